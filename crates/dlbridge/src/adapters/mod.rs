@@ -1,0 +1,7 @@
+//! Conversions from and to other crates' types: one file for each crate and version.
+//! Where those types' memory lies is told in `raw/arrays`; nothing here is unsafe.
+//! Invariant: no adapter knows of another.
+
+#[cfg(feature = "ndarray-0_17")]
+mod ndarray_0_17;
+mod std_owners;

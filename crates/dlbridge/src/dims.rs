@@ -1,0 +1,52 @@
+//! A short list of extents or strides that stays off the heap up to rank 8.
+//! Arithmetic on it does not belong here (see `layout`).
+//! Invariant: an `Inline` list uses its first `len` places, and `len <= INLINE_RANK`.
+
+use std::ops::{Deref, DerefMut};
+
+/// Up to this rank, borrowed tensors and iterators need no heap.
+pub(crate) const INLINE_RANK: usize = 8;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Dims {
+    Inline { len: u8, values: [i64; INLINE_RANK] },
+    Heap(Box<[i64]>),
+}
+
+impl Dims {
+    pub(crate) fn zeros(len: usize) -> Self {
+        if len <= INLINE_RANK {
+            Self::Inline { len: len as u8, values: [0; INLINE_RANK] }
+        } else {
+            Self::Heap(vec![0; len].into_boxed_slice())
+        }
+    }
+}
+
+impl From<&[i64]> for Dims {
+    fn from(values: &[i64]) -> Self {
+        let mut dims = Self::zeros(values.len());
+        dims.copy_from_slice(values);
+        dims
+    }
+}
+
+impl Deref for Dims {
+    type Target = [i64];
+
+    fn deref(&self) -> &[i64] {
+        match self {
+            Self::Inline { len, values } => &values[..usize::from(*len)],
+            Self::Heap(values) => values,
+        }
+    }
+}
+
+impl DerefMut for Dims {
+    fn deref_mut(&mut self) -> &mut [i64] {
+        match self {
+            Self::Inline { len, values } => &mut values[..usize::from(*len)],
+            Self::Heap(values) => values,
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! What a tensor's elements are: a type code, a width in bits and a lane count.
+//! No memory is read here, and no code is refused: codes are numbers, access is what fails.
+//! Invariant: a `DType` is plain data; every value of its fields is legal to hold.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Error;
+
+/// The kind of number an element is: DLPack's `DLDataTypeCode`, kept as a number so that a newer
+/// producer's code can be carried.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[repr(transparent)]
+pub struct TypeCode(pub u8);
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $word:literal, $bits:expr;)*) => {
+        impl TypeCode {
+            $($(#[$doc])* pub const $name: Self = Self($code);)*
+
+            /// The word for this code, without a width: `"float"`, `"float8_e4m3fn"`; `None` for a
+            /// code that DLPack does not name.
+            #[must_use]
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($code => Some($word),)*
+                    _ => None,
+                }
+            }
+
+            /// The one width in bits that this code can have, for codes whose name fixes it.
+            #[must_use]
+            pub const fn fixed_bits(self) -> Option<u8> {
+                match self.0 {
+                    $($code => $bits,)*
+                    _ => None,
+                }
+            }
+
+            /// Every code that DLPack names.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+        }
+    };
+}
+
+codes! {
+    /// Signed integers.
+    INT = 0, "int", None;
+    /// Unsigned integers.
+    UINT = 1, "uint", None;
+    /// IEEE floating point.
+    FLOAT = 2, "float", None;
+    /// A handle that means nothing outside its producer.
+    OPAQUE_HANDLE = 3, "opaque", None;
+    /// Brain floating point.
+    BFLOAT = 4, "bfloat", None;
+    /// Complex numbers; the width covers both parts.
+    COMPLEX = 5, "complex", None;
+    /// Truth values, one byte each.
+    BOOL = 6, "bool", None;
+    /// 8-bit float, 3 exponent and 4 mantissa bits.
+    FLOAT8_E3M4 = 7, "float8_e3m4", Some(8);
+    /// 8-bit float, 4 exponent and 3 mantissa bits, with infinities.
+    FLOAT8_E4M3 = 8, "float8_e4m3", Some(8);
+    /// 8-bit float, 4 exponent and 3 mantissa bits, bias 11, finite, no negative zero.
+    FLOAT8_E4M3B11FNUZ = 9, "float8_e4m3b11fnuz", Some(8);
+    /// 8-bit float, 4 exponent and 3 mantissa bits, finite.
+    FLOAT8_E4M3FN = 10, "float8_e4m3fn", Some(8);
+    /// 8-bit float, 4 exponent and 3 mantissa bits, finite, no negative zero.
+    FLOAT8_E4M3FNUZ = 11, "float8_e4m3fnuz", Some(8);
+    /// 8-bit float, 5 exponent and 2 mantissa bits.
+    FLOAT8_E5M2 = 12, "float8_e5m2", Some(8);
+    /// 8-bit float, 5 exponent and 2 mantissa bits, finite, no negative zero.
+    FLOAT8_E5M2FNUZ = 13, "float8_e5m2fnuz", Some(8);
+    /// 8-bit power of two: 8 exponent bits, no sign.
+    FLOAT8_E8M0FNU = 14, "float8_e8m0fnu", Some(8);
+    /// 6-bit float, 2 exponent and 3 mantissa bits.
+    FLOAT6_E2M3FN = 15, "float6_e2m3fn", Some(6);
+    /// 6-bit float, 3 exponent and 2 mantissa bits.
+    FLOAT6_E3M2FN = 16, "float6_e3m2fn", Some(6);
+    /// 4-bit float, 2 exponent bits and 1 mantissa bit.
+    FLOAT4_E2M1FN = 17, "float4_e2m1fn", Some(4);
+    /// Complex numbers of two brain floats; the width covers both parts. Added to DLPack after
+    /// 1.3 without a new version number.
+    BCOMPLEX = 18, "bcomplex", None;
+}
+
+/// The type of one element: DLPack's `DLDataType`.
+///
+/// ```
+/// use dlbridge::DType;
+///
+/// assert_eq!(DType::F32.to_string(), "float32");
+/// assert_eq!("bfloat16".parse::<DType>()?, DType::BF16);
+/// assert_eq!(DType::F32.with_lanes(4).to_string(), "float32x4");
+/// assert_eq!(DType::FLOAT4_E2M1FN.itemsize(), None);
+/// # Ok::<(), dlbridge::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct DType {
+    /// What kind of number.
+    pub code: TypeCode,
+    /// Width of one lane, in bits.
+    pub bits: u8,
+    /// Numbers in one element; 1 for anything but a vector type.
+    pub lanes: u16,
+}
+
+macro_rules! dtypes {
+    ($($name:ident = $code:ident, $bits:literal;)*) => {
+        impl DType {
+            $(
+                #[doc = concat!("Code [`", stringify!($code), "`](TypeCode::", stringify!($code),
+                                "), ", stringify!($bits), " bits.")]
+                pub const $name: Self = Self::new(TypeCode::$code, $bits);
+            )*
+
+            /// Every named type, in the order of the codes.
+            pub const NAMED: &'static [Self] = &[$(Self::$name),*];
+        }
+    };
+}
+
+dtypes! {
+    I8 = INT, 8;
+    I16 = INT, 16;
+    I32 = INT, 32;
+    I64 = INT, 64;
+    I128 = INT, 128;
+    U8 = UINT, 8;
+    U16 = UINT, 16;
+    U32 = UINT, 32;
+    U64 = UINT, 64;
+    U128 = UINT, 128;
+    F16 = FLOAT, 16;
+    F32 = FLOAT, 32;
+    F64 = FLOAT, 64;
+    BF16 = BFLOAT, 16;
+    COMPLEX32 = COMPLEX, 32;
+    COMPLEX64 = COMPLEX, 64;
+    COMPLEX128 = COMPLEX, 128;
+    BOOL = BOOL, 8;
+    FLOAT8_E3M4 = FLOAT8_E3M4, 8;
+    FLOAT8_E4M3 = FLOAT8_E4M3, 8;
+    FLOAT8_E4M3B11FNUZ = FLOAT8_E4M3B11FNUZ, 8;
+    FLOAT8_E4M3FN = FLOAT8_E4M3FN, 8;
+    FLOAT8_E4M3FNUZ = FLOAT8_E4M3FNUZ, 8;
+    FLOAT8_E5M2 = FLOAT8_E5M2, 8;
+    FLOAT8_E5M2FNUZ = FLOAT8_E5M2FNUZ, 8;
+    FLOAT8_E8M0FNU = FLOAT8_E8M0FNU, 8;
+    FLOAT6_E2M3FN = FLOAT6_E2M3FN, 6;
+    FLOAT6_E3M2FN = FLOAT6_E3M2FN, 6;
+    FLOAT4_E2M1FN = FLOAT4_E2M1FN, 4;
+    BCOMPLEX32 = BCOMPLEX, 32;
+}
+
+impl DType {
+    /// A type of one lane.
+    #[must_use]
+    pub const fn new(code: TypeCode, bits: u8) -> Self {
+        Self { code, bits, lanes: 1 }
+    }
+
+    /// The same type with `lanes` numbers in each element.
+    #[must_use]
+    pub const fn with_lanes(self, lanes: u16) -> Self {
+        Self { lanes, ..self }
+    }
+
+    /// Width of one element in bits, all lanes together.
+    #[must_use]
+    pub const fn element_bits(self) -> u32 {
+        self.bits as u32 * self.lanes as u32
+    }
+
+    /// Size of one element in bytes, or `None` when elements are packed below the byte
+    /// (4-bit and 6-bit types).
+    #[must_use]
+    pub const fn itemsize(self) -> Option<usize> {
+        let bits = self.element_bits();
+        if self.bits < 8 && bits % 8 != 0 { None } else { Some(bits.div_ceil(8) as usize) }
+    }
+
+    /// Why no tensor can have this type, or `None` if one can. Unknown codes are possible types.
+    pub(crate) const fn impossible(self) -> Option<&'static str> {
+        if self.bits == 0 {
+            return Some("bits is 0");
+        }
+        if self.lanes == 0 {
+            return Some("lanes is 0");
+        }
+        match self.code.fixed_bits() {
+            Some(bits) if bits != self.bits => Some("the code's name fixes another width"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { code, bits, lanes } = *self;
+        match code.name() {
+            Some(name) if code.fixed_bits() == Some(bits) => f.write_str(name)?,
+            Some(name) if code == TypeCode::BOOL && bits == 8 => f.write_str(name)?,
+            Some(name) => write!(f, "{name}{bits}")?,
+            None => write!(f, "code{}:{bits}", code.0)?,
+        }
+        if lanes == 1 { Ok(()) } else { write!(f, "x{lanes}") }
+    }
+}
+
+impl fmt::Debug for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DType({self})")
+    }
+}
+
+impl FromStr for DType {
+    type Err = Error;
+
+    /// Parses what `Display` writes: `float32`, `bool`, `float8_e4m3fn`, `int8x16`, `code200:16`.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        parse(text).ok_or_else(|| Error::UnknownName { what: "dtype", name: text.into() })
+    }
+}
+
+fn parse(text: &str) -> Option<DType> {
+    // A lane count follows the last 'x', unless that 'x' belongs to the name (none ends in xN).
+    if let Some((head, lanes)) = text.rsplit_once('x') {
+        if let (Some(dtype), Ok(lanes)) = (parse_one_lane(head), lanes.parse()) {
+            return Some(dtype.with_lanes(lanes));
+        }
+    }
+    parse_one_lane(text)
+}
+
+fn parse_one_lane(text: &str) -> Option<DType> {
+    if let Some((code, bits)) = text.strip_prefix("code").and_then(|rest| rest.split_once(':')) {
+        return Some(DType::new(TypeCode(code.parse().ok()?), bits.parse().ok()?));
+    }
+    if text == "bool" {
+        return Some(DType::BOOL);
+    }
+    TypeCode::ALL.iter().find_map(|&code| {
+        let rest = text.strip_prefix(code.name()?)?;
+        match code.fixed_bits() {
+            Some(bits) => rest.is_empty().then_some(DType::new(code, bits)),
+            None => Some(DType::new(code, rest.parse().ok()?)),
+        }
+    })
+}

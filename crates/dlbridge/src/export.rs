@@ -1,0 +1,164 @@
+//! From an owner to a tensor: conversions of whole owners, and a builder for a chosen shape.
+//! The header and its deleter belong to `raw/header.rs`.
+//! Invariant: an owner is moved in, `Send` and `'static`, and not used again before it is dropped.
+
+use crate::dims::Dims;
+use crate::layout::compact_strides;
+use crate::raw::buffer::Buffer;
+use crate::raw::placement::{Placement, export_mut, export_ref};
+use crate::raw::{Handle, Plain};
+use crate::{DType, Element, Error, Flags, Tensor, layout};
+
+impl Tensor {
+    /// Starts an export of `owner`'s memory with a chosen shape, strides, offset or dtype.
+    ///
+    /// ```
+    /// use dlbridge::{DType, Tensor};
+    ///
+    /// // the second column of a 3 x 2 matrix
+    /// let column = Tensor::builder(vec![1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0])
+    ///     .shape(&[3])
+    ///     .strides(&[2])
+    ///     .offset(1)
+    ///     .build()?;
+    /// assert_eq!(column.view::<f32>()?.to_vec(), [2.0, 4.0, 6.0]);
+    ///
+    /// // bytes that somebody else's format says are numbers
+    /// let bytes: Vec<u8> = 258_u32.to_ne_bytes().to_vec();
+    /// let number = Tensor::builder(bytes).dtype(DType::U32).shape(&[]).build()?;
+    /// assert_eq!(number.view::<u32>()?.item()?, 258);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    pub fn builder<O: Send + 'static>(owner: O) -> Builder<O> {
+        Builder { owner, dtype: None, shape: None, strides: None, offset: 0 }
+    }
+
+    /// Zeroed host memory, 64-byte aligned.
+    ///
+    /// ```
+    /// use dlbridge::{DType, Tensor};
+    ///
+    /// let tensor = Tensor::zeros(DType::F32, &[2, 3])?;
+    /// assert_eq!(tensor.as_slice::<f32>()?, [0.0; 6]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A negative extent, a size that overflows, or an impossible dtype.
+    pub fn zeros(dtype: DType, shape: &[i64]) -> Result<Self, Error> {
+        let len = layout::span(shape, &compact(shape))?.len;
+        let buffer = Buffer::zeroed(layout::nbytes(len, dtype, Flags::NONE)?);
+        Self::builder(buffer).dtype(dtype).shape(shape).build::<u8>()
+    }
+}
+
+/// Exports an owner's memory with a chosen shape; see [`Tensor::builder`].
+///
+/// What is not chosen is taken from the owner: one axis with all its elements, compact strides,
+/// no offset, the elements' own dtype.
+#[derive(Debug)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct Builder<O> {
+    owner: O,
+    dtype: Option<DType>,
+    shape: Option<Dims>,
+    strides: Option<Dims>,
+    offset: usize,
+}
+
+impl<O: Send + 'static> Builder<O> {
+    /// The extents, outermost axis first.
+    pub fn shape(self, shape: &[i64]) -> Self {
+        Self { shape: Some(shape.into()), ..self }
+    }
+
+    /// The steps along each axis, in elements; negative and zero steps are fine.
+    pub fn strides(self, strides: &[i64]) -> Self {
+        Self { strides: Some(strides.into()), ..self }
+    }
+
+    /// Where element `[0, 0, ...]` lies, in elements from the start of the owner's memory.
+    pub fn offset(self, offset: usize) -> Self {
+        Self { offset, ..self }
+    }
+
+    /// Reads the owner's memory as another type.
+    pub fn dtype(self, dtype: DType) -> Self {
+        Self { dtype: Some(dtype), ..self }
+    }
+
+    /// Exports memory that the owner lends mutably: writable, of class
+    /// [`Exclusive`](crate::Access::Exclusive).
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](Error::OutOfBounds) if the shape, strides or offset reach past the
+    /// owner's memory; a negative extent, sizes that overflow, an impossible dtype, or shape and
+    /// strides of different rank.
+    pub fn build<T: Plain>(mut self) -> Result<Tensor, Error>
+    where
+        O: AsMut<[T]>,
+    {
+        let size = if self.shape.is_some() { 0 } else { size_of_val(self.owner.as_mut()) };
+        self.export(T::DTYPE, size, export_mut::<O, T>)
+    }
+
+    /// Exports memory that the owner lends immutably: read-only, of class
+    /// [`Frozen`](crate::Access::Frozen).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use dlbridge::Tensor;
+    ///
+    /// let shared: Arc<[u8]> = Arc::from([1, 2, 3, 4]);
+    /// let tensor = Tensor::builder(Arc::clone(&shared)).shape(&[2, 2]).build_read_only()?;
+    /// assert!(tensor.is_read_only());
+    /// assert_eq!(tensor.as_slice::<u8>()?.as_ptr(), shared.as_ptr());
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`build`](Self::build).
+    pub fn build_read_only<T: Element>(self) -> Result<Tensor, Error>
+    where
+        O: AsRef<[T]>,
+    {
+        let size = if self.shape.is_some() { 0 } else { size_of_val(self.owner.as_ref()) };
+        self.export(T::DTYPE, size, export_ref::<O, T>)
+    }
+
+    /// `size` is that of the owner's memory in bytes, asked for where no shape was chosen.
+    fn export(
+        mut self,
+        element: DType,
+        size: usize,
+        export: impl FnOnce(O, &Placement<'_>) -> Result<Handle, Error>,
+    ) -> Result<Tensor, Error> {
+        let dtype = *self.dtype.get_or_insert(element);
+        if self.shape.is_none() {
+            let itemsize = dtype.itemsize().ok_or(Error::PackedElements { dtype })?;
+            let len = (size / itemsize.max(1)).saturating_sub(self.offset);
+            self.shape = Some(Dims::from(&[len as i64][..]));
+        }
+        self.place(export)
+    }
+
+    pub(crate) fn place(
+        self,
+        export: impl FnOnce(O, &Placement<'_>) -> Result<Handle, Error>,
+    ) -> Result<Tensor, Error> {
+        let dtype = self.dtype.ok_or(Error::NotChosen { what: "dtype" })?;
+        let shape = self.shape.ok_or(Error::NotChosen { what: "shape" })?;
+        let strides = self.strides.unwrap_or_else(|| compact(&shape));
+        let placement = Placement { dtype, shape: &shape, strides: &strides, offset: self.offset };
+        export(self.owner, &placement).map(Tensor)
+    }
+}
+
+fn compact(shape: &[i64]) -> Dims {
+    let mut strides = Dims::zeros(shape.len());
+    compact_strides(shape, &mut strides);
+    strides
+}

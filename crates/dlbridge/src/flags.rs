@@ -1,0 +1,89 @@
+//! The flag word of a versioned descriptor.
+//! Deciding what a flag permits does not belong here (see `access`).
+//! Invariant: unknown bits survive; they are a newer producer's business.
+
+use std::fmt;
+use std::ops::{BitOr, BitOrAssign, Sub};
+
+/// What a producer says about the memory: the `flags` of DLPack's `DLManagedTensorVersioned`.
+///
+/// ```
+/// use dlbridge::Flags;
+///
+/// let flags = Flags::READ_ONLY | Flags::IS_COPIED;
+/// assert!(flags.contains(Flags::READ_ONLY));
+/// assert_eq!(flags.to_string(), "READ_ONLY | IS_COPIED");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(transparent)]
+pub struct Flags(pub u64);
+
+impl Flags {
+    /// Nothing is said: writable, not a copy.
+    pub const NONE: Self = Self(0);
+    /// The consumer must not write.
+    pub const READ_ONLY: Self = Self(dlbridge_sys::DLPACK_FLAG_BITMASK_READ_ONLY);
+    /// The producer made a copy for this consumer, who alone may use it until the deleter runs.
+    pub const IS_COPIED: Self = Self(dlbridge_sys::DLPACK_FLAG_BITMASK_IS_COPIED);
+    /// Each number narrower than a byte has a byte of its own, instead of being packed.
+    pub const SUBBYTE_PADDED: Self = Self(dlbridge_sys::DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
+
+    const NAMES: [(Self, &'static str); 3] = [
+        (Self::READ_ONLY, "READ_ONLY"),
+        (Self::IS_COPIED, "IS_COPIED"),
+        (Self::SUBBYTE_PADDED, "SUBBYTE_PADDED"),
+    ];
+
+    /// Whether every bit of `other` is set.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Flags {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl Sub for Flags {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+impl fmt::Display for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = *self;
+        let mut separator = "";
+        for (flag, name) in Self::NAMES {
+            if self.contains(flag) {
+                write!(f, "{separator}{name}")?;
+                separator = " | ";
+                rest = rest - flag;
+            }
+        }
+        match (rest.0, separator) {
+            (0, "") => f.write_str("none"),
+            (0, _) => Ok(()),
+            (bits, _) => write!(f, "{separator}{bits:#x}"),
+        }
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Flags({self})")
+    }
+}

@@ -1,0 +1,179 @@
+//! Arithmetic on shapes and strides: counts, spans, contiguity, overlap.
+//! No pointers here, and nothing that trusts its input: every product and sum is checked.
+//! Invariant: shapes and strides count elements, never bytes, and run from the outermost axis in.
+#![forbid(unsafe_code)]
+
+use crate::{DType, Error, Flags};
+
+/// How many elements a tensor has, and how far from its first one they lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// Number of elements, the product of all extents.
+    pub len: usize,
+    /// Offset of the lowest element from element `[0, 0, ...]`; never positive.
+    pub low: isize,
+    /// Offset of the highest element from element `[0, 0, ...]`; never negative.
+    pub high: isize,
+}
+
+impl Span {
+    /// Number of element places from the lowest to the highest, gaps included; 0 if empty.
+    #[must_use]
+    pub const fn extent(self) -> usize {
+        if self.len == 0 { 0 } else { self.high.abs_diff(self.low) + 1 }
+    }
+}
+
+/// Measures a shape with its strides.
+///
+/// The conditions, each checked:
+/// 1. no extent is negative;
+/// 2. the product of the extents other than zero fits `isize` (so that dropping or keeping an
+///    empty axis never overflows);
+/// 3. if there is an element at all, the offsets of all elements fit `isize`, and so does the
+///    distance between the lowest and the highest.
+///
+/// ```
+/// use dlbridge::layout::{Span, span};
+///
+/// // a 2 x 3 array whose rows run backwards
+/// assert_eq!(span(&[2, 3], &[3, -1])?, Span { len: 6, low: -2, high: 3 });
+/// # Ok::<(), dlbridge::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::NegativeExtent`], [`Error::SizeOverflow`], or [`Error::RankMismatch`] if the two
+/// lists differ in length.
+#[inline]
+pub fn span(shape: &[i64], strides: &[i64]) -> Result<Span, Error> {
+    if shape.len() != strides.len() {
+        return Err(Error::RankMismatch { wanted: shape.len(), found: strides.len() });
+    }
+    let (mut len, mut low, mut high) = (1_i64, 0_i64, 0_i64);
+    let (mut empty, mut long_len, mut long_span) = (false, false, false);
+    for (axis, (&extent, &stride)) in shape.iter().zip(strides).enumerate() {
+        if extent <= 0 {
+            if extent < 0 {
+                return Err(Error::NegativeExtent { axis, extent });
+            }
+            empty = true;
+            continue;
+        }
+        let (product, over) = len.overflowing_mul(extent);
+        long_len |= over;
+        len = product;
+        let (reach, over) = stride.overflowing_mul(extent - 1);
+        long_span |= over;
+        let end = if reach < 0 { &mut low } else { &mut high };
+        let (sum, over) = end.overflowing_add(reach);
+        long_span |= over;
+        *end = sum;
+    }
+    let too_large = |what| Err(Error::SizeOverflow { what });
+    match (isize::try_from(len), isize::try_from(low), isize::try_from(high)) {
+        (Ok(_), ..) if long_len => too_large("element count"),
+        (Err(_), ..) => too_large("element count"),
+        _ if empty => Ok(Span { len: 0, low: 0, high: 0 }),
+        (Ok(len), Ok(low), Ok(high)) if !long_span && high.checked_sub(low).is_some() => {
+            Ok(Span { len: len.unsigned_abs(), low, high })
+        }
+        _ => too_large("strided span"),
+    }
+}
+
+/// Size in bytes of `count` elements lying side by side. Elements narrower than a byte are packed,
+/// unless `flags` has [`Flags::SUBBYTE_PADDED`].
+///
+/// # Errors
+///
+/// [`Error::SizeOverflow`] if the size does not fit `isize`.
+#[inline]
+pub fn nbytes(count: usize, dtype: DType, flags: Flags) -> Result<usize, Error> {
+    let size = match dtype.itemsize() {
+        Some(_) | None if dtype.bits < 8 && flags.contains(Flags::SUBBYTE_PADDED) => {
+            count.checked_mul(usize::from(dtype.lanes))
+        }
+        Some(itemsize) => count.checked_mul(itemsize),
+        None => count.checked_mul(dtype.element_bits() as usize).map(|bits| bits.div_ceil(8)),
+    };
+    size.filter(|&size| isize::try_from(size).is_ok())
+        .ok_or(Error::SizeOverflow { what: "byte size" })
+}
+
+/// Writes the strides of a compact row-major array of `shape` into `strides`, which must be as
+/// long. An empty axis counts as one, so that strides of empty arrays look like any other's.
+/// Strides too large for `i64` wrap; [`span`] refuses such shapes.
+pub fn compact_strides(shape: &[i64], strides: &mut [i64]) {
+    let mut next = 1_i64;
+    for (stride, &extent) in strides.iter_mut().zip(shape).rev() {
+        *stride = next;
+        next = next.wrapping_mul(extent.max(1));
+    }
+}
+
+/// Whether the elements lie side by side in row-major order. Axes of extent 1 may have any
+/// stride, and so may everything in an empty array.
+#[must_use]
+#[inline]
+pub fn is_contiguous(shape: &[i64], strides: &[i64]) -> bool {
+    is_compact(shape.iter().zip(strides).rev(), shape)
+}
+
+/// Whether the elements lie side by side in column-major order, as Fortran and Julia keep them.
+#[must_use]
+pub fn is_column_major(shape: &[i64], strides: &[i64]) -> bool {
+    is_compact(shape.iter().zip(strides), shape)
+}
+
+#[inline]
+fn is_compact<'a>(axes: impl Iterator<Item = (&'a i64, &'a i64)>, shape: &[i64]) -> bool {
+    let mut next = 1_i64;
+    for (&extent, &stride) in axes {
+        if extent != 1 && stride != next {
+            return shape.contains(&0);
+        }
+        next = next.wrapping_mul(extent);
+    }
+    true
+}
+
+/// The outermost axis that keeps a layout from being row-major contiguous, with the stride that
+/// it should have; `None` for a contiguous one.
+#[must_use]
+pub fn first_gap(shape: &[i64], strides: &[i64]) -> Option<(usize, i64)> {
+    if is_contiguous(shape, strides) {
+        return None;
+    }
+    let mut next = 1_i64;
+    let mut gap = None;
+    for axis in (0..shape.len()).rev() {
+        if shape[axis] != 1 && strides[axis] != next {
+            gap = Some((axis, next));
+        }
+        next = next.wrapping_mul(shape[axis]);
+    }
+    gap
+}
+
+/// Whether two different indices may reach the same element. `false` is a proof that none do;
+/// `true` may be said of a layout that is free of overlap in an unusual way.
+///
+/// The proof: taken by growing stride, each axis steps over everything that the axes before it
+/// can reach.
+#[must_use]
+pub fn may_overlap(shape: &[i64], strides: &[i64]) -> bool {
+    if shape.contains(&0) {
+        return false;
+    }
+    let wide = |&axis: &usize| shape[axis] > 1;
+    (0..shape.len()).filter(wide).any(|axis| {
+        let step = strides[axis].unsigned_abs();
+        let inner = (0..shape.len())
+            .filter(wide)
+            .filter(|&other| (strides[other].unsigned_abs(), other) < (step, axis))
+            .map(|other| strides[other].unsigned_abs().saturating_mul(shape[other] as u64 - 1))
+            .fold(0_u64, u64::saturating_add);
+        step <= inner
+    })
+}

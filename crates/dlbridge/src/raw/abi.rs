@@ -1,0 +1,150 @@
+//! Tensors from and to raw descriptors, in both ABIs.
+//! Capsules and other wrappings do not belong here.
+//! Invariant: R3: ownership moves with the pointer, once.
+
+use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
+
+use super::Handle;
+use super::header::describe;
+use super::managed::Foreign;
+use crate::{Error, Tensor, TensorMut, TensorRef};
+
+impl Tensor {
+    /// Takes over a managed tensor of DLPack 1.x. It is released even on failure.
+    ///
+    /// # Safety
+    ///
+    /// `tensor` is null or a tensor that the caller owns and gives up, and its producer keeps
+    /// what `SAFETY.md` trusts it for (T1 to T9).
+    ///
+    /// # Errors
+    ///
+    /// What the gate refuses, each naming the field: a null pointer, another major version, a
+    /// rank out of range, a null shape, a negative extent, sizes that overflow, an impossible
+    /// dtype, null data where there are elements, an address outside the address space.
+    pub unsafe fn from_raw(tensor: *mut DLManagedTensorVersioned) -> Result<Self, Error> {
+        // SAFETY: the caller's duty.
+        unsafe { take(Foreign::versioned(tensor)?) }
+    }
+
+    /// Takes over a managed tensor of DLPack before 1.0. It is released even on failure.
+    ///
+    /// # Safety
+    ///
+    /// As for [`from_raw`](Self::from_raw).
+    ///
+    /// # Errors
+    ///
+    /// As for [`from_raw`](Self::from_raw).
+    pub unsafe fn from_raw_legacy(tensor: *mut DLManagedTensor) -> Result<Self, Error> {
+        // SAFETY: the caller's duty.
+        unsafe { take(Foreign::legacy(tensor)?) }
+    }
+
+    /// Takes over a managed tensor of DLPack 1.x if the gate lets it through; on failure it
+    /// stays the caller's, untouched.
+    ///
+    /// # Safety
+    ///
+    /// As for [`from_raw`](Self::from_raw).
+    ///
+    /// # Errors
+    ///
+    /// As for [`from_raw`](Self::from_raw).
+    #[inline]
+    pub unsafe fn try_from_raw(tensor: *mut DLManagedTensorVersioned) -> Result<Self, Error> {
+        // SAFETY: the caller's duty.
+        unsafe { Handle::import(Foreign::versioned(tensor)?) }.map(Self)
+    }
+
+    /// Takes over a managed tensor of DLPack before 1.0 if the gate lets it through; on failure
+    /// it stays the caller's, untouched.
+    ///
+    /// # Safety
+    ///
+    /// As for [`from_raw`](Self::from_raw).
+    ///
+    /// # Errors
+    ///
+    /// As for [`from_raw`](Self::from_raw).
+    #[inline]
+    pub unsafe fn try_from_raw_legacy(tensor: *mut DLManagedTensor) -> Result<Self, Error> {
+        // SAFETY: the caller's duty.
+        unsafe { Handle::import(Foreign::legacy(tensor)?) }.map(Self)
+    }
+
+    /// Gives the tensor away as a managed tensor of DLPack 1.x. Whoever takes it calls its
+    /// deleter once, on any thread.
+    ///
+    /// Strides are explicit, there is a deleter, and the byte offset is folded into `data`
+    /// wherever `data` is an address.
+    #[must_use = "the memory leaks unless the deleter is called"]
+    pub fn into_raw(self) -> *mut DLManagedTensorVersioned {
+        self.0.into_versioned().as_ptr()
+    }
+
+    /// Gives the tensor away as a managed tensor of DLPack before 1.0.
+    ///
+    /// # Errors
+    ///
+    /// [`LegacyReadOnly`](Error::LegacyReadOnly): that ABI cannot say read-only. The tensor is
+    /// released then.
+    pub fn into_raw_legacy(self) -> Result<*mut DLManagedTensor, Error> {
+        if self.is_read_only() {
+            return Err(Error::LegacyReadOnly);
+        }
+        Ok(self.0.into_legacy().as_ptr())
+    }
+}
+
+/// # Safety
+///
+/// As for [`Tensor::from_raw`].
+unsafe fn take(tensor: Foreign) -> Result<Tensor, Error> {
+    // SAFETY: the caller's duty.
+    match unsafe { Handle::import(tensor) } {
+        Ok(handle) => Ok(Tensor(handle)),
+        Err(error) => {
+            // SAFETY: the gate did not take it, and the caller gave it up.
+            unsafe { tensor.delete() };
+            Err(error)
+        }
+    }
+}
+
+impl TensorRef<'_> {
+    /// Lends the plain descriptor that a C function taking `const DLTensor *` needs. It is valid
+    /// until `function` returns; the callee must neither write the elements nor keep the pointer.
+    pub fn with_raw<R>(&self, function: impl FnOnce(*const DLTensor) -> R) -> R {
+        let descriptor = describe(&self.parts());
+        function(&raw const descriptor)
+    }
+
+    /// Describes memory that a foreign descriptor lends.
+    ///
+    /// # Safety
+    ///
+    /// `tensor` is null or satisfies `SAFETY.md`'s list of trust for as long as `'a`, and is not
+    /// freed meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tensor::from_raw`].
+    pub unsafe fn from_raw(tensor: *const DLTensor) -> Result<Self, Error> {
+        if tensor.is_null() {
+            return Err(Error::NullTensor);
+        }
+        // SAFETY: the caller's duty.
+        let borrowed = unsafe { super::borrowed::Borrowed::import(tensor) }?;
+        Ok(TensorRef::from_borrowed(borrowed))
+    }
+}
+
+impl TensorMut<'_> {
+    /// Lends the plain descriptor that a C function taking `DLTensor *` needs, to read and write
+    /// the elements. It is valid until `function` returns; the callee must not keep the pointer.
+    pub fn with_raw<R>(&mut self, function: impl FnOnce(*mut DLTensor) -> R) -> R {
+        let mut descriptor = describe(&self.parts());
+        function(&raw mut descriptor)
+    }
+}

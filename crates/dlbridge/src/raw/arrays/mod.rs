@@ -1,0 +1,99 @@
+//! Where the memory of array types lies: one file for each crate and version.
+//! Conversions do not belong here (see `adapters`): only what a type's author would vouch for.
+//! Invariant: an implementation tells of memory that the value owns or borrows, and no more.
+
+#[cfg(feature = "ndarray-0_17")]
+pub(crate) mod ndarray_0_17;
+pub(crate) mod std_owners;
+
+pub(crate) use std_owners::Scalar;
+
+use super::Handle;
+use super::borrowed::Borrowed;
+use super::element::Element;
+use super::header::Memory;
+use crate::{Access, Device, Error, Flags};
+
+/// A host array whose elements lie at `origin`, as far apart as its strides say.
+///
+/// # Safety
+///
+/// While the value is borrowed, and while it stays where it is without being used, every element
+/// that `describe`'s shape and strides reach from `origin` is alive and initialised, and no extent
+/// is negative; through `&self`, nobody writes them. `len` is the product of the extents.
+pub(crate) unsafe trait Strided {
+    type Elem: Element;
+
+    fn axes(&self) -> usize;
+
+    fn count(&self) -> usize;
+
+    /// Writes shape and strides, in elements, to lists of length [`axes`](Self::axes).
+    fn describe(&self, shape: &mut [i64], strides: &mut [i64]);
+
+    fn origin(&self) -> *const Self::Elem;
+}
+
+/// A [`Strided`] array that may be written through a unique borrow.
+///
+/// # Safety
+///
+/// Through `&mut self`, nobody else reads or writes the elements from `origin_mut` on.
+pub(crate) unsafe trait StridedMut: Strided {
+    fn origin_mut(&mut self) -> *mut Self::Elem;
+}
+
+/// Exports an owned array, writable.
+#[inline]
+pub(crate) fn export<A>(array: A) -> Result<Handle, Error>
+where
+    A: StridedMut + Send + 'static,
+{
+    let rank = array.axes();
+    let describe = |array: &mut A, shape: &mut [i64], strides: &mut [i64]| {
+        array.describe(shape, strides);
+        let len = array.count();
+        Ok(memory(array.origin_mut(), len, Flags::NONE, Access::Exclusive))
+    };
+    // SAFETY: `StridedMut`'s duty; the array moved in, so nobody else has it.
+    unsafe { Handle::export(array, rank, describe) }
+}
+
+/// Exports an immutable array, read-only.
+pub(crate) fn export_frozen<A>(array: A) -> Result<Handle, Error>
+where
+    A: Strided + Send + 'static,
+{
+    let rank = array.axes();
+    let describe = |array: &mut A, shape: &mut [i64], strides: &mut [i64]| {
+        array.describe(shape, strides);
+        let origin = array.origin().cast_mut();
+        Ok(memory(origin, array.count(), Flags::READ_ONLY, Access::Frozen))
+    };
+    // SAFETY: `Strided`'s duty, and an array that is only borrowed is not written.
+    unsafe { Handle::export(array, rank, describe) }
+}
+
+/// Describes an array that is only borrowed: read-only.
+#[inline]
+pub(crate) fn borrow<A: Strided + ?Sized>(array: &A) -> Borrowed<'_> {
+    let describe = |shape: &mut [i64], strides: &mut [i64]| array.describe(shape, strides);
+    let origin = array.origin().cast_mut();
+    let memory = memory(origin, array.count(), Flags::READ_ONLY, Access::Frozen);
+    // SAFETY: `Strided`'s duty, for the borrow's lifetime.
+    unsafe { Borrowed::new(memory, array.axes(), describe) }
+}
+
+/// Describes an array that is borrowed mutably: writable, and nobody else's meanwhile.
+#[inline]
+pub(crate) fn borrow_mut<A: StridedMut + ?Sized>(array: &mut A) -> Borrowed<'_> {
+    let memory = memory(array.origin_mut(), array.count(), Flags::NONE, Access::Exclusive);
+    let describe = |shape: &mut [i64], strides: &mut [i64]| array.describe(shape, strides);
+    // SAFETY: `StridedMut`'s duty, for the borrow's lifetime; `describe` reads only metadata.
+    unsafe { Borrowed::new(memory, array.axes(), describe) }
+}
+
+fn memory<T: Element>(data: *mut T, len: usize, flags: Flags, access: Access) -> Memory {
+    let data = data.cast();
+    Memory { data, byte_offset: 0, dtype: T::DTYPE, device: Device::CPU, flags, access, len }
+}

@@ -1,0 +1,200 @@
+//! `ndarray` 0.17: where an array's elements lie, and views over checked parts.
+//! Conversions do not belong here (see `adapters/ndarray_0_17.rs`).
+//! Invariant: as the module's; ndarray counts strides in elements, as DLPack does.
+
+use ndarray::{
+    ArrayBase, ArrayRef, ArrayView, ArrayViewMut, Axis, Data, DataMut, Dimension, RawData,
+    ShapeBuilder, StrideShape,
+};
+
+use super::{Strided, StridedMut};
+use crate::raw::element::Element;
+use crate::raw::{Parts, Plain, ReadCell};
+use crate::{Error, layout};
+
+fn describe<D: Dimension>(array: &ArrayRef<impl Sized, D>, out: (&mut [i64], &mut [i64])) {
+    for (to, &from) in out.0.iter_mut().zip(array.shape()) {
+        *to = from as i64;
+    }
+    for (to, &from) in out.1.iter_mut().zip(array.strides()) {
+        *to = from as i64;
+    }
+}
+
+// SAFETY: `as_ptr` is element `[0, 0, ...]`; shape and strides reach initialised elements alone.
+unsafe impl<T: Element, D: Dimension> Strided for ArrayRef<T, D> {
+    type Elem = T;
+
+    fn axes(&self) -> usize {
+        self.ndim()
+    }
+
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn describe(&self, shape: &mut [i64], strides: &mut [i64]) {
+        describe(self, (shape, strides));
+    }
+
+    fn origin(&self) -> *const T {
+        self.as_ptr()
+    }
+}
+
+// SAFETY: a unique borrow of the elements.
+unsafe impl<T: Element, D: Dimension> StridedMut for ArrayRef<T, D> {
+    fn origin_mut(&mut self) -> *mut T {
+        self.as_mut_ptr()
+    }
+}
+
+// SAFETY: as for `ArrayRef`; owned elements stay in the heap when the array moves, and nobody
+// writes those of a shared array.
+unsafe impl<S, D> Strided for ArrayBase<S, D>
+where
+    S: Data<Elem: Element>,
+    D: Dimension,
+{
+    type Elem = <S as RawData>::Elem;
+
+    fn axes(&self) -> usize {
+        self.ndim()
+    }
+
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn describe(&self, shape: &mut [i64], strides: &mut [i64]) {
+        describe(self, (shape, strides));
+    }
+
+    fn origin(&self) -> *const Self::Elem {
+        self.as_ptr()
+    }
+}
+
+// SAFETY: `DataMut` makes the elements this array's alone.
+unsafe impl<S, D> StridedMut for ArrayBase<S, D>
+where
+    S: DataMut<Elem: Element>,
+    D: Dimension,
+{
+    fn origin_mut(&mut self) -> *mut Self::Elem {
+        self.as_mut_ptr()
+    }
+}
+
+/// A layout as ndarray's constructors from pointers want it: from the lowest element up.
+struct Upwards<D> {
+    shape: StrideShape<D>,
+    /// From element `[0, 0, ...]` to the lowest one, in elements.
+    low: isize,
+}
+
+fn upwards<D: Dimension>(parts: &Parts<'_>) -> Result<Upwards<D>, Error> {
+    let rank = parts.shape().len();
+    if let Some(wanted) = D::NDIM.filter(|&wanted| wanted != rank) {
+        return Err(Error::RankMismatch { wanted, found: rank });
+    }
+    let (mut shape, mut strides) = (D::zeros(rank), D::zeros(rank));
+    for axis in 0..rank {
+        shape[axis] = parts.shape()[axis] as usize;
+        // An empty array has no element to step to, and an axis of extent 1 no step: ndarray
+        // need not see their strides, which may be anything.
+        let moves = parts.len() != 0 && shape[axis] > 1;
+        strides[axis] = if moves { parts.strides()[axis].unsigned_abs() as usize } else { 0 };
+    }
+    let low = layout::span(parts.shape(), parts.strides())?.low;
+    Ok(Upwards { shape: shape.strides(strides), low })
+}
+
+/// The axes that run backwards.
+fn reversed<'a>(parts: &'a Parts<'_>) -> impl Iterator<Item = Axis> + 'a {
+    let axes = parts.strides().iter().zip(parts.shape()).enumerate();
+    axes.filter(|&(_, (&stride, &extent))| stride < 0 && extent > 1).map(|(axis, _)| Axis(axis))
+}
+
+impl<'a> Parts<'a> {
+    /// The elements as an ndarray view, if nobody can write them meanwhile.
+    #[inline]
+    pub(crate) fn array<T: Plain, D: Dimension>(self) -> Result<ArrayView<'a, T, D>, Error> {
+        self.check_dtype(T::DTYPE)?;
+        self.check_unwritten()?;
+        // SAFETY: nobody writes the elements (R4).
+        unsafe { self.array_unchecked() }
+    }
+
+    /// The elements as an ndarray view, whatever the class.
+    ///
+    /// # Safety
+    ///
+    /// Nobody writes the elements for `'a`.
+    #[inline]
+    pub(crate) unsafe fn array_unchecked<T: Plain, D: Dimension>(
+        self,
+    ) -> Result<ArrayView<'a, T, D>, Error> {
+        // SAFETY: every bit pattern is a value (R5), and the caller vouches for no writes.
+        unsafe { self.raw_array(self.typed_data::<T>()?) }
+    }
+
+    /// The elements as cells in an ndarray view.
+    pub(crate) fn cell_array<T: Plain, D: Dimension>(
+        self,
+    ) -> Result<ArrayView<'a, ReadCell<T>, D>, Error> {
+        // SAFETY: a cell has its element's layout and stands any bytes and any writer.
+        unsafe { self.raw_array(self.typed_data::<T>()?.cast()) }
+    }
+
+    /// # Safety
+    ///
+    /// `data` is the first element, and the elements may be lent as `&A` for `'a`.
+    #[inline]
+    unsafe fn raw_array<A, D: Dimension>(
+        self,
+        data: *const A,
+    ) -> Result<ArrayView<'a, A, D>, Error> {
+        let Upwards { shape, low } = upwards(&self)?;
+        // SAFETY: from the lowest element, which is inside the span (R1), every stride leads
+        // upwards to elements alive for `'a` (R2).
+        let mut view = unsafe { ArrayView::from_shape_ptr(shape, data.wrapping_offset(low)) };
+        reversed(&self).for_each(|axis| view.invert_axis(axis));
+        Ok(view)
+    }
+
+    /// The elements as a mutable ndarray view.
+    ///
+    /// # Safety
+    ///
+    /// `self` was borrowed mutably for `'a` from its owner.
+    pub(crate) unsafe fn array_mut<T: Plain, D: Dimension>(
+        self,
+    ) -> Result<ArrayViewMut<'a, T, D>, Error> {
+        self.check_dtype(T::DTYPE)?;
+        self.check_exclusive()?;
+        // SAFETY: nobody else can reach the elements (R4, and the caller's duty).
+        unsafe { self.array_mut_unchecked() }
+    }
+
+    /// The elements as a mutable ndarray view, whatever the class.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else reads or writes the elements for `'a`.
+    pub(crate) unsafe fn array_mut_unchecked<T: Plain, D: Dimension>(
+        self,
+    ) -> Result<ArrayViewMut<'a, T, D>, Error> {
+        self.check_writable()?;
+        if layout::may_overlap(self.shape(), self.strides()) {
+            return Err(Error::Overlapping);
+        }
+        let data = self.typed_data::<T>()?;
+        let Upwards { shape, low } = upwards(&self)?;
+        // SAFETY: as in `raw_array`; no two indices reach the same element (checked above), and
+        // nobody else has access (the caller's duty).
+        let mut view = unsafe { ArrayViewMut::from_shape_ptr(shape, data.wrapping_offset(low)) };
+        reversed(&self).for_each(|axis| view.invert_axis(axis));
+        Ok(view)
+    }
+}

@@ -1,0 +1,123 @@
+//! The standard library's lists: slices, vectors, boxes, arrays, and shared slices.
+//! Shapes other than one axis do not belong here (see `placement`).
+//! Invariant: one axis, stride 1, as many elements as the slice has.
+
+use std::sync::Arc;
+
+use super::{Strided, StridedMut};
+use crate::Element;
+
+/// One value, without axes.
+#[repr(transparent)]
+pub(crate) struct Scalar<T>(pub(crate) T);
+
+// SAFETY: the one element is the value itself.
+unsafe impl<T: Element> Strided for Scalar<T> {
+    type Elem = T;
+
+    fn axes(&self) -> usize {
+        0
+    }
+
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn describe(&self, _: &mut [i64], _: &mut [i64]) {}
+
+    fn origin(&self) -> *const T {
+        &raw const self.0
+    }
+}
+
+// SAFETY: a unique borrow of the value.
+unsafe impl<T: Element> StridedMut for Scalar<T> {
+    fn origin_mut(&mut self) -> *mut T {
+        &raw mut self.0
+    }
+}
+
+// SAFETY: a slice's elements lie side by side.
+unsafe impl<T: Element> Strided for [T] {
+    type Elem = T;
+
+    #[inline]
+    fn axes(&self) -> usize {
+        1
+    }
+
+    #[inline]
+    fn count(&self) -> usize {
+        <[T]>::len(self)
+    }
+
+    #[inline]
+    fn describe(&self, shape: &mut [i64], strides: &mut [i64]) {
+        shape[0] = <[T]>::len(self) as i64;
+        strides[0] = 1;
+    }
+
+    #[inline]
+    fn origin(&self) -> *const T {
+        self.as_ptr()
+    }
+}
+
+// SAFETY: a unique borrow of the slice.
+unsafe impl<T: Element> StridedMut for [T] {
+    #[inline]
+    fn origin_mut(&mut self) -> *mut T {
+        self.as_mut_ptr()
+    }
+}
+
+/// An owner that lends an array by dereferencing to it.
+macro_rules! lend {
+    ([$($generics:tt)*] $owner:ty => $array:ty) => {
+        // SAFETY: the owner lends the array from the same place until it is used again.
+        unsafe impl<$($generics)*> Strided for $owner {
+            type Elem = <$array as Strided>::Elem;
+
+            #[inline]
+            fn axes(&self) -> usize {
+                <$array as Strided>::axes(self)
+            }
+
+            #[inline]
+            fn count(&self) -> usize {
+                <$array as Strided>::count(self)
+            }
+
+            #[inline]
+            fn describe(&self, shape: &mut [i64], strides: &mut [i64]) {
+                <$array as Strided>::describe(self, shape, strides);
+            }
+
+            #[inline]
+            fn origin(&self) -> *const Self::Elem {
+                <$array as Strided>::origin(self)
+            }
+        }
+    };
+}
+
+/// The same, for an owner that has the array to itself.
+macro_rules! lend_mut {
+    ([$($generics:tt)*] $owner:ty => $array:ty) => {
+        lend!([$($generics)*] $owner => $array);
+
+        // SAFETY: a unique borrow of the owner is one of the array.
+        unsafe impl<$($generics)*> StridedMut for $owner {
+            #[inline]
+            fn origin_mut(&mut self) -> *mut Self::Elem {
+                <$array as StridedMut>::origin_mut(self)
+            }
+        }
+    };
+}
+
+lend_mut!([T: Element] Vec<T> => [T]);
+lend_mut!([T: Element] Box<[T]> => [T]);
+lend_mut!([T: Element, const N: usize] [T; N] => [T]);
+lend!([A: Strided + ?Sized] Arc<A> => A);
+lend!([A: Strided + ?Sized] &A => A);

@@ -1,0 +1,123 @@
+//! Which Rust types a tensor's elements can be read as.
+//! Types of other crates have a file each in `element/`.
+//! Invariant: an `Element`'s size is its dtype's, and `read` makes a valid value of any bytes.
+
+use crate::DType;
+
+/// A Rust type that elements of one dtype are read as.
+///
+/// Implemented for all integers, floats and `bool`, and by feature for `half::f16`,
+/// `half::bf16` (`half-2`) and `num_complex::Complex` (`num-complex-0_4`).
+///
+/// # Safety
+///
+/// - The type has the size of one element of [`DTYPE`](Self::DTYPE), whole bytes, and no padding.
+/// - [`read`](Self::read) returns a valid value whatever the bytes are.
+/// - [`copy_run`](Self::copy_run) leaves `len` valid values behind.
+pub unsafe trait Element: Copy + Send + Sync + 'static {
+    /// The dtype whose elements this type reads.
+    const DTYPE: DType;
+
+    /// Reads one element. The address needs no alignment.
+    ///
+    /// # Safety
+    ///
+    /// `source` is valid for reads of `size_of::<Self>()` initialised bytes.
+    #[doc(hidden)]
+    #[must_use]
+    #[inline(always)]
+    unsafe fn read(source: *const u8) -> Self {
+        // SAFETY: the caller's duty; any bytes are a value for types that keep this default.
+        unsafe { source.cast::<Self>().read_unaligned() }
+    }
+
+    /// Reads `len` elements that lie side by side into `target`.
+    ///
+    /// # Safety
+    ///
+    /// `source` is valid for reads of `len` elements and `target` for writes of as many, and
+    /// they do not overlap.
+    #[doc(hidden)]
+    #[inline(always)]
+    unsafe fn copy_run(source: *const u8, target: *mut Self, len: usize) {
+        let size = len * size_of::<Self>();
+        // SAFETY: the caller's duty, counted in bytes.
+        unsafe { source.copy_to_nonoverlapping(target.cast(), size) }
+    }
+}
+
+/// An [`Element`] for which every pattern of bits is a value, so that foreign memory can be
+/// borrowed as `&[T]`. All elements but `bool`.
+///
+/// # Safety
+///
+/// Every bit pattern of the type's size is a valid value.
+pub unsafe trait Plain: Element {}
+
+macro_rules! plain {
+    ($($ty:ty = $dtype:ident;)*) => {$(
+        // SAFETY: a primitive number without padding, of the dtype's size (asserted below).
+        unsafe impl Element for $ty {
+            const DTYPE: DType = DType::$dtype;
+        }
+
+        // SAFETY: every bit pattern is a number.
+        unsafe impl Plain for $ty {}
+
+        const _: () = assert!(size_of::<$ty>() * 8 == DType::$dtype.element_bits() as usize);
+    )*};
+}
+
+// Below the macro, which they use.
+#[cfg(feature = "half-2")]
+mod half_2;
+#[cfg(feature = "num-complex-0_4")]
+mod num_complex_0_4;
+
+plain! {
+    i8 = I8;
+    i16 = I16;
+    i32 = I32;
+    i64 = I64;
+    i128 = I128;
+    u8 = U8;
+    u16 = U16;
+    u32 = U32;
+    u64 = U64;
+    u128 = U128;
+    f32 = F32;
+    f64 = F64;
+}
+
+#[cfg(target_pointer_width = "64")]
+plain! {
+    isize = I64;
+    usize = U64;
+}
+
+#[cfg(target_pointer_width = "32")]
+plain! {
+    isize = I32;
+    usize = U32;
+}
+
+// SAFETY: one byte; any byte but 0 reads as true.
+unsafe impl Element for bool {
+    const DTYPE: DType = DType::BOOL;
+
+    #[inline(always)]
+    unsafe fn read(source: *const u8) -> Self {
+        // SAFETY: the caller's duty.
+        unsafe { source.read() != 0 }
+    }
+
+    #[inline(always)]
+    unsafe fn copy_run(source: *const u8, target: *mut Self, len: usize) {
+        for i in 0..len {
+            // SAFETY: below `len`, so inside what the caller vouches for.
+            let value = unsafe { Self::read(source.wrapping_add(i)) };
+            // SAFETY: the same.
+            unsafe { target.wrapping_add(i).write(value) };
+        }
+    }
+}

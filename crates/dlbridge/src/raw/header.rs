@@ -1,0 +1,251 @@
+//! The header of an export: descriptor, owner, shape and strides in one allocation.
+//! Choosing what to export does not belong here (see `export` and `arrays`).
+//! Invariants: R3 and R6 of this folder.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::any::{Any, TypeId};
+use std::ffi::c_void;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::slice;
+
+use dlbridge_sys::{
+    DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned,
+    DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, DLPackVersion, DLTensor,
+};
+
+use super::Parts;
+use crate::{Access, DType, Device, Error, Flags};
+
+/// The part of a header that does not depend on the owner's type.
+///
+/// Consumers are given a pointer to `descriptor`, which is also the header's address.
+#[repr(C)]
+pub(super) struct Header {
+    /// Written when the header is given away, in the ABI that was asked for; a consumer may
+    /// change it, so nothing else relies on it.
+    descriptor: MaybeUninit<Descriptor>,
+    /// Drops the owner and frees the header.
+    destroy: unsafe fn(NonNull<Header>),
+    owner_type: TypeId,
+    rank: u32,
+}
+
+#[repr(C)]
+union Descriptor {
+    versioned: ManuallyDrop<DLManagedTensorVersioned>,
+    legacy: ManuallyDrop<DLManagedTensor>,
+}
+
+/// A header with its owner; shape and strides follow it in the same allocation.
+#[repr(C)]
+struct Owned<O> {
+    header: Header,
+    owner: O,
+}
+
+/// What an export says of its memory, beside shape and strides.
+pub(crate) struct Memory {
+    pub(crate) data: *mut u8,
+    pub(crate) byte_offset: u64,
+    pub(crate) dtype: DType,
+    pub(crate) device: Device,
+    pub(crate) flags: Flags,
+    pub(crate) access: Access,
+    pub(crate) len: usize,
+}
+
+/// Where shape and strides start, and the layout of the whole.
+fn allocation<O>(rank: usize) -> (Layout, usize) {
+    let numbers = Layout::array::<i64>(2 * rank).expect("ranks are small");
+    Layout::new::<Owned<O>>().extend(numbers).expect("headers are small")
+}
+
+/// Moves `owner` into a header and lets `describe` say what it exports. `describe` gets the
+/// owner at its final address, and zeroed lists for shape and strides.
+///
+/// # Safety
+///
+/// What `describe` returns and writes satisfies R1 and R4 for as long as the owner lives and
+/// nobody else uses it; the owner may be dropped on any thread.
+pub(super) unsafe fn allocate<O: Send + 'static>(
+    owner: O,
+    rank: usize,
+    describe: impl FnOnce(&mut O, &mut [i64], &mut [i64]) -> Result<Memory, Error>,
+) -> Result<(NonNull<Header>, Parts<'static>), Error> {
+    let (layout, numbers_at) = allocation::<O>(rank);
+    // SAFETY: a header is never of size 0.
+    let start = unsafe { alloc(layout) };
+    let Some(header) = NonNull::new(start.cast::<Header>()) else { handle_alloc_error(layout) };
+    let content = Owned {
+        header: Header {
+            descriptor: MaybeUninit::uninit(),
+            destroy: destroy::<O>,
+            owner_type: TypeId::of::<O>(),
+            rank: rank as u32,
+        },
+        owner,
+    };
+    let owned = start.cast::<Owned<O>>();
+    // SAFETY: fresh memory of this layout.
+    unsafe { owned.write(content) };
+    // From here on, an error or a panic drops the owner and frees the header.
+    let guard = Guard(header);
+    // SAFETY: the lists' place within the allocation, as `allocation` laid it out.
+    let numbers = unsafe { start.add(numbers_at) }.cast::<i64>();
+    // SAFETY: `2 * rank` numbers fit there.
+    unsafe { numbers.write_bytes(0, 2 * rank) };
+    // SAFETY: written just now, and nobody else has them.
+    let numbers = unsafe { slice::from_raw_parts_mut(numbers, 2 * rank) };
+    let (shape, strides) = numbers.split_at_mut(rank);
+    // SAFETY: written above; this borrow is the only one.
+    let owner = unsafe { &mut *owner_of::<O>(header) };
+    let memory = describe(owner, shape, strides)?;
+    std::mem::forget(guard);
+    let Memory { data, byte_offset, dtype, device, flags, access, len } = memory;
+    let parts = Parts { data, byte_offset, dtype, device, flags, access, shape, strides, len };
+    Ok((header, parts))
+}
+
+/// Destroys a header that was not finished.
+struct Guard(NonNull<Header>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // SAFETY: the header is whole and was given to nobody.
+        unsafe { release(self.0) };
+    }
+}
+
+/// # Safety
+///
+/// `header` was made for an owner of type `O`, and nobody uses it any more.
+unsafe fn destroy<O>(header: NonNull<Header>) {
+    let free = Free::<O>(header.cast());
+    // SAFETY: the owner is alive, and dropped here once (the caller's duty). Should it panic,
+    // `free` still frees the header.
+    unsafe { owner_of::<O>(header).drop_in_place() };
+    drop(free);
+}
+
+/// Where the owner stands in a header made for one of type `O`.
+fn owner_of<O>(header: NonNull<Header>) -> *mut O {
+    header.as_ptr().wrapping_byte_add(std::mem::offset_of!(Owned<O>, owner)).cast()
+}
+
+/// Frees a header whose owner is gone.
+struct Free<O>(NonNull<Owned<O>>);
+
+impl<O> Drop for Free<O> {
+    fn drop(&mut self) {
+        // SAFETY: the header is alive until this line.
+        let rank = unsafe { self.0.as_ref() }.header.rank;
+        let (layout, _) = allocation::<O>(rank as usize);
+        // SAFETY: allocated with this layout: `rank` is out of a consumer's reach (R6).
+        unsafe { dealloc(self.0.as_ptr().cast(), layout) };
+    }
+}
+
+/// Drops the owner of a header and frees it.
+///
+/// # Safety
+///
+/// The header is owned by the caller, who forgets it.
+pub(super) unsafe fn release(header: NonNull<Header>) {
+    // SAFETY: alive, by the caller's duty.
+    let destroy = unsafe { header.as_ref() }.destroy;
+    // SAFETY: made for this header's owner, and called once.
+    unsafe { destroy(header) };
+}
+
+/// Takes the owner out of a header and frees the rest; gives the header back if its owner is of
+/// another type.
+///
+/// # Safety
+///
+/// The header is owned by the caller, and whatever borrowed from it is gone.
+pub(super) unsafe fn take_owner<O: Any>(header: NonNull<Header>) -> Result<O, NonNull<Header>> {
+    // SAFETY: alive, by the caller's duty.
+    if unsafe { header.as_ref() }.owner_type != TypeId::of::<O>() {
+        return Err(header);
+    }
+    // SAFETY: the owner is of this type; it is read once, and the header freed without it.
+    let owner = unsafe { owner_of::<O>(header).read() };
+    drop(Free::<O>(header.cast()));
+    Ok(owner)
+}
+
+/// One of the two ABIs of a managed tensor.
+pub(super) trait Abi: Sized {
+    fn new(header: *mut c_void, flags: Flags, tensor: DLTensor) -> Self;
+}
+
+impl Abi for DLManagedTensorVersioned {
+    fn new(header: *mut c_void, flags: Flags, dl_tensor: DLTensor) -> Self {
+        Self {
+            version: DLPackVersion { major: DLPACK_MAJOR_VERSION, minor: DLPACK_MINOR_VERSION },
+            manager_ctx: header,
+            deleter: Some(delete::<Self>),
+            flags: flags.0,
+            dl_tensor,
+        }
+    }
+}
+
+impl Abi for DLManagedTensor {
+    fn new(header: *mut c_void, _: Flags, dl_tensor: DLTensor) -> Self {
+        Self { dl_tensor, manager_ctx: header, deleter: Some(delete::<Self>) }
+    }
+}
+
+/// Writes the descriptor that consumers see, in one of the ABIs, and gives its address.
+///
+/// # Safety
+///
+/// The header is owned by the caller, who gives it away; `parts` are those it was made with.
+pub(super) unsafe fn expose<A: Abi>(header: NonNull<Header>, parts: &Parts<'_>) -> NonNull<A> {
+    const { assert!(size_of::<A>() <= size_of::<Descriptor>()) };
+    const { assert!(std::mem::offset_of!(Header, descriptor) == 0) };
+    let context = header.as_ptr().cast::<c_void>();
+    let descriptor = header.cast::<A>();
+    // SAFETY: the descriptor is a header's first field, and large enough for either ABI.
+    unsafe { descriptor.write(A::new(context, parts.flags, describe(parts))) };
+    descriptor
+}
+
+/// The descriptor that says the same as `parts`, borrowing their shape and strides.
+pub(crate) fn describe(parts: &Parts<'_>) -> DLTensor {
+    DLTensor {
+        data: parts.data.cast(),
+        device: DLDevice {
+            device_type: DLDeviceType(parts.device.kind.0),
+            device_id: parts.device.id,
+        },
+        ndim: parts.shape.len() as i32,
+        dtype: DLDataType {
+            code: DLDataTypeCode(parts.dtype.code.0),
+            bits: parts.dtype.bits,
+            lanes: parts.dtype.lanes,
+        },
+        shape: parts.shape.as_ptr().cast_mut(),
+        strides: parts.strides.as_ptr().cast_mut(),
+        byte_offset: parts.byte_offset,
+    }
+}
+
+/// The deleter of every export, in either ABI. A panic of the owner's drop ends here: it must
+/// not cross into C.
+///
+/// # Safety
+///
+/// `tensor` came from [`expose`] and is deleted once.
+unsafe extern "C" fn delete<A: Abi>(tensor: *mut A) {
+    let Some(header) = NonNull::new(tensor.cast::<Header>()) else { return };
+    // SAFETY: `expose` gave the header's own address, and the consumer gives ownership back.
+    let result = catch_unwind(AssertUnwindSafe(|| unsafe { release(header) }));
+    if let Err(payload) = result {
+        // Dropping the payload could panic again.
+        std::mem::forget(payload);
+    }
+}

@@ -1,0 +1,300 @@
+//! The owning handle of a tensor: where it came from, and how it is released.
+//! Reading elements does not belong here.
+//! Invariant: R3 of this folder.
+
+use std::any::Any;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
+
+use super::Parts;
+use super::header::{self, Abi, Header, Memory};
+use super::parse::{FilledStrides, free_strides, parse};
+use crate::{Access, Error, Flags, MAX_RANK};
+
+/// A managed descriptor in either ABI, as a producer gives it.
+#[derive(Clone, Copy)]
+pub(crate) enum Foreign {
+    Versioned(NonNull<DLManagedTensorVersioned>),
+    Legacy(NonNull<DLManagedTensor>),
+}
+
+impl Foreign {
+    pub(crate) fn versioned(tensor: *mut DLManagedTensorVersioned) -> Result<Self, Error> {
+        NonNull::new(tensor).map(Self::Versioned).ok_or(Error::NullTensor)
+    }
+
+    pub(crate) fn legacy(tensor: *mut DLManagedTensor) -> Result<Self, Error> {
+        NonNull::new(tensor).map(Self::Legacy).ok_or(Error::NullTensor)
+    }
+
+    /// Refuses versions whose layout is not known; gives the flags and the descriptor.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is valid for reads.
+    #[inline]
+    unsafe fn open(self) -> Result<(Flags, *const DLTensor), Error> {
+        match self {
+            Self::Versioned(tensor) => {
+                // SAFETY: the version comes first in every major version (DLPack 1.0).
+                let version = unsafe { (*tensor.as_ptr()).version };
+                if version.major != dlbridge_sys::DLPACK_MAJOR_VERSION {
+                    let (major, minor) = (version.major, version.minor);
+                    return Err(Error::UnsupportedVersion { major, minor });
+                }
+                // SAFETY: valid, and of a version whose layout is this one.
+                let flags = unsafe { (*tensor.as_ptr()).flags };
+                // SAFETY: the same.
+                Ok((Flags(flags), unsafe { &raw const (*tensor.as_ptr()).dl_tensor }))
+            }
+            Self::Legacy(tensor) => {
+                // SAFETY: valid, by the caller's duty.
+                Ok((Flags::NONE, unsafe { &raw const (*tensor.as_ptr()).dl_tensor }))
+            }
+        }
+    }
+
+    /// Calls the deleter, if there is one.
+    ///
+    /// # Safety
+    ///
+    /// The tensor is owned by the caller, who forgets it.
+    pub(crate) unsafe fn delete(self) {
+        match self {
+            Self::Versioned(tensor) => {
+                // SAFETY: the deleter keeps its place in every major version (DLPack 1.0).
+                if let Some(deleter) = unsafe { (*tensor.as_ptr()).deleter } {
+                    // SAFETY: called once, with its own tensor (the caller's duty).
+                    unsafe { deleter(tensor.as_ptr()) };
+                }
+            }
+            Self::Legacy(tensor) => {
+                // SAFETY: valid, by the caller's duty.
+                if let Some(deleter) = unsafe { (*tensor.as_ptr()).deleter } {
+                    // SAFETY: called once, with its own tensor (the caller's duty).
+                    unsafe { deleter(tensor.as_ptr()) };
+                }
+            }
+        }
+    }
+
+    /// The descriptor's own strides and byte offset, and whether it has a deleter.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is valid for reads, and of a version whose layout is known.
+    unsafe fn raw_fields(self) -> RawFields {
+        let (version, has_deleter, tensor) = match self {
+            Self::Versioned(tensor) => {
+                // SAFETY: valid, by the caller's duty.
+                let tensor = unsafe { tensor.as_ref() };
+                let version = (tensor.version.major, tensor.version.minor);
+                (Some(version), tensor.deleter.is_some(), &tensor.dl_tensor)
+            }
+            Self::Legacy(tensor) => {
+                // SAFETY: valid, by the caller's duty.
+                let tensor = unsafe { tensor.as_ref() };
+                (None, tensor.deleter.is_some(), &tensor.dl_tensor)
+            }
+        };
+        let byte_offset = tensor.byte_offset;
+        RawFields { version, has_deleter, has_strides: !tensor.strides.is_null(), byte_offset }
+    }
+}
+
+/// What a foreign descriptor says before the gate evens it out.
+#[derive(Clone, Copy)]
+pub(crate) struct RawFields {
+    pub(crate) version: Option<(u32, u32)>,
+    pub(crate) has_deleter: bool,
+    pub(crate) has_strides: bool,
+    pub(crate) byte_offset: u64,
+}
+
+/// Owns a tensor's memory and describes it.
+pub(crate) struct Handle {
+    /// Borrowed from `root` and `filled`, which is why no `'static` ever leaves this type (R2).
+    parts: Parts<'static>,
+    filled: FilledStrides,
+    root: Root,
+}
+
+#[derive(Clone, Copy)]
+enum Root {
+    Header(NonNull<Header>),
+    Foreign(Foreign),
+}
+
+// SAFETY: a header's owner is `Send`, and is not touched before it is dropped; a foreign deleter
+// may be called on any thread (trust T4). Elements are plain data.
+unsafe impl Send for Handle {}
+// SAFETY: `&Handle` gives access to metadata and elements only, both free of cells.
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    /// Passes a foreign tensor through the gate. On success the handle owns it; on failure the
+    /// caller still does.
+    ///
+    /// # Safety
+    ///
+    /// The tensor is owned by the caller and satisfies `SAFETY.md`'s list of trust.
+    #[inline]
+    pub(crate) unsafe fn import(tensor: Foreign) -> Result<Self, Error> {
+        // SAFETY: the caller's duty.
+        let (flags, descriptor) = unsafe { tensor.open() }?;
+        // SAFETY: the caller's duty (T1, T2); the handle keeps what the parts borrow.
+        let (parts, filled) = unsafe { parse(descriptor, flags) }?;
+        Ok(Self { parts, filled, root: Root::Foreign(tensor) })
+    }
+
+    /// Moves an owner into a header that exports what `describe` says.
+    ///
+    /// # Safety
+    ///
+    /// What `describe` returns and writes satisfies R1 and R4 for as long as the owner lives and
+    /// nobody else uses it.
+    #[inline]
+    pub(crate) unsafe fn export<O: Send + 'static>(
+        owner: O,
+        rank: usize,
+        describe: impl FnOnce(&mut O, &mut [i64], &mut [i64]) -> Result<Memory, Error>,
+    ) -> Result<Self, Error> {
+        if rank > MAX_RANK {
+            return Err(Error::RankOutOfRange { ndim: rank.try_into().unwrap_or(i32::MAX) });
+        }
+        // SAFETY: the caller's duty.
+        let (header, parts) = unsafe { header::allocate(owner, rank, describe) }?;
+        Ok(Self { parts, filled: None, root: Root::Header(header) })
+    }
+
+    #[inline]
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        self.parts
+    }
+
+    /// What the producer's descriptor says; `None` for an export of this library that never
+    /// left Rust.
+    pub(crate) fn raw_fields(&self) -> Option<RawFields> {
+        match self.root {
+            Root::Header(_) => None,
+            // SAFETY: alive and of a known version since the gate (R2).
+            Root::Foreign(tensor) => Some(unsafe { tensor.raw_fields() }),
+        }
+    }
+
+    /// Gives up exclusive access.
+    pub(crate) fn demote(&mut self) {
+        if self.parts.access == Access::Exclusive {
+            // SAFETY: `Shared` is the weakest class.
+            self.parts = unsafe { self.parts.with_access(Access::Shared) };
+        }
+    }
+
+    pub(crate) fn add_flags(&mut self, flags: Flags) {
+        self.parts.flags |= flags;
+    }
+
+    /// Takes the owner back out, if this is an export of one of type `O`.
+    pub(crate) fn into_owner<O: Any>(self) -> Result<O, Self> {
+        let handle = ManuallyDrop::new(self);
+        let Root::Header(header) = handle.root else {
+            return Err(ManuallyDrop::into_inner(handle));
+        };
+        // SAFETY: the handle owned the header and is forgotten; its parts were borrowed from it.
+        unsafe { header::take_owner(header) }.map_err(|_| ManuallyDrop::into_inner(handle))
+    }
+
+    /// Gives the tensor away as a versioned descriptor.
+    pub(crate) fn into_versioned(self) -> NonNull<DLManagedTensorVersioned> {
+        match self.root {
+            Root::Foreign(Foreign::Versioned(tensor)) if self.is_plain() => {
+                self.forget();
+                tensor
+            }
+            _ => self.expose(),
+        }
+    }
+
+    /// Gives the tensor away as a descriptor of DLPack before 1.0. The caller has made sure that
+    /// it need not say read-only.
+    pub(crate) fn into_legacy(self) -> NonNull<DLManagedTensor> {
+        match self.root {
+            Root::Foreign(Foreign::Legacy(tensor)) if self.is_plain() => {
+                self.forget();
+                tensor
+            }
+            _ => self.expose(),
+        }
+    }
+
+    /// Whether the producer's own descriptor has what real consumers need: explicit strides, a
+    /// deleter, and the byte offset folded into the pointer.
+    fn is_plain(&self) -> bool {
+        self.raw_fields().is_some_and(|raw| {
+            let offset_is_folded = raw.byte_offset == self.parts.byte_offset;
+            raw.has_deleter && offset_is_folded && (raw.has_strides || self.parts.shape.is_empty())
+        })
+    }
+
+    fn expose<A: Abi>(self) -> NonNull<A> {
+        let handle = match self.root {
+            Root::Header(_) => self,
+            Root::Foreign(_) => self.wrap(),
+        };
+        let Root::Header(header) = handle.root else { unreachable!("wrapped just now") };
+        let handle = ManuallyDrop::new(handle);
+        // SAFETY: the handle owned the header and is forgotten.
+        unsafe { header::expose(header, &handle.parts) }
+    }
+
+    /// A header of our own around a foreign tensor.
+    fn wrap(self) -> Self {
+        let parts = self.parts;
+        // SAFETY: the same memory, alive as long as the owner, which is this handle.
+        let wrapped = unsafe { Self::share(self, parts, parts.access, parts.flags) };
+        wrapped.expect("nothing in it fails")
+    }
+
+    /// A header that describes the memory of `parts` again, kept alive by `owner`.
+    ///
+    /// # Safety
+    ///
+    /// `owner` keeps the memory of `parts` alive, and `access` is true of that memory (R4).
+    pub(crate) unsafe fn share<O: Send + 'static>(
+        owner: O,
+        parts: Parts<'_>,
+        access: Access,
+        flags: Flags,
+    ) -> Result<Self, Error> {
+        let Parts { data, byte_offset, dtype, device, len, .. } = parts;
+        let describe = |_: &mut O, shape: &mut [i64], strides: &mut [i64]| {
+            shape.copy_from_slice(parts.shape);
+            strides.copy_from_slice(parts.strides);
+            Ok(Memory { data, byte_offset, dtype, device, flags, access, len })
+        };
+        // SAFETY: `parts` satisfies R1, and the rest is the caller's duty.
+        unsafe { Self::export(owner, parts.shape.len(), describe) }
+    }
+
+    /// Frees what the gate made, and nothing else.
+    fn forget(self) {
+        let handle = ManuallyDrop::new(self);
+        // SAFETY: the handle is forgotten, and with it the parts that borrowed them.
+        unsafe { free_strides(handle.filled) };
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        match self.root {
+            // SAFETY: owned, and this is its end (R3).
+            Root::Header(header) => unsafe { header::release(header) },
+            // SAFETY: the same.
+            Root::Foreign(tensor) => unsafe { tensor.delete() },
+        }
+        // SAFETY: nobody borrows from a handle that is dropped.
+        unsafe { free_strides(self.filled) };
+    }
+}

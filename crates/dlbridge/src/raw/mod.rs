@@ -1,0 +1,48 @@
+//! The only place of this crate where unsafe code may stand.
+//! Public API does not belong here: other modules wrap what is here, and deny unsafe code.
+//!
+//! Every SAFETY note in this folder names a caller's duty or one of these invariants. `T1` to
+//! `T9` are the trust in a foreign producer that `SAFETY.md` lists.
+//!
+//! - **R1, checked.** A [`Parts`] exists only if [`layout::span`](crate::layout::span) measured
+//!   its shape and strides, its byte span fits `isize`, `data` is not null unless there are no
+//!   elements, and no element's address wraps around the address space.
+//! - **R2, alive.** While a `Parts<'a>` exists, whatever owns its memory, shape and strides is
+//!   borrowed for `'a`, so that none of them is freed or moved.
+//! - **R3, once.** A managed descriptor is owned by at most one [`Handle`], which calls its
+//!   deleter once, or gives it away and forgets it.
+//! - **R4, class.** [`Access::Exclusive`](crate::Access) is said only of elements that nobody else
+//!   can reach, `Frozen` only of elements that nobody writes. Gaps between elements may be
+//!   somebody else's: no reference ever covers one.
+//! - **R5, references.** `&[T]` and `&mut [T]` are formed only over memory of class `Exclusive`
+//!   or `Frozen` (or on a caller's word), for [`Plain`] types, aligned, of the same dtype.
+//!   Everything else is read through raw pointers or [`ReadCell`].
+//! - **R6, header.** The header of an export is one allocation; what is needed to free it stands
+//!   outside the part that a consumer can reach.
+#![allow(unsafe_code)]
+
+mod abi;
+pub(crate) mod arrays;
+pub(crate) mod borrowed;
+pub(crate) mod buffer;
+mod cell;
+mod copy;
+pub(crate) mod element;
+pub(crate) mod elements;
+pub(crate) mod exclusive;
+mod header;
+pub(crate) mod iter;
+mod managed;
+mod parse;
+mod parts;
+pub(crate) mod placement;
+pub(crate) mod share;
+mod slice;
+mod unchecked;
+pub(crate) mod write;
+
+pub use cell::ReadCell;
+pub use element::{Element, Plain};
+pub use iter::Iter;
+pub(crate) use managed::Handle;
+pub(crate) use parts::Parts;

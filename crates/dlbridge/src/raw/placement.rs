@@ -1,0 +1,154 @@
+//! Exports a chosen shape of an owner's memory, bounds checked against the owner's own slice.
+//! Deciding the shape does not belong here (see `export`).
+//! Invariant: what is exported lies within the slice that the owner lent.
+
+use std::ffi::c_void;
+
+use super::element::Element;
+use super::header::Memory;
+use super::{Handle, Plain};
+use crate::layout::{self, Span};
+use crate::{Access, Builder, DType, Device, Error, Flags, Tensor};
+
+/// What to export of an owner's memory.
+pub(crate) struct Placement<'a> {
+    pub(crate) dtype: DType,
+    pub(crate) shape: &'a [i64],
+    pub(crate) strides: &'a [i64],
+    /// Of element `[0, 0, ...]`, in elements, from the start of the memory.
+    pub(crate) offset: usize,
+}
+
+impl Placement<'_> {
+    fn measure(&self) -> Result<Span, Error> {
+        if let Some(reason) = self.dtype.impossible() {
+            return Err(Error::ImpossibleDType { dtype: self.dtype, reason });
+        }
+        let span = layout::span(self.shape, self.strides)?;
+        layout::nbytes(span.len, self.dtype, Flags::NONE)?;
+        Ok(span)
+    }
+
+    /// The byte offset of element `[0, 0, ...]` in memory of `size` bytes.
+    fn offset_within(&self, span: Span, size: usize) -> Result<usize, Error> {
+        let overflow = || Error::SizeOverflow { what: "strided span" };
+        let offset = isize::try_from(self.offset).map_err(|_| overflow())?;
+        let (low, high) = match span.len {
+            0 => (offset, offset),
+            _ => (
+                offset.checked_add(span.low).ok_or_else(overflow)?,
+                offset
+                    .checked_add(span.high)
+                    .and_then(|at| at.checked_add(1))
+                    .ok_or_else(overflow)?,
+            ),
+        };
+        let bytes = |count: isize| {
+            let size = layout::nbytes(count.unsigned_abs(), self.dtype, Flags::NONE)?;
+            Ok(if count < 0 { -(size as isize) } else { size as isize })
+        };
+        let (low, high) = (bytes(low)?, bytes(high)?);
+        if low < 0 || high.unsigned_abs() > size {
+            return Err(Error::OutOfBounds { low, high, size });
+        }
+        if self.dtype.itemsize().is_none() && (self.offset != 0 || span.low != 0) {
+            return Err(Error::PackedElements { dtype: self.dtype });
+        }
+        Ok(bytes(offset)?.unsigned_abs())
+    }
+
+    /// Memory at `data`, which nothing is promised about.
+    fn memory(&self, data: *mut c_void, device: Device, flags: Flags) -> Result<Memory, Error> {
+        let Span { len, .. } = self.measure()?;
+        if data.is_null() && len != 0 {
+            return Err(Error::NullData { len });
+        }
+        let dtype = self.dtype;
+        let offset = layout::nbytes(self.offset, dtype, flags)?;
+        let (data, byte_offset) = if device.kind.has_addresses() {
+            (data.cast::<u8>().wrapping_add(offset), 0)
+        } else {
+            (data.cast(), offset as u64)
+        };
+        Ok(Memory { data, byte_offset, dtype, device, flags, access: Access::Shared, len })
+    }
+}
+
+fn export_within<O: Send + 'static>(
+    owner: O,
+    placement: &Placement<'_>,
+    flags: Flags,
+    access: Access,
+    memory: impl FnOnce(&mut O) -> (*mut u8, usize),
+) -> Result<Handle, Error> {
+    let span = placement.measure()?;
+    let describe = |owner: &mut O, shape: &mut [i64], strides: &mut [i64]| {
+        let (start, size) = memory(owner);
+        let data = start.wrapping_add(placement.offset_within(span, size)?);
+        shape.copy_from_slice(placement.shape);
+        strides.copy_from_slice(placement.strides);
+        let (dtype, len) = (placement.dtype, span.len);
+        Ok(Memory { data, byte_offset: 0, dtype, device: Device::CPU, flags, access, len })
+    };
+    // SAFETY: every element lies within a slice that the owner, which is not used again before
+    // it is dropped, has lent from its final address; measured above. Its class is the borrow's.
+    unsafe { Handle::export(owner, placement.shape.len(), describe) }
+}
+
+/// Exports memory that the owner lends mutably.
+pub(crate) fn export_mut<O, T>(owner: O, placement: &Placement<'_>) -> Result<Handle, Error>
+where
+    O: AsMut<[T]> + Send + 'static,
+    T: Plain,
+{
+    export_within(owner, placement, Flags::NONE, Access::Exclusive, |owner| {
+        let slice = owner.as_mut();
+        (slice.as_mut_ptr().cast(), size_of_val(slice))
+    })
+}
+
+/// Exports memory that the owner lends immutably.
+pub(crate) fn export_ref<O, T>(owner: O, placement: &Placement<'_>) -> Result<Handle, Error>
+where
+    O: AsRef<[T]> + Send + 'static,
+    T: Element,
+{
+    export_within(owner, placement, Flags::READ_ONLY, Access::Frozen, |owner| {
+        let slice = (*owner).as_ref();
+        (slice.as_ptr().cast_mut().cast(), size_of_val(slice))
+    })
+}
+
+impl<O: Send + 'static> Builder<O> {
+    /// Exports memory that only the caller knows: of a device, or in a form that Rust has no
+    /// slice for. Shape and dtype must have been chosen. The class is
+    /// [`Shared`](Access::Shared), since nothing is known of who else has the memory.
+    ///
+    /// # Safety
+    ///
+    /// As long as the owner lives, wherever it is moved to, `data` is an address (or a handle) on
+    /// `device` from which the chosen elements can be reached, to be read and, unless `flags` has
+    /// [`READ_ONLY`](Flags::READ_ONLY), written. The owner may be dropped on any thread.
+    ///
+    /// # Errors
+    ///
+    /// As for [`build`](Self::build), less `OutOfBounds`; [`NotChosen`](Error::NotChosen), or
+    /// [`NullData`](Error::NullData) if there are elements.
+    pub unsafe fn build_raw(
+        self,
+        data: *mut c_void,
+        device: Device,
+        flags: Flags,
+    ) -> Result<Tensor, Error> {
+        self.place(|owner, placement| {
+            let memory = placement.memory(data, device, flags)?;
+            let describe = |_: &mut O, shape: &mut [i64], strides: &mut [i64]| {
+                shape.copy_from_slice(placement.shape);
+                strides.copy_from_slice(placement.strides);
+                Ok(memory)
+            };
+            // SAFETY: measured by `memory`; the rest is the caller's duty.
+            unsafe { Handle::export(owner, placement.shape.len(), describe) }
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! Checked parts to Rust slices.
+//! Strided access does not belong here (see `elements`, `write` and `arrays`).
+//! Invariant: R5 of this folder.
+
+use std::slice;
+
+use super::{Parts, Plain};
+use crate::{Access, Error};
+
+impl<'a> Parts<'a> {
+    /// The elements as a slice, if nobody can write them meanwhile.
+    #[inline]
+    pub(crate) fn slice<T: Plain>(self) -> Result<&'a [T], Error> {
+        self.check_dtype(T::DTYPE)?;
+        self.check_unwritten()?;
+        // SAFETY: nobody writes the elements (R4).
+        unsafe { self.slice_unchecked() }
+    }
+
+    /// The elements as a slice, whatever the class.
+    ///
+    /// # Safety
+    ///
+    /// Nobody writes the elements for `'a`.
+    #[inline]
+    pub(crate) unsafe fn slice_unchecked<T: Plain>(self) -> Result<&'a [T], Error> {
+        let data = self.contiguous_data::<T>()?;
+        // SAFETY: aligned, host memory, `len` elements side by side (checked above; R1, R2), every
+        // bit pattern a value (R5); that nobody writes is the caller's duty.
+        Ok(unsafe { slice::from_raw_parts(data, self.len) })
+    }
+
+    /// The elements as a mutable slice.
+    ///
+    /// # Safety
+    ///
+    /// `self` was borrowed mutably for `'a` from its owner.
+    #[inline]
+    pub(crate) unsafe fn slice_mut<T: Plain>(self) -> Result<&'a mut [T], Error> {
+        self.check_dtype(T::DTYPE)?;
+        self.check_exclusive()?;
+        // SAFETY: nobody else can reach the elements (R4, and the caller's duty).
+        unsafe { self.slice_mut_unchecked() }
+    }
+
+    /// The elements as a mutable slice, whatever the class.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else reads or writes the elements for `'a`.
+    #[inline]
+    pub(crate) unsafe fn slice_mut_unchecked<T: Plain>(self) -> Result<&'a mut [T], Error> {
+        self.check_writable()?;
+        let data = self.contiguous_data::<T>()?;
+        // SAFETY: as in `slice_unchecked`; that nobody else has access is the caller's duty.
+        Ok(unsafe { slice::from_raw_parts_mut(data, self.len) })
+    }
+
+    /// Refuses memory that another language may write meanwhile.
+    #[inline]
+    pub(crate) fn check_unwritten(&self) -> Result<(), Error> {
+        match self.access {
+            Access::Exclusive | Access::Frozen => Ok(()),
+            Access::Shared => Err(Error::SharedMemory),
+        }
+    }
+
+    /// Refuses memory that anybody else can reach, or that must not be written.
+    #[inline]
+    pub(crate) fn check_exclusive(&self) -> Result<(), Error> {
+        match self.access {
+            Access::Exclusive => self.check_writable(),
+            Access::Frozen => Err(Error::ReadOnly),
+            Access::Shared => Err(Error::SharedMemory),
+        }
+    }
+
+    #[inline]
+    fn contiguous_data<T: Plain>(&self) -> Result<*mut T, Error> {
+        self.check_contiguous()?;
+        self.typed_data()
+    }
+
+    /// The first element's address: host memory of this dtype, aligned, never null.
+    #[inline]
+    pub(super) fn typed_data<T: Plain>(&self) -> Result<*mut T, Error> {
+        self.check_dtype(T::DTYPE)?;
+        self.check_host()?;
+        let data = self.data.cast::<T>();
+        if self.len == 0 {
+            return Ok(std::ptr::dangling_mut());
+        }
+        if !data.is_aligned() {
+            let (address, align) = (self.data.addr(), align_of::<T>());
+            return Err(Error::Misaligned { address, align });
+        }
+        Ok(data)
+    }
+}

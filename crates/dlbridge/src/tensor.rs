@@ -1,0 +1,154 @@
+//! `Tensor`, the owning handle that everything else makes or takes.
+//! Making one from an owner belongs to `export`, typed reading to `view`.
+//! Invariant: a `Tensor` owns its memory until it is dropped or turned into something else.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::accessors::{metadata, reading};
+use crate::raw::{Handle, Parts, Plain};
+use crate::{Element, Error, Flags, TensorRef, ViewMut};
+
+/// An owning handle to tensor memory, wherever it came from.
+///
+/// One type for memory that Rust owns and for memory of another language, whatever the version
+/// of its descriptor. Dropping it releases the memory exactly once, from any thread.
+///
+/// ```
+/// use dlbridge::Tensor;
+///
+/// let tensor = Tensor::from(vec![1.0_f32, 2.0, 3.0]);
+/// assert_eq!(tensor.shape(), [3]);
+/// assert_eq!(tensor.as_slice::<f32>()?, [1.0, 2.0, 3.0]);
+/// # Ok::<(), dlbridge::Error>(())
+/// ```
+pub struct Tensor(pub(crate) Handle);
+
+impl Tensor {
+    metadata!();
+    reading!();
+
+    #[inline]
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        self.0.parts()
+    }
+
+    pub(crate) fn compact_copy(parts: Parts<'_>) -> Result<Self, Error> {
+        parts.check_host()?;
+        let mut buffer = crate::raw::buffer::Buffer::zeroed(parts.nbytes());
+        parts.copy_bytes_to(buffer.as_mut())?;
+        let builder = Self::builder(buffer).dtype(parts.dtype()).shape(parts.shape());
+        let mut copy = builder.build::<u8>()?;
+        copy.0.add_flags(Flags::IS_COPIED);
+        Ok(copy)
+    }
+
+    /// The same memory, described without owning it.
+    #[must_use]
+    pub fn as_tensor_ref(&self) -> TensorRef<'_> {
+        TensorRef::of(self.parts())
+    }
+
+    /// The elements as a mutable slice, if they are contiguous and nobody else has them (class
+    /// [`Exclusive`](crate::Access::Exclusive)).
+    ///
+    /// # Errors
+    ///
+    /// [`ReadOnly`](Error::ReadOnly), and those of [`as_slice`](Self::as_slice).
+    #[inline]
+    pub fn as_slice_mut<T: Plain>(&mut self) -> Result<&mut [T], Error> {
+        crate::raw::exclusive::slice_mut(&mut self.0)
+    }
+
+    /// A typed view to write through, if nobody else has the memory (class
+    /// [`Exclusive`](crate::Access::Exclusive)). Any strides.
+    ///
+    /// # Errors
+    ///
+    /// [`SharedMemory`](Error::SharedMemory), [`ReadOnly`](Error::ReadOnly),
+    /// [`DTypeMismatch`](Error::DTypeMismatch) or
+    /// [`NotHostAccessible`](Error::NotHostAccessible).
+    pub fn view_mut<T: Element>(&mut self) -> Result<ViewMut<'_, T>, Error> {
+        crate::raw::exclusive::elements_mut(&mut self.0).map(ViewMut::from_elements)
+    }
+
+    /// Gives up exclusive access: from here on the memory counts as one that others may write.
+    /// Needed before it is shared with another language more than once.
+    #[must_use]
+    pub fn into_shared(mut self) -> Self {
+        self.0.demote();
+        self
+    }
+
+    /// Takes the owner back out, if this tensor was made from one of type `O` and never left
+    /// Rust.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let tensor = Tensor::from(vec![1_u8, 2, 3]);
+    /// let vec: Vec<u8> = tensor.into_owner().unwrap();
+    /// assert_eq!(vec, [1, 2, 3]);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The tensor itself, if it has another owner.
+    pub fn into_owner<O: 'static>(self) -> Result<O, Self> {
+        self.0.into_owner().map_err(Self)
+    }
+
+    /// The producer's descriptor as it was, before the gate evened it out; `None` for memory that
+    /// Rust owns.
+    #[must_use]
+    pub fn producer(&self) -> Option<Producer> {
+        self.0.raw_fields().map(|raw| Producer {
+            version: raw.version,
+            byte_offset: raw.byte_offset,
+            has_strides: raw.has_strides,
+            has_deleter: raw.has_deleter,
+        })
+    }
+}
+
+/// What a producer's descriptor says where a [`Tensor`] says something simpler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Producer {
+    /// Major and minor version; `None` for a descriptor of DLPack before 1.0.
+    pub version: Option<(u32, u32)>,
+    /// The descriptor's byte offset, which [`Tensor::data_ptr`] has applied.
+    pub byte_offset: u64,
+    /// Whether strides were given, rather than a null pointer.
+    pub has_strides: bool,
+    /// Whether there is a deleter.
+    pub has_deleter: bool,
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug("Tensor", &self.parts(), f)
+    }
+}
+
+pub(crate) fn debug(name: &str, parts: &Parts<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.debug_struct(name)
+        .field("dtype", &format_args!("{}", parts.dtype()))
+        .field("shape", &parts.shape())
+        .field("strides", &parts.strides())
+        .field("device", &format_args!("{}", parts.device()))
+        .field("flags", &format_args!("{}", parts.flags()))
+        .field("access", &format_args!("{}", parts.access()))
+        .field("data", &parts.data())
+        .finish()
+}
+
+/// Shares a tensor: the new one keeps the old one alive.
+///
+/// Memory of class [`Exclusive`](crate::Access::Exclusive) becomes read-only in both, since a shared
+/// reference lends no writing; call [`Tensor::into_shared`] first to share it writable.
+impl From<Arc<Tensor>> for Tensor {
+    fn from(tensor: Arc<Tensor>) -> Self {
+        Self(crate::raw::share::share(tensor, |tensor| &tensor.0))
+    }
+}

@@ -1,0 +1,246 @@
+//! `View` and `ViewMut`: host memory of one element type, read and written by value.
+//! Reading memory itself belongs to `raw/elements.rs`.
+//! Invariant: a view is of the right type and on the host; it never lends a `&T`.
+
+use std::fmt;
+
+use crate::raw::elements::Elements;
+use crate::raw::write::ElementsMut;
+use crate::raw::{Iter, Parts, ReadCell};
+use crate::{Element, Error};
+
+/// A typed view of host memory that copies elements out.
+///
+/// It is safe for memory that another language may write meanwhile, takes any strides, and data
+/// at any address, aligned or not.
+///
+/// ```
+/// use dlbridge::Tensor;
+///
+/// let tensor = Tensor::builder(vec![1, 2, 3, 4, 5, 6]).shape(&[2, 3]).strides(&[1, 2]).build()?;
+/// let view = tensor.view::<i32>()?;
+/// assert_eq!(view.get(&[1, 0]), Some(2));
+/// assert_eq!(view.to_vec(), [1, 3, 5, 2, 4, 6]);
+/// assert_eq!(view.iter().sum::<i32>(), 21);
+/// # Ok::<(), dlbridge::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct View<'a, T> {
+    elements: Elements<'a, T>,
+    #[cfg_attr(not(feature = "ndarray-0_17"), expect(dead_code, reason = "for the adapters"))]
+    pub(crate) parts: Parts<'a>,
+}
+
+impl<'a, T: Element> View<'a, T> {
+    #[inline]
+    pub(crate) fn new(parts: Parts<'a>) -> Result<Self, Error> {
+        Ok(Self { elements: Elements::new(parts)?, parts })
+    }
+
+    /// The extents, outermost axis first.
+    #[must_use]
+    pub fn shape(&self) -> &'a [i64] {
+        self.elements.shape()
+    }
+
+    /// The steps along each axis, in elements.
+    #[must_use]
+    pub fn strides(&self) -> &'a [i64] {
+        self.elements.strides()
+    }
+
+    /// The number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the elements lie side by side in row-major order.
+    #[must_use]
+    pub fn is_contiguous(&self) -> bool {
+        self.elements.is_contiguous()
+    }
+
+    /// The element at an index, or `None` if the index has another rank or lies outside.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, index: &[usize]) -> Option<T> {
+        self.elements.get(index)
+    }
+
+    /// The only element.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// assert_eq!(Tensor::scalar(2.5_f64).view::<f64>()?.item()?, 2.5);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LengthMismatch`](Error::LengthMismatch) if there are none or several.
+    pub fn item(&self) -> Result<T, Error> {
+        let mut elements = self.iter();
+        match (elements.next(), elements.len()) {
+            (Some(value), 0) => Ok(value),
+            _ => Err(Error::LengthMismatch { wanted: 1, found: self.len() }),
+        }
+    }
+
+    /// The elements in row-major order.
+    #[must_use]
+    #[inline]
+    pub fn iter(&self) -> Iter<'a, T> {
+        self.elements.iter()
+    }
+
+    /// The elements as cells, if they lie side by side in row-major order, aligned. Loops over
+    /// cells vectorise like loops over a slice.
+    #[must_use]
+    #[inline]
+    pub fn as_cells(&self) -> Option<&'a [ReadCell<T>]> {
+        self.elements.cells()
+    }
+
+    /// A copy of the elements in row-major order.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<T> {
+        self.elements.to_vec()
+    }
+
+    /// Copies the elements, in row-major order, to a slice of the same length.
+    ///
+    /// # Errors
+    ///
+    /// [`LengthMismatch`](Error::LengthMismatch).
+    pub fn copy_to_slice(&self, target: &mut [T]) -> Result<(), Error> {
+        self.elements.copy_to_slice(target)
+    }
+}
+
+impl<'a, T: Element> IntoIterator for View<'a, T> {
+    type Item = T;
+    type IntoIter = Iter<'a, T>;
+
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}
+
+impl<'a, T: Element> IntoIterator for &View<'a, T> {
+    type Item = T;
+    type IntoIter = Iter<'a, T>;
+
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}
+
+impl<T: Element> fmt::Debug for View<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View")
+            .field("dtype", &format_args!("{}", T::DTYPE))
+            .field("shape", &self.shape())
+            .field("strides", &self.strides())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A typed view of host memory to write through, that nobody else has meanwhile.
+///
+/// Elements may overlap (a broadcast axis, say): they are written by value, in row-major order.
+///
+/// ```
+/// use dlbridge::Tensor;
+///
+/// let mut tensor = Tensor::from(vec![1, 2, 3]);
+/// let mut view = tensor.view_mut::<i32>()?;
+/// view.set(&[0], 10)?;
+/// view.map(|x| x + 1);
+/// assert_eq!(tensor.as_slice::<i32>()?, [11, 3, 4]);
+/// # Ok::<(), dlbridge::Error>(())
+/// ```
+pub struct ViewMut<'a, T>(ElementsMut<'a, T>);
+
+impl<'a, T: Element> ViewMut<'a, T> {
+    pub(crate) fn from_elements(elements: ElementsMut<'a, T>) -> Self {
+        Self(elements)
+    }
+
+    /// The extents, outermost axis first.
+    #[must_use]
+    pub fn shape(&self) -> &[i64] {
+        self.0.elements().shape()
+    }
+
+    /// The number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.elements().len()
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The element at an index, or `None` if the index has another rank or lies outside.
+    #[must_use]
+    pub fn get(&self, index: &[usize]) -> Option<T> {
+        self.0.elements().get(index)
+    }
+
+    /// Writes the element at an index.
+    ///
+    /// # Errors
+    ///
+    /// [`IndexOutOfBounds`](Error::IndexOutOfBounds) if the index has another rank or lies
+    /// outside.
+    pub fn set(&mut self, index: &[usize], value: T) -> Result<(), Error> {
+        self.0.set(index, value).ok_or_else(|| Error::IndexOutOfBounds {
+            index: index.into(),
+            shape: self.shape().into(),
+        })
+    }
+
+    /// Writes `value` to every element.
+    pub fn fill(&mut self, value: T) {
+        self.0.replace(|_| value);
+    }
+
+    /// Replaces each element by what `function` makes of it, in row-major order.
+    pub fn map(&mut self, function: impl FnMut(T) -> T) {
+        self.0.replace(function);
+    }
+
+    /// Copies a slice of the same length to the elements, in row-major order.
+    ///
+    /// # Errors
+    ///
+    /// [`LengthMismatch`](Error::LengthMismatch).
+    pub fn copy_from_slice(&mut self, source: &[T]) -> Result<(), Error> {
+        if source.len() != self.len() {
+            return Err(Error::LengthMismatch { wanted: self.len(), found: source.len() });
+        }
+        let mut values = source.iter().copied();
+        self.0.replace(|old| values.next().unwrap_or(old));
+        Ok(())
+    }
+}
+
+impl<T: Element> fmt::Debug for ViewMut<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ViewMut")
+            .field("dtype", &format_args!("{}", T::DTYPE))
+            .field("shape", &self.shape())
+            .finish_non_exhaustive()
+    }
+}
