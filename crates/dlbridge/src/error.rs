@@ -123,6 +123,13 @@ pub enum Error {
         /// The extents found.
         shape: Box<[i64]>,
     },
+    /// Another number of bytes than the shape has.
+    SizeMismatch {
+        /// The number that the shape has.
+        wanted: usize,
+        /// The number found.
+        found: usize,
+    },
     /// A chosen shape, stride or offset reaches past the owner's memory.
     OutOfBounds {
         /// Lowest byte reached, counted from the start of the owner's memory.
@@ -216,6 +223,9 @@ impl fmt::Display for Error {
             }
             Self::IndexOutOfBounds { index, shape } => {
                 write!(f, "index: found {index:?}, wanted one inside the shape {shape:?}")
+            }
+            Self::SizeMismatch { wanted, found } => {
+                write!(f, "size: found {found} bytes, wanted {wanted} for the shape")
             }
             Self::OutOfBounds { low, high, size } => {
                 write!(f, "shape: reaches bytes {low}..{high} of an owner that has {size} bytes")

@@ -47,9 +47,47 @@ impl Tensor {
     ///
     /// A negative extent, a size that overflows, or an impossible dtype.
     pub fn zeros(dtype: DType, shape: &[i64]) -> Result<Self, Error> {
+        Self::in_buffer(dtype, shape, Flags::NONE, |_| Ok(()))
+    }
+
+    /// A copy of some bytes, read as elements of `dtype`, in host memory that is 64-byte aligned.
+    ///
+    /// ```
+    /// use dlbridge::{DType, Tensor};
+    ///
+    /// let tensor = Tensor::from_bytes(DType::U16, &[2], &[1, 0, 2, 0])?;
+    /// assert_eq!(tensor.as_slice::<u16>()?, [1_u16.to_le(), 2_u16.to_le()]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`SizeMismatch`](Error::SizeMismatch), and those of [`zeros`](Self::zeros).
+    pub fn from_bytes(dtype: DType, shape: &[i64], bytes: &[u8]) -> Result<Self, Error> {
+        Self::in_buffer(dtype, shape, Flags::NONE, |buffer| {
+            let (wanted, found) = (buffer.len(), bytes.len());
+            if wanted != found {
+                return Err(Error::SizeMismatch { wanted, found });
+            }
+            buffer.copy_from_slice(bytes);
+            Ok(())
+        })
+    }
+
+    /// A compact tensor in fresh memory, zeroed before `write` sees it.
+    pub(crate) fn in_buffer(
+        dtype: DType,
+        shape: &[i64],
+        flags: Flags,
+        write: impl FnOnce(&mut [u8]) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
         let len = layout::span(shape, &compact(shape))?.len;
-        let buffer = Buffer::zeroed(layout::nbytes(len, dtype, Flags::NONE)?);
-        Self::builder(buffer).dtype(dtype).shape(shape).build::<u8>()
+        let mut buffer = Buffer::zeroed(layout::nbytes(len, dtype, flags)?);
+        write(buffer.as_mut())?;
+        let mut tensor = Self::builder(buffer).dtype(dtype).shape(shape).build::<u8>()?;
+        // The buffer was sized with these flags.
+        tensor.0.add_flags(flags);
+        Ok(tensor)
     }
 }
 

@@ -35,12 +35,12 @@ impl Tensor {
 
     pub(crate) fn compact_copy(parts: Parts<'_>) -> Result<Self, Error> {
         parts.check_host()?;
-        let mut buffer = crate::raw::buffer::Buffer::zeroed(parts.nbytes());
-        parts.copy_bytes_to(buffer.as_mut())?;
-        let builder = Self::builder(buffer).dtype(parts.dtype()).shape(parts.shape());
-        let mut copy = builder.build::<u8>()?;
-        copy.0.add_flags(Flags::IS_COPIED);
-        Ok(copy)
+        let (dtype, shape) = (parts.dtype(), parts.shape());
+        let mut flags = Flags::IS_COPIED;
+        if parts.flags().contains(Flags::SUBBYTE_PADDED) {
+            flags |= Flags::SUBBYTE_PADDED;
+        }
+        Self::in_buffer(dtype, shape, flags, |buffer| parts.copy_bytes_to(buffer))
     }
 
     /// The same memory, described without owning it.

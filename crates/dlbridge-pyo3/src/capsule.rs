@@ -1,0 +1,171 @@
+//! DLPack capsules: their names, taking a tensor out once, putting one in.
+//! Asking a producer for one does not belong here (see `import`).
+//! Invariant: a tensor is owned by its capsule while the capsule has the unused name, and by
+//! whoever renamed it afterwards.
+
+use std::ffi::{CStr, c_void};
+
+use dlbridge::Tensor;
+use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
+use pyo3::types::PyCapsule;
+use pyo3::{Borrowed, ffi};
+
+use crate::{Error, Result};
+
+/// One of the two ABIs, as capsules carry it.
+pub(crate) trait Abi: Sized {
+    const NAME: &'static CStr;
+    const USED_NAME: &'static CStr;
+
+    /// # Safety
+    ///
+    /// As for [`Tensor::try_from_raw`].
+    unsafe fn try_import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error>;
+
+    /// # Safety
+    ///
+    /// `tensor` is valid, and owned by the caller, who forgets it.
+    unsafe fn delete(tensor: *mut Self);
+}
+
+impl Abi for DLManagedTensorVersioned {
+    const NAME: &'static CStr = c"dltensor_versioned";
+    const USED_NAME: &'static CStr = c"used_dltensor_versioned";
+
+    unsafe fn try_import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error> {
+        // SAFETY: the caller's duty.
+        unsafe { Tensor::try_from_raw(tensor) }
+    }
+
+    unsafe fn delete(tensor: *mut Self) {
+        // SAFETY: the caller's duty.
+        if let Some(deleter) = unsafe { (*tensor).deleter } {
+            // SAFETY: the same.
+            unsafe { deleter(tensor) };
+        }
+    }
+}
+
+impl Abi for DLManagedTensor {
+    const NAME: &'static CStr = c"dltensor";
+    const USED_NAME: &'static CStr = c"used_dltensor";
+
+    unsafe fn try_import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error> {
+        // SAFETY: the caller's duty.
+        unsafe { Tensor::try_from_raw_legacy(tensor) }
+    }
+
+    unsafe fn delete(tensor: *mut Self) {
+        // SAFETY: the caller's duty.
+        if let Some(deleter) = unsafe { (*tensor).deleter } {
+            // SAFETY: the same.
+            unsafe { deleter(tensor) };
+        }
+    }
+}
+
+/// Whether `capsule` is a capsule of this very name.
+fn has_name(capsule: Borrowed<'_, '_, PyAny>, name: &CStr) -> bool {
+    // SAFETY: any object may be asked; no exception is set.
+    unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), name.as_ptr()) == 1 }
+}
+
+/// Takes the tensor out of a capsule, which is renamed to say so. A capsule whose tensor the gate
+/// refuses is left as it was: its destructor still owns the tensor.
+#[inline]
+pub(crate) fn take(capsule: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
+    // Without a global lock, two threads could find the same capsule unused.
+    with_critical_section(&capsule, || {
+        if has_name(capsule, DLManagedTensorVersioned::NAME) {
+            take_as::<DLManagedTensorVersioned>(capsule)
+        } else if has_name(capsule, DLManagedTensor::NAME) {
+            take_as::<DLManagedTensor>(capsule)
+        } else {
+            Err(refusal(capsule))
+        }
+    })
+}
+
+#[inline]
+fn take_as<A: Abi>(capsule: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
+    // SAFETY: a capsule of this name (checked by `take`).
+    let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), A::NAME.as_ptr()) };
+    // The check comes before the renaming, so that a refused tensor stays the capsule's.
+    // SAFETY: an unused capsule of this name owns a tensor of this ABI (DLPack, Python
+    // specification); the producer is trusted as SAFETY.md lists.
+    let tensor = unsafe { A::try_import(tensor.cast()) }?;
+    // SAFETY: still a valid capsule; the name is static.
+    let renamed = unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), A::USED_NAME.as_ptr()) };
+    debug_assert_eq!(renamed, 0, "a valid capsule can be renamed");
+    Ok(tensor)
+}
+
+#[cold]
+fn refusal(object: Borrowed<'_, '_, PyAny>) -> Error {
+    let used = [DLManagedTensorVersioned::USED_NAME, DLManagedTensor::USED_NAME];
+    if used.into_iter().any(|name| has_name(object, name)) {
+        return Error::buffer("capsule: its tensor was consumed already, wanted an unused one");
+    }
+    let found = match object.cast::<PyCapsule>() {
+        Ok(capsule) => match capsule.name() {
+            // SAFETY: read at once, while the capsule keeps its name.
+            Ok(Some(name)) => format!("a capsule named {:?}", unsafe { name.as_cstr() }),
+            _ => "a capsule without a name".to_owned(),
+        },
+        Err(_) => format!("{}", object.get_type()),
+    };
+    let message = format!(
+        "capsule: found {found}, wanted one named \"dltensor_versioned\" or \"dltensor\""
+    );
+    Error::Python(PyTypeError::new_err(message))
+}
+
+/// A capsule that owns a tensor in the ABI of DLPack 1.x.
+pub(crate) fn versioned(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
+    // SAFETY: given away by the tensor just now.
+    unsafe { new(py, tensor.into_raw()) }
+}
+
+/// A capsule that owns a tensor in the ABI of DLPack before 1.0.
+pub(crate) fn legacy(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
+    // SAFETY: given away by the tensor just now.
+    unsafe { new(py, tensor.into_raw_legacy()?) }
+}
+
+/// # Safety
+///
+/// `tensor` is valid and given away by the caller.
+unsafe fn new<A: Abi>(py: Python<'_>, tensor: *mut A) -> Result<Bound<'_, PyAny>> {
+    // SAFETY: the pointer is not null, the name static, the destructor made for this ABI.
+    let capsule =
+        unsafe { ffi::PyCapsule_New(tensor.cast(), A::NAME.as_ptr(), Some(release::<A>)) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }.map_err(|error| {
+        // SAFETY: no capsule took it.
+        unsafe { A::delete(tensor) };
+        error.into()
+    })
+}
+
+/// Releases the tensor of a capsule that nobody consumed.
+unsafe extern "C" fn release<A: Abi>(capsule: *mut ffi::PyObject) {
+    // SAFETY: Python calls the destructor with its capsule.
+    if unsafe { ffi::PyCapsule_IsValid(capsule, A::NAME.as_ptr()) } != 1 {
+        return;
+    }
+    // SAFETY: a valid capsule of this name.
+    let tensor: *mut c_void = unsafe { ffi::PyCapsule_GetPointer(capsule, A::NAME.as_ptr()) };
+    // The owner may be a Python object of another library, whose own release must not see, or
+    // lose, an exception that is on its way.
+    let (mut kind, mut value, mut trace) =
+        (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: attached to the interpreter, as every destructor is.
+    unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut trace) };
+    // SAFETY: the unused capsule owned the tensor, and is going.
+    unsafe { A::delete(tensor.cast()) };
+    // SAFETY: what was fetched above.
+    unsafe { ffi::PyErr_Restore(kind, value, trace) };
+}

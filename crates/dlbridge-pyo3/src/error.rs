@@ -1,0 +1,79 @@
+//! The one map from tensor errors to Python exceptions.
+//! Making errors does not belong here.
+//! Invariant: what cannot be exported or imported as asked is a `BufferError`, as the array API
+//! standard wants; never a `TypeError`, which consumers take for a missing keyword.
+
+use pyo3::PyErr;
+use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError, PyValueError};
+
+/// What goes wrong in a function that handles tensors and Python objects.
+///
+/// A `#[pyfunction]` may return it as it is: PyO3 turns it into the exception.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A tensor was refused, or cannot be used the way it was asked for.
+    Tensor(dlbridge::Error),
+    /// A Python exception.
+    Python(PyErr),
+}
+
+/// The result of a function that handles tensors and Python objects.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn buffer(message: impl Into<String>) -> Self {
+        Self::Python(PyBufferError::new_err(message.into()))
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tensor(error) => error.fmt(f),
+            Self::Python(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Tensor(error) => Some(error),
+            Self::Python(error) => Some(error),
+        }
+    }
+}
+
+impl From<dlbridge::Error> for Error {
+    fn from(error: dlbridge::Error) -> Self {
+        Self::Tensor(error)
+    }
+}
+
+impl From<PyErr> for Error {
+    fn from(error: PyErr) -> Self {
+        Self::Python(error)
+    }
+}
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> Self {
+        let error = match error {
+            Error::Python(error) => return error,
+            Error::Tensor(error) => error,
+        };
+        let message = error.to_string();
+        match error {
+            dlbridge::Error::DTypeMismatch { .. } => PyTypeError::new_err(message),
+            dlbridge::Error::IndexOutOfBounds { .. } => PyIndexError::new_err(message),
+            dlbridge::Error::RankMismatch { .. }
+            | dlbridge::Error::LengthMismatch { .. }
+            | dlbridge::Error::SizeMismatch { .. }
+            | dlbridge::Error::UnknownName { .. }
+            | dlbridge::Error::OutOfBounds { .. }
+            | dlbridge::Error::NotChosen { .. } => PyValueError::new_err(message),
+            _ => PyBufferError::new_err(message),
+        }
+    }
+}

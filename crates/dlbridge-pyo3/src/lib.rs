@@ -1,0 +1,61 @@
+//! Tensors in and out of PyO3 functions, without copies.
+//!
+//! [`PyTensor`] stands in a function's signature: as an argument it takes whatever speaks DLPack
+//! (NumPy, PyTorch, JAX, ...) over the same memory; as a result it becomes a `dlbridge.Tensor`,
+//! which NumPy, PyTorch, JAX and the others take with their `from_dlpack`.
+//!
+//! ```
+//! use dlbridge_pyo3::{PyTensor, Result};
+//! use pyo3::prelude::*;
+//!
+//! /// The sum of a tensor's elements, whatever its strides.
+//! #[pyfunction]
+//! fn sum(x: PyTensor) -> Result<f64> {
+//!     Ok(x.view::<f64>()?.iter().sum())
+//! }
+//!
+//! /// A new tensor, twice the old one.
+//! #[pyfunction]
+//! fn double(x: PyTensor) -> Result<PyTensor> {
+//!     let mut doubled = x.to_compact()?;
+//!     doubled.view_mut::<f64>()?.map(|value| 2.0 * value);
+//!     Ok(doubled.into())
+//! }
+//!
+//! #[pymodule]
+//! fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
+//!     module.add_function(wrap_pyfunction!(sum, module)?)?;
+//!     module.add_function(wrap_pyfunction!(double, module)?)
+//! }
+//! # Python::initialize();
+//! # Python::attach(|py| {
+//! #     let module = PyModule::new(py, "m").unwrap();
+//! #     extension(&module).unwrap();
+//! #     let x = PyTensor::from(dlbridge::Tensor::from(vec![1.0_f64, 2.0])).into_pyobject(py).unwrap();
+//! #     let y = module.getattr("double").unwrap().call1((x,)).unwrap();
+//! #     assert_eq!(module.getattr("sum").unwrap().call1((y,)).unwrap().extract::<f64>().unwrap(), 6.0);
+//! # });
+//! ```
+//!
+//! | I have | I want | call |
+//! | --- | --- | --- |
+//! | any array, as an argument | to read it | `x: PyTensor`, then [`view`](dlbridge::Tensor::view) |
+//! | a Python object in hand | a tensor over its memory | [`import`] |
+//! | to know how it was handed over | the protocol | [`import_with_protocol`] |
+//! | a Rust array or vector | to return it | `PyTensor::from(Tensor::from(array))` |
+//! | an error of either kind | to return it | [`Result`], with `?` |
+#![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
+
+mod capsule;
+mod error;
+mod import;
+mod negotiate;
+mod object;
+mod protocol;
+mod tensor;
+
+pub use error::{Error, Result};
+pub use import::{Copy, ImportOptions, import, import_with_protocol};
+pub use object::TensorObject;
+pub use protocol::Protocol;
+pub use tensor::PyTensor;

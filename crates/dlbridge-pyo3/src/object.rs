@@ -1,0 +1,143 @@
+//! The Python class that a tensor becomes.
+//! Negotiating with consumers belongs to `negotiate`.
+//! Invariant: the tensor is not `Exclusive`: any number of consumers may write to its memory.
+
+use std::sync::Arc;
+
+use dlbridge::Tensor;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::negotiate::Request;
+
+/// A tensor in Python: `dlbridge.Tensor`.
+///
+/// It speaks DLPack, so every framework's `from_dlpack` takes it, any number of times.
+#[pyclass(frozen, name = "Tensor", module = "dlbridge")]
+#[derive(Debug)]
+pub struct TensorObject {
+    tensor: Arc<Tensor>,
+}
+
+impl TensorObject {
+    /// Makes a Python object of a tensor. Memory that was exclusive becomes shared.
+    #[must_use]
+    pub fn new(tensor: Tensor) -> Self {
+        Self { tensor: Arc::new(tensor.into_shared()) }
+    }
+
+    /// The tensor inside.
+    #[must_use]
+    pub fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    /// Another tensor over the same memory, which it keeps alive.
+    #[must_use]
+    pub fn share(&self) -> Tensor {
+        Tensor::from(Arc::clone(&self.tensor))
+    }
+}
+
+#[pymethods]
+impl TensorObject {
+    /// Give a capsule over the same memory.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, Option<i32>)>,
+        copy: Option<bool>,
+    ) -> crate::Result<Bound<'py, PyAny>> {
+        Request { stream, max_version, dl_device, copy }.answer(py, &self.tensor)
+    }
+
+    /// The kind and number of the device that the memory is on.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        let device = self.tensor.device();
+        (device.kind.0, device.id)
+    }
+
+    /// The extents, outermost axis first.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.tensor.shape())
+    }
+
+    /// The steps along each axis, in elements.
+    #[getter]
+    fn strides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.tensor.strides())
+    }
+
+    /// The type of the elements, by name.
+    #[getter]
+    fn dtype(&self) -> String {
+        self.tensor.dtype().to_string()
+    }
+
+    /// Where the memory is: `"cpu"`, `"cuda:0"`.
+    #[getter]
+    fn device(&self) -> String {
+        self.tensor.device().to_string()
+    }
+
+    /// The number of axes.
+    #[getter]
+    fn ndim(&self) -> usize {
+        self.tensor.rank()
+    }
+
+    /// The number of elements.
+    #[getter]
+    fn size(&self) -> usize {
+        self.tensor.len()
+    }
+
+    /// The size of all elements in bytes.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.tensor.nbytes()
+    }
+
+    /// The size of one element in bytes; None for elements narrower than a byte.
+    #[getter]
+    fn itemsize(&self) -> Option<usize> {
+        self.tensor.dtype().itemsize()
+    }
+
+    /// Whether the memory must not be written.
+    #[getter]
+    fn readonly(&self) -> bool {
+        self.tensor.is_read_only()
+    }
+
+    /// Whether the elements lie side by side in row-major order.
+    #[getter]
+    fn contiguous(&self) -> bool {
+        self.tensor.is_contiguous()
+    }
+
+    /// The address of the first element.
+    #[getter]
+    fn data_ptr(&self) -> usize {
+        self.tensor.data_ptr().addr()
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        match self.tensor.shape().first() {
+            Some(&extent) => Ok(extent as usize),
+            None => Err(PyTypeError::new_err("a tensor of rank 0 has no length")),
+        }
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let shape = self.shape(py)?.repr()?.to_string();
+        let (dtype, device) = (self.tensor.dtype(), self.tensor.device());
+        let readonly = if self.tensor.is_read_only() { ", readonly" } else { "" };
+        Ok(format!("dlbridge.Tensor(shape={shape}, dtype={dtype}, device={device}{readonly})"))
+    }
+}

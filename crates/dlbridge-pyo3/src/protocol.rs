@@ -1,0 +1,30 @@
+//! Which way a tensor came from Python.
+//! Doing it does not belong here (see `import`).
+//! Invariant: one name for each way, the same in messages, docs and the Python module.
+
+use std::fmt;
+
+/// Which way a tensor came from Python.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// `__dlpack__(max_version=...)`, answered with a tensor of DLPack 1.x.
+    Versioned,
+    /// `__dlpack__(max_version=...)`, answered with a tensor of DLPack before 1.0 all the same.
+    Legacy,
+    /// `__dlpack__()` of a producer that knows no `max_version`.
+    LegacyNoKeyword,
+    /// A capsule that the caller had in hand.
+    Capsule,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Versioned => "__dlpack__, versioned",
+            Self::Legacy => "__dlpack__, legacy",
+            Self::LegacyNoKeyword => "__dlpack__ without keywords",
+            Self::Capsule => "capsule",
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! `PyTensor`, a tensor in the signature of a Python function.
+//! The Python class belongs to `object`, the protocol to `import`.
+//! Invariant: none of its own; it is a `Tensor`.
+
+use std::ops::{Deref, DerefMut};
+
+use dlbridge::Tensor;
+use pyo3::Borrowed;
+use pyo3::prelude::*;
+
+use crate::import::{ImportOptions, import};
+use crate::{Error, TensorObject};
+
+/// A tensor as an argument or a result of a Python function.
+///
+/// As an argument it takes any object that speaks DLPack, over the same memory. As a result it
+/// becomes a `dlbridge.Tensor`. In between it is a [`Tensor`].
+///
+/// ```
+/// use dlbridge::Tensor;
+/// use dlbridge_pyo3::PyTensor;
+/// use pyo3::prelude::*;
+///
+/// #[pyfunction]
+/// fn ones(len: usize) -> PyTensor {
+///     Tensor::from(vec![1.0_f32; len]).into()
+/// }
+/// # Python::initialize();
+/// # Python::attach(|py| -> PyResult<()> {
+/// # let ones = wrap_pyfunction!(ones, py)?;
+/// let tensor = ones.call1((3,))?;
+/// assert_eq!(tensor.repr()?.to_string(), "dlbridge.Tensor(shape=(3,), dtype=float32, device=cpu)");
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct PyTensor(Tensor);
+
+impl PyTensor {
+    /// The tensor itself.
+    #[must_use]
+    pub fn into_inner(self) -> Tensor {
+        self.0
+    }
+}
+
+impl From<Tensor> for PyTensor {
+    fn from(tensor: Tensor) -> Self {
+        Self(tensor)
+    }
+}
+
+impl From<PyTensor> for Tensor {
+    fn from(tensor: PyTensor) -> Self {
+        tensor.0
+    }
+}
+
+impl Deref for PyTensor {
+    type Target = Tensor;
+
+    fn deref(&self) -> &Tensor {
+        &self.0
+    }
+}
+
+impl DerefMut for PyTensor {
+    fn deref_mut(&mut self) -> &mut Tensor {
+        &mut self.0
+    }
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for PyTensor {
+    type Error = Error;
+
+    #[inline]
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self, Error> {
+        import(object, ImportOptions::default()).map(Self)
+    }
+}
+
+impl<'py> IntoPyObject<'py> for PyTensor {
+    type Target = TensorObject;
+    type Output = Bound<'py, TensorObject>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        Bound::new(py, TensorObject::new(self.0))
+    }
+}

@@ -1,0 +1,64 @@
+"""What an object hands over through DLPack, as a value that prints well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from dlbridge import _native
+
+
+@dataclass(frozen=True)
+class Description:
+    """A producer's descriptor, as it stood before anything was evened out."""
+
+    protocol: str
+    """Which way it came: the method and its answer, or a bare capsule."""
+    version: tuple[int, int] | None
+    """The DLPack version that the descriptor states; None before 1.0."""
+    flags: str
+    """The flag bits by name."""
+    readonly: bool
+    """Whether the memory must not be written."""
+    copied: bool
+    """Whether the producer made a copy."""
+    dtype: str
+    """The element type by name."""
+    device: str
+    """Where the memory is."""
+    shape: tuple[int, ...]
+    """The extents, outermost axis first."""
+    strides: tuple[int, ...]
+    """The steps along each axis, in elements; compact ones where none were given."""
+    explicit_strides: bool
+    """Whether the producer gave strides, rather than a null pointer."""
+    byte_offset: int
+    """The descriptor's byte offset, which `data_ptr` includes."""
+    data_ptr: int
+    """The address of the first element."""
+    nbytes: int
+    """The size of all elements in bytes."""
+
+    def __str__(self) -> str:
+        width = max(len(field.name) for field in fields(self))
+        rows = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return "\n".join(f"{name:<{width}}  {_show(name, value)}" for name, value in rows)
+
+
+def _show(name: str, value: object) -> str:
+    if name == "data_ptr" and isinstance(value, int):
+        return hex(value)
+    if name == "version":
+        return "before 1.0" if value is None else ".".join(map(str, value))  # type: ignore[arg-type]
+    return str(value)
+
+
+def inspect(x: object, /) -> Description:
+    """Describe what an object hands over through DLPack.
+
+    The object is asked as `from_dlpack` asks it, and what it gives is released at once.
+
+    >>> import dlbridge
+    >>> dlbridge.inspect(dlbridge.zeros((2, 3))).dtype
+    'float64'
+    """
+    return Description(**_native.inspect(x))

@@ -1,0 +1,143 @@
+//! Tensors over memory that Rust owns.
+//! Memory of other frameworks does not belong here.
+//! Invariant: every tensor made here is compact, writable and 64-byte aligned.
+
+use dlbridge::{DType, Tensor};
+use dlbridge_pyo3::{Error, Result, TensorObject};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::dispatch::{FromNumber, with_element};
+
+/// A shape, or the one extent of a shape with one axis.
+#[derive(FromPyObject)]
+pub(crate) enum Shape {
+    Extent(i64),
+    Extents(Vec<i64>),
+}
+
+impl Shape {
+    fn extents(self) -> Vec<i64> {
+        match self {
+            Self::Extent(extent) => vec![extent],
+            Self::Extents(extents) => extents,
+        }
+    }
+}
+
+/// An integer or any other real number.
+#[derive(FromPyObject, Clone, Copy)]
+pub(crate) enum Number {
+    Integer(i64),
+    Float(f64),
+}
+
+impl Number {
+    fn float(self) -> f64 {
+        match self {
+            Self::Integer(value) => value as f64,
+            Self::Float(value) => value,
+        }
+    }
+}
+
+fn value_error(error: &dlbridge::Error) -> Error {
+    Error::Python(PyValueError::new_err(error.to_string()))
+}
+
+fn zeroed(dtype: DType, shape: &[i64]) -> Result<Tensor> {
+    // The shape is the caller's own, so this is a bad argument and no failed export.
+    Tensor::zeros(dtype, shape).map_err(|error| value_error(&error))
+}
+
+/// Make a tensor of zeros, in memory that Rust owns.
+#[pyfunction]
+#[pyo3(signature = (shape, *, dtype="float64"))]
+pub(crate) fn zeros(shape: Shape, dtype: &str) -> Result<TensorObject> {
+    Ok(TensorObject::new(zeroed(dtype.parse()?, &shape.extents())?))
+}
+
+/// Make a tensor of evenly spaced numbers, in memory that Rust owns.
+#[pyfunction]
+#[pyo3(signature = (start, /, stop=None, step=Number::Integer(1), *, dtype=None))]
+pub(crate) fn arange(
+    start: Number,
+    stop: Option<Number>,
+    step: Number,
+    dtype: Option<&str>,
+) -> Result<TensorObject> {
+    let (start, stop) = match stop {
+        Some(stop) => (start, stop),
+        None => (Number::Integer(0), start),
+    };
+    let all_integers = [start, stop, step].iter().all(|n| matches!(n, Number::Integer(_)));
+    let default = if all_integers { "int64" } else { "float64" };
+    let dtype: DType = dtype.unwrap_or(default).parse()?;
+    if step.float() == 0.0 {
+        return Err(Error::Python(PyValueError::new_err("step: found 0, wanted another number")));
+    }
+    let len = ((stop.float() - start.float()) / step.float()).ceil().max(0.0);
+    let mut tensor = zeroed(dtype, &[len as i64])?;
+    with_element!(dtype, |T| fill_range::<T>(&mut tensor, start, step)?,
+        otherwise return Err(no_numbers(dtype)));
+    Ok(TensorObject::new(tensor))
+}
+
+fn fill_range<T: FromNumber>(tensor: &mut Tensor, start: Number, step: Number) -> Result<()> {
+    let mut index = 0_i64;
+    tensor.view_mut::<T>()?.map(|_| {
+        let i = index;
+        index += 1;
+        match (start, step) {
+            (Number::Integer(start), Number::Integer(step)) => {
+                T::from_integer(start.wrapping_add(i.wrapping_mul(step)))
+            }
+            _ => T::from_float(start.float() + i as f64 * step.float()),
+        }
+    });
+    Ok(())
+}
+
+/// Make a tensor of a copy of some bytes, in memory that Rust owns.
+#[pyfunction]
+#[pyo3(signature = (data, /, *, dtype="uint8", shape=None))]
+pub(crate) fn from_bytes(
+    data: &Bound<'_, PyAny>,
+    dtype: &str,
+    shape: Option<Shape>,
+) -> Result<TensorObject> {
+    let dtype: DType = dtype.parse()?;
+    let bytes = as_bytes(data)?;
+    let bytes = bytes.as_bytes();
+    let shape = match shape {
+        Some(shape) => shape.extents(),
+        None => vec![extent_of(bytes.len(), dtype)?],
+    };
+    let tensor = Tensor::from_bytes(dtype, &shape, bytes).map_err(|error| value_error(&error))?;
+    Ok(TensorObject::new(tensor))
+}
+
+/// The bytes of anything with the buffer protocol; those of `bytes` are not copied.
+fn as_bytes<'py>(data: &Bound<'py, PyAny>) -> Result<Bound<'py, PyBytes>> {
+    if let Ok(bytes) = data.cast::<PyBytes>() {
+        return Ok(bytes.clone());
+    }
+    let memoryview = data.py().import("builtins")?.getattr("memoryview")?.call1((data,))?;
+    let bytes = memoryview.call_method0("tobytes")?;
+    Ok(bytes.cast_into().map_err(PyErr::from)?)
+}
+
+fn extent_of(size: usize, dtype: DType) -> Result<i64> {
+    let Some(itemsize) = dtype.itemsize().filter(|&itemsize| itemsize != 0) else {
+        return Err(Error::Python(PyValueError::new_err(format!(
+            "shape: found none, wanted one: {dtype} elements are narrower than a byte"
+        ))));
+    };
+    Ok((size / itemsize) as i64)
+}
+
+pub(crate) fn no_numbers(dtype: DType) -> Error {
+    let message = format!("dtype: found {dtype}, wanted one that Rust can compute with");
+    Error::Python(PyTypeError::new_err(message))
+}

@@ -1,0 +1,86 @@
+//! From a dtype that is known at run time to the Rust type that reads it.
+//! What is done with the type does not belong here.
+//! Invariant: one list of types for everything that needs one.
+
+/// Runs `$body` with `$T` bound to the Rust type of `$dtype`'s elements; `$otherwise` for a dtype
+/// that has none.
+macro_rules! with_element {
+    ($dtype:expr, |$T:ident| $body:expr, otherwise $otherwise:expr) => {
+        $crate::dispatch::with_element!(@match $dtype, $T, $body, $otherwise;
+            i8, i16, i32, i64, u8, u16, u32, u64, f32, f64, bool,
+            half::f16, half::bf16,
+            num_complex::Complex<f32>, num_complex::Complex<f64>)
+    };
+    (@match $dtype:expr, $T:ident, $body:expr, $otherwise:expr; $($element:ty),*) => {{
+        let dtype = $dtype;
+        $(if dtype == <$element as dlbridge::Element>::DTYPE {
+            type $T = $element;
+            $body
+        } else)* {
+            $otherwise
+        }
+    }};
+}
+pub(crate) use with_element;
+
+/// A type that a Python number can be turned into.
+pub(crate) trait FromNumber: dlbridge::Element {
+    /// Cuts a fraction off, wraps an integer, and rounds a float, as NumPy's `astype` does.
+    fn from_integer(value: i64) -> Self;
+    fn from_float(value: f64) -> Self;
+}
+
+macro_rules! from_number {
+    ($($T:ty),*) => {$(
+        impl FromNumber for $T {
+            fn from_integer(value: i64) -> Self {
+                value as $T
+            }
+
+            fn from_float(value: f64) -> Self {
+                value as $T
+            }
+        }
+    )*};
+}
+
+from_number!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
+
+impl FromNumber for bool {
+    fn from_integer(value: i64) -> Self {
+        value != 0
+    }
+
+    fn from_float(value: f64) -> Self {
+        value != 0.0
+    }
+}
+
+macro_rules! from_number_half {
+    ($($T:ty),*) => {$(
+        impl FromNumber for $T {
+            fn from_integer(value: i64) -> Self {
+                Self::from_f64(value as f64)
+            }
+
+            fn from_float(value: f64) -> Self {
+                Self::from_f64(value)
+            }
+        }
+    )*};
+}
+
+from_number_half!(half::f16, half::bf16);
+
+impl<T: FromNumber> FromNumber for num_complex::Complex<T>
+where
+    Self: dlbridge::Element,
+{
+    fn from_integer(value: i64) -> Self {
+        Self::new(T::from_integer(value), T::from_integer(0))
+    }
+
+    fn from_float(value: f64) -> Self {
+        Self::new(T::from_float(value), T::from_float(0.0))
+    }
+}

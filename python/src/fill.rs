@@ -1,0 +1,29 @@
+//! Writing to a tensor's memory from Rust, at a Python user's word.
+//! Memory that Rust has to itself needs nothing of this (see `Tensor::view_mut`).
+//! Invariant: the interpreter is attached while the memory is written.
+#![allow(unsafe_code, reason = "writes memory that Python shares")]
+
+use dlbridge::Tensor;
+use dlbridge_pyo3::{Result, TensorObject};
+use pyo3::prelude::*;
+
+use crate::create::no_numbers;
+use crate::dispatch::{FromNumber, with_element};
+
+/// Write one number to every element, in Rust.
+#[pyfunction]
+pub(crate) fn fill(tensor: &Bound<'_, TensorObject>, value: f64) -> Result<()> {
+    let tensor = tensor.get().tensor();
+    let dtype = tensor.dtype();
+    with_element!(dtype, |T| fill_with(tensor, T::from_float(value)),
+        otherwise Err(no_numbers(dtype)))
+}
+
+fn fill_with<T: dlbridge::Element>(tensor: &Tensor, value: T) -> Result<()> {
+    // SAFETY: the caller asks for the write, as with any in-place operation of an array library;
+    // Python code runs one thread at a time here, and whoever lets another thread use the same
+    // memory meanwhile answers for it (SAFETY.md, T6).
+    let mut view = unsafe { tensor.view_mut_unchecked::<T>() }?;
+    view.fill(value);
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! What a producer's descriptor says, before anything is evened out.
+//! Judging it belongs to the doctor.
+//! Invariant: every value comes from the descriptor itself, but for the protocol's name.
+
+use dlbridge_pyo3::{ImportOptions, Result, import_with_protocol};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+/// Describe what an object hands over, as a dict; see `dlbridge.inspect`.
+#[pyfunction]
+pub(crate) fn inspect<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>> {
+    let py = x.py();
+    let (tensor, protocol) = import_with_protocol(x.as_borrowed(), ImportOptions::default())?;
+    let producer = tensor.producer();
+    let facts = PyDict::new(py);
+    facts.set_item("protocol", protocol.to_string())?;
+    facts.set_item("version", producer.and_then(|raw| raw.version))?;
+    facts.set_item("flags", tensor.flags().to_string())?;
+    facts.set_item("readonly", tensor.is_read_only())?;
+    facts.set_item("copied", tensor.is_copied())?;
+    facts.set_item("dtype", tensor.dtype().to_string())?;
+    facts.set_item("device", tensor.device().to_string())?;
+    facts.set_item("shape", PyTuple::new(py, tensor.shape())?)?;
+    facts.set_item("strides", PyTuple::new(py, tensor.strides())?)?;
+    facts.set_item("explicit_strides", producer.is_some_and(|raw| raw.has_strides))?;
+    facts.set_item("byte_offset", producer.map_or(0, |raw| raw.byte_offset))?;
+    facts.set_item("data_ptr", tensor.data_ptr().addr())?;
+    facts.set_item("nbytes", tensor.nbytes())?;
+    Ok(facts)
+}

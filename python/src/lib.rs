@@ -1,0 +1,47 @@
+//! The native module of the Python package `dlbridge`.
+//! Negotiating with producers and consumers belongs to `dlbridge-pyo3`: this only names functions.
+//! Invariant: what Python's type stubs promise (`dlbridge/_native.pyi`) is what stands here.
+
+mod create;
+mod dispatch;
+mod fill;
+mod inspect;
+
+use dlbridge::Device;
+use dlbridge_pyo3::{Copy, ImportOptions, Result, TensorObject};
+use pyo3::prelude::*;
+
+/// Take any array that speaks DLPack, over the same memory.
+#[pyfunction]
+#[pyo3(signature = (x, /, *, device=None, copy=None))]
+fn from_dlpack(
+    x: &Bound<'_, PyAny>,
+    device: Option<&str>,
+    copy: Option<bool>,
+) -> Result<TensorObject> {
+    let device = device.map(str::parse::<Device>).transpose()?;
+    let copy = match copy {
+        None => Copy::IfNeeded,
+        Some(false) => Copy::Never,
+        Some(true) => Copy::Always,
+    };
+    let tensor = dlbridge_pyo3::import(x.as_borrowed(), ImportOptions { device, copy })?;
+    Ok(TensorObject::new(tensor))
+}
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("DLPACK_VERSION", dlpack_version())?;
+    module.add_class::<TensorObject>()?;
+    module.add_function(wrap_pyfunction!(from_dlpack, module)?)?;
+    module.add_function(wrap_pyfunction!(create::zeros, module)?)?;
+    module.add_function(wrap_pyfunction!(create::arange, module)?)?;
+    module.add_function(wrap_pyfunction!(create::from_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(fill::fill, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::inspect, module)?)
+}
+
+fn dlpack_version() -> (u32, u32) {
+    (dlbridge::sys::DLPACK_MAJOR_VERSION, dlbridge::sys::DLPACK_MINOR_VERSION)
+}
