@@ -46,6 +46,11 @@
 //! | an error of either kind | to return it | [`Result`], with `?` |
 #![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
 
+/// Runs the examples of the repository's README, which use both crates.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+
 mod capsule;
 mod error;
 mod import;

@@ -1,4 +1,40 @@
-#![doc = include_str!("../../../README.md")]
+//! Share tensor memory without copies between Rust crates and, over DLPack, with Python
+//! frameworks, Julia and C.
+//!
+//! A [`Tensor`] owns memory, wherever it came from. It is made from an array or a vector without a
+//! copy, seen again as one without a copy, and given away and taken over as a raw descriptor in
+//! either version of DLPack's ABI. `dlbridge-pyo3` takes it to and from Python.
+//!
+//! | I have | I want | call |
+//! | --- | --- | --- |
+//! | an array, a vector, a boxed slice | a tensor over its memory | [`Tensor::from`] |
+//! | a value that holds a buffer | a chosen shape over it | [`Tensor::builder`] |
+//! | a tensor from anywhere | its values | [`Tensor::view`] |
+//! | a tensor that nobody else writes | a slice, an array | [`Tensor::as_slice`], `Tensor::as_array` |
+//! | a tensor of a `Vec` | the `Vec` again | [`Tensor::into_owner`] |
+//! | a borrowed array | what a C function takes | [`TensorRef`], [`TensorMut`] |
+//! | a raw managed tensor | a safe one | [`Tensor::from_raw`] |
+//! | a tensor | a raw managed tensor | [`Tensor::into_raw`] |
+//!
+//! ```
+//! use dlbridge::{Access, Tensor};
+//!
+//! let tensor = Tensor::from(vec![1_i64, 2, 3]);
+//! assert_eq!(tensor.access(), Access::Exclusive);
+//! assert_eq!(tensor.as_slice::<i64>()?, [1, 2, 3]);
+//!
+//! // What went through another language's hands is read by value.
+//! let shared = tensor.into_shared();
+//! assert!(shared.as_slice::<i64>().is_err());
+//! assert_eq!(shared.view::<i64>()?.iter().sum::<i64>(), 6);
+//! # Ok::<(), dlbridge::Error>(())
+//! ```
+//!
+//! Who may read and write what, and why, is decided by the [`Access`] class; the file `SAFETY.md`
+//! of the repository states the whole stance, and what a foreign producer is trusted for.
+//!
+//! Features add other crates' types, each named with the version that it adapts:
+//! `ndarray-0_17`, `half-2`, `num-complex-0_4`. `testing` adds what adapters are tested with.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
