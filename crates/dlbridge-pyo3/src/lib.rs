@@ -40,6 +40,7 @@
 //! | I have | I want | call |
 //! | --- | --- | --- |
 //! | any array, as an argument | to read it | `x: PyTensor`, then [`view`](dlbridge::Tensor::view) |
+//! | an array of one type and rank | a clear refusal of others | `x: PyTensorOf<f32, 2>` |
 //! | a Python object in hand | a tensor over its memory | [`import`] |
 //! | to know how it was handed over | the protocol | [`import_with_protocol`] |
 //! | a Rust array or vector | to return it | `PyTensor::from(Tensor::from(array))` |
@@ -58,9 +59,11 @@ mod negotiate;
 mod object;
 mod protocol;
 mod tensor;
+mod typed;
 
 pub use error::{Error, Result};
 pub use import::{Copy, ImportOptions, import, import_with_protocol};
 pub use object::TensorObject;
 pub use protocol::Protocol;
 pub use tensor::PyTensor;
+pub use typed::{ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensorOf, Writable};

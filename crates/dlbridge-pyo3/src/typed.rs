@@ -1,0 +1,192 @@
+//! `PyTensorOf`, a tensor argument whose element type, rank and layout are checked on the way in.
+//! Tensors of any kind belong to `tensor`.
+//! Invariant: host memory of `T`'s dtype, of rank `N`, that satisfies `C`.
+
+use std::fmt::Write;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use dlbridge::{Element, Tensor, View};
+use pyo3::Borrowed;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::import::{ImportOptions, import};
+use crate::{Error, Result};
+
+/// The rank of a [`PyTensorOf`] that takes every rank.
+pub const ANY_RANK: usize = usize::MAX;
+
+/// What else a [`PyTensorOf`] wants: a marker, or a tuple of them.
+pub trait Constraint {
+    /// Whether the tensor satisfies it.
+    fn is_met(tensor: &Tensor) -> bool;
+
+    /// Says what is wanted, after what has been said already.
+    fn name(wanted: &mut String);
+}
+
+macro_rules! markers {
+    ($($(#[$doc:meta])* $name:ident, $word:literal, |$tensor:ident| $check:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name;
+
+        impl Constraint for $name {
+            fn is_met($tensor: &Tensor) -> bool {
+                $check
+            }
+
+            fn name(wanted: &mut String) {
+                wanted.push_str(concat!(", ", $word));
+            }
+        }
+    )*};
+}
+
+markers! {
+    /// Elements side by side in row-major order.
+    Contiguous, "contiguous", |tensor| tensor.is_contiguous();
+    /// Elements side by side in column-major order, as Fortran and Julia keep them.
+    ColumnMajor, "column-major",
+        |tensor| dlbridge::layout::is_column_major(tensor.shape(), tensor.strides());
+    /// Memory that may be written.
+    Writable, "writable", |tensor| !tensor.is_read_only();
+}
+
+macro_rules! tuples {
+    ($(($($name:ident),*))*) => {$(
+        impl<$($name: Constraint),*> Constraint for ($($name,)*) {
+            fn is_met(_tensor: &Tensor) -> bool {
+                true $(&& $name::is_met(_tensor))*
+            }
+
+            fn name(_wanted: &mut String) {
+                $($name::name(_wanted);)*
+            }
+        }
+    )*};
+}
+
+tuples! { () (A, B) (A, B, C) }
+
+/// A tensor in host memory, with elements of type `T`, `N` axes, and what `C` asks for.
+///
+/// What does not fit is refused with both sides named:
+///
+/// ```
+/// use dlbridge::Tensor;
+/// use dlbridge_pyo3::{Contiguous, PyTensor, PyTensorOf};
+/// use pyo3::prelude::*;
+///
+/// #[pyfunction]
+/// fn trace(matrix: PyTensorOf<f32, 2>) -> f32 {
+///     let [rows, columns] = matrix.extents();
+///     let view = matrix.view();
+///     (0..rows.min(columns)).filter_map(|i| view.get(&[i, i])).sum()
+/// }
+///
+/// #[pyfunction]
+/// fn first(list: PyTensorOf<f32, 1, Contiguous>) -> Option<f32> {
+///     list.view().get(&[0])
+/// }
+/// # Python::initialize();
+/// # Python::attach(|py| -> PyResult<()> {
+/// # let trace = wrap_pyfunction!(trace, py)?;
+/// # let first = wrap_pyfunction!(first, py)?;
+/// let integers = PyTensor::from(Tensor::from(vec![1_i64, 2, 3]));
+/// let error = trace.call1((integers,)).unwrap_err();
+/// assert!(error.to_string().ends_with("expected float32[?, ?] on the host, found int64[3] on cpu"));
+/// # let list = PyTensor::from(Tensor::from(vec![1.5_f32]));
+/// # assert_eq!(first.call1((list,))?.extract::<f32>()?, 1.5);
+/// # let matrix = Tensor::builder(vec![1.0_f32, 2.0, 3.0, 4.0]).shape(&[2, 2]).build().unwrap();
+/// # assert_eq!(trace.call1((PyTensor::from(matrix),))?.extract::<f32>()?, 5.0);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct PyTensorOf<T, const N: usize = ANY_RANK, C = ()> {
+    tensor: Tensor,
+    wanted: PhantomData<fn() -> (T, C)>,
+}
+
+impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
+    /// Checks a tensor.
+    ///
+    /// # Errors
+    ///
+    /// A `TypeError` that names what was wanted and what was found.
+    pub fn new(tensor: Tensor) -> Result<Self> {
+        let fits = tensor.dtype() == T::DTYPE
+            && (N == ANY_RANK || tensor.rank() == N)
+            && tensor.device().is_host_accessible()
+            && C::is_met(&tensor);
+        if fits { Ok(Self { tensor, wanted: PhantomData }) } else { Err(Self::refusal(&tensor)) }
+    }
+
+    #[cold]
+    fn refusal(tensor: &Tensor) -> Error {
+        let mut wanted = T::DTYPE.to_string();
+        match N {
+            ANY_RANK => wanted.push_str("[...]"),
+            _ => {
+                let _ = write!(wanted, "[{}]", vec!["?"; N].join(", "));
+            }
+        }
+        wanted.push_str(" on the host");
+        C::name(&mut wanted);
+        let (dtype, shape, device) = (tensor.dtype(), tensor.shape(), tensor.device());
+        let mut found = format!("{dtype}{shape:?} on {device}");
+        if !tensor.is_contiguous() {
+            let _ = write!(found, ", strides {:?}", tensor.strides());
+        }
+        if tensor.is_read_only() {
+            found.push_str(", read-only");
+        }
+        Error::Python(PyTypeError::new_err(format!("expected {wanted}, found {found}")))
+    }
+
+    /// The elements, read by value.
+    #[must_use]
+    #[expect(clippy::missing_panics_doc, reason = "the type and the device were checked")]
+    pub fn view(&self) -> View<'_, T> {
+        self.tensor.view().expect("checked on the way in")
+    }
+
+    /// The extents, outermost axis first. Does not compile for [`ANY_RANK`], which has
+    /// [`shape`](Tensor::shape) alone.
+    #[must_use]
+    pub fn extents(&self) -> [usize; N] {
+        const { assert!(N != ANY_RANK, "a tensor of any rank has no array of extents") };
+        let mut extents = [0; N];
+        for (to, &from) in extents.iter_mut().zip(self.tensor.shape()) {
+            *to = from as usize;
+        }
+        extents
+    }
+
+    /// The tensor itself.
+    #[must_use]
+    pub fn into_inner(self) -> Tensor {
+        self.tensor
+    }
+}
+
+impl<T, const N: usize, C> Deref for PyTensorOf<T, N, C> {
+    type Target = Tensor;
+
+    fn deref(&self) -> &Tensor {
+        &self.tensor
+    }
+}
+
+impl<'a, 'py, T, const N: usize, C> FromPyObject<'a, 'py> for PyTensorOf<T, N, C>
+where
+    T: Element,
+    C: Constraint,
+{
+    type Error = Error;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self> {
+        Self::new(import(object, ImportOptions::default())?)
+    }
+}
