@@ -1,0 +1,145 @@
+//! `cargo xtask test`: every test of the project, and one line that sums them up.
+
+use crate::args::Args;
+use crate::commands::setup;
+use crate::counted::{Counted, run_tests};
+use crate::examples;
+use crate::failure::Result;
+use crate::libpython::Libpython;
+use crate::manifest::{self, Member};
+use crate::project;
+use crate::requirements::{self, FULL};
+use crate::tally::Tally;
+use crate::venv::Venv;
+use crate::wheel;
+
+/// Where the Python tests lie.
+const PYTHON_TESTS: &str = "python/tests";
+
+/// Runs all tests, or those of one language with arguments for its test runner.
+pub(crate) fn run(mut args: Args) -> Result {
+    let with = args.list(setup::WITH)?;
+    let language = args.choice(&["rust", "python"])?;
+    let rest = args.rest();
+    let mut tests = Tests::prepare(&with)?;
+    if language != Some("python") {
+        tests.rust(&rest);
+    }
+    if language != Some("rust") {
+        tests.python(&rest);
+    }
+    if language.is_none() {
+        tests.examples()?;
+    }
+    tests.note_missing_frameworks()?;
+    tests.steps.finish()
+}
+
+/// A run of the tests.
+struct Tests {
+    venv: Venv,
+    libpython: Libpython,
+    /// Members that cannot be tested, for want of a libpython.
+    left_out: Vec<Member>,
+    steps: Counted,
+}
+
+impl Tests {
+    fn prepare(with: &[String]) -> Result<Self> {
+        let venv = setup::ready(with)?;
+        let libpython = Libpython::of(&venv)?;
+        let mut steps = Counted::default();
+        let mut left_out = Vec::new();
+        if let Libpython::Missing(reason) = &libpython {
+            left_out = manifest::embedding_python()?;
+            steps.skip("tests that embed Python", reason);
+        }
+        Ok(Self { venv, libpython, left_out, steps })
+    }
+
+    fn rust(&mut self, args: &[String]) {
+        let Self { venv, libpython, left_out, steps } = self;
+        steps.step("cargo test", |tally| {
+            let mut cargo = venv.program("cargo");
+            cargo.args(["test", "--all-features", "--no-fail-fast"]);
+            if !names_packages(args) {
+                cargo.arg("--workspace");
+                for member in left_out {
+                    cargo.args(["--exclude", member.name()?]);
+                }
+            }
+            run_tests(libpython.lend(cargo.args(args)), Tally::from_cargo, tally)
+        });
+    }
+
+    fn python(&mut self, args: &[String]) {
+        let venv = &self.venv;
+        self.steps.step("pytest", |tally| {
+            wheel::build_and_install(venv)?;
+            let mut pytest = venv.run_python();
+            pytest.args(["-m", "pytest", "-ra"]).args(args);
+            if !names_files(args) {
+                pytest.arg(PYTHON_TESTS);
+            }
+            run_tests(&mut pytest, Tally::from_pytest, tally)
+        });
+    }
+
+    fn examples(&mut self) -> Result {
+        let Self { venv, libpython, left_out, steps } = self;
+        for example in examples::all(left_out)? {
+            steps.step(&example.name(), |tally| {
+                example.run(venv, libpython)?;
+                *tally += Tally::PASSED;
+                Ok(())
+            });
+        }
+        Ok(())
+    }
+
+    fn note_missing_frameworks(&mut self) -> Result {
+        let mut sets = requirements::resolve([FULL])?;
+        sets.retain(|set| !self.venv.has(set));
+        if !sets.is_empty() {
+            let names = sets.iter().map(|set| &set.name[..]).collect::<Vec<_>>().join(",");
+            let way = format!("not installed: cargo xtask test {} {names}", setup::WITH);
+            self.steps.skip("tests with other frameworks", way);
+        }
+        Ok(())
+    }
+}
+
+/// Whether arguments for cargo choose packages themselves.
+fn names_packages(args: &[String]) -> bool {
+    let cargo_args = args.iter().take_while(|arg| *arg != "--");
+    let flags = ["-p", "--package", "--manifest-path"];
+    cargo_args.into_iter().any(|arg| flags.iter().any(|flag| arg.starts_with(flag)))
+}
+
+/// Whether arguments for pytest name files or folders.
+fn names_files(args: &[String]) -> bool {
+    let file = |arg: &String| project::path(arg.split("::").next().unwrap_or(arg)).exists();
+    args.iter().any(|arg| !arg.starts_with('-') && file(arg))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{names_files, names_packages};
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn packages_are_named_before_the_dashes() {
+        assert!(names_packages(&words("-p dlbridge-sys")));
+        assert!(names_packages(&words("--package=dlbridge name")));
+        assert!(!names_packages(&words("reversed -- -p")));
+    }
+
+    #[test]
+    fn only_existing_files_count_as_named() {
+        assert!(names_files(&words("xtask/Cargo.toml::name")));
+        assert!(!names_files(&words("-k numpy")));
+    }
+}

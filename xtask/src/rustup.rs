@@ -1,0 +1,32 @@
+//! The Rust toolchains that rustup has installed already.
+//! Invariant: none is fetched from here; that is the user's decision.
+
+use crate::command;
+
+/// The installed toolchain of a channel or version, such as `nightly` or `1.85`.
+pub(crate) fn toolchain(version: &str) -> Option<String> {
+    let list = command::output(command::program("rustup").args(["toolchain", "list"])).ok()?;
+    find(&list, version)
+}
+
+fn find(list: &str, version: &str) -> Option<String> {
+    let is_version = |name: &&str| {
+        let rest = name.strip_prefix(version);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
+    };
+    let mut names = list.lines().filter_map(|line| line.split_whitespace().next());
+    names.find(is_version).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find;
+
+    #[test]
+    fn a_toolchain_is_found_by_its_version() {
+        let list = "stable-x86_64-unknown-linux-gnu (default)\n1.85.1-x86_64-unknown-linux-gnu\n";
+        assert_eq!(find(list, "1.85").unwrap(), "1.85.1-x86_64-unknown-linux-gnu");
+        assert_eq!(find("1.85-x86_64\n", "1.85").unwrap(), "1.85-x86_64");
+        assert_eq!(find("1.850.0-x86_64\nnightly\n", "1.85"), None);
+    }
+}
