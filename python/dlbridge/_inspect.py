@@ -45,10 +45,13 @@ class Description:
 
 
 def _show(name: str, value: object) -> str:
-    if name == "data_ptr" and isinstance(value, int):
-        return hex(value)
-    if name == "version":
-        return "before 1.0" if value is None else ".".join(map(str, value))  # type: ignore[arg-type]
+    match name, value:
+        case "data_ptr", int():
+            return hex(value)
+        case "version", None:
+            return "before 1.0"
+        case "version", (major, minor):
+            return f"{major}.{minor}"
     return str(value)
 
 

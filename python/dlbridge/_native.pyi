@@ -12,6 +12,8 @@ DLPACK_VERSION: tuple[int, int]
 class Tensor:
     """A tensor over memory of any framework, or of Rust."""
 
+    __dlpack_c_exchange_api__: CapsuleType
+
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property

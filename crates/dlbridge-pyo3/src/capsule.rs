@@ -117,9 +117,8 @@ fn refusal(object: Borrowed<'_, '_, PyAny>) -> Error {
         },
         Err(_) => format!("{}", object.get_type()),
     };
-    let message = format!(
-        "capsule: found {found}, wanted one named \"dltensor_versioned\" or \"dltensor\""
-    );
+    let message =
+        format!("capsule: found {found}, wanted one named \"dltensor_versioned\" or \"dltensor\"");
     Error::Python(PyTypeError::new_err(message))
 }
 

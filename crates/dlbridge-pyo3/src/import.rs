@@ -11,7 +11,7 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3::{Borrowed, ffi, intern};
 
 use crate::protocol::Protocol;
-use crate::{Error, Result, capsule};
+use crate::{Error, Result, capsule, exchange};
 
 /// Whether an import may copy, or has to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,7 +36,8 @@ pub struct ImportOptions {
 
 /// Takes a Python object's memory as a tensor.
 ///
-/// The object is anything with `__dlpack__`, or a DLPack capsule.
+/// The object is of a type that publishes the C exchange API (`__dlpack_c_exchange_api__`), has
+/// `__dlpack__`, or is a DLPack capsule.
 ///
 /// # Errors
 ///
@@ -67,6 +68,11 @@ pub fn import_with_protocol(
 /// Imports whatever the producer gives without being asked for a device or a copy.
 #[inline]
 fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
+    if let Some(table) = exchange::table_of(object) {
+        if let Some(tensor) = exchange::import(object, table) {
+            return Ok((tensor?, Protocol::ExchangeApi));
+        }
+    }
     match call_dlpack(object) {
         Ok(answer) => {
             let tensor = capsule::take(answer.as_borrowed())?;
@@ -80,10 +86,7 @@ fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> 
 
 /// What remains when `__dlpack__(max_version=...)` failed.
 #[cold]
-fn import_otherwise(
-    object: Borrowed<'_, '_, PyAny>,
-    error: PyErr,
-) -> Result<(Tensor, Protocol)> {
+fn import_otherwise(object: Borrowed<'_, '_, PyAny>, error: PyErr) -> Result<(Tensor, Protocol)> {
     let py = object.py();
     if knows_no_keyword(py, &error) {
         let answer = object.call_method0(intern!(py, "__dlpack__"))?;
@@ -132,9 +135,8 @@ fn call_dlpack<'py>(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Bound<'py, PyA
     let keywords = keyword_names(py)?.as_ptr();
     // SAFETY: one positional argument (the object itself) and one value for the one keyword, all
     // alive during the call.
-    let answer = unsafe {
-        PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, keywords)
-    };
+    let answer =
+        unsafe { PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, keywords) };
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, answer) }
 }
@@ -151,8 +153,7 @@ fn call_dlpack<'py>(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Bound<'py, PyA
 fn max_version(py: Python<'_>) -> PyResult<&Py<PyTuple>> {
     static VERSION: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
     VERSION.get_or_try_init(py, || {
-        let version =
-            (dlbridge::sys::DLPACK_MAJOR_VERSION, dlbridge::sys::DLPACK_MINOR_VERSION);
+        let version = (dlbridge::sys::DLPACK_MAJOR_VERSION, dlbridge::sys::DLPACK_MINOR_VERSION);
         Ok(version.into_pyobject(py)?.unbind())
     })
 }
@@ -160,9 +161,7 @@ fn max_version(py: Python<'_>) -> PyResult<&Py<PyTuple>> {
 #[cfg(not(windows))]
 fn keyword_names(py: Python<'_>) -> PyResult<&Py<PyTuple>> {
     static NAMES: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
-    NAMES.get_or_try_init(py, || {
-        Ok((intern!(py, "max_version"),).into_pyobject(py)?.unbind())
-    })
+    NAMES.get_or_try_init(py, || Ok((intern!(py, "max_version"),).into_pyobject(py)?.unbind()))
 }
 
 /// Makes what the producer gave into what was asked for. Host memory is copied here, since

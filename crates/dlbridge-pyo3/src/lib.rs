@@ -54,6 +54,7 @@ mod readme {}
 
 mod capsule;
 mod error;
+mod exchange;
 mod import;
 mod negotiate;
 mod object;

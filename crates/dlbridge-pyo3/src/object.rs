@@ -9,6 +9,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::exchange;
 use crate::negotiate::Request;
 
 /// A tensor in Python: `dlbridge.Tensor`.
@@ -42,6 +43,12 @@ impl TensorObject {
 
 #[pymethods]
 impl TensorObject {
+    /// The C exchange API of this type.
+    #[classattr]
+    fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
+        Ok(exchange::capsule(py)?.unbind())
+    }
+
     /// Give a capsule over the same memory.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(

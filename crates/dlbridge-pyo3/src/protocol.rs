@@ -8,6 +8,8 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Protocol {
+    /// The C exchange API that the object's type publishes: no Python call.
+    ExchangeApi,
     /// `__dlpack__(max_version=...)`, answered with a tensor of DLPack 1.x.
     Versioned,
     /// `__dlpack__(max_version=...)`, answered with a tensor of DLPack before 1.0 all the same.
@@ -21,6 +23,7 @@ pub enum Protocol {
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::ExchangeApi => "C exchange API",
             Self::Versioned => "__dlpack__, versioned",
             Self::Legacy => "__dlpack__, legacy",
             Self::LegacyNoKeyword => "__dlpack__ without keywords",

@@ -1,0 +1,100 @@
+//! Which types have an exchange table, remembered for each type.
+//! Calling a table's functions does not belong here.
+//! Invariant: a remembered table belongs to a type that is kept alive, so that no other type can
+//! come to stand at its address.
+
+use std::ffi::CStr;
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use dlbridge::sys::{DLPACK_MAJOR_VERSION, DLPackExchangeAPI, DLPackExchangeAPIHeader};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyType};
+use pyo3::{Borrowed, ffi, intern};
+
+/// The name of the capsule that a type's attribute holds.
+pub(crate) const CAPSULE_NAME: &CStr = c"dlpack_exchange_api";
+
+/// The name of that attribute.
+pub(crate) const ATTRIBUTE: &str = "__dlpack_c_exchange_api__";
+
+/// How many types with, and how many without a table are remembered. A program meets few.
+const SLOTS: usize = 64;
+
+/// A type and its table. Never freed: the type is kept alive with it.
+struct Entry {
+    kind: *mut ffi::PyTypeObject,
+    table: &'static DLPackExchangeAPI,
+}
+
+/// Types with a table, at the slot of their address.
+static WITH: [AtomicPtr<Entry>; SLOTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS];
+
+/// Types without one. They are not kept alive: a new type at an old one's address is at worst
+/// asked the slower way.
+static WITHOUT: [AtomicPtr<ffi::PyTypeObject>; SLOTS] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS];
+
+/// Guards the writing of `WITH`, and thereby bounds it: a slot is written once.
+static WRITING: Mutex<()> = Mutex::new(());
+
+/// Types are aligned to 16 bytes and far larger.
+fn slot(kind: *mut ffi::PyTypeObject) -> usize {
+    (kind.addr() >> 4 ^ kind.addr() >> 10) % SLOTS
+}
+
+/// The exchange table of an object's type.
+#[inline]
+pub(crate) fn table_of(object: Borrowed<'_, '_, PyAny>) -> Option<&'static DLPackExchangeAPI> {
+    // SAFETY: any object has a type.
+    let kind = unsafe { ffi::Py_TYPE(object.as_ptr()) };
+    let slot = slot(kind);
+    if WITHOUT[slot].load(Ordering::Relaxed) == kind {
+        return None;
+    }
+    // SAFETY: null, or an entry that is never freed.
+    match unsafe { WITH[slot].load(Ordering::Acquire).as_ref() } {
+        Some(entry) if entry.kind == kind => Some(entry.table),
+        _ => look_up(&object.get_type(), slot),
+    }
+}
+
+/// Asks the type, and remembers the answer if there is room.
+#[cold]
+fn look_up(kind: &Bound<'_, PyType>, slot: usize) -> Option<&'static DLPackExchangeAPI> {
+    let Some(table) = ask(kind) else {
+        WITHOUT[slot].store(kind.as_type_ptr(), Ordering::Relaxed);
+        return None;
+    };
+    let writing = WRITING.lock();
+    if writing.is_ok() && WITH[slot].load(Ordering::Relaxed).is_null() {
+        // The reference is never given back, which keeps the type at its address.
+        let kind = kind.clone().unbind().into_ptr().cast();
+        let entry = Box::into_raw(Box::new(Entry { kind, table }));
+        WITH[slot].store(entry, Ordering::Release);
+    }
+    Some(table)
+}
+
+/// The table that a type's attribute holds, in a version that we can call.
+fn ask(kind: &Bound<'_, PyType>) -> Option<&'static DLPackExchangeAPI> {
+    let capsule = kind.getattr(intern!(kind.py(), ATTRIBUTE)).ok()?;
+    let capsule = capsule.cast::<PyCapsule>().ok()?;
+    let header = capsule.pointer_checked(Some(CAPSULE_NAME)).ok()?;
+    usable(header.as_ptr().cast())
+}
+
+/// The newest table of our major version in the chain of older ones.
+fn usable(mut header: *mut DLPackExchangeAPIHeader) -> Option<&'static DLPackExchangeAPI> {
+    // SAFETY: a table that a type publishes is static, and starts with its header in every
+    // version (DLPack 1.2, DLPackExchangeAPIHeader); null ends the chain.
+    while let Some(found) = unsafe { header.as_ref() } {
+        if found.version.major == DLPACK_MAJOR_VERSION {
+            // SAFETY: a table of this major version has this layout.
+            return Some(unsafe { &*header.cast::<DLPackExchangeAPI>() });
+        }
+        header = found.prev_api;
+    }
+    None
+}
