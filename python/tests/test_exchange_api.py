@@ -1,0 +1,282 @@
+"""The C exchange API: taken where a type publishes it, and published by dlbridge.Tensor."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+import numpy as np
+import pytest
+
+import dlbridge
+
+CAPSULE_NAME = b"dlpack_exchange_api"
+
+
+class Tensor(ctypes.Structure):
+    """DLTensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+SetError = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
+# Called as from C with the interpreter attached; an exception that is set is raised.
+Allocate = ctypes.PYFUNCTYPE(
+    ctypes.c_int,
+    ctypes.POINTER(Tensor),
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.c_void_p,
+    SetError,
+)
+FromObject = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
+ToObject = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.py_object))
+Borrow = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Tensor))
+Stream = ctypes.PYFUNCTYPE(
+    ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
+)
+
+
+class Table(ctypes.Structure):
+    """DLPackExchangeAPI."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("prev_api", ctypes.c_void_p),
+        ("allocate", Allocate),
+        ("from_object", FromObject),
+        ("to_object", ToObject),
+        ("borrow", Borrow),
+        ("stream", Stream),
+    )
+
+
+def pointer(capsule: object, name: bytes) -> int:
+    function = ctypes.pythonapi.PyCapsule_GetPointer
+    function.restype, function.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return function(capsule, name)
+
+
+@pytest.fixture
+def table() -> Table:
+    capsule = dlbridge.Tensor.__dlpack_c_exchange_api__
+    return Table.from_address(pointer(capsule, CAPSULE_NAME))
+
+
+def test_the_table_is_complete_and_of_this_version(table):
+    assert (table.major, table.minor) == dlbridge.DLPACK_VERSION
+    assert table.prev_api is None
+    callbacks = (table.allocate, table.from_object, table.to_object, table.borrow, table.stream)
+    assert all(callbacks)
+
+
+def test_a_tensor_goes_out_and_comes_in_through_the_table(table):
+    tensor = dlbridge.arange(6, dtype="int32")
+    raw = ctypes.c_void_p()
+    assert table.from_object(tensor, raw) == 0
+    result = ctypes.py_object()
+    assert table.to_object(raw, result) == 0
+    again = result.value
+    assert isinstance(again, dlbridge.Tensor)
+    assert again.data_ptr == tensor.data_ptr
+    del tensor
+    assert np.from_dlpack(again).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_borrowed_descriptor_is_the_tensor_itself(table):
+    tensor = dlbridge.zeros((2, 3), dtype="float32")
+    raw = Tensor()
+    assert table.borrow(tensor, raw) == 0
+    assert raw.data == tensor.data_ptr
+    assert raw.shape[: raw.ndim] == [2, 3]
+    assert raw.strides[: raw.ndim] == [3, 1]
+    assert (raw.code, raw.bits, raw.lanes, raw.byte_offset) == (2, 32, 1, 0)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, [], np.zeros(3)])
+def test_an_object_of_another_type_is_a_type_error(table, wrong):
+    with pytest.raises(TypeError):
+        table.from_object(wrong, ctypes.c_void_p())
+    with pytest.raises(TypeError):
+        table.borrow(wrong, Tensor())
+
+
+def test_null_is_no_tensor(table):
+    with pytest.raises(BufferError, match="null pointer"):
+        table.to_object(None, ctypes.py_object())
+
+
+def test_host_memory_has_no_stream(table):
+    stream = ctypes.c_void_p(1)
+    assert table.stream(1, 0, stream) == 0
+    assert stream.value is None
+
+
+def prototype(shape: list[int], device_type: int = 1, bits: int = 32) -> Tensor:
+    extents = (ctypes.c_int64 * len(shape))(*shape)
+    return Tensor(
+        device_type=device_type, ndim=len(shape), code=2, bits=bits, lanes=1, shape=extents
+    )
+
+
+def test_the_allocator_makes_zeroed_memory_of_the_prototype(table):
+    raw = ctypes.c_void_p()
+    assert table.allocate(prototype([2, 3]), raw, None, SetError()) == 0
+    result = ctypes.py_object()
+    assert table.to_object(raw, result) == 0
+    array = np.from_dlpack(result.value)
+    assert array.dtype == np.float32
+    assert array.tolist() == [[0, 0, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (prototype([2], device_type=2), b"cuda"),
+        (prototype([-1]), b"extent"),
+        (prototype([2], bits=0), b"bits"),
+        (Tensor(device_type=1, ndim=-1, bits=8, lanes=1), b"ndim"),
+        (Tensor(device_type=1, ndim=2, bits=8, lanes=1), b"shape"),
+    ],
+)
+def test_the_allocator_says_what_it_cannot_make(table, wrong, reason):
+    said = []
+    report = SetError(lambda context, kind, message: said.append((context, kind, message)))
+    assert table.allocate(wrong, ctypes.c_void_p(), 42, report) == -1
+    ((context, kind, message),) = said
+    assert (context, kind) == (42, b"BufferError")
+    assert reason in message
+
+
+def test_numpy_has_no_table_and_is_imported_all_the_same():
+    assert "__dlpack__" in dlbridge.inspect(np.zeros(3)).protocol
+
+
+def test_an_attribute_that_is_no_table_is_ignored():
+    class Odd:
+        __dlpack_c_exchange_api__ = 3
+
+        def __dlpack__(self, **keywords):
+            return np.arange(3).__dlpack__(**keywords)
+
+    assert dlbridge.inspect(Odd()).protocol == "__dlpack__, versioned"
+
+
+def new_capsule(address: int, name: bytes) -> object:
+    function = ctypes.pythonapi.PyCapsule_New
+    function.restype = ctypes.py_object
+    function.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return function(address, name, None)
+
+
+def producer(table: Table) -> type:
+    """A class that publishes a table and has `__dlpack__` to fall back on."""
+
+    class Producer:
+        keep = table
+        __dlpack_c_exchange_api__ = new_capsule(ctypes.addressof(table), CAPSULE_NAME)
+
+        def __dlpack__(self, **keywords):
+            return np.arange(3).__dlpack__(**keywords)
+
+    return Producer
+
+
+def test_a_newer_major_version_is_passed_over_for_an_older_table(table):
+    older = Table.from_buffer_copy(table)
+    calls = []
+
+    def from_object(_object, out):
+        calls.append(1)
+        return table.from_object(dlbridge.arange(4), out)
+
+    older.from_object = FromObject(from_object)
+    newer = Table(major=2, prev_api=ctypes.addressof(older))
+    kind = producer(newer)
+    kind.older = older
+    description = dlbridge.inspect(kind())
+    assert (description.protocol, description.shape, calls) == ("C exchange API", (4,), [1])
+
+
+def test_a_table_of_unknown_versions_alone_is_not_called():
+    assert dlbridge.inspect(producer(Table(major=2))()).protocol == "__dlpack__, versioned"
+
+
+def test_a_table_without_the_callback_is_not_called(table):
+    assert dlbridge.inspect(producer(Table(major=1))()).protocol == "__dlpack__, versioned"
+
+
+def test_a_callback_that_fails_without_an_exception_is_a_clear_error(table):
+    broken = Table.from_buffer_copy(table)
+    broken.from_object = FromObject(lambda _object, _out: -1)
+    with pytest.raises(BufferError, match="failed without a reason"):
+        dlbridge.from_dlpack(producer(broken)())
+
+
+def test_a_class_at_the_address_of_an_older_one_is_not_taken_for_it(table):
+    for _ in range(300):
+        try:
+            description = dlbridge.inspect(producer(table)())
+        except TypeError as error:
+            # The table is ours, and knows that this is no dlbridge.Tensor.
+            assert "Producer" in str(error)
+        else:
+            # The class stands where one without a table stood, and is asked in Python.
+            assert description.protocol == "__dlpack__, versioned"
+        with pytest.raises(TypeError, match="wanted an object with __dlpack__"):
+            dlbridge.from_dlpack(type("Plain", (), {})())
+
+
+class TestTorch:
+    @pytest.fixture(autouse=True)
+    def torch(self):
+        self.torch = pytest.importorskip("torch", reason="torch is not installed")
+
+    def test_it_is_imported_without_a_python_call(self):
+        tensor = self.torch.ones(2, 3)
+        description = dlbridge.inspect(tensor)
+        assert description.protocol == "C exchange API"
+        assert description.data_ptr == tensor.data_ptr()
+
+    def test_references_return_to_where_they_were(self):
+        tensor = self.torch.ones(2, 3)
+        before = sys.getrefcount(tensor)
+        for _ in range(1000):
+            dlbridge.from_dlpack(tensor)
+        assert sys.getrefcount(tensor) == before
+
+    def test_a_lazily_conjugated_tensor_is_refused(self):
+        tensor = self.torch.ones(2, dtype=self.torch.complex64) * 1j
+        assert dlbridge.from_dlpack(tensor).dtype == "complex64"
+        with pytest.raises(BufferError, match="resolve_conj"):
+            dlbridge.from_dlpack(tensor.conj())
+        resolved = dlbridge.from_dlpack(tensor.conj().resolve_conj())
+        assert np.from_dlpack(resolved).tolist() == [-1j, -1j]
+
+    def test_a_fake_tensor_is_refused(self):
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        with FakeTensorMode():
+            fake = self.torch.ones(3)
+        with pytest.raises(BufferError, match="data: found a null pointer"):
+            dlbridge.from_dlpack(fake)
+
+    def test_sparse_and_meta_tensors_raise_what_torch_raises(self):
+        for tensor in (self.torch.ones(3).to_sparse(), self.torch.empty(3, device="meta")):
+            with pytest.raises(RuntimeError):
+                dlbridge.from_dlpack(tensor)
+
+    def test_a_parameter_is_taken_like_its_tensor(self):
+        parameter = self.torch.nn.Parameter(self.torch.ones(3))
+        assert dlbridge.inspect(parameter).data_ptr == parameter.data_ptr()
