@@ -55,7 +55,8 @@ macro_rules! metadata {
             self.len() == 0
         }
 
-        /// The size of all elements in bytes, as if they lay side by side.
+        /// The size of all elements in bytes, as if they lay side by side; `usize::MAX` if that is
+        /// more than any memory has, as a borrowed broadcast array may be.
         #[must_use]
         #[inline]
         pub fn nbytes(&self) -> usize {
@@ -151,9 +152,9 @@ macro_rules! reading {
         ///
         /// # Errors
         ///
-        /// [`NotHostAccessible`](crate::Error::NotHostAccessible), or
+        /// [`NotHostAccessible`](crate::Error::NotHostAccessible),
         /// [`PackedElements`](crate::Error::PackedElements) for strided elements narrower than a
-        /// byte.
+        /// byte, or [`OutOfMemory`](crate::Error::OutOfMemory).
         pub fn to_compact(&self) -> Result<$crate::Tensor, $crate::Error> {
             $crate::Tensor::compact_copy(self.parts())
         }

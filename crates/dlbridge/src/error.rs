@@ -123,6 +123,11 @@ pub enum Error {
         /// The extents found.
         shape: Box<[i64]>,
     },
+    /// There is no memory for a copy or a new tensor of this size.
+    OutOfMemory {
+        /// The size asked for, in bytes.
+        size: usize,
+    },
     /// Another number of bytes than the shape has.
     SizeMismatch {
         /// The number that the shape has.
@@ -141,6 +146,11 @@ pub enum Error {
     },
     /// The descriptor of DLPack before 1.0 cannot say read-only.
     LegacyReadOnly,
+    /// The descriptor of DLPack before 1.0 cannot say that narrow elements have a byte each.
+    LegacyPadded {
+        /// The type found.
+        dtype: DType,
+    },
     /// An export needs something that was not chosen.
     NotChosen {
         /// What is missing.
@@ -224,6 +234,7 @@ impl fmt::Display for Error {
             Self::IndexOutOfBounds { index, shape } => {
                 write!(f, "index: found {index:?}, wanted one inside the shape {shape:?}")
             }
+            Self::OutOfMemory { size } => write!(f, "memory: found none for {size} bytes"),
             Self::SizeMismatch { wanted, found } => {
                 write!(f, "size: found {found} bytes, wanted {wanted} for the shape")
             }
@@ -233,6 +244,11 @@ impl fmt::Display for Error {
             Self::LegacyReadOnly => f.write_str(
                 "version: a descriptor older than DLPack 1.0 cannot mark memory read-only; \
                  ask for version 1.0 or newer, or copy",
+            ),
+            Self::LegacyPadded { dtype } => write!(
+                f,
+                "version: a descriptor older than DLPack 1.0 cannot say that each {dtype} has a \
+                 byte of its own; ask for version 1.1 or newer"
             ),
             Self::NotChosen { what } => write!(f, "{what}: found none, wanted one to be chosen"),
             Self::UnknownName { what, name } => write!(f, "{what}: no such name: {name:?}"),

@@ -45,7 +45,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// A negative extent, a size that overflows, or an impossible dtype.
+    /// A negative extent, a size that overflows, an impossible dtype, or
+    /// [`OutOfMemory`](Error::OutOfMemory).
     pub fn zeros(dtype: DType, shape: &[i64]) -> Result<Self, Error> {
         Self::in_buffer(dtype, shape, Flags::NONE, |_| Ok(()))
     }
@@ -64,11 +65,12 @@ impl Tensor {
     ///
     /// [`SizeMismatch`](Error::SizeMismatch), and those of [`zeros`](Self::zeros).
     pub fn from_bytes(dtype: DType, shape: &[i64], bytes: &[u8]) -> Result<Self, Error> {
+        let len = layout::span(shape, &compact(shape))?.len;
+        let (wanted, found) = (layout::nbytes(len, dtype, Flags::NONE)?, bytes.len());
+        if wanted != found {
+            return Err(Error::SizeMismatch { wanted, found });
+        }
         Self::in_buffer(dtype, shape, Flags::NONE, |buffer| {
-            let (wanted, found) = (buffer.len(), bytes.len());
-            if wanted != found {
-                return Err(Error::SizeMismatch { wanted, found });
-            }
             buffer.copy_from_slice(bytes);
             Ok(())
         })
@@ -82,7 +84,7 @@ impl Tensor {
         write: impl FnOnce(&mut [u8]) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let len = layout::span(shape, &compact(shape))?.len;
-        let mut buffer = Buffer::zeroed(layout::nbytes(len, dtype, flags)?);
+        let mut buffer = Buffer::zeroed(layout::nbytes(len, dtype, flags)?)?;
         write(buffer.as_mut())?;
         let mut tensor = Self::builder(buffer).dtype(dtype).shape(shape).build::<u8>()?;
         // The buffer was sized with these flags.

@@ -90,15 +90,36 @@ pub fn span(shape: &[i64], strides: &[i64]) -> Result<Span, Error> {
 /// [`Error::SizeOverflow`] if the size does not fit `isize`.
 #[inline]
 pub fn nbytes(count: usize, dtype: DType, flags: Flags) -> Result<usize, Error> {
-    let size = match dtype.itemsize() {
-        Some(_) | None if dtype.bits < 8 && flags.contains(Flags::SUBBYTE_PADDED) => {
-            count.checked_mul(usize::from(dtype.lanes))
+    Unit::new(dtype, flags).size(count).ok_or(Error::SizeOverflow { what: "byte size" })
+}
+
+/// What one element takes: whole bytes, or bits where elements are packed below the byte.
+#[derive(Clone, Copy)]
+pub(crate) struct Unit {
+    amount: usize,
+    /// Whether `amount` counts bits.
+    packed: bool,
+}
+
+impl Unit {
+    #[inline]
+    pub(crate) fn new(dtype: DType, flags: Flags) -> Self {
+        match dtype.itemsize() {
+            Some(_) | None if dtype.bits < 8 && flags.contains(Flags::SUBBYTE_PADDED) => {
+                Self { amount: usize::from(dtype.lanes), packed: false }
+            }
+            Some(itemsize) => Self { amount: itemsize, packed: false },
+            None => Self { amount: dtype.element_bits() as usize, packed: true },
         }
-        Some(itemsize) => count.checked_mul(itemsize),
-        None => count.checked_mul(dtype.element_bits() as usize).map(|bits| bits.div_ceil(8)),
-    };
-    size.filter(|&size| isize::try_from(size).is_ok())
-        .ok_or(Error::SizeOverflow { what: "byte size" })
+    }
+
+    /// The size of `count` elements side by side in bytes, if it fits `isize`.
+    #[inline]
+    pub(crate) fn size(self, count: usize) -> Option<usize> {
+        let amount = count.checked_mul(self.amount)?;
+        let size = if self.packed { amount.div_ceil(8) } else { amount };
+        (size <= isize::MAX.unsigned_abs()).then_some(size)
+    }
 }
 
 /// Writes the strides of a compact row-major array of `shape` into `strides`, which must be as
@@ -140,6 +161,10 @@ fn is_compact<'a>(axes: impl Iterator<Item = (&'a i64, &'a i64)>, shape: &[i64])
 
 /// The outermost axis that keeps a layout from being row-major contiguous, with the stride that
 /// it should have; `None` for a contiguous one.
+///
+/// # Panics
+///
+/// If there are fewer strides than extents.
 #[must_use]
 pub fn first_gap(shape: &[i64], strides: &[i64]) -> Option<(usize, i64)> {
     if is_contiguous(shape, strides) {
@@ -161,6 +186,10 @@ pub fn first_gap(shape: &[i64], strides: &[i64]) -> Option<(usize, i64)> {
 ///
 /// The proof: taken by growing stride, each axis steps over everything that the axes before it
 /// can reach.
+///
+/// # Panics
+///
+/// If there are fewer strides than extents.
 #[must_use]
 pub fn may_overlap(shape: &[i64], strides: &[i64]) -> bool {
     if shape.contains(&0) {

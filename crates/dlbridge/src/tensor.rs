@@ -93,7 +93,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// The tensor itself, if it has another owner.
+    /// The tensor itself, if it has another owner. So too if it holds truth values of class
+    /// [`Shared`](crate::Access::Shared): others may have written bytes that are no `bool`.
     pub fn into_owner<O: 'static>(self) -> Result<O, Self> {
         self.0.into_owner().map_err(Self)
     }

@@ -7,7 +7,7 @@ use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 use super::Handle;
 use super::header::describe;
 use super::managed::Foreign;
-use crate::{Error, Tensor, TensorMut, TensorRef};
+use crate::{Error, Flags, Tensor, TensorMut, TensorRef};
 
 impl Tensor {
     /// Takes over a managed tensor of DLPack 1.x. It is released even on failure.
@@ -73,6 +73,13 @@ impl Tensor {
         unsafe { Handle::import(Foreign::legacy(tensor)?) }.map(Self)
     }
 
+    /// The plain descriptor of the memory. Its pointers are valid while this tensor lives; whoever
+    /// reads or writes through them has the duties of the tensor's [class](crate::Access).
+    #[must_use]
+    pub fn as_raw(&self) -> DLTensor {
+        describe(&self.parts())
+    }
+
     /// Gives the tensor away as a managed tensor of DLPack 1.x. Whoever takes it calls its
     /// deleter once, on any thread.
     ///
@@ -87,11 +94,15 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`LegacyReadOnly`](Error::LegacyReadOnly): that ABI cannot say read-only. The tensor is
-    /// released then.
+    /// [`LegacyReadOnly`](Error::LegacyReadOnly) or
+    /// [`LegacyPadded`](Error::LegacyPadded): that ABI can say neither. The tensor is released then.
     pub fn into_raw_legacy(self) -> Result<*mut DLManagedTensor, Error> {
         if self.is_read_only() {
             return Err(Error::LegacyReadOnly);
+        }
+        let dtype = self.dtype();
+        if dtype.bits < 8 && self.flags().contains(Flags::SUBBYTE_PADDED) {
+            return Err(Error::LegacyPadded { dtype });
         }
         Ok(self.0.into_legacy().as_ptr())
     }

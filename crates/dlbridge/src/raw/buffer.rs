@@ -2,9 +2,11 @@
 //! Shapes and types do not belong here: it is bytes.
 //! Invariant: `data` owns `size` initialised bytes, or dangles if `size` is 0.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::{self, NonNull};
 use std::slice;
+
+use crate::Error;
 
 /// JAX copies memory that is aligned to less than this many bytes.
 pub(crate) const ALIGN: usize = 64;
@@ -21,28 +23,29 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// `size` must fit `isize`, as what [`layout::nbytes`](crate::layout::nbytes) returns does.
-    pub(crate) fn zeroed(size: usize) -> Self {
-        let layout = Self::layout(size);
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](Error::OutOfMemory): sizes come from whoever asks for a shape, so that
+    /// running out of memory must not end the process.
+    pub(crate) fn zeroed(size: usize) -> Result<Self, Error> {
+        let none = || Error::OutOfMemory { size };
+        let layout = Layout::from_size_align(size, ALIGN).map_err(|_| none())?;
         if size == 0 {
             let dangling = ptr::without_provenance_mut(ALIGN);
-            return Self { data: NonNull::new(dangling).expect("64 is not null"), size };
+            return Ok(Self { data: NonNull::new(dangling).expect("64 is not null"), size });
         }
         // SAFETY: the size is not zero.
         let data = unsafe { alloc_zeroed(layout) };
-        Self { data: NonNull::new(data).unwrap_or_else(|| handle_alloc_error(layout)), size }
-    }
-
-    fn layout(size: usize) -> Layout {
-        Layout::from_size_align(size, ALIGN).expect("a tensor's byte size fits isize")
+        Ok(Self { data: NonNull::new(data).ok_or_else(none)?, size })
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
         if self.size != 0 {
+            let layout = Layout::from_size_align(self.size, ALIGN).expect("as in `zeroed`");
             // SAFETY: allocated by `zeroed` with this layout, freed here once.
-            unsafe { dealloc(self.data.as_ptr(), Self::layout(self.size)) };
+            unsafe { dealloc(self.data.as_ptr(), layout) };
         }
     }
 }

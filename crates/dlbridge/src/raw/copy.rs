@@ -4,7 +4,7 @@
 
 use super::Parts;
 use crate::runs::Runs;
-use crate::{Error, layout};
+use crate::{Error, Flags, layout};
 
 impl Parts<'_> {
     /// Copies the elements to `target`, which must have [`nbytes`](Self::nbytes) bytes.
@@ -17,10 +17,10 @@ impl Parts<'_> {
             unsafe { self.data.copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
             return Ok(());
         }
-        let size = layout::nbytes(1, self.dtype, self.flags)?;
-        if target.len() != size * self.len {
+        if self.dtype.itemsize().is_none() && !self.flags.contains(Flags::SUBBYTE_PADDED) {
             return Err(Error::PackedElements { dtype: self.dtype });
         }
+        let size = layout::nbytes(1, self.dtype, self.flags)?;
         let mut target = target.chunks_exact_mut(size);
         for run in Runs::new(self.shape, self.strides, false) {
             for i in 0..run.len as isize {

@@ -12,6 +12,8 @@ use crate::DType;
 /// # Safety
 ///
 /// - The type has the size of one element of [`DTYPE`](Self::DTYPE), whole bytes, and no padding.
+/// - Every bit pattern is a valid value. Only a type whose dtype has the code
+///   [`BOOL`](crate::TypeCode::BOOL) may be pickier; it then stores its values as bytes 0 and 1.
 /// - [`read`](Self::read) returns a valid value whatever the bytes are.
 /// - [`copy_run`](Self::copy_run) leaves `len` valid values behind.
 pub unsafe trait Element: Copy + Send + Sync + 'static {
@@ -51,7 +53,8 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
 ///
 /// # Safety
 ///
-/// Every bit pattern of the type's size is a valid value.
+/// Every bit pattern of the type's size is a valid value, and the dtype's code is not
+/// [`BOOL`](crate::TypeCode::BOOL): through a `&mut [T]` a `Vec<bool>` would come by other bytes.
 pub unsafe trait Plain: Element {}
 
 macro_rules! plain {

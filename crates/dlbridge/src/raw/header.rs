@@ -139,8 +139,8 @@ struct Free<O>(NonNull<Owned<O>>);
 
 impl<O> Drop for Free<O> {
     fn drop(&mut self) {
-        // SAFETY: the header is alive until this line.
-        let rank = unsafe { self.0.as_ref() }.header.rank;
+        // SAFETY: the header is alive until this line; no reference is made to the owner.
+        let rank = unsafe { (*self.0.as_ptr()).header.rank };
         let (layout, _) = allocation::<O>(rank as usize);
         // SAFETY: allocated with this layout: `rank` is out of a consumer's reach (R6).
         unsafe { dealloc(self.0.as_ptr().cast(), layout) };

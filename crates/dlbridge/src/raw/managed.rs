@@ -11,7 +11,8 @@ use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 use super::Parts;
 use super::header::{self, Abi, Header, Memory};
 use super::parse::{FilledStrides, free_strides, parse};
-use crate::{Access, Error, Flags, MAX_RANK};
+use super::parts::Kept;
+use crate::{Access, Error, Flags, MAX_RANK, TypeCode};
 
 /// A managed descriptor in either ABI, as a producer gives it.
 #[derive(Clone, Copy)]
@@ -80,27 +81,28 @@ impl Foreign {
         }
     }
 
-    /// The descriptor's own strides and byte offset, and whether it has a deleter.
+    /// The descriptor's own version, flags and byte offset, and what it has.
     ///
     /// # Safety
     ///
     /// The pointer is valid for reads, and of a version whose layout is known.
     unsafe fn raw_fields(self) -> RawFields {
-        let (version, has_deleter, tensor) = match self {
+        let (version, flags, has_deleter, tensor) = match self {
             Self::Versioned(tensor) => {
                 // SAFETY: valid, by the caller's duty.
                 let tensor = unsafe { tensor.as_ref() };
                 let version = (tensor.version.major, tensor.version.minor);
-                (Some(version), tensor.deleter.is_some(), &tensor.dl_tensor)
+                (Some(version), tensor.flags, tensor.deleter.is_some(), &tensor.dl_tensor)
             }
             Self::Legacy(tensor) => {
                 // SAFETY: valid, by the caller's duty.
                 let tensor = unsafe { tensor.as_ref() };
-                (None, tensor.deleter.is_some(), &tensor.dl_tensor)
+                (None, 0, tensor.deleter.is_some(), &tensor.dl_tensor)
             }
         };
-        let byte_offset = tensor.byte_offset;
-        RawFields { version, has_deleter, has_strides: !tensor.strides.is_null(), byte_offset }
+        let (flags, byte_offset) = (Flags(flags), tensor.byte_offset);
+        let has_strides = !tensor.strides.is_null();
+        RawFields { version, flags, has_deleter, has_strides, byte_offset }
     }
 }
 
@@ -108,6 +110,7 @@ impl Foreign {
 #[derive(Clone, Copy)]
 pub(crate) struct RawFields {
     pub(crate) version: Option<(u32, u32)>,
+    pub(crate) flags: Flags,
     pub(crate) has_deleter: bool,
     pub(crate) has_strides: bool,
     pub(crate) byte_offset: u64,
@@ -116,7 +119,7 @@ pub(crate) struct RawFields {
 /// Owns a tensor's memory and describes it.
 pub(crate) struct Handle {
     /// Borrowed from `root` and `filled`, which is why no `'static` ever leaves this type (R2).
-    parts: Parts<'static>,
+    parts: Kept,
     filled: FilledStrides,
     root: Root,
 }
@@ -140,13 +143,13 @@ impl Handle {
     /// # Safety
     ///
     /// The tensor is owned by the caller and satisfies `SAFETY.md`'s list of trust.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn import(tensor: Foreign) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
         let (flags, descriptor) = unsafe { tensor.open() }?;
         // SAFETY: the caller's duty (T1, T2); the handle keeps what the parts borrow.
         let (parts, filled) = unsafe { parse(descriptor, flags) }?;
-        Ok(Self { parts, filled, root: Root::Foreign(tensor) })
+        Ok(Self { parts: Kept::new(parts), filled, root: Root::Foreign(tensor) })
     }
 
     /// Moves an owner into a header that exports what `describe` says.
@@ -166,12 +169,20 @@ impl Handle {
         }
         // SAFETY: the caller's duty.
         let (header, parts) = unsafe { header::allocate(owner, rank, describe) }?;
-        Ok(Self { parts, filled: None, root: Root::Header(header) })
+        Ok(Self { parts: Kept::new(parts), filled: None, root: Root::Header(header) })
     }
 
     #[inline]
     pub(crate) fn parts(&self) -> Parts<'_> {
-        self.parts
+        // SAFETY: the handle keeps what they borrow, and is borrowed as long (R2).
+        unsafe { self.parts.get() }
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Parts<'static>)) {
+        // SAFETY: only to put them back; the handle keeps what they borrow (R2).
+        let mut parts = unsafe { self.parts.get() };
+        change(&mut parts);
+        self.parts = Kept::new(parts);
     }
 
     /// What the producer's descriptor says; `None` for an export of this library that never
@@ -184,26 +195,40 @@ impl Handle {
         }
     }
 
-    /// Gives up exclusive access.
+    /// Gives up exclusive access, and the claim to be a copy made for one consumer: given away
+    /// with that claim, it would come back as exclusive.
     pub(crate) fn demote(&mut self) {
-        if self.parts.access == Access::Exclusive {
-            // SAFETY: `Shared` is the weakest class.
-            self.parts = unsafe { self.parts.with_access(Access::Shared) };
+        if self.parts().access == Access::Exclusive {
+            self.change(|parts| {
+                // SAFETY: `Shared` is the weakest class.
+                *parts = unsafe { parts.with_access(Access::Shared) };
+                parts.flags = parts.flags - Flags::IS_COPIED;
+            });
         }
     }
 
     pub(crate) fn add_flags(&mut self, flags: Flags) {
-        self.parts.flags |= flags;
+        self.change(|parts| parts.flags |= flags);
     }
 
     /// Takes the owner back out, if this is an export of one of type `O`.
     pub(crate) fn into_owner<O: Any>(self) -> Result<O, Self> {
+        if self.may_hold_odd_bools() {
+            return Err(self);
+        }
         let handle = ManuallyDrop::new(self);
         let Root::Header(header) = handle.root else {
             return Err(ManuallyDrop::into_inner(handle));
         };
         // SAFETY: the handle owned the header and is forgotten; its parts were borrowed from it.
         unsafe { header::take_owner(header) }.map_err(|_| ManuallyDrop::into_inner(handle))
+    }
+
+    /// Whether others may have left bytes that are no `bool` in memory whose owner may be a
+    /// `Vec<bool>`. Of all other elements any bytes are values (`Element`'s duty).
+    fn may_hold_odd_bools(&self) -> bool {
+        let Parts { access, dtype, device, .. } = self.parts();
+        access == Access::Shared && dtype.code == TypeCode::BOOL && device.is_host_accessible()
     }
 
     /// Gives the tensor away as a versioned descriptor.
@@ -229,12 +254,13 @@ impl Handle {
         }
     }
 
-    /// Whether the producer's own descriptor has what real consumers need: explicit strides, a
-    /// deleter, and the byte offset folded into the pointer.
+    /// Whether the producer's own descriptor says what the parts say, and has what real consumers
+    /// need: explicit strides, a deleter, and the byte offset folded into the pointer.
     fn is_plain(&self) -> bool {
         self.raw_fields().is_some_and(|raw| {
-            let offset_is_folded = raw.byte_offset == self.parts.byte_offset;
-            raw.has_deleter && offset_is_folded && (raw.has_strides || self.parts.shape.is_empty())
+            let parts = self.parts();
+            let is_true = raw.byte_offset == parts.byte_offset && raw.flags == parts.flags;
+            is_true && raw.has_deleter && (raw.has_strides || parts.shape.is_empty())
         })
     }
 
@@ -246,12 +272,13 @@ impl Handle {
         let Root::Header(header) = handle.root else { unreachable!("wrapped just now") };
         let handle = ManuallyDrop::new(handle);
         // SAFETY: the handle owned the header and is forgotten.
-        unsafe { header::expose(header, &handle.parts) }
+        unsafe { header::expose(header, &handle.parts()) }
     }
 
     /// A header of our own around a foreign tensor.
     fn wrap(self) -> Self {
-        let parts = self.parts;
+        // SAFETY: they are only read while the handle, which moves, keeps what they borrow (R2).
+        let parts = unsafe { self.parts.get() };
         // SAFETY: the same memory, alive as long as the owner, which is this handle.
         let wrapped = unsafe { Self::share(self, parts, parts.access, parts.flags) };
         wrapped.expect("nothing in it fails")

@@ -9,7 +9,8 @@ use dlbridge_sys::DLTensor;
 
 use super::Parts;
 use crate::dtype::TypeCode;
-use crate::{Access, DType, Device, DeviceKind, Error, Flags, MAX_RANK, layout};
+use crate::layout::{self, Span, Unit};
+use crate::{Access, DType, Device, DeviceKind, Error, Flags, MAX_RANK};
 
 /// Strides that had to be made, since an old producer gave none; freed by whoever keeps the parts.
 pub(super) type FilledStrides = Option<NonNull<[i64]>>;
@@ -21,6 +22,7 @@ pub(super) type FilledStrides = Option<NonNull<[i64]>>;
 /// `tensor` is valid for reads; if `ndim` is positive, a `shape` or `strides` that is not null
 /// points to that many `i64` (trust T2). All of this holds for `'a`, and the made strides are
 /// kept for `'a`.
+#[inline(always)]
 pub(super) unsafe fn parse<'a>(
     tensor: *const DLTensor,
     flags: Flags,
@@ -90,7 +92,7 @@ pub(super) unsafe fn free_strides(filled: FilledStrides) {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn check<'a>(
     tensor: &DLTensor,
     dtype: DType,
@@ -119,12 +121,14 @@ fn check<'a>(
     if data.is_null() {
         return Err(Error::NullData { len: span.len });
     }
-    layout::nbytes(span.len, dtype, flags)?;
-    let below = layout::nbytes(span.low.unsigned_abs(), dtype, flags)?;
-    let above = layout::nbytes(span.high.unsigned_abs() + 1, dtype, flags)?;
-    if below.checked_add(above).is_none_or(|size| isize::try_from(size).is_err()) {
-        return Err(Error::SizeOverflow { what: "strided span" });
+    let unit = Unit::new(dtype, flags);
+    // Broadcast axes make more elements than there are places, gaps more places than elements.
+    if unit.size(span.len.max(span.extent())).is_none() {
+        return Err(too_large(unit, span));
     }
+    // Each is a part of the extent, so it fits.
+    let size = |count: usize| unit.size(count).unwrap_or(0);
+    let (below, above) = (size(span.low.unsigned_abs()), size(span.high.unsigned_abs() + 1));
     if !device.kind.has_addresses() {
         return Ok(parts(data, tensor.byte_offset, Access::Shared));
     }
@@ -135,6 +139,12 @@ fn check<'a>(
         return Err(out_of_space());
     }
     Ok(parts(data.wrapping_add(offset), 0, class(flags)))
+}
+
+#[cold]
+fn too_large(unit: Unit, span: Span) -> Error {
+    let what = if unit.size(span.len).is_none() { "byte size" } else { "strided span" };
+    Error::SizeOverflow { what }
 }
 
 /// The class of foreign memory: a copy made for us is ours alone (trust T5).

@@ -2,6 +2,8 @@
 //! Checking does not belong here (see `parse`), nor does reading elements.
 //! Invariants: R1 and R2 of this folder.
 
+use std::mem::MaybeUninit;
+
 use crate::{Access, DType, Device, Error, Flags, layout};
 
 /// A checked description of tensor memory, borrowed from its owner.
@@ -19,6 +21,12 @@ pub(crate) struct Parts<'a> {
     pub(super) strides: &'a [i64],
     pub(super) len: usize,
 }
+
+// SAFETY: it lends plain elements for as long as their owner is borrowed; whoever forms references
+// to them answers for that (R5).
+unsafe impl Send for Parts<'_> {}
+// SAFETY: the same.
+unsafe impl Sync for Parts<'_> {}
 
 impl<'a> Parts<'a> {
     pub(crate) fn data(&self) -> *mut u8 {
@@ -58,7 +66,8 @@ impl<'a> Parts<'a> {
     }
 
     pub(crate) fn nbytes(&self) -> usize {
-        layout::nbytes(self.len, self.dtype, self.flags).expect("R1: the byte size fits")
+        // Only a broadcast array that is borrowed may have more bytes than fit.
+        layout::nbytes(self.len, self.dtype, self.flags).unwrap_or(usize::MAX)
     }
 
     pub(crate) fn is_contiguous(&self) -> bool {
@@ -101,5 +110,27 @@ impl<'a> Parts<'a> {
 
     pub(crate) fn check_writable(&self) -> Result<(), Error> {
         if self.flags.contains(Flags::READ_ONLY) { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+}
+
+/// Parts beside what owns their memory, which is freed while this value is still being passed
+/// around: `drop(handle)` frees what the references in its argument point to. References may not
+/// dangle in an argument, but what stands in a `MaybeUninit` is none to the language.
+#[derive(Clone, Copy)]
+pub(super) struct Kept(MaybeUninit<Parts<'static>>);
+
+impl Kept {
+    #[inline]
+    pub(super) fn new(parts: Parts<'static>) -> Self {
+        Self(MaybeUninit::new(parts))
+    }
+
+    /// # Safety
+    ///
+    /// What the parts borrow is alive for `'a`.
+    #[inline]
+    pub(super) unsafe fn get<'a>(self) -> Parts<'a> {
+        // SAFETY: `new` is the only way to make one.
+        unsafe { self.0.assume_init() }
     }
 }

@@ -20,12 +20,12 @@ pub(crate) struct Placement<'a> {
 }
 
 impl Placement<'_> {
-    fn measure(&self) -> Result<Span, Error> {
+    fn measure(&self, flags: Flags) -> Result<Span, Error> {
         if let Some(reason) = self.dtype.impossible() {
             return Err(Error::ImpossibleDType { dtype: self.dtype, reason });
         }
         let span = layout::span(self.shape, self.strides)?;
-        layout::nbytes(span.len, self.dtype, Flags::NONE)?;
+        layout::nbytes(span.len, self.dtype, flags)?;
         Ok(span)
     }
 
@@ -59,11 +59,15 @@ impl Placement<'_> {
 
     /// Memory at `data`, which nothing is promised about.
     fn memory(&self, data: *mut c_void, device: Device, flags: Flags) -> Result<Memory, Error> {
-        let Span { len, .. } = self.measure()?;
+        let Span { len, .. } = self.measure(flags)?;
         if data.is_null() && len != 0 {
             return Err(Error::NullData { len });
         }
         let dtype = self.dtype;
+        let packed = dtype.itemsize().is_none() && !flags.contains(Flags::SUBBYTE_PADDED);
+        if packed && self.offset != 0 {
+            return Err(Error::PackedElements { dtype });
+        }
         let offset = layout::nbytes(self.offset, dtype, flags)?;
         let (data, byte_offset) = if device.kind.has_addresses() {
             (data.cast::<u8>().wrapping_add(offset), 0)
@@ -81,7 +85,7 @@ fn export_within<O: Send + 'static>(
     access: Access,
     memory: impl FnOnce(&mut O) -> (*mut u8, usize),
 ) -> Result<Handle, Error> {
-    let span = placement.measure()?;
+    let span = placement.measure(Flags::NONE)?;
     let describe = |owner: &mut O, shape: &mut [i64], strides: &mut [i64]| {
         let (start, size) = memory(owner);
         let data = start.wrapping_add(placement.offset_within(span, size)?);
@@ -128,7 +132,8 @@ impl<O: Send + 'static> Builder<O> {
     ///
     /// As long as the owner lives, wherever it is moved to, `data` is an address (or a handle) on
     /// `device` from which the chosen elements can be reached, to be read and, unless `flags` has
-    /// [`READ_ONLY`](Flags::READ_ONLY), written. The owner may be dropped on any thread.
+    /// [`READ_ONLY`](Flags::READ_ONLY), written. If they have [`IS_COPIED`](Flags::IS_COPIED),
+    /// nobody else uses the elements as long. The owner may be dropped on any thread.
     ///
     /// # Errors
     ///

@@ -101,10 +101,13 @@ fn upwards<D: Dimension>(parts: &Parts<'_>) -> Result<Upwards<D>, Error> {
     let (mut shape, mut strides) = (D::zeros(rank), D::zeros(rank));
     for axis in 0..rank {
         shape[axis] = parts.shape()[axis] as usize;
-        // An empty array has no element to step to, and an axis of extent 1 no step: ndarray
-        // need not see their strides, which may be anything.
-        let moves = parts.len() != 0 && shape[axis] > 1;
+        // An axis of extent 1 has no step: ndarray need not see its stride, which may be anything.
+        let moves = shape[axis] > 1;
         strides[axis] = if moves { parts.strides()[axis].unsigned_abs() as usize } else { 0 };
+    }
+    if parts.len() == 0 {
+        // Nor does an empty array step anywhere; ndarray wants strides without overlap even so.
+        return Ok(Upwards { shape: shape.into(), low: 0 });
     }
     let low = layout::span(parts.shape(), parts.strides())?.low;
     Ok(Upwards { shape: shape.strides(strides), low })

@@ -1,0 +1,35 @@
+//! The suite for conversions from a borrow to a [`TensorRef`].
+//! Owners do not belong here (see `owner`).
+//! Invariant: the borrowed memory is only read.
+#![allow(unsafe_code, reason = "it does by hand what a C function does")]
+
+use std::fmt::Debug;
+
+use super::Expected;
+use crate::{Access, Element, TensorRef};
+
+/// Checks a tensor that was made from a borrow: it is the borrowed memory, read-only, and a C
+/// function gets a descriptor that says the same.
+///
+/// ```
+/// use dlbridge::TensorRef;
+/// use dlbridge::testing::conformance::{self, Expected};
+///
+/// let values = [1.0_f32, 2.0];
+/// let expected = Expected::new(&[2], &values).at(values.as_ptr());
+/// conformance::borrowed(&TensorRef::from(&values[..]), &expected);
+/// ```
+///
+/// # Panics
+///
+/// If it does not conform, saying where.
+#[track_caller]
+pub fn borrowed<T: Element + PartialEq + Debug>(tensor: &TensorRef<'_>, expected: &Expected<T>) {
+    assert!(tensor.is_read_only(), "borrowed: what is borrowed immutably is read-only");
+    expected.check(tensor, Access::Frozen, "borrowed");
+    tensor.with_raw(|descriptor| {
+        // SAFETY: alive until this closure ends.
+        let again = unsafe { TensorRef::from_raw(descriptor) }.expect("the gate takes it");
+        expected.check(&again, Access::Shared, "borrowed, as a C function sees it");
+    });
+}

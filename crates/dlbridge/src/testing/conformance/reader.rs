@@ -1,0 +1,119 @@
+//! The suite for conversions from a [`Tensor`] to another type.
+//! Conversions the other way do not belong here (see `owner`).
+//! Invariant: every tensor of the suite is legal, however odd.
+#![allow(unsafe_code, reason = "odd tensors come from foreign descriptors")]
+
+use std::fmt::Debug;
+
+use crate::testing::Foreign;
+use crate::{Access, DType, Device, Element, Error, Flags, Tensor};
+
+/// A legal tensor that a conversion would not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refusal {
+    /// Which of the suite's tensors: `"reversed"`, `"rank 0"`, ...
+    pub tensor: &'static str,
+    /// What the conversion said.
+    pub error: Error,
+}
+
+/// Numbers whose bytes make elements of any type: every byte of element `i` is `i + 1`, so that
+/// elements differ and `bool`s are true.
+fn numbers(size: usize, count: u8) -> Vec<u8> {
+    (1..=count).flat_map(|i| std::iter::repeat_n(i, size)).collect()
+}
+
+/// Feeds a conversion from a tensor to elements every layout that it may meet. `read` converts,
+/// and gives back the elements in row-major order.
+///
+/// Each tensor must be read as it is or refused; the refused ones are returned. Another dtype, and
+/// memory that the host cannot read, must be refused. Each tensor must still be released once.
+///
+/// ```
+/// use dlbridge::testing::conformance;
+///
+/// let refused = conformance::reader(|tensor| Ok(tensor.as_slice::<f64>()?.to_vec()));
+/// let names: Vec<_> = refused.iter().map(|refusal| refusal.tensor).collect();
+/// assert!(names.contains(&"reversed") && !names.contains(&"compact"));
+/// ```
+///
+/// # Panics
+///
+/// If the conversion does not conform, saying where.
+#[track_caller]
+pub fn reader<T, I>(mut read: impl FnMut(&Tensor) -> Result<I, Error>) -> Vec<Refusal>
+where
+    T: Element + PartialEq + Debug,
+    I: IntoIterator<Item = T>,
+{
+    let mut refused = Vec::new();
+    for (name, access, foreign) in legal::<T>() {
+        let releases = foreign.releases();
+        // SAFETY: the shapes and strides of `legal` stay inside the memory.
+        let tensor = unsafe { foreign.import() }.expect("a legal tensor passes the gate");
+        assert_eq!(tensor.access(), access, "{name}: access class");
+        let wanted = tensor.view::<T>().expect("a view takes every layout").to_vec();
+        match read(&tensor) {
+            Ok(found) => {
+                let found: Vec<T> = found.into_iter().collect();
+                assert_eq!(found, wanted, "{name}: elements in row-major order");
+            }
+            Err(error) => refused.push(Refusal { tensor: name, error }),
+        }
+        releases.expect(0, name);
+        drop(tensor);
+        releases.expect(1, name);
+    }
+    for (name, foreign) in illegal::<T>() {
+        // SAFETY: as above; nobody reads what lies on a device.
+        let tensor = unsafe { foreign.import() }.expect("a legal tensor passes the gate");
+        assert!(read(&tensor).is_err(), "{name}: must be refused");
+    }
+    refused
+}
+
+fn legal<T: Element>() -> Vec<(&'static str, Access, Foreign)> {
+    let size = size_of::<T>();
+    let of = |shape: &[i64]| Foreign::of_bytes(T::DTYPE, shape, &numbers(size, 12));
+    let copied = |foreign: Foreign| foreign.flags(Flags::IS_COPIED);
+    let frozen = |foreign: Foreign| foreign.flags(Flags::IS_COPIED | Flags::READ_ONLY);
+    use Access::{Exclusive, Frozen, Shared};
+    vec![
+        ("compact", Exclusive, copied(of(&[2, 6]))),
+        ("compact, read-only", Frozen, frozen(of(&[2, 6]))),
+        ("compact, shared", Shared, of(&[2, 6])),
+        ("null strides", Exclusive, copied(of(&[3, 4]).null_strides())),
+        ("one axis", Exclusive, copied(of(&[12]))),
+        ("rank 0", Exclusive, copied(of(&[]))),
+        ("rank 0, null lists", Exclusive, copied(of(&[]).null_shape().null_strides())),
+        ("rank 3", Exclusive, copied(of(&[2, 3, 2]))),
+        ("rank 9", Exclusive, copied(of(&[1, 1, 2, 1, 3, 1, 1, 2, 1]))),
+        ("column-major", Exclusive, copied(of(&[3, 4]).strides(&[1, 3]))),
+        ("every second", Exclusive, copied(of(&[6]).strides(&[2]))),
+        ("reversed", Exclusive, copied(of(&[12]).strides(&[-1]).data_at(11 * size))),
+        ("rows reversed", Exclusive, copied(of(&[3, 4]).strides(&[-4, 1]).data_at(8 * size))),
+        ("broadcast", Exclusive, copied(of(&[3, 4]).strides(&[0, 1]))),
+        ("sliding windows", Exclusive, copied(of(&[10, 3]).strides(&[1, 1]))),
+        ("byte offset", Exclusive, copied(of(&[2, 3]).byte_offset(6 * size as u64))),
+        ("extent 1, odd stride", Exclusive, copied(of(&[1, 4]).strides(&[i64::MIN, 1]))),
+        ("odd address", Exclusive, copied(of(&[5]).data_at(1))),
+        ("no elements", Exclusive, copied(of(&[0]))),
+        ("no elements, null data", Exclusive, copied(of(&[3, 0]).data(std::ptr::null_mut()))),
+        ("no elements, odd strides", Exclusive, copied(of(&[2, 0, 3]).strides(&[-9, 7, i64::MAX]))),
+        ("pinned", Exclusive, copied(of(&[12]).device("cuda_host:1".parse().expect("a name")))),
+    ]
+}
+
+fn illegal<T: Element>() -> Vec<(&'static str, Foreign)> {
+    let of = || Foreign::of_bytes(T::DTYPE, &[4], &numbers(size_of::<T>(), 4));
+    let copied = |foreign: Foreign| foreign.flags(Flags::IS_COPIED);
+    let other = DType { code: crate::TypeCode(99), ..T::DTYPE };
+    vec![
+        ("another dtype", copied(of().dtype(other))),
+        ("two lanes", copied(of().dtype(T::DTYPE.with_lanes(2)).strides(&[0]))),
+        ("device memory", copied(of().device(Device::cuda(0)))),
+        ("device memory, shared", of().device(Device::cuda(0))),
+        ("unknown device", copied(of().device(Device::new(crate::DeviceKind(99), 0)))),
+    ]
+}

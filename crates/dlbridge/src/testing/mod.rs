@@ -1,0 +1,37 @@
+//! What adapters and bindings are tested with: odd producers, counting owners, and the suites
+//! that every conversion must pass. Needs the feature `testing`.
+//!
+//! It is a test library: what is wrong ends in a panic that says so.
+//!
+//! | to test | call |
+//! | --- | --- |
+//! | a conversion from a type of yours to a `Tensor` | [`conformance::owner`] |
+//! | a conversion from a borrow of it to a `TensorRef` | [`conformance::borrowed`] |
+//! | a conversion from a `Tensor` to a type of yours | [`conformance::reader`] |
+//! | what becomes of an odd descriptor of another language | [`Foreign`] |
+//! | who drops an owner, how often, and what if that panics | [`CountingOwner`] |
+//!
+//! A whole adapter in two calls:
+//!
+//! ```
+//! use dlbridge::Tensor;
+//! use dlbridge::testing::conformance::{self, Expected};
+//!
+//! conformance::owner(|| {
+//!     let values = vec![1.0_f32, 2.0, 3.0];
+//!     let expected = Expected::new(&[3], &values).at(values.as_ptr());
+//!     (Tensor::from(values), expected)
+//! });
+//!
+//! let refused = conformance::reader(|tensor| Vec::<f32>::try_from(tensor));
+//! assert!(refused.is_empty(), "a copy takes every layout: {refused:?}");
+//! ```
+
+pub mod conformance;
+mod foreign;
+mod owner;
+mod releases;
+
+pub use foreign::Foreign;
+pub use owner::{CountingOwner, PanicOnDrop, PanicOnLend};
+pub use releases::Releases;

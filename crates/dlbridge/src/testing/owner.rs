@@ -1,0 +1,102 @@
+//! An owner that counts its drops and misbehaves when told to.
+//! Foreign memory does not belong here (see `foreign`).
+//! Invariant: the elements lie in one vector, which is never reallocated.
+
+use std::panic::resume_unwind;
+
+use super::Releases;
+
+/// An owner of elements that counts how often it is dropped.
+///
+/// ```
+/// use dlbridge::Tensor;
+/// use dlbridge::testing::CountingOwner;
+///
+/// let owner = CountingOwner::new([1.0_f32, 2.0]);
+/// let drops = owner.drops();
+/// let tensor = Tensor::builder(owner).build::<f32>()?;
+/// assert_eq!(drops.count(), 0);
+/// drop(tensor);
+/// assert_eq!(drops.count(), 1);
+/// # Ok::<(), dlbridge::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct CountingOwner<T> {
+    values: Vec<T>,
+    drops: Releases,
+    panics_on_drop: bool,
+    panics_on_lend: bool,
+}
+
+/// What a [`CountingOwner`] panics with when it is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PanicOnDrop;
+
+/// What a [`CountingOwner`] panics with when its elements are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PanicOnLend;
+
+impl<T> CountingOwner<T> {
+    /// Owns `values`.
+    #[must_use]
+    pub fn new(values: impl Into<Vec<T>>) -> Self {
+        let values = values.into();
+        Self { values, drops: Releases::default(), panics_on_drop: false, panics_on_lend: false }
+    }
+
+    /// The count of drops; 0 while this owner lives.
+    #[must_use]
+    pub fn drops(&self) -> Releases {
+        self.drops.clone()
+    }
+
+    /// Where the elements lie, as long as this owner lives.
+    #[must_use]
+    pub fn as_ptr(&self) -> *const T {
+        self.values.as_ptr()
+    }
+
+    /// Panics with [`PanicOnDrop`] when it is dropped, after having counted. The panic hook stays
+    /// silent.
+    #[must_use]
+    pub fn panic_on_drop(mut self) -> Self {
+        self.panics_on_drop = true;
+        self
+    }
+
+    /// Panics with [`PanicOnLend`] when its elements are asked for. The panic hook stays silent.
+    #[must_use]
+    pub fn panic_on_lend(mut self) -> Self {
+        self.panics_on_lend = true;
+        self
+    }
+
+    fn check(&self) {
+        if self.panics_on_lend {
+            resume_unwind(Box::new(PanicOnLend));
+        }
+    }
+}
+
+impl<T> AsRef<[T]> for CountingOwner<T> {
+    fn as_ref(&self) -> &[T] {
+        self.check();
+        &self.values
+    }
+}
+
+impl<T> AsMut<[T]> for CountingOwner<T> {
+    fn as_mut(&mut self) -> &mut [T] {
+        self.check();
+        &mut self.values
+    }
+}
+
+impl<T> Drop for CountingOwner<T> {
+    fn drop(&mut self) {
+        self.drops.record();
+        if self.panics_on_drop {
+            resume_unwind(Box::new(PanicOnDrop));
+        }
+    }
+}

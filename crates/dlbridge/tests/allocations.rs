@@ -1,0 +1,324 @@
+//! What each step allocates and frees, and that it frees with the layout it allocated with.
+//! How long a step takes is for the benches.
+#![cfg(feature = "testing")]
+#![allow(unsafe_code, reason = "a global allocator is unsafe by nature")]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use common::{delete, delete_legacy, import, import_legacy, take_back};
+use dlbridge::testing::{CountingOwner, Foreign};
+use dlbridge::{DType, Tensor, TensorMut, TensorRef};
+
+/// Where a block starts, and its layout's size and alignment.
+type Block = (usize, usize, usize);
+
+const ROOM: usize = 64;
+
+thread_local! {
+    static LEDGER: Cell<Option<Ledger>> = const { Cell::new(None) };
+}
+
+/// What one thread allocated since it began to look, without allocating itself.
+#[derive(Clone, Copy)]
+struct Ledger {
+    allocated: usize,
+    freed: usize,
+    /// Frees with another layout than the block was allocated with.
+    wrong: usize,
+    live: [Block; ROOM],
+}
+
+impl Ledger {
+    const EMPTY: Self = Self { allocated: 0, freed: 0, wrong: 0, live: [(0, 0, 0); ROOM] };
+
+    fn allocate(&mut self, block: Block) {
+        self.allocated += 1;
+        if let Some(place) = self.live.iter_mut().find(|place| place.0 == 0) {
+            *place = block;
+        }
+    }
+
+    fn free(&mut self, block: Block) {
+        self.freed += 1;
+        if let Some(place) = self.live.iter_mut().find(|place| place.0 == block.0) {
+            self.wrong += usize::from(*place != block);
+            *place = (0, 0, 0);
+        }
+    }
+}
+
+struct Recorder;
+
+fn record(at: *mut u8, layout: Layout, act: fn(&mut Ledger, Block)) {
+    // A thread that is ending has no ledger any more.
+    let _ = LEDGER.try_with(|cell| {
+        if let Some(mut ledger) = cell.take() {
+            act(&mut ledger, (at.addr(), layout.size(), layout.align()));
+            cell.set(Some(ledger));
+        }
+    });
+}
+
+// SAFETY: everything is the system allocator's; the ledger is written beside it.
+unsafe impl GlobalAlloc for Recorder {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's duty.
+        let block = unsafe { System.alloc(layout) };
+        record(block, layout, Ledger::allocate);
+        block
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        record(block, layout, Ledger::free);
+        // SAFETY: the caller's duty.
+        unsafe { System.dealloc(block, layout) };
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's duty.
+        let block = unsafe { System.alloc_zeroed(layout) };
+        record(block, layout, Ledger::allocate);
+        block
+    }
+}
+
+#[global_allocator]
+static RECORDER: Recorder = Recorder;
+
+/// Runs something, and gives how often it allocated and freed.
+#[track_caller]
+fn counted<R>(run: impl FnOnce() -> R) -> (R, (usize, usize)) {
+    LEDGER.set(Some(Ledger::EMPTY));
+    let result = run();
+    let ledger = LEDGER.take().expect("set above");
+    assert_eq!(ledger.wrong, 0, "a block was freed with another layout than it was allocated with");
+    (result, (ledger.allocated, ledger.freed))
+}
+
+const NONE: (usize, usize) = (0, 0);
+
+#[cfg(feature = "ndarray-0_17")]
+#[test]
+fn an_array_becomes_a_tensor_is_viewed_and_dropped_with_one_allocation() {
+    let array = ndarray::Array2::<f32>::ones((3, 4));
+    let ((), counts) = counted(|| {
+        let tensor = Tensor::from(array);
+        let view = tensor.as_array::<f32, ndarray::Ix2>().expect("exclusive");
+        assert_eq!(view.sum(), 12.0);
+        drop(tensor);
+    });
+    assert_eq!(counts, (1, 2), "the header, and the array's own elements");
+}
+
+#[test]
+fn an_owner_becomes_a_tensor_with_one_allocation() {
+    let vector = vec![1_u8, 2, 3];
+    let (tensor, counts) = counted(|| Tensor::from(vector));
+    assert_eq!(counts, (1, 0));
+    let (vector, counts) = counted(|| tensor.into_owner::<Vec<u8>>().expect("a vector"));
+    assert_eq!(counts, (0, 1));
+    let (tensor, counts) = counted(|| Tensor::builder(vector).shape(&[3, 1]).build::<u8>());
+    assert_eq!(counts, (1, 0));
+    assert_eq!(counted(|| drop(tensor)).1, (0, 2));
+    assert_eq!(counted(|| drop(Tensor::scalar(1.0))).1, (1, 1));
+    assert_eq!(counted(|| drop(Tensor::from([1.0; 100]))).1, (1, 1));
+    assert_eq!(counted(|| drop(Tensor::from(&[1.0; 100][..]))).1, (1, 1));
+    assert_eq!(counted(|| drop(Tensor::zeros(DType::F32, &[8]))).1, (2, 2));
+}
+
+#[test]
+fn giving_an_export_away_allocates_nothing() {
+    let tensor = Tensor::from(vec![1_u8]);
+    let (managed, counts) = counted(|| tensor.into_raw());
+    assert_eq!(counts, NONE);
+    let (tensor, counts) = counted(|| take_back(managed));
+    assert_eq!(counts, NONE);
+    let (managed, counts) = counted(|| tensor.into_raw());
+    assert_eq!(counts, NONE);
+    assert_eq!(counted(|| delete(managed)).1, (0, 2));
+    let tensor = Tensor::from([1_u8]);
+    let (managed, counts) = counted(|| tensor.into_raw_legacy().expect("writable"));
+    assert_eq!(counts, NONE);
+    assert_eq!(counted(|| delete_legacy(managed)).1, (0, 1));
+}
+
+#[test]
+fn importing_a_descriptor_with_strides_allocates_nothing() {
+    let managed = Foreign::new(&[2, 3], &[1_i32, 2, 3, 4, 5, 6]).into_versioned();
+    let (tensor, counts) = counted(|| take_back(managed));
+    assert_eq!(counts, NONE);
+    let (again, counts) = counted(|| tensor.into_raw());
+    assert_eq!((again, counts), (managed, NONE));
+    delete(again);
+}
+
+#[test]
+fn importing_a_descriptor_without_strides_allocates_them() {
+    let managed = Foreign::new(&[2, 3], &[1, 2, 3, 4, 5, 6]).null_strides().into_versioned();
+    let (tensor, counts) = counted(|| take_back(managed));
+    assert_eq!(counts, (1, 0));
+    let (managed, counts) = counted(|| tensor.into_raw());
+    assert_eq!(counts, (1, 0), "a header of its own");
+    delete(managed);
+}
+
+#[test]
+fn whatever_becomes_of_a_descriptor_nothing_stays() {
+    let make = || Foreign::new(&[2, 3], &[1_i32, 2, 3, 4, 5, 6]);
+    let makers: [fn(Foreign) -> Foreign; 4] = [
+        |foreign| foreign,
+        |foreign| foreign.null_strides(),
+        |foreign| foreign.null_strides().ndim(-1),
+        |foreign| foreign.null_strides().data(std::ptr::null_mut()),
+    ];
+    let ends: [fn(Tensor); 5] = [
+        drop,
+        |tensor| delete(tensor.into_raw()),
+        |tensor| delete_legacy(tensor.into_raw_legacy().expect("writable")),
+        |tensor| drop(Tensor::from(Arc::new(tensor)).into_owner::<Arc<Tensor>>()),
+        |tensor| drop(tensor.into_shared().into_owner::<Vec<i32>>()),
+    ];
+    for (i, odd) in makers.iter().enumerate() {
+        for (j, end) in ends.iter().enumerate() {
+            for through in [import, import_legacy] {
+                let (_, (allocated, freed)) = counted(|| through(odd(make())).map(end));
+                assert_eq!(allocated, freed, "descriptor {i}, end {j}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_refused_descriptor_allocates_nothing_that_stays() {
+    let managed = Foreign::new(&[2, -3], &[1]).null_strides().into_versioned();
+    // SAFETY: owned by the test.
+    let (result, (allocated, freed)) = counted(|| unsafe { Tensor::try_from_raw(managed) });
+    assert!(result.is_err());
+    assert_eq!(allocated, freed);
+    delete(managed);
+}
+
+#[test]
+fn borrowing_allocates_nothing_up_to_rank_8() {
+    let tensor = Tensor::builder(vec![1_u8]).shape(&[1; 8]).build::<u8>().expect("it fits");
+    let (sum, counts) = counted(|| {
+        let borrowed = tensor.as_tensor_ref();
+        borrowed.with_raw(|descriptor| descriptor.addr().min(1)) + borrowed.len()
+    });
+    assert_eq!((sum, counts), (2, NONE));
+    let mut values = [1.0, 2.0];
+    let ((), counts) = counted(|| {
+        assert_eq!(TensorRef::from(&values[..]).len(), 2);
+        let mut tensor = TensorMut::from(&mut values[..]);
+        tensor.with_raw(|_| ());
+        tensor.as_slice_mut::<f64>().expect("exclusive")[0] = 3.0;
+    });
+    assert_eq!(counts, NONE);
+    let mut foreign = Foreign::new(&[1; 8], &[1_u8]);
+    foreign.with_raw(|descriptor| {
+        // SAFETY: alive until this closure ends.
+        let (tensor, counts) = counted(|| unsafe { TensorRef::from_raw(descriptor) });
+        assert_eq!((tensor.expect("legal").len(), counts), (1, NONE));
+    });
+}
+
+#[cfg(feature = "ndarray-0_17")]
+#[test]
+fn borrowing_an_array_allocates_nothing_up_to_rank_8() {
+    for rank in 0..=9 {
+        let mut array = ndarray::ArrayD::<f32>::ones(vec![1; rank]);
+        let (len, counts) = counted(|| {
+            TensorMut::from(&mut array).view_mut::<f32>().expect("exclusive").fill(2.0);
+            TensorRef::from(&array).len()
+        });
+        assert_eq!(len, 1);
+        assert_eq!(counts == NONE, rank <= 8, "rank {rank}: {counts:?}");
+    }
+}
+
+#[test]
+fn reading_allocates_nothing_up_to_rank_8() {
+    let strides = [-1, 2, 4, 8, 16, 32, 64, 128];
+    let build = || Tensor::builder(vec![1_u64; 256]).shape(&[2; 8]).strides(&strides).offset(1);
+    let mut tensor = build().build::<u64>().expect("it fits");
+    let mut target = vec![0; 256];
+    let ((), counts) = counted(|| {
+        let view = tensor.view::<u64>().expect("u64");
+        assert_eq!(view.iter().sum::<u64>(), 256);
+        assert_eq!(view.iter().filter(|&value| value == 1).count(), 256);
+        assert_eq!(view.into_iter().next(), Some(1));
+        assert_eq!(view.get(&[1; 8]), Some(1));
+        view.copy_to_slice(&mut target).expect("as long");
+        assert!(tensor.as_slice::<u64>().is_err(), "an error of numbers");
+        let mut view = tensor.view_mut::<u64>().expect("exclusive");
+        view.map(|value| value + 1);
+        view.copy_from_slice(&target).expect("as long");
+        view.set(&[0; 8], 7).expect("inside");
+    });
+    assert_eq!(counts, NONE);
+    let (copy, counts) = counted(|| tensor.view::<u64>().expect("u64").to_vec());
+    assert_eq!((copy.len(), counts), (256, (1, 0)));
+    let (copy, counts) = counted(|| tensor.to_compact().expect("host"));
+    assert_eq!((copy.len(), counts), (256, (2, 0)), "elements and header");
+}
+
+#[test]
+fn a_share_is_one_allocation() {
+    let tensor = Arc::new(Tensor::from([1_u8; 8]));
+    let share = Arc::clone(&tensor);
+    let (share, counts) = counted(|| Tensor::from(share));
+    assert_eq!(counts, (1, 0));
+    assert_eq!(counted(|| drop(share)).1, (0, 1));
+}
+
+#[test]
+fn headers_are_freed_with_their_own_layout_whatever_the_owner_and_rank() {
+    #[derive(Clone, Copy)]
+    #[repr(align(256))]
+    struct Aligned<const N: usize>([u8; N]);
+    impl<const N: usize> AsMut<[u8]> for Aligned<N> {
+        fn as_mut(&mut self) -> &mut [u8] {
+            &mut self.0
+        }
+    }
+    fn passes<O: AsMut<[u8]> + Send + 'static>(make: impl Fn() -> O) {
+        for rank in (0..=64).step_by(7) {
+            let build = || Tensor::builder(make()).shape(&vec![0; rank][..]).build::<u8>();
+            counted(|| drop(build()));
+            let _ = counted(|| build().map(|tensor| delete(tensor.into_raw())));
+            let _ = counted(|| build().map(|tensor| tensor.into_raw_legacy().map(delete_legacy)));
+            let _ = counted(|| build().map(|tensor| drop(tensor.into_owner::<O>())));
+            counted(|| drop(Tensor::builder(make()).shape(&vec![9; rank][..]).build::<u8>()));
+        }
+    }
+    passes(|| Aligned([0; 0]));
+    passes(|| Aligned([0; 1]));
+    passes(|| Aligned([0; 300]));
+    passes(|| [0_u8; 3]);
+    passes(|| vec![0_u8; 3]);
+}
+
+#[test]
+fn a_header_is_freed_even_if_its_owner_panics() {
+    let owner = CountingOwner::new([1_u8]).panic_on_drop();
+    let drops = owner.drops();
+    let tensor = Tensor::builder(owner).build::<u8>().expect("it fits");
+    let header = tensor.into_raw();
+    let (_, (allocated, freed)) = counted(|| delete(header));
+    drops.expect(1, "deleted");
+    assert_eq!(freed, allocated + 2, "the elements and the header, beside the panic's own");
+}
+
+#[test]
+fn the_ledger_sees_what_it_should() {
+    let (boxed, counts) = counted(|| Box::new(5_u32));
+    assert_eq!(counts, (1, 0));
+    assert_eq!(counted(|| drop(boxed)).1, (0, 1));
+    let foreign = import(Foreign::new(&[1], &[1_u8])).expect("legal");
+    let (_, (allocated, freed)) = counted(|| drop(foreign));
+    assert!(allocated == 0 && freed > 0);
+}

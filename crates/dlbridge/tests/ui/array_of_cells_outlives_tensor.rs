@@ -1,0 +1,8 @@
+//! An array of cells is borrowed from its tensor.
+
+fn main() {
+    let tensor = dlbridge::Tensor::from(ndarray::array![1, 2, 3]);
+    let cells = tensor.view::<i32>().unwrap().read_array::<ndarray::Ix1>().unwrap();
+    drop(tensor);
+    println!("{}", cells[0].get());
+}

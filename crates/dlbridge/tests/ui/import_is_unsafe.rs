@@ -1,0 +1,18 @@
+//! Nothing that trusts a pointer, or the caller's word, is safe to call.
+
+use dlbridge::{Device, Flags, Tensor, TensorRef};
+
+fn main() {
+    let _ = Tensor::from_raw(std::ptr::null_mut());
+    let _ = Tensor::try_from_raw(std::ptr::null_mut());
+    let _ = Tensor::from_raw_legacy(std::ptr::null_mut());
+    let _ = Tensor::try_from_raw_legacy(std::ptr::null_mut());
+    let _ = TensorRef::from_raw(std::ptr::null());
+    let _ = Tensor::builder(()).build_raw(std::ptr::null_mut(), Device::CPU, Flags::NONE);
+    let mut tensor = Tensor::from(vec![1]);
+    let _ = tensor.as_slice_unchecked::<i32>();
+    let _ = tensor.as_slice_mut_unchecked::<i32>();
+    let _ = tensor.view_mut_unchecked::<i32>();
+    let _ = tensor.as_array_unchecked::<i32, ndarray::Ix1>();
+    let _ = tensor.as_array_mut_unchecked::<i32, ndarray::Ix1>();
+}

@@ -1,0 +1,6 @@
+//! An exclusive tensor has one owner; share it by way of an `Arc`.
+
+fn main() {
+    let tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
+    let _ = tensor.clone();
+}
