@@ -29,11 +29,18 @@ impl Shape {
 /// An integer or any other real number.
 #[derive(FromPyObject, Clone, Copy)]
 pub(crate) enum Number {
-    Integer(i64),
+    Integer(i128),
     Float(f64),
 }
 
 impl Number {
+    pub(crate) fn to_element<T: FromNumber>(self) -> T {
+        match self {
+            Self::Integer(value) => T::from_integer(value),
+            Self::Float(value) => T::from_float(value),
+        }
+    }
+
     fn float(self) -> f64 {
         match self {
             Self::Integer(value) => value as f64,
@@ -42,13 +49,16 @@ impl Number {
     }
 }
 
-fn value_error(error: &dlbridge::Error) -> Error {
-    Error::Python(PyValueError::new_err(error.to_string()))
+/// The shape is the caller's own, so what is wrong with it is a bad argument and no failed export.
+fn bad_argument(error: dlbridge::Error) -> Error {
+    match error {
+        dlbridge::Error::OutOfMemory { .. } => error.into(),
+        error => Error::Python(PyValueError::new_err(error.to_string())),
+    }
 }
 
 fn zeroed(dtype: DType, shape: &[i64]) -> Result<Tensor> {
-    // The shape is the caller's own, so this is a bad argument and no failed export.
-    Tensor::zeros(dtype, shape).map_err(|error| value_error(&error))
+    Tensor::zeros(dtype, shape).map_err(bad_argument)
 }
 
 /// Make a tensor of zeros, in memory that Rust owns.
@@ -77,15 +87,31 @@ pub(crate) fn arange(
     if step.float() == 0.0 {
         return Err(Error::Python(PyValueError::new_err("step: found 0, wanted another number")));
     }
-    let len = ((stop.float() - start.float()) / step.float()).ceil().max(0.0);
-    let mut tensor = zeroed(dtype, &[len as i64])?;
+    let mut tensor = zeroed(dtype, &[range_len(start, stop, step)?])?;
     with_element!(dtype, |T| fill_range::<T>(&mut tensor, start, step)?,
         otherwise return Err(no_numbers(dtype)));
     Ok(TensorObject::new(tensor))
 }
 
+/// How many numbers lie from `start` on, before `stop`.
+fn range_len(start: Number, stop: Number, step: Number) -> Result<i64> {
+    if let (Number::Integer(start), Number::Integer(stop), Number::Integer(step)) =
+        (start, stop, step)
+    {
+        let steps = stop.saturating_sub(start).saturating_add(step - step.signum()) / step;
+        return Ok(i64::try_from(steps.max(0)).unwrap_or(i64::MAX));
+    }
+    let steps = (stop.float() - start.float()) / step.float();
+    if steps.is_finite() {
+        Ok(steps.ceil().max(0.0) as i64)
+    } else {
+        let message = format!("start, stop, step: found {steps} numbers, wanted a finite count");
+        Err(Error::Python(PyValueError::new_err(message)))
+    }
+}
+
 fn fill_range<T: FromNumber>(tensor: &mut Tensor, start: Number, step: Number) -> Result<()> {
-    let mut index = 0_i64;
+    let mut index = 0_i128;
     tensor.view_mut::<T>()?.map(|_| {
         let i = index;
         index += 1;
@@ -114,7 +140,7 @@ pub(crate) fn from_bytes(
         Some(shape) => shape.extents(),
         None => vec![extent_of(bytes.len(), dtype)?],
     };
-    let tensor = Tensor::from_bytes(dtype, &shape, bytes).map_err(|error| value_error(&error))?;
+    let tensor = Tensor::from_bytes(dtype, &shape, bytes).map_err(bad_argument)?;
     Ok(TensorObject::new(tensor))
 }
 

@@ -26,14 +26,14 @@ pub(crate) use with_element;
 /// A type that a Python number can be turned into.
 pub(crate) trait FromNumber: dlbridge::Element {
     /// Cuts a fraction off, wraps an integer, and rounds a float, as NumPy's `astype` does.
-    fn from_integer(value: i64) -> Self;
+    fn from_integer(value: i128) -> Self;
     fn from_float(value: f64) -> Self;
 }
 
 macro_rules! from_number {
     ($($T:ty),*) => {$(
         impl FromNumber for $T {
-            fn from_integer(value: i64) -> Self {
+            fn from_integer(value: i128) -> Self {
                 value as $T
             }
 
@@ -47,7 +47,7 @@ macro_rules! from_number {
 from_number!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
 
 impl FromNumber for bool {
-    fn from_integer(value: i64) -> Self {
+    fn from_integer(value: i128) -> Self {
         value != 0
     }
 
@@ -59,7 +59,7 @@ impl FromNumber for bool {
 macro_rules! from_number_half {
     ($($T:ty),*) => {$(
         impl FromNumber for $T {
-            fn from_integer(value: i64) -> Self {
+            fn from_integer(value: i128) -> Self {
                 Self::from_f64(value as f64)
             }
 
@@ -76,7 +76,7 @@ impl<T: FromNumber> FromNumber for num_complex::Complex<T>
 where
     Self: dlbridge::Element,
 {
-    fn from_integer(value: i64) -> Self {
+    fn from_integer(value: i128) -> Self {
         Self::new(T::from_integer(value), T::from_integer(0))
     }
 

@@ -7,15 +7,16 @@ use dlbridge::Tensor;
 use dlbridge_pyo3::{Result, TensorObject};
 use pyo3::prelude::*;
 
-use crate::create::no_numbers;
-use crate::dispatch::{FromNumber, with_element};
+use crate::create::{Number, no_numbers};
+use crate::dispatch::with_element;
 
 /// Write one number to every element, in Rust.
 #[pyfunction]
-pub(crate) fn fill(tensor: &Bound<'_, TensorObject>, value: f64) -> Result<()> {
+#[pyo3(signature = (tensor, value, /))]
+pub(crate) fn fill(tensor: &Bound<'_, TensorObject>, value: Number) -> Result<()> {
     let tensor = tensor.get().tensor();
     let dtype = tensor.dtype();
-    with_element!(dtype, |T| fill_with(tensor, T::from_float(value)),
+    with_element!(dtype, |T| fill_with(tensor, value.to_element::<T>()),
         otherwise Err(no_numbers(dtype)))
 }
 

@@ -8,6 +8,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 /// Describe what an object hands over, as a dict; see `dlbridge.inspect`.
 #[pyfunction]
+#[pyo3(signature = (x, /))]
 pub(crate) fn inspect<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>> {
     let py = x.py();
     let (tensor, protocol) = import_with_protocol(x.as_borrowed(), ImportOptions::default())?;

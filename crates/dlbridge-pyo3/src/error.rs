@@ -4,7 +4,7 @@
 //! standard wants; never a `TypeError`, which consumers take for a missing keyword.
 
 use pyo3::PyErr;
-use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyIndexError, PyMemoryError, PyTypeError, PyValueError};
 
 /// What goes wrong in a function that handles tensors and Python objects.
 ///
@@ -67,6 +67,7 @@ impl From<Error> for PyErr {
         match error {
             dlbridge::Error::DTypeMismatch { .. } => PyTypeError::new_err(message),
             dlbridge::Error::IndexOutOfBounds { .. } => PyIndexError::new_err(message),
+            dlbridge::Error::OutOfMemory { .. } => PyMemoryError::new_err(message),
             dlbridge::Error::RankMismatch { .. }
             | dlbridge::Error::LengthMismatch { .. }
             | dlbridge::Error::SizeMismatch { .. }

@@ -4,7 +4,7 @@
 //! the first answer is not what was asked for.
 
 use dlbridge::{Device, DeviceKind, Tensor};
-use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
@@ -112,8 +112,10 @@ fn knows_no_keyword(py: Python<'_>, error: &PyErr) -> bool {
         return false;
     }
     let message = error.value(py).to_string();
-    // CPython's own words and Cython's, then those of pybind11 and nanobind.
-    message.contains("keyword argument") || message.contains("incompatible function arguments")
+    // The words of CPython, Cython and PyO3, those for methods that take no keyword at all, and
+    // those of pybind11 and nanobind.
+    let words = ["max_version", "__dlpack__() takes no keyword", "incompatible function arguments"];
+    words.iter().any(|words| message.contains(words))
 }
 
 /// `object.__dlpack__(max_version=(1, 3))`.
@@ -173,18 +175,16 @@ fn fulfil(
     options: ImportOptions,
 ) -> Result<Tensor> {
     let device = options.device.unwrap_or(tensor.device());
-    if tensor.device() != device {
-        return ask_for(object, device, options.copy);
-    }
+    let is_elsewhere = tensor.device() != device;
+    let tensor = if is_elsewhere { ask_for(object, device, options.copy)? } else { tensor };
     match options.copy {
-        Copy::IfNeeded => Ok(tensor),
         Copy::Never if tensor.is_copied() => {
             Err(Error::buffer("copy: the producer made a copy, wanted its own memory"))
         }
-        Copy::Never => Ok(tensor),
-        Copy::Always if tensor.is_copied() => Ok(tensor),
+        Copy::Always if is_elsewhere || tensor.is_copied() => Ok(tensor),
         Copy::Always if device.is_host_accessible() => Ok(tensor.to_compact()?),
         Copy::Always => ask_for(object, device, options.copy),
+        Copy::Never | Copy::IfNeeded => Ok(tensor),
     }
 }
 
@@ -210,8 +210,11 @@ fn ask_for(object: Borrowed<'_, '_, PyAny>, device: Device, copy: Copy) -> Resul
     }
 }
 
-/// A `BufferError` with the producer's own exception as its cause.
+/// A `BufferError` with the producer's own exception as its cause. An interrupt stays one.
 fn cannot_give(py: Python<'_>, device: Device, cause: PyErr) -> PyErr {
+    if !cause.is_instance_of::<PyException>(py) {
+        return cause;
+    }
     let what = if device.kind == DeviceKind::CPU { "host memory" } else { "this device" };
     let message = format!("device: the producer cannot give {device}: it refused {what}");
     let error: PyErr = Error::buffer(message).into();

@@ -6,13 +6,13 @@ use std::ptr;
 
 use dlbridge::sys::DLPackExchangeAPI;
 use dlbridge::{Tensor, TypeCode};
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
 use crate::{Error, Result};
 
-/// Takes an object's memory through the table of its type; `None` if the table cannot.
+/// Takes an object's memory through the table of its type; `None` if `__dlpack__` must be asked.
 #[inline]
 pub(crate) fn import(
     object: Borrowed<'_, '_, PyAny>,
@@ -26,8 +26,10 @@ pub(crate) fn import(
         return Some(Err(failure(object)));
     }
     // SAFETY: given to us by the table, whose producer is trusted as SAFETY.md lists.
-    let tensor = unsafe { Tensor::from_raw(tensor) };
-    Some(tensor.map_err(Error::from).and_then(|tensor| resolved(object, tensor)))
+    match unsafe { Tensor::from_raw(tensor) } {
+        Ok(tensor) => resolved(object, tensor),
+        Err(error) => Some(Err(error.into())),
+    }
 }
 
 /// What the table raised; some fail without raising anything.
@@ -42,17 +44,23 @@ fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
 }
 
 /// Refuses a tensor whose numbers are not those of its object: PyTorch conjugates lazily, and its
-/// table hands out the numbers before that. Only complex tensors pay for the question.
+/// table hands out the numbers before that. Only complex tensors pay for the question; an object
+/// that does not answer it is left to `__dlpack__`.
 #[inline]
-fn resolved(object: Borrowed<'_, '_, PyAny>, tensor: Tensor) -> Result<Tensor> {
+fn resolved(object: Borrowed<'_, '_, PyAny>, tensor: Tensor) -> Option<Result<Tensor>> {
     let is_complex = matches!(tensor.dtype().code, TypeCode::COMPLEX | TypeCode::BCOMPLEX);
-    if is_complex && is_conjugated(object)? {
-        return Err(Error::buffer(
+    if !is_complex {
+        return Some(Ok(tensor));
+    }
+    match is_conjugated(object) {
+        Ok(false) => Some(Ok(tensor)),
+        Ok(true) => Some(Err(Error::buffer(
             "the tensor is conjugated lazily, wanted one whose memory holds its values; \
              call resolve_conj() first",
-        ));
+        ))),
+        Err(error) if error.is_instance_of::<PyException>(object.py()) => None,
+        Err(error) => Some(Err(error.into())),
     }
-    Ok(tensor)
 }
 
 #[cold]

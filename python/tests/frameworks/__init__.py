@@ -1,0 +1,1 @@
+"""The frameworks that the matrix tests run, and the cells of the matrix."""

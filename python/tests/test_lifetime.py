@@ -1,0 +1,293 @@
+"""Memory lives as long as anybody looks at it, and no longer."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import dlbridge
+import hostile
+from hostile import Managed, Producer, producer_of
+
+
+class Watched(np.ndarray):
+    """An array that can be watched dying."""
+
+
+def watched(size=1000):
+    array = np.arange(size, dtype="float64").view(Watched)
+    return array, weakref.ref(array)
+
+
+@pytest.fixture(autouse=True)
+def no_double_release():
+    hostile.strays.clear()
+    yield
+    assert hostile.strays == []
+
+
+def test_a_tensor_keeps_its_producer_alive():
+    array, alive = watched()
+    tensor = dlbridge.from_dlpack(array)
+    del array
+    gc.collect()
+    assert alive() is not None
+    assert np.from_dlpack(tensor)[999] == 999
+    del tensor
+    assert alive() is None
+
+
+def test_a_consumer_keeps_the_producer_of_a_tensor_alive():
+    array, alive = watched()
+    consumer = np.from_dlpack(dlbridge.from_dlpack(array))
+    address = array.ctypes.data
+    del array
+    gc.collect()
+    assert alive() is not None
+    assert (consumer.ctypes.data, consumer[999]) == (address, 999)
+    del consumer
+    assert alive() is None
+
+
+def test_memory_of_rust_lives_as_long_as_its_last_consumer():
+    tensor = dlbridge.arange(100_000, dtype="int32")
+    first, second = np.from_dlpack(tensor), np.from_dlpack(tensor)
+    del tensor, first
+    gc.collect()
+    churn = [dlbridge.zeros(100_000, dtype="int32") for _ in range(4)]
+    assert second.tolist() == list(range(100_000))
+    del churn
+
+
+def test_a_capsule_alone_keeps_the_memory():
+    array, alive = watched()
+    capsule = dlbridge.from_dlpack(array).__dlpack__(max_version=(1, 3))
+    del array
+    assert alive() is not None
+    assert np.from_dlpack(dlbridge.from_dlpack(capsule))[5] == 5
+    del capsule
+    assert alive() is None
+
+
+def test_a_copy_lets_its_source_go():
+    array, alive = watched()
+    tensor = dlbridge.from_dlpack(array, copy=True)
+    del array
+    assert alive() is None
+    assert np.from_dlpack(tensor)[999] == 999
+
+
+def test_a_long_chain_releases_its_first_owner_once():
+    made = Managed()
+    tensor = dlbridge.from_dlpack(producer_of(made))
+    for _ in range(200):
+        tensor = dlbridge.from_dlpack(tensor)
+        tensor = dlbridge.from_dlpack(np.from_dlpack(tensor))
+    assert (tensor.data_ptr, made.releases) == (made.base, 0)
+    del tensor
+    assert made.releases == 1
+
+
+def test_inspecting_lets_go_at_once():
+    array, alive = watched()
+    dlbridge.inspect(array)
+    del array
+    assert alive() is None
+
+
+def test_a_consumer_may_drop_on_another_thread():
+    made = Managed()
+    box = [np.from_dlpack(dlbridge.from_dlpack(producer_of(made)))]
+    assert made.releases == 0
+    thread = threading.Thread(target=box.clear)
+    thread.start()
+    thread.join()
+    assert made.releases == 1
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax.numpy"])
+def test_a_framework_that_drops_without_the_interpreter_releases_once(framework):
+    library = pytest.importorskip(framework, reason=f"{framework} is not installed")
+    for _ in range(20):
+        array, alive = watched()
+        tensor = dlbridge.from_dlpack(array)
+        box = [library.from_dlpack(tensor)]
+        del array, tensor
+        thread = threading.Thread(target=box.clear)
+        thread.start()
+        thread.join()
+        gc.collect()
+        assert alive() is None
+
+
+def test_a_cycle_through_a_producer_is_collected():
+    class Node(Producer):
+        pass
+
+    made = Managed()
+    node = Node(lambda **_keywords: made.capsule())
+    node.tensor, node.itself = dlbridge.from_dlpack(node), node
+    alive = weakref.ref(node)
+    del node
+    assert made.releases == 0
+    gc.collect()
+    assert alive() is None
+    assert made.releases == 1
+
+
+def test_a_release_may_use_the_library_again():
+    seen = []
+    made = Managed(on_release=lambda: seen.append(dlbridge.arange(3).shape))
+    dlbridge.from_dlpack(producer_of(made))
+    assert seen == [(3,)]
+
+
+def grow(work, times):
+    """How many bytes the process grew by, after a first round has filled every cache."""
+    work(times // 20)
+    before = hostile.resident_bytes()
+    work(times)
+    return hostile.resident_bytes() - before
+
+
+def test_round_trips_leave_nothing_behind():
+    array = np.arange(64, dtype="float32")
+    references = sys.getrefcount(array)
+
+    def work(times):
+        for _ in range(times):
+            np.from_dlpack(dlbridge.from_dlpack(array))
+
+    assert grow(work, 200_000) < 2 << 20
+    assert sys.getrefcount(array) == references
+
+
+@pytest.mark.parametrize(
+    "once",
+    [
+        lambda tensor: tensor.__dlpack__(),
+        lambda tensor: tensor.__dlpack__(max_version=(1, 3)),
+        lambda tensor: tensor.__dlpack__(max_version=(1, 3), copy=True),
+        lambda tensor: dlbridge.from_dlpack(tensor, copy=True),
+        lambda tensor: dlbridge.inspect(tensor),
+        lambda tensor: dlbridge.from_dlpack(tensor.__dlpack__()),
+        lambda tensor: (repr(tensor), tensor.shape, tensor.strides, tensor.dtype),
+    ],
+    ids=["legacy", "versioned", "copied out", "copied in", "inspected", "bare", "attributes"],
+)
+def test_each_operation_leaves_nothing_behind(once):
+    tensor = dlbridge.zeros((4, 4), dtype="float32")
+
+    def work(times):
+        for _ in range(times):
+            once(tensor)
+
+    assert grow(work, 20_000) < 1 << 20
+
+
+def test_null_strides_leave_nothing_behind():
+    def work(times):
+        for _ in range(times):
+            dlbridge.from_dlpack(producer_of(Managed(shape=[2] * 6, strides=None)))
+
+    assert grow(work, 20_000) < 2 << 20
+
+
+def test_eight_threads_share_one_tensor():
+    made = Managed(shape=[64])
+    shared = [dlbridge.from_dlpack(producer_of(made))]
+    own = dlbridge.arange(64, dtype="int64")
+    failures = []
+    start = threading.Barrier(8)
+
+    def work():
+        try:
+            start.wait()
+            for i in range(2000):
+                array = np.from_dlpack(dlbridge.from_dlpack(shared[0]))
+                assert array[63] == 63
+                copy = dlbridge.from_dlpack(own, copy=True)
+                assert np.from_dlpack(copy)[i % 64] == i % 64
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert made.releases == 0
+    shared.clear()
+    assert made.releases == 1
+
+
+def test_of_many_threads_one_consumes_a_capsule():
+    for _ in range(50):
+        made = Managed()
+        capsule = made.capsule()
+        start, taken, refused = threading.Barrier(4), [], []
+
+        def work(capsule=capsule, start=start, taken=taken, refused=refused):
+            start.wait()
+            try:
+                taken.append(dlbridge.from_dlpack(capsule))
+            except BufferError:
+                refused.append(1)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(taken), len(refused), made.releases) == (1, 3, 0)
+        taken.clear()
+        assert made.releases == 1
+
+
+AT_EXIT = {
+    "a tensor of Rust": "kept = dlbridge.arange(10)",
+    "a tensor of NumPy": "kept = dlbridge.from_dlpack(np.arange(10))",
+    "a consumer": "kept = np.from_dlpack(dlbridge.from_dlpack(np.arange(10)))",
+    "a capsule": "kept = dlbridge.arange(10).__dlpack__(max_version=(1, 3))",
+    "a legacy capsule": "kept = dlbridge.from_dlpack(np.arange(10)).__dlpack__()",
+    "the module": "sys.keep = kept = dlbridge.arange(3), dlbridge",
+    "a cycle": "kept = []; kept += [kept, dlbridge.from_dlpack(np.arange(3)), kept]",
+    "a thread": (
+        "kept = dlbridge.from_dlpack(np.arange(10))\n"
+        "run = threading.Event().wait\n"
+        "threading.Thread(target=lambda t: run(), args=(kept,), daemon=True).start()"
+    ),
+    "an exit hook": "import atexit; atexit.register(lambda t: None, dlbridge.arange(3))",
+    "a hidden place": "ctypes.pythonapi.Py_IncRef(ctypes.py_object(dlbridge.arange(3)))",
+}
+
+
+@pytest.mark.parametrize("what", AT_EXIT)
+def test_what_lives_at_the_interpreters_exit_does_no_harm(what):
+    script = f"import ctypes, sys, threading, dlbridge, numpy as np\n{AT_EXIT[what]}\n"
+    result = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_torch_may_hold_our_memory_at_the_interpreters_exit():
+    pytest.importorskip("torch", reason="torch is not installed")
+    script = (
+        "import dlbridge, torch; kept = torch.from_dlpack(dlbridge.arange(10)); kept.own = kept"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")

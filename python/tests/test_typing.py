@@ -1,0 +1,156 @@
+"""The stubs name what the native module has, and type checkers understand them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dlbridge
+from dlbridge import _native
+
+STUB = Path(dlbridge.__file__).parent / "_native.pyi"
+MODULE = ast.parse(STUB.read_text())
+TENSOR = next(node for node in MODULE.body if isinstance(node, ast.ClassDef))
+FUNCTIONS = {node.name: node for node in MODULE.body if isinstance(node, ast.FunctionDef)}
+METHODS = {node.name: node for node in TENSOR.body if isinstance(node, ast.FunctionDef)}
+# Every type of Rust has these, and a stub says nothing new about them.
+INHERITED = {"__doc__", "__module__", "__repr__", "__new__", "__hash__", "__eq__"}
+
+
+def names(body):
+    """The names that a stub's body defines, without type aliases."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.AnnAssign) and node.value is None:
+            yield node.target.id
+
+
+def test_the_stub_names_exactly_what_the_module_has():
+    dunders = {"__version__"}
+    there = {name for name in vars(_native) if not name.startswith("_") or name in dunders}
+    assert set(names(MODULE.body)) == there
+
+
+def test_the_stub_names_exactly_the_attributes_of_a_tensor():
+    assert set(names(TENSOR.body)) == set(vars(dlbridge.Tensor)) - INHERITED
+
+
+def test_what_the_stub_calls_a_property_is_one():
+    for name, node in METHODS.items():
+        decorated = any(getattr(mark, "id", "") == "property" for mark in node.decorator_list)
+        assert inspect.isgetsetdescriptor(vars(dlbridge.Tensor)[name]) is decorated, name
+
+
+def parameters(node):
+    """Name and kind of each parameter that a stub gives."""
+    arguments = node.args
+    kinds = inspect.Parameter
+    rows = [(a.arg, kinds.POSITIONAL_ONLY) for a in arguments.posonlyargs]
+    rows += [(a.arg, kinds.POSITIONAL_OR_KEYWORD) for a in arguments.args]
+    rows += [(a.arg, kinds.KEYWORD_ONLY) for a in arguments.kwonlyargs]
+    return [row for row in rows if row[0] != "self"]
+
+
+CALLABLE = [*sorted(FUNCTIONS), "__dlpack__", "__dlpack_device__"]
+
+
+@pytest.mark.parametrize("name", CALLABLE)
+def test_signatures_are_those_of_the_stub(name):
+    function = getattr(_native, name, None) or getattr(dlbridge.Tensor, name)
+    node = FUNCTIONS.get(name) or METHODS[name]
+    there = inspect.signature(function).parameters.values()
+    rows = [(p.name, p.kind) for p in there if p.name != "self"]
+    assert rows == parameters(node)
+    optional = [p.default is not inspect.Parameter.empty for p in there if p.name != "self"]
+    arguments = node.args
+    plain = len(arguments.posonlyargs + arguments.args) - (node in METHODS.values())
+    given = [False] * (plain - len(arguments.defaults)) + [True] * len(arguments.defaults)
+    given += [default is not None for default in arguments.kw_defaults]
+    assert optional == given
+
+
+def test_the_values_of_a_tensor_have_the_types_of_the_stub():
+    kinds = {"int": int, "bool": bool, "str": str, "tuple": tuple}
+    tensor = dlbridge.zeros((2, 3))
+    for name, node in METHODS.items():
+        if node.decorator_list:
+            first = re.match(r"\w+", ast.unparse(node.returns))[0]
+            assert type(getattr(tensor, name)) is kinds[first], name
+
+
+SAMPLE = """
+from typing_extensions import assert_type
+
+import dlbridge
+
+tensor = dlbridge.zeros((2, 3), dtype="bfloat16")
+assert_type(tensor, dlbridge.Tensor)
+assert_type(dlbridge.zeros(3), dlbridge.Tensor)
+assert_type(dlbridge.arange(0, 1, 0.5, dtype="float32"), dlbridge.Tensor)
+assert_type(dlbridge.from_bytes(bytearray(4), shape=[2, 2]), dlbridge.Tensor)
+assert_type(dlbridge.from_dlpack(tensor, device="cpu", copy=False), dlbridge.Tensor)
+assert_type(tensor.shape, tuple[int, ...])
+assert_type(tensor.itemsize, int | None)
+assert_type(tensor.dtype, str)
+assert_type(len(tensor), int)
+assert_type(tensor.__dlpack_device__(), tuple[int, int])
+assert_type(dlbridge.inspect(tensor), dlbridge.Description)
+assert_type(dlbridge.inspect(tensor).version, tuple[int, int] | None)
+assert_type(dlbridge.DLPACK_VERSION, tuple[int, int])
+capsule = tensor.__dlpack__(max_version=(1, 3), dl_device=(1, None), stream=None, copy=True)
+dlbridge.fill(dlbridge.from_dlpack(capsule), 1.5)
+"""
+
+MISTAKES = """
+import dlbridge
+
+dlbridge.zeros("3")
+dlbridge.zeros(3, "float32")
+dlbridge.fill([1], 1)
+dlbridge.from_dlpack(x=3)
+dlbridge.from_dlpack(3, copy="yes")
+dlbridge.zeros(3).shape = ()
+dlbridge.zeros(3).nothing
+class Derived(dlbridge.Tensor): pass
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("mypy")
+
+
+def mypy(text, tmp_path, cache):
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    sample = tmp_path / "sample.py"
+    sample.write_text(text)
+    options = ["--strict", "--no-error-summary", "--cache-dir", str(cache), "--config-file", ""]
+    result = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, str(sample)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return result.stdout + result.stderr
+
+
+def test_right_uses_pass_a_strict_type_checker(tmp_path, cache):
+    assert mypy(SAMPLE, tmp_path, cache) == ""
+
+
+def test_wrong_uses_are_found_by_a_type_checker(tmp_path, cache):
+    found = mypy(MISTAKES, tmp_path, cache)
+    lines = {int(line) for line in re.findall(r"sample\.py:(\d+): error", found)}
+    wrong = [i for i, line in enumerate(MISTAKES.splitlines(), 1) if i > 3 and line]
+    assert sorted(lines) == wrong
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (STUB.parent / "py.typed").is_file()
