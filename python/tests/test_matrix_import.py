@@ -39,10 +39,8 @@ def offered(framework: Framework, array: object, case: Case) -> object:
 
 
 @pytest.mark.parametrize(("framework", "case"), matrix(given))
-def test_an_array_is_seen_as_it_is(framework: Framework, case: Case, request):
+def test_an_array_is_seen_as_it_is(framework: Framework, case: Case):
     expected = expectation(framework.name, IMPORT, case)
-    if expected.bug:
-        request.applymarker(pytest.mark.xfail(raises=RuntimeError, reason=expected.bug))
     memory = aligned(pack(case.storage, case.dtype))
     array = framework.make(case, memory)
     assert framework.values(array) == case.values

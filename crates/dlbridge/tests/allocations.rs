@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use common::{delete, delete_legacy, import, import_legacy, take_back};
 use dlbridge::testing::{CountingOwner, Foreign};
-use dlbridge::{DType, Tensor, TensorMut, TensorRef};
+use dlbridge::{DType, Error, Tensor, TensorMut, TensorRef};
 
 /// Where a block starts, and its layout's size and alignment.
 type Block = (usize, usize, usize);
@@ -79,6 +79,9 @@ unsafe impl GlobalAlloc for Recorder {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if layout.size() > 1 << 50 {
+            return std::ptr::null_mut();
+        }
         // SAFETY: the caller's duty.
         let block = unsafe { System.alloc_zeroed(layout) };
         record(block, layout, Ledger::allocate);
@@ -311,6 +314,20 @@ fn a_header_is_freed_even_if_its_owner_panics() {
     let (_, (allocated, freed)) = counted(|| delete(header));
     drops.expect(1, "deleted");
     assert_eq!(freed, allocated + 2, "the elements and the header, beside the panic's own");
+}
+
+#[test]
+fn memory_that_is_not_there_is_an_error() {
+    let size = 1 << 60;
+    let (tensor, counts) = counted(|| Tensor::zeros(DType::U8, &[size]));
+    assert_eq!(tensor.map(drop), Err(Error::OutOfMemory { size: size as usize }));
+    assert_eq!(counts, NONE);
+    // what another language describes may be small, and huge once it is copied
+    let broadcast = Foreign::new(&[size], &[7_u8]).strides(&[0]);
+    let tensor = import(broadcast).expect("one byte, often");
+    let (copy, counts) = counted(|| tensor.to_compact());
+    assert_eq!(copy.map(drop), Err(Error::OutOfMemory { size: size as usize }));
+    assert_eq!(counts, NONE);
 }
 
 #[test]

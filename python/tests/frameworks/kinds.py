@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
 import importlib.util
 from collections.abc import Callable, Iterable
 from types import ModuleType
@@ -53,6 +55,8 @@ class Framework:
 
     name: str
     module: str
+    oldest: tuple[int, ...] = (0,)
+    """The first release that the table of quirks describes."""
     dtypes: tuple[str, ...]
     """Those that it can make, and give through DLPack."""
     layouts: tuple[str, ...] = GRIDS
@@ -64,9 +68,16 @@ class Framework:
     shares_on_making: bool = True
     """Whether its arrays can lie over memory that a test watches."""
 
-    @property
-    def installed(self) -> bool:
-        return importlib.util.find_spec(self.module) is not None
+    @functools.cached_property
+    def missing(self) -> str | None:
+        """Why it cannot be tested, if it cannot."""
+        if importlib.util.find_spec(self.module) is None:
+            return f"{self.module} is not installed"
+        if self.oldest > (0,):
+            found = importlib.metadata.version(self.module)
+            if tuple(map(int, found.split(".")[:2])) < self.oldest:
+                return f"{self.module} {found} is older than the table of quirks"
+        return None
 
     @property
     def foreign(self) -> tuple[str, ...]:
@@ -74,7 +85,9 @@ class Framework:
         return tuple(name for name in DTYPES if name not in self.dtypes)
 
     def load(self) -> ModuleType:
-        return pytest.importorskip(self.module, reason=f"{self.name} is not installed")
+        if self.missing:
+            pytest.skip(self.missing)
+        return importlib.import_module(self.module)
 
     def make(self, case: Case, memory: np.ndarray) -> object:
         """An array of the case over `memory`, which it keeps alive."""
@@ -203,6 +216,7 @@ class Torch(Framework):
 
 class Jax(Framework):
     name = module = "jax"
+    oldest = (0, 10)
     dtypes = (
         "bool",
         *INTEGERS,
@@ -260,6 +274,7 @@ class Jax(Framework):
 class ArrowTensor(Framework):
     name = "pyarrow.Tensor"
     module = "pyarrow"
+    oldest = (26,)
     dtypes = (*INTEGERS, *FLOATS)
     # It is made from a NumPy array without negative steps.
     layouts = tuple(name for name in GRIDS if name != "reversed")
@@ -367,10 +382,10 @@ def matrix(cells_of: Callable[[Framework], Iterable[Case]]) -> list:
     """The parameters of a test over all frameworks; one that is skipped for a missing one."""
     parameters = []
     for name, framework in FRAMEWORKS.items():
-        if framework.installed:
+        if not framework.missing:
             for case in cells_of(framework):
                 parameters.append(pytest.param(framework, case, id=f"{name}-{case}"))
         else:
-            skip = pytest.mark.skip(reason=f"{framework.module} is not installed")
+            skip = pytest.mark.skip(reason=framework.missing)
             parameters.append(pytest.param(framework, None, id=name, marks=skip))
     return parameters

@@ -31,8 +31,6 @@ class Quirk:
     """The address seen."""
     dtype: str | None = None
     """The name seen of the element type."""
-    bug: str | None = None
-    """The cell fails, and should not."""
     copied: bool = False
     """The values are elsewhere, and the source is let go."""
 
@@ -112,10 +110,12 @@ QUIRKS: tuple[Quirk, ...] = (
     Quirk("torch", IMPORT, _empty, pointer=0),
     Quirk("pyarrow.Array", IMPORT, _empty, pointer=0),
     Quirk("pyarrow.Tensor", IMPORT, _empty, pointer=0),
-    # What is not in the framework's list of types.
-    Quirk("numpy", EXPORT, _foreign("numpy"), error=RuntimeError),
+    # What is not in the framework's list of types; NumPy 2.5 made it a BufferError.
+    Quirk("numpy", EXPORT, _foreign("numpy"), error=(RuntimeError, BufferError)),
     Quirk("array-api-strict", EXPORT, _half, error=TypeError),
-    Quirk("array-api-strict", EXPORT, _foreign("array-api-strict"), error=RuntimeError),
+    Quirk(
+        "array-api-strict", EXPORT, _foreign("array-api-strict"), error=(RuntimeError, BufferError)
+    ),
     Quirk("torch", EXPORT, _foreign("torch"), error=BufferError),
     Quirk("jax", EXPORT, _foreign("jax"), error=RuntimeError),
     Quirk("pyarrow.Array", EXPORT, _foreign("pyarrow.Array"), error=(ValueError, TypeError)),
