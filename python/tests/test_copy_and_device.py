@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
+
 import numpy as np
 import pytest
 
@@ -112,8 +115,11 @@ class TestEveryFramework:
 
 @pytest.mark.parametrize("keywords", [{"device": 1}, {"device": (1, 0)}, {"copy": "no"}])
 def test_an_option_of_another_type_is_a_type_error(keywords):
-    with pytest.raises(TypeError, match=next(iter(keywords))):
+    with pytest.raises(TypeError) as raised:
         dlbridge.from_dlpack(of_numpy(), **keywords)
+    # PyO3 names the argument in a note, which exceptions have since 3.11.
+    if sys.version_info >= (3, 11):
+        assert next(iter(keywords)) in "".join(traceback.format_exception(raised.value))
 
 
 def test_options_have_names():

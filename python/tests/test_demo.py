@@ -19,6 +19,17 @@ def test_the_demo_passes_on_real_frameworks(capsys):
     assert "nothing was copied" in out
 
 
+@pytest.mark.parametrize("name", kinds.KINDS)
+def test_an_address_tells_an_array_from_another_and_from_its_copy(name):
+    pytest.importorskip(name, reason=f"{name} is not installed")
+    kind = kinds.KINDS[name]()
+    one, other = kind.make(1024), kind.make(1024)
+    assert kind.pointer(one) == kind.pointer(one)
+    assert kind.pointer(one) != kind.pointer(other)
+    copy = kind.copy(one)
+    assert kind.pointer(copy) != kind.pointer(one)
+
+
 LIES = {
     "pointer": ({"pointer": lambda array: 1}, "Rust has another memory"),
     "a copy comes back": ({"back": lambda tensor: np.array(np.from_dlpack(tensor))}, "came back"),

@@ -228,7 +228,7 @@ impl FromStr for DType {
 fn parse(text: &str) -> Option<DType> {
     // A lane count follows the last 'x', unless that 'x' belongs to the name (none ends in xN).
     if let Some((head, lanes)) = text.rsplit_once('x') {
-        if let (Some(dtype), Ok(lanes)) = (parse_one_lane(head), lanes.parse()) {
+        if let (Some(dtype), Some(lanes)) = (parse_one_lane(head), number(lanes)) {
             return Some(dtype.with_lanes(lanes));
         }
     }
@@ -237,7 +237,7 @@ fn parse(text: &str) -> Option<DType> {
 
 fn parse_one_lane(text: &str) -> Option<DType> {
     if let Some((code, bits)) = text.strip_prefix("code").and_then(|rest| rest.split_once(':')) {
-        return Some(DType::new(TypeCode(code.parse().ok()?), bits.parse().ok()?));
+        return Some(DType::new(TypeCode(number(code)?), number(bits)?));
     }
     if text == "bool" {
         return Some(DType::BOOL);
@@ -246,7 +246,12 @@ fn parse_one_lane(text: &str) -> Option<DType> {
         let rest = text.strip_prefix(code.name()?)?;
         match code.fixed_bits() {
             Some(bits) => rest.is_empty().then_some(DType::new(code, bits)),
-            None => Some(DType::new(code, rest.parse().ok()?)),
+            None => Some(DType::new(code, number(rest)?)),
         }
     })
+}
+
+/// Digits alone: what `parse` takes beside them (a plus sign) is no part of a name.
+fn number<N: FromStr>(digits: &str) -> Option<N> {
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }

@@ -6,7 +6,7 @@
 //! | slices ignore strides | here; `strides.rs` |
 //! | slices forget the byte offset, or add it twice | here; `versions.rs` |
 //! | a mutable tensor from a shared reference | here; `ui/mutable_from_shared_view.rs` |
-//! | `&self` gives `&mut [T]` | `ui/two_mutable_slices.rs` |
+//! | `&self` gives `&mut [T]` | `ui/written_through_shared_reference.rs` |
 //! | a public field holds the invariant | here; `ui/descriptor_is_private.rs` |
 //! | foreign bytes become `bool` | `bool.rs`, `ui/bool_slice.rs` |
 //! | a lie in a safe trait is unsound | `ui/element_is_unsafe.rs` |

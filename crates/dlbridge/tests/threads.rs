@@ -13,6 +13,9 @@ use dlbridge::{
     DType, Device, Error, Iter, Producer, ReadCell, Tensor, TensorMut, TensorRef, View, ViewMut,
 };
 
+/// Miri is slow.
+const ROUNDS: usize = if cfg!(miri) { 2 } else { 50 };
+
 fn send_and_sync<T: Send + Sync>() {}
 
 #[test]
@@ -33,12 +36,12 @@ fn what_holds_or_lends_elements_is_send_and_sync() {
 
 #[test]
 fn many_threads_read_one_tensor() {
-    let values: Vec<u64> = (0..1000).collect();
+    let values: Vec<u64> = (0..100).collect();
     let tensors = [
         Tensor::from(values.clone()),
         Tensor::from(values.clone()).into_shared(),
         Tensor::from(Arc::<[u64]>::from(values.clone())),
-        import(Foreign::new(&[10, 100], &values).null_strides()).expect("legal"),
+        import(Foreign::new(&[10, 10], &values).null_strides()).expect("legal"),
     ];
     for tensor in &tensors {
         let start = Barrier::new(4);
@@ -46,13 +49,13 @@ fn many_threads_read_one_tensor() {
             for _ in 0..4 {
                 scope.spawn(|| {
                     start.wait();
-                    for _ in 0..20 {
+                    for _ in 0..ROUNDS {
                         let view = tensor.view::<u64>().expect("host");
-                        assert_eq!(view.iter().sum::<u64>(), 499_500);
+                        assert_eq!(view.iter().sum::<u64>(), 4950);
                         let cells = view.as_cells().expect("contiguous");
-                        assert_eq!(cells.iter().map(ReadCell::get).max(), Some(999));
-                        assert_eq!(tensor.to_compact().expect("host").nbytes(), 8000);
-                        assert_eq!(tensor.as_tensor_ref().len(), 1000);
+                        assert_eq!(cells.iter().map(ReadCell::get).max(), Some(99));
+                        assert_eq!(tensor.to_compact().expect("host").nbytes(), 800);
+                        assert_eq!(tensor.as_tensor_ref().len(), 100);
                     }
                 });
             }
@@ -88,7 +91,7 @@ fn a_mutable_view_may_be_used_on_another_thread() {
 
 #[test]
 fn a_tensor_is_dropped_by_whichever_thread_is_last() {
-    for _ in 0..50 {
+    for _ in 0..ROUNDS {
         let owner = CountingOwner::new([1_u8; 16]);
         let drops = owner.drops();
         let tensor = Arc::new(Tensor::builder(owner).build::<u8>().expect("it fits"));
@@ -111,7 +114,7 @@ fn a_tensor_is_dropped_by_whichever_thread_is_last() {
 
 #[test]
 fn a_foreign_tensor_is_released_by_whichever_thread_is_last() {
-    for _ in 0..50 {
+    for _ in 0..ROUNDS {
         let foreign = Foreign::new(&[4], &[1, 2, 3, 4]).null_strides();
         let releases = foreign.releases();
         let tensor = Arc::new(import(foreign).expect("legal"));

@@ -118,9 +118,11 @@ def tensorflow() -> Kind:
         name="tf.Tensor",
         make=lambda n: tf.ones(n, tf.float32),
         back=back,
-        pointer=lambda array: host.pointer(array.numpy()),
+        # Not array.numpy(), which copies: an address of nothing that lasts.
+        pointer=lambda array: host.pointer(host.back(array)),
         first=lambda array: float(array[0]),
-        copy=tf.identity,
+        # Not tf.identity, which shares.
+        copy=lambda array: tf.raw_ops.DeepCopy(x=array),
         immutable=True,
     )
 
@@ -143,10 +145,13 @@ KINDS: dict[str, Callable[[], Kind]] = {
     "torch": torch,
     "jax": jax,
     "tvm_ffi": tvm_ffi,
-    "tensorflow": tensorflow,
     "paddle": paddle,
+    "tensorflow": tensorflow,
 }
-"""How to make each kind, by the module that it needs."""
+"""How to make each kind, by the module that it needs.
+
+Paddle stands before TensorFlow: imported after it, Paddle 3.3 crashes.
+"""
 
 
 def found() -> tuple[list[Kind], list[str]]:

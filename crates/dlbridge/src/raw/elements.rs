@@ -98,7 +98,8 @@ impl<'a, T: Element> Elements<'a, T> {
             return None;
         }
         // SAFETY: aligned and contiguous (checked), `len` elements (R1) alive for `'a` (R2); a cell
-        // may be written by others and holds any bytes.
+        // may be written by others and holds any bytes. Over memory that a Rust owner lent
+        // immutably, nobody writes: Tree Borrows allows such a cell, Stacked Borrows does not.
         Some(unsafe { std::slice::from_raw_parts(data, self.len) })
     }
 
