@@ -9,39 +9,23 @@ import numpy as np
 import pytest
 
 import dlbridge
+from abi import DLTensor
 
 CAPSULE_NAME = b"dlpack_exchange_api"
-
-
-class Tensor(ctypes.Structure):
-    """DLTensor."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
 
 
 SetError = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
 # Called as from C with the interpreter attached; an exception that is set is raised.
 Allocate = ctypes.PYFUNCTYPE(
     ctypes.c_int,
-    ctypes.POINTER(Tensor),
+    ctypes.POINTER(DLTensor),
     ctypes.POINTER(ctypes.c_void_p),
     ctypes.c_void_p,
     SetError,
 )
 FromObject = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
 ToObject = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.py_object))
-Borrow = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Tensor))
+Borrow = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(DLTensor))
 Stream = ctypes.PYFUNCTYPE(
     ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
 )
@@ -96,7 +80,7 @@ def test_a_tensor_goes_out_and_comes_in_through_the_table(table):
 
 def test_the_borrowed_descriptor_is_the_tensor_itself(table):
     tensor = dlbridge.zeros((2, 3), dtype="float32")
-    raw = Tensor()
+    raw = DLTensor()
     assert table.borrow(tensor, raw) == 0
     assert raw.data == tensor.data_ptr
     assert raw.shape[: raw.ndim] == [2, 3]
@@ -109,7 +93,7 @@ def test_an_object_of_another_type_is_a_type_error(table, wrong):
     with pytest.raises(TypeError):
         table.from_object(wrong, ctypes.c_void_p())
     with pytest.raises(TypeError):
-        table.borrow(wrong, Tensor())
+        table.borrow(wrong, DLTensor())
 
 
 def test_null_is_no_tensor(table):
@@ -123,9 +107,9 @@ def test_host_memory_has_no_stream(table):
     assert stream.value is None
 
 
-def prototype(shape: list[int], device_type: int = 1, bits: int = 32) -> Tensor:
+def prototype(shape: list[int], device_type: int = 1, bits: int = 32) -> DLTensor:
     extents = (ctypes.c_int64 * len(shape))(*shape)
-    return Tensor(
+    return DLTensor(
         device_type=device_type, ndim=len(shape), code=2, bits=bits, lanes=1, shape=extents
     )
 
@@ -146,8 +130,8 @@ def test_the_allocator_makes_zeroed_memory_of_the_prototype(table):
         (prototype([2], device_type=2), b"cuda"),
         (prototype([-1]), b"extent"),
         (prototype([2], bits=0), b"bits"),
-        (Tensor(device_type=1, ndim=-1, bits=8, lanes=1), b"ndim"),
-        (Tensor(device_type=1, ndim=2, bits=8, lanes=1), b"shape"),
+        (DLTensor(device_type=1, ndim=-1, bits=8, lanes=1), b"ndim"),
+        (DLTensor(device_type=1, ndim=2, bits=8, lanes=1), b"shape"),
     ],
 )
 def test_the_allocator_says_what_it_cannot_make(table, wrong, reason):

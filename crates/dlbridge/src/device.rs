@@ -175,8 +175,9 @@ impl FromStr for Device {
             .copied()
             .find(|kind| kind.name() == Some(name))
             .or_else(|| name.strip_prefix("kind")?.parse().ok().map(DeviceKind));
+        // To `parse`, a plus sign is part of a number; it is no part of a name.
         match (kind, id.parse()) {
-            (Some(kind), Ok(id)) => Ok(Self::new(kind, id)),
+            (Some(kind), Ok(number)) if !id.starts_with('+') => Ok(Self::new(kind, number)),
             _ => Err(Error::UnknownName { what: "device", name: text.into() }),
         }
     }

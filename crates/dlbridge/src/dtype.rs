@@ -228,7 +228,7 @@ impl FromStr for DType {
 fn parse(text: &str) -> Option<DType> {
     // A lane count follows the last 'x', unless that 'x' belongs to the name (none ends in xN).
     if let Some((head, lanes)) = text.rsplit_once('x') {
-        if let (Some(dtype), Some(lanes)) = (parse_one_lane(head), number(lanes)) {
+        if let (Some(dtype), Some(lanes @ 1..)) = (parse_one_lane(head), number(lanes)) {
             return Some(dtype.with_lanes(lanes));
         }
     }

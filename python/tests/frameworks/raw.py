@@ -9,43 +9,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from abi import DLManagedTensor, DLManagedTensorVersioned, DLTensor
+
 from .cases import LEGACY, READONLY, Case
 
 ALIGNMENT = 64
 
 
-class DLTensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
 Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
-
-class DLManagedTensor(ctypes.Structure):
-    _fields_ = (("tensor", DLTensor), ("manager", ctypes.c_void_p), ("deleter", Deleter))
-
-
-class DLManagedTensorVersioned(ctypes.Structure):
-    _fields_ = (
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("manager", ctypes.c_void_p),
-        ("deleter", Deleter),
-        ("flags", ctypes.c_uint64),
-        ("tensor", DLTensor),
-    )
-
 
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype = ctypes.py_object
@@ -101,11 +72,11 @@ class Producer:
             self.pointer, 1, 0, rank, dtype.code, dtype.bits, dtype.lanes, extents, steps, 0
         )
         if self.case.protocol == LEGACY:
-            name, self.managed = b"dltensor", DLManagedTensor(tensor, None, _deleter)
+            name, self.managed = b"dltensor", DLManagedTensor(tensor, None, _delete_at)
         else:
             flags = int(self.case.access == READONLY)
             name = b"dltensor_versioned"
-            self.managed = DLManagedTensorVersioned(1, 3, None, _deleter, flags, tensor)
+            self.managed = DLManagedTensorVersioned(1, 3, None, _delete_at, flags, tensor)
         address = ctypes.addressof(self.managed)
         self.given[address] = self
         return _new_capsule(address, name, None)
@@ -119,6 +90,7 @@ def _delete(address: int) -> None:
 
 # One for all producers: it must not be freed while it runs.
 _deleter = Deleter(_delete)
+_delete_at = ctypes.cast(_deleter, ctypes.c_void_p)
 
 
 class Shim:
