@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{ptr, slice};
 
 use dlbridge::sys::{
-    DLDeviceType, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION,
-    DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackSetError, DLPackVersion, DLTensor,
+    DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
+    DLPackSetError, DLPackVersion, DLTensor,
 };
 use dlbridge::{DType, Device, DeviceKind, Tensor, TypeCode};
 use pyo3::exceptions::PyRuntimeError;
@@ -25,10 +25,7 @@ struct Table(DLPackExchangeAPI);
 unsafe impl Sync for Table {}
 
 static TABLE: Table = Table(DLPackExchangeAPI {
-    header: DLPackExchangeAPIHeader {
-        version: DLPackVersion { major: DLPACK_MAJOR_VERSION, minor: DLPACK_MINOR_VERSION },
-        prev_api: ptr::null_mut(),
-    },
+    header: DLPackExchangeAPIHeader { version: DLPackVersion::CURRENT, prev_api: ptr::null_mut() },
     managed_tensor_allocator: Some(allocate),
     managed_tensor_from_py_object_no_sync: Some(from_object),
     managed_tensor_to_py_object_no_sync: Some(to_object),

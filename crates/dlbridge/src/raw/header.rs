@@ -12,7 +12,7 @@ use std::slice;
 
 use dlbridge_sys::{
     DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned,
-    DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, DLPackVersion, DLTensor,
+    DLPackVersion, DLTensor,
 };
 
 use super::Parts;
@@ -184,7 +184,7 @@ pub(super) trait Abi: Sized {
 impl Abi for DLManagedTensorVersioned {
     fn new(header: *mut c_void, flags: Flags, dl_tensor: DLTensor) -> Self {
         Self {
-            version: DLPackVersion { major: DLPACK_MAJOR_VERSION, minor: DLPACK_MINOR_VERSION },
+            version: DLPackVersion::CURRENT,
             manager_ctx: header,
             deleter: Some(delete::<Self>),
             flags: flags.0,

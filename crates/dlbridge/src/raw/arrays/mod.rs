@@ -2,6 +2,52 @@
 //! Conversions do not belong here (see `adapters`): only what a type's author would vouch for.
 //! Invariant: an implementation tells of memory that the value owns or borrows, and no more.
 
+/// An owner that lends an array by dereferencing to it.
+macro_rules! lend {
+    ([$($generics:tt)*] $owner:ty => $array:ty) => {
+        // SAFETY: the owner lends the array from the same place until it is used again.
+        unsafe impl<$($generics)*> Strided for $owner {
+            type Elem = <$array as Strided>::Elem;
+
+            #[inline]
+            fn axes(&self) -> usize {
+                <$array as Strided>::axes(self)
+            }
+
+            #[inline]
+            fn count(&self) -> usize {
+                <$array as Strided>::count(self)
+            }
+
+            #[inline]
+            fn describe(&self, shape: &mut [i64], strides: &mut [i64]) {
+                <$array as Strided>::describe(self, shape, strides);
+            }
+
+            #[inline]
+            fn origin(&self) -> *const Self::Elem {
+                <$array as Strided>::origin(self)
+            }
+        }
+    };
+}
+
+/// The same, for an owner that has the array to itself.
+macro_rules! lend_mut {
+    ([$($generics:tt)*] $owner:ty => $array:ty) => {
+        lend!([$($generics)*] $owner => $array);
+
+        // SAFETY: a unique borrow of the owner is one of the array.
+        unsafe impl<$($generics)*> StridedMut for $owner {
+            #[inline]
+            fn origin_mut(&mut self) -> *mut Self::Elem {
+                <$array as StridedMut>::origin_mut(self)
+            }
+        }
+    };
+}
+
+// Below the macros, which they use.
 #[cfg(feature = "ndarray-0_17")]
 pub(crate) mod ndarray_0_17;
 pub(crate) mod std_owners;

@@ -3,23 +3,14 @@
 //! Invariant: as the module's; ndarray counts strides in elements, as DLPack does.
 
 use ndarray::{
-    ArrayBase, ArrayRef, ArrayView, ArrayViewMut, Axis, Data, DataMut, Dimension, RawData,
-    ShapeBuilder, StrideShape,
+    ArrayBase, ArrayRef, ArrayView, ArrayViewMut, Axis, Data, DataMut, Dimension, ShapeBuilder,
+    StrideShape,
 };
 
 use super::{Strided, StridedMut};
 use crate::raw::element::Element;
 use crate::raw::{Parts, Plain, ReadCell};
 use crate::{Error, layout};
-
-fn describe<D: Dimension>(array: &ArrayRef<impl Sized, D>, out: (&mut [i64], &mut [i64])) {
-    for (to, &from) in out.0.iter_mut().zip(array.shape()) {
-        *to = from as i64;
-    }
-    for (to, &from) in out.1.iter_mut().zip(array.strides()) {
-        *to = from as i64;
-    }
-}
 
 // SAFETY: `as_ptr` is element `[0, 0, ...]`; shape and strides reach initialised elements alone.
 unsafe impl<T: Element, D: Dimension> Strided for ArrayRef<T, D> {
@@ -34,7 +25,12 @@ unsafe impl<T: Element, D: Dimension> Strided for ArrayRef<T, D> {
     }
 
     fn describe(&self, shape: &mut [i64], strides: &mut [i64]) {
-        describe(self, (shape, strides));
+        for (to, &from) in shape.iter_mut().zip(self.shape()) {
+            *to = from as i64;
+        }
+        for (to, &from) in strides.iter_mut().zip(self.strides()) {
+            *to = from as i64;
+        }
     }
 
     fn origin(&self) -> *const T {
@@ -49,31 +45,8 @@ unsafe impl<T: Element, D: Dimension> StridedMut for ArrayRef<T, D> {
     }
 }
 
-// SAFETY: as for `ArrayRef`; owned elements stay in the heap when the array moves, and nobody
-// writes those of a shared array.
-unsafe impl<S, D> Strided for ArrayBase<S, D>
-where
-    S: Data<Elem: Element>,
-    D: Dimension,
-{
-    type Elem = <S as RawData>::Elem;
-
-    fn axes(&self) -> usize {
-        self.ndim()
-    }
-
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn describe(&self, shape: &mut [i64], strides: &mut [i64]) {
-        describe(self, (shape, strides));
-    }
-
-    fn origin(&self) -> *const Self::Elem {
-        self.as_ptr()
-    }
-}
+// Owned elements stay in the heap when the array moves, and nobody writes those of a shared array.
+lend!([S: Data<Elem: Element>, D: Dimension] ArrayBase<S, D> => ArrayRef<S::Elem, D>);
 
 // SAFETY: `DataMut` makes the elements this array's alone.
 unsafe impl<S, D> StridedMut for ArrayBase<S, D>
