@@ -14,7 +14,7 @@ class Description:
     protocol: str
     """Which way it came: the method and its answer, or a bare capsule."""
     version: tuple[int, int] | None
-    """The DLPack version that the descriptor states; None before 1.0."""
+    """The DLPack version that the descriptor states; None before 1.0, or without a descriptor."""
     flags: str
     """The flag bits by name."""
     readonly: bool
@@ -40,19 +40,20 @@ class Description:
 
     def __str__(self) -> str:
         width = max(len(field.name) for field in fields(self))
-        rows = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return "\n".join(f"{name:<{width}}  {_show(name, value)}" for name, value in rows)
+        return "\n".join(
+            f"{field.name:<{width}}  {self._show(field.name)}" for field in fields(self)
+        )
 
-
-def _show(name: str, value: object) -> str:
-    match name, value:
-        case "data_ptr", int():
-            return hex(value)
-        case "version", None:
-            return "before 1.0"
-        case "version", (major, minor):
-            return f"{major}.{minor}"
-    return str(value)
+    def _show(self, name: str) -> str:
+        match name, getattr(self, name):
+            case "data_ptr", int(address):
+                return hex(address)
+            case "version", None:
+                return "none" if self.protocol == "NumPy C API" else "before 1.0"
+            case "version", (major, minor):
+                return f"{major}.{minor}"
+            case _, value:
+                return str(value)
 
 
 def inspect(x: object, /) -> Description:

@@ -23,7 +23,7 @@ pub(crate) fn inspect<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>> 
     facts.set_item("device", tensor.device().to_string())?;
     facts.set_item("shape", PyTuple::new(py, tensor.shape())?)?;
     facts.set_item("strides", PyTuple::new(py, tensor.strides())?)?;
-    facts.set_item("explicit_strides", producer.is_some_and(|raw| raw.has_strides))?;
+    facts.set_item("explicit_strides", producer.is_none_or(|raw| raw.has_strides))?;
     facts.set_item("byte_offset", producer.map_or(0, |raw| raw.byte_offset))?;
     facts.set_item("data_ptr", tensor.data_ptr().addr())?;
     facts.set_item("nbytes", tensor.nbytes())?;

@@ -10,8 +10,9 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3::{Borrowed, ffi, intern};
 
+use crate::exchange::Way;
 use crate::protocol::Protocol;
-use crate::{Error, Result, capsule, exchange};
+use crate::{Error, Result, capsule, exchange, numpy};
 
 /// Whether an import may copy, or has to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -44,8 +45,9 @@ pub struct ImportOptions {
 /// The producer's own exception; a `TypeError` for an object that is none of these; a
 /// `BufferError` that names the field if the descriptor is refused, or for a device or a copy
 /// that cannot be had.
+#[inline]
 pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Tensor> {
-    import_with_protocol(object, options).map(|(tensor, _)| tensor)
+    import_noting(object, options, &mut Protocol::Capsule)
 }
 
 /// As [`import`], and tells which way the tensor came.
@@ -53,34 +55,113 @@ pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result
 /// # Errors
 ///
 /// As [`import`].
-#[inline]
 pub fn import_with_protocol(
     object: Borrowed<'_, '_, PyAny>,
     options: ImportOptions,
 ) -> Result<(Tensor, Protocol)> {
-    let (tensor, protocol) = import_shared(object)?;
+    let mut protocol = Protocol::Capsule;
+    let tensor = import_noting(object, options, &mut protocol)?;
+    Ok((tensor, protocol))
+}
+
+/// Lends an object's memory to `function`, by the quickest way there is: for the types of the C
+/// exchange API and for NumPy's arrays there is no allocation, and nothing to release. Other
+/// objects are imported for as long.
+///
+/// The tensor is flagged [`READ_ONLY`](dlbridge::Flags::READ_ONLY) if it came through the exchange
+/// API, which cannot say of borrowed memory whether it may be written.
+///
+/// ```
+/// use dlbridge_pyo3::with_borrowed;
+/// use pyo3::prelude::*;
+///
+/// fn first(x: &Bound<'_, PyAny>) -> dlbridge_pyo3::Result<f64> {
+///     // SAFETY: nothing in the closure runs Python code, which might resize `x`.
+///     let first = unsafe { with_borrowed(x.as_borrowed(), |x| x.view::<f64>()?.item()) }?;
+///     Ok(first?)
+/// }
+/// # Python::initialize();
+/// # Python::attach(|py| {
+/// let x = dlbridge_pyo3::PyTensor::from(dlbridge::Tensor::scalar(2.5)).into_pyobject(py).unwrap();
+/// assert_eq!(first(&x).unwrap(), 2.5);
+/// # });
+/// ```
+///
+/// # Safety
+///
+/// Until `function` returns, nobody moves, resizes or frees the object's memory: neither
+/// `function` by running Python code, nor another thread.
+///
+/// # Errors
+///
+/// As [`import`].
+#[inline]
+pub unsafe fn with_borrowed<R>(
+    object: Borrowed<'_, '_, PyAny>,
+    function: impl FnOnce(&Tensor) -> R,
+) -> Result<R> {
+    let lent = match exchange::way_of(object) {
+        // SAFETY: the caller's duty.
+        Some(Way::Table(table)) => unsafe { exchange::lend(object, table, function) },
+        // SAFETY: of that very type, and the caller's duty.
+        Some(Way::NumPy) => unsafe { numpy::lend(object, function) },
+        None => Err(function),
+    };
+    lent.unwrap_or_else(|function| {
+        let tensor = import_shared(object, &mut Protocol::Capsule)?;
+        Ok(function(&tensor))
+    })
+}
+
+#[inline(always)]
+fn import_noting(
+    object: Borrowed<'_, '_, PyAny>,
+    options: ImportOptions,
+    protocol: &mut Protocol,
+) -> Result<Tensor> {
+    let tensor = import_shared(object, protocol)?;
     if options == ImportOptions::default() {
-        return Ok((tensor, protocol));
+        return Ok(tensor);
     }
-    Ok((fulfil(object, tensor, options)?, protocol))
+    fulfil(object, tensor, options)
 }
 
 /// Imports whatever the producer gives without being asked for a device or a copy.
-#[inline]
-fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
-    if let Some(table) = exchange::table_of(object) {
-        if let Some(tensor) = exchange::import(object, table) {
-            return Ok((tensor?, Protocol::ExchangeApi));
+#[inline(always)]
+fn import_shared(object: Borrowed<'_, '_, PyAny>, protocol: &mut Protocol) -> Result<Tensor> {
+    let tensor = match exchange::way_of(object) {
+        Some(Way::Table(table)) => {
+            *protocol = Protocol::ExchangeApi;
+            exchange::import(object, table)
         }
+        Some(Way::NumPy) => {
+            *protocol = Protocol::NumPy;
+            // SAFETY: of that very type.
+            unsafe { numpy::import(object) }
+        }
+        None => None,
+    };
+    match tensor {
+        Some(tensor) => tensor,
+        None => call_for_tensor(object, protocol),
     }
+}
+
+/// Asks `__dlpack__`.
+#[inline(never)]
+fn call_for_tensor(object: Borrowed<'_, '_, PyAny>, protocol: &mut Protocol) -> Result<Tensor> {
     match call_dlpack(object) {
         Ok(answer) => {
             let tensor = capsule::take(answer.as_borrowed())?;
             let is_versioned = tensor.producer().is_some_and(|raw| raw.version.is_some());
-            let protocol = if is_versioned { Protocol::Versioned } else { Protocol::Legacy };
-            Ok((tensor, protocol))
+            *protocol = if is_versioned { Protocol::Versioned } else { Protocol::Legacy };
+            Ok(tensor)
         }
-        Err(error) => import_otherwise(object, error),
+        Err(error) => {
+            let (tensor, way) = import_otherwise(object, error)?;
+            *protocol = way;
+            Ok(tensor)
+        }
     }
 }
 

@@ -42,6 +42,7 @@
 //! | any array, as an argument | to read it | `x: PyTensor`, then [`view`](dlbridge::Tensor::view) |
 //! | an array of one type and rank | a clear refusal of others | `x: PyTensorOf<f32, 2>` |
 //! | a Python object in hand | a tensor over its memory | [`import`] |
+//! | any array, for one quick look | to borrow it | [`with_borrowed`] |
 //! | to know how it was handed over | the protocol | [`import_with_protocol`] |
 //! | a Rust array or vector | to return it | `PyTensor::from(Tensor::from(array))` |
 //! | an error of either kind | to return it | [`Result`], with `?` |
@@ -55,15 +56,17 @@ mod readme {}
 mod capsule;
 mod error;
 mod exchange;
+mod held;
 mod import;
 mod negotiate;
+mod numpy;
 mod object;
 mod protocol;
 mod tensor;
 mod typed;
 
 pub use error::{Error, Result};
-pub use import::{Copy, ImportOptions, import, import_with_protocol};
+pub use import::{Copy, ImportOptions, import, import_with_protocol, with_borrowed};
 pub use object::TensorObject;
 pub use protocol::Protocol;
 pub use tensor::PyTensor;

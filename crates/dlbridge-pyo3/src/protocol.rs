@@ -10,6 +10,8 @@ use std::fmt;
 pub enum Protocol {
     /// The C exchange API that the object's type publishes: no Python call.
     ExchangeApi,
+    /// NumPy's C API, for exact `numpy.ndarray` objects: no Python call.
+    NumPy,
     /// `__dlpack__(max_version=...)`, answered with a tensor of DLPack 1.x.
     Versioned,
     /// `__dlpack__(max_version=...)`, answered with a tensor of DLPack before 1.0 all the same.
@@ -24,6 +26,7 @@ impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ExchangeApi => "C exchange API",
+            Self::NumPy => "NumPy C API",
             Self::Versioned => "__dlpack__, versioned",
             Self::Legacy => "__dlpack__, legacy",
             Self::LegacyNoKeyword => "__dlpack__ without keywords",

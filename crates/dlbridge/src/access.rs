@@ -15,11 +15,11 @@ use std::fmt;
 pub enum Access {
     /// Nobody else can reach the memory: a Rust owner that was moved in, or a copy that the
     /// producer made for us.
-    Exclusive,
+    Exclusive = 0,
     /// Nobody writes: an immutable Rust owner such as `Arc<[T]>`, or a read-only copy made for us.
-    Frozen,
+    Frozen = 1,
     /// Anything that another language may write meanwhile, read-only or not for us.
-    Shared,
+    Shared = 2,
 }
 
 impl fmt::Display for Access {

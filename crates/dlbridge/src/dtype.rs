@@ -182,6 +182,13 @@ impl DType {
         if self.bits < 8 && bits % 8 != 0 { None } else { Some(bits.div_ceil(8) as usize) }
     }
 
+    /// Whether one element is one number, or one complex pair, of whole bytes, under a code that
+    /// fixes no width: nearly all types in use, whose size is `bits / 8` bytes.
+    #[inline]
+    pub(crate) const fn is_ordinary(self) -> bool {
+        self.code.0 <= TypeCode::BOOL.0 && self.lanes == 1 && self.bits % 8 == 0 && self.bits != 0
+    }
+
     /// Why no tensor can have this type, or `None` if one can. Unknown codes are possible types.
     pub(crate) const fn impossible(self) -> Option<&'static str> {
         if self.bits == 0 {

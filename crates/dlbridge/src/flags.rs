@@ -34,6 +34,10 @@ impl Flags {
         (Self::SUBBYTE_PADDED, "SUBBYTE_PADDED"),
     ];
 
+    /// Every flag that has a name here.
+    pub(crate) const NAMED: Self =
+        Self(Self::READ_ONLY.0 | Self::IS_COPIED.0 | Self::SUBBYTE_PADDED.0);
+
     /// Whether every bit of `other` is set.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {

@@ -47,39 +47,55 @@ impl Span {
 /// lists differ in length.
 #[inline]
 pub fn span(shape: &[i64], strides: &[i64]) -> Result<Span, Error> {
+    match ordinary_span(shape, strides) {
+        Some(span) => Ok(span),
+        None => odd_span(shape, strides),
+    }
+}
+
+/// Measures a tensor that has elements and overflows nothing, as nearly all do.
+#[inline]
+fn ordinary_span(shape: &[i64], strides: &[i64]) -> Option<Span> {
+    if shape.len() != strides.len() {
+        return None;
+    }
+    let (mut len, mut low, mut high) = (1_i64, 0_i64, 0_i64);
+    for (&extent, &stride) in shape.iter().zip(strides) {
+        if extent <= 0 {
+            return None;
+        }
+        len = len.checked_mul(extent)?;
+        let reach = stride.checked_mul(extent - 1)?;
+        if reach < 0 {
+            low = low.checked_add(reach)?;
+        } else {
+            high = high.checked_add(reach)?;
+        }
+    }
+    let (low, high) = (isize::try_from(low).ok()?, isize::try_from(high).ok()?);
+    high.checked_sub(low)?;
+    Some(Span { len: isize::try_from(len).ok()?.unsigned_abs(), low, high })
+}
+
+/// Measures any tensor, and tells what is wrong with it.
+#[cold]
+fn odd_span(shape: &[i64], strides: &[i64]) -> Result<Span, Error> {
     if shape.len() != strides.len() {
         return Err(Error::RankMismatch { wanted: shape.len(), found: strides.len() });
     }
-    let (mut len, mut low, mut high) = (1_i64, 0_i64, 0_i64);
-    let (mut empty, mut long_len, mut long_span) = (false, false, false);
-    for (axis, (&extent, &stride)) in shape.iter().zip(strides).enumerate() {
-        if extent <= 0 {
-            if extent < 0 {
-                return Err(Error::NegativeExtent { axis, extent });
-            }
-            empty = true;
-            continue;
-        }
-        let (product, over) = len.overflowing_mul(extent);
-        long_len |= over;
-        len = product;
-        let (reach, over) = stride.overflowing_mul(extent - 1);
-        long_span |= over;
-        let end = if reach < 0 { &mut low } else { &mut high };
-        let (sum, over) = end.overflowing_add(reach);
-        long_span |= over;
-        *end = sum;
+    if let Some((axis, &extent)) = shape.iter().enumerate().find(|&(_, &extent)| extent < 0) {
+        return Err(Error::NegativeExtent { axis, extent });
     }
     let too_large = |what| Err(Error::SizeOverflow { what });
-    match (isize::try_from(len), isize::try_from(low), isize::try_from(high)) {
-        (Ok(_), ..) if long_len => too_large("element count"),
-        (Err(_), ..) => too_large("element count"),
-        _ if empty => Ok(Span { len: 0, low: 0, high: 0 }),
-        (Ok(len), Ok(low), Ok(high)) if !long_span && high.checked_sub(low).is_some() => {
-            Ok(Span { len: len.unsigned_abs(), low, high })
-        }
-        _ => too_large("strided span"),
+    let multiply = |len: isize, &extent: &i64| len.checked_mul(extent.try_into().ok()?);
+    if shape.iter().filter(|&&extent| extent != 0).try_fold(1, multiply).is_none() {
+        return too_large("element count");
     }
+    if shape.contains(&0) {
+        return Ok(Span { len: 0, low: 0, high: 0 });
+    }
+    // Every other reason for not being ordinary is excluded by now.
+    too_large("strided span")
 }
 
 /// Size in bytes of `count` elements lying side by side. Elements narrower than a byte are packed,
@@ -104,6 +120,14 @@ pub(crate) struct Unit {
 impl Unit {
     #[inline]
     pub(crate) fn new(dtype: DType, flags: Flags) -> Self {
+        if dtype.is_ordinary() {
+            return Self { amount: usize::from(dtype.bits / 8), packed: false };
+        }
+        Self::odd(dtype, flags)
+    }
+
+    #[cold]
+    fn odd(dtype: DType, flags: Flags) -> Self {
         match dtype.itemsize() {
             Some(_) | None if dtype.bits < 8 && flags.contains(Flags::SUBBYTE_PADDED) => {
                 Self { amount: usize::from(dtype.lanes), packed: false }
@@ -119,6 +143,23 @@ impl Unit {
         let amount = count.checked_mul(self.amount)?;
         let size = if self.packed { amount.div_ceil(8) } else { amount };
         (size <= isize::MAX.unsigned_abs()).then_some(size)
+    }
+}
+
+impl Unit {
+    /// How many bytes the elements of a span, which is not empty, reach below and above the start
+    /// of the first one; `None` if all of them do not fit `isize`, side by side or with their gaps.
+    #[inline]
+    pub(crate) fn reach(self, span: Span) -> Option<(usize, usize)> {
+        // Broadcast axes make more elements than there are places, gaps more places than elements.
+        let places = (span.high - span.low).unsigned_abs() + 1;
+        self.size(span.len.max(places))?;
+        let (below, above) = (span.low.unsigned_abs(), span.high.unsigned_abs() + 1);
+        if self.packed {
+            return Some((self.size(below)?, self.size(above)?));
+        }
+        // Parts of what fits.
+        Some((below.wrapping_mul(self.amount), above.wrapping_mul(self.amount)))
     }
 }
 

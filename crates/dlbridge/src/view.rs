@@ -26,33 +26,31 @@ use crate::{Element, Error};
 /// ```
 #[derive(Clone, Copy)]
 pub struct View<'a, T> {
-    elements: Elements<'a, T>,
-    #[cfg_attr(not(feature = "ndarray-0_17"), expect(dead_code, reason = "for the adapters"))]
-    pub(crate) parts: Parts<'a>,
+    pub(crate) elements: Elements<'a, T>,
 }
 
 impl<'a, T: Element> View<'a, T> {
     #[inline]
     pub(crate) fn new(parts: Parts<'a>) -> Result<Self, Error> {
-        Ok(Self { elements: Elements::new(parts)?, parts })
+        Ok(Self { elements: Elements::new(parts)? })
     }
 
     /// The extents, outermost axis first.
     #[must_use]
     pub fn shape(&self) -> &'a [i64] {
-        self.elements.shape()
+        self.elements.parts().shape()
     }
 
     /// The steps along each axis, in elements.
     #[must_use]
     pub fn strides(&self) -> &'a [i64] {
-        self.elements.strides()
+        self.elements.parts().strides()
     }
 
     /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.elements.len()
+        self.elements.parts().len()
     }
 
     /// Whether there are no elements.
@@ -64,7 +62,7 @@ impl<'a, T: Element> View<'a, T> {
     /// Whether the elements lie side by side in row-major order.
     #[must_use]
     pub fn is_contiguous(&self) -> bool {
-        self.elements.is_contiguous()
+        self.elements.parts().is_contiguous()
     }
 
     /// The element at an index, or `None` if the index has another rank or lies outside.
@@ -177,13 +175,13 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// The extents, outermost axis first.
     #[must_use]
     pub fn shape(&self) -> &[i64] {
-        self.0.elements().shape()
+        self.0.elements().parts().shape()
     }
 
     /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.elements().len()
+        self.0.elements().parts().len()
     }
 
     /// Whether there are no elements.

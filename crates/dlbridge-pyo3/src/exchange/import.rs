@@ -2,10 +2,11 @@
 //! Finding the table belongs to `table`.
 //! Invariant: what the table refuses is an exception, whether it set one or not.
 
+use std::mem::MaybeUninit;
 use std::ptr;
 
-use dlbridge::sys::DLPackExchangeAPI;
-use dlbridge::{Tensor, TypeCode};
+use dlbridge::sys::{DLDataTypeCode, DLPackExchangeAPI, DLTensor};
+use dlbridge::{DType, Flags, Tensor, TypeCode};
 use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
@@ -13,7 +14,7 @@ use pyo3::{Borrowed, intern};
 use crate::{Error, Result};
 
 /// Takes an object's memory through the table of its type; `None` if `__dlpack__` must be asked.
-#[inline]
+#[inline(always)]
 pub(crate) fn import(
     object: Borrowed<'_, '_, PyAny>,
     table: &DLPackExchangeAPI,
@@ -27,9 +28,56 @@ pub(crate) fn import(
     }
     // SAFETY: given to us by the table, whose producer is trusted as SAFETY.md lists.
     match unsafe { Tensor::from_raw(tensor) } {
-        Ok(tensor) => resolved(object, tensor),
+        Ok(tensor) if is_complex(tensor.dtype()) => match resolved(object) {
+            Ok(true) => Some(Ok(tensor)),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        },
+        Ok(tensor) => Some(Ok(tensor)),
         Err(error) => Some(Err(error.into())),
     }
+}
+
+/// Lends an object's memory through the table of its type, without an allocation; gives `function`
+/// back if the object must be imported. Flagged read-only, since a plain descriptor cannot say
+/// whether it is.
+///
+/// # Safety
+///
+/// Nobody moves or frees the object's memory until `function` returns.
+#[inline]
+pub(crate) unsafe fn lend<F: FnOnce(&Tensor) -> R, R>(
+    object: Borrowed<'_, '_, PyAny>,
+    table: &DLPackExchangeAPI,
+    function: F,
+) -> std::result::Result<Result<R>, F> {
+    let Some(from_object) = table.dltensor_from_py_object_no_sync else { return Err(function) };
+    let mut tensor = MaybeUninit::<DLTensor>::zeroed();
+    // SAFETY: the object is of the type that published the table, and the interpreter attached.
+    let status = unsafe { from_object(object.as_ptr().cast(), tensor.as_mut_ptr()) };
+    if status != 0 {
+        return match failure(object) {
+            Error::Python(error) if !error.is_instance_of::<PyException>(object.py()) => {
+                Ok(Err(error.into()))
+            }
+            // What cannot be lent, since it is read-only perhaps, may still be given.
+            _ => Err(function),
+        };
+    }
+    // SAFETY: zeros are a descriptor, too, should the table have written nothing.
+    let tensor = unsafe { tensor.assume_init_ref() };
+    if tensor.dtype.code == DLDataTypeCode::COMPLEX || tensor.dtype.code == DLDataTypeCode::BCOMPLEX
+    {
+        match resolved(object) {
+            Ok(true) => {}
+            Ok(false) => return Err(function),
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    // SAFETY: described by the table, whose producer is trusted as SAFETY.md lists, and alive until
+    // `function` returns (the caller's duty).
+    let result = unsafe { Tensor::with_borrowed_raw(tensor, Flags::READ_ONLY, function) };
+    Ok(result.map_err(Error::Tensor))
 }
 
 /// What the table raised; some fail without raising anything.
@@ -43,23 +91,24 @@ fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
     Error::Python(error)
 }
 
-/// Refuses a tensor whose numbers are not those of its object: PyTorch conjugates lazily, and its
-/// table hands out the numbers before that. Only complex tensors pay for the question; an object
-/// that does not answer it is left to `__dlpack__`.
 #[inline]
-fn resolved(object: Borrowed<'_, '_, PyAny>, tensor: Tensor) -> Option<Result<Tensor>> {
-    let is_complex = matches!(tensor.dtype().code, TypeCode::COMPLEX | TypeCode::BCOMPLEX);
-    if !is_complex {
-        return Some(Ok(tensor));
-    }
+fn is_complex(dtype: DType) -> bool {
+    matches!(dtype.code, TypeCode::COMPLEX | TypeCode::BCOMPLEX)
+}
+
+/// Whether a tensor's memory holds the values of its object: PyTorch conjugates lazily, and its
+/// table hands out the numbers before that. Only complex tensors pay for the question; an object
+/// that does not answer it (`false`) is left to `__dlpack__`.
+#[cold]
+fn resolved(object: Borrowed<'_, '_, PyAny>) -> Result<bool> {
     match is_conjugated(object) {
-        Ok(false) => Some(Ok(tensor)),
-        Ok(true) => Some(Err(Error::buffer(
+        Ok(false) => Ok(true),
+        Ok(true) => Err(Error::buffer(
             "the tensor is conjugated lazily, wanted one whose memory holds its values; \
              call resolve_conj() first",
-        ))),
-        Err(error) if error.is_instance_of::<PyException>(object.py()) => None,
-        Err(error) => Some(Err(error.into())),
+        )),
+        Err(error) if error.is_instance_of::<PyException>(object.py()) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -7,5 +7,5 @@ mod import;
 mod table;
 
 pub(crate) use export::capsule;
-pub(crate) use import::import;
-pub(crate) use table::table_of;
+pub(crate) use import::{import, lend};
+pub(crate) use table::{Way, way_of};

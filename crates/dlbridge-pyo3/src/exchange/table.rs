@@ -1,6 +1,6 @@
-//! Which types have an exchange table, remembered for each type.
-//! Calling a table's functions does not belong here.
-//! Invariant: a remembered table belongs to a type that is kept alive, so that no other type can
+//! Which types have a way in without a Python call, remembered for each type.
+//! Going that way does not belong here (see `import` and `numpy`).
+//! Invariant: a remembered way belongs to a type that is kept alive, so that no other type can
 //! come to stand at its address.
 
 use std::ffi::CStr;
@@ -13,22 +13,33 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyType};
 use pyo3::{Borrowed, ffi, intern};
 
+use crate::numpy;
+
 /// The name of the capsule that a type's attribute holds.
 pub(crate) const CAPSULE_NAME: &CStr = c"dlpack_exchange_api";
 
 /// The name of that attribute.
 pub(crate) const ATTRIBUTE: &str = "__dlpack_c_exchange_api__";
 
-/// How many types with, and how many without a table are remembered. A program meets few.
+/// How many types with, and how many without a way are remembered. A program meets few.
 const SLOTS: usize = 64;
 
-/// A type and its table. Never freed: the type is kept alive with it.
-struct Entry {
-    kind: *mut ffi::PyTypeObject,
-    table: &'static DLPackExchangeAPI,
+/// A way into the objects of a type without a Python call.
+#[derive(Clone, Copy)]
+pub(crate) enum Way {
+    /// The exchange table that the type publishes.
+    Table(&'static DLPackExchangeAPI),
+    /// The type is NumPy's own array type.
+    NumPy,
 }
 
-/// Types with a table, at the slot of their address.
+/// A type and its way. Never freed: the type is kept alive with it.
+struct Entry {
+    kind: *mut ffi::PyTypeObject,
+    way: Way,
+}
+
+/// Types with a way, at the slot of their address.
 static WITH: [AtomicPtr<Entry>; SLOTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS];
 
 /// Types without one. They are not kept alive: a new type at an old one's address is at worst
@@ -44,26 +55,34 @@ fn slot(kind: *mut ffi::PyTypeObject) -> usize {
     (kind.addr() >> 4 ^ kind.addr() >> 10) % SLOTS
 }
 
-/// The exchange table of an object's type.
+/// The way into an object that its type has.
 #[inline]
-pub(crate) fn table_of(object: Borrowed<'_, '_, PyAny>) -> Option<&'static DLPackExchangeAPI> {
+pub(crate) fn way_of(object: Borrowed<'_, '_, PyAny>) -> Option<Way> {
     // SAFETY: any object has a type.
     let kind = unsafe { ffi::Py_TYPE(object.as_ptr()) };
     let slot = slot(kind);
-    if WITHOUT[slot].load(Ordering::Relaxed) == kind {
-        return None;
-    }
     // SAFETY: null, or an entry that is never freed.
     match unsafe { WITH[slot].load(Ordering::Acquire).as_ref() } {
-        Some(entry) if entry.kind == kind => Some(entry.table),
+        Some(entry) if entry.kind == kind => Some(entry.way),
+        _ if WITHOUT[slot].load(Ordering::Relaxed) == kind => None,
         _ => look_up(&object.get_type(), slot),
+    }
+}
+
+/// The exchange table of an object's type.
+#[expect(dead_code, reason = "for `like` and `Allocator`, which are about to come")]
+pub(crate) fn table_of(object: Borrowed<'_, '_, PyAny>) -> Option<&'static DLPackExchangeAPI> {
+    match way_of(object) {
+        Some(Way::Table(table)) => Some(table),
+        Some(Way::NumPy) | None => None,
     }
 }
 
 /// Asks the type, and remembers the answer if there is room.
 #[cold]
-fn look_up(kind: &Bound<'_, PyType>, slot: usize) -> Option<&'static DLPackExchangeAPI> {
-    let Some(table) = ask(kind) else {
+fn look_up(kind: &Bound<'_, PyType>, slot: usize) -> Option<Way> {
+    let array = || numpy::is_array_type(kind).then_some(Way::NumPy);
+    let Some(way) = ask(kind).map(Way::Table).or_else(array) else {
         WITHOUT[slot].store(kind.as_type_ptr(), Ordering::Relaxed);
         return None;
     };
@@ -71,10 +90,10 @@ fn look_up(kind: &Bound<'_, PyType>, slot: usize) -> Option<&'static DLPackExcha
     if writing.is_ok() && WITH[slot].load(Ordering::Relaxed).is_null() {
         // The reference is never given back, which keeps the type at its address.
         let kind = kind.clone().unbind().into_ptr().cast();
-        let entry = Box::into_raw(Box::new(Entry { kind, table }));
+        let entry = Box::into_raw(Box::new(Entry { kind, way }));
         WITH[slot].store(entry, Ordering::Release);
     }
-    Some(table)
+    Some(way)
 }
 
 /// The table that a type's attribute holds, in a version that we can call.

@@ -185,7 +185,7 @@ impl<'a, T: Plain> View<'a, T> {
     ///
     /// [`RankMismatch`](Error::RankMismatch) or [`Misaligned`](Error::Misaligned).
     pub fn read_array<D: Dimension>(&self) -> Result<ArrayView<'a, ReadCell<T>, D>, Error> {
-        self.parts.cell_array()
+        self.elements.parts().cell_array()
     }
 }
 

@@ -2,6 +2,8 @@
 //! Capsules and other wrappings do not belong here.
 //! Invariant: R3: ownership moves with the pointer, once.
 
+use std::ptr::NonNull;
+
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
 use super::Handle;
@@ -71,6 +73,54 @@ impl Tensor {
     pub unsafe fn try_from_raw_legacy(tensor: *mut DLManagedTensor) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
         unsafe { Handle::import(Foreign::legacy(tensor)?) }.map(Self)
+    }
+
+    /// Exports memory that a plain descriptor describes and `owner` keeps alive. The shape and the
+    /// strides are copied; the descriptor is not looked at again. The class is
+    /// [`Shared`](crate::Access::Shared), unless `flags` has [`IS_COPIED`](Flags::IS_COPIED).
+    ///
+    /// # Safety
+    ///
+    /// `tensor` is valid for reads, with lists of `ndim` numbers where they are not null. As long as
+    /// `owner` lives, wherever it is moved to, the elements satisfy `SAFETY.md`'s list of trust
+    /// (T3, T5 to T9). The owner may be dropped on any thread.
+    ///
+    /// # Errors
+    ///
+    /// As for [`from_raw`](Self::from_raw), less the version. The owner is dropped then.
+    #[inline]
+    pub unsafe fn from_owner_raw<O: Send + 'static>(
+        owner: O,
+        tensor: &DLTensor,
+        flags: Flags,
+    ) -> Result<Self, Error> {
+        // SAFETY: the caller's duty; the handle is gone before this function returns.
+        let lent = unsafe { Handle::lend(NonNull::from(tensor), flags) }?;
+        let parts = lent.parts();
+        // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
+        unsafe { Handle::share(owner, parts, parts.access(), flags) }.map(Self)
+    }
+
+    /// Lends the memory that a plain descriptor describes to `function`, as a tensor that owns
+    /// nothing: no allocation, and no copy of the shape unless the strides are null.
+    ///
+    /// # Safety
+    ///
+    /// `tensor` satisfies `SAFETY.md`'s list of trust, and its memory is neither freed nor moved,
+    /// until `function` returns.
+    ///
+    /// # Errors
+    ///
+    /// As for [`from_raw`](Self::from_raw), less the version.
+    #[inline]
+    pub unsafe fn with_borrowed_raw<R>(
+        tensor: &DLTensor,
+        flags: Flags,
+        function: impl FnOnce(&Self) -> R,
+    ) -> Result<R, Error> {
+        // SAFETY: the caller's duty; the handle is only lent, and gone when this function returns.
+        let lent = unsafe { Handle::lend(NonNull::from(tensor), flags) }.map(Self)?;
+        Ok(function(&lent))
     }
 
     /// The plain descriptor of the memory. Its pointers are valid while this tensor lives; whoever

@@ -63,10 +63,15 @@ impl<'a> Borrowed<'a> {
     /// `tensor` satisfies `SAFETY.md`'s list of trust for `'a`.
     pub(super) unsafe fn import(tensor: *const DLTensor) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        let (parts, filled) = unsafe { parse(tensor, Flags::NONE) }?;
-        let borrowed = Self::of(parts);
-        // SAFETY: `borrowed` has its own strides.
-        unsafe { free_strides(filled) };
+        let checked = unsafe { parse(tensor, Flags::NONE) }?;
+        // SAFETY: the same.
+        let tensor = unsafe { tensor.read() };
+        // SAFETY: the gate let it through just now; the rest is the caller's duty.
+        let borrowed = Self::of(unsafe { Parts::described(tensor, checked, Flags::NONE) });
+        if checked.marks.owns_strides() {
+            // SAFETY: made for this tensor, and `borrowed` has its own.
+            unsafe { free_strides(checked.strides, tensor.ndim as usize) };
+        }
         Ok(borrowed)
     }
 

@@ -13,11 +13,7 @@ use crate::runs::Runs;
 /// Elements of one type, read by value. The address may be unaligned.
 #[derive(Clone, Copy)]
 pub(crate) struct Elements<'a, T> {
-    data: *const u8,
-    shape: &'a [i64],
-    strides: &'a [i64],
-    len: usize,
-    contiguous: bool,
+    parts: Parts<'a>,
     cells: PhantomData<&'a [ReadCell<T>]>,
 }
 
@@ -31,39 +27,24 @@ impl<'a, T: Element> Elements<'a, T> {
     pub(crate) fn new(parts: Parts<'a>) -> Result<Self, Error> {
         parts.check_dtype(T::DTYPE)?;
         parts.check_host()?;
-        Ok(Self {
-            data: parts.data,
-            shape: parts.shape,
-            strides: parts.strides,
-            len: parts.len,
-            contiguous: parts.is_contiguous(),
-            cells: PhantomData,
-        })
+        Ok(Self { parts, cells: PhantomData })
     }
 
-    pub(crate) fn shape(&self) -> &'a [i64] {
-        self.shape
-    }
-
-    pub(crate) fn strides(&self) -> &'a [i64] {
-        self.strides
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    pub(crate) fn is_contiguous(&self) -> bool {
-        self.contiguous
+    /// What the elements were made of.
+    #[inline]
+    pub(crate) fn parts(&self) -> &Parts<'a> {
+        &self.parts
     }
 
     /// The byte offset of an index's element, or `None` if there is no such index.
+    #[inline]
     pub(super) fn offset_of(&self, index: &[usize]) -> Option<isize> {
-        if index.len() != self.shape.len() {
+        let (shape, strides) = (self.parts.shape, self.parts.strides);
+        if index.len() != shape.len() {
             return None;
         }
         let mut offset = 0_i64;
-        for ((&i, &extent), &stride) in index.iter().zip(self.shape).zip(self.strides) {
+        for ((&i, &extent), &stride) in index.iter().zip(shape).zip(strides) {
             let i = i64::try_from(i).ok().filter(|&i| i < extent)?;
             offset += i * stride;
         }
@@ -74,33 +55,33 @@ impl<'a, T: Element> Elements<'a, T> {
     pub(crate) fn get(&self, index: &[usize]) -> Option<T> {
         let offset = self.offset_of(index)?;
         // SAFETY: every extent was respected, so an element lies there (R1, R2).
-        Some(unsafe { T::read(self.data.wrapping_offset(offset)) })
+        Some(unsafe { T::read(self.parts.data.wrapping_offset(offset)) })
     }
 
     pub(super) fn runs(&self) -> Runs {
-        Runs::new(self.shape, self.strides, self.contiguous)
+        Runs::new(self.parts.shape, self.parts.strides, self.parts.is_contiguous())
     }
 
     #[inline]
     pub(crate) fn iter(&self) -> Iter<'a, T> {
         // SAFETY: the runs are those of the memory's own layout (R1, R2).
-        unsafe { Iter::new(self.data, self.runs(), self.len) }
+        unsafe { Iter::new(self.parts.data, self.runs(), self.parts.len) }
     }
 
     /// The elements as cells, if they lie side by side in row-major order and are aligned.
     #[inline]
     pub(crate) fn cells(&self) -> Option<&'a [ReadCell<T>]> {
-        if self.len == 0 {
+        if self.parts.len == 0 {
             return Some(&[]);
         }
-        let data = self.data.cast::<ReadCell<T>>();
-        if !self.contiguous || !data.is_aligned() {
+        let data = self.parts.data.cast::<ReadCell<T>>();
+        if !self.parts.is_contiguous() || !data.is_aligned() {
             return None;
         }
         // SAFETY: aligned and contiguous (checked), `len` elements (R1) alive for `'a` (R2); a cell
         // may be written by others and holds any bytes. Over memory that a Rust owner lent
         // immutably, nobody writes: Tree Borrows allows such a cell, Stacked Borrows does not.
-        Some(unsafe { std::slice::from_raw_parts(data, self.len) })
+        Some(unsafe { std::slice::from_raw_parts(data, self.parts.len) })
     }
 
     /// Copies the elements, in row-major order, to `target`.
@@ -109,9 +90,9 @@ impl<'a, T: Element> Elements<'a, T> {
     ///
     /// `target` is valid for writes of `len` elements and lies outside this memory.
     unsafe fn copy_to(&self, target: *mut T) {
-        if self.contiguous {
+        if self.parts.is_contiguous() {
             // SAFETY: `len` elements lie side by side (R1); the target is the caller's duty.
-            return unsafe { T::copy_run(self.data, target, self.len) };
+            return unsafe { T::copy_run(self.parts.data, target, self.parts.len) };
         }
         let mut at = target;
         self.iter().for_each(|value| {
@@ -122,8 +103,9 @@ impl<'a, T: Element> Elements<'a, T> {
     }
 
     pub(crate) fn copy_to_slice(&self, target: &mut [T]) -> Result<(), Error> {
-        if target.len() != self.len {
-            return Err(Error::LengthMismatch { wanted: target.len(), found: self.len });
+        let found = self.parts.len;
+        if target.len() != found {
+            return Err(Error::LengthMismatch { wanted: target.len(), found });
         }
         // SAFETY: a unique borrow of `len` elements, which is therefore outside this memory.
         unsafe { self.copy_to(target.as_mut_ptr()) };
@@ -131,11 +113,11 @@ impl<'a, T: Element> Elements<'a, T> {
     }
 
     pub(crate) fn to_vec(self) -> Vec<T> {
-        let mut values = Vec::with_capacity(self.len);
+        let mut values = Vec::with_capacity(self.parts.len);
         // SAFETY: fresh memory, with room for `len` elements.
         unsafe { self.copy_to(values.as_mut_ptr()) };
         // SAFETY: all `len` elements were written just now.
-        unsafe { values.set_len(self.len) };
+        unsafe { values.set_len(self.parts.len) };
         values
     }
 }

@@ -16,6 +16,8 @@ use dlbridge_sys::{
 };
 
 use super::Parts;
+use super::marks::{Marks, Root};
+use super::parts::Checked;
 use crate::{Access, DType, Device, Error, Flags};
 
 /// The part of a header that does not depend on the owner's type.
@@ -23,8 +25,9 @@ use crate::{Access, DType, Device, Error, Flags};
 /// Consumers are given a pointer to `descriptor`, which is also the header's address.
 #[repr(C)]
 pub(super) struct Header {
-    /// Written when the header is given away, in the ABI that was asked for; a consumer may
-    /// change it, so nothing else relies on it.
+    /// Written as a versioned one from the start, which the handle reads; rewritten when the header
+    /// is given away in the other ABI. A consumer may change it then, so nothing relies on it
+    /// any more.
     descriptor: MaybeUninit<Descriptor>,
     /// Drops the owner and frees the header.
     destroy: unsafe fn(NonNull<Header>),
@@ -69,11 +72,12 @@ fn allocation<O>(rank: usize) -> (Layout, usize) {
 ///
 /// What `describe` returns and writes satisfies R1 and R4 for as long as the owner lives and
 /// nobody else uses it; the owner may be dropped on any thread.
+#[inline]
 pub(super) unsafe fn allocate<O: Send + 'static>(
     owner: O,
     rank: usize,
     describe: impl FnOnce(&mut O, &mut [i64], &mut [i64]) -> Result<Memory, Error>,
-) -> Result<(NonNull<Header>, Parts<'static>), Error> {
+) -> Result<(NonNull<Header>, Checked), Error> {
     let (layout, numbers_at) = allocation::<O>(rank);
     // SAFETY: a header is never of size 0.
     let start = unsafe { alloc(layout) };
@@ -105,8 +109,23 @@ pub(super) unsafe fn allocate<O: Send + 'static>(
     std::mem::forget(guard);
     let Memory { data, byte_offset, dtype, device, flags, access, len } = memory;
     let parts = Parts { data, byte_offset, dtype, device, flags, access, shape, strides, len };
-    Ok((header, parts))
+    // SAFETY: the header is not given away, and these are its parts.
+    unsafe { expose::<DLManagedTensorVersioned>(header, &parts) };
+    let (strides, marks) = (NonNull::from(strides).cast(), Marks::new(flags, access));
+    Ok((header, Checked { strides, len, marks: marks.with_root(Root::Header) }))
 }
+
+/// Where a header's descriptor has its tensor, until it is given away.
+#[inline]
+pub(super) fn tensor_of(header: NonNull<Header>) -> NonNull<DLTensor> {
+    let descriptor = header.as_ptr().cast::<DLManagedTensorVersioned>();
+    let tensor = descriptor.wrapping_byte_add(TENSOR_AT).cast();
+    // SAFETY: inside the header's allocation.
+    unsafe { NonNull::new_unchecked(tensor) }
+}
+
+/// Where a versioned descriptor has its tensor, in bytes.
+pub(super) const TENSOR_AT: usize = std::mem::offset_of!(DLManagedTensorVersioned, dl_tensor);
 
 /// Destroys a header that was not finished.
 struct Guard(NonNull<Header>);
@@ -199,11 +218,12 @@ impl Abi for DLManagedTensor {
     }
 }
 
-/// Writes the descriptor that consumers see, in one of the ABIs, and gives its address.
+/// Writes the descriptor, in one of the ABIs, and gives its address.
 ///
 /// # Safety
 ///
-/// The header is owned by the caller, who gives it away; `parts` are those it was made with.
+/// The header is owned by the caller; `parts` are those it was made with.
+#[inline]
 pub(super) unsafe fn expose<A: Abi>(header: NonNull<Header>, parts: &Parts<'_>) -> NonNull<A> {
     const { assert!(size_of::<A>() <= size_of::<Descriptor>()) };
     const { assert!(std::mem::offset_of!(Header, descriptor) == 0) };

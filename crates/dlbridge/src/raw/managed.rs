@@ -9,9 +9,10 @@ use std::ptr::NonNull;
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
 use super::Parts;
-use super::header::{self, Abi, Header, Memory};
-use super::parse::{FilledStrides, free_strides, parse};
-use super::parts::Kept;
+use super::header::{self, Abi, Header, Memory, TENSOR_AT};
+use super::marks::Root;
+use super::parse::{free_strides, parse};
+use super::parts::Checked;
 use crate::{Access, Error, Flags, MAX_RANK, TypeCode};
 
 /// A managed descriptor in either ABI, as a producer gives it.
@@ -36,7 +37,7 @@ impl Foreign {
     ///
     /// The pointer is valid for reads.
     #[inline]
-    unsafe fn open(self) -> Result<(Flags, *const DLTensor), Error> {
+    unsafe fn open(self) -> Result<(Flags, NonNull<DLTensor>), Error> {
         match self {
             Self::Versioned(tensor) => {
                 // SAFETY: the version comes first in every major version (DLPack 1.0).
@@ -47,13 +48,11 @@ impl Foreign {
                 }
                 // SAFETY: valid, and of a version whose layout is this one.
                 let flags = unsafe { (*tensor.as_ptr()).flags };
-                // SAFETY: the same.
-                Ok((Flags(flags), unsafe { &raw const (*tensor.as_ptr()).dl_tensor }))
+                // SAFETY: inside the same allocation.
+                let tensor = unsafe { tensor.byte_add(TENSOR_AT) };
+                Ok((Flags(flags), tensor.cast()))
             }
-            Self::Legacy(tensor) => {
-                // SAFETY: valid, by the caller's duty.
-                Ok((Flags::NONE, unsafe { &raw const (*tensor.as_ptr()).dl_tensor }))
-            }
+            Self::Legacy(tensor) => Ok((Flags::NONE, tensor.cast())),
         }
     }
 
@@ -116,18 +115,14 @@ pub(crate) struct RawFields {
     pub(crate) byte_offset: u64,
 }
 
-/// Owns a tensor's memory and describes it.
+/// Owns a tensor's memory and describes it: by its descriptor, and by what the gate found out.
+///
+/// Small, since it is moved around a lot, and free of references, since what they would point to
+/// is freed while the handle is still an argument of `drop`.
 pub(crate) struct Handle {
-    /// Borrowed from `root` and `filled`, which is why no `'static` ever leaves this type (R2).
-    parts: Kept,
-    filled: FilledStrides,
-    root: Root,
-}
-
-#[derive(Clone, Copy)]
-enum Root {
-    Header(NonNull<Header>),
-    Foreign(Foreign),
+    /// Does not change as long as the handle has it (trust T2).
+    tensor: NonNull<DLTensor>,
+    checked: Checked,
 }
 
 // SAFETY: a header's owner is `Send`, and is not touched before it is dropped; a foreign deleter
@@ -147,9 +142,36 @@ impl Handle {
     pub(crate) unsafe fn import(tensor: Foreign) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
         let (flags, descriptor) = unsafe { tensor.open() }?;
-        // SAFETY: the caller's duty (T1, T2); the handle keeps what the parts borrow.
-        let (parts, filled) = unsafe { parse(descriptor, flags) }?;
-        Ok(Self { parts: Kept::new(parts), filled, root: Root::Foreign(tensor) })
+        let root = match tensor {
+            Foreign::Versioned(_) => Root::Versioned,
+            Foreign::Legacy(_) => Root::Legacy,
+        };
+        // SAFETY: the caller's duty (T1, T2).
+        unsafe { Self::pass(descriptor, flags, root) }
+    }
+
+    /// Passes a plain descriptor through the gate. The handle owns nothing, and must not outlive
+    /// what the descriptor describes.
+    ///
+    /// # Safety
+    ///
+    /// The descriptor satisfies `SAFETY.md`'s list of trust as long as the handle lives, which is
+    /// never given away.
+    #[inline(always)]
+    pub(crate) unsafe fn lend(tensor: NonNull<DLTensor>, flags: Flags) -> Result<Self, Error> {
+        // SAFETY: the caller's duty.
+        unsafe { Self::pass(tensor, flags, Root::Lent) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`import`](Self::import); the descriptor is part of what `root` says.
+    #[inline(always)]
+    unsafe fn pass(tensor: NonNull<DLTensor>, flags: Flags, root: Root) -> Result<Self, Error> {
+        // SAFETY: the caller's duty.
+        let mut checked = unsafe { parse(tensor.as_ptr(), flags) }?;
+        checked.marks = checked.marks.with_root(root);
+        Ok(Self { tensor, checked })
     }
 
     /// Moves an owner into a header that exports what `describe` says.
@@ -168,47 +190,78 @@ impl Handle {
             return Err(Error::RankOutOfRange { ndim: rank.try_into().unwrap_or(i32::MAX) });
         }
         // SAFETY: the caller's duty.
-        let (header, parts) = unsafe { header::allocate(owner, rank, describe) }?;
-        Ok(Self { parts: Kept::new(parts), filled: None, root: Root::Header(header) })
+        let (header, checked) = unsafe { header::allocate(owner, rank, describe) }?;
+        Ok(Self { tensor: header::tensor_of(header), checked })
+    }
+
+    #[inline(always)]
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        // SAFETY: alive as long as the handle (R2).
+        let tensor = unsafe { self.tensor.read() };
+        // SAFETY: the gate made `checked` of it, or `header` wrote it; alive as long (R2).
+        unsafe { Parts::described(tensor, self.checked, self.flags()) }
     }
 
     #[inline]
-    pub(crate) fn parts(&self) -> Parts<'_> {
-        // SAFETY: the handle keeps what they borrow, and is borrowed as long (R2).
-        unsafe { self.parts.get() }
+    fn root(&self) -> Root {
+        self.checked.marks.root()
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut Parts<'static>)) {
-        // SAFETY: only to put them back; the handle keeps what they borrow (R2).
-        let mut parts = unsafe { self.parts.get() };
-        change(&mut parts);
-        self.parts = Kept::new(parts);
+    #[inline]
+    fn flags(&self) -> Flags {
+        let named = self.checked.marks.flags();
+        match self.root() {
+            Root::Header | Root::Versioned => {
+                let managed = self.managed::<DLManagedTensorVersioned>();
+                // SAFETY: what the root says it is, alive (R2).
+                let flags = Flags(unsafe { (*managed.as_ptr()).flags });
+                (flags - Flags::NAMED) | named
+            }
+            Root::Legacy | Root::Lent => named,
+        }
+    }
+
+    /// What the tensor is a part of, in the ABI that the root says. Not for a lent one.
+    #[inline]
+    fn managed<A>(&self) -> NonNull<A> {
+        let offset = if self.root() == Root::Legacy { 0 } else { TENSOR_AT };
+        const { assert!(std::mem::offset_of!(DLManagedTensor, dl_tensor) == 0) };
+        // SAFETY: inside the same allocation, of which the pointer was made.
+        unsafe { self.tensor.byte_sub(offset) }.cast()
+    }
+
+    fn header(&self) -> Option<NonNull<Header>> {
+        (self.root() == Root::Header).then(|| self.managed())
+    }
+
+    fn foreign(&self) -> Option<Foreign> {
+        match self.root() {
+            Root::Versioned => Some(Foreign::Versioned(self.managed())),
+            Root::Legacy => Some(Foreign::Legacy(self.managed())),
+            Root::Header | Root::Lent => None,
+        }
     }
 
     /// What the producer's descriptor says; `None` for an export of this library that never
     /// left Rust.
     pub(crate) fn raw_fields(&self) -> Option<RawFields> {
-        match self.root {
-            Root::Header(_) => None,
-            // SAFETY: alive and of a known version since the gate (R2).
-            Root::Foreign(tensor) => Some(unsafe { tensor.raw_fields() }),
-        }
+        // SAFETY: alive and of a known version since the gate (R2).
+        self.foreign().map(|tensor| unsafe { tensor.raw_fields() })
     }
 
     /// Gives up exclusive access, and the claim to be a copy made for one consumer: given away
     /// with that claim, it would come back as exclusive.
     pub(crate) fn demote(&mut self) {
-        if self.parts().access == Access::Exclusive {
-            self.change(|parts| {
-                // SAFETY: `Shared` is the weakest class.
-                *parts = unsafe { parts.with_access(Access::Shared) };
-                parts.flags = parts.flags - Flags::IS_COPIED;
-            });
+        let marks = &mut self.checked.marks;
+        if marks.access() == Access::Exclusive {
+            *marks = marks.with(marks.flags() - Flags::IS_COPIED, Access::Shared);
         }
     }
 
+    /// Adds a flag that has a name.
     pub(crate) fn add_flags(&mut self, flags: Flags) {
-        self.change(|parts| parts.flags |= flags);
+        let marks = &mut self.checked.marks;
+        *marks = marks.with(marks.flags() | flags, marks.access());
     }
 
     /// Takes the owner back out, if this is an export of one of type `O`.
@@ -217,7 +270,7 @@ impl Handle {
             return Err(self);
         }
         let handle = ManuallyDrop::new(self);
-        let Root::Header(header) = handle.root else {
+        let Some(header) = handle.header() else {
             return Err(ManuallyDrop::into_inner(handle));
         };
         // SAFETY: the handle owned the header and is forgotten; its parts were borrowed from it.
@@ -233,8 +286,8 @@ impl Handle {
 
     /// Gives the tensor away as a versioned descriptor.
     pub(crate) fn into_versioned(self) -> NonNull<DLManagedTensorVersioned> {
-        match self.root {
-            Root::Foreign(Foreign::Versioned(tensor)) if self.is_plain() => {
+        match self.foreign() {
+            Some(Foreign::Versioned(tensor)) if self.is_plain() => {
                 self.forget();
                 tensor
             }
@@ -245,8 +298,8 @@ impl Handle {
     /// Gives the tensor away as a descriptor of DLPack before 1.0. The caller has made sure that
     /// it need not say read-only.
     pub(crate) fn into_legacy(self) -> NonNull<DLManagedTensor> {
-        match self.root {
-            Root::Foreign(Foreign::Legacy(tensor)) if self.is_plain() => {
+        match self.foreign() {
+            Some(Foreign::Legacy(tensor)) if self.is_plain() => {
                 self.forget();
                 tensor
             }
@@ -265,20 +318,18 @@ impl Handle {
     }
 
     fn expose<A: Abi>(self) -> NonNull<A> {
-        let handle = match self.root {
-            Root::Header(_) => self,
-            Root::Foreign(_) => self.wrap(),
-        };
-        let Root::Header(header) = handle.root else { unreachable!("wrapped just now") };
+        let handle = if self.root() == Root::Header { self } else { self.wrap() };
         let handle = ManuallyDrop::new(handle);
-        // SAFETY: the handle owned the header and is forgotten.
-        unsafe { header::expose(header, &handle.parts()) }
+        // SAFETY: the handle owned the header (wrapped, if it was none) and is forgotten.
+        unsafe { header::expose(handle.managed(), &handle.parts()) }
     }
 
     /// A header of our own around a foreign tensor.
     fn wrap(self) -> Self {
-        // SAFETY: they are only read while the handle, which moves, keeps what they borrow (R2).
-        let parts = unsafe { self.parts.get() };
+        // SAFETY: alive as long as the handle, which moves but keeps it (R2).
+        let tensor = unsafe { self.tensor.read() };
+        // SAFETY: the gate made `checked` of it; alive as long as the owner, which is this handle.
+        let parts = unsafe { Parts::described(tensor, self.checked, self.flags()) };
         // SAFETY: the same memory, alive as long as the owner, which is this handle.
         let wrapped = unsafe { Self::share(self, parts, parts.access, parts.flags) };
         wrapped.expect("nothing in it fails")
@@ -308,20 +359,29 @@ impl Handle {
     /// Frees what the gate made, and nothing else.
     fn forget(self) {
         let handle = ManuallyDrop::new(self);
-        // SAFETY: the handle is forgotten, and with it the parts that borrowed them.
-        unsafe { free_strides(handle.filled) };
+        if handle.checked.marks.owns_strides() {
+            // SAFETY: the handle is forgotten, and with it the parts that borrowed them.
+            unsafe { free_strides(handle.checked.strides, handle.parts().shape.len()) };
+        }
     }
 }
 
 impl Drop for Handle {
+    #[inline]
     fn drop(&mut self) {
-        match self.root {
-            // SAFETY: owned, and this is its end (R3).
-            Root::Header(header) => unsafe { header::release(header) },
-            // SAFETY: the same.
-            Root::Foreign(tensor) => unsafe { tensor.delete() },
+        if self.checked.marks.owns_strides() {
+            let rank = self.parts().shape.len();
+            // SAFETY: nobody borrows from a handle that is dropped.
+            unsafe { free_strides(self.checked.strides, rank) };
         }
-        // SAFETY: nobody borrows from a handle that is dropped.
-        unsafe { free_strides(self.filled) };
+        match self.root() {
+            // SAFETY: owned, and this is its end (R3).
+            Root::Header => unsafe { header::release(self.managed()) },
+            // SAFETY: the same.
+            Root::Versioned => unsafe { Foreign::Versioned(self.managed()).delete() },
+            // SAFETY: the same.
+            Root::Legacy => unsafe { Foreign::Legacy(self.managed()).delete() },
+            Root::Lent => {}
+        }
     }
 }

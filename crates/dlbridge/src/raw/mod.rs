@@ -33,6 +33,7 @@ pub(crate) mod exclusive;
 mod header;
 pub(crate) mod iter;
 mod managed;
+mod marks;
 mod parse;
 mod parts;
 pub(crate) mod placement;

@@ -2,9 +2,14 @@
 //! Checking does not belong here (see `parse`), nor does reading elements.
 //! Invariants: R1 and R2 of this folder.
 
-use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::slice;
 
-use crate::{Access, DType, Device, Error, Flags, layout};
+use dlbridge_sys::DLTensor;
+
+use super::marks::Marks;
+use crate::dtype::TypeCode;
+use crate::{Access, DType, Device, DeviceKind, Error, Flags, layout};
 
 /// A checked description of tensor memory, borrowed from its owner.
 #[derive(Clone, Copy)]
@@ -28,7 +33,50 @@ unsafe impl Send for Parts<'_> {}
 // SAFETY: the same.
 unsafe impl Sync for Parts<'_> {}
 
+/// What the gate found out about a descriptor beyond what stands in it.
+#[derive(Clone, Copy)]
+pub(super) struct Checked {
+    /// Explicit, as many as there are axes.
+    pub(super) strides: NonNull<i64>,
+    pub(super) len: usize,
+    pub(super) marks: Marks,
+}
+
 impl<'a> Parts<'a> {
+    /// What a checked descriptor says.
+    ///
+    /// # Safety
+    ///
+    /// The gate made `checked` of this very descriptor (or it was written by this crate to satisfy
+    /// R1), whose lists and elements are alive and unchanged for `'a`.
+    #[inline(always)]
+    pub(super) unsafe fn described(tensor: DLTensor, checked: Checked, flags: Flags) -> Self {
+        let Checked { strides, len, marks } = checked;
+        let device = device(&tensor);
+        let (data, byte_offset) = match tensor.byte_offset {
+            0 => (tensor.data.cast(), 0),
+            _ => origin(&tensor, device, len),
+        };
+        let rank = tensor.ndim as usize;
+        let shape = if rank == 0 { NonNull::dangling().as_ptr() } else { tensor.shape };
+        // SAFETY: `rank` numbers (checked), alive for `'a` (the caller's duty).
+        let shape = unsafe { slice::from_raw_parts(shape, rank) };
+        // SAFETY: the same.
+        let strides = unsafe { slice::from_raw_parts(strides.as_ptr(), rank) };
+        let dtype = dtype(&tensor);
+        Self {
+            data,
+            byte_offset,
+            dtype,
+            device,
+            flags,
+            access: marks.access(),
+            shape,
+            strides,
+            len,
+        }
+    }
+
     pub(crate) fn data(&self) -> *mut u8 {
         self.data
     }
@@ -74,15 +122,6 @@ impl<'a> Parts<'a> {
         layout::is_contiguous(self.shape, self.strides)
     }
 
-    /// The same memory with another class.
-    ///
-    /// # Safety
-    ///
-    /// `access` is not a stronger class than what the memory has (R4).
-    pub(super) unsafe fn with_access(self, access: Access) -> Self {
-        Self { access, ..self }
-    }
-
     pub(crate) fn check_dtype(&self, wanted: DType) -> Result<(), Error> {
         if self.dtype == wanted {
             Ok(())
@@ -113,24 +152,28 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Parts beside what owns their memory, which is freed while this value is still being passed
-/// around: `drop(handle)` frees what the references in its argument point to. References may not
-/// dangle in an argument, but what stands in a `MaybeUninit` is none to the language.
-#[derive(Clone, Copy)]
-pub(super) struct Kept(MaybeUninit<Parts<'static>>);
-
-impl Kept {
-    #[inline]
-    pub(super) fn new(parts: Parts<'static>) -> Self {
-        Self(MaybeUninit::new(parts))
+/// Where element `[0, 0, ...]` lies, and what is left of the byte offset.
+#[cold]
+fn origin(tensor: &DLTensor, device: Device, len: usize) -> (*mut u8, u64) {
+    let data = tensor.data.cast::<u8>();
+    match (len, device.kind.has_addresses()) {
+        // No element will be read: whatever the pointer is, it is only carried.
+        (0, _) => (data, 0),
+        // Checked by the gate to stay in the address space.
+        (_, true) => (data.wrapping_add(tensor.byte_offset as usize), 0),
+        (_, false) => (data, tensor.byte_offset),
     }
+}
 
-    /// # Safety
-    ///
-    /// What the parts borrow is alive for `'a`.
-    #[inline]
-    pub(super) unsafe fn get<'a>(self) -> Parts<'a> {
-        // SAFETY: `new` is the only way to make one.
-        unsafe { self.0.assume_init() }
-    }
+/// The descriptor's dtype.
+#[inline]
+pub(super) fn dtype(tensor: &DLTensor) -> DType {
+    let dlbridge_sys::DLDataType { code, bits, lanes } = tensor.dtype;
+    DType { code: TypeCode(code.0), bits, lanes }
+}
+
+/// The descriptor's device.
+#[inline]
+pub(super) fn device(tensor: &DLTensor) -> Device {
+    Device::new(DeviceKind(tensor.device.device_type.0), tensor.device.device_id)
 }

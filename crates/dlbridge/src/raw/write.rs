@@ -8,7 +8,7 @@ use super::elements::Elements;
 use crate::Error;
 
 /// Elements of one type that are ours to write. They may overlap: no reference is formed.
-pub(crate) struct ElementsMut<'a, T>(Elements<'a, T>, *mut u8);
+pub(crate) struct ElementsMut<'a, T>(Elements<'a, T>);
 
 // SAFETY: it lends what a `&mut [T]` lends.
 unsafe impl<T: Send + Sync> Send for ElementsMut<'_, T> {}
@@ -21,7 +21,7 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     /// Nobody else reads or writes the elements for `'a`.
     pub(crate) unsafe fn new(parts: Parts<'a>) -> Result<Self, Error> {
         parts.check_writable()?;
-        Ok(Self(Elements::new(parts)?, parts.data))
+        Elements::new(parts).map(Self)
     }
 
     pub(crate) fn elements(&self) -> &Elements<'a, T> {
@@ -31,7 +31,7 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     pub(crate) fn set(&mut self, index: &[usize], value: T) -> Option<()> {
         let offset = self.0.offset_of(index)?;
         // SAFETY: an element lies there (R1), ours to write (this type's invariant).
-        unsafe { self.1.wrapping_offset(offset).cast::<T>().write_unaligned(value) };
+        unsafe { self.0.parts().data.wrapping_offset(offset).cast::<T>().write_unaligned(value) };
         Some(())
     }
 
@@ -40,7 +40,7 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         for run in self.0.runs() {
             for i in 0..run.len as isize {
                 let offset = (run.start + i * run.step) * size_of::<T>() as isize;
-                let at = self.1.wrapping_offset(offset);
+                let at = self.0.parts().data.wrapping_offset(offset);
                 // SAFETY: the layout has an element at this offset (R1), alive (R2).
                 let old = unsafe { T::read(at) };
                 // SAFETY: and ours to write (this type's invariant).
