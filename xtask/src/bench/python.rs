@@ -52,7 +52,8 @@ pub(crate) fn run(mut args: Args) -> Result {
     went_well
 }
 
-/// Counts the floor and dlbridge alone, and fails where a ratio is worse than the checked-in one.
+/// Counts the floor and dlbridge alone, and fails where dlbridge adds more to the floor than the
+/// checked-in counts say.
 /// `--write` checks the counts in instead.
 pub(crate) fn check(mut args: Args) -> Result {
     let with = args.list(setup::WITH)?;
