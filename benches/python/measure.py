@@ -6,6 +6,7 @@ Each line that it prints is a record, words with tabs between; README.md tells w
 """
 
 import argparse
+import faulthandler
 import gc
 import importlib
 import statistics
@@ -98,6 +99,7 @@ def numpy_paths() -> dict[str, Finder]:
         "numpy-array-struct": call("read_array_struct", x),
         "numpy-array-interface": call("read_array_interface", x),
         "numpy-array-object": call("read_array_object", x),
+        "numpy-array-object-call": call("read_array_object_for_call", x),
         "numpy-array-object-new": call_with_new(x, "read_array_object"),
     }
 
@@ -165,7 +167,7 @@ def cases(paths: dict[str, Finder], libraries: list[str]) -> Iterator[Case]:
         try:
             module = importlib.import_module(f"bench_{library}")
         except Exception as error:
-            record("broken", library, first_line(error))
+            record("broken", library, reason(error))
             continue
         for path, find in paths.items():
             case = find(module)
@@ -175,8 +177,10 @@ def cases(paths: dict[str, Finder], libraries: list[str]) -> Iterator[Case]:
             try:
                 try_out(case.work)
                 try_out(Work(case.empty.function, case.empty.arguments, lambda _: None))
-            except Exception as error:
-                record("failed", path, library, first_line(error))
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # PyO3 raises a panic as one
+                record("failed", path, library, reason(error))
             else:
                 yield case
 
@@ -211,7 +215,8 @@ def record(*words: str) -> None:
     print(*words, sep="\t", flush=True)
 
 
-def first_line(error: Exception) -> str:
+def reason(error: BaseException) -> str:
+    """The first line of an error."""
     text = str(error).strip() or "no message"
     return f"{type(error).__name__}: {text.splitlines()[0]}".replace("\t", " ")
 
@@ -222,6 +227,8 @@ def main() -> None:
     parser.add_argument("--libraries", required=True, help="names with commas between")
     parser.add_argument("--count", action="store_true", help="count instead of timing")
     given = parser.parse_args()
+    # A library that crashes takes the others along; the traceback tells which it was.
+    faulthandler.enable()
     gc.disable()
     try:
         paths = FRAMEWORKS[given.framework]()

@@ -84,5 +84,6 @@ PyObject *read_buffer_for_call(PyObject *module, PyObject *array);
 PyObject *read_array_struct(PyObject *module, PyObject *array);
 PyObject *read_array_interface(PyObject *module, PyObject *array);
 PyObject *read_array_object(PyObject *module, PyObject *array);
+PyObject *read_array_object_for_call(PyObject *module, PyObject *array);
 
 #endif

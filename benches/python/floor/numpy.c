@@ -214,18 +214,38 @@ PyObject *read_array_interface(PyObject *module, PyObject *array) {
     return read_owner(array, shape, strides, address);
 }
 
-PyObject *read_array_object(PyObject *module, PyObject *array) {
-    (void)module;
+/* Whether an object is an array that can be looked into; an exception if not. */
+static const ArrayObject *array_object(PyObject *array) {
     if (!ndarray || !PyObject_TypeCheck(array, (PyTypeObject *)ndarray)) {
-        return refuse();
+        refuse();
+        return NULL;
     }
     const ArrayObject *found = (const ArrayObject *)array;
-    int wanted = ALIGNED;
     char order = found->dtype->byteorder;
-    if (found->ndim != 2 || found->dtype->number != NUMPY_FLOAT32 ||
-        (order != '=' && order != '|') || (found->flags & wanted) != wanted) {
-        return refuse();
+    if (found->ndim != 2 || found->dtype->number != NUMPY_FLOAT32 || order != '=' ||
+        !(found->flags & ALIGNED)) {
+        refuse();
+        return NULL;
+    }
+    return found;
+}
+
+PyObject *read_array_object(PyObject *module, PyObject *array) {
+    (void)module;
+    const ArrayObject *found = array_object(array);
+    if (!found) {
+        return NULL;
     }
     Py_INCREF(array);
     return read_owner(array, found->shape, found->strides, found->data);
+}
+
+PyObject *read_array_object_for_call(PyObject *module, PyObject *array) {
+    (void)module;
+    const ArrayObject *found = array_object(array);
+    int64_t shape[2], strides[2];
+    if (!found || !take_layout(shape, strides, found->shape, found->strides)) {
+        return refuse();
+    }
+    return first_element(found->data);
 }

@@ -175,16 +175,19 @@ fn build(compiler: &mut std::process::Command) -> Result {
     built.map(drop)
 }
 
-fn first_error(complaint: &str) -> &str {
+/// The first error of a compiler, without the paths of this machine.
+fn first_error(complaint: &str) -> String {
     let mut lines = complaint.lines().map(str::trim);
     let error = lines.clone().find(|line| line.starts_with("error") || line.contains(": error"));
-    error.or_else(|| lines.next()).unwrap_or_default()
+    let error = error.or_else(|| lines.next()).unwrap_or_default();
+    error.replace(&format!("{}/", project::root().display()), "")
 }
 
-/// A package's version in a lock file.
+/// A package's version in a lock file: the line after its name.
 fn locked_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
-    let (_, rest) = lock.split_once(&format!("name = \"{package}\"\nversion = \""))?;
-    rest.split('"').next()
+    let name = format!("name = \"{package}\"");
+    let mut lines = lock.lines().skip_while(|line| *line != name);
+    lines.nth(1)?.strip_prefix("version = \"")?.strip_suffix('"')
 }
 
 #[cfg(test)]

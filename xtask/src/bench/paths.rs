@@ -28,7 +28,7 @@ pub(crate) const PATHS: [Path; 8] = [
 ];
 
 /// Ways in for NumPy's arrays, written in C: which is the quickest?
-pub(crate) const WAYS_IN: [Path; 9] = [
+pub(crate) const WAYS_IN: [Path; 10] = [
     path("numpy-in", "DLPack: capsule of __dlpack__", None),
     path("numpy-new", "DLPack, a new array each time", None),
     path("numpy-buffer", "buffer protocol, owned", None),
@@ -38,6 +38,7 @@ pub(crate) const WAYS_IN: [Path; 9] = [
     path("numpy-array-interface", "__array_interface__", None),
     path("numpy-array-object", "the array's own C struct", None),
     path("numpy-array-object-new", "the same, a new array each time", None),
+    path("numpy-array-object-call", "the same, for a call", None),
 ];
 
 const fn path(key: &'static str, title: &'static str, budget: Option<f64>) -> Path {

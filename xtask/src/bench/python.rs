@@ -150,8 +150,10 @@ fn count(bench: &Bench<'_>, framework: &str, steps: &mut Steps, results: &mut Re
 
 fn print(results: &Results, libraries: &[&Library]) {
     println!("\n{}", Table::of(results, &PATHS, libraries).text());
-    println!("ways to the memory of a NumPy array, written in C:\n");
-    println!("{}", Table::of_floor(results, &WAYS_IN).text());
+    let ways_in = Table::of_floor(results, &WAYS_IN);
+    if !ways_in.is_empty() {
+        println!("ways to the memory of a NumPy array, written in C:\n\n{}", ways_in.text());
+    }
     for note in &results.notes {
         println!("{note}");
     }

@@ -48,6 +48,11 @@ impl Table {
         table
     }
 
+    /// Whether nothing was measured.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// For the screen: columns are aligned, a path with more rows than one begins after a blank
     /// line.
     pub(crate) fn text(&self) -> String {
