@@ -166,7 +166,8 @@ fn page(results: &Results, libraries: &[&Library], machine: &[String]) -> String
     let notes: String = results.notes.iter().map(|note| format!("- {note}\n")).collect();
     format!(
         "`cargo xtask bench python --write` wrote this section. [benches/python](../benches/python/README.md) says what\n\
-         is counted: instructions of one call less those of an empty one; arrays are `float32[2, 3]`.\n\n\
+         is counted: one call of a library less an empty one, with arrays of `float32[2, 3]`. `x floor` and `budget` are\n\
+         instructions as multiples of the floor's. A library that a path does not list has no such path.\n\n\
          {}\n\n{}\n\n{}\n{notes}\n### Ways to the memory of a NumPy array\n\n\
          Written in C, next to the capsule: each makes what an owning tensor needs, reads and releases.\n\n{}",
         machine.join(". "),

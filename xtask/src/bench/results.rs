@@ -106,7 +106,6 @@ fn title(key: &str) -> &str {
 
 /// Counts are far below 2^52, so nothing is lost as a float.
 fn per_call(work: u64, empty: u64, calls: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss)]
     let [work, empty, calls] = [work, empty, calls].map(|count| count as f64);
     (work - empty) / calls
 }

@@ -20,7 +20,6 @@ fn ignore(_array: &Bound<'_, PyAny>) -> f32 {
 
 /// Whatever the argument speaks: the capsule, or the C exchange API.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "how users write it")]
 fn read(array: PyTensor) -> Result<f32> {
     let first = array.view::<f32>()?.get(&[0, 0]);
     first.ok_or_else(|| PyTypeError::new_err("expected elements").into())
