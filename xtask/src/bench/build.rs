@@ -161,8 +161,11 @@ fn peer(library: &Library) -> PathBuf {
     project::path(SOURCES).join("peers").join(library.module)
 }
 
+/// Asks the environment's Python; of its complaints, the last line names the error.
 fn ask(venv: &Venv, question: &str) -> Result<String> {
-    let answer = command::output(venv.run_python().args(["-c", question]))?;
+    let answer = command::output(venv.run_python().args(["-c", question]));
+    let answer = answer
+        .map_err(|failure| Failure::new(failure.message().lines().last().unwrap_or_default()))?;
     Ok(answer.trim().to_owned())
 }
 

@@ -14,6 +14,7 @@ use crate::bench::table::Table;
 use crate::bench::{machine, report};
 use crate::commands::setup;
 use crate::failure::{Failure, Result};
+use crate::requirements;
 use crate::steps::{Outcome, Steps};
 use crate::venv::Venv;
 
@@ -29,9 +30,9 @@ pub(crate) fn run(mut args: Args) -> Result {
     args.finish()?;
     machine::check_system()?;
     let peers: Vec<_> = if quick { Vec::new() } else { PEERS.iter().collect() };
-    let venv = ready(&with, &peers)?;
-    let mut steps = Steps::default();
     let mut results = Results::default();
+    let venv = ready(&with, &peers, &mut results)?;
+    let mut steps = Steps::default();
     let libraries = build(&venv, &peers, &mut steps, &mut results)?;
     let workshop = Workshop::open(&venv)?;
     let bench = Bench { venv: &venv, modules: workshop.folder(), libraries: &libraries };
@@ -63,7 +64,7 @@ pub(crate) fn check(mut args: Args) -> Result {
     steps.step("counts of instructions", || match obstacle() {
         Some(reason) if write => Err(Failure::new(reason)),
         Some(reason) => Ok(Outcome::Skipped(reason)),
-        None => compare(&ready(&with, &[])?, write),
+        None => compare(&setup::ready(&with)?, write),
     });
     steps.finish()
 }
@@ -95,13 +96,14 @@ fn compare(venv: &Venv, write: bool) -> Result<Outcome> {
     if worse.is_empty() { Ok(Outcome::Done) } else { Err(Failure::new(worse.join("\n       "))) }
 }
 
-/// The environment with what the peers need.
-fn ready(with: &[String], peers: &[&Library]) -> Result<Venv> {
-    let mut sets = with.to_vec();
+/// The environment with what the peers need, as far as it can be installed.
+fn ready(with: &[String], peers: &[&Library], results: &mut Results) -> Result<Venv> {
+    let venv = setup::ready(with)?;
     if !peers.is_empty() {
-        sets.extend(REQUIREMENTS.map(str::to_owned));
+        let needed = requirements::resolve(REQUIREMENTS)?;
+        setup::install_each(&venv, &needed).into_iter().for_each(|problem| results.note(problem));
     }
-    setup::ready(&sets)
+    Ok(venv)
 }
 
 /// Builds everything, and gives the libraries that could be built, the floor first.
