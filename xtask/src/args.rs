@@ -44,6 +44,13 @@ impl Args {
         Ok(values)
     }
 
+    /// Takes a flag without a value; tells whether it was there.
+    pub(crate) fn flag(&mut self, flag: &str) -> bool {
+        let before = self.words.len();
+        self.words.retain(|word| word != flag);
+        self.words.len() < before
+    }
+
     /// Takes the first argument if it is one of `choices`.
     ///
     /// # Errors
@@ -92,6 +99,14 @@ mod tests {
     #[test]
     fn a_flag_without_a_value_is_refused() {
         assert!(args("--with").list("--with").is_err());
+    }
+
+    #[test]
+    fn a_flag_is_taken_wherever_it_stands() {
+        let mut args = args("python --quick --with torch");
+        assert!(args.flag("--quick"));
+        assert!(!args.flag("--quick"));
+        assert_eq!(args.rest(), ["python", "--with", "torch"]);
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! `cargo xtask bench`: the measurements.
 
 use crate::args::Args;
+use crate::bench::python;
 use crate::command;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 
-/// Runs the benchmarks of one language, Rust unless another is named.
+/// Runs the benchmarks of one language, Rust unless another is named; or `--check`.
 pub(crate) fn run(mut args: Args) -> Result {
+    if args.flag("--check") {
+        return python::check(args);
+    }
     match args.choice(&["rust", "python"])? {
-        Some("python") => Err(Failure::not_built_yet("bench python")),
+        Some("python") => python::run(args),
         _ => command::run(
             command::program("cargo").args(["bench", "--package", "dlbridge"]).args(args.rest()),
         ),

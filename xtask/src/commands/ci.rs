@@ -1,11 +1,13 @@
 //! `cargo xtask ci`: what CI runs, on a machine with nothing but cargo and Python.
 
 use crate::args::Args;
+use crate::bench::python;
 use crate::commands::{lint, setup, test};
 use crate::failure::{Failure, Result};
 use crate::requirements::{self, CI};
 
-/// Installs the frameworks, checks, and tests also when a check has failed.
+/// Installs the frameworks, checks, and tests also when a check has failed. Instructions are
+/// counted where valgrind is installed.
 pub(crate) fn run(args: Args) -> Result {
     args.finish()?;
     let frameworks = requirements::resolve([CI])?;
@@ -15,7 +17,9 @@ pub(crate) fn run(args: Args) -> Result {
     for problem in &missing {
         println!("\nWARNING: {problem}\nWARNING: its tests will be skipped");
     }
+    let counted = python::check(Args::default());
     let tested = test::run(Args::default());
     let linted = linted.map_err(|_| Failure::new("lint failed, as its summary says"));
-    tested.and(linted)
+    let counted = counted.map_err(|_| Failure::new("bench --check failed, as its summary says"));
+    tested.and(linted).and(counted)
 }

@@ -12,15 +12,22 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
   lint      formatting, clippy, every feature alone, docs, Python checks, house rules, msrv
   msrv      the libraries with the oldest Rust that they promise to build with
   sanitize  the Rust tests under AddressSanitizer, Miri and valgrind, where there are such
-  bench     the measurements: bench rust
+  bench     the measurements
+              bench rust ARGS...    in Rust alone, ARGS are cargo's
+              bench python          dlbridge, a floor in C and other libraries: instructions
+                                    (valgrind counts them), allocations, time.
+                                    --quick leaves other libraries out, --json FILE writes
+                                    all numbers, --write the page docs/benchmarks.md
+              bench --check         whether instructions have become more; --write takes
+                                    the new number for the right one
   setup     .venv with the Python packages that the other commands need
-  ci        what CI runs: setup --with ci, lint, test
+  ci        what CI runs: setup --with ci, lint, bench --check, test
   help      this page
 
-  doctor, fuzz, bench python: not built yet
+  doctor, fuzz: not built yet
 
-demo, test and setup take `--with NAMES`: Python packages to install first and keep, such as
-jax, torch, pyarrow, tvm-ffi (requirements/ lists all), ci or full for many at once.
+demo, test, setup and bench python take `--with NAMES`: Python packages to install first and
+keep, such as jax, torch, pyarrow, tvm-ffi (requirements/ lists all), ci or full for many.
 DLBRIDGE_PYTHON names the Python (3.10 or newer) for .venv; otherwise python3 is taken.
 ";
 

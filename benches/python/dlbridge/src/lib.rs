@@ -1,0 +1,47 @@
+//! The paths of the benchmark through dlbridge, as its README shows them.
+//! What is measured, and how often, does not belong here.
+//! Invariant: every function does what the same name in `../floor/floor.c` does.
+
+use dlbridge::Tensor;
+use dlbridge_pyo3::{PyTensor, Result};
+use ndarray::Array2;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+/// What a call costs that does nothing: subtracted from every other.
+#[pyfunction]
+fn nothing() {}
+
+/// The same with an argument and a result.
+#[pyfunction]
+fn ignore(_array: &Bound<'_, PyAny>) -> f32 {
+    1.5
+}
+
+/// Whatever the argument speaks: the capsule, or the C exchange API.
+#[pyfunction]
+fn read(array: PyTensor) -> Result<f32> {
+    let first = array.view::<f32>()?.get(&[0, 0]);
+    first.ok_or_else(|| PyTypeError::new_err("expected elements").into())
+}
+
+// PLACE: `read_borrowed(array)`, the borrowed import.
+
+/// A `dlbridge.Tensor`.
+#[pyfunction]
+fn make() -> PyResult<PyTensor> {
+    let elements = vec![1.5_f32, 2.5, 3.5, 4.5, 5.5, 6.5];
+    let array = Array2::from_shape_vec((2, 3), elements);
+    let array = array.map_err(|error| PyTypeError::new_err(error.to_string()))?;
+    Ok(Tensor::from(array).into())
+}
+
+// PLACE: `make_exchange(like)`, a new array of the argument's type by the C exchange API.
+
+#[pymodule]
+fn bench_dlbridge(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(nothing, module)?)?;
+    module.add_function(wrap_pyfunction!(ignore, module)?)?;
+    module.add_function(wrap_pyfunction!(read, module)?)?;
+    module.add_function(wrap_pyfunction!(make, module)?)
+}

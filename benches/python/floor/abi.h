@@ -1,0 +1,89 @@
+/* The C structs of DLPack 1.3 as its standard lays them out, and what a share costs at least.
+ * Behaviour does not belong here.
+ */
+#ifndef BENCH_FLOOR_ABI_H
+#define BENCH_FLOOR_ABI_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+
+enum { MAJOR = 1, MINOR = 3, CPU = 1, FLOAT = 2 };
+
+typedef struct {
+    uint32_t major, minor;
+} Version;
+
+typedef struct {
+    int32_t kind, id;
+} Device;
+
+typedef struct {
+    uint8_t code, bits;
+    uint16_t lanes;
+} DType;
+
+typedef struct {
+    void *data;
+    Device device;
+    int32_t ndim;
+    DType dtype;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} Tensor;
+
+typedef struct Legacy {
+    Tensor tensor;
+    void *context;
+    void (*deleter)(struct Legacy *);
+} Legacy;
+
+typedef struct Managed {
+    Version version;
+    void *context;
+    void (*deleter)(struct Managed *);
+    uint64_t flags;
+    Tensor tensor;
+} Managed;
+
+typedef struct Exchange {
+    Version version;
+    struct Exchange *previous;
+    int (*allocate)(Tensor *, Managed **, void *, void (*)(void *, const char *, const char *));
+    int (*from_object)(void *object, Managed **);
+    int (*to_object)(Managed *, void **object);
+    int (*borrow)(void *object, Tensor *);
+    int (*stream)(int32_t kind, int32_t id, void **);
+} Exchange;
+
+#define VERSIONED "dltensor_versioned"
+#define VERSIONED_USED "used_dltensor_versioned"
+#define LEGACY "dltensor"
+#define LEGACY_USED "used_dltensor"
+
+/* import.c: every one takes an array of two axes and gives its first element. */
+int import_ready(void);
+/* The remembered table of an object's type; null and an exception if there is none. */
+const Exchange *exchange_of(PyObject *object);
+/* Whether the tensor is what the benchmark reads; an exception if not. */
+int readable(const Tensor *tensor);
+PyObject *first_element(const void *data);
+PyObject *read_capsule(PyObject *module, PyObject *array);
+PyObject *read_exchange(PyObject *module, PyObject *array);
+PyObject *read_borrowed(PyObject *module, PyObject *array);
+
+/* export.c: new tensors of two rows and three columns, 1.5, 2.5 and so on. */
+int export_ready(PyObject *module);
+PyObject *make(PyObject *module, PyObject *nothing);
+PyObject *make_exchange(PyObject *module, PyObject *like);
+
+/* numpy.c: other ways to NumPy's memory than DLPack. */
+int numpy_ready(void);
+PyObject *read_buffer(PyObject *module, PyObject *array);
+PyObject *read_buffer_for_call(PyObject *module, PyObject *array);
+PyObject *read_array_struct(PyObject *module, PyObject *array);
+PyObject *read_array_interface(PyObject *module, PyObject *array);
+PyObject *read_array_object(PyObject *module, PyObject *array);
+PyObject *read_array_object_for_call(PyObject *module, PyObject *array);
+
+#endif

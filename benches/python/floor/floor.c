@@ -1,0 +1,47 @@
+/* The floor: the least that a correct extension written by hand does for each path.
+ * The paths stand in import.c, export.c and numpy.c; this names them for Python.
+ */
+#include "abi.h"
+
+/* What a call costs that does nothing: subtracted from every other. */
+static PyObject *nothing(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    Py_RETURN_NONE;
+}
+
+static PyObject *ignore(PyObject *module, PyObject *array) {
+    (void)module, (void)array;
+    return PyFloat_FromDouble(1.5);
+}
+
+static PyMethodDef functions[] = {
+    {"nothing", nothing, METH_NOARGS, "Do nothing."},
+    {"ignore", ignore, METH_O, "Give a number whatever the argument is."},
+    {"read", read_capsule, METH_O, "Own the tensor of __dlpack__."},
+    {"read_exchange", read_exchange, METH_O, "Own the tensor of the C exchange API."},
+    {"read_borrowed", read_borrowed, METH_O, "Borrow through the C exchange API."},
+    {"read_buffer", read_buffer, METH_O, "Own a buffer."},
+    {"read_buffer_for_call", read_buffer_for_call, METH_O, "Own a buffer on the stack."},
+    {"read_array_struct", read_array_struct, METH_O, "Own an __array_struct__."},
+    {"read_array_interface", read_array_interface, METH_O, "Own an __array_interface__."},
+    {"read_array_object", read_array_object, METH_O, "Own an ndarray and look into it."},
+    {"read_array_object_for_call", read_array_object_for_call, METH_O, "Look into an ndarray."},
+    {"make", make, METH_NOARGS, "An object with a new tensor."},
+    {"make_exchange", make_exchange, METH_O, "A new array of the argument's type."},
+    {0},
+};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "bench_floor",
+    .m_size = -1,
+    .m_methods = functions,
+};
+
+PyMODINIT_FUNC PyInit_bench_floor(void) {
+    PyObject *module = PyModule_Create(&definition);
+    if (module && (import_ready() || numpy_ready() || export_ready(module))) {
+        Py_CLEAR(module);
+    }
+    return module;
+}

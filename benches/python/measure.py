@@ -1,0 +1,247 @@
+"""Measures every path through every library with one framework's arrays.
+
+`cargo xtask bench python` runs this, with the built modules on PYTHONPATH, once for time and once
+under callgrind. What the numbers mean is not decided here.
+Each line that it prints is a record, words with tabs between; README.md tells which there are.
+"""
+
+import argparse
+import faulthandler
+import gc
+import importlib
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import bench_meter
+import numpy as np
+
+WARM_UP = 200
+# Calls for which callgrind counts; nanoseconds of a timed round, and the number of rounds.
+COUNTED = 1000
+ROUND_NS = 1e6
+ROUNDS = 31
+
+
+@dataclass
+class Work:
+    """`then(function(*arguments))`."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    then: Callable[[Any], Any] | None = None
+
+    def calls(self, number: int) -> tuple[Any, ...]:
+        return self.function, self.arguments, self.then, number
+
+
+@dataclass
+class Case:
+    """One path through one library, and what is subtracted: the same without the library."""
+
+    work: Work
+    empty: Work
+    path: str = ""
+    library: str = ""
+
+
+# What a path is in a module, or None where the module has no such path.
+Finder = Callable[[Any], Case | None]
+
+
+def call(names: str, *arguments: Any, then: Callable[[Any], Any] | None = None) -> Finder:
+    """Calls the first of some functions that a module has."""
+
+    def find(module: Any) -> Case | None:
+        for name in names.split():
+            if hasattr(module, name):
+                idle = (module.ignore if arguments else module.nothing, arguments)
+                empty = getattr(module, "EMPTY", {}).get(name, idle)
+                return Case(Work(getattr(module, name), arguments, then), Work(*empty))
+        return None
+
+    return find
+
+
+def call_with_new(array: Any, name: str) -> Finder:
+    """Calls a function with a new array object each time."""
+
+    def find(module: Any) -> Case | None:
+        if not hasattr(module, name):
+            return None
+        work = Work(array.view, then=getattr(module, name))
+        return Case(work, Work(array.view, then=module.ignore))
+
+    return find
+
+
+def either(*finders: Finder) -> Finder:
+    """What the first finder finds, else the next."""
+    return lambda module: next((case for find in finders if (case := find(module))), None)
+
+
+def matrix() -> Any:
+    return np.arange(6, dtype=np.float32).reshape(2, 3) + np.float32(1.5)
+
+
+def numpy_paths() -> dict[str, Finder]:
+    x = matrix()
+    exported = call("make_exporter make", then=np.from_dlpack)
+    return {
+        "numpy-in": call("read", x),
+        "object-out": call("make"),
+        "numpy-out": either(call("make_numpy"), exported),
+        "numpy-new": call_with_new(x, "read"),
+        "numpy-buffer": call("read_buffer", x),
+        "numpy-buffer-new": call_with_new(x, "read_buffer"),
+        "numpy-buffer-call": call("read_buffer_for_call", x),
+        "numpy-array-struct": call("read_array_struct", x),
+        "numpy-array-interface": call("read_array_interface", x),
+        "numpy-array-object": call("read_array_object", x),
+        "numpy-array-object-call": call("read_array_object_for_call", x),
+        "numpy-array-object-new": call_with_new(x, "read_array_object"),
+    }
+
+
+def torch_paths() -> dict[str, Finder]:
+    import torch
+
+    torch.set_num_threads(1)
+    x = torch.from_numpy(matrix())
+    exported = call("make_exporter make", then=torch.from_dlpack)
+    return {
+        "torch-in": call("read_exchange read", x),
+        "torch-borrowed": call("read_borrowed", x),
+        "torch-out": either(call("make_torch"), exported),
+        "torch-out-exchange": call("make_exchange", x),
+    }
+
+
+def jax_paths() -> dict[str, Finder]:
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+    x = jax.numpy.asarray(matrix()).block_until_ready()
+    return {"jax-in": call("read", x)}
+
+
+FRAMEWORKS = {"numpy": numpy_paths, "torch": torch_paths, "jax": jax_paths}
+
+
+class Holder:
+    """Makes a consumer of objects take a capsule."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def check(result: Any) -> None:
+    """Refuses a result that is not what all libraries are to give."""
+    if result is None:  # taken for the call, and dropped
+        return
+    if not isinstance(result, float):
+        array = np.from_dlpack(result if hasattr(result, "__dlpack__") else Holder(result))
+        if array.shape != (2, 3):
+            raise AssertionError(f"the result has the shape {array.shape}")
+        result = float(array[0, 0])
+    if result != 1.5:
+        raise AssertionError(f"the result is {result}, not 1.5")
+
+
+def try_out(work: Work) -> None:
+    result = work.function(*work.arguments)
+    check(work.then(result) if work.then else result)
+    bench_meter.time(*work.calls(WARM_UP))
+
+
+def cases(paths: dict[str, Finder], libraries: list[str]) -> Iterator[Case]:
+    """The cases that work; tells of those that do not."""
+    for library in libraries:
+        try:
+            module = importlib.import_module(f"bench_{library}")
+        except Exception as error:
+            record("broken", library, reason(error))
+            continue
+        for path, find in paths.items():
+            case = find(module)
+            if case is None:
+                continue
+            case.path, case.library = path, library
+            try:
+                try_out(case.work)
+                try_out(Work(case.empty.function, case.empty.arguments, lambda _: None))
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # PyO3 raises a panic as one
+                record("failed", path, library, reason(error))
+            else:
+                yield case
+
+
+def measure_time(todo: list[Case]) -> None:
+    """Medians of rounds, in which the libraries take turns."""
+    for path in dict.fromkeys(case.path for case in todo):
+        turns = [(case, calls_per_round(case), []) for case in todo if case.path == path]
+        for _ in range(ROUNDS):
+            for case, number, times in turns:
+                spent = bench_meter.time(*case.work.calls(number))
+                times.append(spent - bench_meter.time(*case.empty.calls(number)))
+        for case, _, times in turns:
+            record("time", path, case.library, f"{statistics.median(times):.1f}")
+
+
+def calls_per_round(case: Case) -> int:
+    return max(10, int(ROUND_NS / bench_meter.time(*case.work.calls(WARM_UP))))
+
+
+def count(todo: list[Case]) -> None:
+    bench_meter.start()
+    for case in todo:
+        for kind, work in {"work": case.work, "empty": case.empty}.items():
+            # The first calls may run code that no later one does.
+            bench_meter.time(*work.calls(WARM_UP))
+            bench_meter.count(*work.calls(COUNTED), f"{case.path} {case.library} {kind}")
+    record("calls", str(COUNTED))
+
+
+def record(*words: str) -> None:
+    print(*words, sep="\t", flush=True)
+
+
+def reason(error: BaseException) -> str:
+    """The first line of an error."""
+    text = str(error).strip() or "no message"
+    return f"{type(error).__name__}: {text.splitlines()[0]}".replace("\t", " ")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure the paths of one framework.")
+    parser.add_argument("--framework", choices=FRAMEWORKS, required=True)
+    parser.add_argument("--libraries", required=True, help="names with commas between")
+    parser.add_argument("--count", action="store_true", help="count instead of timing")
+    given = parser.parse_args()
+    # A library that crashes takes the others along; the traceback tells which it was.
+    faulthandler.enable()
+    gc.disable()
+    try:
+        paths = FRAMEWORKS[given.framework]()
+    except ImportError:
+        record("absent", given.framework)
+        return
+    record("version", given.framework, importlib.import_module(given.framework).__version__)
+    todo = list(cases(paths, given.libraries.split(",")))
+    if given.count:
+        count(todo)
+    else:
+        measure_time(todo)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+//! The measurements behind `cargo xtask bench`.
+
+mod baseline;
+mod build;
+mod callgrind;
+mod libraries;
+mod machine;
+mod measure;
+mod paths;
+pub(crate) mod python;
+mod report;
+mod results;
+mod table;
