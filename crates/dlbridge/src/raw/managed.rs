@@ -178,7 +178,7 @@ impl Handle {
         unsafe { self.parts.get() }
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut Parts<'static>)) {
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut Parts<'static>)) {
         // SAFETY: only to put them back; the handle keeps what they borrow (R2).
         let mut parts = unsafe { self.parts.get() };
         change(&mut parts);
