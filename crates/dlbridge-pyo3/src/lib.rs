@@ -44,6 +44,7 @@
 //! | a Python object in hand | a tensor over its memory | [`import`] |
 //! | to know how it was handed over | the protocol | [`import_with_protocol`] |
 //! | a Rust array or vector | to return it | `PyTensor::from(Tensor::from(array))` |
+//! | a Python class of my own | every framework to take it | [`ExportDlpack`], [`dlpack_methods!`] |
 //! | an error of either kind | to return it | [`Result`], with `?` |
 #![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
 
@@ -53,6 +54,7 @@
 mod readme {}
 
 mod capsule;
+mod class;
 mod error;
 mod exchange;
 mod import;
@@ -62,6 +64,9 @@ mod protocol;
 mod tensor;
 mod typed;
 
+#[doc(hidden)]
+pub use class::macros;
+pub use class::{ExportDlpack, Lend};
 pub use error::{Error, Result};
 pub use import::{Copy, ImportOptions, import, import_with_protocol};
 pub use object::TensorObject;
