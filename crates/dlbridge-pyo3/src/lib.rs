@@ -44,6 +44,8 @@
 //! | a Python object in hand | a tensor over its memory | [`import`] |
 //! | to know how it was handed over | the protocol | [`import_with_protocol`] |
 //! | a Rust array or vector | to return it | `PyTensor::from(Tensor::from(array))` |
+//! | a result, and the caller's array | an array of the caller's kind | [`PyTensor::like`] |
+//! | the caller's array | new memory of its framework | [`Allocator::of`] |
 //! | a Python class of my own | every framework to take it | [`ExportDlpack`], [`dlpack_methods!`] |
 //! | an error of either kind | to return it | [`Result`], with `?` |
 #![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
@@ -53,17 +55,21 @@
 #[doc = include_str!("../../../README.md")]
 mod readme {}
 
+mod allocator;
 mod capsule;
 mod class;
 mod error;
 mod exchange;
+mod frameworks;
 mod import;
+mod like;
 mod negotiate;
 mod object;
 mod protocol;
 mod tensor;
 mod typed;
 
+pub use allocator::Allocator;
 #[doc(hidden)]
 pub use class::macros;
 pub use class::{ExportDlpack, Lend};

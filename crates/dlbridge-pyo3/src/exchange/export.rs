@@ -10,7 +10,7 @@ use std::{ptr, slice};
 
 use dlbridge::sys::{
     DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
-    DLPackSetError, DLPackVersion, DLTensor,
+    DLPackManagedTensorToPyObjectNoSync, DLPackSetError, DLPackVersion, DLTensor,
 };
 use dlbridge::{Access, DType, Device, DeviceKind, Tensor, TypeCode};
 use pyo3::prelude::*;
@@ -52,6 +52,14 @@ pub(crate) fn capsule<T: ExportDlpack>(py: Python<'_>) -> PyResult<Bound<'_, PyA
     let capsule = unsafe { ffi::PyCapsule_New(table, CAPSULE_NAME.as_ptr(), None) };
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+}
+
+/// Whether a table is one of this library, which keeps read-only memory read-only and allocates
+/// host memory.
+pub(crate) fn is_ours(table: &DLPackExchangeAPI) -> bool {
+    let to_object_of_ours: DLPackManagedTensorToPyObjectNoSync = to_object;
+    let found = table.managed_tensor_to_py_object_no_sync;
+    found.is_some_and(|found| ptr::fn_addr_eq(found, to_object_of_ours))
 }
 
 /// Runs a callback: 0 if it went well, otherwise -1 with an exception set.
