@@ -84,7 +84,8 @@ pub trait ExportDlpack: PyClass {
     /// ```
     const LEND: Option<Lend<Self>> = None;
 
-    /// A new handle to the object's memory, for one consumer.
+    /// A new handle to the object's memory, for one consumer. `__dlpack_device__` calls it too, so
+    /// that it had better be cheap.
     ///
     /// # Errors
     ///
