@@ -9,8 +9,10 @@ use crate::project;
 
 /// The crate whose features are the adapters.
 pub(crate) const MAIN_CRATE: &str = "crates/dlbridge";
-/// The package that becomes the wheel.
-const WHEEL: &str = "python";
+/// The Python package.
+pub(crate) const WHEEL: &str = "python";
+/// The example of a Python package, which tests use.
+pub(crate) const EXAMPLE_WHEEL: &str = "examples/python-extension";
 
 /// A member of the workspace.
 #[derive(Debug)]
@@ -56,7 +58,9 @@ pub(crate) fn libraries() -> Result<Vec<Member>> {
 /// The members that need libpython to be tested.
 pub(crate) fn embedding_python() -> Result<Vec<Member>> {
     let mut members = libraries()?;
-    members.push(Member::load(project::path(WHEEL))?);
+    for wheel in [WHEEL, EXAMPLE_WHEEL] {
+        members.push(Member::load(project::path(wheel))?);
+    }
     members.retain(Member::embeds_python);
     Ok(members)
 }

@@ -84,7 +84,9 @@ impl Venv {
     pub(crate) fn install_wheel(&self, wheel: &Path) -> Result {
         let built = fs::read(wheel)
             .map_err(|error| Failure::new(format!("cannot read {}: {error}", wheel.display())))?;
-        let stamp = self.notes().join("installed.whl");
+        // The name of a wheel starts with that of its package.
+        let package = project::stem(wheel).split('-').next().unwrap_or_default().to_owned();
+        let stamp = self.notes().join(package + ".whl");
         if fs::read(&stamp).is_ok_and(|installed| installed == built) {
             println!("this wheel is installed already");
             return Ok(());

@@ -1,4 +1,4 @@
-//! The Python package: built as users get it and put into the environment.
+//! Python packages: built as users get them and put into the environment.
 //! Invariant: the same sources give the same bytes, so an unchanged wheel is not installed again.
 
 use std::fs;
@@ -11,15 +11,15 @@ use crate::venv::Venv;
 /// The time of all files in the wheel, 2000-01-01: as good as any, if it is always the same.
 const FILE_TIME: &str = "946684800";
 
-/// Builds the wheel and installs it.
-pub(crate) fn build_and_install(venv: &Venv) -> Result {
-    let folder = project::target_folder()?.join("wheels");
+/// Builds the wheel of the member in a folder and installs it.
+pub(crate) fn build_and_install(venv: &Venv, member: &str) -> Result {
+    let folder = project::target_folder()?.join("wheels").join(member);
     // An older wheel may have another name; the folder holds this build's only.
     let _ = fs::remove_dir_all(&folder);
     let mut maturin = venv.run_python();
     maturin
         .args(["-m", "maturin", "build", "--profile", "wheel", "--auditwheel", "skip"])
-        .args(["--manifest-path", "python/Cargo.toml", "--interpreter"])
+        .args(["--manifest-path", &format!("{member}/Cargo.toml"), "--interpreter"])
         .arg(venv.python())
         .arg("--out")
         .arg(&folder)

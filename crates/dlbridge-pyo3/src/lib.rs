@@ -45,6 +45,9 @@
 //! | any array, for one quick look | to borrow it | [`with_borrowed`] |
 //! | to know how it was handed over | the protocol | [`import_with_protocol`] |
 //! | a Rust array or vector | to return it | `PyTensor::from(Tensor::from(array))` |
+//! | a result, and the caller's array | an array of the caller's kind | [`PyTensor::like`] |
+//! | the caller's array | new memory of its framework | [`Allocator::of`] |
+//! | a Python class of my own | every framework to take it | [`ExportDlpack`], [`dlpack_methods!`] |
 //! | an error of either kind | to return it | [`Result`], with `?` |
 #![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
 
@@ -53,11 +56,15 @@
 #[doc = include_str!("../../../README.md")]
 mod readme {}
 
+mod allocator;
 mod capsule;
+mod class;
 mod error;
 mod exchange;
+mod frameworks;
 mod held;
 mod import;
+mod like;
 mod negotiate;
 mod numpy;
 mod object;
@@ -65,6 +72,10 @@ mod protocol;
 mod tensor;
 mod typed;
 
+pub use allocator::Allocator;
+#[doc(hidden)]
+pub use class::macros;
+pub use class::{ExportDlpack, Lend};
 pub use error::{Error, Result};
 pub use import::{Copy, ImportOptions, import, import_with_protocol, with_borrowed};
 pub use object::TensorObject;

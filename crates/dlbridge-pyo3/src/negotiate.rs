@@ -2,8 +2,6 @@
 //! Capsules belong to `capsule`, the Python class to `object`.
 //! Invariant: a refusal is a `BufferError`.
 
-use std::sync::Arc;
-
 use dlbridge::{Device, DeviceKind, Tensor};
 use pyo3::prelude::*;
 
@@ -20,16 +18,12 @@ pub(crate) struct Request<'py> {
 
 impl Request<'_> {
     /// A capsule over the tensor's memory, or over a copy.
-    pub(crate) fn answer<'py>(
-        &self,
-        py: Python<'py>,
-        tensor: &Arc<Tensor>,
-    ) -> Result<Bound<'py, PyAny>> {
+    pub(crate) fn answer<'py>(&self, py: Python<'py>, tensor: Tensor) -> Result<Bound<'py, PyAny>> {
         self.check_stream(tensor.device())?;
         let relocated = self.check_device(tensor.device())?;
         let exported = match (self.copy, relocated) {
             (Some(true), _) | (_, true) => tensor.to_compact()?,
-            _ => Tensor::from(Arc::clone(tensor)),
+            _ => tensor,
         };
         if self.wants_versioned() {
             capsule::versioned(py, exported)

@@ -9,8 +9,9 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::exchange;
+use crate::class::{ExportDlpack, Lend};
 use crate::negotiate::Request;
+use crate::{Result, exchange};
 
 /// A tensor in Python: `dlbridge.Tensor`.
 ///
@@ -28,6 +29,11 @@ impl TensorObject {
         Self { tensor: Arc::new(tensor.into_shared()) }
     }
 
+    /// An object over a tensor that is not `Exclusive`.
+    pub(crate) fn sharing(tensor: Arc<Tensor>) -> Self {
+        Self { tensor }
+    }
+
     /// The tensor inside.
     #[must_use]
     pub fn tensor(&self) -> &Tensor {
@@ -41,12 +47,20 @@ impl TensorObject {
     }
 }
 
+impl ExportDlpack for TensorObject {
+    const LEND: Option<Lend<Self>> = Some(Lend::new(Self::tensor));
+
+    fn tensor(&self) -> Result<Tensor> {
+        Ok(self.share())
+    }
+}
+
 #[pymethods]
 impl TensorObject {
     /// The C exchange API of this type.
     #[classattr]
     fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
-        Ok(exchange::capsule(py)?.unbind())
+        Ok(exchange::capsule::<Self>(py)?.unbind())
     }
 
     /// Give a capsule over the same memory.
@@ -58,8 +72,8 @@ impl TensorObject {
         max_version: Option<(u32, u32)>,
         dl_device: Option<(i32, Option<i32>)>,
         copy: Option<bool>,
-    ) -> crate::Result<Bound<'py, PyAny>> {
-        Request { stream, max_version, dl_device, copy }.answer(py, &self.tensor)
+    ) -> Result<Bound<'py, PyAny>> {
+        Request { stream, max_version, dl_device, copy }.answer(py, self.share())
     }
 
     /// The kind and number of the device that the memory is on.

@@ -6,7 +6,7 @@ use crate::counted::{Counted, run_tests};
 use crate::examples;
 use crate::failure::Result;
 use crate::libpython::Libpython;
-use crate::manifest::{self, Member};
+use crate::manifest::{self, EXAMPLE_WHEEL, Member, WHEEL};
 use crate::project;
 use crate::requirements::{self, FULL};
 use crate::tally::Tally;
@@ -75,7 +75,8 @@ impl Tests {
     fn python(&mut self, args: &[String]) {
         let venv = &self.venv;
         self.steps.step("pytest", |tally| {
-            wheel::build_and_install(venv)?;
+            wheel::build_and_install(venv, WHEEL)?;
+            wheel::build_and_install(venv, EXAMPLE_WHEEL)?;
             let mut pytest = venv.run_python();
             pytest.args(["-m", "pytest", "-ra"]).args(args);
             if !names_files(args) {

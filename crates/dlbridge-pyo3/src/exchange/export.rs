@@ -1,22 +1,24 @@
-//! The exchange table that `dlbridge.Tensor` publishes.
+//! The exchange table that a class of ours publishes, `dlbridge.Tensor` or a user's.
 //! Answering `__dlpack__` belongs to `negotiate`.
 //! Invariant: no panic leaves a callback; a failure has set an exception, and owns nothing.
 
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::{ptr, slice};
 
 use dlbridge::sys::{
     DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
-    DLPackSetError, DLPackVersion, DLTensor,
+    DLPackManagedTensorToPyObjectNoSync, DLPackSetError, DLPackVersion, DLTensor,
 };
-use dlbridge::{DType, Device, DeviceKind, Tensor, TypeCode};
-use pyo3::exceptions::PyRuntimeError;
+use dlbridge::{Access, DType, Device, DeviceKind, Tensor, TypeCode};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, ffi};
 
 use super::table::CAPSULE_NAME;
-use crate::{Result, TensorObject};
+use crate::class::{ExportDlpack, export, panicked};
+use crate::{Error, Result, TensorObject};
 
 /// A table that may be shared between threads: its fields never change.
 struct Table(DLPackExchangeAPI);
@@ -24,22 +26,40 @@ struct Table(DLPackExchangeAPI);
 // SAFETY: immutable, and its functions may be called from any attached thread.
 unsafe impl Sync for Table {}
 
-static TABLE: Table = Table(DLPackExchangeAPI {
-    header: DLPackExchangeAPIHeader { version: DLPackVersion::CURRENT, prev_api: ptr::null_mut() },
-    managed_tensor_allocator: Some(allocate),
-    managed_tensor_from_py_object_no_sync: Some(from_object),
-    managed_tensor_to_py_object_no_sync: Some(to_object),
-    dltensor_from_py_object_no_sync: Some(borrow),
-    current_work_stream: Some(current_work_stream),
-});
+/// The table of one class: a constant for each, since a `static` cannot be generic.
+struct TableOf<T>(PhantomData<T>);
+
+impl<T: ExportDlpack> TableOf<T> {
+    const TABLE: &'static Table = &Table(DLPackExchangeAPI {
+        header: DLPackExchangeAPIHeader {
+            version: DLPackVersion::CURRENT,
+            prev_api: ptr::null_mut(),
+        },
+        managed_tensor_allocator: Some(allocate),
+        managed_tensor_from_py_object_no_sync: Some(from_object::<T>),
+        managed_tensor_to_py_object_no_sync: Some(to_object),
+        // Null, which DLPack permits here alone, rather than a callback that always fails: a
+        // consumer then knows beforehand that it has to take an owning tensor.
+        dltensor_from_py_object_no_sync: if T::LEND.is_some() { Some(borrow::<T>) } else { None },
+        current_work_stream: Some(current_work_stream),
+    });
+}
 
 /// The capsule for the type's attribute.
-pub(crate) fn capsule(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    let table = (&raw const TABLE.0).cast_mut().cast::<c_void>();
-    // SAFETY: a static table and a static name; nothing is to be released.
+pub(crate) fn capsule<T: ExportDlpack>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let table = (&raw const TableOf::<T>::TABLE.0).cast_mut().cast::<c_void>();
+    // SAFETY: a constant table and a static name; nothing is to be released.
     let capsule = unsafe { ffi::PyCapsule_New(table, CAPSULE_NAME.as_ptr(), None) };
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+}
+
+/// Whether a table is one of this library, which keeps read-only memory read-only and allocates
+/// host memory.
+pub(crate) fn is_ours(table: &DLPackExchangeAPI) -> bool {
+    let to_object_of_ours: DLPackManagedTensorToPyObjectNoSync = to_object;
+    let found = table.managed_tensor_to_py_object_no_sync;
+    found.is_some_and(|found| ptr::fn_addr_eq(found, to_object_of_ours))
 }
 
 /// Runs a callback: 0 if it went well, otherwise -1 with an exception set.
@@ -50,42 +70,42 @@ fn guarded(callback: impl FnOnce(Python<'_>) -> Result<()>) -> c_int {
     let error = match outcome {
         Ok(Ok(())) => return 0,
         Ok(Err(error)) => PyErr::from(error),
-        Err(payload) => {
-            std::mem::forget(payload);
-            PyRuntimeError::new_err("dlbridge panicked; please report it")
-        }
+        Err(payload) => panicked("a callback of the exchange API", payload),
     };
     error.restore(py);
     -1
 }
 
-/// The tensor of a Python object, which must be a `dlbridge.Tensor` of this extension.
+/// A Python object as one of the class, or of a class derived from it.
 ///
 /// # Safety
 ///
 /// `object` is a Python object, borrowed for `'a`.
-unsafe fn tensor_of<'a>(
+unsafe fn cast<'a, T: ExportDlpack>(
     py: Python<'a>,
     object: *mut c_void,
-) -> Result<Borrowed<'a, 'a, TensorObject>> {
+) -> Result<Borrowed<'a, 'a, T>> {
     // SAFETY: the caller's duty.
     let object = unsafe { Borrowed::from_ptr(py, object.cast()) };
-    Ok(object.cast::<TensorObject>().map_err(PyErr::from)?)
+    Ok(object.cast::<T>().map_err(PyErr::from)?)
 }
 
-unsafe extern "C" fn from_object(
+unsafe extern "C" fn from_object<T: ExportDlpack>(
     object: *mut c_void,
     out: *mut *mut DLManagedTensorVersioned,
 ) -> c_int {
     guarded(|py| {
         // SAFETY: the caller gives a Python object.
-        let tensor = unsafe { tensor_of(py, object) }?.get().share();
+        let tensor = export(unsafe { cast::<T>(py, object) }?)?;
         // SAFETY: the caller gives a place to write to.
         unsafe { out.write(tensor.into_raw()) };
         Ok(())
     })
 }
 
+/// Makes a `dlbridge.Tensor`, whatever the class: the header wants an array of the producer's own
+/// kind, and not every class can be made of every tensor.
+///
 /// On failure, the tensor stays the caller's.
 unsafe extern "C" fn to_object(
     tensor: *mut DLManagedTensorVersioned,
@@ -93,23 +113,49 @@ unsafe extern "C" fn to_object(
 ) -> c_int {
     guarded(|py| {
         // SAFETY: the caller gives a tensor away, if it passes the gate.
-        let tensor = unsafe { Tensor::try_from_raw(tensor) }?;
-        let object = Bound::new(py, TensorObject::new(tensor))?;
-        // SAFETY: the caller gives a place to write to.
-        unsafe { out.write(object.into_ptr().cast()) };
+        let tensor = Arc::new(unsafe { Tensor::try_from_raw(tensor) }?.into_shared());
+        match Bound::new(py, TensorObject::sharing(Arc::clone(&tensor))) {
+            // SAFETY: the caller gives a place to write to.
+            Ok(object) => unsafe { out.write(object.into_ptr().cast()) },
+            Err(error) => {
+                // Not released: it stays the caller's.
+                std::mem::forget(Arc::into_inner(tensor));
+                return Err(error.into());
+            }
+        }
         Ok(())
     })
 }
 
-/// The descriptor is the object's own: valid as long as the object is.
-unsafe extern "C" fn borrow(object: *mut c_void, out: *mut DLTensor) -> c_int {
+/// The descriptor is that of the tensor which the object keeps: valid as long as the object is.
+unsafe extern "C" fn borrow<T: ExportDlpack>(object: *mut c_void, out: *mut DLTensor) -> c_int {
     guarded(|py| {
         // SAFETY: the caller gives a Python object.
-        let object = unsafe { tensor_of(py, object) }?;
+        let object = unsafe { cast::<T>(py, object) }?;
+        let Some(lend) = &T::LEND else { return Err(Error::buffer("the class lends no tensor")) };
+        // What it keeps is never replaced: only a frozen class has a `Lend`.
+        let object = object.try_borrow().map_err(PyErr::from)?;
+        let tensor = lend.tensor(&object);
+        check_lendable(tensor)?;
         // SAFETY: the caller gives a place to write to.
-        unsafe { out.write(object.get().tensor().as_raw()) };
+        unsafe { out.write(tensor.as_raw()) };
         Ok(())
     })
+}
+
+/// A plain descriptor has no flags, so whoever reads it takes the memory for writable.
+fn check_lendable(tensor: &Tensor) -> Result<()> {
+    if tensor.is_read_only() {
+        return Err(Error::buffer(
+            "access: a borrowed descriptor cannot say read-only; take an owning one",
+        ));
+    }
+    if tensor.access() == Access::Exclusive {
+        return Err(Error::buffer(
+            "access: the class keeps this memory to itself; it is lent after into_shared()",
+        ));
+    }
+    Ok(())
 }
 
 /// Work on host memory is in order as it is, and this library queues none on a device.

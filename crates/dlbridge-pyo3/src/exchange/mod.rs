@@ -2,10 +2,14 @@
 //! `__dlpack__` and capsules of tensors do not belong here (see `import`, `capsule`).
 //! Invariant: a table is used only for objects of the very type that it was found on.
 
+mod allocate;
 mod export;
+mod give;
 mod import;
 mod table;
 
-pub(crate) use export::capsule;
+pub(crate) use allocate::allocate;
+pub(crate) use export::{capsule, is_ours};
+pub(crate) use give::give;
 pub(crate) use import::{import, lend};
-pub(crate) use table::{Way, way_of};
+pub(crate) use table::{Way, table_of, way_of};

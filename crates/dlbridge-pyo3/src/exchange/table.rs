@@ -70,7 +70,6 @@ pub(crate) fn way_of(object: Borrowed<'_, '_, PyAny>) -> Option<Way> {
 }
 
 /// The exchange table of an object's type.
-#[expect(dead_code, reason = "for `like` and `Allocator`, which are about to come")]
 pub(crate) fn table_of(object: Borrowed<'_, '_, PyAny>) -> Option<&'static DLPackExchangeAPI> {
     match way_of(object) {
         Some(Way::Table(table)) => Some(table),

@@ -17,7 +17,7 @@ impl Tensor {
     /// # Safety
     ///
     /// `tensor` is null or a tensor that the caller owns and gives up, and its producer keeps
-    /// what `SAFETY.md` trusts it for (T1 to T9).
+    /// what `SAFETY.md` trusts it for (T1 to T10).
     ///
     /// # Errors
     ///

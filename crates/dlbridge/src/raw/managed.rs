@@ -258,6 +258,16 @@ impl Handle {
         }
     }
 
+    /// Says that the memory is of another class.
+    ///
+    /// # Safety
+    ///
+    /// `access` is true of the elements (R4).
+    pub(super) unsafe fn set_access(&mut self, access: Access) {
+        let marks = &mut self.checked.marks;
+        *marks = marks.with(marks.flags(), access);
+    }
+
     /// Adds a flag that has a name.
     pub(crate) fn add_flags(&mut self, flags: Flags) {
         let marks = &mut self.checked.marks;

@@ -2,7 +2,7 @@
 //! Public API does not belong here: other modules wrap what is here, and deny unsafe code.
 //!
 //! Every SAFETY note in this folder names a caller's duty or one of these invariants. `T1` to
-//! `T9` are the trust in a foreign producer that `SAFETY.md` lists.
+//! `T10` are the trust in a foreign producer that `SAFETY.md` lists.
 //!
 //! - **R1, checked.** A [`Parts`] exists only if [`layout::span`](crate::layout::span) measured
 //!   its shape and strides, its byte span fits `isize`, `data` is not null unless there are no
@@ -30,6 +30,7 @@ mod copy;
 pub(crate) mod element;
 pub(crate) mod elements;
 pub(crate) mod exclusive;
+mod fresh;
 mod header;
 pub(crate) mod iter;
 mod managed;

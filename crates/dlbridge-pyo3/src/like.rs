@@ -1,0 +1,105 @@
+//! A tensor as an array of the caller's own kind.
+//! How each framework takes one belongs to `frameworks` and `exchange`.
+//! Invariant: memory that must not be written does not become an array that may be.
+
+use dlbridge::{DType, Device, Tensor};
+use pyo3::prelude::*;
+
+use crate::frameworks::{Framework, Importer, name_of};
+use crate::{Error, PyTensor, Result, TensorObject, capsule, exchange};
+
+impl PyTensor {
+    /// The tensor as an array of the kind that `object` is, over the same memory: a PyTorch tensor
+    /// for a PyTorch tensor, a NumPy array for a NumPy array, a `dlbridge.Tensor` for one.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    /// use dlbridge_pyo3::{PyTensor, Result};
+    /// use pyo3::prelude::*;
+    ///
+    /// /// A new array, twice the old one and of the same kind.
+    /// #[pyfunction]
+    /// fn double<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+    ///     let mut doubled = x.extract::<PyTensor>()?.to_compact()?;
+    ///     doubled.view_mut::<f64>()?.map(|value| 2.0 * value);
+    ///     PyTensor::from(doubled).like(x)
+    /// }
+    /// # Python::initialize();
+    /// # Python::attach(|py| -> PyResult<()> {
+    /// # let double = wrap_pyfunction!(double, py)?;
+    /// let x = py.import("numpy")?.call_method1("array", ([1.0, 2.0],))?;
+    /// let y = double.call1((x,))?;
+    /// assert_eq!(y.repr()?.to_string(), "array([2., 4.])");
+    /// # Ok(()) }).unwrap();
+    /// ```
+    ///
+    /// The memory stays on its device, wherever that of `object` is. What makes the array is the C
+    /// exchange API of the type of `object`, else `from_dlpack` of its `__array_namespace__()`, of
+    /// the type itself, or of the package that it comes from. Frameworks that cannot share
+    /// some memory copy it (MLX all, JAX what is not 64-byte aligned) or refuse it.
+    ///
+    /// # Errors
+    ///
+    /// A `TypeError` if `object` is no array of a framework with `from_dlpack`; the framework's own
+    /// exception; and a `BufferError`
+    ///
+    /// - for read-only memory where the framework may forget that it is (PyTorch, Paddle, TVM-FFI
+    ///   and all that are not known here; copy it with [`to_compact`](Tensor::to_compact));
+    /// - for numbers that it would read as others (Paddle, uint16), and negative strides where it
+    ///   has none (PyTorch, Paddle);
+    /// - for a device that it would crash at (TensorFlow and Paddle, unless `object` is there too).
+    ///
+    /// The tensor is released then.
+    pub fn like<'py>(self, object: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+        let py = object.py();
+        let tensor = self.into_inner();
+        if object.is_exact_instance_of::<TensorObject>() {
+            return Ok(Bound::new(py, TensorObject::new(tensor))?.into_any());
+        }
+        if let Some(table) = exchange::table_of(object.as_borrowed()) {
+            if let Some(to_object) = table.managed_tensor_to_py_object_no_sync {
+                if !exchange::is_ours(table) {
+                    check(object, &tensor)?;
+                }
+                return exchange::give(py, to_object, tensor);
+            }
+        }
+        let Importer { function, framework } = Importer::of(object)?;
+        if tensor.is_read_only() && !framework.keeps_read_only {
+            return Err(forgets_read_only(object));
+        }
+        framework.check(&tensor)?;
+        framework.check_device(object, tensor.device())?;
+        let array = if framework.wants_legacy {
+            function.call1((capsule::legacy(py, tensor)?,))
+        } else {
+            function.call1((TensorObject::new(tensor),))
+        };
+        Ok(array?)
+    }
+}
+
+/// Asks about the framework only if there is something that one of them gets wrong.
+fn check(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Result<()> {
+    let is_suspect = tensor.is_read_only()
+        || tensor.device() != Device::CPU
+        || tensor.dtype() == DType::U16
+        || tensor.strides().iter().any(|&stride| stride < 0);
+    if !is_suspect {
+        return Ok(());
+    }
+    let framework = Framework::of(&object.get_type());
+    if tensor.is_read_only() && !framework.keeps_read_only {
+        return Err(forgets_read_only(object));
+    }
+    framework.check_device(object, tensor.device())?;
+    framework.check(tensor)
+}
+
+#[cold]
+fn forgets_read_only(object: &Bound<'_, PyAny>) -> Error {
+    let kind = name_of(&object.get_type());
+    Error::buffer(format!(
+        "access: the memory is read-only, which {kind} may forget; copy with to_compact()"
+    ))
+}

@@ -1,0 +1,67 @@
+//! What several test binaries use: a class's exchange table, and calls through it.
+#![allow(unsafe_code, reason = "calling a table of C functions is unsafe by nature")]
+#![allow(dead_code, reason = "each binary uses a part of it")]
+
+use std::ffi::c_void;
+use std::{mem, ptr};
+
+use dlbridge::Tensor;
+use dlbridge::sys::{DLPackExchangeAPI, DLTensor};
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+/// The table that an object's type publishes.
+pub(crate) fn table_of(object: &Bound<'_, PyAny>) -> &'static DLPackExchangeAPI {
+    let attribute = object.get_type().getattr("__dlpack_c_exchange_api__").expect("it has one");
+    let capsule = attribute.cast_into::<PyCapsule>().expect("a capsule");
+    let table = capsule.pointer_checked(Some(c"dlpack_exchange_api")).expect("of that name");
+    // SAFETY: a table lives as long as the process (DLPack 1.2).
+    unsafe { table.cast::<DLPackExchangeAPI>().as_ref() }
+}
+
+/// Takes an owning tensor of `object` through `table`.
+pub(crate) fn take(table: &DLPackExchangeAPI, object: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    let from_object = table.managed_tensor_from_py_object_no_sync.expect("DLPack demands it");
+    let mut tensor = ptr::null_mut();
+    // SAFETY: an object, and a place to write to; the table is of this library, which checks types.
+    match unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) } {
+        // SAFETY: given to us by the table.
+        0 => Ok(unsafe { Tensor::from_raw(tensor) }.expect("our own exports pass the gate")),
+        _ => Err(PyErr::take(object.py()).expect("a failure sets an exception")),
+    }
+}
+
+/// Borrows the descriptor of `object` through `table`.
+pub(crate) fn borrow(table: &DLPackExchangeAPI, object: &Bound<'_, PyAny>) -> PyResult<DLTensor> {
+    let borrow = table.dltensor_from_py_object_no_sync.expect("this class lends");
+    let mut descriptor = mem::MaybeUninit::<DLTensor>::uninit();
+    // SAFETY: as for `take`.
+    match unsafe { borrow(object.as_ptr().cast(), descriptor.as_mut_ptr()) } {
+        // SAFETY: written by the call that succeeded.
+        0 => Ok(unsafe { descriptor.assume_init() }),
+        _ => Err(PyErr::take(object.py()).expect("a failure sets an exception")),
+    }
+}
+
+/// A class with this table and nothing else, and an object of it. Both live as long as the process,
+/// so that no other class comes to stand at the same address.
+pub(crate) fn object_with<'py>(
+    py: Python<'py>,
+    table: &'static DLPackExchangeAPI,
+) -> Bound<'py, PyAny> {
+    let capsule = new_capsule(py, ptr::from_ref(table).cast_mut().cast());
+    let members = pyo3::types::PyDict::new(py);
+    members.set_item("__dlpack_c_exchange_api__", capsule).expect("a dict takes it");
+    let kind = py.get_type::<pyo3::types::PyType>();
+    let class = kind.call1(("Foreign", (), members)).expect("a class");
+    mem::forget(class.clone());
+    class.call0().expect("an object")
+}
+
+fn new_capsule(py: Python<'_>, table: *mut c_void) -> Bound<'_, PyAny> {
+    let name = c"dlpack_exchange_api".as_ptr();
+    // SAFETY: not null, a static name, and nothing to release.
+    let capsule = unsafe { pyo3::ffi::PyCapsule_New(table, name, None) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }.expect("a capsule")
+}

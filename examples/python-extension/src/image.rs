@@ -1,0 +1,91 @@
+//! A class of our own that every framework takes.
+//! Functions over arrays do not belong here (see `lib`).
+//! Invariant: the pixels of an image stay where they are as long as it lives.
+
+use std::sync::Arc;
+
+use dlbridge::{DType, Tensor};
+use dlbridge_pyo3::{Contiguous, ExportDlpack, Lend, PyTensorOf, Result, dlpack_methods};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// A picture: height x width x 3 bytes.
+#[pyclass(frozen, module = "dlbridge_example")]
+pub(crate) struct Image {
+    pixels: Arc<Tensor>,
+}
+
+impl ExportDlpack for Image {
+    // Optional: spares consumers in C a new handle for each call.
+    const LEND: Option<Lend<Self>> = Some(Lend::new(|image| &image.pixels));
+
+    fn tensor(&self) -> Result<Tensor> {
+        Ok(Tensor::from(Arc::clone(&self.pixels)))
+    }
+}
+
+impl Image {
+    /// `into_shared`: Python may write the pixels, too.
+    fn over(pixels: Tensor) -> Self {
+        Self { pixels: Arc::new(pixels.into_shared()) }
+    }
+}
+
+dlpack_methods! {
+    #[pymethods]
+    impl Image {
+        /// A black picture.
+        #[new]
+        fn new(height: i64, width: i64) -> Result<Self> {
+            Ok(Self::over(Tensor::zeros(DType::U8, &[height, width, 3])?))
+        }
+
+        /// A picture over the memory of any framework's array.
+        #[staticmethod]
+        fn over_pixels(pixels: PyTensorOf<u8, 3, Contiguous>) -> PyResult<Self> {
+            let [_, _, channels] = pixels.extents();
+            if channels != 3 {
+                let message = format!("pixels: found {channels} channels, wanted 3");
+                return Err(PyValueError::new_err(message));
+            }
+            Ok(Self::over(pixels.into_inner()))
+        }
+
+        /// The number of rows.
+        #[getter]
+        fn height(&self) -> i64 {
+            self.pixels.shape()[0]
+        }
+
+        /// The number of columns.
+        #[getter]
+        fn width(&self) -> i64 {
+            self.pixels.shape()[1]
+        }
+
+        /// The address of the first byte.
+        #[getter]
+        fn data_ptr(&self) -> usize {
+            self.pixels.data_ptr().addr()
+        }
+
+        /// The mean of all bytes, whoever wrote them.
+        fn brightness(&self) -> Result<f64> {
+            let sum: f64 = self.pixels.view::<u8>()?.iter().map(f64::from).sum();
+            Ok(sum / self.pixels.len() as f64)
+        }
+
+        /// The negative, a new picture.
+        fn inverted(&self) -> Result<Self> {
+            let mut pixels = self.pixels.to_compact()?;
+            for byte in pixels.as_slice_mut::<u8>()? {
+                *byte = !*byte;
+            }
+            Ok(Self::over(pixels))
+        }
+
+        fn __repr__(&self) -> String {
+            format!("Image({}, {})", self.height(), self.width())
+        }
+    }
+}

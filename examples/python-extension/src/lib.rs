@@ -1,0 +1,62 @@
+//! A Python extension over any framework's arrays.
+//! The class that it exports lives in `image`.
+//! Invariant: no unsafe code.
+#![forbid(unsafe_code)]
+
+mod image;
+
+use dlbridge_pyo3::{Allocator, PyTensor, PyTensorOf, Result};
+use pyo3::prelude::*;
+
+use image::Image;
+
+/// The length of a vector. Whatever is no float32 vector in host memory is refused by its type.
+#[pyfunction]
+fn norm(x: PyTensorOf<f32, 1>) -> f32 {
+    x.view().iter().map(|value| value * value).sum::<f32>().sqrt()
+}
+
+/// A new array, `factor` times the old one, of the same kind.
+#[pyfunction]
+fn scale<'py>(x: &Bound<'py, PyAny>, factor: f32) -> Result<Bound<'py, PyAny>> {
+    let mut scaled = x.extract::<PyTensor>()?.to_compact()?;
+    scaled.view_mut::<f32>()?.map(|value| factor * value);
+    PyTensor::from(scaled).like(x)
+}
+
+/// The sum of each row, in memory of the caller's framework.
+#[pyfunction]
+fn row_sums<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+    let matrix: PyTensorOf<f32, 2> = x.extract()?;
+    let [rows, columns] = matrix.extents();
+    let mut sums = Allocator::of(x).zeros::<f32>(&[rows as i64])?;
+    let mut values = matrix.view().iter();
+    for sum in sums.as_slice_mut::<f32>()? {
+        *sum = values.by_ref().take(columns).sum();
+    }
+    sums.like(x)
+}
+
+/// New memory beside an array: of its framework, shape and type, on the same device.
+#[pyfunction]
+fn empty_like<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+    let tensor: PyTensor = x.extract()?;
+    let empty = Allocator::of(x).allocate(tensor.dtype(), tensor.shape(), tensor.device())?;
+    empty.like(x)
+}
+
+/// The second argument as an array of the kind of the first, over the same memory.
+#[pyfunction]
+fn convert<'py>(kind: &Bound<'py, PyAny>, x: PyTensor) -> Result<Bound<'py, PyAny>> {
+    x.like(kind)
+}
+
+#[pymodule]
+fn dlbridge_example(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Image>()?;
+    module.add_function(wrap_pyfunction!(norm, module)?)?;
+    module.add_function(wrap_pyfunction!(scale, module)?)?;
+    module.add_function(wrap_pyfunction!(row_sums, module)?)?;
+    module.add_function(wrap_pyfunction!(empty_like, module)?)?;
+    module.add_function(wrap_pyfunction!(convert, module)?)
+}

@@ -1,0 +1,377 @@
+"""The example extension, `examples/python-extension`: results of the caller's kind, and a class."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import gc
+import re
+import sys
+import threading
+import tracemalloc
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dlbridge
+import hostile
+from frameworks.callers import KINDS, Watched, pointer, watched
+from frameworks.cases import DTYPES, LAYOUTS, VERSIONED, WRITABLE, Case
+from frameworks.kinds import FRAMEWORKS
+from frameworks.raw import Producer, aligned
+
+example = pytest.importorskip("dlbridge_example", reason="the example extension is not installed")
+
+README = Path(__file__).parents[2] / "examples/python-extension/README.md"
+
+
+EVERY = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+
+
+class TestImage:
+    """A user's own class, given to every framework."""
+
+    @EVERY
+    def test_every_framework_takes_it_over_the_same_memory(self, kind):
+        if kind.rank == 1:
+            pytest.skip("an image has three axes")
+        module, image = kind.load(), example.Image(2, 3)
+        np.from_dlpack(image)[1, 2] = [1, 2, 3]
+        array = kind.unwrap(kind.take(module, image))
+        assert array.shape == (2, 3, 3)
+        assert array[1, 2].tolist() == [1, 2, 3]
+        assert kind.copies or pointer(array) == image.data_ptr
+
+    @EVERY
+    def test_the_array_keeps_the_memory_and_returns_it(self, kind):
+        if kind.rank == 1 or kind.copies:
+            pytest.skip("it does not share an image's memory")
+        module, pixels = kind.load(), aligned(bytes(18)).reshape(2, 3, 3).view(Watched)
+        alive = weakref.ref(pixels)
+        array = kind.take(module, example.Image.over_pixels(pixels))
+        del pixels
+        gc.collect()
+        assert alive() is not None
+        del array
+        gc.collect()
+        assert alive() is None
+
+    def test_what_a_framework_writes_is_seen_in_rust(self):
+        image = example.Image(2, 2)
+        assert image.brightness() == 0
+        np.from_dlpack(image)[...] = 255
+        assert image.brightness() == 255
+        assert image.inverted().brightness() == 0
+
+    def test_it_goes_through_the_exchange_api(self):
+        image = example.Image(2, 3)
+        description = dlbridge.inspect(image)
+        assert (description.protocol, description.data_ptr) == ("C exchange API", image.data_ptr)
+        assert image.__dlpack_c_exchange_api__ is example.Image.__dlpack_c_exchange_api__
+
+    def test_it_is_an_argument_of_a_function_of_tvm_ffi(self):
+        tvm_ffi = pytest.importorskip("tvm_ffi", reason="tvm_ffi is not installed")
+        image = example.Image(2, 3)
+        result = tvm_ffi.get_global_func("testing.echo")(image)
+        # A table's results are tensors, whatever class published it.
+        assert type(result).__name__ == "Tensor"
+        assert np.from_dlpack(result).ctypes.data == image.data_ptr
+
+    def test_a_copy_is_a_copy(self):
+        image = example.Image(2, 3)
+        assert pointer(np.from_dlpack(image, copy=True)) != image.data_ptr
+        assert pointer(np.from_dlpack(image, copy=False)) == image.data_ptr
+
+    def test_each_way_to_ask_gives_a_capsule(self):
+        image = example.Image(2, 3)
+        for keywords in (
+            {},
+            {"stream": None},
+            {"stream": -1},
+            {"max_version": (1, 0)},
+            {"max_version": None, "dl_device": None, "copy": None, "stream": None},
+            {"dl_device": (1, 0), "copy": False},
+        ):
+            assert dlbridge.from_dlpack(image.__dlpack__(**keywords)).data_ptr == image.data_ptr
+        for refused in ({"stream": 2}, {"dl_device": (2, 0)}):
+            with pytest.raises(BufferError):
+                image.__dlpack__(**refused)
+        with pytest.raises(TypeError):
+            image.__dlpack__(-1)
+
+    def test_read_only_pixels_stay_read_only(self):
+        pixels = np.zeros((2, 3, 3), dtype="uint8")
+        pixels.flags.writeable = False
+        image = example.Image.over_pixels(pixels)
+        assert not np.from_dlpack(image).flags.writeable
+        with pytest.raises(BufferError, match="read-only"):
+            image.__dlpack__()
+
+    def test_what_is_no_picture_is_refused(self):
+        with pytest.raises(TypeError, match=r"expected uint8\[\?, \?, \?\].*found float64"):
+            example.Image.over_pixels(np.zeros((2, 3, 3)))
+        with pytest.raises(TypeError, match="contiguous"):
+            example.Image.over_pixels(np.zeros((3, 2, 3), dtype="uint8")[::2])
+        with pytest.raises(ValueError, match="found 4 channels"):
+            example.Image.over_pixels(np.zeros((2, 3, 4), dtype="uint8"))
+        with pytest.raises(BufferError, match="extent"):
+            example.Image(-1, 3)
+
+    def test_many_threads_export_one_object(self):
+        image = example.Image(4, 4)
+        wrong = []
+
+        def work():
+            for _ in range(2000):
+                if pointer(np.from_dlpack(image)) != image.data_ptr:
+                    wrong.append(image)
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+        assert sys.getrefcount(image) == 2
+
+
+class TestLike:
+    """Results of the kind that the caller has."""
+
+    @EVERY
+    def test_memory_of_another_framework_becomes_the_callers_kind(self, kind):
+        if kind.rank == 1:
+            source, alive = watched(range(16))
+        else:
+            source, alive = watched(np.arange(16).reshape(4, 4))
+        address, numbers = pointer(source), source.tolist()
+        like = kind.array(np.zeros(1))
+        result = example.convert(like, source)
+        assert type(result) is type(like)
+        del source
+        assert kind.unwrap(result).tolist() == numbers
+        # JAX copies what does not lie on 64 bytes.
+        may_copy = kind.copies or (kind.module == "jax" and address % 64)
+        assert may_copy or pointer(kind.unwrap(result)) == address
+        del result
+        gc.collect()
+        assert alive() is None
+
+    @EVERY
+    def test_a_result_in_memory_of_rust(self, kind):
+        x = kind.array([1, 2, 3])
+        scaled = example.scale(x, 2)
+        assert type(scaled) is type(x)
+        assert kind.unwrap(scaled).tolist() == [2, 4, 6]
+        assert kind.unwrap(x).tolist() == [1, 2, 3]
+
+    @EVERY
+    def test_a_result_in_memory_of_the_framework(self, kind):
+        if kind.rank == 1:
+            pytest.skip("a matrix has two axes")
+        sums = example.row_sums(kind.array([[1, 2, 3], [4, 5, 6]]))
+        assert type(sums) is type(kind.array([0]))
+        assert kind.unwrap(sums).tolist() == [6, 15]
+        assert kind.unwrap(example.row_sums(kind.array(np.zeros((0, 3))))).tolist() == []
+
+    @EVERY
+    def test_round_trips_end_where_they_began(self, kind):
+        if kind.copies:
+            pytest.skip("it copies")
+        source = kind.array(np.arange(4))
+        numbers = np.arange(4, dtype="float32")
+        there = example.convert(numbers, source)
+        back = example.convert(source, there)
+        assert type(back) is type(source)
+        assert pointer(kind.unwrap(back)) == pointer(kind.unwrap(source))
+
+    @EVERY
+    def test_read_only_memory_never_becomes_writable(self, kind):
+        source, alive = watched([1, 2, 3])
+        source.flags.writeable = False
+        like = kind.array([0])
+        # An old JAX asks for the old ABI, which cannot say read-only.
+        old = kind.module == "jax" and not FRAMEWORKS["jax"].gives_versioned
+        if kind.forgets or old:
+            with pytest.raises(BufferError, match=r"read-only.*copy"):
+                example.convert(like, source)
+        else:
+            result = example.convert(like, source)
+            assert type(result) is type(like)
+            assert kind.immutable or not kind.unwrap(result).flags.writeable
+            del result
+        del source
+        gc.collect()
+        assert alive() is None
+
+    @pytest.mark.parametrize("like", [None, 3, "text", [1.0], {}, object(), type, np], ids=repr)
+    def test_what_is_no_array_is_a_type_error(self, like):
+        source, alive = watched([1, 2])
+        with pytest.raises(TypeError, match="wanted an array of a framework"):
+            example.convert(like, source)
+        del source
+        assert alive() is None
+
+    def test_a_subclass_of_a_known_kind_is_of_that_kind(self):
+        torch = pytest.importorskip("torch", reason="torch is not installed")
+        like = torch.nn.Parameter(torch.zeros(1))
+        assert type(example.scale(like.detach(), 2)) is torch.Tensor
+        assert type(example.convert(like, np.ones(2))) is torch.Tensor
+        view, _ = watched([1, 2])
+        assert type(example.convert(view, torch.ones(2))) is np.ndarray
+
+    def test_a_namespace_of_ones_own_is_asked_each_time(self):
+        class Wrapped:
+            def __init__(self, name):
+                self.from_dlpack = lambda x: (name, x.shape)
+
+            def __array_namespace__(self):
+                return self
+
+        for name in ("one", "other"):
+            assert example.convert(Wrapped(name), np.ones(3)) == (name, (3,))
+
+    def test_a_type_derived_from_a_known_one_may_have_a_namespace_of_its_own(self):
+        class Derived(np.ndarray):
+            def __array_namespace__(self):
+                return self
+
+            def from_dlpack(self, x):
+                return (int(self[0]), x.shape)
+
+        read_only = np.ones(3)
+        read_only.flags.writeable = False
+        for number in (1, 2):
+            like = np.array([number]).view(Derived)
+            assert example.convert(like, np.ones(3)) == (number, (3,))
+            with pytest.raises(BufferError, match="read-only"):
+                example.convert(like, read_only)
+
+    def test_what_the_framework_refuses_is_its_own_exception_and_released_once(self):
+        torch = pytest.importorskip("torch", reason="torch is not installed")
+        case = Case(DTYPES["float4_e2m1fn"], LAYOUTS["contiguous"], VERSIONED, WRITABLE)
+        producer = Producer(case, aligned(bytes(64)))
+        with pytest.raises((RuntimeError, BufferError), match=r"float4|lanes|17"):
+            example.convert(torch.zeros(1), producer)
+        assert producer.deletions == 1
+
+    @pytest.mark.parametrize("module", ["torch", "paddle"])
+    def test_negative_steps_are_refused_where_there_are_none(self, module):
+        source, alive = watched([1, 2, 3])
+        like = KINDS[module].array([0])
+        with pytest.raises(BufferError, match=f"{module} has no negative ones"):
+            example.convert(like, source[::-1])
+        del source
+        assert alive() is None
+
+    @EVERY
+    def test_memory_of_a_device_that_is_not_there_crashes_nobody(self, kind):
+        made = hostile.Managed(device=(2, 99))
+        like = kind.array([0])
+        with contextlib.suppress(Exception):
+            example.convert(like, hostile.producer_of(made))
+        gc.collect()
+        assert made.releases == 1
+        assert hostile.strays == []
+
+    def test_paddle_is_not_given_what_it_reads_as_something_else(self):
+        like = KINDS["paddle"].array([0])
+        with pytest.raises(BufferError, match="bfloat16"):
+            example.convert(like, np.ones(2, dtype="uint16"))
+
+    def test_a_tensor_of_another_extension_is_a_kind_of_its_own(self):
+        like = dlbridge.zeros(1)
+        result = example.convert(like, np.ones(3))
+        assert isinstance(result, dlbridge.Tensor)
+        own = example.convert(example.Image(1, 1), np.ones(3))
+        assert type(own).__name__ == "Tensor"
+        assert not isinstance(own, dlbridge.Tensor)
+
+    def test_nothing_is_left_behind(self):
+        torch = pytest.importorskip("torch", reason="torch is not installed")
+        kinds, source = (np.ones(1), torch.ones(1)), np.ones((16, 2), dtype="float32")
+        reverse, read_only = source[::-1], source[:]
+        read_only.flags.writeable = False
+
+        def work(times):
+            for _ in range(times):
+                for kind in kinds:
+                    example.convert(kind, source)
+                    example.row_sums(example.convert(kind, source))
+                for refused in (reverse, read_only):
+                    with pytest.raises(BufferError):
+                        example.convert(kinds[1], refused)
+
+        work(500)
+        before, references = hostile.resident_bytes(), sys.getrefcount(source)
+        work(10_000)
+        assert hostile.resident_bytes() - before < 4 << 20
+        assert sys.getrefcount(source) == references
+
+
+class TestAllocator:
+    """Memory for results, from the caller's framework."""
+
+    def test_torch_makes_it(self):
+        torch = pytest.importorskip("torch", reason="torch is not installed")
+        x = torch.ones(4096, 2)
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+            sums = example.row_sums(x)
+        made = [event.self_cpu_memory_usage for event in profile.events()]
+        assert sums.nbytes in made
+        assert sums.sum() == 2 * 4096
+
+    def test_numpy_makes_it(self):
+        x = np.ones((1 << 16, 1), dtype="float32")
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        sums = example.row_sums(x)
+        traced = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        assert traced >= sums.nbytes
+
+    @EVERY
+    def test_memory_beside_an_array_is_like_it(self, kind):
+        x = kind.array(np.arange(1, 4))
+        empty = example.empty_like(x)
+        assert type(empty) is type(x)
+        assert kind.unwrap(empty).tolist() == [0, 0, 0]
+        assert kind.unwrap(x).tolist() == [1, 2, 3]
+
+    def test_a_table_without_an_allocator_is_no_obstacle(self):
+        tvm_ffi = pytest.importorskip("tvm_ffi", reason="tvm_ffi is not installed")
+        source = np.ones(3, dtype="float32")
+        wrapper = tvm_ffi.core.DLTensorTestWrapper(tvm_ffi.from_dlpack(source))
+        empty = example.empty_like(wrapper)
+        assert isinstance(empty, tvm_ffi.Tensor)
+        assert np.from_dlpack(empty).tolist() == [0, 0, 0]
+
+    def test_an_allocator_that_fails_says_what_it_could_not_make(self):
+        torch = pytest.importorskip("torch", reason="torch is not installed")
+        huge = torch.ones(1).expand(1 << 50)
+        with pytest.raises(MemoryError, match=r"cannot make float32\[1125899906842624\] on cpu"):
+            example.empty_like(huge)
+
+    def test_an_argument_of_another_type_is_refused_before_anything_is_made(self):
+        for wrong in (np.ones(3, "float32"), np.ones((2, 2)), np.ones((2, 2), "int32")):
+            with pytest.raises(TypeError, match=r"expected float32\[\?, \?\]"):
+                example.row_sums(wrong)
+
+    def test_results_are_separate(self):
+        x = np.ones((3, 3), dtype="float32")
+        first, second = example.row_sums(x), example.row_sums(x)
+        first[...] = 7
+        assert second.tolist() == [3, 3, 3]
+        assert example.norm(np.array([3, 4], dtype="float32")) == 5
+
+
+def test_its_readme_shows_what_happens():
+    pytest.importorskip("torch", reason="torch is not installed")
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    test = doctest.DocTestParser().get_doctest(shown, {}, README.name, str(README), None)
+    results = doctest.DocTestRunner().run(test)
+    assert results.attempted > 0
+    assert results.failed == 0
