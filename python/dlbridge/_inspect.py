@@ -12,9 +12,9 @@ class Description:
     """A producer's descriptor, as it stood before anything was evened out."""
 
     protocol: str
-    """Which way it came: the method and its answer, or a bare capsule."""
+    """Which way it came: the method and its answer, a bare capsule, or what is not DLPack."""
     version: tuple[int, int] | None
-    """The DLPack version that the descriptor states; None before 1.0."""
+    """The DLPack version that the descriptor states; None before 1.0, and without DLPack."""
     flags: str
     """The flag bits by name."""
     readonly: bool

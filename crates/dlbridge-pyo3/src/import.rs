@@ -4,14 +4,15 @@
 //! the first answer is not what was asked for.
 
 use dlbridge::{Device, DeviceKind, Tensor};
-use pyo3::exceptions::{PyAttributeError, PyException, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3::{Borrowed, ffi, intern};
 
 use crate::protocol::Protocol;
-use crate::{Error, Result, capsule, exchange};
+use crate::stream::{Stream, ordered};
+use crate::{Error, Result, capsule, exchange, fallback};
 
 /// Whether an import may copy, or has to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,18 +33,37 @@ pub struct ImportOptions {
     pub device: Option<Device>,
     /// Whether to copy.
     pub copy: Copy,
+    /// The stream that is to wait until device memory is ready; whatever the producer does of its
+    /// own if `None`. Host memory has none.
+    pub stream: Option<Stream>,
 }
 
 /// Takes a Python object's memory as a tensor.
 ///
 /// The object is of a type that publishes the C exchange API (`__dlpack_c_exchange_api__`), has
-/// `__dlpack__`, or is a DLPack capsule.
+/// `__dlpack__`, or is a DLPack capsule. Objects without DLPack are taken by
+/// `__cuda_array_interface__`, the buffer protocol, `__array_interface__` or
+/// `__arrow_c_array__`, in this order.
+///
+/// ```
+/// use dlbridge_pyo3::{ImportOptions, import};
+/// use pyo3::prelude::*;
+/// use pyo3::types::PyBytes;
+///
+/// # Python::initialize();
+/// # Python::attach(|py| -> dlbridge_pyo3::Result<()> {
+/// let bytes = PyBytes::new(py, b"abc").into_any();
+/// let tensor = import(bytes.as_borrowed(), ImportOptions::default())?;
+/// assert!(tensor.is_read_only());
+/// assert_eq!(tensor.view::<u8>()?.to_vec(), b"abc");
+/// # Ok(()) }).unwrap();
+/// ```
 ///
 /// # Errors
 ///
 /// The producer's own exception; a `TypeError` for an object that is none of these; a
-/// `BufferError` that names the field if the descriptor is refused, or for a device or a copy
-/// that cannot be had.
+/// `BufferError` that names the field if the descriptor is refused, or for a device, a copy or a
+/// stream that cannot be had.
 pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Tensor> {
     import_with_protocol(object, options).map(|(tensor, _)| tensor)
 }
@@ -58,6 +78,10 @@ pub fn import_with_protocol(
     object: Borrowed<'_, '_, PyAny>,
     options: ImportOptions,
 ) -> Result<(Tensor, Protocol)> {
+    if let Some(stream) = options.stream {
+        let (tensor, protocol) = ordered::import(object, stream)?;
+        return Ok((fulfil(object, tensor, options)?, protocol));
+    }
     let (tensor, protocol) = import_shared(object)?;
     if options == ImportOptions::default() {
         return Ok((tensor, protocol));
@@ -65,9 +89,52 @@ pub fn import_with_protocol(
     Ok((fulfil(object, tensor, options)?, protocol))
 }
 
+/// As [`import`], and tells the stream after whose work the memory is ready; `None` for host
+/// memory, and after an import with [`Stream::NO_SYNC`], which asked for no order.
+///
+/// The C exchange API gives device memory as it is, with work still queued on the producer's
+/// current stream: that one is told, for the caller to queue its work on, or to wait for.
+///
+/// ```
+/// use dlbridge::Tensor;
+/// use dlbridge_pyo3::{ImportOptions, PyTensor, import_with_stream};
+/// use pyo3::prelude::*;
+///
+/// # Python::initialize();
+/// # Python::attach(|py| -> PyResult<()> {
+/// let object = PyTensor::from(Tensor::from(vec![1.0_f32])).into_pyobject(py)?;
+/// let (tensor, stream) =
+///     import_with_stream(object.as_any().as_borrowed(), ImportOptions::default())?;
+/// assert_eq!((tensor.len(), stream), (1, None));
+/// # Ok(()) }).unwrap();
+/// ```
+///
+/// # Errors
+///
+/// As [`import`].
+pub fn import_with_stream(
+    object: Borrowed<'_, '_, PyAny>,
+    options: ImportOptions,
+) -> Result<(Tensor, Option<Stream>)> {
+    if let Some(stream) = options.stream {
+        let tensor = import(object, options)?;
+        let has_stream = Stream::exist_on(tensor.device()) && stream != Stream::NO_SYNC;
+        return Ok((tensor, has_stream.then_some(stream)));
+    }
+    let (shared, protocol) = import_shared(object)?;
+    let (address, stream) = (shared.data_ptr(), ordered::stream_after(object, &shared, protocol)?);
+    let tensor = fulfil(object, shared, options)?;
+    if tensor.data_ptr() == address {
+        return Ok((tensor, stream));
+    }
+    // Other memory, which the producer was asked for without a stream.
+    let has_stream = Stream::exist_on(tensor.device());
+    Ok((tensor, has_stream.then_some(Stream::DEFAULT)))
+}
+
 /// Imports whatever the producer gives without being asked for a device or a copy.
 #[inline]
-fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
+pub(crate) fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
     if let Some(table) = exchange::table_of(object) {
         if let Some(tensor) = exchange::import(object, table) {
             return Ok((tensor?, Protocol::ExchangeApi));
@@ -98,16 +165,32 @@ fn import_otherwise(object: Borrowed<'_, '_, PyAny>, error: PyErr) -> Result<(Te
     let lacks_method = error.is_instance_of::<PyAttributeError>(py)
         && !object.hasattr(intern!(py, "__dlpack__"))?;
     if lacks_method {
-        let found = object.get_type().qualname()?;
-        let message = format!("found {found}, wanted an object with __dlpack__ or a capsule");
-        return Err(Error::Python(PyTypeError::new_err(message)));
+        return fallback::import(object)?.ok_or_else(|| no_protocol(object));
+    }
+    // What DLPack could not say, such as "read-only" before 1.0, a buffer may be able to.
+    if error.is_instance_of::<PyBufferError>(py) {
+        if let Ok(Some(outcome)) = fallback::import_buffer(object) {
+            return Ok(outcome);
+        }
     }
     Err(error.into())
 }
 
+fn no_protocol(object: Borrowed<'_, '_, PyAny>) -> Error {
+    let found = match object.get_type().qualname() {
+        Ok(found) => found,
+        Err(error) => return error.into(),
+    };
+    let message = format!(
+        "found {found}, wanted an object with __dlpack__ or a capsule, or an object with \
+         __cuda_array_interface__, a buffer, __array_interface__ or __arrow_c_array__"
+    );
+    Error::Python(PyTypeError::new_err(message))
+}
+
 /// Whether a producer's exception says that it does not know the keywords of DLPack 1.0. A
 /// `TypeError` from inside a producer does not: trying again would run it twice.
-fn knows_no_keyword(py: Python<'_>, error: &PyErr) -> bool {
+pub(crate) fn knows_no_keyword(py: Python<'_>, error: &PyErr) -> bool {
     if !error.is_instance_of::<PyTypeError>(py) {
         return false;
     }
@@ -152,7 +235,7 @@ fn call_dlpack<'py>(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Bound<'py, PyA
     object.call_method(intern!(py, "__dlpack__"), (), Some(&keywords))
 }
 
-fn max_version(py: Python<'_>) -> PyResult<&Py<PyTuple>> {
+pub(crate) fn max_version(py: Python<'_>) -> PyResult<&Py<PyTuple>> {
     static VERSION: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
     VERSION.get_or_try_init(py, || {
         let version = (dlbridge::sys::DLPACK_MAJOR_VERSION, dlbridge::sys::DLPACK_MINOR_VERSION);
@@ -176,25 +259,33 @@ fn fulfil(
 ) -> Result<Tensor> {
     let device = options.device.unwrap_or(tensor.device());
     let is_elsewhere = tensor.device() != device;
-    let tensor = if is_elsewhere { ask_for(object, device, options.copy)? } else { tensor };
+    let tensor = if is_elsewhere { ask_for(object, device, options)? } else { tensor };
     match options.copy {
         Copy::Never if tensor.is_copied() => {
             Err(Error::buffer("copy: the producer made a copy, wanted its own memory"))
         }
         Copy::Always if is_elsewhere || tensor.is_copied() => Ok(tensor),
         Copy::Always if device.is_host_accessible() => Ok(tensor.to_compact()?),
-        Copy::Always => ask_for(object, device, options.copy),
+        Copy::Always => ask_for(object, device, options),
         Copy::Never | Copy::IfNeeded => Ok(tensor),
     }
 }
 
 /// Asks the producer for another device or for a copy there.
-fn ask_for(object: Borrowed<'_, '_, PyAny>, device: Device, copy: Copy) -> Result<Tensor> {
+fn ask_for(
+    object: Borrowed<'_, '_, PyAny>,
+    device: Device,
+    options: ImportOptions,
+) -> Result<Tensor> {
     let py = object.py();
     let keywords = PyDict::new(py);
     keywords.set_item(intern!(py, "max_version"), max_version(py)?)?;
     keywords.set_item(intern!(py, "dl_device"), (device.kind.0, device.id))?;
-    match copy {
+    // A stream is one of the device that is asked for (array API 2024.12, `dl_device`).
+    if let Some(number) = options.stream.map_or(Ok(None), |stream| stream.number_on(device))? {
+        keywords.set_item(intern!(py, "stream"), number)?;
+    }
+    match options.copy {
         Copy::IfNeeded => {}
         Copy::Never => keywords.set_item(intern!(py, "copy"), false)?,
         Copy::Always => keywords.set_item(intern!(py, "copy"), true)?,

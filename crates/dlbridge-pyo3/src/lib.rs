@@ -43,6 +43,9 @@
 //! | an array of one type and rank | a clear refusal of others | `x: PyTensorOf<f32, 2>` |
 //! | a Python object in hand | a tensor over its memory | [`import`] |
 //! | to know how it was handed over | the protocol | [`import_with_protocol`] |
+//! | a GPU array and a stream to use it on | to wait in the right order | [`ImportOptions::stream`] |
+//! | a GPU array | to know on which stream it is made | [`import_with_stream`] |
+//! | a GPU tensor that a stream still writes | to return it | [`PyTensor::ready_on`] |
 //! | a Rust array or vector | to return it | `PyTensor::from(Tensor::from(array))` |
 //! | an error of either kind | to return it | [`Result`], with `?` |
 #![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
@@ -52,19 +55,23 @@
 #[doc = include_str!("../../../README.md")]
 mod readme {}
 
+mod buffer;
 mod capsule;
 mod error;
 mod exchange;
+mod fallback;
 mod import;
 mod negotiate;
 mod object;
 mod protocol;
+mod stream;
 mod tensor;
 mod typed;
 
 pub use error::{Error, Result};
-pub use import::{Copy, ImportOptions, import, import_with_protocol};
+pub use import::{Copy, ImportOptions, import, import_with_protocol, import_with_stream};
 pub use object::TensorObject;
 pub use protocol::Protocol;
+pub use stream::Stream;
 pub use tensor::PyTensor;
 pub use typed::{ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensorOf, Writable};

@@ -70,7 +70,9 @@ unsafe fn tensor_of<'a>(
 ) -> Result<Borrowed<'a, 'a, TensorObject>> {
     // SAFETY: the caller's duty.
     let object = unsafe { Borrowed::from_ptr(py, object.cast()) };
-    Ok(object.cast::<TensorObject>().map_err(PyErr::from)?)
+    let object = object.cast::<TensorObject>().map_err(PyErr::from)?;
+    object.get().settle()?;
+    Ok(object)
 }
 
 unsafe extern "C" fn from_object(
@@ -112,7 +114,8 @@ unsafe extern "C" fn borrow(object: *mut c_void, out: *mut DLTensor) -> c_int {
     })
 }
 
-/// Work on host memory is in order as it is, and this library queues none on a device.
+/// Work on host memory is in order as it is. On a device it is the default stream, which waits for
+/// what a tensor's memory is made by before the tensor is given (`tensor_of`).
 unsafe extern "C" fn current_work_stream(_: DLDeviceType, _: i32, out: *mut *mut c_void) -> c_int {
     // SAFETY: the caller gives a place to write to.
     unsafe { out.write(ptr::null_mut()) };

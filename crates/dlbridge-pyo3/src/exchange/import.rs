@@ -34,7 +34,7 @@ pub(crate) fn import(
 
 /// What the table raised; some fail without raising anything.
 #[cold]
-fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
+pub(crate) fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
     let py = object.py();
     let error = PyErr::take(py).unwrap_or_else(|| {
         let kind = object.get_type();

@@ -7,5 +7,5 @@ mod import;
 mod table;
 
 pub(crate) use export::capsule;
-pub(crate) use import::import;
+pub(crate) use import::{failure, import};
 pub(crate) use table::table_of;
