@@ -131,6 +131,26 @@ class TestOrder:
         assert "record e001 1" in calls
         assert "synchronize e001 0" in calls
 
+    @pytest.mark.parametrize(("stream", "number"), [("", 1), (", stream=0x5000", 0x5000)])
+    def test_the_host_waits_before_managed_memory_is_copied(self, driver, stream, number):
+        calls = driver.run(
+            HEAD + f"t = dlbridge.from_dlpack(Device((13, 0)), copy=True{stream})\n"
+            "assert memoryview(t).tolist() == [0, 1, 2]\n"
+        )
+        assert f"record e001 {number:x}" in calls
+        assert calls.index(f"record e001 {number:x}") < calls.index("synchronize e001 0")
+
+    def test_the_stream_of_the_exchange_table_is_waited_for(self, driver):
+        calls = driver.run(
+            HEAD + "from test_streams import exchanging\n"
+            "kind, asked, _ = exchanging((13, 0), stream=0x5000)\n"
+            "dlbridge.from_dlpack(kind(), copy=True)\n"
+            "print(asked)\n"
+        )
+        assert driver.output == "[(13, 0)]\n"
+        assert "record e001 5000" in calls
+        assert "synchronize e001 0" in calls
+
     @pytest.mark.parametrize(
         ("fails", "function"),
         [

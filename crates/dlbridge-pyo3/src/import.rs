@@ -11,7 +11,7 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3::{Borrowed, ffi, intern};
 
 use crate::protocol::Protocol;
-use crate::stream::{Stream, ordered};
+use crate::stream::{Ready, Stream, ordered};
 use crate::{Error, Result, capsule, exchange, fallback};
 
 /// Whether an import may copy, or has to.
@@ -78,15 +78,15 @@ pub fn import_with_protocol(
     object: Borrowed<'_, '_, PyAny>,
     options: ImportOptions,
 ) -> Result<(Tensor, Protocol)> {
-    if let Some(stream) = options.stream {
-        let (tensor, protocol) = ordered::import(object, stream)?;
-        return Ok((fulfil(object, tensor, options)?, protocol));
-    }
-    let (tensor, protocol) = import_shared(object)?;
+    let (tensor, protocol) = match options.stream {
+        None => import_shared(object)?,
+        Some(stream) => ordered::import(object, stream)?,
+    };
     if options == ImportOptions::default() {
         return Ok((tensor, protocol));
     }
-    Ok((fulfil(object, tensor, options)?, protocol))
+    let stream = ordered::stream_after(object, &tensor, protocol, options.stream)?;
+    Ok((fulfil(object, tensor, stream, options)?, protocol))
 }
 
 /// As [`import`], and tells the stream after whose work the memory is ready; `None` for host
@@ -116,20 +116,20 @@ pub fn import_with_stream(
     object: Borrowed<'_, '_, PyAny>,
     options: ImportOptions,
 ) -> Result<(Tensor, Option<Stream>)> {
-    if let Some(stream) = options.stream {
-        let tensor = import(object, options)?;
-        let has_stream = Stream::exist_on(tensor.device()) && stream != Stream::NO_SYNC;
-        return Ok((tensor, has_stream.then_some(stream)));
-    }
-    let (shared, protocol) = import_shared(object)?;
-    let (address, stream) = (shared.data_ptr(), ordered::stream_after(object, &shared, protocol)?);
-    let tensor = fulfil(object, shared, options)?;
+    let (shared, protocol) = match options.stream {
+        None => import_shared(object)?,
+        Some(stream) => ordered::import(object, stream)?,
+    };
+    let stream = ordered::stream_after(object, &shared, protocol, options.stream)?;
+    let address = shared.data_ptr();
+    let tensor = fulfil(object, shared, stream, options)?;
     if tensor.data_ptr() == address {
         return Ok((tensor, stream));
     }
-    // Other memory, which the producer was asked for without a stream.
-    let has_stream = Stream::exist_on(tensor.device());
-    Ok((tensor, has_stream.then_some(Stream::DEFAULT)))
+    // Other memory, on the host or made for the stream that was asked for.
+    let stream = options.stream.unwrap_or(Stream::DEFAULT);
+    let has_stream = Stream::exist_on(tensor.device()) && stream != Stream::NO_SYNC;
+    Ok((tensor, has_stream.then_some(stream)))
 }
 
 /// Imports whatever the producer gives without being asked for a device or a copy.
@@ -155,10 +155,16 @@ pub(crate) fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, 
 #[cold]
 fn import_otherwise(object: Borrowed<'_, '_, PyAny>, error: PyErr) -> Result<(Tensor, Protocol)> {
     let py = object.py();
-    if knows_no_keyword(py, &error) {
-        let answer = object.call_method0(intern!(py, "__dlpack__"))?;
-        return Ok((capsule::take(answer.as_borrowed())?, Protocol::LegacyNoKeyword));
-    }
+    let error = if knows_no_keyword(py, &error) {
+        match object.call_method0(intern!(py, "__dlpack__")) {
+            Ok(answer) => {
+                return Ok((capsule::take(answer.as_borrowed())?, Protocol::LegacyNoKeyword));
+            }
+            Err(error) => error,
+        }
+    } else {
+        error
+    };
     if object.is_exact_instance_of::<PyCapsule>() {
         return Ok((capsule::take(object)?, Protocol::Capsule));
     }
@@ -249,26 +255,45 @@ fn keyword_names(py: Python<'_>) -> PyResult<&Py<PyTuple>> {
     NAMES.get_or_try_init(py, || Ok((intern!(py, "max_version"),).into_pyobject(py)?.unbind()))
 }
 
-/// Makes what the producer gave into what was asked for. Host memory is copied here, since
-/// producers differ in what they make of `copy=True`; only another device's copy is asked for.
+/// Makes what the producer gave into what was asked for. Memory that the host can read is copied
+/// here, since producers differ in what they make of `copy=True`; only another device's copy is
+/// asked for. `stream` is the one after whose work the tensor is ready.
 #[cold]
 fn fulfil(
     object: Borrowed<'_, '_, PyAny>,
     tensor: Tensor,
+    stream: Option<Stream>,
     options: ImportOptions,
 ) -> Result<Tensor> {
-    let device = options.device.unwrap_or(tensor.device());
-    let is_elsewhere = tensor.device() != device;
-    let tensor = if is_elsewhere { ask_for(object, device, options)? } else { tensor };
+    let found = tensor.device();
+    let device = options.device.unwrap_or(found);
+    let to_host = device == Device::CPU && found.is_host_accessible();
+    let (tensor, is_fresh) = match options.copy {
+        // What is pinned is not what lies at the same address in ordinary memory.
+        Copy::IfNeeded | Copy::Always if found != device && to_host => {
+            return host_copy(object.py(), &tensor, stream);
+        }
+        _ if found != device => (ask_for(object, device, options)?, true),
+        _ => (tensor, false),
+    };
     match options.copy {
         Copy::Never if tensor.is_copied() => {
             Err(Error::buffer("copy: the producer made a copy, wanted its own memory"))
         }
-        Copy::Always if is_elsewhere || tensor.is_copied() => Ok(tensor),
-        Copy::Always if device.is_host_accessible() => Ok(tensor.to_compact()?),
+        Copy::Always if is_fresh || tensor.is_copied() => Ok(tensor),
+        Copy::Always if device.is_host_accessible() => host_copy(object.py(), &tensor, stream),
         Copy::Always => ask_for(object, device, options),
         Copy::Never | Copy::IfNeeded => Ok(tensor),
     }
+}
+
+/// A copy in ordinary memory, made once the work of a stream is done.
+fn host_copy(py: Python<'_>, tensor: &Tensor, stream: Option<Stream>) -> Result<Tensor> {
+    let device = tensor.device();
+    if let Some(ready) = stream.map_or(Ok(None), |stream| Ready::on(stream, device))? {
+        py.detach(|| ready.before_host(device))?;
+    }
+    Ok(tensor.to_compact()?)
 }
 
 /// Asks the producer for another device or for a copy there.

@@ -46,10 +46,11 @@ impl Ready {
         }
     }
 
-    /// Waits here.
+    /// Waits here. Without a driver there is no work to be waited for.
     pub(crate) fn before_host(&self, device: Device) -> Result<()> {
         match (self, platform(device)) {
             (Self::Event(event), _) => event.before_host(),
+            (Self::Default, Some(Platform::Cuda)) if Driver::get().is_err() => Ok(()),
             (Self::Default, Some(platform)) => {
                 Event::record(platform, DEFAULT, device)?.before_host()
             }

@@ -84,16 +84,20 @@ fn import_made(object: Borrowed<'_, '_, PyAny>, stream: Stream) -> Result<(Tenso
     )))
 }
 
-/// The stream after whose work a tensor is ready that [`import_shared`] took from an object just
-/// now; `None` where there are no streams.
+/// The stream after whose work a tensor is ready that was taken from an object just now, for the
+/// stream that was `asked` for; `None` if there is nothing to be waited for, or it is not wanted.
 pub(crate) fn stream_after(
     object: Borrowed<'_, '_, PyAny>,
     tensor: &Tensor,
     protocol: Protocol,
+    asked: Option<Stream>,
 ) -> Result<Option<Stream>> {
     let device = tensor.device();
+    if !Stream::exist_on(device) || asked == Some(Stream::NO_SYNC) {
+        return Ok(None);
+    }
     match protocol {
-        _ if !Stream::exist_on(device) => Ok(None),
+        _ if asked.is_some() => Ok(asked),
         Protocol::ExchangeApi => current(object, device).map(Some),
         // A producer that was not told of a stream makes the default one wait.
         _ => Ok(Some(Stream::DEFAULT)),
