@@ -122,6 +122,30 @@ class TestExport:
         with pytest.raises(BufferError, match="found read-only memory, wanted memory that may be"):
             tensor.__buffer__(1)
 
+    def test_the_method_takes_flags_alone(self):
+        tensor = dlbridge.zeros(3)
+        for wrong in ((), (0, 0), ("0",), (None,), (2**80,)):
+            with pytest.raises((TypeError, OverflowError)):
+                tensor.__buffer__(*wrong)
+        with pytest.raises(TypeError):
+            dlbridge.Tensor.__buffer__(3, 0)
+        assert "memoryview" in dlbridge.Tensor.__buffer__.__doc__
+
+    @pytest.mark.skipif(sys.version_info < (3, 12), reason="PEP 688 is of Python 3.12")
+    def test_it_is_a_buffer_by_its_type(self):
+        from collections.abc import Buffer
+
+        assert isinstance(dlbridge.zeros(3), Buffer)
+
+    def test_null_is_no_place_for_a_buffer(self):
+        get = ctypes.pythonapi.PyObject_GetBuffer
+        get.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_int]
+        tensor = dlbridge.zeros(3)
+        before = sys.getrefcount(tensor)
+        with pytest.raises(BufferError, match="buffer: found no place for it"):
+            get(tensor, None, 0)
+        assert sys.getrefcount(tensor) == before
+
     def test_a_buffer_goes_out_and_comes_in(self):
         tensor = dlbridge.arange(6, dtype="float64")
         again = dlbridge.from_dlpack(memoryview(tensor))

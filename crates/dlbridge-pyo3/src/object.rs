@@ -103,7 +103,7 @@ impl TensorObject {
     #[classattr]
     fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
         // Class attributes are made when the class is, before there is an object of it.
-        buffer::install(&py.get_type::<Self>());
+        buffer::install(&py.get_type::<Self>())?;
         Ok(exchange::capsule(py)?.unbind())
     }
 
@@ -119,12 +119,6 @@ impl TensorObject {
     ) -> Result<Bound<'py, PyAny>> {
         let request = Request { stream, max_version, dl_device, copy };
         request.answer_when(py, &self.tensor, self.ready.as_deref())
-    }
-
-    /// Give a memoryview over the same memory (PEP 688).
-    #[pyo3(signature = (flags, /))]
-    fn __buffer__<'py>(slf: &Bound<'py, Self>, flags: i32) -> Result<Bound<'py, PyAny>> {
-        buffer::memoryview(slf, flags)
     }
 
     /// The kind and number of the device that the memory is on.

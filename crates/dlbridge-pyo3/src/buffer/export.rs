@@ -5,7 +5,7 @@
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use dlbridge::{Tensor, layout};
 use pyo3::Borrowed;
@@ -21,18 +21,6 @@ use crate::{Error, Result, TensorObject};
 
 /// Where an empty tensor lies that has no address: some readers want one all the same.
 static NOWHERE: u64 = 0;
-
-/// A `memoryview` over a tensor's memory, for a request with these flags.
-pub(crate) fn memoryview<'py>(
-    object: &Bound<'py, TensorObject>,
-    flags: c_int,
-) -> Result<Bound<'py, PyAny>> {
-    Request(flags).check(object.get().tensor())?;
-    // SAFETY: an object; what it lends is asked for by the protocol.
-    let view = unsafe { ffi::PyMemoryView_FromObject(object.as_ptr()) };
-    // SAFETY: a new reference, or null with an exception set.
-    Ok(unsafe { Bound::from_owned_ptr_or_err(object.py(), view) }?)
-}
 
 /// The flags of a request (PEP 3118, `PyBUF_*`).
 #[derive(Clone, Copy)]
@@ -119,53 +107,93 @@ fn lend(object: &Bound<'_, TensorObject>, request: Request) -> Result<Buffer> {
     })
 }
 
-/// `bf_getbuffer` of the class.
+/// Runs one of the functions below: what it gives, or `None` with an exception set.
 ///
 /// # Safety
 ///
-/// Python's: `object` is one of the class, `view` a place to fill in.
-pub(super) unsafe extern "C" fn get(
+/// The interpreter is attached, and `object` a Python object.
+unsafe fn guarded<T>(
     object: *mut ffi::PyObject,
-    view: *mut Buffer,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: slots are called with the interpreter attached.
+    work: impl FnOnce(&Bound<'_, TensorObject>) -> Result<T>,
+) -> Option<T> {
+    // SAFETY: the caller's duty.
     let py = unsafe { Python::assume_attached() };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: the caller's duty.
         let object = unsafe { Borrowed::from_ptr(py, object) };
-        let object = object.cast::<TensorObject>().map_err(PyErr::from)?;
-        if view.is_null() {
-            return Err(Error::buffer("buffer: found no place for the answer, wanted one"));
-        }
-        lend(&object, Request(flags))
+        work(&*object.cast::<TensorObject>().map_err(PyErr::from)?)
     }));
     let error = match outcome {
-        Ok(Ok(buffer)) => {
-            // SAFETY: the caller's duty; nothing there needs to be dropped.
-            unsafe { view.write(buffer) };
-            return 0;
-        }
+        Ok(Ok(value)) => return Some(value),
         Ok(Err(error)) => PyErr::from(error),
         Err(payload) => {
             std::mem::forget(payload);
             PyRuntimeError::new_err("dlbridge panicked; please report it")
         }
     };
-    if !view.is_null() {
-        // PEP 3118: on failure, `obj` is null.
-        // SAFETY: the caller's duty.
-        unsafe { (*view).obj = ptr::null_mut() };
-    }
     error.restore(py);
-    -1
+    None
+}
+
+/// `bf_getbuffer` of the class.
+///
+/// # Safety
+///
+/// Python's: attached, `object` is one of the class, `view` a place to fill in.
+pub(super) unsafe extern "C" fn get(
+    object: *mut ffi::PyObject,
+    view: *mut Buffer,
+    flags: c_int,
+) -> c_int {
+    let Some(view) = NonNull::new(view) else {
+        let refuse =
+            |_: &Bound<'_, _>| Err(Error::buffer("buffer: found no place for it, wanted one"));
+        // SAFETY: the caller's duty.
+        return unsafe { guarded(object, refuse) }.unwrap_or(-1);
+    };
+    // SAFETY: the caller's duty.
+    match unsafe { guarded(object, |object| lend(object, Request(flags))) } {
+        Some(buffer) => {
+            // SAFETY: the caller's duty; nothing there needs to be dropped.
+            unsafe { view.write(buffer) };
+            0
+        }
+        None => {
+            // PEP 3118: on failure, `obj` is null.
+            // SAFETY: the caller's duty.
+            unsafe { (*view.as_ptr()).obj = ptr::null_mut() };
+            -1
+        }
+    }
+}
+
+/// `__buffer__(flags)` of the class (PEP 688): a `memoryview`.
+///
+/// # Safety
+///
+/// Python's: attached, `object` is one of the class, `flags` an object.
+pub(super) unsafe extern "C" fn method(
+    object: *mut ffi::PyObject,
+    flags: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let work = |object: &Bound<'_, TensorObject>| {
+        // SAFETY: the caller's duty.
+        let flags = unsafe { Borrowed::from_ptr(object.py(), flags) }.extract()?;
+        Request(flags).check(object.get().tensor())?;
+        // SAFETY: an object; what it lends is asked for by the protocol.
+        let view = unsafe { ffi::PyMemoryView_FromObject(object.as_ptr()) };
+        // SAFETY: a new reference, or null with an exception set.
+        Ok(unsafe { Bound::from_owned_ptr_or_err(object.py(), view) }?.into_ptr())
+    };
+    // SAFETY: the caller's duty.
+    unsafe { guarded(object, work) }.unwrap_or(ptr::null_mut())
 }
 
 /// `bf_releasebuffer` of the class: Python gives the reference back itself.
 ///
 /// # Safety
 ///
-/// Python's: `view` was filled in by [`get`], and is released once.
+/// Python's: attached, `view` was filled in by [`get`], and is released once.
 pub(super) unsafe extern "C" fn release(object: *mut ffi::PyObject, view: *mut Buffer) {
     // SAFETY: slots are called with the interpreter attached.
     let py = unsafe { Python::assume_attached() };

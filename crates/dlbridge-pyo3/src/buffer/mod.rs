@@ -8,5 +8,4 @@ mod export;
 pub(crate) mod format;
 mod slots;
 
-pub(crate) use export::memoryview;
 pub(crate) use slots::install;

@@ -54,17 +54,42 @@ struct BufferProcs {
 const BF_GETBUFFER: c_int = 1;
 const BF_RELEASEBUFFER: c_int = 2;
 
+/// The method of PEP 688, which tells that there are buffers. PyO3 would make one, too, but calls of
+/// `__dlpack__` are faster as long as that is the only method with arguments: the code that takes
+/// them apart is compiled into it.
+static METHOD: Method = Method(ffi::PyMethodDef {
+    ml_name: c"__buffer__".as_ptr(),
+    ml_meth: ffi::PyMethodDefPointer { PyCFunction: export::method },
+    ml_flags: ffi::METH_O,
+    ml_doc: c"__buffer__($self, flags, /)\n--\n\nGive a memoryview over the same memory (PEP 688)."
+        .as_ptr(),
+});
+
+/// A method that may be shared between threads: it never changes.
+struct Method(ffi::PyMethodDef);
+
+// SAFETY: immutable.
+unsafe impl Sync for Method {}
+
 /// Gives a class made by PyO3 the buffer functions of a tensor.
 ///
 /// Called while the class is being made, before there is an object of it, and before another
 /// class could inherit from it. Where the layout is not as expected, tensors have no buffers.
-pub(crate) fn install(kind: &Bound<'_, PyType>) {
-    let raw = kind.as_type_ptr();
-    let Some(functions) = functions_of(kind) else { return };
+pub(crate) fn install(kind: &Bound<'_, PyType>) -> PyResult<()> {
+    let Some(functions) = functions_of(kind) else { return Ok(()) };
+    let definition = (&raw const METHOD.0).cast_mut();
+    // SAFETY: a type, and a static definition, which Python does not write to.
+    let method = unsafe { ffi::PyDescr_NewMethod(kind.as_type_ptr(), definition) };
+    // SAFETY: a new reference, or null with an exception set.
+    let method = unsafe { Bound::from_owned_ptr_or_err(kind.py(), method) }?;
+    // Since 3.12, this makes functions that call the method, which are then replaced.
+    kind.setattr(intern!(kind.py(), "__buffer__"), method)?;
     let lent = BufferProcs { get: Some(export::get), release: Some(export::release) };
     // SAFETY: the type's own struct of buffer functions, checked; nobody else has the type yet.
     unsafe { functions.write(lent) };
-    debug_assert_eq!(slot(raw, BF_GETBUFFER), export::get as *mut c_void, "as Python finds it");
+    let found = slot(kind.as_type_ptr(), BF_GETBUFFER);
+    debug_assert_eq!(found, export::get as *mut c_void, "as Python finds it");
+    Ok(())
 }
 
 /// What the stable ABI says of a slot.

@@ -86,6 +86,7 @@ fn import_made(object: Borrowed<'_, '_, PyAny>, stream: Stream) -> Result<(Tenso
 
 /// The stream after whose work a tensor is ready that was taken from an object just now, for the
 /// stream that was `asked` for; `None` if there is nothing to be waited for, or it is not wanted.
+#[inline]
 pub(crate) fn stream_after(
     object: Borrowed<'_, '_, PyAny>,
     tensor: &Tensor,
