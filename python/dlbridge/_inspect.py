@@ -41,22 +41,29 @@ class Description:
     def __str__(self) -> str:
         width = max(len(field.name) for field in fields(self))
         rows = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return "\n".join(f"{name:<{width}}  {_show(name, value)}" for name, value in rows)
+        return "\n".join(f"{name:<{width}}  {self._show(name, value)}" for name, value in rows)
+
+    def _show(self, name: str, value: object) -> str:
+        match name, value:
+            case "data_ptr", int():
+                return hex(value)
+            case "version", None:
+                return "not DLPack" if self.protocol in _OTHERS else "before 1.0"
+            case "version", (major, minor):
+                return f"{major}.{minor}"
+        return str(value)
 
 
-def _show(name: str, value: object) -> str:
-    match name, value:
-        case "data_ptr", int():
-            return hex(value)
-        case "version", None:
-            return "before 1.0"
-        case "version", (major, minor):
-            return f"{major}.{minor}"
-    return str(value)
+_OTHERS = {
+    "__cuda_array_interface__",
+    "buffer protocol",
+    "__array_interface__",
+    "__arrow_c_array__",
+}
 
 
 def inspect(x: object, /) -> Description:
-    """Describe what an object hands over through DLPack.
+    """Describe what an object hands over, through DLPack or another protocol.
 
     The object is asked as `from_dlpack` asks it, and what it gives is released at once.
 

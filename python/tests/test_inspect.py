@@ -136,6 +136,7 @@ def test_a_description_prints_a_row_for_each_field():
     assert rows["version"] == "before 1.0"
     assert rows["data_ptr"] == hex(made.base)
     assert rows["protocol"] == "__dlpack__, legacy"
+    assert "version           not DLPack\n" in str(dlbridge.inspect(b"abc"))
     versioned = str(dlbridge.inspect(np.zeros(3)))
     assert "version           1.0\n" in versioned
 

@@ -136,7 +136,7 @@ pub fn import_with_stream(
 }
 
 /// Imports whatever the producer gives without being asked for a device or a copy.
-#[inline]
+#[inline(always)]
 pub(crate) fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
     if let Some(table) = exchange::table_of(object) {
         if let Some(tensor) = exchange::import(object, table) {
