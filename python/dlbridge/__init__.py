@@ -5,8 +5,9 @@
 >>> tensor
 dlbridge.Tensor(shape=(6,), dtype=float32, device=cpu)
 
-`from_dlpack` takes any framework's array over the same memory; a `Tensor` goes back with the
-framework's own `from_dlpack`. `inspect` tells what an object hands over, and how.
+`from_dlpack` takes any framework's array over the same memory, and whatever has a buffer. A
+`Tensor` goes back with the framework's own `from_dlpack`, or as a `memoryview`. `inspect` tells
+what an object hands over, and how.
 """
 
 from dlbridge._inspect import Description, inspect

@@ -12,9 +12,9 @@ class Description:
     """A producer's descriptor, as it stood before anything was evened out."""
 
     protocol: str
-    """Which way it came: the method and its answer, or a bare capsule."""
+    """Which way it came: the method and its answer, a bare capsule, or what is not DLPack."""
     version: tuple[int, int] | None
-    """The DLPack version that the descriptor states; None before 1.0, or without a descriptor."""
+    """The DLPack version that the descriptor states; None before 1.0, and without DLPack."""
     flags: str
     """The flag bits by name."""
     readonly: bool
@@ -40,24 +40,31 @@ class Description:
 
     def __str__(self) -> str:
         width = max(len(field.name) for field in fields(self))
-        return "\n".join(
-            f"{field.name:<{width}}  {self._show(field.name)}" for field in fields(self)
-        )
+        rows = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return "\n".join(f"{name:<{width}}  {self._show(name, value)}" for name, value in rows)
 
-    def _show(self, name: str) -> str:
-        match name, getattr(self, name):
-            case "data_ptr", int(address):
-                return hex(address)
+    def _show(self, name: str, value: object) -> str:
+        match name, value:
+            case "data_ptr", int():
+                return hex(value)
             case "version", None:
-                return "none" if self.protocol == "NumPy C API" else "before 1.0"
+                return "not DLPack" if self.protocol in _OTHERS else "before 1.0"
             case "version", (major, minor):
                 return f"{major}.{minor}"
-            case _, value:
-                return str(value)
+        return str(value)
+
+
+_OTHERS = {
+    "NumPy C API",
+    "__cuda_array_interface__",
+    "buffer protocol",
+    "__array_interface__",
+    "__arrow_c_array__",
+}
 
 
 def inspect(x: object, /) -> Description:
-    """Describe what an object hands over through DLPack.
+    """Describe what an object hands over, through DLPack or another protocol.
 
     The object is asked as `from_dlpack` asks it, and what it gives is released at once.
 

@@ -1,9 +1,14 @@
 from collections.abc import Sequence
-from typing import Any, TypeAlias, final
+from typing import Any, Protocol, TypeAlias, final
 
 from typing_extensions import Buffer, CapsuleType
 
 _Shape: TypeAlias = int | Sequence[int]
+
+class _CudaStream(Protocol):
+    def __cuda_stream__(self) -> tuple[int, int]: ...
+
+_Stream: TypeAlias = int | _CudaStream
 
 __version__: str
 DLPACK_VERSION: tuple[int, int]
@@ -40,14 +45,22 @@ class Tensor:
     def __dlpack__(
         self,
         *,
-        stream: int | None = None,
+        stream: _Stream | None = None,
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int | None] | None = None,
         copy: bool | None = None,
     ) -> CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
 
-def from_dlpack(x: object, /, *, device: str | None = None, copy: bool | None = None) -> Tensor: ...
+def from_dlpack(
+    x: object,
+    /,
+    *,
+    device: str | None = None,
+    copy: bool | None = None,
+    stream: _Stream | None = None,
+) -> Tensor: ...
 def zeros(shape: _Shape, *, dtype: str = "float64") -> Tensor: ...
 def arange(
     start: float,

@@ -8,16 +8,17 @@ mod fill;
 mod inspect;
 
 use dlbridge::Device;
-use dlbridge_pyo3::{Copy, ImportOptions, Result, TensorObject};
+use dlbridge_pyo3::{Copy, ImportOptions, Result, Stream, TensorObject};
 use pyo3::prelude::*;
 
-/// Take any array that speaks DLPack, over the same memory.
+/// Take any array over the same memory: by DLPack, or by another protocol that it has.
 #[pyfunction]
-#[pyo3(signature = (x, /, *, device=None, copy=None))]
+#[pyo3(signature = (x, /, *, device=None, copy=None, stream=None))]
 fn from_dlpack(
     x: &Bound<'_, PyAny>,
     device: Option<&str>,
     copy: Option<bool>,
+    stream: Option<Stream>,
 ) -> Result<TensorObject> {
     let device = device.map(str::parse::<Device>).transpose()?;
     let copy = match copy {
@@ -25,8 +26,7 @@ fn from_dlpack(
         Some(false) => Copy::Never,
         Some(true) => Copy::Always,
     };
-    let tensor = dlbridge_pyo3::import(x.as_borrowed(), ImportOptions { device, copy })?;
-    Ok(TensorObject::new(tensor))
+    TensorObject::import(x.as_borrowed(), ImportOptions { device, copy, stream })
 }
 
 #[pymodule]

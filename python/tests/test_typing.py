@@ -16,7 +16,8 @@ from dlbridge import _native
 
 STUB = Path(dlbridge.__file__).parent / "_native.pyi"
 MODULE = ast.parse(STUB.read_text())
-TENSOR = next(node for node in MODULE.body if isinstance(node, ast.ClassDef))
+CLASSES = {node.name: node for node in MODULE.body if isinstance(node, ast.ClassDef)}
+TENSOR = CLASSES["Tensor"]
 FUNCTIONS = {node.name: node for node in MODULE.body if isinstance(node, ast.FunctionDef)}
 METHODS = {node.name: node for node in TENSOR.body if isinstance(node, ast.FunctionDef)}
 # Every type of Rust has these, and a stub says nothing new about them.
@@ -24,10 +25,11 @@ INHERITED = {"__doc__", "__module__", "__repr__", "__new__", "__hash__", "__eq__
 
 
 def names(body):
-    """The names that a stub's body defines, without type aliases."""
+    """The names that a stub's body defines, without type aliases and protocols."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.name
+            if not getattr(node, "bases", []):
+                yield node.name
         elif isinstance(node, ast.AnnAssign) and node.value is None:
             yield node.target.id
 
@@ -58,7 +60,7 @@ def parameters(node):
     return [row for row in rows if row[0] != "self"]
 
 
-CALLABLE = [*sorted(FUNCTIONS), "__dlpack__", "__dlpack_device__"]
+CALLABLE = [*sorted(FUNCTIONS), "__buffer__", "__dlpack__", "__dlpack_device__"]
 
 
 @pytest.mark.parametrize("name", CALLABLE)

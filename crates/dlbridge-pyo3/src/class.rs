@@ -91,6 +91,13 @@ pub trait ExportDlpack: PyClass {
     ///
     /// Whatever the class wants Python to see. An export that is refused is a `BufferError`.
     fn tensor(&self) -> Result<Tensor>;
+
+    /// Makes the default stream wait until device memory is ready: it is the one that this
+    /// library's exchange table tells.
+    #[doc(hidden)]
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// How a frozen class lends the tensor that it keeps; see [`ExportDlpack::LEND`].
@@ -136,7 +143,7 @@ impl<T> Lend<T> {
 /// `RuntimeError`, not PyO3's `PanicException`, which `except Exception` does not catch.
 pub(crate) fn export<T: ExportDlpack>(object: Borrowed<'_, '_, T>) -> Result<Tensor> {
     let outcome = catch_unwind(AssertUnwindSafe(|| match object.try_borrow() {
-        Ok(object) => object.tensor(),
+        Ok(object) => object.settle().and_then(|()| object.tensor()),
         Err(_) => Err(Error::buffer(format!("{}: the object is being changed", T::NAME))),
     }));
     outcome.unwrap_or_else(|payload| {
@@ -267,7 +274,7 @@ pub mod macros {
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
         let tensor = export(object.as_borrowed())?;
-        Request { stream, max_version, dl_device, copy }.answer(object.py(), tensor)
+        Request { stream, max_version, dl_device, copy }.answer_when(object.py(), tensor, None)
     }
 
     pub fn dlpack_device<T: ExportDlpack>(object: &Bound<'_, T>) -> Result<(i32, i32)> {

@@ -1,32 +1,45 @@
-//! A Python object that keeps memory alive for a tensor.
-//! What its memory is does not belong here.
-//! Invariant: the reference is given back exactly once, to a living interpreter, from whatever
-//! thread; without one, it is left alone.
-
-use std::mem::ManuallyDrop;
+//! A Python object that a tensor keeps alive.
+//! What memory it has does not belong here.
+//! Invariant: the object is let go once, on any thread, and never after the interpreter is gone.
 
 use pyo3::prelude::*;
+use pyo3::{Bound, ffi};
 
-/// An owner that is a Python object. Unlike a plain `Py`, dropping it on a thread that is not
-/// attached to the interpreter attaches it, as NumPy's own deleter does, rather than putting the
-/// release off until somebody else comes along.
-pub(crate) struct Held(ManuallyDrop<Py<PyAny>>);
+/// The owner of a tensor over a Python object's memory.
+///
+/// Dropped on a thread that is not attached, it attaches for as long as it takes, as NumPy's own
+/// deleter does: PyO3 alone would put the object off until some function of this extension is
+/// called, and a `bytearray` could not be resized in the meantime. Once the interpreter is going
+/// or gone, the object is left where it is.
+pub(crate) struct Held(Option<Py<PyAny>>);
 
 impl Held {
     #[inline]
-    pub(crate) fn new(object: Py<PyAny>) -> Self {
-        Self(ManuallyDrop::new(object))
+    pub(crate) fn new(object: Bound<'_, PyAny>) -> Self {
+        Self(Some(object.unbind()))
     }
 }
 
 impl Drop for Held {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: taken once, here.
-        let object = unsafe { ManuallyDrop::take(&mut self.0) };
+        let Some(object) = self.0.take() else { return };
         let mut object = Some(object);
-        // `None` if the interpreter is gone, or going: its objects are not to be touched then.
-        Python::try_attach(|py| drop(object.take().map(|object| object.into_bound(py))));
+        Python::try_attach(|py| {
+            let object = object.take();
+            undisturbed(py, || drop(object));
+        });
         std::mem::forget(object);
     }
+}
+
+/// Runs `work`, which may run Python code, beside an exception that is on its way.
+fn undisturbed(_: Python<'_>, work: impl FnOnce()) {
+    let (mut kind, mut value, mut trace) =
+        (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: attached; the places are ours.
+    unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut trace) };
+    work();
+    // SAFETY: attached; what was fetched above.
+    unsafe { ffi::PyErr_Restore(kind, value, trace) };
 }

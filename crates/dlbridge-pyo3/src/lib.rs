@@ -44,6 +44,9 @@
 //! | a Python object in hand | a tensor over its memory | [`import`] |
 //! | any array, for one quick look | to borrow it | [`with_borrowed`] |
 //! | to know how it was handed over | the protocol | [`import_with_protocol`] |
+//! | a GPU array and a stream to use it on | to wait in the right order | [`ImportOptions::stream`] |
+//! | a GPU array | to know on which stream it is made | [`import_with_stream`] |
+//! | a GPU tensor that a stream still writes | to return it | [`PyTensor::ready_on`] |
 //! | a Rust array or vector | to return it | `PyTensor::from(Tensor::from(array))` |
 //! | a result, and the caller's array | an array of the caller's kind | [`PyTensor::like`] |
 //! | the caller's array | new memory of its framework | [`Allocator::of`] |
@@ -57,10 +60,13 @@
 mod readme {}
 
 mod allocator;
+mod ask;
+mod buffer;
 mod capsule;
 mod class;
 mod error;
 mod exchange;
+mod fallback;
 mod frameworks;
 mod held;
 mod import;
@@ -69,6 +75,7 @@ mod negotiate;
 mod numpy;
 mod object;
 mod protocol;
+mod stream;
 mod tensor;
 mod typed;
 
@@ -77,8 +84,11 @@ pub use allocator::Allocator;
 pub use class::macros;
 pub use class::{ExportDlpack, Lend};
 pub use error::{Error, Result};
-pub use import::{Copy, ImportOptions, import, import_with_protocol, with_borrowed};
+pub use import::{
+    Copy, ImportOptions, import, import_with_protocol, import_with_stream, with_borrowed,
+};
 pub use object::TensorObject;
 pub use protocol::Protocol;
+pub use stream::Stream;
 pub use tensor::PyTensor;
 pub use typed::{ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensorOf, Writable};

@@ -5,6 +5,7 @@
 use dlbridge::{Device, DeviceKind, Tensor};
 use pyo3::prelude::*;
 
+use crate::stream::{Ready, Stream};
 use crate::{Error, Result, capsule};
 
 /// The keywords of `__dlpack__`, array API standard 2024.12.
@@ -17,14 +18,28 @@ pub(crate) struct Request<'py> {
 }
 
 impl Request<'_> {
-    /// A capsule over the tensor's memory, or over a copy.
-    pub(crate) fn answer<'py>(&self, py: Python<'py>, tensor: Tensor) -> Result<Bound<'py, PyAny>> {
-        self.check_stream(tensor.device())?;
-        let relocated = self.check_device(tensor.device())?;
-        let exported = match (self.copy, relocated) {
-            (Some(true), _) | (_, true) => tensor.to_compact()?,
-            _ => tensor,
-        };
+    /// A capsule over the tensor's memory, or over a copy, which the stream asked for may use once
+    /// the memory is `ready`.
+    pub(crate) fn answer_when<'py>(
+        &self,
+        py: Python<'py>,
+        tensor: Tensor,
+        ready: Option<&Ready>,
+    ) -> Result<Bound<'py, PyAny>> {
+        let device = tensor.device();
+        let relocated = self.check_device(device)?;
+        // A stream is one of the device that is asked for (array API 2024.12, `dl_device`).
+        let target = if relocated { Device::CPU } else { device };
+        let stream = Stream::requested(self.stream.as_ref(), target)?;
+        let is_copy = relocated || self.copy == Some(true);
+        match ready {
+            Some(ready) if !is_copy => ready.before(stream, device)?,
+            Some(ready) if device.is_host_accessible() => {
+                py.detach(|| ready.before_host(device))?;
+            }
+            _ => {}
+        }
+        let exported = if is_copy { tensor.to_compact()? } else { tensor };
         if self.wants_versioned() {
             capsule::versioned(py, exported)
         } else {
@@ -35,16 +50,6 @@ impl Request<'_> {
     /// A consumer that names no version, or one below 1, reads the old ABI only.
     fn wants_versioned(&self) -> bool {
         self.max_version.is_some_and(|(major, _)| major >= 1)
-    }
-
-    /// Host memory has no streams: only `None` and -1 ("do not synchronise") mean something.
-    fn check_stream(&self, device: Device) -> Result<()> {
-        let Some(stream) = &self.stream else { return Ok(()) };
-        if stream.extract::<i64>().is_ok_and(|stream| stream == -1) {
-            return Ok(());
-        }
-        let found = stream.repr()?;
-        Err(Error::buffer(format!("stream: found {found}, wanted None or -1 for {device}")))
     }
 
     /// Whether the memory must be copied to reach the device asked for.

@@ -93,7 +93,7 @@ pub(crate) unsafe fn import(object: Borrowed<'_, '_, PyAny>) -> Option<Result<Te
     let mut strides = [const { MaybeUninit::uninit() }; MAX_RANK];
     // SAFETY: the caller's duty.
     let Described { tensor, flags } = unsafe { describe(object, &mut strides) }?;
-    let owner = Held::new(object.to_owned().unbind());
+    let owner = Held::new(object.to_owned());
     // SAFETY: the array, which `owner` keeps, keeps the memory that it describes: NumPy moves it
     // only in `resize`, which refuses while there are other references.
     let tensor = unsafe { Tensor::from_owner_raw(owner, &tensor, flags) };

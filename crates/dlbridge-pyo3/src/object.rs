@@ -5,13 +5,16 @@
 use std::sync::Arc;
 
 use dlbridge::Tensor;
+use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::class::{ExportDlpack, Lend};
+use crate::import::{ImportOptions, import_with_stream};
 use crate::negotiate::Request;
-use crate::{Result, exchange};
+use crate::stream::{Ready, Stream};
+use crate::{Result, buffer, exchange};
 
 /// A tensor in Python: `dlbridge.Tensor`.
 ///
@@ -20,18 +23,65 @@ use crate::{Result, exchange};
 #[derive(Debug)]
 pub struct TensorObject {
     tensor: Arc<Tensor>,
+    /// What consumers of device memory have to wait for; nothing if `None`.
+    ready: Option<Box<Ready>>,
 }
 
 impl TensorObject {
     /// Makes a Python object of a tensor. Memory that was exclusive becomes shared.
     #[must_use]
     pub fn new(tensor: Tensor) -> Self {
-        Self { tensor: Arc::new(tensor.into_shared()) }
+        Self { tensor: Arc::new(tensor.into_shared()), ready: None }
+    }
+
+    /// Takes a Python object's memory as [`import`](crate::import()) does, and remembers which
+    /// stream's work makes device memory ready, for those who take it from here.
+    ///
+    /// # Errors
+    ///
+    /// As [`import`](crate::import()), and those of [`ready_on`](Self::ready_on).
+    pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Self> {
+        let (tensor, stream) = import_with_stream(object, options)?;
+        let this = Self::new(tensor);
+        if let Some(stream) = stream { this.ready_on(stream) } else { Ok(this) }
+    }
+
+    /// Says that the memory is ready after the work that `stream` has been given so far. Whoever
+    /// takes the tensor from here has its own stream wait for that work; the host waits only where
+    /// the host reads. [`Stream::NO_SYNC`] says that the memory is ready now.
+    ///
+    /// Only streams of CUDA are ordered, by an event of its driver, which is opened when it is
+    /// first needed; the default stream alone needs no event. (Tests play the driver: no GPU has
+    /// run this yet.)
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    /// use dlbridge_pyo3::{PyTensor, Stream};
+    ///
+    /// # pyo3::Python::initialize();
+    /// let tensor = PyTensor::from(Tensor::from(vec![1.0_f32]));
+    /// let error = tensor.ready_on(Stream::PER_THREAD).unwrap_err();
+    /// assert_eq!(error.to_string(), "BufferError: stream: found 2, wanted None or -1 for cpu");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A `BufferError` for a stream that the tensor's device does not have, or without a driver to
+    /// order its work.
+    pub fn ready_on(mut self, stream: Stream) -> Result<Self> {
+        self.ready = Ready::on(stream, self.tensor.device())?.map(Box::new);
+        Ok(self)
+    }
+
+    /// Waits until the host may read the memory.
+    pub(crate) fn settle_on_host(&self, py: Python<'_>) -> Result<()> {
+        let Some(ready) = &self.ready else { return Ok(()) };
+        py.detach(|| ready.before_host(self.tensor.device()))
     }
 
     /// An object over a tensor that is not `Exclusive`.
     pub(crate) fn sharing(tensor: Arc<Tensor>) -> Self {
-        Self { tensor }
+        Self { tensor, ready: None }
     }
 
     /// The tensor inside.
@@ -53,6 +103,11 @@ impl ExportDlpack for TensorObject {
     fn tensor(&self) -> Result<Tensor> {
         Ok(self.share())
     }
+
+    fn settle(&self) -> Result<()> {
+        let Some(ready) = &self.ready else { return Ok(()) };
+        ready.before(Stream::DEFAULT, self.tensor.device())
+    }
 }
 
 #[pymethods]
@@ -60,6 +115,8 @@ impl TensorObject {
     /// The C exchange API of this type.
     #[classattr]
     fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
+        // Class attributes are made when the class is, before there is an object of it.
+        buffer::install(&py.get_type::<Self>())?;
         Ok(exchange::capsule::<Self>(py)?.unbind())
     }
 
@@ -73,7 +130,8 @@ impl TensorObject {
         dl_device: Option<(i32, Option<i32>)>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
-        Request { stream, max_version, dl_device, copy }.answer(py, self.share())
+        let request = Request { stream, max_version, dl_device, copy };
+        request.answer_when(py, self.share(), self.ready.as_deref())
     }
 
     /// The kind and number of the device that the memory is on.

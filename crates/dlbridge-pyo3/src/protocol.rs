@@ -20,6 +20,14 @@ pub enum Protocol {
     LegacyNoKeyword,
     /// A capsule that the caller had in hand.
     Capsule,
+    /// `__cuda_array_interface__`: device memory, without DLPack.
+    CudaArrayInterface,
+    /// The buffer protocol, without DLPack.
+    Buffer,
+    /// NumPy's `__array_interface__`, without DLPack.
+    ArrayInterface,
+    /// Arrow's `__arrow_c_array__`, without DLPack.
+    Arrow,
 }
 
 impl fmt::Display for Protocol {
@@ -31,6 +39,10 @@ impl fmt::Display for Protocol {
             Self::Legacy => "__dlpack__, legacy",
             Self::LegacyNoKeyword => "__dlpack__ without keywords",
             Self::Capsule => "capsule",
+            Self::CudaArrayInterface => "__cuda_array_interface__",
+            Self::Buffer => "buffer protocol",
+            Self::ArrayInterface => "__array_interface__",
+            Self::Arrow => "__arrow_c_array__",
         })
     }
 }

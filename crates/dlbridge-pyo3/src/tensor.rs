@@ -9,7 +9,7 @@ use pyo3::Borrowed;
 use pyo3::prelude::*;
 
 use crate::import::{ImportOptions, import};
-use crate::{Error, TensorObject};
+use crate::{Error, Stream, TensorObject};
 
 /// A tensor as an argument or a result of a Python function.
 ///
@@ -40,6 +40,16 @@ impl PyTensor {
     #[must_use]
     pub fn into_inner(self) -> Tensor {
         self.0
+    }
+
+    /// The Python object of device memory that is ready after the work that `stream` has been given
+    /// so far; see [`TensorObject::ready_on`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn ready_on(self, stream: Stream) -> crate::Result<TensorObject> {
+        TensorObject::new(self.0).ready_on(stream)
     }
 }
 

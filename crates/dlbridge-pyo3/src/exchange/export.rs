@@ -135,6 +135,7 @@ unsafe extern "C" fn borrow<T: ExportDlpack>(object: *mut c_void, out: *mut DLTe
         let Some(lend) = &T::LEND else { return Err(Error::buffer("the class lends no tensor")) };
         // What it keeps is never replaced: only a frozen class has a `Lend`.
         let object = object.try_borrow().map_err(PyErr::from)?;
+        object.settle()?;
         let tensor = lend.tensor(&object);
         check_lendable(tensor)?;
         // SAFETY: the caller gives a place to write to.
@@ -158,7 +159,8 @@ fn check_lendable(tensor: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// Work on host memory is in order as it is, and this library queues none on a device.
+/// Work on host memory is in order as it is. On a device it is the default stream, which waits for
+/// what a tensor's memory is made by before the tensor is given (`ExportDlpack::settle`).
 unsafe extern "C" fn current_work_stream(_: DLDeviceType, _: i32, out: *mut *mut c_void) -> c_int {
     // SAFETY: the caller gives a place to write to.
     unsafe { out.write(ptr::null_mut()) };

@@ -82,7 +82,7 @@ pub(crate) unsafe fn lend<F: FnOnce(&Tensor) -> R, R>(
 
 /// What the table raised; some fail without raising anything.
 #[cold]
-fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
+pub(crate) fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
     let py = object.py();
     let error = PyErr::take(py).unwrap_or_else(|| {
         let kind = object.get_type();

@@ -1,0 +1,140 @@
+//! The struct formats of the buffer protocol, and dtypes.
+//! The array interface's type strings belong to `fallback/typestr`.
+//! Invariant: only one number in this machine's byte order has a dtype, and the other way round.
+
+use std::ffi::{CStr, c_int, c_long, c_short};
+
+use dlbridge::{DType, TypeCode};
+use pyo3::ffi::Py_ssize_t;
+
+use crate::{Error, Result};
+
+/// Which of `<` and `>` is this machine's byte order.
+const NATIVE: char = if cfg!(target_endian = "little") { '<' } else { '>' };
+
+/// The dtype of items of this format (the `struct` module, and PEP 3118's `Z`).
+///
+/// The size is the item's own, since `ctypes` writes `<l` for 8 bytes; it must be one that the
+/// letter has, natively or in the standard.
+pub(crate) fn dtype_of(format: &str, itemsize: usize) -> Result<DType> {
+    let refused = |wanted: &str| {
+        let message = format!("format: found {format:?} of {itemsize} bytes, wanted {wanted}");
+        Err(Error::buffer(message))
+    };
+    let letters = match format.chars().next() {
+        Some('@' | '=') => &format[1..],
+        Some(order @ ('<' | '>' | '!')) => {
+            let order = if order == '!' { '>' } else { order };
+            if order != NATIVE && itemsize != 1 {
+                return refused("this machine's byte order");
+            }
+            &format[1..]
+        }
+        _ => format,
+    };
+    let long = size_of::<c_long>();
+    let (code, sizes): (TypeCode, &[usize]) = match letters {
+        "?" => (TypeCode::BOOL, &[1]),
+        "c" | "B" => (TypeCode::UINT, &[1]),
+        "b" => (TypeCode::INT, &[1]),
+        "h" => (TypeCode::INT, &[size_of::<c_short>()]),
+        "H" => (TypeCode::UINT, &[size_of::<c_short>()]),
+        "i" => (TypeCode::INT, &[size_of::<c_int>()]),
+        "I" => (TypeCode::UINT, &[size_of::<c_int>()]),
+        "l" => (TypeCode::INT, &[4, long]),
+        "L" => (TypeCode::UINT, &[4, long]),
+        "q" => (TypeCode::INT, &[8]),
+        "Q" => (TypeCode::UINT, &[8]),
+        "n" => (TypeCode::INT, &[size_of::<isize>()]),
+        "N" => (TypeCode::UINT, &[size_of::<usize>()]),
+        "e" => (TypeCode::FLOAT, &[2]),
+        "f" => (TypeCode::FLOAT, &[4]),
+        "d" => (TypeCode::FLOAT, &[8]),
+        "Zf" | "F" => (TypeCode::COMPLEX, &[8]),
+        "Zd" | "D" => (TypeCode::COMPLEX, &[16]),
+        _ => return refused("one number"),
+    };
+    if sizes.contains(&itemsize) {
+        Ok(DType::new(code, (8 * itemsize) as u8))
+    } else {
+        refused("a size that this letter has")
+    }
+}
+
+/// The format of a dtype; `None` if there is none. Integers of 8 bytes have the letter that NumPy
+/// gives them.
+pub(crate) fn format_of(dtype: DType) -> Option<&'static CStr> {
+    let is_long = size_of::<c_long>() == 8;
+    Some(match dtype {
+        DType::BOOL => c"?",
+        DType::I8 => c"b",
+        DType::U8 => c"B",
+        DType::I16 => c"h",
+        DType::U16 => c"H",
+        DType::I32 => c"i",
+        DType::U32 => c"I",
+        DType::I64 if is_long => c"l",
+        DType::U64 if is_long => c"L",
+        DType::I64 => c"q",
+        DType::U64 => c"Q",
+        DType::F16 => c"e",
+        DType::F32 => c"f",
+        DType::F64 => c"d",
+        DType::COMPLEX64 => c"Zf",
+        DType::COMPLEX128 => c"Zd",
+        _ => return None,
+    })
+}
+
+/// A size that a C struct gave, which may be anything.
+pub(crate) fn size_of_item(itemsize: Py_ssize_t) -> Result<usize> {
+    usize::try_from(itemsize)
+        .map_err(|_| Error::buffer(format!("itemsize: found {itemsize}, wanted 1 or more")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_that_goes_out_comes_in() {
+        for &dtype in DType::NAMED {
+            let Some(format) = format_of(dtype) else { continue };
+            let format = format.to_str().expect("ASCII");
+            let itemsize = dtype.itemsize().expect("whole bytes");
+            assert_eq!(dtype_of(format, itemsize).expect(format), dtype);
+            assert_eq!(dtype_of(&format!("{NATIVE}{format}"), itemsize).expect(format), dtype);
+        }
+        assert_eq!(format_of(DType::BF16), None);
+        assert_eq!(format_of(DType::F32.with_lanes(2)), None);
+        assert_eq!(format_of(DType::FLOAT4_E2M1FN), None);
+    }
+
+    #[test]
+    fn what_is_no_number_of_this_machine_is_refused() {
+        let other = if NATIVE == '<' { ">i" } else { "<i" };
+        let wrong = [
+            (other, 4),
+            ("", 1),
+            ("@", 1),
+            ("2i", 8),
+            ("i", 8),
+            ("ii", 8),
+            ("T{i:x:}", 4),
+            ("O", 8),
+            ("P", 8),
+            ("5s", 5),
+            ("x", 1),
+            ("u", 4),
+            ("w", 4),
+            ("g", 16),
+            ("é", 1),
+            ("<é", 1),
+            ("f", 0),
+        ];
+        for (format, itemsize) in wrong {
+            let message = dtype_of(format, itemsize).expect_err(format).to_string();
+            assert!(message.contains(&format!("format: found {format:?}")), "{message}");
+        }
+    }
+}

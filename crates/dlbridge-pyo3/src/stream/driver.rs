@@ -1,0 +1,204 @@
+//! The functions of the CUDA driver that order one stream after another.
+//! Deciding what waits for what belongs to `order`.
+//! Invariant: the library is opened when it is first needed, never linked, and stays open.
+//!
+//! No GPU has run this yet: the tests play the driver with a library that records the calls.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr;
+use std::sync::OnceLock;
+
+use dlbridge::Device;
+use libloading::Library;
+
+use crate::{Error, Result};
+
+/// A `CUstream`: an address, or one of two numbers.
+pub(super) type StreamHandle = *mut c_void;
+/// A `CUevent`.
+pub(super) type EventHandle = *mut c_void;
+/// A `CUcontext`.
+pub(super) type Context = *mut c_void;
+
+/// `CU_EVENT_DISABLE_TIMING`: all that an event is for here is to be waited for.
+const DISABLE_TIMING: c_uint = 2;
+/// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
+const DEVICE_ORDINAL: c_int = 9;
+
+#[cfg(windows)]
+const NAME: &str = "nvcuda.dll";
+#[cfg(not(windows))]
+const NAME: &str = "libcuda.so.1";
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident = $symbol:literal ($($argument:ty),*);)*) => {
+        /// The driver's functions, by what they do. Each returns 0 if it went well.
+        struct Functions {
+            $($(#[$doc])* $name: unsafe extern "C" fn($($argument),*) -> c_int,)*
+        }
+
+        impl Functions {
+            /// Looks all of them up.
+            fn find(library: &Library) -> std::result::Result<Self, libloading::Error> {
+                $(
+                    // SAFETY: the function's type, as the driver's documentation gives it.
+                    let $name = *unsafe { library.get($symbol) }?;
+                )*
+                Ok(Self { $($name),* })
+            }
+        }
+    };
+}
+
+functions! {
+    init = b"cuInit" (c_uint);
+    error_name = b"cuGetErrorName" (c_int, *mut *const c_char);
+    device = b"cuDeviceGet" (*mut c_int, c_int);
+    retain = b"cuDevicePrimaryCtxRetain" (*mut Context, c_int);
+    push = b"cuCtxPushCurrent_v2" (Context);
+    pop = b"cuCtxPopCurrent_v2" (*mut Context);
+    context_of = b"cuStreamGetCtx" (StreamHandle, *mut Context);
+    create = b"cuEventCreate" (*mut EventHandle, c_uint);
+    record = b"cuEventRecord" (EventHandle, StreamHandle);
+    wait = b"cuStreamWaitEvent" (StreamHandle, EventHandle, c_uint);
+    synchronize = b"cuEventSynchronize" (EventHandle);
+    destroy = b"cuEventDestroy_v2" (EventHandle);
+    pointer = b"cuPointerGetAttribute" (*mut c_void, c_int, u64);
+}
+
+/// The open driver.
+pub(super) struct Driver {
+    call: Functions,
+    /// Never closed: other libraries of this process use the same driver.
+    _library: Library,
+}
+
+impl Driver {
+    /// The driver, opened on the first call.
+    ///
+    /// # Errors
+    ///
+    /// A `BufferError` that says why there is none.
+    pub(super) fn get() -> Result<&'static Self> {
+        static DRIVER: OnceLock<std::result::Result<Driver, String>> = OnceLock::new();
+        let driver = DRIVER.get_or_init(|| Self::open().map_err(|error| error.to_string()));
+        driver.as_ref().map_err(|why| {
+            Error::buffer(format!("stream: found no CUDA driver to order work with ({why})"))
+        })
+    }
+
+    fn open() -> std::result::Result<Self, libloading::Error> {
+        // SAFETY: NVIDIA's driver may be opened in any process.
+        let library = unsafe { Library::new(NAME) }?;
+        let call = Functions::find(&library)?;
+        // What it says, the next call says, too.
+        // SAFETY: may be called any number of times.
+        let _ = unsafe { (call.init)(0) };
+        Ok(Self { call, _library: library })
+    }
+
+    /// # Errors
+    ///
+    /// A `BufferError` that names the function and the driver's error.
+    fn check(&self, function: &str, status: c_int) -> Result<()> {
+        if status == 0 {
+            return Ok(());
+        }
+        let mut name = ptr::null();
+        // SAFETY: a place for a static string; it stays null for a number without a name.
+        let known = unsafe { (self.call.error_name)(status, &raw mut name) } == 0;
+        let name = if known && !name.is_null() {
+            // SAFETY: a static, null-terminated string.
+            unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+        } else {
+            format!("error {status}")
+        };
+        Err(Error::buffer(format!("stream: {function} failed with {name}")))
+    }
+
+    /// The primary context of a device, which is never given back: releasing the last reference
+    /// would destroy it under those who use it.
+    pub(super) fn primary_context(&self, device: Device) -> Result<Context> {
+        let (mut ordinal, mut context) = (0, ptr::null_mut());
+        // SAFETY: a place for the answer.
+        let status = unsafe { (self.call.device)(&raw mut ordinal, device.id) };
+        self.check("cuDeviceGet", status)?;
+        // SAFETY: the same.
+        let status = unsafe { (self.call.retain)(&raw mut context, ordinal) };
+        self.check("cuDevicePrimaryCtxRetain", status)?;
+        Ok(context)
+    }
+
+    /// The context that a stream was made in.
+    pub(super) fn context_of(&self, stream: StreamHandle) -> Result<Context> {
+        let mut context = ptr::null_mut();
+        // SAFETY: a stream that exists (the duty of `Stream`), and a place for the answer.
+        let status = unsafe { (self.call.context_of)(stream, &raw mut context) };
+        self.check("cuStreamGetCtx", status)?;
+        Ok(context)
+    }
+
+    /// Does `work` with a context current on this thread, and the former one afterwards.
+    pub(super) fn within<T>(
+        &self,
+        context: Context,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        // SAFETY: a context that exists.
+        let status = unsafe { (self.call.push)(context) };
+        self.check("cuCtxPushCurrent", status)?;
+        let outcome = work();
+        let mut popped = ptr::null_mut();
+        // What has been done is done, whatever the driver says now.
+        // SAFETY: what was pushed above, and a place for it.
+        let _ = unsafe { (self.call.pop)(&raw mut popped) };
+        outcome
+    }
+
+    /// An event after everything that has been queued on `stream` so far.
+    pub(super) fn record(&self, stream: StreamHandle) -> Result<EventHandle> {
+        let mut event = ptr::null_mut();
+        // SAFETY: a place for the answer; the context is current.
+        let status = unsafe { (self.call.create)(&raw mut event, DISABLE_TIMING) };
+        self.check("cuEventCreate", status)?;
+        // SAFETY: made above, in the stream's context.
+        let status = unsafe { (self.call.record)(event, stream) };
+        self.check("cuEventRecord", status).inspect_err(|_| self.destroy(event))?;
+        Ok(event)
+    }
+
+    /// Makes what is queued on `stream` from now on wait for `event`. The host waits for nothing.
+    pub(super) fn wait(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
+        // SAFETY: both exist (the duties of `Stream` and of `Event`).
+        let status = unsafe { (self.call.wait)(stream, event, 0) };
+        self.check("cuStreamWaitEvent", status)
+    }
+
+    /// Waits here for an event.
+    pub(super) fn wait_on_host(&self, event: EventHandle) -> Result<()> {
+        // SAFETY: it exists.
+        let status = unsafe { (self.call.synchronize)(event) };
+        self.check("cuEventSynchronize", status)
+    }
+
+    /// Gives an event up; whoever waits for it still does.
+    pub(super) fn destroy(&self, event: EventHandle) {
+        // SAFETY: it exists, and is not used again. An error cannot be answered for.
+        let _ = unsafe { (self.call.destroy)(event) };
+    }
+}
+
+/// The device that an address in device memory is on.
+///
+/// # Errors
+///
+/// A `BufferError` if there is no driver, or the driver does not know the address.
+pub(crate) fn device_of_pointer(address: usize) -> Result<Device> {
+    let driver = Driver::get()?;
+    let mut ordinal: c_int = 0;
+    let place = (&raw mut ordinal).cast();
+    // SAFETY: a place for this attribute's type; any address may be asked about.
+    let status = unsafe { (driver.call.pointer)(place, DEVICE_ORDINAL, address as u64) };
+    driver.check("cuPointerGetAttribute", status)?;
+    Ok(Device::cuda(ordinal))
+}

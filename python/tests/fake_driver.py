@@ -1,0 +1,48 @@
+"""A library that plays the CUDA driver, and programs that run beside it.
+
+Nothing here is a GPU: what is shown is which functions are called, in which order, with what.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+class Driver:
+    """The library, built once; `run` is a program that finds it, and what it was asked."""
+
+    def __init__(self, folder: Path) -> None:
+        compiler = shutil.which("cc")
+        if compiler is None or sys.platform != "linux":
+            pytest.skip("a C compiler of Linux builds the library that plays the driver")
+        self.folder = folder
+        library = folder / "libcuda.so.1"
+        source = HERE / "fake_driver.c"
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+
+    def run(self, code: str, *, fails: str = "") -> list[str]:
+        """Runs a program; the calls that the driver got, without those that only open it."""
+        log = self.folder / "log"
+        log.unlink(missing_ok=True)
+        log.touch()
+        environment = {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(self.folder),
+            "FAKE_DRIVER_LOG": str(log),
+            "FAKE_DRIVER_FAILS": fails,
+            "PYTHONPATH": str(HERE),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        self.output = done.stdout
+        return [line for line in log.read_text().splitlines() if not line.startswith("init")]

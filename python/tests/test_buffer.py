@@ -1,0 +1,277 @@
+"""The buffer protocol, taken from objects without DLPack."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import gc
+import mmap
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import dlbridge
+from hostile import Producer, read
+
+
+def address_of(source) -> int:
+    return np.frombuffer(source, dtype="uint8").ctypes.data
+
+
+def rename(capsule, name: bytes) -> None:
+    function = ctypes.pythonapi.PyCapsule_SetName
+    function.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    names.append(name)
+    function(capsule, names[-1])
+
+
+names: list[bytes] = []
+"""Names of capsules, which only point to them."""
+
+
+def values(tensor):
+    return np.from_dlpack(tensor).tolist()
+
+
+class TestImport:
+    @pytest.mark.parametrize(
+        ("source", "dtype", "readonly"),
+        [
+            (b"abc", "uint8", True),
+            (bytearray(b"abc"), "uint8", False),
+            (memoryview(b"abc"), "uint8", True),
+            (array.array("d", [1, 2, 3]), "float64", False),
+            (array.array("h", [1, 2, 3]), "int16", False),
+            (array.array("L", [1, 2, 3]), "uint64", False),
+            ((ctypes.c_float * 3)(1, 2, 3), "float32", False),
+            ((ctypes.c_long * 3)(1, 2, 3), "int64", False),
+            ((ctypes.c_bool * 3)(1, 0, 1), "bool", False),
+        ],
+        ids=lambda value: type(value).__name__,
+    )
+    def test_the_memory_is_shared(self, source, dtype, readonly):
+        tensor = dlbridge.from_dlpack(source)
+        assert (tensor.shape, tensor.strides) == ((3,), (1,))
+        assert (tensor.dtype, tensor.device, tensor.readonly) == (dtype, "cpu", readonly)
+        assert tensor.data_ptr == address_of(source)
+        assert values(tensor) == list(source)
+        description = dlbridge.inspect(source)
+        assert (description.protocol, description.version) == ("buffer protocol", None)
+        if not readonly:
+            dlbridge.fill(tensor, 1)
+            assert list(source) == [1, 1, 1]
+
+    def test_a_mapped_file_is_memory_like_any_other(self, tmp_path):
+        path = tmp_path / "numbers"
+        path.write_bytes(bytes(range(64)))
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+            tensor = dlbridge.from_dlpack(mapped)
+            assert (tensor.shape, tensor.readonly) == ((64,), False)
+            with pytest.raises(BufferError):
+                mapped.close()
+            dlbridge.fill(tensor, 7)
+            del tensor
+            mapped.flush()
+        assert path.read_bytes() == b"\7" * 64
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            assert dlbridge.from_dlpack(mapped).readonly
+            mapped.close()
+
+    def test_views_keep_their_shape_and_strides(self):
+        source = bytearray(range(24))
+        shaped = memoryview(source).cast("B").cast("h", [3, 4])
+        tensor = dlbridge.from_dlpack(shaped)
+        assert (tensor.shape, tensor.strides, tensor.dtype) == ((3, 4), (4, 1), "int16")
+        assert values(tensor) == shaped.tolist()
+        backwards = memoryview(source)[::-3]
+        tensor = dlbridge.from_dlpack(backwards)
+        assert (tensor.shape, tensor.strides) == ((8,), (-3,))
+        assert values(tensor) == list(backwards)
+        scalar = memoryview(source)[:4].cast("i", [])
+        assert dlbridge.from_dlpack(scalar).shape == ()
+
+    def test_a_ctypes_array_of_arrays_has_two_axes(self):
+        source = (ctypes.c_int16 * 3 * 2)((1, 2, 3), (4, 5, 6))
+        tensor = dlbridge.from_dlpack(source)
+        assert (tensor.shape, tensor.dtype) == ((2, 3), "int16")
+        assert values(tensor) == [[1, 2, 3], [4, 5, 6]]
+
+    def test_a_numpy_scalar_is_a_tensor_of_rank_0(self):
+        tensor = dlbridge.from_dlpack(np.float32(2.5))
+        assert (tensor.shape, tensor.dtype, tensor.readonly) == ((), "float32", True)
+        assert values(tensor) == 2.5
+
+    @pytest.mark.parametrize("source", [b"", bytearray(), array.array("i"), (ctypes.c_int * 0)()])
+    def test_an_empty_buffer_is_an_empty_tensor(self, source):
+        tensor = dlbridge.from_dlpack(source)
+        assert (tensor.shape, tensor.nbytes) == ((0,), 0)
+        assert values(tensor) == []
+
+    @pytest.mark.parametrize("dtype", ["complex64", "complex128", "float16", "bool", "uint64"])
+    def test_formats_of_numpy_are_understood(self, dtype):
+        source = np.arange(6).astype(dtype).reshape(2, 3)
+        tensor = dlbridge.from_dlpack(memoryview(source))
+        assert (tensor.dtype, tensor.shape) == (dtype, (2, 3))
+        assert np.array_equal(np.from_dlpack(tensor), source)
+
+    @pytest.mark.parametrize(
+        ("source", "found"),
+        [
+            (memoryview(np.zeros(2, ">f4")), 'format: found ">f" of 4 bytes, wanted this machine'),
+            (memoryview(bytes(16)).cast("P"), 'format: found "P" of 8 bytes, wanted one number'),
+            (memoryview(np.zeros(2, "S3")), 'format: found "3s"'),
+            (memoryview(np.zeros(2, "i4,f4")), 'format: found "T{'),
+            (memoryview(np.zeros(2, "O")), 'format: found "O"'),
+            (memoryview(np.zeros(2, "longdouble")), 'format: found "g"'),
+            ((ctypes.c_char_p * 2)(), "format: found"),
+            ((ctypes.c_void_p * 2)(), "format: found"),
+            ((ctypes.c_int32.__ctype_be__ * 2)(), "format: found"),
+            (np.ndarray((3,), "f4", bytes(24), 0, (5,)).view(), "stride"),
+        ],
+    )
+    def test_what_is_no_number_of_this_machine_is_refused(self, source, found):
+        with pytest.raises(BufferError, match=found.replace("{", "[{]")):
+            dlbridge.from_dlpack(source)
+
+    def test_strides_that_are_not_whole_elements_are_refused(self):
+        class Odd:
+            """Without DLPack, whose own refusal would come first."""
+
+            __array_interface__ = np.ndarray((3,), "f4", bytes(24), 0, (5,)).__array_interface__
+
+        with pytest.raises(BufferError, match="strides: axis 0: found 5 bytes, wanted a multiple"):
+            dlbridge.from_dlpack(Odd())
+
+    def test_a_released_view_says_so_itself(self):
+        view = memoryview(b"abc")
+        view.release()
+        with pytest.raises(ValueError, match="released"):
+            dlbridge.from_dlpack(view)
+
+    def test_a_copy_is_other_memory(self):
+        source = bytearray(b"abc")
+        tensor = dlbridge.from_dlpack(source, copy=True)
+        assert (tensor.readonly, values(tensor)) == (False, list(b"abc"))
+        source += b"d"
+        assert values(tensor) == list(b"abc")
+
+    def test_another_device_is_refused(self):
+        with pytest.raises(BufferError, match="the producer cannot give cuda:0"):
+            dlbridge.from_dlpack(b"abc", device="cuda:0")
+
+
+class TestRelease:
+    def test_the_buffer_is_held_and_released_once(self):
+        source = bytearray(b"abc")
+        before = sys.getrefcount(source)
+        tensor = dlbridge.from_dlpack(source)
+        again = np.from_dlpack(tensor)
+        with pytest.raises(BufferError):
+            source.append(1)
+        del tensor
+        with pytest.raises(BufferError):
+            source.append(1)
+        assert again.tolist() == list(b"abc")
+        del again
+        source.append(1)
+        assert sys.getrefcount(source) == before
+
+    def test_a_refused_buffer_is_released_at_once(self):
+        source = bytearray(16)
+        with memoryview(source).cast("P") as view, pytest.raises(BufferError, match="format"):
+            dlbridge.from_dlpack(view)
+        source.append(1)
+
+    @pytest.mark.parametrize("framework", ["jax.numpy", "torch"])
+    def test_a_consumer_may_release_it_without_the_lock(self, framework):
+        module = pytest.importorskip(framework)
+        source = bytearray(4096)
+        for _ in range(100):
+            array = module.from_dlpack(dlbridge.from_dlpack(source))
+            del array
+        gc.collect()
+        source.append(1)
+
+    def test_it_may_be_released_on_any_thread_without_the_lock(self):
+        source = bytearray(64)
+        # Python lets the lock go around calls of a CFUNCTYPE.
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+        def take_and_release():
+            capsule = dlbridge.from_dlpack(source).__dlpack__(max_version=(1, 3))
+            managed = read(capsule)
+            rename(capsule, b"used_dltensor_versioned")
+            kind(managed.deleter)(ctypes.addressof(managed))
+
+        threads = [threading.Thread(target=take_and_release) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        source.append(1)
+
+    def test_many_imports_leave_no_references(self):
+        source = array.array("i", range(10))
+        before = sys.getrefcount(source)
+        for _ in range(1000):
+            dlbridge.from_dlpack(source)
+        assert sys.getrefcount(source) == before
+
+
+class TestAfterDlpack:
+    @pytest.mark.parametrize("knows", [("stream", "max_version"), ("stream",), ()])
+    def test_a_buffer_stands_in_for_what_the_old_descriptor_cannot_say(self, knows):
+        """NumPy before 2.1 refuses to give read-only arrays to DLPack."""
+        calls = []
+
+        class Old(np.ndarray):
+            def __dlpack__(self, **keywords):
+                calls.append(keywords)
+                for name in keywords:
+                    if name not in knows:
+                        words = f"__dlpack__() got an unexpected keyword argument {name!r}"
+                        raise TypeError(words)
+                raise BufferError("Cannot export readonly array")
+
+        source = np.arange(3.0).view(Old)
+        source.flags.writeable = False
+        tensor = dlbridge.from_dlpack(source)
+        assert (tensor.readonly, tensor.data_ptr) == (True, source.ctypes.data)
+        asked = {"max_version": dlbridge.DLPACK_VERSION}
+        assert calls == ([asked] if "max_version" in knows else [asked, {}])
+        assert dlbridge.inspect(source).protocol == "buffer protocol"
+
+    def test_the_refusal_comes_out_where_there_is_no_buffer(self):
+        refusal = BufferError("not now")
+
+        def fail(**_keywords):
+            raise refusal
+
+        with pytest.raises(BufferError) as raised:
+            dlbridge.from_dlpack(Producer(fail))
+        assert raised.value is refusal
+
+    @pytest.mark.parametrize("failure", [RuntimeError("broken"), TypeError("no"), MemoryError()])
+    def test_another_failure_is_no_reason_to_look_further(self, failure):
+        class Broken(bytearray):
+            def __dlpack__(self, **_keywords):
+                raise failure
+
+        with pytest.raises(type(failure)) as raised:
+            dlbridge.from_dlpack(Broken(b"abc"))
+        assert raised.value is failure
+
+
+def test_a_tensor_at_exit_is_harmless():
+    code = (
+        "import dlbridge, atexit, sys\n"
+        "kept = bytearray(8)\n"
+        "sys.kept = [dlbridge.from_dlpack(kept), memoryview(dlbridge.zeros(3))]\n"
+        "sys.kept.append(sys.kept)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,0 +1,258 @@
+"""The buffer protocol, lent by tensors in host memory."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+
+import numpy as np
+import pytest
+
+import dlbridge
+from hostile import READ_ONLY, Managed, producer_of
+
+DTYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool"]
+DTYPES += ["float16", "float32", "float64", "complex64", "complex128"]
+
+
+class TestExport:
+    @pytest.mark.parametrize("dtype", DTYPES)
+    def test_numpy_sees_the_same_memory(self, dtype):
+        tensor = dlbridge.zeros((2, 3), dtype=dtype)
+        seen = np.asarray(tensor)
+        assert (seen.dtype, seen.shape, seen.ctypes.data) == (dtype, (2, 3), tensor.data_ptr)
+        assert seen.dtype.num == np.dtype(dtype).num
+        seen[1, 2] = 1
+        assert np.from_dlpack(tensor)[1, 2] == 1
+
+    def test_a_memoryview_tells_everything(self):
+        tensor = dlbridge.from_dlpack(np.arange(24, dtype="int32").reshape(4, 6)[::-2, 1::2])
+        view = memoryview(tensor)
+        assert (view.shape, view.strides) == ((2, 3), (-48, 8))
+        assert (view.format, view.itemsize, view.nbytes) == ("i", 4, 24)
+        assert (view.readonly, view.c_contiguous, view.suboffsets) == (False, False, ())
+        assert view.tolist() == np.from_dlpack(tensor).tolist()
+        assert view.obj is tensor
+
+    def test_bytes_are_those_of_the_elements(self):
+        data = bytes(range(12))
+        tensor = dlbridge.from_bytes(data, dtype="int16", shape=(2, 3))
+        assert bytes(tensor) == data
+        strided = dlbridge.from_dlpack(np.from_dlpack(tensor)[:, ::2])
+        assert bytes(strided) == np.from_dlpack(tensor)[:, ::2].tobytes()
+
+    def test_files_and_sockets_take_it(self, tmp_path):
+        path = tmp_path / "numbers"
+        with path.open("wb") as file:
+            file.write(dlbridge.arange(4, dtype="uint8"))
+        assert path.read_bytes() == bytes(range(4))
+        tensor = dlbridge.zeros(4, dtype="uint8")
+        with path.open("rb") as file:
+            assert file.readinto(tensor) == 4
+        assert bytes(tensor) == bytes(range(4))
+
+    def test_readonly_memory_is_lent_readonly(self):
+        tensor = dlbridge.from_dlpack(b"abcd")
+        view = memoryview(tensor)
+        assert view.readonly
+        with pytest.raises(TypeError):
+            view[0] = 1
+        assert not np.asarray(tensor).flags.writeable
+        with pytest.raises((BufferError, TypeError)):
+            (ctypes.c_char * 4).from_buffer(tensor)
+
+    def test_a_view_keeps_the_memory_alive(self):
+        made = Managed()
+        view = memoryview(dlbridge.from_dlpack(made.capsule()))
+        gc.collect()
+        assert (view.tolist(), made.releases) == ([0, 1, 2], 0)
+        view.release()
+        assert made.releases == 1
+
+    @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (1, 1)])
+    def test_little_or_nothing_works(self, shape):
+        tensor = dlbridge.zeros(shape, dtype="float32")
+        view = memoryview(tensor)
+        assert (view.shape, view.ndim) == (shape, len(shape))
+        assert np.asarray(tensor).shape == shape
+        assert len(bytes(tensor)) == tensor.nbytes
+
+    def test_empty_memory_without_an_address_has_one(self):
+        tensor = dlbridge.from_dlpack(Managed(data=None, shape=[0, 3]).capsule())
+        assert tensor.data_ptr == 0
+        assert bytes(tensor) == b""
+        assert np.asarray(tensor).shape == (0, 3)
+
+    @pytest.mark.parametrize(
+        ("dtype", "name"),
+        [
+            ((4, 16, 1), "bfloat16"),
+            ((10, 8, 1), "float8_e4m3fn"),
+            ((17, 4, 1), "float4_e2m1fn"),
+            ((2, 32, 2), "float32x2"),
+            ((99, 32, 1), "code99"),
+            ((2, 128, 1), "float128"),
+        ],
+    )
+    def test_a_dtype_without_a_format_is_a_buffer_error(self, dtype, name):
+        tensor = dlbridge.from_dlpack(Managed(dtype=dtype, shape=[2]).capsule())
+        with pytest.raises(BufferError, match=f"buffer: found {name}.*wanted elements that have"):
+            memoryview(tensor)
+        with pytest.raises(BufferError, match="struct format"):
+            tensor.__buffer__(0)
+
+    @pytest.mark.parametrize(("device", "name"), [((2, 0), "cuda:0"), ((10, 1), "rocm:1")])
+    def test_device_memory_is_a_buffer_error(self, device, name):
+        tensor = dlbridge.from_dlpack(Managed(device=device).capsule())
+        with pytest.raises(BufferError, match=f"found memory on {name}, wanted host memory"):
+            memoryview(tensor)
+
+    @pytest.mark.parametrize("device", [(3, 0), (11, 0)])
+    def test_pinned_memory_is_host_memory(self, device):
+        assert memoryview(dlbridge.from_dlpack(Managed(device=device).capsule())).tolist() == [
+            0,
+            1,
+            2,
+        ]
+
+    def test_the_method_checks_what_is_asked_for(self):
+        tensor = dlbridge.from_dlpack(b"abcd")
+        assert tensor.__buffer__(0).tolist() == list(b"abcd")
+        with pytest.raises(BufferError, match="found read-only memory, wanted memory that may be"):
+            tensor.__buffer__(1)
+
+    def test_the_method_takes_flags_alone(self):
+        tensor = dlbridge.zeros(3)
+        for wrong in ((), (0, 0), ("0",), (None,), (2**80,)):
+            with pytest.raises((TypeError, OverflowError)):
+                tensor.__buffer__(*wrong)
+        with pytest.raises(TypeError):
+            dlbridge.Tensor.__buffer__(3, 0)
+        assert "memoryview" in dlbridge.Tensor.__buffer__.__doc__
+
+    @pytest.mark.skipif(sys.version_info < (3, 12), reason="PEP 688 is of Python 3.12")
+    def test_it_is_a_buffer_by_its_type(self):
+        from collections.abc import Buffer
+
+        assert isinstance(dlbridge.zeros(3), Buffer)
+
+    def test_null_is_no_place_for_a_buffer(self):
+        get = ctypes.pythonapi.PyObject_GetBuffer
+        get.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_int]
+        tensor = dlbridge.zeros(3)
+        before = sys.getrefcount(tensor)
+        with pytest.raises(BufferError, match="buffer: found no place for it"):
+            get(tensor, None, 0)
+        assert sys.getrefcount(tensor) == before
+
+    def test_a_buffer_goes_out_and_comes_in(self):
+        tensor = dlbridge.arange(6, dtype="float64")
+        again = dlbridge.from_dlpack(memoryview(tensor))
+        assert again.data_ptr == tensor.data_ptr
+        before = sys.getrefcount(tensor)
+        for _ in range(1000):
+            memoryview(tensor)
+        assert sys.getrefcount(tensor) == before
+
+    def test_a_broadcast_tensor_is_lent_as_it_is(self):
+        source = np.broadcast_to(np.arange(3, dtype="int8"), (2, 3))
+        view = memoryview(dlbridge.from_dlpack(source))
+        assert (view.strides, view.nbytes) == ((0, 1), 6)
+        assert view.tolist() == [[0, 1, 2], [0, 1, 2]]
+        with pytest.raises(BufferError, match="wanted row-major memory without gaps"):
+            Raw(dlbridge.from_dlpack(source), Raw.ND)
+
+
+class Raw(ctypes.Structure):
+    """A `Py_buffer`, got with any flags."""
+
+    _fields_ = (
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("strides", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    )
+
+    SIMPLE, WRITABLE, FORMAT, ND, STRIDES = 0, 1, 4, 8, 0x18
+    C, F, ANY, INDIRECT = 0x38, 0x58, 0x98, 0x118
+
+    def __init__(self, source, flags):
+        super().__init__()
+        get = ctypes.pythonapi.PyObject_GetBuffer
+        get.argtypes = [ctypes.py_object, ctypes.POINTER(Raw), ctypes.c_int]
+        try:
+            get(source, self, flags)
+        except BufferError:
+            assert self.obj is None
+            raise
+
+    def release(self):
+        release = ctypes.pythonapi.PyBuffer_Release
+        release.argtypes, release.restype = [ctypes.POINTER(Raw)], None
+        release(self)
+        assert self.obj is None
+
+
+def layouts():
+    base = np.arange(24, dtype="float32").reshape(4, 6)
+    return {
+        "row-major": base,
+        "column-major": base.T,
+        "gaps": base[:, ::2],
+        "backwards": base[::-1],
+        "rank 0": base[1, 2],
+        "one axis": base[0],
+        "empty": base[:0, ::2],
+    }
+
+
+FLAGS = [
+    kind | extra
+    for kind in (Raw.SIMPLE, Raw.ND, Raw.STRIDES, Raw.C, Raw.F, Raw.ANY, Raw.INDIRECT)
+    for extra in (0, Raw.WRITABLE, Raw.FORMAT, Raw.WRITABLE | Raw.FORMAT)
+]
+
+
+@pytest.mark.parametrize("flags", FLAGS, ids=hex)
+@pytest.mark.parametrize("layout", layouts())
+def test_every_request_is_answered_as_numpy_answers_it(layout, flags):
+    source = np.array(layouts()[layout], copy=None)
+    if layout == "rank 0":
+        source = np.array(8, dtype="float32")
+    tensor = dlbridge.from_dlpack(source)
+    try:
+        theirs = Raw(source, flags)
+    except (BufferError, ValueError):
+        theirs = None
+    is_odd = flags & Raw.FORMAT and not flags & Raw.ND
+    if theirs is None or is_odd:
+        # NumPy lends a format without a shape, which a bytes-like buffer cannot have.
+        with pytest.raises(BufferError, match="buffer: found"):
+            Raw(tensor, flags)
+    else:
+        ours = Raw(tensor, flags)
+        assert (ours.buf, ours.len, ours.itemsize) == (theirs.buf, theirs.len, theirs.itemsize)
+        assert (ours.readonly, ours.format) == (theirs.readonly, theirs.format)
+        for name in ("shape", "strides"):
+            mine, other = getattr(ours, name), getattr(theirs, name)
+            assert bool(mine) == bool(other) or not source.ndim
+            if other and 0 not in source.shape:
+                assert mine[: source.ndim] == other[: source.ndim]
+        assert ours.suboffsets is None
+        ours.release()
+    if theirs is not None:
+        theirs.release()
+
+
+def test_a_readonly_producer_stays_readonly_through_a_buffer():
+    made = Managed(flags=READ_ONLY)
+    view = memoryview(dlbridge.from_dlpack(producer_of(made)))
+    assert dlbridge.from_dlpack(view).readonly
