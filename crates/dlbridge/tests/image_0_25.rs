@@ -27,7 +27,10 @@ fn conforms<P>()
 where
     P: Pixel<Subpixel: Plain + Debug + PartialEq> + Send + Sync + 'static,
 {
-    for (width, height) in [(4, 3), (1, 1), (0, 3), (3, 0), (0, 0)] {
+    let sizes: &[(usize, usize)] = &[(4, 3), (0, 3), (1, 1), (3, 0), (0, 0)];
+    // Miri takes minutes for all of them.
+    let sizes = if cfg!(miri) { &sizes[..2] } else { sizes };
+    for &(width, height) in sizes {
         let channels = usize::from(P::CHANNEL_COUNT);
         let count = width * height * channels;
         let shape = [height as i64, width as i64, channels as i64];
@@ -56,15 +59,18 @@ where
 
 #[test]
 fn images_of_every_pixel_type_conform() {
-    conforms::<Luma<u8>>();
     conforms::<LumaA<u8>>();
+    conforms::<Rgb<f32>>();
+    if cfg!(miri) {
+        return;
+    }
+    conforms::<Luma<u8>>();
     conforms::<Rgb<u8>>();
     conforms::<Rgba<u8>>();
     conforms::<Luma<u16>>();
     conforms::<LumaA<u16>>();
     conforms::<Rgb<u16>>();
     conforms::<Rgba<u16>>();
-    conforms::<Rgb<f32>>();
     conforms::<Rgba<f32>>();
     conforms::<Luma<i64>>();
     conforms::<Rgb<f64>>();

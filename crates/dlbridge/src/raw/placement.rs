@@ -151,7 +151,7 @@ where
 }
 
 /// What becomes of memory that is lent as `&[T]`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) enum Lent {
     /// Nobody writes it, as the language has it.
     Unwritten,

@@ -12,7 +12,4 @@ fn main() {
     let mut tensor = TensorMut::from(&mut matrix);
     println!("{matrix:?}");
     tensor.view_mut::<f64>().unwrap().fill(0.0);
-
-    let _ = TensorMut::from(&matrix);
-    let _ = TensorMut::from(&mut matrix.as_ref());
 }
