@@ -197,7 +197,14 @@ fn views_take_columns_that_nobody_writes() {
             Ok(values)
         }
     });
-    let taken = ["column-major", "one axis", "no elements", "pinned", "extent 1, odd stride"];
+    let taken = [
+        "column-major",
+        "one axis",
+        "no elements",
+        "no elements, null data",
+        "pinned",
+        "extent 1, odd stride",
+    ];
     for refusal in &refused {
         let wanted = match refusal.tensor {
             "odd address" => matches!(refusal.error, Error::Misaligned { .. }),
@@ -280,6 +287,22 @@ fn overlapping_columns_are_read_but_not_lent_mutably() {
         let refused = unsafe { tensor.as_matrix_mut_unchecked::<i32, Dyn, Dyn>() }.map(|_| ());
         assert_eq!(refused, Err(Error::Overlapping));
     }
+}
+
+#[test]
+fn a_column_may_have_one_axis_or_two() {
+    for shape in [&[6][..], &[6, 1]] {
+        let tensor = Tensor::builder(SIX).shape(shape).build::<i32>().expect("it fits");
+        let column = tensor.as_matrix::<i32, Dyn, U1>().expect("exclusive");
+        assert_eq!((column.shape(), column.as_slice()), ((6, 1), &SIX[..]));
+        assert_eq!(tensor.to_matrix::<i32, Dyn, U1>(), Ok(DVector::from_row_slice(&SIX)));
+    }
+    let every_second = Tensor::builder(SIX).shape(&[3]).strides(&[2]).build::<i32>();
+    let refused = every_second.expect("it fits").as_matrix::<i32, Dyn, U1>().map(|_| ());
+    let wanted = Error::StrideMismatch { axis: 0, stride: 2, wanted: "1 along a column" };
+    assert_eq!(refused, Err(wanted.clone()));
+    let said = "strides: axis 0 has stride 2, wanted 1 along a column; use a view, or copy";
+    assert_eq!(wanted.to_string(), said);
 }
 
 #[test]
