@@ -69,6 +69,8 @@ impl From<Error> for PyErr {
             dlbridge::Error::IndexOutOfBounds { .. } => PyIndexError::new_err(message),
             dlbridge::Error::OutOfMemory { .. } => PyMemoryError::new_err(message),
             dlbridge::Error::RankMismatch { .. }
+            | dlbridge::Error::ExtentMismatch { .. }
+            | dlbridge::Error::ExtentTooLarge { .. }
             | dlbridge::Error::LengthMismatch { .. }
             | dlbridge::Error::SizeMismatch { .. }
             | dlbridge::Error::UnknownName { .. }

@@ -146,6 +146,19 @@ macro_rules! reading {
             self.parts().slice()
         }
 
+        /// The bytes of all elements, as they lie in memory, of whatever type and at whatever
+        /// address, if they are contiguous and nobody can write them meanwhile (class
+        /// [`Exclusive`](crate::Access::Exclusive) or [`Frozen`](crate::Access::Frozen)).
+        ///
+        /// # Errors
+        ///
+        /// [`SharedMemory`](crate::Error::SharedMemory), whose message names the ways out;
+        /// [`NotHostAccessible`](crate::Error::NotHostAccessible) or
+        /// [`NotContiguous`](crate::Error::NotContiguous).
+        pub fn as_bytes(&self) -> Result<&[u8], $crate::Error> {
+            self.parts().bytes()
+        }
+
         /// A compact row-major copy in memory of our own, 64-byte aligned. It is flagged
         /// [`IS_COPIED`](crate::Flags::IS_COPIED), and its class is
         /// [`Exclusive`](crate::Access::Exclusive).

@@ -109,6 +109,40 @@ pub enum Error {
         /// The number found.
         found: usize,
     },
+    /// An axis has another extent than what it is to become.
+    ExtentMismatch {
+        /// Which axis.
+        axis: usize,
+        /// The extent found.
+        found: i64,
+        /// The extent wanted.
+        wanted: usize,
+    },
+    /// An axis is longer than what it is to become can be.
+    ExtentTooLarge {
+        /// Which axis.
+        axis: usize,
+        /// The extent found.
+        extent: i64,
+        /// The largest that can be.
+        most: usize,
+    },
+    /// A stride that what it is to become cannot have.
+    StrideMismatch {
+        /// Which axis.
+        axis: usize,
+        /// The stride found.
+        stride: i64,
+        /// The strides wanted.
+        wanted: &'static str,
+    },
+    /// Another crate, named here, refuses what it was given.
+    Refused {
+        /// Which crate.
+        by: &'static str,
+        /// What it says.
+        reason: String,
+    },
     /// Another number of elements than was asked for.
     LengthMismatch {
         /// The number asked for.
@@ -228,6 +262,17 @@ impl fmt::Display for Error {
             Self::RankMismatch { wanted, found } => {
                 write!(f, "rank: found {found} axes, wanted {wanted}")
             }
+            Self::ExtentMismatch { axis, found, wanted } => {
+                write!(f, "shape: axis {axis} has extent {found}, wanted {wanted}")
+            }
+            Self::ExtentTooLarge { axis, extent, most } => {
+                write!(f, "shape: axis {axis} has extent {extent}, wanted {most} or less")
+            }
+            Self::StrideMismatch { axis, stride, wanted } => write!(
+                f,
+                "strides: axis {axis} has stride {stride}, wanted {wanted}; use a view, or copy"
+            ),
+            Self::Refused { by, reason } => write!(f, "{by}: {reason}"),
             Self::LengthMismatch { wanted, found } => {
                 write!(f, "length: found {found} elements, wanted {wanted}")
             }

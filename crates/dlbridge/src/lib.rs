@@ -11,6 +11,7 @@
 //! | a value that holds a buffer | a chosen shape over it | [`Tensor::builder`] |
 //! | a tensor from anywhere | its values | [`Tensor::view`] |
 //! | a tensor that nobody else writes | a slice, an array | [`Tensor::as_slice`], `Tensor::as_array` |
+//! | the same, for good | a slice that owns it | [`Tensor::into_slice`] |
 //! | a tensor of a `Vec` | the `Vec` again | [`Tensor::into_owner`] |
 //! | a borrowed array | what a C function takes | [`TensorRef`], [`TensorMut`] |
 //! | a raw managed tensor | a safe one | [`Tensor::from_raw`] |
@@ -34,7 +35,9 @@
 //! of the repository states the whole stance, and what a foreign producer is trusted for.
 //!
 //! Features add other crates' types, each named with the version that it adapts:
-//! `ndarray-0_17`, `half-2`, `num-complex-0_4`. `testing` adds what adapters are tested with.
+//! `ndarray-0_17`, `nalgebra-0_35`, `faer-0_24`, `image-0_25`, `bytes-1`, `safetensors-0_8`;
+//! elements of `half-2`, `num-complex-0_4`, `float8-0_7`, `microfloat-0_1`, `float4-0_2`. `testing`
+//! adds what adapters are tested with.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
@@ -56,13 +59,15 @@ pub mod testing;
 mod view;
 
 pub use access::Access;
+#[cfg(feature = "safetensors-0_8")]
+pub use adapters::safetensors_0_8;
 pub use device::{Device, DeviceKind};
 pub use dlbridge_sys as sys;
 pub use dtype::{DType, TypeCode};
 pub use error::Error;
 pub use export::Builder;
 pub use flags::Flags;
-pub use raw::{Element, Iter, Plain, ReadCell};
+pub use raw::{Element, Iter, Plain, ReadCell, TensorSlice, TensorSliceMut};
 pub use tensor::{Producer, Tensor};
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};

@@ -117,6 +117,34 @@ fn an_array_becomes_a_tensor_is_viewed_and_dropped_with_one_allocation() {
     assert_eq!(counts, (1, 2), "the header, and the array's own elements");
 }
 
+#[cfg(all(
+    feature = "nalgebra-0_35",
+    feature = "faer-0_24",
+    feature = "image-0_25",
+    feature = "bytes-1"
+))]
+#[test]
+fn owners_of_every_crate_become_tensors_with_one_allocation() {
+    use nalgebra::{DMatrix, Dyn};
+    let owners = (
+        DMatrix::<f32>::zeros(3, 4),
+        faer::Mat::<f32>::zeros(3, 4),
+        image::RgbImage::new(3, 4),
+        bytes::BytesMut::zeroed(5),
+    );
+    let ((), counts) = counted(|| {
+        let matrix = Tensor::from(owners.0);
+        assert!(matrix.as_matrix::<f32, Dyn, Dyn>().is_ok());
+        let mat = Tensor::from(owners.1);
+        assert!(mat.as_mat::<f32>().is_ok());
+        let image = Tensor::from(owners.2);
+        assert!(image.as_image::<image::Rgb<u8>>().is_ok());
+        let bytes = Tensor::from(owners.3).into_slice_mut::<u8>().expect("exclusive");
+        assert_eq!(bytes.len(), 5);
+    });
+    assert_eq!(counts, (4, 8), "the headers, and each owner's own elements");
+}
+
 #[test]
 fn an_owner_becomes_a_tensor_with_one_allocation() {
     let vector = vec![1_u8, 2, 3];

@@ -6,8 +6,15 @@
 #![cfg(all(
     feature = "testing",
     feature = "ndarray-0_17",
+    feature = "nalgebra-0_35",
+    feature = "faer-0_24",
+    feature = "image-0_25",
+    feature = "safetensors-0_8",
     feature = "half-2",
-    feature = "num-complex-0_4"
+    feature = "num-complex-0_4",
+    feature = "float8-0_7",
+    feature = "float4-0_2",
+    feature = "microfloat-0_1"
 ))]
 
 use std::env;

@@ -2,6 +2,16 @@
 //! Where those types' memory lies is told in `raw/arrays`; nothing here is unsafe.
 //! Invariant: no adapter knows of another.
 
+#[cfg(feature = "bytes-1")]
+mod bytes_1;
+#[cfg(feature = "faer-0_24")]
+mod faer_0_24;
+#[cfg(feature = "image-0_25")]
+mod image_0_25;
+#[cfg(feature = "nalgebra-0_35")]
+mod nalgebra_0_35;
 #[cfg(feature = "ndarray-0_17")]
 mod ndarray_0_17;
+#[cfg(feature = "safetensors-0_8")]
+pub mod safetensors_0_8;
 mod std_owners;

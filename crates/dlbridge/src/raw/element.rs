@@ -7,7 +7,9 @@ use crate::DType;
 /// A Rust type that elements of one dtype are read as.
 ///
 /// Implemented for all integers, floats and `bool`, and by feature for `half::f16`,
-/// `half::bf16` (`half-2`) and `num_complex::Complex` (`num-complex-0_4`).
+/// `half::bf16` (`half-2`), `num_complex::Complex` (`num-complex-0_4`), and the 8-bit and paired
+/// 4-bit floats of `float8` (`float8-0_7`), `microfloat` (`microfloat-0_1`) and `float4`
+/// (`float4-0_2`).
 ///
 /// # Safety
 ///
@@ -72,8 +74,14 @@ macro_rules! plain {
 }
 
 // Below the macro, which they use.
+#[cfg(feature = "float4-0_2")]
+mod float4_0_2;
+#[cfg(feature = "float8-0_7")]
+mod float8_0_7;
 #[cfg(feature = "half-2")]
 mod half_2;
+#[cfg(feature = "microfloat-0_1")]
+mod microfloat_0_1;
 #[cfg(feature = "num-complex-0_4")]
 mod num_complex_0_4;
 

@@ -4,6 +4,8 @@
 
 use std::ffi::c_void;
 
+#[cfg(feature = "image-0_25")]
+use super::borrowed::Borrowed;
 use super::element::Element;
 use super::header::Memory;
 use super::{Handle, Plain};
@@ -57,6 +59,24 @@ impl Placement<'_> {
         Ok(bytes(offset)?.unsigned_abs())
     }
 
+    fn write(&self, shape: &mut [i64], strides: &mut [i64]) {
+        shape.copy_from_slice(self.shape);
+        strides.copy_from_slice(self.strides);
+    }
+
+    /// The chosen elements within `size` bytes from `start` on.
+    fn within(
+        &self,
+        (start, size): (*mut u8, usize),
+        span: Span,
+        flags: Flags,
+        access: Access,
+    ) -> Result<Memory, Error> {
+        let data = start.wrapping_add(self.offset_within(span, size)?);
+        let (dtype, len) = (self.dtype, span.len);
+        Ok(Memory { data, byte_offset: 0, dtype, device: Device::CPU, flags, access, len })
+    }
+
     /// Memory at `data`, which nothing is promised about.
     fn memory(&self, data: *mut c_void, device: Device, flags: Flags) -> Result<Memory, Error> {
         let Span { len, .. } = self.measure(flags)?;
@@ -87,12 +107,9 @@ fn export_within<O: Send + 'static>(
 ) -> Result<Handle, Error> {
     let span = placement.measure(Flags::NONE)?;
     let describe = |owner: &mut O, shape: &mut [i64], strides: &mut [i64]| {
-        let (start, size) = memory(owner);
-        let data = start.wrapping_add(placement.offset_within(span, size)?);
-        shape.copy_from_slice(placement.shape);
-        strides.copy_from_slice(placement.strides);
-        let (dtype, len) = (placement.dtype, span.len);
-        Ok(Memory { data, byte_offset: 0, dtype, device: Device::CPU, flags, access, len })
+        let memory = placement.within(memory(owner), span, flags, access)?;
+        placement.write(shape, strides);
+        Ok(memory)
     };
     // SAFETY: every element lies within a slice that the owner, which is not used again before
     // it is dropped, has lent from its final address; measured above. Its class is the borrow's.
@@ -105,10 +122,7 @@ where
     O: AsMut<[T]> + Send + 'static,
     T: Plain,
 {
-    export_within(owner, placement, Flags::NONE, Access::Exclusive, |owner| {
-        let slice = owner.as_mut();
-        (slice.as_mut_ptr().cast(), size_of_val(slice))
-    })
+    export_lent_mut(owner, placement, O::as_mut)
 }
 
 /// Exports memory that the owner lends immutably.
@@ -117,10 +131,80 @@ where
     O: AsRef<[T]> + Send + 'static,
     T: Element,
 {
-    export_within(owner, placement, Flags::READ_ONLY, Access::Frozen, |owner| {
-        let slice = (*owner).as_ref();
+    export_lent(owner, placement, Lent::Unwritten, O::as_ref)
+}
+
+/// Exports memory that `lend` borrows mutably from the owner.
+pub(crate) fn export_lent_mut<O, T>(
+    owner: O,
+    placement: &Placement<'_>,
+    lend: impl FnOnce(&mut O) -> &mut [T],
+) -> Result<Handle, Error>
+where
+    O: Send + 'static,
+    T: Plain,
+{
+    export_within(owner, placement, Flags::NONE, Access::Exclusive, |owner| {
+        let slice = lend(owner);
+        (slice.as_mut_ptr().cast(), size_of_val(slice))
+    })
+}
+
+/// What becomes of memory that is lent as `&[T]`.
+#[derive(Clone, Copy)]
+pub(crate) enum Lent {
+    /// Nobody writes it, as the language has it.
+    Unwritten,
+    /// Others may write it all the same: a mapped file.
+    #[cfg_attr(not(feature = "safetensors-0_8"), expect(dead_code, reason = "for the adapters"))]
+    MayBeWritten,
+}
+
+/// Exports memory that `lend` borrows from the owner, read-only.
+pub(crate) fn export_lent<O, T>(
+    owner: O,
+    placement: &Placement<'_>,
+    lent: Lent,
+    lend: impl FnOnce(&O) -> &[T],
+) -> Result<Handle, Error>
+where
+    O: Send + 'static,
+    T: Element,
+{
+    let access = match lent {
+        Lent::Unwritten => Access::Frozen,
+        Lent::MayBeWritten => Access::Shared,
+    };
+    export_within(owner, placement, Flags::READ_ONLY, access, |owner| {
+        let slice = lend(owner);
         (slice.as_ptr().cast_mut().cast(), size_of_val(slice))
     })
+}
+
+#[cfg(feature = "image-0_25")]
+/// Describes a part of a slice that is only borrowed: read-only.
+pub(crate) fn borrow_within<'a, T: Element>(
+    slice: &'a [T],
+    placement: &Placement<'_>,
+) -> Result<Borrowed<'a>, Error> {
+    let memory = (slice.as_ptr().cast_mut().cast(), size_of_val(slice));
+    let span = placement.measure(Flags::NONE)?;
+    let memory = placement.within(memory, span, Flags::READ_ONLY, Access::Frozen)?;
+    // SAFETY: every element lies within a slice that is borrowed for as long; measured above.
+    Ok(unsafe { Borrowed::new(memory, placement.shape.len(), |a, b| placement.write(a, b)) })
+}
+
+#[cfg(feature = "image-0_25")]
+/// Describes a part of a slice that is borrowed mutably: writable, and nobody else's meanwhile.
+pub(crate) fn borrow_mut_within<'a, T: Plain>(
+    slice: &'a mut [T],
+    placement: &Placement<'_>,
+) -> Result<Borrowed<'a>, Error> {
+    let memory = (slice.as_mut_ptr().cast(), size_of_val(slice));
+    let span = placement.measure(Flags::NONE)?;
+    let memory = placement.within(memory, span, Flags::NONE, Access::Exclusive)?;
+    // SAFETY: as above, and the borrow is unique.
+    Ok(unsafe { Borrowed::new(memory, placement.shape.len(), |a, b| placement.write(a, b)) })
 }
 
 impl<O: Send + 'static> Builder<O> {
@@ -148,8 +232,7 @@ impl<O: Send + 'static> Builder<O> {
         self.place(|owner, placement| {
             let memory = placement.memory(data, device, flags)?;
             let describe = |_: &mut O, shape: &mut [i64], strides: &mut [i64]| {
-                shape.copy_from_slice(placement.shape);
-                strides.copy_from_slice(placement.strides);
+                placement.write(shape, strides);
                 Ok(memory)
             };
             // SAFETY: measured by `memory`; the rest is the caller's duty.

@@ -56,6 +56,19 @@ impl<'a> Parts<'a> {
         Ok(unsafe { slice::from_raw_parts_mut(data, self.len) })
     }
 
+    /// The bytes of all elements, if nobody can write them meanwhile. Any type, any address.
+    pub(crate) fn bytes(self) -> Result<&'a [u8], Error> {
+        self.check_host()?;
+        self.check_unwritten()?;
+        self.check_contiguous()?;
+        if self.len == 0 {
+            return Ok(&[]);
+        }
+        // SAFETY: host memory, `nbytes` bytes side by side (checked above; R1, R2), initialised
+        // (T3, `Element`'s duty), and nobody writes them (R4).
+        Ok(unsafe { slice::from_raw_parts(self.data, self.nbytes()) })
+    }
+
     /// Refuses memory that another language may write meanwhile.
     #[inline]
     pub(crate) fn check_unwritten(&self) -> Result<(), Error> {

@@ -3,6 +3,8 @@
 //! Invariant: the class is all that goes unchecked; type, device, layout and alignment are not.
 
 use super::Plain;
+#[cfg(feature = "nalgebra-0_35")]
+use super::arrays::nalgebra_0_35::Rows;
 use super::write::ElementsMut;
 use crate::{Element, Error, Tensor, ViewMut};
 
@@ -87,5 +89,75 @@ impl Tensor {
     ) -> Result<ndarray::ArrayViewMut<'_, T, D>, Error> {
         // SAFETY: the caller's duty.
         unsafe { self.parts().array_mut_unchecked() }
+    }
+}
+
+#[cfg(feature = "faer-0_24")]
+impl Tensor {
+    /// The elements as a faer view, whatever the class.
+    ///
+    /// # Safety
+    ///
+    /// Nobody writes the elements while the view lives, in whatever language.
+    ///
+    /// # Errors
+    ///
+    /// As [`as_mat`](Self::as_mat), less
+    /// [`SharedMemory`](Error::SharedMemory).
+    pub unsafe fn as_mat_unchecked<T: Plain>(&self) -> Result<faer::MatRef<'_, T>, Error> {
+        // SAFETY: the caller's duty.
+        unsafe { self.parts().mat_unchecked() }
+    }
+
+    /// The elements as a mutable faer view, whatever the class.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else reads or writes the elements while the view lives, in whatever language.
+    ///
+    /// # Errors
+    ///
+    /// As [`as_mat_mut`](Self::as_mat_mut), less
+    /// [`SharedMemory`](Error::SharedMemory).
+    pub unsafe fn as_mat_mut_unchecked<T: Plain>(&mut self) -> Result<faer::MatMut<'_, T>, Error> {
+        // SAFETY: the caller's duty.
+        unsafe { self.parts().mat_mut_unchecked() }
+    }
+}
+
+#[cfg(feature = "nalgebra-0_35")]
+impl Tensor {
+    /// The elements as a nalgebra view, whatever the class.
+    ///
+    /// # Safety
+    ///
+    /// Nobody writes the elements while the view lives, in whatever language.
+    ///
+    /// # Errors
+    ///
+    /// As [`as_matrix`](Self::as_matrix), less
+    /// [`SharedMemory`](Error::SharedMemory).
+    pub unsafe fn as_matrix_unchecked<T: Plain, R: nalgebra::Dim, C: nalgebra::Dim>(
+        &self,
+    ) -> Result<nalgebra::MatrixView<'_, T, R, C, nalgebra::U1, nalgebra::Dyn>, Error> {
+        // SAFETY: the caller's duty.
+        unsafe { self.parts().matrix_unchecked(Rows::First) }
+    }
+
+    /// The elements as a mutable nalgebra view, whatever the class.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else reads or writes the elements while the view lives, in whatever language.
+    ///
+    /// # Errors
+    ///
+    /// As [`as_matrix_mut`](Self::as_matrix_mut), less
+    /// [`SharedMemory`](Error::SharedMemory).
+    pub unsafe fn as_matrix_mut_unchecked<T: Plain, R: nalgebra::Dim, C: nalgebra::Dim>(
+        &mut self,
+    ) -> Result<nalgebra::MatrixViewMut<'_, T, R, C, nalgebra::U1, nalgebra::Dyn>, Error> {
+        // SAFETY: the caller's duty.
+        unsafe { self.parts().matrix_mut_unchecked(Rows::First) }
     }
 }

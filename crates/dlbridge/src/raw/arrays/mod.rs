@@ -48,6 +48,10 @@ macro_rules! lend_mut {
 }
 
 // Below the macros, which they use.
+#[cfg(feature = "faer-0_24")]
+mod faer_0_24;
+#[cfg(feature = "nalgebra-0_35")]
+pub(crate) mod nalgebra_0_35;
 #[cfg(feature = "ndarray-0_17")]
 pub(crate) mod ndarray_0_17;
 pub(crate) mod std_owners;

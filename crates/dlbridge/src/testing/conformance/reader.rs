@@ -109,9 +109,10 @@ fn illegal<T: Element>() -> Vec<(&'static str, Foreign)> {
     let of = || Foreign::of_bytes(T::DTYPE, &[4], &numbers(size_of::<T>(), 4));
     let copied = |foreign: Foreign| foreign.flags(Flags::IS_COPIED);
     let other = DType { code: crate::TypeCode(99), ..T::DTYPE };
+    let lanes = T::DTYPE.lanes + 1;
     vec![
         ("another dtype", copied(of().dtype(other))),
-        ("two lanes", copied(of().dtype(T::DTYPE.with_lanes(2)).strides(&[0]))),
+        ("one lane more", copied(of().dtype(T::DTYPE.with_lanes(lanes)).strides(&[0]))),
         ("device memory", copied(of().device(Device::cuda(0)))),
         ("device memory, shared", of().device(Device::cuda(0))),
         ("unknown device", copied(of().device(Device::new(crate::DeviceKind(99), 0)))),

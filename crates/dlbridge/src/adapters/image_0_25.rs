@@ -1,0 +1,288 @@
+//! `image` 0.25, both ways: buffers of every pixel type, as tensors of height, width, channels.
+//! Nothing is unsafe: bounds are checked against the slice that an image's container lends.
+//! Invariant: three axes outwards, compact; inwards the channels are those of the pixel type.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use image::{DynamicImage, ImageBuffer, Pixel};
+
+use crate::layout::compact_strides;
+use crate::raw::Parts;
+use crate::raw::borrowed::Borrowed;
+use crate::raw::placement::{
+    Lent, Placement, borrow_mut_within, borrow_within, export_lent, export_lent_mut,
+};
+use crate::{Element, Error, Plain, Tensor, TensorMut, TensorRef, TensorSlice, TensorSliceMut};
+
+/// Why describing an image cannot fail.
+const FITS: &str = "an image of an extent and a container that do not change";
+
+/// An image becomes a tensor of height, width and channels, without a copy.
+///
+/// # Panics
+///
+/// If the extents of an image without samples overflow.
+///
+/// ```
+/// use dlbridge::Tensor;
+/// use image::{Rgb, RgbImage};
+///
+/// let image = RgbImage::from_pixel(4, 2, Rgb([255, 128, 0]));
+/// let tensor = Tensor::from(image);
+/// assert_eq!(tensor.shape(), [2, 4, 3]);
+/// assert_eq!(tensor.view::<u8>()?.get(&[1, 3, 1]), Some(128));
+/// assert!(tensor.into_owner::<RgbImage>().is_ok());
+/// # Ok::<(), dlbridge::Error>(())
+/// ```
+impl<P> From<ImageBuffer<P, Vec<P::Subpixel>>> for Tensor
+where
+    P: Pixel<Subpixel: Plain> + Send + 'static,
+{
+    fn from(image: ImageBuffer<P, Vec<P::Subpixel>>) -> Self {
+        let place = Place::of(&image);
+        let handle = export_lent_mut(image, &place.placement(), |image| &mut **image);
+        Self(handle.expect(FITS))
+    }
+}
+
+/// A shared image becomes a read-only tensor of height, width and channels, without a copy.
+///
+/// # Panics
+///
+/// If the extents of an image without samples overflow.
+impl<P, C> From<Arc<ImageBuffer<P, C>>> for Tensor
+where
+    P: Pixel<Subpixel: Element> + Send + Sync + 'static,
+    C: Deref<Target = [P::Subpixel]> + Send + Sync + 'static,
+{
+    fn from(image: Arc<ImageBuffer<P, C>>) -> Self {
+        let place = Place::of(&image);
+        let handle = export_lent(image, &place.placement(), Lent::Unwritten, |image| image);
+        Self(handle.expect(FITS))
+    }
+}
+
+impl TryFrom<DynamicImage> for Tensor {
+    type Error = Error;
+
+    /// Moves the image that is inside, whatever its pixel type, without a copy.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownName`](Error::UnknownName) for a kind of image that is newer than this crate.
+    fn try_from(image: DynamicImage) -> Result<Self, Error> {
+        Ok(match image {
+            DynamicImage::ImageLuma8(image) => image.into(),
+            DynamicImage::ImageLumaA8(image) => image.into(),
+            DynamicImage::ImageRgb8(image) => image.into(),
+            DynamicImage::ImageRgba8(image) => image.into(),
+            DynamicImage::ImageLuma16(image) => image.into(),
+            DynamicImage::ImageLumaA16(image) => image.into(),
+            DynamicImage::ImageRgb16(image) => image.into(),
+            DynamicImage::ImageRgba16(image) => image.into(),
+            DynamicImage::ImageRgb32F(image) => image.into(),
+            DynamicImage::ImageRgba32F(image) => image.into(),
+            other => {
+                let name = format!("{:?}", other.color());
+                return Err(Error::UnknownName { what: "image colour type", name });
+            }
+        })
+    }
+}
+
+/// An image is described as it lies, read-only.
+///
+/// # Panics
+///
+/// If the image's container lends fewer samples than it did when the image was made.
+impl<'a, P, C> From<&'a ImageBuffer<P, C>> for TensorRef<'a>
+where
+    P: Pixel<Subpixel: Element>,
+    C: Deref<Target = [P::Subpixel]>,
+{
+    fn from(image: &'a ImageBuffer<P, C>) -> Self {
+        let place = Place::of(image);
+        Self::from_borrowed(borrow_within(image, &place.placement()).expect(FITS))
+    }
+}
+
+/// An image is described as it lies, writable.
+///
+/// # Panics
+///
+/// If the image's container lends fewer samples than it did when the image was made.
+impl<'a, P, C> From<&'a mut ImageBuffer<P, C>> for TensorMut<'a>
+where
+    P: Pixel<Subpixel: Plain>,
+    C: DerefMut<Target = [P::Subpixel]>,
+{
+    fn from(image: &'a mut ImageBuffer<P, C>) -> Self {
+        let place = Place::of(image);
+        let borrowed: Borrowed<'a> = borrow_mut_within(image, &place.placement()).expect(FITS);
+        Self(borrowed)
+    }
+}
+
+/// Where the samples of an image lie.
+struct Place<T> {
+    shape: [i64; 3],
+    strides: [i64; 3],
+    samples: std::marker::PhantomData<T>,
+}
+
+impl<T: Element> Place<T> {
+    fn of<P, C>(image: &ImageBuffer<P, C>) -> Self
+    where
+        P: Pixel<Subpixel = T>,
+        C: Deref<Target = [T]>,
+    {
+        let shape = [image.height().into(), image.width().into(), P::CHANNEL_COUNT.into()];
+        let mut strides = [0; 3];
+        compact_strides(&shape, &mut strides);
+        Self { shape, strides, samples: std::marker::PhantomData }
+    }
+
+    fn placement(&self) -> Placement<'_> {
+        Placement { dtype: T::DTYPE, shape: &self.shape, strides: &self.strides, offset: 0 }
+    }
+}
+
+/// Width and height, if the tensor has the channels of `P`.
+fn size<P: Pixel>(parts: &Parts<'_>) -> Result<(u32, u32), Error> {
+    let channels = P::CHANNEL_COUNT;
+    let (height, width) = match *parts.shape() {
+        [height, width] if channels == 1 => (height, width),
+        [height, width, found] if found == i64::from(channels) => (height, width),
+        [_, _, found] => {
+            return Err(Error::ExtentMismatch { axis: 2, found, wanted: channels.into() });
+        }
+        _ => return Err(Error::RankMismatch { wanted: 3, found: parts.shape().len() }),
+    };
+    let fits = |axis, extent| {
+        let most = u32::MAX as usize;
+        u32::try_from(extent).map_err(|_| Error::ExtentTooLarge { axis, extent, most })
+    };
+    Ok((fits(1, width)?, fits(0, height)?))
+}
+
+/// An image over a container that has the samples of a tensor of this size.
+fn over<P, C>((width, height): (u32, u32), samples: C) -> ImageBuffer<P, C>
+where
+    P: Pixel,
+    C: Deref<Target = [P::Subpixel]>,
+{
+    let image = ImageBuffer::from_raw(width, height, samples);
+    image.expect("as many samples as the shape has")
+}
+
+/// Borrowing and copying as images, for everything that reads.
+macro_rules! as_image {
+    ($tensor:ty) => {
+        impl $tensor {
+            /// The elements as an image, if nobody can write them meanwhile (class
+            /// [`Exclusive`](crate::Access::Exclusive) or [`Frozen`](crate::Access::Frozen)).
+            /// The axes are height, width and channels; for pixels of one channel, height and
+            /// width do.
+            ///
+            /// # Errors
+            ///
+            /// Those of [`as_slice`](Self::as_slice), [`RankMismatch`](Error::RankMismatch),
+            /// [`ExtentMismatch`](Error::ExtentMismatch) if the pixel type has another number
+            /// of channels, or [`ExtentTooLarge`](Error::ExtentTooLarge).
+            pub fn as_image<P>(&self) -> Result<ImageBuffer<P, &[P::Subpixel]>, Error>
+            where
+                P: Pixel<Subpixel: Plain>,
+            {
+                let samples = self.as_slice()?;
+                Ok(over(size::<P>(&self.parts())?, samples))
+            }
+
+            /// A copy of the elements as an image, for every class and all strides.
+            ///
+            /// # Errors
+            ///
+            /// Those of [`view`](Self::view), and of [`as_image`](Self::as_image) for the shape.
+            pub fn to_image<P>(&self) -> Result<ImageBuffer<P, Vec<P::Subpixel>>, Error>
+            where
+                P: Pixel<Subpixel: Element>,
+            {
+                let samples = self.view()?;
+                Ok(over(size::<P>(&self.parts())?, samples.to_vec()))
+            }
+        }
+    };
+}
+
+as_image!(Tensor);
+as_image!(TensorRef<'_>);
+as_image!(TensorMut<'_>);
+
+/// Borrowing mutably as an image.
+macro_rules! as_image_mut {
+    ($tensor:ty) => {
+        impl $tensor {
+            /// The elements as a mutable image, if nobody else has them (class
+            /// [`Exclusive`](crate::Access::Exclusive)).
+            ///
+            /// # Errors
+            ///
+            /// [`ReadOnly`](Error::ReadOnly), and those of [`as_image`](Self::as_image).
+            pub fn as_image_mut<P>(&mut self) -> Result<ImageBuffer<P, &mut [P::Subpixel]>, Error>
+            where
+                P: Pixel<Subpixel: Plain>,
+            {
+                let size = size::<P>(&self.parts());
+                let samples = self.as_slice_mut()?;
+                Ok(over(size?, samples))
+            }
+        }
+    };
+}
+
+as_image_mut!(Tensor);
+as_image_mut!(TensorMut<'_>);
+
+impl Tensor {
+    /// Turns the tensor into an image that owns it, without a copy, if nobody writes its memory.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    /// use image::Rgb;
+    ///
+    /// let tensor = Tensor::builder(vec![0_u8; 24]).shape(&[2, 4, 3]).build()?;
+    /// let mut image = tensor.into_image_mut::<Rgb<u8>>()?;
+    /// image.put_pixel(3, 1, Rgb([1, 2, 3]));
+    ///
+    /// let image = image.into_raw().into_tensor().into_image::<Rgb<u8>>()?;
+    /// assert_eq!((image.dimensions(), image.get_pixel(3, 1).0), ((4, 2), [1, 2, 3]));
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`as_image`](Self::as_image), which tells in advance.
+    pub fn into_image<P>(self) -> Result<ImageBuffer<P, TensorSlice<P::Subpixel>>, Error>
+    where
+        P: Pixel<Subpixel: Plain>,
+    {
+        let size = size::<P>(&self.parts());
+        let samples = self.into_slice()?;
+        Ok(over(size?, samples))
+    }
+
+    /// Turns the tensor into a mutable image that owns it, without a copy, if nobody else has its
+    /// memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`as_image_mut`](Self::as_image_mut), which tells in advance.
+    pub fn into_image_mut<P>(self) -> Result<ImageBuffer<P, TensorSliceMut<P::Subpixel>>, Error>
+    where
+        P: Pixel<Subpixel: Plain>,
+    {
+        let size = size::<P>(&self.parts());
+        let samples = self.into_slice_mut()?;
+        Ok(over(size?, samples))
+    }
+}

@@ -1,0 +1,156 @@
+//! Slices that own the tensor they were made of.
+//! Slices that borrow from a tensor do not belong here (see `slice`).
+//! Invariant: the tensor inside lends its elements as this slice, and is not used until it is
+//! taken out again.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::slice;
+
+use super::Plain;
+use crate::{Error, Tensor};
+
+/// A slice that owns its [`Tensor`]: what crates take that hold on to memory.
+///
+/// Made by [`Tensor::into_slice`] and [`Tensor::into_bytes`] of memory that nobody writes.
+///
+/// ```
+/// use dlbridge::Tensor;
+///
+/// let slice = Tensor::from(vec![1.0_f32, 2.0]).into_slice::<f32>()?;
+/// let thread = std::thread::spawn(move || slice.iter().sum::<f32>());
+/// assert_eq!(thread.join().unwrap(), 3.0);
+/// # Ok::<(), dlbridge::Error>(())
+/// ```
+pub struct TensorSlice<T> {
+    data: *const T,
+    len: usize,
+    tensor: Tensor,
+}
+
+// SAFETY: it owns what a `Box<[T]>` would, beside a tensor, which may go to any thread.
+unsafe impl<T: Send> Send for TensorSlice<T> {}
+// SAFETY: it lends a `&[T]`.
+unsafe impl<T: Sync> Sync for TensorSlice<T> {}
+
+/// A mutable slice that owns its [`Tensor`].
+///
+/// Made by [`Tensor::into_slice_mut`] of memory that nobody else has.
+///
+/// ```
+/// use dlbridge::Tensor;
+///
+/// let mut slice = Tensor::from(vec![1, 2, 3]).into_slice_mut::<i32>()?;
+/// slice.reverse();
+/// assert_eq!(slice.into_tensor().as_slice::<i32>()?, [3, 2, 1]);
+/// # Ok::<(), dlbridge::Error>(())
+/// ```
+pub struct TensorSliceMut<T> {
+    data: *mut T,
+    len: usize,
+    tensor: Tensor,
+}
+
+// SAFETY: it owns what a `Box<[T]>` would, beside a tensor, which may go to any thread.
+unsafe impl<T: Send> Send for TensorSliceMut<T> {}
+// SAFETY: it lends a `&[T]`.
+unsafe impl<T: Sync> Sync for TensorSliceMut<T> {}
+
+impl Tensor {
+    /// Turns the tensor into a slice that owns it. To keep the tensor if it is refused, ask
+    /// [`as_slice`](Self::as_slice) first.
+    ///
+    /// # Errors
+    ///
+    /// As [`as_slice`](Self::as_slice).
+    pub fn into_slice<T: Plain>(self) -> Result<TensorSlice<T>, Error> {
+        let slice = self.as_slice::<T>()?;
+        let (data, len) = (slice.as_ptr(), slice.len());
+        Ok(TensorSlice { data, len, tensor: self })
+    }
+
+    /// Turns the tensor, of whatever type, into the bytes of its elements, which own it.
+    ///
+    /// # Errors
+    ///
+    /// As [`as_bytes`](Self::as_bytes).
+    pub fn into_bytes(self) -> Result<TensorSlice<u8>, Error> {
+        let bytes = self.as_bytes()?;
+        let (data, len) = (bytes.as_ptr(), bytes.len());
+        Ok(TensorSlice { data, len, tensor: self })
+    }
+
+    /// Turns the tensor into a mutable slice that owns it.
+    ///
+    /// # Errors
+    ///
+    /// As [`as_slice_mut`](Self::as_slice_mut).
+    pub fn into_slice_mut<T: Plain>(mut self) -> Result<TensorSliceMut<T>, Error> {
+        let slice = self.as_slice_mut::<T>()?;
+        let (data, len) = (slice.as_mut_ptr(), slice.len());
+        Ok(TensorSliceMut { data, len, tensor: self })
+    }
+}
+
+impl<T> Deref for TensorSlice<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: the tensor lent this slice (R5) and is kept unused beside it; its memory does
+        // not move with it (R2).
+        unsafe { slice::from_raw_parts(self.data, self.len) }
+    }
+}
+
+impl<T> Deref for TensorSliceMut<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: as for `TensorSlice`.
+        unsafe { slice::from_raw_parts(self.data, self.len) }
+    }
+}
+
+impl<T> DerefMut for TensorSliceMut<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: the same, lent mutably, and `self` is borrowed mutably for as long.
+        unsafe { slice::from_raw_parts_mut(self.data, self.len) }
+    }
+}
+
+impl<T> AsMut<[T]> for TensorSliceMut<T> {
+    fn as_mut(&mut self) -> &mut [T] {
+        self
+    }
+}
+
+/// What both slices do by being slices.
+macro_rules! owned_slice {
+    ($name:ident) => {
+        impl<T> $name<T> {
+            /// The tensor again.
+            #[must_use]
+            pub fn into_tensor(self) -> Tensor {
+                self.tensor
+            }
+        }
+
+        impl<T> AsRef<[T]> for $name<T> {
+            fn as_ref(&self) -> &[T] {
+                self
+            }
+        }
+
+        impl<T: fmt::Debug> fmt::Debug for $name<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                (**self).fmt(f)
+            }
+        }
+    };
+}
+
+owned_slice!(TensorSlice);
+owned_slice!(TensorSliceMut);
