@@ -21,6 +21,11 @@ pub(crate) struct Member {
 }
 
 impl Member {
+    /// Whether it is the one whose features are the adapters.
+    pub(crate) fn is_main(&self) -> bool {
+        self.folder.ends_with(MAIN_CRATE)
+    }
+
     fn load(folder: PathBuf) -> Result<Self> {
         let text = project::read(&folder.join("Cargo.toml"))?;
         Ok(Self { folder, text })
@@ -66,6 +71,14 @@ pub(crate) fn features() -> Result<Vec<String>> {
     let main = Member::load(project::path(MAIN_CRATE))?;
     let chosen = keys(&main.text, "features").into_iter().filter(|key| *key != "default");
     Ok(chosen.map(str::to_owned).collect())
+}
+
+/// Those of them whose crates build with the oldest Rust that the workspace promises. The main
+/// crate's manifest lists the others, each with the version that it needs.
+pub(crate) fn features_for_oldest_rust() -> Result<Vec<String>> {
+    let main = Member::load(project::path(MAIN_CRATE))?;
+    let newer = keys(&main.text, "package.metadata.newer-rust");
+    Ok(features()?.into_iter().filter(|feature| !newer.contains(&&feature[..])).collect())
 }
 
 /// The oldest Rust that the workspace promises to build with.

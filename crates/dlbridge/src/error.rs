@@ -168,6 +168,15 @@ pub enum Error {
         /// The type found.
         dtype: DType,
     },
+    /// Something that one side of a conversion has and the other cannot have.
+    NotConvertible {
+        /// What it is.
+        what: &'static str,
+        /// What was found.
+        found: String,
+        /// What could be converted.
+        wanted: &'static str,
+    },
 }
 
 impl fmt::Display for Error {
@@ -254,6 +263,9 @@ impl fmt::Display for Error {
             Self::UnknownName { what, name } => write!(f, "{what}: no such name: {name:?}"),
             Self::PackedElements { dtype } => {
                 write!(f, "dtype: {dtype} elements are narrower than a byte and have no address")
+            }
+            Self::NotConvertible { what, found, wanted } => {
+                write!(f, "{what}: found {found}, wanted {wanted}")
             }
         }
     }

@@ -100,7 +100,7 @@ fn an_empty_axis_among_huge_ones_is_empty() {
     let make = || Foreign::new::<u8>(&[1 << 31, 0, 1 << 31], &[]).null_strides();
     accepted(make, |tensor| {
         assert_eq!(tensor.strides(), [1 << 31, 1 << 31, 1]);
-        assert_eq!(tensor.view::<u8>().expect("host").to_vec(), []);
+        assert_eq!(tensor.view::<u8>().expect("host").to_vec(), [0_u8; 0]);
     });
 }
 

@@ -3,6 +3,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::args::Args;
 use crate::command;
@@ -29,25 +30,21 @@ pub(crate) fn run(args: Args) -> Result {
 /// Checks the libraries, or tells why that cannot be done here.
 pub(crate) fn check(venv: &Venv) -> Result<Outcome> {
     let version = manifest::oldest_rust()?;
-    let mut cargo = match compiler(&version)? {
-        Compiler::Toolchain(name) => {
-            let mut rustup = venv.program("rustup");
-            rustup.args(["run", &name, "cargo"]);
-            rustup
-        }
-        Compiler::Program(rustc) => {
-            let mut cargo = venv.program("cargo");
-            cargo.env("RUSTC", rustc);
-            cargo
-        }
+    let compiler = match compiler(&version)? {
         Compiler::None(reason) => return Ok(Outcome::Skipped(reason)),
+        compiler => compiler,
     };
     let folder = project::target_folder()?.join("msrv-check");
-    cargo.args(["check", "--lib", "--all-features", "--target-dir"]).arg(folder);
     for library in manifest::libraries()? {
-        cargo.args(["--package", library.name()?]);
+        let mut cargo = compiler.cargo(venv);
+        cargo.args(["check", "--lib", "--package", library.name()?]);
+        if library.is_main() {
+            cargo.args(["--features", &manifest::features_for_oldest_rust()?.join(",")]);
+        } else {
+            cargo.arg("--all-features");
+        }
+        command::run(cargo.arg("--target-dir").arg(&folder))?;
     }
-    command::run(&mut cargo)?;
     Ok(Outcome::Done)
 }
 
@@ -59,6 +56,25 @@ enum Compiler {
     Program(PathBuf),
     /// There is none, and why.
     None(String),
+}
+
+impl Compiler {
+    /// A cargo that compiles with it.
+    fn cargo(&self, venv: &Venv) -> Command {
+        match self {
+            Self::Toolchain(name) => {
+                let mut rustup = venv.program("rustup");
+                rustup.args(["run", name, "cargo"]);
+                rustup
+            }
+            Self::Program(rustc) => {
+                let mut cargo = venv.program("cargo");
+                cargo.env("RUSTC", rustc);
+                cargo
+            }
+            Self::None(_) => venv.program("cargo"),
+        }
+    }
 }
 
 fn compiler(version: &str) -> Result<Compiler> {

@@ -2,6 +2,8 @@
 //! Where those types' memory lies is told in `raw/arrays`; nothing here is unsafe.
 //! Invariant: no adapter knows of another.
 
+#[cfg(feature = "arrow-60")]
+mod arrow_60;
 #[cfg(feature = "ndarray-0_17")]
 mod ndarray_0_17;
 mod std_owners;
