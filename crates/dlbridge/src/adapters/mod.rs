@@ -4,6 +4,10 @@
 
 #[cfg(feature = "arrow-60")]
 mod arrow_60;
+#[cfg(feature = "burn-0_22")]
+mod burn_0_22;
+#[cfg(feature = "burn-flex-0_22")]
+mod burn_flex_0_22;
 #[cfg(feature = "ndarray-0_17")]
 mod ndarray_0_17;
 mod std_owners;

@@ -78,7 +78,9 @@ impl Placement<'_> {
     }
 }
 
-fn export_within<O: Send + 'static>(
+/// Exports memory that lies within what `memory` borrows from the owner, as `access` says, from
+/// the owner's final address.
+pub(super) fn export_within<O: Send + 'static>(
     owner: O,
     placement: &Placement<'_>,
     flags: Flags,

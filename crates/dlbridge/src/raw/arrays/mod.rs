@@ -50,6 +50,8 @@ macro_rules! lend_mut {
 // Below the macros, which they use.
 #[cfg(feature = "arrow-60")]
 pub(crate) mod arrow_60;
+#[cfg(feature = "burn-0_22")]
+pub(crate) mod burn_0_22;
 #[cfg(feature = "ndarray-0_17")]
 pub(crate) mod ndarray_0_17;
 pub(crate) mod std_owners;
