@@ -7,8 +7,8 @@ mod common;
 use std::sync::Arc;
 use std::thread;
 
-use arrow_array::types::{Float64Type, Int32Type};
-use arrow_array::{Array, ArrayRef, BooleanArray, Date32Array, Int32Array, PrimitiveArray};
+use arrow_array::types::Float64Type;
+use arrow_array::{ArrayRef, BooleanArray, Date32Array, Int32Array, PrimitiveArray};
 use arrow_buffer::{Buffer, ScalarBuffer};
 use common::import;
 use dlbridge::testing::conformance::{self, Expected};

@@ -8,6 +8,8 @@ mod arrow_60;
 mod burn_0_22;
 #[cfg(feature = "burn-flex-0_22")]
 mod burn_flex_0_22;
+#[cfg(feature = "candle-core-0_11")]
+mod candle_core_0_11;
 #[cfg(feature = "ndarray-0_17")]
 mod ndarray_0_17;
 mod std_owners;

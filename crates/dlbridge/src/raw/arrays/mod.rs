@@ -52,6 +52,8 @@ macro_rules! lend_mut {
 pub(crate) mod arrow_60;
 #[cfg(feature = "burn-0_22")]
 pub(crate) mod burn_0_22;
+#[cfg(feature = "candle-core-0_11")]
+pub(crate) mod candle_core_0_11;
 #[cfg(feature = "ndarray-0_17")]
 pub(crate) mod ndarray_0_17;
 pub(crate) mod std_owners;
