@@ -34,8 +34,8 @@
 //! of the repository states the whole stance, and what a foreign producer is trusted for.
 //!
 //! Features add other crates' types, each named with the version that it adapts:
-//! `arrow-60`, `burn-0_22`, `burn-flex-0_22`, `candle-core-0_11`, `half-2`, `ndarray-0_17`,
-//! `num-complex-0_4`. `testing` adds what adapters are tested with.
+//! `arrow-60`, `burn-0_22`, `burn-flex-0_22`, `candle-core-0_11`, `cudarc-0_19`, `half-2`,
+//! `ndarray-0_17`, `num-complex-0_4`. `testing` adds what adapters are tested with.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
@@ -57,6 +57,8 @@ pub mod testing;
 mod view;
 
 pub use access::Access;
+#[cfg(feature = "cudarc-0_19")]
+pub use adapters::cudarc_0_19;
 pub use device::{Device, DeviceKind};
 pub use dlbridge_sys as sys;
 pub use dtype::{DType, TypeCode};

@@ -10,6 +10,8 @@ mod burn_0_22;
 mod burn_flex_0_22;
 #[cfg(feature = "candle-core-0_11")]
 mod candle_core_0_11;
+#[cfg(feature = "cudarc-0_19")]
+pub mod cudarc_0_19;
 #[cfg(feature = "ndarray-0_17")]
 mod ndarray_0_17;
 mod std_owners;

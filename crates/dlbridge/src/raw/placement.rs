@@ -78,9 +78,21 @@ impl Placement<'_> {
     }
 }
 
-/// Exports memory that lies within what `memory` borrows from the owner, as `access` says, from
-/// the owner's final address.
+/// Exports host memory that lies within what `memory` borrows from the owner, as `access` says,
+/// from the owner's final address.
 pub(super) fn export_within<O: Send + 'static>(
+    owner: O,
+    placement: &Placement<'_>,
+    flags: Flags,
+    access: Access,
+    memory: impl FnOnce(&mut O) -> (*mut u8, usize),
+) -> Result<Handle, Error> {
+    export_on(Device::CPU, owner, placement, flags, access, memory)
+}
+
+/// The same for memory of another device that has addresses.
+pub(super) fn export_on<O: Send + 'static>(
+    device: Device,
     owner: O,
     placement: &Placement<'_>,
     flags: Flags,
@@ -94,7 +106,7 @@ pub(super) fn export_within<O: Send + 'static>(
         shape.copy_from_slice(placement.shape);
         strides.copy_from_slice(placement.strides);
         let (dtype, len) = (placement.dtype, span.len);
-        Ok(Memory { data, byte_offset: 0, dtype, device: Device::CPU, flags, access, len })
+        Ok(Memory { data, byte_offset: 0, dtype, device, flags, access, len })
     };
     // SAFETY: every element lies within a slice that the owner, which is not used again before
     // it is dropped, has lent from its final address; measured above. Its class is the borrow's.

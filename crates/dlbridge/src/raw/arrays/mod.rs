@@ -54,6 +54,8 @@ pub(crate) mod arrow_60;
 pub(crate) mod burn_0_22;
 #[cfg(feature = "candle-core-0_11")]
 pub(crate) mod candle_core_0_11;
+#[cfg(feature = "cudarc-0_19")]
+pub(crate) mod cudarc_0_19;
 #[cfg(feature = "ndarray-0_17")]
 pub(crate) mod ndarray_0_17;
 pub(crate) mod std_owners;
