@@ -3,6 +3,7 @@
 //! Only the choice of a command lives here; each one has a file under `commands/`.
 
 mod args;
+mod bench;
 mod command;
 mod commands;
 mod counted;

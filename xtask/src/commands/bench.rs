@@ -1,15 +1,13 @@
 //! `cargo xtask bench`: the measurements.
 
 use crate::args::Args;
-use crate::command;
+use crate::bench;
 use crate::failure::{Failure, Result};
 
 /// Runs the benchmarks of one language, Rust unless another is named.
 pub(crate) fn run(mut args: Args) -> Result {
     match args.choice(&["rust", "python"])? {
         Some("python") => Err(Failure::not_built_yet("bench python")),
-        _ => command::run(
-            command::program("cargo").args(["bench", "--package", "dlbridge"]).args(args.rest()),
-        ),
+        _ => bench::rust::run(args),
     }
 }

@@ -12,7 +12,7 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
   lint      formatting, clippy, every feature alone, docs, Python checks, house rules, msrv
   msrv      the libraries with the oldest Rust that they promise to build with
   sanitize  the Rust tests under AddressSanitizer, Miri and valgrind, where there are such
-  bench     the measurements: bench rust
+  bench     the measurements: bench rust, beside the peers; --write keeps them
   setup     .venv with the Python packages that the other commands need
   ci        what CI runs: setup --with ci, lint, test
   help      this page

@@ -1,0 +1,3 @@
+//! The measurements behind `cargo xtask bench`.
+
+pub(crate) mod rust;
