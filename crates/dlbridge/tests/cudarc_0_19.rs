@@ -1,6 +1,6 @@
 //! `cudarc` 0.19, as far as it shows where there is no GPU: that it builds, and what it says.
 //! What needs one is in `cudarc_0_19_gpu.rs`.
-#![cfg(all(feature = "testing", feature = "cudarc-0_19"))]
+#![cfg(all(feature = "testing", feature = "cudarc-0_19", not(miri)))]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! `cudarc` 0.19 on a GPU: slices both ways, ordered by events. Run by `scripts/gpu-tests.sh`.
 //! What shows without one is in `cudarc_0_19.rs`.
-#![cfg(all(feature = "testing", feature = "cudarc-0_19"))]
+#![cfg(all(feature = "testing", feature = "cudarc-0_19", not(miri)))]
 
 use std::sync::Arc;
 use std::thread;
