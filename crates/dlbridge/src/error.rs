@@ -202,6 +202,29 @@ pub enum Error {
         /// The type found.
         dtype: DType,
     },
+    /// The memory lies on another device than was asked for.
+    DeviceMismatch {
+        /// The device found.
+        found: Device,
+        /// The device asked for.
+        wanted: Device,
+    },
+    /// A device's driver is missing, or refuses.
+    Driver {
+        /// What it was to do.
+        doing: &'static str,
+        /// What it says.
+        message: String,
+    },
+    /// Something that one side of a conversion has and the other cannot have.
+    NotConvertible {
+        /// What it is.
+        what: &'static str,
+        /// What was found.
+        found: String,
+        /// What could be converted.
+        wanted: &'static str,
+    },
 }
 
 impl fmt::Display for Error {
@@ -299,6 +322,13 @@ impl fmt::Display for Error {
             Self::UnknownName { what, name } => write!(f, "{what}: no such name: {name:?}"),
             Self::PackedElements { dtype } => {
                 write!(f, "dtype: {dtype} elements are narrower than a byte and have no address")
+            }
+            Self::DeviceMismatch { found, wanted } => {
+                write!(f, "device: found {found}, wanted {wanted}")
+            }
+            Self::Driver { doing, message } => write!(f, "driver: {doing}: {message}"),
+            Self::NotConvertible { what, found, wanted } => {
+                write!(f, "{what}: found {found}, wanted {wanted}")
             }
         }
     }

@@ -170,7 +170,7 @@ impl<O: Send + 'static> Builder<O> {
     }
 
     /// `size` is that of the owner's memory in bytes, asked for where no shape was chosen.
-    fn export(
+    pub(crate) fn export(
         mut self,
         element: DType,
         size: usize,
@@ -183,6 +183,11 @@ impl<O: Send + 'static> Builder<O> {
             self.shape = Some(Dims::from(&[len as i64][..]));
         }
         self.place(export)
+    }
+
+    #[cfg(feature = "cudarc-0_19")]
+    pub(crate) fn owner(&self) -> &O {
+        &self.owner
     }
 
     pub(crate) fn place(

@@ -35,9 +35,10 @@
 //! of the repository states the whole stance, and what a foreign producer is trusted for.
 //!
 //! Features add other crates' types, each named with the version that it adapts:
-//! `ndarray-0_17`, `nalgebra-0_35`, `faer-0_24`, `image-0_25`, `bytes-1`, `safetensors-0_8`;
-//! elements of `half-2`, `num-complex-0_4`, `float8-0_7`, `microfloat-0_1`, `float4-0_2`. `testing`
-//! adds what adapters are tested with.
+//! `arrow-60`, `burn-0_22`, `burn-flex-0_22`, `bytes-1`, `candle-core-0_11`, `cudarc-0_19`,
+//! `faer-0_24`, `image-0_25`, `nalgebra-0_35`, `ndarray-0_17`, `safetensors-0_8`; elements of
+//! `float4-0_2`, `float8-0_7`, `half-2`, `microfloat-0_1`, `num-complex-0_4`. `testing` adds what
+//! adapters are tested with.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
@@ -59,6 +60,8 @@ pub mod testing;
 mod view;
 
 pub use access::Access;
+#[cfg(feature = "cudarc-0_19")]
+pub use adapters::cudarc_0_19;
 #[cfg(feature = "safetensors-0_8")]
 pub use adapters::safetensors_0_8;
 pub use device::{Device, DeviceKind};

@@ -10,4 +10,5 @@ mod paths;
 pub(crate) mod python;
 mod report;
 mod results;
+pub(crate) mod rust;
 mod table;

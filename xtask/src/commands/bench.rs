@@ -1,8 +1,7 @@
 //! `cargo xtask bench`: the measurements.
 
 use crate::args::Args;
-use crate::bench::python;
-use crate::command;
+use crate::bench::{python, rust};
 use crate::failure::Result;
 
 /// Runs the benchmarks of one language, Rust unless another is named; or `--check`.
@@ -12,8 +11,6 @@ pub(crate) fn run(mut args: Args) -> Result {
     }
     match args.choice(&["rust", "python"])? {
         Some("python") => python::run(args),
-        _ => command::run(
-            command::program("cargo").args(["bench", "--package", "dlbridge"]).args(args.rest()),
-        ),
+        _ => rust::run(args),
     }
 }

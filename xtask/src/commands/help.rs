@@ -13,7 +13,7 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
   msrv      the libraries with the oldest Rust that they promise to build with
   sanitize  the Rust tests under AddressSanitizer, Miri and valgrind, where there are such
   bench     the measurements
-              bench rust ARGS...    in Rust alone, ARGS are cargo's
+              bench rust            in Rust alone, beside the peers; --write keeps the numbers
               bench python          dlbridge, a floor in C and other libraries: instructions
                                     (valgrind counts them), allocations, time.
                                     --quick leaves other libraries out, --json FILE writes

@@ -2,8 +2,18 @@
 //! Where those types' memory lies is told in `raw/arrays`; nothing here is unsafe.
 //! Invariant: no adapter knows of another.
 
+#[cfg(feature = "arrow-60")]
+mod arrow_60;
+#[cfg(feature = "burn-0_22")]
+mod burn_0_22;
+#[cfg(feature = "burn-flex-0_22")]
+mod burn_flex_0_22;
 #[cfg(feature = "bytes-1")]
 mod bytes_1;
+#[cfg(feature = "candle-core-0_11")]
+mod candle_core_0_11;
+#[cfg(feature = "cudarc-0_19")]
+pub mod cudarc_0_19;
 #[cfg(feature = "faer-0_24")]
 mod faer_0_24;
 #[cfg(feature = "image-0_25")]

@@ -178,6 +178,21 @@ pub(super) unsafe fn release(header: NonNull<Header>) {
     unsafe { destroy(header) };
 }
 
+/// The owner of a header, if it is one of type `O`.
+///
+/// # Safety
+///
+/// The header is alive for `'a`, and its owner is only read as long.
+#[cfg(feature = "cudarc-0_19")]
+pub(super) unsafe fn owner<'a, O: Any>(header: NonNull<Header>) -> Option<&'a O> {
+    // SAFETY: alive, by the caller's duty.
+    if unsafe { header.as_ref() }.owner_type != TypeId::of::<O>() {
+        return None;
+    }
+    // SAFETY: the owner is of this type, and nobody writes it (the caller's duty).
+    Some(unsafe { &*owner_of::<O>(header) })
+}
+
 /// Takes the owner out of a header and frees the rest; gives the header back if its owner is of
 /// another type.
 ///

@@ -274,6 +274,15 @@ impl Handle {
         *marks = marks.with(marks.flags() | flags, marks.access());
     }
 
+    /// The owner, if this is an export of one of type `O` that never left Rust. For owners that
+    /// lend no memory of the host: a reference to those could be one to elements, too.
+    #[cfg(feature = "cudarc-0_19")]
+    pub(crate) fn owner<O: Any + Sync>(&self) -> Option<&O> {
+        let Root::Header(header) = self.root else { return None };
+        // SAFETY: the handle owns the header and is borrowed as long.
+        unsafe { header::owner(header) }
+    }
+
     /// Takes the owner back out, if this is an export of one of type `O`.
     pub(crate) fn into_owner<O: Any>(self) -> Result<O, Self> {
         if self.may_hold_odd_bools() {

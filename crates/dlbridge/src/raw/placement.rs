@@ -68,13 +68,14 @@ impl Placement<'_> {
     fn within(
         &self,
         (start, size): (*mut u8, usize),
+        device: Device,
         span: Span,
         flags: Flags,
         access: Access,
     ) -> Result<Memory, Error> {
         let data = start.wrapping_add(self.offset_within(span, size)?);
         let (dtype, len) = (self.dtype, span.len);
-        Ok(Memory { data, byte_offset: 0, dtype, device: Device::CPU, flags, access, len })
+        Ok(Memory { data, byte_offset: 0, dtype, device, flags, access, len })
     }
 
     /// Memory at `data`, which nothing is promised about.
@@ -98,7 +99,21 @@ impl Placement<'_> {
     }
 }
 
-fn export_within<O: Send + 'static>(
+/// Exports host memory that lies within what `memory` borrows from the owner, as `access` says,
+/// from the owner's final address.
+pub(super) fn export_within<O: Send + 'static>(
+    owner: O,
+    placement: &Placement<'_>,
+    flags: Flags,
+    access: Access,
+    memory: impl FnOnce(&mut O) -> (*mut u8, usize),
+) -> Result<Handle, Error> {
+    export_on(Device::CPU, owner, placement, flags, access, memory)
+}
+
+/// The same for memory of another device that has addresses.
+pub(super) fn export_on<O: Send + 'static>(
+    device: Device,
     owner: O,
     placement: &Placement<'_>,
     flags: Flags,
@@ -107,7 +122,7 @@ fn export_within<O: Send + 'static>(
 ) -> Result<Handle, Error> {
     let span = placement.measure(Flags::NONE)?;
     let describe = |owner: &mut O, shape: &mut [i64], strides: &mut [i64]| {
-        let memory = placement.within(memory(owner), span, flags, access)?;
+        let memory = placement.within(memory(owner), device, span, flags, access)?;
         placement.write(shape, strides);
         Ok(memory)
     };
@@ -189,7 +204,7 @@ pub(crate) fn borrow_within<'a, T: Element>(
 ) -> Result<Borrowed<'a>, Error> {
     let memory = (slice.as_ptr().cast_mut().cast(), size_of_val(slice));
     let span = placement.measure(Flags::NONE)?;
-    let memory = placement.within(memory, span, Flags::READ_ONLY, Access::Frozen)?;
+    let memory = placement.within(memory, Device::CPU, span, Flags::READ_ONLY, Access::Frozen)?;
     // SAFETY: every element lies within a slice that is borrowed for as long; measured above.
     Ok(unsafe { Borrowed::new(memory, placement.shape.len(), |a, b| placement.write(a, b)) })
 }
@@ -202,7 +217,7 @@ pub(crate) fn borrow_mut_within<'a, T: Plain>(
 ) -> Result<Borrowed<'a>, Error> {
     let memory = (slice.as_mut_ptr().cast(), size_of_val(slice));
     let span = placement.measure(Flags::NONE)?;
-    let memory = placement.within(memory, span, Flags::NONE, Access::Exclusive)?;
+    let memory = placement.within(memory, Device::CPU, span, Flags::NONE, Access::Exclusive)?;
     // SAFETY: as above, and the borrow is unique.
     Ok(unsafe { Borrowed::new(memory, placement.shape.len(), |a, b| placement.write(a, b)) })
 }

@@ -7,7 +7,8 @@
 //! | --- | --- |
 //! | a conversion from a type of yours to a `Tensor` | [`conformance::owner`] |
 //! | a conversion from a borrow of it to a `TensorRef` | [`conformance::borrowed`] |
-//! | a conversion from a `Tensor` to a type of yours | [`conformance::reader`] |
+//! | a conversion from a `&Tensor` to a type of yours | [`conformance::reader`] |
+//! | a conversion of a whole `Tensor` to a type of yours | [`conformance::taker`] |
 //! | what becomes of an odd descriptor of another language | [`Foreign`] |
 //! | who drops an owner, how often, and what if that panics | [`CountingOwner`] |
 //!

@@ -48,6 +48,14 @@ macro_rules! lend_mut {
 }
 
 // Below the macros, which they use.
+#[cfg(feature = "arrow-60")]
+pub(crate) mod arrow_60;
+#[cfg(feature = "burn-0_22")]
+pub(crate) mod burn_0_22;
+#[cfg(feature = "candle-core-0_11")]
+pub(crate) mod candle_core_0_11;
+#[cfg(feature = "cudarc-0_19")]
+pub(crate) mod cudarc_0_19;
 #[cfg(feature = "faer-0_24")]
 mod faer_0_24;
 #[cfg(feature = "nalgebra-0_35")]

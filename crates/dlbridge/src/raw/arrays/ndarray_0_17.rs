@@ -66,23 +66,30 @@ struct Upwards<D> {
     low: isize,
 }
 
+#[inline]
 fn upwards<D: Dimension>(parts: &Parts<'_>) -> Result<Upwards<D>, Error> {
     let rank = parts.shape().len();
     if let Some(wanted) = D::NDIM.filter(|&wanted| wanted != rank) {
         return Err(Error::RankMismatch { wanted, found: rank });
     }
     let (mut shape, mut strides) = (D::zeros(rank), D::zeros(rank));
-    for axis in 0..rank {
-        shape[axis] = parts.shape()[axis] as usize;
+    let mut low = 0;
+    let axes = parts.shape().iter().zip(parts.strides());
+    let to = shape.slice_mut().iter_mut().zip(strides.slice_mut());
+    for ((to_extent, to_stride), (&extent, &stride)) in to.zip(axes) {
+        *to_extent = extent as usize;
         // An axis of extent 1 has no step: ndarray need not see its stride, which may be anything.
-        let moves = shape[axis] > 1;
-        strides[axis] = if moves { parts.strides()[axis].unsigned_abs() as usize } else { 0 };
+        if extent > 1 {
+            *to_stride = stride.unsigned_abs() as usize;
+            // Of an array with elements, the whole span was measured (R1).
+            let back = (stride as isize).min(0).wrapping_mul(extent as isize - 1);
+            low = isize::wrapping_add(low, back);
+        }
     }
     if parts.len() == 0 {
         // Nor does an empty array step anywhere; ndarray wants strides without overlap even so.
         return Ok(Upwards { shape: shape.into(), low: 0 });
     }
-    let low = layout::span(parts.shape(), parts.strides())?.low;
     Ok(Upwards { shape: shape.strides(strides), low })
 }
 

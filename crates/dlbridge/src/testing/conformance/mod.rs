@@ -6,8 +6,10 @@ mod borrowed;
 mod expected;
 mod owner;
 mod reader;
+mod taker;
 
 pub use borrowed::borrowed;
 pub use expected::Expected;
 pub use owner::owner;
 pub use reader::{Refusal, reader};
+pub use taker::taker;

@@ -73,7 +73,7 @@ where
     refused
 }
 
-fn legal<T: Element>() -> Vec<(&'static str, Access, Foreign)> {
+pub(super) fn legal<T: Element>() -> Vec<(&'static str, Access, Foreign)> {
     let size = size_of::<T>();
     let of = |shape: &[i64]| Foreign::of_bytes(T::DTYPE, shape, &numbers(size, 12));
     let copied = |foreign: Foreign| foreign.flags(Flags::IS_COPIED);
@@ -105,7 +105,7 @@ fn legal<T: Element>() -> Vec<(&'static str, Access, Foreign)> {
     ]
 }
 
-fn illegal<T: Element>() -> Vec<(&'static str, Foreign)> {
+pub(super) fn illegal<T: Element>() -> Vec<(&'static str, Foreign)> {
     let of = || Foreign::of_bytes(T::DTYPE, &[4], &numbers(size_of::<T>(), 4));
     let copied = |foreign: Foreign| foreign.flags(Flags::IS_COPIED);
     let other = DType { code: crate::TypeCode(99), ..T::DTYPE };

@@ -1,0 +1,121 @@
+//! What is measured. Each case takes an array that was made before, uses the first element of what
+//! it becomes, and drops it.
+//! Invariant: the first case of a group is what the others are compared with.
+
+use arrow_array::ArrayRef;
+use burn_std::TensorData;
+use candle_core::{Device, IndexOp};
+use dlbridge::Tensor;
+use dlpark::allocation::dynamic;
+use dlpark::ffi::DLManagedTensorVersioned;
+use dlpark::{TryFromDlpack, versioned};
+use ndarray::{Array2, ArrayView2, ArrayViewD, Ix2};
+
+use crate::floor;
+
+/// A group of cases over arrays of one shape.
+pub struct Group {
+    /// Its name.
+    pub name: &'static str,
+    /// The shape of the arrays.
+    pub shape: (usize, usize),
+    /// How many arrays a round takes.
+    pub batch: usize,
+    /// What is measured.
+    pub cases: Vec<Case>,
+}
+
+/// A way to do it: by whom, and the code.
+pub type Case = (&'static str, fn(Array2<f32>) -> f32);
+
+/// Everything that is measured.
+pub fn groups() -> Vec<Group> {
+    let there_and_back: Vec<Case> = vec![
+        ("one-box floor", |array| {
+            let managed = floor::share(array);
+            // SAFETY: shared just now.
+            let view = unsafe { floor::view(managed) };
+            let first = view[[0, 0]];
+            // SAFETY: the view is used no more.
+            unsafe { floor::release(managed) };
+            first
+        }),
+        ("dlbridge", |array| {
+            let tensor = Tensor::from(array);
+            tensor.as_array::<f32, Ix2>().expect("exclusive")[[0, 0]]
+        }),
+        ("dlpark", |array| {
+            let boxed: dynamic::Initialized<DLManagedTensorVersioned> =
+                Box::new(array).try_into().expect("an array");
+            // SAFETY: made of an array just now.
+            let dlpack: versioned::Dlpack = unsafe { boxed.finish() };
+            // SAFETY: nobody writes to it.
+            let view = unsafe { ArrayViewD::<f32>::try_from_dlpack(&dlpack, ()) };
+            view.expect("floats on the CPU")[[0, 0]]
+        }),
+        ("dlpk", |array| {
+            let tensor = dlpk::DLPackTensor::try_from(array).expect("an array");
+            let view: ArrayView2<'_, f32> = tensor.as_ref().try_into().expect("floats on the CPU");
+            view[[0, 0]]
+        }),
+    ];
+    let to_candle: Vec<Case> = vec![
+        ("by hand, its Vec", |array| {
+            let (shape, values) = (array.dim(), array.into_raw_vec_and_offset().0);
+            let candle = candle_core::Tensor::from_vec(values, shape, &Device::Cpu);
+            candle.and_then(|made| made.i((0, 0))?.to_scalar()).expect("it fits")
+        }),
+        ("dlbridge, one copy", |array| {
+            let candle = Tensor::from(array).to_candle().expect("floats");
+            candle.i((0, 0)).and_then(|first| first.to_scalar()).expect("floats")
+        }),
+        ("dlbridge, its Vec", |array| {
+            let shape = [array.nrows() as i64, array.ncols() as i64];
+            let tensor = Tensor::builder(array.into_raw_vec_and_offset().0).shape(&shape);
+            let candle = tensor.build::<f32>().expect("it fits").into_candle().expect("a vector");
+            candle.i((0, 0)).and_then(|first| first.to_scalar()).expect("floats")
+        }),
+        ("dlpark, one copy", |array| {
+            let boxed: dynamic::Initialized<DLManagedTensorVersioned> =
+                Box::new(array).try_into().expect("an array");
+            // SAFETY: made of an array just now.
+            let dlpack: versioned::Dlpack = unsafe { boxed.finish() };
+            // SAFETY: nobody writes to it.
+            let candle = unsafe { candle_core::Tensor::try_from_dlpack(&dlpack, ()) };
+            let candle = candle.expect("floats on the CPU");
+            candle.i((0, 0)).and_then(|first| first.to_scalar()).expect("floats")
+        }),
+    ];
+    let to_burn: Vec<Case> = vec![
+        ("by hand, its Vec", |array| {
+            let (shape, values) = (array.dim(), array.into_raw_vec_and_offset().0);
+            let data = TensorData::new(values, [shape.0, shape.1]);
+            data.as_slice::<f32>().expect("floats")[0]
+        }),
+        ("dlbridge", |array| {
+            let data = TensorData::try_from(Tensor::from(array)).expect("exclusive");
+            data.as_slice::<f32>().expect("floats")[0]
+        }),
+    ];
+    let to_arrow: Vec<Case> = vec![
+        ("by hand, its Vec", |array| {
+            let values = arrow_array::Float32Array::from(array.into_raw_vec_and_offset().0);
+            values.value(0)
+        }),
+        ("dlbridge, lists", |array| {
+            use arrow_array::cast::AsArray;
+            use arrow_array::types::Float32Type;
+            let lists = ArrayRef::try_from(Tensor::from(array)).expect("exclusive");
+            lists.as_fixed_size_list().values().as_primitive::<Float32Type>().value(0)
+        }),
+    ];
+    let (small, large) = ((2, 3), (512, 512));
+    let group = |name, shape, batch, cases| Group { name, shape, batch, cases };
+    let mut groups = vec![group("ndarray -> Tensor -> view", small, 1000, there_and_back)];
+    for (shape, batch) in [(small, 1000), (large, 20)] {
+        groups.push(group("ndarray -> candle", shape, batch, to_candle.clone()));
+        groups.push(group("ndarray -> burn", shape, batch, to_burn.clone()));
+        groups.push(group("ndarray -> arrow", shape, batch, to_arrow.clone()));
+    }
+    groups
+}

@@ -1,0 +1,310 @@
+//! Arrays of a type known only at run time, lists of fixed size, and columns of tensors.
+//! Arrays of a type known at compile time do not belong here.
+//! Invariant: the axes of a tensor are the lists from the outside in.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, FixedSizeListArray, PrimitiveArray};
+use arrow_buffer::{Buffer, ScalarBuffer};
+use arrow_schema::extension::{EXTENSION_TYPE_METADATA_KEY, EXTENSION_TYPE_NAME_KEY};
+use arrow_schema::{DataType, Field};
+use serde_json::Value;
+
+use super::no_nulls;
+use crate::layout::compact_strides;
+use crate::raw::arrays::arrow_60::buffer;
+use crate::{DType, Error, Tensor};
+
+/// The canonical extension type whose values are tensors.
+const TENSOR: &str = "arrow.fixed_shape_tensor";
+
+/// Which numbers are tensor elements as they are.
+const NUMBERS: &str = "integers or floats of 8 to 64 bits";
+
+/// A list of fixed size without nulls becomes a read-only tensor without a copy: an axis for the
+/// list, one for its items, and so on inwards.
+///
+/// ```
+/// use std::sync::Arc;
+/// use arrow_array::{FixedSizeListArray, Int32Array};
+/// use arrow_schema::{DataType, Field};
+/// use dlbridge::Tensor;
+///
+/// let item = Arc::new(Field::new("item", DataType::Int32, false));
+/// let values = Arc::new(Int32Array::from(vec![1, 2, 3, 4, 5, 6]));
+/// let tensor = Tensor::try_from(FixedSizeListArray::new(item, 3, values, None))?;
+/// assert_eq!(tensor.shape(), [2, 3]);
+/// # Ok::<(), dlbridge::Error>(())
+/// ```
+impl TryFrom<FixedSizeListArray> for Tensor {
+    type Error = Error;
+
+    fn try_from(array: FixedSizeListArray) -> Result<Self, Error> {
+        Values::of(&array)?.compact()
+    }
+}
+
+/// An array that holds numbers, or lists of fixed size of them, becomes a read-only tensor without
+/// a copy.
+impl TryFrom<ArrayRef> for Tensor {
+    type Error = Error;
+
+    fn try_from(array: ArrayRef) -> Result<Self, Error> {
+        Values::of(&array)?.compact()
+    }
+}
+
+impl Tensor {
+    /// A column of tensors of the canonical extension type `arrow.fixed_shape_tensor`, as one
+    /// tensor with an axis more, without a copy. The field's permutation becomes strides.
+    ///
+    /// ```
+    /// use std::collections::HashMap;
+    /// use std::sync::Arc;
+    /// use arrow_array::{Array, FixedSizeListArray, Int32Array};
+    /// use arrow_schema::{DataType, Field};
+    /// use dlbridge::Tensor;
+    ///
+    /// let item = Arc::new(Field::new("item", DataType::Int32, false));
+    /// let values = Arc::new(Int32Array::from_iter_values(0..12));
+    /// let column = FixedSizeListArray::new(item, 6, values, None);
+    /// let extension = [
+    ///     ("ARROW:extension:name", "arrow.fixed_shape_tensor"),
+    ///     ("ARROW:extension:metadata", r#"{"shape": [2, 3], "permutation": [1, 0]}"#),
+    /// ];
+    /// let extension = extension.map(|(key, word)| (key.to_owned(), word.to_owned()));
+    /// let field = Field::new("x", column.data_type().clone(), false);
+    /// let field = field.with_metadata(HashMap::from(extension));
+    ///
+    /// let tensor = Tensor::from_arrow_tensors(&field, column)?;
+    /// assert_eq!((tensor.shape(), tensor.strides()), (&[2, 3, 2][..], &[6, 1, 3][..]));
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`NotConvertible`](Error::NotConvertible) if the field is of another type than this
+    /// extension, the array has nulls, or its values are no numbers.
+    pub fn from_arrow_tensors(field: &Field, array: FixedSizeListArray) -> Result<Self, Error> {
+        let Extents { physical, order } = Extents::of(field)?;
+        let values = Values::of(&array)?;
+        if values.shape.len() != 2 || product(&physical) != Ok(values.shape[1]) {
+            let list = array.data_type();
+            return Err(not_a_tensor(format!("extents {physical:?} for values of type {list}")));
+        }
+        let mut steps = vec![0; physical.len()];
+        compact_strides(&physical, &mut steps);
+        let (mut shape, mut strides) = (vec![values.shape[0]], vec![values.shape[1]]);
+        for from in order {
+            shape.push(physical[from]);
+            strides.push(steps[from]);
+        }
+        values.export(&shape, &strides)
+    }
+
+    /// The tensor as a column of tensors of the canonical extension type
+    /// `arrow.fixed_shape_tensor`, without a copy: the first axis counts them.
+    ///
+    /// # Errors
+    ///
+    /// [`RankMismatch`](Error::RankMismatch) for rank 0 and 1, and those of the conversion to
+    /// [`ArrayRef`].
+    pub fn into_arrow_tensors(self, name: &str) -> Result<(Field, FixedSizeListArray), Error> {
+        let shape = self.shape().to_vec();
+        let found = shape.len();
+        let [count, inner @ ..] = &shape[..] else {
+            return Err(Error::RankMismatch { wanted: 2, found });
+        };
+        if inner.is_empty() {
+            return Err(Error::RankMismatch { wanted: 2, found });
+        }
+        let array = list(*count, product(inner)?, flat(self)?)?;
+        let field = Field::new(name, array.data_type().clone(), false);
+        Ok((field.with_metadata(metadata(inner)), array))
+    }
+}
+
+/// A tensor becomes a primitive array, or lists of fixed size for each axis but the first, without
+/// a copy.
+impl TryFrom<Tensor> for ArrayRef {
+    type Error = Error;
+
+    fn try_from(tensor: Tensor) -> Result<Self, Error> {
+        let shape = tensor.shape().to_vec();
+        if shape.is_empty() {
+            return Err(Error::RankMismatch { wanted: 1, found: 0 });
+        }
+        let mut array = flat(tensor)?;
+        for axis in (1..shape.len()).rev() {
+            array = Arc::new(list(product(&shape[..axis])?, shape[axis], array)?);
+        }
+        Ok(array)
+    }
+}
+
+/// The numbers at the bottom of an array, and the shape that the lists around them make.
+struct Values {
+    buffer: Buffer,
+    dtype: DType,
+    shape: Vec<i64>,
+}
+
+impl Values {
+    fn of(array: &dyn Array) -> Result<Self, Error> {
+        let mut shape = vec![array.len() as i64];
+        let mut inner = array;
+        while let DataType::FixedSizeList(_, size) = inner.data_type() {
+            no_nulls(inner)?;
+            shape.push(i64::from(*size));
+            inner = inner.as_fixed_size_list().values();
+        }
+        no_nulls(inner)?;
+        let dtype = dtype(inner.data_type())?;
+        let data = inner.to_data();
+        let size = dtype.itemsize().expect("no number is narrower than a byte");
+        let buffer = data.buffers()[0].slice_with_length(data.offset() * size, data.len() * size);
+        Ok(Self { buffer, dtype, shape })
+    }
+
+    fn compact(self) -> Result<Tensor, Error> {
+        let shape = self.shape.clone();
+        let mut strides = vec![0; shape.len()];
+        compact_strides(&shape, &mut strides);
+        self.export(&shape, &strides)
+    }
+
+    fn export(self, shape: &[i64], strides: &[i64]) -> Result<Tensor, Error> {
+        let builder = Tensor::builder(self.buffer).dtype(self.dtype);
+        builder.shape(shape).strides(strides).build_read_only::<u8>()
+    }
+}
+
+/// What the metadata of `arrow.fixed_shape_tensor` say of each tensor. arrow-schema's own reader
+/// refuses what its writer writes (a null for each key that is not used) and panics at large
+/// extents, so they are read here.
+struct Extents {
+    /// As the values lie in memory, row-major.
+    physical: Vec<i64>,
+    /// Which of them each axis of the tensor is.
+    order: Vec<usize>,
+}
+
+impl Extents {
+    fn of(field: &Field) -> Result<Self, Error> {
+        match field.extension_type_name() {
+            Some(TENSOR) => {}
+            name => return Err(not_a_tensor(format!("the extension {}", name.unwrap_or("none")))),
+        }
+        let text = field.extension_type_metadata().unwrap_or_default();
+        Self::parse(text).ok_or_else(|| not_a_tensor(format!("the metadata {text:?}")))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let metadata: Value = serde_json::from_str(text).ok()?;
+        let numbers = |key: &str| -> Option<Vec<i64>> {
+            metadata.get(key)?.as_array()?.iter().map(Value::as_i64).collect()
+        };
+        let physical = numbers("shape")?;
+        let axes: Vec<usize> = (0..physical.len()).collect();
+        let order = match metadata.get("permutation") {
+            None | Some(Value::Null) => axes.clone(),
+            Some(_) => numbers("permutation")?.into_iter().map(|axis| axis as usize).collect(),
+        };
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        let valid = sorted == axes && physical.iter().all(|&extent| extent >= 0);
+        valid.then_some(Self { physical, order })
+    }
+}
+
+/// The metadata of a field that says [`TENSOR`].
+fn metadata(extents: &[i64]) -> HashMap<String, String> {
+    let shape = format!("{{\"shape\":{extents:?}}}");
+    let words = [(EXTENSION_TYPE_NAME_KEY, TENSOR), (EXTENSION_TYPE_METADATA_KEY, &shape)];
+    words.map(|(key, word)| (key.to_owned(), word.to_owned())).into()
+}
+
+fn not_a_tensor(found: String) -> Error {
+    let wanted = "the extension arrow.fixed_shape_tensor, with a shape for the values";
+    Error::NotConvertible { what: "field", found, wanted }
+}
+
+macro_rules! dtypes {
+    ($($dtype:ident = $arrow:ident, $ty:ident;)*) => {
+        fn dtype(found: &DataType) -> Result<DType, Error> {
+            match found {
+                $(DataType::$arrow => Ok(DType::$dtype),)*
+                DataType::Boolean => Err(Error::NotConvertible {
+                    what: "dtype",
+                    found: "Boolean, which Arrow packs into bits".to_owned(),
+                    wanted: NUMBERS,
+                }),
+                _ => Err(Error::NotConvertible {
+                    what: "dtype",
+                    found: found.to_string(),
+                    wanted: NUMBERS,
+                }),
+            }
+        }
+
+        /// All elements in one primitive array, whatever the shape.
+        fn flat(tensor: Tensor) -> Result<ArrayRef, Error> {
+            match tensor.dtype() {
+                $(DType::$dtype => primitive::<$ty>(tensor),)*
+                dtype => Err(Error::NotConvertible {
+                    what: "dtype",
+                    found: dtype.to_string(),
+                    wanted: NUMBERS,
+                }),
+            }
+        }
+    };
+}
+
+dtypes! {
+    I8 = Int8, Int8Type;
+    I16 = Int16, Int16Type;
+    I32 = Int32, Int32Type;
+    I64 = Int64, Int64Type;
+    U8 = UInt8, UInt8Type;
+    U16 = UInt16, UInt16Type;
+    U32 = UInt32, UInt32Type;
+    U64 = UInt64, UInt64Type;
+    F16 = Float16, Float16Type;
+    F32 = Float32, Float32Type;
+    F64 = Float64, Float64Type;
+}
+
+/// The tensor is of this type's dtype. Arrow's `f16` need not be an element type here.
+fn primitive<P: ArrowPrimitiveType>(tensor: Tensor) -> Result<ArrayRef, Error> {
+    let (len, address, align) = (tensor.len(), tensor.data_ptr().addr(), align_of::<P::Native>());
+    if len > 0 && address % align != 0 {
+        return Err(Error::Misaligned { address, align });
+    }
+    let values = ScalarBuffer::new(buffer(tensor)?, 0, len);
+    Ok(Arc::new(PrimitiveArray::<P>::new(values, None)))
+}
+
+/// How many elements such extents have. Those of a tensor without elements may be of any size.
+fn product(extents: &[i64]) -> Result<i64, Error> {
+    let product = extents.iter().try_fold(1_i64, |product, &extent| product.checked_mul(extent));
+    product.ok_or(Error::SizeOverflow { what: "element count" })
+}
+
+fn list(count: i64, size: i64, values: ArrayRef) -> Result<FixedSizeListArray, Error> {
+    let refused = |found: String| Error::NotConvertible {
+        what: "shape",
+        found,
+        wanted: "extents that a list of fixed size can have",
+    };
+    let fixed = i32::try_from(size).map_err(|_| refused(format!("lists of {size} items")))?;
+    let item = Arc::new(Field::new_list_field(values.data_type().clone(), false));
+    FixedSizeListArray::try_new_with_length(item, fixed, values, None, count as usize)
+        .map_err(|error| refused(error.to_string()))
+}

@@ -1,0 +1,206 @@
+//! `candle-core` 0.11, both ways: tensors on the CPU.
+//! How a storage is kept from being written is told in `raw/arrays/candle_core_0_11.rs`.
+//! Invariant: what copies says so in its name, or converts from `&Tensor`.
+
+use candle_core::{DType as CandleType, Device as CandleDevice, DeviceLocation};
+use half::{bf16, f16};
+
+use crate::raw::arrays::candle_core_0_11::{Locked, export_locked};
+use crate::{DType, Device, Error, Plain, Tensor};
+
+/// What Candle has a type for, on the CPU.
+const TYPES: &str = "uint8, uint32, int16, int32, int64, bfloat16, float16, float32 or float64";
+
+/// A Candle tensor on the CPU becomes a read-only tensor without a copy, whatever its strides.
+///
+/// Candle's tensors share storages, so the storage is locked for reading until the tensor is
+/// dropped: what writes to it (`Var::set`, operations in place) waits as long, and on the thread
+/// that would drop the tensor it waits for ever. Copy with [`to_compact`](Self::to_compact) what
+/// should outlast a training step.
+///
+/// ```
+/// use candle_core::Device;
+/// use dlbridge::Tensor;
+///
+/// let candle = candle_core::Tensor::new(&[[1.0_f32, 2.0], [3.0, 4.0]], &Device::Cpu)?;
+/// let tensor = Tensor::try_from(candle.t()?)?;
+/// assert_eq!((tensor.shape(), tensor.strides()), (&[2, 2][..], &[1, 2][..]));
+/// assert_eq!(tensor.view::<f32>()?.to_vec(), [1.0, 3.0, 2.0, 4.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// [`NotHostAccessible`](Error::NotHostAccessible) for a tensor on a GPU,
+/// [`NotConvertible`](Error::NotConvertible) for floats of 4 and 6 bits, and
+/// [`OutOfBounds`](Error::OutOfBounds) if its layout reaches past its storage.
+impl TryFrom<candle_core::Tensor> for Tensor {
+    type Error = Error;
+
+    fn try_from(tensor: candle_core::Tensor) -> Result<Self, Error> {
+        let dtype = dtype(tensor.dtype())?;
+        check_cpu(tensor.device())?;
+        // Without the graph of operations that made it.
+        let locked = Locked::new(tensor.detach());
+        let layout = locked.tensor().layout().clone();
+        if locked.storage().dtype() != locked.tensor().dtype() {
+            let found = format!("a storage of {:?}", locked.storage().dtype());
+            let wanted = "one of the tensor's own type";
+            return Err(Error::NotConvertible { what: "dtype", found, wanted });
+        }
+        let signed = |numbers: &[usize]| numbers.iter().map(|&number| number as i64).collect();
+        let (shape, strides): (Vec<i64>, Vec<i64>) =
+            (signed(layout.dims()), signed(layout.stride()));
+        Self::builder(locked)
+            .dtype(dtype)
+            .shape(&shape)
+            .strides(&strides)
+            .offset(layout.start_offset())
+            .place(export_locked)
+    }
+}
+
+/// Copies the elements; see [`Tensor::to_candle`].
+impl TryFrom<&Tensor> for candle_core::Tensor {
+    type Error = Error;
+
+    fn try_from(tensor: &Tensor) -> Result<Self, Error> {
+        tensor.to_candle()
+    }
+}
+
+impl Tensor {
+    /// A copy as a Candle tensor on the CPU, for every class and all strides. Candle's memory is
+    /// always a vector; see [`into_candle`](Self::into_candle) for a tensor that is made of one.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let tensor = Tensor::builder(vec![1_i64, 2, 3, 4]).shape(&[2, 2]).build()?;
+    /// let candle = tensor.to_candle()?;
+    /// assert_eq!(candle.to_vec2::<i64>()?, [[1, 2], [3, 4]]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`NotConvertible`](Error::NotConvertible) for an element type that Candle does not have, or
+    /// [`NotHostAccessible`](Error::NotHostAccessible).
+    pub fn to_candle(&self) -> Result<candle_core::Tensor, Error> {
+        copied(self)
+    }
+
+    /// The same elements as a Candle tensor on the CPU, without a copy, if this tensor was made of
+    /// a `Vec` that begins with them, side by side, and never left Rust.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let tensor = Tensor::builder(vec![1.0_f32, 2.0]).shape(&[2, 1]).build()?;
+    /// let candle = tensor.into_candle().unwrap();
+    /// assert_eq!(candle.dims(), [2, 1]);
+    ///
+    /// let other = Tensor::from([1.0_f32, 2.0]).into_candle().unwrap_err();
+    /// assert_eq!(other.to_candle()?.dims(), [2]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The tensor itself, if it is not made of such a vector.
+    pub fn into_candle(self) -> Result<candle_core::Tensor, Self> {
+        moved(self)
+    }
+}
+
+fn check_cpu(device: &CandleDevice) -> Result<(), Error> {
+    let device = match device.location() {
+        DeviceLocation::Cpu => return Ok(()),
+        DeviceLocation::Cuda { gpu_id } => Device::cuda(gpu_id as i32),
+        DeviceLocation::Metal { gpu_id } => Device::new(crate::DeviceKind::METAL, gpu_id as i32),
+    };
+    Err(Error::NotHostAccessible { device })
+}
+
+/// Candle's extents. An extent was checked not to be negative.
+fn extents(tensor: &Tensor) -> Vec<usize> {
+    tensor.shape().iter().map(|&extent| extent as usize).collect()
+}
+
+fn from_vec<T: candle_core::WithDType>(
+    values: Vec<T>,
+    shape: Vec<usize>,
+) -> Result<candle_core::Tensor, Error> {
+    let made = candle_core::Tensor::from_vec(values, shape, &CandleDevice::Cpu);
+    made.map_err(|error| Error::NotConvertible {
+        what: "shape",
+        found: error.to_string(),
+        wanted: "one that Candle can have",
+    })
+}
+
+/// Moves the vector out of a tensor that owns one, unless there is anything before the elements.
+fn moved_vec<T: Plain + candle_core::WithDType>(
+    tensor: Tensor,
+) -> Result<candle_core::Tensor, Tensor> {
+    let (shape, strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());
+    let (data, len) = (tensor.data_ptr().addr(), tensor.len());
+    if !tensor.is_contiguous() || tensor.is_empty() {
+        return Err(tensor);
+    }
+    let extents = extents(&tensor);
+    let mut values = tensor.into_owner::<Vec<T>>()?;
+    if values.as_ptr().addr() == data {
+        values.truncate(len);
+        return Ok(from_vec(values, extents).expect("as many values as the shape has"));
+    }
+    let offset = (data - values.as_ptr().addr()) / size_of::<T>();
+    let again = Tensor::builder(values).shape(&shape).strides(&strides).offset(offset);
+    Err(again.build::<T>().expect("as it was built before"))
+}
+
+macro_rules! types {
+    ($($dtype:ident = $ty:ty;)*) => {
+        fn dtype(found: CandleType) -> Result<DType, Error> {
+            match found {
+                $(CandleType::$dtype => Ok(DType::$dtype),)*
+                CandleType::F8E4M3 => Ok(DType::FLOAT8_E4M3FN),
+                _ => Err(Error::NotConvertible {
+                    what: "dtype",
+                    found: found.as_str().to_owned(),
+                    wanted: TYPES,
+                }),
+            }
+        }
+
+        fn copied(tensor: &Tensor) -> Result<candle_core::Tensor, Error> {
+            match tensor.dtype() {
+                $(DType::$dtype => from_vec(tensor.view::<$ty>()?.to_vec(), extents(tensor)),)*
+                found => Err(Error::NotConvertible {
+                    what: "dtype",
+                    found: found.to_string(),
+                    wanted: TYPES,
+                }),
+            }
+        }
+
+        fn moved(tensor: Tensor) -> Result<candle_core::Tensor, Tensor> {
+            match tensor.dtype() {
+                $(DType::$dtype => moved_vec::<$ty>(tensor),)*
+                _ => Err(tensor),
+            }
+        }
+    };
+}
+
+types! {
+    U8 = u8;
+    U32 = u32;
+    I16 = i16;
+    I32 = i32;
+    I64 = i64;
+    BF16 = bf16;
+    F16 = f16;
+    F32 = f32;
+    F64 = f64;
+}

@@ -1,0 +1,52 @@
+//! `cudarc` 0.19, as far as it shows where there is no GPU: that it builds, and what it says.
+//! What needs one is in `cudarc_0_19_gpu.rs`.
+#![cfg(all(feature = "testing", feature = "cudarc-0_19", not(miri)))]
+
+mod common;
+
+use common::import;
+use dlbridge::cudarc_0_19::OwnedSlice;
+use dlbridge::testing::Foreign;
+use dlbridge::{Device, DeviceKind, Error, Tensor};
+
+/// A tensor that claims to lie on a GPU.
+fn far() -> Tensor {
+    import(Foreign::new(&[2], &[1_i32, 2]).device(Device::cuda(0))).expect("legal")
+}
+
+#[test]
+fn a_missing_driver_or_device_is_said() {
+    // No machine has that many.
+    let error = Device::cuda(4096).cuda_context().map(drop).expect_err("no such device");
+    let said = error.to_string();
+    assert!(said.starts_with("driver: opening the device: "), "{said}");
+    let again = Device::cuda(4096).cuda_context().map(drop).expect_err("no such device");
+    assert_eq!(again, error, "asking twice is no different");
+}
+
+#[test]
+fn other_devices_have_no_context() {
+    for device in [Device::CPU, Device::new(DeviceKind::ROCM, 0), Device::cuda(-1)] {
+        let wanted = Error::DeviceMismatch { found: device, wanted: Device::cuda(0) };
+        assert_eq!(device.cuda_context().map(drop), Err(wanted), "{device}");
+    }
+}
+
+#[test]
+fn a_tensor_of_another_producer_has_no_stream_and_no_slice() {
+    let tensor = far();
+    assert!(tensor.cuda_stream().is_none());
+    let tensor = tensor.into_cuda_slice::<i32>().expect_err("not made of a slice");
+    let tensor = tensor.into_cuda_slice::<u8>().expect_err("nor of bytes");
+    assert_eq!(tensor.shape(), [2]);
+    let tensor = Tensor::from(vec![1_u8, 2]).into_cuda_slice::<u8>().expect_err("a vector");
+    assert_eq!(tensor.as_slice::<u8>(), Ok(&[1, 2][..]));
+    let shared = Tensor::from(std::sync::Arc::new(far()));
+    assert!(shared.cuda_stream().is_none());
+}
+
+#[test]
+fn slices_go_between_threads() {
+    fn check<T: Send + Sync>() {}
+    check::<OwnedSlice<f32>>();
+}
