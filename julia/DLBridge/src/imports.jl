@@ -67,6 +67,12 @@ end
 tensor_info(tensor::Ptr{Cvoid}) =
     unsafe_load(ccall(dlb_tensor_info[], Ptr{Info}, (Ptr{Cvoid},), tensor))
 
+function copy_tensor(tensor::Ptr{Cvoid})
+    copied = Ref{Ptr{Cvoid}}(C_NULL)
+    check(ccall(dlb_copy[], Cint, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}), tensor, copied))
+    return copied[]
+end
+
 function check_type(::Type{T}, N::Int, info::Info) where {T}
     dtype(T) == info.dtype || throw_type(T, info)
     N == info.rank || throw(ArgumentError("rank: found $(info.rank) axes, wanted $N"))
@@ -110,7 +116,11 @@ end
 function arrive_as(::Type{A}, tensor, info, reversed, copy) where {T,N,A<:AbstractArray{T,N}}
     StridedTensor{T,N} <: A || return device_array(Val(CUDA_KIND), A, tensor, info, reversed, copy)
     check_host(info)
-    copy && return strided(arrive_as(Array{T,N}, tensor, info, reversed, true))
+    if copy
+        copied = copy_tensor(tensor)
+        release_now(tensor)
+        return arrive_as(A, copied, tensor_info(copied), reversed, false)
+    end
     return StridedTensor{T,N}(
         Ptr{T}(info.data), dims(Val(N), info.shape, reversed), dims(Val(N), info.strides, reversed),
         info.flags & READ_ONLY != 0, is_aligned(T, info), Root(tensor),
@@ -147,10 +157,15 @@ end
 
 function copy_elements!(array::Array{T,N}, info::Info, reversed::Bool) where {T,N}
     info.len == 0 && return array
+    source = Ptr{T}(info.data)
+    if T !== Bool && (reversed ? info.is_row_major : info.is_column_major) != 0
+        GC.@preserve array unsafe_copyto!(Ptr{UInt8}(pointer(array)), Ptr{UInt8}(source), sizeof(array))
+        return array
+    end
     strides = dims(Val(N), info.strides, reversed)
     for index in CartesianIndices(array)
-        offset = sum((Tuple(index) .- 1) .* strides; init = 0)
-        array[index] = read_element(Ptr{T}(info.data) + offset * sizeof(T), false)
+        offset = mapreduce(*, +, Tuple(index) .- 1, strides)
+        array[index] = read_element(source + offset * sizeof(T), false)
     end
     return array
 end

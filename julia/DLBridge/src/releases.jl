@@ -7,9 +7,11 @@ struct Roots
     lock::ReentrantLock
     objects::Vector{Any}
     free::Vector{Int}
+    # Room for tokens that come back.
+    tokens::Vector{Ptr{Cvoid}}
 end
 
-const ROOTS = Roots(ReentrantLock(), Any[], Int[])
+const ROOTS = Roots(ReentrantLock(), Any[], Int[], fill(C_NULL, 256))
 
 function keep!(object)
     lock(ROOTS.lock)
@@ -26,19 +28,28 @@ function keep!(object)
     end
 end
 
-function let_go!(tokens)
+# Takes all tokens out of the queue and forgets what they kept.
+function let_go!()
     lock(ROOTS.lock)
     try
-        for token in tokens
-            index = Int(token)
-            ROOTS.objects[index] = nothing
-            push!(ROOTS.free, index)
+        while true
+            count = take_tokens!(ROOTS.tokens)
+            for k in 1:count
+                index = Int(UInt(ROOTS.tokens[k]))
+                ROOTS.objects[index] = nothing
+                push!(ROOTS.free, index)
+            end
+            count < length(ROOTS.tokens) && return nothing
         end
     finally
         unlock(ROOTS.lock)
     end
-    return nothing
 end
+
+take_tokens!(tokens) = Int(ccall(
+    dlb_queue_take[], Csize_t, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Csize_t),
+    QUEUE[], tokens, length(tokens),
+))
 
 "How many arrays are shared at this moment."
 function shared_count()
@@ -53,18 +64,33 @@ end
 # The queue that other threads put tokens into, and finalizers tensors. It lives as long as Julia.
 const QUEUE = Ref{Ptr{Cvoid}}(C_NULL)
 const WAKER = Ref{Any}(nothing)
-const TOKENS_AT_ONCE = 256
 
 function start_releases()
+    # While packages are compiled ahead nothing may wait.
+    if ccall(:jl_generating_output, Cint, ()) == 1
+        QUEUE[] = new_queue(C_NULL, C_NULL)
+        return nothing
+    end
     waker = Base.AsyncCondition()
     WAKER[] = waker
-    send = cglobal(:uv_async_send)
-    QUEUE[] = ccall(dlb_queue_new[], Ptr{Cvoid}, (Ptr{Cvoid}, Ptr{Cvoid}), send, waker.handle)
+    QUEUE[] = new_queue(cglobal(:uv_async_send), waker.handle)
     # The event loop closes the waker after the exit hooks.
     atexit(() -> ccall(dlb_queue_mute[], Cvoid, (Ptr{Cvoid},), QUEUE[]))
-    @async while isopen(waker)
+    @async drain_when_woken(waker)
+    return nothing
+end
+
+new_queue(wake, context) =
+    ccall(dlb_queue_new[], Ptr{Cvoid}, (Ptr{Cvoid}, Ptr{Cvoid}), wake, context)
+
+function drain_when_woken(waker)
+    while isopen(waker)
         wait(waker)
-        drain()
+        try
+            drain()
+        catch error
+            @error "DLBridge could not give memory back" exception = error
+        end
     end
     return nothing
 end
@@ -77,21 +103,9 @@ arrays are gone. It happens by itself; where Python runs, tensors are given back
 that holds Python's lock.
 """
 function drain()
-    take_tokens()
+    let_go!()
     ccall(dlb_queue_drain[], Csize_t, (Ptr{Cvoid},), QUEUE[])
     return nothing
-end
-
-function take_tokens()
-    tokens = Vector{Ptr{Cvoid}}(undef, TOKENS_AT_ONCE)
-    while true
-        count = ccall(
-            dlb_queue_take[], Csize_t, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Csize_t),
-            QUEUE[], tokens, TOKENS_AT_ONCE,
-        )
-        let_go!(UInt(token) for token in view(tokens, 1:Int(count)))
-        count < TOKENS_AT_ONCE && return nothing
-    end
 end
 
 "How many tokens and tensors wait to be given back."
