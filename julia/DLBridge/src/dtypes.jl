@@ -49,11 +49,16 @@ end
 
 const NAME_SIZE = 64
 
-name(dtype::DType) = read_name(dlb_dtype_name[], dtype)
-name(device::Device) = read_name(dlb_device_name[], device)
+name(dtype::DType) = read_name() do buffer
+    ccall(dlb_dtype_name[], Csize_t, (DType, Ptr{UInt8}, Csize_t), dtype, buffer, NAME_SIZE)
+end
 
-function read_name(writer::Ptr{Cvoid}, value::T) where {T}
+name(device::Device) = read_name() do buffer
+    ccall(dlb_device_name[], Csize_t, (Device, Ptr{UInt8}, Csize_t), device, buffer, NAME_SIZE)
+end
+
+function read_name(write)
     buffer = zeros(UInt8, NAME_SIZE)
-    ccall(writer, Csize_t, (T, Ptr{UInt8}, Csize_t), value, buffer, NAME_SIZE)
+    write(buffer)
     return GC.@preserve buffer unsafe_string(pointer(buffer))
 end

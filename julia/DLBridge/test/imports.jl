@@ -8,7 +8,7 @@ run_python("import numpy as np")
 @testset "strides of $code" for code in (
     "a[::2]", "a[:, ::-1]", "a[::-1, ::-1]", "a[1:, 1:3]", "a.T[::2]", "a[:, 1]", "a[::-1, 0]",
     "np.broadcast_to(a[0], (3, 4))", "a.reshape(2, 2, 4).transpose(1, 2, 0)", "a[::2, ::3].T",
-    "np.asfortranarray(a)[1:, :]", "a[2:2]", "a[3, 3]", "np.float64(a[1, 1]).reshape(())",
+    "np.asfortranarray(a)[1:, :]", "a[2:2]", "np.array(5.0)",
 )
     run_python("a = np.arange(16.0).reshape(4, 4)\nb = $code")
     o = py("b")
@@ -16,10 +16,11 @@ run_python("import numpy as np")
     @test collect(size(x)) == [int("b.shape[$k]") for k in 0:ndims(x)-1]
     for index in CartesianIndices(x)
         at = join(Tuple(index) .- 1, ", ")
-        @test x[index] == int("int(b[$at])")
+        @test x[index] == int("int(b[($at)])")
     end
     reversed = from_dlpack(o; layout = RowMajor)
-    @test reversed == permutedims(x, ndims(x):-1:1)
+    @test size(reversed) == reverse(size(x))
+    @test all(x[index] == reversed[reverse(Tuple(index))...] for index in CartesianIndices(x))
     @test from_dlpack(o; layout = ColMajor, copy = true) == x
     @test from_dlpack(o; layout = ColMajor, copy = true) isa Array
     @test from_dlpack(o) == x || from_dlpack(o) == reversed
