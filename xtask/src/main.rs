@@ -9,6 +9,7 @@ mod counted;
 mod examples;
 mod failure;
 mod house;
+mod julia;
 mod libpython;
 mod manifest;
 mod project;
@@ -40,6 +41,7 @@ fn dispatch(name: &str, args: Args) -> Result {
     }
     match name {
         "bench" => commands::bench::run(args),
+        "capi" => commands::capi::run(args),
         "ci" => commands::ci::run(args),
         "demo" => commands::demo::run(args),
         "doctor" => commands::doctor::run(),

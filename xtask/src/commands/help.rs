@@ -6,13 +6,15 @@ const TEXT: &str = "\
 cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
 
   demo      share tensors between everything that is installed, and check every value
-  test      all tests: cargo test, pytest, examples
+  test      all tests: cargo test, pytest, Julia's, examples
               test rust ARGS...     cargo test alone, ARGS are cargo's
               test python ARGS...   pytest alone, ARGS are pytest's
+              test julia            the Julia package alone
   lint      formatting, clippy, every feature alone, docs, Python checks, house rules, msrv
   msrv      the libraries with the oldest Rust that they promise to build with
   sanitize  the Rust tests under AddressSanitizer, Miri and valgrind, where there are such
-  bench     the measurements: bench rust
+  bench     the measurements: bench rust, bench julia
+  capi      the C libraries, header and pkg-config file, into target/capi or --prefix FOLDER
   setup     .venv with the Python packages that the other commands need
   ci        what CI runs: setup --with ci, lint, test
   help      this page

@@ -5,6 +5,7 @@ use crate::commands::setup;
 use crate::counted::{Counted, run_tests};
 use crate::examples;
 use crate::failure::Result;
+use crate::julia::{self, Julia};
 use crate::libpython::Libpython;
 use crate::manifest::{self, Member};
 use crate::project;
@@ -19,14 +20,18 @@ const PYTHON_TESTS: &str = "python/tests";
 /// Runs all tests, or those of one language with arguments for its test runner.
 pub(crate) fn run(mut args: Args) -> Result {
     let with = args.list(setup::WITH)?;
-    let language = args.choice(&["rust", "python"])?;
+    let language = args.choice(&["rust", "python", "julia"])?;
     let rest = args.rest();
     let mut tests = Tests::prepare(&with)?;
-    if language != Some("python") {
+    let wants = |name| language.is_none_or(|language| language == name);
+    if wants("rust") {
         tests.rust(&rest);
     }
-    if language != Some("rust") {
+    if wants("python") {
         tests.python(&rest);
+    }
+    if wants("julia") {
+        tests.julia()?;
     }
     if language.is_none() {
         tests.examples()?;
@@ -83,6 +88,17 @@ impl Tests {
             }
             run_tests(&mut pytest, Tally::from_pytest, tally)
         });
+    }
+
+    fn julia(&mut self) -> Result {
+        let Self { venv, steps, .. } = self;
+        match julia::find()? {
+            Julia::Program(program) => {
+                steps.step("Julia", |tally| julia::test(&program, venv, tally));
+            }
+            Julia::Missing(reason) => steps.skip("Julia", reason),
+        }
+        Ok(())
     }
 
     fn examples(&mut self) -> Result {
