@@ -59,10 +59,10 @@ fn parse(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// Runs the package's tests.
-pub(crate) fn test(julia: &PathBuf, venv: &Venv, tally: &mut Tally) -> Result {
+/// Runs the package's tests, or those of some files.
+pub(crate) fn test(julia: &PathBuf, venv: &Venv, files: &[String], tally: &mut Tally) -> Result {
     let mut program = program(julia, venv)?;
-    program.args(["-e", "using Pkg; Pkg.test()"]);
+    program.args(["-e", "using Pkg; Pkg.test(test_args = ARGS)"]).args(files);
     run_tests(&mut program, Tally::from_julia, tally)
 }
 

@@ -18,7 +18,22 @@ The same for a type that is known: a tensor of another type, rank or layout is a
 and the result's type is inferred. For `AbstractMatrix{Float32}` it is always a `StridedTensor`.
 """
 function from_dlpack(o; layout = nothing, copy::Bool = false)
-    tensor = take_tensor(o)
+    return arrive(take_tensor(o), layout, copy)
+end
+
+"""
+    DLBridge.unsafe_from_dlpack(pointer; layout = nothing, copy = false)
+
+As [`from_dlpack`](@ref), of a `DLManagedTensorVersioned *` that C code gives away. The pointer must be
+valid, and is not to be used again.
+"""
+function unsafe_from_dlpack(pointer::Ptr{Cvoid}; layout = nothing, copy::Bool = false)
+    tensor = Ref{Ptr{Cvoid}}(C_NULL)
+    check(ccall(dlb_from_versioned[], Cint, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}), pointer, tensor))
+    return arrive(tensor[], layout, copy)
+end
+
+function arrive(tensor::Ptr{Cvoid}, layout, copy::Bool)
     try
         info = tensor_info(tensor)
         reversed = layout === nothing ? is_reversed(info) : is_reversed(layout)
@@ -87,10 +102,8 @@ end
 
 # Whatever array is right for the tensor.
 function arrive(::Type{T}, ::Val{N}, tensor, info, reversed, copy) where {T,N}
-    if info.device.kind == CUDA_KIND
-        return device_array(Val(CUDA_KIND), Array{T,N}, tensor, info, reversed, copy)
-    end
-    if copy || info.len == 0 || (T !== Bool && why_not_plain(Array{T,N}, info, reversed) === nothing)
+    plain = T !== Bool && why_not_plain(Array{T,N}, info, reversed) === nothing
+    if info.is_host != 0 && (copy || info.len == 0 || plain)
         return arrive_as(Array{T,N}, tensor, info, reversed, copy)
     end
     return arrive_as(AbstractArray{T,N}, tensor, info, reversed, copy)
@@ -114,8 +127,11 @@ function arrive_as(::Type{Array{T,N}}, tensor, info, reversed, copy) where {T,N}
 end
 
 function arrive_as(::Type{A}, tensor, info, reversed, copy) where {T,N,A<:AbstractArray{T,N}}
-    StridedTensor{T,N} <: A || return device_array(Val(CUDA_KIND), A, tensor, info, reversed, copy)
+    if info.device.kind == CUDA_KIND
+        return device_array(Val(CUDA_KIND), A, tensor, info, reversed, copy)
+    end
     check_host(info)
+    StridedTensor{T,N} <: A || return arrive_as_dense(A, tensor, info, reversed, copy)
     if copy
         copied = copy_tensor(tensor)
         release_now(tensor)
@@ -125,6 +141,11 @@ function arrive_as(::Type{A}, tensor, info, reversed, copy) where {T,N,A<:Abstra
         Ptr{T}(info.data), dims(Val(N), info.shape, reversed), dims(Val(N), info.strides, reversed),
         info.flags & READ_ONLY != 0, is_aligned(T, info), Root(tensor),
     )
+end
+
+function arrive_as_dense(::Type{A}, tensor, info, reversed, copy) where {T,N,A<:AbstractArray{T,N}}
+    Array{T,N} <: A || throw(ArgumentError("array: $A is not for memory of $(name(info.device))"))
+    return arrive_as(Array{T,N}, tensor, info, reversed, copy)
 end
 
 check_host(info::Info) = info.is_host != 0 ? nothing : throw_device(info)

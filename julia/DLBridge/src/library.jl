@@ -34,7 +34,7 @@ struct Info
 end
 
 # dlb_memory
-struct Memory
+struct Description
     data::Ptr{Cvoid}
     shape::Ptr{Int64}
     strides::Ptr{Int64}
@@ -58,7 +58,7 @@ const CUDA_KIND = Int32(2)
 const FUNCTIONS = (
     :dlb_api_version, :dlb_last_error, :dlb_dtype_name, :dlb_device_name, :dlb_use_python,
     :dlb_from_python, :dlb_tensor_info, :dlb_copy, :dlb_release, :dlb_export, :dlb_into_capsule,
-    :dlb_share_python, :dlb_queue_new, :dlb_queue_mute, :dlb_queue_take, :dlb_queue_release,
+    :dlb_share_python, :dlb_from_versioned, :dlb_into_versioned, :dlb_queue_new, :dlb_queue_mute, :dlb_queue_take, :dlb_queue_release,
     :dlb_queue_drain, :dlb_queue_pending,
 )
 

@@ -11,11 +11,7 @@ of other packages add a method; `A` must then keep the memory alive and in place
 memory(A::Array) = (pointer(A), strides(A))
 memory(x::StridedTensor) = (check_open(x); (x.pointer, x.strides))
 
-function memory(A::DenseArray)
-    applicable(pointer, A) || throw_no_memory(A)
-    return (pointer(A), Base.size_to_strides(1, size(A)...))
-end
-
+# Other dense arrays may lie on a device, whatever their pointer's type says.
 memory(A::AbstractArray) = throw_no_memory(A)
 
 @noinline throw_no_memory(A) = throw(ArgumentError(

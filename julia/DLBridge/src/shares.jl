@@ -40,7 +40,7 @@ function shared_object(A::AbstractArray, reversed::Bool, readonly::Bool)
     return with_export(A, reversed, readonly) do description, owner
         object = Ref{Ptr{Cvoid}}(C_NULL)
         check(ccall(
-            dlb_share_python[], Cint, (Ref{Memory}, Owner, Ptr{Ptr{Cvoid}}),
+            dlb_share_python[], Cint, (Ref{Description}, Owner, Ptr{Ptr{Cvoid}}),
             description, owner, object,
         ))
         object[]
@@ -48,18 +48,33 @@ function shared_object(A::AbstractArray, reversed::Bool, readonly::Bool)
 end
 
 function shared_capsule(A::AbstractArray, reversed::Bool, readonly::Bool, versioned::Bool)
-    tensor = with_export(A, reversed, readonly) do description, owner
-        tensor = Ref{Ptr{Cvoid}}(C_NULL)
-        check(ccall(
-            dlb_export[], Cint, (Ref{Memory}, Owner, Ptr{Ptr{Cvoid}}), description, owner, tensor,
-        ))
-        tensor[]
-    end
-    capsule = Ref{Ptr{Cvoid}}(C_NULL)
+    tensor, capsule = exported(A, reversed, readonly), Ref{Ptr{Cvoid}}(C_NULL)
     check(ccall(
         dlb_into_capsule[], Cint, (Ptr{Cvoid}, Cint, Ptr{Ptr{Cvoid}}), tensor, versioned, capsule,
     ))
     return capsule[]
+end
+
+"""
+    DLBridge.unsafe_share(A; layout = RowMajor, readonly = false)
+
+A `DLManagedTensorVersioned *` over the memory of `A`, for C code, which calls its deleter once, on
+any thread. `A` is kept until then.
+"""
+function unsafe_share(A::AbstractArray; layout = RowMajor, readonly::Bool = false)
+    tensor, managed = exported(A, is_reversed(layout), readonly), Ref{Ptr{Cvoid}}(C_NULL)
+    check(ccall(dlb_into_versioned[], Cint, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}), tensor, managed))
+    return managed[]
+end
+
+function exported(A::AbstractArray, reversed::Bool, readonly::Bool)
+    return with_export(A, reversed, readonly) do description, owner
+        tensor = Ref{Ptr{Cvoid}}(C_NULL)
+        check(ccall(
+            dlb_export[], Cint, (Ref{Description}, Owner, Ptr{Ptr{Cvoid}}), description, owner, tensor,
+        ))
+        tensor[]
+    end
 end
 
 # Calls `use` with a description of the memory and an owner, which `use` must hand to the library:
@@ -76,7 +91,7 @@ end
     GC.@preserve A numbers begin
         shape = Ptr{Int64}(Base.unsafe_convert(Ptr{Cvoid}, numbers))
         use(
-            Memory(
+            Description(
                 Ptr{Cvoid}(UInt(start)), shape, shape + N * sizeof(Int64), flags, device,
                 element, N,
             ),
@@ -85,4 +100,5 @@ end
     end
 end
 
-device_of(::AbstractArray) = HOST
+# A view of device memory is device memory.
+device_of(A::AbstractArray) = parent(A) === A ? HOST : device_of(parent(A))

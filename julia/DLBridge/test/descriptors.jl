@@ -70,9 +70,9 @@ function refusal(dtype, device; take = from_dlpack)
     owner = DLBridge.Owner(C_NULL, @cfunction(delete, Cvoid, (Ptr{Cvoid},)), C_NULL)
     shape, tensor, capsule = Int64[2], Ref{Ptr{Cvoid}}(C_NULL), Ref{Ptr{Cvoid}}(C_NULL)
     GC.@preserve bytes shape begin
-        memory = DLBridge.Memory(pointer(bytes), pointer(shape), C_NULL, 0, device, dtype, 1)
+        memory = DLBridge.Description(pointer(bytes), pointer(shape), C_NULL, 0, device, dtype, 1)
         DLBridge.check(ccall(DLBridge.dlb_export[], Cint,
-            (Ref{DLBridge.Memory}, DLBridge.Owner, Ptr{Ptr{Cvoid}}), memory, owner, tensor))
+            (Ref{DLBridge.Description}, DLBridge.Owner, Ptr{Ptr{Cvoid}}), memory, owner, tensor))
         DLBridge.check(ccall(DLBridge.dlb_into_capsule[], Cint,
             (Ptr{Cvoid}, Cint, Ptr{Ptr{Cvoid}}), tensor[], 1, capsule))
         error = try take(PyRef(capsule[])) catch e; e end
@@ -81,6 +81,20 @@ function refusal(dtype, device; take = from_dlpack)
         @test DELETED[] == released + 1
         return error.msg
     end
+end
+
+@testset "descriptors of C code, both ways" begin
+    A = [1.0 2.0; 3.0 4.0]
+    pointer = DLBridge.unsafe_share(view(A, :, 2:-1:1))
+    @test DLBridge.shared_count() == 1
+    x = DLBridge.unsafe_from_dlpack(pointer; layout = RowMajor)
+    @test x == [2 1; 4 3]
+    x[1, 1] = 20
+    @test A[1, 2] == 20
+    DLBridge.close(x)
+    settle()
+    @test DLBridge.shared_count() == 0
+    @test_throws ArgumentError DLBridge.unsafe_from_dlpack(C_NULL)
 end
 
 @testset "newer types and devices are named" begin

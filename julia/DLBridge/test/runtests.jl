@@ -1,4 +1,5 @@
-# All tests, and one line that counts them for `cargo xtask test`.
+# All tests, or those of the files named as arguments, and one line that counts them for `cargo
+# xtask test`.
 # Tests themselves do not belong here.
 
 using Test
@@ -32,12 +33,14 @@ const WITH_PYTHON = (
     "frameworks.jl", "bridges.jl", "guide.jl",
 )
 
+is_wanted(file) = isempty(ARGS) || file in ARGS
+
 function run_all(python_missing)
     return @testset "DLBridge" begin
-        for file in WITHOUT_PYTHON
+        for file in filter(is_wanted, WITHOUT_PYTHON)
             @testset "$file" begin include(file) end
         end
-        for file in WITH_PYTHON
+        for file in filter(is_wanted, WITH_PYTHON)
             if python_missing !== nothing
                 skip(file, python_missing)
             else

@@ -90,9 +90,12 @@ end
 function collect_garbage()
     rounds = 0
     while !DONE[]
+        started = time()
         [zeros(100) for _ in 1:1000]
         GC.gc(rounds % 10 == 0)
         rounds += 1
+        # Each round stops the other thread, which is to get on, too.
+        Libc.systemsleep(time() - started)
     end
     return rounds
 end

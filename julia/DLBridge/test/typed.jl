@@ -11,6 +11,8 @@ run_python("a = np.arange(6, dtype='float32').reshape(2, 3)")
     @test x isa StridedTensor{Float32,2} && x == [0 3; 1 4; 2 5]
     y = @inferred from_dlpack(StridedTensor{Float32,2}, ColMajor, o)
     @test y == [0 1 2; 3 4 5]
+    @test from_dlpack(DenseMatrix{Float32}, RowMajor, o) isa Matrix{Float32}
+    @test_throws ArgumentError from_dlpack(BitMatrix, RowMajor, py("np.ones((2, 2), bool)"))
     z = @inferred from_dlpack(Matrix{Float32}, ColMajor, o; copy = true)
     @test z == y
     w = from_dlpack(AbstractMatrix{Float32}, ColMajor, o; copy = true)

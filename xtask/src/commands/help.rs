@@ -9,7 +9,7 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
   test      all tests: cargo test, pytest, Julia's, examples
               test rust ARGS...     cargo test alone, ARGS are cargo's
               test python ARGS...   pytest alone, ARGS are pytest's
-              test julia            the Julia package alone
+              test julia FILES...   the Julia package alone, FILES lie in its folder test
   lint      formatting, clippy, every feature alone, docs, Python checks, house rules, msrv
   msrv      the libraries with the oldest Rust that they promise to build with
   sanitize  the Rust tests under AddressSanitizer, Miri and valgrind, where there are such

@@ -31,7 +31,7 @@ pub(crate) fn run(mut args: Args) -> Result {
         tests.python(&rest);
     }
     if wants("julia") {
-        tests.julia()?;
+        tests.julia(&rest)?;
     }
     if language.is_none() {
         tests.examples()?;
@@ -90,11 +90,11 @@ impl Tests {
         });
     }
 
-    fn julia(&mut self) -> Result {
+    fn julia(&mut self, files: &[String]) -> Result {
         let Self { venv, steps, .. } = self;
         match julia::find()? {
             Julia::Program(program) => {
-                steps.step("Julia", |tally| julia::test(&program, venv, tally));
+                steps.step("Julia", |tally| julia::test(&program, venv, files, tally));
             }
             Julia::Missing(reason) => steps.skip("Julia", reason),
         }

@@ -1,7 +1,7 @@
 # A stand-in for PyCall: the names that DLBridge and the guide use, over CPython in this process.
 module PyCall
 
-export PyObject, pyimport
+export PyObject, pycall, pyimport
 
 struct PyObject_struct end
 
