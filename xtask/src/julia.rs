@@ -1,7 +1,8 @@
 //! The Julia package: finding a Julia, and running programs of the package with it.
 //! Building the library that the package loads belongs to `commands/capi`.
 
-use std::path::PathBuf;
+use std::env;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command;
@@ -14,6 +15,8 @@ use crate::venv::Venv;
 
 /// The package.
 const PACKAGE: &str = "julia/DLBridge";
+/// Names the Julia to use; nothing else is tried then.
+pub(crate) const CHOICE: &str = "DLBRIDGE_JULIA";
 /// Unpacks a Julia where there is none.
 const UNPACK: &str = "scripts/get-julia.sh";
 /// The oldest Julia that the package supports.
@@ -30,11 +33,18 @@ pub(crate) enum Julia {
     Missing(String),
 }
 
-/// The `julia` on the search path if it is new enough, else one that is unpacked here.
+/// The Julia that the user chose, the `julia` on the search path if it is new enough, else one that
+/// is unpacked here.
 pub(crate) fn find() -> Result<Julia> {
-    let named = PathBuf::from("julia");
+    let chosen = env::var_os(CHOICE).filter(|value| !value.is_empty());
+    let named = PathBuf::from(chosen.clone().unwrap_or_else(|| "julia".into()));
     if is_usable(&named) {
         return Ok(Julia::Program(named));
+    }
+    if chosen.is_some() {
+        let (major, minor) = OLDEST;
+        let wanted = format!("{CHOICE}={} is no Julia {major}.{minor} or newer", named.display());
+        return Err(Failure::new(wanted));
     }
     let folder = project::target_folder()?.join("julia");
     let unpacked = command::run(command::program("sh").arg(UNPACK).arg(&folder));
@@ -47,7 +57,7 @@ pub(crate) fn find() -> Result<Julia> {
     })
 }
 
-fn is_usable(program: &PathBuf) -> bool {
+fn is_usable(program: &Path) -> bool {
     let version = command::output(command::program(program).arg("--version"));
     version.is_ok_and(|text| parse(&text).is_some_and(|version| version >= OLDEST))
 }
@@ -60,7 +70,7 @@ fn parse(text: &str) -> Option<(u32, u32)> {
 }
 
 /// Runs the package's tests, or those of some files.
-pub(crate) fn test(julia: &PathBuf, venv: &Venv, files: &[String], tally: &mut Tally) -> Result {
+pub(crate) fn test(julia: &Path, venv: &Venv, files: &[String], tally: &mut Tally) -> Result {
     let mut program = program(julia, venv)?;
     program.args(["-e", "using Pkg; Pkg.test(test_args = ARGS)"]).args(files);
     run_tests(&mut program, Tally::from_julia, tally)
@@ -78,7 +88,7 @@ pub(crate) fn bench(venv: &Venv) -> Result {
 }
 
 /// A Julia that sees the package, the library and the environment's Python.
-fn program(julia: &PathBuf, venv: &Venv) -> Result<Command> {
+fn program(julia: &Path, venv: &Venv) -> Result<Command> {
     let library = capi::build()?;
     let mut program = venv.program(julia);
     program

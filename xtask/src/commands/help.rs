@@ -24,6 +24,7 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
 demo, test and setup take `--with NAMES`: Python packages to install first and keep, such as
 jax, torch, pyarrow, tvm-ffi (requirements/ lists all), ci or full for many at once.
 DLBRIDGE_PYTHON names the Python (3.10 or newer) for .venv; otherwise python3 is taken.
+DLBRIDGE_JULIA names the Julia (1.5 or newer); otherwise julia is taken, or one unpacked.
 ";
 
 /// Prints the overview.
