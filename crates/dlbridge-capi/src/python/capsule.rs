@@ -56,7 +56,8 @@ macro_rules! abi {
 abi!(DLManagedTensorVersioned, c"dltensor_versioned", c"used_dltensor_versioned", try_from_raw);
 abi!(DLManagedTensor, c"dltensor", c"used_dltensor", try_from_raw_legacy);
 
-/// Without a global lock in Python, two threads could find the same capsule unused.
+/// Without a global lock in Python, two threads could find the same capsule unused. Nothing that
+/// may run Python code happens under it: whoever holds Python's lock may be waiting for this one.
 static TAKING: Mutex<()> = Mutex::new(());
 
 fn has_name(capsule: &Object, name: &CStr) -> bool {
@@ -79,14 +80,15 @@ pub(super) fn is_capsule(object: &Object) -> bool {
 /// Takes the tensor out of a capsule, which is renamed to say so. A capsule whose tensor the gate
 /// refuses is left as it was: its destructor still owns the tensor.
 pub(super) fn take(capsule: &Object) -> Result<Tensor> {
-    let _taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
     if has_name(capsule, DLManagedTensorVersioned::NAME) {
-        take_as::<DLManagedTensorVersioned>(capsule)
-    } else if has_name(capsule, DLManagedTensor::NAME) {
-        take_as::<DLManagedTensor>(capsule)
-    } else {
-        Err(refusal(capsule))
+        return take_as::<DLManagedTensorVersioned>(capsule);
     }
+    if has_name(capsule, DLManagedTensor::NAME) {
+        return take_as::<DLManagedTensor>(capsule);
+    }
+    drop(taking);
+    Err(refusal(capsule))
 }
 
 fn take_as<A: Abi>(capsule: &Object) -> Result<Tensor> {
