@@ -41,7 +41,9 @@ fn import(host: &Host, code: &str) -> Result<*mut TensorHandle, (Status, String)
 
 fn info<'a>(tensor: *mut TensorHandle) -> &'a TensorInfo {
     // SAFETY: the tests release a tensor when they are done with it.
-    unsafe { &*dlb_tensor_info(tensor) }
+    let info = unsafe { dlb_tensor_info(tensor) };
+    // SAFETY: it belongs to the tensor.
+    unsafe { &*info }
 }
 
 fn free(tensor: *mut TensorHandle) {
@@ -93,8 +95,9 @@ fn arrays_are_imported_and_released(host: &Host) {
     host.run("del a");
     let found = info(tensor);
     // SAFETY: as many numbers as the info says.
-    let (shape, strides) =
-        unsafe { (*found.shape.cast::<[i64; 2]>(), *found.strides.cast::<[i64; 2]>()) };
+    let shape = unsafe { found.shape.cast::<[i64; 2]>().read() };
+    // SAFETY: the same.
+    let strides = unsafe { found.strides.cast::<[i64; 2]>().read() };
     assert_eq!((shape, strides), ([2, 3], [3, -1]));
     assert_eq!(found.dtype, DataType { code: 0, bits: 16, lanes: 1 });
     assert_eq!((found.is_row_major, found.is_column_major, found.is_host), (0, 0, 1));
