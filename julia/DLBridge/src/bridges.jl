@@ -60,6 +60,7 @@ const EXTENSIONS = (
     "PythonCall" => "6099a3de-0909-46bc-b1f4-468b9a2dfc0d",
     "CUDA" => "052768ef-5323-5732-b1bb-66c8b64840ba",
     "BFloat16s" => "ab4f0b2a-ad5b-11e8-123f-65d77653426b",
+    "DLFP8Types" => "f4c16678-4a16-415b-82ef-ed337c5d6c7c",
 )
 
 @static if isdefined(Base, :get_extension)

@@ -1,4 +1,4 @@
-# The files of ext/, loaded by stand-ins for PyCall, PythonCall, CUDA and BFloat16s.
+# The files of ext/, loaded by stand-ins for PyCall, PythonCall, CUDA, BFloat16s and DLFP8Types.
 # What the real packages do cannot be seen here, only that ours call them by their names.
 
 using DLBridge: from_dlpack, share, wrap
@@ -9,7 +9,7 @@ if isdefined(Base, :get_extension)
     skip("stand-ins for other packages", "extensions need the packages in the environment")
 else
     pushfirst!(LOAD_PATH, STUBS)
-    import PyCall, PythonCall, CUDA, BFloat16s
+    import PyCall, PythonCall, CUDA, BFloat16s, DLFP8Types
     PyCall.CPYTHON[] = CPython
 
     @testset "PyCall" begin
@@ -41,12 +41,25 @@ else
 
     @testset "BFloat16s" begin
         if CPython.has("torch")
+            run_python("import torch")
             x = CPython.import_of(from_dlpack, "torch.ones(2, dtype=torch.bfloat16)")
             @test x isa Vector{BFloat16s.BFloat16}
             @test reinterpret(UInt16, x[1]) == 0x3f80
         end
         @test DLBridge.julia_type(DLBridge.DType(4, 16, 1)) === BFloat16s.BFloat16
         delete!(DLBridge.JULIA_TYPES, DLBridge.DType(4, 16, 1))
+    end
+
+    @testset "DLFP8Types" begin
+        codes = DLBridge.DLBridgeDLFP8TypesExt.CODES
+        for (T, code) in codes
+            capsule = share([reinterpret(T, 0x38)], PyRef)
+            x = from_dlpack(capsule; copy = true)
+            @test x isa Vector{T} && reinterpret(UInt8, x[1]) == 0x38
+            drop(capsule)
+            @test endswith(DLBridge.name(DLBridge.dtype(T)), lowercase(string(nameof(T))))
+        end
+        foreach(pair -> delete!(DLBridge.JULIA_TYPES, DLBridge.dtype(first(pair))), codes)
     end
 
     # A stand-in's array, shared with Python and taken back: its memory is the host's.

@@ -2,8 +2,6 @@
 
 using DLBridge: from_dlpack, wrap, is_readonly, StridedTensor
 
-run_python("import numpy as np")
-
 # The old package read all of these as if they were contiguous.
 @testset "strides of $code" for code in (
     "a[::2]", "a[:, ::-1]", "a[::-1, ::-1]", "a[1:, 1:3]", "a.T[::2]", "a[:, 1]", "a[::-1, 0]",

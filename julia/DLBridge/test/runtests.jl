@@ -55,7 +55,10 @@ function main()
     if missing_python === nothing && !CPython.has("numpy")
         missing_python = "NumPy is not installed"
     end
-    missing_python === nothing && DLBridge.register_object_type(PyRef)
+    if missing_python === nothing
+        DLBridge.register_object_type(PyRef)
+        run_python("import numpy as np")
+    end
     passed, failed = try
         count_passed(run_all(missing_python)), 0
     catch error
