@@ -15,7 +15,7 @@ fn c_program_with_the_shared_library() {
     let folder = libraries();
     let rpath = format!("-Wl,-rpath,{}", folder.display());
     let link = [format!("-L{}", folder.display()), rpath, "-ldlbridge_capi".to_owned()];
-    run(&compile("cc", "-std=c11", "owners.c", &link));
+    run(&compile("cc", "-std=c11", &source("owners.c"), &link));
 }
 
 #[test]
@@ -23,7 +23,27 @@ fn cpp_program_with_the_static_library() {
     let library = libraries().join("libdlbridge_capi.a");
     let mut link = vec![library.display().to_string()];
     link.extend(SYSTEM.map(str::to_owned));
-    run(&compile("c++", "-std=c++17", "owners.cpp", &link));
+    run(&compile("c++", "-std=c++17", &source("owners.cpp"), &link));
+}
+
+/// The README's example, in a function that gets a tensor, or rather none.
+#[test]
+fn readme_example() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let (_, example) = readme.split_once("```c\n").expect("the README has an example in C");
+    let (example, _) = example.split_once("```").unwrap();
+    let program = format!(
+        "#include <dlbridge.h>\n#include <stdio.h>\n\
+         static void show(struct DLManagedTensorVersioned *managed) {{\n{example}}}\n\
+         int main(void) {{ show(NULL); puts(\"ok\"); }}\n"
+    );
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme.c");
+    std::fs::write(&source, program).unwrap();
+    let library = libraries().join("libdlbridge_capi.a").display().to_string();
+    let mut link = vec![library];
+    link.extend(SYSTEM.map(str::to_owned));
+    run(&compile("cc", "-std=c11", &source, &link));
 }
 
 /// The folder that cargo put the libraries into, which is this program's or the one above.
@@ -34,15 +54,20 @@ fn libraries() -> PathBuf {
     found.expect("cargo has built the libraries").to_owned()
 }
 
-fn compile(compiler: &str, standard: &str, source: &str, link: &[String]) -> PathBuf {
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
+}
+
+fn compile(compiler: &str, standard: &str, source: &Path, link: &[String]) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source.replace('.', "-"));
+    let name = source.file_name().unwrap().to_string_lossy().replace('.', "-");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut command = Command::new(compiler);
     command
         .args([standard, "-g", "-I"])
         .arg(folder.join("include"))
         .args(WARNINGS)
-        .arg(folder.join("tests/programs").join(source))
+        .arg(source)
         .arg("-o")
         .arg(&program)
         .args(link);

@@ -77,4 +77,7 @@ else
     root_of_share(A::Vector) = reshape(A, length(A), 1)
 end
 
+# Two of these may be made for one tensor; the root tells that they are.
+root_of_share(x::StridedTensor) = (x, x.root)
+
 root_of_share(A::AbstractArray) = parent(A) === A ? A : (A, root_of_share(parent(A)))

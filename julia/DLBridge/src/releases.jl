@@ -61,6 +61,29 @@ function shared_count()
     end
 end
 
+# Whoever has an array that was shared reads its memory: it must not go before the last of them.
+function check_not_shared(x)
+    let_go!()
+    lock(ROOTS.lock)
+    try
+        any(kept -> is_over(kept, x), ROOTS.objects) || return nothing
+    finally
+        unlock(ROOTS.lock)
+    end
+    throw(ArgumentError("array: it is shared at this moment, wanted one that nobody else uses"))
+end
+
+# Whether what is kept uses the memory of an array.
+function is_over(kept, x)
+    kept isa Tuple && return any(part -> is_over(part, x), kept)
+    kept === x && return true
+    if x isa Array
+        kept === root_of(x) && return true
+        kept isa Array && pointer(kept) == pointer(x) && return true
+    end
+    return kept isa AbstractArray && parent(kept) !== kept && is_over(parent(kept), x)
+end
+
 # The queue that other threads put tokens into, and finalizers tensors. It lives as long as Julia.
 const QUEUE = Ref{Ptr{Cvoid}}(C_NULL)
 const WAKER = Ref{Any}(nothing)

@@ -42,7 +42,7 @@ Base.stride(x::StridedTensor, k::Integer) = k <= ndims(x) ? x.strides[k] : lengt
 Base.IndexStyle(::Type{<:StridedTensor}) = IndexCartesian()
 Base.elsize(::Type{<:StridedTensor{T}}) where {T} = sizeof(T)
 Base.isopen(x::StridedTensor) = x.root.tensor != C_NULL
-Base.close(x::StridedTensor) = (finalize(x.root); drain())
+Base.close(x::StridedTensor) = (check_not_shared(x.root); finalize(x.root); drain())
 
 "The address of element `[1, 1, ...]`; whoever writes through it minds [`is_readonly`](@ref)."
 Base.unsafe_convert(::Type{Ptr{T}}, x::StridedTensor{T}) where {T} = (check_open(x); x.pointer)

@@ -75,6 +75,20 @@ end
     @test_throws ArgumentError share(x, py("np.from_dlpack"))
 end
 
+@testset "what is shared is not closed" begin
+    for code in ("np.arange(10.0)", "np.arange(10.0)[::2]")
+        x = import_and_forget(code, identity)
+        for part in (x, view(x, 2:3), x isa Array ? reshape(x, 1, 10) : view(x, 5:-1:1))
+            o = share(part, py("np.from_dlpack"))
+            @test_throws ArgumentError DLBridge.close(x)
+            @test alive()
+            drop(o)
+        end
+        DLBridge.close(x)
+        @test !alive()
+    end
+end
+
 @noinline function share_and_forget(make)
     A = make()
     finalizer(_ -> (FINALIZED[] += 1), A)
