@@ -196,7 +196,7 @@ end
 
 Gives the memory of an imported array back now, rather than when the garbage collector finds it. A
 `StridedTensor` refuses to be read afterwards; a plain `Array` cannot, and must not be used any more.
-An array that is shared at this moment is not closed: that is an `ArgumentError`.
+An array whose memory is shared at this moment is not closed: that is an `ArgumentError`.
 """
 close(x::StridedTensor) = Base.close(x)
 close(x::Array) = (check_not_shared(x); finalize(root_of(x)); drain())

@@ -70,10 +70,11 @@ function check_not_shared(x)
     finally
         unlock(ROOTS.lock)
     end
-    throw(ArgumentError("array: it is shared at this moment, wanted one that nobody else uses"))
+    throw(ArgumentError("array: its memory is shared at this moment, wanted one that nobody else uses"))
 end
 
-# Whether what is kept uses the memory of an array.
+# Whether what is kept uses the memory of an array. Plain arrays do not tell whose reshape they are,
+# so that all with the same memory count, also when it is Julia's own that came back through Python.
 function is_over(kept, x)
     kept isa Tuple && return any(part -> is_over(part, x), kept)
     kept === x && return true
