@@ -10,6 +10,7 @@ mod counted;
 mod examples;
 mod failure;
 mod house;
+mod julia;
 mod libpython;
 mod manifest;
 mod project;
@@ -41,6 +42,7 @@ fn dispatch(name: &str, args: Args) -> Result {
     }
     match name {
         "bench" => commands::bench::run(args),
+        "capi" => commands::capi::run(args),
         "ci" => commands::ci::run(args),
         "demo" => commands::demo::run(args),
         "doctor" => commands::doctor::run(),

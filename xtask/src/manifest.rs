@@ -93,6 +93,14 @@ pub(crate) fn oldest_rust() -> Result<String> {
         .ok_or_else(|| Failure::new("Cargo.toml has no rust-version"))
 }
 
+/// The version of all members.
+pub(crate) fn version() -> Result<String> {
+    let text = project::read(&project::path("Cargo.toml"))?;
+    value(&text, "workspace.package", "version")
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::new("Cargo.toml has no version"))
+}
+
 /// The value of a key whose value is one string.
 fn value<'a>(text: &'a str, table: &str, key: &str) -> Option<&'a str> {
     let entry = entries(text, table).into_iter().find(|(name, _)| *name == key)?;

@@ -35,6 +35,11 @@ impl Tally {
         (is_time && tally != Self::default()).then_some(tally)
     }
 
+    /// Reads the closing line of the Julia tests, `julia: 3 passed, 0 failed, 1 skipped`.
+    pub(crate) fn from_julia(line: &str) -> Option<Self> {
+        Some(Self::count(line.strip_prefix("julia: ")?.split(',')))
+    }
+
     /// Sums parts such as ` 3 passed`; other words count nothing.
     fn count<'a>(parts: impl Iterator<Item = &'a str>) -> Self {
         let mut tally = Self::default();
@@ -92,6 +97,13 @@ mod tests {
             Some(tally(4, 0, 0))
         );
         assert_eq!(Tally::from_pytest("==== 5 skipped in 0.01s ===="), Some(tally(0, 0, 5)));
+    }
+
+    #[test]
+    fn julia_lines_are_counted() {
+        let line = "julia: 700 passed, 2 failed, 1 skipped";
+        assert_eq!(Tally::from_julia(line), Some(tally(700, 2, 1)));
+        assert_eq!(Tally::from_julia("Testing DLBridge tests passed"), None);
     }
 
     #[test]

@@ -6,9 +6,10 @@ const TEXT: &str = "\
 cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
 
   demo      share tensors between everything that is installed, and check every value
-  test      all tests: cargo test, pytest, examples
+  test      all tests: cargo test, pytest, Julia's, examples
               test rust ARGS...     cargo test alone, ARGS are cargo's
               test python ARGS...   pytest alone, ARGS are pytest's
+              test julia FILES...   the Julia package alone, FILES lie in its folder test
   lint      formatting, clippy, every feature alone, docs, Python checks, house rules, msrv
   msrv      the libraries with the oldest Rust that they promise to build with
   sanitize  the Rust tests under AddressSanitizer, Miri and valgrind, where there are such
@@ -20,6 +21,8 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
                                     all numbers, --write the page docs/benchmarks.md
               bench --check         whether instructions have become more; --write takes
                                     the new number for the right one
+              bench julia           shares with Python, next to one by hand
+  capi      the C libraries, header and pkg-config file, into target/capi or --prefix FOLDER
   setup     .venv with the Python packages that the other commands need
   ci        what CI runs: setup --with ci, lint, bench --check, test
   help      this page
@@ -29,6 +32,7 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
 demo, test, setup and bench python take `--with NAMES`: Python packages to install first and
 keep, such as jax, torch, pyarrow, tvm-ffi (requirements/ lists all), ci or full for many.
 DLBRIDGE_PYTHON names the Python (3.10 or newer) for .venv; otherwise python3 is taken.
+DLBRIDGE_JULIA names the Julia (1.5 or newer); otherwise julia is taken, or one unpacked.
 ";
 
 /// Prints the overview.

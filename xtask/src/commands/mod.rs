@@ -1,6 +1,7 @@
 //! One file for each command of `cargo xtask`; each has a `run` that takes its arguments.
 
 pub(crate) mod bench;
+pub(crate) mod capi;
 pub(crate) mod ci;
 pub(crate) mod demo;
 pub(crate) mod doctor;

@@ -5,6 +5,7 @@ use crate::commands::setup;
 use crate::counted::{Counted, run_tests};
 use crate::examples;
 use crate::failure::Result;
+use crate::julia::{self, Julia};
 use crate::libpython::Libpython;
 use crate::manifest::{self, EXAMPLE_WHEEL, Member, WHEEL};
 use crate::project;
@@ -19,14 +20,18 @@ const PYTHON_TESTS: &str = "python/tests";
 /// Runs all tests, or those of one language with arguments for its test runner.
 pub(crate) fn run(mut args: Args) -> Result {
     let with = args.list(setup::WITH)?;
-    let language = args.choice(&["rust", "python"])?;
+    let language = args.choice(&["rust", "python", "julia"])?;
     let rest = args.rest();
+    let wants = |name| language.is_none_or(|language| language == name);
     let mut tests = Tests::prepare(&with)?;
-    if language != Some("python") {
+    if wants("rust") {
         tests.rust(&rest);
     }
-    if language != Some("rust") {
+    if wants("python") {
         tests.python(&rest);
+    }
+    if wants("julia") {
+        tests.julia(&rest);
     }
     if language.is_none() {
         tests.examples()?;
@@ -39,6 +44,7 @@ pub(crate) fn run(mut args: Args) -> Result {
 struct Tests {
     venv: Venv,
     libpython: Libpython,
+    julia: Julia,
     /// Members that cannot be tested, for want of a libpython.
     left_out: Vec<Member>,
     steps: Counted,
@@ -54,13 +60,17 @@ impl Tests {
             left_out = manifest::embedding_python()?;
             steps.skip("tests that embed Python", reason);
         }
-        Ok(Self { venv, libpython, left_out, steps })
+        let julia = julia::find()?;
+        Ok(Self { venv, libpython, julia, left_out, steps })
     }
 
     fn rust(&mut self, args: &[String]) {
-        let Self { venv, libpython, left_out, steps } = self;
+        let Self { venv, libpython, julia, left_out, steps } = self;
         steps.step("cargo test", |tally| {
             let mut cargo = venv.program("cargo");
+            if let Julia::Program(program) = julia {
+                cargo.env(julia::CHOICE, program);
+            }
             cargo.args(["test", "--all-features", "--no-fail-fast"]);
             if !names_packages(args) {
                 cargo.arg("--workspace");
@@ -86,8 +96,18 @@ impl Tests {
         });
     }
 
+    fn julia(&mut self, files: &[String]) {
+        let Self { venv, julia, steps, .. } = self;
+        match julia {
+            Julia::Program(program) => {
+                steps.step("Julia", |tally| julia::test(program, venv, files, tally));
+            }
+            Julia::Missing(reason) => steps.skip("Julia", &**reason),
+        }
+    }
+
     fn examples(&mut self) -> Result {
-        let Self { venv, libpython, left_out, steps } = self;
+        let Self { venv, libpython, left_out, steps, .. } = self;
         for example in examples::all(left_out)? {
             steps.step(&example.name(), |tally| {
                 example.run(venv, libpython)?;

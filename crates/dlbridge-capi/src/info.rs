@@ -1,0 +1,144 @@
+//! What a tensor is and where it lies, as plain structs for C.
+//! Owning tensors does not belong here (see `import`).
+//! Invariant: the pointers of an info are those of the tensor that it was made of.
+
+use std::ffi::{c_char, c_void};
+
+use dlbridge::{DType, Device, DeviceKind, Tensor, TypeCode, layout};
+
+use crate::entry::contained;
+
+/// The type of one element, with the numbers of DLPack's `DLDataType`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct DataType {
+    /// The kind of number.
+    pub code: u8,
+    /// Width of one lane in bits.
+    pub bits: u8,
+    /// Numbers in one element; 1 for anything but a vector type.
+    pub lanes: u16,
+}
+
+/// A device, with the numbers of DLPack's `DLDevice`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct DeviceId {
+    /// The kind of device; 1 is the host's own memory.
+    pub kind: i32,
+    /// Which one of that kind.
+    pub id: i32,
+}
+
+/// What a tensor is and where it lies. Valid until the tensor is released.
+#[derive(Debug)]
+#[repr(C)]
+pub struct TensorInfo {
+    /// The address of element `[0, 0, ...]`. May be null if there are no elements. On a device
+    /// without addresses it is a handle.
+    pub data: *mut c_void,
+    /// What is left to add to a handle, in bytes; 0 on every device that has addresses.
+    pub byte_offset: u64,
+    /// `rank` extents, outermost axis first.
+    pub shape: *const i64,
+    /// `rank` steps from one element to the next, in elements. Always given.
+    pub strides: *const i64,
+    /// The number of elements.
+    pub len: usize,
+    /// DLPack's flags: 1 read-only, 2 a copy made for this tensor, 4 padded sub-byte elements.
+    pub flags: u64,
+    /// Where the memory lies.
+    pub device: DeviceId,
+    /// The type of the elements.
+    pub dtype: DataType,
+    /// The number of axes.
+    pub rank: i32,
+    /// Whether the host can read `data`: 1 or 0.
+    pub is_host: u8,
+    /// Whether the elements lie side by side in row-major order: 1 or 0.
+    pub is_row_major: u8,
+    /// Whether they do in column-major order: 1 or 0.
+    pub is_column_major: u8,
+}
+
+impl TensorInfo {
+    pub(crate) fn of(tensor: &Tensor) -> Self {
+        let (shape, strides) = (tensor.shape(), tensor.strides());
+        let (device, dtype) = (tensor.device(), tensor.dtype());
+        Self {
+            data: tensor.data_ptr(),
+            byte_offset: tensor.byte_offset(),
+            shape: shape.as_ptr(),
+            strides: strides.as_ptr(),
+            len: tensor.len(),
+            flags: tensor.flags().0,
+            device: DeviceId { kind: device.kind.0, id: device.id },
+            dtype: DataType { code: dtype.code.0, bits: dtype.bits, lanes: dtype.lanes },
+            // At most `MAX_RANK`.
+            rank: shape.len() as i32,
+            is_host: device.is_host_accessible().into(),
+            is_row_major: tensor.is_contiguous().into(),
+            is_column_major: layout::is_column_major(shape, strides).into(),
+        }
+    }
+}
+
+impl DataType {
+    pub(crate) fn dtype(self) -> DType {
+        DType { code: TypeCode(self.code), bits: self.bits, lanes: self.lanes }
+    }
+}
+
+impl DeviceId {
+    pub(crate) fn device(self) -> Device {
+        Device::new(DeviceKind(self.kind), self.id)
+    }
+}
+
+/// Writes a type's name, such as `float32`, to `buffer` and gives its length. A name that does not
+/// fit `size` bytes with its closing zero is cut; 64 bytes are enough for all.
+///
+/// # Safety
+///
+/// `buffer` is null or can be written for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlb_dtype_name(
+    dtype: DataType,
+    buffer: *mut c_char,
+    size: usize,
+) -> usize {
+    let name = contained(String::new(), || dtype.dtype().to_string());
+    // SAFETY: the caller's duty.
+    unsafe { write_name(&name, buffer, size) }
+}
+
+/// Writes a device's name, such as `cuda:0`, to `buffer`; otherwise as `dlb_dtype_name`.
+///
+/// # Safety
+///
+/// As for `dlb_dtype_name`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlb_device_name(
+    device: DeviceId,
+    buffer: *mut c_char,
+    size: usize,
+) -> usize {
+    let name = contained(String::new(), || device.device().to_string());
+    // SAFETY: the caller's duty.
+    unsafe { write_name(&name, buffer, size) }
+}
+
+/// # Safety
+///
+/// `buffer` is null or can be written for `size` bytes.
+unsafe fn write_name(name: &str, buffer: *mut c_char, size: usize) -> usize {
+    if buffer.is_null() || size == 0 {
+        return name.len();
+    }
+    let count = name.len().min(size - 1);
+    // SAFETY: fewer than `size` bytes, to memory of the caller that no name of ours lies in.
+    unsafe { buffer.copy_from_nonoverlapping(name.as_ptr().cast(), count) };
+    // SAFETY: the byte behind them, still within `size`.
+    unsafe { buffer.wrapping_add(count).write(0) };
+    name.len()
+}

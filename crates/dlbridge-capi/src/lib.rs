@@ -1,0 +1,45 @@
+//! A C API over `dlbridge`, and the engine of the Julia package.
+//!
+//! Tensors come from DLPack's managed descriptors or from Python objects, are checked once, and are
+//! opaque from there on. The header `include/dlbridge.h` is generated from this crate; the duties
+//! of a C caller stand there, at each function.
+//!
+//! | I have | I want | call |
+//! | --- | --- | --- |
+//! | a `DLManagedTensorVersioned *` or `DLManagedTensor *` | a checked tensor | [`dlb_from_versioned`], [`dlb_from_legacy`] |
+//! | a `PyObject *` | the same | [`dlb_from_python`] |
+//! | a tensor | what it is, and where | [`dlb_tensor_info`] |
+//! | a tensor | memory of my own | [`dlb_copy`] |
+//! | a tensor | to be rid of it | [`dlb_release`], or [`dlb_queue_release`] where a deleter must not run |
+//! | memory and its owner | a tensor | [`dlb_export`] |
+//! | a tensor | to give it away | [`dlb_into_versioned`], [`dlb_into_legacy`], [`dlb_into_python`], [`dlb_into_capsule`] |
+//! | a failure | its reason | [`dlb_last_error`] |
+//!
+//! No function unwinds. Python is never linked: its functions are looked up in the running process
+//! when they are first needed.
+#![allow(unsafe_code, reason = "foreign-function code by nature: its callers are written in C")]
+
+mod entry;
+mod error;
+mod export;
+mod import;
+mod info;
+mod python;
+mod queue;
+
+pub use entry::{dlb_api_version, dlb_last_error};
+pub use error::Status;
+pub use export::{
+    Memory, Owner, dlb_export, dlb_into_capsule, dlb_into_legacy, dlb_into_python,
+    dlb_into_versioned, dlb_share_python,
+};
+pub use import::{
+    TensorHandle, dlb_copy, dlb_from_legacy, dlb_from_python, dlb_from_versioned, dlb_release,
+    dlb_tensor_info, dlb_use_python,
+};
+pub use info::{DataType, DeviceId, TensorInfo, dlb_device_name, dlb_dtype_name};
+pub use python::PyObject;
+pub use queue::{
+    ReleaseQueue, dlb_queue_close, dlb_queue_drain, dlb_queue_mute, dlb_queue_new,
+    dlb_queue_pending, dlb_queue_release, dlb_queue_take,
+};

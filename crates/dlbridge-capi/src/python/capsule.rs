@@ -1,0 +1,165 @@
+//! DLPack capsules: their names, taking a tensor out once, putting one in.
+//! Asking a producer for one does not belong here (see `import`).
+//! Invariant: a tensor is owned by its capsule while the capsule has the unused name, and by
+//! whoever renamed it afterwards.
+
+use std::ffi::CStr;
+use std::sync::{Mutex, PoisonError};
+
+use dlbridge::Tensor;
+use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
+
+use super::api::Pointer;
+use super::exception::Exception;
+use super::object::{Object, Python};
+use crate::entry::contained;
+use crate::error::{Error, Result};
+
+/// One of the two ABIs, as capsules carry it.
+trait Abi: Sized {
+    const NAME: &'static CStr;
+    const USED_NAME: &'static CStr;
+
+    /// # Safety
+    ///
+    /// As for [`Tensor::try_from_raw`].
+    unsafe fn try_import(tensor: *mut Self) -> Result<Tensor, dlbridge::Error>;
+
+    /// # Safety
+    ///
+    /// `tensor` is valid, and owned by the caller, who forgets it.
+    unsafe fn delete(tensor: *mut Self);
+}
+
+macro_rules! abi {
+    ($tensor:ty, $name:literal, $used:literal, $import:ident) => {
+        impl Abi for $tensor {
+            const NAME: &'static CStr = $name;
+            const USED_NAME: &'static CStr = $used;
+
+            unsafe fn try_import(tensor: *mut Self) -> Result<Tensor, dlbridge::Error> {
+                // SAFETY: the caller's duty.
+                unsafe { Tensor::$import(tensor) }
+            }
+
+            unsafe fn delete(tensor: *mut Self) {
+                // SAFETY: the caller's duty.
+                if let Some(deleter) = unsafe { (*tensor).deleter } {
+                    // SAFETY: the same.
+                    unsafe { deleter(tensor) };
+                }
+            }
+        }
+    };
+}
+
+abi!(DLManagedTensorVersioned, c"dltensor_versioned", c"used_dltensor_versioned", try_from_raw);
+abi!(DLManagedTensor, c"dltensor", c"used_dltensor", try_from_raw_legacy);
+
+/// Without a global lock in Python, two threads could find the same capsule unused. Nothing that
+/// may run Python code happens under it: whoever holds Python's lock may be waiting for this one.
+static TAKING: Mutex<()> = Mutex::new(());
+
+fn has_name(capsule: &Object, name: &CStr) -> bool {
+    // SAFETY: any object may be asked, on an attached thread; no exception is set.
+    unsafe { (capsule.python().api.PyCapsule_IsValid)(capsule.as_ptr(), name.as_ptr()) == 1 }
+}
+
+/// Whether an object is a capsule that holds a tensor, or held one.
+pub(super) fn is_capsule(object: &Object) -> bool {
+    [
+        DLManagedTensorVersioned::NAME,
+        DLManagedTensorVersioned::USED_NAME,
+        DLManagedTensor::NAME,
+        DLManagedTensor::USED_NAME,
+    ]
+    .into_iter()
+    .any(|name| has_name(object, name))
+}
+
+/// Takes the tensor out of a capsule, which is renamed to say so. A capsule whose tensor the gate
+/// refuses is left as it was: its destructor still owns the tensor.
+pub(super) fn take(capsule: &Object) -> Result<Tensor> {
+    let taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    if has_name(capsule, DLManagedTensorVersioned::NAME) {
+        return take_as::<DLManagedTensorVersioned>(capsule);
+    }
+    if has_name(capsule, DLManagedTensor::NAME) {
+        return take_as::<DLManagedTensor>(capsule);
+    }
+    drop(taking);
+    Err(refusal(capsule))
+}
+
+fn take_as<A: Abi>(capsule: &Object) -> Result<Tensor> {
+    let (api, name) = (capsule.python().api, A::NAME.as_ptr());
+    // SAFETY: a capsule of this name (checked by `take`), attached.
+    let tensor = unsafe { (api.PyCapsule_GetPointer)(capsule.as_ptr(), name) };
+    // The check comes before the renaming, so that a refused tensor stays the capsule's.
+    // SAFETY: an unused capsule of this name owns a tensor of this ABI (DLPack, Python
+    // specification); the producer is trusted as SAFETY.md lists.
+    let tensor = unsafe { A::try_import(tensor.cast()) }?;
+    // SAFETY: still a valid capsule; the name is static.
+    unsafe { (api.PyCapsule_SetName)(capsule.as_ptr(), A::USED_NAME.as_ptr()) };
+    Ok(tensor)
+}
+
+#[cold]
+fn refusal(object: &Object) -> Error {
+    let used = [DLManagedTensorVersioned::USED_NAME, DLManagedTensor::USED_NAME];
+    if used.into_iter().any(|name| has_name(object, name)) {
+        let message = "capsule: its tensor was consumed already, wanted an unused one";
+        return Error::Unsupported(message.to_owned());
+    }
+    let found = object.kind().and_then(|kind| kind.text()).unwrap_or_default();
+    Error::Unsupported(format!(
+        "capsule: found {found}, wanted a capsule named \"dltensor_versioned\" or \"dltensor\""
+    ))
+}
+
+/// A capsule that owns a tensor, in the ABI of DLPack 1.x or the one before.
+pub(crate) fn new(python: Python, tensor: Tensor, versioned: bool) -> Result<Object> {
+    let capsule = if versioned {
+        // SAFETY: given away by the tensor just now.
+        unsafe { wrap(python, tensor.into_raw()) }
+    } else {
+        // SAFETY: the same.
+        unsafe { wrap(python, tensor.into_raw_legacy()?) }
+    };
+    capsule.map_err(Error::Python)
+}
+
+/// # Safety
+///
+/// `tensor` is valid and given away by the caller.
+unsafe fn wrap<A: Abi>(python: Python, tensor: *mut A) -> Result<Object, Exception> {
+    let new = python.api.PyCapsule_New;
+    // SAFETY: the pointer is not null, the name static, the destructor made for this ABI.
+    let capsule = unsafe { new(tensor.cast(), A::NAME.as_ptr(), Some(release::<A>)) };
+    // SAFETY: a new reference or null.
+    unsafe { python.own(capsule) }.inspect_err(|_| {
+        // SAFETY: no capsule took it.
+        unsafe { A::delete(tensor) };
+    })
+}
+
+/// Releases the tensor of a capsule that nobody consumed.
+unsafe extern "C" fn release<A: Abi>(capsule: Pointer) {
+    contained((), || {
+        // SAFETY: Python calls destructors of capsules.
+        let Some(python) = (unsafe { Python::in_callback() }) else { return };
+        // SAFETY: Python calls the destructor with its capsule.
+        if unsafe { (python.api.PyCapsule_IsValid)(capsule, A::NAME.as_ptr()) } != 1 {
+            return;
+        }
+        // SAFETY: a valid capsule of this name.
+        let tensor = unsafe { (python.api.PyCapsule_GetPointer)(capsule, A::NAME.as_ptr()) };
+        // The owner may run Python code, which must not see, or lose, an exception on its way.
+        let exception = Exception::pending(python);
+        // SAFETY: the unused capsule owned the tensor, and is going.
+        unsafe { A::delete(tensor.cast()) };
+        if let Some(exception) = exception {
+            exception.restore();
+        }
+    });
+}

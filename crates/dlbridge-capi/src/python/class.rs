@@ -1,0 +1,210 @@
+//! The Python class that a tensor becomes: `__dlpack__` and `__dlpack_device__`, no more.
+//! What a consumer may ask for belongs to `request`.
+//! Invariant: an object owns one `Arc<Tensor>`, of a tensor that is not `Exclusive`.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use dlbridge::Tensor;
+
+use super::api::{Pointer, Slot, Spec};
+use super::constants::Constants;
+use super::exception::{Exception, raise};
+use super::object::{Object, Python};
+use super::request::Request;
+use crate::entry::contained;
+use crate::error::{Error, Result};
+
+/// Our class, and where in its objects the tensor stands.
+#[derive(Clone, Copy)]
+pub(super) struct Class {
+    class: Pointer,
+    offset: usize,
+}
+
+/// What CPython's headers call these numbers (`typeslots.h`, `methodobject.h`, `object.h`).
+const TP_DEALLOC: c_int = 52;
+const TP_DOC: c_int = 56;
+const TP_METHODS: c_int = 64;
+const TP_FREE: c_int = 74;
+const METH_NOARGS: c_int = 0x0004;
+const METH_FASTCALL_KEYWORDS: c_int = 0x0080 | 0x0002;
+const DEFAULT: u32 = 1 << 18;
+const DISALLOW_INSTANTIATION: u32 = 1 << 7;
+
+type Fastcall = unsafe extern "C" fn(Pointer, *const Pointer, isize, Pointer) -> Pointer;
+type Noargs = unsafe extern "C" fn(Pointer, Pointer) -> Pointer;
+
+/// `PyMethodDef`; all functions are pointers of one size.
+#[repr(C)]
+struct Method {
+    name: *const std::ffi::c_char,
+    function: *const c_void,
+    flags: c_int,
+    doc: *const std::ffi::c_char,
+}
+
+/// A table that Python keeps for as long as the class lives.
+struct Methods([Method; 3]);
+
+// SAFETY: addresses of functions and static texts.
+unsafe impl Sync for Methods {}
+
+static METHODS: Methods = Methods([
+    Method {
+        name: c"__dlpack__".as_ptr(),
+        function: dlpack as Fastcall as *const c_void,
+        flags: METH_FASTCALL_KEYWORDS,
+        doc: c"Give a capsule over the same memory.".as_ptr(),
+    },
+    Method {
+        name: c"__dlpack_device__".as_ptr(),
+        function: dlpack_device as Noargs as *const c_void,
+        flags: METH_NOARGS,
+        doc: c"The kind and number of the device that the memory is on.".as_ptr(),
+    },
+    Method { name: ptr::null(), function: ptr::null(), flags: 0, doc: ptr::null() },
+]);
+
+const NAME: &CStr = c"dlbridge_capi.Tensor";
+const DOC: &CStr = c"A tensor that some from_dlpack is to take.";
+
+/// Makes the class.
+pub(super) fn make(python: Python) -> Result<Class, Exception> {
+    let offset = size_of_plain_object(python)?;
+    let mut slots = [
+        Slot { id: TP_DEALLOC, value: dealloc as unsafe extern "C" fn(Pointer) as *mut c_void },
+        Slot { id: TP_METHODS, value: (&raw const METHODS.0).cast_mut().cast() },
+        Slot { id: TP_DOC, value: DOC.as_ptr().cast_mut().cast() },
+        Slot { id: 0, value: ptr::null_mut() },
+    ];
+    let mut spec = Spec {
+        name: NAME.as_ptr(),
+        basicsize: (offset + size_of::<*const Tensor>()) as c_int,
+        itemsize: 0,
+        flags: DEFAULT | DISALLOW_INSTANTIATION,
+        slots: slots.as_mut_ptr(),
+    };
+    // SAFETY: attached; a spec of the stable ABI, whose method table and texts are static.
+    let class = unsafe { (python.api.PyType_FromSpec)(&mut spec) };
+    // SAFETY: a new reference or null.
+    let class = unsafe { python.own(class) }?.into_raw();
+    Ok(Class { class, offset })
+}
+
+/// How many bytes of an object are Python's own, which differs between builds of CPython.
+fn size_of_plain_object(python: Python) -> Result<usize, Exception> {
+    // SAFETY: a class that lives as long as Python.
+    let plain = unsafe { python.borrow(python.api.object) };
+    let plain = plain.ok_or_else(|| Exception::take(python))?;
+    let size = plain.attribute(python.intern(c"__basicsize__")?.as_ptr())?.integer()?;
+    Ok(size as usize)
+}
+
+/// Makes a Python object of a tensor. Memory that was exclusive becomes shared.
+pub(crate) fn new(python: Python, tensor: Tensor) -> Result<Object> {
+    let class = python.constants()?.class;
+    // SAFETY: attached; our own class, which keeps to this allocator.
+    let object = unsafe { (python.api.PyType_GenericAlloc)(class.class, 0) };
+    // SAFETY: a new reference or null.
+    let object = unsafe { python.own(object) }?;
+    let tensor = Arc::into_raw(Arc::new(tensor.into_shared()));
+    // SAFETY: `make` asked for room for a pointer there, aligned as all of an object is.
+    unsafe { place(object.as_ptr(), class).write(tensor) };
+    Ok(object)
+}
+
+/// The place of an object's tensor.
+fn place(object: Pointer, class: Class) -> *mut *const Tensor {
+    object.wrapping_byte_add(class.offset).cast()
+}
+
+/// The tensor of one of our objects.
+///
+/// # Safety
+///
+/// `object` is a live object of our class, whose existence `class` proves.
+unsafe fn tensor_of(object: Pointer, class: Class) -> Arc<Tensor> {
+    // SAFETY: `new` wrote it before anybody saw the object.
+    let tensor = unsafe { place(object, class).read() };
+    // SAFETY: the object holds a count of its own.
+    unsafe { Arc::increment_strong_count(tensor) };
+    // SAFETY: counted just now.
+    unsafe { Arc::from_raw(tensor) }
+}
+
+/// Runs a method: a new reference, or null with an exception set.
+fn guarded(method: impl FnOnce(Python, Class) -> Result<Object>) -> Pointer {
+    // SAFETY: Python calls methods of objects.
+    let python = unsafe { Python::in_callback() };
+    let (Some(python), Some(constants)) = (python, Constants::existing()) else {
+        return ptr::null_mut();
+    };
+    let outcome = contained(None, || Some(method(python, constants.class)));
+    match outcome {
+        Some(Ok(object)) => return object.into_raw(),
+        Some(Err(Error::Python(exception))) => exception.restore(),
+        Some(Err(error)) => raise(python, |api| api.PyExc_BufferError, &error.to_string()),
+        None => {
+            let message = "dlbridge panicked; please report it";
+            raise(python, |api| api.PyExc_BufferError, message);
+        }
+    }
+    ptr::null_mut()
+}
+
+unsafe extern "C" fn dlpack(
+    object: Pointer,
+    arguments: *const Pointer,
+    positional: isize,
+    names: Pointer,
+) -> Pointer {
+    guarded(|python, class| {
+        // SAFETY: Python calls the method with an object of our class.
+        let tensor = unsafe { tensor_of(object, class) };
+        // SAFETY: the arguments of a fast call, as Python gives them.
+        let request = unsafe { Request::read(python, arguments, positional, names) }?;
+        request.answer(python, &tensor)
+    })
+}
+
+unsafe extern "C" fn dlpack_device(object: Pointer, _: Pointer) -> Pointer {
+    guarded(|python, class| {
+        // SAFETY: Python calls the method with an object of our class.
+        let device = unsafe { tensor_of(object, class) }.device();
+        let pair = || {
+            let numbers = [python.integer(device.kind.0)?, python.integer(device.id)?];
+            python.tuple(numbers)
+        };
+        pair().map_err(Error::Python)
+    })
+}
+
+/// Frees an object. What its tensor's owner does must not disturb an exception on its way.
+unsafe extern "C" fn dealloc(object: Pointer) {
+    contained((), || {
+        // SAFETY: Python calls the destructors of objects.
+        let python = unsafe { Python::in_callback() };
+        let (Some(python), Some(constants)) = (python, Constants::existing()) else { return };
+        // SAFETY: an object of our class; null if `new` failed before it wrote it.
+        let tensor = unsafe { place(object, constants.class).read() };
+        if !tensor.is_null() {
+            let exception = Exception::pending(python);
+            // SAFETY: the object's own count, which goes with it.
+            contained((), || drop(unsafe { Arc::from_raw(tensor) }));
+            if let Some(exception) = exception {
+                exception.restore();
+            }
+        }
+        let class = constants.class.class;
+        // SAFETY: a class that was made from a spec.
+        let free = unsafe { (python.api.PyType_GetSlot)(class, TP_FREE) };
+        // SAFETY: every class has this function, of this type (`freefunc`).
+        let free: unsafe extern "C" fn(*mut c_void) = unsafe { std::mem::transmute(free) };
+        // SAFETY: nobody refers to the object any more.
+        unsafe { free(object.cast()) };
+        // SAFETY: objects of such classes hold a reference to their class (since Python 3.8).
+        unsafe { (python.api.Py_DecRef)(class) };
+    });
+}

@@ -1,0 +1,94 @@
+//! Python's exceptions, taken out of Python.
+//! Statuses do not belong here (see `error`).
+//! Invariant: an exception that was taken is not set any more.
+
+use std::ffi::CString;
+use std::fmt;
+use std::ptr;
+
+use super::api::{Api, Pointer};
+use super::object::{Object, Python};
+
+/// An exception that was raised.
+pub(crate) struct Exception {
+    python: Python,
+    kind: Option<Object>,
+    value: Option<Object>,
+    trace: Option<Object>,
+}
+
+impl Exception {
+    /// The exception that is set.
+    pub(super) fn pending(python: Python) -> Option<Self> {
+        let (mut kind, mut value, mut trace) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        // SAFETY: attached; three places to write to.
+        unsafe { (python.api.PyErr_Fetch)(&mut kind, &mut value, &mut trace) };
+        if kind.is_null() {
+            return None;
+        }
+        // SAFETY: attached; the three belong together.
+        unsafe { (python.api.PyErr_NormalizeException)(&mut kind, &mut value, &mut trace) };
+        let [kind, value, trace] = [kind, value, trace].map(|pointer| {
+            // SAFETY: references that were given to us, or null; no exception is looked for.
+            (!pointer.is_null()).then(|| unsafe { python.own(pointer) }.ok()).flatten()
+        });
+        Some(Self { python, kind, value, trace })
+    }
+
+    /// The exception that a function has just set; one without a type if it forgot to.
+    #[cold]
+    pub(super) fn take(python: Python) -> Self {
+        Self::pending(python).unwrap_or(Self { python, kind: None, value: None, trace: None })
+    }
+
+    /// Sets it again.
+    pub(super) fn restore(self) {
+        let Self { python, kind, value, trace } = self;
+        let [kind, value, trace] =
+            [kind, value, trace].map(|object| object.map_or(ptr::null_mut(), Object::into_raw));
+        // SAFETY: attached; three references that are given away, or null.
+        unsafe { (python.api.PyErr_Restore)(kind, value, trace) };
+    }
+
+    /// Whether it is of this class.
+    pub(super) fn is_a(&self, class: impl FnOnce(&Api) -> *const Pointer) -> bool {
+        let Some(kind) = &self.kind else { return false };
+        // SAFETY: a variable of Python that holds a class.
+        let class = unsafe { class(self.python.api).read() };
+        // SAFETY: live objects, attached.
+        unsafe { (self.python.api.PyErr_GivenExceptionMatches)(kind.as_ptr(), class) == 1 }
+    }
+
+    /// Its text, without its class.
+    pub(super) fn message(&self) -> String {
+        self.value.as_ref().and_then(|value| value.text().ok()).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Exception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(kind) = &self.kind else {
+            return f.write_str("python: a call failed and set no exception");
+        };
+        let name = self
+            .python
+            .intern(c"__qualname__")
+            .and_then(|name| kind.attribute(name.as_ptr())?.text());
+        write!(f, "{}: {}", name.unwrap_or_default(), self.message())
+    }
+}
+
+impl fmt::Debug for Exception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Exception({self})")
+    }
+}
+
+/// Sets a new exception, as a callback must before it fails.
+pub(super) fn raise(python: Python, class: impl FnOnce(&Api) -> *const Pointer, message: &str) {
+    let message = CString::new(message).unwrap_or_default();
+    // SAFETY: a variable of Python that holds a class.
+    let class = unsafe { class(python.api).read() };
+    // SAFETY: attached; the text ends with a zero.
+    unsafe { (python.api.PyErr_SetString)(class, message.as_ptr()) };
+}

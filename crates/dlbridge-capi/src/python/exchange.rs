@@ -1,0 +1,133 @@
+//! DLPack's C exchange API: tensors from types that publish a table, without a Python call.
+//! `__dlpack__` does not belong here (see `import`).
+//! Invariant: a table is used only for objects of the very type that it was found on.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use dlbridge::sys::{DLPACK_MAJOR_VERSION, DLPackExchangeAPI, DLPackExchangeAPIHeader};
+use dlbridge::{Tensor, TypeCode};
+
+use super::api::PyObject;
+use super::exception::Exception;
+use super::object::Object;
+use crate::error::{Error, Result};
+
+const CAPSULE_NAME: &std::ffi::CStr = c"dlpack_exchange_api";
+
+/// How many types with, and how many without a table are remembered. A program meets few.
+const SLOTS: usize = 64;
+
+/// A type and its table. Never freed: the type is kept alive with it.
+struct Entry {
+    kind: *mut PyObject,
+    table: *const DLPackExchangeAPI,
+}
+
+/// Types with a table, at the slot of their address.
+static WITH: [AtomicPtr<Entry>; SLOTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS];
+
+/// Types without one. They are not kept alive: a new type at an old one's address is at worst
+/// asked the slower way.
+static WITHOUT: [AtomicPtr<PyObject>; SLOTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS];
+
+/// Types are aligned to 16 bytes and far larger.
+fn slot(kind: &Object) -> usize {
+    let address = kind.as_ptr().addr();
+    (address >> 4 ^ address >> 10) % SLOTS
+}
+
+/// Takes an object's memory through the table of its type; `None` if `__dlpack__` must be asked.
+pub(super) fn import(object: &Object) -> Option<Result<Tensor>> {
+    let kind = object.kind().ok()?;
+    let slot = slot(&kind);
+    if WITHOUT[slot].load(Ordering::Relaxed) == kind.as_ptr() {
+        return None;
+    }
+    // SAFETY: null, or an entry that is never freed.
+    let table = match unsafe { WITH[slot].load(Ordering::Acquire).as_ref() } {
+        Some(entry) if entry.kind == kind.as_ptr() => entry.table,
+        _ => look_up(kind, slot)?,
+    };
+    // SAFETY: a table that a type publishes is static (DLPack 1.2, DLPackExchangeAPI).
+    let from_object = unsafe { &*table }.managed_tensor_from_py_object_no_sync?;
+    let mut tensor = ptr::null_mut();
+    // SAFETY: the object is of the type that published the table, and the thread attached.
+    let status = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) };
+    if status != 0 {
+        return Some(Err(Error::Python(Exception::take(object.python()))));
+    }
+    // SAFETY: given to us by the table, whose producer is trusted as SAFETY.md lists.
+    match unsafe { Tensor::from_raw(tensor) } {
+        Ok(tensor) => resolved(object, tensor),
+        Err(error) => Some(Err(error.into())),
+    }
+}
+
+/// Asks the type, and remembers the answer if there is room.
+#[cold]
+fn look_up(kind: Object, slot: usize) -> Option<*const DLPackExchangeAPI> {
+    let Some(table) = ask(&kind) else {
+        WITHOUT[slot].store(kind.as_ptr(), Ordering::Relaxed);
+        return None;
+    };
+    // The reference is never given back, which keeps the type at its address.
+    let entry = Box::into_raw(Box::new(Entry { kind: kind.into_raw(), table }));
+    let order = (Ordering::AcqRel, Ordering::Relaxed);
+    if WITH[slot].compare_exchange(ptr::null_mut(), entry, order.0, order.1).is_err() {
+        // SAFETY: made just now, and nobody saw it. Its type stays, as the few others here.
+        drop(unsafe { Box::from_raw(entry) });
+    }
+    Some(table)
+}
+
+/// The newest table of our major version that a type's attribute holds.
+fn ask(kind: &Object) -> Option<*const DLPackExchangeAPI> {
+    let python = kind.python();
+    let capsule = kind.attribute(python.constants().ok()?.exchange).ok()?;
+    let name = CAPSULE_NAME.as_ptr();
+    // SAFETY: any object may be asked; no exception is set.
+    if unsafe { (python.api.PyCapsule_IsValid)(capsule.as_ptr(), name) } != 1 {
+        return None;
+    }
+    // SAFETY: a capsule of this name.
+    let pointer = unsafe { (python.api.PyCapsule_GetPointer)(capsule.as_ptr(), name) };
+    let mut header: *mut DLPackExchangeAPIHeader = pointer.cast();
+    // SAFETY: a table starts with its header in every version (DLPack 1.2,
+    // DLPackExchangeAPIHeader); null ends the chain.
+    while let Some(found) = unsafe { header.as_ref() } {
+        if found.version.major == DLPACK_MAJOR_VERSION {
+            return Some(header.cast());
+        }
+        header = found.prev_api;
+    }
+    None
+}
+
+/// Refuses a tensor whose numbers are not those of its object: PyTorch conjugates lazily, and its
+/// table hands out the numbers before that. An object that does not answer is left to `__dlpack__`.
+fn resolved(object: &Object, tensor: Tensor) -> Option<Result<Tensor>> {
+    let is_complex = matches!(tensor.dtype().code, TypeCode::COMPLEX | TypeCode::BCOMPLEX);
+    if !is_complex {
+        return Some(Ok(tensor));
+    }
+    match is_conjugated(object) {
+        Ok(false) => Some(Ok(tensor)),
+        Ok(true) => Some(Err(Error::Unsupported(
+            "the tensor is conjugated lazily, wanted one whose memory holds its values; \
+             call resolve_conj() first"
+                .to_owned(),
+        ))),
+        Err(error) if error.is_a(|api| api.PyExc_Exception) => None,
+        Err(error) => Some(Err(Error::Python(error))),
+    }
+}
+
+#[cold]
+fn is_conjugated(object: &Object) -> Result<bool, Exception> {
+    let name = object.python().constants()?.is_conj;
+    if !object.has_attribute(name) {
+        return Ok(false);
+    }
+    object.call(name, [], ptr::null_mut())?.is_true()
+}

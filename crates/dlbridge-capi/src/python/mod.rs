@@ -1,0 +1,21 @@
+//! The Python protocol without linking Python: both ways, over functions found at run time.
+//! The C entries do not belong here.
+//! Invariant: a [`Python`] exists only on threads that hold Python's lock.
+
+mod api;
+mod capsule;
+mod class;
+mod constants;
+mod exception;
+mod exchange;
+mod import;
+mod object;
+mod request;
+
+pub use api::PyObject;
+pub(crate) use api::load_from;
+pub(crate) use capsule::new as capsule;
+pub(crate) use class::new as object;
+pub(crate) use exception::Exception;
+pub(crate) use import::import;
+pub(crate) use object::{Object, Python, may_run_deleters, undisturbed};

@@ -1,0 +1,237 @@
+//! References to Python objects, and the few things that are done with them.
+//! The protocol does not belong here (see `import`, `class`).
+//! Invariant: an [`Object`] holds one reference, and stays on the thread that holds Python's lock.
+
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+use super::api::{self, Api, Pointer, PyObject};
+use super::constants::Constants;
+use super::exception::Exception;
+use crate::error::{Error, Result};
+
+/// Proof that this thread holds Python's lock.
+#[derive(Clone, Copy)]
+pub(crate) struct Python {
+    pub(super) api: &'static Api,
+    /// The lock belongs to a thread.
+    thread: PhantomData<*mut ()>,
+}
+
+impl Python {
+    /// Looks for Python, and whether this thread may use it.
+    #[inline]
+    pub(crate) fn attached() -> Result<Self> {
+        let api = api::get().ok_or(Error::NotAttached("python: found none in this process"))?;
+        // SAFETY: may be called at any time, on any thread.
+        if unsafe { (api.Py_IsInitialized)() } == 0 {
+            return Err(Error::NotAttached("python: it is not running"));
+        }
+        // SAFETY: Python runs.
+        if unsafe { (api.PyGILState_Check)() } == 0 {
+            return Err(Error::NotAttached("python: this thread does not hold its lock"));
+        }
+        Ok(Self { api, thread: PhantomData })
+    }
+
+    /// What Python itself promises in callbacks.
+    ///
+    /// # Safety
+    ///
+    /// Python calls this thread's code.
+    pub(super) unsafe fn in_callback() -> Option<Self> {
+        Some(Self { api: api::get()?, thread: PhantomData })
+    }
+
+    /// Another reference to an object of the caller; `None` for null.
+    ///
+    /// # Safety
+    ///
+    /// `pointer` is null or a live object.
+    pub(crate) unsafe fn borrow(self, pointer: *mut PyObject) -> Option<Object> {
+        let pointer = NonNull::new(pointer)?;
+        // SAFETY: a live object (the caller's duty), on an attached thread.
+        unsafe { (self.api.Py_IncRef)(pointer.as_ptr()) };
+        Some(Object { pointer, python: self })
+    }
+
+    /// A reference that Python just gave away; null means that it raised.
+    ///
+    /// # Safety
+    ///
+    /// `pointer` is null with an exception set, or a new reference.
+    #[inline]
+    pub(super) unsafe fn own(self, pointer: Pointer) -> Result<Object, Exception> {
+        match NonNull::new(pointer) {
+            Some(pointer) => Ok(Object { pointer, python: self }),
+            None => Err(Exception::take(self)),
+        }
+    }
+
+    /// The exception that is set, if a function says that there is one.
+    pub(super) fn check(self, answer: i32) -> Result<i32, Exception> {
+        if answer < 0 { Err(Exception::take(self)) } else { Ok(answer) }
+    }
+
+    pub(super) fn intern(self, text: &CStr) -> Result<Object, Exception> {
+        // SAFETY: attached; the text ends with a zero.
+        let pointer = unsafe { (self.api.PyUnicode_InternFromString)(text.as_ptr()) };
+        // SAFETY: a new reference or null.
+        unsafe { self.own(pointer) }
+    }
+
+    pub(super) fn integer(self, value: i32) -> Result<Object, Exception> {
+        // SAFETY: attached.
+        let pointer = unsafe { (self.api.PyLong_FromLong)(value.into()) };
+        // SAFETY: a new reference or null.
+        unsafe { self.own(pointer) }
+    }
+
+    pub(super) fn tuple<const N: usize>(self, items: [Object; N]) -> Result<Object, Exception> {
+        // SAFETY: attached.
+        let pointer = unsafe { (self.api.PyTuple_New)(N as isize) };
+        // SAFETY: a new reference or null.
+        let tuple = unsafe { self.own(pointer) }?;
+        for (index, item) in items.into_iter().enumerate() {
+            // SAFETY: a new tuple with a place for it; the reference is given away.
+            let answer = unsafe {
+                (self.api.PyTuple_SetItem)(tuple.as_ptr(), index as isize, item.into_raw())
+            };
+            self.check(answer)?;
+        }
+        Ok(tuple)
+    }
+
+    pub(super) fn constants(self) -> Result<&'static Constants, Exception> {
+        Constants::get(self)
+    }
+}
+
+/// A reference to a Python object.
+pub(crate) struct Object {
+    pointer: NonNull<PyObject>,
+    python: Python,
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // SAFETY: attached, and the reference is ours to give back.
+        unsafe { (self.python.api.Py_DecRef)(self.pointer.as_ptr()) };
+    }
+}
+
+impl Object {
+    pub(super) fn python(&self) -> Python {
+        self.python
+    }
+
+    pub(super) fn as_ptr(&self) -> Pointer {
+        self.pointer.as_ptr()
+    }
+
+    /// Gives the reference away.
+    pub(crate) fn into_raw(self) -> *mut PyObject {
+        let pointer = self.as_ptr();
+        std::mem::forget(self);
+        pointer
+    }
+
+    pub(super) fn kind(&self) -> Result<Object, Exception> {
+        // SAFETY: a live object, attached.
+        let kind = unsafe { (self.python.api.PyObject_Type)(self.as_ptr()) };
+        // SAFETY: a new reference or null.
+        unsafe { self.python.own(kind) }
+    }
+
+    pub(super) fn attribute(&self, name: Pointer) -> Result<Object, Exception> {
+        // SAFETY: live objects, attached.
+        let value = unsafe { (self.python.api.PyObject_GetAttr)(self.as_ptr(), name) };
+        // SAFETY: a new reference or null.
+        unsafe { self.python.own(value) }
+    }
+
+    pub(super) fn has_attribute(&self, name: Pointer) -> bool {
+        // SAFETY: live objects, attached; it swallows exceptions.
+        unsafe { (self.python.api.PyObject_HasAttr)(self.as_ptr(), name) == 1 }
+    }
+
+    /// Calls a method with keywords: a value for each name of the tuple, which may be null.
+    #[inline]
+    pub(super) fn call<const N: usize>(
+        &self,
+        method: Pointer,
+        values: [Pointer; N],
+        names: Pointer,
+    ) -> Result<Object, Exception> {
+        let mut arguments = [ptr::null_mut(); 2];
+        const { assert!(N < 2) };
+        arguments[0] = self.as_ptr();
+        arguments[1..=N].copy_from_slice(&values);
+        // SAFETY: one positional argument (the object) and a value for each keyword, all alive.
+        let answer = unsafe {
+            (self.python.api.PyObject_VectorcallMethod)(method, arguments.as_ptr(), 1, names)
+        };
+        // SAFETY: a new reference or null.
+        unsafe { self.python.own(answer) }
+    }
+
+    pub(super) fn is_true(&self) -> Result<bool, Exception> {
+        // SAFETY: a live object, attached.
+        let answer = unsafe { (self.python.api.PyObject_IsTrue)(self.as_ptr()) };
+        Ok(self.python.check(answer)? == 1)
+    }
+
+    pub(super) fn is_none(&self) -> bool {
+        self.as_ptr() == self.python.api.none
+    }
+
+    pub(super) fn item(&self, index: isize) -> Result<Object, Exception> {
+        // SAFETY: a live object, attached.
+        let item = unsafe { (self.python.api.PySequence_GetItem)(self.as_ptr(), index) };
+        // SAFETY: a new reference or null.
+        unsafe { self.python.own(item) }
+    }
+
+    pub(super) fn integer(&self) -> Result<i64, Exception> {
+        // SAFETY: a live object, attached.
+        let value = unsafe { (self.python.api.PyLong_AsLongLong)(self.as_ptr()) };
+        // -1 is a number, too.
+        match Exception::pending(self.python) {
+            Some(exception) if value == -1 => Err(exception),
+            _ => Ok(value),
+        }
+    }
+
+    /// What `str()` gives.
+    pub(super) fn text(&self) -> Result<String, Exception> {
+        // SAFETY: a live object, attached.
+        let text = unsafe { (self.python.api.PyObject_Str)(self.as_ptr()) };
+        // SAFETY: a new reference or null.
+        let text = unsafe { self.python.own(text) }?;
+        let mut size = 0;
+        // SAFETY: a live string, attached.
+        let start = unsafe { (self.python.api.PyUnicode_AsUTF8AndSize)(text.as_ptr(), &mut size) };
+        if start.is_null() {
+            return Err(Exception::take(self.python));
+        }
+        // SAFETY: as many bytes as Python says, kept by the string.
+        let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), size as usize) };
+        Ok(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+/// Whether a producer's deleter may run on this thread: Python holds nobody up here.
+pub(crate) fn may_run_deleters() -> bool {
+    api::get().is_none() || Python::attached().is_ok()
+}
+
+/// Runs code that may run Python code, as if nothing had happened: an exception that is on its way
+/// stays on its way.
+pub(crate) fn undisturbed(work: impl FnOnce()) {
+    let exception = Python::attached().ok().and_then(Exception::pending);
+    work();
+    if let Some(exception) = exception {
+        exception.restore();
+    }
+}

@@ -1,0 +1,71 @@
+// The header in C++, with owners as C++ has them.
+
+#include <dlbridge.h>
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
+#include <vector>
+
+namespace {
+
+struct Release {
+    void operator()(dlb_tensor *tensor) const { dlb_release(tensor); }
+};
+
+using Tensor = std::unique_ptr<dlb_tensor, Release>;
+
+void check(dlb_status status) {
+    if (status != DLB_STATUS_OK)
+        throw std::runtime_error(dlb_last_error());
+}
+
+int vectors = 0;
+
+// A tensor that owns a vector.
+Tensor share(std::vector<double> values) {
+    auto owner = std::make_unique<std::vector<double>>(std::move(values));
+    const int64_t shape[] = {static_cast<int64_t>(owner->size())};
+    dlb_memory memory{};
+    memory.data = owner->data();
+    memory.shape = shape;
+    memory.device = {1, 0};
+    memory.dtype = {2, 64, 1};
+    memory.rank = 1;
+    ++vectors;
+    auto release = [](void *token) {
+        delete static_cast<std::vector<double> *>(token);
+        --vectors;
+    };
+    dlb_tensor *tensor = nullptr;
+    check(dlb_export(&memory, {owner.release(), release, nullptr}, &tensor));
+    return Tensor(tensor);
+}
+
+} // namespace
+
+int main() {
+    {
+        Tensor tensor = share({1, 2, 3});
+        const dlb_info &info = *dlb_tensor_info(tensor.get());
+        auto first = static_cast<const double *>(info.data);
+        if (std::accumulate(first, first + info.len, 0.0) != 6)
+            return std::puts("wrong values"), 1;
+        if (vectors != 1)
+            return std::puts("the vector is gone too early"), 1;
+    }
+    if (vectors != 0)
+        return std::puts("the vector was not released"), 1;
+    try {
+        dlb_tensor *none = nullptr;
+        check(dlb_from_legacy(nullptr, &none));
+        return std::puts("a null pointer was taken"), 1;
+    } catch (const std::runtime_error &error) {
+        if (std::strcmp(error.what(), "managed tensor: found a null pointer") != 0)
+            return std::puts(error.what()), 1;
+    }
+    std::puts("ok");
+    return 0;
+}

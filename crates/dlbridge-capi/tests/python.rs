@@ -1,0 +1,238 @@
+//! The Python side, in a Python that this program starts itself.
+//! Frameworks beyond NumPy belong to the tests of the packages.
+#![cfg(unix)]
+#![allow(unsafe_code, reason = "plays the host of a Python")]
+
+#[path = "python/host.rs"]
+mod host;
+
+use std::ffi::{CStr, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dlbridge_capi::*;
+use host::Host;
+
+static RELEASED: AtomicUsize = AtomicUsize::new(0);
+
+unsafe extern "C" fn release(_: *mut c_void) {
+    RELEASED.fetch_add(1, Ordering::SeqCst);
+}
+
+fn released() -> usize {
+    RELEASED.load(Ordering::SeqCst)
+}
+
+fn last_error() -> String {
+    // SAFETY: a string that lives until the next failure on this thread.
+    unsafe { CStr::from_ptr(dlb_last_error()) }.to_str().unwrap().to_owned()
+}
+
+/// Imports what an expression gives.
+fn import(host: &Host, code: &str) -> Result<*mut TensorHandle, (Status, String)> {
+    let object = host.eval(code);
+    let mut tensor = ptr::null_mut();
+    // SAFETY: a live object, on the thread that started Python.
+    let status = unsafe { dlb_from_python(object, &mut tensor) };
+    host.drop(object);
+    assert!(host.is_calm(), "no exception stays set");
+    if status == Status::Ok { Ok(tensor) } else { Err((status, last_error())) }
+}
+
+fn info<'a>(tensor: *mut TensorHandle) -> &'a TensorInfo {
+    // SAFETY: the tests release a tensor when they are done with it.
+    let info = unsafe { dlb_tensor_info(tensor) };
+    // SAFETY: it belongs to the tensor.
+    unsafe { &*info }
+}
+
+fn free(tensor: *mut TensorHandle) {
+    // SAFETY: each test releases what it imported, once.
+    unsafe { dlb_release(tensor) };
+}
+
+/// Two numbers that count their release.
+fn export(flags: u64) -> *mut TensorHandle {
+    static NUMBERS: [f64; 2] = [1.0, 2.0];
+    let shape = [2];
+    let memory = Memory {
+        data: NUMBERS.as_ptr().cast_mut().cast(),
+        shape: shape.as_ptr(),
+        strides: ptr::null(),
+        flags,
+        device: DeviceId { kind: 1, id: 0 },
+        dtype: DataType { code: 2, bits: 64, lanes: 1 },
+        rank: 1,
+    };
+    let owner = Owner { token: ptr::null_mut(), release: Some(release), queue: ptr::null() };
+    let mut tensor = ptr::null_mut();
+    // SAFETY: static numbers, which no test writes.
+    assert_eq!(unsafe { dlb_export(&memory, owner, &mut tensor) }, Status::Ok);
+    tensor
+}
+
+/// One interpreter, one thread: the parts run one after the other.
+#[test]
+fn python_objects_come_and_go() {
+    let host = match Host::start() {
+        Ok(host) => host,
+        Err(reason) => return eprintln!("skipped: {reason}"),
+    };
+    arrays_are_imported_and_released(&host);
+    capsules_are_taken_once(&host);
+    producers_are_asked_once(&host);
+    what_cannot_be_imported_says_why(&host);
+    exports_are_taken_any_number_of_times(&host);
+    capsules_release_what_nobody_took(&host);
+    refusals_release(&host);
+    drains_wait_for_the_lock(&host);
+}
+
+fn arrays_are_imported_and_released(host: &Host) {
+    host.run("import weakref, numpy as np\na = np.arange(6, dtype='int16').reshape(2, 3)[:, ::-1]");
+    host.run("watch = weakref.ref(a)");
+    let tensor = import(host, "a").unwrap();
+    host.run("del a");
+    let found = info(tensor);
+    // SAFETY: as many numbers as the info says.
+    let shape = unsafe { found.shape.cast::<[i64; 2]>().read() };
+    // SAFETY: the same.
+    let strides = unsafe { found.strides.cast::<[i64; 2]>().read() };
+    assert_eq!((shape, strides), ([2, 3], [3, -1]));
+    assert_eq!(found.dtype, DataType { code: 0, bits: 16, lanes: 1 });
+    assert_eq!((found.is_row_major, found.is_column_major, found.is_host), (0, 0, 1));
+    // SAFETY: the array's first number.
+    assert_eq!(unsafe { found.data.cast::<i16>().read() }, 2);
+    assert!(host.truth("watch() is not None"));
+    free(tensor);
+    assert!(host.truth("watch() is None"));
+
+    host.run("r = np.zeros(2); r.flags.writeable = False");
+    let tensor = import(host, "r").unwrap();
+    assert_eq!(info(tensor).flags & 1, 1);
+    free(tensor);
+}
+
+fn capsules_are_taken_once(host: &Host) {
+    for arguments in ["", "max_version=(1, 0)"] {
+        host.run(&format!("c = np.ones(2).__dlpack__({arguments})"));
+        free(import(host, "c").unwrap());
+        assert!(host.truth("'used_dltensor' in repr(c)"));
+        let (status, message) = import(host, "c").unwrap_err();
+        assert_eq!(status, Status::Unsupported);
+        assert!(message.contains("consumed already"), "{message}");
+    }
+}
+
+fn producers_are_asked_once(host: &Host) {
+    host.run(
+        "class Old:\n calls = 0\n def __dlpack__(self, stream=None):\n  Old.calls += 1\n  return np.ones(2).__dlpack__()\n\
+         class Broken:\n calls = 0\n def __dlpack__(self, **k):\n  Broken.calls += 1\n  raise TypeError('inside')",
+    );
+    free(import(host, "Old()").unwrap());
+    assert!(host.truth("Old.calls == 1"));
+    let refused = import(host, "Broken()").unwrap_err();
+    assert_eq!(refused, (Status::Python, "TypeError: inside".to_owned()));
+    assert!(host.truth("Broken.calls == 1"));
+}
+
+fn what_cannot_be_imported_says_why(host: &Host) {
+    let (status, message) = import(host, "'text'").unwrap_err();
+    assert_eq!(status, Status::Unsupported);
+    assert_eq!(message, "object: found <class 'str'>, wanted one with __dlpack__ or a capsule");
+    host.run("class Odd:\n def __dlpack__(self, **k): return 1");
+    let (status, message) = import(host, "Odd()").unwrap_err();
+    assert_eq!(status, Status::Unsupported);
+    assert!(message.starts_with("capsule: found <class 'int'>"), "{message}");
+    // SAFETY: null is refused.
+    let status = unsafe { dlb_from_python(ptr::null_mut(), ptr::null_mut()) };
+    assert_eq!(status, Status::Invalid);
+    let object = host.eval("np.ones(2)") as usize;
+    let other = std::thread::spawn(move || {
+        let mut tensor = ptr::null_mut();
+        // SAFETY: a live object; this thread does not hold the lock, which is refused.
+        (unsafe { dlb_from_python(object as *mut PyObject, &mut tensor) }, last_error())
+    });
+    let (status, message) = other.join().unwrap();
+    assert_eq!(status, Status::NotAttached);
+    assert_eq!(message, "python: this thread does not hold its lock");
+    host.drop(object as *mut PyObject);
+}
+
+fn exports_are_taken_any_number_of_times(host: &Host) {
+    let before = released();
+    let mut object = ptr::null_mut();
+    // SAFETY: given away.
+    assert_eq!(unsafe { dlb_into_python(export(0), &mut object) }, Status::Ok);
+    host.set("o", object);
+    host.drop(object);
+    host.run("x, y = np.from_dlpack(o), np.from_dlpack(o, copy=True)");
+    assert!(host.truth("x.tolist() == y.tolist() == [1, 2] and x.flags.writeable"));
+    assert!(host.truth("o.__dlpack_device__() == (1, 0)"));
+    host.run("del o");
+    assert_eq!(released(), before);
+    host.run("del x");
+    assert_eq!(released(), before + 1);
+    // The copy is nobody's but its own.
+    host.run("del y");
+    // An exception on its way is still there after a release.
+    // SAFETY: given away.
+    assert_eq!(unsafe { dlb_into_python(export(0), &mut object) }, Status::Ok);
+    host.set("o", object);
+    host.drop(object);
+    host.run("def drop():\n global o\n try: raise KeyError('mine')\n finally: del o\ntry: drop()\nexcept KeyError as e: kept = e");
+    assert!(host.truth("kept.args == ('mine',)"));
+    assert_eq!(released(), before + 2);
+}
+
+fn capsules_release_what_nobody_took(host: &Host) {
+    let before = released();
+    for versioned in [0, 1] {
+        let mut capsule = ptr::null_mut();
+        // SAFETY: given away.
+        let status = unsafe { dlb_into_capsule(export(0), versioned, &mut capsule) };
+        assert_eq!(status, Status::Ok);
+        host.drop(capsule);
+    }
+    assert_eq!(released(), before + 2);
+}
+
+fn refusals_release(host: &Host) {
+    let before = released();
+    let mut capsule = ptr::null_mut();
+    // SAFETY: given away; read-only memory has no place in the old ABI.
+    let status = unsafe { dlb_into_capsule(export(1), 0, &mut capsule) };
+    assert_eq!(status, Status::Refused);
+    assert!(capsule.is_null() && last_error().contains("read-only"));
+    let mut object = ptr::null_mut();
+    // SAFETY: given away.
+    assert_eq!(unsafe { dlb_into_python(export(1), &mut object) }, Status::Ok);
+    host.set("o", object);
+    host.drop(object);
+    host.run("try: o.__dlpack__()\nexcept BufferError as e: said = str(e)");
+    assert!(host.truth("'read-only' in said and not np.from_dlpack(o).flags.writeable"));
+    host.run("del o");
+    assert_eq!(released(), before + 2);
+}
+
+fn drains_wait_for_the_lock(host: &Host) {
+    host.run("a = np.ones(2); watch = weakref.ref(a)");
+    let tensor = import(host, "a").unwrap();
+    host.run("del a");
+    // SAFETY: no wake function.
+    let queue = unsafe { dlb_queue_new(None, ptr::null_mut()) };
+    // SAFETY: given up.
+    unsafe { dlb_queue_release(queue, tensor) };
+    let address = queue as usize;
+    let other = std::thread::spawn(move || {
+        // SAFETY: a live queue.
+        unsafe { dlb_queue_drain(address as *const ReleaseQueue) }
+    });
+    assert_eq!(other.join().unwrap(), 0);
+    assert!(host.truth("watch() is not None"));
+    // SAFETY: a live queue.
+    assert_eq!(unsafe { dlb_queue_drain(queue) }, 1);
+    assert!(host.truth("watch() is None"));
+    // SAFETY: given up.
+    unsafe { dlb_queue_close(queue) };
+}

@@ -1,0 +1,118 @@
+//! A Python in this process, with the little that the tests ask of it.
+//! Nothing of the library under test belongs here.
+
+use std::ffi::{CString, c_char, c_int};
+use std::process::Command;
+
+use dlbridge_capi::PyObject;
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+
+const QUESTIONS: &str = "\
+import sys, sysconfig
+print(sysconfig.get_config_var('LIBDIR'), sysconfig.get_config_var('LDLIBRARY'), sep='/')
+import numpy
+print([path for path in sys.path if path])
+";
+
+/// `Py_eval_input` and `Py_file_input`.
+const EXPRESSION: c_int = 258;
+const STATEMENTS: c_int = 257;
+
+/// A running Python; this thread holds its lock.
+pub(crate) struct Host {
+    library: Library,
+    globals: *mut PyObject,
+}
+
+macro_rules! call {
+    ($host:expr, $name:ident($($value:expr),*) as fn($($kind:ty),*) $(-> $result:ty)?) => {{
+        let name = concat!(stringify!($name), "\0");
+        // SAFETY: the type is that of CPython's headers.
+        let function = unsafe {
+            $host.library.get::<unsafe extern "C" fn($($kind),*) $(-> $result)?>(name.as_bytes())
+        };
+        let function = function.expect(name);
+        // SAFETY: on the thread that started Python, with live objects.
+        unsafe { function($($value),*) }
+    }};
+}
+
+impl Host {
+    /// Starts the Python that tests use, or tells why there is none.
+    pub(crate) fn start() -> Result<Self, String> {
+        let named = std::env::var_os("DLBRIDGE_PYTHON").or(std::env::var_os("PYO3_PYTHON"));
+        let python = named.unwrap_or_else(|| "python3".into());
+        let output = Command::new(python).args(["-c", QUESTIONS]).output();
+        let output = output.map_err(|error| format!("no Python: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("no NumPy: {}", String::from_utf8_lossy(&output.stderr)));
+        }
+        let answers = String::from_utf8(output.stdout).unwrap();
+        let (library, path) = answers.split_once('\n').unwrap();
+        // SAFETY: libpython does nothing before it is started.
+        let library = unsafe { Library::open(Some(library), RTLD_NOW | RTLD_GLOBAL) };
+        let library = library.map_err(|error| format!("no shared libpython: {error}"))?;
+        let mut host = Self { library, globals: std::ptr::null_mut() };
+        call!(host, Py_InitializeEx(0) as fn(c_int));
+        let name = c"__main__".as_ptr();
+        let main = call!(host, PyImport_AddModule(name) as fn(*const c_char) -> *mut PyObject);
+        host.globals = call!(host, PyModule_GetDict(main) as fn(*mut PyObject) -> *mut PyObject);
+        host.run(&format!("import sys; sys.path[:] = {path}"));
+        Ok(host)
+    }
+
+    fn evaluate(&self, code: &str, start: c_int) -> *mut PyObject {
+        let text = CString::new(code).unwrap();
+        let globals = self.globals;
+        let object = call!(
+            self,
+            PyRun_String(text.as_ptr(), start, globals, globals)
+                as fn(*const c_char, c_int, *mut PyObject, *mut PyObject) -> *mut PyObject
+        );
+        if object.is_null() {
+            call!(self, PyErr_Print() as fn());
+            panic!("Python raised at: {code}");
+        }
+        object
+    }
+
+    /// A new reference to an expression's value.
+    pub(crate) fn eval(&self, code: &str) -> *mut PyObject {
+        self.evaluate(code, EXPRESSION)
+    }
+
+    /// Runs statements.
+    pub(crate) fn run(&self, code: &str) {
+        self.drop(self.evaluate(code, STATEMENTS));
+    }
+
+    /// Whether an expression is true.
+    pub(crate) fn truth(&self, code: &str) -> bool {
+        let object = self.eval(code);
+        let answer = call!(self, PyObject_IsTrue(object) as fn(*mut PyObject) -> c_int);
+        self.drop(object);
+        answer == 1
+    }
+
+    /// Names an object.
+    pub(crate) fn set(&self, name: &str, object: *mut PyObject) {
+        let name = CString::new(name).unwrap();
+        let globals = self.globals;
+        let answer = call!(
+            self,
+            PyDict_SetItemString(globals, name.as_ptr(), object)
+                as fn(*mut PyObject, *const c_char, *mut PyObject) -> c_int
+        );
+        assert_eq!(answer, 0);
+    }
+
+    /// Gives a reference back.
+    pub(crate) fn drop(&self, object: *mut PyObject) {
+        call!(self, Py_DecRef(object) as fn(*mut PyObject));
+    }
+
+    /// Whether no exception is set.
+    pub(crate) fn is_calm(&self) -> bool {
+        call!(self, PyErr_Occurred() as fn() -> *mut PyObject).is_null()
+    }
+}

@@ -1,0 +1,25 @@
+# PyCall's objects as DLBridge wants them.
+# Anything that does not need PyCall's names does not belong here.
+module DLBridgePyCallExt
+
+@static if isdefined(Base, :get_extension)
+    import DLBridge
+    import PyCall
+else
+    import ..DLBridge
+    import ..PyCall
+end
+
+using .PyCall: PyObject, PyPtr
+
+DLBridge.python_pointer(o::PyObject) = Ptr{Cvoid}(PyPtr(o))
+
+# The constructor takes the reference over.
+DLBridge.python_object(::Type{PyObject}, pointer::Ptr{Cvoid}) = PyObject(PyPtr(pointer))
+
+# Called as `f(object)`, PyCall would make a Julia copy of a NumPy array.
+DLBridge.python_call(::Type{PyObject}, f::PyObject, object) = PyCall.pycall(f, PyObject, object)
+
+__init__() = DLBridge.register_object_type(PyObject)
+
+end

@@ -1,0 +1,38 @@
+"""
+Arrays of Python and Julia over the same memory, by DLPack.
+
+| I have | I want | call |
+| --- | --- | --- |
+| a Python array | a Julia array over it | [`from_dlpack`](@ref)`(o)` |
+| the same, of a type that I know | that type, inferred | `from_dlpack(Matrix{Float32}, RowMajor, o)` |
+| a function that makes capsules | the same | [`wrap`](@ref)`(o, to_dlpack)` |
+| a Julia array | a Python array over it | [`share`](@ref)`(A, from_dlpack)` |
+| a Julia array | a capsule | `share(A)` |
+| an imported array | to give it back now | [`DLBridge.close`](@ref)`(x)` |
+"""
+module DLBridge
+
+using Libdl
+using LinearAlgebra: Adjoint, Transpose
+
+export RowMajor, ColMajor
+
+include("library.jl")
+include("errors.jl")
+include("dtypes.jl")
+include("layouts.jl")
+include("releases.jl")
+include("strided.jl")
+include("imports.jl")
+include("memory.jl")
+include("shares.jl")
+include("bridges.jl")
+
+function __init__()
+    load_library()
+    start_releases()
+    load_bridges()
+    return nothing
+end
+
+end

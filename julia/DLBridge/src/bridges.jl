@@ -1,0 +1,87 @@
+# What a package that holds Python objects, or memory of a device, has to tell.
+# Each such package has a file in ext/; nothing of them is named here but their names.
+# Invariant: without such a package, every function says what is missing.
+
+"""
+    DLBridge.python_pointer(o)
+
+The `PyObject *` of `o`, as a `Ptr{Cvoid}`. The reference stays that of `o`.
+"""
+python_pointer(o) = throw(ArgumentError(
+    "object: found $(typeof(o)), wanted a Python object; load PyCall or PythonCall",
+))
+
+"""
+    DLBridge.python_object(P, pointer)
+
+An object of type `P` of a new reference, which it takes over.
+"""
+function python_object end
+
+"""
+    DLBridge.python_call(P, f, object)
+
+What `f`, a Python or Julia function, makes of `object::P`, as a `P` where that can be chosen.
+"""
+python_call(::Type, f, object) = f(object)
+
+# The types of Python objects that are known, the first loaded first.
+const OBJECT_TYPES = Any[]
+
+"""
+    DLBridge.register_object_type(P)
+
+Makes known that `P` is the type of a package's Python objects.
+"""
+register_object_type(P) = P in OBJECT_TYPES ? nothing : (push!(OBJECT_TYPES, P); nothing)
+
+object_type(f) = any(P -> f isa P, OBJECT_TYPES) ? typeof(f) : only_object_type()
+
+function only_object_type()
+    length(OBJECT_TYPES) == 1 && return OBJECT_TYPES[1]
+    isempty(OBJECT_TYPES) &&
+        throw(ArgumentError("python: found no package for it; load PyCall or PythonCall"))
+    throw(ArgumentError(
+        "python: found $(join(OBJECT_TYPES, " and ")); name the one to use, as in " *
+        "share(A, $(OBJECT_TYPES[1]), from_dlpack)",
+    ))
+end
+
+"""
+    DLBridge.device_array(Val(kind), A, tensor, info, reversed, copy)
+
+An array of memory on a device of this kind, which owns the tensor.
+"""
+device_array(::Val, A, tensor, info, reversed, copy) = throw_device(info)
+
+# Before Julia 1.9 there are no extensions of packages: their files are loaded by hand.
+const EXTENSIONS = (
+    "PyCall" => "438e738f-606a-5dbb-bf0a-cddfbfd45ab0",
+    "PythonCall" => "6099a3de-0909-46bc-b1f4-468b9a2dfc0d",
+    "CUDA" => "052768ef-5323-5732-b1bb-66c8b64840ba",
+    "BFloat16s" => "ab4f0b2a-ad5b-11e8-123f-65d77653426b",
+    "DLFP8Types" => "f4c16678-4a16-415b-82ef-ed337c5d6c7c",
+)
+
+@static if isdefined(Base, :get_extension)
+    load_bridges() = nothing
+else
+    function load_bridges()
+        push!(Base.package_callbacks, load_bridge)
+        foreach(load_bridge, collect(keys(Base.loaded_modules)))
+        return nothing
+    end
+
+    # Called by Julia after each package that it loads.
+    function load_bridge(package::Base.PkgId)
+        is_ours = any(EXTENSIONS) do (name, uuid)
+            package == Base.PkgId(Base.UUID(uuid), name)
+        end
+        is_ours || return nothing
+        name, loaded = package.name, Base.loaded_modules[package]
+        isdefined(DLBridge, Symbol(name)) && return nothing
+        Base.eval(DLBridge, :(const $(Symbol(name)) = $loaded))
+        Base.include(DLBridge, joinpath(@__DIR__, "..", "ext", "DLBridge$(name)Ext.jl"))
+        return nothing
+    end
+end

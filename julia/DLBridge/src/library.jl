@@ -1,0 +1,99 @@
+# The C API of dlbridge: where it is found, its structs, its functions.
+# What they are used for does not belong here.
+# Invariant: structs and functions are those of dlbridge.h, in the version that is asked for.
+
+const API_VERSION = 1
+
+"The type of an element, as DLPack numbers it."
+struct DType
+    code::UInt8
+    bits::UInt8
+    lanes::UInt16
+end
+
+"A device, as DLPack numbers it."
+struct Device
+    kind::Int32
+    id::Int32
+end
+
+# dlb_info
+struct Info
+    data::Ptr{Cvoid}
+    byte_offset::UInt64
+    shape::Ptr{Int64}
+    strides::Ptr{Int64}
+    len::Csize_t
+    flags::UInt64
+    device::Device
+    dtype::DType
+    rank::Int32
+    is_host::UInt8
+    is_row_major::UInt8
+    is_column_major::UInt8
+end
+
+# dlb_memory
+struct Description
+    data::Ptr{Cvoid}
+    shape::Ptr{Int64}
+    strides::Ptr{Int64}
+    flags::UInt64
+    device::Device
+    dtype::DType
+    rank::Int32
+end
+
+# dlb_owner
+struct Owner
+    token::Ptr{Cvoid}
+    release::Ptr{Cvoid}
+    queue::Ptr{Cvoid}
+end
+
+const READ_ONLY = UInt64(1)
+const HOST = Device(1, 0)
+const CUDA_KIND = Int32(2)
+
+const FUNCTIONS = (
+    :dlb_api_version, :dlb_last_error, :dlb_dtype_name, :dlb_device_name, :dlb_use_python,
+    :dlb_from_python, :dlb_tensor_info, :dlb_copy, :dlb_release, :dlb_export, :dlb_into_capsule,
+    :dlb_share_python, :dlb_from_versioned, :dlb_into_versioned, :dlb_queue_new, :dlb_queue_mute, :dlb_queue_take, :dlb_queue_release,
+    :dlb_queue_drain, :dlb_queue_pending,
+)
+
+# The address of each function, under its own name.
+for name in FUNCTIONS
+    @eval const $name = Ref{Ptr{Cvoid}}(C_NULL)
+end
+
+"""
+Where the library is looked for: the file that `DLBRIDGE_LIBRARY` names, what `cargo xtask capi`
+built in the repository, what the system's loader finds.
+"""
+function library_candidates()
+    file = "libdlbridge_capi." * Libdl.dlext
+    repository = normpath(joinpath(@__DIR__, "..", "..", ".."))
+    candidates = [joinpath(repository, "target", "capi", "lib", file), file]
+    chosen = get(ENV, "DLBRIDGE_LIBRARY", "")
+    return isempty(chosen) ? candidates : [chosen]
+end
+
+function load_library()
+    candidates = library_candidates()
+    library = nothing
+    for candidate in candidates
+        library = Libdl.dlopen(candidate, Libdl.RTLD_NOW; throw_error = false)
+        library === nothing || break
+    end
+    library === nothing && error(
+        "library: found none as $(join(candidates, " or ")), wanted dlbridge-capi; build it by " *
+        "`cargo xtask capi`, or name it in DLBRIDGE_LIBRARY",
+    )
+    for name in FUNCTIONS
+        getfield(DLBridge, name)[] = Libdl.dlsym(library, name)
+    end
+    found = ccall(dlb_api_version[], UInt32, ())
+    found == API_VERSION || error("library: found API version $found, wanted $API_VERSION")
+    return nothing
+end

@@ -1,0 +1,83 @@
+# Where the elements of a Julia array lie.
+# Sharing them does not belong here.
+# Invariant: every index of the array leads, by address and strides, to the element of that index.
+
+"""
+    DLBridge.memory(A) -> (pointer, strides)
+
+The address of the first element of `A`, and the steps in elements along each dimension. Array types
+of other packages add a method; `A` must then keep the memory alive and in place.
+"""
+memory(A::Array) = (pointer(A), strides(A))
+memory(x::StridedTensor) = (check_open(x); (x.pointer, x.strides))
+
+# Other dense arrays may lie on a device, whatever their pointer's type says.
+memory(A::AbstractArray) = throw_no_memory(A)
+
+@noinline throw_no_memory(A) = throw(ArgumentError(
+    "array: found $(typeof(A)), wanted one whose elements lie at regular steps; " *
+    "share a copy, Array(A)",
+))
+
+function memory(A::PermutedDimsArray{T,N,permutation}) where {T,N,permutation}
+    start, steps = memory(parent(A))
+    return (start, map(k -> steps[k], permutation))
+end
+
+memory(A::Transpose) = transposed(parent(A))
+memory(A::Adjoint{<:Real}) = transposed(parent(A))
+
+function transposed(A::AbstractMatrix)
+    start, steps = memory(A)
+    return (start, (steps[2], steps[1]))
+end
+
+function transposed(A::AbstractVector)
+    start, (step,) = memory(A)
+    return (start, (step * length(A), step))
+end
+
+function memory(A::SubArray{T}) where {T}
+    start, steps = memory(parent(A))
+    offset, kept = walk(A, steps, parentindices(A))
+    # Without elements, the first index may lie outside.
+    return (isempty(A) ? start : start + offset * sizeof(T), kept)
+end
+
+# The offset of the first element, and the steps of the dimensions that are kept.
+walk(A, ::Tuple{}, ::Tuple{}) = (0, ())
+
+function walk(A, steps::Tuple, indices::Tuple)
+    offset, kept = walk(A, Base.tail(steps), Base.tail(indices))
+    index, step = indices[1], steps[1]
+    index isa Integer && return (offset + (Int(index) - 1) * step, kept)
+    index isa AbstractRange{<:Integer} || throw_no_memory(A)
+    isempty(index) && return (offset, (step, kept...))
+    return (offset + (Int(first(index)) - 1) * step, (step * Int(Base.step(index)), kept...))
+end
+
+function memory(A::Base.ReshapedArray)
+    start, steps = memory(parent(A))
+    steps == Base.size_to_strides(1, size(parent(A))...) || throw_no_memory(A)
+    return (start, Base.size_to_strides(1, size(A)...))
+end
+
+function memory(A::Base.ReinterpretArray{T}) where {T}
+    start, steps = memory(parent(A))
+    steps == Base.size_to_strides(1, size(parent(A))...) || throw_no_memory(A)
+    return (Ptr{T}(start), Base.size_to_strides(1, size(A)...))
+end
+
+# What to keep alive for as long as others use the memory of A. It must neither move nor be freed.
+@static if VERSION >= v"1.11"
+    root_of_share(A::Array) = A.ref.mem
+else
+    root_of_share(A::Array) = A
+    # A vector that shares its data with another array cannot grow, which would free its memory.
+    root_of_share(A::Vector) = reshape(A, length(A), 1)
+end
+
+# Two of these may be made for one tensor; the root tells that they are.
+root_of_share(x::StridedTensor) = (x, x.root)
+
+root_of_share(A::AbstractArray) = parent(A) === A ? A : (A, root_of_share(parent(A)))

@@ -1,0 +1,104 @@
+# From a Julia array to Python.
+# Where the elements lie belongs to memory.jl, making Python objects of pointers to bridges.jl.
+# Invariant: an array that was kept is let go once, by its token, whatever fails.
+
+"""
+    share(A, from_dlpack; layout = RowMajor, readonly = false)
+
+What Python's function `from_dlpack` makes of `A`: an array over the same memory, which keeps `A`
+alive. Its axes are the dimensions of `A` reversed; with `layout = ColMajor`, as they are. Views,
+transposed, permuted and reshaped arrays are shared with their strides. Read-only arrays stay so.
+
+Where more than one Python package is loaded and `from_dlpack` is a Julia function, name the type
+that it takes: `share(A, PyObject, from_dlpack)`.
+
+    share(A; layout = RowMajor, readonly = false, versioned = true)
+
+A capsule, which one consumer may take: of DLPack 1.x, or with `versioned = false` of the version
+before, which cannot say read-only.
+
+While a `Vector` is shared it cannot grow or shrink.
+"""
+share(A::AbstractArray, from_dlpack; kwargs...) =
+    share(A, object_type(from_dlpack), from_dlpack; kwargs...)
+
+function share(
+    A::AbstractArray, ::Type{P}, from_dlpack; layout = RowMajor, readonly::Bool = false,
+) where {P}
+    object = python_object(P, shared_object(A, is_reversed(layout), readonly))
+    return python_call(P, from_dlpack, object)
+end
+
+share(A::AbstractArray; kwargs...) = share(A, only_object_type(); kwargs...)
+
+share(
+    A::AbstractArray, ::Type{P}; layout = RowMajor, readonly::Bool = false, versioned::Bool = true,
+) where {P} = python_object(P, shared_capsule(A, is_reversed(layout), readonly, versioned))
+
+# A new reference to a Python object over the memory of A.
+function shared_object(A::AbstractArray, reversed::Bool, readonly::Bool)
+    return with_export(A, reversed, readonly) do description, owner
+        object = Ref{Ptr{Cvoid}}(C_NULL)
+        check(ccall(
+            dlb_share_python[], Cint, (Ref{Description}, Owner, Ptr{Ptr{Cvoid}}),
+            description, owner, object,
+        ))
+        object[]
+    end
+end
+
+function shared_capsule(A::AbstractArray, reversed::Bool, readonly::Bool, versioned::Bool)
+    tensor, capsule = exported(A, reversed, readonly), Ref{Ptr{Cvoid}}(C_NULL)
+    check(ccall(
+        dlb_into_capsule[], Cint, (Ptr{Cvoid}, Cint, Ptr{Ptr{Cvoid}}), tensor, versioned, capsule,
+    ))
+    return capsule[]
+end
+
+"""
+    DLBridge.unsafe_share(A; layout = RowMajor, readonly = false)
+
+A `DLManagedTensorVersioned *` over the memory of `A`, for C code, which calls its deleter once, on
+any thread. `A` is kept until then.
+"""
+function unsafe_share(A::AbstractArray; layout = RowMajor, readonly::Bool = false)
+    tensor, managed = exported(A, is_reversed(layout), readonly), Ref{Ptr{Cvoid}}(C_NULL)
+    check(ccall(dlb_into_versioned[], Cint, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}), tensor, managed))
+    return managed[]
+end
+
+function exported(A::AbstractArray, reversed::Bool, readonly::Bool)
+    return with_export(A, reversed, readonly) do description, owner
+        tensor = Ref{Ptr{Cvoid}}(C_NULL)
+        check(ccall(
+            dlb_export[], Cint, (Ref{Description}, Owner, Ptr{Ptr{Cvoid}}), description, owner, tensor,
+        ))
+        tensor[]
+    end
+end
+
+# Calls `use` with a description of the memory and an owner, which `use` must hand to the library:
+# that is who gives the token back, also on failure.
+@inline function with_export(use, A::AbstractArray{T,N}, reversed::Bool, readonly::Bool) where {T,N}
+    drain_if_pending()
+    element = dtype(T)
+    start, steps = memory(A)
+    device = device_of(A)
+    flags = readonly || is_readonly(A) ? READ_ONLY : UInt64(0)
+    numbers = Ref(reversed ? (reverse(size(A)), reverse(steps)) : (size(A), steps))
+    token = keep!(root_of_share(A))
+    owner = Owner(Ptr{Cvoid}(UInt(token)), C_NULL, QUEUE[])
+    GC.@preserve A numbers begin
+        shape = Ptr{Int64}(Base.unsafe_convert(Ptr{Cvoid}, numbers))
+        use(
+            Description(
+                Ptr{Cvoid}(UInt(start)), shape, shape + N * sizeof(Int64), flags, device,
+                element, N,
+            ),
+            owner,
+        )
+    end
+end
+
+# A view of device memory is device memory.
+device_of(A::AbstractArray) = parent(A) === A ? HOST : device_of(parent(A))

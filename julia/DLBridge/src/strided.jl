@@ -1,0 +1,113 @@
+# The array type for memory that no plain Array may stand for.
+# Deciding which tensors those are does not belong here (see imports.jl).
+# Invariant: while the root is open, every index within the size leads to an element of the tensor.
+
+# Owns a tensor, until it is closed or nobody refers to it any more.
+mutable struct Root
+    tensor::Ptr{Cvoid}
+
+    function Root(tensor::Ptr{Cvoid})
+        root = new(tensor)
+        finalizer(close_root, root)
+        return root
+    end
+end
+
+function close_root(root::Root)
+    tensor = root.tensor
+    root.tensor = C_NULL
+    tensor == C_NULL || release_later(tensor)
+    return nothing
+end
+
+"""
+    StridedTensor{T,N} <: AbstractArray{T,N}
+
+A tensor's memory with any strides: negative, zero, permuted. It may be read-only, which
+[`DLBridge.is_readonly`](@ref) tells; writing is an error then. `close(x)` gives the memory back
+early; `x` cannot be read any more afterwards.
+"""
+struct StridedTensor{T,N} <: AbstractArray{T,N}
+    pointer::Ptr{T}
+    size::NTuple{N,Int}
+    strides::NTuple{N,Int}
+    is_readonly::Bool
+    is_aligned::Bool
+    root::Root
+end
+
+Base.size(x::StridedTensor) = x.size
+Base.strides(x::StridedTensor) = x.strides
+Base.stride(x::StridedTensor, k::Integer) = k <= ndims(x) ? x.strides[k] : length(x)
+Base.IndexStyle(::Type{<:StridedTensor}) = IndexCartesian()
+Base.elsize(::Type{<:StridedTensor{T}}) where {T} = sizeof(T)
+Base.isopen(x::StridedTensor) = x.root.tensor != C_NULL
+Base.close(x::StridedTensor) = (check_not_shared(x.root); finalize(x.root); drain())
+
+"The address of element `[1, 1, ...]`; whoever writes through it minds [`is_readonly`](@ref)."
+Base.unsafe_convert(::Type{Ptr{T}}, x::StridedTensor{T}) where {T} = (check_open(x); x.pointer)
+
+@inline check_open(x::StridedTensor) = isopen(x) ? nothing : throw_closed()
+@noinline throw_closed() = throw(ArgumentError("array: its memory was given back by close"))
+
+@inline function address(x::StridedTensor{T,N}, index::NTuple{N,Int}) where {T,N}
+    offset = 0
+    for k in 1:N
+        offset += (index[k] - 1) * x.strides[k]
+    end
+    return x.pointer + offset * sizeof(T)
+end
+
+Base.@propagate_inbounds function Base.getindex(x::StridedTensor{T,N}, index::Vararg{Int,N}) where {T,N}
+    @boundscheck checkbounds(x, index...)
+    check_open(x)
+    root = x.root
+    GC.@preserve root begin
+        return read_element(address(x, index), x.is_aligned)
+    end
+end
+
+Base.@propagate_inbounds function Base.setindex!(x::StridedTensor{T,N}, value, index::Vararg{Int,N}) where {T,N}
+    @boundscheck checkbounds(x, index...)
+    check_open(x)
+    x.is_readonly && throw_readonly()
+    element = convert(T, value)::T
+    root = x.root
+    GC.@preserve root write_element(address(x, index), element, x.is_aligned)
+    return x
+end
+
+@noinline throw_readonly() = throw(ArgumentError("array: its memory is read-only; copy it to write"))
+
+@inline read_element(address::Ptr{T}, is_aligned::Bool) where {T} =
+    is_aligned ? unsafe_load(address) : read_bytes(address)
+
+# Any byte but 0 is true, as in NumPy; Julia knows only 0 and 1.
+@inline read_element(address::Ptr{Bool}, ::Bool) = unsafe_load(Ptr{UInt8}(address)) != 0x00
+
+@inline write_element(address::Ptr{T}, value::T, is_aligned::Bool) where {T} =
+    is_aligned ? unsafe_store!(address, value) : write_bytes(address, value)
+
+@noinline function read_bytes(address::Ptr{T}) where {T}
+    element = Ref{T}()
+    GC.@preserve element unsafe_copyto!(
+        Ptr{UInt8}(pointer_from_objref(element)), Ptr{UInt8}(address), sizeof(T),
+    )
+    return element[]
+end
+
+@noinline function write_bytes(address::Ptr{T}, value::T) where {T}
+    element = Ref{T}(value)
+    GC.@preserve element unsafe_copyto!(
+        Ptr{UInt8}(address), Ptr{UInt8}(pointer_from_objref(element)), sizeof(T),
+    )
+    return nothing
+end
+
+"""
+    DLBridge.is_readonly(A)
+
+Whether writing to `A` is refused because the memory is read-only for us.
+"""
+is_readonly(x::StridedTensor) = x.is_readonly
+is_readonly(A::AbstractArray) = parent(A) === A ? false : is_readonly(parent(A))

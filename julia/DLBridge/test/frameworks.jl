@@ -1,0 +1,80 @@
+# PyTorch and JAX, where they are installed: both directions.
+
+using DLBridge: from_dlpack, share, is_readonly, StridedTensor
+
+"What import raises, as text."
+refused(code) = try CPython.import_of(from_dlpack, code); "" catch e; sprint(showerror, e) end
+
+function pass(A, consumer)
+    o = share(A, py(consumer))
+    set("s", o)
+    drop(o)
+end
+
+if !CPython.has("torch")
+    skip("PyTorch", "not installed")
+else
+    run_python("import torch")
+
+    @testset "PyTorch to Julia" begin
+        run_python("t = torch.arange(6, dtype=torch.float32).reshape(2, 3)")
+        x = CPython.import_of(from_dlpack, "t")
+        @test x isa Matrix{Float32} && x == [0 3; 1 4; 2 5]
+        x[1, 2] = 30
+        @test int("int(t[1, 0])") == 30
+        @test CPython.import_of(from_dlpack, "t[:, ::2]") == [0 30; 2 5]
+        # Column-major, so it arrives as it is.
+        @test CPython.import_of(from_dlpack, "t.T") == [0 30; 1 4; 2 5]
+        @test CPython.import_of(from_dlpack, "torch.zeros(2, 0)") isa Matrix{Float32}
+        @test CPython.import_of(from_dlpack, "torch.tensor(3)")[] == 3
+        @test CPython.import_of(from_dlpack, "torch.tensor([True, False])") == [true, false]
+        @test occursin("found bfloat16", refused("torch.zeros(2, dtype=torch.bfloat16)"))
+        @test occursin("found float8_e5m2", refused("torch.zeros(2, dtype=torch.float8_e5m2)"))
+        @test occursin("resolve_conj", refused("torch.zeros(2, dtype=torch.complex64).conj()"))
+        @test refused("torch.zeros(2, dtype=torch.complex64)") == ""
+        # Memory without data is refused, whatever PyTorch says of it.
+        @test refused("torch.zeros(2, device='meta')") != ""
+    end
+
+    @testset "Julia to PyTorch" begin
+        A = reshape(collect(1.0:6.0), 2, 3)
+        pass(A, "torch.from_dlpack")
+        @test str("tuple(s.shape)") == "(3, 2)"
+        @test int("int(s[2, 1])") == 6
+        run_python("s[0, 0] = 10")
+        @test A[1, 1] == 10
+        pass(view(A, :, 1:2:3), "torch.from_dlpack")
+        @test str("s.tolist()") == "[[10.0, 2.0], [5.0, 6.0]]"
+        # What PyTorch cannot have (negative strides) leaks nothing.
+        @test_throws CPython.Raised share(view(A, 2:-1:1, 1), py("torch.from_dlpack"))
+        run_python("del s")
+        settle()
+        @test DLBridge.shared_count() == 0
+    end
+end
+
+if !CPython.has("jax")
+    skip("JAX", "not installed")
+else
+    run_python("import jax, jax.numpy as jnp\njax.config.update('jax_enable_x64', True)")
+
+    @testset "JAX to Julia" begin
+        x = CPython.import_of(from_dlpack, "jnp.arange(6).reshape(2, 3)")
+        @test x == [0 3; 1 4; 2 5]
+        # Newer versions of JAX say that their arrays are read-only.
+        @test x isa (is_readonly(x) ? StridedTensor{Int64,2} : Matrix{Int64})
+        @test CPython.import_of(o -> from_dlpack(o; copy = true), "jnp.ones(2)") isa Vector{Float64}
+        @test occursin("found float8_e4m3b11fnuz", refused("jnp.zeros(2, jnp.float8_e4m3b11fnuz)"))
+    end
+
+    # The old package could not share with JAX at all.
+    @testset "Julia to JAX" begin
+        A = reshape(collect(1.0:6.0), 2, 3)
+        pass(A, "jax.dlpack.from_dlpack")
+        @test str("s.shape") == "(3, 2)"
+        @test str("s.tolist()") == "[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]"
+        run_python("del s")
+        settle()
+        @test DLBridge.shared_count() == 0
+    end
+end

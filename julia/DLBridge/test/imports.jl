@@ -1,0 +1,142 @@
+# NumPy arrays in Julia: values, strides, who may write.
+
+using DLBridge: from_dlpack, wrap, is_readonly, StridedTensor
+
+# The old package read all of these as if they were contiguous.
+@testset "strides of $code" for code in (
+    "a[::2]", "a[:, ::-1]", "a[::-1, ::-1]", "a[1:, 1:3]", "a.T[::2]", "a[:, 1]", "a[::-1, 0]",
+    "np.broadcast_to(a[0], (3, 4))", "a.reshape(2, 2, 4).transpose(1, 2, 0)", "a[::2, ::3].T",
+    "np.asfortranarray(a)[1:, :]", "a[2:2]", "np.array(5.0)",
+)
+    run_python("a = np.arange(16.0).reshape(4, 4)\nb = $code")
+    o = py("b")
+    x = from_dlpack(o; layout = ColMajor)
+    @test collect(size(x)) == [int("b.shape[$k]") for k in 0:ndims(x)-1]
+    for index in CartesianIndices(x)
+        at = join(Tuple(index) .- 1, ", ")
+        @test x[index] == int("int(b[($at)])")
+    end
+    reversed = from_dlpack(o; layout = RowMajor)
+    @test size(reversed) == reverse(size(x))
+    @test all(x[index] == reversed[reverse(Tuple(index))...] for index in CartesianIndices(x))
+    @test from_dlpack(o; layout = ColMajor, copy = true) == x
+    @test from_dlpack(o; layout = ColMajor, copy = true) isa Array
+    @test from_dlpack(o) == x || from_dlpack(o) == reversed
+    drop(o)
+end
+
+@testset "the layout that a tensor has is the default" begin
+    @test size(CPython.import_of(from_dlpack, "np.zeros((2, 3))")) == (3, 2)
+    @test size(CPython.import_of(from_dlpack, "np.zeros((2, 3), order='F')")) == (2, 3)
+    @test size(CPython.import_of(from_dlpack, "np.zeros((1, 3))")) == (3, 1)
+end
+
+@testset "memory is shared both ways" begin
+    run_python("a = np.arange(6, dtype='int32').reshape(2, 3)")
+    o = py("a")
+    x = from_dlpack(o)
+    @test x isa Matrix{Int32}
+    @test x == [0 3; 1 4; 2 5]
+    x[3, 1] = 70
+    @test int("a[0, 2]") == 70
+    run_python("a[1, 0] = -8")
+    @test x[1, 2] == -8
+
+    y = CPython.import_of(from_dlpack, "a[:, ::-1]")
+    @test y isa StridedTensor{Int32,2}
+    y[1, 1] = 11
+    @test int("a[0, 2]") == 11
+    y .+= Int32(1)
+    @test int("a[0, 2]") == 12
+    @test_throws BoundsError y[4, 1]
+    @test_throws BoundsError y[0, 1] = 1
+    @test strides(y) == (-1, 3)
+    drop(o)
+end
+
+@testset "read-only memory is not written" begin
+    run_python("r = np.arange(4.0); r.flags.writeable = False")
+    x = CPython.import_of(from_dlpack, "r")
+    @test x isa StridedTensor{Float64,1}
+    @test is_readonly(x) && is_readonly(view(x, 2:3)) && !is_readonly([1.0])
+    @test x == [0, 1, 2, 3]
+    @test_throws ArgumentError x[1] = 5
+    @test_throws ArgumentError view(x, 2:3)[1] = 5
+    @test_throws ArgumentError fill!(x, 1)
+    @test CPython.str("r") == "[0. 1. 2. 3.]"
+    @test_throws ArgumentError CPython.import_of(o -> from_dlpack(Vector{Float64}, ColMajor, o), "r")
+end
+
+@testset "truth values are read as such" begin
+    x = CPython.import_of(from_dlpack, "np.array([0, 2, 1], 'uint8').view('bool')")
+    @test x isa StridedTensor{Bool,1}
+    @test collect(x) == [false, true, true]
+    @test count(x) == 2
+    x[1] = true
+    @test x[1] === true
+end
+
+@testset "element type $word" for (T, word) in (
+    (Int8, "int8"), (Int16, "int16"), (Int64, "int64"), (UInt8, "uint8"), (UInt16, "uint16"),
+    (UInt32, "uint32"), (UInt64, "uint64"), (Float16, "float16"), (Float32, "float32"),
+    (ComplexF32, "complex64"), (ComplexF64, "complex128"),
+)
+    x = CPython.import_of(from_dlpack, "np.array([1, 2, 100], '$word')")
+    @test x isa Vector{T}
+    @test x == T[1, 2, 100]
+end
+
+@testset "odd addresses" begin
+    x = CPython.import_of(from_dlpack, "np.frombuffer(bytearray(bytes(1) + np.arange(3.0).tobytes()), 'float64', offset=1)")
+    @test x isa StridedTensor{Float64,1}
+    @test x == [0, 1, 2]
+    x[2] = 7
+    @test x == [0, 7, 2]
+end
+
+@testset "empty and scalar" begin
+    @test CPython.import_of(from_dlpack, "np.zeros((0, 3), 'float32')") isa Matrix{Float32}
+    @test size(CPython.import_of(from_dlpack, "np.zeros((0, 3))")) == (3, 0)
+    @test CPython.import_of(from_dlpack, "np.array(4.0)")[] == 4.0
+    @test CPython.import_of(from_dlpack, "np.array(4.0)") isa Array{Float64,0}
+end
+
+@testset "capsules of both versions, once each" begin
+    run_python("a = np.arange(3)")
+    for arguments in ("", "max_version=(1, 0)")
+        capsule = py("a.__dlpack__($arguments)")
+        @test from_dlpack(capsule) == [0, 1, 2]
+        error = try from_dlpack(capsule) catch e; e end
+        @test error isa ArgumentError && occursin("consumed already", error.msg)
+        drop(capsule)
+    end
+    o, maker = py("a"), py("lambda o: o.__dlpack__()")
+    to_dlpack = object -> PyRef(CPython.call(maker, object))
+    @test wrap(o, to_dlpack) == [0, 1, 2]
+    @test wrap(Vector{Int64}, ColMajor, o, to_dlpack) isa Vector{Int64}
+    drop(o)
+end
+
+@testset "errors tell" begin
+    message(work) = try work() catch e; sprint(showerror, e) end
+    @test occursin("found <class 'str'>", message(() -> CPython.import_of(from_dlpack, "'text'")))
+    run_python("""
+    class Raises:
+        def __dlpack__(self, **keywords): raise BufferError('not today')
+    """)
+    @test message(() -> CPython.import_of(from_dlpack, "Raises()")) == "Python raised BufferError: not today"
+    @test occursin("load PyCall or PythonCall", message(() -> from_dlpack([1.0])))
+    run_python("""
+    class Old:
+        calls = 0
+        def __init__(self, a): self.a = a
+        def __dlpack__(self, stream=None):
+            Old.calls += 1
+            return self.a.__dlpack__()
+    """)
+    @test CPython.import_of(from_dlpack, "Old(np.arange(2))") == [0, 1]
+    @test int("Old.calls") == 1
+    CPython.detached() do
+        @test occursin("does not hold its lock", message(() -> from_dlpack(PyRef(C_NULL))))
+    end
+end

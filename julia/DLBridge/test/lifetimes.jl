@@ -1,0 +1,148 @@
+# Who keeps whose memory alive, and for how long.
+
+using DLBridge: from_dlpack, share
+
+run_python("""
+import numpy as np, weakref
+def watched(code):
+    global owner, watch
+    owner = eval(code)
+    watch = weakref.ref(owner)
+""")
+
+"Whether Python's array is still there."
+alive() = truth("watch() is not None")
+
+# The functions below are not inlined, so that no array stays on the caller's stack.
+@noinline function import_and_forget(code, make)
+    run_python("watched($(repr(code)))")
+    o = py("owner")
+    x = make(from_dlpack(o))
+    drop(o)
+    run_python("del owner")
+    return x
+end
+
+@noinline values_of(holder) = collect(holder[1])
+
+# In functions, since code at the top level keeps what it has seen.
+function keeps_alive(code, make)
+    holder = Any[import_and_forget(code, make)]
+    values = values_of(holder)
+    settle()
+    @test alive()
+    run_python("junk = [np.full(1000, 7.0) for _ in range(100)]")
+    @test values_of(holder) == values
+    empty!(holder)
+    settle()
+    @test !alive()
+end
+
+# The old package kept nothing alive: the numbers changed under the array.
+@testset "an array keeps Python's alive, also through $name" for (name, make) in (
+    ("itself", identity), ("reshape", x -> reshape(x, 10, 100)), ("view", x -> view(x, 3:7)),
+    ("reshape twice", x -> vec(reshape(x, 10, 100))), ("reinterpret", x -> reinterpret(UInt64, x)),
+)
+    keeps_alive("np.arange(1000.0)", make)
+    keeps_alive("np.arange(1000.0)[::-1]", make)
+end
+
+@testset "a copy keeps nothing" begin
+    holder = Any[]
+    run_python("watched('np.arange(10.0)')")
+    o = py("owner")
+    push!(holder, from_dlpack(o; copy = true))
+    drop(o)
+    run_python("del owner")
+    @test !alive()
+    @test holder[1] == 0:9
+end
+
+@testset "close gives memory back at once" begin
+    for code in ("np.arange(10.0)", "np.arange(10.0)[::2]")
+        x = import_and_forget(code, identity)
+        @test alive()
+        DLBridge.close(x)
+        @test !alive()
+    end
+    x = import_and_forget("np.arange(10.0)[::2]", identity)
+    @test isopen(x)
+    close(x)
+    close(x)
+    @test !isopen(x)
+    @test_throws ArgumentError x[1]
+    @test_throws ArgumentError x[1] = 0
+    @test_throws ArgumentError share(x, py("np.from_dlpack"))
+end
+
+@testset "what is shared is not closed" begin
+    for code in ("np.arange(10.0)", "np.arange(10.0)[::2]")
+        x = import_and_forget(code, identity)
+        for part in (x, view(x, 2:3), x isa Array ? reshape(x, 1, 10) : view(x, 5:-1:1))
+            o = share(part, py("np.from_dlpack"))
+            @test_throws ArgumentError DLBridge.close(x)
+            @test alive()
+            drop(o)
+        end
+        DLBridge.close(x)
+        @test !alive()
+    end
+end
+
+@noinline function share_and_forget(make)
+    A = make()
+    finalizer(_ -> (FINALIZED[] += 1), A)
+    o = share(A, py("np.from_dlpack"))
+    set("s", o)
+    drop(o)
+    return nothing
+end
+
+const FINALIZED = Ref(0)
+
+# The old package gave arrays up that Python still used, or kept them for good.
+@testset "Python keeps a shared array alive" begin
+    for make in (() -> collect(1.0:1000.0), () -> reshape(collect(1.0:1000.0), 10, 100))
+        before = FINALIZED[]
+        share_and_forget(make)
+        settle()
+        junk = [fill(7.0, 1000) for _ in 1:100]
+        @test int("int(s.sum())") == 500500
+        @test FINALIZED[] == before
+        @test DLBridge.shared_count() == 1
+        run_python("del s")
+        settle()
+        @test DLBridge.shared_count() == 0
+        settle()
+        @test FINALIZED[] == before + 1
+    end
+end
+
+@testset "an array goes through both languages and back" begin
+    A = collect(1.0:6.0)
+    o = share(A, py("np.from_dlpack"))
+    set("s", o)
+    drop(o)
+    back = CPython.import_of(from_dlpack, "s[::-2]")
+    run_python("del s")
+    settle()
+    @test back == [6, 4, 2]
+    back[1] = 60
+    @test A[6] == 60
+    @test DLBridge.shared_count() == 1
+    DLBridge.close(back)
+    settle()
+    @test DLBridge.shared_count() == 0
+end
+
+@testset "what finalizers put aside waits for a thread with Python's lock" begin
+    foreach(code -> (import_and_forget(code, identity); nothing), ("np.arange(10.0)",))
+    CPython.detached() do
+        GC.gc()
+        DLBridge.drain()
+        @test DLBridge.pending_count() == 1
+    end
+    DLBridge.drain()
+    @test DLBridge.pending_count() == 0
+    @test !alive()
+end
