@@ -2,7 +2,7 @@
 
 It is the known-good producer, and every known-odd one, of the consumer checks.
 Invariant: a descriptor and its memory are kept for ever, so a second release is counted and
-harms nobody. Released memory is overwritten, so whoever still reads it sees wrong numbers.
+harms nobody. With `poison`, released memory is overwritten, and who still reads it sees that.
 """
 
 from __future__ import annotations
@@ -62,9 +62,11 @@ class Managed:
         context: bool = True,
         name: bytes | None = None,
         numbers: Sequence[Any] | None = None,
+        poison: bool = False,
     ) -> None:
         """`offset` counts elements from the row's start, `skew` bytes off the alignment."""
         self.releases = 0
+        self._poison = poison
         self.dropped = 0
         """How often an unconsumed capsule went."""
         known = dtype if isinstance(dtype, str) else "float32"
@@ -110,9 +112,10 @@ class Managed:
         _made[ctypes.addressof(self.raw)] = self
 
     def released(self) -> None:
-        """Note a release, and make the memory useless."""
+        """Note a release, and make the memory useless if that was wished."""
         self.releases += 1
-        ctypes.memset(self._row, POISON, self._length)
+        if self._poison:
+            ctypes.memset(self._row, POISON, self._length)
 
     def capsule(self) -> Any:
         """A capsule that releases the tensor if nobody consumes it."""

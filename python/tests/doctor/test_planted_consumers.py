@@ -215,9 +215,12 @@ class TakesAnyName(Consumer):
 
 class TakesNumbers(Consumer):
     def __call__(self, x):
-        if self.ask(x) == 42:
+        answer = self.ask(x)
+        if answer == 42:
             return [42]
-        return super().__call__(x)
+        export = seen(answer)
+        self.check(export)
+        return self.make(export)
 
 
 class ReleasesWhatItRefuses(Consumer):

@@ -11,6 +11,8 @@ from dlbridge.doctor.timing import show
 # Units of the drawing; 360 of them are a phone's width, so that text stays legible there.
 WIDTH, BAR, GAP, TITLE, TEXT = 360, 12, 3, 20, 74
 ROOM = WIDTH - TEXT - 60
+LETTERS = 48
+"""As many of a name as fit."""
 
 
 def svg(times: list[tuple[str, dict[str, float]]]) -> str:
@@ -38,7 +40,8 @@ WAYS = {
 def _bars(times: list[tuple[str, dict[str, float]]], low: float, span: float) -> Iterator[str]:
     top = 0
     for name, found in times:
-        yield f'<text x="0" y="{top + 14}" class="name">{escape(name)}</text>'
+        shown = name if len(name) <= LETTERS else name[: LETTERS - 1] + "…"
+        yield f'<text x="0" y="{top + 14}" class="name">{escape(shown)}</text>'
         top += TITLE
         for way, time in found.items():
             label, colour = WAYS.get(way, (way, "w0"))

@@ -32,7 +32,7 @@ details{border-bottom:1px solid var(--line)}details:last-child{border:0}
 summary{cursor:pointer;list-style:none}
 summary::-webkit-details-marker{display:none}
 .title{overflow-wrap:anywhere}
-.cell{text-align:center;min-height:1.5em}
+.cell{text-align:center;min-height:1.5em;max-width:100%;overflow-wrap:anywhere}
 .label{display:none}
 .more{padding:0 1rem .5rem;font-size:.9rem}
 .more ul{padding:0;margin:0;list-style:none}

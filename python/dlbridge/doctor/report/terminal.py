@@ -15,6 +15,7 @@ WORDS = {
     Verdict.FAIL: "FAIL",
     Verdict.NOT_APPLICABLE: "-",
 }
+_LETTERS = {".": "pass", "w": "warn", "c": "copy", "r": "refused", "F": "FAIL"}
 _COLOURS = {"pass": 32, "same": 32, "warn": 33, "copy": 33, "refused": 33, "FAIL": 31}
 
 
@@ -79,12 +80,15 @@ def _times(findings: Findings) -> Iterator[str]:
 
 
 def table(cells: list[list[str]], width: int, colour: bool) -> Iterator[str]:
-    """Columns of equal width; numbered instead of named where the names do not fit."""
+    """Columns of equal width; with numbers and letters where names and words do not fit."""
     if sum(max(map(len, column)) + 2 for column in zip(*cells, strict=True)) > width:
         names = cells[0][1:]
         for number, name in enumerate(names, 1):
             yield f"{number:>3}  {name}"
-        cells = [[cells[0][0], *(str(n + 1) for n in range(len(names)))], *cells[1:]]
+        numbers = [str(number + 1) for number in range(len(names))]
+        letters = [[row[0], *(_letter(word) for word in row[1:])] for row in cells[1:]]
+        cells = [[cells[0][0], *numbers], *letters]
+        yield "  .  pass or same, w warn, c copy, r refused, F FAIL, - not applicable"
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         yield "  ".join(
@@ -93,7 +97,11 @@ def table(cells: list[list[str]], width: int, colour: bool) -> Iterator[str]:
         ).rstrip()
 
 
+def _letter(word: str) -> str:
+    return "." if word in ("pass", "same") else word[:1]
+
+
 def paint(word: str, colour: bool) -> str:
     """A word in its colour."""
-    code = _COLOURS.get(word)
+    code = _COLOURS.get(word) or _COLOURS.get(_LETTERS.get(word, ""))
     return f"\033[{code}m{word}\033[0m" if colour and code else word
