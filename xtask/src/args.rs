@@ -44,6 +44,13 @@ impl Args {
         Ok(values)
     }
 
+    /// Takes a flag without a value; tells whether it was there.
+    pub(crate) fn flag(&mut self, flag: &str) -> bool {
+        let before = self.words.len();
+        self.words.retain(|word| word != flag);
+        self.words.len() < before
+    }
+
     /// Takes the first argument if it is one of `choices`.
     ///
     /// # Errors
@@ -92,6 +99,14 @@ mod tests {
     #[test]
     fn a_flag_without_a_value_is_refused() {
         assert!(args("--with").list("--with").is_err());
+    }
+
+    #[test]
+    fn a_flag_is_there_or_not() {
+        let mut args = args("--full numpy");
+        assert!(args.flag("--full"));
+        assert!(!args.flag("--full"));
+        assert_eq!(args.rest(), ["numpy"]);
     }
 
     #[test]

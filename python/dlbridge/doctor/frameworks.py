@@ -126,6 +126,8 @@ def paddle() -> Subject:
     paddle: Any = importlib.import_module("paddle")
 
     def make(shape: Shape, dtype: str) -> Array:
+        if dtype == "uint16":
+            raise TypeError("uint16 is its old name for bfloat16")
         if _count(shape) == 0:
             return paddle.zeros(shape, dtype=dtype)
         row = paddle.arange(_count(shape)).reshape(shape)

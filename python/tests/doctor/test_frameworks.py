@@ -52,7 +52,7 @@ KNOWN = [
     ("pyarrow.Array", "producer.read-only-old", Verdict.FAIL, "nobody can tell"),
     ("pyarrow.Array", "consumer.old-answer", Verdict.WARN, "refused"),
     ("paddle", "producer.device", Verdict.FAIL, "NoneType"),
-    ("paddle", "producer.dtypes", Verdict.FAIL, "uint16 is exported as bfloat16"),
+    ("paddle", "consumer.null-context", Verdict.FAIL, "never released"),
     ("paddle", "consumer.byte-offset", Verdict.FAIL, "holds"),
     ("paddle", "consumer.negative", Verdict.FAIL, ""),
     ("paddle", "producer.table-stream", Verdict.FAIL, "nothing is written"),

@@ -85,6 +85,7 @@ def test_the_page_says_what_each_cell_says():
     text = page.html(made(), "")
     assert 'title="bad: &lt;script&gt;' in text
     assert 'title="good: copied"' in text
+    assert 'title="good: same memory"' not in text
     assert "<svg" in text
     assert "120 ns" in text
 

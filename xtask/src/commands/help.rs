@@ -12,14 +12,18 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
   lint      formatting, clippy, every feature alone, docs, Python checks, house rules, msrv
   msrv      the libraries with the oldest Rust that they promise to build with
   sanitize  the Rust tests under AddressSanitizer, Miri and valgrind, where there are such
+  doctor    whether frameworks keep to the DLPack standard, and how fast they are
+              doctor NAMES...       only these; all words but ours are the doctor's (--list)
+              doctor --full         installs every framework first
+              doctor --report       the same, and writes docs/doctor.md and docs/doctor.html
   bench     the measurements: bench rust
   setup     .venv with the Python packages that the other commands need
   ci        what CI runs: setup --with ci, lint, test
   help      this page
 
-  doctor, fuzz, bench python: not built yet
+  fuzz, bench python: not built yet
 
-demo, test and setup take `--with NAMES`: Python packages to install first and keep, such as
+demo, doctor, test and setup take `--with NAMES`: Python packages to install first and keep, such as
 jax, torch, pyarrow, tvm-ffi (requirements/ lists all), ci or full for many at once.
 DLBRIDGE_PYTHON names the Python (3.10 or newer) for .venv; otherwise python3 is taken.
 ";

@@ -60,7 +60,7 @@ def empty(subject: Subject) -> Outcome:
 )
 def empty_data(subject: Subject) -> Outcome:
     _, export = _empty(subject)
-    return warned(f"data is {export.tensor.data:#x}") if export.tensor.data else passed()
+    return warned("data is not NULL") if export.tensor.data else passed()
 
 
 def _view(subject: Subject, name: str) -> Outcome:

@@ -38,6 +38,12 @@ def rows(findings: Findings) -> list[Row]:
     return [row for row in found if any(row.outcomes)]
 
 
+def label(subject: Examined) -> str:
+    """A name with its version."""
+    named = subject.name.endswith(subject.version)
+    return subject.name if named else f"{subject.name} {subject.version}"
+
+
 def counts(findings: Findings, subject: str) -> Counter[Verdict]:
     """How many checks of a subject ended how."""
     return Counter(r.verdict for r in findings.results if r.subject == subject)

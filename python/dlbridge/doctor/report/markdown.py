@@ -19,7 +19,7 @@ VERDICTS = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.NOT_APPLICABLE)
 
 
 def text(findings: Findings, command: str) -> str:
-    """The whole page; `command` is what makes it again."""
+    """The whole page; `command` is what makes it anew."""
     return "\n".join(_lines(findings, command)) + "\n"
 
 
@@ -28,7 +28,7 @@ def _lines(findings: Findings, command: str) -> Iterator[str]:
     names = [subject.name for subject in subjects]
     yield "# What the doctor found"
     yield ""
-    yield f"Made on {findings.date} by `{command}`, and not written by hand."
+    yield f"Made on {findings.date}, not written by hand. `{command}` makes it anew."
     yield ""
     yield from (f"- {environment}" for environment in findings.environments)
     yield ""
@@ -74,7 +74,7 @@ def _problems(findings: Findings) -> Iterator[str]:
             for row in rows
             if (outcome := row.outcomes[index]) is not None and outcome.verdict is verdict
         ]
-        yield f"\n### {subject.name} {subject.version}\n"
+        yield f"\n### {grid.label(subject)}\n"
         yield from found or ["Nothing."]
 
 

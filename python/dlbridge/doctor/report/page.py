@@ -25,7 +25,7 @@ Cell = tuple[str, str, str, str]
 
 
 def html(findings: Findings, command: str) -> str:
-    """The whole page; `command` is what makes it again."""
+    """The whole page; `command` is what makes it anew."""
     return "".join(_page(findings, command))
 
 
@@ -36,7 +36,8 @@ def _page(findings: Findings, command: str) -> Iterator[str]:
     yield '<meta name="color-scheme" content="light dark">'
     yield f"<title>What the doctor found</title><style>{STYLE}</style></head><body><main>"
     yield "<h1>What the doctor found</h1>"
-    yield f"<p>{escape(findings.date)}, by <code>{escape(command)}</code></p><ul>"
+    yield f"<p>Made on {escape(findings.date)}. <code>{escape(command)}</code> makes it anew.</p>"
+    yield "<ul>"
     yield "".join(f"<li>{escape(environment)}</li>" for environment in findings.environments)
     yield '</ul><p class="legend">'
     words = ("as the standard says", "allowed, but surprising", "against the standard, or unsafe")
@@ -59,12 +60,13 @@ def _page(findings: Findings, command: str) -> Iterator[str]:
 def _totals(findings: Findings) -> Iterator[str]:
     yield '<div class="totals">'
     for subject in findings.subjects:
-        yield f"<div><b>{escape(subject.name)}</b> {escape(subject.version)}<br>"
+        yield f"<div><b>{escape(grid.label(subject))}</b><br>"
         if subject.problem:
             yield f"not examined: {escape(subject.problem)}</div>"
             continue
         count = grid.counts(findings, subject.name)
         for verdict, (kind, sign) in SIGNS.items():
+            kind = kind if count[verdict] else "none"
             yield f'<span class="sign {kind}">{sign} {count[verdict]}</span> '
         yield "</div>"
     yield "</div>"
@@ -108,13 +110,21 @@ def _matrix(lines: Iterable[Line], names: list[str]) -> Iterator[str]:
     for title, more, cells in lines:
         yield f'<details><summary><span class="title">{escape(title)}</span>'
         for name, kind, sign, words in cells:
-            yield (
-                f'<span class="cell sign {kind}" title="{escape(f"{name}: {words}")}">'
-                f'<span class="label">{escape(name)}</span>{sign}</span>'
-            )
-        yield f'</summary><div class="more">{more}<ul>'
-        for name, kind, sign, words in cells:
-            mark = f'<b class="sign {kind}">{sign}</b>'
-            yield f"<li>{mark} <b>{escape(name)}</b>: {escape(words)}</li>"
-        yield "</ul></div></details>"
+            bad = kind in ("warn", "fail")
+            title = f' title="{escape(f"{name}: {words}")}"' if bad else ""
+            label = f'<span class="label">{escape(name)}</span>' if sign else ""
+            yield f'<span class="cell sign {kind}"{title}>{label}{sign}</span>'
+        yield f'</summary><div class="more">{more}<ul>{"".join(_evidence(cells))}</ul></div>'
+        yield "</details>"
     yield "</div>"
+
+
+def _evidence(cells: list[Cell]) -> Iterator[str]:
+    """A line for each different evidence, with the names that it holds for."""
+    names: dict[tuple[str, str, str], list[str]] = {}
+    for name, *found in cells:
+        kind, sign, words = found
+        names.setdefault((kind, sign, words), []).append(name)
+    for (kind, sign, words), those in names.items():
+        who = escape(", ".join(those))
+        yield f'<li><b class="sign {kind}">{sign}</b> <b>{who}</b>: {escape(words)}</li>'

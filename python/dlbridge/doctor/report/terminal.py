@@ -22,12 +22,11 @@ _COLOURS = {"pass": 32, "same": 32, "warn": 33, "copy": 33, "refused": 33, "FAIL
 def lines(findings: Findings, *, width: int, colour: bool) -> Iterator[str]:
     """Everything, for a terminal of so many columns."""
     subjects = grid.subjects(findings)
-    labels = [f"{subject.name} {subject.version}".strip() for subject in subjects]
     names = [subject.name for subject in subjects]
     rows = [
         [row.check.id, *(_word(outcome) for outcome in row.outcomes)] for row in grid.rows(findings)
     ]
-    yield ", ".join(labels)
+    yield ", ".join(map(grid.label, subjects))
     yield ""
     yield from table([["check", *names], *rows], width, colour)
     yield from _problems(findings, colour)
