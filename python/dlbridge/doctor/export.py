@@ -209,10 +209,11 @@ def both(array: Any) -> list[Export]:
 
 def call_on_foreign_thread(function: int, argument: int) -> None:
     """Call a C function on a thread that Python does not know, without Python's lock."""
-    libc = ctypes.CDLL(None)
-    create = getattr(libc, "pthread_create", None)
-    if create is None:
-        raise NotApplicable("this system has no pthread_create")
+    try:
+        libc = ctypes.CDLL(None)
+        create = libc.pthread_create
+    except (AttributeError, TypeError):
+        raise NotApplicable("this system has no pthread_create") from None
     thread = ctypes.c_ulong()
     status = create(
         ctypes.byref(thread), None, ctypes.c_void_p(function), ctypes.c_void_p(argument)

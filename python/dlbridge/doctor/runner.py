@@ -111,7 +111,8 @@ class _Child:
         except BrokenPipeError:
             pass
         self._lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -135,7 +136,9 @@ class _Child:
         """Make sure that the process is gone."""
         self._process.kill()
         self._process.wait()
-        if self._process.stdout is not None:
+        # A process that a framework left behind may hold the pipe open.
+        self._reader.join(timeout=1)
+        if self._process.stdout is not None and not self._reader.is_alive():
             self._process.stdout.close()
 
 
