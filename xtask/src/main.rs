@@ -45,7 +45,7 @@ fn dispatch(name: &str, args: Args) -> Result {
         "capi" => commands::capi::run(args),
         "ci" => commands::ci::run(args),
         "demo" => commands::demo::run(args),
-        "doctor" => commands::doctor::run(),
+        "doctor" => commands::doctor::run(args),
         "fuzz" => commands::fuzz::run(),
         "help" | "--help" | "-h" => commands::help::run(),
         "lint" => commands::lint::run(args),

@@ -13,6 +13,10 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
   lint      formatting, clippy, every feature alone, docs, Python checks, house rules, msrv
   msrv      the libraries with the oldest Rust that they promise to build with
   sanitize  the Rust tests under AddressSanitizer, Miri and valgrind, where there are such
+  doctor    whether frameworks keep to the DLPack standard, and how fast they are
+              doctor NAMES...       only these; all words but ours are the doctor's (--list)
+              doctor --full         installs every framework first
+              doctor --report       the same, and writes docs/doctor.md and docs/doctor.html
   bench     the measurements
               bench rust            in Rust alone, beside the peers; --write keeps the numbers
               bench python          dlbridge, a floor in C and other libraries: instructions
@@ -27,10 +31,10 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
   ci        what CI runs: setup --with ci, lint, bench --check, test
   help      this page
 
-  doctor, fuzz: not built yet
+  fuzz: not built yet
 
-demo, test, setup and bench python take `--with NAMES`: Python packages to install first and
-keep, such as jax, torch, pyarrow, tvm-ffi (requirements/ lists all), ci or full for many.
+demo, doctor, test, setup and bench python take `--with NAMES`: Python packages to install first
+and keep, such as jax, torch, pyarrow, tvm-ffi (requirements/ lists all), ci or full for many.
 DLBRIDGE_PYTHON names the Python (3.10 or newer) for .venv; otherwise python3 is taken.
 DLBRIDGE_JULIA names the Julia (1.5 or newer); otherwise julia is taken, or one unpacked.
 ";

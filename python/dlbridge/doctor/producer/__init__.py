@@ -1,0 +1,1 @@
+"""Checks of producers: what `__dlpack__` answers, and what is in the capsule."""

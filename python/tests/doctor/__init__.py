@@ -1,0 +1,1 @@
+"""The doctor's own tests: planted faults, real frameworks, reports."""
