@@ -278,9 +278,8 @@ impl Handle {
     /// lend no memory of the host: a reference to those could be one to elements, too.
     #[cfg(feature = "cudarc-0_19")]
     pub(crate) fn owner<O: Any + Sync>(&self) -> Option<&O> {
-        let Root::Header(header) = self.root else { return None };
         // SAFETY: the handle owns the header and is borrowed as long.
-        unsafe { header::owner(header) }
+        self.header().and_then(|header| unsafe { header::owner(header) })
     }
 
     /// Takes the owner back out, if this is an export of one of type `O`.
