@@ -29,7 +29,7 @@ fn from_dlpack(
     TensorObject::import(x.as_borrowed(), ImportOptions { device, copy, stream })
 }
 
-#[pymodule]
+#[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("DLPACK_VERSION", dlpack_version())?;

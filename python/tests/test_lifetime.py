@@ -164,7 +164,7 @@ def test_round_trips_leave_nothing_behind():
         for _ in range(times):
             np.from_dlpack(dlbridge.from_dlpack(array))
 
-    assert grow(work, 200_000) < 2 << 20
+    assert grow(work, 1_000_000) < 2 << 20
     assert sys.getrefcount(array) == references
 
 
@@ -226,6 +226,29 @@ def test_eight_threads_share_one_tensor():
     assert made.releases == 0
     shared.clear()
     assert made.releases == 1
+
+
+def test_eight_threads_make_a_hundred_thousand_round_trips_each():
+    array = np.arange(64, dtype="float32")
+    references = sys.getrefcount(array)
+    address = array.ctypes.data
+    failures = []
+
+    def work():
+        try:
+            for _ in range(100_000):
+                last = dlbridge.from_dlpack(dlbridge.from_dlpack(array))
+            assert np.from_dlpack(last).ctypes.data == address
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert sys.getrefcount(array) == references
 
 
 def test_of_many_threads_one_consumes_a_capsule():

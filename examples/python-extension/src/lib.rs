@@ -51,7 +51,7 @@ fn convert<'py>(kind: &Bound<'py, PyAny>, x: PyTensor) -> Result<Bound<'py, PyAn
     x.like(kind)
 }
 
-#[pymodule]
+#[pymodule(gil_used = false)]
 fn dlbridge_example(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Image>()?;
     module.add_function(wrap_pyfunction!(norm, module)?)?;

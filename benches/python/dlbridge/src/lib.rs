@@ -1,9 +1,10 @@
 //! The paths of the benchmark through dlbridge, as its README shows them.
 //! What is measured, and how often, does not belong here.
 //! Invariant: every function does what the same name in `../floor/floor.c` does.
+#![allow(unsafe_code, reason = "borrowing is unsafe")]
 
 use dlbridge::Tensor;
-use dlbridge_pyo3::{PyTensor, Result};
+use dlbridge_pyo3::{PyTensor, Result, with_borrowed};
 use ndarray::Array2;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -25,7 +26,16 @@ fn read(array: PyTensor) -> Result<f32> {
     first.ok_or_else(|| PyTypeError::new_err("expected elements").into())
 }
 
-// PLACE: `read_borrowed(array)`, the borrowed import.
+/// The same memory, borrowed for the length of the call.
+#[pyfunction]
+fn read_borrowed(array: &Bound<'_, PyAny>) -> Result<f32> {
+    // SAFETY: the closure runs no Python code, and the interpreter's lock keeps others from it.
+    let first = unsafe {
+        with_borrowed(array.as_borrowed(), |array| Ok(array.view::<f32>()?.get(&[0, 0])))
+    };
+    let first: std::result::Result<_, dlbridge::Error> = first?;
+    first?.ok_or_else(|| PyTypeError::new_err("expected elements").into())
+}
 
 /// A `dlbridge.Tensor`.
 #[pyfunction]
@@ -36,12 +46,18 @@ fn make() -> PyResult<PyTensor> {
     Ok(Tensor::from(array).into())
 }
 
-// PLACE: `make_exchange(like)`, a new array of the argument's type by the C exchange API.
+/// A new array of the argument's type, by the C exchange API where there is one.
+#[pyfunction]
+fn make_exchange<'py>(like: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+    make()?.like(like)
+}
 
 #[pymodule]
 fn bench_dlbridge(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(nothing, module)?)?;
     module.add_function(wrap_pyfunction!(ignore, module)?)?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
+    module.add_function(wrap_pyfunction!(read_borrowed, module)?)?;
+    module.add_function(wrap_pyfunction!(make_exchange, module)?)?;
     module.add_function(wrap_pyfunction!(make, module)?)
 }
