@@ -74,7 +74,8 @@ fn ordinary_span(shape: &[i64], strides: &[i64]) -> Option<Span> {
     }
     let (low, high) = (isize::try_from(low).ok()?, isize::try_from(high).ok()?);
     high.checked_sub(low)?;
-    Some(Span { len: isize::try_from(len).ok()?.unsigned_abs(), low, high })
+    // Not negative, as a product of extents.
+    Some(Span { len: isize::try_from(len).ok()? as usize, low, high })
 }
 
 /// Measures any tensor, and tells what is wrong with it.
@@ -149,17 +150,21 @@ impl Unit {
 impl Unit {
     /// How many bytes the elements of a span, which is not empty, reach below and above the start
     /// of the first one; `None` if all of them do not fit `isize`, side by side or with their gaps.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reach(self, span: Span) -> Option<(usize, usize)> {
         // Broadcast axes make more elements than there are places, gaps more places than elements.
-        let places = (span.high - span.low).unsigned_abs() + 1;
-        self.size(span.len.max(places))?;
-        let (below, above) = (span.low.unsigned_abs(), span.high.unsigned_abs() + 1);
+        let Span { len, low, high } = span;
+        // Neither is negative, as the bounds of a span are not.
+        let (below, above) = (low.wrapping_neg() as usize, high as usize + 1);
+        let places = below + above;
         if self.packed {
+            self.size(len.max(places))?;
             return Some((self.size(below)?, self.size(above)?));
         }
+        let size = len.max(places).checked_mul(self.amount)?;
         // Parts of what fits.
-        Some((below.wrapping_mul(self.amount), above.wrapping_mul(self.amount)))
+        let parts = (below.wrapping_mul(self.amount), above.wrapping_mul(self.amount));
+        isize::try_from(size).is_ok().then_some(parts)
     }
 }
 

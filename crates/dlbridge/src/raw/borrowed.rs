@@ -65,7 +65,7 @@ impl<'a> Borrowed<'a> {
         // SAFETY: the caller's duty.
         let checked = unsafe { parse(tensor, Flags::NONE) }?;
         // SAFETY: the same.
-        let tensor = unsafe { tensor.read() };
+        let tensor = unsafe { &*tensor };
         // SAFETY: the gate let it through just now; the rest is the caller's duty.
         let borrowed = Self::of(unsafe { Parts::described(tensor, checked, Flags::NONE) });
         if checked.marks.owns_strides() {

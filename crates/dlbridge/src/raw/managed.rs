@@ -23,12 +23,20 @@ pub(crate) enum Foreign {
 }
 
 impl Foreign {
+    #[inline]
     pub(crate) fn versioned(tensor: *mut DLManagedTensorVersioned) -> Result<Self, Error> {
-        NonNull::new(tensor).map(Self::Versioned).ok_or(Error::NullTensor)
+        match NonNull::new(tensor) {
+            Some(tensor) => Ok(Self::Versioned(tensor)),
+            None => Err(Error::NullTensor),
+        }
     }
 
+    #[inline]
     pub(crate) fn legacy(tensor: *mut DLManagedTensor) -> Result<Self, Error> {
-        NonNull::new(tensor).map(Self::Legacy).ok_or(Error::NullTensor)
+        match NonNull::new(tensor) {
+            Some(tensor) => Ok(Self::Legacy(tensor)),
+            None => Err(Error::NullTensor),
+        }
     }
 
     /// Refuses versions whose layout is not known; gives the flags and the descriptor.
@@ -196,8 +204,8 @@ impl Handle {
 
     #[inline(always)]
     pub(crate) fn parts(&self) -> Parts<'_> {
-        // SAFETY: alive as long as the handle (R2).
-        let tensor = unsafe { self.tensor.read() };
+        // SAFETY: alive as long as the handle (R2), and not written (trust T1).
+        let tensor = unsafe { self.tensor.as_ref() };
         // SAFETY: the gate made `checked` of it, or `header` wrote it; alive as long (R2).
         unsafe { Parts::described(tensor, self.checked, self.flags()) }
     }
@@ -345,7 +353,7 @@ impl Handle {
     /// A header of our own around a foreign tensor.
     fn wrap(self) -> Self {
         // SAFETY: alive as long as the handle, which moves but keeps it (R2).
-        let tensor = unsafe { self.tensor.read() };
+        let tensor = unsafe { self.tensor.as_ref() };
         // SAFETY: the gate made `checked` of it; alive as long as the owner, which is this handle.
         let parts = unsafe { Parts::described(tensor, self.checked, self.flags()) };
         // SAFETY: the same memory, alive as long as the owner, which is this handle.

@@ -10,7 +10,7 @@ use dlbridge_sys::DLTensor;
 use super::marks::Marks;
 use super::parts::{Checked, device, dtype};
 use crate::layout::{self, Span, Unit};
-use crate::{Access, Error, Flags, MAX_RANK};
+use crate::{Access, DType, Error, Flags, MAX_RANK};
 
 /// Checks a descriptor. Where it has no strides, as old producers' have not, they are made: whoever
 /// keeps what is returned frees them, with [`free_strides`], if its marks say so.
@@ -21,28 +21,36 @@ use crate::{Access, Error, Flags, MAX_RANK};
 /// points to that many `i64` (trust T2).
 #[inline(always)]
 pub(super) unsafe fn parse(tensor: *const DLTensor, flags: Flags) -> Result<Checked, Error> {
-    // SAFETY: the caller's duty.
-    let tensor = unsafe { tensor.read() };
-    let dtype = dtype(&tensor);
+    // SAFETY: the caller's duty; nobody writes it meanwhile (trust T1).
+    let tensor = unsafe { &*tensor };
+    let unit = unit(dtype(tensor), flags)?;
+    let ndim = tensor.ndim;
+    let rank = match usize::try_from(ndim) {
+        Ok(rank) if rank <= MAX_RANK => rank,
+        _ => return Err(Error::RankOutOfRange { ndim }),
+    };
+    // SAFETY: `rank` is `ndim`, and the rest is the caller's duty.
+    let Some(shape) = (unsafe { list(tensor.shape, rank) }) else {
+        return Err(Error::NullShape { ndim });
+    };
+    // SAFETY: the same.
+    if let Some(strides) = unsafe { list(tensor.strides, rank) } {
+        let (len, access) = check(tensor, unit, flags, shape, strides)?;
+        let (strides, marks) = (NonNull::from(strides).cast(), Marks::new(flags, access));
+        return Ok(Checked { strides, len, marks });
+    }
+    fill_strides(tensor, unit, flags, shape)
+}
+
+/// What an element takes, if there can be one of this type.
+#[inline]
+fn unit(dtype: DType, flags: Flags) -> Result<Unit, Error> {
     if !dtype.is_ordinary() {
         if let Some(reason) = dtype.impossible() {
             return Err(Error::ImpossibleDType { dtype, reason });
         }
     }
-    let rank = match usize::try_from(tensor.ndim) {
-        Ok(rank) if rank <= MAX_RANK => rank,
-        _ => return Err(Error::RankOutOfRange { ndim: tensor.ndim }),
-    };
-    // SAFETY: `rank` is `ndim`, and the rest is the caller's duty.
-    let shape = unsafe { list(tensor.shape, rank) };
-    let shape = shape.ok_or(Error::NullShape { ndim: tensor.ndim })?;
-    // SAFETY: the same.
-    if let Some(strides) = unsafe { list(tensor.strides, rank) } {
-        let (len, access) = check(&tensor, flags, shape, strides)?;
-        let (strides, marks) = (NonNull::from(strides).cast(), Marks::new(flags, access));
-        return Ok(Checked { strides, len, marks });
-    }
-    fill_strides(&tensor, flags, shape)
+    Ok(Unit::new(dtype, flags))
 }
 
 /// # Safety
@@ -60,10 +68,15 @@ unsafe fn list<'a>(numbers: *const i64, rank: usize) -> Option<&'a [i64]> {
 
 /// Makes the strides of a compact tensor, which is what null strides mean.
 #[cold]
-fn fill_strides(tensor: &DLTensor, flags: Flags, shape: &[i64]) -> Result<Checked, Error> {
+fn fill_strides(
+    tensor: &DLTensor,
+    unit: Unit,
+    flags: Flags,
+    shape: &[i64],
+) -> Result<Checked, Error> {
     let mut strides = vec![0; shape.len()].into_boxed_slice();
     layout::compact_strides(shape, &mut strides);
-    let (len, access) = check(tensor, flags, shape, &strides)?;
+    let (len, access) = check(tensor, unit, flags, shape, &strides)?;
     let strides = NonNull::from(Box::leak(strides)).cast();
     Ok(Checked { strides, len, marks: Marks::new(flags, access).with_own_strides() })
 }
@@ -82,6 +95,7 @@ pub(super) unsafe fn free_strides(strides: NonNull<i64>, rank: usize) {
 #[inline(always)]
 fn check(
     tensor: &DLTensor,
+    unit: Unit,
     flags: Flags,
     shape: &[i64],
     strides: &[i64],
@@ -93,7 +107,6 @@ fn check(
     if tensor.data.is_null() {
         return Err(Error::NullData { len: span.len });
     }
-    let unit = Unit::new(dtype(tensor), flags);
     let Some((below, above)) = unit.reach(span) else { return Err(too_large(unit, span)) };
     if !device(tensor).kind.has_addresses() {
         return Ok((span.len, Access::Shared));

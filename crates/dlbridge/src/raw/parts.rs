@@ -50,12 +50,12 @@ impl<'a> Parts<'a> {
     /// The gate made `checked` of this very descriptor (or it was written by this crate to satisfy
     /// R1), whose lists and elements are alive and unchanged for `'a`.
     #[inline(always)]
-    pub(super) unsafe fn described(tensor: DLTensor, checked: Checked, flags: Flags) -> Self {
+    pub(super) unsafe fn described(tensor: &DLTensor, checked: Checked, flags: Flags) -> Self {
         let Checked { strides, len, marks } = checked;
-        let device = device(&tensor);
+        let device = device(tensor);
         let (data, byte_offset) = match tensor.byte_offset {
             0 => (tensor.data.cast(), 0),
-            _ => origin(&tensor, device, len),
+            _ => origin(tensor, device, len),
         };
         let rank = tensor.ndim as usize;
         let shape = if rank == 0 { NonNull::dangling().as_ptr() } else { tensor.shape };
@@ -63,7 +63,7 @@ impl<'a> Parts<'a> {
         let shape = unsafe { slice::from_raw_parts(shape, rank) };
         // SAFETY: the same.
         let strides = unsafe { slice::from_raw_parts(strides.as_ptr(), rank) };
-        let dtype = dtype(&tensor);
+        let dtype = dtype(tensor);
         Self {
             data,
             byte_offset,
