@@ -77,12 +77,20 @@ pub(crate) fn features() -> Result<Vec<String>> {
     Ok(chosen.map(str::to_owned).collect())
 }
 
-/// Those of them whose crates build with the oldest Rust that the workspace promises. The main
-/// crate's manifest lists the others, each with the version that it needs.
-pub(crate) fn features_for_oldest_rust() -> Result<Vec<String>> {
+/// Those of them whose crates build with a version of Rust, such as `1.85`. The main crate's manifest
+/// lists the ones that need a newer Rust than the workspace promises, each with the version.
+pub(crate) fn features_for_rust(version: &str) -> Result<Vec<String>> {
     let main = Member::load(project::path(MAIN_CRATE))?;
-    let newer = keys(&main.text, "package.metadata.newer-rust");
-    Ok(features()?.into_iter().filter(|feature| !newer.contains(&&feature[..])).collect())
+    let builds = |feature: &String| {
+        let needs = value(&main.text, "package.metadata.newer-rust", feature);
+        needs.is_none_or(|needs| minor(needs) <= minor(version))
+    };
+    Ok(features()?.into_iter().filter(builds).collect())
+}
+
+/// The second number of a version of Rust, whose first has always been 1.
+fn minor(version: &str) -> u32 {
+    version.split('.').nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// The oldest Rust that the workspace promises to build with.

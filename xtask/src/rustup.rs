@@ -1,12 +1,23 @@
-//! The Rust toolchains that rustup has installed already.
+//! The Rust in use, and the toolchains that rustup has installed already.
 //! Invariant: none is fetched from here; that is the user's decision.
 
 use crate::command;
+use crate::failure::Result;
 
 /// The installed toolchain of a channel or version, such as `nightly` or `1.85`.
 pub(crate) fn toolchain(version: &str) -> Option<String> {
     let list = command::output(command::program("rustup").args(["toolchain", "list"])).ok()?;
     find(&list, version)
+}
+
+/// The version of the compiler that cargo uses, such as `1.95.0`.
+///
+/// # Errors
+///
+/// Where rustc does not start.
+pub(crate) fn current() -> Result<String> {
+    let text = command::output(command::program("rustc").arg("--version"))?;
+    Ok(text.split_whitespace().nth(1).unwrap_or_default().to_owned())
 }
 
 fn find(list: &str, version: &str) -> Option<String> {

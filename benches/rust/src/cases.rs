@@ -97,6 +97,21 @@ pub fn groups() -> Vec<Group> {
             data.as_slice::<f32>().expect("floats")[0]
         }),
     ];
+    let to_faer: Vec<Case> = vec![
+        ("by hand, its parts", |array| {
+            let (shape, strides) = (array.dim(), array.strides());
+            let (rows, columns) = (strides[0], strides[1]);
+            // SAFETY: the array's own memory and layout, while it lives.
+            let view = unsafe {
+                faer::MatRef::from_raw_parts(array.as_ptr(), shape.0, shape.1, rows, columns)
+            };
+            view[(0, 0)]
+        }),
+        ("dlbridge", |array| {
+            let tensor = Tensor::from(array);
+            tensor.as_mat::<f32>().expect("exclusive")[(0, 0)]
+        }),
+    ];
     let to_arrow: Vec<Case> = vec![
         ("by hand, its Vec", |array| {
             let values = arrow_array::Float32Array::from(array.into_raw_vec_and_offset().0);
@@ -115,6 +130,7 @@ pub fn groups() -> Vec<Group> {
     for (shape, batch) in [(small, 1000), (large, 20)] {
         groups.push(group("ndarray -> candle", shape, batch, to_candle.clone()));
         groups.push(group("ndarray -> burn", shape, batch, to_burn.clone()));
+        groups.push(group("ndarray -> faer", shape, batch, to_faer.clone()));
         groups.push(group("ndarray -> arrow", shape, batch, to_arrow.clone()));
     }
     groups

@@ -39,7 +39,7 @@ pub(crate) fn check(venv: &Venv) -> Result<Outcome> {
         let mut cargo = compiler.cargo(venv);
         cargo.args(["check", "--lib", "--package", library.name()?]);
         if library.is_main() {
-            cargo.args(["--features", &manifest::features_for_oldest_rust()?.join(",")]);
+            cargo.args(["--features", &manifest::features_for_rust(&version)?.join(",")]);
         } else {
             cargo.arg("--all-features");
         }

@@ -10,6 +10,7 @@ use crate::libpython::Libpython;
 use crate::manifest::{self, EXAMPLE_WHEEL, Member, WHEEL};
 use crate::project;
 use crate::requirements::{self, FULL};
+use crate::rustup;
 use crate::tally::Tally;
 use crate::venv::Venv;
 use crate::wheel;
@@ -47,6 +48,8 @@ struct Tests {
     julia: Julia,
     /// Members that cannot be tested, for want of a libpython.
     left_out: Vec<Member>,
+    /// What tells cargo the features that this Rust can build.
+    features: Vec<String>,
     steps: Counted,
 }
 
@@ -61,17 +64,18 @@ impl Tests {
             steps.skip("tests that embed Python", reason);
         }
         let julia = julia::find()?;
-        Ok(Self { venv, libpython, julia, left_out, steps })
+        let features = features(&mut steps)?;
+        Ok(Self { venv, libpython, julia, left_out, features, steps })
     }
 
     fn rust(&mut self, args: &[String]) {
-        let Self { venv, libpython, julia, left_out, steps } = self;
+        let Self { venv, libpython, julia, left_out, features, steps } = self;
         steps.step("cargo test", |tally| {
             let mut cargo = venv.program("cargo");
             if let Julia::Program(program) = julia {
                 cargo.env(julia::CHOICE, program);
             }
-            cargo.args(["test", "--all-features", "--no-fail-fast"]);
+            cargo.args(["test", "--no-fail-fast"]).args(&*features);
             if !names_packages(args) {
                 cargo.arg("--workspace");
                 for member in left_out {
@@ -128,6 +132,20 @@ impl Tests {
         }
         Ok(())
     }
+}
+
+/// All features, but for those whose crates want a newer Rust: they are skipped, and named.
+fn features(steps: &mut Counted) -> Result<Vec<String>> {
+    let rust = rustup::current()?;
+    let (all, mut fit) = (manifest::features()?, manifest::features_for_rust(&rust)?);
+    let unfit: Vec<_> = all.iter().filter(|feature| !fit.contains(feature)).cloned().collect();
+    if unfit.is_empty() {
+        return Ok(vec!["--all-features".to_owned()]);
+    }
+    let reason = format!("Rust {rust} is too old for {}", unfit.join(", "));
+    steps.skip("some adapters", reason);
+    fit.iter_mut().for_each(|feature| feature.insert_str(0, "dlbridge/"));
+    Ok(vec!["--features".to_owned(), fit.join(",")])
 }
 
 /// Whether arguments for cargo choose packages themselves.
