@@ -23,7 +23,7 @@ use crate::{Error, Result};
 ///
 /// As an argument of a Python function it takes the numbers of the array API standard, and any
 /// object with `__cuda_stream__` (cuda.core, CuPy, PyTorch). Python code is trusted to name a
-/// stream that exists, as it is trusted with pointers (`SAFETY.md`, T10).
+/// stream that exists, as it is trusted with pointers (`SAFETY.md`, T11).
 ///
 /// | number | on CUDA | on ROCm |
 /// | --- | --- | --- |
@@ -175,6 +175,6 @@ fn of_protocol(protocol: &Bound<'_, PyAny>) -> Result<Stream> {
         let message = format!("__cuda_stream__: found {found}, wanted 0 (its version), a handle");
         return Err(Error::buffer(message));
     };
-    // SAFETY: the object's own stream (SAFETY.md, T10).
+    // SAFETY: the object's own stream (SAFETY.md, T11).
     Ok(unsafe { Stream::from_handle(std::ptr::without_provenance_mut(handle)) })
 }

@@ -126,6 +126,6 @@ fn current(object: Borrowed<'_, '_, PyAny>, device: Device) -> Result<Stream> {
     if status != 0 {
         return Err(exchange::failure(object));
     }
-    // SAFETY: the producer's own current stream (SAFETY.md, T10).
+    // SAFETY: the producer's own current stream (SAFETY.md, T11).
     Ok(unsafe { Stream::from_handle(handle) })
 }

@@ -7,8 +7,8 @@ use std::ptr::NonNull;
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
 use super::Handle;
+use super::foreign::Foreign;
 use super::header::describe;
-use super::managed::Foreign;
 use crate::{Error, Flags, Tensor, TensorMut, TensorRef};
 
 impl Tensor {

@@ -30,6 +30,7 @@ mod copy;
 pub(crate) mod element;
 pub(crate) mod elements;
 pub(crate) mod exclusive;
+mod foreign;
 mod fresh;
 mod header;
 pub(crate) mod iter;

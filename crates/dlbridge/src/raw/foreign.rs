@@ -1,0 +1,118 @@
+//! A producer's managed descriptor, before and after the gate.
+//! Keeping one does not belong here (see `managed`), nor checking what it describes (`parse`).
+//! Invariant: of another major version, nothing but the version and the deleter is read.
+
+use std::ptr::NonNull;
+
+use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
+
+use super::header::TENSOR_AT;
+use crate::{Error, Flags};
+
+/// A managed descriptor in either ABI, as a producer gives it.
+#[derive(Clone, Copy)]
+pub(crate) enum Foreign {
+    Versioned(NonNull<DLManagedTensorVersioned>),
+    Legacy(NonNull<DLManagedTensor>),
+}
+
+impl Foreign {
+    #[inline]
+    pub(crate) fn versioned(tensor: *mut DLManagedTensorVersioned) -> Result<Self, Error> {
+        match NonNull::new(tensor) {
+            Some(tensor) => Ok(Self::Versioned(tensor)),
+            None => Err(Error::NullTensor),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn legacy(tensor: *mut DLManagedTensor) -> Result<Self, Error> {
+        match NonNull::new(tensor) {
+            Some(tensor) => Ok(Self::Legacy(tensor)),
+            None => Err(Error::NullTensor),
+        }
+    }
+
+    /// Refuses versions whose layout is not known; gives the flags and the descriptor.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is valid for reads.
+    #[inline]
+    pub(super) unsafe fn open(self) -> Result<(Flags, NonNull<DLTensor>), Error> {
+        match self {
+            Self::Versioned(tensor) => {
+                // SAFETY: the version comes first in every major version (DLPack 1.0).
+                let version = unsafe { (*tensor.as_ptr()).version };
+                if version.major != dlbridge_sys::DLPACK_MAJOR_VERSION {
+                    let (major, minor) = (version.major, version.minor);
+                    return Err(Error::UnsupportedVersion { major, minor });
+                }
+                // SAFETY: valid, and of a version whose layout is this one.
+                let flags = unsafe { (*tensor.as_ptr()).flags };
+                // SAFETY: inside the same allocation.
+                let tensor = unsafe { tensor.byte_add(TENSOR_AT) };
+                Ok((Flags(flags), tensor.cast()))
+            }
+            Self::Legacy(tensor) => Ok((Flags::NONE, tensor.cast())),
+        }
+    }
+
+    /// Calls the deleter, if there is one.
+    ///
+    /// # Safety
+    ///
+    /// The tensor is owned by the caller, who forgets it.
+    pub(crate) unsafe fn delete(self) {
+        match self {
+            Self::Versioned(tensor) => {
+                // SAFETY: the deleter keeps its place in every major version (DLPack 1.0).
+                if let Some(deleter) = unsafe { (*tensor.as_ptr()).deleter } {
+                    // SAFETY: called once, with its own tensor (the caller's duty).
+                    unsafe { deleter(tensor.as_ptr()) };
+                }
+            }
+            Self::Legacy(tensor) => {
+                // SAFETY: valid, by the caller's duty.
+                if let Some(deleter) = unsafe { (*tensor.as_ptr()).deleter } {
+                    // SAFETY: called once, with its own tensor (the caller's duty).
+                    unsafe { deleter(tensor.as_ptr()) };
+                }
+            }
+        }
+    }
+
+    /// The descriptor's own version, flags and byte offset, and what it has.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is valid for reads, and of a version whose layout is known.
+    pub(super) unsafe fn raw_fields(self) -> RawFields {
+        let (version, flags, has_deleter, tensor) = match self {
+            Self::Versioned(tensor) => {
+                // SAFETY: valid, by the caller's duty.
+                let tensor = unsafe { tensor.as_ref() };
+                let version = (tensor.version.major, tensor.version.minor);
+                (Some(version), tensor.flags, tensor.deleter.is_some(), &tensor.dl_tensor)
+            }
+            Self::Legacy(tensor) => {
+                // SAFETY: valid, by the caller's duty.
+                let tensor = unsafe { tensor.as_ref() };
+                (None, 0, tensor.deleter.is_some(), &tensor.dl_tensor)
+            }
+        };
+        let (flags, byte_offset) = (Flags(flags), tensor.byte_offset);
+        let has_strides = !tensor.strides.is_null();
+        RawFields { version, flags, has_deleter, has_strides, byte_offset }
+    }
+}
+
+/// What a foreign descriptor says before the gate evens it out.
+#[derive(Clone, Copy)]
+pub(crate) struct RawFields {
+    pub(crate) version: Option<(u32, u32)>,
+    pub(crate) flags: Flags,
+    pub(crate) has_deleter: bool,
+    pub(crate) has_strides: bool,
+    pub(crate) byte_offset: u64,
+}
