@@ -56,7 +56,8 @@ def test_each_layout_is_told_as_numpy_tells_it(name):
     array = LAYOUTS[name]
     description = dlbridge.inspect(array)
     assert description.protocol == "NumPy C API"
-    if array.flags.writeable or hasattr(np, "long"):
+    # Before 2.1, NumPy cannot say read-only through DLPack, and refuses.
+    if array.flags.writeable or np.lib.NumpyVersion(np.__version__) >= "2.1.0":
         assert told(description) == told(by_dlpack(array))
     if array.size:
         assert description.strides == tuple(step // array.itemsize for step in array.strides)
