@@ -17,49 +17,22 @@ packages="julia julia-common libjulia1 libllvm9 libopenlibm3 libdsfmt-19937-1 li
           libgit2-1.1 libmbedtls12 libmbedx509-0 libmbedcrypto3 libssh2-1 libhttp-parser2.9
           libpcre3"
 
-fail() {
-    echo "get-julia.sh: $*" >&2
-    exit 1
-}
+name=get-julia.sh
+. "$(dirname "$0")/debian.sh"
 
 has_julia() {
     "$1/bin/julia" --startup-file=no -e 'using LinearAlgebra, Pkg, Test; print(VERSION)' \
         2>/dev/null | grep -qx "$wanted"
 }
 
-# Prints the first Debian mirror that apt is set up with.
-configured_mirror() {
-    apt-get update --print-uris 2>/dev/null |
-        sed -n "s|^'\(.*/debian/\)dists/[^/]*/InRelease'.*|\1|p" | head -n 1
-}
-
-# Runs apt-get with lists, cache and package status of its own, under $state.
-private_apt() {
-    apt-get -qq \
-        -o Dir::Etc::SourceList="$state/sources.list" -o Dir::Etc::SourceParts=/dev/null \
-        -o Dir::State="$state" -o Dir::State::Status="$state/status" \
-        -o Dir::Cache="$state/cache" -o Dir::Log="$state" \
-        -o APT::Sandbox::User= -o Acquire::Languages=none -o Acquire::Retries=3 \
-        -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false \
-        "$@" >>"$state/log" 2>&1 || { cat "$state/log" >&2; fail "apt-get $1 failed"; }
-}
-
 download_and_unpack() {
-    mirror=$(configured_mirror)
-    [ -n "$mirror" ] || fail "no Debian mirror among apt's sources"
-    mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$state/debs" "$state/tools"
-    : >"$state/status"
-    echo "deb $mirror $suite main" >"$state/sources.list"
-    private_apt update
     # The list of packages is meant to be split into words.
     # shellcheck disable=SC2086
-    (cd "$state/debs" && private_apt download patchelf $packages)
+    download "$suite" patchelf $packages
+    mkdir -p "$state/tools"
     dpkg-deb -x "$state"/debs/patchelf_*.deb "$state/tools"
     rm "$state"/debs/patchelf_*.deb
-    for deb in "$state"/debs/*.deb; do
-        dpkg-deb -x "$deb" "$prefix/root"
-    done
-    rm -rf "$prefix/root/usr/share/doc" "$prefix/root/usr/share/man"
+    unpack
 }
 
 # The libraries find each other by where they lie. A search path in the environment would reach
@@ -117,24 +90,13 @@ REGISTRY
 }
 
 [ $# -eq 1 ] || fail "usage: get-julia.sh PREFIX"
-mkdir -p "$1"
-prefix=$(cd "$1" && pwd)
-state=$prefix/apt
-marker=$prefix/made-by-get-julia
+prepare "$1"
 
 if has_julia "$prefix"; then
     echo "$prefix/bin/julia is there already"
     exit 0
 fi
-for tool in apt-get dpkg-deb cc; do
-    command -v "$tool" >/dev/null || fail "$tool not found: this script needs a Debian-like system"
-done
-# An unfinished PREFIX is emptied, but only one that this script made.
-if [ ! -e "$marker" ] && [ -n "$(ls -A "$prefix")" ]; then
-    fail "$prefix is not empty"
-fi
-: >"$marker"
-rm -rf "${prefix:?}/root" "${prefix:?}/bin" "${state:?}"
+empty cc
 
 download_and_unpack
 link_libraries

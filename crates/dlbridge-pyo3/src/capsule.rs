@@ -13,6 +13,7 @@ use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 use pyo3::{Borrowed, ffi};
 
+use crate::held::undisturbed;
 use crate::{Error, Result};
 
 /// One of the two ABIs, as capsules carry it.
@@ -25,10 +26,12 @@ pub(crate) trait Abi: Sized {
     /// As for [`Tensor::try_from_raw`].
     unsafe fn try_import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error>;
 
+    /// Releases even what it refuses.
+    ///
     /// # Safety
     ///
-    /// `tensor` is valid, and owned by the caller, who forgets it.
-    unsafe fn delete(tensor: *mut Self);
+    /// As for [`Tensor::from_raw`].
+    unsafe fn import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error>;
 }
 
 impl Abi for DLManagedTensorVersioned {
@@ -40,12 +43,9 @@ impl Abi for DLManagedTensorVersioned {
         unsafe { Tensor::try_from_raw(tensor) }
     }
 
-    unsafe fn delete(tensor: *mut Self) {
+    unsafe fn import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error> {
         // SAFETY: the caller's duty.
-        if let Some(deleter) = unsafe { (*tensor).deleter } {
-            // SAFETY: the same.
-            unsafe { deleter(tensor) };
-        }
+        unsafe { Tensor::from_raw(tensor) }
     }
 }
 
@@ -58,12 +58,9 @@ impl Abi for DLManagedTensor {
         unsafe { Tensor::try_from_raw_legacy(tensor) }
     }
 
-    unsafe fn delete(tensor: *mut Self) {
+    unsafe fn import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error> {
         // SAFETY: the caller's duty.
-        if let Some(deleter) = unsafe { (*tensor).deleter } {
-            // SAFETY: the same.
-            unsafe { deleter(tensor) };
-        }
+        unsafe { Tensor::from_raw_legacy(tensor) }
     }
 }
 
@@ -144,7 +141,7 @@ unsafe fn new<A: Abi>(py: Python<'_>, tensor: *mut A) -> Result<Bound<'_, PyAny>
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, capsule) }.map_err(|error| {
         // SAFETY: no capsule took it.
-        unsafe { A::delete(tensor) };
+        drop(unsafe { A::import(tensor) });
         error.into()
     })
 }
@@ -157,14 +154,9 @@ unsafe extern "C" fn release<A: Abi>(capsule: *mut ffi::PyObject) {
     }
     // SAFETY: a valid capsule of this name.
     let tensor: *mut c_void = unsafe { ffi::PyCapsule_GetPointer(capsule, A::NAME.as_ptr()) };
-    // The owner may be a Python object of another library, whose own release must not see, or
-    // lose, an exception that is on its way.
-    let (mut kind, mut value, mut trace) =
-        (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: attached to the interpreter, as every destructor is.
-    unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut trace) };
+    let py = unsafe { Python::assume_attached() };
+    // The owner may be a Python object of another library.
     // SAFETY: the unused capsule owned the tensor, and is going.
-    unsafe { A::delete(tensor.cast()) };
-    // SAFETY: what was fetched above.
-    unsafe { ffi::PyErr_Restore(kind, value, trace) };
+    undisturbed(py, || drop(unsafe { A::import(tensor.cast()) }));
 }

@@ -33,8 +33,10 @@ impl Drop for Held {
     }
 }
 
-/// Runs `work`, which may run Python code, beside an exception that is on its way.
-fn undisturbed(_: Python<'_>, work: impl FnOnce()) {
+/// Runs `work`, which may run Python code, beside an exception that is on its way: it neither sees
+/// nor loses it.
+#[inline]
+pub(crate) fn undisturbed(_: Python<'_>, work: impl FnOnce()) {
     let (mut kind, mut value, mut trace) =
         (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: attached; the places are ours.

@@ -108,12 +108,7 @@ pub fn import_with_stream(
     object: Borrowed<'_, '_, PyAny>,
     options: ImportOptions,
 ) -> Result<(Tensor, Option<Stream>)> {
-    let mut protocol = Protocol::Capsule;
-    let shared = match options.stream {
-        None => import_shared(object, &mut protocol)?,
-        Some(stream) => ordered::import(object, stream, &mut protocol)?,
-    };
-    let stream = ordered::stream_after(object, &shared, protocol, options.stream)?;
+    let (shared, stream) = import_ready(object, options.stream, &mut Protocol::Capsule)?;
     if options == ImportOptions::default() {
         return Ok((shared, stream));
     }
@@ -195,12 +190,23 @@ fn import_as_asked(
     options: ImportOptions,
     protocol: &mut Protocol,
 ) -> Result<Tensor> {
-    let tensor = match options.stream {
+    let (tensor, stream) = import_ready(object, options.stream, protocol)?;
+    ask::fulfil(object, tensor, stream, options)
+}
+
+/// Imports what the producer gives for a stream, if one is asked for, and tells the stream after
+/// whose work it is ready.
+fn import_ready(
+    object: Borrowed<'_, '_, PyAny>,
+    asked: Option<Stream>,
+    protocol: &mut Protocol,
+) -> Result<(Tensor, Option<Stream>)> {
+    let tensor = match asked {
         None => import_shared(object, protocol)?,
         Some(stream) => ordered::import(object, stream, protocol)?,
     };
-    let stream = ordered::stream_after(object, &tensor, *protocol, options.stream)?;
-    ask::fulfil(object, tensor, stream, options)
+    let ready = ordered::stream_after(object, &tensor, *protocol, asked)?;
+    Ok((tensor, ready))
 }
 
 /// Imports whatever the producer gives without being asked for a device, a copy or a stream.

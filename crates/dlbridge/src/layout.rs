@@ -145,9 +145,7 @@ impl Unit {
         let size = if self.packed { amount.div_ceil(8) } else { amount };
         (size <= isize::MAX.unsigned_abs()).then_some(size)
     }
-}
 
-impl Unit {
     /// How many bytes the elements of a span, which is not empty, reach below and above the start
     /// of the first one; `None` if all of them do not fit `isize`, side by side or with their gaps.
     #[inline(always)]

@@ -11,7 +11,7 @@ use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 
 use super::api::Pointer;
 use super::exception::Exception;
-use super::object::{Object, Python};
+use super::object::{Object, Python, undisturbed};
 use crate::entry::contained;
 use crate::error::{Error, Result};
 
@@ -25,36 +25,41 @@ trait Abi: Sized {
     /// As for [`Tensor::try_from_raw`].
     unsafe fn try_import(tensor: *mut Self) -> Result<Tensor, dlbridge::Error>;
 
+    /// Releases even what it refuses.
+    ///
     /// # Safety
     ///
-    /// `tensor` is valid, and owned by the caller, who forgets it.
-    unsafe fn delete(tensor: *mut Self);
+    /// As for [`Tensor::from_raw`].
+    unsafe fn import(tensor: *mut Self) -> Result<Tensor, dlbridge::Error>;
 }
 
 macro_rules! abi {
-    ($tensor:ty, $name:literal, $used:literal, $import:ident) => {
+    ($tensor:ty, $name:literal, $used:literal, $try_import:ident, $import:ident) => {
         impl Abi for $tensor {
             const NAME: &'static CStr = $name;
             const USED_NAME: &'static CStr = $used;
 
             unsafe fn try_import(tensor: *mut Self) -> Result<Tensor, dlbridge::Error> {
                 // SAFETY: the caller's duty.
-                unsafe { Tensor::$import(tensor) }
+                unsafe { Tensor::$try_import(tensor) }
             }
 
-            unsafe fn delete(tensor: *mut Self) {
+            unsafe fn import(tensor: *mut Self) -> Result<Tensor, dlbridge::Error> {
                 // SAFETY: the caller's duty.
-                if let Some(deleter) = unsafe { (*tensor).deleter } {
-                    // SAFETY: the same.
-                    unsafe { deleter(tensor) };
-                }
+                unsafe { Tensor::$import(tensor) }
             }
         }
     };
 }
 
-abi!(DLManagedTensorVersioned, c"dltensor_versioned", c"used_dltensor_versioned", try_from_raw);
-abi!(DLManagedTensor, c"dltensor", c"used_dltensor", try_from_raw_legacy);
+abi!(
+    DLManagedTensorVersioned,
+    c"dltensor_versioned",
+    c"used_dltensor_versioned",
+    try_from_raw,
+    from_raw
+);
+abi!(DLManagedTensor, c"dltensor", c"used_dltensor", try_from_raw_legacy, from_raw_legacy);
 
 /// Without a global lock in Python, two threads could find the same capsule unused. Nothing that
 /// may run Python code happens under it: whoever holds Python's lock may be waiting for this one.
@@ -139,7 +144,7 @@ unsafe fn wrap<A: Abi>(python: Python, tensor: *mut A) -> Result<Object, Excepti
     // SAFETY: a new reference or null.
     unsafe { python.own(capsule) }.inspect_err(|_| {
         // SAFETY: no capsule took it.
-        unsafe { A::delete(tensor) };
+        drop(unsafe { A::import(tensor) });
     })
 }
 
@@ -154,12 +159,8 @@ unsafe extern "C" fn release<A: Abi>(capsule: Pointer) {
         }
         // SAFETY: a valid capsule of this name.
         let tensor = unsafe { (python.api.PyCapsule_GetPointer)(capsule, A::NAME.as_ptr()) };
-        // The owner may run Python code, which must not see, or lose, an exception on its way.
-        let exception = Exception::pending(python);
+        // The owner may run Python code.
         // SAFETY: the unused capsule owned the tensor, and is going.
-        unsafe { A::delete(tensor.cast()) };
-        if let Some(exception) = exception {
-            exception.restore();
-        }
+        undisturbed(|| drop(unsafe { A::import(tensor.cast()) }));
     });
 }

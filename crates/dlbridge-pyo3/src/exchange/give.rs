@@ -6,12 +6,11 @@ use std::ffi::c_void;
 use std::ptr;
 
 use dlbridge::Tensor;
-use dlbridge::sys::{DLManagedTensorVersioned, DLPackManagedTensorToPyObjectNoSync};
+use dlbridge::sys::DLPackManagedTensorToPyObjectNoSync;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::Result;
-use crate::capsule::Abi;
 
 /// Makes an array of the kind whose table has the callback `to_object`.
 pub(crate) fn give(
@@ -27,7 +26,7 @@ pub(crate) fn give(
         // Fetched first: releasing may run Python code, which must not find an exception set.
         let error = failure(py);
         // SAFETY: a table that fails leaves the tensor with its caller (`dlbridge-sys`).
-        unsafe { DLManagedTensorVersioned::delete(tensor) };
+        drop(unsafe { Tensor::from_raw(tensor) });
         return Err(error.into());
     }
     // SAFETY: a call that succeeds gives a new reference; null is asked for.

@@ -5,8 +5,8 @@
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use dlbridge::sys::{DLDataTypeCode, DLPackExchangeAPI, DLTensor};
-use dlbridge::{DType, Flags, Tensor, TypeCode};
+use dlbridge::sys::{DLPackExchangeAPI, DLTensor};
+use dlbridge::{Flags, Tensor, TypeCode};
 use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
@@ -28,7 +28,7 @@ pub(crate) fn import(
     }
     // SAFETY: given to us by the table, whose producer is trusted as SAFETY.md lists.
     match unsafe { Tensor::from_raw(tensor) } {
-        Ok(tensor) if is_complex(tensor.dtype()) => match resolved(object) {
+        Ok(tensor) if is_complex(tensor.dtype().code) => match resolved(object) {
             Ok(true) => Some(Ok(tensor)),
             Ok(false) => None,
             Err(error) => Some(Err(error)),
@@ -66,8 +66,7 @@ pub(crate) unsafe fn lend<F: FnOnce(&Tensor) -> R, R>(
     }
     // SAFETY: zeros are a descriptor, too, should the table have written nothing.
     let tensor = unsafe { tensor.assume_init_ref() };
-    if tensor.dtype.code == DLDataTypeCode::COMPLEX || tensor.dtype.code == DLDataTypeCode::BCOMPLEX
-    {
+    if is_complex(TypeCode(tensor.dtype.code.0)) {
         match resolved(object) {
             Ok(true) => {}
             Ok(false) => return Err(function),
@@ -92,8 +91,8 @@ pub(crate) fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
 }
 
 #[inline]
-fn is_complex(dtype: DType) -> bool {
-    matches!(dtype.code, TypeCode::COMPLEX | TypeCode::BCOMPLEX)
+fn is_complex(code: TypeCode) -> bool {
+    matches!(code, TypeCode::COMPLEX | TypeCode::BCOMPLEX)
 }
 
 /// Whether a tensor's memory holds the values of its object: PyTorch conjugates lazily, and its

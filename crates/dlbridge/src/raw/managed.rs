@@ -21,7 +21,7 @@ use crate::{Access, Error, Flags, MAX_RANK, TypeCode};
 /// Small, since it is moved around a lot, and free of references, since what they would point to
 /// is freed while the handle is still an argument of `drop`.
 pub(crate) struct Handle {
-    /// Does not change as long as the handle has it (trust T2).
+    /// Does not change as long as the handle has it (trust T1).
     tensor: NonNull<DLTensor>,
     checked: Checked,
 }

@@ -150,6 +150,16 @@ impl<'a> Parts<'a> {
     pub(crate) fn check_writable(&self) -> Result<(), Error> {
         if self.flags.contains(Flags::READ_ONLY) { Err(Error::ReadOnly) } else { Ok(()) }
     }
+
+    /// Whether each element may be lent mutably: it is writable, and has one index.
+    #[cfg(any(feature = "ndarray-0_17", feature = "nalgebra-0_35", feature = "faer-0_24"))]
+    pub(super) fn check_lent_mutably(&self) -> Result<(), Error> {
+        self.check_writable()?;
+        if layout::may_overlap(self.shape, self.strides) {
+            return Err(Error::Overlapping);
+        }
+        Ok(())
+    }
 }
 
 /// Where element `[0, 0, ...]` lies, and what is left of the byte offset.

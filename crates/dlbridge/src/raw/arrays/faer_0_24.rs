@@ -5,9 +5,9 @@
 use faer::{Col, ColMut, ColRef, Mat, MatMut, MatRef, Row, RowMut, RowRef, Shape, Stride};
 
 use super::{Strided, StridedMut};
+use crate::Error;
 use crate::raw::element::Element;
 use crate::raw::{Parts, Plain};
-use crate::{Error, layout};
 
 /// Where the elements of one of faer's types lie: an extent and a stride for each axis.
 macro_rules! strided {
@@ -154,10 +154,7 @@ impl<'a> Parts<'a> {
 
     /// The first element's address, if no two indices reach the same element.
     fn distinct_data<T: Plain>(&self) -> Result<*mut T, Error> {
-        self.check_writable()?;
-        if layout::may_overlap(self.shape(), self.strides()) {
-            return Err(Error::Overlapping);
-        }
+        self.check_lent_mutably()?;
         self.typed_data()
     }
 }

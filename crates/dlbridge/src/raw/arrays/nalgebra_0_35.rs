@@ -12,9 +12,9 @@ use nalgebra::{
 };
 
 use super::{Strided, StridedMut};
+use crate::Error;
 use crate::raw::element::Element;
 use crate::raw::{Parts, Plain};
-use crate::{Error, layout};
 
 // SAFETY: `RawStorage`'s duty: the elements of the matrix lie from `ptr` on, by its strides.
 unsafe impl<T, R, C, S> Strided for Matrix<T, R, C, S>
@@ -194,10 +194,7 @@ impl<'a> Parts<'a> {
         R: Dim,
         C: Dim,
     {
-        self.check_writable()?;
-        if layout::may_overlap(self.shape(), self.strides()) {
-            return Err(Error::Overlapping);
-        }
+        self.check_lent_mutably()?;
         let data = self.typed_data::<T>()?;
         let shape = dims(self.shape(), rows)?;
         let strides = (U1, column_stride(&self, rows)?);

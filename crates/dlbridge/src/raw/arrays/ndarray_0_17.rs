@@ -8,9 +8,9 @@ use ndarray::{
 };
 
 use super::{Strided, StridedMut};
+use crate::Error;
 use crate::raw::element::Element;
 use crate::raw::{Parts, Plain, ReadCell};
-use crate::{Error, layout};
 
 // SAFETY: `as_ptr` is element `[0, 0, ...]`; shape and strides reach initialised elements alone.
 unsafe impl<T: Element, D: Dimension> Strided for ArrayRef<T, D> {
@@ -168,10 +168,7 @@ impl<'a> Parts<'a> {
     pub(crate) unsafe fn array_mut_unchecked<T: Plain, D: Dimension>(
         self,
     ) -> Result<ArrayViewMut<'a, T, D>, Error> {
-        self.check_writable()?;
-        if layout::may_overlap(self.shape(), self.strides()) {
-            return Err(Error::Overlapping);
-        }
+        self.check_lent_mutably()?;
         let data = self.typed_data::<T>()?;
         let Upwards { shape, low } = upwards(&self)?;
         // SAFETY: as in `raw_array`; no two indices reach the same element (checked above), and

@@ -1,0 +1,68 @@
+# debian.sh: what the get-*.sh scripts share; sourced by them, not run.
+#
+# Unpacks Debian packages into a folder, as no part of the system and without root. The script
+# that sources this sets $name (its own), and later $prefix and $state: where the packages go, and
+# a folder of its own below it that is removed at the end.
+
+fail() {
+    echo "$name: $*" >&2
+    exit 1
+}
+
+# Prints the first Debian mirror that apt is set up with.
+configured_mirror() {
+    apt-get update --print-uris 2>/dev/null |
+        sed -n "s|^'\(.*/debian/\)dists/[^/]*/InRelease'.*|\1|p" | head -n 1
+}
+
+# Runs apt-get with lists, cache and package status of its own, under $state.
+private_apt() {
+    apt-get -qq \
+        -o Dir::Etc::SourceList="$state/sources.list" -o Dir::Etc::SourceParts=/dev/null \
+        -o Dir::State="$state" -o Dir::State::Status="$state/status" \
+        -o Dir::Cache="$state/cache" -o Dir::Log="$state" \
+        -o APT::Sandbox::User= -o Acquire::Languages=none -o Acquire::Retries=3 \
+        -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false \
+        "$@" >>"$state/log" 2>&1 || { cat "$state/log" >&2; fail "apt-get $1 failed"; }
+}
+
+# download SUITE PACKAGES...: into $state/debs.
+download() {
+    mirror=$(configured_mirror)
+    [ -n "$mirror" ] || fail "no Debian mirror among apt's sources"
+    mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$state/debs"
+    : >"$state/status"
+    echo "deb $mirror $1 main" >"$state/sources.list"
+    shift
+    private_apt update
+    (cd "$state/debs" && private_apt download "$@")
+}
+
+# Unpacks what was downloaded into $prefix/root, without its documentation.
+unpack() {
+    for deb in "$state"/debs/*.deb; do
+        dpkg-deb -x "$deb" "$prefix/root"
+    done
+    rm -rf "$prefix/root/usr/share/doc" "$prefix/root/usr/share/man"
+}
+
+# prepare FOLDER: sets $prefix, $state and $marker.
+prepare() {
+    mkdir -p "$1"
+    prefix=$(cd "$1" && pwd)
+    state=$prefix/apt
+    marker=$prefix/made-by-${name%.sh}
+}
+
+# empty TOOLS...: an unfinished prefix is emptied, but only one that this script made.
+empty() {
+    for tool in apt-get dpkg-deb "$@"; do
+        command -v "$tool" >/dev/null ||
+            fail "$tool not found: this script needs a Debian-like system"
+    done
+    if [ ! -e "$marker" ] && [ -n "$(ls -A "$prefix")" ]; then
+        fail "$prefix is not empty"
+    fi
+    : >"$marker"
+    rm -rf "${prefix:?}/root" "${prefix:?}/bin" "${state:?}"
+}
