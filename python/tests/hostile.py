@@ -14,35 +14,32 @@ from typing import Any
 
 import pytest
 
-from abi import DLManagedTensor, DLManagedTensorVersioned, DLTensor
+from dlbridge.doctor.abi import (
+    LEGACY,
+    STRUCTS,
+    VERSIONED,
+    Deleter,
+    Destructor,
+    DLManagedTensor,
+    DLManagedTensorVersioned,
+    DLTensor,
+    address_in,
+    name_of,
+    new_capsule,
+    pointer_of,
+)
 
-VERSIONED = b"dltensor_versioned"
-LEGACY = b"dltensor"
 READ_ONLY, IS_COPIED, SUBBYTE_PADDED = 1, 2, 4
 MEMORY_SIZE = 4096
 STATM = Path("/proc/self/statm")
 
-
-def _api(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
-    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
-
-
-_new = _api("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-_pointer = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
-_name = _api("PyCapsule_GetName", ctypes.c_char_p, ctypes.py_object)
-# A destructor gets a capsule without references, so it must not become a Python object.
-_is_valid_at = _api("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
-_pointer_at = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
-
-_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_Destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 
 _living: dict[int, Managed] = {}
 strays: list[int] = []
 """Addresses that were released without being alive: a double release."""
 
 
-@_Deleter
+@Deleter
 def _delete(address: int) -> None:
     made = _living.pop(address, None)
     if made is None:
@@ -53,18 +50,19 @@ def _delete(address: int) -> None:
             made.on_release()
 
 
-def _release_of(name: bytes, kind: type[ctypes.Structure]) -> Any:
+def _release_of(name: bytes) -> Any:
     def release(capsule: int) -> None:
-        if _is_valid_at(capsule, name):
-            raw = kind.from_address(_pointer_at(capsule, name))
+        address = address_in(capsule, name)
+        if address is not None:
+            raw = STRUCTS[name].from_address(address)
             if raw.deleter:
-                _Deleter(raw.deleter)(ctypes.addressof(raw))
+                Deleter(raw.deleter)(address)
 
-    return _Destructor(release)
+    return Destructor(release)
 
 
-_release_versioned = _release_of(VERSIONED, DLManagedTensorVersioned)
-_release_legacy = _release_of(LEGACY, DLManagedTensor)
+_release_versioned = _release_of(VERSIONED)
+_release_legacy = _release_of(LEGACY)
 
 _OWN: Any = object()
 
@@ -145,24 +143,12 @@ def _numbers(values: Sequence[int] | None) -> Any:
     return (ctypes.c_int64 * max(len(values), 1))(*values)
 
 
-def new_capsule(address: int, name: bytes | None, destructor: Any = None) -> Any:
-    """A capsule; `name` is kept for ever, since the capsule only points to it."""
-    text = None if name is None else _names.setdefault(name, ctypes.c_char_p(name))
-    return _new(address, text, ctypes.cast(destructor, ctypes.c_void_p) if destructor else None)
-
-
-_names: dict[bytes, ctypes.c_char_p] = {}
-
-
-def name_of(capsule: Any) -> bytes:
-    return _name(capsule)
-
-
 def read(capsule: Any) -> Any:
     """The managed tensor in an unused capsule of either kind, which it keeps alive."""
     name = name_of(capsule)
-    kind = DLManagedTensorVersioned if name == VERSIONED else DLManagedTensor
-    raw = kind.from_address(_pointer(capsule, name))
+    raw = STRUCTS[VERSIONED if name == VERSIONED else LEGACY].from_address(
+        pointer_of(capsule, name)
+    )
     raw.capsule = capsule
     return raw
 

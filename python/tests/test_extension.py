@@ -7,7 +7,6 @@ import doctest
 import gc
 import re
 import sys
-import threading
 import tracemalloc
 import weakref
 from pathlib import Path
@@ -21,6 +20,7 @@ from frameworks.callers import KINDS, Watched, pointer, watched
 from frameworks.cases import DTYPES, LAYOUTS, VERSIONED, WRITABLE, Case
 from frameworks.kinds import FRAMEWORKS
 from frameworks.raw import Producer, aligned
+from threads import failures_in_threads
 
 example = pytest.importorskip("dlbridge_example", reason="the example extension is not installed")
 
@@ -128,11 +128,7 @@ class TestImage:
                 if pointer(np.from_dlpack(image)) != image.data_ptr:
                     wrong.append(image)
 
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        assert failures_in_threads(8, work) == []
         assert wrong == []
         assert sys.getrefcount(image) == 2
 

@@ -14,6 +14,7 @@ import pytest
 import dlbridge
 import hostile
 from hostile import Managed, Producer, producer_of
+from threads import failures_in_threads
 
 
 class Watched(np.ndarray):
@@ -203,26 +204,15 @@ def test_eight_threads_share_one_tensor():
     made = Managed(shape=[64])
     shared = [dlbridge.from_dlpack(producer_of(made))]
     own = dlbridge.arange(64, dtype="int64")
-    failures = []
-    start = threading.Barrier(8)
 
     def work():
-        try:
-            start.wait()
-            for i in range(2000):
-                array = np.from_dlpack(dlbridge.from_dlpack(shared[0]))
-                assert array[63] == 63
-                copy = dlbridge.from_dlpack(own, copy=True)
-                assert np.from_dlpack(copy)[i % 64] == i % 64
-        except BaseException as failure:
-            failures.append(failure)
+        for i in range(2000):
+            array = np.from_dlpack(dlbridge.from_dlpack(shared[0]))
+            assert array[63] == 63
+            copy = dlbridge.from_dlpack(own, copy=True)
+            assert np.from_dlpack(copy)[i % 64] == i % 64
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    assert failures_in_threads(8, work) == []
     assert made.releases == 0
     shared.clear()
     assert made.releases == 1
@@ -232,22 +222,13 @@ def test_eight_threads_make_a_hundred_thousand_round_trips_each():
     array = np.arange(64, dtype="float32")
     references = sys.getrefcount(array)
     address = array.ctypes.data
-    failures = []
 
     def work():
-        try:
-            for _ in range(100_000):
-                last = dlbridge.from_dlpack(dlbridge.from_dlpack(array))
-            assert np.from_dlpack(last).ctypes.data == address
-        except BaseException as failure:
-            failures.append(failure)
+        for _ in range(100_000):
+            last = dlbridge.from_dlpack(dlbridge.from_dlpack(array))
+        assert np.from_dlpack(last).ctypes.data == address
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    assert failures_in_threads(8, work) == []
     assert sys.getrefcount(array) == references
 
 
@@ -255,20 +236,15 @@ def test_of_many_threads_one_consumes_a_capsule():
     for _ in range(50):
         made = Managed()
         capsule = made.capsule()
-        start, taken, refused = threading.Barrier(4), [], []
+        taken, refused = [], []
 
-        def work(capsule=capsule, start=start, taken=taken, refused=refused):
-            start.wait()
+        def work(capsule=capsule, taken=taken, refused=refused):
             try:
                 taken.append(dlbridge.from_dlpack(capsule))
             except BufferError:
                 refused.append(1)
 
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        assert failures_in_threads(4, work) == []
         assert (len(taken), len(refused), made.releases) == (1, 3, 0)
         taken.clear()
         assert made.releases == 1

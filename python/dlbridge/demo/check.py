@@ -5,12 +5,11 @@ Printing does not belong here (see `table`).
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import dlbridge
+from dlbridge._timing import nanoseconds
 from dlbridge.demo.kinds import Array, Kind
 
 NEW_VALUE = 7.0
@@ -49,8 +48,11 @@ def check(kind: Kind, sizes: Iterable[int], budget: float) -> Row:
 
 
 def _times(kind: Kind, array: Array, budget: float) -> tuple[float, float]:
-    exchange = _median(lambda: kind.back(dlbridge.from_dlpack(array)), budget)
-    return exchange, _median(lambda: kind.copy(array), budget)
+    def median(action: Callable[[], object]) -> float:
+        return nanoseconds(action, budget, batch=1_000_000, most=200)
+
+    exchange = median(lambda: kind.back(dlbridge.from_dlpack(array)))
+    return exchange, median(lambda: kind.copy(array))
 
 
 def _share(kind: Kind, array: Array, row: Row) -> None:
@@ -102,20 +104,3 @@ def _freeze(kind: Kind, row: Row) -> None:
 
 def _yes(fact: bool) -> str:
     return "yes" if fact else "NO"
-
-
-def _median(action: Callable[[], object], budget: float) -> float:
-    """The median time of an action in nanoseconds, of batches of about a millisecond."""
-    action()
-    start = time.perf_counter_ns()
-    action()
-    once = max(time.perf_counter_ns() - start, 1)
-    batch = max(1, 1_000_000 // once)
-    times: list[float] = []
-    end = time.perf_counter() + budget
-    while len(times) < 3 or (len(times) < 200 and time.perf_counter() < end):
-        start = time.perf_counter_ns()
-        for _ in range(batch):
-            action()
-        times.append((time.perf_counter_ns() - start) / batch)
-    return statistics.median(times)

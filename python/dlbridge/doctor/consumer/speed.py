@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dlbridge
+from dlbridge._timing import nanoseconds
 from dlbridge.doctor.registry import check
 from dlbridge.doctor.subject import Subject
-from dlbridge.doctor.timing import nanoseconds, show
+from dlbridge.doctor.timing import show
 from dlbridge.doctor.verdict import NotApplicable, Outcome, describe, passed
 
 IMPORT = "from_dlpack"

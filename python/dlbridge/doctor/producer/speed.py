@@ -6,12 +6,13 @@ import contextlib
 import ctypes
 from collections.abc import Callable
 
+from dlbridge._timing import nanoseconds
 from dlbridge.doctor import abi
 from dlbridge.doctor.export import Export, attempt
 from dlbridge.doctor.producer.exchange import _FromPy, _function
 from dlbridge.doctor.registry import check
 from dlbridge.doctor.subject import Array, Subject
-from dlbridge.doctor.timing import nanoseconds, show
+from dlbridge.doctor.timing import show
 from dlbridge.doctor.verdict import NotApplicable, Outcome, passed
 
 OLD, NEW, TABLE = "dltensor", "dltensor_versioned", "exchange table"
