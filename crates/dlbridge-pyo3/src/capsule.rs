@@ -26,12 +26,10 @@ pub(crate) trait Abi: Sized {
     /// As for [`Tensor::try_from_raw`].
     unsafe fn try_import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error>;
 
-    /// Releases even what it refuses.
-    ///
     /// # Safety
     ///
-    /// As for [`Tensor::from_raw`].
-    unsafe fn import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error>;
+    /// As for [`Tensor::release_raw`].
+    unsafe fn release(tensor: *mut Self);
 }
 
 impl Abi for DLManagedTensorVersioned {
@@ -43,9 +41,10 @@ impl Abi for DLManagedTensorVersioned {
         unsafe { Tensor::try_from_raw(tensor) }
     }
 
-    unsafe fn import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error> {
+    #[inline]
+    unsafe fn release(tensor: *mut Self) {
         // SAFETY: the caller's duty.
-        unsafe { Tensor::from_raw(tensor) }
+        unsafe { Tensor::release_raw(tensor) };
     }
 }
 
@@ -58,11 +57,15 @@ impl Abi for DLManagedTensor {
         unsafe { Tensor::try_from_raw_legacy(tensor) }
     }
 
-    unsafe fn import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error> {
+    #[inline]
+    unsafe fn release(tensor: *mut Self) {
         // SAFETY: the caller's duty.
-        unsafe { Tensor::from_raw_legacy(tensor) }
+        unsafe { Tensor::release_raw_legacy(tensor) };
     }
 }
+
+/// The name of a capsule that keeps memory and is not to be consumed.
+const KEEPER: &CStr = c"dlbridge_memory";
 
 /// Whether `capsule` is a capsule of this very name.
 fn has_name(capsule: Borrowed<'_, '_, PyAny>, name: &CStr) -> bool {
@@ -122,41 +125,75 @@ fn refusal(object: Borrowed<'_, '_, PyAny>) -> Error {
 /// A capsule that owns a tensor in the ABI of DLPack 1.x.
 pub(crate) fn versioned(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
     // SAFETY: given away by the tensor just now.
-    unsafe { new(py, tensor.into_raw()) }
+    unsafe {
+        new(
+            py,
+            tensor.into_raw(),
+            DLManagedTensorVersioned::NAME,
+            release::<DLManagedTensorVersioned>,
+        )
+    }
+}
+
+/// A capsule that nobody can consume. It keeps a tensor's memory as long as itself.
+#[inline]
+pub(crate) fn keeper(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
+    // SAFETY: given away by the tensor just now.
+    unsafe { new(py, tensor.into_raw(), KEEPER, release_kept) }
 }
 
 /// A capsule that owns a tensor in the ABI of DLPack before 1.0.
 pub(crate) fn legacy(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
     // SAFETY: given away by the tensor just now.
-    unsafe { new(py, tensor.into_raw_legacy()?) }
+    unsafe { new(py, tensor.into_raw_legacy()?, DLManagedTensor::NAME, release::<DLManagedTensor>) }
 }
 
 /// # Safety
 ///
-/// `tensor` is valid and given away by the caller.
-unsafe fn new<A: Abi>(py: Python<'_>, tensor: *mut A) -> Result<Bound<'_, PyAny>> {
-    // SAFETY: the pointer is not null, the name static, the destructor made for this ABI.
-    let capsule =
-        unsafe { ffi::PyCapsule_New(tensor.cast(), A::NAME.as_ptr(), Some(release::<A>)) };
+/// `tensor` is valid and given away by the caller; `release` releases it, under this name.
+#[inline]
+unsafe fn new<'py, A: Abi>(
+    py: Python<'py>,
+    tensor: *mut A,
+    name: &'static CStr,
+    release: ffi::PyCapsule_Destructor,
+) -> Result<Bound<'py, PyAny>> {
+    // SAFETY: the pointer is not null, the name static, the destructor made for both.
+    let capsule = unsafe { ffi::PyCapsule_New(tensor.cast(), name.as_ptr(), Some(release)) };
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, capsule) }.map_err(|error| {
         // SAFETY: no capsule took it.
-        drop(unsafe { A::import(tensor) });
+        unsafe { A::release(tensor) };
         error.into()
     })
 }
 
 /// Releases the tensor of a capsule that nobody consumed.
 unsafe extern "C" fn release<A: Abi>(capsule: *mut ffi::PyObject) {
-    // SAFETY: Python calls the destructor with its capsule.
-    if unsafe { ffi::PyCapsule_IsValid(capsule, A::NAME.as_ptr()) } != 1 {
+    // SAFETY: Python calls the destructor with its capsule, which owns such a tensor.
+    unsafe { release_named::<A>(capsule, A::NAME) };
+}
+
+/// Releases the tensor of a keeper.
+unsafe extern "C" fn release_kept(capsule: *mut ffi::PyObject) {
+    // SAFETY: Python calls the destructor with its capsule, which owns such a tensor.
+    unsafe { release_named::<DLManagedTensorVersioned>(capsule, KEEPER) };
+}
+
+/// # Safety
+///
+/// Attached; a capsule on its end, which owns a tensor of this ABI if it has this name.
+#[inline]
+unsafe fn release_named<A: Abi>(capsule: *mut ffi::PyObject, name: &'static CStr) {
+    // SAFETY: an object.
+    if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } != 1 {
         return;
     }
     // SAFETY: a valid capsule of this name.
-    let tensor: *mut c_void = unsafe { ffi::PyCapsule_GetPointer(capsule, A::NAME.as_ptr()) };
+    let tensor: *mut c_void = unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) };
     // SAFETY: attached to the interpreter, as every destructor is.
     let py = unsafe { Python::assume_attached() };
     // The owner may be a Python object of another library.
-    // SAFETY: the unused capsule owned the tensor, and is going.
-    undisturbed(py, || drop(unsafe { A::import(tensor.cast()) }));
+    // SAFETY: the capsule owned the tensor, and is going.
+    undisturbed(py, || unsafe { A::release(tensor.cast()) });
 }

@@ -48,6 +48,7 @@
 //! | a GPU array | to know on which stream it is made | [`import_with_stream`] |
 //! | a GPU tensor that a stream still writes | to return it | [`PyTensor::ready_on`] |
 //! | a Rust array or vector | to return it | `PyTensor::from(Tensor::from(array))` |
+//! | a result for NumPy | an array of it | [`PyTensor::into_numpy`] |
 //! | a result, and the caller's array | an array of the caller's kind | [`PyTensor::like`] |
 //! | the caller's array | new memory of its framework | [`Allocator::of`] |
 //! | a Python class of my own | every framework to take it | [`ExportDlpack`], [`dlpack_methods!`] |

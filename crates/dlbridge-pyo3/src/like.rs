@@ -5,8 +5,9 @@
 use dlbridge::{DType, Device, Tensor};
 use pyo3::prelude::*;
 
+use crate::exchange::Way;
 use crate::frameworks::{Framework, Importer, name_of};
-use crate::{Error, PyTensor, Result, TensorObject, capsule, exchange};
+use crate::{Error, PyTensor, Result, TensorObject, capsule, exchange, numpy};
 
 impl PyTensor {
     /// The tensor as an array of the kind that `object` is, over the same memory: a PyTorch tensor
@@ -33,8 +34,8 @@ impl PyTensor {
     /// # Ok(()) }).unwrap();
     /// ```
     ///
-    /// The memory stays on its device, wherever that of `object` is. What makes the array is the C
-    /// exchange API of the type of `object`, else `from_dlpack` of its `__array_namespace__()`, of
+    /// The memory stays on its device, wherever that of `object` is. What makes the array is NumPy's
+    /// own C API, or the C exchange API of the type of `object`, else `from_dlpack` of its `__array_namespace__()`, of
     /// the type itself, or of the package that it comes from. Frameworks that cannot share
     /// some memory copy it (MLX all, JAX what is not 64-byte aligned) or refuse it.
     ///
@@ -56,13 +57,17 @@ impl PyTensor {
         if object.is_exact_instance_of::<TensorObject>() {
             return Ok(Bound::new(py, TensorObject::new(tensor))?.into_any());
         }
-        if let Some(table) = exchange::table_of(object.as_borrowed()) {
-            if let Some(to_object) = table.managed_tensor_to_py_object_no_sync {
-                if !exchange::is_ours(table) {
-                    check(object, &tensor)?;
+        match exchange::way_of(object.as_borrowed()) {
+            Some(Way::NumPy) => return numpy::array(py, tensor),
+            Some(Way::Table(table)) => {
+                if let Some(to_object) = table.managed_tensor_to_py_object_no_sync {
+                    if !exchange::is_ours(table) {
+                        check(object, &tensor)?;
+                    }
+                    return exchange::give(py, to_object, tensor);
                 }
-                return exchange::give(py, to_object, tensor);
             }
+            None => {}
         }
         let Importer { function, framework } = Importer::of(object)?;
         if tensor.is_read_only() && !framework.keeps_read_only {
@@ -76,6 +81,40 @@ impl PyTensor {
             function.call1((TensorObject::new(tensor),))
         };
         Ok(array?)
+    }
+}
+
+impl PyTensor {
+    /// The tensor as a NumPy array over the same memory, for functions that have no array of the
+    /// caller's to make one [`like`](Self::like). Read-only memory becomes a read-only array.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    /// use dlbridge_pyo3::{PyTensor, Result};
+    /// use pyo3::prelude::*;
+    ///
+    /// #[pyfunction]
+    /// fn squares(py: Python<'_>, len: i64) -> Result<Bound<'_, PyAny>> {
+    ///     let squares: Vec<_> = (0..len).map(|number| number * number).collect();
+    ///     PyTensor::from(Tensor::from(squares)).into_numpy(py)
+    /// }
+    /// # Python::initialize();
+    /// # Python::attach(|py| -> PyResult<()> {
+    /// # let squares = wrap_pyfunction!(squares, py)?;
+    /// let array = squares.call1((4,))?;
+    /// assert_eq!(array.repr()?.to_string(), "array([0, 1, 4, 9])");
+    /// # Ok(()) }).unwrap();
+    /// ```
+    ///
+    /// NumPy's C API makes the array: no capsule of DLPack, and no Python call. What that has no
+    /// type for, and memory of a device, goes to `numpy.from_dlpack`.
+    ///
+    /// # Errors
+    ///
+    /// A `ModuleNotFoundError` without NumPy; NumPy's own `BufferError` for a type that it does not
+    /// have (bfloat16, say) or for memory that the host cannot reach. The tensor is released then.
+    pub fn into_numpy(self, py: Python<'_>) -> Result<Bound<'_, PyAny>> {
+        numpy::array(py, self.into_inner())
     }
 }
 

@@ -46,6 +46,12 @@ fn make() -> PyResult<PyTensor> {
     Ok(Tensor::from(array).into())
 }
 
+/// A NumPy array, by NumPy's own C API.
+#[pyfunction]
+fn make_numpy(py: Python<'_>) -> Result<Bound<'_, PyAny>> {
+    make()?.into_numpy(py)
+}
+
 /// A new array of the argument's type, by the C exchange API where there is one.
 #[pyfunction]
 fn make_exchange<'py>(like: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
@@ -59,5 +65,6 @@ fn bench_dlbridge(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(read_borrowed, module)?)?;
     module.add_function(wrap_pyfunction!(make_exchange, module)?)?;
+    module.add_function(wrap_pyfunction!(make_numpy, module)?)?;
     module.add_function(wrap_pyfunction!(make, module)?)
 }

@@ -26,7 +26,7 @@ pub(crate) fn give(
         // Fetched first: releasing may run Python code, which must not find an exception set.
         let error = failure(py);
         // SAFETY: a table that fails leaves the tensor with its caller (`dlbridge-sys`).
-        drop(unsafe { Tensor::from_raw(tensor) });
+        unsafe { Tensor::release_raw(tensor) };
         return Err(error.into());
     }
     // SAFETY: a call that succeeds gives a new reference; null is asked for.

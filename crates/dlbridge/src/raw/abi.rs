@@ -75,6 +75,42 @@ impl Tensor {
         unsafe { Handle::import(Foreign::legacy(tensor)?) }.map(Self)
     }
 
+    /// Releases a managed tensor of DLPack 1.x that nobody wants, by its deleter if it has one. What
+    /// it describes is not looked at.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let tensor = Tensor::from(vec![1_u8, 2, 3]).into_raw();
+    /// // SAFETY: given away just now, and to nobody else.
+    /// unsafe { Tensor::release_raw(tensor) };
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// `tensor` is null or a tensor that the caller owns and gives up.
+    #[inline]
+    pub unsafe fn release_raw(tensor: *mut DLManagedTensorVersioned) {
+        if let Ok(tensor) = Foreign::versioned(tensor) {
+            // SAFETY: the caller's duty.
+            unsafe { tensor.delete() };
+        }
+    }
+
+    /// Releases a managed tensor of DLPack before 1.0 that nobody wants, as
+    /// [`release_raw`](Self::release_raw) does.
+    ///
+    /// # Safety
+    ///
+    /// As for [`release_raw`](Self::release_raw).
+    #[inline]
+    pub unsafe fn release_raw_legacy(tensor: *mut DLManagedTensor) {
+        if let Ok(tensor) = Foreign::legacy(tensor) {
+            // SAFETY: the caller's duty.
+            unsafe { tensor.delete() };
+        }
+    }
+
     /// Exports memory that a plain descriptor describes and `owner` keeps alive. The shape and the
     /// strides are copied; the descriptor is not looked at again. The class is
     /// [`Shared`](crate::Access::Shared), unless `flags` has [`IS_COPIED`](Flags::IS_COPIED).

@@ -63,6 +63,7 @@ impl Foreign {
     /// # Safety
     ///
     /// The tensor is owned by the caller, who forgets it.
+    #[inline]
     pub(crate) unsafe fn delete(self) {
         match self {
             Self::Versioned(tensor) => {

@@ -1,18 +1,19 @@
-//! NumPy arrays, read where NumPy's own C API has their fields: no Python call, no capsule.
+//! From a NumPy array to a tensor, by the fields that NumPy's own C API gives it.
 //! What this does not cover (subclasses, other byte orders, odd strides, types without a DLPack
 //! code) is asked through `__dlpack__`, which also has the right words for a refusal.
 //! Invariant: fields are read of exact `numpy.ndarray` objects only, of a NumPy whose C API says
 //! that it lays them out as here.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 
-use dlbridge::sys::{DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLTensor};
+use dlbridge::sys::{DLDevice, DLDeviceType, DLTensor};
 use dlbridge::{Flags, MAX_RANK, Tensor};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyType};
 use pyo3::{Borrowed, ffi};
 
+use super::api::WRITEABLE;
+use super::dtypes::DTYPES;
 use crate::held::Held;
 use crate::{Error, Result};
 
@@ -40,41 +41,6 @@ struct Descriptor {
     byte_order: c_char,
     old_flags: c_char,
     number: c_int,
-}
-
-/// What `PyArray_GetNDArrayCVersion` says: of NumPy 1.x, and of NumPy 2.x.
-const ABI_VERSIONS: [c_uint; 2] = [0x0100_0009, 0x0200_0000];
-
-/// `NPY_ARRAY_WRITEABLE`.
-const WRITEABLE: c_int = 0x0400;
-
-/// Whether a type is NumPy's array type, laid out as here.
-#[cold]
-pub(crate) fn is_array_type(kind: &Bound<'_, PyType>) -> bool {
-    cfg!(target_pointer_width = "64")
-        && kind.module().is_ok_and(|module| module == "numpy")
-        && kind.qualname().is_ok_and(|name| name == "ndarray")
-        && array_type(kind.py()).is_ok_and(|array| array == kind.as_type_ptr())
-}
-
-/// The array type of a NumPy whose layout is known; null otherwise.
-fn array_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
-    let module = py
-        .import("numpy._core._multiarray_umath")
-        .or_else(|_| py.import("numpy.core._multiarray_umath"))?;
-    let capsule = module.getattr("_ARRAY_API")?.cast_into::<PyCapsule>()?;
-    let table = capsule.pointer_checked(None)?.cast::<*mut c_void>();
-    // SAFETY: the first entry of NumPy's table of its C API (numpy/__multiarray_api.h).
-    let version = unsafe { table.read() };
-    // SAFETY: it is `unsigned int PyArray_GetNDArrayCVersion(void)`.
-    let version: extern "C" fn() -> c_uint = unsafe { std::mem::transmute(version) };
-    if !ABI_VERSIONS.contains(&version()) {
-        return Ok(std::ptr::null_mut());
-    }
-    // SAFETY: the table is far longer.
-    let entry = unsafe { table.add(2) };
-    // SAFETY: the third entry is the array type.
-    Ok(unsafe { entry.read() }.cast())
 }
 
 /// What an array's fields say, as DLPack says it.
@@ -157,31 +123,3 @@ unsafe fn describe(
     let flags = if flags & WRITEABLE == 0 { Flags::READ_ONLY } else { Flags::NONE };
     Some(Described { tensor, flags })
 }
-
-/// The DLPack types of NumPy's type numbers (`NPY_TYPES`); no bits where there is none, or where
-/// asking NumPy is better.
-static DTYPES: [DLDataType; 24] = {
-    const fn of(code: DLDataTypeCode, bits: usize) -> DLDataType {
-        DLDataType { code, bits: bits as u8, lanes: 1 }
-    }
-    use dlbridge::sys::DLDataTypeCode as Code;
-    const LONG: usize = std::ffi::c_long::BITS as usize;
-    let mut types = [of(Code::INT, 0); 24];
-    types[0] = of(Code::BOOL, 8);
-    types[1] = of(Code::INT, 8);
-    types[2] = of(Code::UINT, 8);
-    types[3] = of(Code::INT, 16);
-    types[4] = of(Code::UINT, 16);
-    types[5] = of(Code::INT, 32);
-    types[6] = of(Code::UINT, 32);
-    types[7] = of(Code::INT, LONG);
-    types[8] = of(Code::UINT, LONG);
-    types[9] = of(Code::INT, 64);
-    types[10] = of(Code::UINT, 64);
-    types[11] = of(Code::FLOAT, 32);
-    types[12] = of(Code::FLOAT, 64);
-    types[14] = of(Code::COMPLEX, 64);
-    types[15] = of(Code::COMPLEX, 128);
-    types[23] = of(Code::FLOAT, 16);
-    types
-};
