@@ -39,14 +39,16 @@ impl<'a, T: Element> Elements<'a, T> {
     /// The byte offset of an index's element, or `None` if there is no such index.
     #[inline]
     pub(super) fn offset_of(&self, index: &[usize]) -> Option<isize> {
-        let (shape, strides) = (self.parts.shape, self.parts.strides);
-        if index.len() != shape.len() {
+        let (shape, rank) = (self.parts.shape, index.len());
+        if rank != shape.len() {
             return None;
         }
+        let strides = self.parts.strides.get(..rank)?;
         let mut offset = 0_i64;
-        for ((&i, &extent), &stride) in index.iter().zip(shape).zip(strides) {
-            let i = i64::try_from(i).ok().filter(|&i| i < extent)?;
-            offset += i * stride;
+        // By number: three lists in step leave worse code.
+        for axis in 0..rank {
+            let i = i64::try_from(index[axis]).ok().filter(|&i| i < shape[axis])?;
+            offset += i * strides[axis];
         }
         Some(offset as isize * size_of::<T>() as isize)
     }

@@ -19,7 +19,7 @@ pub(super) enum Root {
 
 /// The flags that have a name, the class, the root, and whether the strides were made here. One
 /// word, since handles are moved a lot, and the padding of small fields is moved in pieces.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Marks(usize);
 
 const FLAGS: usize = Flags::NAMED.0 as usize;

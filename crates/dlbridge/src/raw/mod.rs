@@ -4,8 +4,8 @@
 //! Every SAFETY note in this folder names a caller's duty or one of these invariants. `T1` to
 //! `T10` are the trust in a foreign producer that `SAFETY.md` lists.
 //!
-//! - **R1, checked.** A [`Parts`] exists only if [`layout::span`](crate::layout::span) measured
-//!   its shape and strides, its byte span fits `isize`, `data` is not null unless there are no
+//! - **R1, checked.** A [`Parts`] exists only if [`layout::span`](crate::layout::span), or `parse` in
+//!   the same way, measured its shape and strides, its byte span fits `isize`, `data` is not null unless there are no
 //!   elements, and no element's address wraps around the address space.
 //! - **R2, alive.** While a `Parts<'a>` exists, whatever owns its memory, shape and strides is
 //!   borrowed for `'a`, so that none of them is freed or moved.

@@ -23,6 +23,79 @@ use crate::{Access, DType, Error, Flags, MAX_RANK};
 pub(super) unsafe fn parse(tensor: *const DLTensor, flags: Flags) -> Result<Checked, Error> {
     // SAFETY: the caller's duty; nobody writes it meanwhile (trust T1).
     let tensor = unsafe { &*tensor };
+    // SAFETY: the caller's duty.
+    match unsafe { parse_ordinary(tensor, flags) } {
+        Some(checked) => Ok(checked),
+        // SAFETY: the same.
+        None => unsafe { parse_any(tensor, flags) },
+    }
+}
+
+/// Checks a descriptor as nearly all are: elements of whole bytes at an address, explicit strides,
+/// no byte offset, nothing to refuse. `None` says only that it is another.
+///
+/// Short, since it stands in every import; [`parse_any`] would say the same of what this lets
+/// through.
+///
+/// # Safety
+///
+/// As for [`parse`].
+#[inline(always)]
+unsafe fn parse_ordinary(tensor: &DLTensor, flags: Flags) -> Option<Checked> {
+    let (dtype, rank) = (dtype(tensor), tensor.ndim as usize);
+    let has_lists = rank == 0 || !(tensor.shape.is_null() || tensor.strides.is_null());
+    let is_ordinary = dtype.is_ordinary()
+        // A negative rank is a large one.
+        && rank <= MAX_RANK
+        && has_lists
+        && tensor.byte_offset == 0
+        && !tensor.data.is_null()
+        && device(tensor).kind.has_addresses();
+    if !is_ordinary {
+        return None;
+    }
+    let (mut len, mut low, mut high) = (1_isize, 0_isize, 0_isize);
+    for axis in 0..rank {
+        // SAFETY: inside a list of `rank` numbers (the caller's duty).
+        let extent = unsafe { tensor.shape.add(axis) };
+        // SAFETY: the same.
+        let extent = isize::try_from(unsafe { extent.read() }).ok()?;
+        // SAFETY: the same.
+        let stride = unsafe { tensor.strides.add(axis) };
+        // SAFETY: the same.
+        let stride = isize::try_from(unsafe { stride.read() }).ok()?;
+        if extent <= 0 {
+            return None;
+        }
+        len = len.checked_mul(extent)?;
+        let reach = stride.checked_mul(extent - 1)?;
+        if reach < 0 {
+            low = low.checked_add(reach)?;
+        } else {
+            high = high.checked_add(reach)?;
+        }
+    }
+    let itemsize = isize::from(dtype.bits / 8);
+    // Elements side by side, and elements with the gaps between them, fit `isize` in bytes: so
+    // then do the parts below and above the first.
+    let places = high.checked_sub(low)?.checked_add(1)?;
+    len.max(places).checked_mul(itemsize)?;
+    let (below, above) = ((-low * itemsize) as usize, ((high + 1) * itemsize) as usize);
+    let address = tensor.data.addr();
+    address.checked_sub(below)?;
+    address.checked_add(above)?;
+    let strides = if rank == 0 { NonNull::dangling() } else { NonNull::new(tensor.strides)? };
+    Some(Checked { strides, len: len as usize, marks: Marks::new(flags, class(flags)) })
+}
+
+/// Checks any descriptor, and says what is wrong with one that is refused.
+///
+/// # Safety
+///
+/// As for [`parse`].
+#[cold]
+#[inline(never)]
+unsafe fn parse_any(tensor: &DLTensor, flags: Flags) -> Result<Checked, Error> {
     let unit = unit(dtype(tensor), flags)?;
     let ndim = tensor.ndim;
     let rank = match usize::try_from(ndim) {
@@ -43,20 +116,16 @@ pub(super) unsafe fn parse(tensor: *const DLTensor, flags: Flags) -> Result<Chec
 }
 
 /// What an element takes, if there can be one of this type.
-#[inline]
 fn unit(dtype: DType, flags: Flags) -> Result<Unit, Error> {
-    if !dtype.is_ordinary() {
-        if let Some(reason) = dtype.impossible() {
-            return Err(Error::ImpossibleDType { dtype, reason });
-        }
+    match dtype.impossible() {
+        Some(reason) => Err(Error::ImpossibleDType { dtype, reason }),
+        None => Ok(Unit::new(dtype, flags)),
     }
-    Ok(Unit::new(dtype, flags))
 }
 
 /// # Safety
 ///
 /// A pointer that is not null points to `rank` numbers that stay for `'a`.
-#[inline]
 unsafe fn list<'a>(numbers: *const i64, rank: usize) -> Option<&'a [i64]> {
     match (numbers.is_null(), rank) {
         (_, 0) => Some(&[]),
@@ -67,7 +136,6 @@ unsafe fn list<'a>(numbers: *const i64, rank: usize) -> Option<&'a [i64]> {
 }
 
 /// Makes the strides of a compact tensor, which is what null strides mean.
-#[cold]
 fn fill_strides(
     tensor: &DLTensor,
     unit: Unit,
@@ -92,7 +160,6 @@ pub(super) unsafe fn free_strides(strides: NonNull<i64>, rank: usize) {
 }
 
 /// The number of elements, and the class of their memory.
-#[inline(always)]
 fn check(
     tensor: &DLTensor,
     unit: Unit,
@@ -121,7 +188,6 @@ fn check(
     }
 }
 
-#[cold]
 fn too_large(unit: Unit, span: Span) -> Error {
     let what = if unit.size(span.len).is_none() { "byte size" } else { "strided span" };
     Error::SizeOverflow { what }
@@ -136,5 +202,78 @@ fn class(flags: Flags) -> Access {
         Access::Frozen
     } else {
         Access::Exclusive
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::c_void;
+
+    use dlbridge_sys::{DLDataType, DLDataTypeCode, DLDevice, DLDeviceType};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const EDGES: [i64; 9] =
+        [i64::MIN, i64::MIN + 1, -(1 << 32), -1, 0, 1, 1 << 31, i64::MAX - 1, i64::MAX];
+
+    fn number() -> impl Strategy<Value = i64> {
+        prop_oneof![4 => -3..6_i64, 1 => prop::sample::select(&EDGES[..])]
+    }
+
+    fn address() -> impl Strategy<Value = usize> {
+        let edges =
+            prop::sample::select(vec![0, 1, 64, usize::MAX / 2, usize::MAX - 64, usize::MAX]);
+        prop_oneof![3 => Just(0x1000), 1 => edges]
+    }
+
+    proptest! {
+        /// The short way lets nothing through that the whole gate refuses, says the same of what it
+        /// does let through, and is the way of everything that it is meant for.
+        #[test]
+        fn both_ways_agree(
+            (shape, strides) in (0..4_usize).prop_flat_map(|rank| {
+                (prop::collection::vec(number(), rank), prop::collection::vec(number(), rank))
+            }),
+            address in address(),
+            (code, bits, lanes) in (0..9_u8, prop::sample::select(vec![0, 4, 8, 12, 32, 128, 255]), 0..3_u16),
+            (kind, byte_offset, flags) in (0..9_i32, 0..2_u64, 0..8_u64),
+            (has_shape, has_strides) in (prop::bool::weighted(0.9), prop::bool::weighted(0.9)),
+        ) {
+            let list = |numbers: &Vec<i64>, is_there: bool| {
+                if is_there { numbers.as_ptr().cast_mut() } else { std::ptr::null_mut() }
+            };
+            let tensor = DLTensor {
+                data: std::ptr::without_provenance_mut::<c_void>(address),
+                device: DLDevice { device_type: DLDeviceType(kind), device_id: 0 },
+                ndim: shape.len() as i32,
+                dtype: DLDataType { code: DLDataTypeCode(code), bits, lanes },
+                shape: list(&shape, has_shape),
+                strides: list(&strides, has_strides),
+                byte_offset,
+            };
+            let flags = Flags(flags);
+            // SAFETY: lists of `ndim` numbers, or null.
+            let short = unsafe { parse_ordinary(&tensor, flags) };
+            // SAFETY: the same.
+            let whole = unsafe { parse_any(&tensor, flags) };
+            if let Some(short) = short {
+                let whole = whole.expect("let through");
+                prop_assert_eq!((short.len, short.marks), (whole.len, whole.marks));
+                prop_assert!(shape.is_empty() || short.strides == whole.strides);
+            } else if let Ok(whole) = whole {
+                let is_ordinary = dtype(&tensor).is_ordinary()
+                    && whole.len > 0
+                    && byte_offset == 0
+                    && !whole.marks.owns_strides()
+                    && device(&tensor).kind.has_addresses()
+                    && (shape.is_empty() || (has_shape && has_strides));
+                prop_assert!(!is_ordinary);
+                if whole.marks.owns_strides() {
+                    // SAFETY: made just now, and used no more.
+                    unsafe { free_strides(whole.strides, shape.len()) };
+                }
+            }
+        }
     }
 }
