@@ -24,6 +24,7 @@ impl Tensor {
     /// What the gate refuses, each naming the field: a null pointer, another major version, a
     /// rank out of range, a null shape, a negative extent, sizes that overflow, an impossible
     /// dtype, null data where there are elements, an address outside the address space.
+    #[inline]
     pub unsafe fn from_raw(tensor: *mut DLManagedTensorVersioned) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
         unsafe { take(Foreign::versioned(tensor)?) }
@@ -53,7 +54,7 @@ impl Tensor {
     /// # Errors
     ///
     /// As for [`from_raw`](Self::from_raw).
-    #[inline]
+    #[inline(always)]
     pub unsafe fn try_from_raw(tensor: *mut DLManagedTensorVersioned) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
         unsafe { Handle::import(Foreign::versioned(tensor)?) }.map(Self)
@@ -148,7 +149,7 @@ impl Tensor {
     /// # Errors
     ///
     /// As for [`from_raw`](Self::from_raw), less the version.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn with_borrowed_raw<R>(
         tensor: &DLTensor,
         flags: Flags,
@@ -197,6 +198,7 @@ impl Tensor {
 /// # Safety
 ///
 /// As for [`Tensor::from_raw`].
+#[inline(always)]
 unsafe fn take(tensor: Foreign) -> Result<Tensor, Error> {
     // SAFETY: the caller's duty.
     match unsafe { Handle::import(tensor) } {
