@@ -39,9 +39,9 @@ impl Drop for Held {
 pub(crate) fn undisturbed(_: Python<'_>, work: impl FnOnce()) {
     let (mut kind, mut value, mut trace) =
         (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
-    // SAFETY: attached; the places are ours.
+    // SAFETY: attached; the places are ours (F1).
     unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut trace) };
     work();
-    // SAFETY: attached; what was fetched above.
+    // SAFETY: attached; what was fetched above (F1).
     unsafe { ffi::PyErr_Restore(kind, value, trace) };
 }

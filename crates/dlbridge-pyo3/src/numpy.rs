@@ -64,16 +64,16 @@ fn array_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         .or_else(|_| py.import("numpy.core._multiarray_umath"))?;
     let capsule = module.getattr("_ARRAY_API")?.cast_into::<PyCapsule>()?;
     let table = capsule.pointer_checked(None)?.cast::<*mut c_void>();
-    // SAFETY: the first entry of NumPy's table of its C API (numpy/__multiarray_api.h).
+    // SAFETY: the first entry of NumPy's table of its C API (numpy/__multiarray_api.h; F5).
     let version = unsafe { table.read() };
-    // SAFETY: it is `unsigned int PyArray_GetNDArrayCVersion(void)`.
+    // SAFETY: it is `unsigned int PyArray_GetNDArrayCVersion(void)` (F5).
     let version: extern "C" fn() -> c_uint = unsafe { std::mem::transmute(version) };
     if !ABI_VERSIONS.contains(&version()) {
         return Ok(std::ptr::null_mut());
     }
-    // SAFETY: the table is far longer.
+    // SAFETY: the table is far longer (F5).
     let entry = unsafe { table.add(2) };
-    // SAFETY: the third entry is the array type.
+    // SAFETY: the third entry is the array type (F5).
     Ok(unsafe { entry.read() }.cast())
 }
 
@@ -94,8 +94,9 @@ pub(crate) unsafe fn import(object: Borrowed<'_, '_, PyAny>) -> Option<Result<Te
     // SAFETY: the caller's duty.
     let Described { tensor, flags } = unsafe { describe(object, &mut strides) }?;
     let owner = Held::new(object.to_owned());
-    // SAFETY: the array, which `owner` keeps, keeps the memory that it describes: NumPy moves it
-    // only in `resize`, which refuses while there are other references.
+    // SAFETY: the array, which `owner` keeps, keeps the memory that it describes (T3): NumPy moves
+    // it only in `resize`, which refuses while there are other references, unless it is told not to
+    // look.
     let tensor = unsafe { Tensor::from_owner_raw(owner, &tensor, flags) };
     Some(tensor.map_err(Error::Tensor))
 }
@@ -132,7 +133,7 @@ unsafe fn describe(
     // SAFETY: an array of this layout (the caller's duty).
     let Array { data, rank, extents, strides: in_bytes, descriptor, flags, .. } =
         unsafe { std::ptr::read(array) };
-    // SAFETY: every array has a descriptor.
+    // SAFETY: every array has a descriptor (F5).
     let Descriptor { number, byte_order, .. } = unsafe { std::ptr::read(descriptor) };
     let dtype = *DTYPES.get(usize::try_from(number).ok()?)?;
     let foreign = if cfg!(target_endian = "little") { b'>' } else { b'<' };
@@ -142,7 +143,7 @@ unsafe fn describe(
     let itemsize = i64::from(dtype.bits / 8);
     let shift = itemsize.trailing_zeros();
     for (axis, stride) in strides.iter_mut().enumerate().take(usize::try_from(rank).ok()?) {
-        // SAFETY: an array has as many strides as axes.
+        // SAFETY: an array has as many strides as axes (F5).
         let bytes = unsafe { in_bytes.add(axis) };
         // SAFETY: the same.
         let bytes = unsafe { bytes.read() } as i64;

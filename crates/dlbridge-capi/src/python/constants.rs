@@ -32,7 +32,7 @@ static CONSTANTS: AtomicPtr<Constants> = AtomicPtr::new(ptr::null_mut());
 impl Constants {
     #[inline]
     pub(super) fn get(python: Python) -> Result<&'static Self, Exception> {
-        // SAFETY: null, or leaked by `make`.
+        // SAFETY: null, or leaked by `make` (F6).
         match unsafe { CONSTANTS.load(Ordering::Acquire).as_ref() } {
             Some(constants) => Ok(constants),
             None => Self::make(python),
@@ -56,13 +56,13 @@ impl Constants {
         }));
         let order = (Ordering::AcqRel, Ordering::Acquire);
         let kept = CONSTANTS.compare_exchange(ptr::null_mut(), made, order.0, order.1);
-        // SAFETY: one of the two, both leaked.
+        // SAFETY: one of the two, both leaked (F6).
         Ok(unsafe { &*kept.map_or_else(|other| other, |_| made) })
     }
 
     /// What was made before; for callbacks of our class, which exists only then.
     pub(super) fn existing() -> Option<&'static Self> {
-        // SAFETY: null, or leaked by `make`.
+        // SAFETY: null, or leaked by `make` (F6).
         unsafe { CONSTANTS.load(Ordering::Acquire).as_ref() }
     }
 }

@@ -126,8 +126,9 @@ pub(super) fn export_on<O: Send + 'static>(
         placement.write(shape, strides);
         Ok(memory)
     };
-    // SAFETY: every element lies within a slice that the owner, which is not used again before
-    // it is dropped, has lent from its final address; measured above. Its class is the borrow's.
+    // SAFETY: every element lies within a slice that the owner, which is not used again before it
+    // is dropped, has lent from its final address; measured above. Its class is the borrow's (R1,
+    // R4).
     unsafe { Handle::export(owner, placement.shape.len(), describe) }
 }
 
@@ -205,7 +206,8 @@ pub(crate) fn borrow_within<'a, T: Element>(
     let memory = (slice.as_ptr().cast_mut().cast(), size_of_val(slice));
     let span = placement.measure(Flags::NONE)?;
     let memory = placement.within(memory, Device::CPU, span, Flags::READ_ONLY, Access::Frozen)?;
-    // SAFETY: every element lies within a slice that is borrowed for as long; measured above.
+    // SAFETY: every element lies within a slice that is borrowed for as long; measured above (R1,
+    // R4).
     Ok(unsafe { Borrowed::new(memory, placement.shape.len(), |a, b| placement.write(a, b)) })
 }
 
@@ -218,7 +220,7 @@ pub(crate) fn borrow_mut_within<'a, T: Plain>(
     let memory = (slice.as_mut_ptr().cast(), size_of_val(slice));
     let span = placement.measure(Flags::NONE)?;
     let memory = placement.within(memory, Device::CPU, span, Flags::NONE, Access::Exclusive)?;
-    // SAFETY: as above, and the borrow is unique.
+    // SAFETY: as above, and the borrow is unique (R1, R4).
     Ok(unsafe { Borrowed::new(memory, placement.shape.len(), |a, b| placement.write(a, b)) })
 }
 
