@@ -15,6 +15,9 @@ use crate::error::{Error, Result};
 
 const CAPSULE_NAME: &std::ffi::CStr = c"dlpack_exchange_api";
 
+/// How many tables of a chain are looked at: one that runs in a circle has no end.
+const MOST_TABLES: usize = 16;
+
 /// How many types with, and how many without a table are remembered. A program meets few.
 const SLOTS: usize = 64;
 
@@ -93,9 +96,10 @@ fn ask(kind: &Object) -> Option<*const DLPackExchangeAPI> {
     // SAFETY: a capsule of this name (F4).
     let pointer = unsafe { (python.api.PyCapsule_GetPointer)(capsule.as_ptr(), name) };
     let mut header: *mut DLPackExchangeAPIHeader = pointer.cast();
-    // SAFETY: a table starts with its header in every version (DLPack 1.2,
-    // DLPackExchangeAPIHeader); null ends the chain (F5, F6).
-    while let Some(found) = unsafe { header.as_ref() } {
+    for _ in 0..MOST_TABLES {
+        // SAFETY: a table starts with its header in every version (DLPack 1.2,
+        // DLPackExchangeAPIHeader); null ends the chain (F5, F6).
+        let found = unsafe { header.as_ref() }?;
         if found.version.major == DLPACK_MAJOR_VERSION {
             return Some(header.cast());
         }

@@ -103,11 +103,15 @@ fn ask(kind: &Bound<'_, PyType>) -> Option<&'static DLPackExchangeAPI> {
     usable(header.as_ptr().cast())
 }
 
+/// How many tables of a chain are looked at: one that runs in a circle has no end.
+const MOST_TABLES: usize = 16;
+
 /// The newest table of our major version in the chain of older ones.
 fn usable(mut header: *mut DLPackExchangeAPIHeader) -> Option<&'static DLPackExchangeAPI> {
-    // SAFETY: a table that a type publishes is static, and starts with its header in every version
-    // (DLPack 1.2, DLPackExchangeAPIHeader); null ends the chain (F5, F6).
-    while let Some(found) = unsafe { header.as_ref() } {
+    for _ in 0..MOST_TABLES {
+        // SAFETY: a table that a type publishes is static, and starts with its header in every
+        // version (DLPack 1.2, DLPackExchangeAPIHeader); null ends the chain (F5, F6).
+        let found = unsafe { header.as_ref() }?;
         if found.version.major == DLPACK_MAJOR_VERSION {
             // SAFETY: a table of this major version has this layout (F5).
             return Some(unsafe { &*header.cast::<DLPackExchangeAPI>() });

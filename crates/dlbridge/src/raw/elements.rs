@@ -46,9 +46,11 @@ impl<'a, T: Element> Elements<'a, T> {
         let mut offset = 0_i64;
         for ((&i, &extent), &stride) in index.iter().zip(shape).zip(strides) {
             let i = i64::try_from(i).ok().filter(|&i| i < extent)?;
-            offset += i * stride;
+            // Of an element it fits (R1). Where there is none, strides may be anything, and a
+            // later axis has no index.
+            offset = offset.wrapping_add(i.wrapping_mul(stride));
         }
-        Some(offset as isize * size_of::<T>() as isize)
+        Some((offset as isize).wrapping_mul(size_of::<T>() as isize))
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use super::borrowed::Borrowed;
 use super::element::Element;
 use super::header::Memory;
 use super::{Handle, Plain};
-use crate::layout::{self, Span};
+use crate::layout::{self, Span, Unit};
 use crate::{Access, Builder, DType, Device, Error, Flags, Tensor};
 
 /// What to export of an owner's memory.
@@ -80,11 +80,14 @@ impl Placement<'_> {
 
     /// Memory at `data`, which nothing is promised about.
     fn memory(&self, data: *mut c_void, device: Device, flags: Flags) -> Result<Memory, Error> {
-        let Span { len, .. } = self.measure(flags)?;
+        let span = self.measure(flags)?;
+        let (len, dtype) = (span.len, self.dtype);
         if data.is_null() && len != 0 {
             return Err(Error::NullData { len });
         }
-        let dtype = self.dtype;
+        if len != 0 && Unit::new(dtype, flags).reach(span).is_none() {
+            return Err(Error::SizeOverflow { what: "strided span" });
+        }
         let packed = dtype.itemsize().is_none() && !flags.contains(Flags::SUBBYTE_PADDED);
         if packed && self.offset != 0 {
             return Err(Error::PackedElements { dtype });
