@@ -183,7 +183,6 @@ pub(super) unsafe fn release(header: NonNull<Header>) {
 /// # Safety
 ///
 /// The header is alive for `'a`, and its owner is only read as long.
-#[cfg(feature = "cudarc-0_19")]
 pub(super) unsafe fn owner<'a, O: Any>(header: NonNull<Header>) -> Option<&'a O> {
     // SAFETY: alive, by the caller's duty.
     if unsafe { header.as_ref() }.owner_type != TypeId::of::<O>() {

@@ -143,6 +143,12 @@ impl Handle {
         }
     }
 
+    /// Whether a producer's descriptor is owned.
+    #[inline]
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.foreign().is_some()
+    }
+
     /// What the producer's descriptor says; `None` for an export of this library that never
     /// left Rust.
     pub(crate) fn raw_fields(&self) -> Option<RawFields> {
@@ -177,7 +183,6 @@ impl Handle {
 
     /// The owner, if this is an export of one of type `O` that never left Rust. For owners that
     /// lend no memory of the host: a reference to those could be one to elements, too.
-    #[cfg(feature = "cudarc-0_19")]
     pub(crate) fn owner<O: Any + Sync>(&self) -> Option<&O> {
         // SAFETY: the handle owns the header and is borrowed as long (R2).
         self.header().and_then(|header| unsafe { header::owner(header) })
