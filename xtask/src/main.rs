@@ -17,6 +17,7 @@ mod project;
 mod python;
 mod requirements;
 mod rustup;
+mod sanitize;
 mod steps;
 mod tally;
 mod venv;

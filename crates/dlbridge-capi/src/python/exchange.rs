@@ -12,6 +12,7 @@ use super::api::PyObject;
 use super::exception::Exception;
 use super::object::Object;
 use crate::error::{Error, Result};
+use crate::publish::Place;
 
 const CAPSULE_NAME: &std::ffi::CStr = c"dlpack_exchange_api";
 
@@ -27,8 +28,11 @@ struct Entry {
     table: *const DLPackExchangeAPI,
 }
 
+// SAFETY: addresses of a type and of its table (R9).
+unsafe impl Sync for Entry {}
+
 /// Types with a table, at the slot of their address.
-static WITH: [AtomicPtr<Entry>; SLOTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS];
+static WITH: [Place<Entry>; SLOTS] = [const { Place::new() }; SLOTS];
 
 /// Types without one. They are not kept alive: a new type at an old one's address is at worst
 /// asked the slower way.
@@ -47,8 +51,7 @@ pub(super) fn import(object: &Object) -> Option<Result<Tensor>> {
     if WITHOUT[slot].load(Ordering::Relaxed) == kind.as_ptr() {
         return None;
     }
-    // SAFETY: null, or an entry that is never freed (F6).
-    let table = match unsafe { WITH[slot].load(Ordering::Acquire).as_ref() } {
+    let table = match WITH[slot].get() {
         Some(entry) if entry.kind == kind.as_ptr() => entry.table,
         _ => look_up(kind, slot)?,
     };
@@ -75,12 +78,9 @@ fn look_up(kind: Object, slot: usize) -> Option<*const DLPackExchangeAPI> {
         return None;
     };
     // The reference is never given back, which keeps the type at its address.
-    let entry = Box::into_raw(Box::new(Entry { kind: kind.into_raw(), table }));
-    let order = (Ordering::AcqRel, Ordering::Relaxed);
-    if WITH[slot].compare_exchange(ptr::null_mut(), entry, order.0, order.1).is_err() {
-        // SAFETY: made just now, and nobody saw it. Its type stays, as the few others here (R7).
-        drop(unsafe { Box::from_raw(entry) });
-    }
+    let entry = Entry { kind: kind.into_raw(), table };
+    // Where another type has the slot, this one's stays all the same, as the few others here.
+    let _ = WITH[slot].publish(Box::new(entry));
     Some(table)
 }
 
