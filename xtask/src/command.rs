@@ -4,9 +4,14 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Result};
 use crate::project;
+
+/// How often a program is asked whether it is done.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A program that starts in the workspace's root.
 pub(crate) fn program(name: impl AsRef<Path>) -> Command {
@@ -20,6 +25,39 @@ pub(crate) fn run(command: &mut Command) -> Result {
     show(command);
     let status = command.status().map_err(|error| cannot_start(command, &error))?;
     check(command, status)
+}
+
+/// How a program ended that had only so much time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It was done.
+    ByItself,
+    /// Its time was up, and it was stopped with all that it had started.
+    Stopped,
+}
+
+/// Runs a program with its output on the screen, for no longer than a time.
+pub(crate) fn run_for(command: &mut Command, limit: Duration) -> Result<Ended> {
+    show(command);
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(command, 0);
+    let started = Instant::now();
+    let mut child = command.spawn().map_err(|error| cannot_start(command, &error))?;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return check(command, status).map(|()| Ended::ByItself),
+            Ok(None) if started.elapsed() < limit => thread::sleep(PAUSE),
+            Ok(None) => break,
+            Err(error) => return Err(cannot_start(command, &error)),
+        }
+    }
+    // What it started itself is of its group.
+    let group = format!("-{}", child.id());
+    if !cfg!(unix) || !succeeds(program("kill").args(["-KILL", "--", &group])) {
+        let _ = child.kill();
+    }
+    let _ = child.wait();
+    Ok(Ended::Stopped)
 }
 
 /// Runs a program with its output on the screen, and hands every line of its standard output on.
@@ -90,8 +128,22 @@ fn line(command: &Command) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{line, output, program};
+    use std::time::Duration;
+
+    use super::{Ended, line, output, program, run_for};
     use crate::project;
+
+    #[test]
+    #[cfg(unix)]
+    fn a_program_is_stopped_with_what_it_started() {
+        let mut quick = program("true");
+        assert_eq!(run_for(&mut quick, Duration::from_secs(60)).unwrap(), Ended::ByItself);
+        assert!(run_for(&mut program("false"), Duration::from_secs(60)).is_err());
+        let mut slow = program("sh");
+        slow.args(["-c", "sleep 600 & wait"]);
+        let ended = run_for(&mut slow, Duration::from_millis(200)).unwrap();
+        assert_eq!(ended, Ended::Stopped);
+    }
 
     #[test]
     fn shown_paths_start_at_the_root() {

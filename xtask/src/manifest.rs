@@ -39,6 +39,12 @@ impl Member {
             .ok_or_else(|| Failure::new(format!("{} has no name", self.folder.display())))
     }
 
+    /// The features that a user can choose, in the order of the manifest.
+    pub(crate) fn features(&self) -> Vec<String> {
+        let chosen = keys(&self.text, "features").into_iter().filter(|key| *key != "default");
+        chosen.map(str::to_owned).collect()
+    }
+
     /// Whether its tests and programs embed Python.
     pub(crate) fn embeds_python(&self) -> bool {
         let of_python = |key: &&str| matches!(*key, "pyo3" | "dlbridge-pyo3");
@@ -72,9 +78,7 @@ pub(crate) fn embedding_python() -> Result<Vec<Member>> {
 
 /// The features of [`MAIN_CRATE`] that a user can choose, in the order of its manifest.
 pub(crate) fn features() -> Result<Vec<String>> {
-    let main = Member::load(project::path(MAIN_CRATE))?;
-    let chosen = keys(&main.text, "features").into_iter().filter(|key| *key != "default");
-    Ok(chosen.map(str::to_owned).collect())
+    Ok(Member::load(project::path(MAIN_CRATE))?.features())
 }
 
 /// Those of them whose crates build with a version of Rust, such as `1.85`. The main crate's manifest

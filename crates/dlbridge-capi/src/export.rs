@@ -74,7 +74,7 @@ impl Release {
 impl Drop for Release {
     fn drop(&mut self) {
         match self {
-            // SAFETY: promised to `new`, and this is its one call.
+            // SAFETY: the caller's duty, promised to `new`; this is its one call.
             Self::Call(function, token) => unsafe { function(token.0) },
             Self::Queue(queue, token) => queue.push(*token),
             Self::Nothing => {}

@@ -19,7 +19,7 @@ pub struct TensorHandle {
     info: TensorInfo,
 }
 
-// SAFETY: a tensor may change threads; the info only describes it.
+// SAFETY: a tensor may change threads; the info only describes it (R9).
 unsafe impl Send for TensorHandle {}
 
 impl TensorHandle {
@@ -42,7 +42,7 @@ impl TensorHandle {
     ///
     /// As for [`take`](Self::take).
     pub(crate) unsafe fn own(handle: *mut Self) -> Option<Box<Self>> {
-        // SAFETY: made by `into_raw`, and owned by the caller.
+        // SAFETY: made by `into_raw`, and owned by the caller (R7).
         (!handle.is_null()).then(|| unsafe { Box::from_raw(handle) })
     }
 }

@@ -136,9 +136,10 @@ unsafe fn write_name(name: &str, buffer: *mut c_char, size: usize) -> usize {
         return name.len();
     }
     let count = name.len().min(size - 1);
-    // SAFETY: fewer than `size` bytes, to memory of the caller that no name of ours lies in.
+    // SAFETY: fewer than `size` bytes, to memory of the caller that no name of ours lies in (the
+    // caller's duty).
     unsafe { buffer.copy_from_nonoverlapping(name.as_ptr().cast(), count) };
-    // SAFETY: the byte behind them, still within `size`.
+    // SAFETY: the byte behind them, still within `size` (the caller's duty).
     unsafe { buffer.wrapping_add(count).write(0) };
     name.len()
 }

@@ -24,6 +24,7 @@ mod error;
 mod export;
 mod import;
 mod info;
+mod publish;
 mod python;
 mod queue;
 

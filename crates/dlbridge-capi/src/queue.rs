@@ -32,7 +32,7 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token(pub(crate) *mut c_void);
 
-// SAFETY: nothing here looks behind it; whoever gave it lets it be given back on any thread.
+// SAFETY: nothing here looks behind it; whoever gave it lets it be given back on any thread (R9).
 unsafe impl Send for Token {}
 
 impl ReleaseQueue {
@@ -61,8 +61,8 @@ impl State {
             return;
         }
         if let Some((wake, context)) = self.wake {
-            // SAFETY: given by the caller of `dlb_queue_new` to be called until it is closed,
-            // which takes this lock.
+            // SAFETY: the caller's duty (`dlb_queue_new`), until the queue is closed, which takes
+            // this lock.
             unsafe { wake(context.0) };
         }
     }
@@ -81,9 +81,9 @@ impl Drop for ReleaseQueue {
 ///
 /// `queue` is a queue that was not closed.
 pub(crate) unsafe fn share(queue: *const ReleaseQueue) -> Arc<ReleaseQueue> {
-    // SAFETY: made by `Arc::into_raw`, and alive.
+    // SAFETY: made by `Arc::into_raw`, and alive (R7).
     unsafe { Arc::increment_strong_count(queue) };
-    // SAFETY: counted just now.
+    // SAFETY: counted just now (R7).
     unsafe { Arc::from_raw(queue) }
 }
 
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn dlb_queue_take(
         let rest = state.tokens.len().saturating_sub(capacity);
         let mut count = 0;
         for token in state.tokens.drain(rest..) {
-            // SAFETY: at most `capacity` of them.
+            // SAFETY: at most `capacity` of them (the caller's duty).
             unsafe { tokens.wrapping_add(count).write(token.0) };
             count += 1;
         }

@@ -110,10 +110,10 @@ fn call_dlpack<'py>(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Bound<'py, PyA
     let arguments = [object.as_ptr(), max_version(py)?.as_ptr()];
     let keywords = keyword_names(py)?.as_ptr();
     // SAFETY: one positional argument (the object itself) and one value for the one keyword, all
-    // alive during the call.
+    // alive during the call (F1, F2).
     let answer =
         unsafe { PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, keywords) };
-    // SAFETY: a new reference, or null with an exception set.
+    // SAFETY: a new reference, or null with an exception set (F3).
     unsafe { Bound::from_owned_ptr_or_err(py, answer) }
 }
 

@@ -69,7 +69,7 @@ const KEEPER: &CStr = c"dlbridge_memory";
 
 /// Whether `capsule` is a capsule of this very name.
 fn has_name(capsule: Borrowed<'_, '_, PyAny>, name: &CStr) -> bool {
-    // SAFETY: any object may be asked; no exception is set.
+    // SAFETY: any object may be asked; no exception is set (F1).
     unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), name.as_ptr()) == 1 }
 }
 
@@ -91,13 +91,13 @@ pub(crate) fn take(capsule: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
 
 #[inline]
 fn take_as<A: Abi>(capsule: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
-    // SAFETY: a capsule of this name (checked by `take`).
+    // SAFETY: a capsule of this name (checked by `take`; F4).
     let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), A::NAME.as_ptr()) };
     // The check comes before the renaming, so that a refused tensor stays the capsule's.
-    // SAFETY: an unused capsule of this name owns a tensor of this ABI (DLPack, Python
-    // specification); the producer is trusted as SAFETY.md lists.
+    // SAFETY: an unused capsule of this name owns a tensor of this ABI (F4), whose producer is
+    // trusted (T1 to T9).
     let tensor = unsafe { A::try_import(tensor.cast()) }?;
-    // SAFETY: still a valid capsule; the name is static.
+    // SAFETY: still a valid capsule; the name is static (F4).
     let renamed = unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), A::USED_NAME.as_ptr()) };
     debug_assert_eq!(renamed, 0, "a valid capsule can be renamed");
     Ok(tensor)
@@ -111,7 +111,7 @@ fn refusal(object: Borrowed<'_, '_, PyAny>) -> Error {
     }
     let found = match object.cast::<PyCapsule>() {
         Ok(capsule) => match capsule.name() {
-            // SAFETY: read at once, while the capsule keeps its name.
+            // SAFETY: read at once, while the capsule keeps its name (F4).
             Ok(Some(name)) => format!("a capsule named {:?}", unsafe { name.as_cstr() }),
             _ => "a capsule without a name".to_owned(),
         },
@@ -124,7 +124,7 @@ fn refusal(object: Borrowed<'_, '_, PyAny>) -> Error {
 
 /// A capsule that owns a tensor in the ABI of DLPack 1.x.
 pub(crate) fn versioned(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
-    // SAFETY: given away by the tensor just now.
+    // SAFETY: given away by the tensor just now (R3).
     unsafe {
         new(
             py,
@@ -138,13 +138,13 @@ pub(crate) fn versioned(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAn
 /// A capsule that nobody can consume. It keeps a tensor's memory as long as itself.
 #[inline]
 pub(crate) fn keeper(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
-    // SAFETY: given away by the tensor just now.
+    // SAFETY: given away by the tensor just now (R3).
     unsafe { new(py, tensor.into_raw(), KEEPER, release_kept) }
 }
 
 /// A capsule that owns a tensor in the ABI of DLPack before 1.0.
 pub(crate) fn legacy(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
-    // SAFETY: given away by the tensor just now.
+    // SAFETY: given away by the tensor just now (R3).
     unsafe { new(py, tensor.into_raw_legacy()?, DLManagedTensor::NAME, release::<DLManagedTensor>) }
 }
 
@@ -158,11 +158,11 @@ unsafe fn new<'py, A: Abi>(
     name: &'static CStr,
     release: ffi::PyCapsule_Destructor,
 ) -> Result<Bound<'py, PyAny>> {
-    // SAFETY: the pointer is not null, the name static, the destructor made for both.
+    // SAFETY: the pointer is not null, the name static, the destructor made for both (F2).
     let capsule = unsafe { ffi::PyCapsule_New(tensor.cast(), name.as_ptr(), Some(release)) };
-    // SAFETY: a new reference, or null with an exception set.
+    // SAFETY: a new reference, or null with an exception set (F3).
     unsafe { Bound::from_owned_ptr_or_err(py, capsule) }.map_err(|error| {
-        // SAFETY: no capsule took it.
+        // SAFETY: no capsule took it (R3).
         unsafe { A::release(tensor) };
         error.into()
     })
@@ -170,13 +170,13 @@ unsafe fn new<'py, A: Abi>(
 
 /// Releases the tensor of a capsule that nobody consumed.
 unsafe extern "C" fn release<A: Abi>(capsule: *mut ffi::PyObject) {
-    // SAFETY: Python calls the destructor with its capsule, which owns such a tensor.
+    // SAFETY: Python calls the destructor with its capsule, which owns such a tensor (F1, F4).
     unsafe { release_named::<A>(capsule, A::NAME) };
 }
 
 /// Releases the tensor of a keeper.
 unsafe extern "C" fn release_kept(capsule: *mut ffi::PyObject) {
-    // SAFETY: Python calls the destructor with its capsule, which owns such a tensor.
+    // SAFETY: Python calls the destructor with its capsule, which owns such a tensor (F1, F4).
     unsafe { release_named::<DLManagedTensorVersioned>(capsule, KEEPER) };
 }
 
@@ -185,15 +185,15 @@ unsafe extern "C" fn release_kept(capsule: *mut ffi::PyObject) {
 /// Attached; a capsule on its end, which owns a tensor of this ABI if it has this name.
 #[inline]
 unsafe fn release_named<A: Abi>(capsule: *mut ffi::PyObject, name: &'static CStr) {
-    // SAFETY: an object.
+    // SAFETY: the caller's duty (F1).
     if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } != 1 {
         return;
     }
-    // SAFETY: a valid capsule of this name.
+    // SAFETY: a valid capsule of this name (F4).
     let tensor: *mut c_void = unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) };
-    // SAFETY: attached to the interpreter, as every destructor is.
+    // SAFETY: attached to the interpreter, as every destructor is (F1).
     let py = unsafe { Python::assume_attached() };
     // The owner may be a Python object of another library.
-    // SAFETY: the capsule owned the tensor, and is going.
+    // SAFETY: the capsule owned the tensor, and is going (F4).
     undisturbed(py, || unsafe { A::release(tensor.cast()) });
 }

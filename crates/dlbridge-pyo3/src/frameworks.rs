@@ -248,9 +248,9 @@ pub(crate) fn name_of(kind: &Bound<'_, PyType>) -> String {
 /// A module, unless nobody has imported it yet. (Importing takes microseconds.)
 fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = name.py();
-    // SAFETY: attached, and a name.
+    // SAFETY: attached, and a name (F1, F2).
     let module = unsafe { ffi::PyImport_GetModule(name.as_ptr()) };
-    // SAFETY: a new reference, or null with or without an exception set.
+    // SAFETY: a new reference, or null with or without an exception set (F3).
     match unsafe { Bound::from_owned_ptr_or_opt(py, module) } {
         Some(module) => Ok(Some(module).filter(|module| !module.is_none())),
         None => PyErr::take(py).map_or(Ok(None), Err),

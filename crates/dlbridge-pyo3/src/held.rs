@@ -1,7 +1,13 @@
-//! A Python object that a tensor keeps alive.
-//! What memory it has does not belong here.
-//! Invariant: the object is let go once, on any thread, and never after the interpreter is gone.
+//! What is let go beside Python: objects that a tensor keeps alive, tensors that an object keeps.
+//! What memory they have does not belong here.
+//! Invariant: each is let go once, an object never after the interpreter is gone, and no exception
+//! that is on its way is seen or lost.
 
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use dlbridge::Tensor;
 use pyo3::prelude::*;
 use pyo3::{Bound, ffi};
 
@@ -33,15 +39,63 @@ impl Drop for Held {
     }
 }
 
+/// The tensor of a Python object.
+///
+/// Objects go while exceptions are on their way, and a producer's deleter may be Python code: it
+/// must not see the exception, nor leave one of its own. Memory of Rust has no such deleter, and
+/// what a [`Held`] keeps is let go beside exceptions anyway.
+#[derive(Debug)]
+pub(crate) struct Kept(ManuallyDrop<Arc<Tensor>>);
+
+impl Kept {
+    #[inline]
+    pub(crate) fn new(tensor: Arc<Tensor>) -> Self {
+        Self(ManuallyDrop::new(tensor))
+    }
+}
+
+impl Deref for Kept {
+    type Target = Arc<Tensor>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<Tensor> {
+        &self.0
+    }
+}
+
+impl Drop for Kept {
+    #[inline]
+    fn drop(&mut self) {
+        let is_foreign = self.is_foreign();
+        // SAFETY: taken once, and not used again (R7).
+        let tensor = unsafe { ManuallyDrop::take(&mut self.0) };
+        if is_foreign {
+            release(tensor);
+        }
+    }
+}
+
+/// Lets a producer's tensor go.
+#[cold]
+fn release(tensor: Arc<Tensor>) {
+    let mut tensor = Some(tensor);
+    Python::try_attach(|py| {
+        let tensor = tensor.take();
+        undisturbed(py, || drop(tensor));
+    });
+    // Without an interpreter there are no exceptions.
+    drop(tensor);
+}
+
 /// Runs `work`, which may run Python code, beside an exception that is on its way: it neither sees
 /// nor loses it.
 #[inline]
 pub(crate) fn undisturbed(_: Python<'_>, work: impl FnOnce()) {
     let (mut kind, mut value, mut trace) =
         (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
-    // SAFETY: attached; the places are ours.
+    // SAFETY: attached; the places are ours (F1).
     unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut trace) };
     work();
-    // SAFETY: attached; what was fetched above.
+    // SAFETY: attached; what was fetched above (F1).
     unsafe { ffi::PyErr_Restore(kind, value, trace) };
 }

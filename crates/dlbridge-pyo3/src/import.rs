@@ -222,7 +222,7 @@ pub(crate) fn import_shared(
         }
         Some(Way::NumPy) => {
             *protocol = Protocol::NumPy;
-            // SAFETY: of that very type.
+            // SAFETY: of that very type (F5).
             unsafe { numpy::import(object) }
         }
         None => None,

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::class::{ExportDlpack, Lend};
+use crate::held::Kept;
 use crate::import::{ImportOptions, import_with_stream};
 use crate::negotiate::Request;
 use crate::stream::{Ready, Stream};
@@ -22,7 +23,7 @@ use crate::{Result, buffer, exchange};
 #[pyclass(frozen, name = "Tensor", module = "dlbridge")]
 #[derive(Debug)]
 pub struct TensorObject {
-    tensor: Arc<Tensor>,
+    tensor: Kept,
     /// What consumers of device memory have to wait for; nothing if `None`.
     ready: Option<Box<Ready>>,
 }
@@ -31,7 +32,7 @@ impl TensorObject {
     /// Makes a Python object of a tensor. Memory that was exclusive becomes shared.
     #[must_use]
     pub fn new(tensor: Tensor) -> Self {
-        Self { tensor: Arc::new(tensor.into_shared()), ready: None }
+        Self { tensor: Kept::new(Arc::new(tensor.into_shared())), ready: None }
     }
 
     /// Takes a Python object's memory as [`import`](crate::import()) does, and remembers which
@@ -81,7 +82,7 @@ impl TensorObject {
 
     /// An object over a tensor that is not `Exclusive`.
     pub(crate) fn sharing(tensor: Arc<Tensor>) -> Self {
-        Self { tensor, ready: None }
+        Self { tensor: Kept::new(tensor), ready: None }
     }
 
     /// The tensor inside.

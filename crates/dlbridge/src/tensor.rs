@@ -110,6 +110,20 @@ impl Tensor {
             has_deleter: raw.has_deleter,
         })
     }
+
+    /// Whether the memory is a producer's, whose deleter runs when the last tensor over it is
+    /// dropped: this one, or one that this one was made to share by way of an `Arc`.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// assert!(!Tensor::from(vec![1, 2, 3]).is_foreign());
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn is_foreign(&self) -> bool {
+        self.0.is_foreign() || self.0.owner::<Arc<Self>>().is_some_and(|first| first.is_foreign())
+    }
 }
 
 /// What a producer's descriptor says where a [`Tensor`] says something simpler.

@@ -94,6 +94,16 @@ fn without_elements_strides_and_offset_may_be_anything() {
 }
 
 #[test]
+fn without_elements_no_index_leads_anywhere() {
+    let make = || Foreign::new::<f64>(&[5, 5, 0], &[]).strides(&[i64::MAX, i64::MIN, 1]);
+    accepted(make, |tensor| {
+        let view = tensor.view::<f64>().expect("host");
+        assert_eq!(view.get(&[4, 4, 0]), None);
+        assert_eq!(view.get(&[5, 0, 0]), None);
+    });
+}
+
+#[test]
 fn an_empty_axis_among_huge_ones_is_empty() {
     let make = || Foreign::new::<u8>(&[i64::MAX, 0], &[]);
     accepted(make, |tensor| assert_eq!(tensor.len(), 0));

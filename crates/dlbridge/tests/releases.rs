@@ -121,6 +121,7 @@ fn shares_of_a_foreign_tensor_release_it_with_the_last() {
     let tensor = Arc::new(import(producer).expect("legal"));
     let share = Tensor::from(Arc::clone(&tensor));
     let managed = Tensor::from(tensor).into_raw();
+    assert!(share.is_foreign());
     drop(share);
     assert_eq!(releases.count(), 0);
     delete(managed);
@@ -140,7 +141,23 @@ fn a_foreign_tensor_has_no_owner_to_take_out() {
 #[test]
 fn an_export_that_came_back_has_no_owner_to_take_out() {
     let tensor = take_back(Tensor::from(vec![1_i32]).into_raw());
+    assert!(tensor.is_foreign());
     assert!(tensor.into_owner::<Vec<i32>>().is_err());
+}
+
+#[test]
+fn memory_of_rust_is_not_foreign_however_it_is_shared() {
+    let tensor = Arc::new(Tensor::from(vec![1_i32]));
+    assert!(!tensor.is_foreign());
+    let share = Tensor::from(Arc::new(Tensor::from(Arc::clone(&tensor))));
+    assert!(!share.is_foreign());
+}
+
+#[test]
+fn a_share_of_a_share_of_foreign_memory_is_foreign() {
+    let (producer, _) = foreign();
+    let tensor = Arc::new(import(producer).expect("legal"));
+    assert!(Tensor::from(Arc::new(Tensor::from(tensor))).is_foreign());
 }
 
 #[test]

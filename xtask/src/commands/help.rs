@@ -12,7 +12,9 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
               test julia FILES...   the Julia package alone, FILES lie in its folder test
   lint      formatting, clippy, every feature alone, docs, Python checks, house rules, msrv
   msrv      the libraries with the oldest Rust that they promise to build with
-  sanitize  the Rust tests under AddressSanitizer, Miri and valgrind, where there are such
+  sanitize  the tests under tools that see wrong accesses, leaks and races, where there are such
+              sanitize TOOL         one of address, python, thread, valgrind, miri
+              --minutes N           how long Miri runs (30)
   doctor    whether frameworks keep to the DLPack standard, and how fast they are
               doctor NAMES...       only these; all words but ours are the doctor's (--list)
               doctor --full         installs every framework first

@@ -8,8 +8,10 @@ use crate::commands::{msrv, setup};
 use crate::failure::Result;
 use crate::house;
 use crate::manifest;
+use crate::minimal;
 use crate::project;
 use crate::requirements::LINT;
+use crate::semver;
 use crate::steps::Steps;
 use crate::venv::Venv;
 
@@ -29,6 +31,8 @@ pub(crate) fn run(args: Args) -> Result {
     steps.check("house rules", house::check_files);
     steps.step("feature table", house::check_feature_table);
     steps.step("oldest Rust", || msrv::check(&venv));
+    steps.step("oldest dependencies", || minimal::check(&venv));
+    steps.step("public API", || semver::check(&venv));
     steps.finish()
 }
 
@@ -42,14 +46,22 @@ fn clippy(venv: &Venv, selection: &[&str]) -> Result {
     command::run(cargo(venv, &["clippy"]).args(selection).args(DENY))
 }
 
-/// The main crate's library with no feature, with each one, and with all.
+/// Each library that has features: with none, with each one, and with all.
 fn each_feature(venv: &Venv) -> Result {
-    let library = ["--package", "dlbridge", "--lib"];
-    clippy(venv, &[&library[..], &["--no-default-features"]].concat())?;
-    for feature in manifest::features()? {
-        clippy(venv, &[&library[..], &["--no-default-features", "--features", &feature]].concat())?;
+    for library in manifest::libraries()? {
+        let features = library.features();
+        if features.is_empty() {
+            continue;
+        }
+        let package = ["--package", library.name()?, "--lib"];
+        clippy(venv, &[&package[..], &["--no-default-features"]].concat())?;
+        for feature in &features {
+            let alone = ["--no-default-features", "--features", feature];
+            clippy(venv, &[&package[..], &alone].concat())?;
+        }
+        clippy(venv, &[&package[..], &["--all-features"]].concat())?;
     }
-    clippy(venv, &[&library[..], &["--all-features"]].concat())
+    Ok(())
 }
 
 fn docs(venv: &Venv) -> Result {

@@ -1,128 +1,62 @@
-//! `cargo xtask sanitize`: the Rust tests under tools that see wrong memory accesses and leaks.
+//! `cargo xtask sanitize`: the tests under tools that see wrong memory accesses, leaks and races.
+//! What each tool runs belongs to `sanitize`.
 //! Invariant: each tool ran or is listed as skipped with the reason.
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::time::Duration;
 
 use crate::args::Args;
-use crate::command;
 use crate::failure::{Failure, Result};
-use crate::rustup;
-use crate::steps::{Outcome, Steps};
+use crate::sanitize::{address, miri, python, thread, valgrind};
+use crate::steps::Steps;
 
-/// The crates with memory to get wrong and no Python in their tests.
-const PACKAGES: [&str; 5] =
-    ["--package", "dlbridge-sys", "--package", "dlbridge", "--all-features"];
-/// Runs the compiler on what must not compile, which these tools say nothing about.
-const LEFT_OUT: &str = "ui";
-/// The toolchain with the sanitizers.
-const NIGHTLY: &str = "nightly";
-/// Property tests are cut short by this many cases: everything is slower here.
-const CASES: &str = "16";
+/// The tools, by the words that choose one.
+const TOOLS: [&str; 5] = ["address", "python", "thread", "valgrind", "miri"];
+/// How long Miri runs, in minutes, unless `--minutes` says otherwise.
+const MINUTES: u64 = 30;
 
-/// Runs every tool that there is.
-pub(crate) fn run(args: Args) -> Result {
+/// Runs every tool that there is, or the one that is named.
+pub(crate) fn run(mut args: Args) -> Result {
+    let minutes = minutes(&args.list("--minutes")?)?;
+    let chosen = args.choice(&TOOLS)?;
     args.finish()?;
+    let wants = |tool| chosen.is_none_or(|chosen| chosen == tool);
     let mut steps = Steps::default();
-    steps.step("AddressSanitizer", address_sanitizer);
-    steps.step("Miri", miri);
-    steps.step("valgrind", valgrind);
+    if wants("address") {
+        steps.step("AddressSanitizer", address::run);
+    }
+    if wants("python") {
+        steps.step("the Python suite", python::run);
+    }
+    if wants("thread") {
+        steps.step("ThreadSanitizer", thread::run);
+    }
+    if wants("valgrind") {
+        steps.step("valgrind", valgrind::run);
+    }
+    if wants("miri") {
+        steps.step("Miri", || miri::run(minutes));
+    }
     steps.finish()
 }
 
-fn address_sanitizer() -> Result<Outcome> {
-    let Some(nightly) = rustup::toolchain(NIGHTLY) else {
-        return Ok(skipped("no nightly Rust: rustup toolchain install nightly"));
+fn minutes(given: &[String]) -> Result<Duration> {
+    let minutes = match given {
+        [] => MINUTES,
+        [.., last] => last
+            .parse()
+            .map_err(|_| Failure::usage(format!("`--minutes {last}`: wanted a number")))?,
     };
-    let host = host(&nightly)?;
-    let mut cargo = cargo(&nightly, &["test", "--lib", "--tests", "--target", &host]);
-    cargo.env("RUSTFLAGS", "-Zsanitizer=address").env("ASAN_OPTIONS", "detect_leaks=1");
-    run_tests(&mut cargo)
-}
-
-/// Tree Borrows: a cell over memory that a Rust owner lent immutably is never written, which that
-/// model allows and Stacked Borrows does not (`raw/elements.rs`).
-const MIRI_FLAGS: &str = "-Zmiri-tree-borrows -Zmiri-strict-provenance -Zmiri-disable-isolation";
-
-fn miri() -> Result<Outcome> {
-    let found = rustup::toolchain(NIGHTLY)
-        .filter(|nightly| command::succeeds(&mut cargo(nightly, &["miri", "--version"])));
-    let Some(nightly) = found else {
-        return Ok(skipped("no Miri: rustup +nightly component add miri"));
-    };
-    let mut cargo = cargo(&nightly, &["miri", "test", "--lib", "--tests"]);
-    cargo.env("MIRIFLAGS", MIRI_FLAGS);
-    run_tests(&mut cargo)
-}
-
-fn valgrind() -> Result<Outcome> {
-    if !command::succeeds(command::program("valgrind").arg("--version")) {
-        return Ok(skipped("no valgrind: install your system's package"));
-    }
-    for program in test_programs()? {
-        let mut valgrind = command::program("valgrind");
-        valgrind
-            .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
-            .args(["--errors-for-leak-kinds=definite,indirect"])
-            .args(["--show-leak-kinds=definite,indirect"])
-            .arg(program)
-            .args(["--test-threads=1", "--exact", "--skip", LEFT_OUT])
-            .env("PROPTEST_CASES", CASES);
-        command::run(&mut valgrind)?;
-    }
-    Ok(Outcome::Done)
-}
-
-/// Builds the tests and gives their programs.
-fn test_programs() -> Result<Vec<PathBuf>> {
-    let mut cargo = command::program("cargo");
-    cargo.args(["test", "--no-run", "--lib", "--tests", "--message-format=json"]).args(PACKAGES);
-    println!("building the test programs");
-    let messages = command::output(&mut cargo)?;
-    let programs: Vec<_> = messages.lines().filter_map(executable).map(PathBuf::from).collect();
-    if programs.is_empty() {
-        return Err(Failure::new("cargo built no test program"));
-    }
-    Ok(programs)
-}
-
-/// The program that one of cargo's JSON messages is about.
-fn executable(message: &str) -> Option<&str> {
-    message.split_once("\"executable\":\"")?.1.split('"').next()
-}
-
-fn run_tests(cargo: &mut Command) -> Result<Outcome> {
-    command::run(cargo.args(PACKAGES).args(["--", "--exact", "--skip", LEFT_OUT]))?;
-    Ok(Outcome::Done)
-}
-
-fn skipped(reason: &str) -> Outcome {
-    Outcome::Skipped(reason.to_owned())
-}
-
-/// A toolchain's cargo, with few cases for property tests.
-fn cargo(toolchain: &str, args: &[&str]) -> Command {
-    let mut cargo = command::program("rustup");
-    cargo.args(["run", toolchain, "cargo"]).args(args).env("PROPTEST_CASES", CASES);
-    cargo
-}
-
-/// The target that a toolchain runs on.
-fn host(toolchain: &str) -> Result<String> {
-    let mut rustc = command::program("rustup");
-    let answers = command::output(rustc.args(["run", toolchain, "rustc", "-vV"]))?;
-    let host = answers.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| Failure::new("rustc does not tell its host"))
+    Ok(Duration::from_secs(60 * minutes))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::executable;
+    use super::{MINUTES, minutes};
 
     #[test]
-    fn programs_are_found_in_messages() {
-        let message = r#"{"reason":"compiler-artifact","executable":"target/x-1","fresh":true}"#;
-        assert_eq!(executable(message), Some("target/x-1"));
-        assert_eq!(executable(r#"{"reason":"compiler-artifact","executable":null}"#), None);
+    fn the_last_number_of_minutes_counts() {
+        assert_eq!(minutes(&[]).unwrap().as_secs(), 60 * MINUTES);
+        assert_eq!(minutes(&["1".to_owned(), "2".to_owned()]).unwrap().as_secs(), 120);
+        assert!(minutes(&["soon".to_owned()]).is_err());
     }
 }

@@ -1,7 +1,9 @@
 //! The rules of the house that no other tool checks.
 //! The rules themselves are in `rules`; which files they see is decided here.
 
+mod evidence;
 mod features;
+mod notes;
 mod rules;
 
 use std::path::Path;
@@ -15,6 +17,11 @@ use crate::steps::Outcome;
 /// Written by tools, so not ours to keep to rules.
 const GENERATED: &[&str] = &["Cargo.lock", "Manifest.toml"];
 
+/// Where the numbers stand that SAFETY notes cite.
+const SAFETY: &str = "SAFETY.md";
+/// What has tables whose rows name tests.
+const WITH_EVIDENCE: &[&str] = &[SAFETY, "docs/hostile.md"];
+
 /// Checks every file that git tracks or would track.
 pub(crate) fn check_files() -> Result {
     let listed = command::output(command::program("git").args([
@@ -23,12 +30,24 @@ pub(crate) fn check_files() -> Result {
         "--others",
         "--exclude-standard",
     ]))?;
+    let listed_numbers = notes::listed(&project::read(&project::path(SAFETY))?);
     let mut findings = Vec::new();
+    let mut cited = Vec::new();
     for name in listed.lines().filter(|name| !is_generated(name)) {
         // Pictures are no text, and a file that was just removed may still be listed.
         let Ok(text) = std::fs::read_to_string(project::path(name)) else { continue };
         findings.extend(rules::check(name, &text));
+        findings.extend(notes::check(name, &text, &listed_numbers));
+        if WITH_EVIDENCE.contains(&name) {
+            let read = |path: &str| std::fs::read_to_string(project::path(path)).ok();
+            findings.extend(evidence::check(name, &text, read));
+        }
+        if name.starts_with("crates/") {
+            cited.extend(notes::numbers(&text).into_iter().map(str::to_owned));
+        }
     }
+    let idle = listed_numbers.iter().filter(|number| !cited.contains(number));
+    findings.extend(idle.map(|number| format!("{SAFETY}: nothing in crates/ cites {number}")));
     report(&findings)
 }
 
@@ -53,5 +72,13 @@ fn report(findings: &[String]) -> Result {
     match findings.len() {
         0 => Ok(()),
         number => Err(Failure::new(format!("{number} found"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn this_project_keeps_the_rules() {
+        super::check_files().unwrap_or_else(|failure| panic!("{}", failure.message()));
     }
 }

@@ -55,14 +55,14 @@ macro_rules! api {
             /// Looks every name up; `None` if this is no Python, or one that lacks something.
             fn of(library: &libloading::os::unix::Library) -> Option<Self> {
                 $(
-                    // SAFETY: only a type, which is that of the header.
+                    // SAFETY: only a type, which is that of the header (F5).
                     let $function = unsafe { library.get(concat!(stringify!($function), "\0").as_bytes()) };
                 )*
                 $(
-                    // SAFETY: a variable of type `PyObject *`.
+                    // SAFETY: a variable of type `PyObject *` (F5).
                     let $exception = unsafe { library.get(concat!(stringify!($exception), "\0").as_bytes()) };
                 )*
-                // SAFETY: variables that are objects themselves, so the symbol is the pointer.
+                // SAFETY: variables that are objects themselves, so the symbol is the pointer (F5).
                 let none = unsafe { library.get(b"_Py_NoneStruct\0") };
                 // SAFETY: the same.
                 let object = unsafe { library.get(b"PyBaseObject_Type\0") };
@@ -120,7 +120,7 @@ api! {
     }
 }
 
-// SAFETY: addresses of functions and of variables that do not change once Python runs.
+// SAFETY: addresses of functions and of variables that do not change once Python runs (F6).
 unsafe impl Send for Api {}
 // SAFETY: the same.
 unsafe impl Sync for Api {}

@@ -66,7 +66,7 @@ abi!(DLManagedTensor, c"dltensor", c"used_dltensor", try_from_raw_legacy, from_r
 static TAKING: Mutex<()> = Mutex::new(());
 
 fn has_name(capsule: &Object, name: &CStr) -> bool {
-    // SAFETY: any object may be asked, on an attached thread; no exception is set.
+    // SAFETY: any object may be asked, on an attached thread; no exception is set (F1).
     unsafe { (capsule.python().api.PyCapsule_IsValid)(capsule.as_ptr(), name.as_ptr()) == 1 }
 }
 
@@ -98,13 +98,13 @@ pub(super) fn take(capsule: &Object) -> Result<Tensor> {
 
 fn take_as<A: Abi>(capsule: &Object) -> Result<Tensor> {
     let (api, name) = (capsule.python().api, A::NAME.as_ptr());
-    // SAFETY: a capsule of this name (checked by `take`), attached.
+    // SAFETY: a capsule of this name (checked by `take`), attached (F4).
     let tensor = unsafe { (api.PyCapsule_GetPointer)(capsule.as_ptr(), name) };
     // The check comes before the renaming, so that a refused tensor stays the capsule's.
-    // SAFETY: an unused capsule of this name owns a tensor of this ABI (DLPack, Python
-    // specification); the producer is trusted as SAFETY.md lists.
+    // SAFETY: an unused capsule of this name owns a tensor of this ABI (F4), whose producer is
+    // trusted (T1 to T9).
     let tensor = unsafe { A::try_import(tensor.cast()) }?;
-    // SAFETY: still a valid capsule; the name is static.
+    // SAFETY: still a valid capsule; the name is static (F4).
     unsafe { (api.PyCapsule_SetName)(capsule.as_ptr(), A::USED_NAME.as_ptr()) };
     Ok(tensor)
 }
@@ -125,7 +125,7 @@ fn refusal(object: &Object) -> Error {
 /// A capsule that owns a tensor, in the ABI of DLPack 1.x or the one before.
 pub(crate) fn new(python: Python, tensor: Tensor, versioned: bool) -> Result<Object> {
     let capsule = if versioned {
-        // SAFETY: given away by the tensor just now.
+        // SAFETY: given away by the tensor just now (R3).
         unsafe { wrap(python, tensor.into_raw()) }
     } else {
         // SAFETY: the same.
@@ -139,11 +139,11 @@ pub(crate) fn new(python: Python, tensor: Tensor, versioned: bool) -> Result<Obj
 /// `tensor` is valid and given away by the caller.
 unsafe fn wrap<A: Abi>(python: Python, tensor: *mut A) -> Result<Object, Exception> {
     let new = python.api.PyCapsule_New;
-    // SAFETY: the pointer is not null, the name static, the destructor made for this ABI.
+    // SAFETY: the pointer is not null, the name static, the destructor made for this ABI (F2).
     let capsule = unsafe { new(tensor.cast(), A::NAME.as_ptr(), Some(release::<A>)) };
-    // SAFETY: a new reference or null.
+    // SAFETY: a new reference or null (F3).
     unsafe { python.own(capsule) }.inspect_err(|_| {
-        // SAFETY: no capsule took it.
+        // SAFETY: no capsule took it (R3).
         drop(unsafe { A::import(tensor) });
     })
 }
@@ -151,16 +151,16 @@ unsafe fn wrap<A: Abi>(python: Python, tensor: *mut A) -> Result<Object, Excepti
 /// Releases the tensor of a capsule that nobody consumed.
 unsafe extern "C" fn release<A: Abi>(capsule: Pointer) {
     contained((), || {
-        // SAFETY: Python calls destructors of capsules.
+        // SAFETY: Python calls destructors of capsules (F1).
         let Some(python) = (unsafe { Python::in_callback() }) else { return };
-        // SAFETY: Python calls the destructor with its capsule.
+        // SAFETY: Python calls the destructor with its capsule (F1).
         if unsafe { (python.api.PyCapsule_IsValid)(capsule, A::NAME.as_ptr()) } != 1 {
             return;
         }
-        // SAFETY: a valid capsule of this name.
+        // SAFETY: a valid capsule of this name (F4).
         let tensor = unsafe { (python.api.PyCapsule_GetPointer)(capsule, A::NAME.as_ptr()) };
         // The owner may run Python code.
-        // SAFETY: the unused capsule owned the tensor, and is going.
+        // SAFETY: the unused capsule owned the tensor, and is going (F4).
         undisturbed(|| drop(unsafe { A::import(tensor.cast()) }));
     });
 }

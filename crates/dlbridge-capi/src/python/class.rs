@@ -48,7 +48,7 @@ struct Method {
 /// A table that Python keeps for as long as the class lives.
 struct Methods([Method; 3]);
 
-// SAFETY: addresses of functions and static texts.
+// SAFETY: addresses of functions and static texts (F6).
 unsafe impl Sync for Methods {}
 
 static METHODS: Methods = Methods([
@@ -86,16 +86,16 @@ pub(super) fn make(python: Python) -> Result<Class, Exception> {
         flags: DEFAULT | DISALLOW_INSTANTIATION,
         slots: slots.as_mut_ptr(),
     };
-    // SAFETY: attached; a spec of the stable ABI, whose method table and texts are static.
+    // SAFETY: attached; a spec of the stable ABI, whose method table and texts are static (F1, F2).
     let class = unsafe { (python.api.PyType_FromSpec)(&mut spec) };
-    // SAFETY: a new reference or null.
+    // SAFETY: a new reference or null (F3).
     let class = unsafe { python.own(class) }?.into_raw();
     Ok(Class { class, offset })
 }
 
 /// How many bytes of an object are Python's own, which differs between builds of CPython.
 fn size_of_plain_object(python: Python) -> Result<usize, Exception> {
-    // SAFETY: a class that lives as long as Python.
+    // SAFETY: a class that lives as long as Python (F6).
     let plain = unsafe { python.borrow(python.api.object) };
     let plain = plain.ok_or_else(|| Exception::take(python))?;
     let size = plain.attribute(python.intern(c"__basicsize__")?.as_ptr())?.integer()?;
@@ -105,12 +105,12 @@ fn size_of_plain_object(python: Python) -> Result<usize, Exception> {
 /// Makes a Python object of a tensor. Memory that was exclusive becomes shared.
 pub(crate) fn new(python: Python, tensor: Tensor) -> Result<Object> {
     let class = python.constants()?.class;
-    // SAFETY: attached; our own class, which keeps to this allocator.
+    // SAFETY: attached; our own class, which keeps to this allocator (F1).
     let object = unsafe { (python.api.PyType_GenericAlloc)(class.class, 0) };
-    // SAFETY: a new reference or null.
+    // SAFETY: a new reference or null (F3).
     let object = unsafe { python.own(object) }?;
     let tensor = Arc::into_raw(Arc::new(tensor.into_shared()));
-    // SAFETY: `make` asked for room for a pointer there, aligned as all of an object is.
+    // SAFETY: `make` asked for room for a pointer there, aligned as all of an object is (R7).
     unsafe { place(object.as_ptr(), class).write(tensor) };
     Ok(object)
 }
@@ -126,17 +126,17 @@ fn place(object: Pointer, class: Class) -> *mut *const Tensor {
 ///
 /// `object` is a live object of our class, whose existence `class` proves.
 unsafe fn tensor_of(object: Pointer, class: Class) -> Arc<Tensor> {
-    // SAFETY: `new` wrote it before anybody saw the object.
+    // SAFETY: `new` wrote it before anybody saw the object (R7).
     let tensor = unsafe { place(object, class).read() };
-    // SAFETY: the object holds a count of its own.
+    // SAFETY: the object holds a count of its own (R7).
     unsafe { Arc::increment_strong_count(tensor) };
-    // SAFETY: counted just now.
+    // SAFETY: counted just now (R7).
     unsafe { Arc::from_raw(tensor) }
 }
 
 /// Runs a method: a new reference, or null with an exception set.
 fn guarded(method: impl FnOnce(Python, Class) -> Result<Object>) -> Pointer {
-    // SAFETY: Python calls methods of objects.
+    // SAFETY: Python calls methods of objects (F1).
     let python = unsafe { Python::in_callback() };
     let (Some(python), Some(constants)) = (python, Constants::existing()) else {
         return ptr::null_mut();
@@ -161,9 +161,9 @@ unsafe extern "C" fn dlpack(
     names: Pointer,
 ) -> Pointer {
     guarded(|python, class| {
-        // SAFETY: Python calls the method with an object of our class.
+        // SAFETY: Python calls the method with an object of our class (F1).
         let tensor = unsafe { tensor_of(object, class) };
-        // SAFETY: the arguments of a fast call, as Python gives them.
+        // SAFETY: the arguments of a fast call, as Python gives them (F1).
         let request = unsafe { Request::read(python, arguments, positional, names) }?;
         request.answer(python, &tensor)
     })
@@ -171,7 +171,7 @@ unsafe extern "C" fn dlpack(
 
 unsafe extern "C" fn dlpack_device(object: Pointer, _: Pointer) -> Pointer {
     guarded(|python, class| {
-        // SAFETY: Python calls the method with an object of our class.
+        // SAFETY: Python calls the method with an object of our class (F1).
         let device = unsafe { tensor_of(object, class) }.device();
         let pair = || {
             let numbers = [python.integer(device.kind.0)?, python.integer(device.id)?];
@@ -184,27 +184,27 @@ unsafe extern "C" fn dlpack_device(object: Pointer, _: Pointer) -> Pointer {
 /// Frees an object. What its tensor's owner does must not disturb an exception on its way.
 unsafe extern "C" fn dealloc(object: Pointer) {
     contained((), || {
-        // SAFETY: Python calls the destructors of objects.
+        // SAFETY: Python calls the destructors of objects (F1).
         let python = unsafe { Python::in_callback() };
         let (Some(python), Some(constants)) = (python, Constants::existing()) else { return };
-        // SAFETY: an object of our class; null if `new` failed before it wrote it.
+        // SAFETY: an object of our class; null if `new` failed before it wrote it (R7).
         let tensor = unsafe { place(object, constants.class).read() };
         if !tensor.is_null() {
             let exception = Exception::pending(python);
-            // SAFETY: the object's own count, which goes with it.
+            // SAFETY: the object's own count, which goes with it (R7).
             contained((), || drop(unsafe { Arc::from_raw(tensor) }));
             if let Some(exception) = exception {
                 exception.restore();
             }
         }
         let class = constants.class.class;
-        // SAFETY: a class that was made from a spec.
+        // SAFETY: a class that was made from a spec (F1).
         let free = unsafe { (python.api.PyType_GetSlot)(class, TP_FREE) };
-        // SAFETY: every class has this function, of this type (`freefunc`).
+        // SAFETY: every class has this function, of this type (`freefunc`; F5).
         let free: unsafe extern "C" fn(*mut c_void) = unsafe { std::mem::transmute(free) };
-        // SAFETY: nobody refers to the object any more.
+        // SAFETY: nobody refers to the object any more (R7).
         unsafe { free(object.cast()) };
-        // SAFETY: objects of such classes hold a reference to their class (since Python 3.8).
+        // SAFETY: objects of such classes hold a reference to their class (since Python 3.8; F1).
         unsafe { (python.api.Py_DecRef)(class) };
     });
 }

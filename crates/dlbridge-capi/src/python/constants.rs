@@ -2,15 +2,13 @@
 //! Using them does not belong here.
 //! Invariant: made whole, then never changed nor freed. Python is expected to start once.
 
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
-
 use dlbridge::sys::{DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
 
 use super::api::Pointer;
 use super::class::{self, Class};
 use super::exception::Exception;
 use super::object::{Object, Python};
+use crate::publish::Place;
 
 pub(super) struct Constants {
     /// `"__dlpack__"`.
@@ -27,13 +25,15 @@ pub(super) struct Constants {
     pub(super) class: Class,
 }
 
-static CONSTANTS: AtomicPtr<Constants> = AtomicPtr::new(ptr::null_mut());
+// SAFETY: addresses of objects, which are used where a thread is attached (F1, R9).
+unsafe impl Sync for Constants {}
+
+static CONSTANTS: Place<Constants> = Place::new();
 
 impl Constants {
     #[inline]
     pub(super) fn get(python: Python) -> Result<&'static Self, Exception> {
-        // SAFETY: null, or leaked by `make`.
-        match unsafe { CONSTANTS.load(Ordering::Acquire).as_ref() } {
+        match CONSTANTS.get() {
             Some(constants) => Ok(constants),
             None => Self::make(python),
         }
@@ -46,23 +46,19 @@ impl Constants {
         let name = |name| python.intern(name).map(Object::into_raw);
         let number = |number: u32| python.integer(number as i32);
         let version = [number(DLPACK_MAJOR_VERSION)?, number(DLPACK_MINOR_VERSION)?];
-        let made = Box::into_raw(Box::new(Self {
+        let made = Box::new(Self {
             dlpack: name(c"__dlpack__")?,
             exchange: name(c"__dlpack_c_exchange_api__")?,
             is_conj: name(c"is_conj")?,
             version: python.tuple(version)?.into_raw(),
             keywords: python.tuple([python.intern(c"max_version")?])?.into_raw(),
             class: class::make(python)?,
-        }));
-        let order = (Ordering::AcqRel, Ordering::Acquire);
-        let kept = CONSTANTS.compare_exchange(ptr::null_mut(), made, order.0, order.1);
-        // SAFETY: one of the two, both leaked.
-        Ok(unsafe { &*kept.map_or_else(|other| other, |_| made) })
+        });
+        Ok(CONSTANTS.publish(made).unwrap_or_else(|(kept, _)| kept))
     }
 
     /// What was made before; for callbacks of our class, which exists only then.
     pub(super) fn existing() -> Option<&'static Self> {
-        // SAFETY: null, or leaked by `make`.
-        unsafe { CONSTANTS.load(Ordering::Acquire).as_ref() }
+        CONSTANTS.get()
     }
 }

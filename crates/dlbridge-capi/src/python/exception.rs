@@ -21,15 +21,15 @@ impl Exception {
     /// The exception that is set.
     pub(super) fn pending(python: Python) -> Option<Self> {
         let (mut kind, mut value, mut trace) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-        // SAFETY: attached; three places to write to.
+        // SAFETY: attached; three places to write to (F1).
         unsafe { (python.api.PyErr_Fetch)(&mut kind, &mut value, &mut trace) };
         if kind.is_null() {
             return None;
         }
-        // SAFETY: attached; the three belong together.
+        // SAFETY: attached; the three belong together (F1).
         unsafe { (python.api.PyErr_NormalizeException)(&mut kind, &mut value, &mut trace) };
         let [kind, value, trace] = [kind, value, trace].map(|pointer| {
-            // SAFETY: references that were given to us, or null; no exception is looked for.
+            // SAFETY: references that were given to us, or null; no exception is looked for (F3).
             (!pointer.is_null()).then(|| unsafe { python.own(pointer) }.ok()).flatten()
         });
         Some(Self { python, kind, value, trace })
@@ -46,16 +46,16 @@ impl Exception {
         let Self { python, kind, value, trace } = self;
         let [kind, value, trace] =
             [kind, value, trace].map(|object| object.map_or(ptr::null_mut(), Object::into_raw));
-        // SAFETY: attached; three references that are given away, or null.
+        // SAFETY: attached; three references that are given away, or null (F1).
         unsafe { (python.api.PyErr_Restore)(kind, value, trace) };
     }
 
     /// Whether it is of this class.
     pub(super) fn is_a(&self, class: impl FnOnce(&Api) -> *const Pointer) -> bool {
         let Some(kind) = &self.kind else { return false };
-        // SAFETY: a variable of Python that holds a class.
+        // SAFETY: a variable of Python that holds a class (F5).
         let class = unsafe { class(self.python.api).read() };
-        // SAFETY: live objects, attached.
+        // SAFETY: live objects, attached (F1, F2).
         unsafe { (self.python.api.PyErr_GivenExceptionMatches)(kind.as_ptr(), class) == 1 }
     }
 
@@ -87,8 +87,8 @@ impl fmt::Debug for Exception {
 /// Sets a new exception, as a callback must before it fails.
 pub(super) fn raise(python: Python, class: impl FnOnce(&Api) -> *const Pointer, message: &str) {
     let message = CString::new(message).unwrap_or_default();
-    // SAFETY: a variable of Python that holds a class.
+    // SAFETY: a variable of Python that holds a class (F5).
     let class = unsafe { class(python.api).read() };
-    // SAFETY: attached; the text ends with a zero.
+    // SAFETY: attached; the text ends with a zero (F1).
     unsafe { (python.api.PyErr_SetString)(class, message.as_ptr()) };
 }

@@ -12,8 +12,12 @@ use super::api::PyObject;
 use super::exception::Exception;
 use super::object::Object;
 use crate::error::{Error, Result};
+use crate::publish::Place;
 
 const CAPSULE_NAME: &std::ffi::CStr = c"dlpack_exchange_api";
+
+/// How many tables of a chain are looked at: one that runs in a circle has no end.
+const MOST_TABLES: usize = 16;
 
 /// How many types with, and how many without a table are remembered. A program meets few.
 const SLOTS: usize = 64;
@@ -24,8 +28,11 @@ struct Entry {
     table: *const DLPackExchangeAPI,
 }
 
+// SAFETY: addresses of a type and of its table (R9).
+unsafe impl Sync for Entry {}
+
 /// Types with a table, at the slot of their address.
-static WITH: [AtomicPtr<Entry>; SLOTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS];
+static WITH: [Place<Entry>; SLOTS] = [const { Place::new() }; SLOTS];
 
 /// Types without one. They are not kept alive: a new type at an old one's address is at worst
 /// asked the slower way.
@@ -44,20 +51,19 @@ pub(super) fn import(object: &Object) -> Option<Result<Tensor>> {
     if WITHOUT[slot].load(Ordering::Relaxed) == kind.as_ptr() {
         return None;
     }
-    // SAFETY: null, or an entry that is never freed.
-    let table = match unsafe { WITH[slot].load(Ordering::Acquire).as_ref() } {
+    let table = match WITH[slot].get() {
         Some(entry) if entry.kind == kind.as_ptr() => entry.table,
         _ => look_up(kind, slot)?,
     };
-    // SAFETY: a table that a type publishes is static (DLPack 1.2, DLPackExchangeAPI).
+    // SAFETY: a table that a type publishes is static (DLPack 1.2, DLPackExchangeAPI; F5, F6).
     let from_object = unsafe { &*table }.managed_tensor_from_py_object_no_sync?;
     let mut tensor = ptr::null_mut();
-    // SAFETY: the object is of the type that published the table, and the thread attached.
+    // SAFETY: the object is of the type that published the table (F5), the thread attached (F1).
     let status = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) };
     if status != 0 {
         return Some(Err(Error::Python(Exception::take(object.python()))));
     }
-    // SAFETY: given to us by the table, whose producer is trusted as SAFETY.md lists.
+    // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
     match unsafe { Tensor::from_raw(tensor) } {
         Ok(tensor) => resolved(object, tensor),
         Err(error) => Some(Err(error.into())),
@@ -72,12 +78,9 @@ fn look_up(kind: Object, slot: usize) -> Option<*const DLPackExchangeAPI> {
         return None;
     };
     // The reference is never given back, which keeps the type at its address.
-    let entry = Box::into_raw(Box::new(Entry { kind: kind.into_raw(), table }));
-    let order = (Ordering::AcqRel, Ordering::Relaxed);
-    if WITH[slot].compare_exchange(ptr::null_mut(), entry, order.0, order.1).is_err() {
-        // SAFETY: made just now, and nobody saw it. Its type stays, as the few others here.
-        drop(unsafe { Box::from_raw(entry) });
-    }
+    let entry = Entry { kind: kind.into_raw(), table };
+    // Where another type has the slot, this one's stays all the same, as the few others here.
+    let _ = WITH[slot].publish(Box::new(entry));
     Some(table)
 }
 
@@ -86,16 +89,17 @@ fn ask(kind: &Object) -> Option<*const DLPackExchangeAPI> {
     let python = kind.python();
     let capsule = kind.attribute(python.constants().ok()?.exchange).ok()?;
     let name = CAPSULE_NAME.as_ptr();
-    // SAFETY: any object may be asked; no exception is set.
+    // SAFETY: any object may be asked; no exception is set (F1).
     if unsafe { (python.api.PyCapsule_IsValid)(capsule.as_ptr(), name) } != 1 {
         return None;
     }
-    // SAFETY: a capsule of this name.
+    // SAFETY: a capsule of this name (F4).
     let pointer = unsafe { (python.api.PyCapsule_GetPointer)(capsule.as_ptr(), name) };
     let mut header: *mut DLPackExchangeAPIHeader = pointer.cast();
-    // SAFETY: a table starts with its header in every version (DLPack 1.2,
-    // DLPackExchangeAPIHeader); null ends the chain.
-    while let Some(found) = unsafe { header.as_ref() } {
+    for _ in 0..MOST_TABLES {
+        // SAFETY: a table starts with its header in every version (DLPack 1.2,
+        // DLPackExchangeAPIHeader); null ends the chain (F5, F6).
+        let found = unsafe { header.as_ref() }?;
         if found.version.major == DLPACK_MAJOR_VERSION {
             return Some(header.cast());
         }

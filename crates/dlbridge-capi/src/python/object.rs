@@ -24,11 +24,11 @@ impl Python {
     #[inline]
     pub(crate) fn attached() -> Result<Self> {
         let api = api::get().ok_or(Error::NotAttached("python: found none in this process"))?;
-        // SAFETY: may be called at any time, on any thread.
+        // SAFETY: may be called at any time, on any thread (F1).
         if unsafe { (api.Py_IsInitialized)() } == 0 {
             return Err(Error::NotAttached("python: it is not running"));
         }
-        // SAFETY: Python runs.
+        // SAFETY: Python runs (F1).
         if unsafe { (api.PyGILState_Check)() } == 0 {
             return Err(Error::NotAttached("python: this thread does not hold its lock"));
         }
@@ -75,26 +75,26 @@ impl Python {
     }
 
     pub(super) fn intern(self, text: &CStr) -> Result<Object, Exception> {
-        // SAFETY: attached; the text ends with a zero.
+        // SAFETY: attached; the text ends with a zero (F1, F2).
         let pointer = unsafe { (self.api.PyUnicode_InternFromString)(text.as_ptr()) };
-        // SAFETY: a new reference or null.
+        // SAFETY: a new reference or null (F3).
         unsafe { self.own(pointer) }
     }
 
     pub(super) fn integer(self, value: i32) -> Result<Object, Exception> {
-        // SAFETY: attached.
+        // SAFETY: attached (F1).
         let pointer = unsafe { (self.api.PyLong_FromLong)(value.into()) };
-        // SAFETY: a new reference or null.
+        // SAFETY: a new reference or null (F3).
         unsafe { self.own(pointer) }
     }
 
     pub(super) fn tuple<const N: usize>(self, items: [Object; N]) -> Result<Object, Exception> {
-        // SAFETY: attached.
+        // SAFETY: attached (F1).
         let pointer = unsafe { (self.api.PyTuple_New)(N as isize) };
-        // SAFETY: a new reference or null.
+        // SAFETY: a new reference or null (F3).
         let tuple = unsafe { self.own(pointer) }?;
         for (index, item) in items.into_iter().enumerate() {
-            // SAFETY: a new tuple with a place for it; the reference is given away.
+            // SAFETY: a new tuple with a place for it; the reference is given away (F1, F2).
             let answer = unsafe {
                 (self.api.PyTuple_SetItem)(tuple.as_ptr(), index as isize, item.into_raw())
             };
@@ -116,7 +116,7 @@ pub(crate) struct Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // SAFETY: attached, and the reference is ours to give back.
+        // SAFETY: attached, and the reference is ours to give back (F1).
         unsafe { (self.python.api.Py_DecRef)(self.pointer.as_ptr()) };
     }
 }
@@ -138,21 +138,21 @@ impl Object {
     }
 
     pub(super) fn kind(&self) -> Result<Object, Exception> {
-        // SAFETY: a live object, attached.
+        // SAFETY: a live object, attached (F1, F2).
         let kind = unsafe { (self.python.api.PyObject_Type)(self.as_ptr()) };
-        // SAFETY: a new reference or null.
+        // SAFETY: a new reference or null (F3).
         unsafe { self.python.own(kind) }
     }
 
     pub(super) fn attribute(&self, name: Pointer) -> Result<Object, Exception> {
-        // SAFETY: live objects, attached.
+        // SAFETY: live objects, attached (F1, F2).
         let value = unsafe { (self.python.api.PyObject_GetAttr)(self.as_ptr(), name) };
-        // SAFETY: a new reference or null.
+        // SAFETY: a new reference or null (F3).
         unsafe { self.python.own(value) }
     }
 
     pub(super) fn has_attribute(&self, name: Pointer) -> bool {
-        // SAFETY: live objects, attached; it swallows exceptions.
+        // SAFETY: live objects, attached; it swallows exceptions (F1, F2).
         unsafe { (self.python.api.PyObject_HasAttr)(self.as_ptr(), name) == 1 }
     }
 
@@ -168,16 +168,17 @@ impl Object {
         const { assert!(N < 2) };
         arguments[0] = self.as_ptr();
         arguments[1..=N].copy_from_slice(&values);
-        // SAFETY: one positional argument (the object) and a value for each keyword, all alive.
+        // SAFETY: one positional argument (the object) and a value for each keyword, all alive (F1,
+        // F2).
         let answer = unsafe {
             (self.python.api.PyObject_VectorcallMethod)(method, arguments.as_ptr(), 1, names)
         };
-        // SAFETY: a new reference or null.
+        // SAFETY: a new reference or null (F3).
         unsafe { self.python.own(answer) }
     }
 
     pub(super) fn is_true(&self) -> Result<bool, Exception> {
-        // SAFETY: a live object, attached.
+        // SAFETY: a live object, attached (F1, F2).
         let answer = unsafe { (self.python.api.PyObject_IsTrue)(self.as_ptr()) };
         Ok(self.python.check(answer)? == 1)
     }
@@ -187,14 +188,14 @@ impl Object {
     }
 
     pub(super) fn item(&self, index: isize) -> Result<Object, Exception> {
-        // SAFETY: a live object, attached.
+        // SAFETY: a live object, attached (F1, F2).
         let item = unsafe { (self.python.api.PySequence_GetItem)(self.as_ptr(), index) };
-        // SAFETY: a new reference or null.
+        // SAFETY: a new reference or null (F3).
         unsafe { self.python.own(item) }
     }
 
     pub(super) fn integer(&self) -> Result<i64, Exception> {
-        // SAFETY: a live object, attached.
+        // SAFETY: a live object, attached (F1, F2).
         let value = unsafe { (self.python.api.PyLong_AsLongLong)(self.as_ptr()) };
         // -1 is a number, too.
         match Exception::pending(self.python) {
@@ -205,17 +206,17 @@ impl Object {
 
     /// What `str()` gives.
     pub(super) fn text(&self) -> Result<String, Exception> {
-        // SAFETY: a live object, attached.
+        // SAFETY: a live object, attached (F1, F2).
         let text = unsafe { (self.python.api.PyObject_Str)(self.as_ptr()) };
-        // SAFETY: a new reference or null.
+        // SAFETY: a new reference or null (F3).
         let text = unsafe { self.python.own(text) }?;
         let mut size = 0;
-        // SAFETY: a live string, attached.
+        // SAFETY: a live string, attached (F1, F2).
         let start = unsafe { (self.python.api.PyUnicode_AsUTF8AndSize)(text.as_ptr(), &mut size) };
         if start.is_null() {
             return Err(Exception::take(self.python));
         }
-        // SAFETY: as many bytes as Python says, kept by the string.
+        // SAFETY: as many bytes as Python says, kept by the string (F2).
         let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), size as usize) };
         Ok(String::from_utf8_lossy(bytes).into_owned())
     }

@@ -180,9 +180,9 @@ pub(super) unsafe extern "C" fn method(
         // SAFETY: the caller's duty.
         let flags = unsafe { Borrowed::from_ptr(object.py(), flags) }.extract()?;
         Request(flags).check(object.get().tensor())?;
-        // SAFETY: an object; what it lends is asked for by the protocol.
+        // SAFETY: an object; what it lends is asked for by the protocol (F1).
         let view = unsafe { ffi::PyMemoryView_FromObject(object.as_ptr()) };
-        // SAFETY: a new reference, or null with an exception set.
+        // SAFETY: a new reference, or null with an exception set (F3).
         Ok(unsafe { Bound::from_owned_ptr_or_err(object.py(), view) }?.into_ptr())
     };
     // SAFETY: the caller's duty.
@@ -195,7 +195,7 @@ pub(super) unsafe extern "C" fn method(
 ///
 /// Python's: attached, `view` was filled in by [`get`], and is released once.
 pub(super) unsafe extern "C" fn release(object: *mut ffi::PyObject, view: *mut Buffer) {
-    // SAFETY: slots are called with the interpreter attached.
+    // SAFETY: slots are called with the interpreter attached (F1).
     let py = unsafe { Python::assume_attached() };
     // SAFETY: the caller's duty.
     let object = unsafe { Borrowed::from_ptr(py, object) };
@@ -205,7 +205,7 @@ pub(super) unsafe extern "C" fn release(object: *mut ffi::PyObject, view: *mut B
     if !numbers.is_null() {
         let len = 2 * object.get().tensor().rank();
         let numbers = ptr::slice_from_raw_parts_mut(numbers.cast::<Py_ssize_t>(), len);
-        // SAFETY: made by `lend` of a box of this length.
+        // SAFETY: made by `lend` of a box of this length (R7).
         drop(unsafe { Box::from_raw(numbers) });
     }
 }

@@ -68,7 +68,7 @@ static METHOD: Method = Method(ffi::PyMethodDef {
 /// A method that may be shared between threads: it never changes.
 struct Method(ffi::PyMethodDef);
 
-// SAFETY: immutable.
+// SAFETY: immutable (F6).
 unsafe impl Sync for Method {}
 
 /// Gives a class made by PyO3 the buffer functions of a tensor.
@@ -78,14 +78,15 @@ unsafe impl Sync for Method {}
 pub(crate) fn install(kind: &Bound<'_, PyType>) -> PyResult<()> {
     let Some(functions) = functions_of(kind) else { return Ok(()) };
     let definition = (&raw const METHOD.0).cast_mut();
-    // SAFETY: a type, and a static definition, which Python does not write to.
+    // SAFETY: a type, and a static definition, which Python does not write to (F2).
     let method = unsafe { ffi::PyDescr_NewMethod(kind.as_type_ptr(), definition) };
-    // SAFETY: a new reference, or null with an exception set.
+    // SAFETY: a new reference, or null with an exception set (F3).
     let method = unsafe { Bound::from_owned_ptr_or_err(kind.py(), method) }?;
     // Since 3.12, this makes functions that call the method, which are then replaced.
     kind.setattr(intern!(kind.py(), "__buffer__"), method)?;
     let lent = BufferProcs { get: Some(export::get), release: Some(export::release) };
-    // SAFETY: the type's own struct of buffer functions, checked; nobody else has the type yet.
+    // SAFETY: the type's own struct of buffer functions, checked; nobody else has the type yet
+    // (F5).
     unsafe { functions.write(lent) };
     let found = slot(kind.as_type_ptr(), BF_GETBUFFER);
     debug_assert_eq!(found, export::get as *mut c_void, "as Python finds it");
@@ -94,7 +95,7 @@ pub(crate) fn install(kind: &Bound<'_, PyType>) -> PyResult<()> {
 
 /// What the stable ABI says of a slot.
 fn slot(kind: *mut ffi::PyTypeObject, number: c_int) -> *mut c_void {
-    // SAFETY: a type, and a slot that every version has.
+    // SAFETY: a type, and a slot that every version has (F1).
     unsafe { ffi::PyType_GetSlot(kind, number) }
 }
 
@@ -107,10 +108,10 @@ fn functions_of(kind: &Bound<'_, PyType>) -> Option<*mut BufferProcs> {
     if size < size_of::<TypeObject>() + size_of::<BufferProcs>() {
         return None;
     }
-    // SAFETY: within the type object, whose size was asked for; plain numbers and pointers.
+    // SAFETY: within the type object, whose size was asked for; plain numbers and pointers (F5).
     let known = unsafe { &*known };
     // The neighbours on both sides, and more of them, are where they are expected.
-    // SAFETY: a type.
+    // SAFETY: a type (F1).
     let flags = unsafe { ffi::PyType_GetFlags(raw) };
     let agrees = known.flags == flags
         && known.setattro == slot(raw, ffi::Py_tp_setattro)
@@ -129,7 +130,7 @@ fn functions_of(kind: &Bound<'_, PyType>) -> Option<*mut BufferProcs> {
     if !(agrees && is_unset && is_inside) {
         return None;
     }
-    // SAFETY: inside the type object, as measured.
+    // SAFETY: inside the type object, as measured (F5).
     let functions = unsafe { &*known.as_buffer };
     (functions.get.is_none() && functions.release.is_none()).then_some(known.as_buffer)
 }

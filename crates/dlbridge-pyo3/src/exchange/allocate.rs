@@ -39,12 +39,12 @@ pub(crate) fn allocate(
     let mut tensor = ptr::null_mut();
     let mut said = Said::default();
     let context = (&raw mut said).cast();
-    // SAFETY: the prototype's shape has `ndim` extents; `hear` takes this context.
+    // SAFETY: the prototype's shape has `ndim` extents; `hear` takes this context (F2).
     let status = unsafe { allocator(&raw mut prototype, &raw mut tensor, context, Some(hear)) };
     if status != 0 {
         return said.into_outcome(py, &format!("{dtype}{shape:?} on {device}"));
     }
-    // SAFETY: given to us by the table, whose producer is trusted as SAFETY.md lists.
+    // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
     let tensor = unsafe { Tensor::from_raw(tensor) }?;
     if (tensor.dtype(), tensor.shape(), tensor.device()) != (dtype, shape, device) {
         let found = (tensor.dtype(), tensor.shape(), tensor.device());

@@ -23,7 +23,7 @@ use crate::{Error, Result, TensorObject};
 /// A table that may be shared between threads: its fields never change.
 struct Table(DLPackExchangeAPI);
 
-// SAFETY: immutable, and its functions may be called from any attached thread.
+// SAFETY: immutable, and its functions may be called from any attached thread (F6).
 unsafe impl Sync for Table {}
 
 /// The table of one class: a constant for each, since a `static` cannot be generic.
@@ -48,9 +48,9 @@ impl<T: ExportDlpack> TableOf<T> {
 /// The capsule for the type's attribute.
 pub(crate) fn capsule<T: ExportDlpack>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let table = (&raw const TableOf::<T>::TABLE.0).cast_mut().cast::<c_void>();
-    // SAFETY: a constant table and a static name; nothing is to be released.
+    // SAFETY: a constant table and a static name; nothing is to be released (F6).
     let capsule = unsafe { ffi::PyCapsule_New(table, CAPSULE_NAME.as_ptr(), None) };
-    // SAFETY: a new reference, or null with an exception set.
+    // SAFETY: a new reference, or null with an exception set (F3).
     unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn is_ours(table: &DLPackExchangeAPI) -> bool {
 
 /// Runs a callback: 0 if it went well, otherwise -1 with an exception set.
 fn guarded(callback: impl FnOnce(Python<'_>) -> Result<()>) -> c_int {
-    // SAFETY: the table's functions are called with the interpreter attached (DLPack 1.2).
+    // SAFETY: the table's functions are called with the interpreter attached (DLPack 1.2; F1).
     let py = unsafe { Python::assume_attached() };
     let outcome = catch_unwind(AssertUnwindSafe(|| callback(py)));
     let error = match outcome {
@@ -95,9 +95,9 @@ unsafe extern "C" fn from_object<T: ExportDlpack>(
     out: *mut *mut DLManagedTensorVersioned,
 ) -> c_int {
     guarded(|py| {
-        // SAFETY: the caller gives a Python object.
+        // SAFETY: the caller's duty (DLPack 1.2) is to give a Python object.
         let tensor = export(unsafe { cast::<T>(py, object) }?)?;
-        // SAFETY: the caller gives a place to write to.
+        // SAFETY: the caller's duty is to give a place to write to.
         unsafe { out.write(tensor.into_raw()) };
         Ok(())
     })
@@ -112,10 +112,10 @@ unsafe extern "C" fn to_object(
     out: *mut *mut c_void,
 ) -> c_int {
     guarded(|py| {
-        // SAFETY: the caller gives a tensor away, if it passes the gate.
+        // SAFETY: the caller's duty is to give a tensor away, if it passes the gate.
         let tensor = Arc::new(unsafe { Tensor::try_from_raw(tensor) }?.into_shared());
         match Bound::new(py, TensorObject::sharing(Arc::clone(&tensor))) {
-            // SAFETY: the caller gives a place to write to.
+            // SAFETY: the caller's duty is to give a place to write to.
             Ok(object) => unsafe { out.write(object.into_ptr().cast()) },
             Err(error) => {
                 // Not released: it stays the caller's.
@@ -130,7 +130,7 @@ unsafe extern "C" fn to_object(
 /// The descriptor is that of the tensor which the object keeps: valid as long as the object is.
 unsafe extern "C" fn borrow<T: ExportDlpack>(object: *mut c_void, out: *mut DLTensor) -> c_int {
     guarded(|py| {
-        // SAFETY: the caller gives a Python object.
+        // SAFETY: the caller's duty (DLPack 1.2) is to give a Python object.
         let object = unsafe { cast::<T>(py, object) }?;
         let Some(lend) = &T::LEND else { return Err(Error::buffer("the class lends no tensor")) };
         // What it keeps is never replaced: only a frozen class has a `Lend`.
@@ -138,7 +138,7 @@ unsafe extern "C" fn borrow<T: ExportDlpack>(object: *mut c_void, out: *mut DLTe
         object.settle()?;
         let tensor = lend.tensor(&object);
         check_lendable(tensor)?;
-        // SAFETY: the caller gives a place to write to.
+        // SAFETY: the caller's duty is to give a place to write to.
         unsafe { out.write(tensor.as_raw()) };
         Ok(())
     })
@@ -162,7 +162,7 @@ fn check_lendable(tensor: &Tensor) -> Result<()> {
 /// Work on host memory is in order as it is. On a device it is the default stream, which waits for
 /// what a tensor's memory is made by before the tensor is given (`ExportDlpack::settle`).
 unsafe extern "C" fn current_work_stream(_: DLDeviceType, _: i32, out: *mut *mut c_void) -> c_int {
-    // SAFETY: the caller gives a place to write to.
+    // SAFETY: the caller's duty is to give a place to write to.
     unsafe { out.write(ptr::null_mut()) };
     0
 }
@@ -175,11 +175,11 @@ unsafe extern "C" fn allocate(
     context: *mut c_void,
     set_error: Option<DLPackSetError>,
 ) -> c_int {
-    // SAFETY: the caller gives a prototype, whose data is not looked at.
+    // SAFETY: the caller's duty is to give a prototype, whose data is not looked at.
     let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { zeros_like(prototype) }));
     let error = match outcome {
         Ok(Ok(tensor)) => {
-            // SAFETY: the caller gives a place to write to.
+            // SAFETY: the caller's duty is to give a place to write to.
             unsafe { out.write(tensor.into_raw()) };
             return 0;
         }
@@ -191,7 +191,7 @@ unsafe extern "C" fn allocate(
     };
     if let (Some(set_error), Ok(message)) = (set_error, CString::new(error)) {
         let kind: *const c_char = c"BufferError".as_ptr();
-        // SAFETY: strings that outlive the call, and the caller's own context.
+        // SAFETY: strings that outlive the call, and the caller's own context (F2).
         unsafe { set_error(context, kind, message.as_ptr()) };
     }
     -1

@@ -20,16 +20,16 @@ pub(crate) fn give(
 ) -> Result<Bound<'_, PyAny>> {
     let tensor = tensor.into_raw();
     let mut object: *mut c_void = ptr::null_mut();
-    // SAFETY: the interpreter is attached, and the tensor was given away just now.
+    // SAFETY: the interpreter is attached, and the tensor was given away just now (F1, R3).
     let status = unsafe { to_object(tensor, &raw mut object) };
     if status != 0 {
         // Fetched first: releasing may run Python code, which must not find an exception set.
         let error = failure(py);
-        // SAFETY: a table that fails leaves the tensor with its caller (`dlbridge-sys`).
+        // SAFETY: a table that fails leaves the tensor with its caller (`dlbridge-sys`; T1).
         unsafe { Tensor::release_raw(tensor) };
         return Err(error.into());
     }
-    // SAFETY: a call that succeeds gives a new reference; null is asked for.
+    // SAFETY: a call that succeeds gives a new reference; null is asked for (F3).
     let object = unsafe { Bound::from_owned_ptr_or_opt(py, object.cast()) };
     object.ok_or_else(|| failure(py).into())
 }

@@ -21,12 +21,13 @@ pub(crate) fn import(
 ) -> Option<Result<Tensor>> {
     let from_object = table.managed_tensor_from_py_object_no_sync?;
     let mut tensor = ptr::null_mut();
-    // SAFETY: the object is of the type that published the table, and the interpreter attached.
+    // SAFETY: the object is of the type that published the table, and the interpreter attached (F1,
+    // F5).
     let status = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) };
     if status != 0 {
         return Some(Err(failure(object)));
     }
-    // SAFETY: given to us by the table, whose producer is trusted as SAFETY.md lists.
+    // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
     match unsafe { Tensor::from_raw(tensor) } {
         Ok(tensor) if is_complex(tensor.dtype().code) => match resolved(object) {
             Ok(true) => Some(Ok(tensor)),
@@ -53,7 +54,8 @@ pub(crate) unsafe fn lend<F: FnOnce(&Tensor) -> R, R>(
 ) -> std::result::Result<Result<R>, F> {
     let Some(from_object) = table.dltensor_from_py_object_no_sync else { return Err(function) };
     let mut tensor = MaybeUninit::<DLTensor>::zeroed();
-    // SAFETY: the object is of the type that published the table, and the interpreter attached.
+    // SAFETY: the object is of the type that published the table, and the interpreter attached (F1,
+    // F5).
     let status = unsafe { from_object(object.as_ptr().cast(), tensor.as_mut_ptr()) };
     if status != 0 {
         return match failure(object) {
@@ -64,7 +66,7 @@ pub(crate) unsafe fn lend<F: FnOnce(&Tensor) -> R, R>(
             _ => Err(function),
         };
     }
-    // SAFETY: zeros are a descriptor, too, should the table have written nothing.
+    // SAFETY: zeros are a descriptor, too, should the table have written nothing (T2).
     let tensor = unsafe { tensor.assume_init_ref() };
     if is_complex(TypeCode(tensor.dtype.code.0)) {
         match resolved(object) {

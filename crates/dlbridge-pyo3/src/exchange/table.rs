@@ -58,10 +58,10 @@ fn slot(kind: *mut ffi::PyTypeObject) -> usize {
 /// The way into an object that its type has.
 #[inline]
 pub(crate) fn way_of(object: Borrowed<'_, '_, PyAny>) -> Option<Way> {
-    // SAFETY: any object has a type.
+    // SAFETY: any object has a type (F1).
     let kind = unsafe { ffi::Py_TYPE(object.as_ptr()) };
     let slot = slot(kind);
-    // SAFETY: null, or an entry that is never freed.
+    // SAFETY: null, or an entry that is never freed (F6).
     match unsafe { WITH[slot].load(Ordering::Acquire).as_ref() } {
         Some(entry) if entry.kind == kind => Some(entry.way),
         _ if WITHOUT[slot].load(Ordering::Relaxed) == kind => None,
@@ -103,13 +103,17 @@ fn ask(kind: &Bound<'_, PyType>) -> Option<&'static DLPackExchangeAPI> {
     usable(header.as_ptr().cast())
 }
 
+/// How many tables of a chain are looked at: one that runs in a circle has no end.
+const MOST_TABLES: usize = 16;
+
 /// The newest table of our major version in the chain of older ones.
 fn usable(mut header: *mut DLPackExchangeAPIHeader) -> Option<&'static DLPackExchangeAPI> {
-    // SAFETY: a table that a type publishes is static, and starts with its header in every
-    // version (DLPack 1.2, DLPackExchangeAPIHeader); null ends the chain.
-    while let Some(found) = unsafe { header.as_ref() } {
+    for _ in 0..MOST_TABLES {
+        // SAFETY: a table that a type publishes is static, and starts with its header in every
+        // version (DLPack 1.2, DLPackExchangeAPIHeader); null ends the chain (F5, F6).
+        let found = unsafe { header.as_ref() }?;
         if found.version.major == DLPACK_MAJOR_VERSION {
-            // SAFETY: a table of this major version has this layout.
+            // SAFETY: a table of this major version has this layout (F5).
             return Some(unsafe { &*header.cast::<DLPackExchangeAPI>() });
         }
         header = found.prev_api;

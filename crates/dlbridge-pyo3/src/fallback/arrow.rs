@@ -47,13 +47,13 @@ struct Array {
 struct Owner(Array);
 
 // SAFETY: an array that was moved may be released by whoever has it, on any thread (the C data
-// interface, memory management; as every consumer does).
+// interface, memory management; as every consumer does; T4, R9).
 unsafe impl Send for Owner {}
 
 impl Drop for Owner {
     fn drop(&mut self) {
         if let Some(release) = self.0.release {
-            // SAFETY: moved here alive, and released once.
+            // SAFETY: moved here alive, and released once (F8).
             unsafe { release(&raw mut self.0) };
         }
     }
@@ -75,14 +75,14 @@ pub(super) fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> 
     // Without a global lock, two threads could move the same array.
     with_critical_section(&array, || {
         let place = content::<Array>(&array, c"arrow_array")?;
-        // SAFETY: a capsule of this name holds this struct, which nobody frees while it lives.
+        // SAFETY: a capsule of this name holds this struct, which nobody frees while it lives (F4).
         let schema = unsafe { &*schema_place };
         // SAFETY: the same.
         let found = unsafe { &*place };
-        // SAFETY: both are valid, or released, by the same word of their producer.
+        // SAFETY: both are valid, or released, by the same word of their producer (F8).
         let memory = unsafe { described(schema, found) }?;
         // SAFETY: the same; it is moved, which clearing `release` tells (the C data interface,
-        // moving an array).
+        // moving an array; F8).
         let owner = Owner(unsafe { place.read() });
         // SAFETY: the same.
         unsafe { (*place).release = None };
@@ -93,12 +93,12 @@ pub(super) fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> 
 
 /// The struct in a capsule of this name.
 fn content<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> Result<*mut T> {
-    // SAFETY: any object may be asked; no exception is set.
+    // SAFETY: any object may be asked; no exception is set (F1).
     if unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), name.as_ptr()) } != 1 {
         let found = capsule.repr()?;
         return Err(Error::buffer(format!("capsule: found {found}, wanted one named {name:?}")));
     }
-    // SAFETY: a capsule of this name.
+    // SAFETY: a capsule of this name (F4).
     Ok(unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), name.as_ptr()) }.cast())
 }
 
@@ -111,7 +111,7 @@ unsafe fn described(schema: &Schema, array: &Array) -> Result<Memory> {
     if schema.release.is_none() || array.release.is_none() || schema.format.is_null() {
         return Err(Error::buffer("__arrow_c_array__: found a released array, wanted a live one"));
     }
-    // SAFETY: a null-terminated string, as long as the schema lives.
+    // SAFETY: a null-terminated string, as long as the schema lives (F8).
     let format = unsafe { CStr::from_ptr(schema.format) };
     let Some(dtype) = dtype_of(format) else {
         let message = format!("format: found {format:?}, wanted numbers of whole bytes");
@@ -134,9 +134,9 @@ unsafe fn described(schema: &Schema, array: &Array) -> Result<Memory> {
         let message = format!("length, offset: found {length} and {offset}, wanted fewer bytes");
         return Err(Error::buffer(message));
     }
-    // SAFETY: two buffers, as counted: the validity bits and the values.
+    // SAFETY: two buffers, as counted: the validity bits and the values (F8).
     let [validity, values] = unsafe { array.buffers.cast::<[*const c_void; 2]>().read() };
-    // SAFETY: the bits of every value, from `offset` on; null if all are valid.
+    // SAFETY: the bits of every value, from `offset` on; null if all are valid (F8).
     let has_nulls = null_count > 0
         || null_count < 0 && unsafe { any_null(validity.cast(), start, length as usize) };
     if has_nulls {

@@ -21,17 +21,17 @@ pub(super) fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> 
         return Ok(None);
     }
     let (view, memory) = open(object)?;
-    // SAFETY: a buffer's memory stays where it is, as it is described, until it is released
-    // (PEP 3118); the view releases it.
+    // SAFETY: a buffer's memory stays where it is, as it is described, until it is released (PEP
+    // 3118); the view releases it (F8, T3).
     unsafe { memory.tensor(Held::new(view)) }.map(Some)
 }
 
 /// A view that holds an object's buffer, and what the buffer says.
 pub(super) fn open<'py>(object: Borrowed<'_, 'py, PyAny>) -> Result<(Bound<'py, PyAny>, Memory)> {
     let py = object.py();
-    // SAFETY: any object may be asked.
+    // SAFETY: any object may be asked (F1).
     let view = unsafe { ffi::PyMemoryView_FromObject(object.as_ptr()) };
-    // SAFETY: a new reference, or null with an exception set.
+    // SAFETY: a new reference, or null with an exception set (F3).
     let view = unsafe { Bound::from_owned_ptr_or_err(py, view) }?;
     let memory = Lent::of(&view)?.memory()?;
     Ok((view, memory))
@@ -42,7 +42,7 @@ pub(super) fn has_buffer(object: Borrowed<'_, '_, PyAny>) -> bool {
     // Of static types, too, since 3.10; the number of the slot is part of the stable ABI.
     const BF_GETBUFFER: c_int = 1;
     let kind = object.get_type();
-    // SAFETY: a type, and a slot that every version has.
+    // SAFETY: a type, and a slot that every version has (F1).
     !unsafe { ffi::PyType_GetSlot(kind.as_type_ptr(), BF_GETBUFFER) }.is_null()
 }
 
@@ -64,7 +64,7 @@ impl Lent {
             suboffsets: ptr::null_mut(),
             internal: ptr::null_mut(),
         });
-        // SAFETY: an object, and a struct to fill in; on failure its `obj` stays null.
+        // SAFETY: an object, and a struct to fill in; on failure its `obj` stays null (F1, F5).
         let status = unsafe { PyObject_GetBuffer(view.as_ptr(), &raw mut lent.0, FULL_READ_ONLY) };
         if status == 0 { Ok(lent) } else { Err(PyErr::fetch(view.py())) }
     }
@@ -99,7 +99,7 @@ impl Lent {
         if self.0.format.is_null() {
             return "B".to_owned();
         }
-        // SAFETY: a null-terminated string, as long as the buffer is held.
+        // SAFETY: a null-terminated string, as long as the buffer is held (F8).
         let format = unsafe { CStr::from_ptr(self.0.format) };
         format.to_string_lossy().into_owned()
     }
@@ -109,7 +109,7 @@ impl Lent {
         if numbers.is_null() || rank == 0 {
             return (rank == 0).then(Vec::new);
         }
-        // SAFETY: not null, so `ndim` numbers, as long as the buffer is held.
+        // SAFETY: not null, so `ndim` numbers, as long as the buffer is held (F8).
         let numbers = unsafe { slice::from_raw_parts(numbers, rank) };
         Some(numbers.iter().map(|&number| number as i64).collect())
     }
@@ -117,7 +117,7 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // SAFETY: filled in by `of`, attached still, and released once.
+        // SAFETY: filled in by `of`, attached still, and released once (F1, F8).
         unsafe { PyBuffer_Release(&raw mut self.0) };
     }
 }

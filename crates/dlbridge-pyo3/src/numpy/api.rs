@@ -42,7 +42,8 @@ pub(super) struct Api {
     pub(super) set_base: SetBase,
 }
 
-// SAFETY: NumPy is never unloaded; the functions are called by whoever is attached.
+// SAFETY: never written, and NumPy is never unloaded; the functions are called by whoever is
+// attached (F6, R9).
 unsafe impl Send for Api {}
 // SAFETY: the same.
 unsafe impl Sync for Api {}
@@ -66,19 +67,19 @@ impl Api {
         let capsule = module.getattr("_ARRAY_API")?.cast_into::<PyCapsule>()?;
         let table = capsule.pointer_checked(None)?.cast::<*mut c_void>();
         let entry = |index| {
-            // SAFETY: the table of NumPy's C API, which is longer than any index here.
+            // SAFETY: the table of NumPy's C API, which is longer than any index here (F5).
             let entry = unsafe { table.add(index) };
             // SAFETY: the same.
             unsafe { entry.read() }
         };
-        // SAFETY: the entry is `unsigned int PyArray_GetNDArrayCVersion(void)`.
+        // SAFETY: the entry is `unsigned int PyArray_GetNDArrayCVersion(void)` (F5).
         let version: extern "C" fn() -> c_uint = unsafe { std::mem::transmute(entry(0)) };
         if !VERSIONS.contains(&version()) {
             return Ok(None);
         }
-        // SAFETY: the entry is `PyArray_New`.
+        // SAFETY: the entry is `PyArray_New` (F5).
         let new: New = unsafe { std::mem::transmute(entry(93)) };
-        // SAFETY: the entry is `PyArray_SetBaseObject`.
+        // SAFETY: the entry is `PyArray_SetBaseObject` (F5).
         let set_base: SetBase = unsafe { std::mem::transmute(entry(282)) };
         Ok(Some(Self { array: entry(2).cast(), new, set_base }))
     }

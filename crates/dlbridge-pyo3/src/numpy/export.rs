@@ -46,8 +46,8 @@ fn make<'py>(
         bytes.write(stride.wrapping_mul(itemsize));
     }
     let flags = if tensor.is_read_only() { 0 } else { WRITEABLE };
-    // SAFETY: attached; as many extents and strides as axes, in numbers of 64 bits (`Api`), whose
-    // elements all lie in the tensor's memory (its R1), which is not null and outlives the array.
+    // SAFETY: attached (F1); as many extents and strides as axes, in numbers of 64 bits (`Api`), whose
+    // elements all lie in the tensor's memory (R1), which is not null and outlives the array.
     let array = unsafe {
         (api.new)(
             api.array,
@@ -61,10 +61,11 @@ fn make<'py>(
             ptr::null_mut(),
         )
     };
-    // SAFETY: a new reference, or null with an exception set.
+    // SAFETY: a new reference, or null with an exception set (F3).
     let array = unsafe { Bound::from_owned_ptr_or_err(py, array) }?;
     let base = capsule::keeper(py, tensor)?.into_ptr();
-    // SAFETY: an array without a base, and a reference to give away, which is taken on failure too.
+    // SAFETY: an array without a base, and a reference to give away, which is taken on failure too
+    // (F1).
     if unsafe { (api.set_base)(array.as_ptr(), base) } != 0 {
         return Err(PyErr::fetch(py).into());
     }

@@ -60,8 +60,9 @@ pub(crate) unsafe fn import(object: Borrowed<'_, '_, PyAny>) -> Option<Result<Te
     // SAFETY: the caller's duty.
     let Described { tensor, flags } = unsafe { describe(object, &mut strides) }?;
     let owner = Held::new(object.to_owned());
-    // SAFETY: the array, which `owner` keeps, keeps the memory that it describes: NumPy moves it
-    // only in `resize`, which refuses while there are other references.
+    // SAFETY: the array, which `owner` keeps, keeps the memory that it describes (T3): NumPy moves
+    // it only in `resize`, which refuses while there are other references, unless it is told not to
+    // look.
     let tensor = unsafe { Tensor::from_owner_raw(owner, &tensor, flags) };
     Some(tensor.map_err(Error::Tensor))
 }
@@ -98,7 +99,7 @@ unsafe fn describe(
     // SAFETY: an array of this layout (the caller's duty).
     let Array { data, rank, extents, strides: in_bytes, descriptor, flags, .. } =
         unsafe { std::ptr::read(array) };
-    // SAFETY: every array has a descriptor.
+    // SAFETY: every array has a descriptor (F5).
     let Descriptor { number, byte_order, .. } = unsafe { std::ptr::read(descriptor) };
     let dtype = *DTYPES.get(usize::try_from(number).ok()?)?;
     let foreign = if cfg!(target_endian = "little") { b'>' } else { b'<' };
@@ -108,7 +109,7 @@ unsafe fn describe(
     let itemsize = i64::from(dtype.bits / 8);
     let shift = itemsize.trailing_zeros();
     for (axis, stride) in strides.iter_mut().enumerate().take(usize::try_from(rank).ok()?) {
-        // SAFETY: an array has as many strides as axes.
+        // SAFETY: an array has as many strides as axes (F5).
         let bytes = unsafe { in_bytes.add(axis) };
         // SAFETY: the same.
         let bytes = unsafe { bytes.read() } as i64;

@@ -41,7 +41,7 @@ macro_rules! functions {
             /// Looks all of them up.
             fn find(library: &Library) -> std::result::Result<Self, libloading::Error> {
                 $(
-                    // SAFETY: the function's type, as the driver's documentation gives it.
+                    // SAFETY: the function's type, as the driver's documentation gives it (F5).
                     let $name = *unsafe { library.get($symbol) }?;
                 )*
                 Ok(Self { $($name),* })
@@ -88,11 +88,11 @@ impl Driver {
     }
 
     fn open() -> std::result::Result<Self, libloading::Error> {
-        // SAFETY: NVIDIA's driver may be opened in any process.
+        // SAFETY: NVIDIA's driver may be opened in any process (F7).
         let library = unsafe { Library::new(NAME) }?;
         let call = Functions::find(&library)?;
         // What it says, the next call says, too.
-        // SAFETY: may be called any number of times.
+        // SAFETY: may be called any number of times (F7).
         let _ = unsafe { (call.init)(0) };
         Ok(Self { call, _library: library })
     }
@@ -105,10 +105,10 @@ impl Driver {
             return Ok(());
         }
         let mut name = ptr::null();
-        // SAFETY: a place for a static string; it stays null for a number without a name.
+        // SAFETY: a place for a static string; it stays null for a number without a name (F7).
         let known = unsafe { (self.call.error_name)(status, &raw mut name) } == 0;
         let name = if known && !name.is_null() {
-            // SAFETY: a static, null-terminated string.
+            // SAFETY: a static, null-terminated string (F7).
             unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
         } else {
             format!("error {status}")
@@ -120,7 +120,7 @@ impl Driver {
     /// would destroy it under those who use it.
     pub(super) fn primary_context(&self, device: Device) -> Result<Context> {
         let (mut ordinal, mut context) = (0, ptr::null_mut());
-        // SAFETY: a place for the answer.
+        // SAFETY: a place for the answer (F7).
         let status = unsafe { (self.call.device)(&raw mut ordinal, device.id) };
         self.check("cuDeviceGet", status)?;
         // SAFETY: the same.
@@ -144,13 +144,13 @@ impl Driver {
         context: Context,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        // SAFETY: a context that exists.
+        // SAFETY: a context that exists (F7).
         let status = unsafe { (self.call.push)(context) };
         self.check("cuCtxPushCurrent", status)?;
         let outcome = work();
         let mut popped = ptr::null_mut();
         // What has been done is done, whatever the driver says now.
-        // SAFETY: what was pushed above, and a place for it.
+        // SAFETY: what was pushed above, and a place for it (F7).
         let _ = unsafe { (self.call.pop)(&raw mut popped) };
         outcome
     }
@@ -158,10 +158,10 @@ impl Driver {
     /// An event after everything that has been queued on `stream` so far.
     pub(super) fn record(&self, stream: StreamHandle) -> Result<EventHandle> {
         let mut event = ptr::null_mut();
-        // SAFETY: a place for the answer; the context is current.
+        // SAFETY: a place for the answer; the context is current (F7).
         let status = unsafe { (self.call.create)(&raw mut event, DISABLE_TIMING) };
         self.check("cuEventCreate", status)?;
-        // SAFETY: made above, in the stream's context.
+        // SAFETY: made above, in the stream's context (F7).
         let status = unsafe { (self.call.record)(event, stream) };
         self.check("cuEventRecord", status).inspect_err(|_| self.destroy(event))?;
         Ok(event)
@@ -176,14 +176,14 @@ impl Driver {
 
     /// Waits here for an event.
     pub(super) fn wait_on_host(&self, event: EventHandle) -> Result<()> {
-        // SAFETY: it exists.
+        // SAFETY: it exists (F7).
         let status = unsafe { (self.call.synchronize)(event) };
         self.check("cuEventSynchronize", status)
     }
 
     /// Gives an event up; whoever waits for it still does.
     pub(super) fn destroy(&self, event: EventHandle) {
-        // SAFETY: it exists, and is not used again. An error cannot be answered for.
+        // SAFETY: it exists, and is not used again. An error cannot be answered for (F7).
         let _ = unsafe { (self.call.destroy)(event) };
     }
 }
@@ -197,7 +197,7 @@ pub(crate) fn device_of_pointer(address: usize) -> Result<Device> {
     let driver = Driver::get()?;
     let mut ordinal: c_int = 0;
     let place = (&raw mut ordinal).cast();
-    // SAFETY: a place for this attribute's type; any address may be asked about.
+    // SAFETY: a place for this attribute's type; any address may be asked about (F7).
     let status = unsafe { (driver.call.pointer)(place, DEVICE_ORDINAL, address as u64) };
     driver.check("cuPointerGetAttribute", status)?;
     Ok(Device::cuda(ordinal))

@@ -82,7 +82,7 @@ pub(crate) struct Event {
     context: Context,
 }
 
-// SAFETY: the driver's functions may be called with an event on any thread.
+// SAFETY: the driver's functions may be called with an event on any thread (F7, R9).
 unsafe impl Send for Event {}
 // SAFETY: the same.
 unsafe impl Sync for Event {}

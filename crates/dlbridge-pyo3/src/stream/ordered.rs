@@ -121,7 +121,7 @@ fn current(object: Borrowed<'_, '_, PyAny>, device: Device) -> Result<Stream> {
     // Some leave it as it is where they mean the default stream.
     let mut handle = std::ptr::null_mut();
     let kind = DLDeviceType(device.kind.0);
-    // SAFETY: a callback of the object's own type, a place for the answer, and attached.
+    // SAFETY: a callback of the object's own type, a place for the answer, and attached (F1, F5).
     let status = unsafe { current_work_stream(kind, device.id, &raw mut handle) };
     if status != 0 {
         return Err(exchange::failure(object));

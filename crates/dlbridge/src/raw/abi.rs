@@ -204,7 +204,7 @@ unsafe fn take(tensor: Foreign) -> Result<Tensor, Error> {
     match unsafe { Handle::import(tensor) } {
         Ok(handle) => Ok(Tensor(handle)),
         Err(error) => {
-            // SAFETY: the gate did not take it, and the caller gave it up.
+            // SAFETY: the gate did not take it, and the caller gave it up (R3).
             unsafe { tensor.delete() };
             Err(error)
         }

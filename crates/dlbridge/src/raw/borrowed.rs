@@ -26,7 +26,7 @@ pub(crate) struct Borrowed<'a> {
     memory: PhantomData<&'a ()>,
 }
 
-// SAFETY: it lends what a slice of plain elements lends.
+// SAFETY: it lends what a slice of plain elements lends (R9).
 unsafe impl Send for Borrowed<'_> {}
 // SAFETY: the same.
 unsafe impl Sync for Borrowed<'_> {}
@@ -69,7 +69,7 @@ impl<'a> Borrowed<'a> {
         // SAFETY: the gate let it through just now; the rest is the caller's duty.
         let borrowed = Self::of(unsafe { Parts::described(tensor, checked, Flags::NONE) });
         if checked.marks.owns_strides() {
-            // SAFETY: made for this tensor, and `borrowed` has its own.
+            // SAFETY: made for this tensor, and `borrowed` has its own (R7).
             unsafe { free_strides(checked.strides, tensor.ndim as usize) };
         }
         Ok(borrowed)

@@ -17,7 +17,7 @@ pub(crate) struct Buffer {
     size: usize,
 }
 
-// SAFETY: it owns its bytes, like a `Box<[u8]>`.
+// SAFETY: it owns its bytes, like a `Box<[u8]>` (R9).
 unsafe impl Send for Buffer {}
 // SAFETY: the same.
 unsafe impl Sync for Buffer {}
@@ -34,7 +34,7 @@ impl Buffer {
             let dangling = ptr::without_provenance_mut(ALIGN);
             return Ok(Self { data: NonNull::new(dangling).expect("64 is not null"), size });
         }
-        // SAFETY: the size is not zero.
+        // SAFETY: the size is not zero (R7).
         let data = unsafe { alloc_zeroed(layout) };
         Ok(Self { data: NonNull::new(data).ok_or_else(none)?, size })
     }
@@ -44,7 +44,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         if self.size != 0 {
             let layout = Layout::from_size_align(self.size, ALIGN).expect("as in `zeroed`");
-            // SAFETY: allocated by `zeroed` with this layout, freed here once.
+            // SAFETY: allocated by `zeroed` with this layout, freed here once (R7).
             unsafe { dealloc(self.data.as_ptr(), layout) };
         }
     }
@@ -52,14 +52,14 @@ impl Drop for Buffer {
 
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: this type's invariant.
+        // SAFETY: this type's invariant (R7).
         unsafe { slice::from_raw_parts(self.data.as_ptr(), self.size) }
     }
 }
 
 impl AsMut<[u8]> for Buffer {
     fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: this type's invariant, and the borrow is unique.
+        // SAFETY: this type's invariant, and the borrow is unique (R7).
         unsafe { slice::from_raw_parts_mut(self.data.as_ptr(), self.size) }
     }
 }

@@ -61,12 +61,13 @@ pub unsafe trait Plain: Element {}
 
 macro_rules! plain {
     ($($ty:ty = $dtype:ident;)*) => {$(
-        // SAFETY: a primitive number without padding, of the dtype's size (asserted below).
+        // SAFETY: a type without padding, any bits of which are a value, of the dtype's size
+        // (asserted below; R8).
         unsafe impl Element for $ty {
             const DTYPE: DType = DType::$dtype;
         }
 
-        // SAFETY: every bit pattern is a number.
+        // SAFETY: every bit pattern is a number (R8).
         unsafe impl Plain for $ty {}
 
         const _: () = assert!(size_of::<$ty>() * 8 == DType::$dtype.element_bits() as usize);
@@ -112,7 +113,7 @@ plain! {
     usize = U32;
 }
 
-// SAFETY: one byte; any byte but 0 reads as true.
+// SAFETY: one byte; any byte but 0 reads as true (R8).
 unsafe impl Element for bool {
     const DTYPE: DType = DType::BOOL;
 
@@ -125,7 +126,7 @@ unsafe impl Element for bool {
     #[inline(always)]
     unsafe fn copy_run(source: *const u8, target: *mut Self, len: usize) {
         for i in 0..len {
-            // SAFETY: below `len`, so inside what the caller vouches for.
+            // SAFETY: below `len`, so inside what the caller vouches for (the caller's duty).
             let value = unsafe { Self::read(source.wrapping_add(i)) };
             // SAFETY: the same.
             unsafe { target.wrapping_add(i).write(value) };

@@ -17,7 +17,7 @@ pub(crate) struct Elements<'a, T> {
     cells: PhantomData<&'a [ReadCell<T>]>,
 }
 
-// SAFETY: it lends what a `&[ReadCell<T>]` lends, which is `Send` and `Sync`.
+// SAFETY: it lends what a `&[ReadCell<T>]` lends, which is `Send` and `Sync` (R9).
 unsafe impl<T: Sync> Send for Elements<'_, T> {}
 // SAFETY: the same.
 unsafe impl<T: Sync> Sync for Elements<'_, T> {}
@@ -48,9 +48,11 @@ impl<'a, T: Element> Elements<'a, T> {
         // By number: three lists in step leave worse code.
         for axis in 0..rank {
             let i = i64::try_from(index[axis]).ok().filter(|&i| i < shape[axis])?;
-            offset += i * strides[axis];
+            // Of an element it fits (R1). Where there is none, strides may be anything, and a
+            // later axis has no index.
+            offset = offset.wrapping_add(i.wrapping_mul(strides[axis]));
         }
-        Some(offset as isize * size_of::<T>() as isize)
+        Some((offset as isize).wrapping_mul(size_of::<T>() as isize))
     }
 
     #[inline]
@@ -98,7 +100,8 @@ impl<'a, T: Element> Elements<'a, T> {
         }
         let mut at = target;
         self.iter().for_each(|value| {
-            // SAFETY: the iterator gives `len` elements, and the caller vouches for as many.
+            // SAFETY: the iterator gives `len` elements (R1); the caller's duty is a target for as
+            // many.
             unsafe { at.write(value) };
             at = at.wrapping_add(1);
         });
@@ -109,16 +112,16 @@ impl<'a, T: Element> Elements<'a, T> {
         if target.len() != found {
             return Err(Error::LengthMismatch { wanted: target.len(), found });
         }
-        // SAFETY: a unique borrow of `len` elements, which is therefore outside this memory.
+        // SAFETY: a unique borrow of `len` elements, so that no tensor's memory lies there (T6).
         unsafe { self.copy_to(target.as_mut_ptr()) };
         Ok(())
     }
 
     pub(crate) fn to_vec(self) -> Vec<T> {
         let mut values = Vec::with_capacity(self.parts.len);
-        // SAFETY: fresh memory, with room for `len` elements.
+        // SAFETY: fresh memory, with room for `len` elements (R7).
         unsafe { self.copy_to(values.as_mut_ptr()) };
-        // SAFETY: all `len` elements were written just now.
+        // SAFETY: all `len` elements were written just now (R8).
         unsafe { values.set_len(self.parts.len) };
         values
     }

@@ -42,15 +42,15 @@ impl Foreign {
     pub(super) unsafe fn open(self) -> Result<(Flags, NonNull<DLTensor>), Error> {
         match self {
             Self::Versioned(tensor) => {
-                // SAFETY: the version comes first in every major version (DLPack 1.0).
+                // SAFETY: the version comes first in every major version (DLPack 1.0; T1).
                 let version = unsafe { (*tensor.as_ptr()).version };
                 if version.major != dlbridge_sys::DLPACK_MAJOR_VERSION {
                     let (major, minor) = (version.major, version.minor);
                     return Err(Error::UnsupportedVersion { major, minor });
                 }
-                // SAFETY: valid, and of a version whose layout is this one.
+                // SAFETY: valid, and of a version whose layout is this one (T1).
                 let flags = unsafe { (*tensor.as_ptr()).flags };
-                // SAFETY: inside the same allocation.
+                // SAFETY: a field of the same struct (T1).
                 let tensor = unsafe { tensor.byte_add(TENSOR_AT) };
                 Ok((Flags(flags), tensor.cast()))
             }
@@ -67,7 +67,7 @@ impl Foreign {
     pub(crate) unsafe fn delete(self) {
         match self {
             Self::Versioned(tensor) => {
-                // SAFETY: the deleter keeps its place in every major version (DLPack 1.0).
+                // SAFETY: the deleter keeps its place in every major version (DLPack 1.0; T1).
                 if let Some(deleter) = unsafe { (*tensor.as_ptr()).deleter } {
                     // SAFETY: called once, with its own tensor (the caller's duty).
                     unsafe { deleter(tensor.as_ptr()) };

@@ -27,7 +27,7 @@ impl Tensor {
             // are writable and nobody else's (the caller's duty).
             unsafe { parts.data().write_bytes(0, parts.nbytes()) };
         }
-        // SAFETY: the class is the caller's word.
+        // SAFETY: the caller's duty, after which the class is true (R4).
         unsafe { self.0.set_access(Access::Exclusive) };
         Ok(self)
     }

@@ -79,7 +79,7 @@ pub(super) unsafe fn allocate<O: Send + 'static>(
     describe: impl FnOnce(&mut O, &mut [i64], &mut [i64]) -> Result<Memory, Error>,
 ) -> Result<(NonNull<Header>, Checked), Error> {
     let (layout, numbers_at) = allocation::<O>(rank);
-    // SAFETY: a header is never of size 0.
+    // SAFETY: a header is never of size 0 (R7).
     let start = unsafe { alloc(layout) };
     let Some(header) = NonNull::new(start.cast::<Header>()) else { handle_alloc_error(layout) };
     let content = Owned {
@@ -92,24 +92,24 @@ pub(super) unsafe fn allocate<O: Send + 'static>(
         owner,
     };
     let owned = start.cast::<Owned<O>>();
-    // SAFETY: fresh memory of this layout.
+    // SAFETY: fresh memory of this layout (R7).
     unsafe { owned.write(content) };
     // From here on, an error or a panic drops the owner and frees the header.
     let guard = Guard(header);
-    // SAFETY: the lists' place within the allocation, as `allocation` laid it out.
+    // SAFETY: the lists' place within the allocation, as `allocation` laid it out (R7).
     let numbers = unsafe { start.add(numbers_at) }.cast::<i64>();
-    // SAFETY: `2 * rank` numbers fit there.
+    // SAFETY: `2 * rank` numbers fit there (R7).
     unsafe { numbers.write_bytes(0, 2 * rank) };
-    // SAFETY: written just now, and nobody else has them.
+    // SAFETY: written just now, and nobody else has them (R7).
     let numbers = unsafe { slice::from_raw_parts_mut(numbers, 2 * rank) };
     let (shape, strides) = numbers.split_at_mut(rank);
-    // SAFETY: written above; this borrow is the only one.
+    // SAFETY: written above; this borrow is the only one (R7).
     let owner = unsafe { &mut *owner_of::<O>(header) };
     let memory = describe(owner, shape, strides)?;
     std::mem::forget(guard);
     let Memory { data, byte_offset, dtype, device, flags, access, len } = memory;
     let parts = Parts { data, byte_offset, dtype, device, flags, access, shape, strides, len };
-    // SAFETY: the header is not given away, and these are its parts.
+    // SAFETY: the header is not given away, and these are its parts (R3).
     unsafe { expose::<DLManagedTensorVersioned>(header, &parts) };
     let (strides, marks) = (NonNull::from(strides).cast(), Marks::new(flags, access));
     Ok((header, Checked { strides, len, marks: marks.with_root(Root::Header) }))
@@ -120,7 +120,7 @@ pub(super) unsafe fn allocate<O: Send + 'static>(
 pub(super) fn tensor_of(header: NonNull<Header>) -> NonNull<DLTensor> {
     let descriptor = header.as_ptr().cast::<DLManagedTensorVersioned>();
     let tensor = descriptor.wrapping_byte_add(TENSOR_AT).cast();
-    // SAFETY: inside the header's allocation.
+    // SAFETY: inside the header's allocation (R6).
     unsafe { NonNull::new_unchecked(tensor) }
 }
 
@@ -132,7 +132,7 @@ struct Guard(NonNull<Header>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // SAFETY: the header is whole and was given to nobody.
+        // SAFETY: the header is whole and was given to nobody (R3).
         unsafe { release(self.0) };
     }
 }
@@ -158,7 +158,7 @@ struct Free<O>(NonNull<Owned<O>>);
 
 impl<O> Drop for Free<O> {
     fn drop(&mut self) {
-        // SAFETY: the header is alive until this line; no reference is made to the owner.
+        // SAFETY: the header is alive until this line; no reference is made to the owner (R6).
         let rank = unsafe { (*self.0.as_ptr()).header.rank };
         let (layout, _) = allocation::<O>(rank as usize);
         // SAFETY: allocated with this layout: `rank` is out of a consumer's reach (R6).
@@ -174,7 +174,7 @@ impl<O> Drop for Free<O> {
 pub(super) unsafe fn release(header: NonNull<Header>) {
     // SAFETY: alive, by the caller's duty.
     let destroy = unsafe { header.as_ref() }.destroy;
-    // SAFETY: made for this header's owner, and called once.
+    // SAFETY: made for this header's owner, and called once (R3).
     unsafe { destroy(header) };
 }
 
@@ -183,7 +183,6 @@ pub(super) unsafe fn release(header: NonNull<Header>) {
 /// # Safety
 ///
 /// The header is alive for `'a`, and its owner is only read as long.
-#[cfg(feature = "cudarc-0_19")]
 pub(super) unsafe fn owner<'a, O: Any>(header: NonNull<Header>) -> Option<&'a O> {
     // SAFETY: alive, by the caller's duty.
     if unsafe { header.as_ref() }.owner_type != TypeId::of::<O>() {
@@ -204,7 +203,7 @@ pub(super) unsafe fn take_owner<O: Any>(header: NonNull<Header>) -> Result<O, No
     if unsafe { header.as_ref() }.owner_type != TypeId::of::<O>() {
         return Err(header);
     }
-    // SAFETY: the owner is of this type; it is read once, and the header freed without it.
+    // SAFETY: the owner is of this type; it is read once, and the header freed without it (R3).
     let owner = unsafe { owner_of::<O>(header).read() };
     drop(Free::<O>(header.cast()));
     Ok(owner)
@@ -244,7 +243,7 @@ pub(super) unsafe fn expose<A: Abi>(header: NonNull<Header>, parts: &Parts<'_>) 
     const { assert!(std::mem::offset_of!(Header, descriptor) == 0) };
     let context = header.as_ptr().cast::<c_void>();
     let descriptor = header.cast::<A>();
-    // SAFETY: the descriptor is a header's first field, and large enough for either ABI.
+    // SAFETY: the descriptor is a header's first field, and large enough for either ABI (R6).
     unsafe { descriptor.write(A::new(context, parts.flags, describe(parts))) };
     descriptor
 }
@@ -277,7 +276,7 @@ pub(crate) fn describe(parts: &Parts<'_>) -> DLTensor {
 /// `tensor` came from [`expose`] and is deleted once.
 unsafe extern "C" fn delete<A: Abi>(tensor: *mut A) {
     let Some(header) = NonNull::new(tensor.cast::<Header>()) else { return };
-    // SAFETY: `expose` gave the header's own address, and the consumer gives ownership back.
+    // SAFETY: `expose` gave the header's own address, and the consumer gives ownership back (R3).
     let result = catch_unwind(AssertUnwindSafe(|| unsafe { release(header) }));
     if let Err(payload) = result {
         // Dropping the payload could panic again.

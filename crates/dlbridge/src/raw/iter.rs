@@ -23,7 +23,7 @@ pub struct Iter<'a, T> {
     cells: PhantomData<&'a [ReadCell<T>]>,
 }
 
-// SAFETY: it lends what a `&[ReadCell<T>]` lends, which is `Send` and `Sync`.
+// SAFETY: it lends what a `&[ReadCell<T>]` lends, which is `Send` and `Sync` (R9).
 unsafe impl<T: Sync> Send for Iter<'_, T> {}
 // SAFETY: the same.
 unsafe impl<T: Sync> Sync for Iter<'_, T> {}

@@ -29,7 +29,7 @@ pub(crate) struct Handle {
 // SAFETY: a header's owner is `Send`, and is not touched before it is dropped; a foreign deleter
 // may be called on any thread (trust T4). Elements are plain data.
 unsafe impl Send for Handle {}
-// SAFETY: `&Handle` gives access to metadata and elements only, both free of cells.
+// SAFETY: `&Handle` gives access to metadata and elements only, both free of cells (R9).
 unsafe impl Sync for Handle {}
 
 impl Handle {
@@ -127,7 +127,7 @@ impl Handle {
     fn managed<A>(&self) -> NonNull<A> {
         let offset = if self.root() == Root::Legacy { 0 } else { TENSOR_AT };
         const { assert!(std::mem::offset_of!(DLManagedTensor, dl_tensor) == 0) };
-        // SAFETY: inside the same allocation, of which the pointer was made.
+        // SAFETY: inside the same allocation, of which the pointer was made (R3).
         unsafe { self.tensor.byte_sub(offset) }.cast()
     }
 
@@ -141,6 +141,12 @@ impl Handle {
             Root::Legacy => Some(Foreign::Legacy(self.managed())),
             Root::Header | Root::Lent => None,
         }
+    }
+
+    /// Whether a producer's descriptor is owned.
+    #[inline]
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.foreign().is_some()
     }
 
     /// What the producer's descriptor says; `None` for an export of this library that never
@@ -177,9 +183,8 @@ impl Handle {
 
     /// The owner, if this is an export of one of type `O` that never left Rust. For owners that
     /// lend no memory of the host: a reference to those could be one to elements, too.
-    #[cfg(feature = "cudarc-0_19")]
     pub(crate) fn owner<O: Any + Sync>(&self) -> Option<&O> {
-        // SAFETY: the handle owns the header and is borrowed as long.
+        // SAFETY: the handle owns the header and is borrowed as long (R2).
         self.header().and_then(|header| unsafe { header::owner(header) })
     }
 
@@ -192,7 +197,8 @@ impl Handle {
         let Some(header) = handle.header() else {
             return Err(ManuallyDrop::into_inner(handle));
         };
-        // SAFETY: the handle owned the header and is forgotten; its parts were borrowed from it.
+        // SAFETY: the handle owned the header and is forgotten; its parts were borrowed from it
+        // (R3).
         unsafe { header::take_owner(header) }.map_err(|_| ManuallyDrop::into_inner(handle))
     }
 
@@ -239,7 +245,7 @@ impl Handle {
     fn expose<A: Abi>(self) -> NonNull<A> {
         let handle = if self.root() == Root::Header { self } else { self.wrap() };
         let handle = ManuallyDrop::new(handle);
-        // SAFETY: the handle owned the header (wrapped, if it was none) and is forgotten.
+        // SAFETY: the handle owned the header (wrapped, if it was none) and is forgotten (R3).
         unsafe { header::expose(handle.managed(), &handle.parts()) }
     }
 
@@ -247,9 +253,10 @@ impl Handle {
     fn wrap(self) -> Self {
         // SAFETY: alive as long as the handle, which moves but keeps it (R2).
         let tensor = unsafe { self.tensor.as_ref() };
-        // SAFETY: the gate made `checked` of it; alive as long as the owner, which is this handle.
+        // SAFETY: the gate made `checked` of it; alive as long as the owner, which is this handle
+        // (R2).
         let parts = unsafe { Parts::described(tensor, self.checked, self.flags()) };
-        // SAFETY: the same memory, alive as long as the owner, which is this handle.
+        // SAFETY: the same memory, alive as long as the owner, which is this handle (R2).
         let wrapped = unsafe { Self::share(self, parts, parts.access, parts.flags) };
         wrapped.expect("nothing in it fails")
     }
@@ -279,7 +286,7 @@ impl Handle {
     fn forget(self) {
         let handle = ManuallyDrop::new(self);
         if handle.checked.marks.owns_strides() {
-            // SAFETY: the handle is forgotten, and with it the parts that borrowed them.
+            // SAFETY: the handle is forgotten, and with it the parts that borrowed them (R7).
             unsafe { free_strides(handle.checked.strides, handle.parts().shape.len()) };
         }
     }
@@ -290,7 +297,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         if self.checked.marks.owns_strides() {
             let rank = self.parts().shape.len();
-            // SAFETY: nobody borrows from a handle that is dropped.
+            // SAFETY: nobody borrows from a handle that is dropped (R7).
             unsafe { free_strides(self.checked.strides, rank) };
         }
         match self.root() {

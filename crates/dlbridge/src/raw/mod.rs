@@ -2,7 +2,8 @@
 //! Public API does not belong here: other modules wrap what is here, and deny unsafe code.
 //!
 //! Every SAFETY note in this folder names a caller's duty or one of these invariants. `T1` to
-//! `T10` are the trust in a foreign producer that `SAFETY.md` lists.
+//! `T10` are the trust in a foreign producer that `SAFETY.md` lists. `cargo xtask lint` refuses a
+//! note that does neither.
 //!
 //! - **R1, checked.** A [`Parts`] exists only if [`layout::span`](crate::layout::span), or `parse` in
 //!   the same way, measured its shape and strides, its byte span fits `isize`, `data` is not null unless there are no
@@ -19,6 +20,15 @@
 //!   Everything else is read through raw pointers or [`ReadCell`].
 //! - **R6, header.** The header of an export is one allocation; what is needed to free it stands
 //!   outside the part that a consumer can reach.
+//! - **R7, own.** What this library allocated, counted or locked itself (a header, a list of
+//!   strides, a buffer, a reference) is its alone until it gives it away or back: once, with the
+//!   layout that it was made with.
+//! - **R8, values.** An [`Element`] is as large as its dtype says, without padding, and its `read`
+//!   and `copy_run` make valid values of any bytes.
+//! - **R9, threads.** What is `Send` or `Sync` by hand owns or lends plain elements, an owner that
+//!   is `Send`, or an address that nothing here looks behind.
+//! - **R10, places.** A `Strided` array tells of elements that it owns or borrows and that stay
+//!   where they are, initialised, until it is used again.
 #![allow(unsafe_code)]
 
 mod abi;

@@ -28,9 +28,9 @@ pub struct TensorSlice<T> {
     tensor: Tensor,
 }
 
-// SAFETY: it owns what a `Box<[T]>` would, beside a tensor, which may go to any thread.
+// SAFETY: it owns what a `Box<[T]>` would, beside a tensor, which may go to any thread (R9).
 unsafe impl<T: Send> Send for TensorSlice<T> {}
-// SAFETY: it lends a `&[T]`.
+// SAFETY: it lends a `&[T]` (R9).
 unsafe impl<T: Sync> Sync for TensorSlice<T> {}
 
 /// A mutable slice that owns its [`Tensor`].
@@ -51,9 +51,9 @@ pub struct TensorSliceMut<T> {
     tensor: Tensor,
 }
 
-// SAFETY: it owns what a `Box<[T]>` would, beside a tensor, which may go to any thread.
+// SAFETY: it owns what a `Box<[T]>` would, beside a tensor, which may go to any thread (R9).
 unsafe impl<T: Send> Send for TensorSliceMut<T> {}
-// SAFETY: it lends a `&[T]`.
+// SAFETY: it lends a `&[T]` (R9).
 unsafe impl<T: Sync> Sync for TensorSliceMut<T> {}
 
 impl Tensor {
@@ -108,7 +108,7 @@ impl<T> Deref for TensorSliceMut<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: as for `TensorSlice`.
+        // SAFETY: as for `TensorSlice` (R2, R5).
         unsafe { slice::from_raw_parts(self.data, self.len) }
     }
 }

@@ -253,7 +253,7 @@ mod tests {
                 byte_offset,
             };
             let flags = Flags(flags);
-            // SAFETY: lists of `ndim` numbers, or null.
+            // SAFETY: lists of `ndim` numbers, or null (T2).
             let short = unsafe { parse_ordinary(&tensor, flags) };
             // SAFETY: the same.
             let whole = unsafe { parse_any(&tensor, flags) };
@@ -270,7 +270,7 @@ mod tests {
                     && (shape.is_empty() || (has_shape && has_strides));
                 prop_assert!(!is_ordinary);
                 if whole.marks.owns_strides() {
-                    // SAFETY: made just now, and used no more.
+                    // SAFETY: made just now, and used no more (R7).
                     unsafe { free_strides(whole.strides, shape.len()) };
                 }
             }

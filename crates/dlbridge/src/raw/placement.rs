@@ -9,7 +9,7 @@ use super::borrowed::Borrowed;
 use super::element::Element;
 use super::header::Memory;
 use super::{Handle, Plain};
-use crate::layout::{self, Span};
+use crate::layout::{self, Span, Unit};
 use crate::{Access, Builder, DType, Device, Error, Flags, Tensor};
 
 /// What to export of an owner's memory.
@@ -80,11 +80,14 @@ impl Placement<'_> {
 
     /// Memory at `data`, which nothing is promised about.
     fn memory(&self, data: *mut c_void, device: Device, flags: Flags) -> Result<Memory, Error> {
-        let Span { len, .. } = self.measure(flags)?;
+        let span = self.measure(flags)?;
+        let (len, dtype) = (span.len, self.dtype);
         if data.is_null() && len != 0 {
             return Err(Error::NullData { len });
         }
-        let dtype = self.dtype;
+        if len != 0 && Unit::new(dtype, flags).reach(span).is_none() {
+            return Err(Error::SizeOverflow { what: "strided span" });
+        }
         let packed = dtype.itemsize().is_none() && !flags.contains(Flags::SUBBYTE_PADDED);
         if packed && self.offset != 0 {
             return Err(Error::PackedElements { dtype });
@@ -126,8 +129,9 @@ pub(super) fn export_on<O: Send + 'static>(
         placement.write(shape, strides);
         Ok(memory)
     };
-    // SAFETY: every element lies within a slice that the owner, which is not used again before
-    // it is dropped, has lent from its final address; measured above. Its class is the borrow's.
+    // SAFETY: every element lies within a slice that the owner, which is not used again before it
+    // is dropped, has lent from its final address; measured above. Its class is the borrow's (R1,
+    // R4).
     unsafe { Handle::export(owner, placement.shape.len(), describe) }
 }
 
@@ -205,7 +209,8 @@ pub(crate) fn borrow_within<'a, T: Element>(
     let memory = (slice.as_ptr().cast_mut().cast(), size_of_val(slice));
     let span = placement.measure(Flags::NONE)?;
     let memory = placement.within(memory, Device::CPU, span, Flags::READ_ONLY, Access::Frozen)?;
-    // SAFETY: every element lies within a slice that is borrowed for as long; measured above.
+    // SAFETY: every element lies within a slice that is borrowed for as long; measured above (R1,
+    // R4).
     Ok(unsafe { Borrowed::new(memory, placement.shape.len(), |a, b| placement.write(a, b)) })
 }
 
@@ -218,7 +223,7 @@ pub(crate) fn borrow_mut_within<'a, T: Plain>(
     let memory = (slice.as_mut_ptr().cast(), size_of_val(slice));
     let span = placement.measure(Flags::NONE)?;
     let memory = placement.within(memory, Device::CPU, span, Flags::NONE, Access::Exclusive)?;
-    // SAFETY: as above, and the borrow is unique.
+    // SAFETY: as above, and the borrow is unique (R1, R4).
     Ok(unsafe { Borrowed::new(memory, placement.shape.len(), |a, b| placement.write(a, b)) })
 }
 

@@ -18,6 +18,7 @@ pub(crate) fn share<O: Send + Sync + 'static>(owner: Arc<O>, handle: fn(&O) -> &
         Access::Exclusive | Access::Frozen => (Access::Frozen, flags | Flags::READ_ONLY),
     };
     // SAFETY: the `Arc` keeps the handle, and so its memory, alive. While there is an `Arc`, the
-    // handle is only borrowed immutably, so that memory which was exclusive is not written.
+    // handle is only borrowed immutably, so that memory which was exclusive is not written (R2,
+    // R4).
     unsafe { Handle::share(owner, parts, access, flags) }.expect("nothing in it fails")
 }

@@ -10,7 +10,7 @@ use crate::Error;
 /// Elements of one type that are ours to write. They may overlap: no reference is formed.
 pub(crate) struct ElementsMut<'a, T>(Elements<'a, T>);
 
-// SAFETY: it lends what a `&mut [T]` lends.
+// SAFETY: it lends what a `&mut [T]` lends (R9).
 unsafe impl<T: Send + Sync> Send for ElementsMut<'_, T> {}
 // SAFETY: the same.
 unsafe impl<T: Send + Sync> Sync for ElementsMut<'_, T> {}
@@ -43,7 +43,7 @@ impl<'a, T: Element> ElementsMut<'a, T> {
                 let at = self.0.parts().data.wrapping_offset(offset);
                 // SAFETY: the layout has an element at this offset (R1), alive (R2).
                 let old = unsafe { T::read(at) };
-                // SAFETY: and ours to write (this type's invariant).
+                // SAFETY: and ours to write (this type's invariant; R4).
                 unsafe { at.cast::<T>().write_unaligned(value(old)) };
             }
         }

@@ -294,7 +294,7 @@ struct Block<M> {
 ///
 /// `managed` came from [`Foreign::into_block`], and is deleted once.
 unsafe extern "C" fn delete<M>(managed: *mut M) {
-    // SAFETY: the descriptor is the block's first field, and its pointer the block's own.
+    // SAFETY: the descriptor is the block's first field, and its pointer the block's own (R7).
     let block = unsafe { Box::from_raw(managed.cast::<Block<M>>()) };
     block.producer.releases.record();
 }
@@ -304,5 +304,5 @@ static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
 struct Kept(#[expect(dead_code, reason = "it is only kept")] *mut c_void);
 
-// SAFETY: never looked at.
+// SAFETY: never looked at (R9).
 unsafe impl Send for Kept {}

@@ -20,7 +20,7 @@ pub(crate) struct Locked {
     tensor: candle_core::Tensor,
 }
 
-// SAFETY: a tensor is `Send`, and a reader's share is counted, whichever thread gives it back.
+// SAFETY: a tensor is `Send`, and a reader's share is counted, whichever thread gives it back (R9).
 unsafe impl Send for Locked {}
 
 impl Locked {
@@ -37,18 +37,18 @@ impl Locked {
     }
 
     pub(crate) fn storage(&self) -> &Storage {
-        // SAFETY: the tensor keeps the lock alive, at the same place.
+        // SAFETY: the tensor keeps the lock alive, at the same place (R2).
         let storage = unsafe { self.lock.as_ref() }.data_ptr();
-        // SAFETY: locked for reading as long as `self` is there, so nobody writes.
+        // SAFETY: locked for reading as long as `self` is there, so nobody writes (R4).
         unsafe { &*storage }
     }
 }
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // SAFETY: the tensor is dropped after this.
+        // SAFETY: the tensor is dropped after this (R2).
         let lock = unsafe { self.lock.as_ref() };
-        // SAFETY: the guard was forgotten in `new`, and `self` stands for it.
+        // SAFETY: the guard was forgotten in `new`, and `self` stands for it (R7).
         unsafe { lock.force_unlock_read() };
     }
 }

@@ -21,7 +21,7 @@ fn retyped<T, U>(slice: CudaSlice<T>) -> CudaSlice<U> {
     let (stream, len) = (Arc::clone(slice.stream()), slice.num_bytes() / size_of::<U>());
     // Makes the stream wait for all work on the slice.
     let data = slice.leak();
-    // SAFETY: an allocation of `len` such elements, which `leak` gave up.
+    // SAFETY: an allocation of `len` such elements, which `leak` gave up (R7).
     unsafe { stream.upgrade_device_ptr(data, len) }
 }
 
@@ -113,7 +113,7 @@ impl<T: Plain> Lent<T> {
 
 impl<T> Drop for Lent<T> {
     fn drop(&mut self) {
-        // SAFETY: taken once, here.
+        // SAFETY: taken once, here (R7).
         let slice = unsafe { ManuallyDrop::take(&mut self.slice) };
         let stream = Arc::clone(slice.stream());
         // Makes the stream wait for views that were used on others; frees nothing.
@@ -135,7 +135,7 @@ pub(crate) struct Owned<T> {
 
 impl<T: Plain> Owned<T> {
     pub(crate) fn new(tensor: Tensor, stream: &Arc<CudaStream>) -> Result<Self, Error> {
-        // SAFETY: the tensor is dropped after the slice, and forgotten if that is.
+        // SAFETY: the tensor is dropped after the slice, and forgotten if that is (R2).
         let lent = unsafe { Lent::new(&tensor, stream) }?;
         Ok(Self { lent, tensor })
     }
@@ -163,7 +163,7 @@ pub(crate) fn with_slice<T: Plain, R>(
     stream: &Arc<CudaStream>,
     call: impl FnOnce(&CudaSlice<T>) -> R,
 ) -> Result<R, Error> {
-    // SAFETY: the tensor is borrowed until this value is dropped, which happens here.
+    // SAFETY: the tensor is borrowed until this value is dropped, which happens here (R2).
     let lent = unsafe { Lent::new(tensor, stream) }?;
     Ok(call(&lent.slice))
 }
@@ -192,7 +192,7 @@ mod tests {
     use crate::{Device, Error, Flags, Tensor};
 
     fn import(foreign: Foreign) -> Tensor {
-        // SAFETY: nobody reads what is said to lie on a device.
+        // SAFETY: nobody reads what is said to lie on a device (T7).
         unsafe { foreign.device(Device::cuda(1)).flags(Flags::IS_COPIED).import() }.expect("legal")
     }
 

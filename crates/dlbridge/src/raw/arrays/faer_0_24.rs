@@ -12,8 +12,8 @@ use crate::raw::{Parts, Plain};
 /// Where the elements of one of faer's types lie: an extent and a stride for each axis.
 macro_rules! strided {
     ([$($generics:tt)*] $ty:ty, $($extent:ident * $stride:ident),+) => {
-        // SAFETY: faer's views reach their own elements alone. One that is not initialised was
-        // made by an unsafe call, whose duty was to let nobody read it.
+        // SAFETY: faer's views reach their own elements alone. One that is not initialised was made
+        // by an unsafe call, whose duty was to let nobody read it (R10).
         unsafe impl<T: Element, $($generics)*> Strided for $ty {
             type Elem = T;
 
@@ -42,7 +42,7 @@ macro_rules! strided_mut {
     ([$($generics:tt)*] $ty:ty, $($extent:ident * $stride:ident),+) => {
         strided!([$($generics)*] $ty, $($extent * $stride),+);
 
-        // SAFETY: a unique borrow of the elements.
+        // SAFETY: a unique borrow of the elements (R10).
         unsafe impl<T: Element, $($generics)*> StridedMut for $ty {
             fn origin_mut(&mut self) -> *mut T {
                 self.as_ptr_mut()

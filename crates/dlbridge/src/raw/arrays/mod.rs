@@ -5,7 +5,7 @@
 /// An owner that lends an array by dereferencing to it.
 macro_rules! lend {
     ([$($generics:tt)*] $owner:ty => $array:ty) => {
-        // SAFETY: the owner lends the array from the same place until it is used again.
+        // SAFETY: the owner lends the array from the same place until it is used again (R10).
         unsafe impl<$($generics)*> Strided for $owner {
             type Elem = <$array as Strided>::Elem;
 
@@ -37,7 +37,7 @@ macro_rules! lend_mut {
     ([$($generics:tt)*] $owner:ty => $array:ty) => {
         lend!([$($generics)*] $owner => $array);
 
-        // SAFETY: a unique borrow of the owner is one of the array.
+        // SAFETY: a unique borrow of the owner is one of the array (R10).
         unsafe impl<$($generics)*> StridedMut for $owner {
             #[inline]
             fn origin_mut(&mut self) -> *mut Self::Elem {

@@ -53,7 +53,7 @@ where
     }
 }
 
-// SAFETY: `RawStorageMut` makes the elements this matrix's alone.
+// SAFETY: `RawStorageMut` makes the elements this matrix's alone (R10).
 unsafe impl<T, R, C, S> StridedMut for Matrix<T, R, C, S>
 where
     T: Element,

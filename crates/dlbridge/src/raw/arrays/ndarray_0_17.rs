@@ -12,7 +12,8 @@ use crate::Error;
 use crate::raw::element::Element;
 use crate::raw::{Parts, Plain, ReadCell};
 
-// SAFETY: `as_ptr` is element `[0, 0, ...]`; shape and strides reach initialised elements alone.
+// SAFETY: `as_ptr` is element `[0, 0, ...]`; shape and strides reach initialised elements alone
+// (R10).
 unsafe impl<T: Element, D: Dimension> Strided for ArrayRef<T, D> {
     type Elem = T;
 
@@ -38,7 +39,7 @@ unsafe impl<T: Element, D: Dimension> Strided for ArrayRef<T, D> {
     }
 }
 
-// SAFETY: a unique borrow of the elements.
+// SAFETY: a unique borrow of the elements (R10).
 unsafe impl<T: Element, D: Dimension> StridedMut for ArrayRef<T, D> {
     fn origin_mut(&mut self) -> *mut T {
         self.as_mut_ptr()
@@ -48,7 +49,7 @@ unsafe impl<T: Element, D: Dimension> StridedMut for ArrayRef<T, D> {
 // Owned elements stay in the heap when the array moves, and nobody writes those of a shared array.
 lend!([S: Data<Elem: Element>, D: Dimension] ArrayBase<S, D> => ArrayRef<S::Elem, D>);
 
-// SAFETY: `DataMut` makes the elements this array's alone.
+// SAFETY: `DataMut` makes the elements this array's alone (R10).
 unsafe impl<S, D> StridedMut for ArrayBase<S, D>
 where
     S: DataMut<Elem: Element>,
@@ -126,7 +127,7 @@ impl<'a> Parts<'a> {
     pub(crate) fn cell_array<T: Plain, D: Dimension>(
         self,
     ) -> Result<ArrayView<'a, ReadCell<T>, D>, Error> {
-        // SAFETY: a cell has its element's layout and stands any bytes and any writer.
+        // SAFETY: a cell has its element's layout and stands any bytes and any writer (R5).
         unsafe { self.raw_array(self.typed_data::<T>()?.cast()) }
     }
 

@@ -11,7 +11,7 @@ use crate::Element;
 #[repr(transparent)]
 pub(crate) struct Scalar<T>(pub(crate) T);
 
-// SAFETY: the one element is the value itself.
+// SAFETY: the one element is the value itself (R10).
 unsafe impl<T: Element> Strided for Scalar<T> {
     type Elem = T;
 
@@ -30,14 +30,14 @@ unsafe impl<T: Element> Strided for Scalar<T> {
     }
 }
 
-// SAFETY: a unique borrow of the value.
+// SAFETY: a unique borrow of the value (R10).
 unsafe impl<T: Element> StridedMut for Scalar<T> {
     fn origin_mut(&mut self) -> *mut T {
         &raw mut self.0
     }
 }
 
-// SAFETY: a slice's elements lie side by side.
+// SAFETY: a slice's elements lie side by side (R10).
 unsafe impl<T: Element> Strided for [T] {
     type Elem = T;
 
@@ -63,7 +63,7 @@ unsafe impl<T: Element> Strided for [T] {
     }
 }
 
-// SAFETY: a unique borrow of the slice.
+// SAFETY: a unique borrow of the slice (R10).
 unsafe impl<T: Element> StridedMut for [T] {
     #[inline]
     fn origin_mut(&mut self) -> *mut T {

@@ -28,7 +28,7 @@ pub fn borrowed<T: Element + PartialEq + Debug>(tensor: &TensorRef<'_>, expected
     assert!(tensor.is_read_only(), "borrowed: what is borrowed immutably is read-only");
     expected.check(tensor, Access::Frozen, "borrowed");
     tensor.with_raw(|descriptor| {
-        // SAFETY: alive until this closure ends.
+        // SAFETY: alive until this closure ends (R2).
         let again = unsafe { TensorRef::from_raw(descriptor) }.expect("the gate takes it");
         expected.check(&again, Access::Shared, "borrowed, as a C function sees it");
     });

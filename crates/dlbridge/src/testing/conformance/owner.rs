@@ -100,14 +100,14 @@ fn given_away<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Expecte
     let data = tensor.data_ptr();
     let managed = tensor.into_raw();
     expected.expect_releases(0, "given away: before the deleter");
-    // SAFETY: alive until its deleter is called.
+    // SAFETY: alive until its deleter is called (R2).
     let descriptor = unsafe { &*managed };
     assert_eq!(descriptor.version.major, DLPACK_MAJOR_VERSION, "given away: major version");
     let read_only = descriptor.flags & DLPACK_FLAG_BITMASK_READ_ONLY != 0;
     assert!(read_only || !expected.is_read_only(), "given away: the flag READ_ONLY is missing");
     check_descriptor(&descriptor.dl_tensor, data.addr(), expected);
     let deleter = descriptor.deleter.expect("given away: a deleter");
-    // SAFETY: called once, with its own tensor.
+    // SAFETY: called once, with its own tensor (R3).
     unsafe { deleter(managed) };
 }
 
@@ -121,11 +121,11 @@ fn given_away_legacy<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &
         }
     };
     assert!(!read_only, "given away legacy: that ABI cannot say read-only");
-    // SAFETY: alive until its deleter is called.
+    // SAFETY: alive until its deleter is called (R2).
     let descriptor = unsafe { &*managed };
     check_descriptor(&descriptor.dl_tensor, data.addr(), expected);
     let deleter = descriptor.deleter.expect("given away legacy: a deleter");
-    // SAFETY: called once, with its own tensor.
+    // SAFETY: called once, with its own tensor (R3).
     unsafe { deleter(managed) };
 }
 
@@ -140,22 +140,22 @@ fn check_descriptor<T: Element + PartialEq + Debug>(
     assert_eq!(descriptor.byte_offset, 0, "descriptor: byte offset not folded in");
     let rank = usize::try_from(descriptor.ndim).expect("descriptor: ndim is not negative");
     assert!(rank == 0 || !descriptor.strides.is_null(), "descriptor: strides are explicit");
-    // SAFETY: the descriptor is alive and was made a moment ago.
+    // SAFETY: the descriptor is alive and was made a moment ago (R2).
     let again = unsafe { crate::TensorRef::from_raw(descriptor) }.expect("descriptor: accepted");
     expected.check(&again, Access::Shared, "descriptor");
 }
 
 fn deleted_elsewhere<T: Element>(tensor: Tensor, _: &Expected<T>) {
     struct Given(*mut DLManagedTensorVersioned);
-    // SAFETY: a descriptor may be deleted on any thread; that is what is tested.
+    // SAFETY: a descriptor may be deleted on any thread; that is what is tested (T4).
     unsafe impl Send for Given {}
 
     let given = Given(tensor.into_raw());
     let delete = move || {
         let Given(managed) = { given };
-        // SAFETY: alive until the deleter is called.
+        // SAFETY: alive until the deleter is called (R2).
         let deleter = unsafe { (*managed).deleter }.expect("a deleter");
-        // SAFETY: called once, with its own tensor.
+        // SAFETY: called once, with its own tensor (R3).
         unsafe { deleter(managed) };
     };
     thread::spawn(delete).join().expect("deleting does not panic");
@@ -164,7 +164,7 @@ fn deleted_elsewhere<T: Element>(tensor: Tensor, _: &Expected<T>) {
 fn there_and_back<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Expected<T>) {
     let read_only = tensor.is_read_only();
     let managed = tensor.into_raw();
-    // SAFETY: it was ours, and is again.
+    // SAFETY: it was ours, and is again (R3).
     let tensor = unsafe { Tensor::from_raw(managed) }.expect("the gate takes our own exports");
     expected.check(&tensor.as_tensor_ref(), Access::Shared, "there and back");
     assert_eq!(tensor.is_read_only(), read_only, "there and back: read-only");

@@ -50,7 +50,7 @@ where
     let mut refused = Vec::new();
     for (name, access, foreign) in legal::<T>() {
         let releases = foreign.releases();
-        // SAFETY: the shapes and strides of `legal` stay inside the memory.
+        // SAFETY: the shapes and strides of `legal` stay inside the memory (T3).
         let tensor = unsafe { foreign.import() }.expect("a legal tensor passes the gate");
         assert_eq!(tensor.access(), access, "{name}: access class");
         let wanted = tensor.view::<T>().expect("a view takes every layout").to_vec();
@@ -66,7 +66,7 @@ where
         releases.expect(1, name);
     }
     for (name, foreign) in illegal::<T>() {
-        // SAFETY: as above; nobody reads what lies on a device.
+        // SAFETY: as above; nobody reads what lies on a device (T3, T7).
         let tensor = unsafe { foreign.import() }.expect("a legal tensor passes the gate");
         assert!(read(&tensor).is_err(), "{name}: must be refused");
     }

@@ -1,0 +1,78 @@
+//! Deleters that do something wrong while Python looks on.
+//! How often a deleter runs in Rust alone is in `releases.rs` of `dlbridge`.
+#![allow(unsafe_code, reason = "deleters are C functions")]
+
+use std::cell::Cell;
+
+use dlbridge::Tensor;
+use dlbridge::sys::DLManagedTensorVersioned;
+use dlbridge::testing::{Foreign, Releases};
+use dlbridge_pyo3::TensorObject;
+use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+type Deleter = unsafe extern "C" fn(*mut DLManagedTensorVersioned);
+
+thread_local! {
+    /// How often `raising_deleter` ran, and whether it ever saw an exception.
+    static DELETED: Cell<(usize, bool)> = const { Cell::new((0, false)) };
+    /// The deleter that `raising_deleter` stands before.
+    static OWN: Cell<Option<Deleter>> = const { Cell::new(None) };
+}
+
+/// A deleter written as a careless extension would: it leaves an exception behind.
+unsafe extern "C" fn raising_deleter(tensor: *mut DLManagedTensorVersioned) {
+    // SAFETY: the tests delete with the interpreter attached.
+    let saw = !unsafe { ffi::PyErr_Occurred() }.is_null();
+    let (count, seen) = DELETED.get();
+    DELETED.set((count + 1, seen || saw));
+    // SAFETY: as above.
+    let py = unsafe { Python::assume_attached() };
+    PyKeyError::new_err("of the deleter").restore(py);
+    // SAFETY: called with its own tensor, once for each time that this one is called.
+    unsafe { OWN.get().expect("the test keeps it")(tensor) };
+}
+
+/// A Python object over a tensor with `raising_deleter`.
+fn object_of_a_careless_producer(py: Python<'_>) -> (Py<TensorObject>, Releases) {
+    let foreign = Foreign::new(&[2], &[1.0_f32, 2.0]);
+    let releases = foreign.releases();
+    let managed = foreign.into_versioned();
+    // SAFETY: owned by the test.
+    OWN.set(unsafe { &mut *managed }.deleter.replace(raising_deleter));
+    // SAFETY: legal, and given away.
+    let tensor = unsafe { Tensor::from_raw(managed) }.expect("legal");
+    DELETED.set((0, false));
+    (Py::new(py, TensorObject::new(tensor)).expect("an object"), releases)
+}
+
+#[track_caller]
+fn calm(py: Python<'_>) {
+    assert!(PyErr::take(py).is_none(), "no exception stays set");
+}
+
+#[test]
+fn a_deleter_leaves_no_exception_behind_an_object() {
+    Python::attach(|py| {
+        let (object, releases) = object_of_a_careless_producer(py);
+        drop(object.into_bound(py));
+        calm(py);
+        assert_eq!(DELETED.get(), (1, false));
+        releases.expect(1, "the object is gone");
+    });
+}
+
+#[test]
+fn a_deleter_neither_sees_nor_changes_the_exception_that_an_object_goes_with() {
+    Python::attach(|py| {
+        let (object, releases) = object_of_a_careless_producer(py);
+        let object = object.into_bound(py);
+        PyTypeError::new_err("on its way").restore(py);
+        drop(object);
+        let kept = PyErr::take(py).expect("it is still on its way");
+        assert!(kept.is_instance_of::<PyTypeError>(py), "{kept}");
+        assert_eq!(DELETED.get(), (1, false));
+        releases.expect(1, "the object is gone");
+    });
+}

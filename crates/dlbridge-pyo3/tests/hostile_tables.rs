@@ -1,0 +1,360 @@
+//! Exchange tables that do something wrong, one fault each: what is raised, and who releases.
+//! `docs/hostile.md` lists all faults; those of `__dlpack__` are in `python/tests`.
+#![allow(unsafe_code, reason = "tables of C functions are unsafe by nature")]
+
+mod common;
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use common::object_with;
+use dlbridge::sys::{
+    DLManagedTensorVersioned, DLPackDLTensorFromPyObjectNoSync, DLPackExchangeAPI,
+    DLPackExchangeAPIHeader, DLPackManagedTensorFromPyObjectNoSync, DLPackSetError, DLPackVersion,
+    DLTensor,
+};
+use dlbridge::testing::{Foreign, Releases};
+use dlbridge::{DType, Device, Flags, Tensor};
+use dlbridge_pyo3::{Allocator, ImportOptions, PyTensor, import, with_borrowed};
+use pyo3::exceptions::{PyBufferError, PyKeyError, PyKeyboardInterrupt, PyTypeError};
+use pyo3::prelude::*;
+
+type FromObject = DLPackManagedTensorFromPyObjectNoSync;
+type Borrow = DLPackDLTensorFromPyObjectNoSync;
+
+/// A table without a callback, for as long as the process lives.
+fn empty_table() -> &'static mut DLPackExchangeAPI {
+    Box::leak(Box::new(DLPackExchangeAPI {
+        header: DLPackExchangeAPIHeader {
+            version: DLPackVersion::CURRENT,
+            prev_api: ptr::null_mut(),
+        },
+        managed_tensor_allocator: None,
+        managed_tensor_from_py_object_no_sync: None,
+        managed_tensor_to_py_object_no_sync: None,
+        dltensor_from_py_object_no_sync: None,
+        current_work_stream: None,
+    }))
+}
+
+fn table(from_object: Option<FromObject>, borrow: Option<Borrow>) -> &'static DLPackExchangeAPI {
+    let table = empty_table();
+    table.managed_tensor_from_py_object_no_sync = from_object;
+    table.dltensor_from_py_object_no_sync = borrow;
+    table
+}
+
+thread_local! {
+    /// What the next callback gives.
+    static NEXT: RefCell<Option<Foreign>> = const { RefCell::new(None) };
+    /// What a callback gave although it failed.
+    static GIVEN: Cell<*mut DLManagedTensorVersioned> = const { Cell::new(ptr::null_mut()) };
+}
+
+fn pair() -> Foreign {
+    Foreign::new(&[2], &[1.0_f32, 2.0])
+}
+
+fn next(foreign: Foreign) -> Releases {
+    let releases = foreign.releases();
+    NEXT.set(Some(foreign));
+    releases
+}
+
+fn set_exception() {
+    // SAFETY: the tests call with the interpreter attached.
+    let py = unsafe { Python::assume_attached() };
+    PyKeyError::new_err("of the producer").restore(py);
+}
+
+unsafe extern "C" fn gives(_: *mut c_void, out: *mut *mut DLManagedTensorVersioned) -> c_int {
+    let next = NEXT.take().expect("the test says what");
+    // SAFETY: a place to write to.
+    unsafe { out.write(next.into_versioned()) };
+    0
+}
+
+unsafe extern "C" fn gives_and_raises(
+    object: *mut c_void,
+    out: *mut *mut DLManagedTensorVersioned,
+) -> c_int {
+    set_exception();
+    // SAFETY: as we were called.
+    unsafe { gives(object, out) }
+}
+
+unsafe extern "C" fn fails_and_gives(
+    object: *mut c_void,
+    out: *mut *mut DLManagedTensorVersioned,
+) -> c_int {
+    // SAFETY: as we were called.
+    unsafe { gives(object, out) };
+    // SAFETY: written just now.
+    GIVEN.set(unsafe { *out });
+    -1
+}
+
+unsafe extern "C" fn fails(_: *mut c_void, _: *mut *mut DLManagedTensorVersioned) -> c_int {
+    -1
+}
+
+unsafe extern "C" fn raises(_: *mut c_void, _: *mut *mut DLManagedTensorVersioned) -> c_int {
+    set_exception();
+    -1
+}
+
+unsafe extern "C" fn gives_nothing(_: *mut c_void, _: *mut *mut DLManagedTensorVersioned) -> c_int {
+    0
+}
+
+/// What an import through a table gives.
+fn import_by(py: Python<'_>, table: &'static DLPackExchangeAPI) -> Result<Tensor, PyErr> {
+    let object = object_with(py, table);
+    Ok(import(object.as_borrowed(), ImportOptions::default())?)
+}
+
+#[track_caller]
+fn calm(py: Python<'_>) {
+    assert!(PyErr::take(py).is_none(), "no exception stays set");
+}
+
+#[test]
+fn each_wrong_field_of_a_tables_tensor_is_named_and_the_tensor_released_once() {
+    let wrong: [(&str, fn() -> Foreign); 9] = [
+        ("version: found 2.0", || pair().version(2, 0)),
+        ("ndim: found -1", || pair().ndim(-1)),
+        ("shape: found a null pointer", || pair().null_shape()),
+        ("shape: axis 0 has extent -2", || Foreign::new(&[-2], &[1.0_f32])),
+        ("shape: the", || pair().strides(&[i64::MAX])),
+        ("dtype: found code 2, bits 32, lanes 0", || pair().dtype(DType::F32.with_lanes(0))),
+        ("data: found a null pointer", || pair().data(ptr::null_mut())),
+        ("byte_offset: ", || pair().byte_offset(u64::MAX)),
+        ("shape: the", || Foreign::new(&[1 << 40, 1 << 40], &[1_u8]).strides(&[0, 0])),
+    ];
+    Python::attach(|py| {
+        for (message, make) in wrong {
+            let releases = next(make());
+            let error = import_by(py, table(Some(gives), None)).map(drop).expect_err(message);
+            assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
+            assert!(error.value(py).to_string().starts_with(message), "{error}");
+            releases.expect(1, message);
+            calm(py);
+        }
+    });
+}
+
+#[test]
+fn a_table_that_fails_without_an_exception_is_a_buffer_error() {
+    Python::attach(|py| {
+        let error = import_by(py, table(Some(fails), None)).map(drop).expect_err("it fails");
+        assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
+        assert!(error.to_string().contains("its exchange table failed without a reason"));
+        let error = import_by(py, table(Some(raises), None)).map(drop).expect_err("it raises");
+        assert!(error.is_instance_of::<PyKeyError>(py), "{error}");
+        calm(py);
+    });
+}
+
+#[test]
+fn a_table_that_gives_nothing_is_a_buffer_error() {
+    Python::attach(|py| {
+        let error = import_by(py, table(Some(gives_nothing), None)).map(drop);
+        let error = error.expect_err("there is no tensor");
+        assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
+        assert!(error.to_string().contains("null pointer"), "{error}");
+        calm(py);
+    });
+}
+
+#[test]
+fn what_a_failing_table_gives_stays_the_tables() {
+    Python::attach(|py| {
+        let releases = next(pair());
+        let error = import_by(py, table(Some(fails_and_gives), None)).map(drop);
+        assert!(error.expect_err("it fails").is_instance_of::<PyBufferError>(py));
+        releases.expect(0, "never consumed");
+        // SAFETY: nobody took it.
+        drop(unsafe { Tensor::from_raw(GIVEN.take()) });
+        releases.expect(1, "by the test");
+    });
+}
+
+#[test]
+fn a_table_that_succeeds_with_an_exception_set_gives_a_tensor_all_the_same() {
+    Python::attach(|py| {
+        let releases = next(pair());
+        let tensor = import_by(py, table(Some(gives_and_raises), None)).expect("it gives one");
+        // It breaks a rule of Python, whose next check of a result finds it.
+        assert!(PyErr::take(py).is_some_and(|error| error.is_instance_of::<PyKeyError>(py)));
+        assert_eq!(tensor.view::<f32>().expect("host").to_vec(), [1.0, 2.0]);
+        drop(tensor);
+        releases.expect(1, "dropped");
+    });
+}
+
+#[test]
+fn a_table_of_another_version_or_in_a_circle_is_not_used() {
+    Python::attach(|py| {
+        let none_usable = |table| {
+            let error = import_by(py, table).map(drop).expect_err("there is no other way");
+            assert!(error.is_instance_of::<PyTypeError>(py), "{error}");
+            calm(py);
+        };
+        for major in [0, 2, u32::MAX] {
+            let newer = empty_table();
+            newer.header.version = DLPackVersion { major, minor: 3 };
+            newer.managed_tensor_from_py_object_no_sync = Some(gives);
+            none_usable(newer);
+        }
+        let circle: *mut DLPackExchangeAPI = empty_table();
+        // SAFETY: it lives as long as the process, and nobody else has it yet.
+        let table = unsafe { &mut *circle };
+        table.header.version = DLPackVersion { major: 2, minor: 0 };
+        table.header.prev_api = circle.cast();
+        none_usable(table);
+    });
+}
+
+#[test]
+fn a_newer_minor_version_of_a_table_is_used() {
+    Python::attach(|py| {
+        let newer = empty_table();
+        newer.header.version = DLPackVersion { major: 1, minor: 99 };
+        newer.managed_tensor_from_py_object_no_sync = Some(gives);
+        let releases = next(pair());
+        drop(import_by(py, newer).expect("the layout is the same"));
+        releases.expect(1, "dropped");
+    });
+}
+
+#[test]
+fn a_table_of_null_callbacks_serves_nobody() {
+    Python::attach(|py| {
+        let object = object_with(py, empty_table());
+        let error = import(object.as_borrowed(), ImportOptions::default()).map(drop);
+        let error = PyErr::from(error.expect_err("there is no other way"));
+        assert!(error.is_instance_of::<PyTypeError>(py), "{error}");
+        // SAFETY: nothing is lent.
+        let lent = unsafe { with_borrowed(object.as_borrowed(), |_| ()) };
+        assert!(PyErr::from(lent.expect_err("nor this")).is_instance_of::<PyTypeError>(py));
+        let given = PyTensor::from(Tensor::from(vec![1_u8])).like(&object).map(drop);
+        assert!(PyErr::from(given.expect_err("nor that")).is_instance_of::<PyTypeError>(py));
+        let memory = Allocator::of(&object).zeros::<u8>(&[2]).expect("our own");
+        assert!(memory.producer().is_none());
+        calm(py);
+    });
+}
+
+unsafe extern "C" fn lends_nothing(_: *mut c_void, _: *mut DLTensor) -> c_int {
+    0
+}
+
+unsafe extern "C" fn lends_wrong(_: *mut c_void, out: *mut DLTensor) -> c_int {
+    pair().ndim(-1).with_raw(|tensor| {
+        // SAFETY: two descriptors; what the first points to is not looked at, with such a rank.
+        unsafe { out.copy_from_nonoverlapping(tensor, 1) };
+    });
+    0
+}
+
+unsafe extern "C" fn does_not_lend(_: *mut c_void, _: *mut DLTensor) -> c_int {
+    set_exception();
+    -1
+}
+
+unsafe extern "C" fn is_interrupted(_: *mut c_void, _: *mut DLTensor) -> c_int {
+    // SAFETY: called with the interpreter attached.
+    let py = unsafe { Python::assume_attached() };
+    PyKeyboardInterrupt::new_err("").restore(py);
+    -1
+}
+
+#[test]
+fn a_wrong_loan_is_refused() {
+    Python::attach(|py| {
+        for (borrow, message) in [(lends_nothing as Borrow, "dtype: "), (lends_wrong, "ndim: ")] {
+            let object = object_with(py, table(Some(fails), Some(borrow)));
+            // SAFETY: nothing is lent.
+            let lent = unsafe { with_borrowed(object.as_borrowed(), |_| unreachable!()) };
+            let lent: Result<(), _> = lent;
+            let error = PyErr::from(lent.expect_err(message));
+            assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
+            assert!(error.value(py).to_string().starts_with(message), "{error}");
+            calm(py);
+        }
+    });
+}
+
+#[test]
+fn what_is_not_lent_is_asked_for_but_an_interrupt_is_no_refusal() {
+    Python::attach(|py| {
+        let object = object_with(py, table(Some(gives), Some(does_not_lend)));
+        let releases = next(pair());
+        // SAFETY: the tensor is owned.
+        let lent = unsafe { with_borrowed(object.as_borrowed(), Tensor::len) };
+        assert_eq!(lent.expect("an owned one"), 2);
+        releases.expect(1, "the call is over");
+        let object = object_with(py, table(Some(gives), Some(is_interrupted)));
+        // SAFETY: nothing is lent.
+        let lent = unsafe { with_borrowed(object.as_borrowed(), |_| ()) };
+        assert!(PyErr::from(lent.expect_err("stopped")).is_instance_of::<PyKeyboardInterrupt>(py));
+        calm(py);
+    });
+}
+
+/// What an allocator gives is what `NEXT` holds.
+unsafe extern "C" fn allocates(
+    _: *mut DLTensor,
+    out: *mut *mut DLManagedTensorVersioned,
+    _: *mut c_void,
+    _: Option<DLPackSetError>,
+) -> c_int {
+    // SAFETY: as we were called.
+    unsafe { gives(ptr::null_mut(), out) }
+}
+
+unsafe extern "C" fn allocates_nothing(
+    _: *mut DLTensor,
+    _: *mut *mut DLManagedTensorVersioned,
+    _: *mut c_void,
+    _: Option<DLPackSetError>,
+) -> c_int {
+    0
+}
+
+#[test]
+fn what_an_allocator_gives_wrongly_is_refused_and_released_once() {
+    let two = |value: f32| Foreign::new(&[2], &[value; 2]);
+    let wrong = [
+        ("another rank", Foreign::new(&[1, 2], &[0.0_f32; 2])),
+        ("another extent", Foreign::new(&[3], &[0.0_f32; 3])),
+        ("another type", Foreign::new(&[2], &[0.0_f64; 2])),
+        ("another device", two(0.0).device(Device::cuda(0))),
+        ("read-only", two(0.0).flags(Flags::READ_ONLY)),
+        ("with gaps", Foreign::new(&[2], &[0.0_f32; 4]).strides(&[2])),
+        ("impossible", two(0.0).ndim(-1)),
+    ];
+    Python::attach(|py| {
+        let table = empty_table();
+        table.managed_tensor_allocator = Some(allocates);
+        let object = object_with(py, table);
+        for (what, foreign) in wrong {
+            let releases = next(foreign);
+            let error = Allocator::of(&object).zeros::<f32>(&[2]).map(drop).expect_err(what);
+            assert!(PyErr::from(error).is_instance_of::<PyBufferError>(py), "{what}");
+            releases.expect(1, what);
+            calm(py);
+        }
+        let releases = next(two(7.0));
+        let made = Allocator::of(&object).zeros::<f32>(&[2]).expect("as it was asked for");
+        assert_eq!(made.as_slice::<f32>().expect("ours alone"), [0.0; 2]);
+        drop(made);
+        releases.expect(1, "dropped");
+        let table = empty_table();
+        table.managed_tensor_allocator = Some(allocates_nothing);
+        let error = Allocator::of(&object_with(py, table)).zeros::<f32>(&[2]).map(drop);
+        let error = PyErr::from(error.expect_err("there is none"));
+        assert!(error.to_string().contains("null pointer"), "{error}");
+    });
+}

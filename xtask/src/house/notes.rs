@@ -1,0 +1,139 @@
+//! SAFETY notes: each cites a number that `SAFETY.md` lists, or names whose duty it relies on.
+//! Whether a note is true is for its readers; that there is one, for clippy.
+//! Invariant: a number that is cited is listed, so that a reader finds what a note relies on.
+
+use std::path::Path;
+
+/// What the numbers begin with: invariants, trust in a producer, rules of foreign functions.
+const KINDS: [char; 3] = ['R', 'T', 'F'];
+/// How a note names a duty that is written at a function, a trait or a constructor.
+const DUTIES: [&str; 4] = ["'s duty", "'s duties", "duty of", "duties of"];
+/// How a note says that the one before it in the file holds here, too.
+const AGAIN: [&str; 2] = ["the same", "as above"];
+
+/// The numbers that a text lists: at the head of a line of a list, or of a row of a table.
+pub(crate) fn listed(text: &str) -> Vec<String> {
+    let heads = text.lines().filter_map(|line| {
+        let item = line.strip_prefix("- **").and_then(|rest| rest.split("**").next());
+        let row = line.strip_prefix("| ").and_then(|rest| rest.split(" |").next());
+        item.or(row)
+    });
+    heads.filter(|head| is_number(head)).map(str::to_owned).collect()
+}
+
+/// Every note in a file that is against the rule, as `name:line: what`.
+pub(crate) fn check(name: &str, text: &str, listed: &[String]) -> Vec<String> {
+    if !is_checked(name) {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    let mut stands = false;
+    for (line, note) in notes(text) {
+        let cited = numbers(&note);
+        for number in cited.iter().filter(|&&number| !listed.iter().any(|known| known == number)) {
+            findings.push(format!("{name}:{line}: SAFETY.md lists no {number}"));
+        }
+        let names_duty = DUTIES.iter().any(|words| note.contains(words));
+        let says_again = stands && AGAIN.iter().any(|words| note.starts_with(words));
+        stands = !cited.is_empty() || names_duty || says_again;
+        if !stands {
+            findings.push(format!(
+                "{name}:{line}: a SAFETY note that cites no number of SAFETY.md and names no duty"
+            ));
+        }
+    }
+    findings
+}
+
+/// The numbers in a text, such as `R3`.
+pub(crate) fn numbers(text: &str) -> Vec<&str> {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|word| is_number(word)).collect()
+}
+
+/// The sources of what is published, and of the Python module.
+fn is_checked(name: &str) -> bool {
+    let is_rust = Path::new(name).extension().is_some_and(|extension| extension == "rs");
+    let is_library = name.starts_with("crates/") && name.contains("/src/");
+    is_rust && (is_library || name.starts_with("python/src/"))
+}
+
+fn is_number(word: &str) -> bool {
+    word.strip_prefix(KINDS).is_some_and(|digits| {
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+/// The notes of a file, joined to one line each, with the number of their first line.
+fn notes(text: &str) -> Vec<(usize, String)> {
+    let mut notes: Vec<(usize, String)> = Vec::new();
+    let mut is_open = false;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        if let Some(start) = line.strip_prefix("// SAFETY:") {
+            notes.push((index + 1, start.trim().to_owned()));
+            is_open = true;
+        } else if let (true, Some(more), Some((_, note))) =
+            (is_open, line.strip_prefix("// "), notes.last_mut())
+        {
+            note.push(' ');
+            note.push_str(more.trim());
+        } else {
+            is_open = false;
+        }
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check, listed};
+
+    const SAFETY: &str = "\
+- **T1** A producer keeps this.
+| R2 | an invariant | `file.rs` |
+- **Bold** words that are no number.
+See T9, which is not listed.
+";
+
+    fn number(notes: &str) -> usize {
+        check("crates/x/src/y.rs", notes, &listed(SAFETY)).len()
+    }
+
+    #[test]
+    fn numbers_are_listed_at_the_head_of_a_line() {
+        assert_eq!(listed(SAFETY), ["T1", "R2"]);
+    }
+
+    #[test]
+    fn a_note_cites_a_number_or_names_a_duty() {
+        let fine = ["alive (R2).", "the caller's duty.", "valid (trust T1)", "`new`'s duty, kept"];
+        for note in fine {
+            assert_eq!(number(&format!("    // SAFETY: {note}")), 0, "{note}");
+        }
+        for note in ["it is fine.", "see RFC 2", "checked above", "R2D2 says so", ""] {
+            assert_eq!(number(&format!("    // SAFETY: {note}")), 1, "{note}");
+        }
+        assert_eq!(number("// SAFETY: a long note, and\n// on its second line (R2).\nunsafe"), 0);
+        assert_eq!(number("// SAFETY: a note.\n\n// R2 is of another comment"), 1);
+    }
+
+    #[test]
+    fn a_number_that_is_cited_is_listed() {
+        assert_eq!(number("// SAFETY: alive (R2, T9)."), 1);
+        assert_eq!(number("// SAFETY: trusted (T7 to T9)."), 2);
+    }
+
+    #[test]
+    fn the_same_is_what_the_note_before_says() {
+        assert_eq!(number("// SAFETY: alive (R2).\nunsafe\n// SAFETY: the same.\nunsafe"), 0);
+        assert_eq!(number("// SAFETY: hm.\nunsafe\n// SAFETY: the same.\nunsafe"), 2);
+        assert_eq!(number("// SAFETY: the same.\nunsafe"), 1);
+    }
+
+    #[test]
+    fn tests_and_examples_of_users_are_not_checked() {
+        let note = "// SAFETY: it is fine.";
+        assert_eq!(check("crates/x/tests/y.rs", note, &[]).len(), 0);
+        assert_eq!(number(&format!("/// {note}")), 0);
+    }
+}
