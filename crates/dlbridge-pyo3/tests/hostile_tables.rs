@@ -22,6 +22,7 @@ use pyo3::prelude::*;
 
 type FromObject = DLPackManagedTensorFromPyObjectNoSync;
 type Borrow = DLPackDLTensorFromPyObjectNoSync;
+type Make = fn() -> Foreign;
 
 /// A table without a callback, for as long as the process lives.
 fn empty_table() -> &'static mut DLPackExchangeAPI {
@@ -121,7 +122,7 @@ fn calm(py: Python<'_>) {
 
 #[test]
 fn each_wrong_field_of_a_tables_tensor_is_named_and_the_tensor_released_once() {
-    let wrong: [(&str, fn() -> Foreign); 9] = [
+    let wrong: [(&str, Make); 9] = [
         ("version: found 2.0", || pair().version(2, 0)),
         ("ndim: found -1", || pair().ndim(-1)),
         ("shape: found a null pointer", || pair().null_shape()),
