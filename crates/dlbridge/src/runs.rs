@@ -3,8 +3,6 @@
 //! Invariant: the offsets given are exactly those of the layout's elements, each index once.
 #![forbid(unsafe_code)]
 
-use crate::dims::Dims;
-
 /// A straight piece of a layout: `len` elements, `step` apart, from `start` on (all in elements).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
@@ -13,96 +11,125 @@ pub(crate) struct Run {
     pub(crate) step: isize,
 }
 
-/// The runs of a layout, in row-major order.
+/// The runs of a layout, in row-major order, from both ends.
+///
+/// Runs are numbered. Those that are one step apart make a block; only where a block begins is a
+/// number taken apart into an index. So a walk is a few numbers, which a loop keeps in registers.
 #[derive(Clone, Debug)]
-pub(crate) struct Runs {
-    /// The run to give next; `None` after the last.
-    next: Option<Run>,
-    /// The axes around the run; none for a layout that is one run.
-    outer: Option<Odometer>,
+pub(crate) struct Runs<'a> {
+    /// The next run, and what it has in common with all others.
+    run: Run,
+    /// The runs left: the number of the next one, and one more than that of the last.
+    next: usize,
+    end: usize,
+    /// The runs left in the next one's block.
+    left: usize,
+    /// The runs of a block, and the elements from one to the next.
+    rows: usize,
+    row_step: isize,
+    /// The axes around a block.
+    shape: &'a [i64],
+    strides: &'a [i64],
 }
 
-#[derive(Clone, Debug)]
-struct Odometer {
-    shape: Dims,
-    strides: Dims,
-    index: Dims,
-}
-
-impl Runs {
+impl<'a> Runs<'a> {
     /// The layout must have been measured by [`crate::layout::span`].
     #[inline]
-    pub(crate) fn new(shape: &[i64], strides: &[i64], contiguous: bool) -> Self {
-        if contiguous {
-            let len = shape.iter().product::<i64>() as usize;
-            let run = Run { start: 0, len, step: 1 };
-            return Self { next: (len != 0).then_some(run), outer: None };
-        }
-        Self::of_strided(shape, strides)
-    }
-
-    fn of_strided(shape: &[i64], strides: &[i64]) -> Self {
-        if shape.contains(&0) {
-            return Self { next: None, outer: None };
-        }
-        let (shape, strides) = merge_axes(shape, strides);
-        let Some(last) = shape.len().checked_sub(1) else {
-            return Self { next: Some(Run { start: 0, len: 1, step: 1 }), outer: None };
-        };
-        let run = Run { start: 0, len: shape[last] as usize, step: strides[last] as isize };
-        let outer = (last > 0).then(|| Odometer {
-            shape: Dims::from(&shape[..last]),
-            strides: Dims::from(&strides[..last]),
-            index: Dims::zeros(last),
-        });
-        Self { next: Some(run), outer }
-    }
-}
-
-/// Drops axes of extent 1 and joins neighbours that step like one axis.
-fn merge_axes(shape: &[i64], strides: &[i64]) -> (Dims, Dims) {
-    let (mut extents, mut steps) = (Dims::zeros(shape.len()), Dims::zeros(shape.len()));
-    let mut kept = 0;
-    for (&extent, &stride) in shape.iter().zip(strides).filter(|&(&extent, _)| extent != 1) {
-        if kept > 0 && Some(steps[kept - 1]) == stride.checked_mul(extent) {
-            extents[kept - 1] *= extent;
-            steps[kept - 1] = stride;
-        } else {
-            (extents[kept], steps[kept]) = (extent, stride);
-            kept += 1;
+    pub(crate) fn new(shape: &'a [i64], strides: &'a [i64], len: usize) -> Self {
+        let (run, step, outer) = innermost(shape, strides);
+        let (rows, row_step, outer) = innermost(&shape[..outer], &strides[..outer]);
+        Self {
+            run: Run { start: 0, len: run, step },
+            next: 0,
+            // no elements: an axis is empty, and there are no runs
+            end: if len == 0 { 0 } else { len / run },
+            left: rows,
+            rows,
+            row_step,
+            shape: &shape[..outer],
+            strides: &strides[..outer],
         }
     }
-    (Dims::from(&extents[..kept]), Dims::from(&steps[..kept]))
-}
 
-impl Odometer {
-    /// The distance to the next index's element, or `None` after the last.
-    fn advance(&mut self) -> Option<isize> {
-        let mut distance = 0_i64;
-        for axis in (0..self.shape.len()).rev() {
-            self.index[axis] += 1;
-            if self.index[axis] < self.shape[axis] {
-                return Some((distance + self.strides[axis]) as isize);
-            }
-            self.index[axis] = 0;
-            distance -= (self.shape[axis] - 1) * self.strides[axis];
-        }
-        None
+    /// How many elements each run has, where there is a run.
+    #[inline]
+    pub(crate) fn run_len(&self) -> usize {
+        self.run.len
+    }
+
+    /// How far apart the elements of a run lie.
+    #[inline]
+    pub(crate) fn step(&self) -> isize {
+        self.run.step
+    }
+
+    /// How many runs are left.
+    #[inline]
+    pub(crate) fn left(&self) -> usize {
+        self.end - self.next
     }
 }
 
-impl Iterator for Runs {
+/// The innermost axes that step like one axis: its extent and stride, and how many axes are left
+/// around it. Axes of extent 1 step like any other.
+#[inline]
+fn innermost(shape: &[i64], strides: &[i64]) -> (usize, isize, usize) {
+    let (mut extent, mut step, mut outer) = (1, 1, shape.len());
+    while let Some(axis) = outer.checked_sub(1) {
+        if extent == 1 {
+            step = if shape[axis] == 1 { step } else { strides[axis] };
+        } else if shape[axis] != 1 && Some(strides[axis]) != i64::checked_mul(step, extent) {
+            break;
+        }
+        extent *= shape[axis];
+        outer = axis;
+    }
+    (extent as usize, step as isize, outer)
+}
+
+/// Where a block begins. Out of line, and given no pointer into a walk, which so stays in registers.
+#[cold]
+#[inline(never)]
+fn block_start(shape: &[i64], strides: &[i64], block: usize) -> isize {
+    let (mut start, mut block) = (0, block as i64);
+    for (&extent, &stride) in shape.iter().zip(strides).rev() {
+        start += block % extent * stride;
+        block /= extent;
+    }
+    start as isize
+}
+
+impl Iterator for Runs<'_> {
     type Item = Run;
 
     #[inline]
     fn next(&mut self) -> Option<Run> {
-        let run = self.next?;
-        self.next = self
-            .outer
-            .as_mut()
-            .and_then(Odometer::advance)
-            .map(|distance| Run { start: run.start + distance, ..run });
+        if self.next == self.end {
+            return None;
+        }
+        let run = self.run;
+        self.next += 1;
+        self.left -= 1;
+        if self.left > 0 {
+            self.run.start += self.row_step;
+        } else if self.next < self.end {
+            self.left = self.rows;
+            self.run.start = block_start(self.shape, self.strides, self.next / self.rows);
+        }
         Some(run)
+    }
+}
+
+impl DoubleEndedIterator for Runs<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Run> {
+        if self.next == self.end {
+            return None;
+        }
+        self.end -= 1;
+        let start = block_start(self.shape, self.strides, self.end / self.rows);
+        let row = (self.end % self.rows) as isize;
+        Some(Run { start: start + row * self.row_step, ..self.run })
     }
 }
 
@@ -110,8 +137,12 @@ impl Iterator for Runs {
 mod tests {
     use super::*;
 
+    fn runs<'a>(shape: &'a [i64], strides: &'a [i64]) -> Runs<'a> {
+        Runs::new(shape, strides, shape.iter().product::<i64>() as usize)
+    }
+
     fn offsets(shape: &[i64], strides: &[i64]) -> Vec<isize> {
-        let runs = Runs::new(shape, strides, crate::layout::is_contiguous(shape, strides));
+        let runs = runs(shape, strides);
         runs.flat_map(|run| (0..run.len as isize).map(move |i| run.start + i * run.step)).collect()
     }
 
@@ -122,15 +153,29 @@ mod tests {
 
     #[test]
     fn axes_that_step_like_one_are_one_run() {
-        let mut runs = Runs::new(&[2, 1, 3], &[-3, 77, -1], false);
+        let mut runs = runs(&[2, 1, 3], &[-3, 77, -1]);
+        assert_eq!((runs.run_len(), runs.step(), runs.left()), (6, -1, 1));
         assert_eq!(runs.next(), Some(Run { start: 0, len: 6, step: -1 }));
         assert_eq!(runs.next(), None);
     }
 
     #[test]
+    fn blocks_are_walked_one_after_the_other() {
+        let (shape, strides) = ([2, 1, 2, 2, 2], [100, 9, 40, 10, 3]);
+        let forth: Vec<_> = runs(&shape, &strides).map(|run| run.start).collect();
+        assert_eq!(forth, [0, 10, 40, 50, 100, 110, 140, 150]);
+        let mut back: Vec<_> = runs(&shape, &strides).rev().map(|run| run.start).collect();
+        back.reverse();
+        assert_eq!(back, forth);
+    }
+
+    #[test]
     fn rank_0_is_one_element_and_an_empty_axis_none() {
         assert_eq!(offsets(&[], &[]), [0]);
+        assert_eq!(offsets(&[1, 1], &[5, 7]), [0]);
         assert_eq!(offsets(&[3, 0], &[5, 7]), [0_isize; 0]);
+        assert_eq!(offsets(&[0, 3], &[5, 7]), [0_isize; 0]);
+        assert_eq!(runs(&[2, 0, 3], &[5, 7, 1]).next_back(), None);
     }
 
     #[test]

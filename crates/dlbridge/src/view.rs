@@ -107,6 +107,22 @@ impl<'a, T: Element> View<'a, T> {
         self.elements.cells()
     }
 
+    /// What `function` makes of the elements, in row-major order: `iter().map(function).collect()`
+    /// at the speed of a slice.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let tensor = Tensor::from([1, 2, 3]);
+    /// assert_eq!(tensor.view::<i32>()?.map(|x| f64::from(x) / 2.0), [0.5, 1.0, 1.5]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn map<U>(&self, function: impl FnMut(T) -> U) -> Vec<U> {
+        self.elements.map(function)
+    }
+
     /// A copy of the elements in row-major order.
     #[must_use]
     pub fn to_vec(&self) -> Vec<T> {
@@ -127,6 +143,7 @@ impl<'a, T: Element> IntoIterator for View<'a, T> {
     type Item = T;
     type IntoIter = Iter<'a, T>;
 
+    #[inline]
     fn into_iter(self) -> Iter<'a, T> {
         self.iter()
     }
@@ -136,6 +153,7 @@ impl<'a, T: Element> IntoIterator for &View<'a, T> {
     type Item = T;
     type IntoIter = Iter<'a, T>;
 
+    #[inline]
     fn into_iter(self) -> Iter<'a, T> {
         self.iter()
     }

@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::collections::VecDeque;
+
 use common::{indices, offset, offsets, overlaps};
 use dlbridge::layout::{self, Span};
 use dlbridge::{DType, Error, Flags, Tensor, TypeCode};
@@ -31,6 +33,11 @@ fn walkable() -> impl Strategy<Value = (Vec<i64>, Vec<i64>)> {
 /// Layouts that fit into a short vector.
 fn small() -> impl Strategy<Value = (Vec<i64>, Vec<i64>)> {
     (0..5_usize).prop_flat_map(|rank| (vec(0..5_i64, rank), vec(-6..7_i64, rank)))
+}
+
+/// Layouts with rows so long that iterators have a loop for each.
+fn long() -> impl Strategy<Value = (Vec<i64>, Vec<i64>)> {
+    (0..3_i64, 10..40_i64, vec(-50..50_i64, 2)).prop_map(|(n, m, strides)| (vec![n, m], strides))
 }
 
 /// What [`layout::span`] has to say, in 128 bits.
@@ -225,6 +232,40 @@ proptest! {
         let compact = tensor.to_compact().expect("host");
         prop_assert_eq!(compact.as_slice::<i64>(), Ok(&wanted[..]));
         prop_assert_eq!(tensor.as_slice::<i64>().is_ok(), layout::is_contiguous(&shape, &strides));
+    }
+
+    #[test]
+    fn iterators_give_each_element_once_from_either_end(
+        (shape, strides) in prop_oneof![small(), long()],
+        ends in vec(any::<bool>(), 0..30),
+    ) {
+        let (tensor, _) = exact(&shape, &strides);
+        let view = tensor.view::<i64>().expect("i64");
+        let mut wanted: VecDeque<i64> = view.to_vec().into();
+        let mut elements = view.iter();
+        for at_the_front in ends {
+            prop_assert_eq!(elements.size_hint(), (wanted.len(), Some(wanted.len())));
+            prop_assert_eq!(elements.len(), wanted.len());
+            // whatever was taken so far, all ways to the rest agree
+            let mut folded = Vec::new();
+            elements.clone().for_each(|value| folded.push(value));
+            prop_assert_eq!(folded, Vec::from(wanted.clone()));
+            prop_assert!(elements.clone().eq(wanted.iter().copied()));
+            prop_assert!(elements.clone().rev().eq(wanted.iter().rev().copied()));
+            if at_the_front {
+                prop_assert_eq!(elements.next(), wanted.pop_front());
+            } else {
+                prop_assert_eq!(elements.next_back(), wanted.pop_back());
+            }
+        }
+    }
+
+    #[test]
+    fn a_map_is_what_collect_makes((shape, strides) in small()) {
+        let (tensor, _) = exact(&shape, &strides);
+        let view = tensor.view::<i64>().expect("i64");
+        let wanted: Vec<String> = view.iter().map(|value| value.to_string()).collect();
+        prop_assert_eq!(view.map(|value| value.to_string()), wanted);
     }
 
     #[test]

@@ -4,6 +4,9 @@
 
 mod common;
 
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
 use common::{import, indices, offset, offsets, overlaps};
 use dlbridge::testing::Foreign;
 use dlbridge::{Error, Tensor};
@@ -246,7 +249,7 @@ fn a_panic_while_mapping_leaves_the_elements_readable() {
     let mut tensor = Tensor::from(vec![true, false, true]);
     let mut view = tensor.view_mut::<bool>().expect("exclusive");
     let mut calls = 0;
-    let map = std::panic::AssertUnwindSafe(|| {
+    let map = AssertUnwindSafe(|| {
         view.map(|value| {
             calls += 1;
             if calls == 2 {
@@ -266,5 +269,25 @@ fn a_foreign_layout_is_read_like_ours() {
         let tensor = import(foreign).expect("legal");
         let view = tensor.view::<i64>().expect("host");
         assert_eq!(view.to_vec(), model(shape, strides, at), "{shape:?} {strides:?}");
+    }
+}
+
+#[test]
+fn a_panic_in_a_map_drops_what_was_made() {
+    let owner = Arc::new(());
+    for (shape, strides) in [([2, 3], [3, 1]), ([3, 2], [1, 3])] {
+        let tensor = tensor(&shape, &strides, 0);
+        let view = tensor.view::<i64>().expect("i64");
+        let mut made = 0;
+        let map = AssertUnwindSafe(|| {
+            view.map(|_| {
+                made += 1;
+                assert!(made < 5, "the fifth element is one too many");
+                Arc::clone(&owner)
+            })
+        });
+        assert!(std::panic::catch_unwind(map).is_err());
+        assert_eq!((made, Arc::strong_count(&owner)), (5, 1));
+        assert_eq!(view.map(|_| Arc::clone(&owner)).len(), 6);
     }
 }

@@ -62,14 +62,20 @@ impl<'a, T: Element> Elements<'a, T> {
         Some(unsafe { T::read(self.parts.data.wrapping_offset(offset)) })
     }
 
-    pub(super) fn runs(&self) -> Runs {
-        Runs::new(self.parts.shape, self.parts.strides, self.parts.is_contiguous())
+    #[inline]
+    pub(super) fn runs(&self) -> Runs<'a> {
+        Runs::new(self.parts.shape, self.parts.strides, self.parts.len)
     }
 
     #[inline]
     pub(crate) fn iter(&self) -> Iter<'a, T> {
-        // SAFETY: the runs are those of the memory's own layout (R1, R2).
-        unsafe { Iter::new(self.parts.data, self.runs(), self.parts.len) }
+        if self.parts.is_contiguous() {
+            // SAFETY: `len` elements lie side by side (checked just now; R1, R2).
+            unsafe { Iter::compact(self.parts.data, self.parts.len) }
+        } else {
+            // SAFETY: the runs are those of the memory's own layout (R1, R2).
+            unsafe { Iter::strided(self.parts.data, self.runs()) }
+        }
     }
 
     /// The elements as cells, if they lie side by side in row-major order and are aligned.
@@ -117,6 +123,22 @@ impl<'a, T: Element> Elements<'a, T> {
         Ok(())
     }
 
+    /// What `function` makes of the elements, in row-major order.
+    #[inline]
+    pub(crate) fn map<U>(&self, mut function: impl FnMut(T) -> U) -> Vec<U> {
+        let mut values: Vec<U> = Vec::with_capacity(self.parts.len);
+        let mut filled = Filled { values: &mut values, len: 0 };
+        let start = filled.values.as_mut_ptr();
+        self.iter().for_each(|value| {
+            let at = start.wrapping_add(filled.len);
+            // SAFETY: the iterator gives `len` elements, and there is room for as many.
+            unsafe { at.write(function(value)) };
+            filled.len += 1;
+        });
+        drop(filled);
+        values
+    }
+
     pub(crate) fn to_vec(self) -> Vec<T> {
         let mut values = Vec::with_capacity(self.parts.len);
         // SAFETY: fresh memory, with room for `len` elements (R7).
@@ -124,5 +146,20 @@ impl<'a, T: Element> Elements<'a, T> {
         // SAFETY: all `len` elements were written just now (R8).
         unsafe { values.set_len(self.parts.len) };
         values
+    }
+}
+
+/// A vector whose first `len` elements were written, which it learns in the end: also when a panic
+/// is the end.
+struct Filled<'a, U> {
+    values: &'a mut Vec<U>,
+    len: usize,
+}
+
+impl<U> Drop for Filled<'_, U> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `len` elements were written, inside the vector's capacity (`map`).
+        unsafe { self.values.set_len(self.len) };
     }
 }

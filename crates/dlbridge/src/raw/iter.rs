@@ -1,6 +1,7 @@
 //! Iteration over strided memory, by value.
 //! Walking a layout does not belong here (see `runs`): this only reads where it says.
-//! Invariant: `remaining` elements are left, `left` of them in the current run.
+//! Invariant: the elements left are `left` from `at` on, those of `runs`, and `back_left` up to
+//! `back`, in this order.
 
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
@@ -9,17 +10,30 @@ use super::ReadCell;
 use super::element::Element;
 use crate::runs::{Run, Runs};
 
+/// Runs of so many elements are worth a loop of their own.
+const LONG: usize = 16;
+
 /// The elements of a [`View`](crate::View), by value, in row-major order.
+///
+/// Over memory where the elements lie side by side, a `for` loop, `fold` and what is made of it
+/// (`sum`, `for_each`, ...) compile to the loop that a slice would have. `collect`, and sums over
+/// a `zip`, do so for the standard library's own iterators only: [`View::map`](crate::View::map)
+/// and [`View::as_cells`](crate::View::as_cells) stand in for them.
 #[derive(Clone, Debug)]
 pub struct Iter<'a, T> {
+    /// What the offsets of runs count from.
     data: *const u8,
-    runs: Runs,
-    /// The next element of the current run.
+    /// The runs that neither end has begun.
+    runs: Runs<'a>,
+    /// Whether there is one run alone, begun, its elements side by side. It never changes, so that
+    /// a compiler makes two loops of one, and of this one the loop of a slice.
+    is_compact: bool,
+    /// The first element of the run at the front.
     at: *const u8,
     left: usize,
-    /// In bytes.
-    step: isize,
-    remaining: usize,
+    /// The last element of the run at the back.
+    back: *const u8,
+    back_left: usize,
     cells: PhantomData<&'a [ReadCell<T>]>,
 }
 
@@ -28,22 +42,68 @@ unsafe impl<T: Sync> Send for Iter<'_, T> {}
 // SAFETY: the same.
 unsafe impl<T: Sync> Sync for Iter<'_, T> {}
 
-impl<T: Element> Iter<'_, T> {
+impl<'a, T: Element> Iter<'a, T> {
     /// # Safety
     ///
-    /// `runs` gives `remaining` offsets, and an element that lives for the iterator's lifetime
-    /// lies at each of them from `data` on.
+    /// `len` elements lie side by side from `data` on, alive for the iterator's lifetime.
     #[inline]
-    pub(super) unsafe fn new(data: *const u8, runs: Runs, remaining: usize) -> Self {
-        Self { data, runs, at: data, left: 0, step: 0, remaining, cells: PhantomData }
+    pub(super) unsafe fn compact(data: *const u8, len: usize) -> Self {
+        let mut all = Self::over(data, Runs::new(&[], &[], 0));
+        (all.is_compact, all.left) = (true, len);
+        all
+    }
+
+    /// # Safety
+    ///
+    /// An element that lives for the iterator's lifetime lies at each offset of `runs` from `data`
+    /// on.
+    #[inline]
+    pub(super) unsafe fn strided(data: *const u8, runs: Runs<'a>) -> Self {
+        Self::over(data, runs)
     }
 
     #[inline]
-    fn enter(&mut self, run: Run) {
-        let size = size_of::<T>() as isize;
-        self.at = self.data.wrapping_offset(run.start * size);
-        self.left = run.len;
-        self.step = run.step * size;
+    fn over(data: *const u8, runs: Runs<'a>) -> Self {
+        let (at, back) = (data, data);
+        let (left, back_left, is_compact) = (0, 0, false);
+        Self { data, runs, is_compact, at, left, back, back_left, cells: PhantomData }
+    }
+
+    /// From one element of a run to the next, in bytes.
+    #[inline]
+    fn step(&self) -> isize {
+        self.runs.step() * size_of::<T>() as isize
+    }
+
+    /// The first element of a run.
+    #[inline]
+    fn first(&self, run: Run) -> *const u8 {
+        self.data.wrapping_offset(run.start * size_of::<T>() as isize)
+    }
+
+    /// Puts the next run that has elements to the front, if there is one.
+    #[inline]
+    fn advance(&mut self) -> bool {
+        if let Some(run) = self.runs.next() {
+            (self.at, self.left) = (self.first(run), run.len);
+        } else {
+            let before = (self.back_left as isize - 1).wrapping_mul(self.step());
+            self.at = self.back.wrapping_offset(before.wrapping_neg());
+            self.left = std::mem::take(&mut self.back_left);
+        }
+        self.left > 0
+    }
+
+    /// Puts the last run that has elements to the back, if there is one.
+    #[inline]
+    fn advance_back(&mut self) -> bool {
+        let (first, len) = match self.runs.next_back() {
+            Some(run) => (self.first(run), run.len),
+            None => (self.at, std::mem::take(&mut self.left)),
+        };
+        let before = (len as isize - 1).wrapping_mul(self.step());
+        (self.back, self.back_left) = (first.wrapping_offset(before), len);
+        len > 0
     }
 }
 
@@ -52,47 +112,75 @@ impl<T: Element> Iterator for Iter<'_, T> {
 
     #[inline]
     fn next(&mut self) -> Option<T> {
-        if self.left == 0 {
-            let run = self.runs.next()?;
-            self.enter(run);
-        }
-        // SAFETY: `left` elements of the run remain, the first of them at `at` (`new`'s duty).
+        let step = if self.is_compact {
+            if self.left == 0 {
+                return None;
+            }
+            size_of::<T>() as isize
+        } else {
+            if self.left == 0 && !self.advance() {
+                return None;
+            }
+            self.step()
+        };
+        // SAFETY: `left` elements of the run remain, the first of them at `at` (the maker's duty).
         let value = unsafe { T::read(self.at) };
-        self.at = self.at.wrapping_offset(self.step);
+        self.at = self.at.wrapping_offset(step);
         self.left -= 1;
-        self.remaining -= 1;
         Some(value)
     }
 
     #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.remaining, Some(self.remaining))
+        let left = self.left + self.runs.left() * self.runs.run_len() + self.back_left;
+        (left, Some(left))
     }
 
     /// One tight loop for each run: over contiguous memory, the loop that a slice would have.
     #[inline]
     fn fold<B, F: FnMut(B, T) -> B>(mut self, init: B, mut f: F) -> B {
         let mut accumulated = init;
-        loop {
-            let (at, step) = (self.at, self.step);
-            if step == size_of::<T>() as isize {
-                for i in 0..self.left {
-                    // SAFETY: `left` elements of the run remain, side by side (`new`'s duty).
-                    let value = unsafe { T::read(at.wrapping_add(i * size_of::<T>())) };
-                    accumulated = f(accumulated, value);
-                }
-            } else {
-                for i in 0..self.left as isize {
-                    // SAFETY: `left` elements of the run remain, `step` apart (`new`'s duty).
-                    let value = unsafe { T::read(at.wrapping_offset(i * step)) };
-                    accumulated = f(accumulated, value);
-                }
+        let step = self.step();
+        if self.is_compact {
+            for i in 0..self.left {
+                let at = self.at.wrapping_add(i * size_of::<T>());
+                // SAFETY: `left` elements of the run remain, side by side (the maker's duty).
+                accumulated = f(accumulated, unsafe { T::read(at) });
             }
-            match self.runs.next() {
-                Some(run) => self.enter(run),
-                None => return accumulated,
+        } else if self.runs.run_len() < LONG {
+            while let Some(value) = self.next() {
+                accumulated = f(accumulated, value);
+            }
+        } else {
+            while self.left > 0 || self.advance() {
+                for i in 0..std::mem::take(&mut self.left) as isize {
+                    let at = self.at.wrapping_offset(i * step);
+                    // SAFETY: `left` elements of the run remain, `step` apart (the maker's duty).
+                    accumulated = f(accumulated, unsafe { T::read(at) });
+                }
             }
         }
+        accumulated
+    }
+}
+
+impl<T: Element> DoubleEndedIterator for Iter<'_, T> {
+    #[inline]
+    fn next_back(&mut self) -> Option<T> {
+        if self.is_compact {
+            self.left = self.left.checked_sub(1)?;
+            let at = self.at.wrapping_add(self.left * size_of::<T>());
+            // SAFETY: the last of the elements that were left, side by side (the maker's duty).
+            return Some(unsafe { T::read(at) });
+        }
+        if self.back_left == 0 && !self.advance_back() {
+            return None;
+        }
+        // SAFETY: `back_left` elements of the run remain, the last of them there (the maker's duty).
+        let value = unsafe { T::read(self.back) };
+        self.back = self.back.wrapping_offset(self.step().wrapping_neg());
+        self.back_left -= 1;
+        Some(value)
     }
 }
 
