@@ -9,6 +9,7 @@ mod commands;
 mod counted;
 mod examples;
 mod failure;
+mod guide;
 mod house;
 mod julia;
 mod libpython;
@@ -47,6 +48,7 @@ fn dispatch(name: &str, args: Args) -> Result {
         "demo" => commands::demo::run(args),
         "doctor" => commands::doctor::run(args),
         "fuzz" => commands::fuzz::run(),
+        "guide" => commands::guide::run(args),
         "help" | "--help" | "-h" => commands::help::run(),
         "lint" => commands::lint::run(args),
         "msrv" => commands::msrv::run(args),

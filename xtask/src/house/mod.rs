@@ -6,7 +6,6 @@ mod rules;
 
 use std::path::Path;
 
-use crate::command;
 use crate::failure::{Failure, Result};
 use crate::manifest;
 use crate::project;
@@ -17,14 +16,8 @@ const GENERATED: &[&str] = &["Cargo.lock", "Manifest.toml"];
 
 /// Checks every file that git tracks or would track.
 pub(crate) fn check_files() -> Result {
-    let listed = command::output(command::program("git").args([
-        "ls-files",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]))?;
     let mut findings = Vec::new();
-    for name in listed.lines().filter(|name| !is_generated(name)) {
+    for name in project::files()?.iter().filter(|name| !is_generated(name)) {
         // Pictures are no text, and a file that was just removed may still be listed.
         let Ok(text) = std::fs::read_to_string(project::path(name)) else { continue };
         findings.extend(rules::check(name, &text));
