@@ -35,7 +35,7 @@ pub(crate) fn check(page: &str, block: &Block<'_>, rust_runner: &str) -> Option<
         "c" => is_in(page, C_PAGES),
         "rs" | "py" => excerpt(block),
         "toml" if block.note.is_some() => excerpt(block),
-        "toml" => first(block, dependency),
+        "toml" => dependencies(block),
         "sh" => first(block, command),
         "text" => first(block, |line| {
             let typed = PROMPTS.iter().any(|prompt| line.starts_with(prompt));
@@ -79,7 +79,13 @@ fn holds(file: &[&str], excerpt: &[&str]) -> bool {
     })
 }
 
-/// What a user is told to depend on is what the workspace depends on.
+/// What a user is told to depend on is what the workspace depends on. (That the manifest of the
+/// guide builds is tested by `crates/dlbridge-pyo3/tests/copied_project.rs`.)
+fn dependencies(block: &Block<'_>) -> Option<String> {
+    let lines = block.code.iter().skip_while(|line| **line != "[dependencies]").skip(1);
+    lines.take_while(|line| !line.starts_with('[')).find_map(|line| dependency(line))
+}
+
 fn dependency(line: &str) -> Option<String> {
     let (name, rest) = line.split_once(" = ")?;
     let version = rest.split('"').nth(1).unwrap_or_default();
@@ -152,8 +158,8 @@ mod tests {
     #[test]
     fn dependencies_are_the_workspaces() {
         assert_eq!(problem("README.md", "FENCEtoml\n[dependencies]\ndlbridge = \"0.1\""), None);
-        assert!(problem("README.md", "FENCEtoml\ndlbridge = \"7.1\"").is_some());
-        assert!(problem("README.md", "FENCEtoml\nnot-ours = \"0.1\"").is_some());
+        assert!(problem("README.md", "FENCEtoml\n[dependencies]\ndlbridge = \"7.1\"").is_some());
+        assert!(problem("README.md", "FENCEtoml\n[dependencies]\nnot-ours = \"0.1\"").is_some());
     }
 
     #[test]
