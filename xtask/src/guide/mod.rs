@@ -38,8 +38,9 @@ pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
     }
     project::write(&folder.join("mkdocs.yml"), configuration)?;
     let mut mkdocs = venv.run_python();
-    mkdocs.args(["-m", "mkdocs", "build", "--strict", "--quiet", "--config-file"]);
-    command::run(mkdocs.arg(folder.join("mkdocs.yml")))?;
+    // Not `--quiet`, which would leave warnings uncounted.
+    mkdocs.args(["-m", "mkdocs", "build", "--strict", "--config-file"]);
+    command::output(mkdocs.arg(folder.join("mkdocs.yml")))?;
     println!("{} links leave the repository; they are not followed", gathered.outside);
     Ok(folder.join("html/index.html"))
 }
