@@ -8,6 +8,9 @@ mod readme {}
 #[doc = include_str!("../../../docs/guide/README.md")]
 mod start {}
 
+#[doc = include_str!("../../../docs/guide/calls.md")]
+mod calls {}
+
 #[doc = include_str!("../../../docs/guide/extension.md")]
 mod extension {}
 
