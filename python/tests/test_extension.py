@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import doctest
 import gc
-import re
 import sys
 import tracemalloc
 import weakref
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,9 +20,6 @@ from frameworks.raw import Producer, aligned
 from threads import failures_in_threads
 
 example = pytest.importorskip("dlbridge_example", reason="the example extension is not installed")
-
-README = Path(__file__).parents[2] / "examples/python-extension/README.md"
-
 
 EVERY = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
@@ -362,12 +356,3 @@ class TestAllocator:
         first[...] = 7
         assert second.tolist() == [3, 3, 3]
         assert example.norm(np.array([3, 4], dtype="float32")) == 5
-
-
-def test_its_readme_shows_what_happens():
-    pytest.importorskip("torch", reason="torch is not installed")
-    (shown,) = re.findall(r"^```text\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
-    test = doctest.DocTestParser().get_doctest(shown, {}, README.name, str(README), None)
-    results = doctest.DocTestRunner().run(test)
-    assert results.attempted > 0
-    assert results.failed == 0

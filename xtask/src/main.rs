@@ -9,6 +9,7 @@ mod commands;
 mod counted;
 mod examples;
 mod failure;
+mod guide;
 mod house;
 mod julia;
 mod libpython;
@@ -50,6 +51,7 @@ fn dispatch(name: &str, args: Args) -> Result {
         "demo" => commands::demo::run(args),
         "doctor" => commands::doctor::run(args),
         "fuzz" => commands::fuzz::run(),
+        "guide" => commands::guide::run(args),
         "help" | "--help" | "-h" => commands::help::run(),
         "lint" => commands::lint::run(args),
         "msrv" => commands::msrv::run(args),

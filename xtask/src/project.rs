@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::command;
 use crate::failure::{Failure, Result};
 
 /// The workspace's root: the parent of this crate.
@@ -41,6 +42,13 @@ pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result {
         .map_or(Ok(()), fs::create_dir_all)
         .and_then(|()| fs::write(path, contents))
         .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
+}
+
+/// Every file that git tracks or would track.
+pub(crate) fn files() -> Result<Vec<String>> {
+    let words = ["ls-files", "--cached", "--others", "--exclude-standard"];
+    let listed = command::output(command::program("git").args(words))?;
+    Ok(listed.lines().map(str::to_owned).collect())
 }
 
 /// The files of one extension directly in a folder, sorted; none where there is no folder.

@@ -10,6 +10,8 @@ use crate::project;
 pub(crate) const BASE: &str = "base";
 /// What the Python files are checked with.
 pub(crate) const LINT: &str = "lint";
+/// What the guide is rendered with.
+pub(crate) const GUIDE: &str = "guide";
 /// The frameworks that CI tests with.
 pub(crate) const CI: &str = "ci";
 /// All frameworks.

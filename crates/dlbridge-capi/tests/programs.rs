@@ -26,24 +26,25 @@ fn cpp_program_with_the_static_library() {
     run(&compile("c++", "-std=c++17", &source("owners.cpp"), &link));
 }
 
-/// The README's example, in a function that gets a tensor, or rather none.
+/// The examples of the guide: a whole program is run, functions are called by none.
 #[test]
-fn readme_example() {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let readme = std::fs::read_to_string(readme).unwrap();
-    let (_, example) = readme.split_once("```c\n").expect("the README has an example in C");
-    let (example, _) = example.split_once("```").unwrap();
-    let program = format!(
-        "#include <dlbridge.h>\n#include <stdio.h>\n\
-         static void show(struct DLManagedTensorVersioned *managed) {{\n{example}}}\n\
-         int main(void) {{ show(NULL); puts(\"ok\"); }}\n"
-    );
-    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme.c");
-    std::fs::write(&source, program).unwrap();
-    let library = libraries().join("libdlbridge_capi.a").display().to_string();
-    let mut link = vec![library];
-    link.extend(SYSTEM.map(str::to_owned));
-    run(&compile("cc", "-std=c11", &source, &link));
+fn examples_of_the_guide() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/c.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let blocks = page.split("```c\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let mut programs = 0;
+    for (number, block) in blocks.enumerate() {
+        let is_program = block.contains("int main(");
+        let rest = if is_program { "" } else { "int main(void) { return 0; }\n" };
+        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guide_{number}.c"));
+        std::fs::write(&source, [block, rest].concat()).unwrap();
+        let mut link = vec![libraries().join("libdlbridge_capi.a").display().to_string()];
+        link.extend(SYSTEM.map(str::to_owned));
+        let said = output(&compile("cc", "-std=c11", &source, &link));
+        assert_eq!(said.is_empty(), !is_program, "a program says what it did: {said}");
+        programs += usize::from(is_program);
+    }
+    assert!(programs > 0, "the page has a program");
 }
 
 /// The folder that cargo put the libraries into, which is this program's or the one above.
@@ -77,6 +78,11 @@ fn compile(compiler: &str, standard: &str, source: &Path, link: &[String]) -> Pa
 }
 
 fn run(program: &Path) {
+    assert_eq!(output(program), "ok\n");
+}
+
+/// What a program prints; it succeeds, and loses no memory.
+fn output(program: &Path) -> String {
     let has_valgrind = Command::new("valgrind").arg("--version").output().is_ok();
     let mut command = if has_valgrind {
         let mut valgrind = Command::new("valgrind");
@@ -94,5 +100,5 @@ fn run(program: &Path) {
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{said}\n{complained}", output.status);
-    assert_eq!(said, "ok\n", "{complained}");
+    said.into_owned()
 }

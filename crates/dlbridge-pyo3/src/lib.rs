@@ -55,11 +55,6 @@
 //! | an error of either kind | to return it | [`Result`], with `?` |
 #![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
 
-/// Runs the examples of the repository's README, which use both crates.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-mod readme {}
-
 mod allocator;
 mod ask;
 mod buffer;
@@ -69,6 +64,8 @@ mod error;
 mod exchange;
 mod fallback;
 mod frameworks;
+#[cfg(doctest)]
+mod guide;
 mod held;
 mod import;
 mod like;

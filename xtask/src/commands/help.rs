@@ -10,7 +10,8 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
               test rust ARGS...     cargo test alone, ARGS are cargo's
               test python ARGS...   pytest alone, ARGS are pytest's
               test julia FILES...   the Julia package alone, FILES lie in its folder test
-  lint      formatting, clippy, every feature alone, docs, Python checks, house rules, msrv
+  lint      formatting, clippy, every feature alone, docs, Python checks, house rules, guide,
+            msrv
   msrv      the libraries with the oldest Rust that they promise to build with
   sanitize  the tests under tools that see wrong accesses, leaks and races, where there are such
               sanitize TOOL         one of address, python, thread, valgrind, miri
@@ -29,6 +30,7 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
                                     the new number for the right one
               bench julia           shares with Python, next to one by hand
   capi      the C libraries, header and pkg-config file, into target/capi or --prefix FOLDER
+  guide     the guide: its blocks and links checked, rendered into target/guide
   setup     .venv with the Python packages that the other commands need
   ci        what CI runs: setup --with ci, lint, bench --check, test
   help      this page
@@ -40,6 +42,12 @@ and keep, such as jax, torch, pyarrow, tvm-ffi (requirements/ lists all), ci or 
 DLBRIDGE_PYTHON names the Python (3.10 or newer) for .venv; otherwise python3 is taken.
 DLBRIDGE_JULIA names the Julia (1.5 or newer); otherwise julia is taken, or one unpacked.
 ";
+
+/// Whether there is such a command.
+pub(crate) fn knows(command: &str) -> bool {
+    let names = TEXT.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty()).any(|name| name == command)
+}
 
 /// Prints the overview.
 pub(crate) fn run() -> Result {

@@ -6,11 +6,12 @@ use crate::args::Args;
 use crate::command;
 use crate::commands::{msrv, setup};
 use crate::failure::Result;
+use crate::guide;
 use crate::house;
 use crate::manifest;
 use crate::minimal;
 use crate::project;
-use crate::requirements::LINT;
+use crate::requirements::{GUIDE, LINT};
 use crate::semver;
 use crate::steps::Steps;
 use crate::venv::Venv;
@@ -21,7 +22,7 @@ const DENY: [&str; 3] = ["--", "-D", "warnings"];
 /// Runs all checks, also after one has failed.
 pub(crate) fn run(args: Args) -> Result {
     args.finish()?;
-    let venv = setup::ready(&[LINT.to_owned()])?;
+    let venv = setup::ready(&[LINT.to_owned(), GUIDE.to_owned()])?;
     let mut steps = Steps::default();
     steps.check("rustfmt", || command::run(&mut cargo(&venv, &["fmt", "--all", "--check"])));
     steps.check("clippy", || clippy(&venv, &["--workspace", "--all-targets", "--all-features"]));
@@ -30,6 +31,7 @@ pub(crate) fn run(args: Args) -> Result {
     python(&venv, &mut steps);
     steps.check("house rules", house::check_files);
     steps.step("feature table", house::check_feature_table);
+    steps.check("guide", || guide::build(&venv).map(|_| ()));
     steps.step("oldest Rust", || msrv::check(&venv));
     steps.step("oldest dependencies", || minimal::check(&venv));
     steps.step("public API", || semver::check(&venv));

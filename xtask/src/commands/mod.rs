@@ -6,6 +6,7 @@ pub(crate) mod ci;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod fuzz;
+pub(crate) mod guide;
 pub(crate) mod help;
 pub(crate) mod lint;
 pub(crate) mod msrv;

@@ -8,7 +8,6 @@ mod rules;
 
 use std::path::Path;
 
-use crate::command;
 use crate::failure::{Failure, Result};
 use crate::manifest;
 use crate::project;
@@ -24,21 +23,15 @@ const WITH_EVIDENCE: &[&str] = &[SAFETY, "docs/hostile.md"];
 
 /// Checks every file that git tracks or would track.
 pub(crate) fn check_files() -> Result {
-    let listed = command::output(command::program("git").args([
-        "ls-files",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]))?;
     let listed_numbers = notes::listed(&project::read(&project::path(SAFETY))?);
     let mut findings = Vec::new();
     let mut cited = Vec::new();
-    for name in listed.lines().filter(|name| !is_generated(name)) {
+    for name in project::files()?.iter().filter(|name| !is_generated(name)) {
         // Pictures are no text, and a file that was just removed may still be listed.
         let Ok(text) = std::fs::read_to_string(project::path(name)) else { continue };
         findings.extend(rules::check(name, &text));
         findings.extend(notes::check(name, &text, &listed_numbers));
-        if WITH_EVIDENCE.contains(&name) {
+        if WITH_EVIDENCE.contains(&name.as_str()) {
             let read = |path: &str| std::fs::read_to_string(project::path(path)).ok();
             findings.extend(evidence::check(name, &text, read));
         }

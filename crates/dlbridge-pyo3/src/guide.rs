@@ -1,0 +1,27 @@
+//! The examples in Rust of the repository's pages, which use both crates: doctests of this one.
+//! What they show belongs to the pages.
+//! Invariant: every page with such an example is named here; `cargo xtask lint` looks.
+
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+
+#[doc = include_str!("../../../docs/guide/README.md")]
+mod start {}
+
+#[doc = include_str!("../../../docs/guide/calls.md")]
+mod calls {}
+
+#[doc = include_str!("../../../docs/guide/extension.md")]
+mod extension {}
+
+#[doc = include_str!("../../../docs/guide/class.md")]
+mod class {}
+
+#[doc = include_str!("../../../docs/guide/gpu.md")]
+mod gpu {}
+
+#[doc = include_str!("../../../docs/guide/soundness.md")]
+mod soundness {}
+
+#[doc = include_str!("../../../docs/guide/coming-from.md")]
+mod coming_from {}

@@ -1,0 +1,46 @@
+//! The example project builds outside this repository, with the manifest that the guide shows.
+//! What it does belongs to `python/tests/test_extension.py`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const PROJECT: &str = "examples/python-extension";
+const PAGE: &str = "docs/guide/extension.md";
+
+/// In place of a registry: the crates as they are here.
+fn patch() -> String {
+    let line = |name: &str| {
+        format!("{name} = {{ path = '{}' }}\n", root().join("crates").join(name).display())
+    };
+    let names = ["dlbridge", "dlbridge-pyo3", "dlbridge-sys"];
+    format!("\n[workspace]\n\n[patch.crates-io]\n{}", names.map(line).concat())
+}
+
+fn root() -> &'static Path {
+    let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    folders.nth(2).expect("the crate lies two folders deep")
+}
+
+#[test]
+fn the_example_builds_with_the_guides_manifest() {
+    let page = fs::read_to_string(root().join(PAGE)).expect("the page");
+    let (_, manifest) = page.split_once("```toml\n[package]").expect("the page has a manifest");
+    let (manifest, _) = manifest.split_once("```").expect("it ends");
+
+    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("copied_project");
+    let sources = root().join(PROJECT).join("src");
+    fs::create_dir_all(copy.join("src")).expect("a folder");
+    for file in ["lib.rs", "image.rs"] {
+        fs::copy(sources.join(file), copy.join("src").join(file)).expect("a copy");
+    }
+    let manifest = format!("[package]{manifest}{}", patch());
+    fs::write(copy.join("Cargo.toml"), manifest).expect("a manifest");
+    // The versions that are here already: no network is asked.
+    fs::copy(root().join("Cargo.lock"), copy.join("Cargo.lock")).expect("a copy");
+
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["check", "--offline", "--profile", "wheel"]).current_dir(&copy);
+    let output = cargo.env("CARGO_TARGET_DIR", copy.join("target")).output().expect("cargo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
