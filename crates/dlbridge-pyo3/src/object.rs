@@ -29,9 +29,13 @@ pub struct TensorObject {
 
 impl TensorObject {
     /// Makes a Python object of a tensor. Memory that was exclusive becomes shared.
+    ///
+    /// A tensor that was made of a CUDA slice is ready after the work on its own stream
+    /// ([`Tensor::stream_handle`]); of other device memory, [`ready_on`](Self::ready_on) says it.
     #[must_use]
     pub fn new(tensor: Tensor) -> Self {
-        Self { tensor: Arc::new(tensor.into_shared()), ready: None }
+        let ready = Ready::of(&tensor).map(Box::new);
+        Self { tensor: Arc::new(tensor.into_shared()), ready }
     }
 
     /// Takes a Python object's memory as [`import`](crate::import()) does, and remembers which
@@ -52,7 +56,7 @@ impl TensorObject {
     ///
     /// Only streams of CUDA are ordered, by an event of its driver, which is opened when it is
     /// first needed; the default stream alone needs no event. (Tests play the driver: no GPU has
-    /// run this yet.)
+    /// run this yet.) What a CUDA slice tells of its own stream no longer counts then.
     ///
     /// ```
     /// use dlbridge::Tensor;
@@ -104,9 +108,9 @@ impl ExportDlpack for TensorObject {
         Ok(self.share())
     }
 
-    fn settle(&self) -> Result<()> {
+    fn settle(&self, tensor: &Tensor) -> Result<()> {
         let Some(ready) = &self.ready else { return Ok(()) };
-        ready.before(Stream::DEFAULT, self.tensor.device())
+        ready.before(Stream::DEFAULT, tensor.device())
     }
 }
 

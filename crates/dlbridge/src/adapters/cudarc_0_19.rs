@@ -2,10 +2,11 @@
 //!
 //! Streams wait for each other by events; the host waits only where nobody knows which stream
 //! comes next. Nothing is linked: the driver is loaded when it is first used, so this builds
-//! anywhere.
+//! anywhere. Memory goes back to its own stream: a consumer in another language releases a tensor
+//! when its own work on it is done.
 //!
-//! **No GPU has confirmed this adapter yet.** What runs without one is tested: the checks, and
-//! what is said where no driver is. The rest is compiled.
+//! **No GPU has confirmed this adapter yet.** Its tests for a GPU pass beside a driver that is
+//! played, whose streams do their work as late as CUDA lets them.
 // How memory outlives the work on it is told in `raw/arrays/cudarc_0_19.rs`.
 // Invariant: nothing here is unsafe, and memory of class `Shared` is not lent for writing.
 
@@ -41,7 +42,8 @@ impl<T: Plain> Builder<CudaSlice<T>> {
     /// [`Exclusive`](crate::Access::Exclusive), on the slice's device.
     ///
     /// Work that was queued on the slice is ordered on its stream. A consumer on another stream
-    /// calls [`Tensor::ready_on`] first; [`OwnedSlice`] does.
+    /// calls [`Tensor::ready_on`] first; [`OwnedSlice`] does, and so does `dlbridge-pyo3` for
+    /// consumers in Python.
     ///
     /// ```no_run
     /// use cudarc::driver::CudaSlice;
@@ -68,7 +70,8 @@ impl<T: Plain> Builder<CudaSlice<T>> {
 }
 
 impl Tensor {
-    /// The stream on which the work on this tensor is ordered, if it was made of a CUDA slice.
+    /// The stream on which the work on this tensor is ordered, if it was made of a CUDA slice: the
+    /// slice's own. One of a single thread is left for the default stream, which waits for it.
     #[must_use]
     pub fn cuda_stream(&self) -> Option<&Arc<CudaStream>> {
         producer(self)

@@ -25,3 +25,18 @@ mod ndarray_0_17;
 #[cfg(feature = "safetensors-0_8")]
 pub mod safetensors_0_8;
 mod std_owners;
+
+use std::ffi::c_void;
+
+use crate::Tensor;
+
+/// The handle of the stream that the owner of a tensor's memory has its work on.
+#[inline]
+pub(crate) fn stream_handle(tensor: &Tensor) -> Option<*mut c_void> {
+    #[cfg(feature = "cudarc-0_19")]
+    if let Some(stream) = tensor.cuda_stream() {
+        return Some(stream.cu_stream().cast());
+    }
+    let _ = tensor;
+    None
+}

@@ -16,11 +16,22 @@ use crate::{Access, Device, Error, Flags, Tensor};
 /// The owner of every export, whatever its elements, so that it can be found again.
 type Owner = CudaSlice<u8>;
 
-/// The same memory as elements of another type.
+/// The handle that means the default stream of whichever thread uses it.
+const PER_THREAD: usize = 2;
+
+/// The same memory as elements of another type, on its own stream. One of a single thread is left
+/// for the default stream: a tensor goes to any thread.
 fn retyped<T, U>(slice: CudaSlice<T>) -> CudaSlice<U> {
-    let (stream, len) = (Arc::clone(slice.stream()), slice.num_bytes() / size_of::<U>());
+    let (own, len) = (Arc::clone(slice.stream()), slice.num_bytes() / size_of::<U>());
     // Makes the stream wait for all work on the slice.
     let data = slice.leak();
+    let mut stream = own;
+    if stream.cu_stream().addr() == PER_THREAD {
+        let context = Arc::clone(stream.context());
+        let default = context.default_stream();
+        context.record_err(default.join(&stream));
+        stream = default;
+    }
     // SAFETY: an allocation of `len` such elements, which `leak` gave up.
     unsafe { stream.upgrade_device_ptr(data, len) }
 }
