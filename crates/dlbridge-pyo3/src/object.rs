@@ -30,8 +30,8 @@ pub struct TensorObject {
 impl TensorObject {
     /// Makes a Python object of a tensor. Memory that was exclusive becomes shared.
     ///
-    /// A tensor that was made of a CUDA slice is ready after the work on its own stream
-    /// ([`Tensor::stream_handle`]); of other device memory, [`ready_on`](Self::ready_on) says it.
+    /// Device memory is ready after the work on the default stream, that of a CUDA slice after the
+    /// work on its own ([`Tensor::stream_handle`]); [`ready_on`](Self::ready_on) says otherwise.
     #[must_use]
     pub fn new(tensor: Tensor) -> Self {
         let ready = Ready::of(&tensor).map(Box::new);

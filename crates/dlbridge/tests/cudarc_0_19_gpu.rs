@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::{env, thread};
 
-use cudarc::driver::{CudaContext, CudaSlice, CudaStream};
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
 use dlbridge::cudarc_0_19::OwnedSlice;
 use dlbridge::testing::LateDriver;
 use dlbridge::{Access, Device, Error, Tensor};
@@ -151,15 +151,23 @@ fn every_shape_is_a_tensor_and_the_contiguous_ones_are_slices() {
 fn a_tensor_that_is_shared_tells_its_stream_and_is_only_read() {
     let (_context, ours, theirs) = streams();
     let first = Arc::new(Tensor::try_from(late(&theirs, 7)).expect("it fits"));
-    let mut tensor = Tensor::from(Arc::clone(&first));
-    assert_eq!((tensor.cuda_stream(), tensor.access()), (Some(&theirs), Access::Frozen));
-    assert_eq!(tensor.data_ptr(), first.data_ptr());
-    assert_eq!(tensor.stream_handle(), Some(theirs.cu_stream().cast()));
-    let refused = tensor.with_cuda_view_mut::<u8, _>(&ours, |view| drop(view));
-    assert_eq!(refused, Err(Error::ReadOnly));
-    let found = tensor.with_cuda_slice::<u8, _>(&ours, |slice| ours.clone_dtoh(slice));
-    let found = found.expect("the same device").expect("a copy");
-    assert!(found.iter().all(|&value| value == 7), "read before it was written");
+    let shared = Tensor::from(Arc::clone(&first));
+    assert_eq!(shared.data_ptr(), first.data_ptr());
+    let slice = Arc::new(late(&theirs, 7));
+    let lent = Tensor::try_from(Arc::clone(&slice)).expect("it fits");
+    let (address, _recorded) = slice.device_ptr(&theirs);
+    assert_eq!(lent.data_ptr().addr() as u64, address);
+    for mut tensor in [shared, lent] {
+        assert_eq!((tensor.cuda_stream(), tensor.access()), (Some(&theirs), Access::Frozen));
+        assert_eq!(tensor.stream_handle(), Some(theirs.cu_stream().cast()));
+        let refused = tensor.with_cuda_view_mut::<u8, _>(&ours, |view| drop(view));
+        assert_eq!(refused, Err(Error::ReadOnly));
+        let found = tensor.with_cuda_slice::<u8, _>(&ours, |slice| ours.clone_dtoh(slice));
+        let found = found.expect("the same device").expect("a copy");
+        assert!(found.iter().all(|&value| value == 7), "read before it was written");
+        assert!(tensor.into_cuda_slice::<u8>().is_err(), "others have it, too");
+    }
+    assert_eq!(Arc::strong_count(&slice), 1);
 }
 
 #[test]

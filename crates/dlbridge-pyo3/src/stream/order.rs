@@ -19,13 +19,14 @@ pub(crate) enum Ready {
 }
 
 impl Ready {
-    /// After the work on the stream that a tensor tells of itself: that of a CUDA slice.
+    /// After the work on a tensor's own stream, where it tells one (a CUDA slice does), else on the
+    /// default one, as DLPack has it where nobody says more. `None` for memory without streams.
     #[inline]
     pub(crate) fn of(tensor: &Tensor) -> Option<Self> {
-        let handle = tensor.stream_handle()?;
+        platform(tensor.device())?;
+        let own = tensor.stream_handle();
         // SAFETY: it lives as long as the tensor, which whoever waits for it keeps, too.
-        let stream = unsafe { Stream::from_handle(handle) };
-        Some(Self::Stream(stream))
+        Some(Self::Stream(own.map_or(Stream::DEFAULT, |own| unsafe { Stream::from_handle(own) })))
     }
 
     /// After what has been queued on `stream` so far; `None` if nothing is to be waited for.

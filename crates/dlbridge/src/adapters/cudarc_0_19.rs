@@ -19,7 +19,7 @@ use cudarc::driver::{CudaContext, CudaSlice, CudaStream, CudaViewMut};
 
 use crate::raw::Plain;
 use crate::raw::arrays::cudarc_0_19::{
-    Owned, driver, export_slice, producer, take_slice, with_slice, with_view_mut,
+    Owned, driver, export_lent, export_slice, producer, take_slice, with_slice, with_view_mut,
 };
 use crate::{Builder, Device, DeviceKind, Error, Tensor};
 
@@ -34,6 +34,21 @@ impl<T: Plain> TryFrom<CudaSlice<T>> for Tensor {
 
     fn try_from(slice: CudaSlice<T>) -> Result<Self, Error> {
         Self::builder(slice).build_cuda()
+    }
+}
+
+/// A shared CUDA slice becomes a read-only tensor of one axis, without a copy.
+///
+/// # Errors
+///
+/// None that is known, as for a slice.
+impl<T: Plain> TryFrom<Arc<CudaSlice<T>>> for Tensor {
+    type Error = Error;
+
+    fn try_from(slice: Arc<CudaSlice<T>>) -> Result<Self, Error> {
+        let len = slice.len() as i64;
+        let builder = Self::builder(slice).dtype(T::DTYPE).shape(&[len]);
+        builder.place(|owner, placement| export_lent(owner, placement, |slice| Ok(&**slice)))
     }
 }
 
