@@ -34,8 +34,7 @@ impl TensorObject {
     /// work on its own ([`Tensor::stream_handle`]); [`ready_on`](Self::ready_on) says otherwise.
     #[must_use]
     pub fn new(tensor: Tensor) -> Self {
-        let ready = Ready::of(&tensor).map(Box::new);
-        Self { tensor: Arc::new(tensor.into_shared()), ready }
+        Self::sharing(Arc::new(tensor.into_shared()))
     }
 
     /// Takes a Python object's memory as [`import`](crate::import()) does, and remembers which
@@ -46,7 +45,7 @@ impl TensorObject {
     /// As [`import`](crate::import()), and those of [`ready_on`](Self::ready_on).
     pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Self> {
         let (tensor, stream) = import_with_stream(object, options)?;
-        let this = Self::new(tensor);
+        let this = Self { tensor: Arc::new(tensor.into_shared()), ready: None };
         if let Some(stream) = stream { this.ready_on(stream) } else { Ok(this) }
     }
 
@@ -85,7 +84,8 @@ impl TensorObject {
 
     /// An object over a tensor that is not `Exclusive`.
     pub(crate) fn sharing(tensor: Arc<Tensor>) -> Self {
-        Self { tensor, ready: None }
+        let ready = Ready::of(&tensor).map(Box::new);
+        Self { tensor, ready }
     }
 
     /// The tensor inside.

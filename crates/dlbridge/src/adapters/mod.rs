@@ -1,6 +1,6 @@
 //! Conversions from and to other crates' types: one file for each crate and version.
 //! Where those types' memory lies is told in `raw/arrays`; nothing here is unsafe.
-//! Invariant: no adapter knows of another.
+//! Invariant: no adapter knows of another, but for the one that is named after two.
 
 #[cfg(feature = "arrow-60")]
 mod arrow_60;
@@ -12,6 +12,8 @@ mod burn_flex_0_22;
 mod bytes_1;
 #[cfg(feature = "candle-core-0_11")]
 mod candle_core_0_11;
+#[cfg(feature = "candle-core-0_11-cuda")]
+mod candle_core_0_11_cuda;
 #[cfg(feature = "cudarc-0_19")]
 pub mod cudarc_0_19;
 #[cfg(feature = "faer-0_24")]
