@@ -28,7 +28,9 @@ fn an_iterator_repeats_what_a_stride_of_0_repeats() {
     let values = [7_u8; 4];
     let repeated = DMatrixView::from_slice_with_strides(&values[..2], 3, 2, 0, 1);
     assert_eq!(repeated.iter().count(), 6);
-    assert!(repeated.iter().all(|value| values.as_ptr_range().contains(&std::ptr::from_ref(value))));
+    assert!(
+        repeated.iter().all(|value| values.as_ptr_range().contains(&std::ptr::from_ref(value)))
+    );
 }
 
 /// In another process: where the standard library checks `get_unchecked`, it is aborted.
