@@ -22,8 +22,10 @@ use pyo3::types::{IntoPyDict, PyDict};
 struct Late {
     tensor: Tensor,
     number: usize,
-    read: Box<dyn Fn(&Tensor) -> Vec<u8>>,
+    read: Read,
 }
+
+type Read = Box<dyn Fn(&Tensor) -> Vec<u8>>;
 
 fn late() -> Late {
     let context = Device::cuda(0).cuda_context().expect("the driver that is played");
