@@ -1,10 +1,13 @@
 #!/bin/sh
-# gpu-tests.sh pack DIR [WHEEL]    on a machine with Rust: puts all that the tests need into DIR
-# gpu-tests.sh run DIR             on a machine with a GPU: runs them, prints "N passed, N failed"
+# gpu-tests.sh pack DIR [WHEEL [EXAMPLE]]    on a machine with Rust: puts all that is needed into DIR
+# gpu-tests.sh run DIR                       on a machine with a GPU: prints "N passed, N failed"
 #
-# DIR gets the wheel (built, unless one is named), the tests of python/tests/gpu, the Rust test
-# programs that need a GPU, and this script. The machine with the GPU needs Python 3.10 or newer
-# and whatever frameworks are to be tested; no network, no Rust, no pip.
+# DIR gets the wheel and that of the example extension (built, unless they are named), the tests of
+# python/tests/gpu, the Rust test programs that need a GPU, and this script. The machine with the GPU
+# needs Python 3.10 or newer and whatever frameworks are to be tested; no network, no Rust, no pip.
+#
+# Ends with 0 if all that ran passed, with 1 if something failed, with 2 if it could not be begun,
+# and with 3 where there is no GPU: nothing was shown of one then.
 set -eu
 
 fail() {
@@ -12,16 +15,24 @@ fail() {
     exit 2
 }
 
+# wheel FOLDER WHEEL [OPTION ...]: the wheel, or if none is named the one that FOLDER builds
+wheel() {
+    folder=$1
+    if [ -n "$2" ]; then
+        cp "$2" "$target"
+        return
+    fi
+    shift 2
+    (cd "$root/$folder" && "${MATURIN:-maturin}" build --profile wheel --auditwheel skip \
+        --out "$target" "$@")
+}
+
 pack() {
     root=$(cd "$(dirname "$0")/.." && pwd)
     mkdir -p "$1/tests" "$1/programs"
     target=$(cd "$1" && pwd)
-    if [ -z "$2" ]; then
-        (cd "$root/python" && "${MATURIN:-maturin}" build --profile wheel --auditwheel skip \
-            --out "$target")
-    else
-        cp "$2" "$target"
-    fi
+    wheel python "$2"
+    wheel examples/python-extension "$3" --features cuda
     cp "$root"/python/tests/gpu/*.py "$target/tests"
     cp "$0" "$target"
     program=$(cd "$root" && cargo test --package dlbridge --features testing,cudarc-0_19 \
@@ -32,6 +43,7 @@ pack() {
 }
 
 run() {
+    [ -d "$1/tests" ] || fail "nothing was packed in $1"
     target=$(cd "$1" && pwd)
     python=${PYTHON:-python3}
     rm -rf "$target/site"
@@ -45,7 +57,10 @@ run() {
 }
 
 case "${1:-}" in
-    pack) pack "${2:?wanted a folder}" "${3:-}" ;;
-    run) run "${2:?wanted a folder}" ;;
-    *) fail "wanted: pack DIR [WHEEL], or run DIR" ;;
+    pack | run) [ -n "${2:-}" ] || fail "$1: wanted a folder" ;;
+    *) fail "wanted: pack DIR [WHEEL [EXAMPLE]], or run DIR" ;;
+esac
+case $1 in
+    pack) pack "$2" "${3:-}" "${4:-}" ;;
+    run) run "$2" ;;
 esac

@@ -14,21 +14,25 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+# Notes each call, and does nothing else.
+NOTES_CALLS = HERE / "fake_driver.c"
+# Does what is queued, as late as it may.
+IS_LATE = HERE.parents[1] / "crates/dlbridge/src/testing/late_driver.c"
 
 
 class Driver:
     """The library, built once; `run` is a program that finds it, and what it was asked."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, source: Path = NOTES_CALLS) -> None:
         compiler = shutil.which("cc")
         if compiler is None or sys.platform != "linux":
             pytest.skip("a C compiler of Linux builds the library that plays the driver")
         self.folder = folder
         library = folder / "libcuda.so.1"
-        source = HERE / "fake_driver.c"
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+        build = [compiler, "-shared", "-fPIC", "-pthread", "-o", library, source]
+        subprocess.run(build, check=True)
 
-    def run(self, code: str, *, fails: str = "") -> list[str]:
+    def run(self, code: str, *, fails: str = "", forgets: str = "") -> list[str]:
         """Runs a program; the calls that the driver got, without those that only open it."""
         log = self.folder / "log"
         log.unlink(missing_ok=True)
@@ -38,6 +42,7 @@ class Driver:
             "LD_LIBRARY_PATH": str(self.folder),
             "FAKE_DRIVER_LOG": str(log),
             "FAKE_DRIVER_FAILS": fails,
+            "LATE_DRIVER_FORGETS": forgets,
             "PYTHONPATH": str(HERE),
         }
         done = subprocess.run(

@@ -331,6 +331,14 @@ class TestAllocator:
         assert kind.unwrap(empty).tolist() == [0, 0, 0]
         assert kind.unwrap(x).tolist() == [1, 2, 3]
 
+    @EVERY
+    def test_rust_fills_memory_beside_an_array(self, kind):
+        x = kind.array(np.ones(3, dtype="float32"))
+        full = example.full_like(x, 2.5)
+        assert type(full) is type(x)
+        assert kind.unwrap(full).tolist() == [2.5, 2.5, 2.5]
+        assert kind.unwrap(x).tolist() == [1, 1, 1]
+
     def test_a_table_without_an_allocator_is_no_obstacle(self):
         tvm_ffi = pytest.importorskip("tvm_ffi", reason="tvm_ffi is not installed")
         source = np.ones(3, dtype="float32")

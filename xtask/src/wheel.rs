@@ -3,13 +3,21 @@
 
 use std::fs;
 
-use crate::command;
 use crate::failure::{Failure, Result};
-use crate::project;
 use crate::venv::Venv;
+use crate::{command, manifest, project, rustup};
 
 /// The time of all files in the wheel, 2000-01-01: as good as any, if it is always the same.
 const FILE_TIME: &str = "946684800";
+/// The feature of the main crate that the example's `cuda` turns on.
+const CUDARC: &str = "cudarc-0_19";
+
+/// The example has functions for a GPU where this Rust builds cudarc, which needs no CUDA to build.
+fn features(member: &str) -> Result<&'static [&'static str]> {
+    let fit = manifest::features_for_rust(&rustup::current()?)?;
+    let has_cuda = member == manifest::EXAMPLE_WHEEL && fit.iter().any(|name| name == CUDARC);
+    Ok(if has_cuda { &["--features", "cuda"] } else { &[] })
+}
 
 /// Builds the wheel of the member in a folder and installs it.
 pub(crate) fn build_and_install(venv: &Venv, member: &str) -> Result {
@@ -19,6 +27,7 @@ pub(crate) fn build_and_install(venv: &Venv, member: &str) -> Result {
     let mut maturin = venv.run_python();
     maturin
         .args(["-m", "maturin", "build", "--profile", "wheel", "--auditwheel", "skip"])
+        .args(features(member)?)
         .args(["--manifest-path", &format!("{member}/Cargo.toml"), "--interpreter"])
         .arg(venv.python())
         .arg("--out")

@@ -10,7 +10,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::pyclass::boolean_struct::True;
 use pyo3::{Borrowed, PyClass, PyErr};
 
-use crate::{Error, Result};
+use crate::{Error, Result, stream};
 
 /// A Python class of your own that hands its memory to every framework.
 ///
@@ -92,11 +92,11 @@ pub trait ExportDlpack: PyClass {
     /// Whatever the class wants Python to see. An export that is refused is a `BufferError`.
     fn tensor(&self) -> Result<Tensor>;
 
-    /// Makes the default stream wait until device memory is ready: it is the one that this
-    /// library's exchange table tells.
+    /// Makes the default stream wait until the device memory of a tensor of this object is ready: it
+    /// is the one that this library's exchange table tells.
     #[doc(hidden)]
-    fn settle(&self) -> Result<()> {
-        Ok(())
+    fn settle(&self, tensor: &Tensor) -> Result<()> {
+        stream::settle(tensor)
     }
 }
 
@@ -143,7 +143,7 @@ impl<T> Lend<T> {
 /// `RuntimeError`, not PyO3's `PanicException`, which `except Exception` does not catch.
 pub(crate) fn export<T: ExportDlpack>(object: Borrowed<'_, '_, T>) -> Result<Tensor> {
     let outcome = catch_unwind(AssertUnwindSafe(|| match object.try_borrow() {
-        Ok(object) => object.settle().and_then(|()| object.tensor()),
+        Ok(object) => object.tensor(),
         Err(_) => Err(Error::buffer(format!("{}: the object is being changed", T::NAME))),
     }));
     outcome.unwrap_or_else(|payload| {
@@ -260,6 +260,7 @@ pub mod macros {
 
     use super::{ExportDlpack, export};
     use crate::negotiate::Request;
+    use crate::stream::Ready;
     use crate::{Result, exchange};
 
     pub fn exchange_api<T: ExportDlpack>(py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -274,7 +275,9 @@ pub mod macros {
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
         let tensor = export(object.as_borrowed())?;
-        Request { stream, max_version, dl_device, copy }.answer_when(object.py(), tensor, None)
+        let (request, ready) =
+            (Request { stream, max_version, dl_device, copy }, Ready::of(&tensor));
+        request.answer_when(object.py(), tensor, ready.as_ref())
     }
 
     pub fn dlpack_device<T: ExportDlpack>(object: &Bound<'_, T>) -> Result<(i32, i32)> {

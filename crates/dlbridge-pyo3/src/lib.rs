@@ -46,7 +46,8 @@
 //! | to know how it was handed over | the protocol | [`import_with_protocol`] |
 //! | a GPU array and a stream to use it on | to wait in the right order | [`ImportOptions::stream`] |
 //! | a GPU array | to know on which stream it is made | [`import_with_stream`] |
-//! | a GPU tensor that a stream still writes | to return it | [`PyTensor::ready_on`] |
+//! | a CUDA slice of cudarc, still being written | to return it | `PyTensor::from(Tensor::try_from(slice)?)` |
+//! | another GPU tensor that a stream still writes | to return it | [`PyTensor::ready_on`] |
 //! | a Rust array or vector | to return it | `PyTensor::from(Tensor::from(array))` |
 //! | a result for NumPy | an array of it | [`PyTensor::into_numpy`] |
 //! | a result, and the caller's array | an array of the caller's kind | [`PyTensor::like`] |

@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 
 use crate::exchange::Way;
 use crate::frameworks::{Framework, Importer, name_of};
-use crate::{Error, PyTensor, Result, TensorObject, capsule, exchange, numpy};
+use crate::stream::ordered;
+use crate::{Error, PyTensor, Result, TensorObject, capsule, exchange, numpy, stream};
 
 impl PyTensor {
     /// The tensor as an array of the kind that `object` is, over the same memory: a PyTorch tensor
@@ -34,8 +35,9 @@ impl PyTensor {
     /// # Ok(()) }).unwrap();
     /// ```
     ///
-    /// The memory stays on its device, wherever that of `object` is. What makes the array is NumPy's
-    /// own C API, or the C exchange API of the type of `object`, else `from_dlpack` of its `__array_namespace__()`, of
+    /// The memory stays on its device, wherever that of `object` is; the framework's stream waits for
+    /// that of a CUDA slice. What makes the array is NumPy's own C API, or the C exchange API of the
+    /// type of `object`, else `from_dlpack` of its `__array_namespace__()`, of
     /// the type itself, or of the package that it comes from. Frameworks that cannot share
     /// some memory copy it (MLX all, JAX what is not 64-byte aligned) or refuse it.
     ///
@@ -64,6 +66,7 @@ impl PyTensor {
                     if !exchange::is_ours(table) {
                         check(object, &tensor)?;
                     }
+                    ordered::before_table(object.as_borrowed(), table, &tensor)?;
                     return exchange::give(py, to_object, tensor);
                 }
             }
@@ -76,6 +79,8 @@ impl PyTensor {
         framework.check(&tensor)?;
         framework.check_device(object, tensor.device())?;
         let array = if framework.wants_legacy {
+            // A bare capsule is ready on the default stream.
+            stream::settle(&tensor)?;
             function.call1((capsule::legacy(py, tensor)?,))
         } else {
             function.call1((TensorObject::new(tensor),))

@@ -30,9 +30,12 @@ pub struct TensorObject {
 
 impl TensorObject {
     /// Makes a Python object of a tensor. Memory that was exclusive becomes shared.
+    ///
+    /// Device memory is ready after the work on the default stream, that of a CUDA slice after the
+    /// work on its own ([`Tensor::stream_handle`]); [`ready_on`](Self::ready_on) says otherwise.
     #[must_use]
     pub fn new(tensor: Tensor) -> Self {
-        Self { tensor: Kept::new(Arc::new(tensor.into_shared())), ready: None }
+        Self::sharing(Arc::new(tensor.into_shared()))
     }
 
     /// Takes a Python object's memory as [`import`](crate::import()) does, and remembers which
@@ -43,7 +46,7 @@ impl TensorObject {
     /// As [`import`](crate::import()), and those of [`ready_on`](Self::ready_on).
     pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Self> {
         let (tensor, stream) = import_with_stream(object, options)?;
-        let this = Self::new(tensor);
+        let this = Self { tensor: Kept::new(Arc::new(tensor.into_shared())), ready: None };
         if let Some(stream) = stream { this.ready_on(stream) } else { Ok(this) }
     }
 
@@ -53,7 +56,7 @@ impl TensorObject {
     ///
     /// Only streams of CUDA are ordered, by an event of its driver, which is opened when it is
     /// first needed; the default stream alone needs no event. (Tests play the driver: no GPU has
-    /// run this yet.)
+    /// run this yet.) What a CUDA slice tells of its own stream no longer counts then.
     ///
     /// ```
     /// use dlbridge::Tensor;
@@ -82,7 +85,8 @@ impl TensorObject {
 
     /// An object over a tensor that is not `Exclusive`.
     pub(crate) fn sharing(tensor: Arc<Tensor>) -> Self {
-        Self { tensor: Kept::new(tensor), ready: None }
+        let ready = Ready::of(&tensor).map(Box::new);
+        Self { tensor: Kept::new(tensor), ready }
     }
 
     /// The tensor inside.
@@ -105,9 +109,9 @@ impl ExportDlpack for TensorObject {
         Ok(self.share())
     }
 
-    fn settle(&self) -> Result<()> {
+    fn settle(&self, tensor: &Tensor) -> Result<()> {
         let Some(ready) = &self.ready else { return Ok(()) };
-        ready.before(Stream::DEFAULT, self.tensor.device())
+        ready.before(Stream::DEFAULT, tensor.device())
     }
 }
 

@@ -43,7 +43,7 @@ impl PyTensor {
     }
 
     /// The Python object of device memory that is ready after the work that `stream` has been given
-    /// so far; see [`TensorObject::ready_on`].
+    /// so far; see [`TensorObject::ready_on`]. A CUDA slice needs none: it tells its own stream.
     ///
     /// # Errors
     ///

@@ -2,6 +2,7 @@
 //! Making one from an owner belongs to `export`, typed reading to `view`.
 //! Invariant: a `Tensor` owns its memory until it is dropped or turned into something else.
 
+use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
@@ -97,6 +98,22 @@ impl Tensor {
     /// [`Shared`](crate::Access::Shared): others may have written bytes that are no `bool`.
     pub fn into_owner<O: 'static>(self) -> Result<O, Self> {
         self.0.into_owner().map_err(Self)
+    }
+
+    /// The handle of the stream on which work on this tensor's device memory is ordered, if its
+    /// owner tells one; null means the default stream. It exists as long as the tensor.
+    ///
+    /// Owners that do are the CUDA slices of `cudarc`, wherever that crate's feature is on. Of
+    /// other memory nothing is known here: whoever handed it over has ordered it.
+    ///
+    /// ```
+    /// # use dlbridge::Tensor;
+    /// assert_eq!(Tensor::from(vec![1.0_f32]).stream_handle(), None);
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn stream_handle(&self) -> Option<*mut c_void> {
+        crate::adapters::stream_handle(self)
     }
 
     /// The producer's descriptor as it was, before the gate evened it out; `None` for memory that

@@ -72,6 +72,22 @@ fn bytes_of_a_copy_take_every_layout() {
 }
 
 #[test]
+fn taking_a_tensor_conforms() {
+    let refused = conformance::taker::<u8, _>(Bytes::try_from);
+    let names: Vec<_> = refused.iter().map(|refusal| refusal.tensor).collect();
+    let wanted = [
+        "compact, shared",
+        "column-major",
+        "every second",
+        "reversed",
+        "rows reversed",
+        "broadcast",
+        "sliding windows",
+    ];
+    assert_eq!(names, wanted);
+}
+
+#[test]
 fn each_class_becomes_bytes_or_not() {
     let make = |flags| import(Foreign::new(&[2, 3], &[1_u8, 2, 3, 4, 5, 6]).flags(flags));
     for flags in [Flags::NONE, Flags::IS_COPIED, Flags::IS_COPIED | Flags::READ_ONLY] {

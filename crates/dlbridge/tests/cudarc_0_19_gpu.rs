@@ -1,16 +1,19 @@
-//! `cudarc` 0.19 on a GPU: slices both ways, ordered by events. Run by `scripts/gpu-tests.sh`.
-//! What shows without one is in `cudarc_0_19.rs`.
+//! `cudarc` 0.19 on a GPU: slices both ways, ordered by events. Run by `scripts/gpu-tests.sh`, and
+//! everywhere beside a driver that is played. What shows without either is in `cudarc_0_19.rs`.
 #![cfg(all(feature = "testing", feature = "cudarc-0_19", not(miri)))]
 
 use std::sync::Arc;
-use std::thread;
+use std::{env, thread};
 
-use cudarc::driver::{CudaContext, CudaSlice, CudaStream};
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
 use dlbridge::cudarc_0_19::OwnedSlice;
+use dlbridge::testing::LateDriver;
 use dlbridge::{Access, Device, Error, Tensor};
 
-/// Enough for a copy to take a while.
-const MANY: usize = 64 << 20;
+/// Enough for a copy to take a while. The driver that is played is late with little, too.
+fn many() -> usize {
+    if env::var_os("LATE_DRIVER_FORGETS").is_some() { 1 << 10 } else { 64 << 20 }
+}
 
 fn streams() -> (Arc<CudaContext>, Arc<CudaStream>, Arc<CudaStream>) {
     let context = Device::cuda(0).cuda_context().expect("a GPU");
@@ -20,12 +23,12 @@ fn streams() -> (Arc<CudaContext>, Arc<CudaStream>, Arc<CudaStream>) {
 
 /// Zeros, and much work on the stream before the last one makes them `value`.
 fn late(stream: &Arc<CudaStream>, value: u8) -> CudaSlice<u8> {
-    let mut slice = stream.alloc_zeros::<u8>(MANY).expect("memory");
-    let copy = stream.alloc_zeros::<u8>(MANY).expect("memory");
+    let mut slice = stream.alloc_zeros::<u8>(many()).expect("memory");
+    let copy = stream.alloc_zeros::<u8>(many()).expect("memory");
     for _ in 0..100 {
         stream.memcpy_dtod(&copy, &mut slice).expect("queued");
     }
-    stream.memcpy_htod(&vec![value; MANY], &mut slice).expect("queued");
+    stream.memcpy_htod(&vec![value; many()], &mut slice).expect("queued");
     slice
 }
 
@@ -100,4 +103,113 @@ fn a_chosen_shape_stays_inside_the_slice() {
     assert_eq!(build(&[2, 3], 0), Ok(()));
     assert!(matches!(build(&[2, 3], 1), Err(Error::OutOfBounds { .. })));
     assert!(matches!(build(&[7], 0), Err(Error::OutOfBounds { .. })));
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn memory_is_not_used_again_before_our_stream_has_read_it() {
+    let (_context, ours, theirs) = streams();
+    let slice = OwnedSlice::<u8>::new(Tensor::try_from(late(&theirs, 7)).expect("it fits"), &ours);
+    let slice = slice.expect("the same device");
+    let mut copy = ours.alloc_zeros::<u8>(many()).expect("memory");
+    ours.memcpy_dtod(&*slice, &mut copy).expect("queued");
+    thread::spawn(move || drop(slice)).join().expect("no panic on another thread");
+    let again = late(&theirs, 1);
+    theirs.synchronize().expect("no error");
+    drop(again);
+    let found = ours.clone_dtoh(&copy).expect("a copy");
+    assert!(found.iter().all(|&value| value == 7), "freed before it was read");
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn every_shape_is_a_tensor_and_the_contiguous_ones_are_slices() {
+    let (_context, ours, theirs) = streams();
+    let build = |shape: &[i64], strides: Option<&[i64]>, offset| {
+        let slice = theirs.clone_htod(&[1_u16, 2, 3, 4]).expect("memory");
+        let builder = Tensor::builder(slice).shape(shape).offset(offset);
+        match strides {
+            Some(strides) => builder.strides(strides).build_cuda().expect("it fits"),
+            None => builder.build_cuda().expect("it fits"),
+        }
+    };
+    let read = |tensor: &Tensor| {
+        let read = tensor.with_cuda_slice::<u16, _>(&ours, |slice| ours.clone_dtoh(slice));
+        read.map(|copy| copy.expect("a copy"))
+    };
+    assert_eq!(read(&build(&[], None, 2)), Ok(vec![3]));
+    assert_eq!(read(&build(&[2, 2], None, 0)), Ok(vec![1, 2, 3, 4]));
+    assert_eq!(build(&[0, 3], None, 0).len(), 0);
+    let gap = Error::NotContiguous { axis: 0, stride: 2, wanted: 1 };
+    assert_eq!(read(&build(&[2], Some(&[2]), 0)), Err(gap));
+    let reversed = Error::NotContiguous { axis: 0, stride: -1, wanted: 1 };
+    assert_eq!(read(&build(&[4], Some(&[-1]), 3)), Err(reversed));
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_tensor_that_is_shared_tells_its_stream_and_is_only_read() {
+    let (_context, ours, theirs) = streams();
+    let first = Arc::new(Tensor::try_from(late(&theirs, 7)).expect("it fits"));
+    let shared = Tensor::from(Arc::clone(&first));
+    assert_eq!(shared.data_ptr(), first.data_ptr());
+    let slice = Arc::new(late(&theirs, 7));
+    let lent = Tensor::try_from(Arc::clone(&slice)).expect("it fits");
+    let (address, _recorded) = slice.device_ptr(&theirs);
+    assert_eq!(lent.data_ptr().addr() as u64, address);
+    for mut tensor in [shared, lent] {
+        assert_eq!((tensor.cuda_stream(), tensor.access()), (Some(&theirs), Access::Frozen));
+        assert_eq!(tensor.stream_handle(), Some(theirs.cu_stream().cast()));
+        let refused = tensor.with_cuda_view_mut::<u8, _>(&ours, |view| drop(view));
+        assert_eq!(refused, Err(Error::ReadOnly));
+        let found = tensor.with_cuda_slice::<u8, _>(&ours, |slice| ours.clone_dtoh(slice));
+        let found = found.expect("the same device").expect("a copy");
+        assert!(found.iter().all(|&value| value == 7), "read before it was written");
+        assert!(tensor.into_cuda_slice::<u8>().is_err(), "others have it, too");
+    }
+    assert_eq!(Arc::strong_count(&slice), 1);
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_threads_own_stream_is_left_for_one_of_all_threads() {
+    let (context, ours, _) = streams();
+    let slice = late(&context.per_thread_stream(), 7);
+    let tensor = Tensor::try_from(slice).expect("it fits");
+    assert_eq!(tensor.cuda_stream(), Some(&context.default_stream()));
+    let read = thread::spawn(move || {
+        let found = tensor.with_cuda_slice::<u8, _>(&ours, |slice| ours.clone_dtoh(slice));
+        found.expect("the same device").expect("a copy")
+    });
+    let found = read.join().expect("no panic on another thread");
+    assert!(found.iter().all(|&value| value == 7), "read before it was written");
+}
+
+/// How many tests for a GPU there are in this file.
+const TESTS: usize = 10;
+
+#[test]
+fn the_tests_pass_beside_a_driver_that_is_late() {
+    let driver = match LateDriver::build() {
+        Ok(driver) => driver,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let done = driver.rerun(&["--ignored"]);
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(said.contains(&format!("{TESTS} passed; 0 failed")), "{said}");
+}
+
+#[test]
+fn the_tests_fail_where_no_stream_waits() {
+    let Ok(driver) = LateDriver::build() else { return };
+    let done = driver.rerun_forgetting("cuStreamWaitEvent", &["--ignored"]);
+    let said = String::from_utf8_lossy(&done.stdout);
+    for test in [
+        "our_stream_waits_for_the_producers",
+        "the_producers_stream_waits_for_ours",
+        "memory_is_not_used_again_before_our_stream_has_read_it",
+        "a_threads_own_stream_is_left_for_one_of_all_threads",
+    ] {
+        assert!(said.contains(&format!("test {test} ... FAILED")), "{test}: {said}");
+    }
 }

@@ -161,7 +161,11 @@ fn a_view_is_the_tensors_own_memory() {
 fn a_row_major_tensor_is_lent_as_its_transpose() {
     let mut tensor = Tensor::builder(SIX).shape(&[2, 3]).build::<i32>().expect("it fits");
     let data = tensor.data_ptr().cast::<i32>();
-    let wanted = Error::StrideMismatch { axis: 0, stride: 3, wanted: "1 along a column" };
+    let wanted = Error::StrideMismatch {
+        axis: 0,
+        stride: 3,
+        wanted: "1 along a column (to_matrix copies others)",
+    };
     assert_eq!(tensor.as_matrix::<i32, Dyn, Dyn>().map(|_| ()), Err(wanted.clone()));
     assert_eq!(tensor.as_matrix_mut::<i32, U2, U3>().map(|_| ()), Err(wanted));
     let view = tensor.as_transposed_matrix::<i32, U3, Dyn>().expect("exclusive");
@@ -231,7 +235,11 @@ fn transposed_views_take_rows_that_nobody_writes() {
     }
     let wanted = Error::StrideMismatch { axis: 0, stride: -4, wanted: "0 or more" };
     assert_eq!(error("rows reversed"), Some(&wanted));
-    let wanted = Error::StrideMismatch { axis: 1, stride: 3, wanted: "1 along a column" };
+    let wanted = Error::StrideMismatch {
+        axis: 1,
+        stride: 3,
+        wanted: "1 along a column (to_matrix copies others)",
+    };
     assert_eq!(error("column-major"), Some(&wanted));
 }
 
@@ -269,7 +277,11 @@ fn rows_between_those_of_a_view_stay_with_their_holder() {
     // a row of a column-major matrix is no column
     let refused =
         TensorRef::from(&matrix.row(1)).as_transposed_matrix::<i32, Dyn, U1>().map(|_| ());
-    let wanted = Error::StrideMismatch { axis: 1, stride: 4, wanted: "1 along a column" };
+    let wanted = Error::StrideMismatch {
+        axis: 1,
+        stride: 4,
+        wanted: "1 along a column (to_matrix copies others)",
+    };
     assert_eq!(refused, Err(wanted));
 }
 
@@ -299,9 +311,14 @@ fn a_column_may_have_one_axis_or_two() {
     }
     let every_second = Tensor::builder(SIX).shape(&[3]).strides(&[2]).build::<i32>();
     let refused = every_second.expect("it fits").as_matrix::<i32, Dyn, U1>().map(|_| ());
-    let wanted = Error::StrideMismatch { axis: 0, stride: 2, wanted: "1 along a column" };
+    let wanted = Error::StrideMismatch {
+        axis: 0,
+        stride: 2,
+        wanted: "1 along a column (to_matrix copies others)",
+    };
     assert_eq!(refused, Err(wanted.clone()));
-    let said = "strides: axis 0 has stride 2, wanted 1 along a column; use a view, or copy";
+    let said = "strides: axis 0 has stride 2, wanted 1 along a column (to_matrix copies others); \
+                use a view, or copy";
     assert_eq!(wanted.to_string(), said);
 }
 

@@ -3,8 +3,11 @@
 //! Invariant: no unsafe code.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "cuda")]
+mod gpu;
 mod image;
 
+use dlbridge::Tensor;
 use dlbridge_pyo3::{Allocator, PyTensor, PyTensorOf, Result};
 use pyo3::prelude::*;
 
@@ -45,6 +48,25 @@ fn empty_like<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     empty.like(x)
 }
 
+/// A new array beside a float32 array, full of `value`: written by Rust, in memory of its
+/// framework, where the array is.
+#[pyfunction]
+fn full_like<'py>(x: &Bound<'py, PyAny>, value: f32) -> Result<Bound<'py, PyAny>> {
+    let like: PyTensor = x.extract()?;
+    let mut full = Allocator::of(x).allocate(like.dtype(), like.shape(), like.device())?;
+    fill(&mut full, value)?;
+    full.like(x)
+}
+
+fn fill(tensor: &mut Tensor, value: f32) -> Result<()> {
+    #[cfg(feature = "cuda")]
+    if tensor.device().kind == dlbridge::DeviceKind::CUDA {
+        return gpu::fill(tensor, value);
+    }
+    tensor.as_slice_mut::<f32>()?.fill(value);
+    Ok(())
+}
+
 /// The second argument as an array of the kind of the first, over the same memory.
 #[pyfunction]
 fn convert<'py>(kind: &Bound<'py, PyAny>, x: PyTensor) -> Result<Bound<'py, PyAny>> {
@@ -58,5 +80,8 @@ fn dlbridge_example(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scale, module)?)?;
     module.add_function(wrap_pyfunction!(row_sums, module)?)?;
     module.add_function(wrap_pyfunction!(empty_like, module)?)?;
+    module.add_function(wrap_pyfunction!(full_like, module)?)?;
+    #[cfg(feature = "cuda")]
+    module.add_function(wrap_pyfunction!(gpu::filled, module)?)?;
     module.add_function(wrap_pyfunction!(convert, module)?)
 }

@@ -28,6 +28,11 @@ def framework(name: str) -> ModuleType:
     """A framework that can use the GPU; skips the test where there is none."""
     if reason := missing():
         raise unittest.SkipTest(reason)
+    return installed(name)
+
+
+def installed(name: str) -> ModuleType:
+    """A package; skips the test where it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -1,7 +1,7 @@
 """Runs the tests on a GPU with nothing but Python: `python run.py [TEST PROGRAM ...]`.
 
 The programs are Rust test binaries whose tests for a GPU are ignored elsewhere. Prints every
-skipped test with its reason, and at the end `N passed, N failed`.
+skipped test with its reason, and at the end `N passed, N failed`. Ends with 3 where no GPU is.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import sys
 import unittest
 
 import gpus
+
+NO_GPU = 3
 
 
 def python_tests() -> tuple[int, int]:
@@ -27,7 +29,11 @@ def program(path: str) -> tuple[int, int]:
     if reason := gpus.missing():
         print(f"{path}: skipped: {reason}")
         return 0, 0
-    done = subprocess.run([path, "--ignored"], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run([path, "--ignored"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        print(f"{path}: cannot be run: {error}")
+        return 0, 1
     print(done.stdout, done.stderr)
     counts = re.search(r"(\d+) passed; (\d+) failed", done.stdout)
     # One that ends without a count has crashed.
@@ -37,8 +43,13 @@ def program(path: str) -> tuple[int, int]:
 def main() -> int:
     counts = [python_tests(), *map(program, sys.argv[1:])]
     passed, failed = (sum(column) for column in zip(*counts, strict=True))
+    reason = gpus.missing()
+    if reason:
+        print(f"nothing was shown of a GPU: {reason}")
     print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    if failed:
+        return 1
+    return NO_GPU if reason else 0
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import unittest
 from typing import Any
 
 import dlbridge
-from gpus import framework
+from gpus import framework, installed
 
 
 class OnlyInterface:
@@ -59,6 +59,79 @@ class Torch(unittest.TestCase):
         self.assertEqual(tensor.data_ptr, x.data_ptr())
         self.assertEqual(dlbridge.inspect(x)["shape"], (4,))
         self.assertEqual(framework("numpy").from_dlpack(tensor).tolist(), [0, 1, 2, 3])
+
+
+class Allocation:
+    """Memory for results, from the allocator that the framework of an array tells."""
+
+    device: str
+
+    def setUp(self) -> None:
+        self.torch = installed("torch")
+        self.example = installed("dlbridge_example")
+
+    def test_rust_fills_memory_of_the_arrays_framework(self) -> None:
+        x = self.torch.ones(1 << 10, 3, device=self.device)
+        full = self.example.full_like(x, 2.5)
+        self.assertIs(type(full), type(x))
+        self.assertEqual((full.device, full.shape, full.dtype), (x.device, x.shape, x.dtype))
+        self.assertTrue((full == 2.5).all().item())
+        self.assertTrue((x == 1).all().item())
+        full += 1
+        self.assertTrue((dlbridge_torch(self.torch, full) == 3.5).all().item())
+
+    def test_each_result_has_memory_of_its_own(self) -> None:
+        x = self.torch.ones(8, device=self.device)
+        first, second = (self.example.full_like(x, value) for value in (1, 2))
+        self.assertNotEqual(first.data_ptr(), second.data_ptr())
+        self.assertEqual((first.sum().item(), second.sum().item()), (8, 16))
+
+
+def dlbridge_torch(torch: Any, x: Any) -> Any:
+    """The same memory, by way of a `dlbridge.Tensor`."""
+    return torch.from_dlpack(dlbridge.from_dlpack(x))
+
+
+class AllocationOnTheHost(Allocation, unittest.TestCase):
+    """What shows without a GPU."""
+
+    device = "cpu"
+
+
+class AllocationOnAGpu(Allocation, unittest.TestCase):
+    device = "cuda"
+
+    def setUp(self) -> None:
+        framework("torch")
+        super().setUp()
+        if not self.torch.cuda.is_available():
+            self.skipTest("this PyTorch has no CUDA")
+        if not hasattr(self.example, "filled"):
+            self.skipTest("the example extension is built without CUDA")
+
+    def test_the_caching_allocator_makes_it_and_gets_it_back(self) -> None:
+        cuda = self.torch.cuda
+        x = self.torch.ones(1 << 20, device="cuda")
+        before = cuda.memory_allocated()
+        full = self.example.full_like(x, 7)
+        self.assertEqual(cuda.memory_allocated() - before, full.nbytes)
+        segments = cuda.memory_snapshot()
+        address = full.data_ptr()
+        inside = [s for s in segments if s["address"] <= address < s["address"] + s["total_size"]]
+        self.assertEqual(len(inside), 1, "in one segment of the caching allocator")
+        del full
+        self.assertEqual(cuda.memory_allocated(), before)
+        again = self.example.empty_like(x)
+        self.assertEqual(again.data_ptr(), address, "cached, and given again")
+
+    def test_a_slice_of_rust_is_an_array_of_every_framework(self) -> None:
+        x = self.example.filled(1 << 10, 7)
+        self.assertEqual(x.device, "cuda:0")
+        y = self.torch.from_dlpack(x)
+        self.assertEqual((y.data_ptr(), y.sum().item()), (x.data_ptr, 7 << 10))
+        z = self.example.convert(y, x)
+        self.assertIsInstance(z, self.torch.Tensor)
+        self.assertEqual(z.data_ptr(), x.data_ptr)
 
 
 class CuPy(unittest.TestCase):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 
 import dlbridge
-from gpus import framework
+from gpus import framework, installed
 
 # Enough for the host to be done with its part long before the GPU is.
 SIZE, ROUNDS = 8192, 30
@@ -53,12 +53,48 @@ class Torch(unittest.TestCase):
         self.consumer.synchronize()
         self.assertTrue((read == 7).all().item(), "read before it was written")
 
+    def test_a_consumer_waits_for_a_slice_of_rust(self) -> None:
+        example = installed("dlbridge_example")
+        if not hasattr(example, "filled"):
+            self.skipTest("the example extension is built without CUDA")
+        for _ in range(ROUNDS):
+            tensor = example.filled(1 << 22, 7)
+            with self.torch.cuda.stream(self.consumer):
+                read = self.torch.from_dlpack(tensor).clone()
+            self.consumer.synchronize()
+            self.assertTrue((read == 7).all().item(), "read before it was written")
+
     def test_a_copy_to_the_host_waits(self) -> None:
         with self.torch.cuda.stream(self.producer):
             self.late()
             tensor = dlbridge.from_dlpack(self.x)
             read = self.torch.from_dlpack(tensor).cpu()
         self.assertTrue((read == 7).all().item(), "read before it was written")
+
+
+class CuPy(unittest.TestCase):
+    """A second producer and consumer, whose streams are objects with `__cuda_stream__` or `ptr`."""
+
+    def setUp(self) -> None:
+        self.cupy = framework("cupy")
+        self.x = self.cupy.zeros(1 << 20, dtype="float32")
+        self.work = self.cupy.ones((SIZE, SIZE), dtype="float32")
+        self.cupy.cuda.Device().synchronize()
+        self.streams = [self.cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+
+    def test_our_stream_waits_for_the_producers(self) -> None:
+        producer, consumer = self.streams
+        with producer:
+            for _ in range(ROUNDS):
+                self.cupy.matmul(self.work, self.work)
+            self.x.fill(7)
+            tensor = dlbridge.from_dlpack(self.x, stream=consumer.ptr)
+            if producer.done:
+                self.skipTest("the GPU was done already: nothing is shown")
+        with consumer:
+            read = self.cupy.from_dlpack(tensor).copy()
+        consumer.synchronize()
+        self.assertTrue(bool((read == 7).all()), "read before it was written")
 
 
 if __name__ == "__main__":

@@ -96,7 +96,9 @@ unsafe extern "C" fn from_object<T: ExportDlpack>(
 ) -> c_int {
     guarded(|py| {
         // SAFETY: the caller's duty (DLPack 1.2) is to give a Python object.
-        let tensor = export(unsafe { cast::<T>(py, object) }?)?;
+        let object = unsafe { cast::<T>(py, object) }?;
+        let tensor = export(object)?;
+        object.try_borrow().map_err(PyErr::from)?.settle(&tensor)?;
         // SAFETY: the caller's duty is to give a place to write to.
         unsafe { out.write(tensor.into_raw()) };
         Ok(())
@@ -135,9 +137,9 @@ unsafe extern "C" fn borrow<T: ExportDlpack>(object: *mut c_void, out: *mut DLTe
         let Some(lend) = &T::LEND else { return Err(Error::buffer("the class lends no tensor")) };
         // What it keeps is never replaced: only a frozen class has a `Lend`.
         let object = object.try_borrow().map_err(PyErr::from)?;
-        object.settle()?;
         let tensor = lend.tensor(&object);
         check_lendable(tensor)?;
+        object.settle(tensor)?;
         // SAFETY: the caller's duty is to give a place to write to.
         unsafe { out.write(tensor.as_raw()) };
         Ok(())

@@ -9,7 +9,7 @@ pub(crate) mod ordered;
 
 use std::ffi::c_void;
 
-use dlbridge::{Device, DeviceKind};
+use dlbridge::{Device, DeviceKind, Tensor};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
@@ -38,7 +38,7 @@ use crate::{Error, Result};
 /// equal if they were named by the same number.
 ///
 /// ```
-/// use dlbridge::{Device, DeviceKind};
+/// use dlbridge::{Device, DeviceKind, Tensor};
 /// use dlbridge_pyo3::Stream;
 ///
 /// assert_eq!(Stream::DEFAULT.number_on(Device::cuda(0))?, Some(1));
@@ -145,6 +145,16 @@ impl Stream {
         let wanted = if Self::exist_on(device) { "a number of a stream" } else { "None or -1" };
         let message = format!("stream: found {}, wanted {wanted} for {device}", found.repr()?);
         Err(Error::buffer(message))
+    }
+}
+
+/// Makes the default stream wait for the work on a tensor that tells its own stream. For those who
+/// hand it on where nobody is asked for a stream.
+#[inline]
+pub(crate) fn settle(tensor: &Tensor) -> Result<()> {
+    match Ready::of(tensor) {
+        Some(ready) => ready.before(Stream::DEFAULT, tensor.device()),
+        None => Ok(()),
     }
 }
 

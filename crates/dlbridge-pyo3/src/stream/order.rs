@@ -2,7 +2,7 @@
 //! The driver's functions belong to `driver`, what the numbers of streams mean to `Stream`.
 //! Invariant: only streams wait for device work; the host waits only where the host reads.
 
-use dlbridge::Device;
+use dlbridge::{Device, Tensor};
 
 use super::driver::{Context, Driver, EventHandle, StreamHandle};
 use super::{Platform, Stream, platform};
@@ -11,21 +11,31 @@ use crate::{Error, Result};
 /// The work after which a tensor's memory is ready.
 #[derive(Debug)]
 pub(crate) enum Ready {
-    /// Whatever the default stream has been given when it is asked for: a default stream is always
-    /// there, so nothing needs to be done before somebody else is to wait.
-    Default,
+    /// Whatever a stream has been given when somebody is to wait: it is there as long as the tensor,
+    /// so nothing needs to be done before. The default stream, or that of the memory's owner.
+    Stream(Stream),
     /// What a stream had been given when the event was recorded. The stream may be gone since.
     Event(Event),
 }
 
 impl Ready {
+    /// After the work on a tensor's own stream, where it tells one (a CUDA slice does), else on the
+    /// default one, as DLPack has it where nobody says more. `None` for memory without streams.
+    #[inline]
+    pub(crate) fn of(tensor: &Tensor) -> Option<Self> {
+        platform(tensor.device())?;
+        let own = tensor.stream_handle();
+        // SAFETY: it lives as long as the tensor, which whoever waits for it keeps, too.
+        Some(Self::Stream(own.map_or(Stream::DEFAULT, |own| unsafe { Stream::from_handle(own) })))
+    }
+
     /// After what has been queued on `stream` so far; `None` if nothing is to be waited for.
     pub(crate) fn on(stream: Stream, device: Device) -> Result<Option<Self>> {
         let number = stream.number_on(device)?;
         match (platform(device), number) {
             (None, _) | (_, None | Some(-1)) => Ok(None),
             (Some(Platform::Cuda), Some(1)) | (Some(Platform::Rocm), Some(0)) => {
-                Ok(Some(Self::Default))
+                Ok(Some(Self::Stream(Stream::DEFAULT)))
             }
             (Some(platform), Some(number)) => {
                 Event::record(platform, number, device).map(|event| Some(Self::Event(event)))
@@ -41,8 +51,12 @@ impl Ready {
         match self {
             _ if number == -1 => Ok(()),
             Self::Event(event) => event.before(number, device),
-            Self::Default if stream.is_default_on(device) => Ok(()),
-            Self::Default => Event::record(platform, DEFAULT, device)?.before(number, device),
+            Self::Stream(own) => match own.number_on(device)? {
+                Some(own) if own != number => {
+                    Event::record(platform, own, device)?.before(number, device)
+                }
+                _ => Ok(()),
+            },
         }
     }
 
@@ -50,17 +64,15 @@ impl Ready {
     pub(crate) fn before_host(&self, device: Device) -> Result<()> {
         match (self, platform(device)) {
             (Self::Event(event), _) => event.before_host(),
-            (Self::Default, Some(Platform::Cuda)) if Driver::get().is_err() => Ok(()),
-            (Self::Default, Some(platform)) => {
-                Event::record(platform, DEFAULT, device)?.before_host()
-            }
-            (Self::Default, None) => Ok(()),
+            (Self::Stream(_), Some(Platform::Cuda)) if Driver::get().is_err() => Ok(()),
+            (Self::Stream(stream), Some(platform)) => match stream.number_on(device)? {
+                Some(number) => Event::record(platform, number, device)?.before_host(),
+                None => Ok(()),
+            },
+            (Self::Stream(_), None) => Ok(()),
         }
     }
 }
-
-/// CUDA's number and handle for the legacy default stream.
-const DEFAULT: i64 = 1;
 
 /// A handle as the driver takes it: the numbers 1 and 2 are its own for the default streams.
 fn handle(number: i64) -> StreamHandle {

@@ -3,14 +3,14 @@
 //! Invariant: a producer hears of a stream only for memory on a device that has them, and the
 //! exchange API is not used for memory that has to be waited for: it never waits.
 
-use dlbridge::sys::DLDeviceType;
+use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
 use dlbridge::{Device, DeviceKind, Tensor};
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{Borrowed, intern};
 
-use super::Stream;
+use super::{Ready, Stream};
 use crate::ask::{knows_no_keyword, max_version};
 use crate::import::import_shared;
 use crate::protocol::Protocol;
@@ -112,16 +112,41 @@ pub(crate) fn stream_after(
     }
 }
 
+/// Makes the stream on which a table's framework works wait for a tensor that tells its own: what
+/// goes through the table is never waited for.
+#[inline]
+pub(crate) fn before_table(
+    object: Borrowed<'_, '_, PyAny>,
+    table: &DLPackExchangeAPI,
+    tensor: &Tensor,
+) -> Result<()> {
+    let Some(ready) = Ready::of(tensor) else { return Ok(()) };
+    let theirs = current_of(object, table, tensor.device())?;
+    ready.before(theirs, tensor.device())
+}
+
 /// The stream on which the producer of an object works, on the device that the object is on: some
 /// crash when they are asked about another.
 #[cold]
 fn current(object: Borrowed<'_, '_, PyAny>, device: Device) -> Result<Stream> {
-    let callback = exchange::table_of(object).and_then(|table| table.current_work_stream);
-    let Some(current_work_stream) = callback else { return Ok(Stream::DEFAULT) };
+    match exchange::table_of(object) {
+        Some(table) => current_of(object, table, device),
+        None => Ok(Stream::DEFAULT),
+    }
+}
+
+/// The current stream of the table of an object's type.
+#[cold]
+fn current_of(
+    object: Borrowed<'_, '_, PyAny>,
+    table: &DLPackExchangeAPI,
+    device: Device,
+) -> Result<Stream> {
+    let Some(current_work_stream) = table.current_work_stream else { return Ok(Stream::DEFAULT) };
     // Some leave it as it is where they mean the default stream.
     let mut handle = std::ptr::null_mut();
     let kind = DLDeviceType(device.kind.0);
-    // SAFETY: a callback of the object's own type, a place for the answer, and attached (F1, F5).
+    // SAFETY: a callback of a type's own table, a place for the answer, and attached (F1, F5).
     let status = unsafe { current_work_stream(kind, device.id, &raw mut handle) };
     if status != 0 {
         return Err(exchange::failure(object));

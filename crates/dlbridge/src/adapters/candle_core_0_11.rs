@@ -6,7 +6,7 @@ use candle_core::{DType as CandleType, Device as CandleDevice, DeviceLocation};
 use half::{bf16, f16};
 
 use crate::raw::arrays::candle_core_0_11::{Locked, export_locked};
-use crate::{DType, Device, Error, Plain, Tensor};
+use crate::{Builder, DType, Device, Error, Plain, Tensor};
 
 /// What Candle has a type for, on the CPU.
 const TYPES: &str = "uint8, uint32, int16, int32, int64, bfloat16, float16, float32 or float64";
@@ -42,22 +42,22 @@ impl TryFrom<candle_core::Tensor> for Tensor {
         check_cpu(tensor.device())?;
         // Without the graph of operations that made it.
         let locked = Locked::new(tensor.detach());
-        let layout = locked.tensor().layout().clone();
         if locked.storage().dtype() != locked.tensor().dtype() {
             let found = format!("a storage of {:?}", locked.storage().dtype());
             let wanted = "one of the tensor's own type";
             return Err(Error::NotConvertible { what: "dtype", found, wanted });
         }
-        let signed = |numbers: &[usize]| numbers.iter().map(|&number| number as i64).collect();
-        let (shape, strides): (Vec<i64>, Vec<i64>) =
-            (signed(layout.dims()), signed(layout.stride()));
-        Self::builder(locked)
-            .dtype(dtype)
-            .shape(&shape)
-            .strides(&strides)
-            .offset(layout.start_offset())
-            .place(export_locked)
+        as_laid_out(locked, dtype).place(export_locked)
     }
+}
+
+/// What places a locked tensor where its layout says.
+pub(super) fn as_laid_out(locked: Locked, dtype: DType) -> Builder<Locked> {
+    let layout = locked.tensor().layout().clone();
+    let signed = |numbers: &[usize]| numbers.iter().map(|&number| number as i64).collect();
+    let (shape, strides): (Vec<i64>, Vec<i64>) = (signed(layout.dims()), signed(layout.stride()));
+    let builder = Tensor::builder(locked).dtype(dtype).shape(&shape).strides(&strides);
+    builder.offset(layout.start_offset())
 }
 
 /// Copies the elements; see [`Tensor::to_candle`].
@@ -161,7 +161,7 @@ fn moved_vec<T: Plain + candle_core::WithDType>(
 
 macro_rules! types {
     ($($dtype:ident = $ty:ty;)*) => {
-        fn dtype(found: CandleType) -> Result<DType, Error> {
+        pub(super) fn dtype(found: CandleType) -> Result<DType, Error> {
             match found {
                 $(CandleType::$dtype => Ok(DType::$dtype),)*
                 CandleType::F8E4M3 => Ok(DType::FLOAT8_E4M3FN),

@@ -2,10 +2,11 @@
 //!
 //! Streams wait for each other by events; the host waits only where nobody knows which stream
 //! comes next. Nothing is linked: the driver is loaded when it is first used, so this builds
-//! anywhere.
+//! anywhere. Memory goes back to its own stream: a consumer in another language releases a tensor
+//! when its own work on it is done.
 //!
-//! **No GPU has confirmed this adapter yet.** What runs without one is tested: the checks, and
-//! what is said where no driver is. The rest is compiled.
+//! **No GPU has confirmed this adapter yet.** Its tests for a GPU pass beside a driver that is
+//! played, whose streams do their work as late as CUDA lets them.
 // How memory outlives the work on it is told in `raw/arrays/cudarc_0_19.rs`.
 // Invariant: nothing here is unsafe, and memory of class `Shared` is not lent for writing.
 
@@ -18,7 +19,7 @@ use cudarc::driver::{CudaContext, CudaSlice, CudaStream, CudaViewMut};
 
 use crate::raw::Plain;
 use crate::raw::arrays::cudarc_0_19::{
-    Owned, driver, export_slice, producer, take_slice, with_slice, with_view_mut,
+    Owned, driver, export_lent, export_slice, producer, take_slice, with_slice, with_view_mut,
 };
 use crate::{Builder, Device, DeviceKind, Error, Tensor};
 
@@ -36,12 +37,28 @@ impl<T: Plain> TryFrom<CudaSlice<T>> for Tensor {
     }
 }
 
+/// A shared CUDA slice becomes a read-only tensor of one axis, without a copy.
+///
+/// # Errors
+///
+/// None that is known, as for a slice.
+impl<T: Plain> TryFrom<Arc<CudaSlice<T>>> for Tensor {
+    type Error = Error;
+
+    fn try_from(slice: Arc<CudaSlice<T>>) -> Result<Self, Error> {
+        let len = slice.len() as i64;
+        let builder = Self::builder(slice).dtype(T::DTYPE).shape(&[len]);
+        builder.place(|owner, placement| export_lent(owner, placement, |slice| Ok(&**slice)))
+    }
+}
+
 impl<T: Plain> Builder<CudaSlice<T>> {
     /// Exports a CUDA slice with the chosen shape: writable, of class
     /// [`Exclusive`](crate::Access::Exclusive), on the slice's device.
     ///
     /// Work that was queued on the slice is ordered on its stream. A consumer on another stream
-    /// calls [`Tensor::ready_on`] first; [`OwnedSlice`] does.
+    /// calls [`Tensor::ready_on`] first; [`OwnedSlice`] does, and so does `dlbridge-pyo3` for
+    /// consumers in Python.
     ///
     /// ```no_run
     /// use cudarc::driver::CudaSlice;
@@ -68,7 +85,8 @@ impl<T: Plain> Builder<CudaSlice<T>> {
 }
 
 impl Tensor {
-    /// The stream on which the work on this tensor is ordered, if it was made of a CUDA slice.
+    /// The stream on which the work on this tensor is ordered, if it was made of a CUDA slice: the
+    /// slice's own. One of a single thread is left for the default stream, which waits for it.
     #[must_use]
     pub fn cuda_stream(&self) -> Option<&Arc<CudaStream>> {
         producer(self)

@@ -1,6 +1,6 @@
 //! Conversions from and to other crates' types: one file for each crate and version.
 //! Where those types' memory lies is told in `raw/arrays`; nothing here is unsafe.
-//! Invariant: no adapter knows of another.
+//! Invariant: no adapter knows of another, but for the one that is named after two.
 
 #[cfg(feature = "arrow-60")]
 mod arrow_60;
@@ -12,6 +12,8 @@ mod burn_flex_0_22;
 mod bytes_1;
 #[cfg(feature = "candle-core-0_11")]
 mod candle_core_0_11;
+#[cfg(feature = "candle-core-0_11-cuda")]
+mod candle_core_0_11_cuda;
 #[cfg(feature = "cudarc-0_19")]
 pub mod cudarc_0_19;
 #[cfg(feature = "faer-0_24")]
@@ -25,3 +27,18 @@ mod ndarray_0_17;
 #[cfg(feature = "safetensors-0_8")]
 pub mod safetensors_0_8;
 mod std_owners;
+
+use std::ffi::c_void;
+
+use crate::Tensor;
+
+/// The handle of the stream that the owner of a tensor's memory has its work on.
+#[inline]
+pub(crate) fn stream_handle(tensor: &Tensor) -> Option<*mut c_void> {
+    #[cfg(feature = "cudarc-0_19")]
+    if let Some(stream) = tensor.cuda_stream() {
+        return Some(stream.cu_stream().cast());
+    }
+    let _ = tensor;
+    None
+}

@@ -11,6 +11,7 @@
 //! | a conversion of a whole `Tensor` to a type of yours | [`conformance::taker`] |
 //! | what becomes of an odd descriptor of another language | [`Foreign`] |
 //! | who drops an owner, how often, and what if that panics | [`CountingOwner`] |
+//! | the order of work on CUDA streams, without a GPU | [`LateDriver`] |
 //!
 //! A whole adapter in two calls:
 //!
@@ -30,9 +31,11 @@
 
 pub mod conformance;
 mod foreign;
+mod late_driver;
 mod owner;
 mod releases;
 
 pub use foreign::Foreign;
+pub use late_driver::LateDriver;
 pub use owner::{CountingOwner, PanicOnDrop, PanicOnLend};
 pub use releases::Releases;

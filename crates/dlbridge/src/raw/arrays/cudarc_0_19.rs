@@ -3,9 +3,10 @@
 //! Invariant: memory that a tensor owns is never freed by cudarc, and is in use by none of its
 //! streams when the tensor may free it.
 
+use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{CudaSlice, CudaStream, CudaViewMut, DevicePtr, DriverError};
 
@@ -16,11 +17,26 @@ use crate::{Access, Device, Error, Flags, Tensor};
 /// The owner of every export, whatever its elements, so that it can be found again.
 type Owner = CudaSlice<u8>;
 
+/// The handle that means the default stream of whichever thread uses it.
+const PER_THREAD: usize = 2;
+
+/// The same stream, or for one of a single thread the default one, which waits for it: a tensor goes
+/// to any thread.
+fn of_all_threads(stream: &Arc<CudaStream>) -> Arc<CudaStream> {
+    if stream.cu_stream().addr() != PER_THREAD {
+        return Arc::clone(stream);
+    }
+    let default = stream.context().default_stream();
+    stream.context().record_err(default.join(stream));
+    default
+}
+
 /// The same memory as elements of another type.
 fn retyped<T, U>(slice: CudaSlice<T>) -> CudaSlice<U> {
     let (stream, len) = (Arc::clone(slice.stream()), slice.num_bytes() / size_of::<U>());
     // Makes the stream wait for all work on the slice.
     let data = slice.leak();
+    let stream = of_all_threads(&stream);
     // SAFETY: an allocation of `len` such elements, which `leak` gave up (R7).
     unsafe { stream.upgrade_device_ptr(data, len) }
 }
@@ -38,6 +54,33 @@ pub(crate) fn export_slice<T: Plain>(
     })
 }
 
+/// What lends a slice that nobody writes, and the stream that work on it is ordered on. One type,
+/// whoever lends, so that it can be found again.
+struct Lender {
+    stream: Arc<CudaStream>,
+    /// Locked never: it makes this `Sync`, which the stream is read by.
+    _owner: Mutex<Box<dyn Any + Send>>,
+}
+
+/// Exports a slice that an owner lends, read-only.
+pub(crate) fn export_lent<O: Send + 'static, T: Plain>(
+    owner: O,
+    placement: &Placement<'_>,
+    slice: impl FnOnce(&O) -> Result<&CudaSlice<T>, Error>,
+) -> Result<Handle, Error> {
+    // What is lent stays where it is when the box is moved.
+    let owner = Box::new(owner);
+    let slice = slice(&owner)?;
+    let (device, size) = (Device::cuda(slice.ordinal() as i32), slice.num_bytes());
+    // Makes the stream wait for writes on others.
+    let (data, recorded) = slice.device_ptr(slice.stream());
+    drop(recorded);
+    let stream = of_all_threads(slice.stream());
+    let data = ptr::without_provenance_mut(data as usize);
+    let lender = Lender { stream, _owner: Mutex::new(owner) };
+    export_on(device, lender, placement, Flags::READ_ONLY, Access::Frozen, |_| (data, size))
+}
+
 /// The slice of an export, if its memory is a number of elements of this type.
 pub(crate) fn take_slice<T: Plain>(handle: Handle) -> Result<CudaSlice<T>, Handle> {
     let size = handle.owner::<Owner>().map_or(1, CudaSlice::num_bytes);
@@ -51,7 +94,10 @@ pub(crate) fn take_slice<T: Plain>(handle: Handle) -> Result<CudaSlice<T>, Handl
 pub(crate) fn producer(tensor: &Tensor) -> Option<&Arc<CudaStream>> {
     match tensor.0.owner::<Arc<Tensor>>() {
         Some(first) => producer(first),
-        None => tensor.0.owner::<Owner>().map(CudaSlice::stream),
+        None => match tensor.0.owner::<Lender>() {
+            Some(lender) => Some(&lender.stream),
+            None => tensor.0.owner::<Owner>().map(CudaSlice::stream),
+        },
     }
 }
 

@@ -109,7 +109,7 @@ fn column_stride(parts: &Parts<'_>, rows: Rows) -> Result<Dyn, Error> {
     let mismatch =
         |axis, wanted| Err(Error::StrideMismatch { axis, stride: parts.strides()[axis], wanted });
     if moves(row_axis) && parts.strides()[row_axis] != 1 {
-        return mismatch(row_axis, "1 along a column");
+        return mismatch(row_axis, "1 along a column (to_matrix copies others)");
     }
     if !moves(column_axis) {
         return Ok(Dyn(parts.shape()[row_axis] as usize));

@@ -1,0 +1,173 @@
+//! CUDA slices of `cudarc` 0.19 in Python: consumers' streams wait for the slice's own, unasked.
+//! No GPU runs this: the tests run beside a driver that is played, which works as late as it may.
+#![cfg(feature = "cudarc-0_19")]
+#![allow(unsafe_code, reason = "plays a framework with an exchange table")]
+
+mod common;
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use common::{object_with, table_of, take};
+use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
+use dlbridge::testing::LateDriver;
+use dlbridge::{Device, Flags, Tensor};
+use dlbridge_pyo3::{ExportDlpack, Lend, PyTensor, Result, Stream, TensorObject, dlpack_methods};
+use pyo3::prelude::*;
+use pyo3::types::{IntoPyDict, PyDict};
+
+/// A slice of ones on a stream of its own that has done nothing yet, and the number of another
+/// stream. What is read on the other one is read by `read`.
+struct Late {
+    tensor: Tensor,
+    number: usize,
+    read: Read,
+}
+
+type Read = Box<dyn Fn(&Tensor) -> Vec<u8>>;
+
+fn late() -> Late {
+    let context = Device::cuda(0).cuda_context().expect("the driver that is played");
+    let (theirs, ours) = (context.new_stream().unwrap(), context.new_stream().unwrap());
+    let mut slice = theirs.alloc_zeros::<u8>(4).unwrap();
+    theirs.synchronize().unwrap();
+    theirs.memcpy_htod(&[1_u8; 4], &mut slice).unwrap();
+    let number = ours.cu_stream().addr();
+    let read = move |tensor: &Tensor| {
+        let read = tensor.with_cuda_slice::<u8, _>(&ours, |slice| ours.clone_dtoh(slice));
+        read.expect("bytes of this device").expect("a copy")
+    };
+    let tensor = Tensor::try_from(slice).expect("it fits");
+    Late { tensor, number, read: Box::new(read) }
+}
+
+/// What `__dlpack__` gives for a stream.
+fn capsule(object: &Bound<'_, PyAny>, stream: Option<usize>) -> PyTensor {
+    let keywords = [("max_version", (1_u32, 3_u32))].into_py_dict(object.py()).unwrap();
+    keywords.set_item("stream", stream).unwrap();
+    let capsule = object.call_method("__dlpack__", (), Some(&keywords)).expect("it is exported");
+    capsule.extract().expect("a tensor")
+}
+
+/// A user's class, which gives what it keeps.
+#[pyclass(frozen)]
+struct Signal {
+    samples: Arc<Tensor>,
+}
+
+impl ExportDlpack for Signal {
+    const LEND: Option<Lend<Self>> = Some(Lend::new(|signal| &signal.samples));
+
+    fn tensor(&self) -> Result<Tensor> {
+        Ok(Tensor::from(Arc::clone(&self.samples)))
+    }
+}
+
+dlpack_methods!(Signal);
+
+/// The object that a tensor becomes, and one of a user's class.
+fn kinds(py: Python<'_>) -> [(Bound<'_, PyAny>, Late); 2] {
+    let mut plain = late();
+    let tensor = std::mem::replace(&mut plain.tensor, Tensor::from(vec![0_u8]));
+    let object = PyTensor::from(tensor).into_pyobject(py).unwrap().into_any();
+    let mut users = late();
+    let tensor = std::mem::replace(&mut users.tensor, Tensor::from(vec![0_u8]));
+    let signal = Signal { samples: Arc::new(tensor.into_shared()) };
+    [(object, plain), (Bound::new(py, signal).unwrap().into_any(), users)]
+}
+
+#[test]
+#[ignore = "needs a driver"]
+fn the_stream_asked_for_waits() {
+    Python::attach(|py| {
+        for (object, Late { number, read, .. }) in kinds(py) {
+            assert_eq!(read(&capsule(&object, Some(number))), [1; 4], "{object}");
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs a driver"]
+fn the_default_stream_waits_for_those_who_ask_for_none() {
+    let default = Device::cuda(0).cuda_context().unwrap().default_stream();
+    let read = |tensor: &Tensor| {
+        let read = tensor.with_cuda_slice::<u8, _>(&default, |slice| default.clone_dtoh(slice));
+        read.expect("bytes of this device").expect("a copy")
+    };
+    Python::attach(|py| {
+        for (object, _late) in kinds(py) {
+            assert_eq!(read(&capsule(&object, None)), [1; 4], "{object}");
+        }
+        for (object, _late) in kinds(py) {
+            let tensor = take(table_of(&object), &object).expect("it is exported");
+            assert_eq!(read(&tensor), [1; 4], "{object}: by the exchange table");
+        }
+        for (object, _late) in kinds(py) {
+            let descriptor = common::borrow(table_of(&object), &object).expect("it is lent");
+            // SAFETY: the object lives longer, and nobody writes.
+            let found = unsafe { Tensor::with_borrowed_raw(&descriptor, Flags::NONE, read) };
+            assert_eq!(found.expect("legal"), [1; 4], "{object}: lent");
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs a driver"]
+fn nobody_waits_who_says_so() {
+    Python::attach(|py| {
+        let Late { tensor, read, .. } = late();
+        let object = PyTensor::from(tensor).into_pyobject(py).unwrap().into_any();
+        let keywords = PyDict::new(py);
+        keywords.set_item("stream", -1).unwrap();
+        let given = object.call_method("__dlpack__", (), Some(&keywords)).unwrap();
+        assert_eq!(read(&given.extract::<PyTensor>().unwrap()), [0; 4], "the driver is late");
+
+        let Late { tensor, read, number } = late();
+        let object = PyTensor::from(tensor).ready_on(Stream::NO_SYNC).unwrap();
+        let object = Bound::new(py, object).unwrap().into_any();
+        assert_eq!(read(&capsule(&object, Some(number))), [0; 4], "the caller's own word");
+    });
+}
+
+/// The stream that the framework below works on.
+static CURRENT: AtomicUsize = AtomicUsize::new(0);
+
+unsafe extern "C" fn current(_: DLDeviceType, _: i32, out: *mut *mut c_void) -> i32 {
+    let handle = std::ptr::without_provenance_mut(CURRENT.load(Ordering::Relaxed));
+    // SAFETY: the caller gives a place to write to.
+    unsafe { out.write(handle) };
+    0
+}
+
+#[test]
+#[ignore = "needs a driver"]
+fn the_frameworks_stream_waits_for_an_array_of_its_kind() {
+    Python::attach(|py| {
+        let ours = Bound::new(py, TensorObject::new(Tensor::from(vec![0_u8]))).unwrap();
+        let table = DLPackExchangeAPI { current_work_stream: Some(current), ..*table_of(&ours) };
+        let object = object_with(py, Box::leak(Box::new(table)));
+        let Late { tensor, number, read } = late();
+        CURRENT.store(number, Ordering::Relaxed);
+        let array = PyTensor::from(tensor).like(&object).expect("the table takes it");
+        let array = array.cast::<TensorObject>().expect("of our own table's kind");
+        assert_eq!(read(array.get().tensor()), [1; 4]);
+    });
+}
+
+/// How many tests need the driver.
+const TESTS: usize = 4;
+
+#[test]
+fn the_tests_pass_beside_a_driver_that_is_late() {
+    let driver = match LateDriver::build() {
+        Ok(driver) => driver,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let done = driver.rerun(&["--ignored"]);
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(said.contains(&format!("{TESTS} passed; 0 failed")), "{said}");
+    let done = driver.rerun_forgetting("cuStreamWaitEvent", &["--ignored"]);
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(said.contains(&format!("1 passed; {} failed", TESTS - 1)), "{said}");
+}

@@ -1,0 +1,101 @@
+//! `candle-core` 0.11 on CUDA, as far as it shows where Candle is built without: beside a driver
+//! that is played, tensors on the CPU say that their elements are in a CUDA slice.
+#![cfg(all(feature = "testing", feature = "candle-core-0_11-cuda", not(miri)))]
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use candle_core::{Device as CandleDevice, Var};
+use cudarc::driver::{CudaSlice, DevicePtr};
+use dlbridge::testing::LateDriver;
+use dlbridge::{Access, Device, Error, Tensor};
+
+/// A slice that lives as long as the program, as one in a storage that is locked does.
+fn slice(values: &[f32]) -> &'static CudaSlice<f32> {
+    let context = Device::cuda(0).cuda_context().expect("the driver that is played");
+    let stream = context.new_stream().unwrap();
+    let mut slice = stream.alloc_zeros::<f32>(values.len()).unwrap();
+    stream.synchronize().unwrap();
+    stream.memcpy_htod(values, &mut slice).unwrap();
+    Box::leak(Box::new(slice))
+}
+
+fn candle(shape: (usize, usize)) -> candle_core::Tensor {
+    candle_core::Tensor::zeros(shape, candle_core::DType::F32, &CandleDevice::Cpu).unwrap()
+}
+
+#[test]
+#[ignore = "needs a driver"]
+fn a_tensor_is_the_memory_of_the_slice_as_its_layout_says() {
+    let slice = slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let column = candle((2, 3)).t().unwrap().narrow(0, 1, 2).unwrap();
+    let tensor = Tensor::from_candle_cuda::<f32>(column, |_| Some(slice)).expect("it fits");
+    assert_eq!((tensor.device(), tensor.access()), (Device::cuda(0), Access::Frozen));
+    assert_eq!((tensor.shape(), tensor.strides()), (&[2, 2][..], &[1, 3][..]));
+    let (start, _recorded) = slice.device_ptr(slice.stream());
+    assert_eq!(tensor.data_ptr().addr() as u64, start + 4, "from the second element on");
+    assert_eq!(tensor.cuda_stream(), Some(slice.stream()));
+}
+
+#[test]
+#[ignore = "needs a driver"]
+fn another_stream_waits_for_candles() {
+    let slice = slice(&[7.0; 6]);
+    let tensor = Tensor::from_candle_cuda(candle((2, 3)), |_| Some(slice)).expect("it fits");
+    let ours = slice.context().new_stream().unwrap();
+    let read = tensor.with_cuda_slice::<f32, _>(&ours, |slice| ours.clone_dtoh(slice));
+    assert_eq!(read.expect("the same device").expect("a copy"), [7.0; 6]);
+}
+
+#[test]
+#[ignore = "needs a driver"]
+fn a_layout_that_reaches_past_the_slice_is_refused() {
+    let slice = slice(&[7.0; 5]);
+    let refused = Tensor::from_candle_cuda(candle((2, 3)), |_| Some(slice));
+    let wanted = Error::OutOfBounds { low: 0, high: 24, size: 20 };
+    assert_eq!(refused.map(drop), Err(wanted));
+}
+
+#[test]
+#[ignore = "needs a driver"]
+fn candle_writes_when_the_tensor_is_gone() {
+    let slice = slice(&[7.0; 6]);
+    let var = Var::from_tensor(&candle((2, 3))).unwrap();
+    let tensor = Tensor::from_candle_cuda(var.as_tensor().clone(), |_| Some(slice)).unwrap();
+    let (sender, written) = mpsc::channel();
+    let writer = thread::spawn(move || {
+        var.set(&candle((2, 3))).unwrap();
+        sender.send(()).unwrap();
+    });
+    assert!(written.recv_timeout(Duration::from_millis(50)).is_err(), "it is locked");
+    thread::spawn(move || drop(tensor)).join().unwrap();
+    written.recv().expect("it is unlocked");
+    writer.join().unwrap();
+}
+
+/// How many tests need the driver.
+const TESTS: usize = 4;
+
+#[test]
+fn the_tests_pass_beside_a_driver_that_is_late() {
+    let driver = match LateDriver::build() {
+        Ok(driver) => driver,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let done = driver.rerun(&["--ignored"]);
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(said.contains(&format!("{TESTS} passed; 0 failed")), "{said}");
+    let done = driver.rerun_forgetting("cuStreamWaitEvent", &["--ignored"]);
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(said.contains("test another_stream_waits_for_candles ... FAILED"), "{said}");
+}
+
+#[test]
+fn what_has_no_slice_is_refused() {
+    let refused = Tensor::from_candle_cuda::<f32>(candle((2, 3)), |_| None).map(drop);
+    let error = refused.expect_err("on the CPU").to_string();
+    assert_eq!(error, "storage: found Cpu, wanted one with a CUDA slice of these elements");
+    let refused = Tensor::from_candle_cuda::<i64>(candle((2, 3)), |_| None).map(drop);
+    assert!(matches!(refused, Err(Error::DTypeMismatch { .. })), "{refused:?}");
+}

@@ -1,0 +1,45 @@
+//! Candle's tensors on a GPU, out and in without a copy.
+//!
+//! To build it, NVIDIA's toolkit is needed, whose compiler Candle runs; to run it, a GPU. It is
+//! checked as Rust, and no GPU has run it yet.
+#![forbid(unsafe_code)]
+
+use candle_core::op::BackpropOp;
+use candle_core::{CudaStorage, Device, Storage};
+use dlbridge::Tensor;
+
+/// A tensor over Candle's memory, read-only, which Candle does not write as long as it is there.
+fn from_candle(x: candle_core::Tensor) -> Result<Tensor, dlbridge::Error> {
+    Tensor::from_candle_cuda::<f32>(x, |storage| match storage {
+        Storage::Cuda(storage) => storage.as_cuda_slice::<f32>().ok(),
+        _ => None,
+    })
+}
+
+/// A tensor that was made of a CUDA slice and begins with it, as Candle's own; else the tensor
+/// itself.
+fn into_candle(tensor: Tensor, device: &Device) -> Result<candle_core::Tensor, Tensor> {
+    let Ok(device) = device.as_cuda_device() else { return Err(tensor) };
+    let dims: Vec<usize> = tensor.shape().iter().map(|&extent| extent as usize).collect();
+    let (len, is_compact) = (tensor.len(), tensor.is_contiguous());
+    let slice = tensor.into_cuda_slice::<f32>()?;
+    if !is_compact || slice.len() != len {
+        return Err(Tensor::try_from(slice).expect("it was one before"));
+    }
+    let storage = Storage::Cuda(CudaStorage::wrap_cuda_slice(slice, device.clone()));
+    Ok(candle_core::Tensor::from_storage(storage, dims, BackpropOp::none(), false))
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let device = Device::new_cuda(0)?;
+    let x = candle_core::Tensor::arange(0_f32, 6.0, &device)?.reshape((2, 3))?;
+    let tensor = from_candle(x.t()?)?;
+    println!("{tensor:?}");
+
+    let stream = device.as_cuda_device()?.cuda_stream();
+    let slice = stream.clone_htod(&[1_f32, 2.0, 3.0, 4.0])?;
+    let tensor = Tensor::builder(slice).shape(&[2, 2]).build_cuda()?;
+    let Ok(y) = into_candle(tensor, &device) else { return Err("another device".into()) };
+    println!("{y}");
+    Ok(())
+}
