@@ -114,9 +114,8 @@ fn check(
     let offset = usize::try_from(tensor.byte_offset).ok();
     let origin = offset.and_then(|offset| tensor.data.addr().checked_add(offset));
     match origin {
-        Some(at) if at.checked_sub(below).is_some() && at.checked_add(above).is_some() => {
-            Ok((span.len, class(flags)))
-        }
+        // No element lies at null, either.
+        Some(at) if at > below && at.checked_add(above).is_some() => Ok((span.len, class(flags))),
         _ => Err(Error::AddressOverflow { byte_offset: tensor.byte_offset }),
     }
 }
