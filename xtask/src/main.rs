@@ -9,6 +9,7 @@ mod commands;
 mod counted;
 mod examples;
 mod failure;
+mod fuzz;
 mod house;
 mod julia;
 mod libpython;
@@ -46,7 +47,7 @@ fn dispatch(name: &str, args: Args) -> Result {
         "ci" => commands::ci::run(args),
         "demo" => commands::demo::run(args),
         "doctor" => commands::doctor::run(args),
-        "fuzz" => commands::fuzz::run(),
+        "fuzz" => commands::fuzz::run(args),
         "help" | "--help" | "-h" => commands::help::run(),
         "lint" => commands::lint::run(args),
         "msrv" => commands::msrv::run(args),

@@ -13,6 +13,10 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
   lint      formatting, clippy, every feature alone, docs, Python checks, house rules, msrv
   msrv      the libraries with the oldest Rust that they promise to build with
   sanitize  the Rust tests under AddressSanitizer, Miri and valgrind, where there are such
+  fuzz      hostile input for the gate, layouts, views and the builder, against a model
+              fuzz TARGETS...       only these; --seconds N for each (20), --seed S
+              fuzz --asan           under AddressSanitizer, with a nightly Rust
+              fuzz --keep           puts inputs that reach something new into the corpus
   doctor    whether frameworks keep to the DLPack standard, and how fast they are
               doctor NAMES...       only these; all words but ours are the doctor's (--list)
               doctor --full         installs every framework first
@@ -28,10 +32,8 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
               bench julia           shares with Python, next to one by hand
   capi      the C libraries, header and pkg-config file, into target/capi or --prefix FOLDER
   setup     .venv with the Python packages that the other commands need
-  ci        what CI runs: setup --with ci, lint, bench --check, test
+  ci        what CI runs: setup --with ci, lint, bench --check, test, a short fuzz
   help      this page
-
-  fuzz: not built yet
 
 demo, doctor, test, setup and bench python take `--with NAMES`: Python packages to install first
 and keep, such as jax, torch, pyarrow, tvm-ffi (requirements/ lists all), ci or full for many.
