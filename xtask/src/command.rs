@@ -78,6 +78,20 @@ pub(crate) fn watch(command: &mut Command, mut on_line: impl FnMut(&str)) -> Res
     Ok(check(command, status))
 }
 
+/// Runs a program whose complaints are handed on line by line, for the caller to show; the rest of
+/// its output is on the screen. The inner result tells whether the program succeeded.
+pub(crate) fn watch_errors(command: &mut Command, mut on_line: impl FnMut(&str)) -> Result<Result> {
+    show(command);
+    let started = command.stderr(Stdio::piped()).spawn();
+    let mut child = started.map_err(|error| cannot_start(command, &error))?;
+    let errors = BufReader::new(child.stderr.take().expect("standard error is piped"));
+    for line in errors.split(b'\n').map_while(io::Result::ok) {
+        on_line(&String::from_utf8_lossy(&line));
+    }
+    let status = child.wait().map_err(|error| cannot_start(command, &error))?;
+    Ok(check(command, status))
+}
+
 /// Runs a program unseen and gives its standard output; the error holds what it complained of.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output =

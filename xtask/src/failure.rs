@@ -26,11 +26,6 @@ impl Failure {
         Self { status: 2, message }
     }
 
-    /// A command that later work adds: exit status 2.
-    pub(crate) fn not_built_yet(command: &str) -> Self {
-        Self { status: 2, message: format!("`cargo xtask {command}` is not built yet") }
-    }
-
     /// Everything has been said already: exit status 1 and no message.
     pub(crate) fn already_told() -> Self {
         Self::new("")

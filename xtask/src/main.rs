@@ -9,6 +9,7 @@ mod commands;
 mod counted;
 mod examples;
 mod failure;
+mod fuzz;
 mod guide;
 mod house;
 mod julia;
@@ -50,7 +51,7 @@ fn dispatch(name: &str, args: Args) -> Result {
         "ci" => commands::ci::run(args),
         "demo" => commands::demo::run(args),
         "doctor" => commands::doctor::run(args),
-        "fuzz" => commands::fuzz::run(),
+        "fuzz" => commands::fuzz::run(args),
         "guide" => commands::guide::run(args),
         "help" | "--help" | "-h" => commands::help::run(),
         "lint" => commands::lint::run(args),

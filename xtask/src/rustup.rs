@@ -2,7 +2,7 @@
 //! Invariant: none is fetched from here; that is the user's decision.
 
 use crate::command;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 /// The installed toolchain of a channel or version, such as `nightly` or `1.85`.
 pub(crate) fn toolchain(version: &str) -> Option<String> {
@@ -18,6 +18,25 @@ pub(crate) fn toolchain(version: &str) -> Option<String> {
 pub(crate) fn current() -> Result<String> {
     let text = command::output(command::program("rustc").arg("--version"))?;
     Ok(text.split_whitespace().nth(1).unwrap_or_default().to_owned())
+}
+
+/// The target that a toolchain, or the compiler that cargo uses, runs on.
+///
+/// # Errors
+///
+/// Where rustc does not start or does not tell.
+pub(crate) fn host(toolchain: Option<&str>) -> Result<String> {
+    let mut rustc = match toolchain {
+        Some(toolchain) => {
+            let mut rustup = command::program("rustup");
+            rustup.args(["run", toolchain, "rustc"]);
+            rustup
+        }
+        None => command::program("rustc"),
+    };
+    let answers = command::output(rustc.arg("-vV"))?;
+    let host = answers.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or_else(|| Failure::new("rustc does not tell its host"))
 }
 
 fn find(list: &str, version: &str) -> Option<String> {

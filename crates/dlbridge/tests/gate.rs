@@ -221,6 +221,8 @@ fn elements_that_leave_the_address_space_are_refused() {
     refused(|| pair().data(address(last)), &wanted);
     // one that runs backwards lies before the start
     refused(|| pair().data(address(4)).strides(&[-2]), &wanted);
+    // or at null, where nothing is, although no address overflows
+    refused(|| pair().data(address(4)).strides(&[-1]), &wanted);
     // with an offset that leads there
     let wanted = Error::AddressOverflow { byte_offset: 16 };
     refused(|| pair().data(address(usize::MAX - 20)).byte_offset(16), &wanted);

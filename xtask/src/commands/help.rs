@@ -16,6 +16,10 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
   sanitize  the tests under tools that see wrong accesses, leaks and races, where there are such
               sanitize TOOL         one of address, python, thread, valgrind, miri
               --minutes N           how long Miri runs (30)
+  fuzz      hostile input for the gate, layouts, views and the builder, against a model
+              fuzz TARGETS...       only these; --seconds N for each (20), --seed S
+              fuzz --asan           under AddressSanitizer, with a nightly Rust
+              fuzz --keep           puts inputs that reach something new into the corpus
   doctor    whether frameworks keep to the DLPack standard, and how fast they are
               doctor NAMES...       only these; all words but ours are the doctor's (--list)
               doctor --full         installs every framework first
@@ -32,10 +36,8 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
   capi      the C libraries, header and pkg-config file, into target/capi or --prefix FOLDER
   guide     the guide: its blocks and links checked, rendered into target/guide
   setup     .venv with the Python packages that the other commands need
-  ci        what CI runs: setup --with ci, lint, bench --check, test
+  ci        what CI runs: setup --with ci, lint, bench --check, test, a short fuzz
   help      this page
-
-  fuzz: not built yet
 
 demo, doctor, test, setup and bench python take `--with NAMES`: Python packages to install first
 and keep, such as jax, torch, pyarrow, tvm-ffi (requirements/ lists all), ci or full for many.

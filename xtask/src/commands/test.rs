@@ -19,7 +19,12 @@ use crate::wheel;
 const PYTHON_TESTS: &str = "python/tests";
 
 /// Runs all tests, or those of one language with arguments for its test runner.
-pub(crate) fn run(mut args: Args) -> Result {
+pub(crate) fn run(args: Args) -> Result {
+    run_and(args, |_| Ok(()))
+}
+
+/// Runs the tests and then more steps, which its summary and its sum include.
+pub(crate) fn run_and(mut args: Args, more: impl FnOnce(&mut Counted) -> Result) -> Result {
     let with = args.list(setup::WITH)?;
     let language = args.choice(&["rust", "python", "julia"])?;
     let rest = args.rest();
@@ -37,6 +42,7 @@ pub(crate) fn run(mut args: Args) -> Result {
     if language.is_none() {
         tests.examples()?;
     }
+    more(&mut tests.steps)?;
     tests.note_missing_frameworks()?;
     tests.steps.finish()
 }

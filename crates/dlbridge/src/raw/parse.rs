@@ -82,8 +82,10 @@ unsafe fn parse_ordinary(tensor: &DLTensor, flags: Flags) -> Option<Checked> {
     len.max(places).checked_mul(itemsize)?;
     let (below, above) = ((-low * itemsize) as usize, ((high + 1) * itemsize) as usize);
     let address = tensor.data.addr();
-    address.checked_sub(below)?;
-    address.checked_add(above)?;
+    // No element lies at null, either.
+    if address <= below || address.checked_add(above).is_none() {
+        return None;
+    }
     let strides = if rank == 0 { NonNull::dangling() } else { NonNull::new(tensor.strides)? };
     Some(Checked { strides, len: len as usize, marks: Marks::new(flags, class(flags)) })
 }
@@ -181,9 +183,8 @@ fn check(
     let offset = usize::try_from(tensor.byte_offset).ok();
     let origin = offset.and_then(|offset| tensor.data.addr().checked_add(offset));
     match origin {
-        Some(at) if at.checked_sub(below).is_some() && at.checked_add(above).is_some() => {
-            Ok((span.len, class(flags)))
-        }
+        // No element lies at null, either.
+        Some(at) if at > below && at.checked_add(above).is_some() => Ok((span.len, class(flags))),
         _ => Err(Error::AddressOverflow { byte_offset: tensor.byte_offset }),
     }
 }

@@ -1,0 +1,207 @@
+//! What has to become of a descriptor: everything that is wrong with it, or all that a tensor must
+//! say of itself.
+//! Reading elements does not belong here (see `elements`).
+//! Invariant: nothing here is taken from the library but names.
+
+use dlbridge::{Access, DType, Device, Error, Flags, MAX_RANK, Tensor, TensorRef};
+
+use crate::given::{Data, Given};
+use crate::model::{self, Span};
+
+/// The most elements that are walked; a broadcast axis makes any number of them.
+pub(crate) const WALKED: usize = 512;
+
+/// What a tensor says of itself, and the bytes of its elements.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) shape: Vec<i64>,
+    pub(crate) strides: Vec<i64>,
+    pub(crate) dtype: DType,
+    pub(crate) device: Device,
+    pub(crate) flags: Flags,
+    pub(crate) access: Access,
+    pub(crate) len: usize,
+    pub(crate) data: usize,
+    pub(crate) byte_offset: u64,
+    /// Of each element in row-major order, if they are whole bytes, lie in memory that is there and
+    /// are not too many.
+    pub(crate) elements: Option<Vec<Vec<u8>>>,
+}
+
+/// What a way in says beside the plain descriptor.
+#[derive(Clone, Copy)]
+pub(crate) struct Said {
+    pub(crate) flags: Flags,
+    pub(crate) version: Option<(u32, u32)>,
+}
+
+impl Facts {
+    /// What has to become of a descriptor whose memory starts at `start`, or the reasons to refuse
+    /// it, of which an error must name one.
+    pub(crate) fn of(given: &Given, said: Said, start: usize) -> Result<Self, Vec<Error>> {
+        if let Some((major, minor)) = said.version.filter(|&(major, _)| major != 1) {
+            return Err(vec![Error::UnsupportedVersion { major, minor }]);
+        }
+        let Said { flags, .. } = said;
+        let mut faults = Vec::new();
+        if model::is_impossible(given.dtype) {
+            faults.push(Error::ImpossibleDType { dtype: given.dtype, reason: "" });
+        }
+        let ndim = given.ndim;
+        let rank = usize::try_from(ndim).ok().filter(|&rank| rank <= MAX_RANK);
+        let shape = match rank {
+            None => {
+                faults.push(Error::RankOutOfRange { ndim });
+                return Err(faults);
+            }
+            Some(rank) if rank > 0 && !given.has_shape => {
+                faults.push(Error::NullShape { ndim });
+                return Err(faults);
+            }
+            Some(rank) => given.shape[..rank].to_vec(),
+        };
+        let strides = match &given.strides {
+            Some(strides) => strides[..shape.len()].to_vec(),
+            // Those that do not fit belong to shapes that are refused, or have no elements.
+            None => model::compact(&shape).into_iter().map(Option::unwrap_or_default).collect(),
+        };
+        let span = match model::measure(&shape, &strides) {
+            Ok(span) => span,
+            Err(more) => {
+                faults.extend(more);
+                return Err(faults);
+            }
+        };
+        let data = match given.data {
+            Data::Own(at) => start + at,
+            Data::At(address) => address,
+        };
+        let whole = Self {
+            len: span.len as usize,
+            access: class(flags),
+            data,
+            byte_offset: 0,
+            dtype: given.dtype,
+            device: given.device,
+            flags,
+            elements: None,
+            shape,
+            strides,
+        };
+        if faults.is_empty() && span.len > 0 {
+            return whole.with_elements(given, span, start);
+        }
+        if !faults.is_empty() {
+            if span.len > 0 && data == 0 {
+                faults.push(Error::NullData { len: whole.len });
+            }
+            return Err(faults);
+        }
+        Ok(Self { elements: Some(Vec::new()), ..whole })
+    }
+
+    /// Where the elements lie, if they can lie there.
+    fn with_elements(self, given: &Given, span: Span, start: usize) -> Result<Self, Vec<Error>> {
+        let Self { dtype, flags, len, data, .. } = self;
+        let mut faults = Vec::new();
+        if data == 0 {
+            faults.push(Error::NullData { len });
+        }
+        if model::size(span.len, dtype, flags).is_none() {
+            faults.push(Error::SizeOverflow { what: "byte size" });
+        }
+        if model::size(span.high - span.low + 1, dtype, flags).is_none() {
+            faults.push(Error::SizeOverflow { what: "strided span" });
+        }
+        if !model::has_addresses(given.device.kind.0) {
+            let byte_offset = given.byte_offset;
+            let tensor = Self { access: Access::Shared, byte_offset, ..self };
+            return if faults.is_empty() { Ok(tensor) } else { Err(faults) };
+        }
+        let origin = data as i128 + i128::from(given.byte_offset);
+        let low = origin - model::bytes(-span.low, dtype, flags);
+        let high = origin + model::bytes(span.high + 1, dtype, flags);
+        // Nothing lies at null.
+        if low < 1 || high > usize::MAX as i128 {
+            faults.push(Error::AddressOverflow { byte_offset: given.byte_offset });
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let elements = self.elements_of(given, origin - start as i128);
+        Ok(Self { data: origin as usize, elements, ..self })
+    }
+
+    /// The bytes of each element, the first of which lies `origin` bytes into the memory.
+    fn elements_of(&self, given: &Given, origin: i128) -> Option<Vec<Vec<u8>>> {
+        let Self { shape, strides, dtype, flags, len, .. } = self;
+        let there = matches!(given.data, Data::Own(_)) && model::is_host(given.device.kind.0);
+        if !there || *len > WALKED || model::is_packed(*dtype, *flags) {
+            return None;
+        }
+        let size = model::bytes(1, *dtype, *flags);
+        let element = |i| {
+            let start = origin + model::offset_of_nth(i, shape, strides) * size;
+            let (start, end) = (usize::try_from(start).ok()?, usize::try_from(start + size).ok()?);
+            Some(given.memory.get(start..end)?.to_vec())
+        };
+        (0..*len).map(element).collect()
+    }
+
+    pub(crate) fn is_contiguous(&self) -> bool {
+        model::is_contiguous(&self.shape, &self.strides)
+    }
+
+    /// Whether the first element lies at a multiple of `align`; there need not be one.
+    pub(crate) fn is_aligned(&self, align: usize) -> bool {
+        self.len == 0 || self.data % align == 0
+    }
+}
+
+/// The class of foreign memory.
+fn class(flags: Flags) -> Access {
+    match (flags.contains(Flags::IS_COPIED), flags.contains(Flags::READ_ONLY)) {
+        (false, _) => Access::Shared,
+        (true, true) => Access::Frozen,
+        (true, false) => Access::Exclusive,
+    }
+}
+
+/// Asserts that an error is one of the reasons, the reason's own words aside.
+pub(crate) fn assert_named(error: &Error, faults: &[Error]) {
+    assert!(!error.to_string().is_empty());
+    let named = faults.iter().any(|fault| match (error, fault) {
+        (Error::ImpossibleDType { dtype, reason }, Error::ImpossibleDType { dtype: of, .. }) => {
+            dtype == of && !reason.is_empty()
+        }
+        _ => error == fault,
+    });
+    assert!(named, "refused for {error:?}, wanted one of {faults:?}");
+}
+
+macro_rules! assert_says {
+    ($name:ident, $ty:ty) => {
+        /// Asserts that a tensor says of itself what it has to.
+        pub(crate) fn $name(tensor: &$ty, facts: &Facts) {
+            assert_eq!(tensor.shape(), facts.shape, "shape");
+            assert_eq!(tensor.strides(), facts.strides, "strides");
+            assert_eq!(tensor.rank(), facts.shape.len(), "rank");
+            assert_eq!(tensor.dtype(), facts.dtype, "dtype");
+            assert_eq!(tensor.device(), facts.device, "device");
+            assert_eq!((tensor.len(), tensor.is_empty()), (facts.len, facts.len == 0), "length");
+            let size = model::size(facts.len as i128, facts.dtype, facts.flags);
+            assert_eq!(size, Some(tensor.nbytes() as i128), "size in bytes");
+            assert_eq!(tensor.flags(), facts.flags, "flags");
+            assert_eq!(tensor.is_read_only(), facts.flags.contains(Flags::READ_ONLY));
+            assert_eq!(tensor.is_copied(), facts.flags.contains(Flags::IS_COPIED));
+            assert_eq!(tensor.access(), facts.access, "access");
+            assert_eq!(tensor.is_contiguous(), facts.is_contiguous(), "contiguity");
+            assert_eq!(tensor.data_ptr().addr(), facts.data, "data");
+            assert_eq!(tensor.byte_offset(), facts.byte_offset, "byte offset");
+            assert!(!format!("{tensor:?}").is_empty());
+        }
+    };
+}
+
+assert_says!(assert_says, Tensor);
+assert_says!(assert_ref_says, TensorRef<'_>);

@@ -1,0 +1,327 @@
+//! Target `gate`: hostile descriptors of both ABIs, by every way into the library and out of it again.
+//! What has to become of one is decided in `facts`.
+//! Invariant: the elements of a descriptor are read only where they lie in the producer's memory (T3).
+
+use std::sync::Arc;
+
+use dlbridge::sys::DLTensor;
+use dlbridge::testing::{Foreign, Releases};
+use dlbridge::{Access, Error, Flags, Plain, Tensor, TensorRef};
+
+use crate::elements;
+use crate::facts::{Facts, Said, assert_named, assert_ref_says, assert_says};
+use crate::given::Given;
+use crate::input::Input;
+use crate::model;
+use crate::release::{delete, delete_legacy};
+use crate::value::{ForType, Value, bits, for_type};
+
+/// Passes one descriptor through the gate.
+///
+/// # Panics
+///
+/// If it is let through, or refused, where it must not be, if the tensor says or reads something
+/// else than what was given, or if the deleter is not called exactly once.
+pub fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let way = input.below(8);
+    let given = Given::new(&mut input);
+    match way {
+        0 | 1 => versioned(&given, &mut input),
+        2 => legacy(&given, &mut input),
+        3 => kept_on_failure(&given, &mut input),
+        4 => legacy_kept_on_failure(&given, &mut input),
+        5 => lent(&given, &mut input),
+        6 => borrowed(&given, &mut input),
+        _ => owned(&given, &mut input),
+    }
+}
+
+/// What a descriptor before 1.0, or a plain one, says beside it.
+const NOTHING: Said = Said { flags: Flags::NONE, version: None };
+
+fn said(given: &Given) -> Said {
+    Said { flags: given.flags, version: Some((given.major, given.minor)) }
+}
+
+fn versioned(given: &Given, input: &mut Input<'_>) {
+    // SAFETY: null is allowed.
+    assert_eq!(unsafe { Tensor::from_raw(std::ptr::null_mut()) }.err(), Some(Error::NullTensor));
+    let mut foreign = given.foreign();
+    let (start, releases) = (foreign.memory().addr(), foreign.releases());
+    let wanted = Facts::of(given, said(given), start);
+    // SAFETY: elements are read where the model finds them in the producer's memory; lists are
+    // as long as a rank that is allowed says.
+    let found = unsafe { foreign.import() };
+    taken(given, found, wanted, &releases, input);
+}
+
+fn legacy(given: &Given, input: &mut Input<'_>) {
+    let mut foreign = given.foreign();
+    let (start, releases) = (foreign.memory().addr(), foreign.releases());
+    let wanted = Facts::of(given, NOTHING, start);
+    // SAFETY: as above.
+    let found = unsafe { foreign.import_legacy() };
+    taken(given, found, wanted, &releases, input);
+}
+
+fn kept_on_failure(given: &Given, input: &mut Input<'_>) {
+    let mut foreign = given.foreign();
+    let (start, releases) = (foreign.memory().addr(), foreign.releases());
+    let wanted = Facts::of(given, said(given), start);
+    let managed = foreign.into_versioned();
+    // SAFETY: as above.
+    let found = unsafe { Tensor::try_from_raw(managed) };
+    if found.is_err() {
+        releases.expect(0, "refused, and still the caller's");
+        delete(managed);
+    }
+    taken(given, found, wanted, &releases, input);
+}
+
+fn legacy_kept_on_failure(given: &Given, input: &mut Input<'_>) {
+    let mut foreign = given.foreign();
+    let (start, releases) = (foreign.memory().addr(), foreign.releases());
+    let wanted = Facts::of(given, NOTHING, start);
+    let managed = foreign.into_legacy();
+    // SAFETY: as above.
+    let found = unsafe { Tensor::try_from_raw_legacy(managed) };
+    if found.is_err() {
+        releases.expect(0, "refused, and still the caller's");
+        delete_legacy(managed);
+    }
+    taken(given, found, wanted, &releases, input);
+}
+
+/// A plain descriptor, lent to a closure.
+fn lent(given: &Given, input: &mut Input<'_>) {
+    let mut foreign = given.foreign();
+    let start = foreign.memory().addr();
+    // Only what has a name is carried where nobody keeps the flags.
+    let flags = Flags(given.flags.0 & 7);
+    let wanted = Facts::of(given, Said { flags, version: None }, start);
+    let faults = wanted.as_ref().err().cloned();
+    let found = foreign.with_raw(|tensor| {
+        let check = |tensor: &Tensor| match &wanted {
+            Ok(facts) => {
+                assert_says(tensor, facts);
+                elements::check(tensor, facts, input);
+            }
+            Err(faults) => panic!("let through, although {faults:?}"),
+        };
+        // SAFETY: the producer lives until this function returns.
+        let tensor = unsafe { &*tensor };
+        // SAFETY: as above.
+        unsafe { Tensor::with_borrowed_raw(tensor, given.flags, check) }
+    });
+    refused(found, faults.as_deref());
+    foreign.releases().expect(0, "lent");
+}
+
+/// A plain descriptor, borrowed.
+fn borrowed(given: &Given, input: &mut Input<'_>) {
+    // SAFETY: null is allowed.
+    assert_eq!(unsafe { TensorRef::from_raw(std::ptr::null()) }.err(), Some(Error::NullTensor));
+    let mut foreign = given.foreign();
+    let start = foreign.memory().addr();
+    let wanted = Facts::of(given, NOTHING, start);
+    foreign.with_raw(|tensor| {
+        // SAFETY: as above; the producer lives longer than what is made here.
+        let found = unsafe { TensorRef::from_raw(tensor) };
+        match (&wanted, found) {
+            (Ok(facts), Ok(tensor)) => {
+                assert_ref_says(&tensor, facts);
+                elements::check_ref(&tensor, facts, input);
+                tensor.with_raw(|raw| {
+                    // SAFETY: valid until this function returns.
+                    let again = unsafe { TensorRef::from_raw(raw) }.expect("let through before");
+                    assert_eq!(again.shape(), tensor.shape());
+                    assert_eq!(again.data_ptr(), tensor.data_ptr());
+                });
+            }
+            (wanted, found) => refused(found, wanted.as_ref().err().map(|faults| &faults[..])),
+        }
+    });
+}
+
+/// Counts that an owner is dropped.
+struct Owner {
+    _memory: Foreign,
+    drops: Releases,
+}
+
+// SAFETY: its pointers are numbers or lead to memory that it owns.
+unsafe impl Send for Owner {}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.drops.record();
+    }
+}
+
+/// A plain descriptor whose memory an owner keeps. It is the descriptor's lists that are copied.
+fn owned(given: &Given, input: &mut Input<'_>) {
+    let mut foreign = given.foreign();
+    let start = foreign.memory().addr();
+    let wanted = Facts::of(given, Said { flags: given.flags, version: None }, start);
+    let drops = Releases::default();
+    // SAFETY: the descriptor is valid here, and its lists as long as the producer lives.
+    let descriptor: DLTensor = foreign.with_raw(|tensor| unsafe { *tensor });
+    let owner = Owner { _memory: foreign, drops: drops.clone() };
+    // SAFETY: as above; the owner has the memory.
+    let found = unsafe { Tensor::from_owner_raw(owner, &descriptor, given.flags) };
+    taken(&Given { has_deleter: true, ..given.clone() }, found, wanted, &drops, input);
+}
+
+/// Asserts that what is refused has to be, and for a reason that there is.
+fn refused<T>(found: Result<T, Error>, faults: Option<&[Error]>) {
+    match (found, faults) {
+        (Ok(_), None) => {}
+        (Err(error), Some(faults)) => assert_named(&error, faults),
+        (Err(error), None) => panic!("refused for {error:?}, although nothing is wrong"),
+        (Ok(_), Some(faults)) => panic!("let through, although {faults:?}"),
+    }
+}
+
+/// All that can be done with a tensor that was taken over, up to its one release.
+fn taken(
+    given: &Given,
+    found: Result<Tensor, Error>,
+    wanted: Result<Facts, Vec<Error>>,
+    releases: &Releases,
+    input: &mut Input<'_>,
+) {
+    let once = usize::from(given.has_deleter);
+    let (tensor, facts) = match (found, wanted) {
+        (Ok(tensor), Ok(facts)) => (tensor, facts),
+        (found, wanted) => {
+            refused(found, wanted.err().as_deref());
+            return releases.expect(once, "refused");
+        }
+    };
+    assert_says(&tensor, &facts);
+    elements::check(&tensor, &facts, input);
+    assert_says_ref(&tensor, &facts);
+    releases.expect(0, "alive");
+    let tensor = for_type(facts.dtype, Write { tensor, facts: &facts });
+    let tensor = tensor.into_owner::<Vec<u8>>().expect_err("there is no vector");
+    match input.below(5) {
+        0 => drop(tensor),
+        1 => given_away(tensor, &facts, releases, input),
+        2 => given_away_legacy(tensor, &facts),
+        3 => shared(tensor, &facts, releases, input),
+        _ => {
+            let tensor = tensor.into_shared();
+            let wanted = demoted(&facts);
+            assert_says(&tensor, &wanted);
+            given_away(tensor, &wanted, releases, input);
+        }
+    }
+    releases.expect(once, "dropped");
+}
+
+fn assert_says_ref(tensor: &Tensor, facts: &Facts) {
+    assert_ref_says(&tensor.as_tensor_ref(), facts);
+}
+
+/// Exclusive access given up, with the claim to be a copy for one consumer.
+fn demoted(facts: &Facts) -> Facts {
+    let mut facts = facts.clone();
+    if facts.access == Access::Exclusive {
+        (facts.access, facts.flags) = (Access::Shared, facts.flags - Flags::IS_COPIED);
+    }
+    facts
+}
+
+/// Given away as a descriptor of 1.x, looked at as C does, and taken again.
+fn given_away(tensor: Tensor, facts: &Facts, releases: &Releases, input: &mut Input<'_>) {
+    let managed = tensor.into_raw();
+    releases.expect(0, "given away");
+    {
+        // SAFETY: alive until its deleter is called.
+        let managed = unsafe { &*managed };
+        assert_eq!((managed.version.major, managed.flags), (1, facts.flags.0));
+        assert!(managed.deleter.is_some());
+        let raw = &managed.dl_tensor;
+        assert_eq!((raw.data.addr(), raw.byte_offset), (facts.data, facts.byte_offset));
+        assert!(raw.ndim == 0 || !raw.strides.is_null(), "strides");
+    }
+    // SAFETY: made just now, and owned here.
+    let tensor = unsafe { Tensor::from_raw(managed) }.expect("the gate takes our own exports");
+    // What was shared for its device's sake, or given up, is judged by the flags again.
+    let access = tensor.access();
+    assert_says(&tensor, &Facts { access, ..facts.clone() });
+    assert!(access == facts.access || access == Access::Shared, "{access} of {}", facts.access);
+    elements::check(&tensor, &Facts { access, ..facts.clone() }, input);
+}
+
+fn given_away_legacy(tensor: Tensor, facts: &Facts) {
+    let padded = facts.dtype.bits < 8 && facts.flags.contains(Flags::SUBBYTE_PADDED);
+    let wanted = match () {
+        () if facts.flags.contains(Flags::READ_ONLY) => Some(Error::LegacyReadOnly),
+        () if padded => Some(Error::LegacyPadded { dtype: facts.dtype }),
+        () => None,
+    };
+    match tensor.into_raw_legacy() {
+        Ok(managed) => {
+            assert_eq!(wanted, None);
+            delete_legacy(managed);
+        }
+        Err(error) => assert_eq!(Some(error), wanted),
+    }
+}
+
+/// Shared twice, and the first let go first.
+fn shared(tensor: Tensor, facts: &Facts, releases: &Releases, input: &mut Input<'_>) {
+    let mut wanted = Facts { flags: facts.flags - Flags::IS_COPIED, ..facts.clone() };
+    if facts.access != Access::Shared {
+        wanted.access = Access::Frozen;
+        wanted.flags |= Flags::READ_ONLY;
+    }
+    let tensor = Arc::new(tensor);
+    let again = Tensor::from(Arc::clone(&tensor));
+    let third = Tensor::from(Arc::clone(&tensor));
+    drop(tensor);
+    assert_says(&again, &wanted);
+    drop(again);
+    releases.expect(0, "shared");
+    elements::check(&third, &wanted, input);
+}
+
+/// Writes all elements where the class lets safe code do so.
+struct Write<'f> {
+    tensor: Tensor,
+    facts: &'f Facts,
+}
+
+impl ForType for Write<'_> {
+    type Output = Tensor;
+
+    fn plain<T: Value + Plain + Default>(self) -> Tensor {
+        let Self { mut tensor, facts } = self;
+        let exclusive = facts.access == Access::Exclusive && model::is_host(facts.device.kind.0);
+        assert_eq!(tensor.view_mut::<T>().is_ok(), exclusive, "view_mut");
+        let aligned = facts.is_aligned(align_of::<T>());
+        let whole = exclusive && facts.is_contiguous() && aligned;
+        if whole && facts.elements.is_none() {
+            // No reference may be formed to elements that are not there.
+            return tensor;
+        }
+        assert_eq!(tensor.as_slice_mut::<T>().is_ok(), whole, "as_slice_mut");
+        let (true, Some(_)) = (exclusive, &facts.elements) else { return tensor };
+        let values = tensor.view::<T>().expect("as before").to_vec();
+        let mut view = tensor.view_mut::<T>().expect("asked above");
+        view.copy_from_slice(&values).expect("as long");
+        view.map(|value| value);
+        assert_eq!(bits(tensor.view::<T>().expect("as before")), bits(values), "written back");
+        tensor
+    }
+
+    fn bool(self) -> Tensor {
+        self.tensor
+    }
+
+    fn none(self) -> Tensor {
+        self.tensor
+    }
+}

@@ -1,0 +1,125 @@
+//! Numbers, types and lists out of a fuzzer's bytes.
+//! What they are used for does not belong here.
+//! Invariant: any bytes give an input; where they end, everything is 0.
+
+use arbitrary::{Arbitrary, Unstructured};
+use dlbridge::{DType, Device, DeviceKind, TypeCode};
+
+/// Where arithmetic on extents and strides goes wrong, if it does.
+const EDGES: [i64; 20] = [
+    i64::MIN,
+    i64::MIN + 1,
+    i64::MIN / 2,
+    -(1 << 32),
+    -(1 << 31),
+    -17,
+    -8,
+    8,
+    16,
+    255,
+    1 << 16,
+    1 << 31,
+    1 << 32,
+    3_037_000_500, // its square is the first not to fit 63 bits
+    1 << 58,
+    1 << 60,
+    1 << 61,
+    1 << 62,
+    i64::MAX - 1,
+    i64::MAX,
+];
+
+/// Types with a Rust type of their own, of every size, which most tensors are to have.
+const PLAIN: [DType; 8] = [
+    DType::U8,
+    DType::I16,
+    DType::U32,
+    DType::F32,
+    DType::I64,
+    DType::F64,
+    DType::U128,
+    DType::BOOL,
+];
+
+/// The bytes that are left.
+#[derive(Debug)]
+pub(crate) struct Input<'a>(Unstructured<'a>);
+
+impl<'a> Input<'a> {
+    pub(crate) fn new(data: &'a [u8]) -> Self {
+        Self(Unstructured::new(data))
+    }
+
+    /// Any value of a type.
+    pub(crate) fn any<T: Arbitrary<'a> + Default>(&mut self) -> T {
+        self.0.arbitrary().unwrap_or_default()
+    }
+
+    /// A number below `end`, which is at least 1.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.0.int_in_range(0..=end - 1).unwrap_or_default()
+    }
+
+    /// True once in `times`.
+    pub(crate) fn rarely(&mut self, times: usize) -> bool {
+        self.below(times) == times - 1
+    }
+
+    /// One of a list.
+    pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+
+    /// A stride or an extent: small mostly, at an edge now and then, or anything.
+    pub(crate) fn number(&mut self) -> i64 {
+        match self.any::<u8>() {
+            tag @ 0..192 => i64::from(tag % 12) - 4,
+            192..240 => self.one_of(&EDGES),
+            _ => self.any(),
+        }
+    }
+
+    /// A stride within a short vector.
+    pub(crate) fn small_stride(&mut self) -> i64 {
+        self.below(15) as i64 - 7
+    }
+
+    /// As many numbers as `len`.
+    pub(crate) fn numbers(&mut self, len: usize) -> Vec<i64> {
+        (0..len).map(|_| self.number()).collect()
+    }
+
+    /// Few extents of at most 5, and few elements, all of which are looked at often.
+    pub(crate) fn small_shape(&mut self) -> Vec<i64> {
+        let rank = if self.rarely(32) { self.below(12) } else { self.below(5) };
+        let mut most = 120;
+        let mut extent = || {
+            let extent = self.below(6).min(most);
+            most /= extent.max(1);
+            extent as i64
+        };
+        (0..rank).map(|_| extent()).collect()
+    }
+
+    pub(crate) fn plain_dtype(&mut self) -> DType {
+        self.one_of(&PLAIN)
+    }
+
+    /// A type with a name, with lanes, or with numbers of its own.
+    pub(crate) fn dtype(&mut self) -> DType {
+        match self.below(4) {
+            0 => self.plain_dtype(),
+            1 => self.one_of(DType::NAMED),
+            2 => self.one_of(DType::NAMED).with_lanes(self.below(10) as u16),
+            _ => DType { code: TypeCode(self.any()), bits: self.any(), lanes: self.any() },
+        }
+    }
+
+    pub(crate) fn device(&mut self) -> Device {
+        match self.below(3) {
+            0 => Device::new(self.one_of(DeviceKind::ALL), self.below(3) as i32),
+            1 => Device::new(DeviceKind(self.below(24) as i32), self.any()),
+            _ => Device::new(DeviceKind(self.any()), self.any()),
+        }
+    }
+}

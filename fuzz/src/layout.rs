@@ -1,0 +1,172 @@
+//! Target `layout`: the arithmetic on shapes and strides, against exact numbers; and layouts made by
+//! slicing, turning, permuting and broadcasting, against the list of elements that those leave.
+//! Typed reading is target `view`'s.
+//! Invariant: the model never looks at strides that the library made.
+
+use std::collections::BTreeSet;
+
+use dlbridge::layout::{
+    compact_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
+};
+use dlbridge::{DType, Error, Flags, Tensor, TensorRef, TypeCode};
+
+use crate::elements;
+use crate::input::Input;
+use crate::model;
+use crate::shown::Shown;
+
+/// Measures one layout, or makes one.
+///
+/// # Panics
+///
+/// If a number is not exact.
+pub fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    match input.below(3) {
+        0 => numbers(&mut input),
+        1 => sizes(&mut input),
+        _ => transformed(&mut input),
+    }
+}
+
+/// Any numbers at all.
+fn numbers(input: &mut Input<'_>) {
+    let rank = if input.rarely(16) { input.below(70) } else { input.below(6) };
+    let shape = input.numbers(rank);
+    let strides = match input.below(4) {
+        0 => model::compact(&shape).into_iter().map(Option::unwrap_or_default).collect(),
+        1 if rank > 0 => {
+            let other = rank - 1 + input.below(3);
+            input.numbers(other)
+        }
+        _ => input.numbers(rank),
+    };
+    measured(&shape, &strides);
+    let mut made = vec![7; rank];
+    compact_strides(&shape, &mut made);
+    for (axis, wanted) in model::compact(&shape).into_iter().enumerate() {
+        assert!(wanted.is_none_or(|wanted| made[axis] == wanted), "{shape:?} made {made:?}");
+    }
+}
+
+/// Everything that is said of a layout.
+fn measured(shape: &[i64], strides: &[i64]) {
+    let found = span(shape, strides);
+    let exact = match (model::measure(shape, strides), found) {
+        (Ok(exact), Ok(found)) => {
+            let found_ = (found.len as i128, found.low as i128, found.high as i128);
+            assert_eq!(found_, (exact.len, exact.low, exact.high), "{shape:?} {strides:?}");
+            let places = if exact.len == 0 { 0 } else { exact.high - exact.low + 1 };
+            assert_eq!(found.extent() as i128, places);
+            exact
+        }
+        (Err(faults), Err(error)) => {
+            assert!(faults.contains(&error), "{error:?}, wanted one of {faults:?}");
+            if shape.len() == strides.len() {
+                // Nothing is promised of these, but that there is an answer.
+                let _ = is_contiguous(shape, strides) | is_column_major(shape, strides);
+                let _ = (first_gap(shape, strides), may_overlap(shape, strides));
+            }
+            return;
+        }
+        (wanted, found) => panic!("{shape:?} {strides:?} is {found:?}, wanted {wanted:?}"),
+    };
+    let contiguous = model::is_contiguous(shape, strides);
+    assert_eq!(is_contiguous(shape, strides), contiguous, "{shape:?} {strides:?}");
+    let backwards = |list: &[i64]| list.iter().rev().copied().collect::<Vec<_>>();
+    let column_major = model::is_contiguous(&backwards(shape), &backwards(strides));
+    assert_eq!(is_column_major(shape, strides), column_major, "{shape:?} {strides:?}");
+    match first_gap(shape, strides) {
+        None => assert!(contiguous, "{shape:?} {strides:?} has a gap"),
+        Some((axis, wanted)) => {
+            assert!(!contiguous && shape[axis] != 1 && strides[axis] != wanted);
+            let inner = shape[axis + 1..].iter().map(|&extent| i128::from(extent));
+            assert_eq!(i128::from(wanted), inner.product::<i128>(), "{shape:?} {strides:?}");
+            let outer_fit = (0..axis).all(|outer| {
+                let inner = shape[outer + 1..].iter().map(|&extent| i128::from(extent));
+                shape[outer] == 1 || i128::from(strides[outer]) == inner.product::<i128>()
+            });
+            assert!(outer_fit, "axis {axis} is not the outermost of {shape:?} {strides:?}");
+        }
+    }
+    if exact.len <= 600 {
+        let offsets = (0..exact.len as usize).map(|i| model::offset_of_nth(i, shape, strides));
+        let places: BTreeSet<_> = offsets.collect();
+        assert_eq!(places.first().copied().unwrap_or(0), exact.low);
+        assert_eq!(places.last().copied().unwrap_or(0), exact.high);
+        let overlap = (places.len() as i128) < exact.len;
+        assert!(may_overlap(shape, strides) || !overlap, "{shape:?} {strides:?} overlap");
+    }
+    if contiguous || column_major {
+        assert!(!may_overlap(shape, strides), "{shape:?} {strides:?} do not overlap");
+    }
+}
+
+/// Sizes in bytes of any type.
+fn sizes(input: &mut Input<'_>) {
+    let bits = if input.rarely(2) { input.any() } else { input.below(17) as u8 };
+    let lanes = if input.rarely(2) { input.any() } else { input.below(9) as u16 };
+    let dtype = match input.below(3) {
+        0 => input.dtype(),
+        _ => DType { code: TypeCode(input.any()), bits, lanes },
+    };
+    let flags = Flags(input.below(8) as u64);
+    let counts = [0, 1, isize::MAX as usize, isize::MAX as usize + 1, usize::MAX];
+    let count = match input.below(4) {
+        0 => input.below(300),
+        1 => input.one_of(&counts),
+        // About the most that fits.
+        2 => {
+            let per_element = (usize::from(bits) * usize::from(lanes) / 8).max(1);
+            (isize::MAX as usize / per_element).saturating_add(input.below(5)).saturating_sub(2)
+        }
+        _ => input.any(),
+    };
+    let wanted = model::size(count as i128, dtype, flags);
+    match (nbytes(count, dtype, flags), wanted) {
+        (Ok(found), Some(wanted)) => assert_eq!(found as i128, wanted, "{count} of {dtype:?}"),
+        (Err(error), None) => assert_eq!(error, Error::SizeOverflow { what: "byte size" }),
+        (found, wanted) => panic!("{count} of {dtype:?} {flags:?}: {found:?}, wanted {wanted:?}"),
+    }
+    let text = dtype.to_string();
+    if let Ok(again) = text.parse::<DType>() {
+        assert_eq!(again, dtype, "{text}");
+    } else {
+        // A name promises one width, lanes are counted from 1.
+        assert!(model::is_impossible(dtype), "{text} is not understood");
+    }
+}
+
+/// One compact array, and what becomes of it by a few steps.
+fn transformed(input: &mut Input<'_>) {
+    let mut shown = Shown::compact(input.small_shape());
+    for _ in 0..input.below(8) {
+        shown.step(input);
+    }
+    let Shown { shape, strides, offset, places, owner } = shown;
+    measured(&shape, &strides);
+    let exact = model::measure(&shape, &strides).expect("small numbers");
+    assert_eq!(exact.len, places.len() as i128, "{shape:?}");
+    let memory: Vec<i64> = (0..owner).collect();
+    // What has no elements lies anywhere, but is built within its owner.
+    let offset = if places.is_empty() { 0 } else { offset };
+    let builder = Tensor::builder(memory).shape(&shape).strides(&strides).offset(offset as usize);
+    let mut tensor = builder.build::<i64>().expect("it lies within what it began with");
+    let counts_up = places.iter().zip(places.iter().skip(1)).all(|(a, b)| a + 1 == *b);
+    assert_eq!(tensor.is_contiguous(), counts_up, "{shape:?} {strides:?}");
+    elements::check_view(tensor.view::<i64>().expect("of this type"), &places, true, input);
+    let array = tensor.as_array::<i64, ndarray::IxDyn>().expect("exclusive and aligned");
+    assert!(array.iter().eq(places.iter()), "{shape:?} {strides:?}");
+    let again = TensorRef::from(&array);
+    assert_eq!(again.view::<i64>().expect("of this type").to_vec(), places);
+    let overlap = places.iter().collect::<BTreeSet<_>>().len() < places.len();
+    match tensor.as_array_mut::<i64, ndarray::IxDyn>() {
+        Ok(mut array) => {
+            assert!(!overlap, "{shape:?} {strides:?} overlap");
+            array.map_inplace(|place| *place = -*place);
+            let wanted: Vec<i64> = places.iter().map(|place| -place).collect();
+            assert_eq!(tensor.view::<i64>().expect("of this type").to_vec(), wanted);
+        }
+        Err(error) => assert_eq!(error, Error::Overlapping),
+    }
+}

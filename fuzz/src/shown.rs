@@ -1,0 +1,127 @@
+//! A layout as strides, and beside it as the list of the elements that it shows.
+//! Measuring it does not belong here.
+//! Invariant: the list is made from the list before, never from strides.
+
+use crate::input::Input;
+use crate::model;
+
+/// A part of a compact array, in whatever order. Each element is known by its place in that array.
+pub(crate) struct Shown {
+    pub(crate) shape: Vec<i64>,
+    pub(crate) strides: Vec<i64>,
+    /// Of element `[0, 0, ...]`.
+    pub(crate) offset: i64,
+    /// What is shown, in row-major order.
+    pub(crate) places: Vec<i64>,
+    /// The number of elements of that array.
+    pub(crate) owner: i64,
+}
+
+impl Shown {
+    /// All of an array whose shape is small.
+    pub(crate) fn compact(shape: Vec<i64>) -> Self {
+        let strides = model::compact(&shape).into_iter().flatten().collect();
+        let owner = shape.iter().product();
+        Self { shape, strides, offset: 0, places: (0..owner).collect(), owner }
+    }
+
+    /// Slices, permutes, turns, broadcasts or picks.
+    pub(crate) fn step(&mut self, input: &mut Input<'_>) {
+        let rank = self.shape.len();
+        let axis = input.below(rank.max(1));
+        match input.below(5) {
+            0 if rank > 0 => self.slice(axis, input),
+            1 if rank > 1 => self.swap(axis, input.below(rank)),
+            2 if rank > 0 => self.turn(axis),
+            3 if rank < 9 && self.places.len() < 500 => {
+                let extent = if input.rarely(2) { input.below(4) as i64 } else { 1 };
+                self.broadcast(axis, extent);
+            }
+            4 if rank > 0 && self.shape[axis] > 0 => {
+                let at = input.below(self.shape[axis] as usize);
+                self.pick(axis, at);
+            }
+            _ => {}
+        }
+    }
+
+    /// Shows the list anew: `back` tells for an index of the new shape the one of the old.
+    fn show(&mut self, shape: Vec<i64>, back: impl Fn(&[usize]) -> Vec<usize>) {
+        let len = shape.iter().product::<i64>() as usize;
+        let place = |i| {
+            let from = back(&model::index_of(i, &shape));
+            let axes = from.iter().zip(&self.shape);
+            self.places[axes.fold(0, |flat, (&i, &extent)| flat * extent as usize + i)]
+        };
+        self.places = (0..len).map(place).collect();
+        self.shape = shape;
+    }
+
+    fn slice(&mut self, axis: usize, input: &mut Input<'_>) {
+        let extent = self.shape[axis] as usize;
+        let start = input.below(extent + 1);
+        let end = start + input.below(extent - start + 1);
+        let (step, downwards) = (1 + input.below(3), input.rarely(2));
+        let kept: Vec<usize> = if downwards {
+            (start..end).rev().step_by(step).collect()
+        } else {
+            (start..end).step_by(step).collect()
+        };
+        let first = kept.first().map_or(0, |&first| first as i64);
+        self.offset += first * self.strides[axis];
+        self.strides[axis] *= if downwards { -(step as i64) } else { step as i64 };
+        let mut shape = self.shape.clone();
+        shape[axis] = kept.len() as i64;
+        self.show(shape, |index| with(index, axis, kept[index[axis]]));
+    }
+
+    fn swap(&mut self, axis: usize, other: usize) {
+        self.strides.swap(axis, other);
+        let mut shape = self.shape.clone();
+        shape.swap(axis, other);
+        self.show(shape, |index| {
+            let mut from = index.to_vec();
+            from.swap(axis, other);
+            from
+        });
+    }
+
+    fn turn(&mut self, axis: usize) {
+        let last = self.shape[axis] - 1;
+        if last >= 0 {
+            self.offset += last * self.strides[axis];
+        }
+        self.strides[axis] *= -1;
+        let shape = self.shape.clone();
+        self.show(shape, |index| with(index, axis, last as usize - index[axis]));
+    }
+
+    fn broadcast(&mut self, axis: usize, extent: i64) {
+        self.strides.insert(axis, 0);
+        let mut shape = self.shape.clone();
+        shape.insert(axis, extent);
+        self.show(shape, |index| {
+            let mut from = index.to_vec();
+            from.remove(axis);
+            from
+        });
+    }
+
+    fn pick(&mut self, axis: usize, at: usize) {
+        self.offset += at as i64 * self.strides.remove(axis);
+        let mut shape = self.shape.clone();
+        shape.remove(axis);
+        self.show(shape, |index| {
+            let mut from = index.to_vec();
+            from.insert(axis, at);
+            from
+        });
+    }
+}
+
+/// An index that is another along one axis.
+fn with(index: &[usize], axis: usize, at: usize) -> Vec<usize> {
+    let mut index = index.to_vec();
+    index[axis] = at;
+    index
+}

@@ -1,0 +1,59 @@
+//! Replays every input that was kept: those of the corpus, and those that once found something.
+//! Finding new ones does not belong here: `cargo xtask fuzz` does.
+
+use std::panic::catch_unwind;
+
+use dlbridge_fuzz::driver::{folder, inputs};
+use dlbridge_fuzz::{TARGETS, Target, target};
+
+/// Runs the inputs of a kind; gives their number.
+fn replay(kind: &str, target: Target) -> usize {
+    let folder = folder(kind, target);
+    let inputs = inputs(&folder).unwrap_or_default();
+    // Miri takes its time for each.
+    let step = if cfg!(miri) { 16 } else { 1 };
+    for (name, data) in inputs.iter().step_by(step) {
+        let replayed = catch_unwind(|| (target.run)(data));
+        assert!(replayed.is_ok(), "{}: {kind}/{}/{name}", target.name, target.name);
+    }
+    inputs.len()
+}
+
+/// The corpus of a target, which must be there, and what it once found.
+fn replay_all(name: &str) {
+    let target = target(name);
+    let kept = replay("corpus", target);
+    assert!(kept > 10, "{name} has {kept} inputs");
+    replay("regressions", target);
+}
+
+#[test]
+fn gate() {
+    replay_all("gate");
+}
+
+#[test]
+fn layout() {
+    replay_all("layout");
+}
+
+#[test]
+fn view() {
+    replay_all("view");
+}
+
+#[test]
+fn builder() {
+    replay_all("builder");
+}
+
+#[test]
+fn any_bytes_are_an_input() {
+    for target in TARGETS {
+        for byte in [0, 1, 0x55, 0x80, 0xff] {
+            for len in [0, 1, 7, 64, 300] {
+                (target.run)(&vec![byte; len]);
+            }
+        }
+    }
+}
