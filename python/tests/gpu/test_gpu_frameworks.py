@@ -57,7 +57,7 @@ class Torch(unittest.TestCase):
         tensor = dlbridge.from_dlpack(x)
         self.assertIn(tensor.device, ("cpu", "cuda_host:0"))
         self.assertEqual(tensor.data_ptr, x.data_ptr())
-        self.assertEqual(dlbridge.inspect(x)["shape"], (4,))
+        self.assertEqual(dlbridge.inspect(x).shape, (4,))
         self.assertEqual(framework("numpy").from_dlpack(tensor).tolist(), [0, 1, 2, 3])
 
 

@@ -1,9 +1,10 @@
 //! AddressSanitizer and LeakSanitizer over the Rust tests.
 //! Python programs belong to `python`.
 
-use super::{Tests, cargo, host, nightly};
+use super::{Tests, cargo, nightly};
 use crate::command;
 use crate::failure::Result;
+use crate::rustup;
 use crate::steps::Outcome;
 
 /// Runs the tests of the crates that need no Python.
@@ -13,7 +14,7 @@ pub(crate) fn run() -> Result<Outcome> {
         Err(skipped) => return Ok(skipped),
     };
     let Tests { core, adapters } = Tests::find()?;
-    let mut cargo = cargo(&nightly, &["test", "--lib", "--target", &host(&nightly)?]);
+    let mut cargo = cargo(&nightly, &["test", "--lib", "--target", &rustup::host(Some(&nightly))?]);
     cargo
         .args(["--package", "dlbridge", "--all-features", "--no-fail-fast"])
         .env("RUSTFLAGS", "-Zsanitizer=address")

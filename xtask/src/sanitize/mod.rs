@@ -70,14 +70,6 @@ fn nightly() -> std::result::Result<String, Outcome> {
         .ok_or_else(|| skipped("no nightly Rust: rustup toolchain install nightly"))
 }
 
-/// The target that a toolchain runs on.
-fn host(toolchain: &str) -> Result<String> {
-    let mut rustc = command::program("rustup");
-    let answers = command::output(rustc.args(["run", toolchain, "rustc", "-vV"]))?;
-    let host = answers.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| Failure::new("rustc does not tell its host"))
-}
-
 fn skipped(reason: impl Into<String>) -> Outcome {
     Outcome::Skipped(reason.into())
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{NIGHTLY, host, skipped, valgrind};
+use super::{NIGHTLY, skipped, valgrind};
 use crate::command;
 use crate::commands::setup;
 use crate::failure::{Failure, Result};
@@ -77,7 +77,7 @@ fn runtime() -> Option<PathBuf> {
 
 fn address(venv: &Venv, nightly: &str, runtime: &Path) -> Result<Outcome> {
     let folder = project::target_folder()?.join("sanitize");
-    let target = host(nightly)?;
+    let target = rustup::host(Some(nightly))?;
     let mut cargo = venv.program("rustup");
     cargo
         .args(["run", nightly, "cargo", "build", "--package", "dlbridge-python"])

@@ -4,10 +4,11 @@
 //! Invariant: the standard library is built with the sanitizer, too: otherwise it would see races
 //! that are none.
 
-use super::{CORE_FEATURES, cargo, host, nightly, skipped};
+use super::{CORE_FEATURES, cargo, nightly, skipped};
 use crate::command;
 use crate::failure::Result;
 use crate::project;
+use crate::rustup;
 use crate::steps::Outcome;
 
 /// What is run of each package.
@@ -33,7 +34,7 @@ pub(crate) fn run() -> Result<Outcome> {
     if !has_sources(&nightly)? {
         return Ok(skipped("no sources of std: rustup +nightly component add rust-src"));
     }
-    let host = host(&nightly)?;
+    let host = rustup::host(Some(&nightly))?;
     for tests in TESTS {
         let mut cargo = cargo(&nightly, &["test", "-Zbuild-std", "--target", &host]);
         cargo

@@ -148,7 +148,7 @@ impl<T: Element> Iterator for Iter<'_, T> {
                 accumulated = f(accumulated, unsafe { T::read(at) });
             }
         } else if self.runs.run_len() < LONG {
-            while let Some(value) = self.next() {
+            for value in self {
                 accumulated = f(accumulated, value);
             }
         } else {
