@@ -160,7 +160,7 @@ fn a_tensor_that_is_shared_tells_its_stream_and_is_only_read() {
     for mut tensor in [shared, lent] {
         assert_eq!((tensor.cuda_stream(), tensor.access()), (Some(&theirs), Access::Frozen));
         assert_eq!(tensor.stream_handle(), Some(theirs.cu_stream().cast()));
-        let refused = tensor.with_cuda_view_mut::<u8, _>(&ours, |view| drop(view));
+        let refused = tensor.with_cuda_view_mut::<u8, _>(&ours, |_| ());
         assert_eq!(refused, Err(Error::ReadOnly));
         let found = tensor.with_cuda_slice::<u8, _>(&ours, |slice| ours.clone_dtoh(slice));
         let found = found.expect("the same device").expect("a copy");
