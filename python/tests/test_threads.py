@@ -18,7 +18,7 @@ import hostile
 from dlbridge.doctor.abi import USED, name_of
 from hostile import Managed, Producer, producer_of
 from test_arrow import Made
-from threads import failures_in_threads
+from threads import failures_in_step, failures_in_threads
 
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 THREADS = 8
@@ -55,21 +55,19 @@ def test_a_free_threaded_build_has_a_wheel_of_its_own():
 
 @pytest.mark.parametrize("legacy", [True, False])
 def test_each_capsule_has_one_taker(legacy):
-    made = [Managed(legacy=legacy) for _ in range(500)]
+    made = [Managed(legacy=legacy) for _ in range(1000)]
     capsules = [one.capsule() for one in made]
     taken, refused = [], []
 
-    def work():
-        for capsule in capsules:
-            try:
-                taken.append(dlbridge.from_dlpack(capsule))
-            except BufferError as error:
-                assert "consumed already" in str(error)
-                refused.append(1)
+    def work(index):
+        try:
+            taken.append(dlbridge.from_dlpack(capsules[index]))
+        except BufferError as error:
+            assert "consumed already" in str(error)
+            refused.append(index)
 
-    assert failures_in_threads(THREADS, work) == []
-    assert len(taken) == len(made)
-    assert len(refused) == (THREADS - 1) * len(made)
+    assert failures_in_step(2, len(made), work) == []
+    assert (len(taken), len(refused)) == (len(made), len(made))
     assert {tensor.data_ptr for tensor in taken} == {one.base for one in made}
     assert {name_of(capsule) for capsule in capsules} <= set(USED.values())
     capsules.clear()
@@ -79,7 +77,7 @@ def test_each_capsule_has_one_taker(legacy):
 
 
 def test_each_arrow_array_has_one_taker():
-    made = [Made() for _ in range(200)]
+    made = [Made() for _ in range(1000)]
     answers = [one.__arrow_c_array__() for one in made]
 
     class Handed:
@@ -91,17 +89,15 @@ def test_each_arrow_array_has_one_taker():
 
     taken, refused = [], []
 
-    def work():
-        for answer in answers:
-            try:
-                taken.append(dlbridge.from_dlpack(Handed(answer)))
-            except BufferError as error:
-                assert "released array" in str(error)
-                refused.append(1)
+    def work(index):
+        try:
+            taken.append(dlbridge.from_dlpack(Handed(answers[index])))
+        except BufferError as error:
+            assert "released array" in str(error)
+            refused.append(index)
 
-    assert failures_in_threads(THREADS, work) == []
-    assert len(taken) == len(made)
-    assert len(refused) == (THREADS - 1) * len(made)
+    assert failures_in_step(2, len(made), work) == []
+    assert (len(taken), len(refused)) == (len(made), len(made))
     assert [one.released["array"] for one in made] == [0] * len(made)
     taken.clear()
     answers.clear()
