@@ -9,6 +9,7 @@ mod commands;
 mod counted;
 mod examples;
 mod failure;
+mod freethreaded;
 mod house;
 mod julia;
 mod libpython;
