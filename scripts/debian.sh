@@ -15,24 +15,36 @@ configured_mirror() {
         sed -n "s|^'\(.*/debian/\)dists/[^/]*/InRelease'.*|\1|p" | head -n 1
 }
 
-# Runs apt-get with lists, cache and package status of its own, under $state.
-private_apt() {
-    apt-get -qq \
+# Runs an apt program with lists, cache and package status of its own, under $state.
+privately() {
+    program=$1
+    shift
+    "$program" -qq \
         -o Dir::Etc::SourceList="$state/sources.list" -o Dir::Etc::SourceParts=/dev/null \
         -o Dir::State="$state" -o Dir::State::Status="$state/status" \
         -o Dir::Cache="$state/cache" -o Dir::Log="$state" \
         -o APT::Sandbox::User= -o Acquire::Languages=none -o Acquire::Retries=3 \
         -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false \
-        "$@" >>"$state/log" 2>&1 || { cat "$state/log" >&2; fail "apt-get $1 failed"; }
+        "$@"
+}
+
+private_apt() {
+    privately apt-get "$@" >>"$state/log" 2>&1 ||
+        { cat "$state/log" >&2; fail "apt-get $1 failed"; }
+}
+
+# prepare_lists LINE: of sources.list.
+prepare_lists() {
+    mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$state/debs"
+    : >"$state/status"
+    echo "$1" >"$state/sources.list"
 }
 
 # download SUITE PACKAGES...: into $state/debs.
 download() {
     mirror=$(configured_mirror)
     [ -n "$mirror" ] || fail "no Debian mirror among apt's sources"
-    mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$state/debs"
-    : >"$state/status"
-    echo "deb $mirror $1 main" >"$state/sources.list"
+    prepare_lists "deb $mirror $1 main"
     shift
     private_apt update
     (cd "$state/debs" && private_apt download "$@")

@@ -21,9 +21,9 @@ pub(crate) fn fill(tensor: &Bound<'_, TensorObject>, value: Number) -> Result<()
 }
 
 fn fill_with<T: dlbridge::Element>(tensor: &Tensor, value: T) -> Result<()> {
-    // SAFETY: the caller asks for the write, as with any in-place operation of an array library;
-    // Python code runs one thread at a time here, and whoever lets another thread use the same
-    // memory meanwhile answers for it (SAFETY.md, T6).
+    // SAFETY: the caller asks for the write, as with any in-place operation of an array library,
+    // and answers for other threads that use the same memory meanwhile (SAFETY.md, T6): Python's
+    // lock keeps Python code from it, where there is one.
     let mut view = unsafe { tensor.view_mut_unchecked::<T>() }?;
     view.fill(value);
     Ok(())

@@ -6,6 +6,7 @@ mod create;
 mod dispatch;
 mod fill;
 mod inspect;
+mod lend;
 
 use dlbridge::Device;
 use dlbridge_pyo3::{Copy, ImportOptions, Result, Stream, TensorObject};
@@ -39,7 +40,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(create::arange, module)?)?;
     module.add_function(wrap_pyfunction!(create::from_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(fill::fill, module)?)?;
-    module.add_function(wrap_pyfunction!(inspect::inspect, module)?)
+    module.add_function(wrap_pyfunction!(inspect::inspect, module)?)?;
+    module.add_function(wrap_pyfunction!(lend::_lend, module)?)
 }
 
 fn dlpack_version() -> (u32, u32) {

@@ -19,6 +19,9 @@ NOTES_CALLS = HERE / "fake_driver.c"
 # Does what is queued, as late as it may.
 IS_LATE = HERE.parents[1] / "crates/dlbridge/src/testing/late_driver.c"
 
+EXECUTE = "import sys; exec(sys.argv[1], {})"
+"""What a program makes goes with its names: at exit, hostile's deleter may be gone before them."""
+
 
 class Driver:
     """The library, built once; `run` is a program that finds it, and what it was asked."""
@@ -46,7 +49,7 @@ class Driver:
             "PYTHONPATH": str(HERE),
         }
         done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+            [sys.executable, "-c", EXECUTE, code], env=environment, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
         self.output = done.stdout

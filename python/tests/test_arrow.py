@@ -49,6 +49,9 @@ class Array(ctypes.Structure):
 _Release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _Destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 
+_kept: list[Made] = []
+"""A capsule keeps nothing alive that it points to, and a collector frees in any order."""
+
 
 class Made:
     """A hand-made array that counts the releases of both structs; by default int32: 0, 1, 2."""
@@ -71,6 +74,7 @@ class Made:
         plain = {"length": 3, "n_buffers": buffers, "buffers": self.pointers, "release": free_array}
         self.array = Array(**{**plain, **fields})
         self.calls = []
+        _kept.append(self)
 
     def _release(self, which, struct):
         self.released[which] += 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+import time
 from collections.abc import Callable
 
 
@@ -24,3 +26,26 @@ def failures_in_threads(count: int, work: Callable[[], object]) -> list[BaseExce
     for thread in threads:
         thread.join()
     return failures
+
+
+def failures_in_step(count: int, rounds: int, work: Callable[[int], object]) -> list[BaseException]:
+    """Let so many threads do a work of many rounds, each of which they begin at the same time."""
+    arrived = [-1] * count
+    numbers = itertools.count()
+
+    def step_by_step() -> None:
+        me = next(numbers)
+        try:
+            for current in range(rounds):
+                arrived[me] = current
+                # Whoever sleeps comes too late to meet the others, so that it is done rarely.
+                for turns in itertools.count(1):
+                    if min(arrived) >= current:
+                        break
+                    if turns % 5000 == 0:
+                        time.sleep(0)
+                work(current)
+        finally:
+            arrived[me] = rounds
+
+    return failures_in_threads(count, step_by_step)

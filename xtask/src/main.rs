@@ -9,6 +9,7 @@ mod commands;
 mod counted;
 mod examples;
 mod failure;
+mod freethreaded;
 mod fuzz;
 mod guide;
 mod house;

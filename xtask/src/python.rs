@@ -2,6 +2,7 @@
 //! What is installed into it does not belong here.
 
 use std::env;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::command;
@@ -14,11 +15,13 @@ pub(crate) const CHOICE: &str = "DLBRIDGE_PYTHON";
 /// Tried in this order otherwise.
 const NAMES: &[&str] =
     &["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python"];
-/// Prints the version, whether virtual environments can be made, and where Python is installed.
+/// Prints the version, whether virtual environments can be made, whether the build is
+/// free-threaded, and where Python is installed.
 const QUESTIONS: &str = "\
-import importlib.util, sys
+import importlib.util, sys, sysconfig
 print(*sys.version_info[:2])
 print(all(map(importlib.util.find_spec, ('venv', 'ensurepip'))))
+print(bool(sysconfig.get_config_var('Py_GIL_DISABLED')))
 print(sys.base_prefix)
 ";
 
@@ -37,6 +40,8 @@ pub(crate) struct Facts {
     /// Major and minor version.
     pub(crate) version: (u32, u32),
     makes_venvs: bool,
+    /// Whether the build has no global lock.
+    pub(crate) free_threaded: bool,
     /// The folder of the installation, the same for its virtual environments.
     installation: PathBuf,
 }
@@ -44,18 +49,30 @@ pub(crate) struct Facts {
 impl Facts {
     /// A text that differs for two Pythons.
     pub(crate) fn signature(&self) -> String {
-        format!("{}.{} {}", self.version.0, self.version.1, self.installation.display())
+        format!("{self} {}", self.installation.display())
+    }
+}
+
+impl fmt::Display for Facts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.free_threaded { ", free-threaded" } else { "" };
+        write!(f, "Python {}.{}{kind}", self.version.0, self.version.1)
     }
 }
 
 /// The Python that the user chose by [`CHOICE`], if one was chosen.
 pub(crate) fn chosen() -> Result<Option<Python>> {
-    let Some(program) = env::var_os(CHOICE).filter(|value| !value.is_empty()) else {
+    named_in(CHOICE)
+}
+
+/// The Python that a variable of the environment names, if it names one.
+pub(crate) fn named_in(variable: &str) -> Result<Option<Python>> {
+    let Some(program) = env::var_os(variable).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };
     let program = PathBuf::from(program);
     let python = usable(&program)
-        .map_err(|problem| Failure::new(format!("{CHOICE}={}: {problem}", program.display())))?;
+        .map_err(|problem| Failure::new(format!("{variable}={}: {problem}", program.display())))?;
     Ok(Some(python))
 }
 
@@ -84,7 +101,8 @@ pub(crate) fn ask(program: &Path) -> Option<Facts> {
     parse(&command::output(command::program(program).args(["-c", QUESTIONS])).ok()?)
 }
 
-fn usable(program: &Path) -> std::result::Result<Python, String> {
+/// A Python that environments can be made with; otherwise, what is wrong with it.
+pub(crate) fn usable(program: &Path) -> std::result::Result<Python, String> {
     let facts = ask(program).ok_or("does not run")?;
     let (major, minor) = facts.version;
     if facts.version < OLDEST {
@@ -102,6 +120,7 @@ fn parse(answers: &str) -> Option<Facts> {
     Some(Facts {
         version: (major.parse().ok()?, minor.parse().ok()?),
         makes_venvs: lines.next()? == "True",
+        free_threaded: lines.next()? == "True",
         installation: lines.next()?.into(),
     })
 }
@@ -112,9 +131,14 @@ mod tests {
 
     #[test]
     fn answers_are_read() {
-        let facts =
-            Facts { version: (3, 12), makes_venvs: true, installation: "/opt/python".into() };
-        assert_eq!(parse("3 12\nTrue\n/opt/python\n"), Some(facts));
+        let facts = Facts {
+            version: (3, 14),
+            makes_venvs: true,
+            free_threaded: true,
+            installation: "/opt/python".into(),
+        };
+        assert_eq!(facts.to_string(), "Python 3.14, free-threaded");
+        assert_eq!(parse("3 14\nTrue\nTrue\n/opt/python\n"), Some(facts));
         assert_eq!(parse("Python 2.7\n"), None);
     }
 }

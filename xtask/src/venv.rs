@@ -1,4 +1,4 @@
-//! The virtual environment `.venv`: made once, filled as asked, entered by other programs.
+//! A virtual environment, `.venv` most of all: made once, filled as asked, entered by other programs.
 //! What the sets of requirements are does not belong here.
 //! Invariant: a set's stamp holds the text that was installed, and is written last.
 
@@ -19,6 +19,8 @@ use crate::requirements::{BASE, Set};
 pub(crate) struct Venv {
     folder: PathBuf,
     facts: Facts,
+    /// Where cargo builds for it, if not where it always does.
+    target: Option<PathBuf>,
 }
 
 impl Venv {
@@ -31,7 +33,29 @@ impl Venv {
             (_, Some(python)) => create(&folder, python)?,
             (None, None) => create(&folder, python::find()?)?,
         };
-        Ok(Self { folder, facts })
+        Ok(Self { folder, facts, target: None })
+    }
+
+    /// An environment of another Python, below a folder that holds what is built for it, too: one
+    /// folder for two Pythons would be built anew at every change between them.
+    pub(crate) fn beside(folder: &Path, python: Python) -> Result<Self> {
+        let target = Some(folder.join("target"));
+        let folder = folder.join("venv");
+        let facts = match python::ask(&interpreter(&folder)) {
+            Some(facts) if facts == python.facts => facts,
+            _ => create(&folder, python)?,
+        };
+        Ok(Self { folder, facts, target })
+    }
+
+    /// What its Python says of itself.
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The folder for what is built for it.
+    pub(crate) fn target_folder(&self) -> Result<PathBuf> {
+        self.target.clone().map_or_else(project::target_folder, Ok)
     }
 
     /// The environment's Python.
@@ -52,6 +76,9 @@ impl Venv {
             .env("PYO3_ENVIRONMENT_SIGNATURE", self.facts.signature())
             .env(python::CHOICE, self.python())
             .env_remove("PYTHONHOME");
+        if let Some(target) = &self.target {
+            program.env("CARGO_TARGET_DIR", target);
+        }
         program
     }
 
@@ -111,8 +138,7 @@ impl Venv {
 }
 
 fn create(folder: &Path, python: Python) -> Result<Facts> {
-    let (major, minor) = python.facts.version;
-    println!("making .venv with Python {major}.{minor}");
+    println!("making {} with {}", folder.display(), python.facts);
     let mut make = command::program(&python.program);
     command::run(make.args(["-m", "venv", "--clear"]).arg(folder))?;
     Ok(python.facts)
@@ -143,7 +169,7 @@ mod tests {
     #[test]
     fn a_changed_set_is_not_installed() {
         let folder = std::env::temp_dir().join(format!("xtask-stamp-{}", std::process::id()));
-        let venv = Venv { folder: folder.clone(), facts: Facts::default() };
+        let venv = Venv { folder: folder.clone(), facts: Facts::default(), target: None };
         let old = Set { name: "some".to_owned(), text: "numpy==1".to_owned() };
         let new = Set { name: "some".to_owned(), text: "numpy==2".to_owned() };
         assert!(!venv.has(&old));

@@ -21,7 +21,7 @@ fn features(member: &str) -> Result<&'static [&'static str]> {
 
 /// Builds the wheel of the member in a folder and installs it.
 pub(crate) fn build_and_install(venv: &Venv, member: &str) -> Result {
-    let folder = project::target_folder()?.join("wheels").join(member);
+    let folder = venv.target_folder()?.join("wheels").join(member);
     // An older wheel may have another name; the folder holds this build's only.
     let _ = fs::remove_dir_all(&folder);
     let mut maturin = venv.run_python();

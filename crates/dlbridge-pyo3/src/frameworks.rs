@@ -63,6 +63,7 @@ const KNOWN: &[Framework] = &[
     },
     Framework { root: "torch", ..UNKNOWN },
     Framework { root: "paddle", crashes_elsewhere: true, ..UNKNOWN },
+    Framework { root: "mlx", ..UNKNOWN },
     // By their exchange tables: tensors of other extensions, and views of CUDA's Python library.
     Framework { root: "dlbridge", keeps_read_only: true, ..UNKNOWN },
     Framework { root: "cuda", keeps_read_only: true, ..UNKNOWN },
@@ -104,6 +105,12 @@ impl Framework {
         let root = self.root;
         if root == "paddle" && tensor.dtype() == DType::U16 {
             return Err(Error::buffer("dtype: paddle reads uint16 as bfloat16; convert it first"));
+        }
+        if root == "mlx" && matches!(tensor.dtype(), DType::F64 | DType::COMPLEX128) {
+            return Err(Error::buffer(format!(
+                "dtype: mlx makes half as wide numbers of {}; convert them first",
+                tensor.dtype()
+            )));
         }
         let has_negative = || tensor.strides().iter().any(|&stride| stride < 0);
         if matches!(root, "paddle" | "torch") && has_negative() {

@@ -90,6 +90,7 @@ fn release(tensor: Arc<Tensor>) {
 /// Runs `work`, which may run Python code, beside an exception that is on its way: it neither sees
 /// nor loses it.
 #[inline]
+#[allow(deprecated, reason = "what takes their place is in no limited API before 3.12")]
 pub(crate) fn undisturbed(_: Python<'_>, work: impl FnOnce()) {
     let (mut kind, mut value, mut trace) =
         (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());

@@ -18,7 +18,7 @@ pub(crate) fn run(args: Args) -> Result {
         println!("\nWARNING: {problem}\nWARNING: its tests will be skipped");
     }
     let counted = python::check(Args::default());
-    let tested = test::run_and(Args::default(), fuzz::short);
+    let tested = test::run_everything(fuzz::short);
     let linted = linted.map_err(|_| Failure::new("lint failed, as its summary says"));
     let counted = counted.map_err(|_| Failure::new("bench --check failed, as its summary says"));
     tested.and(linted).and(counted)

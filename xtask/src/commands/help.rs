@@ -10,6 +10,7 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
               test rust ARGS...     cargo test alone, ARGS are cargo's
               test python ARGS...   pytest alone, ARGS are pytest's
               test julia FILES...   the Julia package alone, FILES lie in its folder test
+              test free-threaded ARGS...  pytest on a Python without the global lock
   lint      formatting, clippy, every feature alone, docs, Python checks, house rules, guide,
             msrv
   msrv      the libraries with the oldest Rust that they promise to build with
@@ -42,6 +43,7 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
 demo, doctor, test, setup and bench python take `--with NAMES`: Python packages to install first
 and keep, such as jax, torch, pyarrow, tvm-ffi (requirements/ lists all), ci or full for many.
 DLBRIDGE_PYTHON names the Python (3.10 or newer) for .venv; otherwise python3 is taken.
+DLBRIDGE_FREE_THREADED_PYTHON names that one; otherwise python3.14t is taken, or one built.
 DLBRIDGE_JULIA names the Julia (1.5 or newer); otherwise julia is taken, or one unpacked.
 ";
 

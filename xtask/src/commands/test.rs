@@ -5,6 +5,7 @@ use crate::commands::setup;
 use crate::counted::{Counted, run_tests};
 use crate::examples;
 use crate::failure::Result;
+use crate::freethreaded;
 use crate::julia::{self, Julia};
 use crate::libpython::Libpython;
 use crate::manifest::{self, EXAMPLE_WHEEL, Member, WHEEL};
@@ -18,26 +19,47 @@ use crate::wheel;
 /// Where the Python tests lie.
 const PYTHON_TESTS: &str = "python/tests";
 
+/// Chooses the Python tests on a free-threaded Python.
+const FREE_THREADED: &str = "free-threaded";
+
 /// Runs all tests, or those of one language with arguments for its test runner.
-pub(crate) fn run(args: Args) -> Result {
-    run_and(args, |_| Ok(()))
+pub(crate) fn run(mut args: Args) -> Result {
+    let with = args.list(setup::WITH)?;
+    let language = args.choice(&["rust", "python", "julia", FREE_THREADED])?;
+    let rest = args.rest();
+    if language == Some(FREE_THREADED) {
+        let mut steps = Counted::default();
+        free_threaded(&rest, &mut steps);
+        return steps.finish();
+    }
+    run_of(language, &rest, Tests::prepare(&with)?, |_| Ok(()))
 }
 
-/// Runs the tests and then more steps, which its summary and its sum include.
-pub(crate) fn run_and(mut args: Args, more: impl FnOnce(&mut Counted) -> Result) -> Result {
-    let with = args.list(setup::WITH)?;
-    let language = args.choice(&["rust", "python", "julia"])?;
-    let rest = args.rest();
+/// Runs all tests, those of Python on a free-threaded Python, too, and then more steps, which the
+/// summary and the sum include.
+pub(crate) fn run_everything(more: impl FnOnce(&mut Counted) -> Result) -> Result {
+    let mut tests = Tests::prepare(&[])?;
+    if !tests.venv.facts().free_threaded {
+        free_threaded(&[], &mut tests.steps);
+    }
+    run_of(None, &[], tests, more)
+}
+
+fn run_of(
+    language: Option<&str>,
+    rest: &[String],
+    mut tests: Tests,
+    more: impl FnOnce(&mut Counted) -> Result,
+) -> Result {
     let wants = |name| language.is_none_or(|language| language == name);
-    let mut tests = Tests::prepare(&with)?;
     if wants("rust") {
-        tests.rust(&rest);
+        tests.rust(rest);
     }
     if wants("python") {
-        tests.python(&rest);
+        tests.python(rest);
     }
     if wants("julia") {
-        tests.julia(&rest);
+        tests.julia(rest);
     }
     if language.is_none() {
         tests.examples()?;
@@ -94,16 +116,8 @@ impl Tests {
 
     fn python(&mut self, args: &[String]) {
         let venv = &self.venv;
-        self.steps.step("pytest", |tally| {
-            wheel::build_and_install(venv, WHEEL)?;
-            wheel::build_and_install(venv, EXAMPLE_WHEEL)?;
-            let mut pytest = venv.run_python();
-            pytest.args(["-m", "pytest", "-ra"]).args(args);
-            if !names_files(args) {
-                pytest.arg(PYTHON_TESTS);
-            }
-            run_tests(&mut pytest, Tally::from_pytest, tally)
-        });
+        let name = format!("pytest, {}", venv.facts());
+        self.steps.step(&name, |tally| pytest(venv, args, tally));
     }
 
     fn julia(&mut self, files: &[String]) {
@@ -138,6 +152,30 @@ impl Tests {
         }
         Ok(())
     }
+}
+
+/// Runs the Python tests on a free-threaded Python, where one is found or can be built.
+fn free_threaded(args: &[String], steps: &mut Counted) {
+    match freethreaded::environment() {
+        Ok(Ok(venv)) => {
+            let name = format!("pytest, {}", venv.facts());
+            steps.step(&name, |tally| pytest(&venv, args, tally));
+        }
+        Ok(Err(reason)) => steps.skip("tests on a free-threaded Python", reason),
+        Err(failure) => steps.step("a free-threaded Python", |_| Err(failure)),
+    }
+}
+
+/// Builds and installs the wheels as users get them, and runs the tests of Python.
+fn pytest(venv: &Venv, args: &[String], tally: &mut Tally) -> Result {
+    wheel::build_and_install(venv, WHEEL)?;
+    wheel::build_and_install(venv, EXAMPLE_WHEEL)?;
+    let mut pytest = venv.run_python();
+    pytest.args(["-m", "pytest", "-ra"]).args(args);
+    if !names_files(args) {
+        pytest.arg(PYTHON_TESTS);
+    }
+    run_tests(&mut pytest, Tally::from_pytest, tally)
 }
 
 /// All features, but for those whose crates want a newer Rust: they are skipped, and named.

@@ -1,0 +1,30 @@
+//! What is lent of an object for the length of a call; a private function, for the tests.
+//! Taking memory for longer does not belong here.
+//! Invariant: nothing that runs Python code happens while the memory is lent.
+#![allow(unsafe_code, reason = "borrowing is unsafe")]
+
+use dlbridge_pyo3::{Result, with_borrowed};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Describe what an object lends, as a dict. Nothing is taken, and nothing has to be released.
+#[pyfunction]
+#[pyo3(signature = (x, /))]
+pub(crate) fn _lend<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>> {
+    // SAFETY: the closure runs no Python code, and SAFETY.md, T12, rules other threads out.
+    let lent = unsafe {
+        with_borrowed(x.as_borrowed(), |tensor| {
+            let (shape, strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());
+            let dtype = tensor.dtype().to_string();
+            (shape, strides, dtype, tensor.is_read_only(), tensor.data_ptr().addr())
+        })
+    };
+    let (shape, strides, dtype, readonly, data_ptr) = lent?;
+    let facts = PyDict::new(x.py());
+    facts.set_item("shape", shape)?;
+    facts.set_item("strides", strides)?;
+    facts.set_item("dtype", dtype)?;
+    facts.set_item("readonly", readonly)?;
+    facts.set_item("data_ptr", data_ptr)?;
+    Ok(facts)
+}

@@ -1,0 +1,1 @@
+"""What one framework does in its own way, shown with the framework itself; docs/frameworks.md."""

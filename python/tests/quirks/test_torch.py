@@ -1,0 +1,123 @@
+"""PyTorch's own ways."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dlbridge
+from dlbridge import _native
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+
+def test_what_torch_lends_is_the_tensor_itself():
+    tensor = torch.arange(6.0).reshape(2, 3).t()
+    assert _native._lend(tensor) == {
+        "shape": [3, 2],
+        "strides": [1, 3],
+        "dtype": "float32",
+        # Its table cannot say of a loan whether it may be written.
+        "readonly": True,
+        "data_ptr": tensor.data_ptr(),
+    }
+
+
+def test_what_cannot_be_lent_says_why():
+    with pytest.raises(BufferError, match="resolve_conj"):
+        _native._lend(torch.ones(2, dtype=torch.complex64).conj())
+    for tensor in (torch.ones(3).to_sparse(), torch.empty(3, device="meta")):
+        with pytest.raises(RuntimeError):
+            _native._lend(tensor)
+
+
+def test_a_tensor_that_needs_a_gradient_is_taken_as_its_memory():
+    """`__dlpack__` refuses it, so that nobody forgets the gradient; the table gives it. Its memory
+    is what it says, and reading it needs no gradient."""
+    tensor = torch.ones(3, requires_grad=True)
+    with pytest.raises(BufferError, match="grad"):
+        tensor.__dlpack__()
+    taken = dlbridge.from_dlpack(tensor)
+    assert (taken.data_ptr, taken.shape) == (tensor.data_ptr(), (3,))
+    assert _native._lend(tensor)["data_ptr"] == tensor.data_ptr()
+
+
+def test_a_negative_view_is_given_without_its_sign_by_torch_itself():
+    """Such views come from `conj().imag` alone. Asking each real tensor whether it is one would
+    cost a Python call, and torch tells no consumer."""
+    negative = torch.tensor([1 + 2j, 3 + 4j]).conj().imag
+    assert negative.is_neg()
+    assert negative.tolist() == [-2.0, -4.0]
+    assert np.from_dlpack(negative).tolist() == [2.0, 4.0]
+    assert np.from_dlpack(dlbridge.from_dlpack(negative)).tolist() == [2.0, 4.0]
+    resolved = dlbridge.from_dlpack(negative.resolve_neg())
+    assert np.from_dlpack(resolved).tolist() == [-2.0, -4.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_its_read_only_wrapper_stays_read_only(dtype):
+    wrapper = getattr(torch.utils.dlpack, "ReadOnlyTensorWrapper", None)
+    if wrapper is None:
+        pytest.skip("this release of torch has no such wrapper")
+    tensor = torch.ones(3, dtype=dtype)
+    taken = dlbridge.from_dlpack(wrapper(tensor))
+    assert (taken.readonly, taken.data_ptr) == (True, tensor.data_ptr())
+
+
+def test_integers_of_a_few_bits_are_bytes():
+    """torch stores each in a byte and exports it as one; the descriptor says nothing else."""
+    tensor = torch.empty(3, dtype=torch.int4)
+    assert dlbridge.from_dlpack(tensor).dtype == "int8"
+
+
+def test_a_copy_on_write_is_made_before_the_memory_is_given():
+    tensor = torch.arange(4.0)
+    lazy = tensor._lazy_clone()
+    taken = dlbridge.from_dlpack(lazy)
+    dlbridge.fill(taken, 7)
+    assert lazy.tolist() == [7.0] * 4
+    assert tensor.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_an_axis_of_one_may_have_any_stride():
+    tensor = torch.empty_strided((1, 3), (77, 1))
+    taken = dlbridge.from_dlpack(tensor)
+    assert (taken.strides, taken.contiguous) == ((77, 1), True)
+
+
+def test_an_expanded_tensor_has_steps_of_nothing():
+    tensor = torch.tensor([5.0]).expand(2, 3)
+    taken = dlbridge.from_dlpack(tensor)
+    assert (taken.shape, taken.strides) == ((2, 3), (0, 0))
+    assert np.from_dlpack(taken).tolist() == [[5.0] * 3] * 2
+
+
+def test_a_subclass_goes_the_way_of_its_base():
+    class Derived(torch.Tensor):
+        pass
+
+    tensor = torch.ones(3).as_subclass(Derived)
+    assert dlbridge.inspect(tensor).protocol == "C exchange API"
+    assert dlbridge.from_dlpack(tensor).data_ptr == tensor.data_ptr()
+
+
+def test_a_quantized_tensor_is_an_error():
+    with pytest.warns(UserWarning):
+        tensor = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
+    with pytest.raises((BufferError, RuntimeError)):
+        dlbridge.from_dlpack(tensor)
+
+
+def test_a_copy_is_one_though_torch_does_not_flag_it():
+    tensor = torch.ones(3)
+    copy = dlbridge.from_dlpack(tensor, copy=True)
+    dlbridge.fill(copy, 2)
+    assert tensor.tolist() == [1.0] * 3
+
+
+def test_the_table_of_torch_on_another_class_is_not_believed():
+    class Pretender:
+        __dlpack_c_exchange_api__ = torch.Tensor.__dlpack_c_exchange_api__
+
+    with pytest.raises((RuntimeError, TypeError)):
+        dlbridge.from_dlpack(Pretender())
