@@ -10,6 +10,9 @@ use super::ReadCell;
 use super::element::Element;
 use crate::runs::{Run, Runs};
 
+/// Runs of so many elements are worth a loop of their own.
+const LONG: usize = 16;
+
 /// The elements of a [`View`](crate::View), by value, in row-major order.
 ///
 /// Over memory where the elements lie side by side, a `for` loop, `fold` and what is made of it
@@ -137,29 +140,28 @@ impl<T: Element> Iterator for Iter<'_, T> {
     #[inline]
     fn fold<B, F: FnMut(B, T) -> B>(mut self, init: B, mut f: F) -> B {
         let mut accumulated = init;
-        let step = self.step();
-        if self.is_compact || step == size_of::<T>() as isize {
-            loop {
-                for i in 0..self.left {
-                    let at = self.at.wrapping_add(i * size_of::<T>());
-                    // SAFETY: `left` elements of the run remain, side by side (the maker's duty).
+        let step = self.runs.step();
+        if self.is_compact {
+            let first = self.at.cast::<T>();
+            for i in 0..self.left {
+                // SAFETY: `left` elements of the run remain, side by side (the maker's duty).
+                accumulated = f(accumulated, unsafe { T::read(first.wrapping_add(i).cast()) });
+            }
+        } else if self.runs.run_len() < LONG {
+            for value in self {
+                accumulated = f(accumulated, value);
+            }
+        } else {
+            while self.left > 0 || self.advance() {
+                let first = self.at.cast::<T>();
+                for i in 0..std::mem::take(&mut self.left) as isize {
+                    let at = first.wrapping_offset(i * step).cast();
+                    // SAFETY: `left` elements of the run remain, `step` apart (the maker's duty).
                     accumulated = f(accumulated, unsafe { T::read(at) });
                 }
-                if self.is_compact || !self.advance() {
-                    return accumulated;
-                }
             }
         }
-        loop {
-            for i in 0..self.left as isize {
-                let at = self.at.wrapping_offset(i * step);
-                // SAFETY: `left` elements of the run remain, `step` apart (the maker's duty).
-                accumulated = f(accumulated, unsafe { T::read(at) });
-            }
-            if !self.advance() {
-                return accumulated;
-            }
-        }
+        accumulated
     }
 }
 
