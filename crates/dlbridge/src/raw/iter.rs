@@ -140,12 +140,12 @@ impl<T: Element> Iterator for Iter<'_, T> {
     #[inline]
     fn fold<B, F: FnMut(B, T) -> B>(mut self, init: B, mut f: F) -> B {
         let mut accumulated = init;
-        let step = self.step();
+        let step = self.runs.step();
         if self.is_compact {
+            let first = self.at.cast::<T>();
             for i in 0..self.left {
-                let at = self.at.wrapping_add(i * size_of::<T>());
                 // SAFETY: `left` elements of the run remain, side by side (the maker's duty).
-                accumulated = f(accumulated, unsafe { T::read(at) });
+                accumulated = f(accumulated, unsafe { T::read(first.wrapping_add(i).cast()) });
             }
         } else if self.runs.run_len() < LONG {
             for value in self {
@@ -153,8 +153,9 @@ impl<T: Element> Iterator for Iter<'_, T> {
             }
         } else {
             while self.left > 0 || self.advance() {
+                let first = self.at.cast::<T>();
                 for i in 0..std::mem::take(&mut self.left) as isize {
-                    let at = self.at.wrapping_offset(i * step);
+                    let at = first.wrapping_offset(i * step).cast();
                     // SAFETY: `left` elements of the run remain, `step` apart (the maker's duty).
                     accumulated = f(accumulated, unsafe { T::read(at) });
                 }
