@@ -84,7 +84,8 @@ pub(crate) fn ask(program: &Path) -> Option<Facts> {
     parse(&command::output(command::program(program).args(["-c", QUESTIONS])).ok()?)
 }
 
-fn usable(program: &Path) -> std::result::Result<Python, String> {
+/// A Python that will do, or what is wrong with it.
+pub(crate) fn usable(program: &Path) -> std::result::Result<Python, String> {
     let facts = ask(program).ok_or("does not run")?;
     let (major, minor) = facts.version;
     if facts.version < OLDEST {

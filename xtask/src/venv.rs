@@ -14,6 +14,9 @@ use crate::project;
 use crate::python::{self, Facts, Python};
 use crate::requirements::{BASE, Set};
 
+/// Where the project's own environment lies.
+const FOLDER: &str = ".venv";
+
 /// A virtual environment that runs.
 #[derive(Debug)]
 pub(crate) struct Venv {
@@ -24,7 +27,7 @@ pub(crate) struct Venv {
 impl Venv {
     /// The project's environment, made anew when it does not run or is not of the chosen Python.
     pub(crate) fn open() -> Result<Self> {
-        let folder = project::path(".venv");
+        let folder = project::path(FOLDER);
         let facts = match (python::ask(&interpreter(&folder)), python::chosen()?) {
             (Some(facts), None) => facts,
             (Some(facts), Some(python)) if facts == python.facts => facts,
@@ -32,6 +35,26 @@ impl Venv {
             (None, None) => create(&folder, python::find()?)?,
         };
         Ok(Self { folder, facts })
+    }
+
+    /// An environment of another Python, in a folder of that name among what is built, with the
+    /// base set.
+    pub(crate) fn apart(name: &str, program: &Path) -> Result<Self> {
+        let folder = project::target_folder()?.join(name);
+        let python = python::usable(program)
+            .map_err(|problem| Failure::new(format!("{}: {problem}", program.display())))?;
+        let facts = match python::ask(&interpreter(&folder)) {
+            Some(facts) if facts == python.facts => facts,
+            _ => create(&folder, python)?,
+        };
+        let venv = Self { folder, facts };
+        venv.install(&Set::load(BASE)?)?;
+        Ok(venv)
+    }
+
+    /// Whether it is not the project's own, [`open`](Self::open).
+    pub(crate) fn is_apart(&self) -> bool {
+        self.folder != project::path(FOLDER)
     }
 
     /// The environment's Python.
@@ -112,7 +135,7 @@ impl Venv {
 
 fn create(folder: &Path, python: Python) -> Result<Facts> {
     let (major, minor) = python.facts.version;
-    println!("making .venv with Python {major}.{minor}");
+    println!("making {} with Python {major}.{minor}", folder.display());
     let mut make = command::program(&python.program);
     command::run(make.args(["-m", "venv", "--clear"]).arg(folder))?;
     Ok(python.facts)

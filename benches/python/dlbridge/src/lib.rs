@@ -46,18 +46,25 @@ fn make() -> PyResult<PyTensor> {
     Ok(Tensor::from(array).into())
 }
 
+/// The argument's memory, as a `dlbridge.Tensor`.
+#[pyfunction]
+fn pass_on(array: PyTensor) -> PyTensor {
+    array
+}
+
 /// A new array of the argument's type, by the C exchange API where there is one.
 #[pyfunction]
 fn make_exchange<'py>(like: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     make()?.like(like)
 }
 
-#[pymodule]
+#[pymodule(gil_used = false)]
 fn bench_dlbridge(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(nothing, module)?)?;
     module.add_function(wrap_pyfunction!(ignore, module)?)?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(read_borrowed, module)?)?;
+    module.add_function(wrap_pyfunction!(pass_on, module)?)?;
     module.add_function(wrap_pyfunction!(make_exchange, module)?)?;
     module.add_function(wrap_pyfunction!(make, module)?)
 }
