@@ -67,7 +67,11 @@ def loop_alone(_: Any) -> Loop:
     return run
 
 
-PATHS: dict[str, Callable[[Any], Loop]] = {"in": loop_in, "out": loop_out}
+# What to run, and the functions of which a module has one if it has the path.
+PATHS: dict[str, tuple[Callable[[Any], Loop], list[str]]] = {
+    "in": (loop_in, ["read"]),
+    "out": (loop_out, ["make", "make_numpy"]),
+}
 
 
 def rate(make_loop: Callable[[Any], Loop], module: Any, threads: int) -> float:
@@ -137,8 +141,10 @@ def main() -> None:
         if has_lock() and not had_lock:
             raise SystemExit(f"{library} switched Python's lock on")
         modules[library] = module
-    for path, make_loop in PATHS.items():
+    for path, (make_loop, names) in PATHS.items():
         for library, module in modules.items():
+            if not any(hasattr(module, name) for name in names):
+                continue
             try:
                 make_loop(module)(1)
             except Exception as error:
