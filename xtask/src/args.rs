@@ -65,6 +65,14 @@ impl Args {
         Ok(Some(chosen))
     }
 
+    /// Takes the first argument if it is one of `choices`, and leaves it otherwise.
+    pub(crate) fn leading(&mut self, choices: &[&'static str]) -> Option<&'static str> {
+        let first = self.words.first()?;
+        let chosen = choices.iter().copied().find(|choice| choice == first)?;
+        self.words.remove(0);
+        Some(chosen)
+    }
+
     /// All that is left.
     pub(crate) fn rest(self) -> Vec<String> {
         self.words
@@ -114,6 +122,15 @@ mod tests {
         assert_eq!(args("").choice(&["rust"]).unwrap(), None);
         assert_eq!(args("rust x").choice(&["rust"]).unwrap(), Some("rust"));
         assert!(args("rusty").choice(&["rust"]).is_err());
+    }
+
+    #[test]
+    fn what_is_no_choice_is_left() {
+        let mut args = args("--write rust");
+        assert_eq!(args.leading(&["rust"]), None);
+        assert!(args.flag("--write"));
+        assert_eq!(args.leading(&["rust"]), Some("rust"));
+        assert_eq!(args.leading(&["rust"]), None);
     }
 
     #[test]

@@ -76,15 +76,10 @@ pub(crate) fn test(julia: &Path, venv: &Venv, files: &[String], tally: &mut Tall
     run_tests(&mut program, Tally::from_julia, tally)
 }
 
-/// Runs the package's measurements.
-pub(crate) fn bench(venv: &Venv) -> Result {
-    match find()? {
-        Julia::Program(julia) => {
-            let script = project::path(PACKAGE).join("bench/bench.jl");
-            command::run(program(&julia, venv)?.arg(script))
-        }
-        Julia::Missing(reason) => Err(Failure::new(reason)),
-    }
+/// Runs the package's measurements and gives what they print.
+pub(crate) fn bench(julia: &Path, venv: &Venv) -> Result<String> {
+    let script = project::path(PACKAGE).join("bench/bench.jl");
+    command::output(program(julia, venv)?.arg(script))
 }
 
 /// A Julia that sees the package, the library and the environment's Python.

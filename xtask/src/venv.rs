@@ -14,6 +14,9 @@ use crate::project;
 use crate::python::{self, Facts, Python};
 use crate::requirements::{BASE, Set};
 
+/// Where the project's own environment lies.
+const FOLDER: &str = ".venv";
+
 /// A virtual environment that runs.
 #[derive(Debug)]
 pub(crate) struct Venv {
@@ -26,7 +29,7 @@ pub(crate) struct Venv {
 impl Venv {
     /// The project's environment, made anew when it does not run or is not of the chosen Python.
     pub(crate) fn open() -> Result<Self> {
-        let folder = project::path(".venv");
+        let folder = project::path(FOLDER);
         let facts = match (python::ask(&interpreter(&folder)), python::chosen()?) {
             (Some(facts), None) => facts,
             (Some(facts), Some(python)) if facts == python.facts => facts,
@@ -56,6 +59,21 @@ impl Venv {
     /// The folder for what is built for it.
     pub(crate) fn target_folder(&self) -> Result<PathBuf> {
         self.target.clone().map_or_else(project::target_folder, Ok)
+    }
+
+    /// An environment of another Python, in a folder of that name among what is built, with the
+    /// base set.
+    pub(crate) fn apart(name: &str, program: &Path) -> Result<Self> {
+        let python = python::usable(program)
+            .map_err(|problem| Failure::new(format!("{}: {problem}", program.display())))?;
+        let venv = Self::beside(&project::target_folder()?.join(name), python)?;
+        venv.install(&Set::load(BASE)?)?;
+        Ok(venv)
+    }
+
+    /// Whether it is not the project's own, [`open`](Self::open).
+    pub(crate) fn is_apart(&self) -> bool {
+        self.folder != project::path(FOLDER)
     }
 
     /// The environment's Python.

@@ -43,5 +43,10 @@ PyMODINIT_FUNC PyInit_bench_floor(void) {
     if (module && (import_ready() || numpy_ready() || export_ready(module))) {
         Py_CLEAR(module);
     }
+#ifdef Py_GIL_DISABLED
+    if (module) {
+        PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
+    }
+#endif
     return module;
 }

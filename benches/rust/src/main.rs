@@ -1,74 +1,28 @@
-//! Measures shares of arrays. Without arguments it prints a line for each case: the numbers of its
-//! group and in it, group, shape, who, nanoseconds (the median of the rounds), allocations; tabs
-//! between.
-//! `dlbridge-bench-rust GROUP CASE COUNT` runs one case COUNT times, for a tool that counts
-//! instructions.
+//! Measures what dlbridge does in Rust, beside the peers. Invariant: it prints lines of words with
+//! tabs between, which `cargo xtask bench rust` makes tables of.
+//!
+//! `dlbridge-bench-rust shares|views|sizes|threads` measures. For a tool that counts instructions,
+//! `shares GROUP CASE COUNT` runs one case so many times, and `views COUNT` all loops.
 
-mod cases;
 mod count;
-mod floor;
-
-use std::hint::black_box;
-use std::time::Instant;
-
-use cases::{Case, Group, groups};
-use ndarray::Array2;
+mod shares;
+mod sizes;
+mod threads;
+mod views;
 
 #[global_allocator]
 static ALLOCATOR: count::Counting = count::Counting;
 
-/// Odd, so that there is a median.
-const ROUNDS: usize = 101;
-
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let numbers: Vec<usize> = words.iter().filter_map(|word| word.parse().ok()).collect();
-    match numbers[..] {
-        [] => groups().iter().enumerate().for_each(measure),
-        [group, case, count] => run(&groups()[group], case, count),
-        _ => panic!("wanted nothing, or: group, case, count"),
+    match (words.first().map(String::as_str), &numbers[..]) {
+        (Some("shares"), []) => shares::measure(),
+        (Some("shares"), &[group, case, count]) => shares::run(group, case, count),
+        (Some("views"), []) => views::measure(),
+        (Some("views"), &[times]) => views::count(times),
+        (Some("sizes"), []) => sizes::measure(),
+        (Some("threads"), []) => threads::measure(),
+        _ => panic!("wanted shares, views, sizes or threads; to count: shares 0 1 100, views 100"),
     }
-}
-
-fn arrays(group: &Group, count: usize) -> Vec<Array2<f32>> {
-    (0..count).map(|_| Array2::from_elem(group.shape, 1.0)).collect()
-}
-
-/// All cases in turn, round by round, so that whatever slows the machine down slows all.
-fn measure((at, group): (usize, &Group)) {
-    let mut times = vec![Vec::with_capacity(ROUNDS); group.cases.len()];
-    for _ in 0..ROUNDS {
-        for (&(_, case), times) in group.cases.iter().zip(&mut times) {
-            let made = arrays(group, group.batch);
-            let start = Instant::now();
-            made.into_iter().for_each(|array| {
-                black_box(case(black_box(array)));
-            });
-            times.push(start.elapsed().as_nanos() as f64 / group.batch as f64);
-        }
-    }
-    for (index, (&(who, case), times)) in group.cases.iter().zip(&mut times).enumerate() {
-        times.sort_by(f64::total_cmp);
-        let (rows, columns) = group.shape;
-        let (median, allocations) = (times[ROUNDS / 2], allocations(group, case));
-        let (name, shape) = (group.name, format!("{rows} x {columns}"));
-        println!("{at}\t{index}\t{name}\t{shape}\t{who}\t{median:.1}\t{allocations}");
-    }
-}
-
-fn allocations(group: &Group, case: fn(Array2<f32>) -> f32) -> usize {
-    let array = arrays(group, 1).remove(0);
-    let before = count::allocations();
-    black_box(case(black_box(array)));
-    count::allocations() - before
-}
-
-/// As many of 2000 arrays as are asked for; the rest is not even dropped.
-fn run(group: &Group, case: usize, count: usize) {
-    let (_, case): Case = group.cases[case];
-    let mut made = arrays(group, 2000);
-    for array in made.drain(..count) {
-        black_box(case(black_box(array)));
-    }
-    std::process::exit(0);
 }

@@ -1,6 +1,7 @@
 # What an import and a share of a small array cost, next to calls by hand that do only what the
 # protocol needs. Run by `cargo xtask bench julia`.
-# Invariant: each line is the best of several rounds in one process, with what one call allocates.
+# Invariant: each line is the path, what is done, the nanoseconds of the best of several rounds in one
+# process, and the bytes that one call allocates; tabs between.
 
 using DLBridge
 include(joinpath(@__DIR__, "..", "test", "cpython.jl"))
@@ -10,7 +11,7 @@ using .CPython: PyRef, drop, py, sym
 const ROUNDS = 100
 const CALLS = 1000
 
-function measure(work, name)
+function measure(work, path, name)
     work()
     bytes = @allocated work()
     best = Inf
@@ -23,8 +24,7 @@ function measure(work, name)
         end
         best = min(best, (time_ns() - started) / CALLS)
     end
-    println(rpad(name, 44), lpad(round(Int, best), 6), " ns", lpad(bytes, 7), " bytes")
-    return best
+    println(join((path, name, round(best; digits = 1), bytes), '\t'))
 end
 
 # The floor: `__dlpack__`, the capsule's pointer, its renaming, the deleter; no check, no array.
@@ -55,34 +55,33 @@ end
 
 function main()
     reason = CPython.start()
-    reason === nothing || return println("skipped: ", reason)
-    CPython.has("numpy") || return println("skipped: no numpy")
+    reason === nothing || return println("skipped\t", reason)
+    CPython.has("numpy") || return println("skipped\tno numpy")
     DLBridge.register_object_type(PyRef)
     CPython.run_python("import numpy; a = numpy.zeros((2, 3), 'float32')")
     array, consumer, method = py("a"), py("numpy.from_dlpack"), py("a.__dlpack__")
     names = (:PyObject_CallObject, :PyCapsule_GetPointer, :PyCapsule_SetName, :Py_DecRef)
     floor = Floor(method, map(sym, names)...)
 
-    println("Julia ", VERSION, ", NumPy float32 2 x 3")
-    by_hand = measure(floor, "import by hand (ccall, legacy capsule)")
-    untyped = measure(() -> DLBridge.from_dlpack(array), "from_dlpack(o)")
-    typed = measure(
+    println("julia\t", VERSION)
+    measure(floor, "import", "by hand (ccall, legacy capsule)")
+    measure(() -> DLBridge.from_dlpack(array), "import", "`from_dlpack(o)`")
+    measure(
         () -> DLBridge.from_dlpack(Matrix{Float32}, RowMajor, array),
-        "from_dlpack(Matrix{Float32}, RowMajor, o)",
+        "import", "`from_dlpack(Matrix{Float32}, RowMajor, o)`",
     )
     shared = zeros(Float32, 3, 2)
-    object = measure("share(A, type), object only") do
-        drop(DLBridge.share(shared, PyRef, identity))
-    end
-    numpy = measure(() -> drop(DLBridge.share(shared, consumer)), "share(A, numpy.from_dlpack)")
     given = DLBridge.share(shared, PyRef, identity)
-    consume = measure("numpy.from_dlpack(object) alone") do
+    measure("share with NumPy", "`numpy.from_dlpack` alone") do
         drop(PyRef(ccall(sym(:PyObject_CallFunctionObjArgs), Ptr{Cvoid},
             (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), consumer.pointer, given.pointer, C_NULL)))
     end
-    println("import: ", round(untyped / by_hand; digits = 2), " and ",
-        round(typed / by_hand; digits = 2), " times the floor; a share adds ",
-        round(Int, numpy - consume), " ns to what NumPy needs")
+    measure("share with NumPy", "`share(A, numpy.from_dlpack)`") do
+        drop(DLBridge.share(shared, consumer))
+    end
+    measure("share with nobody", "`share(A, type)`, the object alone") do
+        drop(DLBridge.share(shared, PyRef, identity))
+    end
 end
 
 main()

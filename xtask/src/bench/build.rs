@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::bench::libraries::{Library, OURS, Source};
 use crate::command;
@@ -53,7 +54,14 @@ impl<'a> Workshop<'a> {
                 include.join("Python.h").display()
             )));
         }
-        Ok(Self { venv, include, folder: bench_folder()?.join("python") })
+        // Modules of one Python are no use to another.
+        let folder = if venv.is_apart() { "python-apart" } else { "python" };
+        Ok(Self { venv, include, folder: bench_folder()?.join(folder) })
+    }
+
+    /// The environment.
+    pub(crate) fn venv(&self) -> &Venv {
+        self.venv
     }
 
     /// Where the built modules lie.
@@ -95,8 +103,18 @@ impl<'a> Workshop<'a> {
         build(cc.arg("-o").arg(self.target(module)?))
     }
 
-    fn member(&self) -> Result {
+    /// Cargo for modules of the environment's Python.
+    fn cargo(&self) -> Command {
         let mut cargo = self.venv.program("cargo");
+        if self.venv.is_apart() {
+            // A Python without a shared library would be linked into the module.
+            cargo.env("PYO3_BUILD_EXTENSION_MODULE", "1");
+        }
+        cargo
+    }
+
+    fn member(&self) -> Result {
+        let mut cargo = self.cargo();
         cargo.args(["build", "--quiet", "--profile", "wheel", "--package", "dlbridge-bench"]);
         build(&mut cargo)?;
         self.take(&project::target_folder()?.join("wheel"), OURS.module)
@@ -104,7 +122,7 @@ impl<'a> Workshop<'a> {
 
     fn own_workspace(&self, library: &Library) -> Result {
         let target = bench_folder()?.join("peers");
-        let mut cargo = self.venv.program("cargo");
+        let mut cargo = self.cargo();
         cargo.args(["build", "--quiet", "--release", "--locked", "--manifest-path"]);
         build(cargo.arg(peer(library).join("Cargo.toml")).arg("--target-dir").arg(&target))?;
         self.take(&target.join("release"), library.module)
@@ -170,7 +188,7 @@ fn ask(venv: &Venv, question: &str) -> Result<String> {
 }
 
 /// Runs a compiler; of its complaints, the first error is told.
-fn build(compiler: &mut std::process::Command) -> Result {
+fn build(compiler: &mut Command) -> Result {
     let built = command::output(compiler).map_err(|failure| {
         println!("{}", failure.message());
         Failure::new(first_error(failure.message()))

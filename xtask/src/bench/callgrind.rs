@@ -24,10 +24,15 @@ impl Dump {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.split_once("desc: Trigger: Client Request: ")?;
         let label = rest.lines().next()?.to_owned();
-        let totals = text.lines().rev().find_map(|line| line.strip_prefix("totals: "))?;
-        let instructions = totals.split_whitespace().next()?.parse().ok()?;
+        let instructions = total(text)?;
         Some(Self { label, instructions, allocations: allocations(text) })
     }
+}
+
+/// All instructions of a dump.
+pub(crate) fn total(text: &str) -> Option<u64> {
+    let totals = text.lines().rev().find_map(|line| line.strip_prefix("totals: "))?;
+    totals.split_whitespace().next()?.parse().ok()
 }
 
 /// Sums `calls=` lines below a `cfn=` line that names an allocator. A name is spelled out where it

@@ -18,8 +18,21 @@ pub(crate) fn describe(venv: &Venv) -> Vec<String> {
     ];
     let tools: Vec<_> = tools.iter().flatten().map(|line| line.trim()).collect();
     let day = first_line("date", "+%F").unwrap_or_default();
+    vec![day, format!("{}, {}", processor(), cores()), tools.join("; ")]
+}
+
+/// The same without Python.
+pub(crate) fn describe_rust() -> Vec<String> {
+    let tools = [first_line("rustc", "--version"), first_line("valgrind", "--version")];
+    let day = first_line("date", "+%F").unwrap_or_default();
+    let tools: Vec<_> = tools.into_iter().flatten().collect();
+    vec![day, format!("{}, {}", processor(), cores()), tools.join("; ")]
+}
+
+/// How many threads run at a time.
+pub(crate) fn cores() -> String {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    vec![day, format!("{}, {cores} cores", processor()), tools.join("; ")]
+    if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }
 }
 
 /// Why instructions cannot be counted here, if they cannot.

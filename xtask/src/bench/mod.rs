@@ -3,6 +3,8 @@
 mod baseline;
 mod build;
 mod callgrind;
+mod chart;
+pub(crate) mod julia;
 mod libraries;
 mod machine;
 mod measure;
@@ -11,4 +13,6 @@ pub(crate) mod python;
 mod report;
 mod results;
 pub(crate) mod rust;
+mod sizes;
 mod table;
+mod threads;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path as File;
 
+use crate::bench::chart;
 use crate::bench::libraries::Library;
 use crate::bench::paths::Path;
 use crate::bench::results::Results;
@@ -14,15 +15,62 @@ const PAGE: &str = "docs/benchmarks.md";
 const HEAD: &str = "\
 # Benchmarks
 
-What was measured last, and how to measure it again. Numbers of different sections come from different runs.
+What was measured last, and how to measure it again: `cargo xtask bench` measures everything, `--write` keeps it
+here. Numbers of different sections come from different runs. Instructions are counted and come out the same in
+each run; times are of a machine that others use too, so a difference of a few percent means nothing.
+
+![Instructions of each path in Python, as multiples of the floor, by library](benchmarks/paths.svg)
+
+![Time of a share and of a copy in Python, by size](benchmarks/sizes-python.svg)
+
+![Instructions of loops over a View, as multiples of a slice's or ndarray's](benchmarks/views.svg)
 ";
 
-/// Writes one section of the page.
-pub(crate) fn write_section(title: &str, body: &str) -> Result {
+/// What is kept of a measurement.
+#[derive(Debug)]
+pub(crate) struct Section {
+    /// Its heading.
+    pub(crate) title: String,
+    /// Its text and tables.
+    pub(crate) body: String,
+    /// The name of its chart, and the chart.
+    pub(crate) chart: Option<(&'static str, String)>,
+}
+
+impl Section {
+    /// Text and tables alone.
+    pub(crate) fn without_chart(title: &str, body: String) -> Self {
+        Self { title: title.to_owned(), body, chart: None }
+    }
+
+    /// The command that writes it: the language, and the part where there are several.
+    fn command(&self) -> String {
+        let title = self.title.to_lowercase();
+        let (language, part) = title.split_once(": ").unwrap_or((&title, ""));
+        let language = language.split('-').next_back().unwrap_or_default();
+        let language = language.split(' ').next_back().unwrap_or_default();
+        let part = if language == "python" && part.is_empty() { "paths" } else { part };
+        format!("cargo xtask bench {language} {part}").trim_end().to_owned() + " --write"
+    }
+}
+
+/// Writes a section of the page and its chart. The page's head shows some charts; the others stand
+/// in their sections.
+pub(crate) fn keep(section: &Section, machine: &str) -> Result {
+    let Section { title, body, chart } = section;
+    let mut image = String::new();
+    if let Some((name, svg)) = chart {
+        chart::save(name, svg)?;
+        if !HEAD.contains(&format!("/{name}.svg")) {
+            image = format!("![{title}](benchmarks/{name}.svg)\n\n");
+        }
+    }
+    let command = section.command();
+    let body = format!("`{command}` wrote this section. {machine}.\n\n{image}{body}");
     let file = project::path(PAGE);
     let page = project::read(&file).unwrap_or_else(|_| HEAD.to_owned());
-    project::write(&file, with_section(&page, title, body))?;
-    println!("\nwrote the section {title} of {PAGE}");
+    project::write(&file, with_section(&page, title, &body))?;
+    println!("wrote the section {title} of {PAGE}");
     Ok(())
 }
 
@@ -103,10 +151,31 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{HEAD, json, quoted, with_section};
+    use super::{HEAD, PAGE, Section, json, quoted, with_section};
     use crate::bench::libraries::{FLOOR, OURS};
     use crate::bench::paths::PATHS;
     use crate::bench::results::tests::some;
+    use crate::project;
+
+    #[test]
+    fn the_page_begins_with_the_head() {
+        let page = project::read(&project::path(PAGE)).unwrap();
+        assert!(page.starts_with(HEAD));
+        for line in page.lines().filter(|line| line.starts_with("![")) {
+            let image = line.split(['(', ')']).nth(1).unwrap();
+            assert!(project::path("docs").join(image).is_file(), "{image}");
+        }
+    }
+
+    #[test]
+    fn a_section_names_the_command_that_writes_it() {
+        let command = |title: &str| Section::without_chart(title, String::new()).command();
+        assert_eq!(command("Python"), "cargo xtask bench python paths --write");
+        assert_eq!(command("Rust: views"), "cargo xtask bench rust views --write");
+        let free = "cargo xtask bench python threads --write";
+        assert_eq!(command("Free-threaded Python: threads"), free);
+        assert_eq!(command("Julia"), "cargo xtask bench julia --write");
+    }
 
     #[test]
     fn a_section_replaces_only_itself() {

@@ -93,7 +93,7 @@ impl Results {
 }
 
 /// What a library's users call it.
-fn name(module: &str) -> &str {
+pub(crate) fn name(module: &str) -> &str {
     let mut libraries = [&FLOOR, &OURS].into_iter().chain(&PEERS);
     libraries.find(|library| library.module == module).map_or(module, |library| library.name)
 }
@@ -134,6 +134,19 @@ pub(crate) mod tests {
             dump("numpy-in dlpark work", 18_000, 30),
         ];
         results.add_dumps(&dumps, calls.unwrap());
+        results
+    }
+
+    /// One path through the floor, dlbridge and two peers: 1,000, 1,500, 3,000 and 2,000
+    /// instructions.
+    pub(crate) fn compared() -> Results {
+        let mut results = Results::default();
+        let libraries = [("floor", 10), ("dlbridge", 15), ("dlpark", 30), ("dlpk", 20)];
+        for (library, thousands) in libraries {
+            let label = |kind: &str| format!("numpy-in {library} {kind}");
+            let dumps = [dump(&label("work"), thousands * 1000, 0), dump(&label("empty"), 0, 0)];
+            results.add_dumps(&dumps, 10);
+        }
         results
     }
 

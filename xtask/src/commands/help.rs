@@ -25,15 +25,19 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
               doctor NAMES...       only these; all words but ours are the doctor's (--list)
               doctor --full         installs every framework first
               doctor --report       the same, and writes docs/doctor.md and docs/doctor.html
-  bench     the measurements
-              bench rust            in Rust alone, beside the peers; --write keeps the numbers
+  bench     the measurements: in Rust, in Python, and in Julia where there is one.
+            --write keeps what was found in docs/benchmarks.md, with charts
+              bench rust            shares beside the peers, loops over views, sizes, threads;
+                                    shares, views, sizes or threads alone
               bench python          dlbridge, a floor in C and other libraries: instructions
-                                    (valgrind counts them), allocations, time.
-                                    --quick leaves other libraries out, --json FILE writes
-                                    all numbers, --write the page docs/benchmarks.md
+                                    (valgrind counts them), allocations, time; sizes; threads.
+                                    paths, sizes or threads alone. --quick leaves other
+                                    libraries out, --json FILE writes all numbers of the
+                                    paths, --python PATH takes another Python, such as a
+                                    free-threaded one
+              bench julia           shares with Python, next to one by hand
               bench --check         whether instructions have become more; --write takes
                                     the new number for the right one
-              bench julia           shares with Python, next to one by hand
   capi      the C libraries, header and pkg-config file, into target/capi or --prefix FOLDER
   guide     the guide: its blocks and links checked, rendered into target/guide
   setup     .venv with the Python packages that the other commands need

@@ -52,18 +52,25 @@ fn make_numpy(py: Python<'_>) -> Result<Bound<'_, PyAny>> {
     make()?.into_numpy(py)
 }
 
+/// The argument's memory, as a `dlbridge.Tensor`.
+#[pyfunction]
+fn pass_on(array: PyTensor) -> PyTensor {
+    array
+}
+
 /// A new array of the argument's type, by the C exchange API where there is one.
 #[pyfunction]
 fn make_exchange<'py>(like: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     make()?.like(like)
 }
 
-#[pymodule]
+#[pymodule(gil_used = false)]
 fn bench_dlbridge(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(nothing, module)?)?;
     module.add_function(wrap_pyfunction!(ignore, module)?)?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(read_borrowed, module)?)?;
+    module.add_function(wrap_pyfunction!(pass_on, module)?)?;
     module.add_function(wrap_pyfunction!(make_exchange, module)?)?;
     module.add_function(wrap_pyfunction!(make_numpy, module)?)?;
     module.add_function(wrap_pyfunction!(make, module)?)

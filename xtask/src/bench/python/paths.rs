@@ -1,56 +1,52 @@
-//! `cargo xtask bench python`: every path through every library, in one table.
-//! Invariant: a library or framework that cannot be measured is named with the reason.
+//! Every path through every library, in one table and a chart.
+//! Which paths there are belongs to `../paths.rs`.
 
+use std::cmp::Ordering;
 use std::path::Path as File;
 
+use super::Tools;
 use crate::args::Args;
 use crate::bench::baseline::Baseline;
 use crate::bench::build::Workshop;
-use crate::bench::libraries::{FLOOR, Library, OURS, PEERS, REQUIREMENTS};
+use crate::bench::chart::{Bars, Mark, Panel, Row};
+use crate::bench::libraries::{FLOOR, Library, OURS};
+use crate::bench::machine;
 use crate::bench::measure::Bench;
-use crate::bench::paths::{FRAMEWORKS, PATHS, WAYS_IN};
+use crate::bench::paths::{FRAMEWORKS, PATHS, Path, WAYS_IN};
+use crate::bench::report::{self, Section};
 use crate::bench::results::Results;
 use crate::bench::table::Table;
-use crate::bench::{machine, report};
 use crate::commands::setup;
 use crate::failure::{Failure, Result};
-use crate::requirements;
 use crate::steps::{Outcome, Steps};
 use crate::venv::Venv;
 
 /// The frameworks whose paths are held against the checked-in counts: quick to start.
 const CHECKED: [&str; 2] = ["numpy", "torch"];
 
-/// Measures, and writes what is asked for.
-pub(crate) fn run(mut args: Args) -> Result {
-    let with = args.list(setup::WITH)?;
-    let files = args.list("--json")?;
-    let quick = args.flag("--quick");
-    let write = args.flag("--write");
-    args.finish()?;
-    machine::check_system()?;
-    let peers: Vec<_> = if quick { Vec::new() } else { PEERS.iter().collect() };
-    let mut results = Results::default();
-    let venv = ready(&with, &peers, &mut results)?;
-    let mut steps = Steps::default();
-    let libraries = build(&venv, &peers, &mut steps, &mut results)?;
-    let workshop = Workshop::open(&venv)?;
-    let bench = Bench { venv: &venv, modules: workshop.folder(), libraries: &libraries };
+/// Times and counts all paths; writes what is asked for.
+pub(super) fn measure(tools: &Tools<'_>, results: &mut Results, steps: &mut Steps) -> Result {
+    let (venv, libraries) = (tools.workshop.venv(), tools.libraries);
+    let bench = Bench { venv, modules: tools.workshop.folder(), libraries };
     for framework in FRAMEWORKS {
-        steps.step(&format!("time {framework}"), || bench.time(framework, &mut results));
+        steps.step(&format!("time {framework}"), || bench.time(framework, results));
         if results.versions.contains_key(framework) {
-            count(&bench, framework, &mut steps, &mut results);
+            count(&bench, framework, steps, results);
         }
     }
-    let went_well = steps.finish();
-    print(&results, &libraries);
-    for file in files {
-        report::write_json(File::new(&file), &results, &PATHS, &libraries)?;
+    print(results, libraries);
+    for file in &tools.options.files {
+        report::write_json(File::new(file), results, &PATHS, libraries)?;
     }
-    if write {
-        report::write_section("Python", &page(&results, &libraries, &machine::describe(&venv)))?;
+    if tools.options.write() {
+        let section = Section {
+            title: "Python".to_owned(),
+            body: page(results, libraries),
+            chart: Some(("paths", chart(results, libraries))),
+        };
+        report::keep(&section, &machine::describe(venv).join(". "))?;
     }
-    went_well
+    Ok(())
 }
 
 /// Counts the floor and dlbridge alone, and fails where dlbridge adds more to the floor than the
@@ -96,50 +92,6 @@ fn compare(venv: &Venv, write: bool) -> Result<Outcome> {
     if worse.is_empty() { Ok(Outcome::Done) } else { Err(Failure::new(worse.join("\n       "))) }
 }
 
-/// The environment with what the peers need, as far as it can be installed.
-fn ready(with: &[String], peers: &[&Library], results: &mut Results) -> Result<Venv> {
-    let venv = setup::ready(with)?;
-    if !peers.is_empty() {
-        let needed = requirements::resolve(REQUIREMENTS)?;
-        setup::install_each(&venv, &needed).into_iter().for_each(|problem| results.note(problem));
-    }
-    Ok(venv)
-}
-
-/// Builds everything, and gives the libraries that could be built, the floor first.
-fn build<'a>(
-    venv: &Venv,
-    peers: &[&'a Library],
-    steps: &mut Steps,
-    results: &mut Results,
-) -> Result<Vec<&'a Library>> {
-    let workshop = Workshop::open(venv)?;
-    let needed = steps.check("build the meter", || workshop.meter())
-        & steps.check("build the floor", || workshop.build(&FLOOR))
-        & steps.check("build dlbridge", || workshop.build(&OURS));
-    if !needed {
-        return Err(Failure::new("nothing can be measured without these"));
-    }
-    let mut built = vec![&FLOOR, &OURS];
-    for peer in peers {
-        let name = format!("build {}", peer.name);
-        steps.step(&name, || match workshop.build(peer) {
-            Ok(()) => {
-                built.push(peer);
-                Ok(Outcome::Done)
-            }
-            Err(failure) => {
-                results.note(format!("{}: not built: {}", peer.name, failure.message()));
-                Ok(Outcome::Skipped(failure.message().to_owned()))
-            }
-        });
-        if let Some(version) = workshop.version(peer) {
-            results.versions.insert(peer.name.to_owned(), version);
-        }
-    }
-    Ok(built)
-}
-
 fn count(bench: &Bench<'_>, framework: &str, steps: &mut Steps, results: &mut Results) {
     let name = format!("count {framework}");
     if let Some(reason) = machine::lacks_valgrind() {
@@ -162,19 +114,60 @@ fn print(results: &Results, libraries: &[&Library]) {
 }
 
 /// The section of the page of benchmarks.
-fn page(results: &Results, libraries: &[&Library], machine: &[String]) -> String {
+fn page(results: &Results, libraries: &[&Library]) -> String {
     let versions: Vec<_> =
         results.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
     let notes: String = results.notes.iter().map(|note| format!("- {note}\n")).collect();
     format!(
-        "`cargo xtask bench python --write` wrote this section. [benches/python](../benches/python/README.md) says what\n\
-         is counted: one call of a library less an empty one, with arrays of `float32[2, 3]`. `x floor` and `budget` are\n\
-         instructions as multiples of the floor's. A library that a path does not list has no such path.\n\n\
-         {}\n\n{}\n\n{}\n{notes}\n### Ways to the memory of a NumPy array\n\n\
+        "[benches/python](../benches/python/README.md) says what is counted: one call of a library less an empty one,\n\
+         with arrays of `float32[2, 3]`. `x floor` and `budget` are instructions as multiples of the floor's. A library\n\
+         that a path does not list has no such path.\n\n\
+         {}\n\n{}\n{notes}\n### Ways to the memory of a NumPy array\n\n\
          Written in C, next to the capsule: each makes what an owning tensor needs, reads and releases.\n\n{}",
-        machine.join(". "),
         versions.join(", "),
         Table::of(results, &PATHS, libraries).markdown(),
         Table::of_floor(results, &WAYS_IN).markdown(),
     )
+}
+
+/// The paths that others have, too: ours first, then from the least to the most.
+fn chart(results: &Results, libraries: &[&Library]) -> String {
+    let panel = |path: &Path| {
+        let mark = |library: &&&Library| {
+            let value = results.ratio(path.key, library.module)?;
+            Some((library.name, Mark { value, is_ours: library.module == OURS.module }))
+        };
+        let others = libraries.iter().filter(|library| library.module != FLOOR.module);
+        let mut marks: Vec<_> = others.filter_map(|library| mark(&library)).collect();
+        marks.sort_by(|(_, a), (_, b)| {
+            (b.is_ours, a.value).partial_cmp(&(a.is_ours, b.value)).unwrap_or(Ordering::Equal)
+        });
+        let row = |(name, mark): (&str, Mark)| Row { label: name.to_owned(), marks: vec![mark] };
+        let rows: Vec<_> = marks.into_iter().map(row).collect();
+        (rows.len() > 1).then(|| Panel { title: path.title.to_owned(), rows, budget: path.budget })
+    };
+    let bars = Bars {
+        title: "What a share costs in Python",
+        subtitle: "instructions, times those of the least that an extension in C can do (1); logarithmic",
+        panels: PATHS.iter().filter_map(panel).collect(),
+        label_width: 110.0,
+    };
+    bars.svg()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chart;
+    use crate::bench::libraries::{FLOOR, OURS, PEERS};
+    use crate::bench::results::tests::compared;
+
+    #[test]
+    fn ours_is_the_first_row_and_the_floor_none() {
+        let libraries: Vec<_> = [&FLOOR, &OURS].into_iter().chain(&PEERS).collect();
+        let svg = chart(&compared(), &libraries);
+        let [ours, less, more] =
+            [">dlbridge<", ">dlpk<", ">dlpark<"].map(|name| svg.find(name).expect(name));
+        assert!(ours < less && less < more && !svg.contains(">floor<"), "{svg}");
+        assert!(svg.contains(">budget 1.1<"), "{svg}");
+    }
 }

@@ -1,19 +1,15 @@
-//! `cargo xtask bench rust`: shares between Rust crates, beside the peers, in one run.
-//! What is measured is decided in `benches/rust`, a program of its own; this runs it, counts its
-//! instructions where valgrind is installed, and prints a table.
+//! Shares between Rust crates, beside the peers, in one run.
+//! What is shared is decided in `benches/rust/src/shares`.
 
 use std::path::Path;
 
-use crate::args::Args;
-use crate::bench::report;
+use crate::bench::machine;
 use crate::command;
 use crate::failure::{Failure, Result};
-use crate::project;
 
-/// The program, which is no member of the workspace.
-const MANIFEST: &str = "benches/rust/Cargo.toml";
 const INTRODUCTION: &str = "\
-Nanoseconds (median of 101 rounds) and allocations of one share, by `cargo xtask bench rust --write`.
+One share of an array: nanoseconds (the median of 101 rounds), allocations, and instructions where the
+share is not mostly a copy.
 
 ";
 /// How much slower than the floor the main row may be, and how often it may allocate.
@@ -36,28 +32,14 @@ struct Row {
     instructions: Option<u64>,
 }
 
-/// Measures and prints; `--write` keeps the table.
-pub(crate) fn run(args: Args) -> Result {
-    let words = args.rest();
-    if let Some(word) = words.iter().find(|word| *word != "--write") {
-        return Err(Failure::usage(format!("unknown argument `{word}`")));
+/// Measures all shares; gives the section of the page.
+pub(super) fn measure(program: &Path) -> Result<String> {
+    let output = command::output(command::program(program).arg("shares"))?;
+    let mut rows = parse(&output)?;
+    if machine::lacks_valgrind().is_none() {
+        rows.iter_mut().for_each(|row| row.instructions = instructions(program, row));
     }
-    let folder = project::target_folder()?.join("bench-rust");
-    let mut cargo = command::program("cargo");
-    cargo.args(["build", "--quiet", "--release", "--manifest-path", MANIFEST]);
-    command::run(cargo.arg("--target-dir").arg(&folder))?;
-    let program = folder.join("release/dlbridge-bench-rust");
-    let mut rows = parse(&command::output(&mut command::program(&program))?)?;
-    if command::succeeds(command::program("valgrind").arg("--version")) {
-        rows.iter_mut().for_each(|row| row.instructions = instructions(&program, row));
-    }
-    let report = format!("{}\n{}", table(&rows), verdict(&rows)?);
-    println!("{report}");
-    if words.is_empty() {
-        Ok(())
-    } else {
-        report::write_section("Rust", &format!("{INTRODUCTION}{report}"))
-    }
+    Ok(format!("{INTRODUCTION}{}\n{}", table(&rows), verdict(&rows)?))
 }
 
 fn parse(output: &str) -> Result<Vec<Row>> {
@@ -82,7 +64,8 @@ fn instructions(program: &Path, row: &Row) -> Option<u64> {
     let counted = |count: u64| {
         let mut valgrind = command::program("valgrind");
         valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
-        let output = valgrind.args(["0", &case.to_string(), &count.to_string()]).output().ok()?;
+        let output =
+            valgrind.args(["shares", "0", &case.to_string(), &count.to_string()]).output().ok()?;
         collected(&String::from_utf8_lossy(&output.stderr))
     };
     let (more, less) = (counted(1100)?, counted(100)?);

@@ -1,0 +1,69 @@
+//! Shares of arrays: what becomes of an array, by whom, how long it takes and how often it
+//! allocates.
+//! What is shared belongs to `cases.rs` and `crates.rs`.
+
+pub mod cases;
+#[cfg(feature = "crates")]
+mod crates;
+mod floor;
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use cases::{Case, Group, groups};
+use ndarray::Array2;
+
+use crate::count;
+
+/// Odd, so that there is a median.
+const ROUNDS: usize = 101;
+
+/// Prints a line for each case: the numbers of its group and in it, group, shape, who, nanoseconds
+/// (the median of the rounds), allocations.
+pub fn measure() {
+    groups().iter().enumerate().for_each(measure_group);
+}
+
+/// As many of 2000 arrays as are asked for; the rest is not even dropped.
+pub fn run(group: usize, case: usize, count: usize) {
+    let group = &groups()[group];
+    let (_, case): Case = group.cases[case];
+    let mut made = arrays(group, 2000);
+    for array in made.drain(..count) {
+        black_box(case(black_box(array)));
+    }
+    std::process::exit(0);
+}
+
+fn arrays(group: &Group, count: usize) -> Vec<Array2<f32>> {
+    (0..count).map(|_| Array2::from_elem(group.shape, 1.0)).collect()
+}
+
+/// All cases in turn, round by round, so that whatever slows the machine down slows all.
+fn measure_group((at, group): (usize, &Group)) {
+    let mut times = vec![Vec::with_capacity(ROUNDS); group.cases.len()];
+    for _ in 0..ROUNDS {
+        for (&(_, case), times) in group.cases.iter().zip(&mut times) {
+            let made = arrays(group, group.batch);
+            let start = Instant::now();
+            made.into_iter().for_each(|array| {
+                black_box(case(black_box(array)));
+            });
+            times.push(start.elapsed().as_nanos() as f64 / group.batch as f64);
+        }
+    }
+    for (index, (&(who, case), times)) in group.cases.iter().zip(&mut times).enumerate() {
+        times.sort_by(f64::total_cmp);
+        let (rows, columns) = group.shape;
+        let (median, allocations) = (times[ROUNDS / 2], allocations(group, case));
+        let (name, shape) = (group.name, format!("{rows} x {columns}"));
+        println!("{at}\t{index}\t{name}\t{shape}\t{who}\t{median:.1}\t{allocations}");
+    }
+}
+
+fn allocations(group: &Group, case: fn(Array2<f32>) -> f32) -> usize {
+    let array = arrays(group, 1).remove(0);
+    let before = count::allocations().0;
+    black_box(case(black_box(array)));
+    count::allocations().0 - before
+}

@@ -1,0 +1,279 @@
+//! The loops that are measured: sums, counts, maps and pairs over elements of three types, 16 KiB
+//! side by side, or about 4096 elements in layouts that only strides describe.
+//! Invariant: the first way of a case is what the others are compared with.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use dlbridge::{Element, Plain, Tensor, View};
+use ndarray::{Array1, Array2, Array3, ArrayView, Axis, Dimension, s};
+
+/// One loop over one layout.
+pub struct Case {
+    /// What the loop does.
+    pub name: &'static str,
+    /// The type of the elements.
+    pub dtype: String,
+    /// How they lie.
+    pub layout: &'static str,
+    /// By whom, and the loop; it gives a number that depends on every element.
+    pub ways: Vec<(&'static str, Way)>,
+}
+
+/// A loop with the memory that it runs over.
+pub type Way = Box<dyn Fn() -> f64>;
+
+/// Small enough for the fastest cache: memory is not what is measured.
+const BYTES: usize = 16 * 1024;
+/// Of what is not contiguous.
+const LEN: usize = 4096;
+const SIDE: usize = 64;
+const EDGE: usize = 16;
+
+/// A number that loops compute with.
+trait Number: Element + Into<f64> + PartialOrd {
+    fn small(number: usize) -> Self;
+    fn plus(self, other: Self) -> Self;
+    /// Twice the number and one.
+    fn changed(self) -> Self;
+}
+
+macro_rules! numbers {
+    ($($ty:ty: $plus:expr, $changed:expr;)*) => {$(
+        impl Number for $ty {
+            fn small(number: usize) -> Self {
+                (number % 13) as Self
+            }
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                let plus: fn(Self, Self) -> Self = $plus;
+                plus(self, other)
+            }
+
+            #[inline(always)]
+            fn changed(self) -> Self {
+                let changed: fn(Self) -> Self = $changed;
+                changed(self)
+            }
+        }
+    )*};
+}
+
+numbers! {
+    f32: |a, b| a + b, |a| a * 2.0 + 1.0;
+    f64: |a, b| a + b, |a| a * 2.0 + 1.0;
+    u8: |a, b| a.wrapping_add(b), |a| a.wrapping_mul(2).wrapping_add(1);
+}
+
+/// Everything that is measured.
+pub fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    cases.extend(contiguous::<f32>());
+    cases.extend(contiguous::<f64>());
+    cases.extend(contiguous::<u8>());
+    cases.extend(strided::<f32>());
+    cases.extend(strided::<f64>());
+    cases.extend(strided::<u8>());
+    cases
+}
+
+fn values<T: Number>(len: usize) -> Vec<T> {
+    (0..len).map(T::small).collect()
+}
+
+/// Never dropped, so that loops may borrow it.
+fn kept<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
+
+fn dtype<T: Element>() -> String {
+    T::DTYPE.to_string()
+}
+
+/// As memory of another language is: anybody may write it.
+fn shared<T: Number>(values: &[T]) -> &'static Tensor {
+    kept(Tensor::from(values.to_vec()).into_shared())
+}
+
+fn contiguous<T: Number + Plain>() -> Vec<Case> {
+    let values = values::<T>(BYTES / size_of::<T>());
+    let slice: &'static [T] = kept(values.clone());
+    let view: View<'static, T> = shared(&values).view().expect("its own type");
+    let frozen = kept(Tensor::from(Arc::<[T]>::from(&values[..])));
+    let array = kept(Array1::from(values));
+    let cells = view.as_cells().expect("aligned");
+    let room = || RefCell::new(vec![T::small(0); slice.len()]);
+    let (by_slice, by_view, by_array) = (room(), room(), room());
+    let case = |name, ways| Case { name, dtype: dtype::<T>(), layout: "contiguous", ways };
+    vec![
+        case(
+            "sum, fold",
+            vec![
+                ("slice", way(move || slice.iter().copied().fold(T::small(0), T::plus))),
+                ("View", way(move || view.iter().fold(T::small(0), T::plus))),
+                (
+                    "as_slice",
+                    way(move || {
+                        let slice = frozen.as_slice::<T>().expect("nobody writes");
+                        slice.iter().copied().fold(T::small(0), T::plus)
+                    }),
+                ),
+                ("ndarray", way(move || array.iter().copied().fold(T::small(0), T::plus))),
+            ],
+        ),
+        case(
+            "count, for",
+            vec![
+                ("slice", way(move || above(slice.iter().copied()))),
+                ("View", way(move || above(view))),
+                ("as_cells", way(move || above(cells.iter().map(|cell| cell.get())))),
+                ("ndarray", way(move || above(array.iter().copied()))),
+            ],
+        ),
+        case(
+            "map to a vector",
+            vec![
+                ("slice", way(move || last(slice.iter().map(|x| x.changed()).collect()))),
+                ("View", way(move || last(view.map(T::changed)))),
+                ("ndarray", way(move || array.map(|x| x.changed())[array.len() - 1])),
+            ],
+        ),
+        case(
+            "map, collect",
+            vec![
+                ("slice", way(move || last(slice.iter().map(|x| x.changed()).collect()))),
+                ("View", way(move || last(view.iter().map(T::changed).collect()))),
+                (
+                    "as_cells",
+                    way(move || last(cells.iter().map(|cell| cell.get().changed()).collect())),
+                ),
+                ("ndarray", way(move || last(array.iter().map(|x| x.changed()).collect()))),
+            ],
+        ),
+        case(
+            "map to a slice, zip",
+            vec![
+                ("slice", way(move || fill(&by_slice, slice.iter().copied()))),
+                ("View", way(move || fill(&by_view, view.iter()))),
+                ("ndarray", way(move || fill(&by_array, array.iter().copied()))),
+            ],
+        ),
+        case(
+            "pairs, zip",
+            vec![
+                ("slice", way(move || pairs(slice.iter().copied(), slice))),
+                ("as_cells", way(move || pairs(cells.iter().map(|cell| cell.get()), slice))),
+                ("View", way(move || pairs(view.iter(), slice))),
+                ("ndarray", way(move || pairs(array.iter().copied(), slice))),
+            ],
+        ),
+    ]
+}
+
+fn strided<T: Number>() -> Vec<Case> {
+    let square = kept(Array2::from_shape_vec((SIDE, SIDE), values::<T>(LEN)).expect("it fits"));
+    let cube = kept(Array3::from_shape_vec((EDGE, EDGE, EDGE), values::<T>(LEN)).expect("it fits"));
+    let line = kept(Array1::from(values::<T>(LEN)));
+    let columns = kept(Array2::from_shape_vec((LEN, 4), values::<T>(LEN * 4)).expect("it fits"));
+    let padded = kept(Array2::from_shape_vec((LEN / 4, 5), values::<T>(LEN / 4 * 5)));
+    let padded = padded.as_ref().expect("it fits");
+    let mut cases = Vec::new();
+    cases.extend(loops("column of 4", columns.index_axis(Axis(1), 1)));
+    cases.extend(loops("transposed", square.t()));
+    cases.extend(loops("backwards", line.slice(s![..;-1])));
+    cases.extend(loops("every other", line.slice(s![..;2])));
+    cases.extend(loops("permuted cube", cube.view().permuted_axes([2, 0, 1])));
+    cases.extend(loops("rows of 4 in 5", padded.slice(s![.., ..4])));
+    cases.extend(loops("rows of 60 in 64", square.slice(s![.., ..60])));
+    cases
+}
+
+/// The loops over a layout that ndarray describes, and over a tensor of the same.
+fn loops<T: Number, D: Dimension + 'static>(
+    layout: &'static str,
+    array: ArrayView<'static, T, D>,
+) -> [Case; 3] {
+    let array = kept(array);
+    let view: View<'static, T> = kept(lent(array)).view().expect("its own type");
+    let others: &'static [T] = kept(values::<T>(array.len()));
+    let case = |name, ways| Case { name, dtype: dtype::<T>(), layout, ways };
+    [
+        case(
+            "sum, fold",
+            vec![
+                ("ndarray", way(move || array.iter().copied().fold(T::small(0), T::plus))),
+                ("View", way(move || view.iter().fold(T::small(0), T::plus))),
+            ],
+        ),
+        case(
+            "count, for",
+            vec![
+                ("ndarray", way(move || above(array.iter().copied()))),
+                ("View", way(move || above(view))),
+            ],
+        ),
+        case(
+            "pairs, zip",
+            vec![
+                ("ndarray", way(move || pairs(array.iter().copied(), others))),
+                ("View", way(move || pairs(view.iter(), others))),
+            ],
+        ),
+    ]
+}
+
+/// The array's own memory and layout, as memory of another language is.
+fn lent<T: Number, D: Dimension>(array: &ArrayView<'static, T, D>) -> Tensor {
+    let shape: Vec<_> = array.shape().iter().map(|&extent| extent as i64).collect();
+    let strides: Vec<_> = array.strides().iter().map(|&stride| stride as i64).collect();
+    let below: i64 = shape.iter().zip(&strides).map(|(n, step)| (n - 1) * step.min(&0)).sum();
+    let above: i64 = shape.iter().zip(&strides).map(|(n, step)| (n - 1) * step.max(&0)).sum();
+    let lowest = array.as_ptr().wrapping_offset(below as isize);
+    // SAFETY: the elements from the lowest to the highest lie in an array that is never dropped.
+    let memory = unsafe { std::slice::from_raw_parts(lowest, (above - below) as usize + 1) };
+    let builder = Tensor::builder(memory).shape(&shape).strides(&strides);
+    builder
+        .offset(below.unsigned_abs() as usize)
+        .build_read_only::<T>()
+        .expect("it fits")
+        .into_shared()
+}
+
+fn way<T: Into<f64>>(run: impl Fn() -> T + 'static) -> Way {
+    Box::new(move || run().into())
+}
+
+/// How many numbers are above 6.
+#[inline(always)]
+fn above<T: Number>(elements: impl IntoIterator<Item = T>) -> u32 {
+    let mut count = 0;
+    for element in elements {
+        if element > T::small(6) {
+            count += 1;
+        }
+    }
+    count
+}
+
+#[inline(always)]
+fn pairs<T: Number>(elements: impl Iterator<Item = T>, others: &[T]) -> T {
+    let mut sum = T::small(0);
+    for (element, &other) in elements.zip(others) {
+        sum = sum.plus(if element > other { element } else { other });
+    }
+    sum
+}
+
+#[inline(always)]
+fn fill<T: Number>(target: &RefCell<Vec<T>>, elements: impl Iterator<Item = T>) -> T {
+    let mut target = target.borrow_mut();
+    for (place, element) in target.iter_mut().zip(elements) {
+        *place = element.changed();
+    }
+    target[target.len() - 1]
+}
+
+fn last<T: Number>(values: Vec<T>) -> T {
+    values[values.len() - 1]
+}
