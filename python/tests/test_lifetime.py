@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -124,7 +125,16 @@ def test_a_framework_that_drops_without_the_interpreter_releases_once(framework)
         thread.start()
         thread.join()
         gc.collect()
-        assert alive() is None
+        assert is_gone_in_the_end(alive)
+
+
+def is_gone_in_the_end(alive):
+    """JAX releases memory on a thread of its own, a moment later."""
+    for _ in range(1000):
+        if alive() is None:
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def test_a_cycle_through_a_producer_is_collected():

@@ -142,6 +142,26 @@ def test_a_shared_array_is_read_and_its_references_return():
     assert [sys.getrefcount(array) for array in arrays] == references
 
 
+def test_the_callers_kind_is_found_by_all():
+    """Frameworks' functions are remembered for their types, by whichever thread comes first."""
+    example = pytest.importorskip(
+        "dlbridge_example", reason="the example extension is not installed"
+    )
+    strict = pytest.importorskip("array_api_strict", reason="array-api-strict is not installed")
+    tensor = dlbridge.arange(8, dtype="float32")
+    array, other = np.zeros(1, "float32"), strict.zeros(1, dtype=strict.float32)
+
+    def work():
+        for _ in range(500):
+            assert example.convert(array, tensor).ctypes.data == tensor.data_ptr
+            assert example.convert(other, tensor)._array.ctypes.data == tensor.data_ptr
+            derived = type("Derived", (np.ndarray,), {})
+            assert example.convert(array.view(derived), tensor).ctypes.data == tensor.data_ptr
+            assert example.scale(array, 2.0).tolist() == [0.0]
+
+    assert failures_in_threads(THREADS, work) == []
+
+
 def test_one_tensor_is_lent_given_copied_and_let_go_by_all():
     made = Managed(shape=[64])
     shared = [dlbridge.from_dlpack(producer_of(made))]
