@@ -34,7 +34,7 @@ fn address_sanitizer() -> Result<Outcome> {
     let Some(nightly) = rustup::toolchain(NIGHTLY) else {
         return Ok(skipped("no nightly Rust: rustup toolchain install nightly"));
     };
-    let host = rustup::host(Some(&nightly))?;
+    let host = host(&nightly)?;
     let mut cargo = cargo(&nightly, &["test", "--lib", "--tests", "--target", &host]);
     cargo.env("RUSTFLAGS", "-Zsanitizer=address").env("ASAN_OPTIONS", "detect_leaks=1");
     run_tests(&mut cargo)
@@ -105,6 +105,14 @@ fn cargo(toolchain: &str, args: &[&str]) -> Command {
     let mut cargo = command::program("rustup");
     cargo.args(["run", toolchain, "cargo"]).args(args).env("PROPTEST_CASES", CASES);
     cargo
+}
+
+/// The target that a toolchain runs on.
+fn host(toolchain: &str) -> Result<String> {
+    let mut rustc = command::program("rustup");
+    let answers = command::output(rustc.args(["run", toolchain, "rustc", "-vV"]))?;
+    let host = answers.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or_else(|| Failure::new("rustc does not tell its host"))
 }
 
 #[cfg(test)]
