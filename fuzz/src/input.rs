@@ -70,11 +70,11 @@ impl<'a> Input<'a> {
         choices[self.below(choices.len())]
     }
 
-    /// A stride or an extent: small mostly, at an edge now and then, or anything.
+    /// A stride or an extent: small mostly, at an edge or beside it now and then, or anything.
     pub(crate) fn number(&mut self) -> i64 {
         match self.any::<u8>() {
             tag @ 0..192 => i64::from(tag % 12) - 4,
-            192..240 => self.one_of(&EDGES),
+            tag @ 192..240 => self.one_of(&EDGES).wrapping_add(i64::from(tag % 3) - 1),
             _ => self.any(),
         }
     }

@@ -51,7 +51,10 @@ impl Engine {
             let host = rustup::host(nightly.as_deref())?;
             return Ok(Self::LibFuzzer { nightly, host });
         }
-        let reason = format!("no C++ compiler `{compiler}`, which libFuzzer needs");
+        let reason = match cfg!(unix) {
+            true => format!("no C++ compiler `{compiler}`, which libFuzzer needs"),
+            false => "libFuzzer drives them on Unix alone".to_owned(),
+        };
         if nightly.is_some() { Err(Failure::new(reason)) } else { Ok(Self::Random { reason }) }
     }
 
