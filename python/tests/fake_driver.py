@@ -38,7 +38,7 @@ class Driver:
             "LD_LIBRARY_PATH": str(self.folder),
             "FAKE_DRIVER_LOG": str(log),
             "FAKE_DRIVER_FAILS": fails,
-            "PYTHONPATH": str(HERE),
+            "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
         }
         done = subprocess.run(
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True
