@@ -46,7 +46,7 @@ class Driver:
             "FAKE_DRIVER_LOG": str(log),
             "FAKE_DRIVER_FAILS": fails,
             "LATE_DRIVER_FORGETS": forgets,
-            "PYTHONPATH": str(HERE),
+            "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
         }
         done = subprocess.run(
             [sys.executable, "-c", EXECUTE, code], env=environment, capture_output=True, text=True

@@ -112,7 +112,9 @@ class TestOrder:
             "capsule = dlbridge.Tensor.__dlpack_c_exchange_api__\n"
             "table = Table.from_address(pointer(capsule, b'dlpack_exchange_api'))\n"
             "t = dlbridge.from_dlpack(Device(), stream=0x5000)\n"
-            "assert table.from_object(t, ctypes.c_void_p()) == 0\n"
+            "raw, taken = ctypes.c_void_p(), ctypes.py_object()\n"
+            "assert table.from_object(t, raw) == 0\n"
+            "assert table.to_object(raw, taken) == 0\n"
         )
         assert "wait 1 e001" in calls
 

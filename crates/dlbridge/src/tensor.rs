@@ -139,7 +139,12 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn is_foreign(&self) -> bool {
-        self.0.is_foreign() || self.0.owner::<Arc<Self>>().is_some_and(|first| first.is_foreign())
+        let mut tensor = self;
+        while !tensor.0.is_foreign() {
+            let Some(first) = tensor.0.owner::<Arc<Self>>() else { return false };
+            tensor = first;
+        }
+        true
     }
 }
 

@@ -16,6 +16,9 @@ const SCHEDULES: &str = "-Zmiri-many-seeds=0..16";
 /// Of property tests, even fewer cases than for the other tools.
 const CASES: &str = "4";
 
+/// No program runs for more than this part of the time.
+const SHARE: u32 = 4;
+
 /// A test program, and what cargo needs to know to build it.
 struct Program {
     name: String,
@@ -50,7 +53,8 @@ pub(crate) fn run(limit: Duration) -> Result<Outcome> {
         }
         let mut cargo = cargo(&nightly, &["miri", "test"]);
         cargo.args(&program.words).env("MIRIFLAGS", &program.flags).env("PROPTEST_CASES", CASES);
-        match command::run_for(&mut cargo, left)? {
+        // One slow program does not take the time of all others.
+        match command::run_for(&mut cargo, left.min(limit / SHARE))? {
             Ended::ByItself => {}
             Ended::Stopped => unfinished.push(&*program.name),
         }

@@ -34,6 +34,7 @@ const TESTS: &[&str] = &[
     "host_memory",
     "lifetime",
     "numpy",
+    "stream_order",
     "streams",
 ];
 /// Those that valgrind, which is slower by far, is asked about.

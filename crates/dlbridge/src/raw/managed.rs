@@ -131,6 +131,7 @@ impl Handle {
         unsafe { self.tensor.byte_sub(offset) }.cast()
     }
 
+    #[inline]
     fn header(&self) -> Option<NonNull<Header>> {
         (self.root() == Root::Header).then(|| self.managed())
     }
@@ -146,7 +147,7 @@ impl Handle {
     /// Whether a producer's descriptor is owned.
     #[inline]
     pub(crate) fn is_foreign(&self) -> bool {
-        self.foreign().is_some()
+        matches!(self.root(), Root::Versioned | Root::Legacy)
     }
 
     /// What the producer's descriptor says; `None` for an export of this library that never
@@ -183,6 +184,7 @@ impl Handle {
 
     /// The owner, if this is an export of one of type `O` that never left Rust. For owners that
     /// lend no memory of the host: a reference to those could be one to elements, too.
+    #[inline]
     pub(crate) fn owner<O: Any + Sync>(&self) -> Option<&O> {
         // SAFETY: the handle owns the header and is borrowed as long (R2).
         self.header().and_then(|header| unsafe { header::owner(header) })
