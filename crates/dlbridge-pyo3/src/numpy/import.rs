@@ -96,7 +96,7 @@ unsafe fn describe(
     strides: &mut [MaybeUninit<i64>; MAX_RANK],
 ) -> Option<Described> {
     let array = object.as_ptr().cast::<Array>();
-    // SAFETY: an array of this layout (the caller's duty).
+    // SAFETY: an array of this layout (the caller's duty), whose fields nobody changes now (T12).
     let Array { data, rank, extents, strides: in_bytes, descriptor, flags, .. } =
         unsafe { std::ptr::read(array) };
     // SAFETY: every array has a descriptor (F5).

@@ -25,7 +25,7 @@ impl Ready {
     pub(crate) fn of(tensor: &Tensor) -> Option<Self> {
         platform(tensor.device())?;
         let own = tensor.stream_handle();
-        // SAFETY: it lives as long as the tensor, which whoever waits for it keeps, too.
+        // SAFETY: it lives as long as the tensor, which whoever waits for it keeps, too (F7).
         Some(Self::Stream(own.map_or(Stream::DEFAULT, |own| unsafe { Stream::from_handle(own) })))
     }
 

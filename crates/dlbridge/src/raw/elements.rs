@@ -131,7 +131,7 @@ impl<'a, T: Element> Elements<'a, T> {
         let start = filled.values.as_mut_ptr();
         self.iter().for_each(|value| {
             let at = start.wrapping_add(filled.len);
-            // SAFETY: the iterator gives `len` elements, and there is room for as many.
+            // SAFETY: the iterator gives `len` elements, and there is room for as many (R1, R7).
             unsafe { at.write(function(value)) };
             filled.len += 1;
         });
@@ -159,7 +159,7 @@ struct Filled<'a, U> {
 impl<U> Drop for Filled<'_, U> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `len` elements were written, inside the vector's capacity (`map`).
+        // SAFETY: `len` elements were written, inside the vector's capacity (`map`; R7).
         unsafe { self.values.set_len(self.len) };
     }
 }
