@@ -90,6 +90,7 @@ def numpy_paths() -> dict[str, Finder]:
     exported = call("make_exporter make", then=np.from_dlpack)
     return {
         "numpy-in": call("read", x),
+        "rust-share": call("share"),
         "object-out": call("make"),
         "numpy-out": either(call("make_numpy"), exported),
         "numpy-new": call_with_new(x, "read"),

@@ -68,12 +68,15 @@ const Exchange *exchange_of(PyObject *object);
 /* Whether the tensor is what the benchmark reads; an exception if not. */
 int readable(const Tensor *tensor);
 PyObject *first_element(const void *data);
+/* The first element of a tensor that is readable; null and an exception if it is not. */
+PyObject *read_tensor(const Tensor *tensor);
 PyObject *read_capsule(PyObject *module, PyObject *array);
 PyObject *read_exchange(PyObject *module, PyObject *array);
 PyObject *read_borrowed(PyObject *module, PyObject *array);
 
 /* export.c: new tensors of two rows and three columns, 1.5, 2.5 and so on. */
 int export_ready(PyObject *module);
+PyObject *share(PyObject *module, PyObject *nothing);
 PyObject *make(PyObject *module, PyObject *nothing);
 PyObject *make_exchange(PyObject *module, PyObject *like);
 

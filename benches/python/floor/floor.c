@@ -26,6 +26,7 @@ static PyMethodDef functions[] = {
     {"read_array_interface", read_array_interface, METH_O, "Own an __array_interface__."},
     {"read_array_object", read_array_object, METH_O, "Own an ndarray and look into it."},
     {"read_array_object_for_call", read_array_object_for_call, METH_O, "Look into an ndarray."},
+    {"share", share, METH_NOARGS, "A new tensor, read and dropped."},
     {"make", make, METH_NOARGS, "An object with a new tensor."},
     {"make_exchange", make_exchange, METH_O, "A new array of the argument's type."},
     {0},

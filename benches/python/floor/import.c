@@ -30,7 +30,7 @@ int readable(const Tensor *tensor) {
     return 0;
 }
 
-static PyObject *read_tensor(const Tensor *tensor) {
+PyObject *read_tensor(const Tensor *tensor) {
     if (!readable(tensor)) {
         return NULL;
     }

@@ -16,11 +16,12 @@ pub(crate) struct Path {
 }
 
 /// What everybody is compared on.
-pub(crate) const PATHS: [Path; 8] = [
+pub(crate) const PATHS: [Path; 9] = [
     path("numpy-in", "NumPy in, one element read, dropped", Some(1.10)),
     path("torch-in", "PyTorch in, owned, read, dropped", Some(1.10)),
     path("torch-borrowed", "PyTorch borrowed for a call, read", Some(1.10)),
     path("jax-in", "JAX in, read, dropped", None),
+    path("rust-share", "a new tensor, read and dropped, in Rust", Some(1.3)),
     path("object-out", "a new tensor to a Python object", Some(1.5)),
     path("numpy-out", "a new tensor to NumPy", Some(1.10)),
     path("torch-out", "a new tensor to PyTorch, from_dlpack", None),

@@ -37,13 +37,26 @@ fn read_borrowed(array: &Bound<'_, PyAny>) -> Result<f32> {
     first?.ok_or_else(|| PyTypeError::new_err("expected elements").into())
 }
 
-/// A `dlbridge.Tensor`.
-#[pyfunction]
-fn make() -> PyResult<PyTensor> {
+fn new_tensor() -> PyResult<Tensor> {
     let elements = vec![1.5_f32, 2.5, 3.5, 4.5, 5.5, 6.5];
     let array = Array2::from_shape_vec((2, 3), elements);
     let array = array.map_err(|error| PyTypeError::new_err(error.to_string()))?;
-    Ok(Tensor::from(array).into())
+    Ok(Tensor::from(array))
+}
+
+/// What never reaches Python: an array becomes a tensor, is looked at and dropped.
+#[pyfunction]
+fn share() -> Result<f32> {
+    // Opaque, so that the compiler does not see the array through the tensor.
+    let tensor = std::hint::black_box(new_tensor()?);
+    let first = tensor.view::<f32>()?.get(&[0, 0]);
+    first.ok_or_else(|| PyTypeError::new_err("expected elements").into())
+}
+
+/// A `dlbridge.Tensor`.
+#[pyfunction]
+fn make() -> PyResult<PyTensor> {
+    Ok(new_tensor()?.into())
 }
 
 /// A NumPy array, by NumPy's own C API.
@@ -71,6 +84,7 @@ fn bench_dlbridge(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(read_borrowed, module)?)?;
     module.add_function(wrap_pyfunction!(pass_on, module)?)?;
+    module.add_function(wrap_pyfunction!(share, module)?)?;
     module.add_function(wrap_pyfunction!(make_exchange, module)?)?;
     module.add_function(wrap_pyfunction!(make_numpy, module)?)?;
     module.add_function(wrap_pyfunction!(make, module)?)
