@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dlbridge
-from test_numpy import BASE, DTYPES, LAYOUTS
+from frameworks.numpy_arrays import BASE, DTYPES, LAYOUTS
 from threads import failures_in_threads
 
 example = pytest.importorskip("dlbridge_example", reason="the example extension is not installed")
