@@ -10,6 +10,7 @@ import pytest
 import dlbridge
 from frameworks.numpy_arrays import DTYPES, LAYOUTS
 
+
 class Sub(np.ndarray):
     """A subclass is asked through `__dlpack__`, which it may override."""
 

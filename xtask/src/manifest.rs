@@ -23,11 +23,6 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Whether it is the one whose features are the adapters.
-    pub(crate) fn is_main(&self) -> bool {
-        self.folder.ends_with(MAIN_CRATE)
-    }
-
     fn load(folder: PathBuf) -> Result<Self> {
         let text = project::read(&folder.join("Cargo.toml"))?;
         Ok(Self { folder, text })
@@ -43,6 +38,16 @@ impl Member {
     pub(crate) fn features(&self) -> Vec<String> {
         let chosen = keys(&self.text, "features").into_iter().filter(|key| *key != "default");
         chosen.map(str::to_owned).collect()
+    }
+
+    /// Those of them whose crates build with a version of Rust, such as `1.85`. The manifest lists the
+    /// ones that need a newer Rust than the workspace promises, each with the version.
+    pub(crate) fn features_for_rust(&self, version: &str) -> Vec<String> {
+        let builds = |feature: &String| {
+            let needs = value(&self.text, "package.metadata.newer-rust", feature);
+            needs.is_none_or(|needs| minor(needs) <= minor(version))
+        };
+        self.features().into_iter().filter(builds).collect()
     }
 
     /// Whether its tests and programs embed Python.
@@ -81,15 +86,9 @@ pub(crate) fn features() -> Result<Vec<String>> {
     Ok(Member::load(project::path(MAIN_CRATE))?.features())
 }
 
-/// Those of them whose crates build with a version of Rust, such as `1.85`. The main crate's manifest
-/// lists the ones that need a newer Rust than the workspace promises, each with the version.
+/// Those of them whose crates build with a version of Rust.
 pub(crate) fn features_for_rust(version: &str) -> Result<Vec<String>> {
-    let main = Member::load(project::path(MAIN_CRATE))?;
-    let builds = |feature: &String| {
-        let needs = value(&main.text, "package.metadata.newer-rust", feature);
-        needs.is_none_or(|needs| minor(needs) <= minor(version))
-    };
-    Ok(features()?.into_iter().filter(builds).collect())
+    Ok(Member::load(project::path(MAIN_CRATE))?.features_for_rust(version))
 }
 
 /// The second number of a version of Rust, whose first has always been 1.

@@ -3,7 +3,8 @@
 //! Invariant: a tensor is owned by its capsule while the capsule has the unused name, and by
 //! whoever renamed it afterwards.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
+use std::ptr;
 
 use dlbridge::Tensor;
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
@@ -138,8 +139,10 @@ pub(crate) fn versioned(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAn
 /// A capsule that nobody can consume. It keeps a tensor's memory as long as itself.
 #[inline]
 pub(crate) fn keeper(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
+    // Memory of Rust is released without running Python code.
+    let release = if tensor.is_foreign() { release_foreign } else { release_kept };
     // SAFETY: given away by the tensor just now (R3).
-    unsafe { new(py, tensor.into_raw(), KEEPER, release_kept) }
+    unsafe { new(py, tensor.into_raw(), KEEPER, release) }
 }
 
 /// A capsule that owns a tensor in the ABI of DLPack before 1.0.
@@ -170,30 +173,45 @@ unsafe fn new<'py, A: Abi>(
 
 /// Releases the tensor of a capsule that nobody consumed.
 unsafe extern "C" fn release<A: Abi>(capsule: *mut ffi::PyObject) {
-    // SAFETY: Python calls the destructor with its capsule, which owns such a tensor (F1, F4).
-    unsafe { release_named::<A>(capsule, A::NAME) };
+    // SAFETY: Python calls the destructor with its capsule (F1).
+    let tensor = unsafe { owned_by::<A>(capsule, A::NAME) };
+    if tensor.is_null() {
+        return;
+    }
+    // SAFETY: attached to the interpreter, as every destructor is (F1).
+    let py = unsafe { Python::assume_attached() };
+    // The owner may be a Python object of another library.
+    // SAFETY: the unused capsule owned the tensor, and is going (F4).
+    undisturbed(py, || unsafe { A::release(tensor) });
+}
+
+/// Releases the tensor of a keeper, which came from another library.
+unsafe extern "C" fn release_foreign(capsule: *mut ffi::PyObject) {
+    // SAFETY: attached to the interpreter, as every destructor is (F1).
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: Python calls the destructor with its capsule (F1).
+    undisturbed(py, || unsafe { release_kept(capsule) });
 }
 
 /// Releases the tensor of a keeper.
 unsafe extern "C" fn release_kept(capsule: *mut ffi::PyObject) {
-    // SAFETY: Python calls the destructor with its capsule, which owns such a tensor (F1, F4).
-    unsafe { release_named::<DLManagedTensorVersioned>(capsule, KEEPER) };
+    // SAFETY: Python calls the destructor with its capsule (F1).
+    let tensor = unsafe { owned_by::<DLManagedTensorVersioned>(capsule, KEEPER) };
+    // SAFETY: the keeper owned the tensor, and is going; or null (F4).
+    unsafe { Tensor::release_raw(tensor) };
 }
 
+/// The tensor that a capsule owns if it has this name; otherwise null.
+///
 /// # Safety
 ///
-/// Attached; a capsule on its end, which owns a tensor of this ABI if it has this name.
+/// Attached; `capsule` is a capsule, which owns a tensor of this ABI if it has this name.
 #[inline]
-unsafe fn release_named<A: Abi>(capsule: *mut ffi::PyObject, name: &'static CStr) {
+unsafe fn owned_by<A: Abi>(capsule: *mut ffi::PyObject, name: &'static CStr) -> *mut A {
     // SAFETY: the caller's duty (F1).
     if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } != 1 {
-        return;
+        return ptr::null_mut();
     }
     // SAFETY: a valid capsule of this name (F4).
-    let tensor: *mut c_void = unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) };
-    // SAFETY: attached to the interpreter, as every destructor is (F1).
-    let py = unsafe { Python::assume_attached() };
-    // The owner may be a Python object of another library.
-    // SAFETY: the capsule owned the tensor, and is going (F4).
-    undisturbed(py, || unsafe { A::release(tensor.cast()) });
+    unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) }.cast()
 }

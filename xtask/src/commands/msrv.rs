@@ -38,11 +38,7 @@ pub(crate) fn check(venv: &Venv) -> Result<Outcome> {
     for library in manifest::libraries()? {
         let mut cargo = compiler.cargo(venv);
         cargo.args(["check", "--lib", "--package", library.name()?]);
-        if library.is_main() {
-            cargo.args(["--features", &manifest::features_for_rust(&version)?.join(",")]);
-        } else {
-            cargo.arg("--all-features");
-        }
+        cargo.args(["--features", &library.features_for_rust(&version).join(",")]);
         command::run(cargo.arg("--target-dir").arg(&folder))?;
     }
     Ok(Outcome::Done)

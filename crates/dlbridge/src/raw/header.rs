@@ -25,8 +25,8 @@ use crate::{Access, DType, Device, Error, Flags};
 /// Consumers are given a pointer to `descriptor`, which is also the header's address.
 #[repr(C)]
 pub(super) struct Header {
-    /// Written as a versioned one from the start, which the handle reads; rewritten when the header
-    /// is given away in the other ABI. A consumer may change it then, so nothing relies on it
+    /// Written as a versioned one from the start, which the handle reads, and given away as it is but
+    /// for the flags; rewritten for the other ABI. A consumer may change it then, so nothing relies on it
     /// any more.
     descriptor: MaybeUninit<Descriptor>,
     /// Drops the owner and frees the header.
@@ -110,7 +110,7 @@ pub(super) unsafe fn allocate<O: Send + 'static>(
     let Memory { data, byte_offset, dtype, device, flags, access, len } = memory;
     let parts = Parts { data, byte_offset, dtype, device, flags, access, shape, strides, len };
     // SAFETY: the header is not given away, and these are its parts (R3).
-    unsafe { expose::<DLManagedTensorVersioned>(header, &parts) };
+    unsafe { write::<DLManagedTensorVersioned>(header, &parts) };
     let (strides, marks) = (NonNull::from(strides).cast(), Marks::new(flags, access));
     Ok((header, Checked { strides, len, marks: marks.with_root(Root::Header) }))
 }
@@ -210,7 +210,7 @@ pub(super) unsafe fn take_owner<O: Any>(header: NonNull<Header>) -> Result<O, No
 }
 
 /// One of the two ABIs of a managed tensor.
-pub(super) trait Abi: Sized {
+trait Abi: Sized {
     fn new(header: *mut c_void, flags: Flags, tensor: DLTensor) -> Self;
 }
 
@@ -232,13 +232,42 @@ impl Abi for DLManagedTensor {
     }
 }
 
+/// Gives the descriptor's address, as one of DLPack 1.x, which it was made as.
+///
+/// # Safety
+///
+/// The header is owned by the caller, and `flags` are those of now.
+#[inline]
+pub(super) unsafe fn expose(
+    header: NonNull<Header>,
+    flags: Flags,
+) -> NonNull<DLManagedTensorVersioned> {
+    let descriptor = header.cast::<DLManagedTensorVersioned>();
+    // SAFETY: the descriptor is a header's first field, and was written by `allocate` (R6).
+    unsafe { (*descriptor.as_ptr()).flags = flags.0 };
+    descriptor
+}
+
+/// Gives the descriptor's address, written anew as one of DLPack before 1.0.
+///
+/// # Safety
+///
+/// The header is owned by the caller; `parts` are those it was made with.
+pub(super) unsafe fn expose_legacy(
+    header: NonNull<Header>,
+    parts: &Parts<'_>,
+) -> NonNull<DLManagedTensor> {
+    // SAFETY: the caller's duty.
+    unsafe { write(header, parts) }
+}
+
 /// Writes the descriptor, in one of the ABIs, and gives its address.
 ///
 /// # Safety
 ///
 /// The header is owned by the caller; `parts` are those it was made with.
 #[inline]
-pub(super) unsafe fn expose<A: Abi>(header: NonNull<Header>, parts: &Parts<'_>) -> NonNull<A> {
+unsafe fn write<A: Abi>(header: NonNull<Header>, parts: &Parts<'_>) -> NonNull<A> {
     const { assert!(size_of::<A>() <= size_of::<Descriptor>()) };
     const { assert!(std::mem::offset_of!(Header, descriptor) == 0) };
     let context = header.as_ptr().cast::<c_void>();
@@ -273,7 +302,7 @@ pub(crate) fn describe(parts: &Parts<'_>) -> DLTensor {
 ///
 /// # Safety
 ///
-/// `tensor` came from [`expose`] and is deleted once.
+/// `tensor` came from [`expose`] or [`expose_legacy`] and is deleted once.
 unsafe extern "C" fn delete<A: Abi>(tensor: *mut A) {
     let Some(header) = NonNull::new(tensor.cast::<Header>()) else { return };
     // SAFETY: `expose` gave the header's own address, and the consumer gives ownership back (R3).

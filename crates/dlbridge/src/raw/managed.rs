@@ -10,7 +10,7 @@ use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
 use super::Parts;
 use super::foreign::{Foreign, RawFields};
-use super::header::{self, Abi, Header, Memory, TENSOR_AT};
+use super::header::{self, Header, Memory, TENSOR_AT};
 use super::marks::Root;
 use super::parse::{free_strides, parse};
 use super::parts::Checked;
@@ -218,7 +218,11 @@ impl Handle {
                 self.forget();
                 tensor
             }
-            _ => self.expose(),
+            _ => {
+                let handle = self.into_header();
+                // SAFETY: the handle owned the header and is forgotten (R3).
+                unsafe { header::expose(handle.managed(), handle.flags()) }
+            }
         }
     }
 
@@ -230,7 +234,11 @@ impl Handle {
                 self.forget();
                 tensor
             }
-            _ => self.expose(),
+            _ => {
+                let handle = self.into_header();
+                // SAFETY: the handle owned the header and is forgotten (R3).
+                unsafe { header::expose_legacy(handle.managed(), &handle.parts()) }
+            }
         }
     }
 
@@ -244,11 +252,10 @@ impl Handle {
         })
     }
 
-    fn expose<A: Abi>(self) -> NonNull<A> {
-        let handle = if self.root() == Root::Header { self } else { self.wrap() };
-        let handle = ManuallyDrop::new(handle);
-        // SAFETY: the handle owned the header (wrapped, if it was none) and is forgotten (R3).
-        unsafe { header::expose(handle.managed(), &handle.parts()) }
+    /// A handle with a header, which the caller gives away.
+    #[inline]
+    fn into_header(self) -> ManuallyDrop<Self> {
+        ManuallyDrop::new(if self.root() == Root::Header { self } else { self.wrap() })
     }
 
     /// A header of our own around a foreign tensor.
