@@ -139,7 +139,7 @@ def main() -> None:
             note(library, error)
             continue
         if has_lock() and not had_lock:
-            raise SystemExit(f"{library} switched Python's lock on")
+            raise SystemExit(f"{library} switched Python's lock on: measure without it (--quick)")
         modules[library] = module
     for path, (make_loop, names) in PATHS.items():
         for library, module in modules.items():

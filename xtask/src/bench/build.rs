@@ -117,7 +117,7 @@ impl<'a> Workshop<'a> {
         let mut cargo = self.cargo();
         cargo.args(["build", "--quiet", "--profile", "wheel", "--package", "dlbridge-bench"]);
         build(&mut cargo)?;
-        self.take(&project::target_folder()?.join("wheel"), OURS.module)
+        self.take(&self.venv.target_folder()?.join("wheel"), OURS.module)
     }
 
     fn own_workspace(&self, library: &Library) -> Result {
