@@ -54,8 +54,8 @@ pub fn span(shape: &[i64], strides: &[i64]) -> Result<Span, Error> {
 }
 
 /// Measures a tensor that has elements and overflows nothing, as nearly all do.
-#[inline]
-fn ordinary_span(shape: &[i64], strides: &[i64]) -> Option<Span> {
+#[inline(always)]
+pub(crate) fn ordinary_span(shape: &[i64], strides: &[i64]) -> Option<Span> {
     if shape.len() != strides.len() {
         return None;
     }

@@ -43,51 +43,33 @@ pub(super) unsafe fn parse(tensor: *const DLTensor, flags: Flags) -> Result<Chec
 #[inline(always)]
 unsafe fn parse_ordinary(tensor: &DLTensor, flags: Flags) -> Option<Checked> {
     let (dtype, rank) = (dtype(tensor), tensor.ndim as usize);
-    let has_lists = rank == 0 || !(tensor.shape.is_null() || tensor.strides.is_null());
     let is_ordinary = dtype.is_ordinary()
         // A negative rank is a large one.
         && rank <= MAX_RANK
-        && has_lists
         && tensor.byte_offset == 0
         && !tensor.data.is_null()
         && device(tensor).kind.has_addresses();
     if !is_ordinary {
         return None;
     }
-    let (mut len, mut low, mut high) = (1_isize, 0_isize, 0_isize);
-    for axis in 0..rank {
-        // SAFETY: inside a list of `rank` numbers (the caller's duty).
-        let extent = unsafe { tensor.shape.add(axis) };
-        // SAFETY: the same.
-        let extent = isize::try_from(unsafe { extent.read() }).ok()?;
-        // SAFETY: the same.
-        let stride = unsafe { tensor.strides.add(axis) };
-        // SAFETY: the same.
-        let stride = isize::try_from(unsafe { stride.read() }).ok()?;
-        if extent <= 0 {
-            return None;
-        }
-        len = len.checked_mul(extent)?;
-        let reach = stride.checked_mul(extent - 1)?;
-        if reach < 0 {
-            low = low.checked_add(reach)?;
-        } else {
-            high = high.checked_add(reach)?;
-        }
-    }
+    // SAFETY: the caller's duty: `rank` is `ndim`, which is not negative.
+    let shape = unsafe { list(tensor.shape, rank) }?;
+    // SAFETY: the same.
+    let strides = unsafe { list(tensor.strides, rank) }?;
+    let Span { len, low, high } = layout::ordinary_span(shape, strides)?;
     let itemsize = isize::from(dtype.bits / 8);
     // Elements side by side, and elements with the gaps between them, fit `isize` in bytes: so
     // then do the parts below and above the first.
     let places = high.checked_sub(low)?.checked_add(1)?;
-    len.max(places).checked_mul(itemsize)?;
+    places.max(len as isize).checked_mul(itemsize)?;
     let (below, above) = ((-low * itemsize) as usize, ((high + 1) * itemsize) as usize);
     let address = tensor.data.addr();
     // No element lies at null, either.
     if address <= below || address.checked_add(above).is_none() {
         return None;
     }
-    let strides = if rank == 0 { NonNull::dangling() } else { NonNull::new(tensor.strides)? };
-    Some(Checked { strides, len: len as usize, marks: Marks::new(flags, class(flags)) })
+    let strides = NonNull::from(strides).cast();
+    Some(Checked { strides, len, marks: Marks::new(flags, class(flags)) })
 }
 
 /// Checks any descriptor, and says what is wrong with one that is refused.
@@ -128,6 +110,7 @@ fn unit(dtype: DType, flags: Flags) -> Result<Unit, Error> {
 /// # Safety
 ///
 /// A pointer that is not null points to `rank` numbers that stay for `'a`.
+#[inline]
 unsafe fn list<'a>(numbers: *const i64, rank: usize) -> Option<&'a [i64]> {
     match (numbers.is_null(), rank) {
         (_, 0) => Some(&[]),
