@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import mmap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,15 @@ STATM = Path("/proc/self/statm")
 _living: dict[int, Managed] = {}
 strays: list[int] = []
 """Addresses that were released without being alive: a double release."""
+
+
+@pytest.fixture(autouse=True)
+def no_double_release() -> Iterator[None]:
+    """For every test of a module that has this among its names."""
+    strays.clear()
+    yield
+    gc.collect()
+    assert strays == []
 
 
 @Deleter

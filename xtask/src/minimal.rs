@@ -41,13 +41,7 @@ pub(crate) fn check(venv: &Venv) -> Result<Outcome> {
 /// Copies what git tracks or would track. Unchanged files keep their time, so that cargo does not
 /// build them anew.
 fn copy_sources(to: &Path) -> Result {
-    let listed = command::output(command::program("git").args([
-        "ls-files",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]))?;
-    for name in listed.lines() {
+    for name in &project::files()? {
         // One that was just removed may still be listed.
         let Ok(text) = fs::read(project::path(name)) else { continue };
         let place = to.join(name);

@@ -73,7 +73,7 @@ impl Venv {
 
     /// Whether it is not the project's own, [`open`](Self::open).
     pub(crate) fn is_apart(&self) -> bool {
-        self.folder != project::path(FOLDER)
+        self.target.is_some()
     }
 
     /// The environment's Python.

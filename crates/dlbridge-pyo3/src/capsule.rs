@@ -126,14 +126,7 @@ fn refusal(object: Borrowed<'_, '_, PyAny>) -> Error {
 /// A capsule that owns a tensor in the ABI of DLPack 1.x.
 pub(crate) fn versioned(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
     // SAFETY: given away by the tensor just now (R3).
-    unsafe {
-        new(
-            py,
-            tensor.into_raw(),
-            DLManagedTensorVersioned::NAME,
-            release::<DLManagedTensorVersioned>,
-        )
-    }
+    unsafe { unused(py, tensor.into_raw()) }
 }
 
 /// A capsule that nobody can consume. It keeps a tensor's memory as long as itself.
@@ -148,7 +141,15 @@ pub(crate) fn keeper(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>>
 /// A capsule that owns a tensor in the ABI of DLPack before 1.0.
 pub(crate) fn legacy(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
     // SAFETY: given away by the tensor just now (R3).
-    unsafe { new(py, tensor.into_raw_legacy()?, DLManagedTensor::NAME, release::<DLManagedTensor>) }
+    unsafe { unused(py, tensor.into_raw_legacy()?) }
+}
+
+/// # Safety
+///
+/// `tensor` is valid and given away by the caller.
+unsafe fn unused<A: Abi>(py: Python<'_>, tensor: *mut A) -> Result<Bound<'_, PyAny>> {
+    // SAFETY: the caller's duty; `release` releases what has this name.
+    unsafe { new(py, tensor, A::NAME, release::<A>) }
 }
 
 /// # Safety

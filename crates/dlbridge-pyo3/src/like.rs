@@ -87,9 +87,7 @@ impl PyTensor {
         };
         Ok(array?)
     }
-}
 
-impl PyTensor {
     /// The tensor as a NumPy array over the same memory, for functions that have no array of the
     /// caller's to make one [`like`](Self::like). Read-only memory becomes a read-only array.
     ///

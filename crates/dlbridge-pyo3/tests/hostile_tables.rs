@@ -8,11 +8,10 @@ use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use common::object_with;
+use common::{empty_table, object_with};
 use dlbridge::sys::{
     DLManagedTensorVersioned, DLPackDLTensorFromPyObjectNoSync, DLPackExchangeAPI,
-    DLPackExchangeAPIHeader, DLPackManagedTensorFromPyObjectNoSync, DLPackSetError, DLPackVersion,
-    DLTensor,
+    DLPackManagedTensorFromPyObjectNoSync, DLPackSetError, DLPackVersion, DLTensor,
 };
 use dlbridge::testing::{Foreign, Releases};
 use dlbridge::{DType, Device, Flags, Tensor};
@@ -23,21 +22,6 @@ use pyo3::prelude::*;
 type FromObject = DLPackManagedTensorFromPyObjectNoSync;
 type Borrow = DLPackDLTensorFromPyObjectNoSync;
 type Make = fn() -> Foreign;
-
-/// A table without a callback, for as long as the process lives.
-fn empty_table() -> &'static mut DLPackExchangeAPI {
-    Box::leak(Box::new(DLPackExchangeAPI {
-        header: DLPackExchangeAPIHeader {
-            version: DLPackVersion::CURRENT,
-            prev_api: ptr::null_mut(),
-        },
-        managed_tensor_allocator: None,
-        managed_tensor_from_py_object_no_sync: None,
-        managed_tensor_to_py_object_no_sync: None,
-        dltensor_from_py_object_no_sync: None,
-        current_work_stream: None,
-    }))
-}
 
 fn table(from_object: Option<FromObject>, borrow: Option<Borrow>) -> &'static DLPackExchangeAPI {
     let table = empty_table();

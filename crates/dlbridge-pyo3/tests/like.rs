@@ -7,11 +7,10 @@ mod common;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
-use common::{object_with, table_of};
+use common::{empty_table, object_with, table_of};
 use dlbridge::sys::{
-    DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
-    DLPackManagedTensorAllocator, DLPackManagedTensorToPyObjectNoSync, DLPackSetError,
-    DLPackVersion, DLTensor,
+    DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackManagedTensorAllocator,
+    DLPackManagedTensorToPyObjectNoSync, DLPackSetError, DLTensor,
 };
 use dlbridge::testing::CountingOwner;
 use dlbridge::{Access, DType, Device, Tensor};
@@ -28,17 +27,11 @@ fn table(
     unsafe extern "C" fn stream(_: DLDeviceType, _: i32, _: *mut *mut c_void) -> c_int {
         0
     }
-    Box::leak(Box::new(DLPackExchangeAPI {
-        header: DLPackExchangeAPIHeader {
-            version: DLPackVersion::CURRENT,
-            prev_api: ptr::null_mut(),
-        },
-        managed_tensor_allocator: allocator,
-        managed_tensor_from_py_object_no_sync: None,
-        managed_tensor_to_py_object_no_sync: to_object,
-        dltensor_from_py_object_no_sync: None,
-        current_work_stream: Some(stream),
-    }))
+    let table = empty_table();
+    table.managed_tensor_allocator = allocator;
+    table.managed_tensor_to_py_object_no_sync = to_object;
+    table.current_work_stream = Some(stream);
+    table
 }
 
 fn like(object: &Bound<'_, PyAny>, tensor: Tensor) -> PyResult<Py<PyAny>> {

@@ -121,10 +121,13 @@ pub(crate) struct Unit {
 impl Unit {
     #[inline]
     pub(crate) fn new(dtype: DType, flags: Flags) -> Self {
-        if dtype.is_ordinary() {
-            return Self { amount: usize::from(dtype.bits / 8), packed: false };
-        }
-        Self::odd(dtype, flags)
+        Self::ordinary(dtype).unwrap_or_else(|| Self::odd(dtype, flags))
+    }
+
+    /// The unit of a type that is [ordinary](DType::is_ordinary).
+    #[inline]
+    pub(crate) fn ordinary(dtype: DType) -> Option<Self> {
+        dtype.is_ordinary().then(|| Self { amount: usize::from(dtype.bits / 8), packed: false })
     }
 
     #[cold]

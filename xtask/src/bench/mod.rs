@@ -16,3 +16,11 @@ pub(crate) mod rust;
 mod sizes;
 mod table;
 mod threads;
+
+/// Numbers in order, each once.
+fn distinct(numbers: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut numbers: Vec<_> = numbers.collect();
+    numbers.sort_by(f64::total_cmp);
+    numbers.dedup();
+    numbers
+}

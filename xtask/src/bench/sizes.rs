@@ -2,6 +2,7 @@
 //! Invariant: the lines are `bytes who nanoseconds added`, tabs between; who copies says so.
 
 use crate::bench::chart::{Axis, Line, Lines};
+use crate::bench::distinct;
 use crate::bench::report::Section;
 use crate::failure::{Failure, Result};
 
@@ -61,10 +62,7 @@ fn ways(rows: &[Row]) -> Vec<&str> {
 }
 
 fn sizes(rows: &[Row]) -> Vec<f64> {
-    let mut sizes: Vec<_> = rows.iter().map(|row| row.bytes).collect();
-    sizes.sort_by(f64::total_cmp);
-    sizes.dedup();
-    sizes
+    distinct(rows.iter().map(|row| row.bytes))
 }
 
 fn table(rows: &[Row]) -> String {

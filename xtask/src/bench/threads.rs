@@ -2,6 +2,7 @@
 //! Invariant: the lines are `threads who rate`, `threads path who rate` or `note text`, tabs between.
 
 use crate::bench::chart::{Axis, Line, Lines};
+use crate::bench::distinct;
 use crate::bench::report::Section;
 use crate::bench::results;
 use crate::failure::{Failure, Result};
@@ -66,10 +67,7 @@ fn parse(lines: &[&str]) -> Result<Vec<Row>> {
 }
 
 fn counts(rows: &[Row]) -> Vec<f64> {
-    let mut counts: Vec<_> = rows.iter().map(|row| row.threads).collect();
-    counts.sort_by(f64::total_cmp);
-    counts.dedup();
-    counts
+    distinct(rows.iter().map(|row| row.threads))
 }
 
 /// A row for each library, in the order of the first number of threads.

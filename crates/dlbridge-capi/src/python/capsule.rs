@@ -25,16 +25,14 @@ trait Abi: Sized {
     /// As for [`Tensor::try_from_raw`].
     unsafe fn try_import(tensor: *mut Self) -> Result<Tensor, dlbridge::Error>;
 
-    /// Releases even what it refuses.
-    ///
     /// # Safety
     ///
-    /// As for [`Tensor::from_raw`].
-    unsafe fn import(tensor: *mut Self) -> Result<Tensor, dlbridge::Error>;
+    /// As for [`Tensor::release_raw`].
+    unsafe fn release(tensor: *mut Self);
 }
 
 macro_rules! abi {
-    ($tensor:ty, $name:literal, $used:literal, $try_import:ident, $import:ident) => {
+    ($tensor:ty, $name:literal, $used:literal, $try_import:ident, $release:ident) => {
         impl Abi for $tensor {
             const NAME: &'static CStr = $name;
             const USED_NAME: &'static CStr = $used;
@@ -44,9 +42,9 @@ macro_rules! abi {
                 unsafe { Tensor::$try_import(tensor) }
             }
 
-            unsafe fn import(tensor: *mut Self) -> Result<Tensor, dlbridge::Error> {
+            unsafe fn release(tensor: *mut Self) {
                 // SAFETY: the caller's duty.
-                unsafe { Tensor::$import(tensor) }
+                unsafe { Tensor::$release(tensor) };
             }
         }
     };
@@ -57,9 +55,9 @@ abi!(
     c"dltensor_versioned",
     c"used_dltensor_versioned",
     try_from_raw,
-    from_raw
+    release_raw
 );
-abi!(DLManagedTensor, c"dltensor", c"used_dltensor", try_from_raw_legacy, from_raw_legacy);
+abi!(DLManagedTensor, c"dltensor", c"used_dltensor", try_from_raw_legacy, release_raw_legacy);
 
 /// Without a global lock in Python, two threads could find the same capsule unused. Nothing that
 /// may run Python code happens under it: whoever holds Python's lock may be waiting for this one.
@@ -144,7 +142,7 @@ unsafe fn wrap<A: Abi>(python: Python, tensor: *mut A) -> Result<Object, Excepti
     // SAFETY: a new reference or null (F3).
     unsafe { python.own(capsule) }.inspect_err(|_| {
         // SAFETY: no capsule took it (R3).
-        drop(unsafe { A::import(tensor) });
+        unsafe { A::release(tensor) };
     })
 }
 
@@ -161,6 +159,6 @@ unsafe extern "C" fn release<A: Abi>(capsule: Pointer) {
         let tensor = unsafe { (python.api.PyCapsule_GetPointer)(capsule, A::NAME.as_ptr()) };
         // The owner may run Python code.
         // SAFETY: the unused capsule owned the tensor, and is going (F4).
-        undisturbed(|| drop(unsafe { A::import(tensor.cast()) }));
+        undisturbed(|| unsafe { A::release(tensor.cast()) });
     });
 }

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::{mem, ptr};
 
 use dlbridge::Tensor;
-use dlbridge::sys::{DLPackExchangeAPI, DLTensor};
+use dlbridge::sys::{DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion, DLTensor};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -41,6 +41,21 @@ pub(crate) fn borrow(table: &DLPackExchangeAPI, object: &Bound<'_, PyAny>) -> Py
         0 => Ok(unsafe { descriptor.assume_init() }),
         _ => Err(PyErr::take(object.py()).expect("a failure sets an exception")),
     }
+}
+
+/// A table without a callback, for as long as the process lives.
+pub(crate) fn empty_table() -> &'static mut DLPackExchangeAPI {
+    Box::leak(Box::new(DLPackExchangeAPI {
+        header: DLPackExchangeAPIHeader {
+            version: DLPackVersion::CURRENT,
+            prev_api: ptr::null_mut(),
+        },
+        managed_tensor_allocator: None,
+        managed_tensor_from_py_object_no_sync: None,
+        managed_tensor_to_py_object_no_sync: None,
+        dltensor_from_py_object_no_sync: None,
+        current_work_stream: None,
+    }))
 }
 
 /// A class with this table and nothing else, and an object of it. Both live as long as the process,

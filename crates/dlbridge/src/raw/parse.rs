@@ -42,10 +42,10 @@ pub(super) unsafe fn parse(tensor: *const DLTensor, flags: Flags) -> Result<Chec
 /// As for [`parse`].
 #[inline(always)]
 unsafe fn parse_ordinary(tensor: &DLTensor, flags: Flags) -> Option<Checked> {
-    let (dtype, rank) = (dtype(tensor), tensor.ndim as usize);
-    let is_ordinary = dtype.is_ordinary()
-        // A negative rank is a large one.
-        && rank <= MAX_RANK
+    let rank = tensor.ndim as usize;
+    let unit = Unit::ordinary(dtype(tensor))?;
+    // A negative rank is a large one.
+    let is_ordinary = rank <= MAX_RANK
         && tensor.byte_offset == 0
         && !tensor.data.is_null()
         && device(tensor).kind.has_addresses();
@@ -56,20 +56,15 @@ unsafe fn parse_ordinary(tensor: &DLTensor, flags: Flags) -> Option<Checked> {
     let shape = unsafe { list(tensor.shape, rank) }?;
     // SAFETY: the same.
     let strides = unsafe { list(tensor.strides, rank) }?;
-    let Span { len, low, high } = layout::ordinary_span(shape, strides)?;
-    let itemsize = isize::from(dtype.bits / 8);
-    // Elements side by side, and elements with the gaps between them, fit `isize` in bytes: so
-    // then do the parts below and above the first.
-    let places = high.checked_sub(low)?.checked_add(1)?;
-    places.max(len as isize).checked_mul(itemsize)?;
-    let (below, above) = ((-low * itemsize) as usize, ((high + 1) * itemsize) as usize);
+    let span = layout::ordinary_span(shape, strides)?;
+    let (below, above) = unit.reach(span)?;
     let address = tensor.data.addr();
     // No element lies at null, either.
     if address <= below || address.checked_add(above).is_none() {
         return None;
     }
     let strides = NonNull::from(strides).cast();
-    Some(Checked { strides, len, marks: Marks::new(flags, class(flags)) })
+    Some(Checked { strides, len: span.len, marks: Marks::new(flags, class(flags)) })
 }
 
 /// Checks any descriptor, and says what is wrong with one that is refused.

@@ -3,7 +3,7 @@
 //! Invariant: the process that asks is left as it is: the driver is loaded by another one.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, process};
 
@@ -19,9 +19,8 @@ const SOURCE: &str = include_str!("late_driver.c");
 /// ```
 /// use dlbridge::testing::LateDriver;
 ///
-/// match LateDriver::build() {
-///     Ok(_driver) => {} // driver.rerun(&["--ignored"])
-///     Err(reason) => println!("skipped: {reason}"),
+/// if let Some(_driver) = LateDriver::build_or_skip() {
+///     // driver.rerun(&["--ignored"])
 /// }
 /// ```
 #[derive(Debug)]
@@ -63,19 +62,30 @@ impl LateDriver {
         }
     }
 
+    /// The same for a test, which says why it is skipped where there can be none.
+    ///
+    /// # Panics
+    ///
+    /// As [`build`](Self::build).
+    #[must_use]
+    pub fn build_or_skip() -> Option<Self> {
+        Self::build().inspect_err(|reason| println!("skipped: {reason}")).ok()
+    }
+
     /// Where the library is, under the name that programs open.
     #[must_use]
     pub fn library(&self) -> PathBuf {
         self.folder.join("libcuda.so.1")
     }
 
-    /// Runs this very program again, with `arguments`, where it finds the library.
+    /// Runs this very program again, with `arguments`, where it finds the library; gives what it
+    /// printed.
     ///
     /// # Panics
     ///
     /// If it cannot be started.
     #[must_use]
-    pub fn rerun(&self, arguments: &[&str]) -> Output {
+    pub fn rerun(&self, arguments: &[&str]) -> String {
         self.rerun_forgetting("", arguments)
     }
 
@@ -86,13 +96,14 @@ impl LateDriver {
     ///
     /// If it cannot be started.
     #[must_use]
-    pub fn rerun_forgetting(&self, function: &str, arguments: &[&str]) -> Output {
+    pub fn rerun_forgetting(&self, function: &str, arguments: &[&str]) -> String {
         let program = env::current_exe().expect("a program knows where it is");
         let path = env::var("LD_LIBRARY_PATH").unwrap_or_default();
         let mut command = Command::new(program);
         command.args(arguments).env("LATE_DRIVER_FORGETS", function);
         command.env("LD_LIBRARY_PATH", search(&self.folder, &path));
-        command.output().expect("it ran before")
+        let done = command.output().expect("it ran before");
+        String::from_utf8_lossy(&done.stdout).into_owned()
     }
 }
 

@@ -1,9 +1,8 @@
 //! Bars that start at 1, on a logarithmic scale: how many times as much as the first.
 //! Invariant: every value that is drawn has its label, and lies inside the drawing.
 
-use super::{Anchor, Drawing};
+use super::{Anchor, Drawing, WIDTH};
 
-const WIDTH: f64 = 900.0;
 const ROW: f64 = 18.0;
 const HEAD: f64 = 30.0;
 const TOP: f64 = 60.0;

@@ -1,9 +1,8 @@
 //! Lines over a logarithmic scale, each named at its end.
 //! Invariant: the names of two lines that end together do not cover each other.
 
-use super::{Anchor, Drawing};
+use super::{Anchor, Drawing, WIDTH};
 
-const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 380.0;
 const LEFT: f64 = 80.0;
 /// Room for the names of lines.

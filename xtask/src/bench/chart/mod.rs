@@ -13,6 +13,8 @@ use crate::project;
 pub(crate) use bars::{Bars, Mark, Panel, Row};
 pub(crate) use lines::{Axis, Line, Lines};
 
+/// As wide as a page of text.
+const WIDTH: f64 = 900.0;
 /// Where the charts lie, beside the page.
 const FOLDER: &str = "docs/benchmarks";
 /// The colours of a light page, and those of a dark one; a browser chooses.
