@@ -44,6 +44,12 @@ pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result {
         .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }
 
+/// Makes a folder and those above it.
+pub(crate) fn make_folder(folder: &Path) -> Result {
+    fs::create_dir_all(folder)
+        .map_err(|error| Failure::new(format!("cannot make {}: {error}", folder.display())))
+}
+
 /// Every file that git tracks or would track.
 pub(crate) fn files() -> Result<Vec<String>> {
     let words = ["ls-files", "--cached", "--others", "--exclude-standard"];

@@ -158,7 +158,7 @@ impl<'a> Workshop<'a> {
     /// The file of a module, not there yet: one that is loaded must not be written over.
     fn target(&self, module: &str) -> Result<PathBuf> {
         let file = self.folder.join(format!("bench_{module}.so"));
-        make_folder(&self.folder)?;
+        project::make_folder(&self.folder)?;
         let _ = fs::remove_file(&file);
         Ok(file)
     }
@@ -167,12 +167,6 @@ impl<'a> Workshop<'a> {
 /// The folder of everything that is built or written for a measurement.
 pub(crate) fn bench_folder() -> Result<PathBuf> {
     Ok(project::target_folder()?.join("bench"))
-}
-
-/// Makes a folder and those above it.
-pub(crate) fn make_folder(folder: &Path) -> Result {
-    fs::create_dir_all(folder)
-        .map_err(|error| Failure::new(format!("cannot make {}: {error}", folder.display())))
 }
 
 fn peer(library: &Library) -> PathBuf {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::bench::build::{SOURCES, bench_folder, make_folder};
+use crate::bench::build::{SOURCES, bench_folder};
 use crate::bench::callgrind::Dump;
 use crate::bench::libraries::Library;
 use crate::bench::results::Results;
@@ -49,7 +49,7 @@ impl Bench<'_> {
     pub(crate) fn count(&self, framework: &str, results: &mut Results) -> Result {
         let folder = bench_folder()?.join("callgrind").join(framework);
         let _ = fs::remove_dir_all(&folder);
-        make_folder(&folder)?;
+        project::make_folder(&folder)?;
         let mut valgrind = self.venv.program("valgrind");
         valgrind.args(["--tool=callgrind", "--instr-atstart=no", "--quiet"]);
         valgrind.arg(format!("--callgrind-out-file={}", folder.join("dump").display()));

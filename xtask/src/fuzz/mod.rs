@@ -73,7 +73,7 @@ fn guided(program: &mut Command, target: &str, plan: Plan) -> Result {
     let found = scratch("new", target)?;
     let artifacts = project::path(ARTIFACTS).join(target);
     for folder in [&found, &artifacts] {
-        create(folder)?;
+        project::make_folder(folder)?;
     }
     program
         .arg(format!("-max_total_time={}", plan.seconds))
@@ -99,11 +99,6 @@ fn scratch(kind: &str, target: &str) -> Result<PathBuf> {
     Ok(project::target_folder()?.join("fuzz-inputs").join(kind).join(target))
 }
 
-fn create(folder: &PathBuf) -> Result {
-    fs::create_dir_all(folder)
-        .map_err(|error| Failure::new(format!("cannot create {}: {error}", folder.display())))
-}
-
 /// Puts the fewest inputs into the corpus that reach all that the corpus and the new ones reach.
 fn keep(engine: &Engine, target: &str) -> Result {
     if matches!(engine, Engine::Random { .. }) {
@@ -111,9 +106,9 @@ fn keep(engine: &Engine, target: &str) -> Result {
     }
     let (corpus, new) = (project::path(KEPT[0]).join(target), scratch("new", target)?);
     let merged = scratch("merged", target)?;
-    create(&corpus)?;
+    project::make_folder(&corpus)?;
     let _ = fs::remove_dir_all(&merged);
-    create(&merged)?;
+    project::make_folder(&merged)?;
     let mut program = command::program(engine.built(target)?);
     // Whether code is reached counts, not how often; the fewest inputs that cover it are kept.
     program.args(["-set_cover_merge=1", "-use_counters=0", LONGEST]);

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::command;
 use crate::failure::{Failure, Result};
+use crate::house;
 use crate::project;
 use crate::venv::Venv;
 use links::End;
@@ -32,7 +33,7 @@ pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
     let configuration = project::read(&project::path(CONFIGURATION))?;
     let mut gathered = Gathered::new(project::files()?);
     gathered.all(&configuration)?;
-    gathered.report()?;
+    house::report(&gathered.findings)?;
     for (name, text) in &gathered.staged {
         project::write(&folder.join("pages").join(name), text)?;
     }
@@ -120,14 +121,6 @@ impl Gathered {
             }
         }
         shown
-    }
-
-    fn report(&self) -> Result {
-        self.findings.iter().for_each(|finding| println!("{finding}"));
-        match self.findings.len() {
-            0 => Ok(()),
-            number => Err(Failure::new(format!("{number} found"))),
-        }
     }
 }
 

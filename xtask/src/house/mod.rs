@@ -58,7 +58,8 @@ fn is_generated(name: &str) -> bool {
     Path::new(name).file_name().is_some_and(|file| GENERATED.iter().any(|other| file == *other))
 }
 
-fn report(findings: &[String]) -> Result {
+/// Prints what was found, if anything was.
+pub(crate) fn report(findings: &[String]) -> Result {
     for finding in findings {
         println!("{finding}");
     }

@@ -90,7 +90,7 @@ fn address(venv: &Venv, nightly: &str, runtime: &Path) -> Result<Outcome> {
     lay_out(&package, &folder.join(target).join("debug/lib_native.so"))?;
     let logs = folder.join("logs");
     let _ = fs::remove_dir_all(&logs);
-    fs::create_dir_all(&logs).map_err(|error| cannot("make", &logs, &error))?;
+    project::make_folder(&logs)?;
     let options =
         format!("detect_leaks=1:allocator_may_return_null=1:log_path={}/asan", logs.display());
     let mut python = venv.run_python();
@@ -123,7 +123,7 @@ fn lay_out(package: &Path, module: &Path) -> Result {
 
 /// Copies Python files alone: a module that lies there already is another.
 fn copy_folder(from: &Path, to: &Path) -> Result {
-    fs::create_dir_all(to).map_err(|error| cannot("make", to, &error))?;
+    project::make_folder(to)?;
     let entries = fs::read_dir(from).map_err(|error| cannot("read", from, &error))?;
     for entry in entries.flatten() {
         let (path, copy) = (entry.path(), to.join(entry.file_name()));

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::bench::build::{bench_folder, make_folder};
+use crate::bench::build::bench_folder;
 use crate::bench::callgrind;
 use crate::bench::chart::{Bars, Mark, Panel, Row};
 use crate::bench::machine;
 use crate::bench::report::Section;
 use crate::command;
 use crate::failure::{Failure, Result};
+use crate::project;
 
 const INTRODUCTION: &str = "\
 Loops over 16 KiB of elements side by side, or over 4096 elements of other layouts. A number is how many
@@ -83,7 +84,7 @@ fn parse(output: &str) -> Result<Vec<Loop>> {
 fn counts(program: &Path) -> Result<Vec<u64>> {
     let folder = bench_folder()?.join("callgrind").join("views");
     let _ = fs::remove_dir_all(&folder);
-    make_folder(&folder)?;
+    project::make_folder(&folder)?;
     let dump = folder.join("dump");
     let mut valgrind = command::program("valgrind");
     valgrind.args(["--tool=callgrind", "--quiet"]);
