@@ -126,7 +126,7 @@ macro_rules! reading {
         ///
         /// [`DTypeMismatch`](crate::Error::DTypeMismatch) or
         /// [`NotHostAccessible`](crate::Error::NotHostAccessible).
-        #[inline]
+        #[inline(always)]
         pub fn view<T: $crate::Element>(&self) -> Result<$crate::View<'_, T>, $crate::Error> {
             $crate::View::new(self.parts())
         }

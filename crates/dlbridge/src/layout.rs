@@ -24,6 +24,12 @@ impl Span {
     }
 }
 
+/// The number of elements of a shape that was measured: of all extents but zeros, the product fits.
+#[inline]
+pub(crate) fn count(shape: &[i64]) -> usize {
+    shape.iter().fold(1, |count: usize, &extent| count.wrapping_mul(extent as usize))
+}
+
 /// Measures a shape with its strides.
 ///
 /// The conditions, each checked:

@@ -53,6 +53,7 @@ mod flags;
 pub mod layout;
 mod raw;
 mod runs;
+mod small;
 mod tensor;
 mod tensor_ref;
 #[cfg(feature = "testing")]

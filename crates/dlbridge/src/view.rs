@@ -30,7 +30,7 @@ pub struct View<'a, T> {
 }
 
 impl<'a, T: Element> View<'a, T> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(parts: Parts<'a>) -> Result<Self, Error> {
         Ok(Self { elements: Elements::new(parts)? })
     }

@@ -2,13 +2,12 @@
 //! Capsules and other wrappings do not belong here.
 //! Invariant: R3: ownership moves with the pointer, once.
 
-use std::ptr::NonNull;
-
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
 use super::Handle;
 use super::foreign::Foreign;
 use super::header::describe;
+use super::managed::Lent;
 use crate::{Error, Flags, Tensor, TensorMut, TensorRef};
 
 impl Tensor {
@@ -131,9 +130,9 @@ impl Tensor {
         tensor: &DLTensor,
         flags: Flags,
     ) -> Result<Self, Error> {
-        // SAFETY: the caller's duty; the handle is gone before this function returns.
-        let lent = unsafe { Handle::lend(NonNull::from(tensor), flags) }?;
-        let parts = lent.parts();
+        // SAFETY: the caller's duty; gone before this function returns.
+        let lent = unsafe { Lent::new(tensor, flags) }?;
+        let parts = lent.tensor().parts();
         // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
         unsafe { Handle::share(owner, parts, parts.access(), flags) }.map(Self)
     }
@@ -155,9 +154,9 @@ impl Tensor {
         flags: Flags,
         function: impl FnOnce(&Self) -> R,
     ) -> Result<R, Error> {
-        // SAFETY: the caller's duty; the handle is only lent, and gone when this function returns.
-        let lent = unsafe { Handle::lend(NonNull::from(tensor), flags) }.map(Self)?;
-        Ok(function(&lent))
+        // SAFETY: the caller's duty; only lent, and gone when this function returns.
+        let lent = unsafe { Lent::new(tensor, flags) }?;
+        Ok(function(lent.tensor()))
     }
 
     /// The plain descriptor of the memory. Its pointers are valid while this tensor lives; whoever

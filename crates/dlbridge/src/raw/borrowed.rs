@@ -20,7 +20,6 @@ pub(crate) struct Borrowed<'a> {
     device: Device,
     flags: Flags,
     access: Access,
-    len: usize,
     shape: Dims,
     strides: Dims,
     memory: PhantomData<&'a ()>,
@@ -41,19 +40,19 @@ impl<'a> Borrowed<'a> {
         rank: usize,
         describe: impl FnOnce(&mut [i64], &mut [i64]),
     ) -> Self {
-        let Memory { data, byte_offset, dtype, device, flags, access, len } = memory;
+        let Memory { data, byte_offset, dtype, device, flags, access } = memory;
         let (mut shape, mut strides) = (Dims::zeros(rank), Dims::zeros(rank));
         describe(&mut shape, &mut strides);
         let memory = PhantomData;
-        Self { data, byte_offset, dtype, device, flags, access, len, shape, strides, memory }
+        Self { data, byte_offset, dtype, device, flags, access, shape, strides, memory }
     }
 
     /// The same memory as `parts`, borrowed as long.
     pub(crate) fn of(parts: Parts<'a>) -> Self {
-        let Parts { data, byte_offset, dtype, device, flags, access, len, .. } = parts;
+        let Parts { data, byte_offset, dtype, device, flags, access, .. } = parts;
         let (shape, strides) = (Dims::from(parts.shape), Dims::from(parts.strides));
         let memory = PhantomData;
-        Self { data, byte_offset, dtype, device, flags, access, len, shape, strides, memory }
+        Self { data, byte_offset, dtype, device, flags, access, shape, strides, memory }
     }
 
     /// Passes a foreign descriptor through the gate, without owning it.
@@ -86,7 +85,6 @@ impl<'a> Borrowed<'a> {
             access: self.access,
             shape: &self.shape,
             strides: &self.strides,
-            len: self.len,
         }
     }
 }

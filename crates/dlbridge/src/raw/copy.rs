@@ -22,7 +22,7 @@ impl Parts<'_> {
         }
         let size = layout::nbytes(1, self.dtype, self.flags)?;
         let mut target = target.chunks_exact_mut(size);
-        for run in Runs::new(self.shape, self.strides, self.len) {
+        for run in Runs::new(self.shape, self.strides, self.len()) {
             for i in 0..run.len as isize {
                 let offset = (run.start + i * run.step) * size as isize;
                 let to = target.next().expect("a chunk for each element").as_mut_ptr();

@@ -23,7 +23,7 @@ unsafe impl<T: Sync> Send for Elements<'_, T> {}
 unsafe impl<T: Sync> Sync for Elements<'_, T> {}
 
 impl<'a, T: Element> Elements<'a, T> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(parts: Parts<'a>) -> Result<Self, Error> {
         parts.check_dtype(T::DTYPE)?;
         parts.check_host()?;
@@ -64,14 +64,14 @@ impl<'a, T: Element> Elements<'a, T> {
 
     #[inline]
     pub(super) fn runs(&self) -> Runs<'a> {
-        Runs::new(self.parts.shape, self.parts.strides, self.parts.len)
+        Runs::new(self.parts.shape, self.parts.strides, self.parts.len())
     }
 
     #[inline]
     pub(crate) fn iter(&self) -> Iter<'a, T> {
         if self.parts.is_contiguous() {
             // SAFETY: `len` elements lie side by side (checked just now; R1, R2).
-            unsafe { Iter::compact(self.parts.data, self.parts.len) }
+            unsafe { Iter::compact(self.parts.data, self.parts.len()) }
         } else {
             // SAFETY: the runs are those of the memory's own layout (R1, R2).
             unsafe { Iter::strided(self.parts.data, self.runs()) }
@@ -81,7 +81,7 @@ impl<'a, T: Element> Elements<'a, T> {
     /// The elements as cells, if they lie side by side in row-major order and are aligned.
     #[inline]
     pub(crate) fn cells(&self) -> Option<&'a [ReadCell<T>]> {
-        if self.parts.len == 0 {
+        if self.parts.len() == 0 {
             return Some(&[]);
         }
         let data = self.parts.data.cast::<ReadCell<T>>();
@@ -91,7 +91,7 @@ impl<'a, T: Element> Elements<'a, T> {
         // SAFETY: aligned and contiguous (checked), `len` elements (R1) alive for `'a` (R2); a cell
         // may be written by others and holds any bytes. Over memory that a Rust owner lent
         // immutably, nobody writes: Tree Borrows allows such a cell, Stacked Borrows does not.
-        Some(unsafe { std::slice::from_raw_parts(data, self.parts.len) })
+        Some(unsafe { std::slice::from_raw_parts(data, self.parts.len()) })
     }
 
     /// Copies the elements, in row-major order, to `target`.
@@ -102,7 +102,7 @@ impl<'a, T: Element> Elements<'a, T> {
     unsafe fn copy_to(&self, target: *mut T) {
         if self.parts.is_contiguous() {
             // SAFETY: `len` elements lie side by side (R1); the target is the caller's duty.
-            return unsafe { T::copy_run(self.parts.data, target, self.parts.len) };
+            return unsafe { T::copy_run(self.parts.data, target, self.parts.len()) };
         }
         let mut at = target;
         self.iter().for_each(|value| {
@@ -114,7 +114,7 @@ impl<'a, T: Element> Elements<'a, T> {
     }
 
     pub(crate) fn copy_to_slice(&self, target: &mut [T]) -> Result<(), Error> {
-        let found = self.parts.len;
+        let found = self.parts.len();
         if target.len() != found {
             return Err(Error::LengthMismatch { wanted: target.len(), found });
         }
@@ -126,7 +126,7 @@ impl<'a, T: Element> Elements<'a, T> {
     /// What `function` makes of the elements, in row-major order.
     #[inline]
     pub(crate) fn map<U>(&self, mut function: impl FnMut(T) -> U) -> Vec<U> {
-        let mut values: Vec<U> = Vec::with_capacity(self.parts.len);
+        let mut values: Vec<U> = Vec::with_capacity(self.parts.len());
         let mut filled = Filled { values: &mut values, len: 0 };
         let start = filled.values.as_mut_ptr();
         self.iter().for_each(|value| {
@@ -140,11 +140,11 @@ impl<'a, T: Element> Elements<'a, T> {
     }
 
     pub(crate) fn to_vec(self) -> Vec<T> {
-        let mut values = Vec::with_capacity(self.parts.len);
+        let mut values = Vec::with_capacity(self.parts.len());
         // SAFETY: fresh memory, with room for `len` elements (R7).
         unsafe { self.copy_to(values.as_mut_ptr()) };
         // SAFETY: all `len` elements were written just now (R8).
-        unsafe { values.set_len(self.parts.len) };
+        unsafe { values.set_len(self.parts.len()) };
         values
     }
 }

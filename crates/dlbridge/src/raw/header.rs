@@ -56,7 +56,6 @@ pub(crate) struct Memory {
     pub(crate) device: Device,
     pub(crate) flags: Flags,
     pub(crate) access: Access,
-    pub(crate) len: usize,
 }
 
 /// Where shape and strides start, and the layout of the whole.
@@ -107,12 +106,12 @@ pub(super) unsafe fn allocate<O: Send + 'static>(
     let owner = unsafe { &mut *owner_of::<O>(header) };
     let memory = describe(owner, shape, strides)?;
     std::mem::forget(guard);
-    let Memory { data, byte_offset, dtype, device, flags, access, len } = memory;
-    let parts = Parts { data, byte_offset, dtype, device, flags, access, shape, strides, len };
+    let Memory { data, byte_offset, dtype, device, flags, access } = memory;
+    let parts = Parts { data, byte_offset, dtype, device, flags, access, shape, strides };
     // SAFETY: the header is not given away, and these are its parts (R3).
     unsafe { write::<DLManagedTensorVersioned>(header, &parts) };
     let (strides, marks) = (NonNull::from(strides).cast(), Marks::new(flags, access));
-    Ok((header, Checked { strides, len, marks: marks.with_root(Root::Header) }))
+    Ok((header, Checked { strides, marks: marks.with_root(Root::Header) }))
 }
 
 /// Where a header's descriptor has its tensor, until it is given away.

@@ -14,7 +14,7 @@ use super::header::{self, Header, Memory, TENSOR_AT};
 use super::marks::Root;
 use super::parse::{free_strides, parse};
 use super::parts::Checked;
-use crate::{Access, Error, Flags, MAX_RANK, TypeCode};
+use crate::{Access, Error, Flags, MAX_RANK, Tensor, TypeCode};
 
 /// Owns a tensor's memory and describes it: by its descriptor, and by what the gate found out.
 ///
@@ -59,7 +59,7 @@ impl Handle {
     /// The descriptor satisfies `SAFETY.md`'s list of trust as long as the handle lives, which is
     /// never given away.
     #[inline(always)]
-    pub(crate) unsafe fn lend(tensor: NonNull<DLTensor>, flags: Flags) -> Result<Self, Error> {
+    unsafe fn lend(tensor: NonNull<DLTensor>, flags: Flags) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
         unsafe { Self::pass(tensor, flags, Root::Lent) }
     }
@@ -281,34 +281,75 @@ impl Handle {
         access: Access,
         flags: Flags,
     ) -> Result<Self, Error> {
-        let Parts { data, byte_offset, dtype, device, len, .. } = parts;
+        let Parts { data, byte_offset, dtype, device, .. } = parts;
         let describe = |_: &mut O, shape: &mut [i64], strides: &mut [i64]| {
             shape.copy_from_slice(parts.shape);
             strides.copy_from_slice(parts.strides);
-            Ok(Memory { data, byte_offset, dtype, device, flags, access, len })
+            Ok(Memory { data, byte_offset, dtype, device, flags, access })
         };
         // SAFETY: `parts` satisfies R1, and the rest is the caller's duty.
         unsafe { Self::export(owner, parts.shape.len(), describe) }
     }
 
     /// Frees what the gate made, and nothing else.
+    #[inline]
     fn forget(self) {
         let handle = ManuallyDrop::new(self);
-        if handle.checked.marks.owns_strides() {
-            // SAFETY: the handle is forgotten, and with it the parts that borrowed them (R7).
-            unsafe { free_strides(handle.checked.strides, handle.parts().shape.len()) };
+        // SAFETY: the handle is forgotten (R7).
+        unsafe { handle.free_strides() };
+    }
+
+    /// Frees strides that the gate made.
+    ///
+    /// # Safety
+    ///
+    /// The handle is not used again.
+    #[inline(always)]
+    unsafe fn free_strides(&self) {
+        if self.checked.marks.owns_strides() {
+            // SAFETY: alive as long as the handle (R2).
+            let rank = unsafe { self.tensor.as_ref() }.ndim as usize;
+            // SAFETY: made by the gate; nobody borrows from a handle that is used no more (R7).
+            unsafe { free_strides(self.checked.strides, rank) };
         }
+    }
+}
+
+/// A tensor that owns nothing, and knows so without looking.
+pub(super) struct Lent(ManuallyDrop<Tensor>);
+
+impl Lent {
+    /// Passes a plain descriptor through the gate.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Handle::lend`].
+    #[inline(always)]
+    pub(super) unsafe fn new(tensor: &DLTensor, flags: Flags) -> Result<Self, Error> {
+        // SAFETY: the caller's duty.
+        let handle = unsafe { Handle::lend(NonNull::from(tensor), flags) }?;
+        Ok(Self(ManuallyDrop::new(Tensor(handle))))
+    }
+
+    #[inline(always)]
+    pub(super) fn tensor(&self) -> &Tensor {
+        &self.0
+    }
+}
+
+impl Drop for Lent {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: this is its end (R7).
+        unsafe { self.0.0.free_strides() };
     }
 }
 
 impl Drop for Handle {
     #[inline]
     fn drop(&mut self) {
-        if self.checked.marks.owns_strides() {
-            let rank = self.parts().shape.len();
-            // SAFETY: nobody borrows from a handle that is dropped (R7).
-            unsafe { free_strides(self.checked.strides, rank) };
-        }
+        // SAFETY: this is its end (R7).
+        unsafe { self.free_strides() };
         match self.root() {
             // SAFETY: owned, and this is its end (R3).
             Root::Header => unsafe { header::release(self.managed()) },

@@ -24,7 +24,6 @@ pub(crate) struct Parts<'a> {
     pub(super) access: Access,
     pub(super) shape: &'a [i64],
     pub(super) strides: &'a [i64],
-    pub(super) len: usize,
 }
 
 // SAFETY: it lends plain elements for as long as their owner is borrowed; whoever forms references
@@ -38,7 +37,6 @@ unsafe impl Sync for Parts<'_> {}
 pub(super) struct Checked {
     /// Explicit, as many as there are axes.
     pub(super) strides: NonNull<i64>,
-    pub(super) len: usize,
     pub(super) marks: Marks,
 }
 
@@ -51,16 +49,16 @@ impl<'a> Parts<'a> {
     /// R1), whose lists and elements are alive and unchanged for `'a`.
     #[inline(always)]
     pub(super) unsafe fn described(tensor: &DLTensor, checked: Checked, flags: Flags) -> Self {
-        let Checked { strides, len, marks } = checked;
+        let Checked { strides, marks } = checked;
         let device = device(tensor);
-        let (data, byte_offset) = match tensor.byte_offset {
-            0 => (tensor.data.cast(), 0),
-            _ => origin(tensor, device, len),
-        };
         let rank = tensor.ndim as usize;
         let shape = if rank == 0 { NonNull::dangling().as_ptr() } else { tensor.shape };
         // SAFETY: `rank` numbers (checked), alive for `'a` (the caller's duty).
         let shape = unsafe { slice::from_raw_parts(shape, rank) };
+        let (data, byte_offset) = match tensor.byte_offset {
+            0 => (tensor.data.cast(), 0),
+            _ => origin(tensor, device, layout::count(shape)),
+        };
         // SAFETY: the same.
         let strides = unsafe { slice::from_raw_parts(strides.as_ptr(), rank) };
         let dtype = dtype(tensor);
@@ -73,7 +71,6 @@ impl<'a> Parts<'a> {
             access: marks.access(),
             shape,
             strides,
-            len,
         }
     }
 
@@ -109,13 +106,14 @@ impl<'a> Parts<'a> {
         self.strides
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.len
+        layout::count(self.shape)
     }
 
     pub(crate) fn nbytes(&self) -> usize {
         // Only a broadcast array that is borrowed may have more bytes than fit.
-        layout::nbytes(self.len, self.dtype, self.flags).unwrap_or(usize::MAX)
+        layout::nbytes(self.len(), self.dtype, self.flags).unwrap_or(usize::MAX)
     }
 
     pub(crate) fn is_contiguous(&self) -> bool {

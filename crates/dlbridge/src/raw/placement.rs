@@ -74,8 +74,7 @@ impl Placement<'_> {
         access: Access,
     ) -> Result<Memory, Error> {
         let data = start.wrapping_add(self.offset_within(span, size)?);
-        let (dtype, len) = (self.dtype, span.len);
-        Ok(Memory { data, byte_offset: 0, dtype, device, flags, access, len })
+        Ok(Memory { data, byte_offset: 0, dtype: self.dtype, device, flags, access })
     }
 
     /// Memory at `data`, which nothing is promised about.
@@ -98,7 +97,7 @@ impl Placement<'_> {
         } else {
             (data.cast(), offset as u64)
         };
-        Ok(Memory { data, byte_offset, dtype, device, flags, access: Access::Shared, len })
+        Ok(Memory { data, byte_offset, dtype, device, flags, access: Access::Shared })
     }
 }
 

@@ -27,7 +27,7 @@ impl<'a> Parts<'a> {
         let data = self.contiguous_data::<T>()?;
         // SAFETY: aligned, host memory, `len` elements side by side (checked above; R1, R2), every
         // bit pattern a value (R5); that nobody writes is the caller's duty.
-        Ok(unsafe { slice::from_raw_parts(data, self.len) })
+        Ok(unsafe { slice::from_raw_parts(data, self.len()) })
     }
 
     /// The elements as a mutable slice.
@@ -53,7 +53,7 @@ impl<'a> Parts<'a> {
         self.check_writable()?;
         let data = self.contiguous_data::<T>()?;
         // SAFETY: as in `slice_unchecked`; that nobody else has access is the caller's duty.
-        Ok(unsafe { slice::from_raw_parts_mut(data, self.len) })
+        Ok(unsafe { slice::from_raw_parts_mut(data, self.len()) })
     }
 
     /// The bytes of all elements, if nobody can write them meanwhile. Any type, any address.
@@ -61,7 +61,7 @@ impl<'a> Parts<'a> {
         self.check_host()?;
         self.check_unwritten()?;
         self.check_contiguous()?;
-        if self.len == 0 {
+        if self.len() == 0 {
             return Ok(&[]);
         }
         // SAFETY: host memory, `nbytes` bytes side by side (checked above; R1, R2), initialised
@@ -100,7 +100,7 @@ impl<'a> Parts<'a> {
         self.check_dtype(T::DTYPE)?;
         self.check_host()?;
         let data = self.data.cast::<T>();
-        if self.len == 0 {
+        if self.len() == 0 {
             return Ok(std::ptr::dangling_mut());
         }
         if !data.is_aligned() {

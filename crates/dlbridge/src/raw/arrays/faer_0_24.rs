@@ -21,10 +21,6 @@ macro_rules! strided {
                 [$(stringify!($extent)),+].len()
             }
 
-            fn count(&self) -> usize {
-                1 $(* self.$extent().unbound())+
-            }
-
             fn describe(&self, shape: &mut [i64], strides: &mut [i64]) {
                 shape.copy_from_slice(&[$(self.$extent().unbound() as i64),+]);
                 strides.copy_from_slice(&[$(self.$stride().element_stride() as i64),+]);

@@ -15,11 +15,6 @@ macro_rules! lend {
             }
 
             #[inline]
-            fn count(&self) -> usize {
-                <$array as Strided>::count(self)
-            }
-
-            #[inline]
             fn describe(&self, shape: &mut [i64], strides: &mut [i64]) {
                 <$array as Strided>::describe(self, shape, strides);
             }
@@ -78,13 +73,11 @@ use crate::{Access, Device, Error, Flags};
 ///
 /// While the value is borrowed, and while it stays where it is without being used, every element
 /// that `describe`'s shape and strides reach from `origin` is alive and initialised, and no extent
-/// is negative; through `&self`, nobody writes them. `len` is the product of the extents.
+/// is negative; through `&self`, nobody writes them.
 pub(crate) unsafe trait Strided {
     type Elem: Element;
 
     fn axes(&self) -> usize;
-
-    fn count(&self) -> usize;
 
     /// Writes shape and strides, in elements, to lists of length [`axes`](Self::axes).
     fn describe(&self, shape: &mut [i64], strides: &mut [i64]);
@@ -110,8 +103,7 @@ where
     let rank = array.axes();
     let describe = |array: &mut A, shape: &mut [i64], strides: &mut [i64]| {
         array.describe(shape, strides);
-        let len = array.count();
-        Ok(memory(array.origin_mut(), len, Flags::NONE, Access::Exclusive))
+        Ok(memory(array.origin_mut(), Flags::NONE, Access::Exclusive))
     };
     // SAFETY: `StridedMut`'s duty; the array moved in, so nobody else has it.
     unsafe { Handle::export(array, rank, describe) }
@@ -125,8 +117,7 @@ where
     let rank = array.axes();
     let describe = |array: &mut A, shape: &mut [i64], strides: &mut [i64]| {
         array.describe(shape, strides);
-        let origin = array.origin().cast_mut();
-        Ok(memory(origin, array.count(), Flags::READ_ONLY, Access::Frozen))
+        Ok(memory(array.origin().cast_mut(), Flags::READ_ONLY, Access::Frozen))
     };
     // SAFETY: `Strided`'s duty, and an array that is only borrowed is not written.
     unsafe { Handle::export(array, rank, describe) }
@@ -136,8 +127,7 @@ where
 #[inline]
 pub(crate) fn borrow<A: Strided + ?Sized>(array: &A) -> Borrowed<'_> {
     let describe = |shape: &mut [i64], strides: &mut [i64]| array.describe(shape, strides);
-    let origin = array.origin().cast_mut();
-    let memory = memory(origin, array.count(), Flags::READ_ONLY, Access::Frozen);
+    let memory = memory(array.origin().cast_mut(), Flags::READ_ONLY, Access::Frozen);
     // SAFETY: `Strided`'s duty, for the borrow's lifetime.
     unsafe { Borrowed::new(memory, array.axes(), describe) }
 }
@@ -145,13 +135,13 @@ pub(crate) fn borrow<A: Strided + ?Sized>(array: &A) -> Borrowed<'_> {
 /// Describes an array that is borrowed mutably: writable, and nobody else's meanwhile.
 #[inline]
 pub(crate) fn borrow_mut<A: StridedMut + ?Sized>(array: &mut A) -> Borrowed<'_> {
-    let memory = memory(array.origin_mut(), array.count(), Flags::NONE, Access::Exclusive);
+    let memory = memory(array.origin_mut(), Flags::NONE, Access::Exclusive);
     let describe = |shape: &mut [i64], strides: &mut [i64]| array.describe(shape, strides);
     // SAFETY: `StridedMut`'s duty, for the borrow's lifetime; `describe` reads only metadata.
     unsafe { Borrowed::new(memory, array.axes(), describe) }
 }
 
-fn memory<T: Element>(data: *mut T, len: usize, flags: Flags, access: Access) -> Memory {
+fn memory<T: Element>(data: *mut T, flags: Flags, access: Access) -> Memory {
     let data = data.cast();
-    Memory { data, byte_offset: 0, dtype: T::DTYPE, device: Device::CPU, flags, access, len }
+    Memory { data, byte_offset: 0, dtype: T::DTYPE, device: Device::CPU, flags, access }
 }

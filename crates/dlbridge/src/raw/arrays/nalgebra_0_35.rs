@@ -30,10 +30,6 @@ where
         if C::is::<U1>() { 1 } else { 2 }
     }
 
-    fn count(&self) -> usize {
-        self.len()
-    }
-
     fn describe(&self, shape: &mut [i64], strides: &mut [i64]) {
         let (rows, columns) = self.data.shape();
         let (row_stride, column_stride) = self.data.strides();

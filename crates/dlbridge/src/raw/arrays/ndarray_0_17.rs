@@ -21,10 +21,6 @@ unsafe impl<T: Element, D: Dimension> Strided for ArrayRef<T, D> {
         self.ndim()
     }
 
-    fn count(&self) -> usize {
-        self.len()
-    }
-
     fn describe(&self, shape: &mut [i64], strides: &mut [i64]) {
         for (to, &from) in shape.iter_mut().zip(self.shape()) {
             *to = from as i64;

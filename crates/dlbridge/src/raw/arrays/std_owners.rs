@@ -19,10 +19,6 @@ unsafe impl<T: Element> Strided for Scalar<T> {
         0
     }
 
-    fn count(&self) -> usize {
-        1
-    }
-
     fn describe(&self, _: &mut [i64], _: &mut [i64]) {}
 
     fn origin(&self) -> *const T {
@@ -44,11 +40,6 @@ unsafe impl<T: Element> Strided for [T] {
     #[inline]
     fn axes(&self) -> usize {
         1
-    }
-
-    #[inline]
-    fn count(&self) -> usize {
-        <[T]>::len(self)
     }
 
     #[inline]
