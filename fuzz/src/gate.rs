@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dlbridge::sys::DLTensor;
 use dlbridge::testing::{Foreign, Releases};
-use dlbridge::{Access, Error, Flags, Plain, Tensor, TensorRef};
+use dlbridge::{Access, Error, Flags, LentTensor, Plain, Tensor, TensorRef};
 
 use crate::elements;
 use crate::facts::{Facts, Said, assert_named, assert_ref_says, assert_says};
@@ -112,7 +112,7 @@ fn lent(given: &Given, input: &mut Input<'_>) {
         // SAFETY: the producer lives until this function returns.
         let tensor = unsafe { &*tensor };
         // SAFETY: as above.
-        unsafe { Tensor::with_borrowed_raw(tensor, given.flags, check) }
+        unsafe { LentTensor::from_raw(tensor, given.flags) }.map(|lent| check(&lent))
     });
     refused(found, faults.as_deref());
     foreign.releases().expect(0, "lent");

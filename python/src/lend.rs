@@ -16,7 +16,7 @@ pub(crate) fn _lend<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>> {
         with_borrowed(x.as_borrowed(), |tensor| {
             let (shape, strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());
             let dtype = tensor.dtype().to_string();
-            (shape, strides, dtype, tensor.is_read_only(), tensor.data_ptr().addr())
+            Ok((shape, strides, dtype, tensor.is_read_only(), tensor.data_ptr().addr()))
         })
     };
     let (shape, strides, dtype, readonly, data_ptr) = lent?;

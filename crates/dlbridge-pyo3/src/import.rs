@@ -3,11 +3,12 @@
 //! Invariant: each way is tried once, the quickest first, and a failure that is not a missing
 //! protocol ends the search.
 
-use dlbridge::{Device, Tensor};
+use dlbridge::{Device, LentTensor, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
 use crate::exchange::Way;
+use crate::place::Place;
 use crate::protocol::Protocol;
 use crate::stream::{Stream, ordered};
 use crate::{Result, ask, exchange, numpy};
@@ -136,8 +137,7 @@ pub fn import_with_stream(
 ///
 /// fn first(x: &Bound<'_, PyAny>) -> dlbridge_pyo3::Result<f64> {
 ///     // SAFETY: nothing in the closure runs Python code, which might resize `x`.
-///     let first = unsafe { with_borrowed(x.as_borrowed(), |x| x.view::<f64>()?.item()) }?;
-///     Ok(first?)
+///     unsafe { with_borrowed(x.as_borrowed(), |x| Ok(x.view::<f64>()?.item()?)) }
 /// }
 /// # Python::initialize();
 /// # Python::attach(|py| {
@@ -153,23 +153,32 @@ pub fn import_with_stream(
 ///
 /// # Errors
 ///
-/// As [`import`].
+/// As [`import`], and whatever `function` gives.
 #[inline]
 pub unsafe fn with_borrowed<R>(
     object: Borrowed<'_, '_, PyAny>,
-    function: impl FnOnce(&Tensor) -> R,
+    function: impl FnOnce(&Tensor) -> Result<R>,
 ) -> Result<R> {
-    let lent = match exchange::way_of(object) {
-        // SAFETY: the caller's duty.
-        Some(Way::Table(table)) => unsafe { exchange::lend(object, table, function) },
-        // SAFETY: of that very type, and the caller's duty.
-        Some(Way::NumPy) => unsafe { numpy::lend(object, function) },
-        None => Err(function),
+    let mut place = Place::empty();
+    let described = match exchange::way_of(object) {
+        Some(Way::Table(table)) => exchange::describe(object, table, &mut place)?,
+        // SAFETY: of that very type (F5).
+        Some(Way::NumPy) => unsafe { numpy::describe(object, &mut place) },
+        None => None,
     };
-    lent.unwrap_or_else(|function| {
-        let tensor = import_shared(object, &mut Protocol::Capsule)?;
-        Ok(function(&tensor))
-    })
+    let Some(flags) = described else { return with_imported(object, function) };
+    // SAFETY: described by NumPy or by a table, whose producer is trusted as SAFETY.md lists, and
+    // alive until `function` returns (the caller's duty).
+    let lent = unsafe { LentTensor::from_raw(&place.descriptor, flags) }?;
+    function(&lent)
+}
+
+#[cold]
+fn with_imported<R>(
+    object: Borrowed<'_, '_, PyAny>,
+    function: impl FnOnce(&Tensor) -> Result<R>,
+) -> Result<R> {
+    function(&import_shared(object, &mut Protocol::Capsule)?)
 }
 
 #[inline(always)]
@@ -218,17 +227,17 @@ pub(crate) fn import_shared(
     let tensor = match exchange::way_of(object) {
         Some(Way::Table(table)) => {
             *protocol = Protocol::ExchangeApi;
-            exchange::import(object, table)
+            exchange::import(object, table)?
         }
         Some(Way::NumPy) => {
             *protocol = Protocol::NumPy;
             // SAFETY: of that very type (F5).
-            unsafe { numpy::import(object) }
+            unsafe { numpy::import(object) }?
         }
         None => None,
     };
     match tensor {
-        Some(tensor) => tensor,
+        Some(tensor) => Ok(tensor),
         None => ask::for_tensor(object, protocol),
     }
 }

@@ -73,6 +73,7 @@ mod like;
 mod negotiate;
 mod numpy;
 mod object;
+mod place;
 mod protocol;
 mod stream;
 mod tensor;

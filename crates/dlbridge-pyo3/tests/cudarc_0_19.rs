@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::{object_with, table_of, take};
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
 use dlbridge::testing::LateDriver;
-use dlbridge::{Device, Flags, Tensor};
+use dlbridge::{Device, Flags, LentTensor, Tensor};
 use dlbridge_pyo3::{ExportDlpack, Lend, PyTensor, Result, Stream, TensorObject, dlpack_methods};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
@@ -106,8 +106,8 @@ fn the_default_stream_waits_for_those_who_ask_for_none() {
         for (object, _late) in kinds(py) {
             let descriptor = common::borrow(table_of(&object), &object).expect("it is lent");
             // SAFETY: the object lives longer, and nobody writes.
-            let found = unsafe { Tensor::with_borrowed_raw(&descriptor, Flags::NONE, read) };
-            assert_eq!(found.expect("legal"), [1; 4], "{object}: lent");
+            let lent = unsafe { LentTensor::from_raw(&descriptor, Flags::NONE) }.expect("legal");
+            assert_eq!(read(&lent), [1; 4], "{object}: lent");
         }
     });
 }

@@ -221,7 +221,7 @@ fn a_table_of_null_callbacks_serves_nobody() {
         let error = PyErr::from(error.expect_err("there is no other way"));
         assert!(error.is_instance_of::<PyTypeError>(py), "{error}");
         // SAFETY: nothing is lent.
-        let lent = unsafe { with_borrowed(object.as_borrowed(), |_| ()) };
+        let lent = unsafe { with_borrowed(object.as_borrowed(), |_| Ok(())) };
         assert!(PyErr::from(lent.expect_err("nor this")).is_instance_of::<PyTypeError>(py));
         let given = PyTensor::from(Tensor::from(vec![1_u8])).like(&object).map(drop);
         assert!(PyErr::from(given.expect_err("nor that")).is_instance_of::<PyTypeError>(py));
@@ -277,12 +277,12 @@ fn what_is_not_lent_is_asked_for_but_an_interrupt_is_no_refusal() {
         let object = object_with(py, table(Some(gives), Some(does_not_lend)));
         let releases = next(pair());
         // SAFETY: the tensor is owned.
-        let lent = unsafe { with_borrowed(object.as_borrowed(), Tensor::len) };
+        let lent = unsafe { with_borrowed(object.as_borrowed(), |lent| Ok(lent.len())) };
         assert_eq!(lent.expect("an owned one"), 2);
         releases.expect(1, "the call is over");
         let object = object_with(py, table(Some(gives), Some(is_interrupted)));
         // SAFETY: nothing is lent.
-        let lent = unsafe { with_borrowed(object.as_borrowed(), |_| ()) };
+        let lent = unsafe { with_borrowed(object.as_borrowed(), |_| Ok(())) };
         assert!(PyErr::from(lent.expect_err("stopped")).is_instance_of::<PyKeyboardInterrupt>(py));
         calm(py);
     });

@@ -1,7 +1,7 @@
 //! Numbers so small that no arithmetic on them overflows: a proof without a single product.
 //! Measuring a layout does not belong here (see `layout`).
-//! Invariant: what [`Small`] holds, [`layout::span`](crate::layout::span) measures without an error,
-//! and its elements, of up to [`ELEMENT`] bytes, lie inside the address space.
+//! Invariant: what is small, [`layout::span`](crate::layout::span) measures without an error, and its
+//! elements, of up to [`ELEMENT`] bytes, lie inside the address space.
 #![forbid(unsafe_code)]
 
 /// How many bits an element count may have: with [`ELEMENT`] bytes for each, less than `isize` has.
@@ -14,10 +14,10 @@ const STRIDE_BITS: u32 = COUNT_BITS / 2;
 const ELEMENT: usize = 1 << 5;
 
 /// Where addresses that are not small begin.
-const ADDRESS_END: usize = 1 << (usize::BITS - 2);
+const ADDRESS_END: usize = 1 << (usize::BITS - 1);
 
 /// The highest rank that is small.
-const RANK: usize = 8;
+pub(crate) const RANK: usize = 8;
 
 /// How many bits an extent may have, for each rank: so few that the product of all extents keeps
 /// to [`COUNT_BITS`].
@@ -37,39 +37,32 @@ const _: () = {
     let mut rank = 1;
     while rank <= RANK {
         let reach = rank << (EXTENT_BITS[rank] as u32 + STRIDE_BITS);
-        assert!(reach <= ADDRESS_END / ELEMENT);
+        assert!(reach < ADDRESS_END / ELEMENT);
         rank += 1;
     }
+    assert!(EXTENT_BITS[1] as u32 == STRIDE_BITS && EXTENT_BITS[2] as u32 == STRIDE_BITS);
     assert!(ELEMENT << COUNT_BITS < isize::MAX as usize);
 };
 
-/// The bounds for tensors of one rank.
-#[derive(Clone, Copy)]
-pub(crate) struct Small {
-    extent_bits: u8,
+/// Whether an address is not null, and has room above.
+#[inline(always)]
+pub(crate) fn holds_address(address: usize) -> bool {
+    // All other addresses are negative so.
+    (address as isize) > 0
 }
 
-impl Small {
-    #[inline(always)]
-    pub(crate) fn of_rank(rank: usize) -> Option<Self> {
-        EXTENT_BITS.get(rank).map(|&extent_bits| Self { extent_bits })
-    }
-
-    /// Whether an address is not null, and has room above.
-    #[inline(always)]
-    pub(crate) fn holds_address(self, address: usize) -> bool {
-        (1..ADDRESS_END).contains(&address)
-    }
-
-    /// Whether all extents and strides, as many as the rank says, are small. None is negative then.
-    #[inline(always)]
-    pub(crate) fn holds(self, shape: &[i64], strides: &[i64]) -> bool {
-        let (mut extents, mut steps) = (0, 0);
-        // The highest bit of any number is that of all of them together.
-        for (&extent, &stride) in shape.iter().zip(strides) {
-            (extents, steps) = (extents | extent as u64, steps | stride as u64);
-        }
-        (extents >> self.extent_bits | steps >> STRIDE_BITS) == 0
+/// Whether all extents and strides are small, and not too many. None is negative then.
+#[inline(always)]
+pub(crate) fn holds(shape: &[i64], strides: &[i64]) -> bool {
+    // The highest bit of any number is that of all of them together.
+    let together = |numbers: &[i64]| numbers.iter().fold(0, |all, number| all | number) as u64;
+    match (shape, strides) {
+        // For these ranks, the bounds of extents and strides are the same.
+        ([a], [b]) => (a | b) as u64 >> STRIDE_BITS == 0,
+        ([a, b], [c, d]) => (a | b | c | d) as u64 >> STRIDE_BITS == 0,
+        _ => EXTENT_BITS.get(shape.len()).is_some_and(|bits| {
+            (together(shape) >> bits | together(strides) >> STRIDE_BITS) == 0
+        }),
     }
 }
 
@@ -83,36 +76,33 @@ mod tests {
     fn the_largest_small_numbers_overflow_nothing() {
         let widest = DType { code: TypeCode::FLOAT, bits: 248, lanes: 1 };
         for rank in 0..=RANK {
-            let small = Small::of_rank(rank).unwrap();
             let shape = vec![(1_i64 << EXTENT_BITS[rank]) - 1; rank];
             let strides = vec![(1_i64 << STRIDE_BITS) - 1; rank];
-            assert!(small.holds(&shape, &strides), "rank {rank}");
+            assert!(holds(&shape, &strides), "rank {rank}");
             let span = span(&shape, &strides).unwrap();
             nbytes(span.len, widest, Flags::NONE).unwrap();
             let bytes = nbytes(span.extent(), widest, Flags::NONE).unwrap();
             assert!((ADDRESS_END - 1).checked_add(bytes).is_some(), "rank {rank}");
         }
-        assert!(Small::of_rank(RANK + 1).is_none());
+        assert!(!holds(&[1; RANK + 1], &[1; RANK + 1]));
     }
 
     #[test]
     fn what_is_larger_or_negative_is_not_small() {
         for rank in 1..=RANK {
-            let small = Small::of_rank(rank).unwrap();
             for axis in 0..rank {
                 let ones = vec![1_i64; rank];
                 for odd in [1 << EXTENT_BITS[rank], 1 << STRIDE_BITS, i64::MAX, -1, i64::MIN] {
                     let mut numbers = ones.clone();
                     numbers[axis] = odd;
-                    assert!(!small.holds(&numbers, &ones), "rank {rank}, extent {odd}");
+                    assert!(!holds(&numbers, &ones), "rank {rank}, extent {odd}");
                     let is_stride = odd == 1 << EXTENT_BITS[rank] && rank > 2;
-                    assert_eq!(small.holds(&ones, &numbers), is_stride, "rank {rank}, {odd}");
+                    assert_eq!(holds(&ones, &numbers), is_stride, "rank {rank}, {odd}");
                 }
             }
         }
-        let small = Small::of_rank(2).unwrap();
         let addresses = [0, 1, ADDRESS_END - 1, ADDRESS_END, usize::MAX];
-        let held = addresses.map(|address| small.holds_address(address));
+        let held = addresses.map(holds_address);
         assert_eq!(held, [false, true, true, false, false]);
     }
 }

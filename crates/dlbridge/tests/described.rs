@@ -10,7 +10,7 @@ use std::ptr;
 use common::{delete, import, take_back};
 use dlbridge::sys::DLTensor;
 use dlbridge::testing::{CountingOwner, Foreign};
-use dlbridge::{Access, Error, Flags, Tensor};
+use dlbridge::{Access, Error, Flags, LentTensor, Tensor};
 
 const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
 
@@ -82,16 +82,14 @@ fn a_borrowed_tensor_is_lent_and_not_released() {
     let source = Foreign::new(&[2, 3], &SIX);
     let releases = source.releases();
     let tensor = import(source).unwrap();
-    // SAFETY: `tensor` keeps the memory during the call.
-    let sum = unsafe {
-        Tensor::with_borrowed_raw(&tensor.as_raw(), Flags::READ_ONLY, |lent| {
-            assert_eq!((lent.shape(), lent.access()), (&[2, 3][..], Access::Shared));
-            assert!(lent.is_read_only() && lent.producer().is_none());
-            assert_eq!(lent.as_slice::<f32>(), Err(Error::SharedMemory));
-            lent.view::<f32>().unwrap().iter().sum::<f32>()
-        })
-    };
-    assert_eq!(sum, Ok(15.0));
+    let descriptor = tensor.as_raw();
+    // SAFETY: `tensor` keeps the memory longer.
+    let lent = unsafe { LentTensor::from_raw(&descriptor, Flags::READ_ONLY) }.unwrap();
+    assert_eq!((lent.shape(), lent.access()), (&[2, 3][..], Access::Shared));
+    assert!(lent.is_read_only() && lent.producer().is_none());
+    assert_eq!(lent.as_slice::<f32>(), Err(Error::SharedMemory));
+    assert_eq!(lent.view::<f32>().unwrap().iter().sum::<f32>(), 15.0);
+    drop(lent);
     releases.expect(0, "after the loan");
     drop(tensor);
     releases.expect(1, "after the tensor");
@@ -102,10 +100,9 @@ fn strides_that_are_made_for_a_loan_are_freed() {
     let tensor = Tensor::from(vec![1_i32, 2, 3]);
     let mut raw = tensor.as_raw();
     raw.strides = ptr::null_mut();
-    // SAFETY: `tensor` keeps the memory during the call.
-    let strides =
-        unsafe { Tensor::with_borrowed_raw(&raw, Flags::NONE, |lent| lent.strides().to_vec()) };
-    assert_eq!(strides, Ok(vec![1]));
+    // SAFETY: `tensor` keeps the memory longer.
+    let lent = unsafe { LentTensor::from_raw(&raw, Flags::NONE) }.unwrap();
+    assert_eq!(lent.strides(), [1]);
 }
 
 #[test]
@@ -115,17 +112,18 @@ fn what_the_gate_refuses_is_not_lent() {
     // Its lists were those of a tensor that is gone.
     raw.ndim = 0;
     // SAFETY: nothing is read of a descriptor that is refused.
-    let lent = unsafe { Tensor::with_borrowed_raw(&raw, Flags::NONE, |_| ()) };
-    assert_eq!(lent, Err(Error::NullData { len: 1 }));
+    let lent = unsafe { LentTensor::from_raw(&raw, Flags::NONE) };
+    assert_eq!(lent.err(), Some(Error::NullData { len: 1 }));
 }
 
 #[test]
 fn a_loan_may_be_exported_again_only_by_copy() {
     let tensor = Tensor::from(vec![1_i32, 2, 3]).into_shared();
-    // SAFETY: `tensor` keeps the memory during the call.
-    let copy =
-        unsafe { Tensor::with_borrowed_raw(&tensor.as_raw(), Flags::NONE, Tensor::to_compact) };
-    let copy = copy.unwrap().unwrap();
+    let descriptor = tensor.as_raw();
+    // SAFETY: `tensor` keeps the memory longer.
+    let lent = unsafe { LentTensor::from_raw(&descriptor, Flags::NONE) }.unwrap();
+    let copy = lent.to_compact().unwrap();
+    drop(lent);
     drop(tensor);
     assert_eq!(copy.as_slice::<i32>().unwrap(), [1, 2, 3]);
     delete(copy.into_raw());

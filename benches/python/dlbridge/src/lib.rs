@@ -33,7 +33,6 @@ fn read_borrowed(array: &Bound<'_, PyAny>) -> Result<f32> {
     let first = unsafe {
         with_borrowed(array.as_borrowed(), |array| Ok(array.view::<f32>()?.get(&[0, 0])))
     };
-    let first: std::result::Result<_, dlbridge::Error> = first?;
     first?.ok_or_else(|| PyTypeError::new_err("expected elements").into())
 }
 

@@ -2,15 +2,15 @@
 //! Finding the table belongs to `table`.
 //! Invariant: what the table refuses is an exception, whether it set one or not.
 
-use std::mem::MaybeUninit;
 use std::ptr;
 
-use dlbridge::sys::{DLPackExchangeAPI, DLTensor};
+use dlbridge::sys::DLPackExchangeAPI;
 use dlbridge::{Flags, Tensor, TypeCode};
 use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
+use crate::place::Place;
 use crate::{Error, Result};
 
 /// Takes an object's memory through the table of its type; `None` if `__dlpack__` must be asked.
@@ -18,67 +18,55 @@ use crate::{Error, Result};
 pub(crate) fn import(
     object: Borrowed<'_, '_, PyAny>,
     table: &DLPackExchangeAPI,
-) -> Option<Result<Tensor>> {
-    let from_object = table.managed_tensor_from_py_object_no_sync?;
+) -> Result<Option<Tensor>> {
+    let Some(from_object) = table.managed_tensor_from_py_object_no_sync else { return Ok(None) };
     let mut tensor = ptr::null_mut();
     // SAFETY: the object is of the type that published the table, and the interpreter attached (F1,
     // F5).
     let status = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) };
     if status != 0 {
-        return Some(Err(failure(object)));
+        return Err(failure(object));
     }
     // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
-    match unsafe { Tensor::from_raw(tensor) } {
-        Ok(tensor) if is_complex(tensor.dtype().code) => match resolved(object) {
-            Ok(true) => Some(Ok(tensor)),
-            Ok(false) => None,
-            Err(error) => Some(Err(error)),
-        },
-        Ok(tensor) => Some(Ok(tensor)),
-        Err(error) => Some(Err(error.into())),
+    let tensor = unsafe { Tensor::from_raw(tensor) }?;
+    if is_complex(tensor.dtype().code) && !resolved(object)? {
+        return Ok(None);
     }
+    Ok(Some(tensor))
 }
 
-/// Lends an object's memory through the table of its type, without an allocation; gives `function`
-/// back if the object must be imported. Flagged read-only, since a plain descriptor cannot say
-/// whether it is.
-///
-/// # Safety
-///
-/// Nobody moves or frees the object's memory until `function` returns.
-#[inline]
-pub(crate) unsafe fn lend<F: FnOnce(&Tensor) -> R, R>(
+/// Has the table of an object's type describe its memory in `place`, without an allocation; `None` if
+/// the object must be imported. The flags say read-only, since a plain descriptor cannot say
+/// whether the memory is.
+#[inline(always)]
+pub(crate) fn describe(
     object: Borrowed<'_, '_, PyAny>,
     table: &DLPackExchangeAPI,
-    function: F,
-) -> std::result::Result<Result<R>, F> {
-    let Some(from_object) = table.dltensor_from_py_object_no_sync else { return Err(function) };
-    let mut tensor = MaybeUninit::<DLTensor>::zeroed();
+    place: &mut Place,
+) -> Result<Option<Flags>> {
+    let Some(describe) = table.dltensor_from_py_object_no_sync else { return Ok(None) };
     // SAFETY: the object is of the type that published the table, and the interpreter attached (F1,
-    // F5).
-    let status = unsafe { from_object(object.as_ptr().cast(), tensor.as_mut_ptr()) };
+    // F5). What stands in the place is a descriptor, too, should the table write nothing (T2).
+    let status = unsafe { describe(object.as_ptr().cast(), &raw mut place.descriptor) };
     if status != 0 {
-        return match failure(object) {
-            Error::Python(error) if !error.is_instance_of::<PyException>(object.py()) => {
-                Ok(Err(error.into()))
-            }
-            // What cannot be lent, since it is read-only perhaps, may still be given.
-            _ => Err(function),
-        };
+        return not_described(object);
     }
-    // SAFETY: zeros are a descriptor, too, should the table have written nothing (T2).
-    let tensor = unsafe { tensor.assume_init_ref() };
-    if is_complex(TypeCode(tensor.dtype.code.0)) {
-        match resolved(object) {
-            Ok(true) => {}
-            Ok(false) => return Err(function),
-            Err(error) => return Ok(Err(error)),
+    if is_complex(TypeCode(place.descriptor.dtype.code.0)) && !resolved(object)? {
+        return Ok(None);
+    }
+    Ok(Some(Flags::READ_ONLY))
+}
+
+/// A table that describes nothing: not an error unless it ends the program, since what cannot be
+/// lent, being read-only perhaps, may still be given.
+#[cold]
+fn not_described(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Flags>> {
+    match failure(object) {
+        Error::Python(error) if !error.is_instance_of::<PyException>(object.py()) => {
+            Err(error.into())
         }
+        _ => Ok(None),
     }
-    // SAFETY: described by the table, whose producer is trusted as SAFETY.md lists, and alive until
-    // `function` returns (the caller's duty).
-    let result = unsafe { Tensor::with_borrowed_raw(tensor, Flags::READ_ONLY, function) };
-    Ok(result.map_err(Error::Tensor))
 }
 
 /// What the table raised; some fail without raising anything.

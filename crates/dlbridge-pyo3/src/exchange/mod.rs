@@ -11,5 +11,5 @@ mod table;
 pub(crate) use allocate::allocate;
 pub(crate) use export::{capsule, is_ours};
 pub(crate) use give::give;
-pub(crate) use import::{failure, import, lend};
+pub(crate) use import::{describe, failure, import};
 pub(crate) use table::{Way, table_of, way_of};

@@ -39,8 +39,14 @@ struct Entry {
     way: Way,
 }
 
+// SAFETY: it is not written after it was made, and its type may be read by all (F6).
+unsafe impl Sync for Entry {}
+
 /// Types with a way, at the slot of their address.
-static WITH: [AtomicPtr<Entry>; SLOTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS];
+static WITH: [AtomicPtr<Entry>; SLOTS] = [const { AtomicPtr::new((&raw const NOBODY).cast_mut()) }; SLOTS];
+
+/// In a slot that is free: the entry of no type.
+static NOBODY: Entry = Entry { kind: ptr::null_mut(), way: Way::NumPy };
 
 /// Types without one. They are not kept alive: a new type at an old one's address is at worst
 /// asked the slower way.
@@ -50,9 +56,11 @@ static WITHOUT: [AtomicPtr<ffi::PyTypeObject>; SLOTS] =
 /// Guards the writing of `WITH`, and thereby bounds it: a slot is written once.
 static WRITING: Mutex<()> = Mutex::new(());
 
-/// Types are aligned to 16 bytes and far larger.
+/// The slot of a type, by the golden ratio, which spreads addresses of any alignment.
+#[inline]
 fn slot(kind: *mut ffi::PyTypeObject) -> usize {
-    (kind.addr() >> 4 ^ kind.addr() >> 10) % SLOTS
+    const SHIFT: u32 = u32::BITS - SLOTS.ilog2();
+    ((kind.addr() as u32).wrapping_mul(0x9e37_79b9) >> SHIFT) as usize
 }
 
 /// The way into an object that its type has.
@@ -61,11 +69,14 @@ pub(crate) fn way_of(object: Borrowed<'_, '_, PyAny>) -> Option<Way> {
     // SAFETY: any object has a type (F1).
     let kind = unsafe { ffi::Py_TYPE(object.as_ptr()) };
     let slot = slot(kind);
-    // SAFETY: null, or an entry that is never freed (F6).
-    match unsafe { WITH[slot].load(Ordering::Acquire).as_ref() } {
-        Some(entry) if entry.kind == kind => Some(entry.way),
-        _ if WITHOUT[slot].load(Ordering::Relaxed) == kind => None,
-        _ => look_up(&object.get_type(), slot),
+    // SAFETY: an entry that is never freed (F6).
+    let entry = unsafe { &*WITH[slot].load(Ordering::Acquire) };
+    if entry.kind == kind {
+        Some(entry.way)
+    } else if WITHOUT[slot].load(Ordering::Relaxed) == kind {
+        None
+    } else {
+        look_up(&object.get_type(), slot)
     }
 }
 
@@ -86,7 +97,7 @@ fn look_up(kind: &Bound<'_, PyType>, slot: usize) -> Option<Way> {
         return None;
     };
     let writing = WRITING.lock();
-    if writing.is_ok() && WITH[slot].load(Ordering::Relaxed).is_null() {
+    if writing.is_ok() && ptr::eq(WITH[slot].load(Ordering::Relaxed), &NOBODY) {
         // The reference is never given back, which keeps the type at its address.
         let kind = kind.clone().unbind().into_ptr().cast();
         let entry = Box::into_raw(Box::new(Entry { kind, way }));

@@ -5,17 +5,17 @@
 //! that it lays them out as here.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::mem::MaybeUninit;
 
 use dlbridge::sys::{DLDevice, DLDeviceType, DLTensor};
-use dlbridge::{Flags, MAX_RANK, Tensor};
+use dlbridge::{Flags, Tensor};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, ffi};
 
 use super::api::WRITEABLE;
 use super::dtypes::DTYPES;
 use crate::held::Held;
-use crate::{Error, Result};
+use crate::place::Place;
+use crate::Result;
 
 /// The head of `PyArrayObject_fields`: the same in every NumPy that has one of `ABI_VERSIONS`.
 #[repr(C)]
@@ -43,58 +43,35 @@ struct Descriptor {
     number: c_int,
 }
 
-/// What an array's fields say, as DLPack says it.
-struct Described {
-    tensor: DLTensor,
-    flags: Flags,
-}
-
 /// Takes the memory of an array; `None` if `__dlpack__` must be asked.
 ///
 /// # Safety
 ///
 /// The object's very type passed [`is_array_type`].
 #[inline]
-pub(crate) unsafe fn import(object: Borrowed<'_, '_, PyAny>) -> Option<Result<Tensor>> {
-    let mut strides = [const { MaybeUninit::uninit() }; MAX_RANK];
+pub(crate) unsafe fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
+    let mut place = Place::empty();
     // SAFETY: the caller's duty.
-    let Described { tensor, flags } = unsafe { describe(object, &mut strides) }?;
+    let Some(flags) = (unsafe { describe(object, &mut place) }) else { return Ok(None) };
     let owner = Held::new(object.to_owned());
     // SAFETY: the array, which `owner` keeps, keeps the memory that it describes (T3): NumPy moves
     // it only in `resize`, which refuses while there are other references, unless it is told not to
     // look.
-    let tensor = unsafe { Tensor::from_owner_raw(owner, &tensor, flags) };
-    Some(tensor.map_err(Error::Tensor))
+    let tensor = unsafe { Tensor::from_owner_raw(owner, &place.descriptor, flags) }?;
+    Ok(Some(tensor))
 }
 
-/// Lends the memory of an array; gives `function` back if `__dlpack__` must be asked.
+/// Describes the memory of an array in `place`, and gives its flags; `None` if `__dlpack__` must be
+/// asked.
 ///
-/// # Safety
-///
-/// As for [`import`]; nobody moves or frees the array's memory until `function` returns.
-#[inline]
-pub(crate) unsafe fn lend<F: FnOnce(&Tensor) -> R, R>(
-    object: Borrowed<'_, '_, PyAny>,
-    function: F,
-) -> std::result::Result<Result<R>, F> {
-    let mut strides = [const { MaybeUninit::uninit() }; MAX_RANK];
-    // SAFETY: the caller's duty.
-    let Some(Described { tensor, flags }) = (unsafe { describe(object, &mut strides) }) else {
-        return Err(function);
-    };
-    // SAFETY: the caller's duty.
-    let result = unsafe { Tensor::with_borrowed_raw(&tensor, flags, function) };
-    Ok(result.map_err(Error::Tensor))
-}
-
 /// # Safety
 ///
 /// As for [`import`].
 #[inline(always)]
-unsafe fn describe(
+pub(crate) unsafe fn describe(
     object: Borrowed<'_, '_, PyAny>,
-    strides: &mut [MaybeUninit<i64>; MAX_RANK],
-) -> Option<Described> {
+    place: &mut Place,
+) -> Option<Flags> {
     let array = object.as_ptr().cast::<Array>();
     // SAFETY: an array of this layout (the caller's duty), whose fields nobody changes now (T12).
     let Array { data, rank, extents, strides: in_bytes, descriptor, flags, .. } =
@@ -108,7 +85,7 @@ unsafe fn describe(
     }
     let itemsize = i64::from(dtype.bits / 8);
     let shift = itemsize.trailing_zeros();
-    for (axis, stride) in strides.iter_mut().enumerate().take(usize::try_from(rank).ok()?) {
+    for (axis, stride) in place.strides.iter_mut().enumerate().take(usize::try_from(rank).ok()?) {
         // SAFETY: an array has as many strides as axes (F5).
         let bytes = unsafe { in_bytes.add(axis) };
         // SAFETY: the same.
@@ -119,8 +96,8 @@ unsafe fn describe(
         stride.write(bytes >> shift);
     }
     let device = DLDevice { device_type: DLDeviceType::CPU, device_id: 0 };
-    let (shape, strides) = (extents.cast(), strides.as_mut_ptr().cast());
-    let tensor = DLTensor { data, device, ndim: rank, dtype, shape, strides, byte_offset: 0 };
-    let flags = if flags & WRITEABLE == 0 { Flags::READ_ONLY } else { Flags::NONE };
-    Some(Described { tensor, flags })
+    let (shape, strides) = (extents.cast(), place.strides.as_mut_ptr().cast());
+    place.descriptor =
+        DLTensor { data, device, ndim: rank, dtype, shape, strides, byte_offset: 0 };
+    Some(if flags & WRITEABLE == 0 { Flags::READ_ONLY } else { Flags::NONE })
 }

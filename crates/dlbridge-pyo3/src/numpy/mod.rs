@@ -9,4 +9,4 @@ mod import;
 
 pub(crate) use api::is_array_type;
 pub(crate) use export::array;
-pub(crate) use import::{import, lend};
+pub(crate) use import::{describe, import};

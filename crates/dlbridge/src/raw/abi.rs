@@ -4,10 +4,9 @@
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
-use super::Handle;
+use super::{Handle, LentTensor};
 use super::foreign::Foreign;
 use super::header::describe;
-use super::managed::Lent;
 use crate::{Error, Flags, Tensor, TensorMut, TensorRef};
 
 impl Tensor {
@@ -131,32 +130,10 @@ impl Tensor {
         flags: Flags,
     ) -> Result<Self, Error> {
         // SAFETY: the caller's duty; gone before this function returns.
-        let lent = unsafe { Lent::new(tensor, flags) }?;
-        let parts = lent.tensor().parts();
+        let lent = unsafe { LentTensor::from_raw(tensor, flags) }?;
+        let parts = lent.parts();
         // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
         unsafe { Handle::share(owner, parts, parts.access(), flags) }.map(Self)
-    }
-
-    /// Lends the memory that a plain descriptor describes to `function`, as a tensor that owns
-    /// nothing: no allocation, and no copy of the shape unless the strides are null.
-    ///
-    /// # Safety
-    ///
-    /// `tensor` satisfies `SAFETY.md`'s list of trust, and its memory is neither freed nor moved,
-    /// until `function` returns.
-    ///
-    /// # Errors
-    ///
-    /// As for [`from_raw`](Self::from_raw), less the version.
-    #[inline(always)]
-    pub unsafe fn with_borrowed_raw<R>(
-        tensor: &DLTensor,
-        flags: Flags,
-        function: impl FnOnce(&Self) -> R,
-    ) -> Result<R, Error> {
-        // SAFETY: the caller's duty; only lent, and gone when this function returns.
-        let lent = unsafe { Lent::new(tensor, flags) }?;
-        Ok(function(lent.tensor()))
     }
 
     /// The plain descriptor of the memory. Its pointers are valid while this tensor lives; whoever

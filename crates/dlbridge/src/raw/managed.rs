@@ -14,7 +14,7 @@ use super::header::{self, Header, Memory, TENSOR_AT};
 use super::marks::Root;
 use super::parse::{free_strides, parse};
 use super::parts::Checked;
-use crate::{Access, Error, Flags, MAX_RANK, Tensor, TypeCode};
+use crate::{Access, Error, Flags, MAX_RANK, TypeCode};
 
 /// Owns a tensor's memory and describes it: by its descriptor, and by what the gate found out.
 ///
@@ -59,7 +59,7 @@ impl Handle {
     /// The descriptor satisfies `SAFETY.md`'s list of trust as long as the handle lives, which is
     /// never given away.
     #[inline(always)]
-    unsafe fn lend(tensor: NonNull<DLTensor>, flags: Flags) -> Result<Self, Error> {
+    pub(super) unsafe fn lend(tensor: NonNull<DLTensor>, flags: Flags) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
         unsafe { Self::pass(tensor, flags, Root::Lent) }
     }
@@ -305,43 +305,13 @@ impl Handle {
     ///
     /// The handle is not used again.
     #[inline(always)]
-    unsafe fn free_strides(&self) {
+    pub(super) unsafe fn free_strides(&self) {
         if self.checked.marks.owns_strides() {
             // SAFETY: alive as long as the handle (R2).
             let rank = unsafe { self.tensor.as_ref() }.ndim as usize;
             // SAFETY: made by the gate; nobody borrows from a handle that is used no more (R7).
             unsafe { free_strides(self.checked.strides, rank) };
         }
-    }
-}
-
-/// A tensor that owns nothing, and knows so without looking.
-pub(super) struct Lent(ManuallyDrop<Tensor>);
-
-impl Lent {
-    /// Passes a plain descriptor through the gate.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Handle::lend`].
-    #[inline(always)]
-    pub(super) unsafe fn new(tensor: &DLTensor, flags: Flags) -> Result<Self, Error> {
-        // SAFETY: the caller's duty.
-        let handle = unsafe { Handle::lend(NonNull::from(tensor), flags) }?;
-        Ok(Self(ManuallyDrop::new(Tensor(handle))))
-    }
-
-    #[inline(always)]
-    pub(super) fn tensor(&self) -> &Tensor {
-        &self.0
-    }
-}
-
-impl Drop for Lent {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // SAFETY: this is its end (R7).
-        unsafe { self.0.0.free_strides() };
     }
 }
 

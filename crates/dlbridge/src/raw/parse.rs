@@ -10,8 +10,7 @@ use dlbridge_sys::DLTensor;
 use super::marks::Marks;
 use super::parts::{Checked, device, dtype};
 use crate::layout::{self, Span, Unit};
-use crate::small::Small;
-use crate::{Access, DType, Error, Flags, MAX_RANK};
+use crate::{Access, DType, DeviceKind, Error, Flags, MAX_RANK, small};
 
 /// Checks a descriptor. Where it has no strides, as old producers' have not, they are made: whoever
 /// keeps what is returned frees them, with [`free_strides`], if its marks say so.
@@ -33,7 +32,7 @@ pub(super) unsafe fn parse(tensor: *const DLTensor, flags: Flags) -> Result<Chec
 }
 
 /// Checks a descriptor as nearly all are: elements of whole bytes at an address, explicit strides,
-/// no byte offset, nothing negative, numbers that are [small](Small). `None` says only that it is
+/// no byte offset, nothing negative, numbers that are [small]. `None` says only that it is
 /// another.
 ///
 /// Short, since it stands in every import; [`parse_any`] would say the same of what this lets
@@ -45,12 +44,12 @@ pub(super) unsafe fn parse(tensor: *const DLTensor, flags: Flags) -> Result<Chec
 #[inline(always)]
 unsafe fn parse_ordinary(tensor: &DLTensor, flags: Flags) -> Option<Checked> {
     // A negative rank is a large one.
-    let rank = tensor.ndim as usize;
-    let small = Small::of_rank(rank)?;
-    let is_ordinary = dtype(tensor).is_ordinary()
+    let rank = tensor.ndim as u32 as usize;
+    let is_ordinary = rank <= small::RANK
+        && dtype(tensor).is_ordinary()
         && tensor.byte_offset == 0
-        && device(tensor).kind.has_addresses()
-        && small.holds_address(tensor.data.addr());
+        && has_addresses(device(tensor).kind)
+        && small::holds_address(tensor.data.addr());
     if !is_ordinary || tensor.shape.is_null() {
         return None;
     }
@@ -60,7 +59,18 @@ unsafe fn parse_ordinary(tensor: &DLTensor, flags: Flags) -> Option<Checked> {
     // SAFETY: the same.
     let steps = unsafe { slice::from_raw_parts(strides.as_ptr(), rank) };
     let marks = Marks::new(flags, class(flags));
-    small.holds(shape, steps).then_some(Checked { strides, marks })
+    small::holds(shape, steps).then_some(Checked { strides, marks })
+}
+
+/// Whether a device has addresses; quickly of the host's own memory.
+#[inline(always)]
+fn has_addresses(kind: DeviceKind) -> bool {
+    #[cold]
+    #[inline(never)]
+    fn of_another(kind: DeviceKind) -> bool {
+        kind.has_addresses()
+    }
+    kind == DeviceKind::CPU || of_another(kind)
 }
 
 /// Checks any descriptor, and says what is wrong with one that is refused.

@@ -51,7 +51,8 @@ impl<'a> Parts<'a> {
     pub(super) unsafe fn described(tensor: &DLTensor, checked: Checked, flags: Flags) -> Self {
         let Checked { strides, marks } = checked;
         let device = device(tensor);
-        let rank = tensor.ndim as usize;
+        // Not negative; said so, it needs no sign.
+        let rank = tensor.ndim as u32 as usize;
         let shape = if rank == 0 { NonNull::dangling().as_ptr() } else { tensor.shape };
         // SAFETY: `rank` numbers (checked), alive for `'a` (the caller's duty).
         let shape = unsafe { slice::from_raw_parts(shape, rank) };
@@ -128,12 +129,15 @@ impl<'a> Parts<'a> {
         }
     }
 
+    #[inline]
     pub(crate) fn check_host(&self) -> Result<(), Error> {
-        if self.device.is_host_accessible() {
-            Ok(())
-        } else {
-            Err(Error::NotHostAccessible { device: self.device })
+        #[cold]
+        #[inline(never)]
+        fn check(device: Device) -> Result<(), Error> {
+            let is_accessible = device.is_host_accessible();
+            if is_accessible { Ok(()) } else { Err(Error::NotHostAccessible { device }) }
         }
+        if self.device.kind == DeviceKind::CPU { Ok(()) } else { check(self.device) }
     }
 
     pub(crate) fn check_contiguous(&self) -> Result<(), Error> {
