@@ -166,19 +166,21 @@ pub unsafe fn with_borrowed<R>(
         Some(Way::NumPy) => unsafe { numpy::describe(object, &mut place) },
         None => None,
     };
-    let Some(flags) = described else { return with_imported(object, function) };
-    // SAFETY: described by NumPy or by a table, whose producer is trusted as SAFETY.md lists, and
-    // alive until `function` returns (the caller's duty).
-    let lent = unsafe { LentTensor::from_raw(&place.descriptor, flags) }?;
-    function(&lent)
-}
-
-#[cold]
-fn with_imported<R>(
-    object: Borrowed<'_, '_, PyAny>,
-    function: impl FnOnce(&Tensor) -> Result<R>,
-) -> Result<R> {
-    function(&import_shared(object, &mut Protocol::Capsule)?)
+    let (lent, imported);
+    let tensor: &Tensor = match described {
+        Some(flags) => {
+            // SAFETY: described by NumPy or by a table, whose producer is trusted as SAFETY.md
+            // lists, and alive until `function` returns (the caller's duty).
+            lent = unsafe { LentTensor::from_raw(&place.descriptor, flags) }?;
+            &lent
+        }
+        None => {
+            imported = import_shared(object, &mut Protocol::Capsule)?;
+            &imported
+        }
+    };
+    // Called from one place, so that a short function stands here.
+    function(tensor)
 }
 
 #[inline(always)]
@@ -224,20 +226,21 @@ pub(crate) fn import_shared(
     object: Borrowed<'_, '_, PyAny>,
     protocol: &mut Protocol,
 ) -> Result<Tensor> {
-    let tensor = match exchange::way_of(object) {
+    match exchange::way_of(object) {
         Some(Way::Table(table)) => {
-            *protocol = Protocol::ExchangeApi;
-            exchange::import(object, table)?
+            if let Some(tensor) = exchange::import(object, table)? {
+                *protocol = Protocol::ExchangeApi;
+                return Ok(tensor);
+            }
         }
         Some(Way::NumPy) => {
-            *protocol = Protocol::NumPy;
             // SAFETY: of that very type (F5).
-            unsafe { numpy::import(object) }?
+            if let Some(tensor) = unsafe { numpy::import(object) }? {
+                *protocol = Protocol::NumPy;
+                return Ok(tensor);
+            }
         }
-        None => None,
-    };
-    match tensor {
-        Some(tensor) => Ok(tensor),
-        None => ask::for_tensor(object, protocol),
+        None => {}
     }
+    ask::for_tensor(object, protocol)
 }

@@ -60,9 +60,9 @@ pub(crate) fn holds(shape: &[i64], strides: &[i64]) -> bool {
         // For these ranks, the bounds of extents and strides are the same.
         ([a], [b]) => (a | b) as u64 >> STRIDE_BITS == 0,
         ([a, b], [c, d]) => (a | b | c | d) as u64 >> STRIDE_BITS == 0,
-        _ => EXTENT_BITS.get(shape.len()).is_some_and(|bits| {
-            (together(shape) >> bits | together(strides) >> STRIDE_BITS) == 0
-        }),
+        _ => EXTENT_BITS
+            .get(shape.len())
+            .is_some_and(|bits| (together(shape) >> bits | together(strides) >> STRIDE_BITS) == 0),
     }
 }
 

@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "borrowing is unsafe")]
 
 use dlbridge::Tensor;
-use dlbridge_pyo3::{PyTensor, Result, with_borrowed};
+use dlbridge_pyo3::{Error, PyTensor, Result, with_borrowed};
 use ndarray::Array2;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -22,18 +22,23 @@ fn ignore(_array: &Bound<'_, PyAny>) -> f32 {
 /// Whatever the argument speaks: the capsule, or the C exchange API.
 #[pyfunction]
 fn read(array: PyTensor) -> Result<f32> {
-    let first = array.view::<f32>()?.get(&[0, 0]);
-    first.ok_or_else(|| PyTypeError::new_err("expected elements").into())
+    array.view::<f32>()?.get(&[0, 0]).ok_or_else(no_elements)
+}
+
+#[cold]
+fn no_elements() -> Error {
+    PyTypeError::new_err("expected elements").into()
 }
 
 /// The same memory, borrowed for the length of the call.
 #[pyfunction]
 fn read_borrowed(array: &Bound<'_, PyAny>) -> Result<f32> {
     // SAFETY: the closure runs no Python code, and the interpreter's lock keeps others from it.
-    let first = unsafe {
-        with_borrowed(array.as_borrowed(), |array| Ok(array.view::<f32>()?.get(&[0, 0])))
-    };
-    first?.ok_or_else(|| PyTypeError::new_err("expected elements").into())
+    unsafe {
+        with_borrowed(array.as_borrowed(), |array| {
+            array.view::<f32>()?.get(&[0, 0]).ok_or_else(no_elements)
+        })
+    }
 }
 
 fn new_tensor() -> PyResult<Tensor> {
@@ -48,8 +53,7 @@ fn new_tensor() -> PyResult<Tensor> {
 fn share() -> Result<f32> {
     // Opaque, so that the compiler does not see the array through the tensor.
     let tensor = std::hint::black_box(new_tensor()?);
-    let first = tensor.view::<f32>()?.get(&[0, 0]);
-    first.ok_or_else(|| PyTypeError::new_err("expected elements").into())
+    tensor.view::<f32>()?.get(&[0, 0]).ok_or_else(no_elements)
 }
 
 /// A `dlbridge.Tensor`.

@@ -43,7 +43,8 @@ struct Entry {
 unsafe impl Sync for Entry {}
 
 /// Types with a way, at the slot of their address.
-static WITH: [AtomicPtr<Entry>; SLOTS] = [const { AtomicPtr::new((&raw const NOBODY).cast_mut()) }; SLOTS];
+static WITH: [AtomicPtr<Entry>; SLOTS] =
+    [const { AtomicPtr::new((&raw const NOBODY).cast_mut()) }; SLOTS];
 
 /// In a slot that is free: the entry of no type.
 static NOBODY: Entry = Entry { kind: ptr::null_mut(), way: Way::NumPy };

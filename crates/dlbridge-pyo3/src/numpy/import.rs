@@ -13,9 +13,9 @@ use pyo3::{Borrowed, ffi};
 
 use super::api::WRITEABLE;
 use super::dtypes::DTYPES;
+use crate::Result;
 use crate::held::Held;
 use crate::place::Place;
-use crate::Result;
 
 /// The head of `PyArrayObject_fields`: the same in every NumPy that has one of `ABI_VERSIONS`.
 #[repr(C)]
@@ -68,10 +68,7 @@ pub(crate) unsafe fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Te
 ///
 /// As for [`import`].
 #[inline(always)]
-pub(crate) unsafe fn describe(
-    object: Borrowed<'_, '_, PyAny>,
-    place: &mut Place,
-) -> Option<Flags> {
+pub(crate) unsafe fn describe(object: Borrowed<'_, '_, PyAny>, place: &mut Place) -> Option<Flags> {
     let array = object.as_ptr().cast::<Array>();
     // SAFETY: an array of this layout (the caller's duty), whose fields nobody changes now (T12).
     let Array { data, rank, extents, strides: in_bytes, descriptor, flags, .. } =
@@ -97,7 +94,6 @@ pub(crate) unsafe fn describe(
     }
     let device = DLDevice { device_type: DLDeviceType::CPU, device_id: 0 };
     let (shape, strides) = (extents.cast(), place.strides.as_mut_ptr().cast());
-    place.descriptor =
-        DLTensor { data, device, ndim: rank, dtype, shape, strides, byte_offset: 0 };
+    place.descriptor = DLTensor { data, device, ndim: rank, dtype, shape, strides, byte_offset: 0 };
     Some(if flags & WRITEABLE == 0 { Flags::READ_ONLY } else { Flags::NONE })
 }

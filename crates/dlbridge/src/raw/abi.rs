@@ -4,9 +4,9 @@
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
-use super::{Handle, LentTensor};
 use super::foreign::Foreign;
 use super::header::describe;
+use super::{Handle, LentTensor};
 use crate::{Error, Flags, Tensor, TensorMut, TensorRef};
 
 impl Tensor {

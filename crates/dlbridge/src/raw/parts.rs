@@ -63,16 +63,7 @@ impl<'a> Parts<'a> {
         // SAFETY: the same.
         let strides = unsafe { slice::from_raw_parts(strides.as_ptr(), rank) };
         let dtype = dtype(tensor);
-        Self {
-            data,
-            byte_offset,
-            dtype,
-            device,
-            flags,
-            access: marks.access(),
-            shape,
-            strides,
-        }
+        Self { data, byte_offset, dtype, device, flags, access: marks.access(), shape, strides }
     }
 
     pub(crate) fn data(&self) -> *mut u8 {
