@@ -102,7 +102,7 @@ fn lent(given: &Given, input: &mut Input<'_>) {
     let wanted = Facts::of(given, Said { flags, version: None }, start);
     let faults = wanted.as_ref().err().cloned();
     let found = foreign.with_raw(|tensor| {
-        let check = |tensor: &Tensor| match &wanted {
+        let mut check = |tensor: &Tensor| match &wanted {
             Ok(facts) => {
                 assert_says(tensor, facts);
                 elements::check(tensor, facts, input);

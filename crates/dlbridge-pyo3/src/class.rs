@@ -18,29 +18,26 @@ use crate::{Error, Result, stream};
 /// that Python sees. Every framework's `from_dlpack` then takes the objects.
 ///
 /// ```
-/// use std::sync::Arc;
-///
-/// use dlbridge::Tensor;
+/// use dlbridge::{ArcTensor, Tensor};
 /// use dlbridge_pyo3::{ExportDlpack, Result, dlpack_methods};
 /// use pyo3::prelude::*;
 ///
 /// #[pyclass(frozen)]
 /// struct Samples {
-///     tensor: Arc<Tensor>,
+///     tensor: ArcTensor,
 /// }
 ///
 /// impl ExportDlpack for Samples {
 ///     fn tensor(&self) -> Result<Tensor> {
-///         Ok(Tensor::from(Arc::clone(&self.tensor)))
+///         Ok(self.tensor.clone().into())
 ///     }
 /// }
 ///
 /// dlpack_methods!(Samples);
 /// # Python::initialize();
 /// # Python::attach(|py| -> Result<()> {
-/// // into_shared: anybody who is given the memory may write to it.
-/// let tensor = Tensor::from(vec![1.0_f32, 2.0]).into_shared();
-/// let samples = Bound::new(py, Samples { tensor: Arc::new(tensor) })?;
+/// let tensor = ArcTensor::from(Tensor::from(vec![1.0_f32, 2.0]));
+/// let samples = Bound::new(py, Samples { tensor })?;
 /// let device: (i32, i32) = samples.call_method0("__dlpack_device__")?.extract()?;
 /// assert_eq!(device, (1, 0));
 /// # let tensor: dlbridge_pyo3::PyTensor = samples.extract()?;
@@ -52,6 +49,7 @@ use crate::{Error, Result, stream};
 /// nobody else can reach (class [`Exclusive`](dlbridge::Access::Exclusive)) cannot be kept as
 /// well. What is given is a tensor over memory that
 ///
+/// - is shared through an [`ArcTensor`](dlbridge::ArcTensor): writable, if the first tensor was;
 /// - is shared through an [`Arc`](std::sync::Arc) of a tensor: read-only, unless that tensor went
 ///   through [`into_shared`](Tensor::into_shared);
 /// - is shared through an `Arc<[T]>` or another immutable owner: read-only;
@@ -63,20 +61,19 @@ pub trait ExportDlpack: PyClass {
     /// It is lent if it is writable and of class [`Shared`](dlbridge::Access::Shared).
     ///
     /// ```
-    /// # use std::sync::Arc;
-    /// # use dlbridge::Tensor;
+    /// # use dlbridge::{ArcTensor, Tensor};
     /// # use dlbridge_pyo3::{ExportDlpack, Lend, Result, dlpack_methods};
     /// # use pyo3::prelude::*;
     /// # #[pyclass(frozen)]
     /// # struct Samples {
-    /// #     tensor: Arc<Tensor>,
+    /// #     tensor: ArcTensor,
     /// # }
     /// #
     /// impl ExportDlpack for Samples {
     ///     const LEND: Option<Lend<Self>> = Some(Lend::new(|samples| &samples.tensor));
     /// #
     /// #   fn tensor(&self) -> Result<Tensor> {
-    /// #       Ok(Tensor::from(Arc::clone(&self.tensor)))
+    /// #       Ok(self.tensor.clone().into())
     /// #   }
     ///     // ...
     /// }

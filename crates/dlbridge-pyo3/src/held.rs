@@ -5,9 +5,8 @@
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::sync::Arc;
 
-use dlbridge::Tensor;
+use dlbridge::ArcTensor;
 use pyo3::prelude::*;
 use pyo3::{Bound, ffi};
 
@@ -45,20 +44,20 @@ impl Drop for Held {
 /// must not see the exception, nor leave one of its own. Memory of Rust has no such deleter, and
 /// what a [`Held`] keeps is let go beside exceptions anyway.
 #[derive(Debug)]
-pub(crate) struct Kept(ManuallyDrop<Arc<Tensor>>);
+pub(crate) struct Kept(ManuallyDrop<ArcTensor>);
 
 impl Kept {
     #[inline]
-    pub(crate) fn new(tensor: Arc<Tensor>) -> Self {
+    pub(crate) fn new(tensor: ArcTensor) -> Self {
         Self(ManuallyDrop::new(tensor))
     }
 }
 
 impl Deref for Kept {
-    type Target = Arc<Tensor>;
+    type Target = ArcTensor;
 
     #[inline]
-    fn deref(&self) -> &Arc<Tensor> {
+    fn deref(&self) -> &ArcTensor {
         &self.0
     }
 }
@@ -77,7 +76,7 @@ impl Drop for Kept {
 
 /// Lets a producer's tensor go.
 #[cold]
-fn release(tensor: Arc<Tensor>) {
+fn release(tensor: ArcTensor) {
     let mut tensor = Some(tensor);
     Python::try_attach(|py| {
         let tensor = tensor.take();

@@ -166,21 +166,19 @@ pub unsafe fn with_borrowed<R>(
         Some(Way::NumPy) => unsafe { numpy::describe(object, &mut place) },
         None => None,
     };
-    let (lent, imported);
-    let tensor: &Tensor = match described {
-        Some(flags) => {
-            // SAFETY: described by NumPy or by a table, whose producer is trusted as SAFETY.md
-            // lists, and alive until `function` returns (the caller's duty).
-            lent = unsafe { LentTensor::from_raw(&place.descriptor, flags) }?;
-            &lent
-        }
+    let mut imported = None;
+    let flags = match described {
+        Some(flags) => flags,
         None => {
-            imported = import_shared(object, &mut Protocol::Capsule)?;
-            &imported
+            let tensor = imported.insert(import_shared(object, &mut Protocol::Capsule)?);
+            place.descriptor = tensor.as_raw();
+            tensor.flags()
         }
     };
-    // Called from one place, so that a short function stands here.
-    function(tensor)
+    // SAFETY: described by NumPy, by a table, whose producer is trusted as SAFETY.md lists, or by a
+    // tensor that is kept here; and alive until `function` returns (the caller's duty).
+    let lent = unsafe { LentTensor::from_raw(&place.descriptor, flags) }?;
+    function(&lent)
 }
 
 #[inline(always)]

@@ -2,9 +2,7 @@
 //! Negotiating with consumers belongs to `negotiate`.
 //! Invariant: the tensor is not `Exclusive`: any number of consumers may write to its memory.
 
-use std::sync::Arc;
-
-use dlbridge::Tensor;
+use dlbridge::{ArcTensor, Tensor};
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -35,7 +33,7 @@ impl TensorObject {
     /// work on its own ([`Tensor::stream_handle`]); [`ready_on`](Self::ready_on) says otherwise.
     #[must_use]
     pub fn new(tensor: Tensor) -> Self {
-        Self::sharing(Arc::new(tensor.into_shared()))
+        Self::sharing(ArcTensor::from(tensor))
     }
 
     /// Takes a Python object's memory as [`import`](crate::import()) does, and remembers which
@@ -46,7 +44,7 @@ impl TensorObject {
     /// As [`import`](crate::import()), and those of [`ready_on`](Self::ready_on).
     pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Self> {
         let (tensor, stream) = import_with_stream(object, options)?;
-        let this = Self { tensor: Kept::new(Arc::new(tensor.into_shared())), ready: None };
+        let this = Self { tensor: Kept::new(ArcTensor::from(tensor)), ready: None };
         if let Some(stream) = stream { this.ready_on(stream) } else { Ok(this) }
     }
 
@@ -59,7 +57,7 @@ impl TensorObject {
     /// run this yet.) What a CUDA slice tells of its own stream no longer counts then.
     ///
     /// ```
-    /// use dlbridge::Tensor;
+    /// use dlbridge::{ArcTensor, Tensor};
     /// use dlbridge_pyo3::{PyTensor, Stream};
     ///
     /// # pyo3::Python::initialize();
@@ -83,8 +81,8 @@ impl TensorObject {
         py.detach(|| ready.before_host(self.tensor.device()))
     }
 
-    /// An object over a tensor that is not `Exclusive`.
-    pub(crate) fn sharing(tensor: Arc<Tensor>) -> Self {
+    /// An object over a tensor that others may share.
+    pub(crate) fn sharing(tensor: ArcTensor) -> Self {
         let ready = Ready::of(&tensor).map(Box::new);
         Self { tensor: Kept::new(tensor), ready }
     }
@@ -98,7 +96,7 @@ impl TensorObject {
     /// Another tensor over the same memory, which it keeps alive.
     #[must_use]
     pub fn share(&self) -> Tensor {
-        Tensor::from(Arc::clone(&self.tensor))
+        Tensor::from(self.tensor.clone())
     }
 }
 

@@ -71,7 +71,7 @@ pub use dtype::{DType, TypeCode};
 pub use error::Error;
 pub use export::Builder;
 pub use flags::Flags;
-pub use raw::{Element, Iter, LentTensor, Plain, ReadCell, TensorSlice, TensorSliceMut};
+pub use raw::{ArcTensor, Element, Iter, LentTensor, Plain, ReadCell, TensorSlice, TensorSliceMut};
 pub use tensor::{Producer, Tensor};
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};

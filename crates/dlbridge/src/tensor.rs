@@ -139,12 +139,7 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn is_foreign(&self) -> bool {
-        let mut tensor = self;
-        while !tensor.0.is_foreign() {
-            let Some(first) = tensor.0.owner::<Arc<Self>>() else { return false };
-            tensor = first;
-        }
-        true
+        self.0.is_foreign()
     }
 }
 

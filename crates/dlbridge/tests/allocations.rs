@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use common::{delete, delete_legacy, import, import_legacy, take_back};
 use dlbridge::testing::{CountingOwner, Foreign};
-use dlbridge::{DType, Error, Tensor, TensorMut, TensorRef};
+use dlbridge::{ArcTensor, DType, Error, Tensor, TensorMut, TensorRef};
 
 /// Where a block starts, and its layout's size and alignment.
 type Block = (usize, usize, usize);
@@ -206,8 +206,10 @@ fn whatever_becomes_of_a_descriptor_nothing_stays() {
         |foreign| foreign.null_strides().ndim(-1),
         |foreign| foreign.null_strides().data(std::ptr::null_mut()),
     ];
-    let ends: [fn(Tensor); 5] = [
+    let ends: [fn(Tensor); 7] = [
         drop,
+        |tensor| drop(ArcTensor::from(tensor).clone()),
+        |tensor| drop(ArcTensor::from(tensor).into_inner()),
         |tensor| delete(tensor.into_raw()),
         |tensor| delete_legacy(tensor.into_raw_legacy().expect("writable")),
         |tensor| drop(Tensor::from(Arc::new(tensor)).into_owner::<Arc<Tensor>>()),
@@ -304,6 +306,19 @@ fn a_share_is_one_allocation() {
     let (share, counts) = counted(|| Tensor::from(share));
     assert_eq!(counts, (1, 0));
     assert_eq!(counted(|| drop(share)).1, (0, 1));
+}
+
+#[test]
+fn a_clone_of_our_own_memory_is_no_allocation() {
+    let tensor = Tensor::from([1_u8; 8]);
+    let (tensor, counts) = counted(|| ArcTensor::from(tensor));
+    assert_eq!(counts, (0, 0));
+    let (clone, counts) = counted(|| Tensor::from(tensor.clone()));
+    assert_eq!(counts, (0, 0));
+    let (managed, counts) = counted(|| clone.into_raw());
+    assert_eq!(counts, (1, 0), "a header of its own");
+    assert_eq!(counted(|| drop(tensor)).1, (0, 0), "the consumer is left");
+    assert_eq!(counted(|| delete(managed)).1, (0, 2));
 }
 
 #[test]

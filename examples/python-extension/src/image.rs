@@ -2,9 +2,7 @@
 //! Functions over arrays do not belong here (see `lib`).
 //! Invariant: the pixels of an image stay where they are as long as it lives.
 
-use std::sync::Arc;
-
-use dlbridge::{DType, Tensor};
+use dlbridge::{ArcTensor, DType, Tensor};
 use dlbridge_pyo3::{Contiguous, ExportDlpack, Lend, PyTensorOf, Result, dlpack_methods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -12,7 +10,7 @@ use pyo3::prelude::*;
 /// A picture: height x width x 3 bytes.
 #[pyclass(frozen, module = "dlbridge_example")]
 pub(crate) struct Image {
-    pixels: Arc<Tensor>,
+    pixels: ArcTensor,
 }
 
 impl ExportDlpack for Image {
@@ -20,14 +18,14 @@ impl ExportDlpack for Image {
     const LEND: Option<Lend<Self>> = Some(Lend::new(|image| &image.pixels));
 
     fn tensor(&self) -> Result<Tensor> {
-        Ok(Tensor::from(Arc::clone(&self.pixels)))
+        Ok(self.pixels.clone().into())
     }
 }
 
 impl Image {
-    /// `into_shared`: Python may write the pixels, too.
+    /// Python may write the pixels, too.
     fn over(pixels: Tensor) -> Self {
-        Self { pixels: Arc::new(pixels.into_shared()) }
+        Self { pixels: ArcTensor::from(pixels) }
     }
 }
 

@@ -5,14 +5,13 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::{ptr, slice};
 
 use dlbridge::sys::{
     DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
     DLPackManagedTensorToPyObjectNoSync, DLPackSetError, DLPackVersion, DLTensor,
 };
-use dlbridge::{Access, DType, Device, DeviceKind, Tensor, TypeCode};
+use dlbridge::{Access, ArcTensor, DType, Device, DeviceKind, Tensor, TypeCode};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, ffi};
 
@@ -115,13 +114,13 @@ unsafe extern "C" fn to_object(
 ) -> c_int {
     guarded(|py| {
         // SAFETY: the caller's duty is to give a tensor away, if it passes the gate.
-        let tensor = Arc::new(unsafe { Tensor::try_from_raw(tensor) }?.into_shared());
-        match Bound::new(py, TensorObject::sharing(Arc::clone(&tensor))) {
+        let tensor = ArcTensor::from(unsafe { Tensor::try_from_raw(tensor) }?);
+        match Bound::new(py, TensorObject::sharing(tensor.clone())) {
             // SAFETY: the caller's duty is to give a place to write to.
             Ok(object) => unsafe { out.write(object.into_ptr().cast()) },
             Err(error) => {
                 // Not released: it stays the caller's.
-                std::mem::forget(Arc::into_inner(tensor));
+                std::mem::forget(tensor.into_inner());
                 return Err(error.into());
             }
         }

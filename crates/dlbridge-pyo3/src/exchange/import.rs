@@ -82,7 +82,8 @@ pub(crate) fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
 
 #[inline]
 fn is_complex(code: TypeCode) -> bool {
-    matches!(code, TypeCode::COMPLEX | TypeCode::BCOMPLEX)
+    // Numbers of other kinds have lower codes.
+    code >= TypeCode::COMPLEX && matches!(code, TypeCode::COMPLEX | TypeCode::BCOMPLEX)
 }
 
 /// Whether a tensor's memory holds the values of its object: PyTorch conjugates lazily, and its

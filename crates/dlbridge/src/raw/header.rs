@@ -9,6 +9,7 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use dlbridge_sys::{
     DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned,
@@ -33,6 +34,8 @@ pub(super) struct Header {
     destroy: unsafe fn(NonNull<Header>),
     owner_type: TypeId,
     rank: u32,
+    /// How many handles there are, as long as none has been given away.
+    handles: AtomicU32,
 }
 
 #[repr(C)]
@@ -87,6 +90,7 @@ pub(super) unsafe fn allocate<O: Send + 'static>(
             destroy: destroy::<O>,
             owner_type: TypeId::of::<O>(),
             rank: rank as u32,
+            handles: AtomicU32::new(1),
         },
         owner,
     };
@@ -165,11 +169,58 @@ impl<O> Drop for Free<O> {
     }
 }
 
+/// Whether a header has no other handle than the caller's. Nobody else can make one then.
+///
+/// # Safety
+///
+/// The caller has a handle.
+#[inline]
+pub(super) unsafe fn is_unique(header: NonNull<Header>) -> bool {
+    // SAFETY: alive, by the caller's duty; the count stands where no consumer writes (R6). What
+    // others did before they let their handles go has happened (acquire).
+    unsafe { &(*header.as_ptr()).handles }.load(Ordering::Acquire) == 1
+}
+
+/// Counts another handle.
+///
+/// # Safety
+///
+/// The caller has a handle.
+#[inline]
+pub(super) unsafe fn retain(header: NonNull<Header>) {
+    // SAFETY: alive, by the caller's duty (R6).
+    let before = unsafe { &(*header.as_ptr()).handles }.fetch_add(1, Ordering::Relaxed);
+    // As many handles as no memory holds, unless they are forgotten in a loop.
+    if before > u32::MAX / 2 {
+        std::process::abort();
+    }
+}
+
+/// Lets a handle go, and the header with the last one.
+///
+/// # Safety
+///
+/// The caller has a handle, and forgets it.
+#[inline]
+pub(super) unsafe fn leave(header: NonNull<Header>) {
+    // SAFETY: the caller's duty.
+    if !unsafe { is_unique(header) } {
+        // SAFETY: alive until the handle is let go, in this line (R6).
+        let before = unsafe { &(*header.as_ptr()).handles }.fetch_sub(1, Ordering::Release);
+        if before != 1 {
+            return;
+        }
+        fence(Ordering::Acquire);
+    }
+    // SAFETY: this was the last handle (R3).
+    unsafe { release(header) };
+}
+
 /// Drops the owner of a header and frees it.
 ///
 /// # Safety
 ///
-/// The header is owned by the caller, who forgets it.
+/// The header is owned by the caller alone, who forgets it.
 pub(super) unsafe fn release(header: NonNull<Header>) {
     // SAFETY: alive, by the caller's duty.
     let destroy = unsafe { header.as_ref() }.destroy;

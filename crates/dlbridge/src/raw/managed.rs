@@ -5,6 +5,7 @@
 use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
@@ -14,7 +15,7 @@ use super::header::{self, Header, Memory, TENSOR_AT};
 use super::marks::Root;
 use super::parse::{free_strides, parse};
 use super::parts::Checked;
-use crate::{Access, Error, Flags, MAX_RANK, TypeCode};
+use crate::{Access, Error, Flags, MAX_RANK, Tensor, TypeCode};
 
 /// Owns a tensor's memory and describes it: by its descriptor, and by what the gate found out.
 ///
@@ -144,17 +145,19 @@ impl Handle {
         }
     }
 
-    /// Whether a producer's descriptor is owned.
+    /// Whether the memory is a producer's.
     #[inline]
     pub(crate) fn is_foreign(&self) -> bool {
-        matches!(self.root(), Root::Versioned | Root::Legacy)
+        self.checked.marks.is_foreign()
     }
 
-    /// What the producer's descriptor says; `None` for an export of this library that never
-    /// left Rust.
+    /// What the producer's descriptor says; `None` for memory that Rust owns.
     pub(crate) fn raw_fields(&self) -> Option<RawFields> {
-        // SAFETY: alive and of a known version since the gate (R2).
-        self.foreign().map(|tensor| unsafe { tensor.raw_fields() })
+        match self.behind() {
+            Some(first) => first.raw_fields(),
+            // SAFETY: alive and of a known version since the gate (R2).
+            None => self.foreign().map(|tensor| unsafe { tensor.raw_fields() }),
+        }
     }
 
     /// Gives up exclusive access, and the claim to be a copy made for one consumer: given away
@@ -193,6 +196,9 @@ impl Handle {
     /// Takes the owner back out, if this is an export of one of type `O`.
     pub(crate) fn into_owner<O: Any>(self) -> Result<O, Self> {
         if self.may_hold_odd_bools() {
+            return Err(self);
+        }
+        if !self.is_unique() {
             return Err(self);
         }
         let handle = ManuallyDrop::new(self);
@@ -245,29 +251,88 @@ impl Handle {
     /// Whether the producer's own descriptor says what the parts say, and has what real consumers
     /// need: explicit strides, a deleter, and the byte offset folded into the pointer.
     fn is_plain(&self) -> bool {
-        self.raw_fields().is_some_and(|raw| {
+        // SAFETY: alive and of a known version since the gate (R2).
+        let raw = self.foreign().map(|tensor| unsafe { tensor.raw_fields() });
+        raw.is_some_and(|raw| {
             let parts = self.parts();
             let is_true = raw.byte_offset == parts.byte_offset && raw.flags == parts.flags;
             is_true && raw.has_deleter && (raw.has_strides || parts.shape.is_empty())
         })
     }
 
-    /// A handle with a header, which the caller gives away.
+    /// A handle with a header of its own, which the caller gives away.
     #[inline]
     fn into_header(self) -> ManuallyDrop<Self> {
-        ManuallyDrop::new(if self.root() == Root::Header { self } else { self.wrap() })
+        let is_own = self.header().is_some() && self.is_unique();
+        ManuallyDrop::new(if is_own { self } else { self.wrap() })
     }
 
-    /// A header of our own around a foreign tensor.
+    /// The same with a header, which other handles may share: no copy made for one consumer.
+    #[inline]
+    pub(super) fn with_header(self) -> Self {
+        let mut handle = if self.root() == Root::Header { self } else { self.wrap() };
+        let marks = &mut handle.checked.marks;
+        *marks = marks.with(marks.flags() - Flags::IS_COPIED, marks.access());
+        handle
+    }
+
+    /// Whether no other handle shares this one's header.
+    #[inline]
+    pub(super) fn is_unique(&self) -> bool {
+        // SAFETY: this is a handle of the header (R2).
+        self.header().is_none_or(|header| unsafe { header::is_unique(header) })
+    }
+
+    /// Another handle of the same header.
+    ///
+    /// # Safety
+    ///
+    /// There is a header, and the class is not exclusive.
+    #[inline]
+    pub(super) unsafe fn another(&self) -> Self {
+        // SAFETY: this is a handle of the header (the caller's duty).
+        unsafe { header::retain(self.managed()) };
+        Self { tensor: self.tensor, checked: self.checked }
+    }
+
+    /// The handle that [`with_header`](Self::with_header) was called on, if this one is unique.
+    pub(super) fn without_header(self) -> Option<Self> {
+        if !self.is_unique() {
+            return None;
+        }
+        let handle = ManuallyDrop::new(self);
+        let Some(header) = handle.header() else { return Some(ManuallyDrop::into_inner(handle)) };
+        // SAFETY: the only handle, which is forgotten unless it is the answer (R3).
+        let wrapped = unsafe { header::take_owner::<Self>(header) };
+        Some(wrapped.unwrap_or_else(|_| ManuallyDrop::into_inner(handle)))
+    }
+
+    /// The handle whose memory this one shares, being around it or beside it.
+    pub(crate) fn behind(&self) -> Option<&Self> {
+        match self.owner::<Arc<Tensor>>() {
+            Some(first) => Some(&first.0),
+            None => self.owner::<Self>(),
+        }
+    }
+
+    /// A header of our own around a foreign tensor, or one whose header is shared.
     fn wrap(self) -> Self {
         // SAFETY: alive as long as the handle, which moves but keeps it (R2).
         let tensor = unsafe { self.tensor.as_ref() };
         // SAFETY: the gate made `checked` of it; alive as long as the owner, which is this handle
         // (R2).
         let parts = unsafe { Parts::described(tensor, self.checked, self.flags()) };
+        let is_foreign = self.is_foreign();
         // SAFETY: the same memory, alive as long as the owner, which is this handle (R2).
         let wrapped = unsafe { Self::share(self, parts, parts.access, parts.flags) };
-        wrapped.expect("nothing in it fails")
+        wrapped.expect("nothing in it fails").beside(is_foreign)
+    }
+
+    /// Says that the memory is also another handle's, which may be a producer's.
+    #[inline]
+    pub(super) fn beside(mut self, is_foreign: bool) -> Self {
+        self.checked.marks = self.checked.marks.with_foreign(is_foreign);
+        self
     }
 
     /// A header that describes the memory of `parts` again, kept alive by `owner`.
@@ -322,7 +387,7 @@ impl Drop for Handle {
         unsafe { self.free_strides() };
         match self.root() {
             // SAFETY: owned, and this is its end (R3).
-            Root::Header => unsafe { header::release(self.managed()) },
+            Root::Header => unsafe { header::leave(self.managed()) },
             // SAFETY: the same.
             Root::Versioned => unsafe { Foreign::Versioned(self.managed()).delete() },
             // SAFETY: the same.

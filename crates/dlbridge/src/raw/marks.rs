@@ -17,8 +17,8 @@ pub(super) enum Root {
     Lent = 3,
 }
 
-/// The flags that have a name, the class, the root, and whether the strides were made here. One
-/// word, since handles are moved a lot, and the padding of small fields is moved in pieces.
+/// The flags that have a name, the class, the root, whether the strides were made here, and whether
+/// memory is shared with a producer's tensor. One word, since handles are moved a lot, and the padding of small fields is moved in pieces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Marks(usize);
 
@@ -26,6 +26,7 @@ const FLAGS: usize = Flags::NAMED.0 as usize;
 const ACCESS_AT: u32 = 8;
 const ROOT_AT: u32 = 16;
 const OWNS_STRIDES: usize = 1 << 24;
+const SHARES_FOREIGN: usize = 1 << 25;
 
 impl Marks {
     #[inline]
@@ -44,10 +45,15 @@ impl Marks {
         Self(self.0 | OWNS_STRIDES)
     }
 
+    #[inline]
+    pub(super) const fn with_foreign(self, is_foreign: bool) -> Self {
+        if is_foreign { Self(self.0 | SHARES_FOREIGN) } else { self }
+    }
+
     /// The same tensor with other flags and another class.
     #[inline]
     pub(super) const fn with(self, flags: Flags, access: Access) -> Self {
-        let kept = self.0 & (0xff << ROOT_AT | OWNS_STRIDES);
+        let kept = self.0 & (0xff << ROOT_AT | OWNS_STRIDES | SHARES_FOREIGN);
         Self(kept | Self::new(flags, access).0)
     }
 
@@ -76,6 +82,13 @@ impl Marks {
         }
     }
 
+    /// Whether the memory is a producer's: owned, or shared with the handle that owns it.
+    #[inline]
+    pub(super) const fn is_foreign(self) -> bool {
+        let owns = matches!(self.root(), Root::Versioned | Root::Legacy);
+        owns || self.0 & SHARES_FOREIGN != 0
+    }
+
     #[inline]
     pub(super) const fn owns_strides(self) -> bool {
         self.0 & OWNS_STRIDES != 0
@@ -97,6 +110,10 @@ mod tests {
                 let marks = marks.with_own_strides().with(Flags::IS_COPIED, Access::Shared);
                 assert_eq!((marks.flags(), marks.access()), (Flags::IS_COPIED, Access::Shared));
                 assert_eq!((marks.root(), marks.owns_strides()), (root, true));
+                let is_foreign = matches!(root, Root::Versioned | Root::Legacy);
+                assert_eq!(marks.with_foreign(false).is_foreign(), is_foreign);
+                let marks = marks.with_foreign(true).with(flags, access);
+                assert!(marks.is_foreign() && marks.root() == root);
             }
         }
     }

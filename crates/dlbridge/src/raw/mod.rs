@@ -10,8 +10,9 @@
 //!   element's address wraps around the address space.
 //! - **R2, alive.** While a `Parts<'a>` exists, whatever owns its memory, shape and strides is
 //!   borrowed for `'a`, so that none of them is freed or moved.
-//! - **R3, once.** A managed descriptor is owned by at most one [`Handle`], which calls its
-//!   deleter once, or gives it away and forgets it.
+//! - **R3, once.** A producer's managed descriptor is owned by at most one [`Handle`], which calls
+//!   its deleter once, or gives it away and forgets it. A header counts its handles: the last one
+//!   releases it, and only an only one writes it, gives it away or takes its owner out.
 //! - **R4, class.** [`Access::Exclusive`](crate::Access) is said only of elements that nobody else
 //!   can reach, `Frozen` only of elements that nobody writes. Gaps between elements may be
 //!   somebody else's: no reference ever covers one.
@@ -32,6 +33,7 @@
 #![allow(unsafe_code)]
 
 mod abi;
+mod arc_tensor;
 pub(crate) mod arrays;
 pub(crate) mod borrowed;
 pub(crate) mod buffer;
@@ -56,6 +58,7 @@ mod slice;
 mod unchecked;
 pub(crate) mod write;
 
+pub use arc_tensor::ArcTensor;
 pub use cell::ReadCell;
 pub use element::{Element, Plain};
 pub use iter::Iter;

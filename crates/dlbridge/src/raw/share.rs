@@ -20,5 +20,6 @@ pub(crate) fn share<O: Send + Sync + 'static>(owner: Arc<O>, handle: fn(&O) -> &
     // SAFETY: the `Arc` keeps the handle, and so its memory, alive. While there is an `Arc`, the
     // handle is only borrowed immutably, so that memory which was exclusive is not written (R2,
     // R4).
-    unsafe { Handle::share(owner, parts, access, flags) }.expect("nothing in it fails")
+    let shared = unsafe { Handle::share(owner, parts, access, flags) };
+    shared.expect("nothing in it fails").beside(handle(&this).is_foreign())
 }

@@ -92,12 +92,16 @@ pub(crate) fn take_slice<T: Plain>(handle: Handle) -> Result<CudaSlice<T>, Handl
 
 /// The stream on which all work on an exported slice is ordered.
 pub(crate) fn producer(tensor: &Tensor) -> Option<&Arc<CudaStream>> {
-    match tensor.0.owner::<Arc<Tensor>>() {
-        Some(first) => producer(first),
-        None => match tensor.0.owner::<Lender>() {
-            Some(lender) => Some(&lender.stream),
-            None => tensor.0.owner::<Owner>().map(CudaSlice::stream),
-        },
+    stream_of(&tensor.0)
+}
+
+fn stream_of(handle: &Handle) -> Option<&Arc<CudaStream>> {
+    if let Some(first) = handle.behind() {
+        stream_of(first)
+    } else if let Some(lender) = handle.owner::<Lender>() {
+        Some(&lender.stream)
+    } else {
+        handle.owner::<Owner>().map(CudaSlice::stream)
     }
 }
 
