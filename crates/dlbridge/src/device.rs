@@ -41,7 +41,9 @@ macro_rules! kinds {
                 }
             }
 
-            const fn data(self) -> Data {
+            #[cold]
+            #[inline(never)]
+            const fn other_data(self) -> Data {
                 match self.0 {
                     $($kind => Data::$data,)*
                     _ => Data::Handle,
@@ -93,8 +95,15 @@ kinds! {
 }
 
 impl DeviceKind {
+    /// The host's own memory, which is asked about most, is known without a look at the others.
+    #[inline(always)]
+    const fn data(self) -> Data {
+        if self.0 == Self::CPU.0 { Data::Host } else { self.other_data() }
+    }
+
     /// Whether this process may read the memory through an ordinary pointer.
     #[must_use]
+    #[inline]
     pub const fn is_host_accessible(self) -> bool {
         matches!(self.data(), Data::Host)
     }
@@ -102,6 +111,7 @@ impl DeviceKind {
     /// Whether the data pointer is an address to which a byte offset can be added, rather than a
     /// handle.
     #[must_use]
+    #[inline]
     pub const fn has_addresses(self) -> bool {
         !matches!(self.data(), Data::Handle)
     }

@@ -1,6 +1,7 @@
 //! What the gate must let through, however odd: each a fixture for whoever reads tensors.
 //! What it refuses is in `gate.rs`.
 #![cfg(feature = "testing")]
+#![allow(unsafe_code, reason = "one fixture changes a descriptor that was made")]
 
 mod common;
 
@@ -59,6 +60,25 @@ fn rank_0_needs_neither_shape_nor_strides() {
         assert_eq!((tensor.rank(), tensor.len(), tensor.nbytes()), (0, 1, 8));
         assert_eq!(tensor.view::<i64>().expect("host").item(), Ok(7));
     });
+}
+
+#[test]
+fn of_rank_0_the_lists_may_be_anywhere() {
+    for at in [address(1), address(usize::MAX)] {
+        let source = Foreign::new(&[], &[7_i64]);
+        let releases = source.releases();
+        let managed = source.into_versioned();
+        // SAFETY: made just now; a list of no numbers is not read.
+        unsafe { (*managed).dl_tensor.shape = at.cast() };
+        // SAFETY: the same.
+        unsafe { (*managed).dl_tensor.strides = at.cast() };
+        // SAFETY: given away by its producer.
+        let tensor = unsafe { Tensor::from_raw(managed) }.expect("legal");
+        assert_eq!((tensor.shape(), tensor.strides()), (&[][..], &[][..]));
+        assert_eq!(tensor.view::<i64>().expect("host").item(), Ok(7));
+        drop(tensor);
+        releases.expect(1, "dropped");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use dlbridge_sys::DLTensor;
 use super::marks::Marks;
 use super::parts::{Checked, device, dtype};
 use crate::layout::{self, Span, Unit};
-use crate::{Access, DType, DeviceKind, Error, Flags, MAX_RANK, small};
+use crate::{Access, DType, Error, Flags, MAX_RANK, small};
 
 /// Checks a descriptor. Where it has no strides, as old producers' have not, they are made: whoever
 /// keeps what is returned frees them, with [`free_strides`], if its marks say so.
@@ -48,29 +48,18 @@ unsafe fn parse_ordinary(tensor: &DLTensor, flags: Flags) -> Option<Checked> {
     let is_ordinary = rank <= small::RANK
         && dtype(tensor).is_ordinary()
         && tensor.byte_offset == 0
-        && has_addresses(device(tensor).kind)
+        && device(tensor).kind.has_addresses()
         && small::holds_address(tensor.data.addr());
-    if !is_ordinary || tensor.shape.is_null() {
+    if !is_ordinary {
         return None;
     }
-    let strides = NonNull::new(tensor.strides)?;
-    // SAFETY: not null, and `rank` is `ndim`, which is not negative (the caller's duty).
-    let shape = unsafe { slice::from_raw_parts(tensor.shape, rank) };
+    // SAFETY: the caller's duty: `rank` is `ndim`, which is not negative.
+    let shape = unsafe { list(tensor.shape, rank) }?;
     // SAFETY: the same.
-    let steps = unsafe { slice::from_raw_parts(strides.as_ptr(), rank) };
+    let strides = unsafe { list(tensor.strides, rank) }?;
     let marks = Marks::new(flags, class(flags));
-    small::holds(shape, steps).then_some(Checked { strides, marks })
-}
-
-/// Whether a device has addresses; quickly of the host's own memory.
-#[inline(always)]
-fn has_addresses(kind: DeviceKind) -> bool {
-    #[cold]
-    #[inline(never)]
-    fn of_another(kind: DeviceKind) -> bool {
-        kind.has_addresses()
-    }
-    kind == DeviceKind::CPU || of_another(kind)
+    let checked = Checked { strides: NonNull::from(strides).cast(), marks };
+    small::holds(shape, strides).then_some(checked)
 }
 
 /// Checks any descriptor, and says what is wrong with one that is refused.

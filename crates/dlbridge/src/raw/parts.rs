@@ -120,15 +120,12 @@ impl<'a> Parts<'a> {
         }
     }
 
-    #[inline]
     pub(crate) fn check_host(&self) -> Result<(), Error> {
-        #[cold]
-        #[inline(never)]
-        fn check(device: Device) -> Result<(), Error> {
-            let is_accessible = device.is_host_accessible();
-            if is_accessible { Ok(()) } else { Err(Error::NotHostAccessible { device }) }
+        if self.device.is_host_accessible() {
+            Ok(())
+        } else {
+            Err(Error::NotHostAccessible { device: self.device })
         }
-        if self.device.kind == DeviceKind::CPU { Ok(()) } else { check(self.device) }
     }
 
     pub(crate) fn check_contiguous(&self) -> Result<(), Error> {
