@@ -61,7 +61,7 @@ pub fn span(shape: &[i64], strides: &[i64]) -> Result<Span, Error> {
 
 /// Measures a tensor that has elements and overflows nothing, as nearly all do.
 #[inline(always)]
-pub(crate) fn ordinary_span(shape: &[i64], strides: &[i64]) -> Option<Span> {
+fn ordinary_span(shape: &[i64], strides: &[i64]) -> Option<Span> {
     if shape.len() != strides.len() {
         return None;
     }
@@ -127,13 +127,10 @@ pub(crate) struct Unit {
 impl Unit {
     #[inline]
     pub(crate) fn new(dtype: DType, flags: Flags) -> Self {
-        Self::ordinary(dtype).unwrap_or_else(|| Self::odd(dtype, flags))
-    }
-
-    /// The unit of a type that is [ordinary](DType::is_ordinary).
-    #[inline]
-    pub(crate) fn ordinary(dtype: DType) -> Option<Self> {
-        dtype.is_ordinary().then(|| Self { amount: usize::from(dtype.bits / 8), packed: false })
+        if dtype.is_ordinary() {
+            return Self { amount: usize::from(dtype.bits / 8), packed: false };
+        }
+        Self::odd(dtype, flags)
     }
 
     #[cold]
@@ -157,7 +154,7 @@ impl Unit {
 
     /// How many bytes the elements of a span, which is not empty, reach below and above the start
     /// of the first one; `None` if all of them do not fit `isize`, side by side or with their gaps.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn reach(self, span: Span) -> Option<(usize, usize)> {
         // Broadcast axes make more elements than there are places, gaps more places than elements.
         let Span { len, low, high } = span;

@@ -82,7 +82,7 @@ pub(crate) fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
 
 #[inline]
 fn is_complex(code: TypeCode) -> bool {
-    // Numbers of other kinds have lower codes.
+    // One comparison for integers and floats, whose codes are lower.
     code >= TypeCode::COMPLEX && matches!(code, TypeCode::COMPLEX | TypeCode::BCOMPLEX)
 }
 

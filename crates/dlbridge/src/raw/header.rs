@@ -190,7 +190,7 @@ pub(super) unsafe fn is_unique(header: NonNull<Header>) -> bool {
 pub(super) unsafe fn retain(header: NonNull<Header>) {
     // SAFETY: alive, by the caller's duty (R6).
     let before = unsafe { &(*header.as_ptr()).handles }.fetch_add(1, Ordering::Relaxed);
-    // As many handles as no memory holds, unless they are forgotten in a loop.
+    // Only handles that are forgotten in a loop come to so many; a count that wraps frees too early.
     if before > u32::MAX / 2 {
         std::process::abort();
     }

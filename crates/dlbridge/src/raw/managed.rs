@@ -195,9 +195,12 @@ impl Handle {
 
     /// Takes the owner back out, if this is an export of one of type `O`.
     pub(crate) fn into_owner<O: Any>(self) -> Result<O, Self> {
-        if self.may_hold_odd_bools() {
-            return Err(self);
-        }
+        if self.may_hold_odd_bools() { Err(self) } else { self.take_owner() }
+    }
+
+    /// Takes the owner out whatever others wrote. For a handle that shares its header, there is
+    /// none to take.
+    fn take_owner<O: Any>(self) -> Result<O, Self> {
         if !self.is_unique() {
             return Err(self);
         }
@@ -251,9 +254,7 @@ impl Handle {
     /// Whether the producer's own descriptor says what the parts say, and has what real consumers
     /// need: explicit strides, a deleter, and the byte offset folded into the pointer.
     fn is_plain(&self) -> bool {
-        // SAFETY: alive and of a known version since the gate (R2).
-        let raw = self.foreign().map(|tensor| unsafe { tensor.raw_fields() });
-        raw.is_some_and(|raw| {
+        self.raw_fields().is_some_and(|raw| {
             let parts = self.parts();
             let is_true = raw.byte_offset == parts.byte_offset && raw.flags == parts.flags;
             is_true && raw.has_deleter && (raw.has_strides || parts.shape.is_empty())
@@ -297,14 +298,7 @@ impl Handle {
 
     /// The handle that [`with_header`](Self::with_header) was called on, if this one is unique.
     pub(super) fn without_header(self) -> Option<Self> {
-        if !self.is_unique() {
-            return None;
-        }
-        let handle = ManuallyDrop::new(self);
-        let Some(header) = handle.header() else { return Some(ManuallyDrop::into_inner(handle)) };
-        // SAFETY: the only handle, which is forgotten unless it is the answer (R3).
-        let wrapped = unsafe { header::take_owner::<Self>(header) };
-        Some(wrapped.unwrap_or_else(|_| ManuallyDrop::into_inner(handle)))
+        self.is_unique().then(|| self.take_owner::<Self>().unwrap_or_else(|this| this))
     }
 
     /// The handle whose memory this one shares, being around it or beside it.

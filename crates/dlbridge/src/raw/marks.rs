@@ -18,7 +18,8 @@ pub(super) enum Root {
 }
 
 /// The flags that have a name, the class, the root, whether the strides were made here, and whether
-/// memory is shared with a producer's tensor. One word, since handles are moved a lot, and the padding of small fields is moved in pieces.
+/// memory is shared with a producer's tensor. One word, since handles are moved a lot, and the
+/// padding of small fields is moved in pieces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Marks(usize);
 
