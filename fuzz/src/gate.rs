@@ -110,9 +110,10 @@ fn lent(given: &Given, input: &mut Input<'_>) {
             Err(faults) => panic!("let through, although {faults:?}"),
         };
         // SAFETY: the producer lives until this function returns.
-        let tensor = unsafe { &*tensor };
+        let tensor = unsafe { &mut *tensor };
+        let mut strides = LentTensor::NO_STRIDES;
         // SAFETY: as above.
-        unsafe { LentTensor::from_raw(tensor, given.flags) }.map(|lent| check(&lent))
+        unsafe { LentTensor::from_raw(tensor, &mut strides, given.flags) }.map(|lent| check(&lent))
     });
     refused(found, faults.as_deref());
     foreign.releases().expect(0, "lent");

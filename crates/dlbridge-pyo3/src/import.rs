@@ -7,7 +7,6 @@ use dlbridge::{Device, LentTensor, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
-use crate::exchange::Way;
 use crate::place::Place;
 use crate::protocol::Protocol;
 use crate::stream::{Stream, ordered};
@@ -160,25 +159,38 @@ pub unsafe fn with_borrowed<R>(
     function: impl FnOnce(&Tensor) -> Result<R>,
 ) -> Result<R> {
     let mut place = Place::empty();
-    let described = match exchange::way_of(object) {
-        Some(Way::Table(table)) => exchange::describe(object, table, &mut place)?,
-        // SAFETY: of that very type (F5).
-        Some(Way::NumPy) => unsafe { numpy::describe(object, &mut place) },
+    let way = exchange::way_of(object);
+    let mut described = match way {
+        Some(way) => exchange::describe(object, way.table, &mut place)?,
         None => None,
     };
+    if described.is_none() && way.is_some_and(|way| way.is_numpy()) {
+        // SAFETY: of that very type (F5).
+        described = unsafe { numpy::describe(object, &mut place) };
+    }
     let mut imported = None;
     let flags = match described {
         Some(flags) => flags,
         None => {
-            let tensor = imported.insert(import_shared(object, &mut Protocol::Capsule)?);
-            place.descriptor = tensor.as_raw();
+            let tensor = imported.insert(import_to_lend(object)?);
+            place.descriptor.write(tensor.as_raw());
             tensor.flags()
         }
     };
+    // SAFETY: one of the three has described it (F9).
+    let descriptor = unsafe { place.descriptor.get() };
+    let mut strides = LentTensor::NO_STRIDES;
     // SAFETY: described by NumPy, by a table, whose producer is trusted as SAFETY.md lists, or by a
     // tensor that is kept here; and alive until `function` returns (the caller's duty).
-    let lent = unsafe { LentTensor::from_raw(&place.descriptor, flags) }?;
+    let lent = unsafe { LentTensor::from_raw(descriptor, &mut strides, flags) }?;
     function(&lent)
+}
+
+/// Apart, so that what is lent at once need not go around it.
+#[cold]
+#[inline(never)]
+fn import_to_lend(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
+    import_shared(object, &mut Protocol::Capsule)
 }
 
 #[inline(always)]
@@ -224,21 +236,18 @@ pub(crate) fn import_shared(
     object: Borrowed<'_, '_, PyAny>,
     protocol: &mut Protocol,
 ) -> Result<Tensor> {
-    match exchange::way_of(object) {
-        Some(Way::Table(table)) => {
-            if let Some(tensor) = exchange::import(object, table)? {
-                *protocol = Protocol::ExchangeApi;
-                return Ok(tensor);
-            }
+    if let Some(way) = exchange::way_of(object) {
+        if let Some(tensor) = exchange::import(object, way.table).map_err(|error| *error)? {
+            *protocol = Protocol::ExchangeApi;
+            return Ok(tensor);
         }
-        Some(Way::NumPy) => {
+        if way.is_numpy() {
             // SAFETY: of that very type (F5).
             if let Some(tensor) = unsafe { numpy::import(object) }? {
                 *protocol = Protocol::NumPy;
                 return Ok(tensor);
             }
         }
-        None => {}
     }
     ask::for_tensor(object, protocol)
 }

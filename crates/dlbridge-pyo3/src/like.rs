@@ -5,7 +5,6 @@
 use dlbridge::{DType, Device, Tensor};
 use pyo3::prelude::*;
 
-use crate::exchange::Way;
 use crate::frameworks::{Framework, Importer, name_of};
 use crate::stream::ordered;
 use crate::{Error, PyTensor, Result, TensorObject, capsule, exchange, numpy, stream};
@@ -59,18 +58,18 @@ impl PyTensor {
         if object.is_exact_instance_of::<TensorObject>() {
             return Ok(Bound::new(py, TensorObject::new(tensor))?.into_any());
         }
-        match exchange::way_of(object.as_borrowed()) {
-            Some(Way::NumPy) => return numpy::array(py, tensor),
-            Some(Way::Table(table)) => {
-                if let Some(to_object) = table.managed_tensor_to_py_object_no_sync {
-                    if !exchange::is_ours(table) {
-                        check(object, &tensor)?;
-                    }
-                    ordered::before_table(object.as_borrowed(), table, &tensor)?;
-                    return exchange::give(py, to_object, tensor);
-                }
+        if let Some(way) = exchange::way_of(object.as_borrowed()) {
+            if way.is_numpy() {
+                return numpy::array(py, tensor);
             }
-            None => {}
+            let table = way.table;
+            if let Some(to_object) = table.managed_tensor_to_py_object_no_sync {
+                if !exchange::is_ours(table) {
+                    check(object, &tensor)?;
+                }
+                ordered::before_table(object.as_borrowed(), table, &tensor)?;
+                return exchange::give(py, to_object, tensor);
+            }
         }
         let Importer { function, framework } = Importer::of(object)?;
         if tensor.is_read_only() && !framework.keeps_read_only {

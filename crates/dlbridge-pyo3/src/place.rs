@@ -1,32 +1,67 @@
 //! Where a descriptor lies while the memory that it describes is lent: on the stack.
 //! Filling it belongs to `exchange` and `numpy`.
-//! Invariant: the descriptor can be read at any time, since it starts as an empty one.
+//! Invariant: a slot's type code can be read at any time; it is [`UNWRITTEN`] until there is a
+//! descriptor.
 
 use std::mem::MaybeUninit;
-use std::ptr;
 
-use dlbridge::MAX_RANK;
-use dlbridge::sys::{DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLTensor};
+use dlbridge::sys::DLTensor;
+use dlbridge::{MAX_RANK, TypeCode};
 
-/// A place for a descriptor, and for the strides of one that has none as DLPack counts them.
+/// The code of no type. Where it stands, nobody has written a descriptor.
+pub(crate) const UNWRITTEN: TypeCode = TypeCode(u8::MAX);
+
+/// A place for a descriptor, and for the strides of one that counts them in another way.
 pub(crate) struct Place {
-    pub(crate) descriptor: DLTensor,
+    pub(crate) descriptor: Slot,
     pub(crate) strides: [MaybeUninit<i64>; MAX_RANK],
 }
 
 impl Place {
-    /// A place in which the gate finds nothing to let through.
     #[inline(always)]
     pub(crate) const fn empty() -> Self {
-        let descriptor = DLTensor {
-            data: ptr::null_mut(),
-            device: DLDevice { device_type: DLDeviceType(0), device_id: 0 },
-            ndim: 0,
-            dtype: DLDataType { code: DLDataTypeCode(0), bits: 0, lanes: 0 },
-            shape: ptr::null_mut(),
-            strides: ptr::null_mut(),
-            byte_offset: 0,
-        };
-        Self { descriptor, strides: [const { MaybeUninit::uninit() }; MAX_RANK] }
+        Self { descriptor: Slot::empty(), strides: [const { MaybeUninit::uninit() }; MAX_RANK] }
+    }
+}
+
+/// A place for a descriptor alone.
+pub(crate) struct Slot(MaybeUninit<DLTensor>);
+
+impl Slot {
+    /// All of it but the type code is left as it is.
+    #[inline(always)]
+    const fn empty() -> Self {
+        let mut descriptor = MaybeUninit::<DLTensor>::uninit();
+        // SAFETY: within the descriptor's place (F9).
+        let code = unsafe { &raw mut (*descriptor.as_mut_ptr()).dtype.code.0 };
+        // SAFETY: the same.
+        unsafe { code.write(UNWRITTEN.0) };
+        Self(descriptor)
+    }
+
+    #[inline(always)]
+    pub(crate) fn write(&mut self, descriptor: DLTensor) {
+        self.0.write(descriptor);
+    }
+
+    /// For somebody to write a descriptor.
+    #[inline(always)]
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut DLTensor {
+        self.0.as_mut_ptr()
+    }
+
+    #[inline(always)]
+    pub(crate) fn code(&self) -> TypeCode {
+        // SAFETY: written from the start (F9).
+        TypeCode(unsafe { (*self.0.as_ptr()).dtype.code.0 })
+    }
+
+    /// # Safety
+    ///
+    /// A descriptor was written.
+    #[inline(always)]
+    pub(crate) unsafe fn get(&mut self) -> &mut DLTensor {
+        // SAFETY: the caller's duty.
+        unsafe { self.0.assume_init_mut() }
     }
 }

@@ -104,9 +104,11 @@ fn the_default_stream_waits_for_those_who_ask_for_none() {
             assert_eq!(read(&tensor), [1; 4], "{object}: by the exchange table");
         }
         for (object, _late) in kinds(py) {
-            let descriptor = common::borrow(table_of(&object), &object).expect("it is lent");
+            let mut descriptor = common::borrow(table_of(&object), &object).expect("it is lent");
+            let mut strides = LentTensor::NO_STRIDES;
             // SAFETY: the object lives longer, and nobody writes.
-            let lent = unsafe { LentTensor::from_raw(&descriptor, Flags::NONE) }.expect("legal");
+            let lent = unsafe { LentTensor::from_raw(&mut descriptor, &mut strides, Flags::NONE) }
+                .expect("legal");
             assert_eq!(read(&lent), [1; 4], "{object}: lent");
         }
     });

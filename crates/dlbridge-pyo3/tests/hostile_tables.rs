@@ -258,28 +258,28 @@ unsafe extern "C" fn is_interrupted(_: *mut c_void, _: *mut DLTensor) -> c_int {
 #[test]
 fn a_wrong_loan_is_refused() {
     Python::attach(|py| {
-        for (borrow, message) in [(lends_nothing as Borrow, "dtype: "), (lends_wrong, "ndim: ")] {
-            let object = object_with(py, table(Some(fails), Some(borrow)));
-            // SAFETY: nothing is lent.
-            let lent = unsafe { with_borrowed(object.as_borrowed(), |_| unreachable!()) };
-            let lent: Result<(), _> = lent;
-            let error = PyErr::from(lent.expect_err(message));
-            assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
-            assert!(error.value(py).to_string().starts_with(message), "{error}");
-            calm(py);
-        }
+        let object = object_with(py, table(Some(fails), Some(lends_wrong)));
+        // SAFETY: nothing is lent.
+        let lent = unsafe { with_borrowed(object.as_borrowed(), |_| unreachable!()) };
+        let lent: Result<(), _> = lent;
+        let error = PyErr::from(lent.expect_err("a negative rank"));
+        assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
+        assert!(error.value(py).to_string().starts_with("ndim: "), "{error}");
+        calm(py);
     });
 }
 
 #[test]
 fn what_is_not_lent_is_asked_for_but_an_interrupt_is_no_refusal() {
     Python::attach(|py| {
-        let object = object_with(py, table(Some(gives), Some(does_not_lend)));
-        let releases = next(pair());
-        // SAFETY: the tensor is owned.
-        let lent = unsafe { with_borrowed(object.as_borrowed(), |lent| Ok(lent.len())) };
-        assert_eq!(lent.expect("an owned one"), 2);
-        releases.expect(1, "the call is over");
+        for borrow in [does_not_lend as Borrow, lends_nothing] {
+            let object = object_with(py, table(Some(gives), Some(borrow)));
+            let releases = next(pair());
+            // SAFETY: the tensor is owned.
+            let lent = unsafe { with_borrowed(object.as_borrowed(), |lent| Ok(lent.len())) };
+            assert_eq!(lent.expect("an owned one"), 2);
+            releases.expect(1, "the call is over");
+        }
         let object = object_with(py, table(Some(gives), Some(is_interrupted)));
         // SAFETY: nothing is lent.
         let lent = unsafe { with_borrowed(object.as_borrowed(), |_| Ok(())) };

@@ -168,8 +168,11 @@ fn made_strides_rank_0_and_no_elements_are_shared_as_well() {
     ];
     for source in odd {
         let releases = source.releases();
-        let tensor = ArcTensor::from(import(source).expect("legal"));
+        let tensor = import(source).expect("legal");
         let (shape, strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());
+        let inner = ArcTensor::from(tensor).into_inner().expect("the only handle");
+        assert_eq!((inner.shape(), inner.strides()), (&shape[..], &strides[..]));
+        let tensor = ArcTensor::from(inner);
         let clone = Tensor::from(tensor.clone());
         drop(tensor);
         assert_eq!((clone.shape(), clone.strides()), (&shape[..], &strides[..]));

@@ -15,15 +15,9 @@ use dlbridge::{Access, ArcTensor, DType, Device, DeviceKind, Tensor, TypeCode};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, ffi};
 
-use super::table::CAPSULE_NAME;
+use super::table::{CAPSULE_NAME, Table};
 use crate::class::{ExportDlpack, export, panicked};
 use crate::{Error, Result, TensorObject};
-
-/// A table that may be shared between threads: its fields never change.
-struct Table(DLPackExchangeAPI);
-
-// SAFETY: immutable, and its functions may be called from any attached thread (F6).
-unsafe impl Sync for Table {}
 
 /// The table of one class: a constant for each, since a `static` cannot be generic.
 struct TableOf<T>(PhantomData<T>);

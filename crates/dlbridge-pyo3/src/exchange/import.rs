@@ -10,26 +10,27 @@ use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
-use crate::place::Place;
+use crate::place::{Place, UNWRITTEN};
 use crate::{Error, Result};
 
 /// Takes an object's memory through the table of its type; `None` if `__dlpack__` must be asked.
+/// Errors are boxed: large ones would be carried past every tensor.
 #[inline(always)]
 pub(crate) fn import(
     object: Borrowed<'_, '_, PyAny>,
     table: &DLPackExchangeAPI,
-) -> Result<Option<Tensor>> {
+) -> std::result::Result<Option<Tensor>, Box<Error>> {
     let Some(from_object) = table.managed_tensor_from_py_object_no_sync else { return Ok(None) };
     let mut tensor = ptr::null_mut();
     // SAFETY: the object is of the type that published the table, and the interpreter attached (F1,
     // F5).
     let status = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) };
     if status != 0 {
-        return Err(failure(object));
+        return Err(Box::new(failure(object)));
     }
     // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
-    let tensor = unsafe { Tensor::from_raw(tensor) }?;
-    if is_complex(tensor.dtype().code) && !resolved(object)? {
+    let tensor = unsafe { Tensor::from_raw(tensor) }.map_err(|error| Box::new(error.into()))?;
+    if is_complex(tensor.dtype().code) && !resolved(object).map_err(Box::new)? {
         return Ok(None);
     }
     Ok(Some(tensor))
@@ -46,12 +47,15 @@ pub(crate) fn describe(
 ) -> Result<Option<Flags>> {
     let Some(describe) = table.dltensor_from_py_object_no_sync else { return Ok(None) };
     // SAFETY: the object is of the type that published the table, and the interpreter attached (F1,
-    // F5). What stands in the place is a descriptor, too, should the table write nothing (T2).
-    let status = unsafe { describe(object.as_ptr().cast(), &raw mut place.descriptor) };
+    // F5).
+    let status = unsafe { describe(object.as_ptr().cast(), place.descriptor.as_mut_ptr()) };
     if status != 0 {
         return not_described(object);
     }
-    if is_complex(TypeCode(place.descriptor.dtype.code.0)) && !resolved(object)? {
+    let code = place.descriptor.code();
+    // One comparison for integers and floats. A table that has written nothing, although it says so,
+    // is asked for a tensor to own.
+    if code >= TypeCode::COMPLEX && (code == UNWRITTEN || is_complex(code) && !resolved(object)?) {
         return Ok(None);
     }
     Ok(Some(Flags::READ_ONLY))

@@ -8,7 +8,9 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use dlbridge::sys::{DLPACK_MAJOR_VERSION, DLPackExchangeAPI, DLPackExchangeAPIHeader};
+use dlbridge::sys::{
+    DLPACK_MAJOR_VERSION, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyType};
 use pyo3::{Borrowed, ffi, intern};
@@ -26,12 +28,35 @@ const SLOTS: usize = 64;
 
 /// A way into the objects of a type without a Python call.
 #[derive(Clone, Copy)]
-pub(crate) enum Way {
-    /// The exchange table that the type publishes.
-    Table(&'static DLPackExchangeAPI),
-    /// The type is NumPy's own array type.
-    NumPy,
+pub(crate) struct Way {
+    /// The exchange table that the type publishes. For NumPy's own array type, which publishes none,
+    /// one without functions: tables need not be told from it before they are called.
+    pub(crate) table: &'static DLPackExchangeAPI,
 }
+
+impl Way {
+    const NUMPY: Self = Self { table: &NO_FUNCTIONS.0 };
+
+    /// Whether the type is NumPy's own array type.
+    pub(crate) fn is_numpy(self) -> bool {
+        ptr::eq(self.table, Self::NUMPY.table)
+    }
+}
+
+/// A table that may be shared between threads: its fields never change.
+pub(super) struct Table(pub(super) DLPackExchangeAPI);
+
+// SAFETY: immutable, and its functions may be called from any attached thread (F6).
+unsafe impl Sync for Table {}
+
+static NO_FUNCTIONS: Table = Table(DLPackExchangeAPI {
+    header: DLPackExchangeAPIHeader { version: DLPackVersion::CURRENT, prev_api: ptr::null_mut() },
+    managed_tensor_allocator: None,
+    managed_tensor_from_py_object_no_sync: None,
+    managed_tensor_to_py_object_no_sync: None,
+    dltensor_from_py_object_no_sync: None,
+    current_work_stream: None,
+});
 
 /// A type and its way. Never freed: the type is kept alive with it.
 struct Entry {
@@ -47,7 +72,7 @@ static WITH: [AtomicPtr<Entry>; SLOTS] =
     [const { AtomicPtr::new((&raw const NOBODY).cast_mut()) }; SLOTS];
 
 /// In a slot that is free: the entry of no type.
-static NOBODY: Entry = Entry { kind: ptr::null_mut(), way: Way::NumPy };
+static NOBODY: Entry = Entry { kind: ptr::null_mut(), way: Way::NUMPY };
 
 /// Types without one. They are not kept alive: a new type at an old one's address is at worst
 /// asked the slower way.
@@ -83,17 +108,14 @@ pub(crate) fn way_of(object: Borrowed<'_, '_, PyAny>) -> Option<Way> {
 
 /// The exchange table of an object's type.
 pub(crate) fn table_of(object: Borrowed<'_, '_, PyAny>) -> Option<&'static DLPackExchangeAPI> {
-    match way_of(object) {
-        Some(Way::Table(table)) => Some(table),
-        Some(Way::NumPy) | None => None,
-    }
+    way_of(object).filter(|way| !way.is_numpy()).map(|way| way.table)
 }
 
 /// Asks the type, and remembers the answer if there is room.
 #[cold]
 fn look_up(kind: &Bound<'_, PyType>, slot: usize) -> Option<Way> {
-    let array = || numpy::is_array_type(kind).then_some(Way::NumPy);
-    let Some(way) = ask(kind).map(Way::Table).or_else(array) else {
+    let array = || numpy::is_array_type(kind).then_some(Way::NUMPY);
+    let Some(way) = ask(kind).map(|table| Way { table }).or_else(array) else {
         WITHOUT[slot].store(kind.as_type_ptr(), Ordering::Relaxed);
         return None;
     };

@@ -54,10 +54,12 @@ pub(crate) unsafe fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Te
     // SAFETY: the caller's duty.
     let Some(flags) = (unsafe { describe(object, &mut place) }) else { return Ok(None) };
     let owner = Held::new(object.to_owned());
+    // SAFETY: described just now (F9).
+    let descriptor = unsafe { place.descriptor.get() };
     // SAFETY: the array, which `owner` keeps, keeps the memory that it describes (T3): NumPy moves
     // it only in `resize`, which refuses while there are other references, unless it is told not to
     // look.
-    let tensor = unsafe { Tensor::from_owner_raw(owner, &place.descriptor, flags) }?;
+    let tensor = unsafe { Tensor::from_owner_raw(owner, descriptor, flags) }?;
     Ok(Some(tensor))
 }
 
@@ -94,6 +96,7 @@ pub(crate) unsafe fn describe(object: Borrowed<'_, '_, PyAny>, place: &mut Place
     }
     let device = DLDevice { device_type: DLDeviceType::CPU, device_id: 0 };
     let (shape, strides) = (extents.cast(), place.strides.as_mut_ptr().cast());
-    place.descriptor = DLTensor { data, device, ndim: rank, dtype, shape, strides, byte_offset: 0 };
+    let (ndim, byte_offset) = (rank, 0);
+    place.descriptor.write(DLTensor { data, device, ndim, dtype, shape, strides, byte_offset });
     Some(if flags & WRITEABLE == 0 { Flags::READ_ONLY } else { Flags::NONE })
 }

@@ -4,9 +4,10 @@
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
+use super::Handle;
 use super::foreign::Foreign;
 use super::header::describe;
-use super::{Handle, LentTensor};
+use super::parse::parse;
 use crate::{Error, Flags, Tensor, TensorMut, TensorRef};
 
 impl Tensor {
@@ -129,9 +130,10 @@ impl Tensor {
         tensor: &DLTensor,
         flags: Flags,
     ) -> Result<Self, Error> {
-        // SAFETY: the caller's duty; gone before this function returns.
-        let lent = unsafe { LentTensor::from_raw(tensor, flags) }?;
-        let parts = lent.parts();
+        // SAFETY: the caller's duty.
+        let passed = unsafe { parse(tensor, flags) }?;
+        // SAFETY: the gate let it through just now; the rest is the caller's duty.
+        let parts = unsafe { passed.parts(tensor, flags) };
         // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
         unsafe { Handle::share(owner, parts, parts.access(), flags) }.map(Self)
     }
@@ -206,10 +208,9 @@ impl TensorRef<'_> {
     ///
     /// As for [`Tensor::from_raw`].
     pub unsafe fn from_raw(tensor: *const DLTensor) -> Result<Self, Error> {
-        if tensor.is_null() {
-            return Err(Error::NullTensor);
-        }
         // SAFETY: the caller's duty.
+        let tensor = unsafe { tensor.as_ref() }.ok_or(Error::NullTensor)?;
+        // SAFETY: the same.
         let borrowed = unsafe { super::borrowed::Borrowed::import(tensor) }?;
         Ok(TensorRef::from_borrowed(borrowed))
     }

@@ -8,7 +8,7 @@ use dlbridge_sys::DLTensor;
 
 use super::Parts;
 use super::header::Memory;
-use super::parse::{free_strides, parse};
+use super::parse::parse;
 use crate::dims::Dims;
 use crate::{Access, DType, Device, Error, Flags};
 
@@ -49,6 +49,16 @@ impl<'a> Borrowed<'a> {
 
     /// The same memory as `parts`, borrowed as long.
     pub(crate) fn of(parts: Parts<'a>) -> Self {
+        // SAFETY: borrowed for `'a` (R2).
+        unsafe { Self::copied(parts) }
+    }
+
+    /// The same memory as `parts`, without their shape and strides.
+    ///
+    /// # Safety
+    ///
+    /// The elements of `parts` are borrowed for `'a`.
+    unsafe fn copied(parts: Parts<'_>) -> Self {
         let Parts { data, byte_offset, dtype, device, flags, access, .. } = parts;
         let (shape, strides) = (Dims::from(parts.shape), Dims::from(parts.strides));
         let memory = PhantomData;
@@ -60,18 +70,13 @@ impl<'a> Borrowed<'a> {
     /// # Safety
     ///
     /// `tensor` satisfies `SAFETY.md`'s list of trust for `'a`.
-    pub(super) unsafe fn import(tensor: *const DLTensor) -> Result<Self, Error> {
+    pub(super) unsafe fn import(tensor: &DLTensor) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        let checked = unsafe { parse(tensor, Flags::NONE) }?;
-        // SAFETY: the same.
-        let tensor = unsafe { &*tensor };
+        let passed = unsafe { parse(tensor, Flags::NONE) }?;
         // SAFETY: the gate let it through just now; the rest is the caller's duty.
-        let borrowed = Self::of(unsafe { Parts::described(tensor, checked, Flags::NONE) });
-        if checked.marks.owns_strides() {
-            // SAFETY: made for this tensor, and `borrowed` has its own (R7).
-            unsafe { free_strides(checked.strides, tensor.ndim as usize) };
-        }
-        Ok(borrowed)
+        let parts = unsafe { passed.parts(tensor, Flags::NONE) };
+        // SAFETY: the caller's duty.
+        Ok(unsafe { Self::copied(parts) })
     }
 
     #[inline]

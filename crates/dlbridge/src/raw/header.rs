@@ -18,7 +18,6 @@ use dlbridge_sys::{
 
 use super::Parts;
 use super::marks::{Marks, Root};
-use super::parts::Checked;
 use crate::{Access, DType, Device, Error, Flags};
 
 /// The part of a header that does not depend on the owner's type.
@@ -79,7 +78,7 @@ pub(super) unsafe fn allocate<O: Send + 'static>(
     owner: O,
     rank: usize,
     describe: impl FnOnce(&mut O, &mut [i64], &mut [i64]) -> Result<Memory, Error>,
-) -> Result<(NonNull<Header>, Checked), Error> {
+) -> Result<(NonNull<Header>, Marks), Error> {
     let (layout, numbers_at) = allocation::<O>(rank);
     // SAFETY: a header is never of size 0 (R7).
     let start = unsafe { alloc(layout) };
@@ -114,8 +113,7 @@ pub(super) unsafe fn allocate<O: Send + 'static>(
     let parts = Parts { data, byte_offset, dtype, device, flags, access, shape, strides };
     // SAFETY: the header is not given away, and these are its parts (R3).
     unsafe { write::<DLManagedTensorVersioned>(header, &parts) };
-    let (strides, marks) = (NonNull::from(strides).cast(), Marks::new(flags, access));
-    Ok((header, Checked { strides, marks: marks.with_root(Root::Header) }))
+    Ok((header, Marks::new(flags, access).with_root(Root::Header)))
 }
 
 /// Where a header's descriptor has its tensor, until it is given away.

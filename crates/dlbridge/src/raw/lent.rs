@@ -3,36 +3,47 @@
 //! Invariants: R1 and R2 of this folder; the handle inside is never given away.
 
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::Deref;
 use std::ptr::NonNull;
 
 use dlbridge_sys::DLTensor;
 
 use super::Handle;
-use crate::{Error, Flags, Tensor};
+use super::marks::Marks;
+use super::parse::{Passed, is_ordinary, parse_any};
+use crate::{Error, Flags, MAX_RANK, Tensor};
 
 /// Memory that a plain descriptor describes, as a [`Tensor`] that owns nothing: no allocation, and
-/// no copy of the shape unless the strides are null.
+/// nothing to release.
 ///
 /// ```
 /// use dlbridge::{Flags, LentTensor, Tensor};
 ///
 /// let tensor = Tensor::from(vec![1.5_f32, 2.5]);
-/// let descriptor = tensor.as_raw();
+/// let mut descriptor = tensor.as_raw();
+/// let mut strides = LentTensor::NO_STRIDES;
 /// // SAFETY: described by `tensor`, which outlives what is lent.
-/// let lent = unsafe { LentTensor::from_raw(&descriptor, Flags::READ_ONLY) }?;
+/// let lent =
+///     unsafe { LentTensor::from_raw(&mut descriptor, &mut strides, Flags::READ_ONLY) }?;
 /// assert_eq!(lent.view::<f32>()?.to_vec(), [1.5, 2.5]);
 /// # Ok::<(), dlbridge::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct LentTensor<'a> {
     tensor: ManuallyDrop<Tensor>,
-    descriptor: PhantomData<&'a DLTensor>,
+    descriptor: PhantomData<&'a mut DLTensor>,
 }
 
+/// Room for strides that a descriptor leaves out.
+type Room = [MaybeUninit<i64>; MAX_RANK];
+
 impl<'a> LentTensor<'a> {
-    /// Passes a plain descriptor through the gate.
+    /// Room for the strides of a descriptor that has none.
+    pub const NO_STRIDES: Room = [const { MaybeUninit::uninit() }; MAX_RANK];
+
+    /// Passes a plain descriptor through the gate. If it has no strides, it gets those of a compact
+    /// tensor, which stand in `strides`.
     ///
     /// # Safety
     ///
@@ -43,11 +54,43 @@ impl<'a> LentTensor<'a> {
     ///
     /// As for [`Tensor::from_raw`], less the version.
     #[inline(always)]
-    pub unsafe fn from_raw(tensor: &'a DLTensor, flags: Flags) -> Result<Self, Error> {
-        // SAFETY: the caller's duty; nothing here gives the handle away.
-        let handle = unsafe { Handle::lend(NonNull::from(tensor), flags) }?;
+    pub unsafe fn from_raw(
+        tensor: &'a mut DLTensor,
+        strides: &'a mut [MaybeUninit<i64>; MAX_RANK],
+        flags: Flags,
+    ) -> Result<Self, Error> {
+        // SAFETY: the caller's duty.
+        let marks = if unsafe { is_ordinary(tensor) } {
+            Marks::of(flags)
+        } else {
+            // SAFETY: the same.
+            unsafe { parse_seldom(tensor, strides, flags) }?
+        };
+        // SAFETY: just let through, and it has strides now (R1); nothing gives the handle away.
+        let handle = unsafe { Handle::lend(NonNull::from(tensor), marks) };
         Ok(Self { tensor: ManuallyDrop::new(Tensor(handle)), descriptor: PhantomData })
     }
+}
+
+/// # Safety
+///
+/// As for [`parse_any`].
+#[cold]
+#[inline(never)]
+unsafe fn parse_seldom(
+    tensor: &mut DLTensor,
+    room: &mut Room,
+    flags: Flags,
+) -> Result<Marks, Error> {
+    // SAFETY: the caller's duty.
+    let Passed { marks, strides } = unsafe { parse_any(tensor, flags) }?;
+    if let Some(strides) = strides {
+        for (place, &stride) in room.iter_mut().zip(strides.iter()) {
+            place.write(stride);
+        }
+        tensor.strides = room.as_mut_ptr().cast();
+    }
+    Ok(marks)
 }
 
 impl Deref for LentTensor<'_> {
@@ -56,13 +99,5 @@ impl Deref for LentTensor<'_> {
     #[inline(always)]
     fn deref(&self) -> &Tensor {
         &self.tensor
-    }
-}
-
-impl Drop for LentTensor<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // SAFETY: this is its end (R7).
-        unsafe { self.tensor.0.free_strides() };
     }
 }

@@ -12,20 +12,25 @@ use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 use super::Parts;
 use super::foreign::{Foreign, RawFields};
 use super::header::{self, Header, Memory, TENSOR_AT};
-use super::marks::Root;
-use super::parse::{free_strides, parse};
-use super::parts::Checked;
+use super::marks::{Marks, Root};
+use super::parse::{is_ordinary, parse_any};
 use crate::{Access, Error, Flags, MAX_RANK, Tensor, TypeCode};
 
 /// Owns a tensor's memory and describes it: by its descriptor, and by what the gate found out.
 ///
-/// Small, since it is moved around a lot, and free of references, since what they would point to
+/// Two words, which are moved in registers, and free of references, since what they would point to
 /// is freed while the handle is still an argument of `drop`.
 pub(crate) struct Handle {
-    /// Does not change as long as the handle has it (trust T1).
+    /// With explicit strides; does not change as long as the handle has it (trust T1).
     tensor: NonNull<DLTensor>,
-    checked: Checked,
+    marks: Marks,
 }
+
+/// A handle of a descriptor without strides, kept by the header that describes the same with them.
+/// It is asked for its producer's fields, never for its parts.
+struct Unstrided(Handle);
+
+const _: () = assert!(size_of::<Option<Handle>>() == 2 * size_of::<usize>());
 
 // SAFETY: a header's owner is `Send`, and is not touched before it is dropped; a foreign deleter
 // may be called on any thread (trust T4). Elements are plain data.
@@ -48,32 +53,49 @@ impl Handle {
             Foreign::Versioned(_) => Root::Versioned,
             Foreign::Legacy(_) => Root::Legacy,
         };
-        // SAFETY: the caller's duty (T1, T2).
-        unsafe { Self::pass(descriptor, flags, root) }
+        // SAFETY: alive, and not written as long as the handle has it (T1).
+        let fields = unsafe { descriptor.as_ref() };
+        // SAFETY: the caller's duty (T2).
+        if unsafe { is_ordinary(fields) } {
+            return Ok(Self { tensor: descriptor, marks: Marks::of(flags).with_root(root) });
+        }
+        // SAFETY: the caller's duty, and of this very tensor.
+        unsafe { Self::pass_any(descriptor, flags, root) }
     }
 
-    /// Passes a plain descriptor through the gate. The handle owns nothing, and must not outlive
-    /// what the descriptor describes.
+    /// Passes any descriptor through the gate. One without strides is described again, with them, by
+    /// a header.
     ///
-    /// # Safety
-    ///
-    /// The descriptor satisfies `SAFETY.md`'s list of trust as long as the handle lives, which is
-    /// never given away.
-    #[inline(always)]
-    pub(super) unsafe fn lend(tensor: NonNull<DLTensor>, flags: Flags) -> Result<Self, Error> {
-        // SAFETY: the caller's duty.
-        unsafe { Self::pass(tensor, flags, Root::Lent) }
-    }
-
     /// # Safety
     ///
     /// As for [`import`](Self::import); the descriptor is part of what `root` says.
+    #[cold]
+    unsafe fn pass_any(tensor: NonNull<DLTensor>, flags: Flags, root: Root) -> Result<Self, Error> {
+        // SAFETY: alive, and not written as long as the handle has it (T1).
+        let fields = unsafe { tensor.as_ref() };
+        // SAFETY: the caller's duty (T2).
+        let passed = unsafe { parse_any(fields, flags) }?;
+        let this = Self { tensor, marks: passed.marks.with_root(root) };
+        if passed.strides.is_none() {
+            return Ok(this);
+        }
+        let is_foreign = this.is_foreign();
+        // SAFETY: the gate let it through just now; alive as long as `this` (R2).
+        let parts = unsafe { passed.parts(fields, this.flags()) };
+        // SAFETY: the same memory, alive as long as the owner, which is `this` (R2).
+        let strided = unsafe { Self::share(Unstrided(this), parts, parts.access, parts.flags) };
+        Ok(strided.expect("nothing in it fails").beside(is_foreign))
+    }
+
+    /// A handle of a plain descriptor, which owns nothing.
+    ///
+    /// # Safety
+    ///
+    /// The gate found out `marks` of this very descriptor, which has strides and satisfies
+    /// `SAFETY.md`'s list of trust as long as the handle lives. It is never given away.
     #[inline(always)]
-    unsafe fn pass(tensor: NonNull<DLTensor>, flags: Flags, root: Root) -> Result<Self, Error> {
-        // SAFETY: the caller's duty.
-        let mut checked = unsafe { parse(tensor.as_ptr(), flags) }?;
-        checked.marks = checked.marks.with_root(root);
-        Ok(Self { tensor, checked })
+    pub(super) unsafe fn lend(tensor: NonNull<DLTensor>, marks: Marks) -> Self {
+        Self { tensor, marks: marks.with_root(Root::Lent) }
     }
 
     /// Moves an owner into a header that exports what `describe` says.
@@ -92,26 +114,26 @@ impl Handle {
             return Err(Error::RankOutOfRange { ndim: rank.try_into().unwrap_or(i32::MAX) });
         }
         // SAFETY: the caller's duty.
-        let (header, checked) = unsafe { header::allocate(owner, rank, describe) }?;
-        Ok(Self { tensor: header::tensor_of(header), checked })
+        let (header, marks) = unsafe { header::allocate(owner, rank, describe) }?;
+        Ok(Self { tensor: header::tensor_of(header), marks })
     }
 
     #[inline(always)]
     pub(crate) fn parts(&self) -> Parts<'_> {
         // SAFETY: alive as long as the handle (R2), and not written (trust T1).
         let tensor = unsafe { self.tensor.as_ref() };
-        // SAFETY: the gate made `checked` of it, or `header` wrote it; alive as long (R2).
-        unsafe { Parts::described(tensor, self.checked, self.flags()) }
+        // SAFETY: the gate let it through, or `header` wrote it; alive as long (R2).
+        unsafe { Parts::described(tensor, self.marks.access(), self.flags()) }
     }
 
     #[inline]
     fn root(&self) -> Root {
-        self.checked.marks.root()
+        self.marks.root()
     }
 
     #[inline]
     fn flags(&self) -> Flags {
-        let named = self.checked.marks.flags();
+        let named = self.marks.flags();
         match self.root() {
             Root::Header | Root::Versioned => {
                 let managed = self.managed::<DLManagedTensorVersioned>();
@@ -148,12 +170,13 @@ impl Handle {
     /// Whether the memory is a producer's.
     #[inline]
     pub(crate) fn is_foreign(&self) -> bool {
-        self.checked.marks.is_foreign()
+        self.marks.is_foreign()
     }
 
     /// What the producer's descriptor says; `None` for memory that Rust owns.
     pub(crate) fn raw_fields(&self) -> Option<RawFields> {
-        match self.behind() {
+        let unstrided = self.owner().map(|Unstrided(first)| first);
+        match unstrided.or_else(|| self.behind()) {
             Some(first) => first.raw_fields(),
             // SAFETY: alive and of a known version since the gate (R2).
             None => self.foreign().map(|tensor| unsafe { tensor.raw_fields() }),
@@ -163,7 +186,7 @@ impl Handle {
     /// Gives up exclusive access, and the claim to be a copy made for one consumer: given away
     /// with that claim, it would come back as exclusive.
     pub(crate) fn demote(&mut self) {
-        let marks = &mut self.checked.marks;
+        let marks = &mut self.marks;
         if marks.access() == Access::Exclusive {
             *marks = marks.with(marks.flags() - Flags::IS_COPIED, Access::Shared);
         }
@@ -175,13 +198,13 @@ impl Handle {
     ///
     /// `access` is true of the elements (R4).
     pub(super) unsafe fn set_access(&mut self, access: Access) {
-        let marks = &mut self.checked.marks;
+        let marks = &mut self.marks;
         *marks = marks.with(marks.flags(), access);
     }
 
     /// Adds a flag that has a name.
     pub(crate) fn add_flags(&mut self, flags: Flags) {
-        let marks = &mut self.checked.marks;
+        let marks = &mut self.marks;
         *marks = marks.with(marks.flags() | flags, marks.access());
     }
 
@@ -224,7 +247,7 @@ impl Handle {
     pub(crate) fn into_versioned(self) -> NonNull<DLManagedTensorVersioned> {
         match self.foreign() {
             Some(Foreign::Versioned(tensor)) if self.is_plain() => {
-                self.forget();
+                std::mem::forget(self);
                 tensor
             }
             _ => {
@@ -240,7 +263,7 @@ impl Handle {
     pub(crate) fn into_legacy(self) -> NonNull<DLManagedTensor> {
         match self.foreign() {
             Some(Foreign::Legacy(tensor)) if self.is_plain() => {
-                self.forget();
+                std::mem::forget(self);
                 tensor
             }
             _ => {
@@ -272,7 +295,7 @@ impl Handle {
     #[inline]
     pub(super) fn with_header(self) -> Self {
         let mut handle = if self.root() == Root::Header { self } else { self.wrap() };
-        let marks = &mut handle.checked.marks;
+        let marks = &mut handle.marks;
         *marks = marks.with(marks.flags() - Flags::IS_COPIED, marks.access());
         handle
     }
@@ -293,7 +316,7 @@ impl Handle {
     pub(super) unsafe fn another(&self) -> Self {
         // SAFETY: this is a handle of the header (the caller's duty).
         unsafe { header::retain(self.managed()) };
-        Self { tensor: self.tensor, checked: self.checked }
+        Self { tensor: self.tensor, marks: self.marks }
     }
 
     /// The handle that [`with_header`](Self::with_header) was called on, if this one is unique.
@@ -313,9 +336,8 @@ impl Handle {
     fn wrap(self) -> Self {
         // SAFETY: alive as long as the handle, which moves but keeps it (R2).
         let tensor = unsafe { self.tensor.as_ref() };
-        // SAFETY: the gate made `checked` of it; alive as long as the owner, which is this handle
-        // (R2).
-        let parts = unsafe { Parts::described(tensor, self.checked, self.flags()) };
+        // SAFETY: the gate let it through; alive as long as the owner, which is this handle (R2).
+        let parts = unsafe { Parts::described(tensor, self.marks.access(), self.flags()) };
         let is_foreign = self.is_foreign();
         // SAFETY: the same memory, alive as long as the owner, which is this handle (R2).
         let wrapped = unsafe { Self::share(self, parts, parts.access, parts.flags) };
@@ -325,7 +347,7 @@ impl Handle {
     /// Says that the memory is also another handle's, which may be a producer's.
     #[inline]
     pub(super) fn beside(mut self, is_foreign: bool) -> Self {
-        self.checked.marks = self.checked.marks.with_foreign(is_foreign);
+        self.marks = self.marks.with_foreign(is_foreign);
         self
     }
 
@@ -349,36 +371,11 @@ impl Handle {
         // SAFETY: `parts` satisfies R1, and the rest is the caller's duty.
         unsafe { Self::export(owner, parts.shape.len(), describe) }
     }
-
-    /// Frees what the gate made, and nothing else.
-    #[inline]
-    fn forget(self) {
-        let handle = ManuallyDrop::new(self);
-        // SAFETY: the handle is forgotten (R7).
-        unsafe { handle.free_strides() };
-    }
-
-    /// Frees strides that the gate made.
-    ///
-    /// # Safety
-    ///
-    /// The handle is not used again.
-    #[inline(always)]
-    pub(super) unsafe fn free_strides(&self) {
-        if self.checked.marks.owns_strides() {
-            // SAFETY: alive as long as the handle (R2).
-            let rank = unsafe { self.tensor.as_ref() }.ndim as usize;
-            // SAFETY: made by the gate; nobody borrows from a handle that is used no more (R7).
-            unsafe { free_strides(self.checked.strides, rank) };
-        }
-    }
 }
 
 impl Drop for Handle {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: this is its end (R7).
-        unsafe { self.free_strides() };
         match self.root() {
             // SAFETY: owned, and this is its end (R3).
             Root::Header => unsafe { header::leave(self.managed()) },

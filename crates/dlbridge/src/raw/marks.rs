@@ -8,26 +8,24 @@ use crate::{Access, Flags};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Root {
     /// An export of this library that never left Rust.
-    Header = 0,
+    Header = 1 << 16,
     /// A producer's tensor of DLPack 1.x.
-    Versioned = 1,
+    Versioned = 1 << 17,
     /// A producer's tensor of DLPack before 1.0.
-    Legacy = 2,
+    Legacy = 1 << 18,
     /// A plain descriptor, which somebody else keeps.
-    Lent = 3,
+    Lent = 1 << 19,
 }
 
-/// The flags that have a name, the class, the root, whether the strides were made here, and whether
-/// memory is shared with a producer's tensor. One word, since handles are moved a lot, and the
-/// padding of small fields is moved in pieces.
+/// The flags that have a name, the class, the root, and whether memory is shared with a producer's
+/// tensor. One word, which is moved in a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Marks(usize);
 
 const FLAGS: usize = Flags::NAMED.0 as usize;
 const ACCESS_AT: u32 = 8;
-const ROOT_AT: u32 = 16;
-const OWNS_STRIDES: usize = 1 << 24;
-const SHARES_FOREIGN: usize = 1 << 25;
+const ROOTS: usize = 0xf << 16;
+const SHARES_FOREIGN: usize = 1 << 24;
 
 impl Marks {
     #[inline]
@@ -36,14 +34,18 @@ impl Marks {
         Self((flags.0 & Flags::NAMED.0) as usize | (access as usize) << ACCESS_AT)
     }
 
+    /// Of foreign memory that lies at an address: a copy made for us is ours alone (trust T5).
     #[inline]
-    pub(super) const fn with_root(self, root: Root) -> Self {
-        Self(self.0 & !(0xff << ROOT_AT) | (root as usize) << ROOT_AT)
+    pub(super) const fn of(flags: Flags) -> Self {
+        const { assert!(Flags::READ_ONLY.0 == 1 << 0 && Flags::IS_COPIED.0 == 1 << 1) };
+        // What is no copy is shared, read-only or not: two numbers for one class save a branch.
+        let access = (flags.0 ^ Flags::IS_COPIED.0) & 0b11;
+        Self((flags.0 & Flags::NAMED.0 | access << ACCESS_AT) as usize)
     }
 
     #[inline]
-    pub(super) const fn with_own_strides(self) -> Self {
-        Self(self.0 | OWNS_STRIDES)
+    pub(super) const fn with_root(self, root: Root) -> Self {
+        Self(self.0 & !ROOTS | root as usize)
     }
 
     #[inline]
@@ -54,7 +56,7 @@ impl Marks {
     /// The same tensor with other flags and another class.
     #[inline]
     pub(super) const fn with(self, flags: Flags, access: Access) -> Self {
-        let kept = self.0 & (0xff << ROOT_AT | OWNS_STRIDES | SHARES_FOREIGN);
+        let kept = self.0 & (ROOTS | SHARES_FOREIGN);
         Self(kept | Self::new(flags, access).0)
     }
 
@@ -75,11 +77,14 @@ impl Marks {
 
     #[inline]
     pub(super) const fn root(self) -> Root {
-        match self.0 >> ROOT_AT & 0xff {
-            0 => Root::Header,
-            1 => Root::Versioned,
-            2 => Root::Legacy,
-            _ => Root::Lent,
+        if self.0 & Root::Versioned as usize != 0 {
+            Root::Versioned
+        } else if self.0 & Root::Header as usize != 0 {
+            Root::Header
+        } else if self.0 & Root::Legacy as usize != 0 {
+            Root::Legacy
+        } else {
+            Root::Lent
         }
     }
 
@@ -88,11 +93,6 @@ impl Marks {
     pub(super) const fn is_foreign(self) -> bool {
         let owns = matches!(self.root(), Root::Versioned | Root::Legacy);
         owns || self.0 & SHARES_FOREIGN != 0
-    }
-
-    #[inline]
-    pub(super) const fn owns_strides(self) -> bool {
-        self.0 & OWNS_STRIDES != 0
     }
 }
 
@@ -107,10 +107,8 @@ mod tests {
             for root in [Root::Header, Root::Versioned, Root::Legacy, Root::Lent] {
                 let marks = Marks::new(flags | Flags(1 << 40), access).with_root(root);
                 assert_eq!((marks.flags(), marks.access(), marks.root()), (flags, access, root));
-                assert!(!marks.owns_strides() && marks.with_own_strides().owns_strides());
-                let marks = marks.with_own_strides().with(Flags::IS_COPIED, Access::Shared);
+                let marks = marks.with(Flags::IS_COPIED, Access::Shared);
                 assert_eq!((marks.flags(), marks.access()), (Flags::IS_COPIED, Access::Shared));
-                assert_eq!((marks.root(), marks.owns_strides()), (root, true));
                 let is_foreign = matches!(root, Root::Versioned | Root::Legacy);
                 assert_eq!(marks.with_foreign(false).is_foreign(), is_foreign);
                 let marks = marks.with_foreign(true).with(flags, access);

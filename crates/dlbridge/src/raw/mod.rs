@@ -21,9 +21,9 @@
 //!   Everything else is read through raw pointers or [`ReadCell`].
 //! - **R6, header.** The header of an export is one allocation; what is needed to free it stands
 //!   outside the part that a consumer can reach.
-//! - **R7, own.** What this library allocated, counted or locked itself (a header, a list of
-//!   strides, a buffer, a reference) is its alone until it gives it away or back: once, with the
-//!   layout that it was made with.
+//! - **R7, own.** What this library allocated, counted or locked itself (a header, a buffer, a
+//!   reference) is its alone until it gives it away or back: once, with the layout that it was made
+//!   with.
 //! - **R8, values.** An [`Element`] is as large as its dtype says, without padding, and its `read`
 //!   and `copy_run` make valid values of any bytes.
 //! - **R9, threads.** What is `Send` or `Sync` by hand owns or lends plain elements, an owner that

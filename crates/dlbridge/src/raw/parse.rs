@@ -2,64 +2,106 @@
 //! Ownership does not belong here (see `managed`): the gate neither frees nor keeps anything.
 //! Invariant: what it lets through satisfies R1, whatever the descriptor's fields were.
 
-use std::ptr::NonNull;
 use std::slice;
 
 use dlbridge_sys::DLTensor;
 
 use super::marks::Marks;
-use super::parts::{Checked, device, dtype};
+use super::parts::{Parts, device, dtype};
+use crate::dims::Dims;
 use crate::layout::{self, Span, Unit};
 use crate::{Access, DType, Error, Flags, MAX_RANK, small};
 
-/// Checks a descriptor. Where it has no strides, as old producers' have not, they are made: whoever
-/// keeps what is returned frees them, with [`free_strides`], if its marks say so.
-///
-/// # Safety
-///
-/// `tensor` is valid for reads; if `ndim` is positive, a `shape` or `strides` that is not null
-/// points to that many `i64` (trust T2).
-#[inline(always)]
-pub(super) unsafe fn parse(tensor: *const DLTensor, flags: Flags) -> Result<Checked, Error> {
-    // SAFETY: the caller's duty; nobody writes it meanwhile (trust T1).
-    let tensor = unsafe { &*tensor };
-    // SAFETY: the caller's duty.
-    match unsafe { parse_ordinary(tensor, flags) } {
-        Some(checked) => Ok(checked),
-        // SAFETY: the same.
-        None => unsafe { parse_any(tensor, flags) },
+/// What the gate found out about a descriptor that it lets through.
+pub(super) struct Passed {
+    pub(super) marks: Marks,
+    /// Where the descriptor has no strides, as old producers' have not: those of a compact tensor,
+    /// which is what that means.
+    pub(super) strides: Option<Dims>,
+}
+
+impl Passed {
+    /// What the descriptor says.
+    ///
+    /// # Safety
+    ///
+    /// This was found out about this very descriptor, whose lists and elements are alive and
+    /// unchanged for `'a`.
+    #[inline(always)]
+    pub(super) unsafe fn parts<'a>(&'a self, tensor: &DLTensor, flags: Flags) -> Parts<'a> {
+        let access = self.marks.access();
+        match &self.strides {
+            // SAFETY: it has strides of its own; the rest is the caller's duty.
+            None => unsafe { Parts::described(tensor, access, flags) },
+            // SAFETY: checked with these; the rest is the caller's duty.
+            Some(strides) => unsafe { Parts::strided(tensor, strides, access, flags) },
+        }
     }
 }
 
-/// Checks a descriptor as nearly all are: elements of whole bytes at an address, explicit strides,
-/// no byte offset, nothing negative, numbers that are [small]. `None` says only that it is
-/// another.
+/// Checks a descriptor.
 ///
-/// Short, since it stands in every import; [`parse_any`] would say the same of what this lets
-/// through.
+/// # Safety
+///
+/// If `ndim` is positive, a `shape` or `strides` that is not null points to that many `i64` (trust
+/// T2).
+#[inline(always)]
+pub(super) unsafe fn parse(tensor: &DLTensor, flags: Flags) -> Result<Passed, Error> {
+    // SAFETY: the caller's duty.
+    if unsafe { is_ordinary(tensor) } {
+        return Ok(Passed { marks: Marks::of(flags), strides: None });
+    }
+    // SAFETY: the same.
+    unsafe { parse_any(tensor, flags) }
+}
+
+/// Whether a descriptor is as nearly all are: elements of whole bytes at an address, explicit
+/// strides, no byte offset, nothing negative, numbers that are [small]. [`parse_any`] lets such
+/// through as what [`Marks::of`] says.
+///
+/// Short, since it stands in every import.
 ///
 /// # Safety
 ///
 /// As for [`parse`].
 #[inline(always)]
-unsafe fn parse_ordinary(tensor: &DLTensor, flags: Flags) -> Option<Checked> {
-    // A negative rank is a large one.
-    let rank = tensor.ndim as u32 as usize;
-    let is_ordinary = rank <= small::RANK
-        && dtype(tensor).is_ordinary()
+pub(super) unsafe fn is_ordinary(tensor: &DLTensor) -> bool {
+    let is_plain = dtype(tensor).is_ordinary()
         && tensor.byte_offset == 0
         && device(tensor).kind.has_addresses()
         && small::holds_address(tensor.data.addr());
-    if !is_ordinary {
-        return None;
+    if !is_plain {
+        return false;
     }
-    // SAFETY: the caller's duty: `rank` is `ndim`, which is not negative.
-    let shape = unsafe { list(tensor.shape, rank) }?;
+    // A negative rank is a large one.
+    match tensor.ndim as u32 as usize {
+        // SAFETY: the caller's duty: this is `ndim`.
+        1 => unsafe { is_small::<1>(tensor) },
+        // SAFETY: the same.
+        2 => unsafe { is_small::<2>(tensor) },
+        rank if rank > small::RANK => false,
+        rank => {
+            // SAFETY: the same.
+            let shape = unsafe { list(tensor.shape, rank) };
+            // SAFETY: the same.
+            let strides = unsafe { list(tensor.strides, rank) };
+            shape.zip(strides).is_some_and(|(shape, strides)| small::holds(shape, strides))
+        }
+    }
+}
+
+/// Whether a descriptor of rank `N` has a shape and strides, of small numbers.
+///
+/// # Safety
+///
+/// As for [`parse`].
+#[inline(always)]
+unsafe fn is_small<const N: usize>(tensor: &DLTensor) -> bool {
+    // SAFETY: null, or `N` numbers (the caller's duty).
+    let shape = unsafe { tensor.shape.cast::<[i64; N]>().as_ref() };
     // SAFETY: the same.
-    let strides = unsafe { list(tensor.strides, rank) }?;
-    let marks = Marks::new(flags, class(flags));
-    let checked = Checked { strides: NonNull::from(strides).cast(), marks };
-    small::holds(shape, strides).then_some(checked)
+    let strides = unsafe { tensor.strides.cast::<[i64; N]>().as_ref() };
+    shape.zip(strides).is_some_and(|(shape, strides)| small::holds(shape, strides))
 }
 
 /// Checks any descriptor, and says what is wrong with one that is refused.
@@ -69,7 +111,7 @@ unsafe fn parse_ordinary(tensor: &DLTensor, flags: Flags) -> Option<Checked> {
 /// As for [`parse`].
 #[cold]
 #[inline(never)]
-unsafe fn parse_any(tensor: &DLTensor, flags: Flags) -> Result<Checked, Error> {
+pub(super) unsafe fn parse_any(tensor: &DLTensor, flags: Flags) -> Result<Passed, Error> {
     let unit = unit(dtype(tensor), flags)?;
     let ndim = tensor.ndim;
     let rank = match usize::try_from(ndim) {
@@ -81,12 +123,15 @@ unsafe fn parse_any(tensor: &DLTensor, flags: Flags) -> Result<Checked, Error> {
         return Err(Error::NullShape { ndim });
     };
     // SAFETY: the same.
-    if let Some(strides) = unsafe { list(tensor.strides, rank) } {
-        let access = check(tensor, unit, flags, shape, strides)?;
-        let (strides, marks) = (NonNull::from(strides).cast(), Marks::new(flags, access));
-        return Ok(Checked { strides, marks });
-    }
-    fill_strides(tensor, unit, flags, shape)
+    let given = unsafe { list(tensor.strides, rank) };
+    let strides = given.is_none().then(|| {
+        let mut strides = Dims::zeros(rank);
+        layout::compact_strides(shape, &mut strides);
+        strides
+    });
+    let known = given.or(strides.as_deref()).unwrap_or_default();
+    let marks = check(tensor, unit, flags, shape, known)?;
+    Ok(Passed { marks, strides })
 }
 
 /// What an element takes, if there can be one of this type.
@@ -110,54 +155,30 @@ unsafe fn list<'a>(numbers: *const i64, rank: usize) -> Option<&'a [i64]> {
     }
 }
 
-/// Makes the strides of a compact tensor, which is what null strides mean.
-fn fill_strides(
-    tensor: &DLTensor,
-    unit: Unit,
-    flags: Flags,
-    shape: &[i64],
-) -> Result<Checked, Error> {
-    let mut strides = vec![0; shape.len()].into_boxed_slice();
-    layout::compact_strides(shape, &mut strides);
-    let access = check(tensor, unit, flags, shape, &strides)?;
-    let strides = NonNull::from(Box::leak(strides)).cast();
-    Ok(Checked { strides, marks: Marks::new(flags, access).with_own_strides() })
-}
-
-/// # Safety
-///
-/// The strides were made by [`parse`] for a tensor of this rank, and nobody borrows them any more.
-#[cold]
-pub(super) unsafe fn free_strides(strides: NonNull<i64>, rank: usize) {
-    let strides = NonNull::slice_from_raw_parts(strides, rank);
-    // SAFETY: leaked from a box of this length by `fill_strides`, freed once by the caller's duty.
-    drop(unsafe { Box::from_raw(strides.as_ptr()) });
-}
-
-/// The class of the elements' memory.
+/// The flags, and the class of the elements' memory.
 fn check(
     tensor: &DLTensor,
     unit: Unit,
     flags: Flags,
     shape: &[i64],
     strides: &[i64],
-) -> Result<Access, Error> {
+) -> Result<Marks, Error> {
     let span = layout::span(shape, strides)?;
     if span.len == 0 {
-        return Ok(class(flags));
+        return Ok(Marks::of(flags));
     }
     if tensor.data.is_null() {
         return Err(Error::NullData { len: span.len });
     }
     let Some((below, above)) = unit.reach(span) else { return Err(too_large(unit, span)) };
     if !device(tensor).kind.has_addresses() {
-        return Ok(Access::Shared);
+        return Ok(Marks::new(flags, Access::Shared));
     }
     let offset = usize::try_from(tensor.byte_offset).ok();
     let origin = offset.and_then(|offset| tensor.data.addr().checked_add(offset));
     match origin {
         // No element lies at null, either.
-        Some(at) if at > below && at.checked_add(above).is_some() => Ok(class(flags)),
+        Some(at) if at > below && at.checked_add(above).is_some() => Ok(Marks::of(flags)),
         _ => Err(Error::AddressOverflow { byte_offset: tensor.byte_offset }),
     }
 }
@@ -165,18 +186,6 @@ fn check(
 fn too_large(unit: Unit, span: Span) -> Error {
     let what = if unit.size(span.len).is_none() { "byte size" } else { "strided span" };
     Error::SizeOverflow { what }
-}
-
-/// The class of foreign memory: a copy made for us is ours alone (trust T5).
-#[inline]
-fn class(flags: Flags) -> Access {
-    if !flags.contains(Flags::IS_COPIED) {
-        Access::Shared
-    } else if flags.contains(Flags::READ_ONLY) {
-        Access::Frozen
-    } else {
-        Access::Exclusive
-    }
 }
 
 #[cfg(test)]
@@ -239,13 +248,13 @@ mod tests {
             };
             let flags = Flags(flags);
             // SAFETY: lists of `ndim` numbers, or null (T2).
-            let short = unsafe { parse_ordinary(&tensor, flags) };
+            let is_short = unsafe { is_ordinary(&tensor) };
             // SAFETY: the same.
             let whole = unsafe { parse_any(&tensor, flags) };
-            if let Some(short) = short {
-                let whole = whole.expect("let through");
-                prop_assert_eq!(short.marks, whole.marks);
-                prop_assert!(shape.is_empty() || short.strides == whole.strides);
+            if is_short {
+                let (short, whole) = (Marks::of(flags), whole.expect("let through"));
+                prop_assert_eq!(short, whole.marks);
+                prop_assert!(whole.strides.is_none());
             } else if let Ok(whole) = whole {
                 let is_ordinary = dtype(&tensor).is_ordinary()
                     && shape.iter().chain(&strides).all(|number| (0..100).contains(number))
@@ -255,10 +264,7 @@ mod tests {
                     && has_shape
                     && has_strides;
                 prop_assert!(!is_ordinary);
-                if whole.marks.owns_strides() {
-                    // SAFETY: made just now, and used no more (R7).
-                    unsafe { free_strides(whole.strides, shape.len()) };
-                }
+                prop_assert_eq!(whole.strides.is_some(), !has_strides && !shape.is_empty());
             }
         }
     }

@@ -7,7 +7,6 @@ use std::slice;
 
 use dlbridge_sys::DLTensor;
 
-use super::marks::Marks;
 use crate::dtype::TypeCode;
 use crate::{Access, DType, Device, DeviceKind, Error, Flags, layout};
 
@@ -32,38 +31,42 @@ unsafe impl Send for Parts<'_> {}
 // SAFETY: the same.
 unsafe impl Sync for Parts<'_> {}
 
-/// What the gate found out about a descriptor beyond what stands in it.
-#[derive(Clone, Copy)]
-pub(super) struct Checked {
-    /// Explicit, as many as there are axes.
-    pub(super) strides: NonNull<i64>,
-    pub(super) marks: Marks,
-}
-
 impl<'a> Parts<'a> {
-    /// What a checked descriptor says.
+    /// What a checked descriptor with strides says.
     ///
     /// # Safety
     ///
-    /// The gate made `checked` of this very descriptor (or it was written by this crate to satisfy
-    /// R1), whose lists and elements are alive and unchanged for `'a`.
+    /// The gate let this very descriptor through as of this class (or it was written by this crate
+    /// to satisfy R1), and its lists and elements are alive and unchanged for `'a`.
     #[inline(always)]
-    pub(super) unsafe fn described(tensor: &DLTensor, checked: Checked, flags: Flags) -> Self {
-        let Checked { strides, marks } = checked;
+    pub(super) unsafe fn described(tensor: &DLTensor, access: Access, flags: Flags) -> Self {
+        // SAFETY: `ndim` numbers (checked), alive for `'a` (the caller's duty).
+        let strides = unsafe { list(tensor, tensor.strides) };
+        // SAFETY: the caller's duty.
+        unsafe { Self::strided(tensor, strides, access, flags) }
+    }
+
+    /// What a checked descriptor says, whose strides are these.
+    ///
+    /// # Safety
+    ///
+    /// As for [`described`](Self::described), with these strides.
+    #[inline(always)]
+    pub(super) unsafe fn strided(
+        tensor: &DLTensor,
+        strides: &'a [i64],
+        access: Access,
+        flags: Flags,
+    ) -> Self {
         let device = device(tensor);
-        // Not negative; said so, it needs no sign.
-        let rank = tensor.ndim as u32 as usize;
-        let shape = if rank == 0 { NonNull::dangling().as_ptr() } else { tensor.shape };
-        // SAFETY: `rank` numbers (checked), alive for `'a` (the caller's duty).
-        let shape = unsafe { slice::from_raw_parts(shape, rank) };
+        // SAFETY: `ndim` numbers (checked), alive for `'a` (the caller's duty).
+        let shape = unsafe { list(tensor, tensor.shape) };
         let (data, byte_offset) = match tensor.byte_offset {
             0 => (tensor.data.cast(), 0),
             _ => origin(tensor, device, layout::count(shape)),
         };
-        // SAFETY: the same.
-        let strides = unsafe { slice::from_raw_parts(strides.as_ptr(), rank) };
         let dtype = dtype(tensor);
-        Self { data, byte_offset, dtype, device, flags, access: marks.access(), shape, strides }
+        Self { data, byte_offset, dtype, device, flags, access, shape, strides }
     }
 
     pub(crate) fn data(&self) -> *mut u8 {
@@ -150,6 +153,20 @@ impl<'a> Parts<'a> {
         }
         Ok(())
     }
+}
+
+/// One of the lists of a descriptor whose rank was checked.
+///
+/// # Safety
+///
+/// It has `ndim` numbers, alive and unchanged for `'a`. That of rank 0 may point anywhere.
+#[inline(always)]
+unsafe fn list<'a>(tensor: &DLTensor, numbers: *const i64) -> &'a [i64] {
+    // Not negative; said so, it needs no sign.
+    let rank = tensor.ndim as u32 as usize;
+    let numbers = if rank == 0 { NonNull::dangling().as_ptr() } else { numbers };
+    // SAFETY: the caller's duty.
+    unsafe { slice::from_raw_parts(numbers, rank) }
 }
 
 /// Where element `[0, 0, ...]` lies, and what is left of the byte offset.
