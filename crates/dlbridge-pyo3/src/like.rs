@@ -56,7 +56,7 @@ impl PyTensor {
         let py = object.py();
         let tensor = self.into_inner();
         if object.is_exact_instance_of::<TensorObject>() {
-            return Ok(Bound::new(py, TensorObject::new(tensor))?.into_any());
+            return Ok(TensorObject::new(tensor).into_bound(py)?.into_any());
         }
         if let Some(way) = exchange::way_of(object.as_borrowed()) {
             if way.is_numpy() {
@@ -82,7 +82,7 @@ impl PyTensor {
             stream::settle(&tensor)?;
             function.call1((capsule::legacy(py, tensor)?,))
         } else {
-            function.call1((TensorObject::new(tensor),))
+            function.call1((TensorObject::new(tensor).into_bound(py)?,))
         };
         Ok(array?)
     }

@@ -94,6 +94,6 @@ impl<'py> IntoPyObject<'py> for PyTensor {
     type Error = PyErr;
 
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
-        Bound::new(py, TensorObject::new(self.0))
+        TensorObject::new(self.0).into_bound(py)
     }
 }

@@ -109,7 +109,7 @@ unsafe extern "C" fn to_object(
     guarded(|py| {
         // SAFETY: the caller's duty is to give a tensor away, if it passes the gate.
         let tensor = ArcTensor::from(unsafe { Tensor::try_from_raw(tensor) }?);
-        match Bound::new(py, TensorObject::sharing(tensor.clone())) {
+        match TensorObject::sharing(tensor.clone()).into_bound(py) {
             // SAFETY: the caller's duty is to give a place to write to.
             Ok(object) => unsafe { out.write(object.into_ptr().cast()) },
             Err(error) => {

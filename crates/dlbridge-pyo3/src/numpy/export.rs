@@ -20,7 +20,7 @@ pub(crate) fn array(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> 
         return make(py, api, number, tensor);
     }
     let from_dlpack = py.import(intern!(py, "numpy"))?.getattr(intern!(py, "from_dlpack"))?;
-    Ok(from_dlpack.call1((TensorObject::new(tensor),))?)
+    Ok(from_dlpack.call1((TensorObject::new(tensor).into_bound(py)?,))?)
 }
 
 /// NumPy's number of the tensor's type, if NumPy makes an array of such memory without more ado.

@@ -2,6 +2,8 @@
 //! Negotiating with consumers belongs to `negotiate`.
 //! Invariant: the tensor is not `Exclusive`: any number of consumers may write to its memory.
 
+mod making;
+
 use dlbridge::{ArcTensor, Tensor};
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
@@ -85,6 +87,12 @@ impl TensorObject {
     pub(crate) fn sharing(tensor: ArcTensor) -> Self {
         let ready = Ready::of(&tensor).map(Box::new);
         Self { tensor: Kept::new(tensor), ready }
+    }
+
+    /// The Python object.
+    #[inline]
+    pub(crate) fn into_bound(self, py: Python<'_>) -> PyResult<Bound<'_, Self>> {
+        making::make(py, self)
     }
 
     /// The tensor inside.
