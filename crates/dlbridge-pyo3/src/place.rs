@@ -6,7 +6,7 @@
 use std::mem::MaybeUninit;
 
 use dlbridge::sys::DLTensor;
-use dlbridge::{MAX_RANK, TypeCode};
+use dlbridge::{LentTensor, MAX_RANK, TypeCode};
 
 /// The code of no type. Where it stands, nobody has written a descriptor.
 pub(crate) const UNWRITTEN: TypeCode = TypeCode(u8::MAX);
@@ -20,7 +20,7 @@ pub(crate) struct Place {
 impl Place {
     #[inline(always)]
     pub(crate) const fn empty() -> Self {
-        Self { descriptor: Slot::empty(), strides: [const { MaybeUninit::uninit() }; MAX_RANK] }
+        Self { descriptor: Slot::empty(), strides: LentTensor::NO_STRIDES }
     }
 }
 

@@ -35,12 +35,10 @@ pub struct LentTensor<'a> {
     descriptor: PhantomData<&'a mut DLTensor>,
 }
 
-/// Room for strides that a descriptor leaves out.
-type Room = [MaybeUninit<i64>; MAX_RANK];
-
 impl<'a> LentTensor<'a> {
     /// Room for the strides of a descriptor that has none.
-    pub const NO_STRIDES: Room = [const { MaybeUninit::uninit() }; MAX_RANK];
+    pub const NO_STRIDES: [MaybeUninit<i64>; MAX_RANK] =
+        [const { MaybeUninit::uninit() }; MAX_RANK];
 
     /// Passes a plain descriptor through the gate. If it has no strides, it gets those of a compact
     /// tensor, which stand in `strides`.
@@ -79,7 +77,7 @@ impl<'a> LentTensor<'a> {
 #[inline(never)]
 unsafe fn parse_seldom(
     tensor: &mut DLTensor,
-    room: &mut Room,
+    room: &mut [MaybeUninit<i64>; MAX_RANK],
     flags: Flags,
 ) -> Result<Marks, Error> {
     // SAFETY: the caller's duty.

@@ -83,8 +83,7 @@ impl Handle {
         // SAFETY: the gate let it through just now; alive as long as `this` (R2).
         let parts = unsafe { passed.parts(fields, this.flags()) };
         // SAFETY: the same memory, alive as long as the owner, which is `this` (R2).
-        let strided = unsafe { Self::share(Unstrided(this), parts, parts.access, parts.flags) };
-        Ok(strided.expect("nothing in it fails").beside(is_foreign))
+        Ok(unsafe { Self::around(Unstrided(this), parts, is_foreign) })
     }
 
     /// A handle of a plain descriptor, which owns nothing.
@@ -340,8 +339,18 @@ impl Handle {
         let parts = unsafe { Parts::described(tensor, self.marks.access(), self.flags()) };
         let is_foreign = self.is_foreign();
         // SAFETY: the same memory, alive as long as the owner, which is this handle (R2).
-        let wrapped = unsafe { Self::share(self, parts, parts.access, parts.flags) };
-        wrapped.expect("nothing in it fails").beside(is_foreign)
+        unsafe { Self::around(self, parts, is_foreign) }
+    }
+
+    /// A header around a handle, which it keeps.
+    ///
+    /// # Safety
+    ///
+    /// `parts` and `is_foreign` are those of the handle.
+    unsafe fn around<O: Send + 'static>(handle: O, parts: Parts<'_>, is_foreign: bool) -> Self {
+        // SAFETY: the caller's duty; the handle keeps what it describes alive (R2, R4).
+        let header = unsafe { Self::share(handle, parts, parts.access, parts.flags) };
+        header.expect("nothing in it fails").beside(is_foreign)
     }
 
     /// Says that the memory is also another handle's, which may be a producer's.

@@ -101,6 +101,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_a_copy_is_not_shared() {
+        let (read_only, copied) = (Flags::READ_ONLY, Flags::IS_COPIED);
+        for (flags, access) in [
+            (Flags::NONE, Access::Shared),
+            (read_only, Access::Shared),
+            (copied, Access::Exclusive),
+            (copied | read_only, Access::Frozen),
+        ] {
+            for more in [Flags::NONE, Flags::SUBBYTE_PADDED, Flags(1 << 40)] {
+                let marks = Marks::of(flags | more).with_root(Root::Legacy);
+                assert_eq!((marks.access(), marks.root()), (access, Root::Legacy));
+                assert_eq!(marks.flags(), (flags | more) - Flags(1 << 40));
+            }
+        }
+    }
+
+    #[test]
     fn each_note_reads_as_it_was_written() {
         let flags = Flags::READ_ONLY | Flags::SUBBYTE_PADDED;
         for access in [Access::Exclusive, Access::Frozen, Access::Shared] {

@@ -2,12 +2,10 @@
 //! Ownership does not belong here (see `managed`): the gate neither frees nor keeps anything.
 //! Invariant: what it lets through satisfies R1, whatever the descriptor's fields were.
 
-use std::slice;
-
 use dlbridge_sys::DLTensor;
 
 use super::marks::Marks;
-use super::parts::{Parts, device, dtype};
+use super::parts::{self, Parts, device, dtype};
 use crate::dims::Dims;
 use crate::layout::{self, Span, Unit};
 use crate::{Access, DType, Error, Flags, MAX_RANK, small};
@@ -73,34 +71,29 @@ pub(super) unsafe fn is_ordinary(tensor: &DLTensor) -> bool {
     if !is_plain {
         return false;
     }
-    // A negative rank is a large one.
-    match tensor.ndim as u32 as usize {
+    // The usual ranks have code of their own, without loops.
+    match parts::rank(tensor) {
         // SAFETY: the caller's duty: this is `ndim`.
-        1 => unsafe { is_small::<1>(tensor) },
+        1 => unsafe { is_small(tensor, 1) },
         // SAFETY: the same.
-        2 => unsafe { is_small::<2>(tensor) },
+        2 => unsafe { is_small(tensor, 2) },
         rank if rank > small::RANK => false,
-        rank => {
-            // SAFETY: the same.
-            let shape = unsafe { list(tensor.shape, rank) };
-            // SAFETY: the same.
-            let strides = unsafe { list(tensor.strides, rank) };
-            shape.zip(strides).is_some_and(|(shape, strides)| small::holds(shape, strides))
-        }
+        // SAFETY: the same.
+        rank => unsafe { is_small(tensor, rank) },
     }
 }
 
-/// Whether a descriptor of rank `N` has a shape and strides, of small numbers.
+/// Whether a descriptor of this rank has a shape and strides, of small numbers.
 ///
 /// # Safety
 ///
 /// As for [`parse`].
 #[inline(always)]
-unsafe fn is_small<const N: usize>(tensor: &DLTensor) -> bool {
-    // SAFETY: null, or `N` numbers (the caller's duty).
-    let shape = unsafe { tensor.shape.cast::<[i64; N]>().as_ref() };
+unsafe fn is_small(tensor: &DLTensor, rank: usize) -> bool {
+    // SAFETY: null, or `rank` numbers (the caller's duty).
+    let shape = unsafe { list(tensor.shape, rank) };
     // SAFETY: the same.
-    let strides = unsafe { tensor.strides.cast::<[i64; N]>().as_ref() };
+    let strides = unsafe { list(tensor.strides, rank) };
     shape.zip(strides).is_some_and(|(shape, strides)| small::holds(shape, strides))
 }
 
@@ -142,17 +135,16 @@ fn unit(dtype: DType, flags: Flags) -> Result<Unit, Error> {
     }
 }
 
+/// A descriptor's shape or strides, if it has them.
+///
 /// # Safety
 ///
 /// A pointer that is not null points to `rank` numbers that stay for `'a`.
 #[inline]
 unsafe fn list<'a>(numbers: *const i64, rank: usize) -> Option<&'a [i64]> {
-    match (numbers.is_null(), rank) {
-        (_, 0) => Some(&[]),
-        (true, _) => None,
-        // SAFETY: not null, and the rest is the caller's duty.
-        _ => Some(unsafe { slice::from_raw_parts(numbers, rank) }),
-    }
+    let is_there = rank == 0 || !numbers.is_null();
+    // SAFETY: not null, unless of rank 0; the rest is the caller's duty.
+    is_there.then(|| unsafe { parts::list(numbers, rank) })
 }
 
 /// The flags, and the class of the elements' memory.

@@ -41,7 +41,7 @@ impl<'a> Parts<'a> {
     #[inline(always)]
     pub(super) unsafe fn described(tensor: &DLTensor, access: Access, flags: Flags) -> Self {
         // SAFETY: `ndim` numbers (checked), alive for `'a` (the caller's duty).
-        let strides = unsafe { list(tensor, tensor.strides) };
+        let strides = unsafe { list(tensor.strides, rank(tensor)) };
         // SAFETY: the caller's duty.
         unsafe { Self::strided(tensor, strides, access, flags) }
     }
@@ -60,7 +60,7 @@ impl<'a> Parts<'a> {
     ) -> Self {
         let device = device(tensor);
         // SAFETY: `ndim` numbers (checked), alive for `'a` (the caller's duty).
-        let shape = unsafe { list(tensor, tensor.shape) };
+        let shape = unsafe { list(tensor.shape, rank(tensor)) };
         let (data, byte_offset) = match tensor.byte_offset {
             0 => (tensor.data.cast(), 0),
             _ => origin(tensor, device, layout::count(shape)),
@@ -155,15 +155,19 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// One of the lists of a descriptor whose rank was checked.
+/// The rank of a descriptor. A negative one is a large one.
+#[inline(always)]
+pub(super) fn rank(tensor: &DLTensor) -> usize {
+    tensor.ndim as u32 as usize
+}
+
+/// A descriptor's shape or strides.
 ///
 /// # Safety
 ///
-/// It has `ndim` numbers, alive and unchanged for `'a`. That of rank 0 may point anywhere.
+/// There are `rank` numbers, alive and unchanged for `'a`. Of rank 0, they may be anywhere.
 #[inline(always)]
-unsafe fn list<'a>(tensor: &DLTensor, numbers: *const i64) -> &'a [i64] {
-    // Not negative; said so, it needs no sign.
-    let rank = tensor.ndim as u32 as usize;
+pub(super) unsafe fn list<'a>(numbers: *const i64, rank: usize) -> &'a [i64] {
     let numbers = if rank == 0 { NonNull::dangling().as_ptr() } else { numbers };
     // SAFETY: the caller's duty.
     unsafe { slice::from_raw_parts(numbers, rank) }
