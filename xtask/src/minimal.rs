@@ -50,9 +50,26 @@ fn copy_sources(to: &Path) -> Result {
         }
         project::write(&place, text)?;
     }
+    remove_gone(to, Path::new(""))?;
     // What `update` wrote the last time is no start for the next.
     let lock = to.join("Cargo.lock");
     fs::copy(project::path("Cargo.lock"), &lock)
         .map_err(|error| Failure::new(format!("cannot write {}: {error}", lock.display())))?;
+    Ok(())
+}
+
+/// Removes from a folder of the copy what the project has no longer: a module that was moved would
+/// stand there twice.
+fn remove_gone(copy: &Path, folder: &Path) -> Result {
+    for entry in fs::read_dir(copy.join(folder)).into_iter().flatten().flatten() {
+        let name = folder.join(entry.file_name());
+        if entry.path().is_dir() {
+            remove_gone(copy, &name)?;
+        } else if !project::root().join(&name).exists() {
+            fs::remove_file(entry.path()).map_err(|error| {
+                Failure::new(format!("cannot remove {}: {error}", entry.path().display()))
+            })?;
+        }
+    }
     Ok(())
 }
