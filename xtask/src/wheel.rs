@@ -1,11 +1,15 @@
 //! Python packages: built as users get them and put into the environment.
 //! Invariant: the same sources give the same bytes, so an unchanged wheel is not installed again.
 
-use std::fs;
+use std::{env, fs};
 
 use crate::failure::{Failure, Result};
 use crate::venv::Venv;
 use crate::{command, manifest, project, rustup};
+
+/// Chooses the profile of wheels that tests install: `wheel`, as users get them, or `dev`, which builds
+/// in a few seconds.
+const PROFILE: &str = "DLBRIDGE_WHEEL_PROFILE";
 
 /// The time of all files in the wheel, 2000-01-01: as good as any, if it is always the same.
 const FILE_TIME: &str = "946684800";
@@ -25,8 +29,9 @@ pub(crate) fn build_and_install(venv: &Venv, member: &str) -> Result {
     // An older wheel may have another name; the folder holds this build's only.
     let _ = fs::remove_dir_all(&folder);
     let mut maturin = venv.run_python();
+    let profile = env::var(PROFILE).unwrap_or_else(|_| "wheel".to_owned());
     maturin
-        .args(["-m", "maturin", "build", "--profile", "wheel", "--auditwheel", "skip"])
+        .args(["-m", "maturin", "build", "--profile", &profile, "--auditwheel", "skip"])
         .args(features(member)?)
         .args(["--manifest-path", &format!("{member}/Cargo.toml"), "--interpreter"])
         .arg(venv.python())
