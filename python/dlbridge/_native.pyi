@@ -15,7 +15,12 @@ DLPACK_VERSION: tuple[int, int]
 
 @final
 class Tensor:
-    """A tensor over memory of any framework, or of Rust."""
+    """A tensor over memory of any framework, or of Rust.
+
+    Memory that is `readonly` must not be written. PyTorch, Paddle and TVM-FFI ignore that: writing
+    to their arrays over it changes what others read, or ends the process. Give them a copy:
+    `from_dlpack(x, copy=True)`.
+    """
 
     __dlpack_c_exchange_api__: CapsuleType
 

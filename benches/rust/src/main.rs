@@ -1,10 +1,12 @@
 //! Measures what dlbridge does in Rust, beside the peers. Invariant: it prints lines of words with
 //! tabs between, which `cargo xtask bench rust` makes tables of.
 //!
-//! `dlbridge-bench-rust shares|views|sizes|threads` measures. For a tool that counts instructions,
+//! `dlbridge-bench-rust shares|views|reads|sizes|threads` measures. For a tool that counts instructions,
 //! `shares GROUP CASE COUNT` runs one case so many times, and `views COUNT` all loops.
 
 mod count;
+#[cfg(target_arch = "x86_64")]
+mod reads;
 mod shares;
 mod sizes;
 mod threads;
@@ -21,8 +23,12 @@ fn main() {
         (Some("shares"), &[group, case, count]) => shares::run(group, case, count),
         (Some("views"), []) => views::measure(),
         (Some("views"), &[times]) => views::count(times),
+        #[cfg(target_arch = "x86_64")]
+        (Some("reads"), []) => reads::measure(),
         (Some("sizes"), []) => sizes::measure(),
         (Some("threads"), []) => threads::measure(),
-        _ => panic!("wanted shares, views, sizes or threads; to count: shares 0 1 100, views 100"),
+        _ => panic!(
+            "wanted shares, views, reads, sizes or threads; to count: shares 0 1 100, views 100"
+        ),
     }
 }

@@ -54,6 +54,13 @@ use crate::{Error, Result, stream};
 ///   through [`into_shared`](Tensor::into_shared);
 /// - is shared through an `Arc<[T]>` or another immutable owner: read-only;
 /// - is a copy made for the occasion: the consumer's alone.
+///
+/// Read-only memory is only as safe as its consumers: that they do not write to it is trust C1 of
+/// `SAFETY.md`. NumPy, JAX and pyarrow keep to it; **PyTorch, Paddle and TVM-FFI make arrays of it
+/// that can be written**, and `torch.from_dlpack(samples)[0] = 1` then changes what a `&[f32]` of an
+/// `Arc<[f32]>` refers to, or ends the process where a `&'static [f32]` lies in read-only pages. A
+/// class for them gives memory that is shared and writable, or copies
+/// ([`COPIES_READ_ONLY`](Self::COPIES_READ_ONLY)).
 pub trait ExportDlpack: PyClass {
     /// The tensor that the object keeps as long as it lives, if it keeps one. Consumers of the C
     /// exchange API then read it without a new handle, for the length of a call.
@@ -80,6 +87,37 @@ pub trait ExportDlpack: PyClass {
     /// # dlpack_methods!(Samples);
     /// ```
     const LEND: Option<Lend<Self>> = None;
+
+    /// Whether consumers get a copy of memory that they must not write: the class then needs no
+    /// trust in them. DLPack does not say who is asking, so that NumPy gets a copy as well. A
+    /// consumer that insists on no copy (`copy=False`) is refused with a `BufferError`.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    /// use dlbridge_pyo3::{ExportDlpack, Result, dlpack_methods};
+    /// use pyo3::prelude::*;
+    ///
+    /// static WEIGHTS: [f32; 3] = [0.299, 0.587, 0.114];
+    ///
+    /// #[pyclass(frozen)]
+    /// struct Weights;
+    ///
+    /// impl ExportDlpack for Weights {
+    ///     const COPIES_READ_ONLY: bool = true;
+    ///
+    ///     fn tensor(&self) -> Result<Tensor> {
+    ///         Ok(Tensor::from(&WEIGHTS[..]))
+    ///     }
+    /// }
+    ///
+    /// dlpack_methods!(Weights);
+    /// # Python::initialize();
+    /// # Python::attach(|py| -> Result<()> {
+    /// # let tensor: dlbridge_pyo3::PyTensor = Bound::new(py, Weights)?.extract()?;
+    /// # assert!(tensor.data_ptr().addr() != WEIGHTS.as_ptr().addr() && !tensor.is_read_only());
+    /// # Ok(()) }).unwrap();
+    /// ```
+    const COPIES_READ_ONLY: bool = false;
 
     /// A new handle to the object's memory, for one consumer. `__dlpack_device__` calls it too, so
     /// that it had better be cheap.
@@ -146,6 +184,21 @@ pub(crate) fn export<T: ExportDlpack>(object: Borrowed<'_, '_, T>) -> Result<Ten
     outcome.unwrap_or_else(|payload| {
         Err(Error::Python(panicked(&format!("{}: its export", T::NAME), payload)))
     })
+}
+
+/// The `copy` that answers a consumer which asked for `copy`.
+pub(crate) fn copy_for<T: ExportDlpack>(
+    tensor: &Tensor,
+    copy: Option<bool>,
+) -> Result<Option<bool>> {
+    if !(T::COPIES_READ_ONLY && tensor.is_read_only()) {
+        return Ok(copy);
+    }
+    if copy == Some(false) {
+        let message = "copy: expected True or None, found False; read-only memory is not shared";
+        return Err(Error::buffer(format!("{message} by {}", T::NAME)));
+    }
+    Ok(Some(true))
 }
 
 /// The exception for a panic of `what`, with what the panic says.
@@ -255,7 +308,7 @@ pub mod macros {
 
     pub use pyo3::{Bound, Py, PyAny, PyResult, Python};
 
-    use super::{ExportDlpack, export};
+    use super::{ExportDlpack, copy_for, export};
     use crate::negotiate::Request;
     use crate::stream::Ready;
     use crate::{Result, exchange};
@@ -272,6 +325,7 @@ pub mod macros {
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
         let tensor = export(object.as_borrowed())?;
+        let copy = copy_for::<T>(&tensor, copy)?;
         let (request, ready) =
             (Request { stream, max_version, dl_device, copy }, Ready::of(&tensor));
         request.answer_when(object.py(), tensor, ready.as_ref())

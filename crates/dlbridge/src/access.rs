@@ -17,6 +17,12 @@ pub enum Access {
     /// producer made for us.
     Exclusive = 0,
     /// Nobody writes: an immutable Rust owner such as `Arc<[T]>`, or a read-only copy made for us.
+    ///
+    /// Its exports are flagged read-only, and a consumer is trusted to keep the flag (C1 of
+    /// `SAFETY.md`). **PyTorch, Paddle and TVM-FFI do not:** what they write changes a `&[T]` that
+    /// Rust holds, or ends the process where a `&'static [T]` lies in read-only pages. For them,
+    /// export a copy ([`to_compact`](crate::Tensor::to_compact)), or memory that Rust reads through
+    /// views alone: a `Vec` in an [`ArcTensor`](crate::ArcTensor).
     Frozen = 1,
     /// Anything that another language may write meanwhile, read-only or not for us.
     Shared = 2,

@@ -27,8 +27,8 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
               doctor --report       the same, and writes docs/doctor.md and docs/doctor.html
   bench     the measurements: in Rust, in Python, and in Julia where there is one.
             --write keeps what was found in docs/benchmarks.md, with charts
-              bench rust            shares beside the peers, loops over views, sizes, threads;
-                                    shares, views, sizes or threads alone
+              bench rust            shares beside the peers, loops over views, reads without T6,
+                                    sizes, threads; shares, views, reads, sizes or threads alone
               bench python          dlbridge, a floor in C and other libraries: instructions
                                     (valgrind counts them), allocations, time; sizes; threads.
                                     paths, sizes or threads alone. --quick leaves other

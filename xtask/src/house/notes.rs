@@ -4,8 +4,9 @@
 
 use std::path::Path;
 
-/// What the numbers begin with: invariants, trust in a producer, rules of foreign functions.
-const KINDS: [char; 3] = ['R', 'T', 'F'];
+/// What the numbers begin with: invariants, trust in a producer and in a consumer, rules of foreign
+/// functions.
+const KINDS: [char; 4] = ['R', 'T', 'C', 'F'];
 /// How a note names a duty that is written at a function, a trait or a constructor.
 const DUTIES: [&str; 4] = ["'s duty", "'s duties", "duty of", "duties of"];
 /// How a note says that the one before it in the file holds here, too.
@@ -91,6 +92,7 @@ mod tests {
     const SAFETY: &str = "\
 - **T1** A producer keeps this.
 | R2 | an invariant | `file.rs` |
+- **C1** A consumer keeps this.
 - **Bold** words that are no number.
 See T9, which is not listed.
 ";
@@ -101,7 +103,7 @@ See T9, which is not listed.
 
     #[test]
     fn numbers_are_listed_at_the_head_of_a_line() {
-        assert_eq!(listed(SAFETY), ["T1", "R2"]);
+        assert_eq!(listed(SAFETY), ["T1", "R2", "C1"]);
     }
 
     #[test]

@@ -31,7 +31,7 @@ const SIDE: usize = 64;
 const EDGE: usize = 16;
 
 /// A number that loops compute with.
-trait Number: Element + Into<f64> + PartialOrd {
+pub trait Number: Element + Into<f64> + PartialOrd {
     fn small(number: usize) -> Self;
     fn plus(self, other: Self) -> Self;
     /// Twice the number and one.
@@ -78,7 +78,8 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-fn values<T: Number>(len: usize) -> Vec<T> {
+/// Small numbers.
+pub fn values<T: Number>(len: usize) -> Vec<T> {
     (0..len).map(T::small).collect()
 }
 
@@ -260,9 +261,15 @@ fn above<T: Number>(elements: impl IntoIterator<Item = T>) -> u32 {
 fn pairs<T: Number>(elements: impl Iterator<Item = T>, others: &[T]) -> T {
     let mut sum = T::small(0);
     for (element, &other) in elements.zip(others) {
-        sum = sum.plus(if element > other { element } else { other });
+        sum = pair(sum, element, other);
     }
     sum
+}
+
+/// A sum and the larger one of two numbers.
+#[inline(always)]
+pub fn pair<T: Number>(sum: T, element: T, other: T) -> T {
+    sum.plus(if element > other { element } else { other })
 }
 
 #[inline(always)]

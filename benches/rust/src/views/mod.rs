@@ -3,7 +3,7 @@
 //! Which loops there are belongs to `cases.rs`.
 //! Invariant: all ways of a case give the same number, which is checked before they are timed.
 
-mod cases;
+pub mod cases;
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -16,7 +16,8 @@ use pyo3::prelude::*;
 use pyo3::{Borrowed, ffi};
 
 use super::table::{CAPSULE_NAME, Table};
-use crate::class::{ExportDlpack, export, panicked};
+use crate::class::{ExportDlpack, copy_for, export, panicked};
+use crate::stream::Ready;
 use crate::{Error, Result, TensorObject};
 
 /// The table of one class: a constant for each, since a `static` cannot be generic.
@@ -92,10 +93,22 @@ unsafe extern "C" fn from_object<T: ExportDlpack>(
         let object = unsafe { cast::<T>(py, object) }?;
         let tensor = export(object)?;
         object.try_borrow().map_err(PyErr::from)?.settle(&tensor)?;
+        let tensor = match copy_for::<T>(&tensor, None)? {
+            Some(true) => copied(py, &tensor)?,
+            _ => tensor,
+        };
         // SAFETY: the caller's duty is to give a place to write to.
         unsafe { out.write(tensor.into_raw()) };
         Ok(())
     })
+}
+
+/// A copy, made once the host may read the memory.
+fn copied(py: Python<'_>, tensor: &Tensor) -> Result<Tensor> {
+    if let Some(ready) = Ready::of(tensor) {
+        py.detach(|| ready.before_host(tensor.device()))?;
+    }
+    Ok(tensor.to_compact()?)
 }
 
 /// Makes a `dlbridge.Tensor`, whatever the class: the header wants an array of the producer's own
@@ -133,7 +146,8 @@ unsafe extern "C" fn borrow<T: ExportDlpack>(object: *mut c_void, out: *mut DLTe
         let tensor = lend.tensor(&object);
         check_lendable(tensor)?;
         object.settle(tensor)?;
-        // SAFETY: the caller's duty is to give a place to write to.
+        // SAFETY: the caller's duty is to give a place to write to; what is written there it uses
+        // while the object lives (C3).
         unsafe { out.write(tensor.as_raw()) };
         Ok(())
     })

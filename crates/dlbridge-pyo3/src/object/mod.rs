@@ -20,6 +20,10 @@ use crate::{Result, buffer, exchange};
 /// A tensor in Python: `dlbridge.Tensor`.
 ///
 /// It speaks DLPack, so every framework's `from_dlpack` takes it, any number of times.
+///
+/// Memory that is `readonly` must not be written. PyTorch, Paddle and TVM-FFI ignore that: writing
+/// to their arrays over it changes what others read, or ends the process. Give them a copy:
+/// `from_dlpack(x, copy=True)`.
 #[pyclass(frozen, name = "Tensor", module = "dlbridge")]
 #[derive(Debug)]
 pub struct TensorObject {
@@ -29,7 +33,8 @@ pub struct TensorObject {
 }
 
 impl TensorObject {
-    /// Makes a Python object of a tensor. Memory that was exclusive becomes shared.
+    /// Makes a Python object of a tensor. Memory that was exclusive becomes shared. Memory of class
+    /// [`Frozen`](dlbridge::Access::Frozen) stays so, and its consumers are trusted not to write.
     ///
     /// Device memory is ready after the work on the default stream, that of a CUDA slice after the
     /// work on its own ([`Tensor::stream_handle`]); [`ready_on`](Self::ready_on) says otherwise.
@@ -199,7 +204,7 @@ impl TensorObject {
         self.tensor.dtype().itemsize()
     }
 
-    /// Whether the memory must not be written.
+    /// Whether the memory must not be written. PyTorch, Paddle and TVM-FFI ignore it.
     #[getter]
     fn readonly(&self) -> bool {
         self.tensor.is_read_only()

@@ -353,7 +353,7 @@ pub(crate) fn describe(parts: &Parts<'_>) -> DLTensor {
 /// `tensor` came from [`expose`] or [`expose_legacy`] and is deleted once.
 unsafe extern "C" fn delete<A: Abi>(tensor: *mut A) {
     let Some(header) = NonNull::new(tensor.cast::<Header>()) else { return };
-    // SAFETY: `expose` gave the header's own address, and the consumer gives ownership back (R3).
+    // SAFETY: `expose` gave the header's own address, and the consumer calls this once (R3, C2).
     let result = catch_unwind(AssertUnwindSafe(|| unsafe { release(header) }));
     if let Err(payload) = result {
         // Dropping the payload could panic again.

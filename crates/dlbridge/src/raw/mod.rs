@@ -2,8 +2,8 @@
 //! Public API does not belong here: other modules wrap what is here, and deny unsafe code.
 //!
 //! Every SAFETY note in this folder names a caller's duty or one of these invariants. `T1` to
-//! `T10` are the trust in a foreign producer that `SAFETY.md` lists. `cargo xtask lint` refuses a
-//! note that does neither.
+//! `T10` are the trust in a foreign producer, `C1` to `C3` that in a consumer, which `SAFETY.md`
+//! lists. `cargo xtask lint` refuses a note that does neither.
 //!
 //! - **R1, checked.** A [`Parts`] exists only if [`layout`](crate::layout) measured its shape and
 //!   strides, its byte span fits `isize`, `data` is not null unless there are no elements, and no
@@ -14,8 +14,8 @@
 //!   its deleter once, or gives it away and forgets it. A header counts its handles: the last one
 //!   releases it, and only an only one writes it, gives it away or takes its owner out.
 //! - **R4, class.** [`Access::Exclusive`](crate::Access) is said only of elements that nobody else
-//!   can reach, `Frozen` only of elements that nobody writes. Gaps between elements may be
-//!   somebody else's: no reference ever covers one.
+//!   can reach, `Frozen` only of elements that nobody writes: a consumer of its export is trusted
+//!   not to (C1). Gaps between elements may be somebody else's: no reference ever covers one.
 //! - **R5, references.** `&[T]` and `&mut [T]` are formed only over memory of class `Exclusive`
 //!   or `Frozen` (or on a caller's word), for [`Plain`] types, aligned, of the same dtype.
 //!   Everything else is read through raw pointers or [`ReadCell`].

@@ -2,6 +2,7 @@
 //! What is measured is decided in `benches/rust`, a program of its own; this builds and runs it, and
 //! makes tables and charts of the lines that it prints.
 
+mod reads;
 mod shares;
 mod views;
 
@@ -19,7 +20,7 @@ use crate::steps::Steps;
 const MANIFEST: &str = "benches/rust/Cargo.toml";
 const PROGRAM: &str = "dlbridge-bench-rust";
 /// What can be measured; shares need other crates, which take minutes to build.
-const PARTS: [&str; 4] = ["shares", "views", "sizes", "threads"];
+const PARTS: [&str; 5] = ["shares", "views", "reads", "sizes", "threads"];
 const SLOW_TO_BUILD: &str = PARTS[0];
 
 /// Measures all parts, or the one that is named; `--write` keeps what was found.
@@ -48,6 +49,7 @@ pub(crate) fn measure(chosen: Option<&str>, write: bool, steps: &mut Steps) {
             let lines = || command::output(command::program(&program).arg(part));
             let section = match part {
                 "views" => views::measure(&program)?,
+                "reads" => reads::section(&lines()?),
                 "sizes" => sizes::section("Rust", &lines()?)?,
                 "threads" => threads::section("Rust", &lines()?, &machine::cores())?,
                 _ => Section::without_chart("Rust: shares", shares::measure(&program)?),
