@@ -71,6 +71,8 @@ pub use dtype::{DType, TypeCode};
 pub use error::Error;
 pub use export::Builder;
 pub use flags::Flags;
+#[doc(hidden)]
+pub use raw::Keep;
 pub use raw::{ArcTensor, Element, Iter, LentTensor, Plain, ReadCell, TensorSlice, TensorSliceMut};
 pub use tensor::{Producer, Tensor};
 pub use tensor_ref::{TensorMut, TensorRef};

@@ -95,6 +95,15 @@ impl TensorObject {
         making::make(py, self)
     }
 
+    /// The tensor of an object that comes back: another handle, not an export of an export. `None`
+    /// for an object of another class.
+    pub(crate) fn returned(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
+        let Ok(object) = object.cast_exact::<Self>() else { return Ok(None) };
+        let tensor = object.get().share();
+        object.get().settle(&tensor)?;
+        Ok(Some(tensor))
+    }
+
     /// The tensor inside.
     #[must_use]
     pub fn tensor(&self) -> &Tensor {

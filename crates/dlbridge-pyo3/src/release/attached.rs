@@ -12,6 +12,8 @@ use std::sync::OnceLock;
 use pyo3::ffi::{self, PyThreadState};
 use pyo3::prelude::*;
 
+use super::ending;
+
 /// A function that gives the thread state of the thread that is attached, or null.
 type Current = unsafe extern "C" fn() -> *mut c_void;
 
@@ -31,7 +33,16 @@ static ASK: OnceLock<Ask> = OnceLock::new();
 /// has locks.
 #[inline]
 pub(super) fn prepare() {
-    ASK.get_or_init(Ask::find);
+    if ASK.get().is_none() {
+        prepare_now();
+    }
+}
+
+#[cold]
+fn prepare_now() {
+    if let Some(py) = attached() {
+        ending::prepare(py);
+    }
 }
 
 /// The token of this thread, if it is attached.

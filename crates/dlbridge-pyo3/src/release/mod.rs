@@ -10,10 +10,12 @@
 //!   a thread with the GIL waits for.
 //! - **A chain** of owners (a tensor over an object over a tensor ...) is released in a loop from
 //!   [`DEPTH`] on, so that its length does not count.
-//! - **While the interpreter ends, and afterwards,** what needs it is left alone, as NumPy leaves
-//!   its arrays: a producer's deleter may be Python code that is gone. The memory goes with the process.
+//! - **While the interpreter ends** a producer's tensor is left alone, as NumPy leaves its arrays:
+//!   its deleter may be Python code that is gone. So is everything that needs the interpreter
+//!   **afterwards**. The memory goes with the process.
 
 mod attached;
+mod ending;
 mod queue;
 
 use std::cell::Cell;
@@ -28,7 +30,6 @@ use pyo3::prelude::*;
 
 use attached::attached;
 pub(crate) use queue::drain;
-use queue::{List, Node};
 
 /// How deep releases nest before they are put into a loop.
 const DEPTH: u32 = 16;
@@ -48,8 +49,9 @@ impl NeedsInterpreter for Py<PyAny> {
 }
 
 impl NeedsInterpreter for Tensor {
-    fn release(self, py: Python<'_>) {
-        if is_ending(py) { std::mem::forget(self) } else { drop(self) }
+    #[inline]
+    fn release(self, _: Python<'_>) {
+        if ending::is_running() { drop(self) } else { std::mem::forget(self) }
     }
 }
 
@@ -131,7 +133,7 @@ pub(crate) unsafe fn adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tens
 pub(crate) unsafe fn try_adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tensor, Error> {
     attached::prepare();
     // SAFETY: the caller's duty.
-    unsafe { Tensor::try_from_raw_bound(tensor, release) }
+    unsafe { Tensor::try_from_raw_bound(tensor, release_adopted) }
 }
 
 /// As [`try_adopt`], for DLPack before 1.0.
@@ -143,7 +145,7 @@ pub(crate) unsafe fn try_adopt(tensor: *mut DLManagedTensorVersioned) -> Result<
 pub(crate) unsafe fn try_adopt_legacy(tensor: *mut DLManagedTensor) -> Result<Tensor, Error> {
     attached::prepare();
     // SAFETY: the caller's duty.
-    unsafe { Tensor::try_from_raw_legacy_bound(tensor, release) }
+    unsafe { Tensor::try_from_raw_legacy_bound(tensor, release_adopted) }
 }
 
 /// Releases a value here and now if this thread is attached, otherwise as soon as one is.
@@ -158,57 +160,42 @@ fn release<T: NeedsInterpreter>(value: T) {
     }
 }
 
-/// The releases under way on a thread.
-struct Nesting {
-    depth: Cell<u32>,
-    /// What was dropped at the full depth.
-    later: Cell<List>,
+/// Releases a tensor that [`adopt`] took. One that no export kept cannot be inside of another
+/// release, so that it need not be counted.
+fn release_adopted(tensor: Tensor, is_kept: bool) {
+    match attached() {
+        Some(py) if !is_kept => {
+            tensor.release(py);
+            drain(py);
+        }
+        _ => release(tensor),
+    }
 }
 
 thread_local! {
-    static NESTING: Nesting =
-        const { Nesting { depth: Cell::new(0), later: Cell::new(ptr::null_mut()) } };
+    /// How many releases are under way on this thread, one inside of another.
+    static NESTED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether one more release would nest too deep.
+fn is_full() -> bool {
+    NESTED.get() >= DEPTH
 }
 
 /// Releases a value, inside of other releases perhaps.
 #[inline]
 fn run<T: NeedsInterpreter>(py: Python<'_>, value: T) {
-    NESTING.with(|nesting| {
-        let depth = nesting.depth.get() + 1;
+    NESTED.with(|nested| {
+        let depth = nested.get() + 1;
         if depth > DEPTH {
-            nesting.later.set(Node::push(value, nesting.later.get()));
-            return;
+            // The release around this one empties the queue.
+            return queue::push(value);
         }
-        nesting.depth.set(depth);
+        nested.set(depth);
         undisturbed(py, || value.release(py));
-        if depth == DEPTH {
-            run_later(py, nesting);
-        }
         // Counted down, not restored: Python code may have switched to another stack meanwhile.
-        nesting.depth.set(nesting.depth.get() - 1);
+        nested.set(nested.get() - 1);
     });
-}
-
-/// Releases what was dropped at the full depth, and what that drops.
-#[cold]
-fn run_later(py: Python<'_>, nesting: &Nesting) {
-    while let Some((value, rest)) = Node::pop(nesting.later.get()) {
-        nesting.later.set(rest);
-        undisturbed(py, || value(py));
-    }
-}
-
-/// Whether the interpreter is ending. Python code runs still, but not whatever a deleter needs.
-#[inline]
-fn is_ending(_: Python<'_>) -> bool {
-    !is_running()
-}
-
-/// Whether there is an interpreter that is not ending.
-#[inline]
-fn is_running() -> bool {
-    // SAFETY: may be called at any time, on any thread (F5).
-    unsafe { ffi::Py_IsInitialized() != 0 }
 }
 
 /// Runs `work`, which may run Python code, beside an exception that is on its way: it neither sees

@@ -1,4 +1,4 @@
-//! The queue of values that were dropped on threads which were not attached.
+//! The queue of values that are released later.
 //! Deciding what goes there belongs to the parent module.
 //! Invariant: no thread ever waits here, and a value is in one list at most. There is no lock: one
 //! that another thread holds would stay locked in a process that is forked then.
@@ -10,35 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::{NeedsInterpreter, is_running, run};
+use super::{NeedsInterpreter, ending, is_full, run};
 
 /// Releases a value.
 type Work = Box<dyn FnOnce(Python<'_>) + Send>;
 
-/// A list of values that wait: its first one, or null.
-pub(super) type List = *mut Node;
-
-/// A value that waits.
-pub(super) struct Node {
+/// A value that waits, and the one that came before it.
+struct Node {
     work: Work,
-    next: List,
-}
-
-impl Node {
-    /// A list with one more value.
-    pub(super) fn push<T: NeedsInterpreter>(value: T, next: List) -> List {
-        Box::into_raw(Box::new(Self { work: Box::new(|py| value.release(py)), next }))
-    }
-
-    /// The first value of a list, and the rest. The list is not used any more.
-    pub(super) fn pop(list: List) -> Option<(Work, List)> {
-        if list.is_null() {
-            return None;
-        }
-        // SAFETY: made by `push`, and in this list alone (R7).
-        let Self { work, next } = *unsafe { Box::from_raw(list) };
-        Some((work, next))
-    }
+    next: *mut Node,
 }
 
 impl NeedsInterpreter for Work {
@@ -47,37 +27,45 @@ impl NeedsInterpreter for Work {
     }
 }
 
-/// The values that were put off, the last one first.
+/// The value that came last.
 static WAITING: AtomicPtr<Node> = AtomicPtr::new(ptr::null_mut());
 
 /// Whether the interpreter has been asked to empty the queue.
 static CALLED: AtomicBool = AtomicBool::new(false);
 
-/// Leaves a value to a thread that is attached; for ever if there is no interpreter any more.
+/// Leaves a value to the next thread that looks into the queue.
+pub(super) fn push<T: NeedsInterpreter>(value: T) {
+    let work: Work = Box::new(|py| value.release(py));
+    let node = Box::into_raw(Box::new(Node { work, next: ptr::null_mut() }));
+    let mut next = WAITING.load(Ordering::Relaxed);
+    loop {
+        // SAFETY: made just now, and no other thread has it before it is in the queue (R7).
+        unsafe { (*node).next = next };
+        match WAITING.compare_exchange_weak(next, node, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(found) => next = found,
+        }
+    }
+}
+
+/// Leaves a value to a thread that is attached, and asks the interpreter for one; for ever if there
+/// is no interpreter any more.
 #[cold]
 #[inline(never)]
 pub(super) fn put_off<T: NeedsInterpreter>(value: T) {
-    if !is_running() {
+    if !ending::is_running() {
         std::mem::forget(value);
         return;
     }
-    let node = Node::push(value, ptr::null_mut());
-    let mut first = WAITING.load(Ordering::Relaxed);
-    loop {
-        // SAFETY: made just now, and in no list that another thread has (R7).
-        unsafe { (*node).next = first };
-        match WAITING.compare_exchange_weak(first, node, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) => break,
-            Err(found) => first = found,
-        }
+    push(value);
+    if CALLED.swap(true, Ordering::AcqRel) {
+        return;
     }
-    if !CALLED.swap(true, Ordering::AcqRel) {
-        // SAFETY: may be called by any thread while there is an interpreter (F5).
-        let status = unsafe { ffi::Py_AddPendingCall(Some(on_pending), ptr::null_mut()) };
-        if status != 0 {
-            // No room: the next value asks again, and the next call of this library looks itself.
-            CALLED.store(false, Ordering::Release);
-        }
+    // SAFETY: may be called by any thread while there is an interpreter (F5).
+    let call = || unsafe { ffi::Py_AddPendingCall(Some(on_pending), ptr::null_mut()) };
+    if ending::before(call) != Some(0) {
+        // No room: the next value asks again, and the next call of this library looks itself.
+        CALLED.store(false, Ordering::Release);
     }
 }
 
@@ -101,15 +89,23 @@ pub(crate) fn drain(py: Python<'_>) {
 #[cold]
 #[inline(never)]
 fn release_all(py: Python<'_>) {
-    let mut list = in_order(WAITING.swap(ptr::null_mut(), Ordering::AcqRel));
-    while let Some((work, rest)) = Node::pop(list) {
-        list = rest;
-        run(py, work);
+    // At the full depth, values would come back to the queue: a release around this one empties it.
+    while !is_full() {
+        let mut list = in_order(WAITING.swap(ptr::null_mut(), Ordering::AcqRel));
+        if list.is_null() {
+            return;
+        }
+        while !list.is_null() {
+            // SAFETY: made by `push`, and in this list alone (R7).
+            let Node { work, next } = *unsafe { Box::from_raw(list) };
+            list = next;
+            run(py, work);
+        }
     }
 }
 
-/// A list the other way round: the first value that came is the first.
-fn in_order(mut list: List) -> List {
+/// A list the other way round: the value that came first is the first.
+fn in_order(mut list: *mut Node) -> *mut Node {
     let mut turned = ptr::null_mut();
     while !list.is_null() {
         // SAFETY: made by `push`, and in this list alone (R7).

@@ -10,8 +10,9 @@ use super::Handle;
 use super::foreign::Foreign;
 use crate::{Error, Tensor};
 
-/// What a binding does with a tensor that nothing uses any more: it drops it, now or later.
-type Release = fn(Tensor);
+/// What a binding does with a tensor that nothing uses any more: it drops it, now or later. The
+/// flag says whether an export kept the tensor, so that this may happen inside of another release.
+type Release = fn(Tensor, bool);
 
 /// That of the first binding which took a tensor. A process has one runtime of a language.
 static RELEASE: OnceLock<Release> = OnceLock::new();
@@ -21,7 +22,8 @@ static RELEASE: OnceLock<Release> = OnceLock::new();
 impl Tensor {
     /// As [`try_from_raw`](Self::try_from_raw), but the producer's deleter is not called where the
     /// memory's last handle is dropped: `release` gets a tensor then, whose drop calls it. All
-    /// handles of the memory keep this, and what is exported of them.
+    /// handles of the memory keep this, and what is exported of them. The flag says whether the
+    /// tensor was kept by an export of it: only such releases can nest to any depth.
     ///
     /// The first `release` of a process is that of all. It must not panic.
     ///
@@ -35,7 +37,7 @@ impl Tensor {
     #[inline(always)]
     pub unsafe fn try_from_raw_bound(
         tensor: *mut DLManagedTensorVersioned,
-        release: fn(Self),
+        release: fn(Self, bool),
     ) -> Result<Self, Error> {
         RELEASE.get_or_init(|| release);
         // SAFETY: the caller's duty.
@@ -54,7 +56,7 @@ impl Tensor {
     #[inline]
     pub unsafe fn try_from_raw_legacy_bound(
         tensor: *mut DLManagedTensor,
-        release: fn(Self),
+        release: fn(Self, bool),
     ) -> Result<Self, Error> {
         RELEASE.get_or_init(|| release);
         // SAFETY: the caller's duty.
@@ -64,10 +66,10 @@ impl Tensor {
 
 /// Gives a handle, no longer bound, to the binding that took its tensor.
 #[inline]
-pub(super) fn drop_bound(handle: Handle) {
+pub(super) fn drop_bound(handle: Handle, is_kept: bool) {
     let tensor = Tensor(handle);
     match RELEASE.get() {
-        Some(release) => release(tensor),
+        Some(release) => release(tensor, is_kept),
         None => drop(tensor),
     }
 }

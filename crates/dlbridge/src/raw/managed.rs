@@ -81,10 +81,11 @@ impl Handle {
         let fields = unsafe { tensor.as_ref() };
         // SAFETY: the caller's duty (T2).
         let passed = unsafe { parse_any(fields, flags) }?;
-        let this = Self { tensor, marks: passed.marks.with_root(root).with_bound(is_bound) };
+        let mut this = Self { tensor, marks: passed.marks.with_root(root).with_bound(is_bound) };
         if passed.strides.is_none() {
             return Ok(this);
         }
+        this.marks = this.marks.with_kept();
         let is_foreign = this.is_foreign();
         // SAFETY: the gate let it through just now; alive as long as `this` (R2).
         let parts = unsafe { passed.parts(fields, this.flags()) };
@@ -160,7 +161,7 @@ impl Handle {
     }
 
     #[inline]
-    fn header(&self) -> Option<NonNull<Header>> {
+    pub(super) fn header(&self) -> Option<NonNull<Header>> {
         (self.root() == Root::Header).then(|| self.managed())
     }
 
@@ -340,7 +341,8 @@ impl Handle {
     }
 
     /// A header of our own around a foreign tensor, or one whose header is shared.
-    fn wrap(self) -> Self {
+    fn wrap(mut self) -> Self {
+        self.marks = self.marks.with_kept();
         // SAFETY: alive as long as the handle, which moves but keeps it (R2).
         let tensor = unsafe { self.tensor.as_ref() };
         // SAFETY: the gate let it through; alive as long as the owner, which is this handle (R2).
@@ -397,10 +399,8 @@ impl Drop for Handle {
             // SAFETY: owned, and this is its end (R3).
             Root::Header => unsafe { header::leave(self.managed()) },
             Root::Versioned | Root::Legacy if self.marks.is_bound() => {
-                binding::drop_bound(Self {
-                    tensor: self.tensor,
-                    marks: self.marks.with_bound(false),
-                });
+                let marks = self.marks.with_bound(false);
+                binding::drop_bound(Self { tensor: self.tensor, marks }, marks.is_kept());
             }
             // SAFETY: the same.
             Root::Versioned => unsafe { Foreign::Versioned(self.managed()).delete() },

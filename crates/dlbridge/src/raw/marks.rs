@@ -18,7 +18,8 @@ pub(super) enum Root {
 }
 
 /// The flags that have a name, the class, the root, whether memory is shared with a producer's
-/// tensor, and whether a binding drops it. One word, which is moved in a register.
+/// tensor, whether a binding drops it and whether an export keeps it. One word, which is moved in a
+/// register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Marks(usize);
 
@@ -27,6 +28,7 @@ const ACCESS_AT: u32 = 8;
 const ROOTS: usize = 0xf << 16;
 const SHARES_FOREIGN: usize = 1 << 24;
 const BOUND: usize = 1 << 25;
+const KEPT: usize = 1 << 26;
 
 impl Marks {
     #[inline]
@@ -60,10 +62,16 @@ impl Marks {
         Self(self.0 & !BOUND | if is_bound { BOUND } else { 0 })
     }
 
+    /// The same, kept by an export.
+    #[inline]
+    pub(super) const fn with_kept(self) -> Self {
+        Self(self.0 | KEPT)
+    }
+
     /// The same tensor with other flags and another class.
     #[inline]
     pub(super) const fn with(self, flags: Flags, access: Access) -> Self {
-        let kept = self.0 & (ROOTS | SHARES_FOREIGN | BOUND);
+        let kept = self.0 & (ROOTS | SHARES_FOREIGN | BOUND | KEPT);
         Self(kept | Self::new(flags, access).0)
     }
 
@@ -100,6 +108,12 @@ impl Marks {
     pub(super) const fn is_foreign(self) -> bool {
         let owns = matches!(self.root(), Root::Versioned | Root::Legacy);
         owns || self.0 & SHARES_FOREIGN != 0
+    }
+
+    /// Whether an export keeps the handle.
+    #[inline]
+    pub(super) const fn is_kept(self) -> bool {
+        self.0 & KEPT != 0
     }
 
     /// Whether a language binding drops the tensor.
@@ -145,6 +159,8 @@ mod tests {
                 assert!(marks.is_foreign() && marks.root() == root && !marks.is_bound());
                 let bound = marks.with_bound(true).with(flags, access).with_root(root);
                 assert!(bound.is_bound() && bound.with_bound(false) == marks);
+                let kept = marks.with_kept().with(flags, access).with_root(root);
+                assert!(kept.is_kept() && !marks.is_kept() && kept.root() == root);
             }
         }
     }
