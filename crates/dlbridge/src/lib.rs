@@ -71,9 +71,9 @@ pub use dtype::{DType, TypeCode};
 pub use error::Error;
 pub use export::Builder;
 pub use flags::Flags;
-#[doc(hidden)]
-pub use raw::Keep;
 pub use raw::{ArcTensor, Element, Iter, LentTensor, Plain, ReadCell, TensorSlice, TensorSliceMut};
+#[doc(hidden)]
+pub use raw::{Binding, Keep};
 pub use tensor::{Producer, Tensor};
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};

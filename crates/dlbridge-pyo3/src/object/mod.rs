@@ -136,7 +136,7 @@ impl TensorObject {
     #[classattr]
     fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
         // Class attributes are made when the class is, before there is an object of it.
-        buffer::install(&py.get_type::<Self>())?;
+        buffer::install(py)?;
         Ok(exchange::capsule::<Self>(py)?.unbind())
     }
 

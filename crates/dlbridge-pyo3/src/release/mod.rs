@@ -24,7 +24,7 @@ use std::ops::Deref;
 use std::ptr;
 
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
-use dlbridge::{ArcTensor, Error, Tensor};
+use dlbridge::{ArcTensor, Binding, Error, Tensor};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -133,7 +133,7 @@ pub(crate) unsafe fn adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tens
 pub(crate) unsafe fn try_adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tensor, Error> {
     attached::prepare();
     // SAFETY: the caller's duty.
-    unsafe { Tensor::try_from_raw_bound(tensor, release_adopted) }
+    unsafe { Tensor::try_from_raw_bound(tensor, BINDING) }
 }
 
 /// As [`try_adopt`], for DLPack before 1.0.
@@ -145,7 +145,7 @@ pub(crate) unsafe fn try_adopt(tensor: *mut DLManagedTensorVersioned) -> Result<
 pub(crate) unsafe fn try_adopt_legacy(tensor: *mut DLManagedTensor) -> Result<Tensor, Error> {
     attached::prepare();
     // SAFETY: the caller's duty.
-    unsafe { Tensor::try_from_raw_legacy_bound(tensor, release_adopted) }
+    unsafe { Tensor::try_from_raw_legacy_bound(tensor, BINDING) }
 }
 
 /// Releases a value here and now if this thread is attached, otherwise as soon as one is.
@@ -160,16 +160,12 @@ fn release<T: NeedsInterpreter>(value: T) {
     }
 }
 
-/// Releases a tensor that [`adopt`] took. One that no export kept cannot be inside of another
-/// release, so that it need not be counted.
-fn release_adopted(tensor: Tensor, is_kept: bool) {
-    match attached() {
-        Some(py) if !is_kept => {
-            tensor.release(py);
-            drain(py);
-        }
-        _ => release(tensor),
-    }
+/// How tensors that [`adopt`] took are dropped.
+const BINDING: Binding = Binding { may_delete, release };
+
+/// Whether this thread is attached, and there is nothing else to think of.
+fn may_delete() -> bool {
+    attached().is_some() && ending::is_running() && queue::is_empty()
 }
 
 thread_local! {

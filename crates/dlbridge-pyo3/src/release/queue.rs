@@ -78,10 +78,16 @@ extern "C" fn on_pending(_: *mut c_void) -> c_int {
     0
 }
 
+/// Whether nothing waits.
+#[inline]
+pub(super) fn is_empty() -> bool {
+    WAITING.load(Ordering::Relaxed).is_null()
+}
+
 /// Releases what waits, which may run Python code. One comparison if nothing does.
 #[inline]
 pub(crate) fn drain(py: Python<'_>) {
-    if !WAITING.load(Ordering::Relaxed).is_null() {
+    if !is_empty() {
         release_all(py);
     }
 }

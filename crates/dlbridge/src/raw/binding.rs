@@ -10,22 +10,31 @@ use super::Handle;
 use super::foreign::Foreign;
 use crate::{Error, Tensor};
 
-/// What a binding does with a tensor that nothing uses any more: it drops it, now or later. The
-/// flag says whether an export kept the tensor, so that this may happen inside of another release.
-type Release = fn(Tensor, bool);
+/// How a language binding drops the tensors of the producers that it met.
+///
+/// For language bindings: no part of the API that users rely on.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Binding {
+    /// Whether a producer's deleter may be called here and now.
+    pub may_delete: fn() -> bool,
+    /// Takes a tensor that nothing uses any more, whose drop calls the deleter. Called where
+    /// `may_delete` says no, and for a tensor that an export kept: such releases can nest to any
+    /// depth. It must not panic.
+    pub release: fn(Tensor),
+}
 
 /// That of the first binding which took a tensor. A process has one runtime of a language.
-static RELEASE: OnceLock<Release> = OnceLock::new();
+static BINDING: OnceLock<Binding> = OnceLock::new();
 
 /// For language bindings: no part of the API that users rely on.
 #[doc(hidden)]
 impl Tensor {
-    /// As [`try_from_raw`](Self::try_from_raw), but the producer's deleter is not called where the
-    /// memory's last handle is dropped: `release` gets a tensor then, whose drop calls it. All
-    /// handles of the memory keep this, and what is exported of them. The flag says whether the
-    /// tensor was kept by an export of it: only such releases can nest to any depth.
+    /// As [`try_from_raw`](Self::try_from_raw), but the binding decides when the producer's deleter
+    /// is called after the memory's last handle is dropped. All handles of the memory keep this, and
+    /// what is exported of them.
     ///
-    /// The first `release` of a process is that of all. It must not panic.
+    /// The first binding of a process is that of all.
     ///
     /// # Safety
     ///
@@ -37,9 +46,9 @@ impl Tensor {
     #[inline(always)]
     pub unsafe fn try_from_raw_bound(
         tensor: *mut DLManagedTensorVersioned,
-        release: fn(Self, bool),
+        binding: Binding,
     ) -> Result<Self, Error> {
-        RELEASE.get_or_init(|| release);
+        BINDING.get_or_init(|| binding);
         // SAFETY: the caller's duty.
         unsafe { Handle::import(Foreign::versioned(tensor)?, true) }.map(Self)
     }
@@ -56,20 +65,26 @@ impl Tensor {
     #[inline]
     pub unsafe fn try_from_raw_legacy_bound(
         tensor: *mut DLManagedTensor,
-        release: fn(Self, bool),
+        binding: Binding,
     ) -> Result<Self, Error> {
-        RELEASE.get_or_init(|| release);
+        BINDING.get_or_init(|| binding);
         // SAFETY: the caller's duty.
         unsafe { Handle::import(Foreign::legacy(tensor)?, true) }.map(Self)
     }
 }
 
-/// Gives a handle, no longer bound, to the binding that took its tensor.
+/// Whether the deleter of a bound handle is called at once.
 #[inline]
-pub(super) fn drop_bound(handle: Handle, is_kept: bool) {
+pub(super) fn may_delete() -> bool {
+    BINDING.get().is_none_or(|binding| (binding.may_delete)())
+}
+
+/// Gives a handle, no longer bound, to the binding that took its tensor.
+#[cold]
+pub(super) fn release(handle: Handle) {
     let tensor = Tensor(handle);
-    match RELEASE.get() {
-        Some(release) => release(tensor, is_kept),
+    match BINDING.get() {
+        Some(binding) => (binding.release)(tensor),
         None => drop(tensor),
     }
 }

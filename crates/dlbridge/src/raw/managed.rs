@@ -398,9 +398,11 @@ impl Drop for Handle {
         match self.root() {
             // SAFETY: owned, and this is its end (R3).
             Root::Header => unsafe { header::leave(self.managed()) },
-            Root::Versioned | Root::Legacy if self.marks.is_bound() => {
+            Root::Versioned | Root::Legacy
+                if self.marks.is_bound() && (self.marks.is_kept() || !binding::may_delete()) =>
+            {
                 let marks = self.marks.with_bound(false);
-                binding::drop_bound(Self { tensor: self.tensor, marks }, marks.is_kept());
+                binding::release(Self { tensor: self.tensor, marks });
             }
             // SAFETY: the same.
             Root::Versioned => unsafe { Foreign::Versioned(self.managed()).delete() },

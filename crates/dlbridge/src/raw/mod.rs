@@ -61,6 +61,7 @@ mod unchecked;
 pub(crate) mod write;
 
 pub use arc_tensor::ArcTensor;
+pub use binding::Binding;
 pub use cell::ReadCell;
 pub use element::{Element, Plain};
 pub use iter::Iter;
