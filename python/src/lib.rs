@@ -7,6 +7,7 @@ mod dispatch;
 mod fill;
 mod inspect;
 mod lend;
+mod release;
 
 use dlbridge::Device;
 use dlbridge_pyo3::{Copy, ImportOptions, Result, Stream, TensorObject};
@@ -41,7 +42,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(create::from_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(fill::fill, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::inspect, module)?)?;
-    module.add_function(wrap_pyfunction!(lend::_lend, module)?)
+    module.add_function(wrap_pyfunction!(lend::_lend, module)?)?;
+    module.add_function(wrap_pyfunction!(release::_keep, module)?)?;
+    module.add_function(wrap_pyfunction!(release::_drop_on_threads, module)?)
 }
 
 fn dlpack_version() -> (u32, u32) {

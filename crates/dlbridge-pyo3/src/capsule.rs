@@ -6,15 +6,15 @@
 use std::ffi::CStr;
 use std::ptr;
 
-use dlbridge::Tensor;
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
+use dlbridge::{Keep, Tensor};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 use pyo3::{Borrowed, ffi};
 
-use crate::held::undisturbed;
+use crate::release::{self, undisturbed};
 use crate::{Error, Result};
 
 /// One of the two ABIs, as capsules carry it.
@@ -39,7 +39,7 @@ impl Abi for DLManagedTensorVersioned {
 
     unsafe fn try_import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error> {
         // SAFETY: the caller's duty.
-        unsafe { Tensor::try_from_raw(tensor) }
+        unsafe { release::try_adopt(tensor) }
     }
 
     #[inline]
@@ -55,7 +55,7 @@ impl Abi for DLManagedTensor {
 
     unsafe fn try_import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error> {
         // SAFETY: the caller's duty.
-        unsafe { Tensor::try_from_raw_legacy(tensor) }
+        unsafe { release::try_adopt_legacy(tensor) }
     }
 
     #[inline]
@@ -67,6 +67,30 @@ impl Abi for DLManagedTensor {
 
 /// The name of a capsule that keeps memory and is not to be consumed.
 const KEEPER: &CStr = c"dlbridge_memory";
+
+/// The names of the capsules that NumPy keeps as the base of an array from `from_dlpack`. They own
+/// the tensor, which nothing consumes any more.
+const NUMPY_VERSIONED: &CStr = c"numpy_dltensor_versioned";
+const NUMPY_LEGACY: &CStr = c"numpy_dltensor";
+
+/// Keeps the memory that an array's base keeps, if that is an export of this library.
+pub(crate) fn keep(base: Borrowed<'_, '_, PyAny>) -> Option<Keep> {
+    for name in [NUMPY_VERSIONED, KEEPER] {
+        if has_name(base, name) {
+            // SAFETY: a capsule of this name (F4).
+            let tensor = unsafe { ffi::PyCapsule_GetPointer(base.as_ptr(), name.as_ptr()) };
+            // SAFETY: a tensor of this ABI, which the capsule owns as long as it lives (F4).
+            return unsafe { Keep::of_raw(tensor.cast()) };
+        }
+    }
+    if !has_name(base, NUMPY_LEGACY) {
+        return None;
+    }
+    // SAFETY: a capsule of this name (F4).
+    let tensor = unsafe { ffi::PyCapsule_GetPointer(base.as_ptr(), NUMPY_LEGACY.as_ptr()) };
+    // SAFETY: a tensor of this ABI, which the capsule owns as long as it lives (F4).
+    unsafe { Keep::of_raw_legacy(tensor.cast()) }
+}
 
 /// Whether `capsule` is a capsule of this very name.
 fn has_name(capsule: Borrowed<'_, '_, PyAny>, name: &CStr) -> bool {

@@ -7,10 +7,11 @@ use dlbridge::{Device, LentTensor, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
+use crate::exchange::Way;
 use crate::place::Place;
 use crate::protocol::Protocol;
 use crate::stream::{Stream, ordered};
-use crate::{Result, ask, exchange, numpy};
+use crate::{Result, TensorObject, ask, exchange, numpy, release};
 
 /// Whether an import may copy, or has to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -64,7 +65,11 @@ pub struct ImportOptions {
 /// stream that cannot be had.
 #[inline]
 pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Tensor> {
-    import_noting(object, options, &mut Protocol::Capsule)
+    let protocol = &mut Protocol::Capsule;
+    if options == ImportOptions::default() {
+        return import_shared(object, protocol);
+    }
+    import_as_asked(object, options, protocol)
 }
 
 /// As [`import`], and tells which way the tensor came.
@@ -77,7 +82,12 @@ pub fn import_with_protocol(
     options: ImportOptions,
 ) -> Result<(Tensor, Protocol)> {
     let mut protocol = Protocol::Capsule;
-    let tensor = import_noting(object, options, &mut protocol)?;
+    let tensor = if options == ImportOptions::default() {
+        // A tensor of this library, too, is taken as any consumer takes it.
+        import_by(object, exchange::way_of(object), &mut protocol)?
+    } else {
+        import_as_asked(object, options, &mut protocol)?
+    };
     Ok((tensor, protocol))
 }
 
@@ -158,6 +168,7 @@ pub unsafe fn with_borrowed<R>(
     object: Borrowed<'_, '_, PyAny>,
     function: impl FnOnce(&Tensor) -> Result<R>,
 ) -> Result<R> {
+    release::drain(object.py());
     let mut place = Place::empty();
     let way = exchange::way_of(object);
     let mut described = match way {
@@ -193,18 +204,6 @@ fn import_to_lend(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
     import_shared(object, &mut Protocol::Capsule)
 }
 
-#[inline(always)]
-fn import_noting(
-    object: Borrowed<'_, '_, PyAny>,
-    options: ImportOptions,
-    protocol: &mut Protocol,
-) -> Result<Tensor> {
-    if options == ImportOptions::default() {
-        return import_shared(object, protocol);
-    }
-    import_as_asked(object, options, protocol)
-}
-
 #[cold]
 fn import_as_asked(
     object: Borrowed<'_, '_, PyAny>,
@@ -236,7 +235,25 @@ pub(crate) fn import_shared(
     object: Borrowed<'_, '_, PyAny>,
     protocol: &mut Protocol,
 ) -> Result<Tensor> {
-    if let Some(way) = exchange::way_of(object) {
+    release::drain(object.py());
+    let way = exchange::way_of(object);
+    if way.is_some_and(|way| exchange::is_ours(way.table)) {
+        if let Some(tensor) = TensorObject::returned(object)? {
+            *protocol = Protocol::ExchangeApi;
+            return Ok(tensor);
+        }
+    }
+    import_by(object, way, protocol)
+}
+
+/// Imports what the producer gives, by the way that its type has.
+#[inline(always)]
+fn import_by(
+    object: Borrowed<'_, '_, PyAny>,
+    way: Option<Way>,
+    protocol: &mut Protocol,
+) -> Result<Tensor> {
+    if let Some(way) = way {
         if let Some(tensor) = exchange::import(object, way.table).map_err(|error| *error)? {
             *protocol = Protocol::ExchangeApi;
             return Ok(tensor);

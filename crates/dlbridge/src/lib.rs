@@ -72,6 +72,8 @@ pub use error::Error;
 pub use export::Builder;
 pub use flags::Flags;
 pub use raw::{ArcTensor, Element, Iter, LentTensor, Plain, ReadCell, TensorSlice, TensorSliceMut};
+#[doc(hidden)]
+pub use raw::{Binding, Keep};
 pub use tensor::{Producer, Tensor};
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};

@@ -12,11 +12,13 @@ use std::ffi::{c_int, c_ulong, c_void};
 use std::mem::offset_of;
 
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use pyo3::{ffi, intern};
 
 use super::abi::{GetBuffer, ReleaseBuffer};
 use super::export;
+use crate::TensorObject;
 
 /// CPython's `PyTypeObject`, as far as `tp_flags`: the same from 3.8 to 3.14.
 #[repr(C)]
@@ -71,11 +73,19 @@ struct Method(ffi::PyMethodDef);
 // SAFETY: immutable (F6).
 unsafe impl Sync for Method {}
 
-/// Gives a class made by PyO3 the buffer functions of a tensor.
+/// Gives the class of tensors, which PyO3 makes, its buffer functions.
 ///
 /// Called while the class is being made, before there is an object of it, and before another
-/// class could inherit from it. Where the layout is not as expected, tensors have no buffers.
-pub(crate) fn install(kind: &Bound<'_, PyType>) -> PyResult<()> {
+/// class could inherit from it. Threads that need the class at the same time all come here, and have
+/// it when this returns: the first one does the work, the others wait. Where the layout is not as
+/// expected, tensors have no buffers.
+pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
+    static INSTALLED: PyOnceLock<()> = PyOnceLock::new();
+    INSTALLED.get_or_try_init(py, || install_in(&py.get_type::<TensorObject>()))?;
+    Ok(())
+}
+
+fn install_in(kind: &Bound<'_, PyType>) -> PyResult<()> {
     let Some(functions) = functions_of(kind) else { return Ok(()) };
     let definition = (&raw const METHOD.0).cast_mut();
     // SAFETY: a type, and a static definition, which Python does not write to (F2).
@@ -85,8 +95,8 @@ pub(crate) fn install(kind: &Bound<'_, PyType>) -> PyResult<()> {
     // Since 3.12, this makes functions that call the method, which are then replaced.
     kind.setattr(intern!(kind.py(), "__buffer__"), method)?;
     let lent = BufferProcs { get: Some(export::get), release: Some(export::release) };
-    // SAFETY: the type's own struct of buffer functions, checked; nobody else has the type yet
-    // (F5).
+    // SAFETY: the type's own struct of buffer functions, checked; no other thread has the type before
+    // `install` returns (F5).
     unsafe { functions.write(lent) };
     let found = slot(kind.as_type_ptr(), BF_GETBUFFER);
     debug_assert_eq!(found, export::get as *mut c_void, "as Python finds it");

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
 use crate::place::{Place, UNWRITTEN};
-use crate::{Error, Result};
+use crate::{Error, Result, release};
 
 /// Takes an object's memory through the table of its type; `None` if `__dlpack__` must be asked.
 /// Errors are boxed: large ones would be carried past every tensor.
@@ -29,7 +29,7 @@ pub(crate) fn import(
         return Err(Box::new(failure(object)));
     }
     // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
-    let tensor = unsafe { Tensor::from_raw(tensor) }.map_err(|error| Box::new(error.into()))?;
+    let tensor = unsafe { release::adopt(tensor) }.map_err(|error| Box::new(error.into()))?;
     if is_complex(tensor.dtype().code) && !resolved(object).map_err(Box::new)? {
         return Ok(None);
     }

@@ -12,4 +12,4 @@ pub(crate) use allocate::allocate;
 pub(crate) use export::{capsule, is_ours};
 pub(crate) use give::give;
 pub(crate) use import::{describe, failure, import};
-pub(crate) use table::{table_of, way_of};
+pub(crate) use table::{Way, table_of, way_of};

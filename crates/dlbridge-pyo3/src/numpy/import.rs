@@ -7,15 +7,15 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use dlbridge::sys::{DLDevice, DLDeviceType, DLTensor};
-use dlbridge::{Flags, Tensor};
+use dlbridge::{Flags, Keep, Tensor};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, ffi};
 
 use super::api::WRITEABLE;
 use super::dtypes::DTYPES;
-use crate::Result;
-use crate::held::Held;
 use crate::place::Place;
+use crate::release::Owner;
+use crate::{Result, capsule};
 
 /// The head of `PyArrayObject_fields`: the same in every NumPy that has one of `ABI_VERSIONS`.
 #[repr(C)]
@@ -53,14 +53,49 @@ pub(crate) unsafe fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Te
     let mut place = Place::empty();
     // SAFETY: the caller's duty.
     let Some(flags) = (unsafe { describe(object, &mut place) }) else { return Ok(None) };
-    let owner = Held::new(object.to_owned());
     // SAFETY: described just now (F9).
     let descriptor = unsafe { place.descriptor.get() };
+    // SAFETY: the caller's duty.
+    if let Some(keep) = unsafe { export_behind(object) } {
+        // SAFETY: the array has no memory of its own, and `keep` keeps what its base does (T3).
+        return Ok(Some(unsafe { Tensor::from_owner_raw(keep, descriptor, flags) }?));
+    }
+    let owner = Owner::new(object.to_owned().unbind());
     // SAFETY: the array, which `owner` keeps, keeps the memory that it describes (T3): NumPy moves
     // it only in `resize`, which refuses while there are other references, unless it is told not to
     // look.
     let tensor = unsafe { Tensor::from_owner_raw(owner, descriptor, flags) }?;
     Ok(Some(tensor))
+}
+
+/// Keeps the memory of an array that was made of an export of this library: without the array, so
+/// that a tensor which goes to NumPy and back any number of times stays one.
+///
+/// # Safety
+///
+/// As for [`import`].
+#[inline]
+unsafe fn export_behind(object: Borrowed<'_, '_, PyAny>) -> Option<Keep> {
+    // SAFETY: an array of this layout (the caller's duty), whose fields nobody changes now (T12).
+    let base = unsafe { (*object.as_ptr().cast::<Array>()).base };
+    // SAFETY: the same.
+    if base.is_null() { None } else { unsafe { export_in(object, base) } }
+}
+
+/// # Safety
+///
+/// As for [`import`], and `base` is the array's base.
+#[cold]
+unsafe fn export_in(object: Borrowed<'_, '_, PyAny>, mut base: *mut ffi::PyObject) -> Option<Keep> {
+    // SAFETY: two objects (F1).
+    if unsafe { ffi::Py_TYPE(base) == ffi::Py_TYPE(object.as_ptr()) } {
+        // A view of an array: NumPy makes views of views views of the first array.
+        // SAFETY: of the same type, so of this layout (F5).
+        base = unsafe { (*base.cast::<Array>()).base };
+    }
+    // SAFETY: the array keeps its base, and the base its own (T12); null if there is none.
+    let base = unsafe { Borrowed::from_ptr_or_opt(object.py(), base) }?;
+    capsule::keep(base)
 }
 
 /// Describes the memory of an array in `place`, and gives its flags; `None` if `__dlpack__` must be

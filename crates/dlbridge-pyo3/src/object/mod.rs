@@ -11,9 +11,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::class::{ExportDlpack, Lend};
-use crate::held::Kept;
 use crate::import::{ImportOptions, import_with_stream};
 use crate::negotiate::Request;
+use crate::release::Kept;
 use crate::stream::{Ready, Stream};
 use crate::{Result, buffer, exchange};
 
@@ -100,6 +100,15 @@ impl TensorObject {
         making::make(py, self)
     }
 
+    /// The tensor of an object that comes back: another handle, not an export of an export. `None`
+    /// for an object of another class.
+    pub(crate) fn returned(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
+        let Ok(object) = object.cast_exact::<Self>() else { return Ok(None) };
+        let tensor = object.get().share();
+        object.get().settle(&tensor)?;
+        Ok(Some(tensor))
+    }
+
     /// The tensor inside.
     #[must_use]
     pub fn tensor(&self) -> &Tensor {
@@ -132,7 +141,7 @@ impl TensorObject {
     #[classattr]
     fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
         // Class attributes are made when the class is, before there is an object of it.
-        buffer::install(&py.get_type::<Self>())?;
+        buffer::install(py)?;
         Ok(exchange::capsule::<Self>(py)?.unbind())
     }
 

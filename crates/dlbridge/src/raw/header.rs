@@ -33,7 +33,7 @@ pub(super) struct Header {
     destroy: unsafe fn(NonNull<Header>),
     owner_type: TypeId,
     rank: u32,
-    /// How many handles there are, as long as none has been given away.
+    /// How many handles there are. One that has been given away counts until it is deleted.
     handles: AtomicU32,
 }
 
@@ -258,9 +258,14 @@ pub(super) unsafe fn take_owner<O: Any>(header: NonNull<Header>) -> Result<O, No
 }
 
 /// One of the two ABIs of a managed tensor.
-trait Abi: Sized {
+pub(super) trait Abi: Sized {
     fn new(header: *mut c_void, flags: Flags, tensor: DLTensor) -> Self;
+
+    /// What deletes it.
+    fn deleter(&self) -> Option<Deleter<Self>>;
 }
+
+type Deleter<A> = unsafe extern "C" fn(*mut A);
 
 impl Abi for DLManagedTensorVersioned {
     fn new(header: *mut c_void, flags: Flags, dl_tensor: DLTensor) -> Self {
@@ -272,11 +277,19 @@ impl Abi for DLManagedTensorVersioned {
             dl_tensor,
         }
     }
+
+    fn deleter(&self) -> Option<Deleter<Self>> {
+        self.deleter
+    }
 }
 
 impl Abi for DLManagedTensor {
     fn new(header: *mut c_void, _: Flags, dl_tensor: DLTensor) -> Self {
         Self { dl_tensor, manager_ctx: header, deleter: Some(delete::<Self>) }
+    }
+
+    fn deleter(&self) -> Option<Deleter<Self>> {
+        self.deleter
     }
 }
 
@@ -345,6 +358,18 @@ pub(crate) fn describe(parts: &Parts<'_>) -> DLTensor {
     }
 }
 
+/// The header of a managed tensor that was given away here and has the deleter of here.
+///
+/// # Safety
+///
+/// `tensor` is valid.
+pub(super) unsafe fn of_export<A: Abi>(tensor: NonNull<A>) -> Option<NonNull<Header>> {
+    let own: Deleter<A> = delete::<A>;
+    // SAFETY: valid (the caller's duty), and a deleter keeps its place in all versions (T1).
+    let found = unsafe { tensor.as_ref() }.deleter()?;
+    std::ptr::fn_addr_eq(found, own).then(|| tensor.cast())
+}
+
 /// The deleter of every export, in either ABI. A panic of the owner's drop ends here: it must
 /// not cross into C.
 ///
@@ -353,8 +378,9 @@ pub(crate) fn describe(parts: &Parts<'_>) -> DLTensor {
 /// `tensor` came from [`expose`] or [`expose_legacy`] and is deleted once.
 unsafe extern "C" fn delete<A: Abi>(tensor: *mut A) {
     let Some(header) = NonNull::new(tensor.cast::<Header>()) else { return };
-    // SAFETY: `expose` gave the header's own address, and the consumer calls this once (R3, C2).
-    let result = catch_unwind(AssertUnwindSafe(|| unsafe { release(header) }));
+    // SAFETY: `expose` gave the header's own address, and the consumer, which calls this once, gives
+    // its handle back (R3, C2).
+    let result = catch_unwind(AssertUnwindSafe(|| unsafe { leave(header) }));
     if let Err(payload) = result {
         // Dropping the payload could panic again.
         std::mem::forget(payload);

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
-use super::Parts;
 use super::foreign::{Foreign, RawFields};
 use super::header::{self, Header, Memory, TENSOR_AT};
 use super::marks::{Marks, Root};
 use super::parse::{is_ordinary, parse_any};
+use super::{Parts, binding};
 use crate::{Access, Error, Flags, MAX_RANK, Tensor, TypeCode};
 
 /// Owns a tensor's memory and describes it: by its descriptor, and by what the gate found out.
@@ -40,13 +40,13 @@ unsafe impl Sync for Handle {}
 
 impl Handle {
     /// Passes a foreign tensor through the gate. On success the handle owns it; on failure the
-    /// caller still does.
+    /// caller still does. If `is_bound`, a language binding drops the tensor (see `binding`).
     ///
     /// # Safety
     ///
     /// The tensor is owned by the caller and satisfies `SAFETY.md`'s list of trust.
     #[inline(always)]
-    pub(crate) unsafe fn import(tensor: Foreign) -> Result<Self, Error> {
+    pub(crate) unsafe fn import(tensor: Foreign, is_bound: bool) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
         let (flags, descriptor) = unsafe { tensor.open() }?;
         let root = match tensor {
@@ -57,10 +57,11 @@ impl Handle {
         let fields = unsafe { descriptor.as_ref() };
         // SAFETY: the caller's duty (T2).
         if unsafe { is_ordinary(fields) } {
-            return Ok(Self { tensor: descriptor, marks: Marks::of(flags).with_root(root) });
+            let marks = Marks::of(flags).with_root(root).with_bound(is_bound);
+            return Ok(Self { tensor: descriptor, marks });
         }
         // SAFETY: the caller's duty, and of this very tensor.
-        unsafe { Self::pass_any(descriptor, flags, root) }
+        unsafe { Self::pass_any(descriptor, flags, root, is_bound) }
     }
 
     /// Passes any descriptor through the gate. One without strides is described again, with them, by
@@ -70,15 +71,21 @@ impl Handle {
     ///
     /// As for [`import`](Self::import); the descriptor is part of what `root` says.
     #[cold]
-    unsafe fn pass_any(tensor: NonNull<DLTensor>, flags: Flags, root: Root) -> Result<Self, Error> {
+    unsafe fn pass_any(
+        tensor: NonNull<DLTensor>,
+        flags: Flags,
+        root: Root,
+        is_bound: bool,
+    ) -> Result<Self, Error> {
         // SAFETY: alive, and not written as long as the handle has it (T1).
         let fields = unsafe { tensor.as_ref() };
         // SAFETY: the caller's duty (T2).
         let passed = unsafe { parse_any(fields, flags) }?;
-        let this = Self { tensor, marks: passed.marks.with_root(root) };
+        let mut this = Self { tensor, marks: passed.marks.with_root(root).with_bound(is_bound) };
         if passed.strides.is_none() {
             return Ok(this);
         }
+        this.marks = this.marks.with_kept();
         let is_foreign = this.is_foreign();
         // SAFETY: the gate let it through just now; alive as long as `this` (R2).
         let parts = unsafe { passed.parts(fields, this.flags()) };
@@ -154,7 +161,7 @@ impl Handle {
     }
 
     #[inline]
-    fn header(&self) -> Option<NonNull<Header>> {
+    pub(super) fn header(&self) -> Option<NonNull<Header>> {
         (self.root() == Root::Header).then(|| self.managed())
     }
 
@@ -274,13 +281,15 @@ impl Handle {
     }
 
     /// Whether the producer's own descriptor says what the parts say, and has what real consumers
-    /// need: explicit strides, a deleter, and the byte offset folded into the pointer.
+    /// need: explicit strides, a deleter, and the byte offset folded into the pointer. That of a
+    /// tensor which a binding drops has the wrong deleter.
     fn is_plain(&self) -> bool {
-        self.raw_fields().is_some_and(|raw| {
-            let parts = self.parts();
-            let is_true = raw.byte_offset == parts.byte_offset && raw.flags == parts.flags;
-            is_true && raw.has_deleter && (raw.has_strides || parts.shape.is_empty())
-        })
+        !self.marks.is_bound()
+            && self.raw_fields().is_some_and(|raw| {
+                let parts = self.parts();
+                let is_true = raw.byte_offset == parts.byte_offset && raw.flags == parts.flags;
+                is_true && raw.has_deleter && (raw.has_strides || parts.shape.is_empty())
+            })
     }
 
     /// A handle with a header of its own, which the caller gives away.
@@ -332,7 +341,8 @@ impl Handle {
     }
 
     /// A header of our own around a foreign tensor, or one whose header is shared.
-    fn wrap(self) -> Self {
+    fn wrap(mut self) -> Self {
+        self.marks = self.marks.with_kept();
         // SAFETY: alive as long as the handle, which moves but keeps it (R2).
         let tensor = unsafe { self.tensor.as_ref() };
         // SAFETY: the gate let it through; alive as long as the owner, which is this handle (R2).
@@ -388,6 +398,12 @@ impl Drop for Handle {
         match self.root() {
             // SAFETY: owned, and this is its end (R3).
             Root::Header => unsafe { header::leave(self.managed()) },
+            Root::Versioned | Root::Legacy
+                if self.marks.is_bound() && (self.marks.is_kept() || !binding::may_delete()) =>
+            {
+                let marks = self.marks.with_bound(false);
+                binding::release(Self { tensor: self.tensor, marks });
+            }
             // SAFETY: the same.
             Root::Versioned => unsafe { Foreign::Versioned(self.managed()).delete() },
             // SAFETY: the same.

@@ -35,6 +35,7 @@
 mod abi;
 mod arc_tensor;
 pub(crate) mod arrays;
+mod binding;
 pub(crate) mod borrowed;
 pub(crate) mod buffer;
 mod cell;
@@ -46,6 +47,7 @@ mod foreign;
 mod fresh;
 mod header;
 pub(crate) mod iter;
+mod keep;
 mod lent;
 mod managed;
 mod marks;
@@ -59,9 +61,11 @@ mod unchecked;
 pub(crate) mod write;
 
 pub use arc_tensor::ArcTensor;
+pub use binding::Binding;
 pub use cell::ReadCell;
 pub use element::{Element, Plain};
 pub use iter::Iter;
+pub use keep::Keep;
 pub use lent::LentTensor;
 pub(crate) use managed::Handle;
 pub use owned_slice::{TensorSlice, TensorSliceMut};

@@ -1,0 +1,90 @@
+//! Producers' tensors that a language binding drops: it decides when, and on which thread.
+//! Deciding that does not belong here (see `release` of `dlbridge-pyo3`).
+//! Invariant: R3: a bound handle becomes one unbound tensor when it is dropped, and nothing else.
+
+use std::sync::OnceLock;
+
+use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
+
+use super::Handle;
+use super::foreign::Foreign;
+use crate::{Error, Tensor};
+
+/// How a language binding drops the tensors of the producers that it met.
+///
+/// For language bindings: no part of the API that users rely on.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Binding {
+    /// Whether a producer's deleter may be called here and now.
+    pub may_delete: fn() -> bool,
+    /// Takes a tensor that nothing uses any more, whose drop calls the deleter. Called where
+    /// `may_delete` says no, and for a tensor that an export kept: such releases can nest to any
+    /// depth. It must not panic.
+    pub release: fn(Tensor),
+}
+
+/// That of the first binding which took a tensor. A process has one runtime of a language.
+static BINDING: OnceLock<Binding> = OnceLock::new();
+
+/// For language bindings: no part of the API that users rely on.
+#[doc(hidden)]
+impl Tensor {
+    /// As [`try_from_raw`](Self::try_from_raw), but the binding decides when the producer's deleter
+    /// is called after the memory's last handle is dropped. All handles of the memory keep this, and
+    /// what is exported of them.
+    ///
+    /// The first binding of a process is that of all.
+    ///
+    /// # Safety
+    ///
+    /// As for [`try_from_raw`](Self::try_from_raw).
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_from_raw`](Self::try_from_raw).
+    #[inline(always)]
+    pub unsafe fn try_from_raw_bound(
+        tensor: *mut DLManagedTensorVersioned,
+        binding: Binding,
+    ) -> Result<Self, Error> {
+        BINDING.get_or_init(|| binding);
+        // SAFETY: the caller's duty.
+        unsafe { Handle::import(Foreign::versioned(tensor)?, true) }.map(Self)
+    }
+
+    /// As [`try_from_raw_bound`](Self::try_from_raw_bound), for DLPack before 1.0.
+    ///
+    /// # Safety
+    ///
+    /// As for [`try_from_raw`](Self::try_from_raw).
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_from_raw`](Self::try_from_raw).
+    #[inline]
+    pub unsafe fn try_from_raw_legacy_bound(
+        tensor: *mut DLManagedTensor,
+        binding: Binding,
+    ) -> Result<Self, Error> {
+        BINDING.get_or_init(|| binding);
+        // SAFETY: the caller's duty.
+        unsafe { Handle::import(Foreign::legacy(tensor)?, true) }.map(Self)
+    }
+}
+
+/// Whether the deleter of a bound handle is called at once.
+#[inline]
+pub(super) fn may_delete() -> bool {
+    BINDING.get().is_none_or(|binding| (binding.may_delete)())
+}
+
+/// Gives a handle, no longer bound, to the binding that took its tensor.
+#[cold]
+pub(super) fn release(handle: Handle) {
+    let tensor = Tensor(handle);
+    match BINDING.get() {
+        Some(binding) => (binding.release)(tensor),
+        None => drop(tensor),
+    }
+}

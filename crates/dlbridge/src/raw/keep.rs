@@ -1,0 +1,101 @@
+//! Memory of an export that came back in another library's object, kept without that object.
+//! Describing it does not belong here: a `Keep` knows no shape.
+//! Invariant: R3: a `Keep` counts as a handle of its header, which it neither reads nor gives away.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
+
+use super::Handle;
+use super::header::{self, Abi, Header};
+use crate::Tensor;
+
+/// Keeps the memory of an export alive, as long as a handle of its tensor would.
+///
+/// For language bindings: no part of the API that users rely on.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Keep(NonNull<Header>);
+
+// SAFETY: it does nothing but count a handle of a header, whose owner is `Send` (R9).
+unsafe impl Send for Keep {}
+// SAFETY: the same.
+unsafe impl Sync for Keep {}
+
+impl Keep {
+    /// Keeps the memory of a managed tensor of DLPack 1.x, if this library exported it. An export
+    /// of an export keeps the first one: a tensor may go to another library and back any number of
+    /// times.
+    ///
+    /// # Safety
+    ///
+    /// `tensor` is null or valid, and its deleter is not called before this function returns.
+    #[must_use]
+    pub unsafe fn of_raw(tensor: *mut DLManagedTensorVersioned) -> Option<Self> {
+        // SAFETY: the caller's duty.
+        unsafe { Self::of(tensor) }
+    }
+
+    /// As [`of_raw`](Self::of_raw), for DLPack before 1.0.
+    ///
+    /// # Safety
+    ///
+    /// As for [`of_raw`](Self::of_raw).
+    #[must_use]
+    pub unsafe fn of_raw_legacy(tensor: *mut DLManagedTensor) -> Option<Self> {
+        // SAFETY: the caller's duty.
+        unsafe { Self::of(tensor) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`of_raw`](Self::of_raw).
+    unsafe fn of<A: Abi>(tensor: *mut A) -> Option<Self> {
+        // SAFETY: the caller's duty.
+        let outer = unsafe { header::of_export(NonNull::new(tensor)?) }?;
+        // SAFETY: alive, since its deleter was not called (the caller's duty).
+        let first = unsafe { first_behind(outer) };
+        // SAFETY: the same: `outer` keeps it alive (R3).
+        unsafe { header::retain(first) };
+        Some(Self(first))
+    }
+}
+
+impl Drop for Keep {
+    fn drop(&mut self) {
+        // SAFETY: counted when this was made, and left once (R3).
+        unsafe { header::leave(self.0) };
+    }
+}
+
+/// The header whose owner is no handle of another header.
+///
+/// # Safety
+///
+/// The header is alive as long as this function runs.
+unsafe fn first_behind(mut header: NonNull<Header>) -> NonNull<Header> {
+    // SAFETY: alive, or kept alive by one that is (the caller's duty, R3).
+    while let Some(next) = unsafe { behind(header) } {
+        header = next;
+    }
+    header
+}
+
+/// The header that a header's owner is a handle of.
+///
+/// # Safety
+///
+/// The header is alive as long as this function runs.
+unsafe fn behind(header: NonNull<Header>) -> Option<NonNull<Header>> {
+    // SAFETY: the caller's duty; owners of these types are never written (R3).
+    if let Some(handle) = unsafe { header::owner::<Handle>(header) } {
+        return handle.header();
+    }
+    // SAFETY: the same.
+    if let Some(tensor) = unsafe { header::owner::<Arc<Tensor>>(header) } {
+        return tensor.0.header();
+    }
+    // SAFETY: the same.
+    unsafe { header::owner::<Keep>(header) }.map(|keep| keep.0)
+}
