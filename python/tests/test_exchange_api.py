@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -180,20 +182,10 @@ def working(table: Table) -> Table:
     return copy
 
 
-def used(table: Table) -> type:
-    """A producer whose table is used: one that does not stand at the address of an older class
-    without a table, which is remembered."""
-    kept = []
-    while True:
-        kept.append(producer(table))
-        if dlbridge.inspect(kept[-1]()).protocol == "C exchange API":
-            return kept[-1]
-
-
 def test_a_newer_major_version_is_passed_over_for_an_older_table(table):
     older = working(table)
     newer = Table(major=2, prev_api=ctypes.addressof(older))
-    kind = used(newer)
+    kind = producer(newer)
     kind.older = older
     assert dlbridge.from_dlpack(kind()).shape == (4,)
 
@@ -204,31 +196,51 @@ def test_a_table_of_unknown_versions_alone_is_not_called():
 
 def test_a_table_without_the_callback_is_not_called(table):
     emptied = working(table)
-    kind = used(emptied)
+    kind = producer(emptied)
     emptied.from_object = FromObject()
     assert dlbridge.inspect(kind()).protocol == "__dlpack__, versioned"
 
 
 def test_a_callback_that_fails_without_an_exception_is_a_clear_error(table):
     broken = working(table)
-    kind = used(broken)
+    kind = producer(broken)
     broken.from_object = FromObject(lambda _object, _out: -1)
     with pytest.raises(BufferError, match="failed without a reason"):
         dlbridge.from_dlpack(kind())
 
 
 def test_a_class_at_the_address_of_an_older_one_is_not_taken_for_it(table):
+    """Classes come and go at the same addresses; each is imported as it says itself."""
+    making, plain, addresses = working(table), set(), set()
     for _ in range(300):
-        try:
-            description = dlbridge.inspect(producer(table)())
-        except TypeError as error:
-            # The table is ours, and knows that this is no dlbridge.Tensor.
-            assert "Producer" in str(error)
-        else:
-            # The class stands where one without a table stood, and is asked in Python.
-            assert description.protocol == "__dlpack__, versioned"
+        kind = type("Plain", (), {})
+        plain.add(id(kind))
         with pytest.raises(TypeError, match="wanted an object with __dlpack__"):
+            dlbridge.from_dlpack(kind())
+        del kind
+        gc.collect(1)
+        kind = producer(making)
+        addresses.add(id(kind))
+        assert dlbridge.inspect(kind()).protocol == "C exchange API"
+        del kind
+        gc.collect(1)
+    assert plain & addresses, "no address was used again"
+
+
+def test_short_lived_types_are_not_kept(table):
+    """Types without a table are freed at once, of those with one a few are kept until others come."""
+    making, kinds = working(table), []
+    for _ in range(2000):
+        with pytest.raises(TypeError):
             dlbridge.from_dlpack(type("Plain", (), {})())
+    for _ in range(2000):
+        kind = producer(making)
+        dlbridge.from_dlpack(kind())
+        kinds.append(weakref.ref(kind))
+        del kind
+    gc.collect()
+    assert sum(kind() is not None for kind in kinds) <= 128
+    assert not [kind for kind in object.__subclasses__() if kind.__name__ == "Plain"]
 
 
 class TestTorch:
