@@ -14,7 +14,7 @@ use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 use pyo3::{Borrowed, ffi};
 
-use crate::held::undisturbed;
+use crate::release::{self, undisturbed};
 use crate::{Error, Result};
 
 /// One of the two ABIs, as capsules carry it.
@@ -39,7 +39,7 @@ impl Abi for DLManagedTensorVersioned {
 
     unsafe fn try_import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error> {
         // SAFETY: the caller's duty.
-        unsafe { Tensor::try_from_raw(tensor) }
+        unsafe { release::try_adopt(tensor) }
     }
 
     #[inline]
@@ -55,7 +55,7 @@ impl Abi for DLManagedTensor {
 
     unsafe fn try_import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error> {
         // SAFETY: the caller's duty.
-        unsafe { Tensor::try_from_raw_legacy(tensor) }
+        unsafe { release::try_adopt_legacy(tensor) }
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use crate::place::Place;
 use crate::protocol::Protocol;
 use crate::stream::{Stream, ordered};
-use crate::{Result, ask, exchange, numpy};
+use crate::{Result, ask, exchange, numpy, release};
 
 /// Whether an import may copy, or has to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -168,6 +168,7 @@ pub unsafe fn with_borrowed<R>(
     object: Borrowed<'_, '_, PyAny>,
     function: impl FnOnce(&Tensor) -> Result<R>,
 ) -> Result<R> {
+    release::drain(object.py());
     let mut place = Place::empty();
     if let Some(way) = exchange::way_of(object) {
         if let Some(described) = exchange::describe(object, way.table, &mut place)? {
@@ -237,6 +238,7 @@ pub(crate) fn import_shared(
     object: Borrowed<'_, '_, PyAny>,
     protocol: &mut Protocol,
 ) -> Result<Tensor> {
+    release::drain(object.py());
     if let Some(way) = exchange::way_of(object) {
         if let Some(tensor) = exchange::import(object, way.table).map_err(|error| *error)? {
             *protocol = Protocol::ExchangeApi;

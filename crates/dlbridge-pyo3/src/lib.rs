@@ -67,7 +67,6 @@ mod fallback;
 mod frameworks;
 #[cfg(doctest)]
 mod guide;
-mod held;
 mod import;
 mod like;
 mod negotiate;
@@ -75,6 +74,7 @@ mod numpy;
 mod object;
 mod place;
 mod protocol;
+mod release;
 mod stream;
 mod tensor;
 mod typed;

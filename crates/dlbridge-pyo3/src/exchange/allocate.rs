@@ -12,7 +12,7 @@ use dlbridge::{DType, Device, Tensor};
 use pyo3::exceptions::{PyBufferError, PyException, PyMemoryError, PyNotImplementedError};
 use pyo3::prelude::*;
 
-use crate::{Error, Result};
+use crate::{Error, Result, release};
 
 /// Memory of the framework whose table has this allocator: host memory zeroed, other memory as it
 /// comes. `None` if the allocator says that there is none.
@@ -45,7 +45,7 @@ pub(crate) fn allocate(
         return said.into_outcome(py, &format!("{dtype}{shape:?} on {device}"));
     }
     // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
-    let tensor = unsafe { Tensor::from_raw(tensor) }?;
+    let tensor = unsafe { release::adopt(tensor) }?;
     if (tensor.dtype(), tensor.shape(), tensor.device()) != (dtype, shape, device) {
         let found = (tensor.dtype(), tensor.shape(), tensor.device());
         return Err(Error::buffer(format!(

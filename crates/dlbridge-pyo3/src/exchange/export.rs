@@ -17,7 +17,7 @@ use pyo3::{Borrowed, ffi};
 
 use super::table::{CAPSULE_NAME, Table};
 use crate::class::{ExportDlpack, export, panicked};
-use crate::{Error, Result, TensorObject};
+use crate::{Error, Result, TensorObject, release};
 
 /// The table of one class: a constant for each, since a `static` cannot be generic.
 struct TableOf<T>(PhantomData<T>);
@@ -108,7 +108,7 @@ unsafe extern "C" fn to_object(
 ) -> c_int {
     guarded(|py| {
         // SAFETY: the caller's duty is to give a tensor away, if it passes the gate.
-        let tensor = ArcTensor::from(unsafe { Tensor::try_from_raw(tensor) }?);
+        let tensor = ArcTensor::from(unsafe { release::try_adopt(tensor) }?);
         match TensorObject::sharing(tensor.clone()).into_bound(py) {
             // SAFETY: the caller's duty is to give a place to write to.
             Ok(object) => unsafe { out.write(object.into_ptr().cast()) },

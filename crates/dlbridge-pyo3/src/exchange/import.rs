@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
 use crate::place::{Described, Forgotten, Place};
-use crate::{Error, Result};
+use crate::{Error, Result, release};
 
 /// Takes an object's memory through the table of its type; `None` if `__dlpack__` must be asked.
 /// Errors are boxed: large ones would be carried past every tensor.
@@ -44,7 +44,7 @@ fn take(
         return Err(Box::new(failure(object)));
     }
     // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
-    unsafe { Tensor::from_raw(tensor) }.map_err(|error| Box::new(error.into()))
+    unsafe { release::adopt(tensor) }.map_err(|error| Box::new(error.into()))
 }
 
 /// Asks an object that was complex whether its memory holds its values, then takes the memory that

@@ -10,7 +10,7 @@ use pyo3::{Borrowed, intern};
 use super::buffer;
 use super::interface::{Interface, pointer, wrong};
 use super::memory::Memory;
-use crate::held::Held;
+use crate::release::Owner;
 use crate::{Error, Result};
 
 /// Takes the memory that the object's `__array_interface__` describes (NumPy, the array interface
@@ -29,7 +29,7 @@ pub(super) fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> 
     let owners = PyTuple::new(py, [object.as_any(), interface.dict().as_any(), &view])?;
     // SAFETY: the producer says so as long as the object lives, or the view of its buffer
     // (SAFETY.md, T3 and T8 hold for every protocol).
-    unsafe { memory.tensor(Held::new(owners.into_any())) }.map(Some)
+    unsafe { memory.tensor(Owner::new(owners.into_any().unbind())) }.map(Some)
 }
 
 /// The clause on `data` that is no pair: the memory is the buffer of that object, from `offset` on.

@@ -12,6 +12,7 @@ use pyo3::sync::critical_section::with_critical_section;
 use pyo3::{Borrowed, ffi, intern};
 
 use super::memory::Memory;
+use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 
 /// Arrow's `ArrowSchema` (the C data interface, structure definitions), as far as it is read.
@@ -44,14 +45,15 @@ struct Array {
 }
 
 /// An array that was moved out of its capsule.
-struct Owner(Array);
+struct Moved(Array);
 
 // SAFETY: an array that was moved may be released by whoever has it, on any thread (the C data
 // interface, memory management; as every consumer does; T4, R9).
-unsafe impl Send for Owner {}
+unsafe impl Send for Moved {}
 
-impl Drop for Owner {
-    fn drop(&mut self) {
+impl NeedsInterpreter for Moved {
+    /// pyarrow's own function takes the GIL where the memory is a Python object's.
+    fn release(mut self, _: Python<'_>) {
         if let Some(release) = self.0.release {
             // SAFETY: moved here alive, and released once (F8).
             unsafe { release(&raw mut self.0) };
@@ -83,7 +85,7 @@ pub(super) fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> 
         let memory = unsafe { described(schema, found) }?;
         // SAFETY: the same; it is moved, which clearing `release` tells (the C data interface,
         // moving an array; F8).
-        let owner = Owner(unsafe { place.read() });
+        let owner = Owner::new(Moved(unsafe { place.read() }));
         // SAFETY: the same.
         unsafe { (*place).release = None };
         // SAFETY: the values are there until the array is released (SAFETY.md, T3).

@@ -12,7 +12,7 @@ use pyo3::{Borrowed, ffi};
 use super::memory::Memory;
 use crate::buffer::abi::{Buffer, FULL_READ_ONLY, PyBuffer_Release, PyObject_GetBuffer};
 use crate::buffer::format;
-use crate::held::Held;
+use crate::release::Owner;
 use crate::{Error, Result};
 
 /// Takes an object's buffer; `None` if it has none.
@@ -23,7 +23,7 @@ pub(super) fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> 
     let (view, memory) = open(object)?;
     // SAFETY: a buffer's memory stays where it is, as it is described, until it is released (PEP
     // 3118); the view releases it (F8, T3).
-    unsafe { memory.tensor(Held::new(view)) }.map(Some)
+    unsafe { memory.tensor(Owner::new(view.unbind())) }.map(Some)
 }
 
 /// A view that holds an object's buffer, and what the buffer says.

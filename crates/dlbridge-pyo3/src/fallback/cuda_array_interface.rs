@@ -10,7 +10,7 @@ use pyo3::types::PyTuple;
 use pyo3::{Borrowed, intern};
 
 use super::interface::{Interface, pointer, wrong};
-use crate::held::Held;
+use crate::release::Owner;
 use crate::stream::{Ready, Stream, device_of_pointer};
 use crate::{Error, Result};
 
@@ -41,7 +41,7 @@ pub(super) fn import(object: Borrowed<'_, '_, PyAny>, stream: Stream) -> Result<
     let owners = PyTuple::new(py, [object.as_any(), interface.dict().as_any()])?;
     // SAFETY: the producer says so as long as the object lives (SAFETY.md, T3 and T8 hold for
     // every protocol).
-    unsafe { memory.tensor(Held::new(owners.into_any())) }.map(Some)
+    unsafe { memory.tensor(Owner::new(owners.into_any().unbind())) }.map(Some)
 }
 
 /// The clause on `stream`: None, or a missing entry, means that nothing needs to be waited for; 0

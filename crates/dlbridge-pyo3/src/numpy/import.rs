@@ -14,8 +14,8 @@ use pyo3::{Borrowed, ffi};
 use super::api::WRITEABLE;
 use super::dtypes::DTYPES;
 use crate::Result;
-use crate::held::Held;
 use crate::place::{Described, Place};
+use crate::release::Owner;
 
 /// The head of `PyArrayObject_fields`: the same in every NumPy that has one of `ABI_VERSIONS`.
 #[repr(C)]
@@ -53,7 +53,7 @@ pub(crate) unsafe fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Te
     let mut place = Place::empty();
     // SAFETY: the caller's duty.
     let Some(flags) = (unsafe { write(object, &mut place) }) else { return Ok(None) };
-    let owner = Held::new(object.to_owned());
+    let owner = Owner::new(object.to_owned().unbind());
     // SAFETY: described just now (F9).
     let descriptor = unsafe { place.descriptor.get() };
     // SAFETY: the array, which `owner` keeps, keeps the memory that it describes (T3), as long as no

@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::{PyTypeInfo, ffi, intern};
 
 use super::TensorObject;
+use crate::release;
 
 /// The class, if its objects may be made the short way.
 static CLASS: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(ptr::null_mut());
@@ -24,6 +25,7 @@ const CONTENTS: usize = size_of::<ffi::PyObject>();
 /// Makes an object.
 #[inline]
 pub(super) fn make(py: Python<'_>, contents: TensorObject) -> PyResult<Bound<'_, TensorObject>> {
+    release::drain(py);
     let class = CLASS.load(Ordering::Relaxed);
     if class.is_null() {
         return make_and_look(py, contents);

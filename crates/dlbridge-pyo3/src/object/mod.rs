@@ -11,9 +11,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::class::{ExportDlpack, Lend};
-use crate::held::Kept;
 use crate::import::{ImportOptions, import_with_stream};
 use crate::negotiate::Request;
+use crate::release::Kept;
 use crate::stream::{Ready, Stream};
 use crate::{Result, buffer, exchange};
 

@@ -56,7 +56,7 @@ impl Tensor {
     #[inline(always)]
     pub unsafe fn try_from_raw(tensor: *mut DLManagedTensorVersioned) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        unsafe { Handle::import(Foreign::versioned(tensor)?) }.map(Self)
+        unsafe { Handle::import(Foreign::versioned(tensor)?, false) }.map(Self)
     }
 
     /// Takes over a managed tensor of DLPack before 1.0 if the gate lets it through; on failure
@@ -72,7 +72,7 @@ impl Tensor {
     #[inline]
     pub unsafe fn try_from_raw_legacy(tensor: *mut DLManagedTensor) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        unsafe { Handle::import(Foreign::legacy(tensor)?) }.map(Self)
+        unsafe { Handle::import(Foreign::legacy(tensor)?, false) }.map(Self)
     }
 
     /// Releases a managed tensor of DLPack 1.x that nobody wants, by its deleter if it has one. What
@@ -179,7 +179,7 @@ impl Tensor {
 #[inline(always)]
 unsafe fn take(tensor: Foreign) -> Result<Tensor, Error> {
     // SAFETY: the caller's duty.
-    match unsafe { Handle::import(tensor) } {
+    match unsafe { Handle::import(tensor, false) } {
         Ok(handle) => Ok(Tensor(handle)),
         Err(error) => {
             // SAFETY: the gate did not take it, and the caller gave it up (R3).

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
-use super::Parts;
 use super::foreign::{Foreign, RawFields};
 use super::header::{self, Header, Memory, TENSOR_AT};
 use super::marks::{Marks, Root};
 use super::parse::{is_ordinary, parse_any};
+use super::{Parts, binding};
 use crate::{Access, Error, Flags, MAX_RANK, Tensor, TypeCode};
 
 /// Owns a tensor's memory and describes it: by its descriptor, and by what the gate found out.
@@ -40,13 +40,13 @@ unsafe impl Sync for Handle {}
 
 impl Handle {
     /// Passes a foreign tensor through the gate. On success the handle owns it; on failure the
-    /// caller still does.
+    /// caller still does. If `is_bound`, a language binding drops the tensor (see `binding`).
     ///
     /// # Safety
     ///
     /// The tensor is owned by the caller and satisfies `SAFETY.md`'s list of trust.
     #[inline(always)]
-    pub(crate) unsafe fn import(tensor: Foreign) -> Result<Self, Error> {
+    pub(crate) unsafe fn import(tensor: Foreign, is_bound: bool) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
         let (flags, descriptor) = unsafe { tensor.open() }?;
         let root = match tensor {
@@ -57,10 +57,11 @@ impl Handle {
         let fields = unsafe { descriptor.as_ref() };
         // SAFETY: the caller's duty (T2).
         if unsafe { is_ordinary(fields) } {
-            return Ok(Self { tensor: descriptor, marks: Marks::of(flags).with_root(root) });
+            let marks = Marks::of(flags).with_root(root).with_bound(is_bound);
+            return Ok(Self { tensor: descriptor, marks });
         }
         // SAFETY: the caller's duty, and of this very tensor.
-        unsafe { Self::pass_any(descriptor, flags, root) }
+        unsafe { Self::pass_any(descriptor, flags, root, is_bound) }
     }
 
     /// Passes any descriptor through the gate. One without strides is described again, with them, by
@@ -70,12 +71,17 @@ impl Handle {
     ///
     /// As for [`import`](Self::import); the descriptor is part of what `root` says.
     #[cold]
-    unsafe fn pass_any(tensor: NonNull<DLTensor>, flags: Flags, root: Root) -> Result<Self, Error> {
+    unsafe fn pass_any(
+        tensor: NonNull<DLTensor>,
+        flags: Flags,
+        root: Root,
+        is_bound: bool,
+    ) -> Result<Self, Error> {
         // SAFETY: alive, and not written as long as the handle has it (T1).
         let fields = unsafe { tensor.as_ref() };
         // SAFETY: the caller's duty (T2).
         let passed = unsafe { parse_any(fields, flags) }?;
-        let this = Self { tensor, marks: passed.marks.with_root(root) };
+        let this = Self { tensor, marks: passed.marks.with_root(root).with_bound(is_bound) };
         if passed.strides.is_none() {
             return Ok(this);
         }
@@ -274,13 +280,15 @@ impl Handle {
     }
 
     /// Whether the producer's own descriptor says what the parts say, and has what real consumers
-    /// need: explicit strides, a deleter, and the byte offset folded into the pointer.
+    /// need: explicit strides, a deleter, and the byte offset folded into the pointer. That of a
+    /// tensor which a binding drops has the wrong deleter.
     fn is_plain(&self) -> bool {
-        self.raw_fields().is_some_and(|raw| {
-            let parts = self.parts();
-            let is_true = raw.byte_offset == parts.byte_offset && raw.flags == parts.flags;
-            is_true && raw.has_deleter && (raw.has_strides || parts.shape.is_empty())
-        })
+        !self.marks.is_bound()
+            && self.raw_fields().is_some_and(|raw| {
+                let parts = self.parts();
+                let is_true = raw.byte_offset == parts.byte_offset && raw.flags == parts.flags;
+                is_true && raw.has_deleter && (raw.has_strides || parts.shape.is_empty())
+            })
     }
 
     /// A handle with a header of its own, which the caller gives away.
@@ -388,6 +396,12 @@ impl Drop for Handle {
         match self.root() {
             // SAFETY: owned, and this is its end (R3).
             Root::Header => unsafe { header::leave(self.managed()) },
+            Root::Versioned | Root::Legacy if self.marks.is_bound() => {
+                binding::drop_bound(Self {
+                    tensor: self.tensor,
+                    marks: self.marks.with_bound(false),
+                });
+            }
             // SAFETY: the same.
             Root::Versioned => unsafe { Foreign::Versioned(self.managed()).delete() },
             // SAFETY: the same.

@@ -17,8 +17,8 @@ pub(super) enum Root {
     Lent = 1 << 19,
 }
 
-/// The flags that have a name, the class, the root, and whether memory is shared with a producer's
-/// tensor. One word, which is moved in a register.
+/// The flags that have a name, the class, the root, whether memory is shared with a producer's
+/// tensor, and whether a binding drops it. One word, which is moved in a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Marks(usize);
 
@@ -26,6 +26,7 @@ const FLAGS: usize = Flags::NAMED.0 as usize;
 const ACCESS_AT: u32 = 8;
 const ROOTS: usize = 0xf << 16;
 const SHARES_FOREIGN: usize = 1 << 24;
+const BOUND: usize = 1 << 25;
 
 impl Marks {
     #[inline]
@@ -53,10 +54,16 @@ impl Marks {
         if is_foreign { Self(self.0 | SHARES_FOREIGN) } else { self }
     }
 
+    /// The same, with a drop that a language binding does (see `binding`) or that calls the deleter.
+    #[inline]
+    pub(super) const fn with_bound(self, is_bound: bool) -> Self {
+        Self(self.0 & !BOUND | if is_bound { BOUND } else { 0 })
+    }
+
     /// The same tensor with other flags and another class.
     #[inline]
     pub(super) const fn with(self, flags: Flags, access: Access) -> Self {
-        let kept = self.0 & (ROOTS | SHARES_FOREIGN);
+        let kept = self.0 & (ROOTS | SHARES_FOREIGN | BOUND);
         Self(kept | Self::new(flags, access).0)
     }
 
@@ -94,6 +101,12 @@ impl Marks {
         let owns = matches!(self.root(), Root::Versioned | Root::Legacy);
         owns || self.0 & SHARES_FOREIGN != 0
     }
+
+    /// Whether a language binding drops the tensor.
+    #[inline]
+    pub(super) const fn is_bound(self) -> bool {
+        self.0 & BOUND != 0
+    }
 }
 
 #[cfg(test)]
@@ -129,7 +142,9 @@ mod tests {
                 let is_foreign = matches!(root, Root::Versioned | Root::Legacy);
                 assert_eq!(marks.with_foreign(false).is_foreign(), is_foreign);
                 let marks = marks.with_foreign(true).with(flags, access);
-                assert!(marks.is_foreign() && marks.root() == root);
+                assert!(marks.is_foreign() && marks.root() == root && !marks.is_bound());
+                let bound = marks.with_bound(true).with(flags, access).with_root(root);
+                assert!(bound.is_bound() && bound.with_bound(false) == marks);
             }
         }
     }

@@ -35,6 +35,7 @@
 mod abi;
 mod arc_tensor;
 pub(crate) mod arrays;
+mod binding;
 pub(crate) mod borrowed;
 pub(crate) mod buffer;
 mod cell;

@@ -1,0 +1,104 @@
+//! Whether this thread is attached to the interpreter, asked without waiting for it.
+//! What follows from the answer belongs to the parent module.
+//! Invariant: never "yes" for a thread that is not attached; "no" where Python does not tell.
+//!
+//! `PyGILState_Check` says yes on every thread once there was a second interpreter, and PyO3 counts
+//! only the threads that it attached itself: not those on which Python frees an array, which calls
+//! a deleter of this library.
+
+use std::ffi::{CStr, c_void};
+use std::sync::OnceLock;
+
+use pyo3::ffi::{self, PyThreadState};
+use pyo3::prelude::*;
+
+/// A function that gives the thread state of the thread that is attached, or null.
+type Current = unsafe extern "C" fn() -> *mut c_void;
+
+/// How to ask the Python of this process. Found at run time: the limited API has none of it.
+#[derive(Clone, Copy)]
+enum Ask {
+    /// The function tells of this very thread.
+    ThisThread(Current),
+    /// The function tells which thread has the GIL, before Python 3.12.
+    Process(Current),
+    Never,
+}
+
+static ASK: OnceLock<Ask> = OnceLock::new();
+
+/// Finds out how to ask, for the first time on a thread that is attached: the loader of libraries
+/// has locks.
+#[inline]
+pub(super) fn prepare() {
+    ASK.get_or_init(Ask::find);
+}
+
+/// The token of this thread, if it is attached.
+#[inline]
+pub(super) fn attached<'py>() -> Option<Python<'py>> {
+    let is_attached = match *ASK.get_or_init(Ask::find) {
+        // SAFETY: may be called by any thread, attached or not (F5).
+        Ask::ThisThread(current) => !unsafe { current() }.is_null(),
+        // SAFETY: the same.
+        Ask::Process(current) => is_own(unsafe { current() }.cast()),
+        Ask::Never => false,
+    };
+    // SAFETY: attached, as Python itself says (F1).
+    is_attached.then(|| unsafe { Python::assume_attached() })
+}
+
+/// Whether a thread state is that of this thread. It is compared, not read: another thread may have
+/// freed it by now.
+#[inline]
+fn is_own(state: *mut PyThreadState) -> bool {
+    // SAFETY: may be called by any thread; null before and after the interpreter (F5).
+    !state.is_null() && state == unsafe { ffi::PyGILState_GetThisThreadState() }
+}
+
+impl Ask {
+    #[cold]
+    fn find() -> Self {
+        let minor = minor_version();
+        let name = if minor >= 13 {
+            c"PyThreadState_GetUnchecked"
+        } else {
+            c"_PyThreadState_UncheckedGet"
+        };
+        match find(name) {
+            Some(current) if minor >= 12 => Self::ThisThread(current),
+            Some(current) => Self::Process(current),
+            // Null for a thread that is not attached, and of the limited API, but slower.
+            None if minor >= 12 => Self::ThisThread(dict),
+            None => Self::Never,
+        }
+    }
+}
+
+/// The dict of this thread's state, as an address.
+unsafe extern "C" fn dict() -> *mut c_void {
+    // SAFETY: since 3.12 any thread may call it (F5).
+    unsafe { ffi::PyThreadState_GetDict() }.cast()
+}
+
+/// The 11 of Python 3.11; 0 for a version that cannot be read.
+fn minor_version() -> u32 {
+    // SAFETY: a static text, at any time (F2).
+    let version = unsafe { CStr::from_ptr(ffi::Py_GetVersion()) };
+    let minor = version.to_str().ok().and_then(|text| text.strip_prefix("3."));
+    let minor = minor.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+    minor.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(unix)]
+fn find(name: &CStr) -> Option<Current> {
+    let library = libloading::os::unix::Library::this();
+    // SAFETY: both functions have this type (F5).
+    let function = unsafe { library.get::<Current>(name.to_bytes_with_nul()) };
+    function.ok().map(|function| *function)
+}
+
+#[cfg(not(unix))]
+fn find(_: &CStr) -> Option<Current> {
+    None
+}

@@ -1,0 +1,239 @@
+//! Dropping what needs the interpreter, on any thread, without ever waiting for the interpreter.
+//! Memory of Rust does not belong here: it is freed at once, wherever it is dropped.
+//! Invariant: each value is released once, on a thread that is attached, or left alone for ever; no
+//! exception that is on its way is seen or lost.
+//!
+//! - **Attached** threads release at once.
+//! - **Other** threads put the value into a queue. The interpreter empties it by a pending call, or
+//!   the next import, export or drop of this library does on an attached thread. So a thread that
+//!   holds the GIL may join one that drops a tensor, and a tensor may be dropped under a lock that
+//!   a thread with the GIL waits for.
+//! - **A chain** of owners (a tensor over an object over a tensor ...) is released in a loop from
+//!   [`DEPTH`] on, so that its length does not count.
+//! - **While the interpreter ends, and afterwards,** what needs it is left alone, as NumPy leaves
+//!   its arrays: a producer's deleter may be Python code that is gone. The memory goes with the process.
+
+mod attached;
+mod queue;
+
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr;
+
+use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
+use dlbridge::{ArcTensor, Error, Tensor};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use attached::attached;
+pub(crate) use queue::drain;
+use queue::{List, Node};
+
+/// How deep releases nest before they are put into a loop.
+const DEPTH: u32 = 16;
+
+/// A value that only a thread which is attached may release. Dropped otherwise, it must not need
+/// the interpreter: it is never dropped, only released or left alone.
+pub(crate) trait NeedsInterpreter: Send + 'static {
+    /// Releases the value. It must not panic, and may run Python code.
+    fn release(self, py: Python<'_>);
+}
+
+impl NeedsInterpreter for Py<PyAny> {
+    #[inline]
+    fn release(self, py: Python<'_>) {
+        drop(self.into_bound(py));
+    }
+}
+
+impl NeedsInterpreter for Tensor {
+    fn release(self, py: Python<'_>) {
+        if is_ending(py) { std::mem::forget(self) } else { drop(self) }
+    }
+}
+
+/// Owns a value that needs the interpreter, and may be dropped on any thread: the owner of a tensor
+/// over a Python object's memory.
+pub(crate) struct Owner<T: NeedsInterpreter>(ManuallyDrop<T>);
+
+impl<T: NeedsInterpreter> Owner<T> {
+    #[inline]
+    pub(crate) fn new(value: T) -> Self {
+        attached::prepare();
+        Self(ManuallyDrop::new(value))
+    }
+}
+
+impl<T: NeedsInterpreter> Drop for Owner<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: taken once, and not used again (R7).
+        release(unsafe { ManuallyDrop::take(&mut self.0) });
+    }
+}
+
+/// The tensor of a Python object.
+///
+/// Objects go while exceptions are on their way, and the deleter of a tensor that Rust code
+/// imported by hand may be Python code: it is released with the same care as one that Python gave.
+#[derive(Debug)]
+pub(crate) struct Kept(ManuallyDrop<ArcTensor>);
+
+impl Kept {
+    #[inline]
+    pub(crate) fn new(tensor: ArcTensor) -> Self {
+        Self(ManuallyDrop::new(tensor))
+    }
+}
+
+impl Deref for Kept {
+    type Target = ArcTensor;
+
+    #[inline]
+    fn deref(&self) -> &ArcTensor {
+        &self.0
+    }
+}
+
+impl Drop for Kept {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: taken once, and not used again (R7).
+        let tensor = unsafe { ManuallyDrop::take(&mut self.0) };
+        if tensor.is_foreign() {
+            release(Tensor::from(tensor));
+        }
+    }
+}
+
+/// Takes over a producer's tensor as [`Tensor::from_raw`] does. Its deleter, which may need the
+/// interpreter (NumPy's does), is called as this module says.
+///
+/// # Safety
+///
+/// As for [`Tensor::from_raw`].
+#[inline(always)]
+pub(crate) unsafe fn adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tensor, Error> {
+    // SAFETY: the caller's duty.
+    unsafe { try_adopt(tensor) }.inspect_err(|_| {
+        // SAFETY: the caller gave it up, and validation rejects it (R3).
+        unsafe { Tensor::release_raw(tensor) };
+    })
+}
+
+/// As [`adopt`], but a tensor that validation rejects stays the caller's.
+///
+/// # Safety
+///
+/// As for [`Tensor::try_from_raw`].
+#[inline(always)]
+pub(crate) unsafe fn try_adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tensor, Error> {
+    attached::prepare();
+    // SAFETY: the caller's duty.
+    unsafe { Tensor::try_from_raw_bound(tensor, release) }
+}
+
+/// As [`try_adopt`], for DLPack before 1.0.
+///
+/// # Safety
+///
+/// As for [`Tensor::try_from_raw_legacy`].
+#[inline]
+pub(crate) unsafe fn try_adopt_legacy(tensor: *mut DLManagedTensor) -> Result<Tensor, Error> {
+    attached::prepare();
+    // SAFETY: the caller's duty.
+    unsafe { Tensor::try_from_raw_legacy_bound(tensor, release) }
+}
+
+/// Releases a value here and now if this thread is attached, otherwise as soon as one is.
+#[inline]
+fn release<T: NeedsInterpreter>(value: T) {
+    match attached() {
+        Some(py) => {
+            run(py, value);
+            drain(py);
+        }
+        None => queue::put_off(value),
+    }
+}
+
+/// The releases under way on a thread.
+struct Nesting {
+    depth: Cell<u32>,
+    /// What was dropped at the full depth.
+    later: Cell<List>,
+}
+
+thread_local! {
+    static NESTING: Nesting =
+        const { Nesting { depth: Cell::new(0), later: Cell::new(ptr::null_mut()) } };
+}
+
+/// Releases a value, inside of other releases perhaps.
+#[inline]
+fn run<T: NeedsInterpreter>(py: Python<'_>, value: T) {
+    NESTING.with(|nesting| {
+        let depth = nesting.depth.get() + 1;
+        if depth > DEPTH {
+            nesting.later.set(Node::push(value, nesting.later.get()));
+            return;
+        }
+        nesting.depth.set(depth);
+        undisturbed(py, || value.release(py));
+        if depth == DEPTH {
+            run_later(py, nesting);
+        }
+        // Counted down, not restored: Python code may have switched to another stack meanwhile.
+        nesting.depth.set(nesting.depth.get() - 1);
+    });
+}
+
+/// Releases what was dropped at the full depth, and what that drops.
+#[cold]
+fn run_later(py: Python<'_>, nesting: &Nesting) {
+    while let Some((value, rest)) = Node::pop(nesting.later.get()) {
+        nesting.later.set(rest);
+        undisturbed(py, || value(py));
+    }
+}
+
+/// Whether the interpreter is ending. Python code runs still, but not whatever a deleter needs.
+#[inline]
+fn is_ending(_: Python<'_>) -> bool {
+    !is_running()
+}
+
+/// Whether there is an interpreter that is not ending.
+#[inline]
+fn is_running() -> bool {
+    // SAFETY: may be called at any time, on any thread (F5).
+    unsafe { ffi::Py_IsInitialized() != 0 }
+}
+
+/// Runs `work`, which may run Python code, beside an exception that is on its way: it neither sees
+/// nor loses it, and leaves none of its own.
+#[inline]
+pub(crate) fn undisturbed(py: Python<'_>, work: impl FnOnce()) {
+    // SAFETY: attached (F1).
+    if !unsafe { ffi::PyErr_Occurred() }.is_null() {
+        return beside_exception(py, work);
+    }
+    work();
+    // SAFETY: attached (F1).
+    if !unsafe { ffi::PyErr_Occurred() }.is_null() {
+        // SAFETY: attached (F1).
+        unsafe { ffi::PyErr_Clear() };
+    }
+}
+
+#[cold]
+#[allow(deprecated, reason = "what takes their place is in no limited API before 3.12")]
+fn beside_exception(_: Python<'_>, work: impl FnOnce()) {
+    let (mut kind, mut value, mut trace) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    // SAFETY: attached; the places are ours (F1).
+    unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut trace) };
+    work();
+    // SAFETY: attached; what was fetched above (F1).
+    unsafe { ffi::PyErr_Restore(kind, value, trace) };
+}
