@@ -1,7 +1,7 @@
 //! From a Python object to a tensor through its type's exchange table.
 //! Finding the table belongs to `table`.
-//! Invariants: what the table refuses is an exception, whether it set one or not; Python code of an
-//! object runs before its memory is taken or described, never after (`Forgotten`).
+//! Invariant: Python code of an object runs before its memory is taken or described, never after
+//! (`Forgotten`).
 
 use std::ptr;
 
@@ -9,10 +9,11 @@ use dlbridge::sys::{
     DLPackDLTensorFromPyObjectNoSync, DLPackExchangeAPI, DLPackManagedTensorFromPyObjectNoSync,
 };
 use dlbridge::{Flags, Tensor, TypeCode};
-use pyo3::exceptions::{PyBufferError, PyException};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
+use super::refusals;
 use crate::place::{Described, Forgotten, Place};
 use crate::{Error, Result, release};
 
@@ -24,9 +25,12 @@ pub(crate) fn import(
     table: &DLPackExchangeAPI,
 ) -> std::result::Result<Option<Tensor>, Box<Error>> {
     let Some(from_object) = table.managed_tensor_from_py_object_no_sync else { return Ok(None) };
-    let tensor = take(object, from_object)?;
+    if refusals::expected_of(object, table) {
+        return Ok(None);
+    }
+    let Some(tensor) = take(object, table, from_object)? else { return Ok(None) };
     if is_complex(tensor.dtype().code) {
-        return take_again(object, from_object, Forgotten::tensor(tensor));
+        return take_again(object, table, from_object, Forgotten::tensor(tensor));
     }
     Ok(Some(tensor))
 }
@@ -34,17 +38,18 @@ pub(crate) fn import(
 #[inline(always)]
 fn take(
     object: Borrowed<'_, '_, PyAny>,
+    table: &DLPackExchangeAPI,
     from_object: DLPackManagedTensorFromPyObjectNoSync,
-) -> std::result::Result<Tensor, Box<Error>> {
+) -> std::result::Result<Option<Tensor>, Box<Error>> {
     let mut tensor = ptr::null_mut();
     // SAFETY: the object is of the type that published the table, and the interpreter attached (F1,
     // F5).
     let status = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) };
     if status != 0 {
-        return Err(Box::new(failure(object)));
+        return refusals::after(object, table).map(|()| None).map_err(Box::new);
     }
     // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
-    unsafe { release::adopt(tensor) }.map_err(|error| Box::new(error.into()))
+    unsafe { release::adopt(tensor) }.map(Some).map_err(|error| Box::new(error.into()))
 }
 
 /// Asks an object that was complex whether its memory holds its values, then takes the memory that
@@ -52,13 +57,14 @@ fn take(
 #[cold]
 fn take_again(
     object: Borrowed<'_, '_, PyAny>,
+    table: &DLPackExchangeAPI,
     from_object: DLPackManagedTensorFromPyObjectNoSync,
     forgotten: Forgotten<'_>,
 ) -> std::result::Result<Option<Tensor>, Box<Error>> {
     if !resolved(object, forgotten)? {
         return Ok(None);
     }
-    take(object, from_object).map(Some)
+    take(object, table, from_object)
 }
 
 /// Has the table of an object's type describe its memory in `place`, without an allocation; `None` if
@@ -71,6 +77,9 @@ pub(crate) fn describe<'p>(
     place: &'p mut Place,
 ) -> Result<Option<Described<'p>>> {
     let Some(describe) = table.dltensor_from_py_object_no_sync else { return Ok(None) };
+    if refusals::expected_of(object, table) {
+        return Ok(None);
+    }
     if !write(object, describe, place) {
         return not_described(object).map(|()| None);
     }
@@ -118,23 +127,12 @@ fn describe_again(
 /// lent, being read-only perhaps, may still be given.
 #[cold]
 fn not_described(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
-    match failure(object) {
+    match refusals::failure(object) {
         Error::Python(error) if !error.is_instance_of::<PyException>(object.py()) => {
             Err(error.into())
         }
         _ => Ok(()),
     }
-}
-
-/// What the table raised; some fail without raising anything.
-#[cold]
-pub(crate) fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
-    let py = object.py();
-    let error = PyErr::take(py).unwrap_or_else(|| {
-        let kind = object.get_type();
-        PyBufferError::new_err(format!("{kind}: its exchange table failed without a reason"))
-    });
-    Error::Python(error)
 }
 
 #[inline]

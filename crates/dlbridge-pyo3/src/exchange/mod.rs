@@ -6,12 +6,14 @@ mod allocate;
 mod export;
 mod give;
 mod import;
+mod refusals;
 mod remembered;
 mod table;
 
 pub(crate) use allocate::allocate;
 pub(crate) use export::{capsule, is_ours};
 pub(crate) use give::give;
-pub(crate) use import::{describe, failure, import};
+pub(crate) use import::{describe, import};
+pub(crate) use refusals::failure;
 pub(crate) use remembered::way_of;
 pub(crate) use table::table_of;
