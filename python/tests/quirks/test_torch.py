@@ -42,6 +42,23 @@ def test_a_tensor_that_needs_a_gradient_is_taken_as_its_memory():
     assert _native._lend(tensor)["data_ptr"] == tensor.data_ptr()
 
 
+def test_a_tensor_that_needs_a_gradient_is_not_written():
+    """PyTorch would not see the write: gradients would be wrong without a word."""
+    leaf = torch.ones(3, requires_grad=True)
+    for tensor in (leaf, leaf * 2, torch.nn.Parameter(torch.ones(3))):
+        taken = dlbridge.from_dlpack(tensor)
+        assert taken.requires_grad
+        for again in (taken, dlbridge.from_dlpack(taken)):
+            with pytest.raises(BufferError, match=r"requires grad: pass x\.detach\(\)"):
+                dlbridge.fill(again, 2)
+        assert tensor.detach().tolist() == [tensor[0].item()] * 3
+        copy = dlbridge.from_dlpack(tensor, copy=True)
+        assert not copy.requires_grad
+        dlbridge.fill(copy, 2)
+    dlbridge.fill(dlbridge.from_dlpack(leaf.detach()), 5)
+    assert leaf.tolist() == [5.0] * 3
+
+
 def test_a_negative_view_is_given_without_its_sign_by_torch_itself():
     """Such views come from `conj().imag` alone. Asking each real tensor whether it is one would
     cost a Python call, and torch tells no consumer."""
