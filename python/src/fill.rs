@@ -14,7 +14,7 @@ use crate::dispatch::with_element;
 #[pyfunction]
 #[pyo3(signature = (tensor, value, /))]
 pub(crate) fn fill(tensor: &Bound<'_, TensorObject>, value: Number) -> Result<()> {
-    let tensor = tensor.get().tensor();
+    let tensor = tensor.get().to_write()?;
     let dtype = tensor.dtype();
     with_element!(dtype, |T| fill_with(tensor, value.to_element::<T>()),
         otherwise Err(no_numbers(dtype)))

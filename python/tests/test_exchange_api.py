@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import gc
 import sys
+import time
+import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -180,20 +185,10 @@ def working(table: Table) -> Table:
     return copy
 
 
-def used(table: Table) -> type:
-    """A producer whose table is used: one that does not stand at the address of an older class
-    without a table, which is remembered."""
-    kept = []
-    while True:
-        kept.append(producer(table))
-        if dlbridge.inspect(kept[-1]()).protocol == "C exchange API":
-            return kept[-1]
-
-
 def test_a_newer_major_version_is_passed_over_for_an_older_table(table):
     older = working(table)
     newer = Table(major=2, prev_api=ctypes.addressof(older))
-    kind = used(newer)
+    kind = producer(newer)
     kind.older = older
     assert dlbridge.from_dlpack(kind()).shape == (4,)
 
@@ -204,31 +199,58 @@ def test_a_table_of_unknown_versions_alone_is_not_called():
 
 def test_a_table_without_the_callback_is_not_called(table):
     emptied = working(table)
-    kind = used(emptied)
+    kind = producer(emptied)
     emptied.from_object = FromObject()
     assert dlbridge.inspect(kind()).protocol == "__dlpack__, versioned"
 
 
+def test_where_the_table_fails_dlpack_is_asked(table):
+    broken = working(table)
+    broken.from_object = FromObject(lambda _object, _out: -1)
+    assert dlbridge.inspect(producer(broken)()).protocol == "__dlpack__, versioned"
+
+
 def test_a_callback_that_fails_without_an_exception_is_a_clear_error(table):
     broken = working(table)
-    kind = used(broken)
+    kind = producer(broken)
     broken.from_object = FromObject(lambda _object, _out: -1)
+    del kind.__dlpack__
     with pytest.raises(BufferError, match="failed without a reason"):
         dlbridge.from_dlpack(kind())
 
 
 def test_a_class_at_the_address_of_an_older_one_is_not_taken_for_it(table):
+    """Classes come and go at the same addresses; each is imported as it says itself."""
+    making, plain, addresses = working(table), set(), set()
     for _ in range(300):
-        try:
-            description = dlbridge.inspect(producer(table)())
-        except TypeError as error:
-            # The table is ours, and knows that this is no dlbridge.Tensor.
-            assert "Producer" in str(error)
-        else:
-            # The class stands where one without a table stood, and is asked in Python.
-            assert description.protocol == "__dlpack__, versioned"
+        kind = type("Plain", (), {})
+        plain.add(id(kind))
         with pytest.raises(TypeError, match="wanted an object with __dlpack__"):
+            dlbridge.from_dlpack(kind())
+        del kind
+        gc.collect(1)
+        kind = producer(making)
+        addresses.add(id(kind))
+        assert dlbridge.inspect(kind()).protocol == "C exchange API"
+        del kind
+        gc.collect(1)
+    assert plain & addresses, "no address was used again"
+
+
+def test_short_lived_types_are_not_kept(table):
+    """Types without a table are freed at once, of those with one a few are kept until others come."""
+    making, kinds = working(table), []
+    for _ in range(2000):
+        with pytest.raises(TypeError):
             dlbridge.from_dlpack(type("Plain", (), {})())
+    for _ in range(2000):
+        kind = producer(making)
+        dlbridge.from_dlpack(kind())
+        kinds.append(weakref.ref(kind))
+        del kind
+    gc.collect()
+    assert sum(kind() is not None for kind in kinds) <= 128
+    assert not [kind for kind in object.__subclasses__() if kind.__name__ == "Plain"]
 
 
 class TestTorch:
@@ -262,13 +284,69 @@ class TestTorch:
 
         with FakeTensorMode():
             fake = self.torch.ones(3)
-        with pytest.raises(BufferError, match="data: found a null pointer"):
-            dlbridge.from_dlpack(fake)
+        for take in (dlbridge.from_dlpack, dlbridge._native._lend):
+            with pytest.raises(BufferError, match="null pointer.*a fake tensor .*no memory"):
+                take(fake)
 
-    def test_sparse_and_meta_tensors_raise_what_torch_raises(self):
-        for tensor in (self.torch.ones(3).to_sparse(), self.torch.empty(3, device="meta")):
-            with pytest.raises(RuntimeError):
+    def refused(self):
+        """Tensors that PyTorch's table fails at, with the first words of their own refusal."""
+        torch = self.torch
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            quantized = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
+            compressed = torch.eye(3).to_sparse_csr()
+        other_layout = "Can't export tensors with layout other than torch.strided"
+        return {
+            torch.ones(3).to_sparse(): other_layout,
+            compressed: other_layout,
+            torch.ones(3).to_mkldnn(): other_layout,
+            torch.empty(3, device="meta"): "Cannot pack tensors on meta",
+            quantized: "QUInt/QInt types",
+        }
+
+    @pytest.mark.parametrize("take", [dlbridge.from_dlpack, dlbridge._native._lend])
+    def test_what_the_table_fails_at_is_refused_in_torchs_one_line(self, take):
+        for tensor, words in self.refused().items():
+            with pytest.raises(BufferError) as caught:
+                take(tensor)
+            assert str(caught.value).startswith(words)
+            assert "\n" not in str(caught.value)
+            assert caught.value.__context__ is None
+
+    def test_a_tensor_of_a_transform_is_refused_in_torchs_one_line(self):
+        refused = []
+
+        def look(tensor):
+            with pytest.raises(RuntimeError, match="doesn't have storage") as caught:
                 dlbridge.from_dlpack(tensor)
+            refused.append(str(caught.value))
+            return tensor
+
+        self.torch.func.vmap(look)(self.torch.zeros(2, 3))
+        assert len(refused) == 1
+        assert "\n" not in refused[0]
+
+    def test_a_refusal_costs_what_torchs_own_does(self):
+        """Not a thousand times as much: the table is not called for what it is known to fail at."""
+
+        def best(ask) -> float:
+            def once() -> float:
+                start = time.perf_counter()
+                with contextlib.suppress(BufferError):
+                    ask()
+                return time.perf_counter() - start
+
+            return min(once() for _ in range(50))
+
+        for tensor in self.refused():
+            own = best(lambda: tensor.__dlpack__(max_version=(1, 3)))
+            assert best(lambda: dlbridge.from_dlpack(tensor)) < 20 * own
+
+    def test_after_a_refusal_others_still_go_through_the_table(self):
+        with pytest.raises(BufferError):
+            dlbridge.from_dlpack(self.torch.ones(3).to_sparse())
+        for tensor in (self.torch.ones(3), self.torch.ones(3, requires_grad=True)):
+            assert dlbridge.inspect(tensor).protocol == "C exchange API"
 
     def test_a_parameter_is_taken_like_its_tensor(self):
         parameter = self.torch.nn.Parameter(self.torch.ones(3))

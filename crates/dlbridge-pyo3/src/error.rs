@@ -63,7 +63,10 @@ impl From<Error> for PyErr {
             Error::Python(error) => return error,
             Error::Tensor(error) => error,
         };
-        let message = error.to_string();
+        let mut message = error.to_string();
+        if let dlbridge::Error::NullData { .. } = error {
+            message += "; a fake tensor (FakeTensorMode, torch.compile) has a shape but no memory";
+        }
         match error {
             dlbridge::Error::DTypeMismatch { .. } => PyTypeError::new_err(message),
             dlbridge::Error::IndexOutOfBounds { .. } => PyIndexError::new_err(message),

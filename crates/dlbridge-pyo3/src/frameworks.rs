@@ -253,7 +253,7 @@ pub(crate) fn name_of(kind: &Bound<'_, PyType>) -> String {
 }
 
 /// A module, unless nobody has imported it yet. (Importing takes microseconds.)
-fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+pub(crate) fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = name.py();
     // SAFETY: attached, and a name (F1, F2).
     let module = unsafe { ffi::PyImport_GetModule(name.as_ptr()) };

@@ -3,7 +3,7 @@
 //! Invariant: each way is tried once, the quickest first, and a failure that is not a missing
 //! protocol ends the search.
 
-use dlbridge::{Device, LentTensor, Tensor};
+use dlbridge::{Device, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
@@ -157,8 +157,18 @@ pub fn import_with_stream(
 ///
 /// # Safety
 ///
-/// Until `function` returns, nobody moves, resizes or frees the object's memory: neither
-/// `function` by running Python code, nor another thread.
+/// From the moment `function` is called until it returns, the object's memory is not moved, resized
+/// or freed. (All Python code that this call itself runs comes before that moment.) So:
+///
+/// - `function` runs no Python code that reaches the object, and does not detach from the
+///   interpreter. Python code also runs where Python objects, and tensors over their memory, are
+///   dropped.
+/// - No other thread is inside an operation that moves, resizes or frees the memory (`resize_` or
+///   `set_` of PyTorch, `resize` of NumPy) or changes the object's shape. With the GIL, Python code of
+///   other threads waits, but not an operation that a framework began before and runs without the
+///   GIL. On a free-threaded build nothing waits: the caller must know that no other thread has
+///   the object, or document for its own callers that none may change it meanwhile (`SAFETY.md`,
+///   T12), as NumPy does.
 ///
 /// # Errors
 ///
@@ -170,34 +180,25 @@ pub unsafe fn with_borrowed<R>(
 ) -> Result<R> {
     release::drain(object.py());
     let mut place = Place::empty();
-    let way = exchange::way_of(object);
-    let mut described = match way {
-        Some(way) => exchange::describe(object, way.table, &mut place)?,
-        None => None,
-    };
-    if described.is_none() && way.is_some_and(|way| way.is_numpy()) {
-        // SAFETY: of that very type (F5).
-        described = unsafe { numpy::describe(object, &mut place) };
-    }
-    let mut imported = None;
-    let flags = match described {
-        Some(flags) => flags,
-        None => {
-            let tensor = imported.insert(import_to_lend(object)?);
-            place.descriptor.write(tensor.as_raw());
-            tensor.flags()
+    if let Some(way) = exchange::way_of(object) {
+        if let Some(described) = exchange::describe(object, way.table, &mut place)? {
+            // SAFETY: described by a table, whose producer is trusted as SAFETY.md lists; alive until
+            // `function` returns (the caller's duty).
+            return unsafe { described.lend(function) };
         }
-    };
-    // SAFETY: one of the three has described it (F9).
-    let descriptor = unsafe { place.descriptor.get() };
-    let mut strides = LentTensor::NO_STRIDES;
-    // SAFETY: described by NumPy, by a table, whose producer is trusted as SAFETY.md lists, or by a
-    // tensor that is kept here; and alive until `function` returns (the caller's duty).
-    let lent = unsafe { LentTensor::from_raw(descriptor, &mut strides, flags) }?;
-    function(&lent)
+        if way.is_numpy() {
+            // SAFETY: of that very type (F5).
+            if let Some(described) = unsafe { numpy::describe(object, &mut place) } {
+                // SAFETY: an array, which the caller borrows, unchanged until `function` returns (the
+                // caller's duty).
+                return unsafe { described.lend(function) };
+            }
+        }
+    }
+    function(&import_to_lend(object)?)
 }
 
-/// Apart, so that what is lent at once need not go around it.
+/// Out of line, to keep the fast path small.
 #[cold]
 #[inline(never)]
 fn import_to_lend(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {

@@ -58,6 +58,7 @@
 
 mod allocator;
 mod ask;
+mod autograd;
 mod buffer;
 mod capsule;
 mod class;

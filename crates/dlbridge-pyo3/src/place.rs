@@ -1,14 +1,19 @@
-//! Where a descriptor lies while the memory that it describes is lent: on the stack.
+//! Stack space for the descriptor of borrowed memory, and the order of writing and using it.
 //! Filling it belongs to `exchange` and `numpy`.
 //! Invariant: a slot's type code can be read at any time; it is [`UNWRITTEN`] until there is a
-//! descriptor.
+//! descriptor, and again before an object's Python code runs. A [`Described`] keeps the place
+//! borrowed, and asking an object needs a [`Forgotten`]: so no object is asked between describing
+//! its memory and the last use of the description.
 
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 use dlbridge::sys::DLTensor;
-use dlbridge::{LentTensor, MAX_RANK, TypeCode};
+use dlbridge::{Flags, LentTensor, MAX_RANK, Tensor, TypeCode};
 
-/// The code of no type. Where it stands, nobody has written a descriptor.
+use crate::Result;
+
+/// The code of no type. Marks an unwritten descriptor.
 pub(crate) const UNWRITTEN: TypeCode = TypeCode(u8::MAX);
 
 /// A place for a descriptor, and for the strides of one that counts them in another way.
@@ -21,6 +26,51 @@ impl Place {
     #[inline(always)]
     pub(crate) const fn empty() -> Self {
         Self { descriptor: Slot::empty(), strides: LentTensor::NO_STRIDES }
+    }
+
+    /// The descriptor that was written; `None` if none was.
+    #[inline(always)]
+    pub(crate) fn described(&mut self, flags: Flags) -> Option<Described<'_>> {
+        (self.descriptor.code() != UNWRITTEN).then_some(Described { place: self, flags })
+    }
+}
+
+/// A descriptor that was written, with the flags of its memory.
+pub(crate) struct Described<'p> {
+    place: &'p mut Place,
+    flags: Flags,
+}
+
+impl Described<'_> {
+    /// Validates the descriptor and gives its memory to `function`.
+    ///
+    /// # Safety
+    ///
+    /// The descriptor satisfies `SAFETY.md`'s list of trust until `function` returns.
+    #[inline(always)]
+    pub(crate) unsafe fn lend<R>(self, function: impl FnOnce(&Tensor) -> Result<R>) -> Result<R> {
+        // SAFETY: a `Described` is made of a written descriptor (F9).
+        let descriptor = unsafe { self.place.descriptor.get() };
+        let mut strides = LentTensor::NO_STRIDES;
+        // SAFETY: the caller's duty.
+        let lent = unsafe { LentTensor::from_raw(descriptor, &mut strides, self.flags) }?;
+        function(&lent)
+    }
+}
+
+/// Proof that no description of an object's memory is in use, so that its Python code may run: it
+/// could move or free that memory.
+pub(crate) struct Forgotten<'p>(PhantomData<&'p mut Place>);
+
+impl<'p> Forgotten<'p> {
+    pub(crate) fn place(place: &'p mut Place) -> Self {
+        place.descriptor = Slot::empty();
+        Self(PhantomData)
+    }
+
+    pub(crate) fn tensor(tensor: Tensor) -> Self {
+        drop(tensor);
+        Self(PhantomData)
     }
 }
 
@@ -44,7 +94,7 @@ impl Slot {
         self.0.write(descriptor);
     }
 
-    /// For somebody to write a descriptor.
+    /// Where a descriptor is to be written.
     #[inline(always)]
     pub(crate) fn as_mut_ptr(&mut self) -> *mut DLTensor {
         self.0.as_mut_ptr()

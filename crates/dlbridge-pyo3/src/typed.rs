@@ -12,7 +12,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::import::{ImportOptions, import};
-use crate::{Error, Result};
+use crate::{Error, Result, autograd};
 
 /// The rank of a [`PyTensorOf`] that takes every rank.
 pub const ANY_RANK: usize = usize::MAX;
@@ -24,10 +24,23 @@ pub trait Constraint {
 
     /// Says what is wanted, after what has been said already.
     fn name(wanted: &mut String);
+
+    /// Refuses a Python object for what no tensor tells. Asked before its memory is taken.
+    ///
+    /// # Errors
+    ///
+    /// What Python is to see.
+    #[inline]
+    fn check_object(_: Borrowed<'_, '_, PyAny>) -> Result<()> {
+        Ok(())
+    }
 }
 
 macro_rules! markers {
-    ($($(#[$doc:meta])* $name:ident, $word:literal, |$tensor:ident| $check:expr;)*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        $name:ident, $word:literal, |$tensor:ident| $check:expr $(, object: $check_object:path)?;
+    )*) => {$(
         $(#[$doc])*
         #[derive(Debug)]
         pub struct $name;
@@ -40,6 +53,11 @@ macro_rules! markers {
             fn name(wanted: &mut String) {
                 wanted.push_str(concat!(", ", $word));
             }
+            $(
+                fn check_object(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
+                    $check_object(object)
+                }
+            )?
         }
     )*};
 }
@@ -50,8 +68,9 @@ markers! {
     /// Elements side by side in column-major order, as Fortran and Julia keep them.
     ColumnMajor, "column-major",
         |tensor| dlbridge::layout::is_column_major(tensor.shape(), tensor.strides());
-    /// Memory that may be written.
-    Writable, "writable", |tensor| !tensor.is_read_only();
+    /// Memory that may be written. A tensor of PyTorch or Paddle that requires grad is refused, a leaf
+    /// or not: automatic differentiation would not see the write, and gradients would be wrong.
+    Writable, "writable", |tensor| !tensor.is_read_only(), object: autograd::check;
 }
 
 macro_rules! tuples {
@@ -63,6 +82,11 @@ macro_rules! tuples {
 
             fn name(_wanted: &mut String) {
                 $($name::name(_wanted);)*
+            }
+
+            fn check_object(_object: Borrowed<'_, '_, PyAny>) -> Result<()> {
+                $($name::check_object(_object)?;)*
+                Ok(())
             }
         }
     )*};
@@ -187,6 +211,7 @@ where
     type Error = Error;
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self> {
+        C::check_object(object)?;
         Self::new(import(object, ImportOptions::default())?)
     }
 }

@@ -1,16 +1,20 @@
 //! From a Python object to a tensor through its type's exchange table.
 //! Finding the table belongs to `table`.
-//! Invariant: what the table refuses is an exception, whether it set one or not.
+//! Invariant: Python code of an object runs before its memory is taken or described, never after
+//! (`Forgotten`).
 
 use std::ptr;
 
-use dlbridge::sys::DLPackExchangeAPI;
+use dlbridge::sys::{
+    DLPackDLTensorFromPyObjectNoSync, DLPackExchangeAPI, DLPackManagedTensorFromPyObjectNoSync,
+};
 use dlbridge::{Flags, Tensor, TypeCode};
-use pyo3::exceptions::{PyBufferError, PyException};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
-use crate::place::{Place, UNWRITTEN};
+use super::refusals;
+use crate::place::{Described, Forgotten, Place};
 use crate::{Error, Result, release};
 
 /// Takes an object's memory through the table of its type; `None` if `__dlpack__` must be asked.
@@ -21,67 +25,114 @@ pub(crate) fn import(
     table: &DLPackExchangeAPI,
 ) -> std::result::Result<Option<Tensor>, Box<Error>> {
     let Some(from_object) = table.managed_tensor_from_py_object_no_sync else { return Ok(None) };
+    if refusals::expected_of(object, table) {
+        return Ok(None);
+    }
+    let Some(tensor) = take(object, table, from_object)? else { return Ok(None) };
+    if is_complex(tensor.dtype().code) {
+        return take_again(object, table, from_object, Forgotten::tensor(tensor));
+    }
+    Ok(Some(tensor))
+}
+
+#[inline(always)]
+fn take(
+    object: Borrowed<'_, '_, PyAny>,
+    table: &DLPackExchangeAPI,
+    from_object: DLPackManagedTensorFromPyObjectNoSync,
+) -> std::result::Result<Option<Tensor>, Box<Error>> {
     let mut tensor = ptr::null_mut();
     // SAFETY: the object is of the type that published the table, and the interpreter attached (F1,
     // F5).
     let status = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) };
     if status != 0 {
-        return Err(Box::new(failure(object)));
+        return refusals::after(object, table).map(|()| None).map_err(Box::new);
     }
     // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
-    let tensor = unsafe { release::adopt(tensor) }.map_err(|error| Box::new(error.into()))?;
-    if is_complex(tensor.dtype().code) && !resolved(object).map_err(Box::new)? {
+    unsafe { release::adopt(tensor) }.map(Some).map_err(|error| Box::new(error.into()))
+}
+
+/// Asks an object that was complex whether its memory holds its values, then takes the memory that
+/// it has after its Python code has run.
+#[cold]
+fn take_again(
+    object: Borrowed<'_, '_, PyAny>,
+    table: &DLPackExchangeAPI,
+    from_object: DLPackManagedTensorFromPyObjectNoSync,
+    forgotten: Forgotten<'_>,
+) -> std::result::Result<Option<Tensor>, Box<Error>> {
+    if !resolved(object, forgotten)? {
         return Ok(None);
     }
-    Ok(Some(tensor))
+    take(object, table, from_object)
 }
 
 /// Has the table of an object's type describe its memory in `place`, without an allocation; `None` if
 /// the object must be imported. The flags say read-only, since a plain descriptor cannot say
 /// whether the memory is.
 #[inline(always)]
-pub(crate) fn describe(
+pub(crate) fn describe<'p>(
     object: Borrowed<'_, '_, PyAny>,
     table: &DLPackExchangeAPI,
-    place: &mut Place,
-) -> Result<Option<Flags>> {
+    place: &'p mut Place,
+) -> Result<Option<Described<'p>>> {
     let Some(describe) = table.dltensor_from_py_object_no_sync else { return Ok(None) };
-    // SAFETY: the object is of the type that published the table, and the interpreter attached (F1,
-    // F5).
-    let status = unsafe { describe(object.as_ptr().cast(), place.descriptor.as_mut_ptr()) };
-    if status != 0 {
-        return not_described(object);
-    }
-    let code = place.descriptor.code();
-    // One comparison for integers and floats. A table that has written nothing, although it says so,
-    // is asked for a tensor to own.
-    if code >= TypeCode::COMPLEX && (code == UNWRITTEN || is_complex(code) && !resolved(object)?) {
+    if refusals::expected_of(object, table) {
         return Ok(None);
     }
-    Ok(Some(Flags::READ_ONLY))
+    if !write(object, describe, place) {
+        return not_described(object).map(|()| None);
+    }
+    // One comparison for integers and floats, whose codes are lower.
+    if place.descriptor.code() >= TypeCode::COMPLEX && !describe_again(object, describe, place)? {
+        return Ok(None);
+    }
+    // A table that has written nothing, although it says so, is asked for a tensor to own.
+    Ok(place.described(Flags::READ_ONLY))
+}
+
+#[inline(always)]
+fn write(
+    object: Borrowed<'_, '_, PyAny>,
+    describe: DLPackDLTensorFromPyObjectNoSync,
+    place: &mut Place,
+) -> bool {
+    // SAFETY: the object is of the type that published the table, and the interpreter attached (F1,
+    // F5).
+    unsafe { describe(object.as_ptr().cast(), place.descriptor.as_mut_ptr()) == 0 }
+}
+
+/// Asks an object that was complex whether its memory holds its values, then has the memory
+/// described that it has after its Python code has run. `false` if the object must be imported.
+#[cold]
+fn describe_again(
+    object: Borrowed<'_, '_, PyAny>,
+    describe: DLPackDLTensorFromPyObjectNoSync,
+    place: &mut Place,
+) -> Result<bool> {
+    if !is_complex(place.descriptor.code()) {
+        return Ok(true);
+    }
+    if !resolved(object, Forgotten::place(place)).map_err(|error| *error)? {
+        return Ok(false);
+    }
+    let is_written = write(object, describe, place);
+    if !is_written {
+        not_described(object)?;
+    }
+    Ok(is_written)
 }
 
 /// A table that describes nothing: not an error unless it ends the program, since what cannot be
 /// lent, being read-only perhaps, may still be given.
 #[cold]
-fn not_described(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Flags>> {
-    match failure(object) {
+fn not_described(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
+    match refusals::failure(object) {
         Error::Python(error) if !error.is_instance_of::<PyException>(object.py()) => {
             Err(error.into())
         }
-        _ => Ok(None),
+        _ => Ok(()),
     }
-}
-
-/// What the table raised; some fail without raising anything.
-#[cold]
-pub(crate) fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
-    let py = object.py();
-    let error = PyErr::take(py).unwrap_or_else(|| {
-        let kind = object.get_type();
-        PyBufferError::new_err(format!("{kind}: its exchange table failed without a reason"))
-    });
-    Error::Python(error)
 }
 
 #[inline]
@@ -94,15 +145,18 @@ fn is_complex(code: TypeCode) -> bool {
 /// table hands out the numbers before that. Only complex tensors pay for the question; an object
 /// that does not answer it (`false`) is left to `__dlpack__`.
 #[cold]
-fn resolved(object: Borrowed<'_, '_, PyAny>) -> Result<bool> {
+fn resolved(
+    object: Borrowed<'_, '_, PyAny>,
+    _: Forgotten<'_>,
+) -> std::result::Result<bool, Box<Error>> {
     match is_conjugated(object) {
         Ok(false) => Ok(true),
-        Ok(true) => Err(Error::buffer(
+        Ok(true) => Err(Box::new(Error::buffer(
             "the tensor is conjugated lazily, wanted one whose memory holds its values; \
              call resolve_conj() first",
-        )),
+        ))),
         Err(error) if error.is_instance_of::<PyException>(object.py()) => Ok(false),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(Box::new(error.into())),
     }
 }
 

@@ -1,20 +1,19 @@
-//! Which types have a way in without a Python call, remembered for each type.
-//! Going that way does not belong here (see `import` and `numpy`).
-//! Invariant: a remembered way belongs to a type that is kept alive, so that no other type can
-//! come to stand at its address.
+//! Which types have a fast import path: one without a Python call.
+//! Taking that path belongs to `import` and `numpy`, remembering it to `remembered`.
+//! Invariant: a table is used for the types that do what the class which publishes it does.
 
 use std::ffi::CStr;
 use std::ptr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use dlbridge::sys::{
     DLPACK_MAJOR_VERSION, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyType};
-use pyo3::{Borrowed, ffi, intern};
+use pyo3::{Borrowed, intern};
 
+use super::remembered::way_of;
+use crate::frameworks::loaded;
 use crate::numpy;
 
 /// The name of the capsule that a type's attribute holds.
@@ -23,10 +22,7 @@ pub(crate) const CAPSULE_NAME: &CStr = c"dlpack_exchange_api";
 /// The name of that attribute.
 pub(crate) const ATTRIBUTE: &str = "__dlpack_c_exchange_api__";
 
-/// How many types with, and how many without a way are remembered. A program meets few.
-const SLOTS: usize = 64;
-
-/// A way into the objects of a type without a Python call.
+/// A fast path into the objects of a type.
 #[derive(Clone, Copy)]
 pub(crate) struct Way {
     /// The exchange table that the type publishes. For NumPy's own array type, which publishes none,
@@ -35,7 +31,7 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    const NUMPY: Self = Self { table: &NO_FUNCTIONS.0 };
+    pub(super) const NUMPY: Self = Self { table: &NO_FUNCTIONS.0 };
 
     /// Whether the type is NumPy's own array type.
     pub(crate) fn is_numpy(self) -> bool {
@@ -58,83 +54,64 @@ static NO_FUNCTIONS: Table = Table(DLPackExchangeAPI {
     current_work_stream: None,
 });
 
-/// A type and its way. Never freed: the type is kept alive with it.
-struct Entry {
-    kind: *mut ffi::PyTypeObject,
-    way: Way,
-}
-
-// SAFETY: it is not written after it was made, and its type may be read by all (F6).
-unsafe impl Sync for Entry {}
-
-/// Types with a way, at the slot of their address.
-static WITH: [AtomicPtr<Entry>; SLOTS] =
-    [const { AtomicPtr::new((&raw const NOBODY).cast_mut()) }; SLOTS];
-
-/// In a slot that is free: the entry of no type.
-static NOBODY: Entry = Entry { kind: ptr::null_mut(), way: Way::NUMPY };
-
-/// Types without one. They are not kept alive: a new type at an old one's address is at worst
-/// asked the slower way.
-static WITHOUT: [AtomicPtr<ffi::PyTypeObject>; SLOTS] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS];
-
-/// Guards the writing of `WITH`, and thereby bounds it: a slot is written once.
-static WRITING: Mutex<()> = Mutex::new(());
-
-/// The slot of a type, by the golden ratio, which spreads addresses of any alignment.
-#[inline]
-fn slot(kind: *mut ffi::PyTypeObject) -> usize {
-    const SHIFT: u32 = u32::BITS - SLOTS.ilog2();
-    ((kind.addr() as u32).wrapping_mul(0x9e37_79b9) >> SHIFT) as usize
-}
-
-/// The way into an object that its type has.
-#[inline]
-pub(crate) fn way_of(object: Borrowed<'_, '_, PyAny>) -> Option<Way> {
-    // SAFETY: any object has a type (F1).
-    let kind = unsafe { ffi::Py_TYPE(object.as_ptr()) };
-    let slot = slot(kind);
-    // SAFETY: an entry that is never freed (F6).
-    let entry = unsafe { &*WITH[slot].load(Ordering::Acquire) };
-    if entry.kind == kind {
-        Some(entry.way)
-    } else if WITHOUT[slot].load(Ordering::Relaxed) == kind {
-        None
-    } else {
-        look_up(&object.get_type(), slot)
+/// The fast path that a type has. Runs Python code, of the type's metaclass if it has one.
+#[cold]
+pub(super) fn find(kind: &Bound<'_, PyType>) -> Option<Way> {
+    if numpy::is_array_type(kind) {
+        return Some(Way::NUMPY);
     }
+    let publisher = kind.mro().iter().find(|class| own(class, ATTRIBUTE).is_some())?;
+    let publisher = publisher.cast_into::<PyType>().ok()?;
+    if !goes_by_the_table_of(kind, &publisher) {
+        return None;
+    }
+    published(kind).map(|table| Way { table })
+}
+
+/// Whether a type does nothing else than the class whose table it inherits: has the same
+/// `__dlpack__`, or none, and no method that comes before it. What a single object has
+/// of its own does not count, as with Python's own special methods.
+fn goes_by_the_table_of(kind: &Bound<'_, PyType>, publisher: &Bound<'_, PyType>) -> bool {
+    let inherits = |name| match (inherited(kind, name), inherited(publisher, name)) {
+        (Some(found), Some(theirs)) => found.is(&theirs),
+        (None, None) => true,
+        _ => false,
+    };
+    inherits("__dlpack__")
+        && inherits("__getattribute__")
+        && (inherits("__torch_function__") || refuses_nothing(kind))
+}
+
+/// Whether a type of PyTorch has switched `__torch_function__` off, as `torch.nn.Parameter` has.
+fn refuses_nothing(kind: &Bound<'_, PyType>) -> bool {
+    let py = kind.py();
+    let module = loaded(intern!(py, "torch._C")).ok().flatten();
+    let disabled = module.and_then(|module| module.getattr("_disabled_torch_function_impl").ok());
+    let found = inherited(kind, "__torch_function__");
+    found.zip(disabled).is_some_and(|(found, disabled)| found.is(&disabled))
+}
+
+/// A type's attribute as its class's dict has it, not bound to the type.
+fn inherited<'py>(kind: &Bound<'py, PyType>, name: &str) -> Option<Bound<'py, PyAny>> {
+    kind.mro().iter().find_map(|class| own(&class, name))
+}
+
+/// The attribute that a class itself defines.
+fn own<'py>(class: &Bound<'py, PyAny>, name: &str) -> Option<Bound<'py, PyAny>> {
+    class.getattr(intern!(class.py(), "__dict__")).ok()?.get_item(name).ok()
+}
+
+/// The table that a type's attribute holds, in a version that we can call.
+fn published(kind: &Bound<'_, PyType>) -> Option<&'static DLPackExchangeAPI> {
+    let capsule = kind.getattr(intern!(kind.py(), ATTRIBUTE)).ok()?;
+    let capsule = capsule.cast::<PyCapsule>().ok()?;
+    let header = capsule.pointer_checked(Some(CAPSULE_NAME)).ok()?;
+    usable(header.as_ptr().cast())
 }
 
 /// The exchange table of an object's type.
 pub(crate) fn table_of(object: Borrowed<'_, '_, PyAny>) -> Option<&'static DLPackExchangeAPI> {
     way_of(object).filter(|way| !way.is_numpy()).map(|way| way.table)
-}
-
-/// Asks the type, and remembers the answer if there is room.
-#[cold]
-fn look_up(kind: &Bound<'_, PyType>, slot: usize) -> Option<Way> {
-    let array = || numpy::is_array_type(kind).then_some(Way::NUMPY);
-    let Some(way) = ask(kind).map(|table| Way { table }).or_else(array) else {
-        WITHOUT[slot].store(kind.as_type_ptr(), Ordering::Relaxed);
-        return None;
-    };
-    let writing = WRITING.lock();
-    if writing.is_ok() && ptr::eq(WITH[slot].load(Ordering::Relaxed), &NOBODY) {
-        // The reference is never given back, which keeps the type at its address.
-        let kind = kind.clone().unbind().into_ptr().cast();
-        let entry = Box::into_raw(Box::new(Entry { kind, way }));
-        WITH[slot].store(entry, Ordering::Release);
-    }
-    Some(way)
-}
-
-/// The table that a type's attribute holds, in a version that we can call.
-fn ask(kind: &Bound<'_, PyType>) -> Option<&'static DLPackExchangeAPI> {
-    let capsule = kind.getattr(intern!(kind.py(), ATTRIBUTE)).ok()?;
-    let capsule = capsule.cast::<PyCapsule>().ok()?;
-    let header = capsule.pointer_checked(Some(CAPSULE_NAME)).ok()?;
-    usable(header.as_ptr().cast())
 }
 
 /// How many tables of a chain are looked at: one that runs in a circle has no end.

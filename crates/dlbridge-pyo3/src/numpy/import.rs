@@ -13,7 +13,7 @@ use pyo3::{Borrowed, ffi};
 
 use super::api::WRITEABLE;
 use super::dtypes::DTYPES;
-use crate::place::Place;
+use crate::place::{Described, Place};
 use crate::release::Owner;
 use crate::{Result, capsule};
 
@@ -52,7 +52,7 @@ struct Descriptor {
 pub(crate) unsafe fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     let mut place = Place::empty();
     // SAFETY: the caller's duty.
-    let Some(flags) = (unsafe { describe(object, &mut place) }) else { return Ok(None) };
+    let Some(flags) = (unsafe { write(object, &mut place) }) else { return Ok(None) };
     // SAFETY: described just now (F9).
     let descriptor = unsafe { place.descriptor.get() };
     // SAFETY: the caller's duty.
@@ -61,9 +61,9 @@ pub(crate) unsafe fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Te
         return Ok(Some(unsafe { Tensor::from_owner_raw(keep, descriptor, flags) }?));
     }
     let owner = Owner::new(object.to_owned().unbind());
-    // SAFETY: the array, which `owner` keeps, keeps the memory that it describes (T3): NumPy moves
-    // it only in `resize`, which refuses while there are other references, unless it is told not to
-    // look.
+    // SAFETY: the array, which `owner` keeps, keeps the memory that it describes (T3), as long as no
+    // Python code moves it (T12): `resize` refuses while there are other references, but not with
+    // `refcheck=False`, and `__setstate__` does not look at all.
     let tensor = unsafe { Tensor::from_owner_raw(owner, descriptor, flags) }?;
     Ok(Some(tensor))
 }
@@ -98,14 +98,28 @@ unsafe fn export_in(object: Borrowed<'_, '_, PyAny>, mut base: *mut ffi::PyObjec
     capsule::keep(base)
 }
 
-/// Describes the memory of an array in `place`, and gives its flags; `None` if `__dlpack__` must be
-/// asked.
+/// Describes the memory of an array in `place`; `None` if `__dlpack__` must be asked.
 ///
 /// # Safety
 ///
 /// As for [`import`].
 #[inline(always)]
-pub(crate) unsafe fn describe(object: Borrowed<'_, '_, PyAny>, place: &mut Place) -> Option<Flags> {
+pub(crate) unsafe fn describe<'p>(
+    object: Borrowed<'_, '_, PyAny>,
+    place: &'p mut Place,
+) -> Option<Described<'p>> {
+    // SAFETY: the caller's duty.
+    let flags = unsafe { write(object, place) }?;
+    place.described(flags)
+}
+
+/// Writes the descriptor of an array, and gives the flags of its memory.
+///
+/// # Safety
+///
+/// As for [`import`].
+#[inline(always)]
+unsafe fn write(object: Borrowed<'_, '_, PyAny>, place: &mut Place) -> Option<Flags> {
     let array = object.as_ptr().cast::<Array>();
     // SAFETY: an array of this layout (the caller's duty), whose fields nobody changes now (T12).
     let Array { data, rank, extents, strides: in_bytes, descriptor, flags, .. } =

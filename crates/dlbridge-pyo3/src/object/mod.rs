@@ -15,7 +15,7 @@ use crate::import::{ImportOptions, import_with_stream};
 use crate::negotiate::Request;
 use crate::release::Kept;
 use crate::stream::{Ready, Stream};
-use crate::{Result, buffer, exchange};
+use crate::{Result, autograd, buffer, exchange};
 
 /// A tensor in Python: `dlbridge.Tensor`.
 ///
@@ -30,6 +30,8 @@ pub struct TensorObject {
     tensor: Kept,
     /// What consumers of device memory have to wait for; nothing if `None`.
     ready: Option<Box<Ready>>,
+    /// Whether it shares memory of a tensor that requires grad, which must not be written.
+    requires_grad: bool,
 }
 
 impl TensorObject {
@@ -50,8 +52,10 @@ impl TensorObject {
     ///
     /// As [`import`](crate::import()), and those of [`ready_on`](Self::ready_on).
     pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Self> {
+        let requires_grad = autograd::requires_grad(object)?;
         let (tensor, stream) = import_with_stream(object, options)?;
-        let this = Self { tensor: Kept::new(ArcTensor::from(tensor)), ready: None };
+        let requires_grad = requires_grad && !tensor.is_copied();
+        let this = Self { tensor: Kept::new(ArcTensor::from(tensor)), ready: None, requires_grad };
         if let Some(stream) = stream { this.ready_on(stream) } else { Ok(this) }
     }
 
@@ -91,7 +95,7 @@ impl TensorObject {
     /// An object over a tensor that others may share.
     pub(crate) fn sharing(tensor: ArcTensor) -> Self {
         let ready = Ready::of(&tensor).map(Box::new);
-        Self { tensor: Kept::new(tensor), ready }
+        Self { tensor: Kept::new(tensor), ready, requires_grad: false }
     }
 
     /// The Python object.
@@ -113,6 +117,19 @@ impl TensorObject {
     #[must_use]
     pub fn tensor(&self) -> &Tensor {
         &self.tensor
+    }
+
+    /// The tensor inside, to write to on Python's request.
+    ///
+    /// # Errors
+    ///
+    /// A `BufferError` if it shares the memory of a tensor that requires grad: automatic differentiation
+    /// would not see the write.
+    pub fn to_write(&self) -> Result<&Tensor> {
+        if self.requires_grad {
+            return Err(autograd::refusal("tensor"));
+        }
+        Ok(&self.tensor)
     }
 
     /// Another tensor over the same memory, which it keeps alive.
@@ -217,6 +234,12 @@ impl TensorObject {
     #[getter]
     fn readonly(&self) -> bool {
         self.tensor.is_read_only()
+    }
+
+    /// Whether the memory is that of a tensor that requires grad: it is not to be written.
+    #[getter]
+    fn requires_grad(&self) -> bool {
+        self.requires_grad
     }
 
     /// Whether the elements lie side by side in row-major order.
