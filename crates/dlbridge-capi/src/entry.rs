@@ -8,8 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::{Error, Result, Status};
 
-/// Counts up when a struct or a function of this API changes.
-const API_VERSION: u32 = 1;
+/// The version of this API. A program that was compiled for version N runs with a library of
+/// version N or later whose file name ends in the same number (`libdlbridge.so.2`): functions,
+/// fields at the end of a struct and constants are only added.
+pub const DLB_API_VERSION: u32 = 2;
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
@@ -19,11 +21,11 @@ thread_local! {
 pub(crate) fn guarded(body: impl FnOnce() -> Result<()>) -> Status {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => Status::Ok,
-        Ok(Err(error)) => failed(&error),
+        Ok(Err(error)) => failed(error),
         Err(payload) => {
             // Dropping the payload could panic again.
             std::mem::forget(payload);
-            remember("dlbridge panicked; please report it".to_owned());
+            remember("dlbridge panicked; please report it");
             Status::Panic
         }
     }
@@ -37,18 +39,26 @@ pub(crate) fn contained<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     })
 }
 
+/// The error is dropped before its message is kept: dropping a Python exception can run code that
+/// calls this library and fails.
 #[cold]
-fn failed(error: &Error) -> Status {
-    // A message may ask Python for a text, whose own code may panic as any other.
-    remember(contained(String::new(), || error.to_string()));
-    error.status()
+fn failed(error: Error) -> Status {
+    let status = error.status();
+    // Reading the text of an exception can run Python code.
+    let message = contained(String::new(), || error.to_string());
+    contained((), || error.finish());
+    remember(&message);
+    status
 }
 
-fn remember(mut message: String) {
-    message.retain(|letter| letter != '\0');
-    let message = CString::new(message).unwrap_or_default();
+fn remember(message: &str) {
     // A thread that is ending has no place for messages any more.
-    let _ = LAST.try_with(|last| last.replace(message));
+    let _ = LAST.try_with(|last| last.replace(c_text(message)));
+}
+
+/// A text as C reads it. A zero byte would end it: it is escaped.
+pub(crate) fn c_text(text: &str) -> CString {
+    CString::new(text.replace('\0', "\\0")).unwrap_or_default()
 }
 
 /// The reason of the last failure on this thread, in UTF-8; empty if there was none. It belongs to
@@ -59,9 +69,8 @@ pub extern "C" fn dlb_last_error() -> *const c_char {
     message.unwrap_or(c"".as_ptr())
 }
 
-/// The version of this API. It changes when a struct or a function does, so that a program can
-/// tell whether it was written for this library.
+/// The `DLB_API_VERSION` of the library: at least that of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlb_api_version() -> u32 {
-    API_VERSION
+    DLB_API_VERSION
 }

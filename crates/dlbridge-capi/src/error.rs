@@ -6,23 +6,24 @@ use std::fmt;
 
 use crate::python::Exception;
 
-/// How a call ended. Everything but `OK` comes with a message, see `dlb_last_error`.
+/// How a call ended. Every failure has a message: `dlb_last_error`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub enum Status {
-    /// It did what was asked.
+    /// The call succeeded.
     Ok = 0,
-    /// An argument is null, or out of range.
+    /// An argument is null, or a struct has the wrong `struct_size`: a mistake in the calling code.
     Invalid = 1,
-    /// A tensor was refused, or cannot be had as asked. The message names the field.
+    /// A tensor was rejected, or cannot be exported as asked. The message names the field.
     Refused = 2,
-    /// The object is nothing that speaks DLPack.
+    /// The Python object does not support DLPack.
     Unsupported = 3,
-    /// Python raised an exception. It is not set any more; the message holds its type and text.
+    /// Python raised an exception, whose type and text are the message. It is cleared, unless the
+    /// request says `keep_exception`.
     Python = 4,
-    /// There is no running Python in this process, or the calling thread does not hold its lock.
+    /// No running Python was found, or the calling thread is not attached to it.
     NotAttached = 5,
-    /// A fault of this library.
+    /// A bug in this library. What the call was to consume may leak.
     Panic = 6,
 }
 
@@ -32,19 +33,33 @@ pub(crate) enum Error {
     Invalid(&'static str),
     Tensor(dlbridge::Error),
     Unsupported(String),
+    /// A struct of the caller has another size than this library's.
+    StructSize {
+        expected: usize,
+        found: usize,
+    },
     Python(Exception),
-    NotAttached(&'static str),
+    /// The same, to be set again.
+    Raised(Exception),
+    NotAttached(String),
 }
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// Drops the error, or sets its exception again.
+    pub(crate) fn finish(self) {
+        if let Self::Raised(exception) = self {
+            exception.restore();
+        }
+    }
+
     pub(crate) fn status(&self) -> Status {
         match self {
-            Self::Invalid(_) => Status::Invalid,
+            Self::Invalid(_) | Self::StructSize { .. } => Status::Invalid,
             Self::Tensor(_) => Status::Refused,
             Self::Unsupported(_) => Status::Unsupported,
-            Self::Python(_) => Status::Python,
+            Self::Python(_) | Self::Raised(_) => Status::Python,
             Self::NotAttached(_) => Status::NotAttached,
         }
     }
@@ -53,10 +68,14 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Invalid(reason) | Self::NotAttached(reason) => f.write_str(reason),
+            Self::Invalid(reason) => f.write_str(reason),
             Self::Tensor(error) => error.fmt(f),
-            Self::Unsupported(reason) => f.write_str(reason),
-            Self::Python(exception) => exception.fmt(f),
+            Self::Unsupported(reason) | Self::NotAttached(reason) => f.write_str(reason),
+            Self::StructSize { expected, found } => write!(
+                f,
+                "struct_size: expected {expected}, found {found}; set it to sizeof the struct"
+            ),
+            Self::Python(exception) | Self::Raised(exception) => exception.fmt(f),
         }
     }
 }

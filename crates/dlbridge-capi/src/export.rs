@@ -1,55 +1,58 @@
-//! Tensors out of C: memory and its owner become a tensor, a tensor becomes what others take.
-//! Taking tensors over does not belong here (see `import`).
-//! Invariant: an owner that was handed in is released once, whatever fails.
+//! Tensors out of C: memory and its owner become a tensor, a tensor becomes what consumers import.
+//! Importing tensors does not belong here (see `import`).
+//! Invariant: a call that fails consumes nothing: neither a tensor nor an owner.
 
 use std::ffi::{c_int, c_void};
-use std::slice;
 use std::sync::Arc;
 
-use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
-use dlbridge::{Flags, MAX_RANK, Tensor};
+use dlbridge::sys::{
+    DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned,
+    DLTensor,
+};
+use dlbridge::{Flags, Tensor};
 
-use crate::entry::{contained, guarded};
+use crate::entry::guarded;
 use crate::error::{Error, Result, Status};
-use crate::import::{NULL_OUT, TensorHandle};
+use crate::handle::{NULL_OUT, NULL_TENSOR, Origin, TensorHandle};
 use crate::info::{DataType, DeviceId};
 use crate::python::{self, PyObject, Python};
 use crate::queue::{self, ReleaseQueue, Token};
+use crate::sized;
 
-/// Memory that is to become a tensor. Shape and strides are copied.
-#[derive(Debug)]
+/// Memory to export, and its owner. Set `struct_size`, and zero what is not needed:
+/// `dlb_memory memory = {.struct_size = sizeof memory, ...};`. Shape and strides are copied.
+#[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Memory {
-    /// The address of element `[0, 0, ...]`; may be null if there are no elements.
+    /// `sizeof(dlb_memory)`.
+    pub struct_size: usize,
+    /// The address of element `[0, 0, ...]` less `byte_offset`; may be null if there are no
+    /// elements.
     pub data: *mut c_void,
+    /// Added to `data`, in bytes.
+    pub byte_offset: u64,
     /// `rank` extents, outermost axis first; may be null if `rank` is 0.
     pub shape: *const i64,
-    /// `rank` steps from one element to the next, in elements; null for compact row-major order.
+    /// `rank` steps from one element to the next, in elements; null for row-major order.
     pub strides: *const i64,
-    /// DLPack's flags: 1 read-only, 2 a copy made for the consumer, 4 padded sub-byte elements.
+    /// The sum of `DLB_FLAG_*`.
     pub flags: u64,
-    /// Where the memory lies.
+    /// The device that the memory is on. Work that it has queued on the memory must be done.
     pub device: DeviceId,
     /// The type of the elements.
     pub dtype: DataType,
-    /// The number of axes.
+    /// The number of axes, at most 64.
     pub rank: i32,
-}
-
-/// Who is told when an exported tensor's memory is used no more. Either a function or a queue, or
-/// neither for memory that lives forever.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Owner {
-    /// What the function is called with, or what is put into the queue.
+    /// Passed to `release`, or put into `queue`, once the memory is no longer used.
     pub token: *mut c_void,
-    /// Called once, on whichever thread drops the tensor last. It must not unwind.
+    /// Called once, on any thread, with or without the GIL. It must not unwind. Null, without a
+    /// `queue` either: the memory lives forever.
     pub release: Option<unsafe extern "C" fn(token: *mut c_void)>,
-    /// Used if there is no function.
-    pub queue: *const ReleaseQueue,
+    /// Used if `release` is null, for owners that cannot be called on any thread.
+    pub queue: *mut ReleaseQueue,
 }
 
-/// An owner that releases itself.
+/// Tells the owner of exported memory that it is no longer used, when dropped.
 enum Release {
     Call(unsafe extern "C" fn(*mut c_void), Token),
     Queue(Arc<ReleaseQueue>, Token),
@@ -59,14 +62,14 @@ enum Release {
 impl Release {
     /// # Safety
     ///
-    /// The owner's queue is null or live, and its function may be called once on any thread.
-    unsafe fn new(owner: Owner) -> Self {
-        let token = Token(owner.token);
-        match owner.release {
+    /// The memory's queue is null or live, and its function may be called once on any thread.
+    unsafe fn new(memory: &Memory) -> Self {
+        let token = Token(memory.token);
+        match memory.release {
             Some(function) => Self::Call(function, token),
-            None if owner.queue.is_null() => Self::Nothing,
+            None if memory.queue.is_null() => Self::Nothing,
             // SAFETY: the caller's duty.
-            None => Self::Queue(unsafe { queue::share(owner.queue) }, token),
+            None => Self::Queue(unsafe { queue::share(memory.queue) }, token),
         }
     }
 }
@@ -82,115 +85,120 @@ impl Drop for Release {
     }
 }
 
-/// Makes a tensor of memory that somebody owns. The owner is taken over even on failure.
+/// Memory that was validated as imported tensors are: it can become a tensor.
+struct Validated {
+    memory: Memory,
+    descriptor: DLTensor,
+}
+
+impl Validated {
+    /// # Safety
+    ///
+    /// As for [`dlb_export`].
+    unsafe fn new(memory: *const Memory) -> Result<Self> {
+        if memory.is_null() {
+            return Err(Error::Invalid("memory: expected a dlb_memory, found a null pointer"));
+        }
+        // SAFETY: the caller's duty.
+        let memory = unsafe { sized::read(memory) }?;
+        let Memory { device, dtype, rank, .. } = memory;
+        let descriptor = DLTensor {
+            data: memory.data,
+            device: DLDevice { device_type: DLDeviceType(device.kind), device_id: device.id },
+            ndim: rank,
+            dtype: DLDataType {
+                code: DLDataTypeCode(dtype.code),
+                bits: dtype.bits,
+                lanes: dtype.lanes,
+            },
+            shape: memory.shape.cast_mut(),
+            strides: memory.strides.cast_mut(),
+            byte_offset: memory.byte_offset,
+        };
+        // An export without an owner runs every check, and releases nothing.
+        // SAFETY: lists of `rank` numbers (the caller's duty); nothing reads the elements.
+        unsafe { Tensor::from_owner_raw((), &descriptor, Flags(memory.flags)) }?;
+        Ok(Self { memory, descriptor })
+    }
+
+    /// The tensor, which has the owner from here on.
+    ///
+    /// # Safety
+    ///
+    /// As for [`dlb_export`].
+    unsafe fn export(&self) -> Tensor {
+        // SAFETY: the caller's duty.
+        let release = unsafe { Release::new(&self.memory) };
+        let flags = Flags(self.memory.flags);
+        // SAFETY: the caller's duty; an owner may be dropped on any thread.
+        let tensor = unsafe { Tensor::from_owner_raw(release, &self.descriptor, flags) };
+        tensor.expect("validated by `new`")
+    }
+}
+
+/// Makes a tensor of memory. On success the tensor has the owner.
 ///
 /// # Safety
 ///
-/// `memory` is null or describes memory that the owner keeps, and whose elements may be read and,
-/// unless it is read-only, written until the owner is released; its lists have `rank` numbers.
-/// The owner's function may be called on any thread, its queue is null or live. `out` is null or
-/// can be written.
+/// `memory` is null or as its fields say: lists of `rank` numbers, elements that may be read and,
+/// unless they are read-only, written until the owner is released, a function that may be called on
+/// any thread, a queue that is null or live. `out` is null or can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlb_export(
-    memory: *const Memory,
-    owner: Owner,
-    out: *mut *mut TensorHandle,
-) -> Status {
+pub unsafe extern "C" fn dlb_export(memory: *const Memory, out: *mut *mut TensorHandle) -> Status {
+    let export = || {
+        // SAFETY: the caller's duty.
+        let memory = unsafe { Validated::new(memory) }?;
+        // SAFETY: the same.
+        Ok(TensorHandle::into_raw(unsafe { memory.export() }, Origin::C, None))
+    };
     // SAFETY: the caller's duty.
-    let release = unsafe { Release::new(owner) };
-    guarded(|| {
-        if out.is_null() {
-            return Err(NULL_OUT);
-        }
-        // SAFETY: the caller's duty.
-        let tensor = unsafe { build(memory, release) }?;
-        // SAFETY: the caller's duty.
-        unsafe { out.write(TensorHandle::into_raw(tensor)) };
-        Ok(())
-    })
+    unsafe { hand_out(out, export) }
 }
 
-/// `dlb_export` and `dlb_into_python` in one: a Python object over memory that somebody owns.
+/// `dlb_export` and `dlb_into_python` in one: a Python object over memory.
 ///
 /// # Safety
 ///
 /// As for these two.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlb_share_python(
+pub unsafe extern "C" fn dlb_export_python(
     memory: *const Memory,
-    owner: Owner,
     out: *mut *mut PyObject,
 ) -> Status {
-    // SAFETY: the caller's duty.
-    let release = unsafe { Release::new(owner) };
-    let object = |python| {
+    let export = || {
         // SAFETY: the caller's duty.
-        let tensor = unsafe { build(memory, release) }?;
-        python::object(python, tensor)
+        let memory = unsafe { Validated::new(memory) }?;
+        let python = Python::attached()?;
+        // SAFETY: the same.
+        Ok(python::object(python, || unsafe { memory.export() })?.into_raw())
     };
     // SAFETY: the caller's duty.
-    unsafe { hand_out(out, object) }
+    unsafe { hand_out(out, export) }
 }
 
-/// # Safety
-///
-/// As for [`dlb_export`].
-unsafe fn build(memory: *const Memory, release: Release) -> Result<Tensor> {
-    // SAFETY: the caller's duty.
-    let memory = unsafe { memory.as_ref() }.ok_or(Error::Invalid("memory: null pointer"))?;
-    let ndim = memory.rank;
-    let rank = usize::try_from(ndim).ok().filter(|&rank| rank <= MAX_RANK);
-    let rank = rank.ok_or(dlbridge::Error::RankOutOfRange { ndim })?;
-    // SAFETY: the caller's duty.
-    let shape = unsafe { list(memory.shape, rank) };
-    let shape = shape.ok_or(dlbridge::Error::NullShape { ndim })?;
-    let mut builder = Tensor::builder(release).dtype(memory.dtype.dtype()).shape(shape);
-    // SAFETY: the caller's duty.
-    if let Some(strides) = unsafe { list(memory.strides, rank) } {
-        builder = builder.strides(strides);
-    }
-    let (device, flags) = (memory.device.device(), Flags(memory.flags));
-    // SAFETY: the caller's duty; an owner may be dropped on any thread.
-    Ok(unsafe { builder.build_raw(memory.data, device, flags) }?)
-}
-
-/// # Safety
-///
-/// `numbers` is null or points to `rank` numbers that do not change for `'a`.
-unsafe fn list<'a>(numbers: *const i64, rank: usize) -> Option<&'a [i64]> {
-    match (rank, numbers.is_null()) {
-        (0, _) => Some(&[]),
-        (_, true) => None,
-        // SAFETY: the caller's duty.
-        (_, false) => Some(unsafe { slice::from_raw_parts(numbers, rank) }),
-    }
-}
-
-/// Gives a tensor away as a managed tensor of DLPack 1.x, whose deleter is to be called once, on
-/// any thread. The tensor is taken over even on failure.
+/// Consumes a tensor and makes a versioned managed tensor (DLPack 1.x) of it, whose deleter is to
+/// be called once, on any thread. `flags` of a tensor with other references lacks
+/// `DLB_FLAG_IS_COPIED`.
 ///
 /// # Safety
 ///
-/// `tensor` is null or a tensor that the caller owns and gives up; `out` is null or can be written.
+/// `tensor` is null or a reference that the caller owns; `out` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_into_versioned(
     tensor: *mut TensorHandle,
     out: *mut *mut DLManagedTensorVersioned,
 ) -> Status {
-    guarded(|| {
-        // SAFETY: the caller's duty.
-        let tensor = unsafe { TensorHandle::take(tensor) }?;
-        if out.is_null() {
-            return Err(NULL_OUT);
-        }
-        // SAFETY: the caller's duty.
-        unsafe { out.write(tensor.into_raw()) };
-        Ok(())
-    })
+    let export = || {
+        check_tensor(tensor)?;
+        // SAFETY: the caller's duty, and not null.
+        Ok(unsafe { TensorHandle::consume(tensor) }.into_raw())
+    };
+    // SAFETY: the caller's duty.
+    unsafe { hand_out(out, export) }
 }
 
-/// Gives a tensor away as a managed tensor of DLPack before 1.0, which cannot say read-only: such
-/// tensors are refused. Otherwise as `dlb_into_versioned`.
+/// Consumes a tensor and makes a legacy managed tensor (DLPack before 1.0) of it. That ABI cannot
+/// say read-only: such tensors are `DLB_STATUS_REFUSED`. Otherwise as `dlb_into_versioned`.
 ///
 /// # Safety
 ///
@@ -200,39 +208,40 @@ pub unsafe extern "C" fn dlb_into_legacy(
     tensor: *mut TensorHandle,
     out: *mut *mut DLManagedTensor,
 ) -> Status {
-    guarded(|| {
+    let export = || {
         // SAFETY: the caller's duty.
-        let tensor = unsafe { TensorHandle::take(tensor) }?;
-        if out.is_null() {
-            return Err(NULL_OUT);
-        }
-        let raw = tensor.into_raw_legacy()?;
-        // SAFETY: the caller's duty.
-        unsafe { out.write(raw) };
-        Ok(())
-    })
+        unsafe { TensorHandle::borrow(tensor) }?.tensor().check_legacy()?;
+        // SAFETY: the same, and not null.
+        Ok(unsafe { TensorHandle::consume(tensor) }.into_raw_legacy()?)
+    };
+    // SAFETY: the caller's duty.
+    unsafe { hand_out(out, export) }
 }
 
-/// Gives a tensor away as a Python object with `__dlpack__` and `__dlpack_device__`, which every
-/// framework's `from_dlpack` takes, any number of times. The caller owns the new reference. The
-/// tensor is taken over even on failure. Work that a device has queued on the memory must be done.
+/// Consumes a tensor and makes a Python object of it, with `__dlpack__` and `__dlpack_device__`,
+/// which every framework's `from_dlpack` accepts, any number of times. The caller owns the new
+/// reference. Work that a device has queued on the memory must be done.
 ///
 /// # Safety
 ///
-/// `tensor` is null or a tensor that the caller owns and gives up; `out` is null or can be written.
+/// `tensor` is null or a reference that the caller owns; `out` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_into_python(
     tensor: *mut TensorHandle,
     out: *mut *mut PyObject,
 ) -> Status {
+    let export = || {
+        check_tensor(tensor)?;
+        // SAFETY: the caller's duty, and not null.
+        let take = || unsafe { TensorHandle::consume(tensor) };
+        Ok(python::object(Python::attached()?, take)?.into_raw())
+    };
     // SAFETY: the caller's duty.
-    let tensor = contained(Err(NULL_OUT), || unsafe { TensorHandle::take(tensor) });
-    // SAFETY: the caller's duty.
-    unsafe { hand_out(out, |python| python::object(python, tensor?)) }
+    unsafe { hand_out(out, export) }
 }
 
-/// Gives a tensor away in a capsule: of DLPack 1.x if `versioned` is not 0, else of DLPack before
-/// 1.0. Otherwise as `dlb_into_python`.
+/// Consumes a tensor and makes a capsule of it, for one consumer: versioned (DLPack 1.x) if
+/// `versioned` is not 0, else legacy. Otherwise as `dlb_into_python` and `dlb_into_legacy`.
 ///
 /// # Safety
 ///
@@ -243,28 +252,37 @@ pub unsafe extern "C" fn dlb_into_capsule(
     versioned: c_int,
     out: *mut *mut PyObject,
 ) -> Status {
+    let export = || {
+        // SAFETY: the caller's duty.
+        let handle = unsafe { TensorHandle::borrow(tensor) }?;
+        if versioned == 0 {
+            handle.tensor().check_legacy()?;
+        }
+        // SAFETY: the caller's duty, and not null.
+        let take = || unsafe { TensorHandle::consume(tensor) };
+        Ok(python::capsule(Python::attached()?, versioned != 0, take)?.into_raw())
+    };
     // SAFETY: the caller's duty.
-    let tensor = contained(Err(NULL_OUT), || unsafe { TensorHandle::take(tensor) });
-    // SAFETY: the caller's duty.
-    unsafe { hand_out(out, |python| python::capsule(python, tensor?, versioned != 0)) }
+    unsafe { hand_out(out, export) }
 }
 
-/// Writes a new reference where C wants it.
+fn check_tensor(tensor: *mut TensorHandle) -> Result<()> {
+    if tensor.is_null() { Err(NULL_TENSOR) } else { Ok(()) }
+}
+
+/// Writes a result where C wants it.
 ///
 /// # Safety
 ///
 /// `out` is null or can be written.
-unsafe fn hand_out(
-    out: *mut *mut PyObject,
-    make: impl FnOnce(Python) -> Result<python::Object>,
-) -> Status {
+unsafe fn hand_out<T>(out: *mut *mut T, make: impl FnOnce() -> Result<*mut T>) -> Status {
     guarded(|| {
         if out.is_null() {
             return Err(NULL_OUT);
         }
-        let object = make(Python::attached()?)?;
+        let made = make()?;
         // SAFETY: the caller's duty.
-        unsafe { out.write(object.into_raw()) };
+        unsafe { out.write(made) };
         Ok(())
     })
 }

@@ -1,6 +1,6 @@
 //! Tensors into C: from managed descriptors and from Python objects, and their release.
-//! Giving tensors away does not belong here (see `export`).
-//! Invariant: a handle is written to the caller only on success, and released once.
+//! Exporting tensors does not belong here (see `export`).
+//! Invariant: a call that fails consumes nothing, and writes nothing to its caller.
 
 use std::ffi::c_void;
 
@@ -9,46 +9,31 @@ use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 
 use crate::entry::{contained, guarded};
 use crate::error::{Error, Result, Status};
+use crate::handle::{NULL_OUT, Origin, Stream, TensorHandle};
 use crate::info::TensorInfo;
 use crate::python::{self, PyObject, Python};
+use crate::sized;
 
-/// A tensor with an owner. Opaque to C.
-#[derive(Debug)]
-pub struct TensorHandle {
-    tensor: Tensor,
-    info: TensorInfo,
+/// What to ask a Python producer for. Set `struct_size`, and zero what is not asked for:
+/// `dlb_request request = {.struct_size = sizeof request};`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Request {
+    /// `sizeof(dlb_request)`.
+    pub struct_size: usize,
+    /// The stream to wait for the memory, if `has_stream` is not 0: a handle of the device's
+    /// driver, or 1 for CUDA's legacy default stream, 2 for its default stream of the thread.
+    pub stream: i64,
+    /// Whether `stream` is given. It means nothing for memory of the host.
+    pub has_stream: u8,
+    /// Not 0: an exception that Python raised (`DLB_STATUS_PYTHON`) stays set, as functions of
+    /// Python leave it. 0: it is cleared.
+    pub keep_exception: u8,
 }
 
-// SAFETY: a tensor may change threads; the info only describes it (R9).
-unsafe impl Send for TensorHandle {}
-
-impl TensorHandle {
-    pub(crate) fn into_raw(tensor: Tensor) -> *mut Self {
-        // What the info points to is the tensor's own and does not move with it.
-        let info = TensorInfo::of(&tensor);
-        Box::into_raw(Box::new(Self { tensor, info }))
-    }
-
-    /// # Safety
-    ///
-    /// `handle` is null or a handle that the caller owns and gives up.
-    pub(crate) unsafe fn take(handle: *mut Self) -> Result<Tensor> {
-        // SAFETY: the caller's duty.
-        let handle = unsafe { Self::own(handle) }.ok_or(NULL_TENSOR)?;
-        Ok(handle.tensor)
-    }
-
-    /// # Safety
-    ///
-    /// As for [`take`](Self::take).
-    pub(crate) unsafe fn own(handle: *mut Self) -> Option<Box<Self>> {
-        // SAFETY: made by `into_raw`, and owned by the caller (R7).
-        (!handle.is_null()).then(|| unsafe { Box::from_raw(handle) })
-    }
-}
-
-const NULL_TENSOR: Error = Error::Invalid("tensor: found a null pointer");
-pub(crate) const NULL_OUT: Error = Error::Invalid("out: found a null pointer");
+const NULL_MANAGED: Error =
+    Error::Invalid("managed: expected a managed tensor, found a null pointer");
+const NULL_OBJECT: Error = Error::Invalid("object: expected a Python object, found a null pointer");
 
 /// Writes a new handle where C wants it.
 ///
@@ -57,77 +42,126 @@ pub(crate) const NULL_OUT: Error = Error::Invalid("out: found a null pointer");
 /// `out` is null or can be written.
 unsafe fn hand_over(
     out: *mut *mut TensorHandle,
-    import: impl FnOnce() -> Result<Tensor>,
+    import: impl FnOnce() -> Result<(Tensor, Origin, Stream)>,
 ) -> Status {
     guarded(|| {
         if out.is_null() {
             return Err(NULL_OUT);
         }
-        let tensor = import()?;
+        let (tensor, origin, stream) = import()?;
         // SAFETY: the caller's duty.
-        unsafe { out.write(TensorHandle::into_raw(tensor)) };
+        unsafe { out.write(TensorHandle::into_raw(tensor, origin, stream)) };
         Ok(())
     })
 }
 
-/// Takes over a managed tensor of DLPack 1.x, and checks it. A tensor that is refused stays the
-/// caller's, untouched.
+/// Imports a versioned managed tensor (DLPack 1.x) after validating it. On success it belongs to
+/// the handle; its deleter runs when the handle is released.
 ///
 /// # Safety
 ///
-/// `tensor` is null or a valid tensor that the caller owns and, on success, gives up; its producer
-/// keeps what SAFETY.md trusts producers for. `out` is null or can be written.
+/// `managed` is null or a valid tensor that the caller owns, whose producer keeps what SAFETY.md
+/// trusts producers for. `out` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_from_versioned(
-    tensor: *mut DLManagedTensorVersioned,
+    managed: *mut DLManagedTensorVersioned,
     out: *mut *mut TensorHandle,
 ) -> Status {
+    let import = || {
+        if managed.is_null() {
+            return Err(NULL_MANAGED);
+        }
+        // SAFETY: the caller's duty.
+        Ok((unsafe { Tensor::try_from_raw(managed) }?, Origin::C, None))
+    };
     // SAFETY: the caller's duty.
-    let import = || Ok(unsafe { Tensor::try_from_raw(tensor) }?);
-    // SAFETY: the same.
     unsafe { hand_over(out, import) }
 }
 
-/// Takes over a managed tensor of DLPack before 1.0; otherwise as `dlb_from_versioned`.
+/// Imports a legacy managed tensor (DLPack before 1.0); otherwise as `dlb_from_versioned`.
 ///
 /// # Safety
 ///
 /// As for `dlb_from_versioned`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_from_legacy(
-    tensor: *mut DLManagedTensor,
-    out: *mut *mut TensorHandle,
-) -> Status {
-    // SAFETY: the caller's duty.
-    let import = || Ok(unsafe { Tensor::try_from_raw_legacy(tensor) }?);
-    // SAFETY: the same.
-    unsafe { hand_over(out, import) }
-}
-
-/// Takes a Python object's memory as a tensor: through the C exchange API of its type, through
-/// `__dlpack__`, or out of a capsule, which is renamed.
-///
-/// # Safety
-///
-/// `object` is null or a live Python object; its producer keeps what SAFETY.md trusts producers
-/// for. `out` is null or can be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlb_from_python(
-    object: *mut PyObject,
+    managed: *mut DLManagedTensor,
     out: *mut *mut TensorHandle,
 ) -> Status {
     let import = || {
-        let python = Python::attached()?;
+        if managed.is_null() {
+            return Err(NULL_MANAGED);
+        }
         // SAFETY: the caller's duty.
-        let object = unsafe { python.borrow(object) }
-            .ok_or(Error::Invalid("object: found a null pointer"))?;
-        python::import(&object)
+        Ok((unsafe { Tensor::try_from_raw_legacy(managed) }?, Origin::C, None))
     };
     // SAFETY: the caller's duty.
     unsafe { hand_over(out, import) }
 }
 
-/// A compact row-major copy in memory of its own. The tensor stays as it is.
+/// Calls the deleter of a versioned managed tensor that is not imported. Does nothing for null.
+///
+/// # Safety
+///
+/// `managed` is null or a valid tensor that the caller owns and gives up.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlb_delete_versioned(managed: *mut DLManagedTensorVersioned) {
+    // SAFETY: the caller's duty.
+    contained((), || unsafe { Tensor::release_raw(managed) });
+}
+
+/// Calls the deleter of a legacy managed tensor that is not imported. Does nothing for null.
+///
+/// # Safety
+///
+/// As for `dlb_delete_versioned`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlb_delete_legacy(managed: *mut DLManagedTensor) {
+    // SAFETY: the caller's duty.
+    contained((), || unsafe { Tensor::release_raw_legacy(managed) });
+}
+
+/// Imports a Python object's memory: through the C exchange API of its type, through `__dlpack__`,
+/// or from a capsule, which is renamed. `request` may be null. No exception may be set.
+///
+/// Memory of a device is ready on the stream that was asked for. Where none was, `dlb_info.stream`
+/// is the producer's current stream if its type has an exchange table; otherwise it is ready on the
+/// device's default stream.
+///
+/// # Safety
+///
+/// `object` is null or a live Python object, whose producer keeps what SAFETY.md trusts producers
+/// for. `request` is null or can be read, `out` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlb_from_python(
+    object: *mut PyObject,
+    request: *const Request,
+    out: *mut *mut TensorHandle,
+) -> Status {
+    let import = || {
+        if object.is_null() {
+            return Err(NULL_OBJECT);
+        }
+        let request = match request.is_null() {
+            true => None,
+            // SAFETY: the caller's duty.
+            false => Some(unsafe { sized::read::<Request>(request) }?),
+        };
+        let python = Python::attached()?;
+        // SAFETY: the caller's duty.
+        let object = unsafe { python.borrow(object) }.ok_or(NULL_OBJECT)?;
+        let stream = request.filter(|asked| asked.has_stream != 0).map(|asked| asked.stream);
+        let keeps = request.is_some_and(|asked| asked.keep_exception != 0);
+        match python::import(&object, stream) {
+            Err(Error::Python(exception)) if keeps => Err(Error::Raised(exception)),
+            outcome => outcome.map(|(tensor, stream)| (tensor, Origin::Python, stream)),
+        }
+    };
+    // SAFETY: the caller's duty.
+    unsafe { hand_over(out, import) }
+}
+
+/// Copies a tensor into row-major memory of its own.
 ///
 /// # Safety
 ///
@@ -138,13 +172,29 @@ pub unsafe extern "C" fn dlb_copy(
     out: *mut *mut TensorHandle,
 ) -> Status {
     // SAFETY: the caller's duty.
-    let tensor = unsafe { tensor.as_ref() };
-    let copy = || Ok(tensor.ok_or(NULL_TENSOR)?.tensor.to_compact()?);
+    let tensor = unsafe { TensorHandle::borrow(tensor) };
+    let copy = || Ok((tensor?.tensor().to_compact()?, Origin::C, None));
     // SAFETY: the caller's duty.
     unsafe { hand_over(out, copy) }
 }
 
-/// What a tensor is and where it lies; null for null. It belongs to the tensor.
+/// Adds a reference to a tensor and returns it; null for null. Each reference is given up once: by
+/// `dlb_release`, `dlb_queue_release`, or a call that consumes it.
+///
+/// # Safety
+///
+/// `tensor` is null or a live tensor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlb_retain(tensor: *mut TensorHandle) -> *mut TensorHandle {
+    if !tensor.is_null() {
+        // SAFETY: the caller's duty.
+        unsafe { TensorHandle::retain(tensor) };
+    }
+    tensor
+}
+
+/// Describes a tensor; null for null. The struct, and what it points to, are valid until the last
+/// reference to the tensor is given up, or consumed by `dlb_into_*`.
 ///
 /// # Safety
 ///
@@ -152,27 +202,28 @@ pub unsafe extern "C" fn dlb_copy(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_tensor_info(tensor: *const TensorHandle) -> *const TensorInfo {
     // SAFETY: the caller's duty.
-    match unsafe { tensor.as_ref() } {
-        Some(tensor) => &raw const tensor.info,
-        None => std::ptr::null(),
+    match unsafe { TensorHandle::borrow(tensor) } {
+        Ok(tensor) => &raw const *tensor.info(),
+        Err(_) => std::ptr::null(),
     }
 }
 
-/// Releases a tensor now: the producer's deleter runs on this thread. Null is fine.
+/// Gives up a reference. With the last one the producer's deleter runs, on this thread, which may
+/// have to wait for the GIL. A Python exception that is set stays set. Once Python has been shut
+/// down, tensors of Python objects leak instead. Does nothing for null.
 ///
 /// # Safety
 ///
-/// `tensor` is null or a tensor that the caller owns and gives up, with all that its info pointed
-/// to.
+/// `tensor` is null or a reference that the caller owns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_release(tensor: *mut TensorHandle) {
     // SAFETY: the caller's duty.
     contained((), || drop(unsafe { TensorHandle::own(tensor) }));
 }
 
-/// Names the Python that is to be used: `library` is a handle to libpython as `dlopen` gives it,
-/// which stays open for good. Needed only where Python's functions are not among the global names
-/// of the process. The first Python found is kept.
+/// Names the Python to use: a handle to libpython from `dlopen`, which is never closed. Needed only
+/// where Python's functions are not global names of the process. The Python that was found first
+/// stays in use; naming another one is `DLB_STATUS_INVALID`.
 ///
 /// # Safety
 ///
@@ -181,7 +232,9 @@ pub unsafe extern "C" fn dlb_release(tensor: *mut TensorHandle) {
 pub unsafe extern "C" fn dlb_use_python(library: *mut c_void) -> Status {
     guarded(|| {
         if library.is_null() {
-            return Err(Error::Invalid("library: found a null pointer"));
+            return Err(Error::Invalid(
+                "library: expected a handle of dlopen, found a null pointer",
+            ));
         }
         // SAFETY: the caller's duty.
         unsafe { python::load_from(library) }

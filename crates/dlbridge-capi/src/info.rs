@@ -1,18 +1,20 @@
-//! What a tensor is and where it lies, as plain structs for C.
-//! Owning tensors does not belong here (see `import`).
+//! The description of a tensor as plain structs for C.
+//! Owning tensors does not belong here (see `handle`).
 //! Invariant: the pointers of an info are those of the tensor that it was made of.
 
 use std::ffi::{c_char, c_void};
+use std::ptr;
 
 use dlbridge::{DType, Device, DeviceKind, Tensor, TypeCode, layout};
 
 use crate::entry::contained;
+use crate::handle::Stream;
 
 /// The type of one element, with the numbers of DLPack's `DLDataType`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct DataType {
-    /// The kind of number.
+    /// The kind of number: one of `DLB_TYPE_*`, or a newer one.
     pub code: u8,
     /// Width of one lane in bits.
     pub bits: u8,
@@ -24,30 +26,31 @@ pub struct DataType {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct DeviceId {
-    /// The kind of device; 1 is the host's own memory.
+    /// The kind of device: one of `DLB_DEVICE_*`, or a newer one.
     pub kind: i32,
-    /// Which one of that kind.
+    /// The number of the device among those of its kind.
     pub id: i32,
 }
 
-/// What a tensor is and where it lies. Valid until the tensor is released.
+/// The address, shape, strides, type and device of a tensor. Filled by the library only; later
+/// versions add fields at the end.
 #[derive(Debug)]
 #[repr(C)]
 pub struct TensorInfo {
     /// The address of element `[0, 0, ...]`. May be null if there are no elements. On a device
     /// without addresses it is a handle.
     pub data: *mut c_void,
-    /// What is left to add to a handle, in bytes; 0 on every device that has addresses.
+    /// The offset of the first element from a handle, in bytes; 0 on devices with addresses.
     pub byte_offset: u64,
-    /// `rank` extents, outermost axis first.
+    /// `rank` extents, outermost axis first. `rank` is at most 64.
     pub shape: *const i64,
-    /// `rank` steps from one element to the next, in elements. Always given.
+    /// `rank` steps from one element to the next, in elements. Never null.
     pub strides: *const i64,
     /// The number of elements.
     pub len: usize,
-    /// DLPack's flags: 1 read-only, 2 a copy made for this tensor, 4 padded sub-byte elements.
+    /// The sum of `DLB_FLAG_*`.
     pub flags: u64,
-    /// Where the memory lies.
+    /// The device that the memory is on.
     pub device: DeviceId,
     /// The type of the elements.
     pub dtype: DataType,
@@ -55,14 +58,19 @@ pub struct TensorInfo {
     pub rank: i32,
     /// Whether the host can read `data`: 1 or 0.
     pub is_host: u8,
-    /// Whether the elements lie side by side in row-major order: 1 or 0.
+    /// Whether the elements are contiguous in row-major order: 1 or 0.
     pub is_row_major: u8,
-    /// Whether they do in column-major order: 1 or 0.
+    /// Whether they are contiguous in column-major order: 1 or 0.
     pub is_column_major: u8,
+    /// Whether `stream` is known: 1 or 0.
+    pub has_stream: u8,
+    /// The stream of the device on which the memory is ready: a handle of its driver. Other streams
+    /// must wait for it.
+    pub stream: *mut c_void,
 }
 
 impl TensorInfo {
-    pub(crate) fn of(tensor: &Tensor) -> Self {
+    pub(crate) fn of(tensor: &Tensor, stream: Stream) -> Self {
         let (shape, strides) = (tensor.shape(), tensor.strides());
         let (device, dtype) = (tensor.device(), tensor.dtype());
         Self {
@@ -79,6 +87,8 @@ impl TensorInfo {
             is_host: device.is_host_accessible().into(),
             is_row_major: tensor.is_contiguous().into(),
             is_column_major: layout::is_column_major(shape, strides).into(),
+            has_stream: stream.is_some().into(),
+            stream: stream.unwrap_or(ptr::null_mut()),
         }
     }
 }

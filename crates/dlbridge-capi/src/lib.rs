@@ -8,35 +8,41 @@
 //! | --- | --- | --- |
 //! | a `DLManagedTensorVersioned *` or `DLManagedTensor *` | a checked tensor | [`dlb_from_versioned`], [`dlb_from_legacy`] |
 //! | a `PyObject *` | the same | [`dlb_from_python`] |
-//! | a tensor | what it is, and where | [`dlb_tensor_info`] |
-//! | a tensor | memory of my own | [`dlb_copy`] |
-//! | a tensor | to be rid of it | [`dlb_release`], or [`dlb_queue_release`] where a deleter must not run |
+//! | a tensor | its address, shape, type, device | [`dlb_tensor_info`] |
+//! | a tensor | a copy | [`dlb_copy`] |
+//! | a tensor | a second reference | [`dlb_retain`] |
+//! | a tensor | to release it | [`dlb_release`], or [`dlb_queue_release`] where a deleter must not run |
 //! | memory and its owner | a tensor | [`dlb_export`] |
-//! | a tensor | to give it away | [`dlb_into_versioned`], [`dlb_into_legacy`], [`dlb_into_python`], [`dlb_into_capsule`] |
+//! | a tensor | to export it | [`dlb_into_versioned`], [`dlb_into_legacy`], [`dlb_into_python`], [`dlb_into_capsule`] |
 //! | a failure | its reason | [`dlb_last_error`] |
 //!
 //! No function unwinds. Python is never linked: its functions are looked up in the running process
 //! when they are first needed.
 #![allow(unsafe_code, reason = "foreign-function code by nature: its callers are written in C")]
 
+mod codes;
 mod entry;
 mod error;
 mod export;
+mod handle;
 mod import;
 mod info;
 mod publish;
 mod python;
 mod queue;
+mod sized;
 
-pub use entry::{dlb_api_version, dlb_last_error};
+pub use codes::*;
+pub use entry::{DLB_API_VERSION, dlb_api_version, dlb_last_error};
 pub use error::Status;
 pub use export::{
-    Memory, Owner, dlb_export, dlb_into_capsule, dlb_into_legacy, dlb_into_python,
-    dlb_into_versioned, dlb_share_python,
+    Memory, dlb_export, dlb_export_python, dlb_into_capsule, dlb_into_legacy, dlb_into_python,
+    dlb_into_versioned,
 };
+pub use handle::TensorHandle;
 pub use import::{
-    TensorHandle, dlb_copy, dlb_from_legacy, dlb_from_python, dlb_from_versioned, dlb_release,
-    dlb_tensor_info, dlb_use_python,
+    Request, dlb_copy, dlb_delete_legacy, dlb_delete_versioned, dlb_from_legacy, dlb_from_python,
+    dlb_from_versioned, dlb_release, dlb_retain, dlb_tensor_info, dlb_use_python,
 };
 pub use info::{DataType, DeviceId, TensorInfo, dlb_device_name, dlb_dtype_name};
 pub use python::PyObject;

@@ -1,21 +1,21 @@
-//! Queues of what is to be released later, on a thread that may: tokens of exports that somebody
-//! dropped, and imported tensors whose deleters must not run where they were dropped.
+//! Queues of releases for a thread that may do them: tokens of exports that are no longer used, and
+//! imported tensors whose deleters must not run where their last reference was given up.
 //! What the tokens mean does not belong here.
-//! Invariant: nothing foreign runs while the lock is held, but for the wake function, which only
-//! makes a note.
+//! Invariant: only the wake function runs while the lock is held.
 
 use std::ffi::{c_int, c_void};
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::entry::contained;
-use crate::import::TensorHandle;
+use crate::entry::{contained, guarded};
+use crate::error::{Error, Status};
+use crate::handle::TensorHandle;
 use crate::python;
 
-/// Wakes whoever takes from the queue.
+/// Tells a thread that there is work.
 type Wake = unsafe extern "C" fn(context: *mut c_void) -> c_int;
 
-/// A queue of what is to be released later. Opaque to C.
+/// A queue of releases. Opaque to C.
 #[derive(Debug, Default)]
 pub struct ReleaseQueue {
     state: Mutex<State>,
@@ -24,7 +24,7 @@ pub struct ReleaseQueue {
 #[derive(Debug, Default)]
 struct State {
     tokens: Vec<Token>,
-    tensors: Vec<TensorHandle>,
+    tensors: Vec<Arc<TensorHandle>>,
     wake: Option<(Wake, Token)>,
 }
 
@@ -32,8 +32,10 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token(pub(crate) *mut c_void);
 
-// SAFETY: nothing here looks behind it; whoever gave it lets it be given back on any thread (R9).
+// SAFETY: it is not dereferenced here; the caller of `dlb_export` takes it back on any thread (R9).
 unsafe impl Send for Token {}
+// SAFETY: the same.
+unsafe impl Sync for Token {}
 
 impl ReleaseQueue {
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -44,22 +46,22 @@ impl ReleaseQueue {
     pub(crate) fn push(&self, token: Token) {
         let mut state = self.lock();
         state.tokens.push(token);
-        state.wake_if_first();
+        if state.tokens.len() == 1 {
+            state.wake();
+        }
     }
 
-    fn push_tensor(&self, tensor: TensorHandle) {
+    fn push_tensor(&self, tensor: Arc<TensorHandle>) {
         let mut state = self.lock();
         state.tensors.push(tensor);
-        state.wake_if_first();
+        if state.tensors.len() == 1 {
+            state.wake();
+        }
     }
 }
 
 impl State {
-    /// Whoever takes from the queue takes all, so one call is enough until it is empty again.
-    fn wake_if_first(&self) {
-        if self.tokens.len() + self.tensors.len() != 1 {
-            return;
-        }
+    fn wake(&self) {
         if let Some((wake, context)) = self.wake {
             // SAFETY: the caller's duty (`dlb_queue_new`), until the queue is closed, which takes
             // this lock.
@@ -70,7 +72,7 @@ impl State {
 
 impl Drop for ReleaseQueue {
     fn drop(&mut self) {
-        // Nobody asked for these deleters to run here, wherever this is: a leak is safe.
+        // No thread asked for these deleters to run here: leaking them is safe.
         mem::forget(mem::take(&mut self.lock().tensors));
     }
 }
@@ -87,44 +89,49 @@ pub(crate) unsafe fn share(queue: *const ReleaseQueue) -> Arc<ReleaseQueue> {
     unsafe { Arc::from_raw(queue) }
 }
 
-/// A new queue, which calls `wake`, if it is not null, when something comes to stand in an empty
-/// queue. What `wake` answers is not looked at; `uv_async_send` is such a function.
+const NULL_QUEUE: Error = Error::Invalid("queue: expected a queue, found a null pointer");
+
+/// Makes a queue; null only if this library panics. `wake`, if it is not null, is called with
+/// `context` when the first token, and when the first tensor, comes to a queue that has none. Its
+/// answer is ignored; `uv_async_send` is such a function.
 ///
 /// # Safety
 ///
-/// `wake` may be called with `context` until the queue is muted or closed, on any thread, holding a
-/// lock of the queue: it waits for nothing, and calls nothing of this library.
+/// `wake` may be called with `context` until the queue is muted or closed, on any thread, while a
+/// lock of the queue is held: it waits for nothing, and calls no function of this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_queue_new(
     wake: Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>,
     context: *mut c_void,
-) -> *const ReleaseQueue {
-    contained(std::ptr::null(), || {
+) -> *mut ReleaseQueue {
+    contained(std::ptr::null_mut(), || {
         let wake = wake.map(|wake| (wake, Token(context)));
         let state = Mutex::new(State { wake, ..State::default() });
-        Arc::into_raw(Arc::new(ReleaseQueue { state }))
+        Arc::into_raw(Arc::new(ReleaseQueue { state })).cast_mut()
     })
 }
 
-/// Makes a queue wake nobody from here on. It stays as valid as it was.
+/// Ends the calls of `wake`; the queue works on. Does nothing for null.
 ///
 /// # Safety
 ///
-/// `queue` is a live queue.
+/// `queue` is null or a live queue.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlb_queue_mute(queue: *const ReleaseQueue) {
+pub unsafe extern "C" fn dlb_queue_mute(queue: *mut ReleaseQueue) {
     // SAFETY: the caller's duty.
-    contained((), || unsafe { &*queue }.lock().wake = None);
+    if let Some(queue) = unsafe { queue.as_ref() } {
+        contained((), || queue.lock().wake = None);
+    }
 }
 
-/// Closes a queue: it wakes nobody from here on. Exports that name it stay valid; what stands in
-/// it, and what comes later, is never released.
+/// Closes a queue, and ends the calls of `wake`. Exports that name it stay valid; its tokens and
+/// tensors, and those that come later, are never released: drain it first. Does nothing for null.
 ///
 /// # Safety
 ///
 /// `queue` is null or a queue that the caller gives up.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlb_queue_close(queue: *const ReleaseQueue) {
+pub unsafe extern "C" fn dlb_queue_close(queue: *mut ReleaseQueue) {
     if queue.is_null() {
         return;
     }
@@ -133,21 +140,23 @@ pub unsafe extern "C" fn dlb_queue_close(queue: *const ReleaseQueue) {
     contained((), || queue.lock().wake = None);
 }
 
-/// Takes up to `capacity` tokens out of the queue, and gives their number. Each stands for an
-/// export that nobody uses any more.
+/// Moves up to `capacity` tokens out of the queue, in no particular order, and returns their
+/// number; 0 for null. Each stands for an export that is no longer used. Call it until it returns
+/// less than `capacity`: `wake` is called again only once the queue has no tokens.
 ///
 /// # Safety
 ///
-/// `queue` is a live queue; `tokens` can be written for `capacity` pointers.
+/// `queue` is null or a live queue; `tokens` can be written for `capacity` pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_queue_take(
-    queue: *const ReleaseQueue,
+    queue: *mut ReleaseQueue,
     tokens: *mut *mut c_void,
     capacity: usize,
 ) -> usize {
+    // SAFETY: the caller's duty.
+    let Some(queue) = (unsafe { queue.as_ref() }) else { return 0 };
     contained(0, || {
-        // SAFETY: the caller's duty.
-        let mut state = unsafe { &*queue }.lock();
+        let mut state = queue.lock();
         let rest = state.tokens.len().saturating_sub(capacity);
         let mut count = 0;
         for token in state.tokens.drain(rest..) {
@@ -159,55 +168,64 @@ pub unsafe extern "C" fn dlb_queue_take(
     })
 }
 
-/// Puts a tensor aside, to be released by `dlb_queue_drain`. It takes a lock for a moment and
-/// calls no deleter, so that a finaliser may call it. Null is fine.
+/// Gives up a reference to a tensor, which `dlb_queue_drain` releases. It takes a lock for a moment
+/// and calls no deleter, so that a finalizer may call it. Null is a tensor that needs no release.
 ///
 /// # Safety
 ///
-/// `queue` is a live queue; `tensor` is null or a tensor that the caller owns and gives up.
+/// `queue` is null, which fails, or a live queue; `tensor` is null or a reference that the caller
+/// owns.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlb_queue_release(queue: *const ReleaseQueue, tensor: *mut TensorHandle) {
-    contained((), || {
+pub unsafe extern "C" fn dlb_queue_release(
+    queue: *mut ReleaseQueue,
+    tensor: *mut TensorHandle,
+) -> Status {
+    guarded(|| {
+        // SAFETY: the caller's duty.
+        let queue = unsafe { queue.as_ref() }.ok_or(NULL_QUEUE)?;
         // SAFETY: the caller's duty.
         if let Some(tensor) = unsafe { TensorHandle::own(tensor) } {
-            // SAFETY: the caller's duty.
-            unsafe { &*queue }.push_tensor(*tensor);
+            queue.push_tensor(tensor);
         }
-    });
-}
-
-/// Releases the tensors that were put aside, and gives their number. Where Python runs, a thread
-/// that does not hold its lock releases none: producers' deleters wait for that lock, and whoever
-/// holds it may be waiting for this thread.
-///
-/// # Safety
-///
-/// `queue` is a live queue.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlb_queue_drain(queue: *const ReleaseQueue) -> usize {
-    contained(0, || {
-        // SAFETY: the caller's duty.
-        let queue = unsafe { &*queue };
-        if queue.lock().tensors.is_empty() || !python::may_run_deleters() {
-            return 0;
-        }
-        let tensors = mem::take(&mut queue.lock().tensors);
-        let count = tensors.len();
-        python::undisturbed(|| drop(tensors));
-        count
+        Ok(())
     })
 }
 
-/// How many tokens and tensors stand in the queue.
+/// Releases the tensors in the queue, oldest first, and returns their number; 0 for null.
+///
+/// While Python runs, a thread that is not attached releases none: a producer's deleter may wait for
+/// the GIL, whose holder may be waiting for this thread. Before Python is initialised and after it
+/// is shut down, any thread may; tensors of Python objects leak once it is.
 ///
 /// # Safety
 ///
-/// `queue` is a live queue.
+/// `queue` is null or a live queue.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlb_queue_drain(queue: *mut ReleaseQueue) -> usize {
+    // SAFETY: the caller's duty.
+    let Some(queue) = (unsafe { queue.as_ref() }) else { return 0 };
+    contained(0, || {
+        if queue.lock().tensors.is_empty() {
+            return 0;
+        }
+        python::release(|| {
+            let tensors = mem::take(&mut queue.lock().tensors);
+            tensors.len()
+        })
+    })
+}
+
+/// The number of tokens and tensors in the queue; 0 for null.
+///
+/// # Safety
+///
+/// `queue` is null or a live queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_queue_pending(queue: *const ReleaseQueue) -> usize {
+    // SAFETY: the caller's duty.
+    let Some(queue) = (unsafe { queue.as_ref() }) else { return 0 };
     contained(0, || {
-        // SAFETY: the caller's duty.
-        let state = unsafe { &*queue }.lock();
+        let state = queue.lock();
         state.tokens.len() + state.tensors.len()
     })
 }

@@ -1,32 +1,65 @@
-//! A C and a C++ program against the generated header and both libraries, under valgrind where
-//! there is one.
+//! C and C++ programs against the generated header and both libraries, under valgrind where there is
+//! one, and with AddressSanitizer where the compiler has it.
 //! What the programs check stands in `programs/`.
+#![cfg(unix)]
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::Path;
 use std::process::Command;
 
-/// Complains about everything that a strict project would.
-const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"];
-/// What the static library needs.
-const SYSTEM: [&str; 5] = ["-lgcc_s", "-lpthread", "-ldl", "-lm", "-lc"];
+use common::{compile, installed, links, source, static_library, succeed};
 
 #[test]
 fn c_program_with_the_shared_library() {
-    let folder = libraries();
+    let folder = installed();
     let rpath = format!("-Wl,-rpath,{}", folder.display());
-    let link = [format!("-L{}", folder.display()), rpath, "-ldlbridge_capi".to_owned()];
-    run(&compile("cc", "-std=c11", &source("owners.c"), &link));
+    let link = [format!("-L{}", folder.display()), rpath, "-ldlbridge".to_owned()];
+    run(&compile("cc", "-std=c11", &source("owners.c"), "owners-c", &link));
 }
 
 #[test]
 fn cpp_program_with_the_static_library() {
-    let library = libraries().join("libdlbridge_capi.a");
-    let mut link = vec![library.display().to_string()];
-    link.extend(SYSTEM.map(str::to_owned));
-    run(&compile("c++", "-std=c++17", &source("owners.cpp"), &link));
+    run(&compile("c++", "-std=c++17", &source("owners.cpp"), "owners-cpp", &static_library()));
 }
 
-/// The examples of the guide: a whole program is run, functions are called by none.
+/// Random calls of all functions, under valgrind fewer of them.
+#[test]
+fn random_calls_release_every_owner_once() {
+    let program = compile("cc", "-std=c11", &source("random.c"), "random", &static_library());
+    assert_eq!(succeed(Command::new(&program).arg("300000")), "ok\n");
+    assert_eq!(output(&program, &["20000"]), "ok\n");
+}
+
+/// The same where the compiler has AddressSanitizer, which looks for leaks at the end.
+#[test]
+fn random_calls_pass_address_sanitizer() {
+    let mut link = vec!["-fsanitize=address,undefined".to_owned()];
+    if !links(&link) {
+        return eprintln!("skipped: the C compiler has no AddressSanitizer");
+    }
+    link.extend(static_library());
+    for (name, arguments) in [("random.c", &["300000"][..]), ("owners.c", &[])] {
+        let program = compile("cc", "-std=c11", &source(name), &format!("{name}-asan"), &link);
+        assert_eq!(succeed(Command::new(&program).args(arguments)), "ok\n");
+    }
+}
+
+#[test]
+fn header_compiles_as_every_c_and_cpp() {
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("header_alone.c");
+    std::fs::write(&source, "#include <dlbridge.h>\nint main(void) { return 0; }\n").unwrap();
+    for standard in ["-std=c99", "-std=c11", "-std=c17"] {
+        compile("cc", standard, &source, &format!("header{standard}"), &[]);
+    }
+    let cpp = source.with_extension("cpp");
+    std::fs::copy(&source, &cpp).unwrap();
+    for standard in ["-std=c++11", "-std=c++17", "-std=c++20"] {
+        compile("c++", standard, &cpp, &format!("header{standard}"), &[]);
+    }
+}
+
+/// The examples of the guide: a whole program is run, functions are called by a `main` of theirs.
 #[test]
 fn examples_of_the_guide() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/c.md");
@@ -35,54 +68,42 @@ fn examples_of_the_guide() {
     let mut programs = 0;
     for (number, block) in blocks.enumerate() {
         let is_program = block.contains("int main(");
-        let rest = if is_program { "" } else { "int main(void) { return 0; }\n" };
-        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guide_{number}.c"));
+        let rest = match is_program {
+            true => "",
+            false if block.contains("void show(") => CALLS_SHOW,
+            false => "int main(void) { return 0; }\n",
+        };
+        let name = format!("guide_{number}");
+        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.c"));
         std::fs::write(&source, [block, rest].concat()).unwrap();
-        let mut link = vec![libraries().join("libdlbridge_capi.a").display().to_string()];
-        link.extend(SYSTEM.map(str::to_owned));
-        let said = output(&compile("cc", "-std=c11", &source, &link));
-        assert_eq!(said.is_empty(), !is_program, "a program says what it did: {said}");
+        let said = output(&compile("cc", "-std=c11", &source, &name, &static_library()), &[]);
+        assert_eq!(said.is_empty(), rest.contains("return 0;") && !is_program, "it prints: {said}");
         programs += usize::from(is_program);
     }
     assert!(programs > 0, "the page has a program");
 }
 
-/// The folder that cargo put the libraries into, which is this program's or the one above.
-fn libraries() -> PathBuf {
-    let program = std::env::current_exe().unwrap();
-    let mut folders = program.ancestors().skip(1).take(2);
-    let found = folders.find(|folder| folder.join("libdlbridge_capi.a").is_file());
-    found.expect("cargo has built the libraries").to_owned()
+/// Calls the guide's first example with a tensor, and with one of a version that is rejected.
+const CALLS_SHOW: &str = "
+int main(void) {
+    float number = 1;
+    dlb_memory memory = {.struct_size = sizeof memory, .data = &number, .dtype = {2, 32, 1}, .device = {1, 0}};
+    for (unsigned major = 1; major < 3; major++) {
+        dlb_tensor *tensor;
+        struct DLManagedTensorVersioned *managed;
+        if (dlb_export(&memory, &tensor) || dlb_into_versioned(tensor, &managed)) return 1;
+        *(unsigned *)managed = major;
+        show(managed);
+    }
 }
-
-fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
-}
-
-fn compile(compiler: &str, standard: &str, source: &Path, link: &[String]) -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let name = source.file_name().unwrap().to_string_lossy().replace('.', "-");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let mut command = Command::new(compiler);
-    command
-        .args([standard, "-g", "-I"])
-        .arg(folder.join("include"))
-        .args(WARNINGS)
-        .arg(source)
-        .arg("-o")
-        .arg(&program)
-        .args(link);
-    let output = command.output().unwrap_or_else(|error| panic!("{compiler}: {error}"));
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    program
-}
+";
 
 fn run(program: &Path) {
-    assert_eq!(output(program), "ok\n");
+    assert_eq!(output(program, &[]), "ok\n");
 }
 
 /// What a program prints; it succeeds, and loses no memory.
-fn output(program: &Path) -> String {
+fn output(program: &Path, arguments: &[&str]) -> String {
     let has_valgrind = Command::new("valgrind").arg("--version").output().is_ok();
     let mut command = if has_valgrind {
         let mut valgrind = Command::new("valgrind");
@@ -95,10 +116,5 @@ fn output(program: &Path) -> String {
         eprintln!("without valgrind, which is not installed: leaks are not seen");
         Command::new(program)
     };
-    // Cargo's search path may lead to a library of another build.
-    let output = command.env_remove("LD_LIBRARY_PATH").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}\n{said}\n{complained}", output.status);
-    said.into_owned()
+    succeed(command.args(arguments))
 }

@@ -33,7 +33,7 @@ fn import(host: &Host, code: &str) -> Result<*mut TensorHandle, (Status, String)
     let object = host.eval(code);
     let mut tensor = ptr::null_mut();
     // SAFETY: a live object, on the thread that started Python.
-    let status = unsafe { dlb_from_python(object, &mut tensor) };
+    let status = unsafe { dlb_from_python(object, ptr::null(), &mut tensor) };
     host.drop(object);
     assert!(host.is_calm(), "no exception stays set");
     if status == Status::Ok { Ok(tensor) } else { Err((status, last_error())) }
@@ -56,6 +56,8 @@ fn export(flags: u64) -> *mut TensorHandle {
     static NUMBERS: [f64; 2] = [1.0, 2.0];
     let shape = [2];
     let memory = Memory {
+        struct_size: size_of::<Memory>(),
+        byte_offset: 0,
         data: NUMBERS.as_ptr().cast_mut().cast(),
         shape: shape.as_ptr(),
         strides: ptr::null(),
@@ -63,11 +65,13 @@ fn export(flags: u64) -> *mut TensorHandle {
         device: DeviceId { kind: 1, id: 0 },
         dtype: DataType { code: 2, bits: 64, lanes: 1 },
         rank: 1,
+        token: ptr::null_mut(),
+        release: Some(release),
+        queue: ptr::null_mut(),
     };
-    let owner = Owner { token: ptr::null_mut(), release: Some(release), queue: ptr::null() };
     let mut tensor = ptr::null_mut();
     // SAFETY: static numbers, which no test writes.
-    assert_eq!(unsafe { dlb_export(&memory, owner, &mut tensor) }, Status::Ok);
+    assert_eq!(unsafe { dlb_export(&memory, &mut tensor) }, Status::Ok);
     tensor
 }
 
@@ -84,7 +88,7 @@ fn python_objects_come_and_go() {
     what_cannot_be_imported_says_why(&host);
     exports_are_taken_any_number_of_times(&host);
     capsules_release_what_nobody_took(&host);
-    refusals_release(&host);
+    what_fails_consumes_nothing(&host);
     drains_wait_for_the_lock(&host);
 }
 
@@ -139,23 +143,27 @@ fn producers_are_asked_once(host: &Host) {
 fn what_cannot_be_imported_says_why(host: &Host) {
     let (status, message) = import(host, "'text'").unwrap_err();
     assert_eq!(status, Status::Unsupported);
-    assert_eq!(message, "object: found <class 'str'>, wanted one with __dlpack__ or a capsule");
+    assert_eq!(message, "object: expected one with __dlpack__, or a capsule, found <class 'str'>");
     host.run("class Odd:\n def __dlpack__(self, **k): return 1");
     let (status, message) = import(host, "Odd()").unwrap_err();
     assert_eq!(status, Status::Unsupported);
     assert!(message.starts_with("capsule: found <class 'int'>"), "{message}");
     // SAFETY: null is refused.
-    let status = unsafe { dlb_from_python(ptr::null_mut(), ptr::null_mut()) };
+    let status = unsafe { dlb_from_python(ptr::null_mut(), ptr::null(), ptr::null_mut()) };
     assert_eq!(status, Status::Invalid);
     let object = host.eval("np.ones(2)") as usize;
     let other = std::thread::spawn(move || {
         let mut tensor = ptr::null_mut();
-        // SAFETY: a live object; this thread does not hold the lock, which is refused.
-        (unsafe { dlb_from_python(object as *mut PyObject, &mut tensor) }, last_error())
+        // SAFETY: a live object; this thread is not attached, which is refused.
+        (
+            // SAFETY: the same.
+            unsafe { dlb_from_python(object as *mut PyObject, ptr::null(), &mut tensor) },
+            last_error(),
+        )
     });
     let (status, message) = other.join().unwrap();
     assert_eq!(status, Status::NotAttached);
-    assert_eq!(message, "python: this thread does not hold its lock");
+    assert!(message.contains("expected a thread that is attached"), "{message}");
     host.drop(object as *mut PyObject);
 }
 
@@ -197,13 +205,19 @@ fn capsules_release_what_nobody_took(host: &Host) {
     assert_eq!(released(), before + 2);
 }
 
-fn refusals_release(host: &Host) {
+fn what_fails_consumes_nothing(host: &Host) {
     let before = released();
+    let tensor = export(1);
     let mut capsule = ptr::null_mut();
-    // SAFETY: given away; read-only memory has no place in the old ABI.
-    let status = unsafe { dlb_into_capsule(export(1), 0, &mut capsule) };
+    // SAFETY: a live tensor; read-only memory has no place in the legacy ABI.
+    let status = unsafe { dlb_into_capsule(tensor, 0, &mut capsule) };
     assert_eq!(status, Status::Refused);
     assert!(capsule.is_null() && last_error().contains("read-only"));
+    assert_eq!(released(), before);
+    // SAFETY: still the caller's, and consumed now.
+    assert_eq!(unsafe { dlb_into_capsule(tensor, 1, &mut capsule) }, Status::Ok);
+    host.drop(capsule);
+    assert_eq!(released(), before + 1);
     let mut object = ptr::null_mut();
     // SAFETY: given away.
     assert_eq!(unsafe { dlb_into_python(export(1), &mut object) }, Status::Ok);
@@ -222,11 +236,11 @@ fn drains_wait_for_the_lock(host: &Host) {
     // SAFETY: no wake function.
     let queue = unsafe { dlb_queue_new(None, ptr::null_mut()) };
     // SAFETY: given up.
-    unsafe { dlb_queue_release(queue, tensor) };
+    assert_eq!(unsafe { dlb_queue_release(queue, tensor) }, Status::Ok);
     let address = queue as usize;
     let other = std::thread::spawn(move || {
         // SAFETY: a live queue.
-        unsafe { dlb_queue_drain(address as *const ReleaseQueue) }
+        unsafe { dlb_queue_drain(address as *mut ReleaseQueue) }
     });
     assert_eq!(other.join().unwrap(), 0);
     assert!(host.truth("watch() is not None"));

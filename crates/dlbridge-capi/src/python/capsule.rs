@@ -4,14 +4,14 @@
 //! whoever renamed it afterwards.
 
 use std::ffi::CStr;
+use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
 use dlbridge::Tensor;
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 
-use super::api::Pointer;
-use super::exception::Exception;
-use super::object::{Object, Python, undisturbed};
+use super::api::{Api, Pointer};
+use super::object::{Object, Python};
 use crate::entry::contained;
 use crate::error::{Error, Result};
 
@@ -120,30 +120,37 @@ fn refusal(object: &Object) -> Error {
     ))
 }
 
-/// A capsule that owns a tensor, in the ABI of DLPack 1.x or the one before.
-pub(crate) fn new(python: Python, tensor: Tensor, versioned: bool) -> Result<Object> {
-    let capsule = if versioned {
-        // SAFETY: given away by the tensor just now (R3).
-        unsafe { wrap(python, tensor.into_raw()) }
+/// A capsule that owns a tensor, versioned or legacy. The tensor is taken only when nothing can fail
+/// any more; for a legacy capsule the caller has made sure of that by `Tensor::check_legacy`.
+pub(crate) fn new(
+    python: Python,
+    versioned: bool,
+    take: impl FnOnce() -> Tensor,
+) -> Result<Object> {
+    if versioned {
+        wrap(python, || Ok(take().into_raw()))
     } else {
-        // SAFETY: the same.
-        unsafe { wrap(python, tensor.into_raw_legacy()?) }
-    };
-    capsule.map_err(Error::Python)
+        wrap(python, || take().into_raw_legacy())
+    }
 }
 
-/// # Safety
-///
-/// `tensor` is valid and given away by the caller.
-unsafe fn wrap<A: Abi>(python: Python, tensor: *mut A) -> Result<Object, Exception> {
-    let new = python.api.PyCapsule_New;
-    // SAFETY: the pointer is not null, the name static, the destructor made for this ABI (F2).
-    let capsule = unsafe { new(tensor.cast(), A::NAME.as_ptr(), Some(release::<A>)) };
+/// Makes the capsule first, over no tensor and without a destructor.
+fn wrap<A: Abi>(
+    python: Python,
+    take: impl FnOnce() -> Result<*mut A, dlbridge::Error>,
+) -> Result<Object> {
+    let Api { PyCapsule_New, PyCapsule_SetPointer, PyCapsule_SetDestructor, .. } = python.api;
+    let nothing = NonNull::<A>::dangling().as_ptr();
+    // SAFETY: the pointer is not null, the name static (F2).
+    let capsule = unsafe { PyCapsule_New(nothing.cast(), A::NAME.as_ptr(), None) };
     // SAFETY: a new reference or null (F3).
-    unsafe { python.own(capsule) }.inspect_err(|_| {
-        // SAFETY: no capsule took it (R3).
-        unsafe { A::release(tensor) };
-    })
+    let capsule = unsafe { python.own(capsule) }?;
+    let tensor = take()?;
+    // SAFETY: a capsule that nobody else has seen; the pointer is not null (F4).
+    unsafe { PyCapsule_SetPointer(capsule.as_ptr(), tensor.cast()) };
+    // SAFETY: the same; the destructor is made for this ABI (F4).
+    unsafe { PyCapsule_SetDestructor(capsule.as_ptr(), Some(release::<A>)) };
+    Ok(capsule)
 }
 
 /// Releases the tensor of a capsule that nobody consumed.
@@ -159,6 +166,6 @@ unsafe extern "C" fn release<A: Abi>(capsule: Pointer) {
         let tensor = unsafe { (python.api.PyCapsule_GetPointer)(capsule, A::NAME.as_ptr()) };
         // The owner may run Python code.
         // SAFETY: the unused capsule owned the tensor, and is going (F4).
-        undisturbed(|| unsafe { A::release(tensor.cast()) });
+        python.undisturbed(|| unsafe { A::release(tensor.cast()) });
     });
 }

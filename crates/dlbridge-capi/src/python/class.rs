@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use dlbridge::Tensor;
 
-use super::api::{Pointer, Slot, Spec};
+use super::api::{Method, Pointer, Slot, Spec};
 use super::constants::Constants;
 use super::exception::{Exception, raise};
 use super::object::{Object, Python};
@@ -32,18 +32,10 @@ const METH_NOARGS: c_int = 0x0004;
 const METH_FASTCALL_KEYWORDS: c_int = 0x0080 | 0x0002;
 const DEFAULT: u32 = 1 << 18;
 const DISALLOW_INSTANTIATION: u32 = 1 << 7;
+const IMMUTABLE: u32 = 1 << 8;
 
 type Fastcall = unsafe extern "C" fn(Pointer, *const Pointer, isize, Pointer) -> Pointer;
 type Noargs = unsafe extern "C" fn(Pointer, Pointer) -> Pointer;
-
-/// `PyMethodDef`; all functions are pointers of one size.
-#[repr(C)]
-struct Method {
-    name: *const std::ffi::c_char,
-    function: *const c_void,
-    flags: c_int,
-    doc: *const std::ffi::c_char,
-}
 
 /// A table that Python keeps for as long as the class lives.
 struct Methods([Method; 3]);
@@ -83,7 +75,7 @@ pub(super) fn make(python: Python) -> Result<Class, Exception> {
         name: NAME.as_ptr(),
         basicsize: (offset + size_of::<*const Tensor>()) as c_int,
         itemsize: 0,
-        flags: DEFAULT | DISALLOW_INSTANTIATION,
+        flags: DEFAULT | DISALLOW_INSTANTIATION | IMMUTABLE,
         slots: slots.as_mut_ptr(),
     };
     // SAFETY: attached; a spec of the stable ABI, whose method table and texts are static (F1, F2).
@@ -102,14 +94,15 @@ fn size_of_plain_object(python: Python) -> Result<usize, Exception> {
     Ok(size as usize)
 }
 
-/// Makes a Python object of a tensor. Memory that was exclusive becomes shared.
-pub(crate) fn new(python: Python, tensor: Tensor) -> Result<Object> {
+/// Makes a Python object of a tensor, which is taken only when nothing can fail any more. Memory that
+/// was exclusive becomes shared.
+pub(crate) fn new(python: Python, take: impl FnOnce() -> Tensor) -> Result<Object> {
     let class = python.constants()?.class;
     // SAFETY: attached; our own class, which keeps to this allocator (F1).
     let object = unsafe { (python.api.PyType_GenericAlloc)(class.class, 0) };
     // SAFETY: a new reference or null (F3).
     let object = unsafe { python.own(object) }?;
-    let tensor = Arc::into_raw(Arc::new(tensor.into_shared()));
+    let tensor = Arc::into_raw(Arc::new(take().into_shared()));
     // SAFETY: `make` asked for room for a pointer there, aligned as all of an object is (R7).
     unsafe { place(object.as_ptr(), class).write(tensor) };
     Ok(object)
@@ -173,11 +166,8 @@ unsafe extern "C" fn dlpack_device(object: Pointer, _: Pointer) -> Pointer {
     guarded(|python, class| {
         // SAFETY: Python calls the method with an object of our class (F1).
         let device = unsafe { tensor_of(object, class) }.device();
-        let pair = || {
-            let numbers = [python.integer(device.kind.0)?, python.integer(device.id)?];
-            python.tuple(numbers)
-        };
-        pair().map_err(Error::Python)
+        let number = |number: i32| python.integer(number.into());
+        Ok(python.tuple([number(device.kind.0)?, number(device.id)?])?)
     })
 }
 
@@ -190,12 +180,9 @@ unsafe extern "C" fn dealloc(object: Pointer) {
         // SAFETY: an object of our class; null if `new` failed before it wrote it (R7).
         let tensor = unsafe { place(object, constants.class).read() };
         if !tensor.is_null() {
-            let exception = Exception::pending(python);
             // SAFETY: the object's own count, which goes with it (R7).
-            contained((), || drop(unsafe { Arc::from_raw(tensor) }));
-            if let Some(exception) = exception {
-                exception.restore();
-            }
+            let release = || drop(unsafe { Arc::from_raw(tensor) });
+            python.undisturbed(|| contained((), release));
         }
         let class = constants.class.class;
         // SAFETY: a class that was made from a spec (F1).

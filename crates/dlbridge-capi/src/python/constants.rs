@@ -8,6 +8,7 @@ use super::api::Pointer;
 use super::class::{self, Class};
 use super::exception::Exception;
 use super::object::{Object, Python};
+use super::table;
 use crate::publish::Place;
 
 pub(super) struct Constants {
@@ -15,12 +16,28 @@ pub(super) struct Constants {
     pub(super) dlpack: Pointer,
     /// `"__dlpack_c_exchange_api__"`.
     pub(super) exchange: Pointer,
+    /// `"__dlpack_device__"`.
+    pub(super) dlpack_device: Pointer,
     /// `"is_conj"`.
     pub(super) is_conj: Pointer,
+    /// `"__mro__"`.
+    pub(super) mro: Pointer,
+    /// `"__dict__"`.
+    pub(super) dict: Pointer,
+    /// `"torch._C"`.
+    pub(super) torch: Pointer,
+    /// `"__torch_function__"`, and PyTorch's function that switches it off.
+    pub(super) torch_function: (Pointer, Pointer),
+    /// The same for `"__torch_dispatch__"`.
+    pub(super) torch_dispatch: (Pointer, Pointer),
     /// `(1, 3)`.
     pub(super) version: Pointer,
     /// `("max_version",)`.
     pub(super) keywords: Pointer,
+    /// `("max_version", "stream")`.
+    pub(super) keywords_with_stream: Pointer,
+    /// What forgets a type that is freed.
+    pub(super) freed: Pointer,
     /// What an exported tensor becomes.
     pub(super) class: Class,
 }
@@ -44,14 +61,25 @@ impl Constants {
     #[cold]
     fn make(python: Python) -> Result<&'static Self, Exception> {
         let name = |name| python.intern(name).map(Object::into_raw);
-        let number = |number: u32| python.integer(number as i32);
+        let number = |number: u32| python.integer(number.into());
+        let max_version = || python.intern(c"max_version");
         let version = [number(DLPACK_MAJOR_VERSION)?, number(DLPACK_MINOR_VERSION)?];
         let made = Box::new(Self {
             dlpack: name(c"__dlpack__")?,
             exchange: name(c"__dlpack_c_exchange_api__")?,
+            dlpack_device: name(c"__dlpack_device__")?,
             is_conj: name(c"is_conj")?,
+            mro: name(c"__mro__")?,
+            dict: name(c"__dict__")?,
+            torch: name(c"torch._C")?,
+            torch_function: (name(c"__torch_function__")?, name(c"_disabled_torch_function_impl")?),
+            torch_dispatch: (name(c"__torch_dispatch__")?, name(c"_disabled_torch_dispatch_impl")?),
             version: python.tuple(version)?.into_raw(),
-            keywords: python.tuple([python.intern(c"max_version")?])?.into_raw(),
+            keywords: python.tuple([max_version()?])?.into_raw(),
+            keywords_with_stream: python
+                .tuple([max_version()?, python.intern(c"stream")?])?
+                .into_raw(),
+            freed: table::callback(python)?.into_raw(),
             class: class::make(python)?,
         });
         Ok(CONSTANTS.publish(made).unwrap_or_else(|(kept, _)| kept))

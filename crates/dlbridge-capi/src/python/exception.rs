@@ -2,12 +2,12 @@
 //! Statuses do not belong here (see `error`).
 //! Invariant: an exception that was taken is not set any more.
 
-use std::ffi::CString;
 use std::fmt;
 use std::ptr;
 
 use super::api::{Api, Pointer};
 use super::object::{Object, Python};
+use crate::entry::c_text;
 
 /// An exception that was raised.
 pub(crate) struct Exception {
@@ -42,7 +42,7 @@ impl Exception {
     }
 
     /// Sets it again.
-    pub(super) fn restore(self) {
+    pub(crate) fn restore(self) {
         let Self { python, kind, value, trace } = self;
         let [kind, value, trace] =
             [kind, value, trace].map(|object| object.map_or(ptr::null_mut(), Object::into_raw));
@@ -86,7 +86,7 @@ impl fmt::Debug for Exception {
 
 /// Sets a new exception, as a callback must before it fails.
 pub(super) fn raise(python: Python, class: impl FnOnce(&Api) -> *const Pointer, message: &str) {
-    let message = CString::new(message).unwrap_or_default();
+    let message = c_text(message);
     // SAFETY: a variable of Python that holds a class (F5).
     let class = unsafe { class(python.api).read() };
     // SAFETY: attached; the text ends with a zero (F1).

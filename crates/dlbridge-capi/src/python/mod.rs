@@ -1,6 +1,6 @@
 //! The Python protocol without linking Python: both ways, over functions found at run time.
 //! The C entries do not belong here.
-//! Invariant: a [`Python`] exists only on threads that hold Python's lock.
+//! Invariant: a [`Python`] exists only on threads that are attached to the interpreter.
 
 mod api;
 mod capsule;
@@ -11,6 +11,7 @@ mod exchange;
 mod import;
 mod object;
 mod request;
+mod table;
 
 pub use api::PyObject;
 pub(crate) use api::load_from;
@@ -18,4 +19,4 @@ pub(crate) use capsule::new as capsule;
 pub(crate) use class::new as object;
 pub(crate) use exception::Exception;
 pub(crate) use import::import;
-pub(crate) use object::{Object, Python, may_run_deleters, undisturbed};
+pub(crate) use object::{Python, is_running, release, undisturbed};

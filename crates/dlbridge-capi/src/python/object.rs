@@ -1,38 +1,81 @@
 //! References to Python objects, and the few things that are done with them.
 //! The protocol does not belong here (see `import`, `class`).
-//! Invariant: an [`Object`] holds one reference, and stays on the thread that holds Python's lock.
+//! Invariant: an [`Object`] holds one reference, and stays on a thread that is attached.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use super::api::{self, Api, Pointer, PyObject};
 use super::constants::Constants;
 use super::exception::Exception;
 use crate::error::{Error, Result};
 
-/// Proof that this thread holds Python's lock.
+/// Proof that this thread is attached to the interpreter.
 #[derive(Clone, Copy)]
 pub(crate) struct Python {
     pub(super) api: &'static Api,
-    /// The lock belongs to a thread.
+    /// Being attached belongs to a thread.
     thread: PhantomData<*mut ()>,
 }
 
+/// The interpreter that uses this library, or [`NO_INTERPRETER`] before the first call.
+static INTERPRETER: AtomicI64 = AtomicI64::new(NO_INTERPRETER);
+const NO_INTERPRETER: i64 = -1;
+
+/// Whether the interpreter that used this library has been shut down.
+static ENDED: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" fn ended() {
+    ENDED.store(true, Ordering::Release);
+}
+
 impl Python {
-    /// Looks for Python, and whether this thread may use it.
+    /// Finds Python, and checks that this thread may use it.
     #[inline]
     pub(crate) fn attached() -> Result<Self> {
-        let api = api::get().ok_or(Error::NotAttached("python: found none in this process"))?;
-        // SAFETY: may be called at any time, on any thread (F1).
-        if unsafe { (api.Py_IsInitialized)() } == 0 {
-            return Err(Error::NotAttached("python: it is not running"));
+        let api = api::get()?;
+        check_running(api)?;
+        if !api.current.is_attached() {
+            return Err(not_attached(
+                "python: expected a thread that is attached to the main interpreter, found one \
+                 that is not; PyGILState_Ensure attaches it",
+            ));
         }
-        // SAFETY: Python runs (F1).
-        if unsafe { (api.PyGILState_Check)() } == 0 {
-            return Err(Error::NotAttached("python: this thread does not hold its lock"));
+        let python = Self { api, thread: PhantomData };
+        python.check_interpreter()?;
+        Ok(python)
+    }
+
+    /// The class and the names are objects of one interpreter, which others must not touch: one with
+    /// a GIL of its own would change their reference counts at the same time.
+    #[inline]
+    fn check_interpreter(self) -> Result<()> {
+        // SAFETY: attached (F1).
+        let interpreter = unsafe { (self.api.PyInterpreterState_Get)() };
+        // SAFETY: the current interpreter (F1).
+        let found = unsafe { (self.api.PyInterpreterState_GetID)(interpreter) };
+        let first = INTERPRETER.load(Ordering::Acquire);
+        if first == found { Ok(()) } else { self.claim(found) }
+    }
+
+    #[cold]
+    fn claim(self, found: i64) -> Result<()> {
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        match INTERPRETER.compare_exchange(NO_INTERPRETER, found, order.0, order.1) {
+            Ok(_) => {
+                // SAFETY: attached; a function that stays loaded and calls nothing (F1, F2). Where
+                // Python has no room for it, only a second start goes unnoticed.
+                unsafe { (self.api.Py_AtExit)(ended) };
+                Ok(())
+            }
+            Err(first) if first == found => Ok(()),
+            Err(first) => Err(Error::NotAttached(format!(
+                "python: expected interpreter {first}, which used dlbridge first, found \
+                 interpreter {found}"
+            ))),
         }
-        Ok(Self { api, thread: PhantomData })
     }
 
     /// What Python itself promises in callbacks.
@@ -41,7 +84,7 @@ impl Python {
     ///
     /// Python calls this thread's code.
     pub(super) unsafe fn in_callback() -> Option<Self> {
-        Some(Self { api: api::get()?, thread: PhantomData })
+        Some(Self { api: api::get().ok()?, thread: PhantomData })
     }
 
     /// Another reference to an object of the caller; `None` for null.
@@ -81,9 +124,9 @@ impl Python {
         unsafe { self.own(pointer) }
     }
 
-    pub(super) fn integer(self, value: i32) -> Result<Object, Exception> {
+    pub(super) fn integer(self, value: i64) -> Result<Object, Exception> {
         // SAFETY: attached (F1).
-        let pointer = unsafe { (self.api.PyLong_FromLong)(value.into()) };
+        let pointer = unsafe { (self.api.PyLong_FromLongLong)(value) };
         // SAFETY: a new reference or null (F3).
         unsafe { self.own(pointer) }
     }
@@ -151,6 +194,14 @@ impl Object {
         unsafe { self.python.own(value) }
     }
 
+    /// What indexing with `key` gives.
+    pub(super) fn at(&self, key: Pointer) -> Result<Object, Exception> {
+        // SAFETY: live objects, attached (F1, F2).
+        let value = unsafe { (self.python.api.PyObject_GetItem)(self.as_ptr(), key) };
+        // SAFETY: a new reference or null (F3).
+        unsafe { self.python.own(value) }
+    }
+
     pub(super) fn has_attribute(&self, name: Pointer) -> bool {
         // SAFETY: live objects, attached; it swallows exceptions (F1, F2).
         unsafe { (self.python.api.PyObject_HasAttr)(self.as_ptr(), name) == 1 }
@@ -164,8 +215,8 @@ impl Object {
         values: [Pointer; N],
         names: Pointer,
     ) -> Result<Object, Exception> {
-        let mut arguments = [ptr::null_mut(); 2];
-        const { assert!(N < 2) };
+        let mut arguments = [ptr::null_mut(); 3];
+        const { assert!(N < 3) };
         arguments[0] = self.as_ptr();
         arguments[1..=N].copy_from_slice(&values);
         // SAFETY: one positional argument (the object) and a value for each keyword, all alive (F1,
@@ -204,7 +255,7 @@ impl Object {
         }
     }
 
-    /// What `str()` gives.
+    /// What `str()` gives, with lone surrogates escaped.
     pub(super) fn text(&self) -> Result<String, Exception> {
         // SAFETY: a live object, attached (F1, F2).
         let text = unsafe { (self.python.api.PyObject_Str)(self.as_ptr()) };
@@ -214,25 +265,84 @@ impl Object {
         // SAFETY: a live string, attached (F1, F2).
         let start = unsafe { (self.python.api.PyUnicode_AsUTF8AndSize)(text.as_ptr(), &mut size) };
         if start.is_null() {
-            return Err(Exception::take(self.python));
+            drop(Exception::take(self.python));
+            return text.escaped();
         }
         // SAFETY: as many bytes as Python says, kept by the string (F2).
         let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), size as usize) };
         Ok(String::from_utf8_lossy(bytes).into_owned())
     }
+
+    /// A string that UTF-8 cannot encode: lone surrogates are escaped.
+    #[cold]
+    fn escaped(&self) -> Result<String, Exception> {
+        let (encoding, errors) = (c"utf-8".as_ptr(), c"backslashreplace".as_ptr());
+        let encode = self.python.api.PyUnicode_AsEncodedString;
+        // SAFETY: a live string, attached; static texts (F1, F2).
+        let bytes = unsafe { encode(self.as_ptr(), encoding, errors) };
+        // SAFETY: a new reference or null (F3).
+        let bytes = unsafe { self.python.own(bytes) }?;
+        let (mut start, mut size) = (ptr::null_mut(), 0);
+        let read = self.python.api.PyBytes_AsStringAndSize;
+        // SAFETY: a live object, attached; two places to write to (F1, F2).
+        let answer = unsafe { read(bytes.as_ptr(), &mut start, &mut size) };
+        self.python.check(answer)?;
+        // SAFETY: as many bytes as Python says, kept by the object (F2).
+        let text = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), size as usize) };
+        Ok(String::from_utf8_lossy(text).into_owned())
+    }
 }
 
-/// Whether a producer's deleter may run on this thread: Python holds nobody up here.
-pub(crate) fn may_run_deleters() -> bool {
-    api::get().is_none() || Python::attached().is_ok()
+fn not_attached(message: &str) -> Error {
+    Error::NotAttached(message.to_owned())
 }
 
-/// Runs code that may run Python code, as if nothing had happened: an exception that is on its way
-/// stays on its way.
-pub(crate) fn undisturbed(work: impl FnOnce()) {
-    let exception = Python::attached().ok().and_then(Exception::pending);
-    work();
-    if let Some(exception) = exception {
-        exception.restore();
+/// Whether Python runs, and is the one that used this library first.
+fn check_running(api: &Api) -> Result<()> {
+    // SAFETY: may be called at any time, on any thread (F1).
+    if unsafe { (api.Py_IsInitialized)() } == 0 {
+        return Err(not_attached("python: it is not running"));
+    }
+    if ENDED.load(Ordering::Acquire) {
+        return Err(not_attached(
+            "python: it was shut down and started again; dlbridge serves the first start only",
+        ));
+    }
+    Ok(())
+}
+
+/// Runs deleters, if this thread may: no thread that holds the GIL can be waiting for it. An exception
+/// that is set stays set.
+pub(crate) fn release(deleters: impl FnOnce() -> usize) -> usize {
+    let Ok(api) = api::get() else { return deleters() };
+    if check_running(api).is_err() {
+        return deleters();
+    }
+    let Ok(python) = Python::attached() else { return 0 };
+    python.undisturbed(deleters)
+}
+
+/// Whether the objects of the Python that this library uses are alive.
+pub(crate) fn is_running() -> bool {
+    api::get().is_ok_and(|api| check_running(api).is_ok())
+}
+
+/// Runs code that may run Python code. An exception that is set stays set.
+pub(crate) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
+    match Python::attached() {
+        Ok(python) => python.undisturbed(work),
+        Err(_) => work(),
+    }
+}
+
+impl Python {
+    /// The same on a thread that is attached.
+    pub(super) fn undisturbed<T>(self, work: impl FnOnce() -> T) -> T {
+        let exception = Exception::pending(self);
+        let result = work();
+        if let Some(exception) = exception {
+            exception.restore();
+        }
+        result
     }
 }

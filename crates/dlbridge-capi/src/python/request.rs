@@ -86,7 +86,11 @@ impl Request {
         } else {
             Tensor::from(Arc::clone(tensor))
         };
-        capsule::new(python, exported, self.wants_versioned()?)
+        let versioned = self.wants_versioned()?;
+        if !versioned {
+            exported.check_legacy()?;
+        }
+        capsule::new(python, versioned, || exported)
     }
 
     /// A consumer that names no version, or one below 1, reads the old ABI only.
@@ -124,7 +128,7 @@ impl Request {
     }
 }
 
-fn read_device(pair: &Object) -> Result<Device, Exception> {
+pub(super) fn read_device(pair: &Object) -> Result<Device, Exception> {
     let kind = pair.item(0)?.integer()?;
     let id = pair.item(1)?;
     // Paddle says `None` for the host's number.

@@ -162,6 +162,24 @@ impl Tensor {
     /// [`LegacyReadOnly`](Error::LegacyReadOnly) or
     /// [`LegacyPadded`](Error::LegacyPadded): that ABI can say neither. The tensor is released then.
     pub fn into_raw_legacy(self) -> Result<*mut DLManagedTensor, Error> {
+        self.check_legacy()?;
+        Ok(self.0.into_legacy().as_ptr())
+    }
+
+    /// Whether [`into_raw_legacy`](Self::into_raw_legacy) would succeed.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use dlbridge::Tensor;
+    ///
+    /// assert!(Tensor::from(vec![1_u8]).check_legacy().is_ok());
+    /// assert!(Tensor::from(Arc::<[u8]>::from([1])).check_legacy().is_err());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`into_raw_legacy`](Self::into_raw_legacy).
+    pub fn check_legacy(&self) -> Result<(), Error> {
         if self.is_read_only() {
             return Err(Error::LegacyReadOnly);
         }
@@ -169,7 +187,7 @@ impl Tensor {
         if dtype.bits < 8 && self.flags().contains(Flags::SUBBYTE_PADDED) {
             return Err(Error::LegacyPadded { dtype });
         }
-        Ok(self.0.into_legacy().as_ptr())
+        Ok(())
     }
 }
 

@@ -1,0 +1,131 @@
+//! The handle of a tensor that C holds: a counted owner, with what it describes beside it.
+//! Making and consuming handles belongs to `import` and `export`.
+//! Invariant: each reference that C holds is given up once, by a release or by a call that succeeds.
+
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use dlbridge::{Flags, Tensor};
+
+use crate::error::{Error, Result};
+use crate::info::TensorInfo;
+use crate::python;
+
+pub(crate) const NULL_TENSOR: Error =
+    Error::Invalid("tensor: expected a tensor, found a null pointer");
+pub(crate) const NULL_OUT: Error =
+    Error::Invalid("out: expected a place to write to, found a null pointer");
+
+/// A tensor with an owner. Opaque to C.
+#[derive(Debug)]
+pub struct TensorHandle {
+    tensor: ManuallyDrop<Tensor>,
+    info: TensorInfo,
+    origin: Origin,
+}
+
+/// Where a tensor's deleter comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// A C program, or this library.
+    C,
+    /// A Python object.
+    Python,
+}
+
+/// A stream that memory is ready on.
+pub(crate) type Stream = Option<*mut c_void>;
+
+// SAFETY: a tensor may change threads; the info only describes it (R9).
+unsafe impl Send for TensorHandle {}
+// SAFETY: nothing of it changes while references are held (R9).
+unsafe impl Sync for TensorHandle {}
+
+impl TensorHandle {
+    pub(crate) fn into_raw(tensor: Tensor, origin: Origin, stream: Stream) -> *mut Self {
+        // What the info points to is the tensor's own and does not move with it.
+        let info = TensorInfo::of(&tensor, stream);
+        let tensor = ManuallyDrop::new(tensor);
+        Arc::into_raw(Arc::new(Self { tensor, info, origin })).cast_mut()
+    }
+
+    /// The handle behind a pointer.
+    ///
+    /// # Safety
+    ///
+    /// `handle` is null or a handle that lives for `'a`.
+    pub(crate) unsafe fn borrow<'a>(handle: *const Self) -> Result<&'a Self> {
+        // SAFETY: the caller's duty.
+        unsafe { handle.as_ref() }.ok_or(NULL_TENSOR)
+    }
+
+    /// Adds a reference.
+    ///
+    /// # Safety
+    ///
+    /// `handle` is a live handle.
+    pub(crate) unsafe fn retain(handle: *const Self) {
+        // SAFETY: made by `into_raw`, and alive (R7).
+        unsafe { Arc::increment_strong_count(handle) };
+    }
+
+    /// The reference that C gives up.
+    ///
+    /// # Safety
+    ///
+    /// `handle` is null or a reference that the caller owns and gives up.
+    pub(crate) unsafe fn own(handle: *const Self) -> Option<Arc<Self>> {
+        // SAFETY: made by `into_raw` or counted by `retain`, and owned by the caller (R7).
+        (!handle.is_null()).then(|| unsafe { Arc::from_raw(handle) })
+    }
+
+    /// The tensor of a reference that C gives up. It shares its memory where there are other
+    /// references, and is then no copy made for one consumer.
+    ///
+    /// # Safety
+    ///
+    /// `handle` is a reference that the caller owns and gives up.
+    pub(crate) unsafe fn consume(handle: *const Self) -> Tensor {
+        // SAFETY: as for `own`.
+        let handle = unsafe { Arc::from_raw(handle) };
+        match Arc::try_unwrap(handle) {
+            Ok(only) => {
+                let mut only = ManuallyDrop::new(only);
+                // SAFETY: the handle is not dropped, and its tensor is taken once (R7).
+                unsafe { ManuallyDrop::take(&mut only.tensor) }
+            }
+            Err(shared) => {
+                let (descriptor, flags) = (shared.tensor.as_raw(), shared.tensor.flags());
+                // SAFETY: the lists and the elements are those of the tensor, which its owner keeps
+                // alive (R2).
+                let tensor = unsafe {
+                    Tensor::from_owner_raw(shared, &descriptor, flags - Flags::IS_COPIED)
+                };
+                tensor.expect("it was validated when the handle was made")
+            }
+        }
+    }
+
+    pub(crate) fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    pub(crate) fn info(&self) -> &TensorInfo {
+        &self.info
+    }
+}
+
+/// Runs the deleter. That of a Python object's tensor is not called once Python has gone: what it
+/// would touch is freed already.
+impl Drop for TensorHandle {
+    fn drop(&mut self) {
+        // SAFETY: dropped once, here, unless `consume` took it (R7).
+        let mut release = || unsafe { ManuallyDrop::drop(&mut self.tensor) };
+        match self.origin {
+            Origin::C => release(),
+            Origin::Python if python::is_running() => python::undisturbed(release),
+            Origin::Python => {}
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Which types have an exchange table that may be called in place of their `__dlpack__`.
+//! Calling it belongs to `exchange`.
+//! Invariant: an answer is remembered for a type that cannot be freed, or until the type is freed.
+
+use std::ffi::{CStr, c_int};
+use std::mem;
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dlbridge::sys::{DLPACK_MAJOR_VERSION, DLPackExchangeAPI, DLPackExchangeAPIHeader};
+
+use super::api::{Method, Pointer};
+use super::exception::Exception;
+use super::object::{Object, Python};
+use crate::entry::contained;
+
+const CAPSULE_NAME: &CStr = c"dlpack_exchange_api";
+
+/// How many tables of a chain are looked at: one that runs in a circle has no end.
+const MOST_TABLES: usize = 16;
+
+/// How many types are remembered. Types that share a slot replace each other.
+const SLOTS: usize = 64;
+
+const METH_O: c_int = 0x0008;
+const HEAP_TYPE: u64 = 1 << 9;
+
+/// A type and the answer for it.
+#[derive(Clone, Copy)]
+struct Entry {
+    kind: Pointer,
+    table: Option<&'static DLPackExchangeAPI>,
+    /// For a type that can be freed: a weak reference whose callback empties the slot.
+    watch: Pointer,
+}
+
+const EMPTY: Entry = Entry { kind: ptr::null_mut(), table: None, watch: ptr::null_mut() };
+
+// SAFETY: addresses; what they lead to is used where a thread is attached (F1, R9).
+unsafe impl Send for Entry {}
+
+/// Types at the slot of their address. Nothing that may run Python code happens under the lock:
+/// its holder would wait for the GIL, and a thread with the GIL for the lock.
+static ENTRIES: Mutex<[Entry; SLOTS]> = Mutex::new([EMPTY; SLOTS]);
+
+fn entries() -> MutexGuard<'static, [Entry; SLOTS]> {
+    ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Types are aligned to 16 bytes and far larger.
+fn slot(kind: Pointer) -> usize {
+    let address = kind.addr();
+    (address >> 4 ^ address >> 10) % SLOTS
+}
+
+/// The table to call for an object of this type; `None` if its `__dlpack__` must be called.
+#[inline]
+pub(super) fn of(kind: &Object) -> Option<&'static DLPackExchangeAPI> {
+    let entry = entries()[slot(kind.as_ptr())];
+    if entry.kind == kind.as_ptr() { entry.table } else { look_up(kind) }
+}
+
+/// Asks the type, and remembers the answer.
+#[cold]
+fn look_up(kind: &Object) -> Option<&'static DLPackExchangeAPI> {
+    let table = ask(kind).unwrap_or(None);
+    let mut entry = Entry { kind: kind.as_ptr(), table, watch: ptr::null_mut() };
+    // SAFETY: a type, attached (F1).
+    let flags = unsafe { (kind.python().api.PyType_GetFlags)(kind.as_ptr()) };
+    if u64::from(flags) & HEAP_TYPE != 0 {
+        match watch(kind) {
+            Ok(watch) => entry.watch = watch.into_raw(),
+            Err(_) => return table,
+        }
+    }
+    let replaced = mem::replace(&mut entries()[slot(kind.as_ptr())], entry);
+    drop(replaced.into_watch(kind.python()));
+    table
+}
+
+impl Entry {
+    /// The reference to the weak reference, which the entry held.
+    fn into_watch(self, python: Python) -> Option<Object> {
+        let watch = (!self.watch.is_null()).then_some(self.watch)?;
+        // SAFETY: the entry's own reference, which it held until it left its slot (F3).
+        unsafe { python.own(watch) }.ok()
+    }
+}
+
+/// A weak reference to a type, which calls [`freed`].
+fn watch(kind: &Object) -> Result<Object, Exception> {
+    let python = kind.python();
+    let callback = python.constants()?.freed;
+    // SAFETY: live objects, attached (F1, F2).
+    let watch = unsafe { (python.api.PyWeakref_NewRef)(kind.as_ptr(), callback) };
+    // SAFETY: a new reference or null (F3).
+    unsafe { python.own(watch) }
+}
+
+/// A method table that Python keeps.
+struct Callback(Method);
+
+// SAFETY: addresses of a function and of static texts (F6).
+unsafe impl Sync for Callback {}
+
+static CALLBACK: Callback = Callback(Method {
+    name: c"freed".as_ptr(),
+    function: freed as unsafe extern "C" fn(Pointer, Pointer) -> Pointer as *const _,
+    flags: METH_O,
+    doc: c"Forgets a type.".as_ptr(),
+});
+
+/// The Python function around [`freed`].
+pub(super) fn callback(python: Python) -> Result<Object, Exception> {
+    let (method, none) = (&raw const CALLBACK.0, ptr::null_mut());
+    // SAFETY: attached; a static table (F1, F6).
+    let function = unsafe { (python.api.PyCFunction_NewEx)(method, none, none) };
+    // SAFETY: a new reference or null (F3).
+    unsafe { python.own(function) }
+}
+
+/// Called with the weak reference of a type that is being freed: empties its slot, unless another
+/// type has taken it.
+unsafe extern "C" fn freed(_: Pointer, watch: Pointer) -> Pointer {
+    // SAFETY: Python calls the callbacks of weak references (F1).
+    let Some(python) = (unsafe { Python::in_callback() }) else { return ptr::null_mut() };
+    contained((), || {
+        let mut entries = entries();
+        let found = entries.iter_mut().find(|entry| entry.watch == watch);
+        let found = found.map(|entry| mem::replace(entry, EMPTY));
+        drop(entries);
+        drop(found.and_then(|entry| entry.into_watch(python)));
+    });
+    // SAFETY: `None` lives as long as Python (F6).
+    let none = unsafe { python.borrow(python.api.none) };
+    none.map_or(ptr::null_mut(), Object::into_raw)
+}
+
+/// The table of a type whose `__dlpack__` belongs to it: both are defined by the same class. A
+/// subclass that overrides `__dlpack__`, or PyTorch's hook before it, has the last word.
+fn ask(kind: &Object) -> Result<Option<&'static DLPackExchangeAPI>, Exception> {
+    let constants = kind.python().constants()?;
+    let Some((class, capsule)) = defined(kind, constants.exchange)? else { return Ok(None) };
+    if let Some((asked, _)) = defined(kind, constants.dlpack)? {
+        if asked.as_ptr() != class.as_ptr() {
+            return Ok(None);
+        }
+    }
+    for (hook, disabled) in [constants.torch_function, constants.torch_dispatch] {
+        if let Some((overriding, hook)) = defined(kind, hook)? {
+            if overriding.as_ptr() != class.as_ptr() && !is_of_torch(&hook, disabled) {
+                return Ok(None);
+            }
+        }
+    }
+    Ok(read(&capsule))
+}
+
+/// The first class among the bases that defines an attribute, and its value.
+fn defined(kind: &Object, name: Pointer) -> Result<Option<(Object, Object)>, Exception> {
+    let python = kind.python();
+    let constants = python.constants()?;
+    let bases = kind.attribute(constants.mro)?;
+    // SAFETY: a live object, attached; -1 if it is no tuple (F1, F2).
+    let count = unsafe { (python.api.PyTuple_Size)(bases.as_ptr()) };
+    python.check(count.signum() as i32)?;
+    for index in 0..count {
+        let class = bases.item(index)?;
+        if let Ok(value) = class.attribute(constants.dict)?.at(name) {
+            return Ok(Some((class, value)));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a hook is the function of this name that PyTorch offers to switch the hook off.
+fn is_of_torch(hook: &Object, name: Pointer) -> bool {
+    let python = hook.python();
+    let Ok(constants) = python.constants() else { return false };
+    // SAFETY: a live string, attached; null without an exception if it is not loaded (F1, F2).
+    let module = unsafe { (python.api.PyImport_GetModule)(constants.torch) };
+    // SAFETY: a new reference or null (F3).
+    let module = unsafe { python.own(module) };
+    module.and_then(|torch| torch.attribute(name)).is_ok_and(|own| own.as_ptr() == hook.as_ptr())
+}
+
+/// The newest table of our major version in a capsule.
+fn read(capsule: &Object) -> Option<&'static DLPackExchangeAPI> {
+    let (api, name) = (capsule.python().api, CAPSULE_NAME.as_ptr());
+    // SAFETY: any object may be asked; no exception is set (F1).
+    if unsafe { (api.PyCapsule_IsValid)(capsule.as_ptr(), name) } != 1 {
+        return None;
+    }
+    // SAFETY: a capsule of this name (F4).
+    let pointer = unsafe { (api.PyCapsule_GetPointer)(capsule.as_ptr(), name) };
+    let mut header: *mut DLPackExchangeAPIHeader = pointer.cast();
+    for _ in 0..MOST_TABLES {
+        // SAFETY: a table that a type publishes is static, and starts with its header in every
+        // version (DLPack 1.2, DLPackExchangeAPIHeader); null ends the chain (F5, F6).
+        let found = unsafe { header.as_ref() }?;
+        if found.version.major == DLPACK_MAJOR_VERSION {
+            // SAFETY: a table of this major version has this layout (F5).
+            return Some(unsafe { &*header.cast::<DLPackExchangeAPI>() });
+        }
+        header = found.prev_api;
+    }
+    None
+}
