@@ -27,7 +27,7 @@ function count_passed(set)
     return set.n_passed + mapreduce(count_passed, +, inner; init = 0)
 end
 
-const WITHOUT_PYTHON = ("layouts.jl", "memory.jl")
+const WITHOUT_PYTHON = ("layouts.jl", "memory.jl", "library.jl")
 const WITH_PYTHON = (
     "imports.jl", "typed.jl", "shares.jl", "descriptors.jl", "lifetimes.jl", "threads.jl",
     "frameworks.jl", "bridges.jl", "guide.jl",
