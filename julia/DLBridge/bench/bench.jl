@@ -1,31 +1,12 @@
 # What an import and a share of a small array cost, next to calls by hand that do only what the
 # protocol needs. Run by `cargo xtask bench julia`.
-# Invariant: each line is the path, what is done, the nanoseconds of the best of several rounds in one
-# process, and the bytes that one call allocates; tabs between.
 
 using DLBridge
 include(joinpath(@__DIR__, "..", "test", "cpython.jl"))
+include(joinpath(@__DIR__, "..", "test", "packages.jl"))
 using .CPython: PyRef, drop, py, sym
 
-# Short rounds: on a busy machine, some go undisturbed.
-const ROUNDS = 100
-const CALLS = 1000
-
-function measure(work, path, name)
-    work()
-    bytes = @allocated work()
-    best = Inf
-    for _ in 1:ROUNDS
-        GC.gc(false)
-        DLBridge.drain()
-        started = time_ns()
-        for _ in 1:CALLS
-            work()
-        end
-        best = min(best, (time_ns() - started) / CALLS)
-    end
-    println(join((path, name, round(best; digits = 1), bytes), '\t'))
-end
+include("measure.jl")
 
 # The floor: `__dlpack__`, the capsule's pointer, its renaming, the deleter; no check, no array.
 struct Floor
@@ -82,6 +63,16 @@ function main()
     measure("share with nobody", "`share(A, type)`, the object alone") do
         drop(DLBridge.share(shared, PyRef, identity))
     end
+    beside_dlpack()
+end
+
+# In a process of its own: PyCall starts its own Python.
+function beside_dlpack()
+    Packages.prepare() === nothing || return nothing
+    Packages.in_project("PyCall") do julia
+        run(pipeline(ignorestatus(`$julia $(joinpath(@__DIR__, "packages.jl"))`); stdout = stdout, stderr = stderr))
+    end
+    return nothing
 end
 
 main()

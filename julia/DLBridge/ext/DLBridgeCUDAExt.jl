@@ -1,6 +1,7 @@
 # CuArray for memory of CUDA, both ways.
 # Anything about host memory does not belong here.
-# Invariant: work queued on shared memory is done before it is handed over, so any stream may go on.
+# Invariant: work queued on shared memory is done before it is exported, so any stream may go on.
+# Tests run this with a stub; it relies on src/array.jl and lib/cudadrv/state.jl of CUDA.jl 3 to 5.
 module DLBridgeCUDAExt
 
 @static if isdefined(Base, :get_extension)
@@ -11,31 +12,41 @@ else
     import ..CUDA
 end
 
-using .CUDA: CuArray, CuPtr
-using .DLBridge: Device, Info
+using .CUDA: CuArray, CuDevice, CuPtr
+using .DLBridge: Device, Info, Request
 
 const KIND = DLBridge.CUDA_KIND
+# kDLCUDAManaged
+const MANAGED = Int32(13)
 
 # Whatever kind of array was asked for, it is a CuArray here.
 function DLBridge.device_array(
-    ::Val{KIND}, ::Type{<:AbstractArray{T,N}}, tensor, info::Info, reversed::Bool, copy::Bool,
+    ::Val{KIND}, ::Type{<:AbstractArray{T,N}}, tensor, info::Info, request::Request,
 ) where {T,N}
+    reversed, copy = request.reversed, request.copy
     info.device.kind == KIND || DLBridge.throw_device(info)
-    compact = (reversed ? info.is_row_major : info.is_column_major) != 0
-    compact || throw(ArgumentError("layout: the strides are not compact, wanted a compact tensor"))
-    info.flags & DLBridge.READ_ONLY == 0 || copy ||
-        throw(ArgumentError("access: the memory is read-only; ask for copy = true"))
+    contiguous = (reversed ? info.is_row_major : info.is_column_major) != 0
+    contiguous || throw(ArgumentError("layout: expected a contiguous tensor, found other strides"))
+    info.flags & DLBridge.READ_ONLY == 0 || copy || !request.write ||
+        throw(ArgumentError("access: the memory is read-only; ask for write = false or copy = true"))
     size = DLBridge.dims(Val(N), info.shape, reversed)
-    pointer = CuPtr{T}(UInt(info.data))
-    array = unsafe_wrap(CuArray, pointer, size)
-    if copy
-        copied = Base.copy(array)
-        CUDA.synchronize()
-        DLBridge.release_now(tensor)
-        return copied
+    # What makes an array takes the current device for the array's.
+    return CUDA.device!(CuDevice(info.device.id)) do
+        if info.len == 0
+            # There may be no pointer to wrap.
+            DLBridge.release_now(tensor)
+            return CuArray{T,N}(undef, size)
+        end
+        array = unsafe_wrap(CuArray, CuPtr{T}(UInt(info.data)), size)
+        if copy
+            copied = Base.copy(array)
+            CUDA.synchronize()
+            DLBridge.release_now(tensor)
+            return copied
+        end
+        finalizer(_ -> DLBridge.release_later(tensor), root_of(array))
+        return array
     end
-    finalizer(_ -> DLBridge.release_later(tensor), root_of(array))
-    return array
 end
 
 # What all arrays made of this one by reshape or view hold.
@@ -46,10 +57,11 @@ function root_of(array::CuArray)
 end
 
 function DLBridge.memory(A::CuArray)
-    CUDA.synchronize()
+    CUDA.device!(CUDA.synchronize, CUDA.device(A))
     return (Ptr{Cvoid}(UInt(pointer(A))), Base.size_to_strides(1, size(A)...))
 end
 
-DLBridge.device_of(A::CuArray) = Device(KIND, CUDA.deviceid(CUDA.device(A)))
+DLBridge.device_of(A::CuArray) =
+    Device(CUDA.is_unified(A) ? MANAGED : KIND, CUDA.deviceid(CUDA.device(A)))
 
 end

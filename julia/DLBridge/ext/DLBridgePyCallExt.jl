@@ -17,9 +17,14 @@ DLBridge.python_pointer(o::PyObject) = Ptr{Cvoid}(PyPtr(o))
 # The constructor takes the reference over.
 DLBridge.python_object(::Type{PyObject}, pointer::Ptr{Cvoid}) = PyObject(PyPtr(pointer))
 
-# Called as `f(object)`, PyCall would make a Julia copy of a NumPy array.
+# Called as `f(object)`, PyCall would make a Julia copy of a NumPy array, and a pointer of a capsule.
 DLBridge.python_call(::Type{PyObject}, f::PyObject, object) = PyCall.pycall(f, PyObject, object)
 
-__init__() = DLBridge.register_object_type(PyObject)
+function __init__()
+    DLBridge.register_object_type(PyObject)
+    # src/startup.jl of PyCall 1.96: opened with global names elsewhere. No test here runs this.
+    Sys.iswindows() && DLBridge.use_python(DLBridge.Libdl.dlopen(PyCall.libpython))
+    return nothing
+end
 
 end

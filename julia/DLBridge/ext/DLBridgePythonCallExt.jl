@@ -10,14 +10,27 @@ else
     import ..PythonCall
 end
 
-using .PythonCall: Py
+using .PythonCall: Py, PyArray, PyIterable
 
-DLBridge.python_pointer(o::Py) = Ptr{Cvoid}(PythonCall.getptr(o))
+# Of the other two it is the object that they wrap.
+DLBridge.python_pointer(o::Union{Py,PyArray,PyIterable}) = Ptr{Cvoid}(PythonCall.getptr(o))
 
 # `pynew` takes the reference over.
 DLBridge.python_object(::Type{Py}, pointer::Ptr{Cvoid}) =
     PythonCall.pynew(PythonCall.C.PyPtr(pointer))
 
-__init__() = DLBridge.register_object_type(Py)
+# A Julia array over Python's memory, which is shared again like any other.
+function DLBridge.memory(A::PyArray{T,N,M,L,R}) where {T,N,M,L,R}
+    T === R && isbitstype(T) || DLBridge.throw_no_memory(A)
+    return (Ptr{Cvoid}(Base.unsafe_convert(Ptr{T}, A)), strides(A))
+end
+
+DLBridge.is_readonly(::PyArray{T,N,M}) where {T,N,M} = !M
+
+function __init__()
+    DLBridge.register_object_type(Py)
+    DLBridge.use_python(PythonCall.C.CTX.lib_ptr)
+    return nothing
+end
 
 end

@@ -8,21 +8,25 @@ Arrays of Python and Julia over the same memory, by DLPack.
 | a function that makes capsules | the same | [`wrap`](@ref)`(o, to_dlpack)` |
 | a Julia array | a Python array over it | [`share`](@ref)`(A, from_dlpack)` |
 | a Julia array | a capsule | `share(A)` |
-| an imported array | to give it back now | [`DLBridge.close`](@ref)`(x)` |
+| an imported array | to release its memory now | [`DLBridge.close`](@ref)`(x)` |
 """
 module DLBridge
 
 using Libdl
-using LinearAlgebra: Adjoint, Transpose
+using LinearAlgebra: LinearAlgebra, Adjoint, Transpose, dot, mul!
+using Serialization: Serialization, AbstractSerializer, deserialize, serialize
 
-export RowMajor, ColMajor
+export RowMajor, ColMajor, from_dlpack
 
 include("library.jl")
 include("errors.jl")
 include("dtypes.jl")
 include("layouts.jl")
-include("releases.jl")
 include("strided.jl")
+include("releases.jl")
+include("closing.jl")
+include("copies.jl")
+include("products.jl")
 include("imports.jl")
 include("memory.jl")
 include("shares.jl")

@@ -8,7 +8,7 @@
 The `PyObject *` of `o`, as a `Ptr{Cvoid}`. The reference stays that of `o`.
 """
 python_pointer(o) = throw(ArgumentError(
-    "object: found $(typeof(o)), wanted a Python object; load PyCall or PythonCall",
+    "object: expected a Python object, found $(typeof(o)); load PythonCall or PyCall",
 ))
 
 """
@@ -25,6 +25,14 @@ What `f`, a Python or Julia function, makes of `object::P`, as a `P` where that 
 """
 python_call(::Type, f, object) = f(object)
 
+"""
+    DLBridge.use_python(handle)
+
+Names the libpython whose functions are called, by its handle from `dlopen`. Needed where they are no
+global names of the process. The first one counts.
+"""
+use_python(handle::Ptr{Cvoid}) = check(ccall(dlb_use_python[], Cint, (Ptr{Cvoid},), handle))
+
 # The types of Python objects that are known, the first loaded first.
 const OBJECT_TYPES = Any[]
 
@@ -40,19 +48,21 @@ object_type(f) = any(P -> f isa P, OBJECT_TYPES) ? typeof(f) : only_object_type(
 function only_object_type()
     length(OBJECT_TYPES) == 1 && return OBJECT_TYPES[1]
     isempty(OBJECT_TYPES) &&
-        throw(ArgumentError("python: found no package for it; load PyCall or PythonCall"))
+        throw(ArgumentError("python: expected a package for it, found none; load PythonCall or PyCall"))
     throw(ArgumentError(
-        "python: found $(join(OBJECT_TYPES, " and ")); name the one to use, as in " *
+        "python: expected one package for it, found $(join(OBJECT_TYPES, " and ")); name the one to use, as in " *
         "share(A, $(OBJECT_TYPES[1]), from_dlpack)",
     ))
 end
 
 """
-    DLBridge.device_array(Val(kind), A, tensor, info, reversed, copy)
+    DLBridge.device_array(Val(kind), A, tensor, info, request)
 
 An array of memory on a device of this kind, which owns the tensor.
 """
-device_array(::Val, A, tensor, info, reversed, copy) = throw_device(info)
+device_array(::Val, A, tensor, info, request) = throw_device(info)
+
+is_precompiling() = ccall(:jl_generating_output, Cint, ()) == 1
 
 # Before Julia 1.9 there are no extensions of packages: their files are loaded by hand.
 const EXTENSIONS = (
@@ -67,6 +77,9 @@ const EXTENSIONS = (
     load_bridges() = nothing
 else
     function load_bridges()
+        # While a package that uses this one is precompiled, this module is closed; its `__init__` runs again
+        # when that package is loaded.
+        is_precompiling() && return nothing
         push!(Base.package_callbacks, load_bridge)
         foreach(load_bridge, collect(keys(Base.loaded_modules)))
         return nothing

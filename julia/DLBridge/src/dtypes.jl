@@ -8,7 +8,7 @@
 The DLPack type of elements of type `T`. Packages with element types of their own add a method, and
 call [`DLBridge.register_dtype`](@ref).
 """
-dtype(::Type{T}) where {T} = throw(ArgumentError("dtype: found $T, which DLPack has no name for"))
+dtype(::Type{T}) where {T} = throw(ArgumentError("dtype: expected a type that DLPack has a name for, found $T"))
 
 # code, bits
 const STANDARD = (
@@ -32,8 +32,8 @@ Makes `T` the type of elements of type `DLBridge.dtype(T)`. It must be a plain t
 """
 function register_dtype(::Type{T}) where {T}
     isbitstype(T) || throw(ArgumentError("dtype: $T is no plain type"))
-    found, wanted = sizeof(T), cld(Int(dtype(T).bits) * Int(dtype(T).lanes), 8)
-    found == wanted || throw(ArgumentError("dtype: $T has $found bytes, wanted $wanted"))
+    found, expected = sizeof(T), cld(Int(dtype(T).bits) * Int(dtype(T).lanes), 8)
+    found == expected || throw(ArgumentError("dtype: expected $expected bytes, found $found in $T"))
     JULIA_TYPES[dtype(T)] = T
     return nothing
 end

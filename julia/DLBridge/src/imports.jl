@@ -3,42 +3,52 @@
 # Invariant: a tensor that was taken is owned by exactly one array, or released before an error leaves.
 
 """
-    from_dlpack(o; layout = nothing, copy = false)
+    from_dlpack(o; layout = nothing, copy = false, write = true)
 
 A Julia array over the memory of the Python array `o`: an object with `__dlpack__`, or a capsule.
 
 A row-major tensor arrives with its dimensions reversed, a column-major one as it is; `layout =
 RowMajor` or `ColMajor` makes the choice explicit. The array is a plain `Array` where that is right
 (host memory, writable, contiguous, aligned, no `Bool`), else a [`StridedTensor`](@ref); memory of
-CUDA is a `CuArray`. `copy = true` gives an `Array` of Julia's own instead.
+CUDA is a `CuArray`. `copy = true` makes an `Array` with memory of its own. `write = false` is your promise
+not to write: read-only memory then counts as writable, and may be a plain `Array`.
 
-    from_dlpack(Matrix{Float32}, RowMajor, o; copy = false)
+    from_dlpack(Matrix{Float32}, RowMajor, o; copy = false, write = true)
 
 The same for a type that is known: a tensor of another type, rank or layout is an `ArgumentError`,
 and the result's type is inferred. For `AbstractMatrix{Float32}` it is always a `StridedTensor`.
 """
-function from_dlpack(o; layout = nothing, copy::Bool = false)
-    return arrive(take_tensor(o), layout, copy)
+function from_dlpack(o; layout = nothing, copy::Bool = false, write::Bool = true)
+    return arrive(take_tensor(o), layout, copy, write)
+end
+
+# How a tensor is to arrive: with its axes reversed, as a copy, as an array that will be written.
+struct Request
+    reversed::Bool
+    copy::Bool
+    write::Bool
 end
 
 """
-    DLBridge.unsafe_from_dlpack(pointer; layout = nothing, copy = false)
+    DLBridge.unsafe_from_dlpack(pointer; layout = nothing, copy = false, write = true)
 
 As [`from_dlpack`](@ref), of a `DLManagedTensorVersioned *` that C code gives away. The pointer must be
 valid, and is not to be used again.
 """
-function unsafe_from_dlpack(pointer::Ptr{Cvoid}; layout = nothing, copy::Bool = false)
+function unsafe_from_dlpack(
+    pointer::Ptr{Cvoid}; layout = nothing, copy::Bool = false, write::Bool = true,
+)
     tensor = Ref{Ptr{Cvoid}}(C_NULL)
     check(ccall(dlb_from_versioned[], Cint, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}), pointer, tensor))
-    return arrive(tensor[], layout, copy)
+    return arrive(tensor[], layout, copy, write)
 end
 
-function arrive(tensor::Ptr{Cvoid}, layout, copy::Bool)
+function arrive(tensor::Ptr{Cvoid}, layout, copy::Bool, write::Bool)
     try
         info = tensor_info(tensor)
         reversed = layout === nothing ? is_reversed(info) : is_reversed(layout)
         T = julia_type(info.dtype)
-        return arrive(T, Val(Int(info.rank)), tensor, info, reversed, copy)
+        return arrive(T, Val(Int(info.rank)), tensor, info, Request(reversed, copy, write))
     catch
         release_now(tensor)
         rethrow()
@@ -46,13 +56,13 @@ function arrive(tensor::Ptr{Cvoid}, layout, copy::Bool)
 end
 
 function from_dlpack(
-    ::Type{A}, ::Type{M}, o; copy::Bool = false,
+    ::Type{A}, ::Type{M}, o; copy::Bool = false, write::Bool = true,
 ) where {T,N,A<:AbstractArray{T,N},M<:MemoryLayout}
     tensor = take_tensor(o)
     try
         info = tensor_info(tensor)
         check_type(T, N, info)
-        return arrive_as(A, tensor, info, is_reversed(M), copy)
+        return arrive_as(A, tensor, info, Request(is_reversed(M), copy, write))
     catch
         release_now(tensor)
         rethrow()
@@ -60,15 +70,15 @@ function from_dlpack(
 end
 
 """
-    wrap(o, to_dlpack; layout = nothing, copy = false)
-    wrap(Matrix{Float32}, RowMajor, o, to_dlpack; copy = false)
+    wrap(o, to_dlpack; layout = nothing, copy = false, write = true)
+    wrap(Matrix{Float32}, RowMajor, o, to_dlpack; copy = false, write = true)
 
-As [`from_dlpack`](@ref), with the capsule that the function `to_dlpack` makes of `o`.
+As [`from_dlpack`](@ref), with the capsule that the Python or Julia function `to_dlpack` makes of `o`.
 """
-wrap(o, to_dlpack; kwargs...) = from_dlpack(to_dlpack(o); kwargs...)
+wrap(o, to_dlpack; kwargs...) = from_dlpack(python_call(typeof(o), to_dlpack, o); kwargs...)
 
-wrap(::Type{A}, ::Type{M}, o, to_dlpack; copy::Bool = false) where {A<:AbstractArray,M<:MemoryLayout} =
-    from_dlpack(A, M, to_dlpack(o); copy = copy)
+wrap(::Type{A}, ::Type{M}, o, to_dlpack; kwargs...) where {A<:AbstractArray,M<:MemoryLayout} =
+    from_dlpack(A, M, python_call(typeof(o), to_dlpack, o); kwargs...)
 
 function take_tensor(o)
     drain_if_pending()
@@ -91,90 +101,85 @@ end
 
 function check_type(::Type{T}, N::Int, info::Info) where {T}
     dtype(T) == info.dtype || throw_type(T, info)
-    N == info.rank || throw(ArgumentError("rank: found $(info.rank) axes, wanted $N"))
+    N == info.rank || throw(ArgumentError("rank: expected $N axes, found $(info.rank)"))
     return nothing
 end
 
 @noinline throw_type(::Type{T}, info::Info) where {T} =
-    throw(ArgumentError("dtype: found $(name(info.dtype)), wanted $(name(dtype(T))) for $T"))
+    throw(ArgumentError("dtype: expected $(name(dtype(T))) for $T, found $(name(info.dtype))"))
 
 @inline dims(::Val{N}, numbers::Ptr{Int64}, reversed::Bool) where {N} =
     ntuple(k -> Int(unsafe_load(numbers, reversed ? N + 1 - k : k)), Val(N))
 
 # Whatever array is right for the tensor.
-function arrive(::Type{T}, ::Val{N}, tensor, info, reversed, copy) where {T,N}
-    plain = T !== Bool && why_not_plain(Array{T,N}, info, reversed) === nothing
-    if info.is_host != 0 && (copy || info.len == 0 || plain)
-        return arrive_as(Array{T,N}, tensor, info, reversed, copy)
+function arrive(::Type{T}, ::Val{N}, tensor, info, request) where {T,N}
+    plain = T !== Bool && why_not_plain(Array{T,N}, info, request) === nothing
+    if info.is_host != 0 && (request.copy || info.len == 0 || plain)
+        return arrive_as(Array{T,N}, tensor, info, request)
     end
-    return arrive_as(AbstractArray{T,N}, tensor, info, reversed, copy)
+    return arrive_as(AbstractArray{T,N}, tensor, info, request)
 end
 
 # Exactly this kind of array, or an error.
-function arrive_as(::Type{Array{T,N}}, tensor, info, reversed, copy) where {T,N}
+function arrive_as(::Type{Array{T,N}}, tensor, info, request) where {T,N}
     check_host(info)
-    size = dims(Val(N), info.shape, reversed)
-    if copy || info.len == 0
+    size = dims(Val(N), info.shape, request.reversed)
+    if request.copy || info.len == 0
         array = Array{T,N}(undef, size)
-        copy_elements!(array, info, reversed)
+        copy_elements!(array, info, request.reversed)
         release_now(tensor)
         return array
     end
-    problem = why_not_plain(Array{T,N}, info, reversed)
+    problem = why_not_plain(Array{T,N}, info, request)
     problem === nothing || throw(ArgumentError(problem))
     array = unsafe_wrap(Array, Ptr{T}(info.data), size)
-    finalizer(_ -> release_later(tensor), root_of(array))
+    own!(array, tensor)
     return array
 end
 
-function arrive_as(::Type{A}, tensor, info, reversed, copy) where {T,N,A<:AbstractArray{T,N}}
+function arrive_as(::Type{A}, tensor, info, request) where {T,N,A<:AbstractArray{T,N}}
     if info.device.kind == CUDA_KIND
-        return device_array(Val(CUDA_KIND), A, tensor, info, reversed, copy)
+        return device_array(Val(CUDA_KIND), A, tensor, info, request)
     end
     check_host(info)
-    StridedTensor{T,N} <: A || return arrive_as_dense(A, tensor, info, reversed, copy)
-    if copy
+    StridedTensor{T,N} <: A || return arrive_as_dense(A, tensor, info, request)
+    if request.copy
         copied = copy_tensor(tensor)
         release_now(tensor)
-        return arrive_as(A, copied, tensor_info(copied), reversed, false)
+        return arrive_as(A, copied, tensor_info(copied), Request(request.reversed, false, true))
     end
+    reversed = request.reversed
     return StridedTensor{T,N}(
         Ptr{T}(info.data), dims(Val(N), info.shape, reversed), dims(Val(N), info.strides, reversed),
-        info.flags & READ_ONLY != 0, is_aligned(T, info), Root(tensor),
+        info.flags & READ_ONLY != 0, is_aligned(T, info), finalizer(close_root, Root(tensor)),
     )
 end
 
-function arrive_as_dense(::Type{A}, tensor, info, reversed, copy) where {T,N,A<:AbstractArray{T,N}}
+function arrive_as_dense(::Type{A}, tensor, info, request) where {T,N,A<:AbstractArray{T,N}}
     Array{T,N} <: A || throw(ArgumentError("array: $A is not for memory of $(name(info.device))"))
-    return arrive_as(Array{T,N}, tensor, info, reversed, copy)
+    return arrive_as(Array{T,N}, tensor, info, request)
 end
 
 check_host(info::Info) = info.is_host != 0 ? nothing : throw_device(info)
 
 @noinline throw_device(info::Info) = throw(ArgumentError(
-    "device: found $(name(info.device)), wanted memory that the host can read",
+    "device: expected memory that the host can read, found $(name(info.device))",
 ))
 
 is_aligned(::Type{T}, info::Info) where {T} =
     UInt(info.data) % Base.datatype_alignment(T) == 0
 
 # Why no plain Array may stand for the tensor; nothing if one may.
-function why_not_plain(::Type{Array{T,N}}, info::Info, reversed::Bool) where {T,N}
-    info.is_host == 0 && return "device: found $(name(info.device)), wanted host memory"
-    info.flags & READ_ONLY == 0 ||
-        return "access: the memory is read-only; ask for an AbstractArray, or copy = true"
+function why_not_plain(::Type{Array{T,N}}, info::Info, request::Request) where {T,N}
+    reversed = request.reversed
+    info.is_host == 0 && return "device: expected host memory, found $(name(info.device))"
+    request.write && info.flags & READ_ONLY != 0 &&
+        return "access: the memory is read-only; ask for an AbstractArray, write = false or copy = true"
     (reversed ? info.is_row_major : info.is_column_major) == 0 &&
         return "layout: the strides are not those of " * (reversed ? "RowMajor" : "ColMajor") *
                "; ask for an AbstractArray, or copy = true"
     is_aligned(T, info) || return "data: its address is not aligned for $T; copy = true"
     return nothing
-end
-
-# Where an array's memory hangs, whatever is made of it by reshape.
-@static if VERSION >= v"1.11"
-    root_of(array::Array) = array.ref.mem
-else
-    root_of(array::Array) = array
 end
 
 function copy_elements!(array::Array{T,N}, info::Info, reversed::Bool) where {T,N}
@@ -191,13 +196,3 @@ function copy_elements!(array::Array{T,N}, info::Info, reversed::Bool) where {T,
     end
     return array
 end
-
-"""
-    DLBridge.close(x)
-
-Gives the memory of an imported array back now, rather than when the garbage collector finds it. A
-`StridedTensor` refuses to be read afterwards; a plain `Array` cannot, and must not be used any more.
-An array whose memory is shared at this moment is not closed: that is an `ArgumentError`.
-"""
-close(x::StridedTensor) = Base.close(x)
-close(x::Array) = (check_not_shared(x); finalize(root_of(x)); drain())

@@ -13,7 +13,8 @@ struct ColMajor <: MemoryLayout end
 
 is_reversed(::Type{RowMajor}) = true
 is_reversed(::Type{ColMajor}) = false
-is_reversed(layout::Type) = throw(ArgumentError("layout: found $layout, wanted RowMajor or ColMajor"))
+is_reversed(layout::MemoryLayout) = is_reversed(typeof(layout))
+is_reversed(layout) = throw(ArgumentError("layout: expected RowMajor or ColMajor, found $layout"))
 
 # A tensor that is compact one way tells by itself; one that is compact both ways (an axis of one
 # element, say) counts as row-major. Of other strides, those that grow with the axis are column-major.

@@ -71,16 +71,34 @@ for name in FUNCTIONS
     @eval const $name = Ref{Ptr{Cvoid}}(C_NULL)
 end
 
+const LIBRARY_FILE = (Sys.iswindows() ? "" : "lib") * "dlbridge." * Libdl.dlext
+
 """
-Where the library is looked for: the file that `DLBRIDGE_LIBRARY` names, what `cargo xtask capi`
-built in the repository, what the system's loader finds.
+Where the library is looked for: the file that `DLBRIDGE_LIBRARY` names, the preference `library`, the
+package `dlbridge_jll`, what `cargo xtask capi` built in the repository, what the system's loader finds.
 """
 function library_candidates()
-    file = "libdlbridge." * Libdl.dlext
+    for chosen in (get(ENV, "DLBRIDGE_LIBRARY", ""), preferred_library(), binary_package_library())
+        isempty(chosen) || return [chosen]
+    end
     repository = normpath(joinpath(@__DIR__, "..", "..", ".."))
-    candidates = [joinpath(repository, "target", "capi", "lib", file), file]
-    chosen = get(ENV, "DLBRIDGE_LIBRARY", "")
-    return isempty(chosen) ? candidates : [chosen]
+    return [joinpath(repository, "target", "capi", "lib", LIBRARY_FILE), LIBRARY_FILE]
+end
+
+@static if isdefined(Base, :get_preferences)
+    # base/loading.jl of Julia 1.6: the preferences of the active project. No test here runs this.
+    preferred_library() =
+        get(Base.get_preferences(Base.UUID("7f0a5a0e-6c1d-4b0b-9a3c-3f9f2f6d8f51")), "library", "")::String
+else
+    preferred_library() = ""
+end
+
+# Looked up by name, since a package that is not registered cannot be a dependency.
+const BINARY_PACKAGE = Base.PkgId(Base.UUID("28d3f3c4-e17d-5f11-bcbf-937386dbce4f"), "dlbridge_jll")
+
+function binary_package_library()
+    Base.locate_package(BINARY_PACKAGE) === nothing && return ""
+    return string(Base.invokelatest(getfield, Base.require(BINARY_PACKAGE), :libdlbridge_capi_path))
 end
 
 function load_library()
@@ -91,7 +109,7 @@ function load_library()
         library === nothing || break
     end
     library === nothing && error(
-        "library: found none as $(join(candidates, " or ")), wanted dlbridge-capi; build it by " *
+        "library: expected dlbridge-capi, found none as $(join(candidates, " or ")); build it with " *
         "`cargo xtask capi`, or name it in DLBRIDGE_LIBRARY",
     )
     for name in FUNCTIONS

@@ -15,7 +15,7 @@ memory(x::StridedTensor) = (check_open(x); (x.pointer, x.strides))
 memory(A::AbstractArray) = throw_no_memory(A)
 
 @noinline throw_no_memory(A) = throw(ArgumentError(
-    "array: found $(typeof(A)), wanted one whose elements lie at regular steps; " *
+    "array: expected one whose elements lie at regular steps, found $(typeof(A)); " *
     "share a copy, Array(A)",
 ))
 
@@ -70,14 +70,16 @@ end
 
 # What to keep alive for as long as others use the memory of A. It must neither move nor be freed.
 @static if VERSION >= v"1.11"
-    root_of_share(A::Array) = A.ref.mem
+    # base/boot.jl, base/array.jl of Julia 1.11: growing puts another `Memory` into `ref`; a finalizer of
+    # the array may free memory that `unsafe_wrap` was given. So both are kept. No test here runs this.
+    root_of_share(A::Array) = (A, A.ref.mem)
+    memory(A::Memory) = (pointer(A), (1,))
 else
     root_of_share(A::Array) = A
-    # A vector that shares its data with another array cannot grow, which would free its memory.
+    # A vector that shares its data with another array can never grow again, which would free its memory.
     root_of_share(A::Vector) = reshape(A, length(A), 1)
 end
 
-# Two of these may be made for one tensor; the root tells that they are.
-root_of_share(x::StridedTensor) = (x, x.root)
+root_of_share(x::StridedTensor) = x
 
 root_of_share(A::AbstractArray) = parent(A) === A ? A : (A, root_of_share(parent(A)))

@@ -6,22 +6,29 @@
 struct Roots
     lock::ReentrantLock
     objects::Vector{Any}
+    # The imports whose memory they use (see closing.jl).
+    imports::Vector{Union{Nothing,Root}}
     free::Vector{Int}
     # Room for tokens that come back.
     tokens::Vector{Ptr{Cvoid}}
 end
 
-const ROOTS = Roots(ReentrantLock(), Any[], Int[], fill(C_NULL, 256))
+const ROOTS = Roots(ReentrantLock(), Any[], [], Int[], fill(C_NULL, 256))
 
-function keep!(object)
+# Keeps what an export of `A` needs; gives the token.
+function keep!(A::AbstractArray)
+    object = root_of_share(A)
     lock(ROOTS.lock)
     try
+        imports = roots_used(A)
+        count_share!(imports, 1)
         if isempty(ROOTS.free)
             push!(ROOTS.objects, object)
+            push!(ROOTS.imports, imports)
             return length(ROOTS.objects)
         end
         index = pop!(ROOTS.free)
-        ROOTS.objects[index] = object
+        ROOTS.objects[index], ROOTS.imports[index] = object, imports
         return index
     finally
         unlock(ROOTS.lock)
@@ -41,14 +48,15 @@ function forget!(index)
 end
 
 # Takes all tokens out of the queue and forgets what they kept.
-function let_go!()
+function forget_released!()
     lock(ROOTS.lock)
     try
         while true
             count = take_tokens!(ROOTS.tokens)
             for k in 1:count
                 index = Int(UInt(ROOTS.tokens[k]))
-                ROOTS.objects[index] = nothing
+                count_share!(ROOTS.imports[index], -1)
+                ROOTS.objects[index] = ROOTS.imports[index] = nothing
                 push!(ROOTS.free, index)
             end
             count < length(ROOTS.tokens) && return nothing
@@ -73,37 +81,13 @@ function shared_count()
     end
 end
 
-# Whoever has an array that was shared reads its memory: it must not go before the last of them.
-function check_not_shared(x)
-    let_go!()
-    lock(ROOTS.lock)
-    try
-        any(kept -> is_over(kept, x), ROOTS.objects) || return nothing
-    finally
-        unlock(ROOTS.lock)
-    end
-    throw(ArgumentError("array: its memory is shared at this moment, wanted one that nobody else uses"))
-end
-
-# Whether what is kept uses the memory of an array. Plain arrays do not tell whose reshape they are,
-# so that all with the same memory count, also when it is Julia's own that came back through Python.
-function is_over(kept, x)
-    kept isa Tuple && return any(part -> is_over(part, x), kept)
-    kept === x && return true
-    if x isa Array
-        kept === root_of(x) && return true
-        kept isa Array && pointer(kept) == pointer(x) && return true
-    end
-    return kept isa AbstractArray && parent(kept) !== kept && is_over(parent(kept), x)
-end
-
 # The queue that other threads put tokens into, and finalizers tensors. It lives as long as Julia.
 const QUEUE = Ref{Ptr{Cvoid}}(C_NULL)
 const WAKER = Ref{Any}(nothing)
 
 function start_releases()
     # While packages are compiled ahead nothing may wait.
-    if ccall(:jl_generating_output, Cint, ()) == 1
+    if is_precompiling()
         QUEUE[] = new_queue(C_NULL, C_NULL)
         return nothing
     end
@@ -139,7 +123,7 @@ arrays are gone. It happens by itself; where Python runs, tensors are given back
 that holds Python's lock.
 """
 function drain()
-    let_go!()
+    forget_released!()
     ccall(dlb_queue_drain[], Csize_t, (Ptr{Cvoid},), QUEUE[])
     return nothing
 end

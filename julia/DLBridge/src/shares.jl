@@ -17,7 +17,8 @@ that it takes: `share(A, PyObject, from_dlpack)`.
 A capsule, which one consumer may take: of DLPack 1.x, or with `versioned = false` of the version
 before, which cannot say read-only.
 
-While a `Vector` is shared it cannot grow or shrink.
+On Julia up to 1.10, a `Vector` that was shared can never grow or shrink again. From 1.11 on it can, and then
+moves away from the memory that Python has.
 """
 share(A::AbstractArray, from_dlpack; kwargs...) =
     share(A, object_type(from_dlpack), from_dlpack; kwargs...)
@@ -88,8 +89,9 @@ end
     start, steps = memory(A)
     device = device_of(A)
     flags = readonly || is_readonly(A) ? READ_ONLY : UInt64(0)
-    numbers = Ref(reversed ? (reverse(size(A)), reverse(steps)) : (size(A), steps))
-    token = keep!(root_of_share(A))
+    lists = (map(Int64, size(A)), map(Int64, steps))
+    numbers = Ref(reversed ? map(reverse, lists) : lists)
+    token = keep!(A)
     try
         GC.@preserve A numbers begin
             shape = Ptr{Int64}(Base.unsafe_convert(Ptr{Cvoid}, numbers))

@@ -2,21 +2,31 @@
 # Deciding which tensors those are does not belong here (see imports.jl).
 # Invariant: while the root is open, every index within the size leads to an element of the tensor.
 
-# Owns a tensor, until it is closed or nobody refers to it any more.
+# Owns the memory of imported arrays: a tensor, until it is closed or unreachable, or, for a copy of
+# its elements, an `Array`.
 mutable struct Root
+    # Null once it is closed.
     tensor::Ptr{Cvoid}
+    copied::Any
+    # How many exports of this memory are alive, and the root that was imported from the same address
+    # before this one (see closing.jl).
+    shares::Int
+    next::Union{Nothing,Root}
+    # Identifies the plain array that the tensor arrived as.
+    array::UInt
 
-    function Root(tensor::Ptr{Cvoid})
-        root = new(tensor)
-        finalizer(close_root, root)
-        return root
-    end
+    Root(tensor::Ptr{Cvoid}, array::UInt = UInt(0)) = new(tensor, nothing, 0, nothing, array)
+    Root(copied::Array) = new(NO_TENSOR, copied, 0, nothing, UInt(0))
 end
 
+# In place of a tensor where there is none to release; it is never read.
+const NO_TENSOR = Ptr{Cvoid}(UInt(1))
+
+# Runs as a finalizer.
 function close_root(root::Root)
     tensor = root.tensor
     root.tensor = C_NULL
-    tensor == C_NULL || release_later(tensor)
+    tensor == C_NULL || tensor == NO_TENSOR || release_later(tensor)
     return nothing
 end
 
@@ -24,8 +34,9 @@ end
     StridedTensor{T,N} <: AbstractArray{T,N}
 
 A tensor's memory with any strides: negative, zero, permuted. It may be read-only, which
-[`DLBridge.is_readonly`](@ref) tells; writing is an error then. `close(x)` gives the memory back
-early; `x` cannot be read any more afterwards.
+[`DLBridge.is_readonly`](@ref) tells; writing is an error then. `close(x)` releases the memory
+early; `x` cannot be read any more afterwards. `copy(x)` is an `Array`; `deepcopy(x)` and `x` on
+another process are writable `StridedTensor`s over memory of their own.
 """
 struct StridedTensor{T,N} <: AbstractArray{T,N}
     pointer::Ptr{T}
@@ -36,13 +47,16 @@ struct StridedTensor{T,N} <: AbstractArray{T,N}
     root::Root
 end
 
+# A writable one over a Julia array.
+StridedTensor(A::Array{T,N}) where {T,N} =
+    StridedTensor{T,N}(pointer(A), size(A), strides(A), false, true, Root(A))
+
 Base.size(x::StridedTensor) = x.size
 Base.strides(x::StridedTensor) = x.strides
 Base.stride(x::StridedTensor, k::Integer) = k <= ndims(x) ? x.strides[k] : length(x)
 Base.IndexStyle(::Type{<:StridedTensor}) = IndexCartesian()
 Base.elsize(::Type{<:StridedTensor{T}}) where {T} = sizeof(T)
 Base.isopen(x::StridedTensor) = x.root.tensor != C_NULL
-Base.close(x::StridedTensor) = (check_not_shared(x.root); finalize(x.root); drain())
 
 "The address of element `[1, 1, ...]`; whoever writes through it minds [`is_readonly`](@ref)."
 Base.unsafe_convert(::Type{Ptr{T}}, x::StridedTensor{T}) where {T} = (check_open(x); x.pointer)

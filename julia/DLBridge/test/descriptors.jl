@@ -107,9 +107,9 @@ end
     @test occursin("found float32x4,", refusal(DLBridge.DType(2, 32, 4), DLBridge.HOST))
     for (kind, word) in ((2, "cuda:1"), (8, "metal:1"), (17, "maia:1"), (18, "trn:1"), (19, "tpu:1"),
                          (21, "ascend:1"), (77, "kind77:1"))
-        @test occursin("device: found $word,", refusal(DLBridge.dtype(Float32), DLBridge.Device(kind, 1)))
+        @test endswith(refusal(DLBridge.dtype(Float32), DLBridge.Device(kind, 1)), "found $word")
         typed = o -> from_dlpack(Vector{Float32}, ColMajor, o)
-        @test occursin("found $word,", refusal(DLBridge.dtype(Float32), DLBridge.Device(kind, 1); take = typed))
+        @test endswith(refusal(DLBridge.dtype(Float32), DLBridge.Device(kind, 1); take = typed), "found $word")
     end
 end
 

@@ -125,7 +125,7 @@ end
         def __dlpack__(self, **keywords): raise BufferError('not today')
     """)
     @test message(() -> CPython.import_of(from_dlpack, "Raises()")) == "Python raised BufferError: not today"
-    @test occursin("load PyCall or PythonCall", message(() -> from_dlpack([1.0])))
+    @test occursin("load PythonCall or PyCall", message(() -> from_dlpack([1.0])))
     run_python("""
     class Old:
         calls = 0

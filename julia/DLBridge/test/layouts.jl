@@ -28,5 +28,7 @@ end
 @testset "a layout is one of two" begin
     @test DLBridge.is_reversed(RowMajor)
     @test !DLBridge.is_reversed(ColMajor)
+    @test DLBridge.is_reversed(RowMajor()) && !DLBridge.is_reversed(ColMajor())
     @test_throws ArgumentError DLBridge.is_reversed(Int)
+    @test_throws ArgumentError DLBridge.is_reversed(:RowMajor)
 end

@@ -89,6 +89,59 @@ end
     end
 end
 
+@testset "a reshape is closed as what it was made of" begin
+    x = import_and_forget("np.arange(10.0)", identity)
+    close_it = DLBridge.close
+    close_it(reshape(x, 2, 5))
+    @test !alive()
+    @test_throws ArgumentError close_it(x)
+    # Of two imports of one memory, a reshape does not tell which one it is.
+    run_python("watched('np.arange(10.0)')")
+    o = py("owner")
+    x, y = from_dlpack(o), from_dlpack(o)
+    drop(o)
+    run_python("del owner")
+    error = try close_it(reshape(x, 2, 5)) catch e; e end
+    @test error isa ArgumentError && occursin("one of 2 imports", error.msg)
+    close_it(y)
+    @test alive()
+    close_it(reshape(x, 2, 5))
+    @test !alive()
+    GC.@preserve x y nothing
+end
+
+@testset "an array of Julia's own is not closed" begin
+    A, finalized = zeros(3), Ref(0)
+    finalizer(_ -> finalized[] += 1, A)
+    error = try DLBridge.close(A) catch e; e end
+    @test error isa ArgumentError && occursin("found an Array of Julia's own", error.msg)
+    @test finalized[] == 0
+    GC.@preserve A nothing
+end
+
+function time_to_close(code)
+    return minimum(1:20) do _
+        x = CPython.import_of(from_dlpack, code)
+        @elapsed DLBridge.close(x)
+    end
+end
+
+@testset "close takes no longer beside 20,000 shares" begin
+    imports = [CPython.import_of(from_dlpack, "np.arange(3.0)") for _ in 1:2000]
+    for code in ("np.arange(3.0)", "np.arange(3.0)[::-1]")
+        alone = time_to_close(code)
+        objects = [share(k % 2 == 0 ? zeros(1) : imports[k % 2000 + 1], PyRef, identity) for k in 1:20_000]
+        @test DLBridge.shared_count() == 20_000
+        @test time_to_close(code) < 20 * alone + 1e-4
+        @test_throws ArgumentError DLBridge.close(imports[2])
+        foreach(drop, objects)
+        settle()
+        @test DLBridge.shared_count() == 0
+    end
+    foreach(DLBridge.close, imports)
+    @test DLBridge.pending_count() == 0
+end
+
 @noinline function share_and_forget(make)
     A = make()
     finalizer(_ -> (FINALIZED[] += 1), A)

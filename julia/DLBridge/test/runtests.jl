@@ -1,4 +1,4 @@
-# All tests, or those of the files named as arguments, and one line that counts them for `cargo
+# All tests, or those of the files and packages named as arguments, and lines that count them for `cargo
 # xtask test`.
 # Tests themselves do not belong here.
 
@@ -6,6 +6,8 @@ using Test
 using DLBridge
 
 include("cpython.jl")
+include("counts.jl")
+include("packages.jl")
 using .CPython
 
 const SKIPPED = String[]
@@ -22,15 +24,10 @@ function settle()
     end
 end
 
-function count_passed(set)
-    inner = filter(result -> result isa Test.DefaultTestSet, set.results)
-    return set.n_passed + mapreduce(count_passed, +, inner; init = 0)
-end
-
-const WITHOUT_PYTHON = ("layouts.jl", "memory.jl")
+const WITHOUT_PYTHON = ("layouts.jl", "memory.jl", "library.jl")
 const WITH_PYTHON = (
-    "imports.jl", "typed.jl", "shares.jl", "descriptors.jl", "lifetimes.jl", "threads.jl",
-    "frameworks.jl", "bridges.jl", "guide.jl",
+    "imports.jl", "typed.jl", "copies.jl", "shares.jl", "descriptors.jl", "lifetimes.jl", "threads.jl",
+    "frameworks.jl", "cuda.jl",
 )
 
 is_wanted(file) = isempty(ARGS) || file in ARGS
@@ -65,8 +62,21 @@ function main()
         error isa Test.TestSetException || rethrow()
         error.pass, error.fail + error.error
     end
+    works = run_with_packages()
     println("julia: $passed passed, $failed failed, $(length(SKIPPED)) skipped")
-    exit(failed == 0 ? 0 : 1)
+    exit(failed == 0 && works ? 0 : 1)
+end
+
+# In processes of their own, since each of these packages starts its own Python.
+function run_with_packages()
+    wanted = filter(is_wanted, ["PyCall", "PythonCall"])
+    isempty(wanted) && return true
+    reason = Packages.prepare()
+    if reason !== nothing
+        foreach(package -> skip("the tests with $package", reason), wanted)
+        return true
+    end
+    return all(map(Packages.test, wanted))
 end
 
 main()

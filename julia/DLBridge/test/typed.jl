@@ -26,9 +26,9 @@ end
     o = py("a")
     message(work) = try work(); "" catch e; e isa ArgumentError ? e.msg : rethrow() end
     @test message(() -> from_dlpack(Matrix{Int32}, RowMajor, o)) ==
-          "dtype: found float32, wanted int32 for Int32"
+          "dtype: expected int32 for Int32, found float32"
     @test message(() -> from_dlpack(Vector{Float32}, RowMajor, o)) ==
-          "rank: found 2 axes, wanted 1"
+          "rank: expected 1 axes, found 2"
     @test occursin("strides are not those of ColMajor", message(() -> from_dlpack(Matrix{Float32}, ColMajor, o)))
     drop(o)
 end

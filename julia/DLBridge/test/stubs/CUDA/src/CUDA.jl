@@ -1,4 +1,4 @@
-# A stand-in for CUDA: arrays of host memory that say they are of a device.
+# A stub of CUDA: arrays of host memory that say they are of a device.
 module CUDA
 
 struct CuPtr{T}
@@ -29,11 +29,32 @@ Base.getindex(A::CuArray{T,N}, index::Vararg{Int,N}) where {T,N} =
 Base.unsafe_wrap(::Type{CuArray}, start::CuPtr{T}, size::NTuple{N,Int}) where {T,N} =
     CuArray{T,N}(Storage(Counted(1)), start, size)
 
-const SYNCHRONIZED = Ref(0)
-synchronize() = (SYNCHRONIZED[] += 1; nothing)
+CuArray{T,N}(::UndefInitializer, size::NTuple{N,Int}) where {T,N} =
+    CuArray{T,N}(Storage(Counted(1)), CuPtr{T}(0), size)
 
-struct CuDevice end
-device(::CuArray) = CuDevice()
-deviceid(::CuDevice) = 3
+struct CuDevice
+    id::Int
+end
+
+const CURRENT = Ref(CuDevice(0))
+# The devices whose work was waited for.
+const SYNCHRONIZED = CuDevice[]
+synchronize() = (push!(SYNCHRONIZED, CURRENT[]); nothing)
+
+function device!(work, device::CuDevice)
+    before = CURRENT[]
+    CURRENT[] = device
+    try
+        return work()
+    finally
+        CURRENT[] = before
+    end
+end
+
+device(::CuArray) = CuDevice(3)
+deviceid(device::CuDevice) = device.id
+
+const UNIFIED = Ref(false)
+is_unified(::CuArray) = UNIFIED[]
 
 end

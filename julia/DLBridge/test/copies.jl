@@ -1,0 +1,146 @@
+# Copies of strided tensors, assignments between overlapping ones, products.
+
+using DLBridge: StridedTensor, is_readonly
+using LinearAlgebra
+using Serialization
+
+"Copies an imported array, drops the original and all that it referred to, and reads the copy."
+function outlives(code, make, copy)
+    holder = Any[import_and_copy(code, make, copy)]
+    settle()
+    run_python("junk = [np.full(1000, 7.0) for _ in range(100)]")
+    settle()
+    return collect(holder[1])
+end
+
+@noinline function import_and_copy(code, make, copy)
+    x = CPython.import_of(from_dlpack, code)
+    y = copy(make(x))
+    x isa StridedTensor && close(x)
+    return y
+end
+
+function through_a_stream(x)
+    stream = IOBuffer()
+    serialize(stream, x)
+    return deserialize(seekstart(stream))
+end
+
+@testset "$(nameof(copy)) of $name outlives the original" for copy in (deepcopy, Base.copy, through_a_stream),
+    (name, make, expected) in (
+        ("a tensor", identity, 999.0:-1:0), ("a view", x -> view(x, 3:7), 997.0:-1:993),
+        ("a reshape", x -> reshape(x, 10, 100), reshape(collect(999.0:-1:0), 10, 100)),
+        ("a reinterpretation", x -> reinterpret(UInt64, x), reinterpret(UInt64, collect(999.0:-1:0))),
+        ("a field", x -> (x = x, same = x)[:x], 999.0:-1:0),
+    )
+    @test outlives("np.arange(1000.0)[::-1]", make, copy) == expected
+end
+
+@testset "deep copies are writable and keep what was the same the same" begin
+    x = CPython.import_of(from_dlpack, "np.broadcast_to(np.arange(3.0), (2, 3))")
+    pair = deepcopy((x, view(x, 1:2, 2)))
+    @test first(pair) isa StridedTensor{Float64,2} && !is_readonly(first(pair))
+    first(pair)[1, 2] = 9
+    @test last(pair) == [9, 1]
+    @test x == [0 1 2; 0 1 2]
+    close(x)
+    @test isopen(first(pair))
+    @test_throws ArgumentError deepcopy(x)
+    @test_throws ArgumentError copy(x)
+    close(first(pair))
+    @test !isopen(first(pair))
+end
+
+@testset "overlapping assignments" begin
+    run_python("a = np.arange(6.0)[::-1].copy()[::-1]")
+    x = CPython.import_of(from_dlpack, "a")
+    @test x isa StridedTensor{Float64,1}
+    @views x[2:5] .= x[1:4]
+    @test x == [0, 0, 1, 2, 3, 5]
+    x[1:4] = view(x, 3:6)
+    @test x == [1, 2, 3, 5, 3, 5]
+    copyto!(view(x, 2:6), view(x, 1:5))
+    @test x == [1, 1, 2, 3, 5, 3]
+    x .= reverse(x) .+ view(x, 6:-1:1)
+    @test x == 2 .* [3, 5, 3, 2, 1, 1]
+end
+
+# Julia knows two arrays for the same if they start at the same address; these do not.
+@testset "imports of one memory overlap, also as a $name" for (name, wrap) in (
+    ("tensor", identity), ("view", x -> view(x, :, 3:-1:1)), ("transpose", transpose), ("adjoint", adjoint),
+    ("permutation", x -> PermutedDimsArray(x, (2, 1))), ("reshape", x -> reshape(x, 3, 3)),
+)
+    run_python("m = np.arange(9.0).reshape(3, 3)")
+    x = CPython.import_of(from_dlpack, "m")
+    y = CPython.import_of(from_dlpack, "m[::-1, ::-1]")
+    @test x isa Matrix && y isa StridedTensor
+    expected = collect(wrap(y))
+    x .= wrap(y)
+    @test x == expected
+    expected = collect(x)
+    y .= x
+    @test y == expected
+    run_python("m = np.arange(9.0).reshape(3, 3)")
+    z = CPython.import_of(o -> from_dlpack(o; layout = ColMajor), "m")
+    w = CPython.import_of(o -> from_dlpack(o; layout = RowMajor), "m")
+    @test z isa StridedTensor
+    expected = collect(wrap(z))
+    w .= wrap(z)
+    @test w == expected
+    # Memory side by side is not copied.
+    @test !Base.mightalias(CPython.import_of(from_dlpack, "m[0, ::-1]"), CPython.import_of(from_dlpack, "m[1]"))
+    @test !Base.mightalias(CPython.import_of(from_dlpack, "m[:0, ::-1]"), x)
+end
+
+@testset "methods are never ambiguous" begin
+    @test isempty(filter(detect_ambiguities(DLBridge, Base, LinearAlgebra; recursive = false)) do (a, b)
+        DLBridge in (a.module, b.module)
+    end)
+end
+
+@testset "products are those of arrays" begin
+    run_python("""
+    f = np.arange(12.0).reshape(3, 4); f.flags.writeable = False
+    c = f.astype('complex64') * (1 + 2j); c.flags.writeable = False
+    """)
+    operands = Any[]
+    for code in ("f", "f[:, ::-1]", "c", "(f > 4)[::-1]", "f[:0]"), layout in (RowMajor, ColMajor)
+        push!(operands, CPython.import_of(o -> from_dlpack(o; layout = layout), code))
+    end
+    append!(operands, map(code -> CPython.import_of(from_dlpack, code), ("f[0]", "f[:, 1]", "c[0]")))
+    @test count(x -> x isa StridedTensor, operands) == 11
+    append!(operands, vcat(map(transpose, operands[1:2]), map(adjoint, operands[5:6])))
+    plain(x::Union{Transpose,Adjoint}) = (x isa Adjoint ? adjoint : transpose)(Array(parent(x)))
+    plain(x) = Array(x)
+    for A in operands, B in operands
+        size(A, 2) == size(B, 1) && ndims(A) == 2 || continue
+        expected = plain(A) * plain(B)
+        @test A * B == A * plain(B) == plain(A) * B == expected
+        C = fill(one(eltype(expected)), size(expected))
+        @test mul!(copy(C), A, B, 2, 3) == mul!(copy(C), plain(A), plain(B), 2, 3)
+    end
+    x, y = CPython.import_of(from_dlpack, "f[0]"), CPython.import_of(from_dlpack, "f[1, ::-1]")
+    @test dot(x, y) == dot(y, x) == dot(Array(x), y) == dot(x, Array(y)) == 28
+end
+
+@testset "a product of read-only matrices takes BLAS's time" begin
+    run_python("p = np.random.rand(600, 600); p.flags.writeable = False")
+    x = CPython.import_of(from_dlpack, "p")
+    @test x isa StridedTensor
+    best(work) = (work(); minimum(_ -> (@elapsed work()), 1:5))
+    array = Array(x)
+    @test best(() -> x * x) < 3 * best(() -> array * array)
+end
+
+@testset "a promise not to write makes a plain array" begin
+    run_python("r = np.arange(3.0); r.flags.writeable = False")
+    @test CPython.import_of(o -> from_dlpack(o; write = false), "r") isa Vector{Float64}
+    o = py("r")
+    x = @inferred from_dlpack(Vector{Float64}, ColMajor, o; write = false)
+    @test x == 0:2
+    error = try from_dlpack(Vector{Float64}, ColMajor, o) catch e; e end
+    @test occursin("write = false", error.msg)
+    drop(o)
+    # What else keeps a tensor from being plain is not promised away.
+    @test is_readonly(CPython.import_of(o -> from_dlpack(o; write = false), "r[::-1]"))
+end

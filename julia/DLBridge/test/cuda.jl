@@ -1,0 +1,44 @@
+# The file of ext/ for CUDA, loaded by a stub, whose arrays are host memory. What the real package does cannot
+# be seen here, only that ours calls it by its names.
+
+using DLBridge: from_dlpack, share
+
+if isdefined(Base, :get_extension)
+    skip("the stub of CUDA", "extensions need the package in the environment")
+else
+    pushfirst!(LOAD_PATH, joinpath(@__DIR__, "stubs"))
+    import CUDA
+
+    # A stub's array, shared with Python and taken back: its memory is the host's.
+    @testset "CUDA" begin
+        numbers = collect(Float32, 1:6)
+        A = unsafe_wrap(CUDA.CuArray, CUDA.CuPtr{Float32}(UInt(pointer(numbers))), (3, 2))
+        o = share(A, PyRef, identity)
+        set("device_array", o)
+        @test CUDA.SYNCHRONIZED == [CUDA.CuDevice(3)]
+        @test str("device_array.__dlpack_device__()") == "(2, 3)"
+        @test str("type(device_array.__dlpack__(stream=1)).__name__") == "PyCapsule"
+        x = from_dlpack(o)
+        @test x isa CUDA.CuArray{Float32,2}
+        @test size(x) == (3, 2)
+        @test pointer(x).address == pointer(A).address
+        @test from_dlpack(CUDA.CuArray{Float32,2}, RowMajor, o) isa CUDA.CuArray{Float32,2}
+        @test_throws ArgumentError from_dlpack(Matrix{Float32}, RowMajor, o)
+        @test_throws ArgumentError from_dlpack(o; layout = ColMajor)
+        # Both ways on the array's device, not on the current one.
+        @test CUDA.CURRENT[] == CUDA.CuDevice(0)
+        empty = from_dlpack(share(CUDA.CuArray{Float32,2}(undef, (0, 3)), PyRef, identity))
+        @test empty isa CUDA.CuArray{Float32,2} && size(empty) == (0, 3)
+        CUDA.UNIFIED[] = true
+        managed = share(A, PyRef, identity)
+        set("managed", managed)
+        drop(managed)
+        @test str("managed.__dlpack_device__()") == "(13, 3)"
+        run_python("del managed")
+        run_python("del device_array")
+        drop(o)
+        finalize(x.data.rc)
+        DLBridge.drain()
+    end
+    settle()
+end

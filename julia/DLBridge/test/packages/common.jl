@@ -1,0 +1,69 @@
+# What works the same with every package of Python objects.
+
+@testset "import, share, capsules" begin
+    o = py("np.arange(6.0).reshape(2, 3)")
+    @test o isa Object
+    @test from_dlpack(o) == [0 3; 1 4; 2 5]
+    @test (@inferred from_dlpack(Matrix{Float64}, RowMajor, o)) == [0 3; 1 4; 2 5]
+    @test size(from_dlpack(o; layout = ColMajor())) == (2, 3)
+    A = [1.0 2.0; 3.0 4.0]
+    for p in (share(A, py("np.from_dlpack")), share(A, Object, py("np.from_dlpack")))
+        @test p isa Object
+        set("p", p)
+        @test value(Bool, "type(p) is np.ndarray and p.tolist() == [[1, 3], [2, 4]]")
+    end
+    run_python("del p")
+    for versioned in (true, false), capsule in (share(A; versioned = versioned), share(A, Object; versioned = versioned))
+        @test capsule isa Object
+        x = from_dlpack(capsule)
+        @test x == A && pointer(x) == pointer(A)
+    end
+end
+
+@testset "the function of wrap is Python's or Julia's" begin
+    run_python("""
+    class Old:
+        def __init__(self, a): self.a = a
+    def to_dlpack(o): return o.a.__dlpack__()
+    old = Old(np.arange(6.0).reshape(2, 3))
+    """)
+    old, to_dlpack = py("old"), py("to_dlpack")
+    in_julia = o -> DLBridge.python_call(Object, to_dlpack, o)
+    for f in (to_dlpack, in_julia)
+        x = wrap(old, f)
+        @test x isa Matrix{Float64} && x == [0 3; 1 4; 2 5]
+        @test wrap(old, f; layout = ColMajor) == [0 1 2; 3 4 5]
+        @test wrap(Matrix{Float64}, RowMajor, old, f) == x
+        @test wrap(Matrix{Float64}, RowMajor, old, f; copy = true) == x
+    end
+end
+
+@testset "what Python raises" begin
+    error = try from_dlpack(py("'text'")) catch e; e end
+    @test error isa ArgumentError && occursin("<class 'str'>", error.msg)
+    @test_throws Exception share([1.0], py("lambda o: 1 / 0"))
+end
+
+const MANY = 100_000
+
+@testset "100,000 imports and shares leave nothing" begin
+    run_python("producer = np.ones(3)")
+    producer, consumer = py("producer"), py("np.from_dlpack")
+    before = value(Int, "sys.getrefcount(producer)")
+    A = fill(2.0, 3)
+    total = 0.0
+    for _ in 1:MANY
+        total += from_dlpack(producer)[1] + from_dlpack(Vector{Float64}, RowMajor, producer)[2]
+        share(A, consumer)
+    end
+    @test total == 2 * MANY
+    # Both packages drop Python's objects, exceptions with their frames among them, by finalizers.
+    for _ in 1:5
+        settle()
+        run_python("gc.collect()")
+    end
+    @test DLBridge.shared_count() == 0
+    @test DLBridge.pending_count() == 0
+    @test value(Int, "sys.getrefcount(producer)") == before
+    @test A == fill(2.0, 3)
+end
