@@ -16,6 +16,9 @@ use crate::{Error, Stream, TensorObject};
 /// As an argument it takes any object that speaks DLPack, over the same memory. As a result it
 /// becomes a `dlbridge.Tensor`. In between it is a [`Tensor`].
 ///
+/// It may be dropped on any thread, attached to the interpreter or not, and never waits for the
+/// interpreter: what needs it is released soon, by a thread that is attached.
+///
 /// ```
 /// use dlbridge::Tensor;
 /// use dlbridge_pyo3::PyTensor;

@@ -32,7 +32,9 @@ const PRODUCERS: &[(&str, &str)] = &[
 /// Lets `work` loose on tensors over each producer's memory. Afterwards no tensor is left.
 #[track_caller]
 fn with_each_producer(test: &str, work: impl Fn(Python<'_>, Vec<PyTensor>)) {
-    let _watchdog = Watchdog::of(test);
+    // Other tests would hold the GIL while they import frameworks.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock();
     Python::attach(|py| {
         for (module, code) in PRODUCERS {
             let names = PyDict::new(py);
@@ -49,7 +51,9 @@ fn with_each_producer(test: &str, work: impl Fn(Python<'_>, Vec<PyTensor>)) {
             let make = || py.eval(&code, Some(&names), None);
             let Ok(_) = make() else { continue };
             let tensor = |_| make().expect("as before").extract().expect("a tensor");
+            let watchdog = Watchdog::of(test);
             work(py, (0..64).map(tensor).collect());
+            drop(watchdog);
             // Any import releases what waits.
             drop(PyBytes::new(py, b"x").extract::<PyTensor>().expect("a tensor"));
             // JAX copies, or keeps what it has seen for a while.

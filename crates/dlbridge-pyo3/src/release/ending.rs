@@ -1,9 +1,9 @@
 //! The end of the interpreter: what may still be released, and what must not be called any more.
 //! Releasing does not belong here.
-//! Invariant: no function of Python is called by a thread that is not attached once Python's exit
-//! handlers have run.
+//! Invariant: threads that are not attached ask Python for no call once its exit handlers have run.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -32,8 +32,9 @@ fn register(py: Python<'_>) -> PyResult<()> {
 /// Releases what waits, and lets threads that are not attached ask for nothing more.
 fn on_exit(arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>) {
     MAY_END.store(true, Ordering::SeqCst);
-    // They wait for nothing there that this thread has, and are few.
-    while CALLING.load(Ordering::SeqCst) != 0 {
+    // They wait for nothing there that this thread has. After a fork they may be in another process.
+    let deadline = Instant::now() + Duration::from_millis(100);
+    while CALLING.load(Ordering::SeqCst) != 0 && Instant::now() < deadline {
         std::thread::yield_now();
     }
     super::drain(arguments.py());

@@ -1,5 +1,5 @@
-//! Producers' tensors that a language binding drops: it decides when, and on which thread.
-//! Deciding that does not belong here (see `release` of `dlbridge-pyo3`).
+//! Dropping a handle: at once, or when the language binding that took the tensor says so.
+//! What a binding says does not belong here (see `release` of `dlbridge-pyo3`).
 //! Invariant: R3: a bound handle becomes one unbound tensor when it is dropped, and nothing else.
 
 use std::sync::OnceLock;
@@ -8,6 +8,8 @@ use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
 
 use super::Handle;
 use super::foreign::Foreign;
+use super::header;
+use super::marks::Root;
 use crate::{Error, Tensor};
 
 /// How a language binding drops the tensors of the producers that it met.
@@ -73,15 +75,36 @@ impl Tensor {
     }
 }
 
+impl Drop for Handle {
+    #[inline]
+    fn drop(&mut self) {
+        match self.root() {
+            // SAFETY: owned, and this is its end (R3).
+            Root::Header => unsafe { header::leave(self.managed()) },
+            Root::Versioned | Root::Legacy
+                if self.marks.is_bound() && (self.marks.is_kept() || !may_delete()) =>
+            {
+                let marks = self.marks.with_bound(false);
+                release(Self { tensor: self.tensor, marks });
+            }
+            // SAFETY: the same.
+            Root::Versioned => unsafe { Foreign::Versioned(self.managed()).delete() },
+            // SAFETY: the same.
+            Root::Legacy => unsafe { Foreign::Legacy(self.managed()).delete() },
+            Root::Lent => {}
+        }
+    }
+}
+
 /// Whether the deleter of a bound handle is called at once.
 #[inline]
-pub(super) fn may_delete() -> bool {
+fn may_delete() -> bool {
     BINDING.get().is_none_or(|binding| (binding.may_delete)())
 }
 
 /// Gives a handle, no longer bound, to the binding that took its tensor.
 #[cold]
-pub(super) fn release(handle: Handle) {
+fn release(handle: Handle) {
     let tensor = Tensor(handle);
     match BINDING.get() {
         Some(binding) => (binding.release)(tensor),

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
+use super::Parts;
 use super::foreign::{Foreign, RawFields};
 use super::header::{self, Header, Memory, TENSOR_AT};
 use super::marks::{Marks, Root};
 use super::parse::{is_ordinary, parse_any};
-use super::{Parts, binding};
 use crate::{Access, Error, Flags, MAX_RANK, Tensor, TypeCode};
 
 /// Owns a tensor's memory and describes it: by its descriptor, and by what the gate found out.
@@ -22,8 +22,8 @@ use crate::{Access, Error, Flags, MAX_RANK, Tensor, TypeCode};
 /// is freed while the handle is still an argument of `drop`.
 pub(crate) struct Handle {
     /// With explicit strides; does not change as long as the handle has it (trust T1).
-    tensor: NonNull<DLTensor>,
-    marks: Marks,
+    pub(super) tensor: NonNull<DLTensor>,
+    pub(super) marks: Marks,
 }
 
 /// A handle of a descriptor without strides, kept by the header that describes the same with them.
@@ -133,7 +133,7 @@ impl Handle {
     }
 
     #[inline]
-    fn root(&self) -> Root {
+    pub(super) fn root(&self) -> Root {
         self.marks.root()
     }
 
@@ -153,7 +153,7 @@ impl Handle {
 
     /// What the tensor is a part of, in the ABI that the root says. Not for a lent one.
     #[inline]
-    fn managed<A>(&self) -> NonNull<A> {
+    pub(super) fn managed<A>(&self) -> NonNull<A> {
         let offset = if self.root() == Root::Legacy { 0 } else { TENSOR_AT };
         const { assert!(std::mem::offset_of!(DLManagedTensor, dl_tensor) == 0) };
         // SAFETY: inside the same allocation, of which the pointer was made (R3).
@@ -389,26 +389,5 @@ impl Handle {
         };
         // SAFETY: `parts` satisfies R1, and the rest is the caller's duty.
         unsafe { Self::export(owner, parts.shape.len(), describe) }
-    }
-}
-
-impl Drop for Handle {
-    #[inline]
-    fn drop(&mut self) {
-        match self.root() {
-            // SAFETY: owned, and this is its end (R3).
-            Root::Header => unsafe { header::leave(self.managed()) },
-            Root::Versioned | Root::Legacy
-                if self.marks.is_bound() && (self.marks.is_kept() || !binding::may_delete()) =>
-            {
-                let marks = self.marks.with_bound(false);
-                binding::release(Self { tensor: self.tensor, marks });
-            }
-            // SAFETY: the same.
-            Root::Versioned => unsafe { Foreign::Versioned(self.managed()).delete() },
-            // SAFETY: the same.
-            Root::Legacy => unsafe { Foreign::Legacy(self.managed()).delete() },
-            Root::Lent => {}
-        }
     }
 }

@@ -1,0 +1,141 @@
+//! Tensors that a language binding drops, and exports that come back from another library.
+//! The binding of Python is tested in `dlbridge-pyo3`. One binding is that of the whole process.
+#![allow(unsafe_code, reason = "raw tensors are unsafe by nature")]
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex};
+
+use dlbridge::testing::{CountingOwner, Foreign, Releases};
+use dlbridge::{ArcTensor, Binding, Keep, Tensor};
+
+thread_local! {
+    /// Whether this thread may call deleters.
+    static MAY_DELETE: Cell<bool> = const { Cell::new(false) };
+}
+
+static WAITING: Mutex<Vec<Tensor>> = Mutex::new(Vec::new());
+
+const BINDING: Binding = Binding {
+    may_delete: || MAY_DELETE.get(),
+    release: |tensor| WAITING.lock().expect("no panic").push(tensor),
+};
+
+/// Held by a test, since all of them use one queue.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn bound(foreign: Foreign) -> (Tensor, Releases) {
+    let releases = foreign.releases();
+    // SAFETY: legal, and given away.
+    let tensor = unsafe { Tensor::try_from_raw_bound(foreign.into_versioned(), BINDING) };
+    (tensor.expect("legal"), releases)
+}
+
+fn numbers() -> Foreign {
+    Foreign::new(&[3], &[1_i32, 2, 3])
+}
+
+#[track_caller]
+fn wait_and_release(releases: &Releases, what: &str) {
+    releases.expect(0, what);
+    let waiting = std::mem::take(&mut *WAITING.lock().expect("no panic"));
+    assert_eq!(waiting.len(), 1, "{what}");
+    drop(waiting);
+    releases.expect(1, what);
+}
+
+#[test]
+fn a_bound_tensor_waits_for_its_binding_whatever_became_of_it() {
+    let _turn = TURN.lock();
+    let kinds: [(&str, fn(Tensor)); 6] = [
+        ("itself", drop),
+        ("counted", |tensor| {
+            let first = ArcTensor::from(tensor);
+            drop((first.clone(), first));
+        }),
+        ("counted and alone again", |tensor| drop(ArcTensor::from(tensor).into_inner())),
+        ("in an Arc", |tensor| drop(Tensor::from(Arc::new(tensor)))),
+        ("exported", |tensor| {
+            // SAFETY: given away just now.
+            unsafe { Tensor::release_raw(tensor.into_raw()) };
+        }),
+        ("exported before 1.0", |tensor| {
+            // SAFETY: the same.
+            unsafe { Tensor::release_raw_legacy(tensor.into_raw_legacy().expect("writable")) };
+        }),
+    ];
+    for (what, drop_it) in kinds {
+        let (tensor, releases) = bound(numbers());
+        drop_it(tensor);
+        wait_and_release(&releases, what);
+    }
+}
+
+#[test]
+fn a_bound_tensor_without_strides_waits_too() {
+    let _turn = TURN.lock();
+    let (tensor, releases) = bound(numbers().null_strides());
+    assert_eq!(tensor.strides(), [1]);
+    drop(tensor);
+    wait_and_release(&releases, "described again");
+}
+
+#[test]
+fn a_legacy_tensor_is_bound_alike() {
+    let _turn = TURN.lock();
+    let foreign = numbers();
+    let releases = foreign.releases();
+    // SAFETY: legal, and given away.
+    let tensor = unsafe { Tensor::try_from_raw_legacy_bound(foreign.into_legacy(), BINDING) };
+    drop(tensor.expect("legal"));
+    wait_and_release(&releases, "before 1.0");
+}
+
+#[test]
+fn a_bound_tensor_is_dropped_at_once_where_its_binding_says_so() {
+    let _turn = TURN.lock();
+    let (tensor, releases) = bound(numbers());
+    MAY_DELETE.set(true);
+    drop(tensor);
+    MAY_DELETE.set(false);
+    releases.expect(1, "on a thread that may");
+}
+
+#[test]
+fn an_export_that_came_back_is_kept_without_the_object_around_it() {
+    let owner = CountingOwner::new([1_u8, 2, 3]);
+    let drops = owner.drops();
+    let first = ArcTensor::from(Tensor::builder(owner).build::<u8>().expect("legal"));
+    let mut last = Tensor::from(first.clone()).into_raw();
+    drop(first);
+    for _ in 0..3 {
+        // SAFETY: alive, and given away only below.
+        let keep = unsafe { Keep::of_raw(last) }.expect("our own export");
+        // SAFETY: alive, as above.
+        let descriptor = unsafe { &(*last).dl_tensor };
+        // SAFETY: `keep` keeps the memory that this describes.
+        let again = unsafe { Tensor::from_owner_raw(keep, descriptor, dlbridge::Flags::NONE) };
+        let again = Tensor::from(ArcTensor::from(again.expect("legal"))).into_raw();
+        // SAFETY: given away by its tensor, and deleted once.
+        unsafe { Tensor::release_raw(last) };
+        last = again;
+        assert_eq!(drops.count(), 0);
+    }
+    // SAFETY: the same.
+    let keep = unsafe { Keep::of_raw(last) }.expect("our own export");
+    // SAFETY: the same.
+    unsafe { Tensor::release_raw(last) };
+    assert_eq!(drops.count(), 0);
+    std::thread::spawn(move || drop(keep)).join().expect("no panic");
+    assert_eq!(drops.count(), 1);
+}
+
+#[test]
+fn a_producers_tensor_is_no_export_of_this_library() {
+    let managed = numbers().into_versioned();
+    // SAFETY: legal, and alive.
+    assert!(unsafe { Keep::of_raw(managed) }.is_none());
+    // SAFETY: null is permitted.
+    assert!(unsafe { Keep::of_raw_legacy(std::ptr::null_mut()) }.is_none());
+    // SAFETY: owned by the test.
+    unsafe { Tensor::release_raw(managed) };
+}
