@@ -21,8 +21,8 @@ pub(crate) struct Framework {
     package: Option<&'static str>,
     /// Where `from_dlpack` is, if neither the type nor the package has it.
     place: &'static [&'static str],
-    /// Whether it makes read-only memory a read-only or immutable array. PyTorch, Paddle and
-    /// TVM-FFI make it one that may be written.
+    /// Whether it makes read-only memory a read-only or immutable array, or copies it (MLX). PyTorch,
+    /// Paddle and TVM-FFI make it one that may be written.
     pub(crate) keeps_read_only: bool,
     /// Whether `empty` of its package makes an array in memory that nobody else has, and that
     /// may be written.
@@ -63,7 +63,7 @@ const KNOWN: &[Framework] = &[
     },
     Framework { root: "torch", ..UNKNOWN },
     Framework { root: "paddle", crashes_elsewhere: true, ..UNKNOWN },
-    Framework { root: "mlx", ..UNKNOWN },
+    Framework { root: "mlx", keeps_read_only: true, ..UNKNOWN },
     // By their exchange tables: tensors of other extensions, and views of CUDA's Python library.
     Framework { root: "dlbridge", keeps_read_only: true, ..UNKNOWN },
     Framework { root: "cuda", keeps_read_only: true, ..UNKNOWN },
