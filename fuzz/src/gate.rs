@@ -37,7 +37,10 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What a descriptor before 1.0, or a plain one, says beside it.
+/// What is known of a descriptor before 1.0: nothing says that its memory may be written.
+const LEGACY: Said = Said { flags: Flags::READ_ONLY, version: None };
+
+/// What a plain descriptor says beside itself.
 const NOTHING: Said = Said { flags: Flags::NONE, version: None };
 
 fn said(given: &Given) -> Said {
@@ -59,7 +62,7 @@ fn versioned(given: &Given, input: &mut Input<'_>) {
 fn legacy(given: &Given, input: &mut Input<'_>) {
     let mut foreign = given.foreign();
     let (start, releases) = (foreign.memory().addr(), foreign.releases());
-    let wanted = Facts::of(given, NOTHING, start);
+    let wanted = Facts::of(given, LEGACY, start);
     // SAFETY: as above.
     let found = unsafe { foreign.import_legacy() };
     taken(given, found, wanted, &releases, input);
@@ -82,7 +85,7 @@ fn kept_on_failure(given: &Given, input: &mut Input<'_>) {
 fn legacy_kept_on_failure(given: &Given, input: &mut Input<'_>) {
     let mut foreign = given.foreign();
     let (start, releases) = (foreign.memory().addr(), foreign.releases());
-    let wanted = Facts::of(given, NOTHING, start);
+    let wanted = Facts::of(given, LEGACY, start);
     let managed = foreign.into_legacy();
     // SAFETY: as above.
     let found = unsafe { Tensor::try_from_raw_legacy(managed) };
@@ -259,7 +262,9 @@ fn given_away(tensor: Tensor, facts: &Facts, releases: &Releases, input: &mut In
 fn given_away_legacy(tensor: Tensor, facts: &Facts) {
     let padded = facts.dtype.bits < 8 && facts.flags.contains(Flags::SUBBYTE_PADDED);
     let wanted = match () {
-        () if facts.flags.contains(Flags::READ_ONLY) => Some(Error::LegacyReadOnly),
+        () if facts.flags.contains(Flags::READ_ONLY) && !tensor.is_legacy_read_only() => {
+            Some(Error::LegacyReadOnly)
+        }
         () if padded => Some(Error::LegacyPadded { dtype: facts.dtype }),
         () => None,
     };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import ctypes
 import gc
 import mmap
@@ -37,6 +38,32 @@ def values(tensor):
 
 
 class TestImport:
+    @pytest.mark.parametrize("wrap", [lambda source: source, memoryview])
+    def test_no_python_code_can_release_the_buffer_of_a_tensor(self, wrap):
+        """Nor resize its bytearray, until the tensor is gone."""
+        source = bytearray(b"abcdef")
+        given = wrap(source)
+        tensor = dlbridge.from_dlpack(given)
+        for found in gc.get_objects():
+            with contextlib.suppress(BufferError, ValueError):
+                if isinstance(found, memoryview) and found.obj is source:
+                    found.release()
+        with pytest.raises(BufferError):
+            source.extend(b"x" * 10_000)
+        assert np.from_dlpack(tensor).tobytes() == b"abcdef"
+        del tensor
+        if isinstance(given, memoryview):
+            given.release()
+        source.extend(b"x" * 10_000)
+
+    def test_a_buffer_that_is_refused_is_released(self):
+        source = bytearray(8)
+        view = memoryview(source).cast("P")
+        with pytest.raises(BufferError, match="format"):
+            dlbridge.from_dlpack(view)
+        view.release()
+        source.extend(b"x")
+
     @pytest.mark.parametrize(
         ("source", "dtype", "readonly"),
         [

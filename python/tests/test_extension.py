@@ -339,6 +339,15 @@ class TestAllocator:
         assert kind.unwrap(full).tolist() == [2.5, 2.5, 2.5]
         assert kind.unwrap(x).tolist() == [1, 1, 1]
 
+    def test_a_replaced_empty_gives_no_memory_that_others_have(self, monkeypatch):
+        """Memory of an allocator is written as exclusive: `numpy.empty` is not asked for it."""
+        common = np.ones(3)
+        monkeypatch.setattr(np, "empty", lambda *_arguments, **_keywords: common)
+        made = [example.empty_like(np.ones(3)) for _ in range(2)]
+        assert not np.shares_memory(*made)
+        assert [array.tolist() for array in made] == [[0.0] * 3] * 2
+        assert common.tolist() == [1.0] * 3
+
     def test_a_table_without_an_allocator_is_no_obstacle(self):
         tvm_ffi = pytest.importorskip("tvm_ffi", reason="tvm_ffi is not installed")
         source = np.ones(3, dtype="float32")

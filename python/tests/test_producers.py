@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import pytest
 
 import dlbridge
 import hostile
+from dlbridge.doctor.abi import name_of
 from hostile import Managed, Producer, producer_of, read
 
 KINDS = pytest.mark.parametrize("legacy", [False, True], ids=["versioned", "legacy"])
@@ -89,12 +91,20 @@ class TestAges:
 
         assert dlbridge.from_dlpack(Half()).device == "cpu"
 
-    def test_a_legacy_tensor_is_writable_and_goes_out_versioned(self):
+    def test_a_legacy_tensor_is_read_only_and_goes_out_by_either_abi(self):
+        """Nothing says that it may be written, which only the versioned descriptor can say."""
         made = Managed(legacy=True)
         tensor = dlbridge.from_dlpack(producer_of(made))
-        assert not tensor.readonly
-        raw = read(tensor.__dlpack__(max_version=(1, 3)))
-        assert (raw.flags, raw.tensor.data) == (0, made.base)
+        for shared in (tensor, dlbridge.from_dlpack(tensor.__dlpack__())):
+            assert shared.readonly
+            raw = read(shared.__dlpack__(max_version=(1, 3)))
+            assert (raw.flags, raw.tensor.data) == (1, made.base)
+            assert name_of(shared.__dlpack__()) == b"dltensor"
+            with pytest.raises(BufferError, match=r"legacy capsule.*copy=True"):
+                dlbridge.fill(shared, 1)
+        assert not np.from_dlpack(tensor).flags.writeable
+        copy = dlbridge.from_dlpack(producer_of(Managed(legacy=True)), copy=True)
+        assert not copy.readonly
 
 
 class TestFailures:

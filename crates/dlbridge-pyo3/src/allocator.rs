@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::frameworks::{Framework, name_of, namespace_of};
 use crate::import::{ImportOptions, import};
-use crate::{Error, PyTensor, Result, exchange};
+use crate::{Error, PyTensor, Result, exchange, numpy};
 
 /// Makes memory for results where the caller's array has its own: with the framework's allocator.
 ///
@@ -46,9 +46,10 @@ pub struct Allocator<'py> {
 impl<'py> Allocator<'py> {
     /// The allocator of the framework that `object` belongs to.
     ///
-    /// That is the one of the type's C exchange API (PyTorch, Paddle), else `empty` of the array's
-    /// `__array_namespace__()`; for host memory also our own, where the framework has neither or
-    /// its arrays are immutable (JAX).
+    /// That is the one of the type's C exchange API (PyTorch, Paddle), else NumPy's for the host memory
+    /// of NumPy and array-api-strict, and `empty` of the array's `__array_namespace__()` for that of
+    /// devices; for host memory also our own, where the framework has neither or its arrays are
+    /// immutable (JAX).
     #[must_use]
     pub fn of(object: &Bound<'py, PyAny>) -> Self {
         Self { object: object.clone() }
@@ -77,6 +78,9 @@ impl<'py> Allocator<'py> {
         if let Some(tensor) = self.by_table(dtype, shape, device)? {
             return Ok(tensor.into());
         }
+        if let Some(tensor) = self.by_numpy(dtype, shape, device)? {
+            return Ok(tensor.into());
+        }
         if let Some(tensor) = self.by_namespace(dtype, shape, device)? {
             return Ok(tensor.into());
         }
@@ -100,17 +104,22 @@ impl<'py> Allocator<'py> {
         }
     }
 
-    /// Host memory comes from packages that are known to make new and writable memory; that of a
-    /// device, from the namespace of any array, where that array has its own.
-    fn by_namespace(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Option<Tensor>> {
-        let py = self.object.py();
-        let is_host = device.is_host_accessible();
-        let framework = Framework::of(&self.object.get_type());
-        if is_host && !framework.makes_empty {
+    /// Host memory of NumPy, for the frameworks whose own memory that is.
+    fn by_numpy(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Option<Tensor>> {
+        if device != Device::CPU || !Framework::of(&self.object.get_type()).has_numpys_memory {
             return Ok(None);
         }
-        let namespace = if is_host { framework.module(py)? } else { namespace_of(&self.object)? };
-        let Some(namespace) = namespace else { return Ok(None) };
+        numpy::zeros(self.object.py(), dtype, shape)
+    }
+
+    /// Memory of a device, from the namespace of any array, where that array has its own. It is not
+    /// counted as exclusive: the namespace is Python code.
+    fn by_namespace(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Option<Tensor>> {
+        let py = self.object.py();
+        if device.is_host_accessible() {
+            return Ok(None);
+        }
+        let Some(namespace) = namespace_of(&self.object)? else { return Ok(None) };
         let (name, empty) = (dtype.to_string(), intern!(py, "empty"));
         let (Some(kind), Some(empty)) =
             (namespace.getattr_opt(name)?, namespace.getattr_opt(empty)?)
@@ -120,31 +129,20 @@ impl<'py> Allocator<'py> {
         let shape_of = (PyTuple::new(py, shape)?,);
         let keywords = PyDict::new(py);
         keywords.set_item(intern!(py, "dtype"), kind)?;
-        let array = if is_host {
-            empty.call(&shape_of, Some(&keywords))?
-        } else {
-            let there = keywords.copy()?;
-            there.set_item(intern!(py, "device"), self.object.getattr(intern!(py, "device"))?)?;
-            match empty.call(&shape_of, Some(&there)) {
-                // A function older than the array API standard uses the current device.
-                Err(error) if error.is_instance_of::<PyTypeError>(py) => {
-                    empty.call(&shape_of, Some(&keywords))?
-                }
-                array => array?,
+        let there = keywords.copy()?;
+        there.set_item(intern!(py, "device"), self.object.getattr(intern!(py, "device"))?)?;
+        let array = match empty.call(&shape_of, Some(&there)) {
+            // A function older than the array API standard uses the current device.
+            Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+                empty.call(&shape_of, Some(&keywords))?
             }
+            array => array?,
         };
         let tensor = import(array.as_borrowed(), ImportOptions::default())?;
         let is_as_wanted = (tensor.dtype(), tensor.shape(), tensor.device())
             == (dtype, shape, device)
             && !tensor.is_read_only();
-        if !is_as_wanted {
-            return Ok(None);
-        }
-        if is_host {
-            // SAFETY: new memory of a framework that is known (T10); only the tensor keeps `array`.
-            return Ok(Some(unsafe { tensor.into_exclusive_zeroed() }?));
-        }
-        Ok(Some(tensor))
+        Ok(is_as_wanted.then_some(tensor))
     }
 }
 

@@ -21,12 +21,11 @@ pub(crate) struct Framework {
     package: Option<&'static str>,
     /// Where `from_dlpack` is, if neither the type nor the package has it.
     place: &'static [&'static str],
-    /// Whether it makes read-only memory a read-only or immutable array. PyTorch, Paddle and
-    /// TVM-FFI make it one that may be written.
+    /// Whether it makes read-only memory a read-only or immutable array, or copies it (MLX). PyTorch,
+    /// Paddle and TVM-FFI make it one that may be written.
     pub(crate) keeps_read_only: bool,
-    /// Whether `empty` of its package makes an array in memory that nobody else has, and that
-    /// may be written.
-    pub(crate) makes_empty: bool,
+    /// Whether its arrays are in NumPy's memory.
+    pub(crate) has_numpys_memory: bool,
     /// Whether it takes nothing but a capsule of the old ABI.
     pub(crate) wants_legacy: bool,
     /// Whether it crashes at a device that it does not have: TensorFlow releases the tensor twice,
@@ -39,7 +38,7 @@ const UNKNOWN: Framework = Framework {
     package: None,
     place: &[],
     keeps_read_only: false,
-    makes_empty: false,
+    has_numpys_memory: false,
     wants_legacy: false,
     crashes_elsewhere: false,
 };
@@ -48,8 +47,13 @@ const JAX: Framework =
     Framework { root: "jax", place: &["dlpack"], keeps_read_only: true, ..UNKNOWN };
 
 const KNOWN: &[Framework] = &[
-    Framework { root: "numpy", keeps_read_only: true, makes_empty: true, ..UNKNOWN },
-    Framework { root: "array_api_strict", keeps_read_only: true, makes_empty: true, ..UNKNOWN },
+    Framework { root: "numpy", keeps_read_only: true, has_numpys_memory: true, ..UNKNOWN },
+    Framework {
+        root: "array_api_strict",
+        keeps_read_only: true,
+        has_numpys_memory: true,
+        ..UNKNOWN
+    },
     JAX,
     // Where the type of JAX's arrays says it is from.
     Framework { root: "jaxlib", package: Some("jax"), ..JAX },
@@ -63,7 +67,7 @@ const KNOWN: &[Framework] = &[
     },
     Framework { root: "torch", ..UNKNOWN },
     Framework { root: "paddle", crashes_elsewhere: true, ..UNKNOWN },
-    Framework { root: "mlx", ..UNKNOWN },
+    Framework { root: "mlx", keeps_read_only: true, ..UNKNOWN },
     // By their exchange tables: tensors of other extensions, and views of CUDA's Python library.
     Framework { root: "dlbridge", keeps_read_only: true, ..UNKNOWN },
     Framework { root: "cuda", keeps_read_only: true, ..UNKNOWN },
@@ -92,11 +96,6 @@ impl Framework {
 
     fn package(&self) -> &'static str {
         self.package.unwrap_or(self.root)
-    }
-
-    /// The module of the package, where it is loaded.
-    pub(crate) fn module<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        loaded(&PyString::new(py, self.package()))
     }
 
     /// Refuses what the framework would take for other numbers than they are, or refuse with

@@ -73,7 +73,7 @@ impl PyTensor {
         }
         let Importer { function, framework } = Importer::of(object)?;
         if tensor.is_read_only() && !framework.keeps_read_only {
-            return Err(forgets_read_only(object));
+            return Err(forgets_read_only(object, &tensor));
         }
         framework.check(&tensor)?;
         framework.check_device(object, tensor.device())?;
@@ -131,16 +131,17 @@ fn check(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Result<()> {
     }
     let framework = Framework::of(&object.get_type());
     if tensor.is_read_only() && !framework.keeps_read_only {
-        return Err(forgets_read_only(object));
+        return Err(forgets_read_only(object, tensor));
     }
     framework.check_device(object, tensor.device())?;
     framework.check(tensor)
 }
 
 #[cold]
-fn forgets_read_only(object: &Bound<'_, PyAny>) -> Error {
+fn forgets_read_only(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Error {
     let kind = name_of(&object.get_type());
+    let why = if tensor.is_legacy_read_only() { " (it came by a legacy capsule)" } else { "" };
     Error::buffer(format!(
-        "access: the memory is read-only, which {kind} may forget; copy with to_compact()"
+        "access: the memory is read-only{why}, which {kind} may forget; copy with to_compact()"
     ))
 }

@@ -68,7 +68,7 @@ markers! {
     /// Elements side by side in column-major order, as Fortran and Julia keep them.
     ColumnMajor, "column-major",
         |tensor| dlbridge::layout::is_column_major(tensor.shape(), tensor.strides());
-    /// Memory that may be written. A tensor of PyTorch or Paddle that requires grad is refused, a leaf
+    /// Memory that may be written. What came by a legacy capsule does not say so, and is refused. A tensor of PyTorch or Paddle that requires grad is refused, a leaf
     /// or not: automatic differentiation would not see the write, and gradients would be wrong.
     Writable, "writable", |tensor| !tensor.is_read_only(), object: autograd::check;
 }
@@ -163,7 +163,12 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
         if !tensor.is_contiguous() {
             let _ = write!(found, ", strides {:?}", tensor.strides());
         }
-        if tensor.is_read_only() {
+        if tensor.is_legacy_read_only() {
+            found.push_str(
+                ", from a legacy capsule, which cannot say that it may be written: ask its \
+                 producer for a versioned one, or copy",
+            );
+        } else if tensor.is_read_only() {
             found.push_str(", read-only");
         }
         Error::Python(PyTypeError::new_err(format!("expected {wanted}, found {found}")))

@@ -8,7 +8,7 @@ mod common;
 use common::{delete, delete_legacy, import, import_legacy, take_back, take_back_legacy};
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 use dlbridge::testing::Foreign;
-use dlbridge::{Access, DType, Device, DeviceKind, Error, Flags, Tensor};
+use dlbridge::{Access, ArcTensor, DType, Device, DeviceKind, Error, Flags, Tensor};
 
 /// What a consumer reads of a descriptor.
 #[derive(Debug, PartialEq)]
@@ -171,14 +171,19 @@ fn every_field_survives_a_change_of_abi() {
     let managed = import(foreign).expect("legal").into_raw_legacy().expect("writable");
     assert_eq!(read_legacy(managed), wanted(data));
     let managed = take_back_legacy(managed).into_raw();
-    assert_eq!(read(managed), (wanted(data), 0, (1, 3)));
+    let read_only = Flags::READ_ONLY.0;
+    assert_eq!(read(managed), (wanted(data), read_only, (1, 3)));
     delete(managed);
 
     let mut foreign = make();
     let data = foreign.memory().addr();
     let managed = import_legacy(foreign).expect("legal").into_raw();
-    assert_eq!(read(managed), (wanted(data), 0, (1, 3)));
-    let managed = take_back(managed).into_raw_legacy().expect("writable");
+    assert_eq!(read(managed), (wanted(data), read_only, (1, 3)));
+    delete(managed);
+
+    let mut foreign = make();
+    let data = foreign.memory().addr();
+    let managed = import_legacy(foreign).expect("legal").into_raw_legacy().expect("the same ABI");
     assert_eq!(read_legacy(managed), wanted(data));
     delete_legacy(managed);
 }
@@ -207,10 +212,51 @@ fn a_read_only_tensor_cannot_be_said_in_the_old_abi() {
 #[test]
 fn a_tensor_of_the_old_abi_has_no_flags_and_no_version() {
     let tensor = import_legacy(plain().flags(Flags::READ_ONLY)).expect("legal");
-    assert_eq!((tensor.flags(), tensor.access()), (Flags::NONE, Access::Shared));
+    assert_eq!((tensor.flags(), tensor.access()), (Flags::READ_ONLY, Access::Shared));
     let producer = tensor.producer().expect("foreign");
     assert_eq!(producer.version, None);
     assert!(producer.has_strides && producer.has_deleter);
+}
+
+/// Nothing says that such memory may be written: it is read-only, and goes out so, but for the ABI that
+/// it came by.
+#[test]
+fn what_came_by_the_old_abi_is_read_only_and_may_go_out_by_it() {
+    type Share = fn(Tensor) -> Tensor;
+    let ways: [Share; 5] = [
+        |tensor| tensor,
+        Tensor::into_shared,
+        |tensor| Tensor::from(ArcTensor::from(tensor).clone()),
+        |tensor| Tensor::from(std::sync::Arc::new(tensor)),
+        |tensor| Tensor::from(std::sync::Arc::new(Tensor::from(ArcTensor::from(tensor)))),
+    ];
+    let make: [fn() -> Foreign; 2] = [plain, || plain().null_strides()];
+    for (way, make) in ways.into_iter().flat_map(|way| make.map(|make| (way, make))) {
+        let tensor = || way(import_legacy(make()).expect("legal"));
+        assert!(tensor().is_read_only() && tensor().is_legacy_read_only());
+        let shared = tensor();
+        // SAFETY: refused before anything is written.
+        let refused = unsafe { shared.view_mut_unchecked::<f32>() };
+        assert_eq!(refused.err(), Some(Error::ReadOnly));
+        let managed = tensor().into_raw();
+        assert_eq!(read(managed).1, Flags::READ_ONLY.0);
+        delete(managed);
+        delete_legacy(tensor().into_raw_legacy().expect("the same ABI"));
+        // SAFETY: the test's own memory.
+        let tensor = unsafe { tensor().assume_writable() };
+        assert!(!tensor.is_read_only() && !tensor.is_legacy_read_only());
+        let managed = tensor.into_raw();
+        assert_eq!(read(managed).1, 0);
+        delete(managed);
+    }
+}
+
+#[test]
+fn what_is_said_to_be_read_only_stays_so() {
+    let tensor = import(plain().flags(Flags::READ_ONLY)).expect("legal");
+    assert!(!tensor.is_legacy_read_only());
+    // SAFETY: nothing is assumed of a tensor that says what it is.
+    assert!(unsafe { tensor.assume_writable() }.is_read_only());
 }
 
 #[test]

@@ -92,8 +92,9 @@ def _old_jax() -> bool:
     return not FRAMEWORKS["jax"].gives_versioned
 
 
-def _jax_gives_legacy(case: Case) -> bool:
-    return case.protocol == LEGACY or _old_jax()
+def _gives_legacy(framework: str) -> Callable[[Case], bool]:
+    known = FRAMEWORKS[framework]
+    return lambda case: case.protocol == LEGACY or not getattr(known, "gives_versioned", True)
 
 
 QUIRKS: tuple[Quirk, ...] = (
@@ -103,9 +104,8 @@ QUIRKS: tuple[Quirk, ...] = (
     Quirk("numpy", IMPORT, _legacy_readonly, error=BufferError),
     Quirk("array-api-strict", IMPORT, _legacy_readonly, error=BufferError),
     Quirk("pyarrow.Tensor", IMPORT, _legacy_readonly, error=NotImplementedError),
-    # jax and pyarrow.Array give the old ABI without complaint, and the flag is lost.
-    Quirk("pyarrow.Array", IMPORT, _legacy_readonly, readonly=False),
-    Quirk("jax", IMPORT, _jax_gives_legacy, readonly=False),
+    # What comes by the old ABI is read-only, since nothing says that it may be written.
+    *(Quirk(name, IMPORT, _gives_legacy(name), readonly=True) for name in FRAMEWORKS),
     # An empty array has no address: torch and pyarrow give NULL.
     Quirk("torch", IMPORT, _empty, pointer=0),
     Quirk("pyarrow.Array", IMPORT, _empty, pointer=0),

@@ -7,7 +7,7 @@ import pytest
 
 import dlbridge
 from dlbridge import _native
-from dlbridge.doctor.abi import DLManagedTensorVersioned
+from dlbridge.doctor.abi import DLManagedTensorVersioned, name_of
 from hostile import VERSIONED, Managed, producer_of, read
 
 
@@ -16,11 +16,18 @@ def load(name):
 
 
 def test_a_legacy_capsule_of_jax_says_nothing_of_access():
-    """jax gives one when it is not asked for more, which `from_dlpack` never does: a capsule by
-    itself has no type that could be known. Older releases give nothing else, and take nothing else
-    either, so that read-only memory could not go back to them."""
+    """jax gives one when it is not asked for more, which `from_dlpack` never does. Its arrays are
+    immutable: what such a capsule holds is not written. Older releases give nothing else, and take
+    nothing else either: they are given one again."""
     array = load("jax").numpy.arange(3)
-    assert dlbridge.from_dlpack(array.__dlpack__()).readonly is False
+    tensor = dlbridge.from_dlpack(array.__dlpack__())
+    assert tensor.readonly
+    with pytest.raises(BufferError, match="legacy capsule"):
+        dlbridge.fill(tensor, 7)
+    with pytest.raises(ValueError, match="read-only"):
+        np.from_dlpack(tensor)[0] = 7
+    assert array.tolist() == [0, 1, 2]
+    assert name_of(tensor.__dlpack__()) == b"dltensor"
 
 
 def test_jax_takes_our_memory_where_it_lies_if_it_is_aligned():

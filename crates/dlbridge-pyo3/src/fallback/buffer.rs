@@ -1,6 +1,7 @@
 //! From an object with the buffer protocol (PEP 3118) to a tensor over its memory.
 //! Lending our own memory belongs to `crate::buffer`.
-//! Invariant: the buffer is held by a `memoryview`, which releases it once, when it goes.
+//! Invariant: the tensor owns the acquired buffer itself, which no Python code can find and release,
+//! and which is released once.
 
 use std::ffi::{CStr, c_int};
 use std::{ptr, slice};
@@ -12,7 +13,7 @@ use pyo3::{Borrowed, ffi};
 use super::memory::Memory;
 use crate::buffer::abi::{Buffer, FULL_READ_ONLY, PyBuffer_Release, PyObject_GetBuffer};
 use crate::buffer::format;
-use crate::release::Owner;
+use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 
 /// Takes an object's buffer; `None` if it has none.
@@ -20,21 +21,17 @@ pub(super) fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> 
     if !has_buffer(object) {
         return Ok(None);
     }
-    let (view, memory) = open(object)?;
+    let (buffer, memory) = open(object)?;
     // SAFETY: a buffer's memory stays where it is, as it is described, until it is released (PEP
-    // 3118); the view releases it (F8, T3).
-    unsafe { memory.tensor(Owner::new(view.unbind())) }.map(Some)
+    // 3118), which the owner does (F8, T3).
+    unsafe { memory.tensor(Owner::new(buffer)) }.map(Some)
 }
 
-/// A view that holds an object's buffer, and what the buffer says.
-pub(super) fn open<'py>(object: Borrowed<'_, 'py, PyAny>) -> Result<(Bound<'py, PyAny>, Memory)> {
-    let py = object.py();
-    // SAFETY: any object may be asked (F1).
-    let view = unsafe { ffi::PyMemoryView_FromObject(object.as_ptr()) };
-    // SAFETY: a new reference, or null with an exception set (F3).
-    let view = unsafe { Bound::from_owned_ptr_or_err(py, view) }?;
-    let memory = Lent::of(&view)?.memory()?;
-    Ok((view, memory))
+/// An object's buffer, and what it says.
+pub(super) fn open(object: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, Memory)> {
+    let buffer = Acquired::of(object)?;
+    let memory = buffer.memory()?;
+    Ok((buffer, memory))
 }
 
 /// Whether an object's type has the buffer protocol.
@@ -46,12 +43,23 @@ pub(super) fn has_buffer(object: Borrowed<'_, '_, PyAny>) -> bool {
     !unsafe { ffi::PyType_GetSlot(kind.as_type_ptr(), BF_GETBUFFER) }.is_null()
 }
 
-/// A buffer for as long as it is read. The view that it is taken of holds the memory.
-struct Lent(Buffer);
+/// An acquired buffer: its exporter counts it, so that a `bytearray` is not resized meanwhile. Boxed,
+/// since exporters may point into it. Dropped on threads that are attached only: anywhere else an
+/// `Owner` keeps it.
+pub(super) struct Acquired(Box<Buffer>);
 
-impl Lent {
-    fn of(view: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let mut lent = Self(Buffer {
+// SAFETY: plain numbers and pointers, which are used on a thread that is attached (F8, R9).
+unsafe impl Send for Acquired {}
+
+impl NeedsInterpreter for Acquired {
+    fn release(self, _: Python<'_>) {
+        drop(self);
+    }
+}
+
+impl Acquired {
+    fn of(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let mut buffer = Box::new(Buffer {
             buf: ptr::null_mut(),
             obj: ptr::null_mut(),
             len: 0,
@@ -64,16 +72,17 @@ impl Lent {
             suboffsets: ptr::null_mut(),
             internal: ptr::null_mut(),
         });
-        // SAFETY: an object, and a struct to fill in; on failure its `obj` stays null (F1, F5).
-        let status = unsafe { PyObject_GetBuffer(view.as_ptr(), &raw mut lent.0, FULL_READ_ONLY) };
-        if status == 0 { Ok(lent) } else { Err(PyErr::fetch(view.py())) }
+        // SAFETY: an object, and a struct to fill in (F1, F5).
+        let status =
+            unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *buffer, FULL_READ_ONLY) };
+        if status == 0 { Ok(Self(buffer)) } else { Err(PyErr::fetch(object.py())) }
     }
 
     /// # Errors
     ///
     /// A format that is not one number, sub-offsets, or a length that is not that of the shape.
     fn memory(&self) -> Result<Memory> {
-        let Buffer { buf, len, ndim, readonly, .. } = self.0;
+        let Buffer { buf, len, ndim, readonly, .. } = *self.0;
         if !self.0.suboffsets.is_null() {
             let message = "suboffsets: found some, wanted memory without pointers in it";
             return Err(Error::buffer(message));
@@ -115,9 +124,9 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for Acquired {
     fn drop(&mut self) {
-        // SAFETY: filled in by `of`, attached still, and released once (F1, F8).
-        unsafe { PyBuffer_Release(&raw mut self.0) };
+        // SAFETY: filled in by `of`, attached, and released once (F1, F8).
+        unsafe { PyBuffer_Release(&raw mut *self.0) };
     }
 }

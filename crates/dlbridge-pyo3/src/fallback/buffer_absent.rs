@@ -7,13 +7,23 @@ use pyo3::Borrowed;
 use pyo3::prelude::*;
 
 use super::memory::Memory;
+use crate::release::NeedsInterpreter;
 use crate::{Error, Result};
 
 pub(super) fn import(_: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     Ok(None)
 }
 
-pub(super) fn open<'py>(_: Borrowed<'_, 'py, PyAny>) -> Result<(Bound<'py, PyAny>, Memory)> {
+/// No buffer is ever acquired.
+pub(super) enum Acquired {}
+
+impl NeedsInterpreter for Acquired {
+    fn release(self, _: Python<'_>) {
+        match self {}
+    }
+}
+
+pub(super) fn open(_: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, Memory)> {
     Err(Error::buffer("data: found an object, wanted an address: no buffers on this platform"))
 }
 

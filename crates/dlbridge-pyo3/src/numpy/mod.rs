@@ -4,9 +4,11 @@
 
 mod api;
 mod dtypes;
+mod empty;
 mod export;
 mod import;
 
 pub(crate) use api::is_array_type;
+pub(crate) use empty::zeros;
 pub(crate) use export::array;
 pub(crate) use import::{describe, import};

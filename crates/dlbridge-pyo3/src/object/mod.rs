@@ -15,7 +15,7 @@ use crate::import::{ImportOptions, import_with_stream};
 use crate::negotiate::Request;
 use crate::release::Kept;
 use crate::stream::{Ready, Stream};
-use crate::{Result, autograd, buffer, exchange};
+use crate::{Error, Result, autograd, buffer, exchange};
 
 /// A tensor in Python: `dlbridge.Tensor`.
 ///
@@ -123,11 +123,19 @@ impl TensorObject {
     ///
     /// # Errors
     ///
-    /// A `BufferError` if it shares the memory of a tensor that requires grad: automatic differentiation
-    /// would not see the write.
+    /// A `BufferError` if it shares the memory of a tensor that requires grad, since automatic
+    /// differentiation would not see the write, or came by a legacy capsule, which cannot say
+    /// that it may be written. Memory that is read-only in other ways is refused where it is written.
     pub fn to_write(&self) -> Result<&Tensor> {
         if self.requires_grad {
             return Err(autograd::refusal("tensor"));
+        }
+        if self.tensor.is_legacy_read_only() {
+            return Err(Error::buffer(
+                "expected memory to write to, found a tensor from a legacy capsule, which cannot say \
+                 that it may be written: copy it, from_dlpack(x, copy=True), or ask its producer \
+                 for a versioned capsule",
+            ));
         }
         Ok(&self.tensor)
     }

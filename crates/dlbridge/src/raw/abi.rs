@@ -31,6 +31,10 @@ impl Tensor {
 
     /// Takes over a managed tensor of DLPack before 1.0. It is released even on failure.
     ///
+    /// That ABI has no flags, so nothing says that the memory may be written: the tensor is
+    /// [`READ_ONLY`](Flags::READ_ONLY), as NumPy has it, and is exported so.
+    /// [`assume_writable`](Self::assume_writable) is for those who know the producer.
+    ///
     /// # Safety
     ///
     /// As for [`from_raw`](Self::from_raw).
@@ -60,7 +64,8 @@ impl Tensor {
     }
 
     /// Takes over a managed tensor of DLPack before 1.0 if the gate lets it through; on failure
-    /// it stays the caller's, untouched.
+    /// it stays the caller's, untouched. It is read-only as in
+    /// [`from_raw_legacy`](Self::from_raw_legacy).
     ///
     /// # Safety
     ///
@@ -155,7 +160,8 @@ impl Tensor {
         self.0.into_versioned().as_ptr()
     }
 
-    /// Gives the tensor away as a managed tensor of DLPack before 1.0.
+    /// Gives the tensor away as a managed tensor of DLPack before 1.0. So may one that came by that
+    /// ABI: it says no more than the producer did.
     ///
     /// # Errors
     ///
@@ -180,7 +186,7 @@ impl Tensor {
     ///
     /// As for [`into_raw_legacy`](Self::into_raw_legacy).
     pub fn check_legacy(&self) -> Result<(), Error> {
-        if self.is_read_only() {
+        if self.is_read_only() && !self.is_legacy_read_only() {
             return Err(Error::LegacyReadOnly);
         }
         let dtype = self.dtype();

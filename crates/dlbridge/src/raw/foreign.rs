@@ -54,7 +54,8 @@ impl Foreign {
                 let tensor = unsafe { tensor.byte_add(TENSOR_AT) };
                 Ok((Flags(flags), tensor.cast()))
             }
-            Self::Legacy(tensor) => Ok((Flags::NONE, tensor.cast())),
+            // It has no flags: nothing says that the memory may be written.
+            Self::Legacy(tensor) => Ok((Flags::READ_ONLY, tensor.cast())),
         }
     }
 

@@ -57,11 +57,18 @@ impl Handle {
         let fields = unsafe { descriptor.as_ref() };
         // SAFETY: the caller's duty (T2).
         if unsafe { is_ordinary(fields) } {
-            let marks = Marks::of(flags).with_root(root).with_bound(is_bound);
+            let marks = Self::taken(Marks::of(flags), root, is_bound);
             return Ok(Self { tensor: descriptor, marks });
         }
         // SAFETY: the caller's duty, and of this very tensor.
         unsafe { Self::pass_any(descriptor, flags, root, is_bound) }
+    }
+
+    /// The marks of a producer's tensor. One of DLPack before 1.0 is read-only for want of a flag.
+    #[inline(always)]
+    const fn taken(marks: Marks, root: Root, is_bound: bool) -> Marks {
+        let is_legacy = matches!(root, Root::Legacy);
+        marks.with_root(root).with_bound(is_bound).with_unsaid(is_legacy)
     }
 
     /// Passes any descriptor through the gate. One without strides is described again, with them, by
@@ -81,16 +88,16 @@ impl Handle {
         let fields = unsafe { tensor.as_ref() };
         // SAFETY: the caller's duty (T2).
         let passed = unsafe { parse_any(fields, flags) }?;
-        let mut this = Self { tensor, marks: passed.marks.with_root(root).with_bound(is_bound) };
+        let mut this = Self { tensor, marks: Self::taken(passed.marks, root, is_bound) };
         if passed.strides.is_none() {
             return Ok(this);
         }
         this.marks = this.marks.with_kept();
-        let is_foreign = this.is_foreign();
+        let marks = this.marks;
         // SAFETY: the gate let it through just now; alive as long as `this` (R2).
         let parts = unsafe { passed.parts(fields, this.flags()) };
         // SAFETY: the same memory, alive as long as the owner, which is `this` (R2).
-        Ok(unsafe { Self::around(Unstrided(this), parts, is_foreign) })
+        Ok(unsafe { Self::around(Unstrided(this), parts, marks) })
     }
 
     /// A handle of a plain descriptor, which owns nothing.
@@ -287,7 +294,9 @@ impl Handle {
         !self.marks.is_bound()
             && self.raw_fields().is_some_and(|raw| {
                 let parts = self.parts();
-                let is_true = raw.byte_offset == parts.byte_offset && raw.flags == parts.flags;
+                // A legacy descriptor has no flags.
+                let says_flags = raw.version.is_none() || raw.flags == parts.flags;
+                let is_true = raw.byte_offset == parts.byte_offset && says_flags;
                 is_true && raw.has_deleter && (raw.has_strides || parts.shape.is_empty())
             })
     }
@@ -347,26 +356,28 @@ impl Handle {
         let tensor = unsafe { self.tensor.as_ref() };
         // SAFETY: the gate let it through; alive as long as the owner, which is this handle (R2).
         let parts = unsafe { Parts::described(tensor, self.marks.access(), self.flags()) };
-        let is_foreign = self.is_foreign();
+        let marks = self.marks;
         // SAFETY: the same memory, alive as long as the owner, which is this handle (R2).
-        unsafe { Self::around(self, parts, is_foreign) }
+        unsafe { Self::around(self, parts, marks) }
     }
 
     /// A header around a handle, which it keeps.
     ///
     /// # Safety
     ///
-    /// `parts` and `is_foreign` are those of the handle.
-    unsafe fn around<O: Send + 'static>(handle: O, parts: Parts<'_>, is_foreign: bool) -> Self {
+    /// `parts` and `marks` are those of the handle.
+    unsafe fn around<O: Send + 'static>(handle: O, parts: Parts<'_>, marks: Marks) -> Self {
         // SAFETY: the caller's duty; the handle keeps what it describes alive (R2, R4).
         let header = unsafe { Self::share(handle, parts, parts.access, parts.flags) };
-        header.expect("nothing in it fails").beside(is_foreign)
+        let mut header = header.expect("nothing in it fails");
+        header.marks = header.marks.beside(marks);
+        header
     }
 
     /// Says that the memory is also another handle's, which may be a producer's.
     #[inline]
-    pub(super) fn beside(mut self, is_foreign: bool) -> Self {
-        self.marks = self.marks.with_foreign(is_foreign);
+    pub(super) fn beside(mut self, other: &Self) -> Self {
+        self.marks = self.marks.beside(other.marks);
         self
     }
 

@@ -18,8 +18,8 @@ pub(super) enum Root {
 }
 
 /// The flags that have a name, the class, the root, whether memory is shared with a producer's
-/// tensor, whether a binding drops it and whether an export keeps it. One word, which is moved in a
-/// register.
+/// tensor, whether a binding drops it, whether an export keeps it, and whether it is read-only for
+/// want of a flag. One word, which is moved in a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Marks(usize);
 
@@ -29,6 +29,7 @@ const ROOTS: usize = 0xf << 16;
 const SHARES_FOREIGN: usize = 1 << 24;
 const BOUND: usize = 1 << 25;
 const KEPT: usize = 1 << 26;
+const UNSAID: usize = 1 << 27;
 
 impl Marks {
     #[inline]
@@ -56,6 +57,19 @@ impl Marks {
         if is_foreign { Self(self.0 | SHARES_FOREIGN) } else { self }
     }
 
+    /// The same, of memory that is read-only because its producer's descriptor cannot say that it may
+    /// be written, or that is read-only for another reason, or not at all.
+    #[inline]
+    pub(super) const fn with_unsaid(self, is_unsaid: bool) -> Self {
+        Self(self.0 & !UNSAID | if is_unsaid { UNSAID } else { 0 })
+    }
+
+    /// The same, for memory that is also another handle's.
+    #[inline]
+    pub(super) const fn beside(self, other: Self) -> Self {
+        self.with_foreign(other.is_foreign()).with_unsaid(other.is_unsaid())
+    }
+
     /// The same, with a drop that a language binding does (see `binding`) or that calls the deleter.
     #[inline]
     pub(super) const fn with_bound(self, is_bound: bool) -> Self {
@@ -71,7 +85,7 @@ impl Marks {
     /// The same tensor with other flags and another class.
     #[inline]
     pub(super) const fn with(self, flags: Flags, access: Access) -> Self {
-        let kept = self.0 & (ROOTS | SHARES_FOREIGN | BOUND | KEPT);
+        let kept = self.0 & (ROOTS | SHARES_FOREIGN | BOUND | KEPT | UNSAID);
         Self(kept | Self::new(flags, access).0)
     }
 
@@ -114,6 +128,12 @@ impl Marks {
     #[inline]
     pub(super) const fn is_kept(self) -> bool {
         self.0 & KEPT != 0
+    }
+
+    /// Whether the memory is read-only only because nothing says that it may be written.
+    #[inline]
+    pub(super) const fn is_unsaid(self) -> bool {
+        self.0 & UNSAID != 0
     }
 
     /// Whether a language binding drops the tensor.
@@ -161,6 +181,10 @@ mod tests {
                 assert!(bound.is_bound() && bound.with_bound(false) == marks);
                 let kept = marks.with_kept().with(flags, access).with_root(root);
                 assert!(kept.is_kept() && !marks.is_kept() && kept.root() == root);
+                let unsaid = marks.with_unsaid(true).with(flags, access).with_root(root);
+                assert!(unsaid.is_unsaid() && unsaid.with_unsaid(false) == marks);
+                let other = Marks::new(flags, access).with_root(Root::Header).beside(unsaid);
+                assert!(other.is_unsaid() && other.is_foreign() && other.root() == Root::Header);
             }
         }
     }

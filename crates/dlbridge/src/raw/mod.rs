@@ -58,6 +58,7 @@ pub(crate) mod placement;
 pub(crate) mod share;
 mod slice;
 mod unchecked;
+mod unsaid;
 pub(crate) mod write;
 
 pub use arc_tensor::ArcTensor;

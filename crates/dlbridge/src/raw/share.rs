@@ -21,5 +21,5 @@ pub(crate) fn share<O: Send + Sync + 'static>(owner: Arc<O>, handle: fn(&O) -> &
     // handle is only borrowed immutably, so that memory which was exclusive is not written (R2,
     // R4).
     let shared = unsafe { Handle::share(owner, parts, access, flags) };
-    shared.expect("nothing in it fails").beside(handle(&this).is_foreign())
+    shared.expect("nothing in it fails").beside(handle(&this))
 }
