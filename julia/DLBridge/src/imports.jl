@@ -74,7 +74,8 @@ function take_tensor(o)
     drain_if_pending()
     tensor = Ref{Ptr{Cvoid}}(C_NULL)
     GC.@preserve o check(ccall(
-        dlb_from_python[], Cint, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}), python_pointer(o), tensor,
+        dlb_from_python[], Cint, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}),
+        python_pointer(o), C_NULL, tensor,
     ))
     return tensor[]
 end

@@ -2,7 +2,7 @@
 # What they are used for does not belong here.
 # Invariant: structs and functions are those of dlbridge.h, in the version that is asked for.
 
-const API_VERSION = 1
+const API_VERSION = 2
 
 "The type of an element, as DLPack numbers it."
 struct DType
@@ -31,25 +31,29 @@ struct Info
     is_host::UInt8
     is_row_major::UInt8
     is_column_major::UInt8
+    has_stream::UInt8
+    stream::Ptr{Cvoid}
 end
 
 # dlb_memory
 struct Description
+    struct_size::Csize_t
     data::Ptr{Cvoid}
+    byte_offset::UInt64
     shape::Ptr{Int64}
     strides::Ptr{Int64}
     flags::UInt64
     device::Device
     dtype::DType
     rank::Int32
-end
-
-# dlb_owner
-struct Owner
     token::Ptr{Cvoid}
     release::Ptr{Cvoid}
     queue::Ptr{Cvoid}
 end
+
+Description(data, shape, strides, flags, device, dtype, rank, token, release, queue) = Description(
+    sizeof(Description), data, 0, shape, strides, flags, device, dtype, rank, token, release, queue,
+)
 
 const READ_ONLY = UInt64(1)
 const HOST = Device(1, 0)
@@ -58,7 +62,7 @@ const CUDA_KIND = Int32(2)
 const FUNCTIONS = (
     :dlb_api_version, :dlb_last_error, :dlb_dtype_name, :dlb_device_name, :dlb_use_python,
     :dlb_from_python, :dlb_tensor_info, :dlb_copy, :dlb_release, :dlb_export, :dlb_into_capsule,
-    :dlb_share_python, :dlb_from_versioned, :dlb_into_versioned, :dlb_queue_new, :dlb_queue_mute, :dlb_queue_take, :dlb_queue_release,
+    :dlb_export_python, :dlb_from_versioned, :dlb_into_versioned, :dlb_queue_new, :dlb_queue_mute, :dlb_queue_take, :dlb_queue_release,
     :dlb_queue_drain, :dlb_queue_pending,
 )
 
@@ -72,7 +76,7 @@ Where the library is looked for: the file that `DLBRIDGE_LIBRARY` names, what `c
 built in the repository, what the system's loader finds.
 """
 function library_candidates()
-    file = "libdlbridge_capi." * Libdl.dlext
+    file = "libdlbridge." * Libdl.dlext
     repository = normpath(joinpath(@__DIR__, "..", "..", ".."))
     candidates = [joinpath(repository, "target", "capi", "lib", file), file]
     chosen = get(ENV, "DLBRIDGE_LIBRARY", "")
@@ -94,6 +98,7 @@ function load_library()
         getfield(DLBridge, name)[] = Libdl.dlsym(library, name)
     end
     found = ccall(dlb_api_version[], UInt32, ())
-    found == API_VERSION || error("library: found API version $found, wanted $API_VERSION")
+    found >= API_VERSION ||
+        error("library: expected API version $API_VERSION or newer, found $found")
     return nothing
 end

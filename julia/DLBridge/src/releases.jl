@@ -28,6 +28,18 @@ function keep!(object)
     end
 end
 
+# Forgets what a token of an export that failed kept.
+function forget!(index)
+    lock(ROOTS.lock)
+    try
+        ROOTS.objects[index] = nothing
+        push!(ROOTS.free, index)
+        return nothing
+    finally
+        unlock(ROOTS.lock)
+    end
+end
+
 # Takes all tokens out of the queue and forgets what they kept.
 function let_go!()
     lock(ROOTS.lock)
@@ -139,6 +151,6 @@ pending_count() = Int(ccall(dlb_queue_pending[], Csize_t, (Ptr{Cvoid},), QUEUE[]
 
 # Puts a tensor aside: no deleter runs, no lock but the queue's is taken, so that finalizers may.
 release_later(tensor::Ptr{Cvoid}) =
-    ccall(dlb_queue_release[], Cvoid, (Ptr{Cvoid}, Ptr{Cvoid}), QUEUE[], tensor)
+    ccall(dlb_queue_release[], Cint, (Ptr{Cvoid}, Ptr{Cvoid}), QUEUE[], tensor)
 
 release_now(tensor::Ptr{Cvoid}) = ccall(dlb_release[], Cvoid, (Ptr{Cvoid},), tensor)

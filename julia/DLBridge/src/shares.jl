@@ -1,6 +1,6 @@
 # From a Julia array to Python.
 # Where the elements lie belongs to memory.jl, making Python objects of pointers to bridges.jl.
-# Invariant: an array that was kept is let go once, by its token, whatever fails.
+# Invariant: an array that was kept is forgotten once: by its token, or here if the export fails.
 
 """
     share(A, from_dlpack; layout = RowMajor, readonly = false)
@@ -37,11 +37,10 @@ share(
 
 # A new reference to a Python object over the memory of A.
 function shared_object(A::AbstractArray, reversed::Bool, readonly::Bool)
-    return with_export(A, reversed, readonly) do description, owner
+    return with_export(A, reversed, readonly) do description
         object = Ref{Ptr{Cvoid}}(C_NULL)
         check(ccall(
-            dlb_share_python[], Cint, (Ref{Description}, Owner, Ptr{Ptr{Cvoid}}),
-            description, owner, object,
+            dlb_export_python[], Cint, (Ref{Description}, Ptr{Ptr{Cvoid}}), description, object,
         ))
         object[]
     end
@@ -49,11 +48,16 @@ end
 
 function shared_capsule(A::AbstractArray, reversed::Bool, readonly::Bool, versioned::Bool)
     tensor, capsule = exported(A, reversed, readonly), Ref{Ptr{Cvoid}}(C_NULL)
-    check(ccall(
+    status = ccall(
         dlb_into_capsule[], Cint, (Ptr{Cvoid}, Cint, Ptr{Ptr{Cvoid}}), tensor, versioned, capsule,
-    ))
+    )
+    check_consumed(status, tensor)
     return capsule[]
 end
+
+# Calls that fail consume nothing: the tensor is released here.
+check_consumed(status::Cint, tensor) =
+    status == 0 ? nothing : try throw_failure(status) finally release_now(tensor) end
 
 """
     DLBridge.unsafe_share(A; layout = RowMajor, readonly = false)
@@ -63,22 +67,21 @@ any thread. `A` is kept until then.
 """
 function unsafe_share(A::AbstractArray; layout = RowMajor, readonly::Bool = false)
     tensor, managed = exported(A, is_reversed(layout), readonly), Ref{Ptr{Cvoid}}(C_NULL)
-    check(ccall(dlb_into_versioned[], Cint, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}), tensor, managed))
+    status = ccall(dlb_into_versioned[], Cint, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}), tensor, managed)
+    check_consumed(status, tensor)
     return managed[]
 end
 
 function exported(A::AbstractArray, reversed::Bool, readonly::Bool)
-    return with_export(A, reversed, readonly) do description, owner
+    return with_export(A, reversed, readonly) do description
         tensor = Ref{Ptr{Cvoid}}(C_NULL)
-        check(ccall(
-            dlb_export[], Cint, (Ref{Description}, Owner, Ptr{Ptr{Cvoid}}), description, owner, tensor,
-        ))
+        check(ccall(dlb_export[], Cint, (Ref{Description}, Ptr{Ptr{Cvoid}}), description, tensor))
         tensor[]
     end
 end
 
-# Calls `use` with a description of the memory and an owner, which `use` must hand to the library:
-# that is who gives the token back, also on failure.
+# Calls `use` with a description of the memory, which `use` must export: the library gives the token
+# back once the memory is no longer used. If `use` fails, the token is given back here.
 @inline function with_export(use, A::AbstractArray{T,N}, reversed::Bool, readonly::Bool) where {T,N}
     drain_if_pending()
     element = dtype(T)
@@ -87,16 +90,17 @@ end
     flags = readonly || is_readonly(A) ? READ_ONLY : UInt64(0)
     numbers = Ref(reversed ? (reverse(size(A)), reverse(steps)) : (size(A), steps))
     token = keep!(root_of_share(A))
-    owner = Owner(Ptr{Cvoid}(UInt(token)), C_NULL, QUEUE[])
-    GC.@preserve A numbers begin
-        shape = Ptr{Int64}(Base.unsafe_convert(Ptr{Cvoid}, numbers))
-        use(
-            Description(
+    try
+        GC.@preserve A numbers begin
+            shape = Ptr{Int64}(Base.unsafe_convert(Ptr{Cvoid}, numbers))
+            use(Description(
                 Ptr{Cvoid}(UInt(start)), shape, shape + N * sizeof(Int64), flags, device,
-                element, N,
-            ),
-            owner,
-        )
+                element, N, Ptr{Cvoid}(UInt(token)), C_NULL, QUEUE[],
+            ))
+        end
+    catch
+        forget!(token)
+        rethrow()
     end
 end
 

@@ -67,12 +67,13 @@ end
 # What `from_dlpack` says to a tensor of some type on some device.
 function refusal(dtype, device; take = from_dlpack)
     bytes, released = zeros(UInt8, 64), DELETED[]
-    owner = DLBridge.Owner(C_NULL, @cfunction(delete, Cvoid, (Ptr{Cvoid},)), C_NULL)
+    owner = @cfunction(delete, Cvoid, (Ptr{Cvoid},))
     shape, tensor, capsule = Int64[2], Ref{Ptr{Cvoid}}(C_NULL), Ref{Ptr{Cvoid}}(C_NULL)
     GC.@preserve bytes shape begin
-        memory = DLBridge.Description(pointer(bytes), pointer(shape), C_NULL, 0, device, dtype, 1)
+        memory = DLBridge.Description(
+            pointer(bytes), pointer(shape), C_NULL, 0, device, dtype, 1, C_NULL, owner, C_NULL)
         DLBridge.check(ccall(DLBridge.dlb_export[], Cint,
-            (Ref{DLBridge.Description}, DLBridge.Owner, Ptr{Ptr{Cvoid}}), memory, owner, tensor))
+            (Ref{DLBridge.Description}, Ptr{Ptr{Cvoid}}), memory, tensor))
         DLBridge.check(ccall(DLBridge.dlb_into_capsule[], Cint,
             (Ptr{Cvoid}, Cint, Ptr{Ptr{Cvoid}}), tensor[], 1, capsule))
         error = try take(PyRef(capsule[])) catch e; e end

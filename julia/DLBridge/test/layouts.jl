@@ -2,7 +2,7 @@
 
 info_of(shape, strides, row, col) = GC.@preserve shape strides DLBridge.is_reversed(DLBridge.Info(
     C_NULL, 0, pointer(shape), pointer(strides), prod(shape), 0, DLBridge.HOST,
-    DLBridge.DType(2, 32, 1), length(shape), 1, row, col,
+    DLBridge.DType(2, 32, 1), length(shape), 1, row, col, 0, C_NULL,
 ))
 
 @testset "compact tensors tell by themselves" begin
