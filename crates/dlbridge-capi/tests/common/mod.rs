@@ -1,0 +1,80 @@
+//! Building and running programs of C and C++ against what cargo has built.
+//! What they check stands in `programs/`.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Complains about everything that a strict project would.
+const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"];
+/// The libraries that the static library needs.
+const SYSTEM: [&str; 5] = ["-lgcc_s", "-lpthread", "-ldl", "-lm", "-lc"];
+
+/// The folder that cargo put the libraries into, which is this program's or the one above.
+pub(crate) fn libraries() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let mut folders = program.ancestors().skip(1).take(2);
+    let found = folders.find(|folder| folder.join("libdlbridge_capi.a").is_file());
+    found.expect("cargo has built the libraries").to_owned()
+}
+
+pub(crate) fn static_library() -> Vec<String> {
+    let library = libraries().join("libdlbridge_capi.a").display().to_string();
+    [library].into_iter().chain(SYSTEM.map(str::to_owned)).collect()
+}
+
+/// A folder with the shared library under the names that it is installed with.
+pub(crate) fn installed() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed");
+        std::fs::create_dir_all(&folder).unwrap();
+        let built = libraries().join(format!("libdlbridge_capi{}", std::env::consts::DLL_SUFFIX));
+        let names = match cfg!(target_os = "macos") {
+            true => ["libdlbridge.dylib", "libdlbridge.2.dylib"],
+            false => ["libdlbridge.so", "libdlbridge.so.2"],
+        };
+        for name in names {
+            let _ = std::fs::remove_file(folder.join(name));
+            std::os::unix::fs::symlink(&built, folder.join(name)).unwrap();
+        }
+        folder
+    })
+}
+
+pub(crate) fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
+}
+
+pub(crate) fn compile(
+    compiler: &str,
+    standard: &str,
+    source: &Path,
+    name: &str,
+    link: &[String],
+) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let mut command = Command::new(compiler);
+    command
+        .args([standard, "-g", "-I"])
+        .arg(folder.join("include"))
+        .args(WARNINGS)
+        .arg(source)
+        .arg("-o")
+        .arg(&program)
+        .args(link);
+    let output = command.output().unwrap_or_else(|error| panic!("{compiler}: {error}"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+pub(crate) fn succeed(command: &mut Command) -> String {
+    // Cargo's search path may lead to a library of another build.
+    let output = command.env_remove("LD_LIBRARY_PATH").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{said}\n{complained}", output.status);
+    said.into_owned()
+}

@@ -1,0 +1,113 @@
+//! Programs in C that start a Python in ways of their own, each in a process of its own.
+//! Ordinary use of Python belongs to `python.rs`.
+#![cfg(unix)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use common::{compile, installed, source, static_library, succeed};
+
+/// Prints the version of a Python and its library.
+const QUESTIONS: &str = "\
+import sys, sysconfig
+print('%d.%d' % sys.version_info[:2], sysconfig.get_config_var('LIBDIR'), sysconfig.get_config_var('LDLIBRARY'), sep='\\n')";
+
+/// The shared libraries of all Pythons on the search path (with pyenv, of all that it has), and of the
+/// one that tests use, by version.
+fn pythons() -> &'static BTreeMap<(u32, u32), String> {
+    static FOUND: OnceLock<BTreeMap<(u32, u32), String>> = OnceLock::new();
+    FOUND.get_or_init(find)
+}
+
+fn find() -> BTreeMap<(u32, u32), String> {
+    let pyenv = Command::new("pyenv").args(["versions", "--bare"]).output();
+    let versions = pyenv.map(|output| String::from_utf8_lossy(&output.stdout).replace('\n', ":"));
+    let named = std::env::var("DLBRIDGE_PYTHON").or(std::env::var("PYO3_PYTHON"));
+    let mut names: Vec<String> = (8..=15).map(|minor| format!("python3.{minor}")).collect();
+    names.extend(named);
+    names.push("python3".to_owned());
+    let mut found = BTreeMap::new();
+    for name in names {
+        let mut command = Command::new(&name);
+        command.args(["-c", QUESTIONS]);
+        if let Ok(versions) = &versions {
+            command.env("PYENV_VERSION", versions.trim_end_matches(':'));
+        }
+        let Ok(output) = command.output() else { continue };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines: Vec<_> = text.lines().collect();
+        let [version, folder, library] = lines[..] else { continue };
+        let Some((major, minor)) = version.split_once('.') else { continue };
+        let path = format!("{folder}/{library}");
+        if library.contains(std::env::consts::DLL_SUFFIX) && std::path::Path::new(&path).is_file() {
+            found.insert((major.parse().unwrap(), minor.parse().unwrap()), path);
+        }
+    }
+    found
+}
+
+/// Runs a case with every Python of these versions.
+fn run(case: &str, wanted: impl Fn((u32, u32)) -> bool) {
+    let program = compile("cc", "-std=c11", &source("embed.c"), case, &static_library());
+    let mut ran = Vec::new();
+    for (version, library) in pythons().iter().filter(|(version, _)| wanted(**version)) {
+        let said = succeed(Command::new(&program).arg(library).arg(case));
+        assert!(said == "ok\n" || said == "skipped\n", "{version:?}: {said}");
+        ran.push((version, said));
+    }
+    println!("{case}: {ran:?}");
+    if ran.is_empty() {
+        eprintln!("skipped: no shared libpython of these versions");
+    }
+}
+
+const SUPPORTED: fn((u32, u32)) -> bool = |version| version >= (3, 10);
+
+#[test]
+fn a_foreign_thread_is_refused_after_a_sub_interpreter() {
+    run("a_foreign_thread_is_refused_after_a_sub_interpreter", SUPPORTED);
+}
+
+#[test]
+fn queues_drain_before_and_after_python_runs() {
+    run("queues_drain_before_and_after_python_runs", SUPPORTED);
+}
+
+#[test]
+fn a_python_that_starts_again_is_refused() {
+    run("a_python_that_starts_again_is_refused", SUPPORTED);
+}
+
+#[test]
+fn a_second_interpreter_is_refused_by_name() {
+    run("a_second_interpreter_is_refused_by_name", SUPPORTED);
+}
+
+#[test]
+fn an_old_python_is_refused_by_its_version() {
+    run("an_old_python_is_refused_by_its_version", |version| version < (3, 10));
+}
+
+#[test]
+fn another_python_is_refused() {
+    run("another_python_is_refused", SUPPORTED);
+}
+
+#[test]
+fn the_class_is_immutable() {
+    run("the_class_is_immutable", SUPPORTED);
+}
+
+#[test]
+fn objects_outlive_a_library_that_is_closed() {
+    let link = ["-ldl".to_owned()];
+    let program = compile("cc", "-std=c11", &source("unload.c"), "unload", &link);
+    let library = installed().join(format!("libdlbridge{}", std::env::consts::DLL_SUFFIX));
+    for (version, python) in pythons().range((3, 10)..) {
+        let said = succeed(Command::new(&program).arg(python).arg(&library));
+        assert_eq!(said, "ok\n", "{version:?}");
+    }
+}
