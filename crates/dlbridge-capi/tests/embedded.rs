@@ -111,3 +111,12 @@ fn objects_outlive_a_library_that_is_closed() {
         assert_eq!(said, "ok\n", "{version:?}");
     }
 }
+
+#[test]
+fn random_calls_with_python_release_every_owner_once() {
+    let program = compile("cc", "-std=c11", &source("random.c"), "random-py", &static_library());
+    for (version, python) in pythons().range((3, 10)..) {
+        let said = succeed(Command::new(&program).arg("300000").arg(python));
+        assert_eq!(said, "ok\n", "{version:?}");
+    }
+}

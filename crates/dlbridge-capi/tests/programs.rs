@@ -8,7 +8,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{compile, installed, source, static_library, succeed};
+use common::{compile, installed, links, source, static_library, succeed};
 
 #[test]
 fn c_program_with_the_shared_library() {
@@ -21,6 +21,28 @@ fn c_program_with_the_shared_library() {
 #[test]
 fn cpp_program_with_the_static_library() {
     run(&compile("c++", "-std=c++17", &source("owners.cpp"), "owners-cpp", &static_library()));
+}
+
+/// Random calls of all functions, under valgrind fewer of them.
+#[test]
+fn random_calls_release_every_owner_once() {
+    let program = compile("cc", "-std=c11", &source("random.c"), "random", &static_library());
+    assert_eq!(succeed(Command::new(&program).arg("300000")), "ok\n");
+    assert_eq!(output(&program, &["20000"]), "ok\n");
+}
+
+/// The same where the compiler has AddressSanitizer, which looks for leaks at the end.
+#[test]
+fn random_calls_pass_address_sanitizer() {
+    let mut link = vec!["-fsanitize=address,undefined".to_owned()];
+    if !links(&link) {
+        return eprintln!("skipped: the C compiler has no AddressSanitizer");
+    }
+    link.extend(static_library());
+    for (name, arguments) in [("random.c", &["300000"][..]), ("owners.c", &[])] {
+        let program = compile("cc", "-std=c11", &source(name), &format!("{name}-asan"), &link);
+        assert_eq!(succeed(Command::new(&program).args(arguments)), "ok\n");
+    }
 }
 
 #[test]

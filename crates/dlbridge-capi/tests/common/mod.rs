@@ -78,3 +78,12 @@ pub(crate) fn succeed(command: &mut Command) -> String {
     assert!(output.status.success(), "{}\n{said}\n{complained}", output.status);
     said.into_owned()
 }
+
+/// Whether the C compiler makes programs with these options.
+pub(crate) fn links(options: &[String]) -> bool {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty");
+    let source = program.with_extension("c");
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let output = Command::new("cc").arg(&source).arg("-o").arg(&program).args(options).output();
+    output.is_ok_and(|output| output.status.success())
+}
