@@ -205,13 +205,13 @@ pub unsafe extern "C" fn dlb_queue_drain(queue: *mut ReleaseQueue) -> usize {
     // SAFETY: the caller's duty.
     let Some(queue) = (unsafe { queue.as_ref() }) else { return 0 };
     contained(0, || {
-        if queue.lock().tensors.is_empty() || !python::may_release() {
+        if queue.lock().tensors.is_empty() {
             return 0;
         }
-        let tensors = mem::take(&mut queue.lock().tensors);
-        let count = tensors.len();
-        python::undisturbed(|| drop(tensors));
-        count
+        python::release(|| {
+            let tensors = mem::take(&mut queue.lock().tensors);
+            tensors.len()
+        })
     })
 }
 

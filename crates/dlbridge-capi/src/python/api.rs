@@ -233,7 +233,9 @@ pub(super) fn get() -> Result<&'static Api, Absent> {
 #[cfg(unix)]
 #[cold]
 fn find() -> Result<&'static Api, Absent> {
-    let api = Api::of(&Library::this())?;
+    // Opened once: its handle finds libraries that are loaded later, too.
+    static PROCESS: OnceLock<Library> = OnceLock::new();
+    let api = Api::of(PROCESS.get_or_init(Library::this))?;
     Ok(API.get_or_init(|| api))
 }
 

@@ -11,7 +11,7 @@ use dlbridge::Tensor;
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 
 use super::api::{Api, Pointer};
-use super::object::{Object, Python, undisturbed};
+use super::object::{Object, Python};
 use crate::entry::contained;
 use crate::error::{Error, Result};
 
@@ -166,6 +166,6 @@ unsafe extern "C" fn release<A: Abi>(capsule: Pointer) {
         let tensor = unsafe { (python.api.PyCapsule_GetPointer)(capsule, A::NAME.as_ptr()) };
         // The owner may run Python code.
         // SAFETY: the unused capsule owned the tensor, and is going (F4).
-        undisturbed(|| unsafe { A::release(tensor.cast()) });
+        python.undisturbed(|| unsafe { A::release(tensor.cast()) });
     });
 }

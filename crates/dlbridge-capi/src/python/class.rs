@@ -180,12 +180,9 @@ unsafe extern "C" fn dealloc(object: Pointer) {
         // SAFETY: an object of our class; null if `new` failed before it wrote it (R7).
         let tensor = unsafe { place(object, constants.class).read() };
         if !tensor.is_null() {
-            let exception = Exception::pending(python);
             // SAFETY: the object's own count, which goes with it (R7).
-            contained((), || drop(unsafe { Arc::from_raw(tensor) }));
-            if let Some(exception) = exception {
-                exception.restore();
-            }
+            let release = || drop(unsafe { Arc::from_raw(tensor) });
+            python.undisturbed(|| contained((), release));
         }
         let class = constants.class.class;
         // SAFETY: a class that was made from a spec (F1).

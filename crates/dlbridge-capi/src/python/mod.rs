@@ -19,4 +19,4 @@ pub(crate) use capsule::new as capsule;
 pub(crate) use class::new as object;
 pub(crate) use exception::Exception;
 pub(crate) use import::import;
-pub(crate) use object::{Python, is_running, may_release, undisturbed};
+pub(crate) use object::{Python, is_running, release, undisturbed};

@@ -311,12 +311,15 @@ fn check_running(api: &Api) -> Result<()> {
     Ok(())
 }
 
-/// Whether deleters may run on this thread: no thread that holds the GIL can be waiting for it.
-pub(crate) fn may_release() -> bool {
-    match api::get() {
-        Ok(api) => check_running(api).is_err() || Python::attached().is_ok(),
-        Err(_) => true,
+/// Runs deleters, if this thread may: no thread that holds the GIL can be waiting for it. An exception
+/// that is set stays set.
+pub(crate) fn release(deleters: impl FnOnce() -> usize) -> usize {
+    let Ok(api) = api::get() else { return deleters() };
+    if check_running(api).is_err() {
+        return deleters();
     }
+    let Ok(python) = Python::attached() else { return 0 };
+    python.undisturbed(deleters)
 }
 
 /// Whether the objects of the Python that this library uses are alive.
@@ -324,12 +327,22 @@ pub(crate) fn is_running() -> bool {
     api::get().is_ok_and(|api| check_running(api).is_ok())
 }
 
-/// Runs code that may run Python code, as if nothing had happened: an exception that is on its way
-/// stays on its way.
-pub(crate) fn undisturbed(work: impl FnOnce()) {
-    let exception = Python::attached().ok().and_then(Exception::pending);
-    work();
-    if let Some(exception) = exception {
-        exception.restore();
+/// Runs code that may run Python code. An exception that is set stays set.
+pub(crate) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
+    match Python::attached() {
+        Ok(python) => python.undisturbed(work),
+        Err(_) => work(),
+    }
+}
+
+impl Python {
+    /// The same on a thread that is attached.
+    pub(super) fn undisturbed<T>(self, work: impl FnOnce() -> T) -> T {
+        let exception = Exception::pending(self);
+        let result = work();
+        if let Some(exception) = exception {
+            exception.restore();
+        }
+        result
     }
 }

@@ -1,8 +1,10 @@
 //! A Python in this process, with the little that the tests ask of it.
 //! Nothing of the library under test belongs here.
+#![allow(dead_code, reason = "each test program uses a part")]
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::process::Command;
+use std::ptr;
 
 use dlbridge_capi::PyObject;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
@@ -37,6 +39,13 @@ macro_rules! call {
     }};
 }
 
+/// Gives up the GIL: PyTorch's exit handlers wait for it.
+impl Drop for Host {
+    fn drop(&mut self) {
+        call!(self, PyEval_SaveThread() as fn() -> *mut c_void);
+    }
+}
+
 impl Host {
     /// Starts the Python that tests use, or tells why there is none.
     pub(crate) fn start() -> Result<Self, String> {
@@ -52,7 +61,7 @@ impl Host {
         // SAFETY: libpython does nothing before it is started.
         let library = unsafe { Library::open(Some(library), RTLD_NOW | RTLD_GLOBAL) };
         let library = library.map_err(|error| format!("no shared libpython: {error}"))?;
-        let mut host = Self { library, globals: std::ptr::null_mut() };
+        let mut host = Self { library, globals: ptr::null_mut() };
         call!(host, Py_InitializeEx(0) as fn(c_int));
         let name = c"__main__".as_ptr();
         let main = call!(host, PyImport_AddModule(name) as fn(*const c_char) -> *mut PyObject);
@@ -109,6 +118,22 @@ impl Host {
     /// Gives a reference back.
     pub(crate) fn drop(&self, object: *mut PyObject) {
         call!(self, Py_DecRef(object) as fn(*mut PyObject));
+    }
+
+    /// Whether an exception of this class is set, which is cleared.
+    pub(crate) fn raised(&self, class: *mut PyObject) -> bool {
+        let answer = call!(self, PyErr_ExceptionMatches(class) as fn(*mut PyObject) -> c_int);
+        call!(self, PyErr_Clear() as fn());
+        answer == 1
+    }
+
+    /// A capsule without a destructor.
+    pub(crate) fn capsule(&self, pointer: *const c_void, name: &'static CStr) -> *mut PyObject {
+        call!(
+            self,
+            PyCapsule_New(pointer.cast_mut(), name.as_ptr(), ptr::null_mut())
+                as fn(*mut c_void, *const c_char, *mut c_void) -> *mut PyObject
+        )
     }
 
     /// Whether no exception is set.

@@ -1,0 +1,287 @@
+//! Python producers that are wrong, override what they inherit, or are freed: in a Python that this
+//! program starts itself.
+//! Ordinary producers belong to `python.rs`.
+#![cfg(unix)]
+#![allow(unsafe_code, reason = "hosts a Python")]
+
+#[path = "python/host.rs"]
+mod host;
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
+
+use dlbridge::sys::{
+    DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
+    DLPackVersion,
+};
+use dlbridge_capi::*;
+use host::Host;
+
+const CUDA: DeviceId = DeviceId { kind: 2, id: 0 };
+
+fn last_error() -> String {
+    // SAFETY: a string that lives until the next failure on this thread.
+    unsafe { CStr::from_ptr(dlb_last_error()) }.to_str().unwrap().to_owned()
+}
+
+fn request() -> Request {
+    Request { struct_size: size_of::<Request>(), stream: 0, has_stream: 0, keep_exception: 0 }
+}
+
+/// Imports what an expression gives, and tells the stream that it is ready on.
+fn import(host: &Host, code: &str, request: Request) -> Result<Option<usize>, (Status, String)> {
+    let object = host.eval(code);
+    let mut tensor = ptr::null_mut();
+    // SAFETY: a live object, on the thread that started Python.
+    let status = unsafe { dlb_from_python(object, &request, &mut tensor) };
+    host.drop(object);
+    if status != Status::Ok {
+        return Err((status, last_error()));
+    }
+    // SAFETY: a tensor that was imported just now.
+    let info = unsafe { &*dlb_tensor_info(tensor) };
+    let stream = (info.has_stream == 1).then_some(info.stream.addr());
+    // SAFETY: released once.
+    unsafe { dlb_release(tensor) };
+    Ok(stream)
+}
+
+fn refusal(host: &Host, code: &str) -> (Status, String) {
+    let refused = import(host, code, request()).expect_err(code);
+    assert!(host.is_calm(), "no exception stays set");
+    refused
+}
+
+/// A tensor of one number, which nothing reads.
+fn export(device: DeviceId) -> *mut TensorHandle {
+    static NUMBER: f32 = 1.0;
+    let memory = Memory {
+        struct_size: size_of::<Memory>(),
+        data: (&raw const NUMBER).cast_mut().cast(),
+        byte_offset: 0,
+        shape: ptr::null(),
+        strides: ptr::null(),
+        flags: 0,
+        device,
+        dtype: DataType { code: DLB_TYPE_FLOAT, bits: 32, lanes: 1 },
+        rank: 0,
+        token: ptr::null_mut(),
+        release: None,
+        queue: ptr::null_mut(),
+    };
+    let mut tensor = ptr::null_mut();
+    // SAFETY: a static number.
+    assert_eq!(unsafe { dlb_export(&memory, &mut tensor) }, Status::Ok);
+    tensor
+}
+
+/// One interpreter, one thread: the parts run one after the other.
+#[test]
+fn odd_producers_are_imported_or_refused() {
+    let host = match Host::start() {
+        Ok(host) => host,
+        Err(reason) => return eprintln!("skipped: {reason}"),
+    };
+    host.run("import ctypes, gc, sys, weakref\nimport numpy as np");
+    messages_hold_any_text(&host);
+    messages_outlive_their_exception(&host);
+    exceptions_stay_set_on_demand(&host);
+    legacy_tensors_are_exported_as_legacy(&host);
+    streams_are_passed_and_told(&host);
+    tables_are_called_for_their_own_class_only(&host);
+    types_are_forgotten_when_they_are_freed(&host);
+    torch_has_the_last_word(&host);
+}
+
+fn messages_hold_any_text(host: &Host) {
+    host.run(
+        "class Bad:\n def __init__(self, e): self.e = e\n def __dlpack__(self, **k): raise self.e",
+    );
+    let (status, message) = refusal(host, r"Bad(ValueError('a \ud800 b'))");
+    assert_eq!((status, &*message), (Status::Python, r"ValueError: a \ud800 b"));
+    let (_, message) = refusal(host, r"Bad(ValueError('a\0b'))");
+    assert_eq!(message, r"ValueError: a\0b");
+}
+
+/// Dropping the exception runs code that fails in this library.
+fn messages_outlive_their_exception(host: &Host) {
+    let address = dlb_use_python as *const () as usize;
+    host.run(&format!("fail = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)({address})"));
+    host.run(
+        "class Loud(Exception):\n dropped = 0\n def __del__(self): Loud.dropped += fail(None)\n\
+         class Raises:\n def __dlpack__(self, **k): raise Loud('first')",
+    );
+    let (_, message) = refusal(host, "Raises()");
+    assert_eq!(message, "Loud: first");
+    assert!(host.truth("Loud.dropped == 1"));
+}
+
+fn exceptions_stay_set_on_demand(host: &Host) {
+    host.run("class Own(Exception): pass");
+    let keep = Request { keep_exception: 1, ..request() };
+    for name in ["KeyboardInterrupt", "Own"] {
+        let class = host.eval(name);
+        let (status, message) = import(host, &format!("Bad({name}('stop'))"), keep).unwrap_err();
+        assert_eq!((status, message), (Status::Python, format!("{name}: stop")));
+        assert!(host.raised(class), "{name} is set");
+        host.drop(class);
+    }
+    assert!(host.is_calm());
+    let short = Request { struct_size: 8, ..request() };
+    let (status, message) = import(host, "1", short).unwrap_err();
+    assert_eq!(status, Status::Invalid);
+    assert_eq!(message, "struct_size: expected 24, found 8; set it to sizeof the struct");
+}
+
+fn legacy_tensors_are_exported_as_legacy(host: &Host) {
+    let object = host.eval("np.ones(2).__dlpack__()");
+    let (mut tensor, mut capsule) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: a live capsule, on the thread that started Python.
+    assert_eq!(unsafe { dlb_from_python(object, ptr::null(), &mut tensor) }, Status::Ok);
+    host.drop(object);
+    // SAFETY: given away.
+    assert_eq!(
+        unsafe { dlb_into_capsule(tensor, 0, &mut capsule) },
+        Status::Ok,
+        "{}",
+        last_error()
+    );
+    host.drop(capsule);
+}
+
+fn streams_are_passed_and_told(host: &Host) {
+    let mut object = ptr::null_mut();
+    // SAFETY: given away.
+    assert_eq!(unsafe { dlb_into_python(export(CUDA), &mut object) }, Status::Ok);
+    host.set("o", object);
+    host.drop(object);
+    host.run(
+        "class P:\n asked = None\n def __dlpack_device__(self): return o.__dlpack_device__()\n \
+         def __dlpack__(self, **k):\n  P.asked = k\n  return o.__dlpack__(**k)",
+    );
+    let on_seven = Request { has_stream: 1, stream: 7, ..request() };
+    assert_eq!(import(host, "P()", on_seven), Ok(Some(7)));
+    assert!(host.truth("P.asked == dict(max_version=(1, 3), stream=7)"));
+    assert_eq!(import(host, "P()", request()), Ok(None));
+    assert!(host.truth("P.asked == dict(max_version=(1, 3))"));
+    // Memory of the host has no streams.
+    assert_eq!(import(host, "np.ones(2)", on_seven), Ok(None));
+    // A capsule cannot be told one any more.
+    let (status, message) = import(host, "o.__dlpack__()", on_seven).unwrap_err();
+    assert_eq!(status, Status::Unsupported);
+    assert!(message.starts_with("stream: expected an object with __dlpack__"), "{message}");
+}
+
+unsafe extern "C" fn give(_: *mut c_void, out: *mut *mut DLManagedTensorVersioned) -> c_int {
+    let mut managed = ptr::null_mut();
+    // SAFETY: given away.
+    assert_eq!(unsafe { dlb_into_versioned(export(CUDA), &mut managed) }, Status::Ok);
+    // SAFETY: a place of the caller.
+    unsafe { out.write(managed) };
+    0
+}
+
+unsafe extern "C" fn stream(_: DLDeviceType, _: i32, out: *mut *mut c_void) -> c_int {
+    // SAFETY: a place of the caller.
+    unsafe { out.write(ptr::without_provenance_mut(5)) };
+    0
+}
+
+/// A table that a class may publish for whatever it is.
+static TABLE: Shared = Shared(DLPackExchangeAPI {
+    header: DLPackExchangeAPIHeader { version: DLPackVersion::CURRENT, prev_api: ptr::null_mut() },
+    managed_tensor_allocator: None,
+    managed_tensor_from_py_object_no_sync: Some(give),
+    managed_tensor_to_py_object_no_sync: None,
+    dltensor_from_py_object_no_sync: None,
+    current_work_stream: Some(stream),
+});
+
+struct Shared(DLPackExchangeAPI);
+
+// SAFETY: never written.
+unsafe impl Sync for Shared {}
+
+fn tables_are_called_for_their_own_class_only(host: &Host) {
+    let capsule = host.capsule((&raw const TABLE.0).cast(), c"dlpack_exchange_api");
+    host.set("table", capsule);
+    host.drop(capsule);
+    host.run(
+        "class Base:\n __dlpack_c_exchange_api__ = table\n def __dlpack__(self, **k): raise KeyError('base')\n\
+         class Inherits(Base): pass\n\
+         class Overrides(Base):\n def __dlpack__(self, **k): raise KeyError('mine')\n\
+         class Renews(Overrides):\n __dlpack_c_exchange_api__ = table\n\
+         class Both(Overrides):\n __dlpack_c_exchange_api__ = table\n __dlpack__ = Base.__dlpack__\n\
+         class Hooked(Base):\n @classmethod\n def __torch_function__(cls, *a): pass",
+    );
+    for _ in 0..2 {
+        // Through the table, whose producer has a current stream.
+        for code in ["Base()", "Inherits()", "Both()"] {
+            assert_eq!(import(host, code, request()), Ok(Some(5)), "{code}");
+        }
+        for (code, word) in [("Overrides()", "mine"), ("Renews()", "mine"), ("Hooked()", "base")] {
+            let refused = (Status::Python, format!("KeyError: '{word}'"));
+            assert_eq!(refusal(host, code), refused, "{code}");
+        }
+    }
+}
+
+fn types_are_forgotten_when_they_are_freed(host: &Host) {
+    // Far more types than are remembered, half of them with a table.
+    host.run(
+        "def ones(self, **k): return np.ones(1).__dlpack__(**k)\n\
+         def make(n):\n members = {'__dlpack__': ones}\n \
+         if n % 2: members['__dlpack_c_exchange_api__'] = table\n return type(f'T{n}', (), members)\n\
+         types = [make(n) for n in range(200)]",
+    );
+    let import_all = || {
+        for n in 0..200 {
+            let expected = if n % 2 == 1 { Some(5) } else { None };
+            assert_eq!(import(host, &format!("types[{n}]()"), request()), Ok(expected), "{n}");
+        }
+    };
+    import_all();
+    host.run("gc.collect(); before = [sys.getrefcount(t) for t in types]");
+    for _ in 0..5 {
+        import_all();
+    }
+    host.run("gc.collect(); after = [sys.getrefcount(t) for t in types]");
+    assert!(host.truth("before == after"), "references leak");
+    host.run("watches = [weakref.ref(t) for t in types]; del types; gc.collect()");
+    assert!(host.truth("all(watch() is None for watch in watches)"), "types are kept");
+    // A type at the address of one that was freed answers for itself.
+    host.run("addresses = set(); reused = 0");
+    for n in 0..300 {
+        host.run(&format!("t = make({n}); reused += id(t) in addresses; addresses.add(id(t))"));
+        let expected = if n % 2 == 1 { Some(5) } else { None };
+        assert_eq!(import(host, "t()", request()), Ok(expected), "{n}");
+        host.run("del t; gc.collect()");
+    }
+    assert!(host.truth("reused > 0"), "no address was used again");
+}
+
+fn torch_has_the_last_word(host: &Host) {
+    host.run("try: import torch\nexcept ImportError: torch = None");
+    if !host.truth("torch is not None and hasattr(torch.Tensor, '__dlpack_c_exchange_api__')") {
+        return eprintln!("skipped: no PyTorch with an exchange table");
+    }
+    host.run(
+        "class Own(torch.Tensor):\n def __dlpack__(self, **k): raise BufferError('mine')\n\
+         class Hook(torch.Tensor):\n @classmethod\n def __torch_function__(cls, f, types, args=(), kwargs=None):\n  \
+         if f is torch.Tensor.__dlpack__: raise BufferError('hooked')\n  return super().__torch_function__(f, types, args, kwargs or {})\n\
+         ones = torch.ones(2)\n\
+         asked = 0\n\
+         class Plain(torch.Tensor): pass",
+    );
+    for code in ["ones", "torch.nn.Parameter(ones, requires_grad=False)", "ones.as_subclass(Plain)"]
+    {
+        assert_eq!(import(host, code, request()), Ok(None), "{code}");
+    }
+    for (code, word) in [("ones.as_subclass(Own)", "mine"), ("ones.as_subclass(Hook)", "hooked")] {
+        assert_eq!(refusal(host, code), (Status::Python, format!("BufferError: {word}")), "{code}");
+    }
+    // What the table fails at, `__dlpack__` refuses in a line of its own.
+    let (status, message) = refusal(host, "ones.to_sparse()");
+    assert_eq!(status, Status::Python);
+    assert!(message.starts_with("BufferError: ") && !message.contains('\n'), "{message}");
+}
