@@ -39,7 +39,9 @@ fn import(host: &Host, code: &str, request: Request) -> Result<Option<usize>, (S
         return Err((status, last_error()));
     }
     // SAFETY: a tensor that was imported just now.
-    let info = unsafe { &*dlb_tensor_info(tensor) };
+    let info = unsafe { dlb_tensor_info(tensor) };
+    // SAFETY: it belongs to the tensor.
+    let info = unsafe { &*info };
     let stream = (info.has_stream == 1).then_some(info.stream.addr());
     // SAFETY: released once.
     unsafe { dlb_release(tensor) };
@@ -140,12 +142,8 @@ fn legacy_tensors_are_exported_as_legacy(host: &Host) {
     assert_eq!(unsafe { dlb_from_python(object, ptr::null(), &mut tensor) }, Status::Ok);
     host.drop(object);
     // SAFETY: given away.
-    assert_eq!(
-        unsafe { dlb_into_capsule(tensor, 0, &mut capsule) },
-        Status::Ok,
-        "{}",
-        last_error()
-    );
+    let status = unsafe { dlb_into_capsule(tensor, 0, &mut capsule) };
+    assert_eq!(status, Status::Ok, "{}", last_error());
     host.drop(capsule);
 }
 
