@@ -245,6 +245,9 @@ fn types_are_forgotten_when_they_are_freed(host: &Host) {
     }
     host.run("gc.collect(); after = [sys.getrefcount(t) for t in types]");
     assert!(host.truth("before == after"), "references leak");
+    // One of `object`, which knows its subclasses, and at most one of the library.
+    let watched_once = "all(weakref.getweakrefcount(t) <= 2 for t in types)";
+    assert!(host.truth(watched_once), "weak references leak");
     host.run("watches = [weakref.ref(t) for t in types]; del types; gc.collect()");
     assert!(host.truth("all(watch() is None for watch in watches)"), "types are kept");
     // A type at the address of one that was freed answers for itself.
