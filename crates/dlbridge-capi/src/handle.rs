@@ -87,7 +87,7 @@ impl TensorHandle {
     ///
     /// `handle` is a reference that the caller owns and gives up.
     pub(crate) unsafe fn consume(handle: *const Self) -> Tensor {
-        // SAFETY: as for `own`.
+        // SAFETY: counted by `into_raw` or `retain`, and owned by the caller (R7).
         let handle = unsafe { Arc::from_raw(handle) };
         match Arc::try_unwrap(handle) {
             Ok(only) => {

@@ -1,11 +1,11 @@
-//! What is made once, published to all threads without a lock, and never freed.
-//! What it is does not belong here.
-//! Invariant: F6: whoever sees a value sees it whole, and for ever.
+//! Values that are made once, and published to all threads without a lock.
+//! Making them does not belong here.
+//! Invariant: F6: a published value is never partially initialised, and never freed.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A place for one value. The first that comes stays.
+/// A place for one value: the first that is published.
 pub(crate) struct Place<T>(AtomicPtr<T>);
 
 impl<T> Place<T> {
@@ -15,14 +15,14 @@ impl<T> Place<T> {
 }
 
 impl<T: Sync> Place<T> {
-    /// What was published.
+    /// The published value.
     #[inline]
     pub(crate) fn get(&self) -> Option<&'static T> {
         // SAFETY: null, or leaked by `publish`, which released what it wrote (F6).
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Publishes a value; gives what was there before, and the value back, if there was something.
+    /// Publishes a value; returns the published one, with this one back if another was first.
     pub(crate) fn publish(&self, value: Box<T>) -> Result<&'static T, (&'static T, Box<T>)> {
         let made = Box::into_raw(value);
         let order = (Ordering::AcqRel, Ordering::Acquire);
@@ -72,7 +72,7 @@ mod tests {
                     (0..THREADS).map(|number| scope.spawn(move || run(number))).collect();
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });
-            let first = place.get().expect("somebody published one");
+            let first = place.get().expect("one was published");
             assert!(seen.iter().all(|seen| std::ptr::eq(*seen, first)));
             assert_eq!(*first, [first[0]; 4]);
         }

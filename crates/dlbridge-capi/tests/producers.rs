@@ -39,7 +39,9 @@ fn import(host: &Host, code: &str, request: Request) -> Result<Option<usize>, (S
         return Err((status, last_error()));
     }
     // SAFETY: a tensor that was imported just now.
-    let info = unsafe { &*dlb_tensor_info(tensor) };
+    let info = unsafe { dlb_tensor_info(tensor) };
+    // SAFETY: it belongs to the tensor.
+    let info = unsafe { &*info };
     let stream = (info.has_stream == 1).then_some(info.stream.addr());
     // SAFETY: released once.
     unsafe { dlb_release(tensor) };
@@ -140,12 +142,8 @@ fn legacy_tensors_are_exported_as_legacy(host: &Host) {
     assert_eq!(unsafe { dlb_from_python(object, ptr::null(), &mut tensor) }, Status::Ok);
     host.drop(object);
     // SAFETY: given away.
-    assert_eq!(
-        unsafe { dlb_into_capsule(tensor, 0, &mut capsule) },
-        Status::Ok,
-        "{}",
-        last_error()
-    );
+    let status = unsafe { dlb_into_capsule(tensor, 0, &mut capsule) };
+    assert_eq!(status, Status::Ok, "{}", last_error());
     host.drop(capsule);
 }
 
@@ -247,6 +245,9 @@ fn types_are_forgotten_when_they_are_freed(host: &Host) {
     }
     host.run("gc.collect(); after = [sys.getrefcount(t) for t in types]");
     assert!(host.truth("before == after"), "references leak");
+    // One of `object`, which knows its subclasses, and at most one of the library.
+    let watched_once = "all(weakref.getweakrefcount(t) <= 2 for t in types)";
+    assert!(host.truth(watched_once), "weak references leak");
     host.run("watches = [weakref.ref(t) for t in types]; del types; gc.collect()");
     assert!(host.truth("all(watch() is None for watch in watches)"), "types are kept");
     // A type at the address of one that was freed answers for itself.

@@ -8,7 +8,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{compile, installed, links, source, static_library, succeed};
+use common::{SYSTEM, compile, installed, links, source, static_library, succeed};
 
 #[test]
 fn c_program_with_the_shared_library() {
@@ -21,6 +21,36 @@ fn c_program_with_the_shared_library() {
 #[test]
 fn cpp_program_with_the_static_library() {
     run(&compile("c++", "-std=c++17", &source("owners.cpp"), "owners-cpp", &static_library()));
+}
+
+/// What `cargo xtask capi` installs, in a folder whose name has a space.
+#[test]
+fn pkg_config_finds_the_library_in_a_folder_with_a_space() {
+    if Command::new("pkg-config").arg("--version").output().is_err() {
+        return eprintln!("skipped: no pkg-config");
+    }
+    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("a prefix");
+    let (crate_folder, places) =
+        (Path::new(env!("CARGO_MANIFEST_DIR")), prefix.join("lib/pkgconfig"));
+    std::fs::create_dir_all(&places).unwrap();
+    let text = std::fs::read_to_string(crate_folder.join("packaging/dlbridge.pc.in")).unwrap();
+    let text = text.replace("@VERSION@", "1.2.3").replace("@LIBRARIES@", &SYSTEM.join(" "));
+    assert!(!text.contains('@'), "{text}");
+    std::fs::write(places.join("dlbridge.pc"), text).unwrap();
+    let link = |from: &Path, to: &str| {
+        let _ = std::fs::remove_file(prefix.join(to));
+        std::os::unix::fs::symlink(from, prefix.join(to)).unwrap();
+    };
+    link(&crate_folder.join("include"), "include");
+    for entry in std::fs::read_dir(installed()).unwrap() {
+        let entry = entry.unwrap();
+        link(&entry.path(), &format!("lib/{}", entry.file_name().to_string_lossy()));
+    }
+    let script = "eval cc -pthread \"'$1'\" -o \"'$2/owners'\" \
+                  $(pkg-config --cflags --libs dlbridge) && LD_LIBRARY_PATH=$2/lib \"$2/owners\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh"]).arg(source("owners.c")).arg(&prefix);
+    assert_eq!(succeed(shell.env("PKG_CONFIG_PATH", &places)), "ok\n");
 }
 
 /// Random calls of all functions, under valgrind fewer of them.

@@ -106,8 +106,8 @@ end
             except Exception as error:
                 return type(error).__name__ + ': ' + str(error)
         """)
-        @test str("refusal(stream=1)") == "BufferError: stream: found 1, wanted None or -1 for cpu"
-        @test str("refusal(dl_device=(2, 0))") == "BufferError: dl_device: found cpu, wanted cuda:0"
+        @test startswith(str("refusal(stream=1)"), "BufferError: stream: expected None or -1 for cpu")
+        @test startswith(str("refusal(dl_device=(2, 0))"), "BufferError: dl_device: expected cpu")
         @test startswith(str("refusal(other=1)"), "TypeError")
         @test startswith(str("refusal(max_version=3)"), "TypeError")
         @test truth("(np.from_dlpack(s) == np.from_dlpack(s, copy=True)).all()")

@@ -38,7 +38,7 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
               bench julia           shares with Python, next to one by hand
               bench --check         whether instructions have become more; --write takes
                                     the new number for the right one
-  capi      the C libraries, header and pkg-config file, into target/capi or --prefix FOLDER
+  capi      the C libraries, header, files for pkg-config and CMake, into target/capi or --prefix FOLDER
   guide     the guide: its blocks and links checked, rendered into target/guide
   setup     .venv with the Python packages that the other commands need
   ci        what CI runs: setup --with ci, lint, bench --check, test, a short fuzz

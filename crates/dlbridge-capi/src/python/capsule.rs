@@ -1,7 +1,7 @@
-//! DLPack capsules: their names, taking a tensor out once, putting one in.
+//! DLPack capsules: their names, importing a tensor from one once, exporting one.
 //! Asking a producer for one does not belong here (see `import`).
-//! Invariant: a tensor is owned by its capsule while the capsule has the unused name, and by
-//! whoever renamed it afterwards.
+//! Invariant: a capsule owns its tensor while it has the unused name; the code that renamed it owns
+//! the tensor afterwards.
 
 use std::ffi::CStr;
 use std::ptr::NonNull;
@@ -59,8 +59,8 @@ abi!(
 );
 abi!(DLManagedTensor, c"dltensor", c"used_dltensor", try_from_raw_legacy, release_raw_legacy);
 
-/// Without a global lock in Python, two threads could find the same capsule unused. Nothing that
-/// may run Python code happens under it: whoever holds Python's lock may be waiting for this one.
+/// Without a GIL, two threads could find the same capsule unused. Nothing that may run Python code
+/// happens under the lock: the thread with the GIL may be waiting for it.
 static TAKING: Mutex<()> = Mutex::new(());
 
 fn has_name(capsule: &Object, name: &CStr) -> bool {
@@ -80,8 +80,8 @@ pub(super) fn is_capsule(object: &Object) -> bool {
     .any(|name| has_name(object, name))
 }
 
-/// Takes the tensor out of a capsule, which is renamed to say so. A capsule whose tensor the gate
-/// refuses is left as it was: its destructor still owns the tensor.
+/// Imports the tensor of a capsule, which is renamed to say so. A capsule whose tensor is rejected is
+/// left as it was: its destructor still owns the tensor.
 pub(super) fn take(capsule: &Object) -> Result<Tensor> {
     let taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
     if has_name(capsule, DLManagedTensorVersioned::NAME) {
@@ -111,12 +111,13 @@ fn take_as<A: Abi>(capsule: &Object) -> Result<Tensor> {
 fn refusal(object: &Object) -> Error {
     let used = [DLManagedTensorVersioned::USED_NAME, DLManagedTensor::USED_NAME];
     if used.into_iter().any(|name| has_name(object, name)) {
-        let message = "capsule: its tensor was consumed already, wanted an unused one";
+        let message =
+            "capsule: expected an unused one, found one whose tensor was consumed already";
         return Error::Unsupported(message.to_owned());
     }
     let found = object.kind().and_then(|kind| kind.text()).unwrap_or_default();
     Error::Unsupported(format!(
-        "capsule: found {found}, wanted a capsule named \"dltensor_versioned\" or \"dltensor\""
+        "capsule: expected one named \"dltensor_versioned\" or \"dltensor\", found {found}"
     ))
 }
 
@@ -146,14 +147,14 @@ fn wrap<A: Abi>(
     // SAFETY: a new reference or null (F3).
     let capsule = unsafe { python.own(capsule) }?;
     let tensor = take()?;
-    // SAFETY: a capsule that nobody else has seen; the pointer is not null (F4).
+    // SAFETY: a capsule that no other code has seen; the pointer is not null (F4).
     unsafe { PyCapsule_SetPointer(capsule.as_ptr(), tensor.cast()) };
     // SAFETY: the same; the destructor is made for this ABI (F4).
     unsafe { PyCapsule_SetDestructor(capsule.as_ptr(), Some(release::<A>)) };
     Ok(capsule)
 }
 
-/// Releases the tensor of a capsule that nobody consumed.
+/// Releases the tensor of a capsule that was not consumed.
 unsafe extern "C" fn release<A: Abi>(capsule: Pointer) {
     contained((), || {
         // SAFETY: Python calls destructors of capsules (F1).
@@ -165,7 +166,7 @@ unsafe extern "C" fn release<A: Abi>(capsule: Pointer) {
         // SAFETY: a valid capsule of this name (F4).
         let tensor = unsafe { (python.api.PyCapsule_GetPointer)(capsule, A::NAME.as_ptr()) };
         // The owner may run Python code.
-        // SAFETY: the unused capsule owned the tensor, and is going (F4).
+        // SAFETY: the unused capsule owned the tensor, and is being freed (F4).
         python.undisturbed(|| unsafe { A::release(tensor.cast()) });
     });
 }

@@ -60,7 +60,7 @@ static METHODS: Methods = Methods([
 ]);
 
 const NAME: &CStr = c"dlbridge_capi.Tensor";
-const DOC: &CStr = c"A tensor that some from_dlpack is to take.";
+const DOC: &CStr = c"A tensor for from_dlpack.";
 
 /// Makes the class.
 pub(super) fn make(python: Python) -> Result<Class, Exception> {
@@ -189,7 +189,7 @@ unsafe extern "C" fn dealloc(object: Pointer) {
         let free = unsafe { (python.api.PyType_GetSlot)(class, TP_FREE) };
         // SAFETY: every class has this function, of this type (`freefunc`; F5).
         let free: unsafe extern "C" fn(*mut c_void) = unsafe { std::mem::transmute(free) };
-        // SAFETY: nobody refers to the object any more (R7).
+        // SAFETY: the last reference to the object is gone (R7).
         unsafe { free(object.cast()) };
         // SAFETY: objects of such classes hold a reference to their class (since Python 3.8; F1).
         unsafe { (python.api.Py_DecRef)(class) };

@@ -46,7 +46,7 @@ impl Exception {
         let Self { python, kind, value, trace } = self;
         let [kind, value, trace] =
             [kind, value, trace].map(|object| object.map_or(ptr::null_mut(), Object::into_raw));
-        // SAFETY: attached; three references that are given away, or null (F1).
+        // SAFETY: attached; it takes three references, or null (F1).
         unsafe { (python.api.PyErr_Restore)(kind, value, trace) };
     }
 

@@ -27,7 +27,7 @@ pub(super) fn import(object: &Object) -> Option<Result<(Tensor, Stream)>> {
         let is_ordinary = exception.is_a(|api| api.PyExc_Exception);
         return (!is_ordinary).then_some(Err(Error::Python(exception)));
     }
-    // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
+    // SAFETY: the table wrote it, and its producer is trusted (T1 to T9).
     match unsafe { Tensor::from_raw(tensor) } {
         Ok(tensor) => {
             let stream = current_stream(table, tensor.device());
@@ -64,8 +64,8 @@ fn resolved(object: &Object, tensor: Tensor) -> Option<Result<Tensor>> {
     match is_conjugated(object) {
         Ok(false) => Some(Ok(tensor)),
         Ok(true) => Some(Err(Error::Unsupported(
-            "the tensor is conjugated lazily, wanted one whose memory holds its values; \
-             call resolve_conj() first"
+            "object: expected a tensor whose memory holds its values, found one that is conjugated \
+             lazily; call resolve_conj() first"
                 .to_owned(),
         ))),
         Err(error) if error.is_a(|api| api.PyExc_Exception) => None,

@@ -137,7 +137,7 @@ impl Python {
         // SAFETY: a new reference or null (F3).
         let tuple = unsafe { self.own(pointer) }?;
         for (index, item) in items.into_iter().enumerate() {
-            // SAFETY: a new tuple with a place for it; the reference is given away (F1, F2).
+            // SAFETY: a new tuple with a place for it; it takes the reference (F1, F2).
             let answer = unsafe {
                 (self.api.PyTuple_SetItem)(tuple.as_ptr(), index as isize, item.into_raw())
             };

@@ -1,7 +1,7 @@
-//! What a consumer asks of `__dlpack__`, and the answer.
+//! The keywords of a call of `__dlpack__`, and the capsule that answers it.
 //! The class belongs to `class`, capsules to `capsule`.
-//! Invariant: what cannot be given is refused by a `BufferError`, never a `TypeError`, which
-//! consumers take for a missing keyword.
+//! Invariant: a refusal is a `BufferError`, never a `TypeError`, which consumers take for a missing
+//! keyword.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl Request {
         capsule::new(python, versioned, || exported)
     }
 
-    /// A consumer that names no version, or one below 1, reads the old ABI only.
+    /// A consumer that names no version, or one below 1, reads the legacy ABI only.
     fn wants_versioned(&self) -> Result<bool> {
         let Some(version) = &self.max_version else { return Ok(false) };
         let major = version.item(0).and_then(|major| major.integer());
@@ -111,7 +111,8 @@ impl Request {
         if !device.is_host_accessible() || stream.integer().is_ok_and(|stream| stream == -1) {
             return Ok(());
         }
-        Err(buffer(format!("stream: found {}, wanted None or -1 for {device}", text(stream))))
+        let found = text(stream);
+        Err(buffer(format!("stream: expected None or -1 for {device}, found {found}")))
     }
 
     /// Whether the memory must be copied to reach the device asked for.
@@ -124,7 +125,7 @@ impl Request {
         if wanted == Device::CPU && device.is_host_accessible() && copy != Some(false) {
             return Ok(true);
         }
-        Err(buffer(format!("dl_device: found {device}, wanted {wanted}")))
+        Err(buffer(format!("dl_device: expected {device}, where the memory is, found {wanted}")))
     }
 }
 

@@ -2,7 +2,7 @@
 //! Calling it belongs to `exchange`.
 //! Invariant: an answer is remembered for a type that cannot be freed, or until the type is freed.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_int, c_ulong};
 use std::mem;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ const MOST_TABLES: usize = 16;
 const SLOTS: usize = 64;
 
 const METH_O: c_int = 0x0008;
-const HEAP_TYPE: u64 = 1 << 9;
+const HEAP_TYPE: c_ulong = 1 << 9;
 
 /// A type and the answer for it.
 #[derive(Clone, Copy)]
@@ -67,7 +67,7 @@ fn look_up(kind: &Object) -> Option<&'static DLPackExchangeAPI> {
     let mut entry = Entry { kind: kind.as_ptr(), table, watch: ptr::null_mut() };
     // SAFETY: a type, attached (F1).
     let flags = unsafe { (kind.python().api.PyType_GetFlags)(kind.as_ptr()) };
-    if u64::from(flags) & HEAP_TYPE != 0 {
+    if flags & HEAP_TYPE != 0 {
         match watch(kind) {
             Ok(watch) => entry.watch = watch.into_raw(),
             Err(_) => return table,

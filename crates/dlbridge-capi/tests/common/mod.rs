@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 /// Complains about everything that a strict project would.
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"];
 /// The libraries that the static library needs.
-const SYSTEM: [&str; 5] = ["-lgcc_s", "-lpthread", "-ldl", "-lm", "-lc"];
+pub(crate) const SYSTEM: [&str; 5] = ["-lgcc_s", "-lpthread", "-ldl", "-lm", "-lc"];
 
 /// The folder that cargo put the libraries into, which is this program's or the one above.
 pub(crate) fn libraries() -> PathBuf {

@@ -16,4 +16,4 @@ pub(crate) use give::give;
 pub(crate) use import::{describe, import};
 pub(crate) use refusals::failure;
 pub(crate) use remembered::way_of;
-pub(crate) use table::table_of;
+pub(crate) use table::{Way, table_of};
