@@ -1,4 +1,4 @@
-# What is kept for others, and what waits to be given back.
+# What exports keep alive, and what waits to be released.
 # Arrays do not belong here.
 # Invariants: finalizers call C only, and never touch the table; the table is used under its lock.
 
@@ -103,14 +103,31 @@ end
 new_queue(wake, context) =
     ccall(dlb_queue_new[], Ptr{Cvoid}, (Ptr{Cvoid}, Ptr{Cvoid}), wake, context)
 
+# Seconds between attempts while this thread does not hold the GIL. The queue wakes for the first tensor alone, and
+# that wake-up may have been in vain.
+const RETRY = 0.1
+
 function drain_when_woken(waker)
     while isopen(waker)
         wait(waker)
         try
             drain()
         catch error
-            @error "DLBridge could not give memory back" exception = error
+            @error "DLBridge could not release memory" exception = error
         end
+        pending_count() == 0 || retry_later(waker)
+    end
+    return nothing
+end
+
+const IS_RETRYING = Ref(false)
+
+function retry_later(waker)
+    IS_RETRYING[] && return nothing
+    IS_RETRYING[] = true
+    Timer(RETRY) do _
+        IS_RETRYING[] = false
+        isopen(waker) && ccall(:uv_async_send, Cint, (Ptr{Cvoid},), waker.handle)
     end
     return nothing
 end
@@ -118,9 +135,8 @@ end
 """
     DLBridge.drain()
 
-Gives back what nobody uses any more: arrays that others have dropped, and tensors whose Julia
-arrays are gone. It happens by itself; where Python runs, tensors are given back only on a thread
-that holds Python's lock.
+Releases Julia's arrays whose last user in Python or C is gone, and tensors whose Julia arrays are gone. It happens by
+itself; where Python runs, tensors are released only on a thread that holds the GIL.
 """
 function drain()
     forget_released!()
@@ -128,7 +144,7 @@ function drain()
     return nothing
 end
 
-"How many tokens and tensors wait to be given back."
+"The number of tokens and tensors that wait to be released."
 pending_count() = Int(ccall(dlb_queue_pending[], Csize_t, (Ptr{Cvoid},), QUEUE[]))
 
 @inline drain_if_pending() = pending_count() == 0 ? nothing : drain()

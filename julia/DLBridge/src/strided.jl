@@ -14,9 +14,12 @@ mutable struct Root
     next::Union{Nothing,Root}
     # Identifies the plain array that the tensor arrived as.
     array::UInt
+    # 1 from the first close on: of several, on any threads, one releases the tensor.
+    closed::Threads.Atomic{Int}
 
-    Root(tensor::Ptr{Cvoid}, array::UInt = UInt(0)) = new(tensor, nothing, 0, nothing, array)
-    Root(copied::Array) = new(NO_TENSOR, copied, 0, nothing, UInt(0))
+    Root(tensor::Ptr{Cvoid}, array::UInt = UInt(0)) =
+        new(tensor, nothing, 0, nothing, array, Threads.Atomic{Int}(0))
+    Root(copied::Array) = new(NO_TENSOR, copied, 0, nothing, UInt(0), Threads.Atomic{Int}(0))
 end
 
 # In place of a tensor where there is none to release; it is never read.
@@ -24,9 +27,10 @@ const NO_TENSOR = Ptr{Cvoid}(UInt(1))
 
 # Runs as a finalizer.
 function close_root(root::Root)
+    Threads.atomic_xchg!(root.closed, 1) == 0 || return nothing
     tensor = root.tensor
     root.tensor = C_NULL
-    tensor == C_NULL || tensor == NO_TENSOR || release_later(tensor)
+    tensor == NO_TENSOR || release_later(tensor)
     return nothing
 end
 
@@ -58,11 +62,11 @@ Base.IndexStyle(::Type{<:StridedTensor}) = IndexCartesian()
 Base.elsize(::Type{<:StridedTensor{T}}) where {T} = sizeof(T)
 Base.isopen(x::StridedTensor) = x.root.tensor != C_NULL
 
-"The address of element `[1, 1, ...]`; whoever writes through it minds [`is_readonly`](@ref)."
+"The address of element `[1, 1, ...]`; check [`is_readonly`](@ref) before writing through it."
 Base.unsafe_convert(::Type{Ptr{T}}, x::StridedTensor{T}) where {T} = (check_open(x); x.pointer)
 
 @inline check_open(x::StridedTensor) = isopen(x) ? nothing : throw_closed()
-@noinline throw_closed() = throw(ArgumentError("array: its memory was given back by close"))
+@noinline throw_closed() = throw(ArgumentError("array: expected an open one, found one that close has released"))
 
 @inline function address(x::StridedTensor{T,N}, index::NTuple{N,Int}) where {T,N}
     offset = 0

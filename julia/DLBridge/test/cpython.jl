@@ -116,6 +116,9 @@ call(f::PyRef, object::PyRef) = check(ccall(
     (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), f.pointer, object.pointer, C_NULL,
 ))
 
+"The same, of a function without arguments."
+call0(f::PyRef) = check(ccall(sym(:PyObject_CallObject), Ptr{Cvoid}, (Ptr{Cvoid}, Ptr{Cvoid}), f.pointer, C_NULL))
+
 struct Raised <: Exception
     text::String
 end

@@ -89,6 +89,40 @@ end
     end
 end
 
+@noinline import_once(make) = (o = PyRef(CPython.call0(make)); from_dlpack(o); drop(o); nothing)
+
+@testset "the memory of imports of one use stays small" begin
+    run_python("""
+    made = []
+    def make():
+        a = np.zeros(2_500_000)
+        made.append(weakref.ref(a))
+        return a
+    """)
+    make, most = py("make"), 0
+    for _ in 1:100
+        import_once(make)
+        most = max(most, int("sum(a() is not None for a in made)"))
+    end
+    @test 2 <= most <= 40
+    drop(make)
+    settle()
+end
+
+@testset "of several threads that close an array one releases it" begin
+    for code in ("np.arange(10.0)", "np.arange(10.0)[::-1]")
+        x = import_and_forget(code, identity)
+        root = x isa Array ? DLBridge.PLACES[DLBridge.place_of(x)] : x.root
+        Threads.@threads for _ in 1:100
+            DLBridge.close_root(root)
+        end
+        @test DLBridge.pending_count() <= 1
+        DLBridge.drain()
+        @test !alive()
+        GC.@preserve x nothing
+    end
+end
+
 @testset "a reshape is closed as what it was made of" begin
     x = import_and_forget("np.arange(10.0)", identity)
     close_it = DLBridge.close

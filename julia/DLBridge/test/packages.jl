@@ -31,7 +31,10 @@ end
 function prepare()
     python() === nothing && return "no Python"
     package_folder = dirname(@__DIR__)
-    if !isfile(joinpath(FOLDER, "env"))
+    # PyCall is built for one Python.
+    stamp, made_for = joinpath(FOLDER, "python.txt"), read(`$(python()) -c "import sys; print(sys.executable, sys.version)"`, String)
+    if !isfile(stamp) || read(stamp, String) != made_for
+        rm(FOLDER; recursive = true, force = true)
         if isfile(SCRIPT)
             command = `bash $SCRIPT $FOLDER $(julia()) $(python()) $package_folder`
             log = IOBuffer()
@@ -42,6 +45,8 @@ function prepare()
         elseif !has_registry()
             return "neither a registry nor $SCRIPT"
         end
+        mkpath(FOLDER)
+        write(stamp, made_for)
     end
     for package in ("PyCall", "PythonCall")
         # A change of this package's dependencies is noticed here.
