@@ -5,9 +5,9 @@
 //! `T10` are the trust in a foreign producer that `SAFETY.md` lists. `cargo xtask lint` refuses a
 //! note that does neither.
 //!
-//! - **R1, checked.** A [`Parts`] exists only if [`layout`](crate::layout) measured its shape and
-//!   strides, its byte span fits `isize`, `data` is not null unless there are no elements, and no
-//!   element's address wraps around the address space.
+//! - **R1, checked.** A [`Parts`] is made of a [`Layout`](layout::Layout), which is made by measuring
+//!   alone: the element count, the size in bytes and the byte span fit `isize`. `data` is not null
+//!   unless there are no elements, and no element's address wraps around the address space.
 //! - **R2, alive.** While a `Parts<'a>` exists, whatever owns its memory, shape and strides is
 //!   borrowed for `'a`, so that none of them is freed or moved.
 //! - **R3, once.** A producer's managed descriptor is owned by at most one [`Handle`], which calls
