@@ -98,8 +98,12 @@ fn range_len(start: Number, stop: Number, step: Number) -> Result<i64> {
     if let (Number::Integer(start), Number::Integer(stop), Number::Integer(step)) =
         (start, stop, step)
     {
-        let steps = stop.saturating_sub(start).saturating_add(step - step.signum()) / step;
-        return Ok(i64::try_from(steps.max(0)).unwrap_or(i64::MAX));
+        if (stop > start) != (step > 0) || stop == start {
+            return Ok(0);
+        }
+        // The distance of any two numbers of a sign and 127 bits fits 128 bits without one.
+        let steps = stop.abs_diff(start).div_ceil(step.unsigned_abs());
+        return Ok(i64::try_from(steps).unwrap_or(i64::MAX));
     }
     let steps = (stop.float() - start.float()) / step.float();
     if steps.is_finite() {

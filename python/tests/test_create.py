@@ -177,6 +177,16 @@ class TestArange:
         with pytest.raises(TypeError):
             dlbridge.arange(start)
 
+    def test_a_range_wider_than_128_bits_is_counted(self):
+        assert dlbridge.arange(2**126, 2**126, -1).shape == (0,)
+        assert dlbridge.arange(-(2**126), 2**126, -1).shape == (0,)
+        step = 2**126
+        wide = dlbridge.arange(-(2**127), 2**127 - 1, step, dtype="float64")
+        assert np.from_dlpack(wide).tolist() == [-2.0 * step, -1.0 * step, 0.0, 1.0 * step]
+        for step in (1, -1):
+            with pytest.raises((ValueError, MemoryError)):
+                dlbridge.arange(-step * 2**126, step * 2**126, step)
+
     @pytest.mark.parametrize("stop", [float("inf"), 1e300])
     def test_a_range_without_end_is_refused(self, stop):
         with pytest.raises((ValueError, MemoryError, OverflowError)):

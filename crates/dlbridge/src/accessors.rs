@@ -55,8 +55,7 @@ macro_rules! metadata {
             self.len() == 0
         }
 
-        /// The size of all elements in bytes, as if they lay side by side; `usize::MAX` if that is
-        /// more than any memory has, as a borrowed broadcast array may be.
+        /// The size of all elements in bytes, as if they were contiguous.
         #[must_use]
         #[inline]
         pub fn nbytes(&self) -> usize {

@@ -197,6 +197,11 @@ pub enum Error {
         /// The name found.
         name: String,
     },
+    /// Each number narrower than a byte has a byte of its own, where packed ones were asked for.
+    PaddedElements {
+        /// The type found.
+        dtype: DType,
+    },
     /// An operation that elements narrower than a byte do not have.
     PackedElements {
         /// The type found.
@@ -323,6 +328,11 @@ impl fmt::Display for Error {
             Self::PackedElements { dtype } => {
                 write!(f, "dtype: {dtype} elements are narrower than a byte and have no address")
             }
+            Self::PaddedElements { dtype } => write!(
+                f,
+                "dtype: expected packed {dtype} elements, found a byte for each number \
+                 (SUBBYTE_PADDED); read the bytes with as_bytes()"
+            ),
             Self::DeviceMismatch { found, wanted } => {
                 write!(f, "device: found {found}, wanted {wanted}")
             }

@@ -5,7 +5,7 @@
 use crate::dims::Dims;
 use crate::layout::compact_strides;
 use crate::raw::buffer::Buffer;
-use crate::raw::placement::{Placement, export_mut, export_ref};
+use crate::raw::placement::{Placement, export_buffer, export_mut, export_ref};
 use crate::raw::{Handle, Plain};
 use crate::{DType, Element, Error, Flags, Tensor, layout};
 
@@ -83,13 +83,11 @@ impl Tensor {
         flags: Flags,
         write: impl FnOnce(&mut [u8]) -> Result<(), Error>,
     ) -> Result<Self, Error> {
-        let len = layout::span(shape, &compact(shape))?.len;
-        let mut buffer = Buffer::zeroed(layout::nbytes(len, dtype, flags)?)?;
+        let strides = compact(shape);
+        let placement = Placement::new(dtype, shape, &strides, 0, flags)?;
+        let mut buffer = Buffer::zeroed(placement.nbytes())?;
         write(buffer.as_mut())?;
-        let mut tensor = Self::builder(buffer).dtype(dtype).shape(shape).build::<u8>()?;
-        // The buffer was sized with these flags.
-        tensor.0.add_flags(flags);
-        Ok(tensor)
+        export_buffer(buffer, &placement, flags).map(Self)
     }
 }
 
@@ -190,14 +188,23 @@ impl<O: Send + 'static> Builder<O> {
         &self.owner
     }
 
+    /// Measures what was chosen, and exports it.
     pub(crate) fn place(
         self,
+        export: impl FnOnce(O, &Placement<'_>) -> Result<Handle, Error>,
+    ) -> Result<Tensor, Error> {
+        self.place_flagged(Flags::NONE, export)
+    }
+
+    pub(crate) fn place_flagged(
+        self,
+        flags: Flags,
         export: impl FnOnce(O, &Placement<'_>) -> Result<Handle, Error>,
     ) -> Result<Tensor, Error> {
         let dtype = self.dtype.ok_or(Error::NotChosen { what: "dtype" })?;
         let shape = self.shape.ok_or(Error::NotChosen { what: "shape" })?;
         let strides = self.strides.unwrap_or_else(|| compact(&shape));
-        let placement = Placement { dtype, shape: &shape, strides: &strides, offset: self.offset };
+        let placement = Placement::new(dtype, &shape, &strides, self.offset, flags)?;
         export(self.owner, &placement).map(Tensor)
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: shapes and strides count elements, never bytes, and run from the outermost axis in.
 #![forbid(unsafe_code)]
 
-use crate::{DType, Error, Flags};
+use crate::{DType, Error, Flags, MAX_RANK};
 
 /// How many elements a tensor has, and how far from its first one they lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +27,62 @@ impl Span {
 /// The number of elements of a shape that was measured: of all extents but zeros, the product fits.
 #[inline]
 pub(crate) fn count(shape: &[i64]) -> usize {
-    shape.iter().fold(1, |count: usize, &extent| count.wrapping_mul(extent as usize))
+    shape.iter().fold(1, |count, &extent| count * extent as usize)
+}
+
+/// An extent of another crate's array, which counts in `usize`.
+#[inline(always)]
+pub(crate) fn extent(extent: usize) -> Result<i64, Error> {
+    i64::try_from(extent).map_err(|_| Error::SizeOverflow { what: "element count" })
+}
+
+/// The extents, or strides that are not negative, of another crate's array.
+pub(crate) fn extents(extents: &[usize]) -> Result<Vec<i64>, Error> {
+    extents.iter().map(|&number| extent(number)).collect()
+}
+
+/// What measuring a shape with strides for a type finds out.
+#[derive(Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) span: Span,
+    /// How many bytes the elements reach below the start of the first one.
+    pub(crate) below: usize,
+    /// How many bytes they reach above it; 0 if there are none.
+    pub(crate) above: usize,
+}
+
+/// Measures any shape with its strides for elements of a type.
+///
+/// # Errors
+///
+/// [`Error::RankOutOfRange`], [`Error::ImpossibleDType`], those of [`span`], and
+/// [`Error::SizeOverflow`] if the bytes of all elements, contiguous or with their gaps, do not fit
+/// `isize`.
+pub(crate) fn measure(
+    shape: &[i64],
+    strides: &[i64],
+    dtype: DType,
+    flags: Flags,
+) -> Result<Size, Error> {
+    if let Some(reason) = dtype.impossible() {
+        return Err(Error::ImpossibleDType { dtype, reason });
+    }
+    if shape.len() > MAX_RANK {
+        return Err(Error::RankOutOfRange { ndim: shape.len().try_into().unwrap_or(i32::MAX) });
+    }
+    let span = span(shape, strides)?;
+    if span.len == 0 {
+        return Ok(Size { span, below: 0, above: 0 });
+    }
+    let unit = Unit::new(dtype, flags);
+    match unit.reach(span) {
+        Some((below, above)) => Ok(Size { span, below, above }),
+        None => {
+            let fits = unit.size(span.len).is_some();
+            let what = if fits { "strided span" } else { "byte size" };
+            Err(Error::SizeOverflow { what })
+        }
+    }
 }
 
 /// Measures a shape with its strides.
@@ -142,6 +197,12 @@ impl Unit {
             Some(itemsize) => Self { amount: itemsize, packed: false },
             None => Self { amount: dtype.element_bits() as usize, packed: true },
         }
+    }
+
+    /// Whether elements begin inside of bytes.
+    #[inline]
+    pub(crate) fn is_packed(self) -> bool {
+        self.packed
     }
 
     /// The size of `count` elements side by side in bytes, if it fits `isize`.

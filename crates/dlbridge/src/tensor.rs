@@ -181,6 +181,6 @@ pub(crate) fn debug(name: &str, parts: &Parts<'_>, f: &mut fmt::Formatter<'_>) -
 /// reference lends no writing; call [`Tensor::into_shared`] first to share it writable.
 impl From<Arc<Tensor>> for Tensor {
     fn from(tensor: Arc<Tensor>) -> Self {
-        Self(crate::raw::share::share(tensor, |tensor| &tensor.0))
+        Self(crate::raw::share::share(tensor))
     }
 }

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::accessors::{metadata, reading};
+use crate::adapters::describable;
 use crate::raw::arrays::{Strided, StridedMut, borrow, borrow_mut};
 use crate::raw::borrowed::Borrowed;
 use crate::raw::{Parts, Plain, exclusive};
@@ -36,7 +37,7 @@ impl<'a> TensorRef<'a> {
 
     #[inline]
     pub(crate) fn of_array<A: Strided + ?Sized>(array: &'a A) -> Self {
-        Self(borrow(array))
+        Self(describable(borrow(array)))
     }
 
     #[inline]
@@ -70,7 +71,7 @@ impl<'a> TensorMut<'a> {
 
     #[inline]
     pub(crate) fn of_array<A: StridedMut + ?Sized>(array: &'a mut A) -> Self {
-        Self(borrow_mut(array))
+        Self(describable(borrow_mut(array)))
     }
 
     #[inline]

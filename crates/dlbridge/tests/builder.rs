@@ -82,7 +82,7 @@ fn numbers_that_overflow_are_refused() {
     refused(ten(&[2], &[i64::MAX], 0), &span);
     refused(ten(&[2], &[i64::MIN], 0), &span);
     refused(ten(&[2], &[i64::MAX], 1), &span);
-    refused(ten(&[2], &[-i64::MAX], 5), &bytes);
+    refused(ten(&[2], &[-i64::MAX], 5), &span);
     refused(ten(&[i64::MAX], &[0], 0), &bytes);
     refused(ten(&[i64::MAX, 2], &[0, 0], 0), &Error::SizeOverflow { what: "element count" });
     refused(ten(&[0], &[1], usize::MAX), &span);

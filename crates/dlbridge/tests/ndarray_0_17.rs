@@ -92,7 +92,7 @@ fn arrays_of_dynamic_rank_conform() {
 }
 
 #[test]
-#[should_panic(expected = "an array of rank 64 or less")]
+#[should_panic(expected = "ndim: found 65, wanted 0 to 64")]
 fn an_array_of_rank_65_is_no_tensor() {
     let _ = Tensor::from(ArrayD::<u8>::zeros(IxDyn(&[1; 65])));
 }
@@ -208,13 +208,11 @@ fn a_broadcast_array_is_borrowed_as_it_is() {
 #[test]
 fn a_broadcast_too_large_to_copy_is_viewed_all_the_same() {
     let one = arr0(5.0_f64);
-    let view = one.broadcast(1_usize << 62).expect("as many as fit isize");
+    let view = one.broadcast(1_usize << 59).expect("as many as fit isize");
     let tensor = TensorRef::from(&view);
-    assert_eq!(tensor.len(), 1 << 62);
-    assert_eq!(tensor.nbytes(), usize::MAX, "more than any memory has");
-    assert_eq!(tensor.view::<f64>().expect("f64").get(&[(1 << 62) - 1]), Some(5.0));
-    let wanted = Error::SizeOverflow { what: "byte size" };
-    assert_eq!(tensor.to_compact().map(drop), Err(wanted));
+    assert_eq!((tensor.len(), tensor.nbytes()), (1 << 59, 1 << 62));
+    assert_eq!(tensor.view::<f64>().expect("f64").get(&[(1 << 59) - 1]), Some(5.0));
+    assert_eq!(tensor.to_compact().map(drop), Err(Error::OutOfMemory { size: 1 << 62 }));
     assert!(format!("{tensor:?}").contains("float64"));
     tensor.with_raw(|descriptor| assert!(!descriptor.is_null()));
 }

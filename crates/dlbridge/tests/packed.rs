@@ -153,3 +153,43 @@ fn padded_elements_cannot_be_said_in_the_old_abi() {
     let packed = import(Foreign::of_bytes(FP4, &[3], &[0x21, 3])).expect("legal");
     drop(take_back_legacy(packed.into_raw_legacy().expect("packed is what it means")));
 }
+
+#[test]
+fn padded_numbers_are_not_read_as_packed_ones() {
+    for dtype in DType::NAMED.iter().filter(|dtype| dtype.bits < 8) {
+        for lanes in [1, 2, 3, 4, 8] {
+            let dtype = dtype.with_lanes(lanes);
+            let memory: Vec<u8> = (0..4 * lanes).map(|i| i as u8).collect();
+            for flags in (0..8).map(Flags) {
+                let padded = flags.contains(Flags::SUBBYTE_PADDED);
+                let tensor = import(Foreign::of_bytes(dtype, &[4], &memory).flags(flags));
+                let tensor = tensor.expect("legal");
+                let bits = usize::from(dtype.bits) * usize::from(lanes) * 4;
+                let size = if padded { memory.len() } else { bits.div_ceil(8) };
+                assert_eq!(tensor.nbytes(), size, "{dtype} {flags}");
+                let copy = tensor.to_compact().expect("contiguous");
+                assert_eq!(copy.as_bytes().expect("exclusive"), &memory[..size], "{dtype} {flags}");
+                typed(&tensor, padded);
+                typed(&copy, padded);
+            }
+        }
+    }
+}
+
+/// Whoever reads elements as a Rust type gets packed ones, or an error.
+fn typed(tensor: &Tensor, padded: bool) {
+    #[cfg(feature = "float4-0_2")]
+    {
+        use float4::F4E2M1x2;
+        let view = tensor.view::<F4E2M1x2>().map(|view| view.to_vec().len());
+        let dtype = tensor.dtype();
+        match (dtype == FP4.with_lanes(2), padded) {
+            (true, true) => assert_eq!(view, Err(Error::PaddedElements { dtype })),
+            (true, false) => assert_eq!(view, Ok(4)),
+            (false, _) => assert!(matches!(view, Err(Error::DTypeMismatch { .. }))),
+        }
+        let slice = tensor.as_slice::<F4E2M1x2>().map(<[_]>::len);
+        assert_eq!(slice.is_ok(), view.is_ok() && tensor.access() != dlbridge::Access::Shared);
+    }
+    let _ = (tensor, padded);
+}

@@ -4,6 +4,7 @@
 
 use burn_std::{BoolStore, Bytes, DType as BurnType, TensorData};
 
+use crate::layout::extents;
 use crate::raw::arrays::burn_0_22::{bytes, export_bytes};
 use crate::{DType, Error, Tensor};
 
@@ -49,7 +50,7 @@ impl TryFrom<TensorData> for Tensor {
 
     fn try_from(data: TensorData) -> Result<Self, Error> {
         let dtype = dtype(data.dtype())?;
-        let shape: Vec<i64> = data.shape().iter().map(|&extent| extent as i64).collect();
+        let shape = extents(data.shape().as_slice())?;
         let (bytes, _, _) = data.into_parts();
         place(bytes, dtype, &shape)
     }

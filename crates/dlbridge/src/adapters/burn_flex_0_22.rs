@@ -8,6 +8,7 @@ use burn_flex::FlexTensor;
 use burn_std::TensorData;
 
 use super::burn_0_22::dtype;
+use crate::layout::extents;
 use crate::raw::arrays::burn_0_22::{check_resident, export_shared_bytes};
 use crate::{Error, Tensor};
 
@@ -24,7 +25,7 @@ impl TryFrom<FlexTensor> for Tensor {
 
     fn try_from(tensor: FlexTensor) -> Result<Self, Error> {
         let (dtype, layout) = (dtype(tensor.dtype())?, tensor.layout());
-        let shape: Vec<i64> = layout.shape().iter().map(|&extent| extent as i64).collect();
+        let shape = extents(layout.shape().as_slice())?;
         let strides: Vec<i64> = layout.strides().iter().map(|&stride| stride as i64).collect();
         let bytes = tensor.data_arc();
         check_resident(&bytes)?;

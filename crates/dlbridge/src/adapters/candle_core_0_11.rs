@@ -5,6 +5,7 @@
 use candle_core::{DType as CandleType, Device as CandleDevice, DeviceLocation};
 use half::{bf16, f16};
 
+use crate::layout::extents;
 use crate::raw::arrays::candle_core_0_11::{Locked, export_locked};
 use crate::{Builder, DType, Device, Error, Plain, Tensor};
 
@@ -47,17 +48,16 @@ impl TryFrom<candle_core::Tensor> for Tensor {
             let wanted = "one of the tensor's own type";
             return Err(Error::NotConvertible { what: "dtype", found, wanted });
         }
-        as_laid_out(locked, dtype).place(export_locked)
+        as_laid_out(locked, dtype)?.place(export_locked)
     }
 }
 
 /// What places a locked tensor where its layout says.
-pub(super) fn as_laid_out(locked: Locked, dtype: DType) -> Builder<Locked> {
+pub(super) fn as_laid_out(locked: Locked, dtype: DType) -> Result<Builder<Locked>, Error> {
     let layout = locked.tensor().layout().clone();
-    let signed = |numbers: &[usize]| numbers.iter().map(|&number| number as i64).collect();
-    let (shape, strides): (Vec<i64>, Vec<i64>) = (signed(layout.dims()), signed(layout.stride()));
+    let (shape, strides) = (extents(layout.dims())?, extents(layout.stride())?);
     let builder = Tensor::builder(locked).dtype(dtype).shape(&shape).strides(&strides);
-    builder.offset(layout.start_offset())
+    Ok(builder.offset(layout.start_offset()))
 }
 
 /// Copies the elements; see [`Tensor::to_candle`].
@@ -123,7 +123,7 @@ fn check_cpu(device: &CandleDevice) -> Result<(), Error> {
 }
 
 /// Candle's extents. An extent was checked not to be negative.
-fn extents(tensor: &Tensor) -> Vec<usize> {
+fn dims(tensor: &Tensor) -> Vec<usize> {
     tensor.shape().iter().map(|&extent| extent as usize).collect()
 }
 
@@ -148,11 +148,11 @@ fn moved_vec<T: Plain + candle_core::WithDType>(
     if !tensor.is_contiguous() || tensor.is_empty() {
         return Err(tensor);
     }
-    let extents = extents(&tensor);
+    let dims = dims(&tensor);
     let mut values = tensor.into_owner::<Vec<T>>()?;
     if values.as_ptr().addr() == data {
         values.truncate(len);
-        return Ok(from_vec(values, extents).expect("as many values as the shape has"));
+        return Ok(from_vec(values, dims).expect("as many values as the shape has"));
     }
     let offset = (data - values.as_ptr().addr()) / size_of::<T>();
     let again = Tensor::builder(values).shape(&shape).strides(&strides).offset(offset);
@@ -175,7 +175,7 @@ macro_rules! types {
 
         fn copied(tensor: &Tensor) -> Result<candle_core::Tensor, Error> {
             match tensor.dtype() {
-                $(DType::$dtype => from_vec(tensor.view::<$ty>()?.to_vec(), extents(tensor)),)*
+                $(DType::$dtype => from_vec(tensor.view::<$ty>()?.to_vec(), dims(tensor)),)*
                 found => Err(Error::NotConvertible {
                     what: "dtype",
                     found: found.to_string(),

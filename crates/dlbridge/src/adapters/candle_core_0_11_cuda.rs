@@ -52,7 +52,7 @@ impl Tensor {
         }
         let location = format!("{:?}", tensor.device().location());
         let locked = Locked::new(tensor.detach());
-        as_laid_out(locked, found).place(|owner, placement| {
+        as_laid_out(locked, found)?.place(|owner, placement| {
             export_lent(owner, placement, |locked| {
                 let (what, wanted) = ("storage", "one with a CUDA slice of these elements");
                 let none = || Error::NotConvertible { what, found: location, wanted };

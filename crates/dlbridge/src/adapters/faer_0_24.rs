@@ -6,12 +6,10 @@ use std::sync::Arc;
 
 use faer::{Col, ColMut, ColRef, Mat, MatMut, MatRef, Row, RowMut, RowRef, Shape, Stride};
 
+use super::describable;
 use crate::raw::arrays::{export, export_frozen};
 use crate::raw::exclusive;
 use crate::{Element, Error, Plain, Tensor, TensorMut, TensorRef, View};
-
-/// Why exporting a matrix cannot fail.
-const TWO_AXES: &str = "two axes are never too many";
 
 /// A matrix becomes a column-major tensor without a copy; what faer leaves free between its
 /// columns stays out of it.
@@ -25,6 +23,10 @@ const TWO_AXES: &str = "two axes are never too many";
 /// assert_eq!(tensor.as_mat::<f64>()?[(2, 1)], 6.0);
 /// # Ok::<(), dlbridge::Error>(())
 /// ```
+///
+/// # Panics
+///
+/// If the matrix is empty and one of its extents is above `isize::MAX`.
 impl<T, R, C> From<Mat<T, R, C>> for Tensor
 where
     T: Element,
@@ -32,11 +34,15 @@ where
     C: Shape + Send + 'static,
 {
     fn from(matrix: Mat<T, R, C>) -> Self {
-        Self(export(matrix).expect(TWO_AXES))
+        Self(describable(export(matrix)))
     }
 }
 
 /// A shared matrix becomes a read-only tensor without a copy.
+///
+/// # Panics
+///
+/// If the matrix is empty and one of its extents is above `isize::MAX`.
 impl<T, R, C> From<Arc<Mat<T, R, C>>> for Tensor
 where
     T: Element,
@@ -44,27 +50,33 @@ where
     C: Shape + Send + Sync + 'static,
 {
     fn from(matrix: Arc<Mat<T, R, C>>) -> Self {
-        Self(export_frozen(matrix).expect(TWO_AXES))
+        Self(describable(export_frozen(matrix)))
     }
 }
 
 /// A column becomes a tensor of one axis without a copy.
 impl<T: Element, R: Shape + Send + 'static> From<Col<T, R>> for Tensor {
     fn from(column: Col<T, R>) -> Self {
-        Self(export(column).expect(TWO_AXES))
+        Self(describable(export(column)))
     }
 }
 
 /// A row becomes a tensor of one axis without a copy.
 impl<T: Element, C: Shape + Send + 'static> From<Row<T, C>> for Tensor {
     fn from(row: Row<T, C>) -> Self {
-        Self(export(row).expect(TWO_AXES))
+        Self(describable(export(row)))
     }
 }
 
 /// A borrow of what only reads.
 macro_rules! borrow {
     ([$($generics:tt)*] $ty:ty) => {
+        /// The elements are described as they lie, read-only.
+        ///
+        /// # Panics
+        ///
+        /// If no tensor can have the shape: a view that repeats its elements has more of them, or
+        /// more bytes, than fit `isize`, or an empty one has an extent above that.
         impl<'a, T: Element, $($generics)*> From<&'a $ty> for TensorRef<'a> {
             fn from(elements: &'a $ty) -> Self {
                 Self::of_array(elements)
@@ -78,6 +90,11 @@ macro_rules! borrow_mut {
     ([$($generics:tt)*] $ty:ty) => {
         borrow!([$($generics)*] $ty);
 
+        /// The elements are described as they lie, writable.
+        ///
+        /// # Panics
+        ///
+        /// If no tensor can have the shape, as for a shared borrow.
         impl<'a, T: Element, $($generics)*> From<&'a mut $ty> for TensorMut<'a> {
             fn from(elements: &'a mut $ty) -> Self {
                 Self::of_array(elements)

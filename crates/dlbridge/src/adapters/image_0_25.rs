@@ -13,7 +13,9 @@ use crate::raw::borrowed::Borrowed;
 use crate::raw::placement::{
     Lent, Placement, borrow_mut_within, borrow_within, export_lent, export_lent_mut,
 };
-use crate::{Element, Error, Plain, Tensor, TensorMut, TensorRef, TensorSlice, TensorSliceMut};
+use crate::{
+    Element, Error, Flags, Plain, Tensor, TensorMut, TensorRef, TensorSlice, TensorSliceMut,
+};
 
 /// Why describing an image cannot fail.
 const FITS: &str = "an image of an extent and a container that do not change";
@@ -144,7 +146,8 @@ impl<T: Element> Place<T> {
     }
 
     fn placement(&self) -> Placement<'_> {
-        Placement { dtype: T::DTYPE, shape: &self.shape, strides: &self.strides, offset: 0 }
+        let (shape, strides) = (&self.shape, &self.strides);
+        Placement::new(T::DTYPE, shape, strides, 0, Flags::NONE).expect(FITS)
     }
 }
 

@@ -10,13 +10,11 @@ use nalgebra::{
     RawStorageMut, Scalar, U1,
 };
 
+use super::describable;
 use crate::raw::arrays::nalgebra_0_35::{Rows, dims};
 use crate::raw::arrays::{export, export_frozen};
 use crate::raw::exclusive;
 use crate::{Element, Error, Plain, Tensor, TensorMut, TensorRef};
-
-/// Why exporting a matrix cannot fail.
-const TWO_AXES: &str = "two axes are never too many";
 
 /// A matrix becomes a column-major tensor of two axes, a vector (a type of one column) one of one
 /// axis, without a copy. Statically sized ones move into the tensor's own allocation.
@@ -32,6 +30,11 @@ const TWO_AXES: &str = "two axes are never too many";
 /// assert_eq!(Tensor::from(DVector::from_element(3, 0.5)).shape(), [3]);
 /// # Ok::<(), dlbridge::Error>(())
 /// ```
+///
+/// # Panics
+///
+/// If no tensor can have the matrix's shape: an empty matrix has an extent above `isize::MAX`, or a
+/// storage that repeats its elements has more of them, or more bytes, than fit `isize`.
 impl<T, R, C, S> From<Matrix<T, R, C, S>> for Tensor
 where
     T: Element,
@@ -40,11 +43,15 @@ where
     S: RawStorageMut<T, R, C> + Send + 'static,
 {
     fn from(matrix: Matrix<T, R, C, S>) -> Self {
-        Self(export(matrix).expect(TWO_AXES))
+        Self(describable(export(matrix)))
     }
 }
 
 /// A shared matrix becomes a read-only tensor without a copy.
+///
+/// # Panics
+///
+/// If no tensor can have the matrix's shape, as for a matrix that is not shared.
 impl<T, R, C, S> From<Arc<Matrix<T, R, C, S>>> for Tensor
 where
     T: Element,
@@ -53,10 +60,16 @@ where
     S: RawStorage<T, R, C> + Send + Sync + 'static,
 {
     fn from(matrix: Arc<Matrix<T, R, C, S>>) -> Self {
-        Self(export_frozen(matrix).expect(TWO_AXES))
+        Self(describable(export_frozen(matrix)))
     }
 }
 
+/// A matrix or a view of one is described as it lies, read-only.
+///
+/// # Panics
+///
+/// If no tensor can have the matrix's shape: an empty matrix has an extent above `isize::MAX`, or a
+/// view that repeats its elements has more of them, or more bytes, than fit `isize`.
 impl<'a, T, R, C, S> From<&'a Matrix<T, R, C, S>> for TensorRef<'a>
 where
     T: Element,
@@ -69,6 +82,11 @@ where
     }
 }
 
+/// A matrix or a view of one is described as it lies, writable.
+///
+/// # Panics
+///
+/// If no tensor can have the matrix's shape, as for a shared borrow.
 impl<'a, T, R, C, S> From<&'a mut Matrix<T, R, C, S>> for TensorMut<'a>
 where
     T: Element,

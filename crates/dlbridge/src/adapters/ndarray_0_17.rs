@@ -8,12 +8,10 @@ use ndarray::{
     ArcArray, Array, ArrayBase, ArrayRef, ArrayView, ArrayViewMut, Data, DataMut, Dimension,
 };
 
+use super::describable;
 use crate::raw::arrays::{export, export_frozen};
 use crate::raw::exclusive;
 use crate::{Element, Error, Plain, ReadCell, Tensor, TensorMut, TensorRef, View};
-
-/// Why exporting an array cannot fail.
-const RANK: &str = "an array of rank 64 or less";
 
 /// An array becomes a tensor without a copy, whatever its strides.
 ///
@@ -32,7 +30,7 @@ const RANK: &str = "an array of rank 64 or less";
 /// ```
 impl<T: Element, D: Dimension + 'static> From<Array<T, D>> for Tensor {
     fn from(array: Array<T, D>) -> Self {
-        Self(export(array).expect(RANK))
+        Self(describable(export(array)))
     }
 }
 
@@ -43,7 +41,7 @@ impl<T: Element, D: Dimension + 'static> From<Array<T, D>> for Tensor {
 /// If the array has more than [`MAX_RANK`](crate::MAX_RANK) axes.
 impl<T: Element, D: Dimension + 'static> From<ArcArray<T, D>> for Tensor {
     fn from(array: ArcArray<T, D>) -> Self {
-        Self(export_frozen(array).expect(RANK))
+        Self(describable(export_frozen(array)))
     }
 }
 
@@ -54,10 +52,16 @@ impl<T: Element, D: Dimension + 'static> From<ArcArray<T, D>> for Tensor {
 /// If the array has more than [`MAX_RANK`](crate::MAX_RANK) axes.
 impl<T: Element, D: Dimension + 'static> From<Arc<Array<T, D>>> for Tensor {
     fn from(array: Arc<Array<T, D>>) -> Self {
-        Self(export_frozen(array).expect(RANK))
+        Self(describable(export_frozen(array)))
     }
 }
 
+/// An array or a view of one is described as it lies, read-only.
+///
+/// # Panics
+///
+/// If the array has more than [`MAX_RANK`](crate::MAX_RANK) axes, or a broadcast view has more
+/// bytes than fit `isize`.
 impl<'a, S, D> From<&'a ArrayBase<S, D>> for TensorRef<'a>
 where
     S: Data<Elem: Element>,
@@ -68,12 +72,24 @@ where
     }
 }
 
+/// An array or a view of one is described as it lies, read-only.
+///
+/// # Panics
+///
+/// If the array has more than [`MAX_RANK`](crate::MAX_RANK) axes, or a broadcast view has more
+/// bytes than fit `isize`.
 impl<'a, T: Element, D: Dimension> From<&'a ArrayRef<T, D>> for TensorRef<'a> {
     fn from(array: &'a ArrayRef<T, D>) -> Self {
         Self::of_array(array)
     }
 }
 
+/// An array or a view of one is described as it lies, writable.
+///
+/// # Panics
+///
+/// If the array has more than [`MAX_RANK`](crate::MAX_RANK) axes, or a broadcast view has more
+/// bytes than fit `isize`.
 impl<'a, S, D> From<&'a mut ArrayBase<S, D>> for TensorMut<'a>
 where
     S: DataMut<Elem: Element>,
@@ -84,6 +100,12 @@ where
     }
 }
 
+/// An array or a view of one is described as it lies, writable.
+///
+/// # Panics
+///
+/// If the array has more than [`MAX_RANK`](crate::MAX_RANK) axes, or a broadcast view has more
+/// bytes than fit `isize`.
 impl<'a, T: Element, D: Dimension> From<&'a mut ArrayRef<T, D>> for TensorMut<'a> {
     fn from(array: &'a mut ArrayRef<T, D>) -> Self {
         Self::of_array(array)

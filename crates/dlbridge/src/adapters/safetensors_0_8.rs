@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors, TensorView};
 
-use crate::layout::compact_strides;
+use crate::layout::{compact_strides, extents};
 use crate::raw::Parts;
 use crate::raw::placement::{Lent, Placement, export_lent};
 use crate::{DType, Error, Flags, Tensor, TensorMut, TensorRef, TensorSlice};
@@ -167,12 +167,10 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
         let unknown = || Error::UnknownName { what: "tensor", name: name.into() };
         let info = self.metadata.info(name).ok_or_else(unknown)?;
         let dtype = to_dlpack(info.dtype)?;
-        let too_large = |_| Error::SizeOverflow { what: "element count" };
-        let shape = info.shape.iter().map(|&extent| i64::try_from(extent).map_err(too_large));
-        let shape: Vec<i64> = shape.collect::<Result<_, _>>()?;
+        let shape = extents(&info.shape)?;
         let mut strides = vec![0; shape.len()];
         compact_strides(&shape, &mut strides);
-        let placement = Placement { dtype, shape: &shape, strides: &strides, offset: 0 };
+        let placement = Placement::new(dtype, &shape, &strides, 0, Flags::NONE)?;
         let (first, last) = info.data_offsets;
         let range = self.start + first..self.start + last;
         let owner = Arc::clone(&self.owner);

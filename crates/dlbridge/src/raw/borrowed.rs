@@ -6,23 +6,16 @@ use std::marker::PhantomData;
 
 use dlbridge_sys::DLTensor;
 
-use super::Parts;
-use super::header::Memory;
+use super::layout::OwnedLayout;
 use super::parse::parse;
-use crate::dims::Dims;
-use crate::{Access, DType, Device, Error, Flags};
+use super::parts::{Memory, Parts};
+use crate::{Error, Flags};
 
 /// Describes memory that is borrowed for `'a`. No heap up to rank 8.
 pub(crate) struct Borrowed<'a> {
-    data: *mut u8,
-    byte_offset: u64,
-    dtype: DType,
-    device: Device,
-    flags: Flags,
-    access: Access,
-    shape: Dims,
-    strides: Dims,
-    memory: PhantomData<&'a ()>,
+    layout: OwnedLayout,
+    memory: Memory,
+    lifetime: PhantomData<&'a ()>,
 }
 
 // SAFETY: it lends what a slice of plain elements lends (R9).
@@ -33,18 +26,10 @@ unsafe impl Sync for Borrowed<'_> {}
 impl<'a> Borrowed<'a> {
     /// # Safety
     ///
-    /// For `'a`, what `memory` says and `describe` writes satisfies R1 and R4.
+    /// For `'a`, the memory has the elements of the layout, of this class (R1, R2, R4).
     #[inline]
-    pub(super) unsafe fn new(
-        memory: Memory,
-        rank: usize,
-        describe: impl FnOnce(&mut [i64], &mut [i64]),
-    ) -> Self {
-        let Memory { data, byte_offset, dtype, device, flags, access } = memory;
-        let (mut shape, mut strides) = (Dims::zeros(rank), Dims::zeros(rank));
-        describe(&mut shape, &mut strides);
-        let memory = PhantomData;
-        Self { data, byte_offset, dtype, device, flags, access, shape, strides, memory }
+    pub(super) unsafe fn new(layout: OwnedLayout, memory: Memory) -> Self {
+        Self { layout, memory, lifetime: PhantomData }
     }
 
     /// The same memory as `parts`, borrowed as long.
@@ -58,11 +43,11 @@ impl<'a> Borrowed<'a> {
     /// # Safety
     ///
     /// The elements of `parts` are borrowed for `'a`.
-    unsafe fn copied(parts: Parts<'_>) -> Self {
-        let Parts { data, byte_offset, dtype, device, flags, access, .. } = parts;
-        let (shape, strides) = (Dims::from(parts.shape), Dims::from(parts.strides));
-        let memory = PhantomData;
-        Self { data, byte_offset, dtype, device, flags, access, shape, strides, memory }
+    pub(super) unsafe fn copied(parts: Parts<'_>) -> Self {
+        let Parts { data, byte_offset, device, flags, access, .. } = parts;
+        let memory = Memory { data, byte_offset, device, flags, access };
+        // SAFETY: the memory of checked parts (R1), for as long as the caller says.
+        unsafe { Self::new(parts.layout().into(), memory) }
     }
 
     /// Passes a foreign descriptor through the gate, without owning it.
@@ -81,15 +66,7 @@ impl<'a> Borrowed<'a> {
 
     #[inline]
     pub(crate) fn parts(&self) -> Parts<'_> {
-        Parts {
-            data: self.data,
-            byte_offset: self.byte_offset,
-            dtype: self.dtype,
-            device: self.device,
-            flags: self.flags,
-            access: self.access,
-            shape: &self.shape,
-            strides: &self.strides,
-        }
+        // SAFETY: the duty of whoever called `new`.
+        unsafe { Parts::new(self.layout.borrow(), self.memory) }
     }
 }

@@ -17,12 +17,12 @@ impl Parts<'_> {
             unsafe { self.data.copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
             return Ok(());
         }
-        if self.dtype.itemsize().is_none() && !self.flags.contains(Flags::SUBBYTE_PADDED) {
-            return Err(Error::PackedElements { dtype: self.dtype });
+        if self.dtype().itemsize().is_none() && !self.flags.contains(Flags::SUBBYTE_PADDED) {
+            return Err(Error::PackedElements { dtype: self.dtype() });
         }
-        let size = layout::nbytes(1, self.dtype, self.flags)?;
+        let size = layout::nbytes(1, self.dtype(), self.flags)?;
         let mut target = target.chunks_exact_mut(size);
-        for run in Runs::new(self.shape, self.strides, self.len()) {
+        for run in Runs::new(self.shape(), self.strides(), self.len()) {
             for i in 0..run.len as isize {
                 let offset = (run.start + i * run.step) * size as isize;
                 let to = target.next().expect("a chunk for each element").as_mut_ptr();

@@ -39,11 +39,11 @@ impl<'a, T: Element> Elements<'a, T> {
     /// The byte offset of an index's element, or `None` if there is no such index.
     #[inline]
     pub(super) fn offset_of(&self, index: &[usize]) -> Option<isize> {
-        let (shape, rank) = (self.parts.shape, index.len());
+        let (shape, rank) = (self.parts.shape(), index.len());
         if rank != shape.len() {
             return None;
         }
-        let strides = self.parts.strides.get(..rank)?;
+        let strides = self.parts.strides().get(..rank)?;
         let mut offset = 0_i64;
         // By number: three lists in step leave worse code.
         for axis in 0..rank {
@@ -64,7 +64,7 @@ impl<'a, T: Element> Elements<'a, T> {
 
     #[inline]
     pub(super) fn runs(&self) -> Runs<'a> {
-        Runs::new(self.parts.shape, self.parts.strides, self.parts.len())
+        Runs::new(self.parts.shape(), self.parts.strides(), self.parts.len())
     }
 
     #[inline]
@@ -94,23 +94,26 @@ impl<'a, T: Element> Elements<'a, T> {
         Some(unsafe { std::slice::from_raw_parts(data, self.parts.len()) })
     }
 
-    /// Copies the elements, in row-major order, to `target`.
+    /// Copies the elements, in row-major order, to `target`, and tells how many it wrote.
     ///
     /// # Safety
     ///
     /// `target` is valid for writes of `len` elements and lies outside this memory.
-    unsafe fn copy_to(&self, target: *mut T) {
+    unsafe fn copy_to(&self, target: *mut T) -> usize {
         if self.parts.is_contiguous() {
-            // SAFETY: `len` elements lie side by side (R1); the target is the caller's duty.
-            return unsafe { T::copy_run(self.parts.data, target, self.parts.len()) };
+            let len = self.parts.len();
+            // SAFETY: `len` contiguous elements (R1); the target is the caller's duty.
+            unsafe { T::copy_run(self.parts.data, target, len) };
+            return len;
         }
-        let mut at = target;
+        let mut written = 0;
         self.iter().for_each(|value| {
             // SAFETY: the iterator gives `len` elements (R1); the caller's duty is a target for as
             // many.
-            unsafe { at.write(value) };
-            at = at.wrapping_add(1);
+            unsafe { target.wrapping_add(written).write(value) };
+            written += 1;
         });
+        written
     }
 
     pub(crate) fn copy_to_slice(&self, target: &mut [T]) -> Result<(), Error> {
@@ -142,9 +145,9 @@ impl<'a, T: Element> Elements<'a, T> {
     pub(crate) fn to_vec(self) -> Vec<T> {
         let mut values = Vec::with_capacity(self.parts.len());
         // SAFETY: fresh memory, with room for `len` elements (R7).
-        unsafe { self.copy_to(values.as_mut_ptr()) };
-        // SAFETY: all `len` elements were written just now (R8).
-        unsafe { values.set_len(self.parts.len()) };
+        let written = unsafe { self.copy_to(values.as_mut_ptr()) };
+        // SAFETY: so many elements were written just now (R8).
+        unsafe { values.set_len(written) };
         values
     }
 }

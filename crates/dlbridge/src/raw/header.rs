@@ -16,9 +16,11 @@ use dlbridge_sys::{
     DLPackVersion, DLTensor,
 };
 
-use super::Parts;
+use super::layout::{Layout as Measured, Lists};
 use super::marks::{Marks, Root};
-use crate::{Access, DType, Device, Error, Flags};
+use super::parts::{Memory, Parts};
+use super::release;
+use crate::{Error, Flags};
 
 /// The part of a header that does not depend on the owner's type.
 ///
@@ -50,16 +52,6 @@ struct Owned<O> {
     owner: O,
 }
 
-/// What an export says of its memory, beside shape and strides.
-pub(crate) struct Memory {
-    pub(crate) data: *mut u8,
-    pub(crate) byte_offset: u64,
-    pub(crate) dtype: DType,
-    pub(crate) device: Device,
-    pub(crate) flags: Flags,
-    pub(crate) access: Access,
-}
-
 /// Where shape and strides start, and the layout of the whole.
 fn allocation<O>(rank: usize) -> (Layout, usize) {
     let numbers = Layout::array::<i64>(2 * rank).expect("ranks are small");
@@ -71,13 +63,14 @@ fn allocation<O>(rank: usize) -> (Layout, usize) {
 ///
 /// # Safety
 ///
-/// What `describe` returns and writes satisfies R1 and R4 for as long as the owner lives and
-/// nobody else uses it; the owner may be dropped on any thread.
+/// The memory that `describe` returns has the elements of the layout that it returns, of this class
+/// (R1, R4), for as long as the owner lives and nobody else uses it; the owner may be dropped on
+/// any thread.
 #[inline]
 pub(super) unsafe fn allocate<O: Send + 'static>(
     owner: O,
     rank: usize,
-    describe: impl FnOnce(&mut O, &mut [i64], &mut [i64]) -> Result<Memory, Error>,
+    describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Measured<'l>, Memory), Error>,
 ) -> Result<(NonNull<Header>, Marks), Error> {
     let (layout, numbers_at) = allocation::<O>(rank);
     // SAFETY: a header is never of size 0 (R7).
@@ -107,13 +100,13 @@ pub(super) unsafe fn allocate<O: Send + 'static>(
     let (shape, strides) = numbers.split_at_mut(rank);
     // SAFETY: written above; this borrow is the only one (R7).
     let owner = unsafe { &mut *owner_of::<O>(header) };
-    let memory = describe(owner, shape, strides)?;
+    let (measured, memory) = describe(owner, Lists::new(shape, strides))?;
     std::mem::forget(guard);
-    let Memory { data, byte_offset, dtype, device, flags, access } = memory;
-    let parts = Parts { data, byte_offset, dtype, device, flags, access, shape, strides };
+    // SAFETY: the caller's duty. The lists are the header's own, or static.
+    let parts = unsafe { Parts::new(measured, memory) };
     // SAFETY: the header is not given away, and these are its parts (R3).
     unsafe { write::<DLManagedTensorVersioned>(header, &parts) };
-    Ok((header, Marks::new(flags, access).with_root(Root::Header)))
+    Ok((header, Marks::new(parts.flags, parts.access).with_root(Root::Header)))
 }
 
 /// Where a header's descriptor has its tensor, until it is given away.
@@ -141,8 +134,14 @@ impl Drop for Guard {
 /// # Safety
 ///
 /// `header` was made for an owner of type `O`, and nobody uses it any more.
-unsafe fn destroy<O>(header: NonNull<Header>) {
+unsafe fn destroy<O: 'static>(header: NonNull<Header>) {
     let free = Free::<O>(header.cast());
+    if release::holds_handle::<O>() {
+        // SAFETY: the owner is alive, and read here once; the header is freed without it (R3).
+        let owner = unsafe { owner_of::<O>(header).read() };
+        drop(free);
+        return release::release_owner(owner);
+    }
     // SAFETY: the owner is alive, and dropped here once (the caller's duty). Should it panic,
     // `free` still frees the header.
     unsafe { owner_of::<O>(header).drop_in_place() };
@@ -346,14 +345,14 @@ pub(crate) fn describe(parts: &Parts<'_>) -> DLTensor {
             device_type: DLDeviceType(parts.device.kind.0),
             device_id: parts.device.id,
         },
-        ndim: parts.shape.len() as i32,
+        ndim: parts.shape().len() as i32,
         dtype: DLDataType {
-            code: DLDataTypeCode(parts.dtype.code.0),
-            bits: parts.dtype.bits,
-            lanes: parts.dtype.lanes,
+            code: DLDataTypeCode(parts.dtype().code.0),
+            bits: parts.dtype().bits,
+            lanes: parts.dtype().lanes,
         },
-        shape: parts.shape.as_ptr().cast_mut(),
-        strides: parts.strides.as_ptr().cast_mut(),
+        shape: parts.shape().as_ptr().cast_mut(),
+        strides: parts.strides().as_ptr().cast_mut(),
         byte_offset: parts.byte_offset,
     }
 }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
-use super::Parts;
 use super::foreign::{Foreign, RawFields};
-use super::header::{self, Header, Memory, TENSOR_AT};
+use super::header::{self, Header, TENSOR_AT};
+use super::layout::{Layout, Lists};
 use super::marks::{Marks, Root};
 use super::parse::{is_ordinary, parse_any};
+use super::parts::{Memory, Parts};
 use crate::{Access, Error, Flags, MAX_RANK, Tensor, TypeCode};
 
 /// Owns a tensor's memory and describes it: by its descriptor, and by what the gate found out.
@@ -28,7 +29,7 @@ pub(crate) struct Handle {
 
 /// A handle of a descriptor without strides, kept by the header that describes the same with them.
 /// It is asked for its producer's fields, never for its parts.
-struct Unstrided(Handle);
+pub(super) struct Unstrided(pub(super) Handle);
 
 const _: () = assert!(size_of::<Option<Handle>>() == 2 * size_of::<usize>());
 
@@ -115,13 +116,13 @@ impl Handle {
     ///
     /// # Safety
     ///
-    /// What `describe` returns and writes satisfies R1 and R4 for as long as the owner lives and
-    /// nobody else uses it.
+    /// The memory that `describe` returns has the elements of the layout that it returns, of this
+    /// class (R1, R4), for as long as the owner lives and nobody else uses it.
     #[inline]
     pub(crate) unsafe fn export<O: Send + 'static>(
         owner: O,
         rank: usize,
-        describe: impl FnOnce(&mut O, &mut [i64], &mut [i64]) -> Result<Memory, Error>,
+        describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Layout<'l>, Memory), Error>,
     ) -> Result<Self, Error> {
         if rank > MAX_RANK {
             return Err(Error::RankOutOfRange { ndim: rank.try_into().unwrap_or(i32::MAX) });
@@ -142,6 +143,11 @@ impl Handle {
     #[inline]
     pub(super) fn root(&self) -> Root {
         self.marks.root()
+    }
+
+    #[inline]
+    pub(super) fn access(&self) -> Access {
+        self.marks.access()
     }
 
     #[inline]
@@ -172,7 +178,7 @@ impl Handle {
         (self.root() == Root::Header).then(|| self.managed())
     }
 
-    fn foreign(&self) -> Option<Foreign> {
+    pub(super) fn foreign(&self) -> Option<Foreign> {
         match self.root() {
             Root::Versioned => Some(Foreign::Versioned(self.managed())),
             Root::Legacy => Some(Foreign::Legacy(self.managed())),
@@ -215,12 +221,6 @@ impl Handle {
         *marks = marks.with(marks.flags(), access);
     }
 
-    /// Adds a flag that has a name.
-    pub(crate) fn add_flags(&mut self, flags: Flags) {
-        let marks = &mut self.marks;
-        *marks = marks.with(marks.flags() | flags, marks.access());
-    }
-
     /// The owner, if this is an export of one of type `O` that never left Rust. For owners that
     /// lend no memory of the host: a reference to those could be one to elements, too.
     #[inline]
@@ -236,7 +236,7 @@ impl Handle {
 
     /// Takes the owner out whatever others wrote. For a handle that shares its header, there is
     /// none to take.
-    fn take_owner<O: Any>(self) -> Result<O, Self> {
+    pub(super) fn take_owner<O: Any>(self) -> Result<O, Self> {
         if !self.is_unique() {
             return Err(self);
         }
@@ -252,8 +252,9 @@ impl Handle {
     /// Whether others may have left bytes that are no `bool` in memory whose owner may be a
     /// `Vec<bool>`. Of all other elements any bytes are values (`Element`'s duty).
     fn may_hold_odd_bools(&self) -> bool {
-        let Parts { access, dtype, device, .. } = self.parts();
-        access == Access::Shared && dtype.code == TypeCode::BOOL && device.is_host_accessible()
+        let parts = self.parts();
+        let is_bool = parts.dtype().code == TypeCode::BOOL;
+        parts.access == Access::Shared && is_bool && parts.device.is_host_accessible()
     }
 
     /// Gives the tensor away as a versioned descriptor.
@@ -297,7 +298,7 @@ impl Handle {
                 // A legacy descriptor has no flags.
                 let says_flags = raw.version.is_none() || raw.flags == parts.flags;
                 let is_true = raw.byte_offset == parts.byte_offset && says_flags;
-                is_true && raw.has_deleter && (raw.has_strides || parts.shape.is_empty())
+                is_true && raw.has_deleter && (raw.has_strides || parts.shape().is_empty())
             })
     }
 
@@ -336,11 +337,6 @@ impl Handle {
         Self { tensor: self.tensor, marks: self.marks }
     }
 
-    /// The handle that [`with_header`](Self::with_header) was called on, if this one is unique.
-    pub(super) fn without_header(self) -> Option<Self> {
-        self.is_unique().then(|| self.take_owner::<Self>().unwrap_or_else(|this| this))
-    }
-
     /// The handle whose memory this one shares, being around it or beside it.
     pub(crate) fn behind(&self) -> Option<&Self> {
         match self.owner::<Arc<Tensor>>() {
@@ -351,6 +347,9 @@ impl Handle {
 
     /// A header of our own around a foreign tensor, or one whose header is shared.
     fn wrap(mut self) -> Self {
+        if self.is_returned() {
+            return self.wrap_returned();
+        }
         self.marks = self.marks.with_kept();
         // SAFETY: alive as long as the handle, which moves but keeps it (R2).
         let tensor = unsafe { self.tensor.as_ref() };
@@ -361,12 +360,16 @@ impl Handle {
         unsafe { Self::around(self, parts, marks) }
     }
 
-    /// A header around a handle, which it keeps.
+    /// A header around a handle, or around another owner of its memory.
     ///
     /// # Safety
     ///
     /// `parts` and `marks` are those of the handle.
-    unsafe fn around<O: Send + 'static>(handle: O, parts: Parts<'_>, marks: Marks) -> Self {
+    pub(super) unsafe fn around<O: Send + 'static>(
+        handle: O,
+        parts: Parts<'_>,
+        marks: Marks,
+    ) -> Self {
         // SAFETY: the caller's duty; the handle keeps what it describes alive (R2, R4).
         let header = unsafe { Self::share(handle, parts, parts.access, parts.flags) };
         let mut header = header.expect("nothing in it fails");
@@ -392,13 +395,12 @@ impl Handle {
         access: Access,
         flags: Flags,
     ) -> Result<Self, Error> {
-        let Parts { data, byte_offset, dtype, device, .. } = parts;
-        let describe = |_: &mut O, shape: &mut [i64], strides: &mut [i64]| {
-            shape.copy_from_slice(parts.shape);
-            strides.copy_from_slice(parts.strides);
-            Ok(Memory { data, byte_offset, dtype, device, flags, access })
-        };
+        let Parts { data, byte_offset, device, .. } = parts;
+        let (layout, memory) =
+            (parts.layout(), Memory { data, byte_offset, device, flags, access });
         // SAFETY: `parts` satisfies R1, and the rest is the caller's duty.
-        unsafe { Self::export(owner, parts.shape.len(), describe) }
+        unsafe {
+            Self::export(owner, layout.shape().len(), |_, lists| Ok((lists.copy(layout), memory)))
+        }
     }
 }

@@ -5,9 +5,9 @@
 //! `T10` are the trust in a foreign producer, `C1` to `C3` that in a consumer, which `SAFETY.md`
 //! lists. `cargo xtask lint` refuses a note that does neither.
 //!
-//! - **R1, checked.** A [`Parts`] exists only if [`layout`](crate::layout) measured its shape and
-//!   strides, its byte span fits `isize`, `data` is not null unless there are no elements, and no
-//!   element's address wraps around the address space.
+//! - **R1, checked.** A [`Parts`] is made of a [`Layout`](layout::Layout), which is made by measuring
+//!   alone: the element count, the size in bytes and the byte span fit `isize`. `data` is not null
+//!   unless there are no elements, and no element's address wraps around the address space.
 //! - **R2, alive.** While a `Parts<'a>` exists, whatever owns its memory, shape and strides is
 //!   borrowed for `'a`, so that none of them is freed or moved.
 //! - **R3, once.** A producer's managed descriptor is owned by at most one [`Handle`], which calls
@@ -48,6 +48,8 @@ mod fresh;
 mod header;
 pub(crate) mod iter;
 mod keep;
+mod keeper;
+mod layout;
 mod lent;
 mod managed;
 mod marks;
@@ -55,6 +57,7 @@ mod owned_slice;
 mod parse;
 mod parts;
 pub(crate) mod placement;
+mod release;
 pub(crate) mod share;
 mod slice;
 mod unchecked;
@@ -71,3 +74,5 @@ pub use lent::LentTensor;
 pub(crate) use managed::Handle;
 pub use owned_slice::{TensorSlice, TensorSliceMut};
 pub(crate) use parts::Parts;
+#[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
+pub(crate) use release::Nested;

@@ -8,6 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::slice;
 
 use super::Plain;
+use super::release::Nested;
 use crate::{Error, Tensor};
 
 /// A slice that owns its [`Tensor`]: what crates take that hold on to memory.
@@ -25,7 +26,7 @@ use crate::{Error, Tensor};
 pub struct TensorSlice<T> {
     data: *const T,
     len: usize,
-    tensor: Tensor,
+    tensor: Nested,
 }
 
 // SAFETY: it owns what a `Box<[T]>` would, beside a tensor, which may go to any thread (R9).
@@ -48,7 +49,7 @@ unsafe impl<T: Sync> Sync for TensorSlice<T> {}
 pub struct TensorSliceMut<T> {
     data: *mut T,
     len: usize,
-    tensor: Tensor,
+    tensor: Nested,
 }
 
 // SAFETY: it owns what a `Box<[T]>` would, beside a tensor, which may go to any thread (R9).
@@ -66,7 +67,7 @@ impl Tensor {
     pub fn into_slice<T: Plain>(self) -> Result<TensorSlice<T>, Error> {
         let slice = self.as_slice::<T>()?;
         let (data, len) = (slice.as_ptr(), slice.len());
-        Ok(TensorSlice { data, len, tensor: self })
+        Ok(TensorSlice { data, len, tensor: Nested::new(self) })
     }
 
     /// Turns the tensor, of whatever type, into the bytes of its elements, which own it.
@@ -77,7 +78,7 @@ impl Tensor {
     pub fn into_bytes(self) -> Result<TensorSlice<u8>, Error> {
         let bytes = self.as_bytes()?;
         let (data, len) = (bytes.as_ptr(), bytes.len());
-        Ok(TensorSlice { data, len, tensor: self })
+        Ok(TensorSlice { data, len, tensor: Nested::new(self) })
     }
 
     /// Turns the tensor into a mutable slice that owns it.
@@ -88,7 +89,7 @@ impl Tensor {
     pub fn into_slice_mut<T: Plain>(mut self) -> Result<TensorSliceMut<T>, Error> {
         let slice = self.as_slice_mut::<T>()?;
         let (data, len) = (slice.as_mut_ptr(), slice.len());
-        Ok(TensorSliceMut { data, len, tensor: self })
+        Ok(TensorSliceMut { data, len, tensor: Nested::new(self) })
     }
 }
 
@@ -134,7 +135,7 @@ macro_rules! owned_slice {
             /// The tensor again.
             #[must_use]
             pub fn into_tensor(self) -> Tensor {
-                self.tensor
+                self.tensor.into_inner()
             }
         }
 

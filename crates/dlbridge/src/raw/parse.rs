@@ -4,11 +4,12 @@
 
 use dlbridge_sys::DLTensor;
 
+use super::layout::Layout;
 use super::marks::Marks;
 use super::parts::{self, Parts, device, dtype};
 use crate::dims::Dims;
-use crate::layout::{self, Span, Unit};
-use crate::{Access, DType, Error, Flags, MAX_RANK, small};
+use crate::layout;
+use crate::{Access, Error, Flags, MAX_RANK, small};
 
 /// What the gate found out about a descriptor that it lets through.
 pub(super) struct Passed {
@@ -83,7 +84,7 @@ pub(super) unsafe fn is_ordinary(tensor: &DLTensor) -> bool {
     }
 }
 
-/// Whether a descriptor of this rank has a shape and strides, of small numbers.
+/// Whether a descriptor of this rank has a shape and strides, which are small.
 ///
 /// # Safety
 ///
@@ -94,7 +95,8 @@ unsafe fn is_small(tensor: &DLTensor, rank: usize) -> bool {
     let shape = unsafe { list(tensor.shape, rank) };
     // SAFETY: the same.
     let strides = unsafe { list(tensor.strides, rank) };
-    shape.zip(strides).is_some_and(|(shape, strides)| small::holds(shape, strides))
+    let lists = shape.zip(strides);
+    lists.is_some_and(|(shape, strides)| Layout::small(shape, strides, dtype(tensor)).is_some())
 }
 
 /// Checks any descriptor, and says what is wrong with one that is refused.
@@ -105,7 +107,6 @@ unsafe fn is_small(tensor: &DLTensor, rank: usize) -> bool {
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn parse_any(tensor: &DLTensor, flags: Flags) -> Result<Passed, Error> {
-    let unit = unit(dtype(tensor), flags)?;
     let ndim = tensor.ndim;
     let rank = match usize::try_from(ndim) {
         Ok(rank) if rank <= MAX_RANK => rank,
@@ -123,16 +124,8 @@ pub(super) unsafe fn parse_any(tensor: &DLTensor, flags: Flags) -> Result<Passed
         strides
     });
     let known = given.or(strides.as_deref()).unwrap_or_default();
-    let marks = check(tensor, unit, flags, shape, known)?;
+    let marks = check(tensor, flags, shape, known)?;
     Ok(Passed { marks, strides })
-}
-
-/// What an element takes, if there can be one of this type.
-fn unit(dtype: DType, flags: Flags) -> Result<Unit, Error> {
-    match dtype.impossible() {
-        Some(reason) => Err(Error::ImpossibleDType { dtype, reason }),
-        None => Ok(Unit::new(dtype, flags)),
-    }
 }
 
 /// A descriptor's shape or strides, if it has them.
@@ -148,21 +141,15 @@ unsafe fn list<'a>(numbers: *const i64, rank: usize) -> Option<&'a [i64]> {
 }
 
 /// The flags, and the class of the elements' memory.
-fn check(
-    tensor: &DLTensor,
-    unit: Unit,
-    flags: Flags,
-    shape: &[i64],
-    strides: &[i64],
-) -> Result<Marks, Error> {
-    let span = layout::span(shape, strides)?;
-    if span.len == 0 {
+fn check(tensor: &DLTensor, flags: Flags, shape: &[i64], strides: &[i64]) -> Result<Marks, Error> {
+    let (_, size) = Layout::sized(shape, strides, dtype(tensor), flags)?;
+    let len = size.span.len;
+    if len == 0 {
         return Ok(Marks::of(flags));
     }
     if tensor.data.is_null() {
-        return Err(Error::NullData { len: span.len });
+        return Err(Error::NullData { len });
     }
-    let Some((below, above)) = unit.reach(span) else { return Err(too_large(unit, span)) };
     if !device(tensor).kind.has_addresses() {
         return Ok(Marks::new(flags, Access::Shared));
     }
@@ -170,14 +157,9 @@ fn check(
     let origin = offset.and_then(|offset| tensor.data.addr().checked_add(offset));
     match origin {
         // No element lies at null, either.
-        Some(at) if at > below && at.checked_add(above).is_some() => Ok(Marks::of(flags)),
+        Some(at) if at > size.below && at.checked_add(size.above).is_some() => Ok(Marks::of(flags)),
         _ => Err(Error::AddressOverflow { byte_offset: tensor.byte_offset }),
     }
-}
-
-fn too_large(unit: Unit, span: Span) -> Error {
-    let what = if unit.size(span.len).is_none() { "byte size" } else { "strided span" };
-    Error::SizeOverflow { what }
 }
 
 #[cfg(test)]

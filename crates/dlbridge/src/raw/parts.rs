@@ -7,6 +7,7 @@ use std::slice;
 
 use dlbridge_sys::DLTensor;
 
+use super::layout::Layout;
 use crate::dtype::TypeCode;
 use crate::{Access, DType, Device, DeviceKind, Error, Flags, layout};
 
@@ -17,12 +18,21 @@ pub(crate) struct Parts<'a> {
     pub(super) data: *mut u8,
     /// What is left of the byte offset: 0 unless `data` is a handle.
     pub(super) byte_offset: u64,
-    pub(super) dtype: DType,
     pub(super) device: Device,
     pub(super) flags: Flags,
     pub(super) access: Access,
-    pub(super) shape: &'a [i64],
-    pub(super) strides: &'a [i64],
+    /// Which was measured.
+    layout: Layout<'a>,
+}
+
+/// Where elements lie, and whose they are: what a description has beside a layout.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) data: *mut u8,
+    pub(crate) byte_offset: u64,
+    pub(crate) device: Device,
+    pub(crate) flags: Flags,
+    pub(crate) access: Access,
 }
 
 // SAFETY: it lends plain elements for as long as their owner is borrowed; whoever forms references
@@ -32,6 +42,18 @@ unsafe impl Send for Parts<'_> {}
 unsafe impl Sync for Parts<'_> {}
 
 impl<'a> Parts<'a> {
+    /// Elements of a layout that was measured.
+    ///
+    /// # Safety
+    ///
+    /// For `'a`, every element that the layout reaches from `data` on is alive, inside the address
+    /// space, and of this class (R1, R2, R4).
+    #[inline(always)]
+    pub(super) unsafe fn new(layout: Layout<'a>, memory: Memory) -> Self {
+        let Memory { data, byte_offset, device, flags, access } = memory;
+        Self { data, byte_offset, device, flags: layout.pad(flags), access, layout }
+    }
+
     /// What a checked descriptor with strides says.
     ///
     /// # Safety
@@ -65,8 +87,14 @@ impl<'a> Parts<'a> {
             0 => (tensor.data.cast(), 0),
             _ => origin(tensor, device, layout::count(shape)),
         };
-        let dtype = dtype(tensor);
-        Self { data, byte_offset, dtype, device, flags, access, shape, strides }
+        // SAFETY: measured by the gate, or before the descriptor was written (the caller's duty; R1).
+        let layout = unsafe { Layout::again(shape, strides, dtype(tensor), flags) };
+        Self { data, byte_offset, device, flags, access, layout }
+    }
+
+    #[inline]
+    pub(crate) fn layout(&self) -> Layout<'a> {
+        self.layout
     }
 
     pub(crate) fn data(&self) -> *mut u8 {
@@ -78,7 +106,7 @@ impl<'a> Parts<'a> {
     }
 
     pub(crate) fn dtype(&self) -> DType {
-        self.dtype
+        self.layout.dtype()
     }
 
     pub(crate) fn device(&self) -> Device {
@@ -94,33 +122,37 @@ impl<'a> Parts<'a> {
     }
 
     pub(crate) fn shape(&self) -> &'a [i64] {
-        self.shape
+        self.layout.shape()
     }
 
     pub(crate) fn strides(&self) -> &'a [i64] {
-        self.strides
+        self.layout.strides()
     }
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        layout::count(self.shape)
+        self.layout.len()
     }
 
     pub(crate) fn nbytes(&self) -> usize {
-        // Only a broadcast array that is borrowed may have more bytes than fit.
-        layout::nbytes(self.len(), self.dtype, self.flags).unwrap_or(usize::MAX)
+        self.layout.nbytes()
     }
 
     pub(crate) fn is_contiguous(&self) -> bool {
-        layout::is_contiguous(self.shape, self.strides)
+        layout::is_contiguous(self.shape(), self.strides())
     }
 
+    /// Whether the elements are of a type, as Rust has it: numbers narrower than a byte are packed.
+    #[inline]
     pub(crate) fn check_dtype(&self, wanted: DType) -> Result<(), Error> {
-        if self.dtype == wanted {
-            Ok(())
-        } else {
-            Err(Error::DTypeMismatch { found: self.dtype, wanted })
+        let found = self.dtype();
+        if found != wanted {
+            return Err(Error::DTypeMismatch { found, wanted });
         }
+        if wanted.bits < 8 && self.flags.contains(Flags::SUBBYTE_PADDED) {
+            return Err(Error::PaddedElements { dtype: found });
+        }
+        Ok(())
     }
 
     pub(crate) fn check_host(&self) -> Result<(), Error> {
@@ -132,10 +164,10 @@ impl<'a> Parts<'a> {
     }
 
     pub(crate) fn check_contiguous(&self) -> Result<(), Error> {
-        match layout::first_gap(self.shape, self.strides) {
+        match layout::first_gap(self.shape(), self.strides()) {
             None => Ok(()),
             Some((axis, wanted)) => {
-                Err(Error::NotContiguous { axis, stride: self.strides[axis], wanted })
+                Err(Error::NotContiguous { axis, stride: self.strides()[axis], wanted })
             }
         }
     }
@@ -148,7 +180,7 @@ impl<'a> Parts<'a> {
     #[cfg(any(feature = "ndarray-0_17", feature = "nalgebra-0_35", feature = "faer-0_24"))]
     pub(super) fn check_lent_mutably(&self) -> Result<(), Error> {
         self.check_writable()?;
-        if layout::may_overlap(self.shape, self.strides) {
+        if layout::may_overlap(self.shape(), self.strides()) {
             return Err(Error::Overlapping);
         }
         Ok(())

@@ -6,33 +6,51 @@ use std::ffi::c_void;
 
 #[cfg(feature = "image-0_25")]
 use super::borrowed::Borrowed;
+use super::buffer::Buffer;
 use super::element::Element;
-use super::header::Memory;
+use super::layout::Layout;
+use super::parts::Memory;
 use super::{Handle, Plain};
-use crate::layout::{self, Span, Unit};
+use crate::layout::Size;
 use crate::{Access, Builder, DType, Device, Error, Flags, Tensor};
 
 /// What to export of an owner's memory.
 pub(crate) struct Placement<'a> {
-    pub(crate) dtype: DType,
-    pub(crate) shape: &'a [i64],
-    pub(crate) strides: &'a [i64],
+    layout: Layout<'a>,
+    size: Size,
     /// Of element `[0, 0, ...]`, in elements, from the start of the memory.
-    pub(crate) offset: usize,
+    offset: usize,
 }
 
-impl Placement<'_> {
-    fn measure(&self, flags: Flags) -> Result<Span, Error> {
-        if let Some(reason) = self.dtype.impossible() {
-            return Err(Error::ImpossibleDType { dtype: self.dtype, reason });
-        }
-        let span = layout::span(self.shape, self.strides)?;
-        layout::nbytes(span.len, self.dtype, flags)?;
-        Ok(span)
+impl<'a> Placement<'a> {
+    /// Measures what is to be exported.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Layout::measure`].
+    pub(crate) fn new(
+        dtype: DType,
+        shape: &'a [i64],
+        strides: &'a [i64],
+        offset: usize,
+        flags: Flags,
+    ) -> Result<Self, Error> {
+        let (layout, size) = Layout::sized(shape, strides, dtype, flags)?;
+        Ok(Self { layout, size, offset })
+    }
+
+    fn rank(&self) -> usize {
+        self.layout.shape().len()
+    }
+
+    /// The size in bytes of all elements.
+    pub(crate) fn nbytes(&self) -> usize {
+        self.layout.nbytes()
     }
 
     /// The byte offset of element `[0, 0, ...]` in memory of `size` bytes.
-    fn offset_within(&self, span: Span, size: usize) -> Result<usize, Error> {
+    fn offset_within(&self, size: usize) -> Result<usize, Error> {
+        let (span, dtype) = (self.size.span, self.layout.dtype());
         let overflow = || Error::SizeOverflow { what: "strided span" };
         let offset = isize::try_from(self.offset).map_err(|_| overflow())?;
         let (low, high) = match span.len {
@@ -46,22 +64,23 @@ impl Placement<'_> {
             ),
         };
         let bytes = |count: isize| {
-            let size = layout::nbytes(count.unsigned_abs(), self.dtype, Flags::NONE)?;
+            let size = self.bytes(count.unsigned_abs())?;
             Ok(if count < 0 { -(size as isize) } else { size as isize })
         };
         let (low, high) = (bytes(low)?, bytes(high)?);
         if low < 0 || high.unsigned_abs() > size {
             return Err(Error::OutOfBounds { low, high, size });
         }
-        if self.dtype.itemsize().is_none() && (self.offset != 0 || span.low != 0) {
-            return Err(Error::PackedElements { dtype: self.dtype });
+        if self.layout.unit().is_packed() && (self.offset != 0 || span.low != 0) {
+            return Err(Error::PackedElements { dtype });
         }
         Ok(bytes(offset)?.unsigned_abs())
     }
 
-    fn write(&self, shape: &mut [i64], strides: &mut [i64]) {
-        shape.copy_from_slice(self.shape);
-        strides.copy_from_slice(self.strides);
+    /// The size of some elements, contiguous.
+    fn bytes(&self, count: usize) -> Result<usize, Error> {
+        let size = self.layout.unit().size(count);
+        size.ok_or(Error::SizeOverflow { what: "byte size" })
     }
 
     /// The chosen elements within `size` bytes from `start` on.
@@ -69,35 +88,29 @@ impl Placement<'_> {
         &self,
         (start, size): (*mut u8, usize),
         device: Device,
-        span: Span,
         flags: Flags,
         access: Access,
     ) -> Result<Memory, Error> {
-        let data = start.wrapping_add(self.offset_within(span, size)?);
-        Ok(Memory { data, byte_offset: 0, dtype: self.dtype, device, flags, access })
+        let data = start.wrapping_add(self.offset_within(size)?);
+        Ok(Memory { data, byte_offset: 0, device, flags, access })
     }
 
     /// Memory at `data`, which nothing is promised about.
     fn memory(&self, data: *mut c_void, device: Device, flags: Flags) -> Result<Memory, Error> {
-        let span = self.measure(flags)?;
-        let (len, dtype) = (span.len, self.dtype);
+        let len = self.size.span.len;
         if data.is_null() && len != 0 {
             return Err(Error::NullData { len });
         }
-        if len != 0 && Unit::new(dtype, flags).reach(span).is_none() {
-            return Err(Error::SizeOverflow { what: "strided span" });
+        if self.layout.unit().is_packed() && self.offset != 0 {
+            return Err(Error::PackedElements { dtype: self.layout.dtype() });
         }
-        let packed = dtype.itemsize().is_none() && !flags.contains(Flags::SUBBYTE_PADDED);
-        if packed && self.offset != 0 {
-            return Err(Error::PackedElements { dtype });
-        }
-        let offset = layout::nbytes(self.offset, dtype, flags)?;
+        let offset = self.bytes(self.offset)?;
         let (data, byte_offset) = if device.kind.has_addresses() {
             (data.cast::<u8>().wrapping_add(offset), 0)
         } else {
             (data.cast(), offset as u64)
         };
-        Ok(Memory { data, byte_offset, dtype, device, flags, access: Access::Shared })
+        Ok(Memory { data, byte_offset, device, flags, access: Access::Shared })
     }
 }
 
@@ -122,16 +135,26 @@ pub(super) fn export_on<O: Send + 'static>(
     access: Access,
     memory: impl FnOnce(&mut O) -> (*mut u8, usize),
 ) -> Result<Handle, Error> {
-    let span = placement.measure(Flags::NONE)?;
-    let describe = |owner: &mut O, shape: &mut [i64], strides: &mut [i64]| {
-        let memory = placement.within(memory(owner), device, span, flags, access)?;
-        placement.write(shape, strides);
-        Ok(memory)
-    };
     // SAFETY: every element lies within a slice that the owner, which is not used again before it
-    // is dropped, has lent from its final address; measured above. Its class is the borrow's (R1,
-    // R4).
-    unsafe { Handle::export(owner, placement.shape.len(), describe) }
+    // is dropped, has lent from its final address. Its class is the borrow's (R1, R4).
+    unsafe {
+        Handle::export(owner, placement.rank(), |owner, lists| {
+            let memory = placement.within(memory(owner), device, flags, access)?;
+            Ok((lists.copy(placement.layout), memory))
+        })
+    }
+}
+
+/// Exports memory of our own.
+pub(crate) fn export_buffer(
+    buffer: Buffer,
+    placement: &Placement<'_>,
+    flags: Flags,
+) -> Result<Handle, Error> {
+    export_within(buffer, placement, flags, Access::Exclusive, |buffer| {
+        let bytes = buffer.as_mut();
+        (bytes.as_mut_ptr(), bytes.len())
+    })
 }
 
 /// Exports memory that the owner lends mutably.
@@ -206,11 +229,9 @@ pub(crate) fn borrow_within<'a, T: Element>(
     placement: &Placement<'_>,
 ) -> Result<Borrowed<'a>, Error> {
     let memory = (slice.as_ptr().cast_mut().cast(), size_of_val(slice));
-    let span = placement.measure(Flags::NONE)?;
-    let memory = placement.within(memory, Device::CPU, span, Flags::READ_ONLY, Access::Frozen)?;
-    // SAFETY: every element lies within a slice that is borrowed for as long; measured above (R1,
-    // R4).
-    Ok(unsafe { Borrowed::new(memory, placement.shape.len(), |a, b| placement.write(a, b)) })
+    let memory = placement.within(memory, Device::CPU, Flags::READ_ONLY, Access::Frozen)?;
+    // SAFETY: every element lies within a slice that is borrowed for as long (R1, R4).
+    Ok(unsafe { Borrowed::new(placement.layout.into(), memory) })
 }
 
 #[cfg(feature = "image-0_25")]
@@ -220,10 +241,9 @@ pub(crate) fn borrow_mut_within<'a, T: Plain>(
     placement: &Placement<'_>,
 ) -> Result<Borrowed<'a>, Error> {
     let memory = (slice.as_mut_ptr().cast(), size_of_val(slice));
-    let span = placement.measure(Flags::NONE)?;
-    let memory = placement.within(memory, Device::CPU, span, Flags::NONE, Access::Exclusive)?;
+    let memory = placement.within(memory, Device::CPU, Flags::NONE, Access::Exclusive)?;
     // SAFETY: as above, and the borrow is unique (R1, R4).
-    Ok(unsafe { Borrowed::new(memory, placement.shape.len(), |a, b| placement.write(a, b)) })
+    Ok(unsafe { Borrowed::new(placement.layout.into(), memory) })
 }
 
 impl<O: Send + 'static> Builder<O> {
@@ -248,14 +268,14 @@ impl<O: Send + 'static> Builder<O> {
         device: Device,
         flags: Flags,
     ) -> Result<Tensor, Error> {
-        self.place(|owner, placement| {
+        self.place_flagged(flags, |owner, placement| {
             let memory = placement.memory(data, device, flags)?;
-            let describe = |_: &mut O, shape: &mut [i64], strides: &mut [i64]| {
-                placement.write(shape, strides);
-                Ok(memory)
-            };
-            // SAFETY: measured by `memory`; the rest is the caller's duty.
-            unsafe { Handle::export(owner, placement.shape.len(), describe) }
+            // SAFETY: the caller's duty.
+            unsafe {
+                Handle::export(owner, placement.rank(), |_, lists| {
+                    Ok((lists.copy(placement.layout), memory))
+                })
+            }
         })
     }
 }

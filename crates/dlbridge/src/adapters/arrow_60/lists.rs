@@ -17,7 +17,7 @@ use arrow_schema::{DataType, Field};
 use serde_json::Value;
 
 use super::no_nulls;
-use crate::layout::compact_strides;
+use crate::layout::{compact_strides, extent};
 use crate::raw::arrays::arrow_60::buffer;
 use crate::{DType, Error, Tensor};
 
@@ -157,7 +157,7 @@ struct Values {
 
 impl Values {
     fn of(array: &dyn Array) -> Result<Self, Error> {
-        let mut shape = vec![array.len() as i64];
+        let mut shape = vec![extent(array.len())?];
         let mut inner = array;
         while let DataType::FixedSizeList(_, size) = inner.data_type() {
             no_nulls(inner)?;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
 
 use super::Strided;
+use crate::raw::Nested;
 use crate::{Element, Error, Tensor};
 
 // A buffer's bytes are behind an `Arc`, which is mutable to nobody but its only holder.
@@ -24,5 +25,5 @@ pub(crate) fn buffer(tensor: Tensor) -> Result<Buffer, Error> {
     let Some(data) = NonNull::new(data).filter(|_| size > 0) else { return Ok(Buffer::default()) };
     // SAFETY: host memory of this size (R1), alive as long as the tensor, which nobody writes (R4)
     // and which is the allocation's owner.
-    Ok(unsafe { Buffer::from_custom_allocation(data, size, Arc::new(tensor)) })
+    Ok(unsafe { Buffer::from_custom_allocation(data, size, Arc::new(Nested::new(tensor))) })
 }

@@ -9,8 +9,8 @@ use burn_std::{
     AccessError, AccessPolicy, AllocationController, AllocationProperty, Bytes, Reader, Writer,
 };
 
-use crate::raw::Handle;
 use crate::raw::placement::{Placement, export_within};
+use crate::raw::{Handle, Nested};
 use crate::{Access, Error, Flags, Tensor};
 
 /// The largest alignment that Burn knows.
@@ -63,7 +63,7 @@ pub(crate) fn bytes(tensor: Tensor) -> Result<Bytes, Error> {
         // Aligned for every type, though there are no elements.
         return Ok(Bytes::from_elems(Vec::<u128>::new()));
     }
-    let memory = Box::new(Kept { tensor, size });
+    let memory = Box::new(Kept { tensor: Nested::new(tensor), size });
     // SAFETY: a tensor's elements are initialised (T3, or a Rust owner's), all `size` bytes.
     let bytes = unsafe { Bytes::from_controller(memory, size) };
     Ok(if access == Access::Exclusive { bytes } else { bytes.shared() })
@@ -71,7 +71,7 @@ pub(crate) fn bytes(tensor: Tensor) -> Result<Bytes, Error> {
 
 /// A tensor that Burn holds: host memory, contiguous, not shared with another language.
 struct Kept {
-    tensor: Tensor,
+    tensor: Nested,
     size: usize,
 }
 

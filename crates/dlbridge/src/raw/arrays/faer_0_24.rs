@@ -4,7 +4,7 @@
 
 use faer::{Col, ColMut, ColRef, Mat, MatMut, MatRef, Row, RowMut, RowRef, Shape, Stride};
 
-use super::{Strided, StridedMut};
+use super::{Lists, Strided, StridedMut};
 use crate::Error;
 use crate::raw::element::Element;
 use crate::raw::{Parts, Plain};
@@ -21,9 +21,10 @@ macro_rules! strided {
                 [$(stringify!($extent)),+].len()
             }
 
-            fn describe(&self, shape: &mut [i64], strides: &mut [i64]) {
-                shape.copy_from_slice(&[$(self.$extent().unbound() as i64),+]);
-                strides.copy_from_slice(&[$(self.$stride().element_stride() as i64),+]);
+            fn describe(&self, lists: &mut Lists<'_>) -> Result<(), Error> {
+                let axes = [$((self.$extent().unbound(), self.$stride().element_stride())),+];
+                let mut axes = axes.into_iter().enumerate();
+                axes.try_for_each(|(axis, (extent, stride))| lists.set(axis, extent, stride))
             }
 
             fn origin(&self) -> *const T {

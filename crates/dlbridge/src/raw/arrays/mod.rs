@@ -15,8 +15,8 @@ macro_rules! lend {
             }
 
             #[inline]
-            fn describe(&self, shape: &mut [i64], strides: &mut [i64]) {
-                <$array as Strided>::describe(self, shape, strides);
+            fn describe(&self, lists: &mut crate::raw::arrays::Lists<'_>) -> Result<(), crate::Error> {
+                <$array as Strided>::describe(self, lists)
             }
 
             #[inline]
@@ -64,7 +64,9 @@ pub(crate) use std_owners::Scalar;
 use super::Handle;
 use super::borrowed::Borrowed;
 use super::element::Element;
-use super::header::Memory;
+pub(crate) use super::layout::Lists;
+use super::layout::OwnedLayout;
+use super::parts::Memory;
 use crate::{Access, Device, Error, Flags};
 
 /// A host array whose elements lie at `origin`, as far apart as its strides say.
@@ -72,15 +74,15 @@ use crate::{Access, Device, Error, Flags};
 /// # Safety
 ///
 /// While the value is borrowed, and while it stays where it is without being used, every element
-/// that `describe`'s shape and strides reach from `origin` is alive and initialised, and no extent
-/// is negative; through `&self`, nobody writes them.
+/// that `describe`'s shape and strides reach from `origin` is alive and initialised; through
+/// `&self`, nobody writes them.
 pub(crate) unsafe trait Strided {
     type Elem: Element;
 
     fn axes(&self) -> usize;
 
     /// Writes shape and strides, in elements, to lists of length [`axes`](Self::axes).
-    fn describe(&self, shape: &mut [i64], strides: &mut [i64]);
+    fn describe(&self, lists: &mut Lists<'_>) -> Result<(), Error>;
 
     fn origin(&self) -> *const Self::Elem;
 }
@@ -91,57 +93,83 @@ pub(crate) unsafe trait Strided {
 ///
 /// Through `&mut self`, nobody else reads or writes the elements from `origin_mut` on.
 pub(crate) unsafe trait StridedMut: Strided {
+    /// Called before `describe`: an array that copies what it shares changes its strides here.
     fn origin_mut(&mut self) -> *mut Self::Elem;
 }
 
 /// Exports an owned array, writable.
+///
+/// # Errors
+///
+/// Those of `Layout::measure`.
 #[inline]
 pub(crate) fn export<A>(array: A) -> Result<Handle, Error>
 where
     A: StridedMut + Send + 'static,
 {
     let rank = array.axes();
-    let describe = |array: &mut A, shape: &mut [i64], strides: &mut [i64]| {
-        array.describe(shape, strides);
-        Ok(memory(array.origin_mut(), Flags::NONE, Access::Exclusive))
-    };
-    // SAFETY: `StridedMut`'s duty; the array moved in, so nobody else has it.
-    unsafe { Handle::export(array, rank, describe) }
+    // SAFETY: `StridedMut`'s duty (R10); the array moved in, so nobody else has it (R4).
+    unsafe {
+        Handle::export(array, rank, |array, mut lists| {
+            let memory = memory(array.origin_mut(), Flags::NONE, Access::Exclusive);
+            array.describe(&mut lists)?;
+            Ok((lists.measure(A::Elem::DTYPE, Flags::NONE)?, memory))
+        })
+    }
 }
 
 /// Exports an immutable array, read-only.
+///
+/// # Errors
+///
+/// As for [`export`].
 pub(crate) fn export_frozen<A>(array: A) -> Result<Handle, Error>
 where
     A: Strided + Send + 'static,
 {
     let rank = array.axes();
-    let describe = |array: &mut A, shape: &mut [i64], strides: &mut [i64]| {
-        array.describe(shape, strides);
-        Ok(memory(array.origin().cast_mut(), Flags::READ_ONLY, Access::Frozen))
-    };
-    // SAFETY: `Strided`'s duty, and an array that is only borrowed is not written.
-    unsafe { Handle::export(array, rank, describe) }
+    // SAFETY: `Strided`'s duty (R10), and an array that is only borrowed is not written (R4).
+    unsafe {
+        Handle::export(array, rank, |array, mut lists| {
+            array.describe(&mut lists)?;
+            let layout = lists.measure(A::Elem::DTYPE, Flags::READ_ONLY)?;
+            Ok((layout, memory(array.origin().cast_mut(), Flags::READ_ONLY, Access::Frozen)))
+        })
+    }
 }
 
 /// Describes an array that is only borrowed: read-only.
+///
+/// # Errors
+///
+/// As for [`export`].
 #[inline]
-pub(crate) fn borrow<A: Strided + ?Sized>(array: &A) -> Borrowed<'_> {
-    let describe = |shape: &mut [i64], strides: &mut [i64]| array.describe(shape, strides);
+pub(crate) fn borrow<A: Strided + ?Sized>(array: &A) -> Result<Borrowed<'_>, Error> {
+    let layout = measure(array)?;
     let memory = memory(array.origin().cast_mut(), Flags::READ_ONLY, Access::Frozen);
-    // SAFETY: `Strided`'s duty, for the borrow's lifetime.
-    unsafe { Borrowed::new(memory, array.axes(), describe) }
+    // SAFETY: `Strided`'s duty, for the borrow's lifetime (R10).
+    Ok(unsafe { Borrowed::new(layout, memory) })
 }
 
 /// Describes an array that is borrowed mutably: writable, and nobody else's meanwhile.
+///
+/// # Errors
+///
+/// As for [`export`].
 #[inline]
-pub(crate) fn borrow_mut<A: StridedMut + ?Sized>(array: &mut A) -> Borrowed<'_> {
+pub(crate) fn borrow_mut<A: StridedMut + ?Sized>(array: &mut A) -> Result<Borrowed<'_>, Error> {
     let memory = memory(array.origin_mut(), Flags::NONE, Access::Exclusive);
-    let describe = |shape: &mut [i64], strides: &mut [i64]| array.describe(shape, strides);
-    // SAFETY: `StridedMut`'s duty, for the borrow's lifetime; `describe` reads only metadata.
-    unsafe { Borrowed::new(memory, array.axes(), describe) }
+    let layout = measure(array)?;
+    // SAFETY: `StridedMut`'s duty, for the borrow's lifetime (R10).
+    Ok(unsafe { Borrowed::new(layout, memory) })
+}
+
+#[inline]
+fn measure<A: Strided + ?Sized>(array: &A) -> Result<OwnedLayout, Error> {
+    let (dtype, describe) = (A::Elem::DTYPE, |lists: &mut Lists<'_>| array.describe(lists));
+    OwnedLayout::measure(array.axes(), dtype, Flags::NONE, describe)
 }
 
 fn memory<T: Element>(data: *mut T, flags: Flags, access: Access) -> Memory {
-    let data = data.cast();
-    Memory { data, byte_offset: 0, dtype: T::DTYPE, device: Device::CPU, flags, access }
+    Memory { data: data.cast(), byte_offset: 0, device: Device::CPU, flags, access }
 }

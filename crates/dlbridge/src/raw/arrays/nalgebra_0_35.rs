@@ -11,7 +11,7 @@ use nalgebra::{
     ViewStorageMut,
 };
 
-use super::{Strided, StridedMut};
+use super::{Lists, Strided, StridedMut};
 use crate::Error;
 use crate::raw::element::Element;
 use crate::raw::{Parts, Plain};
@@ -30,18 +30,12 @@ where
         if C::is::<U1>() { 1 } else { 2 }
     }
 
-    fn describe(&self, shape: &mut [i64], strides: &mut [i64]) {
+    fn describe(&self, lists: &mut Lists<'_>) -> Result<(), Error> {
         let (rows, columns) = self.data.shape();
         let (row_stride, column_stride) = self.data.strides();
-        let extents = [rows.value(), columns.value()];
-        let steps = [row_stride.value(), column_stride.value()];
+        lists.set(0, rows.value(), row_stride.value())?;
         // A vector's lists have room for its rows alone.
-        for (to, from) in shape.iter_mut().zip(extents) {
-            *to = from as i64;
-        }
-        for (to, from) in strides.iter_mut().zip(steps) {
-            *to = from as i64;
-        }
+        lists.set(1, columns.value(), column_stride.value())
     }
 
     fn origin(&self) -> *const T {

@@ -7,7 +7,7 @@ use ndarray::{
     StrideShape,
 };
 
-use super::{Strided, StridedMut};
+use super::{Lists, Strided, StridedMut};
 use crate::Error;
 use crate::raw::element::Element;
 use crate::raw::{Parts, Plain, ReadCell};
@@ -21,13 +21,9 @@ unsafe impl<T: Element, D: Dimension> Strided for ArrayRef<T, D> {
         self.ndim()
     }
 
-    fn describe(&self, shape: &mut [i64], strides: &mut [i64]) {
-        for (to, &from) in shape.iter_mut().zip(self.shape()) {
-            *to = from as i64;
-        }
-        for (to, &from) in strides.iter_mut().zip(self.strides()) {
-            *to = from as i64;
-        }
+    fn describe(&self, lists: &mut Lists<'_>) -> Result<(), Error> {
+        let mut axes = self.shape().iter().zip(self.strides()).enumerate();
+        axes.try_for_each(|(axis, (&extent, &stride))| lists.set(axis, extent, stride))
     }
 
     fn origin(&self) -> *const T {

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use super::{Strided, StridedMut};
-use crate::Element;
+use super::{Lists, Strided, StridedMut};
+use crate::{Element, Error};
 
 /// One value, without axes.
 #[repr(transparent)]
@@ -19,7 +19,9 @@ unsafe impl<T: Element> Strided for Scalar<T> {
         0
     }
 
-    fn describe(&self, _: &mut [i64], _: &mut [i64]) {}
+    fn describe(&self, _: &mut Lists<'_>) -> Result<(), Error> {
+        Ok(())
+    }
 
     fn origin(&self) -> *const T {
         &raw const self.0
@@ -43,9 +45,8 @@ unsafe impl<T: Element> Strided for [T] {
     }
 
     #[inline]
-    fn describe(&self, shape: &mut [i64], strides: &mut [i64]) {
-        shape[0] = <[T]>::len(self) as i64;
-        strides[0] = 1;
+    fn describe(&self, lists: &mut Lists<'_>) -> Result<(), Error> {
+        lists.set(0, <[T]>::len(self), 1)
     }
 
     #[inline]

@@ -1,0 +1,126 @@
+//! Tensors around tensors around tensors: what the innermost one's memory is kept alive by.
+//! Releasing such chains does not belong here (see `release`).
+//! Invariant: a keeper keeps the memory alive as long as the handle that it was found in (R2).
+
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
+
+use super::Handle;
+use super::borrowed::Borrowed;
+use super::header::{self, Header};
+use super::marks::Root;
+use crate::{Access, Tensor};
+
+/// What keeps the memory of a handle alive.
+pub(super) enum Keeper {
+    Shared(Arc<Tensor>),
+    /// With a header, and not exclusive.
+    Counted(Handle),
+}
+
+/// The same, not yet held once more.
+enum Found<'a> {
+    Shared(&'a Arc<Tensor>),
+    Counted(&'a Handle),
+}
+
+impl Handle {
+    /// A header around what keeps the memory of a tensor of this library that came back from C: it
+    /// needs no header around another one.
+    #[cold]
+    pub(super) fn wrap_returned(self) -> Self {
+        let marks = self.marks;
+        let keeper = self.keeper();
+        // SAFETY: the memory is alive as long as what becomes the owner below (R2).
+        let described = unsafe { Borrowed::copied(self.parts()) };
+        let parts = described.parts();
+        match keeper {
+            // SAFETY: the same memory, kept alive by the owner (R2).
+            Some(Keeper::Shared(shared)) => unsafe { Self::around(shared, parts, marks) },
+            // SAFETY: the same.
+            Some(Keeper::Counted(inner)) => unsafe { Self::around(inner, parts, marks) },
+            None => {
+                let mut innermost = self.unwrap();
+                innermost.marks = innermost.marks.with_kept();
+                // SAFETY: the same.
+                unsafe { Self::around(innermost, parts, marks) }
+            }
+        }
+    }
+
+    /// Whether this is a tensor of this library that left Rust and came back.
+    pub(super) fn is_returned(&self) -> bool {
+        self.root() != Root::Header && self.own_header().is_some()
+    }
+
+    /// The handle inside of a tensor of this library that came back from C, or else this one.
+    fn unwrap(self) -> Self {
+        let (Some(_), Some(header)) = (self.foreign(), self.own_header()) else { return self };
+        // A `Keep` may count as a handle of a header that left Rust.
+        // SAFETY: alive as long as `self`, which owns it (R2).
+        if !unsafe { header::is_unique(header) } {
+            return self;
+        }
+        let this = ManuallyDrop::new(self);
+        // SAFETY: its only owner, which is forgotten; its parts were copied (R3).
+        let inner = unsafe { header::take_owner::<Self>(header) };
+        inner.unwrap_or_else(|_| ManuallyDrop::into_inner(this))
+    }
+
+    /// The handle that [`with_header`](Self::with_header) was called on, if this one is unique.
+    pub(super) fn without_header(self) -> Option<Self> {
+        // A header is made only around a producer's tensor; another handle inside is a keeper.
+        let is_around = self.owner::<Self>().is_some_and(|inner| inner.foreign().is_some());
+        self.is_unique().then(|| match is_around {
+            true => self.take_owner::<Self>().unwrap_or_else(|this| this),
+            false => self,
+        })
+    }
+
+    /// Whether dropping this handle releases the memory.
+    #[inline]
+    pub(super) fn is_last(&self) -> bool {
+        self.is_unique() && self.root() != Root::Lent
+    }
+
+    /// The innermost of the tensors around whose memory this one was made, if there is one that can
+    /// be held once more. To hold it keeps the memory alive, without the tensors in between.
+    pub(super) fn keeper(&self) -> Option<Keeper> {
+        let (mut at, mut found) = (self, None);
+        // An exclusive tensor is kept itself, since that keeps others from writing.
+        while at.access() != Access::Exclusive {
+            let Some(header) = at.own_header() else { break };
+            // SAFETY: alive as long as `self`, which owns it directly or not (R2).
+            if let Some(shared) = unsafe { header::owner::<Arc<Tensor>>(header) } {
+                (at, found) = (&shared.0, Some(Found::Shared(shared)));
+                continue;
+            }
+            // SAFETY: the same.
+            let Some(inner) = (unsafe { header::owner::<Self>(header) }) else { break };
+            if inner.root() == Root::Header && inner.access() != Access::Exclusive {
+                found = Some(Found::Counted(inner));
+            }
+            at = inner;
+        }
+        Some(match found? {
+            Found::Shared(shared) => Keeper::Shared(Arc::clone(shared)),
+            // SAFETY: it has a header, and its class is not exclusive (asked above; R3).
+            Found::Counted(inner) => Keeper::Counted(unsafe { inner.another() }),
+        })
+    }
+
+    /// The header of an export of this library, even if it left Rust and came back.
+    fn own_header(&self) -> Option<NonNull<Header>> {
+        match self.root() {
+            Root::Header => Some(self.managed()),
+            // SAFETY: owned, and alive as long as the handle (R2).
+            Root::Versioned => unsafe { header::of_export::<DLManagedTensorVersioned>(self.managed()) },
+            // SAFETY: the same.
+            Root::Legacy => unsafe { header::of_export::<DLManagedTensor>(self.managed()) },
+            Root::Lent => None,
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! `Layout`: the proof that a shape and strides were measured for elements of one type.
+//! The arithmetic is in `crate::layout`, which this only calls.
+//! Invariant: a `Layout` is made by measuring, or again of a descriptor that was made from one (R1).
+
+use crate::dims::Dims;
+use crate::layout::{self, Size, Unit};
+use crate::{DType, Error, Flags, small};
+
+/// A shape and strides that were measured: no extent is negative, and the element count, the size
+/// in bytes and the distance in bytes between any two elements fit `isize`.
+///
+/// Every descriptor and every [`Parts`](super::Parts) is made of one.
+#[derive(Clone, Copy)]
+pub(crate) struct Layout<'a> {
+    shape: &'a [i64],
+    strides: &'a [i64],
+    dtype: DType,
+    /// [`Flags::SUBBYTE_PADDED`], if it was measured with that.
+    padding: Flags,
+}
+
+impl<'a> Layout<'a> {
+    /// Measures a shape with its strides.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`layout::measure`].
+    #[inline(always)]
+    pub(crate) fn measure(
+        shape: &'a [i64],
+        strides: &'a [i64],
+        dtype: DType,
+        flags: Flags,
+    ) -> Result<Self, Error> {
+        match Self::small(shape, strides, dtype) {
+            Some(layout) => Ok(layout),
+            None => Ok(Self::sized(shape, strides, dtype, flags)?.0),
+        }
+    }
+
+    /// The fast path of [`measure`](Self::measure): numbers so small that nothing overflows.
+    #[inline(always)]
+    pub(super) fn small(shape: &'a [i64], strides: &'a [i64], dtype: DType) -> Option<Self> {
+        let is_small = dtype.is_ordinary() && small::holds(shape, strides);
+        is_small.then_some(Self { shape, strides, dtype, padding: Flags::NONE })
+    }
+
+    /// Measures any shape, and tells what it found out.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`layout::measure`].
+    #[cold]
+    pub(crate) fn sized(
+        shape: &'a [i64],
+        strides: &'a [i64],
+        dtype: DType,
+        flags: Flags,
+    ) -> Result<(Self, Size), Error> {
+        let size = layout::measure(shape, strides, dtype, flags)?;
+        Ok((Self { shape, strides, dtype, padding: padding(flags) }, size))
+    }
+
+    /// The layout of a descriptor that was made from a layout, or passed the gate.
+    ///
+    /// # Safety
+    ///
+    /// These very numbers were measured with this type and these flags.
+    #[inline(always)]
+    pub(super) unsafe fn again(
+        shape: &'a [i64],
+        strides: &'a [i64],
+        dtype: DType,
+        flags: Flags,
+    ) -> Self {
+        Self { shape, strides, dtype, padding: padding(flags) }
+    }
+
+    #[inline]
+    pub(crate) fn shape(&self) -> &'a [i64] {
+        self.shape
+    }
+
+    #[inline]
+    pub(crate) fn strides(&self) -> &'a [i64] {
+        self.strides
+    }
+
+    #[inline]
+    pub(crate) fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Other flags, with the padding that was measured.
+    #[inline]
+    pub(super) fn pad(&self, flags: Flags) -> Flags {
+        (flags - Flags::SUBBYTE_PADDED) | self.padding
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        layout::count(self.shape)
+    }
+
+    /// What one element takes.
+    #[inline]
+    pub(crate) fn unit(&self) -> Unit {
+        Unit::new(self.dtype, self.padding)
+    }
+
+    /// The size of all elements in bytes, as if they were contiguous.
+    #[inline]
+    pub(crate) fn nbytes(&self) -> usize {
+        self.unit().size(self.len()).expect("measured")
+    }
+}
+
+#[inline(always)]
+fn padding(flags: Flags) -> Flags {
+    Flags(flags.0 & Flags::SUBBYTE_PADDED.0)
+}
+
+/// Room for the shape and the strides of a layout, which is measured when they are written.
+pub(crate) struct Lists<'a> {
+    shape: &'a mut [i64],
+    strides: &'a mut [i64],
+}
+
+impl<'a> Lists<'a> {
+    /// Two lists of the same length.
+    #[inline]
+    pub(super) fn new(shape: &'a mut [i64], strides: &'a mut [i64]) -> Self {
+        Self { shape, strides }
+    }
+
+    /// Writes an axis. One that there is no room for is left out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SizeOverflow`] if the numbers do not fit.
+    #[inline(always)]
+    pub(crate) fn set(
+        &mut self,
+        axis: usize,
+        extent: usize,
+        stride: impl TryInto<i64>,
+    ) -> Result<(), Error> {
+        if let (Some(to_extent), Some(to_stride)) =
+            (self.shape.get_mut(axis), self.strides.get_mut(axis))
+        {
+            *to_extent = layout::extent(extent)?;
+            let too_large = |_| Error::SizeOverflow { what: "strided span" };
+            *to_stride = stride.try_into().map_err(too_large)?;
+        }
+        Ok(())
+    }
+
+    /// Measures what was written.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Layout::measure`].
+    #[inline(always)]
+    pub(crate) fn measure(self, dtype: DType, flags: Flags) -> Result<Layout<'a>, Error> {
+        Layout::measure(self.shape, self.strides, dtype, flags)
+    }
+
+    /// Copies a layout, which needs no measuring.
+    ///
+    /// # Panics
+    ///
+    /// If there is not as much room as it has axes.
+    #[inline]
+    pub(crate) fn copy(self, layout: Layout<'_>) -> Layout<'a> {
+        self.shape.copy_from_slice(layout.shape);
+        self.strides.copy_from_slice(layout.strides);
+        Layout { shape: self.shape, strides: self.strides, ..layout }
+    }
+}
+
+/// A layout with lists of its own. No heap up to rank 8.
+pub(crate) struct OwnedLayout {
+    shape: Dims,
+    strides: Dims,
+    dtype: DType,
+    padding: Flags,
+}
+
+impl OwnedLayout {
+    /// Measures what `write` writes to lists of a length.
+    #[inline]
+    pub(crate) fn measure(
+        rank: usize,
+        dtype: DType,
+        flags: Flags,
+        write: impl FnOnce(&mut Lists<'_>) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
+        let (mut shape, mut strides) = (Dims::zeros(rank), Dims::zeros(rank));
+        let mut lists = Lists::new(&mut shape, &mut strides);
+        write(&mut lists)?;
+        let padding = lists.measure(dtype, flags)?.padding;
+        Ok(Self { shape, strides, dtype, padding })
+    }
+
+    #[inline]
+    pub(crate) fn borrow(&self) -> Layout<'_> {
+        let Self { shape, strides, dtype, padding } = self;
+        Layout { shape, strides, dtype: *dtype, padding: *padding }
+    }
+}
+
+impl From<Layout<'_>> for OwnedLayout {
+    #[inline]
+    fn from(layout: Layout<'_>) -> Self {
+        let Layout { shape, strides, dtype, padding } = layout;
+        Self { shape: shape.into(), strides: strides.into(), dtype, padding }
+    }
+}

@@ -1,0 +1,108 @@
+//! Releases handles that other handles own, in a loop instead of recursively.
+//! What an owner is otherwise does not belong here (see `header`).
+//! Invariant: a handle that is queued is dropped before the call that queued the first one returns.
+
+use std::any::{Any, TypeId};
+use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::managed::{Handle, Unstrided};
+use crate::{ArcTensor, Tensor};
+
+type Queue = RefCell<Vec<Handle>>;
+
+thread_local! {
+    /// The queue of the outermost `release` that this thread is in.
+    static QUEUE: Cell<Option<NonNull<Queue>>> = const { Cell::new(None) };
+}
+
+/// Drops a handle that another handle's owner held. Within a `release` it only queues it, so that a
+/// chain of handles takes no more of the stack than two of them.
+pub(super) fn release(handle: Handle) {
+    if !handle.is_last() {
+        return drop(handle);
+    }
+    if let Some(queue) = QUEUE.get() {
+        // SAFETY: it stands in a call of this thread that has not returned (R2).
+        return unsafe { queue.as_ref() }.borrow_mut().push(handle);
+    }
+    let queue = Queue::default();
+    QUEUE.set(Some(NonNull::from(&queue)));
+    let (mut next, mut panic) = (Some(handle), None);
+    while let Some(handle) = next {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(handle))) {
+            // Dropping a second one could panic again.
+            if let Some(second) = panic.replace(payload) {
+                std::mem::forget(second);
+            }
+        }
+        next = queue.borrow_mut().pop();
+    }
+    QUEUE.set(None);
+    if let Some(payload) = panic {
+        resume_unwind(payload);
+    }
+}
+
+/// Whether an owner of this type is known to hold a handle. Known when it is compiled.
+#[inline(always)]
+pub(super) fn holds_handle<O: 'static>() -> bool {
+    let owner = TypeId::of::<O>();
+    owner == TypeId::of::<Handle>()
+        || owner == TypeId::of::<Unstrided>()
+        || owner == TypeId::of::<Arc<Tensor>>()
+        || owner == TypeId::of::<Tensor>()
+        || owner == TypeId::of::<ArcTensor>()
+}
+
+/// Drops an owner that holds a handle.
+pub(super) fn release_owner<O: 'static>(owner: O) {
+    let mut owner = Some(owner);
+    let owner: &mut dyn Any = &mut owner;
+    if let Some(handle) = owner.downcast_mut::<Option<Handle>>() {
+        handle.take().map(release);
+    } else if let Some(handle) = owner.downcast_mut::<Option<Unstrided>>() {
+        handle.take().map(|Unstrided(handle)| release(handle));
+    } else if let Some(shared) = owner.downcast_mut::<Option<Arc<Tensor>>>() {
+        shared.take().and_then(Arc::into_inner).map(|tensor| release(tensor.0));
+    } else if let Some(tensor) = owner.downcast_mut::<Option<Tensor>>() {
+        tensor.take().map(|tensor| release(tensor.0));
+    } else if let Some(tensor) = owner.downcast_mut::<Option<ArcTensor>>() {
+        tensor.take().map(|tensor| release(Tensor::from(tensor).0));
+    }
+}
+
+/// A tensor inside a value that may become the owner of another tensor.
+pub(crate) struct Nested(ManuallyDrop<Tensor>);
+
+impl Nested {
+    pub(crate) fn new(tensor: Tensor) -> Self {
+        Self(ManuallyDrop::new(tensor))
+    }
+
+    pub(crate) fn into_inner(self) -> Tensor {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not used again, nor dropped (R7).
+        unsafe { ManuallyDrop::take(&mut this.0) }
+    }
+}
+
+impl Deref for Nested {
+    type Target = Tensor;
+
+    fn deref(&self) -> &Tensor {
+        &self.0
+    }
+}
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        // SAFETY: taken once, here (R7).
+        let tensor = unsafe { ManuallyDrop::take(&mut self.0) };
+        release(tensor.0);
+    }
+}

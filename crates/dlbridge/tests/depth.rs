@@ -1,0 +1,237 @@
+//! Tensors that are made of tensors a million times: memory stays as it is, and releasing them
+//! takes no more of the stack than releasing two.
+#![cfg(feature = "testing")]
+#![allow(unsafe_code, reason = "a global allocator is unsafe by nature")]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+
+use common::{import, take_back, take_back_legacy};
+use dlbridge::testing::{CountingOwner, Foreign, PanicOnDrop, Releases};
+use dlbridge::{Access, ArcTensor, Tensor};
+
+const ROUNDS: usize = if cfg!(miri) { 40 } else { 1_000_000 };
+/// Rounds through C, which take several allocations each: a million of them without debug assertions.
+const MIXED: usize = if cfg!(debug_assertions) { ROUNDS / 50 } else { ROUNDS };
+/// Rounds of chains that nothing can shorten.
+const LONG: usize = if cfg!(miri) { 40 } else { 50_000 };
+/// So small that a recursive release does not fit.
+const STACK: usize = 256 << 10;
+
+thread_local!(static LIVE: Cell<isize> = const { Cell::new(0) });
+
+struct Recorder;
+
+fn record(size: isize) {
+    let _ = LIVE.try_with(|live| live.set(live.get() + size));
+}
+
+// SAFETY: the system's allocator does the work.
+unsafe impl GlobalAlloc for Recorder {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        record(layout.size() as isize);
+        // SAFETY: the caller's duty.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        record(-(layout.size() as isize));
+        // SAFETY: the caller's duty.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static RECORDER: Recorder = Recorder;
+
+fn with_small_stack(test: impl FnOnce() + Send + 'static) {
+    let thread = thread::Builder::new().stack_size(STACK).spawn(test).expect("a thread");
+    thread.join().expect("no panic, and no overflow");
+}
+
+/// Runs the same steps again and again: in constant memory, over the same elements, which are
+/// released with the last tensor.
+fn rounds(count: usize, step: impl Fn(Tensor) -> Tensor + Copy + Send + 'static) {
+    for make in [counted, counted_and_shared, foreign] {
+        with_small_stack(move || {
+            let (mut tensor, releases) = make();
+            let start = tensor.data_ptr();
+            for _ in 0..4 {
+                tensor = step(tensor);
+            }
+            let before = LIVE.get();
+            for _ in 0..count {
+                tensor = step(tensor);
+            }
+            assert!(LIVE.get() - before < 4096, "{} bytes more", LIVE.get() - before);
+            assert_eq!(tensor.data_ptr(), start);
+            assert_eq!(tensor.view::<i32>().expect("int32").to_vec(), [1, 2, 3]);
+            releases.expect(0, "in use");
+            drop(tensor);
+            releases.expect(1, "released");
+        });
+    }
+}
+
+fn counted() -> (Tensor, Releases) {
+    let owner = CountingOwner::new([1, 2, 3]);
+    let drops = owner.drops();
+    (Tensor::builder(owner).build::<i32>().expect("it fits"), drops)
+}
+
+fn counted_and_shared() -> (Tensor, Releases) {
+    let (tensor, drops) = counted();
+    (tensor.into_shared(), drops)
+}
+
+fn foreign() -> (Tensor, Releases) {
+    let foreign = Foreign::new(&[3], &[1, 2, 3]);
+    let releases = foreign.releases();
+    (import(foreign).expect("legal"), releases)
+}
+
+#[test]
+fn shares_of_shares_are_one_share() {
+    rounds(ROUNDS, |tensor| Tensor::from(Arc::new(tensor)));
+}
+
+#[test]
+fn handles_of_handles_are_one_handle() {
+    rounds(ROUNDS, |tensor| Tensor::from(ArcTensor::from(tensor)));
+    rounds(ROUNDS, |tensor| Tensor::from(ArcTensor::from(tensor).clone()));
+}
+
+#[test]
+fn tensors_that_come_back_from_c_do_not_grow() {
+    rounds(MIXED, |tensor| take_back(tensor.into_raw()));
+    rounds(MIXED, |tensor| {
+        take_back_legacy(tensor.into_shared().into_raw_legacy().expect("writable"))
+    });
+    rounds(MIXED, |tensor| {
+        let tensor = take_back(tensor.into_shared().into_raw());
+        take_back_legacy(tensor.into_raw_legacy().expect("writable"))
+    });
+}
+
+#[test]
+fn mixed_rounds_do_not_grow() {
+    rounds(MIXED, |tensor| take_back(Tensor::from(Arc::new(tensor)).into_raw()));
+    rounds(MIXED, |tensor| take_back(Tensor::from(ArcTensor::from(tensor)).into_raw()));
+    // As `dlbridge.from_dlpack` does with a `dlbridge.Tensor`.
+    rounds(MIXED, |tensor| take_back(Tensor::from(ArcTensor::from(tensor).clone()).into_raw()));
+    rounds(MIXED, |tensor| {
+        let shared = ArcTensor::from(tensor);
+        let exported = Tensor::from(shared.clone()).into_raw();
+        drop(shared);
+        take_back(exported)
+    });
+    rounds(MIXED, |tensor| {
+        let shared = ArcTensor::from(take_back(Tensor::from(Arc::new(tensor)).into_raw()));
+        let exported = Tensor::from(shared.clone()).into_raw();
+        drop(shared);
+        Tensor::from(Arc::new(take_back(exported)))
+    });
+}
+
+#[test]
+fn a_share_of_a_share_is_written_by_nobody() {
+    let (tensor, _) = counted();
+    let first = Arc::new(tensor);
+    let share = Arc::new(Tensor::from(Arc::clone(&first)));
+    let mut second = Tensor::from(Arc::clone(&share));
+    assert_eq!(second.access(), Access::Frozen);
+    assert!(second.view_mut::<i32>().is_err());
+    // The first stays in use when the tensor in between is gone.
+    let between = Arc::into_inner(share).expect("nobody else holds it");
+    drop(between);
+    assert!(Arc::into_inner(first).is_none());
+    assert_eq!(second.as_slice::<i32>(), Ok(&[1, 2, 3][..]));
+}
+
+#[test]
+fn what_came_back_from_c_gives_no_owner_out() {
+    let shared = ArcTensor::from(Tensor::from(vec![1, 2, 3]));
+    let exported = Tensor::from(shared.clone()).into_raw();
+    drop(shared);
+    let again = ArcTensor::from(take_back(exported)).into_inner().expect("the only handle");
+    let again = again.into_owner::<Vec<i32>>().expect_err("C may have kept its address");
+    assert_eq!(again.view::<i32>().expect("int32").to_vec(), [1, 2, 3]);
+}
+
+/// A chain of tensors that own each other, which nothing shortens.
+fn chain(step: impl Fn(Tensor) -> Tensor + Send + 'static) {
+    with_small_stack(move || {
+        let owner = CountingOwner::new([1_u8, 2, 3]);
+        let drops = owner.drops();
+        let mut tensor = Tensor::builder(owner).build::<u8>().expect("it fits");
+        for _ in 0..LONG {
+            tensor = step(tensor);
+        }
+        assert_eq!(tensor.as_slice::<u8>(), Ok(&[1, 2, 3][..]));
+        drop(tensor);
+        drops.expect(1, "released");
+    });
+}
+
+#[test]
+fn owners_that_hold_tensors_are_released_without_recursion() {
+    chain(|tensor| {
+        let slice = tensor.into_slice::<u8>().expect("bytes");
+        Tensor::builder(slice).build_read_only::<u8>().expect("as many")
+    });
+    chain(|tensor| {
+        let slice = tensor.into_slice_mut::<u8>().expect("bytes");
+        Tensor::builder(slice).build::<u8>().expect("as many")
+    });
+    chain(|tensor| {
+        let described = tensor.as_raw();
+        let flags = dlbridge::Flags::IS_COPIED;
+        // SAFETY: described by the tensor, which is the owner and lends it to nobody else.
+        unsafe { Tensor::from_owner_raw(tensor, &described, flags) }.expect("our own")
+    });
+}
+
+#[cfg(feature = "arrow-60")]
+#[test]
+fn buffers_of_arrow_are_released_without_recursion() {
+    chain(|tensor| Tensor::from(arrow_buffer::Buffer::try_from(tensor).expect("bytes")));
+}
+
+#[cfg(feature = "bytes-1")]
+#[test]
+fn bytes_are_released_without_recursion() {
+    chain(|tensor| Tensor::from(bytes::Bytes::try_from(tensor).expect("bytes")));
+}
+
+#[cfg(feature = "burn-0_22")]
+#[test]
+fn bytes_of_burn_are_released_without_recursion() {
+    chain(|tensor| {
+        let bytes = burn_std::Bytes::try_from(tensor).expect("bytes");
+        Tensor::try_from(bytes).expect("resident")
+    });
+}
+
+#[test]
+fn a_panic_deep_inside_comes_out_when_all_is_released() {
+    let (one, drops) = counted();
+    let owner = CountingOwner::new([1, 2, 3]).panic_on_drop();
+    let panicking = Tensor::builder(owner).build::<i32>().expect("it fits").into_shared();
+    let inner = Tensor::from(Arc::new(Tensor::from(Arc::new(panicking))));
+    let described = one.as_raw();
+    // SAFETY: the owner keeps it alive.
+    let outer = unsafe { Tensor::from_owner_raw((inner, one), &described, dlbridge::Flags::NONE) };
+    let outer = Tensor::from(Arc::new(outer.expect("our own")));
+    let payload = catch_unwind(AssertUnwindSafe(|| drop(outer))).expect_err("it panics");
+    assert_eq!(payload.downcast_ref(), Some(&PanicOnDrop));
+    drops.expect(1, "released all the same");
+    // The next release begins anew.
+    let (tensor, drops) = counted();
+    drop(Tensor::from(Arc::new(tensor)));
+    drops.expect(1, "released");
+}
