@@ -65,16 +65,17 @@ fn is_refused(object: Borrowed<'_, '_, PyAny>) -> bool {
             .getattr_opt(name)
             .is_ok_and(|found| found.is_some_and(|it| it.is_truthy().unwrap_or(false)))
     };
-    is(intern!(py, "is_meta"))
+    // First what PyTorch itself refuses in the least time.
+    has_no_storage(object).unwrap_or(false)
+        || is(intern!(py, "is_meta"))
         || is(intern!(py, "is_quantized"))
         || is(intern!(py, "is_nested"))
-        || has_no_storage(object).unwrap_or(false)
 }
 
 /// Whether a tensor of PyTorch has no storage: sparse, of MKL-DNN, or of a transform (`vmap`).
 fn has_no_storage(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
     let py = object.py();
-    let Some(module) = loaded(intern!(py, "torch._C")).map_err(PyErr::from)? else {
+    let Some(module) = loaded(intern!(py, "torch._C"))? else {
         return Ok(false);
     };
     let has_storage = module.call_method1(intern!(py, "_has_storage"), (object,))?;
