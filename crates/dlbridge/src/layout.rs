@@ -37,6 +37,12 @@ pub(crate) fn extent(extent: usize) -> Result<i64, Error> {
 }
 
 /// The extents, or strides that are not negative, of another crate's array.
+#[cfg(any(
+    feature = "burn-0_22",
+    feature = "burn-flex-0_22",
+    feature = "candle-core-0_11",
+    feature = "safetensors-0_8"
+))]
 pub(crate) fn extents(extents: &[usize]) -> Result<Vec<i64>, Error> {
     extents.iter().map(|&number| extent(number)).collect()
 }

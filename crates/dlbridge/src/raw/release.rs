@@ -63,16 +63,21 @@ pub(super) fn holds_handle<O: 'static>() -> bool {
 pub(super) fn release_owner<O: 'static>(owner: O) {
     let mut owner = Some(owner);
     let owner: &mut dyn Any = &mut owner;
-    if let Some(handle) = owner.downcast_mut::<Option<Handle>>() {
-        handle.take().map(release);
+    let handle = if let Some(handle) = owner.downcast_mut::<Option<Handle>>() {
+        handle.take()
     } else if let Some(handle) = owner.downcast_mut::<Option<Unstrided>>() {
-        handle.take().map(|Unstrided(handle)| release(handle));
+        handle.take().map(|Unstrided(handle)| handle)
     } else if let Some(shared) = owner.downcast_mut::<Option<Arc<Tensor>>>() {
-        shared.take().and_then(Arc::into_inner).map(|tensor| release(tensor.0));
+        shared.take().and_then(Arc::into_inner).map(|tensor| tensor.0)
     } else if let Some(tensor) = owner.downcast_mut::<Option<Tensor>>() {
-        tensor.take().map(|tensor| release(tensor.0));
+        tensor.take().map(|tensor| tensor.0)
     } else if let Some(tensor) = owner.downcast_mut::<Option<ArcTensor>>() {
-        tensor.take().map(|tensor| release(Tensor::from(tensor).0));
+        tensor.take().map(|tensor| Tensor::from(tensor).0)
+    } else {
+        None
+    };
+    if let Some(handle) = handle {
+        release(handle);
     }
 }
 
