@@ -10,6 +10,9 @@ use std::process::Command;
 
 use common::{SYSTEM, compile, installed, links, source, static_library, succeed};
 
+/// Looks for leaks at the end, too.
+const ADDRESS_SANITIZER: &str = "-fsanitize=address,undefined";
+
 #[test]
 fn c_program_with_the_shared_library() {
     let folder = installed();
@@ -64,7 +67,7 @@ fn random_calls_release_every_owner_once() {
 /// The same where the compiler has AddressSanitizer, which looks for leaks at the end.
 #[test]
 fn random_calls_pass_address_sanitizer() {
-    let mut link = vec!["-fsanitize=address,undefined".to_owned()];
+    let mut link = vec![ADDRESS_SANITIZER.to_owned()];
     if !links(&link) {
         return eprintln!("skipped: the C compiler has no AddressSanitizer");
     }
@@ -89,7 +92,7 @@ fn header_compiles_as_every_c_and_cpp() {
     }
 }
 
-/// The examples of the guide: a whole program is run, functions are called by a `main` of theirs.
+/// The examples of the guide, also with AddressSanitizer: a whole program is run, `show` is called.
 #[test]
 fn examples_of_the_guide() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/c.md");
@@ -109,6 +112,17 @@ fn examples_of_the_guide() {
         let said = output(&compile("cc", "-std=c11", &source, &name, &static_library()), &[]);
         assert_eq!(said.is_empty(), rest.contains("return 0;") && !is_program, "it prints: {said}");
         programs += usize::from(is_program);
+        let mut link = vec![ADDRESS_SANITIZER.to_owned()];
+        if links(&link) {
+            link.extend(static_library());
+            succeed(&mut Command::new(compile(
+                "cc",
+                "-std=c11",
+                &source,
+                &format!("{name}-asan"),
+                &link,
+            )));
+        }
     }
     assert!(programs > 0, "the page has a program");
 }
