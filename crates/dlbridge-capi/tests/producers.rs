@@ -135,16 +135,37 @@ fn exceptions_stay_set_on_demand(host: &Host) {
     assert_eq!(message, "struct_size: expected 24, found 8; set it to sizeof the struct");
 }
 
+/// Also from the Python object that such a tensor becomes, which older consumers ask so.
 fn legacy_tensors_are_exported_as_legacy(host: &Host) {
-    let object = host.eval("np.ones(2).__dlpack__()");
-    let (mut tensor, mut capsule) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: a live capsule, on the thread that started Python.
-    assert_eq!(unsafe { dlb_from_python(object, ptr::null(), &mut tensor) }, Status::Ok);
-    host.drop(object);
-    // SAFETY: given away.
-    let status = unsafe { dlb_into_capsule(tensor, 0, &mut capsule) };
+    let import = || {
+        let object = host.eval("np.ones(2).__dlpack__()");
+        let mut tensor = ptr::null_mut();
+        // SAFETY: a live capsule, on the thread that started Python.
+        assert_eq!(unsafe { dlb_from_python(object, ptr::null(), &mut tensor) }, Status::Ok);
+        host.drop(object);
+        tensor
+    };
+    let mut capsule = ptr::null_mut();
+    // SAFETY: consumed.
+    let status = unsafe { dlb_into_capsule(import(), 0, &mut capsule) };
     assert_eq!(status, Status::Ok, "{}", last_error());
     host.drop(capsule);
+    let tensor = import();
+    for _ in 0..2 {
+        // SAFETY: a live tensor.
+        let another = unsafe { dlb_retain(tensor) };
+        // SAFETY: consumed.
+        let status = unsafe { dlb_into_capsule(another, 0, &mut capsule) };
+        assert_eq!(status, Status::Ok, "{}", last_error());
+        host.drop(capsule);
+    }
+    let mut object = ptr::null_mut();
+    // SAFETY: consumed.
+    assert_eq!(unsafe { dlb_into_python(tensor, &mut object) }, Status::Ok);
+    host.set("legacy", object);
+    host.drop(object);
+    assert!(host.truth("'\"dltensor\"' in repr(legacy.__dlpack__())"));
+    host.run("del legacy");
 }
 
 fn streams_are_passed_and_told(host: &Host) {
