@@ -231,14 +231,15 @@ fn tables_are_called_for_their_own_class_only(host: &Host) {
          class Overrides(Base):\n def __dlpack__(self, **k): raise KeyError('mine')\n\
          class Renews(Overrides):\n __dlpack_c_exchange_api__ = table\n\
          class Both(Overrides):\n __dlpack_c_exchange_api__ = table\n __dlpack__ = Base.__dlpack__\n\
+         class Watched(Base):\n def __getattribute__(self, name): return super().__getattribute__(name)\n\
          class Hooked(Base):\n @classmethod\n def __torch_function__(cls, *a): pass",
     );
     for _ in 0..2 {
         // Through the table, whose producer has a current stream.
-        for code in ["Base()", "Inherits()", "Both()"] {
+        for code in ["Base()", "Inherits()", "Renews()", "Both()"] {
             assert_eq!(import(host, code, request()), Ok(Some(5)), "{code}");
         }
-        for (code, word) in [("Overrides()", "mine"), ("Renews()", "mine"), ("Hooked()", "base")] {
+        for (code, word) in [("Overrides()", "mine"), ("Watched()", "base"), ("Hooked()", "base")] {
             let refused = (Status::Python, format!("KeyError: '{word}'"));
             assert_eq!(refusal(host, code), refused, "{code}");
         }
