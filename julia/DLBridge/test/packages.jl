@@ -11,7 +11,15 @@ const OTHERS = ("BFloat16s", "DLFP8Types", "DLPack", "Requires")
 
 project(package) = joinpath(FOLDER, lowercase(package))
 julia() = joinpath(Sys.BINDIR, Base.julia_exename())
-python() = Sys.which(get(ENV, "DLBRIDGE_PYTHON", "python3"))
+
+# As it calls itself: `Sys.which` leaves a virtual environment by following its links.
+function python()
+    try
+        return readchomp(`$(get(ENV, "DLBRIDGE_PYTHON", "python3")) -c "import sys; print(sys.executable)"`)
+    catch
+        return nothing
+    end
+end
 
 has_registry() = any(DEPOT_PATH) do depot
     any(name -> ispath(joinpath(depot, "registries", name)), ("General", "General.toml", "General.tar.gz"))
