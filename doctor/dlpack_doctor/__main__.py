@@ -1,8 +1,6 @@
-"""`python -m dlbridge.doctor`: the same as `python -m dlbridge doctor`."""
+"""`python -m dlpack_doctor`: the same as `dlpack-doctor`."""
 
-import sys
-
-from dlbridge.doctor.cli import main
+from dlpack_doctor.cli import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

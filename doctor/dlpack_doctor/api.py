@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dlbridge.doctor import registry
-from dlbridge.doctor.findings import Examined, Findings, here
-from dlbridge.doctor.subject import Subject, of_factory
-from dlbridge.doctor.verdict import CONSUMER, PRODUCER, Result
+from dlpack_doctor import registry
+from dlpack_doctor.findings import Examined, Findings, here
+from dlpack_doctor.subject import Subject, of_factory
+from dlpack_doctor.verdict import CONSUMER, PRODUCER, Result
 
 
 def check_producer(factory: Callable[..., Any], *, checks: Iterable[str] | None = None) -> Findings:

@@ -1,143 +1,167 @@
-"""The command line: `python -m dlbridge doctor`.
-
-Examining belongs to `examine`, what it looks like to `report`.
-"""
+"""The command line: `dlpack-doctor`, or `python -m dlpack_doctor`."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from dlbridge.doctor import names, registry
-from dlbridge.doctor.examine import examine
-from dlbridge.doctor.findings import Examined, Findings, from_json, join
-from dlbridge.doctor.report import grid, markdown, page, terminal
-from dlbridge.doctor.verdict import Verdict
+import click
+from rich.console import Console
 
-DESCRIPTION = """Does an array type really speak DLPack? Checks producers, consumers and every
-pair of them, each check in a process of its own kind, so that a crash is one red cell."""
-NAMES = """a known framework (default: all that are installed), module:factory or module:Class
-whose calls make arrays, module:from_dlpack for a consumer alone, or an array API namespace"""
+from dlpack_doctor import names, registry
+from dlpack_doctor.examine import examine
+from dlpack_doctor.findings import Findings, from_json, join
+from dlpack_doctor.report import grid, render, terminal
+from dlpack_doctor.verdict import Check
 
+HELP = """Check that array types conform to DLPack, as producers, as consumers, and in pairs.
 
-def parser() -> argparse.ArgumentParser:
-    """All options."""
-    made = argparse.ArgumentParser(prog="python -m dlbridge doctor", description=DESCRIPTION)
-    made.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
-    made.add_argument("--list", action="store_true", help="explain every check, and run none")
-    made.add_argument("--check", action="append", metavar="ID", help="run this check only")
-    made.add_argument("--no-pairs", action="store_true", help="leave the pairs out")
-    made.add_argument("--strict", action="store_true", help="exit with 1 if anything fails")
-    made.add_argument("--json", type=Path, metavar="FILE", help="write the findings as JSON")
-    made.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page")
-    made.add_argument("--markdown", type=Path, metavar="FILE", help="write a page of Markdown")
-    made.add_argument(
-        "--python",
-        action="append",
-        metavar="PATH",
-        default=[],
-        help="also examine what another Python has, which must have dlbridge, too",
-    )
-    made.add_argument(
-        "--join", action="append", metavar="FILE", type=Path, default=[], help="add saved findings"
-    )
-    return made
+NAME is one of
+
+\b
+  numpy, torch, jax, ...   a framework that the doctor knows (default: all that are installed)
+  mylib:make               a factory: make(), make(shape) or make(shape, dtype); shape is a
+                           tuple, dtype a name such as "float32". It returns any object with
+                           __dlpack__ and __dlpack_device__. Its numbers are compared with
+                           its tolist(). mylib.from_dlpack, if there, is checked as consumer.
+  mylib:from_dlpack        a consumer alone
+  mylib                    an array API namespace (arange, reshape, astype, from_dlpack)
+  label=mylib:make         the same under another name
+
+Every check runs in a child process, so a crash is one failure. The exit status is 0 if nothing
+failed, 1 if a check failed, 2 for a wrong command line or a subject that could not be examined.
+"""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the doctor; the result is the exit code."""
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    options = parser().parse_args(words)
-    if options.list:
-        print(*explain(), sep="\n")
-        return 0
-    unknown = set(options.check or ()) - {check.id for check in registry.all_checks()}
+def _explain(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        for check in registry.all_checks():
+            click.echo(f"{check.id}\n  {check.summary}\n  {check.clause}\n  {check.means}")
+        context.exit()
+
+
+def _checks(
+    _context: click.Context, _parameter: click.Parameter, ids: tuple[str, ...]
+) -> list[str]:
+    unknown = set(ids) - {check.id for check in registry.all_checks()}
     if unknown:
-        print(f"no such check: {', '.join(sorted(unknown))}; --list has all", file=sys.stderr)
-        return 2
-    parts = [_examine(options)]
-    parts += [_elsewhere(python, options) for python in options.python]
-    parts += [from_json(path.read_text(encoding="utf-8")) for path in options.join]
+        raise click.BadParameter(f"no such check: {', '.join(sorted(unknown))}; --list has all")
+    return list(ids)
+
+
+def _file(help: str) -> dict[str, Any]:
+    return {"type": click.Path(path_type=Path, dir_okay=False), "metavar": "FILE", "help": help}
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]}, help=HELP)
+@click.argument("subjects", nargs=-1, metavar="[NAME]...")
+@click.option("-v", "--verbose", is_flag=True, help="Show every finding with its reproducer.")
+@click.option(
+    "--list",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_explain,
+    help="Explain every check, and run none.",
+)
+@click.option(
+    "--check",
+    "checks",
+    multiple=True,
+    metavar="ID",
+    callback=_checks,
+    help="Run only this check; may be repeated.",
+)
+@click.option("--no-pairs", is_flag=True, help="Do not exchange arrays between the subjects.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 if checks fail.")
+@click.option("--json", "json_file", **_file("Write the findings as JSON."))
+@click.option("--html", **_file("Write one HTML page."))
+@click.option("--markdown", **_file("Write a page of Markdown."))
+@click.option("--badge", **_file("Write a badge as SVG."))
+@click.option("--since", **_file("Show what changed since these findings (JSON)."))
+@click.option(
+    "--python",
+    "pythons",
+    multiple=True,
+    metavar="PATH",
+    help="Also examine another Python, which has dlpack-doctor.",
+)
+@click.option("--join", "joined", multiple=True, **_file("Add saved findings (JSON)."))
+@click.version_option(package_name="dlpack-doctor", message="%(version)s")
+def main(
+    subjects: tuple[str, ...],
+    verbose: bool,
+    checks: list[str],
+    no_pairs: bool,
+    exit_zero: bool,
+    json_file: Path | None,
+    html: Path | None,
+    markdown: Path | None,
+    badge: Path | None,
+    since: Path | None,
+    pythons: tuple[str, ...],
+    joined: tuple[Path, ...],
+) -> None:
+    """Run the doctor."""
+    try:
+        asked = [found for name in subjects or ["installed"] for found in names.expand(name)]
+    except names.Unknown as error:
+        raise click.UsageError(str(error)) from None
+    console = Console(highlight=False, emoji=False, soft_wrap=not sys.stdout.isatty())
+    if not asked:
+        raise click.UsageError("no framework that the doctor knows is installed; name one")
+    parts = [_examine(asked, checks, not no_pairs)]
+    parts += [_elsewhere(python, [*subjects], checks, no_pairs) for python in pythons]
+    parts += [from_json(path.read_text(encoding="utf-8")) for path in joined]
     findings = join(parts)
-    command = "python -m dlbridge doctor " + shlex.join(words)
-    _write(options, findings, os.environ.get("DLBRIDGE_DOCTOR_COMMAND", command.strip()))
-    _print(findings)
-    return _code(findings, options.strict)
+    before = from_json(since.read_text(encoding="utf-8")) if since else None
+    command = os.environ.get("DLPACK_DOCTOR_COMMAND", f"dlpack-doctor {shlex.join(sys.argv[1:])}")
+    if json_file:
+        json_file.write_text(findings.to_json(), encoding="utf-8")
+    for path, template in ((html, "page.html"), (markdown, "page.md"), (badge, "badge.svg")):
+        if path:
+            path.write_text(render.page(template, findings, command, before), encoding="utf-8")
+    terminal.show(console, findings, verbose)
+    problems = [s for s in findings.subjects if s.problem]
+    sys.exit(2 if problems or not findings.subjects else 0 if exit_zero or findings.ok else 1)
 
 
-def explain() -> list[str]:
-    """Every check in three lines."""
-    lines = []
-    for check in registry.all_checks():
-        lines += [check.id, f"  {check.summary}", f"  {check.clause}"]
-    return lines
+def run() -> None:
+    """The console script."""
+    main(prog_name="dlpack-doctor")
 
 
-def _examine(options: argparse.Namespace) -> Findings:
-    asked = [found for name in options.names for found in names.expand(name)]
-    notice, finished = _progress()
-    return examine(
-        asked or names.installed(),
-        pairs=not options.no_pairs,
-        checks=options.check,
-        notice=notice,
-        finished=finished,
-    )
+def explained() -> dict[str, Check]:
+    """The checks by id."""
+    return {check.id: check for check in registry.all_checks()}
 
 
-def _elsewhere(python: str, options: argparse.Namespace) -> Findings:
-    """The same in another Python, of which only the findings are wanted."""
-    words = list(options.names)
-    words += [word for check in options.check or () for word in ("--check", check)]
-    words += ["--no-pairs"] if options.no_pairs else []
+def _examine(asked: list[str], checks: list[str], pairs: bool) -> Findings:
+    """Examine in child processes, with the progress on stderr."""
+    console = Console(stderr=True, highlight=False, emoji=False)
+    with console.status("starting") as status:
+        notice: Callable[[str], None] = status.update
+
+        def finished(findings: Findings, name: str) -> None:
+            console.print(grid.summary(findings, name), markup=False)
+
+        return examine(asked, pairs=pairs, checks=checks or None, notice=notice, finished=finished)
+
+
+def _elsewhere(python: str, asked: list[str], checks: list[str], no_pairs: bool) -> Findings:
+    """The findings of another Python."""
+    words = asked + [word for check in checks for word in ("--check", check)]
+    words += ["--no-pairs"] if no_pairs else []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "findings.json"
-        command = [python, "-m", "dlbridge", "doctor", *words, "--json", str(path)]
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        command = [python, "-m", "dlpack_doctor", *words, "--exit-zero", "--json", str(path)]
+        ran = subprocess.run(command, stdout=subprocess.DEVNULL)
+        if ran.returncode:
+            raise click.ClickException(f"{python} -m dlpack_doctor: status {ran.returncode}")
         return from_json(path.read_text(encoding="utf-8"))
-
-
-def _progress() -> tuple[Callable[[str], None], Callable[[Findings, Examined], None]]:
-    """What is being done, on a line that the next one overwrites; and what is done."""
-    live = sys.stderr.isatty()
-
-    def notice(text: str) -> None:
-        if live:
-            print(f"... {text}"[:78].ljust(78), end="\r", file=sys.stderr, flush=True)
-
-    def finished(findings: Findings, subject: Examined) -> None:
-        count = grid.counts(findings, subject.name)
-        text = ", ".join(f"{count[verdict]} {verdict.value}" for verdict in Verdict)
-        line = f"{subject.name} {subject.version}: {subject.problem or text}"
-        print(line.ljust(78) if live else line, file=sys.stderr, flush=True)
-
-    return notice, finished
-
-
-def _write(options: argparse.Namespace, findings: Findings, command: str) -> None:
-    if options.json is not None:
-        options.json.write_text(findings.to_json(), encoding="utf-8")
-    if options.html is not None:
-        options.html.write_text(page.html(findings, command), encoding="utf-8")
-    if options.markdown is not None:
-        options.markdown.write_text(markdown.text(findings, command), encoding="utf-8")
-
-
-def _print(findings: Findings) -> None:
-    live = sys.stdout.isatty()
-    colour = live and not os.environ.get("NO_COLOR")
-    width = shutil.get_terminal_size().columns if live else 200
-    print(*terminal.lines(findings, width=width, colour=colour), sep="\n")
-
-
-def _code(findings: Findings, strict: bool) -> int:
-    if not grid.subjects(findings):
-        return 2
-    return 1 if strict and not findings.ok else 0

@@ -73,6 +73,12 @@ def packed(dtype: str, count: int) -> bytes:
     return encode(dtype, sample(dtype, count))
 
 
+def struct_format(dtype: str, count: int) -> str:
+    """The format that packs 0, 1, 2, ... as that type; empty where `struct` has none."""
+    form = _FORMATS.get(dtype, "")
+    return f"{count}{form}" if len(form) == 1 else ""
+
+
 def decode(dtype: str, data: bytes) -> Any:
     """One number."""
     if dtype == "bfloat16":

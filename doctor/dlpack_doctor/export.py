@@ -1,7 +1,6 @@
-"""What a producer gives: its capsule, the descriptor in it, and a counted deleter.
+"""An export: the capsule, the descriptor in it, and a counted deleter.
 
-Judging it belongs to the checks. Invariant: the producer's own deleter runs once at most,
-however often it is called.
+Invariant: the producer's own deleter runs at most once, however often it is called.
 """
 
 from __future__ import annotations
@@ -9,12 +8,12 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from dlbridge.doctor import abi, elements
-from dlbridge.doctor.verdict import NotApplicable, describe
+from dlpack_doctor import abi, elements, reproduce
+from dlpack_doctor.verdict import Malformed, NotApplicable, describe
 
 
 class NoCapsule(Exception):
-    """What came is no capsule that this protocol knows."""
+    """The answer is no capsule that this protocol knows."""
 
 
 class Counter:
@@ -40,13 +39,13 @@ def _called(address: int) -> None:
 _count = abi.Deleter(_called)
 
 
-# A capsule that goes while an exception is on its way runs its destructor with the exception
-# set, which not every producer stands. So all are kept until their check has ended.
+# A capsule dropped during an exception runs its destructor with the exception set, which crashes
+# some producers. So capsules are kept until their check has ended.
 _kept: dict[int, Any] = {}
 
 
-def let_go() -> None:
-    """Drop every capsule that is still kept: between checks."""
+def drop_capsules() -> None:
+    """Drop every capsule that is still kept, between checks."""
     _kept.clear()
 
 
@@ -64,6 +63,16 @@ class Export:
         self.name = name
         self.address = abi.pointer_of(capsule, name)
         self.raw: Any = abi.STRUCTS[name].from_address(self.address)
+        head = abi.DLManagedTensorVersioned.from_address(self.address)
+        if not self.versioned and head.major in (1, 2) and head.minor < 100:
+            raise NoCapsule(
+                f"a struct that begins with version {head.major}.{head.minor}, "
+                "in a capsule named dltensor"
+            )
+        if self.versioned and not 0 < head.major < 1000:
+            raise NoCapsule(
+                "a struct that does not begin with a version, in a capsule named dltensor_versioned"
+            )
 
     @property
     def versioned(self) -> bool:
@@ -97,20 +106,33 @@ class Export:
         """The number of axes, which must be sensible."""
         ndim = int(self.tensor.ndim)
         if not 0 <= ndim <= 64:
-            raise NotApplicable(f"the descriptor's ndim is {ndim}")
+            raise Malformed(f"the descriptor's ndim is {ndim}")
         return ndim
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The extents."""
         if self.ndim and not self.tensor.shape:
-            raise NotApplicable(f"the descriptor's shape is NULL for {self.ndim} axes")
-        return tuple(self.tensor.shape[: self.ndim]) if self.ndim else ()
+            raise Malformed(f"the descriptor's shape is NULL for {self.ndim} axes")
+        shape = tuple(self.tensor.shape[: self.ndim]) if self.ndim else ()
+        if min(shape, default=0) < 0:
+            raise Malformed(f"the descriptor's shape is {shape}")
+        return shape
 
     @property
     def strides(self) -> tuple[int, ...] | None:
         """The steps in elements; None where the pointer is null."""
         return tuple(self.tensor.strides[: self.ndim]) if self.tensor.strides else None
+
+    @property
+    def in_bytes(self) -> bool:
+        """Whether the strides are those of a contiguous array, counted in bytes."""
+        size, steps = self.tensor.bits // 8, elements.compact(self.shape)
+        # Along an axis of one element the stride says nothing.
+        found = [
+            (a, b) for a, b, n in zip(self.strides or (), steps, self.shape, strict=False) if n > 1
+        ]
+        return bool(found) and size > 1 and all(a == size * b for a, b in found)
 
     @property
     def dtype(self) -> tuple[int, int, int]:
@@ -137,6 +159,10 @@ class Export:
         shape = self.shape
         if 0 in shape:
             return []
+        if not self.tensor.data:
+            raise Malformed(f"data is NULL, but the shape is {shape}")
+        if self.in_bytes:
+            raise Malformed(f"the strides {self.strides} of shape {shape} are in bytes")
         return elements.read(self.pointer, name, shape, self.strides or elements.compact(shape))
 
     def watch(self) -> Counter:
@@ -147,13 +173,13 @@ class Export:
         return counter
 
     def take(self) -> Taken:
-        """Consume the capsule as a consumer does, and let it go."""
+        """Consume the capsule as a consumer does, and drop it."""
         abi.rename(self.capsule, abi.USED[self.name])
         self.drop()
         return Taken(self)
 
     def drop(self) -> None:
-        """Let the capsule go now."""
+        """Drop the capsule now."""
         _kept.pop(id(self.capsule), None)
         self.capsule = None
 
@@ -173,22 +199,31 @@ class Taken:
 
 
 def ask(array: Any, **keywords: Any) -> Export:
-    """Whatever `__dlpack__` gives for these keywords; its exceptions pass."""
-    return Export(array.__dlpack__(**keywords))
+    """The export for these keywords; exceptions of `__dlpack__` pass."""
+    reproduce.note(keywords=keywords, name="")
+    if not callable(getattr(array, "__dlpack__", None)):
+        raise NotApplicable("there is no __dlpack__")
+    export = Export(array.__dlpack__(**keywords))
+    reproduce.note(name=export.name.decode())
+    return export
 
 
 def attempt(array: Any, **keywords: Any) -> Export | Exception:
-    """The same, with an exception as a value."""
+    """The same, with an exception as a value. Without a capsule there is nothing to check."""
     try:
         return ask(array, **keywords)
+    except NotApplicable:
+        raise
+    except NoCapsule as error:
+        raise NotApplicable(f"gives {error}") from None
     except Exception as error:
         return error
 
 
 def best(array: Any) -> Export:
-    """The newest that a producer gives, or there is nothing to check."""
+    """The newest ABI that a producer exports, or there is nothing to check."""
     answer = attempt(array, max_version=(1, 3))
-    if isinstance(answer, Exception) and not isinstance(answer, NoCapsule):
+    if isinstance(answer, Exception):
         answer = attempt(array)
     if isinstance(answer, Exception):
         raise NotApplicable(f"no descriptor to look at ({describe(answer)})")
@@ -196,7 +231,7 @@ def best(array: Any) -> Export:
 
 
 def both(array: Any) -> list[Export]:
-    """One export of each ABI that a producer gives."""
+    """One export of each ABI that a producer has."""
     found: dict[bytes, Export] = {}
     for keywords in ({}, {"max_version": (1, 3)}):
         answer = attempt(array, **keywords)

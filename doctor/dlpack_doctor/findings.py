@@ -1,7 +1,4 @@
-"""Everything that a run has found, to be shown, saved, and joined with other runs.
-
-Finding it out belongs to `runner`; showing it to `report`.
-"""
+"""The results of a run: shown by `report`, saved as JSON, and joined with other runs."""
 
 from __future__ import annotations
 
@@ -12,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-import dlbridge
-from dlbridge.doctor.verdict import Outcome, Result, Verdict
+from dlpack_doctor.verdict import Outcome, Result, Verdict
 
 
 @dataclass(frozen=True)
@@ -28,7 +24,7 @@ class Examined:
 
 @dataclass(frozen=True)
 class Pair:
-    """What became of a producer's array in a consumer."""
+    """The outcome of handing a producer's array to a consumer."""
 
     producer: str
     consumer: str
@@ -76,16 +72,15 @@ class Findings:
 
 def here() -> Findings:
     """No findings yet, in this environment."""
-    environment = (
-        f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
-        f"dlbridge {dlbridge.__version__}"
-    )
+    environment = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     return Findings([environment], datetime.date.today().isoformat())
 
 
 def outcome_of(row: Mapping[str, Any]) -> Outcome:
     """An outcome that was written as JSON."""
-    return Outcome(Verdict(row["verdict"]), row["evidence"], row.get("times", {}))
+    return Outcome(
+        Verdict(row["verdict"]), row["evidence"], row.get("times", {}), row.get("reproducer", "")
+    )
 
 
 def from_json(text: str) -> Findings:

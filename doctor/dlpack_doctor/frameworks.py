@@ -1,336 +1,366 @@
-"""The frameworks that the doctor knows by name: how each makes an array, views, and takes one.
+"""The frameworks that the doctor knows by name.
 
-What is asked of them does not belong here. Nothing is imported before its row is built.
+Each is a few expressions. The checks evaluate them, and the reproducers print them.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
-from collections.abc import Callable, Iterator
+import importlib.metadata
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
-from dlbridge.doctor import abi, elements
-from dlbridge.doctor.source import Managed, producer_of
-from dlbridge.doctor.subject import Array, Odd, Shape, Subject, of_namespace
+from dlpack_doctor import abi, elements
+from dlpack_doctor.source import Managed, producer_of
+from dlpack_doctor.subject import Array, Odd, Shape, Subject
 
-VIEWS: dict[str, Callable[[Array], Array]] = {
-    "offset": lambda a: a[1],
-    "every second": lambda a: a[:, ::2],
-    "transposed": lambda a: a.T,
-    "reversed": lambda a: a[:, ::-1],
+VIEWS = {
+    "offset": "x[1]",
+    "every second": "x[:, ::2]",
+    "transposed": "x.T",
+    "reversed": "x[:, ::-1]",
 }
 """Views as most frameworks write them."""
 
 
-def _without(*names: str) -> dict[str, Callable[[Array], Array]]:
+def _without(*names: str) -> dict[str, str]:
     return {name: view for name, view in VIEWS.items() if name not in names}
 
 
-def _count(shape: Shape) -> int:
-    return functools.reduce(lambda total, extent: total * extent, shape, 1)
+@dataclass(frozen=True)
+class Framework:
+    """Expressions over `x`, an array, and `p`, a producer; fields are those of `Subject`."""
+
+    package: str
+    """Its name for pip."""
+    module: str
+    setup: str
+    row: str
+    """0, 1, 2, ... of the framework's choice of type, with {count} and {shape}."""
+    cast: str
+    """The same as {dtype}."""
+    take: str = ""
+    take_copy: str = ""
+    wrap: str = "{}"
+    """Makes the framework's array of what `row` and `cast` make."""
+    empty: str = ""
+    """An array without elements, where `cast` makes none."""
+    lacks: tuple[str, ...] = ()
+    """Element types that its names stand for something else."""
+    shape: Shape = (2, 3)
+    immutable: bool = False
+    freeze: str = ""
+    views: Mapping[str, str] = field(default_factory=dict)
+    odd: tuple[tuple[Any, ...], ...] = ()
+    """A label, an expression, and the elements where DLPack can describe them."""
+    look: str = ""
+    address: str = ""
+    frozen: str = ""
+
+    def code(self, shape: Shape, dtype: str) -> str:
+        """The expression that makes an array."""
+        if dtype in self.lacks:
+            raise TypeError(f"no element type {dtype}")
+        if 0 in shape and self.empty:
+            return self.empty.format(shape=shape, dtype=dtype)
+        row = self.row.format(count=prod(shape), shape=shape)
+        made = f"{row} % 2 == 1" if dtype == "bool" else self.cast.format(row=row, dtype=dtype)
+        return self.wrap.format(made)
+
+    def subject(self, name: str) -> Subject:
+        """Import the framework."""
+        space: dict[str, Any] = {}
+        exec(self.setup, space)
+
+        def of(expression: str, argument: str = "x") -> Callable[[Any], Any] | None:
+            code = f"lambda {argument}: {expression}"
+            return eval(code, space) if expression else None
+
+        def odd() -> list[Odd]:
+            rows = [(label, code, *(more or (None,))) for label, code, *more in self.odd]
+            return [
+                Odd(label, functools.partial(eval, code, space), numbers, code)
+                for label, code, numbers in rows
+            ]
+
+        return Subject(
+            name,
+            version=importlib.metadata.version(self.package),
+            make=lambda shape, dtype: eval(self.code(shape, dtype), space),
+            take=of(self.take, "p"),
+            take_copy=of(self.take_copy, "p"),
+            shape=self.shape,
+            immutable=self.immutable,
+            freeze=of(self.freeze),
+            views={name: made for name, view in self.views.items() if (made := of(view))},
+            odd=odd,
+            look=of(self.look),
+            address=of(self.address),
+            frozen=of(self.frozen),
+            setup=self.setup,
+            code=self.code,
+            view_code=self.views,
+            take_code=self.take.replace("(p", "({}") if self.take else "",
+        )
 
 
-def numpy() -> Subject:
-    np: Any = importlib.import_module("numpy")
-    as_strided = np.lib.stride_tricks.as_strided
-
-    def freeze(array: Array) -> Array:
-        view = array.view()
-        view.flags.writeable = False
-        return view
-
-    def odd() -> Iterator[Odd]:
-        numbers = [0.0, 1.0, 2.0]
-        yield Odd("big-endian numbers", lambda: np.arange(3, dtype=">f4"), numbers)
-        yield Odd("strings", lambda: np.array(["a"]))
-        yield Odd("dates", lambda: np.array(["2026-01-01"], "datetime64[D]"))
-        packed = np.zeros(3, dtype=[("tag", "u1"), ("number", "<f4")])
-        packed["number"] = numbers
-        yield Odd("strides of 5 bytes", lambda: packed["number"], numbers)
-
-    return Subject(
-        "numpy",
-        make=lambda shape, dtype: (
-            np.arange(_count(shape)).reshape(shape).astype(dtype)
-            if dtype != "bool"
-            else (np.arange(_count(shape)) % 2 == 1).reshape(shape)
+NUMPY = Framework(
+    "numpy",
+    "numpy",
+    "import numpy as np",
+    row="np.arange({count}).reshape({shape})",
+    cast="{row}.astype('{dtype}')",
+    take="np.from_dlpack(p)",
+    take_copy="np.from_dlpack(p, copy=True)",
+    freeze="(y := x.view(), setattr(y.flags, 'writeable', False))[0]",
+    views={**VIEWS, "broadcast": "np.broadcast_to(x[0], (2, 3))"},
+    odd=(
+        ("big-endian numbers", "np.arange(3, dtype='>f4')", [0.0, 1.0, 2.0]),
+        ("strings", "np.array(['a'])"),
+        ("dates", "np.array(['2026-01-01'], 'datetime64[D]')"),
+        (
+            "strides of 5 bytes",
+            "np.rec.fromarrays([[0, 0, 0], [0, 1, 2]], dtype=[('a', 'u1'), ('b', '<f4')])['b']",
+            [0.0, 1.0, 2.0],
         ),
-        take=np.from_dlpack,
-        take_copy=lambda x: np.from_dlpack(x, copy=True),
-        freeze=freeze,
-        views={**VIEWS, "broadcast": lambda a: as_strided(a, (2, 3), (0, a.strides[1]))},
-        odd=odd,
-        look=lambda a: a.tolist() if a.ndim else [a.item()],
-        address=lambda a: int(a.__array_interface__["data"][0]),
-        frozen=lambda a: not a.flags.writeable,
+    ),
+    look="x.tolist() if x.ndim else [x.item()]",
+    address="int(x.__array_interface__['data'][0])",
+    frozen="not x.flags.writeable",
+)
+
+
+def _namespace(package: str, module: str, name: str, **fields: Any) -> Framework:
+    """A framework that is known by the functions of the array API."""
+    return Framework(
+        package,
+        module,
+        f"import {module} as {name}" if name != module else f"import {module}",
+        row=f"{name}.reshape({name}.arange({{count}}), {{shape}})",
+        cast=f"{name}.astype({{row}}, {name}.{{dtype}})",
+        take=f"{name}.from_dlpack(p)",
+        take_copy=f"{name}.from_dlpack(p, copy=True)",
+        **fields,
     )
 
 
-def torch() -> Subject:
-    torch: Any = importlib.import_module("torch")
-    importlib.import_module("torch.utils.dlpack")
-
-    def make(shape: Shape, dtype: str) -> Array:
-        row = torch.arange(_count(shape)).reshape(shape)
-        return (row % 2 == 1) if dtype == "bool" else row.to(getattr(torch, dtype))
-
-    def freeze(array: Array) -> Array:
-        return torch.utils.dlpack.ReadOnlyTensorWrapper(array)
-
-    def odd() -> Iterator[Odd]:
-        yield Odd("a tensor that needs a gradient", lambda: torch.ones(3, requires_grad=True))
-        yield Odd("a lazily conjugated view", lambda: torch.tensor([1 + 2j]).conj(), [1 - 2j])
-        yield Odd("a lazily negated view", lambda: torch.tensor([1 + 2j]).conj().imag, [-2.0])
-        yield Odd("a sparse tensor", lambda: torch.eye(2).to_sparse())
-        yield Odd("a meta tensor", lambda: torch.ones(2, device="meta"))
-
-    return Subject(
+# Paddle stands before TensorFlow: imported after it, Paddle 3.3 crashes.
+FRAMEWORKS: dict[str, Framework] = {
+    "numpy": NUMPY,
+    "array_api_strict": _namespace(
+        "array-api-strict",
+        "array_api_strict",
+        "xp",
+        views={**VIEWS, "broadcast": "xp.broadcast_to(x[0, ...], (2, 3))", "offset": "x[1, ...]"},
+    ),
+    "torch": Framework(
         "torch",
-        make=make,
-        take=torch.from_dlpack,
-        take_copy=lambda x: torch.from_dlpack(x, copy=True),
-        freeze=freeze,
-        views={**_without("reversed"), "broadcast": lambda a: a[:1].expand(2, 3)},
-        odd=odd,
-        look=lambda a: a.tolist(),
-        address=lambda a: int(a.data_ptr()),
-        frozen=lambda _a: False,
-    )
-
-
-def jax() -> Subject:
-    jax: Any = importlib.import_module("jax")
-    jnp: Any = importlib.import_module("jax.numpy")
-
-    jax.config.update("jax_enable_x64", True)
-    cpu = jax.devices("cpu")[0]
-
-    def make(shape: Shape, dtype: str) -> Array:
-        row = jnp.arange(_count(shape)).reshape(shape)
-        array = (row % 2 == 1) if dtype == "bool" else row.astype(dtype)
-        return jax.device_put(array, cpu).block_until_ready()
-
-    return Subject(
+        "torch",
+        "import torch, torch.utils.dlpack",
+        row="torch.arange({count}).reshape({shape})",
+        cast="{row}.to(torch.{dtype})",
+        take="torch.from_dlpack(p)",
+        take_copy="torch.from_dlpack(p, copy=True)",
+        freeze="torch.utils.dlpack.ReadOnlyTensorWrapper(x)",
+        views={**_without("reversed"), "broadcast": "x[:1].expand(2, 3)"},
+        odd=(
+            ("a tensor that needs a gradient", "torch.ones(3, requires_grad=True)"),
+            ("a lazily conjugated view", "torch.tensor([1 + 2j]).conj()", [1 - 2j]),
+            ("a lazily negated view", "torch.tensor([1 + 2j]).conj().imag", [-2.0]),
+            ("a sparse tensor", "torch.eye(2).to_sparse()"),
+            ("a meta tensor", "torch.ones(2, device='meta')"),
+        ),
+        look="x.tolist()",
+        address="int(x.data_ptr())",
+        frozen="False",
+    ),
+    "jax": Framework(
         "jax",
-        make=make,
-        take=jnp.from_dlpack,
-        take_copy=lambda x: jnp.from_dlpack(x, copy=True),
+        "jax",
+        "import jax, jax.numpy as jnp; jax.config.update('jax_enable_x64', True); "
+        "jax.config.update('jax_default_device', jax.devices('cpu')[0])",
+        row="jnp.arange({count}).reshape({shape})",
+        cast="{row}.astype('{dtype}')",
+        take="jnp.from_dlpack(p)",
+        take_copy="jnp.from_dlpack(p, copy=True)",
         immutable=True,
-        look=lambda a: a.tolist(),
-        address=lambda a: int(a.unsafe_buffer_pointer()),
-    )
-
-
-def paddle() -> Subject:
-    paddle: Any = importlib.import_module("paddle")
-
-    def make(shape: Shape, dtype: str) -> Array:
-        if dtype == "uint16":
-            raise TypeError("uint16 is its old name for bfloat16")
-        if _count(shape) == 0:
-            return paddle.zeros(shape, dtype=dtype)
-        row = paddle.arange(_count(shape)).reshape(shape)
-        return (row % 2 == 1) if dtype == "bool" else row.astype(dtype)
-
-    def odd() -> Iterator[Odd]:
-        def grad() -> Array:
-            tensor = paddle.ones([3])
-            tensor.stop_gradient = False
-            return tensor
-
-        yield Odd("a tensor that needs a gradient", grad)
-
-    def look(array: Array) -> list[Any]:
-        # NumPy has no bfloat16, and gets its bits as integers.
-        plain = array.astype("float32") if array.dtype == paddle.bfloat16 else array
-        return [plain.numpy().tolist()]
-
-    return Subject(
-        "paddle",
-        make=make,
-        take=paddle.from_dlpack,
-        take_copy=lambda x: paddle.from_dlpack(x, copy=True),
-        views={"broadcast": lambda a: paddle.as_strided(a, [2, 3], [0, 1])},
-        odd=odd,
-        look=look,
-        address=lambda a: int(a.data_ptr()),
-        frozen=lambda _a: False,
-    )
-
-
-def tensorflow() -> Subject:
-    tf: Any = importlib.import_module("tensorflow")
-
-    def make(shape: Shape, dtype: str) -> Array:
-        with tf.device("CPU:0"):
-            row = tf.reshape(tf.range(_count(shape)), shape)
-            return tf.identity(row % 2 == 1 if dtype == "bool" else tf.cast(row, dtype))
-
-    return Subject(
-        "tensorflow",
-        make=make,
-        # It takes a capsule, and the old one only.
-        take=lambda x: tf.experimental.dlpack.from_dlpack(x.__dlpack__()),
-        immutable=True,
-        odd=lambda: [Odd("strings", lambda: tf.constant(["a"]))],
-        look=lambda a: a.numpy().tolist(),
-    )
-
-
-def mlx() -> Subject:
-    mx: Any = importlib.import_module("mlx.core")
-
-    def make(shape: Shape, dtype: str) -> Array:
-        row = mx.arange(_count(shape)).reshape(shape)
-        array = (row % 2 == 1) if dtype == "bool" else row.astype(getattr(mx, _mlx_name(dtype)))
-        mx.eval(array)
-        return array
-
-    return Subject(
-        "mlx",
-        make=make,
-        take=mx.from_dlpack if hasattr(mx, "from_dlpack") else mx.array,
-        views={**VIEWS, "broadcast": lambda a: mx.broadcast_to(a[0], (2, 3))},
-        look=lambda a: a.tolist(),
-    )
-
-
-def _mlx_name(dtype: str) -> str:
-    return "bool_" if dtype == "bool" else dtype
-
-
-def tvm_ffi() -> Subject:
-    tvm_ffi: Any = importlib.import_module("tvm_ffi")
-
-    host = numpy()
-
-    def make(shape: Shape, dtype: str) -> Array:
-        # It makes no memory of its own: its tensors are views of somebody's.
-        assert host.make is not None
-        return tvm_ffi.from_dlpack(host.make(shape, dtype))
-
-    return Subject("tvm_ffi", make=make, take=tvm_ffi.from_dlpack)
-
-
-def pyarrow_array() -> Subject:
-    np: Any = importlib.import_module("numpy")
-    pa: Any = importlib.import_module("pyarrow")
-
-    def make(shape: Shape, dtype: str) -> Array:
-        if len(shape) != 1:
-            raise TypeError("its arrays have one axis")
-        kind = pa.from_numpy_dtype(np.dtype(dtype))
-        if dtype == "bool":
-            return pa.array(elements.sample(dtype, shape[0]), kind)
-        data = pa.py_buffer(elements.packed(dtype, shape[0]))
-        return pa.Array.from_buffers(kind, shape[0], [None, data])
-
-    def odd() -> Iterator[Odd]:
-        yield Odd("an array with a null", lambda: pa.array([1, None]))
-        yield Odd("strings", lambda: pa.array(["a"]))
-        yield Odd("bit-packed bools", lambda: pa.array([True, False]), [True, False])
-
-    return Subject(
-        "pyarrow.Array",
-        make=make,
-        take=pa.Array.from_dlpack if hasattr(pa.Array, "from_dlpack") else None,
-        take_copy=None,
+        look="x.tolist()",
+        address="int(x.unsafe_buffer_pointer())",
+    ),
+    "pyarrow.Array": Framework(
+        "pyarrow",
+        "pyarrow",
+        "import numpy as np, pyarrow as pa",
+        row=NUMPY.row,
+        cast=NUMPY.cast,
+        wrap="pa.array({})",
+        take="pa.Array.from_dlpack(p)",
         shape=(6,),
         immutable=True,
-        odd=odd,
-        look=lambda a: a.to_pylist(),
-        address=lambda a: int(a.buffers()[1].address) + a.offset * a.type.bit_width // 8,
+        odd=(
+            ("an array with a null", "pa.array([1, None])"),
+            ("strings", "pa.array(['a'])"),
+            ("bit-packed bools", "pa.array([True, False])", [True, False]),
+        ),
+        look="x.to_pylist()",
+        address="int(x.buffers()[1].address) + x.offset * x.type.bit_width // 8",
+    ),
+    "pyarrow.Tensor": Framework(
+        "pyarrow",
+        "pyarrow",
+        "import numpy as np, pyarrow as pa",
+        row=NUMPY.row,
+        cast=NUMPY.cast,
+        wrap="pa.Tensor.from_numpy({})",
+        take="pa.Tensor.from_dlpack(p)",
+        freeze="pa.Tensor.from_numpy(np.frombuffer(x.to_numpy().tobytes(), "
+        "x.to_numpy().dtype).reshape(x.shape))",
+        views={
+            name: f"pa.Tensor.from_numpy({view.replace('x', 'x.to_numpy()', 1)})"
+            for name, view in VIEWS.items()
+        }
+        | {"broadcast": "pa.Tensor.from_numpy(np.broadcast_to(x.to_numpy()[0], (2, 3)))"},
+        odd=tuple(
+            (label, f"pa.Tensor.from_numpy({code})", *more)
+            for label, code, *more in NUMPY.odd
+            if more
+        ),
+        look="x.to_numpy().tolist()",
+        address="int(x.to_numpy().__array_interface__['data'][0])",
+        frozen="not x.is_mutable",
+    ),
+    "tvm_ffi": Framework(
+        "apache-tvm-ffi",
+        "tvm_ffi",
+        "import numpy as np, tvm_ffi",
+        row=NUMPY.row,
+        cast=NUMPY.cast,
+        # It makes no memory of its own: its tensors are views of another framework's.
+        wrap="tvm_ffi.from_dlpack({})",
+        take="tvm_ffi.from_dlpack(p)",
+    ),
+    "paddle": Framework(
+        "paddlepaddle",
+        "paddle",
+        "import paddle",
+        row="paddle.arange({count}).reshape({shape})",
+        cast="{row}.astype('{dtype}')",
+        empty="paddle.zeros({shape}, dtype='{dtype}')",
+        # Its old name for bfloat16.
+        lacks=("uint16",),
+        take="paddle.from_dlpack(p)",
+        take_copy="paddle.from_dlpack(p, copy=True)",
+        views={"broadcast": "paddle.as_strided(x, [2, 3], [0, 1])"},
+        odd=(
+            (
+                "a tensor that needs a gradient",
+                "(y := paddle.ones([3]), setattr(y, 'stop_gradient', False))[0]",
+            ),
+        ),
+        # NumPy has no bfloat16, and gets its bits as integers.
+        look="[(x.astype('float32') if x.dtype == paddle.bfloat16 else x).numpy().tolist()]",
+        address="int(x.data_ptr())",
+        frozen="False",
+    ),
+    "mlx": Framework(
+        "mlx",
+        "mlx.core",
+        "import mlx.core as mx",
+        row="mx.arange({count}).reshape({shape})",
+        cast="{row}.astype(mx.{dtype})",
+        take="getattr(mx, 'from_dlpack', mx.array)(p)",
+        views={**VIEWS, "broadcast": "mx.broadcast_to(x[0], (2, 3))"},
+        look="x.tolist()",
+    ),
+    "warp": Framework(
+        "warp-lang",
+        "warp",
+        "import numpy as np, warp as wp; wp.config.quiet = True",
+        row=NUMPY.row,
+        cast=NUMPY.cast,
+        wrap="wp.array({}, device='cpu')",
+        take="wp.from_dlpack(p)",
+        views={"offset": "x[1]", "every second": "x[:, ::2]", "transposed": "x.transpose()"},
+        look="x.numpy().tolist()",
+        address="int(x.ptr)",
+        frozen="False",
+    ),
+    "tensorflow": Framework(
+        "tensorflow-cpu",
+        "tensorflow",
+        "import tensorflow as tf; tf.config.set_visible_devices([], 'GPU')",
+        row="tf.reshape(tf.range({count}), {shape})",
+        cast="tf.cast({row}, '{dtype}')",
+        # It takes a capsule, and the legacy ABI only.
+        take="tf.experimental.dlpack.from_dlpack(p.__dlpack__())",
+        immutable=True,
+        odd=(("strings", "tf.constant(['a'])"),),
+        look="x.numpy().tolist()",
+    ),
+    "cupy": _namespace(
+        "cupy",
+        "cupy",
+        "cupy",
+        look="x.tolist()",
+        address="int(x.data.ptr)",
+        views={**VIEWS, "broadcast": "cupy.broadcast_to(x[0], (2, 3))"},
+    ),
+}
+
+
+def installed() -> list[str]:
+    """The frameworks of the table that can be imported here."""
+    return [name for name, known in FRAMEWORKS.items() if is_there(known.module)] + (
+        ["dlbridge"] if is_there("dlbridge") else []
     )
 
 
-def pyarrow_tensor() -> Subject:
-    pa: Any = importlib.import_module("pyarrow")
-
-    host = numpy()
-    assert host.make is not None
-    make = host.make
-
-    def wrapped(array: Callable[[], Array]) -> Array:
-        return pa.Tensor.from_numpy(array())
-
-    def viewed(view: Callable[[Array], Array], tensor: Array) -> Array:
-        return pa.Tensor.from_numpy(view(tensor.to_numpy()))
-
-    def odd() -> Iterator[Odd]:
-        for one in host.odd():
-            if one.numbers is not None:
-                yield Odd(one.label, functools.partial(wrapped, one.make), one.numbers)
-
-    return Subject(
-        "pyarrow.Tensor",
-        make=lambda shape, dtype: pa.Tensor.from_numpy(make(shape, dtype)),
-        take=pa.Tensor.from_dlpack if hasattr(pa.Tensor, "from_dlpack") else None,
-        freeze=lambda a: pa.Tensor.from_numpy(host.freeze(a.to_numpy())) if host.freeze else a,
-        views={name: functools.partial(viewed, view) for name, view in host.views.items()},
-        odd=odd,
-        look=lambda a: a.to_numpy().tolist(),
-        address=lambda a: int(a.to_numpy().__array_interface__["data"][0]),
-        frozen=lambda a: not a.is_mutable,
-    )
-
-
-def array_api_strict() -> Subject:
-    xp: Any = importlib.import_module("array_api_strict")
-
-    subject = of_namespace(xp, "array_api_strict")
-    subject.views = {
-        **VIEWS,
-        "broadcast": lambda a: xp.broadcast_to(a[0, ...], (2, 3)),
-        "offset": lambda a: a[1, ...],
-    }
-    return subject
-
-
-def cupy() -> Subject:
-    cupy: Any = importlib.import_module("cupy")
-
-    subject = of_namespace(cupy, "cupy")
-    subject.address = lambda a: int(a.data.ptr)
-    subject.look = lambda a: a.tolist()
-    subject.views = {**VIEWS, "broadcast": lambda a: cupy.broadcast_to(a[0], (2, 3))}
-    return subject
+def is_there(module: str) -> bool:
+    """Whether a module can be imported; only its packages are."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def dlbridge() -> Subject:
+    """It has no views of its own, so its strided tensors come from another producer."""
     dlbridge: Any = importlib.import_module("dlbridge")
 
     def make(shape: Shape, dtype: str) -> Array:
         import ctypes
 
-        # Its arrays of numbers have one axis, so these are zeros that get numbers.
         tensor = dlbridge.zeros(shape, dtype=dtype)
         data = elements.packed(dtype, tensor.size)
         ctypes.memmove(tensor.data_ptr, data, len(data))
         return tensor
 
-    def freeze(array: Array) -> Array:
-        # Its own memory may always be written; what it took from others may be read-only.
-        frozen = Managed(array.shape, dtype=array.dtype, flags=abi.READ_ONLY)
-        return dlbridge.from_dlpack(producer_of(frozen))
-
-    def strided(shape: Shape, strides: Shape, offset: int = 0) -> Array:
-        # It has no views of its own: what is strided came so from somebody else.
-        return dlbridge.from_dlpack(producer_of(Managed(shape, strides=strides, offset=offset)))
+    def strided(shape: Shape, strides: Shape, offset: int = 0) -> Callable[[Array], Array]:
+        made = functools.partial(Managed, shape, strides=strides, offset=offset)
+        return lambda _array: dlbridge.from_dlpack(producer_of(made()))
 
     return Subject(
         "dlbridge",
+        version=dlbridge.__version__,
         make=make,
         take=dlbridge.from_dlpack,
         take_copy=lambda x: dlbridge.from_dlpack(x, copy=True),
-        freeze=freeze,
+        freeze=lambda x: dlbridge.from_dlpack(
+            producer_of(Managed(x.shape, dtype=x.dtype, flags=abi.READ_ONLY))
+        ),
         views={
-            "offset": lambda _a: strided((3,), (1,), 3),
-            "every second": lambda _a: strided((2, 2), (3, 2)),
-            "transposed": lambda _a: strided((3, 2), (1, 3)),
-            "reversed": lambda _a: strided((2, 3), (3, -1), 2),
-            "broadcast": lambda _a: strided((2, 3), (0, 1)),
+            "offset": strided((3,), (1,), 3),
+            "every second": strided((2, 2), (3, 2)),
+            "transposed": strided((3, 2), (1, 3)),
+            "reversed": strided((2, 3), (3, -1), 2),
+            "broadcast": strided((2, 3), (0, 1)),
         },
         address=lambda a: int(a.data_ptr),
         frozen=lambda a: bool(a.readonly),
+        setup="import dlbridge",
+        code=lambda shape, dtype: f"dlbridge.zeros({shape}, dtype={dtype!r})",
+        take_code="dlbridge.from_dlpack({})",
     )

@@ -5,6 +5,7 @@ What is exported meanwhile belongs to the checks.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import mmap
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 STATM = Path("/proc/self/statm")
-ROUNDS, ELEMENTS = 24, 1 << 20
+ROUNDS, ELEMENTS = 12, 1 << 20
 BYTES = 4 * ELEMENTS
 
 
@@ -26,6 +27,30 @@ def resident_bytes() -> int | None:
     if not STATM.exists():
         return None
     return int(STATM.read_text().split()[1]) * mmap.PAGESIZE
+
+
+class _Mallinfo(ctypes.Structure):
+    """What glibc tells of its allocator."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def allocated_bytes() -> int | None:
+    """The bytes that the C library's allocator and Python's own have handed out; None without
+    glibc."""
+    gc.collect()
+    mallinfo: Any = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo is None:
+        return None
+    mallinfo.restype = _Mallinfo
+    info = mallinfo()
+    return int(info.uordblks) + int(info.hblkhd) + 32 * sys.getallocatedblocks()
 
 
 def leaks(round_trip: Callable[[], None]) -> bool | None:

@@ -1,103 +1,94 @@
-"""Names for subjects: frameworks of the table, modules, factories and classes.
-
-How a framework makes arrays belongs to `frameworks`. Only what is asked for is imported.
-"""
+"""Names of subjects: frameworks of the table, modules, factories and classes."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
-import importlib.metadata
-import importlib.util
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from dlbridge.doctor import frameworks
-from dlbridge.doctor.subject import Subject, of_factory, of_namespace
-
-
-@dataclass(frozen=True)
-class Known:
-    """A framework that can be built when its module is there."""
-
-    module: str
-    package: str
-    """What pip knows it by."""
-    build: Callable[[], Subject]
-
-
-FRAMEWORKS: dict[str, Known] = {
-    "dlbridge": Known("dlbridge", "dlbridge", frameworks.dlbridge),
-    "numpy": Known("numpy", "numpy", frameworks.numpy),
-    "array_api_strict": Known("array_api_strict", "array-api-strict", frameworks.array_api_strict),
-    "torch": Known("torch", "torch", frameworks.torch),
-    "jax": Known("jax", "jax", frameworks.jax),
-    "pyarrow.Array": Known("pyarrow", "pyarrow", frameworks.pyarrow_array),
-    "pyarrow.Tensor": Known("pyarrow", "pyarrow", frameworks.pyarrow_tensor),
-    "tvm_ffi": Known("tvm_ffi", "apache-tvm-ffi", frameworks.tvm_ffi),
-    "paddle": Known("paddle", "paddlepaddle", frameworks.paddle),
-    "mlx": Known("mlx.core", "mlx", frameworks.mlx),
-    "tensorflow": Known("tensorflow", "tensorflow", frameworks.tensorflow),
-    "cupy": Known("cupy", "cupy", frameworks.cupy),
-}
-"""By name. Paddle stands before TensorFlow: imported after it, Paddle 3.3 crashes."""
-
-
-def expand(name: str) -> list[str]:
-    """A name as the table has it: `pyarrow` stands for both of its kinds."""
-    found = [known for known in FRAMEWORKS if known.split(".")[0] == name]
-    return found or [name]
-
-
-def installed() -> list[str]:
-    """The frameworks of the table that can be imported here."""
-    return [name for name, known in FRAMEWORKS.items() if _is_there(known.module)]
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ImportError:
-        return False
+from dlpack_doctor.frameworks import FRAMEWORKS, dlbridge, installed, is_there
+from dlpack_doctor.subject import Shape, Subject, of_factory
 
 
 class Unknown(Exception):
-    """A name that stands for nothing."""
+    """A name without a meaning."""
+
+
+def expand(name: str) -> list[str]:
+    """A name as the table has it: `pyarrow` stands for both of its types.
+
+    `installed` stands for all that are, and a label may stand before it: `label=module:make`.
+    A name that cannot mean anything is an `Unknown`, before anything is imported.
+    """
+    if name == "installed":
+        return installed()
+    label, equals, name = name.rpartition("=")
+    found = [known for known in FRAMEWORKS if known.split(".")[0] == name or known == name]
+    module = FRAMEWORKS[found[0]].module if found else name.partition(":")[0]
+    if is_there(module):
+        return [label + equals + one for one in found or [name]]
+    if found:
+        package = FRAMEWORKS[found[0]].package
+        raise Unknown(f"{name} is not installed: pip install {package}")
+    close = difflib.get_close_matches(name, [*FRAMEWORKS, "pyarrow", "dlbridge"], 1)
+    raise Unknown(
+        f"no module {module!r}" + (f"; did you mean {close[0]}?" if close else " can be imported")
+    )
 
 
 def resolve(name: str) -> Subject:
     """A framework of the table, `module:factory`, `module:Class`, or an array API namespace."""
+    name = name.rpartition("=")[2]
     if name in FRAMEWORKS:
-        known = FRAMEWORKS[name]
-        subject = known.build()
-        subject.version = _version(known)
-        return subject
+        return FRAMEWORKS[name].subject(name)
+    if name == "dlbridge":
+        return dlbridge()
     module_name, _, attribute = name.partition(":")
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise Unknown(f"{name}: {error}") from error
     if not attribute:
-        space = of_namespace(module, name)
-        if space.make is None and space.take is None:
-            raise Unknown(f"{name} has neither arange nor from_dlpack; name a module:factory")
-        return space
+        return _namespace(module, name)
     thing: Any = module
     for part in attribute.split("."):
         thing = getattr(thing, part, None)
     if not callable(thing):
-        raise Unknown(f"{module_name} has no callable {attribute}")
+        close = difflib.get_close_matches(attribute, dir(module), 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise Unknown(f"{module_name} has no callable {attribute}{hint}")
+    version = str(getattr(module, "__version__", ""))
     if attribute.endswith("from_dlpack"):
-        return Subject(name, take=thing)
+        call = f"{module_name}.{attribute}({{}})"
+        return Subject(name, version, take=thing, setup=f"import {module_name}", take_code=call)
     take = getattr(thing, "from_dlpack", None) or getattr(module, "from_dlpack", None)
-    subject = of_factory(thing, name, take)
-    subject.version = str(getattr(module, "__version__", ""))
+    subject = of_factory(thing, name, take, module_name)
+    subject.version = version
     return subject
 
 
-def _version(known: Known) -> str:
-    try:
-        return importlib.metadata.version(known.package)
-    except importlib.metadata.PackageNotFoundError:
-        return str(getattr(sys.modules.get(known.module), "__version__", ""))
+def _namespace(space: Any, name: str) -> Subject:
+    """A subject made of an array API namespace: `arange`, `reshape`, `astype`, `from_dlpack`."""
+    take = getattr(space, "from_dlpack", None)
+    if not hasattr(space, "arange") and take is None:
+        raise Unknown(f"{name} has neither arange nor from_dlpack; name a module:factory")
+
+    def code(shape: Shape, dtype: str) -> str:
+        count = 1
+        for extent in shape:
+            count *= extent
+        row = f"xp.reshape(xp.arange({count}), {shape})"
+        return f"{row} % 2 == 1" if dtype == "bool" else f"xp.astype({row}, xp.{dtype})"
+
+    return Subject(
+        name,
+        version=str(getattr(space, "__version__", "")),
+        make=(lambda shape, dtype: eval(code(shape, dtype), {"xp": space}))
+        if hasattr(space, "arange")
+        else None,
+        take=take,
+        take_copy=None if take is None else lambda x: take(x, copy=True),
+        setup=f"import {name} as xp",
+        code=code,
+        take_code="xp.from_dlpack({})" if take else "",
+    )

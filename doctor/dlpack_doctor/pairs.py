@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-from dlbridge.doctor import elements, memory
-from dlbridge.doctor.export import Counter, Export, best
-from dlbridge.doctor.subject import Array, Subject
-from dlbridge.doctor.verdict import NotApplicable, Outcome, describe, failed, passed, warned
+from dlpack_doctor import elements, memory
+from dlpack_doctor.export import Counter, Export, best
+from dlpack_doctor.subject import Array, Subject
+from dlpack_doctor.verdict import NotApplicable, Outcome, describe, failed, passed, warned
 
 SAME, COPIED, REFUSED = "same memory", "copied", "refused"
 
@@ -32,7 +32,7 @@ class Relay:
 
 
 def examine(producer: Subject, consumer: Subject) -> Outcome:
-    """What becomes of the producer's array 0, 1, 2, ... in the consumer."""
+    """Hand the producer's array 0, 1, 2, ... to the consumer."""
     shape = (6,) if 1 in (len(producer.shape), len(consumer.shape)) else producer.shape
     array = producer.array(shape if producer.any_shape else None)
     expected = elements.sample("float32", 6) if producer.known else producer.expected(array)

@@ -1,4 +1,5 @@
-"""A pytest plugin: `pytest --dlpack mylib:make_array` adds a test for each check.
+"""A pytest plugin: `pytest -p dlpack_doctor.pytest_plugin --dlpack mylib:make` adds a test for
+each check.
 
 A failure fails the test, a surprise warns, and what does not apply is skipped. The checks run
 in child processes, all at the first test of their subject. Nothing is imported before then.
@@ -12,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from dlbridge.doctor.findings import Findings
-    from dlbridge.doctor.verdict import Outcome
+    from dlpack_doctor.findings import Findings
+    from dlpack_doctor.verdict import Outcome
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--dlpack`."""
-    parser.getgroup("dlbridge").addoption(
+    parser.getgroup("dlpack").addoption(
         "--dlpack",
         action="append",
         default=[],
@@ -28,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class DlpackWarning(UserWarning):
-    """Something that DLPack allows, and that somebody will stumble over."""
+    """DLPack allows it, but users will meet it."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -39,8 +40,8 @@ def pytest_collection_modifyitems(
     asked: list[str] = config.getoption("--dlpack")
     if not asked:
         return
-    from dlbridge.doctor import registry
-    from dlbridge.doctor.names import expand
+    from dlpack_doctor import registry
+    from dlpack_doctor.names import expand
 
     for name in (found for given in asked for found in expand(given)):
         run = _Run(name)
@@ -60,7 +61,7 @@ class _Run:
     def outcome(self, check: str) -> Outcome:
         """What a check found."""
         if self._findings is None:
-            from dlbridge.doctor.examine import examine
+            from dlpack_doctor.examine import examine
 
             self._findings = examine([self._name], pairs=False)
         problem = self._findings.subjects[0].problem
@@ -83,8 +84,8 @@ class CheckItem(pytest.Item):
 
     def runtest(self) -> None:
         """Fail, warn, skip or pass as the check did."""
-        from dlbridge.doctor import registry
-        from dlbridge.doctor.verdict import Verdict
+        from dlpack_doctor import registry
+        from dlpack_doctor.verdict import Verdict
 
         outcome = self.run.outcome(self.check)
         match outcome.verdict:

@@ -9,8 +9,10 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from dlbridge.doctor.export import let_go
-from dlbridge.doctor.verdict import (
+from dlpack_doctor import reproduce
+from dlpack_doctor.explained import MEANS, SHOWS
+from dlpack_doctor.export import drop_capsules
+from dlpack_doctor.verdict import (
     CONSUMER,
     PRODUCER,
     Check,
@@ -23,12 +25,14 @@ from dlbridge.doctor.verdict import (
 
 _checks: dict[str, Check] = {}
 _MODULES = (
+    "producer.factory",
     "producer.protocol",
     "producer.versions",
     "producer.descriptor",
     "producer.layouts",
     "producer.access",
     "producer.lifetime",
+    "producer.keeping",
     "producer.requests",
     "producer.exchange",
     "producer.speed",
@@ -50,7 +54,8 @@ def check(identity: str, summary: str, *, clause: str) -> Callable[[Function], F
     assert identity not in _checks, identity
 
     def register(run: Function) -> Function:
-        _checks[identity] = Check(identity, side, summary, clause, run)
+        means, shows = MEANS[identity], SHOWS.get(identity, "")
+        _checks[identity] = Check(identity, side, summary, clause, means, shows, run)
         return run
 
     return register
@@ -59,17 +64,18 @@ def check(identity: str, summary: str, *, clause: str) -> Callable[[Function], F
 def all_checks(side: str | None = None) -> list[Check]:
     """Every check, or those of one side."""
     for module in _MODULES:
-        importlib.import_module(f"dlbridge.doctor.{module}")
+        importlib.import_module(f"dlpack_doctor.{module}")
     return [check for check in _checks.values() if side in (None, check.side)]
 
 
 def run(check: Check, context: object) -> Outcome:
     """Run a check in this process. An exception that it does not expect is a failure."""
-    return guarded(lambda: check.run(context))
+    return guarded(lambda: check.run(context), check.shows)
 
 
-def guarded(examine: Callable[[], Outcome]) -> Outcome:
-    """What a function finds, whatever it raises."""
+def guarded(examine: Callable[[], Outcome], shows: str = "") -> Outcome:
+    """The outcome of a function; an unexpected exception is a failure."""
+    reproduce.begin(shows)
     try:
         return examine()
     except NotApplicable as reason:
@@ -77,4 +83,4 @@ def guarded(examine: Callable[[], Outcome]) -> Outcome:
     except Exception as error:
         return failed(f"unexpected {describe(error)}")
     finally:
-        let_go()
+        drop_capsules()

@@ -16,8 +16,8 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dlbridge.doctor.findings import outcome_of
-from dlbridge.doctor.verdict import Outcome, failed
+from dlpack_doctor.findings import outcome_of
+from dlpack_doctor.verdict import Outcome, failed
 
 Task = tuple[str, str, str]
 LOAD_SECONDS, TASK_SECONDS = 180.0, 30.0
@@ -25,7 +25,7 @@ LOAD_SECONDS, TASK_SECONDS = 180.0, 30.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a task."""
+    """The answer to a task."""
 
     task: Task
     outcome: Outcome | None
@@ -93,11 +93,11 @@ def _answer(task: Task, message: dict[str, Any]) -> Answer:
 
 
 class _Child:
-    """A worker process, and what it says."""
+    """A worker process and its messages."""
 
     def __init__(self, tasks: list[list[Any]]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dlbridge.doctor.worker"],
+            [sys.executable, "-m", "dlpack_doctor.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -121,7 +121,7 @@ class _Child:
         self._lines.put(None)
 
     def next(self, seconds: float) -> dict[str, Any] | str:
-        """The next message, or in words what became of the process."""
+        """The next message, or in words how the process ended."""
         try:
             line = self._lines.get(timeout=seconds)
         except queue.Empty:

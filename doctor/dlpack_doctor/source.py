@@ -1,8 +1,7 @@
-"""A producer of our own, with any field as one likes, over memory that is watched.
+"""The producer of the consumer checks: any field can be chosen, and its memory is watched.
 
-It is the known-good producer, and every known-odd one, of the consumer checks.
-Invariant: a descriptor and its memory are kept for ever, so a second release is counted and
-harms nobody. With `poison`, released memory is overwritten, and who still reads it sees that.
+Invariant: a descriptor and its memory are never freed, so a second release is only counted.
+With `poison`, released memory is overwritten, which a consumer that still reads it shows.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dlbridge.doctor import abi, elements
+from dlpack_doctor import abi, elements, reproduce
 
 ALIGNMENT = 64
 POISON = 0x5A
@@ -19,8 +18,15 @@ _OWN: Any = object()
 _made: dict[int, Managed] = {}
 
 
+strays: list[int] = []
+"""Addresses that a deleter was called with, and that are no managed tensor."""
+
+
 def _release(address: int) -> None:
-    _made[address].released()
+    if address in _made:
+        _made[address].released()
+    else:
+        strays.append(address)
 
 
 _delete = abi.Deleter(_release)
@@ -100,7 +106,7 @@ class Managed:
             byte_offset,
         )
         delete = abi.address_of(_delete) if deleter else None
-        # Nobody reads it; some consumers take NULL for a sign that there is nothing to release.
+        # Never read; some consumers read NULL as a sign that there is nothing to release.
         owner = base if context else None
         self.legacy = legacy
         self.raw: Any = (
@@ -110,15 +116,50 @@ class Managed:
         )
         self.name = name or (abi.LEGACY if legacy else abi.VERSIONED)
         _made[ctypes.addressof(self.raw)] = self
+        self._as_made = self._bytes()
+        form = elements.struct_format(known, len(numbers))
+        reproduce.note(
+            offer={
+                "shape": shape,
+                "strides": strides,
+                "start": offset * size - byte_offset,
+                "byte_offset": byte_offset,
+                "skew": skew,
+                "null_data": null_data,
+                "triple": triple,
+                "device": device,
+                "legacy": legacy,
+                "version": version,
+                "flags": flags,
+                "deleter": deleter,
+                "context": context,
+                "name": self.name,
+                "bytes": len(data),
+                **({"dtype_format": form} if form else {}),
+            }
+        )
+
+    def _bytes(self) -> dict[str, bytes]:
+        """The parts that no consumer may write."""
+        sizes = {"shape": self._shape, "strides": self._strides}
+        parts = {name: bytes(given) for name, given in sizes.items() if given is not None}
+        memory = ctypes.string_at(self._row, self._length)
+        # A consumer owns the tensor's context and deleter as little as the rest.
+        return {"the descriptor": bytes(self.raw), "the memory": memory, **parts}
+
+    def written(self) -> list[str]:
+        """The parts that differ from what was offered."""
+        now = self._bytes()
+        return [name for name, part in self._as_made.items() if now[name] != part]
 
     def released(self) -> None:
-        """Note a release, and make the memory useless if that was wished."""
+        """Count a release, and overwrite the memory if `poison` was asked for."""
         self.releases += 1
         if self._poison:
             ctypes.memset(self._row, POISON, self._length)
 
     def capsule(self) -> Any:
-        """A capsule that releases the tensor if nobody consumes it."""
+        """A capsule that releases the tensor unless it is consumed."""
         return abi.new_capsule(ctypes.addressof(self.raw), self.name, _destructors.get(self.name))
 
 
@@ -127,7 +168,7 @@ def _numbers(values: Sequence[int] | None) -> Any:
 
 
 class Producer:
-    """An object with the two methods; `calls` keeps the keywords, `capsules` what was given."""
+    """An object with the two methods; `calls` keeps the keywords, `capsules` the answers."""
 
     def __init__(
         self, answer: Callable[[dict[str, Any]], Any], device: tuple[int, int] = (abi.CPU, 0)

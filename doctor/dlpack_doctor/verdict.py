@@ -1,7 +1,4 @@
-"""What a check finds: a verdict and one line that shows it.
-
-What is checked does not belong here.
-"""
+"""The result of a check: a verdict, its evidence, and a program that shows it."""
 
 from __future__ import annotations
 
@@ -9,6 +6,8 @@ import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from dlpack_doctor import reproduce
 
 PRODUCER, CONSUMER, PAIR = "producer", "consumer", "pair"
 
@@ -18,9 +17,9 @@ class Verdict(str, enum.Enum):
 
     PASS = "pass"
     WARN = "warn"
-    """Allowed, but surprising: somebody will meet it."""
+    """Allowed by the standard, but a user will meet it."""
     FAIL = "fail"
-    """Against the words of the standard, or unsafe."""
+    """Violates the standard, or is unsafe."""
     NOT_APPLICABLE = "n/a"
 
 
@@ -31,26 +30,32 @@ class Outcome:
     verdict: Verdict
     evidence: str
     times: Mapping[str, float] = field(default_factory=dict)
-    """Nanoseconds, by what took them."""
+    """Nanoseconds, by the way that was timed."""
+    reproducer: str = ""
+    """A program that needs only the framework."""
 
 
 def passed(evidence: str = "", times: Mapping[str, float] | None = None) -> Outcome:
-    """All is as the standard says."""
+    """The standard is met."""
     return Outcome(Verdict.PASS, evidence, times or {})
 
 
 def warned(evidence: str) -> Outcome:
     """Allowed, but surprising."""
-    return Outcome(Verdict.WARN, evidence)
+    return Outcome(Verdict.WARN, evidence, reproducer=reproduce.program(evidence))
 
 
 def failed(evidence: str) -> Outcome:
-    """Against the standard, or unsafe."""
-    return Outcome(Verdict.FAIL, evidence)
+    """The standard is violated, or memory is unsafe."""
+    return Outcome(Verdict.FAIL, evidence, reproducer=reproduce.program(evidence))
 
 
 class NotApplicable(Exception):
-    """There is nothing to check here, and why."""
+    """The check cannot be made here, and why."""
+
+
+class Malformed(NotApplicable):
+    """A descriptor that cannot be read: the check of that field fails, others do not apply."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +65,19 @@ class Check:
     id: str
     side: str
     summary: str
-    """What is asked, in one line."""
+    """What a conforming framework does, in one line."""
     clause: str
     """Where the standard says so."""
+    means: str
+    """What a violation does to a user."""
+    shows: str
+    """The last lines of the reproducer; empty for those of the last call."""
     run: Callable[[Any], Outcome]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a check found about one subject."""
+    """The outcome of a check for one subject."""
 
     check: str
     subject: str
@@ -81,11 +90,12 @@ class Result:
 
 
 def combine(*outcomes: Outcome) -> Outcome:
-    """The worst of some outcomes, with the evidence of all that are as bad."""
+    """The worst of several outcomes, with the evidence of all that are equally bad."""
     order = [Verdict.FAIL, Verdict.WARN, Verdict.PASS]
     worst = min((outcome.verdict for outcome in outcomes), key=order.index)
-    lines = [o.evidence for o in outcomes if o.verdict is worst and o.evidence]
-    return Outcome(worst, "; ".join(dict.fromkeys(lines)))
+    bad = [outcome for outcome in outcomes if outcome.verdict is worst]
+    lines = dict.fromkeys(outcome.evidence for outcome in bad if outcome.evidence)
+    return Outcome(worst, "; ".join(lines), reproducer=bad[0].reproducer)
 
 
 def describe(error: BaseException) -> str:

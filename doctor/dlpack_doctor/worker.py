@@ -12,9 +12,9 @@ import sys
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from dlbridge.doctor import names, pairs, registry
-from dlbridge.doctor.subject import Subject
-from dlbridge.doctor.verdict import describe
+from dlpack_doctor import names, pairs, registry
+from dlpack_doctor.subject import Subject
+from dlpack_doctor.verdict import describe
 
 
 class Worker:

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 
-from doctor.planted import Array
+from planted import Array
 
 
 class Plain(Array):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ctypes
 
-from dlbridge.doctor import abi, elements, source
-from doctor.planted import Consumer, Taken, seen
+from dlpack_doctor import abi, elements, source
+from planted import Consumer, Taken, seen
 
 
 class TakesNothing(Consumer):
@@ -253,7 +253,7 @@ class _Seen(Taken):
     """Exports its elements as float32, whatever they are, on the CPU, wherever they are."""
 
     def __dlpack__(self, *, max_version=None, **keywords):
-        from dlbridge.doctor.source import Managed
+        from dlpack_doctor.source import Managed
 
         return Managed(self.shape, dtype="float32", legacy=max_version is None).capsule()
 

@@ -5,10 +5,11 @@ Tests import this; it holds none.
 
 from __future__ import annotations
 
+import collections
 import ctypes
 
-from dlbridge.doctor import abi
-from doctor.planted import Array
+from dlpack_doctor import abi
+from planted import Array
 
 
 class WithoutADevice(Array):
@@ -148,13 +149,14 @@ class DroppedTwice(Array):
 
 
 kept = []
+recent = collections.deque(maxlen=256)
 
 
 def _destroy_always(capsule):
     for name in (*abi.STRUCTS, *abi.USED.values()):
         address = abi.address_in(capsule, name)
         if address is not None:
-            raw = next(lent.raw for lent in kept if ctypes.addressof(lent.raw) == address)
+            raw = next(lent.raw for lent in recent if ctypes.addressof(lent.raw) == address)
             abi.Deleter(raw.deleter)(address)
 
 
@@ -165,8 +167,8 @@ class DoubleDeleter(Array):
     """The capsule calls the deleter, consumed or not."""
 
     def wrap(self, lent, name):
-        # The descriptor and its memory stay, so that what follows is counted and harms nobody.
-        kept.append(lent)
+        # The descriptor and its memory stay, so that a second call is only counted.
+        recent.append(lent)
         array, lent.array = lent.array, _Nobody()
         assert array is self
         return abi.new_capsule(ctypes.addressof(lent.raw), name, DESTROY_ALWAYS)

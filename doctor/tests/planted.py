@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ctypes
 
-from dlbridge.doctor import abi, elements
-from dlbridge.doctor.export import Export, let_go
+from dlpack_doctor import abi, elements
+from dlpack_doctor.export import Export, drop_capsules
 
 ALIGNMENT = 64
 _living = {}
@@ -147,7 +147,7 @@ class Taken:
 def seen(capsule):
     """What is in a capsule, which goes as soon as the consumer lets it go."""
     export = Export(capsule)
-    let_go()
+    drop_capsules()
     return export
 
 

@@ -6,9 +6,9 @@ import functools
 
 import pytest
 
-from dlbridge.doctor import Verdict
-from dlbridge.doctor.examine import examine
-from dlbridge.doctor.names import installed
+from dlpack_doctor import Verdict
+from dlpack_doctor.examine import examine
+from dlpack_doctor.names import installed
 
 HERE = installed()
 
@@ -40,7 +40,7 @@ KNOWN = [
     ("torch", "producer.table-major", Verdict.FAIL, "2.0"),
     ("torch", "consumer.read-only", Verdict.WARN, "writable array"),
     ("torch", "consumer.negative", Verdict.WARN, "refused"),
-    ("jax", "producer.read-only-old", Verdict.FAIL, "nobody can tell"),
+    ("jax", "producer.read-only-old", Verdict.FAIL, "cannot say so"),
     ("jax", "consumer.null-deleter", Verdict.FAIL, "crashed (SIGABRT)"),
     ("jax", "consumer.gaps", Verdict.WARN, "refused"),
     ("jax", "consumer.copy-true", Verdict.FAIL, "same memory"),
@@ -49,7 +49,7 @@ KNOWN = [
     ("tvm_ffi", "consumer.asks-versioned", Verdict.WARN, "max_version"),
     ("pyarrow.Tensor", "producer.refusal", Verdict.FAIL, "big-endian"),
     ("pyarrow.Tensor", "producer.dtypes", Verdict.FAIL, "bool is exported as uint8"),
-    ("pyarrow.Array", "producer.read-only-old", Verdict.FAIL, "nobody can tell"),
+    ("pyarrow.Array", "producer.read-only-old", Verdict.FAIL, "cannot say so"),
     ("pyarrow.Array", "consumer.old-answer", Verdict.WARN, "refused"),
     ("paddle", "producer.device", Verdict.FAIL, "NoneType"),
     ("paddle", "consumer.null-context", Verdict.FAIL, "never released"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dlbridge.doctor import Verdict, registry
-from dlbridge.doctor.examine import examine
-from dlbridge.doctor.runner import Runner
+from dlpack_doctor import Verdict, registry
+from dlpack_doctor.examine import examine
+from dlpack_doctor.runner import Runner
 
 
 def failures(findings):
@@ -25,18 +25,18 @@ SOME = ["producer.methods", "producer.copy-true", "producer.copied-flag", "produ
     ],
 )
 def test_a_crash_is_named_and_the_rest_is_still_checked(name, crashed):
-    findings = examine([f"doctor.breaking:{name}"], checks=PRODUCER)
+    findings = examine([f"breaking:{name}"], checks=PRODUCER)
     assert failures(findings) == dict.fromkeys(crashed, "crashed (SIGSEGV)")
     assert [result.check for result in findings.results] == PRODUCER
 
 
 def test_an_exit_is_named():
-    findings = examine(["doctor.breaking:ExitsOnCopies"], checks=SOME)
+    findings = examine(["breaking:ExitsOnCopies"], checks=SOME)
     assert set(failures(findings).values()) == {"crashed (exit code 3)"}
 
 
 def test_a_hang_is_ended_and_named():
-    tasks = [("check", "doctor.breaking:HangsOnCopies", check) for check in SOME]
+    tasks = [("check", "breaking:HangsOnCopies", check) for check in SOME]
     answers = list(Runner(task_seconds=1).run(tasks))
     evidence = {answer.task[2]: answer.outcome for answer in answers}
     assert list(evidence) == SOME
@@ -46,7 +46,7 @@ def test_a_hang_is_ended_and_named():
 
 
 def test_a_consumer_may_crash_too():
-    findings = examine(["doctor.breaking:crashing_from_dlpack"])
+    findings = examine(["breaking:crashing_from_dlpack"])
     assert failures(findings) == {"consumer.unknown-device": "crashed (SIGBUS)"} | {
         check: text for check, text in failures(findings).items() if "released" in check
     }
@@ -54,15 +54,15 @@ def test_a_consumer_may_crash_too():
 
 
 def test_a_subject_that_cannot_be_imported_is_told_and_the_others_are_examined():
-    findings = examine(["doctor.no_such_module:x", "doctor.breaking:Plain"], checks=SOME)
+    findings = examine(["no_such_module:x", "breaking:Plain"], checks=SOME)
     first, second = findings.subjects
     assert "no_such_module" in first.problem
     assert not second.problem
-    assert {result.subject for result in findings.results} == {"doctor.breaking:Plain"}
+    assert {result.subject for result in findings.results} == {"breaking:Plain"}
 
 
 def test_arrays_that_cannot_be_made_are_not_applicable():
-    findings = examine(["doctor.breaking:made_of_nothing"], checks=SOME)
+    findings = examine(["breaking:made_of_nothing"], checks=SOME)
     assert {result.verdict for result in findings.results} == {Verdict.NOT_APPLICABLE}
     assert "no memory left" in findings.results[0].outcome.evidence
 

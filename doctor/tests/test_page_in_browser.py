@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from dlbridge.doctor.report import page
-from doctor.findings import made
+from dlpack_doctor.report.render import page
+from made_findings import made
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
@@ -44,7 +44,7 @@ addEventListener("load", () => {
     pale: verdicts.filter(e => contrast(e) < 4.5).map(e => e.className),
     back: getComputedStyle(document.body).backgroundColor,
     labels: [...document.querySelectorAll("summary .label")].filter(seen).length,
-    text: Math.min(...[...document.querySelectorAll("svg text")].map(e =>
+    text: Math.min(...[...document.querySelectorAll(".time span")].map(e =>
       e.getBoundingClientRect().height)),
   });
 });
@@ -54,7 +54,7 @@ addEventListener("load", () => {
 def measure(tmp_path, width, dark):
     """What the browser saw, with a window of that width and that choice of colours."""
     source = tmp_path / "page.html"
-    text = page.html(made(), "python -m dlbridge doctor").replace("</body>", MEASURE + "</body>")
+    text = page("page.html", made(), "dlpack-doctor", made()).replace("</body>", MEASURE + "</body>")
     # A window of a desktop browser has a least width; a frame has none.
     source.write_text(text, encoding="utf-8")
     frame = tmp_path / "frame.html"

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import pytest
+from subtle_consumers import FAULTS as SUBTLE
 
-from dlbridge.doctor import Verdict, check_consumer
-from dlbridge.doctor.consumer.protocol import copy_true
-from dlbridge.doctor.registry import guarded
-from dlbridge.doctor.subject import Subject
-from doctor.faulty_consumers import FAULTS, SURPRISES
-from doctor.planted import Consumer
+from dlpack_doctor import Verdict, check_consumer
+from dlpack_doctor.consumer.protocol import copy_true
+from dlpack_doctor.registry import all_checks, guarded
+from dlpack_doctor.subject import Subject
+from faulty_consumers import FAULTS as FAULTY
+from faulty_consumers import SURPRISES
+from planted import Consumer
+
+FAULTS = FAULTY | SUBTLE
+# The time of an import is no part of these tests.
+CHECKS = [check.id for check in all_checks("consumer") if "speed" not in check.id]
 
 
 def examine(consumer):
     return check_consumer(
-        consumer, values=lambda array: array.tolist(), pointer=lambda array: array.pointer
+        consumer,
+        values=lambda array: array.tolist(),
+        pointer=lambda array: array.pointer,
+        checks=CHECKS,
     )
 
 

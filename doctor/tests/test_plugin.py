@@ -8,18 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from dlpack_doctor import registry
 
-from dlbridge.doctor import registry
-
-HERE = Path(__file__).parent.parent
+HERE = Path(__file__).parent
 COUNT = len(registry.all_checks())
 
 
 def run_pytest(folder, *words):
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")])
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(folder), *words],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "dlpack_doctor.pytest_plugin", str(folder), *words],
         capture_output=True,
         text=True,
         cwd=folder,
@@ -33,26 +31,16 @@ def counts(out):
     return {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|skipped|desel)", out)}
 
 
-@pytest.fixture(autouse=True)
-def installed():
-    """The plugin is found by the entry point of the installed package."""
-    from importlib.metadata import entry_points
-
-    names = {point.value for point in entry_points(group="pytest11")}
-    if "dlbridge.doctor.pytest_plugin" not in names:
-        pytest.skip("this dlbridge was installed without its entry points")
-
-
 def test_a_good_array_passes_beside_the_tests_of_its_framework(tmp_path):
     (tmp_path / "test_own.py").write_text("def test_own(): pass\n")
-    code, out = run_pytest(tmp_path, "--dlpack", "doctor.breaking:Plain")
+    code, out = run_pytest(tmp_path, "--dlpack", "breaking:Plain")
     assert code == 0, out
     found = counts(out)
     assert found["passed"] + found["skipped"] == COUNT + 1
 
 
 def test_a_fault_fails_its_test_with_the_clause(tmp_path):
-    code, out = run_pytest(tmp_path, "--dlpack", "doctor.breaking:CrashesOnCopies", "-k", "copy")
+    code, out = run_pytest(tmp_path, "--dlpack", "breaking:CrashesOnCopies", "-k", "copy")
     assert code == 1
     assert "crashed (SIGSEGV)" in out
     assert "if True, always copy" in out

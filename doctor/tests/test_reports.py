@@ -1,45 +1,47 @@
-"""The same findings in every form: terminal, JSON, Markdown, HTML."""
+"""The same findings in every form: terminal, JSON, Markdown, HTML, badge."""
 
 from __future__ import annotations
 
 import html.parser
+import io
 import re
+import xml.dom.minidom
 
 import pytest
+from rich.console import Console
 
-from dlbridge.doctor import Outcome, Result, Verdict
-from dlbridge.doctor.findings import Examined, Findings, Pair, from_json, join
-from dlbridge.doctor.report import markdown, page, terminal
-from doctor.findings import LONG, NASTY, made
-
-
-def lines(findings, **options):
-    return list(terminal.lines(findings, **({"width": 500, "colour": False} | options)))
+from dlpack_doctor import Outcome, Result, Verdict
+from dlpack_doctor.findings import Examined, Findings, Pair, from_json, join
+from dlpack_doctor.report import terminal
+from dlpack_doctor.report.render import page
+from made_findings import LONG, NASTY, PROGRAM, made
 
 
-def test_the_table_has_a_line_for_each_check_and_the_evidence_of_each_failure():
-    text = lines(made())
-    assert any(re.match(r"producer\.released +pass +FAIL", line) for line in text)
-    at = text.index(f"FAIL bad producer.released: {NASTY}")
-    assert "deleter" in text[at + 1]
+def shown(findings, verbose=False, **options):
+    out = io.StringIO()
+    console = Console(file=out, highlight=False, soft_wrap=True, emoji=False, **options)
+    terminal.show(console, findings, verbose)
+    return out.getvalue()
+
+
+def test_the_terminal_shows_failures_first_and_one_line_for_each_subject():
+    text = shown(made())
+    assert text.startswith(f"FAIL bad producer.released: {NASTY}\n")
+    assert "WARN" not in text
     assert "absent: not examined: ImportError: no <module>" in text
 
 
-def test_a_narrow_terminal_gets_numbers_for_names():
-    text = lines(made(), width=80)
-    assert "  1  good" in text
-    assert max(len(line) for line in text if line.startswith("producer.")) <= 80
+def test_verbose_shows_everything_with_a_program_to_paste():
+    text = shown(made(), verbose=True)
+    assert "WARN good consumer.negative" in text
+    assert "standard: DLPack 1.3, deleter" in text
+    assert f"\n{PROGRAM}\n" in text
+    assert "120 ns" in text
 
 
 def test_colours_come_only_when_wanted():
-    assert not any("\033" in line for line in lines(made()))
-    assert any("\033[31mFAIL\033[0m" in line for line in lines(made(), colour=True))
-
-
-def test_colours_do_not_move_columns():
-    plain = lines(made())
-    coloured = [re.sub("\033\\[\\d+m", "", line) for line in lines(made(), colour=True)]
-    assert coloured == plain
+    assert "\033" not in shown(made())
+    assert "\033[1;31mFAIL" in shown(made(), force_terminal=True, color_system="standard")
 
 
 def test_json_keeps_everything():
@@ -64,7 +66,7 @@ class _Shape(html.parser.HTMLParser):
 
 
 def test_the_page_is_well_formed_and_needs_nothing_from_outside():
-    text = page.html(made(), "python -m dlbridge doctor <all>")
+    text = page("page.html", made(), "dlpack-doctor <all>")
     shape = _Shape()
     shape.feed(text)
     assert shape.open == []
@@ -75,47 +77,62 @@ def test_the_page_is_well_formed_and_needs_nothing_from_outside():
 
 
 def test_the_page_escapes_the_words_of_frameworks():
-    text = page.html(made(), "")
+    text = page("page.html", made(), "")
     assert "&lt;script&gt;" in text
     assert "<script" not in text
     assert "no &lt;module&gt;" in text
 
 
 def test_the_page_says_what_each_cell_says():
-    text = page.html(made(), "")
+    text = page("page.html", made(), "")
     assert 'title="bad: &lt;script&gt;' in text
     assert 'title="good: copied"' in text
     assert 'title="good: same memory"' not in text
-    assert "<svg" in text
     assert "120 ns" in text
+    assert "print(&#39;shown&#39;)" in text
 
 
 def test_markdown_tables_have_as_many_cells_in_each_row():
-    rows = [line for line in markdown.text(made(), "cmd").splitlines() if line.startswith("|")]
-    widths = []
-    for line in rows:
-        count = len(re.findall(r"(?<!\\)\|", line))
-        if set(line) <= set("| -"):
-            widths.append(count)
-    assert widths
-    for line in rows:
-        assert len(re.findall(r"(?<!\\)\|", line)) in widths
+    text = page("page.md", made(), "cmd", made())
+    tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert len(tables) >= 5
+    for table in tables:
+        counts = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
+        assert len(counts) == 1, table
 
 
 def test_markdown_escapes_the_words_of_frameworks():
-    text = markdown.text(made(), "cmd")
+    text = page("page.md", made(), "cmd")
     assert "<script" not in re.sub(r"\\<", "", text)
     assert r"\<script\>" in text
     assert "`producer.released`" in text
     assert LONG.replace("_", "\\_") in text
 
 
+def test_the_badge_says_conforms_or_how_many_failed():
+    bad = page("badge.svg", made(), "")
+    assert xml.dom.minidom.parseString(bad)
+    assert "1 failed" in bad
+    good = made()
+    good.results = [r for r in good.results if r.verdict is not Verdict.FAIL]
+    assert "conforms" in page("badge.svg", good, "")
+
+
+def test_a_page_tells_what_changed_since_another():
+    before = made()
+    after = made()
+    after.results[-2] = Result("producer.released", "good", Outcome(Verdict.WARN, "now so"))
+    assert "now so" in page("page.md", after, "", before).split("## Who")[0]
+    assert "Nothing." in page("page.md", before, "", before).split("## Who")[0]
+    assert "now so" in page("page.html", after, "", before).split("<h2>Who")[0]
+
+
 def test_findings_without_pairs_or_times_are_shown_too():
     found = Findings(["here"], "2026-01-01", [Examined("one", "1")])
     found.results = [Result("producer.methods", "one", Outcome(Verdict.PASS, ""))]
-    assert "one" in page.html(found, "")
-    assert "one" in markdown.text(found, "")
-    assert lines(found)
+    assert "one" in page("page.html", found, "")
+    assert "one" in page("page.md", found, "")
+    assert "one 1: 1 pass" in shown(found)
 
 
 def environment(name, version, verdict, pairs=()):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dlbridge.doctor import elements
-from dlbridge.doctor.consumer.offer import Offer, refuses
-from dlbridge.doctor.registry import check
-from dlbridge.doctor.subject import Subject
-from dlbridge.doctor.verdict import (
+from dlpack_doctor import elements
+from dlpack_doctor.consumer.offer import Offer, refuses
+from dlpack_doctor.registry import check
+from dlpack_doctor.subject import Subject
+from dlpack_doctor.verdict import (
     NotApplicable,
     Outcome,
     Verdict,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlbridge.doctor import abi
-from dlbridge.doctor.consumer.elements import UNKNOWN
-from dlbridge.doctor.consumer.layouts import LAYOUTS
-from dlbridge.doctor.consumer.offer import Offer, refuses, taken
-from dlbridge.doctor.export import best
-from dlbridge.doctor.registry import check
-from dlbridge.doctor.source import Producer
-from dlbridge.doctor.subject import Subject
-from dlbridge.doctor.verdict import NotApplicable, Outcome, describe, failed, passed, warned
+from dlpack_doctor import abi
+from dlpack_doctor.consumer.elements import UNKNOWN
+from dlpack_doctor.consumer.layouts import LAYOUTS
+from dlpack_doctor.consumer.offer import Offer, refuses, taken
+from dlpack_doctor.export import best
+from dlpack_doctor.registry import check
+from dlpack_doctor.source import Producer
+from dlpack_doctor.subject import Subject
+from dlpack_doctor.verdict import NotApplicable, Outcome, describe, failed, passed, warned
 
 SIMULATOR = (9, 0)
 """A device type of the standard that no framework has."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlbridge.doctor.consumer.offer import judge
-from dlbridge.doctor.registry import check
-from dlbridge.doctor.subject import Subject
-from dlbridge.doctor.verdict import NotApplicable, Outcome, combine
+from dlpack_doctor.consumer.offer import judge
+from dlpack_doctor.registry import check
+from dlpack_doctor.subject import Subject
+from dlpack_doctor.verdict import NotApplicable, Outcome, combine
 
 STRIDES = "DLPack 1.3, DLTensor.strides: any number of elements"
 
@@ -21,6 +21,7 @@ LAYOUTS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
     ),
     "zero": ({"shape": (2, 3), "strides": (0, 1)}, {"shape": (6,), "strides": (0,)}),
     "size-1": ({"shape": (2, 1, 3), "strides": (3, 77, 1)}, {"shape": (1,), "strides": (77,)}),
+    "many-axes": ({"shape": (1, 2, 1, 1, 1, 3), "strides": (6, 3, 3, 3, 3, 1)}, None),
     "rank-0": ({"shape": (), "strides": ()}, None),
     "rank-0-null": ({"shape": None, "strides": None}, None),
     "empty": (
@@ -50,6 +51,7 @@ _register("gaps", "a tensor with gaps between its elements")
 _register("negative", "a tensor with a negative stride")
 _register("zero", "a tensor with a stride of zero")
 _register("size-1", "a tensor with an odd stride along an axis of one element")
+_register("many-axes", "a tensor of six axes", "DLPack 1.3, DLTensor.ndim: any number")
 _register("rank-0", "a tensor without axes", "DLPack 1.3, DLTensor.ndim: may be 0")
 _register(
     "rank-0-null",

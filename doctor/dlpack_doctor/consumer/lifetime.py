@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
-from dlbridge.doctor import abi
-from dlbridge.doctor.consumer.offer import Offer, taken
-from dlbridge.doctor.registry import check
-from dlbridge.doctor.source import Producer
-from dlbridge.doctor.subject import Subject
-from dlbridge.doctor.verdict import NotApplicable, Outcome, failed, passed
+from dlpack_doctor import abi, source
+from dlpack_doctor.consumer.offer import Offer, taken
+from dlpack_doctor.registry import check
+from dlpack_doctor.source import Producer
+from dlpack_doctor.subject import Subject
+from dlpack_doctor.verdict import NotApplicable, Outcome, failed, passed
 
 SPECIFICATION = "DLPack, Python specification: "
 
 
-def _rounds(subject: Subject) -> list[int]:
-    """How often each of some tensors was released after its array had gone."""
-    return [taken(subject).releases() for _ in range(3)]
+FORMS: dict[str, dict[str, Any]] = {
+    "as asked": {},
+    "legacy": {"legacy": True},
+    "versioned": {"legacy": False},
+    "of size zero": {"null_data": True},
+}
+"""Tensors that a consumer may handle on paths of their own."""
+
+
+def _rounds(subject: Subject) -> dict[str, int]:
+    """How often each form of tensor was released after its array had gone."""
+    counts = {}
+    for form, fields in FORMS.items():
+        if "null_data" in fields:
+            fields = {**fields, "shape": (0,) * len(subject.shape) or (0,)}
+        offer = Offer(subject, **fields)
+        if not offer.refused and offer.made:
+            counts[form] = offer.releases() - len(offer.made) + 1
+    if not counts:
+        raise NotApplicable("takes no tensor")
+    return counts
 
 
 @check(
@@ -25,9 +44,23 @@ def _rounds(subject: Subject) -> list[int]:
     clause=SPECIFICATION + "the consumer calls the deleter when it no longer needs the data",
 )
 def releases(subject: Subject) -> Outcome:
-    counts = _rounds(subject)
-    leaked = sum(count == 0 for count in counts)
-    return failed(f"{leaked} of {len(counts)} tensors are never released") if leaked else passed()
+    source.strays.clear()
+    leaked = [form for form, count in _rounds(subject).items() if count < 1]
+    if source.strays:
+        raise NotApplicable("the deleter is called with another address")
+    return failed(f"never released: {', '.join(leaked)}") if leaked else passed()
+
+
+@check(
+    "consumer.deleter-argument",
+    "the deleter is called with the managed tensor that it belongs to",
+    clause="DLPack 1.3, deleter: void (*deleter)(struct DLManagedTensor* self)",
+)
+def deleter_argument(subject: Subject) -> Outcome:
+    source.strays.clear()
+    _rounds(subject)
+    count = len(source.strays)
+    return failed(f"{count} calls with another address") if count else passed()
 
 
 @check(
@@ -36,13 +69,14 @@ def releases(subject: Subject) -> Outcome:
     clause="DLPack 1.3, deleter: destroys the managed tensor itself",
 )
 def releases_once(subject: Subject) -> Outcome:
-    most = max(_rounds(subject))
-    return failed(f"a tensor is released {most} times") if most > 1 else passed()
+    twice = {form: count for form, count in _rounds(subject).items() if count > 1}
+    text = ", ".join(f"{form}: {count} times" for form, count in twice.items())
+    return failed(text) if twice else passed()
 
 
 @check(
     "consumer.null-context",
-    "a tensor whose manager_ctx is NULL is released, too",
+    "a tensor whose manager_ctx is NULL is released like any other",
     clause="DLPack 1.3, manager_ctx: may be NULL",
 )
 def null_context(subject: Subject) -> Outcome:
@@ -54,8 +88,8 @@ def null_context(subject: Subject) -> Outcome:
 
 @check(
     "consumer.keeps",
-    "memory is not given back while the array uses it",
-    clause="DLPack 1.3, DLManagedTensor: lent until the deleter is called",
+    "memory is not released while the array uses it",
+    clause="DLPack 1.3, DLManagedTensor: borrowed until the deleter is called",
 )
 def keeps(subject: Subject) -> Outcome:
     offer = taken(subject, poison=True)
@@ -76,13 +110,17 @@ def keeps(subject: Subject) -> Outcome:
     clause=SPECIFICATION + "the consumer renames it to used_dltensor...",
 )
 def renames(subject: Subject) -> Outcome:
-    offer = taken(subject)
-    if not offer.producer.capsules:
-        raise NotApplicable("takes no capsule")
-    name = abi.name_of(offer.producer.capsules[-1])
-    if name == abi.USED[offer.tensor.name]:
-        return passed(name.decode())
-    return failed(f"it is still named {name!r}")
+    taken(subject)
+    seen = []
+    for legacy in (True, False):
+        offer = Offer(subject, legacy=legacy)
+        if offer.refused or not offer.producer.capsules:
+            continue
+        name = abi.name_of(offer.producer.capsules[-1])
+        if name != abi.USED[offer.tensor.name]:
+            return failed(f"it is still named {name!r}")
+        seen.append(name.decode())
+    return passed(", ".join(seen))
 
 
 @check(
@@ -99,7 +137,7 @@ def used_capsule(subject: Subject) -> Outcome:
 
 @check(
     "consumer.null-deleter",
-    "a tensor without a deleter is taken and let go",
+    "a tensor without a deleter is imported and dropped",
     clause="DLPack 1.3, deleter: may be NULL",
 )
 def null_deleter(subject: Subject) -> Outcome:

@@ -9,10 +9,10 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
-from dlbridge.doctor import abi, memory
-from dlbridge.doctor.source import Managed, Producer
-from dlbridge.doctor.subject import Array, Subject
-from dlbridge.doctor.verdict import NotApplicable, Outcome, describe, failed, passed, warned
+from dlpack_doctor import abi, memory
+from dlpack_doctor.source import Managed, Producer
+from dlpack_doctor.subject import Array, Subject
+from dlpack_doctor.verdict import NotApplicable, Outcome, describe, failed, passed, warned
 
 
 def wants_versioned(keywords: dict[str, Any]) -> bool:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
-from dlbridge.doctor import abi
-from dlbridge.doctor.consumer.offer import Offer, judge, taken, wants_versioned
-from dlbridge.doctor.export import best
-from dlbridge.doctor.registry import check
-from dlbridge.doctor.source import Managed, Producer
-from dlbridge.doctor.subject import Subject
-from dlbridge.doctor.verdict import NotApplicable, Outcome, describe, failed, passed, warned
+from dlpack_doctor import abi
+from dlpack_doctor.consumer.offer import Offer, judge, taken, wants_versioned
+from dlpack_doctor.export import best
+from dlpack_doctor.registry import check
+from dlpack_doctor.source import Managed, Producer
+from dlpack_doctor.subject import Subject
+from dlpack_doctor.verdict import (
+    NotApplicable,
+    Outcome,
+    combine,
+    describe,
+    failed,
+    passed,
+    warned,
+)
 
 KNOWN = {"stream", "max_version", "dl_device", "copy"}
 RECOMMENDED = "array API 2023.12, __dlpack__, notes for consumers: "
@@ -45,6 +54,14 @@ def keywords(subject: Subject) -> Outcome:
     if version is not None and not (isinstance(version, tuple) and len(version) == 2):
         return failed(f"max_version={version!r}")
     text = ", ".join(f"{name}={value!r}" for name, value in used.items())
+    # -1 means that the producer need not order anything.
+    if used.get("stream") not in (None, -1):
+        return failed(f"{text}: a stream for host memory")
+    if used.get("copy"):
+        return failed(f"{text}: a copy, which was not asked for")
+    device = used.get("dl_device")
+    if device is not None and tuple(device) != (abi.CPU, 0):
+        return failed(f"{text}: another device, which was not asked for")
     return passed(text or "no keyword")
 
 
@@ -59,7 +76,7 @@ def asks_versioned(subject: Subject) -> Outcome:
         raise NotApplicable("__dlpack__ was not called")
     if any(map(wants_versioned, calls)):
         return passed()
-    return warned("max_version is not passed: READ_ONLY and IS_COPIED never arrive")
+    return warned("max_version is not passed, so READ_ONLY and IS_COPIED never arrive")
 
 
 @check(
@@ -174,8 +191,33 @@ def copy_true(subject: Subject) -> Outcome:
 
 
 @check(
+    "consumer.leaves-tensor",
+    "the import writes neither the descriptor nor the memory",
+    clause="DLPack 1.3, DLManagedTensor: it is the producer's until the deleter is called",
+)
+def leaves_tensor(subject: Subject) -> Outcome:
+    outcomes = []
+    for legacy in (True, False):
+        offer = Offer(subject, legacy=legacy)
+        if offer.refused:
+            continue
+        outcomes.append(_written(offer))
+        offer.array = None
+        gc.collect()
+        outcomes.append(_written(offer))
+    if not outcomes:
+        raise NotApplicable("takes neither ABI")
+    return combine(*outcomes)
+
+
+def _written(offer: Offer) -> Outcome:
+    changed = offer.tensor.written()
+    return failed(f"writes {', '.join(changed)}") if changed else passed()
+
+
+@check(
     "consumer.comes-back",
-    "what was taken goes out again over the same memory",
+    "an imported array is exported again over the same memory",
     clause="DLPack, Python specification: both arrays may continue to be used",
 )
 def comes_back(subject: Subject) -> Outcome:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dlbridge.doctor import abi, elements
-from dlbridge.doctor.export import Export, attempt, best, both
-from dlbridge.doctor.registry import check
-from dlbridge.doctor.subject import Subject
-from dlbridge.doctor.verdict import (
+from dlpack_doctor import abi, elements
+from dlpack_doctor.export import Export, attempt, best, both
+from dlpack_doctor.registry import check
+from dlpack_doctor.subject import Array, Subject
+from dlpack_doctor.verdict import (
+    Malformed,
     NotApplicable,
     Outcome,
     Verdict,
@@ -39,6 +40,12 @@ def shape(subject: Subject) -> Outcome:
     expected = tuple(map(int, said)) if said is not None else subject.shape
     if said is None and not subject.any_shape:
         raise NotApplicable("its arrays do not tell their shape")
+    # Both are read: a legacy capsule has a shape of its own.
+    try:
+        for export in reversed(both(array)):
+            found = export.shape
+    except Malformed as error:
+        return failed(str(error))
     found = best(array).shape
     return passed(f"{found}") if found == expected else failed(f"{found}, not {expected}")
 
@@ -51,15 +58,35 @@ def shape(subject: Subject) -> Outcome:
 def values(subject: Subject) -> Outcome:
     array = subject.array()
     expected = subject.expected(array)
-    outcomes = []
-    for export in both(array):
-        # A null pointer for strides stands for compact ones; `producer.strides` judges that.
-        found = export.values()
-        good = found == expected
-        outcomes.append(
-            passed() if good else failed(f"{export.kind} holds {found[:6]}, not {expected[:6]}")
-        )
-    return combine(*outcomes)
+    # NULL strides stand for contiguous ones; `producer.strides` judges that, and strides in bytes.
+    export = best(array)
+    if not export.in_bytes and not export.tensor.data and expected:
+        return failed(f"data is NULL, but the array has {len(expected)} elements")
+    found = export.values()
+    return passed() if found == expected else failed(f"holds {found[:6]}, not {expected[:6]}")
+
+
+@check(
+    "producer.abis-agree",
+    "the legacy and the versioned capsule describe the same tensor",
+    clause="DLPack 1.3, DLManagedTensorVersioned.dl_tensor: the same DLTensor",
+)
+def abis_agree(subject: Subject) -> Outcome:
+    array = subject.array()
+    exports = both(array)
+    if len(exports) < 2:
+        raise NotApplicable("it has one ABI only")
+    one, other = exports
+    for name in ("dtype", "device", "shape"):
+        first, second = getattr(one, name), getattr(other, name)
+        if first != second:
+            return failed(f"{name}: {first} in {one.kind}, {second} in {other.kind}")
+    first, second = (e.strides or elements.compact(e.shape) for e in exports)
+    if first != second:
+        return failed(f"strides: {first} in {one.kind}, {second} in {other.kind}")
+    if one.values() != other.values():
+        return failed(f"{one.kind} holds {one.values()[:6]}, {other.kind} {other.values()[:6]}")
+    return passed()
 
 
 @check(
@@ -71,7 +98,10 @@ def strides(subject: Subject) -> Outcome:
     array = subject.array()
     outcomes = []
     for export in both(array):
-        if export.ndim and export.strides is None:
+        if export.in_bytes:
+            text = f"{export.strides} for shape {export.shape}: bytes, not elements"
+            outcomes.append(failed(text))
+        elif export.ndim and export.strides is None:
             outcomes.append(null_strides(export))
         else:
             outcomes.append(passed(f"{export.strides}"))
@@ -85,8 +115,8 @@ def strides(subject: Subject) -> Outcome:
 )
 def dtypes(subject: Subject) -> Outcome:
     if not subject.any_dtype:
-        raise NotApplicable("its arrays have one element type only")
-    given, outcomes = [], []
+        return _own_dtype(subject)
+    given, outcomes, fit = [], [], values_fit(subject)
     for name, triple in elements.DTYPES.items():
         try:
             array = subject.array(dtype=name)
@@ -99,7 +129,9 @@ def dtypes(subject: Subject) -> Outcome:
             outcomes.append(warned(f"{name} is not exported ({describe(answer)})"))
         elif answer.dtype != triple:
             outcomes.append(failed(f"{name} is exported as {elements.name_of(answer.dtype)}"))
-        elif subject.known and answer.values() != _rounded(name, answer):
+        elif answer.in_bytes or not answer.tensor.data:
+            continue
+        elif fit and _holds_others(subject, array, name, answer):
             outcomes.append(failed(f"{name} has wrong values: {answer.values()[:3]}"))
         else:
             given.append(name)
@@ -109,11 +141,27 @@ def dtypes(subject: Subject) -> Outcome:
     return worst
 
 
-def _rounded(name: str, export: Export) -> list[object]:
-    count = 1
-    for extent in export.shape:
-        count *= extent
-    return elements.sample(name, count)
+def _holds_others(subject: Subject, array: Array, name: str, export: Export) -> bool:
+    try:
+        return export.values() != subject.expected(array, name)
+    except NotApplicable:
+        return False
+
+
+def values_fit(subject: Subject) -> bool:
+    """Whether the default array holds what it should, so that others can be judged by it."""
+    array = subject.array()
+    return not _holds_others(subject, array, "float32", best(array))
+
+
+def _own_dtype(subject: Subject) -> Outcome:
+    array = subject.array()
+    said = str(getattr(array, "dtype", "")).rpartition(".")[2]
+    if said not in elements.DTYPES:
+        raise NotApplicable("its arrays have one element type, and do not tell which")
+    export = best(array)
+    text = f"{said} is exported as {elements.name_of(export.dtype)}"
+    return passed(said) if export.dtype == elements.DTYPES[said] else failed(text)
 
 
 @check(
@@ -122,7 +170,8 @@ def _rounded(name: str, export: Export) -> list[object]:
     clause="DLPack 1.3, DLTensor.data: aligned (the note says not to rely on 256 bytes)",
 )
 def alignment(subject: Subject) -> Outcome:
-    export = best(subject.array())
+    array = subject.array()
+    export = best(array)
     size = max(1, export.dtype[1] * export.dtype[2] // 8)
     boundary = max(n for n in (1, 2, 4, 8, 16, 32, 64, 128, 256) if export.pointer % n == 0)
     text = f"on {boundary} bytes" + ("" if boundary < 256 else " or more")
@@ -135,7 +184,8 @@ def alignment(subject: Subject) -> Outcome:
     clause="DLPack 1.3, DLManagedTensorVersioned.flags: 0 by default",
 )
 def flags(subject: Subject) -> Outcome:
-    export = best(subject.array())
+    array = subject.array()
+    export = best(array)
     if not export.versioned:
         raise NotApplicable("gives no versioned capsule")
     unknown = export.flags & ~(abi.READ_ONLY | abi.IS_COPIED | abi.SUBBYTE_PADDED)

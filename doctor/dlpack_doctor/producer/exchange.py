@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from dlbridge.doctor import abi
-from dlbridge.doctor.export import Export, best
-from dlbridge.doctor.producer.odd import exported_by
-from dlbridge.doctor.registry import check
-from dlbridge.doctor.source import Managed
-from dlbridge.doctor.subject import Array, Subject
-from dlbridge.doctor.verdict import NotApplicable, Outcome, describe, failed, passed, warned
+from dlpack_doctor import abi, memory
+from dlpack_doctor.export import Export, best
+from dlpack_doctor.producer.odd import exported_by
+from dlpack_doctor.registry import check
+from dlpack_doctor.source import Managed
+from dlpack_doctor.subject import Array, Subject
+from dlpack_doctor.verdict import NotApplicable, Outcome, describe, failed, passed, warned
 
 _FromPy = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
 _ToPy = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
@@ -137,7 +137,7 @@ def table_borrow(subject: Subject) -> Outcome:
     borrow = _Borrow(_function(array, "dltensor_from_py_object_no_sync"))
     if borrow(array, ctypes.byref(tensor)) != 0:
         return failed("an error without an exception")
-    raw: Any = abi.DLManagedTensorVersioned(tensor=tensor)
+    raw: Any = abi.DLManagedTensorVersioned(1, 3, tensor=tensor)
     borrowed = Export(abi.new_capsule(ctypes.addressof(raw), abi.VERSIONED))
     return _compare(borrowed, best(array), ["pointer", "dtype", "device", "shape", "strides"])
 
@@ -173,8 +173,6 @@ def _to_py(array: Array, made: Managed) -> Array:
     clause="DLPack 1.3, DLPackManagedTensorToPyObjectNoSync: takes the tensor over",
 )
 def table_import(subject: Subject) -> Outcome:
-    from dlbridge.doctor import memory
-
     made = Managed()
     array = _to_py(subject.array(), made)
     pointer, values = subject.pointer(array), subject.values(array)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dlbridge.doctor.export import Export, attempt
-from dlbridge.doctor.subject import Odd, Subject
-from dlbridge.doctor.verdict import (
+from dlpack_doctor.export import Export, attempt
+from dlpack_doctor.subject import Odd, Subject
+from dlpack_doctor.verdict import (
     NotApplicable,
     Outcome,
     combine,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dlbridge.doctor import abi
-from dlbridge.doctor.export import attempt, best
-from dlbridge.doctor.registry import check
-from dlbridge.doctor.subject import Subject
-from dlbridge.doctor.verdict import NotApplicable, Outcome, describe, failed, passed, warned
+from dlpack_doctor import abi
+from dlpack_doctor.export import attempt, best
+from dlpack_doctor.registry import check
+from dlpack_doctor.subject import Subject
+from dlpack_doctor.verdict import NotApplicable, Outcome, describe, failed, passed, warned
 
 KEYWORDS = ("stream", "max_version", "dl_device", "copy")
 
@@ -54,6 +54,8 @@ def keywords(subject: Subject) -> Outcome:
 )
 def keyword_only(subject: Subject) -> Outcome:
     array = subject.array()
+    if not callable(_get(array, "__dlpack__")):
+        raise NotApplicable("there is no such method")
     try:
         array.__dlpack__(None)
     except TypeError:
@@ -76,7 +78,7 @@ def device(subject: Subject) -> Outcome:
     if not isinstance(answer, tuple) or len(answer) != 2:
         return failed(f"gives {answer!r}")
     if not all(isinstance(number, int) for number in answer):
-        return failed(f"gives {tuple(answer)!r}: the id is {type(answer[1]).__name__}")
+        return failed(f"gives {answer!r}: the id is {type(answer[1]).__name__}")
     return passed(f"({int(answer[0])}, {answer[1]})")
 
 
@@ -104,7 +106,8 @@ def device_agrees(subject: Subject) -> Outcome:
     clause="DLPack 1.3, DLDevice.device_id: 0 for CPU, pinned and managed memory",
 )
 def host_id(subject: Subject) -> Outcome:
-    kind, number = best(subject.array()).device
+    array = subject.array()
+    kind, number = best(array).device
     if kind not in abi.HOST_DEVICES:
         raise NotApplicable(f"device type {kind}")
     return passed() if number == 0 else failed(f"the descriptor says id {number}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlbridge.doctor import abi
-from dlbridge.doctor.export import Export, NoCapsule, attempt, best
-from dlbridge.doctor.registry import check
-from dlbridge.doctor.subject import Array, Subject
-from dlbridge.doctor.verdict import NotApplicable, Outcome, describe, failed, passed, warned
+from dlpack_doctor import abi
+from dlpack_doctor.export import Export, attempt, best
+from dlpack_doctor.registry import check
+from dlpack_doctor.subject import Array, Subject
+from dlpack_doctor.verdict import NotApplicable, Outcome, describe, failed, passed, warned
 
 COPY = "array API 2023.12, __dlpack__, copy: "
 DEVICE = "array API 2023.12, __dlpack__, dl_device: "
@@ -24,6 +24,14 @@ def _asked(array: Array, **keywords: Any) -> Export | Exception:
     return attempt(array, **keywords)
 
 
+def _plain(array: Array) -> Export:
+    """The array's own export, for comparison."""
+    plain = best(array)
+    if not plain.tensor.data:
+        raise NotApplicable("data is NULL")
+    return plain
+
+
 @check(
     "producer.copy-true",
     "copy=True gives other memory with the same numbers",
@@ -31,7 +39,7 @@ def _asked(array: Array, **keywords: Any) -> Export | Exception:
 )
 def copy_true(subject: Subject) -> Outcome:
     array = subject.array()
-    plain = best(array)
+    plain = _plain(array)
     answer = _asked(array, copy=True)
     if isinstance(answer, BufferError):
         return warned(f"refused: {describe(answer)}")
@@ -39,6 +47,8 @@ def copy_true(subject: Subject) -> Outcome:
         return failed(describe(answer))
     if answer.pointer == plain.pointer:
         return failed("the same memory is given")
+    if (answer.shape, answer.dtype) != (plain.shape, plain.dtype):
+        return failed(f"the copy of {plain.shape} has shape {answer.shape}, type {answer.dtype}")
     if answer.values() != plain.values():
         return failed(f"the copy holds {answer.values()[:6]}, not {plain.values()[:6]}")
     return passed()
@@ -51,7 +61,7 @@ def copy_true(subject: Subject) -> Outcome:
 )
 def copied_flag(subject: Subject) -> Outcome:
     array = subject.array()
-    plain = best(array)
+    plain = _plain(array)
     answer = _asked(array, copy=True)
     if isinstance(answer, Exception):
         raise NotApplicable("gives no copy")
@@ -71,7 +81,7 @@ def copy_true_old(subject: Subject) -> Outcome:
     array = subject.array()
     if isinstance(attempt(array, copy=None), TypeError):
         raise NotApplicable("copy is not known")
-    plain, answer = best(array), attempt(array, copy=True)
+    plain, answer = _plain(array), attempt(array, copy=True)
     if isinstance(answer, BufferError):
         return passed("refused with BufferError")
     if isinstance(answer, Exception):
@@ -88,12 +98,16 @@ def copy_true_old(subject: Subject) -> Outcome:
 )
 def copy_false(subject: Subject) -> Outcome:
     array = subject.array()
-    plain, answer = best(array), _asked(array, copy=False)
+    plain, answer = _plain(array), _asked(array, copy=False)
     if isinstance(answer, BufferError):
         return warned(f"refused: {describe(answer)}")
     if isinstance(answer, Exception):
         return failed(describe(answer))
-    return passed() if answer.pointer == plain.pointer else failed("other memory is given")
+    if answer.pointer != plain.pointer:
+        return failed("other memory is given")
+    if answer.flags & abi.IS_COPIED and not plain.flags & abi.IS_COPIED:
+        return failed("the array's own memory is flagged IS_COPIED")
+    return passed()
 
 
 @check(
@@ -133,7 +147,8 @@ def own_device(subject: Subject) -> Outcome:
 def other_device(subject: Subject) -> Outcome:
     # The Verilog simulator: known to the standard, and to no framework.
     device = (9, 0)
-    answer = _asked(subject.array(), dl_device=device)
+    array = subject.array()
+    answer = _asked(array, dl_device=device)
     if isinstance(answer, BufferError):
         return passed()
     if isinstance(answer, Exception):
@@ -147,11 +162,10 @@ def other_device(subject: Subject) -> Outcome:
     clause="array API, __dlpack__, stream: None is always accepted",
 )
 def stream_none(subject: Subject) -> Outcome:
-    answer = _asked(subject.array(), stream=None)
+    array = subject.array()
+    answer = _asked(array, stream=None)
     if isinstance(answer, BufferError | Export):
         return passed()
-    if isinstance(answer, NoCapsule):
-        raise NotApplicable(describe(answer))
     return failed(describe(answer))
 
 

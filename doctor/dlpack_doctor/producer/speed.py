@@ -1,4 +1,4 @@
-"""How long an export takes, each way that there is. Nothing here can fail."""
+"""The time of an export, by each way that there is. Nothing here can fail."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import contextlib
 import ctypes
 from collections.abc import Callable
 
-from dlbridge._timing import nanoseconds
-from dlbridge.doctor import abi
-from dlbridge.doctor.export import Export, attempt
-from dlbridge.doctor.producer.exchange import _FromPy, _function
-from dlbridge.doctor.registry import check
-from dlbridge.doctor.subject import Array, Subject
-from dlbridge.doctor.timing import show
-from dlbridge.doctor.verdict import NotApplicable, Outcome, passed
+from dlpack_doctor import abi
+from dlpack_doctor.clock import COPY, copy_of_a_mebibyte, nanoseconds, show
+from dlpack_doctor.export import Export, attempt
+from dlpack_doctor.producer.exchange import _FromPy, _function
+from dlpack_doctor.registry import check
+from dlpack_doctor.subject import Array, Subject
+from dlpack_doctor.verdict import NotApplicable, Outcome, passed
 
 OLD, NEW, TABLE = "dltensor", "dltensor_versioned", "exchange table"
 
 
 @check(
     "producer.speed",
-    "the time of an export and its release, each way that there is",
+    "the time of an export and its release, by each way that there is",
     clause="not in the standard",
 )
 def speed(subject: Subject) -> Outcome:
@@ -37,6 +36,7 @@ def speed(subject: Subject) -> Outcome:
     if not ways:
         raise NotApplicable("nothing is exported")
     times = {name: nanoseconds(way) for name, way in ways.items()}
+    times[COPY] = copy_of_a_mebibyte()
     return passed(", ".join(f"{name} {show(time)}" for name, time in times.items()), times)
 
 

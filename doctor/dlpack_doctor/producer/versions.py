@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlbridge.doctor.export import Export, NoCapsule, attempt
-from dlbridge.doctor.registry import check
-from dlbridge.doctor.subject import Subject
-from dlbridge.doctor.verdict import (
+from dlpack_doctor.export import Export, NoCapsule, ask, attempt
+from dlpack_doctor.registry import check
+from dlpack_doctor.subject import Subject
+from dlpack_doctor.verdict import (
     NotApplicable,
     Outcome,
     combine,
@@ -21,11 +21,10 @@ MAX_VERSION = "array API 2023.12, __dlpack__, max_version: "
 
 
 def _answer(subject: Subject, **keywords: Any) -> Export | Exception:
-    answer = attempt(subject.array(), **keywords)
+    array = subject.array()
+    answer = attempt(array, **keywords)
     if isinstance(answer, TypeError):
         raise NotApplicable("max_version is not known")
-    if isinstance(answer, NoCapsule):
-        raise NotApplicable(f"gives {answer}")
     return answer
 
 
@@ -46,10 +45,7 @@ def _old(answer: Export | Exception, asked: str) -> Outcome:
 )
 def unasked(subject: Subject) -> Outcome:
     array = subject.array()
-    answer = attempt(array)
-    if isinstance(answer, NoCapsule):
-        raise NotApplicable(f"gives {answer}")
-    return _old(answer, "none")
+    return _old(attempt(array), "none")
 
 
 @check(
@@ -76,6 +72,8 @@ def _new(answer: Export | Exception, asked: tuple[int, int]) -> Outcome:
         return failed(f"{asked}: {describe(answer)}")
     if not answer.versioned:
         return warned(f"{asked}: gives the old ABI all the same")
+    if answer.raw.major != 1:
+        return failed(f"{asked}: {answer.kind}, but there is no major version 2")
     return passed(f"{asked}: {answer.kind}")
 
 
@@ -85,7 +83,8 @@ def _new(answer: Export | Exception, asked: tuple[int, int]) -> Outcome:
     clause="DLPack 1.3, DLPackVersion: the version that the producer was built with",
 )
 def header(subject: Subject) -> Outcome:
-    answer = attempt(subject.array(), max_version=(1, 3))
+    array = subject.array()
+    answer = attempt(array, max_version=(1, 3))
     if isinstance(answer, Exception) or answer.version is None:
         raise NotApplicable("gives no versioned capsule")
     major, minor = answer.version
@@ -103,11 +102,12 @@ def capsule_name(subject: Subject) -> Outcome:
     array = subject.array()
     seen: list[str] = []
     for keywords in ({}, {"max_version": (1, 3)}):
-        answer = attempt(array, **keywords)
-        if isinstance(answer, NoCapsule):
-            return failed(f"gives {answer}")
-        if isinstance(answer, Export):
-            seen.append(answer.name.decode())
+        try:
+            seen.append(ask(array, **keywords).name.decode())
+        except NoCapsule as error:
+            return failed(f"gives {error}")
+        except Exception:
+            continue
     if not seen:
         raise NotApplicable("gives no capsule")
     return passed(", ".join(dict.fromkeys(seen)))

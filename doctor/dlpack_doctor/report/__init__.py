@@ -1,1 +1,1 @@
-"""What was found, as a terminal table, JSON, Markdown and one HTML page."""
+"""The findings for a terminal, and as HTML, Markdown and a badge."""

@@ -1,25 +1,32 @@
-"""The findings in the order in which every report shows them.
-
-How that looks belongs to `terminal`, `markdown` and `page`.
-"""
+"""The findings in the order in which every report shows them."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dlbridge.doctor import registry
-from dlbridge.doctor.findings import Examined, Findings, Pair
-from dlbridge.doctor.pairs import COPIED, REFUSED, SAME
-from dlbridge.doctor.verdict import Check, Outcome, Verdict
+from dlpack_doctor import registry
+from dlpack_doctor.findings import Examined, Findings, Pair
+from dlpack_doctor.pairs import COPIED, REFUSED, SAME
+from dlpack_doctor.verdict import Check, Outcome, Verdict
 
 
 @dataclass(frozen=True)
 class Row:
-    """A check, and what it found about each subject."""
+    """A check, and its outcome for each subject."""
 
     check: Check
     outcomes: list[Outcome | None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A failure or a warning of one subject."""
+
+    subject: str
+    check: Check
+    outcome: Outcome
 
 
 def subjects(findings: Findings) -> list[Examined]:
@@ -27,15 +34,26 @@ def subjects(findings: Findings) -> list[Examined]:
     return [subject for subject in findings.subjects if not subject.problem]
 
 
-def rows(findings: Findings) -> list[Row]:
+def rows(findings: Findings, side: str = "") -> list[Row]:
     """All checks that ran, in their order."""
     names = [subject.name for subject in subjects(findings)]
     cells = {(r.check, r.subject): r.outcome for r in findings.results}
     found = [
         Row(check, [cells.get((check.id, name)) for name in names])
-        for check in registry.all_checks()
+        for check in registry.all_checks(side or None)
     ]
     return [row for row in found if any(row.outcomes)]
+
+
+def listed(findings: Findings, subject: str = "") -> list[Finding]:
+    """Failures, then warnings; of one subject, if one is named."""
+    checks = {check.id: check for check in registry.all_checks()}
+    return [
+        Finding(r.subject, checks[r.check], r.outcome)
+        for verdict in (Verdict.FAIL, Verdict.WARN)
+        for r in findings.results
+        if r.verdict is verdict and subject in ("", r.subject) and r.check in checks
+    ]
 
 
 def label(subject: Examined) -> str:
@@ -47,6 +65,14 @@ def label(subject: Examined) -> str:
 def counts(findings: Findings, subject: str) -> Counter[Verdict]:
     """How many checks of a subject ended how."""
     return Counter(r.verdict for r in findings.results if r.subject == subject)
+
+
+def summary(findings: Findings, name: str) -> str:
+    """A subject in one line."""
+    subject = next(s for s in findings.subjects if s.name == name)
+    count = counts(findings, name)
+    text = ", ".join(f"{count[verdict]} {verdict.value}" for verdict in Verdict)
+    return f"{label(subject)}: " + (f"not examined: {subject.problem}" if subject.problem else text)
 
 
 def pair_word(pair: Pair | None) -> str:
@@ -71,13 +97,37 @@ def pair_grid(findings: Findings) -> tuple[list[str], list[tuple[str, list[Pair 
 
 
 def times(findings: Findings) -> list[tuple[str, dict[str, float]]]:
-    """For each subject the nanoseconds by what took them."""
-    found = []
+    """For each subject the nanoseconds by the way that was timed."""
+    found: dict[str, dict[str, float]] = {}
+    for result in findings.results:
+        if result.outcome.times:
+            found.setdefault(result.subject, {}).update(result.outcome.times)
+    return [(s.name, found[s.name]) for s in subjects(findings) if s.name in found]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A check whose verdict differs between two pages."""
+
+    subject: str
+    versions: str
+    check: str
+    before: Verdict
+    after: Outcome
+
+
+def changes(findings: Findings, before: Findings) -> Iterator[Change]:
+    """The checks that ended otherwise than before; of subjects that both have."""
+    versions = {s.name: s.version for s in before.subjects}
+    verdicts = {(r.check, r.subject): r.verdict for r in before.results}
     for subject in subjects(findings):
-        taken: dict[str, float] = {}
-        for result in findings.results:
-            if result.subject == subject.name:
-                taken |= result.outcome.times
-        if taken:
-            found.append((subject.name, taken))
-    return found
+        if subject.name not in versions:
+            continue
+        old, new = versions[subject.name], subject.version
+        words = new if old == new else f"{old} to {new}"
+        for row in rows(findings):
+            outcome = findings.of(row.check.id, subject.name)
+            verdict = verdicts.get((row.check.id, subject.name))
+            if outcome is not None and verdict not in (None, outcome.verdict):
+                assert verdict is not None
+                yield Change(subject.name, words, row.check.id, verdict, outcome)

@@ -1,106 +1,75 @@
-"""The findings as lines of text, with colours if they are wanted."""
+"""The findings in a terminal: failures first, ten lines unless all are asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from rich.console import Console
+from rich.markup import escape
+from rich.syntax import Syntax
+from rich.table import Table
 
-from dlbridge.doctor.findings import Findings
-from dlbridge.doctor.report import grid
-from dlbridge.doctor.timing import show
-from dlbridge.doctor.verdict import Outcome, Verdict
+from dlpack_doctor.clock import show as words_of
+from dlpack_doctor.findings import Findings
+from dlpack_doctor.report import grid
+from dlpack_doctor.verdict import Verdict
 
-WORDS = {
-    Verdict.PASS: "pass",
-    Verdict.WARN: "warn",
-    Verdict.FAIL: "FAIL",
-    Verdict.NOT_APPLICABLE: "-",
-}
-_LETTERS = {".": "pass", "w": "warn", "c": "copy", "r": "refused", "F": "FAIL"}
-_COLOURS = {"pass": 32, "same": 32, "warn": 33, "copy": 33, "refused": 33, "FAIL": 31}
+SHOWN = 10
+COLOURS = {"same": "green", "copy": "yellow", "refused": "yellow", "FAIL": "bold red"}
+STYLES = {Verdict.FAIL: "bold red", Verdict.WARN: "yellow", Verdict.PASS: "green"}
 
 
-def lines(findings: Findings, *, width: int, colour: bool) -> Iterator[str]:
-    """Everything, for a terminal of so many columns."""
-    subjects = grid.subjects(findings)
-    names = [subject.name for subject in subjects]
-    rows = [
-        [row.check.id, *(_word(outcome) for outcome in row.outcomes)] for row in grid.rows(findings)
-    ]
-    yield ", ".join(map(grid.label, subjects))
-    yield ""
-    yield from table([["check", *names], *rows], width, colour)
-    yield from _problems(findings, colour)
-    yield from _pairs(findings, width, colour)
-    yield from _times(findings)
-    yield ""
-    for subject in subjects:
-        count = grid.counts(findings, subject.name)
-        text = ", ".join(f"{count[verdict]} {verdict.value}" for verdict in Verdict)
-        yield f"{subject.name}: {text}"
+def show(console: Console, findings: Findings, verbose: bool) -> None:
+    """Print failures, warnings if asked for, the pairs, and a line for each subject."""
+    found = grid.listed(findings)
+    failures = [one for one in found if one.outcome.verdict is Verdict.FAIL]
+    shown = found if verbose else failures[:SHOWN]
+    for one in shown:
+        _finding(console, one, verbose)
+    broken = [pair for pair in findings.pairs if pair.outcome.verdict is Verdict.FAIL]
+    for pair in broken:
+        text = f"{pair.producer} to {pair.consumer}: {pair.outcome.evidence}"
+        console.print(f"[bold red]FAIL[/] {escape(text)}")
+    _pairs(console, findings)
+    if verbose:
+        _times(console, findings)
     for subject in findings.subjects:
-        if subject.problem:
-            yield f"{subject.name}: not examined: {subject.problem}"
+        console.print(escape(grid.summary(findings, subject.name)))
+    if len(found) > len(shown):
+        text = f"{len(found) - len(shown)} more failures and warnings"
+        console.print(f"{text}; -v shows all, with the clause and a program to reproduce each")
 
 
-def _word(outcome: Outcome | None) -> str:
-    return "" if outcome is None else WORDS[outcome.verdict]
+def _finding(console: Console, one: grid.Finding, verbose: bool) -> None:
+    style = STYLES[one.outcome.verdict]
+    word = one.outcome.verdict.value.upper()
+    text = f"{one.subject} {one.check.id}: {one.outcome.evidence}"
+    console.print(f"[{style}]{word}[/] {escape(text)}")
+    if not verbose:
+        return
+    console.print(f"     standard: {escape(one.check.clause)}")
+    console.print(f"     means: {escape(one.check.means)}")
+    if one.outcome.reproducer:
+        # Without a margin, so that it can be pasted.
+        program = Syntax(one.outcome.reproducer, "python", word_wrap=False, theme="ansi_dark")
+        console.print(program if console.is_terminal else escape(one.outcome.reproducer))
 
 
-def _problems(findings: Findings, colour: bool) -> Iterator[str]:
-    for verdict in (Verdict.FAIL, Verdict.WARN):
-        yield ""
-        for row in grid.rows(findings):
-            for subject, outcome in zip(grid.subjects(findings), row.outcomes, strict=True):
-                if outcome is not None and outcome.verdict is verdict:
-                    word = paint(WORDS[verdict], colour)
-                    yield f"{word} {subject.name} {row.check.id}: {outcome.evidence}"
-                    if verdict is Verdict.FAIL:
-                        yield f"     {row.check.clause}"
-
-
-def _pairs(findings: Findings, width: int, colour: bool) -> Iterator[str]:
+def _pairs(console: Console, findings: Findings) -> None:
     names, rows = grid.pair_grid(findings)
     if not rows:
         return
-    yield ""
-    cells = [[producer, *map(grid.pair_word, pairs)] for producer, pairs in rows]
-    yield from table([["from \\ to", *names], *cells], width, colour)
-    for pair in findings.pairs:
-        if pair.outcome.verdict is Verdict.FAIL:
-            yield f"{paint('FAIL', colour)} {pair.producer} to {pair.consumer}: " + (
-                pair.outcome.evidence
-            )
+    table = Table("from \\ to", *names, box=None, pad_edge=False)
+    for producer, pairs in rows:
+        words = map(grid.pair_word, pairs)
+        table.add_row(producer, *(f"[{COLOURS.get(word, 'dim')}]{word}[/]" for word in words))
+    console.print(table)
 
 
-def _times(findings: Findings) -> Iterator[str]:
-    for name, times in grid.times(findings):
-        text = ", ".join(f"{what} {show(time)}" for what, time in times.items())
-        yield f"{name}: {text}"
-
-
-def table(cells: list[list[str]], width: int, colour: bool) -> Iterator[str]:
-    """Columns of equal width; with numbers and letters where names and words do not fit."""
-    if sum(max(map(len, column)) + 2 for column in zip(*cells, strict=True)) > width:
-        names = cells[0][1:]
-        for number, name in enumerate(names, 1):
-            yield f"{number:>3}  {name}"
-        numbers = [str(number + 1) for number in range(len(names))]
-        letters = [[row[0], *(_letter(word) for word in row[1:])] for row in cells[1:]]
-        cells = [[cells[0][0], *numbers], *letters]
-        yield "  .  pass or same, w warn, c copy, r refused, F FAIL, - not applicable"
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        yield "  ".join(
-            paint(cell, colour) + " " * (size - len(cell))
-            for cell, size in zip(row, widths, strict=True)
-        ).rstrip()
-
-
-def _letter(word: str) -> str:
-    return "." if word in ("pass", "same") else word[:1]
-
-
-def paint(word: str, colour: bool) -> str:
-    """A word in its colour."""
-    code = _COLOURS.get(word) or _COLOURS.get(_LETTERS.get(word, ""))
-    return f"\033[{code}m{word}\033[0m" if colour and code else word
+def _times(console: Console, findings: Findings) -> None:
+    found = grid.times(findings)
+    ways = list(dict.fromkeys(way for _, times in found for way in times))
+    if not ways:
+        return
+    table = Table("", *ways, box=None, pad_edge=False)
+    for name, times in found:
+        table.add_row(name, *(words_of(times[way]) if way in times else "" for way in ways))
+    console.print(table)

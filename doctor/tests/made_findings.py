@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dlbridge.doctor.findings import Examined, Findings, Pair
-from dlbridge.doctor.verdict import Outcome, Result, Verdict
+from dlpack_doctor.findings import Examined, Findings, Pair
+from dlpack_doctor.verdict import Outcome, Result, Verdict
 
 NASTY = "<script>alert(1)</script> | `tick` *star*"
+PROGRAM = "import good\nprint('shown')"
 LONG = "a_very_long_name_without_a_space_" * 3
 
 
@@ -23,7 +24,7 @@ def made():
             Result("consumer.speed", name, Outcome(Verdict.PASS, "", {"from_dlpack": 3400.0})),
         ]
     found.results += [
-        Result("producer.released", "bad", Outcome(Verdict.FAIL, NASTY)),
+        Result("producer.released", "bad", Outcome(Verdict.FAIL, NASTY, {}, PROGRAM)),
         Result("producer.released", "good", Outcome(Verdict.PASS, "")),
         Result("consumer.negative", "good", Outcome(Verdict.WARN, "refused: " + LONG)),
     ]
