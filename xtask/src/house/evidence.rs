@@ -1,11 +1,9 @@
-//! Tables that name the test which shows each row: what they name exists.
-//! What a test shows is for its readers.
-//! Invariant: a test that is renamed or removed leaves no row that still claims it.
+//! Tables whose rows name the test that shows them: each test exists.
 
 use std::path::Path;
 
-/// Where tests lie; a table names them from there on.
-pub(crate) const FOLDERS: &[&str] = &[
+/// The folders of tests; a table names a test relative to one of them.
+const FOLDERS: &[&str] = &[
     "crates/dlbridge/tests/",
     "crates/dlbridge-pyo3/tests/",
     "crates/dlbridge-capi/tests/",
@@ -13,7 +11,7 @@ pub(crate) const FOLDERS: &[&str] = &[
     "",
 ];
 
-/// The rows of a text that name what does not exist, as `name:line: what`. `read` gives a file's
+/// The rows of a text that name a missing test, as `name:line: what`. `read` gives a file's
 /// text by its path.
 pub(crate) fn check(name: &str, text: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let rows = text.lines().enumerate().filter(|(_, line)| line.starts_with('|'));
@@ -22,7 +20,7 @@ pub(crate) fn check(name: &str, text: &str, read: impl Fn(&str) -> Option<String
     missing.map(|(line, test)| format!("{name}:{line}: there is no test `{test}`")).collect()
 }
 
-/// What stands in backticks.
+/// The words in backticks.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }

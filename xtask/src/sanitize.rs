@@ -1,0 +1,351 @@
+//! `cargo xtask sanitize`: the tests under tools that find invalid memory accesses, leaks and races.
+//! Each tool runs, or is listed as skipped with the reason.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+use xshell::{Cmd, Shell, cmd};
+
+use crate::python::{Profile, Venv, lacks_valgrind};
+use crate::shell::{answer, files_in, root, shell, stem, succeeds, target};
+use crate::steps::{Outcome, Steps};
+use crate::workspace::{self, CORE_FEATURES};
+
+/// Property tests are limited to so many cases, since everything is slower here;
+const CASES: &str = "16";
+/// under Miri, to even fewer.
+const MIRI_CASES: &str = "4";
+/// These start a compiler, or read the docs.
+const LEFT_OUT: [&str; 2] = ["ui", "adapters_table"];
+/// Tree Borrows: a cell over memory that a Rust owner exported as immutable is never written, which
+/// that model allows and Stacked Borrows does not (`raw/elements.rs`).
+const MIRI_FLAGS: &str = "-Zmiri-tree-borrows -Zmiri-strict-provenance -Zmiri-disable-isolation";
+/// What the C API publishes without a lock, under so many schedules of the threads as `miri` says.
+const CAPI: &str = "--package dlbridge-capi --lib";
+/// The Python tests of everything that holds memory, with NumPy as the only framework.
+const PYTHON_TESTS: &str = "capsules hostile producers exchange_api negotiation create \
+    copy_and_device inspect buffer buffer_export array_interface cuda_array_interface host_memory \
+    lifetime numpy stream_order streams";
+/// The few that run under valgrind, which is far slower.
+const FEW_PYTHON_TESTS: &str = "capsules hostile";
+/// Not those that measure the process's size, which a sanitizer changes, or take too long.
+const PYTHON_CHOICE: &str = "not nothing_behind and not hundred_thousand and not exit";
+/// Runs pytest without the frameworks: they are not built for sanitizers.
+const PYTEST: &str = "\
+import sys
+for name in ('torch', 'jax', 'tensorflow', 'paddle', 'pyarrow', 'tvm_ffi', 'mlx', 'cupy', 'ml_dtypes', 'array_api_strict'):
+    sys.modules[name] = None
+import pytest
+raise SystemExit(pytest.main(sys.argv[1:]))
+";
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The tool to run; default: all
+    tool: Option<Tool>,
+    /// How long Miri runs
+    #[arg(long, default_value_t = 30)]
+    minutes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Tool {
+    /// AddressSanitizer over the Rust tests
+    Address,
+    /// AddressSanitizer, or else valgrind, over the Python tests
+    Python,
+    /// ThreadSanitizer over the tests that share between threads
+    Thread,
+    /// valgrind over the Rust tests
+    Valgrind,
+    /// Miri over the Rust tests
+    Miri,
+}
+
+/// Runs every tool that is installed, or the given one.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    Steps::run(|steps| {
+        let sh = shell();
+        sh.set_var("PROPTEST_CASES", CASES);
+        for tool in Tool::value_variants() {
+            if options.tool.is_some_and(|chosen| chosen != *tool) {
+                continue;
+            }
+            let name = tool.to_possible_value().expect("no tool is hidden");
+            steps.step(name.get_name(), || match tool {
+                Tool::Address => address(&sh),
+                Tool::Python => python(),
+                Tool::Thread => thread(&sh),
+                Tool::Valgrind => valgrind(&sh),
+                Tool::Miri => miri(&sh, Duration::from_secs(60 * options.minutes)),
+            });
+        }
+        Ok(())
+    })
+}
+
+/// The nightly toolchain, or why the step is skipped.
+macro_rules! nightly {
+    () => {
+        match workspace::toolchain("nightly") {
+            Some(nightly) => nightly,
+            None => return Outcome::skipped("no nightly Rust: rustup toolchain install nightly"),
+        }
+    };
+}
+
+/// The test programs of the main crate: those of the core, and those of one adapter each, which have
+/// the name of its feature, or begin with it.
+fn test_programs(names: impl Iterator<Item = String>, features: &[String]) -> [Vec<String>; 2] {
+    let of_adapter =
+        |name: &String| features.iter().any(|feature| name.starts_with(&feature.replace('-', "_")));
+    let (adapters, core) = names.filter(|name| !LEFT_OUT.contains(&&**name)).partition(of_adapter);
+    [core, adapters]
+}
+
+fn find_test_programs() -> Result<[Vec<String>; 2]> {
+    let files = files_in("crates/dlbridge/tests", "rs");
+    Ok(test_programs(files.iter().map(|file| stem(file)), &workspace::main_crate()?.features()))
+}
+
+/// AddressSanitizer and LeakSanitizer over the tests of the main crate.
+fn address(sh: &Shell) -> Result<Outcome> {
+    let (nightly, host) = (nightly!(), workspace::host()?);
+    let [core, adapters] = find_test_programs()?;
+    // The adapters' crates take long to build, so the core does not wait for them.
+    let parts = [(&core, ["--features", CORE_FEATURES]), (&adapters, ["--lib", "--all-features"])];
+    for (tests, features) in parts {
+        let tests = tests.iter().flat_map(|test| ["--test", test]);
+        let test = workspace::cargo(sh, Some(&nightly)).args(["test", "--package", "dlbridge"]);
+        let test = test.args(["--no-fail-fast", "--target", &host]).args(features).args(tests);
+        test.env("RUSTFLAGS", "-Zsanitizer=address").env("ASAN_OPTIONS", "detect_leaks=1").run()?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// ThreadSanitizer over the tests in which threads share reference counts, deleters, queues, and what
+/// the C API publishes without a lock. The standard library is built with the sanitizer as well:
+/// otherwise it would report races that are none.
+fn thread(sh: &Shell) -> Result<Outcome> {
+    let (nightly, host) = (nightly!(), workspace::host()?);
+    let rustc = cmd!(sh, "rustup run {nightly} rustc --print=sysroot").quiet().read()?;
+    if !Path::new(&rustc).join("lib/rustlib/src/rust/library").is_dir() {
+        return Outcome::skipped("no sources of std: rustup +nightly component add rust-src");
+    }
+    let folder = target().join("sanitize-thread");
+    let core =
+        format!("--features {CORE_FEATURES} --test=threads --test=releases --test=ownership");
+    for (package, tests) in [("dlbridge", &core[..]), ("dlbridge-capi", "--lib")] {
+        let test = workspace::cargo(sh, Some(&nightly)).args(["test", "-Zbuild-std", "--target"]);
+        let test = test.args([&host, "--package", package]).args(tests.split(' '));
+        test.arg("--target-dir").arg(&folder).env("RUSTFLAGS", "-Zsanitizer=thread").run()?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// A valgrind that prints nothing unless it finds an error.
+fn quiet_valgrind(sh: &Shell) -> Cmd<'_> {
+    cmd!(sh, "valgrind --quiet --error-exitcode=9")
+}
+
+/// valgrind over the Rust tests that need no Python, as they are built by default.
+fn valgrind(sh: &Shell) -> Result<Outcome> {
+    if let Some(reason) = lacks_valgrind(sh) {
+        return Outcome::skipped(reason);
+    }
+    let messages = cmd!(
+        sh,
+        "cargo test --no-run --lib --tests --message-format=json --all-features
+         --package dlbridge-sys --package dlbridge"
+    )
+    .read()?;
+    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut programs: Vec<_> = artifacts
+        .filter(|artifact| !LEFT_OUT.iter().any(|name| artifact["target"]["name"] == *name))
+        .filter_map(|artifact| artifact["executable"].as_str().map(PathBuf::from))
+        .collect();
+    programs.dedup();
+    for program in &programs {
+        quiet_valgrind(sh)
+            .args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect"])
+            .arg("--show-leak-kinds=definite,indirect")
+            .arg(program)
+            .arg("--test-threads=1")
+            .run()?;
+    }
+    if programs.is_empty() { bail!("cargo built no test program") } else { Ok(Outcome::Done) }
+}
+
+/// Miri over the Rust tests, one program after the other, until all are done or the time is up: the
+/// core's tests, what is shared without a lock, and the adapters' tests, which take longest to build.
+fn miri(sh: &Shell, limit: Duration) -> Result<Outcome> {
+    let nightly = nightly!();
+    if !succeeds(cmd!(sh, "rustup run {nightly} cargo miri --version")) {
+        return Outcome::skipped("no Miri: rustup +nightly component add miri");
+    }
+    if !succeeds(cmd!(sh, "timeout --version")) {
+        return Outcome::skipped("no program `timeout`, which limits the time");
+    }
+    let [core, adapters] = find_test_programs()?;
+    let of_core = format!("--package dlbridge --features {CORE_FEATURES}");
+    let mut programs = vec![format!("{of_core} --lib")];
+    programs.extend(core.iter().map(|test| format!("{of_core} --test {test}")));
+    programs.push(CAPI.to_owned());
+    let of_adapter = |test| format!("--package dlbridge --all-features --test {test}");
+    programs.extend(adapters.iter().map(of_adapter));
+    let (started, mut unfinished) = (Instant::now(), Vec::new());
+    for program in &programs {
+        let name = program.rsplit(' ').next().unwrap_or_default();
+        // One slow program does not take the time of all others.
+        let seconds = limit.saturating_sub(started.elapsed()).min(limit / 4).as_secs();
+        if seconds == 0 {
+            unfinished.push(name);
+            continue;
+        }
+        let (seconds, words) = (seconds.to_string(), program.split(' '));
+        let schedules = if program == CAPI { " -Zmiri-many-seeds=0..16" } else { "" };
+        let test =
+            cmd!(sh, "timeout -k 10 {seconds} rustup run {nightly} cargo miri test {words...}");
+        eprintln!("$ {test}");
+        let mut test = std::process::Command::from(test);
+        test.env("MIRIFLAGS", format!("{MIRI_FLAGS}{schedules}")).env("PROPTEST_CASES", MIRI_CASES);
+        match test.status()?.code() {
+            Some(0) => {}
+            // The time was up.
+            Some(124 | 137) => unfinished.push(name),
+            _ => bail!("Miri failed: {program}"),
+        }
+    }
+    if unfinished.is_empty() {
+        return Ok(Outcome::Done);
+    }
+    Outcome::skipped(format!(
+        "{} of {} programs passed in {} minutes; not finished: {} (--minutes N gives more time)",
+        programs.len() - unfinished.len(),
+        programs.len(),
+        limit.as_secs() / 60,
+        unfinished.join(", "),
+    ))
+}
+
+/// The Python tests over a native module with AddressSanitizer; under valgrind where it is missing.
+fn python() -> Result<Outcome> {
+    let venv = Venv::ready(&[])?;
+    venv.sh.set_var("PROPTEST_CASES", CASES);
+    match (workspace::toolchain("nightly"), address_runtime(&venv.sh)) {
+        (Some(nightly), Some(runtime)) => python_address(&venv, &nightly, &runtime),
+        _ if lacks_valgrind(&venv.sh).is_none() => {
+            venv.install_member("python", Profile::Wheel)?;
+            // Python reads memory that it has not written, in places that it knows of.
+            let valgrind =
+                quiet_valgrind(&venv.sh).args(["--undef-value-errors=no", "--leak-check=no"]);
+            pytest(valgrind.arg(venv.python()?), FEW_PYTHON_TESTS).run()?;
+            Ok(Outcome::Done)
+        }
+        (None, _) => Outcome::skipped("neither a nightly Rust nor valgrind"),
+        (_, None) => Outcome::skipped("neither the C compiler's libasan.so nor valgrind"),
+    }
+}
+
+/// The sanitizer's runtime as a shared library, which is loaded before Python: Rust's own is linked
+/// to programs only.
+fn address_runtime(sh: &Shell) -> Option<PathBuf> {
+    let path = PathBuf::from(answer(cmd!(sh, "cc -print-file-name=libasan.so"))?);
+    // A compiler without the file prints its name.
+    (cfg!(target_os = "linux") && path.is_absolute()).then_some(path)
+}
+
+fn python_address(venv: &Venv, nightly: &str, runtime: &Path) -> Result<Outcome> {
+    let (sh, folder, host) = (&venv.sh, target().join("sanitize"), workspace::host()?);
+    let build = workspace::cargo(sh, Some(nightly)).args(["build", "--package", "dlbridge-python"]);
+    let build = build.args(["--target", &host, "--target-dir"]).arg(&folder);
+    build.env("RUSTFLAGS", "-Zsanitizer=address").run()?;
+    // The installed package stays as it is: the Python files are copied beside the new module.
+    let package = folder.join("package");
+    sh.remove_path(&package)?;
+    for name in crate::shell::files()? {
+        if let Some(file) =
+            name.strip_prefix("python/").filter(|name| name.starts_with("dlbridge/"))
+        {
+            sh.write_file(package.join(file), sh.read_binary_file(&name)?)?;
+        }
+    }
+    let module = folder.join(host).join("debug/lib_native.so");
+    sh.copy_file(module, package.join("dlbridge/_native.abi3.so"))?;
+    let logs = folder.join("logs");
+    sh.remove_path(&logs)?;
+    sh.create_dir(&logs)?;
+    let options = "detect_leaks=1:allocator_may_return_null=1:log_path=";
+    let tests = pytest(sh.cmd("python"), PYTHON_TESTS)
+        .env("LD_PRELOAD", runtime)
+        .env("ASAN_OPTIONS", format!("{options}{}/asan", logs.display()))
+        // Python itself leaks: the logs decide.
+        .env("LSAN_OPTIONS", "exitcode=0")
+        .env("PYTHONPATH", &package)
+        .run();
+    let mut findings = Vec::new();
+    for log in sh.read_dir(&logs)? {
+        findings.extend(of_log(&String::from_utf8_lossy(&sh.read_binary_file(log)?)));
+    }
+    findings.iter().for_each(|finding| println!("{finding}"));
+    tests.context("the tests")?;
+    match findings.len() {
+        0 => Ok(Outcome::Done),
+        number => bail!("AddressSanitizer has {number} findings"),
+    }
+}
+
+/// The findings of one log that are not Python's own: invalid accesses, and leaks of our module. An
+/// empty line separates them.
+fn of_log(text: &str) -> Vec<String> {
+    if text.contains("ERROR: AddressSanitizer") {
+        return vec![text.to_owned()];
+    }
+    let leaks = text.split("\n\n").filter(|part| part.contains(" leak of "));
+    leaks.filter(|leak| leak.contains("_native")).map(str::to_owned).collect()
+}
+
+fn pytest<'a>(python: Cmd<'a>, tests: &str) -> Cmd<'a> {
+    python
+        // Python's own allocator would hide what the tools look for.
+        .env("PYTHONMALLOC", "malloc")
+        .args(["-c", PYTEST, "-q", "-p", "no:cacheprovider", "-k", PYTHON_CHOICE])
+        .args(test_files(tests))
+}
+
+fn test_files(tests: &str) -> impl Iterator<Item = PathBuf> {
+    tests.split_whitespace().map(|test| root().join(format!("python/tests/test_{test}.py")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FEW_PYTHON_TESTS, PYTHON_TESTS, of_log, test_files, test_programs};
+
+    #[test]
+    fn tests_of_adapters_are_told_by_their_names() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let names = words("gate ndarray_0_17_views ui half burn_0_22 adapters_table");
+        let found = test_programs(names.into_iter(), &words("ndarray-0_17 burn-0_22 half-2"));
+        assert_eq!(found, [words("gate half"), words("ndarray_0_17_views burn_0_22")]);
+    }
+
+    #[test]
+    fn every_python_test_exists() {
+        for file in test_files(PYTHON_TESTS).chain(test_files(FEW_PYTHON_TESTS)) {
+            assert!(file.is_file(), "{}", file.display());
+        }
+    }
+
+    #[test]
+    fn leaks_of_our_module_are_told_from_those_of_python() {
+        let python = "Direct leak of 8 byte(s) in 1 object(s):\n  #0 malloc\n  #1 libpython3.so";
+        let ours = "Direct leak of 8 byte(s) in 1 object(s):\n  #0 malloc\n  #1 _native.abi3.so";
+        let log = format!("\n=\n\n{python}\n\n{ours}\n\nSUMMARY: 16 byte(s) leaked\n");
+        assert_eq!(of_log(&log), [ours]);
+        assert!(of_log(python).is_empty());
+        assert_eq!(of_log("==1==ERROR: AddressSanitizer: heap-use-after-free").len(), 1);
+    }
+}
