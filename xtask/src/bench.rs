@@ -4,12 +4,12 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use xshell::cmd;
 
 use crate::python::{Set, Venv, lacks_valgrind, resolve};
 use crate::shell::target;
-use crate::steps::{Outcome, Steps};
+use crate::steps::{Steps, skip};
 use crate::{With, julia};
 
 #[derive(Debug, Args)]
@@ -29,19 +29,14 @@ pub(crate) struct Options {
 #[derive(Debug, Subcommand)]
 enum Suite {
     /// Shares between Rust crates beside other libraries, loops over views, sizes, threads
-    Rust { part: Option<RustPart> },
+    Rust {
+        #[arg(value_parser = ["shares", "views", "sizes", "threads"])]
+        part: Option<String>,
+    },
     /// Instructions, allocations and time of each path, beside a floor in C and other libraries
     Python(PythonOptions),
     /// Shares with Python beside calls by hand
     Julia,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum RustPart {
-    Shares,
-    Views,
-    Sizes,
-    Threads,
 }
 
 #[derive(Debug, Default, Args)]
@@ -72,11 +67,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             install(&venv, steps)?;
         }
         if let None | Some(Suite::Rust { .. }) = options.suite {
-            let part = match options.suite {
-                Some(Suite::Rust { part }) => part,
+            let part = match &options.suite {
+                Some(Suite::Rust { part }) => part.as_deref(),
                 _ => None,
             };
-            steps.check("measure in Rust", || rust(&venv, part, write));
+            steps.step("measure in Rust", || rust(&venv, part, write));
         }
         if let None | Some(Suite::Python(_)) = options.suite {
             let default = PythonOptions::default();
@@ -90,7 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             if !options.quick {
                 install(venv, steps)?;
             }
-            steps.check("measure in Python", || python(venv, options, write));
+            steps.step("measure in Python", || python(venv, options, write));
         }
         if let None | Some(Suite::Julia) = options.suite {
             steps.step("measure in Julia", || in_julia(&venv, write));
@@ -102,21 +97,20 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// Installs what charts and other libraries need.
 fn install(venv: &Venv, steps: &mut Steps) -> Result<()> {
     for set in resolve(&[Set::named("bench")?, Set::named("tvm-ffi")?])? {
-        steps.optional(&format!("install {}", set.name), || venv.install(&set));
+        steps.step(&format!("install {}", set.name), || venv.install(&set).or_else(skip));
     }
     Ok(())
 }
 
 /// Counts the instructions of the paths in Python, and compares with the checked-in counts, or
 /// replaces them.
-pub(crate) fn check(venv: &Venv, write: bool) -> Result<Outcome> {
+pub(crate) fn check(venv: &Venv, write: bool) -> Result<()> {
     let reason = lacks_valgrind(&venv.sh);
     if let Some(reason) = reason.or((!cfg!(target_os = "linux")).then_some("Linux only")) {
-        return Outcome::skipped(reason);
+        return skip(reason);
     }
     let write = write.then_some("--write");
-    cmd!(venv.sh, "python benches {write...} check").run()?;
-    Ok(Outcome::Done)
+    Ok(cmd!(venv.sh, "python benches {write...} check").run()?)
 }
 
 fn python(venv: &Venv, options: &PythonOptions, write: bool) -> Result<()> {
@@ -129,30 +123,24 @@ fn python(venv: &Venv, options: &PythonOptions, write: bool) -> Result<()> {
     Ok(bench.env("CARGO_TARGET_DIR", &venv.target).envs(is_apart).run()?)
 }
 
-fn rust(venv: &Venv, part: Option<RustPart>, write: bool) -> Result<()> {
+fn rust(venv: &Venv, part: Option<&str>, write: bool) -> Result<()> {
     let folder = target().join("bench-rust");
     let program = folder.join("release/dlbridge-bench-rust");
     // Only shares need other crates, which take minutes to build.
-    let needs_crates = part.is_none_or(|part| part == RustPart::Shares);
+    let needs_crates = part.is_none_or(|part| part == "shares");
     let features = (!needs_crates).then_some("--no-default-features");
     let write = write.then_some("--write");
-    let part = part.map(|part| format!("{part:?}").to_lowercase());
     let build = cmd!(venv.sh, "cargo build --release --locked --target-dir {folder} {features...}");
     build.args(["--manifest-path", "benches/rust/Cargo.toml"]).run()?;
     Ok(cmd!(venv.sh, "python benches {write...} rust {program} {part...}").run()?)
 }
 
-fn in_julia(venv: &Venv, write: bool) -> Result<Outcome> {
-    let julia = match julia::find() {
-        Ok(julia) => julia,
-        Err(reason) => return Outcome::skipped(format!("{reason:#}")),
-    };
-    let lines = julia::bench(&julia, venv)?.read()?;
+fn in_julia(venv: &Venv, write: bool) -> Result<()> {
+    let lines = julia::bench(&julia::find()?, venv)?.read()?;
     if let Some(reason) = lines.strip_prefix("skipped\t") {
-        return Outcome::skipped(reason.trim());
+        return skip(reason.trim());
     }
     let (file, write) = (target().join("bench/julia.tsv"), write.then_some("--write"));
     venv.sh.write_file(&file, lines)?;
-    cmd!(venv.sh, "python benches {write...} julia {file}").run()?;
-    Ok(Outcome::Done)
+    Ok(cmd!(venv.sh, "python benches {write...} julia {file}").run()?)
 }

@@ -51,22 +51,8 @@ fn install(prefix: &Path) -> Result<()> {
         sh.remove_path(&to)?;
         sh.copy_file(from, to)?;
     }
-    let description = pkg_config(prefix, workspace::main_crate()?.version());
+    let description = sh.read_file("crates/dlbridge-capi/dlbridge.pc.in")?;
+    let description = description.replace("@VERSION@", workspace::main_crate()?.text("version"));
+    let description = description.replace("@PREFIX@", &prefix.display().to_string());
     Ok(sh.write_file(prefix.join("lib/pkgconfig/dlbridge.pc"), description)?)
-}
-
-fn pkg_config(prefix: &Path, version: &str) -> String {
-    format!(
-        "prefix={}\n\
-         libdir=${{prefix}}/lib\n\
-         includedir=${{prefix}}/include\n\
-         \n\
-         Name: dlbridge\n\
-         Description: Checked tensors from and to DLPack, Python and Julia\n\
-         Version: {version}\n\
-         Cflags: -I${{includedir}}\n\
-         Libs: -L${{libdir}} -l{LIBRARY}\n\
-         Libs.private: -lgcc_s -lpthread -ldl -lm -lc\n",
-        prefix.display()
-    )
 }

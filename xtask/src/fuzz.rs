@@ -1,17 +1,17 @@
 //! `cargo xtask fuzz`: hostile descriptors, layouts, views and builders, each against a model. The
 //! targets are in `fuzz/`. libFuzzer drives them on a stable Rust, since the flags for coverage are
-//! stable ones (cargo-fuzz needs a nightly); without a C++ compiler, the targets make random inputs.
+//! stable ones (cargo-fuzz needs a nightly).
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use xshell::{Cmd, Shell, cmd};
 
-use crate::shell::{each_error, files_in, root, shell, stem, succeeds, target};
-use crate::steps::Steps;
+use crate::shell::{Stream, each_line, files_in, root, shell, stem, succeeds, target};
+use crate::steps::{Steps, skip};
 use crate::workspace;
 
 /// Lets libFuzzer see which code an input reaches, and what it is compared with.
@@ -66,24 +66,26 @@ pub(crate) fn short(steps: &mut Steps) -> Result<()> {
 }
 
 fn each_target(options: &Options, steps: &mut Steps) -> Result<()> {
-    let fuzzer = Fuzzer::choose(options.asan)?;
-    if steps.check("build the fuzz targets", || fuzzer.build()) {
-        let all = if options.targets.is_empty() { targets() } else { options.targets.clone() };
-        for target in all {
-            steps.count(&format!("fuzz {target}"), |tally| {
-                fuzzer.run(&target, options)?;
-                tally.passed += 1;
-                Ok(())
-            });
-        }
+    let mut fuzzer = None;
+    steps.count("build the fuzz targets", |_| {
+        fuzzer = Some(Fuzzer::build(options.asan)?);
+        Ok(())
+    });
+    let Some(fuzzer) = fuzzer else { return Ok(()) };
+    let all = if options.targets.is_empty() { targets() } else { options.targets.clone() };
+    for target in &all {
+        steps.count(&format!("fuzz {target}"), |tally| {
+            fuzzer.run(target, options)?;
+            tally.passed += 1;
+            Ok(())
+        });
     }
     Ok(())
 }
 
-/// What makes the inputs: libFuzzer, or the targets themselves.
+/// libFuzzer, and the programs of the targets with it.
 struct Fuzzer {
     sh: Shell,
-    guided: bool,
     /// The nightly Rust to build with AddressSanitizer.
     nightly: Option<String>,
     /// Where cargo builds.
@@ -92,60 +94,37 @@ struct Fuzzer {
 }
 
 impl Fuzzer {
-    fn choose(asan: bool) -> Result<Self> {
+    fn build(asan: bool) -> Result<Self> {
         let (sh, host) = (shell(), workspace::host()?);
         let compiler = env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
-        let guided = cfg!(unix) && succeeds(cmd!(sh, "{compiler} --version"));
-        let nightly = if asan {
-            ensure!(
-                guided,
-                "AddressSanitizer needs libFuzzer, which needs a C++ compiler and Unix"
-            );
-            let nightly = workspace::toolchain("nightly");
-            Some(nightly.context("no nightly Rust: rustup toolchain install nightly")?)
-        } else {
-            None
-        };
-        let folder = match (guided, asan) {
-            (true, true) => target().join("fuzz-asan"),
-            (true, false) => target().join("fuzz-coverage"),
-            (false, _) => target(),
-        };
-        Ok(Self { sh, guided, nightly, folder, host })
-    }
-
-    fn build(&self) -> Result<()> {
-        let Self { sh, host, folder, nightly, .. } = self;
-        let words = "build --package dlbridge-fuzz --bins --profile fuzz";
-        let build = workspace::cargo(sh, nightly.as_deref()).args(words.split(' '));
-        if !self.guided {
-            println!("random inputs: libFuzzer needs a C++ compiler and Unix");
-            return Ok(build.run()?);
+        if !cfg!(unix) || !succeeds(cmd!(sh, "{compiler} --version")) {
+            let way = "cargo run --package dlbridge-fuzz --bin gate -- --seconds 20";
+            return skip(format!("libFuzzer needs Unix and a C++ compiler; random inputs: {way}"));
         }
-        let sanitizer = if nightly.is_some() { " -Zsanitizer=address" } else { "" };
+        let (nightly, flags, folder) = if asan {
+            let nightly = workspace::toolchain("nightly");
+            let nightly = nightly.context("no nightly Rust: rustup toolchain install nightly")?;
+            (Some(nightly), format!("{COVERAGE} -Zsanitizer=address"), "fuzz-asan")
+        } else {
+            (None, COVERAGE.to_owned(), "fuzz-coverage")
+        };
+        let (folder, words) = (target().join(folder), "build --package dlbridge-fuzz --bins");
+        let build = workspace::cargo(&sh, nightly.as_deref()).args(words.split(' '));
         // A target of its own keeps the flags from build scripts.
-        let build = build.args(["--target", host, "--target-dir"]).arg(folder);
-        let build = build.env("RUSTFLAGS", format!("{COVERAGE}{sanitizer}"));
-        Ok(build.env_remove("CARGO_ENCODED_RUSTFLAGS").run()?)
+        let build = build.args(["--profile", "fuzz", "--target", &host, "--target-dir"]);
+        let build = build.arg(&folder).env("RUSTFLAGS", flags);
+        build.env_remove("CARGO_ENCODED_RUSTFLAGS").run()?;
+        Ok(Self { sh, nightly, folder, host })
     }
 
     fn program(&self, target: &str) -> PathBuf {
-        let folder = if self.guided { self.folder.join(&self.host) } else { self.folder.clone() };
-        folder.join("fuzz").join(target.to_owned() + env::consts::EXE_SUFFIX)
+        self.folder.join(&self.host).join("fuzz").join(target)
     }
 
     /// Runs one target, and prints how it went.
     fn run(&self, target: &str, options: &Options) -> Result<()> {
-        let Options { seconds, seed, .. } = options;
-        let (program, sh) = (self.program(target), &self.sh);
-        let run = if self.guided {
-            self.guide(target, options)?
-        } else {
-            let (seconds, seed) = (seconds.to_string(), seed.to_string());
-            cmd!(sh, "{program} --seconds {seconds} --seed {seed}")
-        };
         let (mut shown, mut finding) = (Instant::now(), None);
-        let result = each_error(run, |line| {
+        let result = each_line(self.guided(target, options)?, Stream::Error, |line| {
             if let Some((_, input)) = line.split_once("Test unit written to ") {
                 finding = Some(input.trim().to_owned());
             }
@@ -157,20 +136,25 @@ impl Fuzzer {
             }
         });
         if let Some(input) = finding {
-            bail!("replay it by `{}`", self.replay(target, &input));
+            // What only AddressSanitizer finds needs its program, other findings no libFuzzer.
+            let program = match self.nightly {
+                Some(_) => self.program(target).display().to_string(),
+                None => format!("cargo run --package dlbridge-fuzz --bin {target} --"),
+            };
+            bail!("replay it by `{program} {input}`");
         }
-        result.with_context(|| format!("again by `cargo xtask fuzz {target} --seed {seed}`"))?;
+        let again = format!("again by `cargo xtask fuzz {target} --seed {}`", options.seed);
+        result.context(again)?;
         if options.keep { self.keep(target) } else { Ok(()) }
     }
 
     /// libFuzzer's arguments. Inputs that reach new code go into the first folder.
-    fn guide(&self, target: &str, options: &Options) -> Result<Cmd<'_>> {
+    fn guided(&self, target: &str, options: &Options) -> Result<Cmd<'_>> {
         let new = self.sh.create_dir(inputs("new", target))?;
         let artifacts = self.sh.create_dir(root().join("fuzz/artifacts").join(target))?;
         // Inputs that reach different code, and those that once found something.
-        let mut kept =
-            ["fuzz/corpus", "fuzz/regressions"].map(|one| root().join(one).join(target)).to_vec();
-        kept.retain(|folder| folder.is_dir());
+        let kept = ["fuzz/corpus", "fuzz/regressions"].map(|one| root().join(one).join(target));
+        let kept = kept.into_iter().filter(|folder| folder.is_dir());
         let program = self.sh.cmd(self.program(target));
         Ok(program
             .arg(format!("-max_total_time={}", options.seconds))
@@ -183,20 +167,8 @@ impl Fuzzer {
             .env("ASAN_OPTIONS", "detect_leaks=1"))
     }
 
-    /// The command that runs one input again, without libFuzzer; what only AddressSanitizer finds
-    /// needs its program.
-    fn replay(&self, target: &str, input: &str) -> String {
-        let below = |path: &Path| path.strip_prefix(root()).unwrap_or(path).display().to_string();
-        let input = below(Path::new(input));
-        match self.nightly {
-            Some(_) => format!("{} {input}", below(&self.program(target))),
-            None => format!("cargo run --package dlbridge-fuzz --bin {target} -- {input}"),
-        }
-    }
-
     /// Replaces the corpus by the fewest inputs that reach all that it and the new ones reach.
     fn keep(&self, target: &str) -> Result<()> {
-        ensure!(self.guided, "only libFuzzer knows which inputs reach new code");
         let (program, sh) = (self.program(target), &self.sh);
         let (new, merged) = (inputs("new", target), inputs("merged", target));
         let corpus = sh.create_dir(root().join("fuzz/corpus").join(target))?;
@@ -207,7 +179,7 @@ impl Fuzzer {
             sh,
             "{program} -set_cover_merge=1 -use_counters=0 {LONGEST} {merged} {corpus} {new}"
         );
-        each_error(merge, |_| {})?;
+        each_line(merge, Stream::Error, |_| {})?;
         sh.remove_path(&corpus)?;
         Ok(std::fs::rename(&merged, &corpus)?)
     }

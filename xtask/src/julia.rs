@@ -3,12 +3,13 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use xshell::{Cmd, cmd};
 
 use crate::capi;
 use crate::python::Venv;
 use crate::shell::{answer, root, shell, target};
+use crate::steps::skip;
 
 const PACKAGE: &str = "julia/DLBridge";
 /// Names the Julia to use; no other is tried then.
@@ -32,9 +33,8 @@ pub(crate) fn find() -> Result<PathBuf> {
         bail!("{CHOICE}={} is no Julia {}.{} or newer", program.display(), OLDEST.0, OLDEST.1);
     }
     let folder = target().join("julia");
-    cmd!(sh, "sh scripts/get-julia.sh {folder}")
-        .run()
-        .context("no julia on the search path, and none could be unpacked")?;
+    let unpacked = cmd!(sh, "sh scripts/get-julia.sh {folder}").run();
+    unpacked.or_else(|error| skip(format!("no julia, and none could be unpacked: {error}")))?;
     Ok(folder.join("bin/julia"))
 }
 

@@ -171,17 +171,15 @@ pub(crate) fn resolve(sets: &[Set]) -> Result<Vec<Set>> {
     Ok(resolved)
 }
 
-/// The profile that a wheel is built with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Profile {
-    /// As users get it.
-    Wheel,
-    /// Built in a few seconds, for tests. `DLBRIDGE_WHEEL_PROFILE` overrides it.
-    Tests,
+/// The profile of wheels as users get them.
+pub(crate) const RELEASE: &str = "wheel";
+
+/// The profile of wheels for tests, which build in a few seconds.
+pub(crate) fn test_profile() -> String {
+    env::var("DLBRIDGE_WHEEL_PROFILE").unwrap_or_else(|_| "dev".to_owned())
 }
 
 /// A virtual environment that runs, `.venv` most of all.
-#[derive(Debug)]
 pub(crate) struct Venv {
     folder: PathBuf,
     pub(crate) facts: Facts,
@@ -309,13 +307,7 @@ impl Venv {
 
     /// Builds the wheel of a member, and installs it without its dependencies, unless the same one
     /// is installed already.
-    pub(crate) fn install_member(&self, member: &str, profile: Profile) -> Result<()> {
-        let profile = match profile {
-            Profile::Wheel => "wheel".to_owned(),
-            Profile::Tests => {
-                env::var("DLBRIDGE_WHEEL_PROFILE").unwrap_or_else(|_| "dev".to_owned())
-            }
-        };
+    pub(crate) fn install_member(&self, member: &str, profile: &str) -> Result<()> {
         let folder = self.target.join("wheels").join(member);
         // An older wheel may have another name.
         self.sh.remove_path(&folder)?;

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::Value;
-use xshell::{Cmd, Shell, cmd};
+use xshell::{Shell, cmd};
 
-use crate::python::{Profile, Venv, lacks_valgrind};
+use crate::python::{Venv, lacks_valgrind};
 use crate::shell::{answer, files_in, root, shell, stem, succeeds, target};
-use crate::steps::{Outcome, Steps};
+use crate::steps::{Steps, skip};
 use crate::workspace::{self, CORE_FEATURES};
 
 /// Property tests are limited to so many cases, since everything is slower here;
@@ -29,8 +29,6 @@ const CAPI: &str = "--package dlbridge-capi --lib";
 const PYTHON_TESTS: &str = "capsules hostile producers exchange_api negotiation create \
     copy_and_device inspect buffer buffer_export array_interface cuda_array_interface host_memory \
     lifetime numpy stream_order streams";
-/// The few that run under valgrind, which is far slower.
-const FEW_PYTHON_TESTS: &str = "capsules hostile";
 /// Not those that measure the process's size, which a sanitizer changes, or take too long.
 const PYTHON_CHOICE: &str = "not nothing_behind and not hundred_thousand and not exit";
 /// Runs pytest without the frameworks: they are not built for sanitizers.
@@ -44,77 +42,56 @@ raise SystemExit(pytest.main(sys.argv[1:]))
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The tool to run; default: all
-    tool: Option<Tool>,
+    /// AddressSanitizer over the Rust tests (address) or the Python tests (python), ThreadSanitizer
+    /// over the tests with threads, valgrind, Miri; default: all
+    #[arg(value_parser = ["address", "python", "thread", "valgrind", "miri"])]
+    tool: Option<String>,
     /// How long Miri runs
     #[arg(long, default_value_t = 30)]
     minutes: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Tool {
-    /// AddressSanitizer over the Rust tests
-    Address,
-    /// AddressSanitizer, or else valgrind, over the Python tests
-    Python,
-    /// ThreadSanitizer over the tests that share between threads
-    Thread,
-    /// valgrind over the Rust tests
-    Valgrind,
-    /// Miri over the Rust tests
-    Miri,
-}
-
 /// Runs every tool that is installed, or the given one.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    let sh = shell();
+    sh.set_var("PROPTEST_CASES", CASES);
     Steps::run(|steps| {
-        let sh = shell();
-        sh.set_var("PROPTEST_CASES", CASES);
-        for tool in Tool::value_variants() {
-            if options.tool.is_some_and(|chosen| chosen != *tool) {
-                continue;
+        let mut step = |name: &str, work: &dyn Fn() -> Result<()>| {
+            if options.tool.as_ref().is_none_or(|chosen| chosen == name) {
+                steps.step(name, work);
             }
-            let name = tool.to_possible_value().expect("no tool is hidden");
-            steps.step(name.get_name(), || match tool {
-                Tool::Address => address(&sh),
-                Tool::Python => python(),
-                Tool::Thread => thread(&sh),
-                Tool::Valgrind => valgrind(&sh),
-                Tool::Miri => miri(&sh, Duration::from_secs(60 * options.minutes)),
-            });
-        }
+        };
+        step("address", &|| address(&sh));
+        step("python", &python);
+        step("thread", &|| thread(&sh));
+        step("valgrind", &|| valgrind(&sh));
+        step("miri", &|| miri(&sh, Duration::from_secs(60 * options.minutes)));
         Ok(())
     })
 }
 
-/// The nightly toolchain, or why the step is skipped.
-macro_rules! nightly {
-    () => {
-        match workspace::toolchain("nightly") {
-            Some(nightly) => nightly,
-            None => return Outcome::skipped("no nightly Rust: rustup toolchain install nightly"),
-        }
-    };
+/// The nightly toolchain.
+fn nightly() -> Result<String> {
+    let nightly = workspace::toolchain("nightly");
+    nightly.map_or_else(|| skip("no nightly Rust: rustup toolchain install nightly"), Ok)
 }
 
 /// The test programs of the main crate: those of the core, and those of one adapter each, which have
 /// the name of its feature, or begin with it.
-fn test_programs(names: impl Iterator<Item = String>, features: &[String]) -> [Vec<String>; 2] {
-    let of_adapter =
-        |name: &String| features.iter().any(|feature| name.starts_with(&feature.replace('-', "_")));
-    let (adapters, core) = names.filter(|name| !LEFT_OUT.contains(&&**name)).partition(of_adapter);
-    [core, adapters]
-}
-
-fn find_test_programs() -> Result<[Vec<String>; 2]> {
+fn test_programs() -> Result<[Vec<String>; 2]> {
+    let features = workspace::main_crate()?.features();
+    let features: Vec<_> = features.iter().map(|feature| feature.replace('-', "_")).collect();
     let files = files_in("crates/dlbridge/tests", "rs");
-    Ok(test_programs(files.iter().map(|file| stem(file)), &workspace::main_crate()?.features()))
+    let names = files.iter().map(|file| stem(file)).filter(|name| !LEFT_OUT.contains(&&**name));
+    let is_adapters = |name: &String| features.iter().any(|feature| name.starts_with(feature));
+    let (adapters, core) = names.partition(is_adapters);
+    Ok([core, adapters])
 }
 
 /// AddressSanitizer and LeakSanitizer over the tests of the main crate.
-fn address(sh: &Shell) -> Result<Outcome> {
-    let (nightly, host) = (nightly!(), workspace::host()?);
-    let [core, adapters] = find_test_programs()?;
+fn address(sh: &Shell) -> Result<()> {
+    let (nightly, host) = (nightly()?, workspace::host()?);
+    let [core, adapters] = test_programs()?;
     // The adapters' crates take long to build, so the core does not wait for them.
     let parts = [(&core, ["--features", CORE_FEATURES]), (&adapters, ["--lib", "--all-features"])];
     for (tests, features) in parts {
@@ -123,17 +100,17 @@ fn address(sh: &Shell) -> Result<Outcome> {
         let test = test.args(["--no-fail-fast", "--target", &host]).args(features).args(tests);
         test.env("RUSTFLAGS", "-Zsanitizer=address").env("ASAN_OPTIONS", "detect_leaks=1").run()?;
     }
-    Ok(Outcome::Done)
+    Ok(())
 }
 
 /// ThreadSanitizer over the tests in which threads share reference counts, deleters, queues, and what
 /// the C API publishes without a lock. The standard library is built with the sanitizer as well:
 /// otherwise it would report races that are none.
-fn thread(sh: &Shell) -> Result<Outcome> {
-    let (nightly, host) = (nightly!(), workspace::host()?);
+fn thread(sh: &Shell) -> Result<()> {
+    let (nightly, host) = (nightly()?, workspace::host()?);
     let rustc = cmd!(sh, "rustup run {nightly} rustc --print=sysroot").quiet().read()?;
     if !Path::new(&rustc).join("lib/rustlib/src/rust/library").is_dir() {
-        return Outcome::skipped("no sources of std: rustup +nightly component add rust-src");
+        return skip("no sources of std: rustup +nightly component add rust-src");
     }
     let folder = target().join("sanitize-thread");
     let core =
@@ -143,18 +120,13 @@ fn thread(sh: &Shell) -> Result<Outcome> {
         let test = test.args([&host, "--package", package]).args(tests.split(' '));
         test.arg("--target-dir").arg(&folder).env("RUSTFLAGS", "-Zsanitizer=thread").run()?;
     }
-    Ok(Outcome::Done)
-}
-
-/// A valgrind that prints nothing unless it finds an error.
-fn quiet_valgrind(sh: &Shell) -> Cmd<'_> {
-    cmd!(sh, "valgrind --quiet --error-exitcode=9")
+    Ok(())
 }
 
 /// valgrind over the Rust tests that need no Python, as they are built by default.
-fn valgrind(sh: &Shell) -> Result<Outcome> {
+fn valgrind(sh: &Shell) -> Result<()> {
     if let Some(reason) = lacks_valgrind(sh) {
-        return Outcome::skipped(reason);
+        return skip(reason);
     }
     let messages = cmd!(
         sh,
@@ -169,27 +141,28 @@ fn valgrind(sh: &Shell) -> Result<Outcome> {
         .collect();
     programs.dedup();
     for program in &programs {
-        quiet_valgrind(sh)
+        // It prints nothing unless it finds an error.
+        cmd!(sh, "valgrind --quiet --error-exitcode=9")
             .args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect"])
             .arg("--show-leak-kinds=definite,indirect")
             .arg(program)
             .arg("--test-threads=1")
             .run()?;
     }
-    if programs.is_empty() { bail!("cargo built no test program") } else { Ok(Outcome::Done) }
+    if programs.is_empty() { bail!("cargo built no test program") } else { Ok(()) }
 }
 
 /// Miri over the Rust tests, one program after the other, until all are done or the time is up: the
 /// core's tests, what is shared without a lock, and the adapters' tests, which take longest to build.
-fn miri(sh: &Shell, limit: Duration) -> Result<Outcome> {
-    let nightly = nightly!();
+fn miri(sh: &Shell, limit: Duration) -> Result<()> {
+    let nightly = nightly()?;
     if !succeeds(cmd!(sh, "rustup run {nightly} cargo miri --version")) {
-        return Outcome::skipped("no Miri: rustup +nightly component add miri");
+        return skip("no Miri: rustup +nightly component add miri");
     }
     if !succeeds(cmd!(sh, "timeout --version")) {
-        return Outcome::skipped("no program `timeout`, which limits the time");
+        return skip("no program `timeout`, which limits the time");
     }
-    let [core, adapters] = find_test_programs()?;
+    let [core, adapters] = test_programs()?;
     let of_core = format!("--package dlbridge --features {CORE_FEATURES}");
     let mut programs = vec![format!("{of_core} --lib")];
     programs.extend(core.iter().map(|test| format!("{of_core} --test {test}")));
@@ -220,9 +193,9 @@ fn miri(sh: &Shell, limit: Duration) -> Result<Outcome> {
         }
     }
     if unfinished.is_empty() {
-        return Ok(Outcome::Done);
+        return Ok(());
     }
-    Outcome::skipped(format!(
+    skip(format!(
         "{} of {} programs passed in {} minutes; not finished: {} (--minutes N gives more time)",
         programs.len() - unfinished.len(),
         programs.len(),
@@ -231,22 +204,12 @@ fn miri(sh: &Shell, limit: Duration) -> Result<Outcome> {
     ))
 }
 
-/// The Python tests over a native module with AddressSanitizer; under valgrind where it is missing.
-fn python() -> Result<Outcome> {
-    let venv = Venv::ready(&[])?;
-    venv.sh.set_var("PROPTEST_CASES", CASES);
-    match (workspace::toolchain("nightly"), address_runtime(&venv.sh)) {
-        (Some(nightly), Some(runtime)) => python_address(&venv, &nightly, &runtime),
-        _ if lacks_valgrind(&venv.sh).is_none() => {
-            venv.install_member("python", Profile::Wheel)?;
-            // Python reads memory that it has not written, in places that it knows of.
-            let valgrind =
-                quiet_valgrind(&venv.sh).args(["--undef-value-errors=no", "--leak-check=no"]);
-            pytest(valgrind.arg(venv.python()?), FEW_PYTHON_TESTS).run()?;
-            Ok(Outcome::Done)
-        }
-        (None, _) => Outcome::skipped("neither a nightly Rust nor valgrind"),
-        (_, None) => Outcome::skipped("neither the C compiler's libasan.so nor valgrind"),
+/// The Python tests over a native module with AddressSanitizer.
+fn python() -> Result<()> {
+    let (venv, nightly) = (Venv::ready(&[])?, nightly()?);
+    match address_runtime(&venv.sh) {
+        Some(runtime) => python_address(&venv, &nightly, &runtime),
+        None => skip("the C compiler has no libasan.so"),
     }
 }
 
@@ -258,7 +221,7 @@ fn address_runtime(sh: &Shell) -> Option<PathBuf> {
     (cfg!(target_os = "linux") && path.is_absolute()).then_some(path)
 }
 
-fn python_address(venv: &Venv, nightly: &str, runtime: &Path) -> Result<Outcome> {
+fn python_address(venv: &Venv, nightly: &str, runtime: &Path) -> Result<()> {
     let (sh, folder, host) = (&venv.sh, target().join("sanitize"), workspace::host()?);
     let build = workspace::cargo(sh, Some(nightly)).args(["build", "--package", "dlbridge-python"]);
     let build = build.args(["--target", &host, "--target-dir"]).arg(&folder);
@@ -279,7 +242,10 @@ fn python_address(venv: &Venv, nightly: &str, runtime: &Path) -> Result<Outcome>
     sh.remove_path(&logs)?;
     sh.create_dir(&logs)?;
     let options = "detect_leaks=1:allocator_may_return_null=1:log_path=";
-    let tests = pytest(sh.cmd("python"), PYTHON_TESTS)
+    let tests = cmd!(sh, "python -c {PYTEST} -q -p no:cacheprovider -k {PYTHON_CHOICE}")
+        .args(test_files())
+        // Python's own allocator would hide what the tools look for.
+        .env("PYTHONMALLOC", "malloc")
         .env("LD_PRELOAD", runtime)
         .env("ASAN_OPTIONS", format!("{options}{}/asan", logs.display()))
         // Python itself leaks: the logs decide.
@@ -293,7 +259,7 @@ fn python_address(venv: &Venv, nightly: &str, runtime: &Path) -> Result<Outcome>
     findings.iter().for_each(|finding| println!("{finding}"));
     tests.context("the tests")?;
     match findings.len() {
-        0 => Ok(Outcome::Done),
+        0 => Ok(()),
         number => bail!("AddressSanitizer has {number} findings"),
     }
 }
@@ -308,33 +274,25 @@ fn of_log(text: &str) -> Vec<String> {
     leaks.filter(|leak| leak.contains("_native")).map(str::to_owned).collect()
 }
 
-fn pytest<'a>(python: Cmd<'a>, tests: &str) -> Cmd<'a> {
-    python
-        // Python's own allocator would hide what the tools look for.
-        .env("PYTHONMALLOC", "malloc")
-        .args(["-c", PYTEST, "-q", "-p", "no:cacheprovider", "-k", PYTHON_CHOICE])
-        .args(test_files(tests))
-}
-
-fn test_files(tests: &str) -> impl Iterator<Item = PathBuf> {
-    tests.split_whitespace().map(|test| root().join(format!("python/tests/test_{test}.py")))
+fn test_files() -> impl Iterator<Item = PathBuf> {
+    let tests = PYTHON_TESTS.split_whitespace();
+    tests.map(|test| root().join(format!("python/tests/test_{test}.py")))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FEW_PYTHON_TESTS, PYTHON_TESTS, of_log, test_files, test_programs};
+    use super::{of_log, test_files, test_programs};
 
     #[test]
     fn tests_of_adapters_are_told_by_their_names() {
-        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let names = words("gate ndarray_0_17_views ui half burn_0_22 adapters_table");
-        let found = test_programs(names.into_iter(), &words("ndarray-0_17 burn-0_22 half-2"));
-        assert_eq!(found, [words("gate half"), words("ndarray_0_17_views burn_0_22")]);
+        let [core, adapters] = test_programs().unwrap();
+        assert!(!core.is_empty() && core.iter().all(|name| !name.contains("_0_") && name != "ui"));
+        assert!(adapters.iter().any(|name| name.starts_with("ndarray_0_")), "{adapters:?}");
     }
 
     #[test]
     fn every_python_test_exists() {
-        for file in test_files(PYTHON_TESTS).chain(test_files(FEW_PYTHON_TESTS)) {
+        for file in test_files() {
             assert!(file.is_file(), "{}", file.display());
         }
     }

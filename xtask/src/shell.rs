@@ -64,29 +64,27 @@ pub(crate) fn answer(cmd: Cmd<'_>) -> Option<String> {
     cmd.quiet().ignore_stderr().read().ok()
 }
 
-/// Runs a program and passes each line of its standard output to `on_line`.
-pub(crate) fn each_line(cmd: Cmd<'_>, on_line: impl FnMut(&str)) -> Result<()> {
-    piped(cmd, |command| command.stdout(Stdio::piped()), |child| child.stdout.take(), on_line)
+/// What a program prints to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Output,
+    Error,
 }
 
-/// The same for its standard error.
-pub(crate) fn each_error(cmd: Cmd<'_>, on_line: impl FnMut(&str)) -> Result<()> {
-    piped(cmd, |command| command.stderr(Stdio::piped()), |child| child.stderr.take(), on_line)
-}
-
-fn piped<R: Read>(
-    cmd: Cmd<'_>,
-    pipe: impl FnOnce(&mut Command) -> &mut Command,
-    end: impl FnOnce(&mut std::process::Child) -> Option<R>,
-    mut on_line: impl FnMut(&str),
-) -> Result<()> {
+/// Runs a program and passes each line of one of its streams to `on_line`.
+pub(crate) fn each_line(cmd: Cmd<'_>, from: Stream, mut on_line: impl FnMut(&str)) -> Result<()> {
     let shown = cmd.to_string();
     eprintln!("$ {shown}");
     let mut command = Command::from(cmd);
-    pipe(command.stdin(Stdio::null()));
-    let mut child = command.spawn().with_context(|| format!("cannot start `{shown}`"))?;
-    let output = BufReader::new(end(&mut child).expect("the stream is piped"));
-    for line in output.split(b'\n') {
+    match from {
+        Stream::Output => command.stdout(Stdio::piped()),
+        Stream::Error => command.stderr(Stdio::piped()),
+    };
+    let started = command.stdin(Stdio::null()).spawn();
+    let mut child = started.with_context(|| format!("cannot start `{shown}`"))?;
+    let output = child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read>);
+    let pipe = output.or_else(|| child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read>));
+    for line in BufReader::new(pipe.expect("one stream is piped")).split(b'\n') {
         on_line(String::from_utf8_lossy(&line?).trim_end_matches('\r'));
     }
     let status = child.wait()?;

@@ -5,54 +5,38 @@ use std::fmt;
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use xshell::Cmd;
 
-use crate::shell;
+use crate::shell::{Stream, each_line};
 
 /// Names steps that fail where they would be skipped: CI sets it.
 const REQUIRED: &str = "DLBRIDGE_REQUIRE";
 
 /// How a step ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outcome {
+enum Outcome {
     Done,
-    /// It could not run here, and why.
     Skipped(String),
     Failed(String),
 }
 
-impl Outcome {
-    /// A step that cannot run here.
-    pub(crate) fn skipped(reason: impl Into<String>) -> Result<Self> {
-        Ok(Self::Skipped(reason.into()))
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Done => f.write_str("ok"),
-            Self::Skipped(reason) => write!(f, "skipped: {reason}"),
-            Self::Failed(problem) => write!(f, "FAILED: {problem}"),
-        }
-    }
-}
-
-/// The command failed, and the summary already says why.
+/// An error that is no failure: why a step cannot run here.
 #[derive(Debug)]
-pub(crate) struct Reported;
+struct Skip(String);
 
-impl fmt::Display for Reported {
+impl fmt::Display for Skip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("see the summary")
+        f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Reported {}
+/// Ends a step that cannot run here.
+pub(crate) fn skip<T>(reason: impl fmt::Display) -> Result<T> {
+    Err(Error::msg(Skip(format!("{reason:#}"))))
+}
 
 /// The steps done so far.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Steps {
     ended: Vec<(String, Outcome, Duration)>,
     /// The sum, where a step counts tests.
@@ -67,8 +51,9 @@ impl Steps {
         let required = std::env::var(REQUIRED).unwrap_or_default();
         let mut steps = Self::requiring(&required);
         let result = command(&mut steps);
-        steps.finish()?;
-        result
+        let went_well = steps.finish();
+        // The summary names what failed.
+        result.and_then(|()| if went_well { Ok(()) } else { bail!("") })
     }
 
     fn requiring(names: &str) -> Self {
@@ -76,40 +61,30 @@ impl Steps {
         Self { required: names.map(str::to_owned).collect(), ..Self::default() }
     }
 
-    /// Runs one step under a heading; tells whether it did not fail.
-    pub(crate) fn step(&mut self, name: &str, work: impl FnOnce() -> Result<Outcome>) -> bool {
+    /// Runs one step under a heading.
+    pub(crate) fn step(&mut self, name: &str, work: impl FnOnce() -> Result<()>) {
+        self.tell(name, work);
+    }
+
+    /// The same; tells whether it did not fail.
+    fn tell(&mut self, name: &str, work: impl FnOnce() -> Result<()>) -> bool {
         println!("\n== {name} ==");
         let started = Instant::now();
-        let outcome = work().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
+        let outcome = match work() {
+            Ok(()) => Outcome::Done,
+            Err(error) if error.is::<Skip>() => Outcome::Skipped(error.to_string()),
+            Err(error) => Outcome::Failed(format!("{error:#}")),
+        };
         self.end(name, outcome, started.elapsed())
     }
 
-    /// Runs one step that either succeeds or fails.
-    pub(crate) fn check(&mut self, name: &str, work: impl FnOnce() -> Result<()>) -> bool {
-        self.step(name, || work().map(|()| Outcome::Done))
-    }
-
-    /// Runs one step whose failure leaves something out, but is no failure of the command.
-    pub(crate) fn optional(&mut self, name: &str, work: impl FnOnce() -> Result<()>) -> bool {
-        self.step(name, || match work() {
-            Ok(()) => Ok(Outcome::Done),
-            Err(error) => Outcome::skipped(format!("{error:#}")),
-        })
-    }
-
     /// Runs one step that counts tests. If it fails before it counts a failure, it is one.
-    pub(crate) fn count(
-        &mut self,
-        name: &str,
-        work: impl FnOnce(&mut Tally) -> Result<()>,
-    ) -> bool {
+    pub(crate) fn count(&mut self, name: &str, work: impl FnOnce(&mut Tally) -> Result<()>) {
         let mut tally = Tally::default();
-        let went_well = self.check(name, || work(&mut tally));
-        if !went_well && tally.failed == 0 {
-            tally.failed = 1;
+        if !self.tell(name, || work(&mut tally)) {
+            tally.failed = tally.failed.max(1);
         }
         *self.tally.get_or_insert_default() += tally;
-        went_well
     }
 
     /// Notes what is left out, and why.
@@ -129,24 +104,31 @@ impl Steps {
                     Outcome::Failed(format!("{REQUIRED} names it, but it was skipped: {reason}"));
             }
         }
-        println!("-- {name}: {outcome} ({:.1} s)", took.as_secs_f32());
-        let went_well = !matches!(outcome, Outcome::Failed(_));
         self.ended.push((name.to_owned(), outcome, took));
-        went_well
+        println!("-- {}", self.line(self.ended.len() - 1));
+        !matches!(self.ended.last(), Some((_, Outcome::Failed(_), _)))
     }
 
-    fn finish(&self) -> Result<()> {
-        println!("\n== summary ==\n seconds  step");
-        for (name, outcome, took) in &self.ended {
-            println!("{:>8.1}  {name}: {outcome}", took.as_secs_f32());
-        }
+    fn line(&self, index: usize) -> String {
+        let (name, outcome, took) = &self.ended[index];
+        let outcome = match outcome {
+            Outcome::Done => "ok".to_owned(),
+            Outcome::Skipped(reason) => format!("skipped: {reason}"),
+            Outcome::Failed(problem) => format!("FAILED: {problem}"),
+        };
+        format!("{:>7.1} s  {name}: {outcome}", took.as_secs_f32())
+    }
+
+    /// Prints the summary; tells whether no step failed.
+    fn finish(&self) -> bool {
+        println!("\n== summary ==");
+        (0..self.ended.len()).for_each(|index| println!("{}", self.line(index)));
         let total: Duration = self.ended.iter().map(|(_, _, took)| *took).sum();
-        println!("{:>8.1}  in all", total.as_secs_f32());
+        println!("{:>7.1} s  in all", total.as_secs_f32());
         if let Some(tally) = self.tally {
             println!("\n{tally}");
         }
-        let failed = |(_, outcome, _): &(_, _, _)| matches!(outcome, Outcome::Failed(_));
-        if self.ended.iter().any(failed) { Err(Reported.into()) } else { Ok(()) }
+        !self.ended.iter().any(|(_, outcome, _)| matches!(outcome, Outcome::Failed(_)))
     }
 }
 
@@ -162,7 +144,7 @@ impl Tally {
     /// Runs a test runner, and adds what its closing lines say.
     pub(crate) fn run(&mut self, runner: Cmd<'_>) -> Result<()> {
         let mut found = false;
-        shell::each_line(runner, |line| {
+        each_line(runner, Stream::Output, |line| {
             println!("{line}");
             if let Some(counted) = Self::read(line) {
                 *self += counted;
@@ -222,46 +204,38 @@ impl fmt::Display for Tally {
 mod tests {
     use anyhow::bail;
 
-    use super::{Outcome, Steps, Tally};
+    use super::{Steps, Tally, skip};
 
     fn tally(passed: u64, failed: u64, skipped: u64) -> Tally {
         Tally { passed, failed, skipped }
     }
 
     #[test]
-    fn a_failed_step_fails_the_command_but_not_the_next_step() {
-        let mut steps = Steps::default();
-        assert!(!steps.check("first", || bail!("broken")));
-        assert!(steps.check("second", || Ok(())));
-        assert!(steps.finish().is_err());
-    }
-
-    #[test]
-    fn a_skipped_step_fails_only_where_it_is_required() {
-        for (required, fails) in
-            [("", false), ("Julia", true), ("a, install", true), ("Jul", false)]
-        {
-            let mut steps = Steps::requiring(required);
-            steps.skip("Julia", "no julia");
-            steps.step("install torch", || Outcome::skipped("no network"));
-            assert_eq!(steps.finish().is_err(), fails, "{required}");
-        }
-    }
-
-    #[test]
-    fn a_failure_is_counted_once() {
+    fn a_failed_step_does_not_hide_the_next_one_and_is_counted_once() {
         let mut steps = Steps::default();
         steps.count("builds nothing", |_| bail!("broken"));
         steps.count("finds a failed test", |tally| {
             tally.failed += 1;
             bail!("one test failed")
         });
+        steps.count("is not there", |_| skip("no such tool"));
         steps.count("is right", |tally| {
             tally.passed += 1;
             Ok(())
         });
         assert_eq!(steps.tally, Some(tally(1, 2, 0)));
-        assert!(steps.finish().is_err());
+        assert!(!steps.finish());
+    }
+
+    #[test]
+    fn a_skipped_step_fails_only_where_it_is_required() {
+        let cases = [("", true), ("Julia", false), ("a, install", false), ("Jul", true)];
+        for (required, is_fine) in cases {
+            let mut steps = Steps::requiring(required);
+            steps.skip("Julia", "no julia");
+            steps.step("install torch", || skip("no network"));
+            assert_eq!(steps.finish(), is_fine, "{required}");
+        }
     }
 
     #[test]

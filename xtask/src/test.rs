@@ -1,14 +1,14 @@
 //! `cargo xtask test`: every test of the project, and one line that sums them up.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use xshell::cmd;
 
-use crate::python::{self, Profile, Set, Venv};
+use crate::python::{RELEASE, Set, Venv, resolve, test_profile};
 use crate::shell::{debug_folder, files_in, root, stem};
-use crate::steps::{Steps, Tally};
+use crate::steps::{Steps, Tally, skip};
 use crate::workspace::{self, CORE_FEATURES, Member};
 use crate::{With, julia};
 
@@ -50,16 +50,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let with = &options.with.with;
     Steps::run(|steps| match &options.suite {
         _ if options.quick => quick(steps),
-        None => Tests::prepare(with, Profile::Tests, steps)?.all(steps),
+        None => Tests::prepare(with, steps)?.all(&test_profile(), steps),
         Some(Suite::Rust(rest)) => {
             // clap drops the dashes where they are the first argument.
             let dashes = std::env::args().nth(3).filter(|word| word == "--");
             let args: Vec<_> = dashes.into_iter().chain(rest.args.iter().cloned()).collect();
-            Tests::prepare(with, Profile::Tests, steps)?.rust(&args, steps);
+            Tests::prepare(with, steps)?.rust(&args, steps);
             Ok(())
         }
         Some(Suite::Python(rest)) => {
-            pytest(&Venv::ready(with)?, Profile::Tests, &rest.args, steps);
+            python(&Venv::ready(with)?, &test_profile(), &rest.args, steps);
             Ok(())
         }
         Some(Suite::FreeThreaded(rest)) => {
@@ -67,7 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Ok(())
         }
         Some(Suite::Julia(rest)) => {
-            Tests::prepare(with, Profile::Tests, steps)?.julia(&rest.args, steps);
+            julia(&Venv::ready(with)?, &rest.args, steps);
             Ok(())
         }
     })
@@ -75,11 +75,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// Runs all tests over wheels as users get them, and the Python tests once more without the GIL.
 pub(crate) fn everything(steps: &mut Steps) -> Result<()> {
-    let tests = Tests::prepare(&[], Profile::Wheel, steps)?;
+    let tests = Tests::prepare(&[], steps)?;
     if !tests.venv.facts.free_threaded {
         free_threaded(&[], steps);
     }
-    tests.all(steps)
+    tests.all(RELEASE, steps)
 }
 
 /// What a change is most likely to break, while working on it.
@@ -97,7 +97,7 @@ fn quick(steps: &mut Steps) -> Result<()> {
     });
     let args =
         ["-m", "not slow", "--ignore=python/tests/doctor", "--ignore=python/tests/frameworks"];
-    pytest(&venv, Profile::Tests, &args.map(str::to_owned), steps);
+    python(&venv, &test_profile(), &args.map(str::to_owned), steps);
     steps.skip("adapters, doctor, frameworks, Julia, examples", "cargo xtask test runs them");
     Ok(())
 }
@@ -105,8 +105,6 @@ fn quick(steps: &mut Steps) -> Result<()> {
 /// A run of the tests.
 struct Tests {
     venv: Venv,
-    profile: Profile,
-    julia: Result<PathBuf>,
     /// Members that cannot be tested without a libpython.
     left_out: Vec<Member>,
     /// Tells cargo the features that this Rust can build.
@@ -114,7 +112,7 @@ struct Tests {
 }
 
 impl Tests {
-    fn prepare(with: &[Set], profile: Profile, steps: &mut Steps) -> Result<Self> {
+    fn prepare(with: &[Set], steps: &mut Steps) -> Result<Self> {
         let venv = Venv::ready(with)?;
         let mut left_out = Vec::new();
         if let Some(reason) = venv.facts.lacks_library() {
@@ -123,21 +121,20 @@ impl Tests {
             steps.skip("embedded Python", reason);
         }
         let features = features(steps)?;
-        Ok(Self { venv, profile, julia: julia::find(), left_out, features })
+        Ok(Self { venv, left_out, features })
     }
 
-    fn all(&self, steps: &mut Steps) -> Result<()> {
+    fn all(&self, profile: &str, steps: &mut Steps) -> Result<()> {
         self.rust(&[], steps);
-        pytest(&self.venv, self.profile, &[], steps);
-        self.julia(&[], steps);
+        python(&self.venv, profile, &[], steps);
+        julia(&self.venv, &[], steps);
         self.examples(steps)?;
-        let mut missing = python::resolve(&[Set::named("full")?])?;
+        let mut missing = resolve(&[Set::named("full")?])?;
         missing.retain(|set| !self.venv.has(set));
         if !missing.is_empty() {
-            let names: Vec<_> = missing.iter().map(|set| &set.name[..]).collect();
-            let names = names.join(",");
-            steps
-                .skip("other frameworks", format!("cargo xtask test --with {names} installs them"));
+            let names = missing.iter().map(|set| &set.name[..]).collect::<Vec<_>>().join(",");
+            let way = format!("cargo xtask test --with {names} installs them");
+            steps.skip("other frameworks", way);
         }
         Ok(())
     }
@@ -153,30 +150,21 @@ impl Tests {
         steps.count("cargo test", |tally| {
             let mut cargo =
                 cmd!(venv.sh, "cargo test --no-fail-fast {features...} {packages...} {args...}");
-            if let Ok(julia) = &self.julia {
+            if let Ok(julia) = julia::find() {
                 cargo = cargo.env(julia::CHOICE, julia);
             }
             tally.run(venv.embedding(cargo))
         });
     }
 
-    fn julia(&self, files: &[String], steps: &mut Steps) {
-        match &self.julia {
-            Ok(julia) => drop(
-                steps.count("Julia", |tally| tally.run(julia::tests(julia, &self.venv, files)?)),
-            ),
-            Err(reason) => steps.skip("Julia", format!("{reason:#}")),
-        }
-    }
-
     /// The example programs: each one checks itself, so running it is a test.
     fn examples(&self, steps: &mut Steps) -> Result<()> {
         let mut folders = vec!["examples".to_owned(), "python/examples".to_owned()];
-        let libraries = workspace::libraries()?;
-        let left_out =
-            |library: &&Member| self.left_out.iter().any(|member| member.name() == library.name());
-        let tested = libraries.iter().filter(|library| !left_out(library));
-        folders.extend(tested.map(|library| format!("{}/examples", library.folder())));
+        for library in workspace::libraries()? {
+            if !self.left_out.iter().any(|member| member.name() == library.name()) {
+                folders.push(format!("{}/examples", library.folder()));
+            }
+        }
         for folder in folders {
             for source in files_in(&folder, "rs").into_iter().chain(files_in(&folder, "py")) {
                 let name = source.strip_prefix(root())?.display().to_string();
@@ -201,30 +189,30 @@ impl Tests {
     }
 }
 
+fn julia(venv: &Venv, files: &[String], steps: &mut Steps) {
+    steps.count("Julia", |tally| tally.run(julia::tests(&julia::find()?, venv, files)?));
+}
+
 /// Runs the Python tests on a free-threaded Python, where one is found or can be built.
 fn free_threaded(args: &[String], steps: &mut Steps) {
-    match Venv::free_threaded() {
-        Ok(venv) => pytest(&venv, Profile::Tests, args, steps),
-        Err(reason) => steps.skip("free-threaded Python", format!("{reason:#}")),
-    }
+    steps.count("free-threaded Python", |tally| {
+        pytest(&Venv::free_threaded().or_else(skip)?, &test_profile(), args, tally)
+    });
+}
+
+fn python(venv: &Venv, profile: &str, args: &[String], steps: &mut Steps) {
+    steps.count(&format!("pytest, {}", venv.facts), |tally| pytest(venv, profile, args, tally));
 }
 
 /// Builds and installs the wheels, and runs the Python tests: in parallel where no test is chosen.
-fn pytest(venv: &Venv, profile: Profile, args: &[String], steps: &mut Steps) {
-    let member_wheels = || {
-        venv.install_member("python", profile)?;
-        venv.install_member("examples/python-extension", profile)
-    };
-    if !steps.check(&format!("wheels for {}", venv.facts), member_wheels) {
-        return;
-    }
-    steps.count(&format!("pytest, {}", venv.facts), |tally| {
-        let chosen = args.iter().any(|arg| arg == "-k" || names_a_file(arg));
-        let parallel: &[_] = if chosen { &[] } else { &["-n", WORKERS, "--dist", "loadgroup"] };
-        let files =
-            if args.iter().any(|arg| names_a_file(arg)) { None } else { Some("python/tests") };
-        tally.run(cmd!(venv.sh, "python -m pytest -ra {parallel...} {args...} {files...}"))
-    });
+fn pytest(venv: &Venv, profile: &str, args: &[String], tally: &mut Tally) -> Result<()> {
+    venv.install_member("python", profile)?;
+    venv.install_member("examples/python-extension", profile)?;
+    let names_files = args.iter().any(|arg| names_a_file(arg));
+    let is_chosen = names_files || args.iter().any(|arg| arg == "-k");
+    let parallel: &[_] = if is_chosen { &[] } else { &["-n", WORKERS, "--dist", "loadgroup"] };
+    let files = (!names_files).then_some("python/tests");
+    tally.run(cmd!(venv.sh, "python -m pytest -ra {parallel...} {args...} {files...}"))
 }
 
 /// All features, except those whose crates need a newer Rust: they are skipped, and named.
@@ -254,7 +242,7 @@ fn names_a_file(arg: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{names_a_file, names_packages};
+    use super::names_packages;
 
     #[test]
     fn packages_are_named_before_the_dashes() {
@@ -264,11 +252,5 @@ mod tests {
         assert!(names("-p dlbridge-sys"));
         assert!(names("--package=dlbridge name"));
         assert!(!names("reversed -- -p"));
-    }
-
-    #[test]
-    fn only_existing_files_count_as_named() {
-        assert!(names_a_file("xtask/Cargo.toml::name"));
-        assert!(!names_a_file("-k") && !names_a_file("numpy"));
     }
 }

@@ -1,6 +1,8 @@
 //! What cargo and rustup know: the members of the workspace, their features, the compilers.
 
-use anyhow::{Context, Result, anyhow};
+use std::path::Path;
+
+use anyhow::{Context, Result};
 use serde_json::Value;
 use xshell::{Cmd, Shell, cmd};
 
@@ -12,28 +14,23 @@ const MAIN_CRATE: &str = "dlbridge";
 pub(crate) const CORE_FEATURES: &str = "testing,half-2,num-complex-0_4";
 
 /// A member of the workspace, as `cargo metadata` describes it.
-#[derive(Debug)]
 pub(crate) struct Member(Value);
 
 impl Member {
+    /// A field that is a text, such as `name`, `version` or `rust_version`.
+    pub(crate) fn text(&self, field: &str) -> &str {
+        self.0[field].as_str().unwrap_or_default()
+    }
+
     pub(crate) fn name(&self) -> &str {
-        self.0["name"].as_str().unwrap_or_default()
+        self.text("name")
     }
 
     /// Its folder, relative to the root.
     pub(crate) fn folder(&self) -> &str {
-        let manifest = self.0["manifest_path"].as_str().unwrap_or_default();
-        let folder = manifest.strip_suffix("Cargo.toml").unwrap_or(manifest);
-        let root = root().to_string_lossy();
-        folder.strip_prefix(&*root).unwrap_or(folder).trim_matches(['/', '\\'])
-    }
-
-    pub(crate) fn rust_version(&self) -> &str {
-        self.0["rust_version"].as_str().unwrap_or_default()
-    }
-
-    pub(crate) fn version(&self) -> &str {
-        self.0["version"].as_str().unwrap_or_default()
+        let manifest = Path::new(self.text("manifest_path"));
+        let folder = manifest.parent().and_then(|folder| folder.strip_prefix(root()).ok());
+        folder.and_then(Path::to_str).unwrap_or_default()
     }
 
     /// The features that a user can choose, without those that optional dependencies imply.
@@ -61,7 +58,7 @@ impl Member {
 
     /// A published library, as opposed to a program, a wheel or an example.
     pub(crate) fn is_library(&self) -> bool {
-        self.folder().starts_with("crates/")
+        Path::new(self.folder()).starts_with("crates")
     }
 
     /// Whether its tests and programs embed Python.
@@ -88,8 +85,8 @@ pub(crate) fn libraries() -> Result<Vec<Member>> {
 
 /// The crate whose features are the adapters.
 pub(crate) fn main_crate() -> Result<Member> {
-    let found = members()?.into_iter().find(|member| member.name() == MAIN_CRATE);
-    found.ok_or_else(|| anyhow!("the workspace has no {MAIN_CRATE}"))
+    let mut members = members()?.into_iter();
+    members.find(|member| member.name() == MAIN_CRATE).context("the workspace has no main crate")
 }
 
 /// The second number of a version of Rust, whose first has always been 1.
