@@ -23,7 +23,8 @@ const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module \
 /// The longest input, in bytes: no target reads more.
 const LONGEST: &str = "-max_len=256";
 /// Prefixes of libFuzzer's lines that are not shown: progress, the input in other forms.
-const QUIET: [&str; 7] = ["#", "INFO: ", "WARNING: ", "MS: ", "0x", "Base64: ", "artifact_prefix"];
+const QUIET: [&str; 8] =
+    ["#", "\"", "INFO: ", "WARNING: ", "MS: ", "0x", "Base64: ", "artifact_prefix"];
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {

@@ -27,11 +27,11 @@ const C_PAGES: &[&str] = &["docs/guide/c.md"];
 /// The prompts of sessions.
 const PROMPTS: &[&str] = &[">>> ", "$ ", "julia> "];
 /// Programs that a shell finds once the text before has been followed.
-const PROGRAMS: &[&str] = &["cd", "cp", "maturin", "pip", "pytest", "towncrier"];
+const PROGRAMS: &[&str] = &["cd", "cp", "maturin", "pip", "pytest"];
 /// Commands of cargo besides ours.
 const CARGO: &[&str] = &["add", "new", "run", "test"];
 /// Modules that `python -m` runs.
-const MODULES: &[&str] = &["dlbridge", "pip", "venv"];
+const MODULES: &[&str] = &["dlbridge", "pip", "towncrier", "venv"];
 
 /// Checks every page of the repository and renders them all; gives the first one rendered.
 pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
@@ -40,11 +40,13 @@ pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
     let configuration = sh.read_file(CONFIGURATION)?;
     let rust_runner = sh.read_file(RUST_RUNNER)?;
     let mut findings = Vec::new();
-    for name in files()?.iter().filter(|name| !name.starts_with("fuzz/")) {
+    for name in files()?.iter().filter(|name| !name.starts_with("fuzz/corpus/")) {
         let staged = folder.join("pages").join(name);
         if !name.ends_with(".md") {
-            // Links may lead to any file of the repository.
-            sh.write_file(staged, sh.read_binary_file(name)?)?;
+            // Links may lead to any file of the repository; mkdocs makes the files that end with `html`.
+            if !name.ends_with(".html") {
+                sh.write_file(staged, sh.read_binary_file(name)?)?;
+            }
             continue;
         }
         let text = sh.read_file(name)?;
