@@ -40,13 +40,12 @@ pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
     let configuration = sh.read_file(CONFIGURATION)?;
     let rust_runner = sh.read_file(RUST_RUNNER)?;
     let mut findings = Vec::new();
-    for name in files()?.iter().filter(|name| !name.starts_with("fuzz/corpus/")) {
+    let left_out = |name: &String| name.starts_with("fuzz/corpus/") || name.ends_with(".html");
+    for name in files()?.iter().filter(|name| !left_out(name)) {
         let staged = folder.join("pages").join(name);
         if !name.ends_with(".md") {
-            // Links may lead to any file of the repository; mkdocs makes the files that end with `html`.
-            if !name.ends_with(".html") {
-                sh.write_file(staged, sh.read_binary_file(name)?)?;
-            }
+            // Links may lead to any file of the repository.
+            sh.write_file(staged, sh.read_binary_file(name)?)?;
             continue;
         }
         let text = sh.read_file(name)?;

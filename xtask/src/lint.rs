@@ -121,12 +121,11 @@ fn oldest_dependencies(venv: &Venv) -> Result<()> {
     }
     let libraries = workspace::libraries()?;
     let packages = libraries.iter().flat_map(|library| ["--package", library.name()]);
-    let target_folder = folder.join("target");
     let _copy = venv.sh.push_dir(&copy);
     let cargo = workspace::cargo(&venv.sh, Some(&nightly));
     cargo.args(["update", "--quiet", "-Zdirect-minimal-versions"]).run()?;
     let check = cmd!(venv.sh, "cargo check --lib --all-features {packages...}");
-    Ok(check.arg("--target-dir").arg(target_folder).run()?)
+    Ok(check.arg("--target-dir").arg(folder.join("target")).run()?)
 }
 
 /// Compares the public API with that of the last release.

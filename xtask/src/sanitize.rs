@@ -10,7 +10,7 @@ use serde_json::Value;
 use xshell::{Shell, cmd};
 
 use crate::python::{Venv, lacks_valgrind};
-use crate::shell::{answer, files_in, root, shell, stem, succeeds, target};
+use crate::shell::{answer, files, files_in, root, shell, stem, succeeds, target};
 use crate::steps::{Steps, skip};
 use crate::workspace::{self, CORE_FEATURES};
 
@@ -195,33 +195,19 @@ fn miri(sh: &Shell, limit: Duration) -> Result<()> {
     if unfinished.is_empty() {
         return Ok(());
     }
-    skip(format!(
-        "{} of {} programs passed in {} minutes; not finished: {} (--minutes N gives more time)",
-        programs.len() - unfinished.len(),
-        programs.len(),
-        limit.as_secs() / 60,
-        unfinished.join(", "),
-    ))
+    let (done, names) = (programs.len() - unfinished.len(), unfinished.join(", "));
+    let all = programs.len();
+    skip(format!("{done} of {all} programs passed; --minutes N gives more time for {names}"))
 }
 
 /// The Python tests over a native module with AddressSanitizer.
 fn python() -> Result<()> {
-    let (venv, nightly) = (Venv::ready(&[])?, nightly()?);
-    match address_runtime(&venv.sh) {
-        Some(runtime) => python_address(&venv, &nightly, &runtime),
-        None => skip("the C compiler has no libasan.so"),
-    }
-}
-
-/// The sanitizer's runtime as a shared library, which is loaded before Python: Rust's own is linked
-/// to programs only.
-fn address_runtime(sh: &Shell) -> Option<PathBuf> {
-    let path = PathBuf::from(answer(cmd!(sh, "cc -print-file-name=libasan.so"))?);
-    // A compiler without the file prints its name.
-    (cfg!(target_os = "linux") && path.is_absolute()).then_some(path)
-}
-
-fn python_address(venv: &Venv, nightly: &str, runtime: &Path) -> Result<()> {
+    let (venv, nightly) = (Venv::ready(&[])?, &nightly()?);
+    // The sanitizer's runtime as a shared library, which is loaded before Python: Rust's own is
+    // linked to programs only. A compiler without the file prints its name.
+    let runtime = answer(cmd!(venv.sh, "cc -print-file-name=libasan.so")).map(PathBuf::from);
+    let runtime = runtime.filter(|path| cfg!(target_os = "linux") && path.is_absolute());
+    let Some(runtime) = runtime else { return skip("the C compiler has no libasan.so") };
     let (sh, folder, host) = (&venv.sh, target().join("sanitize"), workspace::host()?);
     let build = workspace::cargo(sh, Some(nightly)).args(["build", "--package", "dlbridge-python"]);
     let build = build.args(["--target", &host, "--target-dir"]).arg(&folder);
@@ -229,12 +215,8 @@ fn python_address(venv: &Venv, nightly: &str, runtime: &Path) -> Result<()> {
     // The installed package stays as it is: the Python files are copied beside the new module.
     let package = folder.join("package");
     sh.remove_path(&package)?;
-    for name in crate::shell::files()? {
-        if let Some(file) =
-            name.strip_prefix("python/").filter(|name| name.starts_with("dlbridge/"))
-        {
-            sh.write_file(package.join(file), sh.read_binary_file(&name)?)?;
-        }
+    for name in files()?.iter().filter(|name| name.starts_with("python/dlbridge/")) {
+        sh.write_file(package.join(&name["python/".len()..]), sh.read_binary_file(name)?)?;
     }
     let module = folder.join(host).join("debug/lib_native.so");
     sh.copy_file(module, package.join("dlbridge/_native.abi3.so"))?;

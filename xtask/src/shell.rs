@@ -22,9 +22,8 @@ pub(crate) fn shell() -> Shell {
 /// Cargo's folder for debug builds: this program is in it, or its tests in `deps` below.
 pub(crate) fn debug_folder() -> PathBuf {
     let program = std::env::current_exe().expect("the system knows where this program is");
-    let folder = program.parent().expect("a program is in a folder");
-    let folder = if folder.ends_with("deps") { folder.parent() } else { Some(folder) };
-    folder.expect("cargo builds below the target folder").to_owned()
+    let mut folders = program.ancestors().skip(1).filter(|folder| !folder.ends_with("deps"));
+    folders.next().expect("a program is in a folder").to_owned()
 }
 
 /// The folder for build results, `target` unless cargo was configured otherwise.

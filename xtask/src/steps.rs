@@ -95,13 +95,9 @@ impl Steps {
     fn end(&mut self, name: &str, mut outcome: Outcome, took: Duration) -> bool {
         if let Outcome::Skipped(reason) = &outcome {
             // "install" stands for each of "install torch", "install jax" and so on.
-            let is_required = |required: &String| {
-                name.strip_prefix(&required[..])
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-            };
-            if self.required.iter().any(is_required) {
-                outcome =
-                    Outcome::Failed(format!("{REQUIRED} names it, but it was skipped: {reason}"));
+            let is_it = |required: &String| format!("{name} ").starts_with(&format!("{required} "));
+            if self.required.iter().any(is_it) {
+                outcome = Outcome::Failed(format!("{REQUIRED} names it, but skipped: {reason}"));
             }
         }
         self.ended.push((name.to_owned(), outcome, took));

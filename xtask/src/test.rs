@@ -95,10 +95,9 @@ fn quick(steps: &mut Steps) -> Result<()> {
              --features {features} -- --skip misuse"
         ))
     });
-    let args =
-        ["-m", "not slow", "--ignore=python/tests/doctor", "--ignore=python/tests/frameworks"];
+    let args = ["-m", "not slow", "--ignore=python/tests/doctor", "--ignore=python/tests/quirks"];
     python(&venv, &test_profile(), &args.map(str::to_owned), steps);
-    steps.skip("adapters, doctor, frameworks, Julia, examples", "cargo xtask test runs them");
+    steps.skip("adapters, slow tests, Julia, examples", "cargo xtask test runs them");
     Ok(())
 }
 
