@@ -71,6 +71,11 @@ def bars(title: str, subtitle: str, panels: list[Panel]) -> Any:
         rows, 2, figsize=(9.4, height), sharex=True, squeeze=False, height_ratios=most
     )
     figure.suptitle(f"{title}\n{subtitle}", x=0.01, ha="left", fontsize=10)
+    values = [
+        value for _, shown, _ in panels for _, marks in shown for value, _ in marks
+    ]
+    least, greatest = min(values, default=1), max(values, default=2)
+    spread = greatest / least
     for axes, panel in zip(grid.flat, panels, strict=False):
         panel_title, shown, budget = panel
         axes.set_title(panel_title, loc="left", fontsize=9, fontweight="bold")
@@ -100,7 +105,8 @@ def bars(title: str, subtitle: str, panels: list[Panel]) -> Any:
             )
         axes.set_yticks(range(len(shown)), [label for label, _ in shown])
         axes.set_ylim(len(shown) - 0.5, -0.5)
-        axes.margins(x=0.25)
+        # Room for the numbers of the least and the greatest value.
+        axes.set_xlim(least / spread**0.16, greatest * spread**0.16)
     for axes in grid.flat[len(panels) :]:
         axes.axis("off")
     figure.tight_layout()
@@ -117,10 +123,14 @@ def lines(
 ) -> Any:
     """Lines over a logarithmic scale, each named at its end."""
     figure, axes = plt.subplots(figsize=(9.4, 4))
+    figure.subplots_adjust(left=0.08, right=0.8, top=0.86, bottom=0.08)
     figure.suptitle(f"{title}\n{subtitle}", x=0.01, ha="left", fontsize=10)
     axes.set_xscale("log", base=2)
     axes.set_xticks(list(ticks), list(ticks.values()))
-    axes.minorticks_off()
+    for _, points, is_ours in drawn:
+        colour = OURS if is_ours else OTHER
+        x, y = zip(*points, strict=True)
+        axes.plot(x, y, "o-", color=colour, markersize=3, linewidth=1.8)
     if is_time:
         axes.set_yscale("log", base=1000)
         axes.set_ylim(bottom=1)
@@ -130,26 +140,21 @@ def lines(
     else:
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(lambda y, _: f"{y / 1e6:g} M")
+    axes.minorticks_off()
     axes.grid(axis="y", color=GRID, linewidth=0.6)
-    ends: list[float] = []
+    # Names that would cover each other are moved apart.
+    highest = -math.inf
     for label, points, is_ours in sorted(drawn, key=lambda line: line[1][-1][1]):
-        colour = OURS if is_ours else OTHER
-        x, y = zip(*points, strict=True)
-        axes.plot(x, y, "o-", color=colour, markersize=3, linewidth=1.8)
-        # Names that would cover each other are moved apart.
-        end = axes.transData.transform((x[-1], y[-1]))[1]
-        end = max([end, *(other + 12 for other in ends)])
-        ends.append(end)
-        offset = (end - axes.transData.transform((x[-1], y[-1]))[1]) * 72 / figure.dpi
+        end = axes.transData.transform(points[-1])[1]
+        highest = max(end, highest + 13)
         axes.annotate(
             label,
-            (x[-1], y[-1]),
-            (8, offset),
+            points[-1],
+            (8, (highest - end) * 72 / figure.dpi),
             textcoords="offset points",
-            color=colour,
+            color=OURS if is_ours else TEXT,
             va="center",
         )
-    figure.subplots_adjust(left=0.08, right=0.8, top=0.86, bottom=0.08)
     return figure
 
 
