@@ -168,10 +168,9 @@ fn ci(steps: &mut Steps) -> Result<()> {
         // Without the package, its tests are skipped: `DLBRIDGE_REQUIRE=install` makes that fail.
         steps.step(&format!("install {}", set.name), || venv.install(&set).or_else(skip));
     }
-    lint::steps(steps)?;
+    let linted = lint::steps(steps);
     steps.step("instructions", || bench::check(&Venv::ready(&[])?, false));
-    test::everything(steps)?;
-    fuzz::short(steps)
+    test::everything(steps).and_then(|()| fuzz::short(steps)).and(linted)
 }
 
 #[cfg(test)]
