@@ -21,7 +21,7 @@ const WORKERS: &str = "2";
 pub(crate) struct Options {
     #[command(flatten)]
     with: With,
-    /// The core's tests in Rust and the Python tests without the slow ones, in about two minutes
+    /// The core's tests in Rust and the Python tests without the slow ones, in a few minutes
     #[arg(long, conflicts_with = "with")]
     quick: bool,
     #[command(subcommand)]
