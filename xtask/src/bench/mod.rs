@@ -1,11 +1,11 @@
 //! The measurements behind `cargo xtask bench`.
 
 mod baseline;
-mod build;
+pub(crate) mod build;
 mod callgrind;
 mod chart;
 pub(crate) mod julia;
-mod libraries;
+pub(crate) mod libraries;
 mod machine;
 mod measure;
 mod paths;

@@ -24,7 +24,7 @@ cargo xtask COMMAND: the project's own commands. Each one sets up what it needs.
   doctor    whether frameworks keep to the DLPack standard, and how fast they are
               doctor NAMES...       only these; all words but ours are the doctor's (--list)
               doctor --full         installs every framework first
-              doctor --report       the same, and writes docs/doctor.md and docs/doctor.html
+              doctor --report       the same, and writes docs/doctor.* (several GB)
   bench     the measurements: in Rust, in Python, and in Julia where there is one.
             --write keeps what was found in docs/benchmarks.md, with charts
               bench rust            shares beside the peers, loops over views, sizes, threads;

@@ -16,8 +16,8 @@ use crate::tally::Tally;
 use crate::venv::Venv;
 use crate::wheel;
 
-/// Where the Python tests lie.
-const PYTHON_TESTS: &str = "python/tests";
+/// Where the Python tests lie, those of the doctor too, and the configuration for both.
+const PYTHON_TESTS: [&str; 4] = ["-c", "python/pyproject.toml", "python/tests", "doctor/tests"];
 
 /// Chooses the Python tests on a free-threaded Python.
 const FREE_THREADED: &str = "free-threaded";
@@ -173,7 +173,7 @@ fn pytest(venv: &Venv, args: &[String], tally: &mut Tally) -> Result {
     let mut pytest = venv.run_python();
     pytest.args(["-m", "pytest", "-ra"]).args(args);
     if !names_files(args) {
-        pytest.arg(PYTHON_TESTS);
+        pytest.args(PYTHON_TESTS);
     }
     run_tests(&mut pytest, Tally::from_pytest, tally)
 }

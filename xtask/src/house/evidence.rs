@@ -10,6 +10,7 @@ pub(crate) const FOLDERS: &[&str] = &[
     "crates/dlbridge-pyo3/tests/",
     "crates/dlbridge-capi/tests/",
     "python/tests/",
+    "doctor/tests/",
     "",
 ];
 
