@@ -14,4 +14,6 @@ from dlpack_doctor.api import check_consumer, check_producer
 from dlpack_doctor.findings import Findings
 from dlpack_doctor.verdict import Outcome, Result, Verdict
 
+__version__ = "0.1.0"
+
 __all__ = ["Findings", "Outcome", "Result", "Verdict", "check_consumer", "check_producer"]

@@ -14,7 +14,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from dlpack_doctor import names, registry
+from dlpack_doctor import __version__, names, registry
 from dlpack_doctor.examine import examine
 from dlpack_doctor.findings import Findings, from_json, join
 from dlpack_doctor.report import grid, render, terminal
@@ -34,8 +34,10 @@ NAME is one of
   mylib                    an array API namespace (arange, reshape, astype, from_dlpack)
   label=mylib:make         the same under another name
 
-Every check runs in a child process, so a crash is one failure. The exit status is 0 if nothing
-failed, 1 if a check failed, 2 for a wrong command line or a subject that could not be examined.
+Every check runs in a child process, so a crash is one failure.
+
+The exit status is 0 if nothing failed, 1 if a check failed, 2 for a wrong command line or a
+subject that could not be examined.
 """
 
 
@@ -93,7 +95,7 @@ def _file(help: str) -> dict[str, Any]:
     help="Also examine another Python, which has dlpack-doctor.",
 )
 @click.option("--join", "joined", multiple=True, **_file("Add saved findings (JSON)."))
-@click.version_option(package_name="dlpack-doctor", message="%(version)s")
+@click.version_option(__version__, message="%(version)s")
 def main(
     subjects: tuple[str, ...],
     verbose: bool,
@@ -113,7 +115,9 @@ def main(
         asked = [found for name in subjects or ["installed"] for found in names.expand(name)]
     except names.Unknown as error:
         raise click.UsageError(str(error)) from None
-    console = Console(highlight=False, emoji=False, soft_wrap=not sys.stdout.isatty())
+    # A file or a pipe has no width that lines and tables would have to fit.
+    wide = {} if sys.stdout.isatty() else {"width": 250, "soft_wrap": True}
+    console = Console(highlight=False, emoji=False, **wide)  # type: ignore[arg-type]
     if not asked:
         raise click.UsageError("no framework that the doctor knows is installed; name one")
     parts = [_examine(asked, checks, not no_pairs)]

@@ -61,6 +61,8 @@ class Export:
             raise NoCapsule(f"a capsule named {name!r}")
         self.capsule = _kept[id(capsule)] = capsule
         self.name = name
+        self.keywords: dict[str, Any] = {}
+        """What `__dlpack__` was asked for."""
         self.address = abi.pointer_of(capsule, name)
         self.raw: Any = abi.STRUCTS[name].from_address(self.address)
         head = abi.DLManagedTensorVersioned.from_address(self.address)
@@ -203,7 +205,9 @@ def ask(array: Any, **keywords: Any) -> Export:
     reproduce.note(keywords=keywords, name="")
     if not callable(getattr(array, "__dlpack__", None)):
         raise NotApplicable("there is no __dlpack__")
+    reproduce.about_to_call()
     export = Export(array.__dlpack__(**keywords))
+    export.keywords = keywords
     reproduce.note(name=export.name.decode())
     return export
 
@@ -239,6 +243,8 @@ def both(array: Any) -> list[Export]:
             answer.drop()
     if not found:
         raise NotApplicable("no descriptor to look at")
+    last = list(found.values())[-1]
+    reproduce.note(keywords=last.keywords, name=last.name.decode())
     return list(found.values())
 
 

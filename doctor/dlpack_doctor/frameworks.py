@@ -278,7 +278,7 @@ FRAMEWORKS: dict[str, Framework] = {
     "warp": Framework(
         "warp-lang",
         "warp",
-        "import numpy as np, warp as wp; wp.config.quiet = True",
+        "import numpy as np, warp as wp; wp.config.quiet = True; wp.init()",
         row=NUMPY.row,
         cast=NUMPY.cast,
         wrap="wp.array({}, device='cpu')",

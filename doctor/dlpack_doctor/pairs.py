@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-from dlpack_doctor import elements, memory
+from dlpack_doctor import elements, memory, reproduce
 from dlpack_doctor.export import Counter, Export, best
 from dlpack_doctor.subject import Array, Subject
 from dlpack_doctor.verdict import NotApplicable, Outcome, describe, failed, passed, warned
@@ -35,6 +35,10 @@ def examine(producer: Subject, consumer: Subject) -> Outcome:
     """Hand the producer's array 0, 1, 2, ... to the consumer."""
     shape = (6,) if 1 in (len(producer.shape), len(consumer.shape)) else producer.shape
     array = producer.array(shape if producer.any_shape else None)
+    code = producer.code and producer.code(shape, "float32")
+    if code and consumer.take_code:
+        shown = f"x = {code}\nprint({consumer.take_code.format('x')})"
+        reproduce.note(pair=f"{producer.setup}\n{consumer.setup}\n{shown}")
     expected = elements.sample("float32", 6) if producer.known else producer.expected(array)
     export = best(array)
     pointer = export.pointer

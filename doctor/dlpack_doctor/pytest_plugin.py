@@ -41,9 +41,13 @@ def pytest_collection_modifyitems(
     if not asked:
         return
     from dlpack_doctor import registry
-    from dlpack_doctor.names import expand
+    from dlpack_doctor.names import Unknown, expand
 
-    for name in (found for given in asked for found in expand(given)):
+    try:
+        names = [found for given in asked for found in expand(given)]
+    except Unknown as error:
+        raise pytest.UsageError(str(error)) from None
+    for name in names:
         run = _Run(name)
         for check in registry.all_checks():
             item = CheckItem.from_parent(session, name=f"{name}::{check.id}")
@@ -67,7 +71,7 @@ class _Run:
         problem = self._findings.subjects[0].problem
         if problem:
             raise CheckFailed(f"{self._name} cannot be examined: {problem}")
-        outcome = self._findings.of(check, self._name)
+        outcome = self._findings.of(check, self._findings.subjects[0].name)
         assert outcome is not None
         return outcome
 

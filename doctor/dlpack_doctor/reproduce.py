@@ -6,7 +6,7 @@ The checks record here which array they made and what they asked or offered last
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,9 +49,14 @@ class _Trace:
     offer: Mapping[str, Any] | None = None
     count: int = 6
     shows: str = ""
+    pair: str = ""
+    """The whole program, for a producer and a consumer that are both known."""
 
 
 _now = _Trace()
+announce: Callable[[str], None] | None = None
+"""Called with the program of each call that may end the process."""
+_announced = ""
 
 
 def begin(shows: str) -> None:
@@ -66,9 +71,19 @@ def note(**facts: Any) -> None:
         setattr(_now, name, fact)
 
 
+def about_to_call() -> None:
+    """Tell the parent process what is called next, once for each different call."""
+    global _announced
+    if announce is not None and (text := program("this call")) != _announced:
+        _announced = text
+        announce(text)
+
+
 def program(evidence: str) -> str:
     """The program for the present check; empty where the framework's own code is not known."""
-    lines = _consumer() if _now.offer is not None else _producer()
+    if _now.pair:
+        return f"{_now.pair}\n# {evidence}"
+    lines = _consumer() if _now.offer is not None and _now.take else _producer()
     return "\n".join([*lines, f"# {evidence}"]) if lines else ""
 
 
@@ -84,14 +99,11 @@ def _producer() -> list[str]:
     if not _now.name:
         return [_now.setup, *x, f"print({call})"]
     fields = f'dict(zip("{FIELDS[_now.name]}".split(), '
-    unpacked = f'struct.unpack("{FORMATS[_now.name]}", c.string_at(at, 80)[:{_size(_now.name)}])))'
+    size = struct.calcsize(FORMATS[_now.name])
+    unpacked = f'struct.unpack("{FORMATS[_now.name]}", c.string_at(at, {size}))))'
     read = READS.get(_now.shows, "print(t)").format(count=_now.count)
     at = f'capsule = {call}; at = {POINTER}(capsule, b"{_now.name}")'
     return [begin, *x, at, f"t = {fields}{unpacked}", read]
-
-
-def _size(name: str) -> int:
-    return struct.calcsize(FORMATS[name])
 
 
 def _arguments(keywords: Mapping[str, Any]) -> str:

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlpack_doctor.findings import outcome_of
-from dlpack_doctor.verdict import Outcome, failed
+from dlpack_doctor.verdict import Outcome, Verdict
 
 Task = tuple[str, str, str]
 LOAD_SECONDS, TASK_SECONDS = 180.0, 30.0
+HUNG = "hung"
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Runner:
     def run(self, tasks: list[Task]) -> Iterator[Answer]:
         """The answers, in the order of the tasks."""
         left = list(enumerate(tasks))
+        self._again: set[int] = set()
         while left:
             child = _Child([[number, list(task)] for number, task in left])
             try:
@@ -60,14 +62,20 @@ class Runner:
     def _listen(self, child: _Child, tasks: dict[int, Task]) -> Generator[Answer, None, set[int]]:
         answered: set[int] = set()
         current: int | None = None
-        doing, seconds = "starting", LOAD_SECONDS
+        doing, seconds, program = "starting", LOAD_SECONDS, ""
         while len(answered) < len(tasks):
             message = child.next(seconds)
             if isinstance(message, str):
                 # The child is gone, or hangs: the task that it was at, or was about to begin.
                 at = min(tasks.keys() - answered) if current is None else current
+                if message.startswith(HUNG) and at not in self._again:
+                    # A busy machine looks the same, so it is tried once more, with more time.
+                    self._again.add(at)
+                    self._seconds *= 2
+                    return answered
                 during = "" if current is not None else f" while {doing}"
-                yield Answer(tasks[at], failed(f"{message}{during}"))
+                outcome = Outcome(Verdict.FAIL, f"{message}{during}", reproducer=program)
+                yield Answer(tasks[at], outcome)
                 return answered | {at}
             number = message.get("number", -1)
             match message["kind"]:
@@ -77,8 +85,10 @@ class Runner:
                 case "loaded":
                     self.versions[message["name"]] = message["version"]
                 case "start":
-                    current, seconds = number, self._seconds
+                    current, seconds, program = number, self._seconds, ""
                     self._notice(" ".join(tasks[number][1:]))
+                case "doing":
+                    program = message["program"]
                 case "done" | "unusable":
                     answered.add(number)
                     current, doing = None, "between tasks"
@@ -126,7 +136,7 @@ class _Child:
             line = self._lines.get(timeout=seconds)
         except queue.Empty:
             self._process.kill()
-            return f"hung (over {seconds:.0f} s)"
+            return f"{HUNG} (over {seconds:.0f} s)"
         if line is None:
             return _end(self._process.wait())
         message: dict[str, Any] = json.loads(line)

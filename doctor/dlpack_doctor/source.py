@@ -160,6 +160,7 @@ class Managed:
 
     def capsule(self) -> Any:
         """A capsule that releases the tensor unless it is consumed."""
+        reproduce.about_to_call()
         return abi.new_capsule(ctypes.addressof(self.raw), self.name, _destructors.get(self.name))
 
 

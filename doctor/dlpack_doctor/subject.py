@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from dlpack_doctor import abi, elements, reproduce
-from dlpack_doctor.export import attempt, best
+from dlpack_doctor.export import best
 from dlpack_doctor.verdict import NotApplicable, describe
 
 Array = Any
@@ -85,10 +85,10 @@ class Subject:
         if dtype is not None and not self.any_dtype:
             raise NotApplicable("its arrays have one element type only")
         asked = self.shape if shape is None else shape
-        if self.code is not None:
-            code = self.code(asked, dtype or "float32")
-            reproduce.note(setup=self.setup, array=code, count=prod(asked))
         try:
+            if self.code is not None:
+                code = self.code(asked, dtype or "float32")
+                reproduce.note(setup=self.setup, array=code, count=prod(asked))
             array = self.make(asked, dtype or "float32")
         except Exception as error:
             what = f"{dtype or 'float32'}{list(asked)}"
@@ -125,6 +125,7 @@ class Subject:
         if self.take is None:
             raise NotApplicable("it takes no arrays")
         reproduce.note(setup=self.setup, take=self.take_code)
+        reproduce.about_to_call()
         return self.take(producer)
 
     def values(self, array: Array) -> list[Any]:
@@ -181,10 +182,10 @@ class Subject:
 
     def dtype_of(self, array: Array) -> tuple[int, int, int] | None:
         """The element type that an array exports; None if it exports nothing."""
-        answer = attempt(array, max_version=(1, 3))
-        if isinstance(answer, Exception):
-            answer = attempt(array)
-        return None if isinstance(answer, Exception) else answer.dtype
+        try:
+            return best(array).dtype
+        except NotApplicable:
+            return None
 
 
 def flat(values: Any) -> list[Any]:

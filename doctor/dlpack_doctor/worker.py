@@ -12,7 +12,7 @@ import sys
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from dlpack_doctor import names, pairs, registry
+from dlpack_doctor import names, pairs, registry, reproduce
 from dlpack_doctor.subject import Subject
 from dlpack_doctor.verdict import describe
 
@@ -23,6 +23,7 @@ class Worker:
     def __init__(self, pipe: TextIO) -> None:
         self._pipe = pipe
         self._subjects: dict[str, Subject] = {}
+        reproduce.announce = lambda program: self.say("doing", program=program)
         self._checks = {check.id: check for check in registry.all_checks()}
 
     def say(self, kind: str, **fields: Any) -> None:

@@ -132,6 +132,7 @@ class Taken:
         self.dtype = elements.name_of(export.dtype)
         self.strides = export.strides or elements.compact(export.shape)
         self.pointer = export.pointer
+        self.offset = export.tensor.byte_offset
         self.taken = take(export)
 
     def tolist(self):

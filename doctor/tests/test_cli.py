@@ -98,7 +98,8 @@ def test_a_factory_that_raises_is_a_failure_with_its_exception(name, words):
 
 
 def test_failures_come_first_and_are_ten_at_most():
-    ran = doctor("faulty_producers:WithoutADevice", *["faulty_producers:FailsUnasked"] * 12)
+    words = ["--check", "producer.factory", "--check", "producer.version-unasked", "--no-pairs"]
+    ran = doctor(*(f"{n}=faulty_producers:FailsUnasked" for n in range(11)), *words)
     lines = ran.stdout.splitlines()
     assert [line.startswith("FAIL") for line in lines[:11]] == [True] * 10 + [False]
     assert "-v shows all" in lines[-1]

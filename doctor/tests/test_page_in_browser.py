@@ -54,7 +54,9 @@ addEventListener("load", () => {
 def measure(tmp_path, width, dark):
     """What the browser saw, with a window of that width and that choice of colours."""
     source = tmp_path / "page.html"
-    text = page("page.html", made(), "dlpack-doctor", made()).replace("</body>", MEASURE + "</body>")
+    text = page("page.html", made(), "dlpack-doctor", made()).replace(
+        "</body>", MEASURE + "</body>"
+    )
     # A window of a desktop browser has a least width; a frame has none.
     source.write_text(text, encoding="utf-8")
     frame = tmp_path / "frame.html"

@@ -17,14 +17,24 @@ COUNT = len(registry.all_checks())
 def run_pytest(folder, *words):
     path = os.pathsep.join([str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")])
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "dlpack_doctor.pytest_plugin", str(folder), *words],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "dlpack_doctor.pytest_plugin",
+            str(folder),
+            *words,
+        ],
         capture_output=True,
         text=True,
         cwd=folder,
         env=os.environ | {"PYTHONPATH": path},
         timeout=300,
     )
-    return ran.returncode, ran.stdout
+    return ran.returncode, ran.stdout + ran.stderr
 
 
 def counts(out):
@@ -53,8 +63,14 @@ def test_a_surprise_is_a_warning(tmp_path):
     assert "DlpackWarning: producer.empty-data" in out
 
 
-def test_what_cannot_be_imported_fails(tmp_path):
+def test_a_typo_is_a_usage_error(tmp_path):
     code, out = run_pytest(tmp_path, "--dlpack", "no_such:thing", "-k", "methods")
+    assert code == 4
+    assert "no module 'no_such'" in out
+
+
+def test_what_cannot_be_examined_fails(tmp_path):
+    code, out = run_pytest(tmp_path, "--dlpack", "breaking:Plane", "-k", "methods")
     assert code == 1
     assert "cannot be examined" in out
 

@@ -29,7 +29,9 @@ def speed(subject: Subject) -> Outcome:
         subject.taken(tensor)
     except Exception as error:
         raise NotApplicable(f"does not take it ({describe(error)})") from None
-    time = nanoseconds(lambda: subject.taken(tensor))
+    assert subject.take is not None
+    take = subject.take
+    time = nanoseconds(lambda: take(tensor))
     copy = copy_of_a_mebibyte()
     text = f"{show(time)} for {whose}; a copy of 1 MiB: {show(copy)}"
     return passed(text, {IMPORT: time, COPY: copy})

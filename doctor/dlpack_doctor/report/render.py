@@ -25,7 +25,7 @@ def page(template: str, findings: Findings, command: str, before: Findings | Non
     """One page; `command` is what makes it again, `before` an earlier run."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("dlpack_doctor.report"),
-        autoescape=jinja2.select_autoescape(["html", "svg"]),
+        autoescape=lambda name: name != "page.md.j2",
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
