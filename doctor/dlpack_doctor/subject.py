@@ -113,7 +113,7 @@ class Subject:
     def expected(self, array: Array, dtype: str = "float32") -> list[Any]:
         """The values that an array of `array()` must hold."""
         if self.known:
-            extents = getattr(array, "shape", None)
+            extents = shape_of(array)
             return elements.sample(dtype, prod(self.shape if extents is None else extents))
         try:
             return flat(array.tolist())
@@ -186,6 +186,14 @@ class Subject:
             return best(array).dtype
         except NotApplicable:
             return None
+
+
+def shape_of(array: Array) -> Shape | None:
+    """What an array says of its shape; None where that is no attribute with numbers."""
+    try:
+        return tuple(map(int, array.shape))
+    except (AttributeError, TypeError, ValueError):
+        return None
 
 
 def flat(values: Any) -> list[Any]:

@@ -71,6 +71,23 @@ def test_a_factory_without_arguments_is_enough():
     assert "producer.values" in named(findings, Verdict.PASS)
 
 
+def test_a_shape_that_is_a_method_is_no_shape():
+    class Method(Array):
+        def __init__(self, shape=(2, 3), dtype="float32"):
+            super().__init__(shape, dtype)
+            self.asked, self.shape = shape, None
+
+        def lend(self, versioned, copy=False):
+            self.shape = self.asked
+            try:
+                return super().lend(versioned, copy)
+            finally:
+                self.shape = self.asked.__len__
+
+    checks = ["producer.factory", "producer.shape", "producer.abis-agree"]
+    assert check_producer(Method, checks=checks).ok
+
+
 def test_an_unknown_check_is_refused_by_name():
     with pytest.raises(ValueError, match=r"producer\.colour"):
         check_producer(Array, checks=["producer.colour"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlpack_doctor import abi, elements
 from dlpack_doctor.export import Export, attempt, best, both
 from dlpack_doctor.registry import check
-from dlpack_doctor.subject import Array, Subject
+from dlpack_doctor.subject import Array, Subject, shape_of
 from dlpack_doctor.verdict import (
     Malformed,
     NotApplicable,
@@ -36,8 +36,8 @@ def null_strides(export: Export) -> Outcome:
 )
 def shape(subject: Subject) -> Outcome:
     array = subject.array()
-    said = getattr(array, "shape", None)
-    expected = tuple(map(int, said)) if said is not None else subject.shape
+    said = shape_of(array)
+    expected = subject.shape if said is None else said
     if said is None and not subject.any_shape:
         raise NotApplicable("its arrays do not tell their shape")
     # Both are read: a legacy capsule has a shape of its own.

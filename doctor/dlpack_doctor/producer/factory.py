@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlpack_doctor.registry import check
-from dlpack_doctor.subject import FactoryFailed, Subject
+from dlpack_doctor.subject import FactoryFailed, Subject, shape_of
 from dlpack_doctor.verdict import Outcome, failed, passed
 
 
@@ -17,7 +17,7 @@ def factory(subject: Subject) -> Outcome:
         array = subject.array()
     except FactoryFailed as error:
         return failed(str(error))
-    made = getattr(array, "shape", None)
-    if subject.any_shape and made is not None and tuple(made) != subject.shape:
-        return failed(f"asked for shape {subject.shape}, the factory made {tuple(made)}")
+    made = shape_of(array)
+    if subject.any_shape and made not in (None, subject.shape):
+        return failed(f"asked for shape {subject.shape}, the factory made {made}")
     return passed()

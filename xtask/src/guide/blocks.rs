@@ -17,7 +17,7 @@ const C_PAGES: &[&str] = &["docs/guide/c.md"];
 /// What stands at the head of a line that a user types.
 const PROMPTS: &[&str] = &[">>> ", "$ ", "julia> "];
 /// Programs that a shell finds once the text before has been followed.
-const PROGRAMS: &[&str] = &["cd", "cp", "maturin", "pip", "pytest"];
+const PROGRAMS: &[&str] = &["cd", "cp", "dlpack-doctor", "maturin", "pip", "pytest"];
 /// Commands of cargo beside ours.
 const CARGO: &[&str] = &["add", "new", "run", "test"];
 /// Modules that `python -m` runs.
