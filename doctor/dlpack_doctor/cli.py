@@ -18,7 +18,6 @@ from dlpack_doctor import __version__, names, registry
 from dlpack_doctor.examine import examine
 from dlpack_doctor.findings import Findings, from_json, join
 from dlpack_doctor.report import grid, render, terminal
-from dlpack_doctor.verdict import Check
 
 HELP = """Check that array types conform to DLPack, as producers, as consumers, and in pairs.
 
@@ -139,11 +138,6 @@ def main(
 def run() -> None:
     """The console script."""
     main(prog_name="dlpack-doctor")
-
-
-def explained() -> dict[str, Check]:
-    """The checks by id."""
-    return {check.id: check for check in registry.all_checks()}
 
 
 def _examine(asked: list[str], checks: list[str], pairs: bool) -> Findings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from subtle_consumers import FAULTS as SUBTLE
 
 from dlpack_doctor import Verdict, check_consumer
 from dlpack_doctor.consumer.protocol import copy_true
@@ -12,6 +11,7 @@ from dlpack_doctor.subject import Subject
 from faulty_consumers import FAULTS as FAULTY
 from faulty_consumers import SURPRISES
 from planted import Consumer
+from subtle_consumers import FAULTS as SUBTLE
 
 FAULTS = FAULTY | SUBTLE
 # The time of an import is no part of these tests.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from subtle_producers import FAULTS as SUBTLE
 
 from dlpack_doctor import Verdict, check_producer
 from dlpack_doctor.registry import all_checks, run
@@ -12,6 +11,7 @@ from dlpack_doctor.verdict import Check
 from faulty_producers import FAULTS as FAULTY
 from faulty_producers import SURPRISES, DoubleDeleter, kept
 from planted import Array
+from subtle_producers import FAULTS as SUBTLE
 
 FAULTS = FAULTY | SUBTLE
 # The times of an export are no part of these tests.
