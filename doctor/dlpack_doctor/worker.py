@@ -6,6 +6,7 @@ Invariant: what frameworks print goes to stderr, and only our lines to the pipe.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -37,6 +38,8 @@ class Worker:
             self.say("load", name=name)
             subject = names.resolve(name)
             self._subjects[name] = subject
+            # The checks collect often, and a framework's own objects are many.
+            gc.freeze()
             self.say("loaded", name=name, version=subject.version)
         return self._subjects[name]
 
