@@ -94,6 +94,7 @@ def _file(help: str) -> dict[str, Any]:
     help="Also examine another Python, which has dlpack-doctor.",
 )
 @click.option("--join", "joined", multiple=True, **_file("Add saved findings (JSON)."))
+@click.option("--note", "notes", multiple=True, metavar="TEXT", help="Say more on the pages.")
 @click.version_option(__version__, message="%(version)s")
 def main(
     subjects: tuple[str, ...],
@@ -108,6 +109,7 @@ def main(
     since: Path | None,
     pythons: tuple[str, ...],
     joined: tuple[Path, ...],
+    notes: tuple[str, ...],
 ) -> None:
     """Run the doctor."""
     try:
@@ -123,6 +125,7 @@ def main(
     parts += [_elsewhere(python, [*subjects], checks, no_pairs) for python in pythons]
     parts += [from_json(path.read_text(encoding="utf-8")) for path in joined]
     findings = join(parts)
+    findings.environments += notes
     before = from_json(since.read_text(encoding="utf-8")) if since else None
     command = os.environ.get("DLPACK_DOCTOR_COMMAND", f"dlpack-doctor {shlex.join(sys.argv[1:])}")
     if json_file:

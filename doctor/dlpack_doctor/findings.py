@@ -67,7 +67,7 @@ class Findings:
 
     def to_json(self) -> str:
         """All of it as JSON."""
-        return json.dumps(asdict(self), indent=1)
+        return json.dumps(asdict(self), separators=(",", ":"))
 
 
 def here() -> Findings:

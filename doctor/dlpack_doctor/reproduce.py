@@ -83,7 +83,8 @@ def program(evidence: str) -> str:
     """The program for the present check; empty where the framework's own code is not known."""
     if _now.pair:
         return f"{_now.pair}\n# {evidence}"
-    lines = _consumer() if _now.offer is not None and _now.take else _producer()
+    offered = _now.take and (_now.offer is not None or _now.shows)
+    lines = _consumer() if offered else _producer()
     return "\n".join([*lines, f"# {evidence}"]) if lines else ""
 
 
@@ -113,11 +114,11 @@ def _arguments(keywords: Mapping[str, Any]) -> str:
 def _consumer() -> list[str]:
     """A producer of six lines whose `__dlpack__` prints its keywords, and its deleter a word."""
     offer = dict(_now.offer or {})
-    if not _now.take or "dtype_format" not in offer:
-        return []
     if _now.shows:
         taken = [f"print({_now.take.format('P()')})"]
         return [_now.setup, *_now.shows.split("\n"), *taken]
+    if "dtype_format" not in offer:
+        return []
     sizes: Sequence[int] = [*(offer["shape"] or ()), *(offer["strides"] or ())]
     ndim = len(offer["shape"] or ())
     dims = f"(c.c_int64 * {max(len(sizes), 1)})({', '.join(map(str, sizes))})"

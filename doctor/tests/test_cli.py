@@ -60,6 +60,7 @@ def test_the_first_screen_of_the_help_has_the_factory_contract():
 def test_reports_are_written_and_progress_is_told(tmp_path):
     files = {kind: tmp_path / f"report.{kind}" for kind in ("json", "html", "markdown", "badge")}
     words = [word for kind, path in files.items() for word in (f"--{kind}", str(path))]
+    words += ["--note", "a busy machine"]
     ran = doctor("array_api_strict", "other=numpy", *words)
     assert ran.returncode == 0, ran.stderr
     assert "other" in ran.stderr
@@ -69,6 +70,7 @@ def test_reports_are_written_and_progress_is_told(tmp_path):
     assert {subject["name"] for subject in found["subjects"]} == names
     assert files["html"].read_text(encoding="utf-8").lstrip().startswith("<!doctype html>")
     assert "dlpack-doctor array_api_strict" in files["markdown"].read_text(encoding="utf-8")
+    assert "- a busy machine" in files["markdown"].read_text(encoding="utf-8")
     assert "conforms" in files["badge"].read_text(encoding="utf-8")
 
     words = ["--check", "producer.methods", "--join", str(files["json"])]

@@ -12,6 +12,7 @@ from faulty_producers import FAULTS as FAULTY
 from faulty_producers import SURPRISES, DoubleDeleter, kept
 from planted import Array
 from subtle_producers import FAULTS as SUBTLE
+from subtle_producers import CountsOneDescriptor
 
 FAULTS = FAULTY | SUBTLE
 # The times of an export are no part of these tests.
@@ -86,6 +87,11 @@ def test_a_shape_that_is_a_method_is_no_shape():
 
     checks = ["producer.factory", "producer.shape", "producer.abis-agree"]
     assert check_producer(Method, checks=checks).ok
+
+
+def test_capsules_may_share_a_managed_tensor_whose_deleter_counts():
+    checks = ["producer.fresh-capsule", "producer.two-exports", "producer.consumed"]
+    assert check_producer(CountsOneDescriptor, checks=checks).ok
 
 
 def test_an_unknown_check_is_refused_by_name():

@@ -39,6 +39,8 @@ class Offer:
             return self.made[-1].capsule()
 
         self.producer = Producer(answer, fields.get("device", (abi.CPU, 0)))
+        # For the program, should the consumer crash before it asks.
+        Managed(legacy=bool(legacy), **fields)
         try:
             self.array = subject.taken(self.producer)
         except NotApplicable:

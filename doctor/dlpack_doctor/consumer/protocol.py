@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-from dlpack_doctor import abi
+from dlpack_doctor import abi, reproduce
 from dlpack_doctor.consumer.offer import Offer, judge, taken, wants_versioned
 from dlpack_doctor.export import best
 from dlpack_doctor.registry import check
@@ -178,6 +178,7 @@ def copy_true(subject: Subject) -> Outcome:
             return Managed(subject.shape, legacy=legacy, flags=abi.IS_COPIED).capsule()
         return originals[legacy].capsule()
 
+    reproduce.note(setup=subject.setup, take=f"{subject.take_code[:-1]}, copy=True)")
     try:
         array = subject.take_copy(Producer(answer))
     except TypeError as error:

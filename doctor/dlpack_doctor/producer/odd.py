@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dlpack_doctor import reproduce
 from dlpack_doctor.export import Export, attempt
 from dlpack_doctor.subject import Odd, Subject
 from dlpack_doctor.verdict import (
@@ -16,6 +17,7 @@ from dlpack_doctor.verdict import (
 
 def each(subject: Subject) -> Outcome:
     """What becomes of all of them."""
+    reproduce.note(setup=subject.setup)
     outcomes = [outcome for one in subject.odd() if (outcome := _one(one)) is not None]
     if not outcomes:
         raise NotApplicable("the doctor knows no array of it that cannot be exported")
@@ -23,6 +25,7 @@ def each(subject: Subject) -> Outcome:
 
 
 def _one(odd: Odd) -> Outcome | None:
+    reproduce.note(array=odd.code)
     try:
         array = odd.make()
     except Exception:

@@ -12,7 +12,7 @@ from dlpack_doctor.export import Export, attempt
 from dlpack_doctor.producer.exchange import _FromPy, _function
 from dlpack_doctor.registry import check
 from dlpack_doctor.subject import Array, Subject
-from dlpack_doctor.verdict import NotApplicable, Outcome, passed
+from dlpack_doctor.verdict import NotApplicable, Outcome, describe, passed
 
 OLD, NEW, TABLE = "dltensor", "dltensor_versioned", "exchange table"
 
@@ -35,7 +35,10 @@ def speed(subject: Subject) -> Outcome:
         ways[TABLE] = _through_table(array)
     if not ways:
         raise NotApplicable("nothing is exported")
-    times = {name: nanoseconds(way) for name, way in ways.items()}
+    try:
+        times = {name: nanoseconds(way) for name, way in ways.items()}
+    except Exception as error:
+        raise NotApplicable(f"cannot be exported many times ({describe(error)})") from None
     times[COPY] = copy_of_a_mebibyte()
     return passed(", ".join(f"{name} {show(time)}" for name, time in times.items()), times)
 

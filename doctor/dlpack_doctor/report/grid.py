@@ -92,8 +92,10 @@ def pair_grid(findings: Findings) -> tuple[list[str], list[tuple[str, list[Pair 
     """The consumers, and for each producer its pairs with them."""
     cells = {(pair.producer, pair.consumer): pair for pair in findings.pairs}
     names = [s.name for s in subjects(findings)]
-    names = [name for name in names if any(name in cell for cell in cells)]
-    return names, [(one, [cells.get((one, other)) for other in names]) for one in names]
+    apply = [cell for cell, pair in cells.items() if pair_word(pair) != "-"]
+    consumers = [name for name in names if any(name == consumer for _, consumer in apply)]
+    producers = [name for name in names if any(name == producer for producer, _ in apply)]
+    return consumers, [(one, [cells.get((one, other)) for other in consumers]) for one in producers]
 
 
 def times(findings: Findings) -> list[tuple[str, dict[str, float]]]:
