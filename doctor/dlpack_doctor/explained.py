@@ -154,6 +154,7 @@ SHOWS = {
     "producer.strides": "strides",
     "producer.values": "values",
     "producer.rank-0": "values",
+    "producer.refusal": "values",
     "producer.empty": "shape",
     "producer.view-offset": "strides",
     "producer.view-every-second": "strides",

@@ -74,6 +74,7 @@ class Runner:
                     self._seconds *= 2
                     return answered
                 during = "" if current is not None else f" while {doing}"
+                program = program.replace("# this call", f"# {message}")
                 outcome = Outcome(Verdict.FAIL, f"{message}{during}", reproducer=program)
                 yield Answer(tasks[at], outcome)
                 return answered | {at}

@@ -87,6 +87,14 @@ class HandsOutOneCapsule(Array):
         return super().wrap(lent, name)
 
 
+class ExportsOnce(Array):
+    def lend(self, versioned, copy=False):
+        if getattr(self, "gone", False):
+            raise BufferError("exported already")
+        self.gone = True
+        return super().lend(versioned, copy)
+
+
 class VersionedUnderTheLegacyName(Array):
     def lend(self, versioned, copy=False):
         capsule = super().lend(True, copy)
@@ -293,6 +301,7 @@ FAULTS = {
     NeverKeepsItsCopies: "copy-kept",
     ShapeIsNotKept: "owner-kept",
     HandsOutOneCapsule: "fresh-capsule",
+    ExportsOnce: "fresh-capsule",
     VersionedUnderTheLegacyName: "capsule-name",
     LegacyUnderTheVersionedName: "capsule-name",
     ReadOnlyByItsAttribute: "read-only",

@@ -25,7 +25,7 @@ def each(subject: Subject) -> Outcome:
 
 
 def _one(odd: Odd) -> Outcome | None:
-    reproduce.note(array=odd.code)
+    reproduce.note(array=odd.code, count=len(odd.numbers or (None,)))
     try:
         array = odd.make()
     except Exception:

@@ -16,6 +16,9 @@ DEVICE = "array API 2023.12, __dlpack__, dl_device: "
 
 def _asked(array: Array, **keywords: Any) -> Export | Exception:
     """The answer to keywords that the producer must know, in the newest ABI that it has."""
+    answers = attempt(array, max_version=(1, 3)), attempt(array)
+    if all(isinstance(answer, Exception) for answer in answers):
+        raise NotApplicable("it is exported once only")
     for name in keywords:
         if isinstance(attempt(array, **{name: None}), TypeError):
             raise NotApplicable(f"{name} is not known")

@@ -30,10 +30,9 @@ const CHOICE: &str = "DLBRIDGE_DOCTOR_PYTHON";
 const NEWEST: &str = "python3.13";
 /// The findings of the last page, and what is written from the new ones.
 const FINDINGS: &str = "docs/doctor.json";
-const PAGES: [(&str, &str); 4] = [
+const PAGES: [(&str, &str); 3] = [
     ("--markdown", "docs/doctor.md"),
     ("--html", "docs/doctor.html"),
-    ("--badge", "docs/doctor.svg"),
     ("--json", FINDINGS),
 ];
 /// What the page does not have.
