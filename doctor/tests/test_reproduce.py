@@ -37,7 +37,7 @@ def run(program):
         ("torch", "consumer.negative", "strides=[3, -1]"),
         ("torch", "producer.table-major", "tensor("),
         ("jax", "producer.read-only-old", "'byte_offset': 0"),
-        ("torch", "producer.refusal", "'byte_offset': 0"),
+        ("torch", "producer.refusal", "[2.0]"),
         ("torch", "consumer.no-methods", "invalid capsule"),
         ("jax", "consumer.null-deleter", ""),
         ("odd_consumer:from_dlpack", "consumer.byte-offset", "[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]"),
