@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 LEGACY, VERSIONED = b"dltensor", b"dltensor_versioned"
-"""The names of capsules that nobody has consumed."""
+"""The names of capsules that are not consumed."""
 USED = {LEGACY: b"used_dltensor", VERSIONED: b"used_dltensor_versioned"}
 EXCHANGE_ATTRIBUTE, EXCHANGE_NAME = "__dlpack_c_exchange_api__", b"dlpack_exchange_api"
 READ_ONLY, IS_COPIED, SUBBYTE_PADDED = 1, 2, 4

@@ -64,7 +64,7 @@ MEANS = {
     "producer.copy-true": COPY,
     "producer.copied-flag": "Consumers that trust the flag copy a second time, or refuse to write.",
     "producer.copy-true-old": COPY,
-    "producer.copy-false": "The caller asked for no copy, and writes to memory of nobody's.",
+    "producer.copy-false": "The caller asked for no copy, and its writes are lost.",
     "producer.zero-copy": "Each exchange costs a copy, and writes are not seen.",
     "producer.own-device": STALE,
     "producer.other-device": "The caller believes that the memory is on the device it named.",

@@ -50,7 +50,7 @@ def drop_capsules() -> None:
 
 
 class Export:
-    """A capsule that nobody has consumed, and what is in it."""
+    """A capsule that is not consumed, and the descriptor in it."""
 
     def __init__(self, capsule: Any) -> None:
         try:

@@ -62,7 +62,7 @@ def _one(subject: Subject, name: str, offer: Offer) -> Outcome:
 
 @check(
     "consumer.unknown-dtype",
-    "an element type that nobody knows is refused, or carried as it is",
+    "an unknown element type is refused, or carried as it is",
     clause="DLPack 1.3, DLPackVersion: usable if all fields can be interpreted",
 )
 def unknown_dtype(subject: Subject) -> Outcome:

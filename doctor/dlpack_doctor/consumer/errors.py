@@ -50,7 +50,7 @@ def _device(subject: Subject, device: tuple[int, int]) -> Outcome:
 
 @check(
     "consumer.unknown-device",
-    "a tensor on a device that nobody has is refused, or carried as it is",
+    "a tensor on a device that no framework has is refused, or carried as it is",
     clause="DLPack, Python specification: BufferError for an unsupported device",
 )
 def unknown_device(subject: Subject) -> Outcome:
@@ -92,7 +92,7 @@ def _refused_once(subject: Subject, cases: dict[str, dict[str, Any]]) -> Outcome
 
 @check(
     "consumer.refused-released",
-    "what is refused is released exactly once",
+    "a refused tensor is released exactly once",
     clause="DLPack, Python specification: the capsule's destructor, or else the consumer",
 )
 def refused_released(subject: Subject) -> Outcome:

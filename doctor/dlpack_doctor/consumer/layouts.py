@@ -67,8 +67,8 @@ _register(
 
 @check(
     "consumer.null-strides",
-    "NULL strides of an older producer stand for a compact tensor",
-    clause="DLPack 1.3, DLTensor.strides: before 1.2 NULL means compact",
+    "NULL strides of an older producer stand for a contiguous tensor",
+    clause="DLPack 1.3, DLTensor.strides: before 1.2 NULL means contiguous",
 )
 def null_strides(subject: Subject) -> Outcome:
     # Each is offered where it is taken at all; `consumer.old-answer` judges that.

@@ -68,7 +68,7 @@ class Offer:
         return "" if self.error is None else describe(self.error)
 
     def releases(self) -> int:
-        """How often all tensors were released, once everything was let go."""
+        """How often all tensors were released, once nothing refers to them."""
         self.array = self.error = None
         self.producer.capsules.clear()
         memory.settle(lambda: all(one.releases + one.dropped for one in self.made), seconds=1)

@@ -227,5 +227,5 @@ def comes_back(subject: Subject) -> Outcome:
         raise NotApplicable("its arrays have no __dlpack__")
     pointer, export = subject.pointer(offer.array), best(offer.array)
     if export.values() != offer.tensor.values:
-        return failed(f"goes out as {export.values()[:6]}")
-    return passed() if export.pointer == pointer else warned("goes out as a copy")
+        return failed(f"exported as {export.values()[:6]}")
+    return passed() if export.pointer == pointer else warned("exported as a copy")

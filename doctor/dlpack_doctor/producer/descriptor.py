@@ -1,4 +1,4 @@
-"""What stands in the descriptor of a fresh, compact array."""
+"""The descriptor of a fresh, contiguous array."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def abis_agree(subject: Subject) -> Outcome:
 
 @check(
     "producer.strides",
-    "a compact array has explicit strides",
-    clause="DLPack 1.3, DLTensor.strides: not NULL with axes (before 1.2: NULL for compact)",
+    "a contiguous array has explicit strides",
+    clause="DLPack 1.3, DLTensor.strides: not NULL with axes (before 1.2: NULL for contiguous)",
 )
 def strides(subject: Subject) -> Outcome:
     array = subject.array()

@@ -71,15 +71,15 @@ def _view(subject: Subject, name: str) -> Outcome:
     shape, numbers = EXPECTED[name]
     if export.shape != shape:
         return failed(f"shape {export.shape}, not {shape}")
-    if export.ndim and export.strides is None and not _is_compact(name):
-        return failed("strides are NULL, but the array is not compact")
+    if export.ndim and export.strides is None and not _is_contiguous(name):
+        return failed("strides are NULL, but the array is not contiguous")
     found = export.values()
     if found != numbers:
         return failed(f"holds {found}, not {numbers}")
     return passed(f"strides {export.strides}")
 
 
-def _is_compact(name: str) -> bool:
+def _is_contiguous(name: str) -> bool:
     return name == "offset"
 
 

@@ -29,7 +29,7 @@ def deleter(subject: Subject) -> Outcome:
 
 @check(
     "producer.unconsumed",
-    "a capsule that nobody consumes releases its tensor once",
+    "a capsule that is not consumed releases its tensor once",
     clause=SPECIFICATION + "the capsule's destructor calls the deleter",
 )
 def unconsumed(subject: Subject) -> Outcome:
@@ -114,7 +114,7 @@ def released(subject: Subject) -> Outcome:
         export.take().release()
     del export
     if memory.references(array) > before:
-        return failed("the array's references are not given back")
+        return failed("the array's references are not released")
     weak = memory.weak(array)
     del array
     if weak is not None and not memory.settle(lambda: weak() is None):
@@ -126,12 +126,12 @@ def _memory_back(subject: Subject) -> Outcome:
     if not subject.any_shape:
         return passed()
 
-    def lend() -> None:
+    def export_and_release() -> None:
         best(subject.array((memory.ELEMENTS,))).take().release()
 
-    if memory.leaks(lend):
+    if memory.leaks(export_and_release):
         total = memory.ROUNDS * memory.BYTES >> 20
-        return failed(f"most of {total} MiB stay, each time that they are lent and released")
+        return failed(f"most of {total} MiB stay, each time that they are exported and released")
     return passed()
 
 

@@ -69,7 +69,7 @@ def copied_flag(subject: Subject) -> Outcome:
     if isinstance(answer, Exception):
         raise NotApplicable("gives no copy")
     if answer.pointer == plain.pointer:
-        raise NotApplicable("what is given is no copy")
+        raise NotApplicable("it exports no copy")
     if not answer.versioned:
         raise NotApplicable("gives the old ABI, which has no flags")
     return passed() if answer.flags & abi.IS_COPIED else failed("a copy without the flag")
@@ -144,7 +144,7 @@ def own_device(subject: Subject) -> Outcome:
 
 @check(
     "producer.other-device",
-    "dl_device naming a device that nobody has is a BufferError",
+    "dl_device naming a device that no framework has is a BufferError",
     clause=DEVICE + "BufferError if the producer cannot handle it",
 )
 def other_device(subject: Subject) -> Outcome:
