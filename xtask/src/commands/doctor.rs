@@ -30,11 +30,8 @@ const CHOICE: &str = "DLBRIDGE_DOCTOR_PYTHON";
 const NEWEST: &str = "python3.13";
 /// The findings of the last page, and what is written from the new ones.
 const FINDINGS: &str = "docs/doctor.json";
-const PAGES: [(&str, &str); 3] = [
-    ("--markdown", "docs/doctor.md"),
-    ("--html", "docs/doctor.html"),
-    ("--json", FINDINGS),
-];
+const PAGES: [(&str, &str); 3] =
+    [("--markdown", "docs/doctor.md"), ("--html", "docs/doctor.html"), ("--json", FINDINGS)];
 /// What the page does not have.
 const NOTE: &str =
     "polars and pandas have no __dlpack__, and CuPy needs a GPU: they are not examined";
