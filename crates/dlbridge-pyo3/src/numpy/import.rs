@@ -87,8 +87,10 @@ unsafe fn export_behind(object: Borrowed<'_, '_, PyAny>) -> Option<Keep> {
 /// As for [`import`], and `base` is the array's base.
 #[cold]
 unsafe fn export_in(object: Borrowed<'_, '_, PyAny>, mut base: *mut ffi::PyObject) -> Option<Keep> {
-    // SAFETY: two objects (F1).
-    if unsafe { ffi::Py_TYPE(base) == ffi::Py_TYPE(object.as_ptr()) } {
+    // SAFETY: an object (F1).
+    let of_base = unsafe { ffi::Py_TYPE(base) };
+    // SAFETY: the same.
+    if of_base == unsafe { ffi::Py_TYPE(object.as_ptr()) } {
         // A view of an array: NumPy makes views of views views of the first array.
         // SAFETY: of the same type, so of this layout (F5).
         base = unsafe { (*base.cast::<Array>()).base };

@@ -94,8 +94,10 @@ unsafe extern "C" fn dict() -> *mut c_void {
 
 /// The 11 of Python 3.11; 0 for a version that cannot be read.
 fn minor_version() -> u32 {
-    // SAFETY: a static text, at any time (F2).
-    let version = unsafe { CStr::from_ptr(ffi::Py_GetVersion()) };
+    // SAFETY: may be called at any time (F1).
+    let version = unsafe { ffi::Py_GetVersion() };
+    // SAFETY: a static text (F2).
+    let version = unsafe { CStr::from_ptr(version) };
     let minor = version.to_str().ok().and_then(|text| text.strip_prefix("3."));
     let minor = minor.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
     minor.and_then(|digits| digits.parse().ok()).unwrap_or(0)
