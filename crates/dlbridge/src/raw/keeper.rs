@@ -51,6 +51,14 @@ impl Handle {
         }
     }
 
+    /// The handle whose memory this one shares, being around it or beside it.
+    pub(crate) fn behind(&self) -> Option<&Self> {
+        match self.owner::<Arc<Tensor>>() {
+            Some(first) => Some(&first.0),
+            None => self.owner::<Self>(),
+        }
+    }
+
     /// Whether this is a tensor of this library that left Rust and came back.
     pub(super) fn is_returned(&self) -> bool {
         self.root() != Root::Header && self.own_header().is_some()

@@ -5,7 +5,6 @@
 use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
@@ -15,7 +14,7 @@ use super::layout::{Layout, Lists};
 use super::marks::{Marks, Root};
 use super::parse::{is_ordinary, parse_any};
 use super::parts::{Memory, Parts};
-use crate::{Access, Error, Flags, MAX_RANK, Tensor, TypeCode};
+use crate::{Access, Error, Flags, MAX_RANK, TypeCode};
 
 /// Owns a tensor's memory and describes it: by its descriptor, and by what the gate found out.
 ///
@@ -335,14 +334,6 @@ impl Handle {
         // SAFETY: this is a handle of the header (the caller's duty).
         unsafe { header::retain(self.managed()) };
         Self { tensor: self.tensor, marks: self.marks }
-    }
-
-    /// The handle whose memory this one shares, being around it or beside it.
-    pub(crate) fn behind(&self) -> Option<&Self> {
-        match self.owner::<Arc<Tensor>>() {
-            Some(first) => Some(&first.0),
-            None => self.owner::<Self>(),
-        }
     }
 
     /// A header of our own around a foreign tensor, or one whose header is shared.
