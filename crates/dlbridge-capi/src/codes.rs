@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn constants_of_c_are_those_of_the_library() {
-        let types: Vec<_> = TypeCode::ALL.iter().map(|code| code.0.into()).collect();
+        let types: Vec<i32> = TypeCode::ALL.iter().map(|code| code.0.into()).collect();
         assert_eq!(named("pub const DLB_TYPE_"), types);
         let devices: Vec<_> = DeviceKind::ALL.iter().map(|kind| kind.0).collect();
         assert_eq!(named("pub const DLB_DEVICE_"), devices);
