@@ -3,12 +3,12 @@
 //! Invariant: each way is tried once, the quickest first, and a failure that is not a missing
 //! protocol ends the search.
 
-use dlbridge::{Device, Tensor};
+use dlbridge::{Device, LentTensor, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
 use crate::exchange::Way;
-use crate::place::Place;
+use crate::place::{Described, Place};
 use crate::protocol::Protocol;
 use crate::stream::{Stream, ordered};
 use crate::{Result, TensorObject, ask, exchange, numpy, release};
@@ -179,23 +179,38 @@ pub unsafe fn with_borrowed<R>(
     function: impl FnOnce(&Tensor) -> Result<R>,
 ) -> Result<R> {
     release::drain(object.py());
-    let mut place = Place::empty();
-    if let Some(way) = exchange::way_of(object) {
-        if let Some(described) = exchange::describe(object, way.table, &mut place)? {
-            // SAFETY: described by a table, whose producer is trusted as SAFETY.md lists; alive until
-            // `function` returns (the caller's duty).
-            return unsafe { described.lend(function) };
+    let (mut place, mut strides) = (Place::empty(), LentTensor::NO_STRIDES);
+    let (described, imported);
+    let tensor = match describe(object, &mut place)? {
+        Some(found) => {
+            // SAFETY: described by a table, whose producer is trusted as SAFETY.md lists, or of an
+            // array, which the caller borrows; alive and unchanged until `function` returns (the
+            // caller's duty).
+            described = unsafe { found.tensor(&mut strides) }?;
+            &*described
         }
-        if way.is_numpy() {
-            // SAFETY: of that very type (F5).
-            if let Some(described) = unsafe { numpy::describe(object, &mut place) } {
-                // SAFETY: an array, which the caller borrows, unchanged until `function` returns (the
-                // caller's duty).
-                return unsafe { described.lend(function) };
-            }
+        None => {
+            imported = import_to_lend(object)?;
+            &imported
         }
+    };
+    // Called in one place, where it is inlined.
+    function(tensor)
+}
+
+/// Describes an object's memory without an allocation, if its type has a way for that.
+#[inline(always)]
+fn describe<'p>(
+    object: Borrowed<'_, '_, PyAny>,
+    place: &'p mut Place,
+) -> Result<Option<Described<'p>>> {
+    let Some(way) = exchange::way_of(object) else { return Ok(None) };
+    // The table of a type that has one is not compared: its function is asked for anyway.
+    if way.table.dltensor_from_py_object_no_sync.is_none() && way.is_numpy() {
+        // SAFETY: of that very type (F5).
+        return Ok(unsafe { numpy::describe(object, place) });
     }
-    function(&import_to_lend(object)?)
+    exchange::describe(object, way.table, place)
 }
 
 /// Out of line, to keep the fast path small.

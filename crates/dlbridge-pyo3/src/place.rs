@@ -41,20 +41,22 @@ pub(crate) struct Described<'p> {
     flags: Flags,
 }
 
-impl Described<'_> {
-    /// Validates the descriptor and gives its memory to `function`.
+impl<'p> Described<'p> {
+    /// Validates the descriptor and gives its memory; `strides` is room for those of a descriptor
+    /// that has none.
     ///
     /// # Safety
     ///
-    /// The descriptor satisfies `SAFETY.md`'s list of trust until `function` returns.
+    /// The descriptor satisfies `SAFETY.md`'s list of trust as long as the tensor is used.
     #[inline(always)]
-    pub(crate) unsafe fn lend<R>(self, function: impl FnOnce(&Tensor) -> Result<R>) -> Result<R> {
+    pub(crate) unsafe fn tensor(
+        self,
+        strides: &'p mut [MaybeUninit<i64>; MAX_RANK],
+    ) -> Result<LentTensor<'p>> {
         // SAFETY: a `Described` is made of a written descriptor (F9).
         let descriptor = unsafe { self.place.descriptor.get() };
-        let mut strides = LentTensor::NO_STRIDES;
         // SAFETY: the caller's duty.
-        let lent = unsafe { LentTensor::from_raw(descriptor, &mut strides, self.flags) }?;
-        function(&lent)
+        Ok(unsafe { LentTensor::from_raw(descriptor, strides, self.flags) }?)
     }
 }
 

@@ -176,7 +176,9 @@ impl<O: Send + 'static> Builder<O> {
     ) -> Result<Tensor, Error> {
         let dtype = *self.dtype.get_or_insert(element);
         if self.shape.is_none() {
-            let itemsize = dtype.itemsize().ok_or(Error::PackedElements { dtype })?;
+            let Some(itemsize) = dtype.itemsize() else {
+                return Err(Error::PackedElements { dtype });
+            };
             let len = (size / itemsize.max(1)).saturating_sub(self.offset);
             self.shape = Some(Dims::from(&[len as i64][..]));
         }
@@ -201,8 +203,8 @@ impl<O: Send + 'static> Builder<O> {
         flags: Flags,
         export: impl FnOnce(O, &Placement<'_>) -> Result<Handle, Error>,
     ) -> Result<Tensor, Error> {
-        let dtype = self.dtype.ok_or(Error::NotChosen { what: "dtype" })?;
-        let shape = self.shape.ok_or(Error::NotChosen { what: "shape" })?;
+        let Some(dtype) = self.dtype else { return Err(Error::NotChosen { what: "dtype" }) };
+        let Some(shape) = self.shape else { return Err(Error::NotChosen { what: "shape" }) };
         let strides = self.strides.unwrap_or_else(|| compact(&shape));
         let placement = Placement::new(dtype, &shape, &strides, self.offset, flags)?;
         export(self.owner, &placement).map(Tensor)

@@ -30,6 +30,23 @@ pub(crate) fn count(shape: &[i64]) -> usize {
     shape.iter().fold(1, |count, &extent| count * extent as usize)
 }
 
+/// The span of a shape and strides that were measured: nothing in it overflows.
+#[inline]
+pub(crate) fn measured_span(shape: &[i64], strides: &[i64]) -> Span {
+    let (mut len, mut low, mut high) = (1_usize, 0_isize, 0_isize);
+    for (&extent, &stride) in shape.iter().zip(strides) {
+        len = len.wrapping_mul(extent as usize);
+        // Wraps only in a shape without elements, whose strides may be anything.
+        let reach = (stride as isize).wrapping_mul((extent as isize).wrapping_sub(1));
+        if reach < 0 {
+            low = low.wrapping_add(reach);
+        } else {
+            high = high.wrapping_add(reach);
+        }
+    }
+    if len == 0 { Span { len: 0, low: 0, high: 0 } } else { Span { len, low, high } }
+}
+
 /// An extent of another crate's array, which counts in `usize`.
 #[inline(always)]
 pub(crate) fn extent(extent: usize) -> Result<i64, Error> {

@@ -51,7 +51,8 @@ pub(crate) fn holds_address(address: usize) -> bool {
     (address as isize) > 0
 }
 
-/// Whether all extents and strides are small, and not too many. None is negative then.
+/// Whether there are as many extents as strides, not too many, all of them small. None is negative
+/// then.
 #[inline(always)]
 pub(crate) fn holds(shape: &[i64], strides: &[i64]) -> bool {
     // The highest bit of any number is that of all of them together.
@@ -60,6 +61,7 @@ pub(crate) fn holds(shape: &[i64], strides: &[i64]) -> bool {
         // For these ranks, the bounds of extents and strides are the same.
         ([a], [b]) => (a | b) as u64 >> STRIDE_BITS == 0,
         ([a, b], [c, d]) => (a | b | c | d) as u64 >> STRIDE_BITS == 0,
+        _ if shape.len() != strides.len() => false,
         _ => EXTENT_BITS
             .get(shape.len())
             .is_some_and(|bits| (together(shape) >> bits | together(strides) >> STRIDE_BITS) == 0),
@@ -85,6 +87,9 @@ mod tests {
             assert!((ADDRESS_END - 1).checked_add(bytes).is_some(), "rank {rank}");
         }
         assert!(!holds(&[1; RANK + 1], &[1; RANK + 1]));
+        for (extents, strides) in [(0, 1), (1, 0), (1, 2), (2, 1), (3, 2), (2, 3)] {
+            assert!(!holds(&vec![1; extents], &vec![1; strides]), "{extents}, {strides}");
+        }
     }
 
     #[test]

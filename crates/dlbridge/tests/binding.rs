@@ -15,7 +15,7 @@ thread_local! {
 
 static WAITING: Mutex<Vec<Tensor>> = Mutex::new(Vec::new());
 
-const BINDING: Binding = Binding {
+static BINDING: Binding = Binding {
     may_delete: || MAY_DELETE.get(),
     release: |tensor| WAITING.lock().expect("no panic").push(tensor),
 };
@@ -26,7 +26,7 @@ static TURN: Mutex<()> = Mutex::new(());
 fn bound(foreign: Foreign) -> (Tensor, Releases) {
     let releases = foreign.releases();
     // SAFETY: legal, and given away.
-    let tensor = unsafe { Tensor::try_from_raw_bound(foreign.into_versioned(), BINDING) };
+    let tensor = unsafe { Tensor::try_from_raw_bound(foreign.into_versioned(), || &BINDING) };
     (tensor.expect("legal"), releases)
 }
 
@@ -85,7 +85,7 @@ fn a_legacy_tensor_is_bound_alike() {
     let foreign = numbers();
     let releases = foreign.releases();
     // SAFETY: legal, and given away.
-    let tensor = unsafe { Tensor::try_from_raw_legacy_bound(foreign.into_legacy(), BINDING) };
+    let tensor = unsafe { Tensor::try_from_raw_legacy_bound(foreign.into_legacy(), || &BINDING) };
     drop(tensor.expect("legal"));
     wait_and_release(&releases, "before 1.0");
 }

@@ -131,9 +131,8 @@ pub(crate) unsafe fn adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tens
 /// As for [`Tensor::try_from_raw`].
 #[inline(always)]
 pub(crate) unsafe fn try_adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tensor, Error> {
-    attached::prepare();
     // SAFETY: the caller's duty.
-    unsafe { Tensor::try_from_raw_bound(tensor, BINDING) }
+    unsafe { Tensor::try_from_raw_bound(tensor, binding) }
 }
 
 /// As [`try_adopt`], for DLPack before 1.0.
@@ -143,9 +142,8 @@ pub(crate) unsafe fn try_adopt(tensor: *mut DLManagedTensorVersioned) -> Result<
 /// As for [`Tensor::try_from_raw_legacy`].
 #[inline]
 pub(crate) unsafe fn try_adopt_legacy(tensor: *mut DLManagedTensor) -> Result<Tensor, Error> {
-    attached::prepare();
     // SAFETY: the caller's duty.
-    unsafe { Tensor::try_from_raw_legacy_bound(tensor, BINDING) }
+    unsafe { Tensor::try_from_raw_legacy_bound(tensor, binding) }
 }
 
 /// Releases a value here and now if this thread is attached, otherwise as soon as one is.
@@ -161,7 +159,13 @@ fn release<T: NeedsInterpreter>(value: T) {
 }
 
 /// How tensors that [`adopt`] took are dropped.
-const BINDING: Binding = Binding { may_delete, release };
+static BINDING: Binding = Binding { may_delete, release };
+
+/// Called before the first tensor is taken.
+fn binding() -> &'static Binding {
+    attached::prepare();
+    &BINDING
+}
 
 /// Whether this thread is attached, and there is nothing else to think of.
 fn may_delete() -> bool {

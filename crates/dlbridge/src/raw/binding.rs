@@ -2,7 +2,8 @@
 //! What a binding says does not belong here (see `release` of `dlbridge-pyo3`).
 //! Invariant: R3: a bound handle becomes one unbound tensor when it is dropped, and nothing else.
 
-use std::sync::OnceLock;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
 
@@ -26,8 +27,32 @@ pub struct Binding {
     pub release: fn(Tensor),
 }
 
-/// That of the first binding which took a tensor. A process has one runtime of a language.
-static BINDING: OnceLock<Binding> = OnceLock::new();
+/// That of the first binding which took a tensor; null before. A process has one runtime of a
+/// language.
+static BINDING: AtomicPtr<Binding> = AtomicPtr::new(ptr::null_mut());
+
+/// Keeps the first binding.
+#[inline(always)]
+fn keep(binding: fn() -> &'static Binding) {
+    if BINDING.load(Ordering::Relaxed).is_null() {
+        keep_first(binding);
+    }
+}
+
+#[cold]
+fn keep_first(binding: fn() -> &'static Binding) {
+    let binding = ptr::from_ref(binding()).cast_mut();
+    let (first, later) = (Ordering::Release, Ordering::Relaxed);
+    // An error: another thread was the first.
+    let _ = BINDING.compare_exchange(ptr::null_mut(), binding, first, later);
+}
+
+/// The first binding.
+#[inline]
+fn kept() -> Option<&'static Binding> {
+    // SAFETY: null, or made of a reference to a binding that is never freed nor changed (F6).
+    unsafe { BINDING.load(Ordering::Acquire).as_ref() }
+}
 
 /// For language bindings: no part of the API that users rely on.
 #[doc(hidden)]
@@ -36,7 +61,8 @@ impl Tensor {
     /// is called after the memory's last handle is dropped. All handles of the memory keep this, and
     /// what is exported of them.
     ///
-    /// The first binding of a process is that of all.
+    /// The first binding of a process is that of all. `binding` is called before its first tensor is
+    /// taken.
     ///
     /// # Safety
     ///
@@ -48,9 +74,9 @@ impl Tensor {
     #[inline(always)]
     pub unsafe fn try_from_raw_bound(
         tensor: *mut DLManagedTensorVersioned,
-        binding: Binding,
+        binding: fn() -> &'static Binding,
     ) -> Result<Self, Error> {
-        BINDING.get_or_init(|| binding);
+        keep(binding);
         // SAFETY: the caller's duty.
         unsafe { Handle::import(Foreign::versioned(tensor)?, true) }.map(Self)
     }
@@ -67,9 +93,9 @@ impl Tensor {
     #[inline]
     pub unsafe fn try_from_raw_legacy_bound(
         tensor: *mut DLManagedTensor,
-        binding: Binding,
+        binding: fn() -> &'static Binding,
     ) -> Result<Self, Error> {
-        BINDING.get_or_init(|| binding);
+        keep(binding);
         // SAFETY: the caller's duty.
         unsafe { Handle::import(Foreign::legacy(tensor)?, true) }.map(Self)
     }
@@ -99,14 +125,14 @@ impl Drop for Handle {
 /// Whether the deleter of a bound handle is called at once.
 #[inline]
 fn may_delete() -> bool {
-    BINDING.get().is_none_or(|binding| (binding.may_delete)())
+    kept().is_none_or(|binding| (binding.may_delete)())
 }
 
 /// Gives a handle, no longer bound, to the binding that took its tensor.
 #[cold]
 fn release(handle: Handle) {
     let tensor = Tensor(handle);
-    match BINDING.get() {
+    match kept() {
         Some(binding) => (binding.release)(tensor),
         None => drop(tensor),
     }

@@ -3,7 +3,7 @@
 //! Invariant: a `Layout` is made by measuring, or again of a descriptor that was made from one (R1).
 
 use crate::dims::Dims;
-use crate::layout::{self, Size, Unit};
+use crate::layout::{self, Size, Span, Unit};
 use crate::{DType, Error, Flags, small};
 
 /// A shape and strides that were measured: no extent is negative, and the element count, the size
@@ -102,6 +102,12 @@ impl<'a> Layout<'a> {
         layout::count(self.shape)
     }
 
+    /// How many elements there are, and how far from the first one they lie.
+    #[inline]
+    pub(crate) fn span(&self) -> Span {
+        layout::measured_span(self.shape, self.strides)
+    }
+
     /// What one element takes.
     #[inline]
     pub(crate) fn unit(&self) -> Unit {
@@ -172,8 +178,15 @@ impl<'a> Lists<'a> {
     /// If there is not as much room as it has axes.
     #[inline]
     pub(crate) fn copy(self, layout: Layout<'_>) -> Layout<'a> {
-        self.shape.copy_from_slice(layout.shape);
-        self.strides.copy_from_slice(layout.strides);
+        match (&mut *self.shape, &mut *self.strides, layout.shape, layout.strides) {
+            // The usual ranks, without a call.
+            ([a], [b], &[x], &[y]) => (*a, *b) = (x, y),
+            ([a, b], [c, d], &[w, x], &[y, z]) => (*a, *b, *c, *d) = (w, x, y, z),
+            (shape, strides, ..) => {
+                shape.copy_from_slice(layout.shape);
+                strides.copy_from_slice(layout.strides);
+            }
+        }
         Layout { shape: self.shape, strides: self.strides, ..layout }
     }
 }

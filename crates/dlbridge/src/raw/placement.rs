@@ -11,13 +11,13 @@ use super::element::Element;
 use super::layout::Layout;
 use super::parts::Memory;
 use super::{Handle, Plain};
-use crate::layout::Size;
+use crate::layout::Span;
 use crate::{Access, Builder, DType, Device, Error, Flags, Tensor};
 
 /// What to export of an owner's memory.
 pub(crate) struct Placement<'a> {
     layout: Layout<'a>,
-    size: Size,
+    span: Span,
     /// Of element `[0, 0, ...]`, in elements, from the start of the memory.
     offset: usize,
 }
@@ -28,6 +28,7 @@ impl<'a> Placement<'a> {
     /// # Errors
     ///
     /// Those of [`Layout::measure`].
+    #[inline]
     pub(crate) fn new(
         dtype: DType,
         shape: &'a [i64],
@@ -35,8 +36,8 @@ impl<'a> Placement<'a> {
         offset: usize,
         flags: Flags,
     ) -> Result<Self, Error> {
-        let (layout, size) = Layout::sized(shape, strides, dtype, flags)?;
-        Ok(Self { layout, size, offset })
+        let layout = Layout::measure(shape, strides, dtype, flags)?;
+        Ok(Self { layout, span: layout.span(), offset })
     }
 
     fn rank(&self) -> usize {
@@ -49,8 +50,33 @@ impl<'a> Placement<'a> {
     }
 
     /// The byte offset of element `[0, 0, ...]` in memory of `size` bytes.
+    #[inline]
     fn offset_within(&self, size: usize) -> Result<usize, Error> {
-        let (span, dtype) = (self.size.span, self.layout.dtype());
+        match self.ordinary_offset_within(size) {
+            Some(offset) => Ok(offset),
+            None => self.any_offset_within(size),
+        }
+    }
+
+    /// The same, for elements of whole bytes of which none lies in front of the first one; `None`
+    /// also for elements that do not fit.
+    #[inline(always)]
+    fn ordinary_offset_within(&self, size: usize) -> Option<usize> {
+        let Span { len, low, high } = self.span;
+        let unit = self.layout.unit();
+        if low != 0 || unit.is_packed() {
+            return None;
+        }
+        // Not negative, as the upper bound of a span.
+        let places = if len == 0 { 0 } else { high as usize + 1 };
+        let end = unit.size(self.offset.checked_add(places)?)?;
+        if end > size { None } else { unit.size(self.offset) }
+    }
+
+    /// The same, for any elements; says what does not fit.
+    #[cold]
+    fn any_offset_within(&self, size: usize) -> Result<usize, Error> {
+        let (span, dtype) = (self.span, self.layout.dtype());
         let overflow = || Error::SizeOverflow { what: "strided span" };
         let offset = isize::try_from(self.offset).map_err(|_| overflow())?;
         let (low, high) = match span.len {
@@ -97,7 +123,7 @@ impl<'a> Placement<'a> {
 
     /// Memory at `data`, which nothing is promised about.
     fn memory(&self, data: *mut c_void, device: Device, flags: Flags) -> Result<Memory, Error> {
-        let len = self.size.span.len;
+        let len = self.span.len;
         if data.is_null() && len != 0 {
             return Err(Error::NullData { len });
         }
@@ -277,5 +303,39 @@ impl<O: Send + 'static> Builder<O> {
                 })
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::TypeCode;
+    use crate::layout::span;
+
+    proptest! {
+        /// What is not measured again is the same, and the short way to an offset finds the one that
+        /// the whole way finds.
+        #[test]
+        fn short_ways_agree_with_whole_ones(
+            (shape, strides) in (0..4_usize).prop_flat_map(|rank| {
+                let stride = prop_oneof![9 => -2..5_i64, 1 => prop::sample::select(vec![i64::MIN, i64::MAX])];
+                (prop::collection::vec(0..4_i64, rank), prop::collection::vec(stride, rank))
+            }),
+            bits in prop::sample::select(vec![4, 8, 32]),
+            (offset, size) in (prop_oneof![9 => 0..8_usize, 1 => Just(usize::MAX)], 0..80_usize),
+        ) {
+            let dtype = DType { code: TypeCode::UINT, bits, lanes: 1 };
+            let placement = Placement::new(dtype, &shape, &strides, offset, Flags::NONE);
+            if let Ok(placement) = placement {
+                prop_assert_eq!(placement.span, span(&shape, &strides)?);
+                let whole = placement.any_offset_within(size).ok();
+                match placement.ordinary_offset_within(size) {
+                    Some(offset) => prop_assert_eq!(whole, Some(offset)),
+                    None => prop_assert!(whole.is_none() || bits < 8 || placement.span.low < 0),
+                }
+            }
+        }
     }
 }

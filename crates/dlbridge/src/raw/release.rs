@@ -16,16 +16,20 @@ use crate::{ArcTensor, Tensor};
 type Queue = RefCell<Vec<Handle>>;
 
 thread_local! {
-    /// The queue of the outermost `release` that this thread is in.
+    /// The queue of the outermost `release_last` that this thread is in.
     static QUEUE: Cell<Option<NonNull<Queue>>> = const { Cell::new(None) };
 }
 
-/// Drops a handle that another handle's owner held. Within a `release` it only queues it, so that a
-/// chain of handles takes no more of the stack than two of them.
+/// Drops a handle that another handle's owner held.
+#[inline]
 pub(super) fn release(handle: Handle) {
-    if !handle.is_last() {
-        return drop(handle);
-    }
+    if handle.is_last() { release_last(handle) } else { drop(handle) }
+}
+
+/// Drops a handle and releases its memory. Within another call it only queues the handle, so that a
+/// chain of handles takes no more of the stack than two of them.
+#[inline(never)]
+fn release_last(handle: Handle) {
     if let Some(queue) = QUEUE.get() {
         // SAFETY: it stands in a call of this thread that has not returned (R2).
         return unsafe { queue.as_ref() }.borrow_mut().push(handle);
