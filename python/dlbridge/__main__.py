@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
+import subprocess
 import sys
 
 USAGE = "usage: python -m dlbridge {doctor,demo} ..."
+
+
+def doctor(words: list[str]) -> int:
+    """Run the conformance suite, which is a package of its own."""
+    if importlib.util.find_spec("dlpack_doctor") is None:
+        print("the doctor is a package of its own: pip install dlpack-doctor", file=sys.stderr)
+        return 2
+    return subprocess.run([sys.executable, "-m", "dlpack_doctor", *words]).returncode
 
 
 def main(words: list[str]) -> int:
     """Run the program that the first word names; the result is the exit code."""
     match words:
         case ["doctor", *rest]:
-            from dlbridge.doctor.cli import main as doctor
-
             return doctor(rest)
         case ["demo", *rest]:
             from dlbridge.demo.__main__ import main as demo

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dlbridge.doctor.abi import (
+from dlpack_doctor.abi import (
     LEGACY,
     STRUCTS,
     VERSIONED,

@@ -196,7 +196,12 @@ class TestLike:
         gc.collect()
         assert alive() is None
 
-    @pytest.mark.parametrize("like", [None, 3, "text", [1.0], {}, object(), type, np], ids=repr)
+    # The names are the same in each process: pytest-xdist compares them.
+    @pytest.mark.parametrize(
+        "like",
+        [None, 3, "text", [1.0], {}, object(), type, np],
+        ids=lambda like: type(like).__name__,
+    )
     def test_what_is_no_array_is_a_type_error(self, like):
         source, alive = watched([1, 2])
         with pytest.raises(TypeError, match="wanted an array of a framework"):

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "frameworks.md"
 FOLDERS = {
-    ".py": [ROOT / "python/tests"],
+    ".py": [ROOT / "python/tests", ROOT / "doctor/tests"],
     ".rs": [ROOT / "crates/dlbridge/tests", ROOT / "crates/dlbridge-pyo3/tests"],
 }
 ROWS = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]

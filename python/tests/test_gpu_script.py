@@ -16,7 +16,10 @@ import fake_driver
 SCRIPT = Path(__file__).parents[2] / "scripts/gpu-tests.sh"
 GPU_TESTS = Path(__file__).parent / "gpu"
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a script for sh")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="a script for sh"),
+]
 
 
 @pytest.fixture

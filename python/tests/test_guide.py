@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "docs/**/*.md", "examples/**/*.md", "python/*.md"]
 # What need not be installed; whatever else an example imports has to be there.

@@ -224,6 +224,7 @@ def test_eight_threads_share_one_tensor():
     assert made.releases == 1
 
 
+@pytest.mark.slow
 def test_eight_threads_make_a_hundred_thousand_round_trips_each():
     array = np.arange(64, dtype="float32")
     references = sys.getrefcount(array)

@@ -13,6 +13,8 @@ from frameworks.kinds import Framework, matrix
 from frameworks.quirks import EXPORT, expectation
 from frameworks.raw import Producer, Shim, aligned, settled
 
+pytestmark = pytest.mark.slow
+
 
 def taken(framework: Framework) -> list[Case]:
     return cases(framework.dtypes, framework.taken_layouts, ACCESSES)

@@ -26,7 +26,10 @@ from frameworks.quirks import IMPORT, expectation
 from frameworks.raw import Producer, Shim, aligned, settled
 
 # pyarrow's word on the old ABI.
-pytestmark = pytest.mark.filterwarnings("ignore:Exporting an unversioned:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:Exporting an unversioned:DeprecationWarning"),
+]
 
 
 def given(framework: Framework) -> list[Case]:

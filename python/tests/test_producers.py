@@ -9,7 +9,7 @@ import pytest
 
 import dlbridge
 import hostile
-from dlbridge.doctor.abi import name_of
+from dlpack_doctor.abi import name_of
 from hostile import Managed, Producer, producer_of, read
 
 KINDS = pytest.mark.parametrize("legacy", [False, True], ids=["versioned", "legacy"])

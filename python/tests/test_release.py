@@ -146,7 +146,7 @@ AT_EXIT = {
 CALLBACK = """
 sys.path.insert(0, {path!r})
 from hostile import Managed, producer_of
-from dlbridge.doctor.abi import Deleter
+from dlpack_doctor.abi import Deleter
 import ctypes
 
 def delete(address):

@@ -15,7 +15,7 @@ import pytest
 
 import dlbridge
 import hostile
-from dlbridge.doctor.abi import USED, name_of
+from dlpack_doctor.abi import USED, name_of
 from hostile import Managed, Producer, producer_of
 from test_arrow import Made
 from threads import failures_in_step, failures_in_threads

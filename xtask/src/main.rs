@@ -1,65 +1,183 @@
-//! `cargo xtask`: the project's own commands, `cargo xtask help` lists them.
-//!
-//! Only the choice of a command lives here; each one has a file under `commands/`.
+//! `cargo xtask`: the project's own commands, each with `--help`.
 
-mod args;
 mod bench;
-mod command;
-mod commands;
-mod counted;
-mod examples;
-mod failure;
-mod freethreaded;
+mod capi;
+mod doctor;
 mod fuzz;
 mod guide;
 mod house;
 mod julia;
-mod libpython;
-mod manifest;
-mod minimal;
-mod project;
+mod lint;
 mod python;
-mod requirements;
-mod rustup;
 mod sanitize;
-mod semver;
+mod shell;
 mod steps;
-mod tally;
-mod venv;
-mod wheel;
+mod test;
+mod workspace;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use args::Args;
-use failure::{Failure, Result};
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+use xshell::cmd;
+
+use crate::python::{Set, Venv};
+use crate::steps::{Steps, skip};
+
+const VARIABLES: &str = "\
+Variables of the environment:
+  DLBRIDGE_PYTHON                the Python (3.10 or newer) for .venv; default: python3
+  DLBRIDGE_FREE_THREADED_PYTHON  the free-threaded one; default: python3.14t, or one is built
+  DLBRIDGE_JULIA                 the Julia (1.5 or newer); default: julia, or one is unpacked
+  DLBRIDGE_WHEEL_PROFILE         the profile of the wheels that tests install; default: dev
+  DLBRIDGE_REQUIRE               names of steps, with commas between, that fail where they would be skipped";
+
+/// The project's own commands. Each one sets up what it needs.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask", max_term_width = 100, after_help = VARIABLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Python packages to install first.
+#[derive(Debug, Args)]
+pub(crate) struct With {
+    /// Python packages to install first and keep, such as torch,jax; `ci` or `full` for many
+    #[arg(long, global = true, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(value_parser = Set::load)]
+    with: Vec<Set>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Share tensors between everything that is installed, and check every value
+    Demo {
+        #[command(flatten)]
+        with: With,
+        /// Arguments for `python -m dlbridge.demo`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Run the tests: cargo test, pytest, Julia's, the examples
+    Test(test::Options),
+    /// Check formatting, clippy, features, docs, Python files, house rules, guide, oldest versions
+    Lint,
+    /// Check the libraries with the oldest Rust that they support
+    Msrv,
+    /// Run the tests under tools that find invalid accesses, leaks and races
+    Sanitize(sanitize::Options),
+    /// Run hostile input against a model
+    Fuzz(fuzz::Options),
+    /// Check whether frameworks conform to the DLPack standard, and how fast they are
+    Doctor {
+        #[command(flatten)]
+        with: With,
+        /// Install every framework first
+        #[arg(long)]
+        full: bool,
+        /// Install every framework for the newest Python, and write docs/doctor.* (several GB)
+        #[arg(long)]
+        report: bool,
+        /// Arguments for `python -m dlpack_doctor`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Measure, in Rust, in Python, and in Julia where it is installed
+    Bench(bench::Options),
+    /// Build the C libraries, the header, and files for pkg-config and CMake
+    Capi {
+        /// The folder to install into; default: target/capi
+        #[arg(long, value_name = "FOLDER")]
+        prefix: Option<PathBuf>,
+    },
+    /// Check the guide's examples and links, and render it into target/guide
+    Guide,
+    /// Create .venv with the Python packages that the other commands need
+    Setup(With),
+    /// Run what CI runs: setup --with ci, lint, bench --check, test, a short fuzz
+    Ci,
+}
 
 fn main() -> ExitCode {
-    let mut given = std::env::args().skip(1);
-    let name = given.next().unwrap_or_else(|| "help".to_owned());
-    match dispatch(&name, Args::new(given)) {
+    match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(error) => {
+            let message = format!("{error:#}");
+            if !message.is_empty() {
+                eprintln!("error: {message}");
+            }
+            ExitCode::FAILURE
+        }
     }
 }
 
-fn dispatch(name: &str, args: Args) -> Result {
-    if args.asks_for_help() {
-        return commands::help::run();
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Demo { with, args } => {
+            let venv = Venv::ready(&with.with)?;
+            venv.install_member("python", python::RELEASE)?;
+            Ok(cmd!(venv.sh, "python -m dlbridge.demo {args...}").run()?)
+        }
+        Command::Test(options) => test::run(&options),
+        Command::Lint => Steps::run(lint::steps),
+        Command::Msrv => Steps::run(|steps| {
+            steps.step("oldest Rust", || lint::oldest_rust(&Venv::ready(&[])?));
+            Ok(())
+        }),
+        Command::Sanitize(options) => sanitize::run(&options),
+        Command::Fuzz(options) => fuzz::run(&options),
+        Command::Doctor { report: true, args, .. } => doctor::report(&args),
+        Command::Doctor { with, full, args, .. } => {
+            let mut sets = with.with;
+            if full {
+                sets.push(Set::named("full")?);
+            }
+            doctor::run(&sets, &args)
+        }
+        Command::Bench(options) => bench::run(&options),
+        Command::Capi { prefix } => capi::run(prefix),
+        Command::Guide => {
+            println!("{}", guide::build(&Venv::ready(&[Set::named("guide")?])?)?.display());
+            Ok(())
+        }
+        Command::Setup(with) => {
+            Venv::ready(&with.with)?;
+            println!(".venv is ready");
+            Ok(())
+        }
+        Command::Ci => Steps::run(ci),
     }
-    match name {
-        "bench" => commands::bench::run(args),
-        "capi" => commands::capi::run(args),
-        "ci" => commands::ci::run(args),
-        "demo" => commands::demo::run(args),
-        "doctor" => commands::doctor::run(args),
-        "fuzz" => commands::fuzz::run(args),
-        "guide" => commands::guide::run(args),
-        "help" | "--help" | "-h" => commands::help::run(),
-        "lint" => commands::lint::run(args),
-        "msrv" => commands::msrv::run(args),
-        "sanitize" => commands::sanitize::run(args),
-        "setup" => commands::setup::run(args),
-        "test" => commands::test::run(args),
-        _ => Err(Failure::usage(format!("unknown command `{name}`"))),
+}
+
+/// What CI runs, on a machine with nothing but cargo and Python. A check that fails does not keep the
+/// tests from running.
+fn ci(steps: &mut Steps) -> Result<()> {
+    let venv = Venv::ready(&[])?;
+    for set in python::resolve(&[Set::named("ci")?])? {
+        // Without the package, its tests are skipped: `DLBRIDGE_REQUIRE=install` makes that fail.
+        steps.step(&format!("install {}", set.name), || venv.install(&set).or_else(skip));
+    }
+    let linted = lint::steps(steps);
+    steps.step("instructions", || bench::check(&Venv::ready(&[])?, false));
+    test::everything(steps).and_then(|()| fuzz::short(steps)).and(linted)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::{Cli, Command};
+
+    #[test]
+    fn arguments_after_ours_are_passed_on() {
+        let words = "xtask doctor --with ci --full numpy --list --with".split(' ');
+        let Command::Doctor { with, full, args, .. } = Cli::parse_from(words).command else {
+            panic!("not the doctor");
+        };
+        assert_eq!((with.with.len(), full), (1, true));
+        assert_eq!(args, ["numpy", "--list", "--with"]);
+        assert!(Cli::try_parse_from(["xtask", "setup", "--with", "troch"]).is_err());
     }
 }

@@ -1,55 +1,78 @@
-//! Finding a Python to make the virtual environment with.
-//! What is installed into it does not belong here.
+//! Python: finding one, virtual environments, the sets of packages in `requirements/`, wheels.
+//! A set's stamp holds the text that was installed, and is written last.
 
 use std::env;
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::command;
-use crate::failure::{Failure, Result};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde_json::Value;
+use xshell::{Cmd, Shell, cmd};
+
+use crate::shell::{self, answer, files_in, root, shell, stem, target};
+use crate::workspace;
 
 /// The oldest Python that the wheel supports.
-const OLDEST: (u32, u32) = (3, 10);
-/// Names the Python to use; nothing else is tried then.
-pub(crate) const CHOICE: &str = "DLBRIDGE_PYTHON";
-/// Tried in this order otherwise.
-const NAMES: &[&str] =
-    &["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python"];
-/// Prints the version, whether virtual environments can be made, whether the build is
-/// free-threaded, and where Python is installed.
+const OLDEST: (u64, u64) = (3, 10);
+/// Names the Python for `.venv`; no other is tried then.
+const CHOICE: &str = "DLBRIDGE_PYTHON";
+/// The same for the free-threaded Python.
+const FREE_THREADED: &str = "DLBRIDGE_FREE_THREADED_PYTHON";
+/// Otherwise, the first that is usable.
+const NAMES: [&str; 7] =
+    ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python"];
+/// Prints the version, whether the build is free-threaded, where Python and its library are installed,
+/// and whether virtual environments can be made.
 const QUESTIONS: &str = "\
-import importlib.util, sys, sysconfig
-print(*sys.version_info[:2])
-print(all(map(importlib.util.find_spec, ('venv', 'ensurepip'))))
-print(bool(sysconfig.get_config_var('Py_GIL_DISABLED')))
-print(sys.base_prefix)
+import importlib.util, json, sys, sysconfig
+ask = sysconfig.get_config_var
+library = [ask('LIBDIR') or '', ask('LDLIBRARY') or '']
+venv = all(map(importlib.util.find_spec, ('venv', 'ensurepip')))
+version = sys.version_info[:2]
+print(json.dumps([*version, bool(ask('Py_GIL_DISABLED')), sys.base_prefix, *library, venv]))
 ";
-
-/// A Python that can make virtual environments.
-#[derive(Debug)]
-pub(crate) struct Python {
-    /// The program.
-    pub(crate) program: PathBuf,
-    /// What it says of itself.
-    pub(crate) facts: Facts,
-}
+/// Where the system's loader also looks for libraries.
+const LIBRARY_PATH: &str =
+    if cfg!(target_os = "macos") { "DYLD_FALLBACK_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };
+/// The time of all files in a wheel, 2000-01-01: the same sources give the same bytes.
+const FILE_TIME: &str = "946684800";
 
 /// What a Python says of itself.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// Major and minor version.
-    pub(crate) version: (u32, u32),
-    makes_venvs: bool,
-    /// Whether the build has no global lock.
+    version: (u64, u64),
     pub(crate) free_threaded: bool,
     /// The folder of the installation, the same for its virtual environments.
-    installation: PathBuf,
+    installation: String,
+    library: PathBuf,
+    makes_venvs: bool,
 }
 
 impl Facts {
-    /// A text that differs for two Pythons.
-    pub(crate) fn signature(&self) -> String {
-        format!("{self} {}", self.installation.display())
+    fn ask(program: &Path) -> Option<Self> {
+        let sh = shell();
+        let answers = answer(cmd!(sh, "{program} -c {QUESTIONS}"))?;
+        let it: Value = serde_json::from_str(&answers).ok()?;
+        Some(Self {
+            version: (it[0].as_u64()?, it[1].as_u64()?),
+            free_threaded: it[2].as_bool()?,
+            installation: it[3].as_str()?.to_owned(),
+            library: Path::new(it[4].as_str()?).join(it[5].as_str()?),
+            makes_venvs: it[6].as_bool()?,
+        })
+    }
+
+    /// Why programs cannot be linked with this Python's library, if they cannot.
+    pub(crate) fn lacks_library(&self) -> Option<String> {
+        let is_there = self.library.is_file() && self.library.extension().is_none_or(|e| e != "a");
+        (!cfg!(windows) && !is_there).then(|| {
+            format!(
+                "this Python has no shared library to link with ({}): install its development \
+                 package (Debian and Ubuntu: python3-dev), or name another Python in {CHOICE}",
+                self.library.display(),
+            )
+        })
     }
 }
 
@@ -60,85 +83,301 @@ impl fmt::Display for Facts {
     }
 }
 
-/// The Python that the user chose by [`CHOICE`], if one was chosen.
-pub(crate) fn chosen() -> Result<Option<Python>> {
-    named_in(CHOICE)
+/// A Python that can make virtual environments.
+type Usable = (PathBuf, Facts);
+
+/// A Python that can make virtual environments; otherwise, what is wrong with it.
+fn usable(program: impl Into<PathBuf>) -> Result<Usable> {
+    let program = program.into();
+    let shown = program.display();
+    let facts = Facts::ask(&program).with_context(|| format!("{shown} does not run"))?;
+    ensure!(facts.version >= OLDEST, "{shown} is {facts}, which is too old");
+    ensure!(facts.makes_venvs, "{shown} is {facts} without the module venv");
+    Ok((program, facts))
 }
 
 /// The Python that a variable of the environment names, if it names one.
-pub(crate) fn named_in(variable: &str) -> Result<Option<Python>> {
-    let Some(program) = env::var_os(variable).filter(|value| !value.is_empty()) else {
-        return Ok(None);
-    };
-    let program = PathBuf::from(program);
-    let python = usable(&program)
-        .map_err(|problem| Failure::new(format!("{variable}={}: {problem}", program.display())))?;
-    Ok(Some(python))
+fn named_in(variable: &str) -> Result<Option<Usable>> {
+    match env::var_os(variable).filter(|value| !value.is_empty()) {
+        Some(program) => usable(program).context(variable.to_owned()).map(Some),
+        None => Ok(None),
+    }
 }
 
-/// The chosen Python, else the first usable one on the search path.
-pub(crate) fn find() -> Result<Python> {
-    if let Some(python) = chosen()? {
-        return Ok(python);
-    }
+/// The first usable Python on the search path.
+fn find() -> Result<Usable> {
     let mut problems = String::new();
     for name in NAMES {
-        match usable(Path::new(name)) {
-            Ok(python) => return Ok(python),
-            Err(problem) => problems += &format!("\n  {name}: {problem}"),
+        match usable(name) {
+            Ok(found) => return Ok(found),
+            Err(problem) => problems += &format!("\n  {problem:#}"),
         }
     }
-    Err(Failure::new(format!(
-        "no usable Python found:{problems}\n\
-         Install Python {}.{} or newer with its venv module (Debian and Ubuntu: the package \
-         python3-venv), or name one in {CHOICE}.",
-        OLDEST.0, OLDEST.1
-    )))
+    bail!(
+        "no usable Python found:{problems}\nInstall Python {}.{} or newer with its module venv \
+         (Debian and Ubuntu: the package python3-venv), or name one in {CHOICE}.",
+        OLDEST.0,
+        OLDEST.1
+    )
 }
 
-/// Asks a Python about itself.
-pub(crate) fn ask(program: &Path) -> Option<Facts> {
-    parse(&command::output(command::program(program).args(["-c", QUESTIONS])).ok()?)
+/// One file of `requirements/`, which has all pins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Set {
+    /// The file's name without its extension.
+    pub(crate) name: String,
+    text: String,
 }
 
-/// A Python that environments can be made with; otherwise, what is wrong with it.
-pub(crate) fn usable(program: &Path) -> std::result::Result<Python, String> {
-    let facts = ask(program).ok_or("does not run")?;
-    let (major, minor) = facts.version;
-    if facts.version < OLDEST {
-        return Err(format!("is {major}.{minor}, too old"));
+impl Set {
+    /// Reads a set; the error lists all sets. For the command line.
+    pub(crate) fn load(name: &str) -> Result<Self, String> {
+        let known: Vec<_> = files_in("requirements", "txt").iter().map(|file| stem(file)).collect();
+        if !known.iter().any(|other| other == name) {
+            return Err(format!("expected one of {}", known.join(", ")));
+        }
+        let text = std::fs::read_to_string(root().join(format!("requirements/{name}.txt")));
+        Ok(Self { name: name.to_owned(), text: text.map_err(|error| error.to_string())? })
     }
-    if !facts.makes_venvs {
-        return Err(format!("is {major}.{minor} without the venv module"));
+
+    /// The same, for a name in the sources.
+    pub(crate) fn named(name: &str) -> Result<Self> {
+        Self::load(name).map_err(|problem| anyhow!("requirements/{name}.txt: {problem}"))
     }
-    Ok(Python { program: program.to_owned(), facts })
+
+    /// The comment in the file's first line.
+    fn title(&self) -> &str {
+        self.text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or(&self.name)
+    }
+
+    /// The sets that this one only lists; empty for a set with packages of its own.
+    fn members(&self) -> impl Iterator<Item = &str> {
+        self.text.lines().filter_map(|line| line.strip_prefix("-r ")?.trim().strip_suffix(".txt"))
+    }
 }
 
-fn parse(answers: &str) -> Option<Facts> {
-    let mut lines = answers.lines();
-    let (major, minor) = lines.next()?.split_once(' ')?;
-    Some(Facts {
-        version: (major.parse().ok()?, minor.parse().ok()?),
-        makes_venvs: lines.next()? == "True",
-        free_threaded: lines.next()? == "True",
-        installation: lines.next()?.into(),
-    })
+/// The sets, with groups replaced by their members, each once.
+pub(crate) fn resolve(sets: &[Set]) -> Result<Vec<Set>> {
+    let mut resolved: Vec<Set> = Vec::new();
+    for set in sets {
+        let members = set.members().map(Set::named).collect::<Result<Vec<_>>>()?;
+        let members = if members.is_empty() { vec![set.clone()] } else { resolve(&members)? };
+        for member in members {
+            if !resolved.contains(&member) {
+                resolved.push(member);
+            }
+        }
+    }
+    Ok(resolved)
+}
+
+/// The profile of wheels as users get them.
+pub(crate) const RELEASE: &str = "wheel";
+
+/// The profile of wheels for tests, which build in a few seconds.
+pub(crate) fn test_profile() -> String {
+    env::var("DLBRIDGE_WHEEL_PROFILE").unwrap_or_else(|_| "dev".to_owned())
+}
+
+/// A virtual environment that runs, `.venv` most of all.
+pub(crate) struct Venv {
+    folder: PathBuf,
+    pub(crate) facts: Facts,
+    /// Where cargo builds for it.
+    pub(crate) target: PathBuf,
+    /// Its programs find this environment's Python, whichever way they look for one. All cargo
+    /// commands that build PyO3 use this shell: other variables would build it anew.
+    pub(crate) sh: Shell,
+}
+
+impl Venv {
+    /// The project's environment with the base set and all of the given ones; made anew when it
+    /// does not run or is not of the chosen Python.
+    pub(crate) fn ready(with: &[Set]) -> Result<Self> {
+        let chosen = named_in(CHOICE)?;
+        let venv = Self::open(root().join(".venv"), target(), chosen, find)?;
+        let sets = resolve(&[&[Set::named("base")?], with].concat())?;
+        let failed = sets.iter().filter_map(|set| Some((set, venv.install(set).err()?)));
+        let failed: Vec<_> =
+            failed.map(|(set, error)| format!("{}: {error:#}", set.name)).collect();
+        ensure!(failed.is_empty(), "not installed: {}", failed.join("\n       "));
+        Ok(venv)
+    }
+
+    /// An environment of another Python with the base set, in a folder of that name in `target`
+    /// with its own build results: one folder for two Pythons would be built anew at every change.
+    pub(crate) fn apart(name: &str, program: &Path) -> Result<Self> {
+        let folder = target().join(name);
+        let python = usable(program)?;
+        let venv = Self::open(folder.join("venv"), folder.join("target"), Some(python), find)?;
+        venv.install(&Set::named("base")?)?;
+        Ok(venv)
+    }
+
+    /// An environment of a free-threaded Python: the chosen one, one on the search path, else one
+    /// that is built here.
+    pub(crate) fn free_threaded() -> Result<Self> {
+        let program = match named_in(FREE_THREADED)? {
+            Some((program, facts)) => {
+                ensure!(facts.free_threaded, "{FREE_THREADED}={} is {facts}", program.display());
+                program
+            }
+            None => match usable("python3.14t") {
+                Ok((program, _)) => program,
+                Err(_) => {
+                    let prefix = target().join("free-threaded/python");
+                    let sh = shell();
+                    cmd!(sh, "sh scripts/get-python-freethreaded.sh {prefix}").run()?;
+                    prefix.join("bin/python3")
+                }
+            },
+        };
+        Self::apart("free-threaded", &program)
+    }
+
+    fn open(
+        folder: PathBuf,
+        target_folder: PathBuf,
+        chosen: Option<Usable>,
+        find: impl FnOnce() -> Result<Usable>,
+    ) -> Result<Self> {
+        let programs = folder.join(if cfg!(windows) { "Scripts" } else { "bin" });
+        let python = programs.join(if cfg!(windows) { "python.exe" } else { "python" });
+        let sh = shell();
+        let facts = match (Facts::ask(&python), chosen) {
+            (Some(facts), None) => facts,
+            (Some(facts), Some((_, wanted))) if facts == wanted => facts,
+            (_, chosen) => {
+                let (program, facts) = chosen.map_or_else(find, Ok)?;
+                println!("creating {} with {facts}", folder.display());
+                cmd!(sh, "{program} -m venv --clear {folder}").run()?;
+                facts
+            }
+        };
+        sh.set_var("VIRTUAL_ENV", &folder);
+        sh.set_var("PYTHONHOME", "");
+        sh.set_var("PATH", prepended(&programs, "PATH"));
+        sh.set_var("PYO3_PYTHON", &python);
+        // The same path may become another Python; PyO3 builds anew when this changes.
+        sh.set_var("PYO3_ENVIRONMENT_SIGNATURE", format!("{facts} {}", facts.installation));
+        sh.set_var(CHOICE, &python);
+        if target_folder != target() {
+            sh.set_var("CARGO_TARGET_DIR", &target_folder);
+        }
+        Ok(Self { folder, facts, target: target_folder, sh })
+    }
+
+    /// The environment's Python, for programs that start it.
+    pub(crate) fn python(&self) -> Result<PathBuf> {
+        Ok(self.sh.var(CHOICE)?.into())
+    }
+
+    /// Lets a program that embeds Python find its library.
+    pub(crate) fn embedding<'a>(&self, cmd: Cmd<'a>) -> Cmd<'a> {
+        let folder = self.facts.library.parent().filter(|_| self.facts.lacks_library().is_none());
+        match folder.filter(|_| !cfg!(windows)) {
+            Some(folder) => cmd.env(LIBRARY_PATH, prepended(folder, LIBRARY_PATH)),
+            None => cmd,
+        }
+    }
+
+    fn stamp(&self, set: &Set) -> PathBuf {
+        self.folder.join(format!("xtask/{}.txt", set.name))
+    }
+
+    /// Whether a set is installed as its file now says.
+    pub(crate) fn has(&self, set: &Set) -> bool {
+        std::fs::read_to_string(self.stamp(set)).is_ok_and(|text| text == set.text)
+    }
+
+    /// Installs a set unless it is installed already. The pins of `base` bind all others.
+    pub(crate) fn install(&self, set: &Set) -> Result<()> {
+        if self.has(set) {
+            return Ok(());
+        }
+        println!("\ninstalling {}", set.title());
+        let file = format!("requirements/{}.txt", set.name);
+        self.pip().args(["-r", &file, "-c", "requirements/base.txt"]).run()?;
+        Ok(self.sh.write_file(self.stamp(set), &set.text)?)
+    }
+
+    fn pip(&self) -> Cmd<'_> {
+        cmd!(self.sh, "python -m pip install --no-input --disable-pip-version-check")
+    }
+
+    /// Builds the wheel of a member, and installs it without its dependencies, unless the same one
+    /// is installed already.
+    pub(crate) fn install_member(&self, member: &str, profile: &str) -> Result<()> {
+        let folder = self.target.join("wheels").join(member);
+        // An older wheel may have another name.
+        self.sh.remove_path(&folder)?;
+        // The example has functions for a GPU where this Rust builds cudarc, which needs no CUDA.
+        let fit = workspace::main_crate()?.features_for(&workspace::rust_version()?);
+        let has_cuda =
+            member.starts_with("examples/") && fit.iter().any(|name| name == "cudarc-0_19");
+        let features: &[_] = if has_cuda { &["--features", "cuda"] } else { &[] };
+        let python = self.python()?;
+        cmd!(
+            self.sh,
+            "python -m maturin build --profile {profile} --auditwheel skip {features...}
+             --manifest-path {member}/Cargo.toml --interpreter {python} --out {folder}"
+        )
+        .env("SOURCE_DATE_EPOCH", FILE_TIME)
+        .run()?;
+        let wheels = files_in(&folder, "whl");
+        let [wheel] = &wheels[..] else {
+            bail!("maturin built {} wheels, expected 1", wheels.len())
+        };
+        let built = self.sh.read_binary_file(wheel)?;
+        // The name of a wheel starts with that of its package.
+        let package = stem(wheel).split('-').next().unwrap_or_default().to_owned();
+        let stamp = self.folder.join(format!("xtask/{package}.whl"));
+        if std::fs::read(&stamp).is_ok_and(|installed| installed == built) {
+            println!("this wheel is installed already");
+            return Ok(());
+        }
+        self.pip().args(["--quiet", "--force-reinstall", "--no-deps"]).arg(wheel).run()?;
+        Ok(self.sh.write_file(&stamp, built)?)
+    }
+}
+
+/// A search path with one more folder at its head.
+fn prepended(folder: &Path, variable: &str) -> OsString {
+    let old = env::var_os(variable).unwrap_or_default();
+    let old_folders = env::split_paths(&old).filter(|path| !path.as_os_str().is_empty());
+    env::join_paths([folder.to_owned()].into_iter().chain(old_folders)).unwrap_or(old.clone())
+}
+
+/// Why there is no valgrind, if there is none.
+pub(crate) fn lacks_valgrind(sh: &Shell) -> Option<&'static str> {
+    let missing = !shell::succeeds(cmd!(sh, "valgrind --version"));
+    missing.then_some("no valgrind: install your system's package")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Facts, parse};
+    use super::{Facts, Set, Venv, resolve, shell};
 
     #[test]
-    fn answers_are_read() {
-        let facts = Facts {
-            version: (3, 14),
-            makes_venvs: true,
-            free_threaded: true,
-            installation: "/opt/python".into(),
-        };
-        assert_eq!(facts.to_string(), "Python 3.14, free-threaded");
-        assert_eq!(parse("3 14\nTrue\nTrue\n/opt/python\n"), Some(facts));
-        assert_eq!(parse("Python 2.7\n"), None);
+    fn every_group_resolves_and_every_set_has_a_title() {
+        let sets = resolve(&["base", "lint", "ci", "full"].map(|name| Set::named(name).unwrap()));
+        let sets = sets.unwrap();
+        for set in &sets {
+            assert!(set.title().starts_with(&format!("{}: ", set.name)), "{}", set.name);
+            assert_eq!(sets.iter().filter(|other| other.name == set.name).count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_changed_set_is_not_installed() {
+        let folder = std::env::temp_dir().join(format!("xtask-stamp-{}", std::process::id()));
+        let (facts, target, sh) = (Facts::default(), folder.clone(), shell());
+        let venv = Venv { folder: folder.clone(), facts, target, sh };
+        let [old, new] = ["numpy==1", "numpy==2"]
+            .map(|text| Set { name: "some".to_owned(), text: text.to_owned() });
+        assert!(!venv.has(&old));
+        venv.sh.write_file(venv.stamp(&old), &old.text).unwrap();
+        assert!(venv.has(&old) && !venv.has(&new));
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -191,7 +191,7 @@ pub unsafe extern "C" fn dlb_into_versioned(
     let export = || {
         check_tensor(tensor)?;
         // SAFETY: the caller's duty, and not null.
-        Ok(unsafe { TensorHandle::consume(tensor) }.into_raw())
+        Ok(unsafe { TensorHandle::consume(tensor, true) }.into_raw())
     };
     // SAFETY: the caller's duty.
     unsafe { hand_out(out, export) }
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn dlb_into_legacy(
         // SAFETY: the caller's duty.
         unsafe { TensorHandle::borrow(tensor) }?.tensor().check_legacy()?;
         // SAFETY: the same, and not null.
-        Ok(unsafe { TensorHandle::consume(tensor) }.into_raw_legacy()?)
+        Ok(unsafe { TensorHandle::consume(tensor, false) }.into_raw_legacy()?)
     };
     // SAFETY: the caller's duty.
     unsafe { hand_out(out, export) }
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn dlb_into_python(
     let export = || {
         check_tensor(tensor)?;
         // SAFETY: the caller's duty, and not null.
-        let take = || unsafe { TensorHandle::consume(tensor) };
+        let take = || unsafe { TensorHandle::consume(tensor, true) };
         Ok(python::object(Python::attached()?, take)?.into_raw())
     };
     // SAFETY: the caller's duty.
@@ -259,7 +259,7 @@ pub unsafe extern "C" fn dlb_into_capsule(
             handle.tensor().check_legacy()?;
         }
         // SAFETY: the caller's duty, and not null.
-        let take = || unsafe { TensorHandle::consume(tensor) };
+        let take = || unsafe { TensorHandle::consume(tensor, versioned != 0) };
         Ok(python::capsule(Python::attached()?, versioned != 0, take)?.into_raw())
     };
     // SAFETY: the caller's duty.

@@ -80,13 +80,15 @@ impl TensorHandle {
         (!handle.is_null()).then(|| unsafe { Arc::from_raw(handle) })
     }
 
-    /// The tensor of a reference that C gives up. It shares its memory where there are other
-    /// references, and is then no copy made for one consumer.
+    /// The tensor of a reference that C gives up, to be exported by the versioned ABI, or by the
+    /// legacy one after `Tensor::check_legacy`. It shares its memory where there are other
+    /// references: it is then no copy made for one consumer, and for the legacy ABI lacks the flags
+    /// that this ABI does not have.
     ///
     /// # Safety
     ///
     /// `handle` is a reference that the caller owns and gives up.
-    pub(crate) unsafe fn consume(handle: *const Self) -> Tensor {
+    pub(crate) unsafe fn consume(handle: *const Self, versioned: bool) -> Tensor {
         // SAFETY: counted by `into_raw` or `retain`, and owned by the caller (R7).
         let handle = unsafe { Arc::from_raw(handle) };
         match Arc::try_unwrap(handle) {
@@ -96,12 +98,12 @@ impl TensorHandle {
                 unsafe { ManuallyDrop::take(&mut only.tensor) }
             }
             Err(shared) => {
-                let (descriptor, flags) = (shared.tensor.as_raw(), shared.tensor.flags());
+                let absent = if versioned { Flags::NONE } else { Flags::READ_ONLY };
+                let flags = shared.tensor.flags() - Flags::IS_COPIED - absent;
+                let descriptor = shared.tensor.as_raw();
                 // SAFETY: the lists and the elements are those of the tensor, which its owner keeps
                 // alive (R2).
-                let tensor = unsafe {
-                    Tensor::from_owner_raw(shared, &descriptor, flags - Flags::IS_COPIED)
-                };
+                let tensor = unsafe { Tensor::from_owner_raw(shared, &descriptor, flags) };
                 tensor.expect("it was validated when the handle was made")
             }
         }

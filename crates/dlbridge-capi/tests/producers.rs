@@ -135,16 +135,37 @@ fn exceptions_stay_set_on_demand(host: &Host) {
     assert_eq!(message, "struct_size: expected 24, found 8; set it to sizeof the struct");
 }
 
+/// Also from the Python object that such a tensor becomes, which older consumers ask so.
 fn legacy_tensors_are_exported_as_legacy(host: &Host) {
-    let object = host.eval("np.ones(2).__dlpack__()");
-    let (mut tensor, mut capsule) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: a live capsule, on the thread that started Python.
-    assert_eq!(unsafe { dlb_from_python(object, ptr::null(), &mut tensor) }, Status::Ok);
-    host.drop(object);
-    // SAFETY: given away.
-    let status = unsafe { dlb_into_capsule(tensor, 0, &mut capsule) };
+    let import = || {
+        let object = host.eval("np.ones(2).__dlpack__()");
+        let mut tensor = ptr::null_mut();
+        // SAFETY: a live capsule, on the thread that started Python.
+        assert_eq!(unsafe { dlb_from_python(object, ptr::null(), &mut tensor) }, Status::Ok);
+        host.drop(object);
+        tensor
+    };
+    let mut capsule = ptr::null_mut();
+    // SAFETY: consumed.
+    let status = unsafe { dlb_into_capsule(import(), 0, &mut capsule) };
     assert_eq!(status, Status::Ok, "{}", last_error());
     host.drop(capsule);
+    let tensor = import();
+    for _ in 0..2 {
+        // SAFETY: a live tensor.
+        let another = unsafe { dlb_retain(tensor) };
+        // SAFETY: consumed.
+        let status = unsafe { dlb_into_capsule(another, 0, &mut capsule) };
+        assert_eq!(status, Status::Ok, "{}", last_error());
+        host.drop(capsule);
+    }
+    let mut object = ptr::null_mut();
+    // SAFETY: consumed.
+    assert_eq!(unsafe { dlb_into_python(tensor, &mut object) }, Status::Ok);
+    host.set("legacy", object);
+    host.drop(object);
+    assert!(host.truth("'\"dltensor\"' in repr(legacy.__dlpack__())"));
+    host.run("del legacy");
 }
 
 fn streams_are_passed_and_told(host: &Host) {
@@ -210,14 +231,15 @@ fn tables_are_called_for_their_own_class_only(host: &Host) {
          class Overrides(Base):\n def __dlpack__(self, **k): raise KeyError('mine')\n\
          class Renews(Overrides):\n __dlpack_c_exchange_api__ = table\n\
          class Both(Overrides):\n __dlpack_c_exchange_api__ = table\n __dlpack__ = Base.__dlpack__\n\
+         class Watched(Base):\n def __getattribute__(self, name): return super().__getattribute__(name)\n\
          class Hooked(Base):\n @classmethod\n def __torch_function__(cls, *a): pass",
     );
     for _ in 0..2 {
         // Through the table, whose producer has a current stream.
-        for code in ["Base()", "Inherits()", "Both()"] {
+        for code in ["Base()", "Inherits()", "Renews()", "Both()"] {
             assert_eq!(import(host, code, request()), Ok(Some(5)), "{code}");
         }
-        for (code, word) in [("Overrides()", "mine"), ("Renews()", "mine"), ("Hooked()", "base")] {
+        for (code, word) in [("Overrides()", "mine"), ("Watched()", "base"), ("Hooked()", "base")] {
             let refused = (Status::Python, format!("KeyError: '{word}'"));
             assert_eq!(refusal(host, code), refused, "{code}");
         }

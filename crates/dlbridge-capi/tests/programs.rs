@@ -5,10 +5,13 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{SYSTEM, compile, installed, links, source, static_library, succeed};
+use common::{SYSTEM, compile, installed, libraries, links, source, static_library, succeed};
+
+/// Looks for leaks at the end, too.
+const ADDRESS_SANITIZER: &str = "-fsanitize=address,undefined";
 
 #[test]
 fn c_program_with_the_shared_library() {
@@ -23,34 +26,67 @@ fn cpp_program_with_the_static_library() {
     run(&compile("c++", "-std=c++17", &source("owners.cpp"), "owners-cpp", &static_library()));
 }
 
-/// What `cargo xtask capi` installs, in a folder whose name has a space.
 #[test]
 fn pkg_config_finds_the_library_in_a_folder_with_a_space() {
     if Command::new("pkg-config").arg("--version").output().is_err() {
         return eprintln!("skipped: no pkg-config");
     }
-    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("a prefix");
-    let (crate_folder, places) =
-        (Path::new(env!("CARGO_MANIFEST_DIR")), prefix.join("lib/pkgconfig"));
-    std::fs::create_dir_all(&places).unwrap();
-    let text = std::fs::read_to_string(crate_folder.join("packaging/dlbridge.pc.in")).unwrap();
-    let text = text.replace("@VERSION@", "1.2.3").replace("@LIBRARIES@", &SYSTEM.join(" "));
-    assert!(!text.contains('@'), "{text}");
-    std::fs::write(places.join("dlbridge.pc"), text).unwrap();
+    let prefix = prefix("for pkg-config", "dlbridge.pc", "lib/pkgconfig");
+    let script = "eval cc -pthread \"'$1'\" -o \"'$2/owners'\" \
+                  $(pkg-config --cflags --libs dlbridge) && LD_LIBRARY_PATH=$2/lib \"$2/owners\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh"]).arg(source("owners.c")).arg(&prefix);
+    shell.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    assert_eq!(succeed(&mut shell), "ok\n");
+}
+
+#[test]
+fn cmake_finds_both_libraries_in_a_folder_with_a_space() {
+    if Command::new("cmake").arg("--version").output().is_err() {
+        return eprintln!("skipped: no CMake");
+    }
+    let prefix = prefix("for CMake", "dlbridge-config.cmake", "lib/cmake/dlbridge");
+    let project = format!(
+        "cmake_minimum_required(VERSION 3.10)\nproject(owners C)\n\
+         find_package(dlbridge REQUIRED)\nfind_package(Threads REQUIRED)\n\
+         foreach(library dlbridge static)\n\
+         add_executable(with_${{library}} {:?})\n\
+         target_link_libraries(with_${{library}} dlbridge::${{library}} Threads::Threads)\n\
+         endforeach()\n",
+        source("owners.c")
+    );
+    std::fs::write(prefix.join("CMakeLists.txt"), project).unwrap();
+    let script = "cd \"$1\" && cmake -S . -B build -DCMAKE_PREFIX_PATH=\"$1\" > log && \
+                  cmake --build build >> log && build/with_dlbridge && build/with_static";
+    let mut shell = Command::new("sh");
+    assert_eq!(succeed(shell.args(["-c", script, "sh"]).arg(&prefix)), "ok\nok\n");
+}
+
+/// A folder like the one that `cargo xtask capi` installs into, with one of its texts.
+fn prefix(name: &str, text: &str, place: &str) -> PathBuf {
+    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    std::fs::create_dir_all(prefix.join(place)).unwrap();
+    let filled =
+        std::fs::read_to_string(crate_folder.join(format!("packaging/{text}.in"))).unwrap();
+    let filled = filled
+        .replace("@VERSION@", "1.2.3")
+        .replace("@LIBRARIES@", &SYSTEM.join(" "))
+        .replace("@SHARED@", "libdlbridge.so")
+        .replace("@STATIC@", "libdlbridge.a");
+    assert!(!filled.contains('@'), "{filled}");
+    std::fs::write(prefix.join(place).join(text), filled).unwrap();
     let link = |from: &Path, to: &str| {
         let _ = std::fs::remove_file(prefix.join(to));
         std::os::unix::fs::symlink(from, prefix.join(to)).unwrap();
     };
     link(&crate_folder.join("include"), "include");
+    link(&libraries().join("libdlbridge_capi.a"), "lib/libdlbridge.a");
     for entry in std::fs::read_dir(installed()).unwrap() {
         let entry = entry.unwrap();
         link(&entry.path(), &format!("lib/{}", entry.file_name().to_string_lossy()));
     }
-    let script = "eval cc -pthread \"'$1'\" -o \"'$2/owners'\" \
-                  $(pkg-config --cflags --libs dlbridge) && LD_LIBRARY_PATH=$2/lib \"$2/owners\"";
-    let mut shell = Command::new("sh");
-    shell.args(["-c", script, "sh"]).arg(source("owners.c")).arg(&prefix);
-    assert_eq!(succeed(shell.env("PKG_CONFIG_PATH", &places)), "ok\n");
+    prefix
 }
 
 /// Random calls of all functions, under valgrind fewer of them.
@@ -64,7 +100,7 @@ fn random_calls_release_every_owner_once() {
 /// The same where the compiler has AddressSanitizer, which looks for leaks at the end.
 #[test]
 fn random_calls_pass_address_sanitizer() {
-    let mut link = vec!["-fsanitize=address,undefined".to_owned()];
+    let mut link = vec![ADDRESS_SANITIZER.to_owned()];
     if !links(&link) {
         return eprintln!("skipped: the C compiler has no AddressSanitizer");
     }
@@ -89,7 +125,7 @@ fn header_compiles_as_every_c_and_cpp() {
     }
 }
 
-/// The examples of the guide: a whole program is run, functions are called by a `main` of theirs.
+/// The examples of the guide, also with AddressSanitizer: a whole program is run, `show` is called.
 #[test]
 fn examples_of_the_guide() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/c.md");
@@ -109,6 +145,17 @@ fn examples_of_the_guide() {
         let said = output(&compile("cc", "-std=c11", &source, &name, &static_library()), &[]);
         assert_eq!(said.is_empty(), rest.contains("return 0;") && !is_program, "it prints: {said}");
         programs += usize::from(is_program);
+        let mut link = vec![ADDRESS_SANITIZER.to_owned()];
+        if links(&link) {
+            link.extend(static_library());
+            succeed(&mut Command::new(compile(
+                "cc",
+                "-std=c11",
+                &source,
+                &format!("{name}-asan"),
+                &link,
+            )));
+        }
     }
     assert!(programs > 0, "the page has a program");
 }

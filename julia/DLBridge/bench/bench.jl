@@ -66,11 +66,15 @@ function main()
     beside_dlpack()
 end
 
+# Outside of a command, where `@__DIR__` is the current folder.
+const BESIDE = joinpath(@__DIR__, "packages.jl")
+
 # In a process of its own: PyCall starts its own Python.
 function beside_dlpack()
-    Packages.prepare() === nothing || return nothing
+    reason = Packages.prepare()
+    reason === nothing || return println(stderr, "not measured beside DLPack.jl: ", reason)
     Packages.in_project("PyCall") do julia
-        run(pipeline(ignorestatus(`$julia $(joinpath(@__DIR__, "packages.jl"))`); stdout = stdout, stderr = stderr))
+        run(pipeline(ignorestatus(`$julia $BESIDE`); stdout = stdout, stderr = stderr))
     end
     return nothing
 end

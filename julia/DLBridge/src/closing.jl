@@ -2,12 +2,15 @@
 # has to know.
 # Strided tensors carry their root themselves (see strided.jl).
 # Invariants: the table is used under the lock of ROOTS. Finalizers do not touch it: they close a root,
-# which a later import removes. What a root's `next` says never changes once the root is in the table.
+# which a later call removes. What a root's `next` says never changes once the root is in the table.
 
 # The roots of plain arrays, by the address of their memory: the newest, and through `next` the older ones.
 const PLACES = Dict{UInt,Root}()
 # The table is swept when it has this many addresses.
 const SWEEP_AT = Ref(1024)
+# Roots that are not in the table yet: most are closed before they are looked up.
+const ARRIVALS = Root[]
+const MOST_ARRIVALS = 1024
 
 @static if VERSION >= v"1.11"
     # base/array.jl, base/genericmemory.jl of Julia 1.11: reshapes of an array share `ref.mem`, growing
@@ -23,18 +26,34 @@ end
 # Releases the tensor when the array, and all that is made of it by reshape, is unreachable.
 function own!(array::Array, tensor::Ptr{Cvoid})
     holder = root_of(array)
-    root = Root(tensor, objectid(holder))
-    place = place_of(array)
+    root = Root(tensor, place_of(array), objectid(holder))
+    finalizer(_ -> close_root(root), holder)
     lock(ROOTS.lock)
     try
-        root.next = first_in_use(get(PLACES, place, nothing))
-        PLACES[place] = root
-        length(PLACES) < SWEEP_AT[] || sweep_places!()
+        push!(ARRIVALS, root)
+        length(ARRIVALS) < MOST_ARRIVALS || register_arrivals!()
     finally
         unlock(ROOTS.lock)
     end
-    finalizer(_ -> close_root(root), holder)
     return nothing
+end
+
+# Puts the arrivals that are still open into the table.
+function register_arrivals!()
+    for root in ARRIVALS
+        is_in_use(root) || continue
+        root.next = first_in_use(get(PLACES, root.place, nothing))
+        PLACES[root.place] = root
+    end
+    empty!(ARRIVALS)
+    length(PLACES) < SWEEP_AT[] || sweep_places!()
+    return nothing
+end
+
+# The newest root at an address.
+function root_at(place::UInt)
+    isempty(ARRIVALS) || register_arrivals!()
+    return isempty(PLACES) ? nothing : get(PLACES, place, nothing)
 end
 
 is_in_use(root::Root) = root.tensor != C_NULL || root.shares > 0
@@ -55,7 +74,7 @@ end
 # The roots whose memory an array uses: all that were imported from its address, since a plain array
 # does not tell whose reshape it is.
 roots_used(x::StridedTensor) = x.root
-roots_used(A::Array) = isempty(PLACES) ? nothing : get(PLACES, place_of(A), nothing)
+roots_used(A::Array) = root_at(place_of(A))
 roots_used(A::AbstractArray) = parent(A) === A ? nothing : roots_used(parent(A))
 
 # Counts an export of these roots, or the end of one (-1).
@@ -95,7 +114,7 @@ function root_to_close(x::Array)
     id, found, count = objectid(root_of(x)), nothing, 0
     lock(ROOTS.lock)
     try
-        root = get(PLACES, place_of(x), nothing)
+        root = root_at(place_of(x))
         while root !== nothing
             if root.tensor != C_NULL
                 root.array == id && return root

@@ -39,12 +39,18 @@ end
 function forget!(index)
     lock(ROOTS.lock)
     try
-        ROOTS.objects[index] = nothing
-        push!(ROOTS.free, index)
+        empty_place!(index)
         return nothing
     finally
         unlock(ROOTS.lock)
     end
+end
+
+function empty_place!(index)
+    count_share!(ROOTS.imports[index], -1)
+    ROOTS.objects[index] = ROOTS.imports[index] = nothing
+    push!(ROOTS.free, index)
+    return nothing
 end
 
 # Takes all tokens out of the queue and forgets what they kept.
@@ -54,10 +60,7 @@ function forget_released!()
         while true
             count = take_tokens!(ROOTS.tokens)
             for k in 1:count
-                index = Int(UInt(ROOTS.tokens[k]))
-                count_share!(ROOTS.imports[index], -1)
-                ROOTS.objects[index] = ROOTS.imports[index] = nothing
-                push!(ROOTS.free, index)
+                empty_place!(Int(UInt(ROOTS.tokens[k])))
             end
             count < length(ROOTS.tokens) && return nothing
         end

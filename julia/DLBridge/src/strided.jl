@@ -12,14 +12,15 @@ mutable struct Root
     # before this one (see closing.jl).
     shares::Int
     next::Union{Nothing,Root}
-    # Identifies the plain array that the tensor arrived as.
+    # The address of the plain array that the tensor arrived as, and the array's identity.
+    place::UInt
     array::UInt
     # 1 from the first close on: of several, on any threads, one releases the tensor.
     closed::Threads.Atomic{Int}
 
-    Root(tensor::Ptr{Cvoid}, array::UInt = UInt(0)) =
-        new(tensor, nothing, 0, nothing, array, Threads.Atomic{Int}(0))
-    Root(copied::Array) = new(NO_TENSOR, copied, 0, nothing, UInt(0), Threads.Atomic{Int}(0))
+    Root(tensor::Ptr{Cvoid}, place::UInt = UInt(0), array::UInt = UInt(0)) =
+        new(tensor, nothing, 0, nothing, place, array, Threads.Atomic{Int}(0))
+    Root(copied::Array) = new(NO_TENSOR, copied, 0, nothing, UInt(0), UInt(0), Threads.Atomic{Int}(0))
 end
 
 # In place of a tensor where there is none to release; it is never read.

@@ -112,7 +112,7 @@ end
 @testset "of several threads that close an array one releases it" begin
     for code in ("np.arange(10.0)", "np.arange(10.0)[::-1]")
         x = import_and_forget(code, identity)
-        root = x isa Array ? DLBridge.PLACES[DLBridge.place_of(x)] : x.root
+        root = x isa Array ? DLBridge.root_at(DLBridge.place_of(x)) : x.root
         Threads.@threads for _ in 1:100
             DLBridge.close_root(root)
         end

@@ -4,6 +4,8 @@
 module Packages
 
 const REPOSITORY = normpath(joinpath(@__DIR__, "..", "..", ".."))
+# Outside of a command, where `@__DIR__` is the current folder.
+const RUNNER = joinpath(@__DIR__, "packages", "runtests.jl")
 const FOLDER = joinpath(REPOSITORY, "target", "julia-packages")
 const SCRIPT = get(ENV, "DLBRIDGE_JULIA_PACKAGES", joinpath(REPOSITORY, "..", "shared", "tools", "julia-packages.sh"))
 # Beside them, in both projects; DLPack.jl is measured beside this package.
@@ -11,7 +13,15 @@ const OTHERS = ("BFloat16s", "DLFP8Types", "DLPack", "Requires")
 
 project(package) = joinpath(FOLDER, lowercase(package))
 julia() = joinpath(Sys.BINDIR, Base.julia_exename())
-python() = Sys.which(get(ENV, "DLBRIDGE_PYTHON", "python3"))
+
+# As it calls itself: `Sys.which` leaves a virtual environment by following its links.
+function python()
+    try
+        return readchomp(`$(get(ENV, "DLBRIDGE_PYTHON", "python3")) -c "import sys; print(sys.executable)"`)
+    catch
+        return nothing
+    end
+end
 
 has_registry() = any(DEPOT_PATH) do depot
     any(name -> ispath(joinpath(depot, "registries", name)), ("General", "General.toml", "General.tar.gz"))
@@ -32,7 +42,7 @@ function prepare()
     python() === nothing && return "no Python"
     package_folder = dirname(@__DIR__)
     # PyCall is built for one Python.
-    stamp, made_for = joinpath(FOLDER, "python.txt"), read(`$(python()) -c "import sys; print(sys.executable, sys.version)"`, String)
+    stamp, made_for = joinpath(FOLDER, "python.txt"), read(`$(python()) -c "import sys; print(sys.prefix, sys.version)"`, String)
     if !isfile(stamp) || read(stamp, String) != made_for
         rm(FOLDER; recursive = true, force = true)
         if isfile(SCRIPT)
@@ -75,7 +85,7 @@ end
 
 "Runs the tests with a package; they print their count themselves."
 test(package) = in_project(package) do julia
-    success(pipeline(`$julia $(joinpath(@__DIR__, "packages", "runtests.jl")) $package`; stdout = stdout, stderr = stderr))
+    success(pipeline(`$julia $RUNNER $package`; stdout = stdout, stderr = stderr))
 end
 
 end

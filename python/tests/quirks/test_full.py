@@ -7,7 +7,7 @@ import pytest
 
 import dlbridge
 from dlbridge import _native
-from dlbridge.doctor.abi import name_of
+from dlpack_doctor.abi import name_of
 
 
 def load(name):

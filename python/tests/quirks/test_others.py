@@ -7,7 +7,7 @@ import pytest
 
 import dlbridge
 from dlbridge import _native
-from dlbridge.doctor.abi import DLManagedTensorVersioned, name_of
+from dlpack_doctor.abi import DLManagedTensorVersioned, name_of
 from hostile import VERSIONED, Managed, producer_of, read
 
 

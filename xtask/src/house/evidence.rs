@@ -1,30 +1,27 @@
-//! Tables that name the test which shows each row: what they name exists.
-//! What a test shows is for its readers.
-//! Invariant: a test that is renamed or removed leaves no row that still claims it.
+//! Tables whose rows name the test that shows them: each test exists.
 
 use std::path::Path;
 
-/// Where tests lie; a table names them from there on.
-pub(crate) const FOLDERS: &[&str] = &[
+/// The folders of tests; a table names a test relative to one of them.
+const FOLDERS: &[&str] = &[
     "crates/dlbridge/tests/",
     "crates/dlbridge-pyo3/tests/",
     "crates/dlbridge-capi/tests/",
     "python/tests/",
+    "doctor/tests/",
     "",
 ];
 
-/// The rows of a text that name what does not exist, as `name:line: what`. `read` gives a file's
+/// The rows of a text that name a missing test, as `name:line: what`. `read` gives a file's
 /// text by its path.
 pub(crate) fn check(name: &str, text: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let rows = text.lines().enumerate().filter(|(_, line)| line.starts_with('|'));
-    let named = rows.flat_map(|(index, line)| quoted(line).map(move |test| (index + 1, test)));
+    // Every other piece is in backticks.
+    let named = rows.flat_map(|(index, line)| {
+        line.split('`').skip(1).step_by(2).map(move |test| (index + 1, test))
+    });
     let missing = named.filter(|(_, test)| is_test(test) && !exists(test, &read));
     missing.map(|(line, test)| format!("{name}:{line}: there is no test `{test}`")).collect()
-}
-
-/// What stands in backticks.
-fn quoted(line: &str) -> impl Iterator<Item = &str> {
-    line.split('`').skip(1).step_by(2)
 }
 
 /// Whether a name is that of a test: `file::test`, or the file of a program in a folder.
@@ -64,22 +61,12 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_exist_may_be_named() {
-        let rows = "| a | `x.rs::it_holds`, `test_x.py::TestA::test_b` |\n| b | `ui/y.rs` |\n";
-        assert!(check("t.md", rows, read).is_empty());
-    }
-
-    #[test]
-    fn tests_that_do_not_exist_are_found() {
+    fn only_names_of_tests_that_do_not_exist_are_found() {
+        let fine = "| a | `x.rs::it_holds`, `test_x.py::TestA::test_b` |\n| b | `ui/y.rs` |\n\
+                    | `Tensor::from_raw` | `parse.rs` |\n`no.rs::x`\n";
+        assert!(check("t.md", fine, read).is_empty());
         for test in ["x.rs::it_hold", "ui/z.rs", "test_x.py::test_c", "no.rs::it_holds"] {
             assert_eq!(check("t.md", &format!("| a | `{test}` |"), read).len(), 1, "{test}");
         }
-    }
-
-    #[test]
-    fn other_words_in_backticks_are_no_tests() {
-        assert!(
-            check("t.md", "| `Tensor::from_raw` | `parse.rs` |\n`no.rs::x`\n", read).is_empty()
-        );
     }
 }

@@ -1,15 +1,14 @@
-//! SAFETY notes: each cites a number that `SAFETY.md` lists, or names whose duty it relies on.
-//! Whether a note is true is for its readers; that there is one, for clippy.
-//! Invariant: a number that is cited is listed, so that a reader finds what a note relies on.
+//! SAFETY notes: each cites a number that `SAFETY.md` lists, or names the duty that it relies on, and
+//! each number that is cited is listed. That there is a note is clippy's lint.
 
 use std::path::Path;
 
-/// What the numbers begin with: invariants, trust in a producer and in a consumer, rules of foreign
+/// The first letters of numbers: invariants, trust in a producer and in a consumer, rules of foreign
 /// functions.
 const KINDS: [char; 4] = ['R', 'T', 'C', 'F'];
 /// How a note names a duty that is written at a function, a trait or a constructor.
 const DUTIES: [&str; 4] = ["'s duty", "'s duties", "duty of", "duties of"];
-/// How a note says that the one before it in the file holds here, too.
+/// How a note refers to the one before it in the file.
 const AGAIN: [&str; 2] = ["the same", "as above"];
 
 /// The numbers that a text lists: at the head of a line of a list, or of a row of a table.
@@ -22,7 +21,7 @@ pub(crate) fn listed(text: &str) -> Vec<String> {
     heads.filter(|head| is_number(head)).map(str::to_owned).collect()
 }
 
-/// Every note in a file that is against the rule, as `name:line: what`.
+/// Every note in a file that violates the rule, as `name:line: what`.
 pub(crate) fn check(name: &str, text: &str, listed: &[String]) -> Vec<String> {
     if !is_checked(name) {
         return Vec::new();
@@ -51,7 +50,7 @@ pub(crate) fn numbers(text: &str) -> Vec<&str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| is_number(word)).collect()
 }
 
-/// The sources of what is published, and of the Python module.
+/// The sources of the published crates, and of the Python module.
 fn is_checked(name: &str) -> bool {
     let is_rust = Path::new(name).extension().is_some_and(|extension| extension == "rs");
     let is_library = name.starts_with("crates/") && name.contains("/src/");
@@ -107,26 +106,21 @@ See T9, which is not listed.
     }
 
     #[test]
-    fn a_note_cites_a_number_or_names_a_duty() {
+    fn a_note_cites_a_listed_number_or_names_a_duty() {
         let fine = ["alive (R2).", "the caller's duty.", "valid (trust T1)", "`new`'s duty, kept"];
         for note in fine {
             assert_eq!(number(&format!("    // SAFETY: {note}")), 0, "{note}");
         }
-        for note in ["it is fine.", "see RFC 2", "checked above", "R2D2 says so", ""] {
+        for note in ["it is fine.", "see RFC 2", "R2D2 says so", "", "alive (R2, T9)."] {
             assert_eq!(number(&format!("    // SAFETY: {note}")), 1, "{note}");
         }
         assert_eq!(number("// SAFETY: a long note, and\n// on its second line (R2).\nunsafe"), 0);
         assert_eq!(number("// SAFETY: a note.\n\n// R2 is of another comment"), 1);
-    }
-
-    #[test]
-    fn a_number_that_is_cited_is_listed() {
-        assert_eq!(number("// SAFETY: alive (R2, T9)."), 1);
         assert_eq!(number("// SAFETY: trusted (T7 to T9)."), 2);
     }
 
     #[test]
-    fn the_same_is_what_the_note_before_says() {
+    fn the_same_refers_to_the_note_before() {
         assert_eq!(number("// SAFETY: alive (R2).\nunsafe\n// SAFETY: the same.\nunsafe"), 0);
         assert_eq!(number("// SAFETY: hm.\nunsafe\n// SAFETY: the same.\nunsafe"), 2);
         assert_eq!(number("// SAFETY: the same.\nunsafe"), 1);

@@ -2,6 +2,7 @@
 //! Calling them does not belong here (see `object`).
 //! Invariant: a table is complete, its types are those of CPython's headers, and it is never freed.
 #![allow(non_snake_case, reason = "the names are Python's")]
+#![cfg_attr(not(unix), allow(dead_code, reason = "Python is not found there"))]
 
 use std::ffi::{c_char, c_int, c_longlong, c_uint, c_ulong, c_void};
 use std::fmt;

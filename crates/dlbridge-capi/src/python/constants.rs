@@ -28,8 +28,8 @@ pub(super) struct Constants {
     pub(super) torch: Pointer,
     /// `"__torch_function__"`, and PyTorch's function that switches it off.
     pub(super) torch_function: (Pointer, Pointer),
-    /// The same for `"__torch_dispatch__"`.
-    pub(super) torch_dispatch: (Pointer, Pointer),
+    /// `"__getattribute__"`.
+    pub(super) getattribute: Pointer,
     /// `(1, 3)`.
     pub(super) version: Pointer,
     /// `("max_version",)`.
@@ -73,7 +73,7 @@ impl Constants {
             dict: name(c"__dict__")?,
             torch: name(c"torch._C")?,
             torch_function: (name(c"__torch_function__")?, name(c"_disabled_torch_function_impl")?),
-            torch_dispatch: (name(c"__torch_dispatch__")?, name(c"_disabled_torch_dispatch_impl")?),
+            getattribute: name(c"__getattribute__")?,
             version: python.tuple(version)?.into_raw(),
             keywords: python.tuple([max_version()?])?.into_raw(),
             keywords_with_stream: python

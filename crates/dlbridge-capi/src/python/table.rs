@@ -136,22 +136,25 @@ unsafe extern "C" fn freed(_: Pointer, watch: Pointer) -> Pointer {
     none.map_or(ptr::null_mut(), Object::into_raw)
 }
 
-/// The table of a type whose `__dlpack__` belongs to it: both are defined by the same class. A
-/// subclass that overrides `__dlpack__`, or PyTorch's hook before it, has the last word.
+/// The table of a type that does nothing else than the class whose table it inherits: it has the same
+/// `__dlpack__`, and no method that comes before it. `dlbridge-pyo3` has the same rule.
 fn ask(kind: &Object) -> Result<Option<&'static DLPackExchangeAPI>, Exception> {
     let constants = kind.python().constants()?;
-    let Some((class, capsule)) = defined(kind, constants.exchange)? else { return Ok(None) };
-    if let Some((asked, _)) = defined(kind, constants.dlpack)? {
-        if asked.as_ptr() != class.as_ptr() {
-            return Ok(None);
-        }
+    let Some((publisher, capsule)) = defined(kind, constants.exchange)? else { return Ok(None) };
+    let inherits = |name| match (defined(kind, name)?, defined(&publisher, name)?) {
+        (Some((_, found)), Some((_, theirs))) => Ok(found.as_ptr() == theirs.as_ptr()),
+        (found, theirs) => Ok::<_, Exception>(found.is_none() && theirs.is_none()),
+    };
+    let (hook, disabled) = constants.torch_function;
+    let is_hooked = || match defined(kind, hook)? {
+        Some((_, hook)) => Ok::<_, Exception>(!is_of_torch(&hook, disabled)),
+        None => Ok(true),
+    };
+    if !inherits(constants.dlpack)? || !inherits(constants.getattribute)? {
+        return Ok(None);
     }
-    for (hook, disabled) in [constants.torch_function, constants.torch_dispatch] {
-        if let Some((overriding, hook)) = defined(kind, hook)? {
-            if overriding.as_ptr() != class.as_ptr() && !is_of_torch(&hook, disabled) {
-                return Ok(None);
-            }
-        }
+    if !inherits(hook)? && is_hooked()? {
+        return Ok(None);
     }
     Ok(read(&capsule))
 }

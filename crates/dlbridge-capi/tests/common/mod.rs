@@ -81,7 +81,8 @@ pub(crate) fn succeed(command: &mut Command) -> String {
 
 /// Whether the C compiler makes programs with these options.
 pub(crate) fn links(options: &[String]) -> bool {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty");
+    let thread = format!("{:?}", std::thread::current().id()).replace(['(', ')'], "");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("empty-{thread}"));
     let source = program.with_extension("c");
     std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
     let output = Command::new("cc").arg(&source).arg("-o").arg(&program).args(options).output();

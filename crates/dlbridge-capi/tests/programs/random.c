@@ -44,7 +44,7 @@ static void release(void *token) { ((struct owner *)token)->released++; }
 
 // Something that uses an owner's memory. Copies have none.
 typedef enum { TENSOR, VERSIONED, LEGACY, OBJECT, CAPSULE } kind;
-typedef struct { kind kind; void *pointer; struct owner *owner; } item;
+typedef struct { kind kind; void *pointer; struct owner *owner; int was_legacy; } item;
 
 enum { ITEMS = 64 };
 static item items[ITEMS];
@@ -57,7 +57,7 @@ static int wake(void *context) { return ++*(int *)context; }
 
 static void add(kind kind, void *pointer, struct owner *owner) {
     CHECK(pointer && count < ITEMS);
-    items[count++] = (item){kind, pointer, owner};
+    items[count++] = (item){kind, pointer, owner, 0};
     if (owner) owner->uses++;
 }
 
@@ -131,7 +131,10 @@ static void use_tensor(item *which) {
     const dlb_info *info = dlb_tensor_info(tensor);
     int read_only = (info->flags & DLB_FLAG_READ_ONLY) != 0;
     switch (below(10)) {
-    case 0: add(TENSOR, dlb_retain(tensor), which->owner); return;
+    case 0:
+        add(TENSOR, dlb_retain(tensor), which->owner);
+        items[count - 1].was_legacy = which->was_legacy;
+        return;
     case 1: dlb_release(tensor); remove_item(which); return;
     case 2:
         CHECK(dlb_queue_release(queue, tensor) == DLB_STATUS_OK);
@@ -149,7 +152,8 @@ static void use_tensor(item *which) {
             CHECK(read_only && !made);
             return;
         }
-        CHECK(!read_only);
+        // What came by the legacy ABI goes back by it, read-only or not.
+        CHECK(!read_only || which->was_legacy);
         which->kind = LEGACY;
         break;
     case 6:
@@ -203,6 +207,7 @@ static void use_managed(item *which) {
                          : dlb_from_legacy(which->pointer, &tensor)) == DLB_STATUS_OK);
         which->kind = TENSOR;
         which->pointer = tensor;
+        which->was_legacy |= !versioned;
     }
 }
 
@@ -212,7 +217,10 @@ static void use_object(item *which) {
         dlb_request request = {.struct_size = sizeof request};
         dlb_status status = dlb_from_python(which->pointer, below(2) ? &request : NULL, &tensor);
         if (status != DLB_STATUS_OK) CHECK(which->kind == CAPSULE && !which->owner);
-        if (tensor) add(TENSOR, tensor, which->owner);
+        if (tensor) {
+            add(TENSOR, tensor, which->owner);
+            items[count - 1].was_legacy = which->kind == CAPSULE;
+        }
         // A capsule is empty from here on.
         if (which->kind == CAPSULE && which->owner) {
             which->owner->uses--;

@@ -117,7 +117,9 @@ impl Handle {
         match self.root() {
             Root::Header => Some(self.managed()),
             // SAFETY: owned, and alive as long as the handle (R2).
-            Root::Versioned => unsafe { header::of_export::<DLManagedTensorVersioned>(self.managed()) },
+            Root::Versioned => unsafe {
+                header::of_export::<DLManagedTensorVersioned>(self.managed())
+            },
             // SAFETY: the same.
             Root::Legacy => unsafe { header::of_export::<DLManagedTensor>(self.managed()) },
             Root::Lent => None,

@@ -1,0 +1,119 @@
+"""Measures, prints tables, and keeps sections of docs/benchmarks.md: see `cargo xtask bench`.
+
+`python benches rust PROGRAM [PART...]`, `python benches python [PART...]`,
+`python benches julia FILE`, `python benches check`. `python benches modules NAME...` only builds
+modules of other libraries, and prints their folder and versions.
+"""
+
+import argparse
+import datetime
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import paths
+import sections
+from build import SOURCES, build, build_all, modules, version
+from tables import Section, Unmeasured, aligned, keep
+
+RUST_PARTS = ["shares", "views", "reads", "sizes", "threads"]
+PYTHON_PARTS = ["paths", "sizes", "threads"]
+
+
+def machine(*, python: bool) -> str:
+    """The day, the machine, and the versions of the tools."""
+
+    def first_line(*command: str) -> str:
+        try:
+            return sections.output(*command).split("\n")[0]
+        except OSError:
+            return ""
+
+    info = Path("/proc/cpuinfo")
+    names = [
+        line for line in info.read_text().splitlines() if line.startswith("model name")
+    ]
+    processor = names[0].split(": ")[1] if names else platform.machine()
+    tools = [first_line("rustc", "--version"), first_line("valgrind", "--version")]
+    if python:
+        tools.insert(1, first_line("cc", "--version"))
+        tools.append(f"Python {platform.python_version()}")
+    day = datetime.date.today().isoformat()
+    return f"{day}. {processor}, {sections.cores()}. {'; '.join(filter(None, tools))}"
+
+
+def rust(given: argparse.Namespace) -> Iterator[Callable[[], Section]]:
+    program = Path(given.program)
+    for part in given.parts or RUST_PARTS:
+        if part in ("shares", "views"):
+            yield lambda part=part: getattr(sections, part)(program)
+        else:
+            yield lambda part=part: getattr(sections, part)(
+                "Rust", sections.output(program, part)
+            )
+
+
+def python(given: argparse.Namespace) -> Iterator[Callable[[], Section]]:
+    parts = given.parts or PYTHON_PARTS
+    if "paths" in parts:
+        yield lambda: paths.paths(given)
+    libraries = build_all(quick=given.quick)[0] if set(parts) - {"paths"} else []
+    os.environ |= {"PYTHONPATH": str(modules()), "PYTHONDONTWRITEBYTECODE": "1"}
+    is_free = not getattr(sys, "_is_gil_enabled", lambda: True)()
+    if "sizes" in parts:
+        script = SOURCES / "sizes.py"
+        yield lambda: sections.sizes("Python", sections.output(sys.executable, script))
+    if "threads" in parts:
+        language = "Free-threaded Python" if is_free else "Python"
+        command = (SOURCES / "threads.py", "--libraries", ",".join(libraries))
+        yield lambda: sections.threads(
+            language, sections.output(sys.executable, *command)
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benches", description=__doc__)
+    parser.add_argument("--write", action="store_true")
+    commands = parser.add_subparsers(dest="command", required=True)
+    of_rust = commands.add_parser("rust")
+    of_rust.add_argument("program")
+    of_rust.add_argument("parts", nargs="*", choices=[*RUST_PARTS, []])
+    of_python = commands.add_parser("python")
+    of_python.add_argument("parts", nargs="*", choices=[*PYTHON_PARTS, []])
+    of_python.add_argument("--quick", action="store_true")
+    of_python.add_argument("--json")
+    commands.add_parser("julia").add_argument("file")
+    commands.add_parser("check")
+    commands.add_parser("modules").add_argument("names", nargs="+")
+    given = parser.parse_args()
+    if given.command == "check":
+        try:
+            print("\n" + aligned(paths.check(write=given.write).body))
+        except Unmeasured as reason:
+            sys.exit(str(reason))
+        return
+    if given.command == "modules":
+        for name in given.names:
+            build(name)
+        print(modules(), *map(version, given.names), sep="\n")
+        return
+    if given.command == "julia":
+        todo = iter([lambda: sections.julia(Path(given.file).read_text())])
+    else:
+        todo = {"rust": rust, "python": python}[given.command](given)
+    for measure in todo:
+        section = measure()
+        print(f"\n{section.title}\n\n{aligned(section.body)}", flush=True)
+        if given.write:
+            from charts import save
+
+            keep(section, machine(python=given.command != "rust"), save)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Unmeasured as problem:
+        sys.exit(f"error: {problem}")

@@ -1,0 +1,350 @@
+"""Every path through every library: records of `measure.py`, callgrind's counts, the budgets.
+
+Every number is a difference: a library's call less an empty one.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from build import FLOOR, OURS, SOURCES, build_all, modules
+from tables import ROOT, Rows, Section, Unmeasured, aligned, number, table, target
+
+COUNTS = ROOT / "benches/python/counts.json"
+# By how much a count may grow and still be called the same.
+TOLERANCE = 0.05
+# The paths that libraries are compared on: title, and what dlbridge may take of the floor.
+PATHS = {
+    "numpy-in": ("NumPy in, one element read, dropped", 1.10),
+    "torch-in": ("PyTorch in, owned, read, dropped", 1.10),
+    "torch-borrowed": ("PyTorch borrowed for a call, read", 1.10),
+    "jax-in": ("JAX in, read, dropped", None),
+    "rust-share": ("a new tensor, read and dropped, in Rust", 1.3),
+    "object-out": ("a new tensor to a Python object", 1.5),
+    "numpy-out": ("a new tensor to NumPy", 1.10),
+    "torch-out": ("a new tensor to PyTorch, from_dlpack", None),
+    "torch-out-exchange": ("the same by the C exchange API", None),
+}
+# Ways to the memory of NumPy's arrays, written in C.
+WAYS_IN = {
+    "numpy-in": "DLPack: capsule of __dlpack__",
+    "numpy-new": "DLPack, a new array each time",
+    "numpy-buffer": "buffer protocol, owned",
+    "numpy-buffer-new": "buffer protocol, a new array each time",
+    "numpy-buffer-call": "buffer protocol, for a call",
+    "numpy-array-struct": "__array_struct__",
+    "numpy-array-interface": "__array_interface__",
+    "numpy-array-object": "the array's own C struct",
+    "numpy-array-object-new": "the same, a new array each time",
+    "numpy-array-object-call": "the same, for a call",
+}
+# Functions of the C library that allocate; all other allocators call one of them.
+ALLOCATORS = {
+    "malloc",
+    "calloc",
+    "realloc",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+}
+
+
+@dataclass
+class Results:
+    """Costs of the paths by path and library, versions, and what could not be measured."""
+
+    costs: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    calls: int = 0
+
+    def cost(self, path: str, library: str) -> dict[str, float]:
+        return self.costs.setdefault((path, library), {})
+
+    def get(self, path: str, library: str, what: str) -> float | None:
+        return self.costs.get((path, library), {}).get(what)
+
+    def ratio(self, path: str, library: str) -> float | None:
+        """How many times the floor's instructions a path takes."""
+        own, floor = (self.get(path, who, "instructions") for who in (library, FLOOR))
+        return own / floor if own is not None and floor else None
+
+    def read_records(self, lines: str) -> None:
+        for line in lines.splitlines():
+            match line.split("\t"):
+                case ["time", path, library, time]:
+                    self.cost(path, library)["nanoseconds"] = float(time)
+                case ["calls", number]:
+                    self.calls = int(number)
+                case ["version", name, version]:
+                    self.versions[name] = version
+                case ["note", note]:
+                    self.note(note)
+                case ["absent", name]:
+                    way = f"cargo xtask bench python --with {name}"
+                    self.note(f"{name} is not installed: {way}")
+                case ["broken", library, reason]:
+                    self.note(f"{shown(library)}: {reason}")
+                case ["failed", path, library, reason]:
+                    title = PATHS.get(path, (WAYS_IN.get(path, path),))[0]
+                    self.note(f"{shown(library)}, {title}: {reason}")
+
+    def note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def read_dumps(self, texts: Iterable[str]) -> None:
+        """Takes callgrind's dumps, each labelled `path library work` or `empty`."""
+        dumps = dict(filter(None, map(read_dump, texts)))
+        for label, work in dumps.items():
+            path, library, kind = label.split(" ")
+            empty = dumps.get(f"{path} {library} empty")
+            if kind == "work" and empty:
+                for what, more, less in zip(
+                    ("instructions", "allocations"), work, empty, strict=True
+                ):
+                    self.cost(path, library)[what] = (more - less) / self.calls
+
+
+def read_dump(text: str) -> tuple[str, tuple[int, int]] | None:
+    """Label, instructions and allocations; none of a dump that was not asked for."""
+    label = re.search(r"^desc: Trigger: Client Request: (.*)$", text, re.MULTILINE)
+    totals = re.findall(r"^totals: (\d+)", text, re.MULTILINE)
+    if not label or not totals:
+        return None
+    # A name is spelled out where it first appears, `cfn=(7) malloc`, and is a number from
+    # there on, `cfn=(7)`. A recursive call is marked by `'2`.
+    names: dict[str, str] = {}
+    calls, callee = 0, ""
+    for what, index, name, count in re.findall(
+        r"^(?:(c?fn)=(\(\d+\))(?: (.*))?|calls=(\d+).*)$", text, re.MULTILINE
+    ):
+        if count:
+            calls += int(count) if callee in ALLOCATORS else 0
+        else:
+            function = names.setdefault(index, name.split("'")[0])
+            callee = function if what == "cfn" else callee
+    return label[1], (int(totals[-1]), calls)
+
+
+def shown(library: str) -> str:
+    return library.replace("_", "-")
+
+
+def measure(framework: str, libraries: list[str], *, count: bool) -> str:
+    """The records of one framework's paths, timed or under callgrind."""
+    flags, folder = [], dumps(framework)
+    command = [sys.executable, str(SOURCES / "measure.py"), "--framework", framework]
+    if count:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--quiet"]
+        command = [*valgrind, f"--callgrind-out-file={folder / 'dump'}", *command]
+        flags = ["--count"]
+    # A run does what the last one did, with one thread.
+    settings = {
+        "PYTHONHASHSEED": "0",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    settings |= {"PYTHONPATH": str(modules()), "PYTHONDONTWRITEBYTECODE": "1"}
+    print(f"{'counting' if count else 'timing'} the paths of {framework}", flush=True)
+    command += ["--libraries", ",".join(libraries), *flags]
+    environment = os.environ | settings
+    return subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+
+
+def dumps(framework: str) -> Path:
+    return target() / "bench/callgrind" / framework
+
+
+def measured(
+    frameworks: list[str], libraries: list[str], records: str, *, time: bool
+) -> Results:
+    """Times, if asked for, and counts the paths of each framework that is installed."""
+    results = Results()
+    results.read_records(records)
+    for framework in frameworks:
+        if time:
+            results.read_records(measure(framework, libraries, count=False))
+            if framework not in results.versions:
+                continue
+        if not shutil.which("valgrind"):
+            results.note(
+                "instructions are not counted: no valgrind: install your system's package"
+            )
+            continue
+        results.read_records(measure(framework, libraries, count=True))
+        files = sorted(dumps(framework).glob("dump*"))
+        results.read_dumps(file.read_text(errors="replace") for file in files)
+    return results
+
+
+def check(*, write: bool) -> Section:
+    """Counts the floor and dlbridge, and compares with the checked-in counts, or replaces them."""
+    if not shutil.which("valgrind"):
+        raise Unmeasured("no valgrind: install your system's package")
+    libraries, _ = build_all(quick=True)
+    # The frameworks that start quickly.
+    results = measured(["numpy", "torch"], libraries, "", time=False)
+    compare(results, write=write)
+    return Section("Instructions", paths_table(results, libraries), "--check")
+
+
+def paths_table(results: Results, libraries: list[str]) -> str:
+    rows: Rows = []
+    for path, (title, budget) in PATHS.items():
+        having = [library for library in libraries if (path, library) in results.costs]
+        rows += [row(results, path, library, budget) for library in having]
+        if having:
+            rows[-len(having)][0] = title
+            if len(having) < len(libraries):
+                rows.append(["", "the others", "-", "-", "-", "-", "-", ""])
+    heads = "path | library | instructions | x floor | allocations | ns | budget | "
+    return table(heads, "llrrrrrl", rows)
+
+
+def ways_table(results: Results) -> str:
+    first = results.get(next(iter(WAYS_IN)), FLOOR, "instructions")
+    ways: Rows = []
+    for path, title in WAYS_IN.items():
+        if (path, FLOOR) in results.costs:
+            cells = row(results, path, FLOOR, None)
+            own = results.get(path, FLOOR, "instructions")
+            times = own / first if own is not None and first else None
+            ways.append([title, cells[2], number(times, ".2f"), *cells[4:6]])
+    return table("path | instructions | x floor | allocations | ns", "lrrrr", ways)
+
+
+def paths(given: argparse.Namespace) -> Section:
+    """The section of all paths."""
+    libraries, records = build_all(quick=given.quick)
+    results = measured(["numpy", "torch", "jax"], libraries, records, time=True)
+    if given.json:
+        Path(given.json).write_text(as_json(results, libraries))
+        print(f"wrote {given.json}")
+    versions = ", ".join(
+        f"{name} {version}" for name, version in sorted(results.versions.items())
+    )
+    notes = "".join(f"- {note}\n" for note in results.notes)
+    body = f"""\
+[benches/python](../benches/python/README.md) says what is counted: one call of a library less an empty one,
+with arrays of `float32[2, 3]`. `x floor` and `budget` are instructions as multiples of the floor's. A library
+that a path does not list has no such path.
+
+{versions}
+
+{paths_table(results, libraries)}
+{notes}
+### Ways to the memory of a NumPy array
+
+Written in C, next to the capsule: each makes what an owning tensor needs, reads and releases.
+
+{ways_table(results)}"""
+
+    def draw() -> Any:
+        from charts import Bar
+        from charts import bars as draw_bars
+
+        panels = []
+        for path, (title, budget) in PATHS.items():
+            found = {who: results.ratio(path, who) for who in libraries if who != FLOOR}
+            ratios = [(ratio, who) for who, ratio in found.items() if ratio is not None]
+            ratios.sort(key=lambda bar: (bar[1] != OURS, bar[0]))
+            if len(ratios) > 1:
+                named: list[Bar] = [
+                    (shown(who), [(ratio, who == OURS)]) for ratio, who in ratios
+                ]
+                panels.append((title, named, budget))
+        least = "the least that an extension in C can do (1)"
+        subtitle = f"instructions, times those of {least}; logarithmic"
+        return draw_bars("What a share costs in Python", subtitle, panels)
+
+    return Section("Python", body, "python paths", "paths", draw)
+
+
+def row(results: Results, path: str, library: str, budget: float | None) -> list[str]:
+    ratio = results.ratio(path, library)
+    limit = budget if library == OURS else None
+    verdict = (
+        "" if limit is None or ratio is None else "ok" if ratio <= limit else "over"
+    )
+    costs = [
+        results.get(path, library, what)
+        for what in ("instructions", "allocations", "nanoseconds")
+    ]
+    numbers = [number(costs[0], ",.0f"), number(ratio, ".2f"), number(costs[1], ".0f")]
+    return [
+        "",
+        shown(library),
+        *numbers,
+        number(costs[2], ".1f"),
+        number(limit, ".2f"),
+        verdict,
+    ]
+
+
+def as_json(results: Results, libraries: list[str]) -> str:
+    costs = [
+        {"path": path, "library": shown(who), **results.costs[path, who]}
+        | {"ratio": results.ratio(path, who), "budget": budget}
+        for path, (_, budget) in PATHS.items()
+        for who in libraries
+        if (path, who) in results.costs
+    ]
+    whole = {"versions": results.versions, "costs": costs, "notes": results.notes}
+    return json.dumps(whole, indent=1) + "\n"
+
+
+def compare(results: Results, *, write: bool) -> None:
+    """Compares with the checked-in counts, or replaces them.
+
+    Counts differ between compilers and Pythons, so only what dlbridge adds to the floor is
+    compared. The ratio to the floor and the instructions above it must both have grown: with
+    another Python, one of the two may grow where the code is the same.
+    """
+    checked_in = json.loads(COUNTS.read_text())
+    measured = {
+        path: {
+            who: round(results.costs[path, who]["instructions"])
+            for who in (FLOOR, OURS)
+        }
+        for path in PATHS
+        if results.ratio(path, OURS) is not None
+    }
+    if write:
+        merged = sorted((checked_in | measured).items())
+        lines = [
+            f'  "{path}": {{ {json.dumps(counts)[1:-1]} }}' for path, counts in merged
+        ]
+        COUNTS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        print(f"wrote {COUNTS.relative_to(ROOT)}")
+    elif problems := worse(checked_in, measured):
+        print(aligned(paths_table(results, [FLOOR, OURS])))
+        sys.exit("\n".join(problems))
+
+
+def worse(old: dict[str, dict[str, int]], new: dict[str, dict[str, int]]) -> list[str]:
+    def has_grown(before: float, now: float) -> bool:
+        return now > before + TOLERANCE * abs(before)
+
+    problems = []
+    for path in old.keys() & new.keys():
+        (floor, ours), (new_floor, new_ours) = (
+            [counts[path][who] for who in (FLOOR, OURS)] for counts in (old, new)
+        )
+        before, now = ours / floor, new_ours / new_floor
+        if has_grown(before, now) and has_grown(ours - floor, new_ours - new_floor):
+            what = f"{now:.3f} times the floor's instructions, {before:.3f} before"
+            problems.append(f"{path}: {what}")
+    return sorted(problems)

@@ -1,0 +1,341 @@
+"""Sections other than the paths: each reads the lines, with tabs between words, of one program."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tables import Rows, Section, Unmeasured, number, size, table, target
+
+# What the main row of shares may take of the floor's time, and how often it may allocate.
+SHARE_LIMITS = (1.3, 1)
+# What loops over contiguous memory may take of a slice's, and others of ndarray's.
+VIEW_LIMITS = {"slice": 1.05, "ndarray": 1.0}
+# The function whose calls callgrind counts, and how many loops one call runs.
+COUNTED, LOOPS = "counted_views", 20
+
+
+def words(lines: str, count: int) -> Rows:
+    rows = [line.split("\t") for line in lines.splitlines()]
+    for row in rows:
+        if len(row) != count:
+            raise Unmeasured(f"expected {count} words, found {row}")
+    return rows
+
+
+def output(*command: str | Path) -> str:
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def has_valgrind() -> bool:
+    return shutil.which("valgrind") is not None
+
+
+def cores() -> str:
+    count = os.cpu_count() or 1
+    return "1 core" if count == 1 else f"{count} cores"
+
+
+def sizes(language: str, lines: str) -> Section:
+    """What a share takes whatever its size, beside a copy: `bytes who nanoseconds added`."""
+    rows = words(lines, 4)
+    ways = list(dict.fromkeys(row[1] for row in rows))
+    found = {(float(row[0]), row[1]): (float(row[2]), float(row[3])) for row in rows}
+    all_sizes = sorted({count for count, _ in found})
+    cells = [
+        [size(count)]
+        + [
+            cell
+            for way in ways
+            for cell in (f"{found[count, way][0]:.0f}", size(found[count, way][1]))
+        ]
+        for count in all_sizes
+    ]
+    heads = "size | " + " | ".join(f"{way}, ns | added" for way in ways)
+    intro = {
+        "Python": """\
+Arrays of `uint8`, so bytes are elements: nanoseconds of the quickest round, and the bytes of resident memory
+that one result adds while the array that it came from lives. Into Rust and back is the way of a function that
+takes a `PyTensor` and returns it.""",
+        "Rust": """\
+Vectors of bytes: into a `Tensor`, seen as a slice, and out again as the vector; nanoseconds of the quickest
+round, and the bytes asked of the allocator. A tensor's one allocation, its header, is all that is asked for.""",
+    }[language]
+    body = f"{intro}\n\n{table(heads, 'r' * (1 + 2 * len(ways)), cells)}"
+
+    def draw() -> Any:
+        import charts
+
+        drawn = [
+            (
+                way,
+                [(count, found[count, way][0]) for count in all_sizes],
+                "copy" not in way,
+            )
+            for way in ways
+        ]
+        title = f"{language}: a share takes as long whatever its size"
+        subtitle = "time of one share or one copy, by bytes; both scales logarithmic"
+        ticks = {count: size(count) for count in all_sizes[::3]}
+        return charts.lines(title, subtitle, drawn, ticks, is_time=True)
+
+    name = language.lower()
+    return Section(f"{language}: sizes", body, f"{name} sizes", f"sizes-{name}", draw)
+
+
+def threads(language: str, lines: str) -> Section:
+    """Exchanges a second by threads: `threads [path] who rate`, and notes."""
+    rows = [line.split("\t") for line in lines.splitlines()]
+    notes = "".join(f"- {row[1]}\n" for row in rows if row[0] == "note")
+    rates: dict[str, dict[int, float]] = {}
+    for count, *path, who, rate in (row for row in rows if row[0] != "note"):
+        name = ", ".join([*path, who.replace("_", "-")])
+        rates.setdefault(name, {})[int(count)] = float(rate)
+    counts = sorted({count for points in rates.values() for count in points})
+    named = {
+        count: "1 thread" if count == 1 else f"{count} threads" for count in counts
+    }
+    cells = [
+        [who]
+        + [number(points[n] / 1e6 if n in points else None, ".2f") for n in counts]
+        for who, points in rates.items()
+    ]
+    if language == "Rust":
+        what = "An exchange makes an array of 2 x 3 numbers, a tensor of it, sees it as an array again and drops all."
+    else:
+        what = """\
+In: a NumPy array, of each thread its own, becomes a tensor in Rust, of which one element is read. Out: a new
+tensor becomes a NumPy array. Python's own loop is counted too, the same for all. The last row is a loop that
+exchanges nothing: where that does not grow with the threads, nothing can, for lack of a free core or because of
+the GIL."""
+    body = f"""\
+Millions of exchanges a second, all threads together, the best of 11 rounds, on {cores()}.
+{what}
+
+{table(" | ".join(["by", *named.values()]), "l" + "r" * len(counts), cells)}
+{notes}"""
+
+    def draw() -> Any:
+        import charts
+
+        # Of several paths, the first.
+        prefix = ", ".join(next(iter(rates)).split(", ")[:-1])
+        drawn = [
+            (who.rpartition(", ")[2], sorted(points.items()), who.endswith("dlbridge"))
+            for who, points in rates.items()
+            if who.rpartition(", ")[0] == prefix
+        ]
+        title = f"{language}: exchanges a second, by threads"
+        subtitle = (
+            f"{prefix + ', ' if prefix else ''}all threads together, on {cores()}"
+        )
+        return charts.lines(title, subtitle, drawn, dict(named), is_time=False)
+
+    chart = {"Rust": "threads-rust", "Python": "threads-python"}.get(
+        language, "threads-free-threaded"
+    )
+    command = f"{'rust' if language == 'Rust' else 'python'} threads"
+    return Section(f"{language}: threads", body, command, chart, draw)
+
+
+def shares(program: Path) -> Section:
+    """Shares between Rust crates: `group case title shape who nanoseconds allocations`."""
+    rows = words(output(program, "shares"), 7)
+    cells, first = [], 1.0
+    for group, case, title, shape, who, ns, allocations in rows:
+        first = float(ns) if case == "0" else first
+        # The other groups copy, which takes more time than it takes instructions.
+        counted = (
+            share_count(program, case) if group == "0" and has_valgrind() else None
+        )
+        times = f"{float(ns) / first:.2f}"
+        cells.append(
+            [
+                title,
+                shape,
+                who,
+                f"{float(ns):.0f}",
+                times,
+                allocations,
+                number(counted, "d"),
+            ]
+        )
+    main, floor = (
+        next(row for row in rows if row[0] == "0" and row[4] == who)
+        for who in ("dlbridge", "one-box floor")
+    )
+    times, (slowest, most) = float(main[5]) / float(floor[5]), SHARE_LIMITS
+    ok = ["over", "ok"]
+    body = f"""\
+One share of an array: nanoseconds (the median of 101 rounds), allocations, and instructions where the
+share is not mostly a copy.
+
+{table("f32 | array | by | ns | x first | allocations | instructions", "lllllll", cells)}
+{main[2]}: {times:.2f} x the floor, at most {slowest}: {ok[times <= slowest]}; \
+allocations {main[6]}, expected {most}: {ok[int(main[6]) == most]}"""
+    return Section("Rust: shares", body, "rust shares")
+
+
+def share_count(program: Path, case: str) -> int | None:
+    """Instructions of one share: those of 1100 less those of 100, over 1000."""
+    totals = []
+    for count in ("1100", "100"):
+        valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+        command = [*valgrind, str(program), "shares", "0", case, count]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        total = re.search(r"Collected : (\d+)", done.stderr)
+        if not total:
+            return None
+        totals.append(int(total[1]))
+    return (totals[0] - totals[1]) // 1000
+
+
+Case = dict[str, tuple[float, float | None]]
+
+
+def views(program: Path) -> Section:
+    """Loops over views: `_ _ loop elements layout who nanoseconds`."""
+    rows = words(output(program, "views"), 7)
+    counts: list[float | None] = list(view_counts(program)) if has_valgrind() else []
+    if len(counts) != len(rows):
+        counts = [None] * len(rows)
+    cases: dict[tuple[str, str, str], Case] = {}
+    for (_, _, name, dtype, layout, who, ns), count in zip(rows, counts, strict=True):
+        cases.setdefault((layout, name, dtype), {})[who] = (float(ns), count)
+    contiguous: Rows = []
+    strided: Rows = []
+    for (layout, name, dtype), case in cases.items():
+        if layout == "contiguous" and "slice" in case:
+            others = [
+                view_cell(case, who, "slice")
+                for who in ("View", "as_cells", "as_slice", "ndarray")
+            ]
+            contiguous.append([name, dtype, f"{case['slice'][0]:.0f}", *others])
+        elif layout != "contiguous" and "ndarray" in case:
+            first = f"{case['ndarray'][0]:.0f}"
+            strided.append(
+                [layout, name, dtype, first, view_cell(case, "View", "ndarray")]
+            )
+    heads = "loop | elements | slice, ns | View | as_cells | as_slice | ndarray"
+    body = f"""\
+Loops over 16 KiB of contiguous elements, or over 4096 elements of other layouts. A number is how many
+times as long the loop takes as the first column's (the quickest of 301 rounds), and in brackets how many
+times as many instructions (callgrind). A `View` reads memory of any access class, also memory that another
+language may write; slices are for exclusive memory. `as_cells` is for contiguous memory.
+
+{table(heads, "llrrrrr", contiguous)}
+### Layouts that are no slice's
+
+{table("layout | loop | elements | ndarray, ns | View", "lllrr", strided)}"""
+
+    def draw() -> Any:
+        import charts
+
+        panels: list[Any] = []
+        for reference, limit in VIEW_LIMITS.items():
+            shown = []
+            for (layout, name, dtype), case in cases.items():
+                is_slice = layout == "contiguous"
+                if (
+                    dtype != "uint8"
+                    or is_slice != (reference == "slice")
+                    or reference not in case
+                ):
+                    continue
+                # Instructions come out the same in each run.
+                values = [
+                    ratio[-1]
+                    for who in ("View", "ndarray")
+                    if (ratio := ratios(case, who, reference))
+                ]
+                marks = [(value, i == 0) for i, value in enumerate(values)]
+                label = name if is_slice else f"{layout}: {name}"
+                shown.append((label, marks if is_slice else marks[:1]))
+            memory = "Contiguous" if reference == "slice" else "Strided"
+            panels.append((f"{memory} memory, x {reference}", shown, limit))
+        what = "instructions, times those of a slice's loop or of ndarray's"
+        subtitle = f"{what}; blue and first: View, grey: ndarray"
+        return charts.bars("Loops over a View of bytes", subtitle, panels)
+
+    return Section("Rust: views", body, "rust views", "views", draw)
+
+
+def view_counts(program: Path) -> Iterable[float]:
+    """Instructions of each call of the counted function, in order, for one loop."""
+    folder = target() / "bench/callgrind/views"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    valgrind = [
+        "valgrind",
+        "--tool=callgrind",
+        "--quiet",
+        f"--toggle-collect={COUNTED}",
+    ]
+    output(
+        *valgrind,
+        f"--dump-after={COUNTED}",
+        f"--callgrind-out-file={folder / 'dump'}",
+        program,
+        "views",
+        str(LOOPS),
+    )
+    files = sorted(folder.glob("dump.*"), key=lambda file: int(file.suffix[1:]))
+    for file in files:
+        totals = re.findall(
+            r"^totals: (\d+)", file.read_text(errors="replace"), re.MULTILINE
+        )
+        # The last dump is written at the end of the program, after the last call.
+        if totals and int(totals[-1]):
+            yield int(totals[-1]) / LOOPS
+
+
+def ratios(case: Case, who: str, reference: str) -> list[float]:
+    """Time, and instructions if they were counted, as multiples of the reference's."""
+    if who not in case:
+        return []
+    (ns, count), (first, first_count) = case[who], case[reference]
+    counted = [count / first_count] if count is not None and first_count else []
+    return [ns / first, *counted]
+
+
+def view_cell(case: Case, who: str, reference: str) -> str:
+    match ratios(case, who, reference):
+        case [time, count]:
+            return f"{time:.2f} ({count:.2f})"
+        case [time]:
+            return f"{time:.2f}"
+    return "-"
+
+
+def julia(lines: str) -> Section:
+    """`julia version`, then `path who nanoseconds bytes`; a path is compared with its first row."""
+    (_, version), *rows = (line.split("\t") for line in lines.splitlines())
+    cells: Rows = []
+    last, first = "", 1.0
+    for path, who, ns, count in rows:
+        if path != last:
+            last, first, name = path, float(ns), path
+        else:
+            name = ""
+        cells.append([name, who, f"{float(ns):.0f}", f"{float(ns) / first:.2f}", count])
+    body = f"""\
+Imports and shares of an array of `float32[2, 3]`, next to calls by hand that do only what the protocol needs:
+nanoseconds of the quickest of 100 rounds, and the bytes that Julia allocates.
+
+{table(f"Julia {version} | by | ns | x first | bytes", "llrrr", cells)}"""
+    return Section("Julia", body, "julia")
+
+
+def reads(language: str, lines: str) -> Section:
+    """Reads that the compiler cannot see, as multiples of a `View`'s: heads, then rows."""
+    heads, *rows = (line.split("\t") for line in lines.splitlines())
+    body = f"""\
+Without T6 of SAFETY.md, memory that another language may write is read by inline assembly or relaxed atomics.
+A number is how many times as long a loop takes as over a `View` (the quickest of 201 rounds, of 21 for 64 MiB): over blocks
+of 4 KiB that are copied to the stack, or of 128 bytes that are loaded into registers.
+
+{table(" | ".join(heads), "lll" + "r" * (len(heads) - 3), rows)}"""
+    return Section(f"{language}: reads", body, "rust reads")

@@ -1,0 +1,109 @@
+"""One tensor of ours, offered to a consumer, and what became of it.
+
+Judging that belongs to the checks.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+from dlpack_doctor import abi, memory
+from dlpack_doctor.source import Managed, Producer
+from dlpack_doctor.subject import Array, Subject
+from dlpack_doctor.verdict import NotApplicable, Outcome, describe, failed, passed, warned
+
+
+def wants_versioned(keywords: dict[str, Any]) -> bool:
+    """Whether a consumer says that it knows DLPack 1.0."""
+    version = keywords.get("max_version")
+    return version is not None and version[0] >= 1
+
+
+class Offer:
+    """A tensor offered to `from_dlpack`, in the ABI that is asked for unless one is named.
+
+    The fields of the tensor are those of `source.Managed`.
+    """
+
+    def __init__(self, subject: Subject, *, legacy: bool | None = None, **fields: Any) -> None:
+        self.made: list[Managed] = []
+        self.array: Array = None
+        self.error: Exception | None = None
+        fields.setdefault("shape", subject.shape)
+
+        def answer(keywords: dict[str, Any]) -> Any:
+            old = not wants_versioned(keywords) if legacy is None else legacy
+            self.made.append(Managed(legacy=old, **fields))
+            return self.made[-1].capsule()
+
+        self.producer = Producer(answer, fields.get("device", (abi.CPU, 0)))
+        # For the program, should the consumer crash before it asks.
+        Managed(legacy=bool(legacy), **fields)
+        try:
+            self.array = subject.taken(self.producer)
+        except NotApplicable:
+            raise
+        except Exception as error:
+            # Its frames would keep the capsule.
+            self.error = error.with_traceback(None)
+            self.error.__context__ = self.error.__cause__ = None
+
+    @property
+    def tensor(self) -> Managed:
+        """The tensor that was given last."""
+        if not self.made:
+            raise NotApplicable("the producer was not asked for a tensor")
+        return self.made[-1]
+
+    @property
+    def refused(self) -> bool:
+        """Whether there is no array."""
+        return self.error is not None
+
+    @property
+    def refusal(self) -> str:
+        """The exception in one line."""
+        return "" if self.error is None else describe(self.error)
+
+    def releases(self) -> int:
+        """How often all tensors were released, once nothing refers to them."""
+        self.array = self.error = None
+        self.producer.capsules.clear()
+        memory.settle(lambda: all(one.releases + one.dropped for one in self.made), seconds=1)
+        gc.collect()
+        return sum(one.releases for one in self.made)
+
+
+def taken(subject: Subject, **fields: Any) -> Offer:
+    """An offer that is taken, or there is nothing to check."""
+    offer = Offer(subject, **fields)
+    if offer.refused:
+        raise NotApplicable(f"does not take it ({offer.refusal})")
+    return offer
+
+
+def judge(subject: Subject, **fields: Any) -> Outcome:
+    """Whether a tensor is taken, and with the right numbers."""
+    offer = Offer(subject, **fields)
+    if offer.refused:
+        return warned(f"refused: {offer.refusal}")
+    expected = offer.tensor.values
+    try:
+        found = subject.values(offer.array)
+    except NotApplicable:
+        raise
+    except Exception as error:
+        return failed(f"taken, but reading it is {describe(error)}")
+    if found != expected:
+        return failed(f"holds {found[:6]}, not {expected[:6]}")
+    if expected and subject.pointer(offer.array) != offer.tensor.pointer:
+        return passed("copied")
+    return passed("the same memory")
+
+
+def refuses(subject: Subject, accepts: Callable[[Offer], Outcome], **fields: Any) -> Outcome:
+    """A refusal is right; what is accepted is judged by a function."""
+    offer = Offer(subject, **fields)
+    return passed(offer.refusal) if offer.refused else accepts(offer)

@@ -1,0 +1,101 @@
+"""Whether memory comes back: references, weak references, and the process's resident set.
+
+What is exported meanwhile belongs to the checks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+import mmap
+import sys
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+STATM = Path("/proc/self/statm")
+ROUNDS, ELEMENTS = 12, 1 << 20
+BYTES = 4 * ELEMENTS
+
+
+def resident_bytes() -> int | None:
+    """The resident set after a collection; None where the system does not tell."""
+    gc.collect()
+    if not STATM.exists():
+        return None
+    return int(STATM.read_text().split()[1]) * mmap.PAGESIZE
+
+
+class _Mallinfo(ctypes.Structure):
+    """What glibc tells of its allocator."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def allocated_bytes() -> int | None:
+    """The bytes that the C library's allocator and Python's own have handed out; None without
+    glibc."""
+    gc.collect()
+    mallinfo: Any = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo is None:
+        return None
+    mallinfo.restype = _Mallinfo
+    info = mallinfo()
+    return int(info.uordblks) + int(info.hblkhd) + 32 * sys.getallocatedblocks()
+
+
+def leaks(round_trip: Callable[[], None]) -> bool | None:
+    """Whether rounds with an array of `BYTES` each leave most of those bytes behind.
+
+    A leak does so every time; what a framework or an allocator keeps to use again, does not.
+    None where the system does not tell.
+    """
+    for _ in range(3):
+        round_trip()
+    for _ in range(3):
+        before = resident_bytes()
+        if before is None:
+            return None
+        for _ in range(ROUNDS):
+            round_trip()
+        if settle(functools.partial(_is_back, before), seconds=0.5):
+            return False
+    return True
+
+
+def _is_back(before: int) -> bool:
+    return (resident_bytes() or 0) - before < ROUNDS * BYTES // 2
+
+
+def weak(thing: Any) -> weakref.ref[Any] | None:
+    """A weak reference, where the type has them."""
+    try:
+        return weakref.ref(thing)
+    except TypeError:
+        return None
+
+
+def references(thing: Any) -> int:
+    """How many references a thing has, after a collection."""
+    gc.collect()
+    return sys.getrefcount(thing)
+
+
+def settle(done: Callable[[], bool], seconds: float = 2.0) -> bool:
+    """Wait for what a framework does on a thread of its own, or at a collection."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        gc.collect()
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.001)
+    return True

@@ -1,0 +1,89 @@
+"""Memory that must not be written, and whether the consumer is told."""
+
+from __future__ import annotations
+
+from dlpack_doctor import abi
+from dlpack_doctor.export import Export, attempt, best
+from dlpack_doctor.registry import check
+from dlpack_doctor.subject import Array, Subject
+from dlpack_doctor.verdict import NotApplicable, Outcome, combine, failed, passed, warned
+
+
+def _frozen(subject: Subject) -> Array:
+    """An array that must not be written."""
+    array = subject.array()
+    if subject.freeze is not None:
+        return subject.freeze(array)
+    if subject.immutable:
+        return array
+    if subject.says_frozen(array):
+        return array
+    answer = attempt(array, max_version=(1, 3))
+    if isinstance(answer, Export) and answer.flags & abi.READ_ONLY:
+        return array
+    raise NotApplicable("has no read-only arrays")
+
+
+@check(
+    "producer.read-only",
+    "memory that must not be written is flagged READ_ONLY",
+    clause="DLPack 1.3, READ_ONLY",
+)
+def read_only(subject: Subject) -> Outcome:
+    array = _frozen(subject)
+    export = best(array)
+    if not export.versioned:
+        raise NotApplicable("gives the old ABI only, which has no flags")
+    if export.flags & abi.READ_ONLY:
+        return passed()
+    return failed("a read-only array is exported as writable")
+
+
+@check(
+    "producer.read-only-old",
+    "the old ABI, which cannot say read-only, is refused for such memory",
+    clause="array API 2022.12, __dlpack__: BufferError when the data cannot be exported",
+)
+def read_only_old(subject: Subject) -> Outcome:
+    array = _frozen(subject)
+    outcomes = [_legacy(array)]
+    if not isinstance(attempt(array, max_version=(0, 8)), TypeError):
+        outcomes.append(_legacy(array, max_version=(0, 8)))
+    return combine(*outcomes)
+
+
+def _legacy(array: Array, **keywords: object) -> Outcome:
+    answer = attempt(array, **keywords)
+    if isinstance(answer, BufferError):
+        return passed()
+    if isinstance(answer, Exception):
+        # Asked for (0, 8), `producer.version-0.8` judges the exception.
+        text = f"refused by {type(answer).__name__}, not BufferError"
+        return passed(text) if keywords else warned(text)
+    if answer.versioned:
+        return passed(f"exports {answer.kind} unasked, which says so")
+    return failed("a read-only array is exported as dltensor, which cannot say so")
+
+
+@check(
+    "producer.writable",
+    "memory that may be written is not flagged READ_ONLY",
+    clause="DLPack 1.3, READ_ONLY",
+)
+def writable(subject: Subject) -> Outcome:
+    if subject.immutable or (
+        not subject.known and subject.says_frozen(subject.array()) is not False
+    ):
+        raise NotApplicable("its arrays need not be writable")
+    asked: tuple[tuple[int, ...] | None, ...] = ((), None)
+    for shape in asked:
+        try:
+            array = subject.array(shape)
+            export = best(array)
+        except NotApplicable:
+            if shape is None:
+                raise
+            continue
+        if export.flags & abi.READ_ONLY:
+            return warned(f"a writable array of shape {export.shape} is exported as read-only")
+    return passed()

@@ -1,0 +1,169 @@
+"""Who keeps the memory, and who gives it back: capsules, deleters, owners."""
+
+from __future__ import annotations
+
+import gc
+
+from dlpack_doctor import memory
+from dlpack_doctor.export import Export, best, both, call_on_foreign_thread, drop_capsules
+from dlpack_doctor.registry import check
+from dlpack_doctor.subject import Subject
+from dlpack_doctor.verdict import NotApplicable, Outcome, combine, failed, passed, warned
+
+SPECIFICATION = "DLPack, Python specification: "
+
+
+@check(
+    "producer.deleter",
+    "the descriptor has a deleter",
+    clause="DLPack 1.3, deleter: may be NULL if there is no reasonable one",
+)
+def deleter(subject: Subject) -> Outcome:
+    array = subject.array()
+    outcomes = [
+        passed() if export.raw.deleter else warned(f"none in {export.kind}; some consumers crash")
+        for export in both(array)
+    ]
+    return combine(*outcomes)
+
+
+@check(
+    "producer.unconsumed",
+    "a capsule that is not consumed releases its tensor once",
+    clause=SPECIFICATION + "the capsule's destructor calls the deleter",
+)
+def unconsumed(subject: Subject) -> Outcome:
+    outcomes = []
+    for index in range(len(both(subject.array()))):
+        array = subject.array()
+        export = both(array)[index]
+        if not export.raw.deleter:
+            continue
+        counter, kind = export.watch(), export.kind
+        # An array that keeps its capsules has a fault of another name.
+        del array
+        drop_capsules()
+        export.drop()
+        gc.collect()
+        if counter.calls == 1:
+            outcomes.append(passed("the deleter is called once"))
+        elif counter.calls > 1:
+            outcomes.append(failed(f"{kind}: the deleter is called {counter.calls} times"))
+        else:
+            outcomes.append(_released_otherwise(subject, export, kind))
+    if not outcomes:
+        raise NotApplicable("there is no deleter")
+    return combine(*outcomes)
+
+
+def _released_otherwise(subject: Subject, sample: Export, kind: str) -> Outcome:
+    """A destructor may release by other means than the deleter."""
+    keywords = {"max_version": (1, 3)} if sample.versioned else {}
+    text = f"{kind}: dropped, it does not call the deleter"
+
+    def drop() -> None:
+        array = subject.array((memory.ELEMENTS,))
+        Export(array.__dlpack__(**keywords)).drop()
+
+    if subject.any_shape:
+        leaks = memory.leaks(drop)
+        if leaks is not None:
+            return failed(text) if leaks else passed("released without the deleter")
+    array = subject.array()
+    before = memory.references(array)
+    Export(array.__dlpack__(**keywords)).drop()
+    return failed(text) if memory.references(array) > before else warned(text)
+
+
+@check(
+    "producer.consumed",
+    "a consumed capsule does not call the deleter again",
+    clause=SPECIFICATION + "a renamed capsule is left alone by its destructor",
+)
+def consumed(subject: Subject) -> Outcome:
+    outcomes = []
+    for export in both(subject.array()):
+        if not export.raw.deleter:
+            continue
+        counter, kind = export.watch(), export.kind
+        taken = export.take()
+        gc.collect()
+        before = counter.calls
+        taken.release()
+        gc.collect()
+        good = before == 0 and counter.calls == 1
+        outcomes.append(
+            passed() if good else failed(f"{kind}: the deleter is called {counter.calls} times")
+        )
+    if not outcomes:
+        raise NotApplicable("there is no deleter")
+    return combine(*outcomes)
+
+
+@check(
+    "producer.released",
+    "after the deleter nothing keeps the array",
+    clause="DLPack 1.3, deleter: releases what manager_ctx holds",
+)
+def released(subject: Subject) -> Outcome:
+    if not best(subject.array()).raw.deleter:
+        raise NotApplicable("there is no deleter")
+    array = subject.array()
+    before = memory.references(array)
+    for export in both(array):
+        export.take().release()
+    del export
+    if memory.references(array) > before:
+        return failed("the array's references are not released")
+    weak = memory.weak(array)
+    del array
+    if weak is not None and not memory.settle(lambda: weak() is None):
+        return failed("the array is still alive")
+    return _memory_back(subject)
+
+
+def _memory_back(subject: Subject) -> Outcome:
+    if not subject.any_shape:
+        return passed()
+
+    def export_and_release() -> None:
+        best(subject.array((memory.ELEMENTS,))).take().release()
+
+    if memory.leaks(export_and_release):
+        total = memory.ROUNDS * memory.BYTES >> 20
+        return failed(f"most of {total} MiB stay, each time that they are exported and released")
+    return passed()
+
+
+@check(
+    "producer.two-exports",
+    "exports of one array do not depend on each other",
+    clause="DLPack, Python specification: both arrays may continue to be used",
+)
+def two_exports(subject: Subject) -> Outcome:
+    array = subject.array()
+    one, other = best(array).take(), best(array).take()
+    expected = other.export.values()
+    one.release()
+    found = other.export.values()
+    other.release()
+    if found != expected:
+        return failed(f"the second holds {found[:6]} after the first went")
+    return passed()
+
+
+@check(
+    "producer.deleter-thread",
+    "the deleter may be called on a foreign thread, without Python's lock",
+    clause=SPECIFICATION + "the deleter must take the lock itself",
+)
+def deleter_thread(subject: Subject) -> Outcome:
+    rounds = 50
+    for _ in range(rounds):
+        for export in both(subject.array()):
+            if not export.raw.deleter:
+                raise NotApplicable("there is no deleter")
+            taken = export.take()
+            assert taken.deleter is not None
+            call_on_foreign_thread(taken.deleter, export.address)
+    return passed(f"{rounds} times")

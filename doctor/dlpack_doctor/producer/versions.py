@@ -1,0 +1,113 @@
+"""Which ABI comes for which `max_version`, and what its capsule is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlpack_doctor.export import Export, NoCapsule, ask, attempt
+from dlpack_doctor.registry import check
+from dlpack_doctor.subject import Subject
+from dlpack_doctor.verdict import (
+    NotApplicable,
+    Outcome,
+    combine,
+    describe,
+    failed,
+    passed,
+    warned,
+)
+
+MAX_VERSION = "array API 2023.12, __dlpack__, max_version: "
+
+
+def _answer(subject: Subject, **keywords: Any) -> Export | Exception:
+    array = subject.array()
+    answer = attempt(array, **keywords)
+    if isinstance(answer, TypeError):
+        raise NotApplicable("max_version is not known")
+    return answer
+
+
+def _old(answer: Export | Exception, asked: str) -> Outcome:
+    if isinstance(answer, BufferError):
+        return passed(f"{asked}: BufferError, the old ABI is not given")
+    if isinstance(answer, Exception):
+        return failed(f"{asked}: {describe(answer)}")
+    if answer.versioned:
+        return warned(f"{asked}: gives {answer.kind}, which such a consumer cannot read")
+    return passed(f"{asked}: {answer.kind}")
+
+
+@check(
+    "producer.version-unasked",
+    "without max_version: the old ABI, or BufferError",
+    clause=MAX_VERSION + "if None, keep the 0.x form; it is okay to raise BufferError",
+)
+def unasked(subject: Subject) -> Outcome:
+    array = subject.array()
+    return _old(attempt(array), "none")
+
+
+@check(
+    "producer.version-0.8",
+    "max_version=(0, 8): the old ABI, or BufferError",
+    clause=MAX_VERSION + "too old a consumer gets the older form or BufferError",
+)
+def before_one(subject: Subject) -> Outcome:
+    return _old(_answer(subject, max_version=(0, 8)), "(0, 8)")
+
+
+@check(
+    "producer.version-1",
+    "max_version=(1, 0), (1, 3) or (2, 0): a versioned capsule of major version 1",
+    clause=MAX_VERSION + "a consumer of the same major version gets the producer's own",
+)
+def one(subject: Subject) -> Outcome:
+    asked = [(1, 0), (1, 3), (2, 0)]
+    return combine(*(_new(_answer(subject, max_version=version), version) for version in asked))
+
+
+def _new(answer: Export | Exception, asked: tuple[int, int]) -> Outcome:
+    if isinstance(answer, Exception):
+        return failed(f"{asked}: {describe(answer)}")
+    if not answer.versioned:
+        return warned(f"{asked}: gives the old ABI all the same")
+    if answer.raw.major != 1:
+        return failed(f"{asked}: {answer.kind}, but there is no major version 2")
+    return passed(f"{asked}: {answer.kind}")
+
+
+@check(
+    "producer.header",
+    "a versioned header states a version that exists",
+    clause="DLPack 1.3, DLPackVersion: the version that the producer was built with",
+)
+def header(subject: Subject) -> Outcome:
+    array = subject.array()
+    answer = attempt(array, max_version=(1, 3))
+    if isinstance(answer, Exception) or answer.version is None:
+        raise NotApplicable("gives no versioned capsule")
+    major, minor = answer.version
+    if major != 1 or minor > 20:
+        return failed(f"the header says {major}.{minor}")
+    return passed(f"{major}.{minor}")
+
+
+@check(
+    "producer.capsule-name",
+    "a capsule is named dltensor or dltensor_versioned",
+    clause="DLPack, Python specification: the producer names the capsule",
+)
+def capsule_name(subject: Subject) -> Outcome:
+    array = subject.array()
+    seen: list[str] = []
+    for keywords in ({}, {"max_version": (1, 3)}):
+        try:
+            seen.append(ask(array, **keywords).name.decode())
+        except NoCapsule as error:
+            return failed(f"gives {error}")
+        except Exception:
+            continue
+    if not seen:
+        raise NotApplicable("gives no capsule")
+    return passed(", ".join(dict.fromkeys(seen)))

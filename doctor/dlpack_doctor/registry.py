@@ -1,0 +1,86 @@
+"""All checks, in the order in which they run and are shown.
+
+What they do belongs to `producer` and `consumer`. Invariant: an id stands for one check.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from dlpack_doctor import reproduce
+from dlpack_doctor.explained import MEANS, SHOWS
+from dlpack_doctor.export import drop_capsules
+from dlpack_doctor.verdict import (
+    CONSUMER,
+    PRODUCER,
+    Check,
+    NotApplicable,
+    Outcome,
+    Verdict,
+    describe,
+    failed,
+)
+
+_checks: dict[str, Check] = {}
+_MODULES = (
+    "producer.factory",
+    "producer.protocol",
+    "producer.versions",
+    "producer.descriptor",
+    "producer.layouts",
+    "producer.access",
+    "producer.lifetime",
+    "producer.keeping",
+    "producer.requests",
+    "producer.exchange",
+    "producer.speed",
+    "consumer.protocol",
+    "consumer.layouts",
+    "consumer.elements",
+    "consumer.lifetime",
+    "consumer.errors",
+    "consumer.speed",
+)
+
+Function = Callable[[Any], Outcome]
+
+
+def check(identity: str, summary: str, *, clause: str) -> Callable[[Function], Function]:
+    """Register a function as the check of that id; the part before the dot is the side."""
+    side = identity.split(".")[0]
+    assert side in (PRODUCER, CONSUMER), identity
+    assert identity not in _checks, identity
+
+    def register(run: Function) -> Function:
+        means, shows = MEANS[identity], SHOWS.get(identity, "")
+        _checks[identity] = Check(identity, side, summary, clause, means, shows, run)
+        return run
+
+    return register
+
+
+def all_checks(side: str | None = None) -> list[Check]:
+    """Every check, or those of one side."""
+    for module in _MODULES:
+        importlib.import_module(f"dlpack_doctor.{module}")
+    return [check for check in _checks.values() if side in (None, check.side)]
+
+
+def run(check: Check, context: object) -> Outcome:
+    """Run a check in this process. An exception that it does not expect is a failure."""
+    return guarded(lambda: check.run(context), check.shows)
+
+
+def guarded(examine: Callable[[], Outcome], shows: str = "") -> Outcome:
+    """The outcome of a function; an unexpected exception is a failure."""
+    reproduce.begin(shows)
+    try:
+        return examine()
+    except NotApplicable as reason:
+        return Outcome(Verdict.NOT_APPLICABLE, str(reason))
+    except Exception as error:
+        return failed(f"unexpected {describe(error)}")
+    finally:
+        drop_capsules()

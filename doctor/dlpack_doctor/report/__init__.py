@@ -1,0 +1,1 @@
+"""The findings for a terminal, and as HTML, Markdown and a badge."""

@@ -1,1 +1,0 @@
-"""The doctor's own tests: planted faults, real frameworks, reports."""

@@ -1,0 +1,146 @@
+"""The tables and the comparison behind `cargo xtask bench`, without a measurement."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHES = Path(__file__).resolve().parents[2] / "benches"
+DUMP = """\
+desc: Trigger: Client Request: numpy-in {library} {kind}
+fn=(1) calloc
+0 20
+cfn=(3) malloc'2
+calls={calls} 0
+0 400
+cfn=(4) free
+calls=1000 0
+cfn=(1)
+calls=5 0
+totals: {total}
+"""
+
+
+@pytest.fixture(scope="module")
+def benches():
+    sys.path.insert(0, str(BENCHES))
+    try:
+        import paths
+        import sections
+        import tables
+
+        yield type("Benches", (), {"paths": paths, "sections": sections, "tables": tables})
+    finally:
+        sys.path.remove(str(BENCHES))
+
+
+def dump(library, kind, total, calls):
+    return DUMP.format(library=library, kind=kind, total=total, calls=calls)
+
+
+def results(benches):
+    found = benches.paths.Results()
+    found.read_records(
+        "version\tnumpy\t2.4.6\ntime\tnumpy-in\tfloor\t70.5\nbroken\tdlpk\tImportError: no\n"
+        "failed\tjax-in\trust_numpy\tTypeError: x\nabsent\ttorch\ncalls\t10\nnoise\n"
+    )
+    found.read_dumps(
+        [
+            dump("floor", "work", 12_000, 15),
+            dump("floor", "empty", 2_000, 5),
+            dump("dlbridge", "work", 18_000, 30),
+            dump("dlbridge", "empty", 3_000, 10),
+            dump("dlpark", "work", 18_000, 30),
+            dump("ended", "work", 1, 1).replace("Client Request: ", "Program termination"),
+        ]
+    )
+    return found
+
+
+def test_an_empty_call_is_subtracted_and_half_a_measurement_is_none(benches):
+    found = results(benches)
+    cost = {"nanoseconds": 70.5, "instructions": 1000.0, "allocations": 1.0}
+    assert found.costs["numpy-in", "floor"] == cost
+    assert found.ratio("numpy-in", "dlbridge") == 1.5
+    assert found.ratio("numpy-in", "dlpark") is None
+
+
+def test_what_is_missing_is_noted_once(benches):
+    found = results(benches)
+    found.read_records("broken\tdlpk\tImportError: no\n")
+    assert found.notes[:2] == [
+        "dlpk: ImportError: no",
+        "rust-numpy, JAX in, read, dropped: TypeError: x",
+    ]
+    assert len(found.notes) == 3 and found.notes[2].endswith("--with torch")
+    assert found.versions == {"numpy": "2.4.6"}
+
+
+def test_a_path_has_a_row_for_each_library_and_one_for_the_rest(benches):
+    table = benches.paths.paths_table(results(benches), ["floor", "dlbridge", "dlpk", "tvm_ffi"])
+    rows = table.splitlines()
+    assert rows[2].endswith("| floor | 1,000 | 1.00 | 1 | 70.5 | - |  |")
+    assert rows[3] == "|  | dlbridge | 1,500 | 1.50 | 2 | - | 1.10 | over |"
+    assert rows[4] == "|  | the others | - | - | - | - | - |  |"
+    ways = benches.paths.ways_table(results(benches)).splitlines()
+    assert ways[2] == "| DLPack: capsule of __dlpack__ | 1,000 | 1.00 | 1 | 70.5 |"
+    numbers = json.loads(benches.paths.as_json(results(benches), ["floor", "dlbridge"]))["costs"]
+    assert [cost["ratio"] for cost in numbers] == [1.0, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_worse"),
+    [
+        ((1000, 1400), (1000, 1500), True),
+        ((1000, 1440), (1000, 1500), False),
+        ((1000, 2000), (1000, 1500), False),
+        # With another Python, only one of the ratio and the instructions above the floor grows.
+        ((1000, 1500), (800, 1300), False),
+        ((1000, 1500), (1500, 2100), False),
+        # Below the floor, coming nearer to it is worse.
+        ((1000, 500), (1000, 600), True),
+    ],
+)
+def test_only_a_path_that_became_worse_is_told(benches, old, new, is_worse):
+    counts = [{"p": dict(zip(("floor", "dlbridge"), one, strict=True))} for one in (old, new)]
+    found = benches.paths.worse(*counts)
+    assert len(found) == is_worse, found
+    assert benches.paths.worse({}, counts[1]) == []
+
+
+def test_every_path_is_measured_and_counted(benches):
+    script = (BENCHES / "python/measure.py").read_text()
+    for path in [*benches.paths.PATHS, *benches.paths.WAYS_IN]:
+        assert f'"{path}":' in script, path
+    assert json.loads(benches.paths.COUNTS.read_text()).keys() <= benches.paths.PATHS.keys()
+
+
+def test_a_section_replaces_only_itself(benches):
+    put = benches.tables.with_section
+    page = put("# Head\n", "Python", "old\n\n### more\n")
+    page = put(page, "Python: sizes", "numbers")
+    page = put(page, "Python", "new")
+    assert page == "# Head\n\n## Python\n\nnew\n\n## Python: sizes\n\nnumbers\n"
+    assert put(page, "Python: sizes", "others").endswith("\n\nothers\n")
+
+
+def test_tables_of_sizes_threads_and_julia(benches):
+    sizes = benches.sections.sizes(
+        "Rust",
+        "1024\tdlbridge\t16.0\t152\n1024\tcopy\t80.0\t1536\n4096\tdlbridge\t16.0\t0\n"
+        "4096\tcopy\t300.0\t4096\n",
+    )
+    assert "| 1 KiB | 16 | 152 B | 80 | 1.5 KiB |\n" in sizes.body
+    assert sizes.body.endswith("| 4 KiB | 16 | 0 B | 300 | 4 KiB |\n")
+    lines = "1\tin\tdlbridge\t2000000\n2\tin\tdlbridge\t3000000\n1\tin\tfloor\t1000000\n"
+    threads = benches.sections.threads("Python", lines + "note\tno torch\n")
+    rows = "| in, dlbridge | 2.00 | 3.00 |\n| in, floor | 1.00 | - |\n\n- no torch\n"
+    assert threads.body.endswith(rows), threads.body
+    julia = benches.sections.julia(
+        "julia\t1.5.3\nimport\tby hand\t100.0\t0\nimport\tours\t150.4\t96\nshare\ttype\t30.0\t16"
+    )
+    rows = "| import | by hand | 100 | 1.00 | 0 |\n|  | ours | 150 | 1.50 | 96 |\n"
+    assert julia.body.endswith(rows + "| share | type | 30 | 1.00 | 16 |\n")
+    with pytest.raises(benches.tables.Unmeasured):
+        benches.sections.sizes("Rust", "1024\tcopy\n")

@@ -1,0 +1,146 @@
+//! `cargo xtask bench`: prepares the environment and the program in Rust; `benches/` measures, and
+//! makes tables and charts.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use xshell::cmd;
+
+use crate::python::{Set, Venv, lacks_valgrind, resolve};
+use crate::shell::target;
+use crate::steps::{Steps, skip};
+use crate::{With, julia};
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    with: With,
+    /// Write the results, with charts, to docs/benchmarks.md; with --check, the new counts
+    #[arg(long, global = true)]
+    write: bool,
+    /// Fail if the paths in Python take more instructions than benches/python/counts.json says
+    #[arg(long)]
+    check: bool,
+    #[command(subcommand)]
+    suite: Option<Suite>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Suite {
+    /// Shares between Rust crates beside other libraries, loops over views, reads without T6, sizes, threads
+    Rust {
+        #[arg(value_parser = ["shares", "views", "reads", "sizes", "threads"])]
+        part: Option<String>,
+    },
+    /// Instructions, allocations and time of each path, beside a floor in C and other libraries
+    Python(PythonOptions),
+    /// Shares with Python beside calls by hand
+    Julia,
+}
+
+#[derive(Debug, Default, Args)]
+struct PythonOptions {
+    #[arg(value_parser = ["paths", "sizes", "threads"])]
+    part: Option<String>,
+    /// Leave other libraries out
+    #[arg(long)]
+    quick: bool,
+    /// Write all numbers of the paths to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Measure with another Python, such as a free-threaded one
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
+}
+
+/// Runs the measurements of one language, or of all.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let write = options.write;
+    Steps::run(|steps| {
+        let venv = Venv::ready(&options.with.with)?;
+        if options.check {
+            steps.step("instructions", || check(&venv, write));
+            return Ok(());
+        }
+        if write {
+            install(&venv, steps)?;
+        }
+        if let None | Some(Suite::Rust { .. }) = options.suite {
+            let part = match &options.suite {
+                Some(Suite::Rust { part }) => part.as_deref(),
+                _ => None,
+            };
+            steps.step("measure in Rust", || rust(&venv, part, write));
+        }
+        if let None | Some(Suite::Python(_)) = options.suite {
+            let default = PythonOptions::default();
+            let options = match &options.suite {
+                Some(Suite::Python(options)) => options,
+                _ => &default,
+            };
+            let other = options.python.as_ref();
+            let other = other.map(|python| Venv::apart("bench-venv", python)).transpose()?;
+            let venv = other.as_ref().unwrap_or(&venv);
+            if !options.quick {
+                install(venv, steps)?;
+            }
+            steps.step("measure in Python", || python(venv, options, write));
+        }
+        if let None | Some(Suite::Julia) = options.suite {
+            steps.step("measure in Julia", || in_julia(&venv, write));
+        }
+        Ok(())
+    })
+}
+
+/// Installs what charts and other libraries need.
+fn install(venv: &Venv, steps: &mut Steps) -> Result<()> {
+    for set in resolve(&[Set::named("bench")?, Set::named("tvm-ffi")?])? {
+        steps.step(&format!("install {}", set.name), || venv.install(&set).or_else(skip));
+    }
+    Ok(())
+}
+
+/// Counts the instructions of the paths in Python, and compares with the checked-in counts, or
+/// replaces them.
+pub(crate) fn check(venv: &Venv, write: bool) -> Result<()> {
+    let reason = lacks_valgrind(&venv.sh);
+    if let Some(reason) = reason.or((!cfg!(target_os = "linux")).then_some("Linux only")) {
+        return skip(reason);
+    }
+    let write = write.then_some("--write");
+    Ok(cmd!(venv.sh, "python benches {write...} check").run()?)
+}
+
+fn python(venv: &Venv, options: &PythonOptions, write: bool) -> Result<()> {
+    let (part, quick) = (&options.part, options.quick.then_some("--quick"));
+    let json = options.json.iter().map(|file| format!("--json={}", file.display()));
+    let write = write.then_some("--write");
+    let bench = cmd!(venv.sh, "python benches {write...} python {part...} {quick...} {json...}");
+    // A Python without a shared library would be linked into the modules.
+    let is_apart = options.python.is_some().then_some(("PYO3_BUILD_EXTENSION_MODULE", "1"));
+    Ok(bench.env("CARGO_TARGET_DIR", &venv.target).envs(is_apart).run()?)
+}
+
+fn rust(venv: &Venv, part: Option<&str>, write: bool) -> Result<()> {
+    let folder = target().join("bench-rust");
+    let program = folder.join("release/dlbridge-bench-rust");
+    // Only shares need other crates, which take minutes to build.
+    let needs_crates = part.is_none_or(|part| part == "shares");
+    let features = (!needs_crates).then_some("--no-default-features");
+    let write = write.then_some("--write");
+    let build = cmd!(venv.sh, "cargo build --release --locked --target-dir {folder} {features...}");
+    build.args(["--manifest-path", "benches/rust/Cargo.toml"]).run()?;
+    Ok(cmd!(venv.sh, "python benches {write...} rust {program} {part...}").run()?)
+}
+
+fn in_julia(venv: &Venv, write: bool) -> Result<()> {
+    let lines = julia::bench(&julia::find()?, venv)?.read()?;
+    if let Some(reason) = lines.strip_prefix("skipped\t") {
+        return skip(reason.trim());
+    }
+    let (file, write) = (target().join("bench/julia.tsv"), write.then_some("--write"));
+    venv.sh.write_file(&file, lines)?;
+    Ok(cmd!(venv.sh, "python benches {write...} julia {file}").run()?)
+}

@@ -1,0 +1,135 @@
+//! `cargo xtask capi`: the C libraries, the header, and the files for pkg-config and CMake, as a C
+//! project needs them. The texts are in `crates/dlbridge-capi/packaging`; all installed files find
+//! each other relative to their own place.
+
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use xshell::cmd;
+
+use crate::shell::{shell, target};
+use crate::workspace;
+
+const PACKAGE: &str = "dlbridge-capi";
+/// The name of what cargo builds, without the system's prefixes and suffixes.
+const BUILT: &str = "dlbridge_capi";
+/// Has the number in the shared library's name.
+const BUILD_SCRIPT: &str = "crates/dlbridge-capi/build.rs";
+/// Texts to fill in, and where they are installed.
+const TEXTS: [(&str, &str); 3] = [
+    ("dlbridge.pc", "lib/pkgconfig"),
+    ("dlbridge-config.cmake", "lib/cmake/dlbridge"),
+    ("dlbridge-config-version.cmake", "lib/cmake/dlbridge"),
+];
+
+/// Installs into `target/capi`, or the given folder.
+pub(crate) fn run(prefix: Option<PathBuf>) -> Result<()> {
+    let prefix = std::path::absolute(prefix.unwrap_or_else(|| target().join("capi")))?;
+    install(&prefix)?;
+    println!("{}: libraries, header, files for pkg-config and CMake", prefix.display());
+    Ok(())
+}
+
+/// Installs into `target/capi` and gives the shared library.
+pub(crate) fn build() -> Result<PathBuf> {
+    let prefix = target().join("capi");
+    install(&prefix)?;
+    Ok(prefix.join("lib").join(Names::of(abi()?).link))
+}
+
+/// What the libraries are called when they are installed.
+struct Names {
+    shared: String,
+    /// Leads compilers to the shared library.
+    link: String,
+    archive: String,
+}
+
+impl Names {
+    fn of(abi: u32) -> Self {
+        let (shared, link, archive) = if cfg!(windows) {
+            // An import library names its DLL, which cannot be renamed any more.
+            (format!("{BUILT}.dll"), format!("{BUILT}.dll"), format!("{BUILT}.lib"))
+        } else {
+            let shared = match cfg!(target_os = "macos") {
+                true => format!("libdlbridge.{abi}.dylib"),
+                false => format!("libdlbridge.so.{abi}"),
+            };
+            (shared, format!("libdlbridge{DLL_SUFFIX}"), "libdlbridge.a".to_owned())
+        };
+        Self { shared, link, archive }
+    }
+}
+
+fn abi() -> Result<u32> {
+    let script = shell().read_file(BUILD_SCRIPT)?;
+    let number = script.split("const ABI: u32 = ").nth(1).and_then(|rest| rest.split(';').next());
+    let number = number.and_then(|number| number.parse().ok());
+    number.with_context(|| format!("{BUILD_SCRIPT}: expected `const ABI: u32 = N;`"))
+}
+
+fn install(prefix: &Path) -> Result<()> {
+    let sh = shell();
+    cmd!(sh, "cargo rustc --release --package {PACKAGE} --lib -- -Cstrip=symbols").run()?;
+    let (built, names) = (target().join("release"), Names::of(abi()?));
+    let archive = if cfg!(windows) { format!("{BUILT}.lib") } else { format!("lib{BUILT}.a") };
+    sh.create_dir(prefix.join("lib"))?;
+    sh.create_dir(prefix.join("include"))?;
+    for (from, to) in [
+        (built.join(format!("{DLL_PREFIX}{BUILT}{DLL_SUFFIX}")), format!("lib/{}", names.shared)),
+        (built.join(archive), format!("lib/{}", names.archive)),
+        ("crates/dlbridge-capi/include/dlbridge.h".into(), "include/dlbridge.h".to_owned()),
+    ] {
+        // Replaces rather than overwrites: a program may have the old library loaded.
+        sh.remove_path(prefix.join(&to))?;
+        sh.copy_file(from, prefix.join(to))?;
+    }
+    #[cfg(unix)]
+    {
+        let link = prefix.join("lib").join(&names.link);
+        sh.remove_path(&link)?;
+        std::os::unix::fs::symlink(&names.shared, link)?;
+    }
+    let main_crate = workspace::main_crate()?;
+    let libraries = system_libraries(&target())?;
+    for (name, folder) in TEXTS {
+        let text = sh.read_file(format!("crates/{PACKAGE}/packaging/{name}.in"))?;
+        let text = fill(&text, &names, main_crate.text("version"), &libraries);
+        sh.write_file(prefix.join(folder).join(name), text)?;
+    }
+    Ok(())
+}
+
+/// The libraries that a static Rust library needs of the system, as rustc has them.
+fn system_libraries(folder: &Path) -> Result<String> {
+    let (sh, source, list) = (shell(), folder.join("empty.rs"), folder.join("empty.txt"));
+    sh.write_file(&source, "")?;
+    let print = format!("--print=native-static-libs={}", list.display());
+    cmd!(sh, "rustc --crate-type staticlib --out-dir {folder} {print} {source}").quiet().run()?;
+    Ok(sh.read_file(list)?.trim().to_owned())
+}
+
+fn fill(text: &str, names: &Names, version: &str, libraries: &str) -> String {
+    text.replace("@VERSION@", version)
+        .replace("@LIBRARIES@", libraries)
+        .replace("@SHARED@", &names.shared)
+        .replace("@STATIC@", &names.archive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Names, abi, fill};
+
+    #[test]
+    fn texts_are_filled_in() {
+        let names = Names::of(2);
+        assert_eq!(fill("@VERSION@ @LIBRARIES@", &names, "1.2.3", "-lm"), "1.2.3 -lm");
+        assert!(!fill("@SHARED@ @STATIC@", &names, "", "").contains('@'));
+    }
+
+    #[test]
+    fn number_of_the_shared_library_is_read() {
+        assert!(abi().is_ok_and(|abi| abi >= 2));
+    }
+}

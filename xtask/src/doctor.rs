@@ -1,0 +1,77 @@
+//! `cargo xtask doctor`: whether frameworks conform to DLPack. The checks are the Python package in
+//! `doctor/`.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use xshell::{Cmd, cmd};
+
+use crate::python::{RELEASE, Set, Venv};
+use crate::shell::root;
+
+/// Names the Python of the page; otherwise the newest that every framework supports, if it is on the
+/// search path.
+const CHOICE: &str = "DLBRIDGE_DOCTOR_PYTHON";
+const NEWEST: &str = "python3.13";
+/// The findings of the last page.
+const FINDINGS: &str = "docs/doctor.json";
+const PAGES: [&str; 6] =
+    ["--markdown", "docs/doctor.md", "--html", "docs/doctor.html", "--json", FINDINGS];
+/// What the page does not have.
+const NOTE: &str =
+    "polars and pandas have no __dlpack__, and CuPy needs a GPU: they are not examined";
+/// The modules of other libraries that the page has, from the benchmarks, and their factories.
+const OBJECTS: [(&str, &str); 3] =
+    [("dlpark", "make_exporter"), ("nanobind", "make"), ("pyo3_dlpack", "make_exporter")];
+
+/// Runs the doctor with its own arguments.
+pub(crate) fn run(with: &[Set], args: &[String]) -> Result<()> {
+    let venv = Venv::ready(with)?;
+    venv.install_member("python", RELEASE)?;
+    Ok(doctor(&venv, &[])?.args(args).run()?)
+}
+
+/// Checks every framework and the objects of other libraries, and writes the pages.
+pub(crate) fn report(args: &[String]) -> Result<()> {
+    let program = env::var_os(CHOICE).map_or_else(|| PathBuf::from(NEWEST), PathBuf::from);
+    let is_there = env::var_os(CHOICE).is_some() || which(&program);
+    let sets = [Set::named("full")?, Set::named("bench")?];
+    let venv = if is_there { Venv::apart("doctor", &program)? } else { Venv::ready(&[])? };
+    for set in crate::python::resolve(&sets)? {
+        venv.install(&set)?;
+    }
+    venv.install_member("python", RELEASE)?;
+    let names = OBJECTS.map(|(module, _)| module);
+    let built = cmd!(venv.sh, "python benches modules {names...}");
+    let built = built.env("CARGO_TARGET_DIR", &venv.target).read()?;
+    // The folder, then the version of each library.
+    let mut lines =
+        built.lines().rev().take(1 + OBJECTS.len()).collect::<Vec<_>>().into_iter().rev();
+    let folder = PathBuf::from(lines.next().unwrap_or_default());
+    let mut doctor = doctor(&venv, &[&folder])?
+        .env("DLPACK_DOCTOR_COMMAND", "cargo xtask doctor --report")
+        .args(["--exit-zero", "--note", NOTE])
+        .args(args);
+    if root().join(FINDINGS).exists() {
+        doctor = doctor.args(["--since", FINDINGS]);
+    }
+    doctor = doctor.args(PAGES).arg("installed");
+    for ((module, factory), version) in OBJECTS.iter().zip(lines) {
+        let name = module.replace('_', "-");
+        doctor = doctor.arg(format!("{name} {version}=bench_{module}:{factory}"));
+    }
+    Ok(doctor.run()?)
+}
+
+fn which(program: &Path) -> bool {
+    let sh = crate::shell::shell();
+    crate::shell::succeeds(cmd!(sh, "{program} --version"))
+}
+
+/// The doctor of this repository, with more folders to import from.
+fn doctor<'a>(venv: &'a Venv, folders: &[&Path]) -> Result<Cmd<'a>> {
+    let own = root().join("doctor");
+    let path = env::join_paths([&*own].iter().chain(folders))?;
+    Ok(cmd!(venv.sh, "python -m dlpack_doctor").env("PYTHONPATH", path))
+}

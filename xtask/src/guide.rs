@@ -1,0 +1,312 @@
+//! The guide: every page of the repository in Markdown. Each block of code has a kind, and each kind
+//! is run or compared by a test; mkdocs renders the pages, and checks where links lead. The rendered pages are laid out as the sources are.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Parser;
+use pulldown_cmark::{CodeBlockKind, Event, Tag, TagEnd};
+use xshell::cmd;
+
+use crate::house;
+use crate::python::Venv;
+use crate::shell::{files, root, target};
+use crate::{Cli, workspace};
+
+/// mkdocs's configuration, with the order of the pages.
+const CONFIGURATION: &str = "docs/mkdocs.yml";
+/// Runs the examples in Rust.
+const RUST_RUNNER: &str = "crates/dlbridge-pyo3/src/guide.rs";
+/// The pages whose examples `python/tests/test_guide.py` runs,
+const PYTHON_PAGES: &[&str] = &["README.md", "docs/", "examples/", "python/"];
+/// `julia/DLBridge/test/guide.jl`,
+const JULIA_PAGES: &[&str] = &["README.md", "docs/"];
+/// and `crates/dlbridge-capi/tests/programs.rs`.
+const C_PAGES: &[&str] = &["docs/guide/c.md"];
+/// The prompts of sessions.
+const PROMPTS: &[&str] = &[">>> ", "$ ", "julia> "];
+/// Programs that a shell finds once the text before has been followed.
+const PROGRAMS: &[&str] = &["cd", "cp", "dlpack-doctor", "maturin", "pip", "pytest"];
+/// Commands of cargo besides ours.
+const CARGO: &[&str] = &["add", "new", "run", "test"];
+/// Modules that `python -m` runs.
+const MODULES: &[&str] = &["dlbridge", "pip", "towncrier", "venv"];
+
+/// Checks every page of the repository and renders them all; gives the first one rendered.
+pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
+    let (sh, folder) = (&venv.sh, target().join("guide"));
+    sh.remove_path(&folder)?;
+    let configuration = sh.read_file(CONFIGURATION)?;
+    let rust_runner = sh.read_file(RUST_RUNNER)?;
+    let mut findings = Vec::new();
+    let left_out = |name: &String| name.starts_with("fuzz/corpus/") || name.ends_with(".html");
+    for name in files()?.iter().filter(|name| !left_out(name)) {
+        let staged = folder.join("pages").join(name);
+        if !name.ends_with(".md") {
+            // Links may lead to any file of the repository.
+            sh.write_file(staged, sh.read_binary_file(name)?)?;
+            continue;
+        }
+        let text = sh.read_file(name)?;
+        if name.starts_with("docs/") && !configuration.contains(&format!(": {name}\n")) {
+            findings.push(format!("{name}: {CONFIGURATION} does not list it"));
+        }
+        let blocks = blocks(&text);
+        for block in &blocks {
+            if let Some(problem) = block.problem(name, &rust_runner) {
+                let line = 1 + text[..block.place.start].matches('\n').count();
+                findings.push(format!("{name}:{line}: {problem}"));
+            }
+        }
+        sh.write_file(staged, shown(&text, &blocks))?;
+    }
+    house::report(&findings)?;
+    let copy = folder.join("mkdocs.yml");
+    sh.write_file(&copy, configuration)?;
+    // Not `--quiet`, which would leave warnings uncounted.
+    cmd!(sh, "python -m mkdocs build --strict --config-file {copy}").run()?;
+    Ok(folder.join("html/index.html"))
+}
+
+/// A block of code.
+#[derive(Debug, Default)]
+struct Block {
+    /// From its opening fence to its closing one.
+    place: Range<usize>,
+    /// The first word after the fence: the language.
+    kind: String,
+    /// The text of the HTML comment in the line above, such as the file of an excerpt.
+    note: Option<String>,
+    code: String,
+}
+
+fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let (mut in_block, mut comment) = (false, (String::new(), 0));
+    for (event, place) in pulldown_cmark::Parser::new(text).into_offset_iter() {
+        match event {
+            Event::Start(Tag::CodeBlock(kind)) => {
+                let kind = match &kind {
+                    CodeBlockKind::Fenced(words) => words.split([',', ' ']).next(),
+                    CodeBlockKind::Indented => None,
+                };
+                let is_above = comment.1 == place.start && !comment.0.is_empty();
+                let note = is_above.then(|| std::mem::take(&mut comment.0));
+                let kind = kind.unwrap_or_default().to_owned();
+                blocks.push(Block { place, kind, note, code: String::new() });
+                in_block = true;
+            }
+            Event::End(TagEnd::CodeBlock) => in_block = false,
+            Event::Text(code) if in_block => {
+                blocks.last_mut().expect("the block was opened").code += &code;
+            }
+            Event::Html(html) => {
+                let note = html.trim().strip_prefix("<!--").and_then(|s| s.strip_suffix("-->"));
+                comment = (note.unwrap_or_default().trim().to_owned(), place.end);
+            }
+            _ => {}
+        }
+    }
+    blocks
+}
+
+/// A page as a reader sees it: the kinds of blocks without the words that only tools read, and
+/// without the lines that rustdoc hides.
+fn shown(text: &str, blocks: &[Block]) -> String {
+    let (mut page, mut at) = (String::new(), 0);
+    for block in blocks {
+        page += &text[at..block.place.start];
+        let (opening, rest) = text[block.place.clone()].split_once('\n').unwrap_or_default();
+        let fence = opening.split(|c| c != '`').next().unwrap_or_default();
+        page += &format!("{fence}{}", block.kind);
+        for line in rest.lines() {
+            let is_hidden = block.kind == "rust" && (line == "#" || line.starts_with("# "));
+            if !is_hidden {
+                page += &format!("\n{line}");
+            }
+        }
+        at = block.place.end;
+    }
+    page + &text[at..]
+}
+
+impl Block {
+    /// What is wrong with the block, if anything is.
+    fn problem(&self, page: &str, rust_runner: &str) -> Option<String> {
+        let is_in = |places: &[&str]| {
+            let is_run = places.iter().any(|place| page.starts_with(place));
+            (!is_run).then(|| "an example in a page whose examples are not run".to_owned())
+        };
+        match &self.kind[..] {
+            "rust" => {
+                let is_run = rust_runner.contains(&format!("include_str!(\"../../../{page}\")"));
+                (!is_run).then(|| format!("an example in Rust that {RUST_RUNNER} does not name"))
+            }
+            "python" | "pycon" => is_in(PYTHON_PAGES),
+            "julia" => is_in(JULIA_PAGES),
+            "c" => is_in(C_PAGES),
+            "rs" | "py" => self.excerpt(),
+            "toml" if self.note.is_some() => self.excerpt(),
+            "toml" => self.dependencies(),
+            "sh" => self.code.lines().find_map(unknown_command),
+            "text" => {
+                let is_typed = |line: &str| PROMPTS.iter().any(|prompt| line.starts_with(prompt));
+                let is_session = self.code.lines().any(is_typed);
+                is_session.then(|| "a session that is not run: make it pycon".to_owned())
+            }
+            other => Some(format!("a code block of unknown kind `{other}`, which is not run")),
+        }
+    }
+
+    /// An excerpt is some lines of a file, indented or not.
+    fn excerpt(&self) -> Option<String> {
+        let Some(name) = &self.note else {
+            return Some("an excerpt without a comment above it that names its file".to_owned());
+        };
+        let Ok(file) = std::fs::read_to_string(root().join(name)) else {
+            return Some(format!("an excerpt of {name}, which does not exist"));
+        };
+        let (file, excerpt): (Vec<_>, Vec<_>) =
+            (file.lines().collect(), self.code.lines().collect());
+        (!holds(&file, &excerpt)).then(|| format!("{name} has no such lines"))
+    }
+
+    /// Dependencies that a user copies are those of the workspace. (That the manifest of the guide
+    /// builds is tested by `crates/dlbridge-pyo3/tests/copied_project.rs`.)
+    fn dependencies(&self) -> Option<String> {
+        let members = workspace::members().unwrap_or_default();
+        let lines = self.code.lines().skip_while(|line| *line != "[dependencies]").skip(1);
+        let mut lines = lines.take_while(|line| !line.starts_with('['));
+        lines.find_map(|line| {
+            let (name, rest) = line.split_once(" = ")?;
+            let shown = rest.split('"').nth(1).unwrap_or_default();
+            let is_ours = members
+                .iter()
+                .flat_map(|member| member.dependencies())
+                .any(|(other, required)| other == name && required[1..].starts_with(shown));
+            (!is_ours).then(|| format!("`{line}` differs from Cargo.toml"))
+        })
+    }
+}
+
+fn holds(file: &[&str], excerpt: &[&str]) -> bool {
+    file.windows(excerpt.len().max(1)).any(|lines| {
+        let first = excerpt.first().copied().unwrap_or_default();
+        let Some(indent) = lines[0].strip_suffix(first) else { return false };
+        let same = |(line, shown): (&&str, &&str)| {
+            line == shown && line.is_empty() || line.strip_prefix(indent) == Some(shown)
+        };
+        indent.trim().is_empty() && lines.iter().zip(excerpt).all(same)
+    })
+}
+
+/// A line for a shell whose command does not exist. Our own are parsed, with their arguments.
+fn unknown_command(line: &str) -> Option<String> {
+    let line = line.split(" #").next().unwrap_or_default();
+    let words: Vec<_> = line.split_whitespace().collect();
+    let is_file = |name: &str| root().join(name).is_file();
+    let is_known = match words[..] {
+        [] => true,
+        [comment, ..] if comment.starts_with('#') => true,
+        ["cargo", "xtask", ..] => Cli::try_parse_from(&words[1..]).is_ok(),
+        ["cargo", name, ..] => CARGO.contains(&name),
+        ["python", "-m", module, ..] => MODULES.contains(&module),
+        ["python" | "sh" | "bash", script, ..] => is_file(script),
+        ["julia", "-e", ..] | ["cc", ..] => true,
+        [program, ..] => PROGRAMS.contains(&program) || is_file(program),
+    };
+    (!is_known).then(|| format!("`{}`: no such command", line.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{blocks, holds, shown};
+
+    const RUNNER: &str = "#[doc = include_str!(\"../../../docs/guide/a.md\")]";
+    const PAGE: &str = "\
+See [one](a.md).
+
+<!-- src/lib.rs -->
+FENCErust,no_run
+# use x;
+#[test]
+[four](d.md)
+FENCE
+
+More.
+
+FENCE
+plain
+FENCE
+";
+
+    fn fenced(text: &str) -> String {
+        text.replace("FENCE", "```")
+    }
+
+    fn problem(page: &str, block: &str) -> Option<String> {
+        let text = fenced(&format!("{block}\nFENCE\n"));
+        blocks(&text)[0].problem(page, RUNNER)
+    }
+
+    #[test]
+    fn blocks_are_read_and_readers_see_no_hidden_lines() {
+        let text = fenced(PAGE);
+        let blocks = blocks(&text);
+        let [rust, plain] = &blocks[..] else { panic!("{blocks:?}") };
+        assert_eq!((&rust.kind[..], rust.note.as_deref()), ("rust", Some("src/lib.rs")));
+        assert_eq!(rust.code, "# use x;\n#[test]\n[four](d.md)\n");
+        assert_eq!((&plain.kind[..], &plain.note, &plain.code[..]), ("", &None, "plain\n"));
+        let shown = shown(&text, &blocks);
+        assert!(shown.contains("```rust\n#[test]\n[four](d.md)\n```\n\nMore"), "{shown}");
+        assert!(shown.starts_with("See [one](a.md)") && shown.ends_with("```\nplain\n```\n"));
+    }
+
+    #[test]
+    fn every_kind_is_run() {
+        assert_eq!(problem("docs/guide/a.md", "FENCErust\nfn f() {}"), None);
+        assert!(problem("docs/guide/b.md", "FENCErust\nfn f() {}").is_some());
+        assert_eq!(problem("docs/guide/b.md", "FENCEpython\n1"), None);
+        assert!(problem("CONTRIBUTING.md", "FENCEpython\n1").is_some());
+        for unknown in ["", "ruby", "console"] {
+            let found = problem("README.md", &format!("FENCE{unknown}\n1")).unwrap();
+            assert!(found.contains("unknown kind"), "{found}");
+        }
+        assert_eq!(problem("README.md", "FENCEtext\ntensor([2.])"), None);
+        assert!(problem("README.md", "FENCEtext\n>>> 1").is_some());
+    }
+
+    #[test]
+    fn commands_exist_with_their_flags() {
+        for fine in ["cargo xtask demo   # all", "python -m dlbridge doctor", "# only words", ""] {
+            assert_eq!(problem("README.md", &format!("FENCEsh\n{fine}")), None, "{fine}");
+        }
+        let odd =
+            ["cargo xtask fly", "cargo xtask fuzz --sedes 3", "python -m flask", "frobnicate"];
+        for odd in odd.into_iter().chain(["python no/such.py"]) {
+            assert!(problem("README.md", &format!("FENCEsh\n{odd}")).is_some(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn dependencies_are_those_of_the_workspace() {
+        let table =
+            |line: &str| problem("README.md", &format!("FENCEtoml\n[dependencies]\n{line}"));
+        assert_eq!(table("dlbridge = \"0.1\""), None);
+        assert!(table("dlbridge = \"7.1\"").is_some() && table("not-ours = \"0.1\"").is_some());
+    }
+
+    #[test]
+    fn excerpts_are_lines_of_their_file() {
+        let file = ["impl X {", "    fn f() {", "", "        1", "    }", "}"];
+        assert!(holds(&file, &["fn f() {", "", "    1", "}"]));
+        assert!(holds(&file, &["impl X {", "    fn f() {"]));
+        assert!(!holds(&file, &["fn f() {", "", "    2", "}"]));
+        assert!(!holds(&file, &["fn f() {", "", "1", "}"]));
+        assert!(problem("README.md", "<!-- no/such.rs -->\nFENCErs\n1").is_some());
+        assert!(problem("README.md", "FENCErs\n1").unwrap().contains("names its file"));
+        let this = "<!-- xtask/src/guide.rs -->\nFENCErs\nconst FENCE_NOT_HERE: u8 = 1;";
+        assert!(problem("README.md", this).is_some());
+    }
+}

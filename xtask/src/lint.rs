@@ -1,0 +1,142 @@
+//! `cargo xtask lint`: every check that runs no tests. A tool that is not installed is skipped with
+//! the command that installs it.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use xshell::cmd;
+
+use crate::guide;
+use crate::house;
+use crate::python::{Set, Venv};
+use crate::shell::{answer, files, root, shell, succeeds, target};
+use crate::steps::{Steps, skip};
+use crate::workspace;
+
+/// The crates whose public API is Rust's. That of the C API is a header, which has its own test.
+const RUST_API: [&str; 3] = ["dlbridge-sys", "dlbridge", "dlbridge-pyo3"];
+
+/// Runs all checks, also after one has failed.
+pub(crate) fn steps(steps: &mut Steps) -> Result<()> {
+    let venv = Venv::ready(&[Set::named("lint")?, Set::named("guide")?])?;
+    let sh = &venv.sh;
+    steps.step("rustfmt", || Ok(cmd!(sh, "cargo fmt --all --check").run()?));
+    steps.step("clippy", || {
+        let selection = "--workspace --all-targets --all-features".split(' ');
+        Ok(cmd!(sh, "cargo clippy {selection...} -- -D warnings").run()?)
+    });
+    steps.step("each feature alone", || each_feature(&venv));
+    steps.step("cargo doc", || {
+        let doc = cmd!(sh, "cargo doc --workspace --all-features --no-deps");
+        Ok(doc.env("RUSTDOCFLAGS", "-D warnings").run()?)
+    });
+    steps.step("ruff check", || Ok(cmd!(sh, "python -m ruff check").run()?));
+    steps.step("ruff format", || Ok(cmd!(sh, "python -m ruff format --check").run()?));
+    steps.step("mypy", || {
+        // From the folder of its configuration, which names the files.
+        let _python = sh.push_dir("python");
+        Ok(cmd!(sh, "python -m mypy").run()?)
+    });
+    steps.step("house rules", house::check);
+    steps.step("guide", || guide::build(&venv).map(drop));
+    steps.step("oldest Rust", || oldest_rust(&venv));
+    steps.step("oldest dependencies", || oldest_dependencies(&venv));
+    steps.step("public API", || public_api(&venv));
+    steps.step("licences and advisories", || {
+        if !succeeds(cmd!(sh, "cargo deny --version")) {
+            return skip("cargo install cargo-deny --locked");
+        }
+        Ok(cmd!(sh, "cargo deny --workspace check").run()?)
+    });
+    Ok(())
+}
+
+/// Each library that has features: with none, with each one, and with all.
+fn each_feature(venv: &Venv) -> Result<()> {
+    for library in workspace::libraries()? {
+        let (name, features) = (library.name(), library.features());
+        if features.is_empty() {
+            continue;
+        }
+        let clippy = |chosen: &[&str]| {
+            cmd!(venv.sh, "cargo clippy --package {name} --lib {chosen...} -- -D warnings").run()
+        };
+        clippy(&["--no-default-features"])?;
+        for feature in &features {
+            clippy(&["--no-default-features", "--features", feature])?;
+        }
+        clippy(&["--all-features"])?;
+    }
+    Ok(())
+}
+
+/// Checks the libraries, and this program, with the oldest Rust that they support.
+pub(crate) fn oldest_rust(venv: &Venv) -> Result<()> {
+    let members = workspace::members()?;
+    let version = members.first().map_or("", |member| member.text("rust_version"));
+    let toolchain = workspace::toolchain(version);
+    let unpacked = if toolchain.is_none() { Some(unpack(version)) } else { None };
+    let rustc = unpacked.transpose().or_else(|error| {
+        skip(format!("no Rust {version}: rustup toolchain install {version} ({error:#})"))
+    })?;
+    let folder = target().join("msrv-check");
+    for member in members.iter().filter(|one| one.is_library() || one.name() == "xtask") {
+        let (name, features) = (member.name(), member.features_for(version).join(","));
+        let kind = if member.is_library() { "--lib" } else { "--bins" };
+        let check = workspace::cargo(&venv.sh, toolchain.as_deref());
+        let check = check.args(["check", kind, "--package", name, "--features", &features]);
+        let check = check.arg("--target-dir").arg(&folder);
+        check.envs(rustc.iter().map(|rustc| ("RUSTC", rustc))).run()?;
+    }
+    Ok(())
+}
+
+/// Unpacks a compiler where rustup has none.
+fn unpack(version: &str) -> Result<PathBuf> {
+    let (sh, folder) = (shell(), target().join("msrv"));
+    cmd!(sh, "sh scripts/get-rust-msrv.sh {folder}").run()?;
+    let rustc = folder.join("bin/rustc");
+    let found = cmd!(sh, "{rustc} --version").quiet().read()?;
+    let is_right = found.starts_with(&format!("rustc {version}."));
+    ensure!(is_right, "expected Rust {version}, found {found}");
+    Ok(rustc)
+}
+
+/// Checks the libraries with the oldest dependencies that their manifests allow, in a copy of the
+/// sources: the lock file of this folder stays as it is.
+fn oldest_dependencies(venv: &Venv) -> Result<()> {
+    let Some(nightly) = workspace::toolchain("nightly") else {
+        return skip("only a nightly cargo does it: rustup toolchain install nightly");
+    };
+    let folder = target().join("minimal-versions");
+    let copy = folder.join("source");
+    venv.sh.remove_path(&copy)?;
+    for name in files()? {
+        let (from, to) = (root().join(&name), copy.join(&name));
+        venv.sh.write_file(&to, venv.sh.read_binary_file(&from)?)?;
+        // With its old time, an unchanged file is not built anew.
+        let time = fs::metadata(&from)?.modified()?;
+        File::options().append(true).open(&to)?.set_modified(time)?;
+    }
+    let libraries = workspace::libraries()?;
+    let packages = libraries.iter().flat_map(|library| ["--package", library.name()]);
+    let _copy = venv.sh.push_dir(&copy);
+    let cargo = workspace::cargo(&venv.sh, Some(&nightly));
+    cargo.args(["update", "--quiet", "-Zdirect-minimal-versions"]).run()?;
+    let check = cmd!(venv.sh, "cargo check --lib --all-features {packages...}");
+    Ok(check.arg("--target-dir").arg(folder.join("target")).run()?)
+}
+
+/// Compares the public API with that of the last release.
+fn public_api(venv: &Venv) -> Result<()> {
+    let sh = &venv.sh;
+    let Some(tag) = answer(cmd!(sh, "git describe --tags --abbrev=0 --match v[0-9]*")) else {
+        return skip("there is no release yet, or no tag of one here");
+    };
+    if !succeeds(cmd!(sh, "cargo semver-checks --version")) {
+        return skip("cargo install cargo-semver-checks --locked");
+    }
+    let packages = RUST_API.iter().flat_map(|name| ["--package", name]);
+    Ok(cmd!(sh, "cargo semver-checks --baseline-rev {tag} {packages...}").run()?)
+}

@@ -1,0 +1,291 @@
+//! `cargo xtask sanitize`: the tests under tools that find invalid memory accesses, leaks and races.
+//! Each tool runs, or is listed as skipped with the reason.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::Value;
+use xshell::{Shell, cmd};
+
+use crate::python::{Venv, lacks_valgrind};
+use crate::shell::{answer, files, files_in, root, shell, stem, succeeds, target};
+use crate::steps::{Steps, skip};
+use crate::workspace::{self, CORE_FEATURES};
+
+/// Property tests are limited to so many cases, since everything is slower here;
+const CASES: &str = "16";
+/// under Miri, to even fewer.
+const MIRI_CASES: &str = "4";
+/// These start a compiler, or read the docs.
+const LEFT_OUT: [&str; 2] = ["ui", "adapters_table"];
+/// Tree Borrows: a cell over memory that a Rust owner exported as immutable is never written, which
+/// that model allows and Stacked Borrows does not (`raw/elements.rs`).
+const MIRI_FLAGS: &str = "-Zmiri-tree-borrows -Zmiri-strict-provenance -Zmiri-disable-isolation";
+/// What the C API publishes without a lock, under so many schedules of the threads as `miri` says.
+const CAPI: &str = "--package dlbridge-capi --lib";
+/// The Python tests of everything that holds memory, with NumPy as the only framework.
+const PYTHON_TESTS: &str = "capsules hostile producers exchange_api negotiation create \
+    copy_and_device inspect buffer buffer_export array_interface cuda_array_interface host_memory \
+    lifetime numpy stream_order streams";
+/// Not those that measure the process's size, which a sanitizer changes, or take too long.
+const PYTHON_CHOICE: &str = "not nothing_behind and not hundred_thousand and not exit";
+/// Runs pytest without the frameworks: they are not built for sanitizers.
+const PYTEST: &str = "\
+import sys
+for name in ('torch', 'jax', 'tensorflow', 'paddle', 'pyarrow', 'tvm_ffi', 'mlx', 'cupy', 'ml_dtypes', 'array_api_strict'):
+    sys.modules[name] = None
+import pytest
+raise SystemExit(pytest.main(sys.argv[1:]))
+";
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// AddressSanitizer over the Rust tests (address) or the Python tests (python), ThreadSanitizer
+    /// over the tests with threads, valgrind, Miri; default: all
+    #[arg(value_parser = ["address", "python", "thread", "valgrind", "miri"])]
+    tool: Option<String>,
+    /// How long Miri runs
+    #[arg(long, default_value_t = 30)]
+    minutes: u64,
+}
+
+/// Runs every tool that is installed, or the given one.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let sh = shell();
+    sh.set_var("PROPTEST_CASES", CASES);
+    Steps::run(|steps| {
+        let mut step = |name: &str, work: &dyn Fn() -> Result<()>| {
+            if options.tool.as_ref().is_none_or(|chosen| chosen == name) {
+                steps.step(name, work);
+            }
+        };
+        step("address", &|| address(&sh));
+        step("python", &python);
+        step("thread", &|| thread(&sh));
+        step("valgrind", &|| valgrind(&sh));
+        step("miri", &|| miri(&sh, Duration::from_secs(60 * options.minutes)));
+        Ok(())
+    })
+}
+
+/// The nightly toolchain.
+fn nightly() -> Result<String> {
+    let nightly = workspace::toolchain("nightly");
+    nightly.map_or_else(|| skip("no nightly Rust: rustup toolchain install nightly"), Ok)
+}
+
+/// The test programs of the main crate: those of the core, and those of one adapter each, which have
+/// the name of its feature, or begin with it.
+fn test_programs() -> Result<[Vec<String>; 2]> {
+    let features = workspace::main_crate()?.features();
+    let features: Vec<_> = features.iter().map(|feature| feature.replace('-', "_")).collect();
+    let files = files_in("crates/dlbridge/tests", "rs");
+    let names = files.iter().map(|file| stem(file)).filter(|name| !LEFT_OUT.contains(&&**name));
+    let is_adapters = |name: &String| features.iter().any(|feature| name.starts_with(feature));
+    let (adapters, core) = names.partition(is_adapters);
+    Ok([core, adapters])
+}
+
+/// AddressSanitizer and LeakSanitizer over the tests of the main crate.
+fn address(sh: &Shell) -> Result<()> {
+    let (nightly, host) = (nightly()?, workspace::host()?);
+    let [core, adapters] = test_programs()?;
+    // The adapters' crates take long to build, so the core does not wait for them.
+    let parts = [(&core, ["--features", CORE_FEATURES]), (&adapters, ["--lib", "--all-features"])];
+    for (tests, features) in parts {
+        let tests = tests.iter().flat_map(|test| ["--test", test]);
+        let test = workspace::cargo(sh, Some(&nightly)).args(["test", "--package", "dlbridge"]);
+        let test = test.args(["--no-fail-fast", "--target", &host]).args(features).args(tests);
+        test.env("RUSTFLAGS", "-Zsanitizer=address").env("ASAN_OPTIONS", "detect_leaks=1").run()?;
+    }
+    Ok(())
+}
+
+/// ThreadSanitizer over the tests in which threads share reference counts, deleters, queues, and what
+/// the C API publishes without a lock. The standard library is built with the sanitizer as well:
+/// otherwise it would report races that are none.
+fn thread(sh: &Shell) -> Result<()> {
+    let (nightly, host) = (nightly()?, workspace::host()?);
+    let rustc = cmd!(sh, "rustup run {nightly} rustc --print=sysroot").quiet().read()?;
+    if !Path::new(&rustc).join("lib/rustlib/src/rust/library").is_dir() {
+        return skip("no sources of std: rustup +nightly component add rust-src");
+    }
+    let folder = target().join("sanitize-thread");
+    let core =
+        format!("--features {CORE_FEATURES} --test=threads --test=releases --test=ownership");
+    for (package, tests) in [("dlbridge", &core[..]), ("dlbridge-capi", "--lib")] {
+        let test = workspace::cargo(sh, Some(&nightly)).args(["test", "-Zbuild-std", "--target"]);
+        let test = test.args([&host, "--package", package]).args(tests.split(' '));
+        test.arg("--target-dir").arg(&folder).env("RUSTFLAGS", "-Zsanitizer=thread").run()?;
+    }
+    Ok(())
+}
+
+/// valgrind over the Rust tests that need no Python, as they are built by default.
+fn valgrind(sh: &Shell) -> Result<()> {
+    if let Some(reason) = lacks_valgrind(sh) {
+        return skip(reason);
+    }
+    let messages = cmd!(
+        sh,
+        "cargo test --no-run --lib --tests --message-format=json --all-features
+         --package dlbridge-sys --package dlbridge"
+    )
+    .read()?;
+    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut programs: Vec<_> = artifacts
+        .filter(|artifact| !LEFT_OUT.iter().any(|name| artifact["target"]["name"] == *name))
+        .filter_map(|artifact| artifact["executable"].as_str().map(PathBuf::from))
+        .collect();
+    programs.dedup();
+    for program in &programs {
+        // It prints nothing unless it finds an error.
+        cmd!(sh, "valgrind --quiet --error-exitcode=9")
+            .args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect"])
+            .arg("--show-leak-kinds=definite,indirect")
+            .arg(program)
+            .arg("--test-threads=1")
+            .run()?;
+    }
+    if programs.is_empty() { bail!("cargo built no test program") } else { Ok(()) }
+}
+
+/// Miri over the Rust tests, one program after the other, until all are done or the time is up: the
+/// core's tests, what is shared without a lock, and the adapters' tests, which take longest to build.
+fn miri(sh: &Shell, limit: Duration) -> Result<()> {
+    let nightly = nightly()?;
+    if !succeeds(cmd!(sh, "rustup run {nightly} cargo miri --version")) {
+        return skip("no Miri: rustup +nightly component add miri");
+    }
+    if !succeeds(cmd!(sh, "timeout --version")) {
+        return skip("no program `timeout`, which limits the time");
+    }
+    let [core, adapters] = test_programs()?;
+    let of_core = format!("--package dlbridge --features {CORE_FEATURES}");
+    let mut programs = vec![format!("{of_core} --lib")];
+    programs.extend(core.iter().map(|test| format!("{of_core} --test {test}")));
+    programs.push(CAPI.to_owned());
+    let of_adapter = |test| format!("--package dlbridge --all-features --test {test}");
+    programs.extend(adapters.iter().map(of_adapter));
+    let (started, mut unfinished) = (Instant::now(), Vec::new());
+    for program in &programs {
+        let name = program.rsplit(' ').next().unwrap_or_default();
+        // One slow program does not take the time of all others.
+        let seconds = limit.saturating_sub(started.elapsed()).min(limit / 4).as_secs();
+        if seconds == 0 {
+            unfinished.push(name);
+            continue;
+        }
+        let (seconds, words) = (seconds.to_string(), program.split(' '));
+        let schedules = if program == CAPI { " -Zmiri-many-seeds=0..16" } else { "" };
+        let test =
+            cmd!(sh, "timeout -k 10 {seconds} rustup run {nightly} cargo miri test {words...}");
+        eprintln!("$ {test}");
+        let mut test = std::process::Command::from(test);
+        test.env("MIRIFLAGS", format!("{MIRI_FLAGS}{schedules}")).env("PROPTEST_CASES", MIRI_CASES);
+        match test.status()?.code() {
+            Some(0) => {}
+            // The time was up.
+            Some(124 | 137) => unfinished.push(name),
+            _ => bail!("Miri failed: {program}"),
+        }
+    }
+    if unfinished.is_empty() {
+        return Ok(());
+    }
+    let (done, names) = (programs.len() - unfinished.len(), unfinished.join(", "));
+    let all = programs.len();
+    skip(format!("{done} of {all} programs passed; --minutes N gives more time for {names}"))
+}
+
+/// The Python tests over a native module with AddressSanitizer.
+fn python() -> Result<()> {
+    let (venv, nightly) = (Venv::ready(&[])?, &nightly()?);
+    // The sanitizer's runtime as a shared library, which is loaded before Python: Rust's own is
+    // linked to programs only. A compiler without the file prints its name.
+    let runtime = answer(cmd!(venv.sh, "cc -print-file-name=libasan.so")).map(PathBuf::from);
+    let runtime = runtime.filter(|path| cfg!(target_os = "linux") && path.is_absolute());
+    let Some(runtime) = runtime else { return skip("the C compiler has no libasan.so") };
+    let (sh, folder, host) = (&venv.sh, target().join("sanitize"), workspace::host()?);
+    let build = workspace::cargo(sh, Some(nightly)).args(["build", "--package", "dlbridge-python"]);
+    let build = build.args(["--target", &host, "--target-dir"]).arg(&folder);
+    build.env("RUSTFLAGS", "-Zsanitizer=address").run()?;
+    // The installed package stays as it is: the Python files are copied beside the new module.
+    let package = folder.join("package");
+    sh.remove_path(&package)?;
+    for name in files()?.iter().filter(|name| name.starts_with("python/dlbridge/")) {
+        sh.write_file(package.join(&name["python/".len()..]), sh.read_binary_file(name)?)?;
+    }
+    let module = folder.join(host).join("debug/lib_native.so");
+    sh.copy_file(module, package.join("dlbridge/_native.abi3.so"))?;
+    let logs = folder.join("logs");
+    sh.remove_path(&logs)?;
+    sh.create_dir(&logs)?;
+    let options = "detect_leaks=1:allocator_may_return_null=1:log_path=";
+    let tests = cmd!(sh, "python -c {PYTEST} -q -p no:cacheprovider -k {PYTHON_CHOICE}")
+        .args(test_files())
+        // Python's own allocator would hide what the tools look for.
+        .env("PYTHONMALLOC", "malloc")
+        .env("LD_PRELOAD", runtime)
+        .env("ASAN_OPTIONS", format!("{options}{}/asan", logs.display()))
+        // Python itself leaks: the logs decide.
+        .env("LSAN_OPTIONS", "exitcode=0")
+        .env("PYTHONPATH", &package)
+        .run();
+    let mut findings = Vec::new();
+    for log in sh.read_dir(&logs)? {
+        findings.extend(of_log(&String::from_utf8_lossy(&sh.read_binary_file(log)?)));
+    }
+    findings.iter().for_each(|finding| println!("{finding}"));
+    tests.context("the tests")?;
+    match findings.len() {
+        0 => Ok(()),
+        number => bail!("AddressSanitizer has {number} findings"),
+    }
+}
+
+/// The findings of one log that are not Python's own: invalid accesses, and leaks of our module. An
+/// empty line separates them.
+fn of_log(text: &str) -> Vec<String> {
+    if text.contains("ERROR: AddressSanitizer") {
+        return vec![text.to_owned()];
+    }
+    let leaks = text.split("\n\n").filter(|part| part.contains(" leak of "));
+    leaks.filter(|leak| leak.contains("_native")).map(str::to_owned).collect()
+}
+
+fn test_files() -> impl Iterator<Item = PathBuf> {
+    let tests = PYTHON_TESTS.split_whitespace();
+    tests.map(|test| root().join(format!("python/tests/test_{test}.py")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{of_log, test_files, test_programs};
+
+    #[test]
+    fn tests_of_adapters_are_told_by_their_names() {
+        let [core, adapters] = test_programs().unwrap();
+        assert!(!core.is_empty() && core.iter().all(|name| !name.contains("_0_") && name != "ui"));
+        assert!(adapters.iter().any(|name| name.starts_with("ndarray_0_")), "{adapters:?}");
+    }
+
+    #[test]
+    fn every_python_test_exists() {
+        for file in test_files() {
+            assert!(file.is_file(), "{}", file.display());
+        }
+    }
+
+    #[test]
+    fn leaks_of_our_module_are_told_from_those_of_python() {
+        let python = "Direct leak of 8 byte(s) in 1 object(s):\n  #0 malloc\n  #1 libpython3.so";
+        let ours = "Direct leak of 8 byte(s) in 1 object(s):\n  #0 malloc\n  #1 _native.abi3.so";
+        let log = format!("\n=\n\n{python}\n\n{ours}\n\nSUMMARY: 16 byte(s) leaked\n");
+        assert_eq!(of_log(&log), [ours]);
+        assert!(of_log(python).is_empty());
+        assert_eq!(of_log("==1==ERROR: AddressSanitizer: heap-use-after-free").len(), 1);
+    }
+}

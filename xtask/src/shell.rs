@@ -1,0 +1,92 @@
+//! Where files are in the repository, and how programs are started there.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use xshell::{Cmd, Shell, cmd};
+
+/// The workspace's root: the parent of this crate.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is a member of a workspace")
+}
+
+/// A shell in the root, so that commands work from any folder.
+pub(crate) fn shell() -> Shell {
+    let sh = Shell::new().expect("the current folder exists");
+    sh.change_dir(root());
+    sh
+}
+
+/// Cargo's folder for debug builds: this program is in it, or its tests in `deps` below.
+pub(crate) fn debug_folder() -> PathBuf {
+    let program = std::env::current_exe().expect("the system knows where this program is");
+    let mut folders = program.ancestors().skip(1).filter(|folder| !folder.ends_with("deps"));
+    folders.next().expect("a program is in a folder").to_owned()
+}
+
+/// The folder for build results, `target` unless cargo was configured otherwise.
+pub(crate) fn target() -> PathBuf {
+    debug_folder().parent().expect("the debug folder is in the target folder").to_owned()
+}
+
+/// Every file that git tracks or would track.
+pub(crate) fn files() -> Result<Vec<String>> {
+    let sh = shell();
+    let listed = cmd!(sh, "git ls-files --cached --others --exclude-standard").quiet().read()?;
+    // A file that was just removed may still be listed.
+    Ok(listed.lines().filter(|name| root().join(name).is_file()).map(str::to_owned).collect())
+}
+
+/// The files of one extension directly in a folder, sorted; none where the folder is missing.
+pub(crate) fn files_in(folder: impl AsRef<Path>, extension: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root().join(folder)).into_iter().flatten().flatten();
+    let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
+    files.retain(|path| path.is_file() && path.extension().is_some_and(|e| e == extension));
+    files.sort();
+    files
+}
+
+/// A file's name without folder and extension.
+pub(crate) fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Whether a program runs and succeeds; its output is not shown.
+pub(crate) fn succeeds(cmd: Cmd<'_>) -> bool {
+    cmd.quiet().ignore_stdout().ignore_stderr().run().is_ok()
+}
+
+/// What a program prints, if it succeeds; its errors are not shown.
+pub(crate) fn answer(cmd: Cmd<'_>) -> Option<String> {
+    cmd.quiet().ignore_stderr().read().ok()
+}
+
+/// What a program prints to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Output,
+    Error,
+}
+
+/// Runs a program and passes each line of one of its streams to `on_line`.
+pub(crate) fn each_line(cmd: Cmd<'_>, from: Stream, mut on_line: impl FnMut(&str)) -> Result<()> {
+    let shown = cmd.to_string();
+    eprintln!("$ {shown}");
+    let mut command = Command::from(cmd);
+    match from {
+        Stream::Output => command.stdout(Stdio::piped()),
+        Stream::Error => command.stderr(Stdio::piped()),
+    };
+    let started = command.stdin(Stdio::null()).spawn();
+    let mut child = started.with_context(|| format!("cannot start `{shown}`"))?;
+    let output = child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read>);
+    let pipe = output.or_else(|| child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read>));
+    for line in BufReader::new(pipe.expect("one stream is piped")).split(b'\n') {
+        on_line(String::from_utf8_lossy(&line?).trim_end_matches('\r'));
+    }
+    let status = child.wait()?;
+    ensure!(status.success(), "`{shown}` failed ({status})");
+    Ok(())
+}

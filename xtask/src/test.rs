@@ -1,0 +1,257 @@
+//! `cargo xtask test`: every test of the project, and one line that sums them up.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use xshell::cmd;
+
+use crate::python::{RELEASE, Set, Venv, resolve, test_profile};
+use crate::shell::{debug_folder, files_in, root, stem};
+use crate::steps::{Steps, Tally, skip};
+use crate::workspace::{self, CORE_FEATURES, Member};
+use crate::{With, julia};
+
+/// The Python tests, those of the doctor included, and the configuration of both.
+const PYTHON_TESTS: [&str; 4] = ["-c", "python/pyproject.toml", "python/tests", "doctor/tests"];
+/// The full suite of Python tests runs in so many processes, one for each core of a CI machine.
+const WORKERS: &str = "2";
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    with: With,
+    /// The core's tests in Rust and the Python tests without the slow ones, in a few minutes
+    #[arg(long, conflicts_with = "with")]
+    quick: bool,
+    #[command(subcommand)]
+    suite: Option<Suite>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Suite {
+    /// cargo test alone
+    Rust(Rest),
+    /// pytest alone
+    Python(Rest),
+    /// pytest on a Python without the GIL
+    FreeThreaded(Rest),
+    /// The Julia package alone; arguments are files of its folder `test`
+    Julia(Rest),
+}
+
+#[derive(Debug, Args)]
+struct Rest {
+    /// Arguments for the test runner
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+/// Runs all tests, or those of one suite with arguments for its test runner.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let with = &options.with.with;
+    Steps::run(|steps| match &options.suite {
+        _ if options.quick => quick(steps),
+        None => Tests::prepare(with, steps)?.all(&test_profile(), steps),
+        Some(Suite::Rust(rest)) => {
+            // clap drops the dashes where they are the first argument.
+            let dashes = std::env::args().nth(3).filter(|word| word == "--");
+            let args: Vec<_> = dashes.into_iter().chain(rest.args.iter().cloned()).collect();
+            Tests::prepare(with, steps)?.rust(&args, steps);
+            Ok(())
+        }
+        Some(Suite::Python(rest)) => {
+            python(&Venv::ready(with)?, &test_profile(), &rest.args, steps);
+            Ok(())
+        }
+        Some(Suite::FreeThreaded(rest)) => {
+            free_threaded(&rest.args, steps);
+            Ok(())
+        }
+        Some(Suite::Julia(rest)) => {
+            julia(&Venv::ready(with)?, &rest.args, steps);
+            Ok(())
+        }
+    })
+}
+
+/// Runs all tests over wheels as users get them, and the Python tests once more without the GIL.
+pub(crate) fn everything(steps: &mut Steps) -> Result<()> {
+    let tests = Tests::prepare(&[], steps)?;
+    if !tests.venv.facts.free_threaded {
+        free_threaded(&[], steps);
+    }
+    tests.all(RELEASE, steps)
+}
+
+/// What a change is most likely to break, while working on it.
+fn quick(steps: &mut Steps) -> Result<()> {
+    let venv = Venv::ready(&[])?;
+    steps.count("cargo test of the core", |tally| {
+        let features = format!("{CORE_FEATURES},ndarray-0_17").replace(',', ",dlbridge/");
+        let features = format!("dlbridge/{features}");
+        // `ui` starts a compiler for each of its programs.
+        tally.run(cmd!(
+            venv.sh,
+            "cargo test --no-fail-fast --package dlbridge-sys --package dlbridge --lib --tests
+             --features {features} -- --skip misuse"
+        ))
+    });
+    let args = ["-m", "not slow", "--ignore=doctor/tests", "--ignore=python/tests/quirks"];
+    python(&venv, &test_profile(), &args.map(str::to_owned), steps);
+    steps.skip("adapters, slow tests, Julia, examples", "cargo xtask test runs them");
+    Ok(())
+}
+
+/// A run of the tests.
+struct Tests {
+    venv: Venv,
+    /// Members that cannot be tested without a libpython.
+    left_out: Vec<Member>,
+    /// Tells cargo the features that this Rust can build.
+    features: Vec<String>,
+}
+
+impl Tests {
+    fn prepare(with: &[Set], steps: &mut Steps) -> Result<Self> {
+        let venv = Venv::ready(with)?;
+        let mut left_out = Vec::new();
+        if let Some(reason) = venv.facts.lacks_library() {
+            left_out = workspace::members()?;
+            left_out.retain(Member::embeds_python);
+            steps.skip("embedded Python", reason);
+        }
+        let features = features(steps)?;
+        Ok(Self { venv, left_out, features })
+    }
+
+    fn all(&self, profile: &str, steps: &mut Steps) -> Result<()> {
+        self.rust(&[], steps);
+        python(&self.venv, profile, &[], steps);
+        julia(&self.venv, &[], steps);
+        self.examples(steps)?;
+        let mut missing = resolve(&[Set::named("full")?])?;
+        missing.retain(|set| !self.venv.has(set));
+        if !missing.is_empty() {
+            let names = missing.iter().map(|set| &set.name[..]).collect::<Vec<_>>().join(",");
+            let way = format!("cargo xtask test --with {names} installs them");
+            steps.skip("other frameworks", way);
+        }
+        Ok(())
+    }
+
+    fn rust(&self, args: &[String], steps: &mut Steps) {
+        let Self { venv, features, .. } = self;
+        let mut packages = Vec::new();
+        if !names_packages(args) {
+            packages.push("--workspace");
+            let left_out = self.left_out.iter().map(Member::name);
+            packages.extend(left_out.flat_map(|name| ["--exclude", name]));
+        }
+        steps.count("cargo test", |tally| {
+            let mut cargo =
+                cmd!(venv.sh, "cargo test --no-fail-fast {features...} {packages...} {args...}");
+            if let Ok(julia) = julia::find() {
+                cargo = cargo.env(julia::CHOICE, julia);
+            }
+            tally.run(venv.embedding(cargo))
+        });
+    }
+
+    /// The example programs: each one checks itself, so running it is a test.
+    fn examples(&self, steps: &mut Steps) -> Result<()> {
+        let mut folders = vec!["examples".to_owned(), "python/examples".to_owned()];
+        for library in workspace::libraries()? {
+            if !self.left_out.iter().any(|member| member.name() == library.name()) {
+                folders.push(format!("{}/examples", library.folder()));
+            }
+        }
+        for folder in folders {
+            for source in files_in(&folder, "rs").into_iter().chain(files_in(&folder, "py")) {
+                let name = source.strip_prefix(root())?.display().to_string();
+                steps.count(&name, |tally| {
+                    self.example(&source)?;
+                    *tally += Tally { passed: 1, ..Tally::default() };
+                    Ok(())
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn example(&self, source: &Path) -> Result<()> {
+        if source.extension().is_some_and(|extension| extension == "py") {
+            return Ok(cmd!(self.venv.sh, "python {source}").run()?);
+        }
+        // `cargo test` has built it.
+        let name = stem(source) + std::env::consts::EXE_SUFFIX;
+        let program = debug_folder().join("examples").join(name);
+        self.venv.embedding(cmd!(self.venv.sh, "{program}")).run().context("an example of a crate")
+    }
+}
+
+fn julia(venv: &Venv, files: &[String], steps: &mut Steps) {
+    steps.count("Julia", |tally| tally.run(julia::tests(&julia::find()?, venv, files)?));
+}
+
+/// Runs the Python tests on a free-threaded Python, where one is found or can be built.
+fn free_threaded(args: &[String], steps: &mut Steps) {
+    steps.count("free-threaded Python", |tally| {
+        pytest(&Venv::free_threaded().or_else(skip)?, &test_profile(), args, tally)
+    });
+}
+
+fn python(venv: &Venv, profile: &str, args: &[String], steps: &mut Steps) {
+    steps.count(&format!("pytest, {}", venv.facts), |tally| pytest(venv, profile, args, tally));
+}
+
+/// Builds and installs the wheels, and runs the Python tests: in parallel where no test is chosen.
+fn pytest(venv: &Venv, profile: &str, args: &[String], tally: &mut Tally) -> Result<()> {
+    venv.install_member("python", profile)?;
+    venv.install_member("examples/python-extension", profile)?;
+    let names_files = args.iter().any(|arg| names_a_file(arg));
+    let is_chosen = names_files || args.iter().any(|arg| arg == "-k");
+    let parallel: &[_] = if is_chosen { &[] } else { &["-n", WORKERS, "--dist", "loadgroup"] };
+    let files: &[_] = if names_files { &[] } else { &PYTHON_TESTS };
+    tally.run(cmd!(venv.sh, "python -m pytest -ra {parallel...} {args...} {files...}"))
+}
+
+/// All features, except those whose crates need a newer Rust: they are skipped, and named.
+fn features(steps: &mut Steps) -> Result<Vec<String>> {
+    let (rust, main_crate) = (workspace::rust_version()?, workspace::main_crate()?);
+    let fit = main_crate.features_for(&rust);
+    let unfit: Vec<_> = main_crate.features().into_iter().filter(|f| !fit.contains(f)).collect();
+    if unfit.is_empty() {
+        return Ok(vec!["--all-features".to_owned()]);
+    }
+    steps.skip("all adapters", format!("Rust {rust} is too old for {}", unfit.join(", ")));
+    let fit: Vec<_> = fit.iter().map(|feature| format!("dlbridge/{feature}")).collect();
+    Ok(vec!["--features".to_owned(), fit.join(",")])
+}
+
+/// Whether arguments for cargo choose packages themselves.
+fn names_packages(args: &[String]) -> bool {
+    let flags = ["-p", "--package", "--manifest-path"];
+    let mut cargo_args = args.iter().take_while(|arg| *arg != "--");
+    cargo_args.any(|arg| flags.iter().any(|flag| arg.starts_with(flag)))
+}
+
+/// Whether an argument for pytest names a file or a folder.
+fn names_a_file(arg: &str) -> bool {
+    !arg.starts_with('-') && root().join(arg.split("::").next().unwrap_or(arg)).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_packages;
+
+    #[test]
+    fn packages_are_named_before_the_dashes() {
+        let names = |line: &str| {
+            names_packages(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert!(names("-p dlbridge-sys"));
+        assert!(names("--package=dlbridge name"));
+        assert!(!names("reversed -- -p"));
+    }
+}

@@ -1,0 +1,170 @@
+//! What cargo and rustup know: the members of the workspace, their features, the compilers.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use xshell::{Cmd, Shell, cmd};
+
+use crate::shell::{answer, root, shell};
+
+/// The crate whose features are the adapters.
+const MAIN_CRATE: &str = "dlbridge";
+/// Its features that the tests of the core need.
+pub(crate) const CORE_FEATURES: &str = "testing,half-2,num-complex-0_4";
+
+/// A member of the workspace, as `cargo metadata` describes it.
+pub(crate) struct Member(Value);
+
+impl Member {
+    /// A field that is a text, such as `name`, `version` or `rust_version`.
+    pub(crate) fn text(&self, field: &str) -> &str {
+        self.0[field].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.text("name")
+    }
+
+    /// Its folder, relative to the root.
+    pub(crate) fn folder(&self) -> &str {
+        let manifest = Path::new(self.text("manifest_path"));
+        let folder = manifest.parent().and_then(|folder| folder.strip_prefix(root()).ok());
+        folder.and_then(Path::to_str).unwrap_or_default()
+    }
+
+    /// The features that a user can choose, without those that optional dependencies imply.
+    pub(crate) fn features(&self) -> Vec<String> {
+        let features = self.0["features"].as_object().into_iter().flatten();
+        features.map(|(name, _)| name.clone()).filter(|name| name != "default").collect()
+    }
+
+    /// Those of them that build with a version of Rust. `package.metadata.newer-rust` lists the
+    /// ones that need more than the workspace promises.
+    pub(crate) fn features_for(&self, rust: &str) -> Vec<String> {
+        let mut features = self.features();
+        features.retain(|feature| {
+            let needed = self.0["metadata"]["newer-rust"][&feature[..]].as_str();
+            needed.is_none_or(|needed| minor(needed) <= minor(rust))
+        });
+        features
+    }
+
+    /// Name and requirement of each dependency.
+    pub(crate) fn dependencies(&self) -> impl Iterator<Item = (&str, &str)> {
+        let dependencies = self.0["dependencies"].as_array().into_iter().flatten();
+        dependencies.filter_map(|one| Some((one["name"].as_str()?, one["req"].as_str()?)))
+    }
+
+    /// A published library, as opposed to a program, a wheel or an example.
+    pub(crate) fn is_library(&self) -> bool {
+        Path::new(self.folder()).starts_with("crates")
+    }
+
+    /// Whether its tests and programs embed Python.
+    pub(crate) fn embeds_python(&self) -> bool {
+        self.dependencies().any(|(name, _)| matches!(name, "pyo3" | "dlbridge-pyo3"))
+    }
+}
+
+/// All members of the workspace.
+pub(crate) fn members() -> Result<Vec<Member>> {
+    let sh = shell();
+    let text = cmd!(sh, "cargo metadata --format-version 1 --no-deps --offline");
+    let mut metadata: Value = serde_json::from_str(&text.quiet().read()?)?;
+    let packages = metadata["packages"].as_array_mut().context("cargo metadata has no packages")?;
+    Ok(std::mem::take(packages).into_iter().map(Member).collect())
+}
+
+/// The published libraries.
+pub(crate) fn libraries() -> Result<Vec<Member>> {
+    let mut members = members()?;
+    members.retain(Member::is_library);
+    Ok(members)
+}
+
+/// The crate whose features are the adapters.
+pub(crate) fn main_crate() -> Result<Member> {
+    let mut members = members()?.into_iter();
+    members.find(|member| member.name() == MAIN_CRATE).context("the workspace has no main crate")
+}
+
+/// The second number of a version of Rust, whose first has always been 1.
+fn minor(version: &str) -> u32 {
+    version.split('.').nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// The version of the compiler that cargo uses, such as `1.95.0`.
+pub(crate) fn rust_version() -> Result<String> {
+    let sh = shell();
+    let text = cmd!(sh, "rustc --version").quiet().read()?;
+    Ok(text.split_whitespace().nth(1).unwrap_or_default().to_owned())
+}
+
+/// The installed toolchain of a channel or version, such as `nightly` or `1.85`. None is downloaded:
+/// that is the user's decision.
+pub(crate) fn toolchain(version: &str) -> Option<String> {
+    let sh = shell();
+    let list = answer(cmd!(sh, "rustup toolchain list"))?;
+    find_toolchain(&list, version)
+}
+
+fn find_toolchain(list: &str, version: &str) -> Option<String> {
+    let mut names = list.lines().filter_map(|line| line.split_whitespace().next());
+    let found = names.find(|name| {
+        let rest = name.strip_prefix(version);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
+    });
+    found.map(str::to_owned)
+}
+
+/// The cargo of an installed toolchain, or the one in use.
+pub(crate) fn cargo<'a>(sh: &'a Shell, toolchain: Option<&str>) -> Cmd<'a> {
+    match toolchain {
+        Some(name) => cmd!(sh, "rustup run {name} cargo"),
+        None => cmd!(sh, "cargo"),
+    }
+}
+
+/// The target triple that the compiler runs on.
+pub(crate) fn host() -> Result<String> {
+    let sh = shell();
+    let answers = cmd!(sh, "rustc -vV").quiet().read()?;
+    let host = answers.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).context("rustc does not print its host")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Member, find_toolchain, main_crate, members};
+
+    #[test]
+    fn a_toolchain_is_found_by_its_version() {
+        let list = "stable-x86_64 (default)\n1.850.0-x86_64\n1.85.1-x86_64\n";
+        assert_eq!(find_toolchain(list, "1.85").as_deref(), Some("1.85.1-x86_64"));
+        assert_eq!(find_toolchain(list, "nightly"), None);
+    }
+
+    #[test]
+    fn features_need_a_rust_that_builds_them() {
+        let member = Member(json!({
+            "features": { "default": [], "old": [], "new": [] },
+            "metadata": { "newer-rust": { "new": "1.88" } },
+        }));
+        assert_eq!(member.features_for("1.85"), ["old"]);
+        assert_eq!(member.features_for("1.88.1").len(), 2);
+    }
+
+    #[test]
+    fn members_are_those_of_the_manifests() {
+        assert!(main_crate().unwrap().features().contains(&"ndarray-0_17".to_owned()));
+        let members = members().unwrap();
+        let pyo3 = members.iter().find(|member| member.name() == "dlbridge-pyo3").unwrap();
+        assert!(pyo3.embeds_python() && pyo3.is_library());
+        assert_eq!(pyo3.folder(), "crates/dlbridge-pyo3");
+        let this = members.iter().find(|member| member.name() == "xtask").unwrap();
+        assert!(!this.embeds_python() && !this.is_library());
+    }
+}
