@@ -4,6 +4,9 @@
 //! instrumented (`cfg(fuzzing)`), `driver` where it is not; `tests/corpus.rs` replays what was kept.
 #![allow(unsafe_code, reason = "a producer's descriptors are given by hand")]
 
+pub mod adapters;
+mod axes;
+pub mod borrowed;
 pub mod builder;
 pub mod driver;
 mod elements;
@@ -32,11 +35,13 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 6] = [
     Target { name: "gate", run: gate::run },
     Target { name: "layout", run: layout::run },
     Target { name: "view", run: view::run },
     Target { name: "builder", run: builder::run },
+    Target { name: "adapters", run: adapters::run },
+    Target { name: "borrowed", run: borrowed::run },
 ];
 
 /// The target of a name.

@@ -48,6 +48,16 @@ fn builder() {
 }
 
 #[test]
+fn adapters() {
+    replay_all("adapters");
+}
+
+#[test]
+fn borrowed() {
+    replay_all("borrowed");
+}
+
+#[test]
 fn any_bytes_are_an_input() {
     for target in TARGETS {
         for byte in [0, 1, 0x55, 0x80, 0xff] {
