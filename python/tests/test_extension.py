@@ -173,7 +173,14 @@ class TestLike:
         source = kind.array(np.arange(4))
         numbers = np.arange(4, dtype="float32")
         there = example.convert(numbers, source)
-        back = example.convert(source, there)
+        try:
+            back = example.convert(source, there)
+        except BufferError as refusal:
+            # Older releases of JAX export by the legacy ABI, which leaves the memory read-only, and
+            # import by it, which cannot mark that.
+            assert not there.flags.writeable
+            assert "cannot mark memory read-only" in str(refusal)
+            return
         assert type(back) is type(source)
         assert pointer(kind.unwrap(back)) == pointer(kind.unwrap(source))
 

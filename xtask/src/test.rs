@@ -213,7 +213,9 @@ fn pytest(venv: &Venv, profile: &str, args: &[String], tally: &mut Tally) -> Res
     let is_chosen = names_files || args.iter().any(|arg| arg == "-k");
     let parallel: &[_] = if is_chosen { &[] } else { &["-n", WORKERS, "--dist", "loadgroup"] };
     let files: &[_] = if names_files { &[] } else { &PYTHON_TESTS };
-    tally.run(cmd!(venv.sh, "python -m pytest -ra {parallel...} {args...} {files...}"))
+    let pytest = cmd!(venv.sh, "python -m pytest -ra {parallel...} {args...} {files...}");
+    // For the processes that tests start: the doctor is not installed.
+    tally.run(pytest.env("PYTHONPATH", root().join("doctor")))
 }
 
 /// All features, except those whose crates need a newer Rust: they are skipped, and named.

@@ -46,7 +46,8 @@ fn wait_and_release(releases: &Releases, what: &str) {
 #[test]
 fn a_bound_tensor_waits_for_its_binding_whatever_became_of_it() {
     let _turn = TURN.lock();
-    let kinds: [(&str, fn(Tensor)); 6] = [
+    type Kind = (&'static str, fn(Tensor));
+    let kinds: [Kind; 6] = [
         ("itself", drop),
         ("counted", |tensor| {
             let first = ArcTensor::from(tensor);
