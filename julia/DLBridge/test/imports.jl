@@ -113,7 +113,9 @@ end
     o, maker = py("a"), py("lambda o: o.__dlpack__()")
     to_dlpack = object -> PyRef(CPython.call(maker, object))
     @test wrap(o, to_dlpack) == [0, 1, 2]
-    @test wrap(Vector{Int64}, ColMajor, o, to_dlpack) isa Vector{Int64}
+    # The legacy ABI cannot say that memory may be written.
+    @test_throws ArgumentError wrap(Vector{Int64}, ColMajor, o, to_dlpack)
+    @test wrap(Vector{Int64}, ColMajor, o, to_dlpack; write = false) isa Vector{Int64}
     drop(o)
 end
 
