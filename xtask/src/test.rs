@@ -212,7 +212,9 @@ fn pytest(venv: &Venv, profile: &str, args: &[String], tally: &mut Tally) -> Res
     let names_files = args.iter().any(|arg| names_a_file(arg));
     let is_chosen = names_files || args.iter().any(|arg| arg == "-k");
     let parallel: &[_] = if is_chosen { &[] } else { &["-n", WORKERS, "--dist", "loadgroup"] };
-    let files: &[_] = if names_files { &[] } else { &PYTHON_TESTS };
+    // The doctor is Python alone: a second run without the GIL would show nothing new.
+    let files = if venv.facts.free_threaded { &PYTHON_TESTS[..3] } else { &PYTHON_TESTS };
+    let files = if names_files { &[] } else { files };
     let pytest = cmd!(venv.sh, "python -m pytest -ra {parallel...} {args...} {files...}");
     // For the processes that tests start: the doctor is not installed.
     tally.run(pytest.env("PYTHONPATH", root().join("doctor")))
