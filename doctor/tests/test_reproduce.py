@@ -24,7 +24,7 @@ def found(name, check):
 
 
 def run(program):
-    env = os.environ | {"PYTHONPATH": str(HERE)}
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)])}
     command = [sys.executable, "-c", program]
     return subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
 
