@@ -19,7 +19,7 @@ const CASES: &str = "16";
 /// under Miri, to even fewer.
 const MIRI_CASES: &str = "4";
 /// These start a compiler, or read the docs.
-const LEFT_OUT: [&str; 2] = ["ui", "adapters_table"];
+const LEFT_OUT: [&str; 3] = ["ui", "adapters_table", "main"];
 /// Tree Borrows: a cell over memory that a Rust owner exported as immutable is never written, which
 /// that model allows and Stacked Borrows does not (`raw/elements.rs`).
 const MIRI_FLAGS: &str = "-Zmiri-tree-borrows -Zmiri-strict-provenance -Zmiri-disable-isolation";
@@ -76,28 +76,34 @@ fn nightly() -> Result<String> {
     nightly.map_or_else(|| skip("no nightly Rust: rustup toolchain install nightly"), Ok)
 }
 
-/// The test programs of the main crate: those of the core, and those of one adapter each, which have
-/// the name of its feature, or begin with it.
-fn test_programs() -> Result<[Vec<String>; 2]> {
+/// What selects the tests of the main crate, part by part: those of the core, and those of one adapter
+/// each, which have the name of its feature, or begin with it.
+fn parts_of_tests() -> Result<[Vec<String>; 2]> {
     let features = workspace::main_crate()?.features();
     let features: Vec<_> = features.iter().map(|feature| feature.replace('-', "_")).collect();
-    let files = files_in("crates/dlbridge/tests", "rs");
-    let names = files.iter().map(|file| stem(file)).filter(|name| !LEFT_OUT.contains(&&**name));
-    let is_adapters = |name: &String| features.iter().any(|feature| name.starts_with(feature));
-    let (adapters, core) = names.partition(is_adapters);
+    let named = |folder| {
+        let names = files_in(folder, "rs").into_iter().map(|file| stem(&file).to_owned());
+        names.filter(|name| !LEFT_OUT.contains(&&**name))
+    };
+    let modules = named("crates/dlbridge/tests/it").map(|name| format!("it {name}::"));
+    let parts = named("crates/dlbridge/tests").chain(modules);
+    let is_adapters = |part: &String| {
+        let name = part.trim_start_matches("it ");
+        features.iter().any(|feature| name.starts_with(feature))
+    };
+    let (adapters, core) = parts.partition(is_adapters);
     Ok([core, adapters])
 }
 
 /// AddressSanitizer and LeakSanitizer over the tests of the main crate.
 fn address(sh: &Shell) -> Result<()> {
     let (nightly, host) = (nightly()?, workspace::host()?);
-    let [core, adapters] = test_programs()?;
     // The adapters' crates take long to build, so the core does not wait for them.
-    let parts = [(&core, ["--features", CORE_FEATURES]), (&adapters, ["--lib", "--all-features"])];
-    for (tests, features) in parts {
-        let tests = tests.iter().flat_map(|test| ["--test", test]);
+    for features in [&["--features", CORE_FEATURES][..], &["--lib", "--all-features"]] {
         let test = workspace::cargo(sh, Some(&nightly)).args(["test", "--package", "dlbridge"]);
-        let test = test.args(["--no-fail-fast", "--target", &host]).args(features).args(tests);
+        let test = test.args(["--no-fail-fast", "--target", &host]).args(features);
+        let test = test.args(["--test", "it", "--test", "binding", "--test", "depth"]);
+        let test = test.args(["--", "--skip", "adapters_table"]);
         // A copy of 2^62 bytes is an error in the tests, as it is without the sanitizer.
         let options = "detect_leaks=1:allocator_may_return_null=1";
         test.env("RUSTFLAGS", "-Zsanitizer=address").env("ASAN_OPTIONS", options).run()?;
@@ -115,12 +121,11 @@ fn thread(sh: &Shell) -> Result<()> {
         return skip("no sources of std: rustup +nightly component add rust-src");
     }
     let folder = target().join("sanitize-thread");
-    let core =
-        format!("--features {CORE_FEATURES} --test=threads --test=releases --test=ownership");
+    let core = format!("--features {CORE_FEATURES} --test=it -- threads:: releases:: ownership::");
     for (package, tests) in [("dlbridge", &core[..]), ("dlbridge-capi", "--lib")] {
         let test = workspace::cargo(sh, Some(&nightly)).args(["test", "-Zbuild-std", "--target"]);
-        let test = test.args([&host, "--package", package]).args(tests.split(' '));
-        test.arg("--target-dir").arg(&folder).env("RUSTFLAGS", "-Zsanitizer=thread").run()?;
+        let test = test.args([&host, "--package", package, "--target-dir"]).arg(&folder);
+        test.args(tests.split(' ')).env("RUSTFLAGS", "-Zsanitizer=thread").run()?;
     }
     Ok(())
 }
@@ -148,7 +153,7 @@ fn valgrind(sh: &Shell) -> Result<()> {
             .args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect"])
             .arg("--show-leak-kinds=definite,indirect")
             .arg(program)
-            .arg("--test-threads=1")
+            .args(["--test-threads=1", "--skip", "adapters_table"])
             .run()?;
     }
     if programs.is_empty() { bail!("cargo built no test program") } else { Ok(()) }
@@ -164,12 +169,14 @@ fn miri(sh: &Shell, limit: Duration) -> Result<()> {
     if !succeeds(cmd!(sh, "timeout --version")) {
         return skip("no program `timeout`, which limits the time");
     }
-    let [core, adapters] = test_programs()?;
+    let [core, adapters] = parts_of_tests()?;
+    let selected = |part: &str| format!("--test {}", part.replacen(' ', " -- ", 1));
     let of_core = format!("--package dlbridge --features {CORE_FEATURES}");
     let mut programs = vec![format!("{of_core} --lib")];
-    programs.extend(core.iter().map(|test| format!("{of_core} --test {test}")));
+    programs.extend(core.iter().map(|part| format!("{of_core} {}", selected(part))));
     programs.push(CAPI.to_owned());
-    let of_adapter = |test| format!("--package dlbridge --all-features --test {test}");
+    let of_adapter =
+        |part: &String| format!("--package dlbridge --all-features {}", selected(part));
     programs.extend(adapters.iter().map(of_adapter));
     let (started, mut unfinished) = (Instant::now(), Vec::new());
     for program in &programs {
@@ -265,13 +272,13 @@ fn test_files() -> impl Iterator<Item = PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{of_log, test_files, test_programs};
+    use super::{of_log, parts_of_tests, test_files};
 
     #[test]
     fn tests_of_adapters_are_told_by_their_names() {
-        let [core, adapters] = test_programs().unwrap();
+        let [core, adapters] = parts_of_tests().unwrap();
         assert!(!core.is_empty() && core.iter().all(|name| !name.contains("_0_") && name != "ui"));
-        assert!(adapters.iter().any(|name| name.starts_with("ndarray_0_")), "{adapters:?}");
+        assert!(adapters.iter().any(|name| name.starts_with("it ndarray_0_")), "{adapters:?}");
     }
 
     #[test]

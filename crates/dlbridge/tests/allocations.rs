@@ -3,6 +3,7 @@
 #![cfg(feature = "testing")]
 #![allow(unsafe_code, reason = "a global allocator is unsafe by nature")]
 
+#[path = "it/common/mod.rs"]
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};

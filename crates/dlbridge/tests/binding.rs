@@ -1,5 +1,6 @@
 //! Tensors that a language binding drops, and exports that come back from another library.
 //! The binding of Python is tested in `dlbridge-pyo3`. One binding is that of the whole process.
+#![cfg(feature = "testing")]
 #![allow(unsafe_code, reason = "raw tensors are unsafe by nature")]
 
 use std::cell::Cell;

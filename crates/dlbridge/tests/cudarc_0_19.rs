@@ -2,6 +2,7 @@
 //! What needs one is in `cudarc_0_19_gpu.rs`.
 #![cfg(all(feature = "testing", feature = "cudarc-0_19", not(miri)))]
 
+#[path = "it/common/mod.rs"]
 mod common;
 
 use common::import;

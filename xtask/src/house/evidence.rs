@@ -4,6 +4,7 @@ use std::path::Path;
 
 /// The folders of tests; a table names a test relative to one of them.
 const FOLDERS: &[&str] = &[
+    "crates/dlbridge/tests/it/",
     "crates/dlbridge/tests/",
     "crates/dlbridge-pyo3/tests/",
     "crates/dlbridge-capi/tests/",

@@ -1,0 +1,219 @@
+//! What each access class permits and refuses, and how a class comes about.
+//! The elements themselves are in `strides.rs` and `elements.rs`.
+#![allow(unsafe_code, reason = "the unchecked forms are tested too")]
+
+use std::sync::Arc;
+
+use crate::common::{import, import_legacy, take_back};
+use dlbridge::testing::Foreign;
+use dlbridge::{Access, DType, Error, Flags, Tensor};
+
+const VALUES: [i32; 4] = [1, 2, 3, 4];
+
+fn foreign(flags: Flags) -> Tensor {
+    import(Foreign::new(&[4], &VALUES).flags(flags)).expect("legal")
+}
+
+/// A tensor of each class, from Rust and from a producer that made a copy.
+fn of_each_class() -> Vec<(Access, Tensor)> {
+    vec![
+        (Access::Exclusive, Tensor::from(VALUES)),
+        (Access::Exclusive, Tensor::from(VALUES.to_vec())),
+        (Access::Exclusive, foreign(Flags::IS_COPIED)),
+        (Access::Frozen, Tensor::from(Arc::<[i32]>::from(VALUES))),
+        (Access::Frozen, Tensor::from(&VALUES[..])),
+        (Access::Frozen, Tensor::builder(VALUES).build_read_only::<i32>().expect("it fits")),
+        (Access::Frozen, foreign(Flags::IS_COPIED | Flags::READ_ONLY)),
+        (Access::Frozen, Tensor::from(Arc::new(Tensor::from(VALUES)))),
+        (Access::Shared, foreign(Flags::NONE)),
+        (Access::Shared, foreign(Flags::READ_ONLY)),
+        (Access::Shared, import_legacy(Foreign::new(&[4], &VALUES)).expect("legal")),
+        (Access::Shared, Tensor::from(VALUES).into_shared()),
+        (Access::Shared, foreign(Flags::IS_COPIED).into_shared()),
+        (Access::Shared, Tensor::from(Arc::new(foreign(Flags::NONE)))),
+    ]
+}
+
+#[test]
+fn each_class_comes_about_as_documented() {
+    for (i, (access, tensor)) in of_each_class().into_iter().enumerate() {
+        assert_eq!(tensor.access(), access, "tensor {i}: {tensor:?}");
+    }
+}
+
+#[test]
+fn every_class_may_be_viewed_and_copied() {
+    for (_, tensor) in of_each_class() {
+        let view = tensor.view::<i32>().expect("every class has views");
+        assert_eq!(view.to_vec(), VALUES);
+        assert_eq!(view.as_cells().expect("contiguous")[3].get(), 4);
+        let copy = tensor.to_compact().expect("every class can be copied");
+        assert_eq!((copy.access(), copy.flags()), (Access::Exclusive, Flags::IS_COPIED));
+        assert_eq!(copy.as_slice::<i32>(), Ok(&VALUES[..]));
+        assert_eq!(Vec::<i32>::try_from(&tensor), Ok(VALUES.to_vec()));
+    }
+}
+
+#[test]
+fn a_slice_is_lent_unless_others_may_write() {
+    for (access, tensor) in of_each_class() {
+        let wanted = match access {
+            Access::Shared => Err(Error::SharedMemory),
+            _ => Ok(&VALUES[..]),
+        };
+        assert_eq!(tensor.as_slice::<i32>(), wanted, "{access}");
+        assert_eq!(<&[i32]>::try_from(&tensor), wanted, "{access}");
+        assert_eq!(tensor.as_tensor_ref().as_slice::<i32>(), wanted, "{access}");
+    }
+}
+
+#[test]
+fn writing_is_for_exclusive_memory_alone() {
+    for (access, mut tensor) in of_each_class() {
+        let wanted = match access {
+            Access::Exclusive => None,
+            Access::Frozen => Some(Error::ReadOnly),
+            Access::Shared => Some(Error::SharedMemory),
+        };
+        assert_eq!(tensor.as_slice_mut::<i32>().err(), wanted, "{access}");
+        assert_eq!(tensor.view_mut::<i32>().map(drop).err(), wanted, "{access}");
+        if access == Access::Exclusive {
+            tensor.as_slice_mut::<i32>().expect("exclusive").reverse();
+            tensor.view_mut::<i32>().expect("exclusive").map(|x| -x);
+            assert_eq!(tensor.as_slice::<i32>(), Ok(&[-4, -3, -2, -1][..]));
+        }
+    }
+}
+
+#[test]
+fn the_unchecked_forms_take_every_class_but_never_write_read_only_memory() {
+    for (access, mut tensor) in of_each_class() {
+        // SAFETY: nobody writes.
+        let slice = unsafe { tensor.as_slice_unchecked::<i32>() };
+        assert_eq!(slice, Ok(&VALUES[..]), "{access}");
+        let read_only = tensor.is_read_only();
+        let wanted = read_only.then_some(Error::ReadOnly);
+        // SAFETY: nobody else has the elements.
+        let slice = unsafe { tensor.as_slice_mut_unchecked::<i32>() };
+        assert_eq!(slice.err(), wanted, "{access}");
+        // SAFETY: the same.
+        let view = unsafe { tensor.view_mut_unchecked::<i32>() };
+        assert_eq!(view.map(drop).err(), wanted, "{access}");
+    }
+}
+
+#[test]
+fn the_unchecked_forms_check_everything_but_the_class() {
+    let mut tensor = import(Foreign::new(&[2], &VALUES).strides(&[2])).expect("legal");
+    let wanted = Error::NotContiguous { axis: 0, stride: 2, wanted: 1 };
+    // SAFETY: nobody writes.
+    assert_eq!(unsafe { tensor.as_slice_unchecked::<i32>() }, Err(wanted.clone()));
+    // SAFETY: nobody else has the elements.
+    assert_eq!(unsafe { tensor.as_slice_mut_unchecked::<i32>() }, Err(wanted));
+    let mut tensor = foreign(Flags::NONE);
+    let wanted = Error::DTypeMismatch { found: DType::I32, wanted: DType::U32 };
+    // SAFETY: the same.
+    assert_eq!(unsafe { tensor.as_slice_mut_unchecked::<u32>() }.err(), Some(wanted.clone()));
+    // SAFETY: the same.
+    assert_eq!(unsafe { tensor.view_mut_unchecked::<u32>() }.err(), Some(wanted));
+}
+
+#[test]
+fn giving_up_exclusive_access_cannot_be_taken_back() {
+    for tensor in [Tensor::from(VALUES), foreign(Flags::IS_COPIED)] {
+        let mut tensor = tensor.into_shared();
+        assert_eq!(tensor.as_slice_mut::<i32>(), Err(Error::SharedMemory));
+        assert_eq!(tensor.into_shared().access(), Access::Shared);
+    }
+}
+
+#[test]
+fn giving_up_exclusive_access_survives_a_round_trip() {
+    let copied = || foreign(Flags::IS_COPIED);
+    let ours = || Tensor::from(VALUES).to_compact().expect("host");
+    let odd = || {
+        let foreign = Foreign::new(&[4], &VALUES).flags(Flags::IS_COPIED).null_strides();
+        import(foreign).expect("legal")
+    };
+    for tensor in [copied(), ours(), odd()] {
+        assert_eq!(tensor.access(), Access::Exclusive);
+        let shared = tensor.into_shared();
+        assert!(!shared.is_copied(), "it is no longer a copy for one consumer alone");
+        let again = take_back(shared.into_raw());
+        assert_eq!(again.access(), Access::Shared, "a class only ever becomes weaker");
+    }
+}
+
+#[test]
+fn frozen_memory_stays_frozen_when_it_is_shared() {
+    let tensor = Tensor::from(&VALUES[..]).into_shared();
+    assert_eq!((tensor.access(), tensor.is_read_only()), (Access::Frozen, true));
+}
+
+#[test]
+fn a_copy_that_a_producer_made_stays_one_when_it_is_handed_on() {
+    let tensor = take_back(foreign(Flags::IS_COPIED).into_raw());
+    assert_eq!(tensor.access(), Access::Exclusive);
+    let tensor = take_back(tensor.to_compact().expect("host").into_raw());
+    assert_eq!(tensor.access(), Access::Exclusive);
+}
+
+#[test]
+fn a_rust_owner_that_left_rust_is_shared_when_it_comes_back() {
+    let tensor = take_back(Tensor::from(VALUES).into_raw());
+    assert_eq!((tensor.access(), tensor.flags()), (Access::Shared, Flags::NONE));
+    let tensor = take_back(Tensor::from(&VALUES[..]).into_raw());
+    assert_eq!((tensor.access(), tensor.flags()), (Access::Shared, Flags::READ_ONLY));
+}
+
+#[test]
+fn what_two_tensors_can_reach_neither_may_write() {
+    let tensor = Arc::new(Tensor::from(VALUES));
+    let mut share = Tensor::from(Arc::clone(&tensor));
+    assert_eq!(share.as_slice_mut::<i32>(), Err(Error::ReadOnly));
+    // SAFETY: it is refused.
+    assert_eq!(unsafe { share.as_slice_mut_unchecked::<i32>() }, Err(Error::ReadOnly));
+    assert_eq!(share.as_slice::<i32>(), tensor.as_slice::<i32>());
+    assert_eq!(share.data_ptr(), tensor.data_ptr());
+    // from another language it comes back as memory that others may have
+    assert_eq!(take_back(share.into_raw()).access(), Access::Shared);
+}
+
+#[test]
+fn a_share_of_a_copy_is_no_copy() {
+    let tensor = Arc::new(foreign(Flags::IS_COPIED));
+    let share = Tensor::from(Arc::clone(&tensor));
+    assert_eq!((share.flags(), share.access()), (Flags::READ_ONLY, Access::Frozen));
+    assert_eq!(take_back(share.into_raw()).access(), Access::Shared);
+}
+
+#[test]
+fn shared_memory_may_be_shared_writable() {
+    let tensor = Arc::new(Tensor::from(VALUES).into_shared());
+    let (first, second) = (Tensor::from(Arc::clone(&tensor)), Tensor::from(tensor));
+    assert_eq!((first.flags(), second.flags()), (Flags::NONE, Flags::NONE));
+    // SAFETY: nobody else looks at the elements meanwhile.
+    unsafe { first.view_mut_unchecked::<i32>() }.expect("writable").fill(7);
+    assert_eq!(second.view::<i32>().expect("host").to_vec(), [7; 4]);
+    assert_eq!(first.as_slice::<i32>(), Err(Error::SharedMemory));
+}
+
+#[test]
+fn flags_alone_decide_nothing_about_memory_on_handles() {
+    let device = "opencl".parse().expect("a name");
+    let foreign = Foreign::new(&[4], &VALUES).device(device).flags(Flags::IS_COPIED);
+    assert_eq!(import(foreign).expect("legal").access(), Access::Shared);
+}
+
+#[test]
+fn exclusive_device_memory_is_not_readable_either() {
+    let device = "cuda:0".parse().expect("a name");
+    let foreign = Foreign::new(&[4], &VALUES).device(device).flags(Flags::IS_COPIED);
+    let mut tensor = import(foreign).expect("legal");
+    assert_eq!(tensor.access(), Access::Exclusive);
+    let wanted = Error::NotHostAccessible { device };
+    assert_eq!(tensor.as_slice::<i32>(), Err(wanted.clone()));
+    assert_eq!(tensor.as_slice_mut::<i32>(), Err(wanted.clone()));
+    assert_eq!(tensor.view_mut::<i32>().map(drop), Err(wanted.clone()));
+    assert_eq!(tensor.view::<i32>().map(drop), Err(wanted));
+}

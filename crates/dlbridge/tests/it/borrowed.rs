@@ -1,0 +1,164 @@
+//! Borrowed tensors: lent to C functions and taken from them, without a copy.
+//! Borrowed ndarray arrays are in `ndarray_0_17.rs`, lifetimes in `ui/`.
+#![allow(unsafe_code, reason = "C functions are played")]
+
+use crate::common::import;
+use dlbridge::sys::DLTensor;
+use dlbridge::testing::Foreign;
+use dlbridge::testing::conformance::{self, Expected};
+use dlbridge::{Access, DType, Device, Error, Flags, Tensor, TensorMut, TensorRef};
+
+/// A C function: the sum of a vector.
+///
+/// # Safety
+///
+/// A live descriptor of a contiguous vector of `f64`.
+unsafe extern "C" fn sum(tensor: *const DLTensor) -> f64 {
+    // SAFETY: the caller's duty.
+    let tensor = unsafe { &*tensor };
+    assert_eq!((tensor.ndim, tensor.byte_offset), (1, 0));
+    // SAFETY: one axis.
+    let len = unsafe { tensor.shape.read() };
+    // SAFETY: the same, explicitly.
+    assert_eq!(unsafe { tensor.strides.read() }, 1);
+    let data = tensor.data.cast::<f64>();
+    // SAFETY: as many elements as the axis has.
+    (0..len as usize).map(|i| unsafe { data.wrapping_add(i).read() }).sum()
+}
+
+/// A C function: doubles the elements of a vector.
+///
+/// # Safety
+///
+/// As for [`sum`], and writable.
+unsafe extern "C" fn double(tensor: *mut DLTensor) {
+    // SAFETY: the caller's duty.
+    let tensor = unsafe { &*tensor };
+    // SAFETY: one axis.
+    let len = unsafe { tensor.shape.read() };
+    for i in 0..len as usize {
+        let at = tensor.data.cast::<f64>().wrapping_add(i);
+        // SAFETY: as many elements as the axis has.
+        let value = unsafe { at.read() };
+        // SAFETY: and writable.
+        unsafe { at.write(2.0 * value) };
+    }
+}
+
+#[test]
+fn a_slice_is_lent_to_a_c_function() {
+    let values = [1.0, 2.0, 3.5];
+    let tensor = TensorRef::from(&values[..]);
+    conformance::borrowed(&tensor, &Expected::new(&[3], &values).at(values.as_ptr()));
+    // SAFETY: the descriptor is that of a vector, alive for the call.
+    assert_eq!(tensor.with_raw(|descriptor| unsafe { sum(descriptor) }), 6.5);
+}
+
+#[test]
+fn a_mutable_slice_is_written_by_a_c_function() {
+    let mut values = vec![1.0, 2.0, 3.5];
+    let mut tensor = TensorMut::from(&mut values[..]);
+    assert_eq!((tensor.access(), tensor.flags()), (Access::Exclusive, Flags::NONE));
+    // SAFETY: the descriptor is that of a vector, alive for the call, and writable.
+    tensor.with_raw(|descriptor| unsafe { double(descriptor) });
+    assert_eq!(tensor.as_slice::<f64>(), Ok(&[2.0, 4.0, 7.0][..]));
+    tensor.as_slice_mut::<f64>().expect("exclusive")[0] = 0.5;
+    tensor.view_mut::<f64>().expect("exclusive").map(|x| x + 1.0);
+    assert_eq!(values, [1.5, 5.0, 8.0]);
+}
+
+#[test]
+fn an_owned_tensor_is_lent_to_a_c_function() {
+    let tensor = Tensor::from(vec![1.0, 2.0]);
+    let borrowed = tensor.as_tensor_ref();
+    assert_eq!(borrowed.data_ptr(), tensor.data_ptr());
+    assert_eq!((borrowed.access(), borrowed.flags()), (tensor.access(), tensor.flags()));
+    // SAFETY: the descriptor is that of a vector, alive for the call.
+    assert_eq!(borrowed.with_raw(|descriptor| unsafe { sum(descriptor) }), 3.0);
+    let raw = tensor.as_raw();
+    // SAFETY: the same.
+    assert_eq!(unsafe { sum(&raw) }, 3.0);
+}
+
+#[test]
+fn what_a_c_function_returns_comes_out() {
+    let values = [7_u8];
+    let tensor = TensorRef::from(&values[..]);
+    assert_eq!(tensor.with_raw(|_| "anything"), "anything");
+    let mut values = [7_u8];
+    assert!(!TensorMut::from(&mut values[..]).with_raw(|raw| raw.is_null()));
+}
+
+#[test]
+fn a_descriptor_that_c_lends_is_memory_that_others_may_write() {
+    let mut foreign = Foreign::new(&[2, 3], &[1, 2, 3, 4, 5, 6]).null_strides().byte_offset(0);
+    let data = foreign.memory();
+    foreign.with_raw(|descriptor| {
+        // SAFETY: alive until this closure ends.
+        let tensor = unsafe { TensorRef::from_raw(descriptor) }.expect("legal");
+        assert_eq!(tensor.data_ptr().cast(), data);
+        assert_eq!((tensor.shape(), tensor.strides()), (&[2, 3][..], &[3, 1][..]));
+        assert_eq!((tensor.access(), tensor.flags()), (Access::Shared, Flags::NONE));
+        assert_eq!(tensor.view::<i32>().expect("host").to_vec(), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(tensor.as_slice::<i32>(), Err(Error::SharedMemory));
+        let copy = tensor.to_compact().expect("host");
+        assert_eq!(copy.as_slice::<i32>(), Ok(&[1, 2, 3, 4, 5, 6][..]));
+    });
+}
+
+#[test]
+fn a_lent_descriptor_is_lent_on_evened_out() {
+    let mut foreign = Foreign::new(&[2], &[1_u16, 2, 3]).null_strides().byte_offset(2);
+    let data = foreign.memory().addr();
+    foreign.with_raw(|descriptor| {
+        // SAFETY: alive until this closure ends.
+        let tensor = unsafe { TensorRef::from_raw(descriptor) }.expect("legal");
+        tensor.with_raw(|descriptor| {
+            // SAFETY: alive until this closure ends.
+            let descriptor = unsafe { &*descriptor };
+            assert_eq!((descriptor.data.addr(), descriptor.byte_offset), (data + 2, 0));
+            assert!(!descriptor.strides.is_null());
+        });
+        assert_eq!(tensor.view::<u16>().expect("host").to_vec(), [2, 3]);
+    });
+}
+
+#[test]
+fn a_lent_descriptor_may_go_as_soon_as_it_was_read() {
+    let mut foreign = Foreign::new(&[2], &[1_u8, 2]);
+    let mut kept = foreign.with_raw(|descriptor| {
+        // SAFETY: the descriptor is copied; what it points to belongs to `foreign`.
+        unsafe { descriptor.read() }
+    });
+    // SAFETY: shape, strides and elements live as long as `foreign`.
+    let tensor = unsafe { TensorRef::from_raw(&raw const kept) }.expect("legal");
+    kept.ndim = -1;
+    kept.data = std::ptr::null_mut();
+    assert_eq!(tensor.view::<u8>().expect("host").to_vec(), [1, 2]);
+    assert_eq!(kept.ndim, -1);
+}
+
+#[test]
+fn borrowing_says_where_and_what() {
+    let tensor = TensorRef::from(&[1_i64, 2][..]);
+    assert_eq!((tensor.dtype(), tensor.device()), (DType::I64, Device::CPU));
+    assert_eq!((tensor.rank(), tensor.len(), tensor.nbytes()), (1, 2, 16));
+    assert!(tensor.is_contiguous() && !tensor.is_empty() && !tensor.is_copied());
+    let text = format!("{tensor:?}");
+    assert!(text.starts_with("TensorRef") && text.contains("int64"), "{text}");
+    let mut values = [1_i64, 2];
+    let tensor = TensorMut::from(&mut values[..]);
+    let text = format!("{tensor:?}");
+    assert!(text.starts_with("TensorMut") && text.contains("exclusive"), "{text}");
+    assert!(format!("{:?}", tensor.view::<i64>()).contains("int64"));
+}
+
+#[test]
+fn a_borrow_of_a_high_rank_keeps_its_lists() {
+    let tensor = import(Foreign::new(&[1; 40], &[9_u8]).null_strides()).expect("legal");
+    let borrowed = tensor.as_tensor_ref();
+    assert_eq!((borrowed.shape(), borrowed.strides()), (&[1; 40][..], &[1; 40][..]));
+    let moved = Box::new(borrowed);
+    assert_eq!(moved.strides(), [1; 40]);
+    assert_eq!(moved.view::<u8>().expect("host").get(&[0; 40]), Some(9));
+}

@@ -1,0 +1,279 @@
+//! The builder: bounds at every edge, and owners that do not lend the same memory twice.
+//! Elements narrower than a byte are in `packed.rs`, memory of devices in `build_raw.rs`.
+
+use crate::common::{indices, offset};
+use dlbridge::testing::CountingOwner;
+use dlbridge::testing::conformance::{self, Expected};
+use dlbridge::{Access, DType, Device, Error, Flags, MAX_RANK, Tensor, TypeCode};
+
+fn ten(shape: &[i64], strides: &[i64], offset: usize) -> Result<Tensor, Error> {
+    let owner: Vec<u16> = (0..10).collect();
+    Tensor::builder(owner).shape(shape).strides(strides).offset(offset).build::<u16>()
+}
+
+#[track_caller]
+fn refused(result: Result<Tensor, Error>, wanted: &Error) {
+    assert_eq!(result.map(drop), Err(wanted.clone()));
+}
+
+#[test]
+fn what_is_not_chosen_is_taken_from_the_owner() {
+    let tensor = Tensor::builder(vec![1_u16, 2, 3]).build::<u16>().expect("it fits");
+    assert_eq!((tensor.shape(), tensor.strides()), (&[3][..], &[1][..]));
+    assert_eq!((tensor.dtype(), tensor.device()), (DType::U16, Device::CPU));
+    assert_eq!((tensor.access(), tensor.flags()), (Access::Exclusive, Flags::NONE));
+    let tensor = Tensor::builder(vec![1_u16, 2, 3]).offset(1).build_read_only::<u16>();
+    let tensor = tensor.expect("it fits");
+    assert_eq!(tensor.as_slice::<u16>(), Ok(&[2, 3][..]));
+    assert_eq!((tensor.access(), tensor.flags()), (Access::Frozen, Flags::READ_ONLY));
+    let tensor = Tensor::builder(vec![1_u16, 2, 3]).shape(&[3, 1]).build::<u16>().expect("fits");
+    assert_eq!(tensor.strides(), [1, 1]);
+}
+
+#[test]
+fn a_layout_is_accepted_exactly_if_every_element_lies_inside() {
+    // Miri is slow: it takes a sample
+    let (wide, step) = if cfg!(miri) { (2, 4) } else { (6, 1) };
+    for extents in [[1, 1], [2, 3], [3, 2], [5, 2], [1, 10], [10, 1], [2, 5], [3, 3], [0, 4]] {
+        for outer in (-wide..=wide).step_by(step) {
+            for inner in (-wide..=wide).step_by(step) {
+                for at in 0..12 {
+                    let strides = [outer, inner];
+                    let inside = |index: &Vec<usize>| {
+                        (0..10).contains(&(at as i128 + offset(index, &strides)))
+                    };
+                    let all = indices(&extents);
+                    let wanted = all.iter().all(inside) && (at <= 10 || !all.is_empty());
+                    let found = ten(&extents, &strides, at);
+                    assert_eq!(found.is_ok(), wanted, "{extents:?} {strides:?} from {at}");
+                    let bytes = Tensor::builder([0_u8; 10]).shape(&extents).strides(&strides);
+                    let found = bytes.offset(at).build_read_only::<u8>();
+                    assert_eq!(found.is_ok(), wanted, "{extents:?} {strides:?} from {at}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_error_says_which_bytes_of_how_many() {
+    let outside = |low, high| Error::OutOfBounds { low, high, size: 20 };
+    refused(ten(&[11], &[1], 0), &outside(0, 22));
+    refused(ten(&[10], &[1], 1), &outside(2, 22));
+    refused(ten(&[1], &[1], 10), &outside(20, 22));
+    refused(ten(&[10], &[-1], 8), &outside(-2, 18));
+    refused(ten(&[2], &[-1], 0), &outside(-2, 2));
+    refused(ten(&[2, 2], &[-6, 5], 5), &outside(-2, 22));
+    refused(ten(&[0], &[1], 11), &outside(22, 22));
+    assert!(ten(&[10], &[-1], 9).is_ok());
+    assert!(ten(&[0], &[1], 10).is_ok());
+}
+
+#[test]
+fn numbers_that_overflow_are_refused() {
+    let span = Error::SizeOverflow { what: "strided span" };
+    let bytes = Error::SizeOverflow { what: "byte size" };
+    refused(ten(&[1], &[1], usize::MAX), &span);
+    refused(ten(&[1], &[1], isize::MAX as usize), &span);
+    refused(ten(&[1], &[1], isize::MAX as usize - 1), &bytes);
+    refused(ten(&[2], &[i64::MAX], 0), &span);
+    refused(ten(&[2], &[i64::MIN], 0), &span);
+    refused(ten(&[2], &[i64::MAX], 1), &span);
+    refused(ten(&[2], &[-i64::MAX], 5), &span);
+    refused(ten(&[i64::MAX], &[0], 0), &bytes);
+    refused(ten(&[i64::MAX, 2], &[0, 0], 0), &Error::SizeOverflow { what: "element count" });
+    refused(ten(&[0], &[1], usize::MAX), &span);
+}
+
+#[test]
+fn shapes_that_cannot_be_are_refused() {
+    refused(ten(&[2, -1], &[1, 1], 0), &Error::NegativeExtent { axis: 1, extent: -1 });
+    refused(ten(&[2], &[1, 1], 0), &Error::RankMismatch { wanted: 1, found: 2 });
+    refused(ten(&[2, 2], &[], 0), &Error::RankMismatch { wanted: 2, found: 0 });
+    let deep = MAX_RANK + 1;
+    refused(ten(&vec![1; deep], &vec![1; deep], 0), &Error::RankOutOfRange { ndim: 65 });
+    assert_eq!(ten(&[1; MAX_RANK], &[9; MAX_RANK], 3).expect("it fits").rank(), 64);
+    let strides_alone = Tensor::builder(vec![0_u8; 9]).strides(&[4, 1]).build::<u8>();
+    refused(strides_alone, &Error::RankMismatch { wanted: 1, found: 2 });
+}
+
+#[test]
+fn a_broadcast_may_be_larger_than_its_memory() {
+    let tensor = ten(&[100, 100], &[0, 0], 9).expect("it fits");
+    assert_eq!((tensor.len(), tensor.nbytes()), (10_000, 20_000));
+    assert_eq!(tensor.view::<u16>().expect("u16").iter().map(u64::from).sum::<u64>(), 90_000);
+}
+
+#[test]
+fn memory_may_be_read_as_another_dtype() {
+    let owner: Vec<u32> = vec![0x0403_0201_u32.to_le(), 0x0807_0605_u32.to_le()];
+    let data = owner.as_ptr();
+    conformance::owner(|| {
+        let builder = Tensor::builder(vec![0x0403_0201_u32.to_le(), 0x0807_0605_u32.to_le()]);
+        let tensor = builder.dtype(DType::U8).build::<u32>().expect("it fits");
+        (tensor, Expected::new(&[8], &[1_u8, 2, 3, 4, 5, 6, 7, 8]))
+    });
+    let builder = Tensor::builder(owner).dtype(DType::U16).shape(&[2]).strides(&[2]).offset(1);
+    let tensor = builder.build::<u32>().expect("it fits");
+    assert_eq!(tensor.data_ptr().addr(), data.addr() + 2);
+    assert_eq!(tensor.view::<u16>().expect("u16").to_vec(), [0x0403, 0x0807].map(u16::to_le));
+}
+
+#[test]
+fn another_dtype_changes_the_bounds() {
+    let bytes = |len: usize| Tensor::builder(vec![0_u8; len]);
+    let tensor = bytes(11).dtype(DType::F32).build::<u8>().expect("two and a half numbers");
+    assert_eq!(tensor.shape(), [2], "what does not make a whole element is left over");
+    refused(
+        bytes(11).dtype(DType::F32).shape(&[3]).build::<u8>(),
+        &Error::OutOfBounds { low: 0, high: 12, size: 11 },
+    );
+    refused(
+        bytes(11).dtype(DType::F32).shape(&[2]).offset(1).build::<u8>(),
+        &Error::OutOfBounds { low: 4, high: 12, size: 11 },
+    );
+    assert!(bytes(12).dtype(DType::F32.with_lanes(3)).shape(&[1]).build::<u8>().is_ok());
+    let unknown = DType { code: TypeCode(200), bits: 12, lanes: 1 };
+    let tensor = bytes(5).dtype(unknown).build::<u8>().expect("two bytes each");
+    assert_eq!((tensor.len(), tensor.nbytes()), (2, 4));
+}
+
+#[test]
+fn an_impossible_dtype_is_refused() {
+    let build = |dtype: DType| Tensor::builder(vec![0_u8; 8]).dtype(dtype).build::<u8>();
+    let impossible = |dtype, reason| Error::ImpossibleDType { dtype, reason };
+    let dtype = DType::new(TypeCode::INT, 0);
+    refused(build(dtype), &impossible(dtype, "bits is 0"));
+    let dtype = DType::U8.with_lanes(0);
+    refused(build(dtype), &impossible(dtype, "lanes is 0"));
+    let dtype = DType::new(TypeCode::FLOAT8_E5M2, 16);
+    refused(build(dtype), &impossible(dtype, "the code's name fixes another width"));
+    refused(Tensor::zeros(dtype, &[1]), &impossible(dtype, "the code's name fixes another width"));
+}
+
+/// An owner that lends other memory each time, as a safe implementation may.
+struct Fickle {
+    lengths: Vec<usize>,
+    memory: Vec<Vec<u8>>,
+}
+
+impl AsMut<[u8]> for Fickle {
+    fn as_mut(&mut self) -> &mut [u8] {
+        let len = self.lengths.pop().unwrap_or(0);
+        self.memory.push(vec![7; len]);
+        self.memory.last_mut().expect("pushed just now")
+    }
+}
+
+#[test]
+fn an_owner_that_lends_less_the_second_time_is_out_of_bounds() {
+    let owner = Fickle { lengths: vec![3, 100], memory: vec![] };
+    let wanted = Error::OutOfBounds { low: 0, high: 100, size: 3 };
+    refused(Tensor::builder(owner).build::<u8>(), &wanted);
+    let owner = Fickle { lengths: vec![3], memory: vec![] };
+    let wanted = Error::OutOfBounds { low: 0, high: 4, size: 3 };
+    refused(Tensor::builder(owner).shape(&[4]).build::<u8>(), &wanted);
+}
+
+#[test]
+fn an_owner_that_lends_other_memory_each_time_is_asked_no_more_once_it_is_a_tensor() {
+    let owner = Fickle { lengths: vec![50, 9, 4, 3], memory: vec![] };
+    let mut tensor = Tensor::builder(owner).build::<u8>().expect("it grew meanwhile");
+    assert_eq!(tensor.as_slice::<u8>(), Ok(&[7; 3][..]));
+    tensor.as_slice_mut::<u8>().expect("exclusive").fill(8);
+    assert_eq!(tensor.view::<u8>().expect("u8").to_vec(), [8; 3]);
+    let owner = tensor.into_owner::<Fickle>().expect("it is the owner");
+    assert_eq!(owner.lengths, [50, 9], "asked twice: for the size, then for the memory");
+    assert_eq!(owner.memory, [vec![7; 3], vec![8, 8, 8, 7]]);
+}
+
+#[test]
+fn an_owner_that_lends_two_element_types_lends_the_one_that_was_asked_for() {
+    struct Both(Vec<u8>, Vec<f64>);
+    impl AsRef<[u8]> for Both {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    impl AsRef<[f64]> for Both {
+        fn as_ref(&self) -> &[f64] {
+            &self.1
+        }
+    }
+
+    let build = || Tensor::builder(Both(vec![1, 2, 3], vec![0.5]));
+    let tensor = build().build_read_only::<f64>().expect("it fits");
+    assert_eq!(tensor.as_slice::<f64>(), Ok(&[0.5][..]));
+    let tensor = build().shape(&[3]).build_read_only::<u8>().expect("it fits");
+    assert_eq!(tensor.as_slice::<u8>(), Ok(&[1, 2, 3][..]));
+}
+
+#[test]
+fn a_counting_owner_conforms() {
+    conformance::owner(|| {
+        let owner = CountingOwner::new((0..12).collect::<Vec<i32>>());
+        let values = [11, 9, 7, 5, 3, 1];
+        let expected = Expected::new(&[2, 3], &values).strides(&[-6, -2]);
+        let expected = expected.releases(owner.drops()).at(owner.as_ptr().wrapping_add(11));
+        let builder = Tensor::builder(owner).shape(&[2, 3]).strides(&[-6, -2]).offset(11);
+        (builder.build::<i32>().expect("it fits"), expected)
+    });
+    conformance::owner(|| {
+        let owner = CountingOwner::new([1.5_f32, 2.5]);
+        let expected = Expected::new(&[2], &[1.5_f32, 2.5]).releases(owner.drops());
+        let expected = expected.at(owner.as_ptr()).read_only();
+        (Tensor::builder(owner).build_read_only::<f32>().expect("it fits"), expected)
+    });
+}
+
+#[test]
+fn zeros_are_zero_and_well_aligned() {
+    let mut tensor = Tensor::zeros(DType::F64, &[3, 5]).expect("fits");
+    assert_eq!(tensor.as_slice::<f64>(), Ok(&[0.0; 15][..]));
+    assert_eq!(tensor.data_ptr().addr() % 64, 0);
+    assert_eq!(tensor.flags(), Flags::NONE);
+    tensor.as_slice_mut::<f64>().expect("exclusive").fill(1.0);
+    let unknown = DType { code: TypeCode(200), bits: 24, lanes: 3 };
+    assert_eq!(Tensor::zeros(unknown, &[7]).expect("fits").nbytes(), 63);
+    conformance::owner(|| {
+        let tensor = Tensor::zeros(DType::U8, &[2, 2]).expect("fits");
+        (tensor, Expected::new(&[2, 2], &[0_u8; 4]))
+    });
+}
+
+#[test]
+fn zeros_that_fit_no_memory_are_refused() {
+    let overflow = |what| Error::SizeOverflow { what };
+    refused(Tensor::zeros(DType::U8, &[i64::MAX, 2]), &overflow("element count"));
+    refused(Tensor::zeros(DType::U16, &[i64::MAX]), &overflow("byte size"));
+    refused(Tensor::zeros(DType::U8, &[-1]), &Error::NegativeExtent { axis: 0, extent: -1 });
+    refused(Tensor::zeros(DType::U8, &[1; 65]), &Error::RankOutOfRange { ndim: 65 });
+    // a size that fits, but not when it is rounded up to the alignment
+    for len in [i64::MAX, i64::MAX - 62] {
+        refused(Tensor::zeros(DType::U8, &[len]), &Error::OutOfMemory { size: len as usize });
+    }
+}
+
+#[test]
+fn a_copy_that_fits_no_memory_is_refused() {
+    let tensor = Tensor::builder(vec![1_u8]).shape(&[i64::MAX]).strides(&[0]).build::<u8>();
+    let tensor = tensor.expect("one byte, often");
+    refused(tensor.to_compact(), &Error::OutOfMemory { size: isize::MAX as usize });
+}
+
+#[test]
+fn bytes_become_a_tensor_of_their_own() {
+    let tensor = Tensor::from_bytes(DType::U8, &[2, 2], &[1, 2, 3, 4]).expect("as many");
+    assert_eq!(tensor.as_slice::<u8>(), Ok(&[1, 2, 3, 4][..]));
+    assert_eq!((tensor.access(), tensor.flags()), (Access::Exclusive, Flags::NONE));
+    let mismatch = |wanted, found| Error::SizeMismatch { wanted, found };
+    refused(Tensor::from_bytes(DType::F32, &[2], &[0; 7]), &mismatch(8, 7));
+    refused(Tensor::from_bytes(DType::F32, &[], &[]), &mismatch(4, 0));
+    let odd = Tensor::from_bytes(DType::BOOL, &[2], &[0, 2]).expect("any bytes");
+    assert_eq!(odd.view::<bool>().expect("bool").to_vec(), [false, true]);
+    let packed = Tensor::from_bytes(DType::FLOAT4_E2M1FN, &[3], &[0x21, 3]).expect("as many");
+    assert_eq!(packed.nbytes(), 2);
+    // found before any memory is asked for
+    let huge = 1 << 60;
+    refused(Tensor::from_bytes(DType::U8, &[huge], &[0; 4]), &mismatch(1 << 60, 4));
+}

@@ -1,0 +1,89 @@
+//! What the test programs share.
+//! Odd producers and owners do not belong here (see `dlbridge::testing`).
+#![allow(unsafe_code, reason = "importing a descriptor is unsafe by nature")]
+#![allow(dead_code, reason = "each program uses a part of it")]
+
+use std::collections::BTreeMap;
+
+use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
+use dlbridge::testing::Foreign;
+use dlbridge::{Error, Tensor};
+
+/// Imports a descriptor of DLPack 1.x whose elements, where the test reads any, lie in the
+/// producer's memory.
+pub(crate) fn import(foreign: Foreign) -> Result<Tensor, Error> {
+    // SAFETY: each test describes memory that is there, or is refused, or does not read it.
+    unsafe { foreign.import() }
+}
+
+/// The same for a descriptor of DLPack before 1.0.
+pub(crate) fn import_legacy(foreign: Foreign) -> Result<Tensor, Error> {
+    // SAFETY: as above.
+    unsafe { foreign.import_legacy() }
+}
+
+/// Takes back a descriptor that [`Tensor::into_raw`] made.
+pub(crate) fn take_back(tensor: *mut DLManagedTensorVersioned) -> Tensor {
+    // SAFETY: just made, and owned by the test.
+    unsafe { Tensor::from_raw(tensor) }.expect("the gate takes our own exports")
+}
+
+/// Takes back a descriptor that [`Tensor::into_raw_legacy`] made.
+pub(crate) fn take_back_legacy(tensor: *mut DLManagedTensor) -> Tensor {
+    // SAFETY: just made, and owned by the test.
+    unsafe { Tensor::from_raw_legacy(tensor) }.expect("the gate takes our own exports")
+}
+
+/// Calls the deleter of a descriptor of DLPack 1.x that is owned.
+pub(crate) fn delete(tensor: *mut DLManagedTensorVersioned) {
+    // SAFETY: alive until its deleter is called.
+    if let Some(deleter) = unsafe { (*tensor).deleter } {
+        // SAFETY: owned by the test, which forgets it.
+        unsafe { deleter(tensor) };
+    }
+}
+
+/// Calls the deleter of a descriptor of DLPack before 1.0 that is owned.
+pub(crate) fn delete_legacy(tensor: *mut DLManagedTensor) {
+    // SAFETY: alive until its deleter is called.
+    if let Some(deleter) = unsafe { (*tensor).deleter } {
+        // SAFETY: owned by the test, which forgets it.
+        unsafe { deleter(tensor) };
+    }
+}
+
+/// Every index of a shape, in row-major order: the brute-force model of a walk.
+pub(crate) fn indices(shape: &[i64]) -> Vec<Vec<usize>> {
+    if shape.contains(&0) {
+        return Vec::new();
+    }
+    let mut all = vec![Vec::new()];
+    for &extent in shape {
+        let longer = |index: &Vec<usize>| {
+            let index = index.clone();
+            (0..usize::try_from(extent).expect("no extent is negative")).map(move |i| {
+                let mut index = index.clone();
+                index.push(i);
+                index
+            })
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    all
+}
+
+/// The offset of an index's element, in elements, exactly.
+pub(crate) fn offset(index: &[usize], strides: &[i64]) -> i128 {
+    index.iter().zip(strides).map(|(&i, &stride)| i as i128 * i128::from(stride)).sum()
+}
+
+/// Every offset of a layout, in row-major order, exactly.
+pub(crate) fn offsets(shape: &[i64], strides: &[i64]) -> Vec<i128> {
+    indices(shape).iter().map(|index| offset(index, strides)).collect()
+}
+
+/// Whether two indices of a layout reach the same element.
+pub(crate) fn overlaps(shape: &[i64], strides: &[i64]) -> bool {
+    let mut seen = BTreeMap::new();
+    offsets(shape, strides).into_iter().any(|at| seen.insert(at, ()).is_some())
+}

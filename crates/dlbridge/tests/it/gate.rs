@@ -1,0 +1,235 @@
+//! What the gate refuses: the exact error, and who releases the tensor then.
+//! What it must let through is in `odd_but_legal.rs`.
+#![allow(unsafe_code, reason = "passing the gate is unsafe by nature")]
+
+use std::ffi::c_void;
+use std::ptr;
+
+use crate::common::{delete, delete_legacy, import, import_legacy};
+use dlbridge::testing::Foreign;
+use dlbridge::{DType, Device, DeviceKind, Error, Flags, MAX_RANK, Tensor, TensorRef, TypeCode};
+
+fn pair() -> Foreign {
+    Foreign::new(&[2], &[1.0_f32, 2.0])
+}
+
+fn address(at: usize) -> *mut c_void {
+    ptr::without_provenance_mut(at)
+}
+
+/// Every way in must refuse with the same error, releasing what it was given and nothing else.
+#[track_caller]
+fn refused(make: impl Fn() -> Foreign, wanted: &Error) {
+    refused_by_1_x(&make, wanted);
+
+    let foreign = make();
+    let releases = foreign.releases();
+    assert_eq!(import_legacy(foreign).map(drop), Err(wanted.clone()), "legacy");
+    releases.expect(1, "from_raw_legacy");
+
+    let foreign = make();
+    let releases = foreign.releases();
+    let managed = foreign.into_legacy();
+    // SAFETY: the descriptor is refused before memory is read.
+    let result = unsafe { Tensor::try_from_raw_legacy(managed) };
+    assert_eq!(result.map(drop), Err(wanted.clone()), "legacy, try");
+    releases.expect(0, "try_from_raw_legacy");
+    delete_legacy(managed);
+
+    make().with_raw(|descriptor| {
+        // SAFETY: the same.
+        let result = unsafe { TensorRef::from_raw(descriptor) };
+        assert_eq!(result.map(drop), Err(wanted.clone()), "borrowed");
+    });
+}
+
+/// The same, for what only a descriptor of DLPack 1.x can say.
+#[track_caller]
+fn refused_by_1_x(make: impl Fn() -> Foreign, wanted: &Error) {
+    let foreign = make();
+    let releases = foreign.releases();
+    assert_eq!(import(foreign).map(drop), Err(wanted.clone()), "versioned");
+    releases.expect(1, "from_raw");
+
+    let foreign = make();
+    let releases = foreign.releases();
+    let managed = foreign.into_versioned();
+    // SAFETY: the descriptor is refused before memory is read.
+    let result = unsafe { Tensor::try_from_raw(managed) };
+    assert_eq!(result.map(drop), Err(wanted.clone()), "versioned, try");
+    releases.expect(0, "try_from_raw");
+    delete(managed);
+}
+
+#[test]
+fn a_null_pointer_is_no_tensor() {
+    let null = ptr::null_mut;
+    // SAFETY: null is allowed.
+    assert_eq!(unsafe { Tensor::from_raw(null()) }.map(drop), Err(Error::NullTensor));
+    // SAFETY: the same.
+    assert_eq!(unsafe { Tensor::try_from_raw(null()) }.map(drop), Err(Error::NullTensor));
+    let legacy = ptr::null_mut;
+    // SAFETY: the same.
+    assert_eq!(unsafe { Tensor::from_raw_legacy(legacy()) }.map(drop), Err(Error::NullTensor));
+    // SAFETY: the same.
+    assert_eq!(unsafe { Tensor::try_from_raw_legacy(legacy()) }.map(drop), Err(Error::NullTensor));
+    // SAFETY: the same.
+    let borrowed = unsafe { TensorRef::from_raw(ptr::null()) };
+    assert_eq!(borrowed.map(drop), Err(Error::NullTensor));
+}
+
+#[test]
+fn another_major_version_is_refused_before_its_body_is_read() {
+    for (major, minor) in [(0, 8), (2, 0), (u32::MAX, u32::MAX)] {
+        // everything after the deleter would be refused too, with another error
+        let garbage = || pair().version(major, minor).ndim(-1).dtype(DType::F32.with_lanes(0));
+        refused_by_1_x(garbage, &Error::UnsupportedVersion { major, minor });
+    }
+}
+
+#[test]
+fn a_refused_tensor_without_a_deleter_is_only_refused() {
+    let foreign = pair().without_deleter().ndim(-1);
+    let releases = foreign.releases();
+    assert_eq!(import(foreign).map(drop), Err(Error::RankOutOfRange { ndim: -1 }));
+    let foreign = pair().without_deleter().ndim(-1);
+    assert_eq!(import_legacy(foreign).map(drop), Err(Error::RankOutOfRange { ndim: -1 }));
+    releases.expect(0, "there is nothing to call");
+}
+
+#[test]
+fn a_rank_that_is_negative_or_too_high_is_refused() {
+    for ndim in [-1, i32::MIN, MAX_RANK as i32 + 1, i32::MAX] {
+        refused(|| pair().ndim(ndim), &Error::RankOutOfRange { ndim });
+    }
+}
+
+#[test]
+fn a_null_shape_is_refused_where_there_are_axes() {
+    refused(|| pair().null_shape(), &Error::NullShape { ndim: 1 });
+    refused(|| pair().null_shape().null_strides().ndim(64), &Error::NullShape { ndim: 64 });
+}
+
+#[test]
+fn a_negative_extent_is_refused_even_beside_an_empty_axis() {
+    let of = |shape: &'static [i64]| move || Foreign::new(shape, &[0_u8; 4]);
+    refused(of(&[-1]), &Error::NegativeExtent { axis: 0, extent: -1 });
+    refused(of(&[2, -3]), &Error::NegativeExtent { axis: 1, extent: -3 });
+    refused(of(&[0, i64::MIN]), &Error::NegativeExtent { axis: 1, extent: i64::MIN });
+    let no_strides = || of(&[i64::MIN, i64::MIN])().null_strides();
+    refused(no_strides, &Error::NegativeExtent { axis: 0, extent: i64::MIN });
+}
+
+#[test]
+fn a_count_of_elements_that_overflows_is_refused() {
+    let wanted = Error::SizeOverflow { what: "element count" };
+    let of = |shape: &'static [i64]| move || Foreign::new(shape, &[0_u8; 4]);
+    refused(of(&[i64::MAX, 2]), &wanted);
+    refused(of(&[1 << 32, 1 << 32]), &wanted);
+    refused(of(&[i64::MAX, i64::MAX, i64::MAX]), &wanted);
+    refused(|| of(&[i64::MAX, 3])().null_strides(), &wanted);
+    // broadcast: one byte of memory, too many elements
+    refused(|| of(&[1 << 62, 4])().strides(&[0, 0]), &wanted);
+    // an empty axis is no excuse: without it the rest would overflow
+    refused(of(&[0, i64::MAX, i64::MAX]), &wanted);
+}
+
+#[test]
+fn a_size_in_bytes_that_overflows_is_refused() {
+    let wanted = Error::SizeOverflow { what: "byte size" };
+    let of = |dtype: DType| move || Foreign::of_bytes(dtype, &[1 << 61], &[0; 16]).strides(&[0]);
+    refused(of(DType::F32), &wanted);
+    refused(of(DType::COMPLEX128), &wanted);
+    refused(of(DType::U8.with_lanes(u16::MAX)), &wanted);
+    let packed = DType::FLOAT4_E2M1FN.with_lanes(9);
+    refused(of(packed), &wanted);
+    let padded = || of(DType::FLOAT4_E2M1FN.with_lanes(8))().flags(Flags::SUBBYTE_PADDED);
+    refused_by_1_x(padded, &wanted);
+}
+
+#[test]
+fn a_strided_span_that_overflows_is_refused() {
+    let wanted = Error::SizeOverflow { what: "strided span" };
+    let of = |shape: &'static [i64], strides: &'static [i64]| {
+        move || Foreign::new(shape, &[0_u32; 4]).strides(strides)
+    };
+    refused(of(&[2], &[i64::MAX]), &wanted); // in bytes
+    refused(of(&[2], &[i64::MIN]), &wanted);
+    refused(of(&[3], &[i64::MAX]), &wanted);
+    refused(of(&[3], &[i64::MIN]), &wanted);
+    refused(of(&[2, 2], &[i64::MAX, 1]), &wanted);
+    refused(of(&[2, 2], &[i64::MAX, i64::MIN]), &wanted); // from end to end
+    refused(of(&[2, 2], &[1 << 61, -(1 << 61)]), &wanted); // in bytes, from end to end
+    refused(of(&[4, 4], &[i64::MAX, i64::MAX]), &wanted); // wraps around more than once
+}
+
+#[test]
+fn zero_bits_or_lanes_are_refused() {
+    let zero = |dtype: DType, reason| {
+        refused(move || pair().dtype(dtype), &Error::ImpossibleDType { dtype, reason });
+    };
+    zero(DType::new(TypeCode::FLOAT, 0), "bits is 0");
+    zero(DType::F32.with_lanes(0), "lanes is 0");
+    zero(DType { code: TypeCode(200), bits: 0, lanes: 0 }, "bits is 0");
+}
+
+#[test]
+fn a_width_that_the_codes_name_excludes_is_refused() {
+    let reason = "the code's name fixes another width";
+    let codes = TypeCode::ALL.iter().filter(|code| code.fixed_bits().is_some());
+    for &code in codes.clone() {
+        for bits in [1, 2, 3, 4, 5, 6, 7, 8, 16, 255] {
+            let dtype = DType::new(code, bits);
+            if code.fixed_bits() != Some(bits) {
+                refused(move || pair().dtype(dtype), &Error::ImpossibleDType { dtype, reason });
+            }
+        }
+    }
+    assert_eq!(codes.count(), 11);
+}
+
+#[test]
+fn null_data_is_refused_where_there_are_elements() {
+    let null = || Foreign::new(&[2, 3], &[0_u8; 6]).data(ptr::null_mut());
+    refused(null, &Error::NullData { len: 6 });
+    // an offset does not make it a pointer
+    refused(|| null().byte_offset(64), &Error::NullData { len: 6 });
+    let scalar = || Foreign::new(&[], &[0_u8]).data(ptr::null_mut());
+    refused(scalar, &Error::NullData { len: 1 });
+    refused(|| scalar().device(Device::cuda(0)), &Error::NullData { len: 1 });
+    let handle = Device::new(DeviceKind::OPENCL, 0);
+    refused(|| null().device(handle), &Error::NullData { len: 6 });
+}
+
+#[test]
+fn a_byte_offset_that_leaves_the_address_space_is_refused() {
+    let wanted = |byte_offset| Error::AddressOverflow { byte_offset };
+    for byte_offset in [u64::MAX, u64::MAX - 64, 1 << 63 | u64::MAX >> 1] {
+        refused(|| pair().byte_offset(byte_offset), &wanted(byte_offset));
+        refused(|| pair().byte_offset(byte_offset).device(Device::cuda(1)), &wanted(byte_offset));
+    }
+}
+
+#[test]
+fn elements_that_leave_the_address_space_are_refused() {
+    let wanted = Error::AddressOverflow { byte_offset: 0 };
+    let last = usize::MAX & !3;
+    // the second of two elements lies past the end
+    refused(|| pair().data(address(last)), &wanted);
+    // one that runs backwards lies before the start
+    refused(|| pair().data(address(4)).strides(&[-2]), &wanted);
+    // or at null, where nothing is, although no address overflows
+    refused(|| pair().data(address(4)).strides(&[-1]), &wanted);
+    // with an offset that leads there
+    let wanted = Error::AddressOverflow { byte_offset: 16 };
+    refused(|| pair().data(address(usize::MAX - 20)).byte_offset(16), &wanted);
+}
+
+#[test]
+fn a_descriptor_that_claims_a_device_with_addresses_is_measured_like_host_memory() {
+    for kind in [DeviceKind::CUDA, DeviceKind::ROCM, DeviceKind::ONEAPI, DeviceKind::ASCEND] {
+        let device = Device::new(kind, 0);
+        let far = || pair().device(device).data(address(usize::MAX - 3));
+        refused(far, &Error::AddressOverflow { byte_offset: 0 });
+    }
+}

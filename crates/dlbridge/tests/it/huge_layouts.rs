@@ -1,0 +1,302 @@
+//! Layouts with more elements or bytes than fit a word, as safe code makes them with the types of
+//! each crate: what can be described is read right, what cannot is refused.
+#![forbid(unsafe_code)]
+
+use std::panic::catch_unwind;
+
+use dlbridge::testing::conformance::repeated;
+use dlbridge::{DType, Error, Tensor, TensorRef};
+
+const ELEMENTS: Error = Error::SizeOverflow { what: "element count" };
+const BYTES: Error = Error::SizeOverflow { what: "byte size" };
+const SPAN: Error = Error::SizeOverflow { what: "strided span" };
+
+/// Asserts that a conversion that cannot fail panics, saying why.
+#[track_caller]
+#[allow(dead_code, reason = "for the adapters")]
+fn panics(wanted: &Error, convert: impl FnOnce() + std::panic::UnwindSafe) {
+    let payload = catch_unwind(convert).expect_err("it cannot be described");
+    let message = payload.downcast::<String>().expect("a formatted message");
+    let wanted = format!("expected an array that a tensor can describe: {wanted}");
+    assert_eq!(*message, wanted);
+}
+
+#[test]
+fn a_builder_refuses_what_wraps() {
+    let build = |shape: &[i64], strides: &[i64], dtype| {
+        let builder = Tensor::builder(vec![0_u8; 64]).shape(shape).strides(strides).dtype(dtype);
+        builder.build::<u8>().map(drop)
+    };
+    assert_eq!(build(&[1 << 32, 1 << 32], &[0, 0], DType::U8), Err(ELEMENTS));
+    assert_eq!(build(&[(1 << 61) + 125, 8], &[0, 1], DType::U8), Err(ELEMENTS));
+    assert_eq!(build(&[1 << 32, 0, 1 << 32], &[0, 0, 0], DType::U8), Err(ELEMENTS));
+    assert_eq!(build(&[1 << 60], &[0], DType::F64), Err(BYTES));
+    assert_eq!(build(&[3], &[i64::MAX], DType::U8), Err(SPAN));
+    assert_eq!(build(&[2], &[i64::MIN], DType::U8), Err(SPAN));
+    assert_eq!(build(&[1 << 62], &[0], DType::U8), Ok(()));
+    for (bits, lanes) in [(0, 1), (8, 0), (0, 0), (0, u16::MAX)] {
+        let dtype = DType { bits, lanes, ..DType::U8 };
+        assert!(matches!(build(&[1], &[1], dtype), Err(Error::ImpossibleDType { .. })));
+    }
+    let widest = DType { bits: 255, lanes: u16::MAX, ..DType::U8 };
+    assert!(matches!(build(&[1], &[1], widest), Err(Error::OutOfBounds { .. })));
+    assert_eq!(build(&[1 << 50], &[0], widest), Err(BYTES));
+    assert_eq!(build(&[0, 1 << 50], &[0, 0], widest), Ok(()));
+}
+
+#[test]
+fn a_builder_repeats_as_often_as_bytes_fit() {
+    let tensor = Tensor::builder(vec![7.0_f64]).shape(&[1 << 30, 1 << 29]).strides(&[0, 0]);
+    let tensor = tensor.build::<f64>().expect("2^62 bytes");
+    repeated(&tensor.as_tensor_ref(), &[1 << 30, 1 << 29], 7.0);
+}
+
+#[test]
+fn new_memory_is_refused_where_it_does_not_fit() {
+    assert_eq!(Tensor::zeros(DType::U8, &[1 << 32, 1 << 32]).map(drop), Err(ELEMENTS));
+    assert_eq!(Tensor::zeros(DType::F64, &[1 << 60]).map(drop), Err(BYTES));
+    assert_eq!(Tensor::from_bytes(DType::F64, &[1 << 61, 8], &[]).map(drop), Err(ELEMENTS));
+    assert!(matches!(Tensor::zeros(DType::U8, &[1; 65]), Err(Error::RankOutOfRange { ndim: 65 })));
+    let empty = Tensor::zeros(DType::F64, &[i64::MAX, 0]).expect("no elements");
+    assert_eq!((empty.len(), empty.nbytes()), (0, 0));
+    assert_eq!(empty.view::<f64>().expect("float64").get(&[1 << 62, 0]), None);
+    assert_eq!(empty.as_tensor_ref().to_compact().expect("none").len(), 0);
+}
+
+#[cfg(feature = "faer-0_24")]
+mod faer_0_24 {
+    use faer::{ColRef, Mat, MatRef, RowRef};
+
+    use super::*;
+
+    #[test]
+    fn a_repeated_column_is_no_window_to_other_memory() {
+        let column = [1_u8; 8];
+        let column = ColRef::from_slice(&column);
+        let more = MatRef::from_repeated_col(column, (1 << 61) + 125);
+        panics(&ELEMENTS, move || drop(TensorRef::from(&more)));
+    }
+
+    #[test]
+    fn a_repeated_value_is_no_empty_matrix() {
+        let x = 5_i64;
+        let matrix = MatRef::from_repeated_ref(&x, 1 << 32, 1 << 32);
+        panics(&ELEMENTS, move || drop(TensorRef::from(&matrix)));
+        let bytes = MatRef::from_repeated_ref(&x, 1 << 31, 1 << 31);
+        panics(&BYTES, move || drop(TensorRef::from(&bytes)));
+        let long = ColRef::from_repeated_ref(&x, usize::MAX);
+        panics(&ELEMENTS, move || drop(TensorRef::from(&long)));
+        let long = RowRef::from_repeated_ref(&x, 1 << 60);
+        panics(&BYTES, move || drop(TensorRef::from(&long)));
+        let empty = MatRef::from_repeated_ref(&x, 0, usize::MAX);
+        panics(&ELEMENTS, move || drop(TensorRef::from(&empty)));
+    }
+
+    #[test]
+    fn as_many_repeats_as_fit_are_read() {
+        let column = [3_u16; 8];
+        let column = ColRef::from_slice(&column);
+        let matrix = MatRef::from_repeated_col(column, 1 << 57);
+        repeated(&TensorRef::from(&matrix), &[8, 1 << 57], 3_u16);
+        let transpose = matrix.transpose();
+        repeated(&TensorRef::from(&transpose), &[1 << 57, 8], 3_u16);
+        let reversed = matrix.reverse_rows_and_cols();
+        repeated(&TensorRef::from(&reversed), &[8, 1 << 57], 3_u16);
+        repeated(&TensorRef::from(&ColRef::from_repeated_ref(&2.5, 1 << 59)), &[1 << 59], 2.5);
+        repeated(&TensorRef::from(&RowRef::from_repeated_ref(&2.5, 1 << 59)), &[1 << 59], 2.5);
+    }
+
+    #[test]
+    fn an_owned_matrix_is_measured() {
+        let empty = Mat::<f64>::with_capacity(0, 0);
+        assert_eq!(Tensor::from(empty).shape(), [0, 0]);
+    }
+}
+
+#[cfg(feature = "nalgebra-0_35")]
+mod nalgebra_0_35 {
+    use std::sync::Arc;
+
+    use nalgebra::{DMatrix, DMatrixView, DVectorView, Dyn};
+
+    use super::*;
+
+    fn view<T: nalgebra::Scalar>(
+        values: &'static [T],
+        (rows, columns): (usize, usize),
+        (row, column): (usize, usize),
+    ) -> nalgebra::MatrixView<'static, T, Dyn, Dyn, Dyn, Dyn> {
+        nalgebra::MatrixView::from_slice_with_strides_generic(
+            values,
+            Dyn(rows),
+            Dyn(columns),
+            Dyn(row),
+            Dyn(column),
+        )
+    }
+
+    #[test]
+    fn a_column_stride_of_0_is_no_window_to_other_memory() {
+        let matrix = view(&[1_u8; 8], (8, (1 << 61) + 125), (1, 0));
+        panics(&ELEMENTS, move || drop(TensorRef::from(&matrix)));
+        panics(&ELEMENTS, move || drop(Tensor::from(Arc::new(matrix))));
+        let matrix = view(&[5_i64], (1 << 32, 1 << 32), (0, 0));
+        panics(&ELEMENTS, move || drop(TensorRef::from(&matrix)));
+        let matrix = view(&[5_i64], (1 << 31, 1 << 31), (0, 0));
+        panics(&BYTES, move || drop(TensorRef::from(&matrix)));
+        let vector = DVectorView::from_slice_with_strides_generic(
+            &[5_i64],
+            Dyn(1 << 60),
+            nalgebra::Const::<1>,
+            Dyn(0),
+            Dyn(0),
+        );
+        panics(&BYTES, move || drop(TensorRef::from(&vector)));
+    }
+
+    #[test]
+    fn an_extent_that_fits_no_i64_is_refused() {
+        let empty = || DMatrix::<f64>::from_vec(0, usize::MAX, vec![]);
+        panics(&ELEMENTS, move || drop(Tensor::from(empty())));
+        panics(&ELEMENTS, move || drop(Tensor::from(Arc::new(empty()))));
+        panics(&ELEMENTS, move || drop(TensorRef::from(&empty())));
+        let empty = DMatrix::<f64>::from_vec(0, 1 << 62, vec![]);
+        let tensor = Tensor::from(empty);
+        assert_eq!((tensor.shape(), tensor.len()), (&[0, 1 << 62][..], 0));
+        assert_eq!(tensor.view::<f64>().expect("float64").to_vec(), [0.0; 0]);
+    }
+
+    #[test]
+    fn as_many_repeats_as_fit_are_read() {
+        repeated(&TensorRef::from(&view(&[3_u16; 8], (8, 1 << 57), (1, 0))), &[8, 1 << 57], 3_u16);
+        repeated(&TensorRef::from(&view(&[3_u16; 8], (1 << 57, 8), (0, 1))), &[1 << 57, 8], 3_u16);
+        let matrix = DMatrixView::from_slice_with_strides(&[2.5], 1 << 30, 1 << 29, 0, 0);
+        repeated(&TensorRef::from(&matrix), &[1 << 30, 1 << 29], 2.5);
+        let owned = Tensor::from(Arc::new(view(&[3_u16; 8], (8, 1 << 57), (1, 0))));
+        repeated(&owned.as_tensor_ref(), &[8, 1 << 57], 3_u16);
+    }
+}
+
+#[cfg(feature = "ndarray-0_17")]
+mod ndarray_0_17 {
+    use dlbridge::TensorMut;
+    use ndarray::{ArrayD, ArrayView2, arr0, arr1};
+
+    use super::*;
+
+    #[test]
+    fn a_broadcast_of_more_bytes_than_fit_is_refused() {
+        let one = arr0(5.0_f64);
+        let view = one.broadcast(1_usize << 60).expect("as many as fit isize");
+        panics(&BYTES, std::panic::AssertUnwindSafe(|| drop(TensorRef::from(&view))));
+        let borrow = || drop(TensorRef::from(&*view));
+        panics(&BYTES, std::panic::AssertUnwindSafe(borrow));
+    }
+
+    #[test]
+    fn as_many_repeats_as_fit_are_read() {
+        let row = arr1(&[3_u16; 8]);
+        let view: ArrayView2<'_, u16> = row.broadcast((1 << 57, 8)).expect("it fits");
+        repeated(&TensorRef::from(&view), &[1 << 57, 8], 3_u16);
+        repeated(&TensorRef::from(&view.t()), &[8, 1 << 57], 3_u16);
+        let mut reversed = view;
+        reversed.invert_axis(ndarray::Axis(1));
+        repeated(&TensorRef::from(&reversed), &[1 << 57, 8], 3_u16);
+    }
+
+    #[test]
+    fn too_many_axes_are_refused() {
+        let rank = Error::RankOutOfRange { ndim: 65 };
+        let array = || ArrayD::<u8>::zeros(vec![1; 65]);
+        panics(&rank, move || drop(Tensor::from(array())));
+        panics(&rank, move || drop(TensorRef::from(&array())));
+        panics(&rank, move || drop(TensorMut::from(&mut array())));
+        assert_eq!(TensorRef::from(&ArrayD::<u8>::zeros(vec![1; 64])).rank(), 64);
+    }
+}
+
+#[cfg(feature = "candle-core-0_11")]
+mod candle_core_0_11 {
+    use candle_core::{Device, Tensor as Candle};
+
+    use super::*;
+
+    fn repeat(shape: (usize, usize)) -> Result<Tensor, Error> {
+        let one = Candle::new(&[2.5_f64], &Device::Cpu).expect("one number");
+        Tensor::try_from(one.broadcast_as(shape).expect("an axis of extent 1"))
+    }
+
+    #[test]
+    fn broadcasts_are_measured() {
+        let tensor = repeat((1 << 30, 1 << 29)).expect("2^62 bytes");
+        repeated(&tensor.as_tensor_ref(), &[1 << 30, 1 << 29], 2.5);
+        assert_eq!(repeat((1 << 31, 1 << 31)).map(drop), Err(BYTES));
+        assert_eq!(repeat((1 << 32, 1 << 32)).map(drop), Err(ELEMENTS));
+        assert_eq!(repeat((2, usize::MAX)).map(drop), Err(ELEMENTS));
+    }
+}
+
+#[cfg(feature = "burn-flex-0_22")]
+mod burn_flex_0_22 {
+    use burn_flex::{FlexTensor, Layout};
+    use burn_std::{Shape, TensorData};
+
+    use super::*;
+
+    fn repeat(shape: [usize; 2]) -> Result<Tensor, Error> {
+        let one = FlexTensor::from_data(TensorData::new(vec![2.5_f64], [1]));
+        Tensor::try_from(one.with_layout(Layout::new(Shape::from(shape), vec![0, 0], 0)))
+    }
+
+    #[test]
+    fn broadcasts_are_measured() {
+        let tensor = repeat([1 << 30, 1 << 29]).expect("2^62 bytes");
+        repeated(&tensor.as_tensor_ref(), &[1 << 30, 1 << 29], 2.5);
+        assert_eq!(repeat([1 << 31, 1 << 31]).map(drop), Err(BYTES));
+        assert_eq!(repeat([1 << 32, 1 << 32]).map(drop), Err(ELEMENTS));
+        assert_eq!(repeat([0, usize::MAX]).map(drop), Err(ELEMENTS));
+    }
+}
+
+#[cfg(feature = "arrow-60")]
+mod arrow_60 {
+    use std::sync::Arc;
+
+    use arrow_array::{Array, FixedSizeListArray, UInt8Array};
+    use arrow_schema::{DataType, Field};
+
+    use super::*;
+
+    #[test]
+    fn lists_of_nothing_are_measured() {
+        let lists = |len| {
+            let values: Arc<dyn Array> = Arc::new(UInt8Array::from(vec![0_u8; 0]));
+            let item = Arc::new(Field::new("item", DataType::UInt8, false));
+            FixedSizeListArray::try_new_with_length(item, 0, values, None, len).expect("empty")
+        };
+        let tensor = Tensor::try_from(lists(1 << 62)).expect("no elements");
+        assert_eq!((tensor.shape(), tensor.len()), (&[1 << 62, 0][..], 0));
+        assert_eq!(Tensor::try_from(lists(usize::MAX)).map(drop), Err(ELEMENTS));
+    }
+}
+
+#[cfg(feature = "safetensors-0_8")]
+mod safetensors_0_8 {
+    use dlbridge::Error;
+    use dlbridge::safetensors_0_8::Archive;
+
+    #[test]
+    fn a_file_that_names_a_huge_empty_shape_is_refused() {
+        let tensor = |shape: &str| {
+            let header =
+                format!(r#"{{"x":{{"dtype":"U8","shape":{shape},"data_offsets":[0,0]}}}}"#);
+            let mut file = (header.len() as u64).to_le_bytes().to_vec();
+            file.extend(header.bytes());
+            let tensor = Archive::new(file)?.tensor("x")?;
+            Ok::<_, Error>(tensor.shape().to_vec())
+        };
+        assert_eq!(tensor("[0,4611686018427387904]"), Ok(vec![0, 1 << 62]));
+        assert!(tensor("[0,18446744073709551615]").is_err());
+        assert!(tensor("[0,4294967296,4294967296]").is_err());
+    }
+}

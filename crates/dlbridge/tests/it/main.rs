@@ -1,0 +1,59 @@
+//! The tests of the crate, in one program. Those that need a process of their own are beside it.
+#![cfg(feature = "testing")]
+
+mod common;
+
+mod access;
+mod adapters_table;
+mod aliasing;
+mod arc_tensor;
+#[cfg(feature = "arrow-60")]
+mod arrow_60;
+#[cfg(feature = "arrow-60")]
+mod arrow_60_lists;
+mod bool;
+mod borrowed;
+mod build_raw;
+mod builder;
+#[cfg(feature = "burn-0_22")]
+mod burn_0_22;
+#[cfg(feature = "burn-flex-0_22")]
+mod burn_flex_0_22;
+#[cfg(feature = "bytes-1")]
+mod bytes_1;
+#[cfg(feature = "candle-core-0_11")]
+mod candle_core_0_11;
+mod conformance;
+mod described;
+mod elements;
+#[cfg(feature = "faer-0_24")]
+mod faer_0_24;
+mod fresh;
+mod gate;
+mod huge_layouts;
+#[cfg(feature = "image-0_25")]
+mod image_0_25;
+mod misaligned;
+#[cfg(feature = "nalgebra-0_35")]
+mod nalgebra_0_35;
+mod names;
+#[cfg(feature = "ndarray-0_17")]
+mod ndarray_0_17;
+#[cfg(feature = "ndarray-0_17")]
+mod ndarray_0_17_views;
+mod odd_but_legal;
+mod owned_slice;
+mod ownership;
+mod packed;
+mod prop_gate;
+mod prop_layout;
+mod rank_0;
+mod releases;
+#[cfg(feature = "safetensors-0_8")]
+mod safetensors_0_8;
+#[cfg(all(feature = "float8-0_7", feature = "microfloat-0_1", feature = "float4-0_2"))]
+mod small_floats;
+mod strides;
+mod threads;
+mod versions;
+mod zero_size;

@@ -1,0 +1,103 @@
+//! Slices that own the tensor they were made of.
+//! Slices that borrow from a tensor are in `access.rs` and `strides.rs`.
+
+use std::thread;
+
+use crate::common::import;
+use dlbridge::testing::{CountingOwner, Foreign};
+use dlbridge::{Access, DType, Error, Flags, Tensor, TensorSlice, TensorSliceMut};
+
+#[test]
+fn a_slice_is_the_tensors_own_memory_wherever_it_is_moved() {
+    let tensor = Tensor::from([1_i32, 2, 3]); // which lie in the tensor's own allocation
+    let data = tensor.data_ptr().cast::<i32>().cast_const();
+    let slice = Box::new(tensor.into_slice::<i32>().expect("exclusive"));
+    assert_eq!((slice.as_ptr(), &slice[..]), (data, &[1, 2, 3][..]));
+    let mut slice = Box::new((*slice).into_tensor().into_slice_mut::<i32>().expect("exclusive"));
+    slice.swap(0, 2);
+    let tensor = (*slice).into_tensor();
+    assert_eq!(
+        (tensor.as_slice::<i32>(), tensor.access()),
+        (Ok(&[3, 2, 1][..]), Access::Exclusive)
+    );
+    assert_eq!(tensor.into_owner::<[i32; 3]>().expect("it is the owner"), [3, 2, 1]);
+}
+
+#[test]
+fn an_owner_is_dropped_once_on_another_thread() {
+    let owner = CountingOwner::new([1_i32, 2, 3]);
+    let drops = owner.drops();
+    let tensor = Tensor::builder(owner).build::<i32>().expect("it fits");
+    let mut slice = tensor.into_slice_mut::<i32>().expect("exclusive");
+    let slice = thread::spawn(move || {
+        slice.as_mut()[0] = 10;
+        slice
+    });
+    let slice = slice.join().expect("no panic").into_tensor().into_slice::<i32>();
+    let slice = slice.expect("exclusive");
+    drops.expect(0, "before the drop");
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| assert_eq!(slice.as_ref(), [10, 2, 3]));
+        }
+    });
+    thread::spawn(move || drop(slice)).join().expect("no panic");
+    drops.expect(1, "after the drop");
+}
+
+#[test]
+fn what_is_refused_is_released_all_the_same() {
+    let refused = |flags, strides: &[i64]| {
+        let foreign = Foreign::new(&[3], &[1_i32, 2, 3, 4, 5, 6]).flags(flags).strides(strides);
+        let releases = foreign.releases();
+        let tensor = import(foreign).expect("legal");
+        let slice = tensor.into_slice_mut::<i32>().map(|_| ());
+        releases.expect(1, "after it was refused");
+        slice
+    };
+    assert_eq!(refused(Flags::NONE, &[1]), Err(Error::SharedMemory));
+    let frozen = Flags::IS_COPIED | Flags::READ_ONLY;
+    assert_eq!(refused(frozen, &[1]), Err(Error::ReadOnly));
+    let wanted = Error::NotContiguous { axis: 0, stride: 2, wanted: 1 };
+    assert_eq!(refused(Flags::IS_COPIED, &[2]), Err(wanted));
+    let wanted = Error::DTypeMismatch { found: DType::U8, wanted: DType::I8 };
+    assert_eq!(Tensor::from([1_u8]).into_slice::<i8>().map(|_| ()), Err(wanted));
+    let shared = Tensor::from([1_u8]).into_shared();
+    assert_eq!(shared.into_slice::<u8>().map(|_| ()), Err(Error::SharedMemory));
+}
+
+#[test]
+fn a_slice_may_be_exported_again() {
+    let owner = CountingOwner::new([1_i32, 2, 3, 4]);
+    let drops = owner.drops();
+    let slice: TensorSliceMut<i32> =
+        Tensor::builder(owner).build::<i32>().and_then(Tensor::into_slice_mut).expect("exclusive");
+    let tensor = Tensor::builder(slice).shape(&[2, 2]).build::<i32>().expect("it fits");
+    let slice: TensorSlice<i32> = tensor.into_slice().expect("exclusive");
+    let tensor = Tensor::builder(slice).shape(&[4]).build_read_only::<i32>().expect("it fits");
+    assert_eq!(tensor.as_slice::<i32>(), Ok(&[1, 2, 3, 4][..]));
+    assert_eq!(tensor.access(), Access::Frozen);
+    drop(tensor);
+    drops.expect(1, "after the last of three tensors");
+}
+
+#[test]
+fn bytes_are_those_of_the_elements_at_any_address() {
+    let numbers = [1_u32, 2].map(u32::to_ne_bytes).concat();
+    let bytes = [&[0][..], &numbers].concat();
+    let foreign = Foreign::of_bytes(DType::U32, &[2], &bytes).data_at(1).flags(Flags::IS_COPIED);
+    let tensor = import(foreign).expect("legal");
+    assert!(matches!(tensor.as_slice::<u32>(), Err(Error::Misaligned { .. })));
+    assert_eq!(tensor.as_bytes(), Ok(&numbers[..]));
+    assert_eq!(&tensor.into_bytes().expect("a copy")[..], numbers);
+    let packed = import(Foreign::of_bytes(DType::FLOAT4_E2M1FN, &[3], &[0x21, 0x03]));
+    assert_eq!(packed.expect("legal").as_bytes(), Err(Error::SharedMemory));
+    let foreign = Foreign::of_bytes(DType::FLOAT4_E2M1FN, &[3], &[0x21, 0x03]);
+    let packed = import(foreign.flags(Flags::IS_COPIED)).expect("legal");
+    assert_eq!(packed.as_bytes(), Ok(&[0x21, 0x03][..]));
+    let rows = Tensor::builder([1_u16, 2, 3, 4]).shape(&[2, 2]).strides(&[1, 2]).build::<u16>();
+    let wanted = Error::NotContiguous { axis: 0, stride: 1, wanted: 2 };
+    assert_eq!(rows.expect("it fits").as_bytes(), Err(wanted));
+    let empty = import(Foreign::new::<u64>(&[0, 3], &[]).flags(Flags::IS_COPIED)).expect("legal");
+    assert_eq!(empty.as_bytes(), Ok(&[][..]));
+}

@@ -1,0 +1,318 @@
+//! Memory that Rust owns is released exactly once, on every path.
+//! Memory of foreign producers is in `releases.rs`.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::thread;
+
+use crate::common::{delete, delete_legacy};
+use dlbridge::testing::{CountingOwner, PanicOnDrop, PanicOnLend, Releases};
+use dlbridge::{Error, Tensor};
+
+fn counted() -> (Tensor, Releases) {
+    let owner = CountingOwner::new([1_i32, 2, 3]);
+    let drops = owner.drops();
+    (Tensor::builder(owner).build::<i32>().expect("it fits"), drops)
+}
+
+#[test]
+fn dropping_the_tensor_drops_the_owner_once() {
+    let (tensor, drops) = counted();
+    assert_eq!(drops.count(), 0);
+    drop(tensor);
+    assert_eq!(drops.count(), 1);
+}
+
+#[test]
+fn the_deleter_drops_the_owner_once() {
+    let (tensor, drops) = counted();
+    let managed = tensor.into_raw();
+    assert_eq!(drops.count(), 0);
+    delete(managed);
+    assert_eq!(drops.count(), 1);
+}
+
+#[test]
+fn the_deleter_of_the_old_abi_drops_the_owner_once() {
+    let (tensor, drops) = counted();
+    let managed = tensor.into_raw_legacy().expect("it is writable");
+    assert_eq!(drops.count(), 0);
+    delete_legacy(managed);
+    assert_eq!(drops.count(), 1);
+}
+
+#[test]
+fn a_refused_export_to_the_old_abi_drops_the_owner_once() {
+    let owner = CountingOwner::new([1_i32]);
+    let drops = owner.drops();
+    let tensor = Tensor::builder(owner).build_read_only::<i32>().expect("it fits");
+    assert_eq!(tensor.into_raw_legacy(), Err(Error::LegacyReadOnly));
+    assert_eq!(drops.count(), 1);
+}
+
+#[test]
+fn an_owner_taken_back_out_is_not_dropped() {
+    let (tensor, drops) = counted();
+    let owner = tensor.into_owner::<CountingOwner<i32>>().expect("it is the owner");
+    assert_eq!(drops.count(), 0);
+    assert_eq!(owner.as_ref(), [1, 2, 3]);
+    drop(owner);
+    assert_eq!(drops.count(), 1);
+}
+
+#[test]
+fn asking_for_another_owner_gives_the_tensor_back() {
+    let (tensor, drops) = counted();
+    let tensor = tensor.into_owner::<Vec<i32>>().expect_err("the owner is no vector");
+    let tensor = tensor.into_owner::<()>().expect_err("nor nothing");
+    assert_eq!(tensor.as_slice::<i32>().expect("still alive"), [1, 2, 3]);
+    assert_eq!(drops.count(), 0);
+    drop(tensor);
+    assert_eq!(drops.count(), 1);
+}
+
+#[test]
+fn what_was_written_is_in_the_owner_taken_back() {
+    let mut tensor = Tensor::from(vec![1_i32, 2, 3]);
+    tensor.as_slice_mut::<i32>().expect("exclusive")[1] = 20;
+    tensor.view_mut::<i32>().expect("exclusive").map(|x| x + 1);
+    assert_eq!(tensor.into_owner::<Vec<i32>>().expect("it is the owner"), [2, 21, 4]);
+}
+
+#[test]
+fn an_unused_builder_drops_the_owner_once() {
+    let owner = CountingOwner::new([0_u8; 4]);
+    let drops = owner.drops();
+    drop(Tensor::builder(owner).shape(&[2, 2]));
+    assert_eq!(drops.count(), 1);
+}
+
+#[test]
+fn a_refused_build_drops_the_owner_once() {
+    let refuse = |change: fn(dlbridge::Builder<CountingOwner<u8>>) -> _| {
+        let owner = CountingOwner::new([0_u8; 4]);
+        let drops = owner.drops();
+        let builder: dlbridge::Builder<_> = change(Tensor::builder(owner));
+        assert!(builder.build::<u8>().is_err());
+        assert_eq!(drops.count(), 1);
+    };
+    refuse(|builder| builder.shape(&[5])); // found with the owner in the header
+    refuse(|builder| builder.shape(&[-1])); // found before
+    refuse(|builder| builder.shape(&[1; 65])); // found by the header
+    refuse(|builder| builder.shape(&[2]).strides(&[1, 1]));
+}
+
+#[test]
+fn a_panic_in_the_owners_drop_does_not_cross_the_deleter() {
+    let owner = CountingOwner::new([1_u8]).panic_on_drop();
+    let drops = owner.drops();
+    let tensor = Tensor::builder(owner).build::<u8>().expect("it fits");
+    delete(tensor.into_raw());
+    assert_eq!(drops.count(), 1);
+
+    let owner = CountingOwner::new([1_u8]).panic_on_drop();
+    let drops = owner.drops();
+    let tensor = Tensor::builder(owner).build::<u8>().expect("it fits");
+    delete_legacy(tensor.into_raw_legacy().expect("writable"));
+    assert_eq!(drops.count(), 1);
+}
+
+#[test]
+fn a_panic_whose_payload_panics_again_does_not_cross_the_deleter() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            resume_unwind(Box::new(Bomb));
+        }
+    }
+    struct Owner;
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            &[1]
+        }
+    }
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            resume_unwind(Box::new(Bomb));
+        }
+    }
+
+    let tensor = Tensor::builder(Owner).build_read_only::<u8>().expect("it fits");
+    delete(tensor.into_raw());
+}
+
+#[test]
+fn a_panic_in_the_owners_drop_is_an_ordinary_panic_in_rust() {
+    let owner = CountingOwner::new([1_u8]).panic_on_drop();
+    let drops = owner.drops();
+    let tensor = Tensor::builder(owner).build::<u8>().expect("it fits");
+    let payload = catch_unwind(AssertUnwindSafe(|| drop(tensor))).expect_err("it panics");
+    assert_eq!(payload.downcast_ref(), Some(&PanicOnDrop));
+    assert_eq!(drops.count(), 1);
+}
+
+#[test]
+fn a_panic_in_the_owners_drop_while_a_build_is_refused_is_an_ordinary_panic() {
+    let owner = CountingOwner::new([1_u8]).panic_on_drop();
+    let drops = owner.drops();
+    let build = || Tensor::builder(owner).shape(&[2]).build::<u8>().map(drop);
+    let payload = catch_unwind(AssertUnwindSafe(build)).expect_err("it panics");
+    assert_eq!(payload.downcast_ref(), Some(&PanicOnDrop));
+    assert_eq!(drops.count(), 1);
+}
+
+#[test]
+fn a_panic_while_the_owner_lends_drops_it_once() {
+    for shape in [&[1][..], &[]] {
+        let owner = CountingOwner::new([1_u8]).panic_on_lend();
+        let drops = owner.drops();
+        let build = || Tensor::builder(owner).shape(shape).build::<u8>().map(drop);
+        let payload = catch_unwind(AssertUnwindSafe(build)).expect_err("it panics");
+        assert_eq!(payload.downcast_ref(), Some(&PanicOnLend));
+        assert_eq!(drops.count(), 1);
+    }
+    let owner = CountingOwner::new([1_u8]).panic_on_lend();
+    let drops = owner.drops();
+    let build = || Tensor::builder(owner).build_read_only::<u8>().map(drop);
+    assert!(catch_unwind(AssertUnwindSafe(build)).is_err());
+    assert_eq!(drops.count(), 1);
+}
+
+#[test]
+fn a_share_keeps_the_memory_alive_until_the_last() {
+    let (tensor, drops) = counted();
+    let tensor = Arc::new(tensor);
+    let shares: Vec<Tensor> = (0..3).map(|_| Tensor::from(Arc::clone(&tensor))).collect();
+    drop(tensor);
+    for (i, share) in shares.into_iter().enumerate() {
+        assert_eq!(drops.count(), 0, "share {i}");
+        assert_eq!(share.as_slice::<i32>().expect("frozen"), [1, 2, 3]);
+        drop(share);
+    }
+    assert_eq!(drops.count(), 1);
+}
+
+#[test]
+fn a_share_of_a_share_keeps_the_memory_alive() {
+    let (tensor, drops) = counted();
+    let share = Tensor::from(Arc::new(Tensor::from(Arc::new(tensor))));
+    let managed = share.into_raw();
+    assert_eq!(drops.count(), 0);
+    delete(managed);
+    assert_eq!(drops.count(), 1);
+}
+
+#[test]
+fn a_shared_tensor_comes_back_out_of_its_only_share() {
+    let (tensor, drops) = counted();
+    let share = Tensor::from(Arc::new(tensor));
+    let tensor = share.into_owner::<Arc<Tensor>>().expect("that is its owner");
+    let mut tensor = Arc::into_inner(tensor).expect("nobody else has it");
+    tensor.as_slice_mut::<i32>().expect("exclusive again")[0] = 9;
+    assert_eq!(drops.count(), 0);
+    drop(tensor);
+    assert_eq!(drops.count(), 1);
+}
+
+#[test]
+fn an_owner_without_size_is_dropped_once() {
+    thread_local!(static DROPS: Cell<usize> = const { Cell::new(0) });
+    struct Nothing;
+    impl AsMut<[u8]> for Nothing {
+        fn as_mut(&mut self) -> &mut [u8] {
+            &mut []
+        }
+    }
+    impl Drop for Nothing {
+        fn drop(&mut self) {
+            DROPS.set(DROPS.get() + 1);
+        }
+    }
+
+    let tensor = Tensor::builder(Nothing).build::<u8>().expect("nothing fits");
+    assert_eq!((tensor.len(), DROPS.get()), (0, 0));
+    delete(tensor.into_raw());
+    assert_eq!(DROPS.get(), 1);
+    let tensor = Tensor::builder(Nothing).shape(&[0, 9]).build::<u8>().expect("nothing fits");
+    let owner = tensor.into_owner::<Nothing>().expect("it is the owner");
+    assert_eq!(DROPS.get(), 1);
+    drop(owner);
+    assert_eq!(DROPS.get(), 2);
+}
+
+#[test]
+fn an_over_aligned_owner_stays_aligned_in_the_header() {
+    #[derive(Clone, Copy)]
+    #[repr(align(128))]
+    struct Aligned([u8; 200]);
+    impl AsMut<[u8]> for Aligned {
+        fn as_mut(&mut self) -> &mut [u8] {
+            assert!(std::ptr::from_mut(self).is_aligned());
+            &mut self.0
+        }
+    }
+
+    for rank in [0_usize, 1, 3, 64] {
+        let shape = vec![1; rank];
+        let owner = Aligned([7; 200]);
+        let mut tensor = Tensor::builder(owner).shape(&shape).build::<u8>().expect("it fits");
+        assert_eq!(tensor.data_ptr().addr() % 128, 0);
+        tensor.as_slice_mut::<u8>().expect("exclusive")[0] = 8;
+        let owner = tensor.into_owner::<Aligned>().expect("it is the owner");
+        assert_eq!(owner.0[..2], [8, 7]);
+        let tensor = Tensor::builder(owner).shape(&shape).build::<u8>().expect("it fits");
+        delete(tensor.into_raw());
+    }
+}
+
+#[test]
+fn elements_inside_the_owner_move_with_it_into_the_header() {
+    let tensor = Tensor::from([1_u16, 2, 3]);
+    let data = tensor.data_ptr();
+    let boxed = Box::new(tensor);
+    assert_eq!(boxed.data_ptr(), data);
+    assert_eq!(boxed.as_slice::<u16>().expect("exclusive"), [1, 2, 3]);
+    assert_eq!(boxed.into_owner::<[u16; 3]>().expect("it is the owner"), [1, 2, 3]);
+}
+
+#[test]
+fn an_owner_may_itself_hold_tensors() {
+    struct Two(Tensor, #[expect(dead_code, reason = "it is only kept")] Tensor);
+    impl AsRef<[i32]> for Two {
+        fn as_ref(&self) -> &[i32] {
+            self.0.as_slice().expect("exclusive")
+        }
+    }
+
+    let ((first, first_drops), (second, second_drops)) = (counted(), counted());
+    let data = first.data_ptr();
+    let tensor = Tensor::builder(Two(first, second)).build_read_only::<i32>().expect("it fits");
+    assert_eq!(tensor.data_ptr(), data);
+    thread::spawn(move || drop(tensor)).join().expect("no panic");
+    assert_eq!((first_drops.count(), second_drops.count()), (1, 1));
+}
+
+#[test]
+fn an_owner_that_is_not_sync_is_never_touched_by_readers() {
+    struct NotSync(Vec<u32>, Cell<u32>);
+    impl AsMut<[u32]> for NotSync {
+        fn as_mut(&mut self) -> &mut [u32] {
+            self.1.set(self.1.get() + 1);
+            &mut self.0
+        }
+    }
+
+    let owner = NotSync(vec![1; 100], Cell::new(0));
+    let tensor = Tensor::builder(owner).shape(&[100]).build::<u32>().expect("it fits");
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let view = tensor.view::<u32>().expect("its own type");
+                assert_eq!(view.iter().sum::<u32>(), 100);
+            });
+        }
+    });
+    let owner = tensor.into_owner::<NotSync>().expect("it is the owner");
+    assert_eq!(owner.1.get(), 1, "asked for its memory once");
+}

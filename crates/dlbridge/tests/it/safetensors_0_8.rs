@@ -1,0 +1,285 @@
+//! `safetensors` 0.8: the tensors of files in memory, on disk and mapped, and tensors to write.
+//! What is wrong with a file is for the crate to find; that it is told on is tested here.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::common::{import, take_back};
+use dlbridge::safetensors_0_8::Archive;
+use dlbridge::testing::conformance::{self, Expected};
+use dlbridge::testing::{CountingOwner, Foreign};
+use dlbridge::{Access, DType, Error, Flags, Tensor, TensorMut, TensorRef};
+use safetensors::tensor::{Dtype, TensorView};
+
+/// A file: a header of this text, padded to a number of bytes that leaves the data at `odd` bytes
+/// from an address that is a multiple of 8, and the data.
+fn file(header: &str, data: &[u8], odd: usize) -> Vec<u8> {
+    let length = header.len().next_multiple_of(8) + odd;
+    let mut file = (length as u64).to_le_bytes().to_vec();
+    file.extend(format!("{header:length$}").bytes());
+    file.extend(data);
+    file
+}
+
+/// A file of one tensor, `x`.
+fn one(dtype: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let size = data.len();
+    let entry = format!(r#""x":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[0,{size}]}}"#);
+    file(&format!("{{{entry}}}"), data, 0)
+}
+
+fn floats() -> (Vec<u8>, [f32; 6]) {
+    let values = [1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0];
+    (one("F32", "[2,3]", &values.map(f32::to_le_bytes).concat()), values)
+}
+
+/// A file on disk that is removed at the end.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(name: &str, content: &[u8]) -> Self {
+        let name = format!("dlbridge-{}-{name}.safetensors", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        File::create(&path)
+            .and_then(|mut file| file.write_all(content))
+            .expect("a folder to write");
+        Self(path)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn tensors_of_a_file_conform() {
+    let (bytes, values) = floats();
+    let data = bytes.len() - size_of_val(&values);
+    conformance::owner(|| {
+        // whole words, so that the data is aligned
+        let owner: Arc<[u8]> = Arc::from(&bytes[..]);
+        let expected = Expected::new(&[2, 3], &values).at(owner[data..].as_ptr()).read_only();
+        (Archive::new(owner).and_then(|file| file.tensor("x")).expect("a file"), expected)
+    });
+    conformance::owner(|| {
+        let owner = CountingOwner::new(&bytes[..]);
+        let place = owner.as_ptr().wrapping_add(data);
+        let expected = Expected::new(&[2, 3], &values).at(place).releases(owner.drops());
+        let expected = expected.access(Access::Shared);
+        (Archive::mapped(owner).and_then(|file| file.tensor("x")).expect("a file"), expected)
+    });
+    conformance::owner(|| {
+        let file = Archive::new(one("BOOL", "[]", &[2])).expect("a file");
+        (file.tensor("x").expect("rank 0"), Expected::new(&[], &[true]).read_only())
+    });
+    conformance::owner(|| {
+        let file = Archive::new(one("I64", "[3,0]", &[])).expect("a file");
+        (file.tensor("x").expect("empty"), Expected::<i64>::new(&[3, 0], &[]).read_only())
+    });
+}
+
+#[test]
+fn each_tensor_keeps_the_file_alive() {
+    let header = r#"{"__metadata__":{"made by":"hand"},
+        "b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},
+        "a":{"dtype":"I8","shape":[1],"data_offsets":[2,3]}}"#;
+    let owner = CountingOwner::new(file(header, &[1, 2, 255], 0));
+    let drops = owner.drops();
+    let archive = Archive::new(owner).expect("a file");
+    assert_eq!(archive.names(), ["b", "a"]);
+    let metadata = archive.metadata().metadata().as_ref();
+    assert_eq!(metadata.and_then(|words| words.get("made by")).expect("there"), "hand");
+    let (a, b) = (archive.tensor("a").expect("there"), archive.tensor("b").expect("there"));
+    let wanted = Error::UnknownName { what: "tensor", name: "c".into() };
+    assert_eq!(archive.tensor("c").map(|_| ()), Err(wanted));
+    drop(archive);
+    assert_eq!((a.as_slice::<i8>(), b.as_slice::<u8>()), (Ok(&[-1][..]), Ok(&[1, 2][..])));
+    drop(a);
+    drops.expect(0, "while a tensor is left");
+    std::thread::spawn(move || drop(b)).join().expect("no panic");
+    drops.expect(1, "after the last tensor");
+}
+
+#[test]
+fn every_type_has_its_name_in_both_worlds() {
+    for (name, dtype) in [
+        ("BOOL", DType::BOOL),
+        ("F4", DType::FLOAT4_E2M1FN),
+        ("F6_E2M3", DType::FLOAT6_E2M3FN),
+        ("F6_E3M2", DType::FLOAT6_E3M2FN),
+        ("U8", DType::U8),
+        ("I8", DType::I8),
+        ("F8_E5M2", DType::FLOAT8_E5M2),
+        ("F8_E4M3", DType::FLOAT8_E4M3FN),
+        ("F8_E8M0", DType::FLOAT8_E8M0FNU),
+        ("F8_E4M3FNUZ", DType::FLOAT8_E4M3FNUZ),
+        ("F8_E5M2FNUZ", DType::FLOAT8_E5M2FNUZ),
+        ("I16", DType::I16),
+        ("U16", DType::U16),
+        ("F16", DType::F16),
+        ("BF16", DType::BF16),
+        ("I32", DType::I32),
+        ("U32", DType::U32),
+        ("F32", DType::F32),
+        ("C64", DType::COMPLEX64),
+        ("F64", DType::F64),
+        ("I64", DType::I64),
+        ("U64", DType::U64),
+    ] {
+        let size = 4 * dtype.bits as usize / 8;
+        let data: Vec<u8> = (1..=size as u8).collect();
+        let archive = Archive::new(one(name, "[4]", &data)).expect("a file");
+        let tensor = archive.tensor("x").expect("a known type");
+        assert_eq!((tensor.dtype(), tensor.shape()), (dtype, &[4][..]), "{name}");
+        assert_eq!(tensor.as_bytes(), Ok(&data[..]), "{name}");
+        let again = safetensors::serialize([("x", view(&tensor))], None).expect("the same name");
+        let again = Archive::new(again).expect("a file").tensor("x").expect("a known type");
+        assert_eq!((again.dtype(), again.as_bytes()), (dtype, Ok(&data[..])), "{name}");
+    }
+    for dtype in [DType::FLOAT8_E4M3, DType::I128, DType::COMPLEX128, DType::F32.with_lanes(2)] {
+        let tensor = Tensor::zeros(dtype, &[1]).expect("a byte size");
+        let wanted = Error::Refused { by: "safetensors", reason: format!("no type for {dtype}") };
+        assert_eq!(TensorView::try_from(&tensor).map(|_| ()), Err(wanted));
+    }
+}
+
+fn view(tensor: &Tensor) -> TensorView<'_> {
+    TensorView::try_from(tensor).expect("a type of the format")
+}
+
+#[test]
+fn data_at_an_odd_address_is_read_and_never_lent() {
+    let values = [1.5_f64, -2.5];
+    let header = r#"{"x":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}}"#;
+    for odd in 1..8 {
+        let bytes = file(header, &values.map(f64::to_le_bytes).concat(), odd);
+        let mut whole = Tensor::zeros(DType::U8, &[bytes.len() as i64]).expect("a size");
+        whole.as_slice_mut().expect("exclusive").copy_from_slice(&bytes);
+        let archive = Archive::new(whole.into_bytes().expect("exclusive")).expect("a file");
+        let tensor = archive.tensor("x").expect("carried");
+        let (address, align) = (tensor.data_ptr().addr(), align_of::<f64>());
+        assert_eq!(address % 8, odd);
+        assert_eq!(tensor.view::<f64>().expect("f64").to_vec(), values);
+        assert_eq!(tensor.as_slice::<f64>(), Err(Error::Misaligned { address, align }));
+        assert_eq!(tensor.to_compact().expect("host").as_slice::<f64>(), Ok(&values[..]));
+        assert_eq!(view(&tensor).data(), values.map(f64::to_le_bytes).concat());
+    }
+}
+
+#[test]
+fn a_broken_file_is_refused() {
+    let reason = |bytes: &[u8]| match Archive::new(bytes.to_vec()) {
+        Err(Error::Refused { by: "safetensors", reason }) => reason,
+        other => panic!("{other:?}"),
+    };
+    let (good, _) = floats();
+    assert_eq!(reason(&[]), "header too small");
+    assert_eq!(reason(&good[..good.len() - 1]), "incomplete metadata, file not fully covered");
+    assert_eq!(reason(&u64::MAX.to_le_bytes()), "header too large");
+    assert!(reason(&file("{", &[], 0)).contains("JSON"));
+    let overlong = one("F32", "[9]", &[0; 8]);
+    assert_eq!(reason(&overlong), "invalid shape, data type, or offset for tensor");
+    let wanted = Error::SizeOverflow { what: "element count" };
+    let huge = Archive::new(one("U8", &format!("[{},0]", u64::MAX), &[])).expect("no elements");
+    assert_eq!(huge.tensor("x").map(|_| ()), Err(wanted));
+}
+
+#[test]
+fn a_file_is_read_or_mapped() {
+    let (bytes, values) = floats();
+    let path = Temporary::new("read", &bytes);
+    let archive = Archive::read(&path.0).expect("a file");
+    let tensor = archive.tensor("x").expect("there");
+    assert_eq!((tensor.access(), tensor.is_read_only()), (Access::Frozen, true));
+    assert_eq!(tensor.as_slice::<f32>(), Ok(&values[..]));
+    match Archive::read(path.0.with_extension("missing")) {
+        Err(Error::Refused { by: "file", .. }) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+#[cfg(unix)]
+#[cfg_attr(miri, ignore = "Miri maps no files")]
+#[allow(unsafe_code, reason = "mapping a file is unsafe by nature")]
+fn the_tensors_of_a_mapped_file_are_shared() {
+    let (bytes, values) = floats();
+    let path = Temporary::new("mapped", &bytes);
+    let file = File::open(&path.0).expect("just made");
+    // SAFETY: only this test knows the file, and does not make it shorter.
+    let map = unsafe { memmap2::Mmap::map(&file) }.expect("a map");
+    let range = map.as_ptr_range();
+    let archive = Archive::mapped(map).expect("a file");
+    let mut tensor = archive.tensor("x").expect("there");
+    drop((archive, file));
+    assert!(range.contains(&tensor.data_ptr().cast_const().cast()), "the map's own memory");
+    assert_eq!((tensor.access(), tensor.is_read_only()), (Access::Shared, true));
+    assert_eq!(tensor.as_slice::<f32>(), Err(Error::SharedMemory));
+    assert_eq!(tensor.view_mut::<f32>().map(|_| ()), Err(Error::SharedMemory));
+    assert_eq!(TensorView::try_from(&tensor).map(|_| ()), Err(Error::SharedMemory));
+    assert_eq!(tensor.view::<f32>().expect("f32").to_vec(), values);
+    // another process, or this one, writes to the file
+    let patch = File::options().write(true).open(&path.0).expect("just made");
+    let at = bytes.len() as u64 - 4;
+    std::os::unix::fs::FileExt::write_all_at(&patch, &60.0_f32.to_le_bytes(), at).expect("written");
+    assert_eq!(tensor.view::<f32>().expect("f32").get(&[1, 2]), Some(60.0));
+    let legacy = tensor.into_raw_legacy().map(|_| ());
+    assert_eq!(legacy, Err(Error::LegacyReadOnly));
+}
+
+#[test]
+fn views_are_the_tensors_own_memory() {
+    let mut values = [1_u16, 2, 3, 4, 5, 6];
+    let tensor = Tensor::builder(values).shape(&[2, 3]).build::<u16>().expect("it fits");
+    let view = view(&tensor);
+    assert_eq!((view.dtype(), view.shape()), (Dtype::U16, &[2, 3][..]));
+    assert_eq!(view.data().as_ptr(), tensor.data_ptr().cast_const().cast());
+    let data = values.as_ptr().cast();
+    let borrowed = TensorRef::from(&values[..]);
+    assert_eq!(TensorView::try_from(&borrowed).expect("frozen").data().as_ptr(), data);
+    let borrowed = TensorMut::from(&mut values[..]);
+    assert_eq!(TensorView::try_from(&borrowed).expect("exclusive").data().as_ptr(), data);
+}
+
+#[test]
+fn views_take_what_lies_side_by_side() {
+    let refused = conformance::reader(|tensor| {
+        let view = TensorView::try_from(tensor)?;
+        let shape: Vec<i64> = view.shape().iter().map(|&extent| extent as i64).collect();
+        assert_eq!(shape, tensor.shape());
+        let elements = view.data().chunks_exact(4);
+        Ok(elements
+            .map(|bytes| u32::from_ne_bytes(bytes.try_into().expect("four")))
+            .collect::<Vec<_>>())
+    });
+    for refusal in &refused {
+        let gaps = matches!(refusal.error, Error::NotContiguous { .. });
+        let shared = refusal.tensor == "compact, shared" && refusal.error == Error::SharedMemory;
+        assert!(gaps || shared, "{}: {}", refusal.tensor, refusal.error);
+        assert!(refusal.tensor != "odd address", "bytes need no alignment");
+    }
+    let device = "cuda:0".parse().expect("a name");
+    let foreign = Foreign::new(&[2], &[1, 2]).device(device).flags(Flags::IS_COPIED);
+    let wanted = Error::NotHostAccessible { device };
+    let refused = TensorView::try_from(&import(foreign).expect("legal")).map(|_| ());
+    assert_eq!(refused, Err(wanted));
+    let padded = Foreign::of_bytes(DType::FLOAT4_E2M1FN, &[2], &[1, 2]);
+    let padded = padded.flags(Flags::IS_COPIED | Flags::SUBBYTE_PADDED);
+    match TensorView::try_from(&import(padded).expect("legal")) {
+        Err(Error::Refused { by: "safetensors", .. }) => {}
+        other => panic!("a byte for each is not what the format has: {other:?}"),
+    };
+}
+
+#[test]
+fn a_tensor_of_a_file_given_away_stays_read_only() {
+    let (bytes, values) = floats();
+    let tensor = Archive::new(bytes).and_then(|file| file.tensor("x")).expect("a file");
+    let tensor = take_back(tensor.into_raw());
+    assert!(tensor.is_read_only());
+    assert_eq!(tensor.view::<f32>().expect("f32").to_vec(), values);
+}

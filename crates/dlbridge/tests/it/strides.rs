@@ -1,0 +1,290 @@
+//! Views over every kind of layout, against a brute-force model.
+//! Random layouts are in `prop_layout.rs`.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use crate::common::{import, indices, offset, offsets, overlaps};
+use dlbridge::testing::Foreign;
+use dlbridge::{Error, Tensor};
+
+/// Layouts over a hundred elements: shape, strides, place of element `[0, 0, ...]`.
+const LAYOUTS: &[(&[i64], &[i64], usize)] = &[
+    (&[], &[], 42),
+    (&[1], &[77], 42),
+    (&[100], &[1], 0),
+    (&[100], &[-1], 99),
+    (&[50], &[2], 1),
+    (&[34], &[-3], 99),
+    (&[7], &[0], 13),
+    (&[4, 5], &[5, 1], 0),
+    (&[4, 5], &[1, 4], 3),
+    (&[4, 5], &[-5, 1], 15),
+    (&[4, 5], &[5, -1], 4),
+    (&[4, 5], &[-5, -1], 19),
+    (&[4, 5], &[20, 2], 10),
+    (&[4, 5], &[0, 1], 10),
+    (&[4, 5], &[1, 0], 10),
+    (&[4, 5], &[0, 0], 10),
+    (&[4, 5], &[1, 1], 10),
+    (&[4, 5], &[-1, 1], 10),
+    (&[4, 1, 5], &[5, 999, 1], 0),
+    (&[1, 4, 1, 5, 1], &[-7, 5, 0, 1, 7], 0),
+    (&[2, 3, 4], &[12, 4, 1], 0),
+    (&[2, 3, 4], &[4, 8, 1], 0),
+    (&[2, 3, 4], &[1, 2, 6], 0),
+    (&[4, 3, 2], &[1, 4, 12], 0),
+    (&[2, 3, 4], &[-12, 4, -1], 15),
+    (&[2, 3, 4], &[12, 4, 2], 0),
+    (&[2, 3, 4], &[24, 8, 2], 0),
+    (&[2, 3, 4], &[0, 4, 1], 0),
+    (&[2, 0, 4], &[5, 5, 5], 0),
+    (&[0], &[-3], 0),
+    (&[2, 2, 2, 2, 2, 2], &[32, 16, 8, 4, 2, 1], 0),
+    (&[2, 2, 2, 2, 2, 2], &[1, 2, 4, 8, 16, 32], 0),
+    (&[2, 1, 2, 1, 2, 1, 2, 1, 2], &[1, 0, 2, 0, 4, 0, 8, 0, 16], 0),
+    (&[1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2], &[9, 1, 9, 2, 9, 4, 9, 8, 9, 16, 9, 32], 3),
+    (&[2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3], &[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], 0),
+];
+
+fn hundred() -> Vec<i64> {
+    (0..100).map(|i| i * 7 + 1).collect()
+}
+
+fn tensor(shape: &[i64], strides: &[i64], at: usize) -> Tensor {
+    Tensor::builder(hundred()).shape(shape).strides(strides).offset(at).build().expect("it fits")
+}
+
+/// The elements that a layout should show, one index after the other.
+fn model(shape: &[i64], strides: &[i64], at: usize) -> Vec<i64> {
+    let values = hundred();
+    let places = offsets(shape, strides).into_iter();
+    places.map(|offset| values[usize::try_from(at as i128 + offset).expect("inside")]).collect()
+}
+
+#[test]
+fn every_way_of_reading_gives_the_elements_in_row_major_order() {
+    for &(shape, strides, at) in LAYOUTS {
+        let tensor = tensor(shape, strides, at);
+        let view = tensor.view::<i64>().expect("its own type");
+        let wanted = model(shape, strides, at);
+        let what = format!("{shape:?} {strides:?}");
+
+        assert_eq!(view.to_vec(), wanted, "{what}: to_vec");
+        let mut copy = vec![0; wanted.len()];
+        view.copy_to_slice(&mut copy).expect("as long");
+        assert_eq!(copy, wanted, "{what}: copy_to_slice");
+        assert_eq!(view.iter().collect::<Vec<_>>(), wanted, "{what}: next");
+        let folded = view.iter().fold(Vec::new(), |mut all, value| {
+            all.push(value);
+            all
+        });
+        assert_eq!(folded, wanted, "{what}: fold");
+        let got = indices(shape).iter().map(|index| view.get(index)).collect::<Option<Vec<_>>>();
+        assert_eq!(got, Some(wanted.clone()), "{what}: get");
+        let compact = tensor.to_compact().expect("host");
+        assert_eq!(compact.shape(), shape, "{what}: to_compact");
+        assert_eq!(compact.as_slice::<i64>(), Ok(&wanted[..]), "{what}: to_compact");
+        match view.as_cells() {
+            Some(cells) => {
+                assert!(view.is_contiguous(), "{what}: cells");
+                assert!(cells.iter().map(|cell| cell.get()).eq(wanted), "{what}: cells");
+            }
+            None => assert!(!view.is_contiguous(), "{what}: cells"),
+        }
+    }
+}
+
+#[test]
+fn an_iterator_left_in_the_middle_folds_the_rest() {
+    for &(shape, strides, at) in LAYOUTS {
+        let tensor = tensor(shape, strides, at);
+        let view = tensor.view::<i64>().expect("its own type");
+        let wanted = model(shape, strides, at);
+        for taken in 0..=wanted.len() {
+            let mut iter = view.iter();
+            assert!(iter.by_ref().take(taken).eq(wanted[..taken].iter().copied()));
+            assert_eq!(iter.len(), wanted.len() - taken, "{shape:?} {strides:?}");
+            assert_eq!(iter.size_hint(), (iter.len(), Some(iter.len())));
+            let rest = iter.clone().fold(0_i64, |sum, value| sum * 3 % 1_000_003 + value);
+            let model = wanted[taken..].iter();
+            assert_eq!(rest, model.fold(0, |sum, value| sum * 3 % 1_000_003 + value));
+            assert!(iter.eq(wanted[taken..].iter().copied()));
+        }
+    }
+}
+
+#[test]
+fn an_iterator_that_ended_stays_ended() {
+    let tensor = tensor(&[2, 2], &[7, 3], 0);
+    let mut iter = tensor.view::<i64>().expect("its own type").into_iter();
+    assert_eq!(iter.by_ref().count(), 4);
+    assert_eq!((iter.next(), iter.next(), iter.len()), (None, None, 0));
+    assert_eq!(iter.fold(0, |n, _| n + 1), 0);
+}
+
+#[test]
+fn an_index_outside_the_shape_is_none() {
+    let tensor = tensor(&[4, 5], &[-5, 1], 15);
+    let view = tensor.view::<i64>().expect("its own type");
+    assert!(view.get(&[3, 4]).is_some());
+    for index in [&[4, 0][..], &[0, 5], &[usize::MAX, 0], &[0, usize::MAX], &[1 << 63, 0]] {
+        assert_eq!(view.get(index), None, "{index:?}");
+    }
+    for index in [&[][..], &[0], &[0, 0, 0]] {
+        assert_eq!(view.get(index), None, "{index:?}: another rank");
+    }
+}
+
+#[test]
+fn a_slice_of_another_length_is_not_filled() {
+    let tensor = tensor(&[2, 3], &[3, 1], 0);
+    let view = tensor.view::<i64>().expect("its own type");
+    for len in [0, 5, 7] {
+        let mut target = vec![-1; len];
+        let wanted = Error::LengthMismatch { wanted: len, found: 6 };
+        assert_eq!(view.copy_to_slice(&mut target), Err(wanted));
+        assert!(target.iter().all(|&value| value == -1));
+    }
+}
+
+#[test]
+fn reversed_vector_is_not_a_slice() {
+    let tensor = tensor(&[100], &[-1], 99);
+    let wanted = Error::NotContiguous { axis: 0, stride: -1, wanted: 1 };
+    assert_eq!(tensor.as_slice::<i64>(), Err(wanted.clone()));
+    assert_eq!(tensor.as_tensor_ref().as_slice::<i64>(), Err(wanted));
+}
+
+#[test]
+fn a_slice_is_lent_for_contiguous_layouts_alone() {
+    for &(shape, strides, at) in LAYOUTS {
+        let mut tensor = tensor(shape, strides, at);
+        let wanted = model(shape, strides, at);
+        let contiguous = tensor.is_contiguous();
+        match tensor.as_slice_mut::<i64>() {
+            Ok(slice) => assert!(contiguous && slice == wanted, "{shape:?} {strides:?}"),
+            Err(Error::NotContiguous { axis, stride, wanted }) => {
+                assert!(!contiguous, "{shape:?} {strides:?}");
+                assert_eq!(stride, strides[axis]);
+                assert_ne!(stride, wanted);
+            }
+            Err(other) => panic!("{shape:?} {strides:?}: {other}"),
+        }
+    }
+}
+
+#[test]
+fn the_axis_at_fault_is_the_outermost() {
+    let wanted = Error::NotContiguous { axis: 0, stride: 20, wanted: 5 };
+    assert_eq!(tensor(&[4, 5], &[20, 2], 10).as_slice::<i64>(), Err(wanted));
+    let wanted = Error::NotContiguous { axis: 1, stride: 2, wanted: 1 };
+    assert_eq!(tensor(&[1, 5], &[20, 2], 10).as_slice::<i64>(), Err(wanted));
+}
+
+#[test]
+fn writing_through_a_view_reaches_the_layouts_elements_alone() {
+    for &(shape, strides, at) in LAYOUTS {
+        let mut tensor = tensor(shape, strides, at);
+        let mut view = tensor.view_mut::<i64>().expect("exclusive");
+        assert_eq!((view.shape(), view.is_empty()), (shape, shape.contains(&0)));
+        view.fill(-1);
+        let values: Vec<i64> = tensor.into_owner().expect("a vector");
+        let reached: Vec<i128> = offsets(shape, strides);
+        for (place, value) in values.iter().enumerate() {
+            let offset = place as i128 - at as i128;
+            let wanted = if reached.contains(&offset) { -1 } else { place as i64 * 7 + 1 };
+            assert_eq!(*value, wanted, "{shape:?} {strides:?}: place {place}");
+        }
+    }
+}
+
+#[test]
+fn writing_goes_in_row_major_order() {
+    for &(shape, strides, at) in LAYOUTS {
+        let mut tensor = tensor(shape, strides, at);
+        let mut view = tensor.view_mut::<i64>().expect("exclusive");
+        let numbers: Vec<i64> = (0..view.len() as i64).collect();
+        view.copy_from_slice(&numbers).expect("as long");
+        let found = tensor.view::<i64>().expect("its own type").to_vec();
+        if overlaps(shape, strides) {
+            assert_eq!(found.last(), numbers.last(), "the last one wins");
+        } else {
+            assert_eq!(found, numbers, "{shape:?} {strides:?}");
+        }
+    }
+}
+
+#[test]
+fn setting_one_element_sets_it_alone() {
+    let (shape, strides) = (&[4, 5], &[-5, 1]);
+    for (i, index) in indices(shape).iter().enumerate() {
+        let mut tensor = tensor(shape, strides, 15);
+        let mut view = tensor.view_mut::<i64>().expect("exclusive");
+        view.set(index, -1).expect("inside");
+        assert_eq!(view.get(index), Some(-1));
+        let values: Vec<i64> = tensor.into_owner().expect("a vector");
+        let place = usize::try_from(15 + offset(index, strides)).expect("inside");
+        let mut wanted = hundred();
+        wanted[place] = -1;
+        assert_eq!(values, wanted, "element {i}");
+    }
+    let mut tensor = tensor(shape, strides, 15);
+    let mut view = tensor.view_mut::<i64>().expect("exclusive");
+    let refused = |index: &[usize]| Error::IndexOutOfBounds {
+        index: index.into(),
+        shape: (&[4_i64, 5][..]).into(),
+    };
+    assert_eq!(view.set(&[4, 0], 0), Err(refused(&[4, 0])));
+    assert_eq!(view.set(&[0], 0), Err(refused(&[0])));
+    let wanted = Error::LengthMismatch { wanted: 20, found: 3 };
+    assert_eq!(view.copy_from_slice(&[1, 2, 3]), Err(wanted));
+}
+
+#[test]
+fn a_panic_while_mapping_leaves_the_elements_readable() {
+    let mut tensor = Tensor::from(vec![true, false, true]);
+    let mut view = tensor.view_mut::<bool>().expect("exclusive");
+    let mut calls = 0;
+    let map = AssertUnwindSafe(|| {
+        view.map(|value| {
+            calls += 1;
+            if calls == 2 {
+                std::panic::resume_unwind(Box::new(()));
+            }
+            !value
+        });
+    });
+    assert!(std::panic::catch_unwind(map).is_err());
+    assert_eq!(tensor.view::<bool>().expect("bool").to_vec(), [false, false, true]);
+}
+
+#[test]
+fn a_foreign_layout_is_read_like_ours() {
+    for &(shape, strides, at) in LAYOUTS {
+        let foreign = Foreign::new(shape, &hundred()).strides(strides).data_at(at * 8);
+        let tensor = import(foreign).expect("legal");
+        let view = tensor.view::<i64>().expect("host");
+        assert_eq!(view.to_vec(), model(shape, strides, at), "{shape:?} {strides:?}");
+    }
+}
+
+#[test]
+fn a_panic_in_a_map_drops_what_was_made() {
+    let owner = Arc::new(());
+    for (shape, strides) in [([2, 3], [3, 1]), ([3, 2], [1, 3])] {
+        let tensor = tensor(&shape, &strides, 0);
+        let view = tensor.view::<i64>().expect("i64");
+        let mut made = 0;
+        let map = AssertUnwindSafe(|| {
+            view.map(|_| {
+                made += 1;
+                assert!(made < 5, "the fifth element is one too many");
+                Arc::clone(&owner)
+            })
+        });
+        assert!(std::panic::catch_unwind(map).is_err());
+        assert_eq!((made, Arc::strong_count(&owner)), (5, 1));
+        assert_eq!(view.map(|_| Arc::clone(&owner)).len(), 6);
+    }
+}
