@@ -21,7 +21,7 @@ const MIRI_CASES: &str = "4";
 /// These start a compiler, or read the docs.
 const LEFT_OUT: [&str; 3] = ["ui", "adapters_table", "main"];
 /// Tree Borrows: a cell over memory that a Rust owner exported as immutable is never written, which
-/// that model allows and Stacked Borrows does not (`raw/elements.rs`).
+/// that model allows and Stacked Borrows does not (`raw/memory/elements.rs`).
 const MIRI_FLAGS: &str = "-Zmiri-tree-borrows -Zmiri-strict-provenance -Zmiri-disable-isolation";
 /// What the C API publishes without a lock, under so many schedules of the threads as `miri` says.
 const CAPI: &str = "--package dlbridge-capi --lib";

@@ -1,5 +1,5 @@
 //! Who else may touch a tensor's memory while Rust holds it.
-//! The rules that follow from a class are in `raw/slice.rs`; the stance is in `SAFETY.md`.
+//! The rules that follow from a class are in `raw/memory/slice.rs`; the stance is in `SAFETY.md`.
 //! Invariant: a class is decided when a tensor is made and only ever becomes weaker.
 
 use std::fmt;

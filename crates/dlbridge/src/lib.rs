@@ -42,23 +42,16 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
-mod accessors;
 mod adapters;
 mod device;
-mod dims;
 mod dtype;
 mod error;
-mod export;
 mod flags;
 pub mod layout;
 mod raw;
-mod runs;
-mod small;
 mod tensor;
-mod tensor_ref;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod view;
 
 pub use access::Access;
 #[cfg(feature = "cudarc-0_19")]
@@ -69,14 +62,16 @@ pub use device::{Device, DeviceKind};
 pub use dlbridge_sys as sys;
 pub use dtype::{DType, TypeCode};
 pub use error::Error;
-pub use export::Builder;
 pub use flags::Flags;
-pub use raw::{ArcTensor, Element, Iter, LentTensor, Plain, ReadCell, TensorSlice, TensorSliceMut};
 #[doc(hidden)]
-pub use raw::{Binding, Keep};
-pub use tensor::{Producer, Tensor};
-pub use tensor_ref::{TensorMut, TensorRef};
-pub use view::{View, ViewMut};
+pub use raw::descriptor::binding::Binding;
+#[doc(hidden)]
+pub use raw::descriptor::keep::Keep;
+pub use raw::{Element, Iter, Plain, ReadCell};
+pub use tensor::{
+    ArcTensor, Builder, LentTensor, Producer, Tensor, TensorMut, TensorRef, TensorSlice,
+    TensorSliceMut, View, ViewMut,
+};
 
 /// The most axes that a tensor may have, as in NumPy.
 pub const MAX_RANK: usize = 64;

@@ -1,7 +1,6 @@
-//! The only place of this crate where unsafe code may stand.
-//! Public API does not belong here: other modules wrap what is here, and deny unsafe code.
+//! Descriptors and memory, by raw pointers. No public API of `Tensor` belongs here: `tensor/` wraps it.
 //!
-//! Every SAFETY note in this folder names a caller's duty or one of these invariants. `T1` to
+//! Unsafe code stands in this folder and in other files and folders named `raw`. Every SAFETY note names a caller's duty or one of these invariants. `T1` to
 //! `T10` are the trust in a foreign producer, `C1` to `C3` that in a consumer, which `SAFETY.md`
 //! lists. `cargo xtask lint` refuses a note that does neither.
 //!
@@ -32,47 +31,18 @@
 //!   where they are, initialised, until it is used again.
 #![allow(unsafe_code)]
 
-mod abi;
-mod arc_tensor;
 pub(crate) mod arrays;
-mod binding;
-pub(crate) mod borrowed;
-pub(crate) mod buffer;
-mod cell;
-mod copy;
+pub(crate) mod descriptor;
 pub(crate) mod element;
-pub(crate) mod elements;
 pub(crate) mod exclusive;
-mod foreign;
-mod fresh;
-mod header;
-pub(crate) mod iter;
-mod keep;
-mod keeper;
-mod layout;
-mod lent;
-mod managed;
-mod marks;
-mod owned_slice;
-mod parse;
-mod parts;
-pub(crate) mod placement;
-mod release;
-pub(crate) mod share;
-mod slice;
+pub(crate) mod memory;
 mod unchecked;
-mod unsaid;
-pub(crate) mod write;
 
-pub use arc_tensor::ArcTensor;
-pub use binding::Binding;
-pub use cell::ReadCell;
+pub(crate) use descriptor::{Handle, Parts, borrowed, parts};
 pub use element::{Element, Plain};
-pub use iter::Iter;
-pub use keep::Keep;
-pub use lent::LentTensor;
-pub(crate) use managed::Handle;
-pub use owned_slice::{TensorSlice, TensorSliceMut};
-pub(crate) use parts::Parts;
+pub use memory::{Iter, ReadCell};
+pub(crate) use memory::{buffer, elements, placement, write};
+
+use crate::layout;
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
-pub(crate) use release::Nested;
+pub(crate) use crate::tensor::Nested;

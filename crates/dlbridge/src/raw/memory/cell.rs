@@ -6,7 +6,7 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::MaybeUninit;
 
-use super::element::Element;
+use crate::Element;
 
 /// One element of memory that another language may change between two reads.
 ///

@@ -1,5 +1,5 @@
 //! A producer's managed descriptor, before and after the gate.
-//! Keeping one does not belong here (see `managed`), nor checking what it describes (`parse`).
+//! Keeping one does not belong here (see `handle`), nor checking what it describes (`validate`).
 //! Invariant: of another major version, nothing but the version and the deleter is read.
 
 use std::ptr::NonNull;
@@ -39,7 +39,7 @@ impl Foreign {
     ///
     /// The pointer is valid for reads.
     #[inline]
-    pub(super) unsafe fn open(self) -> Result<(Flags, NonNull<DLTensor>), Error> {
+    pub(crate) unsafe fn open(self) -> Result<(Flags, NonNull<DLTensor>), Error> {
         match self {
             Self::Versioned(tensor) => {
                 // SAFETY: the version comes first in every major version (DLPack 1.0; T1).
@@ -89,7 +89,7 @@ impl Foreign {
     /// # Safety
     ///
     /// The pointer is valid for reads, and of a version whose layout is known.
-    pub(super) unsafe fn raw_fields(self) -> RawFields {
+    pub(crate) unsafe fn raw_fields(self) -> RawFields {
         let (version, flags, has_deleter, tensor) = match self {
             Self::Versioned(tensor) => {
                 // SAFETY: valid, by the caller's duty.

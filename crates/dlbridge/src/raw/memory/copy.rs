@@ -2,9 +2,9 @@
 //! Typed reading does not belong here (see `elements`).
 //! Invariant: reads only where the layout has elements, writes only the target given.
 
-use super::Parts;
-use crate::runs::Runs;
-use crate::{Error, Flags, layout};
+use crate::layout::{self, Runs};
+use crate::raw::Parts;
+use crate::{Error, Flags};
 
 impl Parts<'_> {
     /// Copies the elements to `target`, which must have [`nbytes`](Self::nbytes) bytes.

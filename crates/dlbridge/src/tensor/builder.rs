@@ -1,9 +1,8 @@
 //! From an owner to a tensor: conversions of whole owners, and a builder for a chosen shape.
-//! The header and its deleter belong to `raw/header.rs`.
+//! The header and its deleter belong to `raw/descriptor/header.rs`.
 //! Invariant: an owner is moved in, `Send` and `'static`, and not used again before it is dropped.
 
-use crate::dims::Dims;
-use crate::layout::compact_strides;
+use crate::layout::{Dims, compact_strides};
 use crate::raw::buffer::Buffer;
 use crate::raw::placement::{Placement, export_buffer, export_mut, export_ref};
 use crate::raw::{Handle, Plain};

@@ -4,8 +4,8 @@
 
 use std::slice;
 
-use super::{Parts, Plain};
-use crate::{Access, Error};
+use crate::raw::Parts;
+use crate::{Access, Error, Plain};
 
 impl<'a> Parts<'a> {
     /// The elements as a slice, if nobody can write them meanwhile.
@@ -96,7 +96,7 @@ impl<'a> Parts<'a> {
 
     /// The first element's address: host memory of this dtype, aligned, never null.
     #[inline]
-    pub(super) fn typed_data<T: Plain>(&self) -> Result<*mut T, Error> {
+    pub(crate) fn typed_data<T: Plain>(&self) -> Result<*mut T, Error> {
         self.check_dtype(T::DTYPE)?;
         self.check_host()?;
         let data = self.data.cast::<T>();

@@ -2,13 +2,27 @@
 //! Making one from an owner belongs to `export`, typed reading to `view`.
 //! Invariant: a `Tensor` owns its memory until it is dropped or turned into something else.
 
+mod accessors;
+mod builder;
+mod raw;
+mod tensor_ref;
+mod view;
+
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::accessors::{metadata, reading};
-use crate::raw::{Handle, Parts, Plain};
-use crate::{Element, Error, Flags, TensorRef, ViewMut};
+pub use builder::Builder;
+#[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
+pub(crate) use raw::Nested;
+pub use raw::{ArcTensor, LentTensor, TensorSlice, TensorSliceMut};
+pub use tensor_ref::{TensorMut, TensorRef};
+pub use view::{View, ViewMut};
+
+use accessors::{metadata, reading};
+
+use crate::raw::{Handle, Parts};
+use crate::{Element, Error, Flags, Plain};
 
 /// An owning handle to tensor memory, wherever it came from.
 ///
@@ -181,6 +195,6 @@ pub(crate) fn debug(name: &str, parts: &Parts<'_>, f: &mut fmt::Formatter<'_>) -
 /// reference lends no writing; call [`Tensor::into_shared`] first to share it writable.
 impl From<Arc<Tensor>> for Tensor {
     fn from(tensor: Arc<Tensor>) -> Self {
-        Self(crate::raw::share::share(tensor))
+        Self(crate::raw::descriptor::share::share(tensor))
     }
 }

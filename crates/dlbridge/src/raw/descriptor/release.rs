@@ -4,13 +4,11 @@
 
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
-use std::mem::ManuallyDrop;
-use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::managed::{Handle, Unstrided};
+use super::handle::{Handle, Unstrided};
 use crate::{ArcTensor, Tensor};
 
 type Queue = RefCell<Vec<Handle>>;
@@ -22,7 +20,7 @@ thread_local! {
 
 /// Drops a handle that another handle's owner held.
 #[inline]
-pub(super) fn release(handle: Handle) {
+pub(crate) fn release(handle: Handle) {
     if handle.is_last() { release_last(handle) } else { drop(handle) }
 }
 
@@ -54,7 +52,7 @@ fn release_last(handle: Handle) {
 
 /// Whether an owner of this type is known to hold a handle. Known when it is compiled.
 #[inline(always)]
-pub(super) fn holds_handle<O: 'static>() -> bool {
+pub(crate) fn holds_handle<O: 'static>() -> bool {
     let owner = TypeId::of::<O>();
     owner == TypeId::of::<Handle>()
         || owner == TypeId::of::<Unstrided>()
@@ -64,7 +62,7 @@ pub(super) fn holds_handle<O: 'static>() -> bool {
 }
 
 /// Drops an owner that holds a handle.
-pub(super) fn release_owner<O: 'static>(owner: O) {
+pub(crate) fn release_owner<O: 'static>(owner: O) {
     let mut owner = Some(owner);
     let owner: &mut dyn Any = &mut owner;
     let handle = if let Some(handle) = owner.downcast_mut::<Option<Handle>>() {
@@ -82,36 +80,5 @@ pub(super) fn release_owner<O: 'static>(owner: O) {
     };
     if let Some(handle) = handle {
         release(handle);
-    }
-}
-
-/// A tensor inside a value that may become the owner of another tensor.
-pub(crate) struct Nested(ManuallyDrop<Tensor>);
-
-impl Nested {
-    pub(crate) fn new(tensor: Tensor) -> Self {
-        Self(ManuallyDrop::new(tensor))
-    }
-
-    pub(crate) fn into_inner(self) -> Tensor {
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not used again, nor dropped (R7).
-        unsafe { ManuallyDrop::take(&mut this.0) }
-    }
-}
-
-impl Deref for Nested {
-    type Target = Tensor;
-
-    fn deref(&self) -> &Tensor {
-        &self.0
-    }
-}
-
-impl Drop for Nested {
-    fn drop(&mut self) {
-        // SAFETY: taken once, here (R7).
-        let tensor = unsafe { ManuallyDrop::take(&mut self.0) };
-        release(tensor.0);
     }
 }

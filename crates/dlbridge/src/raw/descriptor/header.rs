@@ -16,17 +16,17 @@ use dlbridge_sys::{
     DLPackVersion, DLTensor,
 };
 
-use super::layout::{Layout as Measured, Lists};
 use super::marks::{Marks, Root};
 use super::parts::{Memory, Parts};
 use super::release;
+use crate::layout::{Layout as Measured, Lists};
 use crate::{Error, Flags};
 
 /// The part of a header that does not depend on the owner's type.
 ///
 /// Consumers are given a pointer to `descriptor`, which is also the header's address.
 #[repr(C)]
-pub(super) struct Header {
+pub(crate) struct Header {
     /// Written as a versioned one from the start, which the handle reads, and given away as it is but
     /// for the flags; rewritten for the other ABI. A consumer may change it then, so nothing relies on it
     /// any more.
@@ -67,7 +67,7 @@ fn allocation<O>(rank: usize) -> (Layout, usize) {
 /// (R1, R4), for as long as the owner lives and nobody else uses it; the owner may be dropped on
 /// any thread.
 #[inline]
-pub(super) unsafe fn allocate<O: Send + 'static>(
+pub(crate) unsafe fn allocate<O: Send + 'static>(
     owner: O,
     rank: usize,
     describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Measured<'l>, Memory), Error>,
@@ -111,7 +111,7 @@ pub(super) unsafe fn allocate<O: Send + 'static>(
 
 /// Where a header's descriptor has its tensor, until it is given away.
 #[inline]
-pub(super) fn tensor_of(header: NonNull<Header>) -> NonNull<DLTensor> {
+pub(crate) fn tensor_of(header: NonNull<Header>) -> NonNull<DLTensor> {
     let descriptor = header.as_ptr().cast::<DLManagedTensorVersioned>();
     let tensor = descriptor.wrapping_byte_add(TENSOR_AT).cast();
     // SAFETY: inside the header's allocation (R6).
@@ -119,7 +119,7 @@ pub(super) fn tensor_of(header: NonNull<Header>) -> NonNull<DLTensor> {
 }
 
 /// Where a versioned descriptor has its tensor, in bytes.
-pub(super) const TENSOR_AT: usize = std::mem::offset_of!(DLManagedTensorVersioned, dl_tensor);
+pub(crate) const TENSOR_AT: usize = std::mem::offset_of!(DLManagedTensorVersioned, dl_tensor);
 
 /// Destroys a header that was not finished.
 struct Guard(NonNull<Header>);
@@ -172,7 +172,7 @@ impl<O> Drop for Free<O> {
 ///
 /// The caller has a handle.
 #[inline]
-pub(super) unsafe fn is_unique(header: NonNull<Header>) -> bool {
+pub(crate) unsafe fn is_unique(header: NonNull<Header>) -> bool {
     // SAFETY: alive, by the caller's duty; the count stands where no consumer writes (R6). What
     // others did before they let their handles go has happened (acquire).
     unsafe { &(*header.as_ptr()).handles }.load(Ordering::Acquire) == 1
@@ -184,7 +184,7 @@ pub(super) unsafe fn is_unique(header: NonNull<Header>) -> bool {
 ///
 /// The caller has a handle.
 #[inline]
-pub(super) unsafe fn retain(header: NonNull<Header>) {
+pub(crate) unsafe fn retain(header: NonNull<Header>) {
     // SAFETY: alive, by the caller's duty (R6).
     let before = unsafe { &(*header.as_ptr()).handles }.fetch_add(1, Ordering::Relaxed);
     // Only handles that are forgotten in a loop come to so many; a count that wraps frees too early.
@@ -199,7 +199,7 @@ pub(super) unsafe fn retain(header: NonNull<Header>) {
 ///
 /// The caller has a handle, and forgets it.
 #[inline]
-pub(super) unsafe fn leave(header: NonNull<Header>) {
+pub(crate) unsafe fn leave(header: NonNull<Header>) {
     // SAFETY: the caller's duty.
     if !unsafe { is_unique(header) } {
         // SAFETY: alive until the handle is let go, in this line (R6).
@@ -218,7 +218,7 @@ pub(super) unsafe fn leave(header: NonNull<Header>) {
 /// # Safety
 ///
 /// The header is owned by the caller alone, who forgets it.
-pub(super) unsafe fn release(header: NonNull<Header>) {
+pub(crate) unsafe fn release(header: NonNull<Header>) {
     // SAFETY: alive, by the caller's duty.
     let destroy = unsafe { header.as_ref() }.destroy;
     // SAFETY: made for this header's owner, and called once (R3).
@@ -230,7 +230,7 @@ pub(super) unsafe fn release(header: NonNull<Header>) {
 /// # Safety
 ///
 /// The header is alive for `'a`, and its owner is only read as long.
-pub(super) unsafe fn owner<'a, O: Any>(header: NonNull<Header>) -> Option<&'a O> {
+pub(crate) unsafe fn owner<'a, O: Any>(header: NonNull<Header>) -> Option<&'a O> {
     // SAFETY: alive, by the caller's duty.
     if unsafe { header.as_ref() }.owner_type != TypeId::of::<O>() {
         return None;
@@ -245,7 +245,7 @@ pub(super) unsafe fn owner<'a, O: Any>(header: NonNull<Header>) -> Option<&'a O>
 /// # Safety
 ///
 /// The header is owned by the caller, and whatever borrowed from it is gone.
-pub(super) unsafe fn take_owner<O: Any>(header: NonNull<Header>) -> Result<O, NonNull<Header>> {
+pub(crate) unsafe fn take_owner<O: Any>(header: NonNull<Header>) -> Result<O, NonNull<Header>> {
     // SAFETY: alive, by the caller's duty.
     if unsafe { header.as_ref() }.owner_type != TypeId::of::<O>() {
         return Err(header);
@@ -257,7 +257,7 @@ pub(super) unsafe fn take_owner<O: Any>(header: NonNull<Header>) -> Result<O, No
 }
 
 /// One of the two ABIs of a managed tensor.
-pub(super) trait Abi: Sized {
+pub(crate) trait Abi: Sized {
     fn new(header: *mut c_void, flags: Flags, tensor: DLTensor) -> Self;
 
     /// What deletes it.
@@ -298,7 +298,7 @@ impl Abi for DLManagedTensor {
 ///
 /// The header is owned by the caller, and `flags` are those of now.
 #[inline]
-pub(super) unsafe fn expose(
+pub(crate) unsafe fn expose(
     header: NonNull<Header>,
     flags: Flags,
 ) -> NonNull<DLManagedTensorVersioned> {
@@ -313,7 +313,7 @@ pub(super) unsafe fn expose(
 /// # Safety
 ///
 /// The header is owned by the caller; `parts` are those it was made with.
-pub(super) unsafe fn expose_legacy(
+pub(crate) unsafe fn expose_legacy(
     header: NonNull<Header>,
     parts: &Parts<'_>,
 ) -> NonNull<DLManagedTensor> {
@@ -362,7 +362,7 @@ pub(crate) fn describe(parts: &Parts<'_>) -> DLTensor {
 /// # Safety
 ///
 /// `tensor` is valid.
-pub(super) unsafe fn of_export<A: Abi>(tensor: NonNull<A>) -> Option<NonNull<Header>> {
+pub(crate) unsafe fn of_export<A: Abi>(tensor: NonNull<A>) -> Option<NonNull<Header>> {
     let own: Deleter<A> = delete::<A>;
     // SAFETY: valid (the caller's duty), and a deleter keeps its place in all versions (T1).
     let found = unsafe { tensor.as_ref() }.deleter()?;

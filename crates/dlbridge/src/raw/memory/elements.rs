@@ -4,11 +4,10 @@
 
 use std::marker::PhantomData;
 
-use super::element::Element;
-use super::iter::Iter;
-use super::{Parts, ReadCell};
-use crate::Error;
-use crate::runs::Runs;
+use super::{Iter, ReadCell};
+use crate::layout::Runs;
+use crate::raw::Parts;
+use crate::{Element, Error};
 
 /// Elements of one type, read by value. The address may be unaligned.
 #[derive(Clone, Copy)]
@@ -38,7 +37,7 @@ impl<'a, T: Element> Elements<'a, T> {
 
     /// The byte offset of an index's element, or `None` if there is no such index.
     #[inline]
-    pub(super) fn offset_of(&self, index: &[usize]) -> Option<isize> {
+    pub(crate) fn offset_of(&self, index: &[usize]) -> Option<isize> {
         let (shape, rank) = (self.parts.shape(), index.len());
         if rank != shape.len() {
             return None;
@@ -63,7 +62,7 @@ impl<'a, T: Element> Elements<'a, T> {
     }
 
     #[inline]
-    pub(super) fn runs(&self) -> Runs<'a> {
+    pub(crate) fn runs(&self) -> Runs<'a> {
         Runs::new(self.parts.shape(), self.parts.strides(), self.parts.len())
     }
 

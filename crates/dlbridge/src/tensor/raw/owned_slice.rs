@@ -7,9 +7,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::slice;
 
-use super::Plain;
-use super::release::Nested;
-use crate::{Error, Tensor};
+use super::Nested;
+use crate::{Error, Plain, Tensor};
 
 /// A slice that owns its [`Tensor`]: what crates take that hold on to memory.
 ///

@@ -1,5 +1,5 @@
 //! A tensor that is only lent: it describes somebody else's memory, and owns none.
-//! Owning memory belongs to `managed`; a description that brings its own shape to `borrowed`.
+//! Owning memory belongs to `handle`; a description that brings its own shape to `borrowed`.
 //! Invariants: R1 and R2 of this folder; the handle inside is never given away.
 
 use std::marker::PhantomData;
@@ -9,9 +9,9 @@ use std::ptr::NonNull;
 
 use dlbridge_sys::DLTensor;
 
-use super::Handle;
-use super::marks::Marks;
-use super::parse::{Passed, is_ordinary, parse_any};
+use crate::raw::Handle;
+use crate::raw::descriptor::marks::Marks;
+use crate::raw::descriptor::validate::{Passed, is_ordinary, validate_any};
 use crate::{Error, Flags, MAX_RANK, Tensor};
 
 /// Memory that a plain descriptor describes, as a [`Tensor`] that owns nothing: no allocation, and
@@ -62,7 +62,7 @@ impl<'a> LentTensor<'a> {
             Marks::of(flags)
         } else {
             // SAFETY: the same.
-            unsafe { parse_seldom(tensor, strides, flags) }?
+            unsafe { validate_seldom(tensor, strides, flags) }?
         };
         // SAFETY: just let through, and it has strides now (R1); nothing gives the handle away.
         let handle = unsafe { Handle::lend(NonNull::from(tensor), marks) };
@@ -72,16 +72,16 @@ impl<'a> LentTensor<'a> {
 
 /// # Safety
 ///
-/// As for [`parse_any`].
+/// As for [`validate_any`].
 #[cold]
 #[inline(never)]
-unsafe fn parse_seldom(
+unsafe fn validate_seldom(
     tensor: &mut DLTensor,
     room: &mut [MaybeUninit<i64>; MAX_RANK],
     flags: Flags,
 ) -> Result<Marks, Error> {
     // SAFETY: the caller's duty.
-    let Passed { marks, strides } = unsafe { parse_any(tensor, flags) }?;
+    let Passed { marks, strides } = unsafe { validate_any(tensor, flags) }?;
     if let Some(strides) = strides {
         for (place, &stride) in room.iter_mut().zip(strides.iter()) {
             place.write(stride);

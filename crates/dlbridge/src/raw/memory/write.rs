@@ -2,10 +2,9 @@
 //! Deciding who may write does not belong here (see `slice`): whoever makes one has decided.
 //! Invariant: nobody else reads or writes the elements while an `ElementsMut` lives.
 
-use super::Parts;
-use super::element::Element;
 use super::elements::Elements;
-use crate::Error;
+use crate::raw::Parts;
+use crate::{Element, Error};
 
 /// Elements of one type that are ours to write. They may overlap: no reference is formed.
 pub(crate) struct ElementsMut<'a, T>(Elements<'a, T>);

@@ -2,7 +2,7 @@
 //! Taking it belongs to `managed`, its export to `abi`.
 //! Invariant: such memory is read-only until the caller says otherwise; handles that share it agree.
 
-use crate::{Flags, Tensor};
+use crate::Tensor;
 
 impl Tensor {
     /// Whether the memory is read-only for one reason alone: it came by DLPack before 1.0, which cannot
@@ -13,7 +13,7 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn is_legacy_read_only(&self) -> bool {
-        self.0.marks.is_unsaid()
+        self.0.is_unsaid()
     }
 
     /// Says that memory may be written which is read-only only because it
@@ -38,11 +38,8 @@ impl Tensor {
     /// arrays are immutable (JAX, TensorFlow) export them by that ABI all the same.
     #[must_use]
     pub unsafe fn assume_writable(mut self) -> Self {
-        let marks = self.0.marks;
-        if marks.is_unsaid() {
-            let flags = marks.flags() - Flags::READ_ONLY;
-            self.0.marks = marks.with(flags, marks.access()).with_unsaid(false);
-        }
+        // SAFETY: the caller's duty (T8).
+        unsafe { self.0.assume_writable() };
         self
     }
 }

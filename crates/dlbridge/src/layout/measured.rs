@@ -1,22 +1,21 @@
-//! `Layout`: the proof that a shape and strides were measured for elements of one type.
-//! The arithmetic is in `crate::layout`, which this only calls.
-//! Invariant: a `Layout` is made by measuring, or again of a descriptor that was made from one (R1).
+//! `Layout`: the proof that a shape and strides were measured for elements of one type (R1).
+//! Only measuring makes one, or `raw.rs`, again of a descriptor that was made from one.
 
-use crate::dims::Dims;
-use crate::layout::{self, Size, Span, Unit};
-use crate::{DType, Error, Flags, small};
+use super::arithmetic::{self, Size, Span, Unit};
+use super::{Dims, small};
+use crate::{DType, Error, Flags};
 
 /// A shape and strides that were measured: no extent is negative, and the element count, the size
 /// in bytes and the distance in bytes between any two elements fit `isize`.
 ///
-/// Every descriptor and every [`Parts`](super::Parts) is made of one.
+/// Every descriptor, and every checked description of memory, is made of one.
 #[derive(Clone, Copy)]
 pub(crate) struct Layout<'a> {
-    shape: &'a [i64],
-    strides: &'a [i64],
-    dtype: DType,
+    pub(super) shape: &'a [i64],
+    pub(super) strides: &'a [i64],
+    pub(super) dtype: DType,
     /// [`Flags::SUBBYTE_PADDED`], if it was measured with that.
-    padding: Flags,
+    pub(super) padding: Flags,
 }
 
 impl<'a> Layout<'a> {
@@ -24,7 +23,7 @@ impl<'a> Layout<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`layout::measure`].
+    /// Those of [`arithmetic::measure`].
     #[inline(always)]
     pub(crate) fn measure(
         shape: &'a [i64],
@@ -40,7 +39,7 @@ impl<'a> Layout<'a> {
 
     /// The fast path of [`measure`](Self::measure): numbers so small that nothing overflows.
     #[inline(always)]
-    pub(super) fn small(shape: &'a [i64], strides: &'a [i64], dtype: DType) -> Option<Self> {
+    pub(crate) fn small(shape: &'a [i64], strides: &'a [i64], dtype: DType) -> Option<Self> {
         let is_small = dtype.is_ordinary() && small::holds(shape, strides);
         is_small.then_some(Self { shape, strides, dtype, padding: Flags::NONE })
     }
@@ -49,7 +48,7 @@ impl<'a> Layout<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`layout::measure`].
+    /// Those of [`arithmetic::measure`].
     #[cold]
     pub(crate) fn sized(
         shape: &'a [i64],
@@ -57,23 +56,8 @@ impl<'a> Layout<'a> {
         dtype: DType,
         flags: Flags,
     ) -> Result<(Self, Size), Error> {
-        let size = layout::measure(shape, strides, dtype, flags)?;
+        let size = arithmetic::measure(shape, strides, dtype, flags)?;
         Ok((Self { shape, strides, dtype, padding: padding(flags) }, size))
-    }
-
-    /// The layout of a descriptor that was made from a layout, or passed the gate.
-    ///
-    /// # Safety
-    ///
-    /// These very numbers were measured with this type and these flags.
-    #[inline(always)]
-    pub(super) unsafe fn again(
-        shape: &'a [i64],
-        strides: &'a [i64],
-        dtype: DType,
-        flags: Flags,
-    ) -> Self {
-        Self { shape, strides, dtype, padding: padding(flags) }
     }
 
     #[inline]
@@ -93,19 +77,19 @@ impl<'a> Layout<'a> {
 
     /// Other flags, with the padding that was measured.
     #[inline]
-    pub(super) fn pad(&self, flags: Flags) -> Flags {
+    pub(crate) fn pad(&self, flags: Flags) -> Flags {
         (flags - Flags::SUBBYTE_PADDED) | self.padding
     }
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        layout::count(self.shape)
+        arithmetic::count(self.shape)
     }
 
     /// How many elements there are, and how far from the first one they lie.
     #[inline]
     pub(crate) fn span(&self) -> Span {
-        layout::measured_span(self.shape, self.strides)
+        arithmetic::measured_span(self.shape, self.strides)
     }
 
     /// What one element takes.
@@ -122,7 +106,7 @@ impl<'a> Layout<'a> {
 }
 
 #[inline(always)]
-fn padding(flags: Flags) -> Flags {
+pub(super) fn padding(flags: Flags) -> Flags {
     Flags(flags.0 & Flags::SUBBYTE_PADDED.0)
 }
 
@@ -135,7 +119,7 @@ pub(crate) struct Lists<'a> {
 impl<'a> Lists<'a> {
     /// Two lists of the same length.
     #[inline]
-    pub(super) fn new(shape: &'a mut [i64], strides: &'a mut [i64]) -> Self {
+    pub(crate) fn new(shape: &'a mut [i64], strides: &'a mut [i64]) -> Self {
         Self { shape, strides }
     }
 
@@ -154,7 +138,7 @@ impl<'a> Lists<'a> {
         if let (Some(to_extent), Some(to_stride)) =
             (self.shape.get_mut(axis), self.strides.get_mut(axis))
         {
-            *to_extent = layout::extent(extent)?;
+            *to_extent = arithmetic::extent(extent)?;
             let too_large = |_| Error::SizeOverflow { what: "strided span" };
             *to_stride = stride.try_into().map_err(too_large)?;
         }

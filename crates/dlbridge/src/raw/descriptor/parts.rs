@@ -1,5 +1,5 @@
 //! A checked description of tensor memory: what the gate makes and everything else reads.
-//! Checking does not belong here (see `parse`), nor does reading elements.
+//! Checking does not belong here (see `validate`), nor does reading elements.
 //! Invariants: R1 and R2 of this folder.
 
 use std::ptr::NonNull;
@@ -7,20 +7,19 @@ use std::slice;
 
 use dlbridge_sys::DLTensor;
 
-use super::layout::Layout;
-use crate::dtype::TypeCode;
-use crate::{Access, DType, Device, DeviceKind, Error, Flags, layout};
+use crate::layout::{self, Layout};
+use crate::{Access, DType, Device, DeviceKind, Error, Flags, TypeCode};
 
 /// A checked description of tensor memory, borrowed from its owner.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
     /// Element `[0, 0, ...]`, byte offset applied; a handle on devices without addresses.
-    pub(super) data: *mut u8,
+    pub(crate) data: *mut u8,
     /// What is left of the byte offset: 0 unless `data` is a handle.
-    pub(super) byte_offset: u64,
-    pub(super) device: Device,
-    pub(super) flags: Flags,
-    pub(super) access: Access,
+    pub(crate) byte_offset: u64,
+    pub(crate) device: Device,
+    pub(crate) flags: Flags,
+    pub(crate) access: Access,
     /// Which was measured.
     layout: Layout<'a>,
 }
@@ -49,7 +48,7 @@ impl<'a> Parts<'a> {
     /// For `'a`, every element that the layout reaches from `data` on is alive, inside the address
     /// space, and of this class (R1, R2, R4).
     #[inline(always)]
-    pub(super) unsafe fn new(layout: Layout<'a>, memory: Memory) -> Self {
+    pub(crate) unsafe fn new(layout: Layout<'a>, memory: Memory) -> Self {
         let Memory { data, byte_offset, device, flags, access } = memory;
         Self { data, byte_offset, device, flags: layout.pad(flags), access, layout }
     }
@@ -61,7 +60,7 @@ impl<'a> Parts<'a> {
     /// The gate let this very descriptor through as of this class (or it was written by this crate
     /// to satisfy R1), and its lists and elements are alive and unchanged for `'a`.
     #[inline(always)]
-    pub(super) unsafe fn described(tensor: &DLTensor, access: Access, flags: Flags) -> Self {
+    pub(crate) unsafe fn described(tensor: &DLTensor, access: Access, flags: Flags) -> Self {
         // SAFETY: `ndim` numbers (checked), alive for `'a` (the caller's duty).
         let strides = unsafe { list(tensor.strides, rank(tensor)) };
         // SAFETY: the caller's duty.
@@ -74,7 +73,7 @@ impl<'a> Parts<'a> {
     ///
     /// As for [`described`](Self::described), with these strides.
     #[inline(always)]
-    pub(super) unsafe fn strided(
+    pub(crate) unsafe fn strided(
         tensor: &DLTensor,
         strides: &'a [i64],
         access: Access,
@@ -178,7 +177,7 @@ impl<'a> Parts<'a> {
 
     /// Whether each element may be lent mutably: it is writable, and has one index.
     #[cfg(any(feature = "ndarray-0_17", feature = "nalgebra-0_35", feature = "faer-0_24"))]
-    pub(super) fn check_lent_mutably(&self) -> Result<(), Error> {
+    pub(crate) fn check_lent_mutably(&self) -> Result<(), Error> {
         self.check_writable()?;
         if layout::may_overlap(self.shape(), self.strides()) {
             return Err(Error::Overlapping);
@@ -189,7 +188,7 @@ impl<'a> Parts<'a> {
 
 /// The rank of a descriptor. A negative one is a large one.
 #[inline(always)]
-pub(super) fn rank(tensor: &DLTensor) -> usize {
+pub(crate) fn rank(tensor: &DLTensor) -> usize {
     tensor.ndim as u32 as usize
 }
 
@@ -199,7 +198,7 @@ pub(super) fn rank(tensor: &DLTensor) -> usize {
 ///
 /// There are `rank` numbers, alive and unchanged for `'a`. Of rank 0, they may be anywhere.
 #[inline(always)]
-pub(super) unsafe fn list<'a>(numbers: *const i64, rank: usize) -> &'a [i64] {
+pub(crate) unsafe fn list<'a>(numbers: *const i64, rank: usize) -> &'a [i64] {
     let numbers = if rank == 0 { NonNull::dangling().as_ptr() } else { numbers };
     // SAFETY: the caller's duty.
     unsafe { slice::from_raw_parts(numbers, rank) }
@@ -220,13 +219,13 @@ fn origin(tensor: &DLTensor, device: Device, len: usize) -> (*mut u8, u64) {
 
 /// The descriptor's dtype.
 #[inline]
-pub(super) fn dtype(tensor: &DLTensor) -> DType {
+pub(crate) fn dtype(tensor: &DLTensor) -> DType {
     let dlbridge_sys::DLDataType { code, bits, lanes } = tensor.dtype;
     DType { code: TypeCode(code.0), bits, lanes }
 }
 
 /// The descriptor's device.
 #[inline]
-pub(super) fn device(tensor: &DLTensor) -> Device {
+pub(crate) fn device(tensor: &DLTensor) -> Device {
     Device::new(DeviceKind(tensor.device.device_type.0), tensor.device.device_id)
 }

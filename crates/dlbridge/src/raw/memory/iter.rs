@@ -7,8 +7,8 @@ use std::iter::FusedIterator;
 use std::marker::PhantomData;
 
 use super::ReadCell;
-use super::element::Element;
-use crate::runs::{Run, Runs};
+use crate::Element;
+use crate::layout::{Run, Runs};
 
 /// Runs of so many elements are worth a loop of their own.
 const LONG: usize = 16;
@@ -47,7 +47,7 @@ impl<'a, T: Element> Iter<'a, T> {
     ///
     /// `len` elements lie side by side from `data` on, alive for the iterator's lifetime.
     #[inline]
-    pub(super) unsafe fn compact(data: *const u8, len: usize) -> Self {
+    pub(crate) unsafe fn compact(data: *const u8, len: usize) -> Self {
         let mut all = Self::over(data, Runs::new(&[], &[], 0));
         (all.is_compact, all.left) = (true, len);
         all
@@ -58,7 +58,7 @@ impl<'a, T: Element> Iter<'a, T> {
     /// An element that lives for the iterator's lifetime lies at each offset of `runs` from `data`
     /// on.
     #[inline]
-    pub(super) unsafe fn strided(data: *const u8, runs: Runs<'a>) -> Self {
+    pub(crate) unsafe fn strided(data: *const u8, runs: Runs<'a>) -> Self {
         Self::over(data, runs)
     }
 

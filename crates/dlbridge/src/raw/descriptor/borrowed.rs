@@ -1,14 +1,14 @@
 //! A checked description of borrowed memory, which brings its own shape and strides.
-//! Owning memory does not belong here (see `managed`).
+//! Owning memory does not belong here (see `handle`).
 //! Invariants: R1 and R2 of this folder.
 
 use std::marker::PhantomData;
 
 use dlbridge_sys::DLTensor;
 
-use super::layout::OwnedLayout;
-use super::parse::parse;
 use super::parts::{Memory, Parts};
+use super::validate::validate;
+use crate::layout::OwnedLayout;
 use crate::{Error, Flags};
 
 /// Describes memory that is borrowed for `'a`. No heap up to rank 8.
@@ -28,7 +28,7 @@ impl<'a> Borrowed<'a> {
     ///
     /// For `'a`, the memory has the elements of the layout, of this class (R1, R2, R4).
     #[inline]
-    pub(super) unsafe fn new(layout: OwnedLayout, memory: Memory) -> Self {
+    pub(crate) unsafe fn new(layout: OwnedLayout, memory: Memory) -> Self {
         Self { layout, memory, lifetime: PhantomData }
     }
 
@@ -43,7 +43,7 @@ impl<'a> Borrowed<'a> {
     /// # Safety
     ///
     /// The elements of `parts` are borrowed for `'a`.
-    pub(super) unsafe fn copied(parts: Parts<'_>) -> Self {
+    pub(crate) unsafe fn copied(parts: Parts<'_>) -> Self {
         let Parts { data, byte_offset, device, flags, access, .. } = parts;
         let memory = Memory { data, byte_offset, device, flags, access };
         // SAFETY: the memory of checked parts (R1), for as long as the caller says.
@@ -55,9 +55,9 @@ impl<'a> Borrowed<'a> {
     /// # Safety
     ///
     /// `tensor` satisfies `SAFETY.md`'s list of trust for `'a`.
-    pub(super) unsafe fn import(tensor: &DLTensor) -> Result<Self, Error> {
+    pub(crate) unsafe fn import(tensor: &DLTensor) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        let passed = unsafe { parse(tensor, Flags::NONE) }?;
+        let passed = unsafe { validate(tensor, Flags::NONE) }?;
         // SAFETY: the gate let it through just now; the rest is the caller's duty.
         let parts = unsafe { passed.parts(tensor, Flags::NONE) };
         // SAFETY: the caller's duty.

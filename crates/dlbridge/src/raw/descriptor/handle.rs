@@ -10,11 +10,10 @@ use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
 use super::foreign::{Foreign, RawFields};
 use super::header::{self, Header, TENSOR_AT};
-use super::layout::{Layout, Lists};
 use super::marks::{Marks, Root};
-use super::parse::{is_ordinary, parse_any};
-use super::parts::{Memory, Parts};
-use crate::{Access, Error, Flags, MAX_RANK, TypeCode};
+use super::parts::Parts;
+use super::validate::{is_ordinary, validate_any};
+use crate::{Access, Error, Flags, TypeCode};
 
 /// Owns a tensor's memory and describes it: by its descriptor, and by what the gate found out.
 ///
@@ -28,7 +27,7 @@ pub(crate) struct Handle {
 
 /// A handle of a descriptor without strides, kept by the header that describes the same with them.
 /// It is asked for its producer's fields, never for its parts.
-pub(super) struct Unstrided(pub(super) Handle);
+pub(crate) struct Unstrided(pub(super) Handle);
 
 const _: () = assert!(size_of::<Option<Handle>>() == 2 * size_of::<usize>());
 
@@ -87,7 +86,7 @@ impl Handle {
         // SAFETY: alive, and not written as long as the handle has it (T1).
         let fields = unsafe { tensor.as_ref() };
         // SAFETY: the caller's duty (T2).
-        let passed = unsafe { parse_any(fields, flags) }?;
+        let passed = unsafe { validate_any(fields, flags) }?;
         let mut this = Self { tensor, marks: Self::taken(passed.marks, root, is_bound) };
         if passed.strides.is_none() {
             return Ok(this);
@@ -107,28 +106,8 @@ impl Handle {
     /// The gate found out `marks` of this very descriptor, which has strides and satisfies
     /// `SAFETY.md`'s list of trust as long as the handle lives. It is never given away.
     #[inline(always)]
-    pub(super) unsafe fn lend(tensor: NonNull<DLTensor>, marks: Marks) -> Self {
+    pub(crate) unsafe fn lend(tensor: NonNull<DLTensor>, marks: Marks) -> Self {
         Self { tensor, marks: marks.with_root(Root::Lent) }
-    }
-
-    /// Moves an owner into a header that exports what `describe` says.
-    ///
-    /// # Safety
-    ///
-    /// The memory that `describe` returns has the elements of the layout that it returns, of this
-    /// class (R1, R4), for as long as the owner lives and nobody else uses it.
-    #[inline]
-    pub(crate) unsafe fn export<O: Send + 'static>(
-        owner: O,
-        rank: usize,
-        describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Layout<'l>, Memory), Error>,
-    ) -> Result<Self, Error> {
-        if rank > MAX_RANK {
-            return Err(Error::RankOutOfRange { ndim: rank.try_into().unwrap_or(i32::MAX) });
-        }
-        // SAFETY: the caller's duty.
-        let (header, marks) = unsafe { header::allocate(owner, rank, describe) }?;
-        Ok(Self { tensor: header::tensor_of(header), marks })
     }
 
     #[inline(always)]
@@ -140,17 +119,17 @@ impl Handle {
     }
 
     #[inline]
-    pub(super) fn root(&self) -> Root {
+    pub(crate) fn root(&self) -> Root {
         self.marks.root()
     }
 
     #[inline]
-    pub(super) fn access(&self) -> Access {
+    pub(crate) fn access(&self) -> Access {
         self.marks.access()
     }
 
     #[inline]
-    fn flags(&self) -> Flags {
+    pub(super) fn flags(&self) -> Flags {
         let named = self.marks.flags();
         match self.root() {
             Root::Header | Root::Versioned => {
@@ -165,7 +144,7 @@ impl Handle {
 
     /// What the tensor is a part of, in the ABI that the root says. Not for a lent one.
     #[inline]
-    pub(super) fn managed<A>(&self) -> NonNull<A> {
+    pub(crate) fn managed<A>(&self) -> NonNull<A> {
         let offset = if self.root() == Root::Legacy { 0 } else { TENSOR_AT };
         const { assert!(std::mem::offset_of!(DLManagedTensor, dl_tensor) == 0) };
         // SAFETY: inside the same allocation, of which the pointer was made (R3).
@@ -173,11 +152,11 @@ impl Handle {
     }
 
     #[inline]
-    pub(super) fn header(&self) -> Option<NonNull<Header>> {
+    pub(crate) fn header(&self) -> Option<NonNull<Header>> {
         (self.root() == Root::Header).then(|| self.managed())
     }
 
-    pub(super) fn foreign(&self) -> Option<Foreign> {
+    pub(crate) fn foreign(&self) -> Option<Foreign> {
         match self.root() {
             Root::Versioned => Some(Foreign::Versioned(self.managed())),
             Root::Legacy => Some(Foreign::Legacy(self.managed())),
@@ -215,9 +194,29 @@ impl Handle {
     /// # Safety
     ///
     /// `access` is true of the elements (R4).
-    pub(super) unsafe fn set_access(&mut self, access: Access) {
+    pub(crate) unsafe fn set_access(&mut self, access: Access) {
         let marks = &mut self.marks;
         *marks = marks.with(marks.flags(), access);
+    }
+
+    /// Whether the memory is read-only only because its producer's ABI cannot say otherwise.
+    #[inline]
+    pub(crate) fn is_unsaid(&self) -> bool {
+        self.marks.is_unsaid()
+    }
+
+    /// Says that memory may be written that is read-only for want of a flag. Other memory stays as
+    /// it is.
+    ///
+    /// # Safety
+    ///
+    /// The producer permits writing (T8).
+    pub(crate) unsafe fn assume_writable(&mut self) {
+        let marks = self.marks;
+        if marks.is_unsaid() {
+            let flags = marks.flags() - Flags::READ_ONLY;
+            self.marks = marks.with(flags, marks.access()).with_unsaid(false);
+        }
     }
 
     /// The owner, if this is an export of one of type `O` that never left Rust. For owners that
@@ -235,7 +234,7 @@ impl Handle {
 
     /// Takes the owner out whatever others wrote. For a handle that shares its header, there is
     /// none to take.
-    pub(super) fn take_owner<O: Any>(self) -> Result<O, Self> {
+    pub(crate) fn take_owner<O: Any>(self) -> Result<O, Self> {
         if !self.is_unique() {
             return Err(self);
         }
@@ -256,70 +255,9 @@ impl Handle {
         parts.access == Access::Shared && is_bool && parts.device.is_host_accessible()
     }
 
-    /// Gives the tensor away as a versioned descriptor.
-    pub(crate) fn into_versioned(self) -> NonNull<DLManagedTensorVersioned> {
-        match self.foreign() {
-            Some(Foreign::Versioned(tensor)) if self.is_plain() => {
-                std::mem::forget(self);
-                tensor
-            }
-            _ => {
-                let handle = self.into_header();
-                // SAFETY: the handle owned the header and is forgotten (R3).
-                unsafe { header::expose(handle.managed(), handle.flags()) }
-            }
-        }
-    }
-
-    /// Gives the tensor away as a descriptor of DLPack before 1.0. The caller has made sure that
-    /// it need not say read-only.
-    pub(crate) fn into_legacy(self) -> NonNull<DLManagedTensor> {
-        match self.foreign() {
-            Some(Foreign::Legacy(tensor)) if self.is_plain() => {
-                std::mem::forget(self);
-                tensor
-            }
-            _ => {
-                let handle = self.into_header();
-                // SAFETY: the handle owned the header and is forgotten (R3).
-                unsafe { header::expose_legacy(handle.managed(), &handle.parts()) }
-            }
-        }
-    }
-
-    /// Whether the producer's own descriptor says what the parts say, and has what real consumers
-    /// need: explicit strides, a deleter, and the byte offset folded into the pointer. That of a
-    /// tensor which a binding drops has the wrong deleter.
-    fn is_plain(&self) -> bool {
-        !self.marks.is_bound()
-            && self.raw_fields().is_some_and(|raw| {
-                let parts = self.parts();
-                // A legacy descriptor has no flags.
-                let says_flags = raw.version.is_none() || raw.flags == parts.flags;
-                let is_true = raw.byte_offset == parts.byte_offset && says_flags;
-                is_true && raw.has_deleter && (raw.has_strides || parts.shape().is_empty())
-            })
-    }
-
-    /// A handle with a header of its own, which the caller gives away.
-    #[inline]
-    fn into_header(self) -> ManuallyDrop<Self> {
-        let is_own = self.header().is_some() && self.is_unique();
-        ManuallyDrop::new(if is_own { self } else { self.wrap() })
-    }
-
-    /// The same with a header, which other handles may share: no copy made for one consumer.
-    #[inline]
-    pub(super) fn with_header(self) -> Self {
-        let mut handle = if self.root() == Root::Header { self } else { self.wrap() };
-        let marks = &mut handle.marks;
-        *marks = marks.with(marks.flags() - Flags::IS_COPIED, marks.access());
-        handle
-    }
-
     /// Whether no other handle shares this one's header.
     #[inline]
-    pub(super) fn is_unique(&self) -> bool {
+    pub(crate) fn is_unique(&self) -> bool {
         // SAFETY: this is a handle of the header (R2).
         self.header().is_none_or(|header| unsafe { header::is_unique(header) })
     }
@@ -330,68 +268,9 @@ impl Handle {
     ///
     /// There is a header, and the class is not exclusive.
     #[inline]
-    pub(super) unsafe fn another(&self) -> Self {
+    pub(crate) unsafe fn another(&self) -> Self {
         // SAFETY: this is a handle of the header (the caller's duty).
         unsafe { header::retain(self.managed()) };
         Self { tensor: self.tensor, marks: self.marks }
-    }
-
-    /// A header of our own around a foreign tensor, or one whose header is shared.
-    fn wrap(mut self) -> Self {
-        if self.is_returned() {
-            return self.wrap_returned();
-        }
-        self.marks = self.marks.with_kept();
-        // SAFETY: alive as long as the handle, which moves but keeps it (R2).
-        let tensor = unsafe { self.tensor.as_ref() };
-        // SAFETY: the gate let it through; alive as long as the owner, which is this handle (R2).
-        let parts = unsafe { Parts::described(tensor, self.marks.access(), self.flags()) };
-        let marks = self.marks;
-        // SAFETY: the same memory, alive as long as the owner, which is this handle (R2).
-        unsafe { Self::around(self, parts, marks) }
-    }
-
-    /// A header around a handle, or around another owner of its memory.
-    ///
-    /// # Safety
-    ///
-    /// `parts` and `marks` are those of the handle.
-    pub(super) unsafe fn around<O: Send + 'static>(
-        handle: O,
-        parts: Parts<'_>,
-        marks: Marks,
-    ) -> Self {
-        // SAFETY: the caller's duty; the handle keeps what it describes alive (R2, R4).
-        let header = unsafe { Self::share(handle, parts, parts.access, parts.flags) };
-        let mut header = header.expect("nothing in it fails");
-        header.marks = header.marks.beside(marks);
-        header
-    }
-
-    /// Says that the memory is also another handle's, which may be a producer's.
-    #[inline]
-    pub(super) fn beside(mut self, other: &Self) -> Self {
-        self.marks = self.marks.beside(other.marks);
-        self
-    }
-
-    /// A header that describes the memory of `parts` again, kept alive by `owner`.
-    ///
-    /// # Safety
-    ///
-    /// `owner` keeps the memory of `parts` alive, and `access` is true of that memory (R4).
-    pub(crate) unsafe fn share<O: Send + 'static>(
-        owner: O,
-        parts: Parts<'_>,
-        access: Access,
-        flags: Flags,
-    ) -> Result<Self, Error> {
-        let Parts { data, byte_offset, device, .. } = parts;
-        let (layout, memory) =
-            (parts.layout(), Memory { data, byte_offset, device, flags, access });
-        // SAFETY: `parts` satisfies R1, and the rest is the caller's duty.
-        unsafe {
-            Self::export(owner, layout.shape().len(), |_, lists| Ok((lists.copy(layout), memory)))
-        }
     }
 }

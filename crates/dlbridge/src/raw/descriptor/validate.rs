@@ -1,22 +1,20 @@
 //! The one gate: a raw descriptor goes in, and passes, or the reason why not comes out.
-//! Ownership does not belong here (see `managed`): the gate neither frees nor keeps anything.
+//! Ownership does not belong here (see `handle`): the gate neither frees nor keeps anything.
 //! Invariant: what it lets through satisfies R1, whatever the descriptor's fields were.
 
 use dlbridge_sys::DLTensor;
 
-use super::layout::Layout;
 use super::marks::Marks;
 use super::parts::{self, Parts, device, dtype};
-use crate::dims::Dims;
-use crate::layout;
-use crate::{Access, Error, Flags, MAX_RANK, small};
+use crate::layout::{self, Dims, Layout, small};
+use crate::{Access, Error, Flags, MAX_RANK};
 
 /// What the gate found out about a descriptor that it lets through.
-pub(super) struct Passed {
-    pub(super) marks: Marks,
+pub(crate) struct Passed {
+    pub(crate) marks: Marks,
     /// Where the descriptor has no strides, as old producers' have not: those of a compact tensor,
     /// which is what that means.
-    pub(super) strides: Option<Dims>,
+    pub(crate) strides: Option<Dims>,
 }
 
 impl Passed {
@@ -27,7 +25,7 @@ impl Passed {
     /// This was found out about this very descriptor, whose lists and elements are alive and
     /// unchanged for `'a`.
     #[inline(always)]
-    pub(super) unsafe fn parts<'a>(&'a self, tensor: &DLTensor, flags: Flags) -> Parts<'a> {
+    pub(crate) unsafe fn parts<'a>(&'a self, tensor: &DLTensor, flags: Flags) -> Parts<'a> {
         let access = self.marks.access();
         match &self.strides {
             // SAFETY: it has strides of its own; the rest is the caller's duty.
@@ -45,26 +43,26 @@ impl Passed {
 /// If `ndim` is positive, a `shape` or `strides` that is not null points to that many `i64` (trust
 /// T2).
 #[inline(always)]
-pub(super) unsafe fn parse(tensor: &DLTensor, flags: Flags) -> Result<Passed, Error> {
+pub(crate) unsafe fn validate(tensor: &DLTensor, flags: Flags) -> Result<Passed, Error> {
     // SAFETY: the caller's duty.
     if unsafe { is_ordinary(tensor) } {
         return Ok(Passed { marks: Marks::of(flags), strides: None });
     }
     // SAFETY: the same.
-    unsafe { parse_any(tensor, flags) }
+    unsafe { validate_any(tensor, flags) }
 }
 
 /// Whether a descriptor is as nearly all are: elements of whole bytes at an address, explicit
-/// strides, no byte offset, nothing negative, numbers that are [small]. [`parse_any`] lets such
+/// strides, no byte offset, nothing negative, numbers that are [small]. [`validate_any`] lets such
 /// through as what [`Marks::of`] says.
 ///
 /// Short, since it stands in every import.
 ///
 /// # Safety
 ///
-/// As for [`parse`].
+/// As for [`validate`].
 #[inline(always)]
-pub(super) unsafe fn is_ordinary(tensor: &DLTensor) -> bool {
+pub(crate) unsafe fn is_ordinary(tensor: &DLTensor) -> bool {
     let is_plain = dtype(tensor).is_ordinary()
         && tensor.byte_offset == 0
         && device(tensor).kind.has_addresses()
@@ -88,7 +86,7 @@ pub(super) unsafe fn is_ordinary(tensor: &DLTensor) -> bool {
 ///
 /// # Safety
 ///
-/// As for [`parse`].
+/// As for [`validate`].
 #[inline(always)]
 unsafe fn is_small(tensor: &DLTensor, rank: usize) -> bool {
     // SAFETY: null, or `rank` numbers (the caller's duty).
@@ -103,10 +101,10 @@ unsafe fn is_small(tensor: &DLTensor, rank: usize) -> bool {
 ///
 /// # Safety
 ///
-/// As for [`parse`].
+/// As for [`validate`].
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn parse_any(tensor: &DLTensor, flags: Flags) -> Result<Passed, Error> {
+pub(crate) unsafe fn validate_any(tensor: &DLTensor, flags: Flags) -> Result<Passed, Error> {
     let ndim = tensor.ndim;
     let rank = match usize::try_from(ndim) {
         Ok(rank) if rank <= MAX_RANK => rank,
@@ -224,7 +222,7 @@ mod tests {
             // SAFETY: lists of `ndim` numbers, or null (T2).
             let is_short = unsafe { is_ordinary(&tensor) };
             // SAFETY: the same.
-            let whole = unsafe { parse_any(&tensor, flags) };
+            let whole = unsafe { validate_any(&tensor, flags) };
             if is_short {
                 let (short, whole) = (Marks::of(flags), whole.expect("let through"));
                 prop_assert_eq!(short, whole.marks);

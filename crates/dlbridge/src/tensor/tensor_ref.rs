@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::accessors::{metadata, reading};
+use super::accessors::{metadata, reading};
 use crate::adapters::describable;
 use crate::raw::arrays::{Strided, StridedMut, borrow, borrow_mut};
 use crate::raw::borrowed::Borrowed;

@@ -1,12 +1,12 @@
 //! What a handle notes of a tensor beside its descriptor, in one word.
-//! Deciding any of it does not belong here (see `parse` and `managed`).
+//! Deciding any of it does not belong here (see `validate` and `handle`).
 //! Invariant: each note has its own bits, and reads as it was written.
 
 use crate::{Access, Flags};
 
 /// What the descriptor of a handle is a part of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Root {
+pub(crate) enum Root {
     /// An export of this library that never left Rust.
     Header = 1 << 16,
     /// A producer's tensor of DLPack 1.x.
@@ -21,7 +21,7 @@ pub(super) enum Root {
 /// tensor, whether a binding drops it, whether an export keeps it, and whether it is read-only for
 /// want of a flag. One word, which is moved in a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Marks(usize);
+pub(crate) struct Marks(usize);
 
 const FLAGS: usize = Flags::NAMED.0 as usize;
 const ACCESS_AT: u32 = 8;
@@ -33,14 +33,14 @@ const UNSAID: usize = 1 << 27;
 
 impl Marks {
     #[inline]
-    pub(super) const fn new(flags: Flags, access: Access) -> Self {
+    pub(crate) const fn new(flags: Flags, access: Access) -> Self {
         const { assert!(FLAGS < 1 << ACCESS_AT) };
         Self((flags.0 & Flags::NAMED.0) as usize | (access as usize) << ACCESS_AT)
     }
 
     /// Of foreign memory that lies at an address: a copy made for us is ours alone (trust T5).
     #[inline]
-    pub(super) const fn of(flags: Flags) -> Self {
+    pub(crate) const fn of(flags: Flags) -> Self {
         const { assert!(Flags::READ_ONLY.0 == 1 << 0 && Flags::IS_COPIED.0 == 1 << 1) };
         // What is no copy is shared, read-only or not: two numbers for one class save a branch.
         let access = (flags.0 ^ Flags::IS_COPIED.0) & 0b11;
@@ -48,55 +48,55 @@ impl Marks {
     }
 
     #[inline]
-    pub(super) const fn with_root(self, root: Root) -> Self {
+    pub(crate) const fn with_root(self, root: Root) -> Self {
         Self(self.0 & !ROOTS | root as usize)
     }
 
     #[inline]
-    pub(super) const fn with_foreign(self, is_foreign: bool) -> Self {
+    pub(crate) const fn with_foreign(self, is_foreign: bool) -> Self {
         if is_foreign { Self(self.0 | SHARES_FOREIGN) } else { self }
     }
 
     /// The same, of memory that is read-only because its producer's descriptor cannot say that it may
     /// be written, or that is read-only for another reason, or not at all.
     #[inline]
-    pub(super) const fn with_unsaid(self, is_unsaid: bool) -> Self {
+    pub(crate) const fn with_unsaid(self, is_unsaid: bool) -> Self {
         Self(self.0 & !UNSAID | if is_unsaid { UNSAID } else { 0 })
     }
 
     /// The same, for memory that is also another handle's.
     #[inline]
-    pub(super) const fn beside(self, other: Self) -> Self {
+    pub(crate) const fn beside(self, other: Self) -> Self {
         self.with_foreign(other.is_foreign()).with_unsaid(other.is_unsaid())
     }
 
     /// The same, with a drop that a language binding does (see `binding`) or that calls the deleter.
     #[inline]
-    pub(super) const fn with_bound(self, is_bound: bool) -> Self {
+    pub(crate) const fn with_bound(self, is_bound: bool) -> Self {
         Self(self.0 & !BOUND | if is_bound { BOUND } else { 0 })
     }
 
     /// The same, kept by an export.
     #[inline]
-    pub(super) const fn with_kept(self) -> Self {
+    pub(crate) const fn with_kept(self) -> Self {
         Self(self.0 | KEPT)
     }
 
     /// The same tensor with other flags and another class.
     #[inline]
-    pub(super) const fn with(self, flags: Flags, access: Access) -> Self {
+    pub(crate) const fn with(self, flags: Flags, access: Access) -> Self {
         let kept = self.0 & (ROOTS | SHARES_FOREIGN | BOUND | KEPT | UNSAID);
         Self(kept | Self::new(flags, access).0)
     }
 
     /// Of the flags that have a name, those that hold.
     #[inline]
-    pub(super) const fn flags(self) -> Flags {
+    pub(crate) const fn flags(self) -> Flags {
         Flags((self.0 & FLAGS) as u64)
     }
 
     #[inline]
-    pub(super) const fn access(self) -> Access {
+    pub(crate) const fn access(self) -> Access {
         match self.0 >> ACCESS_AT & 0xff {
             0 => Access::Exclusive,
             1 => Access::Frozen,
@@ -105,7 +105,7 @@ impl Marks {
     }
 
     #[inline]
-    pub(super) const fn root(self) -> Root {
+    pub(crate) const fn root(self) -> Root {
         if self.0 & Root::Versioned as usize != 0 {
             Root::Versioned
         } else if self.0 & Root::Header as usize != 0 {
@@ -119,26 +119,26 @@ impl Marks {
 
     /// Whether the memory is a producer's: owned, or shared with the handle that owns it.
     #[inline]
-    pub(super) const fn is_foreign(self) -> bool {
+    pub(crate) const fn is_foreign(self) -> bool {
         let owns = matches!(self.root(), Root::Versioned | Root::Legacy);
         owns || self.0 & SHARES_FOREIGN != 0
     }
 
     /// Whether an export keeps the handle.
     #[inline]
-    pub(super) const fn is_kept(self) -> bool {
+    pub(crate) const fn is_kept(self) -> bool {
         self.0 & KEPT != 0
     }
 
     /// Whether the memory is read-only only because nothing says that it may be written.
     #[inline]
-    pub(super) const fn is_unsaid(self) -> bool {
+    pub(crate) const fn is_unsaid(self) -> bool {
         self.0 & UNSAID != 0
     }
 
     /// Whether a language binding drops the tensor.
     #[inline]
-    pub(super) const fn is_bound(self) -> bool {
+    pub(crate) const fn is_bound(self) -> bool {
         self.0 & BOUND != 0
     }
 }

@@ -15,7 +15,7 @@ use super::marks::Root;
 use crate::{Access, Tensor};
 
 /// What keeps the memory of a handle alive.
-pub(super) enum Keeper {
+pub(crate) enum Keeper {
     Shared(Arc<Tensor>),
     /// With a header, and not exclusive.
     Counted(Handle),
@@ -31,7 +31,7 @@ impl Handle {
     /// A header around what keeps the memory of a tensor of this library that came back from C: it
     /// needs no header around another one.
     #[cold]
-    pub(super) fn wrap_returned(self) -> Self {
+    pub(crate) fn wrap_returned(self) -> Self {
         let marks = self.marks;
         let keeper = self.keeper();
         // SAFETY: the memory is alive as long as what becomes the owner below (R2).
@@ -60,7 +60,7 @@ impl Handle {
     }
 
     /// Whether this is a tensor of this library that left Rust and came back.
-    pub(super) fn is_returned(&self) -> bool {
+    pub(crate) fn is_returned(&self) -> bool {
         self.root() != Root::Header && self.own_header().is_some()
     }
 
@@ -79,7 +79,7 @@ impl Handle {
     }
 
     /// The handle that [`with_header`](Self::with_header) was called on, if this one is unique.
-    pub(super) fn without_header(self) -> Option<Self> {
+    pub(crate) fn without_header(self) -> Option<Self> {
         // A header is made only around a producer's tensor; another handle inside is a keeper.
         let is_around = self.owner::<Self>().is_some_and(|inner| inner.foreign().is_some());
         self.is_unique().then(|| match is_around {
@@ -90,13 +90,13 @@ impl Handle {
 
     /// Whether dropping this handle releases the memory.
     #[inline]
-    pub(super) fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         self.is_unique() && self.root() != Root::Lent
     }
 
     /// The innermost of the tensors around whose memory this one was made, if there is one that can
     /// be held once more. To hold it keeps the memory alive, without the tensors in between.
-    pub(super) fn keeper(&self) -> Option<Keeper> {
+    pub(crate) fn keeper(&self) -> Option<Keeper> {
         let (mut at, mut found) = (self, None);
         // An exclusive tensor is kept itself, since that keeps others from writing.
         while at.access() != Access::Exclusive {

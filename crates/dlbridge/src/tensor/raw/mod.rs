@@ -2,13 +2,30 @@
 //! Capsules and other wrappings do not belong here.
 //! Invariant: R3: ownership moves with the pointer, once.
 
+#![allow(unsafe_code)]
+
+mod fresh;
+mod legacy;
+mod lent;
+mod nested;
+mod owned_slice;
+mod shared;
+
+use std::ffi::c_void;
+
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
-use super::Handle;
-use super::foreign::Foreign;
-use super::header::describe;
-use super::parse::parse;
-use crate::{Error, Flags, Tensor, TensorMut, TensorRef};
+pub use lent::LentTensor;
+pub(crate) use nested::Nested;
+pub use owned_slice::{TensorSlice, TensorSliceMut};
+pub use shared::ArcTensor;
+
+use crate::raw::Handle;
+use crate::raw::borrowed::Borrowed;
+use crate::raw::descriptor::foreign::Foreign;
+use crate::raw::descriptor::header::describe;
+use crate::raw::descriptor::validate::validate;
+use crate::{Builder, Device, Error, Flags, Tensor, TensorMut, TensorRef};
 
 impl Tensor {
     /// Takes over a managed tensor of DLPack 1.x. It is released even on failure.
@@ -136,7 +153,7 @@ impl Tensor {
         flags: Flags,
     ) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        let passed = unsafe { parse(tensor, flags) }?;
+        let passed = unsafe { validate(tensor, flags) }?;
         // SAFETY: the gate let it through just now; the rest is the caller's duty.
         let parts = unsafe { passed.parts(tensor, flags) };
         // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
@@ -235,7 +252,7 @@ impl TensorRef<'_> {
         // SAFETY: the caller's duty.
         let tensor = unsafe { tensor.as_ref() }.ok_or(Error::NullTensor)?;
         // SAFETY: the same.
-        let borrowed = unsafe { super::borrowed::Borrowed::import(tensor) }?;
+        let borrowed = unsafe { Borrowed::import(tensor) }?;
         Ok(TensorRef::from_borrowed(borrowed))
     }
 }
@@ -246,5 +263,39 @@ impl TensorMut<'_> {
     pub fn with_raw<R>(&mut self, function: impl FnOnce(*mut DLTensor) -> R) -> R {
         let mut descriptor = describe(&self.parts());
         function(&raw mut descriptor)
+    }
+}
+
+impl<O: Send + 'static> Builder<O> {
+    /// Exports memory that only the caller knows: of a device, or in a form that Rust has no
+    /// slice for. Shape and dtype must have been chosen. The class is
+    /// [`Shared`](Access::Shared), since nothing is known of who else has the memory.
+    ///
+    /// # Safety
+    ///
+    /// As long as the owner lives, wherever it is moved to, `data` is an address (or a handle) on
+    /// `device` from which the chosen elements can be reached, to be read and, unless `flags` has
+    /// [`READ_ONLY`](Flags::READ_ONLY), written. If they have [`IS_COPIED`](Flags::IS_COPIED),
+    /// nobody else uses the elements as long. The owner may be dropped on any thread.
+    ///
+    /// # Errors
+    ///
+    /// As for [`build`](Self::build), less `OutOfBounds`; [`NotChosen`](Error::NotChosen), or
+    /// [`NullData`](Error::NullData) if there are elements.
+    pub unsafe fn build_raw(
+        self,
+        data: *mut c_void,
+        device: Device,
+        flags: Flags,
+    ) -> Result<Tensor, Error> {
+        self.place_flagged(flags, |owner, placement| {
+            let memory = placement.memory(data, device, flags)?;
+            // SAFETY: the caller's duty.
+            unsafe {
+                Handle::export(owner, placement.rank(), |_, lists| {
+                    Ok((lists.copy(placement.layout), memory))
+                })
+            }
+        })
     }
 }

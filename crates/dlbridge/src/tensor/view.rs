@@ -1,5 +1,5 @@
 //! `View` and `ViewMut`: host memory of one element type, read and written by value.
-//! Reading memory itself belongs to `raw/elements.rs`.
+//! Reading memory itself belongs to `raw/memory/elements.rs`.
 //! Invariant: a view is of the right type and on the host; it never lends a `&T`.
 
 use std::fmt;

@@ -1,0 +1,25 @@
+//! Arithmetic on shapes and strides: counts, spans, contiguity, overlap.
+
+mod arithmetic;
+mod dims;
+mod measured;
+mod placement;
+mod raw;
+mod runs;
+pub(crate) mod small;
+
+#[cfg(any(
+    feature = "burn-0_22",
+    feature = "burn-flex-0_22",
+    feature = "candle-core-0_11",
+    feature = "safetensors-0_8"
+))]
+pub(crate) use arithmetic::extents;
+pub use arithmetic::{
+    Span, compact_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
+};
+pub(crate) use arithmetic::{count, extent};
+pub(crate) use dims::Dims;
+pub(crate) use measured::{Layout, Lists, OwnedLayout};
+pub(crate) use placement::Placement;
+pub(crate) use runs::{Run, Runs};

@@ -1,0 +1,18 @@
+//! Descriptors: validated, owned, written and released. No elements are touched here.
+
+pub(crate) mod binding;
+pub(crate) mod borrowed;
+mod export;
+pub(crate) mod foreign;
+mod handle;
+pub(crate) mod header;
+pub(crate) mod keep;
+mod keeper;
+pub(crate) mod marks;
+pub(crate) mod parts;
+pub(crate) mod release;
+pub(crate) mod share;
+pub(crate) mod validate;
+
+pub(crate) use handle::Handle;
+pub(crate) use parts::Parts;

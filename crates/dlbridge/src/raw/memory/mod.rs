@@ -1,0 +1,13 @@
+//! Elements in memory: read, written, copied, allocated and exported, by validated descriptors.
+
+pub(crate) mod buffer;
+mod cell;
+mod copy;
+pub(crate) mod elements;
+pub(crate) mod iter;
+pub(crate) mod placement;
+mod slice;
+pub(crate) mod write;
+
+pub use cell::ReadCell;
+pub use iter::Iter;

@@ -1,0 +1,182 @@
+//! Exports a chosen shape of an owner's memory, bounds checked against the owner's own slice.
+//! Deciding the shape does not belong here (see `export`).
+//! Invariant: what is exported lies within the slice that the owner lent.
+
+use std::ffi::c_void;
+
+use super::buffer::Buffer;
+pub(crate) use crate::layout::Placement;
+use crate::raw::Handle;
+#[cfg(feature = "image-0_25")]
+use crate::raw::borrowed::Borrowed;
+use crate::raw::parts::Memory;
+use crate::{Access, Device, Element, Error, Flags, Plain};
+
+impl Placement<'_> {
+    /// The chosen elements within `size` bytes from `start` on.
+    fn within(
+        &self,
+        (start, size): (*mut u8, usize),
+        device: Device,
+        flags: Flags,
+        access: Access,
+    ) -> Result<Memory, Error> {
+        let data = start.wrapping_add(self.offset_within(size)?);
+        Ok(Memory { data, byte_offset: 0, device, flags, access })
+    }
+
+    /// Memory at `data`, which nothing is promised about.
+    pub(crate) fn memory(
+        &self,
+        data: *mut c_void,
+        device: Device,
+        flags: Flags,
+    ) -> Result<Memory, Error> {
+        let len = self.span.len;
+        if data.is_null() && len != 0 {
+            return Err(Error::NullData { len });
+        }
+        if self.layout.unit().is_packed() && self.offset != 0 {
+            return Err(Error::PackedElements { dtype: self.layout.dtype() });
+        }
+        let offset = self.bytes(self.offset)?;
+        let (data, byte_offset) = if device.kind.has_addresses() {
+            (data.cast::<u8>().wrapping_add(offset), 0)
+        } else {
+            (data.cast(), offset as u64)
+        };
+        Ok(Memory { data, byte_offset, device, flags, access: Access::Shared })
+    }
+}
+
+/// Exports host memory that lies within what `memory` borrows from the owner, as `access` says,
+/// from the owner's final address.
+pub(crate) fn export_within<O: Send + 'static>(
+    owner: O,
+    placement: &Placement<'_>,
+    flags: Flags,
+    access: Access,
+    memory: impl FnOnce(&mut O) -> (*mut u8, usize),
+) -> Result<Handle, Error> {
+    export_on(Device::CPU, owner, placement, flags, access, memory)
+}
+
+/// The same for memory of another device that has addresses.
+pub(crate) fn export_on<O: Send + 'static>(
+    device: Device,
+    owner: O,
+    placement: &Placement<'_>,
+    flags: Flags,
+    access: Access,
+    memory: impl FnOnce(&mut O) -> (*mut u8, usize),
+) -> Result<Handle, Error> {
+    // SAFETY: every element lies within a slice that the owner, which is not used again before it
+    // is dropped, has lent from its final address. Its class is the borrow's (R1, R4).
+    unsafe {
+        Handle::export(owner, placement.rank(), |owner, lists| {
+            let memory = placement.within(memory(owner), device, flags, access)?;
+            Ok((lists.copy(placement.layout), memory))
+        })
+    }
+}
+
+/// Exports memory of our own.
+pub(crate) fn export_buffer(
+    buffer: Buffer,
+    placement: &Placement<'_>,
+    flags: Flags,
+) -> Result<Handle, Error> {
+    export_within(buffer, placement, flags, Access::Exclusive, |buffer| {
+        let bytes = buffer.as_mut();
+        (bytes.as_mut_ptr(), bytes.len())
+    })
+}
+
+/// Exports memory that the owner lends mutably.
+pub(crate) fn export_mut<O, T>(owner: O, placement: &Placement<'_>) -> Result<Handle, Error>
+where
+    O: AsMut<[T]> + Send + 'static,
+    T: Plain,
+{
+    export_lent_mut(owner, placement, O::as_mut)
+}
+
+/// Exports memory that the owner lends immutably.
+pub(crate) fn export_ref<O, T>(owner: O, placement: &Placement<'_>) -> Result<Handle, Error>
+where
+    O: AsRef<[T]> + Send + 'static,
+    T: Element,
+{
+    export_lent(owner, placement, Lent::Unwritten, O::as_ref)
+}
+
+/// Exports memory that `lend` borrows mutably from the owner.
+pub(crate) fn export_lent_mut<O, T>(
+    owner: O,
+    placement: &Placement<'_>,
+    lend: impl FnOnce(&mut O) -> &mut [T],
+) -> Result<Handle, Error>
+where
+    O: Send + 'static,
+    T: Plain,
+{
+    export_within(owner, placement, Flags::NONE, Access::Exclusive, |owner| {
+        let slice = lend(owner);
+        (slice.as_mut_ptr().cast(), size_of_val(slice))
+    })
+}
+
+/// What becomes of memory that is lent as `&[T]`.
+#[derive(Clone, Copy)]
+pub(crate) enum Lent {
+    /// Nobody writes it, as the language has it.
+    Unwritten,
+    /// Others may write it all the same: a mapped file.
+    #[cfg_attr(not(feature = "safetensors-0_8"), expect(dead_code, reason = "for the adapters"))]
+    MayBeWritten,
+}
+
+/// Exports memory that `lend` borrows from the owner, read-only.
+pub(crate) fn export_lent<O, T>(
+    owner: O,
+    placement: &Placement<'_>,
+    lent: Lent,
+    lend: impl FnOnce(&O) -> &[T],
+) -> Result<Handle, Error>
+where
+    O: Send + 'static,
+    T: Element,
+{
+    let access = match lent {
+        Lent::Unwritten => Access::Frozen,
+        Lent::MayBeWritten => Access::Shared,
+    };
+    export_within(owner, placement, Flags::READ_ONLY, access, |owner| {
+        let slice = lend(owner);
+        (slice.as_ptr().cast_mut().cast(), size_of_val(slice))
+    })
+}
+
+#[cfg(feature = "image-0_25")]
+/// Describes a part of a slice that is only borrowed: read-only.
+pub(crate) fn borrow_within<'a, T: Element>(
+    slice: &'a [T],
+    placement: &Placement<'_>,
+) -> Result<Borrowed<'a>, Error> {
+    let memory = (slice.as_ptr().cast_mut().cast(), size_of_val(slice));
+    let memory = placement.within(memory, Device::CPU, Flags::READ_ONLY, Access::Frozen)?;
+    // SAFETY: every element lies within a slice that is borrowed for as long (R1, R4).
+    Ok(unsafe { Borrowed::new(placement.layout.into(), memory) })
+}
+
+#[cfg(feature = "image-0_25")]
+/// Describes a part of a slice that is borrowed mutably: writable, and nobody else's meanwhile.
+pub(crate) fn borrow_mut_within<'a, T: Plain>(
+    slice: &'a mut [T],
+    placement: &Placement<'_>,
+) -> Result<Borrowed<'a>, Error> {
+    let memory = (slice.as_mut_ptr().cast(), size_of_val(slice));
+    let memory = placement.within(memory, Device::CPU, Flags::NONE, Access::Exclusive)?;
+    // SAFETY: as above, and the borrow is unique (R1, R4).
+    Ok(unsafe { Borrowed::new(placement.layout.into(), memory) })
+}
