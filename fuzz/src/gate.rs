@@ -2,8 +2,6 @@
 //! What has to become of one is decided in `facts`.
 //! Invariant: the elements of a descriptor are read only where they lie in the producer's memory (T3).
 
-use std::sync::Arc;
-
 use dlbridge::sys::DLTensor;
 use dlbridge::testing::{Foreign, Releases};
 use dlbridge::{Access, Error, Flags, LentTensor, Plain, Tensor, TensorRef};
@@ -215,7 +213,7 @@ fn taken(
         2 => given_away_legacy(tensor, &facts),
         3 => shared(tensor, &facts, releases, input),
         _ => {
-            let tensor = tensor.into_shared();
+            let tensor = Tensor::from(tensor.into_shared());
             let wanted = demoted(&facts);
             assert_says(&tensor, &wanted);
             given_away(tensor, &wanted, releases, input);
@@ -280,13 +278,13 @@ fn given_away_legacy(tensor: Tensor, facts: &Facts) {
 /// Shared twice, and the first let go first.
 fn shared(tensor: Tensor, facts: &Facts, releases: &Releases, input: &mut Input<'_>) {
     let mut wanted = Facts { flags: facts.flags - Flags::IS_COPIED, ..facts.clone() };
+    wanted.flags |= Flags::READ_ONLY;
     if facts.access != Access::Shared {
         wanted.access = Access::Frozen;
-        wanted.flags |= Flags::READ_ONLY;
     }
-    let tensor = Arc::new(tensor);
-    let again = Tensor::from(Arc::clone(&tensor));
-    let third = Tensor::from(Arc::clone(&tensor));
+    let tensor = tensor.into_frozen();
+    let again = Tensor::from(tensor.clone());
+    let third = Tensor::from(tensor.clone());
     drop(tensor);
     assert_says(&again, &wanted);
     drop(again);

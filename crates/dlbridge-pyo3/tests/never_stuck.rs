@@ -8,7 +8,7 @@ mod watchdog;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-use dlbridge::{ArcTensor, Tensor};
+use dlbridge::Tensor;
 use dlbridge_pyo3::PyTensor;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict};
@@ -112,16 +112,16 @@ fn whatever_became_of_a_tensor_is_dropped_under_the_gil() {
             let drop_it: Box<dyn FnOnce() + Send> = match index % 5 {
                 0 => Box::new(|| drop(tensor)),
                 1 => {
-                    let first = ArcTensor::from(tensor);
+                    let first = tensor.into_shared();
                     let second = Tensor::from(first.clone());
                     Box::new(|| drop((first, second)))
                 }
                 2 => {
-                    let first = ArcTensor::from(tensor).into_inner().expect("the only handle");
+                    let first = tensor.into_shared().into_inner().expect("the only handle");
                     Box::new(|| drop(first))
                 }
                 3 => {
-                    let shared = Tensor::from(Arc::new(tensor));
+                    let shared = Tensor::from(tensor.into_frozen());
                     Box::new(|| drop(shared))
                 }
                 _ => {

@@ -69,7 +69,7 @@ pub use raw::descriptor::binding::Binding;
 pub use raw::descriptor::keep::Keep;
 pub use raw::{Element, Iter, Plain, ReadCell};
 pub use tensor::{
-    ArcTensor, Builder, LentTensor, Producer, Tensor, TensorMut, TensorRef, TensorSlice,
+    Builder, LentTensor, Producer, SharedTensor, Tensor, TensorMut, TensorRef, TensorSlice,
     TensorSliceMut, View, ViewMut,
 };
 

@@ -4,10 +4,10 @@
 #![allow(unsafe_code, reason = "raw tensors are unsafe by nature")]
 
 use std::cell::Cell;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use dlbridge::testing::{CountingOwner, Foreign, Releases};
-use dlbridge::{ArcTensor, Binding, Keep, Tensor};
+use dlbridge::{Binding, Keep, Tensor};
 
 thread_local! {
     /// Whether this thread may call deleters.
@@ -51,11 +51,11 @@ fn a_bound_tensor_waits_for_its_binding_whatever_became_of_it() {
     let kinds: [Kind; 6] = [
         ("itself", drop),
         ("counted", |tensor| {
-            let first = ArcTensor::from(tensor);
+            let first = tensor.into_shared();
             drop((first.clone(), first));
         }),
-        ("counted and alone again", |tensor| drop(ArcTensor::from(tensor).into_inner())),
-        ("in an Arc", |tensor| drop(Tensor::from(Arc::new(tensor)))),
+        ("counted and alone again", |tensor| drop(tensor.into_shared().into_inner())),
+        ("frozen", |tensor| drop(Tensor::from(tensor.into_frozen()))),
         ("exported", |tensor| {
             // SAFETY: given away just now.
             unsafe { Tensor::release_raw(tensor.into_raw()) };
@@ -106,7 +106,7 @@ fn a_bound_tensor_is_dropped_at_once_where_its_binding_says_so() {
 fn an_export_that_came_back_is_kept_without_the_object_around_it() {
     let owner = CountingOwner::new([1_u8, 2, 3]);
     let drops = owner.drops();
-    let first = ArcTensor::from(Tensor::builder(owner).build::<u8>().expect("legal"));
+    let first = Tensor::builder(owner).build::<u8>().expect("legal").into_shared();
     let mut last = Tensor::from(first.clone()).into_raw();
     drop(first);
     for _ in 0..3 {
@@ -116,7 +116,7 @@ fn an_export_that_came_back_is_kept_without_the_object_around_it() {
         let descriptor = unsafe { &(*last).dl_tensor };
         // SAFETY: `keep` keeps the memory that this describes.
         let again = unsafe { Tensor::from_owner_raw(keep, descriptor, dlbridge::Flags::NONE) };
-        let again = Tensor::from(ArcTensor::from(again.expect("legal"))).into_raw();
+        let again = Tensor::from(again.expect("legal").into_shared()).into_raw();
         // SAFETY: given away by its tensor, and deleted once.
         unsafe { Tensor::release_raw(last) };
         last = again;

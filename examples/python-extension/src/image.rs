@@ -2,7 +2,7 @@
 //! Functions over arrays do not belong here (see `lib`).
 //! Invariant: the pixels of an image stay where they are as long as it lives.
 
-use dlbridge::{ArcTensor, DType, Tensor};
+use dlbridge::{DType, SharedTensor, Tensor};
 use dlbridge_pyo3::{Contiguous, ExportDlpack, Lend, PyTensorOf, Result, dlpack_methods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 /// A picture: height x width x 3 bytes.
 #[pyclass(frozen, module = "dlbridge_example")]
 pub(crate) struct Image {
-    pixels: ArcTensor,
+    pixels: SharedTensor,
 }
 
 impl ExportDlpack for Image {
@@ -25,7 +25,7 @@ impl ExportDlpack for Image {
 impl Image {
     /// Python may write the pixels, too.
     fn over(pixels: Tensor) -> Self {
-        Self { pixels: ArcTensor::from(pixels) }
+        Self { pixels: pixels.into_shared() }
     }
 }
 

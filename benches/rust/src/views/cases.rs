@@ -94,7 +94,7 @@ fn dtype<T: Element>() -> String {
 
 /// As memory of another language is: anybody may write it.
 fn shared<T: Number>(values: &[T]) -> &'static Tensor {
-    kept(Tensor::from(values.to_vec()).into_shared())
+    kept(Tensor::from(values.to_vec()).into_shared().into())
 }
 
 fn contiguous<T: Number + Plain>() -> Vec<Case> {
@@ -239,6 +239,7 @@ fn lent<T: Number, D: Dimension>(array: &ArrayView<'static, T, D>) -> Tensor {
         .build_read_only::<T>()
         .expect("it fits")
         .into_shared()
+        .into()
 }
 
 fn way<T: Into<f64>>(run: impl Fn() -> T + 'static) -> Way {

@@ -24,7 +24,7 @@ use std::ops::Deref;
 use std::ptr;
 
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
-use dlbridge::{ArcTensor, Binding, Error, Tensor};
+use dlbridge::{Binding, Error, SharedTensor, Tensor};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -80,20 +80,20 @@ impl<T: NeedsInterpreter> Drop for Owner<T> {
 /// Objects go while exceptions are on their way, and the deleter of a tensor that Rust code
 /// imported by hand may be Python code: it is released with the same care as one that Python gave.
 #[derive(Debug)]
-pub(crate) struct Kept(ManuallyDrop<ArcTensor>);
+pub(crate) struct Kept(ManuallyDrop<SharedTensor>);
 
 impl Kept {
     #[inline]
-    pub(crate) fn new(tensor: ArcTensor) -> Self {
+    pub(crate) fn new(tensor: SharedTensor) -> Self {
         Self(ManuallyDrop::new(tensor))
     }
 }
 
 impl Deref for Kept {
-    type Target = ArcTensor;
+    type Target = SharedTensor;
 
     #[inline]
-    fn deref(&self) -> &ArcTensor {
+    fn deref(&self) -> &SharedTensor {
         &self.0
     }
 }

@@ -8,6 +8,9 @@ mod raw;
 mod runs;
 pub(crate) mod small;
 
+pub(crate) use arithmetic::count;
+#[cfg(feature = "arrow-60")]
+pub(crate) use arithmetic::extent;
 #[cfg(any(
     feature = "burn-0_22",
     feature = "burn-flex-0_22",
@@ -18,7 +21,6 @@ pub(crate) use arithmetic::extents;
 pub use arithmetic::{
     Span, compact_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
 };
-pub(crate) use arithmetic::{count, extent};
 pub(crate) use dims::Dims;
 pub(crate) use measured::{Layout, Lists, OwnedLayout};
 pub(crate) use placement::Placement;

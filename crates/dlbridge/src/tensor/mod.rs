@@ -10,12 +10,11 @@ mod view;
 
 use std::ffi::c_void;
 use std::fmt;
-use std::sync::Arc;
 
 pub use builder::Builder;
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
 pub(crate) use raw::Nested;
-pub use raw::{ArcTensor, LentTensor, TensorSlice, TensorSliceMut};
+pub use raw::{LentTensor, SharedTensor, TensorSlice, TensorSliceMut};
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};
 
@@ -87,14 +86,6 @@ impl Tensor {
         crate::raw::exclusive::elements_mut(&mut self.0).map(ViewMut::from_elements)
     }
 
-    /// Gives up exclusive access: from here on the memory counts as one that others may write.
-    /// Needed before it is shared with another language more than once.
-    #[must_use]
-    pub fn into_shared(mut self) -> Self {
-        self.0.demote();
-        self
-    }
-
     /// Takes the owner back out, if this tensor was made from one of type `O` and never left
     /// Rust.
     ///
@@ -143,7 +134,7 @@ impl Tensor {
     }
 
     /// Whether the memory is a producer's, whose deleter runs when the last tensor over it is
-    /// dropped: this one, or one that this one was made to share by way of an `Arc`.
+    /// dropped: this one, or one that shares its memory.
     ///
     /// ```
     /// use dlbridge::Tensor;
@@ -187,14 +178,4 @@ pub(crate) fn debug(name: &str, parts: &Parts<'_>, f: &mut fmt::Formatter<'_>) -
         .field("access", &format_args!("{}", parts.access()))
         .field("data", &parts.data())
         .finish()
-}
-
-/// Shares a tensor: the new one keeps the old one alive.
-///
-/// Memory of class [`Exclusive`](crate::Access::Exclusive) becomes read-only in both, since a shared
-/// reference lends no writing; call [`Tensor::into_shared`] first to share it writable.
-impl From<Arc<Tensor>> for Tensor {
-    fn from(tensor: Arc<Tensor>) -> Self {
-        Self(crate::raw::descriptor::share::share(tensor))
-    }
 }

@@ -21,7 +21,6 @@
 #![allow(unsafe_code, reason = "the holes are raw pointers")]
 
 use std::ffi::c_void;
-use std::sync::Arc;
 
 use crate::common::{delete, delete_legacy, import, take_back};
 use dlbridge::sys::{
@@ -61,7 +60,7 @@ fn a_byte_offset_is_applied_once_whichever_way_elements_are_read() {
     assert_eq!(tensor.to_compact().expect("host").as_slice::<u8>(), Ok(&[2, 3][..]));
     let tensor = take_back(tensor.into_raw());
     assert_eq!(tensor.view::<u8>().expect("host").to_vec(), [2, 3]);
-    let tensor = take_back(Tensor::from(Arc::new(tensor)).into_raw());
+    let tensor = take_back(Tensor::from(tensor.into_frozen()).into_raw());
     assert_eq!(tensor.view::<u8>().expect("host").to_vec(), [2, 3]);
 }
 
@@ -103,8 +102,8 @@ fn a_shared_borrow_of_a_mutable_view_is_read_only() {
 
 #[test]
 fn memory_that_two_tensors_reach_is_exclusive_to_neither() {
-    let tensor = Arc::new(Tensor::from(vec![1, 2, 3]));
-    let shares: Vec<_> = (0..3).map(|_| Tensor::from(Arc::clone(&tensor))).collect();
+    let tensor = Tensor::from(vec![1, 2, 3]).into_frozen();
+    let shares: Vec<_> = (0..3).map(|_| Tensor::from(tensor.clone())).collect();
     for mut share in shares {
         assert_eq!(share.access(), Access::Frozen);
         assert!(share.as_slice_mut::<i32>().is_err() && share.view_mut::<i32>().is_err());

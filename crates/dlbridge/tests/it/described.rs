@@ -118,7 +118,7 @@ fn what_the_gate_refuses_is_not_lent() {
 
 #[test]
 fn a_loan_may_be_exported_again_only_by_copy() {
-    let tensor = Tensor::from(vec![1_i32, 2, 3]).into_shared();
+    let tensor = Tensor::from(Tensor::from(vec![1_i32, 2, 3]).into_shared());
     let mut descriptor = tensor.as_raw();
     let mut strides = LentTensor::NO_STRIDES;
     // SAFETY: `tensor` keeps the memory longer.

@@ -6,7 +6,6 @@ mod common;
 mod access;
 mod adapters_table;
 mod aliasing;
-mod arc_tensor;
 #[cfg(feature = "arrow-60")]
 mod arrow_60;
 #[cfg(feature = "arrow-60")]
@@ -51,6 +50,7 @@ mod rank_0;
 mod releases;
 #[cfg(feature = "safetensors-0_8")]
 mod safetensors_0_8;
+mod shared_tensor;
 #[cfg(all(feature = "float8-0_7", feature = "microfloat-0_1", feature = "float4-0_2"))]
 mod small_floats;
 mod strides;

@@ -127,13 +127,6 @@ impl Handle {
         header
     }
 
-    /// Says that the memory is also another handle's, which may be a producer's.
-    #[inline]
-    pub(crate) fn beside(mut self, other: &Self) -> Self {
-        self.marks = self.marks.beside(other.marks);
-        self
-    }
-
     /// A header that describes the memory of `parts` again, kept alive by `owner`.
     ///
     /// # Safety

@@ -189,6 +189,18 @@ impl Handle {
         }
     }
 
+    /// Makes the memory read-only, by decision: no longer for want of a flag alone, and not a copy made
+    /// for one consumer. Exclusive memory becomes frozen, since the only handle gives up writing.
+    pub(crate) fn freeze(&mut self) {
+        let marks = self.marks;
+        let access = match marks.access() {
+            Access::Exclusive | Access::Frozen => Access::Frozen,
+            Access::Shared => Access::Shared,
+        };
+        let flags = (marks.flags() - Flags::IS_COPIED) | Flags::READ_ONLY;
+        self.marks = marks.with(flags, access).with_unsaid(false);
+    }
+
     /// Says that the memory is of another class.
     ///
     /// # Safety

@@ -3,13 +3,11 @@
 //! Invariant: R3: a `Keep` counts as a handle of its header, which it neither reads nor gives away.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
 
 use super::Handle;
 use super::header::{self, Abi, Header};
-use crate::Tensor;
 
 /// Keeps the memory of an export alive, as long as a handle of its tensor would.
 ///
@@ -91,10 +89,6 @@ unsafe fn behind(header: NonNull<Header>) -> Option<NonNull<Header>> {
     // SAFETY: the caller's duty; owners of these types are never written (R3).
     if let Some(handle) = unsafe { header::owner::<Handle>(header) } {
         return handle.header();
-    }
-    // SAFETY: the same.
-    if let Some(tensor) = unsafe { header::owner::<Arc<Tensor>>(header) } {
-        return tensor.0.header();
     }
     // SAFETY: the same.
     unsafe { header::owner::<Keep>(header) }.map(|keep| keep.0)

@@ -11,7 +11,6 @@ mod keeper;
 pub(crate) mod marks;
 pub(crate) mod parts;
 pub(crate) mod release;
-pub(crate) mod share;
 pub(crate) mod validate;
 
 pub(crate) use handle::Handle;

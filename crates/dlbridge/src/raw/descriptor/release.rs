@@ -6,10 +6,9 @@ use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use super::handle::{Handle, Unstrided};
-use crate::{ArcTensor, Tensor};
+use crate::{SharedTensor, Tensor};
 
 type Queue = RefCell<Vec<Handle>>;
 
@@ -56,9 +55,8 @@ pub(crate) fn holds_handle<O: 'static>() -> bool {
     let owner = TypeId::of::<O>();
     owner == TypeId::of::<Handle>()
         || owner == TypeId::of::<Unstrided>()
-        || owner == TypeId::of::<Arc<Tensor>>()
         || owner == TypeId::of::<Tensor>()
-        || owner == TypeId::of::<ArcTensor>()
+        || owner == TypeId::of::<SharedTensor>()
 }
 
 /// Drops an owner that holds a handle.
@@ -69,11 +67,9 @@ pub(crate) fn release_owner<O: 'static>(owner: O) {
         handle.take()
     } else if let Some(handle) = owner.downcast_mut::<Option<Unstrided>>() {
         handle.take().map(|Unstrided(handle)| handle)
-    } else if let Some(shared) = owner.downcast_mut::<Option<Arc<Tensor>>>() {
-        shared.take().and_then(Arc::into_inner).map(|tensor| tensor.0)
     } else if let Some(tensor) = owner.downcast_mut::<Option<Tensor>>() {
         tensor.take().map(|tensor| tensor.0)
-    } else if let Some(tensor) = owner.downcast_mut::<Option<ArcTensor>>() {
+    } else if let Some(tensor) = owner.downcast_mut::<Option<SharedTensor>>() {
         tensor.take().map(|tensor| Tensor::from(tensor).0)
     } else {
         None

@@ -18,7 +18,7 @@ use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 pub use lent::LentTensor;
 pub(crate) use nested::Nested;
 pub use owned_slice::{TensorSlice, TensorSliceMut};
-pub use shared::ArcTensor;
+pub use shared::SharedTensor;
 
 use crate::raw::Handle;
 use crate::raw::borrowed::Borrowed;
