@@ -1,6 +1,7 @@
 //! Arithmetic on shapes and strides: counts, spans, contiguity, overlap.
 
 mod arithmetic;
+mod blocks;
 mod dims;
 mod measured;
 mod placement;
@@ -19,6 +20,7 @@ pub use arithmetic::{
     Span, compact_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
 };
 pub(crate) use arithmetic::{count, extent};
+pub(crate) use blocks::{Axis, Blocks, by_stride};
 pub(crate) use dims::Dims;
 pub(crate) use measured::{Layout, Lists, OwnedLayout};
 pub(crate) use placement::Placement;
