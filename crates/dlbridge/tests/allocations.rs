@@ -17,6 +17,8 @@ use dlbridge::{DType, Error, Tensor, TensorMut, TensorRef};
 type Block = (usize, usize, usize);
 
 const ROOM: usize = 64;
+/// More than any machine has: refused, as the system would.
+const TOO_MUCH: usize = 1 << 50;
 
 thread_local! {
     static LEDGER: Cell<Option<Ledger>> = const { Cell::new(None) };
@@ -66,6 +68,9 @@ fn record(at: *mut u8, layout: Layout, act: fn(&mut Ledger, Block)) {
 // SAFETY: everything is the system allocator's; the ledger is written beside it.
 unsafe impl GlobalAlloc for Recorder {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.size() > TOO_MUCH {
+            return std::ptr::null_mut();
+        }
         // SAFETY: the caller's duty.
         let block = unsafe { System.alloc(layout) };
         record(block, layout, Ledger::allocate);
@@ -79,7 +84,7 @@ unsafe impl GlobalAlloc for Recorder {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if layout.size() > 1 << 50 {
+        if layout.size() > TOO_MUCH {
             return std::ptr::null_mut();
         }
         // SAFETY: the caller's duty.

@@ -1,6 +1,7 @@
 //! Arithmetic on shapes and strides: counts, spans, contiguity, overlap.
 
 mod arithmetic;
+mod blocks;
 mod dims;
 mod measured;
 mod placement;
@@ -21,6 +22,7 @@ pub(crate) use arithmetic::extents;
 pub use arithmetic::{
     Span, compact_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
 };
+pub(crate) use blocks::{Axis, Blocks, by_stride};
 pub(crate) use dims::Dims;
 pub(crate) use measured::{Layout, Lists, OwnedLayout};
 pub(crate) use placement::Placement;

@@ -4,6 +4,7 @@
 
 mod accessors;
 mod builder;
+mod map;
 mod raw;
 mod tensor_ref;
 mod view;
@@ -54,7 +55,7 @@ impl Tensor {
         if parts.flags().contains(Flags::SUBBYTE_PADDED) {
             flags |= Flags::SUBBYTE_PADDED;
         }
-        Self::in_buffer(dtype, shape, flags, |buffer| parts.copy_bytes_to(buffer))
+        Self::in_buffer(dtype, shape, flags, |_| parts.to_buffer())
     }
 
     /// The same memory, described without owning it.

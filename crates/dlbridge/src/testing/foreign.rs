@@ -64,9 +64,7 @@ struct Memory(Buffer);
 
 impl Memory {
     fn copy_of(bytes: &[u8]) -> Self {
-        let mut memory = Buffer::zeroed(bytes.len()).expect("a slice's size fits");
-        memory.as_mut().copy_from_slice(bytes);
-        Self(memory)
+        Self(Buffer::copy_of(bytes).expect("a slice's size fits"))
     }
 }
 

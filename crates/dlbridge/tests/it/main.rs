@@ -23,6 +23,7 @@ mod bytes_1;
 #[cfg(feature = "candle-core-0_11")]
 mod candle_core_0_11;
 mod conformance;
+mod copies;
 mod described;
 mod elements;
 #[cfg(feature = "faer-0_24")]

@@ -7,6 +7,7 @@ pub(crate) mod elements;
 pub(crate) mod iter;
 pub(crate) mod placement;
 mod slice;
+mod strided;
 pub(crate) mod write;
 
 pub use cell::ReadCell;

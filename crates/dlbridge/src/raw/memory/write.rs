@@ -3,6 +3,7 @@
 //! Invariant: nobody else reads or writes the elements while an `ElementsMut` lives.
 
 use super::elements::Elements;
+use crate::layout::{self, Run, Runs};
 use crate::raw::Parts;
 use crate::{Element, Error};
 
@@ -34,17 +35,35 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         Some(())
     }
 
+    /// Writes `value` to every element, in the order of the memory.
+    pub(crate) fn fill(&mut self, value: T) {
+        let (shape, strides) = layout::by_stride(self.0.parts().shape(), self.0.parts().strides());
+        for run in Runs::new(&shape, &strides, self.0.parts().len()) {
+            self.write_run(run, |_| value);
+        }
+    }
+
     /// Replaces each element by what `value` makes of it, in row-major order.
     pub(crate) fn replace(&mut self, mut value: impl FnMut(T) -> T) {
         for run in self.0.runs() {
-            for i in 0..run.len as isize {
-                let offset = (run.start + i * run.step) * size_of::<T>() as isize;
-                let at = self.0.parts().data.wrapping_offset(offset);
-                // SAFETY: the layout has an element at this offset (R1), alive (R2).
-                let old = unsafe { T::read(at) };
-                // SAFETY: and ours to write (this type's invariant; R4).
-                unsafe { at.cast::<T>().write_unaligned(value(old)) };
-            }
+            self.write_run(run, &mut value);
+        }
+    }
+
+    #[inline(always)]
+    fn write_run(&mut self, run: Run, mut value: impl FnMut(T) -> T) {
+        let first = self.0.parts().data.cast::<T>().wrapping_offset(run.start);
+        let mut write = |at: *mut T| {
+            // SAFETY: the layout has an element at this offset (R1), alive (R2).
+            let old = unsafe { T::read(at.cast()) };
+            // SAFETY: and exclusive (this type's invariant; R4).
+            unsafe { at.write_unaligned(value(old)) };
+        };
+        // Two loops, so that the one over contiguous elements is vectorised.
+        if run.step == 1 {
+            (0..run.len).for_each(|i| write(first.wrapping_add(i)));
+        } else {
+            (0..run.len as isize).for_each(|i| write(first.wrapping_offset(i * run.step)));
         }
     }
 }
