@@ -1,7 +1,7 @@
-//! Target `adapters`: views of ndarray, nalgebra and faer, made by safe calls and repeated up to the
-//! largest extents that those crates accept, borrowed as tensors.
-//! The expected result is computed in `axes`.
-//! Invariant: no unsafe call makes a view.
+//! Target `adapters`: views of ndarray, nalgebra and faer, created by safe calls, broadcast up to
+//! the largest extents that those crates accept, and borrowed as tensors. `axes` computes the
+//! expected result.
+//! Invariant: no unsafe call creates a view.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ use crate::value::Value;
 ///
 /// # Panics
 ///
-/// If the conversion accepts, refuses or reads a layout otherwise than the model.
+/// If the conversion accepts, rejects or reads a layout differently from the model.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let count = 1 + input.below(64);

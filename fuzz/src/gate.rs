@@ -1,6 +1,6 @@
-//! Target `gate`: hostile descriptors of both ABIs, by every way into the library and out of it again.
-//! What has to become of one is decided in `facts`.
-//! Invariant: the elements of a descriptor are read only where they lie in the producer's memory (T3).
+//! Target `gate`: hostile descriptors of both ABIs, through every import function and every export.
+//! `facts` computes the expected result.
+//! Invariant: elements are read only if they are in the producer's memory (T3).
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::model;
 use crate::release::{delete, delete_legacy};
 use crate::value::{ForType, Value, bits, for_type};
 
-/// Passes one descriptor through the gate.
+/// Imports one descriptor.
 ///
 /// # Panics
 ///
-/// If it is let through, or refused, where it must not be, if the tensor says or reads something
-/// else than what was given, or if the deleter is not called exactly once.
+/// If it is accepted or rejected contrary to the model, if the tensor's metadata or elements differ
+/// from the descriptor's, or if the deleter is not called exactly once.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let way = input.below(8);
@@ -37,10 +37,10 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What is known of a descriptor before 1.0: nothing says that its memory may be written.
+/// A legacy descriptor: it has no flags, so its memory counts as read-only.
 const LEGACY: Said = Said { flags: Flags::READ_ONLY, version: None };
 
-/// What a plain descriptor says beside itself.
+/// A plain descriptor: no version, no flags.
 const NOTHING: Said = Said { flags: Flags::NONE, version: None };
 
 fn said(given: &Given) -> Said {
@@ -96,7 +96,7 @@ fn legacy_kept_on_failure(given: &Given, input: &mut Input<'_>) {
     taken(given, found, wanted, &releases, input);
 }
 
-/// A plain descriptor, lent to a closure.
+/// Borrows a plain descriptor for a closure.
 fn lent(given: &Given, input: &mut Input<'_>) {
     let mut foreign = given.foreign();
     let start = foreign.memory().addr();
@@ -122,7 +122,7 @@ fn lent(given: &Given, input: &mut Input<'_>) {
     foreign.releases().expect(0, "lent");
 }
 
-/// A plain descriptor, borrowed.
+/// Borrows a plain descriptor.
 fn borrowed(given: &Given, input: &mut Input<'_>) {
     // SAFETY: null is allowed.
     assert_eq!(unsafe { TensorRef::from_raw(std::ptr::null()) }.err(), Some(Error::NullTensor));
@@ -148,7 +148,7 @@ fn borrowed(given: &Given, input: &mut Input<'_>) {
     });
 }
 
-/// Counts that an owner is dropped.
+/// Counts the drops of an owner.
 struct Owner {
     _memory: Foreign,
     drops: Releases,
@@ -163,7 +163,7 @@ impl Drop for Owner {
     }
 }
 
-/// A plain descriptor whose memory an owner keeps. It is the descriptor's lists that are copied.
+/// Imports a plain descriptor with an owner of its memory; shape and strides are copied.
 fn owned(given: &Given, input: &mut Input<'_>) {
     let mut foreign = given.foreign();
     let start = foreign.memory().addr();
@@ -177,7 +177,7 @@ fn owned(given: &Given, input: &mut Input<'_>) {
     taken(&Given { has_deleter: true, ..given.clone() }, found, wanted, &drops, input);
 }
 
-/// Asserts that what is refused has to be, and for a reason that there is.
+/// Asserts that the rejection is expected, and its reason correct.
 fn refused<T>(found: Result<T, Error>, faults: Option<&[Error]>) {
     match (found, faults) {
         (Ok(_), None) => {}
@@ -187,7 +187,7 @@ fn refused<T>(found: Result<T, Error>, faults: Option<&[Error]>) {
     }
 }
 
-/// All that can be done with a tensor that was taken over, up to its one release.
+/// Uses an imported tensor in every way, up to its only release.
 fn taken(
     given: &Given,
     found: Result<Tensor, Error>,
@@ -228,7 +228,8 @@ fn assert_says_ref(tensor: &Tensor, facts: &Facts) {
     assert_ref_says(&tensor.as_tensor_ref(), facts);
 }
 
-/// Exclusive access given up, with the claim to be a copy for one consumer.
+/// The expected facts after `into_shared`: an exclusive tensor becomes `Shared`, without the flag of
+/// a copy.
 fn demoted(facts: &Facts) -> Facts {
     let mut facts = facts.clone();
     if facts.access == Access::Exclusive {
@@ -237,7 +238,7 @@ fn demoted(facts: &Facts) -> Facts {
     facts
 }
 
-/// Given away as a descriptor of 1.x, looked at as C does, and taken again.
+/// Exports a versioned descriptor, reads it as C does, and imports it again.
 fn given_away(tensor: Tensor, facts: &Facts, releases: &Releases, input: &mut Input<'_>) {
     let managed = tensor.into_raw();
     releases.expect(0, "given away");
@@ -277,7 +278,7 @@ fn given_away_legacy(tensor: Tensor, facts: &Facts) {
     }
 }
 
-/// Shared twice, and the first let go first.
+/// Shares the tensor twice, and drops the first share first.
 fn shared(tensor: Tensor, facts: &Facts, releases: &Releases, input: &mut Input<'_>) {
     let mut wanted = Facts { flags: facts.flags - Flags::IS_COPIED, ..facts.clone() };
     if facts.access != Access::Shared {
@@ -294,7 +295,7 @@ fn shared(tensor: Tensor, facts: &Facts, releases: &Releases, input: &mut Input<
     elements::check(&third, &wanted, input);
 }
 
-/// Writes all elements where the class lets safe code do so.
+/// Writes all elements, if the access class permits that in safe code.
 struct Write<'f> {
     tensor: Tensor,
     facts: &'f Facts,

@@ -1,7 +1,7 @@
-//! Target `layout`: the arithmetic on shapes and strides, against exact numbers; and layouts made by
-//! slicing, turning, permuting and broadcasting, against the list of elements that those leave.
-//! Typed reading is target `view`'s.
-//! Invariant: the model never looks at strides that the library made.
+//! Target `layout`: compares the arithmetic on shapes and strides with exact numbers, and layouts
+//! from slicing, reversing, permuting and broadcasting with the list of elements that remain.
+//! Target `view` reads typed elements.
+//! Invariant: the model never reads strides that the library computed.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use crate::input::Input;
 use crate::model;
 use crate::shown::Shown;
 
-/// Measures one layout, or makes one.
+/// Checks the arithmetic on one layout, or creates one by several steps.
 ///
 /// # Panics
 ///
-/// If a number is not exact.
+/// If a number differs from the exact one.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     match input.below(3) {
@@ -29,7 +29,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Any numbers at all.
+/// Any numbers.
 fn numbers(input: &mut Input<'_>) {
     let rank = if input.rarely(16) { input.below(70) } else { input.below(6) };
     let shape = input.numbers(rank);
@@ -49,7 +49,7 @@ fn numbers(input: &mut Input<'_>) {
     }
 }
 
-/// Everything that is said of a layout.
+/// Compares every property of a layout.
 fn measured(shape: &[i64], strides: &[i64]) {
     let found = span(shape, strides);
     let exact = match (model::measure(shape, strides), found) {
@@ -102,7 +102,7 @@ fn measured(shape: &[i64], strides: &[i64]) {
     }
 }
 
-/// Sizes in bytes of any type.
+/// Compares sizes in bytes of any dtype.
 fn sizes(input: &mut Input<'_>) {
     let bits = if input.rarely(2) { input.any() } else { input.below(17) as u8 };
     let lanes = if input.rarely(2) { input.any() } else { input.below(9) as u16 };
@@ -137,7 +137,7 @@ fn sizes(input: &mut Input<'_>) {
     }
 }
 
-/// One compact array, and what becomes of it by a few steps.
+/// Transforms one contiguous array in a few steps.
 fn transformed(input: &mut Input<'_>) {
     let mut shown = Shown::compact(input.small_shape());
     for _ in 0..input.below(8) {

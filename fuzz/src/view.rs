@@ -1,7 +1,7 @@
-//! Target `view`: reading and writing typed views of every element size, at any address, along any
-//! strides, against the elements index by index.
-//! Hostile descriptors are target `gate`'s.
-//! Invariant: the owner's memory ends where the elements do, so that whoever reads past it is seen.
+//! Target `view`: reads and writes typed views of every element size, at any address and with any
+//! strides, and compares them with the model, element by element. Target `gate` has hostile
+//! descriptors.
+//! Invariant: the owner's memory ends with the elements, so AddressSanitizer detects reads past it.
 
 use dlbridge::testing::CountingOwner;
 use dlbridge::{Access, Error, Plain, Tensor};
@@ -15,7 +15,7 @@ use crate::value::{ForType, Value, bits, for_type};
 ///
 /// # Panics
 ///
-/// If an element is not what the model has there.
+/// If an element differs from the model.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let dtype = input.plain_dtype();
@@ -24,15 +24,15 @@ pub fn run(data: &[u8]) {
 
 struct Run<'a>(Input<'a>);
 
-/// A layout over memory that it fills, element for element.
+/// A layout over memory of exactly its elements' span.
 struct Placed {
     shape: Vec<i64>,
     strides: Vec<i64>,
-    /// Of element `[0, 0, ...]`.
+    /// The offset of element `[0, 0, ...]`.
     at: usize,
-    /// Of each element, in row-major order.
+    /// The offset of each element, in row-major order.
     places: Vec<usize>,
-    /// Elements in the memory.
+    /// The number of elements in the memory.
     owner: usize,
 }
 
@@ -51,13 +51,13 @@ impl Placed {
         Self { places, at, owner, shape, strides }
     }
 
-    /// The elements that memory shows through this layout.
+    /// The elements that this layout selects from the memory.
     fn shown<T: Copy>(&self, memory: &[T]) -> Vec<T> {
         self.places.iter().map(|&place| memory[place]).collect()
     }
 }
 
-/// As many bytes as so many elements have.
+/// The bytes of this many elements.
 fn bytes<T>(count: usize, input: &mut Input<'_>) -> Vec<u8> {
     let first = input.any::<u8>();
     (0..count * size_of::<T>()).map(|i| first.wrapping_add((i * 41) as u8)).collect()
@@ -100,7 +100,7 @@ impl ForType for Run<'_> {
     }
 }
 
-/// Bytes that are elements at an address which most of them may not have.
+/// Bytes that hold elements at a misaligned address.
 fn misaligned<T: Value + Plain + Default>(
     placed: &Placed,
     raw: &[u8],
@@ -127,7 +127,7 @@ fn misaligned<T: Value + Plain + Default>(
     written(&mut tensor, placed, memory.to_vec(), input);
 }
 
-/// Elements in a vector.
+/// Elements in a `Vec`.
 fn aligned<T: Value + Plain + Default>(placed: &Placed, memory: Vec<T>, input: &mut Input<'_>) {
     let owner = CountingOwner::new(memory.clone());
     let drops = owner.drops();
@@ -179,7 +179,7 @@ fn aligned<T: Value + Plain + Default>(placed: &Placed, memory: Vec<T>, input: &
     drops.expect(1, "done");
 }
 
-/// Writes in every way, and gives the memory as it must be then.
+/// Writes through every method, and returns the expected memory.
 fn written<T: Value + Plain + Default>(
     tensor: &mut Tensor,
     placed: &Placed,
