@@ -22,7 +22,7 @@ impl ExportDlpack for Image {
 }
 
 impl Image {
-    /// An image over a tensor's memory; Python may write to the pixels.
+    /// Python may write the pixels, too.
     fn over(pixels: Tensor) -> Self {
         Self { pixels: ArcTensor::from(pixels) }
     }
