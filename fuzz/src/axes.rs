@@ -38,7 +38,7 @@ impl Axes {
         let too_large = |what| Error::SizeOverflow { what };
         let (shape, strides) = match (fit(&self.extents), fit(&self.strides)) {
             (Ok(shape), Ok(strides)) => (shape, strides),
-            // Which of several is named first is the library's choice.
+            // The library may name any of several faults first.
             _ => return Err(vec![too_large("element count"), too_large("strided span")]),
         };
         if shape.len() > MAX_RANK {

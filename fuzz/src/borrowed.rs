@@ -96,7 +96,7 @@ fn lent<T: Value + Plain>(tensor: &mut Tensor, axes: &Axes, memory: &[T], input:
         view.copy_from_slice(&values).expect("as long");
         let shape = tensor.shape().to_vec();
         let after = tensor.view::<T>().expect("as before");
-        // Where several elements share a place, the last write wins.
+        // If several elements share memory, the last write wins.
         for i in 0..values.len() {
             let place = model::offset_of_nth(i, &shape, tensor.strides());
             let last = (0..values.len())

@@ -40,7 +40,7 @@ impl ForType for Run<'_> {
     }
 
     fn bool(mut self) {
-        // Truth values are lent by no slice that can be written.
+        // Booleans have no mutable slice.
         build::<u8>(&mut self.0);
     }
 
@@ -165,7 +165,7 @@ impl Chosen {
                 (Ok(low), Ok(high)) => Error::OutOfBounds { low, high, size: memory.len() },
                 _ => Error::SizeOverflow { what: "byte size" },
             });
-            // Numbers that are out of bounds may also be too large to be counted.
+            // Numbers that are out of bounds may also overflow.
             faults.push(Error::SizeOverflow { what: "strided span" });
             faults.push(Error::SizeOverflow { what: "byte size" });
         }
@@ -248,7 +248,7 @@ fn build<T: Value + Plain + Default>(input: &mut Input<'_>) {
 fn ended<T: Value + Plain>(tensor: Tensor, drops: &Releases, panics: bool, input: &mut Input<'_>) {
     match input.below(4) {
         _ if panics => {
-            // Given to C, a panic of the owner ends in the deleter.
+            // After an export to C, a panic of the owner ends in the deleter.
             let owner = tensor.into_owner::<CountingOwner<T>>().expect("what it was made of");
             let tensor = Tensor::builder(owner.panic_on_drop()).build::<T>().expect("all of it");
             if input.rarely(2) {
@@ -290,8 +290,8 @@ fn panicking<T: Value + Plain>(
     }));
     match built {
         Err(payload) => assert_eq!(payload.downcast_ref(), Some(&PanicOnLend)),
-        // What was refused before anybody asked.
-        Ok(result) => assert!(result.is_err(), "built of nothing"),
+        // Rejected before the owner was asked for its memory.
+        Ok(result) => assert!(result.is_err(), "built without memory"),
     }
     drops.expect(1, "panicked");
 }
@@ -307,7 +307,7 @@ fn raw_memory<T: Value + Plain>(
 ) {
     let data = start.cast::<c_void>().cast_mut();
     let flags = Flags(input.below(2) as u64);
-    // SAFETY: elements are looked at only where the model finds them in the owner's memory.
+    // SAFETY: elements are read only if the model finds them in the owner's memory.
     let found = unsafe { builder.build_raw(data, Device::CPU, flags) };
     if chosen.dtype.is_none() || chosen.shape.is_none() {
         assert!(matches!(found, Err(Error::NotChosen { .. })), "{found:?}");

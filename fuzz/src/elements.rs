@@ -110,7 +110,7 @@ impl<R: Readable> ForType for Typed<'_, '_, '_, R> {
             && model::is_host(facts.device.kind.0)
             && facts.is_aligned(align_of::<T>());
         if lent && facts.elements.is_none() {
-            // No reference may be formed to elements that are not there.
+            // No reference to elements that do not exist may be created.
             return;
         }
         let (slice, array) = (tensor.as_slice::<T>(), tensor.as_array::<T>());
@@ -234,6 +234,6 @@ fn by_steps<T: Value>(view: View<'_, T>, all: &[u128], input: &mut Input<'_>) {
         }
     }
     assert_eq!(bits(iter.by_ref()), rest, "the rest");
-    assert!(iter.next().is_none() && iter.next().is_none(), "more than there is");
+    assert!(iter.next().is_none() && iter.next().is_none(), "an element after the end");
     assert_eq!(iter.len(), 0);
 }

@@ -61,7 +61,7 @@ impl Facts {
         };
         let strides = match &given.strides {
             Some(strides) => strides[..shape.len()].to_vec(),
-            // Those that do not fit belong to shapes that are refused, or have no elements.
+            // Strides that do not fit belong to shapes that are rejected or have no elements.
             None => model::compact(&shape).into_iter().map(Option::unwrap_or_default).collect(),
         };
         let span = match model::measure(&shape, &strides) {
@@ -120,7 +120,7 @@ impl Facts {
         let origin = data as i128 + i128::from(given.byte_offset);
         let low = origin - model::bytes(-span.low, dtype, flags);
         let high = origin + model::bytes(span.high + 1, dtype, flags);
-        // Nothing lies at null.
+        // No element has the address null.
         if low < 1 || high > usize::MAX as i128 {
             faults.push(Error::AddressOverflow { byte_offset: given.byte_offset });
         }

@@ -100,7 +100,7 @@ fn legacy_kept_on_failure(given: &Given, input: &mut Input<'_>) {
 fn lent(given: &Given, input: &mut Input<'_>) {
     let mut foreign = given.foreign();
     let start = foreign.memory().addr();
-    // Only what has a name is carried where nobody keeps the flags.
+    // A borrowed tensor keeps only the flags that have names.
     let flags = Flags(given.flags.0 & 7);
     let wanted = Facts::of(given, Said { flags, version: None }, start);
     let faults = wanted.as_ref().err().cloned();
@@ -228,8 +228,8 @@ fn assert_says_ref(tensor: &Tensor, facts: &Facts) {
     assert_ref_says(&tensor.as_tensor_ref(), facts);
 }
 
-/// The expected facts after `into_shared`: an exclusive tensor becomes `Shared`, without the flag of
-/// a copy.
+/// The expected facts after `into_shared`: an exclusive tensor becomes `Shared`, without the flag
+/// of a copy.
 fn demoted(facts: &Facts) -> Facts {
     let mut facts = facts.clone();
     if facts.access == Access::Exclusive {
@@ -252,8 +252,8 @@ fn given_away(tensor: Tensor, facts: &Facts, releases: &Releases, input: &mut In
         assert!(raw.ndim == 0 || !raw.strides.is_null(), "strides");
     }
     // SAFETY: made just now, and owned here.
-    let tensor = unsafe { Tensor::from_raw(managed) }.expect("the gate takes our own exports");
-    // What was shared for its device's sake, or given up, is judged by the flags again.
+    let tensor = unsafe { Tensor::from_raw(managed) }.expect("its own export is valid");
+    // The access class follows from the flags again, also for a tensor that was made `Shared`.
     let access = tensor.access();
     assert_says(&tensor, &Facts { access, ..facts.clone() });
     assert!(access == facts.access || access == Access::Shared, "{access} of {}", facts.access);
@@ -311,7 +311,7 @@ impl ForType for Write<'_> {
         let aligned = facts.is_aligned(align_of::<T>());
         let whole = exclusive && facts.is_contiguous() && aligned;
         if whole && facts.elements.is_none() {
-            // No reference may be formed to elements that are not there.
+            // No reference to elements that do not exist may be created.
             return tensor;
         }
         assert_eq!(tensor.as_slice_mut::<T>().is_ok(), whole, "as_slice_mut");

@@ -61,9 +61,9 @@ fn measured(shape: &[i64], strides: &[i64]) {
             exact
         }
         (Err(faults), Err(error)) => {
-            assert!(faults.contains(&error), "{error:?}, wanted one of {faults:?}");
+            assert!(faults.contains(&error), "expected one of {faults:?}, found {error:?}");
             if shape.len() == strides.len() {
-                // Nothing is promised of these, but that there is an answer.
+                // For these only the absence of a panic is promised.
                 let _ = is_contiguous(shape, strides) | is_column_major(shape, strides);
                 let _ = (first_gap(shape, strides), may_overlap(shape, strides));
             }
@@ -115,7 +115,7 @@ fn sizes(input: &mut Input<'_>) {
     let count = match input.below(4) {
         0 => input.below(300),
         1 => input.one_of(&counts),
-        // About the most that fits.
+        // Close to the largest value that fits.
         2 => {
             let per_element = (usize::from(bits) * usize::from(lanes) / 8).max(1);
             (isize::MAX as usize / per_element).saturating_add(input.below(5)).saturating_sub(2)
@@ -132,7 +132,7 @@ fn sizes(input: &mut Input<'_>) {
     if let Ok(again) = text.parse::<DType>() {
         assert_eq!(again, dtype, "{text}");
     } else {
-        // A name promises one width, lanes are counted from 1.
+        // A code with a name has a fixed width; there is at least one lane.
         assert!(model::is_impossible(dtype), "{text} is not understood");
     }
 }
@@ -148,10 +148,10 @@ fn transformed(input: &mut Input<'_>) {
     let exact = model::measure(&shape, &strides).expect("small numbers");
     assert_eq!(exact.len, places.len() as i128, "{shape:?}");
     let memory: Vec<i64> = (0..owner).collect();
-    // What has no elements lies anywhere, but is built within its owner.
+    // A tensor without elements may have any address, but the builder requires one in the owner.
     let offset = if places.is_empty() { 0 } else { offset };
     let builder = Tensor::builder(memory).shape(&shape).strides(&strides).offset(offset as usize);
-    let mut tensor = builder.build::<i64>().expect("it lies within what it began with");
+    let mut tensor = builder.build::<i64>().expect("it is within the owner's memory");
     let counts_up = places.iter().zip(places.iter().skip(1)).all(|(a, b)| a + 1 == *b);
     assert_eq!(tensor.is_contiguous(), counts_up, "{shape:?} {strides:?}");
     elements::check_view(tensor.view::<i64>().expect("of this type"), &places, true, input);

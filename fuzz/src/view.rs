@@ -81,7 +81,7 @@ impl ForType for Run<'_> {
     fn bool(mut self) {
         let input = &mut self.0;
         let placed = Placed::new(input);
-        // Not only 0 and 1: any other byte is true, too.
+        // Every byte but 0 is true.
         let raw = bytes::<u8>(placed.owner, input);
         let memory: Vec<bool> = raw.iter().map(|&byte| byte != 0).collect();
         let tensor = Tensor::builder(raw)
@@ -107,7 +107,7 @@ fn misaligned<T: Value + Plain + Default>(
     memory: &[T],
     input: &mut Input<'_>,
 ) {
-    // A tensor of bytes that starts somewhere inside of its owner, exported again as elements.
+    // A tensor of bytes that starts inside its owner, exported again as elements.
     let shift = input.below(16);
     let shifted = [&vec![0; shift], raw].concat();
     let owner = Tensor::builder(shifted).offset(shift).build::<u8>().expect("the bytes after it");
@@ -147,7 +147,7 @@ fn aligned<T: Value + Plain + Default>(placed: &Placed, memory: Vec<T>, input: &
     let contiguous = model::is_contiguous(&placed.shape, &placed.strides);
     match input.below(4) {
         0 => {
-            // The memory as a whole, also what the layout does not show.
+            // The whole memory, including elements that the layout does not select.
             let owner = tensor.into_owner::<CountingOwner<T>>().expect("what it was made of");
             drops.expect(0, "given back");
             let all: &[T] = owner.as_ref();
