@@ -1,8 +1,8 @@
-"""Measures, prints tables, and keeps sections of docs/benchmarks.md: see `cargo xtask bench`.
+"""Measures, prints tables, and updates sections of docs/benchmarks.md: see `cargo xtask bench`.
 
 `python benches rust PROGRAM [PART...]`, `python benches python [PART...]`,
 `python benches julia FILE`, `python benches check`. `python benches modules NAME...` only builds
-modules of other libraries, and prints their folder and versions.
+the modules of other libraries, and prints their folder and versions.
 """
 
 import argparse
@@ -23,7 +23,7 @@ PYTHON_PARTS = ["paths", "sizes", "threads"]
 
 
 def machine(*, python: bool) -> str:
-    """The day, the machine, and the versions of the tools."""
+    """The date, the machine, and the versions of the tools."""
 
     def first_line(*command: str) -> str:
         try:
