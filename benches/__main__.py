@@ -19,7 +19,7 @@ from build import SOURCES, build, build_all, modules, version
 from tables import Section, Unmeasured, aligned, keep
 
 RUST_PARTS = ["shares", "views", "reads", "sizes", "threads"]
-PYTHON_PARTS = ["paths", "sizes", "threads"]
+PYTHON_PARTS = ["paths", "sizes", "copies", "threads"]
 
 
 def machine(*, python: bool) -> str:
@@ -65,6 +65,9 @@ def python(given: argparse.Namespace) -> Iterator[Callable[[], Section]]:
     if "sizes" in parts:
         script = SOURCES / "sizes.py"
         yield lambda: sections.sizes("Python", sections.output(sys.executable, script))
+    if "copies" in parts:
+        script = SOURCES / "copies.py"
+        yield lambda: sections.copies(sections.output(sys.executable, script))
     if "threads" in parts:
         language = "Free-threaded Python" if is_free else "Python"
         command = (SOURCES / "threads.py", "--libraries", ",".join(libraries))

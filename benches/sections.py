@@ -86,6 +86,26 @@ round, and the bytes allocated. The only allocation is the tensor's header.""",
     return Section(f"{language}: sizes", body, f"{name} sizes", f"sizes-{name}", draw)
 
 
+def copies(lines: str) -> Section:
+    """Copies and computed arrays beside NumPy's: `what dtype nanoseconds nanoseconds`."""
+    cells = [
+        [
+            what,
+            dtype,
+            f"{float(numpy) / 1e6:.2f}",
+            f"{float(ours) / 1e6:.2f}",
+            f"{float(ours) / float(numpy):.2f}",
+        ]
+        for what, dtype, numpy, ours in words(lines, 4)
+    ]
+    body = f"""\
+Milliseconds of the fastest of 41 rounds, in one thread, over 16 MB of elements unless a row says otherwise. NumPy
+and a Rust function that accepts the same NumPy array take turns.
+
+{table("what | elements | NumPy | dlbridge | x NumPy", "llrrr", cells)}"""
+    return Section("Python: copies", body, "python copies")
+
+
 def threads(language: str, lines: str) -> Section:
     """Exchanges per second, by threads: `threads [path] who rate`, and notes."""
     rows = [line.split("\t") for line in lines.splitlines()]
