@@ -3,7 +3,8 @@
 //! Hostile descriptors belong to target `gate`.
 //! Invariant: the library made every descriptor.
 
-use dlbridge::{Error, Flags, LentTensor, Plain, Tensor, TensorMut, TensorRef};
+use dlbridge::ffi::LentTensor;
+use dlbridge::{Error, Flags, Plain, Tensor, TensorMut, TensorRef};
 
 use crate::axes::{Axes, repeats};
 use crate::facts::assert_named;

@@ -5,6 +5,7 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::any::{Any, TypeId};
 use std::ffi::c_void;
+use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -18,7 +19,7 @@ use dlbridge_sys::{
 
 use super::marks::{Marks, Root};
 use super::parts::{Memory, Parts};
-use super::release;
+use super::release::{self, Nests};
 use crate::layout::{Layout as Measured, Lists};
 use crate::{Error, Flags};
 
@@ -32,11 +33,30 @@ pub(crate) struct Header {
     /// any more.
     descriptor: MaybeUninit<Descriptor>,
     /// Drops the owner and frees the header.
-    destroy: unsafe fn(NonNull<Header>),
+    destroy: DestroyFn,
     owner_type: TypeId,
     rank: u32,
     /// How many handles there are. One that has been given away counts until it is deleted.
     handles: AtomicU32,
+}
+
+type DestroyFn = unsafe fn(NonNull<Header>);
+
+/// How a header with an owner of type `O` is destroyed.
+pub(crate) struct Destroy<O>(DestroyFn, PhantomData<fn(O)>);
+
+impl<O: 'static> Destroy<O> {
+    /// Drops the owner where it stands.
+    #[inline]
+    pub(crate) fn plain() -> Self {
+        Self(destroy::<O>, PhantomData)
+    }
+
+    /// Releases the handle in the owner without recursion, if the owner's type is `P`.
+    #[inline]
+    pub(crate) fn nested<P: Nests>() -> Option<Self> {
+        (TypeId::of::<O>() == TypeId::of::<P>()).then_some(Self(destroy_nested::<P>, PhantomData))
+    }
 }
 
 #[repr(C)]
@@ -69,6 +89,7 @@ fn allocation<O>(rank: usize) -> (Layout, usize) {
 #[inline]
 pub(crate) unsafe fn allocate<O: Send + 'static>(
     owner: O,
+    destroy: Destroy<O>,
     rank: usize,
     describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Measured<'l>, Memory), Error>,
 ) -> Result<(NonNull<Header>, Marks), Error> {
@@ -79,7 +100,7 @@ pub(crate) unsafe fn allocate<O: Send + 'static>(
     let content = Owned {
         header: Header {
             descriptor: MaybeUninit::uninit(),
-            destroy: destroy::<O>,
+            destroy: destroy.0,
             owner_type: TypeId::of::<O>(),
             rank: rank as u32,
             handles: AtomicU32::new(1),
@@ -136,16 +157,20 @@ impl Drop for Guard {
 /// `header` was made for an owner of type `O`, and nobody uses it any more.
 unsafe fn destroy<O: 'static>(header: NonNull<Header>) {
     let free = Free::<O>(header.cast());
-    if release::holds_handle::<O>() {
-        // SAFETY: the owner is alive, and read here once; the header is freed without it (R3).
-        let owner = unsafe { owner_of::<O>(header).read() };
-        drop(free);
-        return release::release_owner(owner);
-    }
     // SAFETY: the owner is alive, and dropped here once (the caller's duty). Should it panic,
     // `free` still frees the header.
     unsafe { owner_of::<O>(header).drop_in_place() };
     drop(free);
+}
+
+/// # Safety
+///
+/// As for [`destroy`].
+unsafe fn destroy_nested<O: Nests>(header: NonNull<Header>) {
+    // SAFETY: the owner is alive, and read here once; the header is freed without it (R3).
+    let owner = unsafe { owner_of::<O>(header).read() };
+    drop(Free::<O>(header.cast()));
+    release::release(owner.into_handle());
 }
 
 /// Where the owner stands in a header made for one of type `O`.

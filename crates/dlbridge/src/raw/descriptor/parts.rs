@@ -1,4 +1,4 @@
-//! A checked description of tensor memory: what the gate makes and everything else reads.
+//! A checked description of tensor memory: validation makes it, everything else reads it.
 //! Checking does not belong here (see `validate`), nor does reading elements.
 //! Invariants: R1 and R2 of this folder.
 
@@ -57,7 +57,7 @@ impl<'a> Parts<'a> {
     ///
     /// # Safety
     ///
-    /// The gate let this very descriptor through as of this class (or it was written by this crate
+    /// This very descriptor was validated as of this class (or it was written by this crate
     /// to satisfy R1), and its lists and elements are alive and unchanged for `'a`.
     #[inline(always)]
     pub(crate) unsafe fn described(tensor: &DLTensor, access: Access, flags: Flags) -> Self {
@@ -86,7 +86,7 @@ impl<'a> Parts<'a> {
             0 => (tensor.data.cast(), 0),
             _ => origin(tensor, device, layout::count(shape)),
         };
-        // SAFETY: measured by the gate, or before the descriptor was written (the caller's duty; R1).
+        // SAFETY: measured by validation, or before the descriptor was written (the caller's duty; R1).
         let layout = unsafe { Layout::again(shape, strides, dtype(tensor), flags) };
         Self { data, byte_offset, device, flags, access, layout }
     }
@@ -211,7 +211,7 @@ fn origin(tensor: &DLTensor, device: Device, len: usize) -> (*mut u8, u64) {
     match (len, device.kind.has_addresses()) {
         // No element will be read: whatever the pointer is, it is only carried.
         (0, _) => (data, 0),
-        // Checked by the gate to stay in the address space.
+        // Validated to stay in the address space.
         (_, true) => (data.wrapping_add(tensor.byte_offset as usize), 0),
         (_, false) => (data, tensor.byte_offset),
     }
