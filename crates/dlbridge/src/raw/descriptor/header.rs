@@ -12,14 +12,10 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use dlbridge_sys::{
-    DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned,
-    DLPackVersion, DLTensor,
-};
+use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor};
 
 use super::marks::{Marks, Root};
-use super::parts::{Memory, Parts};
-use super::release::{self, Nests};
+use super::parts::{Memory, Parts, describe};
 use crate::layout::{Layout as Measured, Lists};
 use crate::{Error, Flags};
 
@@ -52,10 +48,12 @@ impl<O: 'static> Destroy<O> {
         Self(destroy::<O>, PhantomData)
     }
 
-    /// Releases the handle in the owner without recursion, if the owner's type is `P`.
+    /// # Safety
+    ///
+    /// The function may be called once for each header with an owner of type `O`, and destroys it.
     #[inline]
-    pub(crate) fn nested<P: Nests>() -> Option<Self> {
-        (TypeId::of::<O>() == TypeId::of::<P>()).then_some(Self(destroy_nested::<P>, PhantomData))
+    pub(super) unsafe fn by(destroy: DestroyFn) -> Self {
+        Self(destroy, PhantomData)
     }
 }
 
@@ -163,16 +161,6 @@ unsafe fn destroy<O: 'static>(header: NonNull<Header>) {
     drop(free);
 }
 
-/// # Safety
-///
-/// As for [`destroy`].
-unsafe fn destroy_nested<O: Nests>(header: NonNull<Header>) {
-    // SAFETY: the owner is alive, and read here once; the header is freed without it (R3).
-    let owner = unsafe { owner_of::<O>(header).read() };
-    drop(Free::<O>(header.cast()));
-    release::release(owner.into_handle());
-}
-
 /// Where the owner stands in a header made for one of type `O`.
 fn owner_of<O>(header: NonNull<Header>) -> *mut O {
     header.as_ptr().wrapping_byte_add(std::mem::offset_of!(Owned<O>, owner)).cast()
@@ -275,10 +263,20 @@ pub(crate) unsafe fn take_owner<O: Any>(header: NonNull<Header>) -> Result<O, No
     if unsafe { header.as_ref() }.owner_type != TypeId::of::<O>() {
         return Err(header);
     }
-    // SAFETY: the owner is of this type; it is read once, and the header freed without it (R3).
+    // SAFETY: the owner is of this type; the rest is the caller's duty.
+    Ok(unsafe { read_owner(header) })
+}
+
+/// Takes the owner out of a header and frees the rest.
+///
+/// # Safety
+///
+/// As for [`take_owner`], and the owner is of type `O`.
+pub(super) unsafe fn read_owner<O>(header: NonNull<Header>) -> O {
+    // SAFETY: alive, and read once: the header is freed without it (the caller's duty; R3).
     let owner = unsafe { owner_of::<O>(header).read() };
     drop(Free::<O>(header.cast()));
-    Ok(owner)
+    owner
 }
 
 /// One of the two ABIs of a managed tensor.
@@ -360,26 +358,6 @@ unsafe fn write<A: Abi>(header: NonNull<Header>, parts: &Parts<'_>) -> NonNull<A
     // SAFETY: the descriptor is a header's first field, and large enough for either ABI (R6).
     unsafe { descriptor.write(A::new(context, parts.flags, describe(parts))) };
     descriptor
-}
-
-/// The descriptor that says the same as `parts`, borrowing their shape and strides.
-pub(crate) fn describe(parts: &Parts<'_>) -> DLTensor {
-    DLTensor {
-        data: parts.data.cast(),
-        device: DLDevice {
-            device_type: DLDeviceType(parts.device.kind.0),
-            device_id: parts.device.id,
-        },
-        ndim: parts.shape().len() as i32,
-        dtype: DLDataType {
-            code: DLDataTypeCode(parts.dtype().code.0),
-            bits: parts.dtype().bits,
-            lanes: parts.dtype().lanes,
-        },
-        shape: parts.shape().as_ptr().cast_mut(),
-        strides: parts.strides().as_ptr().cast_mut(),
-        byte_offset: parts.byte_offset,
-    }
 }
 
 /// The header of a managed tensor that was given away here and has the deleter of here.

@@ -5,7 +5,7 @@
 use std::ptr::NonNull;
 use std::slice;
 
-use dlbridge_sys::DLTensor;
+use dlbridge_sys::{DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLTensor};
 
 use crate::layout::{self, Layout};
 use crate::{Access, DType, Device, DeviceKind, Error, Flags, TypeCode};
@@ -186,6 +186,26 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// The descriptor that says the same as `parts`, borrowing their shape and strides.
+pub(crate) fn describe(parts: &Parts<'_>) -> DLTensor {
+    DLTensor {
+        data: parts.data.cast(),
+        device: DLDevice {
+            device_type: DLDeviceType(parts.device.kind.0),
+            device_id: parts.device.id,
+        },
+        ndim: parts.shape().len() as i32,
+        dtype: DLDataType {
+            code: DLDataTypeCode(parts.dtype().code.0),
+            bits: parts.dtype().bits,
+            lanes: parts.dtype().lanes,
+        },
+        shape: parts.shape().as_ptr().cast_mut(),
+        strides: parts.strides().as_ptr().cast_mut(),
+        byte_offset: parts.byte_offset,
+    }
+}
+
 /// The rank of a descriptor. A negative one is a large one.
 #[inline(always)]
 pub(crate) fn rank(tensor: &DLTensor) -> usize {
@@ -220,7 +240,7 @@ fn origin(tensor: &DLTensor, device: Device, len: usize) -> (*mut u8, u64) {
 /// The descriptor's dtype.
 #[inline]
 pub(crate) fn dtype(tensor: &DLTensor) -> DType {
-    let dlbridge_sys::DLDataType { code, bits, lanes } = tensor.dtype;
+    let DLDataType { code, bits, lanes } = tensor.dtype;
     DType { code: TypeCode(code.0), bits, lanes }
 }
 

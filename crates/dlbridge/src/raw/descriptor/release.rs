@@ -2,11 +2,13 @@
 //! What an owner is otherwise does not belong here (see `header`).
 //! Invariant: a handle that is queued is dropped before the call that queued the first one returns.
 
+use std::any::TypeId;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 
 use super::handle::{Handle, Unstrided};
+use super::header::{self, Destroy, Header};
 
 type Queue = RefCell<Vec<Handle>>;
 
@@ -62,4 +64,23 @@ impl Nests for Unstrided {
     fn into_handle(self) -> Handle {
         self.0
     }
+}
+
+impl<O: 'static> Destroy<O> {
+    /// Releases the handle in the owner without recursion, if the owner's type is `P`.
+    #[inline]
+    pub(crate) fn nested<P: Nests>() -> Option<Self> {
+        let is_same = TypeId::of::<O>() == TypeId::of::<P>();
+        // SAFETY: of an owner of type `P`, which is `O`; it reads the owner once (R3).
+        is_same.then(|| unsafe { Self::by(destroy_nested::<P>) })
+    }
+}
+
+/// # Safety
+///
+/// `header` was made for an owner of type `O`, is owned by the caller, and is not used again.
+unsafe fn destroy_nested<O: Nests>(header: NonNull<Header>) {
+    // SAFETY: the caller's duty.
+    let owner = unsafe { header::read_owner::<O>(header) };
+    release(owner.into_handle());
 }

@@ -24,7 +24,8 @@ use crate::raw::Handle;
 use crate::raw::borrowed::Borrowed;
 use crate::raw::descriptor::ManagedTensor;
 use crate::raw::descriptor::foreign::Foreign;
-use crate::raw::descriptor::header::{Destroy, describe};
+use crate::raw::descriptor::header::Destroy;
+use crate::raw::descriptor::parts::describe;
 use crate::raw::descriptor::validate::validate;
 use crate::{Builder, Device, Error, Flags, Tensor, TensorMut, TensorRef};
 
