@@ -29,7 +29,6 @@ mod elements;
 #[cfg(feature = "faer-0_24")]
 mod faer_0_24;
 mod fresh;
-mod gate;
 mod huge_layouts;
 #[cfg(feature = "image-0_25")]
 mod image_0_25;
@@ -45,8 +44,8 @@ mod odd_but_legal;
 mod owned_slice;
 mod ownership;
 mod packed;
-mod prop_gate;
 mod prop_layout;
+mod prop_validation;
 mod rank_0;
 mod releases;
 #[cfg(feature = "safetensors-0_8")]
@@ -56,5 +55,6 @@ mod shared_tensor;
 mod small_floats;
 mod strides;
 mod threads;
+mod validation;
 mod versions;
 mod zero_size;
