@@ -6,9 +6,9 @@ use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::accessors::{metadata, reading};
-use crate::raw::{Handle, Parts, Plain};
-use crate::{Element, Error, Flags, TensorRef, ViewMut};
+use crate::accessors::{metadata, reading, writing};
+use crate::raw::{Handle, Parts};
+use crate::{Error, Flags, TensorRef};
 
 /// An owning handle to tensor memory, wherever it came from.
 ///
@@ -28,6 +28,7 @@ pub struct Tensor(pub(crate) Handle);
 impl Tensor {
     metadata!();
     reading!();
+    writing!();
 
     #[inline]
     pub(crate) fn parts(&self) -> Parts<'_> {
@@ -50,27 +51,29 @@ impl Tensor {
         TensorRef::of(self.parts())
     }
 
-    /// The elements as a mutable slice, if they are contiguous and nobody else has them (class
-    /// [`Exclusive`](crate::Access::Exclusive)).
+    /// Turns the tensor into an owned type of another crate, which keeps the memory, without a copy:
+    /// `arrow_buffer::Buffer`, `bytes::Bytes`, `burn_std::TensorData`, `image::ImageBuffer` over a
+    /// [`TensorSlice`](crate::TensorSlice), `candle_core::Tensor`, `cudarc::driver::CudaSlice`.
+    ///
+    /// ```
+    /// # #[cfg(feature = "bytes-1")]
+    /// # {
+    /// use bytes::Bytes;
+    /// use dlbridge::Tensor;
+    ///
+    /// let bytes = Tensor::from(vec![1_u8, 2, 3]).into_as::<Bytes>()?;
+    /// assert_eq!(bytes.slice(1..)[..], [2, 3]);
+    /// # }
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`ReadOnly`](Error::ReadOnly), and those of [`as_slice`](Self::as_slice).
+    /// Those of the conversion. Types that take the owner back out, as
+    /// [`into_owner`](Self::into_owner) does, return the tensor itself.
     #[inline]
-    pub fn as_slice_mut<T: Plain>(&mut self) -> Result<&mut [T], Error> {
-        crate::raw::exclusive::slice_mut(&mut self.0)
-    }
-
-    /// A typed view to write through, if nobody else has the memory (class
-    /// [`Exclusive`](crate::Access::Exclusive)). Any strides.
-    ///
-    /// # Errors
-    ///
-    /// [`SharedMemory`](Error::SharedMemory), [`ReadOnly`](Error::ReadOnly),
-    /// [`DTypeMismatch`](Error::DTypeMismatch) or
-    /// [`NotHostAccessible`](Error::NotHostAccessible).
-    pub fn view_mut<T: Element>(&mut self) -> Result<ViewMut<'_, T>, Error> {
-        crate::raw::exclusive::elements_mut(&mut self.0).map(ViewMut::from_elements)
+    pub fn into_as<A: TryFrom<Self>>(self) -> Result<A, A::Error> {
+        A::try_from(self)
     }
 
     /// Gives up exclusive access: from here on the memory counts as one that others may write.

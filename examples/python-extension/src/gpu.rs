@@ -2,7 +2,7 @@
 //! Functions over host memory do not belong here (see `lib`).
 //! Invariant: nothing is linked: the driver is loaded when it is first used.
 
-use dlbridge::{Device, Tensor};
+use dlbridge::{Device, Tensor, cudarc_0_19};
 use dlbridge_pyo3::{Error, PyTensor, Result};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -16,7 +16,7 @@ fn failed(error: impl ToString) -> Error {
 #[pyfunction]
 #[pyo3(signature = (len, value, *, device=0))]
 pub(crate) fn filled(len: usize, value: f32, device: i32) -> Result<PyTensor> {
-    let context = Device::cuda(device).cuda_context()?;
+    let context = cudarc_0_19::context(Device::cuda(device))?;
     let stream = context.new_stream().map_err(failed)?;
     let slice = stream.clone_htod(&vec![value; len]).map_err(failed)?;
     Ok(Tensor::try_from(slice)?.into())
@@ -24,9 +24,9 @@ pub(crate) fn filled(len: usize, value: f32, device: i32) -> Result<PyTensor> {
 
 /// Writes to memory that a framework's allocator made just now, on the default stream.
 pub(crate) fn fill(tensor: &mut Tensor, value: f32) -> Result<()> {
-    let stream = tensor.device().cuda_context()?.default_stream();
+    let stream = cudarc_0_19::context(tensor.device())?.default_stream();
     let values = vec![value; tensor.len()];
-    let written = tensor.with_cuda_view_mut::<f32, _>(&stream, |mut view| {
+    let written = cudarc_0_19::with_view_mut::<f32, _>(tensor, &stream, |mut view| {
         stream.memcpy_htod(&values, &mut view).map_err(failed)
     });
     written?

@@ -9,7 +9,7 @@ use dlbridge_sys::DLTensor;
 use super::layout::OwnedLayout;
 use super::parse::parse;
 use super::parts::{Memory, Parts};
-use crate::{Error, Flags};
+use crate::{Access, Error, Flags};
 
 /// Describes memory that is borrowed for `'a`. No heap up to rank 8.
 pub(crate) struct Borrowed<'a> {
@@ -28,7 +28,7 @@ impl<'a> Borrowed<'a> {
     ///
     /// For `'a`, the memory has the elements of the layout, of this class (R1, R2, R4).
     #[inline]
-    pub(super) unsafe fn new(layout: OwnedLayout, memory: Memory) -> Self {
+    pub(crate) unsafe fn new(layout: OwnedLayout, memory: Memory) -> Self {
         Self { layout, memory, lifetime: PhantomData }
     }
 
@@ -48,6 +48,17 @@ impl<'a> Borrowed<'a> {
         let memory = Memory { data, byte_offset, device, flags, access };
         // SAFETY: the memory of checked parts (R1), for as long as the caller says.
         unsafe { Self::new(parts.layout().into(), memory) }
+    }
+
+    /// The same elements as of another class, with further flags.
+    ///
+    /// # Safety
+    ///
+    /// For `'a`, the elements are of this class (R4).
+    #[inline]
+    pub(super) unsafe fn set_class(&mut self, access: Access, flags: Flags) {
+        self.memory.access = access;
+        self.memory.flags |= flags;
     }
 
     /// Passes a foreign descriptor through the gate, without owning it.

@@ -34,7 +34,6 @@
 
 mod abi;
 mod arc_tensor;
-pub(crate) mod arrays;
 mod binding;
 pub(crate) mod borrowed;
 pub(crate) mod buffer;
@@ -70,9 +69,10 @@ pub use cell::ReadCell;
 pub use element::{Element, Plain};
 pub use iter::Iter;
 pub use keep::Keep;
+pub(crate) use layout::{Lists, OwnedLayout};
 pub use lent::LentTensor;
 pub(crate) use managed::Handle;
 pub use owned_slice::{TensorSlice, TensorSliceMut};
-pub(crate) use parts::Parts;
+pub(crate) use parts::{Memory, Parts};
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
 pub(crate) use release::Nested;
