@@ -11,9 +11,11 @@ use crate::python::{RELEASE, Set, Venv};
 use crate::shell::root;
 
 /// Names the Python of the page; otherwise the newest that every framework supports, if it is on the
-/// search path.
+/// search path. pyenv's programs run only versions that are chosen.
 const CHOICE: &str = "DLBRIDGE_DOCTOR_PYTHON";
 const NEWEST: &str = "python3.13";
+const PYENV: (&str, &str) = ("PYENV_VERSION", "3.13");
+const PROGRAM: &str = "import sys; print(sys.executable)";
 /// The findings of the last page.
 const FINDINGS: &str = "docs/doctor.json";
 const PAGES: [&str; 6] =
@@ -34,10 +36,11 @@ pub(crate) fn run(with: &[Set], args: &[String]) -> Result<()> {
 
 /// Checks every framework and the objects of other libraries, and writes the pages.
 pub(crate) fn report(args: &[String]) -> Result<()> {
-    let program = env::var_os(CHOICE).map_or_else(|| PathBuf::from(NEWEST), PathBuf::from);
-    let is_there = env::var_os(CHOICE).is_some() || which(&program);
     let sets = [Set::named("full")?, Set::named("bench")?];
-    let venv = if is_there { Venv::apart("doctor", &program)? } else { Venv::ready(&[])? };
+    let venv = match env::var_os(CHOICE).map(PathBuf::from).or_else(newest) {
+        Some(program) => Venv::apart("doctor", &program)?,
+        None => Venv::ready(&[])?,
+    };
     for set in crate::python::resolve(&sets)? {
         venv.install(&set)?;
     }
@@ -64,9 +67,9 @@ pub(crate) fn report(args: &[String]) -> Result<()> {
     Ok(doctor.run()?)
 }
 
-fn which(program: &Path) -> bool {
+fn newest() -> Option<PathBuf> {
     let sh = crate::shell::shell();
-    crate::shell::succeeds(cmd!(sh, "{program} --version"))
+    crate::shell::answer(cmd!(sh, "{NEWEST} -c {PROGRAM}").env(PYENV.0, PYENV.1)).map(PathBuf::from)
 }
 
 /// The doctor of this repository, with more folders to import from.
