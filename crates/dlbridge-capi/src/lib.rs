@@ -42,7 +42,8 @@ pub use export::{
 pub use handle::TensorHandle;
 pub use import::{
     Request, dlb_copy, dlb_delete_legacy, dlb_delete_versioned, dlb_from_legacy, dlb_from_python,
-    dlb_from_versioned, dlb_release, dlb_retain, dlb_tensor_info, dlb_use_python,
+    dlb_from_versioned, dlb_is_legacy_read_only, dlb_release, dlb_retain, dlb_tensor_info,
+    dlb_use_python,
 };
 pub use info::{DataType, DeviceId, TensorInfo, dlb_device_name, dlb_dtype_name};
 pub use python::PyObject;
