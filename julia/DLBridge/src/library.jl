@@ -71,7 +71,8 @@ for name in FUNCTIONS
     @eval const $name = Ref{Ptr{Cvoid}}(C_NULL)
 end
 
-const LIBRARY_FILE = (Sys.iswindows() ? "" : "lib") * "dlbridge." * Libdl.dlext
+# As `cargo xtask capi` installs it. A DLL keeps cargo's name, which its import library has inside.
+const LIBRARY_FILE = Sys.iswindows() ? "dlbridge_capi.dll" : "libdlbridge." * Libdl.dlext
 
 """
 Where the library is looked for: the file that `DLBRIDGE_LIBRARY` names, the preference `library`, the
@@ -98,7 +99,7 @@ const BINARY_PACKAGE = Base.PkgId(Base.UUID("28d3f3c4-e17d-5f11-bcbf-937386dbce4
 
 function binary_package_library()
     Base.locate_package(BINARY_PACKAGE) === nothing && return ""
-    return string(Base.invokelatest(getfield, Base.require(BINARY_PACKAGE), :libdlbridge_capi_path))
+    return string(Base.invokelatest(getfield, Base.require(BINARY_PACKAGE), :libdlbridge_path))
 end
 
 function load_library()
