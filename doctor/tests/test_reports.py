@@ -122,9 +122,9 @@ def test_a_page_tells_what_changed_since_another():
     before = made()
     after = made()
     after.results[-2] = Result("producer.released", "good", Outcome(Verdict.WARN, "now so"))
-    assert "now so" in page("page.md", after, "", before).split("## Who")[0]
-    assert "Nothing." in page("page.md", before, "", before).split("## Who")[0]
-    assert "now so" in page("page.html", after, "", before).split("<h2>Who")[0]
+    assert "now so" in page("page.md", after, "", before).split("## Exchanges")[0]
+    assert "Nothing." in page("page.md", before, "", before).split("## Exchanges")[0]
+    assert "now so" in page("page.html", after, "", before).split("<h2>Exchanges")[0]
 
 
 def test_findings_without_pairs_or_times_are_shown_too():
