@@ -9,6 +9,7 @@
 //! | a `DLManagedTensorVersioned *` or `DLManagedTensor *` | a checked tensor | [`dlb_from_versioned`], [`dlb_from_legacy`] |
 //! | a `PyObject *` | the same | [`dlb_from_python`] |
 //! | a tensor | its address, shape, type, device | [`dlb_tensor_info`] |
+//! | a tensor | whether it is read-only only for want of a flag | [`dlb_is_legacy_read_only`] |
 //! | a tensor | a copy | [`dlb_copy`] |
 //! | a tensor | a second reference | [`dlb_retain`] |
 //! | a tensor | to release it | [`dlb_release`], or [`dlb_queue_release`] where a deleter must not run |
