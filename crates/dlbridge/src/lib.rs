@@ -13,6 +13,7 @@
 //! | a tensor that nobody else writes | a slice, an array | [`Tensor::as_slice`], `Tensor::as_array` |
 //! | the same, for good | a slice that owns it | [`Tensor::into_slice`] |
 //! | a tensor of a `Vec` | the `Vec` again | [`Tensor::into_owner`] |
+//! | a tensor | several handles to its memory, writable or read-only | [`Tensor::into_shared`], [`Tensor::into_frozen`] |
 //! | a borrowed array | what a C function takes | [`TensorRef`], [`TensorMut`] |
 //! | a raw managed tensor | a safe one | [`Tensor::from_raw`] |
 //! | a tensor | a raw managed tensor | [`Tensor::into_raw`] |
