@@ -14,6 +14,7 @@
 //! | any tensor in host memory | a copy as an array, a matrix, an image | [`Tensor::copy_as`] |
 //! | a tensor that no other code writes | a slice or a buffer that owns it | [`Tensor::into_slice`], [`Tensor::into_as`] |
 //! | a tensor of a `Vec` | the `Vec` again | [`Tensor::into_owner`] |
+//! | a tensor | several handles to its memory, writable or read-only | [`Tensor::into_shared`], [`Tensor::into_frozen`] |
 //! | a borrowed array | what a C function takes | [`TensorRef`], [`TensorMut`] |
 //! | a raw managed tensor | a safe one | [`Tensor::from_raw`] |
 //! | a tensor | a raw managed tensor | [`Tensor::into_raw`] |
