@@ -2,7 +2,8 @@
 //! borrow is exported to C and imported again. Target `gate` has hostile descriptors.
 //! Invariant: the library created every descriptor.
 
-use dlbridge::{Error, Flags, LentTensor, Plain, Tensor, TensorMut, TensorRef};
+use dlbridge::ffi::LentTensor;
+use dlbridge::{Error, Flags, Plain, Tensor, TensorMut, TensorRef};
 
 use crate::axes::{Axes, repeats};
 use crate::facts::assert_named;

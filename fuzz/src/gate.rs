@@ -2,9 +2,10 @@
 //! `facts` computes the expected result.
 //! Invariant: elements are read only if they are in the producer's memory (T3).
 
-use dlbridge::sys::DLTensor;
+use dlbridge::ffi::LentTensor;
+use dlbridge::sys::{DLManagedTensorVersioned, DLTensor};
 use dlbridge::testing::{Foreign, Releases};
-use dlbridge::{Access, Error, Flags, LentTensor, Plain, Tensor, TensorRef};
+use dlbridge::{Access, Error, Flags, Plain, Tensor, TensorRef};
 
 use crate::elements;
 use crate::facts::{Facts, Said, assert_named, assert_ref_says, assert_says};
@@ -47,7 +48,10 @@ fn said(given: &Given) -> Said {
 
 fn versioned(given: &Given, input: &mut Input<'_>) {
     // SAFETY: null is allowed.
-    assert_eq!(unsafe { Tensor::from_raw(std::ptr::null_mut()) }.err(), Some(Error::NullTensor));
+    assert_eq!(
+        unsafe { Tensor::from_raw(std::ptr::null_mut::<DLManagedTensorVersioned>()) }.err(),
+        Some(Error::NullTensor)
+    );
     let mut foreign = given.foreign();
     let (start, releases) = (foreign.memory().addr(), foreign.releases());
     let wanted = Facts::of(given, said(given), start);
@@ -86,7 +90,7 @@ fn legacy_kept_on_failure(given: &Given, input: &mut Input<'_>) {
     let wanted = Facts::of(given, LEGACY, start);
     let managed = foreign.into_legacy();
     // SAFETY: as above.
-    let found = unsafe { Tensor::try_from_raw_legacy(managed) };
+    let found = unsafe { Tensor::try_from_raw(managed) };
     if found.is_err() {
         releases.expect(0, "refused, and still the caller's");
         delete_legacy(managed);

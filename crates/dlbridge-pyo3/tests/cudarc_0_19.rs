@@ -9,9 +9,10 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{object_with, table_of, take};
+use dlbridge::ffi::LentTensor;
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
 use dlbridge::testing::LateDriver;
-use dlbridge::{Device, Flags, LentTensor, SharedTensor, Tensor};
+use dlbridge::{Device, Flags, SharedTensor, Tensor};
 use dlbridge_pyo3::{ExportDlpack, Lend, PyTensor, Result, Stream, TensorObject, dlpack_methods};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};

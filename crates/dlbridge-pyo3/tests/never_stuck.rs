@@ -9,6 +9,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 use dlbridge::Tensor;
+use dlbridge::sys::DLManagedTensorVersioned;
 use dlbridge_pyo3::PyTensor;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict};
@@ -126,7 +127,9 @@ fn whatever_became_of_a_tensor_is_dropped_under_the_gil() {
                 }
                 _ => {
                     let raw = tensor.into_raw().expose_provenance();
-                    let raw = move || std::ptr::with_exposed_provenance_mut(raw);
+                    let raw = move || {
+                        std::ptr::with_exposed_provenance_mut::<DLManagedTensorVersioned>(raw)
+                    };
                     // SAFETY: given away just now.
                     Box::new(move || unsafe { Tensor::release_raw(raw()) })
                 }

@@ -63,14 +63,13 @@ pub use dlbridge_sys as sys;
 pub use dtype::{DType, TypeCode};
 pub use error::Error;
 pub use flags::Flags;
-#[doc(hidden)]
-pub use raw::descriptor::binding::Binding;
-#[doc(hidden)]
-pub use raw::descriptor::keep::Keep;
+pub use raw::descriptor::ManagedTensor;
 pub use raw::{Element, Iter, Plain, ReadCell};
+#[doc(hidden)]
+pub use tensor::ffi;
 pub use tensor::{
-    Builder, LentTensor, Producer, SharedTensor, Tensor, TensorMut, TensorRef, TensorSlice,
-    TensorSliceMut, View, ViewMut,
+    Builder, Producer, SharedTensor, Tensor, TensorMut, TensorRef, TensorSlice, TensorSliceMut,
+    View, ViewMut,
 };
 
 /// The most axes that a tensor may have, as in NumPy.

@@ -6,8 +6,10 @@
 use std::cell::Cell;
 use std::sync::Mutex;
 
+use dlbridge::Tensor;
+use dlbridge::ffi::{Binding, Keep, try_from_raw_bound};
+use dlbridge::sys::DLManagedTensor;
 use dlbridge::testing::{CountingOwner, Foreign, Releases};
-use dlbridge::{Binding, Keep, Tensor};
 
 thread_local! {
     /// Whether this thread may call deleters.
@@ -18,7 +20,7 @@ static WAITING: Mutex<Vec<Tensor>> = Mutex::new(Vec::new());
 
 static BINDING: Binding = Binding {
     may_delete: || MAY_DELETE.get(),
-    release: |tensor| WAITING.lock().expect("no panic").push(tensor),
+    release: |tensor| WAITING.lock().expect("no panic").push(tensor.into()),
 };
 
 /// Held by a test, since all of them use one queue.
@@ -27,7 +29,7 @@ static TURN: Mutex<()> = Mutex::new(());
 fn bound(foreign: Foreign) -> (Tensor, Releases) {
     let releases = foreign.releases();
     // SAFETY: legal, and given away.
-    let tensor = unsafe { Tensor::try_from_raw_bound(foreign.into_versioned(), || &BINDING) };
+    let tensor = unsafe { try_from_raw_bound(foreign.into_versioned(), || &BINDING) };
     (tensor.expect("legal"), releases)
 }
 
@@ -62,7 +64,7 @@ fn a_bound_tensor_waits_for_its_binding_whatever_became_of_it() {
         }),
         ("exported before 1.0", |tensor| {
             // SAFETY: the same.
-            unsafe { Tensor::release_raw_legacy(tensor.into_raw_legacy().expect("writable")) };
+            unsafe { Tensor::release_raw(tensor.into_raw_legacy().expect("writable")) };
         }),
     ];
     for (what, drop_it) in kinds {
@@ -87,7 +89,7 @@ fn a_legacy_tensor_is_bound_alike() {
     let foreign = numbers();
     let releases = foreign.releases();
     // SAFETY: legal, and given away.
-    let tensor = unsafe { Tensor::try_from_raw_legacy_bound(foreign.into_legacy(), || &BINDING) };
+    let tensor = unsafe { try_from_raw_bound(foreign.into_legacy(), || &BINDING) };
     drop(tensor.expect("legal"));
     wait_and_release(&releases, "before 1.0");
 }
@@ -137,7 +139,7 @@ fn a_producers_tensor_is_no_export_of_this_library() {
     // SAFETY: legal, and alive.
     assert!(unsafe { Keep::of_raw(managed) }.is_none());
     // SAFETY: null is permitted.
-    assert!(unsafe { Keep::of_raw_legacy(std::ptr::null_mut()) }.is_none());
+    assert!(unsafe { Keep::of_raw(std::ptr::null_mut::<DLManagedTensor>()) }.is_none());
     // SAFETY: owned by the test.
     unsafe { Tensor::release_raw(managed) };
 }

@@ -23,8 +23,9 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr;
 
+use dlbridge::ffi::{self as core, Binding};
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
-use dlbridge::{Binding, Error, SharedTensor, Tensor};
+use dlbridge::{Error, SharedTensor, Tensor};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -132,18 +133,18 @@ pub(crate) unsafe fn adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tens
 #[inline(always)]
 pub(crate) unsafe fn try_adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tensor, Error> {
     // SAFETY: the caller's duty.
-    unsafe { Tensor::try_from_raw_bound(tensor, binding) }
+    unsafe { core::try_from_raw_bound(tensor, binding) }
 }
 
 /// As [`try_adopt`], for DLPack before 1.0.
 ///
 /// # Safety
 ///
-/// As for [`Tensor::try_from_raw_legacy`].
+/// As for [`Tensor::try_from_raw`].
 #[inline]
 pub(crate) unsafe fn try_adopt_legacy(tensor: *mut DLManagedTensor) -> Result<Tensor, Error> {
     // SAFETY: the caller's duty.
-    unsafe { Tensor::try_from_raw_legacy_bound(tensor, binding) }
+    unsafe { core::try_from_raw_bound(tensor, binding) }
 }
 
 /// Releases a value here and now if this thread is attached, otherwise as soon as one is.
@@ -159,7 +160,7 @@ fn release<T: NeedsInterpreter>(value: T) {
 }
 
 /// How tensors that [`adopt`] took are dropped.
-static BINDING: Binding = Binding { may_delete, release };
+static BINDING: Binding = Binding { may_delete, release: |tensor| release(Tensor::from(tensor)) };
 
 /// Called before the first tensor is taken.
 fn binding() -> &'static Binding {

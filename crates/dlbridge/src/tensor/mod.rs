@@ -9,13 +9,13 @@ mod raw;
 mod tensor_ref;
 mod view;
 
-use std::ffi::c_void;
 use std::fmt;
 
 pub use builder::Builder;
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
 pub(crate) use raw::Nested;
-pub use raw::{LentTensor, SharedTensor, TensorSlice, TensorSliceMut};
+pub use raw::{SharedTensor, TensorSlice, TensorSliceMut, ffi};
+pub(crate) use tensor_ref::describable;
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};
 
@@ -106,23 +106,7 @@ impl Tensor {
         self.0.into_owner().map_err(Self)
     }
 
-    /// The handle of the stream on which work on this tensor's device memory is ordered, if its
-    /// owner tells one; null means the default stream. It exists as long as the tensor.
-    ///
-    /// Owners that do are the CUDA slices of `cudarc`, wherever that crate's feature is on. Of
-    /// other memory nothing is known here: whoever handed it over has ordered it.
-    ///
-    /// ```
-    /// # use dlbridge::Tensor;
-    /// assert_eq!(Tensor::from(vec![1.0_f32]).stream_handle(), None);
-    /// ```
-    #[inline]
-    #[must_use]
-    pub fn stream_handle(&self) -> Option<*mut c_void> {
-        crate::adapters::stream_handle(self)
-    }
-
-    /// The producer's descriptor as it was, before the gate evened it out; `None` for memory that
+    /// The producer's descriptor as it was, before normalisation; `None` for memory that
     /// Rust owns.
     #[must_use]
     pub fn producer(&self) -> Option<Producer> {

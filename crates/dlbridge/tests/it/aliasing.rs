@@ -12,11 +12,11 @@
 //! | a lie in a safe trait is unsound | `ui/element_is_unsafe.rs` |
 //! | a view outlives what it was made from | `ui/view_outlives_tensor.rs` |
 //! | an unknown code is undefined behaviour | `odd_but_legal.rs` |
-//! | a body is read before its version | here; `gate.rs` |
+//! | a body is read before its version | here; `validation.rs` |
 //! | a descriptor is dereferenced by safe code | `ui/import_is_unsafe.rs` |
 //! | a pointer to a local is given away | here |
-//! | products overflow | `gate.rs`, `prop_gate.rs` |
-//! | input ends in a panic | `prop_gate.rs`, `prop_layout.rs` |
+//! | products overflow | `validation.rs`, `prop_validation.rs` |
+//! | input ends in a panic | `prop_validation.rs`, `prop_layout.rs` |
 //! | a deleter of one ABI is called as the other's | here |
 #![allow(unsafe_code, reason = "the holes are raw pointers")]
 
@@ -170,8 +170,9 @@ fn of_another_major_version_only_what_stays_in_place_is_read() {
         deleter: Some(delete_future),
     });
     assert_eq!(size_of::<Future>(), std::mem::offset_of!(DLManagedTensorVersioned, flags));
-    // SAFETY: what the gate reads of another version is there; a checker of memory sees the rest.
-    let result = unsafe { Tensor::from_raw(Box::into_raw(future).cast()) };
+    let future = Box::into_raw(future).cast::<DLManagedTensorVersioned>();
+    // SAFETY: what validation reads of another version is there; a checker of memory sees the rest.
+    let result = unsafe { Tensor::from_raw(future) };
     assert_eq!(result.map(drop), Err(Error::UnsupportedVersion { major: 2, minor: 0 }));
     releases.expect(1, "released, though not understood");
 }

@@ -28,7 +28,6 @@ mod elements;
 #[cfg(feature = "faer-0_24")]
 mod faer_0_24;
 mod fresh;
-mod gate;
 mod huge_layouts;
 #[cfg(feature = "image-0_25")]
 mod image_0_25;
@@ -44,8 +43,8 @@ mod odd_but_legal;
 mod owned_slice;
 mod ownership;
 mod packed;
-mod prop_gate;
 mod prop_layout;
+mod prop_validation;
 mod rank_0;
 mod releases;
 #[cfg(feature = "safetensors-0_8")]
@@ -55,5 +54,6 @@ mod shared_tensor;
 mod small_floats;
 mod strides;
 mod threads;
+mod validation;
 mod versions;
 mod zero_size;

@@ -1,5 +1,5 @@
 //! A foreign producer's deleter is called exactly once, on every path.
-//! Memory that Rust owns is in `ownership.rs`, what the gate refuses in `gate.rs`.
+//! Memory that Rust owns is in `ownership.rs`, what the gate refuses in `validation.rs`.
 
 use std::thread;
 

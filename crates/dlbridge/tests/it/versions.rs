@@ -1,5 +1,5 @@
 //! What goes in through one ABI comes out of either, evened out for real consumers.
-//! Releasing is in `releases.rs`, refusing in `gate.rs`.
+//! Releasing is in `releases.rs`, refusing in `validation.rs`.
 #![allow(unsafe_code, reason = "raw descriptors are looked at")]
 
 use crate::common::{delete, delete_legacy, import, import_legacy, take_back, take_back_legacy};

@@ -4,10 +4,10 @@
 
 use std::ptr::NonNull;
 
-use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
-
 use super::Handle;
-use super::header::{self, Abi, Header};
+use super::foreign::Foreign;
+use super::header::{self, Header};
+use super::managed::ManagedTensor;
 
 /// Keeps the memory of an export alive, as long as a handle of its tensor would.
 ///
@@ -22,36 +22,16 @@ unsafe impl Send for Keep {}
 unsafe impl Sync for Keep {}
 
 impl Keep {
-    /// Keeps the memory of a managed tensor of DLPack 1.x, if this library exported it. An export
-    /// of an export keeps the first one: a tensor may go to another library and back any number of
-    /// times.
+    /// Keeps the memory of a managed tensor, in either ABI, if this library exported it. An export of
+    /// an export keeps the first one: a tensor may go to another library and back any number of times.
     ///
     /// # Safety
     ///
     /// `tensor` is null or valid, and its deleter is not called before this function returns.
     #[must_use]
-    pub unsafe fn of_raw(tensor: *mut DLManagedTensorVersioned) -> Option<Self> {
+    pub unsafe fn of_raw<A: ManagedTensor>(tensor: *mut A) -> Option<Self> {
         // SAFETY: the caller's duty.
-        unsafe { Self::of(tensor) }
-    }
-
-    /// As [`of_raw`](Self::of_raw), for DLPack before 1.0.
-    ///
-    /// # Safety
-    ///
-    /// As for [`of_raw`](Self::of_raw).
-    #[must_use]
-    pub unsafe fn of_raw_legacy(tensor: *mut DLManagedTensor) -> Option<Self> {
-        // SAFETY: the caller's duty.
-        unsafe { Self::of(tensor) }
-    }
-
-    /// # Safety
-    ///
-    /// As for [`of_raw`](Self::of_raw).
-    unsafe fn of<A: Abi>(tensor: *mut A) -> Option<Self> {
-        // SAFETY: the caller's duty.
-        let outer = unsafe { header::of_export(NonNull::new(tensor)?) }?;
+        let outer = unsafe { Foreign::new(tensor).ok()?.own_header() }?;
         // SAFETY: alive, since its deleter was not called (the caller's duty).
         let first = unsafe { first_behind(outer) };
         // SAFETY: the same: `outer` keeps it alive (R3).

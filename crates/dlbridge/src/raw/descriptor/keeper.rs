@@ -5,8 +5,6 @@
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
-
 use super::Handle;
 use super::borrowed::Borrowed;
 use super::header::{self, Header};
@@ -98,15 +96,10 @@ impl Handle {
 
     /// The header of an export of this library, even if it left Rust and came back.
     fn own_header(&self) -> Option<NonNull<Header>> {
-        match self.root() {
-            Root::Header => Some(self.managed()),
+        match self.foreign() {
             // SAFETY: owned, and alive as long as the handle (R2).
-            Root::Versioned => unsafe {
-                header::of_export::<DLManagedTensorVersioned>(self.managed())
-            },
-            // SAFETY: the same.
-            Root::Legacy => unsafe { header::of_export::<DLManagedTensor>(self.managed()) },
-            Root::Lent => None,
+            Some(tensor) => unsafe { tensor.own_header() },
+            None => self.header(),
         }
     }
 }

@@ -164,12 +164,12 @@ fn there_and_back<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Exp
     let read_only = tensor.is_read_only();
     let managed = tensor.into_raw();
     // SAFETY: it was ours, and is again (R3).
-    let tensor = unsafe { Tensor::from_raw(managed) }.expect("the gate takes our own exports");
+    let tensor = unsafe { Tensor::from_raw(managed) }.expect("our own export is valid");
     expected.check(&tensor.as_tensor_ref(), Access::Shared, "there and back");
     assert_eq!(tensor.is_read_only(), read_only, "there and back: read-only");
     assert_eq!(tensor.into_raw(), managed, "there and back twice: the same descriptor");
     // SAFETY: as above.
-    let tensor = unsafe { Tensor::from_raw(managed) }.expect("the gate takes it again");
+    let tensor = unsafe { Tensor::from_raw(managed) }.expect("valid again");
     let legacy = match tensor.into_raw_legacy() {
         Ok(managed) => managed,
         Err(error) => {
@@ -178,7 +178,7 @@ fn there_and_back<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Exp
         }
     };
     // SAFETY: as above.
-    let tensor = unsafe { Tensor::from_raw_legacy(legacy) }.expect("the gate takes either ABI");
+    let tensor = unsafe { Tensor::from_raw(legacy) }.expect("valid in either ABI");
     expected.check(&tensor.as_tensor_ref(), Access::Shared, "there and back, in both ABIs");
 }
 
