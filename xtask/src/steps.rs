@@ -354,6 +354,16 @@ mod tests {
     }
 
     #[test]
+    fn a_process_beside_is_waited_for() {
+        let mut steps = Steps::requiring("");
+        // This program runs the test above, which prints a summary with a failure.
+        steps.beside(&["what_ran_beside", "--nocapture"]).unwrap();
+        steps.join().unwrap();
+        assert!(steps.ended[0].starts_with("| beside: beside: fuzz |"), "{:?}", steps.ended);
+        assert!(!steps.finish());
+    }
+
+    #[test]
     fn closing_lines_are_counted() {
         for (line, counted) in [
             ("test result: FAILED. 12 passed; 1 failed; 2 ignored; 0 measured", tally(12, 1, 2)),
