@@ -12,7 +12,7 @@ use common::{object_with, table_of, take};
 use dlbridge::ffi::LentTensor;
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
 use dlbridge::testing::LateDriver;
-use dlbridge::{Device, Flags, SharedTensor, Tensor};
+use dlbridge::{Device, Flags, SharedTensor, Tensor, cudarc_0_19};
 use dlbridge_pyo3::{ExportDlpack, Lend, PyTensor, Result, Stream, TensorObject, dlpack_methods};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
@@ -28,14 +28,14 @@ struct Late {
 type Read = Box<dyn Fn(&Tensor) -> Vec<u8>>;
 
 fn late() -> Late {
-    let context = Device::cuda(0).cuda_context().expect("the driver that is played");
+    let context = cudarc_0_19::context(Device::cuda(0)).expect("the driver that is played");
     let (theirs, ours) = (context.new_stream().unwrap(), context.new_stream().unwrap());
     let mut slice = theirs.alloc_zeros::<u8>(4).unwrap();
     theirs.synchronize().unwrap();
     theirs.memcpy_htod(&[1_u8; 4], &mut slice).unwrap();
     let number = ours.cu_stream().addr();
     let read = move |tensor: &Tensor| {
-        let read = tensor.with_cuda_slice::<u8, _>(&ours, |slice| ours.clone_dtoh(slice));
+        let read = cudarc_0_19::with_slice::<u8, _>(&tensor, &ours, |slice| ours.clone_dtoh(slice));
         read.expect("bytes of this device").expect("a copy")
     };
     let tensor = Tensor::try_from(slice).expect("it fits");
@@ -90,9 +90,10 @@ fn the_stream_asked_for_waits() {
 #[test]
 #[ignore = "needs a driver"]
 fn the_default_stream_waits_for_those_who_ask_for_none() {
-    let default = Device::cuda(0).cuda_context().unwrap().default_stream();
+    let default = cudarc_0_19::context(Device::cuda(0)).unwrap().default_stream();
     let read = |tensor: &Tensor| {
-        let read = tensor.with_cuda_slice::<u8, _>(&default, |slice| default.clone_dtoh(slice));
+        let read =
+            cudarc_0_19::with_slice::<u8, _>(&tensor, &default, |slice| default.clone_dtoh(slice));
         read.expect("bytes of this device").expect("a copy")
     };
     Python::attach(|py| {

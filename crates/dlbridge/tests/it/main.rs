@@ -36,6 +36,10 @@ mod misaligned;
 mod nalgebra_0_35;
 mod names;
 #[cfg(feature = "ndarray-0_17")]
+mod ndarray;
+#[cfg(feature = "ndarray-0_16")]
+mod ndarray_0_16;
+#[cfg(feature = "ndarray-0_17")]
 mod ndarray_0_17;
 #[cfg(feature = "ndarray-0_17")]
 mod ndarray_0_17_views;
