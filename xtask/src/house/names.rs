@@ -138,10 +138,13 @@ fn is_feature(name: &str) -> bool {
 
 /// Whether a path ends with a name: that of a folder in it, or its file's, with or without extension.
 fn is_at(path: &str, name: &str) -> bool {
-    let (path, name) = (format!("/{path}"), format!("/{}", name.trim_end_matches('/')));
+    let (path, name) = (format!("/{path}"), format!("/{name}"));
     path.match_indices(&name).any(|(at, _)| {
         let rest = &path[at + name.len()..];
-        rest.is_empty() || rest.starts_with('/') || [".rs", ".py", ".jl"].contains(&rest)
+        name.ends_with('/')
+            || rest.is_empty()
+            || rest.starts_with('/')
+            || [".rs", ".py", ".jl"].contains(&rest)
     })
 }
 
@@ -163,12 +166,12 @@ mod tests {
         let features = ["ndarray-0_17".to_owned()];
         let names = Names::of(&files, &features);
         let number = |span: &str| names.check("a.md", &format!("See `{span}`.")).len();
-        let fine = "Tensor::view::<T>()? Other::view raw/one.rs src/raw/ two.rs::it_holds \
+        let fine = "Tensor::view::<T>()? Other::view raw/one.rs src/raw src/raw/ two.rs::it_holds \
             two::it_holds dlbridge.inspect(x) ndarray-0_17 T1 42";
         for span in fine.split_whitespace().chain(["cargo xtask lint"]) {
             assert_eq!(number(span), 0, "{span}");
         }
-        let gone = "gone() Tensor::it_held raw/two.rs two.rs::it_held one::it_holds dlbridge.view \
+        let gone = "gone() raw/one/ Tensor::it_held raw/two.rs two.rs::it_held one::it_holds dlbridge.view \
             ndarray-0_18";
         for span in gone.split_whitespace().chain(["cargo xtask fly"]) {
             assert_eq!(number(span), 1, "{span}");
