@@ -4,7 +4,6 @@
 mod common;
 
 mod access;
-mod adapters_table;
 mod aliasing;
 #[cfg(feature = "arrow-60")]
 mod arrow_60;
