@@ -51,6 +51,8 @@ mod error;
 mod export;
 mod flags;
 pub mod layout;
+#[doc(hidden)]
+pub mod protocol;
 mod raw;
 mod runs;
 mod small;

@@ -47,6 +47,7 @@ mod ownership;
 mod packed;
 mod prop_gate;
 mod prop_layout;
+mod protocol;
 mod rank_0;
 mod releases;
 #[cfg(feature = "safetensors-0_8")]
