@@ -1,5 +1,5 @@
 //! The Python class that a tensor becomes: `__dlpack__` and `__dlpack_device__`, no more.
-//! What a consumer may ask for belongs to `request`.
+//! Answering a consumer belongs to `answer`.
 //! Invariant: an object owns one `Arc<Tensor>`, of a tensor that is not `Exclusive`.
 
 use std::ffi::{CStr, c_int, c_void};
@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use dlbridge::Tensor;
 
+use super::answer::Arguments;
 use super::api::{Method, Pointer, Slot, Spec};
 use super::constants::Constants;
 use super::exception::{Exception, raise};
 use super::object::{Object, Python};
-use super::request::Request;
 use crate::entry::contained;
 use crate::error::{Error, Result};
 
@@ -157,7 +157,7 @@ unsafe extern "C" fn dlpack(
         // SAFETY: Python calls the method with an object of our class (F1).
         let tensor = unsafe { tensor_of(object, class) };
         // SAFETY: the arguments of a fast call, as Python gives them (F1).
-        let request = unsafe { Request::read(python, arguments, positional, names) }?;
+        let request = unsafe { Arguments::read(python, arguments, positional, names) }?;
         request.answer(python, &tensor)
     })
 }

@@ -2,22 +2,18 @@
 //! Calling it belongs to `exchange`.
 //! Invariant: an answer is remembered for a type that cannot be freed, or until the type is freed.
 
-use std::ffi::{CStr, c_int, c_ulong};
+use std::ffi::{c_int, c_ulong};
 use std::mem;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dlbridge::sys::{DLPACK_MAJOR_VERSION, DLPackExchangeAPI, DLPackExchangeAPIHeader};
+use dlbridge::protocol::table::{CAPSULE, METHODS, serves, usable};
+use dlbridge::sys::{DLPackExchangeAPI, DLPackExchangeAPIHeader};
 
 use super::api::{Method, Pointer};
 use super::exception::Exception;
 use super::object::{Object, Python};
 use crate::entry::contained;
-
-const CAPSULE_NAME: &CStr = c"dlpack_exchange_api";
-
-/// How many tables of a chain are looked at: one that runs in a circle has no end.
-const MOST_TABLES: usize = 16;
 
 /// How many types are remembered. Types that share a slot replace each other.
 const SLOTS: usize = 64;
@@ -136,27 +132,27 @@ unsafe extern "C" fn freed(_: Pointer, watch: Pointer) -> Pointer {
     none.map_or(ptr::null_mut(), Object::into_raw)
 }
 
-/// The table of a type that does nothing else than the class whose table it inherits: it has the same
-/// `__dlpack__`, and no method that comes before it. `dlbridge-pyo3` has the same rule.
+/// The table of a type that does nothing else than the class whose table it inherits.
 fn ask(kind: &Object) -> Result<Option<&'static DLPackExchangeAPI>, Exception> {
     let constants = kind.python().constants()?;
     let Some((publisher, capsule)) = defined(kind, constants.exchange)? else { return Ok(None) };
-    let inherits = |name| match (defined(kind, name)?, defined(&publisher, name)?) {
-        (Some((_, found)), Some((_, theirs))) => Ok(found.as_ptr() == theirs.as_ptr()),
-        (found, theirs) => Ok::<_, Exception>(found.is_none() && theirs.is_none()),
-    };
     let (hook, disabled) = constants.torch_function;
-    let is_hooked = || match defined(kind, hook)? {
-        Some((_, hook)) => Ok::<_, Exception>(!is_of_torch(&hook, disabled)),
-        None => Ok(true),
+    let inherits = |name| {
+        let name = match METHODS.iter().position(|&method| method == name) {
+            Some(0) => constants.dlpack,
+            Some(_) => constants.getattribute,
+            None => hook,
+        };
+        match (defined(kind, name)?, defined(&publisher, name)?) {
+            (Some((_, found)), Some((_, theirs))) => Ok(found.as_ptr() == theirs.as_ptr()),
+            (found, theirs) => Ok::<_, Exception>(found.is_none() && theirs.is_none()),
+        }
     };
-    if !inherits(constants.dlpack)? || !inherits(constants.getattribute)? {
-        return Ok(None);
-    }
-    if !inherits(hook)? && is_hooked()? {
-        return Ok(None);
-    }
-    Ok(read(&capsule))
+    let is_hook_off = || {
+        let found = defined(kind, hook)?;
+        Ok(found.is_some_and(|(_, found)| is_of_torch(&found, disabled)))
+    };
+    Ok(if serves(inherits, is_hook_off)? { read(&capsule) } else { None })
 }
 
 /// The first class among the bases that defines an attribute, and its value.
@@ -189,23 +185,18 @@ fn is_of_torch(hook: &Object, name: Pointer) -> bool {
 
 /// The newest table of our major version in a capsule.
 fn read(capsule: &Object) -> Option<&'static DLPackExchangeAPI> {
-    let (api, name) = (capsule.python().api, CAPSULE_NAME.as_ptr());
+    let (api, name) = (capsule.python().api, CAPSULE.as_ptr());
     // SAFETY: any object may be asked; no exception is set (F1).
     if unsafe { (api.PyCapsule_IsValid)(capsule.as_ptr(), name) } != 1 {
         return None;
     }
     // SAFETY: a capsule of this name (F4).
     let pointer = unsafe { (api.PyCapsule_GetPointer)(capsule.as_ptr(), name) };
-    let mut header: *mut DLPackExchangeAPIHeader = pointer.cast();
-    for _ in 0..MOST_TABLES {
-        // SAFETY: a table that a type publishes is static, and starts with its header in every
-        // version (DLPack 1.2, DLPackExchangeAPIHeader); null ends the chain (F5, F6).
-        let found = unsafe { header.as_ref() }?;
-        if found.version.major == DLPACK_MAJOR_VERSION {
-            // SAFETY: a table of this major version has this layout (F5).
-            return Some(unsafe { &*header.cast::<DLPackExchangeAPI>() });
-        }
-        header = found.prev_api;
-    }
-    None
+    // SAFETY: a table that a type publishes is static, and starts with its header in every version
+    // (DLPack 1.2, DLPackExchangeAPIHeader; F5, F6).
+    let header = unsafe { pointer.cast::<DLPackExchangeAPIHeader>().as_ref() };
+    // SAFETY: the same of each older table; null ends the chain (F5, F6).
+    let found = usable(header, |newer| unsafe { newer.prev_api.as_ref() })?;
+    // SAFETY: a table of this major version has this layout (F5).
+    Some(unsafe { &*ptr::from_ref(found).cast::<DLPackExchangeAPI>() })
 }

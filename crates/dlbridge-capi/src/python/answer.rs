@@ -1,12 +1,14 @@
-//! The keywords of a call of `__dlpack__`, and the capsule that answers it.
-//! The class belongs to `class`, capsules to `capsule`.
+//! The arguments of a call of `__dlpack__`, and the capsule that answers it.
+//! The class belongs to `class`, capsules to `capsule`, what a request permits to
+//! `dlbridge::protocol::export`.
 //! Invariant: a refusal is a `BufferError`, never a `TypeError`, which consumers take for a missing
 //! keyword.
 
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use dlbridge::{Device, DeviceKind, Tensor};
+use dlbridge::protocol::{self, export, stream};
+use dlbridge::{Device, Tensor};
 
 use super::api::Pointer;
 use super::capsule;
@@ -16,14 +18,14 @@ use crate::error::{Error, Result};
 
 /// The keywords of `__dlpack__`, array API standard 2024.12.
 #[derive(Default)]
-pub(super) struct Request {
+pub(super) struct Arguments {
     stream: Option<Object>,
     max_version: Option<Object>,
     dl_device: Option<Object>,
     copy: Option<Object>,
 }
 
-impl Request {
+impl Arguments {
     /// Reads the arguments of a fast call.
     ///
     /// # Safety
@@ -78,73 +80,49 @@ impl Request {
 
     /// A capsule over the tensor's memory, or over a copy.
     pub(super) fn answer(&self, python: Python, tensor: &Arc<Tensor>) -> Result<Object> {
-        self.check_stream(tensor.device())?;
-        let copy = self.copy()?;
-        let relocated = self.check_device(tensor.device(), copy)?;
-        let exported = if copy == Some(true) || relocated {
-            tensor.to_compact()?
-        } else {
-            Tensor::from(Arc::clone(tensor))
-        };
-        let versioned = self.wants_versioned()?;
-        if !versioned {
+        let answer = self.request()?.answer(tensor.device())?;
+        // Work on device memory was done before it was exported, so that any stream may go on with it.
+        self.check_stream(answer.device)?;
+        let exported =
+            if answer.copy { tensor.to_compact()? } else { Tensor::from(Arc::clone(tensor)) };
+        if !answer.versioned {
             exported.check_legacy()?;
         }
-        capsule::new(python, versioned, || exported)
+        capsule::new(python, answer.versioned, || exported)
     }
 
-    /// A consumer that names no version, or one below 1, reads the legacy ABI only.
-    fn wants_versioned(&self) -> Result<bool> {
-        let Some(version) = &self.max_version else { return Ok(false) };
-        let major = version.item(0).and_then(|major| major.integer());
-        Ok(major? >= 1)
+    fn request(&self) -> Result<export::Request, Exception> {
+        let small = |number: i64| number.clamp(0, u32::MAX.into()) as u32;
+        let version = |pair: &Object| {
+            Ok::<_, Exception>((small(pair.item(0)?.integer()?), small(pair.item(1)?.integer()?)))
+        };
+        Ok(export::Request {
+            max_version: self.max_version.as_ref().map(version).transpose()?,
+            dl_device: self.dl_device.as_ref().map(read_device).transpose()?,
+            copy: self.copy.as_ref().map(Object::is_true).transpose()?,
+        })
     }
 
-    fn copy(&self) -> Result<Option<bool>> {
-        self.copy.as_ref().map(Object::is_true).transpose().map_err(Error::Python)
-    }
-
-    /// Host memory has no streams: only `None` and -1 ("do not synchronise") mean something. Work
-    /// on device memory was done before it was exported, so that any stream may go on with it.
     fn check_stream(&self, device: Device) -> Result<()> {
-        let Some(stream) = &self.stream else { return Ok(()) };
-        if !device.is_host_accessible() || stream.integer().is_ok_and(|stream| stream == -1) {
-            return Ok(());
+        let Some(found) = &self.stream else { return Ok(()) };
+        match found.integer() {
+            Ok(number) => stream::number_on(Some(number), device).map(drop)?,
+            Err(_) => return Err(stream::not_a_stream(&text(found), device).into()),
         }
-        let found = text(stream);
-        Err(buffer(format!("stream: expected None or -1 for {device}, found {found}")))
-    }
-
-    /// Whether the memory must be copied to reach the device asked for.
-    fn check_device(&self, device: Device, copy: Option<bool>) -> Result<bool> {
-        let Some(wanted) = &self.dl_device else { return Ok(false) };
-        let wanted = read_device(wanted)?;
-        if wanted == device {
-            return Ok(false);
-        }
-        if wanted == Device::CPU && device.is_host_accessible() && copy != Some(false) {
-            return Ok(true);
-        }
-        Err(buffer(format!("dl_device: expected {device}, where the memory is, found {wanted}")))
+        Ok(())
     }
 }
 
 pub(super) fn read_device(pair: &Object) -> Result<Device, Exception> {
     let kind = pair.item(0)?.integer()?;
     let id = pair.item(1)?;
-    // Paddle says `None` for the host's number.
-    let id = if id.is_none() { 0 } else { id.integer()? };
+    let id = if id.is_none() { None } else { Some(id.integer()?) };
     let small = |number: i64| i32::try_from(number).unwrap_or(-1);
-    Ok(Device::new(DeviceKind(small(kind)), small(id)))
+    Ok(protocol::device(small(kind), id.map(small)))
 }
 
 fn text(object: &Object) -> String {
     object.text().unwrap_or_default()
-}
-
-/// Everything but an exception becomes a `BufferError` (see `class`).
-fn buffer(message: String) -> Error {
-    Error::Unsupported(message)
 }
 
 fn type_error(python: Python, message: &str) -> Error {
