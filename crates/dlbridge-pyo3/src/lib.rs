@@ -72,7 +72,7 @@ mod types;
 
 pub use error::{Error, Result};
 #[doc(hidden)]
-pub use export::class::macros;
+pub use export::methods::macros;
 pub use export::{ExportDlpack, Lend, TensorObject};
 pub use framework::Allocator;
 pub use import::{

@@ -13,7 +13,7 @@ use super::exception::Exception;
 use super::object::Object;
 use super::table;
 use crate::error::{Error, Result};
-use crate::handle::Stream;
+use crate::info::Stream;
 
 /// Imports an object through the table of its type; `None` if `__dlpack__` must be called. That is
 /// so after a table's failure: `__dlpack__` has the better message.

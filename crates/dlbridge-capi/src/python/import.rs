@@ -14,7 +14,7 @@ use super::exception::Exception;
 use super::object::Object;
 use super::{capsule, exchange};
 use crate::error::{Error, Result};
-use crate::handle::Stream;
+use crate::info::Stream;
 
 /// Imports a Python object's memory, and tells the stream that it is ready on, if that is known.
 pub(crate) fn import(object: &Object, stream: Option<i64>) -> Result<(Tensor, Stream)> {

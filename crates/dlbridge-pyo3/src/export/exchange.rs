@@ -117,7 +117,7 @@ unsafe extern "C" fn from_object<T: ExportDlpack>(
 
 /// A copy, made once the host may read the memory.
 fn copied(py: Python<'_>, tensor: &Tensor) -> Result<Tensor> {
-    if let Some(ready) = Ready::of(tensor) {
+    if let Some(ready) = Ready::for_tensor(tensor) {
         py.detach(|| ready.before_host(tensor.device()))?;
     }
     Ok(tensor.to_compact()?)

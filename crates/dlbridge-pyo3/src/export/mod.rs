@@ -6,8 +6,10 @@ mod buffer_slots;
 mod capsule;
 pub(crate) mod class;
 pub(crate) mod exchange;
+pub(crate) mod methods;
 mod numpy;
 mod object;
+mod object_methods;
 
 pub(crate) use capsule::{KEEPER, legacy as legacy_capsule};
 pub use class::{ExportDlpack, Lend};

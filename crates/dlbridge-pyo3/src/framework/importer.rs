@@ -61,7 +61,7 @@ fn find<'py>(
     }
     let found = name_of(kind);
     let message =
-        format!("to_caller: found {found}, wanted an array of a framework that has from_dlpack");
+        format!("to_caller: expected an array of a framework with from_dlpack, found {found}");
     Err(Error::Python(PyTypeError::new_err(message)))
 }
 

@@ -9,7 +9,7 @@ use dlbridge::{DType, Tensor};
 use pyo3::prelude::*;
 
 use crate::Result;
-use crate::import::import_numpy;
+use crate::import::import_array;
 use crate::numpy::{Api, MAX_RANK, number_of};
 
 /// A tensor over a new array, zeroed; `None` if NumPy has no such type, or none that is known.
@@ -36,7 +36,7 @@ pub(super) fn zeros(py: Python<'_>, dtype: DType, shape: &[i64]) -> Result<Optio
     // SAFETY: a new reference, or null with an exception set (F3).
     let array = unsafe { Bound::from_owned_ptr_or_err(py, array) }?;
     // SAFETY: NumPy's own type, from a NumPy whose layout is known (F5).
-    let Some(tensor) = (unsafe { import_numpy(array.as_borrowed()) })? else { return Ok(None) };
+    let Some(tensor) = (unsafe { import_array(array.as_borrowed()) })? else { return Ok(None) };
     // SAFETY: allocated in this function (T10); only the tensor keeps the array.
     Ok(Some(unsafe { tensor.into_exclusive_zeroed() }?))
 }

@@ -132,7 +132,7 @@ fn before_table(
     table: &DLPackExchangeAPI,
     tensor: &Tensor,
 ) -> Result<()> {
-    let Some(ready) = Ready::of(tensor) else { return Ok(()) };
+    let Some(ready) = Ready::for_tensor(tensor) else { return Ok(()) };
     let theirs = current_stream(object.as_borrowed(), table, tensor.device())?;
     ready.before(theirs, tensor.device())
 }

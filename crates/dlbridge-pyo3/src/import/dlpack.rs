@@ -49,7 +49,7 @@ impl Answer<'_> {
 
 /// Imports an object by `__dlpack__`, or by another protocol if it has no such method.
 #[inline(never)]
-pub(super) fn import(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
+pub(super) fn import_by_dlpack(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
     match ask(object, Keywords::SHARED) {
         Ok(answer) => answer.take(),
         Err(failure) => import_otherwise(object, failure),
@@ -105,7 +105,9 @@ fn import_otherwise(
         Next::OtherProtocols if object.is_exact_instance_of::<PyCapsule>() => {
             Ok((capsule::take(object)?, Protocol::Capsule))
         }
-        Next::OtherProtocols => fallback::import(object)?.ok_or_else(|| no_protocol(object)),
+        Next::OtherProtocols => {
+            fallback::import_by_fallback(object)?.ok_or_else(|| no_protocol(object))
+        }
         Next::Buffer => match fallback::import_buffer(object) {
             Ok(Some(found)) => Ok(found),
             _ => Err(failure.into()),

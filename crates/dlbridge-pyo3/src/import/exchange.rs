@@ -15,14 +15,14 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
-use super::place::{Described, Forgotten, Place};
+use super::descriptor::{Described, DescriptorSpace, Forgotten};
 use super::refusals;
 use crate::stream::Stream;
 use crate::{Error, Result, release};
 
 /// Takes an object's memory through the table of its type; `None` if `__dlpack__` must be asked.
 #[inline(always)]
-pub(super) fn import(
+pub(super) fn import_by_table(
     object: Borrowed<'_, '_, PyAny>,
     table: &DLPackExchangeAPI,
 ) -> Result<Option<Tensor>> {
@@ -69,39 +69,39 @@ fn take_again(
     take(object, table, from_object)
 }
 
-/// Has the table of an object's type describe its memory in `place`, without an allocation; `None` if
+/// Has the table of an object's type describe its memory in `space`, without an allocation; `None` if
 /// the object must be imported. The flags say read-only, since a plain descriptor cannot say
 /// whether the memory is.
 #[inline(always)]
-pub(super) fn describe<'p>(
+pub(super) fn describe_by_table<'p>(
     object: Borrowed<'_, '_, PyAny>,
     table: &DLPackExchangeAPI,
-    place: &'p mut Place,
+    space: &'p mut DescriptorSpace,
 ) -> Result<Option<Described<'p>>> {
     let Some(describe) = table.dltensor_from_py_object_no_sync else { return Ok(None) };
     if refusals::expected_of(object, table) {
         return Ok(None);
     }
-    if !write(object, describe, place) {
+    if !write(object, describe, space) {
         return not_described(object).map(|()| None);
     }
     // One comparison for integers and floats, whose codes are lower.
-    if place.descriptor.code() >= TypeCode::COMPLEX && !describe_again(object, describe, place)? {
+    if space.descriptor.code() >= TypeCode::COMPLEX && !describe_again(object, describe, space)? {
         return Ok(None);
     }
     // A table that has written nothing, although it says so, is asked for a tensor to own.
-    Ok(place.described(Flags::READ_ONLY))
+    Ok(space.described(Flags::READ_ONLY))
 }
 
 #[inline(always)]
 fn write(
     object: Borrowed<'_, '_, PyAny>,
     describe: DLPackDLTensorFromPyObjectNoSync,
-    place: &mut Place,
+    space: &mut DescriptorSpace,
 ) -> bool {
     // SAFETY: the object is of the type that published the table, and the interpreter attached (F1,
     // F5).
-    unsafe { describe(object.as_ptr().cast(), place.descriptor.as_mut_ptr()) == 0 }
+    unsafe { describe(object.as_ptr().cast(), space.descriptor.as_mut_ptr()) == 0 }
 }
 
 /// Asks an object that was complex whether its memory holds its values, then has the memory
@@ -110,15 +110,15 @@ fn write(
 fn describe_again(
     object: Borrowed<'_, '_, PyAny>,
     describe: DLPackDLTensorFromPyObjectNoSync,
-    place: &mut Place,
+    space: &mut DescriptorSpace,
 ) -> Result<bool> {
-    if !may_be_conjugated(place.descriptor.code()) {
+    if !may_be_conjugated(space.descriptor.code()) {
         return Ok(true);
     }
-    if !resolved(object, Forgotten::place(place))? {
+    if !resolved(object, Forgotten::space(space))? {
         return Ok(false);
     }
-    let is_written = write(object, describe, place);
+    let is_written = write(object, describe, space);
     if !is_written {
         not_described(object)?;
     }

@@ -17,6 +17,7 @@
 pub(crate) mod autograd;
 mod capsule;
 mod deliver;
+mod descriptor;
 mod dlpack;
 mod exchange;
 mod fallback;
@@ -24,7 +25,6 @@ mod numpy;
 mod object;
 mod on_stream;
 mod options;
-mod place;
 mod protocol;
 mod refusals;
 mod shared;
@@ -34,11 +34,13 @@ use dlbridge::{LentTensor, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
+use descriptor::DescriptorSpace;
 pub(crate) use exchange::current_stream;
-pub(crate) use numpy::import as import_numpy;
+pub(crate) use numpy::import_array;
 pub use options::ImportOptions;
-use place::Place;
 pub use protocol::Protocol;
+
+use shared::{describe, import_by_path, import_shared};
 
 use crate::stream::Stream;
 use crate::types::path_of;
@@ -73,7 +75,7 @@ use crate::{Result, release};
 #[inline]
 pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Tensor> {
     let (tensor, _) = if options == ImportOptions::default() {
-        shared::import(object)?
+        import_shared(object)?
     } else {
         import_as_asked(object, options)?
     };
@@ -91,7 +93,7 @@ pub fn import_with_protocol(
 ) -> Result<(Tensor, Protocol)> {
     if options == ImportOptions::default() {
         // A tensor of this library, too, is taken as any consumer takes it.
-        shared::import_by(object, path_of(object))
+        import_by_path(object, path_of(object))
     } else {
         import_as_asked(object, options)
     }
@@ -185,9 +187,9 @@ pub unsafe fn with_borrowed<R>(
     function: impl FnOnce(&Tensor) -> Result<R>,
 ) -> Result<R> {
     release::drain(object.py());
-    let (mut place, mut strides) = (Place::empty(), LentTensor::NO_STRIDES);
+    let (mut space, mut strides) = (DescriptorSpace::empty(), LentTensor::NO_STRIDES);
     let (described, imported);
-    let tensor = match shared::describe(object, &mut place)? {
+    let tensor = match describe(object, &mut space)? {
         Some(found) => {
             // SAFETY: described by a table, whose producer is trusted as SAFETY.md lists, or of an
             // array, which the caller borrows; alive and unchanged until `function` returns (the
@@ -208,7 +210,7 @@ pub unsafe fn with_borrowed<R>(
 #[cold]
 #[inline(never)]
 fn import_to_lend(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
-    shared::import(object).map(|(tensor, _)| tensor)
+    import_shared(object).map(|(tensor, _)| tensor)
 }
 
 #[cold]
@@ -227,8 +229,8 @@ fn import_ready(
     asked: Option<Stream>,
 ) -> Result<(Tensor, Protocol, Option<Stream>)> {
     let (tensor, protocol) = match asked {
-        None => shared::import(object)?,
-        Some(stream) => on_stream::import(object, stream)?,
+        None => import_shared(object)?,
+        Some(stream) => on_stream::import_on_stream(object, stream)?,
     };
     let ready = on_stream::stream_after(object, &tensor, protocol, asked)?;
     Ok((tensor, protocol, ready))

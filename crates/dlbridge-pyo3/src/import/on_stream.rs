@@ -11,22 +11,23 @@ use pyo3::types::PyTuple;
 use pyo3::{Borrowed, intern};
 
 use super::protocol::Protocol;
-use super::{dlpack, exchange, fallback, shared};
+use super::shared::import_shared;
+use super::{dlpack, exchange, fallback};
 use crate::stream::Stream;
 use crate::types::table_of;
 use crate::{Error, Result};
 
 /// Takes the producer's memory, so that `stream` may use it when this returns.
 #[cold]
-pub(super) fn import(
+pub(super) fn import_on_stream(
     object: Borrowed<'_, '_, PyAny>,
     stream: Stream,
 ) -> Result<(Tensor, Protocol)> {
     let Some(device) = device_of(object)? else { return import_made(object, stream) };
-    let Some(number) = stream.number_on(device)? else { return shared::import(object) };
+    let Some(number) = stream.number_on(device)? else { return import_shared(object) };
     // The exchange API gives memory as it is: right for consumers that do not want to wait.
     if stream == Stream::NO_SYNC && table_of(object).is_some() {
-        return shared::import(object);
+        return import_shared(object);
     }
     dlpack::ask(object, Keywords { stream: Some(number), ..Keywords::SHARED })?.take()
 }
@@ -53,7 +54,7 @@ fn import_made(object: Borrowed<'_, '_, PyAny>, stream: Stream) -> Result<(Tenso
     if let Some(found) = fallback::import_cuda(object, stream)? {
         return Ok(found);
     }
-    let (tensor, protocol) = shared::import(object)?;
+    let (tensor, protocol) = import_shared(object)?;
     let device = tensor.device();
     // A capsule and an old producer have done what `None` means.
     let is_done = stream == Stream::NO_SYNC || stream.is_default_on(device);

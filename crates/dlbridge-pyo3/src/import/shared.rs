@@ -4,7 +4,7 @@ use dlbridge::Tensor;
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
-use super::place::{Described, Place};
+use super::descriptor::{Described, DescriptorSpace};
 use super::protocol::Protocol;
 use super::{dlpack, exchange, numpy};
 use crate::types::{Path, path_of};
@@ -12,7 +12,7 @@ use crate::{Result, TensorObject, release};
 
 /// Imports whatever the producer gives without being asked for a device, a copy or a stream.
 #[inline(always)]
-pub(super) fn import(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
+pub(super) fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
     release::drain(object.py());
     let path = path_of(object);
     if let Some(Path::Own) = path {
@@ -20,12 +20,12 @@ pub(super) fn import(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protoco
             return Ok((tensor, Protocol::ExchangeApi));
         }
     }
-    import_by(object, path)
+    import_by_path(object, path)
 }
 
 /// Imports what the producer gives, by the path that its type has.
 #[inline(always)]
-pub(super) fn import_by(
+pub(super) fn import_by_path(
     object: Borrowed<'_, '_, PyAny>,
     path: Option<Path>,
 ) -> Result<(Tensor, Protocol)> {
@@ -33,32 +33,34 @@ pub(super) fn import_by(
         None => {}
         Some(Path::NumPy) => {
             // SAFETY: of that very type (F5).
-            if let Some(tensor) = unsafe { numpy::import(object) }? {
+            if let Some(tensor) = unsafe { numpy::import_array(object) }? {
                 return Ok((tensor, Protocol::NumPy));
             }
         }
         Some(path) => {
             let table = path.table();
-            if let Some(tensor) = table.map_or(Ok(None), |table| exchange::import(object, table))? {
+            if let Some(tensor) =
+                table.map_or(Ok(None), |table| exchange::import_by_table(object, table))?
+            {
                 return Ok((tensor, Protocol::ExchangeApi));
             }
         }
     }
-    dlpack::import(object)
+    dlpack::import_by_dlpack(object)
 }
 
 /// Describes an object's memory without an allocation, if its type has a path for that.
 #[inline(always)]
 pub(super) fn describe<'p>(
     object: Borrowed<'_, '_, PyAny>,
-    place: &'p mut Place,
+    space: &'p mut DescriptorSpace,
 ) -> Result<Option<Described<'p>>> {
     match path_of(object) {
         None => Ok(None),
         // SAFETY: of that very type (F5).
-        Some(Path::NumPy) => Ok(unsafe { numpy::describe(object, place) }),
+        Some(Path::NumPy) => Ok(unsafe { numpy::describe_array(object, space) }),
         Some(path) => match path.table() {
-            Some(table) => exchange::describe(object, table, place),
+            Some(table) => exchange::describe_by_table(object, table, space),
             None => Ok(None),
         },
     }

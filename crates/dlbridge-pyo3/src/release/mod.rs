@@ -80,16 +80,16 @@ impl<T: NeedsInterpreter> Drop for Owner<T> {
 /// Objects go while exceptions are on their way, and the deleter of a tensor that Rust code
 /// imported by hand may be Python code: it is released with the same care as one that Python gave.
 #[derive(Debug)]
-pub(crate) struct Kept(ManuallyDrop<ArcTensor>);
+pub(crate) struct ObjectTensor(ManuallyDrop<ArcTensor>);
 
-impl Kept {
+impl ObjectTensor {
     #[inline]
     pub(crate) fn new(tensor: ArcTensor) -> Self {
         Self(ManuallyDrop::new(tensor))
     }
 }
 
-impl Deref for Kept {
+impl Deref for ObjectTensor {
     type Target = ArcTensor;
 
     #[inline]
@@ -98,7 +98,7 @@ impl Deref for Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for ObjectTensor {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: taken once, and not used again (R7).

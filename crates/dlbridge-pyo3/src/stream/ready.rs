@@ -23,7 +23,7 @@ impl Ready {
     /// After the work on a tensor's own stream, where it tells one (a CUDA slice does), else on the
     /// default one, as DLPack has it where nobody says more. `None` for memory without streams.
     #[inline]
-    pub(crate) fn of(tensor: &Tensor) -> Option<Self> {
+    pub(crate) fn for_tensor(tensor: &Tensor) -> Option<Self> {
         platform(tensor.device())?;
         let own = tensor.stream_handle();
         // SAFETY: it lives as long as the tensor, which whoever waits for it keeps, too (F7).
@@ -79,7 +79,7 @@ impl Ready {
 /// through which no consumer names a stream.
 #[inline]
 pub(crate) fn settle(tensor: &Tensor) -> Result<()> {
-    match Ready::of(tensor) {
+    match Ready::for_tensor(tensor) {
         Some(ready) => ready.before(Stream::DEFAULT, tensor.device()),
         None => Ok(()),
     }

@@ -9,16 +9,16 @@ use pyo3::{Borrowed, intern};
 
 use super::buffer::{self, Acquired};
 use super::interface::{Interface, pointer, wrong};
-use super::memory::Memory;
+use super::memory::ForeignMemory;
 use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 
 /// Takes the memory that the object's `__array_interface__` describes (NumPy, the array interface
 /// protocol, version 3); `None` if it has none.
-pub(super) fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
+pub(super) fn import_array_interface(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     let py = object.py();
     let name = intern!(py, "__array_interface__");
-    let Some(interface) = Interface::of(object, name, 3..=3)? else { return Ok(None) };
+    let Some(interface) = Interface::read(object, name, 3..=3)? else { return Ok(None) };
     interface.refuse_mask()?;
     let (memory, buffer) = match interface.address()? {
         Some((address, read_only)) => {
@@ -49,7 +49,7 @@ impl NeedsInterpreter for Owners {
 /// The clause on `data` that is no pair: the memory is the buffer of that object, from `offset` on.
 /// That can be measured. (Without `data` it is the array's own buffer, which is taken before
 /// anybody looks here.)
-fn within_buffer(interface: &Interface<'_>) -> Result<(Memory, Option<Acquired>)> {
+fn within_buffer(interface: &Interface<'_>) -> Result<(ForeignMemory, Option<Acquired>)> {
     let exporter = interface.need("data")?;
     if !buffer::has_buffer(exporter.as_borrowed()) {
         return wrong("data", &exporter, "an address or an object with the buffer protocol");

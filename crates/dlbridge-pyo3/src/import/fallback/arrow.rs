@@ -11,41 +11,41 @@ use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::{Borrowed, ffi, intern};
 
-use super::memory::Memory;
+use super::memory::ForeignMemory;
 use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 
 /// Arrow's `ArrowSchema` (the C data interface, structure definitions), as far as it is read.
 #[repr(C)]
-struct Schema {
+struct ArrowSchema {
     format: *const c_char,
     name: *const c_char,
     metadata: *const c_char,
     flags: i64,
     n_children: i64,
-    children: *mut *mut Schema,
-    dictionary: *mut Schema,
-    release: Option<unsafe extern "C" fn(*mut Schema)>,
+    children: *mut *mut ArrowSchema,
+    dictionary: *mut ArrowSchema,
+    release: Option<unsafe extern "C" fn(*mut ArrowSchema)>,
     private_data: *mut c_void,
 }
 
 /// Arrow's `ArrowArray` (the same).
 #[repr(C)]
-struct Array {
+struct ArrowArray {
     length: i64,
     null_count: i64,
     offset: i64,
     n_buffers: i64,
     n_children: i64,
     buffers: *mut *const c_void,
-    children: *mut *mut Array,
-    dictionary: *mut Array,
-    release: Option<unsafe extern "C" fn(*mut Array)>,
+    children: *mut *mut ArrowArray,
+    dictionary: *mut ArrowArray,
+    release: Option<unsafe extern "C" fn(*mut ArrowArray)>,
     private_data: *mut c_void,
 }
 
 /// An array that was moved out of its capsule.
-struct Moved(Array);
+struct Moved(ArrowArray);
 
 // SAFETY: an array that was moved may be released by whoever has it, on any thread (the C data
 // interface, memory management; as every consumer does; T4, R9).
@@ -63,7 +63,7 @@ impl NeedsInterpreter for Moved {
 
 /// Takes the values of an object's `__arrow_c_array__` (the Arrow PyCapsule interface): numbers
 /// without nulls, read-only, since arrays are immutable; `None` if it has none.
-pub(super) fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
+pub(super) fn import_arrow(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     let Some(method) = object.getattr_opt(intern!(object.py(), "__arrow_c_array__"))? else {
         return Ok(None);
     };
@@ -73,10 +73,10 @@ pub(super) fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> 
         let message = format!("__arrow_c_array__: found {found}, wanted a pair of capsules");
         return Err(Error::buffer(message));
     };
-    let schema_place = content::<Schema>(&schema, c"arrow_schema")?;
+    let schema_place = content::<ArrowSchema>(&schema, c"arrow_schema")?;
     // Without a global lock, two threads could move the same array.
     with_critical_section(&array, || {
-        let place = content::<Array>(&array, c"arrow_array")?;
+        let place = content::<ArrowArray>(&array, c"arrow_array")?;
         // SAFETY: a capsule of this name holds this struct, which nobody frees while it lives (F4).
         let schema = unsafe { &*schema_place };
         // SAFETY: the same.
@@ -109,7 +109,7 @@ fn content<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> Result<*mut T> {
 /// # Safety
 ///
 /// Both are valid, or released.
-unsafe fn described(schema: &Schema, array: &Array) -> Result<Memory> {
+unsafe fn described(schema: &ArrowSchema, array: &ArrowArray) -> Result<ForeignMemory> {
     if schema.release.is_none() || array.release.is_none() || schema.format.is_null() {
         return Err(Error::buffer("__arrow_c_array__: found a released array, wanted a live one"));
     }
@@ -119,7 +119,7 @@ unsafe fn described(schema: &Schema, array: &Array) -> Result<Memory> {
         let message = format!("format: found {format:?}, wanted numbers of whole bytes");
         return Err(Error::buffer(message));
     };
-    let Array { length, null_count, offset, n_buffers, .. } = *array;
+    let ArrowArray { length, null_count, offset, n_buffers, .. } = *array;
     let is_indirect = !schema.dictionary.is_null() || !array.dictionary.is_null();
     if n_buffers != 2 || array.n_children != 0 || is_indirect || array.buffers.is_null() {
         return Err(Error::buffer(format!(
@@ -150,7 +150,7 @@ unsafe fn described(schema: &Schema, array: &Array) -> Result<Memory> {
     let data = values.wrapping_byte_add(skipped).cast_mut();
     let shape = vec![length];
     let device = Device::CPU;
-    Ok(Memory { data, device, dtype, shape, strides: None, read_only: true })
+    Ok(ForeignMemory { data, device, dtype, shape, strides: None, read_only: true })
 }
 
 /// Looks for a null where nobody has counted them: least significant bit first, 1 for a value.

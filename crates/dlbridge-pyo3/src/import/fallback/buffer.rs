@@ -10,13 +10,13 @@ use dlbridge::{Device, Tensor};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, ffi};
 
-use super::memory::Memory;
+use super::memory::ForeignMemory;
 use crate::buffer::{self, Buffer, FULL_READ_ONLY, PyBuffer_Release, PyObject_GetBuffer};
 use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 
 /// Takes an object's buffer; `None` if it has none.
-pub(super) fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
+pub(super) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     if !has_buffer(object) {
         return Ok(None);
     }
@@ -27,8 +27,8 @@ pub(super) fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> 
 }
 
 /// An object's buffer, and what it says.
-pub(super) fn open(object: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, Memory)> {
-    let buffer = Acquired::of(object)?;
+pub(super) fn open(object: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, ForeignMemory)> {
+    let buffer = Acquired::new(object)?;
     let memory = buffer.memory()?;
     Ok((buffer, memory))
 }
@@ -57,7 +57,7 @@ impl NeedsInterpreter for Acquired {
 }
 
 impl Acquired {
-    fn of(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+    fn new(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         let mut buffer = Box::new(Buffer {
             buf: ptr::null_mut(),
             obj: ptr::null_mut(),
@@ -80,7 +80,7 @@ impl Acquired {
     /// # Errors
     ///
     /// A format that is not one number, sub-offsets, or a length that is not that of the shape.
-    fn memory(&self) -> Result<Memory> {
+    fn memory(&self) -> Result<ForeignMemory> {
         let Buffer { buf, len, ndim, readonly, .. } = *self.0;
         if !self.0.suboffsets.is_null() {
             let message = "suboffsets: found some, wanted memory without pointers in it";
@@ -99,7 +99,7 @@ impl Acquired {
             return Err(Error::buffer(message));
         }
         let read_only = readonly != 0;
-        Ok(Memory { data: buf, device: Device::CPU, dtype, shape, strides, read_only })
+        Ok(ForeignMemory { data: buf, device: Device::CPU, dtype, shape, strides, read_only })
     }
 
     /// No format means bytes.
@@ -125,7 +125,7 @@ impl Acquired {
 
 impl Drop for Acquired {
     fn drop(&mut self) {
-        // SAFETY: filled in by `of`, attached, and released once (F1, F8).
+        // SAFETY: filled in by `new`, attached, and released once (F1, F8).
         unsafe { PyBuffer_Release(&raw mut *self.0) };
     }
 }

@@ -6,11 +6,11 @@ use dlbridge::Tensor;
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
-use super::memory::Memory;
+use super::memory::ForeignMemory;
 use crate::release::NeedsInterpreter;
 use crate::{Error, Result};
 
-pub(super) fn import(_: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
+pub(super) fn import_buffer(_: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     Ok(None)
 }
 
@@ -23,7 +23,7 @@ impl NeedsInterpreter for Acquired {
     }
 }
 
-pub(super) fn open(_: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, Memory)> {
+pub(super) fn open(_: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, ForeignMemory)> {
     Err(Error::buffer("data: found an object, wanted an address: no buffers on this platform"))
 }
 

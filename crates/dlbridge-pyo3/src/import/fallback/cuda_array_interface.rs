@@ -20,10 +20,13 @@ use crate::{Error, Result};
 ///
 /// The interface does not say which device; the driver knows. An empty array may have no address,
 /// and is said to be on device 0 then.
-pub(super) fn import(object: Borrowed<'_, '_, PyAny>, stream: Stream) -> Result<Option<Tensor>> {
+pub(super) fn import_cuda_array_interface(
+    object: Borrowed<'_, '_, PyAny>,
+    stream: Stream,
+) -> Result<Option<Tensor>> {
     let py = object.py();
     let name = intern!(py, "__cuda_array_interface__");
-    let Some(interface) = Interface::of(object, name, 0..=3)? else { return Ok(None) };
+    let Some(interface) = Interface::read(object, name, 0..=3)? else { return Ok(None) };
     interface.refuse_mask()?;
     let Some((address, read_only)) = interface.address()? else {
         return Err(Error::buffer("data: found no pair, wanted an address and a flag"));

@@ -10,7 +10,7 @@ use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use super::memory::Memory;
+use super::memory::ForeignMemory;
 use super::typestr;
 use crate::{Error, Result};
 
@@ -23,7 +23,7 @@ impl<'py> Interface<'py> {
     /// # Errors
     ///
     /// Something other than a dict, or a version that is not among those given.
-    pub(super) fn of(
+    pub(super) fn read(
         object: Borrowed<'_, 'py, PyAny>,
         name: &Bound<'py, PyString>,
         versions: std::ops::RangeInclusive<i64>,
@@ -92,20 +92,20 @@ impl<'py> Interface<'py> {
         }
     }
 
-    /// Memory of this shape, with these strides.
+    /// ForeignMemory of this shape, with these strides.
     pub(super) fn memory(
         &self,
         data: *mut c_void,
         device: Device,
         read_only: bool,
-    ) -> Result<Memory> {
+    ) -> Result<ForeignMemory> {
         let shape = self.numbers("shape", &self.need("shape")?)?;
         let strides = match self.get("strides")? {
             Some(strides) => Some(self.numbers("strides", &strides)?),
             None => None,
         };
         let dtype = self.dtype()?;
-        Ok(Memory { data, device, dtype, shape, strides, read_only })
+        Ok(ForeignMemory { data, device, dtype, shape, strides, read_only })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Memory that no DLPack descriptor describes, made into a tensor.
+//! ForeignMemory that no DLPack descriptor describes, made into a tensor.
 //! What the description comes from belongs to the file of each protocol.
 //! Invariant: no element's address overflows, and strides count elements.
 
@@ -9,7 +9,7 @@ use dlbridge::{DType, Device, Flags, MAX_RANK, Tensor, layout};
 use crate::{Error, Result};
 
 /// What a protocol says of an object's memory.
-pub(super) struct Memory {
+pub(super) struct ForeignMemory {
     /// The address of element `[0, 0, ...]`.
     pub(super) data: *mut c_void,
     pub(super) device: Device,
@@ -27,7 +27,7 @@ pub(super) struct Reach {
     pub(super) above: usize,
 }
 
-impl Memory {
+impl ForeignMemory {
     /// Steps in elements. An axis that is never stepped along may have any step.
     fn steps(&self) -> Result<Vec<i64>> {
         let mut steps = vec![0; self.shape.len()];

@@ -21,17 +21,19 @@ use crate::stream::Stream;
 
 /// Takes an object's memory by the first of the protocols that it has; `None` if it has none.
 /// Device memory is ready for the default stream.
-pub(crate) fn import(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Tensor, Protocol)>> {
+pub(crate) fn import_by_fallback(
+    object: Borrowed<'_, '_, PyAny>,
+) -> Result<Option<(Tensor, Protocol)>> {
     if let Some(outcome) = import_cuda(object, Stream::DEFAULT)? {
         return Ok(Some(outcome));
     }
     if let Some(outcome) = import_buffer(object)? {
         return Ok(Some(outcome));
     }
-    if let Some(tensor) = array_interface::import(object)? {
+    if let Some(tensor) = array_interface::import_array_interface(object)? {
         return Ok(Some((tensor, Protocol::ArrayInterface)));
     }
-    Ok(arrow::import(object)?.map(|tensor| (tensor, Protocol::Arrow)))
+    Ok(arrow::import_arrow(object)?.map(|tensor| (tensor, Protocol::Arrow)))
 }
 
 /// Takes device memory, ready for a stream.
@@ -39,11 +41,11 @@ pub(crate) fn import_cuda(
     object: Borrowed<'_, '_, PyAny>,
     stream: Stream,
 ) -> Result<Option<(Tensor, Protocol)>> {
-    let tensor = cuda_array_interface::import(object, stream)?;
+    let tensor = cuda_array_interface::import_cuda_array_interface(object, stream)?;
     Ok(tensor.map(|tensor| (tensor, Protocol::CudaArrayInterface)))
 }
 
 /// Takes the memory of an object whose `__dlpack__` refused it.
 pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Tensor, Protocol)>> {
-    Ok(buffer::import(object)?.map(|tensor| (tensor, Protocol::Buffer)))
+    Ok(buffer::import_buffer(object)?.map(|tensor| (tensor, Protocol::Buffer)))
 }

@@ -1,7 +1,7 @@
 //! Stack space for the descriptor of borrowed memory, and the order of writing and using it.
 //! Filling it belongs to `exchange` and `numpy`.
 //! Invariant: a slot's type code can be read at any time; it is [`UNWRITTEN`] until there is a
-//! descriptor, and again before an object's Python code runs. A [`Described`] keeps the place
+//! descriptor, and again before an object's Python code runs. A [`Described`] keeps the space
 //! borrowed, and asking an object needs a [`Forgotten`]: so no object is asked between describing
 //! its memory and the last use of the description.
 
@@ -16,28 +16,28 @@ use crate::Result;
 /// The code of no type. Marks an unwritten descriptor.
 pub(crate) const UNWRITTEN: TypeCode = TypeCode(u8::MAX);
 
-/// A place for a descriptor, and for the strides of one that counts them in another way.
-pub(crate) struct Place {
-    pub(crate) descriptor: Slot,
+/// Space for a descriptor, and for the strides of one that counts them in another way.
+pub(crate) struct DescriptorSpace {
+    pub(crate) descriptor: DescriptorSlot,
     pub(crate) strides: [MaybeUninit<i64>; MAX_RANK],
 }
 
-impl Place {
+impl DescriptorSpace {
     #[inline(always)]
     pub(crate) const fn empty() -> Self {
-        Self { descriptor: Slot::empty(), strides: LentTensor::NO_STRIDES }
+        Self { descriptor: DescriptorSlot::empty(), strides: LentTensor::NO_STRIDES }
     }
 
     /// The descriptor that was written; `None` if none was.
     #[inline(always)]
     pub(crate) fn described(&mut self, flags: Flags) -> Option<Described<'_>> {
-        (self.descriptor.code() != UNWRITTEN).then_some(Described { place: self, flags })
+        (self.descriptor.code() != UNWRITTEN).then_some(Described { space: self, flags })
     }
 }
 
 /// A descriptor that was written, with the flags of its memory.
 pub(crate) struct Described<'p> {
-    place: &'p mut Place,
+    space: &'p mut DescriptorSpace,
     flags: Flags,
 }
 
@@ -54,7 +54,7 @@ impl<'p> Described<'p> {
         strides: &'p mut [MaybeUninit<i64>; MAX_RANK],
     ) -> Result<LentTensor<'p>> {
         // SAFETY: a `Described` is made of a written descriptor (F9).
-        let descriptor = unsafe { self.place.descriptor.get() };
+        let descriptor = unsafe { self.space.descriptor.get() };
         // SAFETY: the caller's duty.
         Ok(unsafe { LentTensor::from_raw(descriptor, strides, self.flags) }?)
     }
@@ -62,11 +62,11 @@ impl<'p> Described<'p> {
 
 /// Proof that no description of an object's memory is in use, so that its Python code may run: it
 /// could move or free that memory.
-pub(crate) struct Forgotten<'p>(PhantomData<&'p mut Place>);
+pub(crate) struct Forgotten<'p>(PhantomData<&'p mut DescriptorSpace>);
 
 impl<'p> Forgotten<'p> {
-    pub(crate) fn place(place: &'p mut Place) -> Self {
-        place.descriptor = Slot::empty();
+    pub(crate) fn space(space: &'p mut DescriptorSpace) -> Self {
+        space.descriptor = DescriptorSlot::empty();
         Self(PhantomData)
     }
 
@@ -76,15 +76,15 @@ impl<'p> Forgotten<'p> {
     }
 }
 
-/// A place for a descriptor alone.
-pub(crate) struct Slot(MaybeUninit<DLTensor>);
+/// Space for a descriptor alone.
+pub(crate) struct DescriptorSlot(MaybeUninit<DLTensor>);
 
-impl Slot {
+impl DescriptorSlot {
     /// All of it but the type code is left as it is.
     #[inline(always)]
     const fn empty() -> Self {
         let mut descriptor = MaybeUninit::<DLTensor>::uninit();
-        // SAFETY: within the descriptor's place (F9).
+        // SAFETY: within the space of the descriptor (F9).
         let code = unsafe { &raw mut (*descriptor.as_mut_ptr()).dtype.code.0 };
         // SAFETY: the same.
         unsafe { code.write(UNWRITTEN.0) };
