@@ -1,4 +1,4 @@
-//! Objects that are made once: names, the version that is asked for, our class.
+//! Objects that are made once: names, and the version that is asked for.
 //! Using them does not belong here.
 //! Invariant: made whole, then never changed nor freed. Python is expected to start once.
 
@@ -7,10 +7,8 @@ use std::sync::OnceLock;
 use dlbridge::protocol;
 
 use super::api::Pointer;
-use super::class::{self, Class};
 use super::exception::Exception;
 use super::object::{Object, Python};
-use super::table;
 
 pub(super) struct Constants {
     /// `"__dlpack__"`.
@@ -39,10 +37,6 @@ pub(super) struct Constants {
     pub(super) keywords_with_stream: Pointer,
     /// `("stream",)`.
     pub(super) keywords_legacy: Pointer,
-    /// What forgets a type that is freed.
-    pub(super) freed: Pointer,
-    /// What an exported tensor becomes.
-    pub(super) class: Class,
 }
 
 // SAFETY: addresses of objects, which are used where a thread is attached (F1, R9).
@@ -86,14 +80,7 @@ impl Constants {
                 .tuple([max_version()?, python.intern(c"stream")?])?
                 .into_raw(),
             keywords_legacy: python.tuple([python.intern(c"stream")?])?.into_raw(),
-            freed: table::callback(python)?.into_raw(),
-            class: class::make(python)?,
         };
         Ok(CONSTANTS.get_or_init(|| made))
-    }
-
-    /// What was made before; for callbacks of our class, which exists only then.
-    pub(super) fn existing() -> Option<&'static Self> {
-        CONSTANTS.get()
     }
 }

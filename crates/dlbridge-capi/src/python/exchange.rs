@@ -9,6 +9,7 @@ use dlbridge::protocol::table::{CONJUGATED, may_be_conjugated};
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
 use dlbridge::{Device, Tensor};
 
+use super::constants::Constants;
 use super::exception::Exception;
 use super::object::Object;
 use super::table;
@@ -65,7 +66,7 @@ fn resolved(object: &Object, tensor: Tensor) -> Option<Result<Tensor>> {
 
 #[cold]
 fn is_conjugated(object: &Object) -> Result<bool, Exception> {
-    let name = object.python().constants()?.is_conj;
+    let name = Constants::get(object.python())?.is_conj;
     if !object.has_attribute(name) {
         return Ok(false);
     }
