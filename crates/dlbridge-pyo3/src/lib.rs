@@ -31,7 +31,7 @@
 //! # Python::attach(|py| {
 //! #     let module = PyModule::new(py, "m").unwrap();
 //! #     extension(&module).unwrap();
-//! #     let x = PyTensor::from(dlbridge::Tensor::from(vec![1.0_f64, 2.0])).into_pyobject(py).unwrap();
+//! #     let x = PyTensor::new(vec![1.0_f64, 2.0]).into_pyobject(py).unwrap();
 //! #     let y = module.getattr("double").unwrap().call1((x,)).unwrap();
 //! #     assert_eq!(module.getattr("sum").unwrap().call1((y,)).unwrap().extract::<f64>().unwrap(), 6.0);
 //! # });
@@ -46,7 +46,7 @@
 //! | to know how it was handed over | the protocol | [`import_with_protocol`] |
 //! | a GPU array and a stream to use it on | to wait in the right order | [`ImportOptions::stream`] |
 //! | a GPU array | to know on which stream it is made | [`import_with_stream`] |
-//! | a CUDA slice of cudarc, still being written | to return it | `PyTensor::from(Tensor::try_from(slice)?)` |
+//! | a CUDA slice of cudarc, still being written | to return it | `PyTensor::new(Tensor::try_from(slice)?)` |
 //! | another GPU tensor that a stream still writes | to return it | [`PyTensor::ready_after`] |
 //! | a Rust array or vector | to return it | `PyTensor::new(array)` |
 //! | a result for NumPy | an array of it | [`PyTensor::into_numpy`] |

@@ -24,7 +24,7 @@ fn norm(x: PyTensorOf<f32, 1>) -> f32 {
 fn scale<'py>(x: &Bound<'py, PyAny>, factor: f32) -> Result<Bound<'py, PyAny>> {
     let mut scaled = x.extract::<PyTensor>()?.to_compact()?;
     scaled.view_mut::<f32>()?.map(|value| factor * value);
-    PyTensor::from(scaled).to_caller(x)
+    PyTensor::new(scaled).to_caller(x)
 }
 
 /// The sum of each row, in memory of the caller's framework.

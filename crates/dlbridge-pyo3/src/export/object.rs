@@ -60,7 +60,6 @@ impl TensorObject {
     /// run this yet.) What a CUDA slice tells of its own stream no longer counts then.
     ///
     /// ```
-    /// use dlbridge::Tensor;
     /// use dlbridge_pyo3::{PyTensor, Stream};
     ///
     /// # pyo3::Python::initialize();

@@ -20,7 +20,6 @@ impl PyTensor {
     /// for a PyTorch tensor, a NumPy array for a NumPy array, a `dlbridge.Tensor` for one.
     ///
     /// ```
-    /// use dlbridge::Tensor;
     /// use dlbridge_pyo3::{PyTensor, Result};
     /// use pyo3::prelude::*;
     ///
@@ -29,7 +28,7 @@ impl PyTensor {
     /// fn double<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     ///     let mut doubled = x.extract::<PyTensor>()?.to_compact()?;
     ///     doubled.view_mut::<f64>()?.map(|value| 2.0 * value);
-    ///     PyTensor::from(doubled).to_caller(x)
+    ///     PyTensor::new(doubled).to_caller(x)
     /// }
     /// # Python::initialize();
     /// # Python::attach(|py| -> PyResult<()> {
@@ -95,7 +94,6 @@ impl PyTensor {
     /// caller's to convert [`to_caller`](Self::to_caller). Read-only memory becomes a read-only array.
     ///
     /// ```
-    /// use dlbridge::Tensor;
     /// use dlbridge_pyo3::{PyTensor, Result};
     /// use pyo3::prelude::*;
     ///

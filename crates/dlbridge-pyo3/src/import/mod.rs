@@ -106,7 +106,6 @@ pub fn import_with_protocol(
 /// current stream: that one is told, for the caller to queue its work on, or to wait for.
 ///
 /// ```
-/// use dlbridge::Tensor;
 /// use dlbridge_pyo3::{ImportOptions, PyTensor, import_with_stream};
 /// use pyo3::prelude::*;
 ///

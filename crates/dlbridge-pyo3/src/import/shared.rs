@@ -38,11 +38,10 @@ pub(super) fn import_by_path(
             }
         }
         Some(path) => {
-            let table = path.table();
-            if let Some(tensor) =
-                table.map_or(Ok(None), |table| exchange::import_by_table(object, table))?
-            {
-                return Ok((tensor, Protocol::ExchangeApi));
+            if let Some(table) = path.table() {
+                if let Some(tensor) = exchange::import_by_table(object, table)? {
+                    return Ok((tensor, Protocol::ExchangeApi));
+                }
             }
         }
     }

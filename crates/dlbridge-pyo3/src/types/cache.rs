@@ -66,12 +66,14 @@ fn encoded(path: Option<Path>) -> *mut DLPackExchangeAPI {
 /// `path` was [`encoded`].
 #[inline(always)]
 unsafe fn decoded(path: *mut DLPackExchangeAPI) -> Option<Path> {
+    if path.addr() > OWN {
+        // SAFETY: made of a table, which lives as long as the process (F6).
+        return Some(Path::Table(unsafe { &*path }));
+    }
     match path.addr() {
         NO_PATH => None,
         NUMPY => Some(Path::NumPy),
-        OWN => Some(Path::Own),
-        // SAFETY: made of a table, which lives as long as the process (F6).
-        _ => Some(Path::Table(unsafe { &*path })),
+        _ => Some(Path::Own),
     }
 }
 
