@@ -9,8 +9,8 @@ use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 
 use crate::entry::{contained, guarded};
 use crate::error::{Error, Result, Status};
-use crate::handle::{NULL_OUT, Origin, Stream, TensorHandle};
-use crate::info::TensorInfo;
+use crate::handle::{NULL_OUT, Origin, TensorHandle};
+use crate::info::{Stream, TensorInfo};
 use crate::python::{self, PyObject, Python};
 use crate::sized;
 

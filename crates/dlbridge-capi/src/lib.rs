@@ -28,7 +28,6 @@ mod export;
 mod handle;
 mod import;
 mod info;
-mod publish;
 mod python;
 mod queue;
 mod sized;

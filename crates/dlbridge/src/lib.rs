@@ -51,6 +51,8 @@ mod dtype;
 mod error;
 mod flags;
 pub mod layout;
+#[doc(hidden)]
+pub mod protocol;
 mod raw;
 mod tensor;
 #[cfg(feature = "testing")]

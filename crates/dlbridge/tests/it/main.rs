@@ -49,6 +49,7 @@ mod ownership;
 mod packed;
 mod prop_layout;
 mod prop_validation;
+mod protocol;
 mod rank_0;
 mod releases;
 #[cfg(feature = "safetensors-0_8")]
