@@ -48,6 +48,7 @@ mod dtype;
 mod error;
 mod flags;
 pub mod layout;
+mod part_error;
 mod raw;
 mod tensor;
 #[cfg(feature = "testing")]
@@ -63,6 +64,7 @@ pub use dlbridge_sys as sys;
 pub use dtype::{DType, TypeCode};
 pub use error::Error;
 pub use flags::Flags;
+pub use part_error::PartError;
 #[doc(hidden)]
 pub use raw::descriptor::binding::Binding;
 #[doc(hidden)]
@@ -70,7 +72,7 @@ pub use raw::descriptor::keep::Keep;
 pub use raw::{Element, Iter, Plain, ReadCell};
 pub use tensor::{
     ArcTensor, Builder, LentTensor, Producer, Tensor, TensorMut, TensorRef, TensorSlice,
-    TensorSliceMut, View, ViewMut,
+    TensorSliceMut, View, ViewMut, ViewPart,
 };
 
 /// The most axes that a tensor may have, as in NumPy.

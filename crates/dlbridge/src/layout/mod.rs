@@ -3,8 +3,10 @@
 mod arithmetic;
 mod dims;
 mod measured;
+mod part;
 mod placement;
 mod raw;
+mod reshape;
 mod runs;
 pub(crate) mod small;
 
@@ -21,5 +23,6 @@ pub use arithmetic::{
 pub(crate) use arithmetic::{count, extent};
 pub(crate) use dims::Dims;
 pub(crate) use measured::{Layout, Lists, OwnedLayout};
+pub(crate) use part::Cut;
 pub(crate) use placement::Placement;
 pub(crate) use runs::{Run, Runs};

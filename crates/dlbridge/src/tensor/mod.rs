@@ -4,6 +4,8 @@
 
 mod accessors;
 mod builder;
+mod part_verbs;
+mod parts;
 mod raw;
 mod tensor_ref;
 mod view;
@@ -13,6 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use builder::Builder;
+pub use parts::ViewPart;
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
 pub(crate) use raw::Nested;
 pub use raw::{ArcTensor, LentTensor, TensorSlice, TensorSliceMut};

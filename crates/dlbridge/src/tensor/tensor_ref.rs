@@ -36,6 +36,11 @@ impl<'a> TensorRef<'a> {
     }
 
     #[inline]
+    pub(crate) fn borrowed(&self) -> &Borrowed<'a> {
+        &self.0
+    }
+
+    #[inline]
     pub(crate) fn of_array<A: Strided + ?Sized>(array: &'a A) -> Self {
         Self(describable(borrow(array)))
     }

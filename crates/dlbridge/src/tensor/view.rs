@@ -194,6 +194,14 @@ impl<'a, T: Element> ViewMut<'a, T> {
         Self(elements)
     }
 
+    pub(crate) fn into_elements(self) -> ElementsMut<'a, T> {
+        self.0
+    }
+
+    pub(crate) fn elements_mut(&mut self) -> &mut ElementsMut<'a, T> {
+        &mut self.0
+    }
+
     /// The extents, outermost axis first.
     #[must_use]
     pub fn shape(&self) -> &[i64] {

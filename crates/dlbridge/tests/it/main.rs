@@ -45,8 +45,10 @@ mod odd_but_legal;
 mod owned_slice;
 mod ownership;
 mod packed;
+mod parts;
 mod prop_gate;
 mod prop_layout;
+mod prop_parts;
 mod rank_0;
 mod releases;
 #[cfg(feature = "safetensors-0_8")]

@@ -9,6 +9,7 @@ pub(crate) mod header;
 pub(crate) mod keep;
 mod keeper;
 pub(crate) mod marks;
+mod part;
 pub(crate) mod parts;
 pub(crate) mod release;
 pub(crate) mod share;

@@ -29,6 +29,16 @@ impl<'a, T: Element> Elements<'a, T> {
         Ok(Self { parts, cells: PhantomData })
     }
 
+    /// Elements that were checked before.
+    ///
+    /// # Panics
+    ///
+    /// If they were not.
+    #[inline]
+    pub(crate) fn checked(parts: Parts<'a>) -> Self {
+        Self::new(parts).expect("checked before")
+    }
+
     /// What the elements were made of.
     #[inline]
     pub(crate) fn parts(&self) -> &Parts<'a> {

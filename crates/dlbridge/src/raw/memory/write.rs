@@ -2,12 +2,25 @@
 //! Deciding who may write does not belong here (see `slice`): whoever makes one has decided.
 //! Invariant: nobody else reads or writes the elements while an `ElementsMut` lives.
 
+use std::marker::PhantomData;
+
 use super::elements::Elements;
+use crate::layout::Cut;
 use crate::raw::Parts;
+use crate::raw::borrowed::Borrowed;
 use crate::{Element, Error};
 
 /// Elements of one type that are ours to write. They may overlap: no reference is formed.
-pub(crate) struct ElementsMut<'a, T>(Elements<'a, T>);
+pub(crate) struct ElementsMut<'a, T> {
+    described: Described<'a>,
+    elements: PhantomData<&'a mut [T]>,
+}
+
+/// Elements whose type and device were checked.
+enum Described<'a> {
+    Whole(Parts<'a>),
+    Part(Borrowed<'a>),
+}
 
 // SAFETY: it lends what a `&mut [T]` lends (R9).
 unsafe impl<T: Send + Sync> Send for ElementsMut<'_, T> {}
@@ -20,26 +33,69 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     /// Nobody else reads or writes the elements for `'a`.
     pub(crate) unsafe fn new(parts: Parts<'a>) -> Result<Self, Error> {
         parts.check_writable()?;
-        Elements::new(parts).map(Self)
+        Elements::<T>::new(parts)?;
+        Ok(Self::over(Described::Whole(parts)))
     }
 
-    pub(crate) fn elements(&self) -> &Elements<'a, T> {
-        &self.0
+    fn over(described: Described<'a>) -> Self {
+        Self { described, elements: PhantomData }
+    }
+
+    #[inline]
+    pub(crate) fn elements(&self) -> Elements<'_, T> {
+        match &self.described {
+            Described::Whole(parts) => Elements::checked(*parts),
+            Described::Part(part) => Elements::checked(part.parts()),
+        }
+    }
+
+    /// The same elements, for as long as this is borrowed.
+    pub(crate) fn reborrow(&mut self) -> ElementsMut<'_, T> {
+        let parts = *self.elements().parts();
+        ElementsMut::over(Described::Whole(parts))
+    }
+
+    /// Some of the elements, in place of all.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Borrowed::part`].
+    pub(crate) fn into_part(self, cut: Cut<'_>) -> Result<Self, Error> {
+        Ok(Self::over(Described::Part(self.borrowed().part(cut)?)))
+    }
+
+    /// Two parts that have no element in common.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Borrowed::split`].
+    pub(crate) fn split(self, axis: usize, index: usize) -> Result<(Self, Self), Error> {
+        let (front, back) = self.borrowed().split(axis, index)?;
+        Ok((Self::over(Described::Part(front)), Self::over(Described::Part(back))))
+    }
+
+    fn borrowed(self) -> Borrowed<'a> {
+        match self.described {
+            Described::Whole(parts) => Borrowed::of(parts),
+            Described::Part(part) => part,
+        }
     }
 
     pub(crate) fn set(&mut self, index: &[usize], value: T) -> Option<()> {
-        let offset = self.0.offset_of(index)?;
+        let elements = self.elements();
+        let offset = elements.offset_of(index)?;
         // SAFETY: an element lies there (R1), ours to write (this type's invariant).
-        unsafe { self.0.parts().data.wrapping_offset(offset).cast::<T>().write_unaligned(value) };
+        unsafe { elements.parts().data.wrapping_offset(offset).cast::<T>().write_unaligned(value) };
         Some(())
     }
 
     /// Replaces each element by what `value` makes of it, in row-major order.
     pub(crate) fn replace(&mut self, mut value: impl FnMut(T) -> T) {
-        for run in self.0.runs() {
+        let elements = self.elements();
+        for run in elements.runs() {
             for i in 0..run.len as isize {
                 let offset = (run.start + i * run.step) * size_of::<T>() as isize;
-                let at = self.0.parts().data.wrapping_offset(offset);
+                let at = elements.parts().data.wrapping_offset(offset);
                 // SAFETY: the layout has an element at this offset (R1), alive (R2).
                 let old = unsafe { T::read(at) };
                 // SAFETY: and ours to write (this type's invariant; R4).
