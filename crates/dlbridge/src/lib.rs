@@ -48,6 +48,7 @@ mod dtype;
 mod error;
 mod flags;
 pub mod layout;
+mod match_dtype;
 mod part_error;
 mod raw;
 mod tensor;
@@ -69,10 +70,10 @@ pub use part_error::PartError;
 pub use raw::descriptor::binding::Binding;
 #[doc(hidden)]
 pub use raw::descriptor::keep::Keep;
-pub use raw::{Element, Iter, Plain, ReadCell};
+pub use raw::{Element, Iter, Plain, ReadCell, Rows};
 pub use tensor::{
-    ArcTensor, Builder, LentTensor, Producer, Tensor, TensorMut, TensorRef, TensorSlice,
-    TensorSliceMut, View, ViewMut, ViewPart,
+    ArcTensor, AxisIter, Builder, Indexed, LentTensor, Pieces, Producer, Tensor, TensorMut,
+    TensorRef, TensorSlice, TensorSliceMut, View, ViewMut, ViewPart, Zip,
 };
 
 /// The most axes that a tensor may have, as in NumPy.

@@ -9,7 +9,7 @@ use crate::{DType, Error, Flags};
 /// in bytes and the distance in bytes between any two elements fit `isize`.
 ///
 /// Every descriptor, and every checked description of memory, is made of one.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout<'a> {
     pub(super) shape: &'a [i64],
     pub(super) strides: &'a [i64],

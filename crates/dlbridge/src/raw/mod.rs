@@ -40,7 +40,7 @@ mod unchecked;
 
 pub(crate) use descriptor::{Handle, Parts, borrowed, parts};
 pub use element::{Element, Plain};
-pub use memory::{Iter, ReadCell};
+pub use memory::{Iter, ReadCell, Rows};
 pub(crate) use memory::{buffer, elements, placement, write};
 
 use crate::layout;

@@ -7,6 +7,7 @@ mod builder;
 mod part_verbs;
 mod parts;
 mod raw;
+mod rows;
 mod tensor_ref;
 mod view;
 
@@ -19,6 +20,7 @@ pub use parts::ViewPart;
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
 pub(crate) use raw::Nested;
 pub use raw::{ArcTensor, LentTensor, TensorSlice, TensorSliceMut};
+pub use rows::{AxisIter, Indexed, Pieces, Zip};
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};
 

@@ -51,6 +51,7 @@ mod prop_layout;
 mod prop_parts;
 mod rank_0;
 mod releases;
+mod rows;
 #[cfg(feature = "safetensors-0_8")]
 mod safetensors_0_8;
 #[cfg(all(feature = "float8-0_7", feature = "microfloat-0_1", feature = "float4-0_2"))]

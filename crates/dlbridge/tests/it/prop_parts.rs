@@ -48,7 +48,7 @@ fn shape() -> impl Strategy<Value = Vec<i64>> {
     vec(prop_oneof![Just(1_i64), Just(2), Just(3), Just(4), Just(6), Just(0)], 0..5)
 }
 
-fn layouts() -> impl Strategy<Value = (Vec<i64>, Vec<i64>)> {
+pub(crate) fn layouts() -> impl Strategy<Value = (Vec<i64>, Vec<i64>)> {
     shape().prop_flat_map(|shape| {
         let mut compact = vec![0; shape.len()];
         layout::compact_strides(&shape, &mut compact);
@@ -210,7 +210,7 @@ macro_rules! apply {
 }
 
 /// A tensor over exactly the memory that a layout reaches, element `i` of which is `i`.
-fn exact(shape: &[i64], strides: &[i64]) -> Tensor {
+pub(crate) fn exact(shape: &[i64], strides: &[i64]) -> Tensor {
     let span = layout::span(shape, strides).expect("small");
     let owner: Vec<i64> = (0..span.extent() as i64).collect();
     let builder = Tensor::builder(owner).shape(shape).strides(strides);

@@ -5,12 +5,13 @@
 use std::marker::PhantomData;
 
 use super::{Iter, ReadCell};
-use crate::layout::Runs;
+use crate::layout::{Layout, Runs};
 use crate::raw::Parts;
+use crate::raw::parts::Memory;
 use crate::{Element, Error};
 
 /// Elements of one type, read by value. The address may be unaligned.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Elements<'a, T> {
     parts: Parts<'a>,
     cells: PhantomData<&'a [ReadCell<T>]>,
@@ -37,6 +38,21 @@ impl<'a, T: Element> Elements<'a, T> {
     #[inline]
     pub(crate) fn checked(parts: Parts<'a>) -> Self {
         Self::new(parts).expect("checked before")
+    }
+
+    /// Some of the elements, under another layout.
+    ///
+    /// # Safety
+    ///
+    /// From `start` on, in elements, `layout` reaches elements of this, and no others.
+    #[inline(always)]
+    pub(crate) unsafe fn part(&self, layout: Layout<'a>, start: isize) -> Self {
+        let Parts { data, byte_offset, device, flags, access, .. } = self.parts;
+        let data = data.wrapping_offset(start.wrapping_mul(size_of::<T>() as isize));
+        let memory = Memory { data, byte_offset, device, flags, access };
+        // SAFETY: elements of checked parts (R1, R2, R4; the caller's duty).
+        let parts = unsafe { Parts::new(layout, memory) };
+        Self { parts, cells: PhantomData }
     }
 
     /// What the elements were made of.

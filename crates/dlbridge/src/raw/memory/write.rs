@@ -4,6 +4,7 @@
 
 use std::marker::PhantomData;
 
+use super::Rows;
 use super::elements::Elements;
 use crate::layout::Cut;
 use crate::raw::Parts;
@@ -72,6 +73,13 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     pub(crate) fn split(self, axis: usize, index: usize) -> Result<(Self, Self), Error> {
         let (front, back) = self.borrowed().split(axis, index)?;
         Ok((Self::over(Described::Part(front)), Self::over(Described::Part(back))))
+    }
+
+    /// Calls `function` with each row, one after the other.
+    pub(crate) fn for_each_row(&mut self, mut function: impl FnMut(ElementsMut<'_, T>)) {
+        for row in Rows::new(self.elements(), 1) {
+            function(ElementsMut::over(Described::Whole(*row.elements.parts())));
+        }
     }
 
     fn borrowed(self) -> Borrowed<'a> {
