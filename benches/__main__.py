@@ -1,8 +1,8 @@
-"""Measures, prints tables, and keeps sections of docs/benchmarks.md: see `cargo xtask bench`.
+"""Measures, prints tables, and updates sections of docs/benchmarks.md: see `cargo xtask bench`.
 
 `python benches rust PROGRAM [PART...]`, `python benches python [PART...]`,
 `python benches julia FILE`, `python benches check`. `python benches modules NAME...` only builds
-modules of other libraries, and prints their folder and versions.
+the modules of other libraries, and prints their folder and versions.
 """
 
 import argparse
@@ -19,11 +19,11 @@ from build import SOURCES, build, build_all, modules, version
 from tables import Section, Unmeasured, aligned, keep
 
 RUST_PARTS = ["shares", "views", "reads", "sizes", "threads"]
-PYTHON_PARTS = ["paths", "sizes", "threads"]
+PYTHON_PARTS = ["paths", "sizes", "copies", "threads"]
 
 
 def machine(*, python: bool) -> str:
-    """The day, the machine, and the versions of the tools."""
+    """The date, the machine, and the versions of the tools."""
 
     def first_line(*command: str) -> str:
         try:
@@ -65,6 +65,9 @@ def python(given: argparse.Namespace) -> Iterator[Callable[[], Section]]:
     if "sizes" in parts:
         script = SOURCES / "sizes.py"
         yield lambda: sections.sizes("Python", sections.output(sys.executable, script))
+    if "copies" in parts:
+        script = SOURCES / "copies.py"
+        yield lambda: sections.copies(sections.output(sys.executable, script))
     if "threads" in parts:
         language = "Free-threaded Python" if is_free else "Python"
         command = (SOURCES / "threads.py", "--libraries", ",".join(libraries))

@@ -1,6 +1,6 @@
 """Builds the modules that are measured in Python, into `target/bench/python`.
 
-What cannot be built is skipped with the compiler's first error.
+A module that cannot be built is skipped and noted with the compiler's first error.
 """
 
 import functools
@@ -25,11 +25,11 @@ PEERS = [
     "nanobind",
     "tvm_ffi",
 ]
-# The crate or package that a module is built from, where the name differs.
+# The crate or package that a module is built from, if its name differs.
 PACKAGES = {"rust_numpy": "numpy", "tvm_ffi": "apache-tvm-ffi"}
-# As for a module that is to be fast, with every warning that finds mistakes.
+# The flags of an optimised extension module, with warnings.
 C_FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall"]
-# What nanobind's own build sets for a release.
+# The flags of nanobind's own release build.
 CPP_FLAGS = [
     "-O3",
     "-std=c++17",
@@ -47,7 +47,7 @@ def modules() -> Path:
 
 
 def file_of(module: str) -> Path:
-    """The file of a module, removed: a loaded one must not be overwritten."""
+    """The path of a module, after removing the file: a loaded one must not be overwritten."""
     file = modules() / f"bench_{module}.so"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
@@ -55,7 +55,7 @@ def file_of(module: str) -> Path:
 
 
 def run(*command: str | Path) -> None:
-    """Runs a compiler; the error is its first one."""
+    """Runs a compiler; raises `Unmeasured` with its first error."""
     print("$", *command, flush=True)
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False
@@ -141,7 +141,7 @@ def version(module: str) -> str | None:
 
 @functools.cache
 def build_all(*, quick: bool) -> tuple[list[str], str]:
-    """Builds everything; gives the libraries, the floor first, and records about the others."""
+    """Builds everything; returns the libraries, the floor first, and records about the peers."""
     if os.name != "posix" or not Path("/proc").is_dir():
         raise Unmeasured("the modules are built and counted on Linux only")
     for module in ("meter", FLOOR, OURS):

@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib
 import matplotlib.pyplot as plt
 
-# The colours of a light page, and those of a dark one; a browser chooses.
+# Each colour for a light and for a dark page; the browser chooses.
 COLOURS = {
     "text": ("#1f2328", "#e6edf3"),
     "muted": ("#59636e", "#9198a1"),
@@ -19,11 +19,11 @@ COLOURS = {
 }
 TEXT, MUTED, OURS, OTHER, LIMIT, GRID, FILL = (light for light, _ in COLOURS.values())
 
-# A label, its values, each with whether it is dlbridge's.
+# A label and its values, each with a flag: is it dlbridge's?
 Bar = tuple[str, list[tuple[float, bool]]]
-# A title, its bars, and the most that dlbridge may take.
+# A title, its bars, and dlbridge's budget.
 Panel = tuple[str, list[Bar], float | None]
-# A label, its points, whether it is dlbridge's.
+# A label, its points, and a flag: is it dlbridge's?
 Line = tuple[str, list[tuple[float, float]], bool]
 
 matplotlib.use("svg")
@@ -60,7 +60,7 @@ def save(figure: Any, file: Path) -> None:
 
 
 def bars(title: str, subtitle: str, panels: list[Panel]) -> Any:
-    """Panels of bars that start at 1, all on one logarithmic scale: multiples of the first."""
+    """Panels of bars that start at 1, all on one logarithmic axis: multiples of the reference."""
     rows = math.ceil(len(panels) / 2)
     most = [
         max(len(panel[1]) for panel in panels[i : i + 2])
@@ -105,7 +105,7 @@ def bars(title: str, subtitle: str, panels: list[Panel]) -> Any:
             )
         axes.set_yticks(range(len(shown)), [label for label, _ in shown])
         axes.set_ylim(len(shown) - 0.5, -0.5)
-        # Room for the numbers of the least and the greatest value.
+        # Room for the labels of the smallest and the largest value.
         axes.set_xlim(least / spread**0.16, greatest * spread**0.16)
     for axes in grid.flat[len(panels) :]:
         axes.axis("off")
@@ -121,7 +121,7 @@ def lines(
     *,
     is_time: bool,
 ) -> Any:
-    """Lines over a logarithmic scale, each named at its end."""
+    """Lines over a logarithmic axis, each labelled at its end."""
     figure, axes = plt.subplots(figsize=(9.4, 4))
     figure.subplots_adjust(left=0.08, right=0.8, top=0.86, bottom=0.08)
     figure.suptitle(f"{title}\n{subtitle}", x=0.01, ha="left", fontsize=10)
@@ -142,7 +142,7 @@ def lines(
         axes.yaxis.set_major_formatter(lambda y, _: f"{y / 1e6:g} M")
     axes.minorticks_off()
     axes.grid(axis="y", color=GRID, linewidth=0.6)
-    # Names that would cover each other are moved apart.
+    # Move overlapping labels apart.
     highest = -math.inf
     for label, points, is_ours in sorted(drawn, key=lambda line: line[1][-1][1]):
         end = axes.transData.transform(points[-1])[1]

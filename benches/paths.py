@@ -1,6 +1,6 @@
 """Every path through every library: records of `measure.py`, callgrind's counts, the budgets.
 
-Every number is a difference: a library's call less an empty one.
+Every number is the cost of a library's call less that of an empty call.
 """
 
 import argparse
@@ -19,32 +19,32 @@ from build import FLOOR, OURS, SOURCES, build_all, modules
 from tables import ROOT, Rows, Section, Unmeasured, aligned, number, table, target
 
 COUNTS = ROOT / "benches/python/counts.json"
-# By how much a count may grow and still be called the same.
+# The relative growth of a count that is still treated as equal.
 TOLERANCE = 0.05
-# The paths that libraries are compared on: title, and what dlbridge may take of the floor.
+# The paths on which libraries are compared: title, and dlbridge's budget as a multiple of the floor.
 PATHS = {
-    "numpy-in": ("NumPy in, one element read, dropped", 1.10),
-    "torch-in": ("PyTorch in, owned, read, dropped", 1.10),
-    "torch-borrowed": ("PyTorch borrowed for a call, read", 1.10),
-    "jax-in": ("JAX in, read, dropped", None),
-    "rust-share": ("a new tensor, read and dropped, in Rust", 1.3),
-    "object-out": ("a new tensor to a Python object", 1.5),
-    "numpy-out": ("a new tensor to NumPy", 1.10),
-    "torch-out": ("a new tensor to PyTorch, from_dlpack", None),
+    "numpy-in": ("import a NumPy array, read one element, drop", 1.10),
+    "torch-in": ("import a PyTorch tensor, read, drop", 1.10),
+    "torch-borrowed": ("borrow a PyTorch tensor for a call, read", 1.10),
+    "jax-in": ("import a JAX array, read, drop", None),
+    "rust-share": ("create a tensor in Rust, read, drop", 1.3),
+    "object-out": ("create a tensor, export it as a Python object", 1.5),
+    "numpy-out": ("create a tensor, export it to NumPy", 1.10),
+    "torch-out": ("create a tensor, export it to PyTorch (from_dlpack)", None),
     "torch-out-exchange": ("the same by the C exchange API", None),
 }
-# Ways to the memory of NumPy's arrays, written in C.
+# Protocols to reach the memory of a NumPy array, implemented in C.
 WAYS_IN = {
-    "numpy-in": "DLPack: capsule of __dlpack__",
-    "numpy-new": "DLPack, a new array each time",
+    "numpy-in": "DLPack: a capsule from __dlpack__",
+    "numpy-new": "DLPack, a new array per call",
     "numpy-buffer": "buffer protocol, owned",
-    "numpy-buffer-new": "buffer protocol, a new array each time",
-    "numpy-buffer-call": "buffer protocol, for a call",
+    "numpy-buffer-new": "buffer protocol, a new array per call",
+    "numpy-buffer-call": "buffer protocol, borrowed for a call",
     "numpy-array-struct": "__array_struct__",
     "numpy-array-interface": "__array_interface__",
     "numpy-array-object": "the array's own C struct",
-    "numpy-array-object-new": "the same, a new array each time",
-    "numpy-array-object-call": "the same, for a call",
+    "numpy-array-object-new": "the same, a new array per call",
+    "numpy-array-object-call": "the same, borrowed for a call",
 }
 # Functions of the C library that allocate; all other allocators call one of them.
 ALLOCATORS = {
@@ -59,7 +59,7 @@ ALLOCATORS = {
 
 @dataclass
 class Results:
-    """Costs of the paths by path and library, versions, and what could not be measured."""
+    """Costs by path and library, versions, and notes on what could not be measured."""
 
     costs: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Results:
         return self.costs.get((path, library), {}).get(what)
 
     def ratio(self, path: str, library: str) -> float | None:
-        """How many times the floor's instructions a path takes."""
+        """The instructions of a path, as a multiple of the floor's."""
         own, floor = (self.get(path, who, "instructions") for who in (library, FLOOR))
         return own / floor if own is not None and floor else None
 
@@ -102,7 +102,7 @@ class Results:
             self.notes.append(note)
 
     def read_dumps(self, texts: Iterable[str]) -> None:
-        """Takes callgrind's dumps, each labelled `path library work` or `empty`."""
+        """Adds callgrind's dumps, each labelled `path library work` or `empty`."""
         dumps = dict(filter(None, map(read_dump, texts)))
         for label, work in dumps.items():
             path, library, kind = label.split(" ")
@@ -115,13 +115,13 @@ class Results:
 
 
 def read_dump(text: str) -> tuple[str, tuple[int, int]] | None:
-    """Label, instructions and allocations; none of a dump that was not asked for."""
+    """Label, instructions and allocations; None for a dump without a label."""
     label = re.search(r"^desc: Trigger: Client Request: (.*)$", text, re.MULTILINE)
     totals = re.findall(r"^totals: (\d+)", text, re.MULTILINE)
     if not label or not totals:
         return None
-    # A name is spelled out where it first appears, `cfn=(7) malloc`, and is a number from
-    # there on, `cfn=(7)`. A recursive call is marked by `'2`.
+    # A name is written out at its first use, `cfn=(7) malloc`, and abbreviated to its number
+    # afterwards, `cfn=(7)`. A recursive call is marked by `'2`.
     names: dict[str, str] = {}
     calls, callee = 0, ""
     for what, index, name, count in re.findall(
@@ -149,7 +149,7 @@ def measure(framework: str, libraries: list[str], *, count: bool) -> str:
         valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--quiet"]
         command = [*valgrind, f"--callgrind-out-file={folder / 'dump'}", *command]
         flags = ["--count"]
-    # A run does what the last one did, with one thread.
+    # Make runs reproducible: fixed hashes, one thread.
     settings = {
         "PYTHONHASHSEED": "0",
         "OMP_NUM_THREADS": "1",
@@ -171,7 +171,7 @@ def dumps(framework: str) -> Path:
 def measured(
     frameworks: list[str], libraries: list[str], records: str, *, time: bool
 ) -> Results:
-    """Times, if asked for, and counts the paths of each framework that is installed."""
+    """Times (if `time`) and counts the paths of each installed framework."""
     results = Results()
     results.read_records(records)
     for framework in frameworks:
@@ -191,11 +191,11 @@ def measured(
 
 
 def check(*, write: bool) -> Section:
-    """Counts the floor and dlbridge, and compares with the checked-in counts, or replaces them."""
+    """Counts the floor and dlbridge; compares with the checked-in counts, or replaces them."""
     if not shutil.which("valgrind"):
         raise Unmeasured("no valgrind: install your system's package")
     libraries, _ = build_all(quick=True)
-    # The frameworks that start quickly.
+    # Only the frameworks that start quickly.
     results = measured(["numpy", "torch"], libraries, "", time=False)
     compare(results, write=write)
     return Section("Instructions", paths_table(results, libraries), "--check")
@@ -238,17 +238,17 @@ def paths(given: argparse.Namespace) -> Section:
     )
     notes = "".join(f"- {note}\n" for note in results.notes)
     body = f"""\
-[benches/python](../benches/python/README.md) says what is counted: one call of a library less an empty one,
-with arrays of `float32[2, 3]`. `x floor` and `budget` are instructions as multiples of the floor's. A library
-that a path does not list has no such path.
+Each number is the cost of one call less that of an empty call, with arrays of `float32[2, 3]`
+([benches/python](../benches/python/README.md) has the details). The floor is a hand-written C extension that does the minimum;
+`x floor` and `budget` are multiples of its instructions. A path lists only the libraries that support it.
 
 {versions}
 
 {paths_table(results, libraries)}
 {notes}
-### Ways to the memory of a NumPy array
+### Protocols to reach the memory of a NumPy array
 
-Written in C, next to the capsule: each makes what an owning tensor needs, reads and releases.
+The floor's C code, by protocol: each creates the data of an owning tensor, reads one element and releases it.
 
 {ways_table(results)}"""
 
@@ -266,9 +266,9 @@ Written in C, next to the capsule: each makes what an owning tensor needs, reads
                     (shown(who), [(ratio, who == OURS)]) for ratio, who in ratios
                 ]
                 panels.append((title, named, budget))
-        least = "the least that an extension in C can do (1)"
-        subtitle = f"instructions, times those of {least}; logarithmic"
-        return draw_bars("What a share costs in Python", subtitle, panels)
+        least = "a hand-written C extension, the floor (1)"
+        subtitle = f"instructions, as multiples of {least}; logarithmic axis"
+        return draw_bars("Cost of sharing an array in Python", subtitle, panels)
 
     return Section("Python", body, "python paths", "paths", draw)
 
@@ -309,9 +309,9 @@ def as_json(results: Results, libraries: list[str]) -> str:
 def compare(results: Results, *, write: bool) -> None:
     """Compares with the checked-in counts, or replaces them.
 
-    Counts differ between compilers and Pythons, so only what dlbridge adds to the floor is
-    compared. The ratio to the floor and the instructions above it must both have grown: with
-    another Python, one of the two may grow where the code is the same.
+    Counts differ between compilers and Pythons, so only the cost that dlbridge adds to the
+    floor is compared. It counts as grown if both the ratio to the floor and the difference
+    have grown: with another Python, one of them may grow although the code is unchanged.
     """
     checked_in = json.loads(COUNTS.read_text())
     measured = {
@@ -345,6 +345,6 @@ def worse(old: dict[str, dict[str, int]], new: dict[str, dict[str, int]]) -> lis
         )
         before, now = ours / floor, new_ours / new_floor
         if has_grown(before, now) and has_grown(ours - floor, new_ours - new_floor):
-            what = f"{now:.3f} times the floor's instructions, {before:.3f} before"
+            what = f"expected at most {before:.3f} times the floor's instructions, found {now:.3f}"
             problems.append(f"{path}: {what}")
     return sorted(problems)

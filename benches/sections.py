@@ -1,4 +1,4 @@
-"""Sections other than the paths: each reads the lines, with tabs between words, of one program."""
+"""Sections other than the paths: each reads the tab-separated lines of one program."""
 
 import os
 import re
@@ -10,9 +10,9 @@ from typing import Any
 
 from tables import Rows, Section, Unmeasured, number, size, table, target
 
-# What the main row of shares may take of the floor's time, and how often it may allocate.
+# Limits of the main row of shares: time as a multiple of the floor's, and allocations.
 SHARE_LIMITS = (1.3, 1)
-# What loops over contiguous memory may take of a slice's, and others of ndarray's.
+# Limits of loops as multiples: over contiguous memory of a slice's, over others of ndarray's.
 VIEW_LIMITS = {"slice": 1.05, "ndarray": 1.0}
 # The function whose calls callgrind counts, and how many loops one call runs.
 COUNTED, LOOPS = "counted_views", 20
@@ -40,7 +40,7 @@ def cores() -> str:
 
 
 def sizes(language: str, lines: str) -> Section:
-    """What a share takes whatever its size, beside a copy: `bytes who nanoseconds added`."""
+    """The cost of sharing and of copying, by size: `bytes who nanoseconds added`."""
     rows = words(lines, 4)
     ways = list(dict.fromkeys(row[1] for row in rows))
     found = {(float(row[0]), row[1]): (float(row[2]), float(row[3])) for row in rows}
@@ -57,12 +57,12 @@ def sizes(language: str, lines: str) -> Section:
     heads = "size | " + " | ".join(f"{way}, ns | added" for way in ways)
     intro = {
         "Python": """\
-Arrays of `uint8`, so bytes are elements: nanoseconds of the quickest round, and the bytes of resident memory
-that one result adds while the array that it came from lives. Into Rust and back is the way of a function that
-takes a `PyTensor` and returns it.""",
+Arrays of `uint8`: nanoseconds of the fastest round, and the bytes of resident memory
+that one result adds while the source array lives. Each array passes through a Rust function that
+accepts a `PyTensor` and returns it.""",
         "Rust": """\
-Vectors of bytes: into a `Tensor`, seen as a slice, and out again as the vector; nanoseconds of the quickest
-round, and the bytes asked of the allocator. A tensor's one allocation, its header, is all that is asked for.""",
+A vector of bytes becomes a `Tensor`, is read as a slice, and becomes a vector again: nanoseconds of the fastest
+round, and the bytes allocated. The only allocation is the tensor's header.""",
     }[language]
     body = f"{intro}\n\n{table(heads, 'r' * (1 + 2 * len(ways)), cells)}"
 
@@ -77,8 +77,8 @@ round, and the bytes asked of the allocator. A tensor's one allocation, its head
             )
             for way in ways
         ]
-        title = f"{language}: a share takes as long whatever its size"
-        subtitle = "time of one share or one copy, by bytes; both scales logarithmic"
+        title = f"{language}: sharing takes the same time for every size"
+        subtitle = "time to share or copy an array once, by size; both axes logarithmic"
         ticks = {count: size(count) for count in all_sizes[::3]}
         return charts.lines(title, subtitle, drawn, ticks, is_time=True)
 
@@ -86,8 +86,28 @@ round, and the bytes asked of the allocator. A tensor's one allocation, its head
     return Section(f"{language}: sizes", body, f"{name} sizes", f"sizes-{name}", draw)
 
 
+def copies(lines: str) -> Section:
+    """Copies and computed arrays beside NumPy's: `what dtype nanoseconds nanoseconds`."""
+    cells = [
+        [
+            what,
+            dtype,
+            f"{float(numpy) / 1e6:.2f}",
+            f"{float(ours) / 1e6:.2f}",
+            f"{float(ours) / float(numpy):.2f}",
+        ]
+        for what, dtype, numpy, ours in words(lines, 4)
+    ]
+    body = f"""\
+Milliseconds of the fastest of 41 rounds, in one thread, over 16 MB of elements unless a row says otherwise. NumPy
+and a Rust function that accepts the same NumPy array take turns.
+
+{table("what | elements | NumPy | dlbridge | x NumPy", "llrrr", cells)}"""
+    return Section("Python: copies", body, "python copies")
+
+
 def threads(language: str, lines: str) -> Section:
-    """Exchanges a second by threads: `threads [path] who rate`, and notes."""
+    """Exchanges per second, by threads: `threads [path] who rate`, and notes."""
     rows = [line.split("\t") for line in lines.splitlines()]
     notes = "".join(f"- {row[1]}\n" for row in rows if row[0] == "note")
     rates: dict[str, dict[int, float]] = {}
@@ -104,15 +124,15 @@ def threads(language: str, lines: str) -> Section:
         for who, points in rates.items()
     ]
     if language == "Rust":
-        what = "An exchange makes an array of 2 x 3 numbers, a tensor of it, sees it as an array again and drops all."
+        what = "An exchange creates an array of 2 x 3 numbers, converts it to a tensor, views that as an array and drops all three."
     else:
         what = """\
-In: a NumPy array, of each thread its own, becomes a tensor in Rust, of which one element is read. Out: a new
-tensor becomes a NumPy array. Python's own loop is counted too, the same for all. The last row is a loop that
-exchanges nothing: where that does not grow with the threads, nothing can, for lack of a free core or because of
+Import: each thread imports its own NumPy array into Rust and reads one element. Export: a new
+tensor becomes a NumPy array. All numbers include Python's loop. The last row is a loop without
+an exchange: if it does not grow with the threads, no row can, for lack of a free core or because of
 the GIL."""
     body = f"""\
-Millions of exchanges a second, all threads together, the best of 11 rounds, on {cores()}.
+Millions of exchanges per second, all threads together, the best of 11 rounds, on {cores()}.
 {what}
 
 {table(" | ".join(["by", *named.values()]), "l" + "r" * len(counts), cells)}
@@ -128,7 +148,7 @@ Millions of exchanges a second, all threads together, the best of 11 rounds, on 
             for who, points in rates.items()
             if who.rpartition(", ")[0] == prefix
         ]
-        title = f"{language}: exchanges a second, by threads"
+        title = f"{language}: exchanges per second, by threads"
         subtitle = (
             f"{prefix + ', ' if prefix else ''}all threads together, on {cores()}"
         )
@@ -147,7 +167,7 @@ def shares(program: Path) -> Section:
     cells, first = [], 1.0
     for group, case, title, shape, who, ns, allocations in rows:
         first = float(ns) if case == "0" else first
-        # The other groups copy, which takes more time than it takes instructions.
+        # The other groups copy: their time does not follow from the instruction count.
         counted = (
             share_count(program, case) if group == "0" and has_valgrind() else None
         )
@@ -170,8 +190,8 @@ def shares(program: Path) -> Section:
     times, (slowest, most) = float(main[5]) / float(floor[5]), SHARE_LIMITS
     ok = ["over", "ok"]
     body = f"""\
-One share of an array: nanoseconds (the median of 101 rounds), allocations, and instructions where the
-share is not mostly a copy.
+The cost of sharing one array: nanoseconds (the median of 101 rounds), allocations, and instructions unless the
+case is mostly a copy.
 
 {table("f32 | array | by | ns | x first | allocations | instructions", "lllllll", cells)}
 {main[2]}: {times:.2f} x the floor, at most {slowest}: {ok[times <= slowest]}; \
@@ -221,13 +241,13 @@ def views(program: Path) -> Section:
             )
     heads = "loop | elements | slice, ns | View | as_cells | as_slice | ndarray"
     body = f"""\
-Loops over 16 KiB of contiguous elements, or over 4096 elements of other layouts. A number is how many
-times as long the loop takes as the first column's (the quickest of 301 rounds), and in brackets how many
-times as many instructions (callgrind). A `View` reads memory of any access class, also memory that another
+Loops over 16 KiB of contiguous elements, or over 4096 elements of other layouts. A number is the time of
+the loop as a multiple of the first column's (the fastest of 301 rounds), and in brackets the
+instructions (callgrind) as a multiple. A `View` reads memory of any access class, including memory that another
 language may write; slices are for exclusive memory. `as_cells` is for contiguous memory.
 
 {table(heads, "llrrrrr", contiguous)}
-### Layouts that are no slice's
+### Layouts that are not contiguous
 
 {table("layout | loop | elements | ndarray, ns | View", "lllrr", strided)}"""
 
@@ -322,20 +342,20 @@ def julia(lines: str) -> Section:
             name = ""
         cells.append([name, who, f"{float(ns):.0f}", f"{float(ns) / first:.2f}", count])
     body = f"""\
-Imports and shares of an array of `float32[2, 3]`, next to calls by hand that do only what the protocol needs:
-nanoseconds of the quickest of 100 rounds, and the bytes that Julia allocates.
+Importing and sharing an array of `float32[2, 3]`, compared with hand-written calls that do only what the protocol requires:
+nanoseconds of the fastest of 100 rounds, and the bytes that Julia allocates.
 
 {table(f"Julia {version} | by | ns | x first | bytes", "llrrr", cells)}"""
     return Section("Julia", body, "julia")
 
 
 def reads(language: str, lines: str) -> Section:
-    """Reads that the compiler cannot see, as multiples of a `View`'s: heads, then rows."""
+    """Reads that bypass the compiler, as multiples of a `View`'s: heads, then rows."""
     heads, *rows = (line.split("\t") for line in lines.splitlines())
     body = f"""\
-Without T6 of SAFETY.md, memory that another language may write is read by inline assembly or relaxed atomics.
-A number is how many times as long a loop takes as over a `View` (the quickest of 201 rounds, of 21 for 64 MiB): over blocks
-of 4 KiB that are copied to the stack, or of 128 bytes that are loaded into registers.
+Without trust point T6 of SAFETY.md, memory that another language may write has to be read by inline assembly or relaxed atomics.
+A number is the time of a loop as a multiple of the loop over a `View` (the fastest of 201 rounds, of 21 for 64 MiB): over blocks
+of 4 KiB copied to the stack, or of 128 bytes loaded into registers.
 
 {table(" | ".join(heads), "lll" + "r" * (len(heads) - 3), rows)}"""
     return Section(f"{language}: reads", body, "rust reads")

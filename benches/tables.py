@@ -14,7 +14,7 @@ Rows = list[list[str]]
 
 
 class Unmeasured(Exception):
-    """Why something cannot be measured here."""
+    """Raised with the reason why a section cannot be measured on this machine."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ def size(count: float) -> str:
 
 
 def table(heads: str, align: str, rows: Rows) -> str:
-    """A Markdown table without the columns that say nothing; `align` has l or r for each."""
+    """A Markdown table without its empty columns; `align` has l or r for each column."""
     names = [head.strip() for head in heads.split("|")]
     used = [
         i for i in range(len(names)) if any(row[i] not in ("", "-") for row in rows)
@@ -59,7 +59,7 @@ def table(heads: str, align: str, rows: Rows) -> str:
 
 
 def aligned(text: str) -> str:
-    """The same text with tables as they are read on a screen."""
+    """The same text with its tables aligned for a terminal."""
 
     def align(match: re.Match[str]) -> str:
         rows = [line[2:-2].split(" | ") for line in match[0].splitlines()]
@@ -79,7 +79,7 @@ def aligned(text: str) -> str:
 
 
 def with_section(page: str, title: str, body: str) -> str:
-    """A page with a section put in place of the one with the same title, or added."""
+    """The page with the section of that title replaced, or appended."""
     section = f"## {title}\n\n{body.rstrip()}\n"
     pattern = rf"^## {re.escape(title)}\n.*?(?=^## |\Z)"
     found = re.search(pattern, page, re.MULTILINE | re.DOTALL)
@@ -90,7 +90,7 @@ def with_section(page: str, title: str, body: str) -> str:
 
 
 def keep(section: Section, machine: str, save: Callable[[Any, Path], None]) -> None:
-    """Writes a section and its chart. The page's head shows some charts itself."""
+    """Writes a section and its chart, unless the head of the page already shows the chart."""
     page, image = PAGE.read_text(), ""
     if section.draw:
         save(section.draw(), PAGE.parent / f"benchmarks/{section.chart}.svg")

@@ -1,8 +1,7 @@
 """Measures every path through every library with one framework's arrays.
 
 `cargo xtask bench python` runs this, with the built modules on PYTHONPATH, once for time and once
-under callgrind. What the numbers mean is not decided here.
-Each line that it prints is a record, words with tabs between; README.md tells which there are.
+under callgrind. Each printed line is a tab-separated record; README.md lists them.
 """
 
 import argparse
@@ -18,7 +17,7 @@ import bench_meter
 import numpy as np
 
 WARM_UP = 200
-# Calls for which callgrind counts; nanoseconds of a timed round, and the number of rounds.
+# Calls counted by callgrind; nanoseconds of a timed round, and the number of rounds.
 COUNTED = 1000
 ROUND_NS = 1e6
 ROUNDS = 31
@@ -38,7 +37,7 @@ class Work:
 
 @dataclass
 class Case:
-    """One path through one library, and what is subtracted: the same without the library."""
+    """One path through one library, and the empty call whose cost is subtracted."""
 
     work: Work
     empty: Work
@@ -46,12 +45,12 @@ class Case:
     library: str = ""
 
 
-# What a path is in a module, or None where the module has no such path.
+# Returns the case of a path in a module, or None if the module does not have the path.
 Finder = Callable[[Any], Case | None]
 
 
 def call(names: str, *arguments: Any, then: Callable[[Any], Any] | None = None) -> Finder:
-    """Calls the first of some functions that a module has."""
+    """Calls the first of the named functions that a module has."""
 
     def find(module: Any) -> Case | None:
         for name in names.split():
@@ -77,7 +76,7 @@ def call_with_new(array: Any, name: str) -> Finder:
 
 
 def either(*finders: Finder) -> Finder:
-    """What the first finder finds, else the next."""
+    """The case of the first finder that returns one."""
     return lambda module: next((case for find in finders if (case := find(module))), None)
 
 
@@ -131,7 +130,7 @@ FRAMEWORKS = {"numpy": numpy_paths, "torch": torch_paths, "jax": jax_paths}
 
 
 class Holder:
-    """Makes a consumer of objects take a capsule."""
+    """An object that exports a bare capsule, for consumers that accept only objects."""
 
     def __init__(self, capsule: Any) -> None:
         self.capsule = capsule
@@ -144,16 +143,16 @@ class Holder:
 
 
 def check(result: Any) -> None:
-    """Refuses a result that is not what all libraries are to give."""
-    if result is None:  # taken for the call, and dropped
+    """Raises unless the result is the one expected of every library."""
+    if result is None:  # borrowed for the call
         return
     if not isinstance(result, float):
         array = np.from_dlpack(result if hasattr(result, "__dlpack__") else Holder(result))
         if array.shape != (2, 3):
-            raise AssertionError(f"the result has the shape {array.shape}")
+            raise AssertionError(f"expected a result of shape (2, 3), found {array.shape}")
         result = float(array[0, 0])
     if result != 1.5:
-        raise AssertionError(f"the result is {result}, not 1.5")
+        raise AssertionError(f"expected the result 1.5, found {result}")
 
 
 def try_out(work: Work) -> None:
@@ -163,7 +162,7 @@ def try_out(work: Work) -> None:
 
 
 def cases(paths: dict[str, Finder], libraries: list[str]) -> Iterator[Case]:
-    """The cases that work; tells of those that do not."""
+    """Yields the cases that work, and records the others."""
     for library in libraries:
         try:
             module = importlib.import_module(f"bench_{library}")
@@ -225,10 +224,10 @@ def reason(error: BaseException) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the paths of one framework.")
     parser.add_argument("--framework", choices=FRAMEWORKS, required=True)
-    parser.add_argument("--libraries", required=True, help="names with commas between")
+    parser.add_argument("--libraries", required=True, help="comma-separated names")
     parser.add_argument("--count", action="store_true", help="count instead of timing")
     given = parser.parse_args()
-    # A library that crashes takes the others along; the traceback tells which it was.
+    # A crashing library ends the process; the traceback names it.
     faulthandler.enable()
     gc.disable()
     try:

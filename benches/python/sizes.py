@@ -1,7 +1,7 @@
-"""Times a share of an array through Rust beside a copy of it, from a kibibyte to 256 MiB.
+"""Times sharing an array through Rust and copying it, from 1 KiB to 256 MiB.
 
-`cargo xtask bench python sizes` runs this. Each line that it prints is a record: bytes, who,
-nanoseconds of the quickest round, bytes of resident memory that one result adds; tabs between.
+`cargo xtask bench python sizes` runs this. Each printed line is a tab-separated record: bytes,
+library, nanoseconds of the fastest round, bytes of resident memory that one result adds.
 """
 
 import gc
@@ -17,10 +17,10 @@ import numpy as np
 SIZES = [1 << power for power in range(10, 29, 2)]
 ROUNDS = 15
 COPY = "copy by NumPy"
-# A round shares so often, and copies about so many bytes.
+# Shares per round, and approximate bytes copied per round.
 SHARES = 200
 BYTES = 8 << 20
-# So many results are kept at once when memory is measured, at most.
+# The most results that are kept alive at once to measure memory.
 KEPT = 200
 
 
@@ -38,15 +38,15 @@ def ways() -> dict[str, Callable[[Any], Any]]:
 
 
 def resident() -> int:
-    """The bytes of memory that this process has."""
+    """The resident memory of this process, in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
 def added(way: Callable[[Any], Any], array: Any) -> float:
-    """What one result adds; few large ones are kept, or many small ones."""
+    """The memory that one result adds; few large ones are kept alive, or many small ones."""
     number = max(1, min(KEPT, BYTES // array.nbytes))
     results: list[Any] = [None] * (2 * number)
-    # The first half takes what memory there is from earlier results.
+    # The first half reuses the memory that earlier results freed.
     for i in range(number):
         results[i] = way(array)
     gc.collect()

@@ -1,8 +1,8 @@
-"""Counts the exchanges that 1, 2, 4 and 8 threads make in a second.
+"""Counts the exchanges per second of 1, 2, 4 and 8 threads.
 
-`cargo xtask bench python threads` runs this, with the built modules on PYTHONPATH. Each line that
-it prints is a record: threads, path, who, exchanges per second, all threads together; or `note`
-and what is left out, and why; tabs between.
+`cargo xtask bench python threads` runs this, with the built modules on PYTHONPATH. Each
+printed line is a tab-separated record: threads, path, library, exchanges per second of all threads
+together; or `note` and the reason why a case is omitted.
 """
 
 import argparse
@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 
 THREADS = [1, 2, 4, 8]
-# The best of the rounds counts.
+# The best round counts.
 ROUNDS = 11
 ROUND_S = 0.1
 BATCH = 500
 
-# Exchanges so many times.
+# Performs the given number of exchanges.
 Loop = Callable[[int], None]
 
 
 def loop_in(module: Any) -> Loop:
-    """An array of this thread's own becomes a tensor, and one element is read."""
+    """Imports an array of this thread and reads one element."""
     read, array = module.read, np.arange(6, dtype=np.float32).reshape(2, 3)
 
     def run(times: int) -> None:
@@ -38,7 +38,7 @@ def loop_in(module: Any) -> Loop:
 
 
 def loop_out(module: Any) -> Loop:
-    """A new tensor becomes an array."""
+    """Exports a new tensor as an array."""
     if hasattr(module, "make_numpy"):
         make, take = module.make_numpy, None
     else:
@@ -57,7 +57,7 @@ def loop_out(module: Any) -> Loop:
 
 
 def loop_alone(_: Any) -> Loop:
-    """Python alone: how far this machine and this Python let threads run beside each other."""
+    """An empty loop: how well this machine and this Python run threads in parallel."""
 
     def run(times: int) -> None:
         number = 1
@@ -67,23 +67,22 @@ def loop_alone(_: Any) -> Loop:
     return run
 
 
-# What to run, and the functions of which a module has one if it has the path.
+# The loop of each path, and the functions of which a module has one if it supports the path.
 PATHS: dict[str, tuple[Callable[[Any], Loop], list[str]]] = {
-    "in": (loop_in, ["read"]),
-    "out": (loop_out, ["make", "make_numpy"]),
+    "import": (loop_in, ["read"]),
+    "export": (loop_out, ["make", "make_numpy"]),
 }
 
 
 def rate(make_loop: Callable[[Any], Loop], module: Any, threads: int) -> float:
-    """Exchanges per second of so many threads together.
+    """Exchanges per second of all threads together.
 
-    From when they are let go to when the last one ends: whoever waits for Python's lock meanwhile
-    has lost that time.
+    Timed from the barrier to the end of the last thread, so time spent waiting for the GIL counts.
     """
     starts: list[float] = []
     counts: list[int] = []
     problems: list[BaseException] = []
-    # The last thread to arrive notes the time before it lets the others go.
+    # The last thread to arrive records the time before the barrier opens.
     barrier = threading.Barrier(threads, lambda: starts.append(time.perf_counter()))
 
     def work() -> None:
@@ -112,7 +111,7 @@ def rate(make_loop: Callable[[Any], Loop], module: Any, threads: int) -> float:
 
 def measure(path: str, who: str, make_loop: Callable[[Any], Loop], module: Any) -> None:
     best = dict.fromkeys(THREADS, 0.0)
-    # In turns, so that whatever slows the machine down slows all.
+    # In turns, so that other load on the machine affects all equally.
     for _, threads in product(range(ROUNDS), THREADS):
         best[threads] = max(best[threads], rate(make_loop, module, threads))
     for threads, most in best.items():
@@ -120,14 +119,14 @@ def measure(path: str, who: str, make_loop: Callable[[Any], Loop], module: Any) 
 
 
 def note(what: str, error: Exception) -> None:
-    """Tells what is left out; of an error, its first line."""
+    """Notes an omitted case with the first line of its error."""
     reason = (str(error).splitlines() or ["no message"])[0].replace("\t", " ")
     print("note", f"{what}: {type(error).__name__}: {reason}", sep="\t", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Count exchanges by threads.")
-    parser.add_argument("--libraries", required=True, help="names with commas between")
+    parser.add_argument("--libraries", required=True, help="comma-separated names")
     given = parser.parse_args()
     has_lock = getattr(sys, "_is_gil_enabled", lambda: True)
     had_lock = has_lock()
@@ -139,7 +138,7 @@ def main() -> None:
             note(library, error)
             continue
         if has_lock() and not had_lock:
-            raise SystemExit(f"{library} switched Python's lock on: measure without it (--quick)")
+            raise SystemExit(f"{library} re-enabled the GIL: leave that library out (--quick)")
         modules[library] = module
     for path, (make_loop, names) in PATHS.items():
         for library, module in modules.items():

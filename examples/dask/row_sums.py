@@ -1,8 +1,8 @@
-"""Rust functions in the worker processes of Dask, and which memory they saw.
+"""Calls Rust functions in the worker processes of Dask, and checks that they copy no block.
 
-Dask makes the matrix in blocks of rows, each in a worker, so that no process need hold the whole. A
-block goes into Rust and out again without a copy. What crosses from one process to another is
-pickled, as anything in Dask is.
+Dask creates the matrix in blocks of rows, each in a worker, so no process holds all of it. Rust
+reads a block and returns its result without a copy. Data that moves between processes is pickled,
+as always in Dask.
 """
 
 import os
@@ -19,7 +19,7 @@ CHUNKS = ((500,) * 8, (COLUMNS,))
 
 
 def make_block(block_info=None):
-    """Some rows of the matrix, made where they are needed."""
+    """Some rows of the matrix, created in the worker that needs them."""
     (first, last), _ = block_info[None]["array-location"]
     numbers = np.arange(first * COLUMNS, last * COLUMNS, dtype="float32")
     return (numbers % 1000).reshape(last - first, COLUMNS)
@@ -41,7 +41,7 @@ def whose_memory(block):
 def main():
     cluster = LocalCluster(n_workers=2, dashboard_address=None)
     with cluster, cluster.get_client() as client:
-        # Stays in the workers: nothing comes to this process.
+        # The blocks stay in the workers.
         matrix = da.map_blocks(make_block, chunks=CHUNKS, dtype="float32").persist()
 
         looks = [
@@ -59,8 +59,8 @@ def main():
         print(f"{sums.nbytes:,} bytes of results came to this process, pickled")
 
     everything = np.arange(ROWS * COLUMNS, dtype="float32") % 1000
-    wanted = 0.5 * everything.reshape(ROWS, COLUMNS).sum(axis=1)
-    np.testing.assert_array_equal(sums, wanted)
+    expected = 0.5 * everything.reshape(ROWS, COLUMNS).sum(axis=1)
+    np.testing.assert_array_equal(sums, expected)
     print("the sums are NumPy's")
 
 

@@ -1,7 +1,7 @@
-//! Target `adapters`: views of ndarray, nalgebra and faer, made by safe calls and repeated up to the
-//! largest extents that those crates accept, borrowed as tensors.
-//! The expected result is computed in `axes`.
-//! Invariant: no unsafe call makes a view.
+//! Target `adapters`: views of ndarray, nalgebra and faer, created by safe calls, broadcast up to
+//! the largest extents that those crates accept, and borrowed as tensors. `axes` computes the
+//! expected result.
+//! Invariant: no unsafe call creates a view.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ use crate::value::Value;
 ///
 /// # Panics
 ///
-/// If the conversion accepts, refuses or reads a layout otherwise than the model.
+/// If the conversion accepts, rejects or reads a layout differently from the model.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let count = 1 + input.below(64);
@@ -147,7 +147,7 @@ fn with_nalgebra<T: Value + nalgebra::Scalar>(memory: &[T], input: &mut Input<'_
     let numbers = [rows, columns, row, column].map(|number| number as i128);
     let [rows_, columns_, row_, column_] = numbers;
     let axes = Axes { at: 0, extents: vec![rows_, columns_], strides: vec![row_, column_] };
-    // nalgebra asserts that `needed` is at most `held`, in words that could wrap.
+    // nalgebra asserts that `needed` is at most `held`, in arithmetic that could wrap.
     let needed = rows_
         .saturating_mul(row_)
         .saturating_add(columns_.saturating_mul(column_))
@@ -207,7 +207,7 @@ fn with_faer<T: Value>(memory: &[T], input: &mut Input<'_>) {
         axes.extents.reverse();
         axes.strides.reverse();
     }
-    // A reversed empty matrix may begin outside of its elements.
+    // A reversed empty matrix may begin outside its elements.
     if !axes.extents.contains(&0) && input.rarely(2) {
         view = view.reverse_rows();
         axes.at += (axes.extents[0] - 1) * axes.strides[0];

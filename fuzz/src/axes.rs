@@ -1,6 +1,6 @@
-//! A layout over a short list of values, its elements repeated up to the largest extents.
-//! The views of other crates that have such a layout are made in the targets.
-//! Invariant: every index of a layout that is read lies inside the list; numbers have 128 bits.
+//! A layout over a short list of values, broadcast up to the largest extents. The targets create
+//! views of other crates with such a layout.
+//! Invariant: every element that is read is in the list; numbers have 128 bits.
 
 use dlbridge::{DType, Error, Flags, MAX_RANK, TensorRef, View};
 
@@ -8,20 +8,20 @@ use crate::input::Input;
 use crate::model;
 use crate::value::{Value, bits};
 
-/// An extent and a stride for each axis, from a place on.
+/// An offset into the list, and an extent and a stride for each axis.
 #[derive(Clone, Debug)]
 pub(crate) struct Axes {
-    /// The place of element `[0, 0, ...]`.
+    /// The offset of element `[0, 0, ...]`.
     pub(crate) at: i128,
     pub(crate) extents: Vec<i128>,
     pub(crate) strides: Vec<i128>,
 }
 
-/// The most elements that are all compared.
+/// The largest element count for which all elements are compared.
 const ALL: i128 = 400;
 
 impl Axes {
-    /// The lowest and the highest place of an element; `None` where they do not fit 128 bits.
+    /// The lowest and the highest offset of an element; `None` if they do not fit 128 bits.
     pub(crate) fn places(&self) -> Option<(i128, i128)> {
         let axes = self.extents.iter().zip(&self.strides);
         axes.filter(|&(&extent, _)| extent > 1).try_fold((self.at, self.at), |ends, axis| {
@@ -30,7 +30,7 @@ impl Axes {
         })
     }
 
-    /// The shape and strides of a tensor with this layout, or the reasons why none can have it.
+    /// The shape and strides of a tensor with this layout, or the reasons why it is impossible.
     pub(crate) fn judge(&self, dtype: DType) -> Result<(Vec<i64>, Vec<i64>), Vec<Error>> {
         let fit = |numbers: &[i128]| {
             numbers.iter().map(|&number| i64::try_from(number)).collect::<Result<Vec<_>, _>>()
@@ -38,7 +38,7 @@ impl Axes {
         let too_large = |what| Error::SizeOverflow { what };
         let (shape, strides) = match (fit(&self.extents), fit(&self.strides)) {
             (Ok(shape), Ok(strides)) => (shape, strides),
-            // Which of several is named first is the library's choice.
+            // The library may name any of several faults first.
             _ => return Err(vec![too_large("element count"), too_large("strided span")]),
         };
         if shape.len() > MAX_RANK {
@@ -51,7 +51,7 @@ impl Axes {
         Ok((shape, strides))
     }
 
-    /// The place of an index.
+    /// The offset of an index.
     fn place(&self, index: &[usize]) -> usize {
         let steps = index.iter().zip(&self.strides).map(|(&i, &stride)| i as i128 * stride);
         (self.at + steps.sum::<i128>()) as usize
@@ -83,7 +83,7 @@ impl Axes {
         assert_eq!(bits(copied), bits(wanted), "a compact copy");
     }
 
-    /// Reads a few of more elements than can be compared.
+    /// Reads a sample of the elements, if there are too many to compare all.
     fn check_some<T: Value>(&self, view: View<'_, T>, memory: &[T], input: &mut Input<'_>) {
         for _ in 0..8 {
             let extents = self.extents.iter();
@@ -115,7 +115,7 @@ impl Axes {
     }
 }
 
-/// An extent: mostly small, else near a power of two or the largest numbers.
+/// An extent: mostly small, sometimes near a power of two or the largest numbers.
 pub(crate) fn repeats(input: &mut Input<'_>) -> usize {
     match input.below(4) {
         0 | 1 => input.below(6),

@@ -1,9 +1,9 @@
-//! Target `borrowed`: one tensor, its elements repeated up to the largest extents, borrowed in every
-//! way; each borrow is exported to C and imported again.
-//! Hostile descriptors belong to target `gate`.
-//! Invariant: the library made every descriptor.
+//! Target `borrowed`: one tensor, broadcast up to the largest extents, borrowed in every way; each
+//! borrow is exported to C and imported again. Target `gate` has hostile descriptors.
+//! Invariant: the library created every descriptor.
 
-use dlbridge::{Error, Flags, LentTensor, Plain, Tensor, TensorMut, TensorRef};
+use dlbridge::ffi::LentTensor;
+use dlbridge::{Error, Flags, Plain, Tensor, TensorMut, TensorRef};
 
 use crate::axes::{Axes, repeats};
 use crate::facts::assert_named;
@@ -15,7 +15,7 @@ use crate::value::{Value, bits};
 ///
 /// # Panics
 ///
-/// If the builder accepts or refuses a layout otherwise than the model, or a borrow differs.
+/// If the builder accepts or rejects a layout differently from the model, or a borrow differs.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let count = 1 + input.below(48);
@@ -97,7 +97,7 @@ fn lent<T: Value + Plain>(tensor: &mut Tensor, axes: &Axes, memory: &[T], input:
         view.copy_from_slice(&values).expect("as long");
         let shape = tensor.shape().to_vec();
         let after = tensor.view::<T>().expect("as before");
-        // Where several elements share a place, the last write wins.
+        // If several elements share memory, the last write wins.
         for i in 0..values.len() {
             let place = model::offset_of_nth(i, &shape, tensor.strides());
             let last = (0..values.len())
@@ -111,7 +111,7 @@ fn lent<T: Value + Plain>(tensor: &mut Tensor, axes: &Axes, memory: &[T], input:
     assert_eq!(slice.is_ok(), model::is_contiguous(tensor.shape(), tensor.strides()));
 }
 
-/// Slices, borrowed and borrowed mutably.
+/// Borrows slices, shared and mutable.
 fn slices<T: Value + Plain>(memory: &mut [T], input: &mut Input<'_>) {
     let end = input.below(memory.len() + 1);
     let part = &mut memory[..end];

@@ -1,6 +1,6 @@
-//! Target `builder`: any sequence of a builder's calls over owners that count their drops.
-//! Reading what was built is target `view`'s, but for a look at every element.
-//! Invariant: an owner is dropped once, whatever becomes of the builder.
+//! Target `builder`: any sequence of builder calls over owners that count their drops. Target
+//! `view` reads tensors thoroughly; this one reads each element once.
+//! Invariant: an owner is dropped once, whether or not the builder succeeds.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,11 +15,11 @@ use crate::model;
 use crate::release::{delete, delete_legacy};
 use crate::value::{ForType, Value, for_type};
 
-/// Makes one tensor, or sees it refused.
+/// Builds one tensor, or has it rejected.
 ///
 /// # Panics
 ///
-/// If it is built, or refused, where it must not be, if it says or reads something else than the
+/// If it is built or rejected contrary to the model, if its metadata or elements differ from the
 /// model, or if the owner is not dropped exactly once.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
@@ -40,7 +40,7 @@ impl ForType for Run<'_> {
     }
 
     fn bool(mut self) {
-        // Truth values are lent by no slice that can be written.
+        // Booleans have no mutable slice.
         build::<u8>(&mut self.0);
     }
 
@@ -49,7 +49,7 @@ impl ForType for Run<'_> {
     }
 }
 
-/// What was chosen last of each.
+/// The last value of each setting.
 #[derive(Default, Debug)]
 struct Chosen {
     dtype: Option<DType>,
@@ -109,7 +109,7 @@ impl Chosen {
         }
     }
 
-    /// What has to become of the calls, for an owner of `size` bytes at `start`.
+    /// The expected result of the calls, for an owner of `size` bytes at `start`.
     fn judge<T: Value>(
         &self,
         memory: &[u8],
@@ -165,7 +165,7 @@ impl Chosen {
                 (Ok(low), Ok(high)) => Error::OutOfBounds { low, high, size: memory.len() },
                 _ => Error::SizeOverflow { what: "byte size" },
             });
-            // Numbers that are out of bounds may also be too large to be counted.
+            // Numbers that are out of bounds may also overflow.
             faults.push(Error::SizeOverflow { what: "strided span" });
             faults.push(Error::SizeOverflow { what: "byte size" });
         }
@@ -200,7 +200,7 @@ impl Chosen {
     }
 }
 
-/// An owner with bytes of its own, the calls, and one of the ways to end them.
+/// An owner of bytes, the calls, and one of the methods that finish the builder.
 fn build<T: Value + Plain + Default>(input: &mut Input<'_>) {
     let count = input.below(48);
     let first = input.any::<u8>();
@@ -244,11 +244,11 @@ fn build<T: Value + Plain + Default>(input: &mut Input<'_>) {
     drops.expect(1, "done");
 }
 
-/// The ways in which a tensor's life ends.
+/// The ways to release a tensor.
 fn ended<T: Value + Plain>(tensor: Tensor, drops: &Releases, panics: bool, input: &mut Input<'_>) {
     match input.below(4) {
         _ if panics => {
-            // Given to C, a panic of the owner ends in the deleter.
+            // After an export to C, a panic of the owner ends in the deleter.
             let owner = tensor.into_owner::<CountingOwner<T>>().expect("what it was made of");
             let tensor = Tensor::builder(owner.panic_on_drop()).build::<T>().expect("all of it");
             if input.rarely(2) {
@@ -278,7 +278,7 @@ fn ended<T: Value + Plain>(tensor: Tensor, drops: &Releases, panics: bool, input
     }
 }
 
-/// An owner that panics when its memory is asked for: it is dropped once, all the same.
+/// An owner that panics when asked for its memory: it is still dropped once.
 fn panicking<T: Value + Plain>(
     builder: Builder<CountingOwner<T>>,
     drops: &Releases,
@@ -290,13 +290,13 @@ fn panicking<T: Value + Plain>(
     }));
     match built {
         Err(payload) => assert_eq!(payload.downcast_ref(), Some(&PanicOnLend)),
-        // What was refused before anybody asked.
-        Ok(result) => assert!(result.is_err(), "built of nothing"),
+        // Rejected before the owner was asked for its memory.
+        Ok(result) => assert!(result.is_err(), "built without memory"),
     }
     drops.expect(1, "panicked");
 }
 
-/// Memory that only the caller knows: here the owner's own, where the calls stay inside of it.
+/// Memory given by a raw pointer: here the owner's memory, if the calls stay inside it.
 fn raw_memory<T: Value + Plain>(
     builder: Builder<CountingOwner<T>>,
     chosen: &Chosen,
@@ -307,7 +307,7 @@ fn raw_memory<T: Value + Plain>(
 ) {
     let data = start.cast::<c_void>().cast_mut();
     let flags = Flags(input.below(2) as u64);
-    // SAFETY: elements are looked at only where the model finds them in the owner's memory.
+    // SAFETY: elements are read only if the model finds them in the owner's memory.
     let found = unsafe { builder.build_raw(data, Device::CPU, flags) };
     if chosen.dtype.is_none() || chosen.shape.is_none() {
         assert!(matches!(found, Err(Error::NotChosen { .. })), "{found:?}");
@@ -328,7 +328,7 @@ fn raw_memory<T: Value + Plain>(
     drops.expect(1, "done");
 }
 
-/// Copies of bytes, which must be as many as the shape has.
+/// Copies of bytes; their number must match the shape.
 fn from_bytes(input: &mut Input<'_>) {
     let dtype = input.dtype();
     let shape = if input.rarely(4) { input.numbers(2) } else { input.small_shape() };

@@ -1,6 +1,6 @@
-//! Runs a target without libFuzzer: over files, or over inputs made from a seed.
-//! Guidance by coverage does not belong here: it is libFuzzer's. What is said is said in its words.
-//! Invariant: a seed gives the same inputs, as long as the corpus is the same.
+//! Runs a target without libFuzzer and its coverage guidance: over files, or over inputs generated
+//! from a seed. The output follows libFuzzer's format.
+//! Invariant: with the same corpus, a seed gives the same inputs.
 
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,11 @@ use crate::Target;
 
 /// The longest input.
 const LONGEST: usize = 512;
-/// How often the number of inputs is told.
+/// The interval at which the number of inputs is printed.
 const NEWS: Duration = Duration::from_secs(5);
 
-/// The program of a target: `gate FILE...` replays inputs, `gate --seconds N [--seed S]` makes them.
+/// The program of a target: `gate FILE...` replays inputs, `gate --seconds N [--seed S]` generates
+/// them.
 #[must_use]
 pub fn main(target: Target) -> ExitCode {
     match parse(env::args().skip(1)) {
@@ -83,7 +84,7 @@ fn make(target: Target, seconds: u64, seed: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Writes the input that found something where libFuzzer writes those that it finds.
+/// Writes a failing input to the folder that libFuzzer uses.
 fn keep(target: Target, data: &[u8]) -> ExitCode {
     let sum = data.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, &byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -104,11 +105,11 @@ pub fn folder(kind: &str, target: Target) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(kind).join(target.name)
 }
 
-/// The inputs in a folder with their names, in the order of those.
+/// The inputs in a folder with their names, sorted by name.
 ///
 /// # Errors
 ///
-/// Where the folder or a file cannot be read.
+/// If the folder or a file cannot be read.
 pub fn inputs(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut inputs = fs::read_dir(folder)?
         .map(|entry| {
@@ -140,7 +141,7 @@ impl Numbers {
         (0..len).map(|_| self.next() as u8).collect()
     }
 
-    /// Any bytes, or some that were kept, a few of which change.
+    /// Random bytes, or an input of the corpus with a few bytes changed.
     fn input(&mut self, corpus: &[(String, Vec<u8>)]) -> Vec<u8> {
         if corpus.is_empty() || self.next() & 1 == 0 {
             let len = self.below(LONGEST);

@@ -1,6 +1,6 @@
-//! Reads a tensor in every way that there is, and compares each with the elements that it must have.
-//! What those are does not belong here (see `facts`).
-//! Invariant: whatever is refused is refused for a reason that the model gives, too.
+//! Reads a tensor through every method, and compares each result with the expected elements, which
+//! `facts` computes.
+//! Invariant: every refusal has a reason that the model gives as well.
 
 use dlbridge::{Access, DType, Error, Plain, Tensor, TensorRef, View};
 use ndarray::{ArrayViewD, IxDyn};
@@ -10,7 +10,7 @@ use crate::input::Input;
 use crate::model;
 use crate::value::{ForType, Value, bits, for_type};
 
-/// What is read alike of a tensor that is owned and of one that is borrowed.
+/// Code for the methods that owned and borrowed tensors share.
 trait Readable {
     fn view<T: Value>(&self) -> Result<View<'_, T>, Error>;
     fn as_slice<T: Plain>(&self) -> Result<&[T], Error>;
@@ -47,12 +47,12 @@ macro_rules! readable {
 
 readable!(Tensor, TensorRef<'_>);
 
-/// Reads all elements of a tensor that says what `facts` say.
+/// Reads all elements of an owned tensor with the metadata of `facts`.
 pub(crate) fn check(tensor: &Tensor, facts: &Facts, input: &mut Input<'_>) {
     all(tensor, facts, input);
 }
 
-/// The same for a borrowed one.
+/// The same for a borrowed tensor.
 pub(crate) fn check_ref(tensor: &TensorRef<'_>, facts: &Facts, input: &mut Input<'_>) {
     all(tensor, facts, input);
 }
@@ -110,7 +110,7 @@ impl<R: Readable> ForType for Typed<'_, '_, '_, R> {
             && model::is_host(facts.device.kind.0)
             && facts.is_aligned(align_of::<T>());
         if lent && facts.elements.is_none() {
-            // No reference may be formed to elements that are not there.
+            // No reference to elements that do not exist may be created.
             return;
         }
         let (slice, array) = (tensor.as_slice::<T>(), tensor.as_array::<T>());
@@ -139,7 +139,7 @@ impl<R: Readable> ForType for Typed<'_, '_, '_, R> {
     }
 }
 
-/// Reads a view in every way; `wanted` are its elements in row-major order.
+/// Reads a view through every method; `wanted` has its elements in row-major order.
 pub(crate) fn check_view<T: Value>(
     view: View<'_, T>,
     wanted: &[T],
@@ -172,7 +172,7 @@ pub(crate) fn check_view<T: Value>(
     by_steps(view, &all, input);
 }
 
-/// Elements by their index, and what lies outside.
+/// Reads elements by index, inside and outside the shape.
 fn by_index<T: Value>(view: View<'_, T>, all: &[u128], input: &mut Input<'_>) {
     let get = |index: &[usize]| view.get(index).map(Value::bits);
     for (i, &wanted) in all.iter().enumerate().take(300) {
@@ -196,7 +196,7 @@ fn by_index<T: Value>(view: View<'_, T>, all: &[u128], input: &mut Input<'_>) {
     }
 }
 
-/// An iterator step by step, as the input says, beside the plain list.
+/// Advances an iterator as the input says, and compares it with the list.
 fn by_steps<T: Value>(view: View<'_, T>, all: &[u128], input: &mut Input<'_>) {
     let mut iter = view.iter();
     let mut rest = all;
@@ -234,6 +234,6 @@ fn by_steps<T: Value>(view: View<'_, T>, all: &[u128], input: &mut Input<'_>) {
         }
     }
     assert_eq!(bits(iter.by_ref()), rest, "the rest");
-    assert!(iter.next().is_none() && iter.next().is_none(), "more than there is");
+    assert!(iter.next().is_none() && iter.next().is_none(), "an element after the end");
     assert_eq!(iter.len(), 0);
 }

@@ -1,17 +1,16 @@
-//! What has to become of a descriptor: everything that is wrong with it, or all that a tensor must
-//! say of itself.
-//! Reading elements does not belong here (see `elements`).
-//! Invariant: nothing here is taken from the library but names.
+//! The expected result of importing a descriptor: all its faults, or the tensor's metadata and
+//! elements. `elements` compares the elements.
+//! Invariant: the model uses nothing of the library but names.
 
 use dlbridge::{Access, DType, Device, Error, Flags, MAX_RANK, Tensor, TensorRef};
 
 use crate::given::{Data, Given};
 use crate::model::{self, Span};
 
-/// The most elements that are walked; a broadcast axis makes any number of them.
+/// The largest element count that is enumerated; a broadcast axis can have any number.
 pub(crate) const WALKED: usize = 512;
 
-/// What a tensor says of itself, and the bytes of its elements.
+/// The metadata of a tensor, and the bytes of its elements.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) shape: Vec<i64>,
@@ -23,12 +22,12 @@ pub(crate) struct Facts {
     pub(crate) len: usize,
     pub(crate) data: usize,
     pub(crate) byte_offset: u64,
-    /// Of each element in row-major order, if they are whole bytes, lie in memory that is there and
-    /// are not too many.
+    /// The bytes of each element in row-major order, if elements are whole bytes, in existing
+    /// memory and not too many.
     pub(crate) elements: Option<Vec<Vec<u8>>>,
 }
 
-/// What a way in says beside the plain descriptor.
+/// What an import function adds to the plain descriptor.
 #[derive(Clone, Copy)]
 pub(crate) struct Said {
     pub(crate) flags: Flags,
@@ -36,8 +35,8 @@ pub(crate) struct Said {
 }
 
 impl Facts {
-    /// What has to become of a descriptor whose memory starts at `start`, or the reasons to refuse
-    /// it, of which an error must name one.
+    /// The expected tensor of a descriptor whose memory starts at `start`, or the reasons to reject
+    /// it, of which the error must name one.
     pub(crate) fn of(given: &Given, said: Said, start: usize) -> Result<Self, Vec<Error>> {
         if let Some((major, minor)) = said.version.filter(|&(major, _)| major != 1) {
             return Err(vec![Error::UnsupportedVersion { major, minor }]);
@@ -62,7 +61,7 @@ impl Facts {
         };
         let strides = match &given.strides {
             Some(strides) => strides[..shape.len()].to_vec(),
-            // Those that do not fit belong to shapes that are refused, or have no elements.
+            // Strides that do not fit belong to shapes that are rejected or have no elements.
             None => model::compact(&shape).into_iter().map(Option::unwrap_or_default).collect(),
         };
         let span = match model::measure(&shape, &strides) {
@@ -100,7 +99,7 @@ impl Facts {
         Ok(Self { elements: Some(Vec::new()), ..whole })
     }
 
-    /// Where the elements lie, if they can lie there.
+    /// The byte range of the elements, if it is possible.
     fn with_elements(self, given: &Given, span: Span, start: usize) -> Result<Self, Vec<Error>> {
         let Self { dtype, flags, len, data, .. } = self;
         let mut faults = Vec::new();
@@ -121,7 +120,7 @@ impl Facts {
         let origin = data as i128 + i128::from(given.byte_offset);
         let low = origin - model::bytes(-span.low, dtype, flags);
         let high = origin + model::bytes(span.high + 1, dtype, flags);
-        // Nothing lies at null.
+        // No element has the address null.
         if low < 1 || high > usize::MAX as i128 {
             faults.push(Error::AddressOverflow { byte_offset: given.byte_offset });
         }
@@ -132,7 +131,7 @@ impl Facts {
         Ok(Self { data: origin as usize, elements, ..self })
     }
 
-    /// The bytes of each element, the first of which lies `origin` bytes into the memory.
+    /// The bytes of each element; the first starts `origin` bytes into the memory.
     fn elements_of(&self, given: &Given, origin: i128) -> Option<Vec<Vec<u8>>> {
         let Self { shape, strides, dtype, flags, len, .. } = self;
         let there = matches!(given.data, Data::Own(_)) && model::is_host(given.device.kind.0);
@@ -152,13 +151,13 @@ impl Facts {
         model::is_contiguous(&self.shape, &self.strides)
     }
 
-    /// Whether the first element lies at a multiple of `align`; there need not be one.
+    /// Whether the first element, if there is one, is aligned to `align`.
     pub(crate) fn is_aligned(&self, align: usize) -> bool {
         self.len == 0 || self.data % align == 0
     }
 }
 
-/// The class of foreign memory.
+/// The access class of foreign memory.
 fn class(flags: Flags) -> Access {
     match (flags.contains(Flags::IS_COPIED), flags.contains(Flags::READ_ONLY)) {
         (false, _) => Access::Shared,
@@ -167,7 +166,7 @@ fn class(flags: Flags) -> Access {
     }
 }
 
-/// Asserts that an error is one of the reasons, the reason's own words aside.
+/// Asserts that an error is one of the reasons, apart from its wording.
 pub(crate) fn assert_named(error: &Error, faults: &[Error]) {
     assert!(!error.to_string().is_empty());
     let named = faults.iter().any(|fault| match (error, fault) {
@@ -181,7 +180,7 @@ pub(crate) fn assert_named(error: &Error, faults: &[Error]) {
 
 macro_rules! assert_says {
     ($name:ident, $ty:ty) => {
-        /// Asserts that a tensor says of itself what it has to.
+        /// Asserts that a tensor has the expected metadata.
         pub(crate) fn $name(tensor: &$ty, facts: &Facts) {
             assert_eq!(tensor.shape(), facts.shape, "shape");
             assert_eq!(tensor.strides(), facts.strides, "strides");

@@ -1,12 +1,11 @@
-//! Target `gate`: hostile descriptors of both ABIs, by every way into the library and out of it again.
-//! What has to become of one is decided in `facts`.
-//! Invariant: the elements of a descriptor are read only where they lie in the producer's memory (T3).
+//! Target `gate`: hostile descriptors of both ABIs, through every import function and every export.
+//! `facts` computes the expected result.
+//! Invariant: elements are read only if they are in the producer's memory (T3).
 
-use std::sync::Arc;
-
-use dlbridge::sys::DLTensor;
+use dlbridge::ffi::LentTensor;
+use dlbridge::sys::{DLManagedTensorVersioned, DLTensor};
 use dlbridge::testing::{Foreign, Releases};
-use dlbridge::{Access, Error, Flags, LentTensor, Plain, Tensor, TensorRef};
+use dlbridge::{Access, Error, Flags, Plain, Tensor, TensorRef};
 
 use crate::elements;
 use crate::facts::{Facts, Said, assert_named, assert_ref_says, assert_says};
@@ -16,12 +15,12 @@ use crate::model;
 use crate::release::{delete, delete_legacy};
 use crate::value::{ForType, Value, bits, for_type};
 
-/// Passes one descriptor through the gate.
+/// Imports one descriptor.
 ///
 /// # Panics
 ///
-/// If it is let through, or refused, where it must not be, if the tensor says or reads something
-/// else than what was given, or if the deleter is not called exactly once.
+/// If it is accepted or rejected contrary to the model, if the tensor's metadata or elements differ
+/// from the descriptor's, or if the deleter is not called exactly once.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let way = input.below(8);
@@ -37,10 +36,10 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What is known of a descriptor before 1.0: nothing says that its memory may be written.
+/// A legacy descriptor: it has no flags, so its memory counts as read-only.
 const LEGACY: Said = Said { flags: Flags::READ_ONLY, version: None };
 
-/// What a plain descriptor says beside itself.
+/// A plain descriptor: no version, no flags.
 const NOTHING: Said = Said { flags: Flags::NONE, version: None };
 
 fn said(given: &Given) -> Said {
@@ -49,7 +48,10 @@ fn said(given: &Given) -> Said {
 
 fn versioned(given: &Given, input: &mut Input<'_>) {
     // SAFETY: null is allowed.
-    assert_eq!(unsafe { Tensor::from_raw(std::ptr::null_mut()) }.err(), Some(Error::NullTensor));
+    assert_eq!(
+        unsafe { Tensor::from_raw(std::ptr::null_mut::<DLManagedTensorVersioned>()) }.err(),
+        Some(Error::NullTensor)
+    );
     let mut foreign = given.foreign();
     let (start, releases) = (foreign.memory().addr(), foreign.releases());
     let wanted = Facts::of(given, said(given), start);
@@ -88,7 +90,7 @@ fn legacy_kept_on_failure(given: &Given, input: &mut Input<'_>) {
     let wanted = Facts::of(given, LEGACY, start);
     let managed = foreign.into_legacy();
     // SAFETY: as above.
-    let found = unsafe { Tensor::try_from_raw_legacy(managed) };
+    let found = unsafe { Tensor::try_from_raw(managed) };
     if found.is_err() {
         releases.expect(0, "refused, and still the caller's");
         delete_legacy(managed);
@@ -96,11 +98,11 @@ fn legacy_kept_on_failure(given: &Given, input: &mut Input<'_>) {
     taken(given, found, wanted, &releases, input);
 }
 
-/// A plain descriptor, lent to a closure.
+/// Borrows a plain descriptor for a closure.
 fn lent(given: &Given, input: &mut Input<'_>) {
     let mut foreign = given.foreign();
     let start = foreign.memory().addr();
-    // Only what has a name is carried where nobody keeps the flags.
+    // A borrowed tensor keeps only the flags that have names.
     let flags = Flags(given.flags.0 & 7);
     let wanted = Facts::of(given, Said { flags, version: None }, start);
     let faults = wanted.as_ref().err().cloned();
@@ -122,7 +124,7 @@ fn lent(given: &Given, input: &mut Input<'_>) {
     foreign.releases().expect(0, "lent");
 }
 
-/// A plain descriptor, borrowed.
+/// Borrows a plain descriptor.
 fn borrowed(given: &Given, input: &mut Input<'_>) {
     // SAFETY: null is allowed.
     assert_eq!(unsafe { TensorRef::from_raw(std::ptr::null()) }.err(), Some(Error::NullTensor));
@@ -148,7 +150,7 @@ fn borrowed(given: &Given, input: &mut Input<'_>) {
     });
 }
 
-/// Counts that an owner is dropped.
+/// Counts the drops of an owner.
 struct Owner {
     _memory: Foreign,
     drops: Releases,
@@ -163,7 +165,7 @@ impl Drop for Owner {
     }
 }
 
-/// A plain descriptor whose memory an owner keeps. It is the descriptor's lists that are copied.
+/// Imports a plain descriptor with an owner of its memory; shape and strides are copied.
 fn owned(given: &Given, input: &mut Input<'_>) {
     let mut foreign = given.foreign();
     let start = foreign.memory().addr();
@@ -177,7 +179,7 @@ fn owned(given: &Given, input: &mut Input<'_>) {
     taken(&Given { has_deleter: true, ..given.clone() }, found, wanted, &drops, input);
 }
 
-/// Asserts that what is refused has to be, and for a reason that there is.
+/// Asserts that the rejection is expected, and its reason correct.
 fn refused<T>(found: Result<T, Error>, faults: Option<&[Error]>) {
     match (found, faults) {
         (Ok(_), None) => {}
@@ -187,7 +189,7 @@ fn refused<T>(found: Result<T, Error>, faults: Option<&[Error]>) {
     }
 }
 
-/// All that can be done with a tensor that was taken over, up to its one release.
+/// Uses an imported tensor in every way, up to its only release.
 fn taken(
     given: &Given,
     found: Result<Tensor, Error>,
@@ -215,7 +217,7 @@ fn taken(
         2 => given_away_legacy(tensor, &facts),
         3 => shared(tensor, &facts, releases, input),
         _ => {
-            let tensor = tensor.into_shared();
+            let tensor = Tensor::from(tensor.into_shared());
             let wanted = demoted(&facts);
             assert_says(&tensor, &wanted);
             given_away(tensor, &wanted, releases, input);
@@ -228,7 +230,8 @@ fn assert_says_ref(tensor: &Tensor, facts: &Facts) {
     assert_ref_says(&tensor.as_tensor_ref(), facts);
 }
 
-/// Exclusive access given up, with the claim to be a copy for one consumer.
+/// The expected facts after `into_shared`: an exclusive tensor becomes `Shared`, without the flag
+/// of a copy.
 fn demoted(facts: &Facts) -> Facts {
     let mut facts = facts.clone();
     if facts.access == Access::Exclusive {
@@ -237,7 +240,7 @@ fn demoted(facts: &Facts) -> Facts {
     facts
 }
 
-/// Given away as a descriptor of 1.x, looked at as C does, and taken again.
+/// Exports a versioned descriptor, reads it as C does, and imports it again.
 fn given_away(tensor: Tensor, facts: &Facts, releases: &Releases, input: &mut Input<'_>) {
     let managed = tensor.into_raw();
     releases.expect(0, "given away");
@@ -251,8 +254,8 @@ fn given_away(tensor: Tensor, facts: &Facts, releases: &Releases, input: &mut In
         assert!(raw.ndim == 0 || !raw.strides.is_null(), "strides");
     }
     // SAFETY: made just now, and owned here.
-    let tensor = unsafe { Tensor::from_raw(managed) }.expect("the gate takes our own exports");
-    // What was shared for its device's sake, or given up, is judged by the flags again.
+    let tensor = unsafe { Tensor::from_raw(managed) }.expect("its own export is valid");
+    // The access class follows from the flags again, also for a tensor that was made `Shared`.
     let access = tensor.access();
     assert_says(&tensor, &Facts { access, ..facts.clone() });
     assert!(access == facts.access || access == Access::Shared, "{access} of {}", facts.access);
@@ -277,16 +280,16 @@ fn given_away_legacy(tensor: Tensor, facts: &Facts) {
     }
 }
 
-/// Shared twice, and the first let go first.
+/// Shares the tensor twice, and drops the first share first.
 fn shared(tensor: Tensor, facts: &Facts, releases: &Releases, input: &mut Input<'_>) {
     let mut wanted = Facts { flags: facts.flags - Flags::IS_COPIED, ..facts.clone() };
+    wanted.flags |= Flags::READ_ONLY;
     if facts.access != Access::Shared {
         wanted.access = Access::Frozen;
-        wanted.flags |= Flags::READ_ONLY;
     }
-    let tensor = Arc::new(tensor);
-    let again = Tensor::from(Arc::clone(&tensor));
-    let third = Tensor::from(Arc::clone(&tensor));
+    let tensor = tensor.into_frozen();
+    let again = Tensor::from(tensor.clone());
+    let third = Tensor::from(tensor.clone());
     drop(tensor);
     assert_says(&again, &wanted);
     drop(again);
@@ -294,7 +297,7 @@ fn shared(tensor: Tensor, facts: &Facts, releases: &Releases, input: &mut Input<
     elements::check(&third, &wanted, input);
 }
 
-/// Writes all elements where the class lets safe code do so.
+/// Writes all elements, if the access class permits that in safe code.
 struct Write<'f> {
     tensor: Tensor,
     facts: &'f Facts,
@@ -310,7 +313,7 @@ impl ForType for Write<'_> {
         let aligned = facts.is_aligned(align_of::<T>());
         let whole = exclusive && facts.is_contiguous() && aligned;
         if whole && facts.elements.is_none() {
-            // No reference may be formed to elements that are not there.
+            // No reference to elements that do not exist may be created.
             return tensor;
         }
         assert_eq!(tensor.as_slice_mut::<T>().is_ok(), whole, "as_slice_mut");

@@ -1,7 +1,6 @@
-//! A descriptor as a producer gives it, made from a fuzzer's bytes: a legal one, parts of which are
-//! then spoilt.
-//! What has to become of it does not belong here (see `facts`).
-//! Invariant: a list that is given is as long as a rank that is allowed says (trust T2).
+//! Creates a producer's descriptor from a fuzzer's bytes: a legal one, some fields of which are
+//! then corrupted. `facts` computes the expected result.
+//! Invariant: if the rank is allowed, a list that is not null has that length (T2).
 
 use std::ptr;
 
@@ -29,15 +28,15 @@ pub(crate) struct Given {
     pub(crate) memory: Vec<u8>,
 }
 
-/// Where `data` points.
+/// The target of `data`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Data {
-    /// So many bytes into the memory.
+    /// This many bytes into the memory.
     Own(usize),
     At(usize),
 }
 
-/// The most bytes that a producer has.
+/// The largest size of a producer's memory, in bytes.
 const MOST: i128 = 2048;
 /// The highest addresses.
 const TOP: usize = usize::MAX - 300;
@@ -51,7 +50,7 @@ impl Given {
         given
     }
 
-    /// Memory of exactly the size that the elements reach, so that whoever reads past it is seen.
+    /// Memory of exactly the elements' span, so that AddressSanitizer detects any read past it.
     fn legal(input: &mut Input<'_>) -> Self {
         let dtype = if input.rarely(8) { input.dtype() } else { input.plain_dtype() };
         let shape = input.small_shape();
@@ -95,7 +94,7 @@ impl Given {
         }
     }
 
-    /// Changes one field.
+    /// Corrupts one field.
     fn spoil(&mut self, input: &mut Input<'_>) {
         let axis = input.below(self.shape.len().max(1));
         match input.below(15) {
@@ -142,7 +141,7 @@ impl Given {
         }
     }
 
-    /// Lists of a rank that is allowed are as long; of any other, nothing may look at them.
+    /// The lists have the length of the rank if it is allowed; for other ranks they are never read.
     fn fit_lists(&mut self, input: &mut Input<'_>) {
         let Some(rank) = usize::try_from(self.ndim).ok().filter(|&rank| rank <= MAX_RANK) else {
             return;

@@ -1,11 +1,10 @@
-//! Numbers, types and lists out of a fuzzer's bytes.
-//! What they are used for does not belong here.
-//! Invariant: any bytes give an input; where they end, everything is 0.
+//! Decodes numbers, dtypes and lists from a fuzzer's bytes.
+//! Invariant: any bytes are an input; after their end, every value is 0.
 
 use arbitrary::{Arbitrary, Unstructured};
 use dlbridge::{DType, Device, DeviceKind, TypeCode};
 
-/// Where arithmetic on extents and strides goes wrong, if it does.
+/// Edge values, at which arithmetic on extents and strides could overflow.
 const EDGES: [i64; 20] = [
     i64::MIN,
     i64::MIN + 1,
@@ -29,7 +28,7 @@ const EDGES: [i64; 20] = [
     i64::MAX,
 ];
 
-/// Types with a Rust type of their own, of every size, which most tensors are to have.
+/// Dtypes that have a Rust type, of every size; most tensors get one of them.
 const PLAIN: [DType; 8] = [
     DType::U8,
     DType::I16,
@@ -41,7 +40,7 @@ const PLAIN: [DType; 8] = [
     DType::BOOL,
 ];
 
-/// The bytes that are left.
+/// The remaining bytes.
 #[derive(Debug)]
 pub(crate) struct Input<'a>(Unstructured<'a>);
 
@@ -65,12 +64,12 @@ impl<'a> Input<'a> {
         self.below(times) == times - 1
     }
 
-    /// One of a list.
+    /// An item of a list.
     pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
 
-    /// A stride or an extent: small mostly, at an edge or beside it now and then, or anything.
+    /// A stride or an extent: mostly small, sometimes at or next to an edge value, or any number.
     pub(crate) fn number(&mut self) -> i64 {
         match self.any::<u8>() {
             tag @ 0..192 => i64::from(tag % 12) - 4,
@@ -84,12 +83,12 @@ impl<'a> Input<'a> {
         self.below(15) as i64 - 7
     }
 
-    /// As many numbers as `len`.
+    /// `len` numbers.
     pub(crate) fn numbers(&mut self, len: usize) -> Vec<i64> {
         (0..len).map(|_| self.number()).collect()
     }
 
-    /// Few extents of at most 5, and few elements, all of which are looked at often.
+    /// A few extents of at most 5, and so few elements that all are compared often.
     pub(crate) fn small_shape(&mut self) -> Vec<i64> {
         let rank = if self.rarely(32) { self.below(12) } else { self.below(5) };
         let mut most = 120;
@@ -105,7 +104,7 @@ impl<'a> Input<'a> {
         self.one_of(&PLAIN)
     }
 
-    /// A type with a name, with lanes, or with numbers of its own.
+    /// A dtype with a name, with lanes, or with arbitrary numbers.
     pub(crate) fn dtype(&mut self) -> DType {
         match self.below(4) {
             0 => self.plain_dtype(),

@@ -1,7 +1,7 @@
-//! Target `layout`: the arithmetic on shapes and strides, against exact numbers; and layouts made by
-//! slicing, turning, permuting and broadcasting, against the list of elements that those leave.
-//! Typed reading is target `view`'s.
-//! Invariant: the model never looks at strides that the library made.
+//! Target `layout`: compares the arithmetic on shapes and strides with exact numbers, and layouts
+//! from slicing, reversing, permuting and broadcasting with the list of elements that remain.
+//! Target `view` reads typed elements.
+//! Invariant: the model never reads strides that the library computed.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use crate::input::Input;
 use crate::model;
 use crate::shown::Shown;
 
-/// Measures one layout, or makes one.
+/// Checks the arithmetic on one layout, or creates one by several steps.
 ///
 /// # Panics
 ///
-/// If a number is not exact.
+/// If a number differs from the exact one.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     match input.below(3) {
@@ -29,7 +29,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Any numbers at all.
+/// Any numbers.
 fn numbers(input: &mut Input<'_>) {
     let rank = if input.rarely(16) { input.below(70) } else { input.below(6) };
     let shape = input.numbers(rank);
@@ -49,7 +49,7 @@ fn numbers(input: &mut Input<'_>) {
     }
 }
 
-/// Everything that is said of a layout.
+/// Compares every property of a layout.
 fn measured(shape: &[i64], strides: &[i64]) {
     let found = span(shape, strides);
     let exact = match (model::measure(shape, strides), found) {
@@ -61,9 +61,9 @@ fn measured(shape: &[i64], strides: &[i64]) {
             exact
         }
         (Err(faults), Err(error)) => {
-            assert!(faults.contains(&error), "{error:?}, wanted one of {faults:?}");
+            assert!(faults.contains(&error), "expected one of {faults:?}, found {error:?}");
             if shape.len() == strides.len() {
-                // Nothing is promised of these, but that there is an answer.
+                // For these only the absence of a panic is promised.
                 let _ = is_contiguous(shape, strides) | is_column_major(shape, strides);
                 let _ = (first_gap(shape, strides), may_overlap(shape, strides));
             }
@@ -102,7 +102,7 @@ fn measured(shape: &[i64], strides: &[i64]) {
     }
 }
 
-/// Sizes in bytes of any type.
+/// Compares sizes in bytes of any dtype.
 fn sizes(input: &mut Input<'_>) {
     let bits = if input.rarely(2) { input.any() } else { input.below(17) as u8 };
     let lanes = if input.rarely(2) { input.any() } else { input.below(9) as u16 };
@@ -115,7 +115,7 @@ fn sizes(input: &mut Input<'_>) {
     let count = match input.below(4) {
         0 => input.below(300),
         1 => input.one_of(&counts),
-        // About the most that fits.
+        // Close to the largest value that fits.
         2 => {
             let per_element = (usize::from(bits) * usize::from(lanes) / 8).max(1);
             (isize::MAX as usize / per_element).saturating_add(input.below(5)).saturating_sub(2)
@@ -132,12 +132,12 @@ fn sizes(input: &mut Input<'_>) {
     if let Ok(again) = text.parse::<DType>() {
         assert_eq!(again, dtype, "{text}");
     } else {
-        // A name promises one width, lanes are counted from 1.
+        // A code with a name has a fixed width; there is at least one lane.
         assert!(model::is_impossible(dtype), "{text} is not understood");
     }
 }
 
-/// One compact array, and what becomes of it by a few steps.
+/// Transforms one contiguous array in a few steps.
 fn transformed(input: &mut Input<'_>) {
     let mut shown = Shown::compact(input.small_shape());
     for _ in 0..input.below(8) {
@@ -148,10 +148,10 @@ fn transformed(input: &mut Input<'_>) {
     let exact = model::measure(&shape, &strides).expect("small numbers");
     assert_eq!(exact.len, places.len() as i128, "{shape:?}");
     let memory: Vec<i64> = (0..owner).collect();
-    // What has no elements lies anywhere, but is built within its owner.
+    // A tensor without elements may have any address, but the builder requires one in the owner.
     let offset = if places.is_empty() { 0 } else { offset };
     let builder = Tensor::builder(memory).shape(&shape).strides(&strides).offset(offset as usize);
-    let mut tensor = builder.build::<i64>().expect("it lies within what it began with");
+    let mut tensor = builder.build::<i64>().expect("it is within the owner's memory");
     let counts_up = places.iter().zip(places.iter().skip(1)).all(|(a, b)| a + 1 == *b);
     assert_eq!(tensor.is_contiguous(), counts_up, "{shape:?} {strides:?}");
     elements::check_view(tensor.view::<i64>().expect("of this type"), &places, true, input);

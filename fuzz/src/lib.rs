@@ -1,8 +1,8 @@
-//! Fuzz targets: bytes go in, and what the library makes of them is compared with a plain model.
+//! Fuzz targets: each compares the library's result for some input bytes with a simple model.
 //!
-//! A target is a function that panics when the two differ. libFuzzer drives it where a build is
-//! instrumented (`cfg(fuzzing)`), `driver` where it is not; `tests/corpus.rs` replays what was kept.
-#![allow(unsafe_code, reason = "a producer's descriptors are given by hand")]
+//! A target is a function that panics if the two differ. libFuzzer drives it in an instrumented
+//! build (`cfg(fuzzing)`), `driver` in any other; `tests/corpus.rs` replays the stored inputs.
+#![allow(unsafe_code, reason = "creates a producer's descriptors by hand")]
 
 pub mod adapters;
 mod axes;
@@ -21,16 +21,16 @@ mod shown;
 mod value;
 pub mod view;
 
-/// What libFuzzer is compiled against.
+/// For `program!`, which runs a target under libFuzzer.
 #[cfg(fuzzing)]
 pub use libfuzzer_sys;
 
-/// A name and what it runs.
+/// A target: its name and its function.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Also the name of its program, and of its folders of inputs.
+    /// The name of the target, of its program and of its input folders.
     pub name: &'static str,
-    /// Panics where the library and the model differ.
+    /// Panics if the library and the model differ.
     pub run: fn(&[u8]),
 }
 
@@ -44,7 +44,7 @@ pub const TARGETS: [Target; 6] = [
     Target { name: "borrowed", run: borrowed::run },
 ];
 
-/// The target of a name.
+/// The target with a name.
 ///
 /// # Panics
 ///

@@ -1,13 +1,13 @@
-//! What layouts, types and devices mean, in exact numbers and with no regard to speed.
-//! Nothing of the library's own arithmetic is used here: the model computes for itself.
-//! Invariant: sums and products are of 128 bits, and saturate far above all that is allowed.
+//! The model of layouts, dtypes and devices: exact and slow, without any of the library's
+//! arithmetic.
+//! Invariant: sums and products have 128 bits, and saturate far above every limit.
 
 use dlbridge::{DType, Error, Flags};
 
 /// The largest size or distance.
 const MOST: i128 = isize::MAX as i128;
 
-/// How many elements there are, and between which offsets they lie.
+/// The number of elements, and the range of their offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) len: i128,
@@ -15,7 +15,7 @@ pub(crate) struct Span {
     pub(crate) high: i128,
 }
 
-/// Measures a layout, or tells everything that is wrong with it.
+/// Measures a layout, or lists all its faults.
 pub(crate) fn measure(shape: &[i64], strides: &[i64]) -> Result<Span, Vec<Error>> {
     if shape.len() != strides.len() {
         return Err(vec![Error::RankMismatch { wanted: shape.len(), found: strides.len() }]);
@@ -47,7 +47,7 @@ pub(crate) fn measure(shape: &[i64], strides: &[i64]) -> Result<Span, Vec<Error>
     Ok(Span { len, low, high })
 }
 
-/// The strides of a compact tensor, as far as they fit; an empty axis counts as one.
+/// The strides of a contiguous tensor, as far as they fit; an empty axis counts as one.
 pub(crate) fn compact(shape: &[i64]) -> Vec<Option<i64>> {
     let mut step = Some(1_i64);
     let mut strides: Vec<_> = shape
@@ -63,8 +63,7 @@ pub(crate) fn compact(shape: &[i64]) -> Vec<Option<i64>> {
     strides
 }
 
-/// Whether the elements lie side by side in row-major order, by the definition: the offset of the
-/// i-th is i.
+/// Whether the elements are contiguous in row-major order: the i-th element has offset i.
 pub(crate) fn is_contiguous(shape: &[i64], strides: &[i64]) -> bool {
     let mut step = 1_i128;
     let fits = shape.iter().zip(strides).rev().all(|(&extent, &stride)| {
@@ -95,7 +94,7 @@ pub(crate) fn offset_of_nth(i: usize, shape: &[i64], strides: &[i64]) -> i128 {
     offset_of(&index_of(i, shape), strides)
 }
 
-/// Why no tensor can have a type.
+/// Whether no tensor can have a dtype.
 pub(crate) fn is_impossible(dtype: DType) -> bool {
     let fixed = match dtype.code.0 {
         7..=14 => Some(8),
@@ -106,13 +105,13 @@ pub(crate) fn is_impossible(dtype: DType) -> bool {
     dtype.bits == 0 || dtype.lanes == 0 || fixed.is_some_and(|bits| bits != dtype.bits)
 }
 
-/// Whether elements begin inside of bytes.
+/// Whether elements can begin inside a byte.
 pub(crate) fn is_packed(dtype: DType, flags: Flags) -> bool {
     let padded = flags.contains(Flags::SUBBYTE_PADDED);
     dtype.bits < 8 && !padded && u32::from(dtype.bits) * u32::from(dtype.lanes) % 8 != 0
 }
 
-/// The bytes of `count` elements side by side, however many those are.
+/// The size of `count` contiguous elements in bytes, without a limit.
 pub(crate) fn bytes(count: i128, dtype: DType, flags: Flags) -> i128 {
     let (bits, lanes) = (i128::from(dtype.bits), i128::from(dtype.lanes));
     if dtype.bits >= 8 {
@@ -124,7 +123,7 @@ pub(crate) fn bytes(count: i128, dtype: DType, flags: Flags) -> i128 {
     count.saturating_mul(bits * lanes).saturating_add(7) / 8
 }
 
-/// The same, where it is allowed. Packed elements are counted in bits, which must fit a word.
+/// The same, if it is allowed. Packed elements are counted in bits, which must fit a word.
 pub(crate) fn size(count: i128, dtype: DType, flags: Flags) -> Option<i128> {
     let bits = i128::from(dtype.bits) * i128::from(dtype.lanes);
     let countable = count.saturating_mul(bits) <= u64::MAX.into();
@@ -132,12 +131,12 @@ pub(crate) fn size(count: i128, dtype: DType, flags: Flags) -> Option<i128> {
     (size <= MOST && (countable || !is_packed(dtype, flags))).then_some(size)
 }
 
-/// Whether the host can read memory of a kind of device.
+/// Whether the host can read the memory of a device type.
 pub(crate) fn is_host(kind: i32) -> bool {
     matches!(kind, 1 | 3 | 11 | 13 | 20)
 }
 
-/// Whether pointers of a kind of device are addresses.
+/// Whether pointers of a device type are addresses.
 pub(crate) fn has_addresses(kind: i32) -> bool {
     is_host(kind) || matches!(kind, 2 | 10 | 14 | 21)
 }

@@ -1,9 +1,8 @@
-//! Calling deleters, as a consumer in C does.
-//! Counting the calls does not belong here: the producers do.
+//! Calls deleters, as a C consumer does. The producers count the calls.
 
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 
-/// Calls the deleter of a descriptor of DLPack 1.x, if it has one.
+/// Calls the deleter of a versioned descriptor, if it has one.
 pub(crate) fn delete(managed: *mut DLManagedTensorVersioned) {
     // SAFETY: alive until its deleter is called.
     if let Some(deleter) = unsafe { (*managed).deleter } {
@@ -12,7 +11,7 @@ pub(crate) fn delete(managed: *mut DLManagedTensorVersioned) {
     }
 }
 
-/// Calls the deleter of a descriptor of DLPack before 1.0, if it has one.
+/// Calls the deleter of a legacy descriptor, if it has one.
 pub(crate) fn delete_legacy(managed: *mut DLManagedTensor) {
     // SAFETY: alive until its deleter is called.
     if let Some(deleter) = unsafe { (*managed).deleter } {

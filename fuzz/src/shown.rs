@@ -1,31 +1,31 @@
-//! A layout as strides, and beside it as the list of the elements that it shows.
-//! Measuring it does not belong here.
-//! Invariant: the list is made from the list before, never from strides.
+//! A layout as strides, and as the list of the elements that it selects.
+//! Invariant: each list is computed from the previous list, never from strides.
 
 use crate::input::Input;
 use crate::model;
 
-/// A part of a compact array, in whatever order. Each element is known by its place in that array.
+/// A selection of a contiguous array, in any order. An element is identified by its index in that
+/// array.
 pub(crate) struct Shown {
     pub(crate) shape: Vec<i64>,
     pub(crate) strides: Vec<i64>,
-    /// Of element `[0, 0, ...]`.
+    /// The offset of element `[0, 0, ...]`.
     pub(crate) offset: i64,
-    /// What is shown, in row-major order.
+    /// The selected elements, in row-major order.
     pub(crate) places: Vec<i64>,
     /// The number of elements of that array.
     pub(crate) owner: i64,
 }
 
 impl Shown {
-    /// All of an array whose shape is small.
+    /// All elements of an array with a small shape.
     pub(crate) fn compact(shape: Vec<i64>) -> Self {
         let strides = model::compact(&shape).into_iter().flatten().collect();
         let owner = shape.iter().product();
         Self { shape, strides, offset: 0, places: (0..owner).collect(), owner }
     }
 
-    /// Slices, permutes, turns, broadcasts or picks.
+    /// Slices, permutes, reverses, broadcasts or indexes.
     pub(crate) fn step(&mut self, input: &mut Input<'_>) {
         let rank = self.shape.len();
         let axis = input.below(rank.max(1));
@@ -45,7 +45,7 @@ impl Shown {
         }
     }
 
-    /// Shows the list anew: `back` tells for an index of the new shape the one of the old.
+    /// Computes the list of a new shape: `back` maps an index of the new shape to one of the old.
     fn show(&mut self, shape: Vec<i64>, back: impl Fn(&[usize]) -> Vec<usize>) {
         let len = shape.iter().product::<i64>() as usize;
         let place = |i| {
@@ -119,7 +119,7 @@ impl Shown {
     }
 }
 
-/// An index that is another along one axis.
+/// The index with another value along one axis.
 fn with(index: &[usize], axis: usize, at: usize) -> Vec<usize> {
     let mut index = index.to_vec();
     index[axis] = at;

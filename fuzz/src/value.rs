@@ -1,16 +1,15 @@
 //! Element types, compared by their bits.
-//! Reading tensors does not belong here.
 
 use std::fmt::Debug;
 
 use dlbridge::{Element, Plain};
 
-/// A Rust type that elements are read as.
+/// A Rust element type.
 pub(crate) trait Value: Element + Debug {
-    /// What bytes of this size are read as.
+    /// The value of bytes of this size.
     fn of(bytes: &[u8]) -> Self;
 
-    /// All bits, so that no NaN differs from itself.
+    /// All bits, so that a NaN equals itself.
     fn bits(self) -> u128;
 }
 
@@ -48,12 +47,12 @@ impl Value for bool {
     }
 }
 
-/// The bits of each.
+/// The bits of each value.
 pub(crate) fn bits<T: Value>(values: impl IntoIterator<Item = T>) -> Vec<u128> {
     values.into_iter().map(Value::bits).collect()
 }
 
-/// Code for the Rust type of a dtype, if there is one, told whether slices of it are lent.
+/// Code for the Rust type of a dtype, if there is one, and whether slices of it can be borrowed.
 pub(crate) trait ForType {
     type Output;
 
@@ -64,7 +63,7 @@ pub(crate) trait ForType {
     fn none(self) -> Self::Output;
 }
 
-/// Runs the code of a dtype.
+/// Runs the code for a dtype.
 pub(crate) fn for_type<F: ForType>(dtype: dlbridge::DType, code: F) -> F::Output {
     use dlbridge::DType;
     match dtype {

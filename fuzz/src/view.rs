@@ -1,7 +1,7 @@
-//! Target `view`: reading and writing typed views of every element size, at any address, along any
-//! strides, against the elements index by index.
-//! Hostile descriptors are target `gate`'s.
-//! Invariant: the owner's memory ends where the elements do, so that whoever reads past it is seen.
+//! Target `view`: reads and writes typed views of every element size, at any address and with any
+//! strides, and compares them with the model, element by element. Target `gate` has hostile
+//! descriptors.
+//! Invariant: the owner's memory ends with the elements, so AddressSanitizer detects reads past it.
 
 use dlbridge::testing::CountingOwner;
 use dlbridge::{Access, Error, Plain, Tensor};
@@ -15,7 +15,7 @@ use crate::value::{ForType, Value, bits, for_type};
 ///
 /// # Panics
 ///
-/// If an element is not what the model has there.
+/// If an element differs from the model.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let dtype = input.plain_dtype();
@@ -24,15 +24,15 @@ pub fn run(data: &[u8]) {
 
 struct Run<'a>(Input<'a>);
 
-/// A layout over memory that it fills, element for element.
+/// A layout over memory of exactly its elements' span.
 struct Placed {
     shape: Vec<i64>,
     strides: Vec<i64>,
-    /// Of element `[0, 0, ...]`.
+    /// The offset of element `[0, 0, ...]`.
     at: usize,
-    /// Of each element, in row-major order.
+    /// The offset of each element, in row-major order.
     places: Vec<usize>,
-    /// Elements in the memory.
+    /// The number of elements in the memory.
     owner: usize,
 }
 
@@ -51,13 +51,13 @@ impl Placed {
         Self { places, at, owner, shape, strides }
     }
 
-    /// The elements that memory shows through this layout.
+    /// The elements that this layout selects from the memory.
     fn shown<T: Copy>(&self, memory: &[T]) -> Vec<T> {
         self.places.iter().map(|&place| memory[place]).collect()
     }
 }
 
-/// As many bytes as so many elements have.
+/// The bytes of this many elements.
 fn bytes<T>(count: usize, input: &mut Input<'_>) -> Vec<u8> {
     let first = input.any::<u8>();
     (0..count * size_of::<T>()).map(|i| first.wrapping_add((i * 41) as u8)).collect()
@@ -81,7 +81,7 @@ impl ForType for Run<'_> {
     fn bool(mut self) {
         let input = &mut self.0;
         let placed = Placed::new(input);
-        // Not only 0 and 1: any other byte is true, too.
+        // Every byte but 0 is true.
         let raw = bytes::<u8>(placed.owner, input);
         let memory: Vec<bool> = raw.iter().map(|&byte| byte != 0).collect();
         let tensor = Tensor::builder(raw)
@@ -100,14 +100,14 @@ impl ForType for Run<'_> {
     }
 }
 
-/// Bytes that are elements at an address which most of them may not have.
+/// Bytes that hold elements at a misaligned address.
 fn misaligned<T: Value + Plain + Default>(
     placed: &Placed,
     raw: &[u8],
     memory: &[T],
     input: &mut Input<'_>,
 ) {
-    // A tensor of bytes that starts somewhere inside of its owner, exported again as elements.
+    // A tensor of bytes that starts inside its owner, exported again as elements.
     let shift = input.below(16);
     let shifted = [&vec![0; shift], raw].concat();
     let owner = Tensor::builder(shifted).offset(shift).build::<u8>().expect("the bytes after it");
@@ -127,7 +127,7 @@ fn misaligned<T: Value + Plain + Default>(
     written(&mut tensor, placed, memory.to_vec(), input);
 }
 
-/// Elements in a vector.
+/// Elements in a `Vec`.
 fn aligned<T: Value + Plain + Default>(placed: &Placed, memory: Vec<T>, input: &mut Input<'_>) {
     let owner = CountingOwner::new(memory.clone());
     let drops = owner.drops();
@@ -147,7 +147,7 @@ fn aligned<T: Value + Plain + Default>(placed: &Placed, memory: Vec<T>, input: &
     let contiguous = model::is_contiguous(&placed.shape, &placed.strides);
     match input.below(4) {
         0 => {
-            // The memory as a whole, also what the layout does not show.
+            // The whole memory, including elements that the layout does not select.
             let owner = tensor.into_owner::<CountingOwner<T>>().expect("what it was made of");
             drops.expect(0, "given back");
             let all: &[T] = owner.as_ref();
@@ -179,7 +179,7 @@ fn aligned<T: Value + Plain + Default>(placed: &Placed, memory: Vec<T>, input: &
     drops.expect(1, "done");
 }
 
-/// Writes in every way, and gives the memory as it must be then.
+/// Writes through every method, and returns the expected memory.
 fn written<T: Value + Plain + Default>(
     tensor: &mut Tensor,
     placed: &Placed,

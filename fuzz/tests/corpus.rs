@@ -1,5 +1,5 @@
-//! Replays every input that was kept: those of the corpus, and those that once found something.
-//! Finding new ones does not belong here: `cargo xtask fuzz` does.
+//! Replays every stored input: the corpus, and the inputs that once found a defect. `cargo xtask
+//! fuzz` finds new ones.
 
 use std::panic::catch_unwind;
 
@@ -10,7 +10,7 @@ use dlbridge_fuzz::{TARGETS, Target, target};
 fn replay(kind: &str, target: Target) -> usize {
     let folder = folder(kind, target);
     let inputs = inputs(&folder).unwrap_or_default();
-    // Miri takes its time for each.
+    // Each input is slow under Miri.
     let step = if cfg!(miri) { 16 } else { 1 };
     for (name, data) in inputs.iter().step_by(step) {
         let replayed = catch_unwind(|| (target.run)(data));

@@ -5,9 +5,9 @@
 >>> tensor
 dlbridge.Tensor(shape=(6,), dtype=float32, device=cpu)
 
-`from_dlpack` takes any framework's array over the same memory, and whatever has a buffer. A
-`Tensor` goes back with the framework's own `from_dlpack`, or as a `memoryview`. `inspect` tells
-what an object hands over, and how.
+`from_dlpack` imports an array of any framework, or an object with the buffer protocol, without
+copying. Every framework imports a `Tensor` with its own `from_dlpack`; `memoryview` accepts it as
+well. `inspect` shows the descriptor that an object exports.
 """
 
 from dlbridge._inspect import Description, inspect

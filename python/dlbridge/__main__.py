@@ -1,4 +1,4 @@
-"""`python -m dlbridge COMMAND`: the programs of this package by name."""
+"""`python -m dlbridge COMMAND`: runs the programs of this package."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ USAGE = "usage: python -m dlbridge {doctor,demo} ..."
 
 
 def doctor(words: list[str]) -> int:
-    """Run the conformance suite, which is a package of its own."""
+    """Run the conformance suite, which is a separate package."""
     if importlib.util.find_spec("dlpack_doctor") is None:
-        print("the doctor is a package of its own: pip install dlpack-doctor", file=sys.stderr)
+        print("the doctor is a separate package: pip install dlpack-doctor", file=sys.stderr)
         return 2
     return subprocess.run([sys.executable, "-m", "dlpack_doctor", *words]).returncode
 
 
 def main(words: list[str]) -> int:
-    """Run the program that the first word names; the result is the exit code."""
+    """Run the program named by the first word and return its exit code."""
     match words:
         case ["doctor", *rest]:
             return doctor(rest)

@@ -1,4 +1,4 @@
-"""What an object hands over through DLPack, as a value that prints well."""
+"""The exported descriptor of an object, as a printable value."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dlbridge import _native
 
 @dataclass(frozen=True)
 class Description:
-    """A producer's descriptor, as it stood before anything was evened out."""
+    """A producer's descriptor, before normalisation."""
 
     protocol: str
-    """Which way it came: the method and its answer, a bare capsule, or what is not DLPack."""
+    """How the tensor was imported: a DLPack method, a bare capsule, or another protocol."""
     version: tuple[int, int] | None
-    """The DLPack version that the descriptor states; None before 1.0, and without DLPack."""
+    """The version in a versioned descriptor; None for a legacy one and for other protocols."""
     flags: str
     """The flag bits by name."""
     readonly: bool
@@ -28,9 +28,9 @@ class Description:
     shape: tuple[int, ...]
     """The extents, outermost axis first."""
     strides: tuple[int, ...]
-    """The steps along each axis, in elements; compact ones where none were given."""
+    """The strides in elements; contiguous ones if the descriptor has none."""
     explicit_strides: bool
-    """Whether the producer gave strides, rather than a null pointer."""
+    """Whether the descriptor has strides, not a null pointer."""
     byte_offset: int
     """The descriptor's byte offset, which `data_ptr` includes."""
     data_ptr: int
@@ -48,7 +48,7 @@ class Description:
             case "data_ptr", int():
                 return hex(value)
             case "version", None:
-                return "not DLPack" if self.protocol in _OTHERS else "before 1.0"
+                return "not DLPack" if self.protocol in _OTHERS else "legacy"
             case "version", (major, minor):
                 return f"{major}.{minor}"
         return str(value)
@@ -64,9 +64,9 @@ _OTHERS = {
 
 
 def inspect(x: object, /) -> Description:
-    """Describe what an object hands over, through DLPack or another protocol.
+    """Describe the tensor that an object exports, through DLPack or another protocol.
 
-    The object is asked as `from_dlpack` asks it, and what it gives is released at once.
+    The object is imported as by `from_dlpack`, and the tensor is released at once.
 
     >>> import dlbridge
     >>> dlbridge.inspect(dlbridge.zeros((2, 3))).dtype

@@ -17,9 +17,9 @@ DLPACK_VERSION: tuple[int, int]
 class Tensor:
     """A tensor over memory of any framework, or of Rust.
 
-    Memory that is `readonly` must not be written. PyTorch, Paddle and TVM-FFI ignore that: writing
-    to their arrays over it changes what others read, or ends the process. Give them a copy:
-    `from_dlpack(x, copy=True)`.
+    `readonly` memory must not be written. PyTorch, Paddle and TVM-FFI ignore the flag: a write
+    through their arrays changes memory that Rust treats as constant, or ends the process. Export a
+    copy to them: `from_dlpack(x, copy=True)`.
     """
 
     __dlpack_c_exchange_api__: CapsuleType

@@ -1,4 +1,4 @@
-"""How long something takes."""
+"""Measures the time of a function call."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def nanoseconds(
     batch: int = 500_000,
     most: int = sys.maxsize,
 ) -> float:
-    """The median time of an action, of batches of about so many nanoseconds.
+    """The median time of one call of `action`, measured in batches of about `batch` nanoseconds.
 
-    Batches are made for `budget` seconds, three at the least and `most` at the most.
+    Runs batches for `budget` seconds: at least three, and at most `most`.
     """
     action()
     start = time.perf_counter_ns()

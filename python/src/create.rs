@@ -1,6 +1,5 @@
-//! Tensors over memory that Rust owns.
-//! Memory of other frameworks does not belong here.
-//! Invariant: every tensor made here is compact, writable and 64-byte aligned.
+//! `zeros`, `arange` and `from_bytes`: tensors over memory that Rust owns.
+//! Invariant: every tensor created here is contiguous, writable and 64-byte aligned.
 
 use dlbridge::{DType, Tensor};
 use dlbridge_pyo3::{Error, Result, TensorObject};
@@ -49,7 +48,7 @@ impl Number {
     }
 }
 
-/// The shape is the caller's own, so what is wrong with it is a bad argument and no failed export.
+/// A wrong shape is the caller's argument, so it is a `ValueError` and not a `BufferError`.
 fn bad_argument(error: dlbridge::Error) -> Error {
     match error {
         dlbridge::Error::OutOfMemory { .. } => error.into(),
@@ -61,14 +60,14 @@ fn zeroed(dtype: DType, shape: &[i64]) -> Result<Tensor> {
     Tensor::zeros(dtype, shape).map_err(bad_argument)
 }
 
-/// Make a tensor of zeros, in memory that Rust owns.
+/// Create a tensor of zeros, in memory that Rust owns.
 #[pyfunction]
 #[pyo3(signature = (shape, *, dtype="float64"))]
 pub(crate) fn zeros(shape: Shape, dtype: &str) -> Result<TensorObject> {
     Ok(TensorObject::new(zeroed(dtype.parse()?, &shape.extents())?))
 }
 
-/// Make a tensor of evenly spaced numbers, in memory that Rust owns.
+/// Create a tensor of evenly spaced numbers, in memory that Rust owns.
 #[pyfunction]
 #[pyo3(signature = (start, /, stop=None, step=Number::Integer(1), *, dtype=None))]
 pub(crate) fn arange(
@@ -85,7 +84,9 @@ pub(crate) fn arange(
     let default = if all_integers { "int64" } else { "float64" };
     let dtype: DType = dtype.unwrap_or(default).parse()?;
     if step.float() == 0.0 {
-        return Err(Error::Python(PyValueError::new_err("step: found 0, wanted another number")));
+        return Err(Error::Python(PyValueError::new_err(
+            "step: expected a number other than 0, found 0",
+        )));
     }
     let mut tensor = zeroed(dtype, &[range_len(start, stop, step)?])?;
     with_element!(dtype, |T| fill_range::<T>(&mut tensor, start, step)?,
@@ -93,7 +94,7 @@ pub(crate) fn arange(
     Ok(TensorObject::new(tensor))
 }
 
-/// How many numbers lie from `start` on, before `stop`.
+/// The number of elements from `start` up to, but not including, `stop`.
 fn range_len(start: Number, stop: Number, step: Number) -> Result<i64> {
     if let (Number::Integer(start), Number::Integer(stop), Number::Integer(step)) =
         (start, stop, step)
@@ -101,7 +102,7 @@ fn range_len(start: Number, stop: Number, step: Number) -> Result<i64> {
         if (stop > start) != (step > 0) || stop == start {
             return Ok(0);
         }
-        // The distance of any two numbers of a sign and 127 bits fits 128 bits without one.
+        // The distance between two `i128` values fits a `u128`.
         let steps = stop.abs_diff(start).div_ceil(step.unsigned_abs());
         return Ok(i64::try_from(steps).unwrap_or(i64::MAX));
     }
@@ -109,7 +110,8 @@ fn range_len(start: Number, stop: Number, step: Number) -> Result<i64> {
     if steps.is_finite() {
         Ok(steps.ceil().max(0.0) as i64)
     } else {
-        let message = format!("start, stop, step: found {steps} numbers, wanted a finite count");
+        let message =
+            format!("start, stop, step: expected a finite number of elements, found {steps}");
         Err(Error::Python(PyValueError::new_err(message)))
     }
 }
@@ -129,7 +131,7 @@ fn fill_range<T: FromNumber>(tensor: &mut Tensor, start: Number, step: Number) -
     Ok(())
 }
 
-/// Make a tensor of a copy of some bytes, in memory that Rust owns.
+/// Create a tensor from a copy of some bytes, in memory that Rust owns.
 #[pyfunction]
 #[pyo3(signature = (data, /, *, dtype="uint8", shape=None))]
 pub(crate) fn from_bytes(
@@ -148,7 +150,7 @@ pub(crate) fn from_bytes(
     Ok(TensorObject::new(tensor))
 }
 
-/// The bytes of anything with the buffer protocol; those of `bytes` are not copied.
+/// The bytes of an object with the buffer protocol; a `bytes` object is not copied.
 fn as_bytes<'py>(data: &Bound<'py, PyAny>) -> Result<Bound<'py, PyBytes>> {
     if let Ok(bytes) = data.cast::<PyBytes>() {
         return Ok(bytes.clone());
@@ -161,13 +163,16 @@ fn as_bytes<'py>(data: &Bound<'py, PyAny>) -> Result<Bound<'py, PyBytes>> {
 fn extent_of(size: usize, dtype: DType) -> Result<i64> {
     let Some(itemsize) = dtype.itemsize().filter(|&itemsize| itemsize != 0) else {
         return Err(Error::Python(PyValueError::new_err(format!(
-            "shape: found none, wanted one: {dtype} elements are narrower than a byte"
+            "shape: expected `shape=`, found none: {dtype} elements are narrower than a byte"
         ))));
     };
     Ok((size / itemsize) as i64)
 }
 
 pub(crate) fn no_numbers(dtype: DType) -> Error {
-    let message = format!("dtype: found {dtype}, wanted one that Rust can compute with");
+    let message = format!(
+        "dtype: expected bool, an integer of 8 to 64 bits, float16, bfloat16, float32, float64, \
+         complex64 or complex128, found {dtype}"
+    );
     Error::Python(PyTypeError::new_err(message))
 }

@@ -1,9 +1,8 @@
-//! From a dtype that is known at run time to the Rust type that reads it.
-//! What is done with the type does not belong here.
-//! Invariant: one list of types for everything that needs one.
+//! Maps a dtype that is known at run time to the Rust type of its elements.
+//! Invariant: there is one list of these types.
 
-/// Runs `$body` with `$T` bound to the Rust type of `$dtype`'s elements; `$otherwise` for a dtype
-/// that has none.
+/// Runs `$body` with `$T` bound to the Rust type of `$dtype`'s elements, or `$otherwise` if the
+/// dtype has no such type.
 macro_rules! with_element {
     ($dtype:expr, |$T:ident| $body:expr, otherwise $otherwise:expr) => {
         $crate::dispatch::with_element!(@match $dtype, $T, $body, $otherwise;
@@ -23,9 +22,9 @@ macro_rules! with_element {
 }
 pub(crate) use with_element;
 
-/// A type that a Python number can be turned into.
+/// An element type that a Python number can be converted to.
 pub(crate) trait FromNumber: dlbridge::Element {
-    /// Cuts a fraction off, wraps an integer, and rounds a float, as NumPy's `astype` does.
+    /// Converts like NumPy's `astype`: truncates fractions, wraps integers and rounds floats.
     fn from_integer(value: i128) -> Self;
     fn from_float(value: f64) -> Self;
 }

@@ -1,5 +1,4 @@
-//! Writing to a tensor's memory from Rust, at a Python user's word.
-//! Memory that Rust has to itself needs nothing of this (see `Tensor::view_mut`).
+//! `fill`: writes to a tensor's memory in place, at the caller's request.
 //! Invariant: the interpreter is attached while the memory is written.
 #![allow(unsafe_code, reason = "writes memory that Python shares")]
 
@@ -21,9 +20,9 @@ pub(crate) fn fill(tensor: &Bound<'_, TensorObject>, value: Number) -> Result<()
 }
 
 fn fill_with<T: dlbridge::Element>(tensor: &Tensor, value: T) -> Result<()> {
-    // SAFETY: the caller asks for the write, as with any in-place operation of an array library,
-    // and answers for other threads that use the same memory meanwhile (SAFETY.md, T6): Python's
-    // lock keeps Python code from it, where there is one.
+    // SAFETY: the caller requests the write, as with any in-place operation of an array library,
+    // and ensures that no other thread uses the memory during it (SAFETY.md, T6). The GIL keeps
+    // Python code from doing so, except in a free-threaded build.
     let mut view = unsafe { tensor.view_mut_unchecked::<T>() }?;
     view.fill(value);
     Ok(())

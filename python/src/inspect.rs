@@ -1,12 +1,11 @@
-//! What a producer's descriptor says, before anything is evened out.
-//! Judging it belongs to the doctor.
-//! Invariant: every value comes from the descriptor itself, but for the protocol's name.
+//! `inspect`: the fields of a producer's descriptor, before normalisation. The doctor judges them.
+//! Invariant: every value but the protocol's name comes from the descriptor itself.
 
 use dlbridge_pyo3::{ImportOptions, Result, import_with_protocol};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-/// Describe what an object hands over, as a dict; see `dlbridge.inspect`.
+/// Describe the tensor that an object exports, as a dict; see `dlbridge.inspect`.
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 pub(crate) fn inspect<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>> {

@@ -1,17 +1,17 @@
-//! What is lent of an object for the length of a call; a private function, for the tests.
-//! Taking memory for longer does not belong here.
-//! Invariant: nothing that runs Python code happens while the memory is lent.
+//! `_lend`: the descriptor that an object's memory is borrowed by for a call; private, for tests.
+//! Invariant: no Python code runs while the memory is borrowed.
 #![allow(unsafe_code, reason = "borrowing is unsafe")]
 
 use dlbridge_pyo3::{Result, with_borrowed};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Describe what an object lends, as a dict. Nothing is taken, and nothing has to be released.
+/// Describe an object's borrowed descriptor, as a dict. No tensor is owned, so none is released.
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 pub(crate) fn _lend<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>> {
-    // SAFETY: the closure runs no Python code, and SAFETY.md, T12, rules other threads out.
+    // SAFETY: the closure runs no Python code, and by SAFETY.md, T12, no other thread moves the
+    // memory.
     let lent = unsafe {
         with_borrowed(x.as_borrowed(), |tensor| {
             let (shape, strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());

@@ -1,6 +1,6 @@
-//! The native module of the Python package `dlbridge`.
-//! Negotiating with producers and consumers belongs to `dlbridge-pyo3`: this only names functions.
-//! Invariant: what Python's type stubs promise (`dlbridge/_native.pyi`) is what stands here.
+//! The native module of the Python package `dlbridge`. It names and documents functions;
+//! `dlbridge-pyo3` implements the protocols.
+//! Invariant: the functions match the type stubs in `dlbridge/_native.pyi`.
 
 mod create;
 mod dispatch;
@@ -13,7 +13,7 @@ use dlbridge::Device;
 use dlbridge_pyo3::{Copy, ImportOptions, Result, Stream, TensorObject};
 use pyo3::prelude::*;
 
-/// Take any array over the same memory: by DLPack, or by another protocol that it has.
+/// Import any array over the same memory: by DLPack, or by another protocol that it supports.
 #[pyfunction]
 #[pyo3(signature = (x, /, *, device=None, copy=None, stream=None))]
 fn from_dlpack(

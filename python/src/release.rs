@@ -1,5 +1,4 @@
-//! Tensors that are dropped where no interpreter is; private functions, for the tests.
-//! What such a drop does belongs to `dlbridge-pyo3`.
+//! Drops tensors on threads that are not attached to the interpreter; private, for tests.
 //! Invariant: the functions stay attached while they wait.
 
 use std::cell::RefCell;
@@ -12,7 +11,7 @@ thread_local! {
     static KEPT: RefCell<Vec<PyTensor>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keep a tensor until this thread ends: later than Python knows the thread.
+/// Keep a tensor until this thread ends, which is after Python has deleted the thread's state.
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 pub(crate) fn _keep(x: PyTensor) {

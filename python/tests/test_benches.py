@@ -71,7 +71,7 @@ def test_what_is_missing_is_noted_once(benches):
     found.read_records("broken\tdlpk\tImportError: no\n")
     assert found.notes[:2] == [
         "dlpk: ImportError: no",
-        "rust-numpy, JAX in, read, dropped: TypeError: x",
+        "rust-numpy, import a JAX array, read, drop: TypeError: x",
     ]
     assert len(found.notes) == 3 and found.notes[2].endswith("--with torch")
     assert found.versions == {"numpy": "2.4.6"}
@@ -84,7 +84,7 @@ def test_a_path_has_a_row_for_each_library_and_one_for_the_rest(benches):
     assert rows[3] == "|  | dlbridge | 1,500 | 1.50 | 2 | - | 1.10 | over |"
     assert rows[4] == "|  | the others | - | - | - | - | - |  |"
     ways = benches.paths.ways_table(results(benches)).splitlines()
-    assert ways[2] == "| DLPack: capsule of __dlpack__ | 1,000 | 1.00 | 1 | 70.5 |"
+    assert ways[2] == "| DLPack: a capsule from __dlpack__ | 1,000 | 1.00 | 1 | 70.5 |"
     numbers = json.loads(benches.paths.as_json(results(benches), ["floor", "dlbridge"]))["costs"]
     assert [cost["ratio"] for cost in numbers] == [1.0, 1.5]
 
@@ -133,9 +133,12 @@ def test_tables_of_sizes_threads_and_julia(benches):
     )
     assert "| 1 KiB | 16 | 152 B | 80 | 1.5 KiB |\n" in sizes.body
     assert sizes.body.endswith("| 4 KiB | 16 | 0 B | 300 | 4 KiB |\n")
-    lines = "1\tin\tdlbridge\t2000000\n2\tin\tdlbridge\t3000000\n1\tin\tfloor\t1000000\n"
+    lines = "".join(
+        f"{threads}\timport\t{who}\t{rate}\n"
+        for threads, who, rate in [(1, "dlbridge", 2e6), (2, "dlbridge", 3e6), (1, "floor", 1e6)]
+    )
     threads = benches.sections.threads("Python", lines + "note\tno torch\n")
-    rows = "| in, dlbridge | 2.00 | 3.00 |\n| in, floor | 1.00 | - |\n\n- no torch\n"
+    rows = "| import, dlbridge | 2.00 | 3.00 |\n| import, floor | 1.00 | - |\n\n- no torch\n"
     assert threads.body.endswith(rows), threads.body
     julia = benches.sections.julia(
         "julia\t1.5.3\nimport\tby hand\t100.0\t0\nimport\tours\t150.4\t96\nshare\ttype\t30.0\t16"

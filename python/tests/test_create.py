@@ -164,12 +164,12 @@ class TestArange:
 
     def test_a_step_of_0_is_a_value_error(self):
         for step in (0, 0.0, -0.0):
-            with pytest.raises(ValueError, match="step: found 0, wanted another number"):
+            with pytest.raises(ValueError, match="step: expected a number other than 0"):
                 dlbridge.arange(0, 3, step)
 
     @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float32x4", "int4", "complex32"])
     def test_a_type_that_rust_cannot_compute_with_is_a_type_error(self, dtype):
-        with pytest.raises(TypeError, match=f"dtype: found {dtype}, wanted one that Rust"):
+        with pytest.raises(TypeError, match=f"dtype: expected bool, .*, found {dtype}"):
             dlbridge.arange(3, dtype=dtype)
 
     @pytest.mark.parametrize("start", ["3", None, 1j, [3]])
@@ -224,7 +224,7 @@ class TestFromBytes:
         assert dlbridge.from_bytes(bytes(8), dtype="bfloat16", shape=4).shape == (4,)
 
     def test_float4_needs_a_shape_and_is_packed(self):
-        with pytest.raises(ValueError, match="shape: found none, wanted one: float4_e2m1fn"):
+        with pytest.raises(ValueError, match="shape: expected `shape=`, found none: float4_e2m1fn"):
             dlbridge.from_bytes(b"\x21\x43", dtype="float4_e2m1fn")
         tensor = dlbridge.from_bytes(b"\x21\x43", dtype="float4_e2m1fn", shape=4)
         assert (tensor.nbytes, raw_bytes(tensor)) == (2, b"\x21\x43")

@@ -1,4 +1,4 @@
-"""The demo shows what is so, and fails where it is not."""
+"""The demo passes on real frameworks and fails if one misbehaves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dlbridge.demo import __main__ as demo
-from dlbridge.demo import kinds, table
+from dlbridge.demo import frameworks, table
 from dlbridge.demo.check import check
 
 
@@ -19,21 +19,24 @@ def test_the_demo_passes_on_real_frameworks(capsys):
     assert "nothing was copied" in out
 
 
-@pytest.mark.parametrize("name", kinds.KINDS)
+@pytest.mark.parametrize("name", frameworks.FRAMEWORKS)
 def test_an_address_tells_an_array_from_another_and_from_its_copy(name):
     pytest.importorskip(name, reason=f"{name} is not installed")
-    kind = kinds.KINDS[name]()
-    one, other = kind.make(1024), kind.make(1024)
-    assert kind.pointer(one) == kind.pointer(one)
-    assert kind.pointer(one) != kind.pointer(other)
-    copy = kind.copy(one)
-    assert kind.pointer(copy) != kind.pointer(one)
+    framework = frameworks.FRAMEWORKS[name]()
+    one, other = framework.make(1024), framework.make(1024)
+    assert framework.pointer(one) == framework.pointer(one)
+    assert framework.pointer(one) != framework.pointer(other)
+    copy = framework.copy(one)
+    assert framework.pointer(copy) != framework.pointer(one)
 
 
 LIES = {
-    "pointer": ({"pointer": lambda array: 1}, "Rust has another memory"),
-    "a copy comes back": ({"back": lambda tensor: np.array(np.from_dlpack(tensor))}, "came back"),
-    "a change unseen": ({"first": lambda array: 1.0}, "does not show"),
+    "pointer": ({"pointer": lambda array: 1}, "expected Rust to have the array's memory"),
+    "a copy comes back": (
+        {"back": lambda tensor: np.array(np.from_dlpack(tensor))},
+        "exported array to have the same memory",
+    ),
+    "a change unseen": ({"first": lambda array: 1.0}, "found the old value"),
     "read-only memory that can be written": ({"freeze": lambda array: array}, "read-only"),
 }
 
@@ -41,7 +44,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES)
 def test_a_framework_that_does_otherwise_makes_the_demo_fail(lie, capsys):
     fields, reason = LIES[lie]
-    row = check(dataclasses.replace(kinds.numpy(), **fields), sizes=[4], budget=0)
+    row = check(dataclasses.replace(frameworks.numpy(), **fields), sizes=[4], budget=0)
     assert demo.report([row], missing=[]) == 1
     assert reason in capsys.readouterr().out
 

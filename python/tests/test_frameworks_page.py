@@ -1,4 +1,4 @@
-"""docs/frameworks.md names tests that exist; whether they show what it says is for its readers."""
+"""docs/frameworks.md names tests that exist; whether they show the behaviour is for reviewers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "frameworks.md"
 FOLDERS = {
     ".py": [ROOT / "python/tests", ROOT / "doctor/tests"],
-    ".rs": [ROOT / "crates/dlbridge/tests", ROOT / "crates/dlbridge-pyo3/tests"],
+    ".rs": [
+        ROOT / "crates/dlbridge/tests/it",
+        ROOT / "crates/dlbridge/tests",
+        ROOT / "crates/dlbridge-pyo3/tests",
+    ],
 }
 ROWS = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
-ROWS = [row for row in ROWS if not row.startswith("| ---") and "| shown by |" not in row]
+ROWS = [row for row in ROWS if not row.startswith("| ---") and "| test |" not in row]
 
 
 def named(text: str) -> list[tuple[str, str]]:

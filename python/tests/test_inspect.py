@@ -133,7 +133,7 @@ def test_a_description_prints_a_row_for_each_field():
     description = dlbridge.inspect(producer_of(made))
     rows = dict(row.split(maxsplit=1) for row in str(description).splitlines())
     assert list(rows) == [field.name for field in dataclasses.fields(dlbridge.Description)]
-    assert rows["version"] == "before 1.0"
+    assert rows["version"] == "legacy"
     assert rows["data_ptr"] == hex(made.base)
     assert rows["protocol"] == "__dlpack__, legacy"
     assert "version           not DLPack\n" in str(dlbridge.inspect(b"abc"))

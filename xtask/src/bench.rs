@@ -41,7 +41,7 @@ enum Suite {
 
 #[derive(Debug, Default, Args)]
 struct PythonOptions {
-    #[arg(value_parser = ["paths", "sizes", "threads"])]
+    #[arg(value_parser = ["paths", "sizes", "copies", "threads"])]
     part: Option<String>,
     /// Leave other libraries out
     #[arg(long)]

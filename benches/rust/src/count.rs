@@ -1,10 +1,10 @@
-//! An allocator that counts. Invariant: each thread has its own counts, so nothing need be
-//! synchronised.
+//! A counting allocator.
+//! Invariant: each thread has its own counts, so no synchronisation is needed.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, counted.
+/// The system allocator, with counts.
 pub struct Counting;
 
 thread_local! {
@@ -12,7 +12,7 @@ thread_local! {
     static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How often this thread asked for memory so far, growing included, and for how many bytes.
+/// The number of allocations and reallocations of this thread so far, and their bytes.
 pub fn allocations() -> (usize, usize) {
     (CALLS.get(), BYTES.get())
 }
@@ -22,7 +22,7 @@ fn count(size: usize) {
     BYTES.set(BYTES.get() + size);
 }
 
-// SAFETY: the system's allocator does the work.
+// SAFETY: every call is forwarded to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());

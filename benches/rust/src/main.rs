@@ -1,8 +1,8 @@
-//! Measures what dlbridge does in Rust, beside the peers. Invariant: it prints lines of words with
-//! tabs between, which `cargo xtask bench rust` makes tables of.
+//! Measures dlbridge and its peers in Rust. Prints tab-separated lines, from which `cargo xtask
+//! bench rust` creates tables.
 //!
-//! `dlbridge-bench-rust shares|views|reads|sizes|threads` measures. For a tool that counts instructions,
-//! `shares GROUP CASE COUNT` runs one case so many times, and `views COUNT` all loops.
+//! `dlbridge-bench-rust shares|views|reads|sizes|threads` measures. For a tool that counts
+//! instructions, `shares GROUP CASE COUNT` runs one case COUNT times, and `views COUNT` all loops.
 
 mod count;
 #[cfg(target_arch = "x86_64")]
@@ -28,7 +28,7 @@ fn main() {
         (Some("sizes"), []) => sizes::measure(),
         (Some("threads"), []) => threads::measure(),
         _ => panic!(
-            "wanted shares, views, reads, sizes or threads; to count: shares 0 1 100, views 100"
+            "expected shares, views, reads, sizes or threads; to count: shares 0 1 100, views 100"
         ),
     }
 }

@@ -1,7 +1,6 @@
-//! Reads that the compiler cannot see, beside those of a `View`: what it costs to do without T6 of
-//! `SAFETY.md`. Blocks are copied to the stack by inline assembly or relaxed atomics, and loops run
-//! over the copy.
-//! Invariant: memory is whole blocks long, so that no way needs a loop for the rest.
+//! The cost of reads without trust point T6 of `SAFETY.md`, compared with those of a `View`: blocks
+//! are copied to the stack by inline assembly or relaxed atomics, and loops run over the copy.
+//! Invariant: memory is a whole number of blocks, so no loop handles a remainder.
 
 use std::arch::asm;
 use std::arch::x86_64::__m128i;
@@ -16,10 +15,10 @@ use crate::views::cases::{Number, Way, pair, values};
 
 const SIZES: [(usize, &str, usize); 3] =
     [(1 << 14, "16 KiB", 201), (1 << 20, "1 MiB", 201), (1 << 26, "64 MiB", 21)];
-/// A round lasts at least so long.
+/// The minimum length of a round.
 const ROUND_NS: f64 = 50_000.0;
 
-/// How a block of `N` bytes is read.
+/// A method to read a block of `N` bytes.
 trait Load<const N: usize> {
     /// # Safety
     ///
@@ -88,8 +87,8 @@ impl<const N: usize> Block<N> {
     }
 }
 
-/// Prints the head of a table, and a line for each loop: its name, type and size, the nanoseconds of a
-/// `View`, and as multiples of them the other ways.
+/// Prints the head of a table, and a line for each loop: its name, type and size, the nanoseconds
+/// over a `View`, and the other methods as multiples of them.
 pub fn measure() {
     println!("loop\telements\tsize\tView, ns\tblocks, movsb\tblocks, atomics\tregisters");
     for (bytes, size, rounds) in SIZES {
@@ -137,7 +136,7 @@ fn time(run: &Way, calls: u32) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(calls)
 }
 
-/// The loops of today.
+/// The loops over a `View`.
 fn viewed<T: Number>(a: View<'static, T>, b: View<'static, T>) -> [Way; 3] {
     let cells = |view: View<'static, T>| black_box(view).as_cells().expect("aligned");
     [

@@ -1,5 +1,5 @@
-//! A share of a vector beside a copy of it, from a kibibyte to 256 MiB.
-//! Invariant: what is shared is seen again and comes back as the vector that it was.
+//! Times sharing a vector and copying it, from 1 KiB to 256 MiB.
+//! Invariant: a shared vector is read as a slice and returned as the same vector.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -8,13 +8,13 @@ use dlbridge::Tensor;
 
 use crate::count;
 
-/// The quickest round counts.
+/// The fastest round counts.
 const ROUNDS: usize = 21;
-/// A round shares so often, and copies about so many bytes.
+/// Shares per round, and approximate bytes copied per round.
 const SHARES: usize = 1000;
 const BYTES: usize = 8 << 20;
 
-/// Prints a line for each size and way: bytes, who, nanoseconds, bytes asked of the allocator.
+/// Prints a line for each size and method: bytes, library, nanoseconds, bytes allocated.
 pub fn measure() {
     for power in (10..=28).step_by(2) {
         let mut values: Vec<u8> = (0..1_usize << power).map(|i| i as u8).collect();

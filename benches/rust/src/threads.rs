@@ -1,5 +1,6 @@
-//! How many arrays a second become a tensor, are seen again and dropped, on several threads.
-//! Invariant: threads share nothing but the allocator.
+//! The number of arrays per second that several threads convert to a tensor, view as an array and
+//! drop.
+//! Invariant: threads share only the allocator.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -16,11 +17,11 @@ const THREADS: [usize; 4] = [1, 2, 4, 8];
 const ROUND: Duration = Duration::from_millis(100);
 const BATCH: u32 = 256;
 
-/// Prints a line for each number of threads and library: threads, who, exchanges per second.
+/// Prints a line for each number of threads and library: threads, library, exchanges per second.
 pub fn measure() {
     for (who, case) in there_and_back() {
         let mut best = THREADS.map(|threads| (threads, 0.0));
-        // In turns, so that whatever slows the machine down slows all.
+        // In turns, so that other load on the machine affects all equally.
         for _ in 0..ROUNDS {
             for (threads, best) in &mut best {
                 *best = rate((who, case), *threads).max(*best);
@@ -32,8 +33,8 @@ pub fn measure() {
     }
 }
 
-/// Of all threads together, from when they are let go to when the last one ends: whoever is not
-/// given a core meanwhile has lost that time.
+/// Exchanges per second of all threads together, timed from the barrier to the end of the last
+/// thread, so time spent waiting for a core counts.
 fn rate((_, case): Case, threads: usize) -> f64 {
     let barrier = Barrier::new(threads);
     let work = || {

@@ -93,7 +93,7 @@ pub unsafe extern "C" fn dlb_from_legacy(
             return Err(NULL_MANAGED);
         }
         // SAFETY: the caller's duty.
-        Ok((unsafe { Tensor::try_from_raw_legacy(managed) }?, Origin::C, None))
+        Ok((unsafe { Tensor::try_from_raw(managed) }?, Origin::C, None))
     };
     // SAFETY: the caller's duty.
     unsafe { hand_over(out, import) }
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn dlb_delete_versioned(managed: *mut DLManagedTensorVersi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_delete_legacy(managed: *mut DLManagedTensor) {
     // SAFETY: the caller's duty.
-    contained((), || unsafe { Tensor::release_raw_legacy(managed) });
+    contained((), || unsafe { Tensor::release_raw(managed) });
 }
 
 /// Imports a Python object's memory: through the C exchange API of its type, through `__dlpack__`,

@@ -82,8 +82,10 @@ fn julia_to_rust(host: &host::Host) {
     ));
     // SAFETY: Julia wrote it there.
     let pointer = unsafe { (&raw const pointer).read_volatile() };
-    // SAFETY: a managed tensor that the package has just given away.
-    let tensor = unsafe { Tensor::from_raw(std::ptr::with_exposed_provenance_mut(pointer)) };
+    let managed: *mut dlbridge::sys::DLManagedTensorVersioned =
+        std::ptr::with_exposed_provenance_mut(pointer);
+    // SAFETY: a managed tensor that the package has just exported.
+    let tensor = unsafe { Tensor::from_raw(managed) };
     let tensor = tensor.unwrap();
     assert_eq!((tensor.shape(), tensor.strides()), (&[3, 2][..], &[-2, 1][..]));
     assert_eq!(tensor.view::<f32>().unwrap().to_vec(), [3.0, 6.0, 2.0, 5.0, 1.0, 4.0]);

@@ -6,8 +6,9 @@
 use std::ffi::CStr;
 use std::ptr;
 
+use dlbridge::Tensor;
+use dlbridge::ffi::Keep;
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
-use dlbridge::{Keep, Tensor};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
@@ -61,7 +62,7 @@ impl Abi for DLManagedTensor {
     #[inline]
     unsafe fn release(tensor: *mut Self) {
         // SAFETY: the caller's duty.
-        unsafe { Tensor::release_raw_legacy(tensor) };
+        unsafe { Tensor::release_raw(tensor) };
     }
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn keep(base: Borrowed<'_, '_, PyAny>) -> Option<Keep> {
             // SAFETY: a capsule of this name (F4).
             let tensor = unsafe { ffi::PyCapsule_GetPointer(base.as_ptr(), name.as_ptr()) };
             // SAFETY: a tensor of this ABI, which the capsule owns as long as it lives (F4).
-            return unsafe { Keep::of_raw(tensor.cast()) };
+            return unsafe { Keep::of_raw(tensor.cast::<DLManagedTensorVersioned>()) };
         }
     }
     if !has_name(base, NUMPY_LEGACY) {
@@ -89,7 +90,7 @@ pub(crate) fn keep(base: Borrowed<'_, '_, PyAny>) -> Option<Keep> {
     // SAFETY: a capsule of this name (F4).
     let tensor = unsafe { ffi::PyCapsule_GetPointer(base.as_ptr(), NUMPY_LEGACY.as_ptr()) };
     // SAFETY: a tensor of this ABI, which the capsule owns as long as it lives (F4).
-    unsafe { Keep::of_raw_legacy(tensor.cast()) }
+    unsafe { Keep::of_raw(tensor.cast::<DLManagedTensor>()) }
 }
 
 /// Whether `capsule` is a capsule of this very name.

@@ -18,13 +18,13 @@ use crate::{Error, Result, stream};
 /// that Python sees. Every framework's `from_dlpack` then takes the objects.
 ///
 /// ```
-/// use dlbridge::{ArcTensor, Tensor};
+/// use dlbridge::{SharedTensor, Tensor};
 /// use dlbridge_pyo3::{ExportDlpack, Result, dlpack_methods};
 /// use pyo3::prelude::*;
 ///
 /// #[pyclass(frozen)]
 /// struct Samples {
-///     tensor: ArcTensor,
+///     tensor: SharedTensor,
 /// }
 ///
 /// impl ExportDlpack for Samples {
@@ -36,7 +36,7 @@ use crate::{Error, Result, stream};
 /// dlpack_methods!(Samples);
 /// # Python::initialize();
 /// # Python::attach(|py| -> Result<()> {
-/// let tensor = ArcTensor::from(Tensor::from(vec![1.0_f32, 2.0]));
+/// let tensor = Tensor::from(vec![1.0_f32, 2.0]).into_shared();
 /// let samples = Bound::new(py, Samples { tensor })?;
 /// let device: (i32, i32) = samples.call_method0("__dlpack_device__")?.extract()?;
 /// assert_eq!(device, (1, 0));
@@ -49,9 +49,9 @@ use crate::{Error, Result, stream};
 /// nobody else can reach (class [`Exclusive`](dlbridge::Access::Exclusive)) cannot be kept as
 /// well. What is given is a tensor over memory that
 ///
-/// - is shared through an [`ArcTensor`](dlbridge::ArcTensor): writable, if the first tensor was;
-/// - is shared through an [`Arc`](std::sync::Arc) of a tensor: read-only, unless that tensor went
-///   through [`into_shared`](Tensor::into_shared);
+/// - is a clone of a [`SharedTensor`](dlbridge::SharedTensor): writable after
+///   [`into_shared`](Tensor::into_shared) if the tensor was, read-only after
+///   [`into_frozen`](Tensor::into_frozen);
 /// - is shared through an `Arc<[T]>` or another immutable owner: read-only;
 /// - is a copy made for the occasion: the consumer's alone.
 ///
@@ -68,12 +68,12 @@ pub trait ExportDlpack: PyClass {
     /// It is lent if it is writable and of class [`Shared`](dlbridge::Access::Shared).
     ///
     /// ```
-    /// # use dlbridge::{ArcTensor, Tensor};
+    /// # use dlbridge::{SharedTensor, Tensor};
     /// # use dlbridge_pyo3::{ExportDlpack, Lend, Result, dlpack_methods};
     /// # use pyo3::prelude::*;
     /// # #[pyclass(frozen)]
     /// # struct Samples {
-    /// #     tensor: ArcTensor,
+    /// #     tensor: SharedTensor,
     /// # }
     /// #
     /// impl ExportDlpack for Samples {

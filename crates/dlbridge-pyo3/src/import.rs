@@ -3,7 +3,8 @@
 //! Invariant: each way is tried once, the quickest first, and a failure that is not a missing
 //! protocol ends the search.
 
-use dlbridge::{Device, LentTensor, Tensor};
+use dlbridge::ffi::LentTensor;
+use dlbridge::{Device, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 

@@ -8,8 +8,9 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
+use dlbridge::ffi::LentTensor;
 use dlbridge::sys::DLTensor;
-use dlbridge::{Flags, LentTensor, MAX_RANK, Tensor, TypeCode};
+use dlbridge::{Flags, MAX_RANK, Tensor, TypeCode};
 
 use crate::Result;
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use common::{borrow, table_of, take};
-use dlbridge::{Access, Tensor};
+use dlbridge::{Access, SharedTensor, Tensor};
 use dlbridge_pyo3::{Error, ExportDlpack, Lend, PyTensor, Result, dlpack_methods};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -17,13 +17,13 @@ use pyo3::types::PyDict;
 
 /// A class that keeps a tensor, and lends it.
 #[pyclass(frozen, subclass)]
-struct Kept(Arc<Tensor>);
+struct Kept(SharedTensor);
 
 impl ExportDlpack for Kept {
     const LEND: Option<Lend<Self>> = Some(Lend::new(|kept| &kept.0));
 
     fn tensor(&self) -> Result<Tensor> {
-        Ok(Tensor::from(Arc::clone(&self.0)))
+        Ok(Tensor::from(self.0.clone()))
     }
 }
 
@@ -32,14 +32,14 @@ dlpack_methods! {
     impl Kept {
         #[new]
         fn new() -> Self {
-            Self(Arc::new(numbers().into_shared()))
+            Self(numbers().into_shared())
         }
     }
 }
 
 impl Kept {
-    fn object(py: Python<'_>, tensor: Tensor) -> Bound<'_, PyAny> {
-        Bound::new(py, Self(Arc::new(tensor))).expect("an object").into_any()
+    fn object(py: Python<'_>, tensor: SharedTensor) -> Bound<'_, PyAny> {
+        Bound::new(py, Self(tensor)).expect("an object").into_any()
     }
 }
 
@@ -91,18 +91,44 @@ fn the_keywords_of_the_protocol_are_known() {
     });
 }
 
+/// A class that keeps a tensor exclusively, and exports copies.
+#[pyclass(frozen)]
+struct Sole(Tensor);
+
+impl ExportDlpack for Sole {
+    const LEND: Option<Lend<Self>> = Some(Lend::new(|sole| &sole.0));
+
+    fn tensor(&self) -> Result<Tensor> {
+        Ok(self.0.to_compact()?)
+    }
+}
+
+dlpack_methods!(Sole);
+
 #[test]
-fn a_tensor_that_is_kept_exclusively_goes_out_read_only_and_is_not_lent() {
+fn a_tensor_that_is_kept_exclusively_is_not_lent() {
     Python::attach(|py| {
         // The class may read it as a slice at any time.
-        let object = Kept::object(py, numbers());
-        let kept = object.cast::<Kept>().expect("of this class");
-        assert_eq!(kept.get().0.access(), Access::Exclusive);
-        let tensor = take(table_of(&object), &object).expect("a tensor");
-        assert!(tensor.is_read_only());
-        let error = borrow(table_of(&object), &object).expect_err("nobody is to write there");
+        let object = Bound::new(py, Sole(numbers())).expect("an object").into_any();
+        let sole = object.cast::<Sole>().expect("of this class");
+        assert_eq!(sole.get().0.access(), Access::Exclusive);
+        let error = borrow(table_of(&object), &object).expect_err("consumers must not write there");
         assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
         assert!(error.to_string().contains("into_shared()"), "{error}");
+    });
+}
+
+#[test]
+fn a_frozen_tensor_goes_out_read_only_and_is_not_lent() {
+    Python::attach(|py| {
+        let object = Kept::object(py, numbers().into_frozen());
+        let kept = object.cast::<Kept>().expect("of this class");
+        assert_eq!(kept.get().0.as_slice::<i32>(), Ok(&[1, 2, 3][..]));
+        let tensor = take(table_of(&object), &object).expect("a tensor");
+        assert!(tensor.is_read_only());
+        let error = borrow(table_of(&object), &object).expect_err("there are no flags");
+        assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
+        assert!(error.to_string().contains("read-only"), "{error}");
         let error = object.call_method0("__dlpack__").expect_err("the old ABI has no flag");
         assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
     });
@@ -111,7 +137,7 @@ fn a_tensor_that_is_kept_exclusively_goes_out_read_only_and_is_not_lent() {
 #[test]
 fn read_only_memory_is_not_lent_by_a_descriptor_that_cannot_say_so() {
     Python::attach(|py| {
-        let object = Kept::object(py, Tensor::from(Arc::<[i32]>::from([1, 2, 3])));
+        let object = Kept::object(py, Tensor::from(Arc::<[i32]>::from([1, 2, 3])).into_shared());
         let error = borrow(table_of(&object), &object).expect_err("there are no flags");
         assert!(error.to_string().contains("read-only"), "{error}");
         assert!(take(table_of(&object), &object).expect("a tensor").is_read_only());

@@ -6,13 +6,13 @@
 mod common;
 
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{object_with, table_of, take};
+use dlbridge::ffi::LentTensor;
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
 use dlbridge::testing::LateDriver;
-use dlbridge::{Device, Flags, LentTensor, Tensor};
+use dlbridge::{Device, Flags, SharedTensor, Tensor};
 use dlbridge_pyo3::{ExportDlpack, Lend, PyTensor, Result, Stream, TensorObject, dlpack_methods};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
@@ -53,14 +53,14 @@ fn capsule(object: &Bound<'_, PyAny>, stream: Option<usize>) -> PyTensor {
 /// A user's class, which gives what it keeps.
 #[pyclass(frozen)]
 struct Signal {
-    samples: Arc<Tensor>,
+    samples: SharedTensor,
 }
 
 impl ExportDlpack for Signal {
     const LEND: Option<Lend<Self>> = Some(Lend::new(|signal| &signal.samples));
 
     fn tensor(&self) -> Result<Tensor> {
-        Ok(Tensor::from(Arc::clone(&self.samples)))
+        Ok(Tensor::from(self.samples.clone()))
     }
 }
 
@@ -73,7 +73,7 @@ fn kinds(py: Python<'_>) -> [(Bound<'_, PyAny>, Late); 2] {
     let object = PyTensor::from(tensor).into_pyobject(py).unwrap().into_any();
     let mut users = late();
     let tensor = std::mem::replace(&mut users.tensor, Tensor::from(vec![0_u8]));
-    let signal = Signal { samples: Arc::new(tensor.into_shared()) };
+    let signal = Signal { samples: tensor.into_shared() };
     [(object, plain), (Bound::new(py, signal).unwrap().into_any(), users)]
 }
 

@@ -8,7 +8,8 @@ mod watchdog;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-use dlbridge::{ArcTensor, Tensor};
+use dlbridge::Tensor;
+use dlbridge::sys::DLManagedTensorVersioned;
 use dlbridge_pyo3::PyTensor;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict};
@@ -112,21 +113,23 @@ fn whatever_became_of_a_tensor_is_dropped_under_the_gil() {
             let drop_it: Box<dyn FnOnce() + Send> = match index % 5 {
                 0 => Box::new(|| drop(tensor)),
                 1 => {
-                    let first = ArcTensor::from(tensor);
+                    let first = tensor.into_shared();
                     let second = Tensor::from(first.clone());
                     Box::new(|| drop((first, second)))
                 }
                 2 => {
-                    let first = ArcTensor::from(tensor).into_inner().expect("the only handle");
+                    let first = tensor.into_shared().into_inner().expect("the only handle");
                     Box::new(|| drop(first))
                 }
                 3 => {
-                    let shared = Tensor::from(Arc::new(tensor));
+                    let shared = Tensor::from(tensor.into_frozen());
                     Box::new(|| drop(shared))
                 }
                 _ => {
                     let raw = tensor.into_raw().expose_provenance();
-                    let raw = move || std::ptr::with_exposed_provenance_mut(raw);
+                    let raw = move || {
+                        std::ptr::with_exposed_provenance_mut::<DLManagedTensorVersioned>(raw)
+                    };
                     // SAFETY: given away just now.
                     Box::new(move || unsafe { Tensor::release_raw(raw()) })
                 }

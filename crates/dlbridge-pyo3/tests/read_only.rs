@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use common::{table_of, take};
-use dlbridge::{Access, ArcTensor, Tensor};
+use dlbridge::{Access, SharedTensor, Tensor};
 use dlbridge_pyo3::{ExportDlpack, PyTensor, Result, TensorObject, dlpack_methods};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -20,7 +20,7 @@ static NUMBERS: [f64; 3] = [1.0, 2.0, 3.0];
 
 /// A class that shares no memory that must not be written.
 #[pyclass(frozen)]
-struct Sealed(ArcTensor);
+struct Sealed(SharedTensor);
 
 impl ExportDlpack for Sealed {
     const COPIES_READ_ONLY: bool = true;
@@ -34,7 +34,7 @@ dlpack_methods!(Sealed);
 
 impl Sealed {
     fn object(py: Python<'_>, tensor: Tensor) -> Bound<'_, PyAny> {
-        Bound::new(py, Self(ArcTensor::from(tensor))).expect("an object").into_any()
+        Bound::new(py, Self(tensor.into_shared())).expect("an object").into_any()
     }
 }
 
@@ -73,7 +73,7 @@ fn a_class_that_copies_read_only_memory_gives_each_consumer_its_own() {
 #[test]
 fn a_class_that_copies_read_only_memory_shares_what_may_be_written() {
     Python::attach(|py| {
-        let tensor = Tensor::from(vec![1.0_f64, 2.0]).into_shared();
+        let tensor = Tensor::from(vec![1.0_f64, 2.0]);
         let address = tensor.data_ptr();
         let object = Sealed::object(py, tensor);
         for keywords in [c"{}", c"dict(max_version=(1, 3), copy=False)"] {

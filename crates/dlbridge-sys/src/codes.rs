@@ -1,32 +1,32 @@
 //! The numbers of the header: version, flag bits, device types and data type codes.
-//! What a number permits, and how it is spelled for users, must not be decided here.
-//! Invariant: codes are integers, so that one without a name here is carried, not undefined.
+//! Invariant: codes are integers, so a code without a name here is kept and is not undefined
+//! behaviour.
 
 /// Major version of the ABI that this crate describes (`DLPACK_MAJOR_VERSION`, DLPack 1.3).
 ///
-/// A versioned tensor with another major version has another layout: of it, only the fields in
-/// front of its `flags` may be touched, which is enough to release it.
+/// A versioned tensor with another major version has another layout: only the fields before its
+/// `flags` may be read, which is enough to release it.
 pub const DLPACK_MAJOR_VERSION: u32 = 1;
 
 /// Minor version of the ABI that this crate describes (`DLPACK_MINOR_VERSION`, DLPack 1.3).
 ///
-/// A greater one in a tensor means codes or flags without a name here; the layout is the same.
+/// A greater one in a tensor may use codes or flags without a name here; the layout is the same.
 pub const DLPACK_MINOR_VERSION: u32 = 3;
 
 /// Bit 0 of `flags`: the consumer must not write to the data
 /// (`DLPACK_FLAG_BITMASK_READ_ONLY`, since DLPack 1.0).
 pub const DLPACK_FLAG_BITMASK_READ_ONLY: u64 = 1 << 0;
 
-/// Bit 1 of `flags`: the producer made a copy, which belongs to the consumer alone until the
-/// deleter runs (`DLPACK_FLAG_BITMASK_IS_COPIED`, since DLPack 1.0).
+/// Bit 1 of `flags`: the producer made a copy, which only the consumer uses until the deleter
+/// runs (`DLPACK_FLAG_BITMASK_IS_COPIED`, since DLPack 1.0).
 pub const DLPACK_FLAG_BITMASK_IS_COPIED: u64 = 1 << 1;
 
-/// Bit 2 of `flags`: each element narrower than a byte has a byte of its own; without the bit such
+/// Bit 2 of `flags`: each element narrower than a byte is padded to one byte; without the bit such
 /// elements are packed, the first in the low bits
 /// (`DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED`, since DLPack 1.1).
 pub const DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED: u64 = 1 << 2;
 
-/// The kind of device that holds a tensor's memory (enum `DLDeviceType`, DLPack 1.3).
+/// The type of device that holds a tensor's memory (enum `DLDeviceType`, DLPack 1.3).
 ///
 /// The header makes the enum an `int32_t` for C++ and leaves its integer type to the compiler for
 /// C, where it has 32 bits unless short enums are asked for. In DLPack 1.3, 5, 6 and 19 onwards
@@ -35,7 +35,7 @@ pub const DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED: u64 = 1 << 2;
 #[repr(transparent)]
 pub struct DLDeviceType(pub i32);
 
-/// The kind of number that an element is, its width apart (enum `DLDataTypeCode`, DLPack 1.3).
+/// The class of number that an element is, without its width (enum `DLDataTypeCode`, DLPack 1.3).
 ///
 /// One byte, as the field [`code`](crate::DLDataType::code) stores it; the C enum itself is wider.
 /// In the names of small floats `eXmY` counts exponent and mantissa bits, `b11` is an exponent bias
@@ -45,7 +45,7 @@ pub struct DLDeviceType(pub i32);
 #[repr(transparent)]
 pub struct DLDataTypeCode(pub u8);
 
-/// Declares the named codes of one type, and beside them the list that tests compare with headers.
+/// Declares the named codes of one type, and the list that tests compare with headers.
 macro_rules! codes {
     ($type:ident: $($(#[$doc:meta])* $name:ident = $value:literal, $c:literal;)*) => {
         impl $type {
@@ -55,7 +55,7 @@ macro_rules! codes {
                 pub const $name: Self = Self($value);
             )*
 
-            /// Every code that has a name here, beside its C name, in ascending order.
+            /// Every code that has a name here, with its C name, in ascending order.
             pub const NAMED: &'static [(&'static str, Self)] = &[$(($c, Self::$name)),*];
         }
     };
@@ -80,7 +80,7 @@ codes! { DLDeviceType:
     ROCM = 10, "kDLROCM";
     /// Host memory that ROCm pinned (`hipMallocHost`).
     ROCM_HOST = 11, "kDLROCMHost";
-    /// For trying out a new device; what it means is between producer and consumer.
+    /// For experiments with a new device; producer and consumer agree on its meaning.
     EXT_DEV = 12, "kDLExtDev";
     /// CUDA memory that host and device share (`cudaMallocManaged`).
     CUDA_MANAGED = 13, "kDLCUDAManaged";
@@ -116,9 +116,9 @@ codes! { DLDataTypeCode:
     OPAQUE_HANDLE = 3, "kDLOpaqueHandle";
     /// The upper half of an IEEE 754 single: 16 bits.
     BFLOAT = 4, "kDLBfloat";
-    /// Two IEEE 754 numbers side by side, real part first. `bits` counts both: 64 for two singles.
+    /// Two adjacent IEEE 754 numbers, real part first. `bits` counts both: 64 for two singles.
     COMPLEX = 5, "kDLComplex";
-    /// A truth value; by convention 8 bits. Since DLPack 0.8.
+    /// A boolean; by convention 8 bits. Since DLPack 0.8.
     BOOL = 6, "kDLBool";
     /// 8-bit float, IEEE-like, with infinities. Since DLPack 1.1.
     FLOAT8_E3M4 = 7, "kDLFloat8_e3m4";
@@ -143,7 +143,7 @@ codes! { DLDataTypeCode:
     /// 4-bit float without infinities; any `bits` but 4 is unspecified. Since DLPack 1.1.
     /// The newest data type code of DLPack 1.3.
     FLOAT4_E2M1FN = 17, "kDLFloat4_e2m1fn";
-    /// Two bfloat16 numbers side by side, real part first: 32 bits. Not in DLPack 1.3: merged
+    /// Two adjacent bfloat16 numbers, real part first: 32 bits. Not in DLPack 1.3: merged
     /// upstream after it (dmlc/dlpack#187).
     BCOMPLEX = 18, "kDLBcomplex";
 }

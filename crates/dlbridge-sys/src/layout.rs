@@ -1,5 +1,4 @@
-//! Size, alignment and field offsets of every struct, asserted while compiling.
-//! Anything that is there at run time must not live here.
+//! Size, alignment and field offsets of every struct, asserted at compile time only.
 //! Invariant: on 64-bit targets this crate compiles only with the layout of the published header.
 #![cfg(target_pointer_width = "64")]
 

@@ -1,17 +1,17 @@
 //! The C ABI of DLPack 1.3: structs, codes, flags and the table of C callbacks.
-//! What this crate must not hold: behaviour. No checks, no ownership, no `Drop`, no unsafe code.
+//! This crate has no behaviour: no checks, no ownership, no `Drop`, no unsafe code.
 //! Invariant: every type has the layout of its C counterpart, and no bit pattern of one is invalid.
 //!
 //! # When to use it
 //!
-//! To write the other side of a DLPack exchange by hand. Whoever wants checked tensors, released
-//! exactly once, uses the crate `dlbridge`, which is built on this one.
+//! To implement one side of a DLPack exchange by hand. For tensors that are validated and released
+//! exactly once, use the crate `dlbridge`, which is built on this one.
 //!
-//! | I look for | here |
+//! | I need | item |
 //! | --- | --- |
 //! | the tensor descriptor and its two owning forms | [`DLTensor`], [`DLManagedTensorVersioned`], [`DLManagedTensor`] |
-//! | where memory lies | [`DLDevice`], [`DLDeviceType`] |
-//! | what an element is | [`DLDataType`], [`DLDataTypeCode`] |
+//! | the device of the memory | [`DLDevice`], [`DLDeviceType`] |
+//! | the element type | [`DLDataType`], [`DLDataTypeCode`] |
 //! | the flag word | [`DLPACK_FLAG_BITMASK_READ_ONLY`] and its two neighbours |
 //! | the version | [`DLPackVersion::CURRENT`] |
 //! | the C callbacks of a Python array type | [`DLPackExchangeAPI`] |
@@ -41,13 +41,13 @@
 //!
 //! Structs and fields keep their C names. The two C enums are transparent integer newtypes, because
 //! a newer producer may send a code that this crate does not name. Every function pointer is an
-//! [`Option`], also where the header forbids null: real producers send null there, and it must not
-//! be undefined behaviour to look at it.
+//! [`Option`], even if the header forbids null: real producers send null, and reading the field
+//! must not be undefined behaviour.
 //!
 //! # Threads
 //!
-//! Nothing here says whether the memory behind a descriptor may change threads, so the structs with
-//! pointers are neither [`Send`] nor [`Sync`]. A crate that knows more wraps them.
+//! The ABI does not say whether the memory of a descriptor may be used on another thread, so the
+//! structs with pointers are neither [`Send`] nor [`Sync`]. A crate that knows more wraps them.
 //!
 //! ```compile_fail,E0277
 //! fn needs_send<T: Send>() {}

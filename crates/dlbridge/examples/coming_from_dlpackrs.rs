@@ -174,7 +174,7 @@ fn raw_descriptors() -> Result<(), Error> {
 #[allow(unsafe_code, reason = "only the caller knows what a pointer points to")]
 fn take(tensor: *mut DLManagedTensor) -> Result<Tensor, Error> {
     // SAFETY: it was made by `into_raw_legacy` and has no other owner.
-    unsafe { Tensor::from_raw_legacy(tensor) }
+    unsafe { Tensor::from_raw(tensor) }
 }
 
 #[allow(unsafe_code, reason = "only the caller knows what a pointer points to")]

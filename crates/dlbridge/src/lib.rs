@@ -66,14 +66,13 @@ pub use dtype::{DType, TypeCode};
 pub use error::Error;
 pub use flags::Flags;
 pub use part_error::PartError;
-#[doc(hidden)]
-pub use raw::descriptor::binding::Binding;
-#[doc(hidden)]
-pub use raw::descriptor::keep::Keep;
+pub use raw::descriptor::ManagedTensor;
 pub use raw::{Element, Iter, Plain, ReadCell, Rows};
+#[doc(hidden)]
+pub use tensor::ffi;
 pub use tensor::{
-    ArcTensor, AxisIter, Builder, Indexed, LentTensor, Pieces, Producer, Tensor, TensorMut,
-    TensorRef, TensorSlice, TensorSliceMut, View, ViewMut, ViewPart, Zip,
+    AxisIter, Builder, Indexed, Pieces, Producer, SharedTensor, Tensor, TensorMut, TensorRef,
+    TensorSlice, TensorSliceMut, View, ViewMut, ViewPart, Zip,
 };
 
 /// The most axes that a tensor may have, as in NumPy.

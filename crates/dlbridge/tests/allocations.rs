@@ -8,16 +8,17 @@ mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::Arc;
 
 use common::{delete, delete_legacy, import, import_legacy, take_back};
 use dlbridge::testing::{CountingOwner, Foreign};
-use dlbridge::{ArcTensor, DType, Error, Tensor, TensorMut, TensorRef};
+use dlbridge::{DType, Error, Tensor, TensorMut, TensorRef};
 
 /// Where a block starts, and its layout's size and alignment.
 type Block = (usize, usize, usize);
 
 const ROOM: usize = 64;
+/// More than any machine has: refused, as the system would.
+const TOO_MUCH: usize = 1 << 50;
 
 thread_local! {
     static LEDGER: Cell<Option<Ledger>> = const { Cell::new(None) };
@@ -67,6 +68,9 @@ fn record(at: *mut u8, layout: Layout, act: fn(&mut Ledger, Block)) {
 // SAFETY: everything is the system allocator's; the ledger is written beside it.
 unsafe impl GlobalAlloc for Recorder {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.size() > TOO_MUCH {
+            return std::ptr::null_mut();
+        }
         // SAFETY: the caller's duty.
         let block = unsafe { System.alloc(layout) };
         record(block, layout, Ledger::allocate);
@@ -80,7 +84,7 @@ unsafe impl GlobalAlloc for Recorder {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if layout.size() > 1 << 50 {
+        if layout.size() > TOO_MUCH {
             return std::ptr::null_mut();
         }
         // SAFETY: the caller's duty.
@@ -209,12 +213,12 @@ fn whatever_becomes_of_a_descriptor_nothing_stays() {
     ];
     let ends: [fn(Tensor); 7] = [
         drop,
-        |tensor| drop(ArcTensor::from(tensor).clone()),
-        |tensor| drop(ArcTensor::from(tensor).into_inner()),
+        |tensor| drop(tensor.into_shared().clone()),
+        |tensor| drop(tensor.into_shared().into_inner()),
         |tensor| delete(tensor.into_raw()),
         |tensor| delete_legacy(tensor.into_raw_legacy().expect("writable")),
-        |tensor| drop(Tensor::from(Arc::new(tensor)).into_owner::<Arc<Tensor>>()),
-        |tensor| drop(tensor.into_shared().into_owner::<Vec<i32>>()),
+        |tensor| drop(tensor.into_frozen().into_inner()),
+        |tensor| drop(Tensor::from(tensor.into_shared()).into_owner::<Vec<i32>>()),
     ];
     for (i, odd) in makers.iter().enumerate() {
         for (j, end) in ends.iter().enumerate() {
@@ -301,25 +305,18 @@ fn reading_allocates_nothing_up_to_rank_8() {
 }
 
 #[test]
-fn a_share_is_one_allocation() {
-    let tensor = Arc::new(Tensor::from([1_u8; 8]));
-    let share = Arc::clone(&tensor);
-    let (share, counts) = counted(|| Tensor::from(share));
-    assert_eq!(counts, (1, 0));
-    assert_eq!(counted(|| drop(share)).1, (0, 1));
-}
-
-#[test]
 fn a_clone_of_our_own_memory_is_no_allocation() {
-    let tensor = Tensor::from([1_u8; 8]);
-    let (tensor, counts) = counted(|| ArcTensor::from(tensor));
-    assert_eq!(counts, (0, 0));
-    let (clone, counts) = counted(|| Tensor::from(tensor.clone()));
-    assert_eq!(counts, (0, 0));
-    let (managed, counts) = counted(|| clone.into_raw());
-    assert_eq!(counts, (1, 0), "a header of its own");
-    assert_eq!(counted(|| drop(tensor)).1, (0, 0), "the consumer is left");
-    assert_eq!(counted(|| delete(managed)).1, (0, 2));
+    for share in [Tensor::into_shared, Tensor::into_frozen] {
+        let tensor = Tensor::from([1_u8; 8]);
+        let (tensor, counts) = counted(|| share(tensor));
+        assert_eq!(counts, (0, 0));
+        let (clone, counts) = counted(|| Tensor::from(tensor.clone()));
+        assert_eq!(counts, (0, 0));
+        let (managed, counts) = counted(|| clone.into_raw());
+        assert_eq!(counts, (1, 0), "a header of its own");
+        assert_eq!(counted(|| drop(tensor)).1, (0, 0), "the consumer is left");
+        assert_eq!(counted(|| delete(managed)).1, (0, 2));
+    }
 }
 
 #[test]

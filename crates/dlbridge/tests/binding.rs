@@ -4,10 +4,12 @@
 #![allow(unsafe_code, reason = "raw tensors are unsafe by nature")]
 
 use std::cell::Cell;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
+use dlbridge::Tensor;
+use dlbridge::ffi::{Binding, Keep, try_from_raw_bound};
+use dlbridge::sys::DLManagedTensor;
 use dlbridge::testing::{CountingOwner, Foreign, Releases};
-use dlbridge::{ArcTensor, Binding, Keep, Tensor};
 
 thread_local! {
     /// Whether this thread may call deleters.
@@ -18,7 +20,7 @@ static WAITING: Mutex<Vec<Tensor>> = Mutex::new(Vec::new());
 
 static BINDING: Binding = Binding {
     may_delete: || MAY_DELETE.get(),
-    release: |tensor| WAITING.lock().expect("no panic").push(tensor),
+    release: |tensor| WAITING.lock().expect("no panic").push(tensor.into()),
 };
 
 /// Held by a test, since all of them use one queue.
@@ -27,7 +29,7 @@ static TURN: Mutex<()> = Mutex::new(());
 fn bound(foreign: Foreign) -> (Tensor, Releases) {
     let releases = foreign.releases();
     // SAFETY: legal, and given away.
-    let tensor = unsafe { Tensor::try_from_raw_bound(foreign.into_versioned(), || &BINDING) };
+    let tensor = unsafe { try_from_raw_bound(foreign.into_versioned(), || &BINDING) };
     (tensor.expect("legal"), releases)
 }
 
@@ -51,18 +53,18 @@ fn a_bound_tensor_waits_for_its_binding_whatever_became_of_it() {
     let kinds: [Kind; 6] = [
         ("itself", drop),
         ("counted", |tensor| {
-            let first = ArcTensor::from(tensor);
+            let first = tensor.into_shared();
             drop((first.clone(), first));
         }),
-        ("counted and alone again", |tensor| drop(ArcTensor::from(tensor).into_inner())),
-        ("in an Arc", |tensor| drop(Tensor::from(Arc::new(tensor)))),
+        ("counted and alone again", |tensor| drop(tensor.into_shared().into_inner())),
+        ("frozen", |tensor| drop(Tensor::from(tensor.into_frozen()))),
         ("exported", |tensor| {
             // SAFETY: given away just now.
             unsafe { Tensor::release_raw(tensor.into_raw()) };
         }),
         ("exported before 1.0", |tensor| {
             // SAFETY: the same.
-            unsafe { Tensor::release_raw_legacy(tensor.into_raw_legacy().expect("writable")) };
+            unsafe { Tensor::release_raw(tensor.into_raw_legacy().expect("writable")) };
         }),
     ];
     for (what, drop_it) in kinds {
@@ -87,7 +89,7 @@ fn a_legacy_tensor_is_bound_alike() {
     let foreign = numbers();
     let releases = foreign.releases();
     // SAFETY: legal, and given away.
-    let tensor = unsafe { Tensor::try_from_raw_legacy_bound(foreign.into_legacy(), || &BINDING) };
+    let tensor = unsafe { try_from_raw_bound(foreign.into_legacy(), || &BINDING) };
     drop(tensor.expect("legal"));
     wait_and_release(&releases, "before 1.0");
 }
@@ -106,7 +108,7 @@ fn a_bound_tensor_is_dropped_at_once_where_its_binding_says_so() {
 fn an_export_that_came_back_is_kept_without_the_object_around_it() {
     let owner = CountingOwner::new([1_u8, 2, 3]);
     let drops = owner.drops();
-    let first = ArcTensor::from(Tensor::builder(owner).build::<u8>().expect("legal"));
+    let first = Tensor::builder(owner).build::<u8>().expect("legal").into_shared();
     let mut last = Tensor::from(first.clone()).into_raw();
     drop(first);
     for _ in 0..3 {
@@ -116,7 +118,7 @@ fn an_export_that_came_back_is_kept_without_the_object_around_it() {
         let descriptor = unsafe { &(*last).dl_tensor };
         // SAFETY: `keep` keeps the memory that this describes.
         let again = unsafe { Tensor::from_owner_raw(keep, descriptor, dlbridge::Flags::NONE) };
-        let again = Tensor::from(ArcTensor::from(again.expect("legal"))).into_raw();
+        let again = Tensor::from(again.expect("legal").into_shared()).into_raw();
         // SAFETY: given away by its tensor, and deleted once.
         unsafe { Tensor::release_raw(last) };
         last = again;
@@ -137,7 +139,7 @@ fn a_producers_tensor_is_no_export_of_this_library() {
     // SAFETY: legal, and alive.
     assert!(unsafe { Keep::of_raw(managed) }.is_none());
     // SAFETY: null is permitted.
-    assert!(unsafe { Keep::of_raw_legacy(std::ptr::null_mut()) }.is_none());
+    assert!(unsafe { Keep::of_raw(std::ptr::null_mut::<DLManagedTensor>()) }.is_none());
     // SAFETY: owned by the test.
     unsafe { Tensor::release_raw(managed) };
 }

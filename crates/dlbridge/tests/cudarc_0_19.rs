@@ -42,7 +42,7 @@ fn a_tensor_of_another_producer_has_no_stream_and_no_slice() {
     assert_eq!(tensor.shape(), [2]);
     let tensor = Tensor::from(vec![1_u8, 2]).into_cuda_slice::<u8>().expect_err("a vector");
     assert_eq!(tensor.as_slice::<u8>(), Ok(&[1, 2][..]));
-    let shared = Tensor::from(std::sync::Arc::new(far()));
+    let shared = Tensor::from(far().into_frozen());
     assert!(shared.cuda_stream().is_none());
 }
 

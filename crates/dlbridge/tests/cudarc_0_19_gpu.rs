@@ -86,7 +86,7 @@ fn the_producers_stream_waits_for_ours() {
 #[ignore = "needs a GPU"]
 fn what_others_hold_is_not_lent_for_writing() {
     let (_context, ours, theirs) = streams();
-    let tensor = Tensor::try_from(late(&theirs, 1)).expect("it fits").into_shared();
+    let tensor = Tensor::try_from(late(&theirs, 1)).expect("it fits").into_shared().into();
     let mut slice = OwnedSlice::<u8>::new(tensor, &ours).expect("the same device");
     assert_eq!(slice.as_view_mut().map(drop), Err(Error::SharedMemory));
     thread::spawn(move || drop(slice)).join().expect("no panic on another thread");
@@ -150,8 +150,8 @@ fn every_shape_is_a_tensor_and_the_contiguous_ones_are_slices() {
 #[ignore = "needs a GPU"]
 fn a_tensor_that_is_shared_tells_its_stream_and_is_only_read() {
     let (_context, ours, theirs) = streams();
-    let first = Arc::new(Tensor::try_from(late(&theirs, 7)).expect("it fits"));
-    let shared = Tensor::from(Arc::clone(&first));
+    let first = Tensor::try_from(late(&theirs, 7)).expect("it fits").into_frozen();
+    let shared = Tensor::from(first.clone());
     assert_eq!(shared.data_ptr(), first.data_ptr());
     let slice = Arc::new(late(&theirs, 7));
     let lent = Tensor::try_from(Arc::clone(&slice)).expect("it fits");

@@ -9,12 +9,11 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::thread;
 
 use common::{import, take_back, take_back_legacy};
 use dlbridge::testing::{CountingOwner, Foreign, PanicOnDrop, Releases};
-use dlbridge::{Access, ArcTensor, Tensor};
+use dlbridge::{Access, Tensor};
 
 const ROUNDS: usize = if cfg!(miri) { 40 } else { 1_000_000 };
 /// Rounds through C, which take several allocations each: a million of them without debug assertions.
@@ -87,7 +86,7 @@ fn counted() -> (Tensor, Releases) {
 
 fn counted_and_shared() -> (Tensor, Releases) {
     let (tensor, drops) = counted();
-    (tensor.into_shared(), drops)
+    (tensor.into_shared().into(), drops)
 }
 
 fn foreign() -> (Tensor, Releases) {
@@ -98,23 +97,23 @@ fn foreign() -> (Tensor, Releases) {
 
 #[test]
 fn shares_of_shares_are_one_share() {
-    rounds(ROUNDS, |tensor| Tensor::from(Arc::new(tensor)));
+    rounds(ROUNDS, |tensor| Tensor::from(tensor.into_frozen()));
 }
 
 #[test]
 fn handles_of_handles_are_one_handle() {
-    rounds(ROUNDS, |tensor| Tensor::from(ArcTensor::from(tensor)));
-    rounds(ROUNDS, |tensor| Tensor::from(ArcTensor::from(tensor).clone()));
+    rounds(ROUNDS, |tensor| Tensor::from(tensor.into_shared()));
+    rounds(ROUNDS, |tensor| Tensor::from(tensor.into_shared().clone()));
 }
 
 #[test]
 fn tensors_that_come_back_from_c_do_not_grow() {
     rounds(MIXED, |tensor| take_back(tensor.into_raw()));
     rounds(MIXED, |tensor| {
-        take_back_legacy(tensor.into_shared().into_raw_legacy().expect("writable"))
+        take_back_legacy(Tensor::from(tensor.into_shared()).into_raw_legacy().expect("writable"))
     });
     rounds(MIXED, |tensor| {
-        let tensor = take_back(tensor.into_shared().into_raw());
+        let tensor = take_back(Tensor::from(tensor.into_shared()).into_raw());
         let tensor = take_back_legacy(tensor.into_raw_legacy().expect("writable"));
         // SAFETY: exported by this test, from memory that may be written (T8).
         unsafe { tensor.assume_writable() }
@@ -123,45 +122,44 @@ fn tensors_that_come_back_from_c_do_not_grow() {
 
 #[test]
 fn mixed_rounds_do_not_grow() {
-    rounds(MIXED, |tensor| take_back(Tensor::from(Arc::new(tensor)).into_raw()));
-    rounds(MIXED, |tensor| take_back(Tensor::from(ArcTensor::from(tensor)).into_raw()));
+    rounds(MIXED, |tensor| take_back(Tensor::from(tensor.into_frozen()).into_raw()));
+    rounds(MIXED, |tensor| take_back(Tensor::from(tensor.into_shared()).into_raw()));
     // As `dlbridge.from_dlpack` does with a `dlbridge.Tensor`.
-    rounds(MIXED, |tensor| take_back(Tensor::from(ArcTensor::from(tensor).clone()).into_raw()));
+    rounds(MIXED, |tensor| take_back(Tensor::from(tensor.into_shared().clone()).into_raw()));
     rounds(MIXED, |tensor| {
-        let shared = ArcTensor::from(tensor);
+        let shared = tensor.into_shared();
         let exported = Tensor::from(shared.clone()).into_raw();
         drop(shared);
         take_back(exported)
     });
     rounds(MIXED, |tensor| {
-        let shared = ArcTensor::from(take_back(Tensor::from(Arc::new(tensor)).into_raw()));
+        let shared = take_back(Tensor::from(tensor.into_frozen()).into_raw()).into_shared();
         let exported = Tensor::from(shared.clone()).into_raw();
         drop(shared);
-        Tensor::from(Arc::new(take_back(exported)))
+        Tensor::from(take_back(exported).into_frozen())
     });
 }
 
 #[test]
 fn a_share_of_a_share_is_written_by_nobody() {
     let (tensor, _) = counted();
-    let first = Arc::new(tensor);
-    let share = Arc::new(Tensor::from(Arc::clone(&first)));
-    let mut second = Tensor::from(Arc::clone(&share));
+    let first = tensor.into_frozen();
+    let share = Tensor::from(first.clone()).into_shared();
+    let mut second = Tensor::from(share.clone());
     assert_eq!(second.access(), Access::Frozen);
     assert!(second.view_mut::<i32>().is_err());
     // The first stays in use when the tensor in between is gone.
-    let between = Arc::into_inner(share).expect("nobody else holds it");
-    drop(between);
-    assert!(Arc::into_inner(first).is_none());
+    drop(share);
+    assert!(first.into_inner().is_none());
     assert_eq!(second.as_slice::<i32>(), Ok(&[1, 2, 3][..]));
 }
 
 #[test]
 fn what_came_back_from_c_gives_no_owner_out() {
-    let shared = ArcTensor::from(Tensor::from(vec![1, 2, 3]));
+    let shared = Tensor::from(vec![1, 2, 3]).into_shared();
     let exported = Tensor::from(shared.clone()).into_raw();
     drop(shared);
-    let again = ArcTensor::from(take_back(exported)).into_inner().expect("the only handle");
+    let again = take_back(exported).into_shared().into_inner().expect("the only handle");
     let again = again.into_owner::<Vec<i32>>().expect_err("C may have kept its address");
     assert_eq!(again.view::<i32>().expect("int32").to_vec(), [1, 2, 3]);
 }
@@ -181,6 +179,14 @@ fn chain(step: impl Fn(Tensor) -> Tensor + Send + 'static) {
     });
 }
 
+/// A tensor whose owner is a tensor.
+fn around(tensor: Tensor) -> Tensor {
+    let described = tensor.as_raw();
+    let flags = dlbridge::Flags::IS_COPIED;
+    // SAFETY: described by the tensor, which is the owner and lends it to nobody else.
+    unsafe { Tensor::from_owner_raw(tensor, &described, flags) }.expect("our own")
+}
+
 #[test]
 fn owners_that_hold_tensors_are_released_without_recursion() {
     chain(|tensor| {
@@ -191,12 +197,7 @@ fn owners_that_hold_tensors_are_released_without_recursion() {
         let slice = tensor.into_slice_mut::<u8>().expect("bytes");
         Tensor::builder(slice).build::<u8>().expect("as many")
     });
-    chain(|tensor| {
-        let described = tensor.as_raw();
-        let flags = dlbridge::Flags::IS_COPIED;
-        // SAFETY: described by the tensor, which is the owner and lends it to nobody else.
-        unsafe { Tensor::from_owner_raw(tensor, &described, flags) }.expect("our own")
-    });
+    chain(around);
 }
 
 #[cfg(feature = "arrow-60")]
@@ -225,16 +226,16 @@ fn a_panic_deep_inside_comes_out_when_all_is_released() {
     let (one, drops) = counted();
     let owner = CountingOwner::new([1, 2, 3]).panic_on_drop();
     let panicking = Tensor::builder(owner).build::<i32>().expect("it fits").into_shared();
-    let inner = Tensor::from(Arc::new(Tensor::from(Arc::new(panicking))));
+    let inner = around(around(panicking.into()));
     let described = one.as_raw();
     // SAFETY: the owner keeps it alive.
     let outer = unsafe { Tensor::from_owner_raw((inner, one), &described, dlbridge::Flags::NONE) };
-    let outer = Tensor::from(Arc::new(outer.expect("our own")));
+    let outer = around(outer.expect("our own"));
     let payload = catch_unwind(AssertUnwindSafe(|| drop(outer))).expect_err("it panics");
     assert_eq!(payload.downcast_ref(), Some(&PanicOnDrop));
     drops.expect(1, "released all the same");
     // The next release begins anew.
     let (tensor, drops) = counted();
-    drop(Tensor::from(Arc::new(tensor)));
+    drop(around(tensor));
     drops.expect(1, "released");
 }

@@ -1,14 +1,14 @@
-//! Candle's tensors on a GPU, out and in without a copy.
+//! Exports and imports Candle tensors on a GPU without a copy.
 //!
-//! To build it, NVIDIA's toolkit is needed, whose compiler Candle runs; to run it, a GPU. It is
-//! checked as Rust, and no GPU has run it yet.
+//! Building needs NVIDIA's toolkit, whose compiler Candle runs; running needs a GPU. So far the
+//! program has only been type-checked, not run.
 #![forbid(unsafe_code)]
 
 use candle_core::op::BackpropOp;
 use candle_core::{CudaStorage, Device, Storage};
 use dlbridge::Tensor;
 
-/// A tensor over Candle's memory, read-only, which Candle does not write as long as it is there.
+/// A read-only tensor over Candle's memory; Candle does not write to the memory while it lives.
 fn from_candle(x: candle_core::Tensor) -> Result<Tensor, dlbridge::Error> {
     Tensor::from_candle_cuda::<f32>(x, |storage| match storage {
         Storage::Cuda(storage) => storage.as_cuda_slice::<f32>().ok(),
@@ -16,8 +16,8 @@ fn from_candle(x: candle_core::Tensor) -> Result<Tensor, dlbridge::Error> {
     })
 }
 
-/// A tensor that was made of a CUDA slice and begins with it, as Candle's own; else the tensor
-/// itself.
+/// Converts a tensor that was created from a whole CUDA slice to a Candle tensor; returns any other
+/// tensor unchanged.
 fn into_candle(tensor: Tensor, device: &Device) -> Result<candle_core::Tensor, Tensor> {
     let Ok(device) = device.as_cuda_device() else { return Err(tensor) };
     let dims: Vec<usize> = tensor.shape().iter().map(|&extent| extent as usize).collect();

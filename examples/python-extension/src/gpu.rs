@@ -1,6 +1,5 @@
-//! Memory of a GPU, written by Rust on a stream of cudarc's. Feature `cuda`.
-//! Functions over host memory do not belong here (see `lib`).
-//! Invariant: nothing is linked: the driver is loaded when it is first used.
+//! GPU memory that Rust writes on a cudarc stream. Feature `cuda`.
+//! Invariant: the driver is loaded on first use and never linked.
 
 use dlbridge::{Device, Tensor};
 use dlbridge_pyo3::{Error, PyTensor, Result};
@@ -11,8 +10,8 @@ fn failed(error: impl ToString) -> Error {
     Error::Python(PyRuntimeError::new_err(error.to_string()))
 }
 
-/// A vector in new memory of a GPU, full of `value`. What gives it is a stream of its own, which
-/// may be writing still: whoever takes it has its stream wait.
+/// A new vector in GPU memory, filled with `value` on a stream of its own. The stream may still be
+/// writing when the function returns; the consumer's stream waits for it.
 #[pyfunction]
 #[pyo3(signature = (len, value, *, device=0))]
 pub(crate) fn filled(len: usize, value: f32, device: i32) -> Result<PyTensor> {
@@ -22,7 +21,7 @@ pub(crate) fn filled(len: usize, value: f32, device: i32) -> Result<PyTensor> {
     Ok(Tensor::try_from(slice)?.into())
 }
 
-/// Writes to memory that a framework's allocator made just now, on the default stream.
+/// Fills memory that a framework's allocator has just returned, on the default stream.
 pub(crate) fn fill(tensor: &mut Tensor, value: f32) -> Result<()> {
     let stream = tensor.device().cuda_context()?.default_stream();
     let values = vec![value; tensor.len()];

@@ -1,8 +1,7 @@
-//! A class of our own that every framework takes.
-//! Functions over arrays do not belong here (see `lib`).
-//! Invariant: the pixels of an image stay where they are as long as it lives.
+//! A Python class that every framework imports.
+//! Invariant: the pixels of an image are not moved while it lives.
 
-use dlbridge::{ArcTensor, DType, Tensor};
+use dlbridge::{DType, SharedTensor, Tensor};
 use dlbridge_pyo3::{Contiguous, ExportDlpack, Lend, PyTensorOf, Result, dlpack_methods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -10,7 +9,7 @@ use pyo3::prelude::*;
 /// A picture: height x width x 3 bytes.
 #[pyclass(frozen, module = "dlbridge_example")]
 pub(crate) struct Image {
-    pixels: ArcTensor,
+    pixels: SharedTensor,
 }
 
 impl ExportDlpack for Image {
@@ -25,7 +24,7 @@ impl ExportDlpack for Image {
 impl Image {
     /// Python may write the pixels, too.
     fn over(pixels: Tensor) -> Self {
-        Self { pixels: ArcTensor::from(pixels) }
+        Self { pixels: pixels.into_shared() }
     }
 }
 
@@ -67,13 +66,13 @@ dlpack_methods! {
             self.pixels.data_ptr().addr()
         }
 
-        /// The mean of all bytes, whoever wrote them.
+        /// The mean of all bytes, including those that Python wrote.
         fn brightness(&self) -> Result<f64> {
             let sum: f64 = self.pixels.view::<u8>()?.iter().map(f64::from).sum();
             Ok(sum / self.pixels.len() as f64)
         }
 
-        /// The negative, a new picture.
+        /// The negative, as a new picture.
         fn inverted(&self) -> Result<Self> {
             let mut pixels = self.pixels.to_compact()?;
             for byte in pixels.as_slice_mut::<u8>()? {

@@ -1,5 +1,4 @@
-//! A Python extension over any framework's arrays.
-//! The class that it exports lives in `image`.
+//! A Python extension with functions over any framework's arrays; its class is in `image`.
 //! Invariant: no unsafe code.
 #![forbid(unsafe_code)]
 
@@ -40,7 +39,7 @@ fn row_sums<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     sums.like(x)
 }
 
-/// New memory beside an array: of its framework, shape and type, on the same device.
+/// A new, uninitialised array of the framework, shape, dtype and device of `x`.
 #[pyfunction]
 fn empty_like<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     let tensor: PyTensor = x.extract()?;
@@ -48,8 +47,8 @@ fn empty_like<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     empty.like(x)
 }
 
-/// A new array beside a float32 array, full of `value`: written by Rust, in memory of its
-/// framework, where the array is.
+/// A new array like the float32 array `x`, filled with `value` by Rust, in memory of its framework
+/// and on its device.
 #[pyfunction]
 fn full_like<'py>(x: &Bound<'py, PyAny>, value: f32) -> Result<Bound<'py, PyAny>> {
     let like: PyTensor = x.extract()?;
@@ -67,7 +66,7 @@ fn fill(tensor: &mut Tensor, value: f32) -> Result<()> {
     Ok(())
 }
 
-/// The second argument as an array of the kind of the first, over the same memory.
+/// The second argument as an array of the first argument's type, over the same memory.
 #[pyfunction]
 fn convert<'py>(kind: &Bound<'py, PyAny>, x: PyTensor) -> Result<Bound<'py, PyAny>> {
     x.like(kind)

@@ -60,7 +60,7 @@ function main()
     measure("share with NumPy", "`share(A, numpy.from_dlpack)`") do
         drop(DLBridge.share(shared, consumer))
     end
-    measure("share with nobody", "`share(A, type)`, the object alone") do
+    measure("share without a consumer", "`share(A, type)`, the object alone") do
         drop(DLBridge.share(shared, PyRef, identity))
     end
     beside_dlpack()

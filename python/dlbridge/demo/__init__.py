@@ -1,1 +1,1 @@
-"""The main job on real arrays: `python -m dlbridge.demo`."""
+"""Shares arrays of the installed frameworks with Rust: `python -m dlbridge.demo`."""

@@ -1,7 +1,4 @@
-"""What the demo shows of one kind of arrays, found out by doing it.
-
-Printing does not belong here (see `table`).
-"""
+"""Runs the demo's checks and timings with arrays of one framework; `table` prints the results."""
 
 from __future__ import annotations
 
@@ -10,17 +7,17 @@ from dataclasses import dataclass, field
 
 import dlbridge
 from dlbridge._timing import nanoseconds
-from dlbridge.demo.kinds import Array, Kind
+from dlbridge.demo.frameworks import Array, Framework
 
 NEW_VALUE = 7.0
-"""What Rust writes into an array of ones."""
+"""The value that Rust writes into an array of ones."""
 
 
 @dataclass
 class Row:
-    """What was seen of one kind of arrays."""
+    """The results of one framework."""
 
-    kind: str
+    framework: str
     protocol: str = ""
     same_in_rust: bool = False
     same_back: bool = False
@@ -29,66 +26,66 @@ class Row:
     nanoseconds: list[tuple[int, float, float]] = field(default_factory=list)
     """Elements, time of an exchange, time of a copy."""
     wrong: list[str] = field(default_factory=list)
-    """What should have been otherwise."""
+    """The checks that failed."""
 
 
-def check(kind: Kind, sizes: Iterable[int], budget: float) -> Row:
-    """Exchange arrays of one kind, and time it for some numbers of elements.
+def check(framework: Framework, sizes: Iterable[int], budget: float) -> Row:
+    """Exchange arrays of one framework, and time exchanges of arrays of several sizes.
 
-    `budget` is how many seconds one timing may take.
+    `budget` is the time limit of one timing, in seconds.
     """
-    row = Row(kind.name)
-    array = kind.make(1024)
-    _share(kind, array, row)
-    _change(kind, array, row)
-    _freeze(kind, row)
+    row = Row(framework.name)
+    array = framework.make(1024)
+    _share(framework, array, row)
+    _change(framework, array, row)
+    _freeze(framework, row)
     for size in sizes:
-        row.nanoseconds.append((size, *_times(kind, kind.make(size), budget)))
+        row.nanoseconds.append((size, *_times(framework, framework.make(size), budget)))
     return row
 
 
-def _times(kind: Kind, array: Array, budget: float) -> tuple[float, float]:
+def _times(framework: Framework, array: Array, budget: float) -> tuple[float, float]:
     def median(action: Callable[[], object]) -> float:
         return nanoseconds(action, budget, batch=1_000_000, most=200)
 
-    exchange = median(lambda: kind.back(dlbridge.from_dlpack(array)))
-    return exchange, median(lambda: kind.copy(array))
+    exchange = median(lambda: framework.back(dlbridge.from_dlpack(array)))
+    return exchange, median(lambda: framework.copy(array))
 
 
-def _share(kind: Kind, array: Array, row: Row) -> None:
+def _share(framework: Framework, array: Array, row: Row) -> None:
     description = dlbridge.inspect(array)
     version = "" if description.version is None else " {}.{}".format(*description.version)
     row.protocol = description.protocol + version
     tensor = dlbridge.from_dlpack(array)
-    row.same_in_rust = tensor.data_ptr == kind.pointer(array)
-    row.same_back = kind.pointer(kind.back(tensor)) == kind.pointer(array)
+    row.same_in_rust = tensor.data_ptr == framework.pointer(array)
+    row.same_back = framework.pointer(framework.back(tensor)) == framework.pointer(array)
     if not row.same_in_rust:
-        row.wrong.append("Rust has another memory than the array")
+        row.wrong.append("expected Rust to have the array's memory, found other memory")
     if not row.same_back:
-        row.wrong.append("the array that came back has another memory")
+        row.wrong.append("expected the exported array to have the same memory, found other memory")
 
 
-def _change(kind: Kind, array: Array, row: Row) -> None:
-    """Write to the array's memory in Rust; the array must show it."""
-    if kind.immutable:
+def _change(framework: Framework, array: Array, row: Row) -> None:
+    """Write to the array's memory in Rust, and check that the array has the new value."""
+    if framework.immutable:
         row.change_seen = "immutable"
         return
     dlbridge.fill(dlbridge.from_dlpack(array), NEW_VALUE)
-    seen = kind.first(array) == NEW_VALUE
+    seen = framework.first(array) == NEW_VALUE
     row.change_seen = _yes(seen)
     if not seen:
-        row.wrong.append("a change made in Rust does not show in the array")
+        row.wrong.append("expected a write in Rust to show in the array, found the old value")
 
 
-def _freeze(kind: Kind, row: Row) -> None:
-    """Memory that must not be written is known as such in Rust, which refuses to write it."""
-    if kind.freeze is None and not kind.immutable:
+def _freeze(framework: Framework, row: Row) -> None:
+    """Check that Rust refuses to write to read-only memory."""
+    if framework.freeze is None and not framework.immutable:
         row.read_only = "has none"
         return
-    array = kind.make(4)
-    tensor = dlbridge.from_dlpack(kind.freeze(array) if kind.freeze else array)
-    if not tensor.readonly and kind.immutable:
-        # A producer of the old protocol has no way to say it.
+    array = framework.make(4)
+    tensor = dlbridge.from_dlpack(framework.freeze(array) if framework.freeze else array)
+    if not tensor.readonly and framework.immutable:
+        # The legacy ABI has no read-only flag.
         row.read_only = "not said"
         return
     try:
@@ -96,10 +93,10 @@ def _freeze(kind: Kind, row: Row) -> None:
         refused = False
     except BufferError:
         refused = True
-    respected = refused and kind.first(array) == 1.0
+    respected = refused and framework.first(array) == 1.0
     row.read_only = _yes(respected)
     if not respected:
-        row.wrong.append("Rust wrote to read-only memory")
+        row.wrong.append("expected read-only memory to be unchanged, found a write by Rust")
 
 
 def _yes(fact: bool) -> str:

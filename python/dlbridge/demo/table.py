@@ -1,37 +1,34 @@
-"""The demo's rows as lines of text.
-
-Finding things out does not belong here (see `check`).
-"""
+"""Formats the results of `check` as lines of text."""
 
 from __future__ import annotations
 
 from dlbridge.demo.check import Row
 
-HEADINGS = ["array", "protocol", "in Rust", "and back", "change seen", "read-only kept"]
+HEADINGS = ["array", "protocol", "imported", "exported", "write visible", "read-only kept"]
 
 
 def facts(rows: list[Row]) -> list[str]:
-    """Whether the memory is the same, and who sees what."""
+    """Whether the memory is shared, writes are visible and read-only memory stays unchanged."""
     cells = [HEADINGS]
     for row in rows:
-        same = ["same pointer" if same else "OTHER" for same in (row.same_in_rust, row.same_back)]
-        cells.append([row.kind, row.protocol, *same, row.change_seen, row.read_only])
+        same = ["same pointer" if same else "COPY" for same in (row.same_in_rust, row.same_back)]
+        cells.append([row.framework, row.protocol, *same, row.change_seen, row.read_only])
     return align(cells)
 
 
 def times(rows: list[Row]) -> list[str]:
-    """An exchange, into Rust and back, against the framework's own copy."""
+    """The time of an import and an export, compared with the framework's own copy."""
     sizes = [size for size, _, _ in rows[0].nanoseconds]
     headings = [f"{size_name(size)}: exchange / copy" for size in sizes]
     cells = [["array", *headings]]
     for row in rows:
         pairs = [f"{duration(one)} / {duration(copy)}" for _, one, copy in row.nanoseconds]
-        cells.append([row.kind, *pairs])
+        cells.append([row.framework, *pairs])
     return align(cells)
 
 
 def align(cells: list[list[str]]) -> list[str]:
-    """Columns of equal width, with a line below the headings."""
+    """Pads the columns to equal width and underlines the headings."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -49,7 +46,7 @@ def size_name(elements: int) -> str:
 
 
 def duration(nanoseconds: float) -> str:
-    """A time in the largest unit that leaves a number above one."""
+    """A time in the largest unit that keeps the number at 1 or above."""
     for unit, name in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
         if nanoseconds >= unit:
             return f"{nanoseconds / unit:.3g} {name}"

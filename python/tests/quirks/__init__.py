@@ -1,1 +1,1 @@
-"""What one framework does in its own way, shown with the framework itself; docs/frameworks.md."""
+"""Behaviours that one framework alone has, tested with that framework; see docs/frameworks.md."""

@@ -74,6 +74,26 @@ fn pass_on(array: PyTensor) -> PyTensor {
     array
 }
 
+/// A contiguous copy.
+#[pyfunction]
+fn copy(array: PyTensor) -> Result<PyTensor> {
+    Ok(array.to_compact()?.into())
+}
+
+/// A new array, `factor` times the argument.
+#[pyfunction]
+fn scale(array: PyTensor, factor: f32) -> Result<PyTensor> {
+    Ok(array.view::<f32>()?.map_to_tensor(|value| factor * value)?.into())
+}
+
+/// Writes `value` to every element.
+#[pyfunction]
+fn fill(array: PyTensor, value: f32) -> Result<()> {
+    // SAFETY: the benchmark has one thread, which waits for this call.
+    unsafe { array.view_mut_unchecked::<f32>() }?.fill(value);
+    Ok(())
+}
+
 /// A new array of the argument's type, by the C exchange API where there is one.
 #[pyfunction]
 fn make_exchange<'py>(like: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
@@ -87,6 +107,9 @@ fn bench_dlbridge(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(read_borrowed, module)?)?;
     module.add_function(wrap_pyfunction!(pass_on, module)?)?;
+    module.add_function(wrap_pyfunction!(copy, module)?)?;
+    module.add_function(wrap_pyfunction!(scale, module)?)?;
+    module.add_function(wrap_pyfunction!(fill, module)?)?;
     module.add_function(wrap_pyfunction!(share, module)?)?;
     module.add_function(wrap_pyfunction!(make_exchange, module)?)?;
     module.add_function(wrap_pyfunction!(make_numpy, module)?)?;

@@ -1,6 +1,6 @@
-//! What is measured. Each case takes an array that was made before, uses the first element of what
-//! it becomes, and drops it.
-//! Invariant: the first case of a group is what the others are compared with.
+//! The measured cases. Each converts an existing array, reads the first element of the result, and
+//! drops it.
+//! Invariant: the first case of a group is the reference of the others.
 
 use dlbridge::Tensor;
 use dlpark::allocation::dynamic;
@@ -16,16 +16,16 @@ pub struct Group {
     pub name: &'static str,
     /// The shape of the arrays.
     pub shape: (usize, usize),
-    /// How many arrays a round takes.
+    /// The number of arrays per round.
     pub batch: usize,
-    /// What is measured.
+    /// The measured cases.
     pub cases: Vec<Case>,
 }
 
-/// A way to do it: by whom, and the code.
+/// A case: the name of the library and the code.
 pub type Case = (&'static str, fn(Array2<f32>) -> f32);
 
-/// Everything that is measured.
+/// All groups.
 pub fn groups() -> Vec<Group> {
     let first = Group {
         name: "ndarray -> Tensor -> view",
@@ -40,7 +40,7 @@ pub fn groups() -> Vec<Group> {
     std::iter::once(first).chain(others).collect()
 }
 
-/// An array that becomes a tensor and is seen as an array again.
+/// Converts an array to a tensor, and views that as an array.
 pub fn there_and_back() -> Vec<Case> {
     vec![
         ("one-box floor", |array| {
@@ -48,7 +48,7 @@ pub fn there_and_back() -> Vec<Case> {
             // SAFETY: shared just now.
             let view = unsafe { floor::view(managed) };
             let first = view[[0, 0]];
-            // SAFETY: the view is used no more.
+            // SAFETY: the view is no longer used.
             unsafe { floor::release(managed) };
             first
         }),
@@ -59,9 +59,9 @@ pub fn there_and_back() -> Vec<Case> {
         ("dlpark", |array| {
             let boxed: dynamic::Initialized<DLManagedTensorVersioned> =
                 Box::new(array).try_into().expect("an array");
-            // SAFETY: made of an array just now.
+            // SAFETY: just created from an array.
             let dlpack: versioned::Dlpack = unsafe { boxed.finish() };
-            // SAFETY: nobody writes to it.
+            // SAFETY: no code writes to it.
             let view = unsafe { ArrayViewD::<f32>::try_from_dlpack(&dlpack, ()) };
             view.expect("floats on the CPU")[[0, 0]]
         }),

@@ -1,5 +1,4 @@
-//! Shares with other crates, which take most of the time to build. Their cases are like those of
-//! `cases.rs`.
+//! Cases like those of `cases.rs`, with other crates. Building them takes most of the build time.
 
 use arrow_array::ArrayRef;
 use burn_std::TensorData;
@@ -14,7 +13,7 @@ use super::cases::{Case, Group};
 /// The groups, over small and over large arrays.
 pub fn groups() -> Vec<Group> {
     let to_candle: Vec<Case> = vec![
-        ("by hand, its Vec", |array| {
+        ("by hand, moving the Vec", |array| {
             let (shape, values) = (array.dim(), array.into_raw_vec_and_offset().0);
             let candle = candle_core::Tensor::from_vec(values, shape, &Device::Cpu);
             candle.and_then(|made| made.i((0, 0))?.to_scalar()).expect("it fits")
@@ -23,7 +22,7 @@ pub fn groups() -> Vec<Group> {
             let candle = Tensor::from(array).to_candle().expect("floats");
             candle.i((0, 0)).and_then(|first| first.to_scalar()).expect("floats")
         }),
-        ("dlbridge, its Vec", |array| {
+        ("dlbridge, moving the Vec", |array| {
             let shape = [array.nrows() as i64, array.ncols() as i64];
             let tensor = Tensor::builder(array.into_raw_vec_and_offset().0).shape(&shape);
             let candle = tensor.build::<f32>().expect("it fits").into_candle().expect("a vector");
@@ -32,16 +31,16 @@ pub fn groups() -> Vec<Group> {
         ("dlpark, one copy", |array| {
             let boxed: dynamic::Initialized<DLManagedTensorVersioned> =
                 Box::new(array).try_into().expect("an array");
-            // SAFETY: made of an array just now.
+            // SAFETY: just created from an array.
             let dlpack: versioned::Dlpack = unsafe { boxed.finish() };
-            // SAFETY: nobody writes to it.
+            // SAFETY: no code writes to it.
             let candle = unsafe { candle_core::Tensor::try_from_dlpack(&dlpack, ()) };
             let candle = candle.expect("floats on the CPU");
             candle.i((0, 0)).and_then(|first| first.to_scalar()).expect("floats")
         }),
     ];
     let to_burn: Vec<Case> = vec![
-        ("by hand, its Vec", |array| {
+        ("by hand, moving the Vec", |array| {
             let (shape, values) = (array.dim(), array.into_raw_vec_and_offset().0);
             let data = TensorData::new(values, [shape.0, shape.1]);
             data.as_slice::<f32>().expect("floats")[0]
@@ -52,7 +51,7 @@ pub fn groups() -> Vec<Group> {
         }),
     ];
     let to_faer: Vec<Case> = vec![
-        ("by hand, its parts", |array| {
+        ("by hand, from raw parts", |array| {
             let (shape, strides) = (array.dim(), array.strides());
             let (rows, columns) = (strides[0], strides[1]);
             // SAFETY: the array's own memory and layout, while it lives.
@@ -67,11 +66,11 @@ pub fn groups() -> Vec<Group> {
         }),
     ];
     let to_arrow: Vec<Case> = vec![
-        ("by hand, its Vec", |array| {
+        ("by hand, moving the Vec", |array| {
             let values = arrow_array::Float32Array::from(array.into_raw_vec_and_offset().0);
             values.value(0)
         }),
-        ("dlbridge, lists", |array| {
+        ("dlbridge, as lists", |array| {
             use arrow_array::cast::AsArray;
             use arrow_array::types::Float32Type;
             let lists = ArrayRef::try_from(Tensor::from(array)).expect("exclusive");

@@ -1,5 +1,5 @@
-//! The least that a share can cost: one box with the descriptor, shape, strides and the owner, as
-//! somebody would write it by hand for this one type and rank. It checks nothing.
+//! The minimum cost of sharing: one box with the descriptor, shape, strides and the owner, as
+//! written by hand for this one type and rank. It checks nothing.
 
 use std::ffi::c_void;
 
@@ -41,7 +41,7 @@ pub fn share(owner: Array2<f32>) -> *mut DLManagedTensorVersioned {
         strides,
         owner,
     }));
-    // SAFETY: boxed just now.
+    // SAFETY: just boxed.
     let fields = unsafe { &mut *boxed };
     fields.managed.dl_tensor.shape = fields.shape.as_mut_ptr();
     fields.managed.dl_tensor.strides = fields.strides.as_mut_ptr();
@@ -54,7 +54,7 @@ unsafe extern "C" fn delete(managed: *mut DLManagedTensorVersioned) {
     drop(unsafe { Box::from_raw((*managed).manager_ctx.cast::<OneBox>()) });
 }
 
-/// The array again, as a view.
+/// Views the tensor as an array.
 ///
 /// # Safety
 ///
@@ -69,11 +69,11 @@ pub unsafe fn view<'a>(managed: *mut DLManagedTensorVersioned) -> ArrayView2<'a,
     unsafe { ArrayView2::from_shape_ptr(shape, tensor.data.cast::<f32>()) }
 }
 
-/// Releases it.
+/// Releases the tensor.
 ///
 /// # Safety
 ///
-/// The tensor came from [`share`], and is used no more.
+/// The tensor came from [`share`], and is no longer used.
 pub unsafe fn release(managed: *mut DLManagedTensorVersioned) {
     // SAFETY: the caller's duty.
     unsafe { (*managed).deleter.expect("a deleter")(managed) }

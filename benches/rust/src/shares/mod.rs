@@ -1,6 +1,4 @@
-//! Shares of arrays: what becomes of an array, by whom, how long it takes and how often it
-//! allocates.
-//! What is shared belongs to `cases.rs` and `crates.rs`.
+//! Measures the time and the allocations of the cases in `cases.rs` and `crates.rs`.
 
 pub mod cases;
 #[cfg(feature = "crates")]
@@ -15,16 +13,16 @@ use ndarray::Array2;
 
 use crate::count;
 
-/// Odd, so that there is a median.
+/// Odd, so the median is one of the rounds.
 const ROUNDS: usize = 101;
 
-/// Prints a line for each case: the numbers of its group and in it, group, shape, who, nanoseconds
-/// (the median of the rounds), allocations.
+/// Prints a line for each case: the numbers of its group and of the case in it, group, shape,
+/// library, nanoseconds (the median of the rounds), allocations.
 pub fn measure() {
     groups().iter().enumerate().for_each(measure_group);
 }
 
-/// As many of 2000 arrays as are asked for; the rest is not even dropped.
+/// Runs a case with the first `count` of 2000 arrays; the others are not dropped.
 pub fn run(group: usize, case: usize, count: usize) {
     let group = &groups()[group];
     let (_, case): Case = group.cases[case];
@@ -39,7 +37,7 @@ fn arrays(group: &Group, count: usize) -> Vec<Array2<f32>> {
     (0..count).map(|_| Array2::from_elem(group.shape, 1.0)).collect()
 }
 
-/// All cases in turn, round by round, so that whatever slows the machine down slows all.
+/// Runs all cases in turn, round by round, so that other load on the machine affects all equally.
 fn measure_group((at, group): (usize, &Group)) {
     let mut times = vec![Vec::with_capacity(ROUNDS); group.cases.len()];
     for _ in 0..ROUNDS {

@@ -1,6 +1,6 @@
-//! The loops that are measured: sums, counts, maps and pairs over elements of three types, 16 KiB
-//! side by side, or about 4096 elements in layouts that only strides describe.
-//! Invariant: the first way of a case is what the others are compared with.
+//! The measured loops: sums, counts, maps and pairs over elements of three types, 16 KiB
+//! contiguous, or about 4096 elements in strided layouts.
+//! Invariant: the first method of a case is the reference of the others.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use ndarray::{Array1, Array2, Array3, ArrayView, Axis, Dimension, s};
 
 /// One loop over one layout.
 pub struct Case {
-    /// What the loop does.
+    /// The name of the loop.
     pub name: &'static str,
-    /// The type of the elements.
+    /// The element type.
     pub dtype: String,
-    /// How they lie.
+    /// The layout.
     pub layout: &'static str,
-    /// By whom, and the loop; it gives a number that depends on every element.
+    /// The name of the method, and the loop; it returns a number that depends on every element.
     pub ways: Vec<(&'static str, Way)>,
 }
 
-/// A loop with the memory that it runs over.
+/// A loop, with its memory.
 pub type Way = Box<dyn Fn() -> f64>;
 
-/// Small enough for the fastest cache: memory is not what is measured.
+/// Small enough for the fastest cache, since memory bandwidth is not measured.
 const BYTES: usize = 16 * 1024;
-/// Of what is not contiguous.
+/// The number of elements of layouts that are not contiguous.
 const LEN: usize = 4096;
 const SIDE: usize = 64;
 const EDGE: usize = 16;
@@ -34,7 +34,7 @@ const EDGE: usize = 16;
 pub trait Number: Element + Into<f64> + PartialOrd {
     fn small(number: usize) -> Self;
     fn plus(self, other: Self) -> Self;
-    /// Twice the number and one.
+    /// Twice the number, plus one.
     fn changed(self) -> Self;
 }
 
@@ -66,7 +66,7 @@ numbers! {
     u8: |a, b| a.wrapping_add(b), |a| a.wrapping_mul(2).wrapping_add(1);
 }
 
-/// Everything that is measured.
+/// All cases.
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     cases.extend(contiguous::<f32>());
@@ -92,9 +92,9 @@ fn dtype<T: Element>() -> String {
     T::DTYPE.to_string()
 }
 
-/// As memory of another language is: anybody may write it.
+/// A `Shared` tensor, like memory from another language.
 fn shared<T: Number>(values: &[T]) -> &'static Tensor {
-    kept(Tensor::from(values.to_vec()).into_shared())
+    kept(Tensor::from(values.to_vec()).into_shared().into())
 }
 
 fn contiguous<T: Number + Plain>() -> Vec<Case> {
@@ -190,7 +190,7 @@ fn strided<T: Number>() -> Vec<Case> {
     cases
 }
 
-/// The loops over a layout that ndarray describes, and over a tensor of the same.
+/// The loops over an ndarray view, and over a tensor of the same layout.
 fn loops<T: Number, D: Dimension + 'static>(
     layout: &'static str,
     array: ArrayView<'static, T, D>,
@@ -224,14 +224,14 @@ fn loops<T: Number, D: Dimension + 'static>(
     ]
 }
 
-/// The array's own memory and layout, as memory of another language is.
+/// A `Shared` tensor over the array's memory, with its layout.
 fn lent<T: Number, D: Dimension>(array: &ArrayView<'static, T, D>) -> Tensor {
     let shape: Vec<_> = array.shape().iter().map(|&extent| extent as i64).collect();
     let strides: Vec<_> = array.strides().iter().map(|&stride| stride as i64).collect();
     let below: i64 = shape.iter().zip(&strides).map(|(n, step)| (n - 1) * step.min(&0)).sum();
     let above: i64 = shape.iter().zip(&strides).map(|(n, step)| (n - 1) * step.max(&0)).sum();
     let lowest = array.as_ptr().wrapping_offset(below as isize);
-    // SAFETY: the elements from the lowest to the highest lie in an array that is never dropped.
+    // SAFETY: all elements from the lowest to the highest are in an array that is never dropped.
     let memory = unsafe { std::slice::from_raw_parts(lowest, (above - below) as usize + 1) };
     let builder = Tensor::builder(memory).shape(&shape).strides(&strides);
     builder
@@ -239,13 +239,14 @@ fn lent<T: Number, D: Dimension>(array: &ArrayView<'static, T, D>) -> Tensor {
         .build_read_only::<T>()
         .expect("it fits")
         .into_shared()
+        .into()
 }
 
 fn way<T: Into<f64>>(run: impl Fn() -> T + 'static) -> Way {
     Box::new(move || run().into())
 }
 
-/// How many numbers are above 6.
+/// The count of numbers above 6.
 #[inline(always)]
 fn above<T: Number>(elements: impl IntoIterator<Item = T>) -> u32 {
     let mut count = 0;

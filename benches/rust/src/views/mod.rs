@@ -1,7 +1,6 @@
-//! Loops over the elements of a view, beside the same loops over a slice and over ndarray's
-//! iterator.
-//! Which loops there are belongs to `cases.rs`.
-//! Invariant: all ways of a case give the same number, which is checked before they are timed.
+//! Times loops over the elements of a view, and the same loops over a slice and over ndarray's
+//! iterator; the loops are in `cases.rs`.
+//! Invariant: all methods of a case return the same number, which is checked before timing.
 
 pub mod cases;
 
@@ -10,13 +9,13 @@ use std::time::Instant;
 
 use cases::{Case, cases};
 
-/// The quickest round counts: whatever else the machine does only adds.
+/// The fastest round counts, since other load on the machine only adds time.
 const ROUNDS: usize = 301;
-/// A round lasts about so long.
+/// The approximate length of a round.
 const ROUND_NS: f64 = 50_000.0;
 
-/// Prints a line for each way: the numbers of its case and in it, loop, type, layout, who,
-/// nanoseconds.
+/// Prints a line for each method: the numbers of its case and of the method in it, loop, type,
+/// layout, method, nanoseconds.
 pub fn measure() {
     for (at, case) in cases().iter().enumerate() {
         check(case);
@@ -34,12 +33,12 @@ pub fn measure() {
     }
 }
 
-/// Runs each way so many times, in the order of [`measure`], for a tool that counts the
-/// instructions of [`counted_views`].
+/// Runs each method the given number of times, in the order of [`measure`], for a tool that counts
+/// the instructions of [`counted_views`].
 pub fn count(times: usize) {
     for case in cases() {
         for (_, run) in &case.ways {
-            // The first run may be another: memory that is not there yet.
+            // The first run may differ: its memory is not mapped yet.
             black_box(run());
             counted_views(run, times);
         }

@@ -57,7 +57,7 @@ abi!(
     try_from_raw,
     release_raw
 );
-abi!(DLManagedTensor, c"dltensor", c"used_dltensor", try_from_raw_legacy, release_raw_legacy);
+abi!(DLManagedTensor, c"dltensor", c"used_dltensor", try_from_raw, release_raw);
 
 /// Without a GIL, two threads could find the same capsule unused. Nothing that may run Python code
 /// happens under the lock: the thread with the GIL may be waiting for it.

@@ -1,12 +1,11 @@
 //! The Python class that a tensor becomes: `__dlpack__` and `__dlpack_device__`, no more.
 //! What a consumer may ask for belongs to `request`.
-//! Invariant: an object owns one `Arc<Tensor>`, of a tensor that is not `Exclusive`.
+//! Invariant: an object owns one `SharedTensor`, in a box.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
-use std::sync::Arc;
 
-use dlbridge::Tensor;
+use dlbridge::{SharedTensor, Tensor};
 
 use super::api::{Method, Pointer, Slot, Spec};
 use super::constants::Constants;
@@ -102,14 +101,14 @@ pub(crate) fn new(python: Python, take: impl FnOnce() -> Tensor) -> Result<Objec
     let object = unsafe { (python.api.PyType_GenericAlloc)(class.class, 0) };
     // SAFETY: a new reference or null (F3).
     let object = unsafe { python.own(object) }?;
-    let tensor = Arc::into_raw(Arc::new(take().into_shared()));
+    let tensor = Box::into_raw(Box::new(take().into_shared()));
     // SAFETY: `make` asked for room for a pointer there, aligned as all of an object is (R7).
     unsafe { place(object.as_ptr(), class).write(tensor) };
     Ok(object)
 }
 
 /// The place of an object's tensor.
-fn place(object: Pointer, class: Class) -> *mut *const Tensor {
+fn place(object: Pointer, class: Class) -> *mut *mut SharedTensor {
     object.wrapping_byte_add(class.offset).cast()
 }
 
@@ -118,13 +117,11 @@ fn place(object: Pointer, class: Class) -> *mut *const Tensor {
 /// # Safety
 ///
 /// `object` is a live object of our class, whose existence `class` proves.
-unsafe fn tensor_of(object: Pointer, class: Class) -> Arc<Tensor> {
+unsafe fn tensor_of(object: Pointer, class: Class) -> SharedTensor {
     // SAFETY: `new` wrote it before anybody saw the object (R7).
     let tensor = unsafe { place(object, class).read() };
-    // SAFETY: the object holds a count of its own (R7).
-    unsafe { Arc::increment_strong_count(tensor) };
-    // SAFETY: counted just now (R7).
-    unsafe { Arc::from_raw(tensor) }
+    // SAFETY: the object, which is alive, owns the box; it is never written (R7).
+    unsafe { &*tensor }.clone()
 }
 
 /// Runs a method: a new reference, or null with an exception set.
@@ -180,8 +177,8 @@ unsafe extern "C" fn dealloc(object: Pointer) {
         // SAFETY: an object of our class; null if `new` failed before it wrote it (R7).
         let tensor = unsafe { place(object, constants.class).read() };
         if !tensor.is_null() {
-            // SAFETY: the object's own count, which goes with it (R7).
-            let release = || drop(unsafe { Arc::from_raw(tensor) });
+            // SAFETY: the object's own box, which is dropped with it (R7).
+            let release = || drop(unsafe { Box::from_raw(tensor) });
             python.undisturbed(|| contained((), release));
         }
         let class = constants.class.class;

@@ -4,9 +4,8 @@
 //! keyword.
 
 use std::ffi::CStr;
-use std::sync::Arc;
 
-use dlbridge::{Device, DeviceKind, Tensor};
+use dlbridge::{Device, DeviceKind, SharedTensor, Tensor};
 
 use super::api::Pointer;
 use super::capsule;
@@ -77,14 +76,14 @@ impl Request {
     }
 
     /// A capsule over the tensor's memory, or over a copy.
-    pub(super) fn answer(&self, python: Python, tensor: &Arc<Tensor>) -> Result<Object> {
+    pub(super) fn answer(&self, python: Python, tensor: &SharedTensor) -> Result<Object> {
         self.check_stream(tensor.device())?;
         let copy = self.copy()?;
         let relocated = self.check_device(tensor.device(), copy)?;
         let exported = if copy == Some(true) || relocated {
             tensor.to_compact()?
         } else {
-            Tensor::from(Arc::clone(tensor))
+            Tensor::from(tensor.clone())
         };
         let versioned = self.wants_versioned()?;
         if !versioned {

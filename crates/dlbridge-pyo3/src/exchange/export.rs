@@ -11,7 +11,7 @@ use dlbridge::sys::{
     DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
     DLPackManagedTensorToPyObjectNoSync, DLPackSetError, DLPackVersion, DLTensor,
 };
-use dlbridge::{Access, ArcTensor, DType, Device, DeviceKind, Tensor, TypeCode};
+use dlbridge::{Access, DType, Device, DeviceKind, Tensor, TypeCode};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, ffi};
 
@@ -121,7 +121,7 @@ unsafe extern "C" fn to_object(
 ) -> c_int {
     guarded(|py| {
         // SAFETY: the caller's duty is to give a tensor away, if it passes the gate.
-        let tensor = ArcTensor::from(unsafe { release::try_adopt(tensor) }?);
+        let tensor = unsafe { release::try_adopt(tensor) }?.into_shared();
         match TensorObject::sharing(tensor.clone()).into_bound(py) {
             // SAFETY: the caller's duty is to give a place to write to.
             Ok(object) => unsafe { out.write(object.into_ptr().cast()) },

@@ -6,8 +6,9 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use dlbridge::ffi::Keep;
 use dlbridge::sys::{DLDevice, DLDeviceType, DLTensor};
-use dlbridge::{Flags, Keep, Tensor};
+use dlbridge::{Flags, Tensor};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, ffi};
 

@@ -4,7 +4,7 @@
 
 mod making;
 
-use dlbridge::{ArcTensor, Tensor};
+use dlbridge::{SharedTensor, Tensor};
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -42,7 +42,7 @@ impl TensorObject {
     /// work on its own ([`Tensor::stream_handle`]); [`ready_on`](Self::ready_on) says otherwise.
     #[must_use]
     pub fn new(tensor: Tensor) -> Self {
-        Self::sharing(ArcTensor::from(tensor))
+        Self::sharing(tensor.into_shared())
     }
 
     /// Takes a Python object's memory as [`import`](crate::import()) does, and remembers which
@@ -55,7 +55,7 @@ impl TensorObject {
         let requires_grad = autograd::requires_grad(object)?;
         let (tensor, stream) = import_with_stream(object, options)?;
         let requires_grad = requires_grad && !tensor.is_copied();
-        let this = Self { tensor: Kept::new(ArcTensor::from(tensor)), ready: None, requires_grad };
+        let this = Self { tensor: Kept::new(tensor.into_shared()), ready: None, requires_grad };
         if let Some(stream) = stream { this.ready_on(stream) } else { Ok(this) }
     }
 
@@ -93,7 +93,7 @@ impl TensorObject {
     }
 
     /// An object over a tensor that others may share.
-    pub(crate) fn sharing(tensor: ArcTensor) -> Self {
+    pub(crate) fn sharing(tensor: SharedTensor) -> Self {
         let ready = Ready::of(&tensor).map(Box::new);
         Self { tensor: Kept::new(tensor), ready, requires_grad: false }
     }

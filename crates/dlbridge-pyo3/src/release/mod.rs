@@ -23,8 +23,9 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr;
 
+use dlbridge::ffi::{self as core, Binding};
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
-use dlbridge::{ArcTensor, Binding, Error, Tensor};
+use dlbridge::{Error, SharedTensor, Tensor};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -80,20 +81,20 @@ impl<T: NeedsInterpreter> Drop for Owner<T> {
 /// Objects go while exceptions are on their way, and the deleter of a tensor that Rust code
 /// imported by hand may be Python code: it is released with the same care as one that Python gave.
 #[derive(Debug)]
-pub(crate) struct Kept(ManuallyDrop<ArcTensor>);
+pub(crate) struct Kept(ManuallyDrop<SharedTensor>);
 
 impl Kept {
     #[inline]
-    pub(crate) fn new(tensor: ArcTensor) -> Self {
+    pub(crate) fn new(tensor: SharedTensor) -> Self {
         Self(ManuallyDrop::new(tensor))
     }
 }
 
 impl Deref for Kept {
-    type Target = ArcTensor;
+    type Target = SharedTensor;
 
     #[inline]
-    fn deref(&self) -> &ArcTensor {
+    fn deref(&self) -> &SharedTensor {
         &self.0
     }
 }
@@ -132,18 +133,18 @@ pub(crate) unsafe fn adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tens
 #[inline(always)]
 pub(crate) unsafe fn try_adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tensor, Error> {
     // SAFETY: the caller's duty.
-    unsafe { Tensor::try_from_raw_bound(tensor, binding) }
+    unsafe { core::try_from_raw_bound(tensor, binding) }
 }
 
 /// As [`try_adopt`], for DLPack before 1.0.
 ///
 /// # Safety
 ///
-/// As for [`Tensor::try_from_raw_legacy`].
+/// As for [`Tensor::try_from_raw`].
 #[inline]
 pub(crate) unsafe fn try_adopt_legacy(tensor: *mut DLManagedTensor) -> Result<Tensor, Error> {
     // SAFETY: the caller's duty.
-    unsafe { Tensor::try_from_raw_legacy_bound(tensor, binding) }
+    unsafe { core::try_from_raw_bound(tensor, binding) }
 }
 
 /// Releases a value here and now if this thread is attached, otherwise as soon as one is.
@@ -159,7 +160,7 @@ fn release<T: NeedsInterpreter>(value: T) {
 }
 
 /// How tensors that [`adopt`] took are dropped.
-static BINDING: Binding = Binding { may_delete, release };
+static BINDING: Binding = Binding { may_delete, release: |tensor| release(Tensor::from(tensor)) };
 
 /// Called before the first tensor is taken.
 fn binding() -> &'static Binding {

@@ -27,30 +27,12 @@ mod ndarray_0_17;
 #[cfg(feature = "safetensors-0_8")]
 pub mod safetensors_0_8;
 mod std_owners;
+mod stream;
 
 use std::ffi::c_void;
 
-use crate::{Error, Tensor};
-
-/// The tensor of an array that nearly always can be described: a conversion that returns a
-/// `Result` would ask all callers about layouts that hardly any of them has.
-///
-/// # Panics
-///
-/// If it was refused.
-#[track_caller]
-#[inline]
-pub(crate) fn describable<T>(made: Result<T, Error>) -> T {
-    #[cold]
-    #[track_caller]
-    fn refused(error: &Error) -> ! {
-        panic!("expected an array that a tensor can describe: {error}")
-    }
-    match made {
-        Ok(made) => made,
-        Err(error) => refused(&error),
-    }
-}
+use crate::Tensor;
+pub(crate) use crate::tensor::describable;
 
 /// The handle of the stream that the owner of a tensor's memory has its work on.
 #[inline]

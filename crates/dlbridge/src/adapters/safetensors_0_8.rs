@@ -12,6 +12,7 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors, TensorV
 
 use crate::layout::{compact_strides, extents};
 use crate::raw::Parts;
+use crate::raw::buffer::Buffer;
 use crate::raw::placement::{Lent, Placement, export_lent};
 use crate::{DType, Error, Flags, Tensor, TensorMut, TensorRef, TensorSlice};
 
@@ -95,8 +96,10 @@ impl Archive<TensorSlice<u8>> {
         let mut file = File::open(path).map_err(refused)?;
         let size = file.metadata().map_err(refused)?.len();
         let shape = [i64::try_from(size).map_err(|_| Error::SizeOverflow { what: "byte size" })?];
-        let bytes = Tensor::in_buffer(DType::U8, &shape, Flags::NONE, |buffer| {
-            file.read_exact(buffer).map_err(refused)
+        let bytes = Tensor::in_buffer(DType::U8, &shape, Flags::NONE, |size| {
+            let mut buffer = Buffer::zeroed(size)?;
+            file.read_exact(buffer.as_mut()).map_err(refused)?;
+            Ok(buffer)
         })?;
         Self::new(bytes.into_bytes()?)
     }

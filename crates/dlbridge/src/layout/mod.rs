@@ -1,6 +1,7 @@
 //! Arithmetic on shapes and strides: counts, spans, contiguity, overlap.
 
 mod arithmetic;
+mod blocks;
 mod dims;
 mod measured;
 mod part;
@@ -10,6 +11,9 @@ mod reshape;
 mod runs;
 pub(crate) mod small;
 
+pub(crate) use arithmetic::count;
+#[cfg(feature = "arrow-60")]
+pub(crate) use arithmetic::extent;
 #[cfg(any(
     feature = "burn-0_22",
     feature = "burn-flex-0_22",
@@ -20,7 +24,7 @@ pub(crate) use arithmetic::extents;
 pub use arithmetic::{
     Span, compact_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
 };
-pub(crate) use arithmetic::{count, extent};
+pub(crate) use blocks::{Axis, Blocks, by_stride};
 pub(crate) use dims::Dims;
 pub(crate) use measured::{Layout, Lists, OwnedLayout};
 pub(crate) use part::Cut;

@@ -47,7 +47,7 @@ impl Tensor {
     /// A negative extent, a size that overflows, an impossible dtype, or
     /// [`OutOfMemory`](Error::OutOfMemory).
     pub fn zeros(dtype: DType, shape: &[i64]) -> Result<Self, Error> {
-        Self::in_buffer(dtype, shape, Flags::NONE, |_| Ok(()))
+        Self::in_buffer(dtype, shape, Flags::NONE, Buffer::zeroed)
     }
 
     /// A copy of some bytes, read as elements of `dtype`, in host memory that is 64-byte aligned.
@@ -69,24 +69,19 @@ impl Tensor {
         if wanted != found {
             return Err(Error::SizeMismatch { wanted, found });
         }
-        Self::in_buffer(dtype, shape, Flags::NONE, |buffer| {
-            buffer.copy_from_slice(bytes);
-            Ok(())
-        })
+        Self::in_buffer(dtype, shape, Flags::NONE, |_| Buffer::copy_of(bytes))
     }
 
-    /// A compact tensor in fresh memory, zeroed before `write` sees it.
+    /// A contiguous tensor in a buffer that `allocate` makes of its size in bytes.
     pub(crate) fn in_buffer(
         dtype: DType,
         shape: &[i64],
         flags: Flags,
-        write: impl FnOnce(&mut [u8]) -> Result<(), Error>,
+        allocate: impl FnOnce(usize) -> Result<Buffer, Error>,
     ) -> Result<Self, Error> {
         let strides = compact(shape);
         let placement = Placement::new(dtype, shape, &strides, 0, flags)?;
-        let mut buffer = Buffer::zeroed(placement.nbytes())?;
-        write(buffer.as_mut())?;
-        export_buffer(buffer, &placement, flags).map(Self)
+        export_buffer(allocate(placement.nbytes())?, &placement, flags).map(Self)
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod accessors;
 mod builder;
+mod map;
 mod part_verbs;
 mod parts;
 mod raw;
@@ -11,16 +12,15 @@ mod rows;
 mod tensor_ref;
 mod view;
 
-use std::ffi::c_void;
 use std::fmt;
-use std::sync::Arc;
 
 pub use builder::Builder;
 pub use parts::ViewPart;
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
 pub(crate) use raw::Nested;
-pub use raw::{ArcTensor, LentTensor, TensorSlice, TensorSliceMut};
+pub use raw::{SharedTensor, TensorSlice, TensorSliceMut, ffi};
 pub use rows::{AxisIter, Indexed, Pieces, Zip};
+pub(crate) use tensor_ref::describable;
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};
 
@@ -60,7 +60,7 @@ impl Tensor {
         if parts.flags().contains(Flags::SUBBYTE_PADDED) {
             flags |= Flags::SUBBYTE_PADDED;
         }
-        Self::in_buffer(dtype, shape, flags, |buffer| parts.copy_bytes_to(buffer))
+        Self::in_buffer(dtype, shape, flags, |_| parts.to_buffer())
     }
 
     /// The same memory, described without owning it.
@@ -92,14 +92,6 @@ impl Tensor {
         crate::raw::exclusive::elements_mut(&mut self.0).map(ViewMut::from_elements)
     }
 
-    /// Gives up exclusive access: from here on the memory counts as one that others may write.
-    /// Needed before it is shared with another language more than once.
-    #[must_use]
-    pub fn into_shared(mut self) -> Self {
-        self.0.demote();
-        self
-    }
-
     /// Takes the owner back out, if this tensor was made from one of type `O` and never left
     /// Rust.
     ///
@@ -119,23 +111,7 @@ impl Tensor {
         self.0.into_owner().map_err(Self)
     }
 
-    /// The handle of the stream on which work on this tensor's device memory is ordered, if its
-    /// owner tells one; null means the default stream. It exists as long as the tensor.
-    ///
-    /// Owners that do are the CUDA slices of `cudarc`, wherever that crate's feature is on. Of
-    /// other memory nothing is known here: whoever handed it over has ordered it.
-    ///
-    /// ```
-    /// # use dlbridge::Tensor;
-    /// assert_eq!(Tensor::from(vec![1.0_f32]).stream_handle(), None);
-    /// ```
-    #[inline]
-    #[must_use]
-    pub fn stream_handle(&self) -> Option<*mut c_void> {
-        crate::adapters::stream_handle(self)
-    }
-
-    /// The producer's descriptor as it was, before the gate evened it out; `None` for memory that
+    /// The producer's descriptor as it was, before normalisation; `None` for memory that
     /// Rust owns.
     #[must_use]
     pub fn producer(&self) -> Option<Producer> {
@@ -148,7 +124,7 @@ impl Tensor {
     }
 
     /// Whether the memory is a producer's, whose deleter runs when the last tensor over it is
-    /// dropped: this one, or one that this one was made to share by way of an `Arc`.
+    /// dropped: this one, or one that shares its memory.
     ///
     /// ```
     /// use dlbridge::Tensor;
@@ -192,14 +168,4 @@ pub(crate) fn debug(name: &str, parts: &Parts<'_>, f: &mut fmt::Formatter<'_>) -
         .field("access", &format_args!("{}", parts.access()))
         .field("data", &parts.data())
         .finish()
-}
-
-/// Shares a tensor: the new one keeps the old one alive.
-///
-/// Memory of class [`Exclusive`](crate::Access::Exclusive) becomes read-only in both, since a shared
-/// reference lends no writing; call [`Tensor::into_shared`] first to share it writable.
-impl From<Arc<Tensor>> for Tensor {
-    fn from(tensor: Arc<Tensor>) -> Self {
-        Self(crate::raw::descriptor::share::share(tensor))
-    }
 }

@@ -5,7 +5,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use crate::layout::Cut;
-use crate::{ArcTensor, Error, Tensor, TensorMut, TensorRef, ViewMut};
+use crate::{Error, SharedTensor, Tensor, TensorMut, TensorRef, ViewMut};
 
 /// A range of an axis.
 pub(super) fn range_of(axis: usize, range: &impl RangeBounds<usize>) -> Cut<'static> {
@@ -180,15 +180,15 @@ impl Tensor {
 /// Each keeps the memory alive, as another handle does.
 ///
 /// ```
-/// use dlbridge::{ArcTensor, Tensor};
+/// use dlbridge::Tensor;
 ///
-/// let image = ArcTensor::from(Tensor::from(vec![1_u8, 2, 3, 4]).reshape(&[2, 2])?);
+/// let image = Tensor::from(vec![1_u8, 2, 3, 4]).reshape(&[2, 2])?.into_shared();
 /// let column = image.select(1, 0)?;
 /// drop(image);
 /// assert_eq!(column.view::<u8>()?.to_vec(), [1, 3]);
 /// # Ok::<(), dlbridge::Error>(())
 /// ```
-impl ArcTensor {
+impl SharedTensor {
     verbs!([&self] self -> Self);
     broadcast!([&self] self -> Self);
     split!(&self -> Self);

@@ -5,7 +5,6 @@
 use std::fmt;
 
 use super::accessors::{metadata, reading};
-use crate::adapters::describable;
 use crate::raw::arrays::{Strided, StridedMut, borrow, borrow_mut};
 use crate::raw::borrowed::Borrowed;
 use crate::raw::{Parts, Plain, exclusive};
@@ -106,5 +105,25 @@ impl<'a> TensorMut<'a> {
 impl fmt::Debug for TensorMut<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::tensor::debug("TensorMut", &self.parts(), f)
+    }
+}
+
+/// The tensor of an array that nearly always can be described: a conversion that returns a
+/// `Result` would ask all callers about layouts that hardly any of them has.
+///
+/// # Panics
+///
+/// If it was refused.
+#[track_caller]
+#[inline]
+pub(crate) fn describable<T>(made: Result<T, Error>) -> T {
+    #[cold]
+    #[track_caller]
+    fn refused(error: &Error) -> ! {
+        panic!("expected an array that a tensor can describe: {error}")
+    }
+    match made {
+        Ok(made) => made,
+        Err(error) => refused(&error),
     }
 }

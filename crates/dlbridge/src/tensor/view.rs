@@ -264,7 +264,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
 
     /// Writes `value` to every element.
     pub fn fill(&mut self, value: T) {
-        self.0.replace(|_| value);
+        self.0.fill(value);
     }
 
     /// Replaces each element by what `function` makes of it, in row-major order.

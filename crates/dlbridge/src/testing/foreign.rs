@@ -64,9 +64,7 @@ struct Memory(Buffer);
 
 impl Memory {
     fn copy_of(bytes: &[u8]) -> Self {
-        let mut memory = Buffer::zeroed(bytes.len()).expect("a slice's size fits");
-        memory.as_mut().copy_from_slice(bytes);
-        Self(memory)
+        Self(Buffer::copy_of(bytes).expect("a slice's size fits"))
     }
 }
 
@@ -223,13 +221,13 @@ impl Foreign {
     ///
     /// # Errors
     ///
-    /// What the gate refuses.
+    /// Those of [`Tensor::from_raw`].
     pub unsafe fn import(self) -> Result<Tensor, Error> {
         // SAFETY: the caller's duty.
         unsafe { Tensor::from_raw(self.into_versioned()) }
     }
 
-    /// [`Tensor::from_raw_legacy`] of a descriptor of DLPack before 1.0.
+    /// [`Tensor::from_raw`] of a descriptor of DLPack before 1.0.
     ///
     /// # Safety
     ///
@@ -237,10 +235,10 @@ impl Foreign {
     ///
     /// # Errors
     ///
-    /// What the gate refuses.
+    /// Those of [`Tensor::from_raw`].
     pub unsafe fn import_legacy(self) -> Result<Tensor, Error> {
         // SAFETY: the caller's duty.
-        unsafe { Tensor::from_raw_legacy(self.into_legacy()) }
+        unsafe { Tensor::from_raw(self.into_legacy()) }
     }
 
     /// The descriptor, pointing into this value's lists and memory.

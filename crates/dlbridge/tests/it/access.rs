@@ -24,13 +24,13 @@ fn of_each_class() -> Vec<(Access, Tensor)> {
         (Access::Frozen, Tensor::from(&VALUES[..])),
         (Access::Frozen, Tensor::builder(VALUES).build_read_only::<i32>().expect("it fits")),
         (Access::Frozen, foreign(Flags::IS_COPIED | Flags::READ_ONLY)),
-        (Access::Frozen, Tensor::from(Arc::new(Tensor::from(VALUES)))),
+        (Access::Frozen, Tensor::from(Tensor::from(VALUES).into_frozen())),
         (Access::Shared, foreign(Flags::NONE)),
         (Access::Shared, foreign(Flags::READ_ONLY)),
         (Access::Shared, import_legacy(Foreign::new(&[4], &VALUES)).expect("legal")),
-        (Access::Shared, Tensor::from(VALUES).into_shared()),
-        (Access::Shared, foreign(Flags::IS_COPIED).into_shared()),
-        (Access::Shared, Tensor::from(Arc::new(foreign(Flags::NONE)))),
+        (Access::Shared, Tensor::from(VALUES).into_shared().into()),
+        (Access::Shared, foreign(Flags::IS_COPIED).into_shared().into()),
+        (Access::Shared, foreign(Flags::NONE).into_frozen().into()),
     ]
 }
 
@@ -121,7 +121,7 @@ fn the_unchecked_forms_check_everything_but_the_class() {
 #[test]
 fn giving_up_exclusive_access_cannot_be_taken_back() {
     for tensor in [Tensor::from(VALUES), foreign(Flags::IS_COPIED)] {
-        let mut tensor = tensor.into_shared();
+        let mut tensor = Tensor::from(tensor.into_shared());
         assert_eq!(tensor.as_slice_mut::<i32>(), Err(Error::SharedMemory));
         assert_eq!(tensor.into_shared().access(), Access::Shared);
     }
@@ -137,7 +137,7 @@ fn giving_up_exclusive_access_survives_a_round_trip() {
     };
     for tensor in [copied(), ours(), odd()] {
         assert_eq!(tensor.access(), Access::Exclusive);
-        let shared = tensor.into_shared();
+        let shared = Tensor::from(tensor.into_shared());
         assert!(!shared.is_copied(), "it is no longer a copy for one consumer alone");
         let again = take_back(shared.into_raw());
         assert_eq!(again.access(), Access::Shared, "a class only ever becomes weaker");
@@ -168,8 +168,8 @@ fn a_rust_owner_that_left_rust_is_shared_when_it_comes_back() {
 
 #[test]
 fn what_two_tensors_can_reach_neither_may_write() {
-    let tensor = Arc::new(Tensor::from(VALUES));
-    let mut share = Tensor::from(Arc::clone(&tensor));
+    let tensor = Tensor::from(VALUES).into_frozen();
+    let mut share = Tensor::from(tensor.clone());
     assert_eq!(share.as_slice_mut::<i32>(), Err(Error::ReadOnly));
     // SAFETY: it is refused.
     assert_eq!(unsafe { share.as_slice_mut_unchecked::<i32>() }, Err(Error::ReadOnly));
@@ -181,16 +181,15 @@ fn what_two_tensors_can_reach_neither_may_write() {
 
 #[test]
 fn a_share_of_a_copy_is_no_copy() {
-    let tensor = Arc::new(foreign(Flags::IS_COPIED));
-    let share = Tensor::from(Arc::clone(&tensor));
+    let share = Tensor::from(foreign(Flags::IS_COPIED).into_frozen());
     assert_eq!((share.flags(), share.access()), (Flags::READ_ONLY, Access::Frozen));
     assert_eq!(take_back(share.into_raw()).access(), Access::Shared);
 }
 
 #[test]
 fn shared_memory_may_be_shared_writable() {
-    let tensor = Arc::new(Tensor::from(VALUES).into_shared());
-    let (first, second) = (Tensor::from(Arc::clone(&tensor)), Tensor::from(tensor));
+    let tensor = Tensor::from(VALUES).into_shared();
+    let (first, second) = (Tensor::from(tensor.clone()), Tensor::from(tensor));
     assert_eq!((first.flags(), second.flags()), (Flags::NONE, Flags::NONE));
     // SAFETY: nobody else looks at the elements meanwhile.
     unsafe { first.view_mut_unchecked::<i32>() }.expect("writable").fill(7);

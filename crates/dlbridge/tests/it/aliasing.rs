@@ -12,16 +12,15 @@
 //! | a lie in a safe trait is unsound | `ui/element_is_unsafe.rs` |
 //! | a view outlives what it was made from | `ui/view_outlives_tensor.rs` |
 //! | an unknown code is undefined behaviour | `odd_but_legal.rs` |
-//! | a body is read before its version | here; `gate.rs` |
+//! | a body is read before its version | here; `validation.rs` |
 //! | a descriptor is dereferenced by safe code | `ui/import_is_unsafe.rs` |
 //! | a pointer to a local is given away | here |
-//! | products overflow | `gate.rs`, `prop_gate.rs` |
-//! | input ends in a panic | `prop_gate.rs`, `prop_layout.rs` |
+//! | products overflow | `validation.rs`, `prop_validation.rs` |
+//! | input ends in a panic | `prop_validation.rs`, `prop_layout.rs` |
 //! | a deleter of one ABI is called as the other's | here |
 #![allow(unsafe_code, reason = "the holes are raw pointers")]
 
 use std::ffi::c_void;
-use std::sync::Arc;
 
 use crate::common::{delete, delete_legacy, import, take_back};
 use dlbridge::sys::{
@@ -61,7 +60,7 @@ fn a_byte_offset_is_applied_once_whichever_way_elements_are_read() {
     assert_eq!(tensor.to_compact().expect("host").as_slice::<u8>(), Ok(&[2, 3][..]));
     let tensor = take_back(tensor.into_raw());
     assert_eq!(tensor.view::<u8>().expect("host").to_vec(), [2, 3]);
-    let tensor = take_back(Tensor::from(Arc::new(tensor)).into_raw());
+    let tensor = take_back(Tensor::from(tensor.into_frozen()).into_raw());
     assert_eq!(tensor.view::<u8>().expect("host").to_vec(), [2, 3]);
 }
 
@@ -103,8 +102,8 @@ fn a_shared_borrow_of_a_mutable_view_is_read_only() {
 
 #[test]
 fn memory_that_two_tensors_reach_is_exclusive_to_neither() {
-    let tensor = Arc::new(Tensor::from(vec![1, 2, 3]));
-    let shares: Vec<_> = (0..3).map(|_| Tensor::from(Arc::clone(&tensor))).collect();
+    let tensor = Tensor::from(vec![1, 2, 3]).into_frozen();
+    let shares: Vec<_> = (0..3).map(|_| Tensor::from(tensor.clone())).collect();
     for mut share in shares {
         assert_eq!(share.access(), Access::Frozen);
         assert!(share.as_slice_mut::<i32>().is_err() && share.view_mut::<i32>().is_err());
@@ -171,8 +170,9 @@ fn of_another_major_version_only_what_stays_in_place_is_read() {
         deleter: Some(delete_future),
     });
     assert_eq!(size_of::<Future>(), std::mem::offset_of!(DLManagedTensorVersioned, flags));
-    // SAFETY: what the gate reads of another version is there; a checker of memory sees the rest.
-    let result = unsafe { Tensor::from_raw(Box::into_raw(future).cast()) };
+    let future = Box::into_raw(future).cast::<DLManagedTensorVersioned>();
+    // SAFETY: what validation reads of another version is there; a checker of memory sees the rest.
+    let result = unsafe { Tensor::from_raw(future) };
     assert_eq!(result.map(drop), Err(Error::UnsupportedVersion { major: 2, minor: 0 }));
     releases.expect(1, "released, though not understood");
 }

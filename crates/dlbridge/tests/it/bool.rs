@@ -85,11 +85,11 @@ fn scribble(tensor: &Tensor) {
 
 #[test]
 fn truth_values_that_others_may_have_written_are_not_taken_back() {
-    let tensor = Arc::new(Tensor::from(vec![true, false]).into_shared());
-    let share = Tensor::from(Arc::clone(&tensor));
+    let tensor = Tensor::from(vec![true, false]).into_shared();
+    let share = Tensor::from(tensor.clone());
     scribble(&share);
     drop(share);
-    let tensor = Arc::into_inner(tensor).expect("the share is gone");
+    let tensor = tensor.into_inner().expect("the share is gone");
     assert_eq!(tensor.view::<bool>().expect("bool").to_vec(), [true, false]);
     // a `Vec<bool>` with a 2 in it would be undefined behaviour
     let tensor = tensor.into_owner::<Vec<bool>>().expect_err("its bytes are not known");
@@ -98,16 +98,16 @@ fn truth_values_that_others_may_have_written_are_not_taken_back() {
 
 #[test]
 fn numbers_that_others_may_have_written_are_taken_back() {
-    let tensor = Arc::new(Tensor::from(vec![7_u8, 8]).into_shared());
+    let tensor = Tensor::from(vec![7_u8, 8]).into_shared();
     scribble(&tensor);
-    let tensor = Arc::into_inner(tensor).expect("nobody else has it");
+    let tensor = tensor.into_inner().expect("no other handle");
     assert_eq!(tensor.into_owner::<Vec<u8>>().expect("a vector"), [2, 8]);
 }
 
 #[test]
 fn truth_values_of_an_immutable_owner_are_taken_back() {
     let owner: Arc<[bool]> = Arc::from([true, false]);
-    let tensor = Tensor::from(owner).into_shared();
+    let tensor = Tensor::from(Tensor::from(owner).into_shared());
     assert_eq!(tensor.into_owner::<Arc<[bool]>>().expect("that is it")[..], [true, false]);
 }
 

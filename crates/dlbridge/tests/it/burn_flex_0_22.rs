@@ -128,7 +128,7 @@ fn misuse_is_refused() {
     );
     assert_eq!(Tensor::try_from(flex).expect("floats").as_slice::<f32>(), Ok(&[1.0][..]));
     assert_eq!(
-        FlexTensor::try_from(Tensor::from(vec![1_i32]).into_shared()).map(drop),
+        FlexTensor::try_from(Tensor::from(Tensor::from(vec![1_i32]).into_shared())).map(drop),
         Err(Error::SharedMemory)
     );
 }

@@ -66,7 +66,7 @@ fn a_writable_export_of_an_immutable_owner_is_found() {
 #[test]
 #[should_panic(expected = "made: access class")]
 fn an_owner_that_others_may_write_is_found() {
-    conformance::owner(|| (tensor().into_shared(), expected()));
+    conformance::owner(|| (tensor().into_shared().into(), expected()));
 }
 
 #[test]

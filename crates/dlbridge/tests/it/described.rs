@@ -1,13 +1,14 @@
 //! Memory that a plain descriptor describes: kept by an owner, or borrowed for a closure.
-//! Managed descriptors are in `gate.rs`, chosen shapes in `build_raw.rs`.
+//! Managed descriptors are in `validation.rs`, chosen shapes in `build_raw.rs`.
 #![allow(unsafe_code, reason = "a plain descriptor is believed, which is unsafe by nature")]
 
 use std::ptr;
 
 use crate::common::{delete, import, take_back};
+use dlbridge::ffi::LentTensor;
 use dlbridge::sys::DLTensor;
 use dlbridge::testing::{CountingOwner, Foreign};
-use dlbridge::{Access, Error, Flags, LentTensor, Tensor};
+use dlbridge::{Access, Error, Flags, Tensor};
 
 const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
 
@@ -118,7 +119,7 @@ fn what_the_gate_refuses_is_not_lent() {
 
 #[test]
 fn a_loan_may_be_exported_again_only_by_copy() {
-    let tensor = Tensor::from(vec![1_i32, 2, 3]).into_shared();
+    let tensor = Tensor::from(Tensor::from(vec![1_i32, 2, 3]).into_shared());
     let mut descriptor = tensor.as_raw();
     let mut strides = LentTensor::NO_STRIDES;
     // SAFETY: `tensor` keeps the memory longer.

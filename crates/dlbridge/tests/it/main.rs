@@ -6,7 +6,6 @@ mod common;
 mod access;
 mod adapters_table;
 mod aliasing;
-mod arc_tensor;
 #[cfg(feature = "arrow-60")]
 mod arrow_60;
 #[cfg(feature = "arrow-60")]
@@ -24,12 +23,12 @@ mod bytes_1;
 #[cfg(feature = "candle-core-0_11")]
 mod candle_core_0_11;
 mod conformance;
+mod copies;
 mod described;
 mod elements;
 #[cfg(feature = "faer-0_24")]
 mod faer_0_24;
 mod fresh;
-mod gate;
 mod huge_layouts;
 #[cfg(feature = "image-0_25")]
 mod image_0_25;
@@ -46,17 +45,19 @@ mod owned_slice;
 mod ownership;
 mod packed;
 mod parts;
-mod prop_gate;
 mod prop_layout;
 mod prop_parts;
+mod prop_validation;
 mod rank_0;
 mod releases;
 mod rows;
 #[cfg(feature = "safetensors-0_8")]
 mod safetensors_0_8;
+mod shared_tensor;
 #[cfg(all(feature = "float8-0_7", feature = "microfloat-0_1", feature = "float4-0_2"))]
 mod small_floats;
 mod strides;
 mod threads;
+mod validation;
 mod versions;
 mod zero_size;

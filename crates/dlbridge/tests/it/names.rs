@@ -1,5 +1,5 @@
 //! Names of dtypes and devices, there and back; flags and classes in words.
-//! What the codes permit is in `elements.rs` and `gate.rs`.
+//! What the codes permit is in `elements.rs` and `validation.rs`.
 
 use dlbridge::{Access, DType, Device, DeviceKind, Error, Flags, TypeCode};
 

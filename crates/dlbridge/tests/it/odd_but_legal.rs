@@ -1,5 +1,5 @@
 //! What the gate must let through, however odd: each a fixture for whoever reads tensors.
-//! What it refuses is in `gate.rs`.
+//! What it refuses is in `validation.rs`.
 #![allow(unsafe_code, reason = "one fixture changes a descriptor that was made")]
 
 use std::ffi::c_void;

@@ -62,7 +62,7 @@ fn what_is_refused_is_released_all_the_same() {
     assert_eq!(refused(Flags::IS_COPIED, &[2]), Err(wanted));
     let wanted = Error::DTypeMismatch { found: DType::U8, wanted: DType::I8 };
     assert_eq!(Tensor::from([1_u8]).into_slice::<i8>().map(|_| ()), Err(wanted));
-    let shared = Tensor::from([1_u8]).into_shared();
+    let shared = Tensor::from(Tensor::from([1_u8]).into_shared());
     assert_eq!(shared.into_slice::<u8>().map(|_| ()), Err(Error::SharedMemory));
 }
 

@@ -3,7 +3,6 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::thread;
 
 use crate::common::{delete, delete_legacy};
@@ -182,8 +181,8 @@ fn a_panic_while_the_owner_lends_drops_it_once() {
 #[test]
 fn a_share_keeps_the_memory_alive_until_the_last() {
     let (tensor, drops) = counted();
-    let tensor = Arc::new(tensor);
-    let shares: Vec<Tensor> = (0..3).map(|_| Tensor::from(Arc::clone(&tensor))).collect();
+    let tensor = tensor.into_frozen();
+    let shares: Vec<Tensor> = (0..3).map(|_| Tensor::from(tensor.clone())).collect();
     drop(tensor);
     for (i, share) in shares.into_iter().enumerate() {
         assert_eq!(drops.count(), 0, "share {i}");
@@ -196,7 +195,7 @@ fn a_share_keeps_the_memory_alive_until_the_last() {
 #[test]
 fn a_share_of_a_share_keeps_the_memory_alive() {
     let (tensor, drops) = counted();
-    let share = Tensor::from(Arc::new(Tensor::from(Arc::new(tensor))));
+    let share = Tensor::from(Tensor::from(tensor.into_frozen()).into_frozen());
     let managed = share.into_raw();
     assert_eq!(drops.count(), 0);
     delete(managed);
@@ -206,10 +205,8 @@ fn a_share_of_a_share_keeps_the_memory_alive() {
 #[test]
 fn a_shared_tensor_comes_back_out_of_its_only_share() {
     let (tensor, drops) = counted();
-    let share = Tensor::from(Arc::new(tensor));
-    let tensor = share.into_owner::<Arc<Tensor>>().expect("that is its owner");
-    let mut tensor = Arc::into_inner(tensor).expect("nobody else has it");
-    tensor.as_slice_mut::<i32>().expect("exclusive again")[0] = 9;
+    let mut tensor = tensor.into_frozen().into_inner().expect("no other handle");
+    assert_eq!(tensor.as_slice_mut::<i32>(), Err(Error::ReadOnly), "a class only becomes weaker");
     assert_eq!(drops.count(), 0);
     drop(tensor);
     assert_eq!(drops.count(), 1);

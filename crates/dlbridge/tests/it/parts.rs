@@ -9,8 +9,7 @@ use std::thread;
 use crate::common::{import, take_back};
 use dlbridge::testing::{CountingOwner, Foreign, Releases};
 use dlbridge::{
-    Access, ArcTensor, DType, Device, DeviceKind, Error, Flags, PartError, Tensor, TensorMut,
-    TensorRef,
+    Access, DType, Device, DeviceKind, Error, Flags, PartError, Tensor, TensorMut, TensorRef,
 };
 
 const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
@@ -114,7 +113,7 @@ fn a_part_that_owns_keeps_the_memory_and_its_class() {
             part.into_owner::<CountingOwner<f32>>().expect_err("a part of the owner's memory");
         let again = take_back(part.into_raw());
         assert_eq!(values(&again), [4.0, 5.0]);
-        let part = ArcTensor::from(again.flip(0).expect("one axis"));
+        let part = again.flip(0).expect("one axis").into_shared();
         releases.expect(0, "a part is left");
         let part = part.into_inner().expect("the only handle");
         assert_eq!((part.shape(), values(&part)), (&[2][..], vec![5.0, 4.0]));
@@ -134,7 +133,7 @@ fn a_part_that_does_not_exist_drops_the_tensor() {
 #[test]
 fn each_part_of_a_shared_tensor_keeps_the_memory() {
     for (tensor, releases) in kinds() {
-        let tensor = ArcTensor::from(tensor);
+        let tensor = tensor.into_shared();
         let rows: Vec<_> = (0..2).map(|i| tensor.select(0, i).expect("a row")).collect();
         let (front, back) = rows[1].split_at(0, 1).expect("inside");
         assert!(rows.iter().all(|row| row.access() == Access::Shared && !row.is_read_only()));
@@ -153,7 +152,7 @@ fn a_long_chain_of_parts_is_no_chain_of_owners() {
         for _ in 0..if cfg!(miri) { 10 } else { 100_000 } {
             owned = owned.transpose();
         }
-        let mut shared = ArcTensor::from(owned);
+        let mut shared = owned.into_shared();
         for _ in 0..if cfg!(miri) { 10 } else { 100_000 } {
             shared = shared.transpose();
         }
@@ -173,8 +172,19 @@ fn a_part_of_an_exclusive_tensor_is_exclusive() {
     let copied = import(Foreign::new(&[2, 3], &SIX).flags(Flags::IS_COPIED)).expect("legal");
     let part = copied.slice(1, 2..).expect("inside");
     assert_eq!((part.access(), part.is_copied()), (Access::Exclusive, true));
-    let shared = ArcTensor::from(part).slice(0, ..1).expect("inside");
+    let shared = part.into_shared().slice(0, ..1).expect("inside");
     assert_eq!((shared.access(), shared.is_copied()), (Access::Shared, false));
+}
+
+#[test]
+fn parts_of_a_frozen_tensor_are_slices() {
+    let frozen = Tensor::from(SIX).reshape(&[2, 3]).expect("six").into_frozen();
+    let row = frozen.select(0, 1).expect("a row");
+    drop(frozen);
+    assert_eq!((row.access(), row.is_read_only()), (Access::Frozen, true));
+    assert_eq!(row.as_slice::<f32>(), Ok(&SIX[3..]));
+    let mut row = row.into_inner().expect("the only handle");
+    assert_eq!(row.view_mut::<f32>().err(), Some(Error::ReadOnly));
 }
 
 #[test]
@@ -184,7 +194,7 @@ fn what_is_repeated_is_read_only() {
     assert_eq!(repeated.view_mut::<i32>().err(), Some(Error::ReadOnly));
     let row = repeated.select(0, 2).expect("a row");
     assert_eq!((row.access(), row.is_read_only()), (Access::Frozen, true));
-    let shared = ArcTensor::from(Tensor::from([1])).broadcast_to(&[9]).expect("extent 1");
+    let shared = Tensor::from([1]).into_shared().broadcast_to(&[9]).expect("extent 1");
     assert_eq!((shared.access(), shared.is_read_only()), (Access::Shared, true));
 }
 
@@ -287,7 +297,7 @@ fn a_part_of_packed_elements_begins_at_a_byte() {
     );
     let owned = build().slice(0, 4..).expect("at a byte");
     assert_eq!(owned.as_bytes(), Ok(&[0x65][..]));
-    let shared = ArcTensor::from(build());
+    let shared = build().into_shared();
     assert_eq!(shared.slice(0, 3..).err(), Some(Error::PackedElements { dtype: fp4 }));
 }
 

@@ -1,5 +1,5 @@
 //! Arithmetic on layouts against a brute-force model in 128 bits, at the edges above all.
-//! Random descriptors are in `prop_gate.rs`.
+//! Random descriptors are in `prop_validation.rs`.
 
 use std::collections::VecDeque;
 

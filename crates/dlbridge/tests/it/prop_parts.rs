@@ -3,7 +3,7 @@
 //! Cases with a name are in `parts.rs`.
 
 use crate::common::indices;
-use dlbridge::{ArcTensor, Error, PartError, Tensor, TensorMut, layout};
+use dlbridge::{Error, PartError, Tensor, TensorMut, layout};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -229,7 +229,7 @@ fn compare(shape: &[i64], strides: &[i64], cuts: &[Cut]) -> Result<(), TestCaseE
     let mut model = model_of(&source);
     let mut part = view.unsqueeze(0).and_then(|part| part.squeeze(0)).expect("the same");
     let mut borrowed = source.as_tensor_ref();
-    let mut shared = ArcTensor::from(exact(shape, strides));
+    let mut shared = exact(shape, strides).into_shared();
     let mut owned = exact(shape, strides);
     for cut in cuts {
         let next = model.cut(cut);

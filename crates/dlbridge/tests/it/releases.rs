@@ -1,7 +1,6 @@
 //! A foreign producer's deleter is called exactly once, on every path.
-//! Memory that Rust owns is in `ownership.rs`, what the gate refuses in `gate.rs`.
+//! Memory that Rust owns is in `ownership.rs`, what the gate refuses in `validation.rs`.
 
-use std::sync::Arc;
 use std::thread;
 
 use crate::common::{delete, delete_legacy, import, import_legacy, take_back};
@@ -115,8 +114,8 @@ fn a_tensor_without_a_deleter_is_given_away_with_one() {
 #[test]
 fn shares_of_a_foreign_tensor_release_it_with_the_last() {
     let (producer, releases) = foreign();
-    let tensor = Arc::new(import(producer).expect("legal"));
-    let share = Tensor::from(Arc::clone(&tensor));
+    let tensor = import(producer).expect("legal").into_frozen();
+    let share = Tensor::from(tensor.clone());
     let managed = Tensor::from(tensor).into_raw();
     assert!(share.is_foreign());
     drop(share);
@@ -144,17 +143,17 @@ fn an_export_that_came_back_has_no_owner_to_take_out() {
 
 #[test]
 fn memory_of_rust_is_not_foreign_however_it_is_shared() {
-    let tensor = Arc::new(Tensor::from(vec![1_i32]));
+    let tensor = Tensor::from(vec![1_i32]).into_frozen();
     assert!(!tensor.is_foreign());
-    let share = Tensor::from(Arc::new(Tensor::from(Arc::clone(&tensor))));
+    let share = Tensor::from(Tensor::from(tensor.clone()).into_shared());
     assert!(!share.is_foreign());
 }
 
 #[test]
 fn a_share_of_a_share_of_foreign_memory_is_foreign() {
     let (producer, _) = foreign();
-    let tensor = Arc::new(import(producer).expect("legal"));
-    assert!(Tensor::from(Arc::new(Tensor::from(tensor))).is_foreign());
+    let tensor = import(producer).expect("legal").into_frozen();
+    assert!(Tensor::from(tensor).into_shared().is_foreign());
 }
 
 #[test]

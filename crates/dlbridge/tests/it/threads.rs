@@ -36,7 +36,7 @@ fn many_threads_read_one_tensor() {
     let values: Vec<u64> = (0..100).collect();
     let tensors = [
         Tensor::from(values.clone()),
-        Tensor::from(values.clone()).into_shared(),
+        Tensor::from(values.clone()).into_shared().into(),
         Tensor::from(Arc::<[u64]>::from(values.clone())),
         import(Foreign::new(&[10, 10], &values).null_strides()).expect("legal"),
     ];
@@ -91,10 +91,10 @@ fn a_tensor_is_dropped_by_whichever_thread_is_last() {
     for _ in 0..ROUNDS {
         let owner = CountingOwner::new([1_u8; 16]);
         let drops = owner.drops();
-        let tensor = Arc::new(Tensor::builder(owner).build::<u8>().expect("it fits"));
+        let tensor = Tensor::builder(owner).build::<u8>().expect("it fits").into_frozen();
         let threads: Vec<_> = (0..4)
             .map(|_| {
-                let share = Tensor::from(Arc::clone(&tensor));
+                let share = Tensor::from(tensor.clone());
                 thread::spawn(move || {
                     let again = take_back(share.into_raw());
                     assert_eq!(again.view::<u8>().expect("host").iter().count(), 16);

@@ -1,11 +1,11 @@
 //! What goes in through one ABI comes out of either, evened out for real consumers.
-//! Releasing is in `releases.rs`, refusing in `gate.rs`.
+//! Releasing is in `releases.rs`, refusing in `validation.rs`.
 #![allow(unsafe_code, reason = "raw descriptors are looked at")]
 
 use crate::common::{delete, delete_legacy, import, import_legacy, take_back, take_back_legacy};
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 use dlbridge::testing::Foreign;
-use dlbridge::{Access, ArcTensor, DType, Device, DeviceKind, Error, Flags, Tensor};
+use dlbridge::{Access, DType, Device, DeviceKind, Error, Flags, Tensor};
 
 /// What a consumer reads of a descriptor.
 #[derive(Debug, PartialEq)]
@@ -203,7 +203,7 @@ fn a_read_only_tensor_cannot_be_said_in_the_old_abi() {
     refused(import(plain().flags(Flags::READ_ONLY)).expect("legal"));
     refused(import(plain().flags(Flags::READ_ONLY).null_strides()).expect("legal"));
     refused(Tensor::from(&[1, 2, 3][..]));
-    refused(Tensor::from(std::sync::Arc::new(Tensor::from(vec![1]))));
+    refused(Tensor::from(Tensor::from(vec![1]).into_frozen()));
 }
 
 #[test]
@@ -220,12 +220,11 @@ fn a_tensor_of_the_old_abi_has_no_flags_and_no_version() {
 #[test]
 fn what_came_by_the_old_abi_is_read_only_and_may_go_out_by_it() {
     type Share = fn(Tensor) -> Tensor;
-    let ways: [Share; 5] = [
+    let ways: [Share; 4] = [
         |tensor| tensor,
-        Tensor::into_shared,
-        |tensor| Tensor::from(ArcTensor::from(tensor).clone()),
-        |tensor| Tensor::from(std::sync::Arc::new(tensor)),
-        |tensor| Tensor::from(std::sync::Arc::new(Tensor::from(ArcTensor::from(tensor)))),
+        |tensor| Tensor::from(tensor.into_shared()),
+        |tensor| Tensor::from(tensor.into_shared().clone()),
+        |tensor| tensor.into_shared().into_inner().expect("no other handle"),
     ];
     let make: [fn() -> Foreign; 2] = [plain, || plain().null_strides()];
     for (way, make) in ways.into_iter().flat_map(|way| make.map(|make| (way, make))) {

@@ -3,10 +3,10 @@
 use dlbridge::{Device, Flags, Tensor, TensorRef};
 
 fn main() {
-    let _ = Tensor::from_raw(std::ptr::null_mut());
-    let _ = Tensor::try_from_raw(std::ptr::null_mut());
-    let _ = Tensor::from_raw_legacy(std::ptr::null_mut());
-    let _ = Tensor::try_from_raw_legacy(std::ptr::null_mut());
+    let (versioned, legacy) = (Tensor::from([1]).into_raw(), Tensor::from([1]).into_raw_legacy());
+    let _ = Tensor::from_raw(versioned);
+    let _ = Tensor::try_from_raw(versioned);
+    let _ = Tensor::release_raw(legacy.unwrap());
     let _ = TensorRef::from_raw(std::ptr::null());
     let _ = Tensor::builder(()).build_raw(std::ptr::null_mut(), Device::CPU, Flags::NONE);
     let mut tensor = Tensor::from(vec![1]);

@@ -5,26 +5,28 @@
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
-
 use super::Handle;
 use super::foreign::Foreign;
 use super::header;
 use super::marks::Root;
-use crate::{Error, Tensor};
 
-/// How a language binding drops the tensors of the producers that it met.
-///
-/// For language bindings: no part of the API that users rely on.
-#[doc(hidden)]
+/// A producer's tensor without any handle left, whose drop calls the deleter.
+pub struct DeferredDrop(Handle);
+
+impl DeferredDrop {
+    pub(crate) fn into_handle(self) -> Handle {
+        self.0
+    }
+}
+
+/// How a language binding drops the tensors that it imported.
 #[derive(Clone, Copy, Debug)]
 pub struct Binding {
     /// Whether a producer's deleter may be called here and now.
     pub may_delete: fn() -> bool,
-    /// Takes a tensor that nothing uses any more, whose drop calls the deleter. Called where
-    /// `may_delete` says no, and for a tensor that an export kept: such releases can nest to any
-    /// depth. It must not panic.
-    pub release: fn(Tensor),
+    /// Called where `may_delete` says no, and for a tensor that an export kept: such releases can nest
+    /// to any depth. It must not panic.
+    pub release: fn(DeferredDrop),
 }
 
 /// That of the first binding which took a tensor; null before. A process has one runtime of a
@@ -33,7 +35,7 @@ static BINDING: AtomicPtr<Binding> = AtomicPtr::new(ptr::null_mut());
 
 /// Keeps the first binding.
 #[inline(always)]
-fn keep(binding: fn() -> &'static Binding) {
+pub(crate) fn keep(binding: fn() -> &'static Binding) {
     if BINDING.load(Ordering::Relaxed).is_null() {
         keep_first(binding);
     }
@@ -52,53 +54,6 @@ fn keep_first(binding: fn() -> &'static Binding) {
 fn kept() -> Option<&'static Binding> {
     // SAFETY: null, or made of a reference to a binding that is never freed nor changed (F6).
     unsafe { BINDING.load(Ordering::Acquire).as_ref() }
-}
-
-/// For language bindings: no part of the API that users rely on.
-#[doc(hidden)]
-impl Tensor {
-    /// As [`try_from_raw`](Self::try_from_raw), but the binding decides when the producer's deleter
-    /// is called after the memory's last handle is dropped. All handles of the memory keep this, and
-    /// what is exported of them.
-    ///
-    /// The first binding of a process is that of all. `binding` is called before its first tensor is
-    /// taken.
-    ///
-    /// # Safety
-    ///
-    /// As for [`try_from_raw`](Self::try_from_raw).
-    ///
-    /// # Errors
-    ///
-    /// As for [`try_from_raw`](Self::try_from_raw).
-    #[inline(always)]
-    pub unsafe fn try_from_raw_bound(
-        tensor: *mut DLManagedTensorVersioned,
-        binding: fn() -> &'static Binding,
-    ) -> Result<Self, Error> {
-        keep(binding);
-        // SAFETY: the caller's duty.
-        unsafe { Handle::import(Foreign::versioned(tensor)?, true) }.map(Self)
-    }
-
-    /// As [`try_from_raw_bound`](Self::try_from_raw_bound), for DLPack before 1.0.
-    ///
-    /// # Safety
-    ///
-    /// As for [`try_from_raw`](Self::try_from_raw).
-    ///
-    /// # Errors
-    ///
-    /// As for [`try_from_raw`](Self::try_from_raw).
-    #[inline]
-    pub unsafe fn try_from_raw_legacy_bound(
-        tensor: *mut DLManagedTensor,
-        binding: fn() -> &'static Binding,
-    ) -> Result<Self, Error> {
-        keep(binding);
-        // SAFETY: the caller's duty.
-        unsafe { Handle::import(Foreign::legacy(tensor)?, true) }.map(Self)
-    }
 }
 
 impl Drop for Handle {
@@ -131,7 +86,7 @@ fn may_delete() -> bool {
 /// Gives a handle, no longer bound, to the binding that took its tensor.
 #[cold]
 fn release(handle: Handle) {
-    let tensor = Tensor(handle);
+    let tensor = DeferredDrop(handle);
     match kept() {
         Some(binding) => (binding.release)(tensor),
         None => drop(tensor),

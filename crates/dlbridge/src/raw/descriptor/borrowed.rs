@@ -50,7 +50,7 @@ impl<'a> Borrowed<'a> {
         unsafe { Self::new(parts.layout().into(), memory) }
     }
 
-    /// Passes a foreign descriptor through the gate, without owning it.
+    /// Validates a foreign descriptor, without owning it.
     ///
     /// # Safety
     ///
@@ -58,7 +58,7 @@ impl<'a> Borrowed<'a> {
     pub(crate) unsafe fn import(tensor: &DLTensor) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
         let passed = unsafe { validate(tensor, Flags::NONE) }?;
-        // SAFETY: the gate let it through just now; the rest is the caller's duty.
+        // SAFETY: validated just now; the rest is the caller's duty.
         let parts = unsafe { passed.parts(tensor, Flags::NONE) };
         // SAFETY: the caller's duty.
         Ok(unsafe { Self::copied(parts) })

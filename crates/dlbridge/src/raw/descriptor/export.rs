@@ -7,9 +7,10 @@ use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
 
 use super::foreign::Foreign;
 use super::handle::Handle;
-use super::header;
+use super::header::{self, Destroy};
 use super::marks::{Marks, Root};
 use super::parts::{Memory, Parts};
+use super::release::Nests;
 use crate::layout::{Layout, Lists};
 use crate::{Access, Error, Flags, MAX_RANK};
 
@@ -26,11 +27,27 @@ impl Handle {
         rank: usize,
         describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Layout<'l>, Memory), Error>,
     ) -> Result<Self, Error> {
+        // SAFETY: the caller's duty.
+        unsafe { Self::export_owner(owner, Destroy::plain(), rank, describe) }
+    }
+
+    /// As [`export`](Self::export), for an owner that is destroyed in its own way.
+    ///
+    /// # Safety
+    ///
+    /// As for [`export`](Self::export).
+    #[inline]
+    pub(crate) unsafe fn export_owner<O: Send + 'static>(
+        owner: O,
+        destroy: Destroy<O>,
+        rank: usize,
+        describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Layout<'l>, Memory), Error>,
+    ) -> Result<Self, Error> {
         if rank > MAX_RANK {
             return Err(Error::RankOutOfRange { ndim: rank.try_into().unwrap_or(i32::MAX) });
         }
         // SAFETY: the caller's duty.
-        let (header, marks) = unsafe { header::allocate(owner, rank, describe) }?;
+        let (header, marks) = unsafe { header::allocate(owner, destroy, rank, describe) }?;
         Ok(Self { tensor: header::tensor_of(header), marks })
     }
 
@@ -103,7 +120,7 @@ impl Handle {
         self.marks = self.marks.with_kept();
         // SAFETY: alive as long as the handle, which moves but keeps it (R2).
         let tensor = unsafe { self.tensor.as_ref() };
-        // SAFETY: the gate let it through; alive as long as the owner, which is this handle (R2).
+        // SAFETY: validated; alive as long as the owner, which is this handle (R2).
         let parts = unsafe { Parts::described(tensor, self.marks.access(), self.flags()) };
         let marks = self.marks;
         // SAFETY: the same memory, alive as long as the owner, which is this handle (R2).
@@ -115,23 +132,13 @@ impl Handle {
     /// # Safety
     ///
     /// `parts` and `marks` are those of the handle.
-    pub(crate) unsafe fn around<O: Send + 'static>(
-        handle: O,
-        parts: Parts<'_>,
-        marks: Marks,
-    ) -> Self {
+    pub(crate) unsafe fn around<O: Nests>(handle: O, parts: Parts<'_>, marks: Marks) -> Self {
+        let destroy = Destroy::nested::<O>().unwrap_or(Destroy::plain());
         // SAFETY: the caller's duty; the handle keeps what it describes alive (R2, R4).
-        let header = unsafe { Self::share(handle, parts, parts.access, parts.flags) };
+        let header = unsafe { Self::share(handle, destroy, parts, parts.access, parts.flags) };
         let mut header = header.expect("nothing in it fails");
         header.marks = header.marks.beside(marks);
         header
-    }
-
-    /// Says that the memory is also another handle's, which may be a producer's.
-    #[inline]
-    pub(crate) fn beside(mut self, other: &Self) -> Self {
-        self.marks = self.marks.beside(other.marks);
-        self
     }
 
     /// A header that describes the memory of `parts` again, kept alive by `owner`.
@@ -141,6 +148,7 @@ impl Handle {
     /// `owner` keeps the memory of `parts` alive, and `access` is true of that memory (R4).
     pub(crate) unsafe fn share<O: Send + 'static>(
         owner: O,
+        destroy: Destroy<O>,
         parts: Parts<'_>,
         access: Access,
         flags: Flags,
@@ -150,7 +158,9 @@ impl Handle {
             (parts.layout(), Memory { data, byte_offset, device, flags, access });
         // SAFETY: `parts` satisfies R1, and the rest is the caller's duty.
         unsafe {
-            Self::export(owner, layout.shape().len(), |_, lists| Ok((lists.copy(layout), memory)))
+            Self::export_owner(owner, destroy, layout.shape().len(), |_, lists| {
+                Ok((lists.copy(layout), memory))
+            })
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A producer's managed descriptor, before and after the gate.
+//! A producer's managed descriptor, before and after validation.
 //! Keeping one does not belong here (see `handle`), nor checking what it describes (`validate`).
 //! Invariant: of another major version, nothing but the version and the deleter is read.
 
@@ -6,7 +6,8 @@ use std::ptr::NonNull;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
-use super::header::TENSOR_AT;
+use super::header::{self, Header, TENSOR_AT};
+use super::managed::ManagedTensor;
 use crate::{Error, Flags};
 
 /// A managed descriptor in either ABI, as a producer gives it.
@@ -17,19 +18,28 @@ pub(crate) enum Foreign {
 }
 
 impl Foreign {
-    #[inline]
-    pub(crate) fn versioned(tensor: *mut DLManagedTensorVersioned) -> Result<Self, Error> {
+    /// A producer's pointer, if it is not null.
+    #[inline(always)]
+    pub(crate) fn new<A: ManagedTensor>(tensor: *mut A) -> Result<Self, Error> {
         match NonNull::new(tensor) {
-            Some(tensor) => Ok(Self::Versioned(tensor)),
+            Some(tensor) if A::IS_VERSIONED => Ok(Self::Versioned(tensor.cast())),
+            Some(tensor) => Ok(Self::Legacy(tensor.cast())),
             None => Err(Error::NullTensor),
         }
     }
 
+    /// The header of a tensor that was exported here, in either ABI.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is valid.
     #[inline]
-    pub(crate) fn legacy(tensor: *mut DLManagedTensor) -> Result<Self, Error> {
-        match NonNull::new(tensor) {
-            Some(tensor) => Ok(Self::Legacy(tensor)),
-            None => Err(Error::NullTensor),
+    pub(crate) unsafe fn own_header(self) -> Option<NonNull<Header>> {
+        match self {
+            // SAFETY: the caller's duty.
+            Self::Versioned(tensor) => unsafe { header::of_export(tensor) },
+            // SAFETY: the same.
+            Self::Legacy(tensor) => unsafe { header::of_export(tensor) },
         }
     }
 
@@ -109,7 +119,7 @@ impl Foreign {
     }
 }
 
-/// What a foreign descriptor says before the gate evens it out.
+/// What a foreign descriptor says before normalisation.
 #[derive(Clone, Copy)]
 pub(crate) struct RawFields {
     pub(crate) version: Option<(u32, u32)>,

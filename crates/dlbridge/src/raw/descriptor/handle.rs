@@ -15,7 +15,7 @@ use super::parts::Parts;
 use super::validate::{is_ordinary, validate_any};
 use crate::{Access, Error, Flags, TypeCode};
 
-/// Owns a tensor's memory and describes it: by its descriptor, and by what the gate found out.
+/// Owns a tensor's memory and describes it: by its descriptor, and by what validation found out.
 ///
 /// Two words, which are moved in registers, and free of references, since what they would point to
 /// is freed while the handle is still an argument of `drop`.
@@ -38,7 +38,7 @@ unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 impl Handle {
-    /// Passes a foreign tensor through the gate. On success the handle owns it; on failure the
+    /// Validates a foreign tensor. On success the handle owns it; on failure the
     /// caller still does. If `is_bound`, a language binding drops the tensor (see `binding`).
     ///
     /// # Safety
@@ -70,7 +70,7 @@ impl Handle {
         marks.with_root(root).with_bound(is_bound).with_unsaid(is_legacy)
     }
 
-    /// Passes any descriptor through the gate. One without strides is described again, with them, by
+    /// Validates any descriptor. One without strides is described again, with them, by
     /// a header.
     ///
     /// # Safety
@@ -93,7 +93,7 @@ impl Handle {
         }
         this.marks = this.marks.with_kept();
         let marks = this.marks;
-        // SAFETY: the gate let it through just now; alive as long as `this` (R2).
+        // SAFETY: validated just now; alive as long as `this` (R2).
         let parts = unsafe { passed.parts(fields, this.flags()) };
         // SAFETY: the same memory, alive as long as the owner, which is `this` (R2).
         Ok(unsafe { Self::around(Unstrided(this), parts, marks) })
@@ -103,7 +103,7 @@ impl Handle {
     ///
     /// # Safety
     ///
-    /// The gate found out `marks` of this very descriptor, which has strides and satisfies
+    /// Validation found out `marks` of this very descriptor, which has strides and satisfies
     /// `SAFETY.md`'s list of trust as long as the handle lives. It is never given away.
     #[inline(always)]
     pub(crate) unsafe fn lend(tensor: NonNull<DLTensor>, marks: Marks) -> Self {
@@ -114,7 +114,7 @@ impl Handle {
     pub(crate) fn parts(&self) -> Parts<'_> {
         // SAFETY: alive as long as the handle (R2), and not written (trust T1).
         let tensor = unsafe { self.tensor.as_ref() };
-        // SAFETY: the gate let it through, or `header` wrote it; alive as long (R2).
+        // SAFETY: validated, or `header` wrote it; alive as long (R2).
         unsafe { Parts::described(tensor, self.marks.access(), self.flags()) }
     }
 
@@ -175,7 +175,7 @@ impl Handle {
         let unstrided = self.owner().map(|Unstrided(first)| first);
         match unstrided.or_else(|| self.behind()) {
             Some(first) => first.raw_fields(),
-            // SAFETY: alive and of a known version since the gate (R2).
+            // SAFETY: alive and of a known version since validation (R2).
             None => self.foreign().map(|tensor| unsafe { tensor.raw_fields() }),
         }
     }
@@ -187,6 +187,18 @@ impl Handle {
         if marks.access() == Access::Exclusive {
             *marks = marks.with(marks.flags() - Flags::IS_COPIED, Access::Shared);
         }
+    }
+
+    /// Makes the memory read-only, by decision: no longer for want of a flag alone, and not a copy made
+    /// for one consumer. Exclusive memory becomes frozen, since the only handle gives up writing.
+    pub(crate) fn freeze(&mut self) {
+        let marks = self.marks;
+        let access = match marks.access() {
+            Access::Exclusive | Access::Frozen => Access::Frozen,
+            Access::Shared => Access::Shared,
+        };
+        let flags = (marks.flags() - Flags::IS_COPIED) | Flags::READ_ONLY;
+        self.marks = marks.with(flags, access).with_unsaid(false);
     }
 
     /// Says that the memory is of another class.

@@ -5,20 +5,17 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::any::{Any, TypeId};
 use std::ffi::c_void;
+use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use dlbridge_sys::{
-    DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned,
-    DLPackVersion, DLTensor,
-};
+use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor};
 
 use super::marks::{Marks, Root};
-use super::parts::{Memory, Parts};
-use super::release;
+use super::parts::{Memory, Parts, describe};
 use crate::layout::{Layout as Measured, Lists};
 use crate::{Error, Flags};
 
@@ -32,11 +29,32 @@ pub(crate) struct Header {
     /// any more.
     descriptor: MaybeUninit<Descriptor>,
     /// Drops the owner and frees the header.
-    destroy: unsafe fn(NonNull<Header>),
+    destroy: DestroyFn,
     owner_type: TypeId,
     rank: u32,
     /// How many handles there are. One that has been given away counts until it is deleted.
     handles: AtomicU32,
+}
+
+type DestroyFn = unsafe fn(NonNull<Header>);
+
+/// How a header with an owner of type `O` is destroyed.
+pub(crate) struct Destroy<O>(DestroyFn, PhantomData<fn(O)>);
+
+impl<O: 'static> Destroy<O> {
+    /// Drops the owner where it stands.
+    #[inline]
+    pub(crate) fn plain() -> Self {
+        Self(destroy::<O>, PhantomData)
+    }
+
+    /// # Safety
+    ///
+    /// The function may be called once for each header with an owner of type `O`, and destroys it.
+    #[inline]
+    pub(super) unsafe fn by(destroy: DestroyFn) -> Self {
+        Self(destroy, PhantomData)
+    }
 }
 
 #[repr(C)]
@@ -69,6 +87,7 @@ fn allocation<O>(rank: usize) -> (Layout, usize) {
 #[inline]
 pub(crate) unsafe fn allocate<O: Send + 'static>(
     owner: O,
+    destroy: Destroy<O>,
     rank: usize,
     describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Measured<'l>, Memory), Error>,
 ) -> Result<(NonNull<Header>, Marks), Error> {
@@ -79,7 +98,7 @@ pub(crate) unsafe fn allocate<O: Send + 'static>(
     let content = Owned {
         header: Header {
             descriptor: MaybeUninit::uninit(),
-            destroy: destroy::<O>,
+            destroy: destroy.0,
             owner_type: TypeId::of::<O>(),
             rank: rank as u32,
             handles: AtomicU32::new(1),
@@ -136,12 +155,6 @@ impl Drop for Guard {
 /// `header` was made for an owner of type `O`, and nobody uses it any more.
 unsafe fn destroy<O: 'static>(header: NonNull<Header>) {
     let free = Free::<O>(header.cast());
-    if release::holds_handle::<O>() {
-        // SAFETY: the owner is alive, and read here once; the header is freed without it (R3).
-        let owner = unsafe { owner_of::<O>(header).read() };
-        drop(free);
-        return release::release_owner(owner);
-    }
     // SAFETY: the owner is alive, and dropped here once (the caller's duty). Should it panic,
     // `free` still frees the header.
     unsafe { owner_of::<O>(header).drop_in_place() };
@@ -250,10 +263,20 @@ pub(crate) unsafe fn take_owner<O: Any>(header: NonNull<Header>) -> Result<O, No
     if unsafe { header.as_ref() }.owner_type != TypeId::of::<O>() {
         return Err(header);
     }
-    // SAFETY: the owner is of this type; it is read once, and the header freed without it (R3).
+    // SAFETY: the owner is of this type; the rest is the caller's duty.
+    Ok(unsafe { read_owner(header) })
+}
+
+/// Takes the owner out of a header and frees the rest.
+///
+/// # Safety
+///
+/// As for [`take_owner`], and the owner is of type `O`.
+pub(super) unsafe fn read_owner<O>(header: NonNull<Header>) -> O {
+    // SAFETY: alive, and read once: the header is freed without it (the caller's duty; R3).
     let owner = unsafe { owner_of::<O>(header).read() };
     drop(Free::<O>(header.cast()));
-    Ok(owner)
+    owner
 }
 
 /// One of the two ABIs of a managed tensor.
@@ -335,26 +358,6 @@ unsafe fn write<A: Abi>(header: NonNull<Header>, parts: &Parts<'_>) -> NonNull<A
     // SAFETY: the descriptor is a header's first field, and large enough for either ABI (R6).
     unsafe { descriptor.write(A::new(context, parts.flags, describe(parts))) };
     descriptor
-}
-
-/// The descriptor that says the same as `parts`, borrowing their shape and strides.
-pub(crate) fn describe(parts: &Parts<'_>) -> DLTensor {
-    DLTensor {
-        data: parts.data.cast(),
-        device: DLDevice {
-            device_type: DLDeviceType(parts.device.kind.0),
-            device_id: parts.device.id,
-        },
-        ndim: parts.shape().len() as i32,
-        dtype: DLDataType {
-            code: DLDataTypeCode(parts.dtype().code.0),
-            bits: parts.dtype().bits,
-            lanes: parts.dtype().lanes,
-        },
-        shape: parts.shape().as_ptr().cast_mut(),
-        strides: parts.strides().as_ptr().cast_mut(),
-        byte_offset: parts.byte_offset,
-    }
 }
 
 /// The header of a managed tensor that was given away here and has the deleter of here.

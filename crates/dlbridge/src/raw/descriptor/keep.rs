@@ -3,13 +3,11 @@
 //! Invariant: R3: a `Keep` counts as a handle of its header, which it neither reads nor gives away.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
-
-use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
 
 use super::Handle;
-use super::header::{self, Abi, Header};
-use crate::Tensor;
+use super::foreign::Foreign;
+use super::header::{self, Header};
+use super::managed::ManagedTensor;
 
 /// Keeps the memory of an export alive, as long as a handle of its tensor would.
 ///
@@ -24,36 +22,16 @@ unsafe impl Send for Keep {}
 unsafe impl Sync for Keep {}
 
 impl Keep {
-    /// Keeps the memory of a managed tensor of DLPack 1.x, if this library exported it. An export
-    /// of an export keeps the first one: a tensor may go to another library and back any number of
-    /// times.
+    /// Keeps the memory of a managed tensor, in either ABI, if this library exported it. An export of
+    /// an export keeps the first one: a tensor may go to another library and back any number of times.
     ///
     /// # Safety
     ///
     /// `tensor` is null or valid, and its deleter is not called before this function returns.
     #[must_use]
-    pub unsafe fn of_raw(tensor: *mut DLManagedTensorVersioned) -> Option<Self> {
+    pub unsafe fn of_raw<A: ManagedTensor>(tensor: *mut A) -> Option<Self> {
         // SAFETY: the caller's duty.
-        unsafe { Self::of(tensor) }
-    }
-
-    /// As [`of_raw`](Self::of_raw), for DLPack before 1.0.
-    ///
-    /// # Safety
-    ///
-    /// As for [`of_raw`](Self::of_raw).
-    #[must_use]
-    pub unsafe fn of_raw_legacy(tensor: *mut DLManagedTensor) -> Option<Self> {
-        // SAFETY: the caller's duty.
-        unsafe { Self::of(tensor) }
-    }
-
-    /// # Safety
-    ///
-    /// As for [`of_raw`](Self::of_raw).
-    unsafe fn of<A: Abi>(tensor: *mut A) -> Option<Self> {
-        // SAFETY: the caller's duty.
-        let outer = unsafe { header::of_export(NonNull::new(tensor)?) }?;
+        let outer = unsafe { Foreign::new(tensor).ok()?.own_header() }?;
         // SAFETY: alive, since its deleter was not called (the caller's duty).
         let first = unsafe { first_behind(outer) };
         // SAFETY: the same: `outer` keeps it alive (R3).
@@ -91,10 +69,6 @@ unsafe fn behind(header: NonNull<Header>) -> Option<NonNull<Header>> {
     // SAFETY: the caller's duty; owners of these types are never written (R3).
     if let Some(handle) = unsafe { header::owner::<Handle>(header) } {
         return handle.header();
-    }
-    // SAFETY: the same.
-    if let Some(tensor) = unsafe { header::owner::<Arc<Tensor>>(header) } {
-        return tensor.0.header();
     }
     // SAFETY: the same.
     unsafe { header::owner::<Keep>(header) }.map(|keep| keep.0)

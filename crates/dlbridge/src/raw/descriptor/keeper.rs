@@ -4,28 +4,12 @@
 
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::Arc;
-
-use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
 
 use super::Handle;
 use super::borrowed::Borrowed;
 use super::header::{self, Header};
 use super::marks::Root;
-use crate::{Access, Tensor};
-
-/// What keeps the memory of a handle alive.
-pub(crate) enum Keeper {
-    Shared(Arc<Tensor>),
-    /// With a header, and not exclusive.
-    Counted(Handle),
-}
-
-/// The same, not yet held once more.
-enum Found<'a> {
-    Shared(&'a Arc<Tensor>),
-    Counted(&'a Handle),
-}
+use crate::Access;
 
 impl Handle {
     /// A header around what keeps the memory of a tensor of this library that came back from C: it
@@ -37,26 +21,18 @@ impl Handle {
         // SAFETY: the memory is alive as long as what becomes the owner below (R2).
         let described = unsafe { Borrowed::copied(self.parts()) };
         let parts = described.parts();
-        match keeper {
-            // SAFETY: the same memory, kept alive by the owner (R2).
-            Some(Keeper::Shared(shared)) => unsafe { Self::around(shared, parts, marks) },
-            // SAFETY: the same.
-            Some(Keeper::Counted(inner)) => unsafe { Self::around(inner, parts, marks) },
-            None => {
-                let mut innermost = self.unwrap();
-                innermost.marks = innermost.marks.with_kept();
-                // SAFETY: the same.
-                unsafe { Self::around(innermost, parts, marks) }
-            }
-        }
+        let owner = keeper.unwrap_or_else(|| {
+            let mut innermost = self.unwrap();
+            innermost.marks = innermost.marks.with_kept();
+            innermost
+        });
+        // SAFETY: the same memory, kept alive by the owner (R2).
+        unsafe { Self::around(owner, parts, marks) }
     }
 
     /// The handle whose memory this one shares, being around it or beside it.
     pub(crate) fn behind(&self) -> Option<&Self> {
-        match self.owner::<Arc<Tensor>>() {
-            Some(first) => Some(&first.0),
-            None => self.owner::<Self>(),
-        }
+        self.owner::<Self>()
     }
 
     /// Whether this is a tensor of this library that left Rust and came back.
@@ -78,14 +54,20 @@ impl Handle {
         inner.unwrap_or_else(|_| ManuallyDrop::into_inner(this))
     }
 
-    /// The handle that [`with_header`](Self::with_header) was called on, if this one is unique.
+    /// The handle that [`with_header`](Self::with_header) was called on, of this one's class, if this
+    /// one is unique.
     pub(crate) fn without_header(self) -> Option<Self> {
+        if !self.is_unique() {
+            return None;
+        }
         // A header is made only around a producer's tensor; another handle inside is a keeper.
-        let is_around = self.owner::<Self>().is_some_and(|inner| inner.foreign().is_some());
-        self.is_unique().then(|| match is_around {
-            true => self.take_owner::<Self>().unwrap_or_else(|this| this),
-            false => self,
-        })
+        if self.owner::<Self>().is_none_or(|inner| inner.foreign().is_none()) {
+            return Some(self);
+        }
+        let marks = self.marks;
+        let mut inner = self.take_owner::<Self>().unwrap_or_else(|this| this);
+        inner.marks = inner.marks.of_class(marks);
+        Some(inner)
     }
 
     /// Whether dropping this handle releases the memory.
@@ -94,43 +76,30 @@ impl Handle {
         self.is_unique() && self.root() != Root::Lent
     }
 
-    /// The innermost of the tensors around whose memory this one was made, if there is one that can
-    /// be held once more. To hold it keeps the memory alive, without the tensors in between.
-    pub(crate) fn keeper(&self) -> Option<Keeper> {
+    /// Another handle of the innermost of the tensors around whose memory this one was made, if one of
+    /// them can be counted. It keeps the memory alive, without the tensors in between.
+    fn keeper(&self) -> Option<Self> {
         let (mut at, mut found) = (self, None);
         // An exclusive tensor is kept itself, since that keeps others from writing.
         while at.access() != Access::Exclusive {
             let Some(header) = at.own_header() else { break };
             // SAFETY: alive as long as `self`, which owns it directly or not (R2).
-            if let Some(shared) = unsafe { header::owner::<Arc<Tensor>>(header) } {
-                (at, found) = (&shared.0, Some(Found::Shared(shared)));
-                continue;
-            }
-            // SAFETY: the same.
             let Some(inner) = (unsafe { header::owner::<Self>(header) }) else { break };
             if inner.root() == Root::Header && inner.access() != Access::Exclusive {
-                found = Some(Found::Counted(inner));
+                found = Some(inner);
             }
             at = inner;
         }
-        Some(match found? {
-            Found::Shared(shared) => Keeper::Shared(Arc::clone(shared)),
-            // SAFETY: it has a header, and its class is not exclusive (asked above; R3).
-            Found::Counted(inner) => Keeper::Counted(unsafe { inner.another() }),
-        })
+        // SAFETY: it has a header, and its class is not exclusive (asked above; R3).
+        found.map(|inner| unsafe { inner.another() })
     }
 
     /// The header of an export of this library, even if it left Rust and came back.
     fn own_header(&self) -> Option<NonNull<Header>> {
-        match self.root() {
-            Root::Header => Some(self.managed()),
+        match self.foreign() {
             // SAFETY: owned, and alive as long as the handle (R2).
-            Root::Versioned => unsafe {
-                header::of_export::<DLManagedTensorVersioned>(self.managed())
-            },
-            // SAFETY: the same.
-            Root::Legacy => unsafe { header::of_export::<DLManagedTensor>(self.managed()) },
-            Root::Lent => None,
+            Some(tensor) => unsafe { tensor.own_header() },
+            None => self.header(),
         }
     }
 }

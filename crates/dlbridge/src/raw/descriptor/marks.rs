@@ -89,6 +89,12 @@ impl Marks {
         Self(kept | Self::new(flags, access).0)
     }
 
+    /// The same, with the flags and the class of another handle of the memory.
+    #[inline]
+    pub(crate) const fn of_class(self, other: Self) -> Self {
+        self.with(other.flags(), other.access()).with_unsaid(other.is_unsaid())
+    }
+
     /// Of the flags that have a name, those that hold.
     #[inline]
     pub(crate) const fn flags(self) -> Flags {

@@ -8,12 +8,13 @@ mod handle;
 pub(crate) mod header;
 pub(crate) mod keep;
 mod keeper;
+mod managed;
 pub(crate) mod marks;
 mod part;
 pub(crate) mod parts;
 pub(crate) mod release;
-pub(crate) mod share;
 pub(crate) mod validate;
 
 pub(crate) use handle::Handle;
+pub use managed::ManagedTensor;
 pub(crate) use parts::Parts;

@@ -1,11 +1,11 @@
-//! A checked description of tensor memory: what the gate makes and everything else reads.
+//! A checked description of tensor memory: validation makes it, everything else reads it.
 //! Checking does not belong here (see `validate`), nor does reading elements.
 //! Invariants: R1 and R2 of this folder.
 
 use std::ptr::NonNull;
 use std::slice;
 
-use dlbridge_sys::DLTensor;
+use dlbridge_sys::{DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLTensor};
 
 use crate::layout::{self, Layout};
 use crate::{Access, DType, Device, DeviceKind, Error, Flags, TypeCode};
@@ -57,7 +57,7 @@ impl<'a> Parts<'a> {
     ///
     /// # Safety
     ///
-    /// The gate let this very descriptor through as of this class (or it was written by this crate
+    /// This very descriptor was validated as of this class (or it was written by this crate
     /// to satisfy R1), and its lists and elements are alive and unchanged for `'a`.
     #[inline(always)]
     pub(crate) unsafe fn described(tensor: &DLTensor, access: Access, flags: Flags) -> Self {
@@ -86,7 +86,7 @@ impl<'a> Parts<'a> {
             0 => (tensor.data.cast(), 0),
             _ => origin(tensor, device, layout::count(shape)),
         };
-        // SAFETY: measured by the gate, or before the descriptor was written (the caller's duty; R1).
+        // SAFETY: measured by validation, or before the descriptor was written (the caller's duty; R1).
         let layout = unsafe { Layout::again(shape, strides, dtype(tensor), flags) };
         Self { data, byte_offset, device, flags, access, layout }
     }
@@ -186,6 +186,26 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// The descriptor that says the same as `parts`, borrowing their shape and strides.
+pub(crate) fn describe(parts: &Parts<'_>) -> DLTensor {
+    DLTensor {
+        data: parts.data.cast(),
+        device: DLDevice {
+            device_type: DLDeviceType(parts.device.kind.0),
+            device_id: parts.device.id,
+        },
+        ndim: parts.shape().len() as i32,
+        dtype: DLDataType {
+            code: DLDataTypeCode(parts.dtype().code.0),
+            bits: parts.dtype().bits,
+            lanes: parts.dtype().lanes,
+        },
+        shape: parts.shape().as_ptr().cast_mut(),
+        strides: parts.strides().as_ptr().cast_mut(),
+        byte_offset: parts.byte_offset,
+    }
+}
+
 /// The rank of a descriptor. A negative one is a large one.
 #[inline(always)]
 pub(crate) fn rank(tensor: &DLTensor) -> usize {
@@ -211,7 +231,7 @@ fn origin(tensor: &DLTensor, device: Device, len: usize) -> (*mut u8, u64) {
     match (len, device.kind.has_addresses()) {
         // No element will be read: whatever the pointer is, it is only carried.
         (0, _) => (data, 0),
-        // Checked by the gate to stay in the address space.
+        // Validated to stay in the address space.
         (_, true) => (data.wrapping_add(tensor.byte_offset as usize), 0),
         (_, false) => (data, tensor.byte_offset),
     }
@@ -220,7 +240,7 @@ fn origin(tensor: &DLTensor, device: Device, len: usize) -> (*mut u8, u64) {
 /// The descriptor's dtype.
 #[inline]
 pub(crate) fn dtype(tensor: &DLTensor) -> DType {
-    let dlbridge_sys::DLDataType { code, bits, lanes } = tensor.dtype;
+    let DLDataType { code, bits, lanes } = tensor.dtype;
     DType { code: TypeCode(code.0), bits, lanes }
 }
 

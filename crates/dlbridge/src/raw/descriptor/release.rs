@@ -2,14 +2,13 @@
 //! What an owner is otherwise does not belong here (see `header`).
 //! Invariant: a handle that is queued is dropped before the call that queued the first one returns.
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use super::handle::{Handle, Unstrided};
-use crate::{ArcTensor, Tensor};
+use super::header::{self, Destroy, Header};
 
 type Queue = RefCell<Vec<Handle>>;
 
@@ -50,35 +49,38 @@ fn release_last(handle: Handle) {
     }
 }
 
-/// Whether an owner of this type is known to hold a handle. Known when it is compiled.
-#[inline(always)]
-pub(crate) fn holds_handle<O: 'static>() -> bool {
-    let owner = TypeId::of::<O>();
-    owner == TypeId::of::<Handle>()
-        || owner == TypeId::of::<Unstrided>()
-        || owner == TypeId::of::<Arc<Tensor>>()
-        || owner == TypeId::of::<Tensor>()
-        || owner == TypeId::of::<ArcTensor>()
+/// An owner that holds a handle: where it is dropped, the handle is released in the loop above.
+pub(crate) trait Nests: Send + 'static {
+    fn into_handle(self) -> Handle;
 }
 
-/// Drops an owner that holds a handle.
-pub(crate) fn release_owner<O: 'static>(owner: O) {
-    let mut owner = Some(owner);
-    let owner: &mut dyn Any = &mut owner;
-    let handle = if let Some(handle) = owner.downcast_mut::<Option<Handle>>() {
-        handle.take()
-    } else if let Some(handle) = owner.downcast_mut::<Option<Unstrided>>() {
-        handle.take().map(|Unstrided(handle)| handle)
-    } else if let Some(shared) = owner.downcast_mut::<Option<Arc<Tensor>>>() {
-        shared.take().and_then(Arc::into_inner).map(|tensor| tensor.0)
-    } else if let Some(tensor) = owner.downcast_mut::<Option<Tensor>>() {
-        tensor.take().map(|tensor| tensor.0)
-    } else if let Some(tensor) = owner.downcast_mut::<Option<ArcTensor>>() {
-        tensor.take().map(|tensor| Tensor::from(tensor).0)
-    } else {
-        None
-    };
-    if let Some(handle) = handle {
-        release(handle);
+impl Nests for Handle {
+    fn into_handle(self) -> Handle {
+        self
     }
+}
+
+impl Nests for Unstrided {
+    fn into_handle(self) -> Handle {
+        self.0
+    }
+}
+
+impl<O: 'static> Destroy<O> {
+    /// Releases the handle in the owner without recursion, if the owner's type is `P`.
+    #[inline]
+    pub(crate) fn nested<P: Nests>() -> Option<Self> {
+        let is_same = TypeId::of::<O>() == TypeId::of::<P>();
+        // SAFETY: of an owner of type `P`, which is `O`; it reads the owner once (R3).
+        is_same.then(|| unsafe { Self::by(destroy_nested::<P>) })
+    }
+}
+
+/// # Safety
+///
+/// `header` was made for an owner of type `O`, is owned by the caller, and is not used again.
+unsafe fn destroy_nested<O: Nests>(header: NonNull<Header>) {
+    // SAFETY: the caller's duty.
+    let owner = unsafe { header::read_owner::<O>(header) };
+    release(owner.into_handle());
 }

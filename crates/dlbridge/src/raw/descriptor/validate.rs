@@ -1,6 +1,5 @@
-//! The one gate: a raw descriptor goes in, and passes, or the reason why not comes out.
-//! Ownership does not belong here (see `handle`): the gate neither frees nor keeps anything.
-//! Invariant: what it lets through satisfies R1, whatever the descriptor's fields were.
+//! Validates a raw descriptor, or says why it is rejected. It neither frees nor keeps anything.
+//! Invariant: what it accepts satisfies R1, whatever the descriptor's fields were.
 
 use dlbridge_sys::DLTensor;
 
@@ -9,7 +8,7 @@ use super::parts::{self, Parts, device, dtype};
 use crate::layout::{self, Dims, Layout, small};
 use crate::{Access, Error, Flags, MAX_RANK};
 
-/// What the gate found out about a descriptor that it lets through.
+/// What validation found out about a descriptor that it accepts.
 pub(crate) struct Passed {
     pub(crate) marks: Marks,
     /// Where the descriptor has no strides, as old producers' have not: those of a compact tensor,
@@ -194,8 +193,8 @@ mod tests {
     }
 
     proptest! {
-        /// The short way lets nothing through that the whole gate refuses, says the same of what it
-        /// does let through, and is the way of everything that it is meant for.
+        /// The fast path accepts only what full validation accepts, says the same of it, and takes
+        /// everything that it is meant for.
         #[test]
         fn both_ways_agree(
             (shape, strides) in (0..4_usize).prop_flat_map(|rank| {

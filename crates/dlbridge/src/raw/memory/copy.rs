@@ -2,36 +2,55 @@
 //! Typed reading does not belong here (see `elements`).
 //! Invariant: reads only where the layout has elements, writes only the target given.
 
-use crate::layout::{self, Runs};
+use super::buffer::Buffer;
+use super::strided::{copy_strided, copy_strided_bytes};
+use crate::layout::{self, Blocks};
 use crate::raw::Parts;
 use crate::{Error, Flags};
 
 impl Parts<'_> {
-    /// Copies the elements to `target`, which must have [`nbytes`](Self::nbytes) bytes.
-    pub(crate) fn copy_bytes_to(&self, target: &mut [u8]) -> Result<(), Error> {
+    /// A contiguous copy of the elements, in row-major order.
+    pub(crate) fn to_buffer(self) -> Result<Buffer, Error> {
         self.check_host()?;
-        assert_eq!(target.len(), self.nbytes(), "the target has the tensor's size");
+        let write = |target| {
+            // SAFETY: host memory (checked), and fresh memory for as many bytes (R7).
+            unsafe { self.copy_bytes_to(target) }
+        };
+        // SAFETY: it writes all bytes of the tensor (R1).
+        unsafe { Buffer::written(self.nbytes(), write) }
+    }
+
+    /// Writes [`nbytes`](Self::nbytes) bytes to `target`, unless it returns an error.
+    ///
+    /// # Safety
+    ///
+    /// The elements are in host memory; `target` is valid for writes of as many bytes, and aligned.
+    unsafe fn copy_bytes_to(&self, target: *mut u8) -> Result<(), Error> {
         if self.is_contiguous() {
-            // SAFETY: `nbytes` bytes lie side by side from `data` on (R1, R2), and the target is
-            // a unique borrow of as many.
-            unsafe { self.data.copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
+            // SAFETY: so many bytes are contiguous from `data` on (R1, R2), and the target is other
+            // memory (the caller's duty).
+            unsafe { self.data.copy_to_nonoverlapping(target, self.nbytes()) };
             return Ok(());
         }
         if self.dtype().itemsize().is_none() && !self.flags.contains(Flags::SUBBYTE_PADDED) {
             return Err(Error::PackedElements { dtype: self.dtype() });
         }
         let size = layout::nbytes(1, self.dtype(), self.flags)?;
-        let mut target = target.chunks_exact_mut(size);
-        for run in Runs::new(self.shape(), self.strides(), self.len()) {
-            for i in 0..run.len as isize {
-                let offset = (run.start + i * run.step) * size as isize;
-                let to = target.next().expect("a chunk for each element").as_mut_ptr();
-                let from = self.data.wrapping_offset(offset);
-                // SAFETY: the layout has an element of `size` bytes at this offset (R1), and the
-                // target is other memory.
-                unsafe { from.copy_to_nonoverlapping(to, size) };
+        let blocks = Blocks::new(self.shape(), self.strides());
+        let copy = match size {
+            1 => copy_strided::<u8>,
+            2 => copy_strided::<u16>,
+            4 => copy_strided::<u32>,
+            8 => copy_strided::<u64>,
+            16 => copy_strided::<u128>,
+            _ => {
+                // SAFETY: elements of this size (R1, R2), and a target for all of them.
+                unsafe { copy_strided_bytes(self.data, target, &blocks, size) };
+                return Ok(());
             }
-        }
+        };
+        // SAFETY: elements of this size (R1, R2), read as integers, and a target for all of them.
+        unsafe { copy(self.data, target, &blocks) };
         Ok(())
     }
 }

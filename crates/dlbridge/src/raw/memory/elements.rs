@@ -4,11 +4,13 @@
 
 use std::marker::PhantomData;
 
+use super::buffer::Buffer;
+use super::strided::copy_strided;
 use super::{Iter, ReadCell};
-use crate::layout::{Layout, Runs};
+use crate::layout::{self, Blocks, Layout, Runs};
 use crate::raw::Parts;
 use crate::raw::parts::Memory;
-use crate::{Element, Error};
+use crate::{Element, Error, Flags};
 
 /// Elements of one type, read by value. The address may be unaligned.
 #[derive(Clone, Copy, Debug)]
@@ -131,14 +133,9 @@ impl<'a, T: Element> Elements<'a, T> {
             unsafe { T::copy_run(self.parts.data, target, len) };
             return len;
         }
-        let mut written = 0;
-        self.iter().for_each(|value| {
-            // SAFETY: the iterator gives `len` elements (R1); the caller's duty is a target for as
-            // many.
-            unsafe { target.wrapping_add(written).write(value) };
-            written += 1;
-        });
-        written
+        let blocks = Blocks::new(self.parts.shape(), self.parts.strides());
+        // SAFETY: the elements of a measured layout (R1, R2); the target is the caller's duty.
+        unsafe { copy_strided::<T>(self.parts.data, target.cast(), &blocks) }
     }
 
     pub(crate) fn copy_to_slice(&self, target: &mut [T]) -> Result<(), Error> {
@@ -165,6 +162,61 @@ impl<'a, T: Element> Elements<'a, T> {
         });
         drop(filled);
         values
+    }
+
+    /// What `function` makes of the elements, in row-major order, in a buffer.
+    #[inline]
+    pub(crate) fn map_to_buffer<U: Element>(
+        &self,
+        mut function: impl FnMut(T) -> U,
+    ) -> Result<Buffer, Error> {
+        let write = |target: *mut u8| {
+            let mut at = target.cast::<U>();
+            self.iter().for_each(|value| {
+                // SAFETY: the iterator gives `len` elements, and there is room for as many, aligned
+                // (R1, R7).
+                unsafe { at.write(function(value)) };
+                at = at.wrapping_add(1);
+            });
+            Ok(())
+        };
+        // SAFETY: all elements are written (R1).
+        unsafe { Buffer::written(self.size_of::<U>()?, write) }
+    }
+
+    /// What `function` makes of the elements and those of another tensor of the same shape, in
+    /// row-major order, in a buffer.
+    #[inline]
+    pub(crate) fn zip_to_buffer<V: Element, U: Element>(
+        &self,
+        other: &Elements<'_, V>,
+        mut function: impl FnMut(T, V) -> U,
+    ) -> Result<Buffer, Error> {
+        assert_eq!(self.parts.shape(), other.parts.shape(), "the caller compares the shapes");
+        let write = |target: *mut u8| {
+            let target = target.cast::<U>();
+            let mut write = |at: usize, value: T, other: V| {
+                // SAFETY: `at` counts the elements, and there is room for as many, aligned (R1, R7).
+                unsafe { target.wrapping_add(at).write(function(value, other)) };
+            };
+            if let (Some(cells), Some(others)) = (self.cells(), other.cells()) {
+                let pairs = cells.iter().zip(others).enumerate();
+                pairs.for_each(|(at, (cell, other))| write(at, cell.get(), other.get()));
+            } else {
+                let mut others = other.iter();
+                self.iter().enumerate().for_each(|(at, value)| {
+                    write(at, value, others.next().expect("as many elements"));
+                });
+            }
+            Ok(())
+        };
+        // SAFETY: all elements are written: both have as many (R1).
+        unsafe { Buffer::written(self.size_of::<U>()?, write) }
+    }
+
+    /// The size in bytes of as many elements of another type.
+    fn size_of<U: Element>(&self) -> Result<usize, Error> {
+        layout::nbytes(self.parts.len(), U::DTYPE, Flags::NONE)
     }
 
     pub(crate) fn to_vec(self) -> Vec<T> {

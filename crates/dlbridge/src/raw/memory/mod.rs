@@ -8,6 +8,7 @@ pub(crate) mod iter;
 pub(crate) mod placement;
 mod rows;
 mod slice;
+mod strided;
 pub(crate) mod write;
 
 pub use cell::ReadCell;

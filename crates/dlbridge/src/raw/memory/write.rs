@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use super::Rows;
 use super::elements::Elements;
-use crate::layout::Cut;
+use crate::layout::{self, Cut, Run, Runs};
 use crate::raw::Parts;
 use crate::raw::borrowed::Borrowed;
 use crate::{Element, Error};
@@ -97,18 +97,49 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         Some(())
     }
 
+    /// Writes `value` to every element, in the order of the memory.
+    pub(crate) fn fill(&mut self, value: T) {
+        let elements = self.elements();
+        let (shape, strides) =
+            layout::by_stride(elements.parts().shape(), elements.parts().strides());
+        for run in Runs::new(&shape, &strides, elements.parts().len()) {
+            // SAFETY: a run of these elements, which are exclusive (this type's invariant).
+            unsafe { write_run(&elements, run, |_| value) };
+        }
+    }
+
     /// Replaces each element by what `value` makes of it, in row-major order.
     pub(crate) fn replace(&mut self, mut value: impl FnMut(T) -> T) {
         let elements = self.elements();
         for run in elements.runs() {
-            for i in 0..run.len as isize {
-                let offset = (run.start + i * run.step) * size_of::<T>() as isize;
-                let at = elements.parts().data.wrapping_offset(offset);
-                // SAFETY: the layout has an element at this offset (R1), alive (R2).
-                let old = unsafe { T::read(at) };
-                // SAFETY: and ours to write (this type's invariant; R4).
-                unsafe { at.cast::<T>().write_unaligned(value(old)) };
-            }
+            // SAFETY: a run of these elements, which are exclusive (this type's invariant).
+            unsafe { write_run(&elements, run, &mut value) };
         }
+    }
+}
+
+/// Replaces the elements of a run.
+///
+/// # Safety
+///
+/// The run is one of the elements' layout, and no other code reads or writes them.
+#[inline(always)]
+unsafe fn write_run<T: Element>(
+    elements: &Elements<'_, T>,
+    run: Run,
+    mut value: impl FnMut(T) -> T,
+) {
+    let first = elements.parts().data.cast::<T>().wrapping_offset(run.start);
+    let mut write = |at: *mut T| {
+        // SAFETY: the layout has an element at this offset (R1), alive (R2).
+        let old = unsafe { T::read(at.cast()) };
+        // SAFETY: and exclusive (the caller's duty; R4).
+        unsafe { at.write_unaligned(value(old)) };
+    };
+    // Two loops, so that the one over contiguous elements is vectorised.
+    if run.step == 1 {
+        (0..run.len).for_each(|i| write(first.wrapping_add(i)));
+    } else {
+        (0..run.len as isize).for_each(|i| write(first.wrapping_offset(i * run.step)));
     }
 }

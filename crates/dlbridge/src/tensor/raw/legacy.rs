@@ -24,7 +24,7 @@ impl Tensor {
     ///
     /// let raw = Tensor::from(vec![1.0_f32]).into_raw_legacy()?;
     /// // SAFETY: given away just now, and to nobody else.
-    /// let tensor = unsafe { Tensor::from_raw_legacy(raw) }?;
+    /// let tensor = unsafe { Tensor::from_raw(raw) }?;
     /// assert!(tensor.is_read_only() && tensor.is_legacy_read_only());
     /// // SAFETY: exported from a vector, which may be written.
     /// let tensor = unsafe { tensor.assume_writable() };

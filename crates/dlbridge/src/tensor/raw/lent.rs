@@ -18,7 +18,8 @@ use crate::{Error, Flags, MAX_RANK, Tensor};
 /// nothing to release.
 ///
 /// ```
-/// use dlbridge::{Flags, LentTensor, Tensor};
+/// use dlbridge::ffi::LentTensor;
+/// use dlbridge::{Flags, Tensor};
 ///
 /// let tensor = Tensor::from(vec![1.5_f32, 2.5]);
 /// let mut descriptor = tensor.as_raw();
@@ -40,7 +41,7 @@ impl<'a> LentTensor<'a> {
     pub const NO_STRIDES: [MaybeUninit<i64>; MAX_RANK] =
         [const { MaybeUninit::uninit() }; MAX_RANK];
 
-    /// Passes a plain descriptor through the gate. If it has no strides, it gets those of a compact
+    /// Validates a plain descriptor. If it has no strides, it gets those of a compact
     /// tensor, which stand in `strides`.
     ///
     /// # Safety

@@ -4,6 +4,7 @@
 
 #![allow(unsafe_code)]
 
+pub mod ffi;
 mod fresh;
 mod legacy;
 mod lent;
@@ -15,20 +16,25 @@ use std::ffi::c_void;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
-pub use lent::LentTensor;
 pub(crate) use nested::Nested;
 pub use owned_slice::{TensorSlice, TensorSliceMut};
-pub use shared::ArcTensor;
+pub use shared::SharedTensor;
 
 use crate::raw::Handle;
 use crate::raw::borrowed::Borrowed;
+use crate::raw::descriptor::ManagedTensor;
 use crate::raw::descriptor::foreign::Foreign;
-use crate::raw::descriptor::header::describe;
+use crate::raw::descriptor::header::Destroy;
+use crate::raw::descriptor::parts::describe;
 use crate::raw::descriptor::validate::validate;
 use crate::{Builder, Device, Error, Flags, Tensor, TensorMut, TensorRef};
 
 impl Tensor {
-    /// Takes over a managed tensor of DLPack 1.x. It is released even on failure.
+    /// Takes over a managed tensor, in either ABI. It is released even on failure.
+    ///
+    /// The legacy ABI has no flags, so nothing says that the memory may be written: such a tensor is
+    /// [`READ_ONLY`](Flags::READ_ONLY), as NumPy has it, and is exported so.
+    /// [`assume_writable`](Self::assume_writable) is for those who know the producer.
     ///
     /// # Safety
     ///
@@ -37,35 +43,25 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// What the gate refuses, each naming the field: a null pointer, another major version, a
+    /// What validation rejects, each naming the field: a null pointer, another major version, a
     /// rank out of range, a null shape, a negative extent, sizes that overflow, an impossible
     /// dtype, null data where there are elements, an address outside the address space.
     #[inline]
-    pub unsafe fn from_raw(tensor: *mut DLManagedTensorVersioned) -> Result<Self, Error> {
+    pub unsafe fn from_raw<A: ManagedTensor>(tensor: *mut A) -> Result<Self, Error> {
+        let tensor = Foreign::new(tensor)?;
         // SAFETY: the caller's duty.
-        unsafe { take(Foreign::versioned(tensor)?) }
+        match unsafe { Handle::import(tensor, false) } {
+            Ok(handle) => Ok(Self(handle)),
+            Err(error) => {
+                // SAFETY: validation rejected it, and the caller gave it up (R3).
+                unsafe { tensor.delete() };
+                Err(error)
+            }
+        }
     }
 
-    /// Takes over a managed tensor of DLPack before 1.0. It is released even on failure.
-    ///
-    /// That ABI has no flags, so nothing says that the memory may be written: the tensor is
-    /// [`READ_ONLY`](Flags::READ_ONLY), as NumPy has it, and is exported so.
-    /// [`assume_writable`](Self::assume_writable) is for those who know the producer.
-    ///
-    /// # Safety
-    ///
-    /// As for [`from_raw`](Self::from_raw).
-    ///
-    /// # Errors
-    ///
-    /// As for [`from_raw`](Self::from_raw).
-    pub unsafe fn from_raw_legacy(tensor: *mut DLManagedTensor) -> Result<Self, Error> {
-        // SAFETY: the caller's duty.
-        unsafe { take(Foreign::legacy(tensor)?) }
-    }
-
-    /// Takes over a managed tensor of DLPack 1.x if the gate lets it through; on failure it
-    /// stays the caller's, untouched.
+    /// Takes over a managed tensor, in either ABI, as [`from_raw`](Self::from_raw) does, but one that
+    /// validation rejects stays the caller's, untouched.
     ///
     /// # Safety
     ///
@@ -75,36 +71,19 @@ impl Tensor {
     ///
     /// As for [`from_raw`](Self::from_raw).
     #[inline(always)]
-    pub unsafe fn try_from_raw(tensor: *mut DLManagedTensorVersioned) -> Result<Self, Error> {
+    pub unsafe fn try_from_raw<A: ManagedTensor>(tensor: *mut A) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        unsafe { Handle::import(Foreign::versioned(tensor)?, false) }.map(Self)
+        unsafe { Handle::import(Foreign::new(tensor)?, false) }.map(Self)
     }
 
-    /// Takes over a managed tensor of DLPack before 1.0 if the gate lets it through; on failure
-    /// it stays the caller's, untouched. It is read-only as in
-    /// [`from_raw_legacy`](Self::from_raw_legacy).
-    ///
-    /// # Safety
-    ///
-    /// As for [`from_raw`](Self::from_raw).
-    ///
-    /// # Errors
-    ///
-    /// As for [`from_raw`](Self::from_raw).
-    #[inline]
-    pub unsafe fn try_from_raw_legacy(tensor: *mut DLManagedTensor) -> Result<Self, Error> {
-        // SAFETY: the caller's duty.
-        unsafe { Handle::import(Foreign::legacy(tensor)?, false) }.map(Self)
-    }
-
-    /// Releases a managed tensor of DLPack 1.x that nobody wants, by its deleter if it has one. What
-    /// it describes is not looked at.
+    /// Calls the deleter of a managed tensor, in either ABI, that is not imported. The descriptor is
+    /// not validated.
     ///
     /// ```
     /// use dlbridge::Tensor;
     ///
     /// let tensor = Tensor::from(vec![1_u8, 2, 3]).into_raw();
-    /// // SAFETY: given away just now, and to nobody else.
+    /// // SAFETY: exported just now, to no other consumer.
     /// unsafe { Tensor::release_raw(tensor) };
     /// ```
     ///
@@ -112,22 +91,8 @@ impl Tensor {
     ///
     /// `tensor` is null or a tensor that the caller owns and gives up.
     #[inline]
-    pub unsafe fn release_raw(tensor: *mut DLManagedTensorVersioned) {
-        if let Ok(tensor) = Foreign::versioned(tensor) {
-            // SAFETY: the caller's duty.
-            unsafe { tensor.delete() };
-        }
-    }
-
-    /// Releases a managed tensor of DLPack before 1.0 that nobody wants, as
-    /// [`release_raw`](Self::release_raw) does.
-    ///
-    /// # Safety
-    ///
-    /// As for [`release_raw`](Self::release_raw).
-    #[inline]
-    pub unsafe fn release_raw_legacy(tensor: *mut DLManagedTensor) {
-        if let Ok(tensor) = Foreign::legacy(tensor) {
+    pub unsafe fn release_raw<A: ManagedTensor>(tensor: *mut A) {
+        if let Ok(tensor) = Foreign::new(tensor) {
             // SAFETY: the caller's duty.
             unsafe { tensor.delete() };
         }
@@ -154,10 +119,10 @@ impl Tensor {
     ) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
         let passed = unsafe { validate(tensor, flags) }?;
-        // SAFETY: the gate let it through just now; the rest is the caller's duty.
+        // SAFETY: validated just now; the rest is the caller's duty.
         let parts = unsafe { passed.parts(tensor, flags) };
         // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
-        unsafe { Handle::share(owner, parts, parts.access(), flags) }.map(Self)
+        unsafe { Handle::share(owner, destroy(), parts, parts.access(), flags) }.map(Self)
     }
 
     /// The plain descriptor of the memory. Its pointers are valid while this tensor lives; whoever
@@ -214,20 +179,10 @@ impl Tensor {
     }
 }
 
-/// # Safety
-///
-/// As for [`Tensor::from_raw`].
-#[inline(always)]
-unsafe fn take(tensor: Foreign) -> Result<Tensor, Error> {
-    // SAFETY: the caller's duty.
-    match unsafe { Handle::import(tensor, false) } {
-        Ok(handle) => Ok(Tensor(handle)),
-        Err(error) => {
-            // SAFETY: the gate did not take it, and the caller gave it up (R3).
-            unsafe { tensor.delete() };
-            Err(error)
-        }
-    }
+/// How an owner of any type is destroyed: a tensor inside a tensor without recursion.
+fn destroy<O: 'static>() -> Destroy<O> {
+    let nested = Destroy::nested::<Tensor>().or_else(Destroy::nested::<SharedTensor>);
+    nested.unwrap_or_else(Destroy::plain)
 }
 
 impl TensorRef<'_> {
@@ -292,7 +247,7 @@ impl<O: Send + 'static> Builder<O> {
             let memory = placement.memory(data, device, flags)?;
             // SAFETY: the caller's duty.
             unsafe {
-                Handle::export(owner, placement.rank(), |_, lists| {
+                Handle::export_owner(owner, destroy(), placement.rank(), |_, lists| {
                     Ok((lists.copy(placement.layout), memory))
                 })
             }

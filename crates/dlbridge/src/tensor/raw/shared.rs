@@ -1,7 +1,5 @@
-//! `ArcTensor`: handles that share one header, which counts them.
-//! Sharing a tensor that is already in an `Arc` belongs to `share`.
-//! Invariants: R3 and R4 of this folder; the handle inside has a header, and its class is not
-//! exclusive.
+//! `SharedTensor`: handles that share one header, which counts them.
+//! Invariant: the handle inside has a header, and its class is not exclusive (R3, R4).
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,35 +7,73 @@ use std::ops::Deref;
 use crate::layout::Cut;
 use crate::{Error, Tensor};
 
-/// A tensor that can be cloned: each clone is another handle to the same memory, which goes with
-/// the last of them, on whichever thread.
+/// A tensor that can be cloned: each clone is another handle to the same memory, which is released
+/// with the last of them, on whichever thread.
 ///
-/// What an [`Arc`](std::sync::Arc) of a tensor is, too, but the count stands where the tensor
-/// keeps its shape: memory that Rust owns is shared without another allocation.
-///
-/// Memory that was exclusive becomes shared, as by [`Tensor::into_shared`]: it stays writable, for
-/// those who may write shared memory.
+/// Like an [`Arc`](std::sync::Arc) of a tensor, with the count stored in the header: sharing memory
+/// that Rust owns allocates nothing. [`Tensor::into_shared`] and [`Tensor::into_frozen`] make one.
 ///
 /// ```
-/// use dlbridge::{ArcTensor, Tensor};
+/// use dlbridge::Tensor;
 ///
-/// let tensor = ArcTensor::from(Tensor::from(vec![1.5_f32, 2.5]));
-/// let another = Tensor::from(tensor.clone());
-/// drop(tensor);
+/// let shared = Tensor::from(vec![1.5_f32, 2.5]).into_shared();
+/// let another = Tensor::from(shared.clone());
+/// drop(shared);
 /// assert_eq!(another.view::<f32>()?.to_vec(), [1.5, 2.5]);
 /// # Ok::<(), dlbridge::Error>(())
 /// ```
-pub struct ArcTensor(Tensor);
+pub struct SharedTensor(Tensor);
 
-impl ArcTensor {
-    /// The tensor that this was made of, if there is no other handle to it.
+impl Tensor {
+    /// Shares the memory writable. Memory of class [`Exclusive`](crate::Access::Exclusive) becomes
+    /// [`Shared`](crate::Access::Shared), for good: other libraries may write it, and Rust reads it
+    /// through [`view`](Self::view). Memory of another class stays as it is.
     ///
     /// ```
-    /// use dlbridge::{ArcTensor, Tensor};
+    /// use dlbridge::{Access, Tensor};
     ///
-    /// let tensor = ArcTensor::from(Tensor::from(vec![1_u8, 2, 3]));
-    /// let another = tensor.clone();
-    /// assert!(tensor.into_inner().is_none());
+    /// let shared = Tensor::from(vec![1, 2, 3]).into_shared();
+    /// assert_eq!(shared.access(), Access::Shared);
+    /// assert!(!shared.is_read_only());
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn into_shared(mut self) -> SharedTensor {
+        self.0.demote();
+        SharedTensor(Self(self.0.with_header()))
+    }
+
+    /// Shares the memory read-only. Memory of class [`Exclusive`](crate::Access::Exclusive) becomes
+    /// [`Frozen`](crate::Access::Frozen), for good, so that each clone gives slices. Memory of class
+    /// [`Shared`](crate::Access::Shared) stays shared: other libraries that already have it may still
+    /// write it.
+    ///
+    /// ```
+    /// use dlbridge::{Access, Tensor};
+    ///
+    /// let frozen = Tensor::from(vec![1, 2, 3]).into_frozen();
+    /// let another = frozen.clone();
+    /// assert_eq!((another.access(), another.is_read_only()), (Access::Frozen, true));
+    /// assert_eq!(another.as_slice::<i32>()?, [1, 2, 3]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn into_frozen(mut self) -> SharedTensor {
+        self.0.freeze();
+        SharedTensor(Self(self.0.with_header()))
+    }
+}
+
+impl SharedTensor {
+    /// The tensor, if there is no other handle to it. Its class stays what sharing made of it.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let shared = Tensor::from(vec![1_u8, 2, 3]).into_shared();
+    /// let another = shared.clone();
+    /// assert!(shared.into_inner().is_none());
     /// let vec: Vec<u8> = another.into_inner().unwrap().into_owner().unwrap();
     /// assert_eq!(vec, [1, 2, 3]);
     /// ```
@@ -52,21 +88,14 @@ impl ArcTensor {
     }
 }
 
-impl From<Tensor> for ArcTensor {
+impl From<SharedTensor> for Tensor {
     #[inline]
-    fn from(tensor: Tensor) -> Self {
-        Self(Tensor(tensor.into_shared().0.with_header()))
-    }
-}
-
-impl From<ArcTensor> for Tensor {
-    #[inline]
-    fn from(tensor: ArcTensor) -> Self {
+    fn from(tensor: SharedTensor) -> Self {
         tensor.0
     }
 }
 
-impl Clone for ArcTensor {
+impl Clone for SharedTensor {
     #[inline]
     fn clone(&self) -> Self {
         // SAFETY: with a header, and not exclusive (this module's invariant; R4).
@@ -74,7 +103,7 @@ impl Clone for ArcTensor {
     }
 }
 
-impl Deref for ArcTensor {
+impl Deref for SharedTensor {
     type Target = Tensor;
 
     #[inline]
@@ -83,7 +112,7 @@ impl Deref for ArcTensor {
     }
 }
 
-impl fmt::Debug for ArcTensor {
+impl fmt::Debug for SharedTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }

@@ -29,7 +29,7 @@ pub fn borrowed<T: Element + PartialEq + Debug>(tensor: &TensorRef<'_>, expected
     expected.check(tensor, Access::Frozen, "borrowed");
     tensor.with_raw(|descriptor| {
         // SAFETY: alive until this closure ends (R2).
-        let again = unsafe { TensorRef::from_raw(descriptor) }.expect("the gate takes it");
+        let again = unsafe { TensorRef::from_raw(descriptor) }.expect("a valid descriptor");
         expected.check(&again, Access::Shared, "borrowed, as a C function sees it");
     });
 }

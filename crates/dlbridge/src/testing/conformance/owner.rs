@@ -4,7 +4,6 @@
 #![allow(unsafe_code, reason = "it does by hand what a consumer in C does")]
 
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::thread;
 
 use dlbridge_sys::{
@@ -54,7 +53,7 @@ where
         ("given away, DLPack before 1.0", given_away_legacy),
         ("deleted on another thread", deleted_elsewhere),
         ("there and back", there_and_back),
-        ("shared", shared),
+        ("frozen", frozen),
         ("made shared", made_shared),
     ];
     for (what, check) in checks {
@@ -165,12 +164,12 @@ fn there_and_back<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Exp
     let read_only = tensor.is_read_only();
     let managed = tensor.into_raw();
     // SAFETY: it was ours, and is again (R3).
-    let tensor = unsafe { Tensor::from_raw(managed) }.expect("the gate takes our own exports");
+    let tensor = unsafe { Tensor::from_raw(managed) }.expect("our own export is valid");
     expected.check(&tensor.as_tensor_ref(), Access::Shared, "there and back");
     assert_eq!(tensor.is_read_only(), read_only, "there and back: read-only");
     assert_eq!(tensor.into_raw(), managed, "there and back twice: the same descriptor");
     // SAFETY: as above.
-    let tensor = unsafe { Tensor::from_raw(managed) }.expect("the gate takes it again");
+    let tensor = unsafe { Tensor::from_raw(managed) }.expect("valid again");
     let legacy = match tensor.into_raw_legacy() {
         Ok(managed) => managed,
         Err(error) => {
@@ -179,20 +178,20 @@ fn there_and_back<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Exp
         }
     };
     // SAFETY: as above.
-    let tensor = unsafe { Tensor::from_raw_legacy(legacy) }.expect("the gate takes either ABI");
+    let tensor = unsafe { Tensor::from_raw(legacy) }.expect("valid in either ABI");
     expected.check(&tensor.as_tensor_ref(), Access::Shared, "there and back, in both ABIs");
 }
 
-fn shared<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Expected<T>) {
-    let tensor = Arc::new(tensor);
-    let first = Tensor::from(Arc::clone(&tensor));
-    let second = Tensor::from(Arc::clone(&tensor));
+fn frozen<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Expected<T>) {
+    let tensor = tensor.into_frozen();
+    let first = Tensor::from(tensor.clone());
+    let second = Tensor::from(tensor.clone());
     let access = match expected.access {
         Access::Shared => Access::Shared,
         Access::Exclusive | Access::Frozen => Access::Frozen,
     };
     expected.check(&first.as_tensor_ref(), access, "shared");
-    assert!(first.is_read_only() || access == Access::Shared, "shared: read-only");
+    assert!(first.is_read_only(), "shared: read-only");
     drop(tensor);
     drop(first);
     expected.expect_releases(0, "shared: one share is left");
@@ -200,7 +199,7 @@ fn shared<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Expected<T>
 }
 
 fn made_shared<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Expected<T>) {
-    let mut tensor = tensor.into_shared();
+    let mut tensor = Tensor::from(tensor.into_shared());
     let access = match expected.access {
         Access::Exclusive => Access::Shared,
         access => access,

@@ -51,7 +51,7 @@ where
     for (name, access, foreign) in legal::<T>() {
         let releases = foreign.releases();
         // SAFETY: the shapes and strides of `legal` stay inside the memory (T3).
-        let tensor = unsafe { foreign.import() }.expect("a legal tensor passes the gate");
+        let tensor = unsafe { foreign.import() }.expect("a legal tensor");
         assert_eq!(tensor.access(), access, "{name}: access class");
         let wanted = tensor.view::<T>().expect("a view takes every layout").to_vec();
         match read(&tensor) {
@@ -67,7 +67,7 @@ where
     }
     for (name, foreign) in illegal::<T>() {
         // SAFETY: as above; nobody reads what lies on a device (T3, T7).
-        let tensor = unsafe { foreign.import() }.expect("a legal tensor passes the gate");
+        let tensor = unsafe { foreign.import() }.expect("a legal tensor");
         assert!(read(&tensor).is_err(), "{name}: must be refused");
     }
     refused

@@ -39,7 +39,7 @@ where
     for (name, _, foreign) in legal::<T>() {
         let releases = foreign.releases();
         // SAFETY: the shapes and strides of `legal` stay inside the memory (T3).
-        let tensor = unsafe { foreign.import() }.expect("a legal tensor passes the gate");
+        let tensor = unsafe { foreign.import() }.expect("a legal tensor");
         let wanted = tensor.view::<T>().expect("a view takes every layout").to_vec();
         match take(tensor) {
             Ok(found) => {
@@ -53,7 +53,7 @@ where
     for (name, foreign) in illegal::<T>() {
         let releases = foreign.releases();
         // SAFETY: as above; nobody reads what lies on a device (T3, T7).
-        let tensor = unsafe { foreign.import() }.expect("a legal tensor passes the gate");
+        let tensor = unsafe { foreign.import() }.expect("a legal tensor");
         assert!(take(tensor).is_err(), "{name}: must be refused");
         releases.expect(1, name);
     }

@@ -31,7 +31,7 @@ pub(crate) fn take_back(tensor: *mut DLManagedTensorVersioned) -> Tensor {
 /// Takes back a descriptor that [`Tensor::into_raw_legacy`] made.
 pub(crate) fn take_back_legacy(tensor: *mut DLManagedTensor) -> Tensor {
     // SAFETY: just made, and owned by the test.
-    unsafe { Tensor::from_raw_legacy(tensor) }.expect("the gate takes our own exports")
+    unsafe { Tensor::from_raw(tensor) }.expect("the gate takes our own exports")
 }
 
 /// Calls the deleter of a descriptor of DLPack 1.x that is owned.

@@ -1,7 +1,4 @@
-"""The kinds of arrays that the demo shows, each as its own framework sees it.
-
-What is shown of them does not belong here (see `check`).
-"""
+"""How to create and inspect arrays in each framework of the demo; `check` uses these functions."""
 
 from __future__ import annotations
 
@@ -15,13 +12,13 @@ Array = Any
 
 
 @dataclass(frozen=True)
-class Kind:
-    """One framework's arrays."""
+class Framework:
+    """The functions of one framework."""
 
     name: str
-    """The array type, as its users know it."""
+    """The name of the array type."""
     make: Callable[[int], Array]
-    """A float32 array of ones."""
+    """Creates a float32 array of ones."""
     back: Callable[[Any], Array]
     """The framework's own `from_dlpack`."""
     pointer: Callable[[Array], int]
@@ -29,14 +26,14 @@ class Kind:
     first: Callable[[Array], float]
     """An array's first element."""
     copy: Callable[[Array], Array]
-    """The framework's own copy, to compare with."""
+    """The framework's own copy, for comparison."""
     freeze: Callable[[Array], Array] | None = None
-    """A read-only array over the same memory, where there is such a thing."""
+    """Creates a read-only array over the same memory, if the framework has them."""
     immutable: bool = False
-    """Whether the framework's arrays never change."""
+    """Whether the framework's arrays are immutable."""
 
 
-def numpy() -> Kind:
+def numpy() -> Framework:
     import numpy as np
 
     def freeze(array: Array) -> Array:
@@ -44,7 +41,7 @@ def numpy() -> Kind:
         view.flags.writeable = False
         return view
 
-    return Kind(
+    return Framework(
         name="numpy.ndarray",
         make=lambda n: np.ones(n, np.float32),
         back=np.from_dlpack,
@@ -55,11 +52,11 @@ def numpy() -> Kind:
     )
 
 
-def torch() -> Kind:
+def torch() -> Framework:
     import torch
     import torch.utils.dlpack
 
-    return Kind(
+    return Framework(
         name="torch.Tensor",
         make=lambda n: torch.ones(n, dtype=torch.float32),
         back=torch.utils.dlpack.from_dlpack,
@@ -69,12 +66,12 @@ def torch() -> Kind:
     )
 
 
-def jax() -> Kind:
+def jax() -> Framework:
     import jax
     import jax.numpy as jnp
 
     cpu = jax.devices("cpu")[0]
-    return Kind(
+    return Framework(
         name="jax.Array",
         make=lambda n: jax.device_put(jnp.ones(n, jnp.float32), cpu),
         back=jnp.from_dlpack,
@@ -85,19 +82,19 @@ def jax() -> Kind:
     )
 
 
-def tvm_ffi() -> Kind:
+def tvm_ffi() -> Framework:
     import tvm_ffi
 
     import dlbridge
 
-    # tvm_ffi makes no memory of its own: its tensors are views of somebody's.
+    # tvm_ffi allocates no memory: its tensors are views of other libraries' memory.
     def make(n: int) -> Array:
         tensor = dlbridge.zeros(n, dtype="float32")
         dlbridge.fill(tensor, 1)
         return tvm_ffi.from_dlpack(tensor)
 
     host = numpy()
-    return Kind(
+    return Framework(
         name="tvm_ffi.Tensor",
         make=make,
         back=tvm_ffi.from_dlpack,
@@ -107,18 +104,18 @@ def tvm_ffi() -> Kind:
     )
 
 
-def tensorflow() -> Kind:
+def tensorflow() -> Framework:
     import tensorflow as tf
 
     def back(tensor: Any) -> Array:
         return tf.experimental.dlpack.from_dlpack(tensor.__dlpack__())
 
     host = numpy()
-    return Kind(
+    return Framework(
         name="tf.Tensor",
         make=lambda n: tf.ones(n, tf.float32),
         back=back,
-        # Not array.numpy(), which copies: an address of nothing that lasts.
+        # Not array.numpy(), which copies.
         pointer=lambda array: host.pointer(host.back(array)),
         first=lambda array: float(array[0]),
         # Not tf.identity, which shares.
@@ -127,10 +124,10 @@ def tensorflow() -> Kind:
     )
 
 
-def paddle() -> Kind:
+def paddle() -> Framework:
     import paddle
 
-    return Kind(
+    return Framework(
         name="paddle.Tensor",
         make=lambda n: paddle.ones([n], dtype="float32"),
         back=paddle.from_dlpack,
@@ -140,7 +137,7 @@ def paddle() -> Kind:
     )
 
 
-KINDS: dict[str, Callable[[], Kind]] = {
+FRAMEWORKS: dict[str, Callable[[], Framework]] = {
     "numpy": numpy,
     "torch": torch,
     "jax": jax,
@@ -148,14 +145,14 @@ KINDS: dict[str, Callable[[], Kind]] = {
     "paddle": paddle,
     "tensorflow": tensorflow,
 }
-"""How to make each kind, by the module that it needs.
+"""The frameworks by the module that they need.
 
-Paddle stands before TensorFlow: imported after it, Paddle 3.3 crashes.
+Paddle comes before TensorFlow: Paddle 3.3 crashes if it is imported after TensorFlow.
 """
 
 
-def found() -> tuple[list[Kind], list[str]]:
-    """The kinds that can be shown here, and the names of the modules that are not installed."""
-    installed = [name for name in KINDS if importlib.util.find_spec(name) is not None]
-    missing = [name for name in KINDS if name not in installed]
-    return [KINDS[name]() for name in installed], missing
+def found() -> tuple[list[Framework], list[str]]:
+    """The installed frameworks, and the names of the modules that are not installed."""
+    installed = [name for name in FRAMEWORKS if importlib.util.find_spec(name) is not None]
+    missing = [name for name in FRAMEWORKS if name not in installed]
+    return [FRAMEWORKS[name]() for name in installed], missing

@@ -1,12 +1,11 @@
-//! `ArcTensor`: clones that share one header, and what only the last of them may do.
-//! Tensors that share by way of an `Arc` are tested in `ownership.rs`.
+//! `SharedTensor`: clones that share one header, and what only the last of them may do.
 #![allow(unsafe_code, reason = "raw descriptors are what is tested")]
 
 use std::thread;
 
-use crate::common::{delete, delete_legacy, import, take_back};
+use crate::common::{delete, delete_legacy, import, import_legacy, take_back};
 use dlbridge::testing::{CountingOwner, Foreign, Releases};
-use dlbridge::{Access, ArcTensor, Error, Flags, Tensor};
+use dlbridge::{Access, Error, Flags, Tensor};
 
 const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
 
@@ -28,7 +27,7 @@ fn values(tensor: &Tensor) -> Vec<f32> {
 fn the_last_handle_releases_the_memory_whichever_it_is() {
     for reversed in [false, true] {
         for (tensor, releases) in kinds() {
-            let first = ArcTensor::from(tensor);
+            let first = tensor.into_shared();
             let mut handles = vec![Tensor::from(first.clone()), Tensor::from(first)];
             if reversed {
                 handles.reverse();
@@ -45,7 +44,7 @@ fn the_last_handle_releases_the_memory_whichever_it_is() {
 #[test]
 fn threads_clone_give_away_and_drop() {
     for (tensor, releases) in kinds() {
-        let tensor = ArcTensor::from(tensor);
+        let tensor = tensor.into_shared();
         let threads: Vec<_> = (0..4)
             .map(|_| {
                 let tensor = tensor.clone();
@@ -67,7 +66,7 @@ fn threads_clone_give_away_and_drop() {
 #[test]
 fn what_is_given_away_has_a_descriptor_of_its_own() {
     for (tensor, releases) in kinds() {
-        let tensor = ArcTensor::from(tensor);
+        let tensor = tensor.into_shared();
         let managed = Tensor::from(tensor.clone()).into_raw();
         let legacy = Tensor::from(tensor.clone()).into_raw_legacy().expect("writable");
         // What a consumer may do with what it was given.
@@ -89,7 +88,7 @@ fn what_is_given_away_has_a_descriptor_of_its_own() {
 
 #[test]
 fn the_last_handle_is_given_away_without_a_new_descriptor() {
-    let tensor = ArcTensor::from(Tensor::from(SIX.to_vec()));
+    let tensor = Tensor::from(SIX.to_vec()).into_shared();
     drop(tensor.clone());
     let shape = tensor.shape().as_ptr();
     let managed = Tensor::from(tensor).into_raw();
@@ -102,7 +101,7 @@ fn the_last_handle_is_given_away_without_a_new_descriptor() {
 fn no_handle_is_exclusive() {
     let compact = Tensor::from(SIX.to_vec()).to_compact().expect("it fits");
     for tensor in [Tensor::from(SIX.to_vec()), compact] {
-        let tensor = ArcTensor::from(tensor);
+        let tensor = tensor.into_shared();
         assert_eq!(tensor.access(), Access::Shared);
         assert!(!tensor.is_copied() && !tensor.is_read_only());
         let mut one = Tensor::from(tensor.clone());
@@ -119,7 +118,7 @@ fn no_handle_is_exclusive() {
 #[test]
 fn a_read_only_copy_is_no_longer_called_one() {
     let copy = Foreign::new(&[2, 3], &SIX).flags(Flags::IS_COPIED | Flags::READ_ONLY);
-    let tensor = ArcTensor::from(import(copy).expect("legal"));
+    let tensor = import(copy).expect("legal").into_shared();
     assert_eq!((tensor.access(), tensor.flags()), (Access::Frozen, Flags::READ_ONLY));
     let back = take_back(Tensor::from(tensor.clone()).into_raw());
     assert_eq!((back.access(), back.flags()), (Access::Shared, Flags::READ_ONLY));
@@ -129,7 +128,7 @@ fn a_read_only_copy_is_no_longer_called_one() {
 fn an_owner_is_taken_out_by_the_last_handle_alone() {
     let owner = CountingOwner::new(SIX);
     let drops = owner.drops();
-    let tensor = ArcTensor::from(Tensor::builder(owner).build::<f32>().expect("it fits"));
+    let tensor = Tensor::builder(owner).build::<f32>().expect("it fits").into_shared();
     let another = Tensor::from(tensor.clone());
     let another = another.into_owner::<CountingOwner<f32>>().expect_err("it is shared");
     assert!(tensor.into_inner().is_none());
@@ -146,7 +145,7 @@ fn a_producers_tensor_comes_back_as_it_was() {
         let managed = source.into_versioned();
         // SAFETY: given away by its producer just now.
         let tensor = unsafe { Tensor::from_raw(managed) }.expect("legal");
-        let tensor = ArcTensor::from(tensor);
+        let tensor = tensor.into_shared();
         assert!(tensor.is_foreign() && tensor.producer().is_some());
         let inner = tensor.into_inner().expect("the only handle");
         assert_eq!(inner.into_raw(), managed);
@@ -167,13 +166,100 @@ fn made_strides_rank_0_and_no_elements_are_shared_as_well() {
         let releases = source.releases();
         let tensor = import(source).expect("legal");
         let (shape, strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());
-        let inner = ArcTensor::from(tensor).into_inner().expect("the only handle");
+        let inner = tensor.into_shared().into_inner().expect("the only handle");
         assert_eq!((inner.shape(), inner.strides()), (&shape[..], &strides[..]));
-        let tensor = ArcTensor::from(inner);
+        let tensor = inner.into_shared();
         let clone = Tensor::from(tensor.clone());
         drop(tensor);
         assert_eq!((clone.shape(), clone.strides()), (&shape[..], &strides[..]));
         drop(clone);
         releases.expect(1, "none is left");
     }
+}
+
+#[test]
+fn every_clone_of_frozen_memory_gives_slices_and_none_writes() {
+    let tensor = Tensor::from(SIX.to_vec()).into_frozen();
+    let mut clones = [Tensor::from(tensor.clone()), Tensor::from(tensor.clone())];
+    for clone in &mut clones {
+        assert_eq!((clone.access(), clone.flags()), (Access::Frozen, Flags::READ_ONLY));
+        assert_eq!(clone.as_slice::<f32>(), Ok(&SIX[..]));
+        assert_eq!(clone.as_slice_mut::<f32>(), Err(Error::ReadOnly));
+        assert!(clone.view_mut::<f32>().is_err());
+        // SAFETY: refused before anything is written.
+        assert!(unsafe { clone.view_mut_unchecked::<f32>() }.is_err());
+    }
+    let [first, second] = clones;
+    let first = first.into_owner::<Vec<f32>>().expect_err("others read it");
+    // SAFETY: it says that the producer permits writing, which has no meaning here.
+    let first = unsafe { first.assume_writable() };
+    assert!(first.is_read_only());
+    // SAFETY: refused, since it is read-only.
+    assert!(unsafe { second.into_exclusive_zeroed() }.is_err());
+    assert_eq!(tensor.as_slice::<f32>(), Ok(&SIX[..]));
+}
+
+#[test]
+fn an_export_of_frozen_memory_is_read_only_and_no_copy() {
+    let copy = Foreign::new(&[2, 3], &SIX).flags(Flags::IS_COPIED);
+    for tensor in [Tensor::from(SIX.to_vec()), import(copy).expect("legal")] {
+        assert_eq!(tensor.access(), Access::Exclusive);
+        let frozen = tensor.into_frozen();
+        let managed = Tensor::from(frozen.clone()).into_raw();
+        // SAFETY: given away just now.
+        assert_eq!(Flags(unsafe { (*managed).flags }), Flags::READ_ONLY);
+        delete(managed);
+        let last = Tensor::from(frozen);
+        assert_eq!(last.check_legacy(), Err(Error::LegacyReadOnly));
+        let back = take_back(last.into_raw());
+        assert_eq!((back.access(), back.flags()), (Access::Shared, Flags::READ_ONLY));
+    }
+}
+
+#[test]
+fn freezing_shared_memory_makes_it_read_only_but_no_slice() {
+    let shared = Tensor::from(SIX.to_vec()).into_shared();
+    let frozen = Tensor::from(shared.clone()).into_frozen();
+    assert_eq!((frozen.access(), frozen.is_read_only()), (Access::Shared, true));
+    assert_eq!(frozen.clone().as_slice::<f32>(), Err(Error::SharedMemory));
+    // Other handles may write it, as before.
+    assert!(!shared.is_read_only());
+    // SAFETY: no other code reads the elements meanwhile.
+    unsafe { shared.view_mut_unchecked::<f32>() }.expect("writable").fill(7.0);
+    assert_eq!(values(&frozen), [7.0; 6]);
+}
+
+#[test]
+fn frozen_memory_of_a_legacy_capsule_stays_read_only() {
+    let frozen = import_legacy(Foreign::new(&[2, 3], &SIX)).expect("legal").into_frozen();
+    assert!(frozen.is_read_only() && !frozen.is_legacy_read_only());
+    let inner = frozen.into_inner().expect("the only handle");
+    // SAFETY: the test's own memory.
+    let inner = unsafe { inner.assume_writable() };
+    assert!(inner.is_read_only());
+    assert_eq!(inner.into_raw_legacy(), Err(Error::LegacyReadOnly));
+}
+
+#[test]
+fn the_last_handle_stays_frozen_and_gives_its_owner_out() {
+    let frozen = Tensor::from(SIX.to_vec()).into_frozen();
+    let another = frozen.clone();
+    assert!(frozen.into_inner().is_none());
+    let mut last = another.into_inner().expect("the last");
+    assert_eq!(last.as_slice_mut::<f32>(), Err(Error::ReadOnly));
+    assert_eq!(last.into_owner::<Vec<f32>>().expect("the vector"), SIX);
+}
+
+/// A tensor that came back from C has another one inside: its class is not the outer one's.
+#[test]
+fn sharing_a_tensor_that_came_back_is_not_undone_by_taking_it_out() {
+    let copied = || {
+        let foreign = Foreign::new(&[2, 3], &SIX).flags(Flags::IS_COPIED).without_deleter();
+        take_back(import(foreign).expect("legal").into_raw())
+    };
+    assert_eq!(copied().access(), Access::Exclusive);
+    let shared = copied().into_shared().into_inner().expect("the only handle");
+    assert_eq!((shared.access(), shared.is_copied()), (Access::Shared, false));
+    let frozen = copied().into_frozen().into_inner().expect("the only handle");
+    assert_eq!((frozen.access(), frozen.flags()), (Access::Frozen, Flags::READ_ONLY));
 }

@@ -1,11 +1,12 @@
-//! What the gate refuses: the exact error, and who releases the tensor then.
-//! What it must let through is in `odd_but_legal.rs`.
-#![allow(unsafe_code, reason = "passing the gate is unsafe by nature")]
+//! What validation rejects: the exact error, and who releases the tensor then.
+//! What it must accept is in `odd_but_legal.rs`.
+#![allow(unsafe_code, reason = "raw descriptors are unsafe by nature")]
 
 use std::ffi::c_void;
 use std::ptr;
 
 use crate::common::{delete, delete_legacy, import, import_legacy};
+use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 use dlbridge::testing::Foreign;
 use dlbridge::{DType, Device, DeviceKind, Error, Flags, MAX_RANK, Tensor, TensorRef, TypeCode};
 
@@ -25,15 +26,15 @@ fn refused(make: impl Fn() -> Foreign, wanted: &Error) {
     let foreign = make();
     let releases = foreign.releases();
     assert_eq!(import_legacy(foreign).map(drop), Err(wanted.clone()), "legacy");
-    releases.expect(1, "from_raw_legacy");
+    releases.expect(1, "from_raw");
 
     let foreign = make();
     let releases = foreign.releases();
     let managed = foreign.into_legacy();
     // SAFETY: the descriptor is refused before memory is read.
-    let result = unsafe { Tensor::try_from_raw_legacy(managed) };
+    let result = unsafe { Tensor::try_from_raw(managed) };
     assert_eq!(result.map(drop), Err(wanted.clone()), "legacy, try");
-    releases.expect(0, "try_from_raw_legacy");
+    releases.expect(0, "try_from_raw");
     delete_legacy(managed);
 
     make().with_raw(|descriptor| {
@@ -63,16 +64,16 @@ fn refused_by_1_x(make: impl Fn() -> Foreign, wanted: &Error) {
 
 #[test]
 fn a_null_pointer_is_no_tensor() {
-    let null = ptr::null_mut;
+    let null = ptr::null_mut::<DLManagedTensorVersioned>;
     // SAFETY: null is allowed.
     assert_eq!(unsafe { Tensor::from_raw(null()) }.map(drop), Err(Error::NullTensor));
     // SAFETY: the same.
     assert_eq!(unsafe { Tensor::try_from_raw(null()) }.map(drop), Err(Error::NullTensor));
-    let legacy = ptr::null_mut;
+    let legacy = ptr::null_mut::<DLManagedTensor>;
     // SAFETY: the same.
-    assert_eq!(unsafe { Tensor::from_raw_legacy(legacy()) }.map(drop), Err(Error::NullTensor));
+    assert_eq!(unsafe { Tensor::from_raw(legacy()) }.map(drop), Err(Error::NullTensor));
     // SAFETY: the same.
-    assert_eq!(unsafe { Tensor::try_from_raw_legacy(legacy()) }.map(drop), Err(Error::NullTensor));
+    assert_eq!(unsafe { Tensor::try_from_raw(legacy()) }.map(drop), Err(Error::NullTensor));
     // SAFETY: the same.
     let borrowed = unsafe { TensorRef::from_raw(ptr::null()) };
     assert_eq!(borrowed.map(drop), Err(Error::NullTensor));

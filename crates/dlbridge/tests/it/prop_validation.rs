@@ -1,6 +1,6 @@
 //! Random descriptors: none panics, and each is either refused, with one release, or gives
 //! metadata that agree with one another.
-//! Chosen descriptors are in `gate.rs` and `odd_but_legal.rs`.
+//! Chosen descriptors are in `validation.rs` and `odd_but_legal.rs`.
 
 use std::ptr;
 

@@ -1,0 +1,140 @@
+//! Copies strided elements to contiguous memory, block by block.
+
+use std::array;
+
+use crate::Element;
+use crate::layout::{Axis, Blocks};
+
+/// Elements that are read along one row of the target at a time, from as many rows of the source.
+const LANES: usize = 8;
+/// How far a tile reaches along a row of the source, in bytes: whole cache lines, few enough that
+/// those of all lanes stay in the cache.
+const TILE: usize = 256;
+/// Shorter rows are copied element by element: calling `memcpy` costs more.
+const SHORT: usize = 32;
+
+/// Copies the elements of a layout to contiguous memory, in row-major order, and counts them.
+///
+/// # Safety
+///
+/// The layout, counted from `source` in elements of type `T`, has the elements that `blocks` was
+/// made of; `target` is valid for writes of as many, which are other memory. It may be misaligned.
+pub(crate) unsafe fn copy_strided<T: Element>(
+    source: *const u8,
+    target: *mut u8,
+    blocks: &Blocks,
+) -> usize {
+    let Blocks { rows, columns, .. } = blocks;
+    let mut copied = 0;
+    let (source, target) = (source.cast::<T>(), target.cast::<T>());
+    blocks.for_each(|from, to| {
+        let (source, target) = (source.wrapping_offset(from), target.wrapping_offset(to));
+        if columns.source == 1 {
+            // SAFETY: a block's elements (the caller's duty), contiguous along its rows.
+            unsafe { copy_rows(source, target, *rows, columns.extent) };
+        } else {
+            // SAFETY: a block's elements (the caller's duty).
+            unsafe { transpose(source, target, *rows, *columns) };
+        }
+        copied += rows.extent * columns.extent;
+    });
+    copied
+}
+
+/// The same for elements of any size, given in bytes.
+///
+/// # Safety
+///
+/// As for [`copy_strided`].
+pub(crate) unsafe fn copy_strided_bytes(
+    source: *const u8,
+    target: *mut u8,
+    blocks: &Blocks,
+    size: usize,
+) {
+    let Blocks { rows, columns, .. } = blocks;
+    let bytes = |offset: isize| offset * size as isize;
+    blocks.for_each(|from, to| {
+        for row in 0..rows.extent as isize {
+            for column in 0..columns.extent as isize {
+                let from = bytes(from + row * rows.source + column * columns.source);
+                let to = bytes(to + row * rows.target + column);
+                let (source, target) = (source.wrapping_offset(from), target.wrapping_offset(to));
+                // SAFETY: an element and its place in the target (the caller's duty).
+                unsafe { source.copy_to_nonoverlapping(target, size) };
+            }
+        }
+    });
+}
+
+/// # Safety
+///
+/// As for [`copy_strided`], with `len` contiguous elements in each row.
+unsafe fn copy_rows<T: Element>(source: *const T, target: *mut T, rows: Axis, len: usize) {
+    for row in 0..rows.extent as isize {
+        let from = source.wrapping_offset(row * rows.source);
+        let to = target.wrapping_offset(row * rows.target);
+        if len * size_of::<T>() >= SHORT && to.is_aligned() {
+            // SAFETY: a row's elements (the caller's duty).
+            unsafe { T::copy_run(from.cast(), to, len) };
+            continue;
+        }
+        for column in 0..len {
+            // SAFETY: an element of the row (the caller's duty).
+            let value = unsafe { T::read(from.wrapping_add(column).cast()) };
+            // SAFETY: its place in the target (the caller's duty).
+            unsafe { to.wrapping_add(column).write_unaligned(value) };
+        }
+    }
+}
+
+/// Reads a few columns together, so that what a cache line of the source holds is read before it
+/// leaves the cache.
+///
+/// # Safety
+///
+/// As for [`copy_strided`].
+unsafe fn transpose<T: Element>(source: *const T, target: *mut T, rows: Axis, columns: Axis) {
+    let tile = TILE.div_ceil(size_of::<T>());
+    for first in (0..rows.extent).step_by(tile) {
+        let tile = first..rows.extent.min(first + tile);
+        let mut column = 0;
+        while column + LANES <= columns.extent {
+            for row in tile.clone() {
+                // SAFETY: elements of the row (the caller's duty).
+                unsafe { copy_lanes::<T, LANES>(source, target, rows, columns, row, column) };
+            }
+            column += LANES;
+        }
+        for column in column..columns.extent {
+            for row in tile.clone() {
+                // SAFETY: an element of the row (the caller's duty).
+                unsafe { copy_lanes::<T, 1>(source, target, rows, columns, row, column) };
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// As for [`copy_strided`]; there are `N` elements from this row and column on.
+#[inline(always)]
+unsafe fn copy_lanes<T: Element, const N: usize>(
+    source: *const T,
+    target: *mut T,
+    rows: Axis,
+    columns: Axis,
+    row: usize,
+    column: usize,
+) {
+    let (row, column) = (row as isize, column as isize);
+    let from = source.wrapping_offset(row * rows.source + column * columns.source);
+    let to = target.wrapping_offset(row * rows.target + column);
+    let values: [T; N] = array::from_fn(|lane| {
+        let at = from.wrapping_offset(lane as isize * columns.source);
+        // SAFETY: one of the `N` elements (the caller's duty).
+        unsafe { T::read(at.cast()) }
+    });
+    // SAFETY: their places in the target (the caller's duty).
+    unsafe { to.cast::<[T; N]>().write_unaligned(values) };
+}
