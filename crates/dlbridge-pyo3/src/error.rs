@@ -3,6 +3,7 @@
 //! Invariant: what cannot be exported or imported as asked is a `BufferError`, as the array API
 //! standard wants; never a `TypeError`, which consumers take for a missing keyword.
 
+use dlbridge::PartError;
 use dlbridge::protocol::Refusal;
 use pyo3::PyErr;
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyMemoryError, PyTypeError, PyValueError};
@@ -82,8 +83,14 @@ impl From<Error> for PyErr {
             message += "; a fake tensor (FakeTensorMode, torch.compile) has a shape but no memory";
         }
         match error {
-            dlbridge::Error::DTypeMismatch { .. } => PyTypeError::new_err(message),
-            dlbridge::Error::IndexOutOfBounds { .. } => PyIndexError::new_err(message),
+            dlbridge::Error::DTypeMismatch { .. } | dlbridge::Error::DTypeNotIn { .. } => {
+                PyTypeError::new_err(message)
+            }
+            dlbridge::Error::IndexOutOfBounds { .. }
+            | dlbridge::Error::Part(PartError::Axis { .. } | PartError::Index { .. }) => {
+                PyIndexError::new_err(message)
+            }
+            dlbridge::Error::Part(_) => PyValueError::new_err(message),
             dlbridge::Error::OutOfMemory { .. } => PyMemoryError::new_err(message),
             dlbridge::Error::RankMismatch { .. }
             | dlbridge::Error::ExtentMismatch { .. }

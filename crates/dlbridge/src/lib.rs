@@ -51,6 +51,8 @@ mod dtype;
 mod error;
 mod flags;
 pub mod layout;
+mod match_dtype;
+mod part_error;
 #[doc(hidden)]
 pub mod protocol;
 mod raw;
@@ -100,13 +102,14 @@ pub use dlbridge_sys as sys;
 pub use dtype::{DType, TypeCode};
 pub use error::Error;
 pub use flags::Flags;
+pub use part_error::PartError;
 pub use raw::descriptor::ManagedTensor;
-pub use raw::{Element, Iter, Plain, ReadCell};
+pub use raw::{Element, Iter, Plain, ReadCell, Rows};
 #[doc(hidden)]
 pub use tensor::ffi;
 pub use tensor::{
-    Builder, Producer, SharedTensor, Tensor, TensorMut, TensorRef, TensorSlice, TensorSliceMut,
-    View, ViewMut,
+    AxisIter, Builder, Indexed, Pieces, Producer, SharedTensor, Tensor, TensorMut, TensorRef,
+    TensorSlice, TensorSliceMut, View, ViewMut, ViewPart, Zip,
 };
 
 /// The most axes that a tensor may have, as in NumPy.
