@@ -33,7 +33,7 @@ use std::ffi::c_void;
 
 use crate::Tensor;
 #[cfg(any(feature = "faer-0_24", feature = "nalgebra-0_35", feature = "ndarray-0_17"))]
-pub(crate) use crate::tensor::describable;
+pub(crate) use crate::tensor::tensor_ref::describable;
 
 /// The handle of the stream that the owner of a tensor's memory has its work on.
 #[inline]

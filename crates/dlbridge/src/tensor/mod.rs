@@ -5,7 +5,7 @@
 mod accessors;
 mod builder;
 mod raw;
-mod tensor_ref;
+pub(crate) mod tensor_ref;
 mod view;
 
 use std::fmt;
@@ -14,7 +14,6 @@ pub use builder::Builder;
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
 pub(crate) use raw::Nested;
 pub use raw::{SharedTensor, TensorSlice, TensorSliceMut, ffi};
-pub(crate) use tensor_ref::describable;
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};
 
