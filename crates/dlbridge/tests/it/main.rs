@@ -51,6 +51,14 @@ mod rank_0;
 mod releases;
 #[cfg(feature = "safetensors-0_8")]
 mod safetensors_0_8;
+#[cfg(all(feature = "sealed", target_os = "linux", not(miri)))]
+mod sealed;
+#[cfg(all(feature = "sealed", target_os = "linux", not(miri)))]
+mod sealed_attacks;
+#[cfg(all(feature = "sealed", not(any(target_os = "linux", target_os = "android"))))]
+mod sealed_elsewhere;
+#[cfg(all(feature = "sealed", target_os = "linux", not(miri)))]
+mod sealed_hostile;
 #[cfg(all(feature = "float8-0_7", feature = "microfloat-0_1", feature = "float4-0_2"))]
 mod small_floats;
 mod strides;
