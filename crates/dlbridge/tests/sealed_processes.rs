@@ -22,7 +22,7 @@ const READER: [&str; 5] = ["received", "read", "cloned", "private", "written"];
 const SIZE: i64 = 128 << 20;
 /// Rounds of send, receive and drop.
 const ROUNDS: usize = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
-/// One round in so many seals a file of its own, for which the kernel takes about a millisecond.
+/// One round in so many seals a file of its own.
 const SEALS: usize = 100;
 
 /// Another process of this program, which is killed in the end.
