@@ -23,7 +23,7 @@ use crate::{DType, Error, Tensor};
 ///     .metadata("step", "7")
 ///     .allocate()?;
 ///
-/// // Memory of the file itself: what is computed here is copied nowhere.
+/// // Memory of the file itself: values computed here are not copied again.
 /// let mut weights = filling.tensor("weights")?;
 /// weights.as_slice_mut::<f32>()?.fill(1.0);
 /// drop(weights);

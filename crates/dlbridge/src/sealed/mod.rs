@@ -40,7 +40,8 @@
 //! ```
 //!
 //! The file has the safetensors layout, so that every reader of that format reads it.
-//! `SAFETY.md` says why sealed memory is [`Frozen`](crate::Access::Frozen) whoever sent it.
+//! `SAFETY.md` says why sealed memory is [`Frozen`](crate::Access::Frozen), also from an untrusted
+//! sender.
 //! On systems other than Linux, every call is an error.
 
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "elsewhere.rs")]
@@ -107,8 +108,8 @@ impl SealedTensors {
         Tensor::builder(owner).dtype(entry.dtype).shape(&entry.shape).build_read_only::<u8>()
     }
 
-    /// A tensor to write, which nobody else sees: class [`Exclusive`](crate::Access::Exclusive).
-    /// Pages are copied when they are written first.
+    /// A writable tensor over a private mapping: class [`Exclusive`](crate::Access::Exclusive).
+    /// A page is copied at the first write to it; the file and other tensors keep their values.
     ///
     /// # Errors
     ///
@@ -231,7 +232,7 @@ pub fn seal<'a, N: Into<String>>(
     filling.seal()
 }
 
-/// What is wrong with a file, or with the use of it.
+/// The error for a file, or a use of it, that is not as expected.
 fn refused(reason: String) -> Error {
     Error::Refused { by: "sealed tensors", reason }
 }

@@ -1,7 +1,7 @@
 //! Files in memory (memfd): made, filled through one writable mapping, sealed, and mapped again.
-//! What is in them does not belong here (see `header`).
+//! The layout of their bytes does not belong here (see `header`).
 //! Invariant: R4: memory is `Frozen` only of a file that the kernel says is sealed (F10), and
-//! `Exclusive` only in a region that is handed out once, or in a private mapping.
+//! `Exclusive` only in a region that is split off once, or in a private mapping.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -143,7 +143,7 @@ impl SealedFile {
         if !seals.contains(SEALS) {
             let missing = SEALS.difference(seals);
             return Err(refused(format!(
-                "expected a memory file sealed for good, found one without the seals {missing:?}; \
+                "expected a memory file with all seals, found one without the seals {missing:?}; \
                  seal it where it was made"
             )));
         }
@@ -154,8 +154,8 @@ impl SealedFile {
             ));
         }
         let found = fs::fstat(&file).map_err(|error| system("fstat", error))?;
-        let size = usize::try_from(found.st_size).unwrap_or_default();
-        // A page that is missing would be allocated by whoever reads it, which can fail.
+        let size = isize::try_from(found.st_size).unwrap_or_default().unsigned_abs();
+        // Reading a missing page allocates it, which can fail.
         let allocated = u64::try_from(found.st_blocks).unwrap_or_default().saturating_mul(BLOCK);
         if size == 0 || allocated < size as u64 {
             return Err(refused(format!(
@@ -167,10 +167,10 @@ impl SealedFile {
 
     /// Maps the whole file, to be read.
     pub(super) fn map(&self) -> Result<Map, Error> {
-        // A shared mapping of a sealed file fails before Linux 6.7. One that nobody can write shares
-        // the file's pages all the same.
+        // A shared mapping of a sealed file fails before Linux 6.7. A private one that is not
+        // writable shares the file's pages as well.
         let mut options = MmapOptions::new();
-        // SAFETY: nobody can change the bytes of this file, or make it shorter (F10).
+        // SAFETY: no process can change the bytes of this file or make it shorter (F10).
         let map = unsafe { options.len(self.size).map_copy_read_only(&self.file) };
         map.map_err(|error| system("mmap", error))
     }
@@ -179,7 +179,7 @@ impl SealedFile {
     pub(super) fn map_private(&self, range: &Range<usize>) -> Result<MmapMut, Error> {
         let mut options = MmapOptions::new();
         let options = options.offset(range.start as u64).len(range.len());
-        // SAFETY: the same: and what is written stays in this mapping (R4).
+        // SAFETY: as above (F10); writes stay in this mapping (R4).
         let map = unsafe { options.map_copy(&self.file) };
         map.map_err(|error| system("mmap", error))
     }

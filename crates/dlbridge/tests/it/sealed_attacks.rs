@@ -114,7 +114,7 @@ fn a_writable_mapping_made_before_prevents_sealing() {
     let size = 1_234_567;
     let mut filling =
         Builder::new().tensor("x", dlbridge::DType::U8, &[size]).allocate().expect("memory");
-    // The descriptor is nobody's to have, but it can be found.
+    // No call returns the descriptor, but it can be found.
     let file = fs::read_dir("/proc/self/fd").expect("procfs").find_map(|entry| {
         let path = entry.expect("a descriptor").path();
         let name = fs::read_link(&path).ok()?;
