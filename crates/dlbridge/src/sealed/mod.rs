@@ -9,7 +9,7 @@
 //! | tensors to compute | them in a file from the start | [`Builder`], [`Filling::seal`] |
 //! | a tensor, some tensors | a sealed copy | [`Tensor::seal`], [`seal`] |
 //! | sealed tensors, a Unix socket | them in another process | `SealedTensors::send`, `receive` |
-//! | sealed tensors | their descriptor | [`AsFd`](std::os::fd::AsFd), `OwnedFd::from` |
+//! | sealed tensors | their descriptor | `as_fd`, `OwnedFd::from` |
 //! | a descriptor that was received | its tensors, after a check | [`SealedTensors::try_from`] |
 //! | sealed tensors | a tensor to read | [`SealedTensors::tensor`] |
 //! | sealed tensors | a tensor to write, of my own | [`SealedTensors::private`] |
