@@ -5,21 +5,24 @@
 
 use std::fs;
 use std::io::{Read, Write, stdin};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dlbridge::sealed::{Builder, SealedTensors};
 use dlbridge::{Access, DType, Tensor};
+use rustix::fs::inotify;
 use rustix::io::Errno;
 
 /// What the maker of a file does, one step after the other.
 const MAKER: [&str; 6] = ["allocated", "taken", "filled", "sealed", "mapped", "sent"];
 /// What a reader does.
 const READER: [&str; 5] = ["received", "read", "cloned", "private", "written"];
-/// The size of the tensor, so large that the memory of others does not hide it.
-const SIZE: i64 = 128 << 20;
+/// The size of the tensor.
+const SIZE: i64 = 16 << 20;
 /// Rounds of send, receive and drop.
 const ROUNDS: usize = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
 /// One round in so many seals a file of its own.
@@ -140,80 +143,107 @@ fn attack(socket: &UnixStream, address: &str) {
     (&*socket).write_all(&error.to_le_bytes()).expect("a socket");
 }
 
-/// Shared memory of all processes in bytes, measured by one test at a time.
-struct Shared {
-    _alone: MutexGuard<'static, ()>,
+/// Tests that open files of their own would change the counts of others.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
-    fn new() -> Self {
-        static ONE: Mutex<()> = Mutex::new(());
-        Self { _alone: ONE.lock().unwrap_or_else(PoisonError::into_inner) }
+/// The kernel's word that a file is freed: no process has a descriptor or a mapping of it.
+struct Watch(OwnedFd);
+
+impl Watch {
+    /// Watches the memory file that a process has.
+    fn of(process: u32) -> Self {
+        let folder = fs::read_dir(format!("/proc/{process}/fd")).expect("procfs");
+        let mut paths = folder.map(|entry| entry.expect("a descriptor").path());
+        let is_ours = |path: &PathBuf| {
+            fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("/memfd:dlbridge"))
+        };
+        let path = paths.find(is_ours).expect("a memory file");
+        let inotify = inotify::init(inotify::CreateFlags::NONBLOCK).expect("inotify");
+        inotify::add_watch(&inotify, path, inotify::WatchFlags::DELETE_SELF).expect("a watch");
+        Self(inotify)
     }
 
-    fn bytes(&self) -> i64 {
-        let text = fs::read_to_string("/proc/meminfo").expect("procfs");
-        let line = text.lines().find_map(|line| line.strip_prefix("Shmem:")).expect("its line");
-        let kilobytes: i64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
-        kilobytes << 10
+    fn is_freed(&self) -> bool {
+        let mut buffer = [MaybeUninit::uninit(); 256];
+        match inotify::Reader::new(&self.0, &mut buffer).next() {
+            Ok(event) => event.events().contains(inotify::ReadFlags::DELETE_SELF),
+            Err(error) => {
+                assert_eq!(error, Errno::AGAIN);
+                false
+            }
+        }
     }
 }
 
 #[test]
 fn a_maker_that_is_killed_at_any_step_leaves_no_memory() {
-    let shared = Shared::new();
+    let _alone = alone();
     for last in MAKER {
-        let before = shared.bytes();
         let mut maker = Other::start("maker", last);
         maker.wait();
-        let held = shared.bytes() - before;
-        assert!(held > SIZE / 2, "{last}: {held} bytes");
+        let watch = Watch::of(maker.child.id());
+        assert!(!watch.is_freed(), "{last}");
         maker.kill();
-        let left = shared.bytes() - before;
-        assert!(left < SIZE / 2, "{last}: {left} bytes");
+        assert!(watch.is_freed(), "{last}");
     }
 }
 
 #[test]
 fn a_reader_that_is_killed_at_any_step_leaves_no_memory_and_changes_none() {
-    let shared = Shared::new();
-    let before = shared.bytes();
+    let _alone = alone();
     let mut filling = Builder::new().tensor("x", DType::U8, &[SIZE]).allocate().expect("memory");
     filling.tensor("x").expect("there").as_slice_mut::<u8>().expect("exclusive").fill(7);
     let sealed = filling.seal().expect("a seal");
+    let watch = Watch::of(std::process::id());
     for last in READER {
         let mut reader = Other::start("reader", last);
         sealed.send(&reader.socket).expect("a socket");
         reader.wait();
-        let added = shared.bytes() - before - SIZE;
-        assert!(added < SIZE / 2, "{last}: {added} bytes");
         reader.kill();
     }
     let tensor = sealed.tensor("x").expect("there");
     assert!(is_filled(&tensor));
-    drop((tensor, sealed, filling));
-    let left = shared.bytes() - before;
-    assert!(left < SIZE / 2, "{left} bytes");
+    drop((sealed, filling));
+    assert!(!watch.is_freed(), "while a tensor is alive");
+    drop(tensor);
+    assert!(watch.is_freed());
 }
 
 #[test]
 fn a_reader_outlives_the_maker() {
-    let shared = Shared::new();
-    let before = shared.bytes();
+    let _alone = alone();
     let mut maker = Other::start("maker", "sent");
     let sealed = SealedTensors::receive(&maker.socket).expect("a sealed file");
     maker.wait();
     maker.kill();
+    let watch = Watch::of(std::process::id());
     let tensor = sealed.tensor("x").expect("there");
     drop(sealed);
     assert!(is_filled(&tensor));
+    assert!(!watch.is_freed(), "while a tensor is alive");
     drop(tensor);
-    let left = shared.bytes() - before;
-    assert!(left < SIZE / 2, "{left} bytes");
+    assert!(watch.is_freed());
+}
+
+#[test]
+fn a_file_in_a_socket_is_freed_with_it() {
+    let _alone = alone();
+    let (here, there) = UnixStream::pair().expect("sockets");
+    let sealed = Tensor::from(vec![7_u8]).seal().expect("a seal");
+    let watch = Watch::of(std::process::id());
+    sealed.send(&here).expect("a socket");
+    drop((sealed, here));
+    assert!(!watch.is_freed(), "while it is on its way");
+    drop(there);
+    assert!(watch.is_freed());
 }
 
 #[test]
 fn another_process_changes_no_sealed_memory() {
+    let _alone = alone();
     let sealed = Tensor::from(vec![7_u8; 100]).seal().expect("a seal");
     let address = sealed.tensor("tensor").expect("there").data_ptr().addr();
     let mut attacker = Other::start("attacker", &address.to_string());
@@ -235,7 +265,7 @@ fn no_descriptor_and_no_mapping_is_leaked() {
         Some(_) => fs::read_dir(path).expect("procfs").count(),
         None => fs::read_to_string(path).expect("procfs").matches("memfd:dlbridge").count(),
     };
-    let _alone = Shared::new();
+    let _alone = alone();
     let counts = || ["/proc/self/fd", "/proc/self/maps"].map(count);
     let (here, there) = UnixStream::pair().expect("sockets");
     let source = Tensor::from(vec![1.0_f32; 16]);
