@@ -83,8 +83,8 @@ impl Builder {
 
 /// Tensors in a memory file that is not sealed yet, made by [`Builder::allocate`].
 ///
-/// Their memory is this process's alone: its descriptor cannot be had before it is sealed. A child
-/// that is forked meanwhile has it too, as C has it for all shared mappings, and delays sealing.
+/// No other process has the memory: no call returns the descriptor before it is sealed. A child that
+/// is forked meanwhile is the exception: it inherits every shared mapping, and delays sealing.
 #[derive(Debug)]
 pub struct Filling {
     /// `None` after it was sealed.

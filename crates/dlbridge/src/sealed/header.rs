@@ -96,7 +96,7 @@ pub(super) fn plan(
         let size = nbytes(dtype, &shape)?;
         end = start.checked_add(size).ok_or_else(too_large)?;
         let stored = match from_dlpack(dtype) {
-            Ok(stored) if dtype.bits >= 8 => {
+            Ok(stored) if fills_bytes(dtype, &shape, size) => {
                 info(stored, shape.iter().map(|&extent| extent as usize).collect(), start..end)
             }
             _ => {
@@ -184,6 +184,12 @@ fn check_length(length: usize) -> Result<(), Error> {
         return Ok(());
     }
     Err(refused(format!("expected a header of at most {LARGEST} bytes, found {length}")))
+}
+
+/// Whether the last byte of a tensor is full: safetensors has no others.
+fn fills_bytes(dtype: DType, shape: &[i64], size: usize) -> bool {
+    let bits = u128::from(dtype.element_bits());
+    shape.iter().fold(bits, |bits, &extent| bits * extent as u128) == size as u128 * 8
 }
 
 fn info(dtype: Dtype, shape: Vec<usize>, range: Range<usize>) -> TensorInfo {

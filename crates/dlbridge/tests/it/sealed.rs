@@ -10,6 +10,7 @@ use dlbridge::sealed::{Builder, SealedTensors, seal};
 use dlbridge::testing::conformance::{self, Expected};
 use dlbridge::{Access, DType, Error, Tensor};
 use rustix::fs::{SealFlags, fcntl_get_seals};
+use safetensors::Dtype;
 
 const ALL: SealFlags =
     SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
@@ -161,13 +162,16 @@ fn names_and_sizes_that_no_file_can_have_are_refused() {
 #[test]
 fn any_safetensors_reader_reads_the_file() {
     let (x, y) = (Tensor::from(vec![1_u8, 2, 3]), Tensor::from(vec![0.5_f64]));
-    let sealed = seal([("x", &x), ("y", &y)]).expect("a seal");
+    let z = Tensor::from_bytes(DType::FLOAT4_E2M1FN, &[4], &[5, 6]).expect("a tensor");
+    let sealed = seal([("x", &x), ("y", &y), ("z", &z)]).expect("a seal");
     let path = format!("/proc/self/fd/{}", sealed.as_fd().as_raw_fd());
     let bytes = std::fs::read(path).expect("a file");
     assert_eq!(bytes.len(), sealed.nbytes());
     let read = safetensors::SafeTensors::deserialize(&bytes).expect("the format");
     assert_eq!(read.tensor("x").expect("there").data(), [1, 2, 3]);
     assert_eq!(read.tensor("y").expect("there").data(), 0.5_f64.to_le_bytes());
+    let z = read.tensor("z").expect("there");
+    assert_eq!((z.dtype(), z.shape(), z.data()), (Dtype::F4, &[4][..], &[5, 6][..]));
 }
 
 #[test]
