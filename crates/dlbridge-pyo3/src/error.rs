@@ -3,6 +3,8 @@
 //! Invariant: what cannot be exported or imported as asked is a `BufferError`, as the array API
 //! standard wants; never a `TypeError`, which consumers take for a missing keyword.
 
+use dlbridge::PartError;
+use dlbridge::protocol::Refusal;
 use pyo3::PyErr;
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyMemoryError, PyTypeError, PyValueError};
 
@@ -24,6 +26,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     pub(crate) fn buffer(message: impl Into<String>) -> Self {
         Self::Python(PyBufferError::new_err(message.into()))
+    }
+
+    /// The refusal to write to memory of automatic differentiation, which would not see the write.
+    pub(crate) fn requires_grad(kind: &str) -> Self {
+        Self::buffer(format!(
+            "expected memory to write to, found a {kind} that requires grad: pass x.detach()"
+        ))
     }
 }
 
@@ -51,6 +60,12 @@ impl From<dlbridge::Error> for Error {
     }
 }
 
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::buffer(refusal.to_string())
+    }
+}
+
 impl From<PyErr> for Error {
     fn from(error: PyErr) -> Self {
         Self::Python(error)
@@ -68,8 +83,14 @@ impl From<Error> for PyErr {
             message += "; a fake tensor (FakeTensorMode, torch.compile) has a shape but no memory";
         }
         match error {
-            dlbridge::Error::DTypeMismatch { .. } => PyTypeError::new_err(message),
-            dlbridge::Error::IndexOutOfBounds { .. } => PyIndexError::new_err(message),
+            dlbridge::Error::DTypeMismatch { .. } | dlbridge::Error::DTypeNotIn { .. } => {
+                PyTypeError::new_err(message)
+            }
+            dlbridge::Error::IndexOutOfBounds { .. }
+            | dlbridge::Error::Part(PartError::Axis { .. } | PartError::Index { .. }) => {
+                PyIndexError::new_err(message)
+            }
+            dlbridge::Error::Part(_) => PyValueError::new_err(message),
             dlbridge::Error::OutOfMemory { .. } => PyMemoryError::new_err(message),
             dlbridge::Error::RankMismatch { .. }
             | dlbridge::Error::ExtentMismatch { .. }

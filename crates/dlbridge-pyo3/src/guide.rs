@@ -11,6 +11,9 @@ mod start {}
 #[doc = include_str!("../../../docs/guide/calls.md")]
 mod calls {}
 
+#[doc = include_str!("../../../docs/guide/parts.md")]
+mod parts {}
+
 #[doc = include_str!("../../../docs/guide/extension.md")]
 mod extension {}
 

@@ -127,7 +127,7 @@ fn nobody_waits_who_says_so() {
         assert_eq!(read(&given.extract::<PyTensor>().unwrap()), [0; 4], "the driver is late");
 
         let Late { tensor, read, number } = late();
-        let object = PyTensor::from(tensor).ready_on(Stream::NO_SYNC).unwrap();
+        let object = PyTensor::from(tensor).ready_after(Stream::NO_SYNC).unwrap();
         let object = Bound::new(py, object).unwrap().into_any();
         assert_eq!(read(&capsule(&object, Some(number))), [0; 4], "the caller's own word");
     });
@@ -152,7 +152,7 @@ fn the_frameworks_stream_waits_for_an_array_of_its_kind() {
         let object = object_with(py, Box::leak(Box::new(table)));
         let Late { tensor, number, read } = late();
         CURRENT.store(number, Ordering::Relaxed);
-        let array = PyTensor::from(tensor).like(&object).expect("the table takes it");
+        let array = PyTensor::from(tensor).to_caller(&object).expect("the table takes it");
         let array = array.cast::<TensorObject>().expect("of our own table's kind");
         assert_eq!(read(array.get().tensor()), [1; 4]);
     });

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::{DType, Device};
+use crate::{DType, Device, PartError};
 
 /// Why a tensor was refused, or cannot be used the way it was asked for.
 ///
@@ -230,6 +230,15 @@ pub enum Error {
         /// What could be converted.
         wanted: &'static str,
     },
+    /// The tensor has no such part.
+    Part(PartError),
+    /// The elements have none of the types that are handled.
+    DTypeNotIn {
+        /// The type found.
+        found: DType,
+        /// The types handled.
+        wanted: &'static [DType],
+    },
 }
 
 impl fmt::Display for Error {
@@ -339,6 +348,14 @@ impl fmt::Display for Error {
             Self::Driver { doing, message } => write!(f, "driver: {doing}: {message}"),
             Self::NotConvertible { what, found, wanted } => {
                 write!(f, "{what}: found {found}, wanted {wanted}")
+            }
+            Self::Part(error) => error.fmt(f),
+            Self::DTypeNotIn { found, wanted } => {
+                f.write_str("dtype: expected ")?;
+                for (i, dtype) in wanted.iter().enumerate() {
+                    write!(f, "{}{dtype}", if i == 0 { "" } else { " or " })?;
+                }
+                write!(f, ", found {found}")
             }
         }
     }

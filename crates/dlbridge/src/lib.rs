@@ -14,6 +14,7 @@
 //! | any tensor in host memory | a copy as an array, a matrix, an image | [`Tensor::copy_as`] |
 //! | a tensor that no other code writes | a slice or a buffer that owns it | [`Tensor::into_slice`], [`Tensor::into_as`] |
 //! | a tensor of a `Vec` | the `Vec` again | [`Tensor::into_owner`] |
+//! | a tensor | several handles to its memory, writable or read-only | [`Tensor::into_shared`], [`Tensor::into_frozen`] |
 //! | a borrowed array | what a C function takes | [`TensorRef`], [`TensorMut`] |
 //! | a raw managed tensor | a safe one | [`Tensor::from_raw`] |
 //! | a tensor | a raw managed tensor | [`Tensor::into_raw`] |
@@ -50,6 +51,10 @@ mod dtype;
 mod error;
 mod flags;
 pub mod layout;
+mod match_dtype;
+mod part_error;
+#[doc(hidden)]
+pub mod protocol;
 mod raw;
 mod tensor;
 #[cfg(feature = "testing")]
@@ -97,13 +102,14 @@ pub use dlbridge_sys as sys;
 pub use dtype::{DType, TypeCode};
 pub use error::Error;
 pub use flags::Flags;
+pub use part_error::PartError;
 pub use raw::descriptor::ManagedTensor;
-pub use raw::{Element, Iter, Plain, ReadCell};
+pub use raw::{Element, Iter, Plain, ReadCell, Rows};
 #[doc(hidden)]
 pub use tensor::ffi;
 pub use tensor::{
-    Builder, Producer, SharedTensor, Tensor, TensorMut, TensorRef, TensorSlice, TensorSliceMut,
-    View, ViewMut,
+    AxisIter, Builder, Indexed, Pieces, Producer, SharedTensor, Tensor, TensorMut, TensorRef,
+    TensorSlice, TensorSliceMut, View, ViewMut, ViewPart, Zip,
 };
 
 /// The most axes that a tensor may have, as in NumPy.

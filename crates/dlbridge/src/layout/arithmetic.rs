@@ -228,6 +228,16 @@ impl Unit {
         self.packed
     }
 
+    /// How many bytes some elements of a measured layout lie apart; `None` unless these are whole bytes.
+    #[inline]
+    pub(crate) fn offset(self, elements: isize) -> Option<isize> {
+        if !self.packed {
+            return Some(elements.wrapping_mul(self.amount as isize));
+        }
+        let bits = elements as i128 * self.amount as i128;
+        (bits % 8 == 0).then_some((bits / 8) as isize)
+    }
+
     /// The size of `count` elements side by side in bytes, if it fits `isize`.
     #[inline]
     pub(crate) fn size(self, count: usize) -> Option<usize> {

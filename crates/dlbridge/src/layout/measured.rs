@@ -9,7 +9,7 @@ use crate::{DType, Error, Flags};
 /// in bytes and the distance in bytes between any two elements fit `isize`.
 ///
 /// Every descriptor, and every checked description of memory, is made of one.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout<'a> {
     pub(super) shape: &'a [i64],
     pub(super) strides: &'a [i64],
@@ -176,6 +176,7 @@ impl<'a> Lists<'a> {
 }
 
 /// A layout with lists of its own. No heap up to rank 8.
+#[derive(Clone)]
 pub(crate) struct OwnedLayout {
     shape: Dims,
     strides: Dims,
@@ -196,6 +197,18 @@ impl OwnedLayout {
         let mut lists = Lists::new(&mut shape, &mut strides);
         write(&mut lists)?;
         let padding = lists.measure(dtype, flags)?.padding;
+        Ok(Self { shape, strides, dtype, padding })
+    }
+
+    /// Measures lists.
+    #[inline]
+    pub(super) fn of(
+        shape: Dims,
+        strides: Dims,
+        dtype: DType,
+        padding: Flags,
+    ) -> Result<Self, Error> {
+        let padding = Layout::measure(&shape, &strides, dtype, padding)?.padding;
         Ok(Self { shape, strides, dtype, padding })
     }
 

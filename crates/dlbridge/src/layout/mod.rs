@@ -4,8 +4,10 @@ mod arithmetic;
 mod blocks;
 mod dims;
 mod measured;
+mod part;
 mod placement;
 mod raw;
+mod reshape;
 mod runs;
 pub(crate) mod small;
 
@@ -25,5 +27,6 @@ pub use arithmetic::{
 pub(crate) use blocks::{Axis, Blocks, by_stride};
 pub(crate) use dims::Dims;
 pub(crate) use measured::{Layout, Lists, OwnedLayout};
+pub(crate) use part::Cut;
 pub(crate) use placement::Placement;
 pub(crate) use runs::{Run, Runs};

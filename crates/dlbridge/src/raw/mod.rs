@@ -39,7 +39,7 @@ mod unchecked;
 
 pub(crate) use descriptor::{Handle, Parts, borrowed, parts};
 pub use element::{Element, Plain};
-pub use memory::{Iter, ReadCell};
+pub use memory::{Iter, ReadCell, Rows};
 pub(crate) use memory::{buffer, elements, placement, write};
 
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]

@@ -5,16 +5,21 @@
 mod accessors;
 mod builder;
 mod map;
+mod part_verbs;
+mod parts;
 mod raw;
+mod rows;
 mod tensor_ref;
 mod view;
 
 use std::fmt;
 
 pub use builder::Builder;
+pub use parts::ViewPart;
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
 pub(crate) use raw::Nested;
 pub use raw::{SharedTensor, TensorSlice, TensorSliceMut, ffi};
+pub use rows::{AxisIter, Indexed, Pieces, Zip};
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};
 

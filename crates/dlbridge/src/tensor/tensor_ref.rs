@@ -33,6 +33,11 @@ impl<'a> TensorRef<'a> {
     }
 
     #[inline]
+    pub(crate) fn borrowed(&self) -> &Borrowed<'a> {
+        &self.0
+    }
+
+    #[inline]
     pub(crate) fn parts(&self) -> Parts<'_> {
         self.0.parts()
     }

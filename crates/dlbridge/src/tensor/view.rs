@@ -219,6 +219,14 @@ impl<'a, T: Element> ViewMut<'a, T> {
         Self(elements)
     }
 
+    pub(crate) fn into_elements(self) -> ElementsMut<'a, T> {
+        self.0
+    }
+
+    pub(crate) fn elements_mut(&mut self) -> &mut ElementsMut<'a, T> {
+        &mut self.0
+    }
+
     /// The extents, outermost axis first.
     #[must_use]
     pub fn shape(&self) -> &[i64] {
@@ -241,6 +249,29 @@ impl<'a, T: Element> ViewMut<'a, T> {
     #[must_use]
     pub fn get(&self, index: &[usize]) -> Option<T> {
         self.0.elements().get(index)
+    }
+
+    /// The same elements to be read, for as long as this is borrowed.
+    #[must_use]
+    pub fn as_view(&self) -> View<'_, T> {
+        View { elements: self.0.elements() }
+    }
+
+    /// Calls `function` with each row, the elements along the last axis, in row-major order.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let mut tensor = Tensor::from([3.0, 1.0, 4.0, 4.0]).reshape(&[2, 2])?;
+    /// tensor.view_mut::<f64>()?.for_each_row(|mut row| {
+    ///     let sum: f64 = row.as_view().iter().sum();
+    ///     row.map(|x| x / sum);
+    /// });
+    /// assert_eq!(tensor.as_slice::<f64>()?, [0.75, 0.25, 0.5, 0.5]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    pub fn for_each_row(&mut self, mut function: impl FnMut(ViewMut<'_, T>)) {
+        self.0.for_each_row(|row| function(ViewMut(row)));
     }
 
     /// Writes the element at an index.

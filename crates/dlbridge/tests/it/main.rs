@@ -47,10 +47,14 @@ mod odd_but_legal;
 mod owned_slice;
 mod ownership;
 mod packed;
+mod parts;
 mod prop_layout;
+mod prop_parts;
 mod prop_validation;
+mod protocol;
 mod rank_0;
 mod releases;
+mod rows;
 #[cfg(feature = "safetensors-0_8")]
 mod safetensors_0_8;
 mod shared_tensor;

@@ -106,7 +106,7 @@ impl<'a, P: ArrowPrimitiveType<Native: Element>> TryFrom<&'a PrimitiveArray<P>> 
 /// let buffer = Buffer::try_from(tensor)?;
 /// assert_eq!((buffer.len(), buffer.as_ptr().cast()), (4, start.cast_const()));
 ///
-/// let others = Tensor::from(vec![1_u16, 2]).into_shared();
+/// let others = Tensor::from(Tensor::from(vec![1_u16, 2]).into_shared());
 /// assert!(Buffer::try_from(others).is_err(), "Arrow relies on memory that nobody writes");
 /// # Ok::<(), dlbridge::Error>(())
 /// ```

@@ -113,7 +113,7 @@ impl Handle {
     }
 
     /// A header of our own around a foreign tensor, or one whose header is shared.
-    fn wrap(mut self) -> Self {
+    pub(super) fn wrap(mut self) -> Self {
         if self.is_returned() {
             return self.wrap_returned();
         }

@@ -10,6 +10,7 @@ pub(crate) mod keep;
 mod keeper;
 mod managed;
 pub(crate) mod marks;
+mod part;
 pub(crate) mod parts;
 pub(crate) mod release;
 pub(crate) mod validate;

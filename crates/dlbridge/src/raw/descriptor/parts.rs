@@ -11,7 +11,7 @@ use crate::layout::{self, Layout};
 use crate::{Access, DType, Device, DeviceKind, Error, Flags, TypeCode};
 
 /// A checked description of tensor memory, borrowed from its owner.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts<'a> {
     /// Element `[0, 0, ...]`, byte offset applied; a handle on devices without addresses.
     pub(crate) data: *mut u8,

@@ -7,12 +7,13 @@ use std::marker::PhantomData;
 use super::buffer::Buffer;
 use super::strided::copy_strided;
 use super::{Iter, ReadCell};
-use crate::layout::{self, Blocks, Runs};
+use crate::layout::{self, Blocks, Layout, Runs};
 use crate::raw::Parts;
+use crate::raw::parts::Memory;
 use crate::{Element, Error, Flags};
 
 /// Elements of one type, read by value. The address may be unaligned.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Elements<'a, T> {
     parts: Parts<'a>,
     cells: PhantomData<&'a [ReadCell<T>]>,
@@ -29,6 +30,31 @@ impl<'a, T: Element> Elements<'a, T> {
         parts.check_dtype(T::DTYPE)?;
         parts.check_host()?;
         Ok(Self { parts, cells: PhantomData })
+    }
+
+    /// Elements that were checked before.
+    ///
+    /// # Panics
+    ///
+    /// If they were not.
+    #[inline]
+    pub(crate) fn checked(parts: Parts<'a>) -> Self {
+        Self::new(parts).expect("checked before")
+    }
+
+    /// Some of the elements, under another layout.
+    ///
+    /// # Safety
+    ///
+    /// From `start` on, in elements, `layout` reaches elements of this, and no others.
+    #[inline(always)]
+    pub(crate) unsafe fn part(&self, layout: Layout<'a>, start: isize) -> Self {
+        let Parts { data, byte_offset, device, flags, access, .. } = self.parts;
+        let data = data.wrapping_offset(start.wrapping_mul(size_of::<T>() as isize));
+        let memory = Memory { data, byte_offset, device, flags, access };
+        // SAFETY: elements of checked parts (R1, R2, R4; the caller's duty).
+        let parts = unsafe { Parts::new(layout, memory) };
+        Self { parts, cells: PhantomData }
     }
 
     /// What the elements were made of.

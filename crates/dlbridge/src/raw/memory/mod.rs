@@ -6,9 +6,11 @@ mod copy;
 pub(crate) mod elements;
 pub(crate) mod iter;
 pub(crate) mod placement;
+mod rows;
 mod slice;
 mod strided;
 pub(crate) mod write;
 
 pub use cell::ReadCell;
 pub use iter::Iter;
+pub use rows::Rows;

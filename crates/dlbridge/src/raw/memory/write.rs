@@ -2,13 +2,26 @@
 //! Deciding who may write does not belong here (see `slice`): whoever makes one has decided.
 //! Invariant: nobody else reads or writes the elements while an `ElementsMut` lives.
 
+use std::marker::PhantomData;
+
+use super::Rows;
 use super::elements::Elements;
-use crate::layout::{self, Run, Runs};
+use crate::layout::{self, Cut, Run, Runs};
 use crate::raw::Parts;
+use crate::raw::borrowed::Borrowed;
 use crate::{Element, Error};
 
 /// Elements of one type that are ours to write. They may overlap: no reference is formed.
-pub(crate) struct ElementsMut<'a, T>(Elements<'a, T>);
+pub(crate) struct ElementsMut<'a, T> {
+    described: Described<'a>,
+    elements: PhantomData<&'a mut [T]>,
+}
+
+/// Elements whose type and device were checked.
+enum Described<'a> {
+    Whole(Parts<'a>),
+    Part(Borrowed<'a>),
+}
 
 // SAFETY: it lends what a `&mut [T]` lends (R9).
 unsafe impl<T: Send + Sync> Send for ElementsMut<'_, T> {}
@@ -21,49 +34,112 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     /// Nobody else reads or writes the elements for `'a`.
     pub(crate) unsafe fn new(parts: Parts<'a>) -> Result<Self, Error> {
         parts.check_writable()?;
-        Elements::new(parts).map(Self)
+        Elements::<T>::new(parts)?;
+        Ok(Self::over(Described::Whole(parts)))
     }
 
-    pub(crate) fn elements(&self) -> &Elements<'a, T> {
-        &self.0
+    fn over(described: Described<'a>) -> Self {
+        Self { described, elements: PhantomData }
+    }
+
+    #[inline]
+    pub(crate) fn elements(&self) -> Elements<'_, T> {
+        match &self.described {
+            Described::Whole(parts) => Elements::checked(*parts),
+            Described::Part(part) => Elements::checked(part.parts()),
+        }
+    }
+
+    /// The same elements, for as long as this is borrowed.
+    pub(crate) fn reborrow(&mut self) -> ElementsMut<'_, T> {
+        let parts = *self.elements().parts();
+        ElementsMut::over(Described::Whole(parts))
+    }
+
+    /// Some of the elements, in place of all.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Borrowed::part`].
+    pub(crate) fn into_part(self, cut: Cut<'_>) -> Result<Self, Error> {
+        Ok(Self::over(Described::Part(self.borrowed().part(cut)?)))
+    }
+
+    /// Two parts that have no element in common.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Borrowed::split`].
+    pub(crate) fn split(self, axis: usize, index: usize) -> Result<(Self, Self), Error> {
+        let (front, back) = self.borrowed().split(axis, index)?;
+        Ok((Self::over(Described::Part(front)), Self::over(Described::Part(back))))
+    }
+
+    /// Calls `function` with each row, one after the other.
+    pub(crate) fn for_each_row(&mut self, mut function: impl FnMut(ElementsMut<'_, T>)) {
+        for row in Rows::new(self.elements(), 1) {
+            function(ElementsMut::over(Described::Whole(*row.elements.parts())));
+        }
+    }
+
+    fn borrowed(self) -> Borrowed<'a> {
+        match self.described {
+            Described::Whole(parts) => Borrowed::of(parts),
+            Described::Part(part) => part,
+        }
     }
 
     pub(crate) fn set(&mut self, index: &[usize], value: T) -> Option<()> {
-        let offset = self.0.offset_of(index)?;
+        let elements = self.elements();
+        let offset = elements.offset_of(index)?;
         // SAFETY: an element lies there (R1), ours to write (this type's invariant).
-        unsafe { self.0.parts().data.wrapping_offset(offset).cast::<T>().write_unaligned(value) };
+        unsafe { elements.parts().data.wrapping_offset(offset).cast::<T>().write_unaligned(value) };
         Some(())
     }
 
     /// Writes `value` to every element, in the order of the memory.
     pub(crate) fn fill(&mut self, value: T) {
-        let (shape, strides) = layout::by_stride(self.0.parts().shape(), self.0.parts().strides());
-        for run in Runs::new(&shape, &strides, self.0.parts().len()) {
-            self.write_run(run, |_| value);
+        let elements = self.elements();
+        let (shape, strides) =
+            layout::by_stride(elements.parts().shape(), elements.parts().strides());
+        for run in Runs::new(&shape, &strides, elements.parts().len()) {
+            // SAFETY: a run of these elements, which are exclusive (this type's invariant).
+            unsafe { write_run(&elements, run, |_| value) };
         }
     }
 
     /// Replaces each element by what `value` makes of it, in row-major order.
     pub(crate) fn replace(&mut self, mut value: impl FnMut(T) -> T) {
-        for run in self.0.runs() {
-            self.write_run(run, &mut value);
+        let elements = self.elements();
+        for run in elements.runs() {
+            // SAFETY: a run of these elements, which are exclusive (this type's invariant).
+            unsafe { write_run(&elements, run, &mut value) };
         }
     }
+}
 
-    #[inline(always)]
-    fn write_run(&mut self, run: Run, mut value: impl FnMut(T) -> T) {
-        let first = self.0.parts().data.cast::<T>().wrapping_offset(run.start);
-        let mut write = |at: *mut T| {
-            // SAFETY: the layout has an element at this offset (R1), alive (R2).
-            let old = unsafe { T::read(at.cast()) };
-            // SAFETY: and exclusive (this type's invariant; R4).
-            unsafe { at.write_unaligned(value(old)) };
-        };
-        // Two loops, so that the one over contiguous elements is vectorised.
-        if run.step == 1 {
-            (0..run.len).for_each(|i| write(first.wrapping_add(i)));
-        } else {
-            (0..run.len as isize).for_each(|i| write(first.wrapping_offset(i * run.step)));
-        }
+/// Replaces the elements of a run.
+///
+/// # Safety
+///
+/// The run is one of the elements' layout, and no other code reads or writes them.
+#[inline(always)]
+unsafe fn write_run<T: Element>(
+    elements: &Elements<'_, T>,
+    run: Run,
+    mut value: impl FnMut(T) -> T,
+) {
+    let first = elements.parts().data.cast::<T>().wrapping_offset(run.start);
+    let mut write = |at: *mut T| {
+        // SAFETY: the layout has an element at this offset (R1), alive (R2).
+        let old = unsafe { T::read(at.cast()) };
+        // SAFETY: and exclusive (the caller's duty; R4).
+        unsafe { at.write_unaligned(value(old)) };
+    };
+    // Two loops, so that the one over contiguous elements is vectorised.
+    if run.step == 1 {
+        (0..run.len).for_each(|i| write(first.wrapping_add(i)));
+    } else {
+        (0..run.len as isize).for_each(|i| write(first.wrapping_offset(i * run.step)));
     }
 }

@@ -4,7 +4,8 @@
 use std::fmt;
 use std::ops::Deref;
 
-use crate::Tensor;
+use crate::layout::Cut;
+use crate::{Error, Tensor};
 
 /// A tensor that can be cloned: each clone is another handle to the same memory, which is released
 /// with the last of them, on whichever thread.
@@ -79,6 +80,11 @@ impl SharedTensor {
     #[must_use]
     pub fn into_inner(self) -> Option<Tensor> {
         self.0.0.without_header().map(Tensor)
+    }
+
+    pub(in crate::tensor) fn part(&self, cut: Cut<'_>) -> Result<Self, Error> {
+        // SAFETY: with a header, and not exclusive (this module's invariant; R4).
+        unsafe { self.0.0.shared_part(cut) }.map(|handle| Self(Tensor(handle)))
     }
 }
 

@@ -1,0 +1,197 @@
+//! Parts of a measured layout: which of its elements, under which indices.
+//! Numbers only. The memory of a part belongs to `raw/descriptor/part.rs`.
+//! Invariant: each element of a part is an element of the whole, `offset` away from the whole's first.
+#![forbid(unsafe_code)]
+
+use super::{Dims, Layout, OwnedLayout, compact_strides, reshape::reshaped};
+use crate::{Error, PartError};
+
+/// One way to make a part of a tensor.
+///
+/// A closed set, which [`Layout::part`] alone turns into numbers: no other code chooses an offset.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cut<'c> {
+    /// One index of an axis, which is left out.
+    Select { axis: usize, index: usize },
+    /// A range of an axis, to its end where there is no `end`.
+    Slice { axis: usize, start: usize, end: Option<usize> },
+    /// Every so many elements of an axis; from the last one backwards if negative.
+    Step { axis: usize, step: isize },
+    /// The axes in reverse.
+    Transpose,
+    /// The axes in another order.
+    Permute(&'c [usize]),
+    /// Leaves out an axis of extent 1.
+    Squeeze { axis: usize },
+    /// Puts in an axis of extent 1.
+    Unsqueeze { axis: usize },
+    /// Other extents over the same elements, in row-major order. One extent may be -1.
+    Reshape(&'c [i64]),
+    /// Repeats axes of extent 1, and puts in axes in front.
+    Broadcast(&'c [i64]),
+}
+
+/// A part of a layout, measured.
+pub(crate) struct Part {
+    layout: OwnedLayout,
+    /// Of its element `[0, 0, ...]` from that of the whole, in elements; 0 if there are none.
+    offset: isize,
+}
+
+impl Part {
+    /// The layout, and the offset of its first element in elements.
+    #[inline]
+    pub(crate) fn into_inner(self) -> (OwnedLayout, isize) {
+        (self.layout, self.offset)
+    }
+}
+
+impl Layout<'_> {
+    /// Makes a part of this layout, and measures it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Part`] for an axis, index or shape that does not fit; those of [`Layout::measure`] for
+    /// what enlarges a layout (a broadcast axis, a rank above the limit).
+    pub(crate) fn part(&self, cut: Cut<'_>) -> Result<Part, Error> {
+        let (shape, strides) = (self.shape(), self.strides());
+        let rank = shape.len();
+        let axis_at = |axis| match axis < rank {
+            true => Ok((shape[axis], strides[axis])),
+            false => refuse(PartError::Axis { axis, rank }),
+        };
+        let same = || (Dims::from(shape), Dims::from(strides));
+        let mut offset = 0_i64;
+        let (shape, strides) = match cut {
+            Cut::Select { axis, index } => {
+                let (extent, stride) = axis_at(axis)?;
+                let inside = i64::try_from(index).ok().filter(|&index| index < extent);
+                let Some(inside) = inside else {
+                    return refuse(PartError::Index { axis, index, extent });
+                };
+                // Wraps only where there are no elements, as below; `finish` ignores it then.
+                offset = inside.wrapping_mul(stride);
+                (without(shape, axis), without(strides, axis))
+            }
+            Cut::Slice { axis, start, end } => {
+                let (extent, stride) = axis_at(axis)?;
+                let end = end.unwrap_or(extent as usize);
+                if start > end || end > extent as usize {
+                    return refuse(PartError::Range { axis, start, end, extent });
+                }
+                let (mut shape, strides) = same();
+                shape[axis] = (end - start) as i64;
+                offset = (start as i64).wrapping_mul(stride);
+                (shape, strides)
+            }
+            Cut::Step { axis, step } => {
+                let (extent, stride) = axis_at(axis)?;
+                if step == 0 {
+                    return refuse(PartError::ZeroStep { axis });
+                }
+                let (mut shape, mut strides) = same();
+                if extent > 0 {
+                    let last = (extent - 1) as u64;
+                    shape[axis] = (last / step.unsigned_abs() as u64) as i64 + 1;
+                    offset = if step < 0 { (last as i64).wrapping_mul(stride) } else { 0 };
+                }
+                // The stride of an axis of one element means nothing, and may be too large for this.
+                if shape[axis] > 1 {
+                    strides[axis] = stride.wrapping_mul(step as i64);
+                }
+                (shape, strides)
+            }
+            Cut::Transpose => {
+                let (mut shape, mut strides) = same();
+                shape.reverse();
+                strides.reverse();
+                (shape, strides)
+            }
+            Cut::Permute(axes) => {
+                let once = |axis| axes.iter().filter(|&&other| other == axis).count() == 1;
+                if axes.len() != rank || !(0..rank).all(once) {
+                    return refuse(PartError::Axes { axes: axes.into(), rank });
+                }
+                (permuted(shape, axes), permuted(strides, axes))
+            }
+            Cut::Squeeze { axis } => {
+                let (extent, _) = axis_at(axis)?;
+                if extent != 1 {
+                    return refuse(PartError::Squeeze { axis, extent });
+                }
+                (without(shape, axis), without(strides, axis))
+            }
+            Cut::Unsqueeze { axis } => {
+                if axis > rank {
+                    return refuse(PartError::Axis { axis, rank: rank + 1 });
+                }
+                // As in a contiguous tensor, where this is one: some consumers compare the strides of
+                // all axes.
+                let stride = match shape.get(axis) {
+                    Some(&extent) => extent.max(1).wrapping_mul(strides[axis]),
+                    None => 1,
+                };
+                (with(shape, axis, 1), with(strides, axis, stride))
+            }
+            Cut::Reshape(wanted) => reshaped(*self, wanted)?,
+            Cut::Broadcast(wanted) => broadcast(shape, strides, wanted)?,
+        };
+        self.finish(shape, strides, offset)
+    }
+
+    /// Measures the numbers of a part, for elements of this layout's type.
+    fn finish(&self, shape: Dims, strides: Dims, offset: i64) -> Result<Part, Error> {
+        let layout = OwnedLayout::of(shape, strides, self.dtype(), self.padding)?;
+        // Where there is an element, its offset was measured.
+        let offset = if layout.borrow().len() == 0 { 0 } else { offset as isize };
+        Ok(Part { layout, offset })
+    }
+}
+
+pub(super) fn refuse<P>(error: PartError) -> Result<P, Error> {
+    Err(Error::Part(error))
+}
+
+fn without(numbers: &[i64], axis: usize) -> Dims {
+    let mut left = Dims::zeros(numbers.len() - 1);
+    left[..axis].copy_from_slice(&numbers[..axis]);
+    left[axis..].copy_from_slice(&numbers[axis + 1..]);
+    left
+}
+
+fn with(numbers: &[i64], axis: usize, number: i64) -> Dims {
+    let mut all = Dims::zeros(numbers.len() + 1);
+    all[..axis].copy_from_slice(&numbers[..axis]);
+    all[axis] = number;
+    all[axis + 1..].copy_from_slice(&numbers[axis..]);
+    all
+}
+
+fn permuted(numbers: &[i64], axes: &[usize]) -> Dims {
+    let mut all = Dims::zeros(numbers.len());
+    for (to, &axis) in all.iter_mut().zip(axes) {
+        *to = numbers[axis];
+    }
+    all
+}
+
+fn broadcast(shape: &[i64], strides: &[i64], wanted: &[i64]) -> Result<(Dims, Dims), Error> {
+    let error = || PartError::Broadcast { shape: shape.into(), wanted: wanted.into() };
+    let Some(front) = wanted.len().checked_sub(shape.len()) else { return refuse(error()) };
+    let mut repeated = Dims::zeros(wanted.len());
+    for (axis, (&extent, &stride)) in shape.iter().zip(strides).enumerate() {
+        repeated[front + axis] = match wanted[front + axis] {
+            same if same == extent => stride,
+            _ if extent == 1 => 0,
+            _ => return refuse(error()),
+        };
+    }
+    Ok((wanted.into(), repeated))
+}
+
+/// The contiguous strides of a shape.
+pub(super) fn contiguous(shape: &[i64]) -> Dims {
+    let mut strides = Dims::zeros(shape.len());
+    compact_strides(shape, &mut strides);
+    strides
+}

@@ -1,0 +1,322 @@
+//! Walks over a `View` by axes: rows, indices of an axis, pieces, pairs, indices.
+//! The rows themselves belong to `raw/memory/rows.rs`.
+
+use std::iter::FusedIterator;
+use std::ops::Range;
+
+use crate::raw::Iter;
+use crate::{Element, Error, PartError, Rows, View, ViewPart};
+
+/// # Rows, axes and windows
+impl<'a, T: Element> View<'a, T> {
+    /// The rows: the elements along the last axis, as views of one axis, in row-major order of the
+    /// other axes. [`transpose`](Self::transpose) first gives columns.
+    ///
+    /// ```
+    /// # use dlbridge::Tensor;
+    /// let tensor = Tensor::from([1.0, 2.0, 3.0, 4.0]).reshape(&[2, 2])?;
+    /// let view = tensor.view::<f64>()?;
+    /// let sums: Vec<f64> = view.rows().map(|row| row.iter().sum()).collect();
+    /// assert_eq!(sums, [3.0, 7.0]);
+    /// let sums: Vec<f64> = view.transpose().rows().map(|column| column.iter().sum()).collect();
+    /// assert_eq!(sums, [4.0, 6.0]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn rows(&self) -> Rows<'a, T> {
+        Rows::new(self.elements, 1)
+    }
+
+    /// The elements at each index of the first axis, as views of the other axes.
+    ///
+    /// ```
+    /// # use dlbridge::Tensor;
+    /// let batch = Tensor::from(vec![1_u8; 24]).reshape(&[2, 3, 4])?;
+    /// for image in batch.view::<u8>()?.outer_iter()? {
+    ///     assert_eq!(image.shape(), [3, 4]);
+    /// }
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Part`](Error::Part) if there are no axes.
+    pub fn outer_iter(&self) -> Result<Rows<'a, T>, Error> {
+        self.extent(0)?;
+        Ok(Rows::new(self.elements, self.shape().len() - 1))
+    }
+
+    /// What [`select`](Self::select) gives for each index of an axis. For the first axis,
+    /// [`outer_iter`](Self::outer_iter) is quicker.
+    ///
+    /// ```
+    /// # use dlbridge::Tensor;
+    /// let image = Tensor::from(vec![1_u8; 24]).reshape(&[2, 4, 3])?;
+    /// for channel in image.view::<u8>()?.axis_iter(2)? {
+    ///     assert_eq!(channel.shape(), [2, 4]);
+    /// }
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Part`](Error::Part) if there is no such axis.
+    pub fn axis_iter(&self, axis: usize) -> Result<AxisIter<'a, T>, Error> {
+        Ok(AxisIter { view: *self, axis, indices: 0..self.extent(axis)? })
+    }
+
+    /// Pieces of `size` indices of an axis, one after the other. The last one may be shorter.
+    ///
+    /// ```
+    /// # use dlbridge::Tensor;
+    /// let tensor = Tensor::from([1, 2, 3, 4, 5]);
+    /// let view = tensor.view::<i32>()?;
+    /// let pieces: Vec<_> = view.chunks(0, 2)?.map(|piece| piece.to_vec()).collect();
+    /// assert_eq!(pieces, [vec![1, 2], vec![3, 4], vec![5]]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Part`](Error::Part) if there is no such axis, or the size is 0.
+    pub fn chunks(&self, axis: usize, size: usize) -> Result<Pieces<'a, T>, Error> {
+        let extent = self.extent(axis)?;
+        self.pieces(axis, size, size, extent.div_ceil(size.max(1)))
+    }
+
+    /// Pieces of `size` indices of an axis, each one index further than the one before.
+    ///
+    /// ```
+    /// # use dlbridge::Tensor;
+    /// let tensor = Tensor::from([1, 2, 4, 8]);
+    /// let view = tensor.view::<i32>()?;
+    /// let sums: Vec<i32> = view.windows(0, 3)?.map(|window| window.iter().sum()).collect();
+    /// assert_eq!(sums, [7, 14]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Part`](Error::Part) if there is no such axis, or the size is 0.
+    pub fn windows(&self, axis: usize, size: usize) -> Result<Pieces<'a, T>, Error> {
+        let extent = self.extent(axis)?;
+        self.pieces(axis, size, 1, (extent + 1).saturating_sub(size))
+    }
+
+    fn pieces(
+        &self,
+        axis: usize,
+        size: usize,
+        step: usize,
+        count: usize,
+    ) -> Result<Pieces<'a, T>, Error> {
+        if size == 0 {
+            return Err(Error::Part(PartError::EmptyPieces { axis }));
+        }
+        Ok(Pieces { view: *self, axis, size, step, numbers: 0..count })
+    }
+
+    /// The elements of two views of one shape, in pairs, in row-major order.
+    ///
+    /// `fold` and what is made of it (`for_each`, `sum`, ...) are the quick ways through it.
+    ///
+    /// ```
+    /// # use dlbridge::Tensor;
+    /// let (a, b) = (Tensor::from([1.0_f32, 2.0]), Tensor::from([3_u8, 4]));
+    /// let dot: f32 = a.view::<f32>()?.zip(&b.view::<u8>()?)?.map(|(x, y)| x * f32::from(y)).sum();
+    /// assert_eq!(dot, 11.0);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Part`](Error::Part) if the shapes differ; [`broadcast_to`](Self::broadcast_to) makes them one.
+    pub fn zip<'b, U: Element>(&self, other: &View<'b, U>) -> Result<Zip<'a, 'b, T, U>, Error> {
+        if self.shape() != other.shape() {
+            let (shape, other) = (self.shape().into(), other.shape().into());
+            return Err(Error::Part(PartError::Shapes { shape, other }));
+        }
+        Ok(Zip { views: Some((*self, *other)), elements: self.iter().zip(other.iter()) })
+    }
+
+    /// The elements with their indices, in row-major order.
+    ///
+    /// ```
+    /// # use dlbridge::Tensor;
+    /// let tensor = Tensor::from([0, 7, 0, 0]).reshape(&[2, 2])?;
+    /// let view = tensor.view::<i32>()?;
+    /// let found = view.indexed::<2>()?.find(|&(_, value)| value == 7);
+    /// assert_eq!(found, Some(([0, 1], 7)));
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`RankMismatch`](Error::RankMismatch) if there are more or fewer axes than `N`.
+    pub fn indexed<const N: usize>(&self) -> Result<Indexed<'a, T, N>, Error> {
+        let shape = <[i64; N]>::try_from(self.shape());
+        let shape =
+            shape.map_err(|_| Error::RankMismatch { wanted: N, found: self.shape().len() })?;
+        Ok(Indexed { shape, index: [0; N], elements: self.iter() })
+    }
+
+    fn extent(&self, axis: usize) -> Result<usize, Error> {
+        let rank = self.shape().len();
+        let extent = self.shape().get(axis).map(|&extent| extent as usize);
+        extent.ok_or(Error::Part(PartError::Axis { axis, rank }))
+    }
+}
+
+impl<T: Element> ViewPart<'_, T> {
+    /// The rows of the part; see [`View::rows`].
+    #[must_use]
+    #[inline]
+    pub fn rows(&self) -> Rows<'_, T> {
+        self.view().rows()
+    }
+}
+
+/// The parts of a [`View`] at each index of an axis; see [`View::axis_iter`].
+#[derive(Clone, Debug)]
+pub struct AxisIter<'a, T: Element> {
+    view: View<'a, T>,
+    axis: usize,
+    indices: Range<usize>,
+}
+
+impl<'a, T: Element> AxisIter<'a, T> {
+    fn part(&self, index: usize) -> ViewPart<'a, T> {
+        self.view.select(self.axis, index).expect("an index of the axis")
+    }
+}
+
+/// Pieces of a [`View`] along an axis; see [`View::chunks`] and [`View::windows`].
+#[derive(Clone, Debug)]
+pub struct Pieces<'a, T: Element> {
+    view: View<'a, T>,
+    axis: usize,
+    size: usize,
+    step: usize,
+    numbers: Range<usize>,
+}
+
+impl<'a, T: Element> Pieces<'a, T> {
+    fn part(&self, number: usize) -> ViewPart<'a, T> {
+        let start = number * self.step;
+        let extent = self.view.shape()[self.axis] as usize;
+        let end = extent.min(start.saturating_add(self.size));
+        self.view.slice(self.axis, start..end).expect("a range of the axis")
+    }
+}
+
+macro_rules! numbered {
+    ($name:ident, $numbers:ident) => {
+        impl<'a, T: Element> Iterator for $name<'a, T> {
+            type Item = ViewPart<'a, T>;
+
+            fn next(&mut self) -> Option<ViewPart<'a, T>> {
+                self.$numbers.next().map(|number| self.part(number))
+            }
+
+            fn nth(&mut self, skipped: usize) -> Option<ViewPart<'a, T>> {
+                self.$numbers.nth(skipped).map(|number| self.part(number))
+            }
+
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                self.$numbers.size_hint()
+            }
+        }
+
+        impl<'a, T: Element> DoubleEndedIterator for $name<'a, T> {
+            fn next_back(&mut self) -> Option<ViewPart<'a, T>> {
+                self.$numbers.next_back().map(|number| self.part(number))
+            }
+        }
+
+        impl<T: Element> ExactSizeIterator for $name<'_, T> {}
+
+        impl<T: Element> FusedIterator for $name<'_, T> {}
+    };
+}
+
+numbered!(AxisIter, indices);
+numbered!(Pieces, numbers);
+
+/// The elements of two views of one shape, in pairs; see [`View::zip`].
+#[derive(Clone, Debug)]
+pub struct Zip<'a, 'b, T: Element, U: Element> {
+    /// Both views, while no pair was taken.
+    views: Option<(View<'a, T>, View<'b, U>)>,
+    elements: std::iter::Zip<Iter<'a, T>, Iter<'b, U>>,
+}
+
+impl<T: Element, U: Element> Iterator for Zip<'_, '_, T, U> {
+    type Item = (T, U);
+
+    #[inline]
+    fn next(&mut self) -> Option<(T, U)> {
+        self.views = None;
+        self.elements.next()
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.elements.size_hint()
+    }
+
+    /// A loop over both memories, or one for each pair of rows.
+    #[inline]
+    fn fold<B, F: FnMut(B, (T, U)) -> B>(self, init: B, mut f: F) -> B {
+        let Some((a, b)) = self.views else { return self.elements.fold(init, f) };
+        if let (Some(a), Some(b)) = (a.as_cells(), b.as_cells()) {
+            return a.iter().zip(b).fold(init, |all, (x, y)| f(all, (x.get(), y.get())));
+        }
+        a.rows().zip(b.rows()).fold(init, |all, (a, b)| match (a.as_cells(), b.as_cells()) {
+            (Some(a), Some(b)) => {
+                a.iter().zip(b).fold(all, |all, (x, y)| f(all, (x.get(), y.get())))
+            }
+            _ => a.iter().zip(b.iter()).fold(all, &mut f),
+        })
+    }
+}
+
+impl<T: Element, U: Element> ExactSizeIterator for Zip<'_, '_, T, U> {}
+
+impl<T: Element, U: Element> FusedIterator for Zip<'_, '_, T, U> {}
+
+/// The elements of a [`View`] with their indices; see [`View::indexed`].
+#[derive(Clone, Debug)]
+pub struct Indexed<'a, T, const N: usize> {
+    shape: [i64; N],
+    /// Of the next element.
+    index: [usize; N],
+    elements: Iter<'a, T>,
+}
+
+impl<T: Element, const N: usize> Iterator for Indexed<'_, T, N> {
+    type Item = ([usize; N], T);
+
+    #[inline]
+    fn next(&mut self) -> Option<([usize; N], T)> {
+        let value = self.elements.next()?;
+        let index = self.index;
+        for axis in (0..N).rev() {
+            self.index[axis] += 1;
+            if self.index[axis] < self.shape[axis] as usize {
+                break;
+            }
+            self.index[axis] = 0;
+        }
+        Some((index, value))
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.elements.size_hint()
+    }
+}
+
+impl<T: Element, const N: usize> ExactSizeIterator for Indexed<'_, T, N> {}
+
+impl<T: Element, const N: usize> FusedIterator for Indexed<'_, T, N> {}
