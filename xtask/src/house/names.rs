@@ -17,9 +17,11 @@ const FOREIGN: &str = "CUstream DenseArray LocalPreferences.toml ManagedTensor P
     TensorDict __setstate__ callgrind_annotate cpu_slice_mut cudaStream_t cuda_device decltype expand_dims \
     dldevice dlpack.h fork from_capsule from_pyany install_exchange_api into_dlpack_readonly \
     into_pyarray jltypes_to_dtypes numel pydel refcheck set_deleter strides_or_compact to_pyarray \
-    FRAMEWORK NANOSECONDS REASON make_array make_signal manager my_extension my_object weights";
+    FRAMEWORK NANOSECONDS REASON make_array make_signal manager my_extension my_object weights \
+    EACCES EBUSY EFAULT EPERM F_SEAL_FUTURE_WRITE F_SEAL_GROW F_SEAL_SEAL F_SEAL_SHRINK F_SEAL_WRITE \
+    MAP_PRIVATE O_TRUNC __pad_1 ptrace";
 /// Written by commands, or outside of the repository.
-const ELSEWHERE: &str = "../ .venv fuzz/artifacts/ target/";
+const ELSEWHERE: &str = "../ .venv fuzz/artifacts/ target/ /dev/ /proc/ kill";
 /// The endings of sources, in which words are looked for, and of other files.
 const SOURCES: &str = ".rs .py .pyi .jl .h .c .cpp .toml .sh .in .yml .txt";
 const COMMENTS: [&str; 4] = ["//", "# ", "/*", "* "];
