@@ -167,6 +167,38 @@ fn an_owner_becomes_a_tensor_with_one_allocation() {
 }
 
 #[test]
+fn a_part_that_owns_takes_one_allocation_however_many_parts_it_went_through() {
+    let tensor = Tensor::from(vec![1, 2, 3, 4]);
+    let (part, counts) = counted(|| tensor.slice(0, 1..).expect("inside"));
+    assert_eq!(counts, (1, 0));
+    let (part, counts) = counted(|| part.flip(0).and_then(|part| part.slice(0, 1..)));
+    assert_eq!(counts, (2, 2), "the parts in between are freed");
+    let shared = part.expect("inside").into_shared();
+    let (first, counts) = counted(|| shared.slice(0, ..1).expect("inside"));
+    assert_eq!(counts, (1, 0));
+    let (second, counts) = counted(|| first.select(0, 0).expect("inside"));
+    assert_eq!(counts, (1, 0));
+    assert_eq!(counted(|| drop(first)).1, (0, 1), "the part of the part keeps the whole alone");
+    assert_eq!(second.view::<i32>().expect("i32").to_vec(), [3]);
+    drop(shared);
+    assert_eq!(counted(|| drop(second)).1, (1, 5), "two parts, the header, the vector; a queue");
+}
+
+#[test]
+fn a_part_that_borrows_allocates_nothing() {
+    let tensor = Tensor::from(vec![1, 2, 3, 4]);
+    let ((), counts) = counted(|| {
+        let view = tensor.view::<i32>().expect("i32");
+        let part = view.reshape(&[2, 2]).map(|part| part.transpose()).expect("four");
+        assert_eq!(part.rows().map(|row| row.iter().sum::<i32>()).max(), Some(6));
+        let pairs = view.zip(&view).expect("one shape");
+        assert_eq!(pairs.map(|(x, y)| x * y).sum::<i32>(), 30);
+        assert_eq!(view.windows(0, 2).expect("an axis").filter(|part| part.len() == 2).count(), 3);
+    });
+    assert_eq!(counts, NONE);
+}
+
+#[test]
 fn giving_an_export_away_allocates_nothing() {
     let tensor = Tensor::from(vec![1_u8]);
     let (managed, counts) = counted(|| tensor.into_raw());
