@@ -83,7 +83,7 @@ STRUCTS: dict[bytes, type[ctypes.Structure]] = {
 }
 
 Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-"""Called without Python's lock, and takes it by itself."""
+"""Called without the GIL, which it acquires itself."""
 Destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -109,7 +109,7 @@ def _kept(name: bytes) -> ctypes.c_char_p:
 
 
 def new_capsule(address: int, name: bytes | None, destructor: Any = None) -> Any:
-    """A capsule of any name, with a destructor if one is given."""
+    """A capsule of any name, optionally with a destructor."""
     text = None if name is None else _kept(name)
     return _new(address, text, ctypes.cast(destructor, ctypes.c_void_p) if destructor else None)
 
@@ -131,7 +131,7 @@ def rename(capsule: Any, name: bytes) -> None:
 
 
 def has_destructor(capsule: Any) -> bool:
-    """Whether a capsule runs anything when it goes."""
+    """Whether a capsule has a destructor."""
     return bool(_get_destructor(capsule))
 
 

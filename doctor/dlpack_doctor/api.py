@@ -16,7 +16,7 @@ from dlpack_doctor.verdict import CONSUMER, PRODUCER, Result
 
 
 def check_producer(factory: Callable[..., Any], *, checks: Iterable[str] | None = None) -> Findings:
-    """Run all producer checks, or those named, on what a factory makes.
+    """Run all producer checks, or those named, on the arrays of a factory.
 
     The factory is called as `factory()`, or with a shape if it takes one argument, or with a
     shape and the name of an element type ("float32") if it takes two. Some checks need those and
@@ -33,7 +33,7 @@ def check_consumer(
     pointer: Callable[[Any], int] | None = None,
     checks: Iterable[str] | None = None,
 ) -> Findings:
-    """Run all consumer checks, or those named, on a function that takes any producer.
+    """Run all consumer checks, or those named, on a function that imports any producer.
 
     What it makes is looked into through its own `__dlpack__`, unless `values` (its numbers,
     nested or flat) and `pointer` (the address of the first) are given.

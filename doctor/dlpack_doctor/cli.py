@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from rich.console import Console
 
 from dlpack_doctor import __version__, names, registry
 from dlpack_doctor.examine import examine
-from dlpack_doctor.findings import Findings, from_json, join
+from dlpack_doctor.findings import Findings, from_json
 from dlpack_doctor.report import grid, render, terminal
 
 HELP = """Check that array types conform to DLPack, as producers, as consumers, and in pairs.
@@ -86,14 +84,6 @@ def _file(help: str) -> dict[str, Any]:
 @click.option("--markdown", **_file("Write a page of Markdown."))
 @click.option("--badge", **_file("Write a badge as SVG."))
 @click.option("--since", **_file("Show what changed since these findings (JSON)."))
-@click.option(
-    "--python",
-    "pythons",
-    multiple=True,
-    metavar="PATH",
-    help="Also examine another Python, which has dlpack-doctor.",
-)
-@click.option("--join", "joined", multiple=True, **_file("Add saved findings (JSON)."))
 @click.option("--note", "notes", multiple=True, metavar="TEXT", help="Say more on the pages.")
 @click.version_option(__version__, message="%(version)s")
 def main(
@@ -107,8 +97,6 @@ def main(
     markdown: Path | None,
     badge: Path | None,
     since: Path | None,
-    pythons: tuple[str, ...],
-    joined: tuple[Path, ...],
     notes: tuple[str, ...],
 ) -> None:
     """Run the doctor."""
@@ -121,10 +109,7 @@ def main(
     console = Console(highlight=False, emoji=False, **wide)  # type: ignore[arg-type]
     if not asked:
         raise click.UsageError("no framework that the doctor knows is installed; name one")
-    parts = [_examine(asked, checks, not no_pairs)]
-    parts += [_elsewhere(python, [*subjects], checks, no_pairs) for python in pythons]
-    parts += [from_json(path.read_text(encoding="utf-8")) for path in joined]
-    findings = join(parts)
+    findings = _examine(asked, checks, not no_pairs)
     findings.environments += notes
     before = from_json(since.read_text(encoding="utf-8")) if since else None
     command = os.environ.get("DLPACK_DOCTOR_COMMAND", f"dlpack-doctor {shlex.join(sys.argv[1:])}")
@@ -153,16 +138,3 @@ def _examine(asked: list[str], checks: list[str], pairs: bool) -> Findings:
             console.print(grid.summary(findings, name), markup=False)
 
         return examine(asked, pairs=pairs, checks=checks or None, notice=notice, finished=finished)
-
-
-def _elsewhere(python: str, asked: list[str], checks: list[str], no_pairs: bool) -> Findings:
-    """The findings of another Python."""
-    words = asked + [word for check in checks for word in ("--check", check)]
-    words += ["--no-pairs"] if no_pairs else []
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "findings.json"
-        command = [python, "-m", "dlpack_doctor", *words, "--exit-zero", "--json", str(path)]
-        ran = subprocess.run(command, stdout=subprocess.DEVNULL)
-        if ran.returncode:
-            raise click.ClickException(f"{python} -m dlpack_doctor: status {ran.returncode}")
-        return from_json(path.read_text(encoding="utf-8"))

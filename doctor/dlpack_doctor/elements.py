@@ -58,7 +58,7 @@ def sample(dtype: str, count: int) -> list[Any]:
 
 
 def encode(dtype: str, numbers: Sequence[Any]) -> bytes:
-    """Numbers side by side, as that type stores them."""
+    """Contiguous numbers, as that type stores them."""
     if dtype == "bfloat16":
         return b"".join(struct.pack("<f", number)[2:] for number in numbers)
     form = _FORMATS[dtype]
@@ -87,7 +87,7 @@ def decode(dtype: str, data: bytes) -> Any:
     return complex(*parts) if len(parts) == 2 else parts[0]
 
 
-def compact(shape: Sequence[int]) -> tuple[int, ...]:
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """Row-major strides, in elements."""
     strides: list[int] = []
     step = 1

@@ -1,4 +1,4 @@
-"""Examines subjects by name, each check in a child process, and collects what is found.
+"""Examines subjects by name, each check in a child process, and collects the findings.
 
 The command line belongs to `cli`.
 """

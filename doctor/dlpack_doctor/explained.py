@@ -1,6 +1,6 @@
-"""For each check: what a violation does to a user, and the lines that show it.
+"""For each check: the effect of a violation on a user, and the lines that show it.
 
-Lines are for the programs of `reproduce`. Where none stand here, the last call is shown.
+Lines are for the programs of `reproduce`. A check without lines shows its last call.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ LEAK = "The memory of each exchange stays allocated until the process ends."
 FREED = "A consumer reads memory that was freed or reused."
 TWICE = "Memory is freed twice, which corrupts the heap."
 STALE = "A consumer that asks for this gets an exception and cannot import the array."
-COPY = "The caller asked for memory of its own, and changes another's array."
-LOST = "A legal array cannot be imported; the caller has to copy it first."
+COPY = "The caller requested its own memory, and writes to the producer's array."
+LOST = "A legal array is refused, or its numbers are wrong; the caller has to copy it first."
 TABLE = "Compiled consumers that use the exchange table see other tensors than Python does."
 RULES = "Code that follows the standard's wording fails here, and only here."
 
@@ -26,12 +26,12 @@ MEANS = {
     "producer.host-id": "Consumers that compare with (1, 0) reject the array.",
     "producer.version-unasked": "Consumers of the legacy ABI cannot import the array.",
     "producer.version-0.8": "Consumers of the legacy ABI cannot import the array.",
-    "producer.version-1": "READ_ONLY and IS_COPIED are lost: consumers cannot tell who may write.",
+    "producer.version-1": "READ_ONLY and IS_COPIED are lost: consumers may write by mistake.",
     "producer.header": "Consumers reject the tensor, or read fields that are not there.",
     "producer.capsule-name": "A consumer casts the pointer to the wrong struct, and crashes.",
     "producer.shape": WRONG,
     "producer.values": WRONG,
-    "producer.abis-agree": "What a consumer sees depends on the ABI that it asks for.",
+    "producer.abis-agree": "Consumers of one ABI see another tensor than those of the other.",
     "producer.strides": "Consumers that follow the strides crash, or read wrong numbers.",
     "producer.dtypes": WRONG,
     "producer.alignment": "Vectorised loads of a consumer crash.",
@@ -39,7 +39,7 @@ MEANS = {
     "producer.copied-alias": "A consumer writes in place, and changes the producer's array.",
     "producer.rank-0": WRONG,
     "producer.empty": "Shapes of empty arrays change on the way.",
-    "producer.empty-data": "Consumers that test the pointer take the array for a filled one.",
+    "producer.empty-data": "Consumers that test for NULL do not see that the array is empty.",
     "producer.view-offset": WRONG,
     "producer.view-every-second": WRONG,
     "producer.view-transposed": WRONG,
@@ -79,8 +79,8 @@ MEANS = {
     "producer.table-stream": "Compiled consumers queue work on a stream that was never set.",
     "producer.table-allocator": "Compiled code cannot allocate the framework's arrays.",
     "producer.speed": "The price of an export.",
-    "consumer.takes": "No array of another framework can be imported.",
-    "consumer.keywords": "Producers raise TypeError, or hand over other memory than expected.",
+    "consumer.takes": "from_dlpack(x) refuses the arrays of other frameworks.",
+    "consumer.keywords": "Producers raise TypeError, or export other memory than expected.",
     "consumer.asks-versioned": "Read-only memory arrives as writable, or is refused.",
     "consumer.old-producer": "Arrays of older frameworks cannot be imported.",
     "consumer.old-answer": "Arrays of older frameworks cannot be imported.",
@@ -90,7 +90,7 @@ MEANS = {
     "consumer.zero-copy": "Each exchange costs a copy, and writes are not seen.",
     "consumer.copy-true": COPY,
     "consumer.leaves-tensor": "The producer's own array changes when it is imported.",
-    "consumer.comes-back": "An array that was passed on is no longer the same memory.",
+    "consumer.comes-back": "An array that is imported and exported again is a copy.",
     "consumer.transposed": LOST,
     "consumer.gaps": LOST,
     "consumer.negative": LOST,
@@ -120,7 +120,7 @@ MEANS = {
     "consumer.absent-gpu": CRASH,
     "consumer.refused-released": LEAK,
     "consumer.refused-gpu-released": LEAK,
-    "consumer.producer-error": "The caller cannot tell a refusal from a defect.",
+    "consumer.producer-error": "The caller cannot distinguish a refusal from a defect.",
     "consumer.no-methods": RULES,
     "consumer.wrong-name": CRASH,
     "consumer.no-capsule": CRASH,

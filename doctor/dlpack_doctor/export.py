@@ -129,7 +129,7 @@ class Export:
     @property
     def in_bytes(self) -> bool:
         """Whether the strides are those of a contiguous array, counted in bytes."""
-        size, steps = self.tensor.bits // 8, elements.compact(self.shape)
+        size, steps = self.tensor.bits // 8, elements.row_major(self.shape)
         # Along an axis of one element the stride says nothing.
         found = [
             (a, b) for a, b, n in zip(self.strides or (), steps, self.shape, strict=False) if n > 1
@@ -165,7 +165,7 @@ class Export:
             raise Malformed(f"data is NULL, but the shape is {shape}")
         if self.in_bytes:
             raise Malformed(f"the strides {self.strides} of shape {shape} are in bytes")
-        return elements.read(self.pointer, name, shape, self.strides or elements.compact(shape))
+        return elements.read(self.pointer, name, shape, self.strides or elements.row_major(shape))
 
     def watch(self) -> Counter:
         """Count the calls of the deleter from now on."""
@@ -187,14 +187,14 @@ class Export:
 
 
 class Taken:
-    """A managed tensor that is ours to release."""
+    """A managed tensor that the doctor must release."""
 
     def __init__(self, export: Export) -> None:
         self.export = export
         self.deleter: int | None = export.raw.deleter
 
     def release(self) -> None:
-        """Call the deleter, without Python's lock; the descriptor is gone then."""
+        """Call the deleter without the GIL; the descriptor is freed then."""
         if self.deleter:
             deleter, self.deleter = self.deleter, None
             abi.Deleter(deleter)(self.export.address)
@@ -219,7 +219,7 @@ def attempt(array: Any, **keywords: Any) -> Export | Exception:
     except NotApplicable:
         raise
     except NoCapsule as error:
-        raise NotApplicable(f"gives {error}") from None
+        raise NotApplicable(f"returns {error}") from None
     except Exception as error:
         return error
 
@@ -232,6 +232,14 @@ def best(array: Any) -> Export:
     if isinstance(answer, Exception):
         raise NotApplicable(f"no descriptor to look at ({describe(answer)})")
     return answer
+
+
+def versioned(array: Any) -> Export:
+    """The versioned export; without one there is nothing to check."""
+    export = best(array)
+    if not export.versioned:
+        raise NotApplicable("exports no versioned capsule, so there are no flags")
+    return export
 
 
 def both(array: Any) -> list[Export]:
@@ -249,7 +257,7 @@ def both(array: Any) -> list[Export]:
 
 
 def call_on_foreign_thread(function: int, argument: int) -> None:
-    """Call a C function on a thread that Python does not know, without Python's lock."""
+    """Call a C function on a thread that Python does not know, without the GIL."""
     try:
         libc = ctypes.CDLL(None)
         create = libc.pthread_create

@@ -1,12 +1,12 @@
-"""The results of a run: shown by `report`, saved as JSON, and joined with other runs."""
+"""The results of a run: shown by `report`, and saved as JSON."""
 
 from __future__ import annotations
 
 import datetime
 import json
 import platform
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dlpack_doctor.verdict import Outcome, Result, Verdict
@@ -24,7 +24,7 @@ class Examined:
 
 @dataclass(frozen=True)
 class Pair:
-    """The outcome of handing a producer's array to a consumer."""
+    """The outcome of importing a producer's arrays into a consumer."""
 
     producer: str
     consumer: str
@@ -33,7 +33,7 @@ class Pair:
 
 @dataclass
 class Findings:
-    """One run, or several that were joined."""
+    """One run."""
 
     environments: list[str] = field(default_factory=list)
     date: str = ""
@@ -96,36 +96,3 @@ def from_json(text: str) -> Findings:
             for row in data["pairs"]
         ],
     )
-
-
-def join(parts: Iterable[Findings]) -> Findings:
-    """Several runs as one. The same version of a framework is shown once, as the first run saw
-    it; another version of it gets a name with its version."""
-    whole = Findings()
-    for part in parts:
-        whole.environments += [e for e in part.environments if e not in whole.environments]
-        whole.date = max(whole.date, part.date)
-        _add(whole, part)
-    return whole
-
-
-def _add(whole: Findings, part: Findings) -> None:
-    known = {subject.name: subject for subject in whole.subjects}
-    names = {}
-    for subject in part.subjects:
-        name, other = subject.name, known.get(subject.name)
-        if other and other.version != subject.version:
-            name = f"{subject.name} {subject.version}"
-        names[subject.name] = name
-        if name not in known:
-            whole.subjects.append(replace(subject, name=name))
-    cells = {(result.check, result.subject) for result in whole.results}
-    for result in part.results:
-        moved = replace(result, subject=names.get(result.subject, result.subject))
-        if (moved.check, moved.subject) not in cells:
-            whole.results.append(moved)
-    there = {(pair.producer, pair.consumer) for pair in whole.pairs}
-    for pair in part.pairs:
-        producer, consumer = (names.get(n, n) for n in (pair.producer, pair.consumer))
-        if (producer, consumer) not in there:
-            whole.pairs.append(Pair(producer, consumer, pair.outcome))

@@ -38,14 +38,15 @@ class Framework:
     """Its name for pip."""
     module: str
     setup: str
-    row: str
-    """0, 1, 2, ... of the framework's choice of type, with {count} and {shape}."""
-    cast: str
+    row: str = "np.arange({count}).reshape({shape})"
+    """0, 1, 2, ... of the framework's choice of type, with {count} and {shape}; empty where it
+    exports nothing."""
+    cast: str = "{row}.astype('{dtype}')"
     """The same as {dtype}."""
     take: str = ""
     take_copy: str = ""
     wrap: str = "{}"
-    """Makes the framework's array of what `row` and `cast` make."""
+    """Wraps the array that `row` and `cast` make."""
     empty: str = ""
     """An array without elements, where `cast` makes none."""
     lacks: tuple[str, ...] = ()
@@ -89,7 +90,7 @@ class Framework:
         return Subject(
             name,
             version=importlib.metadata.version(self.package),
-            make=lambda shape, dtype: eval(self.code(shape, dtype), space),
+            make=(lambda shape, dtype: eval(self.code(shape, dtype), space)) if self.row else None,
             take=of(self.take, "p"),
             take_copy=of(self.take_copy, "p"),
             shape=self.shape,
@@ -111,8 +112,6 @@ NUMPY = Framework(
     "numpy",
     "numpy",
     "import numpy as np",
-    row="np.arange({count}).reshape({shape})",
-    cast="{row}.astype('{dtype}')",
     take="np.from_dlpack(p)",
     take_copy="np.from_dlpack(p, copy=True)",
     freeze="(y := x.view(), setattr(y.flags, 'writeable', False))[0]",
@@ -183,7 +182,6 @@ FRAMEWORKS: dict[str, Framework] = {
         "import jax, jax.numpy as jnp; jax.config.update('jax_enable_x64', True); "
         "jax.config.update('jax_default_device', jax.devices('cpu')[0])",
         row="jnp.arange({count}).reshape({shape})",
-        cast="{row}.astype('{dtype}')",
         take="jnp.from_dlpack(p)",
         take_copy="jnp.from_dlpack(p, copy=True)",
         immutable=True,
@@ -194,8 +192,6 @@ FRAMEWORKS: dict[str, Framework] = {
         "pyarrow",
         "pyarrow",
         "import numpy as np, pyarrow as pa",
-        row=NUMPY.row,
-        cast=NUMPY.cast,
         wrap="pa.array({})",
         take="pa.Array.from_dlpack(p)",
         shape=(6,),
@@ -212,8 +208,6 @@ FRAMEWORKS: dict[str, Framework] = {
         "pyarrow",
         "pyarrow",
         "import numpy as np, pyarrow as pa",
-        row=NUMPY.row,
-        cast=NUMPY.cast,
         wrap="pa.Tensor.from_numpy({})",
         take="pa.Tensor.from_dlpack(p)",
         freeze="pa.Tensor.from_numpy(np.frombuffer(x.to_numpy().tobytes(), "
@@ -236,8 +230,6 @@ FRAMEWORKS: dict[str, Framework] = {
         "apache-tvm-ffi",
         "tvm_ffi",
         "import numpy as np, tvm_ffi",
-        row=NUMPY.row,
-        cast=NUMPY.cast,
         # It makes no memory of its own: its tensors are views of another framework's.
         wrap="tvm_ffi.from_dlpack({})",
         take="tvm_ffi.from_dlpack(p)",
@@ -247,7 +239,6 @@ FRAMEWORKS: dict[str, Framework] = {
         "paddle",
         "import paddle",
         row="paddle.arange({count}).reshape({shape})",
-        cast="{row}.astype('{dtype}')",
         empty="paddle.zeros({shape}, dtype='{dtype}')",
         # Its old name for bfloat16.
         lacks=("uint16",),
@@ -279,8 +270,6 @@ FRAMEWORKS: dict[str, Framework] = {
         "warp-lang",
         "warp",
         "import numpy as np, warp as wp; wp.config.quiet = True; wp.init()",
-        row=NUMPY.row,
-        cast=NUMPY.cast,
         wrap="wp.array({}, device='cpu')",
         take="wp.from_dlpack(p)",
         views={"offset": "x[1]", "every second": "x[:, ::2]", "transposed": "x.transpose()"},
@@ -294,11 +283,36 @@ FRAMEWORKS: dict[str, Framework] = {
         "import tensorflow as tf; tf.config.set_visible_devices([], 'GPU')",
         row="tf.reshape(tf.range({count}), {shape})",
         cast="tf.cast({row}, '{dtype}')",
-        # It takes a capsule, and the legacy ABI only.
-        take="tf.experimental.dlpack.from_dlpack(p.__dlpack__())",
+        take="tf.experimental.dlpack.from_dlpack(p)",
         immutable=True,
         odd=(("strings", "tf.constant(['a'])"),),
         look="x.numpy().tolist()",
+    ),
+    "max": Framework(
+        "max",
+        "max.driver",
+        "import numpy as np; from max.driver import Buffer",
+        wrap="Buffer.from_numpy({})",
+        take="Buffer.from_dlpack(p)",
+        look="x.to_numpy().tolist()",
+    ),
+    "ragged": Framework(
+        "ragged",
+        "ragged",
+        "import numpy as np, ragged",
+        wrap="ragged.array({})",
+        take="ragged.from_dlpack(p)",
+        views={"offset": "x[1]", "transposed": "x.T"},
+        look="x.tolist()",
+    ),
+    "scirs2": Framework(
+        "scirs2",
+        "scirs2",
+        "import scirs2",
+        row="",
+        take="scirs2.from_dlpack(p)",
+        look=NUMPY.look,
+        address=NUMPY.address,
     ),
     "cupy": _namespace(
         "cupy",

@@ -22,7 +22,7 @@ BYTES = 4 * ELEMENTS
 
 
 def resident_bytes() -> int | None:
-    """The resident set after a collection; None where the system does not tell."""
+    """The resident set after a collection; None where the system does not report it."""
     gc.collect()
     if not STATM.exists():
         return None
@@ -30,7 +30,7 @@ def resident_bytes() -> int | None:
 
 
 class _Mallinfo(ctypes.Structure):
-    """What glibc tells of its allocator."""
+    """glibc's report on its allocator."""
 
     _fields_ = tuple(
         (name, ctypes.c_size_t)
@@ -42,7 +42,7 @@ class _Mallinfo(ctypes.Structure):
 
 
 def allocated_bytes() -> int | None:
-    """The bytes that the C library's allocator and Python's own have handed out; None without
+    """The bytes that the C library's allocator and Python's own have allocated; None without
     glibc."""
     gc.collect()
     mallinfo: Any = getattr(ctypes.CDLL(None), "mallinfo2", None)
@@ -57,7 +57,7 @@ def leaks(round_trip: Callable[[], None]) -> bool | None:
     """Whether rounds with an array of `BYTES` each leave most of those bytes behind.
 
     A leak does so every time; what a framework or an allocator keeps to use again, does not.
-    None where the system does not tell.
+    None where the system does not report it.
     """
     for _ in range(3):
         round_trip()

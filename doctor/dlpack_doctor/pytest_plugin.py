@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="MODULE:FACTORY",
-        help="check what a factory makes (or module:from_dlpack takes) against DLPack",
+        help="check the arrays of a factory, or a module:from_dlpack, against DLPack",
     )
 
 

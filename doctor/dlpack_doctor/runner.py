@@ -35,7 +35,7 @@ class Answer:
 
 
 class Runner:
-    """Runs lists of tasks. `notice` is called with a word about what goes on."""
+    """Runs lists of tasks. `notice` is called with the name of each check."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class _Child:
         return message
 
     def stop(self) -> None:
-        """Make sure that the process is gone."""
+        """End the process."""
         self._process.kill()
         self._process.wait()
         # A process that a framework left behind may hold the pipe open.

@@ -87,9 +87,9 @@ class Managed:
         size = len(data) // len(numbers)
         self.pointer = 0 if null_data else base + offset * size
         if strides is _OWN:
-            strides = None if shape is None else elements.compact(shape)
+            strides = None if shape is None else elements.row_major(shape)
         self.shape = tuple(shape or ())
-        steps = elements.compact(self.shape) if strides is None else tuple(strides)
+        steps = elements.row_major(self.shape) if strides is None else tuple(strides)
         self.values = [numbers[offset + at] for at in elements.offsets(self.shape, steps)]
         self.dtype = known
         self._shape, self._strides = _numbers(shape), _numbers(strides)

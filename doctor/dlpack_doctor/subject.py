@@ -1,10 +1,12 @@
-"""The subject of the checks: makes arrays of one type, imports others, and reads them.
+"""The subject of the checks: makes arrays of one type, imports other arrays, and reads them.
 
 Known frameworks belong to `frameworks`. Checks get a `Subject` and nothing else.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +15,7 @@ from typing import Any
 
 from dlpack_doctor import abi, elements, reproduce
 from dlpack_doctor.export import best
+from dlpack_doctor.source import Managed, Producer
 from dlpack_doctor.verdict import NotApplicable, describe
 
 Array = Any
@@ -118,15 +121,42 @@ class Subject:
         try:
             return flat(array.tolist())
         except Exception:
-            raise NotApplicable("its arrays do not tell their values (no tolist)") from None
+            raise NotApplicable("the values of its arrays cannot be read (no tolist)") from None
+
+    @functools.cached_property
+    def capsules_only(self) -> bool:
+        """Whether `take` accepts capsules, but no object with `__dlpack__`."""
+        if self.take is None:
+            return False
+
+        def answer(keywords: Mapping[str, Any]) -> Any:
+            return Managed(self.shape, legacy=not keywords.get("max_version")).capsule()
+
+        for offered in (Producer(answer), answer({}), answer({"max_version": (1, 3)})):
+            with contextlib.suppress(Exception):
+                self.take(offered)
+                return not isinstance(offered, Producer)
+        return False
+
+    def importer(self) -> Callable[[Any], Array]:
+        """`take` as a function of a producer."""
+        if self.take is None:
+            raise NotApplicable("it imports no arrays")
+        take = self.take
+        return (lambda producer: take(producer.__dlpack__())) if self.capsules_only else take
+
+    @property
+    def call_code(self) -> str:
+        """`take_code`, with the capsule where only that is imported."""
+        capsule = "{}.__dlpack__()" if self.capsules_only else "{}"
+        return self.take_code.replace("{}", capsule)
 
     def taken(self, producer: Any) -> Array:
-        """What its `from_dlpack` makes of a producer; exceptions pass."""
-        if self.take is None:
-            raise NotApplicable("it takes no arrays")
-        reproduce.note(setup=self.setup, take=self.take_code)
+        """The array that its `from_dlpack` makes of a producer; exceptions pass."""
+        importer = self.importer()
+        reproduce.note(setup=self.setup, take=self.call_code)
         reproduce.about_to_call()
-        return self.take(producer)
+        return importer(producer)
 
     def values(self, array: Array) -> list[Any]:
         """An array's values."""
@@ -154,7 +184,7 @@ class Subject:
             return self.frozen(array)
         export = best(array)
         if not export.versioned:
-            raise NotApplicable("its arrays do not tell whether they may be written")
+            raise NotApplicable("no attribute of its arrays says whether they may be written")
         return bool(export.flags & abi.READ_ONLY)
 
     def says_frozen(self, array: Array) -> bool | None:
@@ -237,7 +267,7 @@ def of_factory(
 
 
 def _positional(factory: Callable[..., Array]) -> int:
-    """How many of shape and dtype a factory must be given, or has names for."""
+    """How many of shape and dtype a factory requires, or has names for."""
     try:
         parameters = inspect.signature(factory).parameters.values()
     except (TypeError, ValueError):
@@ -249,5 +279,5 @@ def _positional(factory: Callable[..., Array]) -> int:
         if one.kind in kinds
         and (one.default is inspect.Parameter.empty or one.name in ("shape", "dtype"))
     ]
-    # An argument beyond the two is not given, so the call fails, and the check of it says so.
+    # With a third required argument the call fails, and `producer.factory` reports it.
     return min(len(given), 2)

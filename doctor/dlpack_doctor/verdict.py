@@ -17,7 +17,7 @@ class Verdict(str, enum.Enum):
 
     PASS = "pass"
     WARN = "warn"
-    """Allowed by the standard, but a user will meet it."""
+    """Allowed by the standard, but users notice it."""
     FAIL = "fail"
     """Violates the standard, or is unsafe."""
     NOT_APPLICABLE = "n/a"
@@ -51,7 +51,7 @@ def failed(evidence: str) -> Outcome:
 
 
 class NotApplicable(Exception):
-    """The check cannot be made here, and why."""
+    """The check does not apply; the text says why."""
 
 
 class Malformed(NotApplicable):

@@ -37,7 +37,7 @@ class ExitsOnCopies(Array):
 
 
 class CrashesOnForeignThreads(Array):
-    def deleted(self, lent):
+    def deleted(self, held):
         if threading.current_thread() is not threading.main_thread():
             ctypes.string_at(0)
 

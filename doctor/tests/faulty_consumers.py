@@ -16,6 +16,13 @@ class TakesNothing(Consumer):
         raise BufferError("not today")
 
 
+class ImportsCapsulesOnly(Consumer):
+    def ask(self, x):
+        if hasattr(x, "__dlpack__"):
+            raise TypeError("expected a capsule")
+        return x
+
+
 class OwnKeyword(Consumer):
     def ask(self, x):
         try:
@@ -49,7 +56,7 @@ class _Compact(Taken):
     def __init__(self, export, take):
         super().__init__(export, take)
         if min(self.strides, default=0) < 0:
-            self.strides = elements.compact(self.shape)
+            self.strides = elements.row_major(self.shape)
 
 
 class IgnoresNegativeStrides(Consumer):
@@ -61,7 +68,7 @@ class _NoGaps(Taken):
     def __init__(self, export, take):
         super().__init__(export, take)
         if self.strides and self.strides[0] == 8:
-            self.strides = elements.compact(self.shape)
+            self.strides = elements.row_major(self.shape)
 
 
 class IgnoresGaps(Consumer):
@@ -310,7 +317,7 @@ FAULTS = {
     HidesErrors: {"producer-error"},
     TakesAnything: {"no-methods"},
     TakesUnknownTypes: {"unknown-dtype"},
-    # Two devices are offered: one that nobody has, and a GPU that is not there.
+    # Two devices are offered: one that no framework has, and a GPU that is not there.
     TakesUnknownDevices: {"unknown-device", "absent-gpu"},
 }
 
@@ -347,6 +354,7 @@ class RaisesTypeErrors(Consumer):
 
 
 SURPRISES = {
+    ImportsCapsulesOnly: {"takes"},
     AsksForTheOldAbi: {"asks-versioned"},
     WantsNewerProducers: {"old-producer"},
     RefusesTheOldAbi: {"old-producer", "old-answer"},

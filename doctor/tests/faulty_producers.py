@@ -71,8 +71,8 @@ class BadHeader(Array):
 
 
 class WrongName(Array):
-    def wrap(self, lent, name):
-        return super().wrap(lent, b"tensor")
+    def wrap(self, held, name):
+        return super().wrap(held, b"tensor")
 
 
 class WrongShape(Array):
@@ -133,19 +133,19 @@ class ReadOnlyUnsaid(Array):
 
 
 class Leaking(Array):
-    def wrap(self, lent, name):
-        return abi.new_capsule(ctypes.addressof(lent.raw), name)
+    def wrap(self, held, name):
+        return abi.new_capsule(ctypes.addressof(held.raw), name)
 
 
 class LeakingDestructor(Array):
-    def dropped(self, lent):
-        kept.append(lent)
+    def dropped(self, held):
+        kept.append(held)
 
 
 class DroppedTwice(Array):
-    def dropped(self, lent):
-        super().dropped(lent)
-        super().dropped(lent)
+    def dropped(self, held):
+        super().dropped(held)
+        super().dropped(held)
 
 
 kept = []
@@ -156,7 +156,7 @@ def _destroy_always(capsule):
     for name in (*abi.STRUCTS, *abi.USED.values()):
         address = abi.address_in(capsule, name)
         if address is not None:
-            raw = next(lent.raw for lent in recent if ctypes.addressof(lent.raw) == address)
+            raw = next(held.raw for held in recent if ctypes.addressof(held.raw) == address)
             abi.Deleter(raw.deleter)(address)
 
 
@@ -166,43 +166,43 @@ DESTROY_ALWAYS = abi.Destructor(_destroy_always)
 class DoubleDeleter(Array):
     """The capsule calls the deleter, consumed or not."""
 
-    def wrap(self, lent, name):
+    def wrap(self, held, name):
         # The descriptor and its memory stay, so that a second call is only counted.
-        recent.append(lent)
-        array, lent.array = lent.array, _Nobody()
+        recent.append(held)
+        array, held.array = held.array, _Nobody()
         assert array is self
-        return abi.new_capsule(ctypes.addressof(lent.raw), name, DESTROY_ALWAYS)
+        return abi.new_capsule(ctypes.addressof(held.raw), name, DESTROY_ALWAYS)
 
 
 class _Nobody:
-    def deleted(self, lent):
+    def deleted(self, held):
         pass
 
 
 class OwnerNotKept(Array):
-    def wrap(self, lent, name):
-        lent.array = _Releaser()
-        return super().wrap(lent, name)
+    def wrap(self, held, name):
+        held.array = _Releaser()
+        return super().wrap(held, name)
 
     def __del__(self):
         self.memory.poison()
 
 
 class _Releaser:
-    def deleted(self, lent):
+    def deleted(self, held):
         pass
 
-    def dropped(self, lent):
-        Array.dropped(self, lent)
+    def dropped(self, held):
+        Array.dropped(self, held)
 
 
 class NeverReleased(Array):
-    def deleted(self, lent):
+    def deleted(self, held):
         kept.append(self)
 
 
 class ExportsThatShareAnEnd(Array):
-    def deleted(self, lent):
+    def deleted(self, held):
         self.memory.poison()
 
 

@@ -23,7 +23,7 @@ class Imported(Taken):
         return (1, 0)
 
     def __dlpack__(self, *, max_version=None, **keywords):
-        return _over(self).lend(max_version is not None)
+        return _over(self).export_as(max_version is not None)
 
 
 def _over(taken):
@@ -82,7 +82,7 @@ class Table:
 
     def borrow(self, array, out):
         numbers = ctypes.c_int64 * max(len(array.shape), 1)
-        array.borrowed = (numbers(*array.shape), numbers(*elements.compact(array.shape)))
+        array.borrowed = (numbers(*array.shape), numbers(*elements.row_major(array.shape)))
         triple = elements.DTYPES[array.dtype]
         shape, strides = (ctypes.cast(n, ctypes.POINTER(ctypes.c_int64)) for n in array.borrowed)
         address = array.memory.address

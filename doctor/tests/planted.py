@@ -15,9 +15,9 @@ _living = {}
 
 
 def _delete(address):
-    lent = _living.pop(address, None)
-    if lent is not None:
-        lent.array.deleted(lent)
+    held = _living.pop(address, None)
+    if held is not None:
+        held.array.deleted(held)
 
 
 DELETER = abi.Deleter(_delete)
@@ -33,7 +33,7 @@ def _destroy(capsule):
 DESTRUCTOR = abi.Destructor(_destroy)
 
 
-class Lent:
+class Exported:
     """One export: its descriptor, and what it keeps alive."""
 
     def __init__(self, array, memory, raw):
@@ -67,7 +67,7 @@ class Array:
         self.memory = Memory(elements.packed(dtype, count), self.skew)
 
     def tolist(self):
-        strides = elements.compact(self.shape)
+        strides = elements.row_major(self.shape)
         return elements.read(self.memory.address, self.dtype, self.shape, strides)
 
     def __dlpack_device__(self):
@@ -77,12 +77,12 @@ class Array:
         if stream is not None or dl_device not in (None, (1, 0)):
             raise BufferError("host memory only")
         versioned = max_version is not None and max_version[0] >= 1
-        return self.lend(versioned, self.wants_copy(copy, versioned))
+        return self.export_as(versioned, self.wants_copy(copy, versioned))
 
     def wants_copy(self, copy, versioned):
         return copy is True
 
-    def lend(self, versioned, copy=False):
+    def export_as(self, versioned, copy=False):
         memory = self.memory
         if copy:
             memory = Memory(ctypes.string_at(memory.address, memory.size), self.skew)
@@ -95,7 +95,7 @@ class Array:
             ndim,
             *elements.DTYPES[self.dtype],
             numbers(*self.shape),
-            numbers(*elements.compact(self.shape)),
+            numbers(*elements.row_major(self.shape)),
             0,
         )
         delete = abi.address_of(DELETER)
@@ -105,32 +105,32 @@ class Array:
         else:
             raw = abi.DLManagedTensor(tensor, None, delete)
         self.describe(raw, versioned)
-        lent = Lent(self, memory, raw)
-        _living[ctypes.addressof(raw)] = lent
-        return self.wrap(lent, abi.VERSIONED if versioned else abi.LEGACY)
+        held = Exported(self, memory, raw)
+        _living[ctypes.addressof(raw)] = held
+        return self.wrap(held, abi.VERSIONED if versioned else abi.LEGACY)
 
     def describe(self, raw, versioned):
         """Where a descriptor is made to lie."""
 
-    def wrap(self, lent, name):
-        return abi.new_capsule(ctypes.addressof(lent.raw), name, DESTRUCTOR)
+    def wrap(self, held, name):
+        return abi.new_capsule(ctypes.addressof(held.raw), name, DESTRUCTOR)
 
-    def dropped(self, lent):
+    def dropped(self, held):
         """What the destructor of an unconsumed capsule does."""
-        if lent.raw.deleter:
-            abi.Deleter(lent.raw.deleter)(ctypes.addressof(lent.raw))
+        if held.raw.deleter:
+            abi.Deleter(held.raw.deleter)(ctypes.addressof(held.raw))
 
-    def deleted(self, lent):
-        """What the deleter does, besides letting everything go."""
+    def deleted(self, held):
+        """Additional work of the deleter."""
 
 
 class Taken:
-    """An array over somebody else's memory."""
+    """An array over a producer's memory."""
 
     def __init__(self, export, take):
         self.shape = export.shape
         self.dtype = elements.name_of(export.dtype)
-        self.strides = export.strides or elements.compact(export.shape)
+        self.strides = export.strides or elements.row_major(export.shape)
         self.pointer = export.pointer
         self.offset = export.tensor.byte_offset
         self.taken = take(export)
@@ -146,7 +146,7 @@ class Taken:
 
 
 def seen(capsule):
-    """What is in a capsule, which goes as soon as the consumer lets it go."""
+    """The export in a capsule, which only the consumer keeps alive."""
     export = Export(capsule)
     drop_capsules()
     return export

@@ -15,28 +15,28 @@ from planted import DESTRUCTOR, Array, Memory
 class _Orphan:
     """The owner of an export that keeps nothing alive."""
 
-    def deleted(self, lent):
+    def deleted(self, held):
         pass
 
-    def dropped(self, lent):
-        Array.dropped(self, lent)
+    def dropped(self, held):
+        Array.dropped(self, held)
 
 
 class NeverKeepsItsMemory(Array):
-    def wrap(self, lent, name):
-        if lent.memory is self.memory:
-            lent.array, lent.memory = _Orphan(), None
-        return super().wrap(lent, name)
+    def wrap(self, held, name):
+        if held.memory is self.memory:
+            held.array, held.memory = _Orphan(), None
+        return super().wrap(held, name)
 
 
 class NeverKeepsItsCopies(Array):
     """The memory of a copy goes with the array, not with the deleter."""
 
-    def wrap(self, lent, name):
-        if lent.memory is not self.memory:
-            self.copies = [*getattr(self, "copies", []), lent.memory]
-            lent.array = _Orphan()
-        return super().wrap(lent, name)
+    def wrap(self, held, name):
+        if held.memory is not self.memory:
+            self.copies = [*getattr(self, "copies", []), held.memory]
+            held.array = _Orphan()
+        return super().wrap(held, name)
 
     def __del__(self):
         for memory in getattr(self, "copies", []):
@@ -47,9 +47,9 @@ stale = []
 
 
 class ShapeIsNotKept(Array):
-    def lend(self, versioned, copy=False):
+    def export_as(self, versioned, copy=False):
         self.copying = copy
-        return super().lend(versioned, copy)
+        return super().export_as(versioned, copy)
 
     def describe(self, raw, versioned):
         if self.copying:
@@ -58,10 +58,10 @@ class ShapeIsNotKept(Array):
         self.sizes = [*getattr(self, "sizes", []), sizes][-8:]
         raw.tensor.shape = sizes
 
-    def wrap(self, lent, name):
+    def wrap(self, held, name):
         if not self.copying:
-            lent.array = _Orphan()
-        return super().wrap(lent, name)
+            held.array = _Orphan()
+        return super().wrap(held, name)
 
     def __del__(self):
         for sizes in getattr(self, "sizes", []):
@@ -78,26 +78,26 @@ class HandsOutOneCapsule(Array):
         versioned = max_version is not None and max_version[0] >= 1
         self.given = getattr(self, "given", {})
         if versioned not in self.given:
-            self.given[versioned] = self.lend(versioned)
+            self.given[versioned] = self.export_as(versioned)
         return self.given[versioned]
 
-    def wrap(self, lent, name):
+    def wrap(self, held, name):
         # The capsule keeps the memory alone: together with the array it would be a cycle.
-        lent.array = _Orphan()
-        return super().wrap(lent, name)
+        held.array = _Orphan()
+        return super().wrap(held, name)
 
 
 class ExportsOnce(Array):
-    def lend(self, versioned, copy=False):
+    def export_as(self, versioned, copy=False):
         if getattr(self, "gone", False):
             raise BufferError("exported already")
         self.gone = True
-        return super().lend(versioned, copy)
+        return super().export_as(versioned, copy)
 
 
 class VersionedUnderTheLegacyName(Array):
-    def lend(self, versioned, copy=False):
-        capsule = super().lend(True, copy)
+    def export_as(self, versioned, copy=False):
+        capsule = super().export_as(True, copy)
         if not versioned:
             address = abi.pointer_of(capsule, abi.VERSIONED)
             stale.append(capsule)
@@ -106,8 +106,8 @@ class VersionedUnderTheLegacyName(Array):
 
 
 class LegacyUnderTheVersionedName(Array):
-    def lend(self, versioned, copy=False):
-        capsule = super().lend(False, copy)
+    def export_as(self, versioned, copy=False):
+        capsule = super().export_as(False, copy)
         if versioned:
             address = abi.pointer_of(capsule, abi.LEGACY)
             stale.append(capsule)
@@ -239,7 +239,7 @@ class CopiedFlagWithoutACopy(Array):
 
 
 class LeaksADescriptorEachTime(Array):
-    def deleted(self, lent):
+    def deleted(self, held):
         libc.malloc(128)
         ctypes.memset(libc.malloc(128), 1, 128)
 
@@ -258,19 +258,19 @@ class LeaksWhatItRefuses(Array):
 class CountsOneDescriptor(Array):
     """Not a fault: every capsule holds one managed tensor, whose deleter counts."""
 
-    def lend(self, versioned, copy=False):
+    def export_as(self, versioned, copy=False):
         self.copying = copy
-        return super().lend(versioned, copy)
+        return super().export_as(versioned, copy)
 
-    def wrap(self, lent, name):
+    def wrap(self, held, name):
         if self.copying:
-            return super().wrap(lent, name)
+            return super().wrap(held, name)
         self.first = getattr(self, "first", {})
-        kept = self.first.setdefault(name, lent)
-        if kept is not lent:
-            planted._living.pop(ctypes.addressof(lent.raw))
+        kept = self.first.setdefault(name, held)
+        if kept is not held:
+            planted._living.pop(ctypes.addressof(held.raw))
             planted._living[ctypes.addressof(kept.raw)] = kept
-        lent.array = _Orphan()
+        held.array = _Orphan()
         return abi.new_capsule(ctypes.addressof(kept.raw), name, DESTRUCTOR)
 
 

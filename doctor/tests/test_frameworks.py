@@ -63,8 +63,12 @@ KNOWN = [
     ("mlx", "consumer.zero-copy", Verdict.WARN, "copied"),
     ("tensorflow", "producer.refusal", Verdict.FAIL, "crashed (SIGABRT)"),
     ("tensorflow", "producer.own-device", Verdict.FAIL, "RuntimeError"),
+    ("tensorflow", "consumer.takes", Verdict.WARN, "imports capsules"),
     ("tensorflow", "consumer.lanes", Verdict.FAIL, "float32"),
-    ("tensorflow", "consumer.refused-gpu-released", Verdict.FAIL, "released 2 times"),
+    ("tensorflow", "consumer.refused-gpu-released", Verdict.FAIL, "found 2"),
+    ("max", "consumer.transposed", Verdict.FAIL, "holds"),
+    ("max", "consumer.byte-offset", Verdict.FAIL, "holds"),
+    ("scirs2", "consumer.dtypes", Verdict.FAIL, "int8 becomes float64"),
 ]
 
 

@@ -78,10 +78,10 @@ def test_a_shape_that_is_a_method_is_no_shape():
             super().__init__(shape, dtype)
             self.asked, self.shape = shape, None
 
-        def lend(self, versioned, copy=False):
+        def export_as(self, versioned, copy=False):
             self.shape = self.asked
             try:
-                return super().lend(versioned, copy)
+                return super().export_as(versioned, copy)
             finally:
                 self.shape = self.asked.__len__
 

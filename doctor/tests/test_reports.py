@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from dlpack_doctor import Outcome, Result, Verdict
-from dlpack_doctor.findings import Examined, Findings, Pair, from_json, join
+from dlpack_doctor.findings import Examined, Findings, Pair, from_json
 from dlpack_doctor.report import terminal
 from dlpack_doctor.report.render import page
 from made_findings import LONG, NASTY, PROGRAM, made
@@ -122,9 +122,9 @@ def test_a_page_tells_what_changed_since_another():
     before = made()
     after = made()
     after.results[-2] = Result("producer.released", "good", Outcome(Verdict.WARN, "now so"))
-    assert "now so" in page("page.md", after, "", before).split("## Who")[0]
-    assert "Nothing." in page("page.md", before, "", before).split("## Who")[0]
-    assert "now so" in page("page.html", after, "", before).split("<h2>Who")[0]
+    assert "now so" in page("page.md", after, "", before).split("## Exchanges")[0]
+    assert "Nothing." in page("page.md", before, "", before).split("## Exchanges")[0]
+    assert "now so" in page("page.html", after, "", before).split("<h2>Exchanges")[0]
 
 
 def test_findings_without_pairs_or_times_are_shown_too():
@@ -135,41 +135,8 @@ def test_findings_without_pairs_or_times_are_shown_too():
     assert "one 1: 1 pass" in shown(found)
 
 
-def environment(name, version, verdict, pairs=()):
-    found = Findings([f"Python with {name} {version}"], "2026-01-02")
-    found.subjects = [Examined("dlbridge", "0.1.0"), Examined(name, version)]
-    found.results = [
-        Result("producer.methods", "dlbridge", Outcome(Verdict.PASS, version)),
-        Result("producer.methods", name, Outcome(verdict, version)),
-    ]
-    found.pairs = [Pair(one, other, Outcome(Verdict.PASS, version)) for one, other in pairs]
-    return found
-
-
-def test_runs_of_several_environments_are_joined():
-    both = join(
-        [
-            environment("numpy", "2.4", Verdict.PASS, [("numpy", "dlbridge")]),
-            environment("numpy", "2.5", Verdict.FAIL, [("numpy", "dlbridge")]),
-        ]
-    )
-    assert [subject.name for subject in both.subjects] == ["dlbridge", "numpy", "numpy 2.5"]
-    assert both.of("producer.methods", "numpy 2.5").verdict is Verdict.FAIL
-    assert both.of("producer.methods", "dlbridge").evidence == "2.4"
-    assert {(pair.producer, pair.consumer) for pair in both.pairs} == {
-        ("numpy", "dlbridge"),
-        ("numpy 2.5", "dlbridge"),
-    }
-    assert len(both.environments) == 2
-
-
-def test_joining_a_run_with_itself_changes_nothing():
-    one = environment("numpy", "2.4", Verdict.PASS, [("numpy", "dlbridge")])
-    assert join([one, one]) == one
-
-
 @pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.FAIL])
 def test_a_failed_pair_is_a_failure(verdict):
-    found = environment("numpy", "2.4", Verdict.PASS)
+    found = Findings()
     found.pairs = [Pair("numpy", "dlbridge", Outcome(verdict, ""))]
     assert found.ok is (verdict is Verdict.PASS)

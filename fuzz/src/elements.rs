@@ -3,7 +3,7 @@
 //! Invariant: every refusal has a reason that the model gives as well.
 
 use dlbridge::{Access, DType, Error, Plain, Tensor, TensorRef, View};
-use ndarray::{ArrayViewD, IxDyn};
+use ndarray::ArrayViewD;
 
 use crate::facts::Facts;
 use crate::input::Input;
@@ -35,7 +35,7 @@ macro_rules! readable {
             }
 
             fn as_array<T: Plain>(&self) -> Result<ArrayViewD<'_, T>, Error> {
-                self.as_array::<T, IxDyn>()
+                self.view_as::<ArrayViewD<T>>()
             }
 
             fn to_compact(&self) -> Result<Tensor, Error> {

@@ -47,11 +47,9 @@ fn said(given: &Given) -> Said {
 }
 
 fn versioned(given: &Given, input: &mut Input<'_>) {
+    let null = std::ptr::null_mut::<DLManagedTensorVersioned>();
     // SAFETY: null is allowed.
-    assert_eq!(
-        unsafe { Tensor::from_raw(std::ptr::null_mut::<DLManagedTensorVersioned>()) }.err(),
-        Some(Error::NullTensor)
-    );
+    assert_eq!(unsafe { Tensor::from_raw(null) }.err(), Some(Error::NullTensor));
     let mut foreign = given.foreign();
     let (start, releases) = (foreign.memory().addr(), foreign.releases());
     let wanted = Facts::of(given, said(given), start);

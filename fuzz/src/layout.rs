@@ -9,6 +9,7 @@ use dlbridge::layout::{
     compact_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
 };
 use dlbridge::{DType, Error, Flags, SharedTensor, Tensor, TensorRef, TypeCode};
+use ndarray::{ArrayViewD, ArrayViewMutD};
 
 use crate::elements;
 use crate::input::Input;
@@ -156,12 +157,12 @@ fn transformed(input: &mut Input<'_>) {
     let counts_up = places.iter().zip(places.iter().skip(1)).all(|(a, b)| a + 1 == *b);
     assert_eq!(tensor.is_contiguous(), counts_up, "{shape:?} {strides:?}");
     elements::check_view(tensor.view::<i64>().expect("of this type"), &places, true, input);
-    let array = tensor.as_array::<i64, ndarray::IxDyn>().expect("exclusive and aligned");
+    let array = tensor.view_as::<ArrayViewD<i64>>().expect("exclusive and aligned");
     assert!(array.iter().eq(places.iter()), "{shape:?} {strides:?}");
     let again = TensorRef::from(&array);
     assert_eq!(again.view::<i64>().expect("of this type").to_vec(), places);
     let overlap = places.iter().collect::<BTreeSet<_>>().len() < places.len();
-    match tensor.as_array_mut::<i64, ndarray::IxDyn>() {
+    match tensor.view_mut_as::<ArrayViewMutD<i64>>() {
         Ok(mut array) => {
             assert!(!overlap, "{shape:?} {strides:?} overlap");
             array.map_inplace(|place| *place = -*place);

@@ -5,6 +5,7 @@
 
 use dlbridge::testing::CountingOwner;
 use dlbridge::{Access, Error, Plain, Tensor};
+use ndarray::ArrayViewD;
 
 use crate::elements;
 use crate::input::Input;
@@ -140,7 +141,7 @@ fn aligned<T: Value + Plain + Default>(placed: &Placed, memory: Vec<T>, input: &
     assert_eq!(tensor.access(), Access::Exclusive);
     let wanted = placed.shown(&memory);
     elements::check_view(tensor.view::<T>().expect("of this type"), &wanted, true, input);
-    let array = tensor.as_array::<T, ndarray::IxDyn>().expect("exclusive and aligned");
+    let array = tensor.view_as::<ArrayViewD<T>>().expect("exclusive and aligned");
     assert_eq!(bits(array.iter().copied()), bits(wanted.iter().copied()), "an array");
     let memory = written(&mut tensor, placed, memory, input);
     let wanted = bits(placed.shown(&memory));

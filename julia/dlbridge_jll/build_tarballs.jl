@@ -17,7 +17,16 @@ if [[ "${target}" == *-musl* ]]; then
     export RUSTFLAGS="-C target-feature=-crt-static"
 fi
 cargo build --release --locked --package dlbridge-capi
-install -Dvm 0755 target/${rust_target}/release/*dlbridge_capi.${dlext} -t "${libdir}"
+# The names that `cargo xtask capi` installs. The library's soname has its number.
+built=target/${rust_target}/release
+if [[ "${target}" == *-mingw* ]]; then
+    install -Dvm 0755 ${built}/dlbridge_capi.dll -t "${libdir}"
+else
+    abi=$(sed -n 's/^const ABI: u32 = \([0-9]*\);$/\1/p' crates/dlbridge-capi/build.rs)
+    [[ "${target}" == *-apple-* ]] && numbered=libdlbridge.${abi}.dylib || numbered=libdlbridge.so.${abi}
+    install -Dvm 0755 ${built}/libdlbridge_capi.${dlext} "${libdir}/${numbered}"
+    ln -s ${numbered} "${libdir}/libdlbridge.${dlext}"
+fi
 install -Dvm 0644 crates/dlbridge-capi/include/dlbridge.h -t "${includedir}"
 install_license LICENSE-MIT LICENSE-APACHE
 """
@@ -27,7 +36,7 @@ platforms = filter(supported_platforms()) do platform
     !(arch(platform) in ("armv6l", "powerpc64le", "riscv64"))
 end
 
-products = [LibraryProduct(["libdlbridge_capi", "dlbridge_capi"], :libdlbridge_capi)]
+products = [LibraryProduct(["libdlbridge", "dlbridge_capi"], :libdlbridge)]
 
 build_tarballs(
     ARGS, name, version, sources, script, platforms, products, Dependency[];

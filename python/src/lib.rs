@@ -10,7 +10,7 @@ mod lend;
 mod release;
 
 use dlbridge::Device;
-use dlbridge_pyo3::{Copy, ImportOptions, Result, Stream, TensorObject};
+use dlbridge_pyo3::{CopyMode, ImportOptions, Result, Stream, TensorObject};
 use pyo3::prelude::*;
 
 /// Import any array over the same memory: by DLPack, or by another protocol that it supports.
@@ -24,9 +24,9 @@ fn from_dlpack(
 ) -> Result<TensorObject> {
     let device = device.map(str::parse::<Device>).transpose()?;
     let copy = match copy {
-        None => Copy::IfNeeded,
-        Some(false) => Copy::Never,
-        Some(true) => Copy::Always,
+        None => CopyMode::IfNeeded,
+        Some(false) => CopyMode::Never,
+        Some(true) => CopyMode::Always,
     };
     TensorObject::import(x.as_borrowed(), ImportOptions { device, copy, stream })
 }

@@ -147,3 +147,27 @@ def test_tables_of_sizes_threads_and_julia(benches):
     assert julia.body.endswith(rows + "| share | type | 30 | 1.00 | 16 |\n")
     with pytest.raises(benches.tables.Unmeasured):
         benches.sections.sizes("Rust", "1024\tcopy\n")
+
+
+def table(text, header):
+    """The rows below a header, as lists of cells."""
+    lines = text.split(header)[1].split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_benchmarks():
+    page = (BENCHES.parent / "docs/benchmarks.md").read_text()
+    paths, path = {}, ""
+    for name, library, instructions, *_ in table(page, "| path | library | instructions |"):
+        path = name or path
+        paths.setdefault(path, {})[library] = instructions
+    header = "| exchange | floor in C | dlbridge |"
+    readme = (BENCHES.parent / "README.md").read_text()
+    peers = readme.split(header)[1].splitlines()[0].strip("|").split("|")
+    libraries = ["floor", "dlbridge", *(peer.strip() for peer in peers)]
+    rows = table(readme, header)
+    assert rows
+    for exchange, *numbers in rows:
+        shown = dict(zip(libraries, numbers, strict=True))
+        measured = [{name: of.get(name, "-") for name in libraries} for of in paths.values()]
+        assert shown in measured, f"{exchange}: `cargo xtask bench python` counted other numbers"

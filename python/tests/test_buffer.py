@@ -215,7 +215,7 @@ class TestRelease:
 
     @pytest.mark.parametrize("framework", ["jax.numpy", "torch"])
     def test_a_consumer_may_release_it_without_the_lock(self, framework):
-        module = pytest.importorskip(framework)
+        module = pytest.importorskip(framework, reason=f"{framework} is not installed")
         source = bytearray(4096)
         for _ in range(100):
             array = module.from_dlpack(dlbridge.from_dlpack(source))

@@ -117,7 +117,7 @@ def test_a_capsule_of_another_name_is_refused_and_left_alone(name, found):
     with pytest.raises(TypeError) as refusal:
         dlbridge.from_dlpack(capsule)
     assert found in str(refusal.value)
-    assert 'wanted one named "dltensor_versioned" or "dltensor"' in str(refusal.value)
+    assert 'expected one named "dltensor_versioned" or "dltensor"' in str(refusal.value)
     assert name_of(capsule) == name
     del capsule, refusal
     assert made.releases == 0

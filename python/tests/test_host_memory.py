@@ -63,20 +63,20 @@ class TestExport:
 
     def test_where_no_copy_is_allowed_it_is_a_buffer_error(self, host):
         tensor = dlbridge.from_dlpack(Managed(device=host).capsule())
-        with pytest.raises(BufferError, match=f"dl_device: found {tensor.device}, wanted cpu"):
+        with pytest.raises(BufferError, match=f"dl_device: expected {tensor.device}, .* found cpu"):
             tensor.__dlpack__(dl_device=(1, 0), copy=False)
 
     @pytest.mark.parametrize("copy", [None, False, True])
     @pytest.mark.parametrize("device", [(1, 1), (2, 0), (99, 0)])
     def test_another_device_is_a_buffer_error(self, host, device, copy):
         tensor = dlbridge.from_dlpack(Managed(device=host).capsule())
-        with pytest.raises(BufferError, match="dl_device: found"):
+        with pytest.raises(BufferError, match="dl_device: expected"):
             tensor.__dlpack__(dl_device=device, copy=copy)
 
     @pytest.mark.parametrize("copy", [None, False, True])
     def test_memory_that_the_host_cannot_read_is_a_buffer_error(self, elsewhere, copy):
         tensor = dlbridge.from_dlpack(Managed(device=elsewhere).capsule())
-        with pytest.raises(BufferError, match=f"dl_device: found {tensor.device}, wanted cpu"):
+        with pytest.raises(BufferError, match=f"dl_device: expected {tensor.device}, .* found cpu"):
             tensor.__dlpack__(dl_device=(1, 0), copy=copy)
         with pytest.raises(BufferError, match=f"{tensor.device}"):
             tensor.__dlpack__(copy=True)

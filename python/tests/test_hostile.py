@@ -151,7 +151,7 @@ class TestChangedMinds:
         assert second.releases == 1
 
     def test_a_second_answer_that_is_no_capsule_is_a_type_error(self):
-        with pytest.raises(TypeError, match="capsule: found"):
+        with pytest.raises(TypeError, match="capsule: expected"):
             self.ask(lambda: 42)
 
     def test_a_second_answer_that_raises_is_the_cause(self):

@@ -163,6 +163,7 @@ def grow(work, times):
     return hostile.resident_bytes() - before
 
 
+@pytest.mark.slow
 def test_round_trips_leave_nothing_behind():
     array = np.arange(64, dtype="float32")
     references = sys.getrefcount(array)

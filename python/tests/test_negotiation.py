@@ -100,7 +100,7 @@ def test_all_keywords_go_together(tensor, max_version):
 @pytest.mark.parametrize("stream", [0, 1, 2, 12345, -2, 1.5, "x", object(), 2**80])
 @pytest.mark.parametrize("max_version", [None, (1, 3)])
 def test_a_stream_for_host_memory_is_refused(tensor, stream, max_version):
-    with pytest.raises(BufferError, match=r"stream: found .*, wanted None or -1 for cpu"):
+    with pytest.raises(BufferError, match=r"stream: expected None or -1 for cpu, found"):
         tensor.__dlpack__(stream=stream, max_version=max_version)
 
 
@@ -110,7 +110,7 @@ def test_a_stream_for_host_memory_is_refused(tensor, stream, max_version):
     ("device", "name"), [((2, 0), "cuda:0"), ((1, 1), "cpu:1"), ((99, 3), "kind99:3")]
 )
 def test_another_device_is_refused(tensor, device, name, max_version, copy):
-    with pytest.raises(BufferError, match=f"dl_device: found cpu, wanted {name}"):
+    with pytest.raises(BufferError, match=f"dl_device: expected cpu, .* found {name}"):
         tensor.__dlpack__(dl_device=device, max_version=max_version, copy=copy)
 
 

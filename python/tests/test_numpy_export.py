@@ -108,7 +108,7 @@ def test_an_array_that_is_given_round_and_round_stays_in_place():
 
 
 def test_a_type_that_numpy_has_not_is_refused_in_its_own_words():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="torch is not installed")
     tensor = dlbridge.from_dlpack(torch.zeros(3, dtype=torch.bfloat16))
     with pytest.raises((BufferError, RuntimeError)) as numpys:
         np.from_dlpack(tensor)

@@ -151,7 +151,7 @@ class TestFailures:
     @pytest.mark.parametrize("answer", [None, 42, "capsule", object, NotImplemented])
     def test_an_answer_that_is_no_capsule_is_a_type_error(self, answer):
         producer = Producer(lambda **_keywords: answer)
-        with pytest.raises(TypeError, match=r"capsule: found .*, wanted one named"):
+        with pytest.raises(TypeError, match=r"capsule: expected one named .*, found"):
             dlbridge.from_dlpack(producer)
         assert producer.calls == ASKED
 

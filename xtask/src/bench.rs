@@ -34,61 +34,64 @@ enum Suite {
         part: Option<String>,
     },
     /// Instructions, allocations and time of each path, beside a floor in C and other libraries
-    Python(PythonOptions),
+    Python {
+        #[arg(value_parser = ["paths", "sizes", "copies", "threads"])]
+        part: Option<String>,
+        /// Leave other libraries out
+        #[arg(long)]
+        quick: bool,
+        /// Write all numbers of the paths to a file
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+        /// Measure with another Python, such as a free-threaded one
+        #[arg(long, value_name = "PATH")]
+        python: Option<PathBuf>,
+    },
     /// Shares with Python beside calls by hand
     Julia,
 }
 
-#[derive(Debug, Default, Args)]
-struct PythonOptions {
-    #[arg(value_parser = ["paths", "sizes", "copies", "threads"])]
-    part: Option<String>,
-    /// Leave other libraries out
-    #[arg(long)]
-    quick: bool,
-    /// Write all numbers of the paths to a file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Measure with another Python, such as a free-threaded one
-    #[arg(long, value_name = "PATH")]
-    python: Option<PathBuf>,
-}
-
 /// Runs the measurements of one language, or of all.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let write = options.write;
+    let write = options.write.then_some("--write");
     Steps::run(|steps| {
         let venv = Venv::ready(&options.with.with)?;
         if options.check {
-            steps.step("instructions", || check(&venv, write));
+            steps.step("instructions", || check(&venv, options.write));
             return Ok(());
         }
-        if write {
+        if write.is_some() {
             install(&venv, steps)?;
         }
-        if let None | Some(Suite::Rust { .. }) = options.suite {
-            let part = match &options.suite {
-                Some(Suite::Rust { part }) => part.as_deref(),
-                _ => None,
-            };
-            steps.step("measure in Rust", || rust(&venv, part, write));
-        }
-        if let None | Some(Suite::Python(_)) = options.suite {
-            let default = PythonOptions::default();
-            let options = match &options.suite {
-                Some(Suite::Python(options)) => options,
-                _ => &default,
-            };
-            let other = options.python.as_ref();
-            let other = other.map(|python| Venv::apart("bench-venv", python)).transpose()?;
-            let venv = other.as_ref().unwrap_or(&venv);
-            if !options.quick {
-                install(venv, steps)?;
+        let in_python = Suite::Python { part: None, quick: false, json: None, python: None };
+        let all = [Suite::Rust { part: None }, in_python, Suite::Julia];
+        for suite in options.suite.as_ref().map_or(&all[..], std::slice::from_ref) {
+            match suite {
+                Suite::Rust { part } => {
+                    steps.step("measure in Rust", || rust(&venv, part.as_deref(), write));
+                }
+                Suite::Python { part, quick, json, python } => {
+                    let other = python.as_ref().map(|path| Venv::apart("bench-venv", path));
+                    let other = other.transpose()?;
+                    let venv = other.as_ref().unwrap_or(&venv);
+                    if !quick {
+                        install(venv, steps)?;
+                    }
+                    let mut args: Vec<_> = part.iter().map(String::from).collect();
+                    args.extend(quick.then(|| "--quick".to_owned()));
+                    args.extend(json.iter().map(|file| format!("--json={}", file.display())));
+                    // A Python without a shared library would be linked into the modules.
+                    let is_apart = python.is_some().then_some(("PYO3_BUILD_EXTENSION_MODULE", "1"));
+                    steps.step("measure in Python", || {
+                        cmd!(venv.sh, "python benches {write...} python {args...}")
+                            .env("CARGO_TARGET_DIR", &venv.target)
+                            .envs(is_apart)
+                            .run()
+                            .map_err(Into::into)
+                    });
+                }
+                Suite::Julia => steps.step("measure in Julia", || in_julia(&venv, write)),
             }
-            steps.step("measure in Python", || python(venv, options, write));
-        }
-        if let None | Some(Suite::Julia) = options.suite {
-            steps.step("measure in Julia", || in_julia(&venv, write));
         }
         Ok(())
     })
@@ -113,34 +116,23 @@ pub(crate) fn check(venv: &Venv, write: bool) -> Result<()> {
     Ok(cmd!(venv.sh, "python benches {write...} check").run()?)
 }
 
-fn python(venv: &Venv, options: &PythonOptions, write: bool) -> Result<()> {
-    let (part, quick) = (&options.part, options.quick.then_some("--quick"));
-    let json = options.json.iter().map(|file| format!("--json={}", file.display()));
-    let write = write.then_some("--write");
-    let bench = cmd!(venv.sh, "python benches {write...} python {part...} {quick...} {json...}");
-    // A Python without a shared library would be linked into the modules.
-    let is_apart = options.python.is_some().then_some(("PYO3_BUILD_EXTENSION_MODULE", "1"));
-    Ok(bench.env("CARGO_TARGET_DIR", &venv.target).envs(is_apart).run()?)
-}
-
-fn rust(venv: &Venv, part: Option<&str>, write: bool) -> Result<()> {
+fn rust(venv: &Venv, part: Option<&str>, write: Option<&str>) -> Result<()> {
     let folder = target().join("bench-rust");
     let program = folder.join("release/dlbridge-bench-rust");
     // Only shares need other crates, which take minutes to build.
     let needs_crates = part.is_none_or(|part| part == "shares");
     let features = (!needs_crates).then_some("--no-default-features");
-    let write = write.then_some("--write");
     let build = cmd!(venv.sh, "cargo build --release --locked --target-dir {folder} {features...}");
     build.args(["--manifest-path", "benches/rust/Cargo.toml"]).run()?;
     Ok(cmd!(venv.sh, "python benches {write...} rust {program} {part...}").run()?)
 }
 
-fn in_julia(venv: &Venv, write: bool) -> Result<()> {
+fn in_julia(venv: &Venv, write: Option<&str>) -> Result<()> {
     let lines = julia::bench(&julia::find()?, venv)?.read()?;
     if let Some(reason) = lines.strip_prefix("skipped\t") {
         return skip(reason.trim());
     }
-    let (file, write) = (target().join("bench/julia.tsv"), write.then_some("--write"));
+    let file = target().join("bench/julia.tsv");
     venv.sh.write_file(&file, lines)?;
     Ok(cmd!(venv.sh, "python benches {write...} julia {file}").run()?)
 }

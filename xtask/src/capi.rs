@@ -35,31 +35,22 @@ pub(crate) fn run(prefix: Option<PathBuf>) -> Result<()> {
 pub(crate) fn build() -> Result<PathBuf> {
     let prefix = target().join("capi");
     install(&prefix)?;
-    Ok(prefix.join("lib").join(Names::of(abi()?).link))
+    let [_, link, _] = names(abi()?);
+    Ok(prefix.join("lib").join(link))
 }
 
-/// What the libraries are called when they are installed.
-struct Names {
-    shared: String,
-    /// Leads compilers to the shared library.
-    link: String,
-    archive: String,
-}
-
-impl Names {
-    fn of(abi: u32) -> Self {
-        let (shared, link, archive) = if cfg!(windows) {
-            // An import library names its DLL, which cannot be renamed any more.
-            (format!("{BUILT}.dll"), format!("{BUILT}.dll"), format!("{BUILT}.lib"))
-        } else {
-            let shared = match cfg!(target_os = "macos") {
-                true => format!("libdlbridge.{abi}.dylib"),
-                false => format!("libdlbridge.so.{abi}"),
-            };
-            (shared, format!("libdlbridge{DLL_SUFFIX}"), "libdlbridge.a".to_owned())
-        };
-        Self { shared, link, archive }
+/// What the libraries are called when they are installed: the shared one, the name that leads compilers
+/// to it, and the static one.
+fn names(abi: u32) -> [String; 3] {
+    if cfg!(windows) {
+        // An import library names its DLL, which cannot be renamed any more.
+        return ["dll", "dll", "lib"].map(|extension| format!("{BUILT}.{extension}"));
     }
+    let shared = match cfg!(target_os = "macos") {
+        true => format!("libdlbridge.{abi}.dylib"),
+        false => format!("libdlbridge.so.{abi}"),
+    };
+    [shared, format!("libdlbridge{DLL_SUFFIX}"), "libdlbridge.a".to_owned()]
 }
 
 fn abi() -> Result<u32> {
@@ -72,13 +63,13 @@ fn abi() -> Result<u32> {
 fn install(prefix: &Path) -> Result<()> {
     let sh = shell();
     cmd!(sh, "cargo rustc --release --package {PACKAGE} --lib -- -Cstrip=symbols").run()?;
-    let (built, names) = (target().join("release"), Names::of(abi()?));
+    let (built, [shared, link, fixed]) = (target().join("release"), names(abi()?));
     let archive = if cfg!(windows) { format!("{BUILT}.lib") } else { format!("lib{BUILT}.a") };
     sh.create_dir(prefix.join("lib"))?;
     sh.create_dir(prefix.join("include"))?;
     for (from, to) in [
-        (built.join(format!("{DLL_PREFIX}{BUILT}{DLL_SUFFIX}")), format!("lib/{}", names.shared)),
-        (built.join(archive), format!("lib/{}", names.archive)),
+        (built.join(format!("{DLL_PREFIX}{BUILT}{DLL_SUFFIX}")), format!("lib/{shared}")),
+        (built.join(archive), format!("lib/{fixed}")),
         ("crates/dlbridge-capi/include/dlbridge.h".into(), "include/dlbridge.h".to_owned()),
     ] {
         // Replaces rather than overwrites: a program may have the old library loaded.
@@ -87,15 +78,17 @@ fn install(prefix: &Path) -> Result<()> {
     }
     #[cfg(unix)]
     {
-        let link = prefix.join("lib").join(&names.link);
+        let link = prefix.join("lib").join(&link);
         sh.remove_path(&link)?;
-        std::os::unix::fs::symlink(&names.shared, link)?;
+        std::os::unix::fs::symlink(&shared, link)?;
     }
     let main_crate = workspace::main_crate()?;
     let libraries = system_libraries(&target())?;
     for (name, folder) in TEXTS {
         let text = sh.read_file(format!("crates/{PACKAGE}/packaging/{name}.in"))?;
-        let text = fill(&text, &names, main_crate.text("version"), &libraries);
+        let text = text.replace("@VERSION@", main_crate.text("version"));
+        let text = text.replace("@LIBRARIES@", &libraries);
+        let text = text.replace("@SHARED@", &shared).replace("@STATIC@", &fixed);
         sh.write_file(prefix.join(folder).join(name), text)?;
     }
     Ok(())
@@ -108,28 +101,4 @@ fn system_libraries(folder: &Path) -> Result<String> {
     let print = format!("--print=native-static-libs={}", list.display());
     cmd!(sh, "rustc --crate-type staticlib --out-dir {folder} {print} {source}").quiet().run()?;
     Ok(sh.read_file(list)?.trim().to_owned())
-}
-
-fn fill(text: &str, names: &Names, version: &str, libraries: &str) -> String {
-    text.replace("@VERSION@", version)
-        .replace("@LIBRARIES@", libraries)
-        .replace("@SHARED@", &names.shared)
-        .replace("@STATIC@", &names.archive)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Names, abi, fill};
-
-    #[test]
-    fn texts_are_filled_in() {
-        let names = Names::of(2);
-        assert_eq!(fill("@VERSION@ @LIBRARIES@", &names, "1.2.3", "-lm"), "1.2.3 -lm");
-        assert!(!fill("@SHARED@ @STATIC@", &names, "", "").contains('@'));
-    }
-
-    #[test]
-    fn number_of_the_shared_library_is_read() {
-        assert!(abi().is_ok_and(|abi| abi >= 2));
-    }
 }

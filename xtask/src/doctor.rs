@@ -11,16 +11,19 @@ use crate::python::{RELEASE, Set, Venv};
 use crate::shell::root;
 
 /// Names the Python of the page; otherwise the newest that every framework supports, if it is on the
-/// search path.
+/// search path. pyenv's programs run only versions that are chosen.
 const CHOICE: &str = "DLBRIDGE_DOCTOR_PYTHON";
 const NEWEST: &str = "python3.13";
+const PYENV: (&str, &str) = ("PYENV_VERSION", "3.13");
+const PROGRAM: &str = "import sys; print(sys.executable)";
 /// The findings of the last page.
 const FINDINGS: &str = "docs/doctor.json";
 const PAGES: [&str; 6] =
     ["--markdown", "docs/doctor.md", "--html", "docs/doctor.html", "--json", FINDINGS];
-/// What the page does not have.
-const NOTE: &str =
-    "polars and pandas have no __dlpack__, and CuPy needs a GPU: they are not examined";
+const NOTES: [&str; 2] = [
+    "polars 2.1.0 and pandas 3.1.1 have no __dlpack__, and CuPy needs a GPU: they are not examined",
+    "max, ragged and scirs2 are packages that the doctor was not written for",
+];
 /// The modules of other libraries that the page has, from the benchmarks, and their factories.
 const OBJECTS: [(&str, &str); 3] =
     [("dlpark", "make_exporter"), ("nanobind", "make"), ("pyo3_dlpack", "make_exporter")];
@@ -34,10 +37,11 @@ pub(crate) fn run(with: &[Set], args: &[String]) -> Result<()> {
 
 /// Checks every framework and the objects of other libraries, and writes the pages.
 pub(crate) fn report(args: &[String]) -> Result<()> {
-    let program = env::var_os(CHOICE).map_or_else(|| PathBuf::from(NEWEST), PathBuf::from);
-    let is_there = env::var_os(CHOICE).is_some() || which(&program);
-    let sets = [Set::named("full")?, Set::named("bench")?];
-    let venv = if is_there { Venv::apart("doctor", &program)? } else { Venv::ready(&[])? };
+    let sets = [Set::named("full")?, Set::named("bench")?, Set::named("doctor")?];
+    let venv = match env::var_os(CHOICE).map(PathBuf::from).or_else(newest) {
+        Some(program) => Venv::apart("doctor", &program)?,
+        None => Venv::ready(&[])?,
+    };
     for set in crate::python::resolve(&sets)? {
         venv.install(&set)?;
     }
@@ -51,7 +55,8 @@ pub(crate) fn report(args: &[String]) -> Result<()> {
     let folder = PathBuf::from(lines.next().unwrap_or_default());
     let mut doctor = doctor(&venv, &[&folder])?
         .env("DLPACK_DOCTOR_COMMAND", "cargo xtask doctor --report")
-        .args(["--exit-zero", "--note", NOTE])
+        .arg("--exit-zero")
+        .args(NOTES.iter().flat_map(|note| ["--note", note]))
         .args(args);
     if root().join(FINDINGS).exists() {
         doctor = doctor.args(["--since", FINDINGS]);
@@ -64,9 +69,9 @@ pub(crate) fn report(args: &[String]) -> Result<()> {
     Ok(doctor.run()?)
 }
 
-fn which(program: &Path) -> bool {
+fn newest() -> Option<PathBuf> {
     let sh = crate::shell::shell();
-    crate::shell::succeeds(cmd!(sh, "{program} --version"))
+    crate::shell::answer(cmd!(sh, "{NEWEST} -c {PROGRAM}").env(PYENV.0, PYENV.1)).map(PathBuf::from)
 }
 
 /// The doctor of this repository, with more folders to import from.

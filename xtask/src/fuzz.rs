@@ -4,13 +4,12 @@
 
 use std::env;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use xshell::{Cmd, Shell, cmd};
 
-use crate::shell::{Stream, each_line, files_in, root, shell, stem, succeeds, target};
+use crate::shell::{files_in, root, shell, stem, succeeds, target};
 use crate::steps::{Steps, skip};
 use crate::workspace;
 
@@ -22,10 +21,6 @@ const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
 /// The longest input, in bytes: no target reads more.
 const LONGEST: &str = "-max_len=256";
-/// Prefixes of libFuzzer's lines that are not shown: progress, the input in other forms.
-const QUIET: [&str; 8] =
-    ["#", "\"", "INFO: ", "WARNING: ", "MS: ", "0x", "Base64: ", "artifact_prefix"];
-
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The targets to run; default: all
@@ -122,30 +117,19 @@ impl Fuzzer {
         self.folder.join(&self.host).join("fuzz").join(target)
     }
 
-    /// Runs one target, and prints how it went.
+    /// Runs one target. libFuzzer prints what it finds, and the file that it writes the input to.
     fn run(&self, target: &str, options: &Options) -> Result<()> {
-        let (mut shown, mut finding) = (Instant::now(), None);
-        let result = each_line(self.guided(target, options)?, Stream::Error, |line| {
-            if let Some((_, input)) = line.split_once("Test unit written to ") {
-                finding = Some(input.trim().to_owned());
-            }
-            // How many inputs, and how much code they reach.
-            let is_progress = line.starts_with('#') && shown.elapsed() > Duration::from_secs(5);
-            if is_progress || !QUIET.iter().any(|start| line.starts_with(start)) {
-                shown = Instant::now();
-                println!("{target}: {line}");
-            }
-        });
-        if let Some(input) = finding {
-            // What only AddressSanitizer finds needs its program, other findings no libFuzzer.
-            let program = match self.nightly {
-                Some(_) => self.program(target).display().to_string(),
-                None => format!("cargo run --package dlbridge-fuzz --bin {target} --"),
-            };
-            bail!("replay it by `{program} {input}`");
-        }
-        let again = format!("again by `cargo xtask fuzz {target} --seed {}`", options.seed);
-        result.context(again)?;
+        // What only AddressSanitizer finds needs its program, other findings no libFuzzer.
+        let program = match self.nightly {
+            Some(_) => self.program(target).display().to_string(),
+            None => format!("cargo run --package dlbridge-fuzz --bin {target} --"),
+        };
+        let seed = options.seed;
+        self.guided(target, options)?.run().with_context(|| {
+            format!(
+                "replay its input by `{program} FILE`, or `cargo xtask fuzz {target} --seed {seed}`"
+            )
+        })?;
         if options.keep { self.keep(target) } else { Ok(()) }
     }
 
@@ -161,7 +145,8 @@ impl Fuzzer {
             .arg(format!("-max_total_time={}", options.seconds))
             .arg(format!("-seed={}", options.seed))
             // Inputs may be long from the start: most of a short one is read as zeros.
-            .args([LONGEST, "-len_control=0", "-timeout=20", "-print_funcs=0"])
+            .args([LONGEST, "-len_control=0", "-timeout=20", "-verbosity=0"])
+            .arg("-print_final_stats=1")
             .arg(format!("-artifact_prefix={}/", artifacts.display()))
             .arg(new)
             .args(kept)
@@ -180,7 +165,7 @@ impl Fuzzer {
             sh,
             "{program} -set_cover_merge=1 -use_counters=0 {LONGEST} {merged} {corpus} {new}"
         );
-        each_line(merge, Stream::Error, |_| {})?;
+        merge.run()?;
         sh.remove_path(&corpus)?;
         Ok(std::fs::rename(&merged, &corpus)?)
     }

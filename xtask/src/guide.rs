@@ -1,7 +1,7 @@
 //! The guide: every page of the repository in Markdown. Each block of code has a kind, and each kind
-//! is run or compared by a test; mkdocs renders the pages, and checks where links lead. The rendered pages are laid out as the sources are.
+//! is run or compared by a test; mkdocs renders the pages with `docs/hooks.py`, and checks where links
+//! lead. The rendered pages are laid out as the sources are.
 
-use std::ops::Range;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -42,24 +42,21 @@ pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
     let mut findings = Vec::new();
     let left_out = |name: &String| name.starts_with("fuzz/corpus/") || name.ends_with(".html");
     for name in files()?.iter().filter(|name| !left_out(name)) {
-        let staged = folder.join("pages").join(name);
+        // Links may lead to any file of the repository.
+        sh.write_file(folder.join("pages").join(name), sh.read_binary_file(name)?)?;
         if !name.ends_with(".md") {
-            // Links may lead to any file of the repository.
-            sh.write_file(staged, sh.read_binary_file(name)?)?;
             continue;
         }
         let text = sh.read_file(name)?;
         if name.starts_with("docs/") && !configuration.contains(&format!(": {name}\n")) {
             findings.push(format!("{name}: {CONFIGURATION} does not list it"));
         }
-        let blocks = blocks(&text);
-        for block in &blocks {
+        for block in blocks(&text) {
             if let Some(problem) = block.problem(name, &rust_runner) {
-                let line = 1 + text[..block.place.start].matches('\n').count();
+                let line = house::line_of(&text, block.start);
                 findings.push(format!("{name}:{line}: {problem}"));
             }
         }
-        sh.write_file(staged, shown(&text, &blocks))?;
     }
     house::report(&findings)?;
     let copy = folder.join("mkdocs.yml");
@@ -72,8 +69,8 @@ pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
 /// A block of code.
 #[derive(Debug, Default)]
 struct Block {
-    /// From its opening fence to its closing one.
-    place: Range<usize>,
+    /// Where its opening fence is.
+    start: usize,
     /// The first word after the fence: the language.
     kind: String,
     /// The text of the HTML comment in the line above, such as the file of an excerpt.
@@ -94,7 +91,7 @@ fn blocks(text: &str) -> Vec<Block> {
                 let is_above = comment.1 == place.start && !comment.0.is_empty();
                 let note = is_above.then(|| std::mem::take(&mut comment.0));
                 let kind = kind.unwrap_or_default().to_owned();
-                blocks.push(Block { place, kind, note, code: String::new() });
+                blocks.push(Block { start: place.start, kind, note, code: String::new() });
                 in_block = true;
             }
             Event::End(TagEnd::CodeBlock) => in_block = false,
@@ -109,26 +106,6 @@ fn blocks(text: &str) -> Vec<Block> {
         }
     }
     blocks
-}
-
-/// A page as a reader sees it: the kinds of blocks without the words that only tools read, and
-/// without the lines that rustdoc hides.
-fn shown(text: &str, blocks: &[Block]) -> String {
-    let (mut page, mut at) = (String::new(), 0);
-    for block in blocks {
-        page += &text[at..block.place.start];
-        let (opening, rest) = text[block.place.clone()].split_once('\n').unwrap_or_default();
-        let fence = opening.split(|c| c != '`').next().unwrap_or_default();
-        page += &format!("{fence}{}", block.kind);
-        for line in rest.lines() {
-            let is_hidden = block.kind == "rust" && (line == "#" || line.starts_with("# "));
-            if !is_hidden {
-                page += &format!("\n{line}");
-            }
-        }
-        at = block.place.end;
-    }
-    page + &text[at..]
 }
 
 impl Block {
@@ -202,12 +179,12 @@ fn holds(file: &[&str], excerpt: &[&str]) -> bool {
 }
 
 /// A line for a shell whose command does not exist. Our own are parsed, with their arguments.
-fn unknown_command(line: &str) -> Option<String> {
+pub(crate) fn unknown_command(line: &str) -> Option<String> {
     let line = line.split(" #").next().unwrap_or_default();
     let words: Vec<_> = line.split_whitespace().collect();
     let is_file = |name: &str| root().join(name).is_file();
     let is_known = match words[..] {
-        [] => true,
+        [] | ["cargo", "xtask"] => true,
         [comment, ..] if comment.starts_with('#') => true,
         ["cargo", "xtask", ..] => Cli::try_parse_from(&words[1..]).is_ok(),
         ["cargo", name, ..] => CARGO.contains(&name),
@@ -221,7 +198,7 @@ fn unknown_command(line: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{blocks, holds, shown};
+    use super::{blocks, holds};
 
     const RUNNER: &str = "#[doc = include_str!(\"../../../docs/guide/a.md\")]";
     const PAGE: &str = "\
@@ -251,16 +228,13 @@ FENCE
     }
 
     #[test]
-    fn blocks_are_read_and_readers_see_no_hidden_lines() {
+    fn blocks_are_read() {
         let text = fenced(PAGE);
         let blocks = blocks(&text);
         let [rust, plain] = &blocks[..] else { panic!("{blocks:?}") };
         assert_eq!((&rust.kind[..], rust.note.as_deref()), ("rust", Some("src/lib.rs")));
         assert_eq!(rust.code, "# use x;\n#[test]\n[four](d.md)\n");
         assert_eq!((&plain.kind[..], &plain.note, &plain.code[..]), ("", &None, "plain\n"));
-        let shown = shown(&text, &blocks);
-        assert!(shown.contains("```rust\n#[test]\n[four](d.md)\n```\n\nMore"), "{shown}");
-        assert!(shown.starts_with("See [one](a.md)") && shown.ends_with("```\nplain\n```\n"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
+use clap::Args;
 use xshell::cmd;
 
 use crate::guide;
@@ -17,10 +18,31 @@ use crate::workspace;
 /// The crates whose public API is Rust's. That of the C API is a header, which has its own test.
 const RUST_API: [&str; 3] = ["dlbridge-sys", "dlbridge", "dlbridge-pyo3"];
 
-/// Runs all checks, also after one has failed.
-pub(crate) fn steps(steps: &mut Steps) -> Result<()> {
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Only the libraries with the oldest Rust and the oldest dependencies that they support
+    #[arg(long)]
+    oldest: bool,
+}
+
+/// Runs all checks, or those with other compilers.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    Steps::run(|all| if options.oldest { oldest(all) } else { steps(all, &["lint", "--oldest"]) })
+}
+
+/// The checks that build into folders of their own.
+pub(crate) fn oldest(steps: &mut Steps) -> Result<()> {
+    let venv = Venv::ready(&[])?;
+    steps.step("oldest Rust", || oldest_rust(&venv));
+    steps.step("oldest dependencies", || oldest_dependencies(&venv));
+    Ok(())
+}
+
+/// Runs the other checks, also after one has failed, and a command of this program beside them.
+pub(crate) fn steps(steps: &mut Steps, beside: &[&str]) -> Result<()> {
     let venv = Venv::ready(&[Set::named("lint")?, Set::named("guide")?])?;
     let sh = &venv.sh;
+    steps.beside(beside)?;
     steps.step("rustfmt", || Ok(cmd!(sh, "cargo fmt --all --check").run()?));
     steps.step("clippy", || {
         let selection = "--workspace --all-targets --all-features".split(' ');
@@ -40,8 +62,6 @@ pub(crate) fn steps(steps: &mut Steps) -> Result<()> {
     });
     steps.step("house rules", house::check);
     steps.step("guide", || guide::build(&venv).map(drop));
-    steps.step("oldest Rust", || oldest_rust(&venv));
-    steps.step("oldest dependencies", || oldest_dependencies(&venv));
     steps.step("public API", || public_api(&venv));
     steps.step("licences and advisories", || {
         if !succeeds(cmd!(sh, "cargo deny --version")) {
@@ -52,7 +72,7 @@ pub(crate) fn steps(steps: &mut Steps) -> Result<()> {
     Ok(())
 }
 
-/// Each library that has features: with none, with each one, and with all.
+/// Each library that has features, with none and with each one. (The step `clippy` has all.)
 fn each_feature(venv: &Venv) -> Result<()> {
     for library in workspace::libraries()? {
         let (name, features) = (library.name(), library.features());
@@ -66,13 +86,12 @@ fn each_feature(venv: &Venv) -> Result<()> {
         for feature in &features {
             clippy(&["--no-default-features", "--features", feature])?;
         }
-        clippy(&["--all-features"])?;
     }
     Ok(())
 }
 
 /// Checks the libraries, and this program, with the oldest Rust that they support.
-pub(crate) fn oldest_rust(venv: &Venv) -> Result<()> {
+fn oldest_rust(venv: &Venv) -> Result<()> {
     let members = workspace::members()?;
     let version = members.first().map_or("", |member| member.text("rust_version"));
     let toolchain = workspace::toolchain(version);
@@ -80,16 +99,16 @@ pub(crate) fn oldest_rust(venv: &Venv) -> Result<()> {
     let rustc = unpacked.transpose().or_else(|error| {
         skip(format!("no Rust {version}: rustup toolchain install {version} ({error:#})"))
     })?;
-    let folder = target().join("msrv-check");
+    let (mut packages, mut features) = (Vec::new(), Vec::new());
     for member in members.iter().filter(|one| one.is_library() || one.name() == "xtask") {
-        let (name, features) = (member.name(), member.features_for(version).join(","));
-        let kind = if member.is_library() { "--lib" } else { "--bins" };
-        let check = workspace::cargo(&venv.sh, toolchain.as_deref());
-        let check = check.args(["check", kind, "--package", name, "--features", &features]);
-        let check = check.arg("--target-dir").arg(&folder);
-        check.envs(rustc.iter().map(|rustc| ("RUSTC", rustc))).run()?;
+        let name = member.name();
+        packages.extend(["--package", name]);
+        features.extend(member.features_for(version).iter().map(|one| format!("{name}/{one}")));
     }
-    Ok(())
+    let (folder, features) = (target().join("msrv-check"), features.join(","));
+    let check = workspace::cargo(&venv.sh, toolchain.as_deref()).args(["check", "--lib", "--bins"]);
+    let check = check.args(packages).args(["--features", &features, "--target-dir"]).arg(&folder);
+    Ok(check.envs(rustc.iter().map(|rustc| ("RUSTC", rustc))).run()?)
 }
 
 /// Unpacks a compiler where rustup has none.

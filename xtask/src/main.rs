@@ -63,9 +63,7 @@ enum Command {
     /// Run the tests: cargo test, pytest, Julia's, the examples
     Test(test::Options),
     /// Check formatting, clippy, features, docs, Python files, house rules, guide, oldest versions
-    Lint,
-    /// Check the libraries with the oldest Rust that they support
-    Msrv,
+    Lint(lint::Options),
     /// Run the tests under tools that find invalid accesses, leaks and races
     Sanitize(sanitize::Options),
     /// Run hostile input against a model
@@ -97,7 +95,11 @@ enum Command {
     /// Create .venv with the Python packages that the other commands need
     Setup(With),
     /// Run what CI runs: setup --with ci, lint, bench --check, test, a short fuzz
-    Ci,
+    Ci {
+        /// Only the steps that build into folders of their own: `ci` runs them beside the others
+        #[arg(long)]
+        beside: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -121,11 +123,7 @@ fn run(command: Command) -> Result<()> {
             Ok(cmd!(venv.sh, "python -m dlbridge.demo {args...}").run()?)
         }
         Command::Test(options) => test::run(&options),
-        Command::Lint => Steps::run(lint::steps),
-        Command::Msrv => Steps::run(|steps| {
-            steps.step("oldest Rust", || lint::oldest_rust(&Venv::ready(&[])?));
-            Ok(())
-        }),
+        Command::Lint(options) => lint::run(&options),
         Command::Sanitize(options) => sanitize::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Doctor { report: true, args, .. } => doctor::report(&args),
@@ -147,7 +145,12 @@ fn run(command: Command) -> Result<()> {
             println!(".venv is ready");
             Ok(())
         }
-        Command::Ci => Steps::run(ci),
+        Command::Ci { beside: true } => Steps::run(|steps| {
+            test::beside(steps)?;
+            fuzz::short(steps)?;
+            lint::oldest(steps)
+        }),
+        Command::Ci { .. } => Steps::run(ci),
     }
 }
 
@@ -159,9 +162,11 @@ fn ci(steps: &mut Steps) -> Result<()> {
         // Without the package, its tests are skipped: `DLBRIDGE_REQUIRE=install` makes that fail.
         steps.step(&format!("install {}", set.name), || venv.install(&set).or_else(skip));
     }
-    let linted = lint::steps(steps);
-    steps.step("instructions", || bench::check(&Venv::ready(&[])?, false));
-    test::everything(steps).and_then(|()| fuzz::short(steps)).and(linted)
+    // Unpacked here, for the tests in Rust and those beside them.
+    julia::find().ok();
+    let linted = lint::steps(steps, &["ci", "--beside"]);
+    steps.step("instructions", || bench::check(&venv, false));
+    test::everything(steps).and(linted)
 }
 
 #[cfg(test)]

@@ -145,11 +145,6 @@ impl Set {
         Self::load(name).map_err(|problem| anyhow!("requirements/{name}.txt: {problem}"))
     }
 
-    /// The comment in the file's first line.
-    fn title(&self) -> &str {
-        self.text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or(&self.name)
-    }
-
     /// The sets that this one only lists; empty for a set with packages of its own.
     fn members(&self) -> impl Iterator<Item = &str> {
         self.text.lines().filter_map(|line| line.strip_prefix("-r ")?.trim().strip_suffix(".txt"))
@@ -295,7 +290,7 @@ impl Venv {
         if self.has(set) {
             return Ok(());
         }
-        println!("\ninstalling {}", set.title());
+        println!("\ninstalling {}", set.name);
         let file = format!("requirements/{}.txt", set.name);
         self.pip().args(["-r", &file, "-c", "requirements/base.txt"]).run()?;
         Ok(self.sh.write_file(self.stamp(set), &set.text)?)
@@ -359,11 +354,10 @@ mod tests {
     use super::{Facts, Set, Venv, resolve, shell};
 
     #[test]
-    fn every_group_resolves_and_every_set_has_a_title() {
+    fn every_group_resolves_to_each_set_once() {
         let sets = resolve(&["base", "lint", "ci", "full"].map(|name| Set::named(name).unwrap()));
         let sets = sets.unwrap();
         for set in &sets {
-            assert!(set.title().starts_with(&format!("{}: ", set.name)), "{}", set.name);
             assert_eq!(sets.iter().filter(|other| other.name == set.name).count(), 1);
         }
     }

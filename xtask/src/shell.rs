@@ -1,6 +1,6 @@
 //! Where files are in the repository, and how programs are started there.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -63,27 +63,14 @@ pub(crate) fn answer(cmd: Cmd<'_>) -> Option<String> {
     cmd.quiet().ignore_stderr().read().ok()
 }
 
-/// What a program prints to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stream {
-    Output,
-    Error,
-}
-
-/// Runs a program and passes each line of one of its streams to `on_line`.
-pub(crate) fn each_line(cmd: Cmd<'_>, from: Stream, mut on_line: impl FnMut(&str)) -> Result<()> {
+/// Runs a program and passes each line that it prints to `on_line`; errors are shown.
+pub(crate) fn each_line(cmd: Cmd<'_>, mut on_line: impl FnMut(&str)) -> Result<()> {
     let shown = cmd.to_string();
     eprintln!("$ {shown}");
     let mut command = Command::from(cmd);
-    match from {
-        Stream::Output => command.stdout(Stdio::piped()),
-        Stream::Error => command.stderr(Stdio::piped()),
-    };
-    let started = command.stdin(Stdio::null()).spawn();
+    let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = started.with_context(|| format!("cannot start `{shown}`"))?;
-    let output = child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read>);
-    let pipe = output.or_else(|| child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read>));
-    for line in BufReader::new(pipe.expect("one stream is piped")).split(b'\n') {
+    for line in BufReader::new(child.stdout.take().expect("it is piped")).split(b'\n') {
         on_line(String::from_utf8_lossy(&line?).trim_end_matches('\r'));
     }
     let status = child.wait()?;

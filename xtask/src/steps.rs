@@ -1,24 +1,26 @@
 //! The steps of a long command: a heading and a time for each, a summary at the end, and the sum of
 //! what test runners count. A failed step never hides the ones after it.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::ops::AddAssign;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, bail};
 use xshell::Cmd;
 
-use crate::shell::{Stream, each_line};
+use crate::shell::{each_line, target};
 
-/// Names steps that fail where they would be skipped: CI sets it.
+/// Names steps that fail where they would be skipped, and words of reasons for which no test may be
+/// skipped: CI sets it.
 const REQUIRED: &str = "DLBRIDGE_REQUIRE";
-
-/// How a step ended.
-enum Outcome {
-    Done,
-    Skipped(String),
-    Failed(String),
-}
+/// Stands above the summary.
+const HEADING: &str = "\n== summary ==\n";
+/// What a step that failed says in the summary.
+const FAILED: &str = "FAILED: ";
 
 /// An error that is no failure: why a step cannot run here.
 #[derive(Debug)]
@@ -36,12 +38,17 @@ pub(crate) fn skip<T>(reason: impl fmt::Display) -> Result<T> {
 }
 
 /// The steps done so far.
-#[derive(Default)]
 pub(crate) struct Steps {
-    ended: Vec<(String, Outcome, Duration)>,
+    started: Instant,
+    /// The rows of the summary.
+    ended: Vec<String>,
+    /// Why tests were skipped, step by step.
+    left_out: Vec<String>,
     /// The sum, where a step counts tests.
     tally: Option<Tally>,
     required: Vec<String>,
+    /// Commands of this program that run beside this one, and what they print.
+    beside: Vec<(Child, PathBuf)>,
 }
 
 impl Steps {
@@ -51,14 +58,63 @@ impl Steps {
         let required = std::env::var(REQUIRED).unwrap_or_default();
         let mut steps = Self::requiring(&required);
         let result = command(&mut steps);
+        let joined = steps.join();
         let went_well = steps.finish();
         // The summary names what failed.
-        result.and_then(|()| if went_well { Ok(()) } else { bail!("") })
+        result.and(joined).and_then(|()| if went_well { Ok(()) } else { bail!("") })
     }
 
     fn requiring(names: &str) -> Self {
         let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
-        Self { required: names.map(str::to_owned).collect(), ..Self::default() }
+        Self {
+            started: Instant::now(),
+            ended: Vec::new(),
+            left_out: Vec::new(),
+            tally: None,
+            required: names.map(str::to_owned).collect(),
+            beside: Vec::new(),
+        }
+    }
+
+    /// Starts another command of this program, for steps that build into folders of their own. What
+    /// it prints follows when this command has ended, its steps join the summary.
+    pub(crate) fn beside(&mut self, words: &[&str]) -> Result<()> {
+        let log = target().join(format!("xtask-{}.log", words.join("-")));
+        let file = File::create(&log)?;
+        println!(
+            "`cargo xtask {}` runs beside this, and prints to {}",
+            words.join(" "),
+            log.display()
+        );
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(words).stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file);
+        self.beside.push((command.spawn()?, log));
+        Ok(())
+    }
+
+    fn join(&mut self) -> Result<()> {
+        for (mut child, log) in std::mem::take(&mut self.beside) {
+            let status = child.wait()?;
+            let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
+            print!("{text}");
+            let (_, summary) = text.rsplit_once(HEADING).unwrap_or_default();
+            self.add(summary);
+            if !status.success() && !summary.contains(FAILED) {
+                bail!("{}: {status}", log.display());
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what another command's summary says.
+    fn add(&mut self, summary: &str) {
+        let rows = summary.lines().skip(2).take_while(|line| !line.starts_with("| in all"));
+        self.ended.extend(rows.map(|row| row.replacen("| ", "| beside: ", 1)));
+        let reasons = summary.lines().filter(|line| line.starts_with("- "));
+        self.left_out.extend(reasons.map(str::to_owned));
+        if let Some(sum) = summary.lines().last().filter(|line| line.contains(" passed")) {
+            *self.tally.get_or_insert_default() += Tally::sum(sum);
+        }
     }
 
     /// Runs one step under a heading.
@@ -70,84 +126,114 @@ impl Steps {
     fn tell(&mut self, name: &str, work: impl FnOnce() -> Result<()>) -> bool {
         println!("\n== {name} ==");
         let started = Instant::now();
-        let outcome = match work() {
-            Ok(()) => Outcome::Done,
-            Err(error) if error.is::<Skip>() => Outcome::Skipped(error.to_string()),
-            Err(error) => Outcome::Failed(format!("{error:#}")),
-        };
-        self.end(name, outcome, started.elapsed())
+        let result = work();
+        self.end(name, result, started.elapsed())
     }
 
     /// Runs one step that counts tests. If it fails before it counts a failure, it is one.
     pub(crate) fn count(&mut self, name: &str, work: impl FnOnce(&mut Tally) -> Result<()>) {
         let mut tally = Tally::default();
-        if !self.tell(name, || work(&mut tally)) {
+        let required = self.required.clone();
+        let went_well = self.tell(name, || {
+            work(&mut tally)?;
+            let is_required = |reason: &String| {
+                let mut words = reason.split(' ').map(|word| word.trim_end_matches(':'));
+                !tally.is_bare && words.any(|word| required.iter().any(|one| one == word))
+            };
+            match tally.reasons.keys().find(|reason| is_required(reason)) {
+                Some(reason) => bail!("{REQUIRED} forbids this, but skipped: {reason}"),
+                None => Ok(()),
+            }
+        });
+        if !went_well {
             tally.failed = tally.failed.max(1);
         }
+        let reasons = tally.reasons.iter();
+        self.left_out
+            .extend(reasons.map(|(reason, times)| format!("- {name}: {reason} ({times})")));
         *self.tally.get_or_insert_default() += tally;
     }
 
     /// Notes what is left out, and why.
-    pub(crate) fn skip(&mut self, name: &str, reason: impl Into<String>) {
-        self.end(name, Outcome::Skipped(reason.into()), Duration::ZERO);
+    pub(crate) fn skip(&mut self, name: &str, reason: impl fmt::Display) {
+        self.end(name, skip(reason), Duration::ZERO);
     }
 
-    fn end(&mut self, name: &str, mut outcome: Outcome, took: Duration) -> bool {
-        if let Outcome::Skipped(reason) = &outcome {
-            // "install" stands for each of "install torch", "install jax" and so on.
-            let is_it = |required: &String| format!("{name} ").starts_with(&format!("{required} "));
-            if self.required.iter().any(is_it) {
-                outcome = Outcome::Failed(format!("{REQUIRED} names it, but skipped: {reason}"));
+    fn end(&mut self, name: &str, result: Result<()>, took: Duration) -> bool {
+        // "install" stands for each of "install torch", "install jax" and so on.
+        let is_it = |required: &String| format!("{name} ").starts_with(&format!("{required} "));
+        let outcome = match result {
+            Ok(()) => "ok".to_owned(),
+            Err(reason) if !reason.is::<Skip>() => format!("{FAILED}{reason:#}"),
+            Err(reason) if self.required.iter().any(is_it) => {
+                format!("{FAILED}{REQUIRED} names it, but skipped: {reason}")
             }
-        }
-        self.ended.push((name.to_owned(), outcome, took));
-        println!("-- {}", self.line(self.ended.len() - 1));
-        !matches!(self.ended.last(), Some((_, Outcome::Failed(_), _)))
-    }
-
-    fn line(&self, index: usize) -> String {
-        let (name, outcome, took) = &self.ended[index];
-        let outcome = match outcome {
-            Outcome::Done => "ok".to_owned(),
-            Outcome::Skipped(reason) => format!("skipped: {reason}"),
-            Outcome::Failed(problem) => format!("FAILED: {problem}"),
+            Err(reason) => format!("skipped: {reason}"),
         };
-        format!("{:>7.1} s  {name}: {outcome}", took.as_secs_f32())
+        let went_well = !outcome.starts_with(FAILED);
+        self.ended.push(format!(
+            "| {name} | {:.1} | {} |",
+            took.as_secs_f32(),
+            outcome.replace('\n', " ").trim()
+        ));
+        println!("-- {}", self.ended[self.ended.len() - 1]);
+        went_well
     }
 
     /// Prints the summary; tells whether no step failed.
     fn finish(&self) -> bool {
-        println!("\n== summary ==");
-        (0..self.ended.len()).for_each(|index| println!("{}", self.line(index)));
-        let total: Duration = self.ended.iter().map(|(_, _, took)| *took).sum();
-        println!("{:>7.1} s  in all", total.as_secs_f32());
-        if let Some(tally) = self.tally {
-            println!("\n{tally}");
+        print!("{HEADING}{}", self.summary());
+        !self.ended.iter().any(|row| row.contains(FAILED))
+    }
+
+    /// A table in Markdown, why tests were skipped, and the sum of the tests.
+    fn summary(&self) -> String {
+        let mut text = "| step | seconds | outcome |\n| --- | ---: | --- |\n".to_owned();
+        let all = format!("| in all | {:.1} | |", self.started.elapsed().as_secs_f32());
+        for line in self.ended.iter().chain([&all]).chain(&self.left_out) {
+            text += &format!("{line}\n");
         }
-        !self.ended.iter().any(|(_, outcome, _)| matches!(outcome, Outcome::Failed(_)))
+        text + &self.tally.iter().map(|tally| format!("\n{tally}\n")).collect::<String>()
     }
 }
 
 /// How many tests passed, failed and were skipped.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     pub(crate) skipped: u64,
+    /// Why tests, or parts of tests, were skipped, and how many.
+    reasons: BTreeMap<String, u64>,
+    /// Nothing that [`REQUIRED`] names can be here: no reason is a failure.
+    pub(crate) is_bare: bool,
 }
 
 impl Tally {
     /// Runs a test runner, and adds what its closing lines say.
     pub(crate) fn run(&mut self, runner: Cmd<'_>) -> Result<()> {
         let mut found = false;
-        each_line(runner, Stream::Output, |line| {
+        let result = each_line(runner, |line| {
             println!("{line}");
+            if let Some((reason, times)) = Self::reason(line) {
+                *self.reasons.entry(reason.to_owned()).or_default() += times;
+            }
             if let Some(counted) = Self::read(line) {
                 *self += counted;
                 found = true;
             }
-        })?;
-        if found { Ok(()) } else { bail!("no test ran") }
+        });
+        result.and_then(|()| if found { Ok(()) } else { bail!("no test ran") })
+    }
+
+    /// Reads `skipped: no CMake` (our tests in Rust and Julia), and
+    /// `SKIPPED [3] test_x.py:4: torch is not installed` (pytest).
+    fn reason(line: &str) -> Option<(&str, u64)> {
+        if let Some(reason) = line.strip_prefix("skipped: ") {
+            return Some((reason, 1));
+        }
+        let (times, rest) = line.strip_prefix("SKIPPED [")?.split_once("] ")?;
+        Some((rest.split_once(": ").map_or(rest, |(_, reason)| reason), times.parse().ok()?))
     }
 
     /// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; ...` (cargo),
@@ -191,7 +277,7 @@ impl AddAssign for Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { passed, failed, skipped } = self;
+        let Self { passed, failed, skipped, .. } = self;
         write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
     }
 }
@@ -203,12 +289,12 @@ mod tests {
     use super::{Steps, Tally, skip};
 
     fn tally(passed: u64, failed: u64, skipped: u64) -> Tally {
-        Tally { passed, failed, skipped }
+        Tally { passed, failed, skipped, ..Tally::default() }
     }
 
     #[test]
     fn a_failed_step_does_not_hide_the_next_one_and_is_counted_once() {
-        let mut steps = Steps::default();
+        let mut steps = Steps::requiring("");
         steps.count("builds nothing", |_| bail!("broken"));
         steps.count("finds a failed test", |tally| {
             tally.failed += 1;
@@ -232,6 +318,49 @@ mod tests {
             steps.step("install torch", || skip("no network"));
             assert_eq!(steps.finish(), is_fine, "{required}");
         }
+    }
+
+    #[test]
+    fn a_reason_that_ci_forbids_is_a_failure() {
+        for (line, required, is_fine) in [
+            ("SKIPPED [2] a.py:3: torch is not installed", "install, torch", false),
+            ("SKIPPED [2] a.py:3: paddle is not installed", "install, torch", true),
+            ("skipped: header: no package has one", "header", false),
+        ] {
+            let mut steps = Steps::requiring(required);
+            steps.count("tests", |tally| {
+                let (reason, times) = Tally::reason(line).unwrap();
+                tally.reasons.insert(reason.to_owned(), times);
+                Ok(())
+            });
+            assert_eq!((steps.finish(), steps.left_out.len()), (is_fine, 1), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_ran_beside_joins_the_summary() {
+        let [mut steps, mut beside] = [Steps::requiring(""), Steps::requiring("")];
+        beside.skip("fuzz", "no compiler");
+        beside.count("Julia", |tally| {
+            (tally.passed, tally.skipped) = (3, 1);
+            tally.reasons.insert("CUDA: no GPU".to_owned(), 1);
+            bail!("one\nfailed")
+        });
+        steps.add(&beside.summary());
+        assert_eq!(steps.tally, Some(tally(3, 1, 1)));
+        assert_eq!(steps.ended[0], "| beside: fuzz | 0.0 | skipped: no compiler |");
+        assert_eq!(steps.left_out, ["- Julia: CUDA: no GPU (1)"]);
+        assert!(!steps.finish());
+    }
+
+    #[test]
+    fn a_process_beside_is_waited_for() {
+        let mut steps = Steps::requiring("");
+        // This program runs the test above, which prints a summary with a failure.
+        steps.beside(&["what_ran_beside", "--nocapture"]).unwrap();
+        steps.join().unwrap();
+        assert!(steps.ended[0].starts_with("| beside: beside: fuzz |"), "{:?}", steps.ended);
+        assert!(!steps.finish());
     }
 
     #[test]

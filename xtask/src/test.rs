@@ -52,7 +52,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let with = &options.with.with;
     Steps::run(|steps| match &options.suite {
         _ if options.quick => quick(steps),
-        None => Tests::prepare(with, steps)?.all(&test_profile(), steps),
+        None => {
+            let tests = Tests::prepare(with, steps)?;
+            steps.beside(&["test", "julia"])?;
+            tests.all(&test_profile(), steps)
+        }
         Some(Suite::Rust(rest)) => {
             // clap drops the dashes where they are the first argument.
             let dashes = std::env::args().nth(3).filter(|word| word == "--");
@@ -75,13 +79,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     })
 }
 
-/// Runs all tests over wheels as users get them, and the Python tests once more without the GIL.
+/// Runs the tests over wheels as users get them, without those of [`beside`].
 pub(crate) fn everything(steps: &mut Steps) -> Result<()> {
-    let tests = Tests::prepare(&[], steps)?;
-    if !tests.venv.facts.free_threaded {
+    Tests::prepare(&[], steps)?.all(RELEASE, steps)
+}
+
+/// Runs Julia's tests, and the Python tests once more without the GIL.
+pub(crate) fn beside(steps: &mut Steps) -> Result<()> {
+    let venv = Venv::ready(&[])?;
+    if !venv.facts.free_threaded {
         free_threaded(&[], steps);
     }
-    tests.all(RELEASE, steps)
+    julia(&venv, &[], steps);
+    Ok(())
 }
 
 /// What a change is most likely to break, while working on it.
@@ -125,10 +135,10 @@ impl Tests {
         Ok(Self { venv, left_out, features })
     }
 
+    /// All but those in Julia.
     fn all(&self, profile: &str, steps: &mut Steps) -> Result<()> {
         self.rust(&[], steps);
         python(&self.venv, profile, &[], steps);
-        julia(&self.venv, &[], steps);
         self.examples(steps)?;
         let mut missing = resolve(&[Set::named("full")?])?;
         missing.retain(|set| !self.venv.has(set));
@@ -142,15 +152,17 @@ impl Tests {
 
     fn rust(&self, args: &[String], steps: &mut Steps) {
         let Self { venv, features, .. } = self;
-        let mut packages = Vec::new();
-        if !names_packages(args) {
-            packages.push("--workspace");
-            let left_out = self.left_out.iter().map(Member::name);
-            packages.extend(left_out.flat_map(|name| ["--exclude", name]));
-        }
+        let left_out = self.left_out.iter().map(Member::name);
+        let packages = ["--workspace"].into_iter().chain(left_out.flat_map(|it| ["--exclude", it]));
+        let names_package = |arg: &String| arg.starts_with("-p") || arg.starts_with("--package");
+        let packages = packages.filter(|_| !args.iter().any(names_package));
         steps.count("cargo test", |tally| {
-            let mut cargo =
-                cmd!(venv.sh, "cargo test --no-fail-fast {features...} {packages...} {args...}");
+            // What a test prints that left something out.
+            let dashes = (!args.iter().any(|arg| arg == "--")).then_some("--");
+            let mut cargo = cmd!(
+                venv.sh,
+                "cargo test --no-fail-fast {features...} {packages...} {args...} {dashes...} --show-output"
+            );
             if let Ok(julia) = julia::find() {
                 cargo = cargo.env(julia::CHOICE, julia);
             }
@@ -171,7 +183,7 @@ impl Tests {
                 let name = source.strip_prefix(root())?.display().to_string();
                 steps.count(&name, |tally| {
                     self.example(&source)?;
-                    *tally += Tally { passed: 1, ..Tally::default() };
+                    tally.passed = 1;
                     Ok(())
                 });
             }
@@ -217,6 +229,8 @@ fn pytest(venv: &Venv, profile: &str, args: &[String], tally: &mut Tally) -> Res
     let files = if names_files { &[] } else { files };
     let pytest = cmd!(venv.sh, "python -m pytest -ra {parallel...} {args...} {files...}");
     // For the processes that tests start: the doctor is not installed.
+    // The frameworks have no release for it.
+    tally.is_bare = venv.facts.free_threaded;
     tally.run(pytest.env("PYTHONPATH", root().join("doctor")))
 }
 
@@ -233,29 +247,7 @@ fn features(steps: &mut Steps) -> Result<Vec<String>> {
     Ok(vec!["--features".to_owned(), fit.join(",")])
 }
 
-/// Whether arguments for cargo choose packages themselves.
-fn names_packages(args: &[String]) -> bool {
-    let flags = ["-p", "--package", "--manifest-path"];
-    let mut cargo_args = args.iter().take_while(|arg| *arg != "--");
-    cargo_args.any(|arg| flags.iter().any(|flag| arg.starts_with(flag)))
-}
-
 /// Whether an argument for pytest names a file or a folder.
 fn names_a_file(arg: &str) -> bool {
     !arg.starts_with('-') && root().join(arg.split("::").next().unwrap_or(arg)).exists()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::names_packages;
-
-    #[test]
-    fn packages_are_named_before_the_dashes() {
-        let names = |line: &str| {
-            names_packages(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-        };
-        assert!(names("-p dlbridge-sys"));
-        assert!(names("--package=dlbridge name"));
-        assert!(!names("reversed -- -p"));
-    }
 }

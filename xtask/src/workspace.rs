@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use xshell::{Cmd, Shell, cmd};
 
-use crate::shell::{answer, root, shell};
+use crate::shell::{root, shell, succeeds};
 
 /// The crate whose features are the adapters.
 const MAIN_CRATE: &str = "dlbridge";
@@ -101,21 +101,11 @@ pub(crate) fn rust_version() -> Result<String> {
     Ok(text.split_whitespace().nth(1).unwrap_or_default().to_owned())
 }
 
-/// The installed toolchain of a channel or version, such as `nightly` or `1.85`. None is downloaded:
-/// that is the user's decision.
+/// The toolchain of a channel or version, such as `nightly` or `1.85`, if it is installed. None is
+/// downloaded: that is the user's decision.
 pub(crate) fn toolchain(version: &str) -> Option<String> {
     let sh = shell();
-    let list = answer(cmd!(sh, "rustup toolchain list"))?;
-    find_toolchain(&list, version)
-}
-
-fn find_toolchain(list: &str, version: &str) -> Option<String> {
-    let mut names = list.lines().filter_map(|line| line.split_whitespace().next());
-    let found = names.find(|name| {
-        let rest = name.strip_prefix(version);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
-    });
-    found.map(str::to_owned)
+    succeeds(cmd!(sh, "rustup run {version} rustc --version")).then(|| version.to_owned())
 }
 
 /// The cargo of an installed toolchain, or the one in use.
@@ -129,23 +119,14 @@ pub(crate) fn cargo<'a>(sh: &'a Shell, toolchain: Option<&str>) -> Cmd<'a> {
 /// The target triple that the compiler runs on.
 pub(crate) fn host() -> Result<String> {
     let sh = shell();
-    let answers = cmd!(sh, "rustc -vV").quiet().read()?;
-    let host = answers.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).context("rustc does not print its host")
+    Ok(cmd!(sh, "rustc --print host-tuple").quiet().read()?)
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::{Member, find_toolchain, main_crate, members};
-
-    #[test]
-    fn a_toolchain_is_found_by_its_version() {
-        let list = "stable-x86_64 (default)\n1.850.0-x86_64\n1.85.1-x86_64\n";
-        assert_eq!(find_toolchain(list, "1.85").as_deref(), Some("1.85.1-x86_64"));
-        assert_eq!(find_toolchain(list, "nightly"), None);
-    }
+    use super::{Member, main_crate, members};
 
     #[test]
     fn features_need_a_rust_that_builds_them() {

@@ -317,6 +317,12 @@ struct dlb_tensor *dlb_retain(struct dlb_tensor *tensor);
 // Requires: `tensor` is null or a live tensor.
 const struct dlb_info *dlb_tensor_info(const struct dlb_tensor *tensor);
 
+// Whether a tensor is read-only for one reason alone: a legacy descriptor cannot say that its memory
+// may be written. 1 or 0; 0 for null. A caller that knows that the producer permits it may write.
+//
+// Requires: `tensor` is null or a live tensor.
+uint8_t dlb_is_legacy_read_only(const struct dlb_tensor *tensor);
+
 // Gives up a reference. With the last one the producer's deleter runs, on this thread, which may
 // have to wait for the GIL. A Python exception that is set stays set. Once Python has been shut
 // down, tensors of Python objects leak instead. Does nothing for null.

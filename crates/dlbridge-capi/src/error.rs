@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use dlbridge::protocol::Refusal;
+
 use crate::python::Exception;
 
 /// How a call ended. Every failure has a message: `dlb_last_error`.
@@ -83,6 +85,12 @@ impl fmt::Display for Error {
 impl From<dlbridge::Error> for Error {
     fn from(error: dlbridge::Error) -> Self {
         Self::Tensor(error)
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::Unsupported(refusal.to_string())
     }
 }
 

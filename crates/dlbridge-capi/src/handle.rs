@@ -2,14 +2,13 @@
 //! Making and consuming handles belongs to `import` and `export`.
 //! Invariant: each reference that C holds is given up once, by a release or by a call that succeeds.
 
-use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use dlbridge::{Flags, Tensor};
 
 use crate::error::{Error, Result};
-use crate::info::TensorInfo;
+use crate::info::{Stream, TensorInfo};
 use crate::python;
 
 pub(crate) const NULL_TENSOR: Error =
@@ -33,9 +32,6 @@ pub(crate) enum Origin {
     /// A Python object.
     Python,
 }
-
-/// A stream that memory is ready on.
-pub(crate) type Stream = Option<*mut c_void>;
 
 // SAFETY: a tensor may change threads; the info only describes it (R9).
 unsafe impl Send for TensorHandle {}

@@ -9,8 +9,8 @@ use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 
 use crate::entry::{contained, guarded};
 use crate::error::{Error, Result, Status};
-use crate::handle::{NULL_OUT, Origin, Stream, TensorHandle};
-use crate::info::TensorInfo;
+use crate::handle::{NULL_OUT, Origin, TensorHandle};
+use crate::info::{Stream, TensorInfo};
 use crate::python::{self, PyObject, Python};
 use crate::sized;
 
@@ -206,6 +206,20 @@ pub unsafe extern "C" fn dlb_tensor_info(tensor: *const TensorHandle) -> *const 
         Ok(tensor) => &raw const *tensor.info(),
         Err(_) => std::ptr::null(),
     }
+}
+
+/// Whether a tensor is read-only for one reason alone: a legacy descriptor cannot say that its memory
+/// may be written. 1 or 0; 0 for null. A caller that knows that the producer permits it may write.
+///
+/// # Safety
+///
+/// `tensor` is null or a live tensor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlb_is_legacy_read_only(tensor: *const TensorHandle) -> u8 {
+    // SAFETY: the caller's duty.
+    unsafe { TensorHandle::borrow(tensor) }
+        .is_ok_and(|tensor| tensor.tensor().is_legacy_read_only())
+        .into()
 }
 
 /// Gives up a reference. With the last one the producer's deleter runs, on this thread, which may

@@ -8,7 +8,9 @@ use std::ptr;
 use dlbridge::{DType, Device, DeviceKind, Tensor, TypeCode, layout};
 
 use crate::entry::contained;
-use crate::handle::Stream;
+
+/// A stream that memory is ready on.
+pub(crate) type Stream = Option<*mut c_void>;
 
 /// The type of one element, with the numbers of DLPack's `DLDataType`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,6 +9,7 @@
 //! | a `DLManagedTensorVersioned *` or `DLManagedTensor *` | a checked tensor | [`dlb_from_versioned`], [`dlb_from_legacy`] |
 //! | a `PyObject *` | the same | [`dlb_from_python`] |
 //! | a tensor | its address, shape, type, device | [`dlb_tensor_info`] |
+//! | a tensor | whether it is read-only only for want of a flag | [`dlb_is_legacy_read_only`] |
 //! | a tensor | a copy | [`dlb_copy`] |
 //! | a tensor | a second reference | [`dlb_retain`] |
 //! | a tensor | to release it | [`dlb_release`], or [`dlb_queue_release`] where a deleter must not run |
@@ -27,7 +28,6 @@ mod export;
 mod handle;
 mod import;
 mod info;
-mod publish;
 mod python;
 mod queue;
 mod sized;
@@ -42,7 +42,8 @@ pub use export::{
 pub use handle::TensorHandle;
 pub use import::{
     Request, dlb_copy, dlb_delete_legacy, dlb_delete_versioned, dlb_from_legacy, dlb_from_python,
-    dlb_from_versioned, dlb_release, dlb_retain, dlb_tensor_info, dlb_use_python,
+    dlb_from_versioned, dlb_is_legacy_read_only, dlb_release, dlb_retain, dlb_tensor_info,
+    dlb_use_python,
 };
 pub use info::{DataType, DeviceId, TensorInfo, dlb_device_name, dlb_dtype_name};
 pub use python::PyObject;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use common::{compile, installed, source, static_library, succeed};
+use common::{compile, installed, shared_library, source, succeed};
 
 /// Prints the version of a Python and its library.
 const QUESTIONS: &str = "\
@@ -51,7 +51,7 @@ fn find() -> BTreeMap<(u32, u32), String> {
 
 /// Runs a case with every Python of these versions.
 fn run(case: &str, wanted: impl Fn((u32, u32)) -> bool) {
-    let program = compile("cc", "-std=c11", &source("embed.c"), case, &static_library());
+    let program = compile("cc", "-std=c11", &source("embed.c"), case, &shared_library());
     let mut ran = Vec::new();
     for (version, library) in pythons().iter().filter(|(version, _)| wanted(**version)) {
         let said = succeed(Command::new(&program).arg(library).arg(case));
@@ -114,7 +114,7 @@ fn objects_outlive_a_library_that_is_closed() {
 
 #[test]
 fn random_calls_with_python_release_every_owner_once() {
-    let program = compile("cc", "-std=c11", &source("random.c"), "random-py", &static_library());
+    let program = compile("cc", "-std=c11", &source("random.c"), "random-py", &shared_library());
     for (version, python) in pythons().range((3, 10)..) {
         let said = succeed(Command::new(&program).arg("300000").arg(python));
         assert_eq!(said, "ok\n", "{version:?}");

@@ -183,6 +183,20 @@ fn streams_are_passed_and_told(host: &Host) {
     assert!(host.truth("P.asked == dict(max_version=(1, 3), stream=7)"));
     assert_eq!(import(host, "P()", request()), Ok(None));
     assert!(host.truth("P.asked == dict(max_version=(1, 3))"));
+    // One that does not know `max_version` is told by a second call.
+    host.run(
+        "class Old(P):\n def __dlpack__(self, *, stream=None):\n  P.asked = stream\n  \
+         return o.__dlpack__(stream=stream)",
+    );
+    assert_eq!(import(host, "Old()", on_seven), Ok(Some(7)));
+    assert!(host.truth("P.asked == 7"));
+    // What names no stream of the device is not passed on: 0 could mean any of three.
+    host.run("P.asked = None");
+    let on_zero = Request { stream: 0, ..on_seven };
+    let (status, message) = import(host, "P()", on_zero).unwrap_err();
+    assert_eq!(status, Status::Unsupported);
+    assert!(message.starts_with("stream: expected None, -1, 1 (legacy default)"), "{message}");
+    assert!(host.truth("P.asked is None"));
     // Memory of the host has no streams.
     assert_eq!(import(host, "np.ones(2)", on_seven), Ok(None));
     // A capsule cannot be told one any more.

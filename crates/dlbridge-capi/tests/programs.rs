@@ -8,17 +8,16 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{SYSTEM, compile, installed, libraries, links, source, static_library, succeed};
+use common::{
+    SYSTEM, compile, installed, libraries, links, shared_library, source, static_library, succeed,
+};
 
 /// Looks for leaks at the end, too.
 const ADDRESS_SANITIZER: &str = "-fsanitize=address,undefined";
 
 #[test]
 fn c_program_with_the_shared_library() {
-    let folder = installed();
-    let rpath = format!("-Wl,-rpath,{}", folder.display());
-    let link = [format!("-L{}", folder.display()), rpath, "-ldlbridge".to_owned()];
-    run(&compile("cc", "-std=c11", &source("owners.c"), "owners-c", &link));
+    run(&compile("cc", "-std=c11", &source("owners.c"), "owners-c", &shared_library()));
 }
 
 #[test]
@@ -92,7 +91,7 @@ fn prefix(name: &str, text: &str, place: &str) -> PathBuf {
 /// Random calls of all functions, under valgrind fewer of them.
 #[test]
 fn random_calls_release_every_owner_once() {
-    let program = compile("cc", "-std=c11", &source("random.c"), "random", &static_library());
+    let program = compile("cc", "-std=c11", &source("random.c"), "random", &shared_library());
     assert_eq!(succeed(Command::new(&program).arg("300000")), "ok\n");
     assert_eq!(output(&program, &["20000"]), "ok\n");
 }
@@ -104,7 +103,7 @@ fn random_calls_pass_address_sanitizer() {
     if !links(&link) {
         return eprintln!("skipped: the C compiler has no AddressSanitizer");
     }
-    link.extend(static_library());
+    link.extend(shared_library());
     for (name, arguments) in [("random.c", &["300000"][..]), ("owners.c", &[])] {
         let program = compile("cc", "-std=c11", &source(name), &format!("{name}-asan"), &link);
         assert_eq!(succeed(Command::new(&program).args(arguments)), "ok\n");
@@ -142,12 +141,12 @@ fn examples_of_the_guide() {
         let name = format!("guide_{number}");
         let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.c"));
         std::fs::write(&source, [block, rest].concat()).unwrap();
-        let said = output(&compile("cc", "-std=c11", &source, &name, &static_library()), &[]);
+        let said = output(&compile("cc", "-std=c11", &source, &name, &shared_library()), &[]);
         assert_eq!(said.is_empty(), rest.contains("return 0;") && !is_program, "it prints: {said}");
         programs += usize::from(is_program);
         let mut link = vec![ADDRESS_SANITIZER.to_owned()];
         if links(&link) {
-            link.extend(static_library());
+            link.extend(shared_library());
             succeed(&mut Command::new(compile(
                 "cc",
                 "-std=c11",
@@ -190,7 +189,7 @@ fn output(program: &Path, arguments: &[&str]) -> String {
             .arg(program);
         valgrind
     } else {
-        eprintln!("without valgrind, which is not installed: leaks are not seen");
+        eprintln!("skipped: the search for leaks: no valgrind");
         Command::new(program)
     };
     succeed(command.args(arguments))

@@ -4,6 +4,7 @@
 //! standard wants; never a `TypeError`, which consumers take for a missing keyword.
 
 use dlbridge::PartError;
+use dlbridge::protocol::Refusal;
 use pyo3::PyErr;
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyMemoryError, PyTypeError, PyValueError};
 
@@ -25,6 +26,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     pub(crate) fn buffer(message: impl Into<String>) -> Self {
         Self::Python(PyBufferError::new_err(message.into()))
+    }
+
+    /// The refusal to write to memory of automatic differentiation, which would not see the write.
+    pub(crate) fn requires_grad(kind: &str) -> Self {
+        Self::buffer(format!(
+            "expected memory to write to, found a {kind} that requires grad: pass x.detach()"
+        ))
     }
 }
 
@@ -49,6 +57,12 @@ impl std::error::Error for Error {
 impl From<dlbridge::Error> for Error {
     fn from(error: dlbridge::Error) -> Self {
         Self::Tensor(error)
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::buffer(refusal.to_string())
     }
 }
 

@@ -31,7 +31,7 @@
 //! # Python::attach(|py| {
 //! #     let module = PyModule::new(py, "m").unwrap();
 //! #     extension(&module).unwrap();
-//! #     let x = PyTensor::from(dlbridge::Tensor::from(vec![1.0_f64, 2.0])).into_pyobject(py).unwrap();
+//! #     let x = PyTensor::new(vec![1.0_f64, 2.0]).into_pyobject(py).unwrap();
 //! #     let y = module.getattr("double").unwrap().call1((x,)).unwrap();
 //! #     assert_eq!(module.getattr("sum").unwrap().call1((y,)).unwrap().extract::<f64>().unwrap(), 6.0);
 //! # });
@@ -46,50 +46,39 @@
 //! | to know how it was handed over | the protocol | [`import_with_protocol`] |
 //! | a GPU array and a stream to use it on | to wait in the right order | [`ImportOptions::stream`] |
 //! | a GPU array | to know on which stream it is made | [`import_with_stream`] |
-//! | a CUDA slice of cudarc, still being written | to return it | `PyTensor::from(Tensor::try_from(slice)?)` |
-//! | another GPU tensor that a stream still writes | to return it | [`PyTensor::ready_on`] |
-//! | a Rust array or vector | to return it | `PyTensor::from(Tensor::from(array))` |
+//! | a CUDA slice of cudarc, still being written | to return it | `PyTensor::new(Tensor::try_from(slice)?)` |
+//! | another GPU tensor that a stream still writes | to return it | [`PyTensor::ready_after`] |
+//! | a Rust array or vector | to return it | `PyTensor::new(array)` |
 //! | a result for NumPy | an array of it | [`PyTensor::into_numpy`] |
-//! | a result, and the caller's array | an array of the caller's kind | [`PyTensor::like`] |
+//! | a result, and the caller's array | an array of the caller's type | [`PyTensor::to_caller`] |
 //! | the caller's array | new memory of its framework | [`Allocator::of`] |
 //! | a Python class of my own | every framework to take it | [`ExportDlpack`], [`dlpack_methods!`] |
 //! | an error of either kind | to return it | [`Result`], with `?` |
 #![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
 
-mod allocator;
-mod ask;
-mod autograd;
 mod buffer;
-mod capsule;
-mod class;
 mod error;
-mod exchange;
-mod fallback;
-mod frameworks;
+mod export;
+mod framework;
 #[cfg(doctest)]
 mod guide;
 mod import;
-mod like;
-mod negotiate;
 mod numpy;
-mod object;
-mod place;
-mod protocol;
 mod release;
 mod stream;
 mod tensor;
 mod typed;
+mod types;
 
-pub use allocator::Allocator;
-#[doc(hidden)]
-pub use class::macros;
-pub use class::{ExportDlpack, Lend};
 pub use error::{Error, Result};
+#[doc(hidden)]
+pub use export::methods::macros;
+pub use export::{ExportDlpack, Lend, TensorObject};
+pub use framework::Allocator;
 pub use import::{
-    Copy, ImportOptions, import, import_with_protocol, import_with_stream, with_borrowed,
+    CopyMode, ImportOptions, Protocol, import, import_with_protocol, import_with_stream,
+    with_borrowed,
 };
-pub use object::TensorObject;
-pub use protocol::Protocol;
 pub use stream::Stream;
 pub use tensor::PyTensor;
 pub use typed::{ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensorOf, Writable};

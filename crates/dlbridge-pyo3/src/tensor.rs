@@ -39,6 +39,23 @@ use crate::{Error, Stream, TensorObject};
 pub struct PyTensor(Tensor);
 
 impl PyTensor {
+    /// A tensor over the memory of an array, a vector or whatever else becomes a [`Tensor`] without a
+    /// copy.
+    ///
+    /// ```
+    /// use dlbridge_pyo3::{PyTensor, Result};
+    /// use pyo3::prelude::*;
+    ///
+    /// #[pyfunction]
+    /// fn squares(py: Python<'_>) -> Result<Bound<'_, PyAny>> {
+    ///     PyTensor::new(vec![0.0, 1.0, 4.0]).into_numpy(py)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn new(source: impl Into<Tensor>) -> Self {
+        Self(source.into())
+    }
+
     /// The tensor itself.
     #[must_use]
     pub fn into_inner(self) -> Tensor {
@@ -46,13 +63,13 @@ impl PyTensor {
     }
 
     /// The Python object of device memory that is ready after the work that `stream` has been given
-    /// so far; see [`TensorObject::ready_on`]. A CUDA slice needs none: it tells its own stream.
+    /// so far; see [`TensorObject::ready_after`]. A CUDA slice needs none: it tells its own stream.
     ///
     /// # Errors
     ///
     /// As there.
-    pub fn ready_on(self, stream: Stream) -> crate::Result<TensorObject> {
-        TensorObject::new(self.0).ready_on(stream)
+    pub fn ready_after(self, stream: Stream) -> crate::Result<TensorObject> {
+        TensorObject::new(self.0).ready_after(stream)
     }
 }
 

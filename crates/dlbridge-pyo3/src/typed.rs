@@ -11,8 +11,9 @@ use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use crate::import::autograd;
 use crate::import::{ImportOptions, import};
-use crate::{Error, Result, autograd};
+use crate::{Error, Result};
 
 /// The rank of a [`PyTensorOf`] that takes every rank.
 pub const ANY_RANK: usize = usize::MAX;
@@ -118,10 +119,10 @@ tuples! { () (A, B) (A, B, C) }
 /// # Python::attach(|py| -> PyResult<()> {
 /// # let trace = wrap_pyfunction!(trace, py)?;
 /// # let first = wrap_pyfunction!(first, py)?;
-/// let integers = PyTensor::from(Tensor::from(vec![1_i64, 2, 3]));
+/// let integers = PyTensor::new(vec![1_i64, 2, 3]);
 /// let error = trace.call1((integers,)).unwrap_err();
 /// assert!(error.to_string().ends_with("expected float32[?, ?] on the host, found int64[3] on cpu"));
-/// # let list = PyTensor::from(Tensor::from(vec![1.5_f32]));
+/// # let list = PyTensor::new(vec![1.5_f32]);
 /// # assert_eq!(first.call1((list,))?.extract::<f32>()?, 1.5);
 /// # let matrix = Tensor::builder(vec![1.0_f32, 2.0, 3.0, 4.0]).shape(&[2, 2]).build().unwrap();
 /// # assert_eq!(trace.call1((PyTensor::from(matrix),))?.extract::<f32>()?, 5.0);

@@ -12,7 +12,7 @@ use common::{object_with, table_of, take};
 use dlbridge::ffi::LentTensor;
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
 use dlbridge::testing::LateDriver;
-use dlbridge::{Device, Flags, SharedTensor, Tensor};
+use dlbridge::{Device, Flags, SharedTensor, Tensor, cudarc_0_19};
 use dlbridge_pyo3::{ExportDlpack, Lend, PyTensor, Result, Stream, TensorObject, dlpack_methods};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
@@ -28,14 +28,14 @@ struct Late {
 type Read = Box<dyn Fn(&Tensor) -> Vec<u8>>;
 
 fn late() -> Late {
-    let context = Device::cuda(0).cuda_context().expect("the driver that is played");
+    let context = cudarc_0_19::context(Device::cuda(0)).expect("the driver that is played");
     let (theirs, ours) = (context.new_stream().unwrap(), context.new_stream().unwrap());
     let mut slice = theirs.alloc_zeros::<u8>(4).unwrap();
     theirs.synchronize().unwrap();
     theirs.memcpy_htod(&[1_u8; 4], &mut slice).unwrap();
     let number = ours.cu_stream().addr();
     let read = move |tensor: &Tensor| {
-        let read = tensor.with_cuda_slice::<u8, _>(&ours, |slice| ours.clone_dtoh(slice));
+        let read = cudarc_0_19::with_slice::<u8, _>(&tensor, &ours, |slice| ours.clone_dtoh(slice));
         read.expect("bytes of this device").expect("a copy")
     };
     let tensor = Tensor::try_from(slice).expect("it fits");
@@ -90,9 +90,10 @@ fn the_stream_asked_for_waits() {
 #[test]
 #[ignore = "needs a driver"]
 fn the_default_stream_waits_for_those_who_ask_for_none() {
-    let default = Device::cuda(0).cuda_context().unwrap().default_stream();
+    let default = cudarc_0_19::context(Device::cuda(0)).unwrap().default_stream();
     let read = |tensor: &Tensor| {
-        let read = tensor.with_cuda_slice::<u8, _>(&default, |slice| default.clone_dtoh(slice));
+        let read =
+            cudarc_0_19::with_slice::<u8, _>(&tensor, &default, |slice| default.clone_dtoh(slice));
         read.expect("bytes of this device").expect("a copy")
     };
     Python::attach(|py| {
@@ -126,7 +127,7 @@ fn nobody_waits_who_says_so() {
         assert_eq!(read(&given.extract::<PyTensor>().unwrap()), [0; 4], "the driver is late");
 
         let Late { tensor, read, number } = late();
-        let object = PyTensor::from(tensor).ready_on(Stream::NO_SYNC).unwrap();
+        let object = PyTensor::from(tensor).ready_after(Stream::NO_SYNC).unwrap();
         let object = Bound::new(py, object).unwrap().into_any();
         assert_eq!(read(&capsule(&object, Some(number))), [0; 4], "the caller's own word");
     });
@@ -151,7 +152,7 @@ fn the_frameworks_stream_waits_for_an_array_of_its_kind() {
         let object = object_with(py, Box::leak(Box::new(table)));
         let Late { tensor, number, read } = late();
         CURRENT.store(number, Ordering::Relaxed);
-        let array = PyTensor::from(tensor).like(&object).expect("the table takes it");
+        let array = PyTensor::from(tensor).to_caller(&object).expect("the table takes it");
         let array = array.cast::<TensorObject>().expect("of our own table's kind");
         assert_eq!(read(array.get().tensor()), [1; 4]);
     });

@@ -6,7 +6,6 @@ mod watchdog;
 use std::sync::Barrier;
 use std::thread;
 
-use dlbridge::Tensor;
 use dlbridge_pyo3::PyTensor;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
@@ -23,7 +22,7 @@ fn threads_that_need_the_class_first_all_get_buffers() {
             scope.spawn(|| {
                 start.wait();
                 Python::attach(|py| {
-                    let tensor = PyTensor::from(Tensor::from(vec![1_u8, 2, 3]));
+                    let tensor = PyTensor::new(vec![1_u8, 2, 3]);
                     let object = tensor.into_pyobject(py).expect("an object");
                     let view = PyMemoryView::from(&object.into_any()).expect("a buffer");
                     let bytes: Vec<u8> = view.call_method0("tobytes")?.extract()?;

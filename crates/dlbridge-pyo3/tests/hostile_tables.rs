@@ -223,7 +223,7 @@ fn a_table_of_null_callbacks_serves_nobody() {
         // SAFETY: nothing is lent.
         let lent = unsafe { with_borrowed(object.as_borrowed(), |_| Ok(())) };
         assert!(PyErr::from(lent.expect_err("nor this")).is_instance_of::<PyTypeError>(py));
-        let given = PyTensor::from(Tensor::from(vec![1_u8])).like(&object).map(drop);
+        let given = PyTensor::new(vec![1_u8]).to_caller(&object).map(drop);
         assert!(PyErr::from(given.expect_err("nor that")).is_instance_of::<PyTypeError>(py));
         let memory = Allocator::of(&object).zeros::<u8>(&[2]).expect("our own");
         assert!(memory.producer().is_none());

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dlbridge::sys::{DLManagedTensor, DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
-use dlbridge::{DType, Device, DeviceKind, Error, Tensor, TensorMut, TensorRef, TypeCode};
-use ndarray::{ArrayD, ArrayView, IxDyn};
+use dlbridge::{
+    DType, Device, DeviceKind, Error, ReadCell, Tensor, TensorMut, TensorRef, TypeCode,
+};
+use ndarray::{ArrayD, ArrayView, ArrayViewD, ArrayViewMut, IxDyn};
 
 fn main() -> Result<(), Error> {
     println!("a plain tensor, which is a view of an array");
@@ -52,13 +54,13 @@ fn a_plain_tensor() -> Result<(), Error> {
     assert_eq!((tensor.device(), tensor.byte_offset()), (Device::CPU, 0));
 
     // there: impl From<&mut Tensor> for ArrayD<f32>, by hand and with a copy; here a view is free,
-    let view = tensor.as_array::<f32, IxDyn>()?;
+    let view = tensor.view_as::<ArrayView<f32, IxDyn>>()?;
     assert_eq!(view.as_ptr(), data, "no copy");
     // and a copy is asked for by name
-    let pong: ArrayD<f32> = tensor.to_array()?;
+    let pong: ArrayD<f32> = tensor.copy_as()?;
     assert_ne!(pong.as_ptr(), data);
     // there: writing through data() as *mut f32
-    tensor.as_array_mut::<f32, IxDyn>()?[[1, 2]] = 60.0;
+    tensor.view_mut_as::<ArrayViewMut<f32, IxDyn>>()?[[1, 2]] = 60.0;
     assert_eq!((ping[[1, 2]], pong[[1, 2]]), (60.0, 6.0));
 
     // there: a Tensor of a shared array needs a cast; here it is read-only
@@ -126,7 +128,7 @@ fn a_managed_tensor_with_a_deleter() -> Result<(), Error> {
     assert!(!is_dropped.load(Ordering::SeqCst));
 
     let tensor = Tensor::builder(context).shape(&[3, 2]).strides(&[1, 3]).build::<f32>()?;
-    let transposed = tensor.as_array::<f32, IxDyn>()?;
+    let transposed = tensor.view_as::<ArrayView<f32, IxDyn>>()?;
     assert_eq!((transposed.as_ptr(), transposed[[2, 0]]), (data, 3.0));
     // there: the proxy's drop calls the deleter with a pointer to a copy of the descriptor
     drop(tensor);
@@ -150,8 +152,7 @@ fn raw_descriptors() -> Result<(), Error> {
     assert_eq!(tensor.as_slice::<f32>(), Err(Error::SharedMemory));
     // but values are read from it, in any layout
     assert_eq!(tensor.view::<f32>()?.to_vec(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-    let view = tensor.view::<f32>()?;
-    let cells = view.read_array::<IxDyn>()?;
+    let cells = tensor.view_as::<ArrayViewD<ReadCell<f32>>>()?;
     assert_eq!(cells[[1, 0]].get(), 4.0);
 
     // there: Tensor::into_inner, From<Tensor> for DLTensor

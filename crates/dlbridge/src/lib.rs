@@ -10,9 +10,11 @@
 //! | an array, a vector, a boxed slice | a tensor over its memory | [`Tensor::from`] |
 //! | a value that holds a buffer | a chosen shape over it | [`Tensor::builder`] |
 //! | a tensor from anywhere | its values | [`Tensor::view`] |
-//! | a tensor that nobody else writes | a slice, an array | [`Tensor::as_slice`], `Tensor::as_array` |
-//! | the same, for good | a slice that owns it | [`Tensor::into_slice`] |
+//! | a tensor that no other code writes | a slice, an array or matrix view | [`Tensor::as_slice`], [`Tensor::view_as`] |
+//! | any tensor in host memory | a copy as an array, a matrix, an image | [`Tensor::copy_as`] |
+//! | a tensor that no other code writes | a slice or a buffer that owns it | [`Tensor::into_slice`], [`Tensor::into_as`] |
 //! | a tensor of a `Vec` | the `Vec` again | [`Tensor::into_owner`] |
+//! | a tensor | several handles to its memory, writable or read-only | [`Tensor::into_shared`], [`Tensor::into_frozen`] |
 //! | a borrowed array | what a C function takes | [`TensorRef`], [`TensorMut`] |
 //! | a raw managed tensor | a safe one | [`Tensor::from_raw`] |
 //! | a tensor | a raw managed tensor | [`Tensor::into_raw`] |
@@ -36,7 +38,8 @@
 //!
 //! Features add other crates' types, each named with the version that it adapts:
 //! `arrow-60`, `burn-0_22`, `burn-flex-0_22`, `bytes-1`, `candle-core-0_11`, `cudarc-0_19`,
-//! `faer-0_24`, `image-0_25`, `nalgebra-0_35`, `ndarray-0_17`, `safetensors-0_8`; elements of
+//! `faer-0_24`, `image-0_25`, `nalgebra-0_35`, `ndarray-0_16`, `ndarray-0_17`, `safetensors-0_8`;
+//! elements of
 //! `float4-0_2`, `float8-0_7`, `half-2`, `microfloat-0_1`, `num-complex-0_4`. `testing` adds what
 //! adapters are tested with.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -50,14 +53,48 @@ mod flags;
 pub mod layout;
 mod match_dtype;
 mod part_error;
+#[doc(hidden)]
+pub mod protocol;
 mod raw;
 mod tensor;
 #[cfg(feature = "testing")]
 pub mod testing;
 
 pub use access::Access;
+#[cfg(feature = "arrow-60")]
+pub use adapters::arrow_60;
+#[cfg(feature = "burn-0_22")]
+pub use adapters::burn_0_22;
+#[cfg(feature = "burn-flex-0_22")]
+pub use adapters::burn_flex_0_22;
+#[cfg(feature = "bytes-1")]
+pub use adapters::bytes_1;
+#[cfg(feature = "candle-core-0_11")]
+pub use adapters::candle_core_0_11;
+#[cfg(feature = "candle-core-0_11-cuda")]
+pub use adapters::candle_core_0_11_cuda;
 #[cfg(feature = "cudarc-0_19")]
 pub use adapters::cudarc_0_19;
+#[cfg(feature = "faer-0_24")]
+pub use adapters::faer_0_24;
+#[cfg(feature = "float4-0_2")]
+pub use adapters::float4_0_2;
+#[cfg(feature = "float8-0_7")]
+pub use adapters::float8_0_7;
+#[cfg(feature = "half-2")]
+pub use adapters::half_2;
+#[cfg(feature = "image-0_25")]
+pub use adapters::image_0_25;
+#[cfg(feature = "microfloat-0_1")]
+pub use adapters::microfloat_0_1;
+#[cfg(feature = "nalgebra-0_35")]
+pub use adapters::nalgebra_0_35;
+#[cfg(feature = "ndarray-0_16")]
+pub use adapters::ndarray_0_16;
+#[cfg(feature = "ndarray-0_17")]
+pub use adapters::ndarray_0_17;
+#[cfg(feature = "num-complex-0_4")]
+pub use adapters::num_complex_0_4;
 #[cfg(feature = "safetensors-0_8")]
 pub use adapters::safetensors_0_8;
 pub use device::{Device, DeviceKind};

@@ -115,7 +115,7 @@ fn an_array_becomes_a_tensor_is_viewed_and_dropped_with_one_allocation() {
     let array = ndarray::Array2::<f32>::ones((3, 4));
     let ((), counts) = counted(|| {
         let tensor = Tensor::from(array);
-        let view = tensor.as_array::<f32, ndarray::Ix2>().expect("exclusive");
+        let view = tensor.view_as::<ndarray::ArrayView2<f32>>().expect("exclusive");
         assert_eq!(view.sum(), 12.0);
         drop(tensor);
     });
@@ -130,7 +130,7 @@ fn an_array_becomes_a_tensor_is_viewed_and_dropped_with_one_allocation() {
 ))]
 #[test]
 fn owners_of_every_crate_become_tensors_with_one_allocation() {
-    use nalgebra::{DMatrix, Dyn};
+    use nalgebra::DMatrix;
     let owners = (
         DMatrix::<f32>::zeros(3, 4),
         faer::Mat::<f32>::zeros(3, 4),
@@ -139,11 +139,11 @@ fn owners_of_every_crate_become_tensors_with_one_allocation() {
     );
     let ((), counts) = counted(|| {
         let matrix = Tensor::from(owners.0);
-        assert!(matrix.as_matrix::<f32, Dyn, Dyn>().is_ok());
+        assert!(matrix.view_as::<nalgebra::DMatrixView<f32>>().is_ok());
         let mat = Tensor::from(owners.1);
-        assert!(mat.as_mat::<f32>().is_ok());
+        assert!(mat.view_as::<faer::MatRef<f32>>().is_ok());
         let image = Tensor::from(owners.2);
-        assert!(image.as_image::<image::Rgb<u8>>().is_ok());
+        assert!(image.view_as::<image::ImageBuffer<image::Rgb<u8>, &[u8]>>().is_ok());
         let bytes = Tensor::from(owners.3).into_slice_mut::<u8>().expect("exclusive");
         assert_eq!(bytes.len(), 5);
     });

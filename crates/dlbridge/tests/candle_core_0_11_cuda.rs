@@ -9,11 +9,11 @@ use std::time::Duration;
 use candle_core::{Device as CandleDevice, Var};
 use cudarc::driver::{CudaSlice, DevicePtr};
 use dlbridge::testing::LateDriver;
-use dlbridge::{Access, Device, Error, Tensor};
+use dlbridge::{Access, Device, Error, candle_core_0_11_cuda, cudarc_0_19};
 
 /// A slice that lives as long as the program, as one in a storage that is locked does.
 fn slice(values: &[f32]) -> &'static CudaSlice<f32> {
-    let context = Device::cuda(0).cuda_context().expect("the driver that is played");
+    let context = cudarc_0_19::context(Device::cuda(0)).expect("the driver that is played");
     let stream = context.new_stream().unwrap();
     let mut slice = stream.alloc_zeros::<f32>(values.len()).unwrap();
     stream.synchronize().unwrap();
@@ -30,21 +30,23 @@ fn candle(shape: (usize, usize)) -> candle_core::Tensor {
 fn a_tensor_is_the_memory_of_the_slice_as_its_layout_says() {
     let slice = slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let column = candle((2, 3)).t().unwrap().narrow(0, 1, 2).unwrap();
-    let tensor = Tensor::from_candle_cuda::<f32>(column, |_| Some(slice)).expect("it fits");
+    let tensor =
+        candle_core_0_11_cuda::from_candle::<f32>(column, |_| Some(slice)).expect("it fits");
     assert_eq!((tensor.device(), tensor.access()), (Device::cuda(0), Access::Frozen));
     assert_eq!((tensor.shape(), tensor.strides()), (&[2, 2][..], &[1, 3][..]));
     let (start, _recorded) = slice.device_ptr(slice.stream());
     assert_eq!(tensor.data_ptr().addr() as u64, start + 4, "from the second element on");
-    assert_eq!(tensor.cuda_stream(), Some(slice.stream()));
+    assert_eq!(cudarc_0_19::stream(&tensor), Some(slice.stream()));
 }
 
 #[test]
 #[ignore = "needs a driver"]
 fn another_stream_waits_for_candles() {
     let slice = slice(&[7.0; 6]);
-    let tensor = Tensor::from_candle_cuda(candle((2, 3)), |_| Some(slice)).expect("it fits");
+    let tensor =
+        candle_core_0_11_cuda::from_candle(candle((2, 3)), |_| Some(slice)).expect("it fits");
     let ours = slice.context().new_stream().unwrap();
-    let read = tensor.with_cuda_slice::<f32, _>(&ours, |slice| ours.clone_dtoh(slice));
+    let read = cudarc_0_19::with_slice::<f32, _>(&tensor, &ours, |slice| ours.clone_dtoh(slice));
     assert_eq!(read.expect("the same device").expect("a copy"), [7.0; 6]);
 }
 
@@ -52,7 +54,7 @@ fn another_stream_waits_for_candles() {
 #[ignore = "needs a driver"]
 fn a_layout_that_reaches_past_the_slice_is_refused() {
     let slice = slice(&[7.0; 5]);
-    let refused = Tensor::from_candle_cuda(candle((2, 3)), |_| Some(slice));
+    let refused = candle_core_0_11_cuda::from_candle(candle((2, 3)), |_| Some(slice));
     let wanted = Error::OutOfBounds { low: 0, high: 24, size: 20 };
     assert_eq!(refused.map(drop), Err(wanted));
 }
@@ -62,7 +64,8 @@ fn a_layout_that_reaches_past_the_slice_is_refused() {
 fn candle_writes_when_the_tensor_is_gone() {
     let slice = slice(&[7.0; 6]);
     let var = Var::from_tensor(&candle((2, 3))).unwrap();
-    let tensor = Tensor::from_candle_cuda(var.as_tensor().clone(), |_| Some(slice)).unwrap();
+    let tensor =
+        candle_core_0_11_cuda::from_candle(var.as_tensor().clone(), |_| Some(slice)).unwrap();
     let (sender, written) = mpsc::channel();
     let writer = thread::spawn(move || {
         var.set(&candle((2, 3))).unwrap();
@@ -88,9 +91,9 @@ fn the_tests_pass_beside_a_driver_that_is_late() {
 
 #[test]
 fn what_has_no_slice_is_refused() {
-    let refused = Tensor::from_candle_cuda::<f32>(candle((2, 3)), |_| None).map(drop);
+    let refused = candle_core_0_11_cuda::from_candle::<f32>(candle((2, 3)), |_| None).map(drop);
     let error = refused.expect_err("on the CPU").to_string();
     assert_eq!(error, "storage: found Cpu, wanted one with a CUDA slice of these elements");
-    let refused = Tensor::from_candle_cuda::<i64>(candle((2, 3)), |_| None).map(drop);
+    let refused = candle_core_0_11_cuda::from_candle::<i64>(candle((2, 3)), |_| None).map(drop);
     assert!(matches!(refused, Err(Error::DTypeMismatch { .. })), "{refused:?}");
 }

@@ -6,7 +6,8 @@
 mod common;
 
 use common::import;
-use dlbridge::cudarc_0_19::OwnedSlice;
+use cudarc::driver::CudaSlice;
+use dlbridge::cudarc_0_19::{self, OwnedSlice};
 use dlbridge::testing::Foreign;
 use dlbridge::{Device, DeviceKind, Error, Tensor};
 
@@ -18,10 +19,10 @@ fn far() -> Tensor {
 #[test]
 fn a_missing_driver_or_device_is_said() {
     // No machine has that many.
-    let error = Device::cuda(4096).cuda_context().map(drop).expect_err("no such device");
+    let error = cudarc_0_19::context(Device::cuda(4096)).map(drop).expect_err("no such device");
     let said = error.to_string();
     assert!(said.starts_with("driver: opening the device: "), "{said}");
-    let again = Device::cuda(4096).cuda_context().map(drop).expect_err("no such device");
+    let again = cudarc_0_19::context(Device::cuda(4096)).map(drop).expect_err("no such device");
     assert_eq!(again, error, "asking twice is no different");
 }
 
@@ -29,21 +30,21 @@ fn a_missing_driver_or_device_is_said() {
 fn other_devices_have_no_context() {
     for device in [Device::CPU, Device::new(DeviceKind::ROCM, 0), Device::cuda(-1)] {
         let wanted = Error::DeviceMismatch { found: device, wanted: Device::cuda(0) };
-        assert_eq!(device.cuda_context().map(drop), Err(wanted), "{device}");
+        assert_eq!(cudarc_0_19::context(device).map(drop), Err(wanted), "{device}");
     }
 }
 
 #[test]
 fn a_tensor_of_another_producer_has_no_stream_and_no_slice() {
     let tensor = far();
-    assert!(tensor.cuda_stream().is_none());
-    let tensor = tensor.into_cuda_slice::<i32>().expect_err("not made of a slice");
-    let tensor = tensor.into_cuda_slice::<u8>().expect_err("nor of bytes");
+    assert!(cudarc_0_19::stream(&tensor).is_none());
+    let tensor = tensor.into_as::<CudaSlice<i32>>().expect_err("not made of a slice");
+    let tensor = tensor.into_as::<CudaSlice<u8>>().expect_err("nor of bytes");
     assert_eq!(tensor.shape(), [2]);
-    let tensor = Tensor::from(vec![1_u8, 2]).into_cuda_slice::<u8>().expect_err("a vector");
+    let tensor = Tensor::from(vec![1_u8, 2]).into_as::<CudaSlice<u8>>().expect_err("a vector");
     assert_eq!(tensor.as_slice::<u8>(), Ok(&[1, 2][..]));
     let shared = Tensor::from(far().into_frozen());
-    assert!(shared.cuda_stream().is_none());
+    assert!(cudarc_0_19::stream(&shared).is_none());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::{env, thread};
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
-use dlbridge::cudarc_0_19::OwnedSlice;
+use dlbridge::cudarc_0_19::{self, OwnedSlice};
 use dlbridge::testing::LateDriver;
 use dlbridge::{Access, Device, Error, Tensor};
 
@@ -16,7 +16,7 @@ fn many() -> usize {
 }
 
 fn streams() -> (Arc<CudaContext>, Arc<CudaStream>, Arc<CudaStream>) {
-    let context = Device::cuda(0).cuda_context().expect("a GPU");
+    let context = cudarc_0_19::context(Device::cuda(0)).expect("a GPU");
     let [ours, theirs] = [(); 2].map(|()| context.new_stream().expect("a stream"));
     (context, ours, theirs)
 }
@@ -39,7 +39,7 @@ fn a_slice_goes_there_and_back() {
     let slice = theirs.clone_htod(&[1_i32, 2, 3, 4, 5, 6]).expect("memory");
     let tensor = Tensor::builder(slice).shape(&[2, 3]).build_cuda().expect("it fits");
     assert_eq!((tensor.device(), tensor.access()), (Device::cuda(0), Access::Exclusive));
-    assert_eq!(tensor.cuda_stream(), Some(&theirs));
+    assert_eq!(cudarc_0_19::stream(&tensor), Some(&theirs));
     let (address, error) = (tensor.data_ptr(), tensor.view::<i32>().map(drop));
     assert_eq!(error, Err(Error::NotHostAccessible { device: Device::cuda(0) }));
     let slice = OwnedSlice::<i32>::new(tensor, &ours).expect("the same device");
@@ -53,8 +53,8 @@ fn a_slice_comes_back_out_as_it_was() {
     let (_context, _, theirs) = streams();
     let slice = theirs.clone_htod(&[1.0_f32, 2.0, 3.0]).expect("memory");
     let tensor = Tensor::builder(slice).shape(&[1]).offset(1).build_cuda().expect("it fits");
-    let tensor = tensor.into_cuda_slice::<i32>().expect_err("floats");
-    let slice = tensor.into_cuda_slice::<f32>().expect("floats");
+    let tensor = tensor.into_as::<CudaSlice<i32>>().expect_err("floats");
+    let slice = tensor.into_as::<CudaSlice<f32>>().expect("floats");
     assert_eq!(theirs.clone_dtoh(&slice).expect("a copy"), [1.0, 2.0, 3.0]);
 }
 
@@ -63,7 +63,7 @@ fn a_slice_comes_back_out_as_it_was() {
 fn our_stream_waits_for_the_producers() {
     let (_context, ours, theirs) = streams();
     let tensor = Tensor::try_from(late(&theirs, 7)).expect("it fits");
-    let found = tensor.with_cuda_slice::<u8, _>(&ours, |slice| ours.clone_dtoh(slice));
+    let found = cudarc_0_19::with_slice::<u8, _>(&tensor, &ours, |slice| ours.clone_dtoh(slice));
     let found = found.expect("the same device").expect("a copy");
     assert!(found.iter().all(|&value| value == 7), "read before it was written");
 }
@@ -73,11 +73,11 @@ fn our_stream_waits_for_the_producers() {
 fn the_producers_stream_waits_for_ours() {
     let (_context, ours, theirs) = streams();
     let mut tensor = Tensor::try_from(late(&theirs, 7)).expect("it fits");
-    let written = tensor.with_cuda_view_mut::<u8, _>(&ours, |mut view| {
+    let written = cudarc_0_19::with_view_mut::<u8, _>(&mut tensor, &ours, |mut view| {
         ours.memset_zeros(&mut view).expect("queued");
     });
     written.expect("exclusive");
-    let slice = tensor.into_cuda_slice::<u8>().expect("bytes");
+    let slice = tensor.into_as::<CudaSlice<u8>>().expect("bytes");
     let found = theirs.clone_dtoh(&slice).expect("a copy");
     assert!(found.iter().all(|&value| value == 0), "read before it was written");
 }
@@ -134,7 +134,7 @@ fn every_shape_is_a_tensor_and_the_contiguous_ones_are_slices() {
         }
     };
     let read = |tensor: &Tensor| {
-        let read = tensor.with_cuda_slice::<u16, _>(&ours, |slice| ours.clone_dtoh(slice));
+        let read = cudarc_0_19::with_slice::<u16, _>(tensor, &ours, |slice| ours.clone_dtoh(slice));
         read.map(|copy| copy.expect("a copy"))
     };
     assert_eq!(read(&build(&[], None, 2)), Ok(vec![3]));
@@ -158,14 +158,18 @@ fn a_tensor_that_is_shared_tells_its_stream_and_is_only_read() {
     let (address, _recorded) = slice.device_ptr(&theirs);
     assert_eq!(lent.data_ptr().addr() as u64, address);
     for mut tensor in [shared, lent] {
-        assert_eq!((tensor.cuda_stream(), tensor.access()), (Some(&theirs), Access::Frozen));
+        assert_eq!(
+            (cudarc_0_19::stream(&tensor), tensor.access()),
+            (Some(&theirs), Access::Frozen)
+        );
         assert_eq!(tensor.stream_handle(), Some(theirs.cu_stream().cast()));
-        let refused = tensor.with_cuda_view_mut::<u8, _>(&ours, |_| ());
+        let refused = cudarc_0_19::with_view_mut::<u8, _>(&mut tensor, &ours, |_| ());
         assert_eq!(refused, Err(Error::ReadOnly));
-        let found = tensor.with_cuda_slice::<u8, _>(&ours, |slice| ours.clone_dtoh(slice));
+        let found =
+            cudarc_0_19::with_slice::<u8, _>(&tensor, &ours, |slice| ours.clone_dtoh(slice));
         let found = found.expect("the same device").expect("a copy");
         assert!(found.iter().all(|&value| value == 7), "read before it was written");
-        assert!(tensor.into_cuda_slice::<u8>().is_err(), "others have it, too");
+        assert!(tensor.into_as::<CudaSlice<u8>>().is_err(), "others have it, too");
     }
     assert_eq!(Arc::strong_count(&slice), 1);
 }
@@ -176,9 +180,10 @@ fn a_threads_own_stream_is_left_for_one_of_all_threads() {
     let (context, ours, _) = streams();
     let slice = late(&context.per_thread_stream(), 7);
     let tensor = Tensor::try_from(slice).expect("it fits");
-    assert_eq!(tensor.cuda_stream(), Some(&context.default_stream()));
+    assert_eq!(cudarc_0_19::stream(&tensor), Some(&context.default_stream()));
     let read = thread::spawn(move || {
-        let found = tensor.with_cuda_slice::<u8, _>(&ours, |slice| ours.clone_dtoh(slice));
+        let found =
+            cudarc_0_19::with_slice::<u8, _>(&tensor, &ours, |slice| ours.clone_dtoh(slice));
         found.expect("the same device").expect("a copy")
     });
     let found = read.join().expect("no panic on another thread");

@@ -1,1 +1,1 @@
-"""Checks of consumers: what `from_dlpack` makes of good, odd and wrong producers."""
+"""Checks of consumers: `from_dlpack` with good, odd and wrong producers."""

@@ -1,4 +1,4 @@
-"""Element types: each one taken as what it is, or refused."""
+"""Element types: each one imported as itself, or refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNKNOWN = (200, 32, 1)
 
 @check(
     "consumer.dtypes",
-    "every element type is taken as what it is, or refused",
+    "every element type is imported as itself, or refused",
     clause="DLPack 1.3, DLDataType",
 )
 def dtypes(subject: Subject) -> Outcome:
@@ -37,11 +37,13 @@ def dtypes(subject: Subject) -> Outcome:
         if outcome.verdict is Verdict.PASS:
             taken.append(name)
     if not outcomes:
-        raise NotApplicable("takes none of them")
+        raise NotApplicable("imports none of them")
     worst = combine(*outcomes)
     if worst.verdict is not Verdict.PASS:
         return worst
-    return passed(f"takes {', '.join(taken)}" + (f"; not {', '.join(refused)}" if refused else ""))
+    return passed(
+        f"imports {', '.join(taken)}" + (f"; not {', '.join(refused)}" if refused else "")
+    )
 
 
 def _one(subject: Subject, name: str, offer: Offer) -> Outcome:
@@ -55,7 +57,7 @@ def _one(subject: Subject, name: str, offer: Offer) -> Outcome:
     except Exception as error:
         if subject.look is None:
             return passed()
-        return warned(f"{name} is taken, but reading it is {describe(error)}")
+        return warned(f"{name} is imported, but reading it is {describe(error)}")
     expected = offer.tensor.values
     return passed() if found == expected else failed(f"{name} holds {found[:3]}")
 
@@ -86,5 +88,5 @@ def _carried(subject: Subject, offer: Offer, triple: tuple[int, int, int]) -> Ou
     if triple[2] > 1 and shape == (*offer.tensor.shape, triple[2]):
         return passed("the lanes are one more axis")
     if found is None:
-        return warned("taken; what became of it cannot be seen")
-    return failed(f"taken as {elements.name_of(found)}")
+        return warned("imported; its element type cannot be read")
+    return failed(f"imported as {elements.name_of(found)}")

@@ -7,7 +7,7 @@ from typing import Any
 from dlpack_doctor import abi
 from dlpack_doctor.consumer.elements import UNKNOWN
 from dlpack_doctor.consumer.layouts import LAYOUTS
-from dlpack_doctor.consumer.offer import Offer, refuses, taken
+from dlpack_doctor.consumer.offer import Offer, asks, refuses, taken
 from dlpack_doctor.export import best
 from dlpack_doctor.registry import check
 from dlpack_doctor.source import Producer
@@ -40,10 +40,10 @@ def _device(subject: Subject, device: tuple[int, int]) -> Outcome:
         try:
             found = best(offer.array).device
         except NotApplicable:
-            return warned("taken; where it is said to be cannot be seen")
+            return warned("imported; its device cannot be read")
         if found == device:
             return passed("carried as it is")
-        return failed(f"taken as memory of device {found}")
+        return failed(f"imported as memory of device {found}")
 
     return refuses(subject, accepted, device=device)
 
@@ -80,10 +80,10 @@ def _refused_once(subject: Subject, cases: dict[str, dict[str, Any]]) -> Outcome
         offer = Offer(subject, **fields)
         if not offer.refused or not offer.made:
             continue
-        given = len(offer.made)
+        made = len(offer.made)
         count = offer.releases()
-        if count != given:
-            return failed(f"{what}: {given} given, released {count} times")
+        if count != made:
+            return failed(f"{what}: expected {made} calls of deleters, found {count}")
         refused.append(what)
     if not refused:
         raise NotApplicable("refuses none of them after having got a capsule")
@@ -117,6 +117,7 @@ def producer_error(subject: Subject) -> Outcome:
     def refuse(_keywords: dict[str, Any]) -> Any:
         raise BufferError("the doctor's producer refuses")
 
+    asks(subject)
     try:
         subject.taken(Producer(refuse))
     except BufferError:
@@ -134,6 +135,7 @@ def producer_error(subject: Subject) -> Outcome:
     clause="array API, from_dlpack: AttributeError if the methods are not present",
 )
 def no_methods(subject: Subject) -> Outcome:
+    asks(subject)
     try:
         subject.taken(object())
     except AttributeError:
@@ -142,7 +144,7 @@ def no_methods(subject: Subject) -> Outcome:
         raise
     except Exception as error:
         return warned(f"{describe(error)} instead")
-    return failed("it is taken")
+    return failed("it is imported")
 
 
 def _refuses_answer(subject: Subject, answer: object) -> Outcome:
@@ -152,17 +154,17 @@ def _refuses_answer(subject: Subject, answer: object) -> Outcome:
         raise
     except Exception as error:
         return passed(describe(error))
-    return failed("it is taken")
+    return failed("it is imported")
 
 
 @check(
     "consumer.wrong-name",
     "a capsule of another name is refused",
-    clause="DLPack, Python specification: the name tells what is in a capsule",
+    clause="DLPack, Python specification: the name says which struct the capsule holds",
 )
 def wrong_name(subject: Subject) -> Outcome:
     offer = Offer(subject, name=b"something_else", legacy=False)
-    return passed(offer.refusal) if offer.refused else failed("it is taken")
+    return passed(offer.refusal) if offer.refused else failed("it is imported")
 
 
 @check(

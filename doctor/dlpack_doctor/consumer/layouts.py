@@ -1,4 +1,4 @@
-"""Legal tensors of every layout: taken with the right numbers, or refused by an exception."""
+"""Legal tensors of every layout: imported with the right numbers, or refused by an exception."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ _register(
     clause="DLPack 1.3, DLTensor.strides: before 1.2 NULL means contiguous",
 )
 def null_strides(subject: Subject) -> Outcome:
-    # Each is offered where it is taken at all; `consumer.old-answer` judges that.
+    # Each is offered where it is imported at all; `consumer.old-answer` judges that.
     forms: list[dict[str, Any]] = [{"legacy": True}, {"legacy": False, "version": (1, 0)}]
     takes = [form for form in forms if not judge(subject, **form).evidence.startswith("refused")]
     if not takes:
-        raise NotApplicable("takes neither ABI")
+        raise NotApplicable("imports neither ABI")
     return combine(*(judge(subject, strides=None, **form) for form in takes))
 
 

@@ -1,4 +1,4 @@
-"""When a consumer gives memory back, and what it does with the capsule."""
+"""When a consumer calls the deleter, and how it marks the capsule as consumed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 
 def _rounds(subject: Subject) -> dict[str, int]:
-    """How often each form of tensor was released after its array had gone."""
+    """How often each form of tensor was released after its array was dropped."""
     counts = {}
     for form, fields in FORMS.items():
         if "null_data" in fields:
@@ -34,13 +34,13 @@ def _rounds(subject: Subject) -> dict[str, int]:
         if not offer.refused and offer.made:
             counts[form] = offer.releases() - len(offer.made) + 1
     if not counts:
-        raise NotApplicable("takes no tensor")
+        raise NotApplicable("imports no tensor")
     return counts
 
 
 @check(
     "consumer.releases",
-    "the deleter is called when the array goes",
+    "the deleter is called when the array is dropped",
     clause=SPECIFICATION + "the consumer calls the deleter when it no longer needs the data",
 )
 def releases(subject: Subject) -> Outcome:
@@ -98,7 +98,7 @@ def keeps(subject: Subject) -> Outcome:
     gc.collect()
     found = subject.values(offer.array)
     if found != expected:
-        return failed(f"holds {found[:6]} once its producer is gone, not {expected[:6]}")
+        return failed(f"holds {found[:6]} once its producer is dropped, not {expected[:6]}")
     if offer.tensor.releases and subject.pointer(offer.array) == offer.tensor.pointer:
         return failed("released while the array uses the memory")
     return passed("copied, and released at once" if offer.tensor.releases else "")
@@ -129,10 +129,10 @@ def renames(subject: Subject) -> Outcome:
     clause=SPECIFICATION + "a capsule is consumed exactly once",
 )
 def used_capsule(subject: Subject) -> Outcome:
-    # Asked for whichever ABI is taken, and used up by hand.
+    # A capsule of the ABI that is imported, renamed as a consumer does.
     name = taken(subject).tensor.name
     offer = Offer(subject, name=abi.USED[name], legacy=name == abi.LEGACY)
-    return passed(offer.refusal) if offer.refused else failed("it is taken a second time")
+    return passed(offer.refusal) if offer.refused else failed("it is imported a second time")
 
 
 @check(
@@ -152,7 +152,7 @@ def null_deleter(subject: Subject) -> Outcome:
 
 @check(
     "consumer.twice",
-    "a producer may be taken twice",
+    "a producer may be imported twice",
     clause=SPECIFICATION + "both arrays may continue to be used",
 )
 def twice(subject: Subject) -> Outcome:

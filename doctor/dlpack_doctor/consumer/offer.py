@@ -1,4 +1,4 @@
-"""One tensor of ours, offered to a consumer, and what became of it.
+"""One tensor of the doctor, offered to a consumer, and the result.
 
 Judging that belongs to the checks.
 """
@@ -28,6 +28,7 @@ class Offer:
     """
 
     def __init__(self, subject: Subject, *, legacy: bool | None = None, **fields: Any) -> None:
+        subject.importer()
         self.made: list[Managed] = []
         self.array: Array = None
         self.error: Exception | None = None
@@ -52,7 +53,7 @@ class Offer:
 
     @property
     def tensor(self) -> Managed:
-        """The tensor that was given last."""
+        """The tensor that was exported last."""
         if not self.made:
             raise NotApplicable("the producer was not asked for a tensor")
         return self.made[-1]
@@ -76,16 +77,22 @@ class Offer:
         return sum(one.releases for one in self.made)
 
 
+def asks(subject: Subject) -> None:
+    """The check is of the call of `__dlpack__`, which its caller makes for some functions."""
+    if subject.capsules_only:
+        raise NotApplicable("it imports capsules, and calls no __dlpack__")
+
+
 def taken(subject: Subject, **fields: Any) -> Offer:
-    """An offer that is taken, or there is nothing to check."""
+    """An offer that is imported; otherwise the check does not apply."""
     offer = Offer(subject, **fields)
     if offer.refused:
-        raise NotApplicable(f"does not take it ({offer.refusal})")
+        raise NotApplicable(f"does not import it ({offer.refusal})")
     return offer
 
 
 def judge(subject: Subject, **fields: Any) -> Outcome:
-    """Whether a tensor is taken, and with the right numbers."""
+    """Whether a tensor is imported, and with the right numbers."""
     offer = Offer(subject, **fields)
     if offer.refused:
         return warned(f"refused: {offer.refusal}")
@@ -95,7 +102,7 @@ def judge(subject: Subject, **fields: Any) -> Outcome:
     except NotApplicable:
         raise
     except Exception as error:
-        return failed(f"taken, but reading it is {describe(error)}")
+        return failed(f"imported, but reading it is {describe(error)}")
     if found != expected:
         return failed(f"holds {found[:6]}, not {expected[:6]}")
     if expected and subject.pointer(offer.array) != offer.tensor.pointer:

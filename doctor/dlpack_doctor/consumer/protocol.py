@@ -1,4 +1,4 @@
-"""How a consumer asks, and which answers it takes."""
+"""How a consumer calls `__dlpack__`, and which answers it accepts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 from typing import Any
 
 from dlpack_doctor import abi, reproduce
-from dlpack_doctor.consumer.offer import Offer, judge, taken, wants_versioned
+from dlpack_doctor.consumer.offer import Offer, asks, judge, taken, wants_versioned
 from dlpack_doctor.export import best
 from dlpack_doctor.registry import check
 from dlpack_doctor.source import Managed, Producer
@@ -14,6 +14,7 @@ from dlpack_doctor.subject import Subject
 from dlpack_doctor.verdict import (
     NotApplicable,
     Outcome,
+    Verdict,
     combine,
     describe,
     failed,
@@ -27,12 +28,17 @@ RECOMMENDED = "array API 2023.12, __dlpack__, notes for consumers: "
 
 @check(
     "consumer.takes",
-    "a tensor of a flawless producer is taken, with its numbers",
+    "a tensor of a producer without a fault is imported, with its numbers",
     clause="array API, from_dlpack: an array with the data of x",
 )
 def takes(subject: Subject) -> Outcome:
     outcome = judge(subject)
-    return failed(outcome.evidence) if outcome.evidence.startswith("refused") else outcome
+    if outcome.evidence.startswith("refused"):
+        return failed(outcome.evidence)
+    if outcome.verdict is Verdict.PASS and subject.capsules_only:
+        reproduce.note(take=subject.take_code)
+        return warned("imports capsules, not the objects with __dlpack__ that make them")
+    return outcome
 
 
 @check(
@@ -41,6 +47,7 @@ def takes(subject: Subject) -> Outcome:
     clause="array API 2023.12, __dlpack__",
 )
 def keywords(subject: Subject) -> Outcome:
+    asks(subject)
     calls = Offer(subject).producer.calls
     if not calls:
         raise NotApplicable("__dlpack__ was not called")
@@ -67,10 +74,11 @@ def keywords(subject: Subject) -> Outcome:
 
 @check(
     "consumer.asks-versioned",
-    "the current ABI is asked for",
+    "the versioned ABI is requested",
     clause="DLPack 1.3, DLManagedTensor: deprecated since 1.0",
 )
 def asks_versioned(subject: Subject) -> Outcome:
+    asks(subject)
     calls = Offer(subject).producer.calls
     if not calls:
         raise NotApplicable("__dlpack__ was not called")
@@ -85,8 +93,8 @@ def asks_versioned(subject: Subject) -> Outcome:
     clause=RECOMMENDED + "on TypeError, call without the newer keywords",
 )
 def old_producer(subject: Subject) -> Outcome:
+    asks(subject)
     made = Managed(subject.shape, legacy=True)
-
     capsules: list[object] = []
 
     class Old:
@@ -109,7 +117,7 @@ def old_producer(subject: Subject) -> Outcome:
 
 @check(
     "consumer.old-answer",
-    "a capsule of the old ABI is taken, whatever was asked for",
+    "a legacy capsule is imported, whatever was requested",
     clause="array API 2023.12, max_version: the answer may have a different version",
 )
 def old_answer(subject: Subject) -> Outcome:
@@ -118,7 +126,7 @@ def old_answer(subject: Subject) -> Outcome:
 
 @check(
     "consumer.new-answer",
-    "a versioned capsule is taken, even from a producer that was not asked for one",
+    "a versioned capsule is imported, even if it was not requested",
     clause="array API 2023.12, max_version: the answer may have a different version",
 )
 def new_answer(subject: Subject) -> Outcome:
@@ -127,7 +135,7 @@ def new_answer(subject: Subject) -> Outcome:
 
 @check(
     "consumer.newer-minor",
-    "a header of a newer minor version is taken",
+    "a header of a newer minor version is imported",
     clause="DLPack 1.3, DLPackVersion: a minor version only adds enumeration values",
 )
 def newer_minor(subject: Subject) -> Outcome:
@@ -139,7 +147,7 @@ def newer_minor(subject: Subject) -> Outcome:
 @check(
     "consumer.read-only",
     "a read-only tensor becomes an array that cannot be written",
-    clause="array API, __dlpack__, notes: who has no read-only arrays ignores the flag",
+    clause="array API, __dlpack__, notes: libraries without read-only arrays ignore the flag",
 )
 def read_only(subject: Subject) -> Outcome:
     offer = taken(subject, legacy=False, flags=abi.READ_ONLY)
@@ -157,18 +165,18 @@ def read_only(subject: Subject) -> Outcome:
 )
 def zero_copy(subject: Subject) -> Outcome:
     offer = taken(subject)
-    found, given = subject.pointer(offer.array), offer.tensor.pointer
-    return passed() if found == given else warned("the numbers are copied")
+    found, expected = subject.pointer(offer.array), offer.tensor.pointer
+    return passed() if found == expected else warned("the numbers are copied")
 
 
 @check(
     "consumer.copy-true",
-    "from_dlpack(x, copy=True) gives memory of its own",
+    "from_dlpack(x, copy=True) copies to memory of its own",
     clause="array API 2023.12, from_dlpack, copy: if True, always copy",
 )
 def copy_true(subject: Subject) -> Outcome:
     if subject.take_copy is None:
-        raise NotApplicable("takes no copy keyword")
+        raise NotApplicable("has no copy keyword")
     # One of each ABI; as producers go, it is the same memory.
     originals = {legacy: Managed(subject.shape, legacy=legacy) for legacy in (True, False)}
 
@@ -182,11 +190,11 @@ def copy_true(subject: Subject) -> Outcome:
     try:
         array = subject.take_copy(Producer(answer))
     except TypeError as error:
-        raise NotApplicable(f"takes no copy keyword ({describe(error)})") from None
+        raise NotApplicable(f"has no copy keyword ({describe(error)})") from None
     except Exception as error:
         return failed(f"refused: {describe(error)}")
     if subject.pointer(array) in [original.pointer for original in originals.values()]:
-        return failed("the same memory is given")
+        return failed("the array has the same memory")
     found, expected = subject.values(array), originals[True].values
     return passed() if found == expected else failed(f"holds {found}")
 
@@ -207,7 +215,7 @@ def leaves_tensor(subject: Subject) -> Outcome:
         gc.collect()
         outcomes.append(_written(offer))
     if not outcomes:
-        raise NotApplicable("takes neither ABI")
+        raise NotApplicable("imports neither ABI")
     return combine(*outcomes)
 
 

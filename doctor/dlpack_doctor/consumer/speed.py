@@ -28,9 +28,8 @@ def speed(subject: Subject) -> Outcome:
     try:
         subject.taken(tensor)
     except Exception as error:
-        raise NotApplicable(f"does not take it ({describe(error)})") from None
-    assert subject.take is not None
-    take = subject.take
+        raise NotApplicable(f"does not import it ({describe(error)})") from None
+    take = subject.importer()
     time = nanoseconds(lambda: take(tensor))
     copy = copy_of_a_mebibyte()
     text = f"{show(time)} for {whose}; a copy of 1 MiB: {show(copy)}"

@@ -1,1 +1,1 @@
-"""Checks of producers: what `__dlpack__` answers, and what is in the capsule."""
+"""Checks of producers: the answers of `__dlpack__`, and the descriptor in the capsule."""

@@ -1,9 +1,9 @@
-"""Memory that must not be written, and whether the consumer is told."""
+"""Read-only memory, and the flag that says so."""
 
 from __future__ import annotations
 
 from dlpack_doctor import abi
-from dlpack_doctor.export import Export, attempt, best
+from dlpack_doctor.export import Export, attempt, best, versioned
 from dlpack_doctor.registry import check
 from dlpack_doctor.subject import Array, Subject
 from dlpack_doctor.verdict import NotApplicable, Outcome, combine, failed, passed, warned
@@ -31,17 +31,14 @@ def _frozen(subject: Subject) -> Array:
 )
 def read_only(subject: Subject) -> Outcome:
     array = _frozen(subject)
-    export = best(array)
-    if not export.versioned:
-        raise NotApplicable("gives the old ABI only, which has no flags")
-    if export.flags & abi.READ_ONLY:
+    if versioned(array).flags & abi.READ_ONLY:
         return passed()
     return failed("a read-only array is exported as writable")
 
 
 @check(
     "producer.read-only-old",
-    "the old ABI, which cannot say read-only, is refused for such memory",
+    "read-only memory is not exported by the legacy ABI, which cannot say so",
     clause="array API 2022.12, __dlpack__: BufferError when the data cannot be exported",
 )
 def read_only_old(subject: Subject) -> Outcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlpack_doctor import abi, elements
-from dlpack_doctor.export import Export, attempt, best, both
+from dlpack_doctor.export import Export, attempt, best, both, versioned
 from dlpack_doctor.registry import check
 from dlpack_doctor.subject import Array, Subject, shape_of
 from dlpack_doctor.verdict import (
@@ -39,7 +39,7 @@ def shape(subject: Subject) -> Outcome:
     said = shape_of(array)
     expected = subject.shape if said is None else said
     if said is None and not subject.any_shape:
-        raise NotApplicable("its arrays do not tell their shape")
+        raise NotApplicable("its arrays have no shape attribute")
     # Both are read: a legacy capsule has a shape of its own.
     try:
         for export in reversed(both(array)):
@@ -81,7 +81,7 @@ def abis_agree(subject: Subject) -> Outcome:
         first, second = getattr(one, name), getattr(other, name)
         if first != second:
             return failed(f"{name}: {first} in {one.kind}, {second} in {other.kind}")
-    first, second = (e.strides or elements.compact(e.shape) for e in exports)
+    first, second = (e.strides or elements.row_major(e.shape) for e in exports)
     if first != second:
         return failed(f"strides: {first} in {one.kind}, {second} in {other.kind}")
     if one.values() != other.values():
@@ -110,7 +110,7 @@ def strides(subject: Subject) -> Outcome:
 
 @check(
     "producer.dtypes",
-    "every element type is described as what it is, or refused",
+    "every element type is exported as itself, or refused",
     clause="DLPack 1.3, DLDataType: code, bits and lanes",
 )
 def dtypes(subject: Subject) -> Outcome:
@@ -149,7 +149,7 @@ def _holds_others(subject: Subject, array: Array, name: str, export: Export) -> 
 
 
 def values_fit(subject: Subject) -> bool:
-    """Whether the default array holds what it should, so that others can be judged by it."""
+    """Whether the default array holds the right numbers: the condition to judge other arrays."""
     array = subject.array()
     return not _holds_others(subject, array, "float32", best(array))
 
@@ -158,7 +158,7 @@ def _own_dtype(subject: Subject) -> Outcome:
     array = subject.array()
     said = str(getattr(array, "dtype", "")).rpartition(".")[2]
     if said not in elements.DTYPES:
-        raise NotApplicable("its arrays have one element type, and do not tell which")
+        raise NotApplicable("its arrays have one element type, and no dtype attribute")
     export = best(array)
     text = f"{said} is exported as {elements.name_of(export.dtype)}"
     return passed(said) if export.dtype == elements.DTYPES[said] else failed(text)
@@ -185,9 +185,7 @@ def alignment(subject: Subject) -> Outcome:
 )
 def flags(subject: Subject) -> Outcome:
     array = subject.array()
-    export = best(array)
-    if not export.versioned:
-        raise NotApplicable("gives no versioned capsule")
+    export = versioned(array)
     unknown = export.flags & ~(abi.READ_ONLY | abi.IS_COPIED | abi.SUBBYTE_PADDED)
     if unknown:
         return failed(f"unknown bits {unknown:#x}")
@@ -203,9 +201,7 @@ def flags(subject: Subject) -> Outcome:
 )
 def copied_alias(subject: Subject) -> Outcome:
     array = subject.array()
-    one, other = best(array), best(array)
-    if not one.versioned:
-        raise NotApplicable("gives no versioned capsule")
+    one, other = versioned(array), versioned(array)
     if one.flags & other.flags & abi.IS_COPIED and one.pointer == other.pointer:
         return failed("two exports of one address, both flagged as copies")
     return passed()

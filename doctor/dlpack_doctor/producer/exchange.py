@@ -57,7 +57,7 @@ def _function(array: Array, name: str) -> int:
 
 
 def export_through_table(array: Array) -> Export:
-    """What the table gives for an array, as a capsule; its exceptions pass."""
+    """The table's export of an array, as a capsule; its exceptions pass."""
     out = ctypes.c_void_p()
     function = _FromPy(_function(array, "managed_tensor_from_py_object_no_sync"))
     status = function(array, ctypes.byref(out))

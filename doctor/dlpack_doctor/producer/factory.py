@@ -9,7 +9,7 @@ from dlpack_doctor.verdict import Outcome, failed, passed
 
 @check(
     "producer.factory",
-    "the factory makes an array, of the shape that it is given",
+    "the factory makes an array of the requested shape",
     clause="not in the standard: factory(), factory(shape) or factory(shape, dtype)",
 )
 def factory(subject: Subject) -> Outcome:

@@ -20,8 +20,8 @@ def _overwrite_freed(size: int) -> None:
     """Fill blocks of the C library's allocator that were freed a moment ago."""
     libc: Any = ctypes.CDLL(None)
     libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-    blocks = [libc.malloc(n) for n in {16, 24, 48, max(size, 1), size + 128} for _ in range(BLOCKS)]
     sizes = [n for n in {16, 24, 48, max(size, 1), size + 128} for _ in range(BLOCKS)]
+    blocks = [libc.malloc(n) for n in sizes]
     for block, n in zip(blocks, sizes, strict=True):
         ctypes.memset(block, POISON, n)
     for block in blocks:
@@ -64,14 +64,14 @@ def _kept(subject: Subject, **keywords: Any) -> Outcome:
     try:
         found = [one.export.values() for one in held]
     except NotApplicable as error:
-        return failed(f"when the array is gone: {error}")
+        return failed(f"once the array is dropped: {error}")
     finally:
         del others
     for one in held:
         one.release()
     for before, after in zip(expected, found, strict=True):
         if before != after:
-            return failed(f"holds {after[:6]} when the array is gone, not {before[:6]}")
+            return failed(f"holds {after[:6]} once the array is dropped, not {before[:6]}")
     if reused:
         return failed("the memory is used for another array while the export is in use")
     return passed()
@@ -79,7 +79,7 @@ def _kept(subject: Subject, **keywords: Any) -> Outcome:
 
 @check(
     "producer.owner-kept",
-    "memory, shape and strides stay valid when the array is gone",
+    "memory, shape and strides stay valid once the array is dropped",
     clause="DLPack 1.3, DLManagedTensor: memory is borrowed until the deleter is called",
 )
 def owner_kept(subject: Subject) -> Outcome:
@@ -88,7 +88,7 @@ def owner_kept(subject: Subject) -> Outcome:
 
 @check(
     "producer.copy-kept",
-    "a copy stays valid when the array is gone",
+    "a copy stays valid once the array is dropped",
     clause="DLPack 1.3, DLManagedTensor: memory is borrowed until the deleter is called",
 )
 def copy_kept(subject: Subject) -> Outcome:
@@ -128,7 +128,7 @@ def small_leak(subject: Subject) -> Outcome:
     def grown() -> int:
         before = memory.allocated_bytes()
         if before is None:
-            raise NotApplicable("this system does not tell what is allocated")
+            raise NotApplicable("this system does not report allocations")
         for _ in range(EXPORTS):
             best(array).take().release()
         return (memory.allocated_bytes() or 0) - before

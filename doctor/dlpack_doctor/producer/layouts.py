@@ -1,4 +1,4 @@
-"""Arrays that are empty, have no axes, or are views of others."""
+"""Arrays that are empty, have no axes, or are views."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _arrays(subject: Subject) -> Iterator[tuple[str, Array]]:
 
 @check(
     "producer.refusal",
-    "what DLPack cannot say is refused with BufferError",
+    "arrays that DLPack cannot describe are refused with BufferError",
     clause="array API 2022.12, __dlpack__: BufferError when the data cannot be exported",
 )
 def refusal(subject: Subject) -> Outcome:

@@ -1,4 +1,4 @@
-"""Who keeps the memory, and who gives it back: capsules, deleters, owners."""
+"""The lifetime of an export: capsules, deleters, owners."""
 
 from __future__ import annotations
 
@@ -154,8 +154,8 @@ def two_exports(subject: Subject) -> Outcome:
 
 @check(
     "producer.deleter-thread",
-    "the deleter may be called on a foreign thread, without Python's lock",
-    clause=SPECIFICATION + "the deleter must take the lock itself",
+    "the deleter may be called on a foreign thread, without the GIL",
+    clause=SPECIFICATION + "the deleter must acquire the GIL itself",
 )
 def deleter_thread(subject: Subject) -> Outcome:
     rounds = 50

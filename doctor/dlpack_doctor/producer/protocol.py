@@ -67,7 +67,7 @@ def keyword_only(subject: Subject) -> Outcome:
 
 @check(
     "producer.device",
-    "__dlpack_device__ gives a device type and an id, both integers",
+    "__dlpack_device__ returns a device type and an id, both integers",
     clause="array API, __dlpack_device__: a tuple (device_type, device_id)",
 )
 def device(subject: Subject) -> Outcome:
@@ -76,9 +76,9 @@ def device(subject: Subject) -> Outcome:
         raise NotApplicable("there is no such method")
     answer = array.__dlpack_device__()
     if not isinstance(answer, tuple) or len(answer) != 2:
-        return failed(f"gives {answer!r}")
+        return failed(f"returns {answer!r}")
     if not all(isinstance(number, int) for number in answer):
-        return failed(f"gives {answer!r}: the id is {type(answer[1]).__name__}")
+        return failed(f"returns {answer!r}: the id is {type(answer[1]).__name__}")
     return passed(f"({int(answer[0])}, {answer[1]})")
 
 

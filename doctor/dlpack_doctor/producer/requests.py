@@ -37,7 +37,7 @@ def _plain(array: Array) -> Export:
 
 @check(
     "producer.copy-true",
-    "copy=True gives other memory with the same numbers",
+    "copy=True exports other memory with the same numbers",
     clause=COPY + "if True, always copy",
 )
 def copy_true(subject: Subject) -> Outcome:
@@ -49,7 +49,7 @@ def copy_true(subject: Subject) -> Outcome:
     if isinstance(answer, Exception):
         return failed(describe(answer))
     if answer.pointer == plain.pointer:
-        return failed("the same memory is given")
+        return failed("exports the same memory")
     if (answer.shape, answer.dtype) != (plain.shape, plain.dtype):
         return failed(f"the copy of {plain.shape} has shape {answer.shape}, type {answer.dtype}")
     if answer.values() != plain.values():
@@ -66,18 +66,16 @@ def copied_flag(subject: Subject) -> Outcome:
     array = subject.array()
     plain = _plain(array)
     answer = _asked(array, copy=True)
-    if isinstance(answer, Exception):
-        raise NotApplicable("gives no copy")
-    if answer.pointer == plain.pointer:
-        raise NotApplicable("it exports no copy")
+    if isinstance(answer, Exception) or answer.pointer == plain.pointer:
+        raise NotApplicable("exports no copy")
     if not answer.versioned:
-        raise NotApplicable("gives the old ABI, which has no flags")
+        raise NotApplicable("exports the legacy ABI, which has no flags")
     return passed() if answer.flags & abi.IS_COPIED else failed("a copy without the flag")
 
 
 @check(
     "producer.copy-true-old",
-    "copy=True is heeded in the old ABI, too",
+    "copy=True is honoured in the legacy ABI",
     clause=COPY + "if True, always copy",
 )
 def copy_true_old(subject: Subject) -> Outcome:
@@ -90,13 +88,13 @@ def copy_true_old(subject: Subject) -> Outcome:
     if isinstance(answer, Exception):
         return failed(describe(answer))
     if answer.versioned:
-        raise NotApplicable("gives a versioned capsule")
-    return failed("the same memory is given") if answer.pointer == plain.pointer else passed()
+        raise NotApplicable("exports a versioned capsule")
+    return failed("exports the same memory") if answer.pointer == plain.pointer else passed()
 
 
 @check(
     "producer.copy-false",
-    "copy=False gives the array's own memory",
+    "copy=False exports the array's own memory",
     clause=COPY + "if False, never copy, and BufferError if a copy is needed",
 )
 def copy_false(subject: Subject) -> Outcome:
@@ -107,7 +105,7 @@ def copy_false(subject: Subject) -> Outcome:
     if isinstance(answer, Exception):
         return failed(describe(answer))
     if answer.pointer != plain.pointer:
-        return failed("other memory is given")
+        return failed("exports other memory")
     if answer.flags & abi.IS_COPIED and not plain.flags & abi.IS_COPIED:
         return failed("the array's own memory is flagged IS_COPIED")
     return passed()

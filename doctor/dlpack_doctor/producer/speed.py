@@ -50,7 +50,7 @@ def _through_table(array: Array) -> Callable[[], object]:
     export(array, reference)
     assert out.value is not None
     raw = abi.DLManagedTensorVersioned.from_address(out.value)
-    # With the lock held: what is timed is the export, not the lock.
+    # With the GIL held: acquiring it would be timed too.
     release = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(raw.deleter)
     release(out.value)
 

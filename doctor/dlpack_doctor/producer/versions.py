@@ -1,4 +1,4 @@
-"""Which ABI comes for which `max_version`, and what its capsule is called."""
+"""The ABI for each `max_version`, and the name of its capsule."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def _answer(subject: Subject, **keywords: Any) -> Export | Exception:
 
 def _old(answer: Export | Exception, asked: str) -> Outcome:
     if isinstance(answer, BufferError):
-        return passed(f"{asked}: BufferError, the old ABI is not given")
+        return passed(f"{asked}: BufferError, the legacy ABI is not exported")
     if isinstance(answer, Exception):
         return failed(f"{asked}: {describe(answer)}")
     if answer.versioned:
-        return warned(f"{asked}: gives {answer.kind}, which such a consumer cannot read")
+        return warned(f"{asked}: exports {answer.kind}, which such a consumer cannot read")
     return passed(f"{asked}: {answer.kind}")
 
 
 @check(
     "producer.version-unasked",
-    "without max_version: the old ABI, or BufferError",
+    "without max_version: the legacy ABI, or BufferError",
     clause=MAX_VERSION + "if None, keep the 0.x form; it is okay to raise BufferError",
 )
 def unasked(subject: Subject) -> Outcome:
@@ -50,7 +50,7 @@ def unasked(subject: Subject) -> Outcome:
 
 @check(
     "producer.version-0.8",
-    "max_version=(0, 8): the old ABI, or BufferError",
+    "max_version=(0, 8): the legacy ABI, or BufferError",
     clause=MAX_VERSION + "too old a consumer gets the older form or BufferError",
 )
 def before_one(subject: Subject) -> Outcome:
@@ -71,7 +71,7 @@ def _new(answer: Export | Exception, asked: tuple[int, int]) -> Outcome:
     if isinstance(answer, Exception):
         return failed(f"{asked}: {describe(answer)}")
     if not answer.versioned:
-        return warned(f"{asked}: gives the old ABI all the same")
+        return warned(f"{asked}: exports the legacy ABI all the same")
     if answer.raw.major != 1:
         return failed(f"{asked}: {answer.kind}, but there is no major version 2")
     return passed(f"{asked}: {answer.kind}")
@@ -86,7 +86,7 @@ def header(subject: Subject) -> Outcome:
     array = subject.array()
     answer = attempt(array, max_version=(1, 3))
     if isinstance(answer, Exception) or answer.version is None:
-        raise NotApplicable("gives no versioned capsule")
+        raise NotApplicable("exports no versioned capsule")
     major, minor = answer.version
     if major != 1 or minor > 20:
         return failed(f"the header says {major}.{minor}")
@@ -105,9 +105,9 @@ def capsule_name(subject: Subject) -> Outcome:
         try:
             seen.append(ask(array, **keywords).name.decode())
         except NoCapsule as error:
-            return failed(f"gives {error}")
+            return failed(f"returns {error}")
         except Exception:
             continue
     if not seen:
-        raise NotApplicable("gives no capsule")
+        raise NotApplicable("returns no capsule")
     return passed(", ".join(dict.fromkeys(seen)))

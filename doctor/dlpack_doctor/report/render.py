@@ -10,19 +10,20 @@ import jinja2
 
 from dlpack_doctor.clock import COPY, show
 from dlpack_doctor.findings import Findings
+from dlpack_doctor.pairs import ARRAYS
 from dlpack_doctor.report import grid
 from dlpack_doctor.verdict import Outcome, Verdict
 
 SIGNS = {
     Verdict.PASS: ("pass", "✓", "conforms"),
-    Verdict.WARN: ("warn", "△", "allowed, but a user will meet it"),
+    Verdict.WARN: ("warn", "△", "allowed, but users notice it"),
     Verdict.FAIL: ("fail", "✗", "violates the standard, or is unsafe"),
     Verdict.NOT_APPLICABLE: ("none", "·", "not applicable"),
 }
 
 
 def page(template: str, findings: Findings, command: str, before: Findings | None = None) -> str:
-    """One page; `command` is what makes it again, `before` an earlier run."""
+    """One page; `command` makes it again, `before` is an earlier run."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("dlpack_doctor.report"),
         autoescape=lambda name: name != "page.md.j2",
@@ -40,6 +41,7 @@ def page(template: str, findings: Findings, command: str, before: Findings | Non
         signs=SIGNS,
         subjects=grid.subjects(findings),
         consumers=consumers,
+        arrays=ARRAYS,
         pairs=pairs,
         times=times,
         ways=list(dict.fromkeys(way for _, found in times for way in found)),
@@ -68,7 +70,7 @@ def _scale(times: list[float]) -> Callable[[float], Any]:
 
 
 def escape(words: str) -> str:
-    """Words that Markdown must not take for markup."""
+    """Text with Markdown's special characters escaped."""
     for sign in "\\|<>*_`[]":
         words = words.replace(sign, "\\" + sign)
     return words

@@ -4,13 +4,14 @@
 //! program has only been type-checked, not run.
 #![forbid(unsafe_code)]
 
+use candle_core::cuda_backend::cudarc::driver::CudaSlice;
 use candle_core::op::BackpropOp;
 use candle_core::{CudaStorage, Device, Storage};
-use dlbridge::Tensor;
+use dlbridge::{Tensor, candle_core_0_11_cuda};
 
 /// A read-only tensor over Candle's memory; Candle does not write to the memory while it lives.
 fn from_candle(x: candle_core::Tensor) -> Result<Tensor, dlbridge::Error> {
-    Tensor::from_candle_cuda::<f32>(x, |storage| match storage {
+    candle_core_0_11_cuda::from_candle::<f32>(x, |storage| match storage {
         Storage::Cuda(storage) => storage.as_cuda_slice::<f32>().ok(),
         _ => None,
     })
@@ -22,7 +23,7 @@ fn into_candle(tensor: Tensor, device: &Device) -> Result<candle_core::Tensor, T
     let Ok(device) = device.as_cuda_device() else { return Err(tensor) };
     let dims: Vec<usize> = tensor.shape().iter().map(|&extent| extent as usize).collect();
     let (len, is_compact) = (tensor.len(), tensor.is_contiguous());
-    let slice = tensor.into_cuda_slice::<f32>()?;
+    let slice = tensor.into_as::<CudaSlice<f32>>()?;
     if !is_compact || slice.len() != len {
         return Err(Tensor::try_from(slice).expect("it was one before"));
     }

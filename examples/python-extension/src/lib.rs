@@ -23,7 +23,7 @@ fn norm(x: PyTensorOf<f32, 1>) -> f32 {
 fn scale<'py>(x: &Bound<'py, PyAny>, factor: f32) -> Result<Bound<'py, PyAny>> {
     let mut scaled = x.extract::<PyTensor>()?.to_compact()?;
     scaled.view_mut::<f32>()?.map(|value| factor * value);
-    PyTensor::from(scaled).like(x)
+    PyTensor::new(scaled).to_caller(x)
 }
 
 /// The sum of each row, in memory of the caller's framework.
@@ -36,7 +36,7 @@ fn row_sums<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     for sum in sums.as_slice_mut::<f32>()? {
         *sum = values.by_ref().take(columns).sum();
     }
-    sums.like(x)
+    sums.to_caller(x)
 }
 
 /// A new, uninitialised array of the framework, shape, dtype and device of `x`.
@@ -44,7 +44,7 @@ fn row_sums<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
 fn empty_like<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     let tensor: PyTensor = x.extract()?;
     let empty = Allocator::of(x).allocate(tensor.dtype(), tensor.shape(), tensor.device())?;
-    empty.like(x)
+    empty.to_caller(x)
 }
 
 /// A new array like the float32 array `x`, filled with `value` by Rust, in memory of its framework
@@ -54,7 +54,7 @@ fn full_like<'py>(x: &Bound<'py, PyAny>, value: f32) -> Result<Bound<'py, PyAny>
     let like: PyTensor = x.extract()?;
     let mut full = Allocator::of(x).allocate(like.dtype(), like.shape(), like.device())?;
     fill(&mut full, value)?;
-    full.like(x)
+    full.to_caller(x)
 }
 
 fn fill(tensor: &mut Tensor, value: f32) -> Result<()> {
@@ -69,7 +69,7 @@ fn fill(tensor: &mut Tensor, value: f32) -> Result<()> {
 /// The second argument as an array of the first argument's type, over the same memory.
 #[pyfunction]
 fn convert<'py>(kind: &Bound<'py, PyAny>, x: PyTensor) -> Result<Bound<'py, PyAny>> {
-    x.like(kind)
+    x.to_caller(kind)
 }
 
 #[pymodule(gil_used = false)]

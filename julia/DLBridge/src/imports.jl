@@ -3,7 +3,7 @@
 # Invariant: a tensor that was taken is owned by exactly one array, or released before an error leaves.
 
 """
-    from_dlpack(o; layout = nothing, copy = false, write = true)
+    from_dlpack(o; layout = nothing, copy = false, write = true, assume_writable = false)
 
 A Julia array over the memory of the Python array `o`: an object with `__dlpack__`, or a capsule.
 
@@ -13,13 +13,19 @@ RowMajor` or `ColMajor` makes the choice explicit. The array is a plain `Array` 
 CUDA is a `CuArray`. `copy = true` makes an `Array` with memory of its own. `write = false` is your promise
 not to write: read-only memory then counts as writable, and may be a plain `Array`.
 
-    from_dlpack(Matrix{Float32}, RowMajor, o; copy = false, write = true)
+A legacy capsule has no flag for read-only memory, so its memory counts as read-only. `assume_writable = true` says
+that you know the producer, and that it permits writing, as older releases of PyTorch do. Memory that a producer
+flags as read-only stays read-only. Writing to an array of JAX or TensorFlow is undefined behaviour.
+
+    from_dlpack(Matrix{Float32}, RowMajor, o; copy = false, write = true, assume_writable = false)
 
 The same for a type that is known: a tensor of another type, rank or layout is an `ArgumentError`,
 and the result's type is inferred. For `AbstractMatrix{Float32}` it is always a `StridedTensor`.
 """
-function from_dlpack(o; layout = nothing, copy::Bool = false, write::Bool = true)
-    return arrive(take_tensor(o), layout, copy, write)
+function from_dlpack(
+    o; layout = nothing, copy::Bool = false, write::Bool = true, assume_writable::Bool = false,
+)
+    return arrive(take_tensor(o), layout, copy, write, assume_writable)
 end
 
 # How a tensor is to arrive: with its axes reversed, as a copy, as an array that will be written.
@@ -32,20 +38,20 @@ end
 """
     DLBridge.unsafe_from_dlpack(pointer; layout = nothing, copy = false, write = true)
 
-As [`from_dlpack`](@ref), of a `DLManagedTensorVersioned *` that C code gives away. The pointer must be
-valid, and is not to be used again.
+As [`from_dlpack`](@ref), of a `DLManagedTensorVersioned *` that C code exports. The pointer must be
+valid, and must not be used again.
 """
 function unsafe_from_dlpack(
     pointer::Ptr{Cvoid}; layout = nothing, copy::Bool = false, write::Bool = true,
 )
     tensor = Ref{Ptr{Cvoid}}(C_NULL)
     check(ccall(dlb_from_versioned[], Cint, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}), pointer, tensor))
-    return arrive(tensor[], layout, copy, write)
+    return arrive(tensor[], layout, copy, write, false)
 end
 
-function arrive(tensor::Ptr{Cvoid}, layout, copy::Bool, write::Bool)
+function arrive(tensor::Ptr{Cvoid}, layout, copy::Bool, write::Bool, assume_writable::Bool)
     try
-        info = tensor_info(tensor)
+        info = tensor_info(tensor, assume_writable)
         count_import(info)
         reversed = layout === nothing ? is_reversed(info) : is_reversed(layout)
         T = julia_type(info.dtype)
@@ -57,11 +63,11 @@ function arrive(tensor::Ptr{Cvoid}, layout, copy::Bool, write::Bool)
 end
 
 function from_dlpack(
-    ::Type{A}, ::Type{M}, o; copy::Bool = false, write::Bool = true,
+    ::Type{A}, ::Type{M}, o; copy::Bool = false, write::Bool = true, assume_writable::Bool = false,
 ) where {T,N,A<:AbstractArray{T,N},M<:MemoryLayout}
     tensor = take_tensor(o)
     try
-        info = tensor_info(tensor)
+        info = tensor_info(tensor, assume_writable)
         count_import(info)
         check_type(T, N, info)
         return arrive_as(A, tensor, info, Request(is_reversed(M), copy, write))
@@ -72,8 +78,8 @@ function from_dlpack(
 end
 
 """
-    wrap(o, to_dlpack; layout = nothing, copy = false, write = true)
-    wrap(Matrix{Float32}, RowMajor, o, to_dlpack; copy = false, write = true)
+    wrap(o, to_dlpack; layout = nothing, copy = false, write = true, assume_writable = false)
+    wrap(Matrix{Float32}, RowMajor, o, to_dlpack; copy = false, write = true, assume_writable = false)
 
 As [`from_dlpack`](@ref), with the capsule that the Python or Julia function `to_dlpack` makes of `o`.
 """
@@ -94,6 +100,16 @@ end
 
 tensor_info(tensor::Ptr{Cvoid}) =
     unsafe_load(ccall(dlb_tensor_info[], Ptr{Info}, (Ptr{Cvoid},), tensor))
+
+function tensor_info(tensor::Ptr{Cvoid}, assume_writable::Bool)
+    info = tensor_info(tensor)
+    assume_writable && ccall(dlb_is_legacy_read_only[], UInt8, (Ptr{Cvoid},), tensor) != 0 || return info
+    return with_flags(info, info.flags & ~READ_ONLY)
+end
+
+# A caller's word about the memory is kept in Julia's arrays only: the tensor stays as it is.
+with_flags(info::Info, flags::UInt64) =
+    Info((name === :flags ? flags : getfield(info, name) for name in fieldnames(Info))...)
 
 # Julia's collector does not know the size of foreign memory. So it is asked to look for young garbage, which
 # takes about 0.1 ms, whenever this many bytes have arrived.

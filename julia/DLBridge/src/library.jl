@@ -63,7 +63,7 @@ const FUNCTIONS = (
     :dlb_api_version, :dlb_last_error, :dlb_dtype_name, :dlb_device_name, :dlb_use_python,
     :dlb_from_python, :dlb_tensor_info, :dlb_copy, :dlb_release, :dlb_export, :dlb_into_capsule,
     :dlb_export_python, :dlb_from_versioned, :dlb_into_versioned, :dlb_queue_new, :dlb_queue_mute, :dlb_queue_take, :dlb_queue_release,
-    :dlb_queue_drain, :dlb_queue_pending,
+    :dlb_queue_drain, :dlb_queue_pending, :dlb_is_legacy_read_only,
 )
 
 # The address of each function, under its own name.
@@ -71,7 +71,8 @@ for name in FUNCTIONS
     @eval const $name = Ref{Ptr{Cvoid}}(C_NULL)
 end
 
-const LIBRARY_FILE = (Sys.iswindows() ? "" : "lib") * "dlbridge." * Libdl.dlext
+# As `cargo xtask capi` installs it. A DLL keeps cargo's name, which its import library has inside.
+const LIBRARY_FILE = Sys.iswindows() ? "dlbridge_capi.dll" : "libdlbridge." * Libdl.dlext
 
 """
 Where the library is looked for: the file that `DLBRIDGE_LIBRARY` names, the preference `library`, the
@@ -98,7 +99,7 @@ const BINARY_PACKAGE = Base.PkgId(Base.UUID("28d3f3c4-e17d-5f11-bcbf-937386dbce4
 
 function binary_package_library()
     Base.locate_package(BINARY_PACKAGE) === nothing && return ""
-    return string(Base.invokelatest(getfield, Base.require(BINARY_PACKAGE), :libdlbridge_capi_path))
+    return string(Base.invokelatest(getfield, Base.require(BINARY_PACKAGE), :libdlbridge_path))
 end
 
 function load_library()

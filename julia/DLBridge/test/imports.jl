@@ -116,6 +116,22 @@ end
     # The legacy ABI cannot say that memory may be written.
     @test_throws ArgumentError wrap(Vector{Int64}, ColMajor, o, to_dlpack)
     @test wrap(Vector{Int64}, ColMajor, o, to_dlpack; write = false) isa Vector{Int64}
+    # The caller may know that it may be written.
+    x = wrap(o, to_dlpack; assume_writable = true)
+    @test x isa Vector{Int64}
+    x[1] = 7
+    reversed = PyRef(CPython.call(py("lambda o: o[::-1].__dlpack__()"), o))
+    y = from_dlpack(reversed; assume_writable = true)
+    @test !DLBridge.is_readonly(y) && y[3] == 7
+    y[3] = 0
+    v = @inferred wrap(Vector{Int64}, ColMajor, o, to_dlpack; assume_writable = true)
+    @test v == [0, 1, 2]
+    # A flag of the producer counts in any case.
+    run_python("import numpy as np; flagged = np.arange(3); flagged.flags.writeable = False")
+    flagged = py("flagged")
+    @test DLBridge.is_readonly(from_dlpack(flagged; assume_writable = true))
+    @test_throws ArgumentError from_dlpack(Vector{Int64}, ColMajor, flagged; assume_writable = true)
+    drop(flagged)
     drop(o)
 end
 

@@ -11,7 +11,7 @@ function candidates(; binary_package, chosen)
             """)
             write(joinpath(folder, "dlbridge_jll", "src", "dlbridge_jll.jl"), """
             module dlbridge_jll
-            const libdlbridge_capi_path = $(repr(DLBridge.library_candidates()[1]))
+            const libdlbridge_path = $(repr(DLBridge.library_candidates()[1]))
             end
             """)
         end
@@ -29,7 +29,7 @@ end
     @test candidates(; binary_package = true, chosen = library) == [library]
     @test candidates(; binary_package = true, chosen = nothing) == [library]
     @test DLBridge.binary_package_library() == ""
-    file = Sys.iswindows() ? "dlbridge.dll" : "libdlbridge." * (Sys.isapple() ? "dylib" : "so")
+    file = Sys.iswindows() ? "dlbridge_capi.dll" : "libdlbridge." * (Sys.isapple() ? "dylib" : "so")
     found = withenv(DLBridge.library_candidates, "DLBRIDGE_LIBRARY" => nothing)
     @test last(found) == file && endswith(first(found), joinpath("target", "capi", "lib", file))
 end

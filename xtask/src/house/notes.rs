@@ -45,6 +45,21 @@ pub(crate) fn check(name: &str, text: &str, listed: &[String]) -> Vec<String> {
     findings
 }
 
+/// Ranges such as `T1 to T3` that end before the last number that is listed, or behind it.
+pub(crate) fn ranges(name: &str, text: &str, listed: &[String]) -> Vec<String> {
+    let (plain, mut findings) = (text.replace('`', ""), Vec::new());
+    for kind in KINDS {
+        let last = listed.iter().filter(|number| number.starts_with(kind)).count().to_string();
+        for range in plain.split(&format!("{kind}1 to {kind}")).skip(1) {
+            let end = range.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+            if end != last {
+                findings.push(format!("{name}: {kind}1 to {kind}{end}, but there are {last}"));
+            }
+        }
+    }
+    findings
+}
+
 /// The numbers in a text, such as `R3`.
 pub(crate) fn numbers(text: &str) -> Vec<&str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| is_number(word)).collect()
@@ -57,7 +72,7 @@ fn is_checked(name: &str) -> bool {
     is_rust && (is_library || name.starts_with("python/src/"))
 }
 
-fn is_number(word: &str) -> bool {
+pub(super) fn is_number(word: &str) -> bool {
     word.strip_prefix(KINDS).is_some_and(|digits| {
         !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
     })
@@ -86,7 +101,7 @@ fn notes(text: &str) -> Vec<(usize, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{check, listed};
+    use super::{check, listed, ranges};
 
     const SAFETY: &str = "\
 - **T1** A producer keeps this.
@@ -117,6 +132,15 @@ See T9, which is not listed.
         assert_eq!(number("// SAFETY: a long note, and\n// on its second line (R2).\nunsafe"), 0);
         assert_eq!(number("// SAFETY: a note.\n\n// R2 is of another comment"), 1);
         assert_eq!(number("// SAFETY: trusted (T7 to T9)."), 2);
+    }
+
+    #[test]
+    fn a_range_of_numbers_ends_with_the_last() {
+        let found = |text| ranges("a.md", text, &["T1", "T2", "C1"].map(str::to_owned)).len();
+        assert_eq!(
+            (found("(`T1` to `T2`)"), found("T1 to T1, T1 to T3"), found("C1 to")),
+            (0, 2, 0)
+        );
     }
 
     #[test]

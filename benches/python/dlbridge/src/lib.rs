@@ -97,7 +97,7 @@ fn fill(array: PyTensor, value: f32) -> Result<()> {
 /// A new array of the argument's type, by the C exchange API where there is one.
 #[pyfunction]
 fn make_exchange<'py>(like: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
-    make()?.like(like)
+    make()?.to_caller(like)
 }
 
 #[pymodule(gil_used = false)]

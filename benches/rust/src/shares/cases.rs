@@ -54,7 +54,7 @@ pub fn there_and_back() -> Vec<Case> {
         }),
         ("dlbridge", |array| {
             let tensor = Tensor::from(array);
-            tensor.as_array::<f32, Ix2>().expect("exclusive")[[0, 0]]
+            tensor.view_as::<ArrayView2<f32>>().expect("exclusive")[[0, 0]]
         }),
         ("dlpark", |array| {
             let boxed: dynamic::Initialized<DLManagedTensorVersioned> =

@@ -19,13 +19,13 @@ pub fn groups() -> Vec<Group> {
             candle.and_then(|made| made.i((0, 0))?.to_scalar()).expect("it fits")
         }),
         ("dlbridge, one copy", |array| {
-            let candle = Tensor::from(array).to_candle().expect("floats");
+            let candle = Tensor::from(array).copy_as::<candle_core::Tensor>().expect("floats");
             candle.i((0, 0)).and_then(|first| first.to_scalar()).expect("floats")
         }),
         ("dlbridge, moving the Vec", |array| {
             let shape = [array.nrows() as i64, array.ncols() as i64];
             let tensor = Tensor::builder(array.into_raw_vec_and_offset().0).shape(&shape);
-            let candle = tensor.build::<f32>().expect("it fits").into_candle().expect("a vector");
+            let candle = tensor.build::<f32>().expect("it fits").into_as::<candle_core::Tensor>().expect("a vector");
             candle.i((0, 0)).and_then(|first| first.to_scalar()).expect("floats")
         }),
         ("dlpark, one copy", |array| {
@@ -62,7 +62,7 @@ pub fn groups() -> Vec<Group> {
         }),
         ("dlbridge", |array| {
             let tensor = Tensor::from(array);
-            tensor.as_mat::<f32>().expect("exclusive")[(0, 0)]
+            tensor.view_as::<MatRef<f32>>().expect("exclusive")[(0, 0)]
         }),
     ];
     let to_arrow: Vec<Case> = vec![

@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
 use dlbridge::Tensor;
+use dlbridge::protocol::capsule::{CONSUMED, Content, Names, expected};
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 
 use super::api::{Api, Pointer};
@@ -16,10 +17,7 @@ use crate::entry::contained;
 use crate::error::{Error, Result};
 
 /// One of the two ABIs, as capsules carry it.
-trait Abi: Sized {
-    const NAME: &'static CStr;
-    const USED_NAME: &'static CStr;
-
+trait Abi: Names {
     /// # Safety
     ///
     /// As for [`Tensor::try_from_raw`].
@@ -32,32 +30,23 @@ trait Abi: Sized {
 }
 
 macro_rules! abi {
-    ($tensor:ty, $name:literal, $used:literal, $try_import:ident, $release:ident) => {
+    ($tensor:ty) => {
         impl Abi for $tensor {
-            const NAME: &'static CStr = $name;
-            const USED_NAME: &'static CStr = $used;
-
             unsafe fn try_import(tensor: *mut Self) -> Result<Tensor, dlbridge::Error> {
                 // SAFETY: the caller's duty.
-                unsafe { Tensor::$try_import(tensor) }
+                unsafe { Tensor::try_from_raw(tensor) }
             }
 
             unsafe fn release(tensor: *mut Self) {
                 // SAFETY: the caller's duty.
-                unsafe { Tensor::$release(tensor) };
+                unsafe { Tensor::release_raw(tensor) };
             }
         }
     };
 }
 
-abi!(
-    DLManagedTensorVersioned,
-    c"dltensor_versioned",
-    c"used_dltensor_versioned",
-    try_from_raw,
-    release_raw
-);
-abi!(DLManagedTensor, c"dltensor", c"used_dltensor", try_from_raw, release_raw);
+abi!(DLManagedTensorVersioned);
+abi!(DLManagedTensor);
 
 /// Without a GIL, two threads could find the same capsule unused. Nothing that may run Python code
 /// happens under the lock: the thread with the GIL may be waiting for it.
@@ -68,34 +57,32 @@ fn has_name(capsule: &Object, name: &CStr) -> bool {
     unsafe { (capsule.python().api.PyCapsule_IsValid)(capsule.as_ptr(), name.as_ptr()) == 1 }
 }
 
+fn content(object: &Object) -> Option<Content> {
+    Content::of(|name| has_name(object, name))
+}
+
 /// Whether an object is a capsule that holds a tensor, or held one.
 pub(super) fn is_capsule(object: &Object) -> bool {
-    [
-        DLManagedTensorVersioned::NAME,
-        DLManagedTensorVersioned::USED_NAME,
-        DLManagedTensor::NAME,
-        DLManagedTensor::USED_NAME,
-    ]
-    .into_iter()
-    .any(|name| has_name(object, name))
+    content(object).is_some()
 }
 
 /// Imports the tensor of a capsule, which is renamed to say so. A capsule whose tensor is rejected is
 /// left as it was: its destructor still owns the tensor.
 pub(super) fn take(capsule: &Object) -> Result<Tensor> {
     let taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
-    if has_name(capsule, DLManagedTensorVersioned::NAME) {
-        return take_as::<DLManagedTensorVersioned>(capsule);
+    match content(capsule) {
+        Some(Content::Versioned) => take_as::<DLManagedTensorVersioned>(capsule),
+        Some(Content::Legacy) => take_as::<DLManagedTensor>(capsule),
+        Some(Content::Consumed) => Err(Error::Unsupported(CONSUMED.to_owned())),
+        None => {
+            drop(taking);
+            Err(refusal(capsule))
+        }
     }
-    if has_name(capsule, DLManagedTensor::NAME) {
-        return take_as::<DLManagedTensor>(capsule);
-    }
-    drop(taking);
-    Err(refusal(capsule))
 }
 
 fn take_as<A: Abi>(capsule: &Object) -> Result<Tensor> {
-    let (api, name) = (capsule.python().api, A::NAME.as_ptr());
+    let (api, name) = (capsule.python().api, A::UNUSED.as_ptr());
     // SAFETY: a capsule of this name (checked by `take`), attached (F4).
     let tensor = unsafe { (api.PyCapsule_GetPointer)(capsule.as_ptr(), name) };
     // The check comes before the renaming, so that a refused tensor stays the capsule's.
@@ -103,22 +90,14 @@ fn take_as<A: Abi>(capsule: &Object) -> Result<Tensor> {
     // trusted (T1 to T9).
     let tensor = unsafe { A::try_import(tensor.cast()) }?;
     // SAFETY: still a valid capsule; the name is static (F4).
-    unsafe { (api.PyCapsule_SetName)(capsule.as_ptr(), A::USED_NAME.as_ptr()) };
+    unsafe { (api.PyCapsule_SetName)(capsule.as_ptr(), A::USED.as_ptr()) };
     Ok(tensor)
 }
 
 #[cold]
 fn refusal(object: &Object) -> Error {
-    let used = [DLManagedTensorVersioned::USED_NAME, DLManagedTensor::USED_NAME];
-    if used.into_iter().any(|name| has_name(object, name)) {
-        let message =
-            "capsule: expected an unused one, found one whose tensor was consumed already";
-        return Error::Unsupported(message.to_owned());
-    }
     let found = object.kind().and_then(|kind| kind.text()).unwrap_or_default();
-    Error::Unsupported(format!(
-        "capsule: expected one named \"dltensor_versioned\" or \"dltensor\", found {found}"
-    ))
+    Error::Unsupported(expected(&found))
 }
 
 /// A capsule that owns a tensor, versioned or legacy. The tensor is taken only when nothing can fail
@@ -143,7 +122,7 @@ fn wrap<A: Abi>(
     let Api { PyCapsule_New, PyCapsule_SetPointer, PyCapsule_SetDestructor, .. } = python.api;
     let nothing = NonNull::<A>::dangling().as_ptr();
     // SAFETY: the pointer is not null, the name static (F2).
-    let capsule = unsafe { PyCapsule_New(nothing.cast(), A::NAME.as_ptr(), None) };
+    let capsule = unsafe { PyCapsule_New(nothing.cast(), A::UNUSED.as_ptr(), None) };
     // SAFETY: a new reference or null (F3).
     let capsule = unsafe { python.own(capsule) }?;
     let tensor = take()?;
@@ -160,11 +139,11 @@ unsafe extern "C" fn release<A: Abi>(capsule: Pointer) {
         // SAFETY: Python calls destructors of capsules (F1).
         let Some(python) = (unsafe { Python::in_callback() }) else { return };
         // SAFETY: Python calls the destructor with its capsule (F1).
-        if unsafe { (python.api.PyCapsule_IsValid)(capsule, A::NAME.as_ptr()) } != 1 {
+        if unsafe { (python.api.PyCapsule_IsValid)(capsule, A::UNUSED.as_ptr()) } != 1 {
             return;
         }
         // SAFETY: a valid capsule of this name (F4).
-        let tensor = unsafe { (python.api.PyCapsule_GetPointer)(capsule, A::NAME.as_ptr()) };
+        let tensor = unsafe { (python.api.PyCapsule_GetPointer)(capsule, A::UNUSED.as_ptr()) };
         // The owner may run Python code.
         // SAFETY: the unused capsule owned the tensor, and is being freed (F4).
         python.undisturbed(|| unsafe { A::release(tensor.cast()) });

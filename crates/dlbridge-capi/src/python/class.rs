@@ -1,17 +1,17 @@
 //! The Python class that a tensor becomes: `__dlpack__` and `__dlpack_device__`, no more.
-//! What a consumer may ask for belongs to `request`.
+//! Answering a consumer belongs to `answer`.
 //! Invariant: an object owns one `SharedTensor`, in a box.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
+use std::sync::OnceLock;
 
 use dlbridge::{SharedTensor, Tensor};
 
+use super::answer::Arguments;
 use super::api::{Method, Pointer, Slot, Spec};
-use super::constants::Constants;
 use super::exception::{Exception, raise};
 use super::object::{Object, Python};
-use super::request::Request;
 use crate::entry::contained;
 use crate::error::{Error, Result};
 
@@ -61,8 +61,29 @@ static METHODS: Methods = Methods([
 const NAME: &CStr = c"dlbridge_capi.Tensor";
 const DOC: &CStr = c"A tensor for from_dlpack.";
 
+// SAFETY: the address of an object, which is used where a thread is attached (F1, R9).
+unsafe impl Send for Class {}
+// SAFETY: the same.
+unsafe impl Sync for Class {}
+
+/// Made once, then never freed.
+static CLASS: OnceLock<Class> = OnceLock::new();
+
+/// The class. As for `Constants`, two threads may make it; one of the two is leaked.
+#[inline]
+fn class(python: Python) -> Result<Class, Exception> {
+    match CLASS.get() {
+        Some(&class) => Ok(class),
+        None => {
+            let made = make(python)?;
+            Ok(*CLASS.get_or_init(|| made))
+        }
+    }
+}
+
 /// Makes the class.
-pub(super) fn make(python: Python) -> Result<Class, Exception> {
+#[cold]
+fn make(python: Python) -> Result<Class, Exception> {
     let offset = size_of_plain_object(python)?;
     let mut slots = [
         Slot { id: TP_DEALLOC, value: dealloc as unsafe extern "C" fn(Pointer) as *mut c_void },
@@ -96,7 +117,7 @@ fn size_of_plain_object(python: Python) -> Result<usize, Exception> {
 /// Makes a Python object of a tensor, which is taken only when nothing can fail any more. Memory that
 /// was exclusive becomes shared.
 pub(crate) fn new(python: Python, take: impl FnOnce() -> Tensor) -> Result<Object> {
-    let class = python.constants()?.class;
+    let class = class(python)?;
     // SAFETY: attached; our own class, which keeps to this allocator (F1).
     let object = unsafe { (python.api.PyType_GenericAlloc)(class.class, 0) };
     // SAFETY: a new reference or null (F3).
@@ -128,10 +149,10 @@ unsafe fn tensor_of(object: Pointer, class: Class) -> SharedTensor {
 fn guarded(method: impl FnOnce(Python, Class) -> Result<Object>) -> Pointer {
     // SAFETY: Python calls methods of objects (F1).
     let python = unsafe { Python::in_callback() };
-    let (Some(python), Some(constants)) = (python, Constants::existing()) else {
+    let (Some(python), Some(&class)) = (python, CLASS.get()) else {
         return ptr::null_mut();
     };
-    let outcome = contained(None, || Some(method(python, constants.class)));
+    let outcome = contained(None, || Some(method(python, class)));
     match outcome {
         Some(Ok(object)) => return object.into_raw(),
         Some(Err(Error::Python(exception))) => exception.restore(),
@@ -154,7 +175,7 @@ unsafe extern "C" fn dlpack(
         // SAFETY: Python calls the method with an object of our class (F1).
         let tensor = unsafe { tensor_of(object, class) };
         // SAFETY: the arguments of a fast call, as Python gives them (F1).
-        let request = unsafe { Request::read(python, arguments, positional, names) }?;
+        let request = unsafe { Arguments::read(python, arguments, positional, names) }?;
         request.answer(python, &tensor)
     })
 }
@@ -173,15 +194,15 @@ unsafe extern "C" fn dealloc(object: Pointer) {
     contained((), || {
         // SAFETY: Python calls the destructors of objects (F1).
         let python = unsafe { Python::in_callback() };
-        let (Some(python), Some(constants)) = (python, Constants::existing()) else { return };
+        let (Some(python), Some(&class)) = (python, CLASS.get()) else { return };
         // SAFETY: an object of our class; null if `new` failed before it wrote it (R7).
-        let tensor = unsafe { place(object, constants.class).read() };
+        let tensor = unsafe { place(object, class).read() };
         if !tensor.is_null() {
             // SAFETY: the object's own box, which is dropped with it (R7).
             let release = || drop(unsafe { Box::from_raw(tensor) });
             python.undisturbed(|| contained((), release));
         }
-        let class = constants.class.class;
+        let class = class.class;
         // SAFETY: a class that was made from a spec (F1).
         let free = unsafe { (python.api.PyType_GetSlot)(class, TP_FREE) };
         // SAFETY: every class has this function, of this type (`freefunc`; F5).

@@ -1,15 +1,14 @@
-//! Objects that are made once: names, the version that is asked for, our class.
+//! Objects that are made once: names, and the version that is asked for.
 //! Using them does not belong here.
 //! Invariant: made whole, then never changed nor freed. Python is expected to start once.
 
-use dlbridge::sys::{DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
+use std::sync::OnceLock;
+
+use dlbridge::protocol;
 
 use super::api::Pointer;
-use super::class::{self, Class};
 use super::exception::Exception;
 use super::object::{Object, Python};
-use super::table;
-use crate::publish::Place;
 
 pub(super) struct Constants {
     /// `"__dlpack__"`.
@@ -36,16 +35,16 @@ pub(super) struct Constants {
     pub(super) keywords: Pointer,
     /// `("max_version", "stream")`.
     pub(super) keywords_with_stream: Pointer,
-    /// What forgets a type that is freed.
-    pub(super) freed: Pointer,
-    /// What an exported tensor becomes.
-    pub(super) class: Class,
+    /// `("stream",)`.
+    pub(super) keywords_legacy: Pointer,
 }
 
 // SAFETY: addresses of objects, which are used where a thread is attached (F1, R9).
+unsafe impl Send for Constants {}
+// SAFETY: the same.
 unsafe impl Sync for Constants {}
 
-static CONSTANTS: Place<Constants> = Place::new();
+static CONSTANTS: OnceLock<Constants> = OnceLock::new();
 
 impl Constants {
     #[inline]
@@ -56,15 +55,16 @@ impl Constants {
         }
     }
 
-    /// Two threads may get here, since Python may let its lock go meanwhile. The second one's
-    /// objects are leaked, which happens at most once a thread.
+    /// Two threads may get here, since Python may switch threads meanwhile: nothing is locked while
+    /// Python runs. The second one's objects are leaked, which happens at most once a thread.
     #[cold]
     fn make(python: Python) -> Result<&'static Self, Exception> {
         let name = |name| python.intern(name).map(Object::into_raw);
         let number = |number: u32| python.integer(number.into());
         let max_version = || python.intern(c"max_version");
-        let version = [number(DLPACK_MAJOR_VERSION)?, number(DLPACK_MINOR_VERSION)?];
-        let made = Box::new(Self {
+        let (major, minor) = protocol::VERSION;
+        let version = [number(major)?, number(minor)?];
+        let made = Self {
             dlpack: name(c"__dlpack__")?,
             exchange: name(c"__dlpack_c_exchange_api__")?,
             dlpack_device: name(c"__dlpack_device__")?,
@@ -79,14 +79,8 @@ impl Constants {
             keywords_with_stream: python
                 .tuple([max_version()?, python.intern(c"stream")?])?
                 .into_raw(),
-            freed: table::callback(python)?.into_raw(),
-            class: class::make(python)?,
-        });
-        Ok(CONSTANTS.publish(made).unwrap_or_else(|(kept, _)| kept))
-    }
-
-    /// What was made before; for callbacks of our class, which exists only then.
-    pub(super) fn existing() -> Option<&'static Self> {
-        CONSTANTS.get()
+            keywords_legacy: python.tuple([python.intern(c"stream")?])?.into_raw(),
+        };
+        Ok(CONSTANTS.get_or_init(|| made))
     }
 }

@@ -4,14 +4,17 @@
 
 use std::ptr;
 
+use dlbridge::protocol::stream::platform;
+use dlbridge::protocol::table::{CONJUGATED, may_be_conjugated};
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
-use dlbridge::{Device, DeviceKind, Tensor, TypeCode};
+use dlbridge::{Device, Tensor};
 
+use super::constants::Constants;
 use super::exception::Exception;
 use super::object::Object;
 use super::table;
 use crate::error::{Error, Result};
-use crate::handle::Stream;
+use crate::info::Stream;
 
 /// Imports an object through the table of its type; `None` if `__dlpack__` must be called. That is
 /// so after a table's failure: `__dlpack__` has the better message.
@@ -39,9 +42,7 @@ pub(super) fn import(object: &Object) -> Option<Result<(Tensor, Stream)>> {
 
 /// The producer's current stream on a device, on which the memory is ready.
 fn current_stream(table: &DLPackExchangeAPI, device: Device) -> Stream {
-    if !has_streams(device.kind) {
-        return None;
-    }
+    platform(device)?;
     let ask = table.current_work_stream?;
     let mut stream = ptr::null_mut();
     // SAFETY: a place to write to; may be called on any attached thread (F1, F5).
@@ -49,25 +50,15 @@ fn current_stream(table: &DLPackExchangeAPI, device: Device) -> Stream {
     (status == 0).then_some(stream)
 }
 
-/// Whether work on a device's memory is ordered by streams.
-pub(super) fn has_streams(kind: DeviceKind) -> bool {
-    kind == DeviceKind::CUDA_MANAGED || kind.has_addresses() && !kind.is_host_accessible()
-}
-
 /// Refuses a tensor whose numbers are not those of its object: PyTorch conjugates lazily, and its
 /// table hands out the numbers before that. An object that does not answer is left to `__dlpack__`.
 fn resolved(object: &Object, tensor: Tensor) -> Option<Result<Tensor>> {
-    let is_complex = matches!(tensor.dtype().code, TypeCode::COMPLEX | TypeCode::BCOMPLEX);
-    if !is_complex {
+    if !may_be_conjugated(tensor.dtype().code) {
         return Some(Ok(tensor));
     }
     match is_conjugated(object) {
         Ok(false) => Some(Ok(tensor)),
-        Ok(true) => Some(Err(Error::Unsupported(
-            "object: expected a tensor whose memory holds its values, found one that is conjugated \
-             lazily; call resolve_conj() first"
-                .to_owned(),
-        ))),
+        Ok(true) => Some(Err(Error::Unsupported(CONJUGATED.to_owned()))),
         Err(error) if error.is_a(|api| api.PyExc_Exception) => None,
         Err(error) => Some(Err(Error::Python(error))),
     }
@@ -75,7 +66,7 @@ fn resolved(object: &Object, tensor: Tensor) -> Option<Result<Tensor>> {
 
 #[cold]
 fn is_conjugated(object: &Object) -> Result<bool, Exception> {
-    let name = object.python().constants()?.is_conj;
+    let name = Constants::get(object.python())?.is_conj;
     if !object.has_attribute(name) {
         return Ok(false);
     }

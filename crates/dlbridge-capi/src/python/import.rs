@@ -1,16 +1,21 @@
-//! From a Python object to a tensor over its memory; the same rules as `dlbridge-pyo3` has.
-//! Capsules belong to `capsule`, tables to `exchange`.
+//! From a Python object to a tensor over its memory.
+//! What follows a failed call belongs to `dlbridge::protocol::import`, capsules to `capsule`, tables
+//! to `exchange`.
 //! Invariant: a producer's `__dlpack__` runs once, unless it answers that it knows no keyword.
 
 use std::ptr;
 
 use dlbridge::Tensor;
+use dlbridge::protocol::import::{Keywords, Next, Raised, after};
+use dlbridge::protocol::stream::platform;
 
+use super::answer::read_device;
+use super::constants::Constants;
 use super::exception::Exception;
 use super::object::Object;
-use super::{capsule, exchange, request};
+use super::{capsule, exchange};
 use crate::error::{Error, Result};
-use crate::handle::Stream;
+use crate::info::Stream;
 
 /// Imports a Python object's memory, and tells the stream that it is ready on, if that is known.
 pub(crate) fn import(object: &Object, stream: Option<i64>) -> Result<(Tensor, Stream)> {
@@ -20,10 +25,9 @@ pub(crate) fn import(object: &Object, stream: Option<i64>) -> Result<(Tensor, St
     if let Some(imported) = exchange::import(object) {
         return imported;
     }
-    let constants = object.python().constants()?;
-    match object.call(constants.dlpack, [constants.version], constants.keywords) {
+    match ask(object, Keywords::SHARED) {
         Ok(answer) => Ok((capsule::take(&answer)?, None)),
-        Err(exception) => Ok((import_otherwise(object, exception)?, None)),
+        Err((exception, next)) => Ok((import_otherwise(object, exception, next)?, None)),
     }
 }
 
@@ -31,53 +35,76 @@ pub(crate) fn import(object: &Object, stream: Option<i64>) -> Result<(Tensor, St
 /// the host has no streams.
 #[cold]
 fn import_on(object: &Object, stream: i64) -> Result<(Tensor, Stream)> {
-    let python = object.python();
-    let constants = python.constants()?;
     if capsule::is_capsule(object) {
         let message = "stream: expected an object with __dlpack__, found a capsule, which cannot \
                        be told a stream";
         return Err(Error::Unsupported(message.to_owned()));
     }
-    let device = object.call(constants.dlpack_device, [], ptr::null_mut())?;
-    if !exchange::has_streams(request::read_device(&device)?.kind) {
+    let constants = Constants::get(object.python())?;
+    let device = read_device(&object.call(constants.dlpack_device, [], ptr::null_mut())?)?;
+    if device.is_host_accessible() && platform(device).is_none() {
         return import(object, None);
     }
-    let number = python.integer(stream)?;
-    let values = [constants.version, number.as_ptr()];
-    let answer = object.call(constants.dlpack, values, constants.keywords_with_stream);
+    let keywords = Keywords::on_stream(Some(stream), device)?;
+    let answer = ask(object, keywords).map_err(|(exception, _)| exception)?;
     // DLPack numbers CUDA's default streams, which the driver has handles for, too.
     let handle = ptr::without_provenance_mut(stream as usize);
-    Ok((capsule::take(&answer?)?, Some(handle)))
+    Ok((capsule::take(&answer)?, Some(handle)))
 }
 
-/// Imports without keywords, or from a capsule, after `__dlpack__(max_version=...)` failed.
-#[cold]
-fn import_otherwise(object: &Object, exception: Exception) -> Result<Tensor> {
-    let constants = object.python().constants()?;
-    if knows_no_keyword(&exception) {
-        let answer = object.call(constants.dlpack, [], ptr::null_mut());
-        return capsule::take(&answer?);
-    }
-    if exception.is_a(|api| api.PyExc_AttributeError) && !object.has_attribute(constants.dlpack) {
-        if capsule::is_capsule(object) {
-            return capsule::take(object);
+/// Calls `__dlpack__`, a second time if it does not know a keyword. The exception of the last call
+/// comes with what follows it.
+fn ask(object: &Object, mut keywords: Keywords) -> Result<Object, (Exception, Next)> {
+    loop {
+        let exception = match call(object, keywords) {
+            Ok(answer) => return Ok(answer),
+            Err(exception) => exception,
+        };
+        match after(raised(object, &exception, &exception.message()), keywords) {
+            Next::Call(fewer) => keywords = fewer,
+            next => return Err((exception, next)),
         }
-        let found = object.kind().and_then(|kind| kind.text()).unwrap_or_default();
-        let message = format!("object: expected one with __dlpack__, or a capsule, found {found}");
-        return Err(Error::Unsupported(message));
     }
-    Err(Error::Python(exception))
 }
 
-/// Whether a producer's exception says that it does not know the keywords of DLPack 1.0. A
-/// `TypeError` from inside a producer does not: trying again would run it twice.
-fn knows_no_keyword(exception: &Exception) -> bool {
-    if !exception.is_a(|api| api.PyExc_TypeError) {
-        return false;
+/// `object.__dlpack__(...)` with `max_version`, `stream`, both or none.
+fn call(object: &Object, keywords: Keywords) -> Result<Object, Exception> {
+    let python = object.python();
+    let constants = Constants::get(python)?;
+    let (method, version) = (constants.dlpack, constants.version);
+    let stream = keywords.stream.map(|number| python.integer(number)).transpose()?;
+    match (keywords.max_version, &stream) {
+        (Some(_), None) => object.call(method, [version], constants.keywords),
+        (Some(_), Some(stream)) => {
+            object.call(method, [version, stream.as_ptr()], constants.keywords_with_stream)
+        }
+        (None, Some(stream)) => object.call(method, [stream.as_ptr()], constants.keywords_legacy),
+        (None, None) => object.call(method, [], ptr::null_mut()),
     }
-    let message = exception.message();
-    // The words of CPython, Cython and PyO3, those for methods that take no keyword at all, and
-    // those of pybind11 and nanobind.
-    let words = ["max_version", "__dlpack__() takes no keyword", "incompatible function arguments"];
-    words.iter().any(|words| message.contains(words))
+}
+
+fn raised<'a>(object: &Object, exception: &Exception, message: &'a str) -> Raised<'a> {
+    let dlpack = Constants::get(object.python()).map(|constants| constants.dlpack);
+    let has_method = || dlpack.is_ok_and(|dlpack| object.has_attribute(dlpack));
+    if exception.is_a(|api| api.PyExc_TypeError) {
+        Raised::TypeError(message)
+    } else if exception.is_a(|api| api.PyExc_AttributeError) && !has_method() {
+        Raised::NoMethod
+    } else {
+        Raised::Other
+    }
+}
+
+/// Imports from a capsule, after `__dlpack__` failed.
+#[cold]
+fn import_otherwise(object: &Object, exception: Exception, next: Next) -> Result<Tensor> {
+    if next != Next::OtherProtocols {
+        return Err(Error::Python(exception));
+    }
+    if capsule::is_capsule(object) {
+        return capsule::take(object);
+    }
+    let found = object.kind().and_then(|kind| kind.text()).unwrap_or_default();
+    let message = format!("object: expected one with __dlpack__, or a capsule, found {found}");
+    Err(Error::Unsupported(message))
 }

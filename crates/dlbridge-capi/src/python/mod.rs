@@ -2,6 +2,7 @@
 //! The C entries do not belong here.
 //! Invariant: a [`Python`] exists only on threads that are attached to the interpreter.
 
+mod answer;
 mod api;
 mod capsule;
 mod class;
@@ -10,7 +11,6 @@ mod exception;
 mod exchange;
 mod import;
 mod object;
-mod request;
 mod table;
 
 pub use api::PyObject;

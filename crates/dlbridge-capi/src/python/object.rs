@@ -8,7 +8,6 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use super::api::{self, Api, Pointer, PyObject};
-use super::constants::Constants;
 use super::exception::Exception;
 use crate::error::{Error, Result};
 
@@ -144,10 +143,6 @@ impl Python {
             self.check(answer)?;
         }
         Ok(tuple)
-    }
-
-    pub(super) fn constants(self) -> Result<&'static Constants, Exception> {
-        Constants::get(self)
     }
 }
 

@@ -2,22 +2,19 @@
 //! Calling it belongs to `exchange`.
 //! Invariant: an answer is remembered for a type that cannot be freed, or until the type is freed.
 
-use std::ffi::{CStr, c_int, c_ulong};
+use std::ffi::{c_int, c_ulong};
 use std::mem;
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use dlbridge::sys::{DLPACK_MAJOR_VERSION, DLPackExchangeAPI, DLPackExchangeAPIHeader};
+use dlbridge::protocol::table::{CAPSULE, METHODS, serves, usable};
+use dlbridge::sys::{DLPackExchangeAPI, DLPackExchangeAPIHeader};
 
 use super::api::{Method, Pointer};
+use super::constants::Constants;
 use super::exception::Exception;
 use super::object::{Object, Python};
 use crate::entry::contained;
-
-const CAPSULE_NAME: &CStr = c"dlpack_exchange_api";
-
-/// How many tables of a chain are looked at: one that runs in a circle has no end.
-const MOST_TABLES: usize = 16;
 
 /// How many types are remembered. Types that share a slot replace each other.
 const SLOTS: usize = 64;
@@ -27,23 +24,23 @@ const HEAP_TYPE: c_ulong = 1 << 9;
 
 /// A type and the answer for it.
 #[derive(Clone, Copy)]
-struct Entry {
+struct Remembered {
     kind: Pointer,
     table: Option<&'static DLPackExchangeAPI>,
     /// For a type that can be freed: a weak reference whose callback empties the slot.
     watch: Pointer,
 }
 
-const EMPTY: Entry = Entry { kind: ptr::null_mut(), table: None, watch: ptr::null_mut() };
+const EMPTY: Remembered = Remembered { kind: ptr::null_mut(), table: None, watch: ptr::null_mut() };
 
 // SAFETY: addresses; what they lead to is used where a thread is attached (F1, R9).
-unsafe impl Send for Entry {}
+unsafe impl Send for Remembered {}
 
 /// Types at the slot of their address. Nothing that may run Python code happens under the lock:
 /// its holder would wait for the GIL, and a thread with the GIL for the lock.
-static ENTRIES: Mutex<[Entry; SLOTS]> = Mutex::new([EMPTY; SLOTS]);
+static ENTRIES: Mutex<[Remembered; SLOTS]> = Mutex::new([EMPTY; SLOTS]);
 
-fn entries() -> MutexGuard<'static, [Entry; SLOTS]> {
+fn entries() -> MutexGuard<'static, [Remembered; SLOTS]> {
     ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -64,7 +61,7 @@ pub(super) fn of(kind: &Object) -> Option<&'static DLPackExchangeAPI> {
 #[cold]
 fn look_up(kind: &Object) -> Option<&'static DLPackExchangeAPI> {
     let table = ask(kind).unwrap_or(None);
-    let mut entry = Entry { kind: kind.as_ptr(), table, watch: ptr::null_mut() };
+    let mut entry = Remembered { kind: kind.as_ptr(), table, watch: ptr::null_mut() };
     // SAFETY: a type, attached (F1).
     let flags = unsafe { (kind.python().api.PyType_GetFlags)(kind.as_ptr()) };
     if flags & HEAP_TYPE != 0 {
@@ -78,7 +75,7 @@ fn look_up(kind: &Object) -> Option<&'static DLPackExchangeAPI> {
     table
 }
 
-impl Entry {
+impl Remembered {
     /// The reference to the weak reference, which the entry held.
     fn into_watch(self, python: Python) -> Option<Object> {
         let watch = (!self.watch.is_null()).then_some(self.watch)?;
@@ -90,20 +87,27 @@ impl Entry {
 /// A weak reference to a type, which calls [`freed`].
 fn watch(kind: &Object) -> Result<Object, Exception> {
     let python = kind.python();
-    let callback = python.constants()?.freed;
+    let callback = match CALLBACK.get() {
+        Some(callback) => callback,
+        // As `Constants`: two threads may get here.
+        None => {
+            let made = Callback(make_callback(python)?.into_raw());
+            CALLBACK.get_or_init(|| made)
+        }
+    };
     // SAFETY: live objects, attached (F1, F2).
-    let watch = unsafe { (python.api.PyWeakref_NewRef)(kind.as_ptr(), callback) };
+    let watch = unsafe { (python.api.PyWeakref_NewRef)(kind.as_ptr(), callback.0) };
     // SAFETY: a new reference or null (F3).
     unsafe { python.own(watch) }
 }
 
-/// A method table that Python keeps.
-struct Callback(Method);
+/// A definition that Python keeps.
+struct Definition(Method);
 
 // SAFETY: addresses of a function and of static texts (F6).
-unsafe impl Sync for Callback {}
+unsafe impl Sync for Definition {}
 
-static CALLBACK: Callback = Callback(Method {
+static FREED: Definition = Definition(Method {
     name: c"freed".as_ptr(),
     function: freed as unsafe extern "C" fn(Pointer, Pointer) -> Pointer as *const _,
     flags: METH_O,
@@ -111,8 +115,18 @@ static CALLBACK: Callback = Callback(Method {
 });
 
 /// The Python function around [`freed`].
-pub(super) fn callback(python: Python) -> Result<Object, Exception> {
-    let (method, none) = (&raw const CALLBACK.0, ptr::null_mut());
+struct Callback(Pointer);
+
+// SAFETY: the address of an object, which is used where a thread is attached (F1, R9).
+unsafe impl Send for Callback {}
+// SAFETY: the same.
+unsafe impl Sync for Callback {}
+
+/// Made once, then never freed.
+static CALLBACK: OnceLock<Callback> = OnceLock::new();
+
+fn make_callback(python: Python) -> Result<Object, Exception> {
+    let (method, none) = (&raw const FREED.0, ptr::null_mut());
     // SAFETY: attached; a static table (F1, F6).
     let function = unsafe { (python.api.PyCFunction_NewEx)(method, none, none) };
     // SAFETY: a new reference or null (F3).
@@ -136,33 +150,33 @@ unsafe extern "C" fn freed(_: Pointer, watch: Pointer) -> Pointer {
     none.map_or(ptr::null_mut(), Object::into_raw)
 }
 
-/// The table of a type that does nothing else than the class whose table it inherits: it has the same
-/// `__dlpack__`, and no method that comes before it. `dlbridge-pyo3` has the same rule.
+/// The table of a type that does nothing else than the class whose table it inherits.
 fn ask(kind: &Object) -> Result<Option<&'static DLPackExchangeAPI>, Exception> {
-    let constants = kind.python().constants()?;
+    let constants = Constants::get(kind.python())?;
     let Some((publisher, capsule)) = defined(kind, constants.exchange)? else { return Ok(None) };
-    let inherits = |name| match (defined(kind, name)?, defined(&publisher, name)?) {
-        (Some((_, found)), Some((_, theirs))) => Ok(found.as_ptr() == theirs.as_ptr()),
-        (found, theirs) => Ok::<_, Exception>(found.is_none() && theirs.is_none()),
-    };
     let (hook, disabled) = constants.torch_function;
-    let is_hooked = || match defined(kind, hook)? {
-        Some((_, hook)) => Ok::<_, Exception>(!is_of_torch(&hook, disabled)),
-        None => Ok(true),
+    let inherits = |name| {
+        let name = match METHODS.iter().position(|&method| method == name) {
+            Some(0) => constants.dlpack,
+            Some(_) => constants.getattribute,
+            None => hook,
+        };
+        match (defined(kind, name)?, defined(&publisher, name)?) {
+            (Some((_, found)), Some((_, theirs))) => Ok(found.as_ptr() == theirs.as_ptr()),
+            (found, theirs) => Ok::<_, Exception>(found.is_none() && theirs.is_none()),
+        }
     };
-    if !inherits(constants.dlpack)? || !inherits(constants.getattribute)? {
-        return Ok(None);
-    }
-    if !inherits(hook)? && is_hooked()? {
-        return Ok(None);
-    }
-    Ok(read(&capsule))
+    let is_hook_off = || {
+        let found = defined(kind, hook)?;
+        Ok(found.is_some_and(|(_, found)| is_of_torch(&found, disabled)))
+    };
+    Ok(if serves(inherits, is_hook_off)? { read(&capsule) } else { None })
 }
 
 /// The first class among the bases that defines an attribute, and its value.
 fn defined(kind: &Object, name: Pointer) -> Result<Option<(Object, Object)>, Exception> {
     let python = kind.python();
-    let constants = python.constants()?;
+    let constants = Constants::get(python)?;
     let bases = kind.attribute(constants.mro)?;
     // SAFETY: a live object, attached; -1 if it is no tuple (F1, F2).
     let count = unsafe { (python.api.PyTuple_Size)(bases.as_ptr()) };
@@ -179,7 +193,7 @@ fn defined(kind: &Object, name: Pointer) -> Result<Option<(Object, Object)>, Exc
 /// Whether a hook is the function of this name that PyTorch offers to switch the hook off.
 fn is_of_torch(hook: &Object, name: Pointer) -> bool {
     let python = hook.python();
-    let Ok(constants) = python.constants() else { return false };
+    let Ok(constants) = Constants::get(python) else { return false };
     // SAFETY: a live string, attached; null without an exception if it is not loaded (F1, F2).
     let module = unsafe { (python.api.PyImport_GetModule)(constants.torch) };
     // SAFETY: a new reference or null (F3).
@@ -189,23 +203,18 @@ fn is_of_torch(hook: &Object, name: Pointer) -> bool {
 
 /// The newest table of our major version in a capsule.
 fn read(capsule: &Object) -> Option<&'static DLPackExchangeAPI> {
-    let (api, name) = (capsule.python().api, CAPSULE_NAME.as_ptr());
+    let (api, name) = (capsule.python().api, CAPSULE.as_ptr());
     // SAFETY: any object may be asked; no exception is set (F1).
     if unsafe { (api.PyCapsule_IsValid)(capsule.as_ptr(), name) } != 1 {
         return None;
     }
     // SAFETY: a capsule of this name (F4).
     let pointer = unsafe { (api.PyCapsule_GetPointer)(capsule.as_ptr(), name) };
-    let mut header: *mut DLPackExchangeAPIHeader = pointer.cast();
-    for _ in 0..MOST_TABLES {
-        // SAFETY: a table that a type publishes is static, and starts with its header in every
-        // version (DLPack 1.2, DLPackExchangeAPIHeader); null ends the chain (F5, F6).
-        let found = unsafe { header.as_ref() }?;
-        if found.version.major == DLPACK_MAJOR_VERSION {
-            // SAFETY: a table of this major version has this layout (F5).
-            return Some(unsafe { &*header.cast::<DLPackExchangeAPI>() });
-        }
-        header = found.prev_api;
-    }
-    None
+    // SAFETY: a table that a type publishes is static, and starts with its header in every version
+    // (DLPack 1.2, DLPackExchangeAPIHeader; F5, F6).
+    let header = unsafe { pointer.cast::<DLPackExchangeAPIHeader>().as_ref() };
+    // SAFETY: the same of each older table; null ends the chain (F5, F6).
+    let found = usable(header, |newer| unsafe { newer.prev_api.as_ref() })?;
+    // SAFETY: a table of this major version has this layout (F5).
+    Some(unsafe { &*ptr::from_ref(found).cast::<DLPackExchangeAPI>() })
 }

@@ -21,7 +21,16 @@ pub(crate) fn libraries() -> PathBuf {
 
 pub(crate) fn static_library() -> Vec<String> {
     let library = libraries().join("libdlbridge_capi.a").display().to_string();
-    [library].into_iter().chain(SYSTEM.map(str::to_owned)).collect()
+    // Cargo built it with every adapter: a program of the whole archive has over 100 MB.
+    let unused = cfg!(target_os = "linux").then(|| "-Wl,--gc-sections".to_owned());
+    unused.into_iter().chain([library]).chain(SYSTEM.map(str::to_owned)).collect()
+}
+
+/// Links in milliseconds, where the static library takes seconds.
+pub(crate) fn shared_library() -> Vec<String> {
+    let folder = installed().display();
+    let ours = [format!("-L{folder}"), format!("-Wl,-rpath,{folder}"), "-ldlbridge".to_owned()];
+    ours.into_iter().chain(SYSTEM.map(str::to_owned)).collect()
 }
 
 /// A folder with the shared library under the names that it is installed with.

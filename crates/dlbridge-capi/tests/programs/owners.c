@@ -103,12 +103,14 @@ static void test_both_abis(void) {
     struct DLManagedTensor *legacy = NULL;
     CHECK(dlb_into_legacy(export_numbers(&plain), &legacy) == DLB_STATUS_OK);
     CHECK(dlb_from_legacy(legacy, &back) == DLB_STATUS_OK);
+    CHECK(dlb_tensor_info(back)->flags == DLB_FLAG_READ_ONLY && dlb_is_legacy_read_only(back));
     dlb_release(back);
     CHECK(released == 2);
 
     // What fails consumes nothing: the tensor can be exported another way.
     plain.flags = DLB_FLAG_READ_ONLY;
     dlb_tensor *read_only = export_numbers(&plain);
+    CHECK(!dlb_is_legacy_read_only(read_only) && !dlb_is_legacy_read_only(NULL));
     CHECK(dlb_into_legacy(read_only, &legacy) == DLB_STATUS_REFUSED);
     CHECK(strstr(dlb_last_error(), "read-only") != NULL && released == 2);
     CHECK(dlb_into_versioned(read_only, NULL) == DLB_STATUS_INVALID && released == 2);

@@ -1,11 +1,9 @@
-//! Python's buffer protocol (PEP 3118): what both directions need, and the export.
-//! Taking another object's buffer belongs to `fallback/buffer`.
+//! Python's buffer protocol (PEP 3118), as far as both directions need it.
 //! Invariant: nothing here is part of the limited API before Python 3.11, so all of it is declared
 //! here as every CPython since 3.0 has it.
 
-pub(crate) mod abi;
-mod export;
-pub(crate) mod format;
-mod slots;
+mod abi;
+mod format;
 
-pub(crate) use slots::install;
+pub(crate) use abi::*;
+pub(crate) use format::{dtype_of, format_of, size_of_item};

@@ -1,5 +1,5 @@
 //! The table of NumPy's C API, as far as it is used here.
-//! What an array's fields are belongs to `import`.
+//! What an array's fields are belongs to `import::numpy`.
 //! Invariant: the entries are those of `numpy/__multiarray_api.h`, which never move.
 
 use std::ffi::{c_int, c_uint, c_void};
@@ -13,10 +13,10 @@ use pyo3::types::{PyCapsule, PyType};
 const VERSIONS: [c_uint; 2] = [0x0100_0009, 0x0200_0000];
 
 /// `NPY_ARRAY_WRITEABLE`.
-pub(super) const WRITEABLE: c_int = 0x0400;
+pub(crate) const WRITEABLE: c_int = 0x0400;
 
 /// How many axes an array can have: fewer than in NumPy 2 (64), so that NumPy 1 has them too.
-pub(super) const MAX_RANK: usize = 32;
+pub(crate) const MAX_RANK: usize = 32;
 
 /// `PyArray_New(type, rank, extents, number, strides, data, itemsize, flags, object)`.
 type New = unsafe extern "C" fn(
@@ -35,11 +35,11 @@ type New = unsafe extern "C" fn(
 type SetBase = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> c_int;
 
 /// The functions of a NumPy whose layout is known.
-pub(super) struct Api {
+pub(crate) struct Api {
     /// `numpy.ndarray`.
-    pub(super) array: *mut PyTypeObject,
-    pub(super) new: New,
-    pub(super) set_base: SetBase,
+    pub(crate) array: *mut PyTypeObject,
+    pub(crate) new: New,
+    pub(crate) set_base: SetBase,
 }
 
 // SAFETY: never written, and NumPy is never unloaded; the functions are called by whoever is
@@ -51,7 +51,7 @@ unsafe impl Sync for Api {}
 impl Api {
     /// The API of the NumPy that is installed; `None` for one that is not known.
     #[inline]
-    pub(super) fn get(py: Python<'_>) -> PyResult<Option<&Self>> {
+    pub(crate) fn get(py: Python<'_>) -> PyResult<Option<&Self>> {
         static API: PyOnceLock<Option<Api>> = PyOnceLock::new();
         Ok(API.get_or_try_init(py, || Self::load(py))?.as_ref())
     }

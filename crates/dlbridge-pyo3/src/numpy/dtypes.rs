@@ -1,5 +1,5 @@
 //! NumPy's type numbers, and the DLPack types that they are.
-//! Reading or making an array does not belong here (see `import` and `export`).
+//! Reading or making an array does not belong here (see `import::numpy` and `export::numpy`).
 //! Invariant: one table serves both directions.
 
 use std::ffi::c_int;
@@ -15,7 +15,7 @@ const SIZES: usize = 5;
 
 /// The DLPack types of NumPy's type numbers (`NPY_TYPES`); no bits where there is none, or where
 /// asking NumPy is better.
-pub(super) static DTYPES: [DLDataType; TYPES] = {
+pub(crate) static DTYPES: [DLDataType; TYPES] = {
     const fn of(code: Code, bits: usize) -> DLDataType {
         DLDataType { code, bits: bits as u8, lanes: 1 }
     }
@@ -62,7 +62,7 @@ const fn size(bits: u8) -> usize {
 
 /// NumPy's number of a type.
 #[inline]
-pub(super) fn number_of(dtype: DType) -> Option<c_int> {
+pub(crate) fn number_of(dtype: DType) -> Option<c_int> {
     if dtype.lanes != 1 || dtype.bits < 8 || !dtype.bits.is_power_of_two() {
         return None;
     }

@@ -1,14 +1,8 @@
-//! NumPy arrays by NumPy's own C API, without a Python call or a capsule of DLPack.
-//! Other frameworks, and what this does not cover of NumPy, belong to `ask` and `frameworks`.
+//! NumPy's C API, and its element types.
 //! Invariant: nothing is assumed of a NumPy whose C API does not say that it is one of `api`'s.
 
 mod api;
 mod dtypes;
-mod empty;
-mod export;
-mod import;
 
-pub(crate) use api::is_array_type;
-pub(crate) use empty::zeros;
-pub(crate) use export::array;
-pub(crate) use import::{describe, import};
+pub(crate) use api::{Api, MAX_RANK, WRITEABLE, is_array_type};
+pub(crate) use dtypes::{DTYPES, number_of};

@@ -9,6 +9,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
+use super::nested::drain;
+
 /// Whether the exit handlers are not known to be still ahead.
 static MAY_END: AtomicBool = AtomicBool::new(true);
 
@@ -37,7 +39,7 @@ fn on_exit(arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>) {
     while CALLING.load(Ordering::SeqCst) != 0 && Instant::now() < deadline {
         std::thread::yield_now();
     }
-    super::drain(arguments.py());
+    drain(arguments.py());
 }
 
 /// Calls a function of Python on a thread that is not attached, unless the interpreter may end

@@ -9,45 +9,29 @@
 //!   holds the GIL may join one that drops a tensor, and a tensor may be dropped under a lock that
 //!   a thread with the GIL waits for.
 //! - **A chain** of owners (a tensor over an object over a tensor ...) is released in a loop from
-//!   [`DEPTH`] on, so that its length does not count.
+//!   a depth of 16 on, so that its length does not count.
 //! - **While the interpreter ends** a producer's tensor is left alone, as NumPy leaves its arrays:
 //!   its deleter may be Python code that is gone. So is everything that needs the interpreter
 //!   **afterwards**. The memory goes with the process.
 
 mod attached;
 mod ending;
+mod later;
+mod nested;
 mod queue;
 
-use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::ptr;
 
 use dlbridge::ffi::{self as core, Binding};
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 use dlbridge::{Error, SharedTensor, Tensor};
-use pyo3::ffi;
 use pyo3::prelude::*;
 
 use attached::attached;
-pub(crate) use queue::drain;
-
-/// How deep releases nest before they are put into a loop.
-const DEPTH: u32 = 16;
-
-/// A value that only a thread which is attached may release. Dropped otherwise, it must not need
-/// the interpreter: it is never dropped, only released or left alone.
-pub(crate) trait NeedsInterpreter: Send + 'static {
-    /// Releases the value. It must not panic, and may run Python code.
-    fn release(self, py: Python<'_>);
-}
-
-impl NeedsInterpreter for Py<PyAny> {
-    #[inline]
-    fn release(self, py: Python<'_>) {
-        drop(self.into_bound(py));
-    }
-}
+use nested::run;
+pub(crate) use nested::{drain, undisturbed};
+pub(crate) use queue::NeedsInterpreter;
 
 impl NeedsInterpreter for Tensor {
     #[inline]
@@ -81,16 +65,16 @@ impl<T: NeedsInterpreter> Drop for Owner<T> {
 /// Objects go while exceptions are on their way, and the deleter of a tensor that Rust code
 /// imported by hand may be Python code: it is released with the same care as one that Python gave.
 #[derive(Debug)]
-pub(crate) struct Kept(ManuallyDrop<SharedTensor>);
+pub(crate) struct ObjectTensor(ManuallyDrop<SharedTensor>);
 
-impl Kept {
+impl ObjectTensor {
     #[inline]
     pub(crate) fn new(tensor: SharedTensor) -> Self {
         Self(ManuallyDrop::new(tensor))
     }
 }
 
-impl Deref for Kept {
+impl Deref for ObjectTensor {
     type Target = SharedTensor;
 
     #[inline]
@@ -99,7 +83,7 @@ impl Deref for Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for ObjectTensor {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: taken once, and not used again (R7).
@@ -155,7 +139,7 @@ fn release<T: NeedsInterpreter>(value: T) {
             run(py, value);
             drain(py);
         }
-        None => queue::put_off(value),
+        None => later::put_off(value),
     }
 }
 
@@ -171,57 +155,4 @@ fn binding() -> &'static Binding {
 /// Whether this thread is attached, and there is nothing else to think of.
 fn may_delete() -> bool {
     attached().is_some() && ending::is_running() && queue::is_empty()
-}
-
-thread_local! {
-    /// How many releases are under way on this thread, one inside of another.
-    static NESTED: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Whether one more release would nest too deep.
-fn is_full() -> bool {
-    NESTED.get() >= DEPTH
-}
-
-/// Releases a value, inside of other releases perhaps.
-#[inline]
-fn run<T: NeedsInterpreter>(py: Python<'_>, value: T) {
-    NESTED.with(|nested| {
-        let depth = nested.get() + 1;
-        if depth > DEPTH {
-            // The release around this one empties the queue.
-            return queue::push(value);
-        }
-        nested.set(depth);
-        undisturbed(py, || value.release(py));
-        // Counted down, not restored: Python code may have switched to another stack meanwhile.
-        nested.set(nested.get() - 1);
-    });
-}
-
-/// Runs `work`, which may run Python code, beside an exception that is on its way: it neither sees
-/// nor loses it, and leaves none of its own.
-#[inline]
-pub(crate) fn undisturbed(py: Python<'_>, work: impl FnOnce()) {
-    // SAFETY: attached (F1).
-    if !unsafe { ffi::PyErr_Occurred() }.is_null() {
-        return beside_exception(py, work);
-    }
-    work();
-    // SAFETY: attached (F1).
-    if !unsafe { ffi::PyErr_Occurred() }.is_null() {
-        // SAFETY: attached (F1).
-        unsafe { ffi::PyErr_Clear() };
-    }
-}
-
-#[cold]
-#[allow(deprecated, reason = "what takes their place is in no limited API before 3.12")]
-fn beside_exception(_: Python<'_>, work: impl FnOnce()) {
-    let (mut kind, mut value, mut trace) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-    // SAFETY: attached; the places are ours (F1).
-    unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut trace) };
-    work();
-    // SAFETY: attached; what was fetched above (F1).
-    unsafe { ffi::PyErr_Restore(kind, value, trace) };
 }

@@ -1,19 +1,29 @@
 //! The queue of values that are released later.
-//! Deciding what goes there belongs to the parent module.
+//! Deciding what goes there belongs to `nested` and `later`.
 //! Invariant: no thread ever waits here, and a value is in one list at most. There is no lock: one
 //! that another thread holds would stay locked in a process that is forked then.
 
-use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::{NeedsInterpreter, ending, is_full, run};
+/// A value that only a thread which is attached may release. Dropped otherwise, it must not need
+/// the interpreter: it is never dropped, only released or left alone.
+pub(crate) trait NeedsInterpreter: Send + 'static {
+    /// Releases the value. It must not panic, and may run Python code.
+    fn release(self, py: Python<'_>);
+}
+
+impl NeedsInterpreter for Py<PyAny> {
+    #[inline]
+    fn release(self, py: Python<'_>) {
+        drop(self.into_bound(py));
+    }
+}
 
 /// Releases a value.
-type Work = Box<dyn FnOnce(Python<'_>) + Send>;
+pub(super) type Work = Box<dyn FnOnce(Python<'_>) + Send>;
 
 /// A value that waits, and the one that came before it.
 struct Node {
@@ -30,9 +40,6 @@ impl NeedsInterpreter for Work {
 /// The value that came last.
 static WAITING: AtomicPtr<Node> = AtomicPtr::new(ptr::null_mut());
 
-/// Whether the interpreter has been asked to empty the queue.
-static CALLED: AtomicBool = AtomicBool::new(false);
-
 /// Leaves a value to the next thread that looks into the queue.
 pub(super) fn push<T: NeedsInterpreter>(value: T) {
     let work: Work = Box::new(|py| value.release(py));
@@ -48,65 +55,37 @@ pub(super) fn push<T: NeedsInterpreter>(value: T) {
     }
 }
 
-/// Leaves a value to a thread that is attached, and asks the interpreter for one; for ever if there
-/// is no interpreter any more.
-#[cold]
-#[inline(never)]
-pub(super) fn put_off<T: NeedsInterpreter>(value: T) {
-    if !ending::is_running() {
-        std::mem::forget(value);
-        return;
-    }
-    push(value);
-    if CALLED.swap(true, Ordering::AcqRel) {
-        return;
-    }
-    // SAFETY: may be called by any thread while there is an interpreter (F5).
-    let call = || unsafe { ffi::Py_AddPendingCall(Some(on_pending), ptr::null_mut()) };
-    if ending::before(call) != Some(0) {
-        // No room: the next value asks again, and the next call of this library looks itself.
-        CALLED.store(false, Ordering::Release);
-    }
-}
-
-/// The pending call, on the main thread.
-extern "C" fn on_pending(_: *mut c_void) -> c_int {
-    // What is put off from now on asks for another call; what was before is seen below.
-    CALLED.swap(false, Ordering::AcqRel);
-    // SAFETY: pending calls are made by a thread that is attached (F1).
-    drain(unsafe { Python::assume_attached() });
-    0
-}
-
 /// Whether nothing waits.
 #[inline]
 pub(super) fn is_empty() -> bool {
     WAITING.load(Ordering::Relaxed).is_null()
 }
 
-/// Releases what waits, which may run Python code. One comparison if nothing does.
-#[inline]
-pub(crate) fn drain(py: Python<'_>) {
-    if !is_empty() {
-        release_all(py);
+/// The values that wait, oldest first. They are in the queue no more.
+pub(super) fn take_all() -> Taken {
+    Taken(in_order(WAITING.swap(ptr::null_mut(), Ordering::AcqRel)))
+}
+
+/// A list that one thread has taken. What is not taken out of it is left alone for ever.
+pub(super) struct Taken(*mut Node);
+
+impl Taken {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_null()
     }
 }
 
-#[cold]
-#[inline(never)]
-fn release_all(py: Python<'_>) {
-    // At the full depth, values would come back to the queue: a release around this one empties it.
-    while !is_full() {
-        let mut list = in_order(WAITING.swap(ptr::null_mut(), Ordering::AcqRel));
-        if list.is_null() {
-            return;
+impl Iterator for Taken {
+    type Item = Work;
+
+    fn next(&mut self) -> Option<Work> {
+        if self.0.is_null() {
+            return None;
         }
-        while !list.is_null() {
-            // SAFETY: made by `push`, and in this list alone (R7).
-            let Node { work, next } = *unsafe { Box::from_raw(list) };
-            list = next;
-            run(py, work);
-        }
+        // SAFETY: made by `push`, and in this list alone (R7).
+        let Node { work, next } = *unsafe { Box::from_raw(self.0) };
+        self.0 = next;
+        Some(work)
     }
 }
 

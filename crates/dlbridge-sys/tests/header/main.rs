@@ -3,7 +3,7 @@
 //! Invariant: a header of our version or an older one has no name that this crate lacks.
 //!
 //! The Python is `DLBRIDGE_PYTHON`, else the workspace's `.venv`, else `python3`. Where nothing can
-//! be compared the test says why and passes, unless `DLBRIDGE_REQUIRE_HEADER` is set.
+//! be compared the test says why and passes; `cargo xtask test` fails if `DLBRIDGE_REQUIRE` names `header`.
 #![cfg(not(miri))]
 
 mod find;
@@ -11,7 +11,6 @@ mod program;
 mod table;
 mod text;
 
-use std::env;
 use std::fs;
 
 use dlbridge_sys::{DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
@@ -59,9 +58,7 @@ fn abi_equals_that_of_every_installed_header() {
 }
 
 fn skip(reason: &str) {
-    let required = env::var_os("DLBRIDGE_REQUIRE_HEADER").is_some();
-    assert!(!required, "DLBRIDGE_REQUIRE_HEADER is set, but: {reason}");
-    println!("skipped: {reason}");
+    println!("skipped: header: {reason}");
 }
 
 /// What to evaluate with a header of some version, and what is wrong with its names.

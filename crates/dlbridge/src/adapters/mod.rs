@@ -1,29 +1,97 @@
-//! Conversions from and to other crates' types: one file for each crate and version.
-//! Where those types' memory lies is told in `raw/arrays`; nothing here is unsafe.
-//! Invariant: no adapter knows of another, but for the one that is named after two.
+//! Conversions from and to other crates' types: one folder for each crate and version, the
+//! conversions in its `mod.rs` and its unsafe half in the `raw.rs` beside it.
+//!
+//! An adapter uses no other adapter, except one that is named after two crates. Adapters add no
+//! methods to the tensor types: two versions of a crate can be switched on together.
 
+/// Implements one fallible conversion.
+macro_rules! try_from {
+    ([$($generics:tt)*] $source:ty => $target:ty, $from:ident => $body:expr) => {
+        impl<$($generics)*> TryFrom<$source> for $target {
+            type Error = $crate::Error;
+
+            #[inline]
+            fn try_from($from: $source) -> Result<Self, $crate::Error> {
+                $body
+            }
+        }
+    };
+}
+
+/// Implements the conversions to a borrowed view, from every borrow of a tensor.
+macro_rules! views {
+    ($generics:tt $view:ty) => {
+        views!($generics $view, source => $crate::adapters::raw::view(source));
+    };
+    ($generics:tt $view:ty, $from:ident => $body:expr) => {
+        try_from!($generics &'a $crate::Tensor => $view, $from => $body);
+        try_from!($generics &'a $crate::TensorRef<'_> => $view, $from => $body);
+        try_from!($generics &'a $crate::TensorMut<'_> => $view, $from => $body);
+        try_from!($generics $crate::TensorRef<'a> => $view, $from => $body);
+    };
+}
+
+/// Implements the conversions to a mutable view, from every mutable borrow of a tensor.
+macro_rules! views_mut {
+    ($generics:tt $view:ty) => {
+        views_mut!($generics $view, source => $crate::adapters::raw::view_mut(source));
+    };
+    ($generics:tt $view:ty, $from:ident => $body:expr) => {
+        try_from!($generics &'a mut $crate::Tensor => $view, $from => $body);
+        try_from!($generics &'a mut $crate::TensorMut<'_> => $view, $from => $body);
+        try_from!($generics $crate::TensorMut<'a> => $view, $from => $body);
+    };
+}
+
+/// Implements the conversions that copy, from every tensor and from its [`View`](crate::View).
+macro_rules! copies {
+    ($generics:tt $elem:ty => $copy:ty, $function:path) => {
+        try_from!($generics &$crate::Tensor => $copy, from => $function(&from.view::<$elem>()?));
+        try_from!($generics &$crate::TensorRef<'_> => $copy,
+            from => $function(&from.view::<$elem>()?));
+        try_from!($generics &$crate::TensorMut<'_> => $copy,
+            from => $function(&from.view::<$elem>()?));
+        try_from!($generics &$crate::View<'_, $elem> => $copy, from => $function(from));
+    };
+}
+
+// Below the macros, which they use.
+#[macro_use]
+mod raw;
 #[cfg(feature = "arrow-60")]
-mod arrow_60;
+pub mod arrow_60;
 #[cfg(feature = "burn-0_22")]
-mod burn_0_22;
+pub mod burn_0_22;
 #[cfg(feature = "burn-flex-0_22")]
-mod burn_flex_0_22;
+pub mod burn_flex_0_22;
 #[cfg(feature = "bytes-1")]
-mod bytes_1;
+pub mod bytes_1;
 #[cfg(feature = "candle-core-0_11")]
-mod candle_core_0_11;
+pub mod candle_core_0_11;
 #[cfg(feature = "candle-core-0_11-cuda")]
-mod candle_core_0_11_cuda;
+pub mod candle_core_0_11_cuda;
 #[cfg(feature = "cudarc-0_19")]
 pub mod cudarc_0_19;
 #[cfg(feature = "faer-0_24")]
-mod faer_0_24;
+pub mod faer_0_24;
+#[cfg(feature = "float4-0_2")]
+pub mod float4_0_2;
+#[cfg(feature = "float8-0_7")]
+pub mod float8_0_7;
+#[cfg(feature = "half-2")]
+pub mod half_2;
 #[cfg(feature = "image-0_25")]
-mod image_0_25;
+pub mod image_0_25;
+#[cfg(feature = "microfloat-0_1")]
+pub mod microfloat_0_1;
 #[cfg(feature = "nalgebra-0_35")]
-mod nalgebra_0_35;
+pub mod nalgebra_0_35;
+#[cfg(feature = "ndarray-0_16")]
+pub mod ndarray_0_16;
 #[cfg(feature = "ndarray-0_17")]
-mod ndarray_0_17;
+pub mod ndarray_0_17;
+#[cfg(feature = "num-complex-0_4")]
+pub mod num_complex_0_4;
 #[cfg(feature = "safetensors-0_8")]
 pub mod safetensors_0_8;
 mod std_owners;
@@ -31,14 +99,33 @@ mod stream;
 
 use std::ffi::c_void;
 
-use crate::Tensor;
-pub(crate) use crate::tensor::describable;
+use crate::{Error, Tensor};
+
+/// The tensor of an array that nearly always can be described: a conversion that returns a
+/// `Result` would ask all callers about layouts that hardly any of them has.
+///
+/// # Panics
+///
+/// If it was refused.
+#[track_caller]
+#[inline]
+pub(crate) fn describable<T>(made: Result<T, Error>) -> T {
+    #[cold]
+    #[track_caller]
+    fn refused(error: &Error) -> ! {
+        panic!("expected an array that a tensor can describe: {error}")
+    }
+    match made {
+        Ok(made) => made,
+        Err(error) => refused(&error),
+    }
+}
 
 /// The handle of the stream that the owner of a tensor's memory has its work on.
 #[inline]
 pub(crate) fn stream_handle(tensor: &Tensor) -> Option<*mut c_void> {
     #[cfg(feature = "cudarc-0_19")]
-    if let Some(stream) = tensor.cuda_stream() {
+    if let Some(stream) = cudarc_0_19::stream(tensor) {
         return Some(stream.cu_stream().cast());
     }
     let _ = tensor;

@@ -1,5 +1,5 @@
 //! Which Rust types a tensor's elements can be read as.
-//! Types of other crates have a file each in `element/`.
+//! Types of other crates are in `adapters`, a folder for each crate and version.
 //! Invariant: an `Element`'s size is its dtype's, and `read` makes a valid value of any bytes.
 
 use crate::DType;
@@ -63,28 +63,19 @@ macro_rules! plain {
     ($($ty:ty = $dtype:ident;)*) => {$(
         // SAFETY: a type without padding, any bits of which are a value, of the dtype's size
         // (asserted below; R8).
-        unsafe impl Element for $ty {
-            const DTYPE: DType = DType::$dtype;
+        unsafe impl $crate::Element for $ty {
+            const DTYPE: $crate::DType = $crate::DType::$dtype;
         }
 
         // SAFETY: every bit pattern is a number (R8).
-        unsafe impl Plain for $ty {}
+        unsafe impl $crate::Plain for $ty {}
 
-        const _: () = assert!(size_of::<$ty>() * 8 == DType::$dtype.element_bits() as usize);
+        const _: () = assert!(size_of::<$ty>() * 8 == $crate::DType::$dtype.element_bits() as usize);
     )*};
 }
 
-// Below the macro, which they use.
-#[cfg(feature = "float4-0_2")]
-mod float4_0_2;
-#[cfg(feature = "float8-0_7")]
-mod float8_0_7;
-#[cfg(feature = "half-2")]
-mod half_2;
-#[cfg(feature = "microfloat-0_1")]
-mod microfloat_0_1;
-#[cfg(feature = "num-complex-0_4")]
-mod num_complex_0_4;
+#[allow(unused_imports, reason = "each use is behind a feature")]
+pub(crate) use plain;
 
 plain! {
     i8 = I8;

@@ -38,32 +38,3 @@ pub(crate) fn elements_mut<T: Element>(
     // SAFETY: the lender is borrowed mutably for as long, and nobody else has the elements (R4).
     unsafe { ElementsMut::new(parts) }
 }
-
-#[cfg(feature = "ndarray-0_17")]
-pub(crate) fn array_mut<T: Plain, D: ndarray::Dimension>(
-    lender: &mut impl Lender,
-) -> Result<ndarray::ArrayViewMut<'_, T, D>, Error> {
-    // SAFETY: the lender is borrowed mutably for as long (R2).
-    unsafe { lender.lend().array_mut() }
-}
-
-#[cfg(feature = "faer-0_24")]
-pub(crate) fn mat_mut<T: Plain>(lender: &mut impl Lender) -> Result<faer::MatMut<'_, T>, Error> {
-    // SAFETY: the lender is borrowed mutably for as long (R2).
-    unsafe { lender.lend().mat_mut() }
-}
-
-#[cfg(feature = "faer-0_24")]
-pub(crate) fn column_mut<T: Plain>(lender: &mut impl Lender) -> Result<faer::ColMut<'_, T>, Error> {
-    // SAFETY: the lender is borrowed mutably for as long (R2).
-    unsafe { lender.lend().column_mut() }
-}
-
-#[cfg(feature = "nalgebra-0_35")]
-pub(crate) fn matrix_mut<T: Plain, R: nalgebra::Dim, C: nalgebra::Dim>(
-    lender: &mut impl Lender,
-    rows: super::arrays::nalgebra_0_35::Rows,
-) -> Result<nalgebra::MatrixViewMut<'_, T, R, C, nalgebra::U1, nalgebra::Dyn>, Error> {
-    // SAFETY: the lender is borrowed mutably for as long (R2).
-    unsafe { lender.lend().matrix_mut(rows) }
-}

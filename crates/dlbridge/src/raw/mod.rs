@@ -4,7 +4,7 @@
 //! `T10` are the trust in a foreign producer, `C1` to `C3` that in a consumer, which `SAFETY.md`
 //! lists. `cargo xtask lint` refuses a note that does neither.
 //!
-//! - **R1, checked.** A [`Parts`] is made of a [`Layout`](layout::Layout), which is made by measuring
+//! - **R1, checked.** A [`Parts`] is made of a [`Layout`](crate::layout::Layout), which is made by measuring
 //!   alone: the element count, the size in bytes and the byte span fit `isize`. `data` is not null
 //!   unless there are no elements, and no element's address wraps around the address space.
 //! - **R2, alive.** While a `Parts<'a>` exists, whatever owns its memory, shape and strides is
@@ -31,7 +31,6 @@
 //!   where they are, initialised, until it is used again.
 #![allow(unsafe_code)]
 
-pub(crate) mod arrays;
 pub(crate) mod descriptor;
 pub(crate) mod element;
 pub(crate) mod exclusive;
@@ -43,6 +42,5 @@ pub use element::{Element, Plain};
 pub use memory::{Iter, ReadCell, Rows};
 pub(crate) use memory::{buffer, elements, placement, write};
 
-use crate::layout;
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
 pub(crate) use crate::tensor::Nested;

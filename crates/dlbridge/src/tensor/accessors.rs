@@ -158,6 +158,71 @@ macro_rules! reading {
             self.parts().bytes()
         }
 
+        /// The elements as a view type of another crate, without a copy, if no other code can
+        /// write them meanwhile (class [`Exclusive`](crate::Access::Exclusive) or
+        /// [`Frozen`](crate::Access::Frozen)): `&[T]`, `ndarray::ArrayView`,
+        /// `nalgebra::MatrixView`, `faer::MatRef`, `image::ImageBuffer` over a slice, and
+        /// `ndarray::ArrayView` of [`ReadCell`](crate::ReadCell) for every class. The page of each
+        /// adapter's module lists its types.
+        ///
+        /// ```
+        /// # #[cfg(feature = "ndarray-0_17")]
+        /// # {
+        /// use dlbridge::Tensor;
+        /// use ndarray::{ArrayView2, array};
+        ///
+        /// let tensor = Tensor::from(array![[1.0_f32, 2.0], [3.0, 4.0]]);
+        /// let view = tensor.view_as::<ArrayView2<f32>>()?;
+        /// assert_eq!(view.row(1).sum(), 7.0);
+        /// # }
+        /// # Ok::<(), dlbridge::Error>(())
+        /// ```
+        ///
+        /// # Errors
+        ///
+        /// [`SharedMemory`](crate::Error::SharedMemory), whose message names the ways out;
+        /// [`DTypeMismatch`](crate::Error::DTypeMismatch),
+        /// [`NotHostAccessible`](crate::Error::NotHostAccessible),
+        /// [`Misaligned`](crate::Error::Misaligned), and an error that names the shape or the
+        /// stride if the type cannot have it.
+        #[inline]
+        pub fn view_as<'t, V>(&'t self) -> Result<V, $crate::Error>
+        where
+            V: TryFrom<&'t Self, Error = $crate::Error>,
+        {
+            V::try_from(self)
+        }
+
+        /// A copy of the elements as an owned type of another crate, for every class and layout:
+        /// `Vec<T>`, `ndarray::Array`, `nalgebra::OMatrix`, `faer::Mat`, `image::ImageBuffer`,
+        /// `candle_core::Tensor`.
+        ///
+        /// ```
+        /// # #[cfg(feature = "ndarray-0_17")]
+        /// # {
+        /// use dlbridge::Tensor;
+        /// use ndarray::{Array2, array};
+        ///
+        /// let tensor = Tensor::from(array![[1.0_f32, 2.0], [3.0, 4.0]]).into_shared();
+        /// let mut copy = tensor.copy_as::<Array2<f32>>()?;
+        /// copy *= 2.0;
+        /// # }
+        /// # Ok::<(), dlbridge::Error>(())
+        /// ```
+        ///
+        /// # Errors
+        ///
+        /// [`DTypeMismatch`](crate::Error::DTypeMismatch),
+        /// [`NotHostAccessible`](crate::Error::NotHostAccessible), and an error that names the
+        /// shape if the type cannot have it.
+        #[inline]
+        pub fn copy_as<A>(&self) -> Result<A, $crate::Error>
+        where
+            A: for<'t> TryFrom<&'t Self, Error = $crate::Error>,
+        {
+            A::try_from(self)
+        }
+
         /// A compact row-major copy in memory of our own, 64-byte aligned. It is flagged
         /// [`IS_COPIED`](crate::Flags::IS_COPIED), and its class is
         /// [`Exclusive`](crate::Access::Exclusive).
@@ -173,4 +238,64 @@ macro_rules! reading {
     };
 }
 
-pub(crate) use {metadata, reading};
+/// Writing a tensor's elements.
+macro_rules! writing {
+    () => {
+        /// The elements as a mutable slice, if they are contiguous and no other code has them
+        /// (class [`Exclusive`](crate::Access::Exclusive)).
+        ///
+        /// # Errors
+        ///
+        /// [`ReadOnly`](crate::Error::ReadOnly), and those of [`as_slice`](Self::as_slice).
+        #[inline]
+        pub fn as_slice_mut<T: $crate::Plain>(&mut self) -> Result<&mut [T], $crate::Error> {
+            $crate::raw::exclusive::slice_mut(&mut self.0)
+        }
+
+        /// A typed view to write through, if no other code has the memory (class
+        /// [`Exclusive`](crate::Access::Exclusive)). Any strides.
+        ///
+        /// # Errors
+        ///
+        /// [`SharedMemory`](crate::Error::SharedMemory), [`ReadOnly`](crate::Error::ReadOnly),
+        /// [`DTypeMismatch`](crate::Error::DTypeMismatch) or
+        /// [`NotHostAccessible`](crate::Error::NotHostAccessible).
+        pub fn view_mut<T: $crate::Element>(
+            &mut self,
+        ) -> Result<$crate::ViewMut<'_, T>, $crate::Error> {
+            $crate::raw::exclusive::elements_mut(&mut self.0).map($crate::ViewMut::from_elements)
+        }
+
+        /// The elements as a mutable view type of another crate, without a copy, if no other code
+        /// has them (class [`Exclusive`](crate::Access::Exclusive)) and no two of them overlap:
+        /// `&mut [T]`, `ndarray::ArrayViewMut`, `nalgebra::MatrixViewMut`, `faer::MatMut`,
+        /// `image::ImageBuffer` over a mutable slice.
+        ///
+        /// ```
+        /// # #[cfg(feature = "ndarray-0_17")]
+        /// # {
+        /// use dlbridge::Tensor;
+        /// use ndarray::{ArrayViewMut2, array};
+        ///
+        /// let mut tensor = Tensor::from(array![[1.0_f32, 2.0], [3.0, 4.0]]);
+        /// tensor.view_mut_as::<ArrayViewMut2<f32>>()?.column_mut(0).fill(0.0);
+        /// assert_eq!(tensor.as_slice::<f32>()?, [0.0, 2.0, 0.0, 4.0]);
+        /// # }
+        /// # Ok::<(), dlbridge::Error>(())
+        /// ```
+        ///
+        /// # Errors
+        ///
+        /// [`ReadOnly`](crate::Error::ReadOnly), [`Overlapping`](crate::Error::Overlapping), and
+        /// those of [`view_as`](Self::view_as).
+        #[inline]
+        pub fn view_mut_as<'t, V>(&'t mut self) -> Result<V, $crate::Error>
+        where
+            V: TryFrom<&'t mut Self, Error = $crate::Error>,
+        {
+            V::try_from(self)
+        }
+    };
+}
+
+pub(crate) use {metadata, reading, writing};

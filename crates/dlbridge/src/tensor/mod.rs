@@ -20,14 +20,13 @@ pub use parts::ViewPart;
 pub(crate) use raw::Nested;
 pub use raw::{SharedTensor, TensorSlice, TensorSliceMut, ffi};
 pub use rows::{AxisIter, Indexed, Pieces, Zip};
-pub(crate) use tensor_ref::describable;
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};
 
-use accessors::{metadata, reading};
+use accessors::{metadata, reading, writing};
 
 use crate::raw::{Handle, Parts};
-use crate::{Element, Error, Flags, Plain};
+use crate::{Error, Flags};
 
 /// An owning handle to tensor memory, wherever it came from.
 ///
@@ -47,6 +46,7 @@ pub struct Tensor(pub(crate) Handle);
 impl Tensor {
     metadata!();
     reading!();
+    writing!();
 
     #[inline]
     pub(crate) fn parts(&self) -> Parts<'_> {
@@ -69,27 +69,29 @@ impl Tensor {
         TensorRef::of(self.parts())
     }
 
-    /// The elements as a mutable slice, if they are contiguous and nobody else has them (class
-    /// [`Exclusive`](crate::Access::Exclusive)).
+    /// Turns the tensor into an owned type of another crate, which keeps the memory, without a copy:
+    /// `arrow_buffer::Buffer`, `bytes::Bytes`, `burn_std::TensorData`, `image::ImageBuffer` over a
+    /// [`TensorSlice`](crate::TensorSlice), `candle_core::Tensor`, `cudarc::driver::CudaSlice`.
+    ///
+    /// ```
+    /// # #[cfg(feature = "bytes-1")]
+    /// # {
+    /// use bytes::Bytes;
+    /// use dlbridge::Tensor;
+    ///
+    /// let bytes = Tensor::from(vec![1_u8, 2, 3]).into_as::<Bytes>()?;
+    /// assert_eq!(bytes.slice(1..)[..], [2, 3]);
+    /// # }
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`ReadOnly`](Error::ReadOnly), and those of [`as_slice`](Self::as_slice).
+    /// Those of the conversion. Types that take the owner back out, as
+    /// [`into_owner`](Self::into_owner) does, return the tensor itself.
     #[inline]
-    pub fn as_slice_mut<T: Plain>(&mut self) -> Result<&mut [T], Error> {
-        crate::raw::exclusive::slice_mut(&mut self.0)
-    }
-
-    /// A typed view to write through, if nobody else has the memory (class
-    /// [`Exclusive`](crate::Access::Exclusive)). Any strides.
-    ///
-    /// # Errors
-    ///
-    /// [`SharedMemory`](Error::SharedMemory), [`ReadOnly`](Error::ReadOnly),
-    /// [`DTypeMismatch`](Error::DTypeMismatch) or
-    /// [`NotHostAccessible`](Error::NotHostAccessible).
-    pub fn view_mut<T: Element>(&mut self) -> Result<ViewMut<'_, T>, Error> {
-        crate::raw::exclusive::elements_mut(&mut self.0).map(ViewMut::from_elements)
+    pub fn into_as<A: TryFrom<Self>>(self) -> Result<A, A::Error> {
+        A::try_from(self)
     }
 
     /// Takes the owner back out, if this tensor was made from one of type `O` and never left

@@ -4,11 +4,9 @@
 
 use std::fmt;
 
-use super::accessors::{metadata, reading};
-use crate::raw::arrays::{Strided, StridedMut, borrow, borrow_mut};
+use super::accessors::{metadata, reading, writing};
+use crate::raw::Parts;
 use crate::raw::borrowed::Borrowed;
-use crate::raw::{Parts, Plain, exclusive};
-use crate::{Element, Error, ViewMut};
 
 /// A borrowed tensor: what a C function taking `const DLTensor *` needs.
 ///
@@ -40,13 +38,27 @@ impl<'a> TensorRef<'a> {
     }
 
     #[inline]
-    pub(crate) fn of_array<A: Strided + ?Sized>(array: &'a A) -> Self {
-        Self(describable(borrow(array)))
-    }
-
-    #[inline]
     pub(crate) fn parts(&self) -> Parts<'_> {
         self.0.parts()
+    }
+
+    /// Turns the borrow into a view type of another crate, which lives as long as the borrowed memory.
+    ///
+    /// ```
+    /// use dlbridge::TensorRef;
+    ///
+    /// let numbers = [1.0_f32, 2.0];
+    /// let slice: &[f32] = TensorRef::from(&numbers[..]).into_as()?;
+    /// assert_eq!(slice.as_ptr(), numbers.as_ptr());
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`view_as`](Self::view_as).
+    #[inline]
+    pub fn into_as<V: TryFrom<Self>>(self) -> Result<V, V::Error> {
+        V::try_from(self)
     }
 }
 
@@ -72,58 +84,36 @@ pub struct TensorMut<'a>(pub(crate) Borrowed<'a>);
 impl<'a> TensorMut<'a> {
     metadata!();
     reading!();
-
-    #[inline]
-    pub(crate) fn of_array<A: StridedMut + ?Sized>(array: &'a mut A) -> Self {
-        Self(describable(borrow_mut(array)))
-    }
+    writing!();
 
     #[inline]
     pub(crate) fn parts(&self) -> Parts<'_> {
         self.0.parts()
     }
 
-    /// The elements as a mutable slice.
+    /// Turns the borrow into a mutable view type of another crate, which lives as long as the borrowed memory.
+    ///
+    /// ```
+    /// use dlbridge::TensorMut;
+    ///
+    /// let mut numbers = [1.0_f32, 2.0];
+    /// let slice: &mut [f32] = TensorMut::from(&mut numbers[..]).into_as()?;
+    /// slice[0] = 10.0;
+    /// assert_eq!(numbers, [10.0, 2.0]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`as_slice`](Self::as_slice).
-    pub fn as_slice_mut<T: Plain>(&mut self) -> Result<&mut [T], Error> {
-        exclusive::slice_mut(&mut self.0)
-    }
-
-    /// A typed view to write through.
-    ///
-    /// # Errors
-    ///
-    /// As [`view`](Self::view).
-    pub fn view_mut<T: Element>(&mut self) -> Result<ViewMut<'_, T>, Error> {
-        exclusive::elements_mut(&mut self.0).map(ViewMut::from_elements)
+    /// As [`view_mut_as`](Self::view_mut_as).
+    #[inline]
+    pub fn into_as<V: TryFrom<Self>>(self) -> Result<V, V::Error> {
+        V::try_from(self)
     }
 }
 
 impl fmt::Debug for TensorMut<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::tensor::debug("TensorMut", &self.parts(), f)
-    }
-}
-
-/// The tensor of an array that nearly always can be described: a conversion that returns a
-/// `Result` would ask all callers about layouts that hardly any of them has.
-///
-/// # Panics
-///
-/// If it was refused.
-#[track_caller]
-#[inline]
-pub(crate) fn describable<T>(made: Result<T, Error>) -> T {
-    #[cold]
-    #[track_caller]
-    fn refused(error: &Error) -> ! {
-        panic!("expected an array that a tensor can describe: {error}")
-    }
-    match made {
-        Ok(made) => made,
-        Err(error) => refused(&error),
     }
 }

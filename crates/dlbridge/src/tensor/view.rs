@@ -133,6 +133,31 @@ impl<'a, T: Element> View<'a, T> {
         self.elements.to_vec()
     }
 
+    /// A copy of the elements as an owned type of another crate: `ndarray::Array`,
+    /// `nalgebra::OMatrix`, `faer::Mat`, `image::ImageBuffer`.
+    ///
+    /// ```
+    /// # #[cfg(feature = "ndarray-0_17")]
+    /// # {
+    /// use dlbridge::Tensor;
+    /// use ndarray::Array1;
+    ///
+    /// let tensor = Tensor::from(vec![1.5_f32, 2.5]);
+    /// assert_eq!(tensor.view::<f32>()?.copy_as::<Array1<f32>>()?.sum(), 4.0);
+    /// # }
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// An error that names the shape if the type cannot have it.
+    pub fn copy_as<A>(&self) -> Result<A, Error>
+    where
+        A: for<'t> TryFrom<&'t Self, Error = Error>,
+    {
+        A::try_from(self)
+    }
+
     /// Copies the elements, in row-major order, to a slice of the same length.
     ///
     /// # Errors

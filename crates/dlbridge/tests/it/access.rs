@@ -89,12 +89,13 @@ fn writing_is_for_exclusive_memory_alone() {
 fn the_unchecked_forms_take_every_class_but_never_write_read_only_memory() {
     for (access, mut tensor) in of_each_class() {
         // SAFETY: nobody writes.
-        let slice = unsafe { tensor.as_slice_unchecked::<i32>() };
+        let slice = unsafe { tensor.assume_frozen() }.into_as::<&[i32]>();
         assert_eq!(slice, Ok(&VALUES[..]), "{access}");
         let read_only = tensor.is_read_only();
         let wanted = read_only.then_some(Error::ReadOnly);
         // SAFETY: nobody else has the elements.
-        let slice = unsafe { tensor.as_slice_mut_unchecked::<i32>() };
+        let slice =
+            unsafe { tensor.assume_exclusive() }.and_then(|tensor| tensor.into_as::<&mut [i32]>());
         assert_eq!(slice.err(), wanted, "{access}");
         // SAFETY: the same.
         let view = unsafe { tensor.view_mut_unchecked::<i32>() };
@@ -107,13 +108,16 @@ fn the_unchecked_forms_check_everything_but_the_class() {
     let mut tensor = import(Foreign::new(&[2], &VALUES).strides(&[2])).expect("legal");
     let wanted = Error::NotContiguous { axis: 0, stride: 2, wanted: 1 };
     // SAFETY: nobody writes.
-    assert_eq!(unsafe { tensor.as_slice_unchecked::<i32>() }, Err(wanted.clone()));
+    assert_eq!(unsafe { tensor.assume_frozen() }.into_as::<&[i32]>(), Err(wanted.clone()));
     // SAFETY: nobody else has the elements.
-    assert_eq!(unsafe { tensor.as_slice_mut_unchecked::<i32>() }, Err(wanted));
+    let tensor = unsafe { tensor.assume_exclusive() };
+    assert_eq!(tensor.and_then(|tensor| tensor.into_as::<&mut [i32]>()), Err(wanted));
     let mut tensor = foreign(Flags::NONE);
     let wanted = Error::DTypeMismatch { found: DType::I32, wanted: DType::U32 };
     // SAFETY: the same.
-    assert_eq!(unsafe { tensor.as_slice_mut_unchecked::<u32>() }.err(), Some(wanted.clone()));
+    let exclusive = unsafe { tensor.assume_exclusive() };
+    let slice = exclusive.and_then(|tensor| tensor.into_as::<&mut [u32]>());
+    assert_eq!(slice.err(), Some(wanted.clone()));
     // SAFETY: the same.
     assert_eq!(unsafe { tensor.view_mut_unchecked::<u32>() }.err(), Some(wanted));
 }
@@ -172,7 +176,7 @@ fn what_two_tensors_can_reach_neither_may_write() {
     let mut share = Tensor::from(tensor.clone());
     assert_eq!(share.as_slice_mut::<i32>(), Err(Error::ReadOnly));
     // SAFETY: it is refused.
-    assert_eq!(unsafe { share.as_slice_mut_unchecked::<i32>() }, Err(Error::ReadOnly));
+    assert_eq!(unsafe { share.assume_exclusive() }.map(drop).err(), Some(Error::ReadOnly));
     assert_eq!(share.as_slice::<i32>(), tensor.as_slice::<i32>());
     assert_eq!(share.data_ptr(), tensor.data_ptr());
     // from another language it comes back as memory that others may have

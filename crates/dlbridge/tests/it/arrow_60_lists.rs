@@ -10,7 +10,7 @@ use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, StringArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field};
 use dlbridge::testing::conformance::{self, Expected};
-use dlbridge::{DType, Error, Tensor};
+use dlbridge::{DType, Error, Tensor, arrow_60};
 
 const TENSOR: &str = "arrow.fixed_shape_tensor";
 
@@ -133,7 +133,9 @@ fn extents_beyond_a_list_are_refused() {
     let wanted = format!("shape: found lists of {huge} items, ");
     let error = ArrayRef::try_from(empty()).map(drop).expect_err("too long for a list");
     assert!(error.to_string().starts_with(&wanted), "{error}");
-    let error = empty().into_arrow_tensors("x").map(drop).expect_err("too long for a list");
+    let error = arrow_60::into_fixed_shape_tensors(empty(), "x")
+        .map(drop)
+        .expect_err("too long for a list");
     assert!(error.to_string().starts_with(&wanted), "{error}");
 }
 
@@ -152,7 +154,7 @@ fn a_column_of_tensors_conforms() {
         let expected = Expected::new(&[2, 2, 3], &all).at(start(&values)).read_only();
         let array = lists(6, values);
         let field = tensors(TENSOR, r#"{"shape":[2,3]}"#, &array);
-        (Tensor::from_arrow_tensors(&field, array).expect("no nulls"), expected)
+        (arrow_60::from_fixed_shape_tensors(&field, array).expect("no nulls"), expected)
     });
 }
 
@@ -172,7 +174,7 @@ fn a_permuted_column_has_strides() {
             }
         }
         let expected = Expected::new(&[2, 4, 2, 3], &wanted).strides(&[24, 1, 12, 4]);
-        let tensor = Tensor::from_arrow_tensors(&field, array).expect("no nulls");
+        let tensor = arrow_60::from_fixed_shape_tensors(&field, array).expect("no nulls");
         (tensor, expected.at(start(&values)).read_only())
     });
 }
@@ -182,17 +184,19 @@ fn a_column_goes_there_and_back() {
     let tensor = Tensor::builder((0..12).collect::<Vec<i32>>()).shape(&[2, 3, 2]);
     let tensor = tensor.build::<i32>().expect("it fits");
     let data = tensor.data_ptr();
-    let (field, array) = tensor.into_arrow_tensors("x").expect("exclusive");
+    let (field, array) = arrow_60::into_fixed_shape_tensors(tensor, "x").expect("exclusive");
     assert_eq!(field.extension_type_name(), Some(TENSOR));
     assert_eq!((field.data_type(), array.len()), (array.data_type(), 2));
-    let again = Tensor::from_arrow_tensors(&field, array).expect("no nulls");
+    let again = arrow_60::from_fixed_shape_tensors(&field, array).expect("no nulls");
     assert_eq!((again.shape(), again.data_ptr()), (&[2, 3, 2][..], data));
 }
 
 #[test]
 fn a_column_of_less_than_an_axis_is_refused() {
     for (tensor, found) in [(Tensor::scalar(1_i32), 0), (Tensor::from(vec![1_i32]), 1)] {
-        let error = tensor.into_arrow_tensors("x").map(drop).expect_err("no axis to count");
+        let error = arrow_60::into_fixed_shape_tensors(tensor, "x")
+            .map(drop)
+            .expect_err("no axis to count");
         assert_eq!(error, Error::RankMismatch { wanted: 2, found });
     }
 }
@@ -202,7 +206,9 @@ fn a_field_that_lies_is_refused() {
     let refuse = |name: &str, metadata: &str| {
         let array = lists(6, numbers(12));
         let field = tensors(name, metadata, &array);
-        Tensor::from_arrow_tensors(&field, array).map(drop).map_err(|error| error.to_string())
+        arrow_60::from_fixed_shape_tensors(&field, array)
+            .map(drop)
+            .map_err(|error| error.to_string())
     };
     assert_eq!(refuse(TENSOR, r#"{"shape":[2,3],"permutation":null}"#), Ok(()));
     for metadata in [
@@ -228,5 +234,5 @@ fn a_field_that_lies_is_refused() {
     let error = refuse("arrow.uuid", "").expect_err("another extension");
     assert!(error.starts_with("field: found the extension arrow.uuid"), "{error}");
     let plain = Field::new("x", DataType::Int32, false);
-    assert!(Tensor::from_arrow_tensors(&plain, lists(6, numbers(12))).is_err());
+    assert!(arrow_60::from_fixed_shape_tensors(&plain, lists(6, numbers(12))).is_err());
 }

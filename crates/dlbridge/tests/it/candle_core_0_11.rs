@@ -68,7 +68,7 @@ fn every_type_is_the_same_memory() {
         assert_eq!(tensor.dtype().to_string(), name);
         assert_eq!(tensor.access(), Access::Frozen);
         if dtype != CandleType::F8E4M3 {
-            let again = tensor.to_candle().expect(name);
+            let again = tensor.copy_as::<candle_core::Tensor>().expect(name);
             assert_eq!((again.dtype(), again.dims()), (dtype, &[2, 2][..]));
             let same =
                 |one: &Candle| one.to_dtype(CandleType::F64).and_then(|one| one.to_vec2::<f64>());
@@ -165,7 +165,7 @@ impl InplaceOp1 for Retype {
 #[test]
 fn a_copy_takes_every_layout_and_class() {
     let refused = conformance::reader(|tensor| {
-        let candle = tensor.to_candle()?;
+        let candle = tensor.copy_as::<candle_core::Tensor>()?;
         let shape: Vec<usize> = tensor.shape().iter().map(|&extent| extent as usize).collect();
         assert_eq!(candle.dims(), shape);
         Ok(candle.flatten_all().and_then(|flat| flat.to_vec1::<f32>()).expect("float32"))
@@ -178,7 +178,7 @@ fn types_that_candle_lacks_are_refused() {
     for name in ["bool", "int8", "uint64", "complex64", "float8_e5m2"] {
         let dtype: DType = name.parse().expect("a name");
         let tensor = Tensor::zeros(dtype, &[2]).expect("small");
-        let error = tensor.to_candle().map(drop).expect_err(name);
+        let error = tensor.copy_as::<candle_core::Tensor>().map(drop).expect_err(name);
         assert!(error.to_string().starts_with(&format!("dtype: found {name}, wanted uint8")));
     }
     let narrow =
@@ -191,7 +191,7 @@ fn a_vector_moves_into_candle() {
     let values = vec![1_i64, 2, 3, 4, 5];
     let address = values.as_ptr();
     let tensor = Tensor::builder(values).shape(&[2, 2]).build::<i64>().expect("it fits");
-    let candle = tensor.into_candle().expect("a vector");
+    let candle = tensor.into_as::<candle_core::Tensor>().expect("a vector");
     assert_eq!((start(&candle), candle.dims()), (address, &[2, 2][..]));
     assert_eq!(candle.to_vec2::<i64>().expect("int64"), [[1, 2], [3, 4]]);
     let tensor = Tensor::try_from(candle).expect("on the CPU");
@@ -211,13 +211,15 @@ fn what_is_no_such_vector_comes_back_as_it_was() {
         import(Foreign::new(&[2], &[1_i64, 2]).device(Device::cuda(0))).expect("legal"),
     ] {
         let said = format!("{tensor:?}");
-        let tensor = tensor.into_candle().expect_err("it is not made of a vector from its start");
+        let tensor = tensor
+            .into_as::<candle_core::Tensor>()
+            .expect_err("it is not made of a vector from its start");
         assert_eq!(format!("{tensor:?}"), said);
     }
     let owner = CountingOwner::new([1_i64]);
     let drops = owner.drops();
     let tensor = Tensor::builder(owner).build::<i64>().expect("it fits");
-    let tensor = tensor.into_candle().expect_err("its owner is no vector");
+    let tensor = tensor.into_as::<candle_core::Tensor>().expect_err("its owner is no vector");
     drops.expect(0, "given back");
     drop(tensor);
     drops.expect(1, "dropped");

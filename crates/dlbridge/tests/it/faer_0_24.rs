@@ -8,7 +8,7 @@ use crate::common::{import, take_back};
 use dlbridge::testing::conformance::{self, Expected};
 use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{Access, DType, Error, Flags, Tensor, TensorMut, TensorRef};
-use faer::{Col, ColRef, Mat, MatRef, Row, RowRef, mat};
+use faer::{Col, ColMut, ColRef, Mat, MatMut, MatRef, Row, RowRef, mat};
 
 const SIX: [i32; 6] = [1, 2, 3, 4, 5, 6];
 
@@ -122,7 +122,7 @@ fn a_matrix_comes_back_out_as_it_was() {
     let matrix = counted(2, 3);
     let data = matrix.as_ptr();
     let mut tensor = Tensor::from(matrix);
-    tensor.as_mat_mut::<i32>().expect("exclusive").fill(5);
+    tensor.view_mut_as::<MatMut<i32>>().expect("exclusive").fill(5);
     let again: Mat<i32> = tensor.into_owner().expect("it is the owner");
     assert_eq!((again.as_ptr(), by_rows(again.as_ref())), (data, vec![5; 6]));
 }
@@ -133,11 +133,11 @@ fn a_view_is_the_tensors_own_memory() {
         let mut tensor = six(&strides, at);
         let wanted = tensor.view::<i32>().expect("host").to_vec();
         let data = tensor.data_ptr().cast::<i32>();
-        let view = tensor.as_mat::<i32>().expect("exclusive");
+        let view = tensor.view_as::<MatRef<i32>>().expect("exclusive");
         assert_eq!((by_rows(view), view.as_ptr()), (wanted.clone(), data.cast_const()));
         assert_eq!([view.row_stride() as i64, view.col_stride() as i64], strides);
-        assert_eq!(by_rows(tensor.to_mat::<i32>().expect("host").as_ref()), wanted);
-        let mut view = tensor.as_mat_mut::<i32>().expect("exclusive");
+        assert_eq!(by_rows(tensor.copy_as::<Mat<i32>>().expect("host").as_ref()), wanted);
+        let mut view = tensor.view_mut_as::<MatMut<i32>>().expect("exclusive");
         view[(1, 2)] = 60;
         view.row_mut(0).fill(0);
         let again = tensor.view::<i32>().expect("host").to_vec();
@@ -151,7 +151,7 @@ fn products_over_odd_strides_are_right() {
     for (strides, at) in [([3, 1], 0), ([1, 2], 0), ([-3, -1], 5), ([3, -1], 2), ([0, 2], 0)] {
         let builder = Tensor::builder(values).shape(&[2, 3]).strides(&strides).offset(at);
         let tensor = builder.build::<f64>().expect("it fits");
-        let (view, copy) = (tensor.as_mat::<f64>(), tensor.to_mat::<f64>());
+        let (view, copy) = (tensor.view_as::<MatRef<f64>>(), tensor.copy_as::<Mat<f64>>());
         let (view, copy) = (view.expect("exclusive"), copy.expect("host"));
         assert_eq!(view * view.transpose(), &copy * copy.transpose(), "{strides:?}");
         assert_eq!(view.norm_l2(), copy.norm_l2(), "{strides:?}");
@@ -162,8 +162,8 @@ fn products_over_odd_strides_are_right() {
 #[test]
 fn views_take_every_layout_that_others_do_not_write() {
     let refused = conformance::reader(|tensor| match tensor.rank() {
-        1 => Ok(tensor.as_col::<f64>()?.iter().copied().collect()),
-        _ => Ok(by_rows(tensor.as_mat::<f64>()?)),
+        1 => Ok(tensor.view_as::<ColRef<f64>>()?.iter().copied().collect()),
+        _ => Ok(by_rows(tensor.view_as::<MatRef<f64>>()?)),
     });
     for refusal in &refused {
         match refusal.tensor {
@@ -178,8 +178,8 @@ fn views_take_every_layout_that_others_do_not_write() {
     let names: Vec<_> = refused.iter().map(|refusal| refusal.tensor).collect();
     assert!(!names.contains(&"reversed") && !names.contains(&"broadcast"), "{names:?}");
     let refused = conformance::reader(|tensor| match tensor.rank() {
-        1 => Ok(tensor.to_col::<bool>()?.iter().copied().collect()),
-        _ => Ok(by_rows(tensor.to_mat::<bool>()?.as_ref())),
+        1 => Ok(tensor.copy_as::<Col<bool>>()?.iter().copied().collect()),
+        _ => Ok(by_rows(tensor.copy_as::<Mat<bool>>()?.as_ref())),
     });
     let other = |error: &Error| !matches!(error, Error::RankMismatch { wanted: 2, .. });
     assert!(!refused.iter().any(|refusal| other(&refusal.error)), "{refused:?}");
@@ -190,8 +190,8 @@ fn each_class_lends_what_it_may() {
     for flags in [Flags::NONE, Flags::IS_COPIED, Flags::IS_COPIED | Flags::READ_ONLY] {
         let mut tensor = import(Foreign::new(&[2, 3], &SIX).flags(flags)).expect("legal");
         let access = tensor.access();
-        let read = tensor.as_mat::<i32>().map(|_| ());
-        let write = tensor.as_mat_mut::<i32>().map(|_| ());
+        let read = tensor.view_as::<MatRef<i32>>().map(|_| ());
+        let write = tensor.view_mut_as::<MatMut<i32>>().map(|_| ());
         let (can_read, can_write) = match access {
             Access::Exclusive => (Ok(()), Ok(())),
             Access::Frozen => (Ok(()), Err(Error::ReadOnly)),
@@ -199,15 +199,20 @@ fn each_class_lends_what_it_may() {
         };
         assert_eq!((read, write), (can_read, can_write), "{access}");
         // SAFETY: nobody writes.
-        let view = unsafe { tensor.as_mat_unchecked::<i32>() };
+        let view = unsafe { tensor.assume_frozen() }.into_as::<MatRef<i32>>();
         assert_eq!(by_rows(view.expect("the class is not looked at")), SIX, "{access}");
         // SAFETY: nobody else has the elements.
-        let view = unsafe { tensor.as_mat_mut_unchecked::<i32>() };
+        let view =
+            unsafe { tensor.assume_exclusive() }.and_then(|tensor| tensor.into_as::<MatMut<i32>>());
         let refused = view.map(|_| ()).err();
         assert_eq!(refused, flags.contains(Flags::READ_ONLY).then_some(Error::ReadOnly));
         let mut column = import(Foreign::new(&[6], &SIX).flags(flags)).expect("legal");
-        assert_eq!(column.as_col::<i32>().is_ok(), access != Access::Shared, "{access}");
-        assert_eq!(column.as_col_mut::<i32>().is_ok(), access == Access::Exclusive, "{access}");
+        assert_eq!(column.view_as::<ColRef<i32>>().is_ok(), access != Access::Shared, "{access}");
+        assert_eq!(
+            column.view_mut_as::<ColMut<i32>>().is_ok(),
+            access == Access::Exclusive,
+            "{access}"
+        );
     }
 }
 
@@ -215,18 +220,18 @@ fn each_class_lends_what_it_may() {
 fn another_rank_dtype_or_device_is_refused() {
     let tensor = six(&[3, 1], 0);
     let wanted = Error::RankMismatch { wanted: 1, found: 2 };
-    assert_eq!(tensor.as_col::<i32>().map(|_| ()), Err(wanted.clone()));
-    assert_eq!(tensor.to_col::<i32>().map(|_| ()), Err(wanted));
+    assert_eq!(tensor.view_as::<ColRef<i32>>().map(|_| ()), Err(wanted.clone()));
+    assert_eq!(tensor.copy_as::<Col<i32>>().map(|_| ()), Err(wanted));
     let scalar = Tensor::scalar(1);
     let wanted = Error::RankMismatch { wanted: 2, found: 0 };
-    assert_eq!(scalar.as_mat::<i32>().map(|_| ()), Err(wanted.clone()));
-    assert_eq!(scalar.to_mat::<i32>().map(|_| ()), Err(wanted));
+    assert_eq!(scalar.view_as::<MatRef<i32>>().map(|_| ()), Err(wanted.clone()));
+    assert_eq!(scalar.copy_as::<Mat<i32>>().map(|_| ()), Err(wanted));
     let wanted = Error::DTypeMismatch { found: DType::I32, wanted: DType::F32 };
-    assert_eq!(tensor.as_mat::<f32>().map(|_| ()), Err(wanted.clone()));
-    assert_eq!(tensor.to_mat::<f32>().map(|_| ()), Err(wanted));
+    assert_eq!(tensor.view_as::<MatRef<f32>>().map(|_| ()), Err(wanted.clone()));
+    assert_eq!(tensor.copy_as::<Mat<f32>>().map(|_| ()), Err(wanted));
     let device = "cuda:0".parse().expect("a name");
     let tensor = import(Foreign::new(&[2, 3], &SIX).device(device).flags(Flags::IS_COPIED));
-    let refused = tensor.expect("legal").as_mat::<i32>().map(|_| ());
+    let refused = tensor.expect("legal").view_as::<MatRef<i32>>().map(|_| ());
     assert_eq!(refused, Err(Error::NotHostAccessible { device }));
 }
 
@@ -235,12 +240,16 @@ fn overlapping_elements_are_read_but_not_lent_mutably() {
     for (strides, at) in [([0, 1], 0), ([1, 1], 0), ([1, 0], 0), ([-1, 1], 1)] {
         let mut tensor = six(&strides, at);
         let wanted = tensor.view::<i32>().expect("host").to_vec();
-        assert_eq!(by_rows(tensor.as_mat::<i32>().expect("exclusive")), wanted, "{strides:?}");
-        assert_eq!(tensor.as_mat_mut::<i32>().map(|_| ()), Err(Error::Overlapping));
+        assert_eq!(
+            by_rows(tensor.view_as::<MatRef<i32>>().expect("exclusive")),
+            wanted,
+            "{strides:?}"
+        );
+        assert_eq!(tensor.view_mut_as::<MatMut<i32>>().map(|_| ()), Err(Error::Overlapping));
     }
     let builder = Tensor::builder([1_i32]).shape(&[4]).strides(&[0]);
     let mut tensor = builder.build::<i32>().expect("it fits");
-    assert_eq!(tensor.as_col_mut::<i32>().map(|_| ()), Err(Error::Overlapping));
+    assert_eq!(tensor.view_mut_as::<ColMut<i32>>().map(|_| ()), Err(Error::Overlapping));
 }
 
 #[test]
@@ -250,10 +259,10 @@ fn odd_strides_that_no_element_uses_are_no_obstacle() {
         import(foreign).expect("legal")
     };
     let mut tensor = make(&[1, 3], &[i64::MIN, 1]);
-    assert_eq!(by_rows(tensor.as_mat::<i32>().expect("exclusive")), [1, 2, 3]);
-    tensor.as_mat_mut::<i32>().expect("exclusive").reverse_rows_mut().fill(0);
+    assert_eq!(by_rows(tensor.view_as::<MatRef<i32>>().expect("exclusive")), [1, 2, 3]);
+    tensor.view_mut_as::<MatMut<i32>>().expect("exclusive").reverse_rows_mut().fill(0);
     let tensor = make(&[5, 0], &[i64::MIN, i64::MIN]);
-    assert_eq!(tensor.as_mat::<i32>().expect("empty").reverse_rows().shape(), (5, 0));
+    assert_eq!(tensor.view_as::<MatRef<i32>>().expect("empty").reverse_rows().shape(), (5, 0));
 }
 
 #[test]
@@ -264,8 +273,11 @@ fn columns_between_those_of_a_view_stay_with_their_holder() {
     std::thread::scope(|scope| {
         let writer = scope.spawn(move || (0..100).for_each(|_| theirs.fill(7)));
         let mut tensor = TensorMut::from(&mut ours);
-        assert_eq!(by_rows(tensor.as_mat::<i32>().expect("exclusive")), [9, 10, 5, 6, 1, 2]);
-        tensor.as_mat_mut::<i32>().expect("exclusive").row_mut(0).fill(0);
+        assert_eq!(
+            by_rows(tensor.view_as::<MatRef<i32>>().expect("exclusive")),
+            [9, 10, 5, 6, 1, 2]
+        );
+        tensor.view_mut_as::<MatMut<i32>>().expect("exclusive").row_mut(0).fill(0);
         writer.join().expect("no panic");
     });
     assert_eq!(matrix, mat![[1, 2, 7, 7], [5, 6, 7, 7], [0, 0, 7, 7]]);
@@ -276,11 +288,11 @@ fn a_matrix_given_away_is_released_once_on_another_thread() {
     let owner = CountingOwner::new(SIX);
     let drops = owner.drops();
     let tensor = Tensor::builder(owner).shape(&[2, 3]).build::<i32>().expect("it fits");
-    assert_eq!(tensor.as_mat::<i32>().expect("exclusive")[(1, 2)], 6);
+    assert_eq!(tensor.view_as::<MatRef<i32>>().expect("exclusive")[(1, 2)], 6);
     drops.expect(0, "before the drop");
     std::thread::spawn(move || drop(tensor)).join().expect("no panic");
     drops.expect(1, "after the drop");
     let tensor = take_back(Tensor::from(counted(2, 3)).into_raw());
-    assert_eq!(tensor.as_mat::<i32>().map(|_| ()), Err(Error::SharedMemory));
-    assert_eq!(tensor.to_mat::<i32>(), Ok(counted(2, 3)));
+    assert_eq!(tensor.view_as::<MatRef<i32>>().map(|_| ()), Err(Error::SharedMemory));
+    assert_eq!(tensor.copy_as::<Mat<i32>>(), Ok(counted(2, 3)));
 }

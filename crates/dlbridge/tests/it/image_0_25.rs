@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::common::{import, take_back};
 use dlbridge::testing::conformance::{self, Expected};
 use dlbridge::testing::{CountingOwner, Foreign};
-use dlbridge::{Access, DType, Error, Flags, Plain, Tensor, TensorMut, TensorRef};
+use dlbridge::{
+    Access, DType, Error, Flags, Plain, Tensor, TensorMut, TensorRef, TensorSlice, TensorSliceMut,
+};
 use image::{
     DynamicImage, ImageBuffer, Luma, LumaA, Pixel, Primitive, Rgb, RgbImage, Rgba, RgbaImage,
 };
@@ -110,7 +112,7 @@ fn an_image_comes_back_out_as_it_was() {
     let image = RgbImage::from_raw(2, 2, samples(12)).expect("it fits");
     let data = image.as_ptr();
     let mut tensor = Tensor::from(image);
-    let mut view = tensor.as_image_mut::<Rgb<u8>>().expect("exclusive");
+    let mut view = tensor.view_mut_as::<ImageBuffer<Rgb<u8>, &mut [u8]>>().expect("exclusive");
     view.put_pixel(1, 0, Rgb([9, 9, 9]));
     let again: RgbImage = tensor.into_owner().expect("it is the owner");
     assert_eq!((again.as_ptr(), again.get_pixel(1, 0).0), (data, [9, 9, 9]));
@@ -121,21 +123,23 @@ fn an_image_is_the_tensors_own_memory() {
     let mut tensor = Tensor::builder(samples::<u16>(24)).shape(&[2, 3, 4]).build::<u16>();
     let tensor = tensor.as_mut().expect("it fits");
     let data = tensor.data_ptr().cast::<u16>().cast_const();
-    let image = tensor.as_image::<Rgba<u16>>().expect("exclusive");
+    let image = tensor.view_as::<ImageBuffer<Rgba<u16>, &[u16]>>().expect("exclusive");
     assert_eq!((image.dimensions(), image.as_ptr()), ((3, 2), data));
     assert_eq!(image.get_pixel(2, 1).0, [21, 22, 23, 24]);
-    let copy = tensor.to_image::<Rgba<u16>>().expect("host");
+    let copy = tensor.copy_as::<ImageBuffer<Rgba<u16>, Vec<u16>>>().expect("host");
     assert_eq!(copy.as_raw(), image.as_raw());
     assert_ne!(copy.as_ptr(), data);
     let gray = Tensor::builder(samples::<u8>(6)).shape(&[2, 3]).build::<u8>().expect("it fits");
-    let image = gray.as_image::<Luma<u8>>().expect("two axes do for one channel");
+    let image =
+        gray.view_as::<ImageBuffer<Luma<u8>, &[u8]>>().expect("two axes do for one channel");
     assert_eq!((image.dimensions(), image.get_pixel(0, 1).0), ((3, 2), [4]));
 }
 
 #[test]
 fn images_take_what_a_slice_takes() {
-    let refused =
-        conformance::reader(|tensor| Ok(tensor.as_image::<Luma<f64>>()?.into_raw().to_vec()));
+    let refused = conformance::reader(|tensor| {
+        Ok(tensor.view_as::<ImageBuffer<Luma<f64>, &[f64]>>()?.into_raw().to_vec())
+    });
     let error = |name| refused.iter().find(|refusal| refusal.tensor == name).map(|r| &r.error);
     for name in ["compact", "compact, read-only", "null strides", "byte offset"] {
         assert_eq!(error(name), None, "{name}");
@@ -147,7 +151,9 @@ fn images_take_what_a_slice_takes() {
     assert_eq!(error("one axis"), Some(&Error::RankMismatch { wanted: 3, found: 1 }));
     let wanted = Error::ExtentMismatch { axis: 2, found: 2, wanted: 1 };
     assert_eq!(error("rank 3"), Some(&wanted));
-    let refused = conformance::reader(|tensor| Ok(tensor.to_image::<Luma<f64>>()?.into_raw()));
+    let refused = conformance::reader(|tensor| {
+        Ok(tensor.copy_as::<ImageBuffer<Luma<f64>, Vec<f64>>>()?.into_raw())
+    });
     let shape = |error: &Error| {
         matches!(error, Error::RankMismatch { wanted: 3, .. } | Error::ExtentMismatch { .. })
     };
@@ -166,11 +172,27 @@ fn each_class_lends_what_it_may() {
             Access::Frozen => (Ok(()), Err(Error::ReadOnly)),
             Access::Shared => (Err(Error::SharedMemory), Err(Error::SharedMemory)),
         };
-        assert_eq!(tensor.as_image::<Rgb<u8>>().map(|_| ()), can_read, "{access}");
-        assert_eq!(tensor.as_image_mut::<Rgb<u8>>().map(|_| ()), can_write, "{access}");
-        assert_eq!(make().into_image::<Rgb<u8>>().map(|_| ()), can_read, "{access}");
-        assert_eq!(make().into_image_mut::<Rgb<u8>>().map(|_| ()), can_write, "{access}");
-        let copy = tensor.to_image::<Rgb<u8>>().expect("every class");
+        assert_eq!(
+            tensor.view_as::<ImageBuffer<Rgb<u8>, &[u8]>>().map(|_| ()),
+            can_read,
+            "{access}"
+        );
+        assert_eq!(
+            tensor.view_mut_as::<ImageBuffer<Rgb<u8>, &mut [u8]>>().map(|_| ()),
+            can_write,
+            "{access}"
+        );
+        assert_eq!(
+            make().into_as::<ImageBuffer<Rgb<u8>, TensorSlice<u8>>>().map(|_| ()),
+            can_read,
+            "{access}"
+        );
+        assert_eq!(
+            make().into_as::<ImageBuffer<Rgb<u8>, TensorSliceMut<u8>>>().map(|_| ()),
+            can_write,
+            "{access}"
+        );
+        let copy = tensor.copy_as::<ImageBuffer<Rgb<u8>, Vec<u8>>>().expect("every class");
         assert_eq!(copy.into_raw(), samples::<u8>(12));
     }
 }
@@ -179,21 +201,24 @@ fn each_class_lends_what_it_may() {
 fn another_pixel_type_is_refused() {
     let mut tensor = Tensor::from(RgbImage::new(2, 2));
     let wanted = Error::ExtentMismatch { axis: 2, found: 3, wanted: 4 };
-    assert_eq!(tensor.as_image::<Rgba<u8>>().map(|_| ()), Err(wanted.clone()));
-    assert_eq!(tensor.as_image_mut::<Rgba<u8>>().map(|_| ()), Err(wanted.clone()));
-    assert_eq!(tensor.to_image::<Rgba<u8>>().map(|_| ()), Err(wanted.clone()));
-    assert_eq!(tensor.into_image::<Rgba<u8>>().map(|_| ()), Err(wanted));
+    assert_eq!(tensor.view_as::<ImageBuffer<Rgba<u8>, &[u8]>>().map(|_| ()), Err(wanted.clone()));
+    assert_eq!(
+        tensor.view_mut_as::<ImageBuffer<Rgba<u8>, &mut [u8]>>().map(|_| ()),
+        Err(wanted.clone())
+    );
+    assert_eq!(tensor.copy_as::<ImageBuffer<Rgba<u8>, Vec<u8>>>().map(|_| ()), Err(wanted.clone()));
+    assert_eq!(tensor.into_as::<ImageBuffer<Rgba<u8>, TensorSlice<u8>>>().map(|_| ()), Err(wanted));
     let tensor = Tensor::from(RgbImage::new(2, 2));
     let wanted = Error::DTypeMismatch { found: DType::U8, wanted: DType::U16 };
-    assert_eq!(tensor.as_image::<Rgb<u16>>().map(|_| ()), Err(wanted));
+    assert_eq!(tensor.view_as::<ImageBuffer<Rgb<u16>, &[u16]>>().map(|_| ()), Err(wanted));
     let gray = Tensor::from([0_u8; 4]);
     let wanted = Error::RankMismatch { wanted: 3, found: 1 };
-    assert_eq!(gray.as_image::<Luma<u8>>().map(|_| ()), Err(wanted));
+    assert_eq!(gray.view_as::<ImageBuffer<Luma<u8>, &[u8]>>().map(|_| ()), Err(wanted));
     let builder = Tensor::builder([0_u8; 0]).shape(&[1 << 32, 0, 3]);
     let wide = builder.build::<u8>().expect("no elements");
     let most = u32::MAX as usize;
     let wanted = Error::ExtentTooLarge { axis: 0, extent: 1 << 32, most };
-    assert_eq!(wide.as_image::<Rgb<u8>>().map(|_| ()), Err(wanted));
+    assert_eq!(wide.view_as::<ImageBuffer<Rgb<u8>, &[u8]>>().map(|_| ()), Err(wanted));
 }
 
 #[test]
@@ -202,7 +227,7 @@ fn an_owning_image_releases_its_tensor_once_on_another_thread() {
     let drops = owner.drops();
     let tensor = Tensor::builder(owner).shape(&[2, 2, 3]).build::<u8>().expect("it fits");
     let data = tensor.data_ptr().cast::<u8>().cast_const();
-    let image = tensor.into_image_mut::<Rgb<u8>>().expect("exclusive");
+    let image = tensor.into_as::<ImageBuffer<Rgb<u8>, TensorSliceMut<u8>>>().expect("exclusive");
     assert_eq!(image.as_ptr(), data);
     let image = std::thread::spawn(move || {
         let mut image = image;
@@ -220,8 +245,11 @@ fn an_owning_image_releases_its_tensor_once_on_another_thread() {
 fn an_image_given_away_is_copied_not_borrowed() {
     let image = RgbaImage::from_raw(2, 1, samples(8)).expect("it fits");
     let tensor = take_back(Tensor::from(image.clone()).into_raw());
-    assert_eq!(tensor.as_image::<Rgba<u8>>().map(|_| ()), Err(Error::SharedMemory));
-    assert_eq!(tensor.to_image::<Rgba<u8>>(), Ok(image));
+    assert_eq!(
+        tensor.view_as::<ImageBuffer<Rgba<u8>, &[u8]>>().map(|_| ()),
+        Err(Error::SharedMemory)
+    );
+    assert_eq!(tensor.copy_as::<ImageBuffer<Rgba<u8>, Vec<u8>>>(), Ok(image));
 }
 
 /// A container that lends fewer samples each time it is asked.

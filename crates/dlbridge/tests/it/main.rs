@@ -4,7 +4,6 @@
 mod common;
 
 mod access;
-mod adapters_table;
 mod aliasing;
 #[cfg(feature = "arrow-60")]
 mod arrow_60;
@@ -37,6 +36,10 @@ mod misaligned;
 mod nalgebra_0_35;
 mod names;
 #[cfg(feature = "ndarray-0_17")]
+mod ndarray;
+#[cfg(feature = "ndarray-0_16")]
+mod ndarray_0_16;
+#[cfg(feature = "ndarray-0_17")]
 mod ndarray_0_17;
 #[cfg(feature = "ndarray-0_17")]
 mod ndarray_0_17_views;
@@ -48,6 +51,7 @@ mod parts;
 mod prop_layout;
 mod prop_parts;
 mod prop_validation;
+mod protocol;
 mod rank_0;
 mod releases;
 mod rows;

@@ -53,9 +53,10 @@ fn unaligned_data_is_never_lent() {
         assert_eq!(tensor.as_slice::<f64>(), Err(wanted.clone()));
         assert_eq!(tensor.as_slice_mut::<f64>(), Err(wanted.clone()));
         // SAFETY: nobody writes.
-        assert_eq!(unsafe { tensor.as_slice_unchecked::<f64>() }, Err(wanted.clone()));
+        assert_eq!(unsafe { tensor.assume_frozen() }.into_as::<&[f64]>(), Err(wanted.clone()));
         // SAFETY: nobody else has it.
-        assert_eq!(unsafe { tensor.as_slice_mut_unchecked::<f64>() }, Err(wanted));
+        let tensor = unsafe { tensor.assume_exclusive() };
+        assert_eq!(tensor.and_then(|tensor| tensor.into_as::<&mut [f64]>()), Err(wanted));
     }
     assert_eq!(at(0).as_slice::<f64>(), Ok(&[1.5, -2.5, 3.5][..]));
     assert_eq!(at(8).as_slice::<f64>(), Ok(&[1.5, -2.5, 3.5][..]));

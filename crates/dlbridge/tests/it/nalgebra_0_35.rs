@@ -2,6 +2,7 @@
 //! Layouts that only foreign descriptors have come from the suite's odd tensors.
 #![allow(unsafe_code, reason = "the unchecked forms are tested too")]
 
+use dlbridge::nalgebra_0_35::Transposed;
 use std::sync::Arc;
 
 use crate::common::{import, take_back};
@@ -9,8 +10,9 @@ use dlbridge::testing::conformance::{self, Expected};
 use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{Access, DType, Error, Flags, Tensor, TensorMut, TensorRef};
 use nalgebra::{
-    Const, DMatrix, DVector, Dim, Dyn, Matrix, Matrix2x3, RawStorage, RawStorageMut, RowDVector,
-    SMatrix, Scalar, U1, U2, U3, Vector2, Vector3,
+    Const, DMatrix, DMatrixView, DMatrixViewMut, DVector, DVectorView, Dim, Dyn, Matrix, Matrix2x3,
+    MatrixView, MatrixViewMut, OMatrix, RawStorage, RawStorageMut, RowDVector, SMatrix, Scalar, U1,
+    U2, U3, Vector2, Vector3,
 };
 
 const SIX: [i32; 6] = [1, 2, 3, 4, 5, 6];
@@ -110,7 +112,7 @@ fn a_matrix_comes_back_out_as_it_was() {
     let matrix = DMatrix::from_row_slice(2, 3, &SIX);
     let data = matrix.as_ptr();
     let mut tensor = Tensor::from(matrix);
-    tensor.as_matrix_mut::<i32, Dyn, Dyn>().expect("exclusive").apply(|x| *x *= 2);
+    tensor.view_mut_as::<DMatrixViewMut<i32>>().expect("exclusive").apply(|x| *x *= 2);
     let again: DMatrix<i32> = tensor.into_owner().expect("it is the owner");
     assert_eq!(again.as_ptr(), data);
     assert_eq!(again, DMatrix::from_row_slice(2, 3, &SIX.map(|x| 2 * x)));
@@ -136,22 +138,22 @@ fn static_views_are_described_too() {
     let part = matrix.fixed_view::<2, 2>(0, 1);
     let tensor = TensorRef::from(&part);
     assert_eq!((tensor.shape(), tensor.strides()), (&[2, 2][..], &[1, 2][..]));
-    assert_eq!(tensor.to_matrix::<i32, U2, U2>(), Ok(part.into_owned()));
+    assert_eq!(tensor.copy_as::<OMatrix<i32, U2, U2>>(), Ok(part.into_owned()));
 }
 
 #[test]
 fn a_view_is_the_tensors_own_memory() {
     let mut tensor = Tensor::from(DMatrix::from_row_slice(2, 3, &SIX));
     let data = tensor.data_ptr().cast::<i32>();
-    let view = tensor.as_matrix::<i32, Dyn, Dyn>().expect("exclusive");
+    let view = tensor.view_as::<DMatrixView<i32>>().expect("exclusive");
     assert_eq!((view.as_ptr(), view.strides()), (data.cast_const(), (1, 2)));
     assert_eq!(view, Matrix2x3::from_row_slice(&SIX));
-    let mut view = tensor.as_matrix_mut::<i32, U2, U3>().expect("exclusive");
+    let mut view = tensor.view_mut_as::<MatrixViewMut<i32, U2, U3, U1, Dyn>>().expect("exclusive");
     view[(1, 2)] = 60;
     view.row_mut(0).fill(0);
     view.column_mut(1).axpy(10, &Vector2::new(1, 1), 1);
     let wanted = Matrix2x3::from_row_slice(&[0, 10, 0, 4, 15, 60]);
-    assert_eq!(tensor.to_matrix::<i32, U2, U3>(), Ok(wanted));
+    assert_eq!(tensor.copy_as::<OMatrix<i32, U2, U3>>(), Ok(wanted));
 }
 
 #[test]
@@ -161,20 +163,26 @@ fn a_row_major_tensor_is_lent_as_its_transpose() {
     let wanted = Error::StrideMismatch {
         axis: 0,
         stride: 3,
-        wanted: "1 along a column (to_matrix copies others)",
+        wanted: "1 along a column (if row-major, use `Transposed`)",
     };
-    assert_eq!(tensor.as_matrix::<i32, Dyn, Dyn>().map(|_| ()), Err(wanted.clone()));
-    assert_eq!(tensor.as_matrix_mut::<i32, U2, U3>().map(|_| ()), Err(wanted));
-    let view = tensor.as_transposed_matrix::<i32, U3, Dyn>().expect("exclusive");
+    assert_eq!(tensor.view_as::<DMatrixView<i32>>().map(|_| ()), Err(wanted.clone()));
+    assert_eq!(
+        tensor.view_mut_as::<MatrixViewMut<i32, U2, U3, U1, Dyn>>().map(|_| ()),
+        Err(wanted)
+    );
+    let Transposed(view) =
+        tensor.view_as::<Transposed<MatrixView<i32, U3, Dyn, U1, Dyn>>>().expect("exclusive");
     assert_eq!((view.as_ptr(), view.strides()), (data.cast_const(), (1, 3)));
     assert_eq!(view.transpose(), Matrix2x3::from_row_slice(&SIX));
-    let mut view = tensor.as_transposed_matrix_mut::<i32, Dyn, U2>().expect("exclusive");
+    let Transposed(mut view) = tensor
+        .view_mut_as::<Transposed<MatrixViewMut<i32, Dyn, U2, U1, Dyn>>>()
+        .expect("exclusive");
     view.column_mut(1).fill(0);
     assert_eq!(tensor.as_slice::<i32>(), Ok(&[1, 2, 3, 0, 0, 0][..]));
-    let refused = tensor.as_transposed_matrix::<i32, U2, Dyn>().map(|_| ());
+    let refused = tensor.view_as::<Transposed<MatrixView<i32, U2, Dyn, U1, Dyn>>>().map(|_| ());
     assert_eq!(refused, Err(Error::ExtentMismatch { axis: 1, found: 3, wanted: 2 }));
     let vector = Tensor::from(SIX);
-    let refused = vector.as_transposed_matrix::<i32, Dyn, U1>().map(|_| ());
+    let refused = vector.view_as::<Transposed<DVectorView<i32>>>().map(|_| ());
     assert_eq!(refused, Err(Error::RankMismatch { wanted: 2, found: 1 }));
 }
 
@@ -189,9 +197,9 @@ fn by_rows<T: Scalar + Copy, S: RawStorage<T, Dyn, C>, C: Dim>(
 #[test]
 fn views_take_columns_that_nobody_writes() {
     let refused = conformance::reader(|tensor| match tensor.rank() {
-        1 => Ok(by_rows(&tensor.as_matrix::<f64, Dyn, U1>()?)),
+        1 => Ok(by_rows(&tensor.view_as::<DVectorView<f64>>()?)),
         _ => {
-            let view = tensor.as_matrix::<f64, Dyn, Dyn>()?;
+            let view = tensor.view_as::<DMatrixView<f64>>()?;
             // nalgebra's own iterator, which counts on its strides, goes by columns
             let (values, by_columns) = (by_rows(&view), view.transpose());
             assert_eq!(by_columns.iter().copied().collect::<Vec<_>>(), values);
@@ -223,7 +231,7 @@ fn views_take_columns_that_nobody_writes() {
 #[test]
 fn transposed_views_take_rows_that_nobody_writes() {
     let refused = conformance::reader(|tensor| {
-        let view = tensor.as_transposed_matrix::<u16, Dyn, Dyn>()?;
+        let Transposed(view) = tensor.view_as::<Transposed<DMatrixView<u16>>>()?;
         Ok(view.iter().copied().collect::<Vec<_>>())
     });
     let error = |name| refused.iter().find(|refusal| refusal.tensor == name).map(|r| &r.error);
@@ -235,7 +243,7 @@ fn transposed_views_take_rows_that_nobody_writes() {
     let wanted = Error::StrideMismatch {
         axis: 1,
         stride: 3,
-        wanted: "1 along a column (to_matrix copies others)",
+        wanted: "1 along a column (if row-major, use `Transposed`)",
     };
     assert_eq!(error("column-major"), Some(&wanted));
 }
@@ -243,13 +251,13 @@ fn transposed_views_take_rows_that_nobody_writes() {
 #[test]
 fn copies_take_every_layout_of_two_axes() {
     let refused = conformance::reader(|tensor| {
-        let copy = tensor.to_matrix::<i16, Dyn, Dyn>()?.transpose();
+        let copy = tensor.copy_as::<OMatrix<i16, Dyn, Dyn>>()?.transpose();
         Ok(copy.iter().copied().collect::<Vec<_>>())
     });
     let other = |error: &Error| !matches!(error, Error::RankMismatch { wanted: 2, .. });
     assert!(!refused.iter().any(|refusal| other(&refusal.error)), "{refused:?}");
     let refused = conformance::reader(|tensor| {
-        Ok(tensor.to_matrix::<i16, Dyn, U1>()?.iter().copied().collect::<Vec<_>>())
+        Ok(tensor.copy_as::<OMatrix<i16, Dyn, U1>>()?.iter().copied().collect::<Vec<_>>())
     });
     assert!(!refused.iter().any(|refusal| refusal.tensor == "reversed"), "{refused:?}");
 }
@@ -262,9 +270,9 @@ fn rows_between_those_of_a_view_stay_with_their_holder() {
         let writer = scope.spawn(move || (0..100).for_each(|_| theirs.add_scalar_mut(1)));
         let mut tensor = TensorMut::from(&mut ours);
         assert_eq!((tensor.shape(), tensor.strides()), (&[2, 3][..], &[1, 4][..]));
-        let view = tensor.as_matrix::<i32, Dyn, Dyn>().expect("exclusive");
+        let view = tensor.view_as::<DMatrixView<i32>>().expect("exclusive");
         assert_eq!((view.iter().sum::<i32>(), view.column(1).sum()), (15, 5));
-        let mut view = tensor.as_matrix_mut::<i32, Dyn, Dyn>().expect("exclusive");
+        let mut view = tensor.view_mut_as::<DMatrixViewMut<i32>>().expect("exclusive");
         view.column_mut(2).axpy(2, &Vector2::new(1, 1), 1);
         view.apply(|x| *x = -*x);
         writer.join().expect("no panic");
@@ -273,11 +281,11 @@ fn rows_between_those_of_a_view_stay_with_their_holder() {
     assert_eq!(matrix, DMatrix::from_row_slice(4, 3, &wanted));
     // a row of a column-major matrix is no column
     let refused =
-        TensorRef::from(&matrix.row(1)).as_transposed_matrix::<i32, Dyn, U1>().map(|_| ());
+        TensorRef::from(&matrix.row(1)).view_as::<Transposed<DVectorView<i32>>>().map(|_| ());
     let wanted = Error::StrideMismatch {
         axis: 1,
         stride: 4,
-        wanted: "1 along a column (to_matrix copies others)",
+        wanted: "1 along a column (if row-major, use `Transposed`)",
     };
     assert_eq!(refused, Err(wanted));
 }
@@ -287,13 +295,15 @@ fn overlapping_columns_are_read_but_not_lent_mutably() {
     for stride in [0, 1] {
         let builder = Tensor::builder(SIX).shape(&[3, 4]).strides(&[1, stride]);
         let mut tensor = builder.build::<i32>().expect("it fits");
-        let view = tensor.as_matrix::<i32, Dyn, Dyn>().expect("exclusive");
-        assert_eq!(view, tensor.to_matrix::<i32, Dyn, Dyn>().expect("host"));
+        let view = tensor.view_as::<DMatrixView<i32>>().expect("exclusive");
+        assert_eq!(view, tensor.copy_as::<OMatrix<i32, Dyn, Dyn>>().expect("host"));
         assert_eq!(view.iter().copied().collect::<Vec<_>>().len(), 12);
-        let refused = tensor.as_matrix_mut::<i32, Dyn, Dyn>().map(|_| ());
+        let refused = tensor.view_mut_as::<DMatrixViewMut<i32>>().map(|_| ());
         assert_eq!(refused, Err(Error::Overlapping));
         // SAFETY: nobody else has the elements.
-        let refused = unsafe { tensor.as_matrix_mut_unchecked::<i32, Dyn, Dyn>() }.map(|_| ());
+        let refused = unsafe { tensor.assume_exclusive() }
+            .and_then(|tensor| tensor.into_as::<DMatrixViewMut<i32>>())
+            .map(|_| ());
         assert_eq!(refused, Err(Error::Overlapping));
     }
 }
@@ -302,19 +312,19 @@ fn overlapping_columns_are_read_but_not_lent_mutably() {
 fn a_column_may_have_one_axis_or_two() {
     for shape in [&[6][..], &[6, 1]] {
         let tensor = Tensor::builder(SIX).shape(shape).build::<i32>().expect("it fits");
-        let column = tensor.as_matrix::<i32, Dyn, U1>().expect("exclusive");
+        let column = tensor.view_as::<DVectorView<i32>>().expect("exclusive");
         assert_eq!((column.shape(), column.as_slice()), ((6, 1), &SIX[..]));
-        assert_eq!(tensor.to_matrix::<i32, Dyn, U1>(), Ok(DVector::from_row_slice(&SIX)));
+        assert_eq!(tensor.copy_as::<OMatrix<i32, Dyn, U1>>(), Ok(DVector::from_row_slice(&SIX)));
     }
     let every_second = Tensor::builder(SIX).shape(&[3]).strides(&[2]).build::<i32>();
-    let refused = every_second.expect("it fits").as_matrix::<i32, Dyn, U1>().map(|_| ());
+    let refused = every_second.expect("it fits").view_as::<DVectorView<i32>>().map(|_| ());
     let wanted = Error::StrideMismatch {
         axis: 0,
         stride: 2,
-        wanted: "1 along a column (to_matrix copies others)",
+        wanted: "1 along a column (if row-major, use `Transposed`)",
     };
     assert_eq!(refused, Err(wanted.clone()));
-    let said = "strides: axis 0 has stride 2, wanted 1 along a column (to_matrix copies others); \
+    let said = "strides: axis 0 has stride 2, wanted 1 along a column (if row-major, use `Transposed`); \
                 use a view, or copy";
     assert_eq!(wanted.to_string(), said);
 }
@@ -325,8 +335,8 @@ fn each_class_lends_what_it_may() {
         let foreign = Foreign::new(&[2, 3], &SIX).strides(&[1, 2]).flags(flags);
         let mut tensor = import(foreign).expect("legal");
         let access = tensor.access();
-        let read = tensor.as_matrix::<i32, U2, U3>().map(|_| ());
-        let write = tensor.as_matrix_mut::<i32, U2, U3>().map(|_| ());
+        let read = tensor.view_as::<MatrixView<i32, U2, U3, U1, Dyn>>().map(|_| ());
+        let write = tensor.view_mut_as::<MatrixViewMut<i32, U2, U3, U1, Dyn>>().map(|_| ());
         let (can_read, can_write) = match access {
             Access::Exclusive => (Ok(()), Ok(())),
             Access::Frozen => (Ok(()), Err(Error::ReadOnly)),
@@ -334,12 +344,13 @@ fn each_class_lends_what_it_may() {
         };
         assert_eq!((read, write), (can_read, can_write), "{access}");
         let wanted = Matrix2x3::from_column_slice(&SIX);
-        assert_eq!(tensor.to_matrix::<i32, U2, U3>(), Ok(wanted), "{access}");
+        assert_eq!(tensor.copy_as::<OMatrix<i32, U2, U3>>(), Ok(wanted), "{access}");
         // SAFETY: nobody writes.
-        let view = unsafe { tensor.as_matrix_unchecked::<i32, U2, U3>() };
+        let view = unsafe { tensor.assume_frozen() }.into_as::<MatrixView<i32, U2, U3, U1, Dyn>>();
         assert_eq!(view.expect("the class is not looked at"), wanted, "{access}");
         // SAFETY: nobody else has the elements.
-        let view = unsafe { tensor.as_matrix_mut_unchecked::<i32, U2, U3>() };
+        let view = unsafe { tensor.assume_exclusive() }
+            .and_then(|tensor| tensor.into_as::<MatrixViewMut<i32, U2, U3, U1, Dyn>>());
         let refused = view.map(|_| ()).err();
         assert_eq!(refused, flags.contains(Flags::READ_ONLY).then_some(Error::ReadOnly));
     }
@@ -348,22 +359,22 @@ fn each_class_lends_what_it_may() {
 #[test]
 fn another_size_rank_dtype_or_device_is_refused() {
     let tensor = Tensor::builder(SIX).shape(&[2, 3]).build::<i32>().expect("it fits");
-    let refused = tensor.as_matrix::<i32, U3, Dyn>().map(|_| ());
+    let refused = tensor.view_as::<MatrixView<i32, U3, Dyn, U1, Dyn>>().map(|_| ());
     assert_eq!(refused, Err(Error::ExtentMismatch { axis: 0, found: 2, wanted: 3 }));
-    let refused = tensor.to_matrix::<i32, Dyn, Const<2>>().map(|_| ());
+    let refused = tensor.copy_as::<OMatrix<i32, Dyn, Const<2>>>().map(|_| ());
     assert_eq!(refused, Err(Error::ExtentMismatch { axis: 1, found: 3, wanted: 2 }));
-    let refused = tensor.as_matrix::<i32, Dyn, U1>().map(|_| ());
+    let refused = tensor.view_as::<DVectorView<i32>>().map(|_| ());
     assert_eq!(refused, Err(Error::ExtentMismatch { axis: 1, found: 3, wanted: 1 }));
-    let refused = tensor.as_matrix::<f32, Dyn, Dyn>().map(|_| ());
+    let refused = tensor.view_as::<DMatrixView<f32>>().map(|_| ());
     let wanted = Error::DTypeMismatch { found: DType::I32, wanted: DType::F32 };
     assert_eq!(refused, Err(wanted));
-    let refused = Tensor::from(SIX).as_matrix::<i32, Dyn, Dyn>().map(|_| ());
+    let refused = Tensor::from(SIX).view_as::<DMatrixView<i32>>().map(|_| ());
     assert_eq!(refused, Err(Error::RankMismatch { wanted: 2, found: 1 }));
-    let refused = Tensor::scalar(1).as_matrix::<i32, Dyn, U1>().map(|_| ());
+    let refused = Tensor::scalar(1).view_as::<DVectorView<i32>>().map(|_| ());
     assert_eq!(refused, Err(Error::RankMismatch { wanted: 1, found: 0 }));
     let device = "cuda:0".parse().expect("a name");
     let tensor = import(Foreign::new(&[2, 3], &SIX).device(device).flags(Flags::IS_COPIED));
-    let refused = tensor.expect("legal").as_matrix::<i32, Dyn, Dyn>().map(|_| ());
+    let refused = tensor.expect("legal").view_as::<DMatrixView<i32>>().map(|_| ());
     assert_eq!(refused, Err(Error::NotHostAccessible { device }));
 }
 
@@ -374,7 +385,10 @@ fn a_matrix_given_away_is_released_once_on_another_thread() {
     let tensor = Tensor::builder(owner).shape(&[2, 3]).strides(&[1, 2]).build::<i32>();
     let tensor = tensor.expect("it fits");
     let tensor = std::thread::spawn(move || {
-        assert_eq!(tensor.as_matrix::<i32, U2, U3>().expect("exclusive").sum(), 21);
+        assert_eq!(
+            tensor.view_as::<MatrixView<i32, U2, U3, U1, Dyn>>().expect("exclusive").sum(),
+            21
+        );
         tensor
     });
     let tensor = tensor.join().expect("no panic");
@@ -383,6 +397,6 @@ fn a_matrix_given_away_is_released_once_on_another_thread() {
     drops.expect(1, "after the drop");
     let matrix = DMatrix::from_row_slice(2, 3, &SIX);
     let tensor = take_back(Tensor::from(matrix.clone()).into_raw());
-    assert_eq!(tensor.as_matrix::<i32, Dyn, Dyn>().map(|_| ()), Err(Error::SharedMemory));
-    assert_eq!(tensor.to_matrix::<i32, Dyn, Dyn>(), Ok(matrix));
+    assert_eq!(tensor.view_as::<DMatrixView<i32>>().map(|_| ()), Err(Error::SharedMemory));
+    assert_eq!(tensor.copy_as::<OMatrix<i32, Dyn, Dyn>>(), Ok(matrix));
 }

@@ -1,18 +1,19 @@
-//! From `ndarray` 0.17 to tensors: owned, shared and borrowed arrays of every layout.
+//! From `ndarray` to tensors, for each of its versions (`super::ndarray`): owned, shared and borrowed arrays of every layout.
 //! Tensors to arrays are in `ndarray_0_17_views.rs`.
 
 use std::sync::Arc;
 
+use super::ndarray::{
+    ArcArray, Array, Array0, Array1, Array2, ArrayBase, ArrayD, ArrayView, ArrayViewMut, Axis,
+    CowArray, Data, Dimension, Ix0, Ix1, Ix2, IxDyn, ShapeBuilder, Slice, arr0, array, by_mut,
+    by_ref, s,
+};
 use crate::common::{indices, take_back};
 use dlbridge::testing::conformance::{self, Expected};
-use dlbridge::{Access, DType, Error, Tensor, TensorMut, TensorRef};
-use ndarray::{
-    ArcArray, Array, Array0, Array1, Array2, ArrayD, ArrayRef, Axis, CowArray, Dimension, IxDyn,
-    ShapeBuilder, Slice, arr0, array, s,
-};
+use dlbridge::{Access, DType, Error, ReadCell, Tensor, TensorMut, TensorRef};
 
 /// What an array has to look like as a tensor: its own pointer, shape, strides and values.
-fn looks<D: Dimension>(array: &ArrayRef<i32, D>) -> Expected<i32> {
+fn looks<S: Data<Elem = i32>, D: Dimension>(array: &ArrayBase<S, D>) -> Expected<i32> {
     let shape: Vec<i64> = array.shape().iter().map(|&extent| extent as i64).collect();
     let strides: Vec<i64> = array.strides().iter().map(|&stride| stride as i64).collect();
     let values: Vec<i32> = array.iter().copied().collect();
@@ -43,7 +44,7 @@ fn conforms<D: Dimension + 'static>(make: impl Fn() -> Array<i32, D>) {
     conformance::borrowed(&TensorRef::from(&array.view()), &expected);
     conformance::borrowed(&TensorRef::from(&array.view_mut()), &expected);
     conformance::borrowed(&TensorRef::from(&CowArray::from(array.view())), &expected);
-    conformance::borrowed(&TensorRef::from(&*array), &expected);
+    conformance::borrowed(&TensorRef::from(by_ref(&array)), &expected);
     written_through(&mut array);
 }
 
@@ -55,8 +56,11 @@ fn written_through<D: Dimension>(array: &mut Array<i32, D>) {
     assert_eq!((tensor.access(), tensor.is_read_only()), (Access::Exclusive, false));
     tensor.view_mut::<i32>().expect("exclusive").map(|x| x + 1000);
     assert_eq!(*array, &before + 1000);
-    let mut tensor = TensorMut::from(&mut **array);
-    tensor.as_array_mut::<i32, D>().expect("an array does not overlap").map_inplace(|x| *x -= 1000);
+    let mut tensor = TensorMut::from(by_mut(array));
+    tensor
+        .view_mut_as::<ArrayViewMut<i32, D>>()
+        .expect("an array does not overlap")
+        .map_inplace(|x| *x -= 1000);
     assert_eq!(*array, before);
 }
 
@@ -198,7 +202,7 @@ fn a_broadcast_array_is_borrowed_as_it_is() {
     let view = row.broadcast((1000, 3)).expect("it broadcasts");
     let tensor = TensorRef::from(&view);
     assert_eq!((tensor.shape(), tensor.strides()), (&[1000, 3][..], &[0, 1][..]));
-    assert_eq!(tensor.as_array::<i32, ndarray::Ix2>().expect("frozen"), view);
+    assert_eq!(tensor.view_as::<ArrayView<i32, Ix2>>().expect("frozen"), view);
     assert_eq!(tensor.to_compact().expect("host").nbytes(), 12_000);
 }
 
@@ -223,19 +227,18 @@ fn an_array_of_truth_values_conforms() {
     });
     let tensor = Tensor::from(array![true, false]);
     assert_eq!(tensor.dtype(), DType::BOOL);
-    assert_eq!(tensor.to_array::<bool, ndarray::Ix1>(), Ok(array![true, false]));
+    assert_eq!(tensor.copy_as::<Array<bool, Ix1>>(), Ok(array![true, false]));
 }
 
 #[test]
 fn an_array_given_away_comes_back_as_an_array_of_cells() {
     let array: Array0<i32> = arr0(3);
     let tensor = take_back(Tensor::from(array).into_raw());
-    assert_eq!(tensor.to_array::<i32, ndarray::Ix0>(), Ok(arr0(3)));
+    assert_eq!(tensor.copy_as::<Array<i32, Ix0>>(), Ok(arr0(3)));
     let array = counted((3, 4).f());
     let copy = array.clone();
     let tensor = take_back(Tensor::from(array).into_raw());
-    let view = tensor.view::<i32>().expect("i32");
-    let cells = view.read_array::<ndarray::Ix2>().expect("aligned");
+    let cells = tensor.view_as::<ArrayView<ReadCell<i32>, Ix2>>().expect("aligned");
     for index in indices(&[3, 4]) {
         assert_eq!(cells[[index[0], index[1]]].get(), copy[[index[0], index[1]]]);
     }

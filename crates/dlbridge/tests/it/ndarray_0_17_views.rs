@@ -1,11 +1,13 @@
-//! From tensors to `ndarray` 0.17: views of every class and layout, and copies.
+//! From tensors to `ndarray`, for each of its versions (`super::ndarray`): views of every class and layout, and copies.
 //! Arrays to tensors are in `ndarray_0_17.rs`.
 #![allow(unsafe_code, reason = "the unchecked forms are tested too")]
 
+use super::ndarray::{
+    Array, Array2, ArrayD, ArrayView, ArrayViewMut, Ix0, Ix1, Ix2, Ix3, IxDyn, array, s,
+};
 use crate::common::import;
 use dlbridge::testing::{Foreign, conformance};
-use dlbridge::{Access, DType, Error, Flags, Tensor, TensorMut, TensorRef};
-use ndarray::{Array, Array2, ArrayD, ArrayView, Ix0, Ix1, Ix2, Ix3, IxDyn, array, s};
+use dlbridge::{Access, DType, Error, Flags, ReadCell, Tensor, TensorMut, TensorRef};
 
 const SIX: [i32; 6] = [1, 2, 3, 4, 5, 6];
 
@@ -21,7 +23,7 @@ fn foreign(flags: Flags) -> Tensor {
 #[test]
 fn copies_take_every_layout() {
     let refused = conformance::reader(|tensor| {
-        Ok(tensor.to_array::<f32, IxDyn>()?.into_iter().collect::<Vec<_>>())
+        Ok(tensor.copy_as::<Array<f32, IxDyn>>()?.into_iter().collect::<Vec<_>>())
     });
     assert_eq!(refused, []);
     assert_eq!(conformance::reader(|tensor| ArrayD::<bool>::try_from(tensor)), []);
@@ -30,7 +32,7 @@ fn copies_take_every_layout() {
 #[test]
 fn views_take_every_layout_that_others_do_not_write() {
     let refused = conformance::reader(|tensor| {
-        let view = tensor.as_array::<f64, IxDyn>()?;
+        let view = tensor.view_as::<ArrayView<f64, IxDyn>>()?;
         Ok(view.iter().copied().collect::<Vec<_>>())
     });
     for refusal in &refused {
@@ -46,9 +48,8 @@ fn views_take_every_layout_that_others_do_not_write() {
 #[test]
 fn arrays_of_cells_take_every_class() {
     let refused = conformance::reader(|tensor| {
-        let view = tensor.view::<f64>()?;
-        let cells = view.read_array::<IxDyn>()?;
-        Ok(cells.iter().map(dlbridge::ReadCell::get).collect::<Vec<_>>())
+        let cells = tensor.view_as::<ArrayView<ReadCell<f64>, IxDyn>>()?;
+        Ok(cells.iter().map(ReadCell::get).collect::<Vec<_>>())
     });
     let names: Vec<_> = refused.iter().map(|refusal| refusal.tensor).collect();
     assert_eq!(names, ["odd address"]);
@@ -58,7 +59,7 @@ fn arrays_of_cells_take_every_class() {
 fn copies_of_every_layout_are_lent_mutably() {
     let refused = conformance::reader(|tensor| {
         let mut copy = tensor.to_compact()?;
-        let mut view = copy.as_array_mut::<i64, IxDyn>()?;
+        let mut view = copy.view_mut_as::<ArrayViewMut<i64, IxDyn>>()?;
         view.map_inplace(|x| *x ^= 0);
         Ok(view.iter().copied().collect::<Vec<_>>())
     });
@@ -72,20 +73,21 @@ fn each_class_lends_what_it_may() {
     for flags in [Flags::NONE, copied, copied | Flags::READ_ONLY, Flags::READ_ONLY] {
         let mut tensor = foreign(flags);
         let access = tensor.access();
-        let read = tensor.as_array::<i32, Ix2>().map(|view| view.to_owned());
-        let write = tensor.as_array_mut::<i32, Ix2>().map(|view| view.to_owned());
+        let read = tensor.view_as::<ArrayView<i32, Ix2>>().map(|view| view.to_owned());
+        let write = tensor.view_mut_as::<ArrayViewMut<i32, Ix2>>().map(|view| view.to_owned());
         let (can_read, can_write) = match access {
             Access::Exclusive => (Ok(wanted.clone()), Ok(wanted.clone())),
             Access::Frozen => (Ok(wanted.clone()), Err(Error::ReadOnly)),
             Access::Shared => (Err(Error::SharedMemory), Err(Error::SharedMemory)),
         };
         assert_eq!((read, write), (can_read, can_write), "{access}");
-        assert_eq!(tensor.to_array::<i32, Ix2>(), Ok(wanted.clone()), "{access}");
+        assert_eq!(tensor.copy_as::<Array<i32, Ix2>>(), Ok(wanted.clone()), "{access}");
         // SAFETY: nobody writes.
-        let view = unsafe { tensor.as_array_unchecked::<i32, Ix2>() };
+        let view = unsafe { tensor.assume_frozen() }.into_as::<ArrayView<i32, Ix2>>();
         assert_eq!(view.expect("the class is not looked at"), wanted, "{access}");
         // SAFETY: nobody else has the elements.
-        let view = unsafe { tensor.as_array_mut_unchecked::<i32, Ix2>() };
+        let view = unsafe { tensor.assume_exclusive() }
+            .and_then(|tensor| tensor.into_as::<ArrayViewMut<i32, Ix2>>());
         let refused = view.map(drop).err();
         assert_eq!(refused, flags.contains(Flags::READ_ONLY).then_some(Error::ReadOnly));
     }
@@ -95,17 +97,17 @@ fn each_class_lends_what_it_may() {
 fn a_view_is_the_tensors_own_memory() {
     for (strides, at) in [([3, 1], 0), ([1, 2], 0), ([-3, -1], 5), ([-1, 2], 1), ([3, -1], 2)] {
         let mut tensor = six(&strides, at);
-        let wanted = tensor.to_array::<i32, Ix2>().expect("host");
+        let wanted = tensor.copy_as::<Array<i32, Ix2>>().expect("host");
         let data = tensor.data_ptr().cast::<i32>();
-        let view = tensor.as_array::<i32, Ix2>().expect("exclusive");
+        let view = tensor.view_as::<ArrayView<i32, Ix2>>().expect("exclusive");
         assert_eq!(view, wanted, "{strides:?}");
         assert_eq!(view.as_ptr(), data.cast_const(), "{strides:?}: element [0, 0]");
         let found: Vec<i64> = view.strides().iter().map(|&stride| stride as i64).collect();
         assert_eq!(found, strides);
-        let mut view = tensor.as_array_mut::<i32, Ix2>().expect("exclusive");
+        let mut view = tensor.view_mut_as::<ArrayViewMut<i32, Ix2>>().expect("exclusive");
         view[[1, 2]] = 60;
         view.row_mut(0).fill(0);
-        let again = tensor.to_array::<i32, Ix2>().expect("host");
+        let again = tensor.copy_as::<Array<i32, Ix2>>().expect("host");
         assert_eq!(again, array![[0, 0, 0], [wanted[[1, 0]], wanted[[1, 1]], 60]], "{strides:?}");
     }
 }
@@ -114,42 +116,53 @@ fn a_view_is_the_tensors_own_memory() {
 fn another_rank_is_refused() {
     let mut tensor = six(&[3, 1], 0);
     let wanted = Error::RankMismatch { wanted: 1, found: 2 };
-    assert_eq!(tensor.as_array::<i32, Ix1>().map(drop), Err(wanted.clone()));
-    assert_eq!(tensor.as_array_mut::<i32, Ix1>().map(drop), Err(wanted.clone()));
-    assert_eq!(tensor.to_array::<i32, Ix1>(), Err(wanted.clone()));
+    assert_eq!(tensor.view_as::<ArrayView<i32, Ix1>>().map(drop), Err(wanted.clone()));
+    assert_eq!(tensor.view_mut_as::<ArrayViewMut<i32, Ix1>>().map(drop), Err(wanted.clone()));
+    assert_eq!(tensor.copy_as::<Array<i32, Ix1>>(), Err(wanted.clone()));
+    assert_eq!(tensor.view_as::<ArrayView<ReadCell<i32>, Ix1>>().map(drop), Err(wanted.clone()));
     let view = tensor.view::<i32>().expect("i32");
-    assert_eq!(view.read_array::<Ix1>().map(drop), Err(wanted));
+    assert_eq!(ArrayView::<ReadCell<i32>, Ix1>::try_from(view).map(drop), Err(wanted.clone()));
+    assert_eq!(view.copy_as::<Array<i32, Ix1>>(), Err(wanted));
     let wanted = Error::RankMismatch { wanted: 3, found: 2 };
     assert_eq!(ArrayView::<i32, Ix3>::try_from(&tensor).map(drop), Err(wanted.clone()));
     assert_eq!(Array::<i32, Ix3>::try_from(&tensor), Err(wanted));
-    assert_eq!(tensor.as_array::<i32, IxDyn>().expect("any rank").ndim(), 2);
-    assert_eq!(Tensor::scalar(1).as_array::<i32, Ix0>().expect("rank 0").into_scalar(), &1);
+    assert_eq!(tensor.view_as::<ArrayView<i32, IxDyn>>().expect("any rank").ndim(), 2);
+    assert_eq!(
+        Tensor::scalar(1).view_as::<ArrayView<i32, Ix0>>().expect("rank 0").into_scalar(),
+        &1
+    );
 }
 
 #[test]
 fn another_dtype_and_device_memory_are_refused() {
     let tensor = six(&[3, 1], 0);
     let wanted = Error::DTypeMismatch { found: DType::I32, wanted: DType::F32 };
-    assert_eq!(tensor.as_array::<f32, Ix2>().map(drop), Err(wanted.clone()));
-    assert_eq!(tensor.to_array::<f32, Ix2>(), Err(wanted));
+    assert_eq!(tensor.view_as::<ArrayView<f32, Ix2>>().map(drop), Err(wanted.clone()));
+    assert_eq!(tensor.copy_as::<Array<f32, Ix2>>(), Err(wanted));
     let device = "cuda:0".parse().expect("a name");
     let foreign = Foreign::new(&[2], &[1, 2]).device(device).flags(Flags::IS_COPIED);
     let tensor = import(foreign).expect("legal");
     let wanted = Error::NotHostAccessible { device };
-    assert_eq!(tensor.as_array::<i32, Ix1>().map(drop), Err(wanted.clone()));
-    assert_eq!(tensor.to_array::<i32, Ix1>(), Err(wanted));
+    assert_eq!(tensor.view_as::<ArrayView<i32, Ix1>>().map(drop), Err(wanted.clone()));
+    assert_eq!(tensor.copy_as::<Array<i32, Ix1>>(), Err(wanted));
 }
 
 #[test]
 fn overlapping_elements_are_read_but_not_lent_mutably() {
     for (strides, at) in [([0, 1], 0), ([1, 1], 0), ([1, 0], 0), ([-1, 1], 1), ([2, 1], 0)] {
         let mut tensor = six(&strides, at);
-        let wanted = tensor.to_array::<i32, Ix2>().expect("host");
-        assert_eq!(tensor.as_array::<i32, Ix2>().expect("exclusive"), wanted, "{strides:?}");
-        let refused = tensor.as_array_mut::<i32, Ix2>().map(drop);
+        let wanted = tensor.copy_as::<Array<i32, Ix2>>().expect("host");
+        assert_eq!(
+            tensor.view_as::<ArrayView<i32, Ix2>>().expect("exclusive"),
+            wanted,
+            "{strides:?}"
+        );
+        let refused = tensor.view_mut_as::<ArrayViewMut<i32, Ix2>>().map(drop);
         assert_eq!(refused, Err(Error::Overlapping), "{strides:?}");
         // SAFETY: nobody else has the elements.
-        let refused = unsafe { tensor.as_array_mut_unchecked::<i32, Ix2>() }.map(drop);
+        let refused = unsafe { tensor.assume_exclusive() }
+            .and_then(|tensor| tensor.into_as::<ArrayViewMut<i32, Ix2>>())
+            .map(drop);
         assert_eq!(refused, Err(Error::Overlapping), "{strides:?}");
     }
 }
@@ -161,13 +174,16 @@ fn odd_strides_that_no_element_uses_are_no_obstacle() {
         import(foreign).expect("legal")
     };
     let mut tensor = make(&[1, 3, 1], &[i64::MIN, 1, i64::MAX]);
-    assert_eq!(tensor.as_array::<i32, Ix3>().expect("exclusive"), array![[[1], [2], [3]]]);
-    tensor.as_array_mut::<i32, Ix3>().expect("exclusive")[[0, 1, 0]] = 0;
+    assert_eq!(
+        tensor.view_as::<ArrayView<i32, Ix3>>().expect("exclusive"),
+        array![[[1], [2], [3]]]
+    );
+    tensor.view_mut_as::<ArrayViewMut<i32, Ix3>>().expect("exclusive")[[0, 1, 0]] = 0;
     let mut tensor = make(&[i64::MAX, 0], &[i64::MIN, i64::MIN]);
-    let view = tensor.as_array::<i32, Ix2>().expect("empty");
+    let view = tensor.view_as::<ArrayView<i32, Ix2>>().expect("empty");
     assert_eq!(view.shape(), [i64::MAX as usize, 0]);
-    assert!(tensor.as_array_mut::<i32, Ix2>().expect("empty").is_empty());
-    assert_eq!(tensor.to_array::<i32, Ix2>().expect("empty").len(), 0);
+    assert!(tensor.view_mut_as::<ArrayViewMut<i32, Ix2>>().expect("empty").is_empty());
+    assert_eq!(tensor.copy_as::<Array<i32, Ix2>>().expect("empty").len(), 0);
 }
 
 #[test]
@@ -175,11 +191,10 @@ fn a_misaligned_tensor_is_copied_not_viewed() {
     let foreign = Foreign::of_bytes(DType::F64, &[1], &[0; 9]).data_at(1).flags(Flags::IS_COPIED);
     let mut tensor = import(foreign).expect("legal");
     let wanted = Error::Misaligned { address: tensor.data_ptr().addr(), align: 8 };
-    assert_eq!(tensor.as_array::<f64, Ix1>().map(drop), Err(wanted.clone()));
-    assert_eq!(tensor.as_array_mut::<f64, Ix1>().map(drop), Err(wanted.clone()));
-    let view = tensor.view::<f64>().expect("f64");
-    assert_eq!(view.read_array::<Ix1>().map(drop), Err(wanted));
-    assert_eq!(tensor.to_array::<f64, Ix1>(), Ok(array![0.0]));
+    assert_eq!(tensor.view_as::<ArrayView<f64, Ix1>>().map(drop), Err(wanted.clone()));
+    assert_eq!(tensor.view_mut_as::<ArrayViewMut<f64, Ix1>>().map(drop), Err(wanted.clone()));
+    assert_eq!(tensor.view_as::<ArrayView<ReadCell<f64>, Ix1>>().map(drop), Err(wanted));
+    assert_eq!(tensor.copy_as::<Array<f64, Ix1>>(), Ok(array![0.0]));
 }
 
 #[test]
@@ -195,17 +210,20 @@ fn every_second_column_leaves_the_others_to_their_holder() {
         let before = ours.to_owned();
         let tensor = TensorRef::from(&ours);
         for _ in 0..100 {
-            let view = tensor.as_array::<i32, Ix2>().expect("frozen");
+            let view = tensor.view_as::<ArrayView<i32, Ix2>>().expect("frozen");
             assert_eq!(view, before);
-            assert_eq!(tensor.to_array::<i32, Ix2>(), Ok(before.clone()));
+            assert_eq!(tensor.copy_as::<Array<i32, Ix2>>(), Ok(before.clone()));
             let copy = tensor.to_compact().expect("host");
-            assert_eq!(copy.as_array::<i32, Ix2>().expect("exclusive"), before);
+            assert_eq!(copy.view_as::<ArrayView<i32, Ix2>>().expect("exclusive"), before);
             assert!(tensor.as_slice::<i32>().is_err(), "a slice would cover the gaps");
         }
         let mut tensor = TensorMut::from(&mut ours);
         assert!(tensor.as_slice_mut::<i32>().is_err(), "a slice would cover the gaps");
         tensor.view_mut::<i32>().expect("exclusive").map(|x| -x);
-        tensor.as_array_mut::<i32, Ix2>().expect("exclusive").map_inplace(|x| *x *= 10);
+        tensor
+            .view_mut_as::<ArrayViewMut<i32, Ix2>>()
+            .expect("exclusive")
+            .map_inplace(|x| *x *= 10);
         writer.join().expect("no panic");
     });
     let wanted = Array::from_shape_fn((3, 6), |(i, j)| {
@@ -218,9 +236,9 @@ fn every_second_column_leaves_the_others_to_their_holder() {
 #[test]
 fn a_view_made_of_a_tensor_may_be_exported_again() {
     let tensor = six(&[1, 2], 0);
-    let view = tensor.as_array::<i32, Ix2>().expect("exclusive");
+    let view = tensor.view_as::<ArrayView<i32, Ix2>>().expect("exclusive");
     let again = TensorRef::from(&view);
     assert_eq!((again.shape(), again.strides()), (tensor.shape(), tensor.strides()));
     assert_eq!(again.data_ptr(), tensor.data_ptr());
-    assert_eq!(again.as_array::<i32, Ix2>().expect("frozen"), view);
+    assert_eq!(again.view_as::<ArrayView<i32, Ix2>>().expect("frozen"), view);
 }

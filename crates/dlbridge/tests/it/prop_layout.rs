@@ -290,12 +290,12 @@ proptest! {
     fn arrays_show_what_views_show((shape, strides) in small()) {
         let (mut tensor, _) = exact(&shape, &strides);
         let wanted = tensor.view::<i64>().expect("i64").to_vec();
-        let array = tensor.as_array::<i64, ndarray::IxDyn>().expect("exclusive");
+        let array = tensor.view_as::<ndarray::ArrayViewD<i64>>().expect("exclusive");
         prop_assert!(array.iter().copied().eq(wanted.iter().copied()));
         let again = dlbridge::TensorRef::from(&array);
         prop_assert_eq!(again.view::<i64>().expect("i64").to_vec(), wanted.clone());
         let may_overlap = layout::may_overlap(&shape, &strides);
-        match tensor.as_array_mut::<i64, ndarray::IxDyn>() {
+        match tensor.view_mut_as::<ndarray::ArrayViewMutD<i64>>() {
             Ok(mut array) => {
                 prop_assert!(!may_overlap);
                 array.map_inplace(|value| *value = -*value);

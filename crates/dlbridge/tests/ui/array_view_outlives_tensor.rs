@@ -2,7 +2,7 @@
 
 fn main() {
     let tensor = dlbridge::Tensor::from(ndarray::array![1, 2, 3]);
-    let view = tensor.as_array::<i32, ndarray::Ix1>().unwrap();
+    let view = tensor.view_as::<ndarray::ArrayView1<i32>>().unwrap();
     drop(tensor);
     println!("{view:?}");
 }

@@ -4,5 +4,5 @@ fn main() {
     let mut tensor = dlbridge::Tensor::from(vec![true, false]);
     let _ = tensor.as_slice::<bool>();
     let _ = tensor.as_slice_mut::<bool>();
-    let _ = tensor.as_array::<bool, ndarray::Ix1>();
+    let _ = tensor.view_as::<ndarray::ArrayView1<bool>>();
 }

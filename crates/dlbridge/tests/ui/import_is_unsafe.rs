@@ -10,9 +10,7 @@ fn main() {
     let _ = TensorRef::from_raw(std::ptr::null());
     let _ = Tensor::builder(()).build_raw(std::ptr::null_mut(), Device::CPU, Flags::NONE);
     let mut tensor = Tensor::from(vec![1]);
-    let _ = tensor.as_slice_unchecked::<i32>();
-    let _ = tensor.as_slice_mut_unchecked::<i32>();
+    let _ = tensor.assume_frozen();
+    let _ = tensor.assume_exclusive();
     let _ = tensor.view_mut_unchecked::<i32>();
-    let _ = tensor.as_array_unchecked::<i32, ndarray::Ix1>();
-    let _ = tensor.as_array_mut_unchecked::<i32, ndarray::Ix1>();
 }

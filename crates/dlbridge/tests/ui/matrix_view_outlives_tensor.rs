@@ -2,8 +2,8 @@
 
 fn main() {
     let tensor = dlbridge::Tensor::from(vec![1.0_f64, 2.0]);
-    let nalgebra = tensor.as_matrix::<f64, nalgebra::Dyn, nalgebra::U1>().unwrap();
-    let faer = tensor.as_col::<f64>().unwrap();
+    let nalgebra = tensor.view_as::<nalgebra::DVectorView<f64>>().unwrap();
+    let faer = tensor.view_as::<faer::ColRef<f64>>().unwrap();
     drop(tensor);
     println!("{nalgebra} {faer:?}");
 }

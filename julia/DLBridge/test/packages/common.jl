@@ -36,6 +36,12 @@ end
         @test wrap(old, f; layout = ColMajor) == [0 1 2; 3 4 5]
         @test wrap(Matrix{Float64}, RowMajor, old, f; write = false) == x
         @test wrap(Matrix{Float64}, RowMajor, old, f; copy = true) == x
+        # The caller knows that it may be written.
+        y = wrap(old, f; assume_writable = true)
+        @test y isa Matrix{Float64}
+        y[1] = 10
+        @test x[1] == 10
+        y[1] = 0
     end
 end
 

@@ -40,6 +40,11 @@ else
         p = share(v, jnp.from_dlpack)
         @test p.ndim == 1 == ndims(v)
         @test p.dtype.name == "uint64"
+        # JAX copies memory that is not aligned to 64 bytes, as that of small arrays.
+        v = collect(UInt, 1:1000)
+        p = share(v, jnp.from_dlpack)
+        v[1] = 0
+        @test get(p, 0).item() == 0
         A = rand(2, 2)
         p = share(A, pyimport("jax.dlpack").from_dlpack)
         @test p.ndim == 2

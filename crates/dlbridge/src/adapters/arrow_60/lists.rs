@@ -1,6 +1,5 @@
 //! Arrays of a type known only at run time, lists of fixed size, and columns of tensors.
-//! Arrays of a type known at compile time do not belong here.
-//! Invariant: the axes of a tensor are the lists from the outside in.
+//! The axes of a tensor are the lists from the outside in.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,8 +16,8 @@ use arrow_schema::{DataType, Field};
 use serde_json::Value;
 
 use super::no_nulls;
+use super::raw::buffer;
 use crate::layout::{compact_strides, extent};
-use crate::raw::arrays::arrow_60::buffer;
 use crate::{DType, Error, Tensor};
 
 /// The canonical extension type whose values are tensors.
@@ -60,74 +59,75 @@ impl TryFrom<ArrayRef> for Tensor {
     }
 }
 
-impl Tensor {
-    /// A column of tensors of the canonical extension type `arrow.fixed_shape_tensor`, as one
-    /// tensor with an axis more, without a copy. The field's permutation becomes strides.
-    ///
-    /// ```
-    /// use std::collections::HashMap;
-    /// use std::sync::Arc;
-    /// use arrow_array::{Array, FixedSizeListArray, Int32Array};
-    /// use arrow_schema::{DataType, Field};
-    /// use dlbridge::Tensor;
-    ///
-    /// let item = Arc::new(Field::new("item", DataType::Int32, false));
-    /// let values = Arc::new(Int32Array::from_iter_values(0..12));
-    /// let column = FixedSizeListArray::new(item, 6, values, None);
-    /// let extension = [
-    ///     ("ARROW:extension:name", "arrow.fixed_shape_tensor"),
-    ///     ("ARROW:extension:metadata", r#"{"shape": [2, 3], "permutation": [1, 0]}"#),
-    /// ];
-    /// let extension = extension.map(|(key, word)| (key.to_owned(), word.to_owned()));
-    /// let field = Field::new("x", column.data_type().clone(), false);
-    /// let field = field.with_metadata(HashMap::from(extension));
-    ///
-    /// let tensor = Tensor::from_arrow_tensors(&field, column)?;
-    /// assert_eq!((tensor.shape(), tensor.strides()), (&[2, 3, 2][..], &[6, 1, 3][..]));
-    /// # Ok::<(), dlbridge::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`NotConvertible`](Error::NotConvertible) if the field is of another type than this
-    /// extension, the array has nulls, or its values are no numbers.
-    pub fn from_arrow_tensors(field: &Field, array: FixedSizeListArray) -> Result<Self, Error> {
-        let Extents { physical, order } = Extents::of(field)?;
-        let values = Values::of(&array)?;
-        if values.shape.len() != 2 || product(&physical) != Ok(values.shape[1]) {
-            let list = array.data_type();
-            return Err(not_a_tensor(format!("extents {physical:?} for values of type {list}")));
-        }
-        let mut steps = vec![0; physical.len()];
-        compact_strides(&physical, &mut steps);
-        let (mut shape, mut strides) = (vec![values.shape[0]], vec![values.shape[1]]);
-        for from in order {
-            shape.push(physical[from]);
-            strides.push(steps[from]);
-        }
-        values.export(&shape, &strides)
+/// A column of tensors of the canonical extension type `arrow.fixed_shape_tensor`, as one
+/// tensor with an axis more, without a copy. The field's permutation becomes strides.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Arc;
+/// use arrow_array::{Array, FixedSizeListArray, Int32Array};
+/// use arrow_schema::{DataType, Field};
+/// use dlbridge::arrow_60;
+///
+/// let item = Arc::new(Field::new("item", DataType::Int32, false));
+/// let values = Arc::new(Int32Array::from_iter_values(0..12));
+/// let column = FixedSizeListArray::new(item, 6, values, None);
+/// let extension = [
+///     ("ARROW:extension:name", "arrow.fixed_shape_tensor"),
+///     ("ARROW:extension:metadata", r#"{"shape": [2, 3], "permutation": [1, 0]}"#),
+/// ];
+/// let extension = extension.map(|(key, word)| (key.to_owned(), word.to_owned()));
+/// let field = Field::new("x", column.data_type().clone(), false);
+/// let field = field.with_metadata(HashMap::from(extension));
+///
+/// let tensor = arrow_60::from_fixed_shape_tensors(&field, column)?;
+/// assert_eq!((tensor.shape(), tensor.strides()), (&[2, 3, 2][..], &[6, 1, 3][..]));
+/// # Ok::<(), dlbridge::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`NotConvertible`](Error::NotConvertible) if the field is of another type than this
+/// extension, the array has nulls, or its values are no numbers.
+pub fn from_fixed_shape_tensors(field: &Field, array: FixedSizeListArray) -> Result<Tensor, Error> {
+    let Extents { physical, order } = Extents::of(field)?;
+    let values = Values::of(&array)?;
+    if values.shape.len() != 2 || product(&physical) != Ok(values.shape[1]) {
+        let list = array.data_type();
+        return Err(not_a_tensor(format!("extents {physical:?} for values of type {list}")));
     }
+    let mut steps = vec![0; physical.len()];
+    compact_strides(&physical, &mut steps);
+    let (mut shape, mut strides) = (vec![values.shape[0]], vec![values.shape[1]]);
+    for from in order {
+        shape.push(physical[from]);
+        strides.push(steps[from]);
+    }
+    values.export(&shape, &strides)
+}
 
-    /// The tensor as a column of tensors of the canonical extension type
-    /// `arrow.fixed_shape_tensor`, without a copy: the first axis counts them.
-    ///
-    /// # Errors
-    ///
-    /// [`RankMismatch`](Error::RankMismatch) for rank 0 and 1, and those of the conversion to
-    /// [`ArrayRef`].
-    pub fn into_arrow_tensors(self, name: &str) -> Result<(Field, FixedSizeListArray), Error> {
-        let shape = self.shape().to_vec();
-        let found = shape.len();
-        let [count, inner @ ..] = &shape[..] else {
-            return Err(Error::RankMismatch { wanted: 2, found });
-        };
-        if inner.is_empty() {
-            return Err(Error::RankMismatch { wanted: 2, found });
-        }
-        let array = list(*count, product(inner)?, flat(self)?)?;
-        let field = Field::new(name, array.data_type().clone(), false);
-        Ok((field.with_metadata(metadata(inner)), array))
+/// A tensor as a column of tensors of the canonical extension type
+/// `arrow.fixed_shape_tensor`, without a copy: the first axis counts them.
+///
+/// # Errors
+///
+/// [`RankMismatch`](Error::RankMismatch) for rank 0 and 1, and those of the conversion to
+/// [`ArrayRef`].
+pub fn into_fixed_shape_tensors(
+    tensor: Tensor,
+    name: &str,
+) -> Result<(Field, FixedSizeListArray), Error> {
+    let shape = tensor.shape().to_vec();
+    let found = shape.len();
+    let [count, inner @ ..] = &shape[..] else {
+        return Err(Error::RankMismatch { wanted: 2, found });
+    };
+    if inner.is_empty() {
+        return Err(Error::RankMismatch { wanted: 2, found });
     }
+    let array = list(*count, product(inner)?, flat(tensor)?)?;
+    let field = Field::new(name, array.data_type().clone(), false);
+    Ok((field.with_metadata(metadata(inner)), array))
 }
 
 /// A tensor becomes a primitive array, or lists of fixed size for each axis but the first, without

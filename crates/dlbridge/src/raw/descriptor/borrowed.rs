@@ -9,7 +9,7 @@ use dlbridge_sys::DLTensor;
 use super::parts::{Memory, Parts};
 use super::validate::validate;
 use crate::layout::OwnedLayout;
-use crate::{Error, Flags};
+use crate::{Access, Error, Flags};
 
 /// Describes memory that is borrowed for `'a`. No heap up to rank 8.
 pub(crate) struct Borrowed<'a> {
@@ -48,6 +48,17 @@ impl<'a> Borrowed<'a> {
         let memory = Memory { data, byte_offset, device, flags, access };
         // SAFETY: the memory of checked parts (R1), for as long as the caller says.
         unsafe { Self::new(parts.layout().into(), memory) }
+    }
+
+    /// The same elements as of another class, with further flags.
+    ///
+    /// # Safety
+    ///
+    /// For `'a`, the elements are of this class (R4).
+    #[inline]
+    pub(crate) unsafe fn set_class(&mut self, access: Access, flags: Flags) {
+        self.memory.access = access;
+        self.memory.flags |= flags;
     }
 
     /// Validates a foreign descriptor, without owning it.

@@ -175,10 +175,8 @@ impl<'a> Parts<'a> {
         if self.flags.contains(Flags::READ_ONLY) { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
-    /// Whether each element may be lent mutably: it is writable, and has one index.
-    #[cfg(any(feature = "ndarray-0_17", feature = "nalgebra-0_35", feature = "faer-0_24"))]
-    pub(crate) fn check_lent_mutably(&self) -> Result<(), Error> {
-        self.check_writable()?;
+    /// Whether each element has one index, so that each can be borrowed mutably.
+    pub(crate) fn check_distinct(&self) -> Result<(), Error> {
         if layout::may_overlap(self.shape(), self.strides()) {
             return Err(Error::Overlapping);
         }

@@ -51,18 +51,28 @@ impl Placement<'_> {
 
 /// Exports host memory that lies within what `memory` borrows from the owner, as `access` says,
 /// from the owner's final address.
-pub(crate) fn export_within<O: Send + 'static>(
+///
+/// # Safety
+///
+/// As for [`export_on`].
+pub(crate) unsafe fn export_within<O: Send + 'static>(
     owner: O,
     placement: &Placement<'_>,
     flags: Flags,
     access: Access,
     memory: impl FnOnce(&mut O) -> (*mut u8, usize),
 ) -> Result<Handle, Error> {
-    export_on(Device::CPU, owner, placement, flags, access, memory)
+    // SAFETY: the caller's duty.
+    unsafe { export_on(Device::CPU, owner, placement, flags, access, memory) }
 }
 
 /// The same for memory of another device that has addresses.
-pub(crate) fn export_on<O: Send + 'static>(
+///
+/// # Safety
+///
+/// The memory that `memory` returns is alive, initialised and of this class for as long as the
+/// owner lives and is not used (R4, R10).
+pub(crate) unsafe fn export_on<O: Send + 'static>(
     device: Device,
     owner: O,
     placement: &Placement<'_>,
@@ -70,8 +80,8 @@ pub(crate) fn export_on<O: Send + 'static>(
     access: Access,
     memory: impl FnOnce(&mut O) -> (*mut u8, usize),
 ) -> Result<Handle, Error> {
-    // SAFETY: every element lies within a slice that the owner, which is not used again before it
-    // is dropped, has lent from its final address. Its class is the borrow's (R1, R4).
+    // SAFETY: every element lies within the memory (R1), which the owner, which is not used again
+    // before it is dropped, has lent from its final address (the caller's duty).
     unsafe {
         Handle::export(owner, placement.rank(), |owner, lists| {
             let memory = placement.within(memory(owner), device, flags, access)?;
@@ -86,10 +96,13 @@ pub(crate) fn export_buffer(
     placement: &Placement<'_>,
     flags: Flags,
 ) -> Result<Handle, Error> {
-    export_within(buffer, placement, flags, Access::Exclusive, |buffer| {
-        let bytes = buffer.as_mut();
-        (bytes.as_mut_ptr(), bytes.len())
-    })
+    // SAFETY: a buffer of this crate's own, which no other code has (R7).
+    unsafe {
+        export_within(buffer, placement, flags, Access::Exclusive, |buffer| {
+            let bytes = buffer.as_mut();
+            (bytes.as_mut_ptr(), bytes.len())
+        })
+    }
 }
 
 /// Exports memory that the owner lends mutably.
@@ -120,10 +133,13 @@ where
     O: Send + 'static,
     T: Plain,
 {
-    export_within(owner, placement, Flags::NONE, Access::Exclusive, |owner| {
-        let slice = lend(owner);
-        (slice.as_mut_ptr().cast(), size_of_val(slice))
-    })
+    // SAFETY: a slice that the owner lends mutably (R4).
+    unsafe {
+        export_within(owner, placement, Flags::NONE, Access::Exclusive, |owner| {
+            let slice = lend(owner);
+            (slice.as_mut_ptr().cast(), size_of_val(slice))
+        })
+    }
 }
 
 /// What becomes of memory that is lent as `&[T]`.
@@ -151,10 +167,13 @@ where
         Lent::Unwritten => Access::Frozen,
         Lent::MayBeWritten => Access::Shared,
     };
-    export_within(owner, placement, Flags::READ_ONLY, access, |owner| {
-        let slice = lend(owner);
-        (slice.as_ptr().cast_mut().cast(), size_of_val(slice))
-    })
+    // SAFETY: a slice that the owner lends; another program may write a mapped file (R4).
+    unsafe {
+        export_within(owner, placement, Flags::READ_ONLY, access, |owner| {
+            let slice = lend(owner);
+            (slice.as_ptr().cast_mut().cast(), size_of_val(slice))
+        })
+    }
 }
 
 #[cfg(feature = "image-0_25")]

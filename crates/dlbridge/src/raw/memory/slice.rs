@@ -1,5 +1,5 @@
 //! Checked parts to Rust slices.
-//! Strided access does not belong here (see `elements`, `write` and `arrays`).
+//! Strided access does not belong here (see `elements` and `write`).
 //! Invariant: R5 of this folder.
 
 use std::slice;
@@ -13,20 +13,9 @@ impl<'a> Parts<'a> {
     pub(crate) fn slice<T: Plain>(self) -> Result<&'a [T], Error> {
         self.check_dtype(T::DTYPE)?;
         self.check_unwritten()?;
-        // SAFETY: nobody writes the elements (R4).
-        unsafe { self.slice_unchecked() }
-    }
-
-    /// The elements as a slice, whatever the class.
-    ///
-    /// # Safety
-    ///
-    /// Nobody writes the elements for `'a`.
-    #[inline]
-    pub(crate) unsafe fn slice_unchecked<T: Plain>(self) -> Result<&'a [T], Error> {
         let data = self.contiguous_data::<T>()?;
-        // SAFETY: aligned, host memory, `len` elements side by side (checked above; R1, R2), every
-        // bit pattern a value (R5); that nobody writes is the caller's duty.
+        // SAFETY: aligned, host memory, `len` contiguous elements (checked above; R1, R2), every
+        // bit pattern a value (R5), and no code writes them (R4).
         Ok(unsafe { slice::from_raw_parts(data, self.len()) })
     }
 
@@ -39,20 +28,8 @@ impl<'a> Parts<'a> {
     pub(crate) unsafe fn slice_mut<T: Plain>(self) -> Result<&'a mut [T], Error> {
         self.check_dtype(T::DTYPE)?;
         self.check_exclusive()?;
-        // SAFETY: nobody else can reach the elements (R4, and the caller's duty).
-        unsafe { self.slice_mut_unchecked() }
-    }
-
-    /// The elements as a mutable slice, whatever the class.
-    ///
-    /// # Safety
-    ///
-    /// Nobody else reads or writes the elements for `'a`.
-    #[inline]
-    pub(crate) unsafe fn slice_mut_unchecked<T: Plain>(self) -> Result<&'a mut [T], Error> {
-        self.check_writable()?;
         let data = self.contiguous_data::<T>()?;
-        // SAFETY: as in `slice_unchecked`; that nobody else has access is the caller's duty.
+        // SAFETY: as in `slice`; no other code can reach the elements (R4, and the caller's duty).
         Ok(unsafe { slice::from_raw_parts_mut(data, self.len()) })
     }
 

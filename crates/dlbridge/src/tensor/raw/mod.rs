@@ -224,7 +224,7 @@ impl TensorMut<'_> {
 impl<O: Send + 'static> Builder<O> {
     /// Exports memory that only the caller knows: of a device, or in a form that Rust has no
     /// slice for. Shape and dtype must have been chosen. The class is
-    /// [`Shared`](Access::Shared), since nothing is known of who else has the memory.
+    /// [`Shared`](crate::Access::Shared), since nothing is known of who else has the memory.
     ///
     /// # Safety
     ///

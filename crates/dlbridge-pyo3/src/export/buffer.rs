@@ -1,0 +1,211 @@
+//! A tensor's host memory lent through the buffer protocol.
+//! Putting these functions into the class belongs to `buffer_slots`.
+//! Invariant: what a request does not ask for is lent only if it need not be said, and a refusal is
+//! a `BufferError`.
+
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{self, NonNull};
+
+use dlbridge::{Tensor, layout};
+use pyo3::Borrowed;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi::{self, Py_ssize_t};
+use pyo3::prelude::*;
+
+use super::object::TensorObject;
+use crate::buffer::{
+    ANY_CONTIGUOUS, Buffer, C_CONTIGUOUS, F_CONTIGUOUS, FORMAT, ND, STRIDES, WRITABLE, format_of,
+};
+use crate::{Error, Result};
+
+/// Where an empty tensor lies that has no address: some readers want one all the same.
+static NOWHERE: u64 = 0;
+
+/// The flags of a request (PEP 3118, `PyBUF_*`).
+#[derive(Clone, Copy)]
+struct BufferRequest(c_int);
+
+impl BufferRequest {
+    fn asks(self, flags: c_int) -> bool {
+        self.0 & flags == flags
+    }
+
+    /// Whether a tensor can be lent as this request wants it.
+    fn check(self, tensor: &Tensor) -> Result<()> {
+        let (dtype, device) = (tensor.dtype(), tensor.device());
+        let refused = |found: String, wanted: &str| {
+            Err(Error::buffer(format!("buffer: found {found}, wanted {wanted}")))
+        };
+        if !device.is_host_accessible() {
+            return refused(format!("memory on {device}"), "host memory");
+        }
+        if format_of(dtype).is_none() {
+            return refused(dtype.to_string(), "elements that have a struct format");
+        }
+        if self.asks(WRITABLE) && tensor.is_read_only() {
+            return refused("read-only memory".to_owned(), "memory that may be written");
+        }
+        // Without a shape, a buffer is its bytes, which a format other than "B" contradicts.
+        if self.asks(FORMAT) && !self.asks(ND) {
+            return refused("a request for a format".to_owned(), "one for a shape, too");
+        }
+        let (shape, strides) = (tensor.shape(), tensor.strides());
+        let is_c = tensor.is_contiguous();
+        let is_f = layout::is_column_major(shape, strides);
+        let wanted = if self.asks(C_CONTIGUOUS) && !is_c {
+            "row-major memory without gaps"
+        } else if self.asks(F_CONTIGUOUS) && !is_f {
+            "column-major memory without gaps"
+        } else if self.asks(ANY_CONTIGUOUS) && !is_c && !is_f {
+            "memory without gaps"
+        } else if !self.asks(STRIDES) && !is_c {
+            "row-major memory without gaps, or a request for strides"
+        } else {
+            return Ok(());
+        };
+        refused(format!("strides {strides:?} for shape {shape:?}"), wanted)
+    }
+}
+
+/// Shape and strides in bytes, one after the other: what a buffer points to.
+fn extents(tensor: &Tensor, itemsize: i64) -> Result<Box<[Py_ssize_t]>> {
+    let strides = tensor.strides().iter().map(|step| step.checked_mul(itemsize));
+    let numbers = tensor.shape().iter().map(|&extent| Some(extent)).chain(strides);
+    let numbers: Option<Box<[_]>> =
+        numbers.map(|number| number.and_then(|number| Py_ssize_t::try_from(number).ok())).collect();
+    numbers.ok_or_else(|| Error::buffer("strides: found some too large to be counted in bytes"))
+}
+
+/// Fills in a buffer.
+fn lend(object: &Bound<'_, TensorObject>, request: BufferRequest) -> Result<Buffer> {
+    let tensor = object.get().tensor();
+    request.check(tensor)?;
+    object.get().settle_on_host(object.py())?;
+    let itemsize = tensor.dtype().itemsize().unwrap_or(1);
+    let numbers = extents(tensor, itemsize as i64)?;
+    let rank = tensor.rank();
+    let numbers = Box::into_raw(numbers).cast::<Py_ssize_t>();
+    let data = match tensor.data_ptr() {
+        data if data.is_null() => (&raw const NOWHERE).cast_mut().cast(),
+        data => data,
+    };
+    let format = format_of(tensor.dtype()).filter(|_| request.asks(FORMAT));
+    Ok(Buffer {
+        buf: data,
+        obj: object.clone().into_any().into_ptr(),
+        len: tensor.nbytes() as Py_ssize_t,
+        itemsize: itemsize as Py_ssize_t,
+        readonly: c_int::from(tensor.is_read_only()),
+        // Without a shape, a buffer has one axis: its bytes.
+        ndim: if request.asks(ND) { rank as c_int } else { 1 },
+        format: format.map_or(ptr::null_mut(), |format| format.as_ptr().cast_mut()),
+        shape: if request.asks(ND) { numbers } else { ptr::null_mut() },
+        strides: if request.asks(STRIDES) { numbers.wrapping_add(rank) } else { ptr::null_mut() },
+        suboffsets: ptr::null_mut(),
+        internal: numbers.cast(),
+    })
+}
+
+/// Runs one of the functions below: what it gives, or `None` with an exception set.
+///
+/// # Safety
+///
+/// The interpreter is attached, and `object` a Python object.
+unsafe fn guarded<T>(
+    object: *mut ffi::PyObject,
+    work: impl FnOnce(&Bound<'_, TensorObject>) -> Result<T>,
+) -> Option<T> {
+    // SAFETY: the caller's duty.
+    let py = unsafe { Python::assume_attached() };
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the caller's duty.
+        let object = unsafe { Borrowed::from_ptr(py, object) };
+        work(&*object.cast::<TensorObject>().map_err(PyErr::from)?)
+    }));
+    let error = match outcome {
+        Ok(Ok(value)) => return Some(value),
+        Ok(Err(error)) => PyErr::from(error),
+        Err(payload) => {
+            std::mem::forget(payload);
+            PyRuntimeError::new_err("dlbridge panicked; please report it")
+        }
+    };
+    error.restore(py);
+    None
+}
+
+/// `bf_getbuffer` of the class.
+///
+/// # Safety
+///
+/// Python's: attached, `object` is one of the class, `view` a place to fill in.
+pub(super) unsafe extern "C" fn get(
+    object: *mut ffi::PyObject,
+    view: *mut Buffer,
+    flags: c_int,
+) -> c_int {
+    let Some(view) = NonNull::new(view) else {
+        let refuse =
+            |_: &Bound<'_, _>| Err(Error::buffer("buffer: found no place for it, wanted one"));
+        // SAFETY: the caller's duty.
+        return unsafe { guarded(object, refuse) }.unwrap_or(-1);
+    };
+    // SAFETY: the caller's duty.
+    match unsafe { guarded(object, |object| lend(object, BufferRequest(flags))) } {
+        Some(buffer) => {
+            // SAFETY: the caller's duty; nothing there needs to be dropped.
+            unsafe { view.write(buffer) };
+            0
+        }
+        None => {
+            // PEP 3118: on failure, `obj` is null.
+            // SAFETY: the caller's duty.
+            unsafe { (*view.as_ptr()).obj = ptr::null_mut() };
+            -1
+        }
+    }
+}
+
+/// `__buffer__(flags)` of the class (PEP 688): a `memoryview`.
+///
+/// # Safety
+///
+/// Python's: attached, `object` is one of the class, `flags` an object.
+pub(super) unsafe extern "C" fn method(
+    object: *mut ffi::PyObject,
+    flags: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let work = |object: &Bound<'_, TensorObject>| {
+        // SAFETY: the caller's duty.
+        let flags = unsafe { Borrowed::from_ptr(object.py(), flags) }.extract()?;
+        BufferRequest(flags).check(object.get().tensor())?;
+        // SAFETY: an object; what it lends is asked for by the protocol (F1).
+        let view = unsafe { ffi::PyMemoryView_FromObject(object.as_ptr()) };
+        // SAFETY: a new reference, or null with an exception set (F3).
+        Ok(unsafe { Bound::from_owned_ptr_or_err(object.py(), view) }?.into_ptr())
+    };
+    // SAFETY: the caller's duty.
+    unsafe { guarded(object, work) }.unwrap_or(ptr::null_mut())
+}
+
+/// `bf_releasebuffer` of the class: Python gives the reference back itself.
+///
+/// # Safety
+///
+/// Python's: attached, `view` was filled in by [`get`], and is released once.
+pub(super) unsafe extern "C" fn release(object: *mut ffi::PyObject, view: *mut Buffer) {
+    // SAFETY: slots are called with the interpreter attached (F1).
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: the caller's duty.
+    let object = unsafe { Borrowed::from_ptr(py, object) };
+    let Ok(object) = object.cast::<TensorObject>() else { return };
+    // SAFETY: the caller's duty; nobody looks at the field twice.
+    let numbers = unsafe { std::mem::replace(&mut (*view).internal, ptr::null_mut()) };
+    if !numbers.is_null() {
+        let len = 2 * object.get().tensor().rank();
+        let numbers = ptr::slice_from_raw_parts_mut(numbers.cast::<Py_ssize_t>(), len);
+        // SAFETY: made by `lend` of a box of this length (R7).
+        drop(unsafe { Box::from_raw(numbers) });
+    }
+}

@@ -1,0 +1,146 @@
+//! Puts the buffer protocol into the class `dlbridge.Tensor`.
+//! The functions themselves belong to `buffer`.
+//! Invariant: a type whose struct is not laid out as expected is left as it is.
+//!
+//! PyO3 has `__getbuffer__` only where the limited API has it, which is since Python 3.11, and one
+//! wheel is for 3.10, too. A heap type's buffer functions can be set at any time, though: they
+//! stand in the type object itself, where `tp_as_buffer` points, and every CPython calls them from
+//! there. The struct of a type is no part of the limited API, so its layout is checked against what
+//! the stable ABI says of the same type.
+
+use std::ffi::{c_int, c_ulong, c_void};
+use std::mem::offset_of;
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+use pyo3::{ffi, intern};
+
+use super::buffer;
+use super::object::TensorObject;
+use crate::buffer::{GetBuffer, ReleaseBuffer};
+
+/// CPython's `PyTypeObject`, as far as `tp_flags`: the same from 3.8 to 3.14.
+#[repr(C)]
+struct TypeObject {
+    head: ffi::PyVarObject,
+    name: *mut c_void,
+    basicsize: ffi::Py_ssize_t,
+    itemsize: ffi::Py_ssize_t,
+    dealloc: *mut c_void,
+    vectorcall_offset: ffi::Py_ssize_t,
+    getattr: *mut c_void,
+    setattr: *mut c_void,
+    as_async: *mut c_void,
+    repr: *mut c_void,
+    as_number: *mut c_void,
+    as_sequence: *mut c_void,
+    as_mapping: *mut c_void,
+    hash: *mut c_void,
+    call: *mut c_void,
+    str: *mut c_void,
+    getattro: *mut c_void,
+    setattro: *mut c_void,
+    as_buffer: *mut BufferProcs,
+    flags: c_ulong,
+}
+
+/// CPython's `PyBufferProcs`.
+#[repr(C)]
+struct BufferProcs {
+    get: Option<GetBuffer>,
+    release: Option<ReleaseBuffer>,
+}
+
+/// Numbers of slots, which are part of the stable ABI.
+const BF_GETBUFFER: c_int = 1;
+const BF_RELEASEBUFFER: c_int = 2;
+
+/// The method of PEP 688, which tells that there are buffers. PyO3 would make one, too, but calls of
+/// `__dlpack__` are faster as long as that is the only method with arguments: the code that takes
+/// them apart is compiled into it.
+static METHOD: Method = Method(ffi::PyMethodDef {
+    ml_name: c"__buffer__".as_ptr(),
+    ml_meth: ffi::PyMethodDefPointer { PyCFunction: buffer::method },
+    ml_flags: ffi::METH_O,
+    ml_doc: c"__buffer__($self, flags, /)\n--\n\nGive a memoryview over the same memory (PEP 688)."
+        .as_ptr(),
+});
+
+/// A method that may be shared between threads: it never changes.
+struct Method(ffi::PyMethodDef);
+
+// SAFETY: immutable (F6).
+unsafe impl Sync for Method {}
+
+/// Gives the class of tensors, which PyO3 makes, its buffer functions.
+///
+/// Called while the class is being made, before there is an object of it, and before another
+/// class could inherit from it. Threads that need the class at the same time all come here, and have
+/// it when this returns: the first one does the work, the others wait. Where the layout is not as
+/// expected, tensors have no buffers.
+pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
+    static INSTALLED: PyOnceLock<()> = PyOnceLock::new();
+    INSTALLED.get_or_try_init(py, || install_in(&py.get_type::<TensorObject>()))?;
+    Ok(())
+}
+
+fn install_in(kind: &Bound<'_, PyType>) -> PyResult<()> {
+    let Some(functions) = functions_of(kind) else { return Ok(()) };
+    let definition = (&raw const METHOD.0).cast_mut();
+    // SAFETY: a type, and a static definition, which Python does not write to (F2).
+    let method = unsafe { ffi::PyDescr_NewMethod(kind.as_type_ptr(), definition) };
+    // SAFETY: a new reference, or null with an exception set (F3).
+    let method = unsafe { Bound::from_owned_ptr_or_err(kind.py(), method) }?;
+    // Since 3.12, this makes functions that call the method, which are then replaced.
+    kind.setattr(intern!(kind.py(), "__buffer__"), method)?;
+    let lent = BufferProcs { get: Some(buffer::get), release: Some(buffer::release) };
+    // SAFETY: the type's own struct of buffer functions, checked; no other thread has the type before
+    // `install` returns (F5).
+    unsafe { functions.write(lent) };
+    let found = slot(kind.as_type_ptr(), BF_GETBUFFER);
+    debug_assert_eq!(found, buffer::get as *mut c_void, "as Python finds it");
+    Ok(())
+}
+
+/// What the stable ABI says of a slot.
+fn slot(kind: *mut ffi::PyTypeObject, number: c_int) -> *mut c_void {
+    // SAFETY: a type, and a slot that every version has (F1).
+    unsafe { ffi::PyType_GetSlot(kind, number) }
+}
+
+/// Where a type's buffer functions stand, if they stand where they are looked for, and are unset.
+fn functions_of(kind: &Bound<'_, PyType>) -> Option<*mut BufferProcs> {
+    let raw = kind.as_type_ptr();
+    let known = raw.cast::<TypeObject>();
+    let meta = kind.get_type();
+    let size: usize = meta.getattr(intern!(kind.py(), "__basicsize__")).ok()?.extract().ok()?;
+    if size < size_of::<TypeObject>() + size_of::<BufferProcs>() {
+        return None;
+    }
+    // SAFETY: within the type object, whose size was asked for; plain numbers and pointers (F5).
+    let known = unsafe { &*known };
+    // The neighbours on both sides, and more of them, are where they are expected.
+    // SAFETY: a type (F1).
+    let flags = unsafe { ffi::PyType_GetFlags(raw) };
+    let agrees = known.flags == flags
+        && known.setattro == slot(raw, ffi::Py_tp_setattro)
+        && known.getattro == slot(raw, ffi::Py_tp_getattro)
+        && known.str == slot(raw, ffi::Py_tp_str)
+        && known.hash == slot(raw, ffi::Py_tp_hash)
+        && known.repr == slot(raw, ffi::Py_tp_repr)
+        && known.dealloc == slot(raw, ffi::Py_tp_dealloc);
+    let is_unset = slot(raw, BF_GETBUFFER).is_null() && slot(raw, BF_RELEASEBUFFER).is_null();
+    // A heap type's functions stand in the type object.
+    let offset = known.as_buffer.addr().checked_sub(raw.addr())?;
+    let after_flags = offset_of!(TypeObject, flags) + size_of::<c_ulong>();
+    let is_inside = offset >= after_flags
+        && offset % align_of::<BufferProcs>() == 0
+        && offset + size_of::<BufferProcs>() <= size;
+    if !(agrees && is_unset && is_inside) {
+        return None;
+    }
+    // SAFETY: inside the type object, as measured (F5).
+    let functions = unsafe { &*known.as_buffer };
+    (functions.get.is_none() && functions.release.is_none()).then_some(known.as_buffer)
+}

@@ -1,0 +1,137 @@
+//! Putting a tensor into a DLPack capsule.
+//! Taking one out belongs to `import::capsule`, the names to `dlbridge::protocol::capsule`.
+//! Invariant: a tensor is owned by its capsule while the capsule has the unused name, and by the
+//! consumer that renamed it afterwards.
+
+use std::ffi::CStr;
+use std::ptr;
+
+use dlbridge::Tensor;
+use dlbridge::protocol::capsule::Names;
+use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::Result;
+use crate::release::undisturbed;
+
+/// One of the two ABIs, whose tensors a capsule owns.
+trait Owned: Names {
+    /// # Safety
+    ///
+    /// As for [`Tensor::release_raw`].
+    unsafe fn release(tensor: *mut Self);
+}
+
+impl Owned for DLManagedTensorVersioned {
+    #[inline]
+    unsafe fn release(tensor: *mut Self) {
+        // SAFETY: the caller's duty.
+        unsafe { Tensor::release_raw(tensor) };
+    }
+}
+
+impl Owned for DLManagedTensor {
+    #[inline]
+    unsafe fn release(tensor: *mut Self) {
+        // SAFETY: the caller's duty.
+        unsafe { Tensor::release_raw(tensor) };
+    }
+}
+
+/// The name of a capsule that keeps memory and is not to be consumed.
+pub(crate) const KEEPER: &CStr = c"dlbridge_memory";
+
+/// A capsule that owns a tensor in the ABI of DLPack 1.x.
+pub(crate) fn versioned(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
+    // SAFETY: given away by the tensor just now (R3).
+    unsafe { unused(py, tensor.into_raw()) }
+}
+
+/// A capsule that nobody can consume. It keeps a tensor's memory as long as itself.
+#[inline]
+pub(crate) fn keeper(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
+    // Memory of Rust is released without running Python code.
+    let release = if tensor.is_foreign() { release_foreign } else { release_kept };
+    // SAFETY: given away by the tensor just now (R3).
+    unsafe { new(py, tensor.into_raw(), KEEPER, release) }
+}
+
+/// A capsule that owns a tensor in the ABI of DLPack before 1.0.
+pub(crate) fn legacy(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
+    // SAFETY: given away by the tensor just now (R3).
+    unsafe { unused(py, tensor.into_raw_legacy()?) }
+}
+
+/// # Safety
+///
+/// `tensor` is valid and given away by the caller.
+unsafe fn unused<A: Owned>(py: Python<'_>, tensor: *mut A) -> Result<Bound<'_, PyAny>> {
+    // SAFETY: the caller's duty; `release` releases what has this name.
+    unsafe { new(py, tensor, A::UNUSED, release::<A>) }
+}
+
+/// # Safety
+///
+/// `tensor` is valid and given away by the caller; `release` releases it, under this name.
+#[inline]
+unsafe fn new<'py, A: Owned>(
+    py: Python<'py>,
+    tensor: *mut A,
+    name: &'static CStr,
+    release: ffi::PyCapsule_Destructor,
+) -> Result<Bound<'py, PyAny>> {
+    // SAFETY: the pointer is not null, the name static, the destructor made for both (F2).
+    let capsule = unsafe { ffi::PyCapsule_New(tensor.cast(), name.as_ptr(), Some(release)) };
+    // SAFETY: a new reference, or null with an exception set (F3).
+    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }.map_err(|error| {
+        // SAFETY: no capsule took it (R3).
+        unsafe { A::release(tensor) };
+        error.into()
+    })
+}
+
+/// Releases the tensor of a capsule that nobody consumed.
+unsafe extern "C" fn release<A: Owned>(capsule: *mut ffi::PyObject) {
+    // SAFETY: Python calls the destructor with its capsule (F1).
+    let tensor = unsafe { owned_by::<A>(capsule, A::UNUSED) };
+    if tensor.is_null() {
+        return;
+    }
+    // SAFETY: attached to the interpreter, as every destructor is (F1).
+    let py = unsafe { Python::assume_attached() };
+    // The owner may be a Python object of another library.
+    // SAFETY: the unused capsule owned the tensor, and is going (F4).
+    undisturbed(py, || unsafe { A::release(tensor) });
+}
+
+/// Releases the tensor of a keeper, which came from another library.
+unsafe extern "C" fn release_foreign(capsule: *mut ffi::PyObject) {
+    // SAFETY: attached to the interpreter, as every destructor is (F1).
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: Python calls the destructor with its capsule (F1).
+    undisturbed(py, || unsafe { release_kept(capsule) });
+}
+
+/// Releases the tensor of a keeper.
+unsafe extern "C" fn release_kept(capsule: *mut ffi::PyObject) {
+    // SAFETY: Python calls the destructor with its capsule (F1).
+    let tensor = unsafe { owned_by::<DLManagedTensorVersioned>(capsule, KEEPER) };
+    // SAFETY: the keeper owned the tensor, and is going; or null (F4).
+    unsafe { Tensor::release_raw(tensor) };
+}
+
+/// The tensor that a capsule owns if it has this name; otherwise null.
+///
+/// # Safety
+///
+/// Attached; `capsule` is a capsule, which owns a tensor of this ABI if it has this name.
+#[inline]
+unsafe fn owned_by<A: Owned>(capsule: *mut ffi::PyObject, name: &'static CStr) -> *mut A {
+    // SAFETY: the caller's duty (F1).
+    if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } != 1 {
+        return ptr::null_mut();
+    }
+    // SAFETY: a valid capsule of this name (F4).
+    unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) }.cast()
+}

@@ -1,0 +1,242 @@
+//! The exchange table that a class of ours publishes, `dlbridge.Tensor` or a user's.
+//! Answering `__dlpack__` belongs to `answer`.
+//! Invariant: no panic leaves a callback; a failure has set an exception, and owns nothing.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{ptr, slice};
+
+use dlbridge::protocol::export::Request;
+use dlbridge::protocol::table::CAPSULE;
+use dlbridge::sys::{
+    DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
+    DLPackManagedTensorToPyObjectNoSync, DLPackSetError, DLPackVersion, DLTensor,
+};
+use dlbridge::{Access, DType, Device, DeviceKind, Tensor, TypeCode};
+use pyo3::prelude::*;
+use pyo3::{Borrowed, ffi};
+
+use super::class::{ExportDlpack, export, panicked, permitted};
+use super::object::TensorObject;
+use crate::stream::Ready;
+use crate::{Error, Result, release};
+
+/// A table that may be shared between threads: its fields never change.
+struct Table(DLPackExchangeAPI);
+
+// SAFETY: immutable, and its functions may be called from any attached thread (F6).
+unsafe impl Sync for Table {}
+
+/// The table of one class: a constant for each, since a `static` cannot be generic.
+struct TableOf<T>(PhantomData<T>);
+
+impl<T: ExportDlpack> TableOf<T> {
+    const TABLE: &'static Table = &Table(DLPackExchangeAPI {
+        header: DLPackExchangeAPIHeader {
+            version: DLPackVersion::CURRENT,
+            prev_api: ptr::null_mut(),
+        },
+        managed_tensor_allocator: Some(allocate),
+        managed_tensor_from_py_object_no_sync: Some(from_object::<T>),
+        managed_tensor_to_py_object_no_sync: Some(to_object),
+        // Null, which DLPack permits here alone, rather than a callback that always fails: a
+        // consumer then knows beforehand that it has to take an owning tensor.
+        dltensor_from_py_object_no_sync: if T::LEND.is_some() { Some(borrow::<T>) } else { None },
+        current_work_stream: Some(current_work_stream),
+    });
+}
+
+/// The table of a class.
+#[inline(always)]
+pub(crate) fn table<T: ExportDlpack>() -> &'static DLPackExchangeAPI {
+    &TableOf::<T>::TABLE.0
+}
+
+/// The capsule for the type's attribute.
+pub(super) fn capsule<T: ExportDlpack>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let table = (&raw const TableOf::<T>::TABLE.0).cast_mut().cast::<c_void>();
+    // SAFETY: a constant table and a static name; nothing is to be released (F6).
+    let capsule = unsafe { ffi::PyCapsule_New(table, CAPSULE.as_ptr(), None) };
+    // SAFETY: a new reference, or null with an exception set (F3).
+    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+}
+
+/// Whether a table is one of this library, which keeps read-only memory read-only and allocates
+/// host memory.
+pub(crate) fn is_ours(table: &DLPackExchangeAPI) -> bool {
+    let to_object_of_ours: DLPackManagedTensorToPyObjectNoSync = to_object;
+    let found = table.managed_tensor_to_py_object_no_sync;
+    found.is_some_and(|found| ptr::fn_addr_eq(found, to_object_of_ours))
+}
+
+/// Runs a callback: 0 if it went well, otherwise -1 with an exception set.
+fn guarded(callback: impl FnOnce(Python<'_>) -> Result<()>) -> c_int {
+    // SAFETY: the table's functions are called with the interpreter attached (DLPack 1.2; F1).
+    let py = unsafe { Python::assume_attached() };
+    let outcome = catch_unwind(AssertUnwindSafe(|| callback(py)));
+    let error = match outcome {
+        Ok(Ok(())) => return 0,
+        Ok(Err(error)) => PyErr::from(error),
+        Err(payload) => panicked("a callback of the exchange API", payload),
+    };
+    error.restore(py);
+    -1
+}
+
+/// A Python object as one of the class, or of a class derived from it.
+///
+/// # Safety
+///
+/// `object` is a Python object, borrowed for `'a`.
+unsafe fn cast<'a, T: ExportDlpack>(
+    py: Python<'a>,
+    object: *mut c_void,
+) -> Result<Borrowed<'a, 'a, T>> {
+    // SAFETY: the caller's duty.
+    let object = unsafe { Borrowed::from_ptr(py, object.cast()) };
+    Ok(object.cast::<T>().map_err(PyErr::from)?)
+}
+
+unsafe extern "C" fn from_object<T: ExportDlpack>(
+    object: *mut c_void,
+    out: *mut *mut DLManagedTensorVersioned,
+) -> c_int {
+    guarded(|py| {
+        // SAFETY: the caller's duty (DLPack 1.2) is to give a Python object.
+        let object = unsafe { cast::<T>(py, object) }?;
+        let tensor = export(object)?;
+        object.try_borrow().map_err(PyErr::from)?.settle(&tensor)?;
+        let request = permitted::<T>(&tensor, Request::default())?;
+        let tensor = if request.copy == Some(true) { copied(py, &tensor)? } else { tensor };
+        // SAFETY: the caller's duty is to give a place to write to.
+        unsafe { out.write(tensor.into_raw()) };
+        Ok(())
+    })
+}
+
+/// A copy, made once the host may read the memory.
+fn copied(py: Python<'_>, tensor: &Tensor) -> Result<Tensor> {
+    if let Some(ready) = Ready::for_tensor(tensor) {
+        py.detach(|| ready.before_host(tensor.device()))?;
+    }
+    Ok(tensor.to_compact()?)
+}
+
+/// Makes a `dlbridge.Tensor`, whatever the class: the header wants an array of the producer's own
+/// kind, and not every class can be made of every tensor.
+///
+/// On failure, the tensor stays the caller's.
+unsafe extern "C" fn to_object(
+    tensor: *mut DLManagedTensorVersioned,
+    out: *mut *mut c_void,
+) -> c_int {
+    guarded(|py| {
+        // SAFETY: the caller's duty is to give a tensor away, if validation accepts it.
+        let tensor = unsafe { release::try_adopt(tensor) }?.into_shared();
+        match TensorObject::sharing(tensor.clone()).into_bound(py) {
+            // SAFETY: the caller's duty is to give a place to write to.
+            Ok(object) => unsafe { out.write(object.into_ptr().cast()) },
+            Err(error) => {
+                // Not released: it stays the caller's.
+                std::mem::forget(tensor.into_inner());
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The descriptor is that of the tensor which the object keeps: valid as long as the object is.
+unsafe extern "C" fn borrow<T: ExportDlpack>(object: *mut c_void, out: *mut DLTensor) -> c_int {
+    guarded(|py| {
+        // SAFETY: the caller's duty (DLPack 1.2) is to give a Python object.
+        let object = unsafe { cast::<T>(py, object) }?;
+        let Some(lend) = &T::LEND else { return Err(Error::buffer("the class lends no tensor")) };
+        // What it keeps is never replaced: only a frozen class has a `Lend`.
+        let object = object.try_borrow().map_err(PyErr::from)?;
+        let tensor = lend.tensor(&object);
+        check_lendable(tensor)?;
+        object.settle(tensor)?;
+        // SAFETY: the caller's duty is to give a place to write to; what is written there it uses
+        // while the object lives (C3).
+        unsafe { out.write(tensor.as_raw()) };
+        Ok(())
+    })
+}
+
+/// A plain descriptor has no flags, so whoever reads it takes the memory for writable.
+fn check_lendable(tensor: &Tensor) -> Result<()> {
+    if tensor.is_read_only() {
+        return Err(Error::buffer(
+            "access: a borrowed descriptor cannot say read-only; take an owning one",
+        ));
+    }
+    if tensor.access() == Access::Exclusive {
+        return Err(Error::buffer(
+            "access: the class keeps this memory to itself; it is lent after into_shared()",
+        ));
+    }
+    Ok(())
+}
+
+/// Work on host memory is in order as it is. On a device it is the default stream, which waits for
+/// what a tensor's memory is made by before the tensor is given (`ExportDlpack::settle`).
+unsafe extern "C" fn current_work_stream(_: DLDeviceType, _: i32, out: *mut *mut c_void) -> c_int {
+    // SAFETY: the caller's duty is to give a place to write to.
+    unsafe { out.write(ptr::null_mut()) };
+    0
+}
+
+/// Zeroed host memory of the prototype's shape and type. Reports through `set_error`, since the
+/// interpreter may be detached.
+unsafe extern "C" fn allocate(
+    prototype: *mut DLTensor,
+    out: *mut *mut DLManagedTensorVersioned,
+    context: *mut c_void,
+    set_error: Option<DLPackSetError>,
+) -> c_int {
+    // SAFETY: the caller's duty is to give a prototype, whose data is not looked at.
+    let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { zeros_like(prototype) }));
+    let error = match outcome {
+        Ok(Ok(tensor)) => {
+            // SAFETY: the caller's duty is to give a place to write to.
+            unsafe { out.write(tensor.into_raw()) };
+            return 0;
+        }
+        Ok(Err(error)) => error.to_string(),
+        Err(payload) => {
+            std::mem::forget(payload);
+            "dlbridge panicked; please report it".to_owned()
+        }
+    };
+    if let (Some(set_error), Ok(message)) = (set_error, CString::new(error)) {
+        let kind: *const c_char = c"BufferError".as_ptr();
+        // SAFETY: strings that outlive the call, and the caller's own context (F2).
+        unsafe { set_error(context, kind, message.as_ptr()) };
+    }
+    -1
+}
+
+/// # Safety
+///
+/// `prototype` is null or a descriptor whose shape, if not null, has `ndim` numbers.
+unsafe fn zeros_like(prototype: *mut DLTensor) -> std::result::Result<Tensor, dlbridge::Error> {
+    // SAFETY: the caller's duty.
+    let prototype = unsafe { prototype.as_ref() }.ok_or(dlbridge::Error::NullTensor)?;
+    let DLTensor { dtype, device, ndim, shape, .. } = *prototype;
+    let device = Device::new(DeviceKind(device.device_type.0), device.device_id);
+    if device != Device::CPU {
+        return Err(dlbridge::Error::NotHostAccessible { device });
+    }
+    let rank = usize::try_from(ndim).ok().filter(|&rank| rank <= dlbridge::MAX_RANK);
+    let rank = rank.ok_or(dlbridge::Error::RankOutOfRange { ndim })?;
+    let shape = match (rank, shape.is_null()) {
+        (0, _) => &[],
+        (_, true) => return Err(dlbridge::Error::NullShape { ndim }),
+        // SAFETY: not null, and the rest is the caller's duty.
+        (_, false) => unsafe { slice::from_raw_parts(shape, rank) },
+    };
+    let dtype = DType { code: TypeCode(dtype.code.0), bits: dtype.bits, lanes: dtype.lanes };
+    Tensor::zeros(dtype, shape)
+}

@@ -1,0 +1,17 @@
+//! From a tensor to Python: `dlbridge.Tensor`, classes of users, NumPy's arrays, capsules.
+
+pub(crate) mod answer;
+mod buffer;
+mod buffer_slots;
+mod capsule;
+pub(crate) mod class;
+pub(crate) mod exchange;
+pub(crate) mod methods;
+mod numpy;
+mod object;
+mod object_methods;
+
+pub(crate) use capsule::{KEEPER, legacy as legacy_capsule};
+pub use class::{ExportDlpack, Lend};
+pub(crate) use numpy::array as numpy_array;
+pub use object::TensorObject;

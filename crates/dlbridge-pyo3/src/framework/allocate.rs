@@ -1,0 +1,125 @@
+//! New memory from a framework, through the allocator of its exchange table.
+//! Choosing where memory comes from belongs to `allocator`.
+//! Invariant: what the allocator gives is compared with what was asked for before anybody uses it.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+
+use dlbridge::sys::{
+    DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLPackManagedTensorAllocator, DLTensor,
+};
+use dlbridge::{DType, Device, Tensor};
+use pyo3::exceptions::{PyBufferError, PyException, PyMemoryError, PyNotImplementedError};
+use pyo3::prelude::*;
+
+use crate::{Error, Result, release};
+
+/// Memory of the framework whose table has this allocator: host memory zeroed, other memory as it
+/// comes. `None` if the allocator says that there is none.
+pub(super) fn allocate(
+    py: Python<'_>,
+    allocator: DLPackManagedTensorAllocator,
+    dtype: DType,
+    shape: &[i64],
+    device: Device,
+) -> Result<Option<Tensor>> {
+    let mut prototype = DLTensor {
+        data: ptr::null_mut(),
+        device: DLDevice { device_type: DLDeviceType(device.kind.0), device_id: device.id },
+        ndim: shape.len().try_into().unwrap_or(i32::MAX),
+        dtype: DLDataType {
+            code: DLDataTypeCode(dtype.code.0),
+            bits: dtype.bits,
+            lanes: dtype.lanes,
+        },
+        shape: shape.as_ptr().cast_mut(),
+        strides: ptr::null_mut(),
+        byte_offset: 0,
+    };
+    let mut tensor = ptr::null_mut();
+    let mut said = Said::default();
+    let context = (&raw mut said).cast();
+    // SAFETY: the prototype's shape has `ndim` extents; `hear` takes this context (F2).
+    let status = unsafe { allocator(&raw mut prototype, &raw mut tensor, context, Some(hear)) };
+    if status != 0 {
+        return said.into_outcome(py, &format!("{dtype}{shape:?} on {device}"));
+    }
+    // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
+    let tensor = unsafe { release::adopt(tensor) }?;
+    if (tensor.dtype(), tensor.shape(), tensor.device()) != (dtype, shape, device) {
+        let found = (tensor.dtype(), tensor.shape(), tensor.device());
+        return Err(Error::buffer(format!(
+            "allocator: found {}{:?} on {}, wanted {dtype}{shape:?} on {device}",
+            found.0, found.1, found.2
+        )));
+    }
+    // SAFETY: an allocator's tensor is new, its caller's alone and writable (T10).
+    Ok(Some(unsafe { tensor.into_exclusive_zeroed() }?))
+}
+
+/// What an allocator said of its failure.
+#[derive(Default)]
+struct Said {
+    kind: String,
+    message: String,
+}
+
+impl Said {
+    /// The reason why there is no tensor; `Ok(None)` for an allocator that is a stub.
+    ///
+    /// Kinds are not to be relied on: PyTorch says `MemoryError` whatever is wrong, Paddle the
+    /// name of the function, and CUDA's Python library raises an exception instead.
+    #[cold]
+    fn into_outcome(self, py: Python<'_>, wanted: &str) -> Result<Option<Tensor>> {
+        let raised = PyErr::take(py);
+        match &raised {
+            Some(error) if error.is_instance_of::<PyNotImplementedError>(py) => return Ok(None),
+            // An interrupt stays one.
+            Some(error) if !error.is_instance_of::<PyException>(py) => {
+                return Err(error.clone_ref(py).into());
+            }
+            _ => {}
+        }
+        let reason = match (&raised, self.message.lines().find(|line| !line.trim().is_empty())) {
+            (_, Some(first)) => first.trim().to_owned(),
+            (Some(error), None) => error.to_string(),
+            (None, None) => "it gave no reason".to_owned(),
+        };
+        let message = format!("allocator: cannot make {wanted}: {reason}");
+        // Words of PyTorch and of CUDA.
+        let is_memory = self.kind == "MemoryError"
+            && ["out of memory", "allocate memory"].iter().any(|words| message.contains(words));
+        let error = if is_memory {
+            PyMemoryError::new_err(message)
+        } else {
+            PyBufferError::new_err(message)
+        };
+        error.set_cause(py, raised);
+        Err(error.into())
+    }
+}
+
+/// Takes note of what an allocator says. Whether the interpreter is attached does not matter.
+///
+/// # Safety
+///
+/// `context` is a [`Said`] that nobody else uses; the texts are null or end with a NUL.
+unsafe extern "C" fn hear(context: *mut c_void, kind: *const c_char, message: *const c_char) {
+    // SAFETY: the caller's duty.
+    let said = unsafe { &mut *context.cast::<Said>() };
+    // SAFETY: the same.
+    said.kind = unsafe { text(kind) };
+    // SAFETY: the same.
+    said.message = unsafe { text(message) };
+}
+
+/// # Safety
+///
+/// `text` is null or ends with a NUL.
+unsafe fn text(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: not null, and the rest is the caller's duty.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}

@@ -1,0 +1,159 @@
+//! New memory from the framework of the caller's array.
+//! Calling a table's allocator belongs to `allocate`, exporting the result to `to_caller`.
+//! Invariant: host memory is zeroed, and nobody else has it.
+
+use dlbridge::{DType, Device, Element, Flags, Tensor, layout};
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::importer::namespace_of;
+use super::{allocate, numpy};
+use crate::export::exchange::is_ours;
+use crate::import::{ImportOptions, import};
+use crate::types::{framework_of, name_of, table_of};
+use crate::{Error, PyTensor, Result};
+
+/// Makes memory for results where the caller's array has its own: with the framework's allocator.
+///
+/// What Rust writes to it is seen by the array that [`to_caller`](PyTensor::to_caller) makes of it,
+/// without a copy.
+///
+/// ```
+/// use dlbridge_pyo3::{Allocator, PyTensor, Result};
+/// use pyo3::prelude::*;
+///
+/// /// The numbers from 0 on, in an array of the type of `x`.
+/// #[pyfunction]
+/// fn count<'py>(x: &Bound<'py, PyAny>, len: i64) -> Result<Bound<'py, PyAny>> {
+///     let mut counted = Allocator::of(x).zeros::<i64>(&[len])?;
+///     for (value, slot) in (0..).zip(counted.as_slice_mut::<i64>()?) {
+///         *slot = value;
+///     }
+///     counted.to_caller(x)
+/// }
+/// # Python::initialize();
+/// # Python::attach(|py| -> PyResult<()> {
+/// # let count = wrap_pyfunction!(count, py)?;
+/// let x = py.import("numpy")?.call_method1("zeros", (1,))?;
+/// let y = count.call1((x, 3))?;
+/// assert_eq!(y.repr()?.to_string(), "array([0, 1, 2])");
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct Allocator<'py> {
+    object: Bound<'py, PyAny>,
+}
+
+impl<'py> Allocator<'py> {
+    /// The allocator of the framework that `object` belongs to.
+    ///
+    /// That is the one of the type's C exchange API (PyTorch, Paddle), else NumPy's for the host memory
+    /// of NumPy and array-api-strict, and `empty` of the array's `__array_namespace__()` for that of
+    /// devices; for host memory also our own, where the framework has neither or its arrays are
+    /// immutable (JAX).
+    #[must_use]
+    pub fn of(object: &Bound<'py, PyAny>) -> Self {
+        Self { object: object.clone() }
+    }
+
+    /// Zeros in host memory, row-major, of class [`Exclusive`](dlbridge::Access::Exclusive).
+    ///
+    /// # Errors
+    ///
+    /// As for [`allocate`](Self::allocate).
+    pub fn zeros<T: Element>(&self, shape: &[i64]) -> Result<PyTensor> {
+        self.allocate(T::DTYPE, shape, Device::CPU)
+    }
+
+    /// Memory on any device, row-major. Host memory is zeroed and of class
+    /// [`Exclusive`](dlbridge::Access::Exclusive); what a device holds is whatever was there
+    /// before, and is to be written in the order of the framework's current stream.
+    ///
+    /// # Errors
+    ///
+    /// A negative extent, a size that overflows, an impossible dtype; a `BufferError` or a
+    /// `MemoryError` with what the framework's allocator says; a `BufferError` for a device that
+    /// the framework has no memory on.
+    pub fn allocate(&self, dtype: DType, shape: &[i64], device: Device) -> Result<PyTensor> {
+        check_size(dtype, shape)?;
+        if let Some(tensor) = self.by_table(dtype, shape, device)? {
+            return Ok(tensor.into());
+        }
+        if let Some(tensor) = self.by_numpy(dtype, shape, device)? {
+            return Ok(tensor.into());
+        }
+        if let Some(tensor) = self.by_namespace(dtype, shape, device)? {
+            return Ok(tensor.into());
+        }
+        if device == Device::CPU {
+            return Ok(Tensor::zeros(dtype, shape)?.into());
+        }
+        let kind = name_of(&self.object.get_type());
+        Err(Error::buffer(format!("device: {kind} makes no memory on {device}")))
+    }
+
+    fn by_table(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Option<Tensor>> {
+        let table = table_of(self.object.as_borrowed());
+        // Our own makes host memory, which is what there is without a table, too.
+        let Some(table) = table.filter(|table| !is_ours(table)) else { return Ok(None) };
+        framework_of(&self.object.get_type()).check_device(&self.object, device)?;
+        match table.managed_tensor_allocator {
+            Some(allocator) => {
+                allocate::allocate(self.object.py(), allocator, dtype, shape, device)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Host memory of NumPy, for the frameworks whose own memory that is.
+    fn by_numpy(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Option<Tensor>> {
+        if device != Device::CPU || !framework_of(&self.object.get_type()).has_numpys_memory {
+            return Ok(None);
+        }
+        numpy::zeros(self.object.py(), dtype, shape)
+    }
+
+    /// Memory of a device, from the namespace of any array, where that array has its own. It is not
+    /// counted as exclusive: the namespace is Python code.
+    fn by_namespace(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Option<Tensor>> {
+        let py = self.object.py();
+        if device.is_host_accessible() {
+            return Ok(None);
+        }
+        let Some(namespace) = namespace_of(&self.object)? else { return Ok(None) };
+        let (name, empty) = (dtype.to_string(), intern!(py, "empty"));
+        let (Some(kind), Some(empty)) =
+            (namespace.getattr_opt(name)?, namespace.getattr_opt(empty)?)
+        else {
+            return Ok(None);
+        };
+        let shape_of = (PyTuple::new(py, shape)?,);
+        let keywords = PyDict::new(py);
+        keywords.set_item(intern!(py, "dtype"), kind)?;
+        let there = keywords.copy()?;
+        there.set_item(intern!(py, "device"), self.object.getattr(intern!(py, "device"))?)?;
+        let array = match empty.call(&shape_of, Some(&there)) {
+            // A function older than the array API standard uses the current device.
+            Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+                empty.call(&shape_of, Some(&keywords))?
+            }
+            array => array?,
+        };
+        let tensor = import(array.as_borrowed(), ImportOptions::default())?;
+        let is_as_wanted = (tensor.dtype(), tensor.shape(), tensor.device())
+            == (dtype, shape, device)
+            && !tensor.is_read_only();
+        Ok(is_as_wanted.then_some(tensor))
+    }
+}
+
+/// Refuses what no allocator can make, in our own words.
+fn check_size(dtype: DType, shape: &[i64]) -> Result<()> {
+    let mut strides = vec![0; shape.len()];
+    layout::compact_strides(shape, &mut strides);
+    let span = layout::span(shape, &strides)?;
+    layout::nbytes(span.len, dtype, Flags::NONE)?;
+    Ok(())
+}

@@ -1,0 +1,10 @@
+//! The framework of the caller's array: memory from it, and arrays of its type.
+
+mod allocate;
+mod allocator;
+mod give;
+mod importer;
+mod numpy;
+mod to_caller;
+
+pub use allocator::Allocator;

@@ -1,0 +1,42 @@
+//! New memory from NumPy, by its C API.
+//! Choosing where memory comes from belongs to `allocator`.
+//! Invariant: the array was made here, and no Python code has seen it: `numpy.empty` may be replaced
+//! by a function that gives an array which others have.
+
+use std::ptr;
+
+use dlbridge::{DType, Tensor};
+use pyo3::prelude::*;
+
+use crate::Result;
+use crate::import::import_array;
+use crate::numpy::{Api, MAX_RANK, number_of};
+
+/// A tensor over a new array, zeroed; `None` if NumPy has no such type, or none that is known.
+pub(super) fn zeros(py: Python<'_>, dtype: DType, shape: &[i64]) -> Result<Option<Tensor>> {
+    let (Some(number), Some(api)) = (number_of(dtype), Api::get(py)?) else { return Ok(None) };
+    if shape.len() > MAX_RANK {
+        return Ok(None);
+    }
+    // SAFETY: attached (F1); as many extents as axes, in numbers of 64 bits (`Api`). Without data,
+    // NumPy allocates its own.
+    let array = unsafe {
+        (api.new)(
+            api.array,
+            shape.len() as i32,
+            shape.as_ptr().cast(),
+            number,
+            ptr::null(),
+            ptr::null_mut(),
+            0,
+            0,
+            ptr::null_mut(),
+        )
+    };
+    // SAFETY: a new reference, or null with an exception set (F3).
+    let array = unsafe { Bound::from_owned_ptr_or_err(py, array) }?;
+    // SAFETY: NumPy's own type, from a NumPy whose layout is known (F5).
+    let Some(tensor) = (unsafe { import_array(array.as_borrowed()) })? else { return Ok(None) };
+    // SAFETY: allocated in this function (T10); only the tensor keeps the array.
+    Ok(Some(unsafe { tensor.into_exclusive_zeroed() }?))
+}

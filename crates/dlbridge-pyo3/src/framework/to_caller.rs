@@ -1,0 +1,162 @@
+//! A tensor as an array of the caller's own type.
+//! How each framework imports one belongs to `importer` and `give`.
+//! Invariant: memory that must not be written does not become an array that may be.
+
+use dlbridge::sys::DLPackExchangeAPI;
+use dlbridge::{DType, Device, Tensor};
+use pyo3::prelude::*;
+
+use super::give::give;
+use super::importer::Importer;
+use crate::export::exchange::is_ours;
+use crate::export::{legacy_capsule, numpy_array};
+use crate::import::current_stream;
+use crate::stream::{Ready, settle};
+use crate::types::{Path, framework_of, name_of, path_of};
+use crate::{Error, PyTensor, Result, TensorObject};
+
+impl PyTensor {
+    /// The tensor as an array of the kind that `object` is, over the same memory: a PyTorch tensor
+    /// for a PyTorch tensor, a NumPy array for a NumPy array, a `dlbridge.Tensor` for one.
+    ///
+    /// ```
+    /// use dlbridge_pyo3::{PyTensor, Result};
+    /// use pyo3::prelude::*;
+    ///
+    /// /// A new array, twice the old one and of the same kind.
+    /// #[pyfunction]
+    /// fn double<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+    ///     let mut doubled = x.extract::<PyTensor>()?.to_compact()?;
+    ///     doubled.view_mut::<f64>()?.map(|value| 2.0 * value);
+    ///     PyTensor::new(doubled).to_caller(x)
+    /// }
+    /// # Python::initialize();
+    /// # Python::attach(|py| -> PyResult<()> {
+    /// # let double = wrap_pyfunction!(double, py)?;
+    /// let x = py.import("numpy")?.call_method1("array", ([1.0, 2.0],))?;
+    /// let y = double.call1((x,))?;
+    /// assert_eq!(y.repr()?.to_string(), "array([2., 4.])");
+    /// # Ok(()) }).unwrap();
+    /// ```
+    ///
+    /// The memory stays on its device, wherever that of `object` is; the framework's stream waits for
+    /// that of a CUDA slice. What makes the array is NumPy's own C API, or the C exchange API of the
+    /// type of `object`, else `from_dlpack` of its `__array_namespace__()`, of
+    /// the type itself, or of the package that it comes from. Frameworks that cannot share
+    /// some memory copy it (MLX all, JAX what is not 64-byte aligned) or refuse it.
+    ///
+    /// # Errors
+    ///
+    /// A `TypeError` if `object` is no array of a framework with `from_dlpack`; the framework's own
+    /// exception; and a `BufferError`
+    ///
+    /// - for read-only memory where the framework may forget that it is (PyTorch, Paddle, TVM-FFI
+    ///   and all that are not known here; copy it with [`to_compact`](Tensor::to_compact));
+    /// - for numbers that it would read as others (Paddle, uint16), and negative strides where it
+    ///   has none (PyTorch, Paddle);
+    /// - for a device that it would crash at (TensorFlow and Paddle, unless `object` is there too).
+    ///
+    /// The tensor is released then.
+    pub fn to_caller<'py>(self, object: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+        let py = object.py();
+        let tensor = self.into_inner();
+        match path_of(object.as_borrowed()) {
+            Some(Path::Own) => return Ok(TensorObject::new(tensor).into_bound(py)?.into_any()),
+            Some(Path::NumPy) => return numpy_array(py, tensor),
+            Some(Path::Table(table)) => {
+                if let Some(to_object) = table.managed_tensor_to_py_object_no_sync {
+                    if !is_ours(table) {
+                        check(object, &tensor)?;
+                    }
+                    before_table(object, table, &tensor)?;
+                    return give(py, to_object, tensor);
+                }
+            }
+            None => {}
+        }
+        let Importer { function, framework } = Importer::for_type_of(object)?;
+        if tensor.is_read_only() && !framework.keeps_read_only {
+            return Err(forgets_read_only(object, &tensor));
+        }
+        framework.check(&tensor)?;
+        framework.check_device(object, tensor.device())?;
+        let array = if framework.wants_legacy {
+            // A bare capsule is ready on the default stream.
+            settle(&tensor)?;
+            function.call1((legacy_capsule(py, tensor)?,))
+        } else {
+            function.call1((TensorObject::new(tensor).into_bound(py)?,))
+        };
+        Ok(array?)
+    }
+
+    /// The tensor as a NumPy array over the same memory, for functions that have no array of the
+    /// caller's to convert [`to_caller`](Self::to_caller). Read-only memory becomes a read-only array.
+    ///
+    /// ```
+    /// use dlbridge_pyo3::{PyTensor, Result};
+    /// use pyo3::prelude::*;
+    ///
+    /// #[pyfunction]
+    /// fn squares(py: Python<'_>, len: i64) -> Result<Bound<'_, PyAny>> {
+    ///     let squares: Vec<_> = (0..len).map(|number| number * number).collect();
+    ///     PyTensor::new(squares).into_numpy(py)
+    /// }
+    /// # Python::initialize();
+    /// # Python::attach(|py| -> PyResult<()> {
+    /// # let squares = wrap_pyfunction!(squares, py)?;
+    /// let array = squares.call1((4,))?;
+    /// assert_eq!(array.repr()?.to_string(), "array([0, 1, 4, 9])");
+    /// # Ok(()) }).unwrap();
+    /// ```
+    ///
+    /// NumPy's C API makes the array: no capsule of DLPack, and no Python call. What that has no
+    /// type for, and memory of a device, goes to `numpy.from_dlpack`.
+    ///
+    /// # Errors
+    ///
+    /// A `ModuleNotFoundError` without NumPy; NumPy's own `BufferError` for a type that it does not
+    /// have (bfloat16, say) or for memory that the host cannot reach. The tensor is released then.
+    pub fn into_numpy(self, py: Python<'_>) -> Result<Bound<'_, PyAny>> {
+        numpy_array(py, self.into_inner())
+    }
+}
+
+/// Makes the stream on which a table's framework works wait for a tensor that tells its own: what
+/// goes through the table is never waited for.
+#[inline]
+fn before_table(
+    object: &Bound<'_, PyAny>,
+    table: &DLPackExchangeAPI,
+    tensor: &Tensor,
+) -> Result<()> {
+    let Some(ready) = Ready::for_tensor(tensor) else { return Ok(()) };
+    let theirs = current_stream(object.as_borrowed(), table, tensor.device())?;
+    ready.before(theirs, tensor.device())
+}
+
+/// Asks about the framework only if there is something that one of them gets wrong.
+fn check(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Result<()> {
+    let is_suspect = tensor.is_read_only()
+        || tensor.device() != Device::CPU
+        || tensor.dtype() == DType::U16
+        || tensor.strides().iter().any(|&stride| stride < 0);
+    if !is_suspect {
+        return Ok(());
+    }
+    let framework = framework_of(&object.get_type());
+    if tensor.is_read_only() && !framework.keeps_read_only {
+        return Err(forgets_read_only(object, tensor));
+    }
+    framework.check_device(object, tensor.device())?;
+    framework.check(tensor)
+}
+
+#[cold]
+fn forgets_read_only(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Error {
+    let kind = name_of(&object.get_type());
+    let why = if tensor.is_legacy_read_only() { " (it came by a legacy capsule)" } else { "" };
+    Error::buffer(format!(
+        "access: the memory is read-only{why}, which {kind} may forget; copy with to_compact()"
+    ))
+}

@@ -1,0 +1,43 @@
+//! Automatic differentiation, which does not see what Rust writes to a tensor's memory.
+//! Reading such a tensor does not belong here: its memory is what it says.
+//! Invariant: only objects that come through an exchange table are asked. All others that require grad
+//! refuse in their own `__dlpack__`.
+
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use pyo3::{Borrowed, intern};
+
+use crate::types::{name_of, table_of};
+use crate::{Error, Result};
+
+/// Whether an object says that it requires grad, as PyTorch and Paddle do. Runs Python code.
+pub(crate) fn requires_grad(object: Borrowed<'_, '_, PyAny>) -> Result<bool> {
+    if table_of(object).is_none() {
+        return Ok(false);
+    }
+    match ask(object) {
+        // Some types refuse every question.
+        Err(error) if error.is_instance_of::<PyException>(object.py()) => Ok(false),
+        answer => Ok(answer?),
+    }
+}
+
+fn ask(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    if let Some(answer) = object.getattr_opt(intern!(py, "requires_grad"))? {
+        return answer.is_truthy();
+    }
+    match object.getattr_opt(intern!(py, "stop_gradient"))? {
+        Some(stops) => Ok(!stops.is_truthy()?),
+        None => Ok(false),
+    }
+}
+
+/// Refuses to write to an object that requires grad.
+pub(crate) fn check(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
+    if !requires_grad(object)? {
+        return Ok(());
+    }
+    let kind = name_of(&object.get_type());
+    Err(Error::requires_grad(&kind))
+}

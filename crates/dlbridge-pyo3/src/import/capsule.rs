@@ -1,0 +1,111 @@
+//! Taking a tensor out of a DLPack capsule, once.
+//! Putting one in belongs to `export::capsule`, the names to `dlbridge::protocol::capsule`.
+//! Invariant: a capsule owns its tensor while it has an unused name; the code that renamed it owns
+//! the tensor afterwards.
+
+use std::ffi::CStr;
+
+use dlbridge::Tensor;
+use dlbridge::ffi::Keep;
+use dlbridge::protocol::capsule::{CONSUMED, Content, Names, expected};
+use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
+use pyo3::types::PyCapsule;
+use pyo3::{Borrowed, ffi};
+
+use crate::export::KEEPER;
+use crate::{Error, Result, release};
+
+/// One of the two ABIs, whose tensors are taken out of capsules.
+trait Taken: Names {
+    /// # Safety
+    ///
+    /// As for [`Tensor::try_from_raw`].
+    unsafe fn try_import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error>;
+}
+
+impl Taken for DLManagedTensorVersioned {
+    unsafe fn try_import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error> {
+        // SAFETY: the caller's duty.
+        unsafe { release::try_adopt(tensor) }
+    }
+}
+
+impl Taken for DLManagedTensor {
+    unsafe fn try_import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error> {
+        // SAFETY: the caller's duty.
+        unsafe { release::try_adopt_legacy(tensor) }
+    }
+}
+
+/// The names of the capsules that NumPy keeps as the base of an array from `from_dlpack`. They own
+/// the tensor, which nothing consumes any more.
+const NUMPY_VERSIONED: &CStr = c"numpy_dltensor_versioned";
+const NUMPY_LEGACY: &CStr = c"numpy_dltensor";
+
+/// Keeps the memory that an array's base keeps, if that is an export of this library.
+pub(super) fn keep(base: Borrowed<'_, '_, PyAny>) -> Option<Keep> {
+    for name in [NUMPY_VERSIONED, KEEPER] {
+        if has_name(base, name) {
+            // SAFETY: a capsule of this name (F4).
+            let tensor = unsafe { ffi::PyCapsule_GetPointer(base.as_ptr(), name.as_ptr()) };
+            // SAFETY: a tensor of this ABI, which the capsule owns as long as it lives (F4).
+            return unsafe { Keep::of_raw(tensor.cast::<DLManagedTensorVersioned>()) };
+        }
+    }
+    if !has_name(base, NUMPY_LEGACY) {
+        return None;
+    }
+    // SAFETY: a capsule of this name (F4).
+    let tensor = unsafe { ffi::PyCapsule_GetPointer(base.as_ptr(), NUMPY_LEGACY.as_ptr()) };
+    // SAFETY: a tensor of this ABI, which the capsule owns as long as it lives (F4).
+    unsafe { Keep::of_raw(tensor.cast::<DLManagedTensor>()) }
+}
+
+/// Whether `capsule` is a capsule of this very name.
+fn has_name(capsule: Borrowed<'_, '_, PyAny>, name: &CStr) -> bool {
+    // SAFETY: any object may be asked; no exception is set (F1).
+    unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), name.as_ptr()) == 1 }
+}
+
+/// Takes the tensor out of a capsule, which is renamed to say so. A capsule whose tensor is
+/// rejected is left as it was: its destructor still owns the tensor.
+#[inline]
+pub(super) fn take(capsule: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
+    // Without a GIL, two threads could find the same capsule unused.
+    with_critical_section(&capsule, || match Content::of(|name| has_name(capsule, name)) {
+        Some(Content::Versioned) => take_as::<DLManagedTensorVersioned>(capsule),
+        Some(Content::Legacy) => take_as::<DLManagedTensor>(capsule),
+        Some(Content::Consumed) => Err(Error::buffer(CONSUMED)),
+        None => Err(refusal(capsule)),
+    })
+}
+
+#[inline]
+fn take_as<A: Taken>(capsule: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
+    // SAFETY: a capsule of this name (checked by `take`; F4).
+    let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), A::UNUSED.as_ptr()) };
+    // The check comes before the renaming, so that a refused tensor stays the capsule's.
+    // SAFETY: an unused capsule of this name owns a tensor of this ABI (F4), whose producer is
+    // trusted (T1 to T9).
+    let tensor = unsafe { A::try_import(tensor.cast()) }?;
+    // SAFETY: still a valid capsule; the name is static (F4).
+    let renamed = unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), A::USED.as_ptr()) };
+    debug_assert_eq!(renamed, 0, "a valid capsule can be renamed");
+    Ok(tensor)
+}
+
+#[cold]
+fn refusal(object: Borrowed<'_, '_, PyAny>) -> Error {
+    let found = match object.cast::<PyCapsule>() {
+        Ok(capsule) => match capsule.name() {
+            // SAFETY: read at once, while the capsule keeps its name (F4).
+            Ok(Some(name)) => format!("a capsule named {:?}", unsafe { name.as_cstr() }),
+            _ => "a capsule without a name".to_owned(),
+        },
+        Err(_) => object.get_type().to_string(),
+    };
+    Error::Python(PyTypeError::new_err(expected(&found)))
+}

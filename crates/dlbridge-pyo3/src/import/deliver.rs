@@ -1,0 +1,73 @@
+//! From memory as a producer shares it to the device, or the copy, that was asked for.
+
+use dlbridge::protocol::import::{CopyMode, Delivery, Keywords};
+use dlbridge::{Device, DeviceKind, Tensor};
+use pyo3::Borrowed;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+
+use super::dlpack;
+use super::options::ImportOptions;
+use crate::stream::{Ready, Stream};
+use crate::{Error, Result};
+
+/// Delivers what was asked for. `stream` is the one after whose work the tensor is ready.
+#[cold]
+pub(super) fn deliver(
+    object: Borrowed<'_, '_, PyAny>,
+    tensor: Tensor,
+    stream: Option<Stream>,
+    options: ImportOptions,
+) -> Result<Tensor> {
+    let (copy, found) = (options.copy, tensor.device());
+    let delivered = match copy.delivery(found, tensor.is_copied(), options.device) {
+        Delivery::Keep => tensor,
+        Delivery::CopyOnHost => host_copy(object.py(), &tensor, stream)?,
+        Delivery::Call(device) => ask_for(object, device, copy, options.stream)?,
+    };
+    copy.check(delivered.is_copied())?;
+    Ok(delivered)
+}
+
+/// A copy in ordinary memory, made once the work of a stream is done.
+fn host_copy(py: Python<'_>, tensor: &Tensor, stream: Option<Stream>) -> Result<Tensor> {
+    let device = tensor.device();
+    if let Some(ready) = stream.map_or(Ok(None), |stream| Ready::on(stream, device))? {
+        py.detach(|| ready.before_host(device))?;
+    }
+    Ok(tensor.to_compact()?)
+}
+
+/// Calls the producer for another device, or for a copy there.
+fn ask_for(
+    object: Borrowed<'_, '_, PyAny>,
+    device: Device,
+    copy: CopyMode,
+    stream: Option<Stream>,
+) -> Result<Tensor> {
+    // A stream is one of the device that is asked for (array API 2024.12, `dl_device`).
+    let stream = stream.map_or(Ok(None), |stream| stream.number_on(device))?;
+    let keywords =
+        Keywords { stream, dl_device: Some(device), copy: copy.keyword(), ..Keywords::SHARED };
+    let answer = dlpack::ask(object, keywords);
+    let (tensor, _) =
+        answer.map_err(|failure| cannot_give(object.py(), device, failure.exception))?.take()?;
+    if tensor.device() == device {
+        Ok(tensor)
+    } else {
+        let found = tensor.device();
+        Err(Error::buffer(format!("device: the producer gave {found}, wanted {device}")))
+    }
+}
+
+/// A `BufferError` with the producer's own exception as its cause. An interrupt stays one.
+fn cannot_give(py: Python<'_>, device: Device, cause: PyErr) -> PyErr {
+    if !cause.is_instance_of::<PyException>(py) {
+        return cause;
+    }
+    let what = if device.kind == DeviceKind::CPU { "host memory" } else { "this device" };
+    let message = format!("device: the producer cannot give {device}: it refused {what}");
+    let error: PyErr = Error::buffer(message).into();
+    error.set_cause(py, Some(cause));
+    error
+}

@@ -1,0 +1,204 @@
+//! The one place that calls a producer's `__dlpack__`.
+//! Faster paths belong to `shared`, capsules to `capsule`, other protocols to `fallback`.
+//! Invariant: a producer's `__dlpack__` runs once, unless it answers that it knows no keyword.
+
+use dlbridge::Tensor;
+use dlbridge::protocol::VERSION;
+use dlbridge::protocol::import::{Keywords, Next, Raised, after};
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use pyo3::{Borrowed, ffi, intern};
+
+use super::protocol::Protocol;
+use super::{capsule, fallback};
+use crate::{Error, Result};
+
+/// What `__dlpack__` returned, and the keywords that it knew.
+pub(super) struct Answer<'py> {
+    capsule: Bound<'py, PyAny>,
+    keywords: Keywords,
+}
+
+/// The exception of the last call, and what follows it.
+pub(super) struct Failure {
+    pub(super) exception: PyErr,
+    next: Next,
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::Python(failure.exception)
+    }
+}
+
+impl Answer<'_> {
+    /// Takes the tensor out of the capsule.
+    pub(super) fn take(self) -> Result<(Tensor, Protocol)> {
+        let tensor = capsule::take(self.capsule.as_borrowed())?;
+        let is_versioned = tensor.producer().is_some_and(|raw| raw.version.is_some());
+        let protocol = match self.keywords.max_version {
+            None => Protocol::LegacyNoKeyword,
+            Some(_) if is_versioned => Protocol::Versioned,
+            Some(_) => Protocol::Legacy,
+        };
+        Ok((tensor, protocol))
+    }
+}
+
+/// Imports an object by `__dlpack__`, or by another protocol if it has no such method.
+#[inline(never)]
+pub(super) fn import_by_dlpack(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
+    match ask(object, Keywords::SHARED) {
+        Ok(answer) => answer.take(),
+        Err(failure) => import_otherwise(object, failure),
+    }
+}
+
+/// Calls `__dlpack__`, a second time if it does not know a keyword.
+#[inline]
+pub(super) fn ask<'py>(
+    object: Borrowed<'_, 'py, PyAny>,
+    mut keywords: Keywords,
+) -> std::result::Result<Answer<'py>, Failure> {
+    loop {
+        let exception = match call(object, keywords) {
+            Ok(capsule) => return Ok(Answer { capsule, keywords }),
+            Err(exception) => exception,
+        };
+        match next(object, &exception, keywords) {
+            Ok(Next::Call(fewer)) => keywords = fewer,
+            Ok(next) => return Err(Failure { exception, next }),
+            Err(exception) => return Err(Failure { exception, next: Next::Raise }),
+        }
+    }
+}
+
+/// What follows a call that raised.
+#[cold]
+fn next(object: Borrowed<'_, '_, PyAny>, exception: &PyErr, keywords: Keywords) -> PyResult<Next> {
+    let py = object.py();
+    if exception.is_instance_of::<PyTypeError>(py) {
+        let message = exception.value(py).to_string();
+        return Ok(after(Raised::TypeError(&message), keywords));
+    }
+    let raised = if exception.is_instance_of::<PyBufferError>(py) {
+        Raised::BufferError
+    } else if exception.is_instance_of::<PyAttributeError>(py)
+        && !object.hasattr(intern!(py, "__dlpack__"))?
+    {
+        Raised::NoMethod
+    } else {
+        Raised::Other
+    };
+    Ok(after(raised, keywords))
+}
+
+/// What remains when `__dlpack__(max_version=...)` failed.
+#[cold]
+fn import_otherwise(
+    object: Borrowed<'_, '_, PyAny>,
+    failure: Failure,
+) -> Result<(Tensor, Protocol)> {
+    match failure.next {
+        Next::OtherProtocols if object.is_exact_instance_of::<PyCapsule>() => {
+            Ok((capsule::take(object)?, Protocol::Capsule))
+        }
+        Next::OtherProtocols => {
+            fallback::import_by_fallback(object)?.ok_or_else(|| no_protocol(object))
+        }
+        Next::Buffer => match fallback::import_buffer(object) {
+            Ok(Some(found)) => Ok(found),
+            _ => Err(failure.into()),
+        },
+        Next::Call(_) | Next::Raise => Err(failure.into()),
+    }
+}
+
+fn no_protocol(object: Borrowed<'_, '_, PyAny>) -> Error {
+    let found = match object.get_type().qualname() {
+        Ok(found) => found,
+        Err(error) => return error.into(),
+    };
+    let message = format!(
+        "found {found}, wanted an object with __dlpack__ or a capsule, or an object with \
+         __cuda_array_interface__, a buffer, __array_interface__ or __arrow_c_array__"
+    );
+    Error::Python(PyTypeError::new_err(message))
+}
+
+#[inline]
+fn call<'py>(object: Borrowed<'_, 'py, PyAny>, keywords: Keywords) -> PyResult<Bound<'py, PyAny>> {
+    if keywords == Keywords::SHARED { call_versioned(object) } else { call_with(object, keywords) }
+}
+
+#[cold]
+fn call_with<'py>(
+    object: Borrowed<'_, 'py, PyAny>,
+    keywords: Keywords,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let method = intern!(py, "__dlpack__");
+    let Keywords { max_version, stream, dl_device, copy } = keywords;
+    let passed = PyDict::new(py);
+    if let Some(version) = max_version {
+        passed.set_item(intern!(py, "max_version"), version)?;
+    }
+    if let Some(stream) = stream {
+        passed.set_item(intern!(py, "stream"), stream)?;
+    }
+    if let Some(device) = dl_device {
+        passed.set_item(intern!(py, "dl_device"), (device.kind.0, device.id))?;
+    }
+    if let Some(copy) = copy {
+        passed.set_item(intern!(py, "copy"), copy)?;
+    }
+    if passed.is_empty() {
+        return object.call_method0(method);
+    }
+    object.call_method(method, (), Some(&passed))
+}
+
+/// `object.__dlpack__(max_version=(1, 3))`.
+#[cfg(not(windows))]
+#[inline]
+fn call_versioned<'py>(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // Part of the limited API since 3.12 only, but exported by every CPython since 3.9.
+    unsafe extern "C" {
+        fn PyObject_VectorcallMethod(
+            name: *mut ffi::PyObject,
+            arguments: *const *mut ffi::PyObject,
+            count: usize,
+            keywords: *mut ffi::PyObject,
+        ) -> *mut ffi::PyObject;
+    }
+    let py = object.py();
+    let method = intern!(py, "__dlpack__");
+    let arguments = [object.as_ptr(), max_version(py)?.as_ptr()];
+    let keywords = keyword_names(py)?.as_ptr();
+    // SAFETY: one positional argument (the object itself) and one value for the one keyword, all
+    // alive during the call (F1, F2).
+    let answer =
+        unsafe { PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, keywords) };
+    // SAFETY: a new reference, or null with an exception set (F3).
+    unsafe { Bound::from_owned_ptr_or_err(py, answer) }
+}
+
+/// `object.__dlpack__(max_version=(1, 3))`.
+#[cfg(windows)]
+fn call_versioned<'py>(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    call_with(object, Keywords::SHARED)
+}
+
+#[cfg(not(windows))]
+fn max_version(py: Python<'_>) -> PyResult<&Py<PyTuple>> {
+    static VALUE: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
+    VALUE.get_or_try_init(py, || Ok(VERSION.into_pyobject(py)?.unbind()))
+}
+
+#[cfg(not(windows))]
+fn keyword_names(py: Python<'_>) -> PyResult<&Py<PyTuple>> {
+    static NAMES: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
+    NAMES.get_or_try_init(py, || Ok((intern!(py, "max_version"),).into_pyobject(py)?.unbind()))
+}

@@ -1,0 +1,80 @@
+//! From an object with NumPy's `__array_interface__` to a tensor over its memory.
+//! Device memory belongs to `cuda_array_interface`.
+//! Invariant: the tensor keeps the object, and the dict, which may own what `data` points to.
+
+use dlbridge::{Device, Tensor};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use pyo3::{Borrowed, intern};
+
+use super::buffer::{self, Acquired};
+use super::interface::{Interface, pointer, wrong};
+use super::memory::ForeignMemory;
+use crate::release::{NeedsInterpreter, Owner};
+use crate::{Error, Result};
+
+/// Takes the memory that the object's `__array_interface__` describes (NumPy, the array interface
+/// protocol, version 3); `None` if it has none.
+pub(super) fn import_array_interface(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
+    let py = object.py();
+    let name = intern!(py, "__array_interface__");
+    let Some(interface) = Interface::read(object, name, 3..=3)? else { return Ok(None) };
+    interface.refuse_mask()?;
+    let (memory, buffer) = match interface.address()? {
+        Some((address, read_only)) => {
+            (interface.memory(pointer(address), Device::CPU, read_only)?, None)
+        }
+        None => within_buffer(&interface)?,
+    };
+    let objects = PyTuple::new(py, [object.as_any(), interface.dict().as_any()])?;
+    let owners = Owners { _buffer: buffer, objects: objects.into_any().unbind() };
+    // SAFETY: the producer says so as long as the object lives, or its buffer is not released
+    // (SAFETY.md, T3 and T8 hold for every protocol).
+    unsafe { memory.tensor(Owner::new(owners)) }.map(Some)
+}
+
+/// What keeps the memory: a buffer, if `data` is one, and the object with its dict.
+struct Owners {
+    _buffer: Option<Acquired>,
+    objects: Py<PyAny>,
+}
+
+impl NeedsInterpreter for Owners {
+    fn release(self, py: Python<'_>) {
+        let Self { _buffer, objects } = self;
+        drop(objects.into_bound(py));
+    }
+}
+
+/// The clause on `data` that is no pair: the memory is the buffer of that object, from `offset` on.
+/// That can be measured. (Without `data` it is the array's own buffer, which is taken before
+/// anybody looks here.)
+fn within_buffer(interface: &Interface<'_>) -> Result<(ForeignMemory, Option<Acquired>)> {
+    let exporter = interface.need("data")?;
+    if !buffer::has_buffer(exporter.as_borrowed()) {
+        return wrong("data", &exporter, "an address or an object with the buffer protocol");
+    }
+    let offset = match interface.get("offset")? {
+        None => 0,
+        Some(offset) => match offset.extract::<usize>() {
+            Ok(offset) => offset,
+            Err(_) => return wrong("offset", &offset, "a number of bytes"),
+        },
+    };
+    let (acquired, bytes) = buffer::open(exporter.as_borrowed())?;
+    if !bytes.is_contiguous()? {
+        return Err(Error::buffer("data: found a buffer with gaps, wanted a contiguous one"));
+    }
+    let size = bytes.reach()?.above;
+    let data = bytes.data.wrapping_byte_add(offset);
+    let memory = interface.memory(data, Device::CPU, bytes.read_only)?;
+    let reach = memory.reach()?;
+    let fits = reach.below <= offset && offset.checked_add(reach.above).is_some_and(|n| n <= size);
+    if fits {
+        return Ok((memory, Some(acquired)));
+    }
+    let (below, above) = (reach.below, reach.above);
+    Err(Error::buffer(format!(
+        "data: found {size} bytes, wanted {below} before and {above} from offset {offset} on"
+    )))
+}

@@ -1,0 +1,131 @@
+//! From an object with the buffer protocol (PEP 3118) to a tensor over its memory.
+//! Exporting our own memory belongs to `export::buffer`.
+//! Invariant: the tensor owns the acquired buffer itself, which no Python code can find and release,
+//! and which is released once.
+
+use std::ffi::{CStr, c_int};
+use std::{ptr, slice};
+
+use dlbridge::{Device, Tensor};
+use pyo3::prelude::*;
+use pyo3::{Borrowed, ffi};
+
+use super::memory::ForeignMemory;
+use crate::buffer::{self, Buffer, FULL_READ_ONLY, PyBuffer_Release, PyObject_GetBuffer};
+use crate::release::{NeedsInterpreter, Owner};
+use crate::{Error, Result};
+
+/// Takes an object's buffer; `None` if it has none.
+pub(super) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
+    if !has_buffer(object) {
+        return Ok(None);
+    }
+    let (buffer, memory) = open(object)?;
+    // SAFETY: a buffer's memory stays where it is, as it is described, until it is released (PEP
+    // 3118), which the owner does (F8, T3).
+    unsafe { memory.tensor(Owner::new(buffer)) }.map(Some)
+}
+
+/// An object's buffer, and what it says.
+pub(super) fn open(object: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, ForeignMemory)> {
+    let buffer = Acquired::new(object)?;
+    let memory = buffer.memory()?;
+    Ok((buffer, memory))
+}
+
+/// Whether an object's type has the buffer protocol.
+pub(super) fn has_buffer(object: Borrowed<'_, '_, PyAny>) -> bool {
+    // Of static types, too, since 3.10; the number of the slot is part of the stable ABI.
+    const BF_GETBUFFER: c_int = 1;
+    let kind = object.get_type();
+    // SAFETY: a type, and a slot that every version has (F1).
+    !unsafe { ffi::PyType_GetSlot(kind.as_type_ptr(), BF_GETBUFFER) }.is_null()
+}
+
+/// An acquired buffer: its exporter counts it, so that a `bytearray` is not resized meanwhile. Boxed,
+/// since exporters may point into it. Dropped on threads that are attached only: anywhere else an
+/// `Owner` keeps it.
+pub(super) struct Acquired(Box<Buffer>);
+
+// SAFETY: plain numbers and pointers, which are used on a thread that is attached (F8, R9).
+unsafe impl Send for Acquired {}
+
+impl NeedsInterpreter for Acquired {
+    fn release(self, _: Python<'_>) {
+        drop(self);
+    }
+}
+
+impl Acquired {
+    fn new(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let mut buffer = Box::new(Buffer {
+            buf: ptr::null_mut(),
+            obj: ptr::null_mut(),
+            len: 0,
+            itemsize: 0,
+            readonly: 0,
+            ndim: 0,
+            format: ptr::null_mut(),
+            shape: ptr::null_mut(),
+            strides: ptr::null_mut(),
+            suboffsets: ptr::null_mut(),
+            internal: ptr::null_mut(),
+        });
+        // SAFETY: an object, and a struct to fill in (F1, F5).
+        let status =
+            unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *buffer, FULL_READ_ONLY) };
+        if status == 0 { Ok(Self(buffer)) } else { Err(PyErr::fetch(object.py())) }
+    }
+
+    /// # Errors
+    ///
+    /// A format that is not one number, sub-offsets, or a length that is not that of the shape.
+    fn memory(&self) -> Result<ForeignMemory> {
+        let Buffer { buf, len, ndim, readonly, .. } = *self.0;
+        if !self.0.suboffsets.is_null() {
+            let message = "suboffsets: found some, wanted memory without pointers in it";
+            return Err(Error::buffer(message));
+        }
+        let itemsize = buffer::size_of_item(self.0.itemsize)?;
+        let dtype = buffer::dtype_of(&self.format(), itemsize)?;
+        let shape = self.list(self.0.shape).unwrap_or_else(|| match ndim {
+            0 => Vec::new(),
+            _ => vec![len as i64 / (itemsize as i64).max(1)],
+        });
+        let strides = self.list(self.0.strides);
+        let items = shape.iter().try_fold(itemsize as i64, |size, &n| size.checked_mul(n));
+        if items != Some(len as i64) {
+            let message = format!("len: found {len} bytes, wanted those of shape {shape:?}");
+            return Err(Error::buffer(message));
+        }
+        let read_only = readonly != 0;
+        Ok(ForeignMemory { data: buf, device: Device::CPU, dtype, shape, strides, read_only })
+    }
+
+    /// No format means bytes.
+    fn format(&self) -> String {
+        if self.0.format.is_null() {
+            return "B".to_owned();
+        }
+        // SAFETY: a null-terminated string, as long as the buffer is held (F8).
+        let format = unsafe { CStr::from_ptr(self.0.format) };
+        format.to_string_lossy().into_owned()
+    }
+
+    fn list(&self, numbers: *const ffi::Py_ssize_t) -> Option<Vec<i64>> {
+        let rank = usize::try_from(self.0.ndim).unwrap_or(0);
+        if numbers.is_null() || rank == 0 {
+            return (rank == 0).then(Vec::new);
+        }
+        // SAFETY: not null, so `ndim` numbers, as long as the buffer is held (F8).
+        let numbers = unsafe { slice::from_raw_parts(numbers, rank) };
+        Some(numbers.iter().map(|&number| number as i64).collect())
+    }
+}
+
+impl Drop for Acquired {
+    fn drop(&mut self) {
+        // SAFETY: filled in by `new`, attached, and released once (F1, F8).
+        unsafe { PyBuffer_Release(&raw mut *self.0) };
+    }
+}

@@ -1,0 +1,32 @@
+//! The buffer protocol where the version-independent Python library has no functions for it.
+//! Everything else belongs to `buffer.rs`.
+//! Invariant: the same names as there.
+
+use dlbridge::Tensor;
+use pyo3::Borrowed;
+use pyo3::prelude::*;
+
+use super::memory::ForeignMemory;
+use crate::release::NeedsInterpreter;
+use crate::{Error, Result};
+
+pub(super) fn import_buffer(_: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
+    Ok(None)
+}
+
+/// No buffer is ever acquired.
+pub(super) enum Acquired {}
+
+impl NeedsInterpreter for Acquired {
+    fn release(self, _: Python<'_>) {
+        match self {}
+    }
+}
+
+pub(super) fn open(_: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, ForeignMemory)> {
+    Err(Error::buffer("data: found an object, wanted an address: no buffers on this platform"))
+}
+
+pub(super) fn has_buffer(_: Borrowed<'_, '_, PyAny>) -> bool {
+    false
+}

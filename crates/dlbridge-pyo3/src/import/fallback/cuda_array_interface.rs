@@ -1,0 +1,60 @@
+//! From an object with `__cuda_array_interface__` to a tensor over its memory.
+//! Host memory belongs to `array_interface`, waiting for streams to `crate::stream`.
+//! Invariant: work on the interface's stream is ordered before that of the stream asked for.
+//!
+//! No GPU has run this yet: the tests play the driver with a library that records the calls.
+
+use dlbridge::{Device, Tensor};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use pyo3::{Borrowed, intern};
+
+use super::interface::{Interface, pointer, wrong};
+use crate::release::Owner;
+use crate::stream::{Ready, Stream, device_of_pointer};
+use crate::{Error, Result};
+
+/// Takes the memory that the object's `__cuda_array_interface__` describes (CUDA Array Interface,
+/// version 3; those before lack the stream, and PyTorch says 2), ready for `stream`; `None` if it
+/// has none.
+///
+/// The interface does not say which device; the driver knows. An empty array may have no address,
+/// and is said to be on device 0 then.
+pub(super) fn import_cuda_array_interface(
+    object: Borrowed<'_, '_, PyAny>,
+    stream: Stream,
+) -> Result<Option<Tensor>> {
+    let py = object.py();
+    let name = intern!(py, "__cuda_array_interface__");
+    let Some(interface) = Interface::read(object, name, 0..=3)? else { return Ok(None) };
+    interface.refuse_mask()?;
+    let Some((address, read_only)) = interface.address()? else {
+        return Err(Error::buffer("data: found no pair, wanted an address and a flag"));
+    };
+    let work = work_before(&interface)?;
+    let mut memory = interface.memory(pointer(address), Device::cuda(0), read_only)?;
+    memory.reach()?;
+    if address != 0 {
+        memory.device = device_of_pointer(address)?;
+        let device = memory.device;
+        if let Some(ready) = work.map_or(Ok(None), |work| Ready::on(work, device))? {
+            ready.before(stream, device)?;
+        }
+    }
+    let owners = PyTuple::new(py, [object.as_any(), interface.dict().as_any()])?;
+    // SAFETY: the producer says so as long as the object lives (SAFETY.md, T3 and T8 hold for
+    // every protocol).
+    unsafe { memory.tensor(Owner::new(owners.into_any().unbind())) }.map(Some)
+}
+
+/// The clause on `stream`: None, or a missing entry, means that nothing needs to be waited for; 0
+/// is ambiguous, and so forbidden; 1 and 2 are the default streams.
+fn work_before(interface: &Interface<'_>) -> Result<Option<Stream>> {
+    let Some(found) = interface.get("stream")? else { return Ok(None) };
+    match found.extract::<i64>() {
+        Ok(number) if number > 0 => found.extract::<Stream>().map(Some),
+        _ => {
+            wrong("stream", &found, "None, 1 (legacy default), 2 (per-thread default) or a handle")
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What NumPy's and CUDA's array interfaces have in common: a dict that describes an array.
+//! Where the memory is, and who keeps it, belongs to the file of each.
+//! Invariant: an entry that is not as the protocol wants it is a `BufferError` that names it.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use dlbridge::{DType, Device};
+use pyo3::Borrowed;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+
+use super::memory::ForeignMemory;
+use super::typestr;
+use crate::{Error, Result};
+
+/// The dict of an object's `__array_interface__` or `__cuda_array_interface__`.
+pub(super) struct Interface<'py>(Bound<'py, PyDict>);
+
+impl<'py> Interface<'py> {
+    /// Reads an object's attribute; `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// Something other than a dict, or a version that is not among those given.
+    pub(super) fn read(
+        object: Borrowed<'_, 'py, PyAny>,
+        name: &Bound<'py, PyString>,
+        versions: std::ops::RangeInclusive<i64>,
+    ) -> Result<Option<Self>> {
+        let Some(found) = object.getattr_opt(name)? else { return Ok(None) };
+        let Ok(dict) = found.cast_into::<PyDict>() else {
+            return Err(Error::buffer(format!("{name}: found no dict, wanted one")));
+        };
+        let this = Self(dict);
+        let version = this.need("version")?;
+        if version.extract::<i64>().is_ok_and(|version| versions.contains(&version)) {
+            return Ok(Some(this));
+        }
+        let (first, last) = (versions.start(), versions.end());
+        wrong("version", &version, &format!("a number from {first} to {last}"))
+    }
+
+    pub(super) fn dict(&self) -> &Bound<'py, PyDict> {
+        &self.0
+    }
+
+    /// An entry that may be missing; so it is if it is None.
+    pub(super) fn get(&self, key: &str) -> Result<Option<Bound<'py, PyAny>>> {
+        Ok(self.0.get_item(key)?.filter(|value| !value.is_none()))
+    }
+
+    pub(super) fn need(&self, key: &str) -> Result<Bound<'py, PyAny>> {
+        self.get(key)?.ok_or_else(|| Error::buffer(format!("{key}: found none, wanted one")))
+    }
+
+    fn numbers(&self, key: &str, value: &Bound<'py, PyAny>) -> Result<Vec<i64>> {
+        let numbers = value.cast::<PyTuple>().ok().and_then(|tuple| tuple.extract().ok());
+        match numbers {
+            Some(numbers) => Ok(numbers),
+            None => wrong(key, value, "a tuple of integers"),
+        }
+    }
+
+    pub(super) fn dtype(&self) -> Result<DType> {
+        let found = self.need("typestr")?;
+        match found.extract::<String>() {
+            Ok(typestr) => typestr::dtype_of(&typestr),
+            Err(_) => wrong("typestr", &found, "a str"),
+        }
+    }
+
+    /// Refuses masked arrays: which elements count is not a tensor's to say.
+    pub(super) fn refuse_mask(&self) -> Result<()> {
+        match self.get("mask")? {
+            None => Ok(()),
+            Some(_) => Err(Error::buffer("mask: found one, wanted an array without")),
+        }
+    }
+
+    /// The `data` entry if it is the pair of an address and whether to write there; `None` for an
+    /// object of another kind, or nothing.
+    pub(super) fn address(&self) -> Result<Option<(usize, bool)>> {
+        let Some(found) = self.get("data")? else { return Ok(None) };
+        let Ok(pair) = found.cast::<PyTuple>() else { return Ok(None) };
+        match pair.extract::<(usize, Bound<'py, PyAny>)>() {
+            // Some write 0 and 1 for the flag.
+            Ok((address, flag)) if flag.extract::<u8>().is_ok_and(|flag| flag <= 1) => {
+                Ok(Some((address, flag.is_truthy()?)))
+            }
+            _ => wrong("data", &found, "an address and whether it is read-only"),
+        }
+    }
+
+    /// ForeignMemory of this shape, with these strides.
+    pub(super) fn memory(
+        &self,
+        data: *mut c_void,
+        device: Device,
+        read_only: bool,
+    ) -> Result<ForeignMemory> {
+        let shape = self.numbers("shape", &self.need("shape")?)?;
+        let strides = match self.get("strides")? {
+            Some(strides) => Some(self.numbers("strides", &strides)?),
+            None => None,
+        };
+        let dtype = self.dtype()?;
+        Ok(ForeignMemory { data, device, dtype, shape, strides, read_only })
+    }
+}
+
+/// The pointer of an address that came as a number. Whatever memory it is of, Rust did not
+/// allocate it.
+pub(super) fn pointer(address: usize) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(address)
+}
+
+/// An error that names an entry, what was found there and what was wanted.
+pub(super) fn wrong<T>(key: &str, found: &Bound<'_, PyAny>, wanted: &str) -> Result<T> {
+    let found = found.repr()?;
+    Err(Error::buffer(format!("{key}: found {found}, wanted {wanted}")))
+}

@@ -1,0 +1,109 @@
+//! ForeignMemory that no DLPack descriptor describes, made into a tensor.
+//! What the description comes from belongs to the file of each protocol.
+//! Invariant: no element's address overflows, and strides count elements.
+
+use std::ffi::c_void;
+
+use dlbridge::{DType, Device, Flags, MAX_RANK, Tensor, layout};
+
+use crate::{Error, Result};
+
+/// What a protocol says of an object's memory.
+pub(super) struct ForeignMemory {
+    /// The address of element `[0, 0, ...]`.
+    pub(super) data: *mut c_void,
+    pub(super) device: Device,
+    pub(super) dtype: DType,
+    pub(super) shape: Vec<i64>,
+    /// In bytes; compact row-major ones if `None`.
+    pub(super) strides: Option<Vec<i64>>,
+    pub(super) read_only: bool,
+}
+
+/// How far a tensor's elements lie from the first one, in bytes: the lowest, and the end of the
+/// highest.
+pub(super) struct Reach {
+    pub(super) below: usize,
+    pub(super) above: usize,
+}
+
+impl ForeignMemory {
+    /// Steps in elements. An axis that is never stepped along may have any step.
+    fn steps(&self) -> Result<Vec<i64>> {
+        let mut steps = vec![0; self.shape.len()];
+        layout::compact_strides(&self.shape, &mut steps);
+        let Some(strides) = &self.strides else { return Ok(steps) };
+        let (rank, found) = (self.shape.len(), strides.len());
+        if found != rank {
+            return Err(Error::buffer(format!("strides: found {found} of them, wanted {rank}")));
+        }
+        let itemsize = self.itemsize();
+        let is_empty = self.shape.contains(&0);
+        for (axis, (step, &bytes)) in steps.iter_mut().zip(strides).enumerate() {
+            if bytes % itemsize == 0 {
+                *step = bytes / itemsize;
+            } else if self.shape[axis] > 1 && !is_empty {
+                return Err(Error::buffer(format!(
+                    "strides: axis {axis}: found {bytes} bytes, wanted a multiple of {itemsize}, \
+                     the size of {}",
+                    self.dtype
+                )));
+            }
+        }
+        Ok(steps)
+    }
+
+    /// The size of one element; every dtype that comes here has whole bytes.
+    fn itemsize(&self) -> i64 {
+        self.dtype.itemsize().map_or(1, |size| size.max(1) as i64)
+    }
+
+    /// Whether the elements lie side by side in row-major order.
+    pub(super) fn is_contiguous(&self) -> Result<bool> {
+        Ok(layout::is_contiguous(&self.shape, &self.steps()?))
+    }
+
+    /// Measures the memory.
+    ///
+    /// # Errors
+    ///
+    /// More axes than a tensor has, a negative extent, strides that are not whole elements, and
+    /// sizes or addresses that overflow.
+    pub(super) fn reach(&self) -> Result<Reach> {
+        if self.shape.len() > MAX_RANK {
+            let found = self.shape.len();
+            return Err(Error::buffer(format!("shape: found {found} axes, wanted {MAX_RANK}")));
+        }
+        let span = layout::span(&self.shape, &self.steps()?)?;
+        // Broadcast axes make more elements than there are places.
+        layout::nbytes(span.len, self.dtype, Flags::NONE)?;
+        layout::nbytes(span.extent(), self.dtype, Flags::NONE)?;
+        if span.len == 0 {
+            return Ok(Reach { below: 0, above: 0 });
+        }
+        // Each is a part of the extent, so it fits.
+        let size = |count: usize| layout::nbytes(count, self.dtype, Flags::NONE);
+        let (below, above) = (size(span.low.unsigned_abs())?, size(span.high.unsigned_abs() + 1)?);
+        let address = self.data.addr();
+        if address.checked_sub(below).is_none() || address.checked_add(above).is_none() {
+            let message = format!("data: found address {address:#x}, wanted one with room");
+            return Err(Error::buffer(message));
+        }
+        Ok(Reach { below, above })
+    }
+
+    /// A tensor over this memory that keeps `owner`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Builder::build_raw`](dlbridge::Builder::build_raw): the elements are there as
+    /// long as the owner lives.
+    pub(super) unsafe fn tensor<O: Send + 'static>(self, owner: O) -> Result<Tensor> {
+        self.reach()?;
+        let flags = if self.read_only { Flags::READ_ONLY } else { Flags::NONE };
+        let steps = self.steps()?;
+        let builder = Tensor::builder(owner).dtype(self.dtype).shape(&self.shape).strides(&steps);
+        // SAFETY: the caller's duty.
+        Ok(unsafe { builder.build_raw(self.data, self.device, flags) }?)
+    }
+}

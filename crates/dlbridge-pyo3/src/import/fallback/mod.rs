@@ -1,0 +1,51 @@
+//! Objects that do not speak DLPack, but another protocol for the same memory.
+//! DLPack itself belongs to `import`.
+//! Invariant: asked after DLPack, in an order that prefers what says more about the memory.
+
+mod array_interface;
+mod arrow;
+#[cfg_attr(windows, path = "buffer_absent.rs")]
+mod buffer;
+mod cuda_array_interface;
+mod interface;
+mod memory;
+mod typestr;
+
+use dlbridge::Tensor;
+use pyo3::Borrowed;
+use pyo3::prelude::*;
+
+use crate::Result;
+use crate::import::protocol::Protocol;
+use crate::stream::Stream;
+
+/// Takes an object's memory by the first of the protocols that it has; `None` if it has none.
+/// Device memory is ready for the default stream.
+pub(crate) fn import_by_fallback(
+    object: Borrowed<'_, '_, PyAny>,
+) -> Result<Option<(Tensor, Protocol)>> {
+    if let Some(outcome) = import_cuda(object, Stream::DEFAULT)? {
+        return Ok(Some(outcome));
+    }
+    if let Some(outcome) = import_buffer(object)? {
+        return Ok(Some(outcome));
+    }
+    if let Some(tensor) = array_interface::import_array_interface(object)? {
+        return Ok(Some((tensor, Protocol::ArrayInterface)));
+    }
+    Ok(arrow::import_arrow(object)?.map(|tensor| (tensor, Protocol::Arrow)))
+}
+
+/// Takes device memory, ready for a stream.
+pub(crate) fn import_cuda(
+    object: Borrowed<'_, '_, PyAny>,
+    stream: Stream,
+) -> Result<Option<(Tensor, Protocol)>> {
+    let tensor = cuda_array_interface::import_cuda_array_interface(object, stream)?;
+    Ok(tensor.map(|tensor| (tensor, Protocol::CudaArrayInterface)))
+}
+
+/// Takes the memory of an object whose `__dlpack__` refused it.
+pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Tensor, Protocol)>> {
+    Ok(buffer::import_buffer(object)?.map(|tensor| (tensor, Protocol::Buffer)))
+}

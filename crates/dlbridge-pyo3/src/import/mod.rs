@@ -1,0 +1,237 @@
+//! From a Python object to a tensor over its memory.
+//!
+//! | file | job |
+//! | --- | --- |
+//! | `shared` | the memory as the producer has it, by the fastest path |
+//! | `exchange`, `refusals` | ... by the exchange table of the object's type |
+//! | `numpy` | ... by the C struct of NumPy's arrays |
+//! | `dlpack`, `capsule` | ... by a call of `__dlpack__` |
+//! | `fallback` | ... by another protocol |
+//! | `on_stream` | ... ready for a stream |
+//! | `deliver` | on another device, or as a copy |
+//! | `object` | into a `dlbridge.Tensor` |
+//!
+//! Invariant: each way is tried once, the quickest first, and a failure that is not a missing
+//! protocol ends the search.
+
+pub(crate) mod autograd;
+mod capsule;
+mod deliver;
+mod descriptor;
+mod dlpack;
+mod exchange;
+mod fallback;
+mod numpy;
+mod object;
+mod on_stream;
+mod options;
+mod protocol;
+mod refusals;
+mod shared;
+
+use dlbridge::Tensor;
+use dlbridge::ffi::LentTensor;
+pub use dlbridge::protocol::import::CopyMode;
+use pyo3::Borrowed;
+use pyo3::prelude::*;
+
+use descriptor::DescriptorSpace;
+pub(crate) use exchange::current_stream;
+pub(crate) use numpy::import_array;
+pub use options::ImportOptions;
+pub use protocol::Protocol;
+
+use shared::{describe, import_by_path, import_shared};
+
+use crate::stream::Stream;
+use crate::types::path_of;
+use crate::{Result, release};
+
+/// Takes a Python object's memory as a tensor.
+///
+/// The object is of a type that publishes the C exchange API (`__dlpack_c_exchange_api__`), has
+/// `__dlpack__`, or is a DLPack capsule. Objects without DLPack are taken by
+/// `__cuda_array_interface__`, the buffer protocol, `__array_interface__` or
+/// `__arrow_c_array__`, in this order.
+///
+/// ```
+/// use dlbridge_pyo3::{ImportOptions, import};
+/// use pyo3::prelude::*;
+/// use pyo3::types::PyBytes;
+///
+/// # Python::initialize();
+/// # Python::attach(|py| -> dlbridge_pyo3::Result<()> {
+/// let bytes = PyBytes::new(py, b"abc").into_any();
+/// let tensor = import(bytes.as_borrowed(), ImportOptions::default())?;
+/// assert!(tensor.is_read_only());
+/// assert_eq!(tensor.view::<u8>()?.to_vec(), b"abc");
+/// # Ok(()) }).unwrap();
+/// ```
+///
+/// # Errors
+///
+/// The producer's own exception; a `TypeError` for an object that is none of these; a
+/// `BufferError` that names the field if the descriptor is refused, or for a device, a copy or a
+/// stream that cannot be had.
+#[inline]
+pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Tensor> {
+    let (tensor, _) = if options == ImportOptions::default() {
+        import_shared(object)?
+    } else {
+        import_as_asked(object, options)?
+    };
+    Ok(tensor)
+}
+
+/// As [`import`], and tells which way the tensor came.
+///
+/// # Errors
+///
+/// As [`import`].
+pub fn import_with_protocol(
+    object: Borrowed<'_, '_, PyAny>,
+    options: ImportOptions,
+) -> Result<(Tensor, Protocol)> {
+    if options == ImportOptions::default() {
+        // A tensor of this library, too, is taken as any consumer takes it.
+        import_by_path(object, path_of(object))
+    } else {
+        import_as_asked(object, options)
+    }
+}
+
+/// As [`import`], and tells the stream after whose work the memory is ready; `None` for host
+/// memory, and after an import with [`Stream::NO_SYNC`], which asked for no order.
+///
+/// The C exchange API gives device memory as it is, with work still queued on the producer's
+/// current stream: that one is told, for the caller to queue its work on, or to wait for.
+///
+/// ```
+/// use dlbridge_pyo3::{ImportOptions, PyTensor, import_with_stream};
+/// use pyo3::prelude::*;
+///
+/// # Python::initialize();
+/// # Python::attach(|py| -> PyResult<()> {
+/// let object = PyTensor::new(vec![1.0_f32]).into_pyobject(py)?;
+/// let (tensor, stream) =
+///     import_with_stream(object.as_any().as_borrowed(), ImportOptions::default())?;
+/// assert_eq!((tensor.len(), stream), (1, None));
+/// # Ok(()) }).unwrap();
+/// ```
+///
+/// # Errors
+///
+/// As [`import`].
+pub fn import_with_stream(
+    object: Borrowed<'_, '_, PyAny>,
+    options: ImportOptions,
+) -> Result<(Tensor, Option<Stream>)> {
+    let (shared, _, stream) = import_ready(object, options.stream)?;
+    if options == ImportOptions::default() {
+        return Ok((shared, stream));
+    }
+    let address = shared.data_ptr();
+    let tensor = deliver::deliver(object, shared, stream, options)?;
+    if tensor.data_ptr() == address {
+        return Ok((tensor, stream));
+    }
+    // Other memory, on the host or made for the stream that was asked for.
+    let stream = options.stream.unwrap_or(Stream::DEFAULT);
+    let has_stream = Stream::exist_on(tensor.device()) && stream != Stream::NO_SYNC;
+    Ok((tensor, has_stream.then_some(stream)))
+}
+
+/// Lends an object's memory to `function`, by the quickest way there is: for the types of the C
+/// exchange API and for NumPy's arrays there is no allocation, and nothing to release. Other
+/// objects are imported for as long.
+///
+/// The tensor is flagged [`READ_ONLY`](dlbridge::Flags::READ_ONLY) if it came through the exchange
+/// API, which cannot say of borrowed memory whether it may be written.
+///
+/// ```
+/// use dlbridge_pyo3::with_borrowed;
+/// use pyo3::prelude::*;
+///
+/// fn first(x: &Bound<'_, PyAny>) -> dlbridge_pyo3::Result<f64> {
+///     // SAFETY: nothing in the closure runs Python code, which might resize `x`.
+///     unsafe { with_borrowed(x.as_borrowed(), |x| Ok(x.view::<f64>()?.item()?)) }
+/// }
+/// # Python::initialize();
+/// # Python::attach(|py| {
+/// let x = dlbridge_pyo3::PyTensor::from(dlbridge::Tensor::scalar(2.5)).into_pyobject(py).unwrap();
+/// assert_eq!(first(&x).unwrap(), 2.5);
+/// # });
+/// ```
+///
+/// # Safety
+///
+/// From the moment `function` is called until it returns, the object's memory is not moved, resized
+/// or freed. (All Python code that this call itself runs comes before that moment.) So:
+///
+/// - `function` runs no Python code that reaches the object, and does not detach from the
+///   interpreter. Python code also runs where Python objects, and tensors over their memory, are
+///   dropped.
+/// - No other thread is inside an operation that moves, resizes or frees the memory (`resize_` or
+///   `set_` of PyTorch, `resize` of NumPy) or changes the object's shape. With the GIL, Python code of
+///   other threads waits, but not an operation that a framework began before and runs without the
+///   GIL. On a free-threaded build nothing waits: the caller must know that no other thread has
+///   the object, or document for its own callers that none may change it meanwhile (`SAFETY.md`,
+///   T12), as NumPy does.
+///
+/// # Errors
+///
+/// As [`import`], and whatever `function` gives.
+#[inline]
+pub unsafe fn with_borrowed<R>(
+    object: Borrowed<'_, '_, PyAny>,
+    function: impl FnOnce(&Tensor) -> Result<R>,
+) -> Result<R> {
+    release::drain(object.py());
+    let (mut space, mut strides) = (DescriptorSpace::empty(), LentTensor::NO_STRIDES);
+    let (described, imported);
+    let tensor = match describe(object, &mut space)? {
+        Some(found) => {
+            // SAFETY: described by a table, whose producer is trusted as SAFETY.md lists, or of an
+            // array, which the caller borrows; alive and unchanged until `function` returns (the
+            // caller's duty).
+            described = unsafe { found.tensor(&mut strides) }?;
+            &*described
+        }
+        None => {
+            imported = import_to_lend(object)?;
+            &imported
+        }
+    };
+    // Called in one place, where it is inlined.
+    function(tensor)
+}
+
+/// Out of line, to keep the fast path small.
+#[cold]
+#[inline(never)]
+fn import_to_lend(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
+    import_shared(object).map(|(tensor, _)| tensor)
+}
+
+#[cold]
+fn import_as_asked(
+    object: Borrowed<'_, '_, PyAny>,
+    options: ImportOptions,
+) -> Result<(Tensor, Protocol)> {
+    let (tensor, protocol, stream) = import_ready(object, options.stream)?;
+    Ok((deliver::deliver(object, tensor, stream, options)?, protocol))
+}
+
+/// Imports what the producer gives for a stream, if one is asked for, and tells the stream after
+/// whose work it is ready.
+fn import_ready(
+    object: Borrowed<'_, '_, PyAny>,
+    asked: Option<Stream>,
+) -> Result<(Tensor, Protocol, Option<Stream>)> {
+    let (tensor, protocol) = match asked {
+        None => import_shared(object)?,
+        Some(stream) => on_stream::import_on_stream(object, stream)?,
+    };
+    let ready = on_stream::stream_after(object, &tensor, protocol, asked)?;
+    Ok((tensor, protocol, ready))
+}

@@ -1,0 +1,22 @@
+//! From a Python object to a `dlbridge.Tensor`.
+
+use pyo3::Borrowed;
+use pyo3::prelude::*;
+
+use super::{ImportOptions, autograd, import_with_stream};
+use crate::{Result, TensorObject};
+
+impl TensorObject {
+    /// Takes a Python object's memory as [`import`](crate::import()) does, and remembers which
+    /// stream's work makes device memory ready, for the consumers of this object.
+    ///
+    /// # Errors
+    ///
+    /// As [`import`](crate::import()), and those of [`ready_after`](Self::ready_after).
+    pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Self> {
+        let requires_grad = autograd::requires_grad(object)?;
+        let (tensor, stream) = import_with_stream(object, options)?;
+        let requires_grad = requires_grad && !tensor.is_copied();
+        Self::imported(tensor, stream, requires_grad)
+    }
+}

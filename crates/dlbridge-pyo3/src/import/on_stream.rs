@@ -1,0 +1,99 @@
+//! Importing so that a stream may use the memory, and the stream that memory is ready on.
+//! Importing without a stream belongs to `shared`.
+//! Invariant: a producer hears of a stream only for memory on a device that has them, and the
+//! exchange API is not used for memory that has to be waited for: it never waits.
+
+use dlbridge::protocol::import::Keywords;
+use dlbridge::{Device, Tensor, protocol};
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use pyo3::{Borrowed, intern};
+
+use super::protocol::Protocol;
+use super::shared::import_shared;
+use super::{dlpack, exchange, fallback};
+use crate::stream::Stream;
+use crate::types::table_of;
+use crate::{Error, Result};
+
+/// Takes the producer's memory, so that `stream` may use it when this returns.
+#[cold]
+pub(super) fn import_on_stream(
+    object: Borrowed<'_, '_, PyAny>,
+    stream: Stream,
+) -> Result<(Tensor, Protocol)> {
+    let Some(device) = device_of(object)? else { return import_made(object, stream) };
+    let Some(number) = stream.number_on(device)? else { return import_shared(object) };
+    // The exchange API gives memory as it is: right for consumers that do not want to wait.
+    if stream == Stream::NO_SYNC && table_of(object).is_some() {
+        return import_shared(object);
+    }
+    dlpack::ask(object, Keywords { stream: Some(number), ..Keywords::SHARED })?.take()
+}
+
+/// What `__dlpack_device__` says; `None` for an object without. Some say None for device 0.
+fn device_of(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Device>> {
+    let py = object.py();
+    let answer = match object.call_method0(intern!(py, "__dlpack_device__")) {
+        Ok(answer) => answer,
+        Err(error) if error.is_instance_of::<PyAttributeError>(py) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let pair = answer.cast::<PyTuple>().ok().and_then(|pair| pair.extract().ok());
+    let Some((kind, id)) = pair else {
+        let message = format!("__dlpack_device__: found {}, wanted two numbers", answer.repr()?);
+        return Err(Error::Python(PyTypeError::new_err(message)));
+    };
+    Ok(Some(protocol::device(kind, id)))
+}
+
+/// Without `__dlpack_device__`: a capsule, which was made before a stream was named, or
+/// memory that another protocol describes, and orders.
+fn import_made(object: Borrowed<'_, '_, PyAny>, stream: Stream) -> Result<(Tensor, Protocol)> {
+    if let Some(found) = fallback::import_cuda(object, stream)? {
+        return Ok(found);
+    }
+    let (tensor, protocol) = import_shared(object)?;
+    let device = tensor.device();
+    // A capsule and an old producer have done what `None` means.
+    let is_done = stream == Stream::NO_SYNC || stream.is_default_on(device);
+    if stream.number_on(device)?.is_none() || is_done {
+        return Ok((tensor, protocol));
+    }
+    Err(Error::buffer(format!(
+        "stream: found memory on {device} from a {protocol} that was not told of one, \
+         wanted an object with __dlpack_device__"
+    )))
+}
+
+/// The stream after whose work a tensor is ready that was taken from an object just now, for the
+/// stream that was `asked` for; `None` if there is nothing to be waited for, or it is not wanted.
+#[inline]
+pub(super) fn stream_after(
+    object: Borrowed<'_, '_, PyAny>,
+    tensor: &Tensor,
+    protocol: Protocol,
+    asked: Option<Stream>,
+) -> Result<Option<Stream>> {
+    let device = tensor.device();
+    if !Stream::exist_on(device) || asked == Some(Stream::NO_SYNC) {
+        return Ok(None);
+    }
+    match protocol {
+        _ if asked.is_some() => Ok(asked),
+        Protocol::ExchangeApi => current(object, device).map(Some),
+        // A producer that was not told of a stream makes the default one wait.
+        _ => Ok(Some(Stream::DEFAULT)),
+    }
+}
+
+/// The stream on which the producer of an object works, on the device that the object is on: some
+/// crash when they are asked about another.
+#[cold]
+fn current(object: Borrowed<'_, '_, PyAny>, device: Device) -> Result<Stream> {
+    match table_of(object) {
+        Some(table) => exchange::current_stream(object, table, device),
+        None => Ok(Stream::DEFAULT),
+    }
+}

@@ -1,0 +1,83 @@
+//! What an exchange table refuses: the reason comes from `__dlpack__`, and cheaply.
+//! Asking `__dlpack__` belongs to `dlpack`.
+//! Invariant: a table that fails is an exception, of `__dlpack__` where there is one.
+//!
+//! PyTorch's table writes all C++ frames into its exception, which takes a thousand times as long as an
+//! import. Once it has failed, its tensors are asked beforehand for the properties that it fails
+//! at. A program that meets no such tensor does not pay for the questions.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use dlbridge::sys::DLPackExchangeAPI;
+use pyo3::exceptions::{PyBufferError, PyException};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use pyo3::{Borrowed, intern};
+
+use crate::types::loaded;
+use crate::{Error, Result};
+
+/// The table that failed at an object whose answers to [`is_refused`] say why.
+static FAILED: AtomicPtr<DLPackExchangeAPI> = AtomicPtr::new(ptr::null_mut());
+
+/// Whether a table will refuse an object, as far as it is known to refuse any.
+#[inline(always)]
+pub(super) fn expected_of(object: Borrowed<'_, '_, PyAny>, table: &DLPackExchangeAPI) -> bool {
+    ptr::eq(FAILED.load(Ordering::Relaxed), table) && is_refused(object)
+}
+
+/// The error of a table that failed just now; none if `__dlpack__` can be asked for the reason.
+#[cold]
+pub(super) fn after(object: Borrowed<'_, '_, PyAny>, table: &DLPackExchangeAPI) -> Result<()> {
+    let py = object.py();
+    let error = match failure(object) {
+        // An interrupt stays one.
+        Error::Python(error) if error.is_instance_of::<PyException>(py) => error,
+        error => return Err(error),
+    };
+    if !object.hasattr(intern!(py, "__dlpack__"))? {
+        return Err(error.into());
+    }
+    if is_refused(object) {
+        FAILED.store(ptr::from_ref(table).cast_mut(), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// What the table raised; some fail without raising anything.
+#[cold]
+pub(super) fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
+    let py = object.py();
+    let error = PyErr::take(py).unwrap_or_else(|| {
+        let kind = object.get_type();
+        PyBufferError::new_err(format!("{kind}: its exchange table failed without a reason"))
+    });
+    Error::Python(error)
+}
+
+/// Whether a tensor of PyTorch is one that its table fails at. An object that does not answer is not.
+#[cold]
+fn is_refused(object: Borrowed<'_, '_, PyAny>) -> bool {
+    let py = object.py();
+    let is = |name: &Bound<'_, PyString>| {
+        object
+            .getattr_opt(name)
+            .is_ok_and(|found| found.is_some_and(|it| it.is_truthy().unwrap_or(false)))
+    };
+    // First what PyTorch itself refuses in the least time.
+    has_no_storage(object).unwrap_or(false)
+        || is(intern!(py, "is_meta"))
+        || is(intern!(py, "is_quantized"))
+        || is(intern!(py, "is_nested"))
+}
+
+/// Whether a tensor of PyTorch has no storage: sparse, of MKL-DNN, or of a transform (`vmap`).
+fn has_no_storage(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    let Some(module) = loaded(intern!(py, "torch._C"))? else {
+        return Ok(false);
+    };
+    let has_storage = module.call_method1(intern!(py, "_has_storage"), (object,))?;
+    Ok(!has_storage.is_truthy()?)
+}

@@ -1,0 +1,66 @@
+//! An object's memory as its producer has it, by the fastest path that its type has.
+
+use dlbridge::Tensor;
+use pyo3::Borrowed;
+use pyo3::prelude::*;
+
+use super::descriptor::{Described, DescriptorSpace};
+use super::protocol::Protocol;
+use super::{dlpack, exchange, numpy};
+use crate::types::{Path, path_of};
+use crate::{Result, TensorObject, release};
+
+/// Imports whatever the producer gives without being asked for a device, a copy or a stream.
+#[inline(always)]
+pub(super) fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
+    release::drain(object.py());
+    let path = path_of(object);
+    if let Some(Path::Own) = path {
+        if let Some(tensor) = TensorObject::returned(object)? {
+            return Ok((tensor, Protocol::ExchangeApi));
+        }
+    }
+    import_by_path(object, path)
+}
+
+/// Imports what the producer gives, by the path that its type has.
+#[inline(always)]
+pub(super) fn import_by_path(
+    object: Borrowed<'_, '_, PyAny>,
+    path: Option<Path>,
+) -> Result<(Tensor, Protocol)> {
+    match path {
+        None => {}
+        Some(Path::NumPy) => {
+            // SAFETY: of that very type (F5).
+            if let Some(tensor) = unsafe { numpy::import_array(object) }? {
+                return Ok((tensor, Protocol::NumPy));
+            }
+        }
+        Some(path) => {
+            if let Some(table) = path.table() {
+                if let Some(tensor) = exchange::import_by_table(object, table)? {
+                    return Ok((tensor, Protocol::ExchangeApi));
+                }
+            }
+        }
+    }
+    dlpack::import_by_dlpack(object)
+}
+
+/// Describes an object's memory without an allocation, if its type has a path for that.
+#[inline(always)]
+pub(super) fn describe<'p>(
+    object: Borrowed<'_, '_, PyAny>,
+    space: &'p mut DescriptorSpace,
+) -> Result<Option<Described<'p>>> {
+    match path_of(object) {
+        None => Ok(None),
+        // SAFETY: of that very type (F5).
+        Some(Path::NumPy) => Ok(unsafe { numpy::describe_array(object, space) }),
+        Some(path) => match path.table() {
+            Some(table) => exchange::describe_by_table(object, table, space),
+            None => Ok(None),
+        },
+    }
+}

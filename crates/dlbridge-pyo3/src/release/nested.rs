@@ -1,0 +1,87 @@
+//! Releasing on a thread that is attached, where one release may cause others.
+//! Invariant: no exception that is on its way is seen or lost.
+
+use std::cell::Cell;
+use std::ptr;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::queue::{self, NeedsInterpreter};
+
+/// How deep releases nest before they are put into a loop.
+const DEPTH: u32 = 16;
+
+thread_local! {
+    /// How many releases are under way on this thread, one inside of another.
+    static NESTED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether one more release would nest too deep.
+fn is_full() -> bool {
+    NESTED.get() >= DEPTH
+}
+
+/// Releases a value, inside of other releases perhaps.
+#[inline]
+pub(super) fn run<T: NeedsInterpreter>(py: Python<'_>, value: T) {
+    NESTED.with(|nested| {
+        let depth = nested.get() + 1;
+        if depth > DEPTH {
+            // The release around this one empties the queue.
+            return queue::push(value);
+        }
+        nested.set(depth);
+        undisturbed(py, || value.release(py));
+        // Counted down, not restored: Python code may have switched to another stack meanwhile.
+        nested.set(nested.get() - 1);
+    });
+}
+
+/// Releases what waits, which may run Python code. One comparison if nothing does.
+#[inline]
+pub(crate) fn drain(py: Python<'_>) {
+    if !queue::is_empty() {
+        release_all(py);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn release_all(py: Python<'_>) {
+    // At the full depth, values would come back to the queue: a release around this one empties it.
+    while !is_full() {
+        let waiting = queue::take_all();
+        if waiting.is_empty() {
+            return;
+        }
+        waiting.for_each(|work| run(py, work));
+    }
+}
+
+/// Runs `work`, which may run Python code, beside an exception that is on its way: it neither sees
+/// nor loses it, and leaves none of its own.
+#[inline]
+pub(crate) fn undisturbed(py: Python<'_>, work: impl FnOnce()) {
+    // SAFETY: attached (F1).
+    if !unsafe { ffi::PyErr_Occurred() }.is_null() {
+        return beside_exception(py, work);
+    }
+    work();
+    // SAFETY: attached (F1).
+    if !unsafe { ffi::PyErr_Occurred() }.is_null() {
+        // SAFETY: attached (F1).
+        unsafe { ffi::PyErr_Clear() };
+    }
+}
+
+#[cold]
+#[allow(deprecated, reason = "what takes their place is in no limited API before 3.12")]
+fn beside_exception(_: Python<'_>, work: impl FnOnce()) {
+    let (mut kind, mut value, mut trace) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    // SAFETY: attached; the places are ours (F1).
+    unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut trace) };
+    work();
+    // SAFETY: attached; what was fetched above (F1).
+    unsafe { ffi::PyErr_Restore(kind, value, trace) };
+}

@@ -1,0 +1,264 @@
+//! The one cache of what is known of types, by the type's address.
+//! Invariants: a slot is read whole, as one writer wrote it. A slot with a path keeps its type alive;
+//! a slot without one is cleared when its type is freed. So no type inherits a path by its address.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dlbridge::sys::DLPackExchangeAPI;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyCFunction, PyType, PyWeakrefReference};
+use pyo3::{Borrowed, ffi};
+
+use super::framework::Framework;
+use super::path::{Path, find};
+
+/// How many types are remembered, with a path or without one. A program meets few.
+const COUNT: usize = 128;
+
+/// Where a type may stand: at the slot of its address, or at that slot's neighbour.
+static SLOTS: [Slot; COUNT] = [const { Slot::empty() }; COUNT];
+
+/// What belongs to each slot and is needed seldom. Locked by writers; no Python code runs under the
+/// lock.
+static DETAILS: Mutex<[Option<Details>; COUNT]> = Mutex::new([const { None }; COUNT]);
+
+struct Details {
+    /// A reference to a type with a path, a weak one to a type without.
+    guard: Py<PyAny>,
+    /// The type's framework, once it was needed.
+    framework: Option<&'static Framework>,
+    /// The `from_dlpack` that makes arrays of this type, if it is the framework's own.
+    importer: Option<Py<PyAny>>,
+}
+
+fn details() -> MutexGuard<'static, [Option<Details>; COUNT]> {
+    DETAILS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A type and its path, read without a lock.
+struct Slot {
+    /// Odd while the slot is written.
+    version: AtomicUsize,
+    kind: AtomicPtr<ffi::PyTypeObject>,
+    /// The path, as [`encoded`].
+    path: AtomicPtr<DLPackExchangeAPI>,
+}
+
+/// The addresses that stand for the paths without a table. No table is there.
+const NO_PATH: usize = 0;
+const NUMPY: usize = 1;
+const OWN: usize = 2;
+
+fn encoded(path: Option<Path>) -> *mut DLPackExchangeAPI {
+    match path {
+        None => ptr::without_provenance_mut(NO_PATH),
+        Some(Path::NumPy) => ptr::without_provenance_mut(NUMPY),
+        Some(Path::Own) => ptr::without_provenance_mut(OWN),
+        Some(Path::Table(table)) => ptr::from_ref(table).cast_mut(),
+    }
+}
+
+/// # Safety
+///
+/// `path` was [`encoded`].
+#[inline(always)]
+unsafe fn decoded(path: *mut DLPackExchangeAPI) -> Option<Path> {
+    if path.addr() > OWN {
+        // SAFETY: made of a table, which lives as long as the process (F6).
+        return Some(Path::Table(unsafe { &*path }));
+    }
+    match path.addr() {
+        NO_PATH => None,
+        NUMPY => Some(Path::NumPy),
+        _ => Some(Path::Own),
+    }
+}
+
+impl Slot {
+    const fn empty() -> Self {
+        Self {
+            version: AtomicUsize::new(0),
+            kind: AtomicPtr::new(ptr::null_mut()),
+            path: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// What is remembered of a type here.
+    #[inline(always)]
+    fn get(&self, kind: *mut ffi::PyTypeObject) -> Option<Option<Path>> {
+        let version = self.version.load(Ordering::Acquire);
+        if self.kind.load(Ordering::Relaxed) != kind {
+            return None;
+        }
+        let path = self.path.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        let is_whole = version & 1 == 0 && self.version.load(Ordering::Relaxed) == version;
+        // SAFETY: written by `set` (F6).
+        is_whole.then(|| unsafe { decoded(path) })
+    }
+
+    /// Writers hold the lock of `DETAILS`.
+    fn set(&self, kind: *mut ffi::PyTypeObject, path: Option<Path>) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.kind.store(kind, Ordering::Relaxed);
+        self.path.store(encoded(path), Ordering::Relaxed);
+        self.version.store(version.wrapping_add(2), Ordering::Release);
+    }
+
+    fn is_of(&self, kind: *mut ffi::PyTypeObject) -> bool {
+        self.kind.load(Ordering::Relaxed) == kind
+    }
+}
+
+/// The slot of a type, by the golden ratio, which spreads addresses of any alignment.
+#[inline(always)]
+fn slot_of(kind: *mut ffi::PyTypeObject) -> usize {
+    const SHIFT: u32 = u32::BITS - COUNT.ilog2();
+    ((kind.addr() as u32).wrapping_mul(0x9e37_79b9) >> SHIFT) as usize
+}
+
+/// The fast path into an object, if its type has one.
+#[inline(always)]
+pub(crate) fn path_of(object: Borrowed<'_, '_, PyAny>) -> Option<Path> {
+    // SAFETY: any object has a type (F1), which it keeps alive.
+    let kind = unsafe { ffi::Py_TYPE(object.as_ptr()) };
+    let home = slot_of(kind);
+    match SLOTS[home].get(kind) {
+        Some(path) => path,
+        None => look_further(object, home),
+    }
+}
+
+/// The exchange table of an object's type.
+pub(crate) fn table_of(object: Borrowed<'_, '_, PyAny>) -> Option<&'static DLPackExchangeAPI> {
+    path_of(object).and_then(Path::table)
+}
+
+#[cold]
+#[inline(never)]
+fn look_further(object: Borrowed<'_, '_, PyAny>, home: usize) -> Option<Path> {
+    let kind = object.get_type();
+    if let Some(path) = SLOTS[home ^ 1].get(kind.as_type_ptr()) {
+        return path;
+    }
+    let path = find(&kind);
+    remember(&kind, home, path);
+    path
+}
+
+/// The slot that a type has; it keeps that while the details are locked.
+fn slot_with(kind: *mut ffi::PyTypeObject, home: usize) -> Option<usize> {
+    [home, home ^ 1].into_iter().find(|&at| SLOTS[at].is_of(kind))
+}
+
+/// Remembers a type, in place of another one if there is no room.
+fn remember(kind: &Bound<'_, PyType>, home: usize, path: Option<Path>) {
+    let guard = match path {
+        Some(_) => kind.clone().into_any().unbind(),
+        None => match watched(kind) {
+            Ok(guard) => guard,
+            // Out of memory: asked again next time.
+            Err(_) => return,
+        },
+    };
+    let kind = kind.as_type_ptr();
+    let replaced = {
+        let mut details = details();
+        let found = slot_with(kind, home).or_else(|| slot_with(ptr::null_mut(), home));
+        let at = found.unwrap_or_else(|| {
+            // In turn: each write changes the sum.
+            let both = [home, home ^ 1];
+            let writes: usize =
+                both.map(|at| SLOTS[at].version.load(Ordering::Relaxed) / 2).into_iter().sum();
+            both[writes % 2]
+        });
+        SLOTS[at].set(kind, path);
+        details[at].replace(Details { guard, framework: None, importer: None })
+    };
+    // Freeing a type may run Python code: not under the lock.
+    drop(replaced);
+}
+
+/// Reads or writes the details of a type that is remembered.
+fn with_details<R>(kind: &Bound<'_, PyType>, work: impl FnOnce(&mut Details) -> R) -> Option<R> {
+    let kind = kind.as_type_ptr();
+    let mut details = details();
+    let at = slot_with(kind, slot_of(kind))?;
+    details[at].as_mut().map(work)
+}
+
+/// The framework of a type, or of the nearest type that it is derived from.
+pub(crate) fn framework_of(kind: &Bound<'_, PyType>) -> &'static Framework {
+    if let Some(Some(framework)) = with_details(kind, |details| details.framework) {
+        return framework;
+    }
+    let framework = Framework::look_up(kind);
+    with_details(kind, |details| details.framework = Some(framework));
+    framework
+}
+
+/// The `from_dlpack` that was remembered for a type.
+pub(crate) fn importer_of<'py>(kind: &Bound<'py, PyType>) -> Option<Bound<'py, PyAny>> {
+    let clone = |importer: &Py<PyAny>| importer.bind(kind.py()).clone();
+    with_details(kind, |details| details.importer.as_ref().map(clone)).flatten()
+}
+
+/// Remembers the `from_dlpack` of a type's framework.
+pub(crate) fn remember_importer(kind: &Bound<'_, PyType>, importer: &Bound<'_, PyAny>) {
+    let importer = importer.clone().unbind();
+    // Dropping the former one may run Python code: not under the lock.
+    drop(with_details(kind, |details| details.importer.replace(importer)));
+}
+
+/// A weak reference whose callback clears the type's slot.
+fn watched(kind: &Bound<'_, PyType>) -> PyResult<Py<PyAny>> {
+    static CALLBACK: PyOnceLock<Py<PyCFunction>> = PyOnceLock::new();
+    let py = kind.py();
+    let callback = CALLBACK
+        .get_or_try_init(py, || Ok::<_, PyErr>(wrap_pyfunction!(type_is_freed, py)?.unbind()))?;
+    Ok(PyWeakrefReference::new_with(kind, callback.bind(py))?.into_any().unbind())
+}
+
+#[pyfunction]
+fn type_is_freed(reference: &Bound<'_, PyAny>) {
+    let mut details = details();
+    let is_this = |it: &Option<Details>| it.as_ref().is_some_and(|it| it.guard.is(reference));
+    let Some(at) = details.iter().position(is_this) else { return };
+    SLOTS[at].set(ptr::null_mut(), None);
+    let freed = details[at].take();
+    drop(details);
+    drop(freed);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    use super::*;
+
+    /// A reader never sees the type of one write with the table of another.
+    #[test]
+    fn a_slot_is_read_whole() {
+        let (slot, is_done) = (Slot::empty(), AtomicBool::new(false));
+        let kind = |number: usize| ptr::without_provenance_mut::<ffi::PyTypeObject>(64 * number);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    slot.set(kind(1), Some(Path::NumPy));
+                    slot.set(kind(2), None);
+                }
+                is_done.store(true, Ordering::Relaxed);
+            });
+            while !is_done.load(Ordering::Relaxed) {
+                assert!(slot.get(kind(1)).is_none_or(|path| matches!(path, Some(Path::NumPy))));
+                assert!(slot.get(kind(2)).is_none_or(|path| path.is_none()));
+            }
+        });
+    }
+}

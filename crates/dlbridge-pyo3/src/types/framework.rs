@@ -1,0 +1,146 @@
+//! What is known of frameworks, found from the type of one of their arrays.
+//! Remembering it belongs to `cache`.
+
+use dlbridge::{DType, Device, Tensor, protocol};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyType};
+
+use crate::{Error, Result};
+
+/// What is known of a framework beforehand. Of others, nothing is needed to take writable memory.
+pub(crate) struct Framework {
+    /// The package that its types come from, as they say themselves.
+    root: &'static str,
+    /// The package that has its functions, if that is another one.
+    package: Option<&'static str>,
+    /// Where `from_dlpack` is, if neither the type nor the package has it.
+    pub(crate) place: &'static [&'static str],
+    /// Whether it makes read-only memory a read-only or immutable array, or copies it (MLX). PyTorch,
+    /// Paddle and TVM-FFI make it one that may be written.
+    pub(crate) keeps_read_only: bool,
+    /// Whether its arrays are in NumPy's memory.
+    pub(crate) has_numpys_memory: bool,
+    /// Whether it takes nothing but a capsule of the old ABI.
+    pub(crate) wants_legacy: bool,
+    /// Whether it crashes at a device that it does not have: TensorFlow releases the tensor twice,
+    /// Paddle follows a null pointer.
+    crashes_elsewhere: bool,
+}
+
+pub(crate) const UNKNOWN: Framework = Framework {
+    root: "",
+    package: None,
+    place: &[],
+    keeps_read_only: false,
+    has_numpys_memory: false,
+    wants_legacy: false,
+    crashes_elsewhere: false,
+};
+
+const JAX: Framework =
+    Framework { root: "jax", place: &["dlpack"], keeps_read_only: true, ..UNKNOWN };
+
+const KNOWN: &[Framework] = &[
+    Framework { root: "numpy", keeps_read_only: true, has_numpys_memory: true, ..UNKNOWN },
+    Framework {
+        root: "array_api_strict",
+        keeps_read_only: true,
+        has_numpys_memory: true,
+        ..UNKNOWN
+    },
+    JAX,
+    // Where the type of JAX's arrays says it is from.
+    Framework { root: "jaxlib", package: Some("jax"), ..JAX },
+    Framework { root: "pyarrow", keeps_read_only: true, ..UNKNOWN },
+    Framework {
+        root: "tensorflow",
+        place: &["experimental", "dlpack"],
+        wants_legacy: true,
+        crashes_elsewhere: true,
+        ..UNKNOWN
+    },
+    Framework { root: "torch", ..UNKNOWN },
+    Framework { root: "paddle", crashes_elsewhere: true, ..UNKNOWN },
+    Framework { root: "mlx", keeps_read_only: true, ..UNKNOWN },
+    // By their exchange tables: tensors of other extensions, and views of CUDA's Python library.
+    Framework { root: "dlbridge", keeps_read_only: true, ..UNKNOWN },
+    Framework { root: "cuda", keeps_read_only: true, ..UNKNOWN },
+];
+
+impl Framework {
+    /// The framework of a type, or of the nearest type that it is derived from.
+    #[cold]
+    pub(super) fn look_up(kind: &Bound<'_, PyType>) -> &'static Self {
+        roots(kind).iter().find_map(Self::named).unwrap_or(&UNKNOWN)
+    }
+
+    fn named(root: &Bound<'_, PyString>) -> Option<&'static Self> {
+        KNOWN.iter().find(|known| root == known.root)
+    }
+
+    /// Whether a function is one of the framework's own. A type that is derived from one of its
+    /// types may well have another's.
+    pub(crate) fn has(&self, function: &Bound<'_, PyAny>) -> bool {
+        root_of(function).is_some_and(|root| root == self.package())
+    }
+
+    pub(crate) fn package(&self) -> &'static str {
+        self.package.unwrap_or(self.root)
+    }
+
+    /// Refuses what the framework would take for other numbers than they are, or refuse with
+    /// words that help nobody.
+    pub(crate) fn check(&self, tensor: &Tensor) -> Result<()> {
+        let root = self.root;
+        if root == "paddle" && tensor.dtype() == DType::U16 {
+            return Err(Error::buffer("dtype: paddle reads uint16 as bfloat16; convert it first"));
+        }
+        if root == "mlx" && matches!(tensor.dtype(), DType::F64 | DType::COMPLEX128) {
+            return Err(Error::buffer(format!(
+                "dtype: mlx makes half as wide numbers of {}; convert them first",
+                tensor.dtype()
+            )));
+        }
+        let has_negative = || tensor.strides().iter().any(|&stride| stride < 0);
+        if matches!(root, "paddle" | "torch") && has_negative() {
+            return Err(Error::buffer(format!(
+                "strides: {root} has no negative ones; copy with to_compact()"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Refuses devices that the framework may not have, where asking would crash it: those that
+    /// `object`, an array of its own, is not on.
+    pub(crate) fn check_device(&self, object: &Bound<'_, PyAny>, device: Device) -> Result<()> {
+        if !self.crashes_elsewhere || device == Device::CPU {
+            return Ok(());
+        }
+        let name = intern!(object.py(), "__dlpack_device__");
+        let (kind, id): (i32, Option<i32>) = object.call_method0(name)?.extract()?;
+        let there = protocol::device(kind, id);
+        if there == device {
+            return Ok(());
+        }
+        let root = self.root;
+        Err(Error::buffer(format!(
+            "device: found {device}, wanted {there}, where the array of {root} is"
+        )))
+    }
+}
+
+/// The packages of a type and of those that it is derived from.
+pub(crate) fn roots<'py>(kind: &Bound<'py, PyType>) -> Vec<Bound<'py, PyString>> {
+    kind.mro().iter().filter_map(|kind| root_of(&kind)).collect()
+}
+
+/// The package of a type or a function.
+fn root_of<'py>(thing: &Bound<'py, PyAny>) -> Option<Bound<'py, PyString>> {
+    let py = thing.py();
+    let module = thing.getattr(intern!(py, "__module__")).ok()?.cast_into::<PyString>().ok()?;
+    let root = module.to_str().ok()?.split('.').next()?;
+    // What a program has at hand says nothing of where its objects come from.
+    let says_nothing = matches!(root, "builtins" | "__main__");
+    (!says_nothing).then(|| PyString::new(py, root))
+}

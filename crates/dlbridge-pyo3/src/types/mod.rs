@@ -1,0 +1,32 @@
+//! What is known of Python types: how their objects are imported fast, and which framework they
+//! belong to.
+
+mod cache;
+mod framework;
+mod path;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyType};
+
+pub(crate) use cache::{framework_of, importer_of, path_of, remember_importer, table_of};
+pub(crate) use framework::{Framework, UNKNOWN, roots};
+pub(crate) use path::Path;
+
+/// A type's name with its module, as far as it has them.
+pub(crate) fn name_of(kind: &Bound<'_, PyType>) -> String {
+    let name = kind.fully_qualified_name().or_else(|_| kind.qualname());
+    name.map_or_else(|_| "this type".to_owned(), |name| name.to_string())
+}
+
+/// A module, unless nobody has imported it yet. (Importing takes microseconds.)
+pub(crate) fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = name.py();
+    // SAFETY: attached, and a name (F1, F2).
+    let module = unsafe { ffi::PyImport_GetModule(name.as_ptr()) };
+    // SAFETY: a new reference, or null with or without an exception set (F3).
+    match unsafe { Bound::from_owned_ptr_or_opt(py, module) } {
+        Some(module) => Ok(Some(module).filter(|module| !module.is_none())),
+        None => PyErr::take(py).map_or(Ok(None), Err),
+    }
+}

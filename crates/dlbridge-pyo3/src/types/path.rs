@@ -1,0 +1,100 @@
+//! Which types have a fast import path: one without a Python call.
+//! Taking that path belongs to `import`, remembering it to `cache`.
+//! Invariant: a table is used for the types that do what the class which publishes it does.
+
+use dlbridge::protocol::table::{ATTRIBUTE, CAPSULE, HOOK, serves, usable};
+use dlbridge::sys::{DLPackExchangeAPI, DLPackExchangeAPIHeader};
+use pyo3::PyTypeInfo;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyType};
+
+use super::loaded;
+use crate::TensorObject;
+use crate::export::exchange;
+use crate::numpy;
+
+/// A fast path into the objects of a type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Path {
+    /// `numpy.ndarray` itself: by the fields of its C struct.
+    NumPy,
+    /// `dlbridge.Tensor` of this library: another handle of the tensor inside.
+    Own,
+    /// By the exchange table that the type, or a base of it, publishes.
+    Table(&'static DLPackExchangeAPI),
+}
+
+impl Path {
+    /// The exchange table of the type.
+    #[inline(always)]
+    pub(crate) fn table(self) -> Option<&'static DLPackExchangeAPI> {
+        match self {
+            Self::NumPy => None,
+            Self::Own => Some(exchange::table::<TensorObject>()),
+            Self::Table(table) => Some(table),
+        }
+    }
+}
+
+/// The fast path that a type has. Runs Python code, of the type's metaclass if it has one.
+#[cold]
+pub(super) fn find(kind: &Bound<'_, PyType>) -> Option<Path> {
+    if numpy::is_array_type(kind) {
+        return Some(Path::NumPy);
+    }
+    let publisher = kind.mro().iter().find(|class| own(class, ATTRIBUTE).is_some())?;
+    let publisher = publisher.cast_into::<PyType>().ok()?;
+    if !goes_by_the_table_of(kind, &publisher) {
+        return None;
+    }
+    let table = published(kind)?;
+    let is_own = exchange::is_ours(table) && kind.is(TensorObject::type_object(kind.py()));
+    Some(if is_own { Path::Own } else { Path::Table(table) })
+}
+
+/// Whether a type does nothing else than the class whose table it inherits.
+fn goes_by_the_table_of(kind: &Bound<'_, PyType>, publisher: &Bound<'_, PyType>) -> bool {
+    let inherits = |name| {
+        Ok(match (inherited(kind, name), inherited(publisher, name)) {
+            (Some(found), Some(theirs)) => found.is(&theirs),
+            (None, None) => true,
+            _ => false,
+        })
+    };
+    let Ok(serves) = serves(inherits, || Ok::<_, std::convert::Infallible>(is_hook_off(kind)));
+    serves
+}
+
+/// Whether a type of PyTorch has switched `__torch_function__` off, as `torch.nn.Parameter` has.
+fn is_hook_off(kind: &Bound<'_, PyType>) -> bool {
+    let py = kind.py();
+    let module = loaded(intern!(py, "torch._C")).ok().flatten();
+    let disabled = module.and_then(|module| module.getattr("_disabled_torch_function_impl").ok());
+    let found = inherited(kind, HOOK);
+    found.zip(disabled).is_some_and(|(found, disabled)| found.is(&disabled))
+}
+
+/// A type's attribute as its class's dict has it, not bound to the type.
+fn inherited<'py>(kind: &Bound<'py, PyType>, name: &str) -> Option<Bound<'py, PyAny>> {
+    kind.mro().iter().find_map(|class| own(&class, name))
+}
+
+/// The attribute that a class itself defines.
+fn own<'py>(class: &Bound<'py, PyAny>, name: &str) -> Option<Bound<'py, PyAny>> {
+    class.getattr(intern!(class.py(), "__dict__")).ok()?.get_item(name).ok()
+}
+
+/// The table that a type's attribute holds, in a version that we can call.
+fn published(kind: &Bound<'_, PyType>) -> Option<&'static DLPackExchangeAPI> {
+    let capsule = kind.getattr(intern!(kind.py(), ATTRIBUTE)).ok()?;
+    let capsule = capsule.cast::<PyCapsule>().ok()?;
+    let header = capsule.pointer_checked(Some(CAPSULE)).ok()?;
+    // SAFETY: a table that a type publishes is static, and starts with its header in every version
+    // (DLPack 1.2, DLPackExchangeAPIHeader; F5, F6).
+    let header = unsafe { header.cast::<DLPackExchangeAPIHeader>().as_ref() };
+    // SAFETY: the same of each older table; null ends the chain (F5, F6).
+    let found = usable(Some(header), |newer| unsafe { newer.prev_api.as_ref() })?;
+    // SAFETY: a table of this major version has this layout (F5).
+    Some(unsafe { &*std::ptr::from_ref(found).cast::<DLPackExchangeAPI>() })
+}

@@ -1,0 +1,29 @@
+//! Where a buffer's bytes lie, and buffers over tensors. Arrow never writes to memory that a `Buffer`
+//! shares.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
+
+use crate::adapters::raw::Strided;
+use crate::raw::Nested;
+use crate::{Element, Error, Tensor};
+
+// A buffer's bytes are behind an `Arc`, which is mutable to nobody but its only holder.
+lend!([] Buffer => [u8]);
+lend!([T: ArrowNativeType + Element] ScalarBuffer<T> => [T]);
+
+/// The elements as bytes, side by side, in a buffer that keeps the tensor.
+pub(super) fn buffer(tensor: Tensor) -> Result<Buffer, Error> {
+    let parts = tensor.parts();
+    parts.check_host()?;
+    parts.check_unwritten()?;
+    parts.check_contiguous()?;
+    let (data, size) = (parts.data(), parts.nbytes());
+    let Some(data) = NonNull::new(data).filter(|_| size > 0) else { return Ok(Buffer::default()) };
+    // SAFETY: host memory of this size (R1), alive as long as the tensor, which nobody writes (R4)
+    // and which is the allocation's owner.
+    Ok(unsafe { Buffer::from_custom_allocation(data, size, Arc::new(Nested::new(tensor))) })
+}

@@ -1,0 +1,196 @@
+//! `candle-core` 0.11, both ways: tensors on the CPU. Feature `candle-core-0_11`.
+//!
+//! | from | to | copies |
+//! | --- | --- | --- |
+//! | a Candle tensor | [`Tensor`], read-only, any strides, by `TryFrom` | no |
+//! | a [`Tensor`] that was made of a `Vec` | a Candle tensor, by [`into_as`](Tensor::into_as) | no |
+//! | any tensor in host memory | a Candle tensor, by [`copy_as`](Tensor::copy_as) | yes |
+//!
+//! Candle's memory is always a vector, so other memory is copied.
+//!
+//! ```
+//! use dlbridge::Tensor;
+//!
+//! let tensor = Tensor::builder(vec![1_i64, 2, 3, 4]).shape(&[2, 2]).build()?;
+//! let copy: candle_core::Tensor = tensor.copy_as()?;
+//! assert_eq!(copy.to_vec2::<i64>()?, [[1, 2], [3, 4]]);
+//! let moved: candle_core::Tensor = tensor.into_as().expect("made of a vector");
+//! assert_eq!(moved.dims(), [2, 2]);
+//!
+//! let other = Tensor::from([1.0_f32, 2.0]).into_as::<candle_core::Tensor>().unwrap_err();
+//! assert_eq!(other.copy_as::<candle_core::Tensor>()?.dims(), [2]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub(super) mod raw;
+
+use candle_core::{DType as CandleType, Device as CandleDevice, DeviceLocation};
+use half::{bf16, f16};
+
+use self::raw::{Locked, export_locked};
+use crate::layout::extents;
+use crate::raw::Parts;
+use crate::{Builder, DType, Device, Error, Plain, Tensor, TensorMut, TensorRef, View};
+
+/// What Candle has a type for, on the CPU.
+const TYPES: &str = "uint8, uint32, int16, int32, int64, bfloat16, float16, float32 or float64";
+
+/// A Candle tensor on the CPU becomes a read-only tensor without a copy, whatever its strides.
+///
+/// Candle's tensors share storages, so the storage is locked for reading until the tensor is
+/// dropped: what writes to it (`Var::set`, operations in place) waits as long, and on the thread
+/// that would drop the tensor it waits for ever. Copy with [`to_compact`](Self::to_compact) what
+/// should outlast a training step.
+///
+/// ```
+/// use candle_core::Device;
+/// use dlbridge::Tensor;
+///
+/// let candle = candle_core::Tensor::new(&[[1.0_f32, 2.0], [3.0, 4.0]], &Device::Cpu)?;
+/// let tensor = Tensor::try_from(candle.t()?)?;
+/// assert_eq!((tensor.shape(), tensor.strides()), (&[2, 2][..], &[1, 2][..]));
+/// assert_eq!(tensor.view::<f32>()?.to_vec(), [1.0, 3.0, 2.0, 4.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// [`NotHostAccessible`](Error::NotHostAccessible) for a tensor on a GPU,
+/// [`NotConvertible`](Error::NotConvertible) for floats of 4 and 6 bits, and
+/// [`OutOfBounds`](Error::OutOfBounds) if its layout reaches past its storage.
+impl TryFrom<candle_core::Tensor> for Tensor {
+    type Error = Error;
+
+    fn try_from(tensor: candle_core::Tensor) -> Result<Self, Error> {
+        let dtype = dtype(tensor.dtype())?;
+        check_cpu(tensor.device())?;
+        // Without the graph of operations that made it.
+        let locked = Locked::new(tensor.detach());
+        if locked.storage().dtype() != locked.tensor().dtype() {
+            let found = format!("a storage of {:?}", locked.storage().dtype());
+            let wanted = "one of the tensor's own type";
+            return Err(Error::NotConvertible { what: "dtype", found, wanted });
+        }
+        as_laid_out(locked, dtype)?.place(export_locked)
+    }
+}
+
+/// What places a locked tensor where its layout says.
+pub(super) fn as_laid_out(locked: Locked, dtype: DType) -> Result<Builder<Locked>, Error> {
+    let layout = locked.tensor().layout().clone();
+    let (shape, strides) = (extents(layout.dims())?, extents(layout.stride())?);
+    let builder = Tensor::builder(locked).dtype(dtype).shape(&shape).strides(&strides);
+    Ok(builder.offset(layout.start_offset()))
+}
+
+try_from!([] &Tensor => candle_core::Tensor, tensor => copied(tensor.parts()));
+try_from!([] &TensorRef<'_> => candle_core::Tensor, tensor => copied(tensor.parts()));
+try_from!([] &TensorMut<'_> => candle_core::Tensor, tensor => copied(tensor.parts()));
+
+/// Moves the elements to a Candle tensor on the CPU, without a copy, if the tensor was made of a
+/// `Vec` that begins with them, contiguous, and never left Rust.
+///
+/// # Errors
+///
+/// The tensor itself, if it is not made of such a vector: [`copy_as`](Tensor::copy_as) copies it.
+impl TryFrom<Tensor> for candle_core::Tensor {
+    type Error = Tensor;
+
+    fn try_from(tensor: Tensor) -> Result<Self, Tensor> {
+        moved(tensor)
+    }
+}
+
+fn check_cpu(device: &CandleDevice) -> Result<(), Error> {
+    let device = match device.location() {
+        DeviceLocation::Cpu => return Ok(()),
+        DeviceLocation::Cuda { gpu_id } => Device::cuda(gpu_id as i32),
+        DeviceLocation::Metal { gpu_id } => Device::new(crate::DeviceKind::METAL, gpu_id as i32),
+    };
+    Err(Error::NotHostAccessible { device })
+}
+
+/// Candle's extents. An extent was checked not to be negative.
+fn dims(shape: &[i64]) -> Vec<usize> {
+    shape.iter().map(|&extent| extent as usize).collect()
+}
+
+fn from_vec<T: candle_core::WithDType>(
+    values: Vec<T>,
+    shape: Vec<usize>,
+) -> Result<candle_core::Tensor, Error> {
+    let made = candle_core::Tensor::from_vec(values, shape, &CandleDevice::Cpu);
+    made.map_err(|error| Error::NotConvertible {
+        what: "shape",
+        found: error.to_string(),
+        wanted: "one that Candle can have",
+    })
+}
+
+/// Moves the vector out of a tensor that owns one, unless there is anything before the elements.
+fn moved_vec<T: Plain + candle_core::WithDType>(
+    tensor: Tensor,
+) -> Result<candle_core::Tensor, Tensor> {
+    let (shape, strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());
+    let (data, len) = (tensor.data_ptr().addr(), tensor.len());
+    if !tensor.is_contiguous() || tensor.is_empty() {
+        return Err(tensor);
+    }
+    let dims = dims(&shape);
+    let mut values = tensor.into_owner::<Vec<T>>()?;
+    if values.as_ptr().addr() == data {
+        values.truncate(len);
+        return Ok(from_vec(values, dims).expect("as many values as the shape has"));
+    }
+    let offset = (data - values.as_ptr().addr()) / size_of::<T>();
+    let again = Tensor::builder(values).shape(&shape).strides(&strides).offset(offset);
+    Err(again.build::<T>().expect("as it was built before"))
+}
+
+macro_rules! types {
+    ($($dtype:ident = $ty:ty;)*) => {
+        pub(super) fn dtype(found: CandleType) -> Result<DType, Error> {
+            match found {
+                $(CandleType::$dtype => Ok(DType::$dtype),)*
+                CandleType::F8E4M3 => Ok(DType::FLOAT8_E4M3FN),
+                _ => Err(Error::NotConvertible {
+                    what: "dtype",
+                    found: found.as_str().to_owned(),
+                    wanted: TYPES,
+                }),
+            }
+        }
+
+        fn copied(parts: Parts<'_>) -> Result<candle_core::Tensor, Error> {
+            match parts.dtype() {
+                $(DType::$dtype => {
+                    from_vec(View::<$ty>::new(parts)?.to_vec(), dims(parts.shape()))
+                })*
+                found => Err(Error::NotConvertible {
+                    what: "dtype",
+                    found: found.to_string(),
+                    wanted: TYPES,
+                }),
+            }
+        }
+
+        fn moved(tensor: Tensor) -> Result<candle_core::Tensor, Tensor> {
+            match tensor.dtype() {
+                $(DType::$dtype => moved_vec::<$ty>(tensor),)*
+                _ => Err(tensor),
+            }
+        }
+    };
+}
+
+types! {
+    U8 = u8;
+    U32 = u32;
+    I16 = i16;
+    I32 = i32;
+    I64 = i64;
+    BF16 = bf16;
+    F16 = f16;
+    F32 = f32;
+    F64 = f64;
+}

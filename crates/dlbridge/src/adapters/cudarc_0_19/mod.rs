@@ -1,0 +1,243 @@
+//! `cudarc` 0.19, both ways: CUDA slices with their streams. Feature `cudarc-0_19`.
+//!
+//! Streams wait for each other by events; the host waits only where nobody knows which stream
+//! comes next. Nothing is linked: the driver is loaded when it is first used, so this builds
+//! anywhere. Memory goes back to its own stream: a consumer in another language releases a tensor
+//! when its own work on it is done.
+//!
+//! **No GPU has confirmed this adapter yet.** Its tests for a GPU pass beside a driver that is
+//! played, whose streams do their work as late as CUDA lets them.
+
+pub(super) mod raw;
+
+use std::fmt;
+use std::ops::Deref;
+use std::panic;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, CudaViewMut};
+
+use self::raw::{Owned, driver, export_lent, export_slice, producer, take_slice};
+use crate::{Builder, Device, DeviceKind, Error, Plain, Tensor};
+
+/// A CUDA slice becomes a tensor of one axis, without a copy. It is of class
+/// [`Exclusive`](crate::Access::Exclusive); [`into_as`](Tensor::into_as) takes it back out.
+///
+/// # Errors
+///
+/// None that is known; a slice fits every check that [`Builder::build_cuda`] makes.
+impl<T: Plain> TryFrom<CudaSlice<T>> for Tensor {
+    type Error = Error;
+
+    fn try_from(slice: CudaSlice<T>) -> Result<Self, Error> {
+        Self::builder(slice).build_cuda()
+    }
+}
+
+/// A shared CUDA slice becomes a read-only tensor of one axis, without a copy.
+///
+/// # Errors
+///
+/// None that is known, as for a slice.
+impl<T: Plain> TryFrom<Arc<CudaSlice<T>>> for Tensor {
+    type Error = Error;
+
+    fn try_from(slice: Arc<CudaSlice<T>>) -> Result<Self, Error> {
+        let len = slice.len() as i64;
+        let builder = Self::builder(slice).dtype(T::DTYPE).shape(&[len]);
+        builder.place(|owner, placement| export_lent(owner, placement, |slice| Ok(&**slice)))
+    }
+}
+
+impl<T: Plain> Builder<CudaSlice<T>> {
+    /// Exports a CUDA slice with the chosen shape: writable, of class
+    /// [`Exclusive`](crate::Access::Exclusive), on the slice's device.
+    ///
+    /// Work that was queued on the slice is ordered on its stream. A consumer on another stream
+    /// calls [`join_stream`] first; [`OwnedSlice`] does, and so does `dlbridge-pyo3` for
+    /// consumers in Python.
+    ///
+    /// ```no_run
+    /// use cudarc::driver::CudaSlice;
+    /// use dlbridge::{Device, Error, Tensor, cudarc_0_19};
+    ///
+    /// fn matrix(slice: CudaSlice<f32>) -> Result<Tensor, Error> {
+    ///     let columns = slice.len() as i64 / 2;
+    ///     Tensor::builder(slice).shape(&[2, columns]).build_cuda()
+    /// }
+    ///
+    /// let stream = cudarc_0_19::context(Device::cuda(0))?.default_stream();
+    /// let slice = stream.alloc_zeros(6).expect("enough memory");
+    /// assert_eq!(matrix(slice)?.device(), Device::cuda(0));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`build`](Self::build).
+    pub fn build_cuda(self) -> Result<Tensor, Error> {
+        let size = self.owner().num_bytes();
+        self.export(T::DTYPE, size, export_slice::<T>)
+    }
+}
+
+/// The CUDA slice that the tensor was made of, if it never left Rust: on its own stream, and all of
+/// it, whatever part the tensor showed.
+///
+/// # Errors
+///
+/// The tensor itself, if it has another owner or elements of another type.
+impl<T: Plain> TryFrom<Tensor> for CudaSlice<T> {
+    type Error = Tensor;
+
+    fn try_from(tensor: Tensor) -> Result<Self, Tensor> {
+        take_slice(tensor.0).map_err(Tensor)
+    }
+}
+
+/// The stream on which the work on a tensor is ordered, if it was made of a CUDA slice: the slice's
+/// own. One of a single thread is left for the default stream, which waits for it.
+#[must_use]
+pub fn stream(tensor: &Tensor) -> Option<&Arc<CudaStream>> {
+    producer(tensor)
+}
+
+/// Makes `stream` wait, by an event, for the work that was queued on a tensor that was made of a CUDA
+/// slice. The work on other tensors was ordered when they were imported.
+///
+/// # Errors
+///
+/// [`Driver`](Error::Driver).
+pub fn join_stream(tensor: &Tensor, stream: &CudaStream) -> Result<(), Error> {
+    match producer(tensor) {
+        Some(producer) => stream.join(producer).map_err(driver("waiting for the tensor's stream")),
+        None => Ok(()),
+    }
+}
+
+/// Lends the elements to `call` as a CUDA slice on `stream`, without a copy. The stream waits for the
+/// work that was queued on a tensor of cudarc's; a tensor of another producer is ready on the stream
+/// for which it was imported.
+///
+/// What `call` queues is ordered before what follows, by an event where the tensor's own stream is
+/// known; else the host waits for `stream`.
+///
+/// # Errors
+///
+/// [`DTypeMismatch`](Error::DTypeMismatch), [`DeviceMismatch`](Error::DeviceMismatch),
+/// [`NotContiguous`](Error::NotContiguous), [`Misaligned`](Error::Misaligned) or
+/// [`Driver`](Error::Driver).
+pub fn with_slice<T: Plain, R>(
+    tensor: &Tensor,
+    stream: &Arc<CudaStream>,
+    call: impl FnOnce(&CudaSlice<T>) -> R,
+) -> Result<R, Error> {
+    raw::with_slice(tensor, stream, call)
+}
+
+/// The same for writing, if no other code has the elements (class
+/// [`Exclusive`](crate::Access::Exclusive)).
+///
+/// # Errors
+///
+/// [`SharedMemory`](Error::SharedMemory), [`ReadOnly`](Error::ReadOnly), and those of [`with_slice`].
+pub fn with_view_mut<T: Plain, R>(
+    tensor: &mut Tensor,
+    stream: &Arc<CudaStream>,
+    call: impl FnOnce(CudaViewMut<'_, T>) -> R,
+) -> Result<R, Error> {
+    raw::with_view_mut(tensor, stream, call)
+}
+
+/// A CUDA slice over memory that a tensor owns, without a copy: what kernels and copies of cudarc
+/// take. When it is dropped, the tensor is released after the work that was queued on its stream.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use cudarc::driver::CudaStream;
+/// use dlbridge::cudarc_0_19::OwnedSlice;
+/// use dlbridge::{Error, Tensor};
+///
+/// fn to_host(tensor: Tensor, stream: &Arc<CudaStream>) -> Result<Vec<f32>, Error> {
+///     let slice = OwnedSlice::<f32>::new(tensor, stream)?;
+///     Ok(stream.clone_dtoh(&*slice).expect("the copy is queued"))
+/// }
+/// ```
+pub struct OwnedSlice<T>(Owned<T>);
+
+impl<T: Plain> OwnedSlice<T> {
+    /// Takes a tensor over, to be used on `stream`, which waits for the work that was queued on a
+    /// tensor of cudarc's; a tensor of another producer is ready on the stream for which it was
+    /// imported.
+    ///
+    /// # Errors
+    ///
+    /// As for [`with_slice`].
+    pub fn new(tensor: Tensor, stream: &Arc<CudaStream>) -> Result<Self, Error> {
+        Owned::new(tensor, stream).map(Self)
+    }
+
+    /// The elements to be written, if nobody else has them.
+    ///
+    /// # Errors
+    ///
+    /// [`SharedMemory`](Error::SharedMemory) or [`ReadOnly`](Error::ReadOnly).
+    pub fn as_view_mut(&mut self) -> Result<CudaViewMut<'_, T>, Error> {
+        self.0.view_mut()
+    }
+}
+
+impl<T> OwnedSlice<T> {
+    /// The tensor that owns the memory.
+    #[must_use]
+    pub fn tensor(&self) -> &Tensor {
+        self.0.tensor()
+    }
+}
+
+impl<T> Deref for OwnedSlice<T> {
+    type Target = CudaSlice<T>;
+
+    fn deref(&self) -> &CudaSlice<T> {
+        self.0.slice()
+    }
+}
+
+impl<T> fmt::Debug for OwnedSlice<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnedSlice").field(self.tensor()).finish()
+    }
+}
+
+/// The CUDA context of a device, the one that PyTorch, CuPy and JAX use too.
+///
+/// ```
+/// use dlbridge::{Device, cudarc_0_19};
+///
+/// match cudarc_0_19::context(Device::cuda(0)) {
+///     Ok(context) => println!("{}", context.name().unwrap_or_default()),
+///     Err(error) => println!("{error}"), // there is no driver, or no such device
+/// }
+/// assert!(cudarc_0_19::context(Device::CPU).is_err());
+/// ```
+///
+/// # Errors
+///
+/// [`DeviceMismatch`](Error::DeviceMismatch) for other devices than CUDA's;
+/// [`Driver`](Error::Driver) if there is no driver here, or no such device.
+pub fn context(device: Device) -> Result<Arc<CudaContext>, Error> {
+    let ordinal = match (device.kind, usize::try_from(device.id)) {
+        (DeviceKind::CUDA, Ok(ordinal)) => ordinal,
+        _ => return Err(Error::DeviceMismatch { found: device, wanted: Device::cuda(0) }),
+    };
+    let doing = "opening the device";
+    // Where there is no driver, cudarc panics.
+    match panic::catch_unwind(|| CudaContext::new(ordinal)) {
+        Ok(context) => context.map_err(driver(doing)),
+        Err(cause) => {
+            let said = cause.downcast_ref::<String>().cloned();
+            let message = said.unwrap_or_else(|| "there is no driver".to_owned());
+            Err(Error::Driver { doing, message })
+        }
+    }
+}

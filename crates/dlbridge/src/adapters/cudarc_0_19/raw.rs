@@ -1,0 +1,271 @@
+//! Where a slice's memory lies, and slices over tensors. Memory that a tensor owns is never freed by
+//! cudarc, and is in use by none of its streams when the tensor may free it.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::{Arc, Mutex};
+
+use cudarc::driver::{CudaSlice, CudaStream, CudaViewMut, DevicePtr, DriverError};
+
+use crate::raw::placement::{Placement, export_on};
+use crate::raw::{Handle, Parts, Plain};
+use crate::{Access, Device, Error, Flags, Tensor};
+
+/// The owner of every export, whatever its elements, so that it can be found again.
+type Owner = CudaSlice<u8>;
+
+/// The handle that means the default stream of whichever thread uses it.
+const PER_THREAD: usize = 2;
+
+/// The same stream, or for one of a single thread the default one, which waits for it: a tensor goes
+/// to any thread.
+fn of_all_threads(stream: &Arc<CudaStream>) -> Arc<CudaStream> {
+    if stream.cu_stream().addr() != PER_THREAD {
+        return Arc::clone(stream);
+    }
+    let default = stream.context().default_stream();
+    stream.context().record_err(default.join(stream));
+    default
+}
+
+/// The same memory as elements of another type.
+fn retyped<T, U>(slice: CudaSlice<T>) -> CudaSlice<U> {
+    let (stream, len) = (Arc::clone(slice.stream()), slice.num_bytes() / size_of::<U>());
+    // Makes the stream wait for all work on the slice.
+    let data = slice.leak();
+    let stream = of_all_threads(&stream);
+    // SAFETY: an allocation of `len` such elements, which `leak` gave up (R7).
+    unsafe { stream.upgrade_device_ptr(data, len) }
+}
+
+/// Exports a slice's memory.
+pub(crate) fn export_slice<T: Plain>(
+    slice: CudaSlice<T>,
+    placement: &Placement<'_>,
+) -> Result<Handle, Error> {
+    let device = Device::cuda(slice.ordinal() as i32);
+    let owner: Owner = retyped(slice);
+    // SAFETY: the allocation of a slice that moved in (R4).
+    unsafe {
+        export_on(device, owner, placement, Flags::NONE, Access::Exclusive, |owner| {
+            let (data, _recorded) = owner.device_ptr(owner.stream());
+            (ptr::without_provenance_mut(data as usize), owner.num_bytes())
+        })
+    }
+}
+
+/// What lends a slice that nobody writes, and the stream that work on it is ordered on. One type,
+/// whoever lends, so that it can be found again.
+struct Lender {
+    stream: Arc<CudaStream>,
+    /// Locked never: it makes this `Sync`, which the stream is read by.
+    _owner: Mutex<Box<dyn Any + Send>>,
+}
+
+/// Exports a slice that an owner lends, read-only.
+pub(crate) fn export_lent<O: Send + 'static, T: Plain>(
+    owner: O,
+    placement: &Placement<'_>,
+    slice: impl FnOnce(&O) -> Result<&CudaSlice<T>, Error>,
+) -> Result<Handle, Error> {
+    // What is lent stays where it is when the box is moved.
+    let owner = Box::new(owner);
+    let slice = slice(&owner)?;
+    let (device, size) = (Device::cuda(slice.ordinal() as i32), slice.num_bytes());
+    // Makes the stream wait for writes on others.
+    let (data, recorded) = slice.device_ptr(slice.stream());
+    drop(recorded);
+    let stream = of_all_threads(slice.stream());
+    let data = ptr::without_provenance_mut(data as usize);
+    let lender = Lender { stream, _owner: Mutex::new(owner) };
+    let memory = |_: &mut Lender| (data, size);
+    // SAFETY: the slice that the lender's owner lends, and no code writes, as long as it lives (R4).
+    unsafe { export_on(device, lender, placement, Flags::READ_ONLY, Access::Frozen, memory) }
+}
+
+/// The slice of an export, if its memory is a number of elements of this type.
+pub(crate) fn take_slice<T: Plain>(handle: Handle) -> Result<CudaSlice<T>, Handle> {
+    let size = handle.owner::<Owner>().map_or(1, CudaSlice::num_bytes);
+    if handle.parts().dtype() != T::DTYPE || size % size_of::<T>() != 0 {
+        return Err(handle);
+    }
+    handle.into_owner::<Owner>().map(retyped)
+}
+
+/// The stream on which all work on an exported slice is ordered.
+pub(crate) fn producer(tensor: &Tensor) -> Option<&Arc<CudaStream>> {
+    stream_of(&tensor.0)
+}
+
+fn stream_of(handle: &Handle) -> Option<&Arc<CudaStream>> {
+    if let Some(first) = handle.behind() {
+        stream_of(first)
+    } else if let Some(lender) = handle.owner::<Lender>() {
+        Some(&lender.stream)
+    } else {
+        handle.owner::<Owner>().map(CudaSlice::stream)
+    }
+}
+
+/// Refuses what cannot be a slice of a stream's device.
+pub(crate) fn check_slice<T: Plain>(parts: Parts<'_>, wanted: Device) -> Result<(), Error> {
+    parts.check_dtype(T::DTYPE)?;
+    let found = parts.device();
+    if found != wanted {
+        return Err(Error::DeviceMismatch { found, wanted });
+    }
+    parts.check_contiguous()?;
+    let (address, align) = (parts.data().addr(), align_of::<T>());
+    if parts.len() > 0 && address % align != 0 {
+        return Err(Error::Misaligned { address, align });
+    }
+    Ok(())
+}
+
+/// How what was queued on a lent slice ends before the memory may be freed.
+enum End {
+    /// The memory is freed in the order of the same stream.
+    Ordered,
+    /// The memory's own stream waits.
+    Event(Arc<CudaStream>),
+    /// Nobody knows where the memory is used next, so the host waits.
+    Wait,
+}
+
+/// A slice over a tensor's memory, which is in use by none of cudarc's streams when this is gone.
+struct Lent<T> {
+    slice: ManuallyDrop<CudaSlice<T>>,
+    end: End,
+}
+
+impl<T: Plain> Lent<T> {
+    /// Orders what `stream` does next after what was queued on the memory's own stream.
+    ///
+    /// # Safety
+    ///
+    /// The memory outlives this value, which is dropped.
+    unsafe fn new(tensor: &Tensor, stream: &Arc<CudaStream>) -> Result<Self, Error> {
+        let parts = tensor.parts();
+        check_slice::<T>(parts, Device::cuda(stream.context().ordinal() as i32))?;
+        let end = match producer(tensor) {
+            None => End::Wait,
+            Some(producer) if producer == stream => End::Ordered,
+            Some(producer) => {
+                stream.join(producer).map_err(driver("waiting for the tensor's stream"))?;
+                End::Event(Arc::clone(producer))
+            }
+        };
+        let data = parts.data().addr() as u64;
+        // SAFETY: memory of the stream's device, of as many elements (R1, checked above), which
+        // is not freed through this slice: `drop` leaks it.
+        let slice = unsafe { stream.upgrade_device_ptr(data, parts.len()) };
+        Ok(Self { slice: ManuallyDrop::new(slice), end })
+    }
+}
+
+impl<T> Drop for Lent<T> {
+    fn drop(&mut self) {
+        // SAFETY: taken once, here (R7).
+        let slice = unsafe { ManuallyDrop::take(&mut self.slice) };
+        let stream = Arc::clone(slice.stream());
+        // Makes the stream wait for views that were used on others; frees nothing.
+        slice.leak();
+        let ended = match &self.end {
+            End::Ordered => Ok(()),
+            End::Event(producer) => producer.join(&stream),
+            End::Wait => stream.synchronize(),
+        };
+        stream.context().record_err(ended);
+    }
+}
+
+/// A slice and the tensor that owns its memory, dropped in this order.
+pub(crate) struct Owned<T> {
+    lent: Lent<T>,
+    tensor: Tensor,
+}
+
+impl<T: Plain> Owned<T> {
+    pub(crate) fn new(tensor: Tensor, stream: &Arc<CudaStream>) -> Result<Self, Error> {
+        // SAFETY: the tensor is dropped after the slice, and forgotten if that is (R2).
+        let lent = unsafe { Lent::new(&tensor, stream) }?;
+        Ok(Self { lent, tensor })
+    }
+
+    pub(crate) fn view_mut(&mut self) -> Result<CudaViewMut<'_, T>, Error> {
+        self.tensor.parts().check_exclusive()?;
+        Ok(self.lent.slice.as_view_mut())
+    }
+}
+
+impl<T> Owned<T> {
+    pub(crate) fn slice(&self) -> &CudaSlice<T> {
+        &self.lent.slice
+    }
+
+    pub(crate) fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+}
+
+/// Lends a slice for the time of a call: a value that the caller could forget would leave work in
+/// the queue of a stream when the tensor is dropped.
+pub(crate) fn with_slice<T: Plain, R>(
+    tensor: &Tensor,
+    stream: &Arc<CudaStream>,
+    call: impl FnOnce(&CudaSlice<T>) -> R,
+) -> Result<R, Error> {
+    // SAFETY: the tensor is borrowed until this value is dropped, which happens here (R2).
+    let lent = unsafe { Lent::new(tensor, stream) }?;
+    Ok(call(&lent.slice))
+}
+
+/// The same, to be written.
+pub(crate) fn with_view_mut<T: Plain, R>(
+    tensor: &mut Tensor,
+    stream: &Arc<CudaStream>,
+    call: impl FnOnce(CudaViewMut<'_, T>) -> R,
+) -> Result<R, Error> {
+    tensor.parts().check_exclusive()?;
+    // SAFETY: as above.
+    let mut lent = unsafe { Lent::new(tensor, stream) }?;
+    Ok(call(lent.slice.as_view_mut()))
+}
+
+/// Says what the driver was to do.
+pub(crate) fn driver(doing: &'static str) -> impl FnOnce(DriverError) -> Error {
+    move |error| Error::Driver { doing, message: error.to_string() }
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use super::check_slice;
+    use crate::testing::Foreign;
+    use crate::{Device, Error, Flags, Tensor};
+
+    fn import(foreign: Foreign) -> Tensor {
+        // SAFETY: nobody reads what is said to lie on a device (T7).
+        unsafe { foreign.device(Device::cuda(1)).flags(Flags::IS_COPIED).import() }.expect("legal")
+    }
+
+    #[test]
+    fn only_memory_of_the_streams_device_is_a_slice() {
+        let check = |foreign: Foreign, ordinal| {
+            check_slice::<i32>(import(foreign).parts(), Device::cuda(ordinal))
+        };
+        let of = |shape: &[i64]| Foreign::new(shape, &[1_i32, 2, 3, 4]);
+        assert_eq!(check(of(&[4]), 1), Ok(()));
+        assert_eq!(check(of(&[2, 2]), 1), Ok(()));
+        assert_eq!(check(of(&[]), 1), Ok(()));
+        assert_eq!(check(of(&[0, 9]).data(std::ptr::null_mut()), 1), Ok(()));
+        let (found, wanted) = (Device::cuda(1), Device::cuda(0));
+        assert_eq!(check(of(&[4]), 0), Err(Error::DeviceMismatch { found, wanted }));
+        let gap = Error::NotContiguous { axis: 0, stride: 2, wanted: 1 };
+        assert_eq!(check(of(&[2]).strides(&[2]), 1), Err(gap));
+        assert!(matches!(check(of(&[2]).data_at(2), 1), Err(Error::Misaligned { .. })));
+        let other = check_slice::<f32>(import(of(&[4])).parts(), Device::cuda(1));
+        assert!(matches!(other, Err(Error::DTypeMismatch { .. })));
+    }
+}

@@ -1,0 +1,175 @@
+//! Where a matrix's elements lie, and views over checked elements. A matrix type of one column, and
+//! no other, has one axis.
+//!
+//! Views are made only of contiguous columns. With other row strides, nalgebra's own operations form
+//! slices across what lies between the elements (R4), and its iterators count past the end of the
+//! memory, or, with a row stride of 0, read there.
+#![allow(unsafe_code)]
+
+use nalgebra::{
+    Dim, Matrix, MatrixView, MatrixViewMut, RawStorage, RawStorageMut, U1, ViewStorage,
+    ViewStorageMut,
+};
+
+use super::Transposed;
+use crate::adapters::raw::{Strided, StridedMut, ViewMutOf, ViewOf};
+use crate::layout::Lists;
+use crate::raw::Parts;
+use crate::{Element, Error, Plain};
+
+// SAFETY: `RawStorage`'s duty: the elements of the matrix lie from `ptr` on, by its strides (R10).
+unsafe impl<T, R, C, S> Strided for Matrix<T, R, C, S>
+where
+    T: Element,
+    R: Dim,
+    C: Dim,
+    S: RawStorage<T, R, C>,
+{
+    type Elem = T;
+
+    fn axes(&self) -> usize {
+        if C::is::<U1>() { 1 } else { 2 }
+    }
+
+    fn describe(&self, lists: &mut Lists<'_>) -> Result<(), Error> {
+        let (rows, columns) = self.data.shape();
+        let (row_stride, column_stride) = self.data.strides();
+        lists.set(0, rows.value(), row_stride.value())?;
+        // A vector's lists have room for its rows alone.
+        lists.set(1, columns.value(), column_stride.value())
+    }
+
+    fn origin(&self) -> *const T {
+        self.data.ptr()
+    }
+}
+
+// SAFETY: `RawStorageMut` makes the elements this matrix's alone (R10).
+unsafe impl<T, R, C, S> StridedMut for Matrix<T, R, C, S>
+where
+    T: Element,
+    R: Dim,
+    C: Dim,
+    S: RawStorageMut<T, R, C>,
+{
+    fn origin_mut(&mut self) -> *mut T {
+        self.data.ptr_mut()
+    }
+}
+
+/// Which axis the rows run along.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rows {
+    /// The first: the matrix is what the tensor is.
+    First,
+    /// The second: the matrix is the tensor's transpose.
+    Second,
+}
+
+/// The dimensions of a shape, if they are what the types say.
+pub(super) fn dims<R: Dim, C: Dim>(shape: &[i64], rows: Rows) -> Result<(R, C), Error> {
+    match (shape, rows) {
+        (&[first, second], Rows::First) => Ok((dim(0, first)?, dim(1, second)?)),
+        (&[first, second], Rows::Second) => Ok((dim(1, second)?, dim(0, first)?)),
+        (&[first], Rows::First) if C::is::<U1>() => Ok((dim(0, first)?, C::from_usize(1))),
+        _ => {
+            let wanted = if C::is::<U1>() && rows == Rows::First { 1 } else { 2 };
+            Err(Error::RankMismatch { wanted, found: shape.len() })
+        }
+    }
+}
+
+fn dim<D: Dim>(axis: usize, found: i64) -> Result<D, Error> {
+    match D::try_to_usize() {
+        Some(wanted) if found != wanted as i64 => {
+            Err(Error::ExtentMismatch { axis, found, wanted })
+        }
+        _ => Ok(D::from_usize(found as usize)),
+    }
+}
+
+/// The column stride, if the columns are contiguous and the stride's type has it.
+fn column_stride<S: Dim>(parts: &Parts<'_>, rows: Rows) -> Result<S, Error> {
+    let (row_axis, column_axis) = match rows {
+        Rows::First => (0, 1),
+        Rows::Second => (1, 0),
+    };
+    // An axis of extent 1 has no step, nor has an empty matrix: any stride would do.
+    let moves =
+        |axis| parts.shape().get(axis).is_some_and(|&extent| extent > 1) && parts.len() != 0;
+    let mismatch =
+        |axis, wanted| Err(Error::StrideMismatch { axis, stride: parts.strides()[axis], wanted });
+    if moves(row_axis) && parts.strides()[row_axis] != 1 {
+        return mismatch(row_axis, "1 along a column (if row-major, use `Transposed`)");
+    }
+    if !moves(column_axis) {
+        let rows = parts.shape()[row_axis] as usize;
+        return Ok(S::from_usize(S::try_to_usize().unwrap_or(rows)));
+    }
+    match (usize::try_from(parts.strides()[column_axis]), S::try_to_usize()) {
+        (Err(_), _) => mismatch(column_axis, "0 or more"),
+        (Ok(stride), Some(fixed)) if stride != fixed => {
+            mismatch(column_axis, "the column stride of the view's type (`Dyn` is any)")
+        }
+        (Ok(stride), _) => Ok(S::from_usize(stride)),
+    }
+}
+
+/// A view whose rows run along an axis.
+///
+/// # Safety
+///
+/// As for [`ViewOf::over`].
+unsafe fn over<'a, T: Plain, R: Dim, C: Dim, S: Dim>(
+    data: *const T,
+    parts: &Parts<'_>,
+    rows: Rows,
+) -> Result<MatrixView<'a, T, R, C, U1, S>, Error> {
+    let shape = dims(parts.shape(), rows)?;
+    let strides = (U1, column_stride(parts, rows)?);
+    // SAFETY: every element lies inside the span (R1); that it is alive and not written for `'a` is
+    // the caller's duty.
+    let storage = unsafe { ViewStorage::from_raw_parts(data, shape, strides) };
+    Ok(Matrix::from_data(storage))
+}
+
+/// A mutable view whose rows run along an axis.
+///
+/// # Safety
+///
+/// As for [`ViewMutOf::over_mut`].
+unsafe fn over_mut<'a, T: Plain, R: Dim, C: Dim, S: Dim>(
+    data: *mut T,
+    parts: &Parts<'_>,
+    rows: Rows,
+) -> Result<MatrixViewMut<'a, T, R, C, U1, S>, Error> {
+    let shape = dims(parts.shape(), rows)?;
+    let strides = (U1, column_stride(parts, rows)?);
+    // SAFETY: as in `over`; no two indices reach the same element, and no other code has access (the
+    // caller's duty).
+    let storage = unsafe { ViewStorageMut::from_raw_parts(data, shape, strides) };
+    Ok(Matrix::from_data(storage))
+}
+
+macro_rules! views {
+    ($($trait:ident::$function:ident($data:ty): $rows:ident, $target:ty, $wrap:expr;)*) => {$(
+        impl<'a, T: Plain, R: Dim, C: Dim, S: Dim> $trait<'a> for $target {
+            type Elem = T;
+
+            unsafe fn $function(data: $data, parts: &Parts<'_>) -> Result<Self, Error> {
+                // SAFETY: the caller's duty.
+                unsafe { $function(data, parts, Rows::$rows) }.map($wrap)
+            }
+        }
+    )*};
+}
+
+views! {
+    ViewOf::over(*const T): First, MatrixView<'a, T, R, C, U1, S>, |view| view;
+    ViewOf::over(*const T): Second,
+        Transposed<MatrixView<'a, T, R, C, U1, S>>, Transposed;
+    ViewMutOf::over_mut(*mut T): First,
+        MatrixViewMut<'a, T, R, C, U1, S>, |view| view;
+    ViewMutOf::over_mut(*mut T): Second,
+        Transposed<MatrixViewMut<'a, T, R, C, U1, S>>, Transposed;
+}

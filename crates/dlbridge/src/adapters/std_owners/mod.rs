@@ -1,0 +1,84 @@
+//! The standard library's lists, both ways.
+//! A list becomes one axis; immutable memory stays immutable.
+
+mod raw;
+
+use std::sync::Arc;
+
+use self::raw::Scalar;
+use super::raw::{borrow, borrow_mut, export, export_frozen};
+use crate::{Element, Error, Plain, Tensor, TensorMut, TensorRef, View};
+
+/// Why exporting a list cannot fail.
+const ONE_AXIS: &str = "one axis is never too many";
+
+impl Tensor {
+    /// A tensor of rank 0 with one value.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let tensor = Tensor::scalar(2.5_f32);
+    /// assert_eq!((tensor.rank(), tensor.len()), (0, 1));
+    /// ```
+    #[must_use]
+    #[expect(clippy::missing_panics_doc, reason = "no rank is too high")]
+    pub fn scalar<T: Element>(value: T) -> Self {
+        Self(export(Scalar(value)).expect(ONE_AXIS))
+    }
+}
+
+/// A vector becomes a tensor of one axis, without a copy.
+impl<T: Element> From<Vec<T>> for Tensor {
+    fn from(values: Vec<T>) -> Self {
+        Self(export(values).expect(ONE_AXIS))
+    }
+}
+
+/// A boxed slice becomes a tensor of one axis, without a copy.
+impl<T: Element> From<Box<[T]>> for Tensor {
+    fn from(values: Box<[T]>) -> Self {
+        Self(export(values).expect(ONE_AXIS))
+    }
+}
+
+/// An array becomes a tensor of one axis; its elements move into the tensor's own allocation.
+impl<T: Element, const N: usize> From<[T; N]> for Tensor {
+    fn from(values: [T; N]) -> Self {
+        Self(export(values).expect(ONE_AXIS))
+    }
+}
+
+/// A shared slice becomes a read-only tensor of one axis, without a copy.
+impl<T: Element> From<Arc<[T]>> for Tensor {
+    fn from(values: Arc<[T]>) -> Self {
+        Self(export_frozen(values).expect(ONE_AXIS))
+    }
+}
+
+/// A static slice becomes a read-only tensor of one axis, without a copy.
+impl<T: Element> From<&'static [T]> for Tensor {
+    fn from(values: &'static [T]) -> Self {
+        Self(export_frozen(values).expect(ONE_AXIS))
+    }
+}
+
+impl<'a, T: Element> From<&'a [T]> for TensorRef<'a> {
+    fn from(values: &'a [T]) -> Self {
+        borrow(values)
+    }
+}
+
+impl<'a, T: Element> From<&'a mut [T]> for TensorMut<'a> {
+    fn from(values: &'a mut [T]) -> Self {
+        borrow_mut(values)
+    }
+}
+
+views!(['a, T: Plain] &'a [T]);
+views_mut!(['a, T: Plain] &'a mut [T]);
+copies!([T: Element] T => Vec<T>, copied);
+
+fn copied<T: Element>(view: &View<'_, T>) -> Result<Vec<T>, Error> {
+    Ok(view.to_vec())
+}

@@ -1,0 +1,161 @@
+//! How a producer's `__dlpack__` is called, and what its answer means.
+
+use super::{Refusal, VERSION, stream};
+use crate::Device;
+
+/// The keywords of one call of `__dlpack__`. A keyword that is `None` is not passed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Keywords {
+    /// The newest version that this library reads.
+    pub max_version: Option<(u32, u32)>,
+    /// The number of the stream that waits for the memory.
+    pub stream: Option<i64>,
+    /// The device that the memory is wanted on.
+    pub dl_device: Option<Device>,
+    /// Whether a copy is wanted, or none.
+    pub copy: Option<bool>,
+}
+
+impl Keywords {
+    /// `max_version` alone: the first call for memory as it is.
+    pub const SHARED: Self =
+        Self { max_version: Some(VERSION), stream: None, dl_device: None, copy: None };
+
+    /// The first call for memory on `device` that is ready on `stream`.
+    ///
+    /// # Errors
+    ///
+    /// A stream that the device does not have.
+    pub fn on_stream(stream: Option<i64>, device: Device) -> Result<Self, Refusal> {
+        Ok(Self { stream: stream::number_on(stream, device)?, ..Self::SHARED })
+    }
+
+    /// The same call to a producer that does not know `max_version`; `None` for a call that a producer
+    /// without it cannot answer.
+    #[must_use]
+    pub fn legacy(self) -> Option<Self> {
+        let is_basic = self.dl_device.is_none() && self.copy.is_none();
+        (is_basic && self.max_version.is_some()).then_some(Self { max_version: None, ..self })
+    }
+}
+
+/// The exception that a call of `__dlpack__` raised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Raised<'a> {
+    /// A `TypeError`, with its message.
+    TypeError(&'a str),
+    /// An `AttributeError`, of an object without that method.
+    NoMethod,
+    /// A `BufferError`.
+    BufferError,
+    /// Any other.
+    Other,
+}
+
+/// What follows a call that failed. Everything but a second call, and these two other ways, passes the
+/// exception on: a producer that rejects its own tensor may describe the same memory as plain through
+/// another protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// A second call, with these keywords.
+    Call(Keywords),
+    /// The object does not speak DLPack: it is a capsule, or has another protocol.
+    OtherProtocols,
+    /// The buffer protocol may describe what a capsule could not, such as read-only memory. If it does
+    /// not, the exception is passed on.
+    Buffer,
+    /// The exception is passed on.
+    Raise,
+}
+
+/// What follows a call with `keywords` that raised.
+#[must_use]
+pub fn after(raised: Raised<'_>, keywords: Keywords) -> Next {
+    match raised {
+        Raised::TypeError(message) if knows_no_keyword(message) => {
+            keywords.legacy().map_or(Next::Raise, Next::Call)
+        }
+        Raised::NoMethod => Next::OtherProtocols,
+        Raised::BufferError => Next::Buffer,
+        Raised::TypeError(_) | Raised::Other => Next::Raise,
+    }
+}
+
+/// Whether the message of a `TypeError` says that the producer does not know the keywords of
+/// DLPack 1.0. A `TypeError` from inside a producer does not: a second call would run it twice.
+fn knows_no_keyword(message: &str) -> bool {
+    // The words of CPython, Cython and PyO3, those for methods that take no keyword at all, and
+    // those of pybind11 and nanobind.
+    let words = ["max_version", "__dlpack__() takes no keyword", "incompatible function arguments"];
+    words.iter().any(|words| message.contains(words))
+}
+
+/// Whether an import may copy, or must.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum CopyMode {
+    /// The producer decides. Every known one shares its memory.
+    #[default]
+    IfNeeded,
+    /// Never: a producer's copy is refused.
+    Never,
+    /// Always: nothing else reaches the tensor's memory.
+    Always,
+}
+
+/// How memory as a producer shares it becomes what was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Delivery {
+    /// It is that already.
+    Keep,
+    /// By a copy in ordinary host memory, made by this library: producers differ in what they make of
+    /// `copy=True`.
+    CopyOnHost,
+    /// By a second call of the producer, for this device.
+    Call(Device),
+}
+
+impl CopyMode {
+    /// The value of the keyword `copy`.
+    #[must_use]
+    pub fn keyword(self) -> Option<bool> {
+        match self {
+            Self::IfNeeded => None,
+            Self::Never => Some(false),
+            Self::Always => Some(true),
+        }
+    }
+
+    /// How memory on `found`, which the producer copied or not, is delivered on `wanted`.
+    #[must_use]
+    pub fn delivery(self, found: Device, is_copied: bool, wanted: Option<Device>) -> Delivery {
+        let wanted = wanted.unwrap_or(found);
+        if wanted != found {
+            // Pinned memory is not `cpu`: it is copied even if the address would do.
+            let can_copy = wanted == Device::CPU && found.is_host_accessible();
+            return if can_copy && self != Self::Never {
+                Delivery::CopyOnHost
+            } else {
+                Delivery::Call(wanted)
+            };
+        }
+        match self {
+            Self::Always if is_copied => Delivery::Keep,
+            Self::Always if wanted.is_host_accessible() => Delivery::CopyOnHost,
+            Self::Always => Delivery::Call(wanted),
+            Self::Never | Self::IfNeeded => Delivery::Keep,
+        }
+    }
+
+    /// Checks memory that is delivered.
+    ///
+    /// # Errors
+    ///
+    /// A copy that was not to be made.
+    pub fn check(self, is_copied: bool) -> Result<(), Refusal> {
+        if self == Self::Never && is_copied {
+            let message = "copy: the producer made a copy, expected its own memory";
+            return Err(Refusal(message.to_owned()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! What the code spans of a page name exists: files, tests, items of our crates, features, commands,
+//! and every other word, which stands somewhere in the sources.
+
+use std::collections::HashSet;
+
+use pulldown_cmark::{Event, Parser};
+
+use super::{line_of, notes};
+use crate::guide;
+
+/// History, adapters that do not exist yet, pages that a command writes.
+const LEFT_OUT: &str =
+    "CHANGELOG changelog.d/ docs/benchmarks docs/decisions/ docs/doctor docs/first";
+/// Words of other libraries and programs, of files that others write, and of examples.
+const FOREIGN: &str = "CUstream DenseArray LocalPreferences.toml ManagedTensor PanicException \
+    PyArrayLike1 PyArray_New PyGILState_Check PyReadonlyArrayDyn PyReadwriteArray1 Py_Finalize \
+    TensorDict __setstate__ callgrind_annotate cpu_slice_mut cudaStream_t cuda_device decltype \
+    dldevice dlpack.h fork from_capsule from_pyany install_exchange_api into_dlpack_readonly \
+    into_pyarray jltypes_to_dtypes numel pydel refcheck set_deleter strides_or_compact to_pyarray \
+    FRAMEWORK NANOSECONDS REASON make_array make_signal manager my_extension my_object weights";
+/// Written by commands, or outside of the repository.
+const ELSEWHERE: &str = "../ .venv fuzz/artifacts/ target/";
+/// The endings of sources, in which words are looked for, and of other files.
+const SOURCES: &str = ".rs .py .pyi .jl .h .c .cpp .toml .sh .in .yml .txt";
+const COMMENTS: [&str; 4] = ["//", "# ", "/*", "* "];
+/// An item's name stands behind one of these.
+const KEYWORDS: &str = "fn struct enum trait type const static mod macro_rules def class function";
+
+/// What there is to name.
+pub(crate) struct Names<'a> {
+    paths: Vec<&'a str>,
+    /// The words of all sources.
+    words: HashSet<&'a str>,
+    /// The items that each source defines.
+    items: Vec<(&'a str, HashSet<&'a str>)>,
+    features: &'a [String],
+}
+
+impl<'a> Names<'a> {
+    /// Reads files, given as name and text.
+    pub(crate) fn of(files: &'a [(String, String)], features: &'a [String]) -> Self {
+        let (mut words, mut items) = (HashSet::new(), Vec::new());
+        for (name, text) in files {
+            words.extend(words_of(name));
+            let mut defined = HashSet::new();
+            let is_code = |line: &str| !COMMENTS.iter().any(|start| line.starts_with(start));
+            let lines = text.lines().map(str::trim_start).filter(|line| is_code(line));
+            for line in lines.filter(|_| any(SOURCES, |end| name.ends_with(end))) {
+                words.extend(words_of(line));
+                // The first word may be a variant.
+                defined.extend(words_of(line).next());
+                let behind = words_of(line).zip(words_of(line).skip(1));
+                let named = behind.filter(|(word, _)| any(KEYWORDS, |keyword| keyword == *word));
+                defined.extend(named.map(|(_, item)| item));
+            }
+            items.push((&name[..], defined));
+        }
+        let paths = files.iter().map(|(name, _)| &name[..]).collect();
+        Self { paths, words, items, features }
+    }
+
+    /// The spans of a page that name what is not there, as `name:line: what`.
+    pub(crate) fn check(&self, page: &str, text: &str) -> Vec<String> {
+        let is_checked = !any(LEFT_OUT, |start| page.starts_with(start));
+        let spans = Parser::new(text).into_offset_iter().filter(|_| is_checked);
+        let found = spans.filter_map(|(event, place)| {
+            let Event::Code(span) = event else { return None };
+            let problem = self.problem(&span)?;
+            Some(format!("{page}:{}: `{span}`: {problem}", line_of(text, place.start)))
+        });
+        found.collect()
+    }
+
+    fn problem(&self, span: &str) -> Option<String> {
+        if let Some((_, command)) = span.split_once("cargo xtask") {
+            return guide::unknown_command(&format!("cargo xtask{command}"));
+        }
+        let is_foreign = |word: &str| any(FOREIGN, |foreign| foreign == word);
+        if is_foreign(span) || any(ELSEWHERE, |start| span.starts_with(start)) {
+            return None;
+        }
+        if is_feature(span) {
+            let is_there = self.features.iter().any(|feature| feature == span);
+            return (!is_there).then(|| "there is no such feature".to_owned());
+        }
+        let (first, rest) = span.split_once("::").unwrap_or((span, ""));
+        let is_path = first.chars().all(|c| c.is_alphanumeric() || "_-./".contains(c));
+        let is_file = first.contains('/') || any(SOURCES, |end| first.ends_with(end));
+        let is_test = || first > "a" && rest.contains('_') && self.defines("/tests/", rest);
+        if is_path && (is_file || is_test()) {
+            if !self.paths.iter().any(|path| is_at(path, first)) {
+                return Some("there is no such file".to_owned());
+            }
+            let of_file = |(path, _): &&(&str, _)| is_at(path, first);
+            let mut files = self.items.iter().filter(of_file).map(|(_, items)| items);
+            let is_fine = files.any(|items| words_of(rest).all(|item| items.contains(item)));
+            return (!is_fine).then(|| format!("{first} does not define it"));
+        }
+        let of_type = first.starts_with(char::is_uppercase) && self.defines("crates/", first);
+        let of_module = span.strip_prefix("dlbridge.");
+        let places = [("crates/", of_type.then_some(rest)), ("python/dlbridge/", of_module)];
+        for (place, rest) in places {
+            let item = rest.and_then(|rest| words_of(rest).next());
+            let missing = item.filter(|item| !self.defines(place, item) && !is_foreign(item));
+            if let Some(item) = missing {
+                return Some(format!("{place} does not define {item}"));
+            }
+        }
+        let is_known = |word: &str| {
+            let is_suffix = word.starts_with('_') && self.words.iter().any(|w| w.ends_with(word));
+            self.words.contains(word) || is_suffix || is_foreign(word) || notes::is_number(word)
+        };
+        let unknown = words_of(span).find(|word| !is_known(word));
+        unknown.map(|word| format!("no source has the word {word}"))
+    }
+
+    /// Whether a source in such a folder defines an item.
+    fn defines(&self, folder: &str, item: &str) -> bool {
+        self.items.iter().any(|(path, of)| path.contains(folder) && of.contains(item))
+    }
+}
+
+fn any(list: &str, is_it: impl Fn(&str) -> bool) -> bool {
+    list.split_whitespace().any(is_it)
+}
+
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
+}
+
+/// Whether a name looks like a feature that adapts a crate, such as `ndarray-0_17`.
+fn is_feature(name: &str) -> bool {
+    let version = name.split('-').skip(1).find(|part| part.starts_with(|c: char| c.is_numeric()));
+    name.starts_with(char::is_lowercase)
+        && version.is_some_and(|version| version.chars().all(|c| c.is_numeric() || c == '_'))
+}
+
+/// Whether a path ends with a name: that of a folder in it, or its file's, with or without extension.
+fn is_at(path: &str, name: &str) -> bool {
+    let (path, name) = (format!("/{path}"), format!("/{name}"));
+    path.match_indices(&name).any(|(at, _)| {
+        let rest = &path[at + name.len()..];
+        name.ends_with('/')
+            || rest.is_empty()
+            || rest.starts_with('/')
+            || [".rs", ".py", ".jl"].contains(&rest)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Names;
+
+    #[test]
+    fn only_what_does_not_exist_is_found() {
+        let files = [
+            (
+                "crates/x/src/raw/one.rs",
+                "// gone()\npub struct Tensor<T> {\n pub fn view() {\n  Other,",
+            ),
+            ("crates/x/tests/it/two.rs", "fn it_holds() {"),
+            ("python/dlbridge/__init__.pyi", "def inspect(x): ..."),
+        ];
+        let files = files.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let features = ["ndarray-0_17".to_owned()];
+        let names = Names::of(&files, &features);
+        let number = |span: &str| names.check("a.md", &format!("See `{span}`.")).len();
+        let fine = "Tensor::view::<T>()? Other::view raw/one.rs src/raw src/raw/ two.rs::it_holds \
+            two::it_holds dlbridge.inspect(x) ndarray-0_17 T1 42";
+        for span in fine.split_whitespace().chain(["cargo xtask lint"]) {
+            assert_eq!(number(span), 0, "{span}");
+        }
+        let gone = "gone() raw/one/ Tensor::it_held raw/two.rs two.rs::it_held one::it_holds dlbridge.view \
+            ndarray-0_18";
+        for span in gone.split_whitespace().chain(["cargo xtask fly"]) {
+            assert_eq!(number(span), 1, "{span}");
+        }
+        assert!(names.check("CHANGELOG.md", "`gone()`").is_empty());
+    }
+}
