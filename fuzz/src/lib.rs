@@ -17,6 +17,8 @@ mod input;
 pub mod layout;
 mod model;
 mod release;
+#[cfg(target_os = "linux")]
+pub mod sealed;
 mod shown;
 mod value;
 pub mod view;
@@ -34,14 +36,21 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
+/// Sealed files are files of Linux.
+#[cfg(not(target_os = "linux"))]
+mod sealed {
+    pub(crate) fn run(_data: &[u8]) {}
+}
+
 /// Every target.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     Target { name: "gate", run: gate::run },
     Target { name: "layout", run: layout::run },
     Target { name: "view", run: view::run },
     Target { name: "builder", run: builder::run },
     Target { name: "adapters", run: adapters::run },
     Target { name: "borrowed", run: borrowed::run },
+    Target { name: "sealed", run: sealed::run },
 ];
 
 /// The target with a name.

@@ -58,8 +58,15 @@ fn borrowed() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri makes no memory files")]
+fn sealed() {
+    replay_all("sealed");
+}
+
+#[test]
 fn any_bytes_are_an_input() {
-    for target in TARGETS {
+    // Miri makes no memory files.
+    for target in TARGETS.iter().filter(|target| !cfg!(miri) || target.name != "sealed") {
         for byte in [0, 1, 0x55, 0x80, 0xff] {
             for len in [0, 1, 7, 64, 300] {
                 (target.run)(&vec![byte; len]);

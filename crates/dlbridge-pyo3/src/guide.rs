@@ -28,3 +28,7 @@ mod soundness {}
 
 #[doc = include_str!("../../../docs/guide/coming-from.md")]
 mod coming_from {}
+
+#[cfg(target_os = "linux")]
+#[doc = include_str!("../../../docs/guide/processes.md")]
+mod processes {}

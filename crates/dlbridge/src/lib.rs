@@ -39,9 +39,8 @@
 //! Features add other crates' types, each named with the version that it adapts:
 //! `arrow-60`, `burn-0_22`, `burn-flex-0_22`, `bytes-1`, `candle-core-0_11`, `cudarc-0_19`,
 //! `faer-0_24`, `image-0_25`, `nalgebra-0_35`, `ndarray-0_16`, `ndarray-0_17`, `safetensors-0_8`;
-//! elements of
-//! `float4-0_2`, `float8-0_7`, `half-2`, `microfloat-0_1`, `num-complex-0_4`. `testing` adds what
-//! adapters are tested with.
+//! elements of `float4-0_2`, `float8-0_7`, `half-2`, `microfloat-0_1`, `num-complex-0_4`. `sealed`
+//! shares tensors with other processes. `testing` adds what adapters are tested with.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
@@ -56,6 +55,8 @@ mod part_error;
 #[doc(hidden)]
 pub mod protocol;
 mod raw;
+#[cfg(feature = "sealed")]
+pub mod sealed;
 mod tensor;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -1,6 +1,6 @@
 //! The methods of DLPack for a user's own Python class.
 
-/// Gives a class the methods of DLPack, from its [`ExportDlpack`].
+/// Gives a class the methods of DLPack, from its [`ExportDlpack`](crate::ExportDlpack).
 ///
 /// `__dlpack__`, with all keywords of the array API standard; `__dlpack_device__`; and the C
 /// exchange API as `__dlpack_c_exchange_api__`. PyO3 allows a class one block of methods, so

@@ -60,8 +60,7 @@ fn find<'py>(
         }
     }
     let found = name_of(kind);
-    let message =
-        format!("to_caller: expected an array of a framework with from_dlpack, found {found}");
+    let message = format!("expected an array of a framework with from_dlpack, found {found}");
     Err(Error::Python(PyTypeError::new_err(message)))
 }
 

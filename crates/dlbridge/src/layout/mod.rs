@@ -21,6 +21,8 @@ pub(crate) use arithmetic::extent;
     feature = "safetensors-0_8"
 ))]
 pub(crate) use arithmetic::extents;
+#[cfg(feature = "sealed")]
+pub(crate) use arithmetic::measure;
 pub use arithmetic::{
     Span, compact_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
 };

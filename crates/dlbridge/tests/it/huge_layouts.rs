@@ -4,8 +4,10 @@
 
 use std::panic::catch_unwind;
 
+#[allow(unused_imports, reason = "for the adapters")]
+use dlbridge::TensorRef;
 use dlbridge::testing::conformance::repeated;
-use dlbridge::{DType, Error, Tensor, TensorRef};
+use dlbridge::{DType, Error, Tensor};
 
 const ELEMENTS: Error = Error::SizeOverflow { what: "element count" };
 const BYTES: Error = Error::SizeOverflow { what: "byte size" };

@@ -57,6 +57,14 @@ mod releases;
 mod rows;
 #[cfg(feature = "safetensors-0_8")]
 mod safetensors_0_8;
+#[cfg(all(feature = "sealed", target_os = "linux", not(miri)))]
+mod sealed;
+#[cfg(all(feature = "sealed", target_os = "linux", not(miri)))]
+mod sealed_attacks;
+#[cfg(all(feature = "sealed", not(any(target_os = "linux", target_os = "android"))))]
+mod sealed_elsewhere;
+#[cfg(all(feature = "sealed", target_os = "linux", not(miri)))]
+mod sealed_hostile;
 mod shared_tensor;
 #[cfg(all(feature = "float8-0_7", feature = "microfloat-0_1", feature = "float4-0_2"))]
 mod small_floats;

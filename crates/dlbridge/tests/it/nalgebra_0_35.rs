@@ -2,18 +2,16 @@
 //! Layouts that only foreign descriptors have come from the suite's odd tensors.
 #![allow(unsafe_code, reason = "the unchecked forms are tested too")]
 
-use dlbridge::nalgebra_0_35::Transposed;
-use std::sync::Arc;
-
 use crate::common::{import, take_back};
-use dlbridge::testing::conformance::{self, Expected};
-use dlbridge::testing::{CountingOwner, Foreign};
+use dlbridge::nalgebra_0_35::Transposed;
+use dlbridge::testing::{CountingOwner, Foreign, conformance, conformance::Expected};
 use dlbridge::{Access, DType, Error, Flags, Tensor, TensorMut, TensorRef};
 use nalgebra::{
     Const, DMatrix, DMatrixView, DMatrixViewMut, DVector, DVectorView, Dim, Dyn, Matrix, Matrix2x3,
     MatrixView, MatrixViewMut, OMatrix, RawStorage, RawStorageMut, RowDVector, SMatrix, Scalar, U1,
     U2, U3, Vector2, Vector3,
 };
+use std::sync::Arc;
 
 const SIX: [i32; 6] = [1, 2, 3, 4, 5, 6];
 

@@ -187,13 +187,13 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
     }
 }
 
-fn to_dlpack(dtype: Dtype) -> Result<DType, Error> {
+pub(crate) fn to_dlpack(dtype: Dtype) -> Result<DType, Error> {
     let found = DTYPES.iter().find(|(theirs, _)| *theirs == dtype);
     let &(_, ours) = found.ok_or_else(|| refused(FORMAT, format!("no DLPack type for {dtype}")))?;
     little_endian(ours)
 }
 
-fn from_dlpack(dtype: DType) -> Result<Dtype, Error> {
+pub(crate) fn from_dlpack(dtype: DType) -> Result<Dtype, Error> {
     little_endian(dtype)?;
     let found = DTYPES.iter().find(|(_, ours)| *ours == dtype);
     let &(theirs, _) = found.ok_or_else(|| refused(FORMAT, format!("no type for {dtype}")))?;

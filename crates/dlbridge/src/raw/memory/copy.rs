@@ -20,11 +20,20 @@ impl Parts<'_> {
         unsafe { Buffer::written(self.nbytes(), write) }
     }
 
+    /// Copies the elements, in row-major order, to a slice of their size.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn copy_to_bytes(self, target: &mut [u8]) -> Result<(), Error> {
+        self.check_host()?;
+        assert_eq!(target.len(), self.nbytes(), "the target has the tensor's size");
+        // SAFETY: host memory (checked), and a unique borrow of as many bytes (R2).
+        unsafe { self.copy_bytes_to(target.as_mut_ptr()) }
+    }
+
     /// Writes [`nbytes`](Self::nbytes) bytes to `target`, unless it returns an error.
     ///
     /// # Safety
     ///
-    /// The elements are in host memory; `target` is valid for writes of as many bytes, and aligned.
+    /// The elements are in host memory; `target` is valid for writes of as many bytes.
     unsafe fn copy_bytes_to(&self, target: *mut u8) -> Result<(), Error> {
         if self.is_contiguous() {
             // SAFETY: so many bytes are contiguous from `data` on (R1, R2), and the target is other

@@ -1,0 +1,95 @@
+//! Systems without sealed memory files: every call is an error.
+//! The types are those of `raw`, and have no values.
+
+use std::convert::Infallible;
+use std::ops::Range;
+#[cfg(unix)]
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::refused;
+use crate::Error;
+
+/// A descriptor of a file.
+#[cfg(unix)]
+pub(super) type Descriptor = std::os::fd::OwnedFd;
+#[cfg(not(unix))]
+pub(super) type Descriptor = Infallible;
+
+fn unsupported<T>() -> Result<T, Error> {
+    Err(refused(format!("expected Linux, found {}; send the bytes instead", std::env::consts::OS)))
+}
+
+/// A mapping that is only read.
+pub(super) type Map = Vec<u8>;
+
+#[derive(Debug)]
+pub(super) struct NewFile(Infallible);
+
+impl NewFile {
+    pub(super) fn create(_size: usize) -> Result<Self, Error> {
+        unsupported()
+    }
+
+    pub(super) fn map(&self) -> Result<Unsplit, Error> {
+        match self.0 {}
+    }
+
+    pub(super) fn seal(self) -> Result<Descriptor, (Self, Error)> {
+        match self.0 {}
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Unsplit(Infallible);
+
+impl Unsplit {
+    pub(super) fn split(&mut self, _range: &Range<usize>) -> Result<Region, Error> {
+        match self.0 {}
+    }
+
+    pub(super) fn regions(&self) -> usize {
+        match self.0 {}
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Region(Infallible);
+
+impl AsMut<[u8]> for Region {
+    fn as_mut(&mut self) -> &mut [u8] {
+        match self.0 {}
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct SealedFile(Infallible);
+
+impl SealedFile {
+    pub(super) fn check(_file: Descriptor) -> Result<Self, Error> {
+        unsupported()
+    }
+
+    pub(super) fn map(&self) -> Result<Map, Error> {
+        match self.0 {}
+    }
+
+    pub(super) fn map_private(&self, _range: &Range<usize>) -> Result<Vec<u8>, Error> {
+        match self.0 {}
+    }
+
+    pub(super) fn try_clone(&self) -> Result<Self, Error> {
+        match self.0 {}
+    }
+
+    #[cfg(unix)]
+    pub(super) fn into_fd(self) -> Descriptor {
+        match self.0 {}
+    }
+}
+
+#[cfg(unix)]
+impl AsFd for SealedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self.0 {}
+    }
+}

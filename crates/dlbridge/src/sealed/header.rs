@@ -1,0 +1,211 @@
+//! The header of a sealed file: the safetensors layout, with every tensor at a multiple of 64 bytes.
+//! No memory here: names, types, shapes and byte ranges alone.
+//! Invariant: every range lies within the file, and ranges of two tensors do not overlap.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+
+use super::refused;
+use crate::adapters::safetensors_0_8::{from_dlpack, to_dlpack};
+use crate::layout::{self, compact_strides, extents, measure};
+use crate::{DType, Error, Flags};
+
+/// Where tensors begin: what SIMD kernels and JAX expect of memory that they share.
+pub(super) const ALIGN: usize = 64;
+/// The most bytes that a header may have, so that parsing a hostile one stays cheap.
+const LARGEST: usize = 16 << 20;
+/// The header is preceded by its size.
+const SIZE: usize = size_of::<u64>();
+/// Tensors of this prefix fill gaps: the safetensors format has none.
+const PADDING: &str = "__pad_";
+/// Metadata of this prefix names the type and shape of a tensor whose type safetensors lacks. Such a
+/// tensor is stored as bytes.
+const TYPED: &str = "dlbridge:";
+
+/// A tensor in a file.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) dtype: DType,
+    pub(super) shape: Vec<i64>,
+    /// Its bytes in the file.
+    pub(super) range: Range<usize>,
+}
+
+/// What a file contains.
+#[derive(Debug)]
+pub(super) struct Contents {
+    /// In the order of the file.
+    pub(super) entries: Vec<Entry>,
+    index: HashMap<String, usize>,
+    pub(super) metadata: BTreeMap<String, String>,
+    /// The size of the whole file in bytes.
+    pub(super) size: usize,
+}
+
+impl Contents {
+    fn new(entries: Vec<Entry>, metadata: BTreeMap<String, String>, size: usize) -> Self {
+        let index = entries.iter().enumerate().map(|(i, entry)| (entry.name.clone(), i)).collect();
+        Self { entries, index, metadata, size }
+    }
+
+    /// The place of a tensor among the entries.
+    pub(super) fn find(&self, name: &str) -> Result<usize, Error> {
+        let unknown = || Error::UnknownName { what: "tensor", name: name.into() };
+        self.index.get(name).copied().ok_or_else(unknown)
+    }
+
+    pub(super) fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.entries.iter().map(|entry| entry.name.as_str())
+    }
+}
+
+/// The size in bytes of a contiguous tensor.
+pub(super) fn nbytes(dtype: DType, shape: &[i64]) -> Result<usize, Error> {
+    let mut strides = vec![0; shape.len()];
+    compact_strides(shape, &mut strides);
+    let size = measure(shape, &strides, dtype, Flags::NONE)?;
+    layout::nbytes(size.span.len, dtype, Flags::NONE)
+}
+
+/// Lays out a file of tensors: the bytes before the first tensor, and what the file contains.
+pub(super) fn plan(
+    declared: Vec<(String, DType, Vec<i64>)>,
+    metadata: BTreeMap<String, String>,
+) -> Result<(Vec<u8>, Contents), Error> {
+    if let Some(key) = metadata.keys().find(|key| key.starts_with(TYPED)) {
+        return Err(refused(format!("expected metadata keys without {TYPED:?}, found {key:?}")));
+    }
+    let mut words: HashMap<_, _> = metadata.clone().into_iter().collect();
+    let (mut infos, mut entries, mut names) = (Vec::new(), Vec::new(), HashSet::new());
+    let mut end = 0_usize;
+    for (name, dtype, shape) in declared {
+        if name.starts_with(PADDING) || name == "__metadata__" || !names.insert(name.clone()) {
+            return Err(refused(format!(
+                "expected a name that is neither reserved nor used twice, found {name:?}"
+            )));
+        }
+        let too_large = || Error::SizeOverflow { what: "byte size" };
+        let start = end.checked_next_multiple_of(ALIGN).ok_or_else(too_large)?;
+        if start != end {
+            let padding = info(Dtype::U8, vec![start - end], end..start);
+            infos.push((format!("{PADDING}{}", entries.len()), padding));
+        }
+        let size = nbytes(dtype, &shape)?;
+        end = start.checked_add(size).ok_or_else(too_large)?;
+        let stored = match from_dlpack(dtype) {
+            Ok(stored) if fills_bytes(dtype, &shape, size) => {
+                info(stored, shape.iter().map(|&extent| extent as usize).collect(), start..end)
+            }
+            _ => {
+                words.insert(format!("{TYPED}{name}"), typed(dtype, &shape));
+                info(Dtype::U8, vec![size], start..end)
+            }
+        };
+        infos.push((name.clone(), stored));
+        entries.push(Entry { name, dtype, shape, range: start..end });
+    }
+    let words = Some(words).filter(|words| !words.is_empty());
+    let format = Metadata::new(words, infos).map_err(|error| refused(error.to_string()))?;
+    let json = serde_json::to_string(&format).map_err(|error| refused(error.to_string()))?;
+    let start = (SIZE + json.len()).next_multiple_of(ALIGN);
+    check_length(start - SIZE)?;
+    let mut bytes = ((start - SIZE) as u64).to_le_bytes().to_vec();
+    bytes.extend(json.bytes());
+    // JSON may end in spaces.
+    bytes.resize(start, b' ');
+    let size = start.checked_add(end).filter(|&size| size <= isize::MAX as usize);
+    let size = size.ok_or(Error::SizeOverflow { what: "byte size" })?;
+    for entry in &mut entries {
+        entry.range = start + entry.range.start..start + entry.range.end;
+    }
+    Ok((bytes, Contents::new(entries, metadata, size)))
+}
+
+/// Reads what any bytes say that they contain.
+pub(super) fn parse(file: &[u8]) -> Result<Contents, Error> {
+    let (size, rest) = file.split_first_chunk::<SIZE>().ok_or_else(|| {
+        refused(format!("expected a header with its size, found {} bytes", file.len()))
+    })?;
+    let length = usize::try_from(u64::from_le_bytes(*size)).unwrap_or(usize::MAX);
+    check_length(length)?;
+    let json = rest.get(..length).ok_or_else(|| {
+        refused(format!("expected a header of {length} bytes, found {}", rest.len()))
+    })?;
+    let start = SIZE + length;
+    // Not by `SafeTensors::read_metadata`: its sum of sizes can overflow.
+    let format: Metadata = serde_json::from_slice(json)
+        .map_err(|error| refused(format!("expected a header of safetensors, found: {error}")))?;
+    if start.checked_add(format.data_len()) != Some(file.len()) {
+        return Err(refused(format!(
+            "expected {} bytes of tensors after the header, found {}",
+            format.data_len(),
+            file.len() - start
+        )));
+    }
+    let no_words = HashMap::new();
+    let words = format.metadata().as_ref().unwrap_or(&no_words);
+    let mut entries = Vec::new();
+    for (name, info) in format.tensors() {
+        if name.starts_with(PADDING) {
+            continue;
+        }
+        // Below the size of the file, which is a slice's.
+        let range = start + info.data_offsets.0..start + info.data_offsets.1;
+        if range.start % ALIGN != 0 {
+            return Err(refused(format!(
+                "expected tensors at multiples of {ALIGN} bytes, found {name:?} at byte {}",
+                range.start
+            )));
+        }
+        let (dtype, shape) = match words.get(&format!("{TYPED}{name}")) {
+            Some(text) => untyped(text)?,
+            None => (to_dlpack(info.dtype)?, extents(&info.shape)?),
+        };
+        let wanted = nbytes(dtype, &shape)?;
+        if wanted != range.len() {
+            return Err(Error::SizeMismatch { wanted, found: range.len() });
+        }
+        entries.push(Entry { name, dtype, shape, range });
+    }
+    // Tensors without elements may begin where another one does.
+    entries.sort_by(|a, b| {
+        (a.range.start, a.range.end, &a.name).cmp(&(b.range.start, b.range.end, &b.name))
+    });
+    let metadata = words.iter().filter(|(key, _)| !key.starts_with(TYPED));
+    let metadata = metadata.map(|(key, value)| (key.clone(), value.clone())).collect();
+    Ok(Contents::new(entries, metadata, file.len()))
+}
+
+fn check_length(length: usize) -> Result<(), Error> {
+    if length <= LARGEST {
+        return Ok(());
+    }
+    Err(refused(format!("expected a header of at most {LARGEST} bytes, found {length}")))
+}
+
+/// Whether the last byte of a tensor is full: safetensors has no others.
+fn fills_bytes(dtype: DType, shape: &[i64], size: usize) -> bool {
+    let bits = u128::from(dtype.element_bits());
+    shape.iter().fold(bits, |bits, &extent| bits * extent as u128) == size as u128 * 8
+}
+
+fn info(dtype: Dtype, shape: Vec<usize>, range: Range<usize>) -> TensorInfo {
+    TensorInfo { dtype, shape, data_offsets: (range.start, range.end) }
+}
+
+/// A type and a shape as text: `int4 3 5`.
+fn typed(dtype: DType, shape: &[i64]) -> String {
+    shape.iter().fold(dtype.to_string(), |text, extent| format!("{text} {extent}"))
+}
+
+fn untyped(text: &str) -> Result<(DType, Vec<i64>), Error> {
+    let mut words = text.split(' ');
+    let dtype = words.next().unwrap_or_default().parse()?;
+    let extents = words.map(str::parse).collect::<Result<_, _>>();
+    let shape =
+        extents.map_err(|_| refused(format!("expected a type and extents, found {text:?}")))?;
+    Ok((dtype, shape))
+}

@@ -1,0 +1,238 @@
+//! Tensors that other processes read without a copy: named tensors in one sealed memory file (Linux).
+//!
+//! A [`Builder`] declares tensors and allocates them in a memory file (memfd) without a name. They
+//! are filled in place, then sealed: the kernel refuses every change of the file from then on, in
+//! every process. Its descriptor goes to other processes, over a Unix socket for instance.
+//!
+//! | I have | I want | call |
+//! | --- | --- | --- |
+//! | tensors to compute | them in a file from the start | [`Builder`], [`Filling::seal`] |
+//! | a tensor, some tensors | a sealed copy | [`Tensor::seal`], [`seal`] |
+//! | sealed tensors, a Unix socket | them in another process | `SealedTensors::send`, `receive` |
+//! | sealed tensors | their descriptor | `as_fd`, `OwnedFd::from` |
+//! | a descriptor that was received | its tensors, after a check | [`SealedTensors::try_from`] |
+//! | sealed tensors | a tensor to read | [`SealedTensors::tensor`] |
+//! | sealed tensors | a tensor to write, of my own | [`SealedTensors::private`] |
+//!
+//! ```
+//! # #[cfg(target_os = "linux")]
+//! # fn main() -> Result<(), dlbridge::Error> {
+//! use std::os::fd::OwnedFd;
+//!
+//! use dlbridge::sealed::SealedTensors;
+//! use dlbridge::{Access, Tensor};
+//!
+//! let descriptor = OwnedFd::from(Tensor::from(vec![1.0_f32, 2.0]).seal()?);
+//!
+//! // In another process, to which the descriptor was sent:
+//! let sealed = SealedTensors::try_from(descriptor)?;
+//! let tensor = sealed.tensor("tensor")?;
+//! assert_eq!(tensor.access(), Access::Frozen);
+//! assert_eq!(tensor.as_slice::<f32>()?, [1.0, 2.0]);
+//!
+//! let mut private = sealed.private("tensor")?;
+//! private.as_slice_mut::<f32>()?[0] = 5.0;
+//! assert_eq!(tensor.as_slice::<f32>()?, [1.0, 2.0]);
+//! # Ok(())
+//! # }
+//! # #[cfg(not(target_os = "linux"))]
+//! # fn main() {}
+//! ```
+//!
+//! The file has the safetensors layout, so that every reader of that format reads it.
+//! `SAFETY.md` says why sealed memory is [`Frozen`](crate::Access::Frozen), also from an untrusted
+//! sender.
+//! On systems other than Linux, every call is an error.
+
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "elsewhere.rs")]
+mod raw;
+
+mod filling;
+mod header;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod socket;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+#[cfg(unix)]
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+pub use filling::{Builder, Filling};
+use header::Contents;
+use raw::{Descriptor, Map, SealedFile};
+
+use crate::{Error, Tensor};
+
+/// What [`Tensor::seal`] calls its tensor.
+const ONE: &str = "tensor";
+
+/// Named tensors in a sealed memory file, which no process can change.
+///
+/// Each tensor keeps the memory alive; neither the file's descriptor nor the process that made it is
+/// needed for that. The memory is freed with its last descriptor and its last tensor in any process.
+#[derive(Debug)]
+pub struct SealedTensors {
+    file: SealedFile,
+    map: Arc<Map>,
+    contents: Arc<Contents>,
+}
+
+impl SealedTensors {
+    /// The names of the tensors, in the order of the file.
+    #[must_use]
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.contents.names()
+    }
+
+    /// The texts that travel with the tensors.
+    #[must_use]
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.contents.metadata
+    }
+
+    /// The size of the file in bytes.
+    #[must_use]
+    pub fn nbytes(&self) -> usize {
+        self.contents.size
+    }
+
+    /// A tensor, read-only: class [`Frozen`](crate::Access::Frozen).
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownName`](Error::UnknownName).
+    pub fn tensor(&self, name: &str) -> Result<Tensor, Error> {
+        let entry = &self.contents.entries[self.contents.find(name)?];
+        let owner = Mapped { map: Arc::clone(&self.map), range: entry.range.clone() };
+        Tensor::builder(owner).dtype(entry.dtype).shape(&entry.shape).build_read_only::<u8>()
+    }
+
+    /// A writable tensor over a private mapping: class [`Exclusive`](crate::Access::Exclusive).
+    /// A page is copied at the first write to it; the file and other tensors keep their values.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownName`](Error::UnknownName), or [`Refused`](Error::Refused) with what the system
+    /// says.
+    pub fn private(&self, name: &str) -> Result<Tensor, Error> {
+        let entry = &self.contents.entries[self.contents.find(name)?];
+        if entry.range.is_empty() {
+            return Tensor::zeros(entry.dtype, &entry.shape);
+        }
+        let owner = self.file.map_private(&entry.range)?;
+        Tensor::builder(owner).dtype(entry.dtype).shape(&entry.shape).build::<u8>()
+    }
+
+    /// The same tensors by a descriptor of their own, over the same memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](Error::Refused) if the process has no descriptor left.
+    pub fn try_clone(&self) -> Result<Self, Error> {
+        let (map, contents) = (Arc::clone(&self.map), Arc::clone(&self.contents));
+        Ok(Self { file: self.file.try_clone()?, map, contents })
+    }
+
+    fn open(file: Descriptor) -> Result<Self, Error> {
+        let file = SealedFile::check(file)?;
+        let map = file.map()?;
+        let contents = header::parse(&map)?;
+        Ok(Self { file, map: Arc::new(map), contents: Arc::new(contents) })
+    }
+}
+
+/// Accepts a file of any origin that is sealed and has the layout.
+#[cfg(unix)]
+impl TryFrom<OwnedFd> for SealedTensors {
+    type Error = Error;
+
+    /// Maps a file that this or another process sealed.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](Error::Refused) for anything but a memory file of ordinary pages that has the
+    /// seals `WRITE`, `SHRINK`, `GROW` and `SEAL`, for a header that does not fit the file, and for
+    /// tensors that overlap or begin elsewhere than at a multiple of 64 bytes; shapes that no tensor
+    /// can have.
+    fn try_from(file: OwnedFd) -> Result<Self, Error> {
+        Self::open(file)
+    }
+}
+
+#[cfg(unix)]
+impl AsFd for SealedTensors {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// The descriptor, to be sent or kept. Tensors stay valid.
+#[cfg(unix)]
+impl From<SealedTensors> for OwnedFd {
+    fn from(sealed: SealedTensors) -> Self {
+        sealed.file.into_fd()
+    }
+}
+
+/// Bytes of a mapping that is only read.
+struct Mapped {
+    map: Arc<Map>,
+    range: Range<usize>,
+}
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        &self.map[self.range.clone()]
+    }
+}
+
+impl Tensor {
+    /// Seals a copy of the tensor, under the name `tensor`; [`sealed`](crate::sealed) says what for.
+    ///
+    /// # Errors
+    ///
+    /// As [`sealed::seal`](seal()).
+    pub fn seal(&self) -> Result<SealedTensors, Error> {
+        seal([(ONE, self)])
+    }
+}
+
+/// Seals a copy of each tensor. A tensor that is still to be computed needs no copy: [`Builder`].
+///
+/// ```
+/// # #[cfg(target_os = "linux")]
+/// # fn main() -> Result<(), dlbridge::Error> {
+/// use dlbridge::{Tensor, sealed};
+///
+/// let (x, y) = (Tensor::from(vec![1_i32, 2]), Tensor::from(vec![0.5_f64]));
+/// let sealed = sealed::seal([("x", &x), ("y", &y)])?;
+/// assert_eq!(sealed.names().collect::<Vec<_>>(), ["x", "y"]);
+/// # Ok(())
+/// # }
+/// # #[cfg(not(target_os = "linux"))]
+/// # fn main() {}
+/// ```
+///
+/// # Errors
+///
+/// [`NotHostAccessible`](Error::NotHostAccessible), and those of [`Builder::allocate`].
+pub fn seal<'a, N: Into<String>>(
+    tensors: impl IntoIterator<Item = (N, &'a Tensor)>,
+) -> Result<SealedTensors, Error> {
+    let tensors = tensors.into_iter().map(|(name, tensor)| (name.into(), tensor));
+    let tensors: Vec<(String, &Tensor)> = tensors.collect();
+    let builder = tensors.iter().fold(Builder::new(), |builder, (name, tensor)| {
+        builder.tensor(name, tensor.dtype(), tensor.shape())
+    });
+    let mut filling = builder.allocate()?;
+    for (name, tensor) in tensors {
+        filling.copy_from(&name, tensor)?;
+    }
+    filling.seal()
+}
+
+/// The error for a file, or a use of it, that is not as expected.
+fn refused(reason: String) -> Error {
+    Error::Refused { by: "sealed tensors", reason }
+}

@@ -1,0 +1,218 @@
+//! Files in memory (memfd): made, filled through one writable mapping, sealed, and mapped again.
+//! The layout of their bytes does not belong here (see `header`).
+//! Invariant: R4: memory is `Frozen` only of a file that the kernel says is sealed (F10), and
+//! `Exclusive` only in a region that is split off once, or in a private mapping.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use memmap2::{MmapMut, MmapOptions, MmapRaw};
+use rustix::fs::{self, FallocateFlags, FileType, MemfdFlags, SealFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::refused;
+use crate::Error;
+
+/// A descriptor of a file.
+pub(super) use std::os::fd::OwnedFd as Descriptor;
+
+/// A mapping that is only read.
+pub(super) use memmap2::Mmap as Map;
+
+/// What a file needs, so that no process can ever change its bytes or its size.
+const SEALS: SealFlags =
+    SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
+/// The file system of ordinary memory files. Those of huge pages are in another one, whose pages can
+/// be missing when they are read.
+const TMPFS: u64 = 0x0102_1994;
+/// The unit of a file's blocks, in bytes.
+const BLOCK: u64 = 512;
+
+/// A file of this process alone, not sealed yet. Its descriptor is given to no caller.
+#[derive(Debug)]
+pub(super) struct NewFile {
+    file: OwnedFd,
+    size: usize,
+}
+
+impl NewFile {
+    /// Creates a file of zeros, whose pages are all allocated: filling it needs no more memory.
+    pub(super) fn create(size: usize) -> Result<Self, Error> {
+        // The kernel's rule for promising memory refuses a size that the machine does not have. Memory
+        // files are exempt from it: allocating their pages would end other processes first.
+        let promised = MmapOptions::new().len(size).map_anon();
+        drop(promised.map_err(|_| Error::OutOfMemory { size })?);
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = match fs::memfd_create("dlbridge", flags | MemfdFlags::NOEXEC_SEAL) {
+            // Linux before 6.3 does not know the flag.
+            Err(Errno::INVAL) => fs::memfd_create("dlbridge", flags),
+            made => made,
+        };
+        let file = file.map_err(|error| system("memfd_create", error))?;
+        let allocate = || fs::fallocate(&file, FallocateFlags::empty(), 0, size as u64);
+        match retry_on_intr(allocate) {
+            Ok(()) => Ok(Self { file, size }),
+            Err(Errno::NOSPC | Errno::NOMEM | Errno::FBIG) => Err(Error::OutOfMemory { size }),
+            Err(error) => Err(system("fallocate", error)),
+        }
+    }
+
+    /// Maps the whole file, to be filled.
+    pub(super) fn map(&self) -> Result<Unsplit, Error> {
+        let map = MmapOptions::new().len(self.size).map_raw(&self.file);
+        let map = Arc::new(map.map_err(|error| system("mmap", error))?);
+        Ok(Unsplit { map, next: 0 })
+    }
+
+    /// Seals the file, unless a writable mapping of it is left.
+    pub(super) fn seal(self) -> Result<OwnedFd, (Self, Error)> {
+        let error = match fs::fcntl_add_seals(&self.file, SEALS) {
+            Ok(()) => return Ok(self.file),
+            Err(Errno::BUSY) => refused(
+                "expected no writable mapping, found one in another process; end the child that \
+                 was forked while the tensors were filled, then seal again"
+                    .into(),
+            ),
+            Err(error) => system("fcntl(F_ADD_SEALS)", error),
+        };
+        Err((self, error))
+    }
+}
+
+/// The rest of a writable mapping, from `next` on, which no [`Region`] has.
+#[derive(Debug)]
+pub(super) struct Unsplit {
+    map: Arc<MmapRaw>,
+    next: usize,
+}
+
+impl Unsplit {
+    /// Splits the bytes of a range off. Ranges rise: a byte is in one region at most.
+    pub(super) fn split(&mut self, range: &Range<usize>) -> Result<Region, Error> {
+        let Range { start, end } = *range;
+        if start < self.next || end < start || end > self.map.len() {
+            return Err(refused(format!("expected rising ranges, found bytes {start}..{end}")));
+        }
+        self.next = end;
+        Ok(Region { map: Arc::clone(&self.map), start, len: end - start })
+    }
+
+    /// How many regions there are.
+    pub(super) fn regions(&self) -> usize {
+        Arc::strong_count(&self.map) - 1
+    }
+}
+
+/// Bytes of a writable mapping that no other region has. They are zeros in the beginning.
+#[derive(Debug)]
+pub(super) struct Region {
+    map: Arc<MmapRaw>,
+    start: usize,
+    len: usize,
+}
+
+impl AsMut<[u8]> for Region {
+    fn as_mut(&mut self) -> &mut [u8] {
+        let data = self.map.as_mut_ptr().wrapping_add(self.start);
+        // SAFETY: inside the mapping, which lives as long as `self` (R2) and is in no other region
+        // (`split`); its file is this process's alone (R4), has all its pages, and is no shorter
+        // before the mapping is gone (R7).
+        unsafe { std::slice::from_raw_parts_mut(data, self.len) }
+    }
+}
+
+/// A file that was found sealed: neither its bytes nor its size ever change (F10).
+pub(super) struct SealedFile {
+    file: OwnedFd,
+    size: usize,
+}
+
+impl fmt::Debug for SealedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SealedFile").field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+impl SealedFile {
+    /// Asks the kernel whether a file is sealed.
+    pub(super) fn check(file: OwnedFd) -> Result<Self, Error> {
+        let seals = fs::fcntl_get_seals(&file).map_err(|error| not_a_memfd(&file, error))?;
+        if !seals.contains(SEALS) {
+            let missing = SEALS.difference(seals);
+            return Err(refused(format!(
+                "expected a memory file with all seals, found one without the seals {missing:?}; \
+                 seal it where it was made"
+            )));
+        }
+        let system_of = fs::fstatfs(&file).map_err(|error| system("fstatfs", error))?.f_type;
+        if u64::try_from(system_of) != Ok(TMPFS) {
+            return Err(refused(
+                "expected a memory file of ordinary pages, found huge pages".into(),
+            ));
+        }
+        let found = fs::fstat(&file).map_err(|error| system("fstat", error))?;
+        let size = isize::try_from(found.st_size).unwrap_or_default().unsigned_abs();
+        // Reading a missing page allocates it, which can fail.
+        let allocated = u64::try_from(found.st_blocks).unwrap_or_default().saturating_mul(BLOCK);
+        if size == 0 || allocated < size as u64 {
+            return Err(refused(format!(
+                "expected a memory file with all its pages, found {allocated} of {size} bytes"
+            )));
+        }
+        Ok(Self { file, size })
+    }
+
+    /// Maps the whole file, to be read.
+    pub(super) fn map(&self) -> Result<Map, Error> {
+        // A shared mapping of a sealed file fails before Linux 6.7. A private one that is not
+        // writable shares the file's pages as well.
+        let mut options = MmapOptions::new();
+        // SAFETY: no process can change the bytes of this file or make it shorter (F10).
+        let map = unsafe { options.len(self.size).map_copy_read_only(&self.file) };
+        map.map_err(|error| system("mmap", error))
+    }
+
+    /// Maps a part of the file, copy-on-write.
+    pub(super) fn map_private(&self, range: &Range<usize>) -> Result<MmapMut, Error> {
+        let mut options = MmapOptions::new();
+        let options = options.offset(range.start as u64).len(range.len());
+        // SAFETY: as above (F10); writes stay in this mapping (R4).
+        let map = unsafe { options.map_copy(&self.file) };
+        map.map_err(|error| system("mmap", error))
+    }
+
+    pub(super) fn try_clone(&self) -> Result<Self, Error> {
+        let file = self.file.try_clone().map_err(|error| system("dup", error))?;
+        Ok(Self { file, size: self.size })
+    }
+
+    pub(super) fn into_fd(self) -> OwnedFd {
+        self.file
+    }
+}
+
+impl AsFd for SealedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn system(call: &'static str, error: impl fmt::Display) -> Error {
+    Error::Refused { by: call, reason: error.to_string() }
+}
+
+/// Says what was found where seals were asked for.
+fn not_a_memfd(file: &OwnedFd, error: Errno) -> Error {
+    let found = match fs::fstat(file).map(|found| FileType::from_raw_mode(found.st_mode)) {
+        Ok(FileType::RegularFile) => "a file on disk".to_owned(),
+        Ok(FileType::Directory) => "a directory".to_owned(),
+        Ok(FileType::Fifo) => "a pipe".to_owned(),
+        Ok(FileType::Socket) => "a socket".to_owned(),
+        Ok(FileType::CharacterDevice | FileType::BlockDevice) => "a device".to_owned(),
+        _ => error.to_string(),
+    };
+    refused(format!("expected a sealed memory file (memfd), found {found}"))
+}

@@ -1,0 +1,78 @@
+//! Sends the descriptors of sealed files over Unix sockets, which the standard library cannot do yet.
+//! What arrives is checked as any descriptor is.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::cmsg_space;
+use rustix::io::retry_on_intr;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+use super::{SealedTensors, refused};
+use crate::Error;
+
+/// A descriptor travels beside a byte at least.
+const BYTE: [u8; 1] = [0];
+
+impl SealedTensors {
+    /// Sends the descriptor over a Unix socket, beside one byte. `socket.recv_fds` in Python takes it.
+    ///
+    /// ```
+    /// use std::os::unix::net::UnixStream;
+    ///
+    /// use dlbridge::Tensor;
+    /// use dlbridge::sealed::SealedTensors;
+    ///
+    /// let (here, there) = UnixStream::pair()?;
+    /// Tensor::from(vec![1_i64, 2]).seal()?.send(&here)?;
+    ///
+    /// // In the other process:
+    /// let sealed = SealedTensors::receive(&there)?;
+    /// assert_eq!(sealed.tensor("tensor")?.as_slice::<i64>()?, [1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](Error::Refused) with what the system says.
+    pub fn send(&self, socket: impl AsFd) -> Result<(), Error> {
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+        let mut message = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [self.as_fd()];
+        // There is room for one, as `cmsg_space!` says.
+        message.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let bytes = [IoSlice::new(&BYTE)];
+        let sent = retry_on_intr(|| sendmsg(&socket, &bytes, &mut message, SendFlags::NOSIGNAL));
+        sent.map(drop).map_err(|error| Error::Refused { by: "sendmsg", reason: error.to_string() })
+    }
+
+    /// Receives a descriptor and one byte, as [`send`](Self::send) or `socket.send_fds` in Python
+    /// sends them, and checks the file.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](Error::Refused) if anything but one descriptor arrives, and those of
+    /// [`try_from`](Self::try_from).
+    pub fn receive(socket: impl AsFd) -> Result<Self, Error> {
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+        let mut message = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = BYTE;
+        let mut bytes = [IoSliceMut::new(&mut byte)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received = retry_on_intr(|| recvmsg(&socket, &mut bytes, &mut message, flags));
+        received.map_err(|error| Error::Refused { by: "recvmsg", reason: error.to_string() })?;
+        let mut files = message.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(files) => Some(files),
+            _ => None,
+        });
+        let files: Vec<OwnedFd> = files.by_ref().flatten().collect();
+        match <[OwnedFd; 1]>::try_from(files) {
+            Ok([file]) => Self::open(file),
+            Err(files) => Err(refused(format!("expected one descriptor, found {}", files.len()))),
+        }
+    }
+}

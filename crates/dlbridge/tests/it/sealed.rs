@@ -1,0 +1,203 @@
+//! Sealed tensors in one process: what they hold, and in which order they are made.
+//! Files to reject belong to `sealed_hostile.rs`, other processes to `sealed_processes.rs`.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use dlbridge::sealed::{Builder, SealedTensors, seal};
+use dlbridge::testing::conformance::{self, Expected};
+use dlbridge::{Access, DType, Error, Tensor};
+use rustix::fs::{SealFlags, fcntl_get_seals};
+use safetensors::Dtype;
+
+const ALL: SealFlags =
+    SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
+
+#[test]
+fn a_sealed_tensor_is_frozen_and_a_private_one_exclusive() {
+    let sealed = Tensor::from(vec![1.0_f32, 2.0, 3.0]).seal().expect("a seal");
+    conformance::owner(|| {
+        let tensor = sealed.tensor("tensor").expect("there");
+        let expected =
+            Expected::new(&[3], &[1.0_f32, 2.0, 3.0]).at(tensor.data_ptr().cast::<f32>());
+        (tensor, expected.read_only())
+    });
+    conformance::owner(|| {
+        let tensor = sealed.private("tensor").expect("there");
+        let expected =
+            Expected::new(&[3], &[1.0_f32, 2.0, 3.0]).at(tensor.data_ptr().cast::<f32>());
+        (tensor, expected)
+    });
+    let (frozen, mut private) = (sealed.tensor("tensor"), sealed.private("tensor").expect("there"));
+    let frozen = frozen.expect("there");
+    assert_eq!((frozen.access(), private.access()), (Access::Frozen, Access::Exclusive));
+    private.as_slice_mut::<f32>().expect("exclusive").fill(9.0);
+    let other = sealed.private("tensor").expect("there");
+    drop(sealed);
+    assert_eq!(frozen.as_slice::<f32>(), Ok(&[1.0, 2.0, 3.0][..]));
+    assert_eq!(other.as_slice::<f32>(), Ok(&[1.0, 2.0, 3.0][..]));
+    assert_eq!(private.as_slice::<f32>(), Ok(&[9.0; 3][..]));
+}
+
+#[test]
+fn every_type_and_shape_is_sealed_as_it_is() {
+    let shapes: [&[i64]; 5] = [&[], &[0], &[3], &[2, 3], &[5, 0, 7]];
+    let vectors = [DType::F32.with_lanes(4), DType::new(dlbridge::TypeCode(200), 16)];
+    let narrow = [DType::new(dlbridge::TypeCode::INT, 4), DType::new(dlbridge::TypeCode::UINT, 1)];
+    for &dtype in DType::NAMED.iter().chain(&vectors).chain(&narrow) {
+        let builder = shapes.iter().fold(Builder::new(), |builder, shape| {
+            builder.tensor(format!("{shape:?} \u{e9}\"\\"), dtype, shape)
+        });
+        let mut filling = builder.metadata("made by", "a test").allocate().expect("memory");
+        let mut wanted = Vec::new();
+        for shape in shapes {
+            let name = format!("{shape:?} \u{e9}\"\\");
+            let zeros = Tensor::zeros(dtype, shape).expect("zeros");
+            let bytes: Vec<u8> = (1..=zeros.nbytes() as u8).collect();
+            let source = Tensor::from_bytes(dtype, shape, &bytes).expect("a source");
+            filling.copy_from(&name, &source).expect("the same type and shape");
+            wanted.push((name, shape, bytes));
+        }
+        let sealed = filling.seal().expect("a seal");
+        let found: Vec<_> = sealed.names().map(String::from).collect();
+        assert_eq!(found.len(), wanted.len());
+        assert_eq!(sealed.metadata().iter().collect::<Vec<_>>().len(), 1);
+        for (name, shape, bytes) in wanted {
+            for tensor in [sealed.tensor(&name), sealed.private(&name)] {
+                let tensor = tensor.expect("there");
+                assert_eq!((tensor.dtype(), tensor.shape()), (dtype, shape));
+                assert_eq!(tensor.as_bytes(), Ok(&bytes[..]), "{dtype} {shape:?}");
+                assert!(tensor.data_ptr().addr() % 64 == 0 || tensor.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn tensors_are_filled_in_place_by_several_threads() {
+    let builder = (0..4)
+        .fold(Builder::new(), |builder, i| builder.tensor(i.to_string(), DType::I64, &[1000 + i]));
+    let mut filling = builder.tensor("rest", DType::U8, &[]).allocate().expect("memory");
+    assert_eq!(filling.names().collect::<Vec<_>>(), ["0", "1", "2", "3", "rest"]);
+    let threads = [0, 1, 2, 3].map(|i| {
+        let mut tensor = filling.tensor(&i.to_string()).expect("the first time");
+        std::thread::spawn(move || tensor.as_slice_mut::<i64>().expect("exclusive").fill(i))
+    });
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    let sealed = filling.seal().expect("no tensor is left");
+    for i in 0..4_i64 {
+        let tensor = sealed.tensor(&i.to_string()).expect("there");
+        assert_eq!(tensor.as_slice(), Ok(&vec![i; 1000 + i as usize][..]));
+    }
+    assert_eq!(sealed.tensor("rest").expect("there").as_slice::<u8>(), Ok(&[0][..]));
+}
+
+#[test]
+fn strided_and_shared_tensors_are_sealed_by_one_copy() {
+    let column = Tensor::builder(vec![1_i16, 2, 3, 4, 5, 6]).shape(&[3]).strides(&[-2]).offset(5);
+    let shared = Tensor::from(vec![1_u8, 2]).into_shared();
+    let sealed = seal([("x", &column.build().expect("inside")), ("y", &shared)]).expect("a seal");
+    assert_eq!(sealed.tensor("x").expect("there").as_slice::<i16>(), Ok(&[6, 4, 2][..]));
+    assert_eq!(sealed.tensor("y").expect("there").as_slice::<u8>(), Ok(&[1, 2][..]));
+    let unknown = Error::UnknownName { what: "tensor", name: "z".into() };
+    assert_eq!(sealed.tensor("z").map(drop), Err(unknown.clone()));
+    assert_eq!(sealed.private("z").map(drop), Err(unknown));
+}
+
+#[test]
+fn a_tensor_that_is_alive_prevents_sealing() {
+    let mut filling = Builder::new().tensor("x", DType::U8, &[2]).allocate().expect("memory");
+    let mut tensor = filling.tensor("x").expect("the first time");
+    let again = filling.tensor("x").map(drop).expect_err("taken");
+    assert_eq!(
+        again.to_string(),
+        "sealed tensors: expected a tensor that is neither taken out nor sealed, found \"x\""
+    );
+    let alive = filling.seal().map(drop).expect_err("a writable mapping");
+    assert_eq!(
+        alive.to_string(),
+        "sealed tensors: expected that all tensors to be filled are dropped, found 1 alive"
+    );
+    tensor.as_slice_mut::<u8>().expect("exclusive")[0] = 7;
+    drop(tensor);
+    let sealed = filling.seal().expect("no tensor is left");
+    assert_eq!(sealed.tensor("x").expect("there").as_slice::<u8>(), Ok(&[7, 0][..]));
+    assert!(filling.seal().is_err() && filling.tensor("x").is_err());
+    assert!(filling.copy_from("x", &Tensor::from(vec![1_u8, 2])).is_err());
+}
+
+#[test]
+fn a_copy_has_the_type_and_shape_that_were_declared() {
+    let mut filling = Builder::new().tensor("x", DType::I32, &[2]).allocate().expect("memory");
+    let mismatch = Error::DTypeMismatch { found: DType::F32, wanted: DType::I32 };
+    assert_eq!(filling.copy_from("x", &Tensor::from(vec![1_f32, 2.0])), Err(mismatch));
+    assert!(filling.copy_from("x", &Tensor::from(vec![1_i32, 2, 3])).is_err());
+    assert!(filling.copy_from("y", &Tensor::from(vec![1_i32, 2])).is_err());
+}
+
+#[test]
+fn names_and_sizes_that_no_file_can_have_are_refused() {
+    let refused = |builder: Builder| builder.allocate().map(drop).expect_err("refused");
+    for name in ["__metadata__", "__pad_0"] {
+        refused(Builder::new().tensor(name, DType::U8, &[1]));
+    }
+    refused(Builder::new().tensor("x", DType::U8, &[1]).tensor("x", DType::U8, &[1]));
+    refused(Builder::new().metadata("dlbridge:x", "int4 3"));
+    refused(Builder::new().metadata("long", "x".repeat(17 << 20)));
+    assert_eq!(
+        refused(Builder::new().tensor("x", DType::U8, &[-1])),
+        Error::NegativeExtent { axis: 0, extent: -1 }
+    );
+    let overflow = Error::SizeOverflow { what: "byte size" };
+    let many = (0..8)
+        .fold(Builder::new(), |builder, i| builder.tensor(i.to_string(), DType::U8, &[1 << 60]));
+    assert_eq!(refused(many), overflow);
+    let memory = refused(Builder::new().tensor("x", DType::U8, &[1 << 50]));
+    assert!(matches!(memory, Error::OutOfMemory { .. }), "{memory}");
+    assert!(Builder::new().tensor("x", DType::U8, &[1; 65]).allocate().is_err());
+}
+
+#[test]
+fn any_safetensors_reader_reads_the_file() {
+    let (x, y) = (Tensor::from(vec![1_u8, 2, 3]), Tensor::from(vec![0.5_f64]));
+    let z = Tensor::from_bytes(DType::FLOAT4_E2M1FN, &[4], &[5, 6]).expect("a tensor");
+    let sealed = seal([("x", &x), ("y", &y), ("z", &z)]).expect("a seal");
+    let path = format!("/proc/self/fd/{}", sealed.as_fd().as_raw_fd());
+    let bytes = std::fs::read(path).expect("a file");
+    assert_eq!(bytes.len(), sealed.nbytes());
+    let read = safetensors::SafeTensors::deserialize(&bytes).expect("the format");
+    assert_eq!(read.tensor("x").expect("there").data(), [1, 2, 3]);
+    assert_eq!(read.tensor("y").expect("there").data(), 0.5_f64.to_le_bytes());
+    let z = read.tensor("z").expect("there");
+    assert_eq!((z.dtype(), z.shape(), z.data()), (Dtype::F4, &[4][..], &[5, 6][..]));
+}
+
+#[test]
+fn a_clone_and_a_descriptor_reach_the_same_memory() {
+    let sealed = Tensor::from(vec![1_u16, 2]).seal().expect("a seal");
+    let clone = sealed.try_clone().expect("a descriptor");
+    let pointer = |sealed: &SealedTensors| sealed.tensor("tensor").expect("there").data_ptr();
+    assert_eq!(pointer(&sealed), pointer(&clone));
+    let seals = fcntl_get_seals(&clone).expect("a memfd");
+    assert!(seals.contains(ALL), "{seals:?}");
+    let again = SealedTensors::try_from(OwnedFd::from(clone)).expect("sealed by us");
+    drop(sealed);
+    assert_eq!(again.tensor("tensor").expect("there").as_slice::<u16>(), Ok(&[1, 2][..]));
+}
+
+#[test]
+fn a_socket_carries_one_sealed_file() {
+    let (here, there) = UnixStream::pair().expect("sockets");
+    Tensor::from(vec![1_u8]).seal().expect("a seal").send(&here).expect("a socket");
+    let sealed = SealedTensors::receive(&there).expect("a descriptor");
+    assert_eq!(sealed.tensor("tensor").expect("there").as_slice::<u8>(), Ok(&[1][..]));
+    (&here).write_all(b"x").expect("a socket");
+    let none = SealedTensors::receive(&there).expect_err("no descriptor").to_string();
+    assert_eq!(none, "sealed tensors: expected one descriptor, found 0");
+    drop(here);
+    assert!(SealedTensors::receive(&there).is_err());
+    assert!(sealed.send(&there).is_err());
+    assert!(sealed.send(File::open("/dev/null").expect("there")).is_err());
+}

@@ -1,0 +1,133 @@
+//! Attempts to change a sealed file or its memory from the process that has its descriptor: each one
+//! of the table in `SAFETY.md`. Those of other processes are in `sealed_processes.rs`.
+#![allow(unsafe_code, reason = "mappings are made as an attacker makes them")]
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use dlbridge::Tensor;
+use dlbridge::sealed::{Builder, SealedTensors};
+use memmap2::MmapOptions;
+use rustix::fs::{
+    FallocateFlags, Mode, OFlags, SealFlags, copy_file_range, fallocate, fcntl_add_seals, fstat,
+    ftruncate, open,
+};
+use rustix::io::{Errno, pwrite, write};
+use rustix::mm::{MprotectFlags, mprotect};
+
+const VALUES: [i64; 3] = [1, 2, 3];
+
+/// Sealed tensors, a descriptor of their own and one of the same file opened again.
+fn sealed() -> (SealedTensors, [OwnedFd; 2]) {
+    let sealed = Tensor::from(VALUES.to_vec()).seal().expect("a seal");
+    let same = sealed.as_fd().try_clone_to_owned().expect("a descriptor");
+    let path = format!("/proc/self/fd/{}", same.as_raw_fd());
+    let again = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).expect("opened again");
+    (sealed, [same, again])
+}
+
+/// The tensor is what it was, in the mapping that was there and in a new one.
+fn check(sealed: &SealedTensors) {
+    let again = OwnedFd::from(sealed.try_clone().expect("a descriptor"));
+    let again = SealedTensors::try_from(again).expect("still sealed");
+    for tensors in [sealed, &again] {
+        let tensor = tensors.tensor("tensor").expect("there");
+        assert_eq!(tensor.as_slice::<i64>(), Ok(&VALUES[..]));
+    }
+}
+
+#[test]
+fn no_call_writes_to_a_sealed_file() {
+    let (sealed, files) = sealed();
+    for file in &files {
+        assert_eq!(pwrite(file, b"x", 64), Err(Errno::PERM));
+        assert_eq!(write(file, b"x"), Err(Errno::PERM));
+        let mut source = 0;
+        let copied = copy_file_range(&files[0], Some(&mut source), file, None, 1);
+        assert!(copied.is_err(), "{copied:?}");
+        let punched =
+            fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 64);
+        assert_eq!(punched, Err(Errno::PERM));
+    }
+    check(&sealed);
+}
+
+#[test]
+fn no_call_changes_the_size_of_a_sealed_file() {
+    let (sealed, files) = sealed();
+    let size = sealed.nbytes() as u64;
+    for file in &files {
+        for other in [0, size - 1, size + 1] {
+            assert_eq!(ftruncate(file, other), Err(Errno::PERM), "{other}");
+        }
+        let grown = fallocate(file, FallocateFlags::empty(), 0, size + 1);
+        assert_eq!(grown, Err(Errno::PERM));
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let emptied = File::options().write(true).truncate(true).open(path);
+        assert_eq!(emptied.map(drop).map_err(|e| e.kind()), Err(io::ErrorKind::PermissionDenied));
+    }
+    check(&sealed);
+}
+
+#[test]
+fn no_mapping_of_a_sealed_file_is_shared_and_writable() {
+    let (sealed, files) = sealed();
+    for file in &files {
+        let map = MmapOptions::new().map_raw(file);
+        assert_eq!(map.map(drop).map_err(|e| e.kind()), Err(io::ErrorKind::PermissionDenied));
+        // Linux before 6.7 has no such mapping of a sealed file.
+        let Ok(map) = MmapOptions::new().map_raw_read_only(file) else { continue };
+        let (address, flags) =
+            (map.as_mut_ptr().cast(), MprotectFlags::READ | MprotectFlags::WRITE);
+        // SAFETY: a mapping of this test alone.
+        let writable = unsafe { mprotect(address, map.len(), flags) };
+        assert_eq!(writable, Err(Errno::ACCESS));
+    }
+    check(&sealed);
+}
+
+#[test]
+fn the_seals_of_a_sealed_file_are_final() {
+    let (sealed, files) = sealed();
+    for file in &files {
+        for seals in [SealFlags::empty(), SealFlags::WRITE, SealFlags::FUTURE_WRITE] {
+            assert_eq!(fcntl_add_seals(file, seals), Err(Errno::PERM));
+        }
+    }
+    check(&sealed);
+}
+
+#[test]
+fn a_private_mapping_writes_to_no_other_one() {
+    let (sealed, [file, _]) = sealed();
+    // SAFETY: the file is sealed.
+    let mut map = unsafe { MmapOptions::new().map_copy(&file) }.expect("a mapping");
+    map.fill(0xff);
+    let mut private = sealed.private("tensor").expect("there");
+    private.as_slice_mut::<i64>().expect("exclusive").fill(9);
+    check(&sealed);
+}
+
+#[test]
+fn a_writable_mapping_made_before_prevents_sealing() {
+    let size = 1_234_567;
+    let mut filling =
+        Builder::new().tensor("x", dlbridge::DType::U8, &[size]).allocate().expect("memory");
+    // No call returns the descriptor, but it can be found.
+    let file = fs::read_dir("/proc/self/fd").expect("procfs").find_map(|entry| {
+        let path = entry.expect("a descriptor").path();
+        let name = fs::read_link(&path).ok()?;
+        let file = || open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
+        let file = name.to_string_lossy().starts_with("/memfd:dlbridge").then(file)??;
+        (fstat(&file).expect("a file").st_size as u64 / 1000 == size as u64 / 1000).then_some(file)
+    });
+    let map = MmapOptions::new().map_raw(&file.expect("the file")).expect("not sealed yet");
+    for _ in 0..2 {
+        let error = filling.seal().map(drop).expect_err("a writable mapping").to_string();
+        assert!(error.contains("expected no writable mapping, found one"), "{error}");
+    }
+    drop(map);
+    let sealed = filling.seal().expect("no mapping is left");
+    assert_eq!(sealed.tensor("x").expect("there").len(), size as usize);
+}

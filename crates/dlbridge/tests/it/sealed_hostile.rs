@@ -1,0 +1,216 @@
+//! Sealed files from anywhere: each that is not a whole, sealed file of tensors is an error.
+//! What a sealed file holds belongs to `sealed.rs`.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use dlbridge::sealed::SealedTensors;
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::fs::{fallocate, fcntl_add_seals, ftruncate, memfd_create, open};
+
+const ALL: SealFlags =
+    SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// A file of these bytes with these seals.
+fn memfd(bytes: &[u8], seals: SealFlags) -> OwnedFd {
+    let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
+    let mut file = File::from(file.expect("a memfd"));
+    file.write_all(bytes).expect("room");
+    fcntl_add_seals(&file, seals).expect("a file that can be sealed");
+    file.into()
+}
+
+/// A header of this text, padded so that the data is aligned, and the data.
+fn layout(json: &str, data: &[u8]) -> Vec<u8> {
+    let start = (8 + json.len()).next_multiple_of(64);
+    let mut file = (start as u64 - 8).to_le_bytes().to_vec();
+    file.extend(json.bytes());
+    file.resize(start, b' ');
+    file.extend(data);
+    file
+}
+
+/// Why a file is refused.
+fn why(file: impl Into<OwnedFd>) -> String {
+    SealedTensors::try_from(file.into()).expect_err("a file to refuse").to_string()
+}
+
+/// Why a sealed file of this header, and of so many bytes of data, is refused.
+fn why_header(json: &str, data: usize) -> String {
+    why(memfd(&layout(json, &vec![0; data]), ALL))
+}
+
+#[test]
+fn a_file_without_all_seals_is_refused() {
+    let file = layout(r#"{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#, &[1]);
+    assert!(SealedTensors::try_from(memfd(&file, ALL)).is_ok());
+    for seal in ALL {
+        let message = why(memfd(&file, ALL.difference(seal)));
+        assert!(message.contains("without the seals"), "{message}");
+    }
+    let future = ALL.difference(SealFlags::WRITE).union(SealFlags::FUTURE_WRITE);
+    assert!(why(memfd(&file, future)).contains("WRITE"));
+    let mut seals = MemfdFlags::CLOEXEC;
+    let unsealable = memfd_create("test", seals).expect("a memfd");
+    assert!(why(unsealable).contains("without the seals"));
+    seals |= MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+    // Huge pages need not be set up.
+    if let Ok(huge) = memfd_create("test", seals) {
+        if ftruncate(&huge, 1 << 21).is_ok() && fcntl_add_seals(&huge, ALL).is_ok() {
+            assert!(why(huge).contains("huge pages"));
+        }
+    }
+}
+
+#[test]
+fn what_is_no_memory_file_is_refused() {
+    let file = |path: &str| File::open(path).expect("on every Linux");
+    let (end, other) = UnixStream::pair().expect("sockets");
+    let (pipe, _writer) = std::io::pipe().expect("a pipe");
+    let disk = std::env::current_exe().expect("a file on disk");
+    for (file, found) in [
+        (OwnedFd::from(file("/dev/zero")), "a device"),
+        (file("/dev/null").into(), "a device"),
+        (file("/").into(), "a directory"),
+        (file("/proc/self/maps").into(), "a file on disk"),
+        (File::open(disk).expect("this program").into(), "a file on disk"),
+        (end.into(), "a socket"),
+        (other.into(), "a socket"),
+        (pipe.into(), "a pipe"),
+    ] {
+        let wanted =
+            format!("sealed tensors: expected a sealed memory file (memfd), found {found}");
+        assert_eq!(why(file), wanted);
+    }
+    let path = open("/", OFlags::PATH, Mode::empty());
+    assert!(why(path.expect("a path")).contains("memory file"));
+}
+
+#[test]
+fn a_file_with_missing_pages_is_refused() {
+    let file = layout(r#"{"x":{"dtype":"U8","shape":[1048576],"data_offsets":[0,1048576]}}"#, &[]);
+    let sparse = memfd(&file, SealFlags::empty());
+    ftruncate(&sparse, file.len() as u64 + (1 << 20)).expect("a hole");
+    fcntl_add_seals(&sparse, ALL).expect("a seal");
+    assert!(why(sparse).contains("all its pages"));
+    let full = memfd(&file, SealFlags::empty());
+    fallocate(&full, FallocateFlags::empty(), 0, file.len() as u64 + (1 << 20)).expect("pages");
+    fcntl_add_seals(&full, ALL).expect("a seal");
+    let sealed = SealedTensors::try_from(full).expect("a whole file");
+    assert_eq!(sealed.tensor("x").expect("there").as_slice::<u8>().map(<[u8]>::len), Ok(1 << 20));
+    assert!(why(memfd(&[], ALL)).contains("all its pages"));
+}
+
+/// An entry of a header.
+fn entry(name: &str, dtype: &str, shape: &str, offsets: &str) -> String {
+    format!(r#""{name}":{{"dtype":"{dtype}","shape":{shape},"data_offsets":{offsets}}}"#)
+}
+
+#[test]
+fn a_header_that_does_not_fit_the_file_is_refused() {
+    let x = |dtype, shape, offsets| format!("{{{}}}", entry("x", dtype, shape, offsets));
+    let axes = format!("[1{}]", ",1".repeat(64));
+    for (json, data, wanted) in [
+        ("", 0, "EOF"),
+        ("[]", 0, "sequence"),
+        (r#"{"x":1}"#, 0, "TensorInfo"),
+        (&"[".repeat(100_000), 0, "sequence"),
+        (&format!(r#"{{"x":{}"#, "[".repeat(100_000)), 0, "recursion"),
+        (&x("U8", "[2]", "[0,1]"), 1, "invalid shape"),
+        (&x("U8", "[2]", "[0,2]"), 1, "expected 2 bytes"),
+        (&x("U8", "[1]", "[0,1]"), 2, "expected 1 bytes"),
+        (&x("U8", "[-1]", "[0,1]"), 1, "-1"),
+        (&x("U8", "[1]", "[1,0]"), 1, "invalid offset"),
+        (&x("U8", "[64]", "[64,128]"), 128, "invalid offset"),
+        (&x("F64", "[2305843009213693952]", "[0,18446744073709551615]"), 8, "overflow"),
+        (&x("U8", "[4294967296,4294967296]", "[0,1]"), 1, "overflow"),
+        (&x("U8", "[0,4294967296,4294967296]", "[0,0]"), 0, "element count"),
+        (&x("U8", "[9223372036854775808,0]", "[0,0]"), 0, "element count"),
+        (&x("U8", &axes, "[0,1]"), 1, "found 65"),
+    ] {
+        let found = why_header(json, data);
+        assert!(found.contains(wanted), "{wanted}: {found}");
+    }
+}
+
+#[test]
+fn tensors_that_overlap_or_are_misaligned_are_refused() {
+    let [whole, half] = ["[0,128]", "[64,128]"];
+    for (y, data, wanted) in [
+        (entry("y", "I8", "[128]", whole), 128, "invalid offset"),
+        (entry("y", "F32", "[16]", half), 128, "invalid offset"),
+        (entry("y", "F32", "[1]", "[192,196]"), 196, "invalid offset"),
+        (entry("y", "F32", "[1]", "[128,132]"), 132, ""),
+    ] {
+        let json = format!("{{{},{y}}}", entry("x", "U8", "[128]", whole));
+        let file = SealedTensors::try_from(memfd(&layout(&json, &vec![0; data]), ALL));
+        match (file, wanted) {
+            (Ok(sealed), "") => assert_eq!(sealed.names().collect::<Vec<_>>(), ["x", "y"]),
+            (file, _) => assert!(file.expect_err(wanted).to_string().contains(wanted)),
+        }
+    }
+    for (size, offsets) in [(1, "[1,5]"), (32, "[32,36]"), (60, "[60,64]")] {
+        let x = entry("x", "U8", &format!("[{size}]"), &format!("[0,{size}]"));
+        let found = why_header(&format!("{{{x},{}}}", entry("y", "F32", "[1]", offsets)), size + 4);
+        assert!(
+            found.contains("expected tensors at multiples of 64 bytes, found \"y\""),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn a_type_that_does_not_fit_its_bytes_is_refused() {
+    for (text, size, wanted) in [
+        ("int4 3", 1, "found 1 bytes, wanted 2"),
+        ("int4 -3", 2, "extent -3"),
+        ("int4 3 x", 2, "expected a type and extents"),
+        ("int4  3", 2, "expected a type and extents"),
+        ("nothing", 2, "no such name"),
+        ("", 2, "no such name"),
+        ("int0 3", 2, "bits is 0"),
+        ("float64 9223372036854775807", 2, "does not fit"),
+    ] {
+        let x = entry("x", "U8", &format!("[{size}]"), &format!("[0,{size}]"));
+        let found =
+            why_header(&format!(r#"{{"__metadata__":{{"dlbridge:x":"{text}"}},{x}}}"#), size);
+        assert!(found.contains(wanted), "{text}: {found}");
+    }
+}
+
+#[test]
+fn sizes_that_overflow_are_refused() {
+    for (length, wanted) in [
+        (57, "expected a header of 57 bytes, found 56"),
+        (1 << 20, "found 56"),
+        (1 << 32, "at most"),
+        (u64::MAX - 7, "at most"),
+        (u64::MAX, "at most"),
+    ] {
+        let mut file = length.to_le_bytes().to_vec();
+        file.resize(64, b' ');
+        assert!(why(memfd(&file, ALL)).contains(wanted), "{length}");
+    }
+    for size in [1, 7] {
+        assert!(why(memfd(&vec![0; size], ALL)).contains("expected a header with its size"));
+    }
+    // Each size is possible; their sum and that of the header's is not.
+    let each = (1_u64 << 61) - 64;
+    let last = each * 8..u64::MAX;
+    let ranges = (0..8).map(|i| i * each..(i + 1) * each).chain([last]);
+    let entries: Vec<_> = ranges
+        .map(|range| {
+            let shape = format!("[{}]", range.end - range.start);
+            entry(
+                &range.start.to_string(),
+                "U8",
+                &shape,
+                &format!("[{},{}]", range.start, range.end),
+            )
+        })
+        .collect();
+    let found = why_header(&format!("{{{}}}", entries.join(",")), 0);
+    assert!(found.contains("expected 18446744073709551615 bytes"), "{found}");
+}
