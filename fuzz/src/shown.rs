@@ -19,8 +19,8 @@ pub(crate) struct Shown {
 
 impl Shown {
     /// All elements of an array with a small shape.
-    pub(crate) fn compact(shape: Vec<i64>) -> Self {
-        let strides = model::compact(&shape).into_iter().flatten().collect();
+    pub(crate) fn contiguous(shape: Vec<i64>) -> Self {
+        let strides = model::contiguous(&shape).into_iter().flatten().collect();
         let owner = shape.iter().product();
         Self { shape, strides, offset: 0, places: (0..owner).collect(), owner }
     }

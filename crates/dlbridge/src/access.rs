@@ -21,7 +21,7 @@ pub enum Access {
     /// Its exports are flagged read-only, and a consumer is trusted to keep the flag (C1 of
     /// `SAFETY.md`). **PyTorch, Paddle and TVM-FFI do not:** what they write changes a `&[T]` that
     /// Rust holds, or ends the process where a `&'static [T]` lies in read-only pages. For them,
-    /// export a copy ([`to_compact`](crate::Tensor::to_compact)), or memory that Rust reads through
+    /// export a copy ([`to_contiguous`](crate::Tensor::to_contiguous)), or memory that Rust reads through
     /// views alone: a `Vec` that was [shared writable](crate::Tensor::into_shared).
     Frozen = 1,
     /// Anything that another language may write meanwhile, read-only or not for us.

@@ -266,10 +266,10 @@ impl Unit {
     }
 }
 
-/// Writes the strides of a compact row-major array of `shape` into `strides`, which must be as
+/// Writes the strides of a contiguous row-major array of `shape` into `strides`, which must be as
 /// long. An empty axis counts as one, so that strides of empty arrays look like any other's.
 /// Strides too large for `i64` wrap; [`span`] refuses such shapes.
-pub fn compact_strides(shape: &[i64], strides: &mut [i64]) {
+pub fn contiguous_strides(shape: &[i64], strides: &mut [i64]) {
     let mut next = 1_i64;
     for (stride, &extent) in strides.iter_mut().zip(shape).rev() {
         *stride = next;
@@ -282,17 +282,17 @@ pub fn compact_strides(shape: &[i64], strides: &mut [i64]) {
 #[must_use]
 #[inline]
 pub fn is_contiguous(shape: &[i64], strides: &[i64]) -> bool {
-    is_compact(shape.iter().zip(strides).rev(), shape)
+    has_no_gaps(shape.iter().zip(strides).rev(), shape)
 }
 
 /// Whether the elements lie side by side in column-major order, as Fortran and Julia keep them.
 #[must_use]
 pub fn is_column_major(shape: &[i64], strides: &[i64]) -> bool {
-    is_compact(shape.iter().zip(strides), shape)
+    has_no_gaps(shape.iter().zip(strides), shape)
 }
 
 #[inline]
-fn is_compact<'a>(axes: impl Iterator<Item = (&'a i64, &'a i64)>, shape: &[i64]) -> bool {
+fn has_no_gaps<'a>(axes: impl Iterator<Item = (&'a i64, &'a i64)>, shape: &[i64]) -> bool {
     let mut next = 1_i64;
     for (&extent, &stride) in axes {
         if extent != 1 && stride != next {

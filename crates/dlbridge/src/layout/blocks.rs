@@ -142,7 +142,7 @@ pub(crate) fn by_stride(shape: &[i64], strides: &[i64]) -> (Dims, Dims) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::compact_strides;
+    use crate::layout::contiguous_strides;
 
     /// The source's offset of each element of the target, by the blocks.
     fn by_blocks(shape: &[i64], strides: &[i64]) -> Vec<isize> {
@@ -162,11 +162,11 @@ mod tests {
     }
 
     fn by_index(shape: &[i64], strides: &[i64]) -> Vec<isize> {
-        let mut compact = vec![0; shape.len()];
-        compact_strides(shape, &mut compact);
+        let mut contiguous = vec![0; shape.len()];
+        contiguous_strides(shape, &mut contiguous);
         let len = shape.iter().product::<i64>();
         let offset = |number: i64| {
-            let axes = shape.iter().zip(strides).zip(&compact);
+            let axes = shape.iter().zip(strides).zip(&contiguous);
             axes.map(|((extent, stride), step)| number / step % extent * stride).sum::<i64>()
                 as isize
         };

@@ -3,7 +3,7 @@
 //! Invariant: each element of a part is an element of the whole, `offset` away from the whole's first.
 #![forbid(unsafe_code)]
 
-use super::{Dims, Layout, OwnedLayout, compact_strides, reshape::reshaped};
+use super::{Dims, Layout, OwnedLayout, contiguous_strides, reshape::reshaped};
 use crate::{Error, PartError};
 
 /// One way to make a part of a tensor.
@@ -192,6 +192,6 @@ fn broadcast(shape: &[i64], strides: &[i64], wanted: &[i64]) -> Result<(Dims, Di
 /// The contiguous strides of a shape.
 pub(super) fn contiguous(shape: &[i64]) -> Dims {
     let mut strides = Dims::zeros(shape.len());
-    compact_strides(shape, &mut strides);
+    contiguous_strides(shape, &mut strides);
     strides
 }

@@ -13,7 +13,7 @@ macro_rules! metadata {
         }
 
         /// The steps from one element to the next along each axis, in elements. Always explicit:
-        /// where an old producer gave none, those of a compact row-major tensor.
+        /// where an old producer gave none, those of a contiguous row-major tensor.
         #[must_use]
         #[inline]
         pub fn strides(&self) -> &[i64] {
@@ -223,7 +223,7 @@ macro_rules! reading {
             A::try_from(self)
         }
 
-        /// A compact row-major copy in memory of our own, 64-byte aligned. It is flagged
+        /// A contiguous row-major copy in memory of our own, 64-byte aligned. It is flagged
         /// [`IS_COPIED`](crate::Flags::IS_COPIED), and its class is
         /// [`Exclusive`](crate::Access::Exclusive).
         ///
@@ -232,8 +232,8 @@ macro_rules! reading {
         /// [`NotHostAccessible`](crate::Error::NotHostAccessible),
         /// [`PackedElements`](crate::Error::PackedElements) for strided elements narrower than a
         /// byte, or [`OutOfMemory`](crate::Error::OutOfMemory).
-        pub fn to_compact(&self) -> Result<$crate::Tensor, $crate::Error> {
-            $crate::Tensor::compact_copy(self.parts())
+        pub fn to_contiguous(&self) -> Result<$crate::Tensor, $crate::Error> {
+            $crate::Tensor::contiguous_copy(self.parts())
         }
     };
 }

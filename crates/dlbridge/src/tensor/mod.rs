@@ -53,7 +53,7 @@ impl Tensor {
         self.0.parts()
     }
 
-    pub(crate) fn compact_copy(parts: Parts<'_>) -> Result<Self, Error> {
+    pub(crate) fn contiguous_copy(parts: Parts<'_>) -> Result<Self, Error> {
         parts.check_host()?;
         let (dtype, shape) = (parts.dtype(), parts.shape());
         let mut flags = Flags::IS_COPIED;

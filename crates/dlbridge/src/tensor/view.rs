@@ -126,7 +126,7 @@ impl<'a, T: Element> View<'a, T> {
     /// A copy of the elements in row-major order.
     ///
     /// Where there is no memory for it, the process ends, as it does for any vector: a broadcast
-    /// axis gives a tensor more elements than there is memory. `to_compact` of a tensor gives an
+    /// axis gives a tensor more elements than there is memory. `to_contiguous` of a tensor gives an
     /// error instead.
     #[must_use]
     pub fn to_vec(&self) -> Vec<T> {

@@ -124,7 +124,7 @@ fn a_loan_may_be_exported_again_only_by_copy() {
     let mut strides = LentTensor::NO_STRIDES;
     // SAFETY: `tensor` keeps the memory longer.
     let lent = unsafe { LentTensor::from_raw(&mut descriptor, &mut strides, Flags::NONE) }.unwrap();
-    let copy = lent.to_compact().unwrap();
+    let copy = lent.to_contiguous().unwrap();
     drop(tensor);
     assert_eq!(copy.as_slice::<i32>().unwrap(), [1, 2, 3]);
     delete(copy.into_raw());

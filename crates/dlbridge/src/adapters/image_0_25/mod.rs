@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use image::{DynamicImage, ImageBuffer, Pixel};
 
-use crate::layout::compact_strides;
+use crate::layout::contiguous_strides;
 use crate::raw::borrowed::Borrowed;
 use crate::raw::placement::{
     Lent, Placement, borrow_mut_within, borrow_within, export_lent, export_lent_mut,
@@ -165,7 +165,7 @@ impl<T: Element> Place<T> {
     {
         let shape = [image.height().into(), image.width().into(), P::CHANNEL_COUNT.into()];
         let mut strides = [0; 3];
-        compact_strides(&shape, &mut strides);
+        contiguous_strides(&shape, &mut strides);
         Self { shape, strides, samples: std::marker::PhantomData }
     }
 

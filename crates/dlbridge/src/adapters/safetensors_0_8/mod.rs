@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors, TensorView};
 
-use crate::layout::{compact_strides, extents};
+use crate::layout::{contiguous_strides, extents};
 use crate::raw::Parts;
 use crate::raw::buffer::Buffer;
 use crate::raw::placement::{Lent, Placement, export_lent};
@@ -174,7 +174,7 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
         let dtype = to_dlpack(info.dtype)?;
         let shape = extents(&info.shape)?;
         let mut strides = vec![0; shape.len()];
-        compact_strides(&shape, &mut strides);
+        contiguous_strides(&shape, &mut strides);
         let placement = Placement::new(dtype, &shape, &strides, 0, Flags::NONE)?;
         let (first, last) = info.data_offsets;
         let range = self.start + first..self.start + last;
@@ -220,7 +220,7 @@ fn format(error: SafeTensorError) -> Error {
 }
 
 /// Borrows what a file would hold of a tensor. The format has no name for some types; a tensor that is
-/// not contiguous, or that other code may write, is copied by `to_compact` first.
+/// not contiguous, or that other code may write, is copied by `to_contiguous` first.
 fn view(parts: Parts<'_>) -> Result<TensorView<'_>, Error> {
     let dtype = from_dlpack(parts.dtype())?;
     let shape = parts.shape().iter().map(|&extent| extent as usize).collect();

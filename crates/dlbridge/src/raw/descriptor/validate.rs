@@ -11,7 +11,7 @@ use crate::{Access, Error, Flags, MAX_RANK};
 /// What validation found out about a descriptor that it accepts.
 pub(crate) struct Passed {
     pub(crate) marks: Marks,
-    /// Where the descriptor has no strides, as old producers' have not: those of a compact tensor,
+    /// Where the descriptor has no strides, as old producers' have not: those of a contiguous tensor,
     /// which is what that means.
     pub(crate) strides: Option<Dims>,
 }
@@ -117,7 +117,7 @@ pub(crate) unsafe fn validate_any(tensor: &DLTensor, flags: Flags) -> Result<Pas
     let given = unsafe { list(tensor.strides, rank) };
     let strides = given.is_none().then(|| {
         let mut strides = Dims::zeros(rank);
-        layout::compact_strides(shape, &mut strides);
+        layout::contiguous_strides(shape, &mut strides);
         strides
     });
     let known = given.or(strides.as_deref()).unwrap_or_default();

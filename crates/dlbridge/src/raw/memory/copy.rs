@@ -1,4 +1,4 @@
-//! Copies elements of any type, as bytes, to compact row-major memory.
+//! Copies elements of any type, as bytes, to contiguous row-major memory.
 //! Typed reading does not belong here (see `elements`).
 //! Invariant: reads only where the layout has elements, writes only the target given.
 

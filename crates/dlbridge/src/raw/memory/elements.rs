@@ -98,7 +98,7 @@ impl<'a, T: Element> Elements<'a, T> {
     pub(crate) fn iter(&self) -> Iter<'a, T> {
         if self.parts.is_contiguous() {
             // SAFETY: `len` elements lie side by side (checked just now; R1, R2).
-            unsafe { Iter::compact(self.parts.data, self.parts.len()) }
+            unsafe { Iter::contiguous(self.parts.data, self.parts.len()) }
         } else {
             // SAFETY: the runs are those of the memory's own layout (R1, R2).
             unsafe { Iter::strided(self.parts.data, self.runs()) }

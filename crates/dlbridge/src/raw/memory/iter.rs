@@ -27,7 +27,7 @@ pub struct Iter<'a, T> {
     runs: Runs<'a>,
     /// Whether there is one run alone, begun, its elements side by side. It never changes, so that
     /// a compiler makes two loops of one, and of this one the loop of a slice.
-    is_compact: bool,
+    is_contiguous: bool,
     /// The first element of the run at the front.
     at: *const u8,
     left: usize,
@@ -47,9 +47,9 @@ impl<'a, T: Element> Iter<'a, T> {
     ///
     /// `len` elements lie side by side from `data` on, alive for the iterator's lifetime.
     #[inline]
-    pub(crate) unsafe fn compact(data: *const u8, len: usize) -> Self {
+    pub(crate) unsafe fn contiguous(data: *const u8, len: usize) -> Self {
         let mut all = Self::over(data, Runs::new(&[], &[], 0));
-        (all.is_compact, all.left) = (true, len);
+        (all.is_contiguous, all.left) = (true, len);
         all
     }
 
@@ -65,8 +65,8 @@ impl<'a, T: Element> Iter<'a, T> {
     #[inline]
     fn over(data: *const u8, runs: Runs<'a>) -> Self {
         let (at, back) = (data, data);
-        let (left, back_left, is_compact) = (0, 0, false);
-        Self { data, runs, is_compact, at, left, back, back_left, cells: PhantomData }
+        let (left, back_left, is_contiguous) = (0, 0, false);
+        Self { data, runs, is_contiguous, at, left, back, back_left, cells: PhantomData }
     }
 
     /// From one element of a run to the next, in bytes.
@@ -112,7 +112,7 @@ impl<T: Element> Iterator for Iter<'_, T> {
 
     #[inline]
     fn next(&mut self) -> Option<T> {
-        let step = if self.is_compact {
+        let step = if self.is_contiguous {
             if self.left == 0 {
                 return None;
             }
@@ -141,7 +141,7 @@ impl<T: Element> Iterator for Iter<'_, T> {
     fn fold<B, F: FnMut(B, T) -> B>(mut self, init: B, mut f: F) -> B {
         let mut accumulated = init;
         let step = self.runs.step();
-        if self.is_compact {
+        if self.is_contiguous {
             let first = self.at.cast::<T>();
             for i in 0..self.left {
                 // SAFETY: `left` elements of the run remain, side by side (the maker's duty).
@@ -168,7 +168,7 @@ impl<T: Element> Iterator for Iter<'_, T> {
 impl<T: Element> DoubleEndedIterator for Iter<'_, T> {
     #[inline]
     fn next_back(&mut self) -> Option<T> {
-        if self.is_compact {
+        if self.is_contiguous {
             self.left = self.left.checked_sub(1)?;
             let at = self.at.wrapping_add(self.left * size_of::<T>());
             // SAFETY: the last of the elements that were left, side by side (the maker's duty).

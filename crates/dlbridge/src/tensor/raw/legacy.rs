@@ -8,7 +8,7 @@ impl Tensor {
     /// Whether the memory is read-only for one reason alone: it came by DLPack before 1.0, which cannot
     /// say that it may be written. Tensors that share it keep this. Such a tensor can still be exported
     /// by that ABI ([`into_raw_legacy`](Self::into_raw_legacy)); to write to it, ask the producer for a
-    /// versioned descriptor, copy ([`to_compact`](Self::to_compact)), or, knowing the
+    /// versioned descriptor, copy ([`to_contiguous`](Self::to_contiguous)), or, knowing the
     /// producer, call [`assume_writable`](Self::assume_writable).
     #[must_use]
     #[inline]

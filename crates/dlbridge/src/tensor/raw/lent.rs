@@ -41,7 +41,7 @@ impl<'a> LentTensor<'a> {
     pub const NO_STRIDES: [MaybeUninit<i64>; MAX_RANK] =
         [const { MaybeUninit::uninit() }; MAX_RANK];
 
-    /// Validates a plain descriptor. If it has no strides, it gets those of a compact
+    /// Validates a plain descriptor. If it has no strides, it gets those of a contiguous
     /// tensor, which stand in `strides`.
     ///
     /// # Safety

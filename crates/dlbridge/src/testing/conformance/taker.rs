@@ -23,7 +23,7 @@ use crate::{Element, Error, Tensor};
 ///     let kept = std::sync::Arc::new(tensor);
 ///     Ok(kept.as_slice()?.to_vec())
 /// });
-/// assert!(refused.iter().any(|refusal| refusal.tensor == "compact, shared"));
+/// assert!(refused.iter().any(|refusal| refusal.tensor == "contiguous, shared"));
 /// ```
 ///
 /// # Panics
