@@ -3,7 +3,8 @@
 //! Invariant: each element of a part is an element of the whole, `offset` away from the whole's first.
 #![forbid(unsafe_code)]
 
-use super::{Dims, Layout, OwnedLayout, contiguous_strides, reshape::reshaped};
+use super::reshape::{refuse, reshaped};
+use super::{Dims, Layout, OwnedLayout};
 use crate::{Error, PartError};
 
 /// One way to make a part of a tensor.
@@ -148,10 +149,6 @@ impl Layout<'_> {
     }
 }
 
-pub(super) fn refuse<P>(error: PartError) -> Result<P, Error> {
-    Err(Error::Part(error))
-}
-
 fn without(numbers: &[i64], axis: usize) -> Dims {
     let mut left = Dims::zeros(numbers.len() - 1);
     left[..axis].copy_from_slice(&numbers[..axis]);
@@ -187,11 +184,4 @@ fn broadcast(shape: &[i64], strides: &[i64], wanted: &[i64]) -> Result<(Dims, Di
         };
     }
     Ok((wanted.into(), repeated))
-}
-
-/// The contiguous strides of a shape.
-pub(super) fn contiguous(shape: &[i64]) -> Dims {
-    let mut strides = Dims::zeros(shape.len());
-    contiguous_strides(shape, &mut strides);
-    strides
 }

@@ -33,14 +33,9 @@
 
 pub(crate) mod descriptor;
 pub(crate) mod element;
-pub(crate) mod exclusive;
 pub(crate) mod memory;
-mod unchecked;
 
 pub(crate) use descriptor::{Handle, Parts, borrowed, parts};
 pub use element::{Element, Plain};
-pub use memory::{Iter, ReadCell, Rows};
-pub(crate) use memory::{buffer, elements, placement, write};
-
-#[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
-pub(crate) use crate::tensor::Nested;
+pub use memory::{Iter, ReadCell};
+pub(crate) use memory::{RowElements, buffer, elements, exclusive, placement, write};

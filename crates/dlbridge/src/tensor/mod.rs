@@ -19,7 +19,7 @@ pub use parts::ViewPart;
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
 pub(crate) use raw::Nested;
 pub use raw::{SharedTensor, TensorSlice, TensorSliceMut, ffi};
-pub use rows::{AxisIter, Indexed, Pieces, Zip};
+pub use rows::{AxisIter, Indexed, Pieces, Rows, Zip};
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};
 
@@ -66,7 +66,7 @@ impl Tensor {
     /// The same memory, described without owning it.
     #[must_use]
     pub fn as_tensor_ref(&self) -> TensorRef<'_> {
-        TensorRef::of(self.parts())
+        TensorRef::from_parts(self.parts())
     }
 
     /// Turns the tensor into an owned type of another crate, which keeps the memory, without a copy:

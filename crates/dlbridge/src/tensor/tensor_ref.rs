@@ -24,8 +24,8 @@ impl<'a> TensorRef<'a> {
     metadata!();
     reading!();
 
-    pub(crate) fn of(parts: Parts<'a>) -> Self {
-        Self(Borrowed::of(parts))
+    pub(crate) fn from_parts(parts: Parts<'a>) -> Self {
+        Self(Borrowed::from_parts(parts))
     }
 
     pub(crate) fn from_borrowed(borrowed: Borrowed<'a>) -> Self {

@@ -61,7 +61,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         match self.root() {
             // SAFETY: owned, and this is its end (R3).
-            Root::Header => unsafe { header::leave(self.managed()) },
+            Root::Header => unsafe { header::drop_handle(self.managed()) },
             Root::Versioned | Root::Legacy
                 if self.marks.is_bound() && (self.marks.is_kept() || !may_delete()) =>
             {
@@ -72,7 +72,7 @@ impl Drop for Handle {
             Root::Versioned => unsafe { Foreign::Versioned(self.managed()).delete() },
             // SAFETY: the same.
             Root::Legacy => unsafe { Foreign::Legacy(self.managed()).delete() },
-            Root::Lent => {}
+            Root::Borrowed => {}
         }
     }
 }

@@ -33,7 +33,7 @@ impl<'a> Borrowed<'a> {
     }
 
     /// The same memory as `parts`, borrowed as long.
-    pub(crate) fn of(parts: Parts<'a>) -> Self {
+    pub(crate) fn from_parts(parts: Parts<'a>) -> Self {
         // SAFETY: borrowed for `'a` (R2).
         unsafe { Self::copied(parts) }
     }
@@ -66,11 +66,11 @@ impl<'a> Borrowed<'a> {
     /// # Safety
     ///
     /// `tensor` satisfies `SAFETY.md`'s list of trust for `'a`.
-    pub(crate) unsafe fn import(tensor: &DLTensor) -> Result<Self, Error> {
+    pub(crate) unsafe fn from_raw(tensor: &DLTensor) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        let passed = unsafe { validate(tensor, Flags::NONE) }?;
+        let validated = unsafe { validate(tensor, Flags::NONE) }?;
         // SAFETY: validated just now; the rest is the caller's duty.
-        let parts = unsafe { passed.parts(tensor, Flags::NONE) };
+        let parts = unsafe { validated.parts(tensor, Flags::NONE) };
         // SAFETY: the caller's duty.
         Ok(unsafe { Self::copied(parts) })
     }

@@ -56,18 +56,18 @@ impl Handle {
         let fields = unsafe { descriptor.as_ref() };
         // SAFETY: the caller's duty (T2).
         if unsafe { is_ordinary(fields) } {
-            let marks = Self::taken(Marks::of(flags), root, is_bound);
+            let marks = Self::imported_marks(Marks::imported(flags), root, is_bound);
             return Ok(Self { tensor: descriptor, marks });
         }
         // SAFETY: the caller's duty, and of this very tensor.
-        unsafe { Self::pass_any(descriptor, flags, root, is_bound) }
+        unsafe { Self::import_any(descriptor, flags, root, is_bound) }
     }
 
     /// The marks of a producer's tensor. One of DLPack before 1.0 is read-only for want of a flag.
     #[inline(always)]
-    const fn taken(marks: Marks, root: Root, is_bound: bool) -> Marks {
+    const fn imported_marks(marks: Marks, root: Root, is_bound: bool) -> Marks {
         let is_legacy = matches!(root, Root::Legacy);
-        marks.with_root(root).with_bound(is_bound).with_unsaid(is_legacy)
+        marks.with_root(root).with_bound(is_bound).with_legacy_read_only(is_legacy)
     }
 
     /// Validates any descriptor. One without strides is described again, with them, by
@@ -77,7 +77,7 @@ impl Handle {
     ///
     /// As for [`import`](Self::import); the descriptor is part of what `root` says.
     #[cold]
-    unsafe fn pass_any(
+    unsafe fn import_any(
         tensor: NonNull<DLTensor>,
         flags: Flags,
         root: Root,
@@ -86,15 +86,16 @@ impl Handle {
         // SAFETY: alive, and not written as long as the handle has it (T1).
         let fields = unsafe { tensor.as_ref() };
         // SAFETY: the caller's duty (T2).
-        let passed = unsafe { validate_any(fields, flags) }?;
-        let mut this = Self { tensor, marks: Self::taken(passed.marks, root, is_bound) };
-        if passed.strides.is_none() {
+        let validated = unsafe { validate_any(fields, flags) }?;
+        let mut this =
+            Self { tensor, marks: Self::imported_marks(validated.marks, root, is_bound) };
+        if validated.strides.is_none() {
             return Ok(this);
         }
         this.marks = this.marks.with_kept();
         let marks = this.marks;
         // SAFETY: validated just now; alive as long as `this` (R2).
-        let parts = unsafe { passed.parts(fields, this.flags()) };
+        let parts = unsafe { validated.parts(fields, this.flags()) };
         // SAFETY: the same memory, alive as long as the owner, which is `this` (R2).
         Ok(unsafe { Self::around(Unstrided(this), parts, marks) })
     }
@@ -106,8 +107,8 @@ impl Handle {
     /// Validation found out `marks` of this very descriptor, which has strides and satisfies
     /// `SAFETY.md`'s list of trust as long as the handle lives. It is never given away.
     #[inline(always)]
-    pub(crate) unsafe fn lend(tensor: NonNull<DLTensor>, marks: Marks) -> Self {
-        Self { tensor, marks: marks.with_root(Root::Lent) }
+    pub(crate) unsafe fn borrowed(tensor: NonNull<DLTensor>, marks: Marks) -> Self {
+        Self { tensor, marks: marks.with_root(Root::Borrowed) }
     }
 
     #[inline(always)]
@@ -138,7 +139,7 @@ impl Handle {
                 let flags = Flags(unsafe { (*managed.as_ptr()).flags });
                 (flags - Flags::NAMED) | named
             }
-            Root::Legacy | Root::Lent => named,
+            Root::Legacy | Root::Borrowed => named,
         }
     }
 
@@ -160,7 +161,7 @@ impl Handle {
         match self.root() {
             Root::Versioned => Some(Foreign::Versioned(self.managed())),
             Root::Legacy => Some(Foreign::Legacy(self.managed())),
-            Root::Header | Root::Lent => None,
+            Root::Header | Root::Borrowed => None,
         }
     }
 
@@ -198,7 +199,7 @@ impl Handle {
             Access::Shared => Access::Shared,
         };
         let flags = (marks.flags() - Flags::IS_COPIED) | Flags::READ_ONLY;
-        self.marks = marks.with(flags, access).with_unsaid(false);
+        self.marks = marks.with(flags, access).with_legacy_read_only(false);
     }
 
     /// Says that the memory is of another class.
@@ -213,8 +214,8 @@ impl Handle {
 
     /// Whether the memory is read-only only because its producer's ABI cannot say otherwise.
     #[inline]
-    pub(crate) fn is_unsaid(&self) -> bool {
-        self.marks.is_unsaid()
+    pub(crate) fn is_legacy_read_only(&self) -> bool {
+        self.marks.is_legacy_read_only()
     }
 
     /// Says that memory may be written that is read-only for want of a flag. Other memory stays as
@@ -225,9 +226,9 @@ impl Handle {
     /// The producer permits writing (T8).
     pub(crate) unsafe fn assume_writable(&mut self) {
         let marks = self.marks;
-        if marks.is_unsaid() {
+        if marks.is_legacy_read_only() {
             let flags = marks.flags() - Flags::READ_ONLY;
-            self.marks = marks.with(flags, marks.access()).with_unsaid(false);
+            self.marks = marks.with(flags, marks.access()).with_legacy_read_only(false);
         }
     }
 

@@ -212,7 +212,7 @@ pub(crate) unsafe fn retain(header: NonNull<Header>) {
 ///
 /// The caller has a handle, and forgets it.
 #[inline]
-pub(crate) unsafe fn leave(header: NonNull<Header>) {
+pub(crate) unsafe fn drop_handle(header: NonNull<Header>) {
     // SAFETY: the caller's duty.
     if !unsafe { is_unique(header) } {
         // SAFETY: alive until the handle is let go, in this line (R6).
@@ -382,7 +382,7 @@ unsafe extern "C" fn delete<A: Abi>(tensor: *mut A) {
     let Some(header) = NonNull::new(tensor.cast::<Header>()) else { return };
     // SAFETY: `expose` gave the header's own address, and the consumer, which calls this once, gives
     // its handle back (R3, C2).
-    let result = catch_unwind(AssertUnwindSafe(|| unsafe { leave(header) }));
+    let result = catch_unwind(AssertUnwindSafe(|| unsafe { drop_handle(header) }));
     if let Err(payload) = result {
         // Dropping the payload could panic again.
         std::mem::forget(payload);

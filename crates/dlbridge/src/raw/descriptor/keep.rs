@@ -43,7 +43,7 @@ impl Keep {
 impl Drop for Keep {
     fn drop(&mut self) {
         // SAFETY: counted when this was made, and left once (R3).
-        unsafe { header::leave(self.0) };
+        unsafe { header::drop_handle(self.0) };
     }
 }
 

@@ -73,7 +73,7 @@ impl Handle {
     /// Whether dropping this handle releases the memory.
     #[inline]
     pub(crate) fn is_last(&self) -> bool {
-        self.is_unique() && self.root() != Root::Lent
+        self.is_unique() && self.root() != Root::Borrowed
     }
 
     /// Another handle of the innermost of the tensors around whose memory this one was made, if one of

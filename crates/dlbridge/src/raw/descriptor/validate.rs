@@ -9,14 +9,14 @@ use crate::layout::{self, Dims, Layout, small};
 use crate::{Access, Error, Flags, MAX_RANK};
 
 /// What validation found out about a descriptor that it accepts.
-pub(crate) struct Passed {
+pub(crate) struct Validated {
     pub(crate) marks: Marks,
     /// Where the descriptor has no strides, as old producers' have not: those of a contiguous tensor,
     /// which is what that means.
     pub(crate) strides: Option<Dims>,
 }
 
-impl Passed {
+impl Validated {
     /// What the descriptor says.
     ///
     /// # Safety
@@ -42,10 +42,10 @@ impl Passed {
 /// If `ndim` is positive, a `shape` or `strides` that is not null points to that many `i64` (trust
 /// T2).
 #[inline(always)]
-pub(crate) unsafe fn validate(tensor: &DLTensor, flags: Flags) -> Result<Passed, Error> {
+pub(crate) unsafe fn validate(tensor: &DLTensor, flags: Flags) -> Result<Validated, Error> {
     // SAFETY: the caller's duty.
     if unsafe { is_ordinary(tensor) } {
-        return Ok(Passed { marks: Marks::of(flags), strides: None });
+        return Ok(Validated { marks: Marks::imported(flags), strides: None });
     }
     // SAFETY: the same.
     unsafe { validate_any(tensor, flags) }
@@ -53,7 +53,7 @@ pub(crate) unsafe fn validate(tensor: &DLTensor, flags: Flags) -> Result<Passed,
 
 /// Whether a descriptor is as nearly all are: elements of whole bytes at an address, explicit
 /// strides, no byte offset, nothing negative, numbers that are [small]. [`validate_any`] lets such
-/// through as what [`Marks::of`] says.
+/// through as what [`Marks::imported`] says.
 ///
 /// Short, since it stands in every import.
 ///
@@ -103,7 +103,7 @@ unsafe fn is_small(tensor: &DLTensor, rank: usize) -> bool {
 /// As for [`validate`].
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn validate_any(tensor: &DLTensor, flags: Flags) -> Result<Passed, Error> {
+pub(crate) unsafe fn validate_any(tensor: &DLTensor, flags: Flags) -> Result<Validated, Error> {
     let ndim = tensor.ndim;
     let rank = match usize::try_from(ndim) {
         Ok(rank) if rank <= MAX_RANK => rank,
@@ -122,7 +122,7 @@ pub(crate) unsafe fn validate_any(tensor: &DLTensor, flags: Flags) -> Result<Pas
     });
     let known = given.or(strides.as_deref()).unwrap_or_default();
     let marks = check(tensor, flags, shape, known)?;
-    Ok(Passed { marks, strides })
+    Ok(Validated { marks, strides })
 }
 
 /// A descriptor's shape or strides, if it has them.
@@ -142,7 +142,7 @@ fn check(tensor: &DLTensor, flags: Flags, shape: &[i64], strides: &[i64]) -> Res
     let (_, size) = Layout::sized(shape, strides, dtype(tensor), flags)?;
     let len = size.span.len;
     if len == 0 {
-        return Ok(Marks::of(flags));
+        return Ok(Marks::imported(flags));
     }
     if tensor.data.is_null() {
         return Err(Error::NullData { len });
@@ -154,7 +154,9 @@ fn check(tensor: &DLTensor, flags: Flags, shape: &[i64], strides: &[i64]) -> Res
     let origin = offset.and_then(|offset| tensor.data.addr().checked_add(offset));
     match origin {
         // No element lies at null, either.
-        Some(at) if at > size.below && at.checked_add(size.above).is_some() => Ok(Marks::of(flags)),
+        Some(at) if at > size.below && at.checked_add(size.above).is_some() => {
+            Ok(Marks::imported(flags))
+        }
         _ => Err(Error::AddressOverflow { byte_offset: tensor.byte_offset }),
     }
 }
@@ -223,7 +225,7 @@ mod tests {
             // SAFETY: the same.
             let whole = unsafe { validate_any(&tensor, flags) };
             if is_short {
-                let (short, whole) = (Marks::of(flags), whole.expect("let through"));
+                let (short, whole) = (Marks::imported(flags), whole.expect("let through"));
                 prop_assert_eq!(short, whole.marks);
                 prop_assert!(whole.strides.is_none());
             } else if let Ok(whole) = whole {

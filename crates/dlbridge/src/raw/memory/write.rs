@@ -4,7 +4,7 @@
 
 use std::marker::PhantomData;
 
-use super::Rows;
+use super::RowElements;
 use super::elements::Elements;
 use crate::layout::{self, Cut, Run, Runs};
 use crate::raw::Parts;
@@ -77,14 +77,14 @@ impl<'a, T: Element> ElementsMut<'a, T> {
 
     /// Calls `function` with each row, one after the other.
     pub(crate) fn for_each_row(&mut self, mut function: impl FnMut(ElementsMut<'_, T>)) {
-        for row in Rows::new(self.elements(), 1) {
-            function(ElementsMut::over(Described::Whole(*row.elements.parts())));
+        for row in RowElements::new(self.elements(), 1) {
+            function(ElementsMut::over(Described::Whole(*row.parts())));
         }
     }
 
     fn borrowed(self) -> Borrowed<'a> {
         match self.described {
-            Described::Whole(parts) => Borrowed::of(parts),
+            Described::Whole(parts) => Borrowed::from_parts(parts),
             Described::Part(part) => part,
         }
     }

@@ -13,7 +13,7 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn is_legacy_read_only(&self) -> bool {
-        self.0.is_unsaid()
+        self.0.is_legacy_read_only()
     }
 
     /// Says that memory may be written which is read-only only because it
