@@ -1,4 +1,4 @@
-//! Other extents over the same elements in row-major order, without a copy.
+//! Reshaping without a copy: strides for other extents over the same elements.
 //! Invariant: element `i` in row-major order is the same before and after.
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,4 @@
 //! The header of a sealed file: the safetensors layout, with every tensor at a multiple of 64 bytes.
-//! No memory here: names, types, shapes and byte ranges alone.
 //! Invariant: every range lies within the file, and ranges of two tensors do not overlap.
 
 use std::collections::{BTreeMap, HashMap, HashSet};

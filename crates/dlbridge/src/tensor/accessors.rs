@@ -1,6 +1,4 @@
-//! The accessors that every kind of tensor has, written once.
-//! Anything that depends on who owns the memory does not belong here.
-//! Invariant: `$parts` gives checked parts, so nothing here can fail for lack of a check.
+//! Methods that `Tensor`, `TensorRef` and `TensorMut` have in common, written once as macros.
 
 /// What a tensor says of itself.
 macro_rules! metadata {

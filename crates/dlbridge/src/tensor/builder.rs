@@ -1,5 +1,4 @@
-//! From an owner to a tensor: conversions of whole owners, and a builder for a chosen shape.
-//! The header and its deleter belong to `raw/descriptor/header.rs`.
+//! Tensors with a chosen shape: over an owner's memory, zeroed, or copied from bytes.
 //! Invariant: an owner is moved in, `Send` and `'static`, and not used again before it is dropped.
 
 use crate::layout::{Dims, contiguous_strides};

@@ -1,6 +1,4 @@
-//! `Tensor`, the owning handle that everything else makes or takes.
-//! Making one from an owner belongs to `export`, typed reading to `view`.
-//! Invariant: a `Tensor` owns its memory until it is dropped or turned into something else.
+//! `Tensor`, the owning handle, and the types that borrow, share or view one.
 
 mod accessors;
 mod builder;

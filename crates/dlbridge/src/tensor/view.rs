@@ -1,6 +1,5 @@
 //! `View` and `ViewMut`: host memory of one element type, read and written by value.
-//! Reading memory itself belongs to `raw/memory/elements.rs`.
-//! Invariant: a view is of the right type and on the host; it never lends a `&T`.
+//! Invariant: a view has the right type and is on the host; it hands out no `&T`.
 
 use std::fmt;
 

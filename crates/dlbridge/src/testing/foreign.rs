@@ -1,5 +1,4 @@
 //! A producer of raw descriptors in either ABI, every field of which can be set.
-//! Judging what becomes of them does not belong here (see `conformance`).
 //! Invariant: a descriptor stands at the start of the block that owns all it points to.
 #![allow(unsafe_code, reason = "it does by hand what a producer in C does")]
 

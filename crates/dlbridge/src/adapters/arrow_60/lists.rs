@@ -1,5 +1,4 @@
 //! Arrays of a type known only at run time, lists of fixed size, and columns of tensors.
-//! The axes of a tensor are the lists from the outside in.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,25 +1,23 @@
-//! What a handle notes of a tensor beside its descriptor, in one word.
-//! Deciding any of it does not belong here (see `validate` and `handle`).
-//! Invariant: each note has its own bits, and reads as it was written.
+//! Per-handle metadata packed in one word: flags, access class, origin of the descriptor.
 
 use crate::{Access, Flags};
 
-/// What the descriptor of a handle is a part of.
+/// The origin of a handle's descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Root {
     /// An export of this library that never left Rust.
     Header = 1 << 16,
-    /// A producer's tensor of DLPack 1.x.
+    /// A versioned managed tensor of a producer.
     Versioned = 1 << 17,
-    /// A producer's tensor of DLPack before 1.0.
+    /// A legacy managed tensor of a producer.
     Legacy = 1 << 18,
-    /// A plain descriptor, which somebody else keeps.
+    /// A plain descriptor, which the handle does not own.
     Borrowed = 1 << 19,
 }
 
-/// The flags that have a name, the class, the root, whether memory is shared with a producer's
-/// tensor, whether a binding drops it, whether an export keeps it, and whether it is read-only for
-/// want of a flag. One word, which is moved in a register.
+/// Metadata of a handle in one word, so that a handle is passed in two registers: the named flags, the
+/// class, the root, and whether the memory is shared with a producer's tensor, dropped by a language
+/// binding, kept by an export, or read-only for lack of a flag in the legacy ABI.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Marks(usize);
 
@@ -38,11 +36,11 @@ impl Marks {
         Self((flags.0 & Flags::NAMED.0) as usize | (access as usize) << ACCESS_AT)
     }
 
-    /// Of foreign memory that lies at an address: a copy made for us is ours alone (trust T5).
+    /// The marks of imported memory that has an address: a copy made for this consumer is exclusive (T5).
     #[inline]
     pub(crate) const fn imported(flags: Flags) -> Self {
         const { assert!(Flags::READ_ONLY.0 == 1 << 0 && Flags::IS_COPIED.0 == 1 << 1) };
-        // What is no copy is shared, read-only or not: two numbers for one class save a branch.
+        // Tensors that are not copies encode as 2 or 3; both mean `Shared`.
         let access = (flags.0 ^ Flags::IS_COPIED.0) & 0b11;
         Self((flags.0 & Flags::NAMED.0 | access << ACCESS_AT) as usize)
     }
@@ -57,45 +55,44 @@ impl Marks {
         if is_foreign { Self(self.0 | SHARES_FOREIGN) } else { self }
     }
 
-    /// The same, of memory that is read-only because its producer's descriptor cannot say that it may
-    /// be written, or that is read-only for another reason, or not at all.
+    /// Sets whether the memory is read-only for lack of a flag in the legacy ABI.
     #[inline]
     pub(crate) const fn with_legacy_read_only(self, is_legacy_read_only: bool) -> Self {
         Self(self.0 & !LEGACY_READ_ONLY | if is_legacy_read_only { LEGACY_READ_ONLY } else { 0 })
     }
 
-    /// The same, for memory that is also another handle's.
+    /// Copies from `other`, another handle of the same memory, what holds for the memory.
     #[inline]
     pub(crate) const fn beside(self, other: Self) -> Self {
         self.with_foreign(other.is_foreign()).with_legacy_read_only(other.is_legacy_read_only())
     }
 
-    /// The same, with a drop that a language binding does (see `binding`) or that calls the deleter.
+    /// Sets whether a language binding drops the tensor (see `binding`).
     #[inline]
     pub(crate) const fn with_bound(self, is_bound: bool) -> Self {
         Self(self.0 & !BOUND | if is_bound { BOUND } else { 0 })
     }
 
-    /// The same, kept by an export.
+    /// Notes that an export keeps the handle.
     #[inline]
     pub(crate) const fn with_kept(self) -> Self {
         Self(self.0 | KEPT)
     }
 
-    /// The same tensor with other flags and another class.
+    /// Replaces the flags and the class.
     #[inline]
     pub(crate) const fn with(self, flags: Flags, access: Access) -> Self {
         let kept = self.0 & (ROOTS | SHARES_FOREIGN | BOUND | KEPT | LEGACY_READ_ONLY);
         Self(kept | Self::new(flags, access).0)
     }
 
-    /// The same, with the flags and the class of another handle of the memory.
+    /// Takes the flags and the class of another handle of the memory.
     #[inline]
     pub(crate) const fn of_class(self, other: Self) -> Self {
         self.with(other.flags(), other.access()).with_legacy_read_only(other.is_legacy_read_only())
     }
 
-    /// Of the flags that have a name, those that hold.
+    /// The named flags that are set.
     #[inline]
     pub(crate) const fn flags(self) -> Flags {
         Flags((self.0 & FLAGS) as u64)
@@ -136,7 +133,7 @@ impl Marks {
         self.0 & KEPT != 0
     }
 
-    /// Whether the memory is read-only only because nothing says that it may be written.
+    /// Whether the memory is read-only only for lack of a flag in the legacy ABI.
     #[inline]
     pub(crate) const fn is_legacy_read_only(self) -> bool {
         self.0 & LEGACY_READ_ONLY != 0

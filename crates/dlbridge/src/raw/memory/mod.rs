@@ -1,4 +1,4 @@
-//! Elements in memory: read, written, copied, allocated and exported, by validated descriptors.
+//! Elements in memory: read, written, copied, allocated and exported, through validated descriptors.
 
 pub(crate) mod buffer;
 mod cell;

@@ -1,6 +1,5 @@
-//! A tensor that is only lent: it describes somebody else's memory, and owns none.
-//! Owning memory belongs to `handle`; a description that brings its own shape to `borrowed`.
-//! Invariants: R1 and R2 of this folder; the handle inside is never given away.
+//! `BorrowedTensor`: a `Tensor` over a plain descriptor of memory that it does not own (R1, R2).
+//! Invariant: the handle inside is never exported.
 
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};

@@ -1,4 +1,4 @@
-//! What language bindings need beside the API that users rely on.
+//! Items that only language bindings need.
 
 pub use super::borrowed::BorrowedTensor;
 use crate::raw::Handle;

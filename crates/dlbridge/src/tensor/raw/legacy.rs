@@ -1,6 +1,5 @@
-//! Memory that came by DLPack before 1.0, which cannot say that it may be written.
-//! Taking it belongs to `managed`, its export to `abi`.
-//! Invariant: such memory is read-only until the caller says otherwise; handles that share it agree.
+//! Tensors that were imported by the legacy ABI, which has no read-only flag.
+//! Invariant: such memory is read-only until the caller says otherwise; all handles that share it agree.
 
 use crate::Tensor;
 

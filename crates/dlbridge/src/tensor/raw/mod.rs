@@ -1,5 +1,4 @@
 //! Tensors from and to raw descriptors, in both ABIs.
-//! Capsules and other wrappings do not belong here.
 //! Invariant: R3: ownership moves with the pointer, once.
 
 #![allow(unsafe_code)]

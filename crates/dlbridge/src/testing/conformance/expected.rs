@@ -1,6 +1,4 @@
-//! What a tensor made by a conversion has to be.
-//! Making and dropping tensors does not belong here (see `owner`).
-//! Invariant: what was not said is not checked, except that strides are those of a contiguous tensor.
+//! The properties that a tensor made by a conversion must have.
 
 use std::fmt::Debug;
 

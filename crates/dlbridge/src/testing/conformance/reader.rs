@@ -1,6 +1,4 @@
-//! The suite for conversions from a [`Tensor`] to another type.
-//! Conversions the other way do not belong here (see `owner`).
-//! Invariant: every tensor of the suite is legal, however odd.
+//! The suite for conversions from a borrowed [`Tensor`] to another type. Its tensors are all legal.
 #![allow(unsafe_code, reason = "odd tensors come from foreign descriptors")]
 
 use std::fmt::Debug;

@@ -1,6 +1,4 @@
 //! The suite for views that repeat a few elements more often than there is memory.
-//! Layouts that nothing can describe do not belong here: their conversion fails, or panics.
-//! Invariant: few elements are read, by index and from both ends.
 
 use std::fmt::Debug;
 
