@@ -26,7 +26,7 @@ impl PyTensor {
     /// /// A new array, twice the old one and of the same kind.
     /// #[pyfunction]
     /// fn double<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
-    ///     let mut doubled = x.extract::<PyTensor>()?.to_compact()?;
+    ///     let mut doubled = x.extract::<PyTensor>()?.to_contiguous()?;
     ///     doubled.view_mut::<f64>()?.map(|value| 2.0 * value);
     ///     PyTensor::new(doubled).to_caller(x)
     /// }
@@ -51,7 +51,7 @@ impl PyTensor {
     /// exception; and a `BufferError`
     ///
     /// - for read-only memory where the framework may forget that it is (PyTorch, Paddle, TVM-FFI
-    ///   and all that are not known here; copy it with [`to_compact`](Tensor::to_compact));
+    ///   and all that are not known here; copy it with [`to_contiguous`](Tensor::to_contiguous));
     /// - for numbers that it would read as others (Paddle, uint16), and negative strides where it
     ///   has none (PyTorch, Paddle);
     /// - for a device that it would crash at (TensorFlow and Paddle, unless `object` is there too).
@@ -157,6 +157,6 @@ fn forgets_read_only(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Error {
     let kind = name_of(&object.get_type());
     let why = if tensor.is_legacy_read_only() { " (it came by a legacy capsule)" } else { "" };
     Error::buffer(format!(
-        "access: the memory is read-only{why}, which {kind} may forget; copy with to_compact()"
+        "access: the memory is read-only{why}, which {kind} may forget; copy with to_contiguous()"
     ))
 }
