@@ -228,14 +228,11 @@ fn assert_says_ref(tensor: &Tensor, facts: &Facts) {
     assert_ref_says(&tensor.as_tensor_ref(), facts);
 }
 
-/// The expected facts after `into_shared`: an exclusive tensor becomes `Shared`, without the flag
-/// of a copy.
+/// The expected facts after `into_shared`: no copy made for one consumer, and an exclusive tensor
+/// becomes `Shared`.
 fn demoted(facts: &Facts) -> Facts {
-    let mut facts = facts.clone();
-    if facts.access == Access::Exclusive {
-        (facts.access, facts.flags) = (Access::Shared, facts.flags - Flags::IS_COPIED);
-    }
-    facts
+    let access = if facts.access == Access::Exclusive { Access::Shared } else { facts.access };
+    Facts { access, flags: facts.flags - Flags::IS_COPIED, ..facts.clone() }
 }
 
 /// Exports a versioned descriptor, reads it as C does, and imports it again.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use dlbridge::layout::{
     compact_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
 };
-use dlbridge::{DType, Error, Flags, Tensor, TensorRef, TypeCode};
+use dlbridge::{DType, Error, Flags, SharedTensor, Tensor, TensorRef, TypeCode};
 use ndarray::{ArrayViewD, ArrayViewMutD};
 
 use crate::elements;
@@ -144,7 +144,8 @@ fn transformed(input: &mut Input<'_>) {
     for _ in 0..input.below(8) {
         shown.step(input);
     }
-    let Shown { shape, strides, offset, places, owner } = shown;
+    let Shown { shape, strides, offset, places, owner, part } = shown;
+    same_elements(&part, &shape, &places);
     measured(&shape, &strides);
     let exact = model::measure(&shape, &strides).expect("small numbers");
     assert_eq!(exact.len, places.len() as i128, "{shape:?}");
@@ -169,5 +170,19 @@ fn transformed(input: &mut Input<'_>) {
             assert_eq!(tensor.view::<i64>().expect("of this type").to_vec(), wanted);
         }
         Err(error) => assert_eq!(error, Error::Overlapping),
+    }
+}
+
+/// Compares a part that the library made with the list of its elements.
+fn same_elements(part: &SharedTensor, shape: &[i64], places: &[i64]) {
+    let view = part.view::<i64>().expect("of this type");
+    assert_eq!((view.shape(), &view.to_vec()[..]), (shape, places));
+    let rows: Vec<i64> = view.rows().flat_map(|row| row.to_vec()).collect();
+    assert_eq!(rows, places);
+    if let Ok(flat) = view.reshape(&[-1]) {
+        assert_eq!(flat.to_vec(), places);
+    } else {
+        let steps = places.windows(2).map(|pair| pair[1] - pair[0]).collect::<BTreeSet<_>>();
+        assert!(steps.len() > 1, "{shape:?} has one stride: {places:?}");
     }
 }

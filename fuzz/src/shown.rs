@@ -1,6 +1,8 @@
 //! A layout as strides, and as the list of the elements that it selects.
 //! Invariant: each list is computed from the previous list, never from strides.
 
+use dlbridge::{SharedTensor, Tensor};
+
 use crate::input::Input;
 use crate::model;
 
@@ -15,6 +17,8 @@ pub(crate) struct Shown {
     pub(crate) places: Vec<i64>,
     /// The number of elements of that array.
     pub(crate) owner: i64,
+    /// What the library's own verbs make of such an array.
+    pub(crate) part: SharedTensor,
 }
 
 impl Shown {
@@ -22,7 +26,9 @@ impl Shown {
     pub(crate) fn compact(shape: Vec<i64>) -> Self {
         let strides = model::compact(&shape).into_iter().flatten().collect();
         let owner = shape.iter().product();
-        Self { shape, strides, offset: 0, places: (0..owner).collect(), owner }
+        let places: Vec<i64> = (0..owner).collect();
+        let part = Tensor::from(places.clone()).reshape(&shape).expect("as many elements");
+        Self { shape, strides, offset: 0, places, owner, part: part.into_shared() }
     }
 
     /// Slices, permutes, reverses, broadcasts or indexes.
@@ -67,6 +73,9 @@ impl Shown {
         } else {
             (start..end).step_by(step).collect()
         };
+        let sign = if downwards { -1 } else { 1 };
+        let part = self.part.slice(axis, start..end);
+        self.part = part.and_then(|part| part.step_by(axis, sign * step as isize)).expect("inside");
         let first = kept.first().map_or(0, |&first| first as i64);
         self.offset += first * self.strides[axis];
         self.strides[axis] *= if downwards { -(step as i64) } else { step as i64 };
@@ -76,6 +85,9 @@ impl Shown {
     }
 
     fn swap(&mut self, axis: usize, other: usize) {
+        let mut axes: Vec<usize> = (0..self.shape.len()).collect();
+        axes.swap(axis, other);
+        self.part = self.part.permute(&axes).expect("each axis once");
         self.strides.swap(axis, other);
         let mut shape = self.shape.clone();
         shape.swap(axis, other);
@@ -87,6 +99,7 @@ impl Shown {
     }
 
     fn turn(&mut self, axis: usize) {
+        self.part = self.part.flip(axis).expect("an axis");
         let last = self.shape[axis] - 1;
         if last >= 0 {
             self.offset += last * self.strides[axis];
@@ -100,6 +113,8 @@ impl Shown {
         self.strides.insert(axis, 0);
         let mut shape = self.shape.clone();
         shape.insert(axis, extent);
+        let part = self.part.unsqueeze(axis);
+        self.part = part.and_then(|part| part.broadcast_to(&shape)).expect("one axis of 1");
         self.show(shape, |index| {
             let mut from = index.to_vec();
             from.remove(axis);
@@ -108,6 +123,7 @@ impl Shown {
     }
 
     fn pick(&mut self, axis: usize, at: usize) {
+        self.part = self.part.select(axis, at).expect("inside");
         self.offset += at as i64 * self.strides.remove(axis);
         let mut shape = self.shape.clone();
         shape.remove(axis);

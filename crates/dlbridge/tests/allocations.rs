@@ -5,107 +5,12 @@
 
 #[path = "it/common/mod.rs"]
 mod common;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod ledger;
 
 use common::{delete, delete_legacy, import, import_legacy, take_back};
 use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{DType, Error, Tensor, TensorMut, TensorRef};
-
-/// Where a block starts, and its layout's size and alignment.
-type Block = (usize, usize, usize);
-
-const ROOM: usize = 64;
-/// More than any machine has: refused, as the system would.
-const TOO_MUCH: usize = 1 << 50;
-
-thread_local! {
-    static LEDGER: Cell<Option<Ledger>> = const { Cell::new(None) };
-}
-
-/// What one thread allocated since it began to look, without allocating itself.
-#[derive(Clone, Copy)]
-struct Ledger {
-    allocated: usize,
-    freed: usize,
-    /// Frees with another layout than the block was allocated with.
-    wrong: usize,
-    live: [Block; ROOM],
-}
-
-impl Ledger {
-    const EMPTY: Self = Self { allocated: 0, freed: 0, wrong: 0, live: [(0, 0, 0); ROOM] };
-
-    fn allocate(&mut self, block: Block) {
-        self.allocated += 1;
-        if let Some(place) = self.live.iter_mut().find(|place| place.0 == 0) {
-            *place = block;
-        }
-    }
-
-    fn free(&mut self, block: Block) {
-        self.freed += 1;
-        if let Some(place) = self.live.iter_mut().find(|place| place.0 == block.0) {
-            self.wrong += usize::from(*place != block);
-            *place = (0, 0, 0);
-        }
-    }
-}
-
-struct Recorder;
-
-fn record(at: *mut u8, layout: Layout, act: fn(&mut Ledger, Block)) {
-    // A thread that is ending has no ledger any more.
-    let _ = LEDGER.try_with(|cell| {
-        if let Some(mut ledger) = cell.take() {
-            act(&mut ledger, (at.addr(), layout.size(), layout.align()));
-            cell.set(Some(ledger));
-        }
-    });
-}
-
-// SAFETY: everything is the system allocator's; the ledger is written beside it.
-unsafe impl GlobalAlloc for Recorder {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if layout.size() > TOO_MUCH {
-            return std::ptr::null_mut();
-        }
-        // SAFETY: the caller's duty.
-        let block = unsafe { System.alloc(layout) };
-        record(block, layout, Ledger::allocate);
-        block
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        record(block, layout, Ledger::free);
-        // SAFETY: the caller's duty.
-        unsafe { System.dealloc(block, layout) };
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if layout.size() > TOO_MUCH {
-            return std::ptr::null_mut();
-        }
-        // SAFETY: the caller's duty.
-        let block = unsafe { System.alloc_zeroed(layout) };
-        record(block, layout, Ledger::allocate);
-        block
-    }
-}
-
-#[global_allocator]
-static RECORDER: Recorder = Recorder;
-
-/// Runs something, and gives how often it allocated and freed.
-#[track_caller]
-fn counted<R>(run: impl FnOnce() -> R) -> (R, (usize, usize)) {
-    LEDGER.set(Some(Ledger::EMPTY));
-    let result = run();
-    let ledger = LEDGER.take().expect("set above");
-    assert_eq!(ledger.wrong, 0, "a block was freed with another layout than it was allocated with");
-    (result, (ledger.allocated, ledger.freed))
-}
+use ledger::counted;
 
 const NONE: (usize, usize) = (0, 0);
 
@@ -164,6 +69,38 @@ fn an_owner_becomes_a_tensor_with_one_allocation() {
     assert_eq!(counted(|| drop(Tensor::from([1.0; 100]))).1, (1, 1));
     assert_eq!(counted(|| drop(Tensor::from(&[1.0; 100][..]))).1, (1, 1));
     assert_eq!(counted(|| drop(Tensor::zeros(DType::F32, &[8]))).1, (2, 2));
+}
+
+#[test]
+fn a_part_that_owns_takes_one_allocation_however_many_parts_it_went_through() {
+    let tensor = Tensor::from(vec![1, 2, 3, 4]);
+    let (part, counts) = counted(|| tensor.slice(0, 1..).expect("inside"));
+    assert_eq!(counts, (1, 0));
+    let (part, counts) = counted(|| part.flip(0).and_then(|part| part.slice(0, 1..)));
+    assert_eq!(counts, (2, 2), "the parts in between are freed");
+    let shared = part.expect("inside").into_shared();
+    let (first, counts) = counted(|| shared.slice(0, ..1).expect("inside"));
+    assert_eq!(counts, (1, 0));
+    let (second, counts) = counted(|| first.select(0, 0).expect("inside"));
+    assert_eq!(counts, (1, 0));
+    assert_eq!(counted(|| drop(first)).1, (0, 1), "the part of the part keeps the whole alone");
+    assert_eq!(second.view::<i32>().expect("i32").to_vec(), [3]);
+    drop(shared);
+    assert_eq!(counted(|| drop(second)).1, (1, 5), "two parts, the header, the vector; a queue");
+}
+
+#[test]
+fn a_part_that_borrows_allocates_nothing() {
+    let tensor = Tensor::from(vec![1, 2, 3, 4]);
+    let ((), counts) = counted(|| {
+        let view = tensor.view::<i32>().expect("i32");
+        let part = view.reshape(&[2, 2]).map(|part| part.transpose()).expect("four");
+        assert_eq!(part.rows().map(|row| row.iter().sum::<i32>()).max(), Some(6));
+        let pairs = view.zip(&view).expect("one shape");
+        assert_eq!(pairs.map(|(x, y)| x * y).sum::<i32>(), 30);
+        assert_eq!(view.windows(0, 2).expect("an axis").filter(|part| part.len() == 2).count(), 3);
+    });
+    assert_eq!(counts, NONE);
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Tensor {
     /// ```
     /// use dlbridge::Tensor;
     ///
-    /// let mut tensor = Tensor::from(vec![1, 2, 3]).into_shared();
+    /// let mut tensor = Tensor::from(Tensor::from(vec![1, 2, 3]).into_shared());
     /// // SAFETY: no other code has the tensor.
     /// let numbers: &mut [i32] = unsafe { tensor.assume_exclusive() }?.into_as()?;
     /// numbers[0] = 10;
