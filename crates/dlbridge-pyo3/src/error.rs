@@ -1,20 +1,19 @@
-//! The one map from tensor errors to Python exceptions.
-//! Making errors does not belong here.
-//! Invariant: what cannot be exported or imported as asked is a `BufferError`, as the array API
-//! standard wants; never a `TypeError`, which consumers take for a missing keyword.
+//! The conversion of tensor errors to Python exceptions.
+//! Invariant: an export or import that is impossible as requested is a `BufferError`, as the array
+//! API standard requires; never a `TypeError`, which consumers interpret as a missing keyword.
 
 use dlbridge::PartError;
 use dlbridge::protocol::Refusal;
 use pyo3::PyErr;
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyMemoryError, PyTypeError, PyValueError};
 
-/// What goes wrong in a function that handles tensors and Python objects.
+/// The error of a function that handles tensors and Python objects.
 ///
-/// A `#[pyfunction]` may return it as it is: PyO3 turns it into the exception.
+/// A `#[pyfunction]` can return it: PyO3 converts it to the exception.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A tensor was refused, or cannot be used the way it was asked for.
+    /// A tensor was rejected, or cannot be used as requested.
     Tensor(dlbridge::Error),
     /// A Python exception.
     Python(PyErr),
@@ -28,7 +27,7 @@ impl Error {
         Self::Python(PyBufferError::new_err(message.into()))
     }
 
-    /// The refusal to write to memory of automatic differentiation, which would not see the write.
+    /// Rejects a write to memory under automatic differentiation, which would not record it.
     pub(crate) fn requires_grad(kind: &str) -> Self {
         Self::buffer(format!(
             "expected memory to write to, found a {kind} that requires grad: pass x.detach()"

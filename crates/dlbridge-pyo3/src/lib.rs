@@ -1,8 +1,8 @@
-//! Tensors in and out of PyO3 functions, without copies.
+//! Tensors as arguments and results of PyO3 functions, without copies.
 //!
-//! [`PyTensor`] stands in a function's signature: as an argument it takes whatever speaks DLPack
-//! (NumPy, PyTorch, JAX, ...) over the same memory; as a result it becomes a `dlbridge.Tensor`,
-//! which NumPy, PyTorch, JAX and the others take with their `from_dlpack`.
+//! A function that has [`PyTensor`] in its signature accepts any array (NumPy, PyTorch, JAX, ...)
+//! and uses the same memory. As a result, `PyTensor` becomes a `dlbridge.Tensor`, which every
+//! framework imports with its `from_dlpack`.
 //!
 //! ```
 //! use dlbridge_pyo3::{PyTensor, Result};
@@ -14,7 +14,7 @@
 //!     Ok(x.view::<f64>()?.iter().sum())
 //! }
 //!
-//! /// A new tensor, twice the old one.
+//! /// A new tensor: twice the values of `x`.
 //! #[pyfunction]
 //! fn double(x: PyTensor) -> Result<PyTensor> {
 //!     let mut doubled = x.to_contiguous()?;
@@ -40,20 +40,20 @@
 //! | I have | I want | call |
 //! | --- | --- | --- |
 //! | any array, as an argument | to read it | `x: PyTensor`, then [`view`](dlbridge::Tensor::view) |
-//! | an array of one type and rank | a clear refusal of others | `x: PyTensorOf<f32, 2>` |
-//! | a Python object in hand | a tensor over its memory | [`import`] |
-//! | any array, for one quick look | to borrow it | [`with_borrowed`] |
-//! | to know how it was handed over | the protocol | [`import_with_protocol`] |
-//! | a GPU array and a stream to use it on | to wait in the right order | [`ImportOptions::stream`] |
-//! | a GPU array | to know on which stream it is made | [`import_with_stream`] |
+//! | an array that must have one dtype and rank | a `TypeError` for any other | `x: PyTensorOf<f32, 2>` |
+//! | a Python object | a tensor over its memory | [`import`] |
+//! | any array | to borrow it for one call | [`with_borrowed`] |
+//! | any array | the protocol through which it was imported | [`import_with_protocol`] |
+//! | a GPU array and a stream to use it on | the stream to wait until it is ready | [`ImportOptions::stream`] |
+//! | a GPU array | the stream after whose work it is ready | [`import_with_stream`] |
 //! | a CUDA slice of cudarc, still being written | to return it | `PyTensor::new(Tensor::try_from(slice)?)` |
 //! | another GPU tensor that a stream still writes | to return it | [`PyTensor::ready_after`] |
 //! | a Rust array or vector | to return it | `PyTensor::new(array)` |
-//! | a result for NumPy | an array of it | [`PyTensor::into_numpy`] |
-//! | a result, and the caller's array | an array of the caller's type | [`PyTensor::to_caller`] |
+//! | a tensor | a NumPy array | [`PyTensor::into_numpy`] |
+//! | a tensor, and the caller's array | an array of the caller's type | [`PyTensor::to_caller`] |
 //! | the caller's array | new memory of its framework | [`Allocator::of`] |
-//! | a Python class of my own | every framework to take it | [`ExportDlpack`], [`dlpack_methods!`] |
-//! | an error of either kind | to return it | [`Result`], with `?` |
+//! | a Python class of my own | every framework to import it | [`ExportDlpack`], [`dlpack_methods!`] |
+//! | a tensor error or a Python exception | to return it | [`Result`], with `?` |
 #![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
 
 mod buffer;

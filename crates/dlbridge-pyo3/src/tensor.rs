@@ -1,6 +1,5 @@
 //! `PyTensor`, a tensor in the signature of a Python function.
-//! The Python class belongs to `object`, the protocol to `import`.
-//! Invariant: none of its own; it is a `Tensor`.
+//! The Python class belongs to `export::object`, the protocol to `import`.
 
 use std::ops::{Deref, DerefMut};
 
@@ -13,11 +12,11 @@ use crate::{Error, Stream, TensorObject};
 
 /// A tensor as an argument or a result of a Python function.
 ///
-/// As an argument it takes any object that speaks DLPack, over the same memory. As a result it
-/// becomes a `dlbridge.Tensor`. In between it is a [`Tensor`].
+/// As an argument it accepts any array that [`import`](crate::import()) accepts, and uses the same
+/// memory. As a result it becomes a `dlbridge.Tensor`. It dereferences to [`Tensor`].
 ///
-/// It may be dropped on any thread, attached to the interpreter or not, and never waits for the
-/// interpreter: what needs it is released soon, by a thread that is attached.
+/// It can be dropped on any thread, attached to the interpreter or detached. The drop never waits
+/// for the GIL: a deleter that needs it is called soon after, by a thread that is attached.
 ///
 /// ```
 /// use dlbridge::Tensor;
@@ -39,8 +38,7 @@ use crate::{Error, Stream, TensorObject};
 pub struct PyTensor(Tensor);
 
 impl PyTensor {
-    /// A tensor over the memory of an array, a vector or whatever else becomes a [`Tensor`] without a
-    /// copy.
+    /// Wraps a [`Tensor`], or a vector or array that becomes one without a copy.
     ///
     /// ```
     /// use dlbridge_pyo3::{PyTensor, Result};
@@ -56,18 +54,19 @@ impl PyTensor {
         Self(source.into())
     }
 
-    /// The tensor itself.
+    /// Returns the tensor.
     #[must_use]
     pub fn into_inner(self) -> Tensor {
         self.0
     }
 
-    /// The Python object of device memory that is ready after the work that `stream` has been given
-    /// so far; see [`TensorObject::ready_after`]. A CUDA slice needs none: it tells its own stream.
+    /// Makes a Python object whose device memory is ready after the work that is queued on `stream`
+    /// now; see [`TensorObject::ready_after`]. A tensor made from a CUDA slice does not need this:
+    /// it reports its own stream.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of [`TensorObject::ready_after`].
     pub fn ready_after(self, stream: Stream) -> crate::Result<TensorObject> {
         TensorObject::new(self.0).ready_after(stream)
     }

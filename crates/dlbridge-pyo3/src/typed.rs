@@ -1,5 +1,5 @@
-//! `PyTensorOf`, a tensor argument whose element type, rank and layout are checked on the way in.
-//! Tensors of any kind belong to `tensor`.
+//! `PyTensorOf`, a tensor argument whose dtype, rank and layout are checked on import.
+//! Tensors of any dtype belong to `tensor`.
 //! Invariant: host memory of `T`'s dtype, of rank `N`, that satisfies `C`.
 
 use std::fmt::Write;
@@ -15,22 +15,23 @@ use crate::import::autograd;
 use crate::import::{ImportOptions, import};
 use crate::{Error, Result};
 
-/// The rank of a [`PyTensorOf`] that takes every rank.
+/// The rank of a [`PyTensorOf`] that accepts every rank.
 pub const ANY_RANK: usize = usize::MAX;
 
-/// What else a [`PyTensorOf`] wants: a marker, or a tuple of them.
+/// A requirement of a [`PyTensorOf`] beyond dtype and rank: a marker, or a tuple of markers.
 pub trait Constraint {
-    /// Whether the tensor satisfies it.
+    /// Whether the tensor meets the requirement.
     fn is_met(tensor: &Tensor) -> bool;
 
-    /// Says what is wanted, after what has been said already.
+    /// Appends the requirement's name to the error message.
     fn name(wanted: &mut String);
 
-    /// Refuses a Python object for what no tensor tells. Asked before its memory is taken.
+    /// Rejects a Python object for a property that its tensor does not have. Called before the
+    /// import.
     ///
     /// # Errors
     ///
-    /// What Python is to see.
+    /// The exception that Python sees.
     #[inline]
     fn check_object(_: Borrowed<'_, '_, PyAny>) -> Result<()> {
         Ok(())
@@ -64,13 +65,15 @@ macro_rules! markers {
 }
 
 markers! {
-    /// Elements side by side in row-major order.
+    /// Contiguous elements in row-major order.
     Contiguous, "contiguous", |tensor| tensor.is_contiguous();
-    /// Elements side by side in column-major order, as Fortran and Julia keep them.
+    /// Contiguous elements in column-major order, as in Fortran and Julia.
     ColumnMajor, "column-major",
         |tensor| dlbridge::layout::is_column_major(tensor.shape(), tensor.strides());
-    /// Memory that may be written. What came by a legacy capsule does not say so, and is refused. A tensor of PyTorch or Paddle that requires grad is refused, a leaf
-    /// or not: automatic differentiation would not see the write, and gradients would be wrong.
+    /// Writable memory. A tensor from a legacy capsule is rejected, since a legacy capsule does not
+    /// say whether it is writable. A PyTorch or Paddle tensor that requires grad is rejected,
+    /// whether it is a leaf or not: automatic differentiation would not record the write, and
+    /// gradients would be wrong.
     Writable, "writable", |tensor| !tensor.is_read_only(), object: autograd::check;
 }
 
@@ -95,9 +98,9 @@ macro_rules! tuples {
 
 tuples! { () (A, B) (A, B, C) }
 
-/// A tensor in host memory, with elements of type `T`, `N` axes, and what `C` asks for.
+/// A tensor in host memory, with elements of type `T`, `N` axes, and the requirements `C`.
 ///
-/// What does not fit is refused with both sides named:
+/// A mismatch raises a `TypeError` that names what was expected and what was found:
 ///
 /// ```
 /// use dlbridge::Tensor;
@@ -139,7 +142,7 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     ///
     /// # Errors
     ///
-    /// A `TypeError` that names what was wanted and what was found.
+    /// A `TypeError` that names what was expected and what was found.
     pub fn new(tensor: Tensor) -> Result<Self> {
         let fits = tensor.dtype() == T::DTYPE
             && (N == ANY_RANK || tensor.rank() == N)
@@ -175,15 +178,15 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
         Error::Python(PyTypeError::new_err(format!("expected {wanted}, found {found}")))
     }
 
-    /// The elements, read by value.
+    /// A view of the elements, which are read by value.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "the type and the device were checked")]
     pub fn view(&self) -> View<'_, T> {
         self.tensor.view().expect("checked on the way in")
     }
 
-    /// The extents, outermost axis first. Does not compile for [`ANY_RANK`], which has
-    /// [`shape`](Tensor::shape) alone.
+    /// The extents, outermost axis first. Does not compile for [`ANY_RANK`]; use
+    /// [`shape`](Tensor::shape) there.
     #[must_use]
     pub fn extents(&self) -> [usize; N] {
         const { assert!(N != ANY_RANK, "a tensor of any rank has no array of extents") };
@@ -194,7 +197,7 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
         extents
     }
 
-    /// The tensor itself.
+    /// Returns the tensor.
     #[must_use]
     pub fn into_inner(self) -> Tensor {
         self.tensor

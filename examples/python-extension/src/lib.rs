@@ -12,13 +12,13 @@ use pyo3::prelude::*;
 
 use image::Image;
 
-/// The length of a vector. Whatever is no float32 vector in host memory is refused by its type.
+/// The length of a vector. Anything but a float32 vector in host memory raises `TypeError`.
 #[pyfunction]
 fn norm(x: PyTensorOf<f32, 1>) -> f32 {
     x.view().iter().map(|value| value * value).sum::<f32>().sqrt()
 }
 
-/// A new array, `factor` times the old one, of the same kind.
+/// A new array of the type of `x`: `factor` times its values.
 #[pyfunction]
 fn scale<'py>(x: &Bound<'py, PyAny>, factor: f32) -> Result<Bound<'py, PyAny>> {
     let mut scaled = x.extract::<PyTensor>()?.to_contiguous()?;

@@ -1,6 +1,6 @@
-//! DLPack for a user's own Python class: the trait to implement.
+//! `ExportDlpack`, the trait that a user's own Python class implements.
 //! The macro that adds the methods belongs to `methods`, the exchange table to `exchange`.
-//! Invariant: no panic of a user's method goes on as one; it becomes an exception here.
+//! Invariant: a panic of a user's method is caught here and becomes an exception.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,10 +13,11 @@ use pyo3::{Borrowed, PyClass, PyErr};
 
 use crate::{Error, Result, stream};
 
-/// A Python class of your own that hands its memory to every framework.
+/// A Python class of your own whose memory every framework can import.
 ///
-/// One method to write, and one line, [`dlpack_methods!`](crate::dlpack_methods), for the methods
-/// that Python sees. Every framework's `from_dlpack` then takes the objects.
+/// Implement one method, and add the Python methods with one line,
+/// [`dlpack_methods!`](crate::dlpack_methods). Every framework's `from_dlpack` then accepts the
+/// objects.
 ///
 /// ```
 /// use dlbridge::{SharedTensor, Tensor};
@@ -46,27 +47,26 @@ use crate::{Error, Result, stream};
 /// # Ok(()) }).unwrap();
 /// ```
 ///
-/// Nothing that a safe `tensor` can return is unsound: a tensor owns its memory, and one that
-/// nobody else can reach (class [`Exclusive`](dlbridge::Access::Exclusive)) cannot be kept as
-/// well. What is given is a tensor over memory that
+/// A safe `tensor` cannot return anything unsound: a tensor owns its memory, and the class cannot
+/// keep an [`Exclusive`](dlbridge::Access::Exclusive) tensor that it returns. `tensor` can return
 ///
-/// - is a clone of a [`SharedTensor`](dlbridge::SharedTensor): writable after
+/// - a clone of a [`SharedTensor`](dlbridge::SharedTensor): writable after
 ///   [`into_shared`](Tensor::into_shared) if the tensor was, read-only after
 ///   [`into_frozen`](Tensor::into_frozen);
-/// - is shared through an `Arc<[T]>` or another immutable owner: read-only;
-/// - is a copy made for the occasion: the consumer's alone.
+/// - a tensor over an `Arc<[T]>` or another immutable owner: read-only;
+/// - a new copy, which only the consumer uses.
 ///
-/// Read-only memory is only as safe as its consumers: that they do not write to it is trust C1 of
-/// `SAFETY.md`. NumPy, JAX and pyarrow keep to it; **PyTorch, Paddle and TVM-FFI make arrays of it
-/// that can be written**, and `torch.from_dlpack(samples)[0] = 1` then changes what a `&[f32]` of an
-/// `Arc<[f32]>` refers to, or ends the process where a `&'static [f32]` lies in read-only pages. A
-/// class for them gives memory that is shared and writable, or copies
-/// ([`COPIES_READ_ONLY`](Self::COPIES_READ_ONLY)).
+/// Read-only memory is only as safe as its consumers, which are trusted not to write to it (C1 of
+/// `SAFETY.md`). NumPy, JAX and pyarrow honour the flag. **PyTorch, Paddle and TVM-FFI make
+/// writable arrays of read-only memory**: `torch.from_dlpack(samples)[0] = 1` then changes the
+/// elements of a `&[f32]` of an `Arc<[f32]>`, or crashes the process if a `&'static [f32]` is in
+/// read-only pages. A class for these frameworks returns memory that is shared and writable, or
+/// copies ([`COPIES_READ_ONLY`](Self::COPIES_READ_ONLY)).
 pub trait ExportDlpack: PyClass {
-    /// The tensor that the object keeps as long as it lives, if it keeps one. Consumers of the C
-    /// exchange API then read it without a new handle, for the length of a call.
+    /// The tensor that the object keeps for its whole life, if it keeps one. Consumers of the C
+    /// exchange API then borrow it for the length of a call, without a new handle.
     ///
-    /// It is lent if it is writable and of class [`Shared`](dlbridge::Access::Shared).
+    /// Only a writable tensor of class [`Shared`](dlbridge::Access::Shared) is borrowed.
     ///
     /// ```
     /// # use dlbridge::{SharedTensor, Tensor};
@@ -89,9 +89,9 @@ pub trait ExportDlpack: PyClass {
     /// ```
     const LEND: Option<Lend<Self>> = None;
 
-    /// Whether consumers get a copy of memory that they must not write: the class then needs no
-    /// trust in them. DLPack does not say who is asking, so that NumPy gets a copy as well. A
-    /// consumer that insists on no copy (`copy=False`) is refused with a `BufferError`.
+    /// Whether consumers get a copy of read-only memory, so that the class need not trust them.
+    /// DLPack does not identify the consumer, so NumPy gets a copy as well. A request for no copy
+    /// (`copy=False`) raises a `BufferError`.
     ///
     /// ```
     /// use dlbridge::Tensor;
@@ -120,25 +120,25 @@ pub trait ExportDlpack: PyClass {
     /// ```
     const COPIES_READ_ONLY: bool = false;
 
-    /// A new handle to the object's memory, for one consumer. `__dlpack_device__` calls it too, so
-    /// that it had better be cheap.
+    /// Returns a new handle to the object's memory, for one consumer. `__dlpack_device__` also
+    /// calls it, so keep it cheap.
     ///
     /// # Errors
     ///
-    /// Whatever the class wants Python to see. An export that is refused is a `BufferError`.
+    /// The exception that Python should see; a `BufferError` for memory that cannot be exported.
     fn tensor(&self) -> Result<Tensor>;
 
-    /// Makes the default stream wait until the device memory of a tensor of this object is ready: it
-    /// is the one that this library's exchange table tells.
+    /// Makes the default stream wait until the device memory of this object's tensor is ready. The
+    /// exchange table reports the default stream to consumers.
     #[doc(hidden)]
     fn settle(&self, tensor: &Tensor) -> Result<()> {
         stream::settle(tensor)
     }
 }
 
-/// How a frozen class lends the tensor that it keeps; see [`ExportDlpack::LEND`].
+/// A function that borrows the tensor that a frozen class keeps; see [`ExportDlpack::LEND`].
 ///
-/// A class that is not frozen could replace its tensor while somebody reads it, and has none:
+/// A class that is not frozen could replace its tensor during the borrow, so it does not compile:
 ///
 /// ```compile_fail,E0271
 /// use dlbridge::Tensor;
@@ -160,7 +160,7 @@ pub trait ExportDlpack: PyClass {
 pub struct Lend<T>(fn(&T) -> &Tensor);
 
 impl<T: PyClass<Frozen = True>> Lend<T> {
-    /// Lends the tensor that `tensor` finds in an object.
+    /// Borrows the tensor that `tensor` returns for an object.
     #[must_use]
     pub const fn new(tensor: fn(&T) -> &Tensor) -> Self {
         Self(tensor)
@@ -173,10 +173,10 @@ impl<T> Lend<T> {
     }
 }
 
-/// A new handle to an object's memory.
+/// Calls `ExportDlpack::tensor` of an object.
 ///
-/// An object that is being changed meanwhile cannot be exported, and a panic becomes a
-/// `RuntimeError`, not PyO3's `PanicException`, which `except Exception` does not catch.
+/// An object that is borrowed mutably cannot be exported. A panic becomes a `RuntimeError`, not
+/// PyO3's `PanicException`, which `except Exception` does not catch.
 pub(crate) fn export<T: ExportDlpack>(object: Borrowed<'_, '_, T>) -> Result<Tensor> {
     let outcome = catch_unwind(AssertUnwindSafe(|| match object.try_borrow() {
         Ok(object) => object.tensor(),
@@ -187,7 +187,7 @@ pub(crate) fn export<T: ExportDlpack>(object: Borrowed<'_, '_, T>) -> Result<Ten
     })
 }
 
-/// A request for the tensor of a class, which may copy what is read-only.
+/// The request for a class's tensor, changed to a copy if the class copies read-only memory.
 pub(crate) fn permitted<T: ExportDlpack>(tensor: &Tensor, request: Request) -> Result<Request> {
     if !(T::COPIES_READ_ONLY && tensor.is_read_only()) {
         return Ok(request);
@@ -195,7 +195,7 @@ pub(crate) fn permitted<T: ExportDlpack>(tensor: &Tensor, request: Request) -> R
     request.copied().map_err(|refusal| Error::buffer(format!("{refusal} by {}", T::NAME)))
 }
 
-/// The exception for a panic of `what`, with what the panic says.
+/// The exception for a panic of `what`, with the panic's message.
 pub(crate) fn panicked(what: &str, payload: Box<dyn Any + Send>) -> PyErr {
     let words = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
         (Some(words), _) => words,

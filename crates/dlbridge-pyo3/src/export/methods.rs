@@ -1,10 +1,10 @@
-//! The methods of DLPack for a user's own Python class.
+//! `dlpack_methods!`, which adds DLPack's methods to a user's own Python class.
 
-/// Gives a class the methods of DLPack, from its [`ExportDlpack`](crate::ExportDlpack).
+/// Adds DLPack's methods to a class that implements [`ExportDlpack`](crate::ExportDlpack).
 ///
-/// `__dlpack__`, with all keywords of the array API standard; `__dlpack_device__`; and the C
-/// exchange API as `__dlpack_c_exchange_api__`. PyO3 allows a class one block of methods, so
-/// where there are others the macro goes around them:
+/// They are `__dlpack__`, with all keywords of the array API standard; `__dlpack_device__`; and
+/// `__dlpack_c_exchange_api__`, the C exchange API. PyO3 allows a class one block of methods, so
+/// the macro wraps the block of a class that has other methods:
 ///
 /// ```
 /// # use dlbridge::Tensor;
@@ -42,7 +42,7 @@
 /// # Ok(()) }).unwrap();
 /// ```
 ///
-/// The short form, `dlpack_methods!(Zeros);`, is for a class without other methods; it needs the
+/// The short form, `dlpack_methods!(Zeros);`, is for a class without other methods. It requires the
 /// dependency `pyo3` under that name.
 #[macro_export]
 macro_rules! dlpack_methods {
@@ -65,7 +65,7 @@ macro_rules! dlpack_methods {
                 $crate::macros::exchange_api::<$class>(py)
             }
 
-            /// Give a capsule over the same memory.
+            /// Return a capsule over the same memory.
             #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
             fn __dlpack__<'py>(
                 slf: &$crate::macros::Bound<'py, Self>,
@@ -77,7 +77,7 @@ macro_rules! dlpack_methods {
                 $crate::macros::dlpack(slf, stream, max_version, dl_device, copy)
             }
 
-            /// The kind and number of the device that the memory is on.
+            /// Return the device's type and index.
             fn __dlpack_device__(
                 slf: &$crate::macros::Bound<'_, Self>,
             ) -> $crate::Result<(i32, i32)> {
@@ -87,7 +87,7 @@ macro_rules! dlpack_methods {
     };
 }
 
-/// What [`dlpack_methods!`](crate::dlpack_methods) calls; nothing else does.
+/// The functions that [`dlpack_methods!`](crate::dlpack_methods) calls. Not for other use.
 #[doc(hidden)]
 pub mod macros {
     pub use std::option::Option;

@@ -1,6 +1,6 @@
-//! The Python class that a tensor becomes.
+//! `dlbridge.Tensor`, the Python class of an exported tensor.
 //! Its methods in Python belong to `object_methods`.
-//! Invariant: the tensor is not `Exclusive`: any number of consumers may write to its memory.
+//! Invariant: the tensor is not `Exclusive`, since any number of consumers can write to its memory.
 
 use dlbridge::{SharedTensor, Tensor};
 use pyo3::Borrowed;
@@ -13,33 +13,35 @@ use crate::{Error, Result};
 
 /// A tensor in Python: `dlbridge.Tensor`.
 ///
-/// It speaks DLPack, so every framework's `from_dlpack` takes it, any number of times.
+/// Every framework's `from_dlpack` accepts it, any number of times.
 ///
-/// Memory that is `readonly` must not be written. PyTorch, Paddle and TVM-FFI ignore that: writing
-/// to their arrays over it changes what others read, or ends the process. Give them a copy:
-/// `from_dlpack(x, copy=True)`.
+/// Memory that is `readonly` must not be written. PyTorch, Paddle and TVM-FFI ignore that: a write
+/// to their arrays changes the values that other consumers read, or crashes the process. Copy for
+/// these frameworks: `from_dlpack(x, copy=True)`.
 #[pyclass(frozen, name = "Tensor", module = "dlbridge")]
 #[derive(Debug)]
 pub struct TensorObject {
     pub(super) tensor: ObjectTensor,
-    /// What consumers of device memory have to wait for; nothing if `None`.
+    /// The work that consumers of device memory have to wait for; none if `None`.
     pub(super) ready: Option<Box<Ready>>,
-    /// Whether it shares memory of a tensor that requires grad, which must not be written.
+    /// Whether the memory belongs to a tensor that requires grad, so that it must not be written.
     pub(super) requires_grad: bool,
 }
 
 impl TensorObject {
-    /// Makes a Python object of a tensor. Memory that was exclusive becomes shared. Memory of class
-    /// [`Frozen`](dlbridge::Access::Frozen) stays so, and its consumers are trusted not to write.
+    /// Makes a Python object from a tensor. `Exclusive` memory becomes `Shared`. Memory of class
+    /// [`Frozen`](dlbridge::Access::Frozen) stays `Frozen`, and its consumers are trusted not to
+    /// write.
     ///
     /// Device memory is ready after the work on the default stream, that of a CUDA slice after the
-    /// work on its own ([`Tensor::stream_handle`]); [`ready_after`](Self::ready_after) says otherwise.
+    /// work on its own stream ([`Tensor::stream_handle`]). Use [`ready_after`](Self::ready_after)
+    /// for another stream.
     #[must_use]
     pub fn new(tensor: Tensor) -> Self {
         Self::sharing(tensor.into_shared())
     }
 
-    /// An object over memory that was imported just now, and is ready after the work of `stream`.
+    /// An object over memory that was just imported and is ready after the work of `stream`.
     pub(crate) fn imported(
         tensor: Tensor,
         stream: Option<Stream>,
@@ -52,12 +54,13 @@ impl TensorObject {
         Ok(Self { tensor: ObjectTensor::new(tensor.into_shared()), ready, requires_grad })
     }
 
-    /// Says that the memory is ready after the work that `stream` has been given so far. A consumer
-    /// has its own stream wait for that work; the host waits only where the host reads. [`Stream::NO_SYNC`] says that the memory is ready now.
+    /// Declares that the memory is ready after the work that is queued on `stream` now. A
+    /// consumer's stream waits for that work; the host waits only before it reads.
+    /// [`Stream::NO_SYNC`] declares that the memory is ready now. The stream replaces the one that
+    /// a CUDA slice reports.
     ///
-    /// Only streams of CUDA are ordered, by an event of its driver, which is opened when it is
-    /// first needed; the default stream alone needs no event. (Tests play the driver: no GPU has
-    /// run this yet.) What a CUDA slice tells of its own stream no longer counts then.
+    /// Only CUDA streams are ordered, by an event of the CUDA driver, which is loaded at first use.
+    /// The default stream needs no event. Not yet tested on a GPU: the tests use a fake driver.
     ///
     /// ```
     /// use dlbridge_pyo3::{PyTensor, Stream};
@@ -70,8 +73,8 @@ impl TensorObject {
     ///
     /// # Errors
     ///
-    /// A `BufferError` for a stream that the tensor's device does not have, or without a driver to
-    /// order its work.
+    /// A `BufferError` for a stream that the tensor's device does not have, or if the driver is
+    /// missing.
     pub fn ready_after(mut self, stream: Stream) -> Result<Self> {
         self.ready = Ready::on(stream, self.tensor.device())?.map(Box::new);
         Ok(self)
@@ -83,7 +86,7 @@ impl TensorObject {
         py.detach(|| ready.before_host(self.tensor.device()))
     }
 
-    /// An object over a tensor that others may share.
+    /// An object over a tensor that is already shared.
     pub(crate) fn sharing(tensor: SharedTensor) -> Self {
         let ready = Ready::for_tensor(&tensor).map(Box::new);
         Self { tensor: ObjectTensor::new(tensor), ready, requires_grad: false }
@@ -96,8 +99,8 @@ impl TensorObject {
         Bound::new(py, self)
     }
 
-    /// The tensor of an object that comes back: another handle, not an export of an export. `None`
-    /// for an object of another class.
+    /// Another handle to the tensor of an imported `dlbridge.Tensor`, instead of an export of an
+    /// export. `None` for an object of another class.
     pub(crate) fn returned(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
         let Ok(object) = object.cast_exact::<Self>() else { return Ok(None) };
         let tensor = object.get().share();
@@ -115,9 +118,9 @@ impl TensorObject {
     ///
     /// # Errors
     ///
-    /// A `BufferError` if it shares the memory of a tensor that requires grad, since automatic
-    /// differentiation would not see the write, or came by a legacy capsule, which cannot say
-    /// that it may be written. Memory that is read-only in other ways is refused where it is written.
+    /// A `BufferError` if the memory belongs to a tensor that requires grad, since automatic
+    /// differentiation would not record the write, or came from a legacy capsule, which does not
+    /// say whether it is writable. Other read-only memory is rejected by the function that writes.
     pub fn to_write(&self) -> Result<&Tensor> {
         if self.requires_grad {
             return Err(Error::requires_grad("tensor"));

@@ -19,7 +19,7 @@ impl TensorObject {
         Ok(exchange::capsule::<Self>(py)?.unbind())
     }
 
-    /// Give a capsule over the same memory.
+    /// Return a capsule over the same memory.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         &self,
@@ -34,7 +34,7 @@ impl TensorObject {
         answer(py, request, stream, self.share(), self.ready.as_deref())
     }
 
-    /// The kind and number of the device that the memory is on.
+    /// Return the device's type and index.
     fn __dlpack_device__(&self) -> (i32, i32) {
         let device = self.tensor.device();
         (device.kind.0, device.id)
@@ -46,19 +46,19 @@ impl TensorObject {
         PyTuple::new(py, self.tensor.shape())
     }
 
-    /// The steps along each axis, in elements.
+    /// The strides of the axes, in elements.
     #[getter]
     fn strides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.tensor.strides())
     }
 
-    /// The type of the elements, by name.
+    /// The name of the element type.
     #[getter]
     fn dtype(&self) -> String {
         self.tensor.dtype().to_string()
     }
 
-    /// Where the memory is: `"cpu"`, `"cuda:0"`.
+    /// The device's name: `"cpu"`, `"cuda:0"`.
     #[getter]
     fn device(&self) -> String {
         self.tensor.device().to_string()
@@ -94,13 +94,13 @@ impl TensorObject {
         self.tensor.is_read_only()
     }
 
-    /// Whether the memory is that of a tensor that requires grad: it is not to be written.
+    /// Whether the memory belongs to a tensor that requires grad, so that it must not be written.
     #[getter]
     fn requires_grad(&self) -> bool {
         self.requires_grad
     }
 
-    /// Whether the elements lie side by side in row-major order.
+    /// Whether the elements are contiguous in row-major order.
     #[getter]
     fn contiguous(&self) -> bool {
         self.tensor.is_contiguous()

@@ -1,6 +1,6 @@
 //! New memory from the framework of the caller's array.
 //! Calling a table's allocator belongs to `allocate`, exporting the result to `to_caller`.
-//! Invariant: host memory is zeroed, and nobody else has it.
+//! Invariant: host memory is zeroed and exclusive.
 
 use dlbridge::{DType, Device, Element, Flags, Tensor, layout};
 use pyo3::exceptions::PyTypeError;
@@ -15,10 +15,9 @@ use crate::import::{ImportOptions, import};
 use crate::types::{framework_of, name_of, table_of};
 use crate::{Error, PyTensor, Result};
 
-/// Makes memory for results where the caller's array has its own: with the framework's allocator.
+/// Allocates memory for results with the framework of the caller's array.
 ///
-/// What Rust writes to it is seen by the array that [`to_caller`](PyTensor::to_caller) makes of it,
-/// without a copy.
+/// [`to_caller`](PyTensor::to_caller) makes an array of that memory without a copy.
 ///
 /// ```
 /// use dlbridge_pyo3::{Allocator, PyTensor, Result};
@@ -49,10 +48,10 @@ pub struct Allocator<'py> {
 impl<'py> Allocator<'py> {
     /// The allocator of the framework that `object` belongs to.
     ///
-    /// That is the one of the type's C exchange API (PyTorch, Paddle), else NumPy's for the host memory
-    /// of NumPy and array-api-strict, and `empty` of the array's `__array_namespace__()` for that of
-    /// devices; for host memory also our own, where the framework has neither or its arrays are
-    /// immutable (JAX).
+    /// It is the allocator of the type's C exchange API, if there is one (PyTorch, Paddle).
+    /// Otherwise host memory comes from NumPy for NumPy and array-api-strict, and from Rust for all
+    /// other frameworks (JAX, whose arrays are immutable); device memory comes from `empty` of the
+    /// array's `__array_namespace__()`.
     #[must_use]
     pub fn of(object: &Bound<'py, PyAny>) -> Self {
         Self { object: object.clone() }
@@ -68,14 +67,14 @@ impl<'py> Allocator<'py> {
     }
 
     /// Memory on any device, row-major. Host memory is zeroed and of class
-    /// [`Exclusive`](dlbridge::Access::Exclusive); what a device holds is whatever was there
-    /// before, and is to be written in the order of the framework's current stream.
+    /// [`Exclusive`](dlbridge::Access::Exclusive). Device memory is not initialised; write it in
+    /// the order of the framework's current stream.
     ///
     /// # Errors
     ///
     /// A negative extent, a size that overflows, an impossible dtype; a `BufferError` or a
-    /// `MemoryError` with what the framework's allocator says; a `BufferError` for a device that
-    /// the framework has no memory on.
+    /// `MemoryError` with the message of the framework's allocator; a `BufferError` for a device on
+    /// which the framework has no memory.
     pub fn allocate(&self, dtype: DType, shape: &[i64], device: Device) -> Result<PyTensor> {
         check_size(dtype, shape)?;
         if let Some(tensor) = self.by_table(dtype, shape, device)? {
@@ -107,7 +106,7 @@ impl<'py> Allocator<'py> {
         }
     }
 
-    /// Host memory of NumPy, for the frameworks whose own memory that is.
+    /// Host memory of NumPy, for the frameworks that use it.
     fn by_numpy(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Option<Tensor>> {
         if device != Device::CPU || !framework_of(&self.object.get_type()).has_numpys_memory {
             return Ok(None);
@@ -115,8 +114,8 @@ impl<'py> Allocator<'py> {
         numpy::zeros(self.object.py(), dtype, shape)
     }
 
-    /// Memory of a device, from the namespace of any array, where that array has its own. It is not
-    /// counted as exclusive: the namespace is Python code.
+    /// Device memory from the array's namespace. It is not `Exclusive`, since the namespace is
+    /// Python code.
     fn by_namespace(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Option<Tensor>> {
         let py = self.object.py();
         if device.is_host_accessible() {
@@ -149,7 +148,7 @@ impl<'py> Allocator<'py> {
     }
 }
 
-/// Refuses what no allocator can make, in our own words.
+/// Rejects shapes and dtypes that no allocator supports.
 fn check_size(dtype: DType, shape: &[i64]) -> Result<()> {
     let mut strides = vec![0; shape.len()];
     layout::contiguous_strides(shape, &mut strides);

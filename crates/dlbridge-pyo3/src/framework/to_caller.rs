@@ -1,6 +1,6 @@
 //! A tensor as an array of the caller's own type.
 //! How each framework imports one belongs to `importer` and `give`.
-//! Invariant: memory that must not be written does not become an array that may be.
+//! Invariant: read-only memory does not become a writable array.
 
 use dlbridge::sys::DLPackExchangeAPI;
 use dlbridge::{DType, Device, Tensor};
@@ -16,14 +16,15 @@ use crate::types::{Path, framework_of, name_of, path_of};
 use crate::{Error, PyTensor, Result, TensorObject};
 
 impl PyTensor {
-    /// The tensor as an array of the kind that `object` is, over the same memory: a PyTorch tensor
-    /// for a PyTorch tensor, a NumPy array for a NumPy array, a `dlbridge.Tensor` for one.
+    /// Makes an array of the type of `object`, over the same memory as this tensor: a PyTorch
+    /// tensor for a PyTorch tensor, a NumPy array for a NumPy array, a `dlbridge.Tensor` for a
+    /// `dlbridge.Tensor`.
     ///
     /// ```
     /// use dlbridge_pyo3::{PyTensor, Result};
     /// use pyo3::prelude::*;
     ///
-    /// /// A new array, twice the old one and of the same kind.
+    /// /// A new array of the type of `x`: twice its values.
     /// #[pyfunction]
     /// fn double<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     ///     let mut doubled = x.extract::<PyTensor>()?.to_contiguous()?;
@@ -39,24 +40,24 @@ impl PyTensor {
     /// # Ok(()) }).unwrap();
     /// ```
     ///
-    /// The memory stays on its device, wherever that of `object` is; the framework's stream waits for
-    /// that of a CUDA slice. What makes the array is NumPy's own C API, or the C exchange API of the
-    /// type of `object`, else `from_dlpack` of its `__array_namespace__()`, of
-    /// the type itself, or of the package that it comes from. Frameworks that cannot share
-    /// some memory copy it (MLX all, JAX what is not 64-byte aligned) or refuse it.
+    /// The memory stays on its device, even if `object` is on another one. The framework's stream
+    /// waits for that of a CUDA slice. The array is made by NumPy's C API, or by the C exchange API
+    /// of the type of `object`, or by the `from_dlpack` of its `__array_namespace__()`, of its
+    /// type, or of the package of its type. Some frameworks copy memory that they cannot share (MLX
+    /// all memory, JAX memory that is not 64-byte aligned); others reject it.
     ///
     /// # Errors
     ///
-    /// A `TypeError` if `object` is no array of a framework with `from_dlpack`; the framework's own
-    /// exception; and a `BufferError`
+    /// A `TypeError` if `object` is not an array of a framework with `from_dlpack`; the framework's
+    /// own exception; and a `BufferError`
     ///
-    /// - for read-only memory where the framework may forget that it is (PyTorch, Paddle, TVM-FFI
-    ///   and all that are not known here; copy it with [`to_contiguous`](Tensor::to_contiguous));
-    /// - for numbers that it would read as others (Paddle, uint16), and negative strides where it
-    ///   has none (PyTorch, Paddle);
-    /// - for a device that it would crash at (TensorFlow and Paddle, unless `object` is there too).
+    /// - for read-only memory, if the framework may make it writable (PyTorch, Paddle, TVM-FFI
+    ///   and unknown frameworks; copy it with [`to_contiguous`](Tensor::to_contiguous));
+    /// - for a dtype that it would misread (Paddle, uint16), and for negative strides that it does
+    ///   not support (PyTorch, Paddle);
+    /// - for a device on which it would crash (TensorFlow and Paddle, unless `object` is on it).
     ///
-    /// The tensor is released then.
+    /// On an error the tensor is dropped.
     pub fn to_caller<'py>(self, object: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
         let py = object.py();
         let tensor = self.into_inner();
@@ -90,8 +91,8 @@ impl PyTensor {
         Ok(array?)
     }
 
-    /// The tensor as a NumPy array over the same memory, for functions that have no array of the
-    /// caller's to convert [`to_caller`](Self::to_caller). Read-only memory becomes a read-only array.
+    /// Makes a NumPy array over the same memory. Read-only memory becomes a read-only array. See
+    /// [`to_caller`](Self::to_caller) for the type of the caller's array.
     ///
     /// ```
     /// use dlbridge_pyo3::{PyTensor, Result};
@@ -110,20 +111,21 @@ impl PyTensor {
     /// # Ok(()) }).unwrap();
     /// ```
     ///
-    /// NumPy's C API makes the array: no capsule of DLPack, and no Python call. What that has no
-    /// type for, and memory of a device, goes to `numpy.from_dlpack`.
+    /// NumPy's C API makes the array, without a capsule and without a Python call. Dtypes that
+    /// NumPy does not have, and device memory, go through `numpy.from_dlpack`.
     ///
     /// # Errors
     ///
-    /// A `ModuleNotFoundError` without NumPy; NumPy's own `BufferError` for a type that it does not
-    /// have (bfloat16, say) or for memory that the host cannot reach. The tensor is released then.
+    /// A `ModuleNotFoundError` without NumPy; NumPy's own `BufferError` for a dtype that it does
+    /// not have (bfloat16, for example) or for memory that the host cannot read. On an error the
+    /// tensor is dropped.
     pub fn into_numpy(self, py: Python<'_>) -> Result<Bound<'_, PyAny>> {
         numpy_array(py, self.into_inner())
     }
 }
 
-/// Makes the stream on which a table's framework works wait for a tensor that tells its own: what
-/// goes through the table is never waited for.
+/// Makes the current stream of a table's framework wait for a tensor that reports its own stream:
+/// the table itself does not wait.
 #[inline]
 fn before_table(
     object: &Bound<'_, PyAny>,
@@ -135,7 +137,7 @@ fn before_table(
     ready.before(theirs, tensor.device())
 }
 
-/// Asks about the framework only if there is something that one of them gets wrong.
+/// Looks up the framework only for a tensor that some framework handles wrongly.
 fn check(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Result<()> {
     let is_suspect = tensor.is_read_only()
         || tensor.device() != Device::CPU

@@ -2,17 +2,17 @@
 //!
 //! | file | job |
 //! | --- | --- |
-//! | `shared` | the memory as the producer has it, by the fastest path |
-//! | `exchange`, `refusals` | ... by the exchange table of the object's type |
-//! | `numpy` | ... by the C struct of NumPy's arrays |
+//! | `shared` | imports the producer's memory by the fastest path of its type |
+//! | `exchange`, `refusals` | ... through the exchange table of the type |
+//! | `numpy` | ... from the C struct of a NumPy array |
 //! | `dlpack`, `capsule` | ... by a call of `__dlpack__` |
-//! | `fallback` | ... by another protocol |
+//! | `fallback` | ... through another protocol |
 //! | `on_stream` | ... ready for a stream |
-//! | `deliver` | on another device, or as a copy |
-//! | `object` | into a `dlbridge.Tensor` |
+//! | `deliver` | moves the memory to another device, or copies it |
+//! | `object` | imports into a `dlbridge.Tensor` |
 //!
-//! Invariant: each way is tried once, the quickest first, and a failure that is not a missing
-//! protocol ends the search.
+//! Invariant: each protocol is tried once, the fastest first. A failure other than a missing
+//! protocol ends the import.
 
 pub(crate) mod autograd;
 mod capsule;
@@ -47,12 +47,12 @@ use crate::stream::Stream;
 use crate::types::path_of;
 use crate::{Result, release};
 
-/// Takes a Python object's memory as a tensor.
+/// Imports a Python object as a tensor over the same memory.
 ///
-/// The object is of a type that publishes the C exchange API (`__dlpack_c_exchange_api__`), has
-/// `__dlpack__`, or is a DLPack capsule. Objects without DLPack are taken by
-/// `__cuda_array_interface__`, the buffer protocol, `__array_interface__` or
-/// `__arrow_c_array__`, in this order.
+/// The object's type publishes the C exchange API (`__dlpack_c_exchange_api__`) or has
+/// `__dlpack__`, or the object is a DLPack capsule. Objects without DLPack are imported through
+/// `__cuda_array_interface__`, the buffer protocol, `__array_interface__` or `__arrow_c_array__`,
+/// in this order.
 ///
 /// ```
 /// use dlbridge_pyo3::{ImportOptions, import};
@@ -70,9 +70,9 @@ use crate::{Result, release};
 ///
 /// # Errors
 ///
-/// The producer's own exception; a `TypeError` for an object that is none of these; a
-/// `BufferError` that names the field if the descriptor is refused, or for a device, a copy or a
-/// stream that cannot be had.
+/// The producer's own exception; a `TypeError` for an object without any of these protocols; a
+/// `BufferError` that names the field if the descriptor is rejected, or if the requested device,
+/// copy or stream is not available.
 #[inline]
 pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Tensor> {
     let (tensor, _) = if options == ImportOptions::default() {
@@ -83,7 +83,7 @@ pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result
     Ok(tensor)
 }
 
-/// As [`import`], and tells which way the tensor came.
+/// Like [`import`]; also returns the protocol that was used.
 ///
 /// # Errors
 ///
@@ -100,11 +100,12 @@ pub fn import_with_protocol(
     }
 }
 
-/// As [`import`], and tells the stream after whose work the memory is ready; `None` for host
-/// memory, and after an import with [`Stream::NO_SYNC`], which asked for no order.
+/// Like [`import`]; also returns the stream after whose work the memory is ready. It is `None` for
+/// host memory, and for an import with [`Stream::NO_SYNC`], which requests no order.
 ///
-/// The C exchange API gives device memory as it is, with work still queued on the producer's
-/// current stream: that one is told, for the caller to queue its work on, or to wait for.
+/// The C exchange API exports device memory while work may still be queued on the producer's
+/// current stream. That stream is returned, so that the caller queues its work on it, or waits for
+/// it.
 ///
 /// ```
 /// use dlbridge_pyo3::{ImportOptions, PyTensor, import_with_stream};
@@ -141,12 +142,12 @@ pub fn import_with_stream(
     Ok((tensor, has_stream.then_some(stream)))
 }
 
-/// Lends an object's memory to `function`, by the quickest way there is: for the types of the C
-/// exchange API and for NumPy's arrays there is no allocation, and nothing to release. Other
-/// objects are imported for as long.
+/// Calls `function` with a borrow of an object's memory. For types with the C exchange API and for
+/// NumPy arrays, this allocates nothing and calls no deleter. Other objects are imported for the
+/// length of the call.
 ///
 /// The tensor is flagged [`READ_ONLY`](dlbridge::Flags::READ_ONLY) if it came through the exchange
-/// API, which cannot say of borrowed memory whether it may be written.
+/// API, whose borrowed descriptors have no flags.
 ///
 /// ```
 /// use dlbridge_pyo3::with_borrowed;
@@ -172,15 +173,15 @@ pub fn import_with_stream(
 ///   interpreter. Python code also runs where Python objects, and tensors over their memory, are
 ///   dropped.
 /// - No other thread is inside an operation that moves, resizes or frees the memory (`resize_` or
-///   `set_` of PyTorch, `resize` of NumPy) or changes the object's shape. With the GIL, Python code of
-///   other threads waits, but not an operation that a framework began before and runs without the
-///   GIL. On a free-threaded build nothing waits: the caller must know that no other thread has
+///   `set_` of PyTorch, `resize` of NumPy) or changes the object's shape. With the GIL, Python code
+///   of other threads waits, but not an operation that a framework began before and runs without
+///   the GIL. On a free-threaded build nothing waits: the caller must know that no other thread has
 ///   the object, or document for its own callers that none may change it meanwhile (`SAFETY.md`,
 ///   T12), as NumPy does.
 ///
 /// # Errors
 ///
-/// As [`import`], and whatever `function` gives.
+/// Those of [`import`], and those of `function`.
 #[inline]
 pub unsafe fn with_borrowed<R>(
     object: Borrowed<'_, '_, PyAny>,
@@ -222,8 +223,8 @@ fn import_as_asked(
     Ok((deliver::deliver(object, tensor, stream, options)?, protocol))
 }
 
-/// Imports what the producer gives for a stream, if one is asked for, and tells the stream after
-/// whose work it is ready.
+/// Imports for a stream, if one is requested, and returns the stream after whose work the memory is
+/// ready.
 fn import_ready(
     object: Borrowed<'_, '_, PyAny>,
     asked: Option<Stream>,

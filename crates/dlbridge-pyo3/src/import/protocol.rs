@@ -1,10 +1,9 @@
-//! Which way a tensor came from Python.
-//! Doing it does not belong here (see `import`).
-//! Invariant: one name for each way, the same in messages, docs and the Python module.
+//! The protocols through which tensors are imported.
+//! Invariant: one name for each protocol, the same in messages, docs and the Python module.
 
 use std::fmt;
 
-/// Which way a tensor came from Python.
+/// The protocol through which a tensor was imported.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -12,13 +11,13 @@ pub enum Protocol {
     ExchangeApi,
     /// NumPy's C API, for exact `numpy.ndarray` objects: no Python call.
     NumPy,
-    /// `__dlpack__(max_version=...)`, answered with a tensor of DLPack 1.x.
+    /// `__dlpack__(max_version=...)`, answered with a versioned tensor.
     Versioned,
-    /// `__dlpack__(max_version=...)`, answered with a tensor of DLPack before 1.0 all the same.
+    /// `__dlpack__(max_version=...)`, answered with a legacy tensor all the same.
     Legacy,
-    /// `__dlpack__()` of a producer that knows no `max_version`.
+    /// `__dlpack__()` of a producer without the keyword `max_version`.
     LegacyNoKeyword,
-    /// A capsule that the caller had in hand.
+    /// A capsule as the argument.
     Capsule,
     /// `__cuda_array_interface__`: device memory, without DLPack.
     CudaArrayInterface,

@@ -11,9 +11,9 @@ use pyo3::{Borrowed, intern};
 
 use crate::{Error, Result};
 
-/// A stream of work on a device: who waits for whom.
+/// A stream of work on a device.
 ///
-/// As an argument of a Python function it takes the numbers of the array API standard, and any
+/// As an argument of a Python function it accepts the numbers of the array API standard, and any
 /// object with `__cuda_stream__` (cuda.core, CuPy, PyTorch). Python code is trusted to name a
 /// stream that exists, as it is trusted with pointers (`SAFETY.md`, T11).
 ///
@@ -21,13 +21,13 @@ use crate::{Error, Result};
 /// | --- | --- | --- |
 /// | `None` | the legacy default stream | the default stream |
 /// | -1 | no stream: nothing waits | the same |
-/// | 0 | refused: it could mean any of three | the default stream |
-/// | 1 | the legacy default stream | refused |
-/// | 2 | the per-thread default stream | refused |
+/// | 0 | rejected, since it is ambiguous | the default stream |
+/// | 1 | the legacy default stream | rejected |
+/// | 2 | the per-thread default stream | rejected |
 /// | larger | the stream at this address | the same |
 ///
-/// Every other device has no streams: `None` and -1 alone mean something there. Two streams are
-/// equal if they were named by the same number.
+/// Other devices have no streams and accept only `None` and -1. Two streams are
+/// equal if they have the same number.
 ///
 /// ```
 /// use dlbridge::{Device, DeviceKind, Tensor};
@@ -45,7 +45,7 @@ pub struct Stream(Option<i64>);
 impl Stream {
     /// The default stream of any platform; on CUDA the legacy one. It is what `None` means.
     pub const DEFAULT: Self = Self(None);
-    /// The default stream of the calling thread (CUDA alone): 2.
+    /// The per-thread default stream (CUDA only): 2.
     pub const PER_THREAD: Self = Self(Some(2));
     /// No stream: nothing waits for anything. -1.
     pub const NO_SYNC: Self = Self(Some(stream::NO_SYNC));
@@ -54,7 +54,7 @@ impl Stream {
     ///
     /// # Safety
     ///
-    /// The stream exists until everything that it is handed to has returned: an import, or
+    /// The stream exists until every call that it is passed to has returned: an import, or
     /// [`ready_after`](crate::TensorObject::ready_after).
     #[must_use]
     pub unsafe fn from_handle(handle: *mut c_void) -> Self {
@@ -65,8 +65,7 @@ impl Stream {
         }
     }
 
-    /// The number that means this stream in a call of `__dlpack__`; `None` where there are no
-    /// streams, so that nothing is to be said.
+    /// The number of this stream in a call of `__dlpack__`; `None` for a device without streams.
     ///
     /// # Errors
     ///
@@ -85,7 +84,7 @@ impl Stream {
         stream::platform(device).is_some()
     }
 
-    /// What `__dlpack__` was given, for memory on `device`; `None` is the default stream.
+    /// The stream argument of `__dlpack__`, for memory on `device`; `None` is the default stream.
     pub(crate) fn requested(stream: Option<&Bound<'_, PyAny>>, device: Device) -> Result<Self> {
         let Some(found) = stream else { return Ok(Self::DEFAULT) };
         let error = match found.extract::<Self>() {
@@ -120,7 +119,7 @@ impl<'py> FromPyObject<'_, 'py> for Stream {
     }
 }
 
-/// The stream that an object's `__cuda_stream__` tells: version 0 of the protocol is the pair of 0
+/// The stream of an object's `__cuda_stream__`: version 0 of the protocol is the pair of 0
 /// and the handle. The first cuda.core had the pair as a property.
 fn of_protocol(protocol: &Bound<'_, PyAny>) -> Result<Stream> {
     let pair = if protocol.is_callable() { protocol.call0()? } else { protocol.clone() };
