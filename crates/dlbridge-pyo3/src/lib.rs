@@ -41,6 +41,7 @@
 //! | --- | --- | --- |
 //! | any array, as an argument | to read it | `x: PyTensor`, then [`view`](dlbridge::Tensor::view) |
 //! | an array of one type and rank | a clear refusal of others | `x: PyTensorOf<f32, 2>` |
+//! | an array to write in place | a view to write | `mut x: PyTensorMut<f32>`, then [`view_mut`](PyTensorOf::view_mut) |
 //! | a Python object in hand | a tensor over its memory | [`import`] |
 //! | any array, for one quick look | to borrow it | [`with_borrowed`] |
 //! | to know how it was handed over | the protocol | [`import_with_protocol`] |
@@ -69,6 +70,7 @@ mod stream;
 mod tensor;
 mod typed;
 mod types;
+mod view_mut;
 
 pub use error::{Error, Result};
 #[doc(hidden)]
@@ -81,4 +83,5 @@ pub use import::{
 };
 pub use stream::Stream;
 pub use tensor::PyTensor;
-pub use typed::{ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensorOf, Writable};
+pub use typed::{ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensorMut, PyTensorOf, Writable};
+pub use view_mut::PyViewMut;

@@ -1,6 +1,7 @@
 //! Typed writing of host memory.
 //! Deciding who may write does not belong here (see `slice`): whoever makes one has decided.
-//! Invariant: nobody else reads or writes the elements while an `ElementsMut` lives.
+//! Invariant: no reference to the elements exists while an `ElementsMut` lives, and no other thread
+//! accesses them during a call.
 
 use std::marker::PhantomData;
 
@@ -31,7 +32,7 @@ unsafe impl<T: Send + Sync> Sync for ElementsMut<'_, T> {}
 impl<'a, T: Element> ElementsMut<'a, T> {
     /// # Safety
     ///
-    /// Nobody else reads or writes the elements for `'a`.
+    /// For `'a`, no reference to the elements exists, and no other thread accesses them during a call.
     pub(crate) unsafe fn new(parts: Parts<'a>) -> Result<Self, Error> {
         parts.check_writable()?;
         Elements::<T>::new(parts)?;
