@@ -385,3 +385,10 @@ class TestAllocator:
         first[...] = 7
         assert second.tolist() == [3, 3, 3]
         assert example.norm(np.array([3, 4], dtype="float32")) == 5
+
+    @pytest.mark.parametrize("module", ["numpy", "torch"])
+    def test_an_array_is_written_in_place(self, module):
+        module = pytest.importorskip(module, reason=f"{module} is not installed")
+        x = module.from_dlpack(np.array([3, 1, 4, 1], dtype="float32"))
+        example.normalise(x[::2])
+        assert x.tolist() == np.array([0.6, 1, 0.8, 1], "float32").tolist()

@@ -41,6 +41,7 @@
 //! | --- | --- | --- |
 //! | any array, as an argument | to read it | `x: PyTensor`, then [`view`](dlbridge::Tensor::view) |
 //! | an array that must have one dtype and rank | a `TypeError` for any other | `x: PyTensorOf<f32, 2>` |
+//! | an array to write in place | a view to write | `mut x: PyTensorMut<f32>`, then [`view_mut`](PyTensorOf::view_mut) |
 //! | a Python object | a tensor over its memory | [`import`] |
 //! | any array | to borrow it for one call | [`with_borrowed`] |
 //! | any array | the protocol through which it was imported | [`import_with_protocol`] |
@@ -69,6 +70,7 @@ mod stream;
 mod tensor;
 mod typed;
 mod types;
+mod view_mut;
 
 pub use error::{Error, Result};
 #[doc(hidden)]
@@ -81,4 +83,5 @@ pub use import::{
 };
 pub use stream::Stream;
 pub use tensor::PyTensor;
-pub use typed::{ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensorOf, Writable};
+pub use typed::{ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensorMut, PyTensorOf, Writable};
+pub use view_mut::PyViewMut;

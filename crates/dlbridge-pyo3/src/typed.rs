@@ -13,13 +13,17 @@ use pyo3::prelude::*;
 
 use crate::import::autograd;
 use crate::import::{ImportOptions, import};
-use crate::{Error, Result};
+use crate::{Error, PyViewMut, Result};
 
 /// The rank of a [`PyTensorOf`] that accepts every rank.
 pub const ANY_RANK: usize = usize::MAX;
 
 /// A requirement of a [`PyTensorOf`] beyond dtype and rank: a marker, or a tuple of markers.
 pub trait Constraint {
+    /// Whether read-only memory never meets the requirement, so that
+    /// [`view_mut`](PyTensorOf::view_mut) is available.
+    const WRITABLE: bool = false;
+
     /// Whether the tensor meets the requirement.
     fn is_met(tensor: &Tensor) -> bool;
 
@@ -41,7 +45,7 @@ pub trait Constraint {
 macro_rules! markers {
     ($(
         $(#[$doc:meta])*
-        $name:ident, $word:literal, |$tensor:ident| $check:expr $(, object: $check_object:path)?;
+        $name:ident, $word:literal, |$tensor:ident| $check:expr $(, object: $check_object:path, writable: $writable:literal)?;
     )*) => {$(
         $(#[$doc])*
         #[derive(Debug)]
@@ -56,6 +60,8 @@ macro_rules! markers {
                 wanted.push_str(concat!(", ", $word));
             }
             $(
+                const WRITABLE: bool = $writable;
+
                 fn check_object(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
                     $check_object(object)
                 }
@@ -74,12 +80,15 @@ markers! {
     /// say whether it is writable. A PyTorch or Paddle tensor that requires grad is rejected,
     /// whether it is a leaf or not: automatic differentiation would not record the write, and
     /// gradients would be wrong.
-    Writable, "writable", |tensor| !tensor.is_read_only(), object: autograd::check;
+    Writable, "writable", |tensor| !tensor.is_read_only(), object: autograd::check,
+        writable: true;
 }
 
 macro_rules! tuples {
     ($(($($name:ident),*))*) => {$(
         impl<$($name: Constraint),*> Constraint for ($($name,)*) {
+            const WRITABLE: bool = false $(|| $name::WRITABLE)*;
+
             fn is_met(_tensor: &Tensor) -> bool {
                 true $(&& $name::is_met(_tensor))*
             }
@@ -137,6 +146,25 @@ pub struct PyTensorOf<T, const N: usize = ANY_RANK, C = ()> {
     wanted: PhantomData<fn() -> (T, C)>,
 }
 
+/// A tensor to write in place, with elements of type `T` and `N` axes, or any number of them.
+///
+/// ```
+/// use dlbridge_pyo3::PyTensorMut;
+/// use pyo3::prelude::*;
+///
+/// #[pyfunction]
+/// fn double(py: Python<'_>, mut x: PyTensorMut<f32>) {
+///     x.view_mut(py).map(|value| 2.0 * value);
+/// }
+/// # Python::initialize();
+/// # Python::attach(|py| -> PyResult<()> {
+/// # let x = py.import("numpy")?.call_method1("ones", ((1, 2), "float32"))?;
+/// # wrap_pyfunction!(double, py)?.call1((&x,))?;
+/// # assert_eq!(x.repr()?.to_string(), "array([[2., 2.]], dtype=float32)");
+/// # Ok(()) }).unwrap();
+/// ```
+pub type PyTensorMut<T, const N: usize = ANY_RANK> = PyTensorOf<T, N, Writable>;
+
 impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     /// Checks a tensor.
     ///
@@ -183,6 +211,25 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     #[expect(clippy::missing_panics_doc, reason = "the type and the device were checked")]
     pub fn view(&self) -> View<'_, T> {
         self.tensor.view().expect("checked on the way in")
+    }
+
+    /// A view to write the caller's array in place, by value. Does not compile without the
+    /// constraint [`Writable`]:
+    ///
+    /// ```compile_fail,E0080
+    /// # use dlbridge_pyo3::{Contiguous, PyTensorOf};
+    /// # use pyo3::prelude::*;
+    /// # Python::attach(|py| {
+    /// # let tensor = dlbridge::Tensor::from(vec![1.0_f32]);
+    /// let mut x = PyTensorOf::<f32, 1, Contiguous>::new(tensor).unwrap();
+    /// x.view_mut(py).fill(0.0);
+    /// # });
+    /// ```
+    #[must_use]
+    #[expect(clippy::missing_panics_doc, reason = "the type, device and flag were checked")]
+    pub fn view_mut<'a>(&'a mut self, py: Python<'a>) -> PyViewMut<'a, T> {
+        const { assert!(C::WRITABLE, "view_mut needs the constraint `Writable`") };
+        PyViewMut::of(&mut self.tensor, py).expect("checked on the way in")
     }
 
     /// The extents, outermost axis first. Does not compile for [`ANY_RANK`]; use

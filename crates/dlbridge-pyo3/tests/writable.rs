@@ -1,11 +1,14 @@
-//! What the constraint `Writable` refuses, with the frameworks that have it.
+//! Writing the caller's array in place, and what the constraint `Writable` refuses.
 //! Other constraints are shown where they are documented.
 
-use dlbridge_pyo3::{PyTensorOf, Writable};
-use pyo3::exceptions::PyBufferError;
-use pyo3::prelude::*;
+use std::ffi::CStr;
 
-type ToWrite = PyTensorOf<f32, 1, Writable>;
+use dlbridge_pyo3::{Contiguous, PyTensorMut, PyTensorOf, Writable};
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+type ToWrite = PyTensorMut<f32, 1>;
 
 fn torch(py: Python<'_>) -> Option<Bound<'_, PyModule>> {
     let torch = py.import("torch").ok();
@@ -27,13 +30,98 @@ fn a_tensor_that_requires_grad_is_read_but_not_written() {
             let error = PyErr::from(tensor.extract::<ToWrite>().map(drop).expect_err("refused"));
             assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
             assert!(error.to_string().ends_with("requires grad: pass x.detach()"), "{error}");
-            let both =
-                tensor.extract::<PyTensorOf<f32, 1, (dlbridge_pyo3::Contiguous, Writable)>>();
+            let both = tensor.extract::<PyTensorOf<f32, 1, (Contiguous, Writable)>>();
             assert!(both.is_err(), "in a tuple of constraints too");
             assert_eq!(tensor.extract::<PyTensorOf<f32, 1>>().expect("reading").len(), 3);
             let detached = tensor.call_method0("detach").expect("a tensor");
             assert_eq!(detached.extract::<ToWrite>().expect("writing").len(), 3);
         }
         assert_eq!(ones().extract::<ToWrite>().expect("no gradient").len(), 3);
+    });
+}
+
+/// An array that an expression makes with a framework; `None` without the framework.
+fn array<'py>(py: Python<'py>, framework: &str, source: &CStr) -> Option<Bound<'py, PyAny>> {
+    let Ok(module) = py.import(framework) else {
+        println!("skipped: {framework} is not installed");
+        return None;
+    };
+    let names = PyDict::new(py);
+    names.set_item("m", module).expect("a dict");
+    Some(py.eval(source, Some(&names), None).expect("an array"))
+}
+
+fn values(array: &Bound<'_, PyAny>) -> Vec<Vec<f32>> {
+    array.call_method0("tolist").and_then(|list| list.extract()).expect("two axes")
+}
+
+#[test]
+fn arrays_of_any_layout_are_written_in_place() {
+    Python::attach(|py| {
+        let zeros = |framework: &str, source| array(py, framework, source);
+        let arrays = [
+            zeros("numpy", c"m.zeros((2, 3), 'float32')"),
+            zeros("numpy", c"m.zeros((3, 2), 'float32').T"),
+            zeros("numpy", c"m.zeros((4, 6), 'float32')[::-2, 1::2]"),
+            zeros("torch", c"m.zeros(2, 3)"),
+            zeros("torch", c"m.zeros(4, 6)[::2, 1::2]"),
+        ];
+        for array in arrays.into_iter().flatten() {
+            let mut tensor: PyTensorMut<f32> = array.extract().expect("writable");
+            let mut view = tensor.view_mut(py);
+            assert_eq!((view.shape(), view.len(), view.is_empty()), (&[2, 3][..], 6, false));
+            let mut count = 0.0;
+            view.map(|_| {
+                count += 1.0;
+                count
+            });
+            assert_eq!(values(&array), [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+            view.set(&[1, 2], 60.0).expect("it has this element");
+            assert!(view.set(&[2, 0], 0.0).is_err());
+            view.reborrow().select(0, 0).expect("a row").fill(7.0);
+            view.reborrow().transpose().for_each_row(|mut column| {
+                let top = column.get(&[0]).expect("an element");
+                column.map(|value| value - top);
+            });
+            assert_eq!(view.as_view().to_vec(), [0.0, 0.0, 0.0, -3.0, -2.0, 53.0]);
+            let (mut front, mut back) = view.split_at(1, 1).expect("three columns");
+            front.copy_from_slice(&[1.0, 2.0]).expect("two elements");
+            assert!(front.copy_from_slice(&[1.0]).is_err());
+            back.fill(3.0);
+            assert_eq!(values(&array), [[1.0, 3.0, 3.0], [2.0, 3.0, 3.0]]);
+        }
+    });
+}
+
+#[test]
+fn python_writes_and_reads_between_two_calls_of_a_view() {
+    Python::attach(|py| {
+        let Some(array) = array(py, "numpy", c"m.zeros((1, 2), 'float32')") else { return };
+        let mut one: PyTensorMut<f32, 2> = array.extract().expect("writable");
+        let mut other: PyTensorOf<f32, 2, (Contiguous, Writable)> =
+            array.extract().expect("a tensor over the same memory");
+        let (mut first, mut second) = (one.view_mut(py), other.view_mut(py));
+        first.fill(1.0);
+        array.call_method1("__imul__", (3.0,)).expect("NumPy writes");
+        second.map(|value| value + 1.0);
+        assert_eq!((first.get(&[0, 1]), second.get(&[0, 0])), (Some(4.0), Some(4.0)));
+        // The closure of one reads by the other.
+        first.map(|_| second.get(&[0, 0]).unwrap_or(0.0) + 1.0);
+        assert_eq!(values(&array), [[5.0, 6.0]]);
+    });
+}
+
+#[test]
+fn immutable_arrays_are_not_written() {
+    Python::attach(|py| {
+        let arrays = [
+            array(py, "numpy", c"m.broadcast_to(m.float32(1), (3,))"),
+            array(py, "jax.numpy", c"m.zeros(3, 'float32')"),
+        ];
+        for array in arrays.into_iter().flatten() {
+            let error = PyErr::from(array.extract::<ToWrite>().map(drop).expect_err("read-only"));
+            assert!(error.is_instance_of::<PyTypeError>(py), "{error}");
+            assert!(error.to_string().contains(", writable, found float32[3] on cpu"), "{error}");
+        }
     });
 }

@@ -7,7 +7,7 @@ mod gpu;
 mod image;
 
 use dlbridge::Tensor;
-use dlbridge_pyo3::{Allocator, PyTensor, PyTensorOf, Result};
+use dlbridge_pyo3::{Allocator, PyTensor, PyTensorMut, PyTensorOf, Result};
 use pyo3::prelude::*;
 
 use image::Image;
@@ -16,6 +16,13 @@ use image::Image;
 #[pyfunction]
 fn norm(x: PyTensorOf<f32, 1>) -> f32 {
     x.view().iter().map(|value| value * value).sum::<f32>().sqrt()
+}
+
+/// Divides a vector by its length, in place.
+#[pyfunction]
+fn normalise(py: Python<'_>, mut x: PyTensorMut<f32, 1>) {
+    let norm = x.view().iter().map(|value| value * value).sum::<f32>().sqrt();
+    x.view_mut(py).map(|value| value / norm);
 }
 
 /// A new array of the type of `x`: `factor` times its values.
@@ -76,6 +83,7 @@ fn convert<'py>(kind: &Bound<'py, PyAny>, x: PyTensor) -> Result<Bound<'py, PyAn
 fn dlbridge_example(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Image>()?;
     module.add_function(wrap_pyfunction!(norm, module)?)?;
+    module.add_function(wrap_pyfunction!(normalise, module)?)?;
     module.add_function(wrap_pyfunction!(scale, module)?)?;
     module.add_function(wrap_pyfunction!(row_sums, module)?)?;
     module.add_function(wrap_pyfunction!(empty_like, module)?)?;

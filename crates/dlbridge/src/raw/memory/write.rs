@@ -1,5 +1,6 @@
-//! Exclusive typed access, by value.
-//! Invariant: no other code reads or writes the elements while an `ElementsMut` lives.
+//! Typed writing, by value.
+//! Invariant: no reference to the elements exists while an `ElementsMut` lives, and no other thread
+//! accesses them during a call.
 
 use std::marker::PhantomData;
 
@@ -30,7 +31,7 @@ unsafe impl<T: Send + Sync> Sync for ElementsMut<'_, T> {}
 impl<'a, T: Element> ElementsMut<'a, T> {
     /// # Safety
     ///
-    /// No other code reads or writes the elements for `'a`.
+    /// For `'a`, no reference to the elements exists, and no other thread accesses them during a call.
     pub(crate) unsafe fn new(parts: Parts<'a>) -> Result<Self, Error> {
         parts.check_writable()?;
         Elements::<T>::new(parts)?;

@@ -62,11 +62,12 @@ impl Tensor {
     }
 
     /// A typed view to write through, whatever the class. It needs no `&mut`, because an argument
-    /// of a Python function has none.
+    /// of a Python function need not have one.
     ///
     /// # Safety
     ///
-    /// No other code, in whatever language, reads or writes the elements while the view lives.
+    /// While the view lives, no reference to an element exists; while one of its methods runs, no
+    /// other thread reads or writes the elements.
     ///
     /// # Errors
     ///
