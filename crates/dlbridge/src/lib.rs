@@ -1,22 +1,23 @@
 //! Share tensor memory without copies between Rust crates and, over DLPack, with Python
 //! frameworks, Julia and C.
 //!
-//! A [`Tensor`] owns memory, wherever it came from. It is made from an array or a vector without a
-//! copy, seen again as one without a copy, and given away and taken over as a raw descriptor in
-//! either version of DLPack's ABI. `dlbridge-pyo3` takes it to and from Python.
+//! A [`Tensor`] owns memory of Rust or of another language. Arrays and vectors of Rust crates become
+//! tensors, and tensors become views of these crates' types, without a copy. A tensor is exported and
+//! imported as a raw descriptor, in either ABI of DLPack: versioned (1.x) and legacy (before 1.0). The
+//! crate `dlbridge-pyo3` exchanges tensors with Python.
 //!
 //! | I have | I want | call |
 //! | --- | --- | --- |
 //! | an array, a vector, a boxed slice | a tensor over its memory | [`Tensor::from`] |
-//! | a value that holds a buffer | a chosen shape over it | [`Tensor::builder`] |
-//! | a tensor from anywhere | its values | [`Tensor::view`] |
+//! | a value that holds a buffer | a tensor of a chosen shape over it | [`Tensor::builder`] |
+//! | any tensor in host memory | its values | [`Tensor::view`] |
 //! | a tensor that no other code writes | a slice, an array or matrix view | [`Tensor::as_slice`], [`Tensor::view_as`] |
 //! | any tensor in host memory | a copy as an array, a matrix, an image | [`Tensor::copy_as`] |
-//! | a tensor that no other code writes | a slice or a buffer that owns it | [`Tensor::into_slice`], [`Tensor::into_as`] |
-//! | a tensor of a `Vec` | the `Vec` again | [`Tensor::into_owner`] |
+//! | a tensor that no other code writes | a slice or a buffer that owns its memory | [`Tensor::into_slice`], [`Tensor::into_as`] |
+//! | a tensor made from a `Vec` | the `Vec` | [`Tensor::into_owner`] |
 //! | a tensor | several handles to its memory, writable or read-only | [`Tensor::into_shared`], [`Tensor::into_frozen`] |
-//! | a borrowed array | what a C function takes | [`TensorRef`], [`TensorMut`] |
-//! | a raw managed tensor | a safe one | [`Tensor::from_raw`] |
+//! | a borrowed array | a `DLTensor*` for a C function | [`TensorRef`], [`TensorMut`] |
+//! | a raw managed tensor | a `Tensor` that owns it | [`Tensor::from_raw`] |
 //! | a tensor | a raw managed tensor | [`Tensor::into_raw`] |
 //!
 //! ```
@@ -26,21 +27,21 @@
 //! assert_eq!(tensor.access(), Access::Exclusive);
 //! assert_eq!(tensor.as_slice::<i64>()?, [1, 2, 3]);
 //!
-//! // What went through another language's hands is read by value.
+//! // Memory that other code may write is read by value.
 //! let shared = tensor.into_shared();
 //! assert!(shared.as_slice::<i64>().is_err());
 //! assert_eq!(shared.view::<i64>()?.iter().sum::<i64>(), 6);
 //! # Ok::<(), dlbridge::Error>(())
 //! ```
 //!
-//! Who may read and write what, and why, is decided by the [`Access`] class; the file `SAFETY.md`
-//! of the repository states the whole stance, and what a foreign producer is trusted for.
+//! The [`Access`] class of a tensor decides which accesses are safe. The file `SAFETY.md` of the
+//! repository gives the rules and their reasons, and lists what a foreign producer is trusted for.
 //!
-//! Features add other crates' types, each named with the version that it adapts:
+//! Features add conversions for other crates, each named with the version that it supports:
 //! `arrow-60`, `burn-0_22`, `burn-flex-0_22`, `bytes-1`, `candle-core-0_11`, `cudarc-0_19`,
-//! `faer-0_24`, `image-0_25`, `nalgebra-0_35`, `ndarray-0_16`, `ndarray-0_17`, `safetensors-0_8`;
-//! elements of `float4-0_2`, `float8-0_7`, `half-2`, `microfloat-0_1`, `num-complex-0_4`. `sealed`
-//! shares tensors with other processes. `testing` adds what adapters are tested with.
+//! `faer-0_24`, `image-0_25`, `nalgebra-0_35`, `ndarray-0_16`, `ndarray-0_17`, `safetensors-0_8`,
+//! and element types: `float4-0_2`, `float8-0_7`, `half-2`, `microfloat-0_1`, `num-complex-0_4`.
+//! `sealed` shares tensors with other processes. `testing` adds the suites that test conversions.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;

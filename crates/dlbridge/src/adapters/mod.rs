@@ -101,12 +101,12 @@ use std::ffi::c_void;
 
 use crate::{Error, Tensor};
 
-/// The tensor of an array that nearly always can be described: a conversion that returns a
-/// `Result` would ask all callers about layouts that hardly any of them has.
+/// The tensor of an array whose layout is nearly always valid. A `Result` would burden every caller with
+/// an error that hardly occurs.
 ///
 /// # Panics
 ///
-/// If it was refused.
+/// If the layout was rejected.
 #[track_caller]
 #[inline]
 pub(crate) fn describable<T>(made: Result<T, Error>) -> T {
@@ -121,7 +121,7 @@ pub(crate) fn describable<T>(made: Result<T, Error>) -> T {
     }
 }
 
-/// The handle of the stream that the owner of a tensor's memory has its work on.
+/// The handle of the stream that orders work on a tensor's memory.
 #[inline]
 pub(crate) fn stream_handle(tensor: &Tensor) -> Option<*mut c_void> {
     #[cfg(feature = "cudarc-0_19")]

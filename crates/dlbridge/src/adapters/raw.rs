@@ -50,13 +50,13 @@ use crate::raw::parts::Memory;
 use crate::raw::{Handle, Parts, Plain};
 use crate::{Access, Device, Element, Error, Flags, Tensor, TensorMut, TensorRef, View};
 
-/// A host array whose elements lie at `origin`, as far apart as its strides say.
+/// A host array: the address of its first element, its shape and its strides.
 ///
 /// # Safety
 ///
-/// While the value is borrowed, and while it stays where it is without being used, every element
+/// While the value is borrowed, and while it stays in place without being used, every element
 /// that `describe`'s shape and strides reach from `origin` is alive and initialised; through
-/// `&self`, nobody writes them.
+/// `&self`, no code writes them.
 pub(crate) unsafe trait Strided {
     type Elem: Element;
 
@@ -72,9 +72,9 @@ pub(crate) unsafe trait Strided {
 ///
 /// # Safety
 ///
-/// Through `&mut self`, nobody else reads or writes the elements from `origin_mut` on.
+/// Through `&mut self`, no other code reads or writes the elements from `origin_mut` on.
 pub(crate) unsafe trait StridedMut: Strided {
-    /// Called before `describe`: an array that copies what it shares changes its strides here.
+    /// Called before `describe`: a copy-on-write array copies here, which can change its strides.
     fn origin_mut(&mut self) -> *mut Self::Elem;
 }
 
@@ -89,7 +89,7 @@ where
     A: StridedMut + Send + 'static,
 {
     let rank = array.axes();
-    // SAFETY: `StridedMut`'s duty (R10); the array moved in, so nobody else has it (R4).
+    // SAFETY: `StridedMut`'s duty (R10); the array moved in, so no other code has it (R4).
     unsafe {
         Handle::export(array, rank, |array, mut lists| {
             let memory = memory(array.origin_mut(), Flags::NONE, Access::Exclusive);
@@ -234,7 +234,7 @@ unsafe impl<'a> Source<'a> for TensorRef<'a> {
     }
 }
 
-// SAFETY: a view lends its elements for `'a` (R2).
+// SAFETY: a view borrows its elements for `'a` (R2).
 unsafe impl<'a, T: Element> Source<'a> for View<'a, T> {
     #[inline(always)]
     fn parts(&self) -> Parts<'_> {
@@ -266,7 +266,7 @@ unsafe impl<'a> SourceMut<'a> for TensorMut<'a> {
     }
 }
 
-/// Makes a view of the elements, if no other code can write them meanwhile.
+/// Makes a view of the elements, if no other code can write them.
 ///
 /// # Errors
 ///
@@ -282,7 +282,7 @@ pub(crate) fn view<'a, V: ViewOf<'a>>(source: impl Source<'a>) -> Result<V, Erro
     unsafe { V::over(data, &parts) }
 }
 
-/// Makes a mutable view of the elements, if no other code has them.
+/// Makes a mutable view of the elements, if no other code can reach them.
 ///
 /// # Errors
 ///

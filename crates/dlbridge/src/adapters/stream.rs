@@ -1,15 +1,15 @@
-//! The stream of a tensor's memory, whichever adapter knows one.
+//! The stream of a tensor's memory, if an adapter knows it.
 
 use std::ffi::c_void;
 
 use crate::Tensor;
 
 impl Tensor {
-    /// The handle of the stream on which work on this tensor's device memory is ordered, if its
-    /// owner tells one; null means the default stream. It exists as long as the tensor.
+    /// The handle of the stream that orders work on this tensor's device memory, if its owner has one;
+    /// null means the default stream. The stream exists as long as the tensor.
     ///
-    /// Owners that do are the CUDA slices of `cudarc`, wherever that crate's feature is on. Of
-    /// other memory nothing is known here: whoever handed it over has ordered it.
+    /// CUDA slices of `cudarc` have a stream, if the feature of that crate is on. Other memory has none:
+    /// the code that imported it has ordered the work.
     ///
     /// ```
     /// # use dlbridge::Tensor;

@@ -50,11 +50,11 @@ impl Request {
         })
     }
 
-    /// The same request of a producer that shares no read-only memory.
+    /// The same request to a producer that shares no read-only memory.
     ///
     /// # Errors
     ///
-    /// A request that insists on no copy.
+    /// A request with `copy=False`.
     pub fn copied(self) -> Result<Self, Refusal> {
         if self.copy == Some(false) {
             let message =

@@ -18,7 +18,7 @@ pub const METHODS: [&str; 2] = ["__dlpack__", "__getattribute__"];
 /// PyTorch's hook, which comes before any method. A type may also have switched it off.
 pub const HOOK: &str = "__torch_function__";
 
-/// How many tables of a chain are looked at: a chain in a circle has no end.
+/// The most tables of a chain that are read: a circular chain has no end.
 const MOST_TABLES: usize = 16;
 
 /// Whether a type does what the class does whose table it inherits. Then the table serves it.
@@ -58,7 +58,7 @@ pub fn usable<'a>(
 }
 
 /// Whether the object of a tensor from a table must be asked whether its memory holds its values:
-/// PyTorch conjugates lazily, and its table hands out the numbers before that.
+/// PyTorch conjugates lazily, and its table exports the numbers before conjugation.
 #[must_use]
 #[inline]
 pub fn may_be_conjugated(code: TypeCode) -> bool {

@@ -1,6 +1,6 @@
 //! Methods that `Tensor`, `TensorRef` and `TensorMut` have in common, written once as macros.
 
-/// What a tensor says of itself.
+/// Metadata of a tensor.
 macro_rules! metadata {
     () => {
         /// The extents, outermost axis first; empty for rank 0.
@@ -10,8 +10,8 @@ macro_rules! metadata {
             self.parts().shape()
         }
 
-        /// The steps from one element to the next along each axis, in elements. Always explicit:
-        /// where an old producer gave none, those of a contiguous row-major tensor.
+        /// The steps from one element to the next along each axis, in elements. Always explicit, even
+        /// for a producer that exports null strides (contiguous, row-major).
         #[must_use]
         #[inline]
         pub fn strides(&self) -> &[i64] {
@@ -32,7 +32,7 @@ macro_rules! metadata {
             self.parts().dtype()
         }
 
-        /// Where the memory lies.
+        /// The device of the memory.
         #[must_use]
         #[inline]
         pub fn device(&self) -> $crate::Device {
@@ -60,7 +60,7 @@ macro_rules! metadata {
             self.parts().nbytes()
         }
 
-        /// What the producer says about the memory.
+        /// The flags of the descriptor.
         #[must_use]
         #[inline]
         pub fn flags(&self) -> $crate::Flags {
@@ -81,30 +81,30 @@ macro_rules! metadata {
             self.parts().flags().contains($crate::Flags::IS_COPIED)
         }
 
-        /// Who else may touch the memory.
+        /// The access class: which other code may access the memory.
         #[must_use]
         #[inline]
         pub fn access(&self) -> $crate::Access {
             self.parts().access()
         }
 
-        /// Whether the elements lie side by side in row-major order.
+        /// Whether the elements are contiguous in row-major order.
         #[must_use]
         #[inline]
         pub fn is_contiguous(&self) -> bool {
             self.parts().is_contiguous()
         }
 
-        /// The address of element `[0, 0, ...]`, byte offset applied; may be null if there are no
-        /// elements. On a device without addresses it is the handle, and
-        /// [`byte_offset`](Self::byte_offset) counts from its start.
+        /// The address of element `[0, 0, ...]`, with the byte offset applied; may be null if there are
+        /// no elements. On a device without addresses it is a handle, to which
+        /// [`byte_offset`](Self::byte_offset) is relative.
         #[must_use]
         #[inline]
         pub fn data_ptr(&self) -> *mut std::ffi::c_void {
             self.parts().data().cast()
         }
 
-        /// What is left to add to a handle; 0 on every device that has addresses.
+        /// The offset from the start of a handle, in bytes; 0 on every device that has addresses.
         #[must_use]
         #[inline]
         pub fn byte_offset(&self) -> u64 {
@@ -117,7 +117,7 @@ macro_rules! metadata {
 macro_rules! reading {
     () => {
         /// A typed view of host memory, for every [class](crate::Access) and all strides. It
-        /// copies elements out and never lends a `&T`.
+        /// copies elements out and never hands out a `&T`.
         ///
         /// # Errors
         ///
@@ -128,12 +128,11 @@ macro_rules! reading {
             $crate::View::new(self.parts())
         }
 
-        /// The elements as a slice, if they are contiguous and nobody can write them meanwhile
-        /// (class [`Exclusive`](crate::Access::Exclusive) or [`Frozen`](crate::Access::Frozen)).
+        /// The elements as a slice, if they are contiguous and no other code can write them (class [`Exclusive`](crate::Access::Exclusive) or [`Frozen`](crate::Access::Frozen)).
         ///
         /// # Errors
         ///
-        /// [`SharedMemory`](crate::Error::SharedMemory), whose message names the ways out;
+        /// [`SharedMemory`](crate::Error::SharedMemory), whose message names the alternatives;
         /// [`DTypeMismatch`](crate::Error::DTypeMismatch),
         /// [`NotHostAccessible`](crate::Error::NotHostAccessible),
         /// [`NotContiguous`](crate::Error::NotContiguous) or
@@ -143,13 +142,13 @@ macro_rules! reading {
             self.parts().slice()
         }
 
-        /// The bytes of all elements, as they lie in memory, of whatever type and at whatever
-        /// address, if they are contiguous and nobody can write them meanwhile (class
+        /// The bytes of all elements, of any type and at any address, if they are contiguous and no other
+        /// code can write them (class
         /// [`Exclusive`](crate::Access::Exclusive) or [`Frozen`](crate::Access::Frozen)).
         ///
         /// # Errors
         ///
-        /// [`SharedMemory`](crate::Error::SharedMemory), whose message names the ways out;
+        /// [`SharedMemory`](crate::Error::SharedMemory), whose message names the alternatives;
         /// [`NotHostAccessible`](crate::Error::NotHostAccessible) or
         /// [`NotContiguous`](crate::Error::NotContiguous).
         pub fn as_bytes(&self) -> Result<&[u8], $crate::Error> {
@@ -157,7 +156,7 @@ macro_rules! reading {
         }
 
         /// The elements as a view type of another crate, without a copy, if no other code can
-        /// write them meanwhile (class [`Exclusive`](crate::Access::Exclusive) or
+        /// write them (class [`Exclusive`](crate::Access::Exclusive) or
         /// [`Frozen`](crate::Access::Frozen)): `&[T]`, `ndarray::ArrayView`,
         /// `nalgebra::MatrixView`, `faer::MatRef`, `image::ImageBuffer` over a slice, and
         /// `ndarray::ArrayView` of [`ReadCell`](crate::ReadCell) for every class. The page of each
@@ -178,7 +177,7 @@ macro_rules! reading {
         ///
         /// # Errors
         ///
-        /// [`SharedMemory`](crate::Error::SharedMemory), whose message names the ways out;
+        /// [`SharedMemory`](crate::Error::SharedMemory), whose message names the alternatives;
         /// [`DTypeMismatch`](crate::Error::DTypeMismatch),
         /// [`NotHostAccessible`](crate::Error::NotHostAccessible),
         /// [`Misaligned`](crate::Error::Misaligned), and an error that names the shape or the
@@ -221,7 +220,7 @@ macro_rules! reading {
             A::try_from(self)
         }
 
-        /// A contiguous row-major copy in memory of our own, 64-byte aligned. It is flagged
+        /// A contiguous row-major copy in new memory, 64-byte aligned. It is flagged
         /// [`IS_COPIED`](crate::Flags::IS_COPIED), and its class is
         /// [`Exclusive`](crate::Access::Exclusive).
         ///
@@ -239,7 +238,7 @@ macro_rules! reading {
 /// Writing a tensor's elements.
 macro_rules! writing {
     () => {
-        /// The elements as a mutable slice, if they are contiguous and no other code has them
+        /// The elements as a mutable slice, if they are contiguous and no other code can reach them
         /// (class [`Exclusive`](crate::Access::Exclusive)).
         ///
         /// # Errors
@@ -250,7 +249,7 @@ macro_rules! writing {
             $crate::raw::exclusive::slice_mut(&mut self.0)
         }
 
-        /// A typed view to write through, if no other code has the memory (class
+        /// A typed view to write through, if no other code can reach the memory (class
         /// [`Exclusive`](crate::Access::Exclusive)). Any strides.
         ///
         /// # Errors
@@ -265,7 +264,7 @@ macro_rules! writing {
         }
 
         /// The elements as a mutable view type of another crate, without a copy, if no other code
-        /// has them (class [`Exclusive`](crate::Access::Exclusive)) and no two of them overlap:
+        /// can reach them (class [`Exclusive`](crate::Access::Exclusive)) and no two of them overlap:
         /// `&mut [T]`, `ndarray::ArrayViewMut`, `nalgebra::MatrixViewMut`, `faer::MatMut`,
         /// `image::ImageBuffer` over a mutable slice.
         ///

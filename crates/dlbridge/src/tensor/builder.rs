@@ -21,7 +21,7 @@ impl Tensor {
     ///     .build()?;
     /// assert_eq!(column.view::<f32>()?.to_vec(), [2.0, 4.0, 6.0]);
     ///
-    /// // bytes that somebody else's format says are numbers
+    /// // bytes of a file format that are numbers
     /// let bytes: Vec<u8> = 258_u32.to_ne_bytes().to_vec();
     /// let number = Tensor::builder(bytes).dtype(DType::U32).shape(&[]).build()?;
     /// assert_eq!(number.view::<u32>()?.item()?, 258);
@@ -71,7 +71,7 @@ impl Tensor {
         Self::in_buffer(dtype, shape, Flags::NONE, |_| Buffer::copy_of(bytes))
     }
 
-    /// A contiguous tensor in a buffer that `allocate` makes of its size in bytes.
+    /// A contiguous tensor in a buffer that `allocate` returns for its size in bytes.
     pub(crate) fn in_buffer(
         dtype: DType,
         shape: &[i64],
@@ -86,8 +86,8 @@ impl Tensor {
 
 /// Exports an owner's memory with a chosen shape; see [`Tensor::builder`].
 ///
-/// What is not chosen is taken from the owner: one axis with all its elements, contiguous strides,
-/// no offset, the elements' own dtype.
+/// The defaults come from the owner: one axis with all elements, contiguous strides, no offset, the
+/// dtype of its elements.
 #[derive(Debug)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder<O> {
@@ -104,12 +104,12 @@ impl<O: Send + 'static> Builder<O> {
         Self { shape: Some(shape.into()), ..self }
     }
 
-    /// The steps along each axis, in elements; negative and zero steps are fine.
+    /// The steps along each axis, in elements; negative and zero steps are valid.
     pub fn strides(self, strides: &[i64]) -> Self {
         Self { strides: Some(strides.into()), ..self }
     }
 
-    /// Where element `[0, 0, ...]` lies, in elements from the start of the owner's memory.
+    /// The offset of element `[0, 0, ...]` from the start of the owner's memory, in elements.
     pub fn offset(self, offset: usize) -> Self {
         Self { offset, ..self }
     }
@@ -119,7 +119,7 @@ impl<O: Send + 'static> Builder<O> {
         Self { dtype: Some(dtype), ..self }
     }
 
-    /// Exports memory that the owner lends mutably: writable, of class
+    /// Exports the mutable slice of the owner: writable, of class
     /// [`Exclusive`](crate::Access::Exclusive).
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl<O: Send + 'static> Builder<O> {
         self.export(T::DTYPE, size, export_mut::<O, T>)
     }
 
-    /// Exports memory that the owner lends immutably: read-only, of class
+    /// Exports the slice of the owner: read-only, of class
     /// [`Frozen`](crate::Access::Frozen).
     ///
     /// ```
@@ -160,7 +160,7 @@ impl<O: Send + 'static> Builder<O> {
         self.export(T::DTYPE, size, export_ref::<O, T>)
     }
 
-    /// `size` is that of the owner's memory in bytes, asked for where no shape was chosen.
+    /// `size` is that of the owner's memory in bytes, used if no shape was chosen.
     pub(crate) fn export(
         mut self,
         element: DType,
@@ -183,7 +183,7 @@ impl<O: Send + 'static> Builder<O> {
         &self.owner
     }
 
-    /// Measures what was chosen, and exports it.
+    /// Measures the chosen shape, and exports it.
     pub(crate) fn place(
         self,
         export: impl FnOnce(O, &Placement<'_>) -> Result<Handle, Error>,

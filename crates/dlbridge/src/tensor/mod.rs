@@ -26,10 +26,11 @@ use accessors::{metadata, reading, writing};
 use crate::raw::{Handle, Parts};
 use crate::{Error, Flags};
 
-/// An owning handle to tensor memory, wherever it came from.
+/// An owning handle to the memory of a tensor: a shape, strides, an element type, a device and the
+/// elements, described as DLPack does.
 ///
-/// One type for memory that Rust owns and for memory of another language, whatever the version
-/// of its descriptor. Dropping it releases the memory exactly once, from any thread.
+/// One type for memory that Rust owns and for memory of another language, in either ABI of DLPack.
+/// Dropping it frees the memory, or calls the deleter of its producer, exactly once, on any thread.
 ///
 /// ```
 /// use dlbridge::Tensor;
@@ -39,6 +40,31 @@ use crate::{Error, Flags};
 /// assert_eq!(tensor.as_slice::<f32>()?, [1.0, 2.0, 3.0]);
 /// # Ok::<(), dlbridge::Error>(())
 /// ```
+///
+/// # Memory
+///
+/// A tensor is two words: a pointer to its descriptor, and its flags and [class](crate::Access). The
+/// descriptor of memory that Rust owns is the start of a header, one allocation that also has the
+/// owner, the shape and the strides. Exporting the tensor passes the address of that header to the
+/// consumer; nothing is allocated or copied.
+///
+/// ```text
+/// Tensor                header                                     elements
+/// +--------------+      +--------------------------------------+
+/// | descriptor --|----->| DLManagedTensorVersioned             |
+/// | flags, class |      |   data ------------------------------|---->+-----+-----+-----+
+/// +--------------+      |   shape, strides --+                 |     | 1.0 | 2.0 | 3.0 |
+///                       |   dtype, device    |                 |     +-----+-----+-----+
+///                       |   deleter          |                 |        ^
+///                       +--------------------|-----------------+        |
+///                       | count of handles   |                 |        |
+///                       | owner: Vec<f32>  --|-----------------|--------+ frees them
+///                       | [3], [1]  <--------+                 |
+///                       +--------------------------------------+
+/// ```
+///
+/// An imported tensor has no header: its descriptor is the producer's managed tensor, whose deleter
+/// frees it. Handles that [share](Self::into_shared) the memory have one header, which counts them.
 pub struct Tensor(pub(crate) Handle);
 
 impl Tensor {
@@ -61,13 +87,13 @@ impl Tensor {
         Self::in_buffer(dtype, shape, flags, |_| parts.to_buffer())
     }
 
-    /// The same memory, described without owning it.
+    /// Borrows the tensor as a [`TensorRef`].
     #[must_use]
     pub fn as_tensor_ref(&self) -> TensorRef<'_> {
         TensorRef::from_parts(self.parts())
     }
 
-    /// Turns the tensor into an owned type of another crate, which keeps the memory, without a copy:
+    /// Turns the tensor into an owned type of another crate, which keeps the memory alive, without a copy:
     /// `arrow_buffer::Buffer`, `bytes::Bytes`, `burn_std::TensorData`, `image::ImageBuffer` over a
     /// [`TensorSlice`](crate::TensorSlice), `candle_core::Tensor`, `cudarc::driver::CudaSlice`.
     ///
@@ -92,7 +118,7 @@ impl Tensor {
         A::try_from(self)
     }
 
-    /// Takes the owner back out, if this tensor was made from one of type `O` and never left
+    /// Takes the owner back out, if this tensor was made from an owner of type `O` and never left
     /// Rust.
     ///
     /// ```
@@ -105,14 +131,13 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// The tensor itself, if it has another owner. So too if it holds truth values of class
-    /// [`Shared`](crate::Access::Shared): others may have written bytes that are no `bool`.
+    /// The tensor itself, if it has another owner, or if it has elements of type `bool` and class
+    /// [`Shared`](crate::Access::Shared): other code may have written bytes that are no `bool`.
     pub fn into_owner<O: 'static>(self) -> Result<O, Self> {
         self.0.into_owner().map_err(Self)
     }
 
-    /// The producer's descriptor as it was, before normalisation; `None` for memory that
-    /// Rust owns.
+    /// The fields of the producer's descriptor before normalisation; `None` for memory that Rust owns.
     #[must_use]
     pub fn producer(&self) -> Option<Producer> {
         self.0.raw_fields().map(|raw| Producer {
@@ -123,8 +148,8 @@ impl Tensor {
         })
     }
 
-    /// Whether the memory is a producer's, whose deleter runs when the last tensor over it is
-    /// dropped: this one, or one that shares its memory.
+    /// Whether the memory was imported from a producer, whose deleter is called when the last tensor over
+    /// it is dropped.
     ///
     /// ```
     /// use dlbridge::Tensor;
@@ -138,11 +163,11 @@ impl Tensor {
     }
 }
 
-/// What a producer's descriptor says where a [`Tensor`] says something simpler.
+/// Fields of a producer's descriptor that a [`Tensor`] normalises; see [`Tensor::producer`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Producer {
-    /// Major and minor version; `None` for a descriptor of DLPack before 1.0.
+    /// Major and minor version; `None` for the legacy ABI.
     pub version: Option<(u32, u32)>,
     /// The descriptor's byte offset, which [`Tensor::data_ptr`] has applied.
     pub byte_offset: u64,

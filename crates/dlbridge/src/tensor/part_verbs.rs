@@ -22,10 +22,10 @@ pub(super) fn range_of(axis: usize, range: &impl RangeBounds<usize>) -> Cut<'sta
     Cut::Slice { axis, start, end }
 }
 
-/// Verbs of a type that has a function `part`, by value or by reference.
+/// The methods of a type that has a function `part`, by value or by reference.
 macro_rules! verbs {
     ([$($receiver:tt)+] $this:ident -> $part:ty) => {
-        /// The elements at one index of an axis, which is left out; see
+        /// The elements at one index of an axis; the part lacks that axis; see
         /// [`View::select`](crate::View::select).
         ///
         /// # Errors
@@ -48,7 +48,7 @@ macro_rules! verbs {
             $this.part($crate::tensor::part_verbs::range_of(axis, &range))
         }
 
-        /// Every so many elements of an axis, backwards if the step is negative; see
+        /// Every `step`-th element of an axis, backwards if the step is negative; see
         /// [`View::step_by`](crate::View::step_by).
         ///
         /// # Errors
@@ -82,7 +82,7 @@ macro_rules! verbs {
             $this.part($crate::layout::Cut::Permute(axes))
         }
 
-        /// Leaves out an axis of extent 1; see [`View::squeeze`](crate::View::squeeze).
+        /// Removes an axis of extent 1; see [`View::squeeze`](crate::View::squeeze).
         ///
         /// # Errors
         ///
@@ -91,7 +91,7 @@ macro_rules! verbs {
             $this.part($crate::layout::Cut::Squeeze { axis })
         }
 
-        /// Puts in an axis of extent 1; see [`View::unsqueeze`](crate::View::unsqueeze).
+        /// Inserts an axis of extent 1; see [`View::unsqueeze`](crate::View::unsqueeze).
         ///
         /// # Errors
         ///
@@ -132,7 +132,7 @@ macro_rules! broadcast {
 /// Splitting in two, for types whose parts may be borrowed at the same time.
 macro_rules! split {
     (& $this:ident -> $part:ty) => {
-        /// The elements of an axis in front of an index, and those from it on.
+        /// The elements of an axis before an index, and those from the index on.
         ///
         /// # Errors
         ///
@@ -151,8 +151,8 @@ pub(super) use {broadcast, split, verbs};
 
 /// # Parts
 ///
-/// The same memory under other indices, without a copy. They take the tensor, whose memory the part
-/// keeps alive, and whose [class](crate::Access) it has; where there is none, the tensor is dropped.
+/// The same memory under other indices, without a copy. These methods take the tensor: the part keeps its
+/// memory alive and has its [class](crate::Access). An error drops the tensor.
 /// [`as_tensor_ref`](Tensor::as_tensor_ref) gives parts that only borrow,
 /// [`into_shared`](Tensor::into_shared) any number that own.
 ///
@@ -176,7 +176,7 @@ impl Tensor {
 
 /// # Parts
 ///
-/// Each keeps the memory alive, as another handle does.
+/// Each part keeps the memory alive, like another handle.
 ///
 /// ```
 /// use dlbridge::Tensor;
@@ -195,7 +195,7 @@ impl SharedTensor {
 
 /// # Parts
 ///
-/// They borrow the memory for as long as this does.
+/// A part has the lifetime of the borrowed memory.
 ///
 /// ```
 /// use dlbridge::Tensor;
@@ -218,11 +218,11 @@ impl<'a> TensorRef<'a> {
 
 /// # Parts
 ///
-/// They take this borrow's place, so that no element is borrowed twice.
+/// These methods take the borrow, so that no element is borrowed twice.
 impl<'a> TensorMut<'a> {
     verbs!([self] self -> TensorMut<'a>);
 
-    /// The elements of an axis in front of an index, and those from it on, to write both.
+    /// The elements of an axis before an index, and those from the index on, to write both.
     ///
     /// ```
     /// use dlbridge::TensorMut;
@@ -252,7 +252,7 @@ impl<'a> TensorMut<'a> {
 
 /// # Parts
 ///
-/// They take this view's place, so that no element has two views to write through;
+/// These methods take the view, so that no element has two mutable views;
 /// [`reborrow`](ViewMut::reborrow) keeps it for later.
 ///
 /// ```
@@ -268,7 +268,7 @@ impl<'a> TensorMut<'a> {
 impl<T: crate::Element> ViewMut<'_, T> {
     verbs!([self] self -> Self);
 
-    /// The elements of an axis in front of an index, and those from it on, to write both.
+    /// The elements of an axis before an index, and those from the index on, to write both.
     ///
     /// ```
     /// use dlbridge::Tensor;

@@ -13,10 +13,10 @@ use crate::{Element, Error, View};
 
 /// # Parts
 ///
-/// The same elements under other indices, without a copy. A tensor has the same verbs, for any type
-/// of element and any device.
+/// The same elements under other indices, without a copy. A tensor has the same methods, for any
+/// element type and any device.
 impl<'a, T: Element> View<'a, T> {
-    /// The elements at one index of an axis; the axis is left out.
+    /// The elements at one index of an axis; the part lacks that axis.
     ///
     /// ```
     /// # use dlbridge::Tensor;
@@ -56,7 +56,7 @@ impl<'a, T: Element> View<'a, T> {
         self.part(range_of(axis, &range))
     }
 
-    /// Every so many elements of an axis: from the first one on, or from the last one backwards if the
+    /// Every `step`-th element of an axis: from the first one on, or from the last one backwards if the
     /// step is negative. `[::step]` in Python.
     ///
     /// ```
@@ -123,7 +123,7 @@ impl<'a, T: Element> View<'a, T> {
         self.part(Cut::Permute(axes))
     }
 
-    /// Leaves out an axis of extent 1.
+    /// Removes an axis of extent 1.
     ///
     /// ```
     /// # use dlbridge::Tensor;
@@ -139,7 +139,7 @@ impl<'a, T: Element> View<'a, T> {
         self.part(Cut::Squeeze { axis })
     }
 
-    /// Puts in an axis of extent 1, at most behind the last one. `numpy.expand_dims` in Python.
+    /// Inserts an axis of extent 1, at most after the last one. `numpy.expand_dims` in Python.
     ///
     /// ```
     /// # use dlbridge::Tensor;
@@ -155,8 +155,8 @@ impl<'a, T: Element> View<'a, T> {
         self.part(Cut::Unsqueeze { axis })
     }
 
-    /// The same elements in row-major order, with other extents. One extent may be -1: it becomes what
-    /// the others leave.
+    /// The same elements in row-major order, with other extents. One extent may be -1: it is
+    /// computed from the others.
     ///
     /// ```
     /// # use dlbridge::Tensor;
@@ -193,7 +193,7 @@ impl<'a, T: Element> View<'a, T> {
         self.part(Cut::Broadcast(shape))
     }
 
-    /// The elements of an axis in front of an index, and those from it on.
+    /// The elements of an axis before an index, and those from the index on.
     ///
     /// ```
     /// # use dlbridge::Tensor;
@@ -225,8 +225,8 @@ impl<'a, T: Element> View<'a, T> {
 
 /// A part of a [`View`], which has a shape of its own.
 ///
-/// [`view`](Self::view) gives the [`View`] with everything that reads it. What is used most is here,
-/// too, and so are the verbs that make parts.
+/// [`view`](Self::view) gives the [`View`], with all its methods. The most frequent ones are here as
+/// well, and those that make parts.
 ///
 /// ```
 /// use dlbridge::Tensor;

@@ -46,7 +46,7 @@ impl<'a, T: Element> View<'a, T> {
         Ok(Rows(RowElements::new(self.elements, self.shape().len() - 1)))
     }
 
-    /// What [`select`](Self::select) gives for each index of an axis. For the first axis,
+    /// The result of [`select`](Self::select) for each index of an axis. For the first axis,
     /// [`outer_iter`](Self::outer_iter) is quicker.
     ///
     /// ```
@@ -118,7 +118,7 @@ impl<'a, T: Element> View<'a, T> {
 
     /// The elements of two views of one shape, in pairs, in row-major order.
     ///
-    /// `fold` and what is made of it (`for_each`, `sum`, ...) are the quick ways through it.
+    /// `fold` and the methods built on it (`for_each`, `sum`, ...) are the fastest.
     ///
     /// ```
     /// # use dlbridge::Tensor;
@@ -269,7 +269,7 @@ numbered!(Pieces, numbers);
 /// The elements of two views of one shape, in pairs; see [`View::zip`].
 #[derive(Clone, Debug)]
 pub struct Zip<'a, 'b, T: Element, U: Element> {
-    /// Both views, while no pair was taken.
+    /// Both views, before the first pair.
     views: Option<(View<'a, T>, View<'b, U>)>,
     elements: std::iter::Zip<Iter<'a, T>, Iter<'b, U>>,
 }
@@ -288,7 +288,7 @@ impl<T: Element, U: Element> Iterator for Zip<'_, '_, T, U> {
         self.elements.size_hint()
     }
 
-    /// A loop over both memories, or one for each pair of rows.
+    /// One loop over all elements, or one for each pair of rows.
     #[inline]
     fn fold<B, F: FnMut(B, (T, U)) -> B>(self, init: B, mut f: F) -> B {
         let Some((a, b)) = self.views else { return self.elements.fold(init, f) };
@@ -312,7 +312,7 @@ impl<T: Element, U: Element> FusedIterator for Zip<'_, '_, T, U> {}
 #[derive(Clone, Debug)]
 pub struct Indexed<'a, T, const N: usize> {
     shape: [i64; N],
-    /// Of the next element.
+    /// The index of the next element.
     index: [usize; N],
     elements: Iter<'a, T>,
 }

@@ -6,7 +6,7 @@ use super::accessors::{metadata, reading, writing};
 use crate::raw::Parts;
 use crate::raw::borrowed::Borrowed;
 
-/// A borrowed tensor: what a C function taking `const DLTensor *` needs.
+/// A borrowed tensor, for reading: a C function gets it as `const DLTensor *`.
 ///
 /// ```
 /// use dlbridge::TensorRef;
@@ -40,7 +40,7 @@ impl<'a> TensorRef<'a> {
         self.0.parts()
     }
 
-    /// Turns the borrow into a view type of another crate, which lives as long as the borrowed memory.
+    /// Turns the borrow into a view type of another crate, with the lifetime of the borrowed memory.
     ///
     /// ```
     /// use dlbridge::TensorRef;
@@ -66,7 +66,7 @@ impl fmt::Debug for TensorRef<'_> {
     }
 }
 
-/// A mutably borrowed tensor: what a C function taking `DLTensor *` needs.
+/// A mutably borrowed tensor: a C function gets it as `DLTensor *`.
 ///
 /// ```
 /// use dlbridge::TensorMut;
@@ -89,7 +89,8 @@ impl<'a> TensorMut<'a> {
         self.0.parts()
     }
 
-    /// Turns the borrow into a mutable view type of another crate, which lives as long as the borrowed memory.
+    /// Turns the borrow into a mutable view type of another crate, with the lifetime of the borrowed
+    /// memory.
     ///
     /// ```
     /// use dlbridge::TensorMut;

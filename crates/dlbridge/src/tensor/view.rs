@@ -10,8 +10,8 @@ use crate::{Element, Error};
 
 /// A typed view of host memory that copies elements out.
 ///
-/// It is safe for memory that another language may write meanwhile, takes any strides, and data
-/// at any address, aligned or not.
+/// It is safe for memory that another language may write, and works for any strides and any address,
+/// aligned or not.
 ///
 /// ```
 /// use dlbridge::Tensor;
@@ -58,7 +58,7 @@ impl<'a, T: Element> View<'a, T> {
         self.len() == 0
     }
 
-    /// Whether the elements lie side by side in row-major order.
+    /// Whether the elements are contiguous in row-major order.
     #[must_use]
     pub fn is_contiguous(&self) -> bool {
         self.elements.parts().is_contiguous()
@@ -98,16 +98,16 @@ impl<'a, T: Element> View<'a, T> {
         self.elements.iter()
     }
 
-    /// The elements as cells, if they lie side by side in row-major order, aligned. Loops over
-    /// cells vectorise like loops over a slice.
+    /// The elements as cells, if they are contiguous in row-major order, and aligned. Loops over cells
+    /// vectorise like loops over a slice.
     #[must_use]
     #[inline]
     pub fn as_cells(&self) -> Option<&'a [ReadCell<T>]> {
         self.elements.cells()
     }
 
-    /// What `function` makes of the elements, in row-major order: `iter().map(function).collect()`
-    /// at the speed of a slice.
+    /// Applies `function` to the elements, in row-major order: `iter().map(function).collect()` at the
+    /// speed of a slice.
     ///
     /// ```
     /// use dlbridge::Tensor;
@@ -124,9 +124,9 @@ impl<'a, T: Element> View<'a, T> {
 
     /// A copy of the elements in row-major order.
     ///
-    /// Where there is no memory for it, the process ends, as it does for any vector: a broadcast
-    /// axis gives a tensor more elements than there is memory. `to_contiguous` of a tensor gives an
-    /// error instead.
+    /// Without memory for the copy the process ends, as for any vector: a broadcast tensor can have more
+    /// elements than fit in memory. [`Tensor::to_contiguous`](crate::Tensor::to_contiguous) returns an
+    /// error in that case.
     #[must_use]
     pub fn to_vec(&self) -> Vec<T> {
         self.elements.to_vec()
@@ -197,7 +197,7 @@ impl<T: Element> fmt::Debug for View<'_, T> {
     }
 }
 
-/// A typed view of host memory to write through, that nobody else has meanwhile.
+/// A typed view of host memory to write through, with exclusive access.
 ///
 /// Elements may overlap (a broadcast axis, say): they are written by value, in row-major order.
 ///
@@ -250,7 +250,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
         self.0.elements().get(index)
     }
 
-    /// The same elements to be read, for as long as this is borrowed.
+    /// The same elements, for reading.
     #[must_use]
     pub fn as_view(&self) -> View<'_, T> {
         View { elements: self.0.elements() }
@@ -291,7 +291,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
         self.0.fill(value);
     }
 
-    /// Replaces each element by what `function` makes of it, in row-major order.
+    /// Replaces each element by `function` of it, in row-major order.
     pub fn map(&mut self, function: impl FnMut(T) -> T) {
         self.0.replace(function);
     }

@@ -15,7 +15,7 @@ use super::Releases;
 use crate::raw::buffer::Buffer;
 use crate::{DType, Device, Element, Error, Flags, Tensor, layout};
 
-/// A tensor of another language: raw descriptors, as odd as a test wants them.
+/// A fake producer: raw descriptors with any fields that a test needs.
 ///
 /// It owns its elements, 64-byte aligned, until its deleter is called, which is counted. One that
 /// is never released leaks; one [without a deleter](Self::without_deleter) lives as long as the
@@ -296,7 +296,7 @@ unsafe extern "C" fn delete<M>(managed: *mut M) {
     block.producer.releases.record();
 }
 
-/// What nobody will ever release, so that leak checkers find it reachable.
+/// Memory without a deleter, kept reachable for leak checkers.
 static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
 struct Kept(#[expect(dead_code, reason = "it is only kept")] *mut c_void);

@@ -9,7 +9,7 @@ use std::{env, fs, process};
 const SOURCE: &str = include_str!("late_driver.c");
 
 /// A library that plays the CUDA driver, with streams that are as late as CUDA lets them be: what
-/// is queued runs when somebody waits for it, and not before. Memory that is freed is overwritten.
+/// is queued runs when a call waits for it, and not before. Memory that is freed is overwritten.
 ///
 /// Code that forgets to order its work reads old values from it, every time; on a GPU it would
 /// now and then. It has copies and fills, and no kernels. Nothing that it shows is said of a real

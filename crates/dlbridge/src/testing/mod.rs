@@ -1,15 +1,15 @@
-//! What adapters and bindings are tested with: odd producers, counting owners, and the suites
-//! that every conversion must pass. Needs the feature `testing`.
+//! Tools for testing adapters and bindings: fake producers, counting owners, and the suites that every
+//! conversion must pass. Needs the feature `testing`.
 //!
-//! It is a test library: what is wrong ends in a panic that says so.
+//! A failed check panics with a message that names it.
 //!
 //! | to test | call |
 //! | --- | --- |
-//! | a conversion from a type of yours to a `Tensor` | [`conformance::owner`] |
+//! | a conversion from your type to a `Tensor` | [`conformance::owner`] |
 //! | a conversion from a borrow of it to a `TensorRef` | [`conformance::borrowed`] |
-//! | a conversion from a `&Tensor` to a type of yours | [`conformance::reader`] |
-//! | a conversion of a whole `Tensor` to a type of yours | [`conformance::taker`] |
-//! | what becomes of an odd descriptor of another language | [`Foreign`] |
+//! | a conversion from a `&Tensor` to your type | [`conformance::reader`] |
+//! | a conversion of a whole `Tensor` to your type | [`conformance::taker`] |
+//! | the import of an unusual descriptor | [`Foreign`] |
 //! | who drops an owner, how often, and what if that panics | [`CountingOwner`] |
 //! | the order of work on CUDA streams, without a GPU | [`LateDriver`] |
 //!

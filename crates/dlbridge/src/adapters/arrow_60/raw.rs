@@ -11,11 +11,11 @@ use crate::adapters::raw::Strided;
 use crate::tensor::Nested;
 use crate::{Element, Error, Tensor};
 
-// A buffer's bytes are behind an `Arc`, which is mutable to nobody but its only holder.
+// A buffer's bytes are behind an `Arc`, which only a unique holder can write.
 owner_of_array!([] Buffer => [u8]);
 owner_of_array!([T: ArrowNativeType + Element] ScalarBuffer<T> => [T]);
 
-/// The elements as bytes, side by side, in a buffer that keeps the tensor.
+/// The contiguous elements as bytes, in a buffer that keeps the tensor alive.
 pub(super) fn buffer(tensor: Tensor) -> Result<Buffer, Error> {
     let parts = tensor.parts();
     parts.check_host()?;

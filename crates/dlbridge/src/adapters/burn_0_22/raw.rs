@@ -58,7 +58,7 @@ pub(crate) fn export_shared_bytes<O: Send + 'static>(
     }
 }
 
-/// The elements as bytes, side by side, that keep the tensor. Exclusive memory is written where it
+/// The contiguous elements as bytes that keep the tensor alive. Exclusive memory is written where it
 /// is; frozen memory is copied before it is written, as Burn does with bytes that are shared.
 pub(crate) fn bytes(tensor: Tensor) -> Result<Bytes, Error> {
     let parts = tensor.parts();
@@ -99,7 +99,7 @@ impl AllocationController for Kept {
     fn memory(&self, _: AccessPolicy) -> Result<&[MaybeUninit<u8>], AccessError> {
         let data = self.tensor.parts().data().cast();
         // SAFETY: host memory of `size` contiguous bytes (R1), alive as long as the tensor (R2),
-        // written by nobody but through `&mut self` (R4).
+        // written only through `&mut self` (R4).
         Ok(unsafe { slice::from_raw_parts(data, self.size) })
     }
 
@@ -113,7 +113,7 @@ impl AllocationController for Kept {
             return Err(AccessError::WouldCopy);
         }
         let data = parts.data().cast();
-        // SAFETY: as in `memory`; the tensor is borrowed mutably, and nobody else has its elements
+        // SAFETY: as in `memory`; the tensor is borrowed mutably, and no other code has its elements
         // (R4). That they stay initialised is the caller's duty.
         Ok(unsafe { slice::from_raw_parts_mut(data, self.size) })
     }

@@ -13,9 +13,9 @@ use super::burn_0_22::raw::{check_resident, export_shared_bytes};
 use crate::layout::extents;
 use crate::{Error, Tensor};
 
-/// A tensor of Burn's Flex backend becomes a read-only tensor without a copy, whatever its strides:
-/// other Burn tensors may hold the same elements. (To get a writable one from an only holder,
-/// convert what its `into_data` gives.)
+/// A tensor of Burn's Flex backend becomes a read-only tensor without a copy, with any strides: other
+/// Burn tensors may share its elements. (For a writable tensor of a unique one, convert the result of
+/// its `into_data`.)
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ impl TryFrom<FlexTensor> for Tensor {
 }
 
 /// A tensor becomes one of Burn's Flex backend, which keeps it, without a copy. Burn computes on its
-/// memory, and in place where it is the only holder of memory of class
+/// memory, and in place where it is the unique holder of memory of class
 /// [`Exclusive`](crate::Access::Exclusive).
 ///
 /// ```

@@ -31,7 +31,7 @@ impl From<Bytes> for Tensor {
     }
 }
 
-/// Bytes that are nobody else's become a tensor of one axis, without a copy.
+/// Unique bytes become a writable tensor of one axis, without a copy.
 impl From<BytesMut> for Tensor {
     fn from(bytes: BytesMut) -> Self {
         Self::builder(bytes).build::<u8>().expect(ONE_AXIS)
@@ -42,11 +42,11 @@ impl TryFrom<Tensor> for Bytes {
     type Error = Error;
 
     /// Turns a contiguous tensor of `u8` into bytes that own it, without a copy. For the bytes
-    /// of other elements, say `Bytes::from_owner(tensor.into_bytes()?)`.
+    /// of other elements, call `Bytes::from_owner(tensor.into_bytes()?)`.
     ///
     /// # Errors
     ///
-    /// As [`Tensor::as_slice`], which tells in advance.
+    /// As [`Tensor::as_slice`], which checks without consuming the tensor.
     fn try_from(tensor: Tensor) -> Result<Self, Error> {
         Ok(Self::from_owner(tensor.into_slice::<u8>()?))
     }

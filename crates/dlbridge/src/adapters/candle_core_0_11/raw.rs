@@ -15,7 +15,7 @@ use crate::{Access, Error, Flags};
 /// A tensor whose storage is locked for reading. Candle's tensors share storages, and an operation
 /// in place may not only write to one, but put another in its place.
 pub(crate) struct Locked {
-    /// In the storage that `tensor` keeps alive. One reader's share of it is ours.
+    /// In the storage that `tensor` keeps alive, on which this value has a read lock.
     lock: NonNull<RwLock<Storage>>,
     tensor: candle_core::Tensor,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Locked {
 unsafe impl Send for Locked {}
 
 impl Locked {
-    /// Waits until nobody writes.
+    /// Waits until no code writes.
     pub(crate) fn new(tensor: candle_core::Tensor) -> Self {
         let (guard, _) = tensor.storage_and_layout();
         let lock = NonNull::from(RwLockReadGuard::rwlock(&guard));
@@ -39,7 +39,7 @@ impl Locked {
     pub(crate) fn storage(&self) -> &Storage {
         // SAFETY: the tensor keeps the lock alive, at the same place (R2).
         let storage = unsafe { self.lock.as_ref() }.data_ptr();
-        // SAFETY: locked for reading as long as `self` is there, so nobody writes (R4).
+        // SAFETY: locked for reading while `self` lives, so no code writes (R4).
         unsafe { &*storage }
     }
 }

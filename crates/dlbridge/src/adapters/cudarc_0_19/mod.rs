@@ -1,12 +1,11 @@
 //! `cudarc` 0.19, both ways: CUDA slices with their streams. Feature `cudarc-0_19`.
 //!
-//! Streams wait for each other by events; the host waits only where nobody knows which stream
-//! comes next. Nothing is linked: the driver is loaded when it is first used, so this builds
-//! anywhere. Memory goes back to its own stream: a consumer in another language releases a tensor
-//! when its own work on it is done.
+//! Streams wait for each other by events; the host waits only where the next stream is unknown.
+//! Nothing is linked: the driver is loaded at its first use, so this builds anywhere. Memory is freed
+//! on its own stream: a consumer in another language releases a tensor when its work on it is done.
 //!
-//! **No GPU has confirmed this adapter yet.** Its tests for a GPU pass beside a driver that is
-//! played, whose streams do their work as late as CUDA lets them.
+//! **Not yet tested on a GPU.** Its GPU tests pass with a fake driver, whose streams run their work as
+//! late as CUDA permits.
 
 pub(super) mod raw;
 
@@ -25,7 +24,7 @@ use crate::{Builder, Device, DeviceKind, Error, Plain, Tensor};
 ///
 /// # Errors
 ///
-/// None that is known; a slice fits every check that [`Builder::build_cuda`] makes.
+/// None is known; a slice passes every check of [`Builder::build_cuda`].
 impl<T: Plain> TryFrom<CudaSlice<T>> for Tensor {
     type Error = Error;
 
@@ -38,7 +37,7 @@ impl<T: Plain> TryFrom<CudaSlice<T>> for Tensor {
 ///
 /// # Errors
 ///
-/// None that is known, as for a slice.
+/// None is known, as for a slice.
 impl<T: Plain> TryFrom<Arc<CudaSlice<T>>> for Tensor {
     type Error = Error;
 
@@ -81,8 +80,8 @@ impl<T: Plain> Builder<CudaSlice<T>> {
     }
 }
 
-/// The CUDA slice that the tensor was made of, if it never left Rust: on its own stream, and all of
-/// it, whatever part the tensor showed.
+/// The CUDA slice that the tensor was made from, if it never left Rust: on its own stream, and whole,
+/// even if the tensor is a part of it.
 ///
 /// # Errors
 ///
@@ -95,8 +94,8 @@ impl<T: Plain> TryFrom<Tensor> for CudaSlice<T> {
     }
 }
 
-/// The stream on which the work on a tensor is ordered, if it was made of a CUDA slice: the slice's
-/// own. One of a single thread is left for the default stream, which waits for it.
+/// The stream that orders work on a tensor, if it was made from a CUDA slice: that of the slice. For a
+/// per-thread stream it is the default stream, which waits for it.
 #[must_use]
 pub fn stream(tensor: &Tensor) -> Option<&Arc<CudaStream>> {
     producer(tensor)
@@ -115,12 +114,12 @@ pub fn join_stream(tensor: &Tensor, stream: &CudaStream) -> Result<(), Error> {
     }
 }
 
-/// Lends the elements to `call` as a CUDA slice on `stream`, without a copy. The stream waits for the
-/// work that was queued on a tensor of cudarc's; a tensor of another producer is ready on the stream
-/// for which it was imported.
+/// Calls `call` with the elements as a CUDA slice on `stream`, without a copy. The stream waits for the
+/// work that was queued on a tensor of cudarc; a tensor of another producer is ready on the stream for
+/// which it was imported.
 ///
-/// What `call` queues is ordered before what follows, by an event where the tensor's own stream is
-/// known; else the host waits for `stream`.
+/// Work that `call` queues is ordered before later work: by an event if the stream of the tensor is
+/// known; otherwise the host waits for `stream`.
 ///
 /// # Errors
 ///
@@ -135,7 +134,7 @@ pub fn with_slice<T: Plain, R>(
     raw::with_slice(tensor, stream, call)
 }
 
-/// The same for writing, if no other code has the elements (class
+/// The same for writing, if no other code can reach the elements (class
 /// [`Exclusive`](crate::Access::Exclusive)).
 ///
 /// # Errors
@@ -149,8 +148,7 @@ pub fn with_view_mut<T: Plain, R>(
     raw::with_view_mut(tensor, stream, call)
 }
 
-/// A CUDA slice over memory that a tensor owns, without a copy: what kernels and copies of cudarc
-/// take. When it is dropped, the tensor is released after the work that was queued on its stream.
+/// A CUDA slice over the memory of a tensor, without a copy, for kernels and copies of cudarc. When it is dropped, the tensor is released after the work that was queued on its stream.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -166,8 +164,8 @@ pub fn with_view_mut<T: Plain, R>(
 pub struct OwnedSlice<T>(Owned<T>);
 
 impl<T: Plain> OwnedSlice<T> {
-    /// Takes a tensor over, to be used on `stream`, which waits for the work that was queued on a
-    /// tensor of cudarc's; a tensor of another producer is ready on the stream for which it was
+    /// Turns a tensor into a slice on `stream`, which waits for the work that was queued on a tensor of
+    /// cudarc; a tensor of another producer is ready on the stream for which it was
     /// imported.
     ///
     /// # Errors
@@ -177,7 +175,7 @@ impl<T: Plain> OwnedSlice<T> {
         Owned::new(tensor, stream).map(Self)
     }
 
-    /// The elements to be written, if nobody else has them.
+    /// The elements for writing, if no other code can reach them.
     ///
     /// # Errors
     ///
@@ -209,7 +207,7 @@ impl<T> fmt::Debug for OwnedSlice<T> {
     }
 }
 
-/// The CUDA context of a device, the one that PyTorch, CuPy and JAX use too.
+/// The CUDA context of a device, which PyTorch, CuPy and JAX use as well.
 ///
 /// ```
 /// use dlbridge::{Device, cudarc_0_19};

@@ -31,8 +31,8 @@ use super::describable;
 use super::raw::{borrow, borrow_mut, export, export_frozen};
 use crate::{Element, Error, Plain, Tensor, TensorMut, TensorRef, View};
 
-/// A matrix becomes a column-major tensor without a copy; what faer leaves free between its
-/// columns stays out of it.
+/// A matrix becomes a column-major tensor without a copy; the padding between its columns is not part of
+/// it.
 ///
 /// # Panics
 ///

@@ -12,7 +12,7 @@ use crate::{Element, Error, Plain};
 macro_rules! strided {
     ([$($generics:tt)*] $ty:ty, $($extent:ident * $stride:ident),+) => {
         // SAFETY: faer's views reach their own elements alone. One that is not initialised was made
-        // by an unsafe call, whose duty was to let nobody read it (R10).
+        // by an unsafe call, whose duty was that no code reads it (R10).
         unsafe impl<T: Element, $($generics)*> Strided for $ty {
             type Elem = T;
 

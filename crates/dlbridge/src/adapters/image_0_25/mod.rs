@@ -121,7 +121,7 @@ impl TryFrom<DynamicImage> for Tensor {
 ///
 /// # Panics
 ///
-/// If the image's container lends fewer samples than it did when the image was made.
+/// If the image's container returns fewer samples than when the image was made.
 impl<'a, P, C> From<&'a ImageBuffer<P, C>> for TensorRef<'a>
 where
     P: Pixel<Subpixel: Element>,
@@ -137,7 +137,7 @@ where
 ///
 /// # Panics
 ///
-/// If the image's container lends fewer samples than it did when the image was made.
+/// If the image's container returns fewer samples than when the image was made.
 impl<'a, P, C> From<&'a mut ImageBuffer<P, C>> for TensorMut<'a>
 where
     P: Pixel<Subpixel: Plain>,

@@ -1,9 +1,9 @@
 //! Where a matrix's elements lie, and views over checked elements. A matrix type of one column, and
 //! no other, has one axis.
 //!
-//! Views are made only of contiguous columns. With other row strides, nalgebra's own operations form
-//! slices across what lies between the elements (R4), and its iterators count past the end of the
-//! memory, or, with a row stride of 0, read there.
+//! Views need contiguous columns. With other row strides, nalgebra's own operations form slices across
+//! the gaps between the elements (R4), and its iterators count past the end of the memory, or, with a
+//! row stride of 0, read there.
 #![allow(unsafe_code)]
 
 use nalgebra::{

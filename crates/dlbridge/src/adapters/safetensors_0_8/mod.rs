@@ -1,8 +1,8 @@
 //! `safetensors` 0.8: the tensors of a file without a copy, and tensors as views to write.
 //! Feature `safetensors-0_8`.
 //!
-//! [`Archive`] gives the tensors of a file, read-only, in the file's own memory, which each of them keeps
-//! alive. A contiguous tensor becomes a `TensorView`, by [`view_as`](Tensor::view_as), to write a file.
+//! [`Archive`] returns the tensors of a file, read-only, in the memory of the file, which each tensor
+//! keeps alive. A contiguous tensor becomes a `TensorView`, by [`view_as`](Tensor::view_as), to write a file.
 
 use std::fmt;
 use std::fs::File;
@@ -18,7 +18,7 @@ use crate::raw::buffer::Buffer;
 use crate::raw::placement::{OtherWriters, Placement, export_slice};
 use crate::{DType, Error, Flags, Tensor, TensorMut, TensorRef, TensorSlice};
 
-/// What a file names its types, and what DLPack does. The format's `F8_E4M3` is the finite one.
+/// The names of types in a file, and their dtypes. The format's `F8_E4M3` is the finite one.
 const DTYPES: [(Dtype, DType); 22] = [
     (Dtype::BOOL, DType::BOOL),
     (Dtype::F4, DType::FLOAT4_E2M1FN),
@@ -46,17 +46,17 @@ const DTYPES: [(Dtype, DType); 22] = [
 
 /// A safetensors file in memory, and the tensors in it.
 ///
-/// The owner of the memory may be anything that lends bytes: a `Vec<u8>`, an `Arc<[u8]>`,
+/// The owner of the memory is any `AsRef<[u8]>`: a `Vec<u8>`, an `Arc<[u8]>`,
 /// `Bytes`, a mapped file. Each tensor shares it and keeps it alive.
 ///
 /// | the file is | make it by | class of its tensors |
 /// | --- | --- | --- |
-/// | on disk | [`Archive::read`], into memory of our own | [`Frozen`](crate::Access::Frozen) |
+/// | on disk | [`Archive::read`], into new memory | [`Frozen`](crate::Access::Frozen) |
 /// | in memory | [`Archive::new`] | [`Frozen`](crate::Access::Frozen) |
 /// | mapped | [`Archive::mapped`] | [`Shared`](crate::Access::Shared) |
 ///
-/// A tensor may lie at an address that its type does not like: a [`View`](crate::View) reads it
-/// all the same, a slice of it is refused ([`Error::Misaligned`]).
+/// A tensor may have a misaligned address: a [`View`](crate::View) reads it, a slice of it is an error
+/// ([`Error::Misaligned`]).
 ///
 /// ```
 /// use dlbridge::safetensors_0_8::Archive;
@@ -87,11 +87,11 @@ impl<O> fmt::Debug for Archive<O> {
 }
 
 impl Archive<TensorSlice<u8>> {
-    /// Reads a file into memory of our own.
+    /// Reads a file into new memory.
     ///
     /// # Errors
     ///
-    /// [`Refused`](Error::Refused) with what the system or the format has against it, or
+    /// [`Refused`](Error::Refused) with the message of the system or of safetensors, or
     /// [`OutOfMemory`](Error::OutOfMemory).
     pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
         let refused = |error: std::io::Error| refused("file", error.to_string());
@@ -108,13 +108,12 @@ impl Archive<TensorSlice<u8>> {
 }
 
 impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
-    /// Takes a file that is in memory. What lends a `&[u8]` promises that nobody writes it
-    /// meanwhile; for a mapped file that is somebody's word, which [`mapped`](Self::mapped)
-    /// does without.
+    /// Takes a file that is in memory. No code may write the bytes of a `&[u8]`; a mapped file cannot
+    /// guarantee that, so use [`mapped`](Self::mapped) for one.
     ///
     /// # Errors
     ///
-    /// [`Refused`](Error::Refused) with what the format has against the bytes.
+    /// [`Refused`](Error::Refused) with the message of safetensors.
     pub fn new(owner: O) -> Result<Self, Error> {
         Self::parse(owner, OtherWriters::None)
     }
@@ -127,7 +126,7 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
     /// use memmap2::Mmap;
     ///
     /// let file = std::fs::File::open("model.safetensors")?;
-    /// // SAFETY: nobody makes the file shorter while it is mapped.
+    /// // SAFETY: no process truncates the file while it is mapped.
     /// let archive = Archive::mapped(unsafe { Mmap::map(&file) }?)?;
     /// for name in archive.names() {
     ///     println!("{name}: {:?}", archive.tensor(&name)?);
@@ -137,7 +136,7 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
     ///
     /// # Errors
     ///
-    /// [`Refused`](Error::Refused) with what the format has against the bytes.
+    /// [`Refused`](Error::Refused) with the message of safetensors.
     pub fn mapped(owner: O) -> Result<Self, Error> {
         Self::parse(owner, OtherWriters::Possible)
     }
@@ -155,13 +154,13 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
         self.metadata.offset_keys()
     }
 
-    /// What the file says of itself.
+    /// The metadata of the file.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// One tensor, read-only, in the file's own memory.
+    /// One tensor, read-only, in the memory of the file.
     ///
     /// # Errors
     ///
@@ -180,7 +179,7 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
         let range = self.start + first..self.start + last;
         let owner = Arc::clone(&self.owner);
         let handle = export_slice(owner, &placement, self.writers, |owner: &Arc<O>| {
-            // Should the owner lend fewer bytes than before, the shape does not fit them.
+            // If the owner returns fewer bytes than before, this rejects the shape.
             O::as_ref(owner).get(range).unwrap_or_default()
         });
         handle.map(Tensor)
@@ -200,7 +199,7 @@ pub(crate) fn from_dlpack(dtype: DType) -> Result<Dtype, Error> {
     Ok(theirs)
 }
 
-/// The format stores numbers with their little end first.
+/// The format stores numbers in little-endian order.
 fn little_endian(dtype: DType) -> Result<DType, Error> {
     if cfg!(target_endian = "big") && dtype.bits > 8 {
         return Err(refused(FORMAT, format!("{dtype} is stored the other way round here")));
@@ -208,7 +207,7 @@ fn little_endian(dtype: DType) -> Result<DType, Error> {
     Ok(dtype)
 }
 
-/// Who refuses, in errors.
+/// The name of this format in errors.
 const FORMAT: &str = "safetensors";
 
 fn refused(by: &'static str, reason: String) -> Error {
@@ -219,8 +218,8 @@ fn format(error: SafeTensorError) -> Error {
     refused(FORMAT, error.to_string())
 }
 
-/// Borrows what a file would hold of a tensor. The format has no name for some types; a tensor that is
-/// not contiguous, or that other code may write, is copied by `to_contiguous` first.
+/// Borrows a tensor for writing a file. The format has no name for some types. Copy a tensor that is not
+/// contiguous, or that other code may write, with `to_contiguous` first.
 fn view(parts: Parts<'_>) -> Result<TensorView<'_>, Error> {
     let dtype = from_dlpack(parts.dtype())?;
     let shape = parts.shape().iter().map(|&extent| extent as usize).collect();

@@ -38,7 +38,7 @@ unsafe impl<T: Element> StridedMut for Scalar<T> {
     }
 }
 
-// SAFETY: a slice's elements lie side by side (R10).
+// SAFETY: a slice's elements are contiguous (R10).
 unsafe impl<T: Element> Strided for [T] {
     type Elem = T;
 

@@ -6,8 +6,8 @@ use crate::raw::write::ElementsMut;
 use crate::{Access, Element, Error, Flags, Tensor, TensorMut, TensorRef, ViewMut};
 
 impl Tensor {
-    /// Borrows the memory as class [`Frozen`](Access::Frozen), whatever its class, so that every
-    /// conversion to a shared borrow works.
+    /// Borrows memory of any class as [`Frozen`](Access::Frozen), so that every conversion to a shared
+    /// borrow works.
     ///
     /// ```
     /// use dlbridge::Tensor;
@@ -31,8 +31,8 @@ impl Tensor {
         TensorRef::from_borrowed(borrowed)
     }
 
-    /// Borrows the memory as class [`Exclusive`](Access::Exclusive), whatever its class, so that
-    /// every conversion to a mutable borrow works.
+    /// Borrows memory of any class as [`Exclusive`](Access::Exclusive), so that every conversion to a
+    /// mutable borrow works.
     ///
     /// ```
     /// use dlbridge::Tensor;
@@ -61,8 +61,8 @@ impl Tensor {
         Ok(TensorMut(borrowed))
     }
 
-    /// A typed view to write through, whatever the class. It needs no `&mut`, because an argument
-    /// of a Python function need not have one.
+    /// A typed view to write through, for memory of any class. It takes `&self`, because an argument of
+    /// a Python function need not be `mut`.
     ///
     /// # Safety
     ///

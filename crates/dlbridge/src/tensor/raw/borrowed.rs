@@ -13,8 +13,7 @@ use crate::raw::descriptor::marks::Marks;
 use crate::raw::descriptor::validate::{Validated, is_ordinary, validate_any};
 use crate::{Error, Flags, MAX_RANK, Tensor};
 
-/// Memory that a plain descriptor describes, as a [`Tensor`] that owns nothing: no allocation, and
-/// nothing to release.
+/// A [`Tensor`] over a plain descriptor, which owns nothing: no allocation, and no deleter.
 ///
 /// ```
 /// use dlbridge::ffi::BorrowedTensor;
@@ -23,10 +22,10 @@ use crate::{Error, Flags, MAX_RANK, Tensor};
 /// let tensor = Tensor::from(vec![1.5_f32, 2.5]);
 /// let mut descriptor = tensor.as_raw();
 /// let mut strides = BorrowedTensor::NO_STRIDES;
-/// // SAFETY: described by `tensor`, which outlives what is lent.
-/// let lent =
+/// // SAFETY: the descriptor of `tensor`, which outlives `borrowed`.
+/// let borrowed =
 ///     unsafe { BorrowedTensor::from_raw(&mut descriptor, &mut strides, Flags::READ_ONLY) }?;
-/// assert_eq!(lent.view::<f32>()?.to_vec(), [1.5, 2.5]);
+/// assert_eq!(borrowed.view::<f32>()?.to_vec(), [1.5, 2.5]);
 /// # Ok::<(), dlbridge::Error>(())
 /// ```
 #[derive(Debug)]
@@ -36,12 +35,12 @@ pub struct BorrowedTensor<'a> {
 }
 
 impl<'a> BorrowedTensor<'a> {
-    /// Room for the strides of a descriptor that has none.
+    /// Space for the strides of a descriptor that has none.
     pub const NO_STRIDES: [MaybeUninit<i64>; MAX_RANK] =
         [const { MaybeUninit::uninit() }; MAX_RANK];
 
-    /// Validates a plain descriptor. If it has no strides, it gets those of a contiguous
-    /// tensor, which stand in `strides`.
+    /// Validates a plain descriptor. A descriptor without strides gets contiguous ones, stored in
+    /// `strides`.
     ///
     /// # Safety
     ///
@@ -64,7 +63,7 @@ impl<'a> BorrowedTensor<'a> {
             // SAFETY: the same.
             unsafe { validate_unusual(tensor, strides, flags) }?
         };
-        // SAFETY: just let through, and it has strides now (R1); nothing gives the handle away.
+        // SAFETY: validated just now, and it has strides (R1); the handle is never exported.
         let handle = unsafe { Handle::borrowed(NonNull::from(tensor), marks) };
         Ok(Self { tensor: ManuallyDrop::new(Tensor(handle)), descriptor: PhantomData })
     }

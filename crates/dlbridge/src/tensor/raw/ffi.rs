@@ -10,11 +10,10 @@ pub use crate::raw::descriptor::keep::Keep;
 use crate::raw::descriptor::release::Nests;
 use crate::{Error, SharedTensor, Tensor};
 
-/// As [`Tensor::try_from_raw`], but the binding decides when the producer's deleter is called after
-/// the memory's last handle is dropped. All handles of the memory keep this, and exports of them.
+/// As [`Tensor::try_from_raw`], but the binding decides when the deleter of the producer is called after
+/// the last handle of the memory is dropped. This holds for all handles of the memory and their exports.
 ///
-/// The first binding of a process is that of all. `binding` is called before its first tensor is
-/// taken.
+/// A process has one binding, the first. `binding` is called before its first tensor is imported.
 ///
 /// # Safety
 ///

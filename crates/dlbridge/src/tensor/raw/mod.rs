@@ -30,16 +30,16 @@ use crate::raw::descriptor::validate::validate;
 use crate::{Builder, Device, Error, Flags, Tensor, TensorMut, TensorRef};
 
 impl Tensor {
-    /// Takes over a managed tensor, in either ABI. It is released even on failure.
+    /// Imports a managed tensor, in either ABI. On failure its deleter is called.
     ///
-    /// The legacy ABI has no flags, so nothing says that the memory may be written: such a tensor is
-    /// [`READ_ONLY`](Flags::READ_ONLY), as NumPy has it, and is exported so.
-    /// [`assume_writable`](Self::assume_writable) is for those who know the producer.
+    /// The legacy ABI has no read-only flag, so a tensor imported by it counts as
+    /// [`READ_ONLY`](Flags::READ_ONLY), as in NumPy, and is exported as such.
+    /// [`assume_writable`](Self::assume_writable) is for callers that know the producer.
     ///
     /// # Safety
     ///
-    /// `tensor` is null or a tensor that the caller owns and gives up, and its producer keeps
-    /// what `SAFETY.md` trusts it for (T1 to T10).
+    /// `tensor` is null or a tensor whose ownership the caller passes on, and its producer satisfies
+    /// `SAFETY.md`'s list of trust (T1 to T10).
     ///
     /// # Errors
     ///
@@ -53,15 +53,15 @@ impl Tensor {
         match unsafe { Handle::import(tensor, false) } {
             Ok(handle) => Ok(Self(handle)),
             Err(error) => {
-                // SAFETY: validation rejected it, and the caller gave it up (R3).
+                // SAFETY: validation rejected it, and the caller passed on its ownership (R3).
                 unsafe { tensor.delete() };
                 Err(error)
             }
         }
     }
 
-    /// Takes over a managed tensor, in either ABI, as [`from_raw`](Self::from_raw) does, but one that
-    /// validation rejects stays the caller's, untouched.
+    /// Imports a managed tensor as [`from_raw`](Self::from_raw) does, but leaves a rejected tensor with
+    /// the caller, unchanged.
     ///
     /// # Safety
     ///
@@ -89,7 +89,7 @@ impl Tensor {
     ///
     /// # Safety
     ///
-    /// `tensor` is null or a tensor that the caller owns and gives up.
+    /// `tensor` is null or a tensor whose ownership the caller passes on.
     #[inline]
     pub unsafe fn release_raw<A: ManagedTensor>(tensor: *mut A) {
         if let Ok(tensor) = Foreign::new(tensor) {
@@ -99,13 +99,13 @@ impl Tensor {
     }
 
     /// Exports memory that a plain descriptor describes and `owner` keeps alive. The shape and the
-    /// strides are copied; the descriptor is not looked at again. The class is
+    /// strides are copied; the descriptor is not used again. The class is
     /// [`Shared`](crate::Access::Shared), unless `flags` has [`IS_COPIED`](Flags::IS_COPIED).
     ///
     /// # Safety
     ///
-    /// `tensor` is valid for reads, with lists of `ndim` numbers where they are not null. As long as
-    /// `owner` lives, wherever it is moved to, the elements satisfy `SAFETY.md`'s list of trust
+    /// `tensor` is valid for reads, with lists of `ndim` numbers where they are not null. While
+    /// `owner` lives, also after it is moved, the elements satisfy `SAFETY.md`'s list of trust
     /// (T3, T5 to T9). The owner may be dropped on any thread.
     ///
     /// # Errors
@@ -125,15 +125,15 @@ impl Tensor {
         unsafe { Handle::share(owner, destroy(), parts, parts.access(), flags) }.map(Self)
     }
 
-    /// The plain descriptor of the memory. Its pointers are valid while this tensor lives; whoever
-    /// reads or writes through them has the duties of the tensor's [class](crate::Access).
+    /// The plain descriptor of the memory. Its pointers are valid while this tensor lives; code
+    /// that reads or writes through them has the duties of the tensor's [class](crate::Access).
     #[must_use]
     pub fn as_raw(&self) -> DLTensor {
         describe(&self.parts())
     }
 
-    /// Gives the tensor away as a managed tensor of DLPack 1.x. Whoever takes it calls its
-    /// deleter once, on any thread.
+    /// Exports the tensor as a versioned managed tensor (DLPack 1.x). Its consumer calls the deleter
+    /// once, on any thread.
     ///
     /// Strides are explicit, there is a deleter, and the byte offset is folded into `data`
     /// wherever `data` is an address.
@@ -142,13 +142,13 @@ impl Tensor {
         self.0.into_versioned().as_ptr()
     }
 
-    /// Gives the tensor away as a managed tensor of DLPack before 1.0. So may one that came by that
-    /// ABI: it says no more than the producer did.
+    /// Exports the tensor as a legacy managed tensor (DLPack before 1.0). A tensor that was imported by
+    /// that ABI can be exported by it, although it is read-only.
     ///
     /// # Errors
     ///
     /// [`LegacyReadOnly`](Error::LegacyReadOnly) or
-    /// [`LegacyPadded`](Error::LegacyPadded): that ABI can say neither. The tensor is released then.
+    /// [`LegacyPadded`](Error::LegacyPadded): that ABI has no flag for either. The tensor is dropped then.
     pub fn into_raw_legacy(self) -> Result<*mut DLManagedTensor, Error> {
         self.check_legacy()?;
         Ok(self.0.into_legacy().as_ptr())
@@ -179,26 +179,26 @@ impl Tensor {
     }
 }
 
-/// How an owner of any type is destroyed: a tensor inside a tensor without recursion.
+/// How to drop an owner of any type: tensors inside tensors without recursion.
 fn destroy<O: 'static>() -> Destroy<O> {
     let nested = Destroy::nested::<Tensor>().or_else(Destroy::nested::<SharedTensor>);
     nested.unwrap_or_else(Destroy::plain)
 }
 
 impl TensorRef<'_> {
-    /// Lends the plain descriptor that a C function taking `const DLTensor *` needs. It is valid
-    /// until `function` returns; the callee must neither write the elements nor keep the pointer.
+    /// Calls `function` with the plain descriptor, for a C function that takes `const DLTensor *`. It is
+    /// valid until `function` returns; the callee must neither write the elements nor keep the pointer.
     pub fn with_raw<R>(&self, function: impl FnOnce(*const DLTensor) -> R) -> R {
         let descriptor = describe(&self.parts());
         function(&raw const descriptor)
     }
 
-    /// Describes memory that a foreign descriptor lends.
+    /// Borrows the memory of a foreign descriptor.
     ///
     /// # Safety
     ///
-    /// `tensor` is null or satisfies `SAFETY.md`'s list of trust for as long as `'a`, and is not
-    /// freed meanwhile.
+    /// `tensor` is null or satisfies `SAFETY.md`'s list of trust for `'a`, and is not freed before
+    /// `'a` ends.
     ///
     /// # Errors
     ///
@@ -213,8 +213,8 @@ impl TensorRef<'_> {
 }
 
 impl TensorMut<'_> {
-    /// Lends the plain descriptor that a C function taking `DLTensor *` needs, to read and write
-    /// the elements. It is valid until `function` returns; the callee must not keep the pointer.
+    /// Calls `function` with the plain descriptor, for a C function that takes `DLTensor *` to read and
+    /// write the elements. It is valid until `function` returns; the callee must not keep the pointer.
     pub fn with_raw<R>(&mut self, function: impl FnOnce(*mut DLTensor) -> R) -> R {
         let mut descriptor = describe(&self.parts());
         function(&raw mut descriptor)
@@ -222,16 +222,16 @@ impl TensorMut<'_> {
 }
 
 impl<O: Send + 'static> Builder<O> {
-    /// Exports memory that only the caller knows: of a device, or in a form that Rust has no
-    /// slice for. Shape and dtype must have been chosen. The class is
-    /// [`Shared`](crate::Access::Shared), since nothing is known of who else has the memory.
+    /// Exports memory at an address: device memory, or host memory that is no slice. Shape and dtype
+    /// must have been chosen. The class is [`Shared`](crate::Access::Shared), since other code may
+    /// access the memory.
     ///
     /// # Safety
     ///
-    /// As long as the owner lives, wherever it is moved to, `data` is an address (or a handle) on
+    /// While the owner lives, also after it is moved, `data` is an address (or a handle) on
     /// `device` from which the chosen elements can be reached, to be read and, unless `flags` has
     /// [`READ_ONLY`](Flags::READ_ONLY), written. If they have [`IS_COPIED`](Flags::IS_COPIED),
-    /// nobody else uses the elements as long. The owner may be dropped on any thread.
+    /// no other code uses the elements during that time. The owner may be dropped on any thread.
     ///
     /// # Errors
     ///

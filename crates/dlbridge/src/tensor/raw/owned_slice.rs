@@ -8,9 +8,9 @@ use std::slice;
 use super::Nested;
 use crate::{Error, Plain, Tensor};
 
-/// A slice that owns its [`Tensor`]: what crates take that hold on to memory.
+/// A slice that owns its [`Tensor`], for APIs that take an owner of a slice.
 ///
-/// Made by [`Tensor::into_slice`] and [`Tensor::into_bytes`] of memory that nobody writes.
+/// Made by [`Tensor::into_slice`] and [`Tensor::into_bytes`], from memory that no other code writes.
 ///
 /// ```
 /// use dlbridge::Tensor;
@@ -26,14 +26,14 @@ pub struct TensorSlice<T> {
     tensor: Nested,
 }
 
-// SAFETY: it owns what a `Box<[T]>` would, beside a tensor, which may go to any thread (R9).
+// SAFETY: it owns elements as a `Box<[T]>` does, and a tensor, which may go to any thread (R9).
 unsafe impl<T: Send> Send for TensorSlice<T> {}
-// SAFETY: it lends a `&[T]` (R9).
+// SAFETY: it gives out a `&[T]` (R9).
 unsafe impl<T: Sync> Sync for TensorSlice<T> {}
 
 /// A mutable slice that owns its [`Tensor`].
 ///
-/// Made by [`Tensor::into_slice_mut`] of memory that nobody else has.
+/// Made by [`Tensor::into_slice_mut`], from memory that no other code can reach.
 ///
 /// ```
 /// use dlbridge::Tensor;
@@ -49,13 +49,13 @@ pub struct TensorSliceMut<T> {
     tensor: Nested,
 }
 
-// SAFETY: it owns what a `Box<[T]>` would, beside a tensor, which may go to any thread (R9).
+// SAFETY: it owns elements as a `Box<[T]>` does, and a tensor, which may go to any thread (R9).
 unsafe impl<T: Send> Send for TensorSliceMut<T> {}
-// SAFETY: it lends a `&[T]` (R9).
+// SAFETY: it gives out a `&[T]` (R9).
 unsafe impl<T: Sync> Sync for TensorSliceMut<T> {}
 
 impl Tensor {
-    /// Turns the tensor into a slice that owns it. To keep the tensor if it is refused, ask
+    /// Turns the tensor into a slice that owns it. An error drops the tensor; to keep it, call
     /// [`as_slice`](Self::as_slice) first.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Tensor {
         Ok(TensorSlice { data, len, tensor: Nested::new(self) })
     }
 
-    /// Turns the tensor, of whatever type, into the bytes of its elements, which own it.
+    /// Turns a tensor of any type into the bytes of its elements, which own it.
     ///
     /// # Errors
     ///
@@ -95,8 +95,8 @@ impl<T> Deref for TensorSlice<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: the tensor lent this slice (R5) and is kept unused beside it; its memory does
-        // not move with it (R2).
+        // SAFETY: a slice of the tensor (R5), which is kept unused; its memory does not move with it
+        // (R2).
         unsafe { slice::from_raw_parts(self.data, self.len) }
     }
 }
@@ -114,7 +114,7 @@ impl<T> Deref for TensorSliceMut<T> {
 impl<T> DerefMut for TensorSliceMut<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: the same, lent mutably, and `self` is borrowed mutably for as long.
+        // SAFETY: a mutable slice of the tensor (R5), and `self` is borrowed mutably as long (R2).
         unsafe { slice::from_raw_parts_mut(self.data, self.len) }
     }
 }
@@ -125,11 +125,11 @@ impl<T> AsMut<[T]> for TensorSliceMut<T> {
     }
 }
 
-/// What both slices do by being slices.
+/// Methods and traits of both types.
 macro_rules! owned_slice {
     ($name:ident) => {
         impl<T> $name<T> {
-            /// The tensor again.
+            /// Returns the tensor.
             #[must_use]
             pub fn into_tensor(self) -> Tensor {
                 self.tensor.into_inner()

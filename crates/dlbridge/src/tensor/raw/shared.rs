@@ -7,8 +7,8 @@ use std::ops::Deref;
 use crate::layout::Cut;
 use crate::{Error, Tensor};
 
-/// A tensor that can be cloned: each clone is another handle to the same memory, which is released
-/// with the last of them, on whichever thread.
+/// A tensor that can be cloned: each clone is another handle to the same memory, which is freed with
+/// the last of them, on any thread.
 ///
 /// Like an [`Arc`](std::sync::Arc) of a tensor, with the count stored in the header: sharing memory
 /// that Rust owns allocates nothing. [`Tensor::into_shared`] and [`Tensor::into_frozen`] make one.
@@ -26,8 +26,8 @@ pub struct SharedTensor(Tensor);
 
 impl Tensor {
     /// Shares the memory writable. Memory of class [`Exclusive`](crate::Access::Exclusive) becomes
-    /// [`Shared`](crate::Access::Shared), for good: other libraries may write it, and Rust reads it
-    /// through [`view`](Self::view). Memory of another class stays as it is.
+    /// [`Shared`](crate::Access::Shared) permanently: other libraries may write it, and Rust reads it
+    /// through [`view`](Self::view). Memory of another class keeps its class.
     ///
     /// ```
     /// use dlbridge::{Access, Tensor};
@@ -44,7 +44,7 @@ impl Tensor {
     }
 
     /// Shares the memory read-only. Memory of class [`Exclusive`](crate::Access::Exclusive) becomes
-    /// [`Frozen`](crate::Access::Frozen), for good, so that each clone gives slices. Memory of class
+    /// [`Frozen`](crate::Access::Frozen) permanently, so that each clone gives slices. Memory of class
     /// [`Shared`](crate::Access::Shared) stays shared: other libraries that already have it may still
     /// write it.
     ///
@@ -66,7 +66,7 @@ impl Tensor {
 }
 
 impl SharedTensor {
-    /// The tensor, if there is no other handle to it. Its class stays what sharing made of it.
+    /// The tensor, if there is no other handle to it. It keeps the class of the shared tensor.
     ///
     /// ```
     /// use dlbridge::Tensor;

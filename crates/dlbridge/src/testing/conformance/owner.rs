@@ -162,7 +162,7 @@ fn deleted_elsewhere<T: Element>(tensor: Tensor, _: &Expected<T>) {
 fn there_and_back<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Expected<T>) {
     let read_only = tensor.is_read_only();
     let managed = tensor.into_raw();
-    // SAFETY: it was ours, and is again (R3).
+    // SAFETY: exported here, to no other consumer (R3).
     let tensor = unsafe { Tensor::from_raw(managed) }.expect("our own export is valid");
     expected.check(&tensor.as_tensor_ref(), Access::Shared, "there and back");
     assert_eq!(tensor.is_read_only(), read_only, "there and back: read-only");

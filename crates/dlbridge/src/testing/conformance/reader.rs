@@ -22,11 +22,11 @@ fn numbers(size: usize, count: u8) -> Vec<u8> {
     (1..=count).flat_map(|i| std::iter::repeat_n(i, size)).collect()
 }
 
-/// Feeds a conversion from a tensor to elements every layout that it may meet. `read` converts,
-/// and gives back the elements in row-major order.
+/// Tests a conversion from a borrowed tensor with every layout that it may meet. `read` converts, and
+/// returns the elements in row-major order.
 ///
-/// Each tensor must be read as it is or refused; the refused ones are returned. Another dtype, and
-/// memory that the host cannot read, must be refused. Each tensor must still be released once.
+/// Each tensor must be read correctly or rejected; the rejected ones are returned. Another dtype, and
+/// memory that the host cannot read, must be rejected. Each deleter must be called once.
 ///
 /// ```
 /// use dlbridge::testing::conformance;
@@ -64,7 +64,7 @@ where
         releases.expect(1, name);
     }
     for (name, foreign) in illegal::<T>() {
-        // SAFETY: as above; nobody reads what lies on a device (T3, T7).
+        // SAFETY: as above; no code reads device memory (T3, T7).
         let tensor = unsafe { foreign.import() }.expect("a legal tensor");
         assert!(read(&tensor).is_err(), "{name}: must be refused");
     }

@@ -7,12 +7,12 @@ use super::Refusal;
 use super::reader::{illegal, legal};
 use crate::{Element, Error, Tensor};
 
-/// Gives a conversion that takes a tensor by value every layout that it may meet. `take` converts,
-/// and gives back the elements in row-major order, or what was made of the tensor, to be read.
+/// Tests a conversion that takes a tensor by value with every layout that it may meet. `take` converts,
+/// and returns the elements in row-major order, or the converted value.
 ///
-/// Each tensor must be read as it is or refused; the refused ones are returned. Another dtype, and
-/// memory that the host cannot read, must be refused. Each tensor must be released once: when
-/// what was made of it is dropped, or when it is refused.
+/// Each tensor must be read correctly or rejected; the rejected ones are returned. Another dtype, and
+/// memory that the host cannot read, must be rejected. Each deleter must be called once: when the
+/// converted value is dropped, or when the tensor is rejected.
 ///
 /// ```
 /// use dlbridge::testing::conformance;
@@ -50,7 +50,7 @@ where
     }
     for (name, foreign) in illegal::<T>() {
         let releases = foreign.releases();
-        // SAFETY: as above; nobody reads what lies on a device (T3, T7).
+        // SAFETY: as above; no code reads device memory (T3, T7).
         let tensor = unsafe { foreign.import() }.expect("a legal tensor");
         assert!(take(tensor).is_err(), "{name}: must be refused");
         releases.expect(1, name);
