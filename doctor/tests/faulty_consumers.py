@@ -52,7 +52,7 @@ class TakesAnyMajor(Consumer):
             super().check(export)
 
 
-class _Compact(Taken):
+class _Contiguous(Taken):
     def __init__(self, export, take):
         super().__init__(export, take)
         if min(self.strides, default=0) < 0:
@@ -61,7 +61,7 @@ class _Compact(Taken):
 
 class IgnoresNegativeStrides(Consumer):
     def make(self, export):
-        return _Compact(export, self.take)
+        return _Contiguous(export, self.take)
 
 
 class _NoGaps(Taken):

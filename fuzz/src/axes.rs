@@ -78,9 +78,9 @@ impl Axes {
         let element = |i| memory[self.place(&model::index_of(i, &shape))];
         let wanted: Vec<T> = (0..span.len as usize).map(element).collect();
         crate::elements::check_view(view, &wanted, true, input);
-        let copy = tensor.to_compact().expect("few elements");
+        let copy = tensor.to_contiguous().expect("few elements");
         let copied = copy.view::<T>().expect("of this type").to_vec();
-        assert_eq!(bits(copied), bits(wanted), "a compact copy");
+        assert_eq!(bits(copied), bits(wanted), "a contiguous copy");
     }
 
     /// Reads a sample of the elements, if there are too many to compare all.

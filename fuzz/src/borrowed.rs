@@ -2,7 +2,7 @@
 //! borrow is exported to C and imported again. Target `gate` has hostile descriptors.
 //! Invariant: the library created every descriptor.
 
-use dlbridge::ffi::LentTensor;
+use dlbridge::ffi::BorrowedTensor;
 use dlbridge::{Error, Flags, Plain, Tensor, TensorMut, TensorRef};
 
 use crate::axes::{Axes, repeats};
@@ -83,9 +83,9 @@ fn lent<T: Value + Plain>(tensor: &mut Tensor, axes: &Axes, memory: &[T], input:
             });
         }
     }
-    let mut room = LentTensor::NO_STRIDES;
+    let mut room = BorrowedTensor::NO_STRIDES;
     // SAFETY: described by `tensor`, which outlives this.
-    let lent = unsafe { LentTensor::from_raw(&mut raw, &mut room, Flags::READ_ONLY) };
+    let lent = unsafe { BorrowedTensor::from_raw(&mut raw, &mut room, Flags::READ_ONLY) };
     let lent = lent.expect("our own");
     assert!(lent.is_read_only() && lent.view::<T>().is_ok());
     if !implied {

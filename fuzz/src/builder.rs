@@ -136,7 +136,7 @@ impl Chosen {
         };
         let strides = match &self.strides {
             Some(strides) => strides.clone(),
-            None => model::compact(&shape).into_iter().map(Option::unwrap_or_default).collect(),
+            None => model::contiguous(&shape).into_iter().map(Option::unwrap_or_default).collect(),
         };
         if shape.len() > MAX_RANK {
             faults.push(Error::RankOutOfRange { ndim: shape.len() as i32 });
@@ -333,7 +333,7 @@ fn from_bytes(input: &mut Input<'_>) {
     let dtype = input.dtype();
     let shape = if input.rarely(4) { input.numbers(2) } else { input.small_shape() };
     let strides: Vec<i64> =
-        model::compact(&shape).into_iter().map(Option::unwrap_or_default).collect();
+        model::contiguous(&shape).into_iter().map(Option::unwrap_or_default).collect();
     let span = model::measure(&shape, &strides);
     let size = span.as_ref().ok().and_then(|span| model::size(span.len, dtype, Flags::NONE));
     let right = size.filter(|&size| size <= 4096).filter(|_| !input.rarely(4));
@@ -344,7 +344,7 @@ fn from_bytes(input: &mut Input<'_>) {
             assert!(!model::is_impossible(dtype), "{dtype:?}");
             assert_eq!(size, Some(count as i128));
             assert_eq!((tensor.shape(), tensor.dtype()), (&shape[..], dtype));
-            assert_eq!(tensor.as_bytes().expect("exclusive and compact"), bytes);
+            assert_eq!(tensor.as_bytes().expect("exclusive and contiguous"), bytes);
         }
         Err(Error::SizeMismatch { wanted, found }) => {
             assert_eq!((Some(wanted as i128), found), (size, count));

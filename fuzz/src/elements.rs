@@ -16,7 +16,7 @@ trait Readable {
     fn as_slice<T: Plain>(&self) -> Result<&[T], Error>;
     fn as_bytes(&self) -> Result<&[u8], Error>;
     fn as_array<T: Plain>(&self) -> Result<ArrayViewD<'_, T>, Error>;
-    fn to_compact(&self) -> Result<Tensor, Error>;
+    fn to_contiguous(&self) -> Result<Tensor, Error>;
 }
 
 macro_rules! readable {
@@ -38,8 +38,8 @@ macro_rules! readable {
                 self.view_as::<ArrayViewD<T>>()
             }
 
-            fn to_compact(&self) -> Result<Tensor, Error> {
-                self.to_compact()
+            fn to_contiguous(&self) -> Result<Tensor, Error> {
+                self.to_contiguous()
             }
         }
     )*};
@@ -60,14 +60,14 @@ pub(crate) fn check_ref(tensor: &TensorRef<'_>, facts: &Facts, input: &mut Input
 fn all(tensor: &impl Readable, facts: &Facts, input: &mut Input<'_>) {
     if !model::is_host(facts.device.kind.0) {
         let wanted = Error::NotHostAccessible { device: facts.device };
-        assert_eq!(tensor.to_compact().map(drop), Err(wanted.clone()));
+        assert_eq!(tensor.to_contiguous().map(drop), Err(wanted.clone()));
         assert_eq!(tensor.as_bytes(), Err(wanted));
     } else if let Some(elements) = &facts.elements {
         let bytes = elements.concat();
-        let copy = tensor.to_compact().expect("whole bytes of host memory");
+        let copy = tensor.to_contiguous().expect("whole bytes of host memory");
         assert_eq!(copy.access(), Access::Exclusive);
         assert_eq!((copy.shape(), copy.dtype()), (&facts.shape[..], facts.dtype));
-        assert_eq!(copy.as_bytes().expect("exclusive and compact"), bytes, "a compact copy");
+        assert_eq!(copy.as_bytes().expect("exclusive and contiguous"), bytes, "a contiguous copy");
         let lent = facts.access != Access::Shared && facts.is_contiguous();
         assert_eq!(tensor.as_bytes().ok(), lent.then_some(&bytes[..]), "bytes");
     }

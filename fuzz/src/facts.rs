@@ -62,7 +62,7 @@ impl Facts {
         let strides = match &given.strides {
             Some(strides) => strides[..shape.len()].to_vec(),
             // Strides that do not fit belong to shapes that are rejected or have no elements.
-            None => model::compact(&shape).into_iter().map(Option::unwrap_or_default).collect(),
+            None => model::contiguous(&shape).into_iter().map(Option::unwrap_or_default).collect(),
         };
         let span = match model::measure(&shape, &strides) {
             Ok(span) => span,

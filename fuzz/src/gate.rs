@@ -2,7 +2,7 @@
 //! `facts` computes the expected result.
 //! Invariant: elements are read only if they are in the producer's memory (T3).
 
-use dlbridge::ffi::LentTensor;
+use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::{DLManagedTensorVersioned, DLTensor};
 use dlbridge::testing::{Foreign, Releases};
 use dlbridge::{Access, Error, Flags, Plain, Tensor, TensorRef};
@@ -114,9 +114,10 @@ fn lent(given: &Given, input: &mut Input<'_>) {
         };
         // SAFETY: the producer lives until this function returns.
         let tensor = unsafe { &mut *tensor };
-        let mut strides = LentTensor::NO_STRIDES;
+        let mut strides = BorrowedTensor::NO_STRIDES;
         // SAFETY: as above.
-        unsafe { LentTensor::from_raw(tensor, &mut strides, given.flags) }.map(|lent| check(&lent))
+        unsafe { BorrowedTensor::from_raw(tensor, &mut strides, given.flags) }
+            .map(|lent| check(&lent))
     });
     refused(found, faults.as_deref());
     foreign.releases().expect(0, "lent");

@@ -56,13 +56,13 @@ impl Given {
         let shape = input.small_shape();
         let strides: Option<Vec<i64>> = match input.below(4) {
             0 => None,
-            1 => model::compact(&shape).into_iter().collect(),
+            1 => model::contiguous(&shape).into_iter().collect(),
             _ => Some(shape.iter().map(|_| input.small_stride()).collect()),
         };
         let flags = Flags(input.below(8) as u64);
         let steps: Vec<_> = match &strides {
             Some(strides) => strides.clone(),
-            None => model::compact(&shape).into_iter().flatten().collect(),
+            None => model::contiguous(&shape).into_iter().flatten().collect(),
         };
         let span = model::measure(&shape, &steps).expect("small numbers");
         let places = if span.len == 0 { 0 } else { span.high - span.low + 1 };

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use dlbridge::layout::{
-    compact_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
+    contiguous_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
 };
 use dlbridge::{DType, Error, Flags, SharedTensor, Tensor, TensorRef, TypeCode};
 use ndarray::{ArrayViewD, ArrayViewMutD};
@@ -35,7 +35,7 @@ fn numbers(input: &mut Input<'_>) {
     let rank = if input.rarely(16) { input.below(70) } else { input.below(6) };
     let shape = input.numbers(rank);
     let strides = match input.below(4) {
-        0 => model::compact(&shape).into_iter().map(Option::unwrap_or_default).collect(),
+        0 => model::contiguous(&shape).into_iter().map(Option::unwrap_or_default).collect(),
         1 if rank > 0 => {
             let other = rank - 1 + input.below(3);
             input.numbers(other)
@@ -44,8 +44,8 @@ fn numbers(input: &mut Input<'_>) {
     };
     measured(&shape, &strides);
     let mut made = vec![7; rank];
-    compact_strides(&shape, &mut made);
-    for (axis, wanted) in model::compact(&shape).into_iter().enumerate() {
+    contiguous_strides(&shape, &mut made);
+    for (axis, wanted) in model::contiguous(&shape).into_iter().enumerate() {
         assert!(wanted.is_none_or(|wanted| made[axis] == wanted), "{shape:?} made {made:?}");
     }
 }
@@ -140,7 +140,7 @@ fn sizes(input: &mut Input<'_>) {
 
 /// Transforms one contiguous array in a few steps.
 fn transformed(input: &mut Input<'_>) {
-    let mut shown = Shown::compact(input.small_shape());
+    let mut shown = Shown::contiguous(input.small_shape());
     for _ in 0..input.below(8) {
         shown.step(input);
     }

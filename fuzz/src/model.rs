@@ -48,7 +48,7 @@ pub(crate) fn measure(shape: &[i64], strides: &[i64]) -> Result<Span, Vec<Error>
 }
 
 /// The strides of a contiguous tensor, as far as they fit; an empty axis counts as one.
-pub(crate) fn compact(shape: &[i64]) -> Vec<Option<i64>> {
+pub(crate) fn contiguous(shape: &[i64]) -> Vec<Option<i64>> {
     let mut step = Some(1_i64);
     let mut strides: Vec<_> = shape
         .iter()

@@ -23,8 +23,8 @@ pub(crate) struct Shown {
 
 impl Shown {
     /// All elements of an array with a small shape.
-    pub(crate) fn compact(shape: Vec<i64>) -> Self {
-        let strides = model::compact(&shape).into_iter().flatten().collect();
+    pub(crate) fn contiguous(shape: Vec<i64>) -> Self {
+        let strides = model::contiguous(&shape).into_iter().flatten().collect();
         let owner = shape.iter().product();
         let places: Vec<i64> = (0..owner).collect();
         let part = Tensor::from(places.clone()).reshape(&shape).expect("as many elements");

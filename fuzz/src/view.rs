@@ -41,7 +41,7 @@ impl Placed {
     fn new(input: &mut Input<'_>) -> Self {
         let shape = input.small_shape();
         let strides: Vec<i64> = match input.below(4) {
-            0 => model::compact(&shape).into_iter().flatten().collect(),
+            0 => model::contiguous(&shape).into_iter().flatten().collect(),
             _ => shape.iter().map(|_| input.small_stride()).collect(),
         };
         let span = model::measure(&shape, &strides).expect("small numbers");
@@ -171,10 +171,10 @@ fn aligned<T: Value + Plain + Default>(placed: &Placed, memory: Vec<T>, input: &
             }
         }
         _ => {
-            let compact = tensor.to_compact().expect("host memory");
+            let contiguous = tensor.to_contiguous().expect("host memory");
             drop(tensor);
             drops.expect(1, "a copy needs no owner");
-            assert_eq!(bits(compact.view::<T>().expect("of this type")), wanted);
+            assert_eq!(bits(contiguous.view::<T>().expect("of this type")), wanted);
         }
     }
     drops.expect(1, "done");

@@ -103,7 +103,7 @@ class Managed:
         values = (ctypes.c_float * 64).from_address(self.base)
         values[:] = range(64)
         if strides is _OWN:
-            strides = None if shape is None else _compact(shape)
+            strides = None if shape is None else _contiguous(shape)
         self._shape, self._strides = _numbers(shape), _numbers(strides)
         if ndim is None:
             ndim = 0 if shape is None else len(shape)
@@ -138,7 +138,7 @@ class Managed:
         return new_capsule(ctypes.addressof(self.raw), name, release)
 
 
-def _compact(shape: Sequence[int]) -> list[int]:
+def _contiguous(shape: Sequence[int]) -> list[int]:
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)

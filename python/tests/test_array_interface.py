@@ -50,7 +50,7 @@ def test_the_memory_is_shared(array):
     assert (description.protocol, description.version) == ("__array_interface__", None)
 
 
-def test_without_strides_the_memory_is_compact():
+def test_without_strides_the_memory_is_contiguous():
     described = np.arange(6.0).reshape(2, 3).__array_interface__
     for strides in ({}, {"strides": None}):
         array = np.arange(6.0).reshape(2, 3)

@@ -124,7 +124,7 @@ def test_options_have_names():
 
 
 class TestCopies:
-    def test_a_strided_source_becomes_compact(self):
+    def test_a_strided_source_becomes_contiguous(self):
         array = np.arange(24, dtype="int16").reshape(4, 6)[::-1, ::2]
         tensor = dlbridge.from_dlpack(array, copy=True)
         assert (tensor.shape, tensor.strides) == ((4, 3), (3, 1))

@@ -81,7 +81,7 @@ class TestZeros:
         assert (tensor.shape, tensor.dtype) == (expected, "float64")
         assert np.from_dlpack(tensor).shape == expected
 
-    def test_memory_is_aligned_compact_and_writable(self):
+    def test_memory_is_aligned_contiguous_and_writable(self):
         for size in (1, 7, 100, 10_000):
             tensor = dlbridge.zeros(size, dtype="int8")
             assert tensor.data_ptr % 64 == 0

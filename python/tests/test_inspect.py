@@ -54,7 +54,7 @@ def test_a_device_has_a_name(device, name):
         np.array(3.5, dtype="float32"),
         np.zeros((3, 1), dtype="complex128"),
     ],
-    ids=["compact", "transposed", "backwards", "rank 0", "one column"],
+    ids=["contiguous", "transposed", "backwards", "rank 0", "one column"],
 )
 def test_attributes_are_those_of_the_array(array):
     tensor = dlbridge.from_dlpack(array)

@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 import dlbridge
-from frameworks.cases import ACCESSES, COMPACT, NATIVE, READONLY, WRITABLE, Case, cases, pack
+from frameworks.cases import ACCESSES, CONTIGUOUS, NATIVE, READONLY, WRITABLE, Case, cases, pack
 from frameworks.kinds import Framework, matrix
 from frameworks.quirks import EXPORT, expectation
 from frameworks.raw import Producer, Shim, aligned, settled
@@ -24,8 +24,10 @@ def foreign(framework: Framework) -> list[Case]:
     return cases(framework.foreign, framework.taken_layouts[:1], (WRITABLE,))
 
 
-def compact(framework: Framework) -> list[Case]:
-    layouts = [name for name in framework.taken_layouts if name in (*COMPACT, "row", "empty row")]
+def contiguous(framework: Framework) -> list[Case]:
+    layouts = [
+        name for name in framework.taken_layouts if name in (*CONTIGUOUS, "row", "empty row")
+    ]
     return cases(framework.dtypes, tuple(layouts), (WRITABLE,))
 
 
@@ -72,7 +74,7 @@ def test_a_tensor_is_seen_as_it_is(framework: Framework, case: Case):
     assert gone() is None
 
 
-@pytest.mark.parametrize(("framework", "case"), matrix(compact))
+@pytest.mark.parametrize(("framework", "case"), matrix(contiguous))
 def test_memory_of_rust_is_seen_as_it_is(framework: Framework, case: Case):
     expected = expectation(framework.name, EXPORT, case)
     data = pack(case.values, case.dtype)

@@ -27,7 +27,7 @@ def readonly():
 
 
 def check(capsule, tensor, name, *, flags=0, copied=False):
-    """Everything that a well-made capsule says about a compact tensor in host memory."""
+    """Everything that a well-made capsule says about a contiguous tensor in host memory."""
     assert name_of(capsule) == name
     raw = read(capsule)
     if name == VERSIONED:
@@ -187,7 +187,7 @@ class TestCopies:
         array[0] = 5
         assert array.flags.writeable
 
-    def test_a_copy_of_a_strided_tensor_is_compact(self):
+    def test_a_copy_of_a_strided_tensor_is_contiguous(self):
         source = np.arange(24, dtype="int16").reshape(4, 6)[::-2, 1::2]
         tensor = dlbridge.from_dlpack(source)
         capsule = tensor.__dlpack__(max_version=(1, 3), copy=True)

@@ -256,7 +256,7 @@ class TestOddities:
         return dlbridge.from_dlpack(producer_of(self.made))
 
     @KINDS
-    def test_null_strides_mean_compact_ones(self, legacy):
+    def test_null_strides_mean_contiguous_ones(self, legacy):
         tensor = self.take(shape=[2, 3, 4], strides=None, legacy=legacy, version=(1, 0))
         assert tensor.strides == (12, 4, 1)
         assert tensor.contiguous

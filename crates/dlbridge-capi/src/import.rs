@@ -173,7 +173,7 @@ pub unsafe extern "C" fn dlb_copy(
 ) -> Status {
     // SAFETY: the caller's duty.
     let tensor = unsafe { TensorHandle::borrow(tensor) };
-    let copy = || Ok((tensor?.tensor().to_compact()?, Origin::C, None));
+    let copy = || Ok((tensor?.tensor().to_contiguous()?, Origin::C, None));
     // SAFETY: the caller's duty.
     unsafe { hand_over(out, copy) }
 }

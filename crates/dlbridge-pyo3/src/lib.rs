@@ -17,7 +17,7 @@
 //! /// A new tensor: twice the values of `x`.
 //! #[pyfunction]
 //! fn double(x: PyTensor) -> Result<PyTensor> {
-//!     let mut doubled = x.to_compact()?;
+//!     let mut doubled = x.to_contiguous()?;
 //!     doubled.view_mut::<f64>()?.map(|value| 2.0 * value);
 //!     Ok(doubled.into())
 //! }

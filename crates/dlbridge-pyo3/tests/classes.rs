@@ -99,7 +99,7 @@ impl ExportDlpack for Sole {
     const LEND: Option<Lend<Self>> = Some(Lend::new(|sole| &sole.0));
 
     fn tensor(&self) -> Result<Tensor> {
-        Ok(self.0.to_compact()?)
+        Ok(self.0.to_contiguous()?)
     }
 }
 
@@ -282,7 +282,7 @@ fn an_export_may_export_the_same_object_again() {
 #[test]
 fn memory_that_was_made_for_the_occasion_is_the_consumers_alone() {
     Python::attach(|py| {
-        let object = Odd::object(py, |_| Ok(numbers().to_compact()?));
+        let object = Odd::object(py, |_| Ok(numbers().to_contiguous()?));
         let first = take(table_of(object.as_any()), object.as_any()).expect("a tensor");
         let second = take(table_of(object.as_any()), object.as_any()).expect("a tensor");
         assert_ne!(first.data_ptr(), second.data_ptr());

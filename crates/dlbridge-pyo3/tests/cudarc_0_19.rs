@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{object_with, table_of, take};
-use dlbridge::ffi::LentTensor;
+use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
 use dlbridge::testing::LateDriver;
 use dlbridge::{Device, Flags, SharedTensor, Tensor, cudarc_0_19};
@@ -106,10 +106,11 @@ fn the_default_stream_waits_for_those_who_ask_for_none() {
         }
         for (object, _late) in kinds(py) {
             let mut descriptor = common::borrow(table_of(&object), &object).expect("it is lent");
-            let mut strides = LentTensor::NO_STRIDES;
+            let mut strides = BorrowedTensor::NO_STRIDES;
             // SAFETY: the object lives longer, and nobody writes.
-            let lent = unsafe { LentTensor::from_raw(&mut descriptor, &mut strides, Flags::NONE) }
-                .expect("legal");
+            let lent =
+                unsafe { BorrowedTensor::from_raw(&mut descriptor, &mut strides, Flags::NONE) }
+                    .expect("legal");
             assert_eq!(read(&lent), [1; 4], "{object}: lent");
         }
     });

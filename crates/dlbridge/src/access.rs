@@ -1,30 +1,30 @@
-//! Who else may touch a tensor's memory while Rust holds it.
-//! The rules that follow from a class are in `raw/memory/slice.rs`; the stance is in `SAFETY.md`.
-//! Invariant: a class is decided when a tensor is made and only ever becomes weaker.
+//! Access classes: which other code may access the memory of a tensor while Rust holds it.
+//! A class is fixed when a tensor is made, and only ever becomes weaker; `SAFETY.md` gives the reasons.
 
 use std::fmt;
 
-/// Who else may touch a tensor's memory. It decides which ways of reading and writing are safe.
+/// Which other code may access the memory of a tensor. The class decides which accesses are safe.
 ///
 /// | class | memory | `view` | `as_slice` | `as_slice_mut` |
 /// | --- | --- | --- | --- | --- |
-/// | `Exclusive` | nobody else has it | yes | yes | yes |
-/// | `Frozen` | others may read, nobody writes | yes | yes | no |
+/// | `Exclusive` | no other code can reach it | yes | yes | yes |
+/// | `Frozen` | other code may read it, none writes it | yes | yes | no |
 /// | `Shared` | another language may write at any time | yes | no | no |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Access {
-    /// Nobody else can reach the memory: a Rust owner that was moved in, or a copy that the
-    /// producer made for us.
+    /// No other code can reach the memory: a Rust owner that was moved in, or a copy that the
+    /// producer made for this tensor.
     Exclusive = 0,
-    /// Nobody writes: an immutable Rust owner such as `Arc<[T]>`, or a read-only copy made for us.
+    /// No code writes the memory: an immutable Rust owner such as `Arc<[T]>`, or a read-only copy
+    /// that the producer made for this tensor.
     ///
-    /// Its exports are flagged read-only, and a consumer is trusted to keep the flag (C1 of
-    /// `SAFETY.md`). **PyTorch, Paddle and TVM-FFI do not:** what they write changes a `&[T]` that
-    /// Rust holds, or ends the process where a `&'static [T]` lies in read-only pages. For them,
-    /// export a copy ([`to_compact`](crate::Tensor::to_compact)), or memory that Rust reads through
-    /// views alone: a `Vec` that was [shared writable](crate::Tensor::into_shared).
+    /// Its exports are flagged read-only, and consumers are trusted to honour the flag (C1 of
+    /// `SAFETY.md`). **PyTorch, Paddle and TVM-FFI do not:** their writes change a `&[T]` that
+    /// Rust holds, or end the process if a `&'static [T]` is in read-only pages. For them,
+    /// export a copy ([`to_contiguous`](crate::Tensor::to_contiguous)), or memory that Rust reads only
+    /// through views: a `Vec` that was [shared writable](crate::Tensor::into_shared).
     Frozen = 1,
-    /// Anything that another language may write meanwhile, read-only or not for us.
+    /// Another language may write the memory at any time, even if it is read-only here.
     Shared = 2,
 }
 

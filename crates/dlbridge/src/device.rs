@@ -1,6 +1,4 @@
-//! Where a tensor's memory lies: a kind of device and its ordinal.
-//! Talking to a device does not belong here.
-//! Invariant: a `Device` is plain data; kinds newer than DLPack 1.3 are carried as numbers.
+//! Devices: a kind and an ordinal, as plain numbers, so that kinds newer than DLPack 1.3 pass through.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,14 +11,14 @@ use crate::Error;
 #[repr(transparent)]
 pub struct DeviceKind(pub i32);
 
-/// What the `data` pointer of a tensor on some device is.
+/// How to interpret the `data` pointer of a tensor on a device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Data {
     /// An address that this process may read.
     Host,
     /// An address in the device's memory.
     Address,
-    /// A handle; adding to it means nothing.
+    /// A handle, which has no arithmetic.
     Handle,
 }
 
@@ -95,7 +93,7 @@ kinds! {
 }
 
 impl DeviceKind {
-    /// The host's own memory, which is asked about most, is known without a look at the others.
+    /// The most frequent answer, the host, is found first.
     #[inline(always)]
     const fn data(self) -> Data {
         if self.0 == Self::CPU.0 { Data::Host } else { self.other_data() }

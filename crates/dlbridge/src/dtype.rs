@@ -1,6 +1,5 @@
-//! What a tensor's elements are: a type code, a width in bits and a lane count.
-//! No memory is read here, and no code is refused: codes are numbers, access is what fails.
-//! Invariant: a `DType` is plain data; every value of its fields is legal to hold.
+//! Element types: a type code, a width in bits and a lane count, as plain numbers. Every value can be
+//! stored; an unknown type fails only when its elements are accessed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -50,7 +49,7 @@ codes! {
     UINT = 1, "uint", None;
     /// IEEE floating point.
     FLOAT = 2, "float", None;
-    /// A handle that means nothing outside its producer.
+    /// A handle that is meaningful only to its producer.
     OPAQUE_HANDLE = 3, "opaque", None;
     /// Brain floating point.
     BFLOAT = 4, "bfloat", None;
@@ -189,7 +188,7 @@ impl DType {
         self.code.0 <= TypeCode::BOOL.0 && self.lanes == 1 && self.bits % 8 == 0 && self.bits != 0
     }
 
-    /// Why no tensor can have this type, or `None` if one can. Unknown codes are possible types.
+    /// The reason why no tensor can have this type; `None` if one can. Unknown codes are possible types.
     pub(crate) const fn impossible(self) -> Option<&'static str> {
         if self.bits == 0 {
             return Some("bits is 0");

@@ -288,13 +288,13 @@ impl fmt::Display for Error {
             ),
             Self::SharedMemory => f.write_str(
                 "access: another language may write to this memory; \
-                 use view(), copy with to_compact(), or vouch for it with an *_unchecked method",
+                 use view(), copy with to_contiguous(), or vouch for it with an *_unchecked method",
             ),
             Self::ReadOnly => {
-                f.write_str("access: the memory is read-only; copy with to_compact() to write")
+                f.write_str("access: the memory is read-only; copy with to_contiguous() to write")
             }
             Self::Overlapping => f.write_str(
-                "strides: two indices may reach the same element; copy with to_compact() to write",
+                "strides: two indices may reach the same element; copy with to_contiguous() to write",
             ),
             Self::RankMismatch { wanted, found } => {
                 write!(f, "rank: found {found} axes, wanted {wanted}")

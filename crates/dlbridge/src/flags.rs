@@ -1,11 +1,9 @@
-//! The flag word of a versioned descriptor.
-//! Deciding what a flag permits does not belong here (see `access`).
-//! Invariant: unknown bits survive; they are a newer producer's business.
+//! The flags of a versioned descriptor. Unknown bits are kept for newer versions of DLPack.
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign, Sub};
 
-/// What a producer says about the memory: the `flags` of DLPack's `DLManagedTensorVersioned`.
+/// Properties of the memory, as its producer states them: the `flags` of DLPack's `DLManagedTensorVersioned`.
 ///
 /// ```
 /// use dlbridge::Flags;
@@ -19,13 +17,13 @@ use std::ops::{BitOr, BitOrAssign, Sub};
 pub struct Flags(pub u64);
 
 impl Flags {
-    /// Nothing is said: writable, not a copy.
+    /// No flag: writable, not a copy.
     pub const NONE: Self = Self(0);
     /// The consumer must not write.
     pub const READ_ONLY: Self = Self(dlbridge_sys::DLPACK_FLAG_BITMASK_READ_ONLY);
-    /// The producer made a copy for this consumer, who alone may use it until the deleter runs.
+    /// The producer made a copy for this consumer, the only one to access it until the deleter is called.
     pub const IS_COPIED: Self = Self(dlbridge_sys::DLPACK_FLAG_BITMASK_IS_COPIED);
-    /// Each number narrower than a byte has a byte of its own, instead of being packed.
+    /// Numbers narrower than a byte are padded to one byte each, not packed.
     pub const SUBBYTE_PADDED: Self = Self(dlbridge_sys::DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
 
     const NAMES: [(Self, &'static str); 3] = [

@@ -105,11 +105,11 @@ pub use error::Error;
 pub use flags::Flags;
 pub use part_error::PartError;
 pub use raw::descriptor::ManagedTensor;
-pub use raw::{Element, Iter, Plain, ReadCell, Rows};
+pub use raw::{Element, Iter, Plain, ReadCell};
 #[doc(hidden)]
 pub use tensor::ffi;
 pub use tensor::{
-    AxisIter, Builder, Indexed, Pieces, Producer, SharedTensor, Tensor, TensorMut, TensorRef,
+    AxisIter, Builder, Indexed, Pieces, Producer, Rows, SharedTensor, Tensor, TensorMut, TensorRef,
     TensorSlice, TensorSliceMut, View, ViewMut, ViewPart, Zip,
 };
 

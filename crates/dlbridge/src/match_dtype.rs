@@ -1,4 +1,4 @@
-//! `match_dtype!`: one body for several types of element.
+//! `match_dtype!`: one body for several element types.
 
 /// Runs a body for the Rust type of a tensor's elements, in one line.
 ///

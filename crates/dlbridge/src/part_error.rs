@@ -129,7 +129,7 @@ impl fmt::Display for PartError {
             Self::ReshapeCopies { shape, strides, wanted } => write!(
                 f,
                 "expected strides that allow shape {wanted:?} without a copy, found {strides:?} \
-                 for shape {shape:?}; copy with to_compact() first"
+                 for shape {shape:?}; copy with to_contiguous() first"
             ),
             Self::Broadcast { shape, wanted } => {
                 write!(f, "expected a shape that {shape:?} can be repeated to, found {wanted:?}")

@@ -237,7 +237,7 @@ fn reading_allocates_nothing_up_to_rank_8() {
     assert_eq!(counts, NONE);
     let (copy, counts) = counted(|| tensor.view::<u64>().expect("u64").to_vec());
     assert_eq!((copy.len(), counts), (256, (1, 0)));
-    let (copy, counts) = counted(|| tensor.to_compact().expect("host"));
+    let (copy, counts) = counted(|| tensor.to_contiguous().expect("host"));
     assert_eq!((copy.len(), counts), (256, (2, 0)), "elements and header");
 }
 
@@ -303,7 +303,7 @@ fn memory_that_is_not_there_is_an_error() {
     // what another language describes may be small, and huge once it is copied
     let broadcast = Foreign::new(&[size], &[7_u8]).strides(&[0]);
     let tensor = import(broadcast).expect("one byte, often");
-    let (copy, counts) = counted(|| tensor.to_compact());
+    let (copy, counts) = counted(|| tensor.to_contiguous());
     assert_eq!(copy.map(drop), Err(Error::OutOfMemory { size: size as usize }));
     assert_eq!(counts, NONE);
 }

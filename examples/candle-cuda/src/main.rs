@@ -22,9 +22,9 @@ fn from_candle(x: candle_core::Tensor) -> Result<Tensor, dlbridge::Error> {
 fn into_candle(tensor: Tensor, device: &Device) -> Result<candle_core::Tensor, Tensor> {
     let Ok(device) = device.as_cuda_device() else { return Err(tensor) };
     let dims: Vec<usize> = tensor.shape().iter().map(|&extent| extent as usize).collect();
-    let (len, is_compact) = (tensor.len(), tensor.is_contiguous());
+    let (len, is_contiguous) = (tensor.len(), tensor.is_contiguous());
     let slice = tensor.into_as::<CudaSlice<f32>>()?;
-    if !is_compact || slice.len() != len {
+    if !is_contiguous || slice.len() != len {
         return Err(Tensor::try_from(slice).expect("it was one before"));
     }
     let storage = Storage::Cuda(CudaStorage::wrap_cuda_slice(slice, device.clone()));

@@ -74,7 +74,7 @@ dlpack_methods! {
 
         /// The negative, as a new picture.
         fn inverted(&self) -> Result<Self> {
-            let mut pixels = self.pixels.to_compact()?;
+            let mut pixels = self.pixels.to_contiguous()?;
             for byte in pixels.as_slice_mut::<u8>()? {
                 *byte = !*byte;
             }

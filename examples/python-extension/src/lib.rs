@@ -21,7 +21,7 @@ fn norm(x: PyTensorOf<f32, 1>) -> f32 {
 /// A new array of the type of `x`: `factor` times its values.
 #[pyfunction]
 fn scale<'py>(x: &Bound<'py, PyAny>, factor: f32) -> Result<Bound<'py, PyAny>> {
-    let mut scaled = x.extract::<PyTensor>()?.to_compact()?;
+    let mut scaled = x.extract::<PyTensor>()?.to_contiguous()?;
     scaled.view_mut::<f32>()?.map(|value| factor * value);
     PyTensor::new(scaled).to_caller(x)
 }

@@ -16,7 +16,7 @@ is_reversed(::Type{ColMajor}) = false
 is_reversed(layout::MemoryLayout) = is_reversed(typeof(layout))
 is_reversed(layout) = throw(ArgumentError("layout: expected RowMajor or ColMajor, found $layout"))
 
-# A tensor that is compact one way tells by itself; one that is compact both ways (an axis of one
+# A tensor that is contiguous one way tells by itself; one that is contiguous both ways (an axis of one
 # element, say) counts as row-major. Of other strides, those that grow with the axis are column-major.
 function is_reversed(info::Info)
     info.is_row_major != 0 && return true

@@ -26,7 +26,7 @@ function capsule_of(tensor::Legacy)
     ))
 end
 
-@testset "a byte offset is applied, null strides are compact" begin
+@testset "a byte offset is applied, null strides are contiguous" begin
     numbers, shape = collect(Float32, 0:7), Int64[2, 3]
     tensor = Legacy(
         pointer(numbers), DLBridge.HOST, 2, DLBridge.dtype(Float32), pointer(shape), C_NULL, 8,

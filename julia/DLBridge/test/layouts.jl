@@ -5,12 +5,12 @@ info_of(shape, strides, row, col) = GC.@preserve shape strides DLBridge.is_rever
     DLBridge.DType(2, 32, 1), length(shape), 1, row, col, 0, C_NULL,
 ))
 
-@testset "compact tensors tell by themselves" begin
+@testset "contiguous tensors tell by themselves" begin
     @test info_of([2, 3], [3, 1], 1, 0)
     @test !info_of([2, 3], [1, 2], 0, 1)
 end
 
-@testset "compact both ways counts as row-major" begin
+@testset "contiguous both ways counts as row-major" begin
     @test info_of([1, 3], [3, 1], 1, 1)
     @test info_of([3, 1], [1, 3], 1, 1)
 end

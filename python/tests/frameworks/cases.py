@@ -137,7 +137,7 @@ LAYOUTS = {
 }
 ROWS = tuple(name for name in LAYOUTS if name.endswith("row"))
 GRIDS = tuple(name for name in LAYOUTS if name not in ROWS)
-COMPACT = ("contiguous", "zero-size", "rank 0")
+CONTIGUOUS = ("contiguous", "zero-size", "rank 0")
 EMPTY = ("zero-size", "empty row")
 
 NATIVE, LEGACY, VERSIONED = PROTOCOLS = ("native", "legacy", "versioned")
@@ -181,7 +181,7 @@ def cases(
         for dtype, layout, protocol, access in itertools.product(
             dtypes, layouts, PROTOCOLS, accesses
         )
-        if dtype not in NIBBLES or layout in COMPACT
+        if dtype not in NIBBLES or layout in CONTIGUOUS
     ]
 
 

@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from .cases import (
     ACCESSES,
-    COMPACT,
+    CONTIGUOUS,
     DTYPES,
     EIGHT_BIT,
     FLOATS,
@@ -227,7 +227,7 @@ class Jax(Framework):
         "float4_e2m1fn",
     )
     # A slice is a new array, and all arrays are immutable.
-    layouts = COMPACT
+    layouts = CONTIGUOUS
     accesses = (READONLY,)
     shares_on_making = False
 

@@ -77,7 +77,7 @@ fn pass_on(array: PyTensor) -> PyTensor {
 /// A contiguous copy.
 #[pyfunction]
 fn copy(array: PyTensor) -> Result<PyTensor> {
-    Ok(array.to_compact()?.into())
+    Ok(array.to_contiguous()?.into())
 }
 
 /// A new array, `factor` times the argument.

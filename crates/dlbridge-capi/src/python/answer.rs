@@ -83,7 +83,7 @@ impl Arguments {
         // Work on device memory was done before it was exported, so that any stream may go on with it.
         self.check_stream(answer.device)?;
         let exported =
-            if answer.copy { tensor.to_compact()? } else { Tensor::from(tensor.clone()) };
+            if answer.copy { tensor.to_contiguous()? } else { Tensor::from(tensor.clone()) };
         if !answer.versioned {
             exported.check_legacy()?;
         }

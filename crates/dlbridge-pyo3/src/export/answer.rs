@@ -44,6 +44,6 @@ pub(crate) fn answer<'py>(
         }
         _ => {}
     }
-    let exported = if answer.copy { tensor.to_compact()? } else { tensor };
+    let exported = if answer.copy { tensor.to_contiguous()? } else { tensor };
     if answer.versioned { capsule::versioned(py, exported) } else { capsule::legacy(py, exported) }
 }

@@ -152,7 +152,7 @@ pub trait ExportDlpack: PyClass {
 ///     const LEND: Option<Lend<Self>> = Some(Lend::new(|object| &object.0));
 ///
 ///     fn tensor(&self) -> Result<Tensor> {
-///         Ok(self.0.to_compact()?)
+///         Ok(self.0.to_contiguous()?)
 ///     }
 /// }
 /// ```

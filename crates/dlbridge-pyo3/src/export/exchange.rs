@@ -121,7 +121,7 @@ fn copied(py: Python<'_>, tensor: &Tensor) -> Result<Tensor> {
     if let Some(ready) = Ready::for_tensor(tensor) {
         py.detach(|| ready.before_host(tensor.device()))?;
     }
-    Ok(tensor.to_compact()?)
+    Ok(tensor.to_contiguous()?)
 }
 
 /// Makes a `dlbridge.Tensor`, for every class. DLPack's header asks for an array of the producer's

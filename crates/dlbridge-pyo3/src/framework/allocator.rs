@@ -151,7 +151,7 @@ impl<'py> Allocator<'py> {
 /// Rejects shapes and dtypes that no allocator supports.
 fn check_size(dtype: DType, shape: &[i64]) -> Result<()> {
     let mut strides = vec![0; shape.len()];
-    layout::compact_strides(shape, &mut strides);
+    layout::contiguous_strides(shape, &mut strides);
     let span = layout::span(shape, &strides)?;
     layout::nbytes(span.len, dtype, Flags::NONE)?;
     Ok(())

@@ -27,7 +27,7 @@ impl PyTensor {
     /// /// A new array of the type of `x`: twice its values.
     /// #[pyfunction]
     /// fn double<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
-    ///     let mut doubled = x.extract::<PyTensor>()?.to_compact()?;
+    ///     let mut doubled = x.extract::<PyTensor>()?.to_contiguous()?;
     ///     doubled.view_mut::<f64>()?.map(|value| 2.0 * value);
     ///     PyTensor::new(doubled).to_caller(x)
     /// }
@@ -52,7 +52,7 @@ impl PyTensor {
     /// own exception; and a `BufferError`
     ///
     /// - for read-only memory, if the framework may make it writable (PyTorch, Paddle, TVM-FFI
-    ///   and unknown frameworks; copy it with [`to_compact`](Tensor::to_compact));
+    ///   and unknown frameworks; copy it with [`to_contiguous`](Tensor::to_contiguous));
     /// - for a dtype that it would misread (Paddle, uint16), and for negative strides that it does
     ///   not support (PyTorch, Paddle);
     /// - for a device on which it would crash (TensorFlow and Paddle, unless `object` is on it).
@@ -159,6 +159,6 @@ fn forgets_read_only(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Error {
     let kind = name_of(&object.get_type());
     let why = if tensor.is_legacy_read_only() { " (it came by a legacy capsule)" } else { "" };
     Error::buffer(format!(
-        "access: the memory is read-only{why}, which {kind} may forget; copy with to_compact()"
+        "access: the memory is read-only{why}, which {kind} may forget; copy with to_contiguous()"
     ))
 }

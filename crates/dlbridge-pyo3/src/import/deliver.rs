@@ -35,7 +35,7 @@ fn host_copy(py: Python<'_>, tensor: &Tensor, stream: Option<Stream>) -> Result<
     if let Some(ready) = stream.map_or(Ok(None), |stream| Ready::on(stream, device))? {
         py.detach(|| ready.before_host(device))?;
     }
-    Ok(tensor.to_compact()?)
+    Ok(tensor.to_contiguous()?)
 }
 
 /// Calls the producer for another device, or for a copy there.

@@ -8,7 +8,7 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-use dlbridge::ffi::LentTensor;
+use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::DLTensor;
 use dlbridge::{Flags, MAX_RANK, Tensor, TypeCode};
 
@@ -26,7 +26,7 @@ pub(crate) struct DescriptorSpace {
 impl DescriptorSpace {
     #[inline(always)]
     pub(crate) const fn empty() -> Self {
-        Self { descriptor: DescriptorSlot::empty(), strides: LentTensor::NO_STRIDES }
+        Self { descriptor: DescriptorSlot::empty(), strides: BorrowedTensor::NO_STRIDES }
     }
 
     /// The descriptor, if one was written.
@@ -53,11 +53,11 @@ impl<'p> Described<'p> {
     pub(crate) unsafe fn tensor(
         self,
         strides: &'p mut [MaybeUninit<i64>; MAX_RANK],
-    ) -> Result<LentTensor<'p>> {
+    ) -> Result<BorrowedTensor<'p>> {
         // SAFETY: a `Described` is made of a written descriptor (F9).
         let descriptor = unsafe { self.space.descriptor.get() };
         // SAFETY: the caller's duty.
-        Ok(unsafe { LentTensor::from_raw(descriptor, strides, self.flags) }?)
+        Ok(unsafe { BorrowedTensor::from_raw(descriptor, strides, self.flags) }?)
     }
 }
 

@@ -30,7 +30,7 @@ mod refusals;
 mod shared;
 
 use dlbridge::Tensor;
-use dlbridge::ffi::LentTensor;
+use dlbridge::ffi::BorrowedTensor;
 pub use dlbridge::protocol::import::CopyMode;
 use pyo3::Borrowed;
 use pyo3::prelude::*;
@@ -188,7 +188,7 @@ pub unsafe fn with_borrowed<R>(
     function: impl FnOnce(&Tensor) -> Result<R>,
 ) -> Result<R> {
     release::drain(object.py());
-    let (mut space, mut strides) = (DescriptorSpace::empty(), LentTensor::NO_STRIDES);
+    let (mut space, mut strides) = (DescriptorSpace::empty(), BorrowedTensor::NO_STRIDES);
     let (described, imported);
     let tensor = match describe(object, &mut space)? {
         Some(found) => {

@@ -105,7 +105,7 @@ impl Framework {
         let has_negative = || tensor.strides().iter().any(|&stride| stride < 0);
         if matches!(root, "paddle" | "torch") && has_negative() {
             return Err(Error::buffer(format!(
-                "strides: {root} has no negative ones; copy with to_compact()"
+                "strides: {root} has no negative ones; copy with to_contiguous()"
             )));
         }
         Ok(())

@@ -3,10 +3,10 @@
 //! The `raw.rs` of each adapter implements them for the types of its crate.
 #![allow(unsafe_code)]
 
-/// An owner that lends an array by dereferencing to it.
-macro_rules! lend {
+/// Implements [`Strided`] for an owner that dereferences to an array.
+macro_rules! owner_of_array {
     ([$($generics:tt)*] $owner:ty => $array:ty) => {
-        // SAFETY: the owner lends the array from the same place until it is used again (R10).
+        // SAFETY: the owner has the array in the same place until it is used again (R10).
         unsafe impl<$($generics)*> Strided for $owner {
             type Elem = <$array as Strided>::Elem;
 
@@ -28,10 +28,10 @@ macro_rules! lend {
     };
 }
 
-/// The same, for an owner that has the array to itself.
-macro_rules! lend_mut {
+/// Also implements [`StridedMut`], for the unique owner of an array.
+macro_rules! owner_of_array_mut {
     ([$($generics:tt)*] $owner:ty => $array:ty) => {
-        lend!([$($generics)*] $owner => $array);
+        owner_of_array!([$($generics)*] $owner => $array);
 
         // SAFETY: a unique borrow of the owner is one of the array (R10).
         unsafe impl<$($generics)*> StridedMut for $owner {

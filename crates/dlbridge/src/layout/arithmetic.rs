@@ -1,11 +1,10 @@
-//! Arithmetic on shapes and strides: counts, spans, contiguity, overlap.
-//! No pointers here, and nothing that trusts its input: every product and sum is checked.
-//! Invariant: shapes and strides count elements, never bytes, and run from the outermost axis in.
+//! Checked arithmetic on shapes and strides: counts, spans, contiguity, overlap.
+//! Invariant: shapes and strides count elements, never bytes, outermost axis first.
 #![forbid(unsafe_code)]
 
 use crate::{DType, Error, Flags, MAX_RANK};
 
-/// How many elements a tensor has, and how far from its first one they lie.
+/// The number of elements, and the range of their offsets from the first one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     /// Number of elements, the product of all extents.
@@ -64,13 +63,13 @@ pub(crate) fn extents(extents: &[usize]) -> Result<Vec<i64>, Error> {
     extents.iter().map(|&number| extent(number)).collect()
 }
 
-/// What measuring a shape with strides for a type finds out.
+/// The result of measuring a shape with strides for an element type.
 #[derive(Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) span: Span,
-    /// How many bytes the elements reach below the start of the first one.
+    /// The bytes from the lowest element to the start of the first one.
     pub(crate) below: usize,
-    /// How many bytes they reach above it; 0 if there are none.
+    /// The bytes from the start of the first element to the end of the highest one; 0 if there are none.
     pub(crate) above: usize,
 }
 
@@ -162,7 +161,7 @@ fn ordinary_span(shape: &[i64], strides: &[i64]) -> Option<Span> {
     Some(Span { len: isize::try_from(len).ok()? as usize, low, high })
 }
 
-/// Measures any tensor, and tells what is wrong with it.
+/// Measures any tensor, or says what is wrong with it.
 #[cold]
 fn odd_span(shape: &[i64], strides: &[i64]) -> Result<Span, Error> {
     if shape.len() != strides.len() {
@@ -179,11 +178,11 @@ fn odd_span(shape: &[i64], strides: &[i64]) -> Result<Span, Error> {
     if shape.contains(&0) {
         return Ok(Span { len: 0, low: 0, high: 0 });
     }
-    // Every other reason for not being ordinary is excluded by now.
+    // The checks above exclude every other reason to be here.
     too_large("strided span")
 }
 
-/// Size in bytes of `count` elements lying side by side. Elements narrower than a byte are packed,
+/// Size in bytes of `count` contiguous elements. Elements narrower than a byte are packed,
 /// unless `flags` has [`Flags::SUBBYTE_PADDED`].
 ///
 /// # Errors
@@ -194,7 +193,7 @@ pub fn nbytes(count: usize, dtype: DType, flags: Flags) -> Result<usize, Error> 
     Unit::new(dtype, flags).size(count).ok_or(Error::SizeOverflow { what: "byte size" })
 }
 
-/// What one element takes: whole bytes, or bits where elements are packed below the byte.
+/// The size of one element: in bytes, or in bits where elements are packed below the byte.
 #[derive(Clone, Copy)]
 pub(crate) struct Unit {
     amount: usize,
@@ -228,7 +227,7 @@ impl Unit {
         self.packed
     }
 
-    /// How many bytes some elements of a measured layout lie apart; `None` unless these are whole bytes.
+    /// A distance in elements of a measured layout as bytes; `None` unless it is a whole number of bytes.
     #[inline]
     pub(crate) fn offset(self, elements: isize) -> Option<isize> {
         if !self.packed {
@@ -238,7 +237,7 @@ impl Unit {
         (bits % 8 == 0).then_some((bits / 8) as isize)
     }
 
-    /// The size of `count` elements side by side in bytes, if it fits `isize`.
+    /// The size of `count` contiguous elements in bytes, if it fits `isize`.
     #[inline]
     pub(crate) fn size(self, count: usize) -> Option<usize> {
         let amount = count.checked_mul(self.amount)?;
@@ -247,7 +246,7 @@ impl Unit {
     }
 
     /// How many bytes the elements of a span, which is not empty, reach below and above the start
-    /// of the first one; `None` if all of them do not fit `isize`, side by side or with their gaps.
+    /// of the first one; `None` if their size, contiguous or with gaps, does not fit `isize`.
     #[inline]
     pub(crate) fn reach(self, span: Span) -> Option<(usize, usize)> {
         // Broadcast axes make more elements than there are places, gaps more places than elements.
@@ -266,10 +265,10 @@ impl Unit {
     }
 }
 
-/// Writes the strides of a compact row-major array of `shape` into `strides`, which must be as
+/// Writes the strides of a contiguous row-major array of `shape` into `strides`, which must be as
 /// long. An empty axis counts as one, so that strides of empty arrays look like any other's.
 /// Strides too large for `i64` wrap; [`span`] refuses such shapes.
-pub fn compact_strides(shape: &[i64], strides: &mut [i64]) {
+pub fn contiguous_strides(shape: &[i64], strides: &mut [i64]) {
     let mut next = 1_i64;
     for (stride, &extent) in strides.iter_mut().zip(shape).rev() {
         *stride = next;
@@ -277,22 +276,22 @@ pub fn compact_strides(shape: &[i64], strides: &mut [i64]) {
     }
 }
 
-/// Whether the elements lie side by side in row-major order. Axes of extent 1 may have any
-/// stride, and so may everything in an empty array.
+/// Whether the elements are contiguous in row-major order. Axes of extent 1 may have any stride, as
+/// may all axes of an empty array.
 #[must_use]
 #[inline]
 pub fn is_contiguous(shape: &[i64], strides: &[i64]) -> bool {
-    is_compact(shape.iter().zip(strides).rev(), shape)
+    has_no_gaps(shape.iter().zip(strides).rev(), shape)
 }
 
-/// Whether the elements lie side by side in column-major order, as Fortran and Julia keep them.
+/// Whether the elements are contiguous in column-major order, that of Fortran and Julia.
 #[must_use]
 pub fn is_column_major(shape: &[i64], strides: &[i64]) -> bool {
-    is_compact(shape.iter().zip(strides), shape)
+    has_no_gaps(shape.iter().zip(strides), shape)
 }
 
 #[inline]
-fn is_compact<'a>(axes: impl Iterator<Item = (&'a i64, &'a i64)>, shape: &[i64]) -> bool {
+fn has_no_gaps<'a>(axes: impl Iterator<Item = (&'a i64, &'a i64)>, shape: &[i64]) -> bool {
     let mut next = 1_i64;
     for (&extent, &stride) in axes {
         if extent != 1 && stride != next {
@@ -303,8 +302,8 @@ fn is_compact<'a>(axes: impl Iterator<Item = (&'a i64, &'a i64)>, shape: &[i64])
     true
 }
 
-/// The outermost axis that keeps a layout from being row-major contiguous, with the stride that
-/// it should have; `None` for a contiguous one.
+/// The outermost axis whose stride is not that of a contiguous row-major layout, with the stride that
+/// such a layout has; `None` for a contiguous layout.
 ///
 /// # Panics
 ///
@@ -326,7 +325,7 @@ pub fn first_gap(shape: &[i64], strides: &[i64]) -> Option<(usize, i64)> {
 }
 
 /// Whether two different indices may reach the same element. `false` is a proof that none do;
-/// `true` may be said of a layout that is free of overlap in an unusual way.
+/// `true` can be wrong: some unusual layouts without overlap are not recognised.
 ///
 /// The proof: taken by growing stride, each axis steps over everything that the axes before it
 /// can reach.

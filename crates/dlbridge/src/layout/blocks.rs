@@ -1,6 +1,5 @@
-//! The order in which strided elements are copied to contiguous memory: block by block, so that
-//! neighbours in the source and neighbours in the target are both met while they are in the cache.
-//! Offsets only: no pointers, no elements.
+//! The copy order for strided elements: block by block, so that neighbours in the source and in the
+//! target are both handled while they are in the cache. Offsets only, no pointers.
 #![forbid(unsafe_code)]
 
 use super::Dims;
@@ -17,7 +16,7 @@ impl Axis {
     const SINGLE: Self = Self { extent: 1, source: 1, target: 1 };
 }
 
-/// The blocks of two axes that a strided layout consists of, copied in row-major order.
+/// A strided layout as blocks of two axes, copied in row-major order.
 #[derive(Clone, Debug)]
 pub(crate) struct Blocks {
     /// Where there is an axis with smaller source strides than the columns, it is this one.
@@ -78,7 +77,7 @@ impl Blocks {
         }
     }
 
-    /// Removes an axis from the others. Where there is none, it has one index.
+    /// Removes an axis from the others; without one, an axis of extent 1.
     fn take(&mut self, axis: usize) -> Axis {
         if axis >= self.outer {
             return Axis::SINGLE;
@@ -142,7 +141,7 @@ pub(crate) fn by_stride(shape: &[i64], strides: &[i64]) -> (Dims, Dims) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::compact_strides;
+    use crate::layout::contiguous_strides;
 
     /// The source's offset of each element of the target, by the blocks.
     fn by_blocks(shape: &[i64], strides: &[i64]) -> Vec<isize> {
@@ -162,11 +161,11 @@ mod tests {
     }
 
     fn by_index(shape: &[i64], strides: &[i64]) -> Vec<isize> {
-        let mut compact = vec![0; shape.len()];
-        compact_strides(shape, &mut compact);
+        let mut contiguous = vec![0; shape.len()];
+        contiguous_strides(shape, &mut contiguous);
         let len = shape.iter().product::<i64>();
         let offset = |number: i64| {
-            let axes = shape.iter().zip(strides).zip(&compact);
+            let axes = shape.iter().zip(strides).zip(&contiguous);
             axes.map(|((extent, stride), step)| number / step % extent * stride).sum::<i64>()
                 as isize
         };

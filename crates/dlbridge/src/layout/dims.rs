@@ -1,5 +1,4 @@
-//! A short list of extents or strides that stays off the heap up to rank 8.
-//! Arithmetic on it does not belong here (see `layout`).
+//! A list of extents or strides, without a heap allocation up to rank 8.
 //! Invariant: an `Inline` list uses its first `len` places, and `len <= INLINE_RANK`.
 
 use std::ops::{Deref, DerefMut};

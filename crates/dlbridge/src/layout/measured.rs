@@ -1,5 +1,5 @@
 //! `Layout`: the proof that a shape and strides were measured for elements of one type (R1).
-//! Only measuring makes one, or `raw.rs`, again of a descriptor that was made from one.
+//! It is made only by measuring, or in `raw.rs` for a descriptor that was made from a `Layout`.
 
 use super::arithmetic::{self, Size, Span, Unit};
 use super::{Dims, small};
@@ -8,7 +8,7 @@ use crate::{DType, Error, Flags};
 /// A shape and strides that were measured: no extent is negative, and the element count, the size
 /// in bytes and the distance in bytes between any two elements fit `isize`.
 ///
-/// Every descriptor, and every checked description of memory, is made of one.
+/// Every descriptor, and every checked description of memory, is made from a `Layout`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout<'a> {
     pub(super) shape: &'a [i64],
@@ -37,14 +37,14 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The fast path of [`measure`](Self::measure): numbers so small that nothing overflows.
+    /// The fast path of [`measure`](Self::measure), for numbers too small to overflow.
     #[inline(always)]
     pub(crate) fn small(shape: &'a [i64], strides: &'a [i64], dtype: DType) -> Option<Self> {
         let is_small = dtype.is_ordinary() && small::holds(shape, strides);
         is_small.then_some(Self { shape, strides, dtype, padding: Flags::NONE })
     }
 
-    /// Measures any shape, and tells what it found out.
+    /// Measures any shape, and returns its size.
     ///
     /// # Errors
     ///
@@ -86,13 +86,13 @@ impl<'a> Layout<'a> {
         arithmetic::count(self.shape)
     }
 
-    /// How many elements there are, and how far from the first one they lie.
+    /// The number of elements, and the range of their offsets from the first one.
     #[inline]
     pub(crate) fn span(&self) -> Span {
         arithmetic::measured_span(self.shape, self.strides)
     }
 
-    /// What one element takes.
+    /// The size of one element.
     #[inline]
     pub(crate) fn unit(&self) -> Unit {
         Unit::new(self.dtype, self.padding)
@@ -110,7 +110,7 @@ pub(super) fn padding(flags: Flags) -> Flags {
     Flags(flags.0 & Flags::SUBBYTE_PADDED.0)
 }
 
-/// Room for the shape and the strides of a layout, which is measured when they are written.
+/// Space for the shape and the strides of a layout, which are written first and then measured.
 pub(crate) struct Lists<'a> {
     shape: &'a mut [i64],
     strides: &'a mut [i64],
@@ -123,7 +123,7 @@ impl<'a> Lists<'a> {
         Self { shape, strides }
     }
 
-    /// Writes an axis. One that there is no room for is left out.
+    /// Writes an axis. An axis beyond the space is left out.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl<'a> Lists<'a> {
         Ok(())
     }
 
-    /// Measures what was written.
+    /// Measures the lists.
     ///
     /// # Errors
     ///
@@ -159,7 +159,7 @@ impl<'a> Lists<'a> {
     ///
     /// # Panics
     ///
-    /// If there is not as much room as it has axes.
+    /// If there is less space than the layout has axes.
     #[inline]
     pub(crate) fn copy(self, layout: Layout<'_>) -> Layout<'a> {
         match (&mut *self.shape, &mut *self.strides, layout.shape, layout.strides) {
@@ -175,7 +175,7 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// A layout with lists of its own. No heap up to rank 8.
+/// A layout that owns its lists, without a heap allocation up to rank 8.
 #[derive(Clone)]
 pub(crate) struct OwnedLayout {
     shape: Dims,
@@ -185,7 +185,7 @@ pub(crate) struct OwnedLayout {
 }
 
 impl OwnedLayout {
-    /// Measures what `write` writes to lists of a length.
+    /// Measures the lists that `write` fills.
     #[inline]
     pub(crate) fn measure(
         rank: usize,

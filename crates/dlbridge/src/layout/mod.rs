@@ -24,7 +24,7 @@ pub(crate) use arithmetic::extents;
 #[cfg(feature = "sealed")]
 pub(crate) use arithmetic::measure;
 pub use arithmetic::{
-    Span, compact_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
+    Span, contiguous_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
 };
 pub(crate) use blocks::{Axis, Blocks, by_stride};
 pub(crate) use dims::Dims;

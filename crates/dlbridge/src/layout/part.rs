@@ -1,33 +1,33 @@
-//! Parts of a measured layout: which of its elements, under which indices.
-//! Numbers only. The memory of a part belongs to `raw/descriptor/part.rs`.
-//! Invariant: each element of a part is an element of the whole, `offset` away from the whole's first.
+//! Parts of a measured layout: numbers only. `raw/descriptor/part.rs` applies them to memory.
+//! Invariant: each element of a part is an element of the whole, `offset` away from its first element.
 #![forbid(unsafe_code)]
 
-use super::{Dims, Layout, OwnedLayout, compact_strides, reshape::reshaped};
+use super::reshape::{refuse, reshaped};
+use super::{Dims, Layout, OwnedLayout};
 use crate::{Error, PartError};
 
 /// One way to make a part of a tensor.
 ///
-/// A closed set, which [`Layout::part`] alone turns into numbers: no other code chooses an offset.
+/// A closed set: only [`Layout::part`] computes offsets from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cut<'c> {
-    /// One index of an axis, which is left out.
+    /// One index of an axis; the axis is removed.
     Select { axis: usize, index: usize },
-    /// A range of an axis, to its end where there is no `end`.
+    /// A range of an axis, to its end without an `end`.
     Slice { axis: usize, start: usize, end: Option<usize> },
-    /// Every so many elements of an axis; from the last one backwards if negative.
+    /// Every `step`-th element of an axis, from the last one backwards if negative.
     Step { axis: usize, step: isize },
     /// The axes in reverse.
     Transpose,
     /// The axes in another order.
     Permute(&'c [usize]),
-    /// Leaves out an axis of extent 1.
+    /// Removes an axis of extent 1.
     Squeeze { axis: usize },
-    /// Puts in an axis of extent 1.
+    /// Inserts an axis of extent 1.
     Unsqueeze { axis: usize },
     /// Other extents over the same elements, in row-major order. One extent may be -1.
     Reshape(&'c [i64]),
-    /// Repeats axes of extent 1, and puts in axes in front.
+    /// Repeats axes of extent 1, and inserts axes in front.
     Broadcast(&'c [i64]),
 }
 
@@ -51,8 +51,8 @@ impl Layout<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Part`] for an axis, index or shape that does not fit; those of [`Layout::measure`] for
-    /// what enlarges a layout (a broadcast axis, a rank above the limit).
+    /// [`Error::Part`] for an axis, index or shape that does not fit; those of [`Layout::measure`] if the
+    /// layout grows (a broadcast axis, a rank above the limit).
     pub(crate) fn part(&self, cut: Cut<'_>) -> Result<Part, Error> {
         let (shape, strides) = (self.shape(), self.strides());
         let rank = shape.len();
@@ -148,10 +148,6 @@ impl Layout<'_> {
     }
 }
 
-pub(super) fn refuse<P>(error: PartError) -> Result<P, Error> {
-    Err(Error::Part(error))
-}
-
 fn without(numbers: &[i64], axis: usize) -> Dims {
     let mut left = Dims::zeros(numbers.len() - 1);
     left[..axis].copy_from_slice(&numbers[..axis]);
@@ -187,11 +183,4 @@ fn broadcast(shape: &[i64], strides: &[i64], wanted: &[i64]) -> Result<(Dims, Di
         };
     }
     Ok((wanted.into(), repeated))
-}
-
-/// The contiguous strides of a shape.
-pub(super) fn contiguous(shape: &[i64]) -> Dims {
-    let mut strides = Dims::zeros(shape.len());
-    compact_strides(shape, &mut strides);
-    strides
 }

@@ -1,11 +1,10 @@
-//! Where a chosen shape lies within an owner's memory.
-//! The memory itself belongs to `raw/memory/placement.rs`: here are numbers only.
+//! The location of a chosen shape within the memory of an owner: numbers only.
 #![forbid(unsafe_code)]
 
 use super::{Layout, Span};
 use crate::{DType, Error, Flags};
 
-/// What to export of an owner's memory.
+/// A chosen shape within the memory of an owner.
 pub(crate) struct Placement<'a> {
     pub(crate) layout: Layout<'a>,
     pub(crate) span: Span,
@@ -14,7 +13,7 @@ pub(crate) struct Placement<'a> {
 }
 
 impl<'a> Placement<'a> {
-    /// Measures what is to be exported.
+    /// Measures the shape.
     ///
     /// # Errors
     ///
@@ -64,7 +63,7 @@ impl<'a> Placement<'a> {
         if end > size { None } else { unit.size(self.offset) }
     }
 
-    /// The same, for any elements; says what does not fit.
+    /// The same, for any elements, with an error for what does not fit.
     #[cold]
     fn any_offset_within(&self, size: usize) -> Result<usize, Error> {
         let (span, dtype) = (self.span, self.layout.dtype());

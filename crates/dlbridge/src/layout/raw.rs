@@ -1,4 +1,4 @@
-//! The one way to a [`Layout`] without measuring.
+//! The only constructor of a [`Layout`] that does not measure.
 #![allow(unsafe_code)]
 
 use super::Layout;
@@ -10,7 +10,7 @@ impl<'a> Layout<'a> {
     ///
     /// # Safety
     ///
-    /// These very numbers were measured with this type and these flags.
+    /// These same numbers were measured with this type and these flags.
     #[inline(always)]
     pub(crate) unsafe fn again(
         shape: &'a [i64],

@@ -1,16 +1,16 @@
-//! Other extents over the same elements in row-major order, without a copy.
+//! Reshaping without a copy: strides for other extents over the same elements.
 //! Invariant: element `i` in row-major order is the same before and after.
 #![forbid(unsafe_code)]
 
-use super::part::{contiguous, refuse};
-use super::{Dims, Layout};
+use super::{Dims, Layout, contiguous_strides};
 use crate::{Error, PartError};
 
 /// The shape, with -1 resolved, and the strides with which it reaches the same elements.
 pub(super) fn reshaped(whole: Layout<'_>, wanted: &[i64]) -> Result<(Dims, Dims), Error> {
     let shape = resolved(whole, wanted)?;
     if shape.contains(&0) {
-        let strides = contiguous(&shape);
+        let mut strides = Dims::zeros(shape.len());
+        contiguous_strides(&shape, &mut strides);
         return Ok((shape, strides));
     }
     match regrouped(whole, &shape) {
@@ -90,4 +90,8 @@ fn regrouped(whole: Layout<'_>, shape: &[i64]) -> Option<Dims> {
         *stride = next;
     }
     Some(strides)
+}
+
+pub(super) fn refuse<P>(error: PartError) -> Result<P, Error> {
+    Err(Error::Part(error))
 }

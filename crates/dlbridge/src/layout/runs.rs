@@ -1,6 +1,5 @@
-//! Walks a layout in row-major order, as few straight runs as it allows.
-//! Offsets only: no pointers, no elements.
-//! Invariant: the offsets given are exactly those of the layout's elements, each index once.
+//! Row-major iteration over a layout as straight runs: offsets only, no pointers.
+//! Invariant: the runs cover exactly the elements of the layout, each index once.
 #![forbid(unsafe_code)]
 
 /// A straight piece of a layout: `len` elements, `step` apart, from `start` on (all in elements).
@@ -13,11 +12,11 @@ pub(crate) struct Run {
 
 /// The runs of a layout, in row-major order, from both ends.
 ///
-/// Runs are numbered. Those that are one step apart make a block; only where a block begins is a
-/// number taken apart into an index. So a walk is a few numbers, which a loop keeps in registers.
+/// Runs are numbered. Runs one step apart form a block; only the first number of a block is converted
+/// to an index. The state is a few numbers, which a loop keeps in registers.
 #[derive(Clone, Debug)]
 pub(crate) struct Runs<'a> {
-    /// The next run, and what it has in common with all others.
+    /// The next run. All runs have its length and step.
     run: Run,
     /// The runs left: the number of the next one, and one more than that of the last.
     next: usize,
@@ -57,7 +56,7 @@ impl<'a> Runs<'a> {
         self.run.len
     }
 
-    /// How far apart the elements of a run lie.
+    /// The distance between two elements of a run.
     #[inline]
     pub(crate) fn step(&self) -> isize {
         self.run.step
@@ -87,7 +86,7 @@ fn innermost(shape: &[i64], strides: &[i64]) -> (usize, isize, usize) {
     (extent as usize, step as isize, outer)
 }
 
-/// Where a block begins. Out of line, and given no pointer into a walk, which so stays in registers.
+/// The start of a block. Out of line, without a pointer to the iterator, which thus stays in registers.
 #[cold]
 #[inline(never)]
 fn block_start(shape: &[i64], strides: &[i64], block: usize) -> isize {

@@ -1,6 +1,5 @@
-//! Numbers so small that no arithmetic on them overflows: a proof without a single product.
-//! Measuring a layout does not belong here (see `layout`).
-//! Invariant: what is small, [`layout::span`](crate::layout::span) measures without an error, and its
+//! Overflow-free fast path: extents and strides bounded by their bit width.
+//! Invariant: [`layout::span`](crate::layout::span) measures every small layout without an error, and its
 //! elements, of up to [`ELEMENT`] bytes, lie inside the address space.
 #![forbid(unsafe_code)]
 
@@ -13,14 +12,14 @@ const STRIDE_BITS: u32 = COUNT_BITS / 2;
 /// The most bytes of an element, as whole bytes of a dtype's eight `bits` say it.
 const ELEMENT: usize = 1 << 5;
 
-/// Where addresses that are not small begin.
+/// The first address that is not small.
 const ADDRESS_END: usize = 1 << (usize::BITS - 1);
 
 /// The highest rank that is small.
 pub(crate) const RANK: usize = 8;
 
-/// How many bits an extent may have, for each rank: so few that the product of all extents keeps
-/// to [`COUNT_BITS`].
+/// How many bits an extent may have, for each rank, so that the product of all extents has at most
+/// [`COUNT_BITS`].
 const EXTENT_BITS: [u8; RANK + 1] = {
     let mut bits = [STRIDE_BITS as u8; RANK + 1];
     let mut rank = 3;
@@ -44,10 +43,10 @@ const _: () = {
     assert!(ELEMENT << COUNT_BITS < isize::MAX as usize);
 };
 
-/// Whether an address is not null, and has room above.
+/// Whether an address is not null, and small.
 #[inline(always)]
 pub(crate) fn holds_address(address: usize) -> bool {
-    // All other addresses are negative so.
+    // All other addresses become negative here.
     (address as isize) > 0
 }
 

@@ -1,10 +1,9 @@
-//! Which Rust types a tensor's elements can be read as.
-//! Types of other crates are in `adapters`, a folder for each crate and version.
-//! Invariant: an `Element`'s size is its dtype's, and `read` makes a valid value of any bytes.
+//! Element types: the Rust types that tensor elements can be read as.
+//! Invariant: an `Element` has the size of its dtype, and `read` makes a valid value of any bytes.
 
 use crate::DType;
 
-/// A Rust type that elements of one dtype are read as.
+/// A Rust type for elements of one dtype.
 ///
 /// Implemented for all integers, floats and `bool`, and by feature for `half::f16`,
 /// `half::bf16` (`half-2`), `num_complex::Complex` (`num-complex-0_4`), and the 8-bit and paired
@@ -14,10 +13,10 @@ use crate::DType;
 /// # Safety
 ///
 /// - The type has the size of one element of [`DTYPE`](Self::DTYPE), whole bytes, and no padding.
-/// - Every bit pattern is a valid value. Only a type whose dtype has the code
-///   [`BOOL`](crate::TypeCode::BOOL) may be pickier; it then stores its values as bytes 0 and 1.
-/// - [`read`](Self::read) returns a valid value whatever the bytes are.
-/// - [`copy_run`](Self::copy_run) leaves `len` valid values behind.
+/// - Every bit pattern is a valid value, except that a type whose dtype has the code
+///   [`BOOL`](crate::TypeCode::BOOL) may have only the values 0 and 1.
+/// - [`read`](Self::read) returns a valid value for any bytes.
+/// - [`copy_run`](Self::copy_run) writes `len` valid values.
 pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// The dtype whose elements this type reads.
     const DTYPE: DType;
@@ -35,7 +34,7 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
         unsafe { source.cast::<Self>().read_unaligned() }
     }
 
-    /// Reads `len` elements that lie side by side into `target`.
+    /// Copies `len` contiguous elements to `target`.
     ///
     /// # Safety
     ///
@@ -56,7 +55,7 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
 /// # Safety
 ///
 /// Every bit pattern of the type's size is a valid value, and the dtype's code is not
-/// [`BOOL`](crate::TypeCode::BOOL): through a `&mut [T]` a `Vec<bool>` would come by other bytes.
+/// [`BOOL`](crate::TypeCode::BOOL): a `&mut [T]` could write other bytes than 0 and 1 to a `Vec<bool>`.
 pub unsafe trait Plain: Element {}
 
 macro_rules! plain {
@@ -117,7 +116,7 @@ unsafe impl Element for bool {
     #[inline(always)]
     unsafe fn copy_run(source: *const u8, target: *mut Self, len: usize) {
         for i in 0..len {
-            // SAFETY: below `len`, so inside what the caller vouches for (the caller's duty).
+            // SAFETY: below `len`, so inside the source (the caller's duty).
             let value = unsafe { Self::read(source.wrapping_add(i)) };
             // SAFETY: the same.
             unsafe { target.wrapping_add(i).write(value) };

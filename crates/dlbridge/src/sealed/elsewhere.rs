@@ -1,5 +1,4 @@
-//! Systems without sealed memory files: every call is an error.
-//! The types are those of `raw`, and have no values.
+//! The fallback for systems without sealed memory files: every call is an error.
 
 use std::convert::Infallible;
 use std::ops::Range;

@@ -1,5 +1,4 @@
 //! From declared tensors to a sealed file: allocated, filled, sealed.
-//! System calls belong to `raw`, the layout of the file to `header`.
 //! Invariant: a region of the file is in one tensor at most, and sealing needs all of them dropped.
 
 use std::collections::BTreeMap;

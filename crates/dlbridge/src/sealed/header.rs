@@ -1,5 +1,4 @@
 //! The header of a sealed file: the safetensors layout, with every tensor at a multiple of 64 bytes.
-//! No memory here: names, types, shapes and byte ranges alone.
 //! Invariant: every range lies within the file, and ranges of two tensors do not overlap.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -9,7 +8,7 @@ use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 use super::refused;
 use crate::adapters::safetensors_0_8::{from_dlpack, to_dlpack};
-use crate::layout::{self, compact_strides, extents, measure};
+use crate::layout::{self, contiguous_strides, extents, measure};
 use crate::{DType, Error, Flags};
 
 /// Where tensors begin: what SIMD kernels and JAX expect of memory that they share.
@@ -65,7 +64,7 @@ impl Contents {
 /// The size in bytes of a contiguous tensor.
 pub(super) fn nbytes(dtype: DType, shape: &[i64]) -> Result<usize, Error> {
     let mut strides = vec![0; shape.len()];
-    compact_strides(shape, &mut strides);
+    contiguous_strides(shape, &mut strides);
     let size = measure(shape, &strides, dtype, Flags::NONE)?;
     layout::nbytes(size.span.len, dtype, Flags::NONE)
 }

@@ -1,6 +1,5 @@
-//! Files in memory (memfd): made, filled through one writable mapping, sealed, and mapped again.
-//! The layout of their bytes does not belong here (see `header`).
-//! Invariant: R4: memory is `Frozen` only of a file that the kernel says is sealed (F10), and
+//! Memory files (memfd): created, filled through one writable mapping, sealed, and mapped again.
+//! Invariant: R4: memory is `Frozen` only if the kernel says that its file is sealed (F10), and
 //! `Exclusive` only in a region that is split off once, or in a private mapping.
 #![allow(unsafe_code)]
 

@@ -1,5 +1,5 @@
 //! Sends the descriptors of sealed files over Unix sockets, which the standard library cannot do yet.
-//! What arrives is checked as any descriptor is.
+//! A received file is checked like any other.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -1,6 +1,4 @@
-//! The accessors that every kind of tensor has, written once.
-//! Anything that depends on who owns the memory does not belong here.
-//! Invariant: `$parts` gives checked parts, so nothing here can fail for lack of a check.
+//! Methods that `Tensor`, `TensorRef` and `TensorMut` have in common, written once as macros.
 
 /// What a tensor says of itself.
 macro_rules! metadata {
@@ -13,7 +11,7 @@ macro_rules! metadata {
         }
 
         /// The steps from one element to the next along each axis, in elements. Always explicit:
-        /// where an old producer gave none, those of a compact row-major tensor.
+        /// where an old producer gave none, those of a contiguous row-major tensor.
         #[must_use]
         #[inline]
         pub fn strides(&self) -> &[i64] {
@@ -223,7 +221,7 @@ macro_rules! reading {
             A::try_from(self)
         }
 
-        /// A compact row-major copy in memory of our own, 64-byte aligned. It is flagged
+        /// A contiguous row-major copy in memory of our own, 64-byte aligned. It is flagged
         /// [`IS_COPIED`](crate::Flags::IS_COPIED), and its class is
         /// [`Exclusive`](crate::Access::Exclusive).
         ///
@@ -232,8 +230,8 @@ macro_rules! reading {
         /// [`NotHostAccessible`](crate::Error::NotHostAccessible),
         /// [`PackedElements`](crate::Error::PackedElements) for strided elements narrower than a
         /// byte, or [`OutOfMemory`](crate::Error::OutOfMemory).
-        pub fn to_compact(&self) -> Result<$crate::Tensor, $crate::Error> {
-            $crate::Tensor::compact_copy(self.parts())
+        pub fn to_contiguous(&self) -> Result<$crate::Tensor, $crate::Error> {
+            $crate::Tensor::contiguous_copy(self.parts())
         }
     };
 }

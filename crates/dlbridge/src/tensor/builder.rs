@@ -1,8 +1,7 @@
-//! From an owner to a tensor: conversions of whole owners, and a builder for a chosen shape.
-//! The header and its deleter belong to `raw/descriptor/header.rs`.
+//! Tensors with a chosen shape: over an owner's memory, zeroed, or copied from bytes.
 //! Invariant: an owner is moved in, `Send` and `'static`, and not used again before it is dropped.
 
-use crate::layout::{Dims, compact_strides};
+use crate::layout::{Dims, contiguous_strides};
 use crate::raw::buffer::Buffer;
 use crate::raw::placement::{Placement, export_buffer, export_mut, export_ref};
 use crate::raw::{Handle, Plain};
@@ -64,7 +63,7 @@ impl Tensor {
     ///
     /// [`SizeMismatch`](Error::SizeMismatch), and those of [`zeros`](Self::zeros).
     pub fn from_bytes(dtype: DType, shape: &[i64], bytes: &[u8]) -> Result<Self, Error> {
-        let len = layout::span(shape, &compact(shape))?.len;
+        let len = layout::span(shape, &contiguous(shape))?.len;
         let (wanted, found) = (layout::nbytes(len, dtype, Flags::NONE)?, bytes.len());
         if wanted != found {
             return Err(Error::SizeMismatch { wanted, found });
@@ -79,7 +78,7 @@ impl Tensor {
         flags: Flags,
         allocate: impl FnOnce(usize) -> Result<Buffer, Error>,
     ) -> Result<Self, Error> {
-        let strides = compact(shape);
+        let strides = contiguous(shape);
         let placement = Placement::new(dtype, shape, &strides, 0, flags)?;
         export_buffer(allocate(placement.nbytes())?, &placement, flags).map(Self)
     }
@@ -87,7 +86,7 @@ impl Tensor {
 
 /// Exports an owner's memory with a chosen shape; see [`Tensor::builder`].
 ///
-/// What is not chosen is taken from the owner: one axis with all its elements, compact strides,
+/// What is not chosen is taken from the owner: one axis with all its elements, contiguous strides,
 /// no offset, the elements' own dtype.
 #[derive(Debug)]
 #[must_use = "a builder does nothing until it is built"]
@@ -199,14 +198,14 @@ impl<O: Send + 'static> Builder<O> {
     ) -> Result<Tensor, Error> {
         let Some(dtype) = self.dtype else { return Err(Error::NotChosen { what: "dtype" }) };
         let Some(shape) = self.shape else { return Err(Error::NotChosen { what: "shape" }) };
-        let strides = self.strides.unwrap_or_else(|| compact(&shape));
+        let strides = self.strides.unwrap_or_else(|| contiguous(&shape));
         let placement = Placement::new(dtype, &shape, &strides, self.offset, flags)?;
         export(self.owner, &placement).map(Tensor)
     }
 }
 
-fn compact(shape: &[i64]) -> Dims {
+fn contiguous(shape: &[i64]) -> Dims {
     let mut strides = Dims::zeros(shape.len());
-    compact_strides(shape, &mut strides);
+    contiguous_strides(shape, &mut strides);
     strides
 }

@@ -1,4 +1,4 @@
-//! New tensors that are computed from views, in one pass.
+//! New tensors computed from views, in one pass.
 
 use crate::{Element, Error, Flags, Tensor, View};
 

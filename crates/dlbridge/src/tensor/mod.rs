@@ -1,6 +1,4 @@
-//! `Tensor`, the owning handle that everything else makes or takes.
-//! Making one from an owner belongs to `export`, typed reading to `view`.
-//! Invariant: a `Tensor` owns its memory until it is dropped or turned into something else.
+//! `Tensor`, the owning handle, and the types that borrow, share or view one.
 
 mod accessors;
 mod builder;
@@ -19,7 +17,7 @@ pub use parts::ViewPart;
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
 pub(crate) use raw::Nested;
 pub use raw::{SharedTensor, TensorSlice, TensorSliceMut, ffi};
-pub use rows::{AxisIter, Indexed, Pieces, Zip};
+pub use rows::{AxisIter, Indexed, Pieces, Rows, Zip};
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};
 
@@ -53,7 +51,7 @@ impl Tensor {
         self.0.parts()
     }
 
-    pub(crate) fn compact_copy(parts: Parts<'_>) -> Result<Self, Error> {
+    pub(crate) fn contiguous_copy(parts: Parts<'_>) -> Result<Self, Error> {
         parts.check_host()?;
         let (dtype, shape) = (parts.dtype(), parts.shape());
         let mut flags = Flags::IS_COPIED;
@@ -66,7 +64,7 @@ impl Tensor {
     /// The same memory, described without owning it.
     #[must_use]
     pub fn as_tensor_ref(&self) -> TensorRef<'_> {
-        TensorRef::of(self.parts())
+        TensorRef::from_parts(self.parts())
     }
 
     /// Turns the tensor into an owned type of another crate, which keeps the memory, without a copy:

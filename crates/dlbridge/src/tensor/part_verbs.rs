@@ -1,6 +1,5 @@
-//! The verbs that make a part of a tensor, for every kind of tensor but `View`, which documents them.
-//! The numbers belong to `layout/part.rs`, the memory to `raw/descriptor/part.rs`.
-//! Invariant: a part is no longer borrow, and of no stronger class, than what it was made of.
+//! The methods that make a part of a tensor, for every type but `View`, which documents them.
+//! Invariant: a part borrows no longer, and has no stronger class, than the tensor that it is made from.
 
 use std::ops::{Bound, RangeBounds};
 

@@ -1,4 +1,4 @@
-//! Parts of a `View`: the verbs, with an example each, and the view with a shape of its own.
+//! Parts of a `View`, with an example for each method, and `ViewPart`, a view with a shape of its own.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,11 +1,10 @@
-//! Walks over a `View` by axes: rows, indices of an axis, pieces, pairs, indices.
-//! The rows themselves belong to `raw/memory/rows.rs`.
+//! Iterators over a `View`: by rows, by the indices of an axis, by pieces, in pairs, with indices.
 
 use std::iter::FusedIterator;
 use std::ops::Range;
 
-use crate::raw::Iter;
-use crate::{Element, Error, PartError, Rows, View, ViewPart};
+use crate::raw::{Iter, RowElements};
+use crate::{Element, Error, PartError, View, ViewPart};
 
 /// # Rows, axes and windows
 impl<'a, T: Element> View<'a, T> {
@@ -25,7 +24,7 @@ impl<'a, T: Element> View<'a, T> {
     #[must_use]
     #[inline]
     pub fn rows(&self) -> Rows<'a, T> {
-        Rows::new(self.elements, 1)
+        Rows(RowElements::new(self.elements, 1))
     }
 
     /// The elements at each index of the first axis, as views of the other axes.
@@ -44,7 +43,7 @@ impl<'a, T: Element> View<'a, T> {
     /// [`Part`](Error::Part) if there are no axes.
     pub fn outer_iter(&self) -> Result<Rows<'a, T>, Error> {
         self.extent(0)?;
-        Ok(Rows::new(self.elements, self.shape().len() - 1))
+        Ok(Rows(RowElements::new(self.elements, self.shape().len() - 1)))
     }
 
     /// What [`select`](Self::select) gives for each index of an axis. For the first axis,
@@ -176,6 +175,30 @@ impl<T: Element> ViewPart<'_, T> {
         self.view().rows()
     }
 }
+
+/// Views of the inner axes of a [`View`], for each index of the outer axes, in row-major order; see
+/// [`View::rows`] and [`View::outer_iter`].
+///
+/// A view costs a few instructions, for any strides.
+#[derive(Clone, Debug)]
+pub struct Rows<'a, T>(RowElements<'a, T>);
+
+impl<'a, T: Element> Iterator for Rows<'a, T> {
+    type Item = View<'a, T>;
+
+    #[inline]
+    fn next(&mut self) -> Option<View<'a, T>> {
+        self.0.next().map(|elements| View { elements })
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl<T: Element> ExactSizeIterator for Rows<'_, T> {}
+impl<T: Element> FusedIterator for Rows<'_, T> {}
 
 /// The parts of a [`View`] at each index of an axis; see [`View::axis_iter`].
 #[derive(Clone, Debug)]

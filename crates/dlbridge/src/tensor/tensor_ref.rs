@@ -1,6 +1,4 @@
-//! `TensorRef` and `TensorMut`: borrowed arrays, described for whoever takes a plain `DLTensor`.
-//! Owning memory does not belong here (see `tensor`).
-//! Invariant: the lifetime is that of the borrowed array; no heap is used up to rank 8.
+//! `TensorRef` and `TensorMut`: borrowed arrays, described for functions that take a plain `DLTensor`.
 
 use std::fmt;
 
@@ -24,8 +22,8 @@ impl<'a> TensorRef<'a> {
     metadata!();
     reading!();
 
-    pub(crate) fn of(parts: Parts<'a>) -> Self {
-        Self(Borrowed::of(parts))
+    pub(crate) fn from_parts(parts: Parts<'a>) -> Self {
+        Self(Borrowed::from_parts(parts))
     }
 
     pub(crate) fn from_borrowed(borrowed: Borrowed<'a>) -> Self {

@@ -1,6 +1,5 @@
 //! `View` and `ViewMut`: host memory of one element type, read and written by value.
-//! Reading memory itself belongs to `raw/memory/elements.rs`.
-//! Invariant: a view is of the right type and on the host; it never lends a `&T`.
+//! Invariant: a view has the right type and is on the host; it hands out no `&T`.
 
 use std::fmt;
 
@@ -126,7 +125,7 @@ impl<'a, T: Element> View<'a, T> {
     /// A copy of the elements in row-major order.
     ///
     /// Where there is no memory for it, the process ends, as it does for any vector: a broadcast
-    /// axis gives a tensor more elements than there is memory. `to_compact` of a tensor gives an
+    /// axis gives a tensor more elements than there is memory. `to_contiguous` of a tensor gives an
     /// error instead.
     #[must_use]
     pub fn to_vec(&self) -> Vec<T> {

@@ -1,5 +1,4 @@
 //! A producer of raw descriptors in either ABI, every field of which can be set.
-//! Judging what becomes of them does not belong here (see `conformance`).
 //! Invariant: a descriptor stands at the start of the block that owns all it points to.
 #![allow(unsafe_code, reason = "it does by hand what a producer in C does")]
 
@@ -75,7 +74,7 @@ impl std::fmt::Debug for Memory {
 }
 
 impl Foreign {
-    /// A producer that has a copy of `values`, and describes them as a compact row-major tensor of
+    /// A producer that has a copy of `values`, and describes them as a contiguous row-major tensor of
     /// `shape` on the CPU, version 1.3, with explicit strides and a deleter. Whether the shape has
     /// as many elements is for the test to say.
     pub fn new<T: Element>(shape: &[i64], values: &[T]) -> Self {
@@ -89,7 +88,7 @@ impl Foreign {
     /// The same, for elements that Rust has no type for.
     pub fn of_bytes(dtype: DType, shape: &[i64], bytes: &[u8]) -> Self {
         let mut strides = vec![0; shape.len()];
-        layout::compact_strides(shape, &mut strides);
+        layout::contiguous_strides(shape, &mut strides);
         Self {
             memory: Memory::copy_of(bytes),
             data: Data::Own(0),

@@ -1,6 +1,5 @@
-//! A CUDA driver that is played, for tests of the order of work where there is no GPU.
-//! What is tested with it does not belong here; the library itself is `late_driver.c`.
-//! Invariant: the process that asks is left as it is: the driver is loaded by another one.
+//! A fake CUDA driver, for tests of the order of work on machines without a GPU. Its source is
+//! `late_driver.c`. Another process loads it, so that this one stays as it is.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

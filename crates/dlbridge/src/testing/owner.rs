@@ -1,5 +1,4 @@
-//! An owner that counts its drops and misbehaves when told to.
-//! Foreign memory does not belong here (see `foreign`).
+//! An owner that counts its drops and misbehaves on request.
 //! Invariant: the elements lie in one vector, which is never reallocated.
 
 use std::panic::resume_unwind;

@@ -1,6 +1,4 @@
-//! A counter of releases that outlives what is released.
-//! Deciding what a release is does not belong here.
-//! Invariant: the count only grows.
+//! A counter of deleter calls and drops that outlives what it counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -47,7 +47,7 @@ fn every_class_may_be_viewed_and_copied() {
         let view = tensor.view::<i32>().expect("every class has views");
         assert_eq!(view.to_vec(), VALUES);
         assert_eq!(view.as_cells().expect("contiguous")[3].get(), 4);
-        let copy = tensor.to_compact().expect("every class can be copied");
+        let copy = tensor.to_contiguous().expect("every class can be copied");
         assert_eq!((copy.access(), copy.flags()), (Access::Exclusive, Flags::IS_COPIED));
         assert_eq!(copy.as_slice::<i32>(), Ok(&VALUES[..]));
         assert_eq!(Vec::<i32>::try_from(&tensor), Ok(VALUES.to_vec()));
@@ -134,7 +134,7 @@ fn giving_up_exclusive_access_cannot_be_taken_back() {
 #[test]
 fn giving_up_exclusive_access_survives_a_round_trip() {
     let copied = || foreign(Flags::IS_COPIED);
-    let ours = || Tensor::from(VALUES).to_compact().expect("host");
+    let ours = || Tensor::from(VALUES).to_contiguous().expect("host");
     let odd = || {
         let foreign = Foreign::new(&[4], &VALUES).flags(Flags::IS_COPIED).null_strides();
         import(foreign).expect("legal")
@@ -158,7 +158,7 @@ fn frozen_memory_stays_frozen_when_it_is_shared() {
 fn a_copy_that_a_producer_made_stays_one_when_it_is_handed_on() {
     let tensor = take_back(foreign(Flags::IS_COPIED).into_raw());
     assert_eq!(tensor.access(), Access::Exclusive);
-    let tensor = take_back(tensor.to_compact().expect("host").into_raw());
+    let tensor = take_back(tensor.to_contiguous().expect("host").into_raw());
     assert_eq!(tensor.access(), Access::Exclusive);
 }
 

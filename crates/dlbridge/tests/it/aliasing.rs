@@ -57,7 +57,7 @@ fn a_byte_offset_is_applied_once_whichever_way_elements_are_read() {
     assert_eq!(tensor.as_slice::<u8>(), Ok(&[2, 3][..]));
     assert_eq!(tensor.as_slice_mut::<u8>(), Ok(&mut [2, 3][..]));
     assert_eq!(tensor.view::<u8>().expect("host").get(&[0]), Some(2));
-    assert_eq!(tensor.to_compact().expect("host").as_slice::<u8>(), Ok(&[2, 3][..]));
+    assert_eq!(tensor.to_contiguous().expect("host").as_slice::<u8>(), Ok(&[2, 3][..]));
     let tensor = take_back(tensor.into_raw());
     assert_eq!(tensor.view::<u8>().expect("host").to_vec(), [2, 3]);
     let tensor = take_back(Tensor::from(tensor.into_frozen()).into_raw());
@@ -214,6 +214,6 @@ fn gaps_between_elements_are_never_read() {
         let view = tensor.view::<u8>().expect("host");
         assert_eq!(view.iter().map(u32::from).sum::<u32>(), 0);
         assert_eq!(view.to_vec(), [0; 100]);
-        assert_eq!(tensor.to_compact().expect("host").as_slice::<u8>(), Ok(&[0; 100][..]));
+        assert_eq!(tensor.to_contiguous().expect("host").as_slice::<u8>(), Ok(&[0; 100][..]));
     });
 }

@@ -109,7 +109,7 @@ fn taking_a_tensor_conforms() {
         Ok(array.values().to_vec())
     });
     let names: Vec<_> = refused.iter().map(|refusal| refusal.tensor).collect();
-    let wanted = ["compact", "compact, shared", "reversed", "odd address", "every second"];
+    let wanted = ["contiguous", "contiguous, shared", "reversed", "odd address", "every second"];
     assert!(wanted.iter().all(|name| names.contains(name)), "{names:?}");
     let taken = ["one axis", "no elements", "pinned"];
     assert!(!taken.iter().any(|name| names.contains(name)), "{names:?}");
@@ -119,9 +119,10 @@ fn taking_a_tensor_conforms() {
         Ok(again.as_slice::<u16>()?.to_vec())
     });
     let names: Vec<_> = refused.iter().map(|refusal| refusal.tensor).collect();
-    let wanted = ["compact, shared", "rank 0", "rank 0, null lists", "column-major"];
+    let wanted = ["contiguous, shared", "rank 0", "rank 0, null lists", "column-major"];
     assert!(wanted.iter().all(|name| names.contains(name)), "{names:?}");
-    let taken = ["compact", "compact, read-only", "rank 3", "rank 9", "pinned", "no elements"];
+    let taken =
+        ["contiguous", "contiguous, read-only", "rank 3", "rank 9", "pinned", "no elements"];
     assert!(!taken.iter().any(|name| names.contains(name)), "{names:?}");
 }
 

@@ -54,7 +54,7 @@ fn writing_leaves_bytes_that_rust_may_hold() {
 
 #[test]
 fn a_copy_keeps_the_bytes_and_reads_the_same() {
-    let copy = import(odd()).expect("legal").to_compact().expect("host");
+    let copy = import(odd()).expect("legal").to_contiguous().expect("host");
     assert_eq!(copy.view::<bool>().expect("bool").to_vec(), READ);
     assert_eq!(Vec::<bool>::try_from(&copy), Ok(READ.to_vec()));
 }

@@ -101,7 +101,7 @@ fn a_descriptor_that_c_lends_is_memory_that_others_may_write() {
         assert_eq!((tensor.access(), tensor.flags()), (Access::Shared, Flags::NONE));
         assert_eq!(tensor.view::<i32>().expect("host").to_vec(), [1, 2, 3, 4, 5, 6]);
         assert_eq!(tensor.as_slice::<i32>(), Err(Error::SharedMemory));
-        let copy = tensor.to_compact().expect("host");
+        let copy = tensor.to_contiguous().expect("host");
         assert_eq!(copy.as_slice::<i32>(), Ok(&[1, 2, 3, 4, 5, 6][..]));
     });
 }

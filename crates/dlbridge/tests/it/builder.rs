@@ -258,7 +258,7 @@ fn zeros_that_fit_no_memory_are_refused() {
 fn a_copy_that_fits_no_memory_is_refused() {
     let tensor = Tensor::builder(vec![1_u8]).shape(&[i64::MAX]).strides(&[0]).build::<u8>();
     let tensor = tensor.expect("one byte, often");
-    refused(tensor.to_compact(), &Error::OutOfMemory { size: isize::MAX as usize });
+    refused(tensor.to_contiguous(), &Error::OutOfMemory { size: isize::MAX as usize });
 }
 
 #[test]

@@ -141,9 +141,10 @@ fn taking_a_tensor_conforms() {
         Ok(data.as_slice::<f32>().expect("its own type").to_vec())
     });
     let names: Vec<_> = refused.iter().map(|refusal| refusal.tensor).collect();
-    let wanted = ["compact, shared", "column-major", "reversed", "broadcast", "odd address"];
+    let wanted = ["contiguous, shared", "column-major", "reversed", "broadcast", "odd address"];
     assert!(wanted.iter().all(|name| names.contains(name)), "{names:?}");
-    let taken = ["compact", "compact, read-only", "rank 0", "rank 9", "pinned", "no elements"];
+    let taken =
+        ["contiguous", "contiguous, read-only", "rank 0", "rank 9", "pinned", "no elements"];
     assert!(!taken.iter().any(|name| names.contains(name)), "{names:?}");
 }
 

@@ -64,7 +64,7 @@ fn a_tensor_of_bytes_is_not_written_through_bytes() {
 
 #[test]
 fn bytes_of_a_copy_take_every_layout() {
-    let refused = conformance::reader(|tensor| Bytes::try_from(tensor.to_compact()?));
+    let refused = conformance::reader(|tensor| Bytes::try_from(tensor.to_contiguous()?));
     assert_eq!(refused, []);
 }
 
@@ -73,7 +73,7 @@ fn taking_a_tensor_conforms() {
     let refused = conformance::taker::<u8, _>(Bytes::try_from);
     let names: Vec<_> = refused.iter().map(|refusal| refusal.tensor).collect();
     let wanted = [
-        "compact, shared",
+        "contiguous, shared",
         "column-major",
         "every second",
         "reversed",

@@ -151,5 +151,5 @@ fn a_reader_says_what_it_refused() {
     let error = Error::RankMismatch { wanted: 2, found: 0 };
     let named = |refusal: &&Refusal| refusal.tensor == "rank 0";
     assert_eq!(refused.iter().find(named).map(|refusal| &refusal.error), Some(&error));
-    assert!(refused.iter().all(|refusal| refusal.tensor != "compact"));
+    assert!(refused.iter().all(|refusal| refusal.tensor != "contiguous"));
 }

@@ -57,7 +57,7 @@ fn strided_elements_of_every_size_are_copied_in_row_major_order() {
         for &(shape, strides, start) in LAYOUTS {
             let tensor = Tensor::builder(bytes.clone()).dtype(dtype).shape(shape);
             let tensor = tensor.strides(strides).offset(start).build().expect("inside the memory");
-            let copy = tensor.to_compact().expect("host memory");
+            let copy = tensor.to_contiguous().expect("host memory");
             let wanted = by_index(&bytes, size, shape, strides, start);
             assert!(copy.is_contiguous() && copy.shape() == shape);
             assert_eq!(

@@ -5,7 +5,7 @@
 use std::ptr;
 
 use crate::common::{delete, import, take_back};
-use dlbridge::ffi::LentTensor;
+use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::DLTensor;
 use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{Access, Error, Flags, Tensor};
@@ -81,10 +81,10 @@ fn a_borrowed_tensor_is_lent_and_not_released() {
     let releases = source.releases();
     let tensor = import(source).unwrap();
     let mut descriptor = tensor.as_raw();
-    let mut strides = LentTensor::NO_STRIDES;
+    let mut strides = BorrowedTensor::NO_STRIDES;
     // SAFETY: `tensor` keeps the memory longer.
-    let lent =
-        unsafe { LentTensor::from_raw(&mut descriptor, &mut strides, Flags::READ_ONLY) }.unwrap();
+    let lent = unsafe { BorrowedTensor::from_raw(&mut descriptor, &mut strides, Flags::READ_ONLY) }
+        .unwrap();
     assert_eq!((lent.shape(), lent.access()), (&[2, 3][..], Access::Shared));
     assert!(lent.is_read_only() && lent.producer().is_none());
     assert_eq!(lent.as_slice::<f32>(), Err(Error::SharedMemory));
@@ -99,9 +99,9 @@ fn strides_are_made_for_a_loan() {
     let tensor = Tensor::from(vec![1_i32, 2, 3]);
     let mut raw = tensor.as_raw();
     raw.strides = ptr::null_mut();
-    let mut strides = LentTensor::NO_STRIDES;
+    let mut strides = BorrowedTensor::NO_STRIDES;
     // SAFETY: `tensor` keeps the memory longer.
-    let lent = unsafe { LentTensor::from_raw(&mut raw, &mut strides, Flags::NONE) }.unwrap();
+    let lent = unsafe { BorrowedTensor::from_raw(&mut raw, &mut strides, Flags::NONE) }.unwrap();
     assert_eq!(lent.strides(), [1]);
 }
 
@@ -111,9 +111,9 @@ fn what_the_gate_refuses_is_not_lent() {
     raw.data = ptr::null_mut();
     // Its lists were those of a tensor that is gone.
     raw.ndim = 0;
-    let mut strides = LentTensor::NO_STRIDES;
+    let mut strides = BorrowedTensor::NO_STRIDES;
     // SAFETY: nothing is read of a descriptor that is refused.
-    let lent = unsafe { LentTensor::from_raw(&mut raw, &mut strides, Flags::NONE) };
+    let lent = unsafe { BorrowedTensor::from_raw(&mut raw, &mut strides, Flags::NONE) };
     assert_eq!(lent.err(), Some(Error::NullData { len: 1 }));
 }
 
@@ -121,10 +121,11 @@ fn what_the_gate_refuses_is_not_lent() {
 fn a_loan_may_be_exported_again_only_by_copy() {
     let tensor = Tensor::from(Tensor::from(vec![1_i32, 2, 3]).into_shared());
     let mut descriptor = tensor.as_raw();
-    let mut strides = LentTensor::NO_STRIDES;
+    let mut strides = BorrowedTensor::NO_STRIDES;
     // SAFETY: `tensor` keeps the memory longer.
-    let lent = unsafe { LentTensor::from_raw(&mut descriptor, &mut strides, Flags::NONE) }.unwrap();
-    let copy = lent.to_compact().unwrap();
+    let lent =
+        unsafe { BorrowedTensor::from_raw(&mut descriptor, &mut strides, Flags::NONE) }.unwrap();
+    let copy = lent.to_contiguous().unwrap();
     drop(tensor);
     assert_eq!(copy.as_slice::<i32>().unwrap(), [1, 2, 3]);
     delete(copy.into_raw());

@@ -116,7 +116,7 @@ fn lanes_make_another_type() {
     assert_eq!((tensor.len(), tensor.nbytes()), (2, 16));
     let wanted = Error::DTypeMismatch { found: dtype, wanted: DType::F32 };
     assert_eq!(tensor.view::<f32>().map(drop), Err(wanted));
-    assert_eq!(tensor.to_compact().expect("host").dtype(), dtype);
+    assert_eq!(tensor.to_contiguous().expect("host").dtype(), dtype);
 }
 
 #[cfg(feature = "half-2")]

@@ -167,7 +167,7 @@ fn views_take_every_layout_that_others_do_not_write() {
     });
     for refusal in &refused {
         match refusal.tensor {
-            "compact, shared" => assert_eq!(refusal.error, Error::SharedMemory),
+            "contiguous, shared" => assert_eq!(refusal.error, Error::SharedMemory),
             "odd address" => assert!(matches!(refusal.error, Error::Misaligned { .. })),
             other => {
                 let rank = matches!(refusal.error, Error::RankMismatch { wanted: 2, .. });

@@ -32,7 +32,7 @@ fn claim(tensor: Tensor) -> Result<Tensor, Error> {
 fn what_was_there_before_is_gone_and_what_is_written_stays() {
     let tensor = fresh(&[7_u32; 6], DType::U32, &[2, 3], &[3, 1], Flags::NONE);
     assert_eq!(tensor.access(), Access::Shared);
-    let mut tensor = claim(tensor).expect("compact and writable");
+    let mut tensor = claim(tensor).expect("contiguous and writable");
     assert_eq!(tensor.access(), Access::Exclusive);
     assert_eq!(tensor.as_slice::<u32>(), Ok(&[0; 6][..]));
     tensor.as_slice_mut::<u32>().expect("nobody else has it")[5] = 9;
@@ -47,7 +47,7 @@ fn nothing_beside_the_elements_is_written() {
     let builder = Tensor::builder(()).dtype(packed).shape(&[3]);
     // SAFETY: three elements take two bytes of the four, which outlive the tensor.
     let tensor = unsafe { builder.build_raw(data, Device::CPU, Flags::NONE) }.expect("legal");
-    drop(claim(tensor).expect("compact and writable"));
+    drop(claim(tensor).expect("contiguous and writable"));
     assert_eq!(room, [0, 0, 0xff, 0xff]);
 }
 
@@ -56,7 +56,7 @@ fn tensors_without_elements_have_nothing_to_zero() {
     let builder = Tensor::builder(()).dtype(DType::F64).shape(&[0, 3]);
     // SAFETY: there are no elements.
     let tensor = unsafe { builder.build_raw(ptr::null_mut(), Device::CPU, Flags::NONE) };
-    let tensor = claim(tensor.expect("legal")).expect("compact and writable");
+    let tensor = claim(tensor.expect("legal")).expect("contiguous and writable");
     assert_eq!(tensor.as_slice::<f64>(), Ok(&[][..]));
 }
 
@@ -66,7 +66,7 @@ fn memory_of_a_device_is_not_touched() {
     let nowhere = ptr::without_provenance_mut(0x7000);
     // SAFETY: nobody reads or writes there.
     let tensor = unsafe { builder.build_raw(nowhere, Device::cuda(0), Flags::NONE) };
-    let tensor = claim(tensor.expect("legal")).expect("compact and writable");
+    let tensor = claim(tensor.expect("legal")).expect("contiguous and writable");
     assert_eq!((tensor.access(), tensor.data_ptr()), (Access::Exclusive, nowhere));
 }
 

@@ -62,7 +62,7 @@ fn new_memory_is_refused_where_it_does_not_fit() {
     let empty = Tensor::zeros(DType::F64, &[i64::MAX, 0]).expect("no elements");
     assert_eq!((empty.len(), empty.nbytes()), (0, 0));
     assert_eq!(empty.view::<f64>().expect("float64").get(&[1 << 62, 0]), None);
-    assert_eq!(empty.as_tensor_ref().to_compact().expect("none").len(), 0);
+    assert_eq!(empty.as_tensor_ref().to_contiguous().expect("none").len(), 0);
 }
 
 #[cfg(feature = "faer-0_24")]

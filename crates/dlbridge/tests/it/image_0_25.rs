@@ -141,10 +141,10 @@ fn images_take_what_a_slice_takes() {
         Ok(tensor.view_as::<ImageBuffer<Luma<f64>, &[f64]>>()?.into_raw().to_vec())
     });
     let error = |name| refused.iter().find(|refusal| refusal.tensor == name).map(|r| &r.error);
-    for name in ["compact", "compact, read-only", "null strides", "byte offset"] {
+    for name in ["contiguous", "contiguous, read-only", "null strides", "byte offset"] {
         assert_eq!(error(name), None, "{name}");
     }
-    assert_eq!(error("compact, shared"), Some(&Error::SharedMemory));
+    assert_eq!(error("contiguous, shared"), Some(&Error::SharedMemory));
     for name in ["column-major", "rows reversed", "broadcast", "sliding windows"] {
         assert!(matches!(error(name), Some(Error::NotContiguous { .. })), "{name}");
     }

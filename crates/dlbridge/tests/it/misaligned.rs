@@ -64,7 +64,7 @@ fn unaligned_data_is_never_lent() {
 
 #[test]
 fn a_copy_of_unaligned_data_is_aligned() {
-    let copy = at(3).to_compact().expect("host");
+    let copy = at(3).to_contiguous().expect("host");
     assert_eq!(copy.data_ptr().addr() % 64, 0);
     assert_eq!(copy.as_slice::<f64>(), Ok(&[1.5, -2.5, 3.5][..]));
 }

@@ -215,7 +215,7 @@ fn views_take_columns_that_nobody_writes() {
     for refusal in &refused {
         let wanted = match refusal.tensor {
             "odd address" => matches!(refusal.error, Error::Misaligned { .. }),
-            "compact, shared" => refusal.error == Error::SharedMemory,
+            "contiguous, shared" => refusal.error == Error::SharedMemory,
             "rank 0" | "rank 0, null lists" | "rank 3" | "rank 9" | "no elements, odd strides" => {
                 matches!(refusal.error, Error::RankMismatch { wanted: 2, .. })
             }
@@ -233,7 +233,9 @@ fn transposed_views_take_rows_that_nobody_writes() {
         Ok(view.iter().copied().collect::<Vec<_>>())
     });
     let error = |name| refused.iter().find(|refusal| refusal.tensor == name).map(|r| &r.error);
-    for name in ["compact", "compact, read-only", "null strides", "broadcast", "sliding windows"] {
+    for name in
+        ["contiguous", "contiguous, read-only", "null strides", "broadcast", "sliding windows"]
+    {
         assert_eq!(error(name), None, "{name}");
     }
     let wanted = Error::StrideMismatch { axis: 0, stride: -4, wanted: "0 or more" };

@@ -203,7 +203,7 @@ fn a_broadcast_array_is_borrowed_as_it_is() {
     let tensor = TensorRef::from(&view);
     assert_eq!((tensor.shape(), tensor.strides()), (&[1000, 3][..], &[0, 1][..]));
     assert_eq!(tensor.view_as::<ArrayView<i32, Ix2>>().expect("frozen"), view);
-    assert_eq!(tensor.to_compact().expect("host").nbytes(), 12_000);
+    assert_eq!(tensor.to_contiguous().expect("host").nbytes(), 12_000);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_broadcast_too_large_to_copy_is_viewed_all_the_same() {
     let tensor = TensorRef::from(&view);
     assert_eq!((tensor.len(), tensor.nbytes()), (1 << 59, 1 << 62));
     assert_eq!(tensor.view::<f64>().expect("f64").get(&[(1 << 59) - 1]), Some(5.0));
-    assert_eq!(tensor.to_compact().map(drop), Err(Error::OutOfMemory { size: 1 << 62 }));
+    assert_eq!(tensor.to_contiguous().map(drop), Err(Error::OutOfMemory { size: 1 << 62 }));
     assert!(format!("{tensor:?}").contains("float64"));
     tensor.with_raw(|descriptor| assert!(!descriptor.is_null()));
 }

@@ -37,7 +37,7 @@ fn views_take_every_layout_that_others_do_not_write() {
     });
     for refusal in &refused {
         match refusal.tensor {
-            "compact, shared" => assert_eq!(refusal.error, Error::SharedMemory),
+            "contiguous, shared" => assert_eq!(refusal.error, Error::SharedMemory),
             "odd address" => assert!(matches!(refusal.error, Error::Misaligned { .. })),
             other => panic!("{other}: {}", refusal.error),
         }
@@ -58,7 +58,7 @@ fn arrays_of_cells_take_every_class() {
 #[test]
 fn copies_of_every_layout_are_lent_mutably() {
     let refused = conformance::reader(|tensor| {
-        let mut copy = tensor.to_compact()?;
+        let mut copy = tensor.to_contiguous()?;
         let mut view = copy.view_mut_as::<ArrayViewMut<i64, IxDyn>>()?;
         view.map_inplace(|x| *x ^= 0);
         Ok(view.iter().copied().collect::<Vec<_>>())
@@ -213,7 +213,7 @@ fn every_second_column_leaves_the_others_to_their_holder() {
             let view = tensor.view_as::<ArrayView<i32, Ix2>>().expect("frozen");
             assert_eq!(view, before);
             assert_eq!(tensor.copy_as::<Array<i32, Ix2>>(), Ok(before.clone()));
-            let copy = tensor.to_compact().expect("host");
+            let copy = tensor.to_contiguous().expect("host");
             assert_eq!(copy.view_as::<ArrayView<i32, Ix2>>().expect("exclusive"), before);
             assert!(tensor.as_slice::<i32>().is_err(), "a slice would cover the gaps");
         }

@@ -28,7 +28,7 @@ fn accepted(make: impl Fn() -> Foreign, check: impl Fn(&Tensor)) {
 }
 
 #[test]
-fn null_strides_mean_compact_whatever_the_version_says() {
+fn null_strides_mean_contiguous_whatever_the_version_says() {
     for minor in [0, 1, 2, 3, 9] {
         let make = || Foreign::new(&[2, 1, 3], &[1, 2, 3, 4, 5, 6]).null_strides();
         accepted(
@@ -89,7 +89,7 @@ fn without_elements_the_data_pointer_may_be_anything() {
                 assert!(tensor.is_empty() && tensor.is_contiguous());
                 let view = tensor.view::<f64>().expect("host");
                 assert_eq!((view.to_vec(), view.iter().next()), (vec![], None));
-                assert_eq!(tensor.to_compact().expect("host").shape(), shape);
+                assert_eq!(tensor.to_contiguous().expect("host").shape(), shape);
             });
         }
     }
@@ -191,7 +191,7 @@ fn an_unknown_device_is_carried() {
             assert_eq!(tensor.byte_offset(), u64::MAX, "a handle keeps its offset");
             let error = tensor.view::<i32>().map(drop).expect_err("nobody knows how to read it");
             assert_eq!(error, Error::NotHostAccessible { device });
-            assert_eq!(tensor.to_compact().map(drop), Err(Error::NotHostAccessible { device }));
+            assert_eq!(tensor.to_contiguous().map(drop), Err(Error::NotHostAccessible { device }));
         });
     }
 }

@@ -71,7 +71,7 @@ fn whole_bytes_of_narrow_lanes_are_addressed() {
     let dtype = FP4.with_lanes(2);
     let builder = Tensor::builder(vec![1_u8, 2, 3]).dtype(dtype).shape(&[3]).strides(&[-1]);
     let tensor = builder.offset(2).build::<u8>().expect("it fits");
-    let copy = tensor.to_compact().expect("each is a byte");
+    let copy = tensor.to_contiguous().expect("each is a byte");
     assert_eq!((copy.dtype(), bytes_of(&copy)), (dtype, vec![3, 2, 1]));
 }
 
@@ -82,7 +82,7 @@ fn packed_elements_without_gaps_are_copied() {
             let size = layout::nbytes(len, dtype, Flags::NONE).expect("it fits");
             let owner: Vec<u8> = (1..=size as u8).collect();
             let builder = Tensor::builder(owner.clone()).dtype(dtype).shape(&[len as i64]);
-            let copy = builder.build::<u8>().expect("it fits").to_compact().expect("no gaps");
+            let copy = builder.build::<u8>().expect("it fits").to_contiguous().expect("no gaps");
             assert_eq!((copy.dtype(), copy.len()), (dtype, len));
             assert_eq!(bytes_of(&copy), owner, "{dtype} x {len}");
         }
@@ -101,7 +101,7 @@ fn packed_elements_with_gaps_are_not_copied() {
                 let builder = builder.shape(&[len as i64]).strides(&[stride as i64]);
                 let tensor = builder.build::<u8>().expect("it fits");
                 let wanted = Err(Error::PackedElements { dtype });
-                assert_eq!(tensor.to_compact().map(drop), wanted, "{dtype} x {len} by {stride}");
+                assert_eq!(tensor.to_contiguous().map(drop), wanted, "{dtype} x {len} by {stride}");
             }
         }
     }
@@ -113,10 +113,10 @@ fn padded_elements_are_copied_padded() {
         let foreign = Foreign::of_bytes(FP4, &[2, 3], &[1, 2, 3, 4, 5, 6]);
         foreign.flags(Flags::SUBBYTE_PADDED)
     };
-    let copy = import(foreign()).expect("legal").to_compact().expect("no gaps");
+    let copy = import(foreign()).expect("legal").to_contiguous().expect("no gaps");
     assert_eq!(copy.flags(), Flags::SUBBYTE_PADDED | Flags::IS_COPIED);
     assert_eq!((copy.nbytes(), bytes_of(&copy)), (6, vec![1, 2, 3, 4, 5, 6]));
-    let columns = import(foreign().strides(&[1, 2])).expect("legal").to_compact();
+    let columns = import(foreign().strides(&[1, 2])).expect("legal").to_contiguous();
     assert_eq!(bytes_of(&columns.expect("each has a byte")), [1, 3, 5, 2, 4, 6]);
     let again = take_back(copy.into_raw());
     assert_eq!(bytes_of(&again), [1, 2, 3, 4, 5, 6]);
@@ -126,7 +126,7 @@ fn padded_elements_are_copied_padded() {
 fn padded_lanes_are_copied_padded() {
     let foreign = Foreign::of_bytes(FP4.with_lanes(2), &[2], &[1, 2, 3, 4]);
     let foreign = foreign.flags(Flags::SUBBYTE_PADDED).strides(&[-1]).data_at(2);
-    let copy = import(foreign).expect("legal").to_compact().expect("each has a byte");
+    let copy = import(foreign).expect("legal").to_contiguous().expect("each has a byte");
     assert_eq!((copy.nbytes(), bytes_of(&copy)), (4, vec![3, 4, 1, 2]));
 }
 
@@ -164,7 +164,7 @@ fn padded_numbers_are_not_read_as_packed_ones() {
                 let bits = usize::from(dtype.bits) * usize::from(lanes) * 4;
                 let size = if padded { memory.len() } else { bits.div_ceil(8) };
                 assert_eq!(tensor.nbytes(), size, "{dtype} {flags}");
-                let copy = tensor.to_compact().expect("contiguous");
+                let copy = tensor.to_contiguous().expect("contiguous");
                 assert_eq!(copy.as_bytes().expect("exclusive"), &memory[..size], "{dtype} {flags}");
                 typed(&tensor, padded);
                 typed(&copy, padded);

@@ -68,7 +68,7 @@ fn errors_name_the_axis_and_what_was_found() {
         (
             refused(view.transpose().reshape(&[6])),
             "expected strides that allow shape [6] without a copy, found [1, 3] for shape [3, 2]; \
-             copy with to_compact() first",
+             copy with to_contiguous() first",
         ),
         (
             refused(view.broadcast_to(&[2, 6])),

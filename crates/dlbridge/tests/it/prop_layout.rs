@@ -156,7 +156,7 @@ proptest! {
         let _ = layout::is_column_major(&shape, &strides);
         let _ = layout::first_gap(&shape, &strides);
         let _ = layout::may_overlap(&shape, &strides);
-        layout::compact_strides(&shape, &mut strides.clone());
+        layout::contiguous_strides(&shape, &mut strides.clone());
         let built = Tensor::builder(vec![0_u8; 9]).shape(&shape).strides(&strides).offset(4);
         if let Ok(tensor) = built.build::<u8>() {
             let span = layout::span(tensor.shape(), tensor.strides()).expect("accepted");
@@ -165,9 +165,9 @@ proptest! {
     }
 
     #[test]
-    fn compact_strides_are_contiguous(shape in vec(prop_oneof![0..7_i64, any_number()], 0..6)) {
+    fn contiguous_strides_are_contiguous(shape in vec(prop_oneof![0..7_i64, any_number()], 0..6)) {
         let mut strides = vec![7; shape.len()];
-        layout::compact_strides(&shape, &mut strides);
+        layout::contiguous_strides(&shape, &mut strides);
         if let Ok(span) = layout::span(&shape, &strides) {
             prop_assert!(layout::is_contiguous(&shape, &strides));
             prop_assert!(!layout::may_overlap(&shape, &strides));
@@ -226,8 +226,8 @@ proptest! {
             let place = at as i128 + offset(index, &strides);
             prop_assert_eq!(place, i128::from(*value));
         }
-        let compact = tensor.to_compact().expect("host");
-        prop_assert_eq!(compact.as_slice::<i64>(), Ok(&wanted[..]));
+        let contiguous = tensor.to_contiguous().expect("host");
+        prop_assert_eq!(contiguous.as_slice::<i64>(), Ok(&wanted[..]));
         prop_assert_eq!(tensor.as_slice::<i64>().is_ok(), layout::is_contiguous(&shape, &strides));
     }
 

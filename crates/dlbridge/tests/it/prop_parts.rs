@@ -50,10 +50,10 @@ fn shape() -> impl Strategy<Value = Vec<i64>> {
 
 pub(crate) fn layouts() -> impl Strategy<Value = (Vec<i64>, Vec<i64>)> {
     shape().prop_flat_map(|shape| {
-        let mut compact = vec![0; shape.len()];
-        layout::compact_strides(&shape, &mut compact);
+        let mut contiguous = vec![0; shape.len()];
+        layout::contiguous_strides(&shape, &mut contiguous);
         let any = vec(-6..7_i64, shape.len());
-        (Just(shape), prop_oneof![Just(compact), any])
+        (Just(shape), prop_oneof![Just(contiguous), any])
     })
 }
 

@@ -198,7 +198,7 @@ fn check(given: &Descriptor, through: fn(Foreign) -> Result<Tensor, Error>) {
     };
     consistent(&tensor, given);
     if let Some(bytes) = given.bytes(&tensor) {
-        let copy = tensor.to_compact().expect("whole bytes of host memory");
+        let copy = tensor.to_contiguous().expect("whole bytes of host memory");
         assert_eq!(copy.nbytes(), bytes.len());
         let as_bytes = Foreign::of_bytes(DType::U8, &[bytes.len() as i64], &[]);
         let read = import(as_bytes.data(copy.data_ptr())).expect("legal");

@@ -71,7 +71,7 @@ fn a_builder_makes_rank_0_at_any_offset() {
 fn zeros_may_have_rank_0() {
     let tensor = Tensor::zeros(DType::BOOL, &[]).expect("fits");
     assert_eq!(tensor.view::<bool>().expect("bool").item(), Ok(false));
-    let copy = tensor.to_compact().expect("host");
+    let copy = tensor.to_contiguous().expect("host");
     assert_eq!((copy.rank(), copy.len(), copy.flags()), (0, 1, Flags::IS_COPIED));
 }
 

@@ -160,7 +160,7 @@ fn a_share_of_a_share_of_foreign_memory_is_foreign() {
 fn copies_do_not_depend_on_the_original() {
     let (producer, releases) = foreign();
     let tensor = import(producer).expect("legal");
-    let copy = tensor.to_compact().expect("host");
+    let copy = tensor.to_contiguous().expect("host");
     let values = tensor.view::<i32>().expect("host").to_vec();
     drop(tensor);
     assert_eq!(releases.count(), 1);

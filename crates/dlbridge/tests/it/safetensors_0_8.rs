@@ -165,7 +165,7 @@ fn data_at_an_odd_address_is_read_and_never_lent() {
         assert_eq!(address % 8, odd);
         assert_eq!(tensor.view::<f64>().expect("f64").to_vec(), values);
         assert_eq!(tensor.as_slice::<f64>(), Err(Error::Misaligned { address, align }));
-        assert_eq!(tensor.to_compact().expect("host").as_slice::<f64>(), Ok(&values[..]));
+        assert_eq!(tensor.to_contiguous().expect("host").as_slice::<f64>(), Ok(&values[..]));
         assert_eq!(view(&tensor).data(), values.map(f64::to_le_bytes).concat());
     }
 }
@@ -258,7 +258,7 @@ fn views_take_what_lies_side_by_side() {
     });
     for refusal in &refused {
         let gaps = matches!(refusal.error, Error::NotContiguous { .. });
-        let shared = refusal.tensor == "compact, shared" && refusal.error == Error::SharedMemory;
+        let shared = refusal.tensor == "contiguous, shared" && refusal.error == Error::SharedMemory;
         assert!(gaps || shared, "{}: {}", refusal.tensor, refusal.error);
         assert!(refusal.tensor != "odd address", "bytes need no alignment");
     }

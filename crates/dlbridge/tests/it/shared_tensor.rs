@@ -99,8 +99,8 @@ fn the_last_handle_is_given_away_without_a_new_descriptor() {
 
 #[test]
 fn no_handle_is_exclusive() {
-    let compact = Tensor::from(SIX.to_vec()).to_compact().expect("it fits");
-    for tensor in [Tensor::from(SIX.to_vec()), compact] {
+    let contiguous = Tensor::from(SIX.to_vec()).to_contiguous().expect("it fits");
+    for tensor in [Tensor::from(SIX.to_vec()), contiguous] {
         let tensor = tensor.into_shared();
         assert_eq!(tensor.access(), Access::Shared);
         assert!(!tensor.is_copied() && !tensor.is_read_only());

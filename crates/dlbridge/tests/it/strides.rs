@@ -82,9 +82,9 @@ fn every_way_of_reading_gives_the_elements_in_row_major_order() {
         assert_eq!(folded, wanted, "{what}: fold");
         let got = indices(shape).iter().map(|index| view.get(index)).collect::<Option<Vec<_>>>();
         assert_eq!(got, Some(wanted.clone()), "{what}: get");
-        let compact = tensor.to_compact().expect("host");
-        assert_eq!(compact.shape(), shape, "{what}: to_compact");
-        assert_eq!(compact.as_slice::<i64>(), Ok(&wanted[..]), "{what}: to_compact");
+        let contiguous = tensor.to_contiguous().expect("host");
+        assert_eq!(contiguous.shape(), shape, "{what}: to_contiguous");
+        assert_eq!(contiguous.as_slice::<i64>(), Ok(&wanted[..]), "{what}: to_contiguous");
         match view.as_cells() {
             Some(cells) => {
                 assert!(view.is_contiguous(), "{what}: cells");

@@ -51,7 +51,7 @@ fn many_threads_read_one_tensor() {
                         assert_eq!(view.iter().sum::<u64>(), 4950);
                         let cells = view.as_cells().expect("contiguous");
                         assert_eq!(cells.iter().map(ReadCell::get).max(), Some(99));
-                        assert_eq!(tensor.to_compact().expect("host").nbytes(), 800);
+                        assert_eq!(tensor.to_contiguous().expect("host").nbytes(), 800);
                         assert_eq!(tensor.as_tensor_ref().len(), 100);
                     }
                 });

@@ -58,7 +58,7 @@ fn the_type_is_checked_all_the_same() {
 #[test]
 fn a_copy_keeps_the_shape() {
     for (name, tensor) in empty() {
-        let copy = tensor.to_compact().expect("host");
+        let copy = tensor.to_contiguous().expect("host");
         assert_eq!(copy.shape(), tensor.shape(), "{name}");
         assert_eq!(copy.dtype(), DType::F32, "{name}");
     }
@@ -107,5 +107,5 @@ fn borrowing_nothing_is_fine() {
 fn packed_elements_may_be_none() {
     let tensor = Tensor::zeros(DType::FLOAT4_E2M1FN, &[0]).expect("fits");
     assert_eq!(tensor.nbytes(), 0);
-    assert_eq!(tensor.to_compact().expect("host").nbytes(), 0);
+    assert_eq!(tensor.to_contiguous().expect("host").nbytes(), 0);
 }

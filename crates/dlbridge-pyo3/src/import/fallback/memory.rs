@@ -15,7 +15,7 @@ pub(super) struct ForeignMemory {
     pub(super) device: Device,
     pub(super) dtype: DType,
     pub(super) shape: Vec<i64>,
-    /// In bytes; compact row-major ones if `None`.
+    /// In bytes; contiguous row-major ones if `None`.
     pub(super) strides: Option<Vec<i64>>,
     pub(super) read_only: bool,
 }
@@ -31,7 +31,7 @@ impl ForeignMemory {
     /// Steps in elements. An axis that is never stepped along may have any step.
     fn steps(&self) -> Result<Vec<i64>> {
         let mut steps = vec![0; self.shape.len()];
-        layout::compact_strides(&self.shape, &mut steps);
+        layout::contiguous_strides(&self.shape, &mut steps);
         let Some(strides) = &self.strides else { return Ok(steps) };
         let (rank, found) = (self.shape.len(), strides.len());
         if found != rank {

@@ -1,5 +1,4 @@
 //! Arrays of a type known only at run time, lists of fixed size, and columns of tensors.
-//! The axes of a tensor are the lists from the outside in.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use serde_json::Value;
 
 use super::no_nulls;
 use super::raw::buffer;
-use crate::layout::{compact_strides, extent};
+use crate::layout::{contiguous_strides, extent};
 use crate::{DType, Error, Tensor};
 
 /// The canonical extension type whose values are tensors.
@@ -45,7 +44,7 @@ impl TryFrom<FixedSizeListArray> for Tensor {
     type Error = Error;
 
     fn try_from(array: FixedSizeListArray) -> Result<Self, Error> {
-        Values::of(&array)?.compact()
+        Values::of(&array)?.contiguous()
     }
 }
 
@@ -55,7 +54,7 @@ impl TryFrom<ArrayRef> for Tensor {
     type Error = Error;
 
     fn try_from(array: ArrayRef) -> Result<Self, Error> {
-        Values::of(&array)?.compact()
+        Values::of(&array)?.contiguous()
     }
 }
 
@@ -97,7 +96,7 @@ pub fn from_fixed_shape_tensors(field: &Field, array: FixedSizeListArray) -> Res
         return Err(not_a_tensor(format!("extents {physical:?} for values of type {list}")));
     }
     let mut steps = vec![0; physical.len()];
-    compact_strides(&physical, &mut steps);
+    contiguous_strides(&physical, &mut steps);
     let (mut shape, mut strides) = (vec![values.shape[0]], vec![values.shape[1]]);
     for from in order {
         shape.push(physical[from]);
@@ -172,10 +171,10 @@ impl Values {
         Ok(Self { buffer, dtype, shape })
     }
 
-    fn compact(self) -> Result<Tensor, Error> {
+    fn contiguous(self) -> Result<Tensor, Error> {
         let shape = self.shape.clone();
         let mut strides = vec![0; shape.len()];
-        compact_strides(&shape, &mut strides);
+        contiguous_strides(&shape, &mut strides);
         self.export(&shape, &strides)
     }
 

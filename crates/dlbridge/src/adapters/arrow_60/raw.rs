@@ -8,12 +8,12 @@ use std::sync::Arc;
 use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
 
 use crate::adapters::raw::Strided;
-use crate::raw::Nested;
+use crate::tensor::Nested;
 use crate::{Element, Error, Tensor};
 
 // A buffer's bytes are behind an `Arc`, which is mutable to nobody but its only holder.
-lend!([] Buffer => [u8]);
-lend!([T: ArrowNativeType + Element] ScalarBuffer<T> => [T]);
+owner_of_array!([] Buffer => [u8]);
+owner_of_array!([T: ArrowNativeType + Element] ScalarBuffer<T> => [T]);
 
 /// The elements as bytes, side by side, in a buffer that keeps the tensor.
 pub(super) fn buffer(tensor: Tensor) -> Result<Buffer, Error> {

@@ -9,8 +9,9 @@ use burn_std::{
     AccessError, AccessPolicy, AllocationController, AllocationProperty, Bytes, Reader, Writer,
 };
 
+use crate::raw::Handle;
 use crate::raw::placement::{Placement, export_within};
-use crate::raw::{Handle, Nested};
+use crate::tensor::Nested;
 use crate::{Access, Error, Flags, Tensor};
 
 /// The largest alignment that Burn knows.

@@ -39,7 +39,7 @@ const TYPES: &str = "uint8, uint32, int16, int32, int64, bfloat16, float16, floa
 ///
 /// Candle's tensors share storages, so the storage is locked for reading until the tensor is
 /// dropped: what writes to it (`Var::set`, operations in place) waits as long, and on the thread
-/// that would drop the tensor it waits for ever. Copy with [`to_compact`](Self::to_compact) what
+/// that would drop the tensor it waits for ever. Copy with [`to_contiguous`](Self::to_contiguous) what
 /// should outlast a training step.
 ///
 /// ```

@@ -8,7 +8,7 @@ use cudarc::driver::CudaSlice;
 
 use super::candle_core_0_11::raw::Locked;
 use super::candle_core_0_11::{as_laid_out, dtype};
-use super::cudarc_0_19::raw::export_lent;
+use super::cudarc_0_19::raw::export_borrowed;
 use crate::{Error, Plain, Tensor};
 
 /// A Candle tensor on a CUDA device becomes a read-only tensor without a copy, whatever its
@@ -52,7 +52,7 @@ pub fn from_candle<T: Plain>(
     let location = format!("{:?}", tensor.device().location());
     let locked = Locked::new(tensor.detach());
     as_laid_out(locked, found)?.place(|owner, placement| {
-        export_lent(owner, placement, |locked| {
+        export_borrowed(owner, placement, |locked| {
             let (what, wanted) = ("storage", "one with a CUDA slice of these elements");
             let none = || Error::NotConvertible { what, found: location, wanted };
             slice(locked.storage()).ok_or_else(none)

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, CudaViewMut};
 
-use self::raw::{Owned, driver, export_lent, export_slice, producer, take_slice};
+use self::raw::{Owned, driver, export_borrowed, export_slice, producer, take_slice};
 use crate::{Builder, Device, DeviceKind, Error, Plain, Tensor};
 
 /// A CUDA slice becomes a tensor of one axis, without a copy. It is of class
@@ -45,7 +45,7 @@ impl<T: Plain> TryFrom<Arc<CudaSlice<T>>> for Tensor {
     fn try_from(slice: Arc<CudaSlice<T>>) -> Result<Self, Error> {
         let len = slice.len() as i64;
         let builder = Self::builder(slice).dtype(T::DTYPE).shape(&[len]);
-        builder.place(|owner, placement| export_lent(owner, placement, |slice| Ok(&**slice)))
+        builder.place(|owner, placement| export_borrowed(owner, placement, |slice| Ok(&**slice)))
     }
 }
 

@@ -56,33 +56,33 @@ pub(crate) fn export_slice<T: Plain>(
     }
 }
 
-/// What lends a slice that nobody writes, and the stream that work on it is ordered on. One type,
-/// whoever lends, so that it can be found again.
-struct Lender {
+/// The owner of an exported read-only slice, of whatever type, and the stream that orders work on it.
+/// One type for all owners, so that [`stream_of`] finds it.
+struct SliceOwner {
     stream: Arc<CudaStream>,
-    /// Locked never: it makes this `Sync`, which the stream is read by.
+    /// Never locked; present to make this `Sync`.
     _owner: Mutex<Box<dyn Any + Send>>,
 }
 
-/// Exports a slice that an owner lends, read-only.
-pub(crate) fn export_lent<O: Send + 'static, T: Plain>(
+/// Exports a slice that an owner borrows, read-only.
+pub(crate) fn export_borrowed<O: Send + 'static, T: Plain>(
     owner: O,
     placement: &Placement<'_>,
     slice: impl FnOnce(&O) -> Result<&CudaSlice<T>, Error>,
 ) -> Result<Handle, Error> {
-    // What is lent stays where it is when the box is moved.
+    // The slice stays in place when the box is moved.
     let owner = Box::new(owner);
     let slice = slice(&owner)?;
     let (device, size) = (Device::cuda(slice.ordinal() as i32), slice.num_bytes());
-    // Makes the stream wait for writes on others.
+    // Makes the stream wait for writes on other streams.
     let (data, recorded) = slice.device_ptr(slice.stream());
     drop(recorded);
     let stream = of_all_threads(slice.stream());
     let data = ptr::without_provenance_mut(data as usize);
-    let lender = Lender { stream, _owner: Mutex::new(owner) };
-    let memory = |_: &mut Lender| (data, size);
-    // SAFETY: the slice that the lender's owner lends, and no code writes, as long as it lives (R4).
-    unsafe { export_on(device, lender, placement, Flags::READ_ONLY, Access::Frozen, memory) }
+    let owner = SliceOwner { stream, _owner: Mutex::new(owner) };
+    let memory = |_: &mut SliceOwner| (data, size);
+    // SAFETY: the slice of `owner`, which no code writes while `owner` lives (R4).
+    unsafe { export_on(device, owner, placement, Flags::READ_ONLY, Access::Frozen, memory) }
 }
 
 /// The slice of an export, if its memory is a number of elements of this type.
@@ -102,14 +102,14 @@ pub(crate) fn producer(tensor: &Tensor) -> Option<&Arc<CudaStream>> {
 fn stream_of(handle: &Handle) -> Option<&Arc<CudaStream>> {
     if let Some(first) = handle.behind() {
         stream_of(first)
-    } else if let Some(lender) = handle.owner::<Lender>() {
-        Some(&lender.stream)
+    } else if let Some(owner) = handle.owner::<SliceOwner>() {
+        Some(&owner.stream)
     } else {
         handle.owner::<Owner>().map(CudaSlice::stream)
     }
 }
 
-/// Refuses what cannot be a slice of a stream's device.
+/// Rejects memory that cannot be a slice on the device of a stream.
 pub(crate) fn check_slice<T: Plain>(parts: Parts<'_>, wanted: Device) -> Result<(), Error> {
     parts.check_dtype(T::DTYPE)?;
     let found = parts.device();
@@ -124,23 +124,23 @@ pub(crate) fn check_slice<T: Plain>(parts: Parts<'_>, wanted: Device) -> Result<
     Ok(())
 }
 
-/// How what was queued on a lent slice ends before the memory may be freed.
+/// How the work queued on a borrowed slice ends before the memory may be freed.
 enum End {
     /// The memory is freed in the order of the same stream.
     Ordered,
     /// The memory's own stream waits.
     Event(Arc<CudaStream>),
-    /// Nobody knows where the memory is used next, so the host waits.
+    /// The stream that uses the memory next is unknown, so the host waits.
     Wait,
 }
 
-/// A slice over a tensor's memory, which is in use by none of cudarc's streams when this is gone.
-struct Lent<T> {
+/// A slice over a tensor's memory. When it is dropped, none of cudarc's streams uses the memory.
+struct BorrowedSlice<T> {
     slice: ManuallyDrop<CudaSlice<T>>,
     end: End,
 }
 
-impl<T: Plain> Lent<T> {
+impl<T: Plain> BorrowedSlice<T> {
     /// Orders what `stream` does next after what was queued on the memory's own stream.
     ///
     /// # Safety
@@ -165,12 +165,12 @@ impl<T: Plain> Lent<T> {
     }
 }
 
-impl<T> Drop for Lent<T> {
+impl<T> Drop for BorrowedSlice<T> {
     fn drop(&mut self) {
         // SAFETY: taken once, here (R7).
         let slice = unsafe { ManuallyDrop::take(&mut self.slice) };
         let stream = Arc::clone(slice.stream());
-        // Makes the stream wait for views that were used on others; frees nothing.
+        // Makes the stream wait for views that other streams used; frees nothing.
         slice.leak();
         let ended = match &self.end {
             End::Ordered => Ok(()),
@@ -183,26 +183,26 @@ impl<T> Drop for Lent<T> {
 
 /// A slice and the tensor that owns its memory, dropped in this order.
 pub(crate) struct Owned<T> {
-    lent: Lent<T>,
+    borrowed: BorrowedSlice<T>,
     tensor: Tensor,
 }
 
 impl<T: Plain> Owned<T> {
     pub(crate) fn new(tensor: Tensor, stream: &Arc<CudaStream>) -> Result<Self, Error> {
         // SAFETY: the tensor is dropped after the slice, and forgotten if that is (R2).
-        let lent = unsafe { Lent::new(&tensor, stream) }?;
-        Ok(Self { lent, tensor })
+        let borrowed = unsafe { BorrowedSlice::new(&tensor, stream) }?;
+        Ok(Self { borrowed, tensor })
     }
 
     pub(crate) fn view_mut(&mut self) -> Result<CudaViewMut<'_, T>, Error> {
         self.tensor.parts().check_exclusive()?;
-        Ok(self.lent.slice.as_view_mut())
+        Ok(self.borrowed.slice.as_view_mut())
     }
 }
 
 impl<T> Owned<T> {
     pub(crate) fn slice(&self) -> &CudaSlice<T> {
-        &self.lent.slice
+        &self.borrowed.slice
     }
 
     pub(crate) fn tensor(&self) -> &Tensor {
@@ -210,16 +210,16 @@ impl<T> Owned<T> {
     }
 }
 
-/// Lends a slice for the time of a call: a value that the caller could forget would leave work in
-/// the queue of a stream when the tensor is dropped.
+/// Calls `call` with a slice. A value that the caller could forget would leave work in the queue of a
+/// stream when the tensor is dropped.
 pub(crate) fn with_slice<T: Plain, R>(
     tensor: &Tensor,
     stream: &Arc<CudaStream>,
     call: impl FnOnce(&CudaSlice<T>) -> R,
 ) -> Result<R, Error> {
     // SAFETY: the tensor is borrowed until this value is dropped, which happens here (R2).
-    let lent = unsafe { Lent::new(tensor, stream) }?;
-    Ok(call(&lent.slice))
+    let borrowed = unsafe { BorrowedSlice::new(tensor, stream) }?;
+    Ok(call(&borrowed.slice))
 }
 
 /// The same, to be written.
@@ -230,11 +230,11 @@ pub(crate) fn with_view_mut<T: Plain, R>(
 ) -> Result<R, Error> {
     tensor.parts().check_exclusive()?;
     // SAFETY: as above.
-    let mut lent = unsafe { Lent::new(tensor, stream) }?;
-    Ok(call(lent.slice.as_view_mut()))
+    let mut borrowed = unsafe { BorrowedSlice::new(tensor, stream) }?;
+    Ok(call(borrowed.slice.as_view_mut()))
 }
 
-/// Says what the driver was to do.
+/// Adds the attempted operation to an error of the driver.
 pub(crate) fn driver(doing: &'static str) -> impl FnOnce(DriverError) -> Error {
     move |error| Error::Driver { doing, message: error.to_string() }
 }

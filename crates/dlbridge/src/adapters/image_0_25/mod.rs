@@ -32,10 +32,10 @@ use std::sync::Arc;
 
 use image::{DynamicImage, ImageBuffer, Pixel};
 
-use crate::layout::compact_strides;
+use crate::layout::contiguous_strides;
 use crate::raw::borrowed::Borrowed;
 use crate::raw::placement::{
-    Lent, Placement, borrow_mut_within, borrow_within, export_lent, export_lent_mut,
+    OtherWriters, Placement, borrow_mut_within, borrow_within, export_slice, export_slice_mut,
 };
 use crate::{
     Element, Error, Flags, Plain, Tensor, TensorMut, TensorRef, TensorSlice, TensorSliceMut, View,
@@ -67,7 +67,7 @@ where
 {
     fn from(image: ImageBuffer<P, Vec<P::Subpixel>>) -> Self {
         let place = Place::of(&image);
-        let handle = export_lent_mut(image, &place.placement(), |image| &mut **image);
+        let handle = export_slice_mut(image, &place.placement(), |image| &mut **image);
         Self(handle.expect(FITS))
     }
 }
@@ -84,7 +84,7 @@ where
 {
     fn from(image: Arc<ImageBuffer<P, C>>) -> Self {
         let place = Place::of(&image);
-        let handle = export_lent(image, &place.placement(), Lent::Unwritten, |image| image);
+        let handle = export_slice(image, &place.placement(), OtherWriters::None, |image| image);
         Self(handle.expect(FITS))
     }
 }
@@ -165,7 +165,7 @@ impl<T: Element> Place<T> {
     {
         let shape = [image.height().into(), image.width().into(), P::CHANNEL_COUNT.into()];
         let mut strides = [0; 3];
-        compact_strides(&shape, &mut strides);
+        contiguous_strides(&shape, &mut strides);
         Self { shape, strides, samples: std::marker::PhantomData }
     }
 

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors, TensorView};
 
-use crate::layout::{compact_strides, extents};
+use crate::layout::{contiguous_strides, extents};
 use crate::raw::Parts;
 use crate::raw::buffer::Buffer;
-use crate::raw::placement::{Lent, Placement, export_lent};
+use crate::raw::placement::{OtherWriters, Placement, export_slice};
 use crate::{DType, Error, Flags, Tensor, TensorMut, TensorRef, TensorSlice};
 
 /// What a file names its types, and what DLPack does. The format's `F8_E4M3` is the finite one.
@@ -77,7 +77,7 @@ pub struct Archive<O> {
     metadata: Metadata,
     /// Where the header ends, and offsets count from.
     start: usize,
-    lent: Lent,
+    writers: OtherWriters,
 }
 
 impl<O> fmt::Debug for Archive<O> {
@@ -116,11 +116,11 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
     ///
     /// [`Refused`](Error::Refused) with what the format has against the bytes.
     pub fn new(owner: O) -> Result<Self, Error> {
-        Self::lent(owner, Lent::Unwritten)
+        Self::parse(owner, OtherWriters::None)
     }
 
     /// Takes a file that the caller mapped. Another process may write to it at any time, so that
-    /// its tensors are lent by value alone.
+    /// its tensors are read by value only.
     ///
     /// ```no_run
     /// use dlbridge::safetensors_0_8::Archive;
@@ -139,14 +139,14 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
     ///
     /// [`Refused`](Error::Refused) with what the format has against the bytes.
     pub fn mapped(owner: O) -> Result<Self, Error> {
-        Self::lent(owner, Lent::MayBeWritten)
+        Self::parse(owner, OtherWriters::Possible)
     }
 
-    fn lent(owner: O, lent: Lent) -> Result<Self, Error> {
+    fn parse(owner: O, writers: OtherWriters) -> Result<Self, Error> {
         let (header, metadata) = SafeTensors::read_metadata(owner.as_ref()).map_err(format)?;
         // The header is preceded by its own size.
         let start = size_of::<u64>() + header;
-        Ok(Self { owner: Arc::new(owner), metadata, start, lent })
+        Ok(Self { owner: Arc::new(owner), metadata, start, writers })
     }
 
     /// The names of the tensors, in the order of the file.
@@ -174,12 +174,12 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
         let dtype = to_dlpack(info.dtype)?;
         let shape = extents(&info.shape)?;
         let mut strides = vec![0; shape.len()];
-        compact_strides(&shape, &mut strides);
+        contiguous_strides(&shape, &mut strides);
         let placement = Placement::new(dtype, &shape, &strides, 0, Flags::NONE)?;
         let (first, last) = info.data_offsets;
         let range = self.start + first..self.start + last;
         let owner = Arc::clone(&self.owner);
-        let handle = export_lent(owner, &placement, self.lent, |owner: &Arc<O>| {
+        let handle = export_slice(owner, &placement, self.writers, |owner: &Arc<O>| {
             // Should the owner lend fewer bytes than before, the shape does not fit them.
             O::as_ref(owner).get(range).unwrap_or_default()
         });
@@ -220,7 +220,7 @@ fn format(error: SafeTensorError) -> Error {
 }
 
 /// Borrows what a file would hold of a tensor. The format has no name for some types; a tensor that is
-/// not contiguous, or that other code may write, is copied by `to_compact` first.
+/// not contiguous, or that other code may write, is copied by `to_contiguous` first.
 fn view(parts: Parts<'_>) -> Result<TensorView<'_>, Error> {
     let dtype = from_dlpack(parts.dtype())?;
     let shape = parts.shape().iter().map(|&extent| extent as usize).collect();

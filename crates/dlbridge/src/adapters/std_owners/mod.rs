@@ -1,5 +1,4 @@
-//! The standard library's lists, both ways.
-//! A list becomes one axis; immutable memory stays immutable.
+//! Vectors, slices and arrays of the standard library, both ways: tensors of one axis.
 
 mod raw;
 

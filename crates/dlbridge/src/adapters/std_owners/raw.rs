@@ -66,11 +66,11 @@ unsafe impl<T: Element> StridedMut for [T] {
     }
 }
 
-lend_mut!([T: Element] Vec<T> => [T]);
-lend_mut!([T: Element] Box<[T]> => [T]);
-lend_mut!([T: Element, const N: usize] [T; N] => [T]);
-lend!([A: Strided + ?Sized] Arc<A> => A);
-lend!([A: Strided + ?Sized] &A => A);
+owner_of_array_mut!([T: Element] Vec<T> => [T]);
+owner_of_array_mut!([T: Element] Box<[T]> => [T]);
+owner_of_array_mut!([T: Element, const N: usize] [T; N] => [T]);
+owner_of_array!([A: Strided + ?Sized] Arc<A> => A);
+owner_of_array!([A: Strided + ?Sized] &A => A);
 
 impl<'a, T: Plain> ViewOf<'a> for &'a [T] {
     type Elem = T;

@@ -1,6 +1,5 @@
-//! Dropping a handle: at once, or when the language binding that took the tensor says so.
-//! What a binding says does not belong here (see `release` of `dlbridge-pyo3`).
-//! Invariant: R3: a bound handle becomes one unbound tensor when it is dropped, and nothing else.
+//! The drop of a handle: immediate, or deferred to the language binding that imported the tensor.
+//! Invariant: R3: dropping a bound handle makes exactly one unbound tensor.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -10,7 +9,7 @@ use super::foreign::Foreign;
 use super::header;
 use super::marks::Root;
 
-/// A producer's tensor without any handle left, whose drop calls the deleter.
+/// A producer's tensor without handles. Its drop calls the deleter.
 pub struct DeferredDrop(Handle);
 
 impl DeferredDrop {
@@ -22,15 +21,14 @@ impl DeferredDrop {
 /// How a language binding drops the tensors that it imported.
 #[derive(Clone, Copy, Debug)]
 pub struct Binding {
-    /// Whether a producer's deleter may be called here and now.
+    /// Whether the deleter of a producer may be called now, on this thread.
     pub may_delete: fn() -> bool,
-    /// Called where `may_delete` says no, and for a tensor that an export kept: such releases can nest
-    /// to any depth. It must not panic.
+    /// Called where `may_delete` returns false, and for a tensor that an export kept: such releases can
+    /// nest to any depth. It must not panic.
     pub release: fn(DeferredDrop),
 }
 
-/// That of the first binding which took a tensor; null before. A process has one runtime of a
-/// language.
+/// The first binding that imported a tensor; null before. A process has one runtime of a language.
 static BINDING: AtomicPtr<Binding> = AtomicPtr::new(ptr::null_mut());
 
 /// Keeps the first binding.
@@ -45,14 +43,14 @@ pub(crate) fn keep(binding: fn() -> &'static Binding) {
 fn keep_first(binding: fn() -> &'static Binding) {
     let binding = ptr::from_ref(binding()).cast_mut();
     let (first, later) = (Ordering::Release, Ordering::Relaxed);
-    // An error: another thread was the first.
+    // An error means that another thread was first.
     let _ = BINDING.compare_exchange(ptr::null_mut(), binding, first, later);
 }
 
 /// The first binding.
 #[inline]
 fn kept() -> Option<&'static Binding> {
-    // SAFETY: null, or made of a reference to a binding that is never freed nor changed (F6).
+    // SAFETY: null, or a reference to a binding that is never freed nor changed (F6).
     unsafe { BINDING.load(Ordering::Acquire).as_ref() }
 }
 
@@ -61,7 +59,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         match self.root() {
             // SAFETY: owned, and this is its end (R3).
-            Root::Header => unsafe { header::leave(self.managed()) },
+            Root::Header => unsafe { header::drop_handle(self.managed()) },
             Root::Versioned | Root::Legacy
                 if self.marks.is_bound() && (self.marks.is_kept() || !may_delete()) =>
             {
@@ -72,7 +70,7 @@ impl Drop for Handle {
             Root::Versioned => unsafe { Foreign::Versioned(self.managed()).delete() },
             // SAFETY: the same.
             Root::Legacy => unsafe { Foreign::Legacy(self.managed()).delete() },
-            Root::Lent => {}
+            Root::Borrowed => {}
         }
     }
 }
@@ -83,7 +81,7 @@ fn may_delete() -> bool {
     kept().is_none_or(|binding| (binding.may_delete)())
 }
 
-/// Gives a handle, no longer bound, to the binding that took its tensor.
+/// Passes a handle that is no longer bound to the binding.
 #[cold]
 fn release(handle: Handle) {
     let tensor = DeferredDrop(handle);

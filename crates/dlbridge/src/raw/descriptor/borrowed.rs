@@ -1,6 +1,4 @@
-//! A checked description of borrowed memory, which brings its own shape and strides.
-//! Owning memory does not belong here (see `handle`).
-//! Invariants: R1 and R2 of this folder.
+//! A checked description of borrowed memory, with its own shape and strides (R1, R2).
 
 use std::marker::PhantomData;
 
@@ -18,7 +16,7 @@ pub(crate) struct Borrowed<'a> {
     lifetime: PhantomData<&'a ()>,
 }
 
-// SAFETY: it lends what a slice of plain elements lends (R9).
+// SAFETY: it gives the access of a slice of plain elements (R9).
 unsafe impl Send for Borrowed<'_> {}
 // SAFETY: the same.
 unsafe impl Sync for Borrowed<'_> {}
@@ -32,13 +30,13 @@ impl<'a> Borrowed<'a> {
         Self { layout, memory, lifetime: PhantomData }
     }
 
-    /// The same memory as `parts`, borrowed as long.
-    pub(crate) fn of(parts: Parts<'a>) -> Self {
+    /// Describes the memory of `parts` for the same lifetime.
+    pub(crate) fn from_parts(parts: Parts<'a>) -> Self {
         // SAFETY: borrowed for `'a` (R2).
         unsafe { Self::copied(parts) }
     }
 
-    /// The same memory as `parts`, without their shape and strides.
+    /// Describes the memory of `parts`, with a copy of their shape and strides.
     ///
     /// # Safety
     ///
@@ -46,11 +44,11 @@ impl<'a> Borrowed<'a> {
     pub(crate) unsafe fn copied(parts: Parts<'_>) -> Self {
         let Parts { data, byte_offset, device, flags, access, .. } = parts;
         let memory = Memory { data, byte_offset, device, flags, access };
-        // SAFETY: the memory of checked parts (R1), for as long as the caller says.
+        // SAFETY: the memory of checked parts (R1); its lifetime is the caller's duty.
         unsafe { Self::new(parts.layout().into(), memory) }
     }
 
-    /// The same elements as of another class, with further flags.
+    /// Changes the class, and adds flags.
     ///
     /// # Safety
     ///
@@ -66,18 +64,18 @@ impl<'a> Borrowed<'a> {
     /// # Safety
     ///
     /// `tensor` satisfies `SAFETY.md`'s list of trust for `'a`.
-    pub(crate) unsafe fn import(tensor: &DLTensor) -> Result<Self, Error> {
+    pub(crate) unsafe fn from_raw(tensor: &DLTensor) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        let passed = unsafe { validate(tensor, Flags::NONE) }?;
+        let validated = unsafe { validate(tensor, Flags::NONE) }?;
         // SAFETY: validated just now; the rest is the caller's duty.
-        let parts = unsafe { passed.parts(tensor, Flags::NONE) };
+        let parts = unsafe { validated.parts(tensor, Flags::NONE) };
         // SAFETY: the caller's duty.
         Ok(unsafe { Self::copied(parts) })
     }
 
     #[inline]
     pub(crate) fn parts(&self) -> Parts<'_> {
-        // SAFETY: the duty of whoever called `new`.
+        // SAFETY: the duty of the caller of `new`.
         unsafe { Parts::new(self.layout.borrow(), self.memory) }
     }
 }

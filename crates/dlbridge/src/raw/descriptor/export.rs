@@ -1,4 +1,4 @@
-//! Exports: a header is made around an owner or a handle, and given to a consumer (R3).
+//! Exports: a header is allocated around an owner or a handle, and its descriptor goes to a consumer (R3).
 
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -20,7 +20,7 @@ impl Handle {
     /// # Safety
     ///
     /// The memory that `describe` returns has the elements of the layout that it returns, of this
-    /// class (R1, R4), for as long as the owner lives and nobody else uses it.
+    /// class (R1, R4), while the owner lives and no other code uses it.
     #[inline]
     pub(crate) unsafe fn export<O: Send + 'static>(
         owner: O,
@@ -51,7 +51,7 @@ impl Handle {
         Ok(Self { tensor: header::tensor_of(header), marks })
     }
 
-    /// Gives the tensor away as a versioned descriptor.
+    /// Exports the tensor as a versioned managed tensor.
     pub(crate) fn into_versioned(self) -> NonNull<DLManagedTensorVersioned> {
         match self.foreign() {
             Some(Foreign::Versioned(tensor)) if self.is_plain() => {
@@ -66,8 +66,8 @@ impl Handle {
         }
     }
 
-    /// Gives the tensor away as a descriptor of DLPack before 1.0. The caller has made sure that
-    /// it need not say read-only.
+    /// Exports the tensor as a legacy managed tensor. The caller has checked that no flag is lost
+    /// (`Tensor::check_legacy`).
     pub(crate) fn into_legacy(self) -> NonNull<DLManagedTensor> {
         match self.foreign() {
             Some(Foreign::Legacy(tensor)) if self.is_plain() => {
@@ -82,9 +82,9 @@ impl Handle {
         }
     }
 
-    /// Whether the producer's own descriptor says what the parts say, and has what real consumers
-    /// need: explicit strides, a deleter, and the byte offset folded into the pointer. That of a
-    /// tensor which a binding drops has the wrong deleter.
+    /// Whether the producer's own descriptor can be exported: it equals the parts, and has what real
+    /// consumers need, namely explicit strides, a deleter, and a byte offset folded into the pointer.
+    /// The deleter of a tensor that a binding drops must not be called directly.
     fn is_plain(&self) -> bool {
         !self.marks.is_bound()
             && self.raw_fields().is_some_and(|raw| {
@@ -96,14 +96,15 @@ impl Handle {
             })
     }
 
-    /// A handle with a header of its own, which the caller gives away.
+    /// A handle with a header of its own, for an export.
     #[inline]
     fn into_header(self) -> ManuallyDrop<Self> {
         let is_own = self.header().is_some() && self.is_unique();
         ManuallyDrop::new(if is_own { self } else { self.wrap() })
     }
 
-    /// The same with a header, which other handles may share: no copy made for one consumer.
+    /// The same tensor with a header, which other handles can share. It no longer counts as a copy made
+    /// for one consumer.
     #[inline]
     pub(crate) fn with_header(self) -> Self {
         let mut handle = if self.root() == Root::Header { self } else { self.wrap() };
@@ -112,7 +113,7 @@ impl Handle {
         handle
     }
 
-    /// A header of our own around a foreign tensor, or one whose header is shared.
+    /// A new header around a foreign tensor, or around a tensor whose header is shared.
     pub(super) fn wrap(mut self) -> Self {
         if self.is_returned() {
             return self.wrap_returned();
@@ -141,7 +142,7 @@ impl Handle {
         header
     }
 
-    /// A header that describes the memory of `parts` again, kept alive by `owner`.
+    /// A new header over the memory of `parts`, which `owner` keeps alive.
     ///
     /// # Safety
     ///

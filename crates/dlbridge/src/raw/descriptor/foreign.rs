@@ -1,6 +1,5 @@
-//! A producer's managed descriptor, before and after validation.
-//! Keeping one does not belong here (see `handle`), nor checking what it describes (`validate`).
-//! Invariant: of another major version, nothing but the version and the deleter is read.
+//! The managed tensor of a producer, in either ABI, before and after validation.
+//! Invariant: of another major version, only the version and the deleter are read.
 
 use std::ptr::NonNull;
 
@@ -10,7 +9,7 @@ use super::header::{self, Header, TENSOR_AT};
 use super::managed::ManagedTensor;
 use crate::{Error, Flags};
 
-/// A managed descriptor in either ABI, as a producer gives it.
+/// A managed tensor in either ABI, as exported by its producer.
 #[derive(Clone, Copy)]
 pub(crate) enum Foreign {
     Versioned(NonNull<DLManagedTensorVersioned>),
@@ -43,7 +42,7 @@ impl Foreign {
         }
     }
 
-    /// Refuses versions whose layout is not known; gives the flags and the descriptor.
+    /// Rejects versions whose layout is not known; returns the flags and the descriptor.
     ///
     /// # Safety
     ///
@@ -64,7 +63,7 @@ impl Foreign {
                 let tensor = unsafe { tensor.byte_add(TENSOR_AT) };
                 Ok((Flags(flags), tensor.cast()))
             }
-            // It has no flags: nothing says that the memory may be written.
+            // Without flags, the memory counts as read-only.
             Self::Legacy(tensor) => Ok((Flags::READ_ONLY, tensor.cast())),
         }
     }
@@ -94,7 +93,7 @@ impl Foreign {
         }
     }
 
-    /// The descriptor's own version, flags and byte offset, and what it has.
+    /// The version, flags and byte offset of the descriptor, and whether it has strides and a deleter.
     ///
     /// # Safety
     ///
@@ -119,7 +118,7 @@ impl Foreign {
     }
 }
 
-/// What a foreign descriptor says before normalisation.
+/// The fields of a foreign descriptor before normalisation.
 #[derive(Clone, Copy)]
 pub(crate) struct RawFields {
     pub(crate) version: Option<(u32, u32)>,

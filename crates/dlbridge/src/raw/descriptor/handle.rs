@@ -1,6 +1,4 @@
-//! The owning handle of a tensor: where it came from, and how it is released.
-//! Reading elements does not belong here.
-//! Invariant: R3 of this folder.
+//! The owning handle behind `Tensor`: a descriptor and what validation found (R3).
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
@@ -15,18 +13,18 @@ use super::parts::Parts;
 use super::validate::{is_ordinary, validate_any};
 use crate::{Access, Error, Flags, TypeCode};
 
-/// Owns a tensor's memory and describes it: by its descriptor, and by what validation found out.
+/// Owns the memory of a tensor: a pointer to its descriptor, and what validation found.
 ///
-/// Two words, which are moved in registers, and free of references, since what they would point to
-/// is freed while the handle is still an argument of `drop`.
+/// Two words, which are passed in registers. No references, since the memory is freed while the handle
+/// is still an argument of `drop`.
 pub(crate) struct Handle {
-    /// With explicit strides; does not change as long as the handle has it (trust T1).
+    /// Has explicit strides, and does not change while the handle owns it (T1).
     pub(super) tensor: NonNull<DLTensor>,
     pub(super) marks: Marks,
 }
 
-/// A handle of a descriptor without strides, kept by the header that describes the same with them.
-/// It is asked for its producer's fields, never for its parts.
+/// The original tensor without strides, owned by the header that adds them. Only the fields of its
+/// producer are read, never its parts.
 pub(crate) struct Unstrided(pub(super) Handle);
 
 const _: () = assert!(size_of::<Option<Handle>>() == 2 * size_of::<usize>());
@@ -52,62 +50,62 @@ impl Handle {
             Foreign::Versioned(_) => Root::Versioned,
             Foreign::Legacy(_) => Root::Legacy,
         };
-        // SAFETY: alive, and not written as long as the handle has it (T1).
+        // SAFETY: alive, and not written while the handle owns it (T1).
         let fields = unsafe { descriptor.as_ref() };
         // SAFETY: the caller's duty (T2).
         if unsafe { is_ordinary(fields) } {
-            let marks = Self::taken(Marks::of(flags), root, is_bound);
+            let marks = Self::imported_marks(Marks::imported(flags), root, is_bound);
             return Ok(Self { tensor: descriptor, marks });
         }
-        // SAFETY: the caller's duty, and of this very tensor.
-        unsafe { Self::pass_any(descriptor, flags, root, is_bound) }
+        // SAFETY: the caller's duty, for the descriptor of this tensor.
+        unsafe { Self::import_any(descriptor, flags, root, is_bound) }
     }
 
-    /// The marks of a producer's tensor. One of DLPack before 1.0 is read-only for want of a flag.
+    /// The marks of a producer's tensor. A legacy one is read-only for lack of a flag.
     #[inline(always)]
-    const fn taken(marks: Marks, root: Root, is_bound: bool) -> Marks {
+    const fn imported_marks(marks: Marks, root: Root, is_bound: bool) -> Marks {
         let is_legacy = matches!(root, Root::Legacy);
-        marks.with_root(root).with_bound(is_bound).with_unsaid(is_legacy)
+        marks.with_root(root).with_bound(is_bound).with_legacy_read_only(is_legacy)
     }
 
-    /// Validates any descriptor. One without strides is described again, with them, by
-    /// a header.
+    /// Validates any descriptor. A header adds strides to a descriptor without them.
     ///
     /// # Safety
     ///
-    /// As for [`import`](Self::import); the descriptor is part of what `root` says.
+    /// As for [`import`](Self::import); `root` is the kind of managed tensor around the descriptor.
     #[cold]
-    unsafe fn pass_any(
+    unsafe fn import_any(
         tensor: NonNull<DLTensor>,
         flags: Flags,
         root: Root,
         is_bound: bool,
     ) -> Result<Self, Error> {
-        // SAFETY: alive, and not written as long as the handle has it (T1).
+        // SAFETY: alive, and not written while the handle owns it (T1).
         let fields = unsafe { tensor.as_ref() };
         // SAFETY: the caller's duty (T2).
-        let passed = unsafe { validate_any(fields, flags) }?;
-        let mut this = Self { tensor, marks: Self::taken(passed.marks, root, is_bound) };
-        if passed.strides.is_none() {
+        let validated = unsafe { validate_any(fields, flags) }?;
+        let mut this =
+            Self { tensor, marks: Self::imported_marks(validated.marks, root, is_bound) };
+        if validated.strides.is_none() {
             return Ok(this);
         }
         this.marks = this.marks.with_kept();
         let marks = this.marks;
         // SAFETY: validated just now; alive as long as `this` (R2).
-        let parts = unsafe { passed.parts(fields, this.flags()) };
+        let parts = unsafe { validated.parts(fields, this.flags()) };
         // SAFETY: the same memory, alive as long as the owner, which is `this` (R2).
         Ok(unsafe { Self::around(Unstrided(this), parts, marks) })
     }
 
-    /// A handle of a plain descriptor, which owns nothing.
+    /// A handle over a plain descriptor, which owns nothing.
     ///
     /// # Safety
     ///
-    /// Validation found out `marks` of this very descriptor, which has strides and satisfies
-    /// `SAFETY.md`'s list of trust as long as the handle lives. It is never given away.
+    /// `marks` are the result of validating this same descriptor, which has strides and satisfies
+    /// `SAFETY.md`'s list of trust while the handle lives. The handle is never exported.
     #[inline(always)]
-    pub(crate) unsafe fn lend(tensor: NonNull<DLTensor>, marks: Marks) -> Self {
-        Self { tensor, marks: marks.with_root(Root::Lent) }
+    pub(crate) unsafe fn borrowed(tensor: NonNull<DLTensor>, marks: Marks) -> Self {
+        Self { tensor, marks: marks.with_root(Root::Borrowed) }
     }
 
     #[inline(always)]
@@ -134,15 +132,15 @@ impl Handle {
         match self.root() {
             Root::Header | Root::Versioned => {
                 let managed = self.managed::<DLManagedTensorVersioned>();
-                // SAFETY: what the root says it is, alive (R2).
+                // SAFETY: of the ABI of the root, and alive (R2).
                 let flags = Flags(unsafe { (*managed.as_ptr()).flags });
                 (flags - Flags::NAMED) | named
             }
-            Root::Legacy | Root::Lent => named,
+            Root::Legacy | Root::Borrowed => named,
         }
     }
 
-    /// What the tensor is a part of, in the ABI that the root says. Not for a lent one.
+    /// The managed tensor around the descriptor, in the ABI of the root. Not for a borrowed one.
     #[inline]
     pub(crate) fn managed<A>(&self) -> NonNull<A> {
         let offset = if self.root() == Root::Legacy { 0 } else { TENSOR_AT };
@@ -160,7 +158,7 @@ impl Handle {
         match self.root() {
             Root::Versioned => Some(Foreign::Versioned(self.managed())),
             Root::Legacy => Some(Foreign::Legacy(self.managed())),
-            Root::Header | Root::Lent => None,
+            Root::Header | Root::Borrowed => None,
         }
     }
 
@@ -170,7 +168,7 @@ impl Handle {
         self.marks.is_foreign()
     }
 
-    /// What the producer's descriptor says; `None` for memory that Rust owns.
+    /// The fields of the producer's descriptor; `None` for memory that Rust owns.
     pub(crate) fn raw_fields(&self) -> Option<RawFields> {
         let unstrided = self.owner().map(|Unstrided(first)| first);
         match unstrided.or_else(|| self.behind()) {
@@ -180,8 +178,8 @@ impl Handle {
         }
     }
 
-    /// Gives up exclusive access, and the claim to be a copy made for one consumer: given away
-    /// with that claim, it would come back as exclusive.
+    /// Gives up exclusive access, and the `IS_COPIED` flag: exported with that flag, the tensor would
+    /// come back as exclusive.
     pub(crate) fn demote(&mut self) {
         let marks = &mut self.marks;
         if marks.access() == Access::Exclusive {
@@ -189,8 +187,8 @@ impl Handle {
         }
     }
 
-    /// Makes the memory read-only, by decision: no longer for want of a flag alone, and not a copy made
-    /// for one consumer. Exclusive memory becomes frozen, since the only handle gives up writing.
+    /// Makes the memory read-only, and clears `IS_COPIED`. Exclusive memory becomes frozen, since the
+    /// only handle gives up writing.
     pub(crate) fn freeze(&mut self) {
         let marks = self.marks;
         let access = match marks.access() {
@@ -198,10 +196,10 @@ impl Handle {
             Access::Shared => Access::Shared,
         };
         let flags = (marks.flags() - Flags::IS_COPIED) | Flags::READ_ONLY;
-        self.marks = marks.with(flags, access).with_unsaid(false);
+        self.marks = marks.with(flags, access).with_legacy_read_only(false);
     }
 
-    /// Says that the memory is of another class.
+    /// Changes the class of the memory.
     ///
     /// # Safety
     ///
@@ -211,41 +209,41 @@ impl Handle {
         *marks = marks.with(marks.flags(), access);
     }
 
-    /// Whether the memory is read-only only because its producer's ABI cannot say otherwise.
+    /// Whether the memory is read-only only for lack of a flag in the legacy ABI.
     #[inline]
-    pub(crate) fn is_unsaid(&self) -> bool {
-        self.marks.is_unsaid()
+    pub(crate) fn is_legacy_read_only(&self) -> bool {
+        self.marks.is_legacy_read_only()
     }
 
-    /// Says that memory may be written that is read-only for want of a flag. Other memory stays as
-    /// it is.
+    /// Makes memory writable that is read-only for lack of a flag in the legacy ABI. Other memory is
+    /// left unchanged.
     ///
     /// # Safety
     ///
     /// The producer permits writing (T8).
     pub(crate) unsafe fn assume_writable(&mut self) {
         let marks = self.marks;
-        if marks.is_unsaid() {
+        if marks.is_legacy_read_only() {
             let flags = marks.flags() - Flags::READ_ONLY;
-            self.marks = marks.with(flags, marks.access()).with_unsaid(false);
+            self.marks = marks.with(flags, marks.access()).with_legacy_read_only(false);
         }
     }
 
-    /// The owner, if this is an export of one of type `O` that never left Rust. For owners that
-    /// lend no memory of the host: a reference to those could be one to elements, too.
+    /// The owner, if it is of type `O` and the tensor never left Rust. Only for owners whose memory is
+    /// not on the host: a reference to another owner could alias its elements.
     #[inline]
     pub(crate) fn owner<O: Any + Sync>(&self) -> Option<&O> {
         // SAFETY: the handle owns the header and is borrowed as long (R2).
         self.header().and_then(|header| unsafe { header::owner(header) })
     }
 
-    /// Takes the owner back out, if this is an export of one of type `O`.
+    /// Takes the owner out, if it is of type `O`.
     pub(crate) fn into_owner<O: Any>(self) -> Result<O, Self> {
         if self.may_hold_odd_bools() { Err(self) } else { self.take_owner() }
     }
 
-    /// Takes the owner out whatever others wrote. For a handle that shares its header, there is
-    /// none to take.
+    /// Takes the owner out, without a check of its values. A handle that shares its header has no owner
+    /// to take.
     pub(crate) fn take_owner<O: Any>(self) -> Result<O, Self> {
         if !self.is_unique() {
             return Err(self);
@@ -259,8 +257,8 @@ impl Handle {
         unsafe { header::take_owner(header) }.map_err(|_| ManuallyDrop::into_inner(handle))
     }
 
-    /// Whether others may have left bytes that are no `bool` in memory whose owner may be a
-    /// `Vec<bool>`. Of all other elements any bytes are values (`Element`'s duty).
+    /// Whether other code may have written bytes that are no `bool` to memory that a `Vec<bool>` may own.
+    /// For all other elements, any bytes are values (`Element`'s duty).
     fn may_hold_odd_bools(&self) -> bool {
         let parts = self.parts();
         let is_bool = parts.dtype().code == TypeCode::BOOL;

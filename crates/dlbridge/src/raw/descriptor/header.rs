@@ -1,6 +1,4 @@
-//! The header of an export: descriptor, owner, shape and strides in one allocation.
-//! Choosing what to export does not belong here (see `export` and `arrays`).
-//! Invariants: R3 and R6 of this folder.
+//! The header of an export: descriptor, owner, shape and strides in one allocation (R3, R6).
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::any::{Any, TypeId};
@@ -21,18 +19,17 @@ use crate::{Error, Flags};
 
 /// The part of a header that does not depend on the owner's type.
 ///
-/// Consumers are given a pointer to `descriptor`, which is also the header's address.
+/// Consumers get a pointer to `descriptor`, which is also the address of the header.
 #[repr(C)]
 pub(crate) struct Header {
-    /// Written as a versioned one from the start, which the handle reads, and given away as it is but
-    /// for the flags; rewritten for the other ABI. A consumer may change it then, so nothing relies on it
-    /// any more.
+    /// Initialised as versioned; exported in place, where only `flags` is updated, or rewritten for the
+    /// legacy ABI. After an export nothing relies on it, since a consumer may change it.
     descriptor: MaybeUninit<Descriptor>,
     /// Drops the owner and frees the header.
     destroy: DestroyFn,
     owner_type: TypeId,
     rank: u32,
-    /// How many handles there are. One that has been given away counts until it is deleted.
+    /// The number of handles. An exported one counts until its deleter is called.
     handles: AtomicU32,
 }
 
@@ -42,7 +39,7 @@ type DestroyFn = unsafe fn(NonNull<Header>);
 pub(crate) struct Destroy<O>(DestroyFn, PhantomData<fn(O)>);
 
 impl<O: 'static> Destroy<O> {
-    /// Drops the owner where it stands.
+    /// Drops the owner in place.
     #[inline]
     pub(crate) fn plain() -> Self {
         Self(destroy::<O>, PhantomData)
@@ -76,13 +73,13 @@ fn allocation<O>(rank: usize) -> (Layout, usize) {
     Layout::new::<Owned<O>>().extend(numbers).expect("headers are small")
 }
 
-/// Moves `owner` into a header and lets `describe` say what it exports. `describe` gets the
-/// owner at its final address, and zeroed lists for shape and strides.
+/// Moves `owner` into a header, which exports what `describe` returns. `describe` gets the owner at
+/// its final address, and zeroed lists for shape and strides.
 ///
 /// # Safety
 ///
 /// The memory that `describe` returns has the elements of the layout that it returns, of this class
-/// (R1, R4), for as long as the owner lives and nobody else uses it; the owner may be dropped on
+/// (R1, R4), while the owner lives and no other code uses it; the owner may be dropped on
 /// any thread.
 #[inline]
 pub(crate) unsafe fn allocate<O: Send + 'static>(
@@ -114,7 +111,7 @@ pub(crate) unsafe fn allocate<O: Send + 'static>(
     let numbers = unsafe { start.add(numbers_at) }.cast::<i64>();
     // SAFETY: `2 * rank` numbers fit there (R7).
     unsafe { numbers.write_bytes(0, 2 * rank) };
-    // SAFETY: written just now, and nobody else has them (R7).
+    // SAFETY: written just now, and not shared (R7).
     let numbers = unsafe { slice::from_raw_parts_mut(numbers, 2 * rank) };
     let (shape, strides) = numbers.split_at_mut(rank);
     // SAFETY: written above; this borrow is the only one (R7).
@@ -123,12 +120,12 @@ pub(crate) unsafe fn allocate<O: Send + 'static>(
     std::mem::forget(guard);
     // SAFETY: the caller's duty. The lists are the header's own, or static.
     let parts = unsafe { Parts::new(measured, memory) };
-    // SAFETY: the header is not given away, and these are its parts (R3).
+    // SAFETY: the header was not exported, and these are its parts (R3).
     unsafe { write::<DLManagedTensorVersioned>(header, &parts) };
     Ok((header, Marks::new(parts.flags, parts.access).with_root(Root::Header)))
 }
 
-/// Where a header's descriptor has its tensor, until it is given away.
+/// The descriptor inside a header that was not exported.
 #[inline]
 pub(crate) fn tensor_of(header: NonNull<Header>) -> NonNull<DLTensor> {
     let descriptor = header.as_ptr().cast::<DLManagedTensorVersioned>();
@@ -137,7 +134,7 @@ pub(crate) fn tensor_of(header: NonNull<Header>) -> NonNull<DLTensor> {
     unsafe { NonNull::new_unchecked(tensor) }
 }
 
-/// Where a versioned descriptor has its tensor, in bytes.
+/// The offset of the descriptor in a versioned managed tensor, in bytes.
 pub(crate) const TENSOR_AT: usize = std::mem::offset_of!(DLManagedTensorVersioned, dl_tensor);
 
 /// Destroys a header that was not finished.
@@ -145,14 +142,14 @@ struct Guard(NonNull<Header>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // SAFETY: the header is whole and was given to nobody (R3).
+        // SAFETY: the header is whole and has no other handle (R3).
         unsafe { release(self.0) };
     }
 }
 
 /// # Safety
 ///
-/// `header` was made for an owner of type `O`, and nobody uses it any more.
+/// `header` was made for an owner of type `O`, and is not used again.
 unsafe fn destroy<O: 'static>(header: NonNull<Header>) {
     let free = Free::<O>(header.cast());
     // SAFETY: the owner is alive, and dropped here once (the caller's duty). Should it panic,
@@ -161,7 +158,7 @@ unsafe fn destroy<O: 'static>(header: NonNull<Header>) {
     drop(free);
 }
 
-/// Where the owner stands in a header made for one of type `O`.
+/// The address of the owner in a header made for one of type `O`.
 fn owner_of<O>(header: NonNull<Header>) -> *mut O {
     header.as_ptr().wrapping_byte_add(std::mem::offset_of!(Owned<O>, owner)).cast()
 }
@@ -179,15 +176,15 @@ impl<O> Drop for Free<O> {
     }
 }
 
-/// Whether a header has no other handle than the caller's. Nobody else can make one then.
+/// Whether the caller has the only handle of a header. No other code can make one then.
 ///
 /// # Safety
 ///
 /// The caller has a handle.
 #[inline]
 pub(crate) unsafe fn is_unique(header: NonNull<Header>) -> bool {
-    // SAFETY: alive, by the caller's duty; the count stands where no consumer writes (R6). What
-    // others did before they let their handles go has happened (acquire).
+    // SAFETY: alive, by the caller's duty; no consumer writes the count (R6). Acquire: all uses through
+    // other handles, which were dropped, happened before.
     unsafe { &(*header.as_ptr()).handles }.load(Ordering::Acquire) == 1
 }
 
@@ -200,22 +197,22 @@ pub(crate) unsafe fn is_unique(header: NonNull<Header>) -> bool {
 pub(crate) unsafe fn retain(header: NonNull<Header>) {
     // SAFETY: alive, by the caller's duty (R6).
     let before = unsafe { &(*header.as_ptr()).handles }.fetch_add(1, Ordering::Relaxed);
-    // Only handles that are forgotten in a loop come to so many; a count that wraps frees too early.
+    // Only handles that are forgotten in a loop reach this; a count that wraps would free too early.
     if before > u32::MAX / 2 {
         std::process::abort();
     }
 }
 
-/// Lets a handle go, and the header with the last one.
+/// Drops a handle, and with the last one the header.
 ///
 /// # Safety
 ///
 /// The caller has a handle, and forgets it.
 #[inline]
-pub(crate) unsafe fn leave(header: NonNull<Header>) {
+pub(crate) unsafe fn drop_handle(header: NonNull<Header>) {
     // SAFETY: the caller's duty.
     if !unsafe { is_unique(header) } {
-        // SAFETY: alive until the handle is let go, in this line (R6).
+        // SAFETY: alive until the count is reduced, in this line (R6).
         let before = unsafe { &(*header.as_ptr()).handles }.fetch_sub(1, Ordering::Release);
         if before != 1 {
             return;
@@ -230,7 +227,7 @@ pub(crate) unsafe fn leave(header: NonNull<Header>) {
 ///
 /// # Safety
 ///
-/// The header is owned by the caller alone, who forgets it.
+/// The caller has the only handle, and forgets it.
 pub(crate) unsafe fn release(header: NonNull<Header>) {
     // SAFETY: alive, by the caller's duty.
     let destroy = unsafe { header.as_ref() }.destroy;
@@ -248,16 +245,16 @@ pub(crate) unsafe fn owner<'a, O: Any>(header: NonNull<Header>) -> Option<&'a O>
     if unsafe { header.as_ref() }.owner_type != TypeId::of::<O>() {
         return None;
     }
-    // SAFETY: the owner is of this type, and nobody writes it (the caller's duty).
+    // SAFETY: the owner is of this type, and no code writes it (the caller's duty).
     Some(unsafe { &*owner_of::<O>(header) })
 }
 
-/// Takes the owner out of a header and frees the rest; gives the header back if its owner is of
-/// another type.
+/// Takes the owner out of a header and frees the rest; returns the header if its owner is of another
+/// type.
 ///
 /// # Safety
 ///
-/// The header is owned by the caller, and whatever borrowed from it is gone.
+/// The header is owned by the caller, and no borrow of it is left.
 pub(crate) unsafe fn take_owner<O: Any>(header: NonNull<Header>) -> Result<O, NonNull<Header>> {
     // SAFETY: alive, by the caller's duty.
     if unsafe { header.as_ref() }.owner_type != TypeId::of::<O>() {
@@ -283,7 +280,7 @@ pub(super) unsafe fn read_owner<O>(header: NonNull<Header>) -> O {
 pub(crate) trait Abi: Sized {
     fn new(header: *mut c_void, flags: Flags, tensor: DLTensor) -> Self;
 
-    /// What deletes it.
+    /// The deleter, if there is one.
     fn deleter(&self) -> Option<Deleter<Self>>;
 }
 
@@ -315,11 +312,11 @@ impl Abi for DLManagedTensor {
     }
 }
 
-/// Gives the descriptor's address, as one of DLPack 1.x, which it was made as.
+/// Exports the header as a versioned managed tensor, which it was initialised as.
 ///
 /// # Safety
 ///
-/// The header is owned by the caller, and `flags` are those of now.
+/// The header is owned by the caller, and `flags` are its current flags.
 #[inline]
 pub(crate) unsafe fn expose(
     header: NonNull<Header>,
@@ -331,7 +328,7 @@ pub(crate) unsafe fn expose(
     descriptor
 }
 
-/// Gives the descriptor's address, written anew as one of DLPack before 1.0.
+/// Exports the header as a legacy managed tensor, rewritten as such.
 ///
 /// # Safety
 ///
@@ -344,7 +341,7 @@ pub(crate) unsafe fn expose_legacy(
     unsafe { write(header, parts) }
 }
 
-/// Writes the descriptor, in one of the ABIs, and gives its address.
+/// Writes the managed tensor, in one of the ABIs, and returns its address.
 ///
 /// # Safety
 ///
@@ -360,7 +357,7 @@ unsafe fn write<A: Abi>(header: NonNull<Header>, parts: &Parts<'_>) -> NonNull<A
     descriptor
 }
 
-/// The header of a managed tensor that was given away here and has the deleter of here.
+/// The header of a managed tensor that this library exported, recognised by its deleter.
 ///
 /// # Safety
 ///
@@ -372,7 +369,7 @@ pub(crate) unsafe fn of_export<A: Abi>(tensor: NonNull<A>) -> Option<NonNull<Hea
     std::ptr::fn_addr_eq(found, own).then(|| tensor.cast())
 }
 
-/// The deleter of every export, in either ABI. A panic of the owner's drop ends here: it must
+/// The deleter of every export, in either ABI. A panic in the drop of the owner stops here: it must
 /// not cross into C.
 ///
 /// # Safety
@@ -380,9 +377,9 @@ pub(crate) unsafe fn of_export<A: Abi>(tensor: NonNull<A>) -> Option<NonNull<Hea
 /// `tensor` came from [`expose`] or [`expose_legacy`] and is deleted once.
 unsafe extern "C" fn delete<A: Abi>(tensor: *mut A) {
     let Some(header) = NonNull::new(tensor.cast::<Header>()) else { return };
-    // SAFETY: `expose` gave the header's own address, and the consumer, which calls this once, gives
-    // its handle back (R3, C2).
-    let result = catch_unwind(AssertUnwindSafe(|| unsafe { leave(header) }));
+    // SAFETY: `expose` returned the header's own address, and the consumer, which calls this once, owned
+    // a handle (R3, C2).
+    let result = catch_unwind(AssertUnwindSafe(|| unsafe { drop_handle(header) }));
     if let Err(payload) = result {
         // Dropping the payload could panic again.
         std::mem::forget(payload);

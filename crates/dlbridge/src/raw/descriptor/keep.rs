@@ -1,6 +1,5 @@
-//! Memory of an export that came back in another library's object, kept without that object.
-//! Describing it does not belong here: a `Keep` knows no shape.
-//! Invariant: R3: a `Keep` counts as a handle of its header, which it neither reads nor gives away.
+//! `Keep`: keeps the memory of an export alive after it returned inside an object of another library.
+//! Invariant: R3: a `Keep` counts as a handle of its header.
 
 use std::ptr::NonNull;
 
@@ -11,12 +10,12 @@ use super::managed::ManagedTensor;
 
 /// Keeps the memory of an export alive, as long as a handle of its tensor would.
 ///
-/// For language bindings: no part of the API that users rely on.
+/// For language bindings, not for users.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Keep(NonNull<Header>);
 
-// SAFETY: it does nothing but count a handle of a header, whose owner is `Send` (R9).
+// SAFETY: it only counts a handle of a header, whose owner is `Send` (R9).
 unsafe impl Send for Keep {}
 // SAFETY: the same.
 unsafe impl Sync for Keep {}
@@ -43,7 +42,7 @@ impl Keep {
 impl Drop for Keep {
     fn drop(&mut self) {
         // SAFETY: counted when this was made, and left once (R3).
-        unsafe { header::leave(self.0) };
+        unsafe { header::drop_handle(self.0) };
     }
 }
 

@@ -1,6 +1,5 @@
-//! Tensors around tensors around tensors: what the innermost one's memory is kept alive by.
-//! Releasing such chains does not belong here (see `release`).
-//! Invariant: a keeper keeps the memory alive as long as the handle that it was found in (R2).
+//! Tensors that own other tensors: finds the innermost handle that keeps the memory alive, so that
+//! exporting again and again does not build a chain (R2).
 
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -12,8 +11,8 @@ use super::marks::Root;
 use crate::Access;
 
 impl Handle {
-    /// A header around what keeps the memory of a tensor of this library that came back from C: it
-    /// needs no header around another one.
+    /// A new header for a tensor of this library that came back from C. It owns what keeps the memory
+    /// alive, not the old header.
     #[cold]
     pub(crate) fn wrap_returned(self) -> Self {
         let marks = self.marks;
@@ -30,7 +29,7 @@ impl Handle {
         unsafe { Self::around(owner, parts, marks) }
     }
 
-    /// The handle whose memory this one shares, being around it or beside it.
+    /// The handle that this one owns, and whose memory it shares.
     pub(crate) fn behind(&self) -> Option<&Self> {
         self.owner::<Self>()
     }
@@ -40,7 +39,7 @@ impl Handle {
         self.root() != Root::Header && self.own_header().is_some()
     }
 
-    /// The handle inside of a tensor of this library that came back from C, or else this one.
+    /// The handle inside a tensor of this library that came back from C, or this one.
     fn unwrap(self) -> Self {
         let (Some(_), Some(header)) = (self.foreign(), self.own_header()) else { return self };
         // A `Keep` may count as a handle of a header that left Rust.
@@ -73,14 +72,14 @@ impl Handle {
     /// Whether dropping this handle releases the memory.
     #[inline]
     pub(crate) fn is_last(&self) -> bool {
-        self.is_unique() && self.root() != Root::Lent
+        self.is_unique() && self.root() != Root::Borrowed
     }
 
     /// Another handle of the innermost of the tensors around whose memory this one was made, if one of
     /// them can be counted. It keeps the memory alive, without the tensors in between.
     fn keeper(&self) -> Option<Self> {
         let (mut at, mut found) = (self, None);
-        // An exclusive tensor is kept itself, since that keeps others from writing.
+        // An exclusive tensor is kept itself, which keeps other code from writing.
         while at.access() != Access::Exclusive {
             let Some(header) = at.own_header() else { break };
             // SAFETY: alive as long as `self`, which owns it directly or not (R2).

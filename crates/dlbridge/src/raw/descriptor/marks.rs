@@ -1,25 +1,23 @@
-//! What a handle notes of a tensor beside its descriptor, in one word.
-//! Deciding any of it does not belong here (see `validate` and `handle`).
-//! Invariant: each note has its own bits, and reads as it was written.
+//! Per-handle metadata packed in one word: flags, access class, origin of the descriptor.
 
 use crate::{Access, Flags};
 
-/// What the descriptor of a handle is a part of.
+/// The origin of a handle's descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Root {
     /// An export of this library that never left Rust.
     Header = 1 << 16,
-    /// A producer's tensor of DLPack 1.x.
+    /// A versioned managed tensor of a producer.
     Versioned = 1 << 17,
-    /// A producer's tensor of DLPack before 1.0.
+    /// A legacy managed tensor of a producer.
     Legacy = 1 << 18,
-    /// A plain descriptor, which somebody else keeps.
-    Lent = 1 << 19,
+    /// A plain descriptor, which the handle does not own.
+    Borrowed = 1 << 19,
 }
 
-/// The flags that have a name, the class, the root, whether memory is shared with a producer's
-/// tensor, whether a binding drops it, whether an export keeps it, and whether it is read-only for
-/// want of a flag. One word, which is moved in a register.
+/// Metadata of a handle in one word, so that a handle is passed in two registers: the named flags, the
+/// class, the root, and whether the memory is shared with a producer's tensor, dropped by a language
+/// binding, kept by an export, or read-only for lack of a flag in the legacy ABI.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Marks(usize);
 
@@ -29,7 +27,7 @@ const ROOTS: usize = 0xf << 16;
 const SHARES_FOREIGN: usize = 1 << 24;
 const BOUND: usize = 1 << 25;
 const KEPT: usize = 1 << 26;
-const UNSAID: usize = 1 << 27;
+const LEGACY_READ_ONLY: usize = 1 << 27;
 
 impl Marks {
     #[inline]
@@ -38,11 +36,11 @@ impl Marks {
         Self((flags.0 & Flags::NAMED.0) as usize | (access as usize) << ACCESS_AT)
     }
 
-    /// Of foreign memory that lies at an address: a copy made for us is ours alone (trust T5).
+    /// The marks of imported memory that has an address: a copy made for this consumer is exclusive (T5).
     #[inline]
-    pub(crate) const fn of(flags: Flags) -> Self {
+    pub(crate) const fn imported(flags: Flags) -> Self {
         const { assert!(Flags::READ_ONLY.0 == 1 << 0 && Flags::IS_COPIED.0 == 1 << 1) };
-        // What is no copy is shared, read-only or not: two numbers for one class save a branch.
+        // Tensors that are not copies encode as 2 or 3; both mean `Shared`.
         let access = (flags.0 ^ Flags::IS_COPIED.0) & 0b11;
         Self((flags.0 & Flags::NAMED.0 | access << ACCESS_AT) as usize)
     }
@@ -57,45 +55,44 @@ impl Marks {
         if is_foreign { Self(self.0 | SHARES_FOREIGN) } else { self }
     }
 
-    /// The same, of memory that is read-only because its producer's descriptor cannot say that it may
-    /// be written, or that is read-only for another reason, or not at all.
+    /// Sets whether the memory is read-only for lack of a flag in the legacy ABI.
     #[inline]
-    pub(crate) const fn with_unsaid(self, is_unsaid: bool) -> Self {
-        Self(self.0 & !UNSAID | if is_unsaid { UNSAID } else { 0 })
+    pub(crate) const fn with_legacy_read_only(self, is_legacy_read_only: bool) -> Self {
+        Self(self.0 & !LEGACY_READ_ONLY | if is_legacy_read_only { LEGACY_READ_ONLY } else { 0 })
     }
 
-    /// The same, for memory that is also another handle's.
+    /// Copies from `other`, another handle of the same memory, what holds for the memory.
     #[inline]
     pub(crate) const fn beside(self, other: Self) -> Self {
-        self.with_foreign(other.is_foreign()).with_unsaid(other.is_unsaid())
+        self.with_foreign(other.is_foreign()).with_legacy_read_only(other.is_legacy_read_only())
     }
 
-    /// The same, with a drop that a language binding does (see `binding`) or that calls the deleter.
+    /// Sets whether a language binding drops the tensor (see `binding`).
     #[inline]
     pub(crate) const fn with_bound(self, is_bound: bool) -> Self {
         Self(self.0 & !BOUND | if is_bound { BOUND } else { 0 })
     }
 
-    /// The same, kept by an export.
+    /// Notes that an export keeps the handle.
     #[inline]
     pub(crate) const fn with_kept(self) -> Self {
         Self(self.0 | KEPT)
     }
 
-    /// The same tensor with other flags and another class.
+    /// Replaces the flags and the class.
     #[inline]
     pub(crate) const fn with(self, flags: Flags, access: Access) -> Self {
-        let kept = self.0 & (ROOTS | SHARES_FOREIGN | BOUND | KEPT | UNSAID);
+        let kept = self.0 & (ROOTS | SHARES_FOREIGN | BOUND | KEPT | LEGACY_READ_ONLY);
         Self(kept | Self::new(flags, access).0)
     }
 
-    /// The same, with the flags and the class of another handle of the memory.
+    /// Takes the flags and the class of another handle of the memory.
     #[inline]
     pub(crate) const fn of_class(self, other: Self) -> Self {
-        self.with(other.flags(), other.access()).with_unsaid(other.is_unsaid())
+        self.with(other.flags(), other.access()).with_legacy_read_only(other.is_legacy_read_only())
     }
 
-    /// Of the flags that have a name, those that hold.
+    /// The named flags that are set.
     #[inline]
     pub(crate) const fn flags(self) -> Flags {
         Flags((self.0 & FLAGS) as u64)
@@ -119,7 +116,7 @@ impl Marks {
         } else if self.0 & Root::Legacy as usize != 0 {
             Root::Legacy
         } else {
-            Root::Lent
+            Root::Borrowed
         }
     }
 
@@ -136,10 +133,10 @@ impl Marks {
         self.0 & KEPT != 0
     }
 
-    /// Whether the memory is read-only only because nothing says that it may be written.
+    /// Whether the memory is read-only only for lack of a flag in the legacy ABI.
     #[inline]
-    pub(crate) const fn is_unsaid(self) -> bool {
-        self.0 & UNSAID != 0
+    pub(crate) const fn is_legacy_read_only(self) -> bool {
+        self.0 & LEGACY_READ_ONLY != 0
     }
 
     /// Whether a language binding drops the tensor.
@@ -163,7 +160,7 @@ mod tests {
             (copied | read_only, Access::Frozen),
         ] {
             for more in [Flags::NONE, Flags::SUBBYTE_PADDED, Flags(1 << 40)] {
-                let marks = Marks::of(flags | more).with_root(Root::Legacy);
+                let marks = Marks::imported(flags | more).with_root(Root::Legacy);
                 assert_eq!((marks.access(), marks.root()), (access, Root::Legacy));
                 assert_eq!(marks.flags(), (flags | more) - Flags(1 << 40));
             }
@@ -174,7 +171,7 @@ mod tests {
     fn each_note_reads_as_it_was_written() {
         let flags = Flags::READ_ONLY | Flags::SUBBYTE_PADDED;
         for access in [Access::Exclusive, Access::Frozen, Access::Shared] {
-            for root in [Root::Header, Root::Versioned, Root::Legacy, Root::Lent] {
+            for root in [Root::Header, Root::Versioned, Root::Legacy, Root::Borrowed] {
                 let marks = Marks::new(flags | Flags(1 << 40), access).with_root(root);
                 assert_eq!((marks.flags(), marks.access(), marks.root()), (flags, access, root));
                 let marks = marks.with(Flags::IS_COPIED, Access::Shared);
@@ -187,10 +184,16 @@ mod tests {
                 assert!(bound.is_bound() && bound.with_bound(false) == marks);
                 let kept = marks.with_kept().with(flags, access).with_root(root);
                 assert!(kept.is_kept() && !marks.is_kept() && kept.root() == root);
-                let unsaid = marks.with_unsaid(true).with(flags, access).with_root(root);
-                assert!(unsaid.is_unsaid() && unsaid.with_unsaid(false) == marks);
-                let other = Marks::new(flags, access).with_root(Root::Header).beside(unsaid);
-                assert!(other.is_unsaid() && other.is_foreign() && other.root() == Root::Header);
+                let legacy = marks.with_legacy_read_only(true).with(flags, access).with_root(root);
+                assert!(
+                    legacy.is_legacy_read_only() && legacy.with_legacy_read_only(false) == marks
+                );
+                let other = Marks::new(flags, access).with_root(Root::Header).beside(legacy);
+                assert!(
+                    other.is_legacy_read_only()
+                        && other.is_foreign()
+                        && other.root() == Root::Header
+                );
             }
         }
     }

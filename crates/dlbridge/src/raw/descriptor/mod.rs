@@ -1,4 +1,4 @@
-//! Descriptors: validated, owned, written and released. No elements are touched here.
+//! Descriptors: validated, owned, written and freed. No code here accesses elements.
 
 pub(crate) mod binding;
 pub(crate) mod borrowed;

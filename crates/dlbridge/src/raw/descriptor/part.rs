@@ -1,7 +1,4 @@
-//! Parts of tensors: some of the elements of a checked description, described on their own.
-//! Choosing them does not belong here (see `layout::Cut`): these functions move a pointer by what a
-//! measured layout says.
-//! Invariants: R1 to R4 of this folder.
+//! Parts of tensors: moves the data pointer by what `layout::Cut` measured (R1 to R4).
 
 use super::Handle;
 use super::borrowed::Borrowed;
@@ -11,7 +8,7 @@ use crate::layout::{self, Cut, OwnedLayout};
 use crate::{Access, Error, Flags};
 
 impl Parts<'_> {
-    /// A part of these elements: its layout, and its memory, which is some of this memory.
+    /// A part of these elements: its layout, and its location in this memory.
     ///
     /// Broadcast elements are read-only, as NumPy has them: several indices reach one element.
     ///
@@ -50,7 +47,7 @@ impl Parts<'_> {
 }
 
 impl<'a> Borrowed<'a> {
-    /// A part of some elements, borrowed as long.
+    /// A part of `parts`, for the same lifetime.
     ///
     /// # Errors
     ///
@@ -74,7 +71,7 @@ impl<'a> Borrowed<'a> {
         Ok(unsafe { Self::new(layout, memory) })
     }
 
-    /// Two parts of an axis, in front of an index and from it on, which share no byte.
+    /// The parts of an axis before and from an index, which share no byte.
     ///
     /// # Errors
     ///
@@ -89,8 +86,8 @@ impl<'a> Borrowed<'a> {
 }
 
 impl Handle {
-    /// A part of a tensor in place of the tensor, whose memory it keeps alive. Of an exclusive tensor
-    /// it is exclusive. A part of a part keeps what that one keeps.
+    /// Turns a tensor into a part of it, which keeps the memory alive and has the same class. A part of
+    /// a part keeps the memory alive directly, without the part in between.
     ///
     /// # Errors
     ///
@@ -109,8 +106,7 @@ impl Handle {
         Ok(unsafe { Self::around(whole, parts, marks) })
     }
 
-    /// A part of a shared tensor, which keeps its memory alive. A part of a part keeps what that one
-    /// keeps.
+    /// A part of a shared tensor, which keeps the memory alive directly, also if it is a part of a part.
     ///
     /// # Errors
     ///

@@ -1,6 +1,4 @@
-//! A checked description of tensor memory: validation makes it, everything else reads it.
-//! Checking does not belong here (see `validate`), nor does reading elements.
-//! Invariants: R1 and R2 of this folder.
+//! `Parts`: a checked description of tensor memory. Validation makes it, everything else reads it (R1, R2).
 
 use std::ptr::NonNull;
 use std::slice;
@@ -20,11 +18,11 @@ pub(crate) struct Parts<'a> {
     pub(crate) device: Device,
     pub(crate) flags: Flags,
     pub(crate) access: Access,
-    /// Which was measured.
+    /// Measured.
     layout: Layout<'a>,
 }
 
-/// Where elements lie, and whose they are: what a description has beside a layout.
+/// The location and the class of elements: a description without its layout.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory {
     pub(crate) data: *mut u8,
@@ -34,8 +32,8 @@ pub(crate) struct Memory {
     pub(crate) access: Access,
 }
 
-// SAFETY: it lends plain elements for as long as their owner is borrowed; whoever forms references
-// to them answers for that (R5).
+// SAFETY: it borrows plain elements, as long as their owner is borrowed; R5 covers references to
+// them (R9).
 unsafe impl Send for Parts<'_> {}
 // SAFETY: the same.
 unsafe impl Sync for Parts<'_> {}
@@ -53,11 +51,11 @@ impl<'a> Parts<'a> {
         Self { data, byte_offset, device, flags: layout.pad(flags), access, layout }
     }
 
-    /// What a checked descriptor with strides says.
+    /// The parts of a checked descriptor with strides.
     ///
     /// # Safety
     ///
-    /// This very descriptor was validated as of this class (or it was written by this crate
+    /// This same descriptor was validated as of this class (or it was written by this crate
     /// to satisfy R1), and its lists and elements are alive and unchanged for `'a`.
     #[inline(always)]
     pub(crate) unsafe fn described(tensor: &DLTensor, access: Access, flags: Flags) -> Self {
@@ -67,7 +65,7 @@ impl<'a> Parts<'a> {
         unsafe { Self::strided(tensor, strides, access, flags) }
     }
 
-    /// What a checked descriptor says, whose strides are these.
+    /// The parts of a checked descriptor, with these strides.
     ///
     /// # Safety
     ///
@@ -141,7 +139,8 @@ impl<'a> Parts<'a> {
         layout::is_contiguous(self.shape(), self.strides())
     }
 
-    /// Whether the elements are of a type, as Rust has it: numbers narrower than a byte are packed.
+    /// Whether the elements have a dtype in the form of Rust types, where numbers narrower than a byte
+    /// are packed.
     #[inline]
     pub(crate) fn check_dtype(&self, wanted: DType) -> Result<(), Error> {
         let found = self.dtype();
@@ -175,7 +174,7 @@ impl<'a> Parts<'a> {
         if self.flags.contains(Flags::READ_ONLY) { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
-    /// Whether each element has one index, so that each can be borrowed mutably.
+    /// Whether no two indices reach the same element, so that each can be borrowed mutably.
     pub(crate) fn check_distinct(&self) -> Result<(), Error> {
         if layout::may_overlap(self.shape(), self.strides()) {
             return Err(Error::Overlapping);
@@ -184,7 +183,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The descriptor that says the same as `parts`, borrowing their shape and strides.
+/// The descriptor of `parts`, which borrows their shape and strides.
 pub(crate) fn describe(parts: &Parts<'_>) -> DLTensor {
     DLTensor {
         data: parts.data.cast(),
@@ -204,7 +203,7 @@ pub(crate) fn describe(parts: &Parts<'_>) -> DLTensor {
     }
 }
 
-/// The rank of a descriptor. A negative one is a large one.
+/// The rank of a descriptor. A negative rank becomes a large one.
 #[inline(always)]
 pub(crate) fn rank(tensor: &DLTensor) -> usize {
     tensor.ndim as u32 as usize
@@ -222,12 +221,12 @@ pub(crate) unsafe fn list<'a>(numbers: *const i64, rank: usize) -> &'a [i64] {
     unsafe { slice::from_raw_parts(numbers, rank) }
 }
 
-/// Where element `[0, 0, ...]` lies, and what is left of the byte offset.
+/// The address of element `[0, 0, ...]`, and the rest of the byte offset.
 #[cold]
 fn origin(tensor: &DLTensor, device: Device, len: usize) -> (*mut u8, u64) {
     let data = tensor.data.cast::<u8>();
     match (len, device.kind.has_addresses()) {
-        // No element will be read: whatever the pointer is, it is only carried.
+        // No element will be read: the pointer is only carried.
         (0, _) => (data, 0),
         // Validated to stay in the address space.
         (_, true) => (data.wrapping_add(tensor.byte_offset as usize), 0),

@@ -1,6 +1,5 @@
-//! Releases handles that other handles own, in a loop instead of recursively.
-//! What an owner is otherwise does not belong here (see `header`).
-//! Invariant: a handle that is queued is dropped before the call that queued the first one returns.
+//! Drops handles that other handles own, in a loop in place of recursion.
+//! Invariant: a queued handle is dropped before the call that queued the first one returns.
 
 use std::any::TypeId;
 use std::cell::{Cell, RefCell};
@@ -17,14 +16,14 @@ thread_local! {
     static QUEUE: Cell<Option<NonNull<Queue>>> = const { Cell::new(None) };
 }
 
-/// Drops a handle that another handle's owner held.
+/// Drops a handle that the owner of another handle held.
 #[inline]
 pub(crate) fn release(handle: Handle) {
     if handle.is_last() { release_last(handle) } else { drop(handle) }
 }
 
-/// Drops a handle and releases its memory. Within another call it only queues the handle, so that a
-/// chain of handles takes no more of the stack than two of them.
+/// Drops a handle and frees its memory. A nested call only queues the handle, so that a chain of
+/// handles uses no more stack than two of them.
 #[inline(never)]
 fn release_last(handle: Handle) {
     if let Some(queue) = QUEUE.get() {
@@ -49,7 +48,7 @@ fn release_last(handle: Handle) {
     }
 }
 
-/// An owner that holds a handle: where it is dropped, the handle is released in the loop above.
+/// An owner that holds a handle. When the owner is dropped, the loop above drops the handle.
 pub(crate) trait Nests: Send + 'static {
     fn into_handle(self) -> Handle;
 }

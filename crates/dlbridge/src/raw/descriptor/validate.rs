@@ -1,5 +1,5 @@
-//! Validates a raw descriptor, or says why it is rejected. It neither frees nor keeps anything.
-//! Invariant: what it accepts satisfies R1, whatever the descriptor's fields were.
+//! Validates a descriptor, or says why it is rejected. It neither frees nor keeps anything.
+//! Invariant: every accepted descriptor satisfies R1, whatever its fields were.
 
 use dlbridge_sys::DLTensor;
 
@@ -8,54 +8,53 @@ use super::parts::{self, Parts, device, dtype};
 use crate::layout::{self, Dims, Layout, small};
 use crate::{Access, Error, Flags, MAX_RANK};
 
-/// What validation found out about a descriptor that it accepts.
-pub(crate) struct Passed {
+/// The result of validating a descriptor that is accepted.
+pub(crate) struct Validated {
     pub(crate) marks: Marks,
-    /// Where the descriptor has no strides, as old producers' have not: those of a compact tensor,
-    /// which is what that means.
+    /// Contiguous strides, if the descriptor has none (null strides, from older producers).
     pub(crate) strides: Option<Dims>,
 }
 
-impl Passed {
-    /// What the descriptor says.
+impl Validated {
+    /// The descriptor as checked parts.
     ///
     /// # Safety
     ///
-    /// This was found out about this very descriptor, whose lists and elements are alive and
-    /// unchanged for `'a`.
+    /// This is the result for this same descriptor, whose lists and elements are alive and unchanged
+    /// for `'a`.
     #[inline(always)]
     pub(crate) unsafe fn parts<'a>(&'a self, tensor: &DLTensor, flags: Flags) -> Parts<'a> {
         let access = self.marks.access();
         match &self.strides {
             // SAFETY: it has strides of its own; the rest is the caller's duty.
             None => unsafe { Parts::described(tensor, access, flags) },
-            // SAFETY: checked with these; the rest is the caller's duty.
+            // SAFETY: validated with these strides; the rest is the caller's duty.
             Some(strides) => unsafe { Parts::strided(tensor, strides, access, flags) },
         }
     }
 }
 
-/// Checks a descriptor.
+/// Validates a descriptor.
 ///
 /// # Safety
 ///
 /// If `ndim` is positive, a `shape` or `strides` that is not null points to that many `i64` (trust
 /// T2).
 #[inline(always)]
-pub(crate) unsafe fn validate(tensor: &DLTensor, flags: Flags) -> Result<Passed, Error> {
+pub(crate) unsafe fn validate(tensor: &DLTensor, flags: Flags) -> Result<Validated, Error> {
     // SAFETY: the caller's duty.
     if unsafe { is_ordinary(tensor) } {
-        return Ok(Passed { marks: Marks::of(flags), strides: None });
+        return Ok(Validated { marks: Marks::imported(flags), strides: None });
     }
     // SAFETY: the same.
     unsafe { validate_any(tensor, flags) }
 }
 
-/// Whether a descriptor is as nearly all are: elements of whole bytes at an address, explicit
-/// strides, no byte offset, nothing negative, numbers that are [small]. [`validate_any`] lets such
-/// through as what [`Marks::of`] says.
+/// Whether a descriptor is an ordinary one: elements of whole bytes at an address, explicit strides,
+/// no byte offset, nothing negative, numbers that are [small]. [`validate_any`] accepts every such
+/// descriptor, with the result of [`Marks::imported`].
 ///
-/// Short, since it stands in every import.
+/// Short, since every import inlines it.
 ///
 /// # Safety
 ///
@@ -69,7 +68,7 @@ pub(crate) unsafe fn is_ordinary(tensor: &DLTensor) -> bool {
     if !is_plain {
         return false;
     }
-    // The usual ranks have code of their own, without loops.
+    // The usual ranks, without loops.
     match parts::rank(tensor) {
         // SAFETY: the caller's duty: this is `ndim`.
         1 => unsafe { is_small(tensor, 1) },
@@ -81,7 +80,7 @@ pub(crate) unsafe fn is_ordinary(tensor: &DLTensor) -> bool {
     }
 }
 
-/// Whether a descriptor of this rank has a shape and strides, which are small.
+/// Whether a descriptor of this rank has a shape and strides that are small.
 ///
 /// # Safety
 ///
@@ -96,14 +95,14 @@ unsafe fn is_small(tensor: &DLTensor, rank: usize) -> bool {
     lists.is_some_and(|(shape, strides)| Layout::small(shape, strides, dtype(tensor)).is_some())
 }
 
-/// Checks any descriptor, and says what is wrong with one that is refused.
+/// Validates any descriptor, and says what is wrong with one that is rejected.
 ///
 /// # Safety
 ///
 /// As for [`validate`].
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn validate_any(tensor: &DLTensor, flags: Flags) -> Result<Passed, Error> {
+pub(crate) unsafe fn validate_any(tensor: &DLTensor, flags: Flags) -> Result<Validated, Error> {
     let ndim = tensor.ndim;
     let rank = match usize::try_from(ndim) {
         Ok(rank) if rank <= MAX_RANK => rank,
@@ -117,12 +116,12 @@ pub(crate) unsafe fn validate_any(tensor: &DLTensor, flags: Flags) -> Result<Pas
     let given = unsafe { list(tensor.strides, rank) };
     let strides = given.is_none().then(|| {
         let mut strides = Dims::zeros(rank);
-        layout::compact_strides(shape, &mut strides);
+        layout::contiguous_strides(shape, &mut strides);
         strides
     });
     let known = given.or(strides.as_deref()).unwrap_or_default();
     let marks = check(tensor, flags, shape, known)?;
-    Ok(Passed { marks, strides })
+    Ok(Validated { marks, strides })
 }
 
 /// A descriptor's shape or strides, if it has them.
@@ -142,7 +141,7 @@ fn check(tensor: &DLTensor, flags: Flags, shape: &[i64], strides: &[i64]) -> Res
     let (_, size) = Layout::sized(shape, strides, dtype(tensor), flags)?;
     let len = size.span.len;
     if len == 0 {
-        return Ok(Marks::of(flags));
+        return Ok(Marks::imported(flags));
     }
     if tensor.data.is_null() {
         return Err(Error::NullData { len });
@@ -153,8 +152,10 @@ fn check(tensor: &DLTensor, flags: Flags, shape: &[i64], strides: &[i64]) -> Res
     let offset = usize::try_from(tensor.byte_offset).ok();
     let origin = offset.and_then(|offset| tensor.data.addr().checked_add(offset));
     match origin {
-        // No element lies at null, either.
-        Some(at) if at > size.below && at.checked_add(size.above).is_some() => Ok(Marks::of(flags)),
+        // Nor is an element at null.
+        Some(at) if at > size.below && at.checked_add(size.above).is_some() => {
+            Ok(Marks::imported(flags))
+        }
         _ => Err(Error::AddressOverflow { byte_offset: tensor.byte_offset }),
     }
 }
@@ -223,7 +224,7 @@ mod tests {
             // SAFETY: the same.
             let whole = unsafe { validate_any(&tensor, flags) };
             if is_short {
-                let (short, whole) = (Marks::of(flags), whole.expect("let through"));
+                let (short, whole) = (Marks::imported(flags), whole.expect("let through"));
                 prop_assert_eq!(short, whole.marks);
                 prop_assert!(whole.strides.is_none());
             } else if let Ok(whole) = whole {

@@ -1,5 +1,4 @@
-//! Host memory, aligned as the most demanding framework wants it.
-//! Shapes and types do not belong here: it is bytes.
+//! Host memory that is allocated here, aligned to 64 bytes.
 //! Invariant: `data` owns `size` initialised bytes, or dangles if `size` is 0.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
@@ -25,8 +24,8 @@ unsafe impl Sync for Buffer {}
 impl Buffer {
     /// # Errors
     ///
-    /// [`OutOfMemory`](Error::OutOfMemory): sizes come from whoever asks for a shape, so that
-    /// running out of memory must not end the process.
+    /// [`OutOfMemory`](Error::OutOfMemory): callers choose the size, so that a lack of memory must not
+    /// end the process.
     pub(crate) fn zeroed(size: usize) -> Result<Self, Error> {
         // SAFETY: zeroed bytes are initialised (R7).
         unsafe { Self::allocated(size, alloc_zeroed) }
@@ -80,9 +79,8 @@ impl Buffer {
     }
 }
 
-/// Asks Linux for huge pages under a large buffer, as NumPy does for its arrays: filling 16 MB then
-/// takes two thirds of the time, since there are few page faults. A system that refuses loses
-/// nothing.
+/// Requests huge pages for a large buffer, as NumPy does for its arrays: filling 16 MB then takes two
+/// thirds of the time, since there are few page faults. The request may fail without harm.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn prefer_huge_pages(data: NonNull<u8>, size: usize) {
     use std::ffi::{c_int, c_void};

@@ -1,5 +1,4 @@
-//! An element that another language may write while we look.
-//! Writing through it does not belong here: there is no safe way to.
+//! `ReadCell`: an element that another language may write at any time.
 //! Invariant: no `&T` to such memory is ever formed, only copies of its value.
 
 use std::cell::UnsafeCell;
@@ -10,8 +9,8 @@ use crate::Element;
 
 /// One element of memory that another language may change between two reads.
 ///
-/// It is what [`View::as_cells`](crate::View::as_cells) lends instead of `&T`: reading copies the
-/// value out. A loop over `&[ReadCell<T>]` vectorises like one over `&[T]`.
+/// [`View::as_cells`](crate::View::as_cells) borrows it in place of `&T`: reading copies the value
+/// out. A loop over `&[ReadCell<T>]` vectorises like one over `&[T]`.
 #[repr(transparent)]
 pub struct ReadCell<T>(UnsafeCell<MaybeUninit<T>>);
 
@@ -20,7 +19,7 @@ pub struct ReadCell<T>(UnsafeCell<MaybeUninit<T>>);
 unsafe impl<T: Sync> Sync for ReadCell<T> {}
 
 impl<T: Element> ReadCell<T> {
-    /// The element's value now.
+    /// The current value of the element.
     #[inline(always)]
     #[must_use]
     pub fn get(&self) -> T {

@@ -1,6 +1,4 @@
-//! Copies elements of any type, as bytes, to compact row-major memory.
-//! Typed reading does not belong here (see `elements`).
-//! Invariant: reads only where the layout has elements, writes only the target given.
+//! Copies elements of any type, as bytes, to contiguous row-major memory.
 
 use super::buffer::Buffer;
 use super::strided::{copy_strided, copy_strided_bytes};

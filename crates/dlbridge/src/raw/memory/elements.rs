@@ -1,5 +1,4 @@
-//! Typed reading of host memory that anybody may write meanwhile.
-//! References to elements do not belong here (see `slice`): values are copied out.
+//! Typed reading of host memory that other code may write. Values are copied out, never referenced.
 //! Invariant: the memory is host memory of `T`'s dtype; offsets come from a measured layout (R1).
 
 use std::marker::PhantomData;
@@ -19,7 +18,7 @@ pub(crate) struct Elements<'a, T> {
     cells: PhantomData<&'a [ReadCell<T>]>,
 }
 
-// SAFETY: it lends what a `&[ReadCell<T>]` lends, which is `Send` and `Sync` (R9).
+// SAFETY: it gives the access of a `&[ReadCell<T>]`, which is `Send` and `Sync` (R9).
 unsafe impl<T: Sync> Send for Elements<'_, T> {}
 // SAFETY: the same.
 unsafe impl<T: Sync> Sync for Elements<'_, T> {}
@@ -32,7 +31,7 @@ impl<'a, T: Element> Elements<'a, T> {
         Ok(Self { parts, cells: PhantomData })
     }
 
-    /// Elements that were checked before.
+    /// Elements whose type and device were checked before.
     ///
     /// # Panics
     ///
@@ -42,7 +41,7 @@ impl<'a, T: Element> Elements<'a, T> {
         Self::new(parts).expect("checked before")
     }
 
-    /// Some of the elements, under another layout.
+    /// A part of the elements, with another layout.
     ///
     /// # Safety
     ///
@@ -57,7 +56,7 @@ impl<'a, T: Element> Elements<'a, T> {
         Self { parts, cells: PhantomData }
     }
 
-    /// What the elements were made of.
+    /// The description of the memory.
     #[inline]
     pub(crate) fn parts(&self) -> &Parts<'a> {
         &self.parts
@@ -72,7 +71,7 @@ impl<'a, T: Element> Elements<'a, T> {
         }
         let strides = self.parts.strides().get(..rank)?;
         let mut offset = 0_i64;
-        // By number: three lists in step leave worse code.
+        // By index: iterating over three lists compiles to worse code.
         for axis in 0..rank {
             let i = i64::try_from(index[axis]).ok().filter(|&i| i < shape[axis])?;
             // Of an element it fits (R1). Where there is none, strides may be anything, and a
@@ -97,15 +96,15 @@ impl<'a, T: Element> Elements<'a, T> {
     #[inline]
     pub(crate) fn iter(&self) -> Iter<'a, T> {
         if self.parts.is_contiguous() {
-            // SAFETY: `len` elements lie side by side (checked just now; R1, R2).
-            unsafe { Iter::compact(self.parts.data, self.parts.len()) }
+            // SAFETY: `len` contiguous elements (checked just now; R1, R2).
+            unsafe { Iter::contiguous(self.parts.data, self.parts.len()) }
         } else {
             // SAFETY: the runs are those of the memory's own layout (R1, R2).
             unsafe { Iter::strided(self.parts.data, self.runs()) }
         }
     }
 
-    /// The elements as cells, if they lie side by side in row-major order and are aligned.
+    /// The elements as cells, if they are contiguous and aligned.
     #[inline]
     pub(crate) fn cells(&self) -> Option<&'a [ReadCell<T>]> {
         if self.parts.len() == 0 {
@@ -115,13 +114,13 @@ impl<'a, T: Element> Elements<'a, T> {
         if !self.parts.is_contiguous() || !data.is_aligned() {
             return None;
         }
-        // SAFETY: aligned and contiguous (checked), `len` elements (R1) alive for `'a` (R2); a cell
-        // may be written by others and holds any bytes. Over memory that a Rust owner lent
-        // immutably, nobody writes: Tree Borrows allows such a cell, Stacked Borrows does not.
+        // SAFETY: aligned and contiguous (checked), `len` elements (R1) alive for `'a` (R2); other code
+        // may write a cell, which holds any bytes. Over memory that a Rust owner borrows immutably, no
+        // code writes: Tree Borrows allows such a cell, Stacked Borrows does not.
         Some(unsafe { std::slice::from_raw_parts(data, self.parts.len()) })
     }
 
-    /// Copies the elements, in row-major order, to `target`, and tells how many it wrote.
+    /// Copies the elements, in row-major order, to `target`, and returns their number.
     ///
     /// # Safety
     ///
@@ -148,7 +147,7 @@ impl<'a, T: Element> Elements<'a, T> {
         Ok(())
     }
 
-    /// What `function` makes of the elements, in row-major order.
+    /// Applies `function` to the elements, in row-major order.
     #[inline]
     pub(crate) fn map<U>(&self, mut function: impl FnMut(T) -> U) -> Vec<U> {
         let mut values: Vec<U> = Vec::with_capacity(self.parts.len());
@@ -164,7 +163,7 @@ impl<'a, T: Element> Elements<'a, T> {
         values
     }
 
-    /// What `function` makes of the elements, in row-major order, in a buffer.
+    /// Applies `function` to the elements, in row-major order, with the results in a buffer.
     #[inline]
     pub(crate) fn map_to_buffer<U: Element>(
         &self,
@@ -184,8 +183,8 @@ impl<'a, T: Element> Elements<'a, T> {
         unsafe { Buffer::written(self.size_of::<U>()?, write) }
     }
 
-    /// What `function` makes of the elements and those of another tensor of the same shape, in
-    /// row-major order, in a buffer.
+    /// Applies `function` to the elements and those of another tensor of the same shape, in row-major
+    /// order, with the results in a buffer.
     #[inline]
     pub(crate) fn zip_to_buffer<V: Element, U: Element>(
         &self,
@@ -229,8 +228,7 @@ impl<'a, T: Element> Elements<'a, T> {
     }
 }
 
-/// A vector whose first `len` elements were written, which it learns in the end: also when a panic
-/// is the end.
+/// Sets the length of a vector whose first `len` elements were written, also after a panic.
 struct Filled<'a, U> {
     values: &'a mut Vec<U>,
     len: usize,

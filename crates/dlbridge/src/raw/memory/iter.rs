@@ -1,5 +1,4 @@
 //! Iteration over strided memory, by value.
-//! Walking a layout does not belong here (see `runs`): this only reads where it says.
 //! Invariant: the elements left are `left` from `at` on, those of `runs`, and `back_left` up to
 //! `back`, in this order.
 
@@ -15,19 +14,19 @@ const LONG: usize = 16;
 
 /// The elements of a [`View`](crate::View), by value, in row-major order.
 ///
-/// Over memory where the elements lie side by side, a `for` loop, `fold` and what is made of it
-/// (`sum`, `for_each`, ...) compile to the loop that a slice would have. `collect`, and sums over
+/// Over contiguous elements, a `for` loop, `fold` and the methods built on it (`sum`, `for_each`, ...)
+/// compile to the loop of a slice. `collect`, and sums over
 /// a `zip`, do so for the standard library's own iterators only: [`View::map`](crate::View::map)
 /// and [`View::as_cells`](crate::View::as_cells) stand in for them.
 #[derive(Clone, Debug)]
 pub struct Iter<'a, T> {
-    /// What the offsets of runs count from.
+    /// The base of the offsets of runs.
     data: *const u8,
-    /// The runs that neither end has begun.
+    /// The runs that neither end has reached.
     runs: Runs<'a>,
-    /// Whether there is one run alone, begun, its elements side by side. It never changes, so that
-    /// a compiler makes two loops of one, and of this one the loop of a slice.
-    is_compact: bool,
+    /// Whether the only run is the current one, with contiguous elements. It never changes, so that the
+    /// compiler makes two loops of one, this one the loop of a slice.
+    is_contiguous: bool,
     /// The first element of the run at the front.
     at: *const u8,
     left: usize,
@@ -37,7 +36,7 @@ pub struct Iter<'a, T> {
     cells: PhantomData<&'a [ReadCell<T>]>,
 }
 
-// SAFETY: it lends what a `&[ReadCell<T>]` lends, which is `Send` and `Sync` (R9).
+// SAFETY: it gives the access of a `&[ReadCell<T>]`, which is `Send` and `Sync` (R9).
 unsafe impl<T: Sync> Send for Iter<'_, T> {}
 // SAFETY: the same.
 unsafe impl<T: Sync> Sync for Iter<'_, T> {}
@@ -45,11 +44,11 @@ unsafe impl<T: Sync> Sync for Iter<'_, T> {}
 impl<'a, T: Element> Iter<'a, T> {
     /// # Safety
     ///
-    /// `len` elements lie side by side from `data` on, alive for the iterator's lifetime.
+    /// `len` contiguous elements from `data` on are alive for the lifetime of the iterator.
     #[inline]
-    pub(crate) unsafe fn compact(data: *const u8, len: usize) -> Self {
+    pub(crate) unsafe fn contiguous(data: *const u8, len: usize) -> Self {
         let mut all = Self::over(data, Runs::new(&[], &[], 0));
-        (all.is_compact, all.left) = (true, len);
+        (all.is_contiguous, all.left) = (true, len);
         all
     }
 
@@ -65,11 +64,11 @@ impl<'a, T: Element> Iter<'a, T> {
     #[inline]
     fn over(data: *const u8, runs: Runs<'a>) -> Self {
         let (at, back) = (data, data);
-        let (left, back_left, is_compact) = (0, 0, false);
-        Self { data, runs, is_compact, at, left, back, back_left, cells: PhantomData }
+        let (left, back_left, is_contiguous) = (0, 0, false);
+        Self { data, runs, is_contiguous, at, left, back, back_left, cells: PhantomData }
     }
 
-    /// From one element of a run to the next, in bytes.
+    /// The distance between two elements of a run, in bytes.
     #[inline]
     fn step(&self) -> isize {
         self.runs.step() * size_of::<T>() as isize
@@ -112,7 +111,7 @@ impl<T: Element> Iterator for Iter<'_, T> {
 
     #[inline]
     fn next(&mut self) -> Option<T> {
-        let step = if self.is_compact {
+        let step = if self.is_contiguous {
             if self.left == 0 {
                 return None;
             }
@@ -136,15 +135,15 @@ impl<T: Element> Iterator for Iter<'_, T> {
         (left, Some(left))
     }
 
-    /// One tight loop for each run: over contiguous memory, the loop that a slice would have.
+    /// One tight loop for each run: over contiguous memory, the loop of a slice.
     #[inline]
     fn fold<B, F: FnMut(B, T) -> B>(mut self, init: B, mut f: F) -> B {
         let mut accumulated = init;
         let step = self.runs.step();
-        if self.is_compact {
+        if self.is_contiguous {
             let first = self.at.cast::<T>();
             for i in 0..self.left {
-                // SAFETY: `left` elements of the run remain, side by side (the maker's duty).
+                // SAFETY: `left` elements of the run remain, contiguous (the maker's duty).
                 accumulated = f(accumulated, unsafe { T::read(first.wrapping_add(i).cast()) });
             }
         } else if self.runs.run_len() < LONG {
@@ -168,10 +167,10 @@ impl<T: Element> Iterator for Iter<'_, T> {
 impl<T: Element> DoubleEndedIterator for Iter<'_, T> {
     #[inline]
     fn next_back(&mut self) -> Option<T> {
-        if self.is_compact {
+        if self.is_contiguous {
             self.left = self.left.checked_sub(1)?;
             let at = self.at.wrapping_add(self.left * size_of::<T>());
-            // SAFETY: the last of the elements that were left, side by side (the maker's duty).
+            // SAFETY: the last of the elements that were left, contiguous (the maker's duty).
             return Some(unsafe { T::read(at) });
         }
         if self.back_left == 0 && !self.advance_back() {

@@ -1,9 +1,10 @@
-//! Elements in memory: read, written, copied, allocated and exported, by validated descriptors.
+//! Elements in memory: read, written, copied, allocated and exported, through validated descriptors.
 
 pub(crate) mod buffer;
 mod cell;
 mod copy;
 pub(crate) mod elements;
+pub(crate) mod exclusive;
 pub(crate) mod iter;
 pub(crate) mod placement;
 mod rows;
@@ -13,4 +14,4 @@ pub(crate) mod write;
 
 pub use cell::ReadCell;
 pub use iter::Iter;
-pub use rows::Rows;
+pub(crate) use rows::RowElements;

@@ -1,6 +1,4 @@
-//! Exports a chosen shape of an owner's memory, bounds checked against the owner's own slice.
-//! Deciding the shape does not belong here (see `export`).
-//! Invariant: what is exported lies within the slice that the owner lent.
+//! Exports a chosen shape over an owner's memory, with bounds checked against the owner's slice.
 
 use std::ffi::c_void;
 
@@ -25,7 +23,7 @@ impl Placement<'_> {
         Ok(Memory { data, byte_offset: 0, device, flags, access })
     }
 
-    /// Memory at `data`, which nothing is promised about.
+    /// Memory at `data`, unchecked but for null: its class is `Shared`.
     pub(crate) fn memory(
         &self,
         data: *mut c_void,
@@ -81,7 +79,7 @@ pub(crate) unsafe fn export_on<O: Send + 'static>(
     memory: impl FnOnce(&mut O) -> (*mut u8, usize),
 ) -> Result<Handle, Error> {
     // SAFETY: every element lies within the memory (R1), which the owner, which is not used again
-    // before it is dropped, has lent from its final address (the caller's duty).
+    // before it is dropped, has at its final address (the caller's duty).
     unsafe {
         Handle::export(owner, placement.rank(), |owner, lists| {
             let memory = placement.within(memory(owner), device, flags, access)?;
@@ -90,7 +88,7 @@ pub(crate) unsafe fn export_on<O: Send + 'static>(
     }
 }
 
-/// Exports memory of our own.
+/// Exports a buffer of this crate.
 pub(crate) fn export_buffer(
     buffer: Buffer,
     placement: &Placement<'_>,
@@ -105,79 +103,79 @@ pub(crate) fn export_buffer(
     }
 }
 
-/// Exports memory that the owner lends mutably.
+/// Exports memory that the owner borrows as a mutable slice.
 pub(crate) fn export_mut<O, T>(owner: O, placement: &Placement<'_>) -> Result<Handle, Error>
 where
     O: AsMut<[T]> + Send + 'static,
     T: Plain,
 {
-    export_lent_mut(owner, placement, O::as_mut)
+    export_slice_mut(owner, placement, O::as_mut)
 }
 
-/// Exports memory that the owner lends immutably.
+/// Exports memory that the owner borrows as a slice, read-only.
 pub(crate) fn export_ref<O, T>(owner: O, placement: &Placement<'_>) -> Result<Handle, Error>
 where
     O: AsRef<[T]> + Send + 'static,
     T: Element,
 {
-    export_lent(owner, placement, Lent::Unwritten, O::as_ref)
+    export_slice(owner, placement, OtherWriters::None, O::as_ref)
 }
 
-/// Exports memory that `lend` borrows mutably from the owner.
-pub(crate) fn export_lent_mut<O, T>(
+/// Exports memory that `borrow` borrows mutably from the owner.
+pub(crate) fn export_slice_mut<O, T>(
     owner: O,
     placement: &Placement<'_>,
-    lend: impl FnOnce(&mut O) -> &mut [T],
+    borrow: impl FnOnce(&mut O) -> &mut [T],
 ) -> Result<Handle, Error>
 where
     O: Send + 'static,
     T: Plain,
 {
-    // SAFETY: a slice that the owner lends mutably (R4).
+    // SAFETY: a slice that the owner borrows mutably (R4).
     unsafe {
         export_within(owner, placement, Flags::NONE, Access::Exclusive, |owner| {
-            let slice = lend(owner);
+            let slice = borrow(owner);
             (slice.as_mut_ptr().cast(), size_of_val(slice))
         })
     }
 }
 
-/// What becomes of memory that is lent as `&[T]`.
+/// Whether code outside of Rust may write memory that an owner borrows as `&[T]`.
 #[derive(Clone, Copy)]
-pub(crate) enum Lent {
-    /// Nobody writes it, as the language has it.
-    Unwritten,
-    /// Others may write it all the same: a mapped file.
+pub(crate) enum OtherWriters {
+    /// As the language requires.
+    None,
+    /// The memory of a mapped file, which another program may write.
     #[cfg_attr(not(feature = "safetensors-0_8"), expect(dead_code, reason = "for the adapters"))]
-    MayBeWritten,
+    Possible,
 }
 
-/// Exports memory that `lend` borrows from the owner, read-only.
-pub(crate) fn export_lent<O, T>(
+/// Exports memory that `borrow` borrows from the owner, read-only.
+pub(crate) fn export_slice<O, T>(
     owner: O,
     placement: &Placement<'_>,
-    lent: Lent,
-    lend: impl FnOnce(&O) -> &[T],
+    writers: OtherWriters,
+    borrow: impl FnOnce(&O) -> &[T],
 ) -> Result<Handle, Error>
 where
     O: Send + 'static,
     T: Element,
 {
-    let access = match lent {
-        Lent::Unwritten => Access::Frozen,
-        Lent::MayBeWritten => Access::Shared,
+    let access = match writers {
+        OtherWriters::None => Access::Frozen,
+        OtherWriters::Possible => Access::Shared,
     };
-    // SAFETY: a slice that the owner lends; another program may write a mapped file (R4).
+    // SAFETY: a slice that the owner borrows; another program may write a mapped file (R4).
     unsafe {
         export_within(owner, placement, Flags::READ_ONLY, access, |owner| {
-            let slice = lend(owner);
+            let slice = borrow(owner);
             (slice.as_ptr().cast_mut().cast(), size_of_val(slice))
         })
     }
 }
 
 #[cfg(feature = "image-0_25")]
-/// Describes a part of a slice that is only borrowed: read-only.
+/// Describes a part of a borrowed slice, read-only.
 pub(crate) fn borrow_within<'a, T: Element>(
     slice: &'a [T],
     placement: &Placement<'_>,
@@ -189,7 +187,7 @@ pub(crate) fn borrow_within<'a, T: Element>(
 }
 
 #[cfg(feature = "image-0_25")]
-/// Describes a part of a slice that is borrowed mutably: writable, and nobody else's meanwhile.
+/// Describes a part of a mutably borrowed slice: writable and exclusive.
 pub(crate) fn borrow_mut_within<'a, T: Plain>(
     slice: &'a mut [T],
     placement: &Placement<'_>,

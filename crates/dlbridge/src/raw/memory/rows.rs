@@ -1,31 +1,30 @@
-//! Views over the inner axes of a view, without lists of their own.
-//! Invariants: a row's elements are the view's, each in one view; `row` was measured.
+//! Rows: the elements of the inner axes, for each index of the outer axes, without allocation.
+//! Invariants: a row's elements are those of the whole, each in one row; `row` was measured.
 
 use std::iter::FusedIterator;
 
 use super::elements::Elements;
 use crate::layout::{self, Layout, Runs};
-use crate::{Element, Flags, View};
+use crate::{Element, Flags};
 
-/// Views over the inner axes of a [`View`], for each index of the outer ones: its
-/// [rows](View::rows), or what [`outer_iter`](View::outer_iter) gives.
+/// The elements of the inner axes for each index of the outer axes, in row-major order.
 ///
-/// In row-major order. Each costs a few instructions, whatever the strides.
+/// A row costs a few instructions, for any strides.
 #[derive(Clone, Debug)]
-pub struct Rows<'a, T> {
+pub(crate) struct RowElements<'a, T> {
     elements: Elements<'a, T>,
-    /// Of each view.
+    /// The layout of every row.
     row: Layout<'a>,
-    /// Where the runs of views start that are not begun.
+    /// The offsets of the rows that were not reached yet, in runs.
     starts: Runs<'a>,
-    /// The next view of the run that is begun, how many are left of it, and how far apart they are.
+    /// The offset of the next row, the rows left in its run, and the distance between two of them.
     at: isize,
     left: usize,
     step: isize,
 }
 
-impl<'a, T: Element> Rows<'a, T> {
-    /// Views over the last `inner` axes; of a scalar, one view of one element.
+impl<'a, T: Element> RowElements<'a, T> {
+    /// The elements of the last `inner` axes. A scalar has one row of one element.
     #[inline]
     pub(crate) fn new(elements: Elements<'a, T>, inner: usize) -> Self {
         let (shape, strides) = (elements.parts().shape(), elements.parts().strides());
@@ -40,7 +39,7 @@ impl<'a, T: Element> Rows<'a, T> {
             let starts = Runs::new(&shape[..outer], &strides[..outer], count);
             return Self { elements, row, starts, at: 0, left: 0, step: 0 };
         }
-        // Strides of empty tensors mean nothing: all views are the same, without elements.
+        // Strides of empty tensors mean nothing: all rows are the same, without elements.
         let (inner, left) =
             if inner.0.contains(&0) { (inner, count) } else { ((&[0][..], &[1][..]), 0) };
         let row = measure(inner).expect("no element is not too many");
@@ -49,22 +48,22 @@ impl<'a, T: Element> Rows<'a, T> {
     }
 }
 
-impl<'a, T: Element> Iterator for Rows<'a, T> {
-    type Item = View<'a, T>;
+impl<'a, T: Element> Iterator for RowElements<'a, T> {
+    type Item = Elements<'a, T>;
 
     #[inline]
-    fn next(&mut self) -> Option<View<'a, T>> {
+    fn next(&mut self) -> Option<Elements<'a, T>> {
         if self.left == 0 {
             let run = self.starts.next()?;
             (self.at, self.left, self.step) = (run.start, run.len, run.step);
         }
         let start = self.at;
         self.left -= 1;
-        // Behind the last view there need not be an address.
+        // Wraps, since the address after the last row need not exist.
         self.at = start.wrapping_add(self.step);
-        // SAFETY: the outer axes' offset of an index, from which the inner axes reach the elements
-        // of this index (R1); or there are no elements.
-        Some(View { elements: unsafe { self.elements.part(self.row, start) } })
+        // SAFETY: the offset of an index of the outer axes, from which the inner axes reach the
+        // elements of that index (R1); or there are no elements.
+        Some(unsafe { self.elements.part(self.row, start) })
     }
 
     #[inline]
@@ -74,6 +73,6 @@ impl<'a, T: Element> Iterator for Rows<'a, T> {
     }
 }
 
-impl<T: Element> ExactSizeIterator for Rows<'_, T> {}
+impl<T: Element> ExactSizeIterator for RowElements<'_, T> {}
 
-impl<T: Element> FusedIterator for Rows<'_, T> {}
+impl<T: Element> FusedIterator for RowElements<'_, T> {}

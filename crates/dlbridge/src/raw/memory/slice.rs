@@ -1,6 +1,4 @@
-//! Checked parts to Rust slices.
-//! Strided access does not belong here (see `elements` and `write`).
-//! Invariant: R5 of this folder.
+//! Slices over checked memory: class, type, device, layout and alignment are verified first (R5).
 
 use std::slice;
 
@@ -8,7 +6,7 @@ use crate::raw::Parts;
 use crate::{Access, Error, Plain};
 
 impl<'a> Parts<'a> {
-    /// The elements as a slice, if nobody can write them meanwhile.
+    /// The elements as a slice, if no code can write them.
     #[inline]
     pub(crate) fn slice<T: Plain>(self) -> Result<&'a [T], Error> {
         self.check_dtype(T::DTYPE)?;
@@ -33,7 +31,7 @@ impl<'a> Parts<'a> {
         Ok(unsafe { slice::from_raw_parts_mut(data, self.len()) })
     }
 
-    /// The bytes of all elements, if nobody can write them meanwhile. Any type, any address.
+    /// The bytes of all elements, if no code can write them. Any type, any address.
     pub(crate) fn bytes(self) -> Result<&'a [u8], Error> {
         self.check_host()?;
         self.check_unwritten()?;
@@ -41,12 +39,12 @@ impl<'a> Parts<'a> {
         if self.len() == 0 {
             return Ok(&[]);
         }
-        // SAFETY: host memory, `nbytes` bytes side by side (checked above; R1, R2), initialised
-        // (T3, `Element`'s duty), and nobody writes them (R4).
+        // SAFETY: host memory, `nbytes` contiguous bytes (checked above; R1, R2), initialised
+        // (T3, `Element`'s duty), and no code writes them (R4).
         Ok(unsafe { slice::from_raw_parts(self.data, self.nbytes()) })
     }
 
-    /// Refuses memory that another language may write meanwhile.
+    /// Rejects memory that another language may write.
     #[inline]
     pub(crate) fn check_unwritten(&self) -> Result<(), Error> {
         match self.access {
@@ -55,7 +53,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Refuses memory that anybody else can reach, or that must not be written.
+    /// Rejects memory that other code can reach, or that must not be written.
     #[inline]
     pub(crate) fn check_exclusive(&self) -> Result<(), Error> {
         match self.access {
@@ -71,7 +69,7 @@ impl<'a> Parts<'a> {
         self.typed_data()
     }
 
-    /// The first element's address: host memory of this dtype, aligned, never null.
+    /// The address of the first element: host memory of this dtype, aligned, never null.
     #[inline]
     pub(crate) fn typed_data<T: Plain>(&self) -> Result<*mut T, Error> {
         self.check_dtype(T::DTYPE)?;

@@ -5,10 +5,10 @@ use std::array;
 use crate::Element;
 use crate::layout::{Axis, Blocks};
 
-/// Elements that are read along one row of the target at a time, from as many rows of the source.
+/// The number of elements read at a time along a row of the target, from as many rows of the source.
 const LANES: usize = 8;
-/// How far a tile reaches along a row of the source, in bytes: whole cache lines, few enough that
-/// those of all lanes stay in the cache.
+/// The length of a tile along a row of the source, in bytes: whole cache lines, few enough that those
+/// of all lanes stay in the cache.
 const TILE: usize = 256;
 /// Shorter rows are copied element by element: calling `memcpy` costs more.
 const SHORT: usize = 32;
@@ -88,8 +88,7 @@ unsafe fn copy_rows<T: Element>(source: *const T, target: *mut T, rows: Axis, le
     }
 }
 
-/// Reads a few columns together, so that what a cache line of the source holds is read before it
-/// leaves the cache.
+/// Reads a few columns together, so that each cache line of the source is read once.
 ///
 /// # Safety
 ///

@@ -1,17 +1,16 @@
-//! Typed writing of host memory.
-//! Deciding who may write does not belong here (see `slice`): whoever makes one has decided.
-//! Invariant: nobody else reads or writes the elements while an `ElementsMut` lives.
+//! Exclusive typed access, by value.
+//! Invariant: no other code reads or writes the elements while an `ElementsMut` lives.
 
 use std::marker::PhantomData;
 
-use super::Rows;
+use super::RowElements;
 use super::elements::Elements;
 use crate::layout::{self, Cut, Run, Runs};
 use crate::raw::Parts;
 use crate::raw::borrowed::Borrowed;
 use crate::{Element, Error};
 
-/// Elements of one type that are ours to write. They may overlap: no reference is formed.
+/// Elements of one type with exclusive access. They may overlap, since no reference is formed.
 pub(crate) struct ElementsMut<'a, T> {
     described: Described<'a>,
     elements: PhantomData<&'a mut [T]>,
@@ -23,7 +22,7 @@ enum Described<'a> {
     Part(Borrowed<'a>),
 }
 
-// SAFETY: it lends what a `&mut [T]` lends (R9).
+// SAFETY: it gives the access of a `&mut [T]` (R9).
 unsafe impl<T: Send + Sync> Send for ElementsMut<'_, T> {}
 // SAFETY: the same.
 unsafe impl<T: Send + Sync> Sync for ElementsMut<'_, T> {}
@@ -31,7 +30,7 @@ unsafe impl<T: Send + Sync> Sync for ElementsMut<'_, T> {}
 impl<'a, T: Element> ElementsMut<'a, T> {
     /// # Safety
     ///
-    /// Nobody else reads or writes the elements for `'a`.
+    /// No other code reads or writes the elements for `'a`.
     pub(crate) unsafe fn new(parts: Parts<'a>) -> Result<Self, Error> {
         parts.check_writable()?;
         Elements::<T>::new(parts)?;
@@ -50,13 +49,13 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         }
     }
 
-    /// The same elements, for as long as this is borrowed.
+    /// The same elements, for a shorter lifetime.
     pub(crate) fn reborrow(&mut self) -> ElementsMut<'_, T> {
         let parts = *self.elements().parts();
         ElementsMut::over(Described::Whole(parts))
     }
 
-    /// Some of the elements, in place of all.
+    /// A part of the elements.
     ///
     /// # Errors
     ///
@@ -65,7 +64,7 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         Ok(Self::over(Described::Part(self.borrowed().part(cut)?)))
     }
 
-    /// Two parts that have no element in common.
+    /// Two parts without common elements.
     ///
     /// # Errors
     ///
@@ -77,14 +76,14 @@ impl<'a, T: Element> ElementsMut<'a, T> {
 
     /// Calls `function` with each row, one after the other.
     pub(crate) fn for_each_row(&mut self, mut function: impl FnMut(ElementsMut<'_, T>)) {
-        for row in Rows::new(self.elements(), 1) {
-            function(ElementsMut::over(Described::Whole(*row.elements.parts())));
+        for row in RowElements::new(self.elements(), 1) {
+            function(ElementsMut::over(Described::Whole(*row.parts())));
         }
     }
 
     fn borrowed(self) -> Borrowed<'a> {
         match self.described {
-            Described::Whole(parts) => Borrowed::of(parts),
+            Described::Whole(parts) => Borrowed::from_parts(parts),
             Described::Part(part) => part,
         }
     }
@@ -92,12 +91,12 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     pub(crate) fn set(&mut self, index: &[usize], value: T) -> Option<()> {
         let elements = self.elements();
         let offset = elements.offset_of(index)?;
-        // SAFETY: an element lies there (R1), ours to write (this type's invariant).
+        // SAFETY: the address of an element (R1), with exclusive access (this type's invariant).
         unsafe { elements.parts().data.wrapping_offset(offset).cast::<T>().write_unaligned(value) };
         Some(())
     }
 
-    /// Writes `value` to every element, in the order of the memory.
+    /// Writes `value` to every element, in memory order.
     pub(crate) fn fill(&mut self, value: T) {
         let elements = self.elements();
         let (shape, strides) =
@@ -108,7 +107,7 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         }
     }
 
-    /// Replaces each element by what `value` makes of it, in row-major order.
+    /// Replaces each element by `value` of it, in row-major order.
     pub(crate) fn replace(&mut self, mut value: impl FnMut(T) -> T) {
         let elements = self.elements();
         for run in elements.runs() {

@@ -1,6 +1,6 @@
-//! What language bindings need beside the API that users rely on.
+//! Items that only language bindings need.
 
-pub use super::lent::LentTensor;
+pub use super::borrowed::BorrowedTensor;
 use crate::raw::Handle;
 use crate::raw::descriptor::ManagedTensor;
 use crate::raw::descriptor::binding::keep;

@@ -1,6 +1,4 @@
-//! Memory that somebody else's allocator made a moment ago: initialised, and counted as ours alone.
-//! Allocating does not belong here.
-//! Invariant: no element is read before it was written; R4 is the caller's word.
+//! Freshly allocated memory from a framework's allocator: zeroed, and of class `Exclusive`.
 
 use crate::{Access, Error, Tensor};
 

@@ -1,6 +1,5 @@
-//! Memory that came by DLPack before 1.0, which cannot say that it may be written.
-//! Taking it belongs to `managed`, its export to `abi`.
-//! Invariant: such memory is read-only until the caller says otherwise; handles that share it agree.
+//! Tensors that were imported by the legacy ABI, which has no read-only flag.
+//! Invariant: such memory is read-only until the caller says otherwise; all handles that share it agree.
 
 use crate::Tensor;
 
@@ -8,12 +7,12 @@ impl Tensor {
     /// Whether the memory is read-only for one reason alone: it came by DLPack before 1.0, which cannot
     /// say that it may be written. Tensors that share it keep this. Such a tensor can still be exported
     /// by that ABI ([`into_raw_legacy`](Self::into_raw_legacy)); to write to it, ask the producer for a
-    /// versioned descriptor, copy ([`to_compact`](Self::to_compact)), or, knowing the
+    /// versioned descriptor, copy ([`to_contiguous`](Self::to_contiguous)), or, knowing the
     /// producer, call [`assume_writable`](Self::assume_writable).
     #[must_use]
     #[inline]
     pub fn is_legacy_read_only(&self) -> bool {
-        self.0.is_unsaid()
+        self.0.is_legacy_read_only()
     }
 
     /// Says that memory may be written which is read-only only because it

@@ -1,13 +1,13 @@
 //! Tensors from and to raw descriptors, in both ABIs.
-//! Capsules and other wrappings do not belong here.
 //! Invariant: R3: ownership moves with the pointer, once.
 
 #![allow(unsafe_code)]
 
+mod assume;
+mod borrowed;
 pub mod ffi;
 mod fresh;
 mod legacy;
-mod lent;
 mod nested;
 mod owned_slice;
 mod shared;
@@ -118,9 +118,9 @@ impl Tensor {
         flags: Flags,
     ) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        let passed = unsafe { validate(tensor, flags) }?;
+        let validated = unsafe { validate(tensor, flags) }?;
         // SAFETY: validated just now; the rest is the caller's duty.
-        let parts = unsafe { passed.parts(tensor, flags) };
+        let parts = unsafe { validated.parts(tensor, flags) };
         // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
         unsafe { Handle::share(owner, destroy(), parts, parts.access(), flags) }.map(Self)
     }
@@ -207,7 +207,7 @@ impl TensorRef<'_> {
         // SAFETY: the caller's duty.
         let tensor = unsafe { tensor.as_ref() }.ok_or(Error::NullTensor)?;
         // SAFETY: the same.
-        let borrowed = unsafe { Borrowed::import(tensor) }?;
+        let borrowed = unsafe { Borrowed::from_raw(tensor) }?;
         Ok(TensorRef::from_borrowed(borrowed))
     }
 }

@@ -1,5 +1,5 @@
-//! A tensor inside a value that may become the owner of another tensor.
-//! Its drop is part of the loop that releases chains of handles (`raw/descriptor/release.rs`).
+//! `Nested`: a tensor inside a value that may become the owner of another tensor. Its drop is part of
+//! the loop in `raw/descriptor/release.rs`.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;

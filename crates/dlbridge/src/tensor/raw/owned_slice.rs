@@ -1,7 +1,5 @@
-//! Slices that own the tensor they were made of.
-//! Slices that borrow from a tensor do not belong here (see `slice`).
-//! Invariant: the tensor inside lends its elements as this slice, and is not used until it is
-//! taken out again.
+//! `TensorSlice` and `TensorSliceMut`: slices that own their tensor.
+//! Invariant: the tensor inside has these elements, and is not used before it is taken out.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

@@ -1,6 +1,4 @@
 //! The suite for conversions from a borrow to a [`TensorRef`].
-//! Owners do not belong here (see `owner`).
-//! Invariant: the borrowed memory is only read.
 #![allow(unsafe_code, reason = "it does by hand what a C function does")]
 
 use std::fmt::Debug;

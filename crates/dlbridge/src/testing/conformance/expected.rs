@@ -1,6 +1,4 @@
-//! What a tensor made by a conversion has to be.
-//! Making and dropping tensors does not belong here (see `owner`).
-//! Invariant: what was not said is not checked, except that strides are those of a compact tensor.
+//! The properties that a tensor made by a conversion must have.
 
 use std::fmt::Debug;
 
@@ -31,7 +29,7 @@ pub struct Expected<T> {
 }
 
 impl<T: Element + PartialEq + Debug> Expected<T> {
-    /// A compact row-major tensor in host memory, of class [`Exclusive`](Access::Exclusive).
+    /// A contiguous row-major tensor in host memory, of class [`Exclusive`](Access::Exclusive).
     ///
     /// # Panics
     ///
@@ -59,12 +57,12 @@ impl<T: Element + PartialEq + Debug> Expected<T> {
 
     fn described(shape: &[i64], device: Device, access: Access) -> Self {
         let mut strides = vec![0; shape.len()];
-        layout::compact_strides(shape, &mut strides);
+        layout::contiguous_strides(shape, &mut strides);
         let (values, data, releases) = (Vec::new(), None, None);
         Self { shape: shape.into(), strides, values, data, device, access, releases }
     }
 
-    /// Strides other than those of a compact row-major tensor.
+    /// Strides other than those of a contiguous row-major tensor.
     #[must_use]
     pub fn strides(self, strides: &[i64]) -> Self {
         Self { strides: strides.into(), ..self }

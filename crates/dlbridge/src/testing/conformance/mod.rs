@@ -1,6 +1,4 @@
-//! The suites that every adapter and binding runs.
-//! Making odd tensors by hand does not belong here (see [`Foreign`](super::Foreign)).
-//! Invariant: a suite uses the public API alone, and panics with what was found and wanted.
+//! The suites that every adapter and binding runs, through the public API.
 
 mod borrowed;
 mod expected;

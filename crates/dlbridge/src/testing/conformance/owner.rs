@@ -1,6 +1,5 @@
 //! The suite for conversions from an owner to a [`Tensor`].
-//! Conversions the other way do not belong here (see `reader`).
-//! Invariant: each check makes its own tensor, and ends with it released once.
+//! Each check makes its own tensor, and ends with one call of the deleter.
 #![allow(unsafe_code, reason = "it does by hand what a consumer in C does")]
 
 use std::fmt::Debug;

@@ -1,6 +1,4 @@
-//! The suite for conversions from a [`Tensor`] to another type.
-//! Conversions the other way do not belong here (see `owner`).
-//! Invariant: every tensor of the suite is legal, however odd.
+//! The suite for conversions from a borrowed [`Tensor`] to another type. Its tensors are all legal.
 #![allow(unsafe_code, reason = "odd tensors come from foreign descriptors")]
 
 use std::fmt::Debug;
@@ -35,7 +33,7 @@ fn numbers(size: usize, count: u8) -> Vec<u8> {
 ///
 /// let refused = conformance::reader(|tensor| Ok(tensor.as_slice::<f64>()?.to_vec()));
 /// let names: Vec<_> = refused.iter().map(|refusal| refusal.tensor).collect();
-/// assert!(names.contains(&"reversed") && !names.contains(&"compact"));
+/// assert!(names.contains(&"reversed") && !names.contains(&"contiguous"));
 /// ```
 ///
 /// # Panics
@@ -80,9 +78,9 @@ pub(super) fn legal<T: Element>() -> Vec<(&'static str, Access, Foreign)> {
     let frozen = |foreign: Foreign| foreign.flags(Flags::IS_COPIED | Flags::READ_ONLY);
     use Access::{Exclusive, Frozen, Shared};
     vec![
-        ("compact", Exclusive, copied(of(&[2, 6]))),
-        ("compact, read-only", Frozen, frozen(of(&[2, 6]))),
-        ("compact, shared", Shared, of(&[2, 6])),
+        ("contiguous", Exclusive, copied(of(&[2, 6]))),
+        ("contiguous, read-only", Frozen, frozen(of(&[2, 6]))),
+        ("contiguous, shared", Shared, of(&[2, 6])),
         ("null strides", Exclusive, copied(of(&[3, 4]).null_strides())),
         ("one axis", Exclusive, copied(of(&[12]))),
         ("rank 0", Exclusive, copied(of(&[]))),

@@ -1,6 +1,4 @@
 //! The suite for views that repeat a few elements more often than there is memory.
-//! Layouts that nothing can describe do not belong here: their conversion fails, or panics.
-//! Invariant: few elements are read, by index and from both ends.
 
 use std::fmt::Debug;
 
@@ -39,7 +37,7 @@ pub fn repeated<T: Element + PartialEq + Debug>(tensor: &TensorRef<'_>, shape: &
     let short = view.copy_to_slice(&mut []);
     assert_eq!(short, Err(Error::LengthMismatch { wanted: 0, found: tensor.len() }));
     let size = tensor.nbytes();
-    let copied = tensor.to_compact().map(drop);
+    let copied = tensor.to_contiguous().map(drop);
     assert_eq!(copied, Err(Error::OutOfMemory { size }), "repeated: there is no memory for a copy");
     assert!(tensor.as_bytes().is_err(), "repeated: no bytes");
 }

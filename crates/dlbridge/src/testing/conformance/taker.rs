@@ -1,6 +1,4 @@
-//! The suite for conversions that take a [`Tensor`] by value.
-//! Conversions that borrow it do not belong here (see `reader`, whose tensors these are).
-//! Invariant: every tensor of the suite is legal, however odd.
+//! The suite for conversions that take a [`Tensor`] by value. Its tensors are those of `reader`.
 #![allow(unsafe_code, reason = "odd tensors come from foreign descriptors")]
 
 use std::fmt::Debug;
@@ -23,7 +21,7 @@ use crate::{Element, Error, Tensor};
 ///     let kept = std::sync::Arc::new(tensor);
 ///     Ok(kept.as_slice()?.to_vec())
 /// });
-/// assert!(refused.iter().any(|refusal| refusal.tensor == "compact, shared"));
+/// assert!(refused.iter().any(|refusal| refusal.tensor == "contiguous, shared"));
 /// ```
 ///
 /// # Panics

@@ -1,8 +1,8 @@
-//! Access to memory of class `Shared`, on the caller's word. The class is all that stays
-//! unchecked: type, device, layout and alignment are checked as always.
+//! Access to memory of any class, on the caller's promise. Type, device, layout and alignment are
+//! checked as always.
 
-use super::borrowed::Borrowed;
-use super::write::ElementsMut;
+use crate::raw::borrowed::Borrowed;
+use crate::raw::write::ElementsMut;
 use crate::{Access, Element, Error, Flags, Tensor, TensorMut, TensorRef, ViewMut};
 
 impl Tensor {
@@ -25,7 +25,7 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub unsafe fn assume_frozen(&self) -> TensorRef<'_> {
-        let mut borrowed = Borrowed::of(self.parts());
+        let mut borrowed = Borrowed::from_parts(self.parts());
         // SAFETY: the caller's duty (R4).
         unsafe { borrowed.set_class(Access::Frozen, Flags::READ_ONLY) };
         TensorRef::from_borrowed(borrowed)
@@ -55,14 +55,14 @@ impl Tensor {
     #[inline]
     pub unsafe fn assume_exclusive(&mut self) -> Result<TensorMut<'_>, Error> {
         self.parts().check_writable()?;
-        let mut borrowed = Borrowed::of(self.parts());
+        let mut borrowed = Borrowed::from_parts(self.parts());
         // SAFETY: the caller's duty (R4).
         unsafe { borrowed.set_class(Access::Exclusive, Flags::NONE) };
         Ok(TensorMut(borrowed))
     }
 
     /// A typed view to write through, whatever the class. It needs no `&mut`, because an argument
-    /// of a Python function has none: `dlbridge-pyo3` lends its tensors shared.
+    /// of a Python function has none.
     ///
     /// # Safety
     ///

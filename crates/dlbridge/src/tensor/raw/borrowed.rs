@@ -1,6 +1,5 @@
-//! A tensor that is only lent: it describes somebody else's memory, and owns none.
-//! Owning memory belongs to `handle`; a description that brings its own shape to `borrowed`.
-//! Invariants: R1 and R2 of this folder; the handle inside is never given away.
+//! `BorrowedTensor`: a `Tensor` over a plain descriptor of memory that it does not own (R1, R2).
+//! Invariant: the handle inside is never exported.
 
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -11,37 +10,37 @@ use dlbridge_sys::DLTensor;
 
 use crate::raw::Handle;
 use crate::raw::descriptor::marks::Marks;
-use crate::raw::descriptor::validate::{Passed, is_ordinary, validate_any};
+use crate::raw::descriptor::validate::{Validated, is_ordinary, validate_any};
 use crate::{Error, Flags, MAX_RANK, Tensor};
 
 /// Memory that a plain descriptor describes, as a [`Tensor`] that owns nothing: no allocation, and
 /// nothing to release.
 ///
 /// ```
-/// use dlbridge::ffi::LentTensor;
+/// use dlbridge::ffi::BorrowedTensor;
 /// use dlbridge::{Flags, Tensor};
 ///
 /// let tensor = Tensor::from(vec![1.5_f32, 2.5]);
 /// let mut descriptor = tensor.as_raw();
-/// let mut strides = LentTensor::NO_STRIDES;
+/// let mut strides = BorrowedTensor::NO_STRIDES;
 /// // SAFETY: described by `tensor`, which outlives what is lent.
 /// let lent =
-///     unsafe { LentTensor::from_raw(&mut descriptor, &mut strides, Flags::READ_ONLY) }?;
+///     unsafe { BorrowedTensor::from_raw(&mut descriptor, &mut strides, Flags::READ_ONLY) }?;
 /// assert_eq!(lent.view::<f32>()?.to_vec(), [1.5, 2.5]);
 /// # Ok::<(), dlbridge::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct LentTensor<'a> {
+pub struct BorrowedTensor<'a> {
     tensor: ManuallyDrop<Tensor>,
     descriptor: PhantomData<&'a mut DLTensor>,
 }
 
-impl<'a> LentTensor<'a> {
+impl<'a> BorrowedTensor<'a> {
     /// Room for the strides of a descriptor that has none.
     pub const NO_STRIDES: [MaybeUninit<i64>; MAX_RANK] =
         [const { MaybeUninit::uninit() }; MAX_RANK];
 
-    /// Validates a plain descriptor. If it has no strides, it gets those of a compact
+    /// Validates a plain descriptor. If it has no strides, it gets those of a contiguous
     /// tensor, which stand in `strides`.
     ///
     /// # Safety
@@ -60,13 +59,13 @@ impl<'a> LentTensor<'a> {
     ) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
         let marks = if unsafe { is_ordinary(tensor) } {
-            Marks::of(flags)
+            Marks::imported(flags)
         } else {
             // SAFETY: the same.
-            unsafe { validate_seldom(tensor, strides, flags) }?
+            unsafe { validate_unusual(tensor, strides, flags) }?
         };
         // SAFETY: just let through, and it has strides now (R1); nothing gives the handle away.
-        let handle = unsafe { Handle::lend(NonNull::from(tensor), marks) };
+        let handle = unsafe { Handle::borrowed(NonNull::from(tensor), marks) };
         Ok(Self { tensor: ManuallyDrop::new(Tensor(handle)), descriptor: PhantomData })
     }
 }
@@ -76,13 +75,13 @@ impl<'a> LentTensor<'a> {
 /// As for [`validate_any`].
 #[cold]
 #[inline(never)]
-unsafe fn validate_seldom(
+unsafe fn validate_unusual(
     tensor: &mut DLTensor,
     room: &mut [MaybeUninit<i64>; MAX_RANK],
     flags: Flags,
 ) -> Result<Marks, Error> {
     // SAFETY: the caller's duty.
-    let Passed { marks, strides } = unsafe { validate_any(tensor, flags) }?;
+    let Validated { marks, strides } = unsafe { validate_any(tensor, flags) }?;
     if let Some(strides) = strides {
         for (place, &stride) in room.iter_mut().zip(strides.iter()) {
             place.write(stride);
@@ -92,7 +91,7 @@ unsafe fn validate_seldom(
     Ok(marks)
 }
 
-impl Deref for LentTensor<'_> {
+impl Deref for BorrowedTensor<'_> {
     type Target = Tensor;
 
     #[inline(always)]

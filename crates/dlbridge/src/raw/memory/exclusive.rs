@@ -1,0 +1,38 @@
+//! Mutable access to elements through a unique borrow of the handle or description that has them.
+//! Access to memory of another class belongs to `tensor/raw/assume.rs`.
+
+use super::write::ElementsMut;
+use crate::Error;
+use crate::raw::borrowed::Borrowed;
+use crate::raw::{Element, Handle, Parts, Plain};
+
+/// A description of memory that can be borrowed mutably.
+pub(crate) trait Described {
+    fn described(&self) -> Parts<'_>;
+}
+
+impl Described for Handle {
+    fn described(&self) -> Parts<'_> {
+        self.parts()
+    }
+}
+
+impl Described for Borrowed<'_> {
+    fn described(&self) -> Parts<'_> {
+        self.parts()
+    }
+}
+
+pub(crate) fn slice_mut<T: Plain>(memory: &mut impl Described) -> Result<&mut [T], Error> {
+    // SAFETY: `memory` is borrowed mutably as long as the slice (R2).
+    unsafe { memory.described().slice_mut() }
+}
+
+pub(crate) fn elements_mut<T: Element>(
+    memory: &mut impl Described,
+) -> Result<ElementsMut<'_, T>, Error> {
+    let parts = memory.described();
+    parts.check_exclusive()?;
+    // SAFETY: `memory` is borrowed mutably as long, and no other code can reach the elements (R4).
+    unsafe { ElementsMut::new(parts) }
+}
