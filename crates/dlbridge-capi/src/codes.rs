@@ -1,6 +1,5 @@
-//! DLPack's numbers under names for C.
-//! Meanings and checks belong to `dlbridge`.
-//! Invariant: every name has the number that it has in `dlbridge`, and none is missing.
+//! C names for DLPack's codes.
+//! Invariant: every name has the same value as in `dlbridge`, and none is missing.
 #![allow(missing_docs, reason = "the names are the documentation")]
 
 /// Codes of `dlb_dtype`: a float32 is `{DLB_TYPE_FLOAT, 32, 1}`.

@@ -1,5 +1,4 @@
-//! What every entry from C goes through: panics end here, and failures leave a message.
-//! What the entries do does not belong here.
+//! Wraps every entry from C: catches panics, and stores the message of a failure.
 //! Invariant: no panic crosses a C frame.
 
 use std::cell::RefCell;

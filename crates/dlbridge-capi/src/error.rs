@@ -1,5 +1,5 @@
-//! Why a call failed, and the status that C sees.
-//! Keeping the message for C does not belong here (see `entry`).
+//! Errors, and their statuses in C.
+//! Storing the message for C belongs to `entry`.
 //! Invariant: every failure has exactly one status and one message.
 
 use std::fmt;
@@ -29,13 +29,13 @@ pub enum Status {
     Panic = 6,
 }
 
-/// What goes wrong inside this crate.
+/// The error of this crate.
 #[derive(Debug)]
 pub(crate) enum Error {
     Invalid(&'static str),
     Tensor(dlbridge::Error),
     Unsupported(String),
-    /// A struct of the caller has another size than this library's.
+    /// A struct of the caller has an unknown size.
     StructSize {
         expected: usize,
         found: usize,

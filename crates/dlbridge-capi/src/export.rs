@@ -1,5 +1,6 @@
-//! Tensors out of C: memory and its owner become a tensor, a tensor becomes what consumers import.
-//! Importing tensors does not belong here (see `import`).
+//! Exports: makes tensors of memory and its owner, and descriptors, capsules and Python objects of
+//! tensors.
+//! Importing belongs to `import`.
 //! Invariant: a call that fails consumes nothing: neither a tensor nor an owner.
 
 use std::ffi::{c_int, c_void};
@@ -52,7 +53,7 @@ pub struct Memory {
     pub queue: *mut ReleaseQueue,
 }
 
-/// Tells the owner of exported memory that it is no longer used, when dropped.
+/// Calls the owner's `release`, or queues its token, when dropped.
 enum Release {
     Call(unsafe extern "C" fn(*mut c_void), Token),
     Queue(Arc<ReleaseQueue>, Token),
@@ -85,7 +86,7 @@ impl Drop for Release {
     }
 }
 
-/// Memory that was validated as imported tensors are: it can become a tensor.
+/// Validated memory, which can become a tensor.
 struct Validated {
     memory: Memory,
     descriptor: DLTensor,

@@ -1,6 +1,6 @@
-//! The handle of a tensor that C holds: a counted owner, with what it describes beside it.
+//! The reference-counted handle of a tensor in C, with its description.
 //! Making and consuming handles belongs to `import` and `export`.
-//! Invariant: each reference that C holds is given up once, by a release or by a call that succeeds.
+//! Invariant: each reference is consumed once, by a release or by a call that succeeds.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct TensorHandle {
     origin: Origin,
 }
 
-/// Where a tensor's deleter comes from.
+/// The origin of a tensor's deleter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
     /// A C program, or this library.

@@ -1,6 +1,6 @@
-//! Tensors into C: from managed descriptors and from Python objects, and their release.
-//! Exporting tensors does not belong here (see `export`).
-//! Invariant: a call that fails consumes nothing, and writes nothing to its caller.
+//! Imports tensors from managed tensors and Python objects, and releases them.
+//! Exporting belongs to `export`.
+//! Invariant: a call that fails consumes nothing, and does not write to `out`.
 
 use std::ffi::c_void;
 
@@ -208,8 +208,9 @@ pub unsafe extern "C" fn dlb_tensor_info(tensor: *const TensorHandle) -> *const 
     }
 }
 
-/// Whether a tensor is read-only for one reason alone: a legacy descriptor cannot say that its memory
-/// may be written. 1 or 0; 0 for null. A caller that knows that the producer permits it may write.
+/// Whether a tensor is read-only for one reason alone: a legacy descriptor cannot say that its
+/// memory may be written. 1 or 0; 0 for null. A caller that knows that the producer permits it may
+/// write.
 ///
 /// # Safety
 ///

@@ -1,6 +1,6 @@
 //! The description of a tensor as plain structs for C.
-//! Owning tensors does not belong here (see `handle`).
-//! Invariant: the pointers of an info are those of the tensor that it was made of.
+//! Owning tensors belongs to `handle`.
+//! Invariant: the pointers of an info are those of its tensor.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;

@@ -1,6 +1,5 @@
-//! Queues of releases for a thread that may do them: tokens of exports that are no longer used, and
-//! imported tensors whose deleters must not run where their last reference was given up.
-//! What the tokens mean does not belong here.
+//! Queues of releases for a chosen thread: tokens of exports that are no longer used, and
+//! imported tensors whose deleters must not run on the thread that released the last reference.
 //! Invariant: only the wake function runs while the lock is held.
 
 use std::ffi::{c_int, c_void};
@@ -193,9 +192,9 @@ pub unsafe extern "C" fn dlb_queue_release(
 
 /// Releases the tensors in the queue, oldest first, and returns their number; 0 for null.
 ///
-/// While Python runs, a thread that is not attached releases none: a producer's deleter may wait for
-/// the GIL, whose holder may be waiting for this thread. Before Python is initialised and after it
-/// is shut down, any thread may; tensors of Python objects leak once it is.
+/// While Python runs, a thread that is not attached releases none: a producer's deleter may wait
+/// for the GIL, whose holder may be waiting for this thread. Before Python is initialised and after
+/// it is shut down, any thread may; tensors of Python objects leak once it is.
 ///
 /// # Safety
 ///

@@ -1,6 +1,5 @@
-//! The examples in Rust of the repository's pages, which use both crates: doctests of this one.
-//! What they show belongs to the pages.
-//! Invariant: every page with such an example is named here; `cargo xtask lint` looks.
+//! Runs the Rust examples of the repository's pages as doctests of this crate.
+//! Invariant: every page with a Rust example is named here; `cargo xtask lint` checks it.
 
 #[doc = include_str!("../../../README.md")]
 mod readme {}

@@ -1,4 +1,4 @@
-//! The arguments of a call of `__dlpack__`, and the capsule that answers it.
+//! Parses the arguments of `__dlpack__`, and makes the capsule that it returns.
 //! The class belongs to `class`, capsules to `capsule`, what a request permits to
 //! `dlbridge::protocol::export`.
 //! Invariant: a refusal is a `BufferError`, never a `TypeError`, which consumers take for a missing

@@ -1,5 +1,5 @@
-//! The functions of the Python C API that are used, found in the running process.
-//! Calling them does not belong here (see `object`).
+//! The functions of the Python C API that this crate uses, found in the running process.
+//! Calling them belongs to `object`.
 //! Invariant: a table is complete, its types are those of CPython's headers, and it is never freed.
 #![allow(non_snake_case, reason = "the names are Python's")]
 #![cfg_attr(not(unix), allow(dead_code, reason = "Python is not found there"))]

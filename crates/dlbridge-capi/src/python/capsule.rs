@@ -1,5 +1,5 @@
 //! DLPack capsules: their names, importing a tensor from one once, exporting one.
-//! Asking a producer for one does not belong here (see `import`).
+//! Requesting one from a producer belongs to `import`.
 //! Invariant: a capsule owns its tensor while it has the unused name; the code that renamed it owns
 //! the tensor afterwards.
 
@@ -66,8 +66,8 @@ pub(super) fn is_capsule(object: &Object) -> bool {
     content(object).is_some()
 }
 
-/// Imports the tensor of a capsule, which is renamed to say so. A capsule whose tensor is rejected is
-/// left as it was: its destructor still owns the tensor.
+/// Imports the tensor of a capsule, which is renamed to say so. A capsule whose tensor is rejected
+/// is left as it was: its destructor still owns the tensor.
 pub(super) fn take(capsule: &Object) -> Result<Tensor> {
     let taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
     match content(capsule) {
@@ -100,8 +100,8 @@ fn refusal(object: &Object) -> Error {
     Error::Unsupported(expected(&found))
 }
 
-/// A capsule that owns a tensor, versioned or legacy. The tensor is taken only when nothing can fail
-/// any more; for a legacy capsule the caller has made sure of that by `Tensor::check_legacy`.
+/// A capsule that owns a tensor, versioned or legacy. The tensor is taken only when nothing can
+/// fail any more; for a legacy capsule the caller has made sure of that by `Tensor::check_legacy`.
 pub(crate) fn new(
     python: Python,
     versioned: bool,

@@ -1,5 +1,5 @@
-//! The Python class that a tensor becomes: `__dlpack__` and `__dlpack_device__`, no more.
-//! Answering a consumer belongs to `answer`.
+//! The Python class of an exported tensor, with only `__dlpack__` and `__dlpack_device__`.
+//! Making the capsule belongs to `answer`.
 //! Invariant: an object owns one `SharedTensor`, in a box.
 
 use std::ffi::{CStr, c_int, c_void};
@@ -114,8 +114,8 @@ fn size_of_plain_object(python: Python) -> Result<usize, Exception> {
     Ok(size as usize)
 }
 
-/// Makes a Python object of a tensor, which is taken only when nothing can fail any more. Memory that
-/// was exclusive becomes shared.
+/// Makes a Python object of a tensor, which is taken only when nothing can fail any more. Memory
+/// that was exclusive becomes shared.
 pub(crate) fn new(python: Python, take: impl FnOnce() -> Tensor) -> Result<Object> {
     let class = class(python)?;
     // SAFETY: attached; our own class, which keeps to this allocator (F1).

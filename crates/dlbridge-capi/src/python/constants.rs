@@ -1,6 +1,5 @@
-//! Objects that are made once: names, and the version that is asked for.
-//! Using them does not belong here.
-//! Invariant: made whole, then never changed nor freed. Python is expected to start once.
+//! Python objects that are made once: names, and the requested version.
+//! Invariant: never partially initialised, changed or freed. Python is expected to start only once.
 
 use std::sync::OnceLock;
 

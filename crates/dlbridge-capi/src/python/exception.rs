@@ -1,6 +1,6 @@
-//! Python's exceptions, taken out of Python.
-//! Statuses do not belong here (see `error`).
-//! Invariant: an exception that was taken is not set any more.
+//! Fetches and restores Python exceptions.
+//! Statuses belong to `error`.
+//! Invariant: a fetched exception is no longer set.
 
 use std::fmt;
 use std::ptr;

@@ -1,6 +1,6 @@
-//! DLPack's C exchange API: tensors from types that publish a table, without a Python call.
-//! Which types have one belongs to `table`.
-//! Invariant: a table is used only for objects of the very type that it was found for.
+//! Imports through DLPack's C exchange API, without a Python call.
+//! Finding a type's table belongs to `table`.
+//! Invariant: a table is used only for objects of the exact type for which it was found.
 
 use std::ptr;
 

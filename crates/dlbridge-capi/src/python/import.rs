@@ -1,7 +1,8 @@
-//! From a Python object to a tensor over its memory.
-//! What follows a failed call belongs to `dlbridge::protocol::import`, capsules to `capsule`, tables
-//! to `exchange`.
-//! Invariant: a producer's `__dlpack__` runs once, unless it answers that it knows no keyword.
+//! Imports a Python object as a tensor.
+//! What follows a failed call belongs to `dlbridge::protocol::import`, capsules to `capsule`,
+//! tables to `exchange`.
+//! Invariant: a producer's `__dlpack__` runs once, except that a keyword error leads to a second
+//! call.
 
 use std::ptr;
 
@@ -31,8 +32,8 @@ pub(crate) fn import(object: &Object, stream: Option<i64>) -> Result<(Tensor, St
     }
 }
 
-/// Imports memory that is wanted on a stream of its device. Only `__dlpack__` can be told; memory of
-/// the host has no streams.
+/// Imports memory that is wanted on a stream of its device. Only `__dlpack__` can be told; memory
+/// of the host has no streams.
 #[cold]
 fn import_on(object: &Object, stream: i64) -> Result<(Tensor, Stream)> {
     if capsule::is_capsule(object) {

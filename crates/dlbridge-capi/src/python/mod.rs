@@ -1,5 +1,5 @@
-//! The Python protocol without linking Python: both ways, over functions found at run time.
-//! The C entries do not belong here.
+//! The Python protocol for import and export, without linking Python: its functions are found at
+//! run time.
 //! Invariant: a [`Python`] exists only on threads that are attached to the interpreter.
 
 mod answer;

@@ -1,6 +1,6 @@
-//! References to Python objects, and the few things that are done with them.
-//! The protocol does not belong here (see `import`, `class`).
-//! Invariant: an [`Object`] holds one reference, and stays on a thread that is attached.
+//! References to Python objects, and the operations on them.
+//! The protocol belongs to `import` and `class`.
+//! Invariant: an [`Object`] owns one reference, and stays on an attached thread.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -47,8 +47,8 @@ impl Python {
         Ok(python)
     }
 
-    /// The class and the names are objects of one interpreter, which others must not touch: one with
-    /// a GIL of its own would change their reference counts at the same time.
+    /// The class and the names are objects of one interpreter, which others must not touch: one
+    /// with a GIL of its own would change their reference counts at the same time.
     #[inline]
     fn check_interpreter(self) -> Result<()> {
         // SAFETY: attached (F1).
@@ -306,8 +306,8 @@ fn check_running(api: &Api) -> Result<()> {
     Ok(())
 }
 
-/// Runs deleters, if this thread may: no thread that holds the GIL can be waiting for it. An exception
-/// that is set stays set.
+/// Runs deleters, if this thread may: no thread that holds the GIL can be waiting for it. An
+/// exception that is set stays set.
 pub(crate) fn release(deleters: impl FnOnce() -> usize) -> usize {
     let Ok(api) = api::get() else { return deleters() };
     if check_running(api).is_err() {

@@ -1,6 +1,6 @@
-//! Which types have an exchange table that may be called in place of their `__dlpack__`.
+//! Finds the exchange table of a type that replaces its `__dlpack__`.
 //! Calling it belongs to `exchange`.
-//! Invariant: an answer is remembered for a type that cannot be freed, or until the type is freed.
+//! Invariant: a result is cached for a type that cannot be freed, or until the type is freed.
 
 use std::ffi::{c_int, c_ulong};
 use std::mem;

@@ -1,5 +1,4 @@
-//! The C struct of the buffer protocol, and what its requests ask for.
-//! Using it does not belong here.
+//! The C struct of the buffer protocol, and the flags of its requests.
 //! Invariant: as in CPython's `pybuffer.h`, the same in every version.
 
 use std::ffi::{c_char, c_int, c_void};
@@ -10,7 +9,7 @@ use pyo3::ffi::{Py_ssize_t, PyObject};
 #[repr(C)]
 pub(crate) struct Buffer {
     pub(crate) buf: *mut c_void,
-    /// A reference that belongs to this struct.
+    /// A reference that this struct owns.
     pub(crate) obj: *mut PyObject,
     pub(crate) len: Py_ssize_t,
     pub(crate) itemsize: Py_ssize_t,
@@ -33,7 +32,7 @@ pub(crate) const F_CONTIGUOUS: c_int = 0x40 | STRIDES;
 pub(crate) const ANY_CONTIGUOUS: c_int = 0x80 | STRIDES;
 #[cfg(not(windows))]
 pub(crate) const INDIRECT: c_int = 0x100 | STRIDES;
-/// Whatever there is, not to be written.
+/// A request for a read-only buffer of any format and strides.
 #[cfg(not(windows))]
 pub(crate) const FULL_READ_ONLY: c_int = INDIRECT | FORMAT;
 

@@ -1,6 +1,7 @@
 //! The struct formats of the buffer protocol, and dtypes.
 //! The array interface's type strings belong to `fallback/typestr`.
-//! Invariant: only one number in this machine's byte order has a dtype, and the other way round.
+//! Invariant: a format has a dtype if and only if it is a single number in this machine's byte
+//! order.
 
 use std::ffi::{CStr, c_int, c_long, c_short};
 
@@ -14,8 +15,8 @@ const NATIVE: char = if cfg!(target_endian = "little") { '<' } else { '>' };
 
 /// The dtype of items of this format (the `struct` module, and PEP 3118's `Z`).
 ///
-/// The size is the item's own, since `ctypes` writes `<l` for 8 bytes; it must be one that the
-/// letter has, natively or in the standard.
+/// The size is that of the buffer's items, since `ctypes` writes `<l` for 8 bytes. It must be the
+/// native or the standard size of the letter.
 pub(crate) fn dtype_of(format: &str, itemsize: usize) -> Result<DType> {
     let refused = |wanted: &str| {
         let message = format!("format: found {format:?} of {itemsize} bytes, wanted {wanted}");
@@ -61,8 +62,8 @@ pub(crate) fn dtype_of(format: &str, itemsize: usize) -> Result<DType> {
     }
 }
 
-/// The format of a dtype; `None` if there is none. Integers of 8 bytes have the letter that NumPy
-/// gives them.
+/// The format of a dtype; `None` if there is none. Integers of 8 bytes have the same letter as in
+/// NumPy.
 pub(crate) fn format_of(dtype: DType) -> Option<&'static CStr> {
     let is_long = size_of::<c_long>() == 8;
     Some(match dtype {
@@ -86,7 +87,7 @@ pub(crate) fn format_of(dtype: DType) -> Option<&'static CStr> {
     })
 }
 
-/// A size that a C struct gave, which may be anything.
+/// A size from a C struct, not yet validated.
 pub(crate) fn size_of_item(itemsize: Py_ssize_t) -> Result<usize> {
     usize::try_from(itemsize)
         .map_err(|_| Error::buffer(format!("itemsize: found {itemsize}, wanted 1 or more")))

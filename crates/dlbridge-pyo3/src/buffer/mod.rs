@@ -1,6 +1,6 @@
-//! Python's buffer protocol (PEP 3118), as far as both directions need it.
-//! Invariant: nothing here is part of the limited API before Python 3.11, so all of it is declared
-//! here as every CPython since 3.0 has it.
+//! Python's buffer protocol (PEP 3118): the declarations that import and export share.
+//! The limited API has them since Python 3.11 only, so they are declared here, as in every CPython
+//! since 3.0.
 
 mod abi;
 mod format;

@@ -25,8 +25,8 @@ impl Arguments<'_> {
     }
 }
 
-/// A capsule over a tensor's memory, or over a copy, which the stream asked for may use once
-/// the memory is `ready`.
+/// Makes a capsule over a tensor's memory, or over a copy. The requested stream waits until the
+/// memory is `ready`.
 pub(crate) fn answer<'py>(
     py: Python<'py>,
     request: Request,

@@ -1,7 +1,6 @@
-//! A tensor's host memory lent through the buffer protocol.
-//! Putting these functions into the class belongs to `buffer_slots`.
-//! Invariant: what a request does not ask for is lent only if it need not be said, and a refusal is
-//! a `BufferError`.
+//! The buffer protocol of `dlbridge.Tensor`: exports host memory.
+//! Installing these functions into the class belongs to `buffer_slots`.
+//! Invariant: a request that cannot describe the tensor's layout fails with a `BufferError`.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +18,7 @@ use crate::buffer::{
 };
 use crate::{Error, Result};
 
-/// Where an empty tensor lies that has no address: some readers want one all the same.
+/// The address of an empty tensor without one: some consumers reject null.
 static NOWHERE: u64 = 0;
 
 /// The flags of a request (PEP 3118, `PyBUF_*`).
@@ -31,7 +30,7 @@ impl BufferRequest {
         self.0 & flags == flags
     }
 
-    /// Whether a tensor can be lent as this request wants it.
+    /// Whether a tensor can be exported for this request.
     fn check(self, tensor: &Tensor) -> Result<()> {
         let (dtype, device) = (tensor.dtype(), tensor.device());
         let refused = |found: String, wanted: &str| {
@@ -68,7 +67,7 @@ impl BufferRequest {
     }
 }
 
-/// Shape and strides in bytes, one after the other: what a buffer points to.
+/// The shape, then the strides in bytes: a buffer points to both.
 fn extents(tensor: &Tensor, itemsize: i64) -> Result<Box<[Py_ssize_t]>> {
     let strides = tensor.strides().iter().map(|step| step.checked_mul(itemsize));
     let numbers = tensor.shape().iter().map(|&extent| Some(extent)).chain(strides);
@@ -107,7 +106,7 @@ fn lend(object: &Bound<'_, TensorObject>, request: BufferRequest) -> Result<Buff
     })
 }
 
-/// Runs one of the functions below: what it gives, or `None` with an exception set.
+/// Runs one of the functions below. Returns its result, or `None` with an exception set.
 ///
 /// # Safety
 ///
@@ -189,7 +188,7 @@ pub(super) unsafe extern "C" fn method(
     unsafe { guarded(object, work) }.unwrap_or(ptr::null_mut())
 }
 
-/// `bf_releasebuffer` of the class: Python gives the reference back itself.
+/// `bf_releasebuffer` of the class. Python itself drops the reference.
 ///
 /// # Safety
 ///

@@ -1,12 +1,12 @@
-//! Puts the buffer protocol into the class `dlbridge.Tensor`.
+//! Installs the buffer protocol into the class `dlbridge.Tensor`.
 //! The functions themselves belong to `buffer`.
-//! Invariant: a type whose struct is not laid out as expected is left as it is.
+//! Invariant: a type whose struct does not have the expected layout is not changed.
 //!
-//! PyO3 has `__getbuffer__` only where the limited API has it, which is since Python 3.11, and one
-//! wheel is for 3.10, too. A heap type's buffer functions can be set at any time, though: they
-//! stand in the type object itself, where `tp_as_buffer` points, and every CPython calls them from
-//! there. The struct of a type is no part of the limited API, so its layout is checked against what
-//! the stable ABI says of the same type.
+//! PyO3 supports `__getbuffer__` only with the limited API of Python 3.11 and newer, and our wheel
+//! also serves 3.10. But the buffer functions of a heap type can be set at any time: they are in
+//! the type object itself, `tp_as_buffer` points to them, and every CPython calls them there. The
+//! struct of a type is not part of the limited API, so its layout is checked against the slots that
+//! the stable ABI returns for the same type.
 
 use std::ffi::{c_int, c_ulong, c_void};
 use std::mem::offset_of;
@@ -56,9 +56,9 @@ struct BufferProcs {
 const BF_GETBUFFER: c_int = 1;
 const BF_RELEASEBUFFER: c_int = 2;
 
-/// The method of PEP 688, which tells that there are buffers. PyO3 would make one, too, but calls of
-/// `__dlpack__` are faster as long as that is the only method with arguments: the code that takes
-/// them apart is compiled into it.
+/// The method of PEP 688, which marks a class with buffers. It is not made by PyO3: calls of
+/// `__dlpack__` are faster while that is the only method with arguments, because the code that
+/// parses them is then inlined.
 static METHOD: Method = Method(ffi::PyMethodDef {
     ml_name: c"__buffer__".as_ptr(),
     ml_meth: ffi::PyMethodDefPointer { PyCFunction: buffer::method },
@@ -67,18 +67,17 @@ static METHOD: Method = Method(ffi::PyMethodDef {
         .as_ptr(),
 });
 
-/// A method that may be shared between threads: it never changes.
+/// A method definition that threads share: it never changes.
 struct Method(ffi::PyMethodDef);
 
 // SAFETY: immutable (F6).
 unsafe impl Sync for Method {}
 
-/// Gives the class of tensors, which PyO3 makes, its buffer functions.
+/// Sets the buffer functions of the class that PyO3 made.
 ///
-/// Called while the class is being made, before there is an object of it, and before another
-/// class could inherit from it. Threads that need the class at the same time all come here, and have
-/// it when this returns: the first one does the work, the others wait. Where the layout is not as
-/// expected, tensors have no buffers.
+/// Called while the class is being created, before it has an object or a subclass. If several
+/// threads need the class at the same time, the first one does the work and the others wait. If the
+/// layout is not as expected, tensors have no buffers.
 pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
     static INSTALLED: PyOnceLock<()> = PyOnceLock::new();
     INSTALLED.get_or_try_init(py, || install_in(&py.get_type::<TensorObject>()))?;
@@ -103,13 +102,13 @@ fn install_in(kind: &Bound<'_, PyType>) -> PyResult<()> {
     Ok(())
 }
 
-/// What the stable ABI says of a slot.
+/// The value of a slot, from the stable ABI.
 fn slot(kind: *mut ffi::PyTypeObject, number: c_int) -> *mut c_void {
     // SAFETY: a type, and a slot that every version has (F1).
     unsafe { ffi::PyType_GetSlot(kind, number) }
 }
 
-/// Where a type's buffer functions stand, if they stand where they are looked for, and are unset.
+/// The address of a type's buffer functions, if the layout is as expected and they are unset.
 fn functions_of(kind: &Bound<'_, PyType>) -> Option<*mut BufferProcs> {
     let raw = kind.as_type_ptr();
     let known = raw.cast::<TypeObject>();

@@ -1,5 +1,5 @@
-//! Putting a tensor into a DLPack capsule.
-//! Taking one out belongs to `import::capsule`, the names to `dlbridge::protocol::capsule`.
+//! Exports a tensor in a DLPack capsule.
+//! Importing one belongs to `import::capsule`, the names to `dlbridge::protocol::capsule`.
 //! Invariant: a tensor is owned by its capsule while the capsule has the unused name, and by the
 //! consumer that renamed it afterwards.
 
@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use crate::Result;
 use crate::release::undisturbed;
 
-/// One of the two ABIs, whose tensors a capsule owns.
+/// One of the two ABIs of the tensor in a capsule.
 trait Owned: Names {
     /// # Safety
     ///
@@ -42,13 +42,13 @@ impl Owned for DLManagedTensor {
 /// The name of a capsule that keeps memory and is not to be consumed.
 pub(crate) const KEEPER: &CStr = c"dlbridge_memory";
 
-/// A capsule that owns a tensor in the ABI of DLPack 1.x.
+/// A capsule that owns a versioned tensor.
 pub(crate) fn versioned(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
     // SAFETY: given away by the tensor just now (R3).
     unsafe { unused(py, tensor.into_raw()) }
 }
 
-/// A capsule that nobody can consume. It keeps a tensor's memory as long as itself.
+/// A capsule that consumers do not accept. It keeps a tensor's memory alive.
 #[inline]
 pub(crate) fn keeper(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
     // Memory of Rust is released without running Python code.
@@ -57,7 +57,7 @@ pub(crate) fn keeper(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>>
     unsafe { new(py, tensor.into_raw(), KEEPER, release) }
 }
 
-/// A capsule that owns a tensor in the ABI of DLPack before 1.0.
+/// A capsule that owns a legacy tensor.
 pub(crate) fn legacy(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
     // SAFETY: given away by the tensor just now (R3).
     unsafe { unused(py, tensor.into_raw_legacy()?) }
@@ -65,7 +65,7 @@ pub(crate) fn legacy(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>>
 
 /// # Safety
 ///
-/// `tensor` is valid and given away by the caller.
+/// `tensor` is valid, and the caller passes its ownership.
 unsafe fn unused<A: Owned>(py: Python<'_>, tensor: *mut A) -> Result<Bound<'_, PyAny>> {
     // SAFETY: the caller's duty; `release` releases what has this name.
     unsafe { new(py, tensor, A::UNUSED, release::<A>) }
@@ -73,7 +73,7 @@ unsafe fn unused<A: Owned>(py: Python<'_>, tensor: *mut A) -> Result<Bound<'_, P
 
 /// # Safety
 ///
-/// `tensor` is valid and given away by the caller; `release` releases it, under this name.
+/// `tensor` is valid, and the caller passes its ownership; `release` releases it, under this name.
 #[inline]
 unsafe fn new<'py, A: Owned>(
     py: Python<'py>,
@@ -91,7 +91,7 @@ unsafe fn new<'py, A: Owned>(
     })
 }
 
-/// Releases the tensor of a capsule that nobody consumed.
+/// Releases the tensor of a capsule that was not consumed.
 unsafe extern "C" fn release<A: Owned>(capsule: *mut ffi::PyObject) {
     // SAFETY: Python calls the destructor with its capsule (F1).
     let tensor = unsafe { owned_by::<A>(capsule, A::UNUSED) };
@@ -105,7 +105,7 @@ unsafe extern "C" fn release<A: Owned>(capsule: *mut ffi::PyObject) {
     undisturbed(py, || unsafe { A::release(tensor) });
 }
 
-/// Releases the tensor of a keeper, which came from another library.
+/// Releases the tensor of a keeper from another library.
 unsafe extern "C" fn release_foreign(capsule: *mut ffi::PyObject) {
     // SAFETY: attached to the interpreter, as every destructor is (F1).
     let py = unsafe { Python::assume_attached() };

@@ -1,6 +1,7 @@
-//! The exchange table that a class of ours publishes, `dlbridge.Tensor` or a user's.
+//! The exchange table that `dlbridge.Tensor` and users' classes publish.
 //! Answering `__dlpack__` belongs to `answer`.
-//! Invariant: no panic leaves a callback; a failure has set an exception, and owns nothing.
+//! Invariant: no panic leaves a callback. A callback that fails has set an exception, and consumed
+//! nothing.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
@@ -22,13 +23,13 @@ use super::object::TensorObject;
 use crate::stream::Ready;
 use crate::{Error, Result, release};
 
-/// A table that may be shared between threads: its fields never change.
+/// A table that threads share: its fields never change.
 struct Table(DLPackExchangeAPI);
 
 // SAFETY: immutable, and its functions may be called from any attached thread (F6).
 unsafe impl Sync for Table {}
 
-/// The table of one class: a constant for each, since a `static` cannot be generic.
+/// The table of one class: an associated constant, since a `static` cannot be generic.
 struct TableOf<T>(PhantomData<T>);
 
 impl<T: ExportDlpack> TableOf<T> {
@@ -70,7 +71,7 @@ pub(crate) fn is_ours(table: &DLPackExchangeAPI) -> bool {
     found.is_some_and(|found| ptr::fn_addr_eq(found, to_object_of_ours))
 }
 
-/// Runs a callback: 0 if it went well, otherwise -1 with an exception set.
+/// Runs a callback. Returns 0 on success, otherwise -1 with an exception set.
 fn guarded(callback: impl FnOnce(Python<'_>) -> Result<()>) -> c_int {
     // SAFETY: the table's functions are called with the interpreter attached (DLPack 1.2; F1).
     let py = unsafe { Python::assume_attached() };
@@ -123,10 +124,10 @@ fn copied(py: Python<'_>, tensor: &Tensor) -> Result<Tensor> {
     Ok(tensor.to_contiguous()?)
 }
 
-/// Makes a `dlbridge.Tensor`, whatever the class: the header wants an array of the producer's own
-/// kind, and not every class can be made of every tensor.
+/// Makes a `dlbridge.Tensor`, for every class. DLPack's header asks for an array of the producer's
+/// own type, but not every class can be made from any tensor.
 ///
-/// On failure, the tensor stays the caller's.
+/// On failure, the caller keeps the tensor.
 unsafe extern "C" fn to_object(
     tensor: *mut DLManagedTensorVersioned,
     out: *mut *mut c_void,
@@ -147,7 +148,7 @@ unsafe extern "C" fn to_object(
     })
 }
 
-/// The descriptor is that of the tensor which the object keeps: valid as long as the object is.
+/// The descriptor of the tensor that the object keeps. It is valid while the object lives.
 unsafe extern "C" fn borrow<T: ExportDlpack>(object: *mut c_void, out: *mut DLTensor) -> c_int {
     guarded(|py| {
         // SAFETY: the caller's duty (DLPack 1.2) is to give a Python object.
@@ -165,7 +166,7 @@ unsafe extern "C" fn borrow<T: ExportDlpack>(object: *mut c_void, out: *mut DLTe
     })
 }
 
-/// A plain descriptor has no flags, so whoever reads it takes the memory for writable.
+/// A plain descriptor has no flags, so consumers assume that the memory is writable.
 fn check_lendable(tensor: &Tensor) -> Result<()> {
     if tensor.is_read_only() {
         return Err(Error::buffer(
@@ -180,8 +181,8 @@ fn check_lendable(tensor: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// Work on host memory is in order as it is. On a device it is the default stream, which waits for
-/// what a tensor's memory is made by before the tensor is given (`ExportDlpack::settle`).
+/// Host memory has no stream. On a device it is the default stream, which waits for pending work on
+/// a tensor's memory before the tensor is exported (`ExportDlpack::settle`).
 unsafe extern "C" fn current_work_stream(_: DLDeviceType, _: i32, out: *mut *mut c_void) -> c_int {
     // SAFETY: the caller's duty is to give a place to write to.
     unsafe { out.write(ptr::null_mut()) };

@@ -1,4 +1,4 @@
-//! From a tensor to Python: `dlbridge.Tensor`, classes of users, NumPy's arrays, capsules.
+//! Exports tensors to Python: `dlbridge.Tensor`, users' classes, NumPy arrays, capsules.
 
 pub(crate) mod answer;
 mod buffer;

@@ -1,6 +1,7 @@
-//! From a tensor to a NumPy array over its memory.
-//! What NumPy has no number for, or refuses, falls back to its `from_dlpack`, for its error message.
-//! Invariant: the array's base keeps the memory, and nobody can consume that base.
+//! Makes a NumPy array over a tensor's memory.
+//! A dtype or device that NumPy does not support falls back to `numpy.from_dlpack`, for its error
+//! message.
+//! Invariant: the array's base keeps the memory alive, and no consumer accepts that base.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -15,7 +16,7 @@ use super::object::TensorObject;
 use crate::Result;
 use crate::numpy::{Api, MAX_RANK, WRITEABLE, number_of};
 
-/// An array over the memory of a tensor, which must not be written if the tensor must not.
+/// Makes an array over a tensor's memory. It is read-only if the tensor is.
 pub(crate) fn array(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
     if let (Some(number), Some(api)) = (number_for(&tensor), Api::get(py)?) {
         return make(py, api, number, tensor);
@@ -24,7 +25,7 @@ pub(crate) fn array(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> 
     Ok(from_dlpack.call1((TensorObject::new(tensor).into_bound(py)?,))?)
 }
 
-/// NumPy's number of the tensor's type, if NumPy makes an array of such memory without more ado.
+/// NumPy's type number for the tensor, if NumPy's C API can make an array of its memory.
 #[inline]
 fn number_for(tensor: &Tensor) -> Option<c_int> {
     let is_usual =

@@ -1,6 +1,6 @@
 //! New memory from a framework, through the allocator of its exchange table.
 //! Choosing where memory comes from belongs to `allocator`.
-//! Invariant: what the allocator gives is compared with what was asked for before anybody uses it.
+//! Invariant: the allocator's result is compared with the request before it is used.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -14,8 +14,8 @@ use pyo3::prelude::*;
 
 use crate::{Error, Result, release};
 
-/// Memory of the framework whose table has this allocator: host memory zeroed, other memory as it
-/// comes. `None` if the allocator says that there is none.
+/// Allocates through an exchange table's allocator. Host memory is zeroed, device memory is not.
+/// `None` if the allocator is a stub.
 pub(super) fn allocate(
     py: Python<'_>,
     allocator: DLPackManagedTensorAllocator,
@@ -57,7 +57,7 @@ pub(super) fn allocate(
     Ok(Some(unsafe { tensor.into_exclusive_zeroed() }?))
 }
 
-/// What an allocator said of its failure.
+/// The error that an allocator reported.
 #[derive(Default)]
 struct Said {
     kind: String,
@@ -67,8 +67,8 @@ struct Said {
 impl Said {
     /// The reason why there is no tensor; `Ok(None)` for an allocator that is a stub.
     ///
-    /// Kinds are not to be relied on: PyTorch says `MemoryError` whatever is wrong, Paddle the
-    /// name of the function, and CUDA's Python library raises an exception instead.
+    /// Kinds are not reliable: PyTorch reports `MemoryError` for every failure, Paddle the name of
+    /// the function, and CUDA's Python library raises an exception.
     #[cold]
     fn into_outcome(self, py: Python<'_>, wanted: &str) -> Result<Option<Tensor>> {
         let raised = PyErr::take(py);
@@ -99,11 +99,11 @@ impl Said {
     }
 }
 
-/// Takes note of what an allocator says. Whether the interpreter is attached does not matter.
+/// Records an allocator's error. The thread may be attached or detached.
 ///
 /// # Safety
 ///
-/// `context` is a [`Said`] that nobody else uses; the texts are null or end with a NUL.
+/// `context` is an unshared [`Said`]; the texts are null or end with a NUL.
 unsafe extern "C" fn hear(context: *mut c_void, kind: *const c_char, message: *const c_char) {
     // SAFETY: the caller's duty.
     let said = unsafe { &mut *context.cast::<Said>() };

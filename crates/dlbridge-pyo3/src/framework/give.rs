@@ -1,6 +1,6 @@
-//! From a tensor to a Python object through an exchange table: an array of the table's kind.
-//! Choosing the table, and judging what it does to a tensor, belong to `to_caller`.
-//! Invariant: a tensor that the table does not take is released here, once.
+//! Makes an array from a tensor through an exchange table.
+//! Choosing the table, and rejecting tensors that it handles wrongly, belong to `to_caller`.
+//! Invariant: a tensor that the table rejects is released here, once.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 use crate::Result;
 
-/// Makes an array of the kind whose table has the callback `to_object`.
+/// Makes an array through the callback `to_object` of a table.
 pub(super) fn give(
     py: Python<'_>,
     to_object: DLPackManagedTensorToPyObjectNoSync,
@@ -34,7 +34,7 @@ pub(super) fn give(
     object.ok_or_else(|| failure(py).into())
 }
 
-/// What the table raised; some fail without raising anything.
+/// The exception that the table raised; some tables fail without one.
 #[cold]
 fn failure(py: Python<'_>) -> PyErr {
     let unsaid = || PyBufferError::new_err("the exchange table made no array, without a reason");

@@ -8,14 +8,14 @@ use pyo3::types::PyType;
 use crate::types::{self, Framework, UNKNOWN, loaded, name_of, roots};
 use crate::{Error, Result};
 
-/// A framework's function that makes an array of an object with `__dlpack__`.
+/// A framework's `from_dlpack`.
 pub(super) struct Importer<'py> {
     pub(super) function: Bound<'py, PyAny>,
     pub(super) framework: &'static Framework,
 }
 
 impl<'py> Importer<'py> {
-    /// The function for the type of array that `object` is.
+    /// The function that makes arrays of the type of `object`.
     pub(super) fn for_type_of(object: &Bound<'py, PyAny>) -> Result<Self> {
         let kind = object.get_type();
         let framework = types::framework_of(&kind);

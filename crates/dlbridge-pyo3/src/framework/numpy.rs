@@ -1,7 +1,7 @@
-//! New memory from NumPy, by its C API.
-//! Choosing where memory comes from belongs to `allocator`.
-//! Invariant: the array was made here, and no Python code has seen it: `numpy.empty` may be replaced
-//! by a function that gives an array which others have.
+//! Allocates memory through NumPy's C API.
+//! Choosing the allocator belongs to `allocator`.
+//! Invariant: the array was made here, and no Python code has a reference to it. (A replaced
+//! `numpy.empty` could return an array that is referenced elsewhere.)
 
 use std::ptr;
 
@@ -12,7 +12,8 @@ use crate::Result;
 use crate::import::import_array;
 use crate::numpy::{Api, MAX_RANK, number_of};
 
-/// A tensor over a new array, zeroed; `None` if NumPy has no such type, or none that is known.
+/// A tensor over a new, zeroed array; `None` if NumPy does not have the dtype, or its version is
+/// unknown.
 pub(super) fn zeros(py: Python<'_>, dtype: DType, shape: &[i64]) -> Result<Option<Tensor>> {
     let (Some(number), Some(api)) = (number_of(dtype), Api::get(py)?) else { return Ok(None) };
     if shape.len() > MAX_RANK {

@@ -1,7 +1,7 @@
-//! Automatic differentiation, which does not see what Rust writes to a tensor's memory.
-//! Reading such a tensor does not belong here: its memory is what it says.
-//! Invariant: only objects that come through an exchange table are asked. All others that require grad
-//! refuse in their own `__dlpack__`.
+//! Rejects writes to tensors that require grad, which automatic differentiation would not record.
+//! Reading such a tensor is permitted.
+//! Invariant: only objects imported through an exchange table are checked. The `__dlpack__` of all
+//! others that require grad raises an exception.
 
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use pyo3::{Borrowed, intern};
 use crate::types::{name_of, table_of};
 use crate::{Error, Result};
 
-/// Whether an object says that it requires grad, as PyTorch and Paddle do. Runs Python code.
+/// Whether an object (of PyTorch or Paddle) requires grad. Runs Python code.
 pub(crate) fn requires_grad(object: Borrowed<'_, '_, PyAny>) -> Result<bool> {
     if table_of(object).is_none() {
         return Ok(false);
@@ -33,7 +33,7 @@ fn ask(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
     }
 }
 
-/// Refuses to write to an object that requires grad.
+/// Rejects writing to an object that requires grad.
 pub(crate) fn check(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
     if !requires_grad(object)? {
         return Ok(());

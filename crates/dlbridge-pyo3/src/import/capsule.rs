@@ -1,5 +1,5 @@
-//! Taking a tensor out of a DLPack capsule, once.
-//! Putting one in belongs to `export::capsule`, the names to `dlbridge::protocol::capsule`.
+//! Imports the tensor of a DLPack capsule, once.
+//! Exporting one belongs to `export::capsule`, the names to `dlbridge::protocol::capsule`.
 //! Invariant: a capsule owns its tensor while it has an unused name; the code that renamed it owns
 //! the tensor afterwards.
 
@@ -18,7 +18,7 @@ use pyo3::{Borrowed, ffi};
 use crate::export::KEEPER;
 use crate::{Error, Result, release};
 
-/// One of the two ABIs, whose tensors are taken out of capsules.
+/// One of the two ABIs of the tensor in a capsule.
 trait Taken: Names {
     /// # Safety
     ///
@@ -41,11 +41,11 @@ impl Taken for DLManagedTensor {
 }
 
 /// The names of the capsules that NumPy keeps as the base of an array from `from_dlpack`. They own
-/// the tensor, which nothing consumes any more.
+/// the tensor, and no consumer accepts them.
 const NUMPY_VERSIONED: &CStr = c"numpy_dltensor_versioned";
 const NUMPY_LEGACY: &CStr = c"numpy_dltensor";
 
-/// Keeps the memory that an array's base keeps, if that is an export of this library.
+/// Keeps the memory of an array's base alive, if the base is an export of this library.
 pub(super) fn keep(base: Borrowed<'_, '_, PyAny>) -> Option<Keep> {
     for name in [NUMPY_VERSIONED, KEEPER] {
         if has_name(base, name) {
@@ -64,14 +64,14 @@ pub(super) fn keep(base: Borrowed<'_, '_, PyAny>) -> Option<Keep> {
     unsafe { Keep::of_raw(tensor.cast::<DLManagedTensor>()) }
 }
 
-/// Whether `capsule` is a capsule of this very name.
+/// Whether `capsule` is a capsule of this name.
 fn has_name(capsule: Borrowed<'_, '_, PyAny>, name: &CStr) -> bool {
     // SAFETY: any object may be asked; no exception is set (F1).
     unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), name.as_ptr()) == 1 }
 }
 
-/// Takes the tensor out of a capsule, which is renamed to say so. A capsule whose tensor is
-/// rejected is left as it was: its destructor still owns the tensor.
+/// Imports the tensor of a capsule, and renames the capsule. If the tensor is rejected, the capsule
+/// is not renamed, and its destructor still owns the tensor.
 #[inline]
 pub(super) fn take(capsule: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
     // Without a GIL, two threads could find the same capsule unused.

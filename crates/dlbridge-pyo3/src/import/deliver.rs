@@ -1,4 +1,4 @@
-//! From memory as a producer shares it to the device, or the copy, that was asked for.
+//! Moves a producer's memory to the requested device, or copies it.
 
 use dlbridge::protocol::import::{CopyMode, Delivery, Keywords};
 use dlbridge::{Device, DeviceKind, Tensor};
@@ -11,7 +11,7 @@ use super::options::ImportOptions;
 use crate::stream::{Ready, Stream};
 use crate::{Error, Result};
 
-/// Delivers what was asked for. `stream` is the one after whose work the tensor is ready.
+/// Makes the requested tensor. `stream` is the stream after whose work `shared` is ready.
 #[cold]
 pub(super) fn deliver(
     object: Borrowed<'_, '_, PyAny>,
@@ -29,7 +29,7 @@ pub(super) fn deliver(
     Ok(delivered)
 }
 
-/// A copy in ordinary memory, made once the work of a stream is done.
+/// Copies to ordinary host memory, after the work of a stream is done.
 fn host_copy(py: Python<'_>, tensor: &Tensor, stream: Option<Stream>) -> Result<Tensor> {
     let device = tensor.device();
     if let Some(ready) = stream.map_or(Ok(None), |stream| Ready::on(stream, device))? {
@@ -60,7 +60,8 @@ fn ask_for(
     }
 }
 
-/// A `BufferError` with the producer's own exception as its cause. An interrupt stays one.
+/// A `BufferError` with the producer's own exception as its cause. A `KeyboardInterrupt` is not
+/// replaced.
 fn cannot_give(py: Python<'_>, device: Device, cause: PyErr) -> PyErr {
     if !cause.is_instance_of::<PyException>(py) {
         return cause;

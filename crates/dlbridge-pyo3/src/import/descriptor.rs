@@ -1,9 +1,9 @@
 //! Stack space for the descriptor of borrowed memory, and the order of writing and using it.
 //! Filling it belongs to `exchange` and `numpy`.
-//! Invariant: a slot's type code can be read at any time; it is [`UNWRITTEN`] until there is a
-//! descriptor, and again before an object's Python code runs. A [`Described`] keeps the space
-//! borrowed, and asking an object needs a [`Forgotten`]: so no object is asked between describing
-//! its memory and the last use of the description.
+//! Invariant: a slot's type code can be read at any time. It is [`UNWRITTEN`] until a descriptor is
+//! written, and again before an object's Python code runs. A [`Described`] keeps the space
+//! borrowed, and calling an object needs a [`Forgotten`]. So no Python code of an object runs
+//! between the writing of its descriptor and the last use of it.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -17,7 +17,7 @@ use crate::Result;
 /// The code of no type. Marks an unwritten descriptor.
 pub(crate) const UNWRITTEN: TypeCode = TypeCode(u8::MAX);
 
-/// Space for a descriptor, and for the strides of one that counts them in another way.
+/// Space for a descriptor, and for strides that are converted to elements.
 pub(crate) struct DescriptorSpace {
     pub(crate) descriptor: DescriptorSlot,
     pub(crate) strides: [MaybeUninit<i64>; MAX_RANK],
@@ -29,7 +29,7 @@ impl DescriptorSpace {
         Self { descriptor: DescriptorSlot::empty(), strides: BorrowedTensor::NO_STRIDES }
     }
 
-    /// The descriptor that was written; `None` if none was.
+    /// The descriptor, if one was written.
     #[inline(always)]
     pub(crate) fn described(&mut self, flags: Flags) -> Option<Described<'_>> {
         (self.descriptor.code() != UNWRITTEN).then_some(Described { space: self, flags })
@@ -43,8 +43,8 @@ pub(crate) struct Described<'p> {
 }
 
 impl<'p> Described<'p> {
-    /// Validates the descriptor and gives its memory; `strides` is room for those of a descriptor
-    /// that has none.
+    /// Validates the descriptor and borrows its memory. `strides` is space for the strides of a
+    /// descriptor without strides.
     ///
     /// # Safety
     ///
@@ -61,7 +61,7 @@ impl<'p> Described<'p> {
     }
 }
 
-/// Proof that no description of an object's memory is in use, so that its Python code may run: it
+/// Proof that no descriptor of an object's memory is in use, so that its Python code may run, which
 /// could move or free that memory.
 pub(crate) struct Forgotten<'p>(PhantomData<&'p mut DescriptorSpace>);
 
@@ -81,7 +81,7 @@ impl<'p> Forgotten<'p> {
 pub(crate) struct DescriptorSlot(MaybeUninit<DLTensor>);
 
 impl DescriptorSlot {
-    /// All of it but the type code is left as it is.
+    /// Initialises only the type code.
     #[inline(always)]
     const fn empty() -> Self {
         let mut descriptor = MaybeUninit::<DLTensor>::uninit();
@@ -97,7 +97,7 @@ impl DescriptorSlot {
         self.0.write(descriptor);
     }
 
-    /// Where a descriptor is to be written.
+    /// The address for a descriptor.
     #[inline(always)]
     pub(crate) fn as_mut_ptr(&mut self) -> *mut DLTensor {
         self.0.as_mut_ptr()

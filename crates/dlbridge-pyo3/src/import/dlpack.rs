@@ -1,6 +1,7 @@
-//! The one place that calls a producer's `__dlpack__`.
+//! Calls a producer's `__dlpack__`; no other file does.
 //! Faster paths belong to `shared`, capsules to `capsule`, other protocols to `fallback`.
-//! Invariant: a producer's `__dlpack__` runs once, unless it answers that it knows no keyword.
+//! Invariant: a producer's `__dlpack__` runs once, except that a keyword error leads to a second
+//! call.
 
 use dlbridge::Tensor;
 use dlbridge::protocol::VERSION;
@@ -15,13 +16,13 @@ use super::protocol::Protocol;
 use super::{capsule, fallback};
 use crate::{Error, Result};
 
-/// What `__dlpack__` returned, and the keywords that it knew.
+/// The result of `__dlpack__`, and the keywords that it accepted.
 pub(super) struct Answer<'py> {
     capsule: Bound<'py, PyAny>,
     keywords: Keywords,
 }
 
-/// The exception of the last call, and what follows it.
+/// The exception of the last call, and the next step.
 pub(super) struct Failure {
     pub(super) exception: PyErr,
     next: Next,
@@ -34,7 +35,7 @@ impl From<Failure> for Error {
 }
 
 impl Answer<'_> {
-    /// Takes the tensor out of the capsule.
+    /// Imports the tensor of the capsule.
     pub(super) fn take(self) -> Result<(Tensor, Protocol)> {
         let tensor = capsule::take(self.capsule.as_borrowed())?;
         let is_versioned = tensor.producer().is_some_and(|raw| raw.version.is_some());
@@ -56,7 +57,7 @@ pub(super) fn import_by_dlpack(object: Borrowed<'_, '_, PyAny>) -> Result<(Tenso
     }
 }
 
-/// Calls `__dlpack__`, a second time if it does not know a keyword.
+/// Calls `__dlpack__`, a second time if it does not accept a keyword.
 #[inline]
 pub(super) fn ask<'py>(
     object: Borrowed<'_, 'py, PyAny>,
@@ -75,7 +76,7 @@ pub(super) fn ask<'py>(
     }
 }
 
-/// What follows a call that raised.
+/// Decides what to do after a call that raised.
 #[cold]
 fn next(object: Borrowed<'_, '_, PyAny>, exception: &PyErr, keywords: Keywords) -> PyResult<Next> {
     let py = object.py();
@@ -95,7 +96,7 @@ fn next(object: Borrowed<'_, '_, PyAny>, exception: &PyErr, keywords: Keywords) 
     Ok(after(raised, keywords))
 }
 
-/// What remains when `__dlpack__(max_version=...)` failed.
+/// Continues after `__dlpack__(max_version=...)` failed.
 #[cold]
 fn import_otherwise(
     object: Borrowed<'_, '_, PyAny>,

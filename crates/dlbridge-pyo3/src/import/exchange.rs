@@ -1,6 +1,6 @@
-//! From a Python object to a tensor through its type's exchange table.
+//! Imports a Python object through its type's exchange table.
 //! Finding the table belongs to `types`.
-//! Invariant: Python code of an object runs before its memory is taken or described, never after
+//! Invariant: an object's Python code runs before its memory is imported or described, never after
 //! (`Forgotten`).
 
 use std::ptr;
@@ -20,7 +20,7 @@ use super::refusals;
 use crate::stream::Stream;
 use crate::{Error, Result, release};
 
-/// Takes an object's memory through the table of its type; `None` if `__dlpack__` must be asked.
+/// Imports an object through the table of its type; `None` if `__dlpack__` must be called.
 #[inline(always)]
 pub(super) fn import_by_table(
     object: Borrowed<'_, '_, PyAny>,
@@ -54,8 +54,8 @@ fn take(
     Ok(Some(unsafe { release::adopt(tensor) }?))
 }
 
-/// Asks an object that was complex whether its memory holds its values, then takes the memory that
-/// it has after its Python code has run.
+/// Checks whether the memory of a complex object holds its values, then imports the memory that the
+/// object has after its Python code has run.
 #[cold]
 fn take_again(
     object: Borrowed<'_, '_, PyAny>,
@@ -69,9 +69,9 @@ fn take_again(
     take(object, table, from_object)
 }
 
-/// Has the table of an object's type describe its memory in `space`, without an allocation; `None` if
-/// the object must be imported. The flags say read-only, since a plain descriptor cannot say
-/// whether the memory is.
+/// Writes the descriptor of an object's memory to `space` through the table of its type, without an
+/// allocation; `None` if the object must be imported. The flags are read-only, since a plain
+/// descriptor has none.
 #[inline(always)]
 pub(super) fn describe_by_table<'p>(
     object: Borrowed<'_, '_, PyAny>,
@@ -104,8 +104,8 @@ fn write(
     unsafe { describe(object.as_ptr().cast(), space.descriptor.as_mut_ptr()) == 0 }
 }
 
-/// Asks an object that was complex whether its memory holds its values, then has the memory
-/// described that it has after its Python code has run. `false` if the object must be imported.
+/// Checks whether the memory of a complex object holds its values, then describes the memory that
+/// the object has after its Python code has run. `false` if the object must be imported.
 #[cold]
 fn describe_again(
     object: Borrowed<'_, '_, PyAny>,
@@ -125,8 +125,8 @@ fn describe_again(
     Ok(is_written)
 }
 
-/// A table that describes nothing: not an error unless it ends the program, since what cannot be
-/// lent, being read-only perhaps, may still be given.
+/// Handles a table that fails to describe. Only an interrupt is an error: an object that cannot be
+/// borrowed, because it is read-only for example, may still be imported.
 #[cold]
 fn not_described(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
     match refusals::failure(object) {
@@ -138,8 +138,8 @@ fn not_described(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
 }
 
 /// Whether a tensor's memory holds the values of its object: PyTorch conjugates lazily, and its
-/// table hands out the numbers before that. Only complex tensors pay for the question; an object
-/// that does not answer it (`false`) is left to `__dlpack__`.
+/// table exports the memory without the conjugation. Only complex tensors are checked. An object
+/// without the method (`false`) is imported by `__dlpack__`.
 #[cold]
 fn resolved(object: Borrowed<'_, '_, PyAny>, _: Forgotten<'_>) -> Result<bool> {
     match is_conjugated(object) {

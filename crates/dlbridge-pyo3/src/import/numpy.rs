@@ -1,8 +1,8 @@
-//! From a NumPy array to a tensor, by the fields that NumPy's own C API gives it.
-//! What this does not cover (subclasses, other byte orders, odd strides, types without a DLPack
-//! code) is asked through `__dlpack__`, which also has the right words for a refusal.
-//! Invariant: fields are read of exact `numpy.ndarray` objects only, of a NumPy whose C API says
-//! that it lays them out as here.
+//! Imports a NumPy array from the fields of its C struct.
+//! Other arrays (subclasses, other byte orders, odd strides, dtypes without a DLPack code) are
+//! imported by `__dlpack__`, for its error message.
+//! Invariant: only exact `numpy.ndarray` objects are read, of a NumPy whose C API version has this
+//! layout.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -44,11 +44,11 @@ struct DescrFields {
     number: c_int,
 }
 
-/// Takes the memory of an array; `None` if `__dlpack__` must be asked.
+/// Imports an array; `None` if `__dlpack__` must be called.
 ///
 /// # Safety
 ///
-/// The object's very type passed `numpy::is_array_type`.
+/// The object's exact type passed `numpy::is_array_type`.
 #[inline]
 pub(crate) unsafe fn import_array(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     let mut space = DescriptorSpace::empty();
@@ -69,8 +69,8 @@ pub(crate) unsafe fn import_array(object: Borrowed<'_, '_, PyAny>) -> Result<Opt
     Ok(Some(tensor))
 }
 
-/// Keeps the memory of an array that was made of an export of this library: without the array, so
-/// that a tensor which goes to NumPy and back any number of times stays one.
+/// Keeps the memory of an array over an export of this library, without the array, so that a tensor
+/// that is exchanged with NumPy repeatedly does not grow a chain.
 ///
 /// # Safety
 ///
@@ -101,7 +101,7 @@ unsafe fn export_in(object: Borrowed<'_, '_, PyAny>, mut base: *mut ffi::PyObjec
     capsule::keep(base)
 }
 
-/// Describes the memory of an array in `space`; `None` if `__dlpack__` must be asked.
+/// Describes the memory of an array in `space`; `None` if `__dlpack__` must be called.
 ///
 /// # Safety
 ///
@@ -116,7 +116,7 @@ pub(super) unsafe fn describe_array<'p>(
     space.described(flags)
 }
 
-/// Writes the descriptor of an array, and gives the flags of its memory.
+/// Writes the descriptor of an array, and returns the flags of its memory.
 ///
 /// # Safety
 ///

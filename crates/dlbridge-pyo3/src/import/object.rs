@@ -1,4 +1,4 @@
-//! From a Python object to a `dlbridge.Tensor`.
+//! Imports a Python object into a `dlbridge.Tensor`.
 
 use pyo3::Borrowed;
 use pyo3::prelude::*;
@@ -7,12 +7,12 @@ use super::{ImportOptions, autograd, import_with_stream};
 use crate::{Result, TensorObject};
 
 impl TensorObject {
-    /// Takes a Python object's memory as [`import`](crate::import()) does, and remembers which
-    /// stream's work makes device memory ready, for the consumers of this object.
+    /// Imports a Python object as [`import`](crate::import()) does, and stores the stream after
+    /// whose work device memory is ready, for the consumers of this object.
     ///
     /// # Errors
     ///
-    /// As [`import`](crate::import()), and those of [`ready_after`](Self::ready_after).
+    /// Those of [`import`](crate::import()) and of [`ready_after`](Self::ready_after).
     pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Self> {
         let requires_grad = autograd::requires_grad(object)?;
         let (tensor, stream) = import_with_stream(object, options)?;

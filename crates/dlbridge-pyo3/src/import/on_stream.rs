@@ -1,7 +1,7 @@
-//! Importing so that a stream may use the memory, and the stream that memory is ready on.
+//! Imports for a stream, and finds the stream after whose work memory is ready.
 //! Importing without a stream belongs to `shared`.
-//! Invariant: a producer hears of a stream only for memory on a device that has them, and the
-//! exchange API is not used for memory that has to be waited for: it never waits.
+//! Invariant: a stream is passed to a producer only for memory on a device with streams. The
+//! exchange API is not used for memory that has to be waited for, since it never waits.
 
 use dlbridge::protocol::import::Keywords;
 use dlbridge::{Device, Tensor, protocol};
@@ -17,7 +17,7 @@ use crate::stream::Stream;
 use crate::types::table_of;
 use crate::{Error, Result};
 
-/// Takes the producer's memory, so that `stream` may use it when this returns.
+/// Imports the producer's memory, ready for work that is queued on `stream` after this returns.
 #[cold]
 pub(super) fn import_on_stream(
     object: Borrowed<'_, '_, PyAny>,
@@ -32,7 +32,8 @@ pub(super) fn import_on_stream(
     dlpack::ask(object, Keywords { stream: Some(number), ..Keywords::SHARED })?.take()
 }
 
-/// What `__dlpack_device__` says; `None` for an object without. Some say None for device 0.
+/// The result of `__dlpack_device__`; `None` for an object without it. Some producers return None
+/// for device 0.
 fn device_of(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Device>> {
     let py = object.py();
     let answer = match object.call_method0(intern!(py, "__dlpack_device__")) {
@@ -48,8 +49,8 @@ fn device_of(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Device>> {
     Ok(Some(protocol::device(kind, id)))
 }
 
-/// Without `__dlpack_device__`: a capsule, which was made before a stream was named, or
-/// memory that another protocol describes, and orders.
+/// Imports an object without `__dlpack_device__`: a capsule, which was made before the stream was
+/// known, or an object with another protocol, which orders the work itself.
 fn import_made(object: Borrowed<'_, '_, PyAny>, stream: Stream) -> Result<(Tensor, Protocol)> {
     if let Some(found) = fallback::import_cuda(object, stream)? {
         return Ok(found);
@@ -67,8 +68,8 @@ fn import_made(object: Borrowed<'_, '_, PyAny>, stream: Stream) -> Result<(Tenso
     )))
 }
 
-/// The stream after whose work a tensor is ready that was taken from an object just now, for the
-/// stream that was `asked` for; `None` if there is nothing to be waited for, or it is not wanted.
+/// The stream after whose work a tensor that was just imported is ready, for the requested stream
+/// `asked`. `None` if there is no work to wait for, or the caller requested no order.
 #[inline]
 pub(super) fn stream_after(
     object: Borrowed<'_, '_, PyAny>,
@@ -88,8 +89,8 @@ pub(super) fn stream_after(
     }
 }
 
-/// The stream on which the producer of an object works, on the device that the object is on: some
-/// crash when they are asked about another.
+/// The current stream of an object's producer, for the object's device: some producers crash for
+/// another device.
 #[cold]
 fn current(object: Borrowed<'_, '_, PyAny>, device: Device) -> Result<Stream> {
     match table_of(object) {

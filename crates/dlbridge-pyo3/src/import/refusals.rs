@@ -1,10 +1,11 @@
-//! What an exchange table refuses: the reason comes from `__dlpack__`, and cheaply.
-//! Asking `__dlpack__` belongs to `dlpack`.
-//! Invariant: a table that fails is an exception, of `__dlpack__` where there is one.
+//! Handles tensors that an exchange table rejects: the error comes from `__dlpack__`.
+//! Calling `__dlpack__` belongs to `dlpack`.
+//! Invariant: a table that fails leads to an exception, that of `__dlpack__` if the type has the
+//! method.
 //!
-//! PyTorch's table writes all C++ frames into its exception, which takes a thousand times as long as an
-//! import. Once it has failed, its tensors are asked beforehand for the properties that it fails
-//! at. A program that meets no such tensor does not pay for the questions.
+//! PyTorch's table writes all C++ frames into its exception, which takes a thousand times as long
+//! as an import. After the first failure, tensors are checked beforehand for the properties that
+//! make the table fail. A program without such tensors does not pay for these checks.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -18,16 +19,16 @@ use pyo3::{Borrowed, intern};
 use crate::types::loaded;
 use crate::{Error, Result};
 
-/// The table that failed at an object whose answers to [`is_refused`] say why.
+/// The table that failed for an object with a property that [`is_refused`] checks.
 static FAILED: AtomicPtr<DLPackExchangeAPI> = AtomicPtr::new(ptr::null_mut());
 
-/// Whether a table will refuse an object, as far as it is known to refuse any.
+/// Whether a table is known to reject an object.
 #[inline(always)]
 pub(super) fn expected_of(object: Borrowed<'_, '_, PyAny>, table: &DLPackExchangeAPI) -> bool {
     ptr::eq(FAILED.load(Ordering::Relaxed), table) && is_refused(object)
 }
 
-/// The error of a table that failed just now; none if `__dlpack__` can be asked for the reason.
+/// The error of a table that just failed; none if `__dlpack__` can be called for the reason.
 #[cold]
 pub(super) fn after(object: Borrowed<'_, '_, PyAny>, table: &DLPackExchangeAPI) -> Result<()> {
     let py = object.py();
@@ -45,7 +46,7 @@ pub(super) fn after(object: Borrowed<'_, '_, PyAny>, table: &DLPackExchangeAPI) 
     Ok(())
 }
 
-/// What the table raised; some fail without raising anything.
+/// The exception that the table raised; some tables fail without one.
 #[cold]
 pub(super) fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
     let py = object.py();
@@ -56,7 +57,7 @@ pub(super) fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
     Error::Python(error)
 }
 
-/// Whether a tensor of PyTorch is one that its table fails at. An object that does not answer is not.
+/// Whether PyTorch's table fails for a tensor; `false` for an object without these properties.
 #[cold]
 fn is_refused(object: Borrowed<'_, '_, PyAny>) -> bool {
     let py = object.py();

@@ -1,4 +1,4 @@
-//! An object's memory as its producer has it, by the fastest path that its type has.
+//! Imports an object's memory without a device or copy request, by the fastest path of its type.
 
 use dlbridge::Tensor;
 use pyo3::Borrowed;
@@ -10,7 +10,7 @@ use super::{dlpack, exchange, numpy};
 use crate::types::{Path, path_of};
 use crate::{Result, TensorObject, release};
 
-/// Imports whatever the producer gives without being asked for a device, a copy or a stream.
+/// Imports without a request for a device, a copy or a stream.
 #[inline(always)]
 pub(super) fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
     release::drain(object.py());
@@ -23,7 +23,7 @@ pub(super) fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, 
     import_by_path(object, path)
 }
 
-/// Imports what the producer gives, by the path that its type has.
+/// Imports by the path of the object's type.
 #[inline(always)]
 pub(super) fn import_by_path(
     object: Borrowed<'_, '_, PyAny>,
@@ -48,7 +48,7 @@ pub(super) fn import_by_path(
     dlpack::import_by_dlpack(object)
 }
 
-/// Describes an object's memory without an allocation, if its type has a path for that.
+/// Describes an object's memory without an allocation, if its type has a fast path.
 #[inline(always)]
 pub(super) fn describe<'p>(
     object: Borrowed<'_, '_, PyAny>,

@@ -1,5 +1,5 @@
-//! The table of NumPy's C API, as far as it is used here.
-//! What an array's fields are belongs to `import::numpy`.
+//! The entries of NumPy's C API that this crate uses.
+//! The fields of an array belong to `import::numpy`.
 //! Invariant: the entries are those of `numpy/__multiarray_api.h`, which never move.
 
 use std::ffi::{c_int, c_uint, c_void};
@@ -9,13 +9,13 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyType};
 
-/// What `PyArray_GetNDArrayCVersion` says: of NumPy 1.x, and of NumPy 2.x.
+/// The results of `PyArray_GetNDArrayCVersion` for NumPy 1.x and NumPy 2.x.
 const VERSIONS: [c_uint; 2] = [0x0100_0009, 0x0200_0000];
 
 /// `NPY_ARRAY_WRITEABLE`.
 pub(crate) const WRITEABLE: c_int = 0x0400;
 
-/// How many axes an array can have: fewer than in NumPy 2 (64), so that NumPy 1 has them too.
+/// The maximum rank: that of NumPy 1, which is lower than that of NumPy 2 (64).
 pub(crate) const MAX_RANK: usize = 32;
 
 /// `PyArray_New(type, rank, extents, number, strides, data, itemsize, flags, object)`.
@@ -49,7 +49,7 @@ unsafe impl Send for Api {}
 unsafe impl Sync for Api {}
 
 impl Api {
-    /// The API of the NumPy that is installed; `None` for one that is not known.
+    /// The API of the installed NumPy; `None` for an unknown version.
     #[inline]
     pub(crate) fn get(py: Python<'_>) -> PyResult<Option<&Self>> {
         static API: PyOnceLock<Option<Api>> = PyOnceLock::new();
@@ -85,7 +85,7 @@ impl Api {
     }
 }
 
-/// Whether a type is NumPy's array type, laid out as `import` reads it.
+/// Whether a type is NumPy's array type, with the layout that `import` reads.
 #[cold]
 pub(crate) fn is_array_type(kind: &Bound<'_, PyType>) -> bool {
     let is_array = |api: Option<&Api>| api.is_some_and(|api| api.array == kind.as_type_ptr());

@@ -1,4 +1,4 @@
-//! NumPy's type numbers, and the DLPack types that they are.
+//! NumPy's type numbers and the corresponding DLPack dtypes.
 //! Reading or making an array does not belong here (see `import::numpy` and `export::numpy`).
 //! Invariant: one table serves both directions.
 
@@ -7,14 +7,14 @@ use std::ffi::c_int;
 use dlbridge::DType;
 use dlbridge::sys::{DLDataType, DLDataTypeCode as Code};
 
-/// How many of NumPy's type numbers may have a DLPack type: the last is float16's.
+/// The number of NumPy type numbers that can have a DLPack dtype; the last is float16's.
 const TYPES: usize = 24;
 
-/// How many sizes an element can have: 1, 2, 4, 8 and 16 bytes.
+/// The number of element sizes: 1, 2, 4, 8 and 16 bytes.
 const SIZES: usize = 5;
 
-/// The DLPack types of NumPy's type numbers (`NPY_TYPES`); no bits where there is none, or where
-/// asking NumPy is better.
+/// The DLPack dtypes of NumPy's type numbers (`NPY_TYPES`). Zero bits mean that there is none, or
+/// that the array is imported by `__dlpack__`.
 pub(crate) static DTYPES: [DLDataType; TYPES] = {
     const fn of(code: Code, bits: usize) -> DLDataType {
         DLDataType { code, bits: bits as u8, lanes: 1 }
@@ -55,12 +55,12 @@ static NUMBERS: [[i8; SIZES]; Code::BOOL.0 as usize + 1] = {
     numbers
 };
 
-/// Where a size stands among the sizes.
+/// The index of a size.
 const fn size(bits: u8) -> usize {
     (bits / 8).trailing_zeros() as usize
 }
 
-/// NumPy's number of a type.
+/// NumPy's type number of a dtype.
 #[inline]
 pub(crate) fn number_of(dtype: DType) -> Option<c_int> {
     if dtype.lanes != 1 || dtype.bits < 8 || !dtype.bits.is_power_of_two() {

@@ -1,5 +1,5 @@
 //! NumPy's C API, and its element types.
-//! Invariant: nothing is assumed of a NumPy whose C API does not say that it is one of `api`'s.
+//! Invariant: a NumPy is used only if its C API version is one of those in `api`.
 
 mod api;
 mod dtypes;

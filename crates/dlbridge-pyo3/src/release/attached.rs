@@ -1,10 +1,9 @@
-//! Whether this thread is attached to the interpreter, asked without waiting for it.
-//! What follows from the answer belongs to the parent module.
-//! Invariant: never "yes" for a thread that is not attached; "no" where Python does not tell.
+//! Determines whether this thread is attached to the interpreter, without waiting.
+//! Invariant: never true for a detached thread; false if Python does not provide the answer.
 //!
-//! `PyGILState_Check` says yes on every thread once there was a second interpreter, and PyO3 counts
-//! only the threads that it attached itself: not those on which Python frees an array, which calls
-//! a deleter of this library.
+//! `PyGILState_Check` returns true on every thread once there was a second interpreter. PyO3 counts
+//! only the threads that it attached itself, and misses those on which Python frees an array, which
+//! calls a deleter of this library.
 
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
@@ -14,23 +13,23 @@ use pyo3::prelude::*;
 
 use super::ending;
 
-/// A function that gives the thread state of the thread that is attached, or null.
+/// A function that returns the thread state of the attached thread, or null.
 type Current = unsafe extern "C" fn() -> *mut c_void;
 
-/// How to ask the Python of this process. Found at run time: the limited API has none of it.
+/// The function of the Python in this process. Found at run time, since the limited API does not
+/// have it.
 #[derive(Clone, Copy)]
 enum Ask {
-    /// The function tells of this very thread.
+    /// The function's result is for this thread.
     ThisThread(Current),
-    /// The function tells which thread has the GIL, before Python 3.12.
+    /// The function's result is for the thread that has the GIL, before Python 3.12.
     Process(Current),
     Never,
 }
 
 static ASK: OnceLock<Ask> = OnceLock::new();
 
-/// Finds out how to ask, for the first time on a thread that is attached: the loader of libraries
-/// has locks.
+/// Finds the function. First called on an attached thread, since the library loader has locks.
 #[inline]
 pub(super) fn prepare() {
     if ASK.get().is_none() {
@@ -59,8 +58,8 @@ pub(super) fn attached<'py>() -> Option<Python<'py>> {
     is_attached.then(|| unsafe { Python::assume_attached() })
 }
 
-/// Whether a thread state is that of this thread. It is compared, not read: another thread may have
-/// freed it by now.
+/// Whether a thread state is that of this thread. It is compared, not read, since another thread
+/// may have freed it.
 #[inline]
 fn is_own(state: *mut PyThreadState) -> bool {
     // SAFETY: may be called by any thread; null before and after the interpreter (F5).

@@ -1,6 +1,6 @@
-//! The end of the interpreter: what may still be released, and what must not be called any more.
+//! Stops calls into an interpreter that ends.
 //! Releasing does not belong here.
-//! Invariant: threads that are not attached ask Python for no call once its exit handlers have run.
+//! Invariant: detached threads request no pending call after the exit handlers have run.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
 use super::nested::drain;
 
-/// Whether the exit handlers are not known to be still ahead.
+/// Whether the exit handlers may have run.
 static MAY_END: AtomicBool = AtomicBool::new(true);
 
-/// How many threads are in [`before`].
+/// The number of threads in [`before`].
 static CALLING: AtomicUsize = AtomicUsize::new(0);
 
-/// Asks for a call of [`on_exit`] before the interpreter ends.
+/// Registers [`on_exit`] to run before the interpreter ends.
 pub(super) fn prepare(py: Python<'_>) {
     // Where there is no exit handler, `is_running` is asked each time.
     if register(py).is_ok() {
@@ -31,7 +31,7 @@ fn register(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Releases what waits, and lets threads that are not attached ask for nothing more.
+/// Empties the queue, and stops requests of detached threads.
 fn on_exit(arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>) {
     MAY_END.store(true, Ordering::SeqCst);
     // They wait for nothing there that this thread has. After a fork they may be in another process.
@@ -42,8 +42,7 @@ fn on_exit(arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>) {
     drain(arguments.py());
 }
 
-/// Calls a function of Python on a thread that is not attached, unless the interpreter may end
-/// meanwhile.
+/// Calls a Python function on a detached thread, unless the interpreter may end during the call.
 pub(super) fn before<R>(call: impl FnOnce() -> R) -> Option<R> {
     CALLING.fetch_add(1, Ordering::SeqCst);
     let result = (!MAY_END.load(Ordering::SeqCst)).then(call);
@@ -51,8 +50,8 @@ pub(super) fn before<R>(call: impl FnOnce() -> R) -> Option<R> {
     result
 }
 
-/// Whether there is an interpreter that is not ending. While it ends, Python code runs still, but
-/// what a producer's deleter needs may be gone.
+/// Whether there is an interpreter that is not ending. While it ends, Python code still runs, but
+/// modules that a producer's deleter needs may be gone.
 #[inline]
 pub(super) fn is_running() -> bool {
     // SAFETY: may be called at any time, on any thread (F5).

@@ -1,4 +1,4 @@
-//! Leaving values to a thread that is attached.
+//! Queues values for a thread that is attached.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -11,11 +11,11 @@ use super::ending;
 use super::nested::drain;
 use super::queue::{NeedsInterpreter, push};
 
-/// Whether the interpreter has been asked to empty the queue.
+/// Whether a pending call that empties the queue is requested.
 static CALLED: AtomicBool = AtomicBool::new(false);
 
-/// Leaves a value to a thread that is attached, and asks the interpreter for one; for ever if there
-/// is no interpreter any more.
+/// Queues a value for an attached thread, and requests a pending call. Without an interpreter the
+/// value is leaked.
 #[cold]
 #[inline(never)]
 pub(super) fn put_off<T: NeedsInterpreter>(value: T) {

@@ -1,18 +1,18 @@
-//! Dropping what needs the interpreter, on any thread, without ever waiting for the interpreter.
-//! Memory of Rust does not belong here: it is freed at once, wherever it is dropped.
-//! Invariant: each value is released once, on a thread that is attached, or left alone for ever; no
-//! exception that is on its way is seen or lost.
+//! Owners whose drop may need the interpreter. Dropping one never waits for the interpreter.
+//! Rust memory does not belong here: it is freed immediately, on any thread.
+//! Invariant: each value is released once, on an attached thread, or leaked; a raised
+//! exception is neither cleared nor replaced.
 //!
-//! - **Attached** threads release at once.
-//! - **Other** threads put the value into a queue. The interpreter empties it by a pending call, or
-//!   the next import, export or drop of this library does on an attached thread. So a thread that
-//!   holds the GIL may join one that drops a tensor, and a tensor may be dropped under a lock that
+//! - **Attached** threads release immediately.
+//! - **Detached** threads put the value into a queue. It is emptied by a pending call of the
+//!   interpreter, or by the next import, export or drop on an attached thread. So a thread that
+//!   holds the GIL can join one that drops a tensor, and a tensor can be dropped under a lock that
 //!   a thread with the GIL waits for.
 //! - **A chain** of owners (a tensor over an object over a tensor ...) is released in a loop from
-//!   a depth of 16 on, so that its length does not count.
-//! - **While the interpreter ends** a producer's tensor is left alone, as NumPy leaves its arrays:
-//!   its deleter may be Python code that is gone. So is everything that needs the interpreter
-//!   **afterwards**. The memory goes with the process.
+//!   a depth of 16 on, so that its length is not limited by the stack.
+//! - **While the interpreter ends**, producers' tensors are leaked, as NumPy leaks its arrays: a
+//!   deleter may be Python code that is gone. **Afterwards**, everything that needs the interpreter
+//!   is leaked. The system frees the memory with the process.
 
 mod attached;
 mod ending;
@@ -40,8 +40,8 @@ impl NeedsInterpreter for Tensor {
     }
 }
 
-/// Owns a value that needs the interpreter, and may be dropped on any thread: the owner of a tensor
-/// over a Python object's memory.
+/// Owns a value that needs the interpreter, and can be dropped on any thread. It is the owner of a
+/// tensor over a Python object's memory.
 pub(crate) struct Owner<T: NeedsInterpreter>(ManuallyDrop<T>);
 
 impl<T: NeedsInterpreter> Owner<T> {
@@ -62,8 +62,9 @@ impl<T: NeedsInterpreter> Drop for Owner<T> {
 
 /// The tensor of a Python object.
 ///
-/// Objects go while exceptions are on their way, and the deleter of a tensor that Rust code
-/// imported by hand may be Python code: it is released with the same care as one that Python gave.
+/// Objects can be freed while an exception is set, and the deleter of a tensor that Rust code
+/// imported from a raw pointer may be Python code. So it is released with the same care as an
+/// imported tensor.
 #[derive(Debug)]
 pub(crate) struct ObjectTensor(ManuallyDrop<SharedTensor>);
 
@@ -94,8 +95,8 @@ impl Drop for ObjectTensor {
     }
 }
 
-/// Takes over a producer's tensor as [`Tensor::from_raw`] does. Its deleter, which may need the
-/// interpreter (NumPy's does), is called as this module says.
+/// Imports a producer's tensor as [`Tensor::from_raw`] does. Its deleter, which may need the
+/// interpreter (NumPy's does), is called by the rules of this module.
 ///
 /// # Safety
 ///
@@ -109,7 +110,7 @@ pub(crate) unsafe fn adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tens
     })
 }
 
-/// As [`adopt`], but a tensor that validation rejects stays the caller's.
+/// Like [`adopt`], but the caller keeps a tensor that is rejected.
 ///
 /// # Safety
 ///
@@ -120,7 +121,7 @@ pub(crate) unsafe fn try_adopt(tensor: *mut DLManagedTensorVersioned) -> Result<
     unsafe { core::try_from_raw_bound(tensor, binding) }
 }
 
-/// As [`try_adopt`], for DLPack before 1.0.
+/// Like [`try_adopt`], for a legacy tensor.
 ///
 /// # Safety
 ///
@@ -131,7 +132,7 @@ pub(crate) unsafe fn try_adopt_legacy(tensor: *mut DLManagedTensor) -> Result<Te
     unsafe { core::try_from_raw_bound(tensor, binding) }
 }
 
-/// Releases a value here and now if this thread is attached, otherwise as soon as one is.
+/// Releases a value immediately if this thread is attached, otherwise later on one that is.
 #[inline]
 fn release<T: NeedsInterpreter>(value: T) {
     match attached() {
@@ -143,16 +144,16 @@ fn release<T: NeedsInterpreter>(value: T) {
     }
 }
 
-/// How tensors that [`adopt`] took are dropped.
+/// The rules for dropping tensors that [`adopt`] imported.
 static BINDING: Binding = Binding { may_delete, release: |tensor| release(Tensor::from(tensor)) };
 
-/// Called before the first tensor is taken.
+/// Called before the first import.
 fn binding() -> &'static Binding {
     attached::prepare();
     &BINDING
 }
 
-/// Whether this thread is attached, and there is nothing else to think of.
+/// Whether this thread is attached, and no other condition delays a release.
 fn may_delete() -> bool {
     attached().is_some() && ending::is_running() && queue::is_empty()
 }

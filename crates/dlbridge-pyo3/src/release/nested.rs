@@ -1,5 +1,5 @@
-//! Releasing on a thread that is attached, where one release may cause others.
-//! Invariant: no exception that is on its way is seen or lost.
+//! Releases values on an attached thread, where one release may cause others.
+//! Invariant: a raised exception is neither cleared nor replaced.
 
 use std::cell::Cell;
 use std::ptr;
@@ -9,11 +9,11 @@ use pyo3::prelude::*;
 
 use super::queue::{self, NeedsInterpreter};
 
-/// How deep releases nest before they are put into a loop.
+/// The depth from which nested releases run in a loop.
 const DEPTH: u32 = 16;
 
 thread_local! {
-    /// How many releases are under way on this thread, one inside of another.
+    /// The depth of nested releases on this thread.
     static NESTED: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -22,7 +22,7 @@ fn is_full() -> bool {
     NESTED.get() >= DEPTH
 }
 
-/// Releases a value, inside of other releases perhaps.
+/// Releases a value, possibly inside other releases.
 #[inline]
 pub(super) fn run<T: NeedsInterpreter>(py: Python<'_>, value: T) {
     NESTED.with(|nested| {
@@ -38,7 +38,7 @@ pub(super) fn run<T: NeedsInterpreter>(py: Python<'_>, value: T) {
     });
 }
 
-/// Releases what waits, which may run Python code. One comparison if nothing does.
+/// Releases the queued values, which may run Python code. One comparison if the queue is empty.
 #[inline]
 pub(crate) fn drain(py: Python<'_>) {
     if !queue::is_empty() {
@@ -59,8 +59,8 @@ fn release_all(py: Python<'_>) {
     }
 }
 
-/// Runs `work`, which may run Python code, beside an exception that is on its way: it neither sees
-/// nor loses it, and leaves none of its own.
+/// Runs `work`, which may run Python code, and preserves a raised exception. An exception of `work`
+/// is not left set.
 #[inline]
 pub(crate) fn undisturbed(py: Python<'_>, work: impl FnOnce()) {
     // SAFETY: attached (F1).

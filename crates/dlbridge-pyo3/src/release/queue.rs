@@ -1,15 +1,14 @@
-//! The queue of values that are released later.
-//! Deciding what goes there belongs to `nested` and `later`.
-//! Invariant: no thread ever waits here, and a value is in one list at most. There is no lock: one
-//! that another thread holds would stay locked in a process that is forked then.
+//! The lock-free queue of values that are released later.
+//! Deciding what is queued belongs to `nested` and `later`.
+//! Invariant: no thread waits here, and a value is in at most one list. There is no lock, since a
+//! lock that another thread holds during a `fork` would stay locked in the child process.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::prelude::*;
 
-/// A value that only a thread which is attached may release. Dropped otherwise, it must not need
-/// the interpreter: it is never dropped, only released or left alone.
+/// A value that only an attached thread may release. It is never dropped, only released or leaked.
 pub(crate) trait NeedsInterpreter: Send + 'static {
     /// Releases the value. It must not panic, and may run Python code.
     fn release(self, py: Python<'_>);
@@ -25,7 +24,7 @@ impl NeedsInterpreter for Py<PyAny> {
 /// Releases a value.
 pub(super) type Work = Box<dyn FnOnce(Python<'_>) + Send>;
 
-/// A value that waits, and the one that came before it.
+/// A queued value, and the value that was queued before it.
 struct Node {
     work: Work,
     next: *mut Node,
@@ -37,10 +36,10 @@ impl NeedsInterpreter for Work {
     }
 }
 
-/// The value that came last.
+/// The value that was queued last.
 static WAITING: AtomicPtr<Node> = AtomicPtr::new(ptr::null_mut());
 
-/// Leaves a value to the next thread that looks into the queue.
+/// Queues a value.
 pub(super) fn push<T: NeedsInterpreter>(value: T) {
     let work: Work = Box::new(|py| value.release(py));
     let node = Box::into_raw(Box::new(Node { work, next: ptr::null_mut() }));
@@ -55,18 +54,18 @@ pub(super) fn push<T: NeedsInterpreter>(value: T) {
     }
 }
 
-/// Whether nothing waits.
+/// Whether the queue is empty.
 #[inline]
 pub(super) fn is_empty() -> bool {
     WAITING.load(Ordering::Relaxed).is_null()
 }
 
-/// The values that wait, oldest first. They are in the queue no more.
+/// Removes the queued values and returns them, oldest first.
 pub(super) fn take_all() -> Taken {
     Taken(in_order(WAITING.swap(ptr::null_mut(), Ordering::AcqRel)))
 }
 
-/// A list that one thread has taken. What is not taken out of it is left alone for ever.
+/// A list that one thread has removed from the queue. Values that stay in it are leaked.
 pub(super) struct Taken(*mut Node);
 
 impl Taken {
@@ -89,7 +88,7 @@ impl Iterator for Taken {
     }
 }
 
-/// A list the other way round: the value that came first is the first.
+/// Reverses a list, so that the oldest value is the first.
 fn in_order(mut list: *mut Node) -> *mut Node {
     let mut turned = ptr::null_mut();
     while !list.is_null() {

@@ -1,8 +1,8 @@
 //! The functions of the CUDA driver that order one stream after another.
-//! Deciding what waits for what belongs to `order`.
-//! Invariant: the library is opened when it is first needed, never linked, and stays open.
+//! Deciding what waits for what belongs to `ready`.
+//! Invariant: the library is loaded at first use, never linked, and stays loaded.
 //!
-//! No GPU has run this yet: the tests play the driver with a library that records the calls.
+//! Not yet tested on a GPU: the tests use a fake driver, which records the calls.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
@@ -20,7 +20,7 @@ pub(super) type EventHandle = *mut c_void;
 /// A `CUcontext`.
 pub(super) type Context = *mut c_void;
 
-/// `CU_EVENT_DISABLE_TIMING`: all that an event is for here is to be waited for.
+/// `CU_EVENT_DISABLE_TIMING`: an event is only used to wait for it.
 const DISABLE_TIMING: c_uint = 2;
 /// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
 const DEVICE_ORDINAL: c_int = 9;
@@ -32,7 +32,7 @@ const NAME: &str = "libcuda.so.1";
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident = $symbol:literal ($($argument:ty),*);)*) => {
-        /// The driver's functions, by what they do. Each returns 0 if it went well.
+        /// The driver's functions. Each returns 0 on success.
         struct Functions {
             $($(#[$doc])* $name: unsafe extern "C" fn($($argument),*) -> c_int,)*
         }
@@ -66,7 +66,7 @@ functions! {
     pointer = b"cuPointerGetAttribute" (*mut c_void, c_int, u64);
 }
 
-/// The open driver.
+/// The loaded driver.
 pub(super) struct Driver {
     call: Functions,
     /// Never closed: other libraries of this process use the same driver.
@@ -74,11 +74,11 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// The driver, opened on the first call.
+    /// The driver, loaded on the first call.
     ///
     /// # Errors
     ///
-    /// A `BufferError` that says why there is none.
+    /// A `BufferError` with the reason why the driver is not available.
     pub(super) fn get() -> Result<&'static Self> {
         static DRIVER: OnceLock<std::result::Result<Driver, String>> = OnceLock::new();
         let driver = DRIVER.get_or_init(|| Self::open().map_err(|error| error.to_string()));
@@ -116,8 +116,8 @@ impl Driver {
         Err(Error::buffer(format!("stream: {function} failed with {name}")))
     }
 
-    /// The primary context of a device, which is never given back: releasing the last reference
-    /// would destroy it under those who use it.
+    /// The primary context of a device. It is never released: releasing the last reference would
+    /// destroy it while other libraries use it.
     pub(super) fn primary_context(&self, device: Device) -> Result<Context> {
         let (mut ordinal, mut context) = (0, ptr::null_mut());
         // SAFETY: a place for the answer (F7).
@@ -138,7 +138,7 @@ impl Driver {
         Ok(context)
     }
 
-    /// Does `work` with a context current on this thread, and the former one afterwards.
+    /// Does `work` with a context current on this thread, then restores the former one.
     pub(super) fn within<T>(
         &self,
         context: Context,
@@ -155,7 +155,7 @@ impl Driver {
         outcome
     }
 
-    /// An event after everything that has been queued on `stream` so far.
+    /// Records an event after all work that is queued on `stream` now.
     pub(super) fn record(&self, stream: StreamHandle) -> Result<EventHandle> {
         let mut event = ptr::null_mut();
         // SAFETY: a place for the answer; the context is current (F7).
@@ -167,21 +167,21 @@ impl Driver {
         Ok(event)
     }
 
-    /// Makes what is queued on `stream` from now on wait for `event`. The host waits for nothing.
+    /// Makes work that is queued on `stream` later wait for `event`. The host does not wait.
     pub(super) fn wait(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
         // SAFETY: both exist (the duties of `Stream` and of `Event`).
         let status = unsafe { (self.call.wait)(stream, event, 0) };
         self.check("cuStreamWaitEvent", status)
     }
 
-    /// Waits here for an event.
+    /// The host waits for an event.
     pub(super) fn wait_on_host(&self, event: EventHandle) -> Result<()> {
         // SAFETY: it exists (F7).
         let status = unsafe { (self.call.synchronize)(event) };
         self.check("cuEventSynchronize", status)
     }
 
-    /// Gives an event up; whoever waits for it still does.
+    /// Destroys an event. Streams that wait for it still do.
     pub(super) fn destroy(&self, event: EventHandle) {
         // SAFETY: it exists, and is not used again. An error cannot be answered for (F7).
         let _ = unsafe { (self.call.destroy)(event) };

@@ -1,4 +1,4 @@
-//! Streams of devices: their numbers, and the work that memory is ready after.
+//! Streams of devices: their numbers, and the work after which memory is ready.
 
 mod driver;
 mod number;

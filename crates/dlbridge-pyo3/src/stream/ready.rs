@@ -1,6 +1,6 @@
-//! When a tensor's memory is ready, and making others wait until it is.
-//! The driver's functions belong to `driver`, what the numbers of streams mean to `Stream`.
-//! Invariant: only streams wait for device work; the host waits only where the host reads.
+//! The work after which a tensor's memory is ready, and the waiting for it.
+//! The driver's functions belong to `driver`, the numbers of streams to `number`.
+//! Invariant: only streams wait for device work; the host waits only before it reads.
 
 use dlbridge::protocol::stream::{Platform, platform};
 use dlbridge::{Device, Tensor};
@@ -12,16 +12,18 @@ use crate::{Error, Result};
 /// The work after which a tensor's memory is ready.
 #[derive(Debug)]
 pub(crate) enum Ready {
-    /// Whatever a stream has been given when somebody is to wait: it is there as long as the tensor,
-    /// so nothing needs to be done before. The default stream, or that of the memory's owner.
+    /// The work that is queued on a stream when a consumer waits. The stream lives as long as the
+    /// tensor, so no event is needed before. It is the default stream, or that of the memory's
+    /// owner.
     Stream(Stream),
-    /// What a stream had been given when the event was recorded. The stream may be gone since.
+    /// The work that was queued on a stream when the event was recorded. The stream may no longer
+    /// exist.
     Event(Event),
 }
 
 impl Ready {
-    /// After the work on a tensor's own stream, where it tells one (a CUDA slice does), else on the
-    /// default one, as DLPack has it where nobody says more. `None` for memory without streams.
+    /// After the work on a tensor's own stream, if it reports one (a CUDA slice does), otherwise on
+    /// the default stream, which is DLPack's default. `None` for memory without streams.
     #[inline]
     pub(crate) fn for_tensor(tensor: &Tensor) -> Option<Self> {
         platform(tensor.device())?;
@@ -30,7 +32,7 @@ impl Ready {
         Some(Self::Stream(own.map_or(Stream::DEFAULT, |own| unsafe { Stream::from_handle(own) })))
     }
 
-    /// After what has been queued on `stream` so far; `None` if nothing is to be waited for.
+    /// After the work that is queued on `stream` now; `None` if there is no work to wait for.
     pub(crate) fn on(stream: Stream, device: Device) -> Result<Option<Self>> {
         let number = stream.number_on(device)?;
         match (platform(device), number) {
@@ -61,7 +63,7 @@ impl Ready {
         }
     }
 
-    /// Waits here. Without a driver there is no work to be waited for.
+    /// The host waits. Without a driver there is no work to wait for.
     pub(crate) fn before_host(&self, device: Device) -> Result<()> {
         match (self, platform(device)) {
             (Self::Event(event), _) => event.before_host(),
@@ -75,8 +77,8 @@ impl Ready {
     }
 }
 
-/// Makes the default stream wait for the work on a tensor that tells its own stream. For exports
-/// through which no consumer names a stream.
+/// Makes the default stream wait for the work on a tensor that reports its own stream. For exports
+/// without a stream argument.
 #[inline]
 pub(crate) fn settle(tensor: &Tensor) -> Result<()> {
     match Ready::for_tensor(tensor) {
@@ -111,7 +113,7 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// Records what the stream of this number has been given so far.
+    /// Records an event on the stream of this number.
     fn record(platform: Platform, number: i64, device: Device) -> Result<Self> {
         if platform != Platform::Cuda {
             let message = format!(

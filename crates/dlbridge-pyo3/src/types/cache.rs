@@ -1,6 +1,7 @@
-//! The one cache of what is known of types, by the type's address.
-//! Invariants: a slot is read whole, as one writer wrote it. A slot with a path keeps its type alive;
-//! a slot without one is cleared when its type is freed. So no type inherits a path by its address.
+//! The cache of facts about Python types, by the type's address.
+//! Invariants: a slot is read whole, as one writer wrote it. A slot with a path keeps its type
+//! alive; a slot without a path is cleared when its type is freed. So a new type at a freed address
+//! gets no stale path.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
@@ -15,20 +16,19 @@ use pyo3::{Borrowed, ffi};
 use super::framework::Framework;
 use super::path::{Path, find};
 
-/// How many types are remembered, with a path or without one. A program meets few.
+/// The number of cached types. A program uses few.
 const COUNT: usize = 128;
 
-/// Where a type may stand: at the slot of its address, or at that slot's neighbour.
+/// The possible places of a type: the slot of its address, and that slot's neighbour.
 static SLOTS: [Slot; COUNT] = [const { Slot::empty() }; COUNT];
 
-/// What belongs to each slot and is needed seldom. Locked by writers; no Python code runs under the
-/// lock.
+/// The rarely used fields of a slot. Locked by writers; no Python code runs under the lock.
 static DETAILS: Mutex<[Option<Details>; COUNT]> = Mutex::new([const { None }; COUNT]);
 
 struct Details {
     /// A reference to a type with a path, a weak one to a type without.
     guard: Py<PyAny>,
-    /// The type's framework, once it was needed.
+    /// The type's framework, once it was looked up.
     framework: Option<&'static Framework>,
     /// The `from_dlpack` that makes arrays of this type, if it is the framework's own.
     importer: Option<Py<PyAny>>,
@@ -47,7 +47,7 @@ struct Slot {
     path: AtomicPtr<DLPackExchangeAPI>,
 }
 
-/// The addresses that stand for the paths without a table. No table is there.
+/// The addresses that encode the paths without a table. No table is at these addresses.
 const NO_PATH: usize = 0;
 const NUMPY: usize = 1;
 const OWN: usize = 2;
@@ -86,7 +86,7 @@ impl Slot {
         }
     }
 
-    /// What is remembered of a type here.
+    /// The cached path of a type in this slot.
     #[inline(always)]
     fn get(&self, kind: *mut ffi::PyTypeObject) -> Option<Option<Path>> {
         let version = self.version.load(Ordering::Acquire);
@@ -115,14 +115,14 @@ impl Slot {
     }
 }
 
-/// The slot of a type, by the golden ratio, which spreads addresses of any alignment.
+/// The slot of a type, by a hash with the golden ratio, which spreads addresses of any alignment.
 #[inline(always)]
 fn slot_of(kind: *mut ffi::PyTypeObject) -> usize {
     const SHIFT: u32 = u32::BITS - COUNT.ilog2();
     ((kind.addr() as u32).wrapping_mul(0x9e37_79b9) >> SHIFT) as usize
 }
 
-/// The fast path into an object, if its type has one.
+/// The fast path for an object, if its type has one.
 #[inline(always)]
 pub(crate) fn path_of(object: Borrowed<'_, '_, PyAny>) -> Option<Path> {
     // SAFETY: any object has a type (F1), which it keeps alive.
@@ -151,12 +151,12 @@ fn look_further(object: Borrowed<'_, '_, PyAny>, home: usize) -> Option<Path> {
     path
 }
 
-/// The slot that a type has; it keeps that while the details are locked.
+/// The slot of a type. It does not change while the details are locked.
 fn slot_with(kind: *mut ffi::PyTypeObject, home: usize) -> Option<usize> {
     [home, home ^ 1].into_iter().find(|&at| SLOTS[at].is_of(kind))
 }
 
-/// Remembers a type, in place of another one if there is no room.
+/// Caches a type, and evicts another one if both places are used.
 fn remember(kind: &Bound<'_, PyType>, home: usize, path: Option<Path>) {
     let guard = match path {
         Some(_) => kind.clone().into_any().unbind(),
@@ -184,7 +184,7 @@ fn remember(kind: &Bound<'_, PyType>, home: usize, path: Option<Path>) {
     drop(replaced);
 }
 
-/// Reads or writes the details of a type that is remembered.
+/// Reads or writes the details of a cached type.
 fn with_details<R>(kind: &Bound<'_, PyType>, work: impl FnOnce(&mut Details) -> R) -> Option<R> {
     let kind = kind.as_type_ptr();
     let mut details = details();
@@ -202,13 +202,13 @@ pub(crate) fn framework_of(kind: &Bound<'_, PyType>) -> &'static Framework {
     framework
 }
 
-/// The `from_dlpack` that was remembered for a type.
+/// The cached `from_dlpack` of a type.
 pub(crate) fn importer_of<'py>(kind: &Bound<'py, PyType>) -> Option<Bound<'py, PyAny>> {
     let clone = |importer: &Py<PyAny>| importer.bind(kind.py()).clone();
     with_details(kind, |details| details.importer.as_ref().map(clone)).flatten()
 }
 
-/// Remembers the `from_dlpack` of a type's framework.
+/// Caches the `from_dlpack` of a type's framework.
 pub(crate) fn remember_importer(kind: &Bound<'_, PyType>, importer: &Bound<'_, PyAny>) {
     let importer = importer.clone().unbind();
     // Dropping the former one may run Python code: not under the lock.

@@ -1,5 +1,5 @@
-//! What is known of frameworks, found from the type of one of their arrays.
-//! Remembering it belongs to `cache`.
+//! The frameworks that need special treatment, found from the type of an array.
+//! Caching belongs to `cache`.
 
 use dlbridge::{DType, Device, Tensor, protocol};
 use pyo3::intern;
@@ -8,23 +8,23 @@ use pyo3::types::{PyString, PyType};
 
 use crate::{Error, Result};
 
-/// What is known of a framework beforehand. Of others, nothing is needed to take writable memory.
+/// The properties of a known framework. Writable memory can also be shared with an unknown one.
 pub(crate) struct Framework {
-    /// The package that its types come from, as they say themselves.
+    /// The package in `__module__` of its types.
     root: &'static str,
-    /// The package that has its functions, if that is another one.
+    /// The package of its functions, if it is another one.
     package: Option<&'static str>,
-    /// Where `from_dlpack` is, if neither the type nor the package has it.
+    /// The module of `from_dlpack`, if neither the type nor the package has it.
     pub(crate) place: &'static [&'static str],
-    /// Whether it makes read-only memory a read-only or immutable array, or copies it (MLX). PyTorch,
-    /// Paddle and TVM-FFI make it one that may be written.
+    /// Whether it makes a read-only or immutable array of read-only memory, or copies it (MLX).
+    /// PyTorch, Paddle and TVM-FFI make a writable array.
     pub(crate) keeps_read_only: bool,
-    /// Whether its arrays are in NumPy's memory.
+    /// Whether its arrays use NumPy's memory.
     pub(crate) has_numpys_memory: bool,
-    /// Whether it takes nothing but a capsule of the old ABI.
+    /// Whether it accepts only legacy capsules.
     pub(crate) wants_legacy: bool,
-    /// Whether it crashes at a device that it does not have: TensorFlow releases the tensor twice,
-    /// Paddle follows a null pointer.
+    /// Whether it crashes for a device that it does not have: TensorFlow releases the tensor twice,
+    /// Paddle dereferences a null pointer.
     crashes_elsewhere: bool,
 }
 
@@ -79,8 +79,8 @@ impl Framework {
         KNOWN.iter().find(|known| root == known.root)
     }
 
-    /// Whether a function is one of the framework's own. A type that is derived from one of its
-    /// types may well have another's.
+    /// Whether a function is the framework's own. A subclass of one of its types may have
+    /// another one.
     pub(crate) fn has(&self, function: &Bound<'_, PyAny>) -> bool {
         root_of(function).is_some_and(|root| root == self.package())
     }
@@ -89,8 +89,8 @@ impl Framework {
         self.package.unwrap_or(self.root)
     }
 
-    /// Refuses what the framework would take for other numbers than they are, or refuse with
-    /// words that help nobody.
+    /// Rejects tensors whose values the framework would misread, or which it would reject with an
+    /// unhelpful message.
     pub(crate) fn check(&self, tensor: &Tensor) -> Result<()> {
         let root = self.root;
         if root == "paddle" && tensor.dtype() == DType::U16 {
@@ -111,8 +111,8 @@ impl Framework {
         Ok(())
     }
 
-    /// Refuses devices that the framework may not have, where asking would crash it: those that
-    /// `object`, an array of its own, is not on.
+    /// Rejects devices on which the framework might crash: those other than the device of
+    /// `object`, an array of its own.
     pub(crate) fn check_device(&self, object: &Bound<'_, PyAny>, device: Device) -> Result<()> {
         if !self.crashes_elsewhere || device == Device::CPU {
             return Ok(());

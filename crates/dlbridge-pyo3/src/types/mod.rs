@@ -1,5 +1,4 @@
-//! What is known of Python types: how their objects are imported fast, and which framework they
-//! belong to.
+//! Facts about Python types: their fast import path, and their framework.
 
 mod cache;
 mod framework;
@@ -13,13 +12,13 @@ pub(crate) use cache::{framework_of, importer_of, path_of, remember_importer, ta
 pub(crate) use framework::{Framework, UNKNOWN, roots};
 pub(crate) use path::Path;
 
-/// A type's name with its module, as far as it has them.
+/// A type's name with its module, if it has one.
 pub(crate) fn name_of(kind: &Bound<'_, PyType>) -> String {
     let name = kind.fully_qualified_name().or_else(|_| kind.qualname());
     name.map_or_else(|_| "this type".to_owned(), |name| name.to_string())
 }
 
-/// A module, unless nobody has imported it yet. (Importing takes microseconds.)
+/// A module that is already imported. (Importing takes microseconds.)
 pub(crate) fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = name.py();
     // SAFETY: attached, and a name (F1, F2).

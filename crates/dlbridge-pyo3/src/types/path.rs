@@ -1,6 +1,7 @@
-//! Which types have a fast import path: one without a Python call.
-//! Taking that path belongs to `import`, remembering it to `cache`.
-//! Invariant: a table is used for the types that do what the class which publishes it does.
+//! Finds the fast import path of a type: one without a Python call.
+//! Importing by that path belongs to `import`, caching it to `cache`.
+//! Invariant: a table is used only for types whose methods are those of the class that publishes
+//! it.
 
 use dlbridge::protocol::table::{ATTRIBUTE, CAPSULE, HOOK, serves, usable};
 use dlbridge::sys::{DLPackExchangeAPI, DLPackExchangeAPIHeader};
@@ -14,14 +15,14 @@ use crate::TensorObject;
 use crate::export::exchange;
 use crate::numpy;
 
-/// A fast path into the objects of a type.
+/// A fast import path for the objects of a type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Path {
-    /// `numpy.ndarray` itself: by the fields of its C struct.
+    /// `numpy.ndarray` itself: from the fields of its C struct.
     NumPy,
     /// `dlbridge.Tensor` of this library: another handle of the tensor inside.
     Own,
-    /// By the exchange table that the type, or a base of it, publishes.
+    /// Through the exchange table that the type, or a base of it, publishes.
     Table(&'static DLPackExchangeAPI),
 }
 
@@ -37,7 +38,7 @@ impl Path {
     }
 }
 
-/// The fast path that a type has. Runs Python code, of the type's metaclass if it has one.
+/// Finds the fast path of a type. Runs Python code, of the type's metaclass if it has one.
 #[cold]
 pub(super) fn find(kind: &Bound<'_, PyType>) -> Option<Path> {
     if numpy::is_array_type(kind) {
@@ -53,7 +54,7 @@ pub(super) fn find(kind: &Bound<'_, PyType>) -> Option<Path> {
     Some(if is_own { Path::Own } else { Path::Table(table) })
 }
 
-/// Whether a type does nothing else than the class whose table it inherits.
+/// Whether a type has the same methods as the class whose table it inherits.
 fn goes_by_the_table_of(kind: &Bound<'_, PyType>, publisher: &Bound<'_, PyType>) -> bool {
     let inherits = |name| {
         Ok(match (inherited(kind, name), inherited(publisher, name)) {
@@ -66,7 +67,7 @@ fn goes_by_the_table_of(kind: &Bound<'_, PyType>, publisher: &Bound<'_, PyType>)
     serves
 }
 
-/// Whether a type of PyTorch has switched `__torch_function__` off, as `torch.nn.Parameter` has.
+/// Whether a PyTorch type disables `__torch_function__`, as `torch.nn.Parameter` does.
 fn is_hook_off(kind: &Bound<'_, PyType>) -> bool {
     let py = kind.py();
     let module = loaded(intern!(py, "torch._C")).ok().flatten();
@@ -85,7 +86,7 @@ fn own<'py>(class: &Bound<'py, PyAny>, name: &str) -> Option<Bound<'py, PyAny>> 
     class.getattr(intern!(class.py(), "__dict__")).ok()?.get_item(name).ok()
 }
 
-/// The table that a type's attribute holds, in a version that we can call.
+/// The table in a type's attribute, if its version is supported.
 fn published(kind: &Bound<'_, PyType>) -> Option<&'static DLPackExchangeAPI> {
     let capsule = kind.getattr(intern!(kind.py(), ATTRIBUTE)).ok()?;
     let capsule = capsule.cast::<PyCapsule>().ok()?;

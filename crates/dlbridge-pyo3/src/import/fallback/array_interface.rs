@@ -1,4 +1,4 @@
-//! From an object with NumPy's `__array_interface__` to a tensor over its memory.
+//! Imports an object with NumPy's `__array_interface__`.
 //! Device memory belongs to `cuda_array_interface`.
 //! Invariant: the tensor keeps the object, and the dict, which may own what `data` points to.
 
@@ -13,7 +13,7 @@ use super::memory::ForeignMemory;
 use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 
-/// Takes the memory that the object's `__array_interface__` describes (NumPy, the array interface
+/// Imports the memory that the object's `__array_interface__` describes (NumPy, the array interface
 /// protocol, version 3); `None` if it has none.
 pub(super) fn import_array_interface(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     let py = object.py();
@@ -33,7 +33,7 @@ pub(super) fn import_array_interface(object: Borrowed<'_, '_, PyAny>) -> Result<
     unsafe { memory.tensor(Owner::new(owners)) }.map(Some)
 }
 
-/// What keeps the memory: a buffer, if `data` is one, and the object with its dict.
+/// The owner of the memory: a buffer, if `data` is one, and the object with its dict.
 struct Owners {
     _buffer: Option<Acquired>,
     objects: Py<PyAny>,
@@ -47,8 +47,7 @@ impl NeedsInterpreter for Owners {
 }
 
 /// The clause on `data` that is no pair: the memory is the buffer of that object, from `offset` on.
-/// That can be measured. (Without `data` it is the array's own buffer, which is taken before
-/// anybody looks here.)
+/// Its size is known. (Without `data` it is the array's own buffer, which was already tried.)
 fn within_buffer(interface: &Interface<'_>) -> Result<(ForeignMemory, Option<Acquired>)> {
     let exporter = interface.need("data")?;
     if !buffer::has_buffer(exporter.as_borrowed()) {

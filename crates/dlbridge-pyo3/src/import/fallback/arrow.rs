@@ -1,7 +1,7 @@
-//! From an object with `__arrow_c_array__` to a tensor over its values.
-//! Nested, bit-packed and nullable arrays do not belong here: they are no tensors.
-//! Invariant: the schema stays its capsule's, the array is moved out of its capsule or stays there;
-//! so either is released once.
+//! Imports the values of an object with `__arrow_c_array__`.
+//! Nested, bit-packed and nullable arrays are rejected, since they are not tensors.
+//! Invariant: the schema stays in its capsule; the array is moved out of its capsule or stays
+//! there. So each is released once.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::slice;
@@ -52,7 +52,7 @@ struct Moved(ArrowArray);
 unsafe impl Send for Moved {}
 
 impl NeedsInterpreter for Moved {
-    /// pyarrow's own function takes the GIL where the memory is a Python object's.
+    /// pyarrow's own function takes the GIL if a Python object owns the memory.
     fn release(mut self, _: Python<'_>) {
         if let Some(release) = self.0.release {
             // SAFETY: moved here alive, and released once (F8).
@@ -61,7 +61,7 @@ impl NeedsInterpreter for Moved {
     }
 }
 
-/// Takes the values of an object's `__arrow_c_array__` (the Arrow PyCapsule interface): numbers
+/// Imports the values of an object's `__arrow_c_array__` (the Arrow PyCapsule interface): numbers
 /// without nulls, read-only, since arrays are immutable; `None` if it has none.
 pub(super) fn import_arrow(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     let Some(method) = object.getattr_opt(intern!(object.py(), "__arrow_c_array__"))? else {
@@ -104,7 +104,7 @@ fn content<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> Result<*mut T> {
     Ok(unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), name.as_ptr()) }.cast())
 }
 
-/// Reads what an array's schema and struct say.
+/// Reads an array's schema and struct.
 ///
 /// # Safety
 ///
@@ -153,7 +153,7 @@ unsafe fn described(schema: &ArrowSchema, array: &ArrowArray) -> Result<ForeignM
     Ok(ForeignMemory { data, device, dtype, shape, strides: None, read_only: true })
 }
 
-/// Looks for a null where nobody has counted them: least significant bit first, 1 for a value.
+/// Looks for a null if the nulls were not counted: least significant bit first, 1 for a value.
 ///
 /// # Safety
 ///

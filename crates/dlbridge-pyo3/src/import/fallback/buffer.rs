@@ -1,7 +1,7 @@
-//! From an object with the buffer protocol (PEP 3118) to a tensor over its memory.
+//! Imports an object with the buffer protocol (PEP 3118).
 //! Exporting our own memory belongs to `export::buffer`.
-//! Invariant: the tensor owns the acquired buffer itself, which no Python code can find and release,
-//! and which is released once.
+//! Invariant: the tensor owns the acquired buffer itself, which no Python code can find and
+//! release, and which is released once.
 
 use std::ffi::{CStr, c_int};
 use std::{ptr, slice};
@@ -15,7 +15,7 @@ use crate::buffer::{self, Buffer, FULL_READ_ONLY, PyBuffer_Release, PyObject_Get
 use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 
-/// Takes an object's buffer; `None` if it has none.
+/// Imports an object's buffer; `None` if it has none.
 pub(super) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     if !has_buffer(object) {
         return Ok(None);
@@ -26,7 +26,7 @@ pub(super) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Te
     unsafe { memory.tensor(Owner::new(buffer)) }.map(Some)
 }
 
-/// An object's buffer, and what it says.
+/// An object's buffer and its description.
 pub(super) fn open(object: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, ForeignMemory)> {
     let buffer = Acquired::new(object)?;
     let memory = buffer.memory()?;
@@ -42,9 +42,9 @@ pub(super) fn has_buffer(object: Borrowed<'_, '_, PyAny>) -> bool {
     !unsafe { ffi::PyType_GetSlot(kind.as_type_ptr(), BF_GETBUFFER) }.is_null()
 }
 
-/// An acquired buffer: its exporter counts it, so that a `bytearray` is not resized meanwhile. Boxed,
-/// since exporters may point into it. Dropped on threads that are attached only: anywhere else an
-/// `Owner` keeps it.
+/// An acquired buffer: its exporter counts it, so that a `bytearray` is not resized meanwhile.
+/// Boxed, since exporters may point into it. Dropped on threads that are attached only: anywhere
+/// else an `Owner` keeps it.
 pub(super) struct Acquired(Box<Buffer>);
 
 // SAFETY: plain numbers and pointers, which are used on a thread that is attached (F8, R9).

@@ -1,6 +1,5 @@
 //! The buffer protocol where the version-independent Python library has no functions for it.
-//! Everything else belongs to `buffer.rs`.
-//! Invariant: the same names as there.
+//! Invariant: the same names as in `buffer.rs`.
 
 use dlbridge::Tensor;
 use pyo3::Borrowed;

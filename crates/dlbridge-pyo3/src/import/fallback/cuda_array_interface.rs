@@ -1,8 +1,8 @@
-//! From an object with `__cuda_array_interface__` to a tensor over its memory.
+//! Imports an object with `__cuda_array_interface__`.
 //! Host memory belongs to `array_interface`, waiting for streams to `crate::stream`.
-//! Invariant: work on the interface's stream is ordered before that of the stream asked for.
+//! Invariant: work on the interface's stream is ordered before that of the requested stream.
 //!
-//! No GPU has run this yet: the tests play the driver with a library that records the calls.
+//! Not yet tested on a GPU: the tests use a fake driver, which records the calls.
 
 use dlbridge::{Device, Tensor};
 use pyo3::prelude::*;
@@ -14,12 +14,12 @@ use crate::release::Owner;
 use crate::stream::{Ready, Stream, device_of_pointer};
 use crate::{Error, Result};
 
-/// Takes the memory that the object's `__cuda_array_interface__` describes (CUDA Array Interface,
+/// Imports the memory that the object's `__cuda_array_interface__` describes (CUDA Array Interface,
 /// version 3; those before lack the stream, and PyTorch says 2), ready for `stream`; `None` if it
 /// has none.
 ///
-/// The interface does not say which device; the driver knows. An empty array may have no address,
-/// and is said to be on device 0 then.
+/// The interface does not name the device; the driver does. An empty array without an address is
+/// assumed to be on device 0.
 pub(super) fn import_cuda_array_interface(
     object: Borrowed<'_, '_, PyAny>,
     stream: Stream,

@@ -1,6 +1,6 @@
-//! What NumPy's and CUDA's array interfaces have in common: a dict that describes an array.
-//! Where the memory is, and who keeps it, belongs to the file of each.
-//! Invariant: an entry that is not as the protocol wants it is a `BufferError` that names it.
+//! Reads the dict of NumPy's and CUDA's array interfaces.
+//! The device and the owner of the memory belong to the file of each interface.
+//! Invariant: an entry that violates the protocol is a `BufferError` that names it.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -45,7 +45,7 @@ impl<'py> Interface<'py> {
         &self.0
     }
 
-    /// An entry that may be missing; so it is if it is None.
+    /// An optional entry; None counts as missing.
     pub(super) fn get(&self, key: &str) -> Result<Option<Bound<'py, PyAny>>> {
         Ok(self.0.get_item(key)?.filter(|value| !value.is_none()))
     }
@@ -70,7 +70,7 @@ impl<'py> Interface<'py> {
         }
     }
 
-    /// Refuses masked arrays: which elements count is not a tensor's to say.
+    /// Rejects masked arrays: a tensor has no mask.
     pub(super) fn refuse_mask(&self) -> Result<()> {
         match self.get("mask")? {
             None => Ok(()),
@@ -92,7 +92,7 @@ impl<'py> Interface<'py> {
         }
     }
 
-    /// ForeignMemory of this shape, with these strides.
+    /// Foreign memory of this shape, with these strides.
     pub(super) fn memory(
         &self,
         data: *mut c_void,
@@ -109,13 +109,12 @@ impl<'py> Interface<'py> {
     }
 }
 
-/// The pointer of an address that came as a number. Whatever memory it is of, Rust did not
-/// allocate it.
+/// The pointer for an address that is a number. Rust did not allocate its memory.
 pub(super) fn pointer(address: usize) -> *mut c_void {
     ptr::with_exposed_provenance_mut(address)
 }
 
-/// An error that names an entry, what was found there and what was wanted.
+/// An error that names an entry, what was found and what was expected.
 pub(super) fn wrong<T>(key: &str, found: &Bound<'_, PyAny>, wanted: &str) -> Result<T> {
     let found = found.repr()?;
     Err(Error::buffer(format!("{key}: found {found}, wanted {wanted}")))

@@ -1,5 +1,5 @@
-//! ForeignMemory that no DLPack descriptor describes, made into a tensor.
-//! What the description comes from belongs to the file of each protocol.
+//! Makes tensors over foreign memory that has no DLPack descriptor.
+//! Reading the description belongs to the file of each protocol.
 //! Invariant: no element's address overflows, and strides count elements.
 
 use std::ffi::c_void;
@@ -8,7 +8,7 @@ use dlbridge::{DType, Device, Flags, MAX_RANK, Tensor, layout};
 
 use crate::{Error, Result};
 
-/// What a protocol says of an object's memory.
+/// A protocol's description of an object's memory.
 pub(super) struct ForeignMemory {
     /// The address of element `[0, 0, ...]`.
     pub(super) data: *mut c_void,
@@ -20,8 +20,8 @@ pub(super) struct ForeignMemory {
     pub(super) read_only: bool,
 }
 
-/// How far a tensor's elements lie from the first one, in bytes: the lowest, and the end of the
-/// highest.
+/// The range of a tensor's elements in bytes, relative to the first one: the start of the lowest,
+/// and the end of the highest.
 pub(super) struct Reach {
     pub(super) below: usize,
     pub(super) above: usize,
@@ -58,7 +58,7 @@ impl ForeignMemory {
         self.dtype.itemsize().map_or(1, |size| size.max(1) as i64)
     }
 
-    /// Whether the elements lie side by side in row-major order.
+    /// Whether the elements are contiguous in row-major order.
     pub(super) fn is_contiguous(&self) -> Result<bool> {
         Ok(layout::is_contiguous(&self.shape, &self.steps()?))
     }

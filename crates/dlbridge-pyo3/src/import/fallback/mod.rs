@@ -1,6 +1,7 @@
-//! Objects that do not speak DLPack, but another protocol for the same memory.
+//! Imports objects without DLPack through other protocols.
 //! DLPack itself belongs to `import`.
-//! Invariant: asked after DLPack, in an order that prefers what says more about the memory.
+//! Invariant: these protocols are tried after DLPack, those with the more precise description
+//! first.
 
 mod array_interface;
 mod arrow;
@@ -19,7 +20,7 @@ use crate::Result;
 use crate::import::protocol::Protocol;
 use crate::stream::Stream;
 
-/// Takes an object's memory by the first of the protocols that it has; `None` if it has none.
+/// Imports an object through the first protocol that it has; `None` if it has none.
 /// Device memory is ready for the default stream.
 pub(crate) fn import_by_fallback(
     object: Borrowed<'_, '_, PyAny>,
@@ -36,7 +37,7 @@ pub(crate) fn import_by_fallback(
     Ok(arrow::import_arrow(object)?.map(|tensor| (tensor, Protocol::Arrow)))
 }
 
-/// Takes device memory, ready for a stream.
+/// Imports device memory, ready for a stream.
 pub(crate) fn import_cuda(
     object: Borrowed<'_, '_, PyAny>,
     stream: Stream,
@@ -45,7 +46,7 @@ pub(crate) fn import_cuda(
     Ok(tensor.map(|tensor| (tensor, Protocol::CudaArrayInterface)))
 }
 
-/// Takes the memory of an object whose `__dlpack__` refused it.
+/// Imports an object whose `__dlpack__` raised `BufferError`.
 pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Tensor, Protocol)>> {
     Ok(buffer::import_buffer(object)?.map(|tensor| (tensor, Protocol::Buffer)))
 }

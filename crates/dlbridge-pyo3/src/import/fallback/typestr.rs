@@ -1,5 +1,5 @@
 //! The type strings of the array interface protocols.
-//! Struct formats, which the buffer protocol has, belong to `format`.
+//! Struct formats of the buffer protocol belong to `buffer::format`.
 //! Invariant: only numbers in this machine's byte order have a dtype.
 
 use dlbridge::{DType, TypeCode};
