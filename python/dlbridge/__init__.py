@@ -1,9 +1,11 @@
 """Share tensor memory without copies, over DLPack.
 
 >>> import dlbridge
->>> tensor = dlbridge.arange(6, dtype="float32")
+>>> tensor = dlbridge.arange(4, dtype="float32")
 >>> tensor
-dlbridge.Tensor(shape=(6,), dtype=float32, device=cpu)
+dlbridge.Tensor([0.0, 1.0, 2.0, 3.0], shape=(4,), dtype=float32, device=cpu)
+>>> tensor[1:3].tolist()
+[1.0, 2.0]
 
 `from_dlpack` imports an array of any framework, or an object with the buffer protocol, without
 copying. Every framework imports a `Tensor` with its own `from_dlpack`; `memoryview` accepts it as

@@ -2,7 +2,7 @@
 //! Invariant: every tensor created here is contiguous, writable and 64-byte aligned.
 
 use dlbridge::{DType, Tensor};
-use dlbridge_pyo3::{Error, Result, TensorObject};
+use dlbridge_pyo3::{Error, PyDType, Result, TensorObject};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -33,17 +33,35 @@ pub(crate) enum Number {
 }
 
 impl Number {
-    pub(crate) fn to_element<T: FromNumber>(self) -> T {
+    fn to_element<T: FromNumber>(self) -> T {
         match self {
             Self::Integer(value) => T::from_integer(value),
             Self::Float(value) => T::from_float(value),
         }
     }
 
+    /// The number as an element, if it is one after fractions are cut off.
+    pub(crate) fn checked<T: FromNumber>(self) -> Option<T> {
+        let holds = match self {
+            Self::Integer(value) => T::holds_integer(value),
+            Self::Float(value) => T::holds_float(value),
+        };
+        holds.then(|| self.to_element())
+    }
+
     fn float(self) -> f64 {
         match self {
             Self::Integer(value) => value as f64,
             Self::Float(value) => value,
+        }
+    }
+}
+
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Integer(value) => value.fmt(f),
+            Self::Float(value) => value.fmt(f),
         }
     }
 }
@@ -62,9 +80,9 @@ fn zeroed(dtype: DType, shape: &[i64]) -> Result<Tensor> {
 
 /// Create a tensor of zeros, in memory that Rust owns.
 #[pyfunction]
-#[pyo3(signature = (shape, *, dtype="float64"))]
-pub(crate) fn zeros(shape: Shape, dtype: &str) -> Result<TensorObject> {
-    Ok(TensorObject::new(zeroed(dtype.parse()?, &shape.extents())?))
+#[pyo3(signature = (shape, *, dtype=PyDType(DType::F64)), text_signature = "(shape, *, dtype='float64')")]
+pub(crate) fn zeros(shape: Shape, dtype: PyDType) -> Result<TensorObject> {
+    Ok(TensorObject::new(zeroed(dtype.0, &shape.extents())?))
 }
 
 /// Create a tensor of evenly spaced numbers, in memory that Rust owns.
@@ -74,15 +92,15 @@ pub(crate) fn arange(
     start: Number,
     stop: Option<Number>,
     step: Number,
-    dtype: Option<&str>,
+    dtype: Option<PyDType>,
 ) -> Result<TensorObject> {
     let (start, stop) = match stop {
         Some(stop) => (start, stop),
         None => (Number::Integer(0), start),
     };
     let all_integers = [start, stop, step].iter().all(|n| matches!(n, Number::Integer(_)));
-    let default = if all_integers { "int64" } else { "float64" };
-    let dtype: DType = dtype.unwrap_or(default).parse()?;
+    let default = if all_integers { DType::I64 } else { DType::F64 };
+    let dtype = dtype.map_or(default, |dtype| dtype.0);
     if step.float() == 0.0 {
         return Err(Error::Python(PyValueError::new_err(
             "step: expected a number other than 0, found 0",
@@ -133,21 +151,38 @@ fn fill_range<T: FromNumber>(tensor: &mut Tensor, start: Number, step: Number) -
 
 /// Create a tensor from a copy of some bytes, in memory that Rust owns.
 #[pyfunction]
-#[pyo3(signature = (data, /, *, dtype="uint8", shape=None))]
+#[pyo3(
+    signature = (data, /, *, dtype=PyDType(DType::U8), shape=None),
+    text_signature = "(data, /, *, dtype='uint8', shape=None)"
+)]
 pub(crate) fn from_bytes(
     data: &Bound<'_, PyAny>,
-    dtype: &str,
+    dtype: PyDType,
     shape: Option<Shape>,
 ) -> Result<TensorObject> {
-    let dtype: DType = dtype.parse()?;
+    let PyDType(dtype) = dtype;
     let bytes = as_bytes(data)?;
     let bytes = bytes.as_bytes();
     let shape = match shape {
-        Some(shape) => shape.extents(),
+        Some(shape) => without_unknown(shape.extents(), bytes.len(), dtype),
         None => vec![extent_of(bytes.len(), dtype)?],
     };
     let tensor = Tensor::from_bytes(dtype, &shape, bytes).map_err(bad_argument)?;
     Ok(TensorObject::new(tensor))
+}
+
+/// The extents, with the number that these bytes have elements for in place of one -1.
+fn without_unknown(mut shape: Vec<i64>, size: usize, dtype: DType) -> Vec<i64> {
+    let Some(unknown) = shape.iter().position(|&extent| extent == -1) else { return shape };
+    let others = shape.iter().enumerate().filter(|&(axis, _)| axis != unknown);
+    let bits = others
+        .map(|(_, &extent)| i128::from(extent))
+        .try_fold(i128::from(dtype.bits) * i128::from(dtype.lanes), i128::checked_mul);
+    // Another number of bytes is refused where they are copied.
+    if let Some(bits @ 1..) = bits {
+        shape[unknown] = (size as i128 * 8 / bits) as i64;
+    }
+    shape
 }
 
 /// The bytes of an object with the buffer protocol; a `bytes` object is not copied.

@@ -27,10 +27,18 @@ pub(crate) trait FromNumber: dlbridge::Element {
     /// Converts like NumPy's `astype`: truncates fractions, wraps integers and rounds floats.
     fn from_integer(value: i128) -> Self;
     fn from_float(value: f64) -> Self;
+
+    /// Whether the type has this number, up to its fraction. Floats have every one: too large ones are infinite.
+    fn holds_integer(_: i128) -> bool {
+        true
+    }
+    fn holds_float(_: f64) -> bool {
+        true
+    }
 }
 
 macro_rules! from_number {
-    ($($T:ty),*) => {$(
+    ($($T:ty $(, $limits:ident)?;)*) => {$(
         impl FromNumber for $T {
             fn from_integer(value: i128) -> Self {
                 value as $T
@@ -39,11 +47,36 @@ macro_rules! from_number {
             fn from_float(value: f64) -> Self {
                 value as $T
             }
+            $($limits!($T);)?
         }
     )*};
 }
 
-from_number!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
+macro_rules! limits {
+    ($T:ty) => {
+        fn holds_integer(value: i128) -> bool {
+            Self::try_from(value).is_ok()
+        }
+
+        fn holds_float(value: f64) -> bool {
+            // The upper limit is a power of two; the last number below it need not be a float.
+            value.trunc() >= Self::MIN as f64 && value < 2.0 * (Self::MAX / 2 + 1) as f64
+        }
+    };
+}
+
+from_number! {
+    i8, limits;
+    i16, limits;
+    i32, limits;
+    i64, limits;
+    u8, limits;
+    u16, limits;
+    u32, limits;
+    u64, limits;
+    f32;
+    f64;
+}
 
 impl FromNumber for bool {
     fn from_integer(value: i128) -> Self {

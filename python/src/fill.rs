@@ -4,6 +4,7 @@
 
 use dlbridge::Tensor;
 use dlbridge_pyo3::{Result, TensorObject};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
 use crate::create::{Number, no_numbers};
@@ -15,8 +16,10 @@ use crate::dispatch::with_element;
 pub(crate) fn fill(tensor: &Bound<'_, TensorObject>, value: Number) -> Result<()> {
     let tensor = tensor.get().to_write()?;
     let dtype = tensor.dtype();
-    with_element!(dtype, |T| fill_with(tensor, value.to_element::<T>()),
-        otherwise Err(no_numbers(dtype)))
+    with_element!(dtype, |T| fill_with(tensor, value.checked::<T>().ok_or_else(|| {
+        let message = format!("value: expected a number within {dtype}, found {value}");
+        PyOverflowError::new_err(message)
+    })?), otherwise Err(no_numbers(dtype)))
 }
 
 fn fill_with<T: dlbridge::Element>(tensor: &Tensor, value: T) -> Result<()> {

@@ -9,8 +9,7 @@ mod inspect;
 mod lend;
 mod release;
 
-use dlbridge::Device;
-use dlbridge_pyo3::{CopyMode, ImportOptions, Result, Stream, TensorObject};
+use dlbridge_pyo3::{CopyMode, ImportOptions, PyDevice, Result, Stream, TensorObject};
 use pyo3::prelude::*;
 
 /// Import any array over the same memory: by DLPack, or by another protocol that it supports.
@@ -18,11 +17,11 @@ use pyo3::prelude::*;
 #[pyo3(signature = (x, /, *, device=None, copy=None, stream=None))]
 fn from_dlpack(
     x: &Bound<'_, PyAny>,
-    device: Option<&str>,
+    device: Option<PyDevice>,
     copy: Option<bool>,
     stream: Option<Stream>,
 ) -> Result<TensorObject> {
-    let device = device.map(str::parse::<Device>).transpose()?;
+    let device = device.map(|device| device.0);
     let copy = match copy {
         None => CopyMode::IfNeeded,
         Some(false) => CopyMode::Never,

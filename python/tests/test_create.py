@@ -119,16 +119,39 @@ class TestZeros:
             dlbridge.zeros(shape)
 
     @pytest.mark.parametrize(
-        "dtype", ["float", "float7x", "f4", "", "Float32", "int8x", "bool8x", "float+32"]
+        "dtype", ["float7x", "f5", "", "Float32", "int8x", "bool8x", "float+32", ">f4", "|f4"]
     )
-    def test_an_unknown_type_name_is_a_value_error(self, dtype):
-        with pytest.raises(ValueError, match=re.escape(f'dtype: no such name: "{dtype}"')):
+    def test_an_unknown_type_name_is_a_value_error_that_lists_known_ones(self, dtype):
+        message = re.escape(f'dtype: no such name: "{dtype}"; expected one of bool, int8,')
+        with pytest.raises(ValueError, match=message):
             dlbridge.zeros(3, dtype=dtype)
 
-    @pytest.mark.parametrize("dtype", [np.float32, 3, None])
-    def test_a_type_that_is_no_name_is_a_type_error(self, dtype):
-        with pytest.raises(TypeError):
+    @pytest.mark.parametrize("dtype", [3, None, list, object(), 2.5, np.dtype("M8[s]"), str])
+    def test_what_is_no_type_is_a_type_error(self, dtype):
+        with pytest.raises(TypeError, match="dtype: expected a name or a type, such as"):
             dlbridge.zeros(3, dtype=dtype)
+
+    @pytest.mark.parametrize(
+        "dtype", [*"?bhiqBHIQefdFD", "f4", "<f8", "=i2", "|u1", "float", "int", "complex", "half"]
+    )
+    def test_short_names_are_those_of_numpy(self, dtype):
+        assert dlbridge.zeros(3, dtype=dtype).dtype == np.dtype(dtype).name
+
+    @pytest.mark.parametrize("dtype", [bool, int, float, complex, np.float32, np.int8, np.bool_])
+    def test_types_are_those_of_numpy(self, dtype):
+        for form in (dtype, np.dtype(dtype)):
+            assert dlbridge.zeros(3, dtype=form).dtype == np.dtype(dtype).name
+
+    def test_another_byte_order_is_a_value_error(self):
+        with pytest.raises(ValueError, match="dtype: expected native byte order, found >f4"):
+            dlbridge.zeros(3, dtype=np.dtype(">f4"))
+
+    @pytest.mark.parametrize("module", ["torch", "jax.numpy", "ml_dtypes"])
+    def test_types_of_other_frameworks_are_taken(self, module):
+        module = pytest.importorskip(module, reason=f"{module} is not installed")
+        for name in ("float32", "bfloat16", "float8_e5m2", "complex64", "uint8"):
+            if hasattr(module, name):
+                assert dlbridge.zeros(3, dtype=getattr(module, name)).dtype == name
 
     @pytest.mark.parametrize("dtype", ["int0", "float32x0"])
     def test_a_type_without_width_is_a_value_error(self, dtype):
@@ -223,6 +246,17 @@ class TestFromBytes:
         assert dlbridge.from_bytes(b"").shape == (0,)
         assert dlbridge.from_bytes(bytes(8), dtype="bfloat16", shape=4).shape == (4,)
 
+    @pytest.mark.parametrize("shape", [(-1, 4), (3, -1), -1, (2, -1, 3), [1, 12, -1]])
+    def test_one_extent_is_found_from_the_others(self, shape):
+        data = np.arange(12, dtype="float32")
+        tensor = dlbridge.from_bytes(data.tobytes(), dtype="float32", shape=shape)
+        assert values(tensor) == data.reshape(shape).tolist()
+
+    @pytest.mark.parametrize("shape", [(-1, 5), (-1, -1), (0, -1), (-1, -2)])
+    def test_an_extent_that_is_no_number_is_a_value_error(self, shape):
+        with pytest.raises(ValueError, match="expected|wanted|found"):
+            dlbridge.from_bytes(bytes(12), shape=shape)
+
     def test_float4_needs_a_shape_and_is_packed(self):
         with pytest.raises(ValueError, match="shape: expected `shape=`, found none: float4_e2m1fn"):
             dlbridge.from_bytes(b"\x21\x43", dtype="float4_e2m1fn")
@@ -289,6 +323,20 @@ class TestFill:
     def test_what_is_no_number_is_a_type_error(self, value):
         with pytest.raises(TypeError):
             dlbridge.fill(dlbridge.zeros(3), value)
+
+    @pytest.mark.parametrize("dtype", [name for name in NUMPY if "int" in name])
+    def test_a_number_that_the_type_lacks_is_an_overflow_error(self, dtype):
+        tensor, limits = dlbridge.zeros(1, dtype=dtype), np.iinfo(dtype)
+        least, most = int(limits.min), int(limits.max)
+        for value in (least, most, least + 0.5, 1.9, float(least)):
+            dlbridge.fill(tensor, value)
+            assert values(tensor) == [int(value)]
+        dlbridge.fill(tensor, 1)
+        nothing = (float("nan"), float("inf"), -1e30)
+        for value in (least - 1, most + 1, float(most + 1), 2**200, *nothing):
+            with pytest.raises(OverflowError, match=f"value: expected a number within {dtype}"):
+                dlbridge.fill(tensor, value)
+        assert values(tensor) == [1]
 
     def test_a_whole_number_is_written_exactly(self):
         tensor = dlbridge.zeros(1, dtype="int64")

@@ -13,15 +13,15 @@ from hostile import IS_COPIED, READ_ONLY, SUBBYTE_PADDED, Managed, producer_of
 
 def test_a_tensor_reads_well():
     assert repr(dlbridge.arange(6, dtype="float32")) == (
-        "dlbridge.Tensor(shape=(6,), dtype=float32, device=cpu)"
+        "dlbridge.Tensor([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], shape=(6,), dtype=float32, device=cpu)"
     )
     assert repr(dlbridge.zeros((), dtype="bool")) == (
-        "dlbridge.Tensor(shape=(), dtype=bool, device=cpu)"
+        "dlbridge.Tensor(False, shape=(), dtype=bool, device=cpu)"
     )
     array = np.zeros((2, 0))
     array.flags.writeable = False
     assert repr(dlbridge.from_dlpack(array)) == (
-        "dlbridge.Tensor(shape=(2, 0), dtype=float64, device=cpu, readonly)"
+        "dlbridge.Tensor([], shape=(2, 0), dtype=float64, device=cpu, readonly)"
     )
 
 

@@ -185,7 +185,6 @@ class TestNumbersOnImport:
             ((1, 0), 1, "stream: expected None or -1 for cpu.*, found 1"),
             ((CUDA_HOST, 0), 4096, "stream: expected None or -1 for cuda_host.*, found 4096"),
             ((CUDA, 0), -2, "stream: found -2, wanted a number from -1 on, or an object with"),
-            ((CUDA, 0), "x", "stream: found 'x', wanted a number from -1 on"),
             ((CUDA, 0), Handle(1, 4096), r"__cuda_stream__: found \(1, 4096\), wanted 0"),
             ((CUDA, 0), Handle(0), "__cuda_stream__: found"),
             ((CUDA, 0), Handle(0, -1), "__cuda_stream__: found"),
@@ -195,6 +194,13 @@ class TestNumbersOnImport:
     def test_a_wrong_stream_is_a_buffer_error_before_anybody_is_asked(self, device, stream, found):
         producer = Device(device)
         with pytest.raises(BufferError, match=found):
+            dlbridge.from_dlpack(producer, stream=stream)
+        assert producer.calls == []
+
+    @pytest.mark.parametrize("stream", ["x", 1.5, object()])
+    def test_what_is_no_stream_is_a_type_error_before_the_producer_is_asked(self, stream):
+        producer = Device((CUDA, 0))
+        with pytest.raises(TypeError, match="stream: found .*, wanted a number from -1 on"):
             dlbridge.from_dlpack(producer, stream=stream)
         assert producer.calls == []
 
@@ -244,7 +250,8 @@ class TestNumbersOnImport:
 
     @pytest.mark.parametrize("stream", [1, -1])
     def test_a_capsule_was_made_for_the_default_stream(self, stream):
-        assert dlbridge.from_dlpack(Managed(device=(CUDA, 0)).capsule(), stream=stream)
+        made = Managed(device=(CUDA, 0))
+        assert dlbridge.from_dlpack(made.capsule(), stream=stream).device == "cuda:0"
 
     def test_a_capsule_cannot_be_told_of_another(self):
         made = Managed(device=(CUDA, 0))

@@ -171,7 +171,7 @@ def test_one_tensor_is_lent_given_copied_and_let_go_by_all():
             capsules = tensor.__dlpack__(), tensor.__dlpack__(max_version=(1, 3))
             assert dlbridge.from_dlpack(capsules[1]).data_ptr == made.base
             assert memoryview(dlbridge.from_dlpack(tensor, copy=True)).tobytes() == wanted
-            assert repr(tensor).startswith("dlbridge.Tensor(shape=(64,)")
+            assert "shape=(64,), dtype=" in repr(tensor)
 
     assert failures_in_threads(THREADS, work) == []
     assert made.releases == 0

@@ -79,7 +79,7 @@ def test_signatures_are_those_of_the_stub(name):
 
 
 def test_the_values_of_a_tensor_have_the_types_of_the_stub():
-    kinds = {"int": int, "bool": bool, "str": str, "tuple": tuple}
+    kinds = {"int": int, "bool": bool, "str": str, "tuple": tuple, "Tensor": dlbridge.Tensor}
     tensor = dlbridge.zeros((2, 3))
     for name, node in METHODS.items():
         if node.decorator_list:
@@ -102,6 +102,10 @@ assert_type(tensor.shape, tuple[int, ...])
 assert_type(tensor.itemsize, int | None)
 assert_type(tensor.dtype, str)
 assert_type(len(tensor), int)
+assert_type(tensor[0, ..., ::2], dlbridge.Tensor)
+assert_type([row for row in tensor], list[dlbridge.Tensor])
+assert_type(tensor.reshape(3, -1).T.copy(), dlbridge.Tensor)
+assert_type(float(dlbridge.zeros((), dtype=float)), float)
 assert_type(tensor.__dlpack_device__(), tuple[int, int])
 assert_type(dlbridge.inspect(tensor), dlbridge.Description)
 assert_type(dlbridge.inspect(tensor).version, tuple[int, int] | None)
@@ -120,6 +124,7 @@ dlbridge.from_dlpack(x=3)
 dlbridge.from_dlpack(3, copy="yes")
 dlbridge.zeros(3).shape = ()
 dlbridge.zeros(3).nothing
+dlbridge.zeros(3)["x"]
 class Derived(dlbridge.Tensor): pass
 """
 

@@ -49,6 +49,7 @@
 //! | a GPU array | the stream after whose work it is ready | [`import_with_stream`] |
 //! | a CUDA slice of cudarc, still being written | to return it | `PyTensor::new(Tensor::try_from(slice)?)` |
 //! | another GPU tensor that a stream still writes | to return it | [`PyTensor::ready_after`] |
+//! | a dtype or a device, as an argument | `np.float32`, `"cuda:0"`, `torch.device(..)` | [`PyDType`], [`PyDevice`] |
 //! | a Rust array or vector | to return it | `PyTensor::new(array)` |
 //! | a tensor | a NumPy array | [`PyTensor::into_numpy`] |
 //! | a tensor, and the caller's array | an array of the caller's type | [`PyTensor::to_caller`] |
@@ -64,6 +65,7 @@ mod framework;
 #[cfg(doctest)]
 mod guide;
 mod import;
+mod names;
 mod numpy;
 mod release;
 mod stream;
@@ -81,6 +83,7 @@ pub use import::{
     CopyMode, ImportOptions, Protocol, import, import_with_protocol, import_with_stream,
     with_borrowed,
 };
+pub use names::{PyDType, PyDevice};
 pub use stream::Stream;
 pub use tensor::PyTensor;
 pub use typed::{ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensorMut, PyTensorOf, Writable};

@@ -31,7 +31,8 @@ use crate::{Error, Stream, TensorObject};
 /// # Python::attach(|py| -> PyResult<()> {
 /// # let ones = wrap_pyfunction!(ones, py)?;
 /// let tensor = ones.call1((3,))?;
-/// assert_eq!(tensor.repr()?.to_string(), "dlbridge.Tensor(shape=(3,), dtype=float32, device=cpu)");
+/// let text = "dlbridge.Tensor([1.0, 1.0, 1.0], shape=(3,), dtype=float32, device=cpu)";
+/// assert_eq!(tensor.repr()?.to_string(), text);
 /// # Ok(()) }).unwrap();
 /// ```
 #[derive(Debug)]

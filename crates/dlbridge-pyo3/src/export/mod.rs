@@ -10,6 +10,8 @@ pub(crate) mod methods;
 mod numpy;
 mod object;
 mod object_methods;
+mod parts;
+mod values;
 
 pub(crate) use capsule::{KEEPER, legacy as legacy_capsule};
 pub use class::{ExportDlpack, Lend};

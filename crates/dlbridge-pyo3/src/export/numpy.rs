@@ -10,6 +10,7 @@ use std::ptr;
 use dlbridge::{Device, Tensor};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 
 use super::capsule;
 use super::object::TensorObject;
@@ -23,6 +24,38 @@ pub(crate) fn array(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> 
     }
     let from_dlpack = py.import(intern!(py, "numpy"))?.getattr(intern!(py, "from_dlpack"))?;
     Ok(from_dlpack.call1((TensorObject::new(tensor).into_bound(py)?,))?)
+}
+
+/// An array of a type that NumPy has from the package `ml_dtypes`: bfloat16 and the floats of 8 bits.
+/// `None` for another type, or without the package.
+pub(crate) fn of_ml_dtypes<'py>(
+    object: &Bound<'py, TensorObject>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let (py, tensor) = (object.py(), object.get().tensor());
+    let dtype = tensor.dtype();
+    let bits = match dtype.itemsize() {
+        Some(1) => "|u1",
+        Some(2) if cfg!(target_endian = "little") => "<u2",
+        Some(2) => ">u2",
+        _ => return Ok(None),
+    };
+    let Ok(ml_dtypes) = py.import(intern!(py, "ml_dtypes")) else { return Ok(None) };
+    let Ok(kind) = ml_dtypes.getattr(dtype.to_string()) else { return Ok(None) };
+    let itemsize = i64::from(dtype.bits / 8);
+    let interface = PyDict::new(py);
+    interface.set_item("version", 3)?;
+    interface.set_item("typestr", bits)?;
+    interface.set_item("data", (tensor.data_ptr().addr(), tensor.is_read_only()))?;
+    interface.set_item("shape", PyTuple::new(py, tensor.shape())?)?;
+    let strides = tensor.strides().iter().map(|stride| stride.wrapping_mul(itemsize));
+    interface.set_item("strides", PyTuple::new(py, strides)?)?;
+    // The array keeps the object that it reads the interface from, which keeps the tensor.
+    let fields = PyDict::new(py);
+    fields.set_item("__array_interface__", interface)?;
+    fields.set_item("tensor", object)?;
+    let lender = py.import("types")?.getattr("SimpleNamespace")?.call((), Some(&fields))?;
+    let array = py.import(intern!(py, "numpy"))?.call_method1("asarray", (lender,))?;
+    array.call_method1("view", (kind,)).map(Some)
 }
 
 /// NumPy's type number for the tensor, if NumPy's C API can make an array of its memory.

@@ -2,6 +2,8 @@
 //! Its methods in Python belong to `object_methods`.
 //! Invariant: the tensor is not `Exclusive`, since any number of consumers can write to its memory.
 
+use std::sync::Arc;
+
 use dlbridge::{SharedTensor, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
@@ -18,12 +20,12 @@ use crate::{Error, Result};
 /// Memory that is `readonly` must not be written. PyTorch, Paddle and TVM-FFI ignore that: a write
 /// to their arrays changes the values that other consumers read, or crashes the process. Copy for
 /// these frameworks: `from_dlpack(x, copy=True)`.
-#[pyclass(frozen, name = "Tensor", module = "dlbridge")]
+#[pyclass(frozen, weakref, name = "Tensor", module = "dlbridge")]
 #[derive(Debug)]
 pub struct TensorObject {
     pub(super) tensor: ObjectTensor,
     /// The work that consumers of device memory have to wait for; none if `None`.
-    pub(super) ready: Option<Box<Ready>>,
+    pub(super) ready: Option<Arc<Ready>>,
     /// Whether the memory belongs to a tensor that requires grad, so that it must not be written.
     pub(super) requires_grad: bool,
 }
@@ -48,7 +50,7 @@ impl TensorObject {
         requires_grad: bool,
     ) -> Result<Self> {
         let ready = match stream {
-            Some(stream) => Ready::on(stream, tensor.device())?.map(Box::new),
+            Some(stream) => Ready::on(stream, tensor.device())?.map(Arc::new),
             None => None,
         };
         Ok(Self { tensor: ObjectTensor::new(tensor.into_shared()), ready, requires_grad })
@@ -76,7 +78,7 @@ impl TensorObject {
     /// A `BufferError` for a stream that the tensor's device does not have, or if the driver is
     /// missing.
     pub fn ready_after(mut self, stream: Stream) -> Result<Self> {
-        self.ready = Ready::on(stream, self.tensor.device())?.map(Box::new);
+        self.ready = Ready::on(stream, self.tensor.device())?.map(Arc::new);
         Ok(self)
     }
 
@@ -88,7 +90,7 @@ impl TensorObject {
 
     /// An object over a tensor that is already shared.
     pub(crate) fn sharing(tensor: SharedTensor) -> Self {
-        let ready = Ready::for_tensor(&tensor).map(Box::new);
+        let ready = Ready::for_tensor(&tensor).map(Arc::new);
         Self { tensor: ObjectTensor::new(tensor), ready, requires_grad: false }
     }
 
@@ -106,6 +108,29 @@ impl TensorObject {
         let tensor = object.get().share();
         object.get().settle(&tensor)?;
         Ok(Some(tensor))
+    }
+
+    /// An object over a part of the memory, which is ready when the whole is.
+    pub(super) fn part(&self, tensor: SharedTensor) -> Self {
+        let (ready, requires_grad) = (self.ready.clone(), self.requires_grad);
+        Self { tensor: ObjectTensor::new(tensor), ready, requires_grad }
+    }
+
+    /// The tensor, once the host may read it.
+    ///
+    /// # Errors
+    ///
+    /// A `BufferError` for memory that the host cannot read.
+    pub(super) fn on_host(&self, py: Python<'_>) -> Result<&Tensor> {
+        let device = self.tensor.device();
+        if !device.is_host_accessible() {
+            return Err(Error::buffer(format!(
+                "expected host memory, found memory on {device}: copy it, \
+                 dlbridge.from_dlpack(x, device=\"cpu\")"
+            )));
+        }
+        self.settle_on_host(py)?;
+        Ok(&self.tensor)
     }
 
     /// The tensor inside.

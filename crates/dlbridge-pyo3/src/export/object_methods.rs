@@ -1,13 +1,15 @@
 //! The methods of `dlbridge.Tensor`.
 
-use pyo3::exceptions::PyTypeError;
+use dlbridge::TypeCode;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyIterator, PyTuple};
+use pyo3::{ffi, intern};
 
 use super::answer::{Arguments, answer};
 use super::object::TensorObject;
-use super::{buffer_slots, exchange};
-use crate::Result;
+use super::{buffer_slots, exchange, numpy, parts, values};
+use crate::{Error, PyDevice, Result};
 
 #[pymethods]
 impl TensorObject {
@@ -119,10 +121,197 @@ impl TensorObject {
         }
     }
 
+    /// The part that an index selects, over the same memory: an int, a slice, `...`, None, or a tuple
+    /// of them.
+    fn __getitem__(&self, index: &Bound<'_, PyAny>) -> Result<Self> {
+        Ok(self.part(parts::index(&self.tensor, index)?))
+    }
+
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyIterator>> {
+        if slf.get().tensor.rank() == 0 {
+            return Err(PyTypeError::new_err("a tensor of rank 0 has no elements to iterate over"));
+        }
+        // SAFETY: attached, and an object that is a sequence (F1).
+        let iterator = unsafe { ffi::PySeqIter_New(slf.as_ptr()) };
+        // SAFETY: a new reference, or null with an exception set (F3).
+        let iterator = unsafe { Bound::from_owned_ptr_or_err(slf.py(), iterator) }?;
+        Ok(iterator.cast_into()?)
+    }
+
+    // Methods that have more than `__dlpack__`'s kind of arguments, or none: see `buffer_slots::METHOD`.
+
+    /// The same memory with other extents, at most one of them -1. Where that needs a copy, it is an
+    /// error.
+    #[pyo3(signature = (*shape))]
+    fn reshape(&self, shape: &Bound<'_, PyTuple>) -> Result<Self> {
+        let shape = parts::shape(shape, self.tensor.len())?;
+        Ok(self.part(self.tensor.reshape(&shape)?))
+    }
+
+    /// The axes in reverse, over the same memory.
+    #[getter(T)]
+    fn transposed(&self) -> Self {
+        self.part(self.tensor.transpose())
+    }
+
+    /// A contiguous copy in host memory of Rust.
+    fn copy(&self, py: Python<'_>) -> Result<Self> {
+        Ok(Self::new(self.on_host(py)?.to_compact()?))
+    }
+
+    /// Another object over the same memory.
+    fn __copy__(&self) -> Self {
+        self.part(self.tensor.clone())
+    }
+
+    #[pyo3(signature = (*_memo))]
+    fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyTuple>) -> Result<Self> {
+        self.copy(py)
+    }
+
+    /// The same tensor if it is on this device. dlbridge itself copies nothing between devices.
+    #[pyo3(signature = (*device))]
+    fn to_device<'py>(
+        slf: &Bound<'py, Self>,
+        device: &Bound<'py, PyTuple>,
+    ) -> Result<Bound<'py, PyAny>> {
+        if device.len() != 1 {
+            let message = format!("to_device: expected one device, found {}", device.len());
+            return Err(PyTypeError::new_err(message).into());
+        }
+        let PyDevice(wanted) = device.get_item(0)?.extract()?;
+        let found = slf.get().tensor.device();
+        if wanted == found {
+            return Ok(slf.clone().into_any());
+        }
+        Err(Error::buffer(format!(
+            "to_device: expected {found}, found {wanted}: the producer of the memory copies between \
+             devices, dlbridge.from_dlpack(array, device=\"{wanted}\") or its own method"
+        )))
+    }
+
+    /// A NumPy array over the same host memory.
+    fn numpy<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        this.on_host(py)?;
+        match numpy::of_ml_dtypes(slf)? {
+            Some(array) => Ok(array),
+            None => numpy::array(py, this.share()),
+        }
+    }
+
+    /// The elements as nested lists of Python's numbers; of a tensor of rank 0, its number.
+    fn tolist<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        values::to_list(py, self.on_host(py)?)
+    }
+
+    /// One element as a Python number: the only one, or the one at an index.
+    #[pyo3(signature = (*index))]
+    fn item<'py>(&self, py: Python<'py>, index: &Bound<'py, PyTuple>) -> Result<Bound<'py, PyAny>> {
+        let tensor = self.on_host(py)?;
+        if index.is_empty() {
+            return values::one(py, tensor);
+        }
+        let part = parts::index(&self.tensor, index)?;
+        if part.rank() > 0 {
+            let message = format!("expected {} indices, found {}", self.tensor.rank(), index.len());
+            return Err(PyValueError::new_err(message).into());
+        }
+        values::to_list(py, &part)
+    }
+
+    fn __bool__(&self, py: Python<'_>) -> Result<bool> {
+        if self.tensor.len() != 1 {
+            let message = format!(
+                "the truth value of a tensor of {} elements is ambiguous: expected one; use \
+                 x.numpy().any() or x.numpy().all()",
+                self.tensor.len()
+            );
+            return Err(PyValueError::new_err(message).into());
+        }
+        Ok(values::one(py, self.on_host(py)?)?.is_truthy()?)
+    }
+
+    fn __int__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        let int = py.import(intern!(py, "builtins"))?.getattr(intern!(py, "int"))?;
+        Ok(int.call1((self.scalar(py, "int")?,))?)
+    }
+
+    fn __float__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        let float = py.import(intern!(py, "builtins"))?.getattr(intern!(py, "float"))?;
+        Ok(float.call1((self.scalar(py, "float")?,))?)
+    }
+
+    fn __index__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        if !matches!(self.tensor.dtype().code, TypeCode::INT | TypeCode::UINT) {
+            let message = format!("expected an integer as an index, found {}", self.tensor.dtype());
+            return Err(PyTypeError::new_err(message).into());
+        }
+        self.scalar(py, "an index")
+    }
+
+    /// For NumPy's functions: types that the buffer protocol lacks.
+    #[pyo3(signature = (*arguments, **keywords))]
+    fn __array__<'py>(
+        slf: &Bound<'py, Self>,
+        arguments: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyAny>> {
+        forward(slf, "numpy", "asarray", arguments, keywords)
+    }
+
+    /// For `jax.numpy`.
+    fn __jax_array__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import(intern!(slf.py(), "jax.numpy"))?.call_method1("from_dlpack", (slf,))
+    }
+
+    /// For `pyarrow.array`.
+    #[pyo3(signature = (*arguments, **keywords))]
+    fn __arrow_array__<'py>(
+        slf: &Bound<'py, Self>,
+        arguments: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyAny>> {
+        forward(slf, "pyarrow", "array", arguments, keywords)
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        const NAME: &str = "dlbridge.Tensor(";
         let shape = self.shape(py)?.repr()?.to_string();
         let (dtype, device) = (self.tensor.dtype(), self.tensor.device());
         let readonly = if self.tensor.is_read_only() { ", readonly" } else { "" };
-        Ok(format!("dlbridge.Tensor(shape={shape}, dtype={dtype}, device={device}{readonly})"))
+        let values = match self.on_host(py) {
+            Ok(tensor) => values::to_text(tensor, NAME.len()),
+            Err(_) => None,
+        };
+        let values = values.map(|text| text + ", ").unwrap_or_default();
+        Ok(format!("{NAME}{values}shape={shape}, dtype={dtype}, device={device}{readonly})"))
     }
+}
+
+impl TensorObject {
+    /// The number of a tensor of rank 0.
+    fn scalar<'py>(&self, py: Python<'py>, wanted: &str) -> Result<Bound<'py, PyAny>> {
+        if self.tensor.rank() > 0 {
+            let message = format!(
+                "{wanted}: expected a tensor of rank 0, found shape {:?}; use x.item()",
+                self.tensor.shape()
+            );
+            return Err(PyTypeError::new_err(message).into());
+        }
+        values::to_list(py, self.on_host(py)?)
+    }
+}
+
+/// What a function of a module makes of a tensor's array of NumPy.
+fn forward<'py>(
+    object: &Bound<'py, TensorObject>,
+    module: &str,
+    function: &str,
+    arguments: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> Result<Bound<'py, PyAny>> {
+    let array = PyTuple::new(object.py(), [TensorObject::numpy(object)?])?;
+    let arguments = array.add(arguments)?.cast_into::<PyTuple>().map_err(PyErr::from)?;
+    Ok(object.py().import(module)?.call_method(function, arguments, keywords)?)
 }

@@ -5,8 +5,9 @@ use std::ffi::c_void;
 
 use dlbridge::Device;
 use dlbridge::protocol::stream;
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::PyInt;
 use pyo3::{Borrowed, intern};
 
 use crate::{Error, Result};
@@ -115,7 +116,11 @@ impl<'py> FromPyObject<'_, 'py> for Stream {
         }
         let found = object.repr()?;
         let wanted = "a number from -1 on, or an object with __cuda_stream__";
-        Err(Error::buffer(format!("stream: found {found}, wanted {wanted}")))
+        let message = format!("stream: found {found}, wanted {wanted}");
+        if object.is_instance_of::<PyInt>() {
+            return Err(Error::buffer(message));
+        }
+        Err(PyTypeError::new_err(message).into())
     }
 }
 

@@ -1,0 +1,116 @@
+//! Parts of a `dlbridge.Tensor` over the same memory: what `__getitem__` and `reshape` take.
+//! The layout of a part belongs to `dlbridge`.
+//! Invariant: the same elements as NumPy's basic indexing selects.
+
+use dlbridge::SharedTensor;
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
+
+use crate::Result;
+
+/// The part of a tensor that an index selects: an int, a slice, `...`, None, or a tuple of them.
+pub(super) fn index(tensor: &SharedTensor, index: &Bound<'_, PyAny>) -> Result<SharedTensor> {
+    let single;
+    let items = match index.cast::<PyTuple>() {
+        Ok(items) => items,
+        Err(_) => {
+            single = PyTuple::new(index.py(), [index])?;
+            &single
+        }
+    };
+    let rank = tensor.rank();
+    let is_ellipsis = |item: &Bound<'_, PyAny>| item.is_instance_of::<PyEllipsis>();
+    let ellipses = items.iter().filter(is_ellipsis).count();
+    let named = items.iter().filter(|item| !item.is_none() && !is_ellipsis(item)).count();
+    if ellipses > 1 {
+        return Err(PyIndexError::new_err("expected one ellipsis at most, found more").into());
+    }
+    if named > rank {
+        let message = format!("expected {rank} indices at most, found {named}");
+        return Err(PyIndexError::new_err(message).into());
+    }
+    let (mut part, mut axis) = (tensor.clone(), 0);
+    for item in items {
+        if is_ellipsis(&item) {
+            axis += rank - named;
+        } else if item.is_none() {
+            part = part.unsqueeze(axis)?;
+            axis += 1;
+        } else if let Ok(slice) = item.cast::<PySlice>() {
+            part = sliced(part, axis, slice)?;
+            axis += 1;
+        } else {
+            part = part.select(axis, position(&item, axis, part.shape()[axis])?)?;
+        }
+    }
+    Ok(part)
+}
+
+fn sliced(part: SharedTensor, axis: usize, slice: &Bound<'_, PySlice>) -> Result<SharedTensor> {
+    let indices = slice.indices(part.shape()[axis] as isize)?;
+    let (first, step, count) = (indices.start, indices.step, indices.slicelength);
+    if count == 0 {
+        return Ok(part.slice(axis, 0..0)?);
+    }
+    // Within the axis, as Python says.
+    let last = first + (count as isize - 1) * step;
+    let range = first.min(last) as usize..=first.max(last) as usize;
+    let part = part.slice(axis, range)?;
+    Ok(if step == 1 { part } else { part.step_by(axis, step)? })
+}
+
+/// An index of an axis, which counts from the end if it is negative.
+fn position(item: &Bound<'_, PyAny>, axis: usize, extent: i64) -> Result<usize> {
+    let index = item.extract::<i64>().ok();
+    let is_number = index.is_some() || item.is_instance_of::<PyInt>();
+    if !is_number || item.is_instance_of::<PyBool>() {
+        let message = format!(
+            "expected an int, a slice, ..., None or a tuple of them, found {}; \
+             numpy.from_dlpack(x) takes all of NumPy's indices",
+            item.get_type().name()?
+        );
+        return Err(PyTypeError::new_err(message).into());
+    }
+    let from_start = index.map(|index| if index < 0 { index + extent } else { index });
+    match from_start {
+        Some(index @ 0..) if index < extent => Ok(index as usize),
+        _ => {
+            let message = if extent == 0 {
+                format!("expected no index on axis {axis}, which has no elements, found {item}")
+            } else {
+                let last = extent - 1;
+                format!("expected an index from {} to {last} on axis {axis}, found {item}", -extent)
+            };
+            Err(PyIndexError::new_err(message).into())
+        }
+    }
+}
+
+/// Extents as arguments or in one sequence, at most one of them -1, for a number of elements.
+pub(super) fn shape(arguments: &Bound<'_, PyTuple>, len: usize) -> Result<Vec<i64>> {
+    let extents: PyResult<Vec<i64>> = match arguments.len() {
+        1 => arguments.get_item(0)?.extract().or_else(|_| extents_of(arguments)),
+        _ => extents_of(arguments),
+    };
+    let mut extents = extents?;
+    if let Some(at) = extents.iter().position(|&extent| extent == -1) {
+        let others = extents.iter().enumerate().filter(|&(axis, _)| axis != at);
+        let known = others.map(|(_, &extent)| extent).try_fold(1_i64, i64::checked_mul);
+        match known {
+            Some(known @ 1..) if len as i64 % known == 0 => extents[at] = len as i64 / known,
+            _ => {
+                let message = format!(
+                    "shape: expected extents of {len} elements, at most one of them -1, found \
+                     {extents:?}"
+                );
+                return Err(PyValueError::new_err(message).into());
+            }
+        }
+    }
+    Ok(extents)
+}
+
+fn extents_of(arguments: &Bound<'_, PyTuple>) -> PyResult<Vec<i64>> {
+    arguments.iter().map(|extent| extent.extract()).collect()
+}

@@ -1,0 +1,158 @@
+//! Element types and devices in the forms that Python users write them.
+//! The names of DLPack belong to `dlbridge`.
+
+use dlbridge::{DType, Device, DeviceKind};
+use pyo3::Borrowed;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyType};
+
+use crate::{Error, Result};
+
+const DTYPES: &str = "bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, \
+    bfloat16, float32, float64, complex64, complex128, float8_e4m3fn, float8_e5m2, ...";
+
+/// An element type as an argument of a Python function.
+///
+/// It accepts a name (`"float32"`, `"bfloat16"`), a short name of NumPy (`"f4"`, `"<i8"`, `"?"`), `bool`, `int`,
+/// `float` and `complex` of Python, and the types of frameworks (`np.float32`, `np.dtype("f4")`, `torch.float32`,
+/// `jnp.bfloat16`).
+///
+/// ```
+/// use dlbridge::DType;
+/// use dlbridge_pyo3::PyDType;
+/// use pyo3::prelude::*;
+///
+/// # Python::initialize();
+/// # Python::attach(|py| {
+/// let dtype: PyDType = py.eval(c"float", None, None).unwrap().extract().unwrap();
+/// assert_eq!(dtype.0, DType::F64);
+/// # });
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PyDType(pub DType);
+
+/// A device as an argument of a Python function.
+///
+/// It accepts a name (`"cpu"`, `"cuda:0"`), DLPack's pair of numbers (`(2, 0)`), `torch.device("cuda")`, and the
+/// devices of JAX.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PyDevice(pub Device);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for PyDType {
+    type Error = Error;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self> {
+        if let Ok(name) = object.cast::<PyString>() {
+            let name = name.to_str()?;
+            return named(name).map(Self).ok_or_else(|| {
+                let message = format!("dtype: no such name: {name:?}; expected one of {DTYPES}");
+                PyValueError::new_err(message).into()
+            });
+        }
+        if let Ok(false) =
+            object.getattr(intern!(object.py(), "isnative")).and_then(|n| n.extract())
+        {
+            let message = format!("dtype: expected native byte order, found {}", object.str()?);
+            return Err(PyValueError::new_err(message).into());
+        }
+        let is_none_or_number = object.is_none() || object.extract::<f64>().is_ok();
+        let name = if is_none_or_number { None } else { name_of(object)? };
+        if let Some(dtype) = name.as_deref().and_then(named) {
+            return Ok(Self(dtype));
+        }
+        let message = format!(
+            "dtype: expected a name or a type, such as \"float32\", numpy.float32 or torch.float32, \
+             found {}",
+            object.repr()?
+        );
+        Err(PyTypeError::new_err(message).into())
+    }
+}
+
+/// What a type of a framework calls itself.
+fn name_of(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<String>> {
+    let py = object.py();
+    if object.cast::<PyType>().is_err() {
+        // A dtype of NumPy or TensorFlow has a name; a scalar type of JAX has the dtype.
+        let dtype = object.getattr(intern!(py, "dtype"));
+        let named = dtype.as_ref().map_or(&*object, |dtype| dtype);
+        if let Ok(name) = named.getattr(intern!(py, "name")).and_then(|name| name.extract()) {
+            return Ok(Some(name));
+        }
+    }
+    let text = match object.getattr(intern!(py, "__name__")) {
+        Ok(name) => name.str()?,
+        Err(_) => object.str()?,
+    };
+    // torch.float32, paddle.float32, mlx.core.float32
+    Ok(text.to_str()?.rsplit('.').next().map(ToOwned::to_owned))
+}
+
+/// The dtype of a name: DLPack's, Python's or NumPy's.
+fn named(name: &str) -> Option<DType> {
+    if let Ok(dtype) = name.parse() {
+        return Some(dtype);
+    }
+    let native = if cfg!(target_endian = "little") { '<' } else { '>' };
+    let one_byte = matches!(name, "|b1" | "|i1" | "|u1");
+    let short = name.strip_prefix([native, '=']);
+    let short = short.or_else(|| if one_byte { name.strip_prefix('|') } else { Some(name) })?;
+    Some(match short {
+        "?" | "b1" | "bool_" => DType::BOOL,
+        "b" | "i1" | "byte" => DType::I8,
+        "h" | "i2" | "short" => DType::I16,
+        "i" | "i4" | "intc" => DType::I32,
+        "q" | "i8" | "int" | "int_" | "longlong" => DType::I64,
+        "B" | "u1" | "ubyte" => DType::U8,
+        "H" | "u2" | "ushort" => DType::U16,
+        "I" | "u4" | "uintc" => DType::U32,
+        "Q" | "u8" | "uint" | "ulonglong" => DType::U64,
+        "e" | "f2" | "half" => DType::F16,
+        "f" | "f4" | "single" => DType::F32,
+        "d" | "f8" | "float" | "double" => DType::F64,
+        "F" | "c8" | "csingle" => DType::COMPLEX64,
+        "D" | "c16" | "complex" | "cdouble" => DType::COMPLEX128,
+        _ => return None,
+    })
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for PyDevice {
+    type Error = Error;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self> {
+        if let Ok(name) = object.cast::<PyString>() {
+            return device(name.to_str()?);
+        }
+        if let Ok((kind, id)) = object.extract::<(i32, Option<i32>)>() {
+            return Ok(Self(Device::new(DeviceKind(kind), id.unwrap_or(0))));
+        }
+        // torch.device and jax.Device
+        for (kind, id) in [("type", "index"), ("platform", "id")] {
+            let kind = object.getattr(kind).and_then(|kind| kind.extract::<String>());
+            let Ok(kind) = kind else { continue };
+            let id = object.getattr(id).and_then(|id| id.extract::<Option<i32>>());
+            let kind = if kind == "gpu" { "cuda".to_owned() } else { kind };
+            return match id.ok().flatten() {
+                Some(id) => device(&format!("{kind}:{id}")),
+                None => device(&kind),
+            };
+        }
+        let message = format!(
+            "device: expected a name such as \"cpu\" or \"cuda:0\", a pair of DLPack's numbers or a \
+             torch.device, found {}",
+            object.repr()?
+        );
+        Err(PyTypeError::new_err(message).into())
+    }
+}
+
+fn device(name: &str) -> Result<PyDevice> {
+    name.parse().map(PyDevice).map_err(|_| {
+        let known: Vec<_> = DeviceKind::ALL.iter().filter_map(|kind| kind.name()).collect();
+        let message =
+            format!("device: no such name: {name:?}; expected one of {}", known.join(", "));
+        PyValueError::new_err(message).into()
+    })
+}
