@@ -156,7 +156,7 @@ impl TensorObject {
 
     /// A contiguous copy in host memory of Rust.
     fn copy(&self, py: Python<'_>) -> Result<Self> {
-        Ok(Self::new(self.on_host(py)?.to_compact()?))
+        Ok(Self::new(self.on_host(py)?.to_contiguous()?))
     }
 
     /// Another object over the same memory.
