@@ -235,7 +235,7 @@ fn transposed_views_take_rows_that_nobody_writes() {
     let error = |name| refused.iter().find(|refusal| refusal.tensor == name).map(|r| &r.error);
     let taken =
         ["contiguous", "contiguous, read-only", "null strides", "broadcast", "sliding windows"];
-    taken.map(|name| assert_eq!(error(name), None, "{name}"));
+    taken.into_iter().for_each(|name| assert_eq!(error(name), None, "{name}"));
     let wanted = Error::StrideMismatch { axis: 0, stride: -4, wanted: "0 or more" };
     assert_eq!(error("rows reversed"), Some(&wanted));
     let wanted = Error::StrideMismatch {
