@@ -44,6 +44,9 @@
 //! `sealed` shares tensors with other processes. `testing` adds the suites that test conversions.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// First, so that the page of `Tensor` opens with its own methods.
+mod tensor;
+
 mod access;
 mod adapters;
 mod device;
@@ -58,7 +61,6 @@ pub mod protocol;
 mod raw;
 #[cfg(feature = "sealed")]
 pub mod sealed;
-mod tensor;
 #[cfg(feature = "testing")]
 pub mod testing;
 

@@ -103,7 +103,7 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         let (shape, strides) =
             layout::by_stride(elements.parts().shape(), elements.parts().strides());
         for run in Runs::new(&shape, &strides, elements.parts().len()) {
-            // SAFETY: a run of these elements (R1), which are exclusive (this type's invariant).
+            // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant).
             unsafe { write_run(&elements, run, |_| value) };
         }
     }
@@ -112,7 +112,7 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     pub(crate) fn replace(&mut self, mut value: impl FnMut(T) -> T) {
         let elements = self.elements();
         for run in elements.runs() {
-            // SAFETY: a run of these elements (R1), which are exclusive (this type's invariant).
+            // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant).
             unsafe { write_run(&elements, run, &mut value) };
         }
     }

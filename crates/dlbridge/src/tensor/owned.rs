@@ -1,0 +1,177 @@
+//! `Tensor`: metadata, reading, writing, and the way back to its owner.
+
+use std::fmt;
+
+use super::TensorRef;
+use super::accessors::{metadata, reading, writing};
+use crate::raw::{Handle, Parts};
+use crate::{Error, Flags};
+
+/// An owning handle to the memory of a tensor: a shape, strides, an element type, a device and the
+/// elements, described as DLPack does.
+///
+/// One type for memory that Rust owns and for memory of another language, in either ABI of DLPack.
+/// Dropping it frees the memory, or calls the deleter of its producer, exactly once, on any thread.
+///
+/// ```
+/// use dlbridge::Tensor;
+///
+/// let tensor = Tensor::from(vec![1.0_f32, 2.0, 3.0]);
+/// assert_eq!(tensor.shape(), [3]);
+/// assert_eq!(tensor.as_slice::<f32>()?, [1.0, 2.0, 3.0]);
+/// # Ok::<(), dlbridge::Error>(())
+/// ```
+///
+/// # Memory
+///
+/// A tensor is two words: a pointer to its descriptor, and its flags and [class](crate::Access). The
+/// descriptor of memory that Rust owns is the start of a header, one allocation that also has the
+/// owner, the shape and the strides. Exporting the tensor passes the address of that header to the
+/// consumer; nothing is allocated or copied.
+///
+/// ```text
+/// Tensor                header                                     elements
+/// +--------------+      +--------------------------------------+
+/// | descriptor --|----->| DLManagedTensorVersioned             |
+/// | flags, class |      |   data ------------------------------|---->+-----+-----+-----+
+/// +--------------+      |   shape, strides --+                 |     | 1.0 | 2.0 | 3.0 |
+///                       |   dtype, device    |                 |     +-----+-----+-----+
+///                       |   deleter          |                 |        ^
+///                       +--------------------|-----------------+        |
+///                       | count of handles   |                 |        |
+///                       | owner: Vec<f32>  --|-----------------|--------+ frees them
+///                       | [3], [1]  <--------+                 |
+///                       +--------------------------------------+
+/// ```
+///
+/// An imported tensor has no header: its descriptor is the producer's managed tensor, whose deleter
+/// frees it. Handles that [share](Self::into_shared) the memory have one header, which counts them.
+pub struct Tensor(pub(crate) Handle);
+
+impl Tensor {
+    metadata!();
+    reading!();
+    writing!();
+
+    #[inline]
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        self.0.parts()
+    }
+
+    pub(crate) fn contiguous_copy(parts: Parts<'_>) -> Result<Self, Error> {
+        parts.check_host()?;
+        let (dtype, shape) = (parts.dtype(), parts.shape());
+        let mut flags = Flags::IS_COPIED;
+        if parts.flags().contains(Flags::SUBBYTE_PADDED) {
+            flags |= Flags::SUBBYTE_PADDED;
+        }
+        Self::in_buffer(dtype, shape, flags, |_| parts.to_buffer())
+    }
+
+    /// Borrows the tensor as a [`TensorRef`].
+    #[must_use]
+    pub fn as_tensor_ref(&self) -> TensorRef<'_> {
+        TensorRef::from_parts(self.parts())
+    }
+
+    /// Turns the tensor into an owned type of another crate, which keeps the memory alive, without a copy:
+    /// `arrow_buffer::Buffer`, `bytes::Bytes`, `burn_std::TensorData`, `image::ImageBuffer` over a
+    /// [`TensorSlice`](crate::TensorSlice), `candle_core::Tensor`, `cudarc::driver::CudaSlice`.
+    ///
+    /// ```
+    /// # #[cfg(feature = "bytes-1")]
+    /// # {
+    /// use bytes::Bytes;
+    /// use dlbridge::Tensor;
+    ///
+    /// let bytes = Tensor::from(vec![1_u8, 2, 3]).into_as::<Bytes>()?;
+    /// assert_eq!(bytes.slice(1..)[..], [2, 3]);
+    /// # }
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of the conversion. Types that take the owner back out, as
+    /// [`into_owner`](Self::into_owner) does, return the tensor itself.
+    #[inline]
+    pub fn into_as<A: TryFrom<Self>>(self) -> Result<A, A::Error> {
+        A::try_from(self)
+    }
+
+    /// Takes the owner back out, if this tensor was made from an owner of type `O` and never left
+    /// Rust.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let tensor = Tensor::from(vec![1_u8, 2, 3]);
+    /// let vec: Vec<u8> = tensor.into_owner().unwrap();
+    /// assert_eq!(vec, [1, 2, 3]);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The tensor itself, if it has another owner, or if it has elements of type `bool` and class
+    /// [`Shared`](crate::Access::Shared): other code may have written bytes that are no `bool`.
+    pub fn into_owner<O: 'static>(self) -> Result<O, Self> {
+        self.0.into_owner().map_err(Self)
+    }
+
+    /// The fields of the producer's descriptor before normalisation; `None` for memory that Rust owns.
+    #[must_use]
+    pub fn producer(&self) -> Option<Producer> {
+        self.0.raw_fields().map(|raw| Producer {
+            version: raw.version,
+            byte_offset: raw.byte_offset,
+            has_strides: raw.has_strides,
+            has_deleter: raw.has_deleter,
+        })
+    }
+
+    /// Whether the memory was imported from a producer, whose deleter is called when the last tensor over
+    /// it is dropped.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// assert!(!Tensor::from(vec![1, 2, 3]).is_foreign());
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn is_foreign(&self) -> bool {
+        self.0.is_foreign()
+    }
+}
+
+/// Fields of a producer's descriptor that a [`Tensor`] normalises; see [`Tensor::producer`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Producer {
+    /// Major and minor version; `None` for the legacy ABI.
+    pub version: Option<(u32, u32)>,
+    /// The descriptor's byte offset, which [`Tensor::data_ptr`] has applied.
+    pub byte_offset: u64,
+    /// Whether strides were given, rather than a null pointer.
+    pub has_strides: bool,
+    /// Whether there is a deleter.
+    pub has_deleter: bool,
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug("Tensor", &self.parts(), f)
+    }
+}
+
+pub(crate) fn debug(name: &str, parts: &Parts<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.debug_struct(name)
+        .field("dtype", &format_args!("{}", parts.dtype()))
+        .field("shape", &parts.shape())
+        .field("strides", &parts.strides())
+        .field("device", &format_args!("{}", parts.device()))
+        .field("flags", &format_args!("{}", parts.flags()))
+        .field("access", &format_args!("{}", parts.access()))
+        .field("data", &parts.data())
+        .finish()
+}
