@@ -254,7 +254,7 @@ class TestFromBytes:
 
     @pytest.mark.parametrize("shape", [(-1, 5), (-1, -1), (0, -1), (-1, -2)])
     def test_an_extent_that_is_no_number_is_a_value_error(self, shape):
-        with pytest.raises(ValueError, match="expected|wanted|found"):
+        with pytest.raises(ValueError, match=r"expected|wanted|found"):
             dlbridge.from_bytes(bytes(12), shape=shape)
 
     def test_float4_needs_a_shape_and_is_packed(self):

@@ -1,4 +1,4 @@
-"""`dlbridge.Tensor` where users expect an array: parts, values, numbers, copies, functions of others."""
+"""`dlbridge.Tensor` as users expect an array: parts, values, copies, functions of others."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ pub(super) fn to_text(tensor: &Tensor, indent: usize) -> Option<String> {
     if !tensor.device().is_host_accessible() {
         return None;
     }
-    if tensor.len() == 0 {
+    if tensor.is_empty() {
         return Some("[]".to_owned());
     }
     let edge = if tensor.len() > MANY { Some(EDGE) } else { None };
