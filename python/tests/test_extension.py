@@ -211,7 +211,7 @@ class TestLike:
     )
     def test_what_is_no_array_is_a_type_error(self, like):
         source, alive = watched([1, 2])
-        with pytest.raises(TypeError, match="wanted an array of a framework"):
+        with pytest.raises(TypeError, match="expected an array of a framework"):
             example.convert(like, source)
         del source
         assert alive() is None
