@@ -235,7 +235,7 @@ def test_every_request_is_answered_as_numpy_answers_it(layout, flags):
     is_odd = flags & Raw.FORMAT and not flags & Raw.ND
     if theirs is None or is_odd:
         # NumPy lends a format without a shape, which a bytes-like buffer cannot have.
-        with pytest.raises(BufferError, match="buffer: expected .*, found"):
+        with pytest.raises(BufferError, match=r"buffer: expected .*, found"):
             Raw(tensor, flags)
     else:
         ours = Raw(tensor, flags)

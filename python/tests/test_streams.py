@@ -235,7 +235,7 @@ class TestNumbersOnImport:
     def test_a_device_that_is_no_pair_of_numbers_is_a_type_error(self, device):
         producer = Device()
         producer.device = device
-        with pytest.raises(TypeError, match="__dlpack_device__: expected .*, found"):
+        with pytest.raises(TypeError, match=r"__dlpack_device__: expected .*, found"):
             dlbridge.from_dlpack(producer, stream=1)
         assert producer.calls == []
 

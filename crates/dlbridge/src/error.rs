@@ -242,14 +242,11 @@ pub enum Error {
 }
 
 impl Error {
-    /// The call that helps: the end of the message, in the words of a Rust user.
-    ///
-    /// A binding for another language replaces it with its own call.
+    /// The call that helps, in Rust: the end of the message. Other languages replace it.
     ///
     /// ```
-    /// let error = dlbridge::Error::ReadOnly;
-    /// let help = error.help().expect("a copy helps");
-    /// assert!(error.to_string().ends_with(help));
+    /// let help = dlbridge::Error::ReadOnly.help().expect("a copy helps");
+    /// assert!(dlbridge::Error::ReadOnly.to_string().ends_with(help));
     /// ```
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
