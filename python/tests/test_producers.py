@@ -249,7 +249,10 @@ WRONG = {
         "data: expected 1 elements, found a null pointer",
         {"data": None, "shape": []},
     ),
-    "byte offset": ("byte_offset: 18446744073709551615", {"byte_offset": 2**64 - 1}),
+    "byte offset": (
+        "byte_offset: expected one within the address space, found 18446744073709551615",
+        {"byte_offset": 2**64 - 1},
+    ),
     "below address 0": ("byte_offset", {"shape": [2], "strides": [-(2**60)]}),
 }
 
