@@ -128,6 +128,6 @@ fn slices<T: Value + Plain>(memory: &mut [T], input: &mut Input<'_>) {
         axes.check(&again, &copy, input);
     });
     let other = TensorRef::from(&*part).view::<bool>().map(drop);
-    let error = Error::DTypeMismatch { found: T::DTYPE, wanted: dlbridge::DType::BOOL };
+    let error = Error::DTypeMismatch { found: T::DTYPE, expected: dlbridge::DType::BOOL };
     assert_named(&other.unwrap_err(), &[error]);
 }

@@ -346,7 +346,7 @@ fn from_bytes(input: &mut Input<'_>) {
             assert_eq!((tensor.shape(), tensor.dtype()), (&shape[..], dtype));
             assert_eq!(tensor.as_bytes().expect("exclusive and contiguous"), bytes);
         }
-        Err(Error::SizeMismatch { wanted, found }) => {
+        Err(Error::SizeMismatch { expected: wanted, found }) => {
             assert_eq!((Some(wanted as i128), found), (size, count));
             assert_ne!(wanted, found);
         }

@@ -105,7 +105,7 @@ impl<R: Readable> ForType for Typed<'_, '_, '_, R> {
         self.view::<T>();
         let Self { tensor, facts, .. } = self;
         let other = tensor.view::<bool>().map(drop).unwrap_err();
-        assert_eq!(other, Error::DTypeMismatch { found: facts.dtype, wanted: DType::BOOL });
+        assert_eq!(other, Error::DTypeMismatch { found: facts.dtype, expected: DType::BOOL });
         let lent = facts.access != Access::Shared
             && model::is_host(facts.device.kind.0)
             && facts.is_aligned(align_of::<T>());
@@ -130,12 +130,12 @@ impl<R: Readable> ForType for Typed<'_, '_, '_, R> {
     fn bool(mut self) {
         self.view::<bool>();
         let other = self.tensor.as_slice::<u8>().unwrap_err();
-        assert_eq!(other, Error::DTypeMismatch { found: DType::BOOL, wanted: DType::U8 });
+        assert_eq!(other, Error::DTypeMismatch { found: DType::BOOL, expected: DType::U8 });
     }
 
     fn none(self) {
         let other = self.tensor.view::<u8>().map(drop).unwrap_err();
-        assert_eq!(other, Error::DTypeMismatch { found: self.facts.dtype, wanted: DType::U8 });
+        assert_eq!(other, Error::DTypeMismatch { found: self.facts.dtype, expected: DType::U8 });
     }
 }
 
@@ -164,7 +164,7 @@ pub(crate) fn check_view<T: Value>(
     view.copy_to_slice(&mut copy).expect("as long");
     assert_eq!(bits(copy.iter().copied()), all, "copy_to_slice");
     if copy.pop().is_some() {
-        let error = Error::LengthMismatch { wanted: copy.len(), found: wanted.len() };
+        let error = Error::LengthMismatch { expected: copy.len(), found: wanted.len() };
         assert_eq!(view.copy_to_slice(&mut copy), Err(error));
     }
     assert_eq!(view.item().ok().map(Value::bits), (all.len() == 1).then(|| all[0]), "item");

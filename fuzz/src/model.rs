@@ -18,7 +18,7 @@ pub(crate) struct Span {
 /// Measures a layout, or lists all its faults.
 pub(crate) fn measure(shape: &[i64], strides: &[i64]) -> Result<Span, Vec<Error>> {
     if shape.len() != strides.len() {
-        return Err(vec![Error::RankMismatch { wanted: shape.len(), found: strides.len() }]);
+        return Err(vec![Error::RankMismatch { expected: shape.len(), found: strides.len() }]);
     }
     let negative = |(axis, &extent): (usize, &i64)| {
         (extent < 0).then_some(Error::NegativeExtent { axis, extent })

@@ -202,7 +202,7 @@ fn written<T: Value + Plain + Default>(
                 view.copy_from_slice(&values).expect("as long");
                 placed.places.iter().zip(&values).for_each(|(&place, &new)| memory[place] = new);
                 let longer = [&values[..], &[value]].concat();
-                let error = Error::LengthMismatch { wanted: values.len(), found: longer.len() };
+                let error = Error::LengthMismatch { expected: values.len(), found: longer.len() };
                 assert_eq!(view.copy_from_slice(&longer), Err(error));
             }
             2 => {

@@ -132,24 +132,36 @@ class TestData:
             __array_interface__ = self.described(offset=2)
 
         assert dlbridge.inspect(Image(12)).protocol == "buffer protocol"
-        with pytest.raises(BufferError, match="data: found none, wanted one"):
+        with pytest.raises(BufferError, match="data: expected an entry, found none"):
             dlbridge.from_dlpack(Interface(self.described()))
 
     @pytest.mark.parametrize(
         ("changes", "found"),
         [
-            ({"data": bytes(7)}, "found 7 bytes, wanted 0 before and 8 from offset 0 on"),
+            ({"data": bytes(7)}, "expected 0 bytes before offset 0 and 8 from it, found 7 bytes"),
             ({"data": b""}, "found 0 bytes"),
-            ({"data": bytes(8), "offset": 1}, "found 8 bytes, wanted 0 before and 8 from offset 1"),
+            (
+                {"data": bytes(8), "offset": 1},
+                "expected 0 bytes before offset 1 and 8 from it, found 8 bytes",
+            ),
             ({"data": bytes(8), "offset": 2**63}, "found 8 bytes"),
             ({"data": bytes(8), "offset": 2**64 - 1}, "found"),
-            ({"data": bytes(8), "offset": -1}, "offset: found -1"),
-            ({"data": bytes(8), "offset": "0"}, "offset: found '0'"),
-            ({"data": bytes(8), "strides": (4, 4)}, "found 8 bytes, wanted 0 before and 10"),
-            ({"data": bytes(8), "strides": (-4, 2)}, "wanted 4 before and 4"),
-            ({"data": memoryview(bytes(16))[::2]}, "found a buffer with gaps"),
-            ({"data": "abcdefgh"}, "wanted an address or an object with the buffer protocol"),
-            ({"data": 4096}, "wanted an address or an object with the buffer protocol"),
+            ({"data": bytes(8), "offset": -1}, "offset: expected .*, found -1"),
+            ({"data": bytes(8), "offset": "0"}, "offset: expected .*, found '0'"),
+            (
+                {"data": bytes(8), "strides": (4, 4)},
+                "expected 0 bytes before offset 0 and 10 from it, found 8 bytes",
+            ),
+            (
+                {"data": bytes(8), "strides": (-4, 2)},
+                "expected 4 bytes before offset 0 and 4 from it, found 8 bytes",
+            ),
+            (
+                {"data": memoryview(bytes(16))[::2]},
+                "expected a contiguous buffer, found one with gaps",
+            ),
+            ({"data": "abcdefgh"}, "expected an address or an object with the buffer protocol"),
+            ({"data": 4096}, "expected an address or an object with the buffer protocol"),
         ],
     )
     def test_a_lying_size_is_found_out(self, changes, found):
@@ -167,40 +179,40 @@ class TestHostile:
     @pytest.mark.parametrize(
         ("changes", "found"),
         [
-            ({"version": 2}, "version: found 2, wanted a number from 3 to 3"),
-            ({"version": 4}, "version: found 4"),
-            ({"version": "3"}, "version: found '3'"),
-            ({"version": None}, "version: found none"),
-            ({"shape": None}, "shape: found none"),
-            ({"shape": 3}, "shape: found 3, wanted a tuple of integers"),
-            ({"shape": [3]}, r"shape: found \[3\]"),
-            ({"shape": (2.5,)}, "shape: found"),
-            ({"shape": (-1,)}, "extent -1"),
-            ({"shape": (2**64,)}, "shape: found"),
+            ({"version": 2}, "version: expected a number from 3 to 3, found 2"),
+            ({"version": 4}, "version: expected .*, found 4"),
+            ({"version": "3"}, "version: expected .*, found '3'"),
+            ({"version": None}, "version: expected .*, found none"),
+            ({"shape": None}, "shape: expected .*, found none"),
+            ({"shape": 3}, "shape: expected a tuple of integers, found 3"),
+            ({"shape": [3]}, r"shape: expected .*, found \[3\]"),
+            ({"shape": (2.5,)}, "shape: expected .*, found"),
+            ({"shape": (-1,)}, "extent 0 or more, found -1"),
+            ({"shape": (2**64,)}, "shape: expected .*, found"),
             ({"shape": (2**62, 4)}, "element count"),
             ({"shape": (2**61,)}, "size"),
-            ({"shape": (1,) * 65}, "shape: found 65 axes, wanted 64"),
-            ({"strides": (8, 8)}, "strides: found 2 of them, wanted 1"),
-            ({"strides": (3,)}, "strides: axis 0: found 3 bytes, wanted a multiple of 8"),
-            ({"strides": (2**62,)}, "byte size does not fit"),
-            ({"strides": "8"}, "strides: found '8'"),
-            ({"typestr": None}, "typestr: found none"),
-            ({"typestr": 4}, "typestr: found 4"),
-            ({"typestr": f"{OTHER}f8"}, "wanted this machine's byte order"),
-            ({"typestr": "|O8"}, "wanted a kind of number"),
-            ({"typestr": "<U4"}, "wanted a kind of number"),
-            ({"typestr": "<M8[ns]"}, "typestr: found"),
-            ({"typestr": "<f16"}, "wanted a size that this kind of number has"),
-            ({"typestr": ""}, "typestr: found"),
+            ({"shape": (1,) * 65}, "shape: expected 64 axes or fewer, found 65"),
+            ({"strides": (8, 8)}, "strides: expected 1 of them, found 2"),
+            ({"strides": (3,)}, "strides: axis 0: expected a multiple of 8 bytes, .*, found 3"),
+            ({"strides": (2**62,)}, "found a larger byte size"),
+            ({"strides": "8"}, "strides: expected .*, found '8'"),
+            ({"typestr": None}, "typestr: expected .*, found none"),
+            ({"typestr": 4}, "typestr: expected .*, found 4"),
+            ({"typestr": f"{OTHER}f8"}, "expected this machine's byte order"),
+            ({"typestr": "|O8"}, "expected a kind of number"),
+            ({"typestr": "<U4"}, "expected a kind of number"),
+            ({"typestr": "<M8[ns]"}, "typestr: expected .*, found"),
+            ({"typestr": "<f16"}, "expected a size that this kind of number has"),
+            ({"typestr": ""}, "typestr: expected .*, found"),
             ({"data": (0, False)}, "data is null|null"),
-            ({"data": (-1, False)}, "data: found"),
-            ({"data": (2**64 - 8, False)}, "data: found address 0xfffffffffffffff8"),
-            ({"data": (2**64, False)}, "data: found"),
-            ({"data": (4096,)}, "data: found"),
-            ({"data": (4096, "no")}, "data: found"),
-            ({"data": (4096, False, 0)}, "data: found"),
-            ({"data": ("4096", False)}, "data: found"),
-            ({"mask": np.zeros(3, bool)}, "mask: found one, wanted an array without"),
+            ({"data": (-1, False)}, "data: expected .*, found"),
+            ({"data": (2**64 - 8, False)}, "data: expected .*, found address 0xfffffffffffffff8"),
+            ({"data": (2**64, False)}, "data: expected .*, found"),
+            ({"data": (4096,)}, "data: expected .*, found"),
+            ({"data": (4096, "no")}, "data: expected .*, found"),
+            ({"data": (4096, False, 0)}, "data: expected .*, found"),
+            ({"data": ("4096", False)}, "data: expected .*, found"),
+            ({"mask": np.zeros(3, bool)}, "mask: expected an array without a mask, found one"),
         ],
     )
     def test_a_wrong_entry_is_a_buffer_error_that_names_it(self, changes, found):
@@ -211,12 +223,14 @@ class TestHostile:
     def test_a_missing_entry_is_a_buffer_error_that_names_it(self, missing):
         source = of(np.arange(3.0))
         del source.__array_interface__[missing]
-        with pytest.raises(BufferError, match=f"{missing}: found none, wanted one"):
+        with pytest.raises(BufferError, match=f"{missing}: expected an entry, found none"):
             dlbridge.from_dlpack(source)
 
     @pytest.mark.parametrize("described", [None, 3, [], "version", ((),)])
     def test_what_is_no_dict_is_a_buffer_error(self, described):
-        with pytest.raises(BufferError, match="__array_interface__: found no dict"):
+        with pytest.raises(
+            BufferError, match="__array_interface__: expected a dict, found another object"
+        ):
             dlbridge.from_dlpack(Interface(described))
 
     def test_an_exception_of_the_property_comes_out(self):

@@ -116,7 +116,7 @@ class TestOwnership:
 
     def test_a_refused_array_stays_its_capsules(self):
         made = Made(null_count=1)
-        with pytest.raises(BufferError, match="null_count: found 1"):
+        with pytest.raises(BufferError, match=r"null_count: expected .*, found 1"):
             dlbridge.from_dlpack(made)
         gc.collect()
         assert made.released == {"schema": 1, "array": 1}
@@ -137,7 +137,7 @@ class TestOwnership:
                 return answer
 
         tensor = dlbridge.from_dlpack(Again())
-        with pytest.raises(BufferError, match="found a released array, wanted a live one"):
+        with pytest.raises(BufferError, match="expected a live array, found a released one"):
             dlbridge.from_dlpack(Again())
         assert np.from_dlpack(tensor).tolist() == [0, 1, 2]
 
@@ -174,7 +174,9 @@ class TestNulls:
         if fits:
             assert dlbridge.from_dlpack(made).shape == (3,)
         else:
-            with pytest.raises(BufferError, match="null_count: found -1, wanted an array without"):
+            with pytest.raises(
+                BufferError, match="null_count: expected an array without nulls, found -1"
+            ):
                 dlbridge.from_dlpack(made)
 
     def test_without_validity_bits_there_are_none(self):
@@ -188,29 +190,29 @@ class TestHostile:
     @pytest.mark.parametrize(
         ("fields", "found"),
         [
-            ({"length": -1}, "length, offset: found -1 and 0"),
-            ({"offset": -1}, "length, offset: found 3 and -1"),
-            ({"length": 2**62}, "length, offset: found"),
-            ({"offset": 2**62}, "length, offset: found"),
-            ({"offset": 2**63 - 1}, "length, offset: found"),
-            ({"length": 2**61}, "length, offset: found"),
-            ({"buffers": 1}, "n_buffers: found 1, wanted 2"),
-            ({"buffers": 3}, "n_buffers: found 3, wanted 2"),
-            ({"buffers": -1}, "n_buffers: found -1"),
-            ({"n_children": 1}, "wanted 2, and neither children"),
+            ({"length": -1}, "length, offset: expected .*, found -1 and 0"),
+            ({"offset": -1}, "length, offset: expected .*, found 3 and -1"),
+            ({"length": 2**62}, "length, offset: expected .*, found"),
+            ({"offset": 2**62}, "length, offset: expected .*, found"),
+            ({"offset": 2**63 - 1}, "length, offset: expected .*, found"),
+            ({"length": 2**61}, "length, offset: expected .*, found"),
+            ({"buffers": 1}, "n_buffers: expected 2, .*, found 1"),
+            ({"buffers": 3}, "n_buffers: expected 2, .*, found 3"),
+            ({"buffers": -1}, "n_buffers: expected .*, found -1"),
+            ({"n_children": 1}, "expected 2, and neither children"),
             ({"dictionary": 4096}, "nor a dictionary"),
             ({"schema_dictionary": 4096}, "nor a dictionary"),
-            ({"kind": b"b"}, 'format: found "b", wanted numbers of whole bytes'),
-            ({"kind": b"u"}, 'format: found "u"'),
-            ({"kind": b"tdD"}, 'format: found "tdD"'),
-            ({"kind": b"+s"}, "format: found"),
-            ({"kind": b""}, 'format: found ""'),
-            ({"kind": b"ii"}, 'format: found "ii"'),
-            ({"kind": b"\xff"}, "format: found"),
-            ({"kind": None}, "found a released array"),
-            ({"release": None}, "found a released array"),
-            ({"schema_release": None}, "found a released array"),
-            ({"buffers": 2, "null_count": 2}, "null_count: found 2"),
+            ({"kind": b"b"}, 'format: expected numbers of whole bytes, found "b"'),
+            ({"kind": b"u"}, 'format: expected .*, found "u"'),
+            ({"kind": b"tdD"}, 'format: expected .*, found "tdD"'),
+            ({"kind": b"+s"}, "format: expected .*, found"),
+            ({"kind": b""}, 'format: expected .*, found ""'),
+            ({"kind": b"ii"}, 'format: expected .*, found "ii"'),
+            ({"kind": b"\xff"}, "format: expected .*, found"),
+            ({"kind": None}, "found a released one"),
+            ({"release": None}, "found a released one"),
+            ({"schema_release": None}, "found a released one"),
+            ({"buffers": 2, "null_count": 2}, "null_count: expected .*, found 2"),
         ],
     )
     def test_a_wrong_field_is_a_buffer_error_that_names_it(self, fields, found):
@@ -224,7 +226,7 @@ class TestHostile:
     def test_null_buffers_are_refused(self):
         made = Made()
         made.array.buffers = None
-        with pytest.raises(BufferError, match="n_buffers: found 2"):
+        with pytest.raises(BufferError, match=r"n_buffers: expected .*, found 2"):
             dlbridge.from_dlpack(made)
 
     @pytest.mark.parametrize("answer", [None, 3, (), (1, 2), "ab", (None, None), [1, 2]])
@@ -233,7 +235,7 @@ class TestHostile:
             def __arrow_c_array__(self, requested_schema=None):
                 return answer
 
-        with pytest.raises(BufferError, match=r"(__arrow_c_array__|capsule): found"):
+        with pytest.raises(BufferError, match=r"(__arrow_c_array__|capsule): expected .*, found"):
             dlbridge.from_dlpack(Wrong())
 
     def test_capsules_of_other_names_are_refused(self):
@@ -244,7 +246,9 @@ class TestHostile:
             def __arrow_c_array__(self, requested_schema=None):
                 return array, schema
 
-        with pytest.raises(BufferError, match=r'capsule: found .* wanted one named "arrow_schema"'):
+        with pytest.raises(
+            BufferError, match=r'capsule: expected one named "arrow_schema", found '
+        ):
             dlbridge.from_dlpack(Swapped())
         assert made.released == {"schema": 0, "array": 0}
 
@@ -308,15 +312,15 @@ class TestPyarrow:
     def test_what_is_no_tensor_is_refused(self):
         pa = self.pa
         for array, found in [
-            (pa.array([1, None]), "null_count: found 1"),
-            (pa.array([True, False]), 'format: found "b"'),
-            (pa.array(["a"]), 'format: found "u"'),
-            (pa.array([b"a"]), 'format: found "z"'),
-            (pa.array([[1], [2]]), r'format: found "\+l"'),
-            (pa.array([{"a": 1}]), r'format: found "\+s"'),
-            (pa.array([1], pa.timestamp("ns")), 'format: found "tsn:"'),
+            (pa.array([1, None]), "null_count: expected .*, found 1"),
+            (pa.array([True, False]), 'format: expected .*, found "b"'),
+            (pa.array(["a"]), 'format: expected .*, found "u"'),
+            (pa.array([b"a"]), 'format: expected .*, found "z"'),
+            (pa.array([[1], [2]]), r'format: expected .*, found "\+l"'),
+            (pa.array([{"a": 1}]), r'format: expected .*, found "\+s"'),
+            (pa.array([1], pa.timestamp("ns")), 'format: expected .*, found "tsn:"'),
             (pa.array(["a", "a"]).dictionary_encode(), "dictionary"),
-            (pa.nulls(3), 'format: found "n"'),
+            (pa.nulls(3), 'format: expected .*, found "n"'),
         ]:
             with pytest.raises(BufferError, match=found):
                 dlbridge.from_dlpack(self.wrap(array))

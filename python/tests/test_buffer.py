@@ -148,15 +148,18 @@ class TestImport:
     @pytest.mark.parametrize(
         ("source", "found"),
         [
-            (memoryview(np.zeros(2, ">f4")), 'format: found ">f" of 4 bytes, wanted this machine'),
-            (memoryview(bytes(16)).cast("P"), 'format: found "P" of 8 bytes, wanted one number'),
-            (memoryview(np.zeros(2, "S3")), 'format: found "3s"'),
-            (memoryview(np.zeros(2, "i4,f4")), 'format: found "T{'),
-            (memoryview(np.zeros(2, "O")), 'format: found "O"'),
-            (memoryview(np.zeros(2, "longdouble")), 'format: found "g"'),
-            ((ctypes.c_char_p * 2)(), "format: found"),
-            ((ctypes.c_void_p * 2)(), "format: found"),
-            ((ctypes.c_int32.__ctype_be__ * 2)(), "format: found"),
+            (
+                memoryview(np.zeros(2, ">f4")),
+                'format: expected this machine.*, found ">f" of 4 bytes',
+            ),
+            (memoryview(bytes(16)).cast("P"), 'format: expected one number, found "P" of 8 bytes'),
+            (memoryview(np.zeros(2, "S3")), 'format: expected .*, found "3s"'),
+            (memoryview(np.zeros(2, "i4,f4")), 'format: expected .*, found "T{'),
+            (memoryview(np.zeros(2, "O")), 'format: expected .*, found "O"'),
+            (memoryview(np.zeros(2, "longdouble")), 'format: expected .*, found "g"'),
+            ((ctypes.c_char_p * 2)(), "format: expected .*, found"),
+            ((ctypes.c_void_p * 2)(), "format: expected .*, found"),
+            ((ctypes.c_int32.__ctype_be__ * 2)(), "format: expected .*, found"),
             (np.ndarray((3,), "f4", bytes(24), 0, (5,)).view(), "stride"),
         ],
     )
@@ -170,7 +173,9 @@ class TestImport:
 
             __array_interface__ = np.ndarray((3,), "f4", bytes(24), 0, (5,)).__array_interface__
 
-        with pytest.raises(BufferError, match="strides: axis 0: found 5 bytes, wanted a multiple"):
+        with pytest.raises(
+            BufferError, match=r"strides: axis 0: expected a multiple of .* bytes, .*, found 5"
+        ):
             dlbridge.from_dlpack(Odd())
 
     def test_a_released_view_says_so_itself(self):
@@ -187,7 +192,7 @@ class TestImport:
         assert values(tensor) == list(b"abc")
 
     def test_another_device_is_refused(self):
-        with pytest.raises(BufferError, match="the producer cannot give cuda:0"):
+        with pytest.raises(BufferError, match="expected cuda:0, but the producer refused"):
             dlbridge.from_dlpack(b"abc", device="cuda:0")
 
 

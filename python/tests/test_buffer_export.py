@@ -97,7 +97,7 @@ class TestExport:
     )
     def test_a_dtype_without_a_format_is_a_buffer_error(self, dtype, name):
         tensor = dlbridge.from_dlpack(Managed(dtype=dtype, shape=[2]).capsule())
-        with pytest.raises(BufferError, match=f"buffer: found {name}.*wanted elements that have"):
+        with pytest.raises(BufferError, match=f"buffer: expected elements that have.*found {name}"):
             memoryview(tensor)
         with pytest.raises(BufferError, match="struct format"):
             tensor.__buffer__(0)
@@ -105,7 +105,7 @@ class TestExport:
     @pytest.mark.parametrize(("device", "name"), [((2, 0), "cuda:0"), ((10, 1), "rocm:1")])
     def test_device_memory_is_a_buffer_error(self, device, name):
         tensor = dlbridge.from_dlpack(Managed(device=device).capsule())
-        with pytest.raises(BufferError, match=f"found memory on {name}, wanted host memory"):
+        with pytest.raises(BufferError, match=f"expected host memory, found memory on {name}"):
             memoryview(tensor)
 
     @pytest.mark.parametrize("device", [(3, 0), (11, 0)])
@@ -119,7 +119,7 @@ class TestExport:
     def test_the_method_checks_what_is_asked_for(self):
         tensor = dlbridge.from_dlpack(b"abcd")
         assert tensor.__buffer__(0).tolist() == list(b"abcd")
-        with pytest.raises(BufferError, match="found read-only memory, wanted memory that may be"):
+        with pytest.raises(BufferError, match="expected writable memory, found read-only memory"):
             tensor.__buffer__(1)
 
     def test_the_method_takes_flags_alone(self):
@@ -142,7 +142,7 @@ class TestExport:
         get.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_int]
         tensor = dlbridge.zeros(3)
         before = sys.getrefcount(tensor)
-        with pytest.raises(BufferError, match="buffer: found no place for it"):
+        with pytest.raises(BufferError, match="buffer: expected a place to write it to, found"):
             get(tensor, None, 0)
         assert sys.getrefcount(tensor) == before
 
@@ -160,7 +160,7 @@ class TestExport:
         view = memoryview(dlbridge.from_dlpack(source))
         assert (view.strides, view.nbytes) == ((0, 1), 6)
         assert view.tolist() == [[0, 1, 2], [0, 1, 2]]
-        with pytest.raises(BufferError, match="wanted row-major memory without gaps"):
+        with pytest.raises(BufferError, match="expected row-major contiguous memory"):
             Raw(dlbridge.from_dlpack(source), Raw.ND)
 
 
@@ -235,7 +235,7 @@ def test_every_request_is_answered_as_numpy_answers_it(layout, flags):
     is_odd = flags & Raw.FORMAT and not flags & Raw.ND
     if theirs is None or is_odd:
         # NumPy lends a format without a shape, which a bytes-like buffer cannot have.
-        with pytest.raises(BufferError, match="buffer: found"):
+        with pytest.raises(BufferError, match=r"buffer: expected .*, found"):
             Raw(tensor, flags)
     else:
         ours = Raw(tensor, flags)

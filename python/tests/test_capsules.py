@@ -136,7 +136,7 @@ def test_a_used_capsule_is_refused_without_a_look_inside(name):
 
 @pytest.mark.parametrize("wrong", [None, 3, 1.5, "dltensor", [1], object(), len])
 def test_what_is_no_capsule_and_has_no_method_is_a_type_error(wrong):
-    with pytest.raises(TypeError, match="wanted an object with __dlpack__ or a capsule"):
+    with pytest.raises(TypeError, match=r"expected an array .*, found "):
         dlbridge.from_dlpack(wrong)
 
 

@@ -98,14 +98,16 @@ class TestEveryFramework:
 
     @pytest.mark.parametrize("copy", [None, False, True])
     def test_a_gpu_that_it_cannot_reach_is_a_buffer_error_with_its_own_words(self, source, copy):
-        with pytest.raises(BufferError, match="device: the producer cannot give cuda:9") as error:
+        with pytest.raises(
+            BufferError, match="device: expected cuda:9, but the producer refused"
+        ) as error:
             dlbridge.from_dlpack(source, device="cuda:9", copy=copy)
         assert isinstance(error.value.__cause__, Exception)
         assert str(error.value.__cause__)
 
     @pytest.mark.parametrize("device", ["gpu", "", "cpu:x", "CPU", "cuda:", "cuda:0:1", "2"])
     def test_a_device_without_such_a_name_is_a_value_error(self, source, device):
-        with pytest.raises(ValueError, match=f'device: no such name: "{device}"'):
+        with pytest.raises(ValueError, match=f'device: expected a known name, found "{device}"'):
             dlbridge.from_dlpack(source, device=device)
 
 
@@ -177,7 +179,9 @@ class TestCopies:
         tensor = dlbridge.from_dlpack(producer_of(made), copy=True)
         assert (tensor.dtype, tensor.nbytes) == ("float4_e2m1fn", 4)
         strided = Managed(dtype=(17, 4, 1), shape=[4], strides=[2])
-        with pytest.raises(BufferError, match="narrower than a byte"):
+        with pytest.raises(
+            BufferError, match="expected elements that have an address, found packed"
+        ):
             dlbridge.from_dlpack(producer_of(strided), copy=True)
         assert strided.releases == 1
 
@@ -220,7 +224,7 @@ class TestDevices:
 
     def test_an_answer_on_another_device_is_refused_and_released(self):
         here, there = Managed(device=(2, 0)), Managed(device=(2, 3))
-        with pytest.raises(BufferError, match="the producer gave cuda:3, wanted cpu"):
+        with pytest.raises(BufferError, match="expected cpu, found cuda:3 from the producer"):
             dlbridge.from_dlpack(Roaming(here, there), device="cpu")
         assert (here.releases, there.releases) == (1, 1)
 
@@ -237,7 +241,9 @@ class TestDevices:
     )
     def test_the_producers_refusal_is_the_cause(self, failure):
         here = Managed(device=(2, 0))
-        with pytest.raises(BufferError, match="cannot give cpu: it refused host memory") as error:
+        with pytest.raises(
+            BufferError, match="expected cpu, but the producer refused host memory"
+        ) as error:
             dlbridge.from_dlpack(Roaming(here, failure), device="cpu")
         assert error.value.__cause__ is failure
         assert here.releases == 1
@@ -249,14 +255,14 @@ class TestDevices:
             def __dlpack__(self, stream=None):
                 return made.capsule()
 
-        with pytest.raises(BufferError, match="cannot give cpu") as error:
+        with pytest.raises(BufferError, match="expected cpu, but the producer refused") as error:
             dlbridge.from_dlpack(Old(), device="cpu")
         assert isinstance(error.value.__cause__, TypeError)
         assert made.releases == 1
 
     def test_a_bare_capsule_cannot_go_elsewhere_and_is_released(self):
         made = Managed(device=(2, 0))
-        with pytest.raises(BufferError, match="cannot give cpu"):
+        with pytest.raises(BufferError, match="expected cpu, but the producer refused"):
             dlbridge.from_dlpack(made.capsule(), device="cpu")
         assert made.releases == 1
 

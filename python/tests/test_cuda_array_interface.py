@@ -93,7 +93,7 @@ class TestMemory:
             pass
         else:
             pytest.skip("this machine has a driver")
-        with pytest.raises(BufferError, match="found no CUDA driver"):
+        with pytest.raises(BufferError, match=r"expected a CUDA driver .*, found none"):
             dlbridge.from_dlpack(Interface())
 
     def test_it_comes_before_the_interface_of_the_host(self, driver):
@@ -131,32 +131,34 @@ class TestStreams:
 
     @pytest.mark.parametrize("stream", [0, -1, -5, "x", 1.5, 2**70])
     def test_a_wrong_stream_is_a_buffer_error(self, stream):
-        with pytest.raises(BufferError, match=r"stream: found .* wanted None, 1 \(legacy default"):
+        with pytest.raises(
+            BufferError, match=r"stream: expected None, 1 \(legacy default.*, found "
+        ):
             dlbridge.from_dlpack(Interface(stream=stream))
 
 
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"version": 4}, "version: found 4, wanted a number from 0 to 3"),
-        ({"version": -1}, "version: found -1"),
-        ({"version": ...}, "version: found none"),
-        ({"shape": ...}, "shape: found none"),
-        ({"typestr": ...}, "typestr: found none"),
-        ({"data": ...}, "data: found no pair"),
-        ({"data": None}, "data: found no pair"),
-        ({"data": b"bytes on a device"}, "data: found no pair"),
-        ({"data": (-1, False)}, "data: found"),
+        ({"version": 4}, "version: expected a number from 0 to 3, found 4"),
+        ({"version": -1}, "version: expected .*, found -1"),
+        ({"version": ...}, "version: expected .*, found none"),
+        ({"shape": ...}, "shape: expected .*, found none"),
+        ({"typestr": ...}, "typestr: expected .*, found none"),
+        ({"data": ...}, "data: expected an address and a read-only flag, found"),
+        ({"data": None}, "data: expected an address and a read-only flag, found"),
+        ({"data": b"bytes on a device"}, "data: expected an address and a read-only flag, found"),
+        ({"data": (-1, False)}, "data: expected .*, found"),
         ({"data": (0, False)}, "data"),
-        ({"data": (2**64 - 4, False)}, "data: found address 0xfffffffffffffffc"),
-        ({"data": (0x7100, "no")}, "data: found"),
-        ({"mask": np.zeros(3, bool)}, "mask: found one"),
-        ({"shape": (-3,)}, "extent -3"),
+        ({"data": (2**64 - 4, False)}, "data: expected .*, found address 0xfffffffffffffffc"),
+        ({"data": (0x7100, "no")}, "data: expected .*, found"),
+        ({"mask": np.zeros(3, bool)}, "mask: expected .*, found one"),
+        ({"shape": (-3,)}, "extent 0 or more, found -3"),
         ({"shape": (2**62, 2**62)}, "element count"),
-        ({"strides": (3,)}, "strides: axis 0: found 3 bytes, wanted a multiple of 4"),
-        ({"strides": (4, 4)}, "strides: found 2 of them, wanted 1"),
-        ({"typestr": ">f4"}, "wanted this machine's byte order"),
-        ({"typestr": "|V4"}, "wanted a kind of number"),
+        ({"strides": (3,)}, "strides: axis 0: expected a multiple of 4 bytes, .*, found 3"),
+        ({"strides": (4, 4)}, "strides: expected 1 of them, found 2"),
+        ({"typestr": ">f4"}, "expected this machine's byte order"),
+        ({"typestr": "|V4"}, "expected a kind of number"),
     ],
 )
 def test_a_wrong_entry_is_a_buffer_error_that_names_it(changes, found):

@@ -226,7 +226,7 @@ def test_a_class_at_the_address_of_an_older_one_is_not_taken_for_it(table):
     for _ in range(300):
         kind = type("Plain", (), {})
         plain.add(id(kind))
-        with pytest.raises(TypeError, match="wanted an object with __dlpack__"):
+        with pytest.raises(TypeError, match=r"expected an array .*, found "):
             dlbridge.from_dlpack(kind())
         del kind
         gc.collect(1)

@@ -110,7 +110,7 @@ def test_types_come_and_go_while_others_are_looked_up():
             made = Managed()
             tensor = dlbridge.from_dlpack(kind(lambda made=made, **_: made.capsule()))
             assert (tensor.data_ptr, tensor.shape) == (made.base, (3,))
-            with pytest.raises(TypeError, match="wanted an object with __dlpack__"):
+            with pytest.raises(TypeError, match=r"expected an array .*, found "):
                 dlbridge.from_dlpack(type("Plain", (), {})())
             assert dlbridge.inspect(array).protocol == "NumPy C API"
             assert dlbridge.inspect(tensor).protocol == "C exchange API"

@@ -67,11 +67,26 @@ impl Error {
     }
 }
 
+/// The message of a tensor error, without the Rust call that helps, or with C's.
+fn in_c(error: &dlbridge::Error) -> String {
+    let mut message = error.to_string();
+    if let Some(rust) = error.help() {
+        message.truncate(message.len() - rust.len() - "; ".len());
+    }
+    message
+        + match error {
+            dlbridge::Error::LegacyReadOnly | dlbridge::Error::LegacyPadded { .. } => {
+                "; use dlb_into_versioned"
+            }
+            _ => "",
+        }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Invalid(reason) => f.write_str(reason),
-            Self::Tensor(error) => error.fmt(f),
+            Self::Tensor(error) => f.write_str(&in_c(error)),
             Self::Unsupported(reason) | Self::NotAttached(reason) => f.write_str(reason),
             Self::StructSize { expected, found } => write!(
                 f,

@@ -38,7 +38,7 @@ impl Error {
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Tensor(error) => error.fmt(f),
+            Self::Tensor(error) => f.write_str(&in_python(error)),
             Self::Python(error) => error.fmt(f),
         }
     }
@@ -71,16 +71,47 @@ impl From<PyErr> for Error {
     }
 }
 
+/// The message of a tensor error, with Python's call in place of Rust's.
+pub(crate) fn in_python(error: &dlbridge::Error) -> String {
+    let mut message = error.to_string();
+    if let Some(rust) = error.help() {
+        message.truncate(message.len() - rust.len() - "; ".len());
+    }
+    message + help(error)
+}
+
+/// The call of Python that helps.
+fn help(error: &dlbridge::Error) -> &'static str {
+    match error {
+        dlbridge::Error::NullData { .. } => {
+            "; a fake tensor (FakeTensorMode, torch.compile) has a shape but no memory"
+        }
+        dlbridge::Error::SharedMemory
+        | dlbridge::Error::ReadOnly
+        | dlbridge::Error::Overlapping
+        | dlbridge::Error::Misaligned { .. } => "; pass a copy: from_dlpack(x, copy=True)",
+        dlbridge::Error::NotContiguous { .. } | dlbridge::Error::StrideMismatch { .. } => {
+            "; pass np.ascontiguousarray(x), or another framework's x.contiguous()"
+        }
+        dlbridge::Error::Part(PartError::ReshapeCopies { .. }) => "; pass np.ascontiguousarray(x)",
+        dlbridge::Error::NotHostAccessible { .. } => {
+            "; pass a copy on the host: from_dlpack(x, device=\"cpu\")"
+        }
+        dlbridge::Error::LegacyReadOnly => {
+            "; ask for max_version=(1, 0) or newer, or for copy=True"
+        }
+        dlbridge::Error::LegacyPadded { .. } => "; ask for max_version=(1, 1) or newer",
+        _ => "",
+    }
+}
+
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         let error = match error {
             Error::Python(error) => return error,
             Error::Tensor(error) => error,
         };
-        let mut message = error.to_string();
-        if let dlbridge::Error::NullData { .. } = error {
-            message += "; a fake tensor (FakeTensorMode, torch.compile) has a shape but no memory";
-        }
+        let message = in_python(&error);
         match error {
             dlbridge::Error::DTypeMismatch { .. } | dlbridge::Error::DTypeNotIn { .. } => {
                 PyTypeError::new_err(message)
@@ -100,6 +131,22 @@ impl From<Error> for PyErr {
             | dlbridge::Error::OutOfBounds { .. }
             | dlbridge::Error::NotChosen { .. } => PyValueError::new_err(message),
             _ => PyBufferError::new_err(message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_for_python_names_no_rust_call() {
+        let contiguous = dlbridge::Error::NotContiguous { axis: 0, stride: 2, expected: 1 };
+        for error in [dlbridge::Error::ReadOnly, dlbridge::Error::SharedMemory, contiguous] {
+            let rust = error.help().expect("a copy helps");
+            let message = in_python(&error);
+            assert!(!message.contains(rust) && !message.contains("to_contiguous"), "{message}");
+            assert!(message.contains("; pass "), "{message}");
         }
     }
 }

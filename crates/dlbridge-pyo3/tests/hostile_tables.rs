@@ -107,15 +107,19 @@ fn calm(py: Python<'_>) {
 #[test]
 fn each_wrong_field_of_a_tables_tensor_is_named_and_the_tensor_released_once() {
     let wrong: [(&str, Make); 9] = [
-        ("version: found 2.0", || pair().version(2, 0)),
-        ("ndim: found -1", || pair().ndim(-1)),
-        ("shape: found a null pointer", || pair().null_shape()),
-        ("shape: axis 0 has extent -2", || Foreign::new(&[-2], &[1.0_f32])),
-        ("shape: the", || pair().strides(&[i64::MAX])),
-        ("dtype: found code 2, bits 32, lanes 0", || pair().dtype(DType::F32.with_lanes(0))),
-        ("data: found a null pointer", || pair().data(ptr::null_mut())),
+        ("version: expected 1.x, found 2.0", || pair().version(2, 0)),
+        ("ndim: expected 0 to 64, found -1", || pair().ndim(-1)),
+        ("shape: expected 1 extents, found a null pointer", || pair().null_shape()),
+        ("shape: axis 0: expected extent 0 or more, found -2", || Foreign::new(&[-2], &[1.0_f32])),
+        ("shape: expected sizes that fit the address space", || pair().strides(&[i64::MAX])),
+        ("dtype: expected a type that a tensor can have, found code 2, bits 32, lanes 0", || {
+            pair().dtype(DType::F32.with_lanes(0))
+        }),
+        ("data: expected 2 elements, found a null pointer", || pair().data(ptr::null_mut())),
         ("byte_offset: ", || pair().byte_offset(u64::MAX)),
-        ("shape: the", || Foreign::new(&[1 << 40, 1 << 40], &[1_u8]).strides(&[0, 0])),
+        ("shape: expected sizes that fit the address space", || {
+            Foreign::new(&[1 << 40, 1 << 40], &[1_u8]).strides(&[0, 0])
+        }),
     ];
     Python::attach(|py| {
         for (message, make) in wrong {

@@ -8,14 +8,14 @@ use crate::{DType, Device, PartError};
 
 /// Why a tensor was refused, or cannot be used the way it was asked for.
 ///
-/// Messages say where, what was found and what was wanted:
+/// Messages name the field, what was expected and found, and the call that helps:
 ///
 /// ```
 /// use dlbridge::Tensor;
 ///
 /// let tensor = Tensor::from(vec![1_i32, 2, 3]);
 /// let error = tensor.as_slice::<f32>().unwrap_err();
-/// assert_eq!(error.to_string(), "dtype: found int32, wanted float32");
+/// assert_eq!(error.to_string(), "dtype: expected float32, found int32");
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -73,7 +73,7 @@ pub enum Error {
         /// The type found.
         found: DType,
         /// The type asked for.
-        wanted: DType,
+        expected: DType,
     },
     /// The memory cannot be read by this process.
     NotHostAccessible {
@@ -87,56 +87,56 @@ pub enum Error {
         /// The alignment needed, in bytes.
         align: usize,
     },
-    /// The elements do not lie side by side in row-major order.
+    /// The elements are not contiguous in row-major order.
     NotContiguous {
         /// The outermost axis at fault.
         axis: usize,
         /// Its stride, in elements.
         stride: i64,
         /// The stride that it would have in a contiguous tensor.
-        wanted: i64,
+        expected: i64,
     },
     /// Another language may write to the memory at any time.
     SharedMemory,
     /// The memory must not be written.
     ReadOnly,
-    /// Two indices may reach the same element, so it cannot be lent mutably.
+    /// Two indices may reach the same element, so it cannot be borrowed mutably.
     Overlapping,
     /// Another number of axes than was asked for.
     RankMismatch {
         /// The number asked for.
-        wanted: usize,
+        expected: usize,
         /// The number found.
         found: usize,
     },
-    /// An axis has another extent than what it is to become.
+    /// The extent of an axis does not match the target type.
     ExtentMismatch {
         /// Which axis.
         axis: usize,
         /// The extent found.
         found: i64,
-        /// The extent wanted.
-        wanted: usize,
+        /// The extent expected.
+        expected: usize,
     },
-    /// An axis is longer than what it is to become can be.
+    /// An axis is too long for the target type.
     ExtentTooLarge {
         /// Which axis.
         axis: usize,
         /// The extent found.
         extent: i64,
-        /// The largest that can be.
+        /// The largest extent of the target type.
         most: usize,
     },
-    /// A stride that what it is to become cannot have.
+    /// The target type cannot have the stride.
     StrideMismatch {
         /// Which axis.
         axis: usize,
         /// The stride found.
         stride: i64,
-        /// The strides wanted.
-        wanted: &'static str,
+        /// The strides expected.
+        expected: &'static str,
     },
-    /// Another crate, named here, refuses what it was given.
+    /// Another crate, named here, rejected the tensor.
     Refused {
         /// Which crate.
         by: &'static str,
@@ -146,7 +146,7 @@ pub enum Error {
     /// Another number of elements than was asked for.
     LengthMismatch {
         /// The number asked for.
-        wanted: usize,
+        expected: usize,
         /// The number found.
         found: usize,
     },
@@ -157,7 +157,7 @@ pub enum Error {
         /// The extents found.
         shape: Box<[i64]>,
     },
-    /// There is no memory for a copy or a new tensor of this size.
+    /// The memory for a copy or a new tensor cannot be allocated.
     OutOfMemory {
         /// The size asked for, in bytes.
         size: usize,
@@ -165,7 +165,7 @@ pub enum Error {
     /// Another number of bytes than the shape has.
     SizeMismatch {
         /// The number that the shape has.
-        wanted: usize,
+        expected: usize,
         /// The number found.
         found: usize,
     },
@@ -178,14 +178,14 @@ pub enum Error {
         /// Size of the owner's memory in bytes.
         size: usize,
     },
-    /// The descriptor of DLPack before 1.0 cannot say read-only.
+    /// A legacy descriptor cannot mark memory read-only.
     LegacyReadOnly,
-    /// The descriptor of DLPack before 1.0 cannot say that narrow elements have a byte each.
+    /// A legacy descriptor cannot mark elements narrower than a byte as padded.
     LegacyPadded {
         /// The type found.
         dtype: DType,
     },
-    /// An export needs something that was not chosen.
+    /// A property that the builder needs was not chosen.
     NotChosen {
         /// What is missing.
         what: &'static str,
@@ -212,7 +212,7 @@ pub enum Error {
         /// The device found.
         found: Device,
         /// The device asked for.
-        wanted: Device,
+        expected: Device,
     },
     /// A device's driver is missing, or refuses.
     Driver {
@@ -221,14 +221,14 @@ pub enum Error {
         /// What it says.
         message: String,
     },
-    /// Something that one side of a conversion has and the other cannot have.
+    /// No equivalent in the target type.
     NotConvertible {
         /// What it is.
         what: &'static str,
         /// What was found.
         found: String,
         /// What could be converted.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// The tensor has no such part.
     Part(PartError),
@@ -237,127 +237,162 @@ pub enum Error {
         /// The type found.
         found: DType,
         /// The types handled.
-        wanted: &'static [DType],
+        expected: &'static [DType],
     },
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Error {
+    /// The call that helps, in Rust: the end of the message. Other languages replace it.
+    ///
+    /// ```
+    /// let help = dlbridge::Error::ReadOnly.help().expect("a copy helps");
+    /// assert!(dlbridge::Error::ReadOnly.to_string().ends_with(help));
+    /// ```
+    #[must_use]
+    pub fn help(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Misaligned { .. } | Self::NotContiguous { .. } | Self::StrideMismatch { .. } => {
+                "use view(), or copy with to_contiguous()"
+            }
+            Self::SharedMemory => {
+                "use view(), copy with to_contiguous(), or vouch for it with an *_unchecked method"
+            }
+            Self::ReadOnly | Self::Overlapping => "copy with to_contiguous() to write",
+            Self::LegacyReadOnly => "export with into_raw(), or copy with to_contiguous()",
+            Self::LegacyPadded { .. } => "export with into_raw()",
+            Self::NotChosen { .. } => "call the builder's method of this name",
+            Self::PaddedElements { .. } => "read the bytes with as_bytes()",
+            Self::Part(error) => return error.help(),
+            _ => return None,
+        })
+    }
+
+    /// Writes the message without the call that helps.
+    fn problem(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NullTensor => f.write_str("managed tensor: found a null pointer"),
+            Self::NullTensor => f.write_str("managed tensor: expected one, found a null pointer"),
             Self::UnsupportedVersion { major, minor } => {
-                write!(f, "version: found {major}.{minor}, wanted 1.x")
+                write!(f, "version: expected 1.x, found {major}.{minor}")
             }
             Self::RankOutOfRange { ndim } => {
-                write!(f, "ndim: found {ndim}, wanted 0 to {}", crate::MAX_RANK)
+                write!(f, "ndim: expected 0 to {}, found {ndim}", crate::MAX_RANK)
             }
             Self::NullShape { ndim } => {
-                write!(f, "shape: found a null pointer, wanted {ndim} extents")
+                write!(f, "shape: expected {ndim} extents, found a null pointer")
             }
             Self::NegativeExtent { axis, extent } => {
-                write!(f, "shape: axis {axis} has extent {extent}, wanted 0 or more")
+                write!(f, "shape: axis {axis}: expected extent 0 or more, found {extent}")
             }
             Self::SizeOverflow { what } => {
-                write!(f, "shape: the {what} does not fit the address space")
+                write!(f, "shape: expected sizes that fit the address space, found a larger {what}")
             }
             Self::ImpossibleDType { dtype, reason } => write!(
                 f,
-                "dtype: found code {}, bits {}, lanes {}: {reason}",
+                "dtype: expected a type that a tensor can have, \
+                 found code {}, bits {}, lanes {}: {reason}",
                 dtype.code.0, dtype.bits, dtype.lanes
             ),
             Self::NullData { len } => {
-                write!(f, "data: found a null pointer, wanted {len} elements")
+                write!(f, "data: expected {len} elements, found a null pointer")
             }
             Self::AddressOverflow { byte_offset } => {
-                write!(f, "byte_offset: {byte_offset} leads outside the address space")
+                write!(f, "byte_offset: expected one within the address space, found {byte_offset}")
             }
-            Self::DTypeMismatch { found, wanted } => {
-                write!(f, "dtype: found {found}, wanted {wanted}")
+            Self::DTypeMismatch { found, expected } => {
+                write!(f, "dtype: expected {expected}, found {found}")
             }
             Self::NotHostAccessible { device } => {
-                write!(f, "device: found {device}, wanted memory that the host can read")
+                write!(f, "device: expected memory that the host can read, found {device}")
             }
-            Self::Misaligned { address, align } => write!(
+            Self::Misaligned { address, align } => {
+                write!(f, "data: expected a multiple of {align}, found address {address:#x}")
+            }
+            Self::NotContiguous { axis, stride, expected } => write!(
                 f,
-                "data: address {address:#x} is not a multiple of {align}; use a view, or copy"
-            ),
-            Self::NotContiguous { axis, stride, wanted } => write!(
-                f,
-                "strides: axis {axis} has stride {stride}, wanted {wanted} for a slice; \
-                 use a view, or copy"
+                "strides: axis {axis}: expected {expected} for contiguous memory, found {stride}"
             ),
             Self::SharedMemory => f.write_str(
-                "access: another language may write to this memory; \
-                 use view(), copy with to_contiguous(), or vouch for it with an *_unchecked method",
+                "access: expected memory that does not change, \
+                 found shared memory, which another language may write",
             ),
             Self::ReadOnly => {
-                f.write_str("access: the memory is read-only; copy with to_contiguous() to write")
+                f.write_str("access: expected writable memory, found read-only memory")
             }
             Self::Overlapping => f.write_str(
-                "strides: two indices may reach the same element; copy with to_contiguous() to write",
+                "strides: expected one index for each element, \
+                 found two that may reach the same element",
             ),
-            Self::RankMismatch { wanted, found } => {
-                write!(f, "rank: found {found} axes, wanted {wanted}")
+            Self::RankMismatch { expected, found } => {
+                write!(f, "rank: expected {expected} axes, found {found}")
             }
-            Self::ExtentMismatch { axis, found, wanted } => {
-                write!(f, "shape: axis {axis} has extent {found}, wanted {wanted}")
+            Self::ExtentMismatch { axis, found, expected } => {
+                write!(f, "shape: axis {axis}: expected extent {expected}, found {found}")
             }
             Self::ExtentTooLarge { axis, extent, most } => {
-                write!(f, "shape: axis {axis} has extent {extent}, wanted {most} or less")
+                write!(f, "shape: axis {axis}: expected extent {most} or less, found {extent}")
             }
-            Self::StrideMismatch { axis, stride, wanted } => write!(
-                f,
-                "strides: axis {axis} has stride {stride}, wanted {wanted}; use a view, or copy"
-            ),
+            Self::StrideMismatch { axis, stride, expected } => {
+                write!(f, "strides: axis {axis}: expected {expected}, found {stride}")
+            }
             Self::Refused { by, reason } => write!(f, "{by}: {reason}"),
-            Self::LengthMismatch { wanted, found } => {
-                write!(f, "length: found {found} elements, wanted {wanted}")
+            Self::LengthMismatch { expected, found } => {
+                write!(f, "length: expected {expected} elements, found {found}")
             }
             Self::IndexOutOfBounds { index, shape } => {
-                write!(f, "index: found {index:?}, wanted one inside the shape {shape:?}")
+                write!(f, "index: expected one inside the shape {shape:?}, found {index:?}")
             }
-            Self::OutOfMemory { size } => write!(f, "memory: found none for {size} bytes"),
-            Self::SizeMismatch { wanted, found } => {
-                write!(f, "size: found {found} bytes, wanted {wanted} for the shape")
+            Self::OutOfMemory { size } => write!(f, "memory: cannot allocate {size} bytes"),
+            Self::SizeMismatch { expected, found } => {
+                write!(f, "size: expected {expected} bytes for the shape, found {found}")
             }
             Self::OutOfBounds { low, high, size } => {
-                write!(f, "shape: reaches bytes {low}..{high} of an owner that has {size} bytes")
+                write!(f, "shape: expected bytes in the owner's 0..{size}, found {low}..{high}")
             }
             Self::LegacyReadOnly => f.write_str(
-                "version: a descriptor older than DLPack 1.0 cannot mark memory read-only; \
-                 ask for version 1.0 or newer, or copy",
+                "version: expected 1.0 or newer, which marks memory read-only, \
+                 found the legacy descriptor",
             ),
             Self::LegacyPadded { dtype } => write!(
                 f,
-                "version: a descriptor older than DLPack 1.0 cannot say that each {dtype} has a \
-                 byte of its own; ask for version 1.1 or newer"
+                "version: expected 1.1 or newer, which marks padded {dtype} elements, \
+                 found the legacy descriptor"
             ),
-            Self::NotChosen { what } => write!(f, "{what}: found none, wanted one to be chosen"),
-            Self::UnknownName { what, name } => write!(f, "{what}: no such name: {name:?}"),
-            Self::PackedElements { dtype } => {
-                write!(f, "dtype: {dtype} elements are narrower than a byte and have no address")
+            Self::NotChosen { what } => write!(f, "{what}: expected one, found none chosen"),
+            Self::UnknownName { what, name } => {
+                write!(f, "{what}: expected a known name, found {name:?}")
             }
+            Self::PackedElements { dtype } => write!(
+                f,
+                "dtype: expected elements that have an address, found packed {dtype} elements"
+            ),
             Self::PaddedElements { dtype } => write!(
                 f,
                 "dtype: expected packed {dtype} elements, found a byte for each number \
-                 (SUBBYTE_PADDED); read the bytes with as_bytes()"
+                 (SUBBYTE_PADDED)"
             ),
-            Self::DeviceMismatch { found, wanted } => {
-                write!(f, "device: found {found}, wanted {wanted}")
+            Self::DeviceMismatch { found, expected } => {
+                write!(f, "device: expected {expected}, found {found}")
             }
             Self::Driver { doing, message } => write!(f, "driver: {doing}: {message}"),
-            Self::NotConvertible { what, found, wanted } => {
-                write!(f, "{what}: found {found}, wanted {wanted}")
+            Self::NotConvertible { what, found, expected } => {
+                write!(f, "{what}: expected {expected}, found {found}")
             }
-            Self::Part(error) => error.fmt(f),
-            Self::DTypeNotIn { found, wanted } => {
+            Self::Part(error) => error.problem(f),
+            Self::DTypeNotIn { found, expected } => {
                 f.write_str("dtype: expected ")?;
-                for (i, dtype) in wanted.iter().enumerate() {
+                for (i, dtype) in expected.iter().enumerate() {
                     write!(f, "{}{dtype}", if i == 0 { "" } else { " or " })?;
                 }
                 write!(f, ", found {found}")
             }
         }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.problem(f)?;
+        self.help().map_or(Ok(()), |help| write!(f, "; {help}"))
     }
 }
 

@@ -49,7 +49,7 @@ macro_rules! match_dtype {
             })+
             _ => {
                 const WANTED: &[$crate::DType] = &[$(<$type as $crate::Element>::DTYPE),+];
-                ::core::result::Result::Err($crate::Error::DTypeNotIn { found, wanted: WANTED })
+                ::core::result::Result::Err($crate::Error::DTypeNotIn { found, expected: WANTED })
             }
         }
     }};

@@ -66,7 +66,7 @@ pub enum PartError {
         /// The tensor's shape.
         shape: Box<[i64]>,
         /// The shape asked for.
-        wanted: Box<[i64]>,
+        expected: Box<[i64]>,
     },
     /// No strides give these elements another shape: they must be copied first.
     ReshapeCopies {
@@ -75,14 +75,14 @@ pub enum PartError {
         /// Its strides.
         strides: Box<[i64]>,
         /// The shape asked for.
-        wanted: Box<[i64]>,
+        expected: Box<[i64]>,
     },
     /// A shape that repeating axes of extent 1 does not lead to.
     Broadcast {
         /// The tensor's shape.
         shape: Box<[i64]>,
         /// The shape asked for.
-        wanted: Box<[i64]>,
+        expected: Box<[i64]>,
     },
     /// Views of different shapes, which have no elements in pairs.
     Shapes {
@@ -98,8 +98,17 @@ pub enum PartError {
     },
 }
 
-impl fmt::Display for PartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl PartError {
+    pub(crate) fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::Squeeze { .. } => Some("use select() for one index"),
+            Self::ReshapeCopies { .. } => Some("copy with to_contiguous() first"),
+            _ => None,
+        }
+    }
+
+    /// Writes the message without the call that helps.
+    pub(crate) fn problem(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Axis { axis, rank } => write!(f, "expected an axis below {rank}, found {axis}"),
             Self::Index { axis, index, extent } => {
@@ -118,21 +127,18 @@ impl fmt::Display for PartError {
                 write!(f, "expected each axis below {rank} once, found {axes:?}")
             }
             Self::Squeeze { axis, extent } => {
-                write!(
-                    f,
-                    "expected extent 1 on axis {axis}, found {extent}; use select() for one index"
-                )
+                write!(f, "expected extent 1 on axis {axis}, found {extent}")
             }
-            Self::Reshape { shape, wanted } => {
-                write!(f, "expected a shape with the elements of {shape:?}, found {wanted:?}")
+            Self::Reshape { shape, expected } => {
+                write!(f, "expected a shape with the elements of {shape:?}, found {expected:?}")
             }
-            Self::ReshapeCopies { shape, strides, wanted } => write!(
+            Self::ReshapeCopies { shape, strides, expected } => write!(
                 f,
-                "expected strides that allow shape {wanted:?} without a copy, found {strides:?} \
-                 for shape {shape:?}; copy with to_contiguous() first"
+                "expected strides that allow shape {expected:?} without a copy, found {strides:?} \
+                 for shape {shape:?}"
             ),
-            Self::Broadcast { shape, wanted } => {
-                write!(f, "expected a shape that {shape:?} can be repeated to, found {wanted:?}")
+            Self::Broadcast { shape, expected } => {
+                write!(f, "expected a shape that {shape:?} can be repeated to, found {expected:?}")
             }
             Self::Shapes { shape, other } => {
                 write!(f, "expected views of one shape, found {shape:?} and {other:?}")
@@ -141,5 +147,12 @@ impl fmt::Display for PartError {
                 write!(f, "expected pieces of one index or more on axis {axis}, found 0")
             }
         }
+    }
+}
+
+impl fmt::Display for PartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.problem(f)?;
+        self.help().map_or(Ok(()), |help| write!(f, "; {help}"))
     }
 }

@@ -93,7 +93,7 @@ fn the_tests_pass_beside_a_driver_that_is_late() {
 fn what_has_no_slice_is_refused() {
     let refused = candle_core_0_11_cuda::from_candle::<f32>(candle((2, 3)), |_| None).map(drop);
     let error = refused.expect_err("on the CPU").to_string();
-    assert_eq!(error, "storage: found Cpu, wanted one with a CUDA slice of these elements");
+    assert_eq!(error, "storage: expected one with a CUDA slice of these elements, found Cpu");
     let refused = candle_core_0_11_cuda::from_candle::<i64>(candle((2, 3)), |_| None).map(drop);
     assert!(matches!(refused, Err(Error::DTypeMismatch { .. })), "{refused:?}");
 }

@@ -29,7 +29,7 @@ fn a_missing_driver_or_device_is_said() {
 #[test]
 fn other_devices_have_no_context() {
     for device in [Device::CPU, Device::new(DeviceKind::ROCM, 0), Device::cuda(-1)] {
-        let wanted = Error::DeviceMismatch { found: device, wanted: Device::cuda(0) };
+        let wanted = Error::DeviceMismatch { found: device, expected: Device::cuda(0) };
         assert_eq!(cudarc_0_19::context(device).map(drop), Err(wanted), "{device}");
     }
 }

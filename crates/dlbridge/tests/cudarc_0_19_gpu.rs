@@ -140,9 +140,9 @@ fn every_shape_is_a_tensor_and_the_contiguous_ones_are_slices() {
     assert_eq!(read(&build(&[], None, 2)), Ok(vec![3]));
     assert_eq!(read(&build(&[2, 2], None, 0)), Ok(vec![1, 2, 3, 4]));
     assert_eq!(build(&[0, 3], None, 0).len(), 0);
-    let gap = Error::NotContiguous { axis: 0, stride: 2, wanted: 1 };
+    let gap = Error::NotContiguous { axis: 0, stride: 2, expected: 1 };
     assert_eq!(read(&build(&[2], Some(&[2]), 0)), Err(gap));
-    let reversed = Error::NotContiguous { axis: 0, stride: -1, wanted: 1 };
+    let reversed = Error::NotContiguous { axis: 0, stride: -1, expected: 1 };
     assert_eq!(read(&build(&[4], Some(&[-1]), 3)), Err(reversed));
 }
 

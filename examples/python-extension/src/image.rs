@@ -42,7 +42,7 @@ dlpack_methods! {
         fn over_pixels(pixels: PyTensorOf<u8, 3, Contiguous>) -> PyResult<Self> {
             let [_, _, channels] = pixels.extents();
             if channels != 3 {
-                let message = format!("pixels: found {channels} channels, wanted 3");
+                let message = format!("pixels: expected 3 channels, found {channels}");
                 return Err(PyValueError::new_err(message));
             }
             Ok(Self::over(pixels.into_inner()))

@@ -28,7 +28,7 @@ function DLBridge.device_array(
     contiguous = (reversed ? info.is_row_major : info.is_column_major) != 0
     contiguous || throw(ArgumentError("layout: expected a contiguous tensor, found other strides"))
     info.flags & DLBridge.READ_ONLY == 0 || copy || !request.write ||
-        throw(ArgumentError("access: the memory is read-only; ask for write = false or copy = true"))
+        throw(ArgumentError("access: expected writable memory, found read-only memory; ask for write = false or copy = true"))
     size = DLBridge.dims(Val(N), info.shape, reversed)
     # What makes an array takes the current device for the array's.
     return CUDA.device!(CuDevice(info.device.id)) do

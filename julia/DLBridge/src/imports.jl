@@ -210,7 +210,7 @@ function why_not_plain(::Type{Array{T,N}}, info::Info, request::Request) where {
     reversed = request.reversed
     info.is_host == 0 && return "device: expected host memory, found $(name(info.device))"
     request.write && info.flags & READ_ONLY != 0 &&
-        return "access: the memory is read-only; ask for an AbstractArray, write = false or copy = true"
+        return "access: expected writable memory, found read-only memory; ask for an AbstractArray, write = false or copy = true"
     (reversed ? info.is_row_major : info.is_column_major) == 0 &&
         return "layout: the strides are not those of " * (reversed ? "RowMajor" : "ColMajor") *
                "; ask for an AbstractArray, or copy = true"

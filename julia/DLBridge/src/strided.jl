@@ -96,7 +96,7 @@ Base.@propagate_inbounds function Base.setindex!(x::StridedTensor{T,N}, value, i
     return x
 end
 
-@noinline throw_readonly() = throw(ArgumentError("array: its memory is read-only; copy it to write"))
+@noinline throw_readonly() = throw(ArgumentError("array: expected writable memory, found read-only memory; copy it with copy(A)"))
 
 @inline read_element(address::Ptr{T}, is_aligned::Bool) where {T} =
     is_aligned ? unsafe_load(address) : read_bytes(address)

@@ -57,7 +57,7 @@ end
         set("refused", capsule)
         error = try from_dlpack(capsule) catch e; e end
         @test error isa ArgumentError
-        @test error.msg == "shape: axis 0 has extent -1, wanted 0 or more"
+        @test error.msg == "shape: axis 0: expected extent 0 or more, found -1"
         @test occursin("\"dltensor\"", str("refused"))
         run_python("del refused")
         drop(capsule)

@@ -72,7 +72,7 @@ class TestTensorFlow:
         assert back.numpy().tolist() == [1.0, 2.0]
 
     def test_a_variable_has_no_protocol(self):
-        with pytest.raises(TypeError, match="wanted an object with __dlpack__"):
+        with pytest.raises(TypeError, match=r"expected an array .*, found "):
             dlbridge.from_dlpack(self.tf.Variable([1.0, 2.0]))
 
     def test_a_copy_is_made_here_since_it_makes_none(self):

@@ -176,7 +176,7 @@ impl fmt::Display for Absent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (major, minor) = OLDEST;
         match self {
-            Self::Nowhere => f.write_str("python: found none in this process"),
+            Self::Nowhere => f.write_str("python: expected one in this process, found none"),
             Self::TooOld(found) => {
                 write!(f, "python: expected {major}.{minor} or newer, found {found}")
             }

@@ -18,8 +18,8 @@ const NATIVE: char = if cfg!(target_endian = "little") { '<' } else { '>' };
 /// The size is that of the buffer's items, since `ctypes` writes `<l` for 8 bytes. It must be the
 /// native or the standard size of the letter.
 pub(crate) fn dtype_of(format: &str, itemsize: usize) -> Result<DType> {
-    let refused = |wanted: &str| {
-        let message = format!("format: found {format:?} of {itemsize} bytes, wanted {wanted}");
+    let refused = |expected: &str| {
+        let message = format!("format: expected {expected}, found {format:?} of {itemsize} bytes");
         Err(Error::buffer(message))
     };
     let letters = match format.chars().next() {
@@ -90,7 +90,7 @@ pub(crate) fn format_of(dtype: DType) -> Option<&'static CStr> {
 /// A size from a C struct, not yet validated.
 pub(crate) fn size_of_item(itemsize: Py_ssize_t) -> Result<usize> {
     usize::try_from(itemsize)
-        .map_err(|_| Error::buffer(format!("itemsize: found {itemsize}, wanted 1 or more")))
+        .map_err(|_| Error::buffer(format!("itemsize: expected 1 or more, found {itemsize}")))
 }
 
 #[cfg(test)]
@@ -135,7 +135,7 @@ mod tests {
         ];
         for (format, itemsize) in wrong {
             let message = dtype_of(format, itemsize).expect_err(format).to_string();
-            assert!(message.contains(&format!("format: found {format:?}")), "{message}");
+            assert!(message.contains(&format!(", found {format:?} of ")), "{message}");
         }
     }
 }

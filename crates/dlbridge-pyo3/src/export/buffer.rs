@@ -33,8 +33,8 @@ impl BufferRequest {
     /// Whether a tensor can be exported for this request.
     fn check(self, tensor: &Tensor) -> Result<()> {
         let (dtype, device) = (tensor.dtype(), tensor.device());
-        let refused = |found: String, wanted: &str| {
-            Err(Error::buffer(format!("buffer: found {found}, wanted {wanted}")))
+        let refused = |found: String, expected: &str| {
+            Err(Error::buffer(format!("buffer: expected {expected}, found {found}")))
         };
         if !device.is_host_accessible() {
             return refused(format!("memory on {device}"), "host memory");
@@ -43,27 +43,30 @@ impl BufferRequest {
             return refused(dtype.to_string(), "elements that have a struct format");
         }
         if self.asks(WRITABLE) && tensor.is_read_only() {
-            return refused("read-only memory".to_owned(), "memory that may be written");
+            return refused("read-only memory".to_owned(), "writable memory");
         }
         // Without a shape, a buffer is its bytes, which a format other than "B" contradicts.
         if self.asks(FORMAT) && !self.asks(ND) {
-            return refused("a request for a format".to_owned(), "one for a shape, too");
+            return refused(
+                "a request for a format".to_owned(),
+                "a request for a format and a shape",
+            );
         }
         let (shape, strides) = (tensor.shape(), tensor.strides());
         let is_c = tensor.is_contiguous();
         let is_f = layout::is_column_major(shape, strides);
-        let wanted = if self.asks(C_CONTIGUOUS) && !is_c {
-            "row-major memory without gaps"
+        let expected = if self.asks(C_CONTIGUOUS) && !is_c {
+            "row-major contiguous memory"
         } else if self.asks(F_CONTIGUOUS) && !is_f {
-            "column-major memory without gaps"
+            "column-major contiguous memory"
         } else if self.asks(ANY_CONTIGUOUS) && !is_c && !is_f {
-            "memory without gaps"
+            "contiguous memory"
         } else if !self.asks(STRIDES) && !is_c {
-            "row-major memory without gaps, or a request for strides"
+            "row-major contiguous memory, or a request for strides"
         } else {
             return Ok(());
         };
-        refused(format!("strides {strides:?} for shape {shape:?}"), wanted)
+        refused(format!("strides {strides:?} for shape {shape:?}"), expected)
     }
 }
 
@@ -73,7 +76,9 @@ fn extents(tensor: &Tensor, itemsize: i64) -> Result<Box<[Py_ssize_t]>> {
     let numbers = tensor.shape().iter().map(|&extent| Some(extent)).chain(strides);
     let numbers: Option<Box<[_]>> =
         numbers.map(|number| number.and_then(|number| Py_ssize_t::try_from(number).ok())).collect();
-    numbers.ok_or_else(|| Error::buffer("strides: found some too large to be counted in bytes"))
+    numbers.ok_or_else(|| {
+        Error::buffer("strides: expected numbers of bytes that fit, found larger ones")
+    })
 }
 
 /// Fills in a buffer.
@@ -145,8 +150,9 @@ pub(super) unsafe extern "C" fn get(
     flags: c_int,
 ) -> c_int {
     let Some(view) = NonNull::new(view) else {
-        let refuse =
-            |_: &Bound<'_, _>| Err(Error::buffer("buffer: found no place for it, wanted one"));
+        let refuse = |_: &Bound<'_, _>| {
+            Err(Error::buffer("buffer: expected a place to write it to, found a null pointer"))
+        };
         // SAFETY: the caller's duty.
         return unsafe { guarded(object, refuse) }.unwrap_or(-1);
     };

@@ -49,7 +49,7 @@ pub(super) fn allocate(
     if (tensor.dtype(), tensor.shape(), tensor.device()) != (dtype, shape, device) {
         let found = (tensor.dtype(), tensor.shape(), tensor.device());
         return Err(Error::buffer(format!(
-            "allocator: found {}{:?} on {}, wanted {dtype}{shape:?} on {device}",
+            "allocator: expected {dtype}{shape:?} on {device}, found {}{:?} on {}",
             found.0, found.1, found.2
         )));
     }
@@ -70,7 +70,7 @@ impl Said {
     /// Kinds are not reliable: PyTorch reports `MemoryError` for every failure, Paddle the name of
     /// the function, and CUDA's Python library raises an exception.
     #[cold]
-    fn into_outcome(self, py: Python<'_>, wanted: &str) -> Result<Option<Tensor>> {
+    fn into_outcome(self, py: Python<'_>, tensor: &str) -> Result<Option<Tensor>> {
         let raised = PyErr::take(py);
         match &raised {
             Some(error) if error.is_instance_of::<PyNotImplementedError>(py) => return Ok(None),
@@ -85,7 +85,7 @@ impl Said {
             (Some(error), None) => error.to_string(),
             (None, None) => "it gave no reason".to_owned(),
         };
-        let message = format!("allocator: cannot make {wanted}: {reason}");
+        let message = format!("allocator: cannot allocate {tensor}: {reason}");
         // Words of PyTorch and of CUDA.
         let is_memory = self.kind == "MemoryError"
             && ["out of memory", "allocate memory"].iter().any(|words| message.contains(words));

@@ -90,7 +90,7 @@ impl<'py> Allocator<'py> {
             return Ok(Tensor::zeros(dtype, shape)?.into());
         }
         let kind = name_of(&self.object.get_type());
-        Err(Error::buffer(format!("device: {kind} makes no memory on {device}")))
+        Err(Error::buffer(format!("device: expected one that {kind} allocates on, found {device}")))
     }
 
     fn by_table(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Option<Tensor>> {
@@ -141,10 +141,10 @@ impl<'py> Allocator<'py> {
             array => array?,
         };
         let tensor = import(array.as_borrowed(), ImportOptions::default())?;
-        let is_as_wanted = (tensor.dtype(), tensor.shape(), tensor.device())
+        let is_as_asked = (tensor.dtype(), tensor.shape(), tensor.device())
             == (dtype, shape, device)
             && !tensor.is_read_only();
-        Ok(is_as_wanted.then_some(tensor))
+        Ok(is_as_asked.then_some(tensor))
     }
 }
 

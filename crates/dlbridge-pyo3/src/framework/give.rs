@@ -37,6 +37,8 @@ pub(super) fn give(
 /// The exception that the table raised; some tables fail without one.
 #[cold]
 fn failure(py: Python<'_>) -> PyErr {
-    let unsaid = || PyBufferError::new_err("the exchange table made no array, without a reason");
+    let unsaid = || {
+        PyBufferError::new_err("exchange table: expected an array, found none, without a reason")
+    };
     PyErr::take(py).unwrap_or_else(unsaid)
 }

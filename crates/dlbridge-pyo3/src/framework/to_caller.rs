@@ -159,6 +159,6 @@ fn forgets_read_only(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Error {
     let kind = name_of(&object.get_type());
     let why = if tensor.is_legacy_read_only() { " (it came by a legacy capsule)" } else { "" };
     Error::buffer(format!(
-        "access: the memory is read-only{why}, which {kind} may forget; copy with to_contiguous()"
+        "access: expected writable memory, found read-only memory{why}, which {kind} may forget; copy with to_contiguous()"
     ))
 }

@@ -56,7 +56,7 @@ fn ask_for(
         Ok(tensor)
     } else {
         let found = tensor.device();
-        Err(Error::buffer(format!("device: the producer gave {found}, wanted {device}")))
+        Err(Error::buffer(format!("device: expected {device}, found {found} from the producer")))
     }
 }
 
@@ -67,7 +67,7 @@ fn cannot_give(py: Python<'_>, device: Device, cause: PyErr) -> PyErr {
         return cause;
     }
     let what = if device.kind == DeviceKind::CPU { "host memory" } else { "this device" };
-    let message = format!("device: the producer cannot give {device}: it refused {what}");
+    let message = format!("device: expected {device}, but the producer refused {what}");
     let error: PyErr = Error::buffer(message).into();
     error.set_cause(py, Some(cause));
     error

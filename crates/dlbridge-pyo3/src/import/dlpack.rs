@@ -123,8 +123,8 @@ fn no_protocol(object: Borrowed<'_, '_, PyAny>) -> Error {
         Err(error) => return error.into(),
     };
     let message = format!(
-        "found {found}, wanted an object with __dlpack__ or a capsule, or an object with \
-         __cuda_array_interface__, a buffer, __array_interface__ or __arrow_c_array__"
+        "expected an array (NumPy, PyTorch, JAX, a buffer, ...), found {found}; convert it with \
+         numpy.asarray(x)"
     );
     Error::Python(PyTypeError::new_err(message))
 }

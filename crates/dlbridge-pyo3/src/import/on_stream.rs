@@ -43,7 +43,7 @@ fn device_of(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Device>> {
     };
     let pair = answer.cast::<PyTuple>().ok().and_then(|pair| pair.extract().ok());
     let Some((kind, id)) = pair else {
-        let message = format!("__dlpack_device__: found {}, wanted two numbers", answer.repr()?);
+        let message = format!("__dlpack_device__: expected two numbers, found {}", answer.repr()?);
         return Err(Error::Python(PyTypeError::new_err(message)));
     };
     Ok(Some(protocol::device(kind, id)))
@@ -63,8 +63,8 @@ fn import_made(object: Borrowed<'_, '_, PyAny>, stream: Stream) -> Result<(Tenso
         return Ok((tensor, protocol));
     }
     Err(Error::buffer(format!(
-        "stream: found memory on {device} from a {protocol} that was not told of one, \
-         wanted an object with __dlpack_device__"
+        "stream: expected an object with __dlpack_device__, which can be told of a stream, \
+         found memory on {device} from a {protocol}"
     )))
 }
 

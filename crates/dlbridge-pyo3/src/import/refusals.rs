@@ -52,7 +52,9 @@ pub(super) fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
     let py = object.py();
     let error = PyErr::take(py).unwrap_or_else(|| {
         let kind = object.get_type();
-        PyBufferError::new_err(format!("{kind}: its exchange table failed without a reason"))
+        PyBufferError::new_err(format!(
+            "{kind}: expected a tensor, but its exchange table failed without a reason"
+        ))
     });
     Error::Python(error)
 }

@@ -83,7 +83,9 @@ impl Driver {
         static DRIVER: OnceLock<std::result::Result<Driver, String>> = OnceLock::new();
         let driver = DRIVER.get_or_init(|| Self::open().map_err(|error| error.to_string()));
         driver.as_ref().map_err(|why| {
-            Error::buffer(format!("stream: found no CUDA driver to order work with ({why})"))
+            Error::buffer(format!(
+                "stream: expected a CUDA driver to order work with, found none ({why})"
+            ))
         })
     }
 

@@ -115,8 +115,8 @@ impl<'py> FromPyObject<'_, 'py> for Stream {
             return of_protocol(&protocol);
         }
         let found = object.repr()?;
-        let wanted = "a number from -1 on, or an object with __cuda_stream__";
-        let message = format!("stream: found {found}, wanted {wanted}");
+        let expected = "a number from -1 on, or an object with __cuda_stream__";
+        let message = format!("stream: expected {expected}, found {found}");
         if object.is_instance_of::<PyInt>() {
             return Err(Error::buffer(message));
         }
@@ -130,7 +130,7 @@ fn of_protocol(protocol: &Bound<'_, PyAny>) -> Result<Stream> {
     let pair = if protocol.is_callable() { protocol.call0()? } else { protocol.clone() };
     let Ok((0, handle)) = pair.extract::<(i64, usize)>() else {
         let found = pair.repr()?;
-        let message = format!("__cuda_stream__: found {found}, wanted 0 (its version), a handle");
+        let message = format!("__cuda_stream__: expected (0, handle), found {found}");
         return Err(Error::buffer(message));
     };
     // SAFETY: the object's own stream (SAFETY.md, T11).

@@ -117,8 +117,8 @@ impl Event {
     fn record(platform: Platform, number: i64, device: Device) -> Result<Self> {
         if platform != Platform::Cuda {
             let message = format!(
-                "stream: found work on {device} to be waited for, wanted it done: \
-                 streams of CUDA alone are ordered here"
+                "stream: expected work on CUDA, whose streams alone are ordered here, \
+                 found work on {device}; synchronize its stream first"
             );
             return Err(Error::buffer(message));
         }

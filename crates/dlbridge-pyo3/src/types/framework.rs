@@ -94,7 +94,10 @@ impl Framework {
     pub(crate) fn check(&self, tensor: &Tensor) -> Result<()> {
         let root = self.root;
         if root == "paddle" && tensor.dtype() == DType::U16 {
-            return Err(Error::buffer("dtype: paddle reads uint16 as bfloat16; convert it first"));
+            return Err(Error::buffer(
+                "dtype: expected one that Paddle reads as it is, found uint16, which it reads as bfloat16; \
+                 convert it first",
+            ));
         }
         if root == "mlx" && matches!(tensor.dtype(), DType::F64 | DType::COMPLEX128) {
             return Err(Error::buffer(format!(
@@ -125,7 +128,7 @@ impl Framework {
         }
         let root = self.root;
         Err(Error::buffer(format!(
-            "device: found {device}, wanted {there}, where the array of {root} is"
+            "device: expected {there}, where the array of {root} is, found {device}"
         )))
     }
 }

@@ -165,7 +165,7 @@ fn ordinary_span(shape: &[i64], strides: &[i64]) -> Option<Span> {
 #[cold]
 fn odd_span(shape: &[i64], strides: &[i64]) -> Result<Span, Error> {
     if shape.len() != strides.len() {
-        return Err(Error::RankMismatch { wanted: shape.len(), found: strides.len() });
+        return Err(Error::RankMismatch { expected: shape.len(), found: strides.len() });
     }
     if let Some((axis, &extent)) = shape.iter().enumerate().find(|&(_, &extent)| extent < 0) {
         return Err(Error::NegativeExtent { axis, extent });

@@ -133,8 +133,8 @@ impl Layout<'_> {
                 };
                 (with(shape, axis, 1), with(strides, axis, stride))
             }
-            Cut::Reshape(wanted) => reshaped(*self, wanted)?,
-            Cut::Broadcast(wanted) => broadcast(shape, strides, wanted)?,
+            Cut::Reshape(expected) => reshaped(*self, expected)?,
+            Cut::Broadcast(expected) => broadcast(shape, strides, expected)?,
         };
         self.finish(shape, strides, offset)
     }
@@ -171,16 +171,16 @@ fn permuted(numbers: &[i64], axes: &[usize]) -> Dims {
     all
 }
 
-fn broadcast(shape: &[i64], strides: &[i64], wanted: &[i64]) -> Result<(Dims, Dims), Error> {
-    let error = || PartError::Broadcast { shape: shape.into(), wanted: wanted.into() };
-    let Some(front) = wanted.len().checked_sub(shape.len()) else { return refuse(error()) };
-    let mut repeated = Dims::zeros(wanted.len());
+fn broadcast(shape: &[i64], strides: &[i64], expected: &[i64]) -> Result<(Dims, Dims), Error> {
+    let error = || PartError::Broadcast { shape: shape.into(), expected: expected.into() };
+    let Some(front) = expected.len().checked_sub(shape.len()) else { return refuse(error()) };
+    let mut repeated = Dims::zeros(expected.len());
     for (axis, (&extent, &stride)) in shape.iter().zip(strides).enumerate() {
-        repeated[front + axis] = match wanted[front + axis] {
+        repeated[front + axis] = match expected[front + axis] {
             same if same == extent => stride,
             _ if extent == 1 => 0,
             _ => return refuse(error()),
         };
     }
-    Ok((wanted.into(), repeated))
+    Ok((expected.into(), repeated))
 }

@@ -6,8 +6,8 @@ use super::{Dims, Layout, contiguous_strides};
 use crate::{Error, PartError};
 
 /// The shape, with -1 resolved, and the strides with which it reaches the same elements.
-pub(super) fn reshaped(whole: Layout<'_>, wanted: &[i64]) -> Result<(Dims, Dims), Error> {
-    let shape = resolved(whole, wanted)?;
+pub(super) fn reshaped(whole: Layout<'_>, expected: &[i64]) -> Result<(Dims, Dims), Error> {
+    let shape = resolved(whole, expected)?;
     if shape.contains(&0) {
         let mut strides = Dims::zeros(shape.len());
         contiguous_strides(&shape, &mut strides);
@@ -18,18 +18,18 @@ pub(super) fn reshaped(whole: Layout<'_>, wanted: &[i64]) -> Result<(Dims, Dims)
         None => refuse(PartError::ReshapeCopies {
             shape: whole.shape().into(),
             strides: whole.strides().into(),
-            wanted: wanted.into(),
+            expected: expected.into(),
         }),
     }
 }
 
 /// The shape, in which -1 stands for what the other extents leave. It has as many elements as `whole`.
-fn resolved(whole: Layout<'_>, wanted: &[i64]) -> Result<Dims, Error> {
-    let error = || PartError::Reshape { shape: whole.shape().into(), wanted: wanted.into() };
-    let mut shape = Dims::from(wanted);
+fn resolved(whole: Layout<'_>, expected: &[i64]) -> Result<Dims, Error> {
+    let error = || PartError::Reshape { shape: whole.shape().into(), expected: expected.into() };
+    let mut shape = Dims::from(expected);
     // Of extents that fit, or of none: what wraps is refused below, when the shape is measured.
-    let known = wanted.iter().filter(|&&extent| extent != -1);
-    let known = if wanted.contains(&0) {
+    let known = expected.iter().filter(|&&extent| extent != -1);
+    let known = if expected.contains(&0) {
         Some(0)
     } else {
         known.copied().try_fold(1_i64, |count, extent| match extent {
@@ -39,7 +39,7 @@ fn resolved(whole: Layout<'_>, wanted: &[i64]) -> Result<Dims, Error> {
     };
     let Some(known) = known else { return refuse(error()) };
     let len = whole.len() as i64;
-    let open: usize = wanted.iter().filter(|&&extent| extent == -1).count();
+    let open: usize = expected.iter().filter(|&&extent| extent == -1).count();
     let missing = match open {
         0 => 1,
         1 if known != 0 && len % known == 0 => len / known,

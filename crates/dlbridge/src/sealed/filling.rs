@@ -126,7 +126,7 @@ impl Filling {
         let entry = &self.contents.entries[place];
         let region = self.regions[place].as_mut().ok_or_else(|| taken(name))?.as_mut();
         if source.dtype() != entry.dtype {
-            return Err(Error::DTypeMismatch { found: source.dtype(), wanted: entry.dtype });
+            return Err(Error::DTypeMismatch { found: source.dtype(), expected: entry.dtype });
         }
         if source.shape() != entry.shape || source.nbytes() != region.len() {
             return Err(refused(format!(

@@ -163,9 +163,9 @@ pub(super) fn parse(file: &[u8]) -> Result<Contents, Error> {
             Some(text) => untyped(text)?,
             None => (to_dlpack(info.dtype)?, extents(&info.shape)?),
         };
-        let wanted = nbytes(dtype, &shape)?;
-        if wanted != range.len() {
-            return Err(Error::SizeMismatch { wanted, found: range.len() });
+        let expected = nbytes(dtype, &shape)?;
+        if expected != range.len() {
+            return Err(Error::SizeMismatch { expected, found: range.len() });
         }
         entries.push(Entry { name, dtype, shape, range });
     }

@@ -64,9 +64,9 @@ impl Tensor {
     /// [`SizeMismatch`](Error::SizeMismatch), and those of [`zeros`](Self::zeros).
     pub fn from_bytes(dtype: DType, shape: &[i64], bytes: &[u8]) -> Result<Self, Error> {
         let len = layout::span(shape, &contiguous(shape))?.len;
-        let (wanted, found) = (layout::nbytes(len, dtype, Flags::NONE)?, bytes.len());
-        if wanted != found {
-            return Err(Error::SizeMismatch { wanted, found });
+        let (expected, found) = (layout::nbytes(len, dtype, Flags::NONE)?, bytes.len());
+        if expected != found {
+            return Err(Error::SizeMismatch { expected, found });
         }
         Self::in_buffer(dtype, shape, Flags::NONE, |_| Buffer::copy_of(bytes))
     }

@@ -53,15 +53,15 @@ impl<T: Element> View<'_, T> {
     }
 }
 
-fn same_shape(wanted: &[i64], found: &[i64]) -> Result<(), Error> {
-    if wanted.len() != found.len() {
-        return Err(Error::RankMismatch { wanted: wanted.len(), found: found.len() });
+fn same_shape(expected: &[i64], found: &[i64]) -> Result<(), Error> {
+    if expected.len() != found.len() {
+        return Err(Error::RankMismatch { expected: expected.len(), found: found.len() });
     }
-    match wanted.iter().zip(found).position(|(wanted, found)| wanted != found) {
+    match expected.iter().zip(found).position(|(expected, found)| expected != found) {
         None => Ok(()),
         Some(axis) => {
-            let (found, wanted) = (found[axis], wanted[axis] as usize);
-            Err(Error::ExtentMismatch { axis, found, wanted })
+            let (found, expected) = (found[axis], expected[axis] as usize);
+            Err(Error::ExtentMismatch { axis, found, expected })
         }
     }
 }

@@ -156,7 +156,7 @@ impl<'a, T: Element> View<'a, T> {
     pub fn indexed<const N: usize>(&self) -> Result<Indexed<'a, T, N>, Error> {
         let shape = <[i64; N]>::try_from(self.shape());
         let shape =
-            shape.map_err(|_| Error::RankMismatch { wanted: N, found: self.shape().len() })?;
+            shape.map_err(|_| Error::RankMismatch { expected: N, found: self.shape().len() })?;
         Ok(Indexed { shape, index: [0; N], elements: self.iter() })
     }
 

@@ -87,7 +87,7 @@ impl<'a, T: Element> View<'a, T> {
         let mut elements = self.iter();
         match (elements.next(), elements.len()) {
             (Some(value), 0) => Ok(value),
-            _ => Err(Error::LengthMismatch { wanted: 1, found: self.len() }),
+            _ => Err(Error::LengthMismatch { expected: 1, found: self.len() }),
         }
     }
 
@@ -303,7 +303,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// [`LengthMismatch`](Error::LengthMismatch).
     pub fn copy_from_slice(&mut self, source: &[T]) -> Result<(), Error> {
         if source.len() != self.len() {
-            return Err(Error::LengthMismatch { wanted: self.len(), found: source.len() });
+            return Err(Error::LengthMismatch { expected: self.len(), found: source.len() });
         }
         let mut values = source.iter().copied();
         self.0.replace(|old| values.next().unwrap_or(old));

@@ -106,14 +106,14 @@ fn the_unchecked_forms_take_every_class_but_never_write_read_only_memory() {
 #[test]
 fn the_unchecked_forms_check_everything_but_the_class() {
     let mut tensor = import(Foreign::new(&[2], &VALUES).strides(&[2])).expect("legal");
-    let wanted = Error::NotContiguous { axis: 0, stride: 2, wanted: 1 };
+    let wanted = Error::NotContiguous { axis: 0, stride: 2, expected: 1 };
     // SAFETY: nobody writes.
     assert_eq!(unsafe { tensor.assume_frozen() }.into_as::<&[i32]>(), Err(wanted.clone()));
     // SAFETY: nobody else has the elements.
     let tensor = unsafe { tensor.assume_exclusive() };
     assert_eq!(tensor.and_then(|tensor| tensor.into_as::<&mut [i32]>()), Err(wanted));
     let mut tensor = foreign(Flags::NONE);
-    let wanted = Error::DTypeMismatch { found: DType::I32, wanted: DType::U32 };
+    let wanted = Error::DTypeMismatch { found: DType::I32, expected: DType::U32 };
     // SAFETY: the same.
     let exclusive = unsafe { tensor.assume_exclusive() };
     let slice = exclusive.and_then(|tensor| tensor.into_as::<&mut [u32]>());

@@ -33,7 +33,7 @@ use dlbridge::{Access, Error, Flags, Tensor, TensorMut};
 fn a_reversed_tensor_gives_no_slice_past_its_end() {
     let make = || Foreign::new(&[4], &[1, 2, 3, 4]).strides(&[-1]).data_at(12);
     let mut tensor = import(make().flags(Flags::IS_COPIED)).expect("legal");
-    let wanted = Error::NotContiguous { axis: 0, stride: -1, wanted: 1 };
+    let wanted = Error::NotContiguous { axis: 0, stride: -1, expected: 1 };
     assert_eq!(tensor.as_slice::<i32>(), Err(wanted.clone()));
     assert_eq!(tensor.as_slice_mut::<i32>(), Err(wanted.clone()));
     assert_eq!(<&[i32]>::try_from(&tensor), Err(wanted));
@@ -45,7 +45,7 @@ fn a_reversed_tensor_gives_no_slice_past_its_end() {
 fn a_broadcast_tensor_gives_no_slice_at_all() {
     let make = || Foreign::new(&[4], &[1]).strides(&[0]).flags(Flags::IS_COPIED);
     let mut tensor = import(make()).expect("legal");
-    let wanted = Error::NotContiguous { axis: 0, stride: 0, wanted: 1 };
+    let wanted = Error::NotContiguous { axis: 0, stride: 0, expected: 1 };
     assert_eq!(tensor.as_slice::<i32>(), Err(wanted.clone()));
     assert_eq!(tensor.as_slice_mut::<i32>(), Err(wanted));
 }

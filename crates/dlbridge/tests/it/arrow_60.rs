@@ -58,7 +58,7 @@ fn a_borrowed_array_conforms() {
     conformance::borrowed(&TensorRef::try_from(&array).expect("no nulls"), &expected);
     let with_nulls = Int32Array::from(vec![Some(1), None, None]);
     let error = TensorRef::try_from(&with_nulls).map(drop).expect_err("it has nulls");
-    assert_eq!(error.to_string(), "values: found 2 nulls, wanted an array without nulls");
+    assert_eq!(error.to_string(), "values: expected an array without nulls, found 2 nulls");
 }
 
 #[test]
@@ -75,9 +75,9 @@ fn packed_truth_values_are_refused() {
     let error = Tensor::try_from(array).map(drop).expect_err("bits");
     let wanted = "integers or floats of 8 to 64 bits";
     let found = "Boolean, which Arrow packs into bits";
-    assert_eq!(error.to_string(), format!("dtype: found {found}, wanted {wanted}"));
+    assert_eq!(error.to_string(), format!("dtype: expected {wanted}, found {found}"));
     let error = ArrayRef::try_from(Tensor::from(vec![true])).map(drop).expect_err("bytes");
-    assert_eq!(error.to_string(), format!("dtype: found bool, wanted {wanted}"));
+    assert_eq!(error.to_string(), format!("dtype: expected {wanted}, found bool"));
 }
 
 #[test]
@@ -174,9 +174,9 @@ fn misuse_is_refused() {
         Err(Error::DTypeMismatch { .. })
     ));
     let matrix = Tensor::builder(vec![1_i32; 4]).shape(&[2, 2]).build().expect("it fits");
-    let rank = Error::RankMismatch { wanted: 1, found: 2 };
+    let rank = Error::RankMismatch { expected: 1, found: 2 };
     assert_eq!(Int32Array::try_from(matrix).map(drop), Err(rank.clone()));
-    let scalar = Error::RankMismatch { wanted: 1, found: 0 };
+    let scalar = Error::RankMismatch { expected: 1, found: 0 };
     assert_eq!(Int32Array::try_from(Tensor::scalar(1)).map(drop), Err(scalar.clone()));
     assert_eq!(ArrayRef::try_from(Tensor::scalar(1)).map(drop), Err(scalar));
     let gaps = || Tensor::builder(vec![1_i32; 4]).shape(&[2]).strides(&[2]).build().expect("fits");

@@ -79,7 +79,7 @@ fn nulls_at_any_depth_are_refused() {
     let deep = lists(1, Arc::new(outer.clone()));
     for array in [outer, inner, deep] {
         let error = Tensor::try_from(array).map(drop).expect_err("it has nulls");
-        assert_eq!(error.to_string(), "values: found 1 null, wanted an array without nulls");
+        assert_eq!(error.to_string(), "values: expected an array without nulls, found 1 null");
     }
 }
 
@@ -88,9 +88,9 @@ fn what_is_no_number_is_refused() {
     let text: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
     let error = Tensor::try_from(lists(2, text)).map(drop).expect_err("text");
     let wanted = "integers or floats of 8 to 64 bits";
-    assert_eq!(error.to_string(), format!("dtype: found Utf8, wanted {wanted}"));
+    assert_eq!(error.to_string(), format!("dtype: expected {wanted}, found Utf8"));
     let wide = ArrayRef::try_from(Tensor::from(vec![1_u128])).map(drop).expect_err("128 bits");
-    assert_eq!(wide.to_string(), format!("dtype: found uint128, wanted {wanted}"));
+    assert_eq!(wide.to_string(), format!("dtype: expected {wanted}, found uint128"));
 }
 
 #[test]
@@ -130,13 +130,13 @@ fn extents_beyond_a_list_are_refused() {
         let builder = Tensor::builder(Vec::<i32>::new()).shape(&[0, huge]);
         builder.build::<i32>().expect("legal")
     };
-    let wanted = format!("shape: found lists of {huge} items, ");
+    let wanted = format!("found lists of {huge} items");
     let error = ArrayRef::try_from(empty()).map(drop).expect_err("too long for a list");
-    assert!(error.to_string().starts_with(&wanted), "{error}");
+    assert!(error.to_string().ends_with(&wanted), "{error}");
     let error = arrow_60::into_fixed_shape_tensors(empty(), "x")
         .map(drop)
         .expect_err("too long for a list");
-    assert!(error.to_string().starts_with(&wanted), "{error}");
+    assert!(error.to_string().ends_with(&wanted), "{error}");
 }
 
 /// A field of tensors, as its metadata describe them.
@@ -197,7 +197,7 @@ fn a_column_of_less_than_an_axis_is_refused() {
         let error = arrow_60::into_fixed_shape_tensors(tensor, "x")
             .map(drop)
             .expect_err("no axis to count");
-        assert_eq!(error, Error::RankMismatch { wanted: 2, found });
+        assert_eq!(error, Error::RankMismatch { expected: 2, found });
     }
 }
 
@@ -229,10 +229,10 @@ fn a_field_that_lies_is_refused() {
         "",
     ] {
         let error = refuse(TENSOR, metadata).expect_err(metadata);
-        assert!(error.contains("wanted the extension arrow.fixed_shape_tensor"), "{error}");
+        assert!(error.contains("expected the extension arrow.fixed_shape_tensor"), "{error}");
     }
     let error = refuse("arrow.uuid", "").expect_err("another extension");
-    assert!(error.starts_with("field: found the extension arrow.uuid"), "{error}");
+    assert!(error.ends_with(", found the extension arrow.uuid"), "{error}");
     let plain = Field::new("x", DataType::Int32, false);
     assert!(arrow_60::from_fixed_shape_tensors(&plain, lists(6, numbers(12))).is_err());
 }

@@ -64,7 +64,7 @@ fn bytes_that_are_said_to_be_truth_values_read_as_such() {
     let builder = Tensor::builder(ODD.to_vec()).dtype(DType::BOOL);
     let tensor = builder.build::<u8>().expect("it fits");
     assert_eq!(tensor.view::<bool>().expect("bool").to_vec(), READ);
-    let wanted = Error::DTypeMismatch { found: DType::BOOL, wanted: DType::U8 };
+    let wanted = Error::DTypeMismatch { found: DType::BOOL, expected: DType::U8 };
     assert_eq!(tensor.as_slice::<u8>(), Err(wanted));
 }
 

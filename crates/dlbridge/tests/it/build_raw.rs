@@ -90,7 +90,7 @@ fn what_cannot_be_is_refused_and_the_owner_dropped_once() {
     refused(|builder| builder.strides(&[i64::MIN]), address(64), overflow("strided span"));
     // fits in elements, not in bytes
     refused(|builder| builder.strides(&[1 << 61]), address(64), overflow("strided span"));
-    let ranks = Error::RankMismatch { wanted: 1, found: 0 };
+    let ranks = Error::RankMismatch { expected: 1, found: 0 };
     refused(|builder| builder.strides(&[]), address(64), ranks);
     refused(|builder| builder.shape(&[1; 65]), address(64), Error::RankOutOfRange { ndim: 65 });
 }

@@ -88,13 +88,13 @@ fn numbers_that_overflow_are_refused() {
 #[test]
 fn shapes_that_cannot_be_are_refused() {
     refused(ten(&[2, -1], &[1, 1], 0), &Error::NegativeExtent { axis: 1, extent: -1 });
-    refused(ten(&[2], &[1, 1], 0), &Error::RankMismatch { wanted: 1, found: 2 });
-    refused(ten(&[2, 2], &[], 0), &Error::RankMismatch { wanted: 2, found: 0 });
+    refused(ten(&[2], &[1, 1], 0), &Error::RankMismatch { expected: 1, found: 2 });
+    refused(ten(&[2, 2], &[], 0), &Error::RankMismatch { expected: 2, found: 0 });
     let deep = MAX_RANK + 1;
     refused(ten(&vec![1; deep], &vec![1; deep], 0), &Error::RankOutOfRange { ndim: 65 });
     assert_eq!(ten(&[1; MAX_RANK], &[9; MAX_RANK], 3).expect("it fits").rank(), 64);
     let strides_alone = Tensor::builder(vec![0_u8; 9]).strides(&[4, 1]).build::<u8>();
-    refused(strides_alone, &Error::RankMismatch { wanted: 1, found: 2 });
+    refused(strides_alone, &Error::RankMismatch { expected: 1, found: 2 });
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn bytes_become_a_tensor_of_their_own() {
     let tensor = Tensor::from_bytes(DType::U8, &[2, 2], &[1, 2, 3, 4]).expect("as many");
     assert_eq!(tensor.as_slice::<u8>(), Ok(&[1, 2, 3, 4][..]));
     assert_eq!((tensor.access(), tensor.flags()), (Access::Exclusive, Flags::NONE));
-    let mismatch = |wanted, found| Error::SizeMismatch { wanted, found };
+    let mismatch = |wanted, found| Error::SizeMismatch { expected: wanted, found };
     refused(Tensor::from_bytes(DType::F32, &[2], &[0; 7]), &mismatch(8, 7));
     refused(Tensor::from_bytes(DType::F32, &[], &[]), &mismatch(4, 0));
     let odd = Tensor::from_bytes(DType::BOOL, &[2], &[0, 2]).expect("any bytes");

@@ -91,7 +91,7 @@ fn bytes_that_are_elsewhere_are_refused() {
     // SAFETY: four bytes, all initialised.
     let bytes = unsafe { Bytes::from_controller(controller, 4) };
     let error = Tensor::try_from(bytes).map(drop).expect_err("nothing is fetched yet");
-    let wanted = "bytes: found bytes of a file or a device, wanted bytes in host memory";
+    let wanted = "bytes: expected bytes in host memory, found bytes of a file or a device";
     assert_eq!(error.to_string(), wanted);
 }
 
@@ -127,11 +127,11 @@ fn every_type_goes_there_and_back() {
 fn types_without_a_counterpart_are_refused() {
     let wide = TensorData::try_from(Tensor::from(vec![1_i128])).map(drop).expect_err("128 bits");
     let types = "integers of 8 to 64 bits, floats of 16 to 64 bits, or bool";
-    assert_eq!(wide.to_string(), format!("dtype: found int128, wanted {types}"));
+    assert_eq!(wide.to_string(), format!("dtype: expected {types}, found int128"));
     let words = Bytes::from_elems(vec![1_u32, 0]);
     let words = TensorData::from_bytes(words, [2], BurnType::Bool(BoolStore::U32));
     let error = Tensor::try_from(words).map(drop).expect_err("truth values of 32 bits");
-    assert_eq!(error.to_string(), format!("dtype: found Bool(U32), wanted {types}"));
+    assert_eq!(error.to_string(), format!("dtype: expected {types}, found Bool(U32)"));
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn bytes_that_are_no_truth_values_are_refused() {
     let odd = Foreign::of_bytes(DType::BOOL, &[3], &[0, 1, 2]).flags(Flags::IS_COPIED);
     let releases = odd.releases();
     let error = TensorData::try_from(import(odd).expect("legal")).map(drop).expect_err("a 2");
-    assert_eq!(error.to_string(), "values: found the byte 2, wanted truth values, 0 or 1");
+    assert_eq!(error.to_string(), "values: expected truth values, 0 or 1, found the byte 2");
     releases.expect(1, "refused");
 }
 

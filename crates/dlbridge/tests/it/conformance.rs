@@ -146,9 +146,9 @@ fn a_reader_that_ignores_the_dtype_is_found() {
 fn a_reader_says_what_it_refused() {
     let refused = conformance::reader(|tensor| match tensor.rank() {
         2 => Ok(tensor.view::<u8>()?.to_vec()),
-        found => Err(Error::RankMismatch { wanted: 2, found }),
+        found => Err(Error::RankMismatch { expected: 2, found }),
     });
-    let error = Error::RankMismatch { wanted: 2, found: 0 };
+    let error = Error::RankMismatch { expected: 2, found: 0 };
     let named = |refusal: &&Refusal| refusal.tensor == "rank 0";
     assert_eq!(refused.iter().find(named).map(|refusal| &refusal.error), Some(&error));
     assert!(refused.iter().all(|refusal| refusal.tensor != "contiguous"));

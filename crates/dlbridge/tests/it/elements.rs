@@ -100,7 +100,7 @@ fn integers_of_pointer_size_and_fixed_size_are_one_dtype() {
 #[test]
 fn numbers_of_one_size_are_not_confused() {
     let tensor = Tensor::from([1_i32]);
-    let refused = |wanted| Error::DTypeMismatch { found: DType::I32, wanted };
+    let refused = |wanted| Error::DTypeMismatch { found: DType::I32, expected: wanted };
     assert_eq!(tensor.view::<u32>().map(drop), Err(refused(DType::U32)));
     assert_eq!(tensor.view::<f32>().map(drop), Err(refused(DType::F32)));
     assert_eq!(tensor.as_slice::<u32>(), Err(refused(DType::U32)));
@@ -114,7 +114,7 @@ fn lanes_make_another_type() {
     let foreign = Foreign::of_bytes(dtype, &[2], &[0; 16]);
     let tensor = import(foreign).expect("legal");
     assert_eq!((tensor.len(), tensor.nbytes()), (2, 16));
-    let wanted = Error::DTypeMismatch { found: dtype, wanted: DType::F32 };
+    let wanted = Error::DTypeMismatch { found: dtype, expected: DType::F32 };
     assert_eq!(tensor.view::<f32>().map(drop), Err(wanted));
     assert_eq!(tensor.to_contiguous().expect("host").dtype(), dtype);
 }

@@ -170,7 +170,7 @@ fn views_take_every_layout_that_others_do_not_write() {
             "contiguous, shared" => assert_eq!(refusal.error, Error::SharedMemory),
             "odd address" => assert!(matches!(refusal.error, Error::Misaligned { .. })),
             other => {
-                let rank = matches!(refusal.error, Error::RankMismatch { wanted: 2, .. });
+                let rank = matches!(refusal.error, Error::RankMismatch { expected: 2, .. });
                 assert!(rank, "{other}: {}", refusal.error);
             }
         }
@@ -181,7 +181,7 @@ fn views_take_every_layout_that_others_do_not_write() {
         1 => Ok(tensor.copy_as::<Col<bool>>()?.iter().copied().collect()),
         _ => Ok(by_rows(tensor.copy_as::<Mat<bool>>()?.as_ref())),
     });
-    let other = |error: &Error| !matches!(error, Error::RankMismatch { wanted: 2, .. });
+    let other = |error: &Error| !matches!(error, Error::RankMismatch { expected: 2, .. });
     assert!(!refused.iter().any(|refusal| other(&refusal.error)), "{refused:?}");
 }
 
@@ -219,14 +219,14 @@ fn each_class_lends_what_it_may() {
 #[test]
 fn another_rank_dtype_or_device_is_refused() {
     let tensor = six(&[3, 1], 0);
-    let wanted = Error::RankMismatch { wanted: 1, found: 2 };
+    let wanted = Error::RankMismatch { expected: 1, found: 2 };
     assert_eq!(tensor.view_as::<ColRef<i32>>().map(|_| ()), Err(wanted.clone()));
     assert_eq!(tensor.copy_as::<Col<i32>>().map(|_| ()), Err(wanted));
     let scalar = Tensor::scalar(1);
-    let wanted = Error::RankMismatch { wanted: 2, found: 0 };
+    let wanted = Error::RankMismatch { expected: 2, found: 0 };
     assert_eq!(scalar.view_as::<MatRef<i32>>().map(|_| ()), Err(wanted.clone()));
     assert_eq!(scalar.copy_as::<Mat<i32>>().map(|_| ()), Err(wanted));
-    let wanted = Error::DTypeMismatch { found: DType::I32, wanted: DType::F32 };
+    let wanted = Error::DTypeMismatch { found: DType::I32, expected: DType::F32 };
     assert_eq!(tensor.view_as::<MatRef<f32>>().map(|_| ()), Err(wanted.clone()));
     assert_eq!(tensor.copy_as::<Mat<f32>>().map(|_| ()), Err(wanted));
     let device = "cuda:0".parse().expect("a name");

@@ -83,6 +83,6 @@ fn what_is_refused_is_released_once() {
         error
     };
     assert_eq!(refused(&[1], Flags::READ_ONLY), Error::ReadOnly);
-    let wanted = Error::NotContiguous { axis: 0, stride: 2, wanted: 1 };
+    let wanted = Error::NotContiguous { axis: 0, stride: 2, expected: 1 };
     assert_eq!(refused(&[2], Flags::NONE), wanted);
 }

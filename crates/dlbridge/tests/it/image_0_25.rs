@@ -148,14 +148,14 @@ fn images_take_what_a_slice_takes() {
     for name in ["column-major", "rows reversed", "broadcast", "sliding windows"] {
         assert!(matches!(error(name), Some(Error::NotContiguous { .. })), "{name}");
     }
-    assert_eq!(error("one axis"), Some(&Error::RankMismatch { wanted: 3, found: 1 }));
-    let wanted = Error::ExtentMismatch { axis: 2, found: 2, wanted: 1 };
+    assert_eq!(error("one axis"), Some(&Error::RankMismatch { expected: 3, found: 1 }));
+    let wanted = Error::ExtentMismatch { axis: 2, found: 2, expected: 1 };
     assert_eq!(error("rank 3"), Some(&wanted));
     let refused = conformance::reader(|tensor| {
         Ok(tensor.copy_as::<ImageBuffer<Luma<f64>, Vec<f64>>>()?.into_raw())
     });
     let shape = |error: &Error| {
-        matches!(error, Error::RankMismatch { wanted: 3, .. } | Error::ExtentMismatch { .. })
+        matches!(error, Error::RankMismatch { expected: 3, .. } | Error::ExtentMismatch { .. })
     };
     assert!(refused.iter().all(|refusal| shape(&refusal.error)), "{refused:?}");
 }
@@ -200,7 +200,7 @@ fn each_class_lends_what_it_may() {
 #[test]
 fn another_pixel_type_is_refused() {
     let mut tensor = Tensor::from(RgbImage::new(2, 2));
-    let wanted = Error::ExtentMismatch { axis: 2, found: 3, wanted: 4 };
+    let wanted = Error::ExtentMismatch { axis: 2, found: 3, expected: 4 };
     assert_eq!(tensor.view_as::<ImageBuffer<Rgba<u8>, &[u8]>>().map(|_| ()), Err(wanted.clone()));
     assert_eq!(
         tensor.view_mut_as::<ImageBuffer<Rgba<u8>, &mut [u8]>>().map(|_| ()),
@@ -209,10 +209,10 @@ fn another_pixel_type_is_refused() {
     assert_eq!(tensor.copy_as::<ImageBuffer<Rgba<u8>, Vec<u8>>>().map(|_| ()), Err(wanted.clone()));
     assert_eq!(tensor.into_as::<ImageBuffer<Rgba<u8>, TensorSlice<u8>>>().map(|_| ()), Err(wanted));
     let tensor = Tensor::from(RgbImage::new(2, 2));
-    let wanted = Error::DTypeMismatch { found: DType::U8, wanted: DType::U16 };
+    let wanted = Error::DTypeMismatch { found: DType::U8, expected: DType::U16 };
     assert_eq!(tensor.view_as::<ImageBuffer<Rgb<u16>, &[u16]>>().map(|_| ()), Err(wanted));
     let gray = Tensor::from([0_u8; 4]);
-    let wanted = Error::RankMismatch { wanted: 3, found: 1 };
+    let wanted = Error::RankMismatch { expected: 3, found: 1 };
     assert_eq!(gray.view_as::<ImageBuffer<Luma<u8>, &[u8]>>().map(|_| ()), Err(wanted));
     let builder = Tensor::builder([0_u8; 0]).shape(&[1 << 32, 0, 3]);
     let wide = builder.build::<u8>().expect("no elements");

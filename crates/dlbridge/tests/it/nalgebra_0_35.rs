@@ -160,7 +160,7 @@ fn a_row_major_tensor_is_lent_as_its_transpose() {
     let wanted = Error::StrideMismatch {
         axis: 0,
         stride: 3,
-        wanted: "1 along a column (if row-major, use `Transposed`)",
+        expected: "1 along a column (if row-major, use `Transposed`)",
     };
     assert_eq!(tensor.view_as::<DMatrixView<i32>>().map(|_| ()), Err(wanted.clone()));
     assert_eq!(
@@ -177,10 +177,10 @@ fn a_row_major_tensor_is_lent_as_its_transpose() {
     view.column_mut(1).fill(0);
     assert_eq!(tensor.as_slice::<i32>(), Ok(&[1, 2, 3, 0, 0, 0][..]));
     let refused = tensor.view_as::<Transposed<MatrixView<i32, U2, Dyn, U1, Dyn>>>().map(|_| ());
-    assert_eq!(refused, Err(Error::ExtentMismatch { axis: 1, found: 3, wanted: 2 }));
+    assert_eq!(refused, Err(Error::ExtentMismatch { axis: 1, found: 3, expected: 2 }));
     let vector = Tensor::from(SIX);
     let refused = vector.view_as::<Transposed<DVectorView<i32>>>().map(|_| ());
-    assert_eq!(refused, Err(Error::RankMismatch { wanted: 2, found: 1 }));
+    assert_eq!(refused, Err(Error::RankMismatch { expected: 2, found: 1 }));
 }
 
 /// The elements of a matrix in row-major order, each asked for by its index.
@@ -216,7 +216,7 @@ fn views_take_columns_that_nobody_writes() {
             "odd address" => matches!(refusal.error, Error::Misaligned { .. }),
             "contiguous, shared" => refusal.error == Error::SharedMemory,
             "rank 0" | "rank 0, null lists" | "rank 3" | "rank 9" | "no elements, odd strides" => {
-                matches!(refusal.error, Error::RankMismatch { wanted: 2, .. })
+                matches!(refusal.error, Error::RankMismatch { expected: 2, .. })
             }
             _ => matches!(refusal.error, Error::StrideMismatch { axis: 0, .. }),
         };
@@ -236,12 +236,12 @@ fn transposed_views_take_rows_that_nobody_writes() {
     for name in taken.split('|') {
         assert_eq!(error(name), None, "{name}");
     }
-    let wanted = Error::StrideMismatch { axis: 0, stride: -4, wanted: "0 or more" };
+    let wanted = Error::StrideMismatch { axis: 0, stride: -4, expected: "0 or more" };
     assert_eq!(error("rows reversed"), Some(&wanted));
     let wanted = Error::StrideMismatch {
         axis: 1,
         stride: 3,
-        wanted: "1 along a column (if row-major, use `Transposed`)",
+        expected: "1 along a column (if row-major, use `Transposed`)",
     };
     assert_eq!(error("column-major"), Some(&wanted));
 }
@@ -252,7 +252,7 @@ fn copies_take_every_layout_of_two_axes() {
         let copy = tensor.copy_as::<OMatrix<i16, Dyn, Dyn>>()?.transpose();
         Ok(copy.iter().copied().collect::<Vec<_>>())
     });
-    let other = |error: &Error| !matches!(error, Error::RankMismatch { wanted: 2, .. });
+    let other = |error: &Error| !matches!(error, Error::RankMismatch { expected: 2, .. });
     assert!(!refused.iter().any(|refusal| other(&refusal.error)), "{refused:?}");
     let refused = conformance::reader(|tensor| {
         Ok(tensor.copy_as::<OMatrix<i16, Dyn, U1>>()?.iter().copied().collect::<Vec<_>>())
@@ -283,7 +283,7 @@ fn rows_between_those_of_a_view_stay_with_their_holder() {
     let wanted = Error::StrideMismatch {
         axis: 1,
         stride: 4,
-        wanted: "1 along a column (if row-major, use `Transposed`)",
+        expected: "1 along a column (if row-major, use `Transposed`)",
     };
     assert_eq!(refused, Err(wanted));
 }
@@ -319,11 +319,11 @@ fn a_column_may_have_one_axis_or_two() {
     let wanted = Error::StrideMismatch {
         axis: 0,
         stride: 2,
-        wanted: "1 along a column (if row-major, use `Transposed`)",
+        expected: "1 along a column (if row-major, use `Transposed`)",
     };
     assert_eq!(refused, Err(wanted.clone()));
-    let said = "strides: axis 0 has stride 2, wanted 1 along a column (if row-major, use `Transposed`); \
-                use a view, or copy";
+    let said = "strides: axis 0: expected 1 along a column (if row-major, use `Transposed`), \
+                found 2; use view(), or copy with to_contiguous()";
     assert_eq!(wanted.to_string(), said);
 }
 
@@ -358,18 +358,18 @@ fn each_class_lends_what_it_may() {
 fn another_size_rank_dtype_or_device_is_refused() {
     let tensor = Tensor::builder(SIX).shape(&[2, 3]).build::<i32>().expect("it fits");
     let refused = tensor.view_as::<MatrixView<i32, U3, Dyn, U1, Dyn>>().map(|_| ());
-    assert_eq!(refused, Err(Error::ExtentMismatch { axis: 0, found: 2, wanted: 3 }));
+    assert_eq!(refused, Err(Error::ExtentMismatch { axis: 0, found: 2, expected: 3 }));
     let refused = tensor.copy_as::<OMatrix<i32, Dyn, Const<2>>>().map(|_| ());
-    assert_eq!(refused, Err(Error::ExtentMismatch { axis: 1, found: 3, wanted: 2 }));
+    assert_eq!(refused, Err(Error::ExtentMismatch { axis: 1, found: 3, expected: 2 }));
     let refused = tensor.view_as::<DVectorView<i32>>().map(|_| ());
-    assert_eq!(refused, Err(Error::ExtentMismatch { axis: 1, found: 3, wanted: 1 }));
+    assert_eq!(refused, Err(Error::ExtentMismatch { axis: 1, found: 3, expected: 1 }));
     let refused = tensor.view_as::<DMatrixView<f32>>().map(|_| ());
-    let wanted = Error::DTypeMismatch { found: DType::I32, wanted: DType::F32 };
+    let wanted = Error::DTypeMismatch { found: DType::I32, expected: DType::F32 };
     assert_eq!(refused, Err(wanted));
     let refused = Tensor::from(SIX).view_as::<DMatrixView<i32>>().map(|_| ());
-    assert_eq!(refused, Err(Error::RankMismatch { wanted: 2, found: 1 }));
+    assert_eq!(refused, Err(Error::RankMismatch { expected: 2, found: 1 }));
     let refused = Tensor::scalar(1).view_as::<DVectorView<i32>>().map(|_| ());
-    assert_eq!(refused, Err(Error::RankMismatch { wanted: 1, found: 0 }));
+    assert_eq!(refused, Err(Error::RankMismatch { expected: 1, found: 0 }));
     let device = "cuda:0".parse().expect("a name");
     let tensor = import(Foreign::new(&[2, 3], &SIX).device(device).flags(Flags::IS_COPIED));
     let refused = tensor.expect("legal").view_as::<DMatrixView<i32>>().map(|_| ());

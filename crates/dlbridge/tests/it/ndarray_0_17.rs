@@ -93,7 +93,7 @@ fn arrays_of_dynamic_rank_conform() {
 }
 
 #[test]
-#[should_panic(expected = "ndim: found 65, wanted 0 to 64")]
+#[should_panic(expected = "ndim: expected 0 to 64, found 65")]
 fn an_array_of_rank_65_is_no_tensor() {
     let _ = Tensor::from(ArrayD::<u8>::zeros(IxDyn(&[1; 65])));
 }

@@ -163,7 +163,7 @@ fn an_unknown_dtype_is_carried() {
         accepted(make, |tensor| {
             assert_eq!(tensor.dtype(), dtype);
             let error = tensor.view::<u8>().map(drop).expect_err("no Rust type reads it");
-            assert_eq!(error, Error::DTypeMismatch { found: dtype, wanted: DType::U8 });
+            assert_eq!(error, Error::DTypeMismatch { found: dtype, expected: DType::U8 });
         });
     }
 }

@@ -58,9 +58,9 @@ fn what_is_refused_is_released_all_the_same() {
     assert_eq!(refused(Flags::NONE, &[1]), Err(Error::SharedMemory));
     let frozen = Flags::IS_COPIED | Flags::READ_ONLY;
     assert_eq!(refused(frozen, &[1]), Err(Error::ReadOnly));
-    let wanted = Error::NotContiguous { axis: 0, stride: 2, wanted: 1 };
+    let wanted = Error::NotContiguous { axis: 0, stride: 2, expected: 1 };
     assert_eq!(refused(Flags::IS_COPIED, &[2]), Err(wanted));
-    let wanted = Error::DTypeMismatch { found: DType::U8, wanted: DType::I8 };
+    let wanted = Error::DTypeMismatch { found: DType::U8, expected: DType::I8 };
     assert_eq!(Tensor::from([1_u8]).into_slice::<i8>().map(|_| ()), Err(wanted));
     let shared = Tensor::from(Tensor::from([1_u8]).into_shared());
     assert_eq!(shared.into_slice::<u8>().map(|_| ()), Err(Error::SharedMemory));
@@ -96,7 +96,7 @@ fn bytes_are_those_of_the_elements_at_any_address() {
     let packed = import(foreign.flags(Flags::IS_COPIED)).expect("legal");
     assert_eq!(packed.as_bytes(), Ok(&[0x21, 0x03][..]));
     let rows = Tensor::builder([1_u16, 2, 3, 4]).shape(&[2, 2]).strides(&[1, 2]).build::<u16>();
-    let wanted = Error::NotContiguous { axis: 0, stride: 1, wanted: 2 };
+    let wanted = Error::NotContiguous { axis: 0, stride: 1, expected: 2 };
     assert_eq!(rows.expect("it fits").as_bytes(), Err(wanted));
     let empty = import(Foreign::new::<u64>(&[0, 3], &[]).flags(Flags::IS_COPIED)).expect("legal");
     assert_eq!(empty.as_bytes(), Ok(&[][..]));

@@ -95,9 +95,9 @@ proptest! {
         extra in 1..3_usize,
     ) {
         let strides = vec![1; shape.len() + extra];
-        let wanted = Error::RankMismatch { wanted: shape.len(), found: strides.len() };
+        let wanted = Error::RankMismatch { expected: shape.len(), found: strides.len() };
         prop_assert_eq!(layout::span(&shape, &strides), Err(wanted));
-        let wanted = Error::RankMismatch { wanted: strides.len(), found: shape.len() };
+        let wanted = Error::RankMismatch { expected: strides.len(), found: shape.len() };
         prop_assert_eq!(layout::span(&strides, &shape), Err(wanted));
     }
 

@@ -39,8 +39,8 @@ fn an_item_is_the_only_element_whatever_the_rank() {
         tensor.view::<u8>().expect("its own type").item()
     };
     assert_eq!((item(&[]), item(&[1]), item(&[1, 1, 1])), (Ok(4), Ok(4), Ok(4)));
-    assert_eq!(item(&[2]), Err(Error::LengthMismatch { wanted: 1, found: 2 }));
-    assert_eq!(item(&[0]), Err(Error::LengthMismatch { wanted: 1, found: 0 }));
+    assert_eq!(item(&[2]), Err(Error::LengthMismatch { expected: 1, found: 2 }));
+    assert_eq!(item(&[0]), Err(Error::LengthMismatch { expected: 1, found: 0 }));
 }
 
 #[test]

@@ -128,7 +128,7 @@ proptest! {
             _ => all::<4>(&view),
         };
         prop_assert_eq!(found, wanted);
-        let error = Error::RankMismatch { wanted: 5, found: shape.len() };
+        let error = Error::RankMismatch { expected: 5, found: shape.len() };
         prop_assert_eq!(view.indexed::<5>().err(), Some(error));
     }
 }
@@ -174,7 +174,10 @@ fn one_body_serves_several_types() -> Result<(), Error> {
     assert_eq!(total(&Tensor::from([1.5_f32]))?, 1.5);
     assert_eq!(total(&Tensor::from([2.5_f64]))?, 2.5);
     let wanted = &[DType::F32, DType::F64];
-    assert_eq!(total(&Tensor::from([1_u8])), Err(Error::DTypeNotIn { found: DType::U8, wanted }));
+    assert_eq!(
+        total(&Tensor::from([1_u8])),
+        Err(Error::DTypeNotIn { found: DType::U8, expected: wanted })
+    );
     let name =
         |dtype| match_dtype!(dtype, T: i8 | u8 => std::any::type_name::<T>(), _ => "another");
     assert_eq!([DType::I8, DType::U8, DType::F32].map(name), ["i8", "u8", "another"]);

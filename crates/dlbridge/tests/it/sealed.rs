@@ -131,7 +131,7 @@ fn a_tensor_that_is_alive_prevents_sealing() {
 #[test]
 fn a_copy_has_the_type_and_shape_that_were_declared() {
     let mut filling = Builder::new().tensor("x", DType::I32, &[2]).allocate().expect("memory");
-    let mismatch = Error::DTypeMismatch { found: DType::F32, wanted: DType::I32 };
+    let mismatch = Error::DTypeMismatch { found: DType::F32, expected: DType::I32 };
     assert_eq!(filling.copy_from("x", &Tensor::from(vec![1_f32, 2.0])), Err(mismatch));
     assert!(filling.copy_from("x", &Tensor::from(vec![1_i32, 2, 3])).is_err());
     assert!(filling.copy_from("y", &Tensor::from(vec![1_i32, 2])).is_err());

@@ -164,14 +164,14 @@ fn tensors_that_overlap_or_are_misaligned_are_refused() {
 #[test]
 fn a_type_that_does_not_fit_its_bytes_is_refused() {
     for (text, size, wanted) in [
-        ("int4 3", 1, "found 1 bytes, wanted 2"),
-        ("int4 -3", 2, "extent -3"),
+        ("int4 3", 1, "expected 2 bytes for the shape, found 1"),
+        ("int4 -3", 2, "expected extent 0 or more, found -3"),
         ("int4 3 x", 2, "expected a type and extents"),
         ("int4  3", 2, "expected a type and extents"),
-        ("nothing", 2, "no such name"),
-        ("", 2, "no such name"),
+        ("nothing", 2, "expected a known name"),
+        ("", 2, "expected a known name"),
         ("int0 3", 2, "bits is 0"),
-        ("float64 9223372036854775807", 2, "does not fit"),
+        ("float64 9223372036854775807", 2, "that fit the address space"),
     ] {
         let x = entry("x", "U8", &format!("[{size}]"), &format!("[0,{size}]"));
         let found =

@@ -69,7 +69,7 @@ fn means<T: Plain + Debug>(dtype: DType, to_f32: fn(T) -> f32, value: fn(u8) -> 
     let first = reversed.view::<T>().expect("its own type").get(&[0]).expect("there");
     assert!(same(to_f32(first), value(255)));
     let refused = TensorRef::from(slice).as_slice::<u8>().map(|_| ());
-    assert_eq!(refused, Err(Error::DTypeMismatch { found: dtype, wanted: DType::U8 }));
+    assert_eq!(refused, Err(Error::DTypeMismatch { found: dtype, expected: DType::U8 }));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn pairs_of_4_bit_floats_have_the_first_in_the_low_bits() {
         assert_eq!(found, (value(bits & 15), value(bits >> 4)), "{bits:#04x}");
     }
     let packed = Tensor::from_bytes(DType::FLOAT4_E2M1FN, &[4], &[0x21, 0x43]).expect("2 bytes");
-    let wanted = Error::DTypeMismatch { found: DType::FLOAT4_E2M1FN, wanted: dtype };
+    let wanted = Error::DTypeMismatch { found: DType::FLOAT4_E2M1FN, expected: dtype };
     assert_eq!(packed.as_slice::<F4E2M1x2>().map(|_| ()), Err(wanted));
 }
 

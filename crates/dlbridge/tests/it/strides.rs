@@ -142,7 +142,7 @@ fn a_slice_of_another_length_is_not_filled() {
     let view = tensor.view::<i64>().expect("its own type");
     for len in [0, 5, 7] {
         let mut target = vec![-1; len];
-        let wanted = Error::LengthMismatch { wanted: len, found: 6 };
+        let wanted = Error::LengthMismatch { expected: len, found: 6 };
         assert_eq!(view.copy_to_slice(&mut target), Err(wanted));
         assert!(target.iter().all(|&value| value == -1));
     }
@@ -151,7 +151,7 @@ fn a_slice_of_another_length_is_not_filled() {
 #[test]
 fn reversed_vector_is_not_a_slice() {
     let tensor = tensor(&[100], &[-1], 99);
-    let wanted = Error::NotContiguous { axis: 0, stride: -1, wanted: 1 };
+    let wanted = Error::NotContiguous { axis: 0, stride: -1, expected: 1 };
     assert_eq!(tensor.as_slice::<i64>(), Err(wanted.clone()));
     assert_eq!(tensor.as_tensor_ref().as_slice::<i64>(), Err(wanted));
 }
@@ -164,7 +164,7 @@ fn a_slice_is_lent_for_contiguous_layouts_alone() {
         let contiguous = tensor.is_contiguous();
         match tensor.as_slice_mut::<i64>() {
             Ok(slice) => assert!(contiguous && slice == wanted, "{shape:?} {strides:?}"),
-            Err(Error::NotContiguous { axis, stride, wanted }) => {
+            Err(Error::NotContiguous { axis, stride, expected: wanted }) => {
                 assert!(!contiguous, "{shape:?} {strides:?}");
                 assert_eq!(stride, strides[axis]);
                 assert_ne!(stride, wanted);
@@ -176,9 +176,9 @@ fn a_slice_is_lent_for_contiguous_layouts_alone() {
 
 #[test]
 fn the_axis_at_fault_is_the_outermost() {
-    let wanted = Error::NotContiguous { axis: 0, stride: 20, wanted: 5 };
+    let wanted = Error::NotContiguous { axis: 0, stride: 20, expected: 5 };
     assert_eq!(tensor(&[4, 5], &[20, 2], 10).as_slice::<i64>(), Err(wanted));
-    let wanted = Error::NotContiguous { axis: 1, stride: 2, wanted: 1 };
+    let wanted = Error::NotContiguous { axis: 1, stride: 2, expected: 1 };
     assert_eq!(tensor(&[1, 5], &[20, 2], 10).as_slice::<i64>(), Err(wanted));
 }
 
@@ -237,7 +237,7 @@ fn setting_one_element_sets_it_alone() {
     };
     assert_eq!(view.set(&[4, 0], 0), Err(refused(&[4, 0])));
     assert_eq!(view.set(&[0], 0), Err(refused(&[0])));
-    let wanted = Error::LengthMismatch { wanted: 20, found: 3 };
+    let wanted = Error::LengthMismatch { expected: 20, found: 3 };
     assert_eq!(view.copy_from_slice(&[1, 2, 3]), Err(wanted));
 }
 

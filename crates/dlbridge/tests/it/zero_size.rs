@@ -35,7 +35,7 @@ fn there_is_nothing_to_read_and_that_is_fine() {
         assert_eq!(view.get(&vec![0; tensor.rank()]), None, "{name}");
         assert_eq!(view.copy_to_slice(&mut []), Ok(()), "{name}");
         assert_eq!(view.as_cells().map(<[_]>::len), Some(0), "{name}");
-        let wanted = Error::LengthMismatch { wanted: 1, found: 0 };
+        let wanted = Error::LengthMismatch { expected: 1, found: 0 };
         assert_eq!(view.item(), Err(wanted), "{name}");
         assert_eq!(tensor.as_slice::<f32>(), Ok(&[][..]), "{name}");
         if let Ok(mut view) = tensor.view_mut::<f32>() {
@@ -49,7 +49,7 @@ fn there_is_nothing_to_read_and_that_is_fine() {
 #[test]
 fn the_type_is_checked_all_the_same() {
     for (name, tensor) in empty() {
-        let wanted = Error::DTypeMismatch { found: DType::F32, wanted: DType::U32 };
+        let wanted = Error::DTypeMismatch { found: DType::F32, expected: DType::U32 };
         assert_eq!(tensor.view::<u32>().map(drop), Err(wanted.clone()), "{name}");
         assert_eq!(tensor.as_slice::<u32>(), Err(wanted), "{name}");
     }

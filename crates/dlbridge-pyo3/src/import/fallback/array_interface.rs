@@ -62,7 +62,7 @@ fn within_buffer(interface: &Interface<'_>) -> Result<(ForeignMemory, Option<Acq
     };
     let (acquired, bytes) = buffer::open(exporter.as_borrowed())?;
     if !bytes.is_contiguous()? {
-        return Err(Error::buffer("data: found a buffer with gaps, wanted a contiguous one"));
+        return Err(Error::buffer("data: expected a contiguous buffer, found one with gaps"));
     }
     let size = bytes.reach()?.above;
     let data = bytes.data.wrapping_byte_add(offset);
@@ -74,6 +74,6 @@ fn within_buffer(interface: &Interface<'_>) -> Result<(ForeignMemory, Option<Acq
     }
     let (below, above) = (reach.below, reach.above);
     Err(Error::buffer(format!(
-        "data: found {size} bytes, wanted {below} before and {above} from offset {offset} on"
+        "data: expected {below} bytes before offset {offset} and {above} from it, found {size} bytes"
     )))
 }

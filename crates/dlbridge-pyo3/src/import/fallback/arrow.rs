@@ -70,7 +70,7 @@ pub(super) fn import_arrow(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Ten
     let answer = method.call0()?;
     let Ok((schema, array)) = answer.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
         let found = answer.repr()?;
-        let message = format!("__arrow_c_array__: found {found}, wanted a pair of capsules");
+        let message = format!("__arrow_c_array__: expected a pair of capsules, found {found}");
         return Err(Error::buffer(message));
     };
     let schema_place = content::<ArrowSchema>(&schema, c"arrow_schema")?;
@@ -98,7 +98,7 @@ fn content<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> Result<*mut T> {
     // SAFETY: any object may be asked; no exception is set (F1).
     if unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), name.as_ptr()) } != 1 {
         let found = capsule.repr()?;
-        return Err(Error::buffer(format!("capsule: found {found}, wanted one named {name:?}")));
+        return Err(Error::buffer(format!("capsule: expected one named {name:?}, found {found}")));
     }
     // SAFETY: a capsule of this name (F4).
     Ok(unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), name.as_ptr()) }.cast())
@@ -111,29 +111,33 @@ fn content<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> Result<*mut T> {
 /// Both are valid, or released.
 unsafe fn described(schema: &ArrowSchema, array: &ArrowArray) -> Result<ForeignMemory> {
     if schema.release.is_none() || array.release.is_none() || schema.format.is_null() {
-        return Err(Error::buffer("__arrow_c_array__: found a released array, wanted a live one"));
+        return Err(Error::buffer(
+            "__arrow_c_array__: expected a live array, found a released one",
+        ));
     }
     // SAFETY: a null-terminated string, as long as the schema lives (F8).
     let format = unsafe { CStr::from_ptr(schema.format) };
     let Some(dtype) = dtype_of(format) else {
-        let message = format!("format: found {format:?}, wanted numbers of whole bytes");
+        let message = format!("format: expected numbers of whole bytes, found {format:?}");
         return Err(Error::buffer(message));
     };
     let ArrowArray { length, null_count, offset, n_buffers, .. } = *array;
     let is_indirect = !schema.dictionary.is_null() || !array.dictionary.is_null();
     if n_buffers != 2 || array.n_children != 0 || is_indirect || array.buffers.is_null() {
         return Err(Error::buffer(format!(
-            "n_buffers: found {n_buffers}, wanted 2, and neither children nor a dictionary"
+            "n_buffers: expected 2, and neither children nor a dictionary, found {n_buffers}"
         )));
     }
     let (Ok(start), Ok(_)) = (usize::try_from(offset), usize::try_from(length)) else {
-        let message = format!("length, offset: found {length} and {offset}, wanted none below 0");
+        let message = format!("length, offset: expected 0 or more, found {length} and {offset}");
         return Err(Error::buffer(message));
     };
     let itemsize = dtype.itemsize().unwrap_or(1);
     let end = offset.checked_add(length).and_then(|items| items.checked_mul(itemsize as i64));
     if end.is_none() {
-        let message = format!("length, offset: found {length} and {offset}, wanted fewer bytes");
+        let message = format!(
+            "length, offset: expected bytes that can be counted, found {length} and {offset}"
+        );
         return Err(Error::buffer(message));
     }
     // SAFETY: two buffers, as counted: the validity bits and the values (F8).
@@ -142,7 +146,7 @@ unsafe fn described(schema: &ArrowSchema, array: &ArrowArray) -> Result<ForeignM
     let has_nulls = null_count > 0
         || null_count < 0 && unsafe { any_null(validity.cast(), start, length as usize) };
     if has_nulls {
-        let message = format!("null_count: found {null_count}, wanted an array without nulls");
+        let message = format!("null_count: expected an array without nulls, found {null_count}");
         return Err(Error::buffer(message));
     }
     // The address stays null where there are no values.

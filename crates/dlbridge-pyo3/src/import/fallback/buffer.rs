@@ -83,7 +83,7 @@ impl Acquired {
     fn memory(&self) -> Result<ForeignMemory> {
         let Buffer { buf, len, ndim, readonly, .. } = *self.0;
         if !self.0.suboffsets.is_null() {
-            let message = "suboffsets: found some, wanted memory without pointers in it";
+            let message = "suboffsets: expected memory without pointers, found some";
             return Err(Error::buffer(message));
         }
         let itemsize = buffer::size_of_item(self.0.itemsize)?;
@@ -95,7 +95,7 @@ impl Acquired {
         let strides = self.list(self.0.strides);
         let items = shape.iter().try_fold(itemsize as i64, |size, &n| size.checked_mul(n));
         if items != Some(len as i64) {
-            let message = format!("len: found {len} bytes, wanted those of shape {shape:?}");
+            let message = format!("len: expected the bytes of shape {shape:?}, found {len}");
             return Err(Error::buffer(message));
         }
         let read_only = readonly != 0;

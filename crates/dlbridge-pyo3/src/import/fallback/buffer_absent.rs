@@ -23,7 +23,7 @@ impl NeedsInterpreter for Acquired {
 }
 
 pub(super) fn open(_: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, ForeignMemory)> {
-    Err(Error::buffer("data: found an object, wanted an address: no buffers on this platform"))
+    Err(Error::buffer("data: expected an address: no buffers on this platform, found an object"))
 }
 
 pub(super) fn has_buffer(_: Borrowed<'_, '_, PyAny>) -> bool {

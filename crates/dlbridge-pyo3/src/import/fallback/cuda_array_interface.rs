@@ -29,7 +29,9 @@ pub(super) fn import_cuda_array_interface(
     let Some(interface) = Interface::read(object, name, 0..=3)? else { return Ok(None) };
     interface.refuse_mask()?;
     let Some((address, read_only)) = interface.address()? else {
-        return Err(Error::buffer("data: found no pair, wanted an address and a flag"));
+        return Err(Error::buffer(
+            "data: expected an address and a read-only flag, found another value",
+        ));
     };
     let work = work_before(&interface)?;
     let mut memory = interface.memory(pointer(address), Device::cuda(0), read_only)?;

@@ -30,7 +30,7 @@ impl<'py> Interface<'py> {
     ) -> Result<Option<Self>> {
         let Some(found) = object.getattr_opt(name)? else { return Ok(None) };
         let Ok(dict) = found.cast_into::<PyDict>() else {
-            return Err(Error::buffer(format!("{name}: found no dict, wanted one")));
+            return Err(Error::buffer(format!("{name}: expected a dict, found another object")));
         };
         let this = Self(dict);
         let version = this.need("version")?;
@@ -51,7 +51,7 @@ impl<'py> Interface<'py> {
     }
 
     pub(super) fn need(&self, key: &str) -> Result<Bound<'py, PyAny>> {
-        self.get(key)?.ok_or_else(|| Error::buffer(format!("{key}: found none, wanted one")))
+        self.get(key)?.ok_or_else(|| Error::buffer(format!("{key}: expected an entry, found none")))
     }
 
     fn numbers(&self, key: &str, value: &Bound<'py, PyAny>) -> Result<Vec<i64>> {
@@ -74,7 +74,7 @@ impl<'py> Interface<'py> {
     pub(super) fn refuse_mask(&self) -> Result<()> {
         match self.get("mask")? {
             None => Ok(()),
-            Some(_) => Err(Error::buffer("mask: found one, wanted an array without")),
+            Some(_) => Err(Error::buffer("mask: expected an array without a mask, found one")),
         }
     }
 
@@ -114,8 +114,8 @@ pub(super) fn pointer(address: usize) -> *mut c_void {
     ptr::with_exposed_provenance_mut(address)
 }
 
-/// An error that names an entry, what was found and what was expected.
-pub(super) fn wrong<T>(key: &str, found: &Bound<'_, PyAny>, wanted: &str) -> Result<T> {
+/// An error that names an entry, what was expected and found.
+pub(super) fn wrong<T>(key: &str, found: &Bound<'_, PyAny>, expected: &str) -> Result<T> {
     let found = found.repr()?;
-    Err(Error::buffer(format!("{key}: found {found}, wanted {wanted}")))
+    Err(Error::buffer(format!("{key}: expected {expected}, found {found}")))
 }

@@ -35,7 +35,7 @@ impl ForeignMemory {
         let Some(strides) = &self.strides else { return Ok(steps) };
         let (rank, found) = (self.shape.len(), strides.len());
         if found != rank {
-            return Err(Error::buffer(format!("strides: found {found} of them, wanted {rank}")));
+            return Err(Error::buffer(format!("strides: expected {rank} of them, found {found}")));
         }
         let itemsize = self.itemsize();
         let is_empty = self.shape.contains(&0);
@@ -44,8 +44,8 @@ impl ForeignMemory {
                 *step = bytes / itemsize;
             } else if self.shape[axis] > 1 && !is_empty {
                 return Err(Error::buffer(format!(
-                    "strides: axis {axis}: found {bytes} bytes, wanted a multiple of {itemsize}, \
-                     the size of {}",
+                    "strides: axis {axis}: expected a multiple of {itemsize} bytes, the size of \
+                     {}, found {bytes}",
                     self.dtype
                 )));
             }
@@ -72,7 +72,9 @@ impl ForeignMemory {
     pub(super) fn reach(&self) -> Result<Reach> {
         if self.shape.len() > MAX_RANK {
             let found = self.shape.len();
-            return Err(Error::buffer(format!("shape: found {found} axes, wanted {MAX_RANK}")));
+            return Err(Error::buffer(format!(
+                "shape: expected {MAX_RANK} axes or fewer, found {found}"
+            )));
         }
         let span = layout::span(&self.shape, &self.steps()?)?;
         // Broadcast axes make more elements than there are places.
@@ -86,7 +88,9 @@ impl ForeignMemory {
         let (below, above) = (size(span.low.unsigned_abs())?, size(span.high.unsigned_abs() + 1)?);
         let address = self.data.addr();
         if address.checked_sub(below).is_none() || address.checked_add(above).is_none() {
-            let message = format!("data: found address {address:#x}, wanted one with room");
+            let message = format!(
+                "data: expected memory within the address space, found address {address:#x}"
+            );
             return Err(Error::buffer(message));
         }
         Ok(Reach { below, above })

@@ -13,7 +13,7 @@ const NATIVE: char = if cfg!(target_endian = "little") { '<' } else { '>' };
 /// size in bytes.
 pub(super) fn dtype_of(typestr: &str) -> Result<DType> {
     let refused = |why: &str| {
-        let message = format!("typestr: found {typestr:?}, wanted {why}");
+        let message = format!("typestr: expected {why}, found {typestr:?}");
         Err(Error::buffer(message))
     };
     let mut letters = typestr.chars();

@@ -119,10 +119,10 @@ pub fn into_fixed_shape_tensors(
     let shape = tensor.shape().to_vec();
     let found = shape.len();
     let [count, inner @ ..] = &shape[..] else {
-        return Err(Error::RankMismatch { wanted: 2, found });
+        return Err(Error::RankMismatch { expected: 2, found });
     };
     if inner.is_empty() {
-        return Err(Error::RankMismatch { wanted: 2, found });
+        return Err(Error::RankMismatch { expected: 2, found });
     }
     let array = list(*count, product(inner)?, flat(tensor)?)?;
     let field = Field::new(name, array.data_type().clone(), false);
@@ -137,7 +137,7 @@ impl TryFrom<Tensor> for ArrayRef {
     fn try_from(tensor: Tensor) -> Result<Self, Error> {
         let shape = tensor.shape().to_vec();
         if shape.is_empty() {
-            return Err(Error::RankMismatch { wanted: 1, found: 0 });
+            return Err(Error::RankMismatch { expected: 1, found: 0 });
         }
         let mut array = flat(tensor)?;
         for axis in (1..shape.len()).rev() {
@@ -230,8 +230,8 @@ fn metadata(extents: &[i64]) -> HashMap<String, String> {
 }
 
 fn not_a_tensor(found: String) -> Error {
-    let wanted = "the extension arrow.fixed_shape_tensor, with a shape for the values";
-    Error::NotConvertible { what: "field", found, wanted }
+    let expected = "the extension arrow.fixed_shape_tensor, with a shape for the values";
+    Error::NotConvertible { what: "field", found, expected }
 }
 
 macro_rules! dtypes {
@@ -242,12 +242,12 @@ macro_rules! dtypes {
                 DataType::Boolean => Err(Error::NotConvertible {
                     what: "dtype",
                     found: "Boolean, which Arrow packs into bits".to_owned(),
-                    wanted: NUMBERS,
+                    expected: NUMBERS,
                 }),
                 _ => Err(Error::NotConvertible {
                     what: "dtype",
                     found: found.to_string(),
-                    wanted: NUMBERS,
+                    expected: NUMBERS,
                 }),
             }
         }
@@ -259,7 +259,7 @@ macro_rules! dtypes {
                 dtype => Err(Error::NotConvertible {
                     what: "dtype",
                     found: dtype.to_string(),
-                    wanted: NUMBERS,
+                    expected: NUMBERS,
                 }),
             }
         }
@@ -300,7 +300,7 @@ fn list(count: i64, size: i64, values: ArrayRef) -> Result<FixedSizeListArray, E
     let refused = |found: String| Error::NotConvertible {
         what: "shape",
         found,
-        wanted: "extents that a list of fixed size can have",
+        expected: "extents that a list of fixed size can have",
     };
     let fixed = i32::try_from(size).map_err(|_| refused(format!("lists of {size} items")))?;
     let item = Arc::new(Field::new_list_field(values.data_type().clone(), false));

@@ -73,7 +73,7 @@ impl<T: ArrowNativeType + Element> From<ScalarBuffer<T>> for Tensor {
 /// assert_eq!(tensor.as_slice::<f64>()?, [1.0, 2.0]);
 ///
 /// let error = Tensor::try_from(Float64Array::from(vec![Some(1.0), None])).unwrap_err();
-/// assert_eq!(error.to_string(), "values: found 1 null, wanted an array without nulls");
+/// assert_eq!(error.to_string(), "values: found 1 null, expected an array without nulls");
 /// # Ok::<(), dlbridge::Error>(())
 /// ```
 impl<P: ArrowPrimitiveType<Native: Element>> TryFrom<PrimitiveArray<P>> for Tensor {
@@ -153,13 +153,13 @@ fn no_nulls(array: &dyn Array) -> Result<(), Error> {
         1 => "1 null".to_owned(),
         count => format!("{count} nulls"),
     };
-    Err(Error::NotConvertible { what: "values", found, wanted: "an array without nulls" })
+    Err(Error::NotConvertible { what: "values", found, expected: "an array without nulls" })
 }
 
 fn one_axis(tensor: &Tensor) -> Result<(), Error> {
     match tensor.rank() {
         1 => Ok(()),
-        found => Err(Error::RankMismatch { wanted: 1, found }),
+        found => Err(Error::RankMismatch { expected: 1, found }),
     }
 }
 

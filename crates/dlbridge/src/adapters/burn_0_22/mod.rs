@@ -120,13 +120,13 @@ impl TryFrom<Tensor> for TensorData {
         }
         let bytes = bytes(tensor)?;
         if let (BurnType::Bool(_), Some(byte)) = (dtype, bytes.iter().find(|&&byte| byte > 1)) {
-            let (found, wanted) = (format!("the byte {byte}"), "truth values, 0 or 1");
-            return Err(Error::NotConvertible { what: "values", found, wanted });
+            let (found, expected) = (format!("the byte {byte}"), "truth values, 0 or 1");
+            return Err(Error::NotConvertible { what: "values", found, expected });
         }
         Self::try_from_bytes(bytes, shape, dtype).map_err(|error| Error::NotConvertible {
             what: "shape",
             found: error.to_string(),
-            wanted: "one that Burn can have",
+            expected: "one that Burn can have",
         })
     }
 }
@@ -146,7 +146,7 @@ macro_rules! types {
                 _ => Err(Error::NotConvertible {
                     what: "dtype",
                     found: format!("{found:?}"),
-                    wanted: TYPES,
+                    expected: TYPES,
                 }),
             }
         }
@@ -159,7 +159,7 @@ macro_rules! types {
                 _ => Err(Error::NotConvertible {
                     what: "dtype",
                     found: found.to_string(),
-                    wanted: TYPES,
+                    expected: TYPES,
                 }),
             }
         }

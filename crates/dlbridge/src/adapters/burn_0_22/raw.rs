@@ -40,7 +40,7 @@ pub(crate) fn check_resident(bytes: &Bytes) -> Result<(), Error> {
         Err(AccessError::WouldCopy) => "bytes of a file or a device".to_owned(),
         Err(AccessError::Read(message)) => message,
     };
-    Err(Error::NotConvertible { what: "bytes", found, wanted: "bytes in host memory" })
+    Err(Error::NotConvertible { what: "bytes", found, expected: "bytes in host memory" })
 }
 
 /// Exports bytes that `owner` holds and never writes, read-only.

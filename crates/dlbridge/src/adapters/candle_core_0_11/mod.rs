@@ -68,8 +68,8 @@ impl TryFrom<candle_core::Tensor> for Tensor {
         let locked = Locked::new(tensor.detach());
         if locked.storage().dtype() != locked.tensor().dtype() {
             let found = format!("a storage of {:?}", locked.storage().dtype());
-            let wanted = "one of the tensor's own type";
-            return Err(Error::NotConvertible { what: "dtype", found, wanted });
+            let expected = "one of the tensor's own type";
+            return Err(Error::NotConvertible { what: "dtype", found, expected });
         }
         as_laid_out(locked, dtype)?.place(export_locked)
     }
@@ -123,7 +123,7 @@ fn from_vec<T: candle_core::WithDType>(
     made.map_err(|error| Error::NotConvertible {
         what: "shape",
         found: error.to_string(),
-        wanted: "one that Candle can have",
+        expected: "one that Candle can have",
     })
 }
 
@@ -156,7 +156,7 @@ macro_rules! types {
                 _ => Err(Error::NotConvertible {
                     what: "dtype",
                     found: found.as_str().to_owned(),
-                    wanted: TYPES,
+                    expected: TYPES,
                 }),
             }
         }
@@ -169,7 +169,7 @@ macro_rules! types {
                 found => Err(Error::NotConvertible {
                     what: "dtype",
                     found: found.to_string(),
-                    wanted: TYPES,
+                    expected: TYPES,
                 }),
             }
         }

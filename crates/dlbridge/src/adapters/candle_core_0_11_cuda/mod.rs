@@ -47,14 +47,14 @@ pub fn from_candle<T: Plain>(
 ) -> Result<Tensor, Error> {
     let found = dtype(tensor.dtype())?;
     if found != T::DTYPE {
-        return Err(Error::DTypeMismatch { found, wanted: T::DTYPE });
+        return Err(Error::DTypeMismatch { found, expected: T::DTYPE });
     }
     let location = format!("{:?}", tensor.device().location());
     let locked = Locked::new(tensor.detach());
     as_laid_out(locked, found)?.place(|owner, placement| {
         export_borrowed(owner, placement, |locked| {
-            let (what, wanted) = ("storage", "one with a CUDA slice of these elements");
-            let none = || Error::NotConvertible { what, found: location, wanted };
+            let (what, expected) = ("storage", "one with a CUDA slice of these elements");
+            let none = || Error::NotConvertible { what, found: location, expected };
             slice(locked.storage()).ok_or_else(none)
         })
     })

@@ -226,7 +226,7 @@ impl<T> fmt::Debug for OwnedSlice<T> {
 pub fn context(device: Device) -> Result<Arc<CudaContext>, Error> {
     let ordinal = match (device.kind, usize::try_from(device.id)) {
         (DeviceKind::CUDA, Ok(ordinal)) => ordinal,
-        _ => return Err(Error::DeviceMismatch { found: device, wanted: Device::cuda(0) }),
+        _ => return Err(Error::DeviceMismatch { found: device, expected: Device::cuda(0) }),
     };
     let doing = "opening the device";
     // Where there is no driver, cudarc panics.

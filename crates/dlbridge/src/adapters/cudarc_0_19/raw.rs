@@ -110,11 +110,11 @@ fn stream_of(handle: &Handle) -> Option<&Arc<CudaStream>> {
 }
 
 /// Rejects memory that cannot be a slice on the device of a stream.
-pub(crate) fn check_slice<T: Plain>(parts: Parts<'_>, wanted: Device) -> Result<(), Error> {
+pub(crate) fn check_slice<T: Plain>(parts: Parts<'_>, expected: Device) -> Result<(), Error> {
     parts.check_dtype(T::DTYPE)?;
     let found = parts.device();
-    if found != wanted {
-        return Err(Error::DeviceMismatch { found, wanted });
+    if found != expected {
+        return Err(Error::DeviceMismatch { found, expected });
     }
     parts.check_contiguous()?;
     let (address, align) = (parts.data().addr(), align_of::<T>());
@@ -260,9 +260,9 @@ mod tests {
         assert_eq!(check(of(&[2, 2]), 1), Ok(()));
         assert_eq!(check(of(&[]), 1), Ok(()));
         assert_eq!(check(of(&[0, 9]).data(std::ptr::null_mut()), 1), Ok(()));
-        let (found, wanted) = (Device::cuda(1), Device::cuda(0));
-        assert_eq!(check(of(&[4]), 0), Err(Error::DeviceMismatch { found, wanted }));
-        let gap = Error::NotContiguous { axis: 0, stride: 2, wanted: 1 };
+        let (found, expected) = (Device::cuda(1), Device::cuda(0));
+        assert_eq!(check(of(&[4]), 0), Err(Error::DeviceMismatch { found, expected }));
+        let gap = Error::NotContiguous { axis: 0, stride: 2, expected: 1 };
         assert_eq!(check(of(&[2]).strides(&[2]), 1), Err(gap));
         assert!(matches!(check(of(&[2]).data_at(2), 1), Err(Error::Misaligned { .. })));
         let other = check_slice::<f32>(import(of(&[4])).parts(), Device::cuda(1));

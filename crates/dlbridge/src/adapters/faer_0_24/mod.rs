@@ -131,17 +131,17 @@ copies!([T: Element] T => Mat<T>, matrix);
 copies!([T: Element] T => Col<T>, column);
 
 fn matrix<T: Element>(view: &View<'_, T>) -> Result<Mat<T>, Error> {
-    let &[rows, columns] = view.shape() else { return Err(wanted(2, view)) };
+    let &[rows, columns] = view.shape() else { return Err(expected(2, view)) };
     Ok(Mat::from_fn(rows as usize, columns as usize, |i, j| at(view, &[i, j])))
 }
 
 fn column<T: Element>(view: &View<'_, T>) -> Result<Col<T>, Error> {
-    let &[rows] = view.shape() else { return Err(wanted(1, view)) };
+    let &[rows] = view.shape() else { return Err(expected(1, view)) };
     Ok(Col::from_fn(rows as usize, |i| at(view, &[i])))
 }
 
-fn wanted<T: Element>(wanted: usize, view: &View<'_, T>) -> Error {
-    Error::RankMismatch { wanted, found: view.shape().len() }
+fn expected<T: Element>(expected: usize, view: &View<'_, T>) -> Error {
+    Error::RankMismatch { expected, found: view.shape().len() }
 }
 
 fn at<T: Element>(view: &View<'_, T>, index: &[usize]) -> T {

@@ -182,9 +182,9 @@ fn size<P: Pixel>(shape: &[i64]) -> Result<(u32, u32), Error> {
         [height, width] if channels == 1 => (height, width),
         [height, width, found] if found == i64::from(channels) => (height, width),
         [_, _, found] => {
-            return Err(Error::ExtentMismatch { axis: 2, found, wanted: channels.into() });
+            return Err(Error::ExtentMismatch { axis: 2, found, expected: channels.into() });
         }
-        _ => return Err(Error::RankMismatch { wanted: 3, found: shape.len() }),
+        _ => return Err(Error::RankMismatch { expected: 3, found: shape.len() }),
     };
     let fits = |axis, extent| {
         let most = u32::MAX as usize;

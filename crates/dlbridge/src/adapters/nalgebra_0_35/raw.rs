@@ -73,16 +73,16 @@ pub(super) fn dims<R: Dim, C: Dim>(shape: &[i64], rows: Rows) -> Result<(R, C), 
         (&[first, second], Rows::Second) => Ok((dim(1, second)?, dim(0, first)?)),
         (&[first], Rows::First) if C::is::<U1>() => Ok((dim(0, first)?, C::from_usize(1))),
         _ => {
-            let wanted = if C::is::<U1>() && rows == Rows::First { 1 } else { 2 };
-            Err(Error::RankMismatch { wanted, found: shape.len() })
+            let expected = if C::is::<U1>() && rows == Rows::First { 1 } else { 2 };
+            Err(Error::RankMismatch { expected, found: shape.len() })
         }
     }
 }
 
 fn dim<D: Dim>(axis: usize, found: i64) -> Result<D, Error> {
     match D::try_to_usize() {
-        Some(wanted) if found != wanted as i64 => {
-            Err(Error::ExtentMismatch { axis, found, wanted })
+        Some(expected) if found != expected as i64 => {
+            Err(Error::ExtentMismatch { axis, found, expected })
         }
         _ => Ok(D::from_usize(found as usize)),
     }
@@ -97,8 +97,9 @@ fn column_stride<S: Dim>(parts: &Parts<'_>, rows: Rows) -> Result<S, Error> {
     // An axis of extent 1 has no step, nor has an empty matrix: any stride would do.
     let moves =
         |axis| parts.shape().get(axis).is_some_and(|&extent| extent > 1) && parts.len() != 0;
-    let mismatch =
-        |axis, wanted| Err(Error::StrideMismatch { axis, stride: parts.strides()[axis], wanted });
+    let mismatch = |axis, expected| {
+        Err(Error::StrideMismatch { axis, stride: parts.strides()[axis], expected })
+    };
     if moves(row_axis) && parts.strides()[row_axis] != 1 {
         return mismatch(row_axis, "1 along a column (if row-major, use `Transposed`)");
     }

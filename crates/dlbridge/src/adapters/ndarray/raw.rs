@@ -67,8 +67,8 @@ struct Upwards<D> {
 #[inline]
 fn upwards<D: Dimension>(parts: &Parts<'_>) -> Result<Upwards<D>, Error> {
     let rank = parts.shape().len();
-    if let Some(wanted) = D::NDIM.filter(|&wanted| wanted != rank) {
-        return Err(Error::RankMismatch { wanted, found: rank });
+    if let Some(expected) = D::NDIM.filter(|&expected| expected != rank) {
+        return Err(Error::RankMismatch { expected, found: rank });
     }
     let (mut shape, mut strides) = (D::zeros(rank), D::zeros(rank));
     let mut low = 0;

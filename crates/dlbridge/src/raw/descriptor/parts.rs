@@ -142,12 +142,12 @@ impl<'a> Parts<'a> {
     /// Whether the elements have a dtype in the form of Rust types, where numbers narrower than a byte
     /// are packed.
     #[inline]
-    pub(crate) fn check_dtype(&self, wanted: DType) -> Result<(), Error> {
+    pub(crate) fn check_dtype(&self, expected: DType) -> Result<(), Error> {
         let found = self.dtype();
-        if found != wanted {
-            return Err(Error::DTypeMismatch { found, wanted });
+        if found != expected {
+            return Err(Error::DTypeMismatch { found, expected });
         }
-        if wanted.bits < 8 && self.flags.contains(Flags::SUBBYTE_PADDED) {
+        if expected.bits < 8 && self.flags.contains(Flags::SUBBYTE_PADDED) {
             return Err(Error::PaddedElements { dtype: found });
         }
         Ok(())
@@ -164,8 +164,8 @@ impl<'a> Parts<'a> {
     pub(crate) fn check_contiguous(&self) -> Result<(), Error> {
         match layout::first_gap(self.shape(), self.strides()) {
             None => Ok(()),
-            Some((axis, wanted)) => {
-                Err(Error::NotContiguous { axis, stride: self.strides()[axis], wanted })
+            Some((axis, expected)) => {
+                Err(Error::NotContiguous { axis, stride: self.strides()[axis], expected })
             }
         }
     }

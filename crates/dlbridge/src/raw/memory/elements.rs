@@ -140,7 +140,7 @@ impl<'a, T: Element> Elements<'a, T> {
     pub(crate) fn copy_to_slice(&self, target: &mut [T]) -> Result<(), Error> {
         let found = self.parts.len();
         if target.len() != found {
-            return Err(Error::LengthMismatch { wanted: target.len(), found });
+            return Err(Error::LengthMismatch { expected: target.len(), found });
         }
         // SAFETY: a unique borrow of `len` elements, so that no tensor's memory lies there (T6).
         unsafe { self.copy_to(target.as_mut_ptr()) };
