@@ -202,6 +202,8 @@ class TestFailures:
 
 
 MAX = 2**63 - 1
+LARGE = "shape: expected sizes that fit the address space, found a larger"
+CODE = "dtype: expected a type that a tensor can have, found code"
 WRONG = {
     "negative ndim": ("ndim: expected 0 to 64, found -1", {"ndim": -1}),
     "least ndim": ("ndim: expected 0 to 64, found -2147483648", {"ndim": -(2**31)}),
@@ -212,38 +214,14 @@ WRONG = {
         "shape: axis 1: expected extent 0 or more, found -3",
         {"shape": [0, -3]},
     ),
-    "element overflow": (
-        "shape: expected sizes that fit the address space, found a larger",
-        {"shape": [2**40, 2**40], "strides": [0, 0]},
-    ),
-    "byte overflow": (
-        "shape: expected sizes that fit the address space, found a larger",
-        {"shape": [MAX], "strides": [0]},
-    ),
-    "stride overflow": (
-        "shape: expected sizes that fit the address space, found a larger",
-        {"shape": [2], "strides": [MAX]},
-    ),
-    "negative stride overflow": (
-        "shape: expected sizes that fit the address space, found a larger",
-        {"shape": [3], "strides": [-MAX]},
-    ),
-    "bits 0": (
-        "dtype: expected a type that a tensor can have, found code 2, bits 0",
-        {"dtype": (2, 0, 1)},
-    ),
-    "lanes 0": (
-        "dtype: expected a type that a tensor can have, found code 2, bits 32, lanes 0",
-        {"dtype": (2, 32, 0)},
-    ),
-    "float8 of 16 bits": (
-        "dtype: expected a type that a tensor can have, found code 10, bits 16",
-        {"dtype": (10, 16, 1)},
-    ),
-    "float4 of 8 bits": (
-        "dtype: expected a type that a tensor can have, found code 17, bits 8",
-        {"dtype": (17, 8, 1)},
-    ),
+    "element overflow": (LARGE, {"shape": [2**40, 2**40], "strides": [0, 0]}),
+    "byte overflow": (LARGE, {"shape": [MAX], "strides": [0]}),
+    "stride overflow": (LARGE, {"shape": [2], "strides": [MAX]}),
+    "negative stride overflow": (LARGE, {"shape": [3], "strides": [-MAX]}),
+    "bits 0": (f"{CODE} 2, bits 0", {"dtype": (2, 0, 1)}),
+    "lanes 0": (f"{CODE} 2, bits 32, lanes 0", {"dtype": (2, 32, 0)}),
+    "float8 of 16 bits": (f"{CODE} 10, bits 16", {"dtype": (10, 16, 1)}),
+    "float4 of 8 bits": (f"{CODE} 17, bits 8", {"dtype": (17, 8, 1)}),
     "null data": ("data: expected 3 elements, found a null pointer", {"data": None}),
     "null data, rank 0": (
         "data: expected 1 elements, found a null pointer",
