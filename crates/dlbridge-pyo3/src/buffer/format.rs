@@ -1,6 +1,7 @@
 //! The struct formats of the buffer protocol, and dtypes.
 //! The array interface's type strings belong to `fallback/typestr`.
 //! Invariant: only one number in this machine's byte order has a dtype, and the other way round.
+#![cfg_attr(windows, allow(dead_code, reason = "buffers are not imported there"))]
 
 use std::ffi::{CStr, c_int, c_long, c_short};
 
