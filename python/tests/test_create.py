@@ -122,7 +122,7 @@ class TestZeros:
         "dtype", ["float7x", "f5", "", "Float32", "int8x", "bool8x", "float+32", ">f4", "|f4"]
     )
     def test_an_unknown_type_name_is_a_value_error_that_lists_known_ones(self, dtype):
-        message = re.escape(f'dtype: no such name: "{dtype}"; expected one of bool, int8,')
+        message = re.escape(f'dtype: expected a known name, found "{dtype}"; known are bool, int8,')
         with pytest.raises(ValueError, match=message):
             dlbridge.zeros(3, dtype=dtype)
 

@@ -16,8 +16,8 @@
 // The library stays loaded: it must not be unloaded by dlclose once it has been used, and on Linux
 // it is not. A plugin that contains the static library must stay loaded, too.
 //
-// Windows: memory, descriptors and queues work; Python is not found (dlb_from_python and the like
-// are DLB_STATUS_NOT_ATTACHED). macOS: as on Linux, but built and not tested.
+// Windows: Python is looked up in the DLLs that are loaded; this was compiled and not run. macOS: as
+// on Linux; not tested.
 //
 // SAFETY.md of the project lists what producers of tensors are trusted for (T1 to T9).
 
@@ -330,9 +330,10 @@ uint8_t dlb_is_legacy_read_only(const struct dlb_tensor *tensor);
 // Requires: `tensor` is null or a reference that the caller owns.
 void dlb_release(struct dlb_tensor *tensor);
 
-// Names the Python to use: a handle to libpython from `dlopen`, which is never closed. Needed only
-// where Python's functions are not global names of the process. The Python that was found first
-// stays in use; naming another one is `DLB_STATUS_INVALID`.
+// Names the Python to use: a handle to libpython from `dlopen` (on Windows from `LoadLibrary`), which
+// is never closed. Needed only where Python's functions are not global names of the process; on
+// Windows all loaded DLLs are searched. The Python that was found first stays in use; naming another
+// one is `DLB_STATUS_INVALID`.
 //
 // Requires: `library` is null, or a handle as described.
 enum dlb_status dlb_use_python(void *library);

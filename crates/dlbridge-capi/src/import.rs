@@ -236,9 +236,10 @@ pub unsafe extern "C" fn dlb_release(tensor: *mut TensorHandle) {
     contained((), || drop(unsafe { TensorHandle::own(tensor) }));
 }
 
-/// Names the Python to use: a handle to libpython from `dlopen`, which is never closed. Needed only
-/// where Python's functions are not global names of the process. The Python that was found first
-/// stays in use; naming another one is `DLB_STATUS_INVALID`.
+/// Names the Python to use: a handle to libpython from `dlopen` (on Windows from `LoadLibrary`), which
+/// is never closed. Needed only where Python's functions are not global names of the process; on
+/// Windows all loaded DLLs are searched. The Python that was found first stays in use; naming another
+/// one is `DLB_STATUS_INVALID`.
 ///
 /// # Safety
 ///

@@ -47,7 +47,8 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PyDType {
         if let Ok(name) = object.cast::<PyString>() {
             let name = name.to_str()?;
             return named(name).map(Self).ok_or_else(|| {
-                let message = format!("dtype: no such name: {name:?}; expected one of {DTYPES}");
+                let message =
+                    format!("dtype: expected a known name, found {name:?}; known are {DTYPES}");
                 PyValueError::new_err(message).into()
             });
         }
@@ -151,8 +152,10 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PyDevice {
 fn device(name: &str) -> Result<PyDevice> {
     name.parse().map(PyDevice).map_err(|_| {
         let known: Vec<_> = DeviceKind::ALL.iter().filter_map(|kind| kind.name()).collect();
-        let message =
-            format!("device: no such name: {name:?}; expected one of {}", known.join(", "));
+        let message = format!(
+            "device: expected a known name, found {name:?}; known are {}",
+            known.join(", ")
+        );
         PyValueError::new_err(message).into()
     })
 }

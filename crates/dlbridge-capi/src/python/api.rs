@@ -2,16 +2,16 @@
 //! Calling them belongs to `object`.
 //! Invariant: a table is complete, its types are those of CPython's headers, and it is never freed.
 #![allow(non_snake_case, reason = "the names are Python's")]
-#![cfg_attr(not(unix), allow(dead_code, reason = "Python is not found there"))]
+#![cfg_attr(not(any(unix, windows)), allow(dead_code, reason = "Python is not found there"))]
 
 use std::ffi::{c_char, c_int, c_longlong, c_uint, c_ulong, c_void};
 use std::fmt;
 use std::sync::OnceLock;
 
-#[cfg(unix)]
-use libloading::os::unix::Library;
-
 use crate::error::{Error, Result};
+
+#[cfg(any(unix, windows))]
+use super::process::{self, Library};
 
 /// A Python object. Opaque.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ macro_rules! api {
             pub(super) current: Current,
         }
 
-        #[cfg(unix)]
+        #[cfg(any(unix, windows))]
         impl Api {
             /// Looks every name up; the error is the first one that is missing.
             fn complete(library: &Library, current: Current) -> Result<Self, &'static str> {
@@ -158,13 +158,13 @@ static API: OnceLock<Api> = OnceLock::new();
 /// The oldest Python whose code may call this library's class.
 const OLDEST: (u32, u32) = (3, 10);
 /// From this version on, the function that looks at the current thread state is a public one.
-#[cfg(unix)]
+#[cfg(any(unix, windows))]
 const THREAD_STATE_IS_LOCAL: (u32, u32) = (3, 12);
 
 /// Why there is no table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Absent {
-    /// No Python is among the global names of the process.
+    /// No library of the process exports Python's functions.
     Nowhere,
     /// There is one that is older than [`OLDEST`].
     TooOld(String),
@@ -230,23 +230,21 @@ pub(super) fn get() -> Result<&'static Api, Absent> {
     }
 }
 
-/// Looks among the global names of the process.
-#[cfg(unix)]
+/// Looks among the libraries of the process.
+#[cfg(any(unix, windows))]
 #[cold]
 fn find() -> Result<&'static Api, Absent> {
-    // Opened once: its handle finds libraries that are loaded later, too.
-    static PROCESS: OnceLock<Library> = OnceLock::new();
-    let api = Api::of(PROCESS.get_or_init(Library::this))?;
+    let api = process::search(Api::of)?;
     Ok(API.get_or_init(|| api))
 }
 
-/// Global names are a matter of Unix; elsewhere Python is not found.
-#[cfg(not(unix))]
+/// On other systems Python is not found.
+#[cfg(not(any(unix, windows)))]
 fn find() -> Result<&'static Api, Absent> {
     Err(Absent::Nowhere)
 }
 
-#[cfg(unix)]
+#[cfg(any(unix, windows))]
 impl Api {
     /// The table of a library. Where there is no Python, one name is looked up.
     fn of(library: &Library) -> Result<Self, Absent> {
@@ -282,7 +280,7 @@ impl Api {
 }
 
 /// Reads `3.12.1`.
-#[cfg(unix)]
+#[cfg(any(unix, windows))]
 fn version(text: &str) -> (u32, u32) {
     let mut numbers = text.split('.').map(|number| number.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
@@ -292,9 +290,11 @@ fn version(text: &str) -> (u32, u32) {
 ///
 /// # Safety
 ///
-/// `library` is a handle from `dlopen` that stays open.
-#[cfg(unix)]
+/// `library` is a handle from `dlopen` (on Windows from `LoadLibrary`) that stays open.
+#[cfg(any(unix, windows))]
 pub(crate) unsafe fn load_from(library: *mut c_void) -> Result<()> {
+    #[cfg(windows)]
+    let library = library as isize;
     // SAFETY: the caller's duty.
     let library = unsafe { Library::from_raw(library) };
     let api = Api::of(&library);
@@ -316,17 +316,17 @@ pub(crate) unsafe fn load_from(library: *mut c_void) -> Result<()> {
     }
 }
 
-/// There is no `dlopen` here.
+/// There are no shared libraries here.
 ///
 /// # Safety
 ///
 /// None.
-#[cfg(not(unix))]
+#[cfg(not(any(unix, windows)))]
 pub(crate) unsafe fn load_from(_: *mut c_void) -> Result<()> {
     Err(Error::NotAttached("python: not supported on this system yet".to_owned()))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(all(test, any(unix, windows)))]
 mod tests {
     use super::version;
 

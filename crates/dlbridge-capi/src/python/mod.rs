@@ -11,6 +11,8 @@ mod exception;
 mod exchange;
 mod import;
 mod object;
+#[cfg(any(unix, windows))]
+mod process;
 mod table;
 
 pub use api::PyObject;

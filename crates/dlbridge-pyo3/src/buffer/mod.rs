@@ -6,4 +6,6 @@ mod abi;
 mod format;
 
 pub(crate) use abi::*;
-pub(crate) use format::{dtype_of, format_of, size_of_item};
+pub(crate) use format::format_of;
+#[cfg(not(windows))]
+pub(crate) use format::{dtype_of, size_of_item};

@@ -4,13 +4,15 @@
 //! call.
 
 use dlbridge::Tensor;
+#[cfg(not(windows))]
 use dlbridge::protocol::VERSION;
 use dlbridge::protocol::import::{Keywords, Next, Raised, after};
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCapsule, PyDict, PyTuple};
-use pyo3::{Borrowed, ffi, intern};
+use pyo3::types::{PyCapsule, PyDict};
+use pyo3::{Borrowed, intern};
+#[cfg(not(windows))]
+use pyo3::{ffi, sync::PyOnceLock, types::PyTuple};
 
 use super::protocol::Protocol;
 use super::{capsule, fallback};
