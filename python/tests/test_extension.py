@@ -108,7 +108,7 @@ class TestImage:
             example.Image.over_pixels(np.zeros((2, 3, 3)))
         with pytest.raises(TypeError, match="contiguous"):
             example.Image.over_pixels(np.zeros((3, 2, 3), dtype="uint8")[::2])
-        with pytest.raises(ValueError, match="found 4 channels"):
+        with pytest.raises(ValueError, match="expected 3 channels, found 4"):
             example.Image.over_pixels(np.zeros((2, 3, 4), dtype="uint8"))
         with pytest.raises(BufferError, match="extent"):
             example.Image(-1, 3)
@@ -179,7 +179,7 @@ class TestLike:
             # Older releases of JAX export by the legacy ABI, which leaves the memory read-only, and
             # import by it, which cannot mark that.
             assert not there.flags.writeable
-            assert "cannot mark memory read-only" in str(refusal)
+            assert "expected 1.0 or newer, which marks memory read-only" in str(refusal)
             return
         assert type(back) is type(source)
         assert pointer(kind.unwrap(back)) == pointer(kind.unwrap(source))
@@ -371,7 +371,9 @@ class TestAllocator:
     def test_an_allocator_that_fails_says_what_it_could_not_make(self):
         torch = pytest.importorskip("torch", reason="torch is not installed")
         huge = torch.ones(1).expand(1 << 50)
-        with pytest.raises(MemoryError, match=r"cannot make float32\[1125899906842624\] on cpu"):
+        with pytest.raises(
+            MemoryError, match=r"cannot allocate float32\[1125899906842624\] on cpu"
+        ):
             example.empty_like(huge)
 
     def test_an_argument_of_another_type_is_refused_before_anything_is_made(self):

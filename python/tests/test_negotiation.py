@@ -212,7 +212,10 @@ class TestReadonly:
 
     @pytest.mark.parametrize("keywords", [{}, {"max_version": (0, 8)}, {"copy": False}])
     def test_the_old_descriptor_cannot_say_it_and_is_refused(self, readonly, keywords):
-        with pytest.raises(BufferError, match=r"cannot mark memory read-only.* 1\.0"):
+        with pytest.raises(
+            BufferError,
+            match=r"expected 1\.0 or newer, which marks memory read-only.*max_version=\(1, 0\)",
+        ):
             readonly.__dlpack__(**keywords)
 
     def test_the_old_descriptor_of_a_copy_is_given(self, readonly):
@@ -225,7 +228,9 @@ def test_narrow_elements_with_a_byte_each_cannot_be_told_to_an_old_consumer():
     assert (tensor.dtype, tensor.nbytes) == ("float4_e2m1fn", 3)
     raw = read(tensor.__dlpack__(max_version=(1, 3)))
     assert raw.flags & hostile.SUBBYTE_PADDED
-    with pytest.raises(BufferError, match="byte of its own"):
+    with pytest.raises(
+        BufferError, match=r"expected 1.1 or newer, which marks padded float4_e2m1fn"
+    ):
         tensor.__dlpack__()
 
 

@@ -158,7 +158,9 @@ class TestNumbersOnImport:
     def test_a_producer_is_told_the_number(self, device, stream, number):
         producer = Device(device)
         if number > 2:
-            with pytest.raises(BufferError, match="no CUDA driver"):
+            with pytest.raises(
+                BufferError, match="expected a CUDA driver to order work with, found none"
+            ):
                 dlbridge.from_dlpack(producer, stream=stream)
         else:
             dlbridge.from_dlpack(producer, stream=stream)
@@ -214,7 +216,9 @@ class TestNumbersOnImport:
 
     def test_an_old_property_is_understood(self):
         producer = Device()
-        with pytest.raises(BufferError, match="no CUDA driver"):
+        with pytest.raises(
+            BufferError, match="expected a CUDA driver to order work with, found none"
+        ):
             dlbridge.from_dlpack(producer, stream=OldHandle())
         assert producer.calls[0]["stream"] == 0x5000
 
@@ -264,7 +268,10 @@ class TestNumbersOnImport:
     def test_a_capsule_cannot_be_told_of_another(self):
         made = Managed(device=(CUDA, 0))
         capsule = made.capsule()
-        with pytest.raises(BufferError, match="found memory on cuda:0 from a capsule that was not"):
+        with pytest.raises(
+            BufferError,
+            match=r"with __dlpack_device__.*, found memory on cuda:0 from a capsule",
+        ):
             dlbridge.from_dlpack(capsule, stream=2)
         assert made.releases == 1
 
