@@ -35,7 +35,7 @@ fn late() -> Late {
     theirs.memcpy_htod(&[1_u8; 4], &mut slice).unwrap();
     let number = ours.cu_stream().addr();
     let read = move |tensor: &Tensor| {
-        let read = cudarc_0_19::with_slice::<u8, _>(&tensor, &ours, |slice| ours.clone_dtoh(slice));
+        let read = cudarc_0_19::with_slice::<u8, _>(tensor, &ours, |slice| ours.clone_dtoh(slice));
         read.expect("bytes of this device").expect("a copy")
     };
     let tensor = Tensor::try_from(slice).expect("it fits");
@@ -93,7 +93,7 @@ fn the_default_stream_waits_for_those_who_ask_for_none() {
     let default = cudarc_0_19::context(Device::cuda(0)).unwrap().default_stream();
     let read = |tensor: &Tensor| {
         let read =
-            cudarc_0_19::with_slice::<u8, _>(&tensor, &default, |slice| default.clone_dtoh(slice));
+            cudarc_0_19::with_slice::<u8, _>(tensor, &default, |slice| default.clone_dtoh(slice));
         read.expect("bytes of this device").expect("a copy")
     };
     Python::attach(|py| {
