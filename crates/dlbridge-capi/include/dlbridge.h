@@ -317,8 +317,9 @@ struct dlb_tensor *dlb_retain(struct dlb_tensor *tensor);
 // Requires: `tensor` is null or a live tensor.
 const struct dlb_info *dlb_tensor_info(const struct dlb_tensor *tensor);
 
-// Whether a tensor is read-only for one reason alone: a legacy descriptor cannot say that its memory
-// may be written. 1 or 0; 0 for null. A caller that knows that the producer permits it may write.
+// Whether a tensor is read-only for one reason alone: a legacy descriptor cannot say that its
+// memory may be written. 1 or 0; 0 for null. A caller that knows that the producer permits it may
+// write.
 //
 // Requires: `tensor` is null or a live tensor.
 uint8_t dlb_is_legacy_read_only(const struct dlb_tensor *tensor);
@@ -384,9 +385,9 @@ enum dlb_status dlb_queue_release(struct dlb_queue *queue, struct dlb_tensor *te
 
 // Releases the tensors in the queue, oldest first, and returns their number; 0 for null.
 //
-// While Python runs, a thread that is not attached releases none: a producer's deleter may wait for
-// the GIL, whose holder may be waiting for this thread. Before Python is initialised and after it
-// is shut down, any thread may; tensors of Python objects leak once it is.
+// While Python runs, a thread that is not attached releases none: a producer's deleter may wait
+// for the GIL, whose holder may be waiting for this thread. Before Python is initialised and after
+// it is shut down, any thread may; tensors of Python objects leak once it is.
 //
 // Requires: `queue` is null or a live queue.
 size_t dlb_queue_drain(struct dlb_queue *queue);

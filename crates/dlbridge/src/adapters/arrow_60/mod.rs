@@ -73,7 +73,7 @@ impl<T: ArrowNativeType + Element> From<ScalarBuffer<T>> for Tensor {
 /// assert_eq!(tensor.as_slice::<f64>()?, [1.0, 2.0]);
 ///
 /// let error = Tensor::try_from(Float64Array::from(vec![Some(1.0), None])).unwrap_err();
-/// assert_eq!(error.to_string(), "values: found 1 null, expected an array without nulls");
+/// assert_eq!(error.to_string(), "values: expected an array without nulls, found 1 null");
 /// # Ok::<(), dlbridge::Error>(())
 /// ```
 impl<P: ArrowPrimitiveType<Native: Element>> TryFrom<PrimitiveArray<P>> for Tensor {
