@@ -111,7 +111,7 @@ class TestEveryFramework:
             dlbridge.from_dlpack(source, device=device)
 
 
-@pytest.mark.parametrize("keywords", [{"device": 1}, {"device": (1, 0)}, {"copy": "no"}])
+@pytest.mark.parametrize("keywords", [{"device": 1}, {"device": 1.5}, {"copy": "no"}])
 def test_an_option_of_another_type_is_a_type_error(keywords):
     with pytest.raises(TypeError) as raised:
         dlbridge.from_dlpack(of_numpy(), **keywords)
