@@ -282,16 +282,23 @@ pub(crate) trait Abi: Sized {
 
     /// The deleter, if there is one.
     fn deleter(&self) -> Option<Deleter<Self>>;
+
+    /// The deleter of every export of this library.
+    fn own_deleter() -> Deleter<Self>;
 }
 
 type Deleter<A> = unsafe extern "C" fn(*mut A);
+
+/// Statics: a generic function may have an address in each crate, and exports are recognised by it.
+static DELETE_VERSIONED: Deleter<DLManagedTensorVersioned> = delete::<DLManagedTensorVersioned>;
+static DELETE_LEGACY: Deleter<DLManagedTensor> = delete::<DLManagedTensor>;
 
 impl Abi for DLManagedTensorVersioned {
     fn new(header: *mut c_void, flags: Flags, dl_tensor: DLTensor) -> Self {
         Self {
             version: DLPackVersion::CURRENT,
             manager_ctx: header,
-            deleter: Some(delete::<Self>),
+            deleter: Some(Self::own_deleter()),
             flags: flags.0,
             dl_tensor,
         }
@@ -300,15 +307,23 @@ impl Abi for DLManagedTensorVersioned {
     fn deleter(&self) -> Option<Deleter<Self>> {
         self.deleter
     }
+
+    fn own_deleter() -> Deleter<Self> {
+        DELETE_VERSIONED
+    }
 }
 
 impl Abi for DLManagedTensor {
     fn new(header: *mut c_void, _: Flags, dl_tensor: DLTensor) -> Self {
-        Self { dl_tensor, manager_ctx: header, deleter: Some(delete::<Self>) }
+        Self { dl_tensor, manager_ctx: header, deleter: Some(Self::own_deleter()) }
     }
 
     fn deleter(&self) -> Option<Deleter<Self>> {
         self.deleter
+    }
+
+    fn own_deleter() -> Deleter<Self> {
+        DELETE_LEGACY
     }
 }
 
@@ -363,10 +378,9 @@ unsafe fn write<A: Abi>(header: NonNull<Header>, parts: &Parts<'_>) -> NonNull<A
 ///
 /// `tensor` is valid.
 pub(crate) unsafe fn of_export<A: Abi>(tensor: NonNull<A>) -> Option<NonNull<Header>> {
-    let own: Deleter<A> = delete::<A>;
     // SAFETY: valid (the caller's duty), and a deleter keeps its place in all versions (T1).
     let found = unsafe { tensor.as_ref() }.deleter()?;
-    std::ptr::fn_addr_eq(found, own).then(|| tensor.cast())
+    std::ptr::fn_addr_eq(found, A::own_deleter()).then(|| tensor.cast())
 }
 
 /// The deleter of every export, in either ABI. A panic in the drop of the owner stops here: it must
@@ -380,8 +394,6 @@ unsafe extern "C" fn delete<A: Abi>(tensor: *mut A) {
     // SAFETY: `expose` returned the header's own address, and the consumer, which calls this once, owned
     // a handle (R3, C2).
     let result = catch_unwind(AssertUnwindSafe(|| unsafe { drop_handle(header) }));
-    if let Err(payload) = result {
-        // Dropping the payload could panic again.
-        std::mem::forget(payload);
-    }
+    // Dropping the payload of a panic could panic again.
+    std::mem::forget(result);
 }
