@@ -16,38 +16,6 @@ use super::object::{Object, Python};
 use crate::entry::contained;
 use crate::error::{Error, Result};
 
-/// One of the two ABIs, as capsules carry it.
-trait Abi: Names {
-    /// # Safety
-    ///
-    /// As for [`Tensor::try_from_raw`].
-    unsafe fn try_import(tensor: *mut Self) -> Result<Tensor, dlbridge::Error>;
-
-    /// # Safety
-    ///
-    /// As for [`Tensor::release_raw`].
-    unsafe fn release(tensor: *mut Self);
-}
-
-macro_rules! abi {
-    ($tensor:ty) => {
-        impl Abi for $tensor {
-            unsafe fn try_import(tensor: *mut Self) -> Result<Tensor, dlbridge::Error> {
-                // SAFETY: the caller's duty.
-                unsafe { Tensor::try_from_raw(tensor) }
-            }
-
-            unsafe fn release(tensor: *mut Self) {
-                // SAFETY: the caller's duty.
-                unsafe { Tensor::release_raw(tensor) };
-            }
-        }
-    };
-}
-
-abi!(DLManagedTensorVersioned);
-abi!(DLManagedTensor);
-
 /// Without a GIL, two threads could find the same capsule unused. Nothing that may run Python code
 /// happens under the lock: the thread with the GIL may be waiting for it.
 static TAKING: Mutex<()> = Mutex::new(());
@@ -81,14 +49,14 @@ pub(super) fn take(capsule: &Object) -> Result<Tensor> {
     }
 }
 
-fn take_as<A: Abi>(capsule: &Object) -> Result<Tensor> {
+fn take_as<A: Names>(capsule: &Object) -> Result<Tensor> {
     let (api, name) = (capsule.python().api, A::UNUSED.as_ptr());
     // SAFETY: a capsule of this name (checked by `take`), attached (F4).
     let tensor = unsafe { (api.PyCapsule_GetPointer)(capsule.as_ptr(), name) };
     // The check comes before the renaming, so that a refused tensor stays the capsule's.
     // SAFETY: an unused capsule of this name owns a tensor of this ABI (F4), whose producer is
     // trusted (T1 to T9).
-    let tensor = unsafe { A::try_import(tensor.cast()) }?;
+    let tensor = unsafe { Tensor::try_from_raw(tensor.cast::<A>()) }?;
     // SAFETY: still a valid capsule; the name is static (F4).
     unsafe { (api.PyCapsule_SetName)(capsule.as_ptr(), A::USED.as_ptr()) };
     Ok(tensor)
@@ -115,7 +83,7 @@ pub(crate) fn new(
 }
 
 /// Makes the capsule first, over no tensor and without a destructor.
-fn wrap<A: Abi>(
+fn wrap<A: Names>(
     python: Python,
     take: impl FnOnce() -> Result<*mut A, dlbridge::Error>,
 ) -> Result<Object> {
@@ -134,7 +102,7 @@ fn wrap<A: Abi>(
 }
 
 /// Releases the tensor of a capsule that was not consumed.
-unsafe extern "C" fn release<A: Abi>(capsule: Pointer) {
+unsafe extern "C" fn release<A: Names>(capsule: Pointer) {
     contained((), || {
         // SAFETY: Python calls destructors of capsules (F1).
         let Some(python) = (unsafe { Python::in_callback() }) else { return };
@@ -146,6 +114,6 @@ unsafe extern "C" fn release<A: Abi>(capsule: Pointer) {
         let tensor = unsafe { (python.api.PyCapsule_GetPointer)(capsule, A::UNUSED.as_ptr()) };
         // The owner may run Python code.
         // SAFETY: the unused capsule owned the tensor, and is being freed (F4).
-        python.undisturbed(|| unsafe { A::release(tensor.cast()) });
+        python.undisturbed(|| unsafe { Tensor::release_raw(tensor.cast::<A>()) });
     });
 }

@@ -8,43 +8,19 @@ use std::ptr;
 
 use dlbridge::Tensor;
 use dlbridge::protocol::capsule::Names;
-use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
+use dlbridge::sys::DLManagedTensorVersioned;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::Result;
 use crate::release::undisturbed;
 
-/// One of the two ABIs of the tensor in a capsule.
-trait Owned: Names {
-    /// # Safety
-    ///
-    /// As for [`Tensor::release_raw`].
-    unsafe fn release(tensor: *mut Self);
-}
-
-impl Owned for DLManagedTensorVersioned {
-    #[inline]
-    unsafe fn release(tensor: *mut Self) {
-        // SAFETY: the caller's duty.
-        unsafe { Tensor::release_raw(tensor) };
-    }
-}
-
-impl Owned for DLManagedTensor {
-    #[inline]
-    unsafe fn release(tensor: *mut Self) {
-        // SAFETY: the caller's duty.
-        unsafe { Tensor::release_raw(tensor) };
-    }
-}
-
 /// The name of a capsule that keeps memory and is not to be consumed.
 pub(crate) const KEEPER: &CStr = c"dlbridge_memory";
 
 /// A capsule that owns a versioned tensor.
 pub(crate) fn versioned(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
-    // SAFETY: given away by the tensor just now (R3).
+    // SAFETY: exported in this call, and owned by it (R3).
     unsafe { unused(py, tensor.into_raw()) }
 }
 
@@ -53,20 +29,20 @@ pub(crate) fn versioned(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAn
 pub(crate) fn keeper(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
     // Memory of Rust is released without running Python code.
     let release = if tensor.is_foreign() { release_foreign } else { release_kept };
-    // SAFETY: given away by the tensor just now (R3).
+    // SAFETY: exported in this call, and owned by it (R3).
     unsafe { new(py, tensor.into_raw(), KEEPER, release) }
 }
 
 /// A capsule that owns a legacy tensor.
 pub(crate) fn legacy(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
-    // SAFETY: given away by the tensor just now (R3).
+    // SAFETY: exported in this call, and owned by it (R3).
     unsafe { unused(py, tensor.into_raw_legacy()?) }
 }
 
 /// # Safety
 ///
 /// `tensor` is valid, and the caller passes its ownership.
-unsafe fn unused<A: Owned>(py: Python<'_>, tensor: *mut A) -> Result<Bound<'_, PyAny>> {
+unsafe fn unused<A: Names>(py: Python<'_>, tensor: *mut A) -> Result<Bound<'_, PyAny>> {
     // SAFETY: the caller's duty; `release` releases what has this name.
     unsafe { new(py, tensor, A::UNUSED, release::<A>) }
 }
@@ -75,7 +51,7 @@ unsafe fn unused<A: Owned>(py: Python<'_>, tensor: *mut A) -> Result<Bound<'_, P
 ///
 /// `tensor` is valid, and the caller passes its ownership; `release` releases it, under this name.
 #[inline]
-unsafe fn new<'py, A: Owned>(
+unsafe fn new<'py, A: Names>(
     py: Python<'py>,
     tensor: *mut A,
     name: &'static CStr,
@@ -86,13 +62,13 @@ unsafe fn new<'py, A: Owned>(
     // SAFETY: a new reference, or null with an exception set (F3).
     unsafe { Bound::from_owned_ptr_or_err(py, capsule) }.map_err(|error| {
         // SAFETY: no capsule took it (R3).
-        unsafe { A::release(tensor) };
+        unsafe { Tensor::release_raw(tensor) };
         error.into()
     })
 }
 
 /// Releases the tensor of a capsule that was not consumed.
-unsafe extern "C" fn release<A: Owned>(capsule: *mut ffi::PyObject) {
+unsafe extern "C" fn release<A: Names>(capsule: *mut ffi::PyObject) {
     // SAFETY: Python calls the destructor with its capsule (F1).
     let tensor = unsafe { owned_by::<A>(capsule, A::UNUSED) };
     if tensor.is_null() {
@@ -101,8 +77,8 @@ unsafe extern "C" fn release<A: Owned>(capsule: *mut ffi::PyObject) {
     // SAFETY: attached to the interpreter, as every destructor is (F1).
     let py = unsafe { Python::assume_attached() };
     // The owner may be a Python object of another library.
-    // SAFETY: the unused capsule owned the tensor, and is going (F4).
-    undisturbed(py, || unsafe { A::release(tensor) });
+    // SAFETY: the unused capsule owned the tensor, and is being freed (F4).
+    undisturbed(py, || unsafe { Tensor::release_raw(tensor) });
 }
 
 /// Releases the tensor of a keeper from another library.
@@ -117,7 +93,7 @@ unsafe extern "C" fn release_foreign(capsule: *mut ffi::PyObject) {
 unsafe extern "C" fn release_kept(capsule: *mut ffi::PyObject) {
     // SAFETY: Python calls the destructor with its capsule (F1).
     let tensor = unsafe { owned_by::<DLManagedTensorVersioned>(capsule, KEEPER) };
-    // SAFETY: the keeper owned the tensor, and is going; or null (F4).
+    // SAFETY: the keeper owned the tensor, and is being freed; or null (F4).
     unsafe { Tensor::release_raw(tensor) };
 }
 
@@ -127,7 +103,7 @@ unsafe extern "C" fn release_kept(capsule: *mut ffi::PyObject) {
 ///
 /// Attached; `capsule` is a capsule, which owns a tensor of this ABI if it has this name.
 #[inline]
-unsafe fn owned_by<A: Owned>(capsule: *mut ffi::PyObject, name: &'static CStr) -> *mut A {
+unsafe fn owned_by<A: Names>(capsule: *mut ffi::PyObject, name: &'static CStr) -> *mut A {
     // SAFETY: the caller's duty (F1).
     if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } != 1 {
         return ptr::null_mut();

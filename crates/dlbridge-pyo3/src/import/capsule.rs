@@ -18,28 +18,6 @@ use pyo3::{Borrowed, ffi};
 use crate::export::KEEPER;
 use crate::{Error, Result, release};
 
-/// One of the two ABIs of the tensor in a capsule.
-trait Taken: Names {
-    /// # Safety
-    ///
-    /// As for [`Tensor::try_from_raw`].
-    unsafe fn try_import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error>;
-}
-
-impl Taken for DLManagedTensorVersioned {
-    unsafe fn try_import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error> {
-        // SAFETY: the caller's duty.
-        unsafe { release::try_adopt(tensor) }
-    }
-}
-
-impl Taken for DLManagedTensor {
-    unsafe fn try_import(tensor: *mut Self) -> std::result::Result<Tensor, dlbridge::Error> {
-        // SAFETY: the caller's duty.
-        unsafe { release::try_adopt_legacy(tensor) }
-    }
-}
-
 /// The names of the capsules that NumPy keeps as the base of an array from `from_dlpack`. They own
 /// the tensor, and no consumer accepts them.
 const NUMPY_VERSIONED: &CStr = c"numpy_dltensor_versioned";
@@ -84,13 +62,13 @@ pub(super) fn take(capsule: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
 }
 
 #[inline]
-fn take_as<A: Taken>(capsule: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
+fn take_as<A: Names>(capsule: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
     // SAFETY: a capsule of this name (checked by `take`; F4).
     let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), A::UNUSED.as_ptr()) };
     // The check comes before the renaming, so that a refused tensor stays the capsule's.
     // SAFETY: an unused capsule of this name owns a tensor of this ABI (F4), whose producer is
     // trusted (T1 to T9).
-    let tensor = unsafe { A::try_import(tensor.cast()) }?;
+    let tensor = unsafe { release::try_adopt(tensor.cast::<A>()) }?;
     // SAFETY: still a valid capsule; the name is static (F4).
     let renamed = unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), A::USED.as_ptr()) };
     debug_assert_eq!(renamed, 0, "a valid capsule can be renamed");

@@ -24,8 +24,8 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
 use dlbridge::ffi::{self as core, Binding};
-use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
-use dlbridge::{Error, SharedTensor, Tensor};
+use dlbridge::sys::DLManagedTensorVersioned;
+use dlbridge::{Error, ManagedTensor, SharedTensor, Tensor};
 use pyo3::prelude::*;
 
 use attached::attached;
@@ -116,18 +116,7 @@ pub(crate) unsafe fn adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tens
 ///
 /// As for [`Tensor::try_from_raw`].
 #[inline(always)]
-pub(crate) unsafe fn try_adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tensor, Error> {
-    // SAFETY: the caller's duty.
-    unsafe { core::try_from_raw_bound(tensor, binding) }
-}
-
-/// Like [`try_adopt`], for a legacy tensor.
-///
-/// # Safety
-///
-/// As for [`Tensor::try_from_raw`].
-#[inline]
-pub(crate) unsafe fn try_adopt_legacy(tensor: *mut DLManagedTensor) -> Result<Tensor, Error> {
+pub(crate) unsafe fn try_adopt<A: ManagedTensor>(tensor: *mut A) -> Result<Tensor, Error> {
     // SAFETY: the caller's duty.
     unsafe { core::try_from_raw_bound(tensor, binding) }
 }

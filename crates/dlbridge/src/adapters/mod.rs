@@ -97,9 +97,7 @@ pub mod safetensors_0_8;
 mod std_owners;
 mod stream;
 
-use std::ffi::c_void;
-
-use crate::{Error, Tensor};
+use crate::Error;
 
 /// The tensor of an array whose layout is nearly always valid. A `Result` would burden every caller with
 /// an error that hardly occurs.
@@ -119,15 +117,4 @@ pub(crate) fn describable<T>(made: Result<T, Error>) -> T {
         Ok(made) => made,
         Err(error) => refused(&error),
     }
-}
-
-/// The handle of the stream that orders work on a tensor's memory.
-#[inline]
-pub(crate) fn stream_handle(tensor: &Tensor) -> Option<*mut c_void> {
-    #[cfg(feature = "cudarc-0_19")]
-    if let Some(stream) = cudarc_0_19::stream(tensor) {
-        return Some(stream.cu_stream().cast());
-    }
-    let _ = tensor;
-    None
 }

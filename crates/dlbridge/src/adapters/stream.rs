@@ -18,6 +18,10 @@ impl Tensor {
     #[inline]
     #[must_use]
     pub fn stream_handle(&self) -> Option<*mut c_void> {
-        super::stream_handle(self)
+        #[cfg(feature = "cudarc-0_19")]
+        if let Some(stream) = super::cudarc_0_19::stream(self) {
+            return Some(stream.cu_stream().cast());
+        }
+        None
     }
 }

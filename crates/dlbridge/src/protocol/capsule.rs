@@ -7,8 +7,10 @@ use std::ffi::CStr;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
 
+use crate::ManagedTensor;
+
 /// The names of the capsules of one ABI.
-pub trait Names {
+pub trait Names: ManagedTensor {
     /// The name of a capsule that owns its tensor.
     const UNUSED: &'static CStr;
     /// The name that a consumer gives a capsule.
