@@ -5,8 +5,8 @@
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use dlbridge::testing::{CountingOwner, PanicOnDrop, PanicOnLend, Releases};
 use dlbridge::{Access, Builder, DType, Device, Error, Flags, MAX_RANK, Plain, Tensor};
+use dlbridge_testing::{CountingOwner, PanicOnDrop, PanicOnLend, Releases};
 
 use crate::elements;
 use crate::facts::{Facts, WALKED, assert_named, assert_says};

@@ -4,8 +4,8 @@
 
 use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::{DLManagedTensorVersioned, DLTensor};
-use dlbridge::testing::{Foreign, Releases};
 use dlbridge::{Access, Error, Flags, Plain, Tensor, TensorRef};
+use dlbridge_testing::{Foreign, Releases};
 
 use crate::elements;
 use crate::facts::{Facts, Said, assert_named, assert_ref_says, assert_says};

@@ -4,8 +4,8 @@
 
 use std::ptr;
 
-use dlbridge::testing::Foreign;
 use dlbridge::{DType, Device, Flags, MAX_RANK};
+use dlbridge_testing::Foreign;
 
 use crate::input::Input;
 use crate::model;

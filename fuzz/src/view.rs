@@ -3,8 +3,8 @@
 //! descriptors.
 //! Invariant: the owner's memory ends with the elements, so AddressSanitizer detects reads past it.
 
-use dlbridge::testing::CountingOwner;
 use dlbridge::{Access, Error, Plain, Tensor};
+use dlbridge_testing::CountingOwner;
 use ndarray::ArrayViewD;
 
 use crate::elements;

@@ -11,7 +11,7 @@ use crate::shell::{root, shell, succeeds};
 /// The crate whose features are the adapters.
 const MAIN_CRATE: &str = "dlbridge";
 /// Its features that the tests of the core need.
-pub(crate) const CORE_FEATURES: &str = "testing,half-2,num-complex-0_4";
+pub(crate) const CORE_FEATURES: &str = "half-2,num-complex-0_4";
 
 /// A member of the workspace, as `cargo metadata` describes it.
 pub(crate) struct Member(Value);

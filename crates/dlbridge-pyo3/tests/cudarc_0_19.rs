@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::{object_with, table_of, take};
 use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
-use dlbridge::testing::LateDriver;
 use dlbridge::{Device, Flags, SharedTensor, Tensor, cudarc_0_19};
 use dlbridge_pyo3::{ExportDlpack, Lend, PyTensor, Result, Stream, TensorObject, dlpack_methods};
+use dlbridge_testing::LateDriver;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 

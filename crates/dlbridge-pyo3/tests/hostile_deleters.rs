@@ -6,8 +6,8 @@ use std::cell::Cell;
 
 use dlbridge::Tensor;
 use dlbridge::sys::DLManagedTensorVersioned;
-use dlbridge::testing::{Foreign, Releases};
 use dlbridge_pyo3::TensorObject;
+use dlbridge_testing::{Foreign, Releases};
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;

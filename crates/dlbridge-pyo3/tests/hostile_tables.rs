@@ -13,9 +13,9 @@ use dlbridge::sys::{
     DLManagedTensorVersioned, DLPackDLTensorFromPyObjectNoSync, DLPackExchangeAPI,
     DLPackManagedTensorFromPyObjectNoSync, DLPackSetError, DLPackVersion, DLTensor,
 };
-use dlbridge::testing::{Foreign, Releases};
 use dlbridge::{DType, Device, Flags, Tensor};
 use dlbridge_pyo3::{Allocator, ImportOptions, PyTensor, import, with_borrowed};
+use dlbridge_testing::{Foreign, Releases};
 use pyo3::exceptions::{PyBufferError, PyKeyError, PyKeyboardInterrupt, PyTypeError};
 use pyo3::prelude::*;
 

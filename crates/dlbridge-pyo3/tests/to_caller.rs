@@ -12,9 +12,9 @@ use dlbridge::sys::{
     DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackManagedTensorAllocator,
     DLPackManagedTensorToPyObjectNoSync, DLPackSetError, DLTensor,
 };
-use dlbridge::testing::CountingOwner;
 use dlbridge::{Access, DType, Device, Tensor};
 use dlbridge_pyo3::{Allocator, PyTensor, TensorObject};
+use dlbridge_testing::CountingOwner;
 use pyo3::exceptions::{PyBufferError, PyKeyError, PyMemoryError, PyNotImplementedError};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;

@@ -1,6 +1,5 @@
 //! What each step allocates and frees, and that it frees with the layout it allocated with.
 //! How long a step takes is for the benches.
-#![cfg(feature = "testing")]
 #![allow(unsafe_code, reason = "a global allocator is unsafe by nature")]
 
 #[path = "it/common/mod.rs"]
@@ -8,8 +7,8 @@ mod common;
 mod ledger;
 
 use common::{delete, delete_legacy, import, import_legacy, take_back};
-use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{DType, Error, Tensor, TensorMut, TensorRef};
+use dlbridge_testing::{CountingOwner, Foreign};
 use ledger::counted;
 
 const NONE: (usize, usize) = (0, 0);

@@ -1,6 +1,5 @@
 //! Tensors that a language binding drops, and exports that come back from another library.
 //! The binding of Python is tested in `dlbridge-pyo3`. One binding is that of the whole process.
-#![cfg(feature = "testing")]
 #![allow(unsafe_code, reason = "raw tensors are unsafe by nature")]
 
 use std::cell::Cell;
@@ -9,7 +8,7 @@ use std::sync::Mutex;
 use dlbridge::Tensor;
 use dlbridge::ffi::{Binding, Keep, try_from_raw_bound};
 use dlbridge::sys::DLManagedTensor;
-use dlbridge::testing::{CountingOwner, Foreign, Releases};
+use dlbridge_testing::{CountingOwner, Foreign, Releases};
 
 thread_local! {
     /// Whether this thread may call deleters.

@@ -1,6 +1,6 @@
 //! `candle-core` 0.11 on CUDA, as far as it shows where Candle is built without: beside a driver
 //! that is played, tensors on the CPU say that their elements are in a CUDA slice.
-#![cfg(all(feature = "testing", feature = "candle-core-0_11-cuda", not(miri)))]
+#![cfg(all(feature = "candle-core-0_11-cuda", not(miri)))]
 
 use std::sync::mpsc;
 use std::thread;
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use candle_core::{Device as CandleDevice, Var};
 use cudarc::driver::{CudaSlice, DevicePtr};
-use dlbridge::testing::LateDriver;
 use dlbridge::{Access, Device, Error, candle_core_0_11_cuda, cudarc_0_19};
+use dlbridge_testing::LateDriver;
 
 /// A slice that lives as long as the program, as one in a storage that is locked does.
 fn slice(values: &[f32]) -> &'static CudaSlice<f32> {

@@ -1,6 +1,6 @@
 //! `cudarc` 0.19, as far as it shows where there is no GPU: that it builds, and what it says.
 //! What needs one is in `cudarc_0_19_gpu.rs`.
-#![cfg(all(feature = "testing", feature = "cudarc-0_19", not(miri)))]
+#![cfg(all(feature = "cudarc-0_19", not(miri)))]
 
 #[path = "it/common/mod.rs"]
 mod common;
@@ -8,8 +8,8 @@ mod common;
 use common::import;
 use cudarc::driver::CudaSlice;
 use dlbridge::cudarc_0_19::{self, OwnedSlice};
-use dlbridge::testing::Foreign;
 use dlbridge::{Device, DeviceKind, Error, Tensor};
+use dlbridge_testing::Foreign;
 
 /// A tensor that claims to lie on a GPU.
 fn far() -> Tensor {

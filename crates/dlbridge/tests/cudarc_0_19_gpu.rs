@@ -1,14 +1,14 @@
 //! `cudarc` 0.19 on a GPU: slices both ways, ordered by events. Run by `scripts/gpu-tests.sh`, and
 //! everywhere beside a driver that is played. What shows without either is in `cudarc_0_19.rs`.
-#![cfg(all(feature = "testing", feature = "cudarc-0_19", not(miri)))]
+#![cfg(all(feature = "cudarc-0_19", not(miri)))]
 
 use std::sync::Arc;
 use std::{env, thread};
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
 use dlbridge::cudarc_0_19::{self, OwnedSlice};
-use dlbridge::testing::LateDriver;
 use dlbridge::{Access, Device, Error, Tensor};
+use dlbridge_testing::LateDriver;
 
 /// Enough for a copy to take a while. The driver that is played is late with little, too.
 fn many() -> usize {

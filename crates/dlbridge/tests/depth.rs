@@ -1,6 +1,5 @@
 //! Tensors that are made of tensors a million times: memory stays as it is, and releasing them
 //! takes no more of the stack than releasing two.
-#![cfg(feature = "testing")]
 #![allow(unsafe_code, reason = "a global allocator is unsafe by nature")]
 
 #[path = "it/common/mod.rs"]
@@ -12,8 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use common::{import, take_back, take_back_legacy};
-use dlbridge::testing::{CountingOwner, Foreign, PanicOnDrop, Releases};
 use dlbridge::{Access, Tensor};
+use dlbridge_testing::{CountingOwner, Foreign, PanicOnDrop, Releases};
 
 const ROUNDS: usize = if cfg!(miri) { 40 } else { 1_000_000 };
 /// Rounds through C, which take several allocations each: a million of them without debug assertions.

@@ -1,7 +1,7 @@
 //! Why views of nalgebra 0.35 are lent of unit row strides alone: with others, its own safe
 //! operations leave the elements. A failure here means that a nalgebra without the faults can be
 //! had, and that `adapters/nalgebra_0_35/raw.rs` may lend more.
-#![cfg(all(feature = "testing", feature = "nalgebra-0_35", not(miri)))]
+#![cfg(all(feature = "nalgebra-0_35", not(miri)))]
 
 use std::env;
 use std::process::Command;

@@ -4,7 +4,6 @@
 //! What the compiler says changes from version to version, so this runs with the pinned one only.
 //! After a change: `TRYBUILD=overwrite cargo +1.95 test -p dlbridge --all-features --test ui`.
 #![cfg(all(
-    feature = "testing",
     feature = "ndarray-0_17",
     feature = "nalgebra-0_35",
     feature = "faer-0_24",

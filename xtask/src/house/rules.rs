@@ -11,12 +11,10 @@ const RULES: [(&str, &str, &[&str]); 4] = [
     (
         "unsafe code outside files and folders named `raw`",
         r"^[[:space:]]*(|[^/[:space:]].*)unsafe (\{|impl|fn|extern)",
-        // Fake producers for tests are unsafe by nature.
         &[
             "crates/dlbridge/src",
             ":(exclude,glob)crates/dlbridge/src/**/raw/**",
             ":(exclude,glob)crates/dlbridge/src/**/raw.rs",
-            ":(exclude)crates/dlbridge/src/testing",
         ],
     ),
     ("an example that is never compiled", "```([^`]*[, ])?ignore", &["."]),

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use crate::common::{import, import_legacy, take_back};
-use dlbridge::testing::Foreign;
 use dlbridge::{Access, DType, Error, Flags, Tensor};
+use dlbridge_testing::Foreign;
 
 const VALUES: [i32; 4] = [1, 2, 3, 4];
 

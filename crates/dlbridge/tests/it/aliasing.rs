@@ -26,8 +26,8 @@ use crate::common::{delete, delete_legacy, import, take_back};
 use dlbridge::sys::{
     DLManagedTensor, DLManagedTensorVersioned, DLManagedTensorVersionedDeleter, DLPackVersion,
 };
-use dlbridge::testing::{Foreign, Releases};
 use dlbridge::{Access, Error, Flags, Tensor, TensorMut};
+use dlbridge_testing::{Foreign, Releases};
 
 #[test]
 fn a_reversed_tensor_gives_no_slice_past_its_end() {

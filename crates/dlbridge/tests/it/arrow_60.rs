@@ -8,9 +8,9 @@ use crate::common::import;
 use arrow_array::types::Float64Type;
 use arrow_array::{ArrayRef, BooleanArray, Date32Array, Int32Array, PrimitiveArray};
 use arrow_buffer::{Buffer, ScalarBuffer};
-use dlbridge::testing::conformance::{self, Expected};
-use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{Access, Device, Error, Flags, Tensor, TensorRef};
+use dlbridge_testing::conformance::{self, Expected};
+use dlbridge_testing::{CountingOwner, Foreign};
 
 #[test]
 fn a_buffer_conforms() {

@@ -9,8 +9,8 @@ use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, StringArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field};
-use dlbridge::testing::conformance::{self, Expected};
 use dlbridge::{DType, Error, Tensor, arrow_60};
+use dlbridge_testing::conformance::{self, Expected};
 
 const TENSOR: &str = "arrow.fixed_shape_tensor";
 

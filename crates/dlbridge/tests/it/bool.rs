@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use crate::common::{import, take_back};
-use dlbridge::testing::Foreign;
 use dlbridge::{DType, Error, Flags, Tensor, TensorMut};
+use dlbridge_testing::Foreign;
 
 const ODD: [u8; 5] = [0, 1, 2, 255, 0];
 const READ: [bool; 5] = [false, true, true, true, false];

@@ -4,9 +4,9 @@
 
 use crate::common::import;
 use dlbridge::sys::DLTensor;
-use dlbridge::testing::Foreign;
-use dlbridge::testing::conformance::{self, Expected};
 use dlbridge::{Access, DType, Device, Error, Flags, Tensor, TensorMut, TensorRef};
+use dlbridge_testing::Foreign;
+use dlbridge_testing::conformance::{self, Expected};
 
 /// A C function: the sum of a vector.
 ///

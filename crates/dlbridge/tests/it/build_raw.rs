@@ -6,9 +6,9 @@ use std::ffi::c_void;
 use std::ptr;
 
 use crate::common::{delete, import, take_back};
-use dlbridge::testing::conformance::{self, Expected};
-use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{Access, Builder, DType, Device, DeviceKind, Error, Flags, Tensor};
+use dlbridge_testing::conformance::{self, Expected};
+use dlbridge_testing::{CountingOwner, Foreign};
 
 fn address(at: usize) -> *mut c_void {
     ptr::without_provenance_mut(at)

@@ -2,9 +2,9 @@
 //! Elements narrower than a byte are in `packed.rs`, memory of devices in `build_raw.rs`.
 
 use crate::common::{indices, offset};
-use dlbridge::testing::CountingOwner;
-use dlbridge::testing::conformance::{self, Expected};
 use dlbridge::{Access, DType, Device, Error, Flags, MAX_RANK, Tensor, TypeCode};
+use dlbridge_testing::CountingOwner;
+use dlbridge_testing::conformance::{self, Expected};
 
 fn ten(shape: &[i64], strides: &[i64], offset: usize) -> Result<Tensor, Error> {
     let owner: Vec<u16> = (0..10).collect();

@@ -11,9 +11,9 @@ use burn_std::{
     AccessError, AccessPolicy, AllocationController, AllocationProperty, BoolStore, Bytes,
     DType as BurnType, TensorData, Writer,
 };
-use dlbridge::testing::conformance::{self, Expected};
-use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{Access, DType, Device, Error, Flags, Tensor};
+use dlbridge_testing::conformance::{self, Expected};
+use dlbridge_testing::{CountingOwner, Foreign};
 
 #[test]
 fn tensor_data_conform() {

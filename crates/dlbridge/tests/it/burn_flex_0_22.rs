@@ -5,9 +5,9 @@ use std::thread;
 
 use burn_flex::{FlexTensor, Layout};
 use burn_std::{Bytes, DType as BurnType, Shape, TensorData};
-use dlbridge::testing::CountingOwner;
-use dlbridge::testing::conformance::{self, Expected};
 use dlbridge::{Access, Error, Tensor};
+use dlbridge_testing::CountingOwner;
+use dlbridge_testing::conformance::{self, Expected};
 
 fn counted(shape: [usize; 2]) -> FlexTensor {
     let values: Vec<i32> = (0..).take(shape[0] * shape[1]).collect();

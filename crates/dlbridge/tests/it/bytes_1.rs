@@ -3,9 +3,9 @@
 
 use crate::common::{import, take_back};
 use bytes::{Bytes, BytesMut};
-use dlbridge::testing::conformance::{self, Expected};
-use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{Access, DType, Error, Flags, Tensor};
+use dlbridge_testing::conformance::{self, Expected};
+use dlbridge_testing::{CountingOwner, Foreign};
 
 #[test]
 fn bytes_conform() {

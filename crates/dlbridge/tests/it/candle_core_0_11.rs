@@ -10,9 +10,9 @@ use candle_core::{
     CpuStorage, DType as CandleType, Device as CandleDevice, InplaceOp1, Layout, Storage,
     Tensor as Candle, Var,
 };
-use dlbridge::testing::conformance::{self, Expected};
-use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{Access, DType, Device, Error, Flags, Tensor};
+use dlbridge_testing::conformance::{self, Expected};
+use dlbridge_testing::{CountingOwner, Foreign};
 
 fn counted(shape: &[usize]) -> Candle {
     let count = shape.iter().product::<usize>() as i64;

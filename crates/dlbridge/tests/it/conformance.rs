@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use crate::common::import;
-use dlbridge::testing::conformance::{self, Expected, Refusal};
-use dlbridge::testing::{CountingOwner, Foreign, Releases};
 use dlbridge::{Access, Device, Error, Flags, Tensor, TensorRef};
+use dlbridge_testing::conformance::{self, Expected, Refusal};
+use dlbridge_testing::{CountingOwner, Foreign, Releases};
 
 const VALUES: [i32; 6] = [1, 2, 3, 4, 5, 6];
 

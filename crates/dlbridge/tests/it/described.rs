@@ -7,8 +7,8 @@ use std::ptr;
 use crate::common::{delete, import, take_back};
 use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::DLTensor;
-use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{Access, Error, Flags, Tensor};
+use dlbridge_testing::{CountingOwner, Foreign};
 
 const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
 

@@ -4,9 +4,9 @@
 use std::fmt::Debug;
 
 use crate::common::{import, take_back};
-use dlbridge::testing::Foreign;
-use dlbridge::testing::conformance::{self, Expected};
 use dlbridge::{DType, Element, Error, Plain, Tensor};
+use dlbridge_testing::Foreign;
+use dlbridge_testing::conformance::{self, Expected};
 
 /// Everything that one element type has to pass: its dtype, exports, imports and slices.
 #[track_caller]

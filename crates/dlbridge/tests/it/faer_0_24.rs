@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use crate::common::{import, take_back};
-use dlbridge::testing::conformance::{self, Expected};
-use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{Access, DType, Error, Flags, Tensor, TensorMut, TensorRef};
+use dlbridge_testing::conformance::{self, Expected};
+use dlbridge_testing::{CountingOwner, Foreign};
 use faer::{Col, ColMut, ColRef, Mat, MatMut, MatRef, Row, RowRef, mat};
 
 const SIX: [i32; 6] = [1, 2, 3, 4, 5, 6];

@@ -5,8 +5,8 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use dlbridge::testing::CountingOwner;
 use dlbridge::{Access, DType, Device, Error, Flags, Tensor};
+use dlbridge_testing::CountingOwner;
 
 /// Memory that an allocator left as it was, and of which nobody else knows.
 fn fresh<T: Copy + Send + 'static>(

@@ -6,8 +6,8 @@ use std::panic::catch_unwind;
 
 #[allow(unused_imports, reason = "for the adapters")]
 use dlbridge::TensorRef;
-use dlbridge::testing::conformance::repeated;
 use dlbridge::{DType, Error, Tensor};
+use dlbridge_testing::conformance::repeated;
 
 const ELEMENTS: Error = Error::SizeOverflow { what: "element count" };
 const BYTES: Error = Error::SizeOverflow { what: "byte size" };

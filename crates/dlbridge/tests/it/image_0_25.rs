@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::common::{import, take_back};
-use dlbridge::testing::conformance::{self, Expected};
-use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{
     Access, DType, Error, Flags, Plain, Tensor, TensorMut, TensorRef, TensorSlice, TensorSliceMut,
 };
+use dlbridge_testing::conformance::{self, Expected};
+use dlbridge_testing::{CountingOwner, Foreign};
 use image::{
     DynamicImage, ImageBuffer, Luma, LumaA, Pixel, Primitive, Rgb, RgbImage, Rgba, RgbaImage,
 };

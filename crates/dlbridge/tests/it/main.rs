@@ -1,5 +1,4 @@
 //! The tests of the crate, in one program. Those that need a process of their own are beside it.
-#![cfg(feature = "testing")]
 
 mod common;
 

@@ -3,8 +3,8 @@
 #![allow(unsafe_code, reason = "the unchecked forms are tested too")]
 
 use crate::common::import;
-use dlbridge::testing::Foreign;
 use dlbridge::{DType, Error, Flags, Tensor};
+use dlbridge_testing::Foreign;
 
 /// Three numbers, the first of them at an address that is `odd` bytes from an aligned one.
 fn at(odd: usize) -> Tensor {

@@ -3,9 +3,9 @@
 
 use crate::common::{import, take_back};
 use dlbridge::nalgebra_0_35::Transposed;
-use dlbridge::testing::conformance::{self, Expected};
-use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{Access, DType, Error, Flags, Tensor, TensorMut, TensorRef};
+use dlbridge_testing::conformance::{self, Expected};
+use dlbridge_testing::{CountingOwner, Foreign};
 use nalgebra::{
     Const, DMatrix, DMatrixView, DMatrixViewMut, DVector, DVectorView, Dim, Dyn, Matrix, Matrix2x3,
     MatrixView, MatrixViewMut, OMatrix, RawStorage, RawStorageMut, RowDVector, SMatrix, Scalar, U1,

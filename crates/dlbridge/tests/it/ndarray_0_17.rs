@@ -9,8 +9,8 @@ use super::ndarray::{
     by_ref, s,
 };
 use crate::common::{indices, take_back};
-use dlbridge::testing::conformance::{self, Expected};
 use dlbridge::{Access, DType, Error, ReadCell, Tensor, TensorMut, TensorRef};
+use dlbridge_testing::conformance::{self, Expected};
 
 /// What an array has to look like as a tensor: its own pointer, shape, strides and values.
 fn looks<S: Data<Elem = i32>, D: Dimension>(array: &ArrayBase<S, D>) -> Expected<i32> {

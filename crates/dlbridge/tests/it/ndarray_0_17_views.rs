@@ -6,8 +6,8 @@ use super::ndarray::{
     Array, Array2, ArrayD, ArrayView, ArrayViewMut, Ix0, Ix1, Ix2, Ix3, IxDyn, array, s,
 };
 use crate::common::import;
-use dlbridge::testing::{Foreign, conformance};
 use dlbridge::{Access, DType, Error, Flags, ReadCell, Tensor, TensorMut, TensorRef};
+use dlbridge_testing::{Foreign, conformance};
 
 const SIX: [i32; 6] = [1, 2, 3, 4, 5, 6];
 

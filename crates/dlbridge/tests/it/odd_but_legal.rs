@@ -6,8 +6,8 @@ use std::ffi::c_void;
 use std::ptr;
 
 use crate::common::{import, import_legacy};
-use dlbridge::testing::{Foreign, Releases};
 use dlbridge::{DType, Device, DeviceKind, Error, Flags, Tensor, TypeCode};
+use dlbridge_testing::{Foreign, Releases};
 
 fn address(at: usize) -> *mut c_void {
     ptr::without_provenance_mut(at)

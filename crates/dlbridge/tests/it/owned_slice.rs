@@ -4,8 +4,8 @@
 use std::thread;
 
 use crate::common::import;
-use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{Access, DType, Error, Flags, Tensor, TensorSlice, TensorSliceMut};
+use dlbridge_testing::{CountingOwner, Foreign};
 
 #[test]
 fn a_slice_is_the_tensors_own_memory_wherever_it_is_moved() {

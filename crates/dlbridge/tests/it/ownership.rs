@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
 use crate::common::{delete, delete_legacy};
-use dlbridge::testing::{CountingOwner, PanicOnDrop, PanicOnLend, Releases};
 use dlbridge::{Error, Tensor};
+use dlbridge_testing::{CountingOwner, PanicOnDrop, PanicOnLend, Releases};
 
 fn counted() -> (Tensor, Releases) {
     let owner = CountingOwner::new([1_i32, 2, 3]);

@@ -2,8 +2,8 @@
 //! Whole bytes are in `builder.rs` and `strides.rs`.
 
 use crate::common::{import, take_back, take_back_legacy};
-use dlbridge::testing::Foreign;
 use dlbridge::{DType, Error, Flags, Tensor, TypeCode, layout};
+use dlbridge_testing::Foreign;
 
 const FP4: DType = DType::FLOAT4_E2M1FN;
 const FP6: DType = DType::FLOAT6_E2M3FN;

@@ -7,10 +7,10 @@ use std::ptr;
 use std::thread;
 
 use crate::common::{import, take_back};
-use dlbridge::testing::{CountingOwner, Foreign, Releases};
 use dlbridge::{
     Access, DType, Device, DeviceKind, Error, Flags, PartError, Tensor, TensorMut, TensorRef,
 };
+use dlbridge_testing::{CountingOwner, Foreign, Releases};
 
 const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
 

@@ -5,10 +5,10 @@
 use std::ptr;
 
 use crate::common::{import, import_legacy, offsets, take_back};
-use dlbridge::testing::Foreign;
 use dlbridge::{
     Access, DType, Device, DeviceKind, Error, Flags, MAX_RANK, Tensor, TypeCode, layout,
 };
+use dlbridge_testing::Foreign;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

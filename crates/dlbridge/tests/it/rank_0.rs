@@ -2,9 +2,9 @@
 //! What the gate lets through of them is in `odd_but_legal.rs`.
 
 use crate::common::{import, import_legacy, take_back};
-use dlbridge::testing::Foreign;
-use dlbridge::testing::conformance::{self, Expected};
 use dlbridge::{DType, Error, Flags, Tensor};
+use dlbridge_testing::Foreign;
+use dlbridge_testing::conformance::{self, Expected};
 
 #[test]
 fn a_scalar_is_one_element_without_axes() {

@@ -4,8 +4,8 @@
 use std::thread;
 
 use crate::common::{delete, delete_legacy, import, import_legacy, take_back};
-use dlbridge::testing::{Foreign, Releases};
 use dlbridge::{Error, Flags, Tensor};
+use dlbridge_testing::{Foreign, Releases};
 
 fn foreign() -> (Foreign, Releases) {
     let foreign = Foreign::new(&[2, 3], &[1_i32, 2, 3, 4, 5, 6]);

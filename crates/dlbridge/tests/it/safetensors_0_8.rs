@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use crate::common::{import, take_back};
 use dlbridge::safetensors_0_8::Archive;
-use dlbridge::testing::conformance::{self, Expected};
-use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{Access, DType, Error, Flags, Tensor, TensorMut, TensorRef};
+use dlbridge_testing::conformance::{self, Expected};
+use dlbridge_testing::{CountingOwner, Foreign};
 use safetensors::tensor::{Dtype, TensorView};
 
 /// A file: a header of this text, padded to a number of bytes that leaves the data at `odd` bytes

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use dlbridge::sealed::{Builder, SealedTensors, seal};
-use dlbridge::testing::conformance::{self, Expected};
 use dlbridge::{Access, DType, Error, Tensor};
+use dlbridge_testing::conformance::{self, Expected};
 use rustix::fs::{SealFlags, fcntl_get_seals};
 use safetensors::Dtype;
 

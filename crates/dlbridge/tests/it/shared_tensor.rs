@@ -4,8 +4,8 @@
 use std::thread;
 
 use crate::common::{delete, delete_legacy, import, import_legacy, take_back};
-use dlbridge::testing::{CountingOwner, Foreign, Releases};
 use dlbridge::{Access, Error, Flags, Tensor};
+use dlbridge_testing::{CountingOwner, Foreign, Releases};
 
 const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
 

@@ -3,8 +3,8 @@
 
 use std::fmt::Debug;
 
-use dlbridge::testing::conformance::{self, Expected};
 use dlbridge::{DType, Error, Plain, Tensor, TensorRef};
+use dlbridge_testing::conformance::{self, Expected};
 use float4::{E8M0, F4E2M1x2};
 use float8::{F8E4M3, F8E5M2};
 use microfloat::{

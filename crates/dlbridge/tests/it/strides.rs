@@ -5,8 +5,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use crate::common::{import, indices, offset, offsets, overlaps};
-use dlbridge::testing::Foreign;
 use dlbridge::{Error, Tensor};
+use dlbridge_testing::Foreign;
 
 /// Layouts over a hundred elements: shape, strides, place of element `[0, 0, ...]`.
 const LAYOUTS: &[(&[i64], &[i64], usize)] = &[

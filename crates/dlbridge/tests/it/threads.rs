@@ -5,10 +5,10 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use crate::common::{import, take_back};
-use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{
     DType, Device, Error, Iter, Producer, ReadCell, Tensor, TensorMut, TensorRef, View, ViewMut,
 };
+use dlbridge_testing::{CountingOwner, Foreign};
 
 /// Miri is slow.
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 50 };

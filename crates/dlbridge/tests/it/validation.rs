@@ -7,8 +7,8 @@ use std::ptr;
 
 use crate::common::{delete, delete_legacy, import, import_legacy};
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
-use dlbridge::testing::Foreign;
 use dlbridge::{DType, Device, DeviceKind, Error, Flags, MAX_RANK, Tensor, TensorRef, TypeCode};
+use dlbridge_testing::Foreign;
 
 fn pair() -> Foreign {
     Foreign::new(&[2], &[1.0_f32, 2.0])

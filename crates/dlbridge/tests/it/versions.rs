@@ -4,8 +4,8 @@
 
 use crate::common::{delete, delete_legacy, import, import_legacy, take_back, take_back_legacy};
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
-use dlbridge::testing::Foreign;
 use dlbridge::{Access, DType, Device, DeviceKind, Error, Flags, Tensor};
+use dlbridge_testing::Foreign;
 
 /// What a consumer reads of a descriptor.
 #[derive(Debug, PartialEq)]

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use crate::common::{delete, delete_legacy, import, take_back};
-use dlbridge::testing::Foreign;
-use dlbridge::testing::conformance::{self, Expected};
 use dlbridge::{DType, Error, Flags, Tensor, TensorMut, TensorRef};
+use dlbridge_testing::Foreign;
+use dlbridge_testing::conformance::{self, Expected};
 
 fn empty() -> Vec<(&'static str, Tensor)> {
     let null = std::ptr::null_mut();

@@ -239,15 +239,23 @@ pub(crate) fn driver(doing: &'static str) -> impl FnOnce(DriverError) -> Error {
     move |error| Error::Driver { doing, message: error.to_string() }
 }
 
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod tests {
     use super::check_slice;
-    use crate::testing::Foreign;
-    use crate::{Device, Error, Flags, Tensor};
+    use dlbridge_sys::{DLDeviceType, DLPACK_FLAG_BITMASK_IS_COPIED};
+    use dlbridge_testing::Foreign;
+
+    use crate::{Device, Error, Tensor};
 
     fn import(foreign: Foreign) -> Tensor {
+        let descriptor = foreign.into_versioned();
+        // SAFETY: a descriptor of the test's own (R7).
+        let fields = unsafe { &mut *descriptor };
+        fields.dl_tensor.device.device_type = DLDeviceType::CUDA;
+        fields.dl_tensor.device.device_id = 1;
+        fields.flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
         // SAFETY: nobody reads what is said to lie on a device (T7).
-        unsafe { foreign.device(Device::cuda(1)).flags(Flags::IS_COPIED).import() }.expect("legal")
+        unsafe { Tensor::from_raw(descriptor) }.expect("legal")
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! What the test programs share.
-//! Odd producers and owners do not belong here (see `dlbridge::testing`).
+//! Odd producers and owners do not belong here (see `dlbridge_testing`).
 #![allow(unsafe_code, reason = "importing a descriptor is unsafe by nature")]
 #![allow(dead_code, reason = "each program uses a part of it")]
 
 use std::collections::BTreeMap;
 
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
-use dlbridge::testing::Foreign;
 use dlbridge::{Error, Tensor};
+use dlbridge_testing::Foreign;
 
 /// Imports a descriptor of DLPack 1.x whose elements, where the test reads any, lie in the
 /// producer's memory.

@@ -3,15 +3,16 @@
 
 use std::fmt::Debug;
 
+use dlbridge::{Access, Element, TensorRef};
+
 use super::Expected;
-use crate::{Access, Element, TensorRef};
 
 /// Checks a tensor that was made from a borrow: it is the borrowed memory, read-only, and a C
 /// function gets a descriptor that says the same.
 ///
 /// ```
 /// use dlbridge::TensorRef;
-/// use dlbridge::testing::conformance::{self, Expected};
+/// use dlbridge_testing::conformance::{self, Expected};
 ///
 /// let values = [1.0_f32, 2.0];
 /// let expected = Expected::new(&[2], &values).at(values.as_ptr());

@@ -16,7 +16,7 @@ const SOURCE: &str = include_str!("late_driver.c");
 /// driver's errors, speed or contexts.
 ///
 /// ```
-/// use dlbridge::testing::LateDriver;
+/// use dlbridge_testing::LateDriver;
 ///
 /// if let Some(_driver) = LateDriver::build_or_skip() {
 ///     // driver.rerun(&["--ignored"])

@@ -10,9 +10,10 @@ use dlbridge_sys::{
     DLTensor,
 };
 
+use dlbridge::{Access, Element, Error, Tensor, TensorRef};
+
 use super::Expected;
 use super::expected::check_read_only;
-use crate::{Access, Element, Error, Tensor};
 
 type Check<T> = fn(Tensor, &Expected<T>);
 
@@ -27,7 +28,7 @@ type Check<T> = fn(Tensor, &Expected<T>);
 /// ```
 /// use std::sync::Arc;
 /// use dlbridge::Tensor;
-/// use dlbridge::testing::conformance::{self, Expected};
+/// use dlbridge_testing::conformance::{self, Expected};
 ///
 /// conformance::owner(|| {
 ///     let shared: Arc<[u8]> = Arc::from([1, 2, 3]);
@@ -139,7 +140,7 @@ fn check_descriptor<T: Element + PartialEq + Debug>(
     let rank = usize::try_from(descriptor.ndim).expect("descriptor: ndim is not negative");
     assert!(rank == 0 || !descriptor.strides.is_null(), "descriptor: strides are explicit");
     // SAFETY: the descriptor is alive and was made a moment ago (R2).
-    let again = unsafe { crate::TensorRef::from_raw(descriptor) }.expect("descriptor: accepted");
+    let again = unsafe { TensorRef::from_raw(descriptor) }.expect("descriptor: accepted");
     expected.check(&again, Access::Shared, "descriptor");
 }
 

@@ -2,13 +2,14 @@
 
 use std::fmt::Debug;
 
-use crate::testing::Releases;
-use crate::{Access, Device, Element, Error, Flags, Tensor, TensorRef, layout};
+use dlbridge::{Access, Device, Element, Error, Flags, Tensor, TensorRef, layout};
+
+use crate::Releases;
 
 /// What a conversion has to make: an exact shape, and the elements in row-major order.
 ///
 /// ```
-/// use dlbridge::testing::conformance::Expected;
+/// use dlbridge_testing::conformance::Expected;
 ///
 /// let column_major = [1.0_f32, 4.0, 2.0, 5.0, 3.0, 6.0];
 /// let expected = Expected::new(&[2, 3], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0])
@@ -87,7 +88,7 @@ impl<T: Element + PartialEq + Debug> Expected<T> {
     }
 
     /// What counts the releases of the owner, such as
-    /// [`CountingOwner::drops`](crate::testing::CountingOwner::drops).
+    /// [`CountingOwner::drops`](crate::CountingOwner::drops).
     #[must_use]
     pub fn releases(self, releases: Releases) -> Self {
         Self { releases: Some(releases), ..self }

@@ -3,8 +3,9 @@
 
 use std::fmt::Debug;
 
-use crate::testing::Foreign;
-use crate::{Access, DType, Device, Element, Error, Flags, Tensor};
+use dlbridge::{Access, DType, Device, DeviceKind, Element, Error, Flags, Tensor, TypeCode};
+
+use crate::Foreign;
 
 /// A legal tensor that a conversion would not take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ fn numbers(size: usize, count: u8) -> Vec<u8> {
 /// memory that the host cannot read, must be rejected. Each deleter must be called once.
 ///
 /// ```
-/// use dlbridge::testing::conformance;
+/// use dlbridge_testing::conformance;
 ///
 /// let refused = conformance::reader(|tensor| Ok(tensor.as_slice::<f64>()?.to_vec()));
 /// let names: Vec<_> = refused.iter().map(|refusal| refusal.tensor).collect();
@@ -106,13 +107,13 @@ pub(super) fn legal<T: Element>() -> Vec<(&'static str, Access, Foreign)> {
 pub(super) fn illegal<T: Element>() -> Vec<(&'static str, Foreign)> {
     let of = || Foreign::of_bytes(T::DTYPE, &[4], &numbers(size_of::<T>(), 4));
     let copied = |foreign: Foreign| foreign.flags(Flags::IS_COPIED);
-    let other = DType { code: crate::TypeCode(99), ..T::DTYPE };
+    let other = DType { code: TypeCode(99), ..T::DTYPE };
     let lanes = T::DTYPE.lanes + 1;
     vec![
         ("another dtype", copied(of().dtype(other))),
         ("one lane more", copied(of().dtype(T::DTYPE.with_lanes(lanes)).strides(&[0]))),
         ("device memory", copied(of().device(Device::cuda(0)))),
         ("device memory, shared", of().device(Device::cuda(0))),
-        ("unknown device", copied(of().device(Device::new(crate::DeviceKind(99), 0)))),
+        ("unknown device", copied(of().device(Device::new(DeviceKind(99), 0)))),
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use crate::{Element, Error, TensorRef};
+use dlbridge::{Element, Error, TensorRef};
 
 /// Checks a tensor of at least [`HUGE`] bytes that repeats one value: it is described and read by
 /// index, but neither copied nor borrowed as a slice.

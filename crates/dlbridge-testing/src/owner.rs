@@ -3,13 +3,13 @@
 
 use std::panic::resume_unwind;
 
-use super::Releases;
+use crate::Releases;
 
 /// An owner of elements that counts how often it is dropped.
 ///
 /// ```
 /// use dlbridge::Tensor;
-/// use dlbridge::testing::CountingOwner;
+/// use dlbridge_testing::CountingOwner;
 ///
 /// let owner = CountingOwner::new([1.0_f32, 2.0]);
 /// let drops = owner.drops();

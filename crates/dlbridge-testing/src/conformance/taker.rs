@@ -3,9 +3,10 @@
 
 use std::fmt::Debug;
 
+use dlbridge::{Element, Error, Tensor};
+
 use super::Refusal;
 use super::reader::{illegal, legal};
-use crate::{Element, Error, Tensor};
 
 /// Tests a conversion that takes a tensor by value with every layout that it may meet. `take` converts,
 /// and returns the elements in row-major order, or the converted value.
@@ -15,7 +16,7 @@ use crate::{Element, Error, Tensor};
 /// converted value is dropped, or when the tensor is rejected.
 ///
 /// ```
-/// use dlbridge::testing::conformance;
+/// use dlbridge_testing::conformance;
 ///
 /// let refused = conformance::taker::<f64, _>(|tensor| {
 ///     let kept = std::sync::Arc::new(tensor);

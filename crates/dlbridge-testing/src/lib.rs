@@ -1,5 +1,5 @@
 //! Tools for testing adapters and bindings: fake producers, counting owners, and the suites that every
-//! conversion must pass. Needs the feature `testing`.
+//! conversion must pass.
 //!
 //! A failed check panics with a message that names it.
 //!
@@ -17,7 +17,7 @@
 //!
 //! ```
 //! use dlbridge::Tensor;
-//! use dlbridge::testing::conformance::{self, Expected};
+//! use dlbridge_testing::conformance::{self, Expected};
 //!
 //! conformance::owner(|| {
 //!     let values = vec![1.0_f32, 2.0, 3.0];

@@ -6,14 +6,13 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Mutex;
 
+use dlbridge::{DType, Device, Element, Error, Flags, Tensor, layout};
 use dlbridge_sys::{
     DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned,
     DLPackVersion, DLTensor,
 };
 
-use super::Releases;
-use crate::raw::buffer::Buffer;
-use crate::{DType, Device, Element, Error, Flags, Tensor, layout};
+use crate::Releases;
 
 /// A fake producer: raw descriptors with any fields that a test needs.
 ///
@@ -22,7 +21,7 @@ use crate::{DType, Device, Element, Error, Flags, Tensor, layout};
 /// program.
 ///
 /// ```
-/// use dlbridge::testing::Foreign;
+/// use dlbridge_testing::Foreign;
 ///
 /// let foreign = Foreign::new(&[2, 2], &[1.0_f32, 2.0, 3.0, 4.0]).null_strides();
 /// let releases = foreign.releases();
@@ -59,17 +58,19 @@ enum Data {
     At(*mut c_void),
 }
 
-struct Memory(Buffer);
+/// Bytes of 64-byte aligned memory.
+struct Memory(Tensor);
 
 impl Memory {
     fn copy_of(bytes: &[u8]) -> Self {
-        Self(Buffer::copy_of(bytes).expect("a slice's size fits"))
+        let shape = [bytes.len().try_into().expect("a slice's size fits")];
+        Self(Tensor::from_bytes(u8::DTYPE, &shape, bytes).expect("one axis of bytes"))
     }
 }
 
 impl std::fmt::Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} bytes", self.0.as_ref().len())
+        write!(f, "{} bytes", self.0.len())
     }
 }
 
@@ -181,7 +182,7 @@ impl Foreign {
     /// Where the own memory starts.
     #[must_use]
     pub fn memory(&mut self) -> *mut u8 {
-        self.memory.0.as_mut().as_mut_ptr()
+        self.memory.0.data_ptr().cast()
     }
 
     /// Makes a descriptor of DLPack 1.x.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Counts how often something was released. Clones share the count.
 ///
 /// ```
-/// use dlbridge::testing::Releases;
+/// use dlbridge_testing::Releases;
 ///
 /// let releases = Releases::default();
 /// let seen_elsewhere = releases.clone();
