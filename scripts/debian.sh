@@ -2,7 +2,8 @@
 #
 # Unpacks Debian packages into a folder, as no part of the system and without root. The script
 # that sources this sets $name (its own), and later $prefix and $state: where the packages go, and
-# a folder of its own below it that is removed at the end.
+# a folder of its own below it that is removed at the end. $architecture, if set, is that of the
+# packages; otherwise they are for this machine.
 
 fail() {
     echo "$name: $*" >&2
@@ -25,6 +26,7 @@ privately() {
         -o Dir::Cache="$state/cache" -o Dir::Log="$state" \
         -o APT::Sandbox::User= -o Acquire::Languages=none -o Acquire::Retries=3 \
         -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false \
+        ${architecture:+-o APT::Architecture="$architecture" -o APT::Architectures="$architecture"} \
         "$@"
 }
 

@@ -1,11 +1,14 @@
 #!/bin/sh
-# get-rust-msrv.sh PREFIX
+# get-rust-msrv.sh PREFIX [ARCHITECTURE...]
 #
 # Unpacks the rustc and standard library of Debian's "trixie" (1.85, our MSRV) into
 # PREFIX, for machines whose rustup has no such toolchain. Nothing outside PREFIX is
 # touched and root is not needed. Cargo is not included: use any cargo with
 #
 #   RUSTC=PREFIX/bin/rustc cargo check
+#
+# For each ARCHITECTURE, as Debian calls it (arm64, i386, s390x), it also unpacks the standard
+# library with which this compiler builds programs for that machine.
 #
 # Needs apt-get and dpkg-deb, a Debian mirror among apt's sources, and Debian's archive
 # keyring. A PREFIX that already works is left alone.
@@ -50,17 +53,22 @@ WRAPPER
     chmod +x "$prefix/bin/rustc"
 }
 
-[ $# -eq 1 ] || fail "usage: get-rust-msrv.sh PREFIX"
+[ $# -ge 1 ] || fail "usage: get-rust-msrv.sh PREFIX [ARCHITECTURE...]"
 prepare "$1"
+shift
 
-if has_compiler "$prefix"; then
-    echo "$prefix/bin/rustc is there already"
-    exit 0
+if ! has_compiler "$prefix"; then
+    empty
+    download_and_unpack
+    write_wrapper
+    has_compiler "$prefix" || fail "the unpacked compiler does not run: $("$prefix/bin/rustc" --version 2>&1)"
 fi
-empty
-
-download_and_unpack
-write_wrapper
-has_compiler "$prefix" || fail "the unpacked compiler does not run: $("$prefix/bin/rustc" --version 2>&1)"
+for architecture; do
+    [ -e "$prefix/libstd-$architecture" ] && continue
+    rm -rf "$state"
+    download "$suite" libstd-rust-dev
+    unpack
+    : >"$prefix/libstd-$architecture"
+done
 rm -rf "$state"
 echo "$prefix/bin/rustc: $("$prefix/bin/rustc" --version)"

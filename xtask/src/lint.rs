@@ -2,16 +2,15 @@
 //! the command that installs it.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::Args;
 use xshell::cmd;
 
 use crate::guide;
 use crate::house;
 use crate::python::{Set, Venv};
-use crate::shell::{answer, files, root, shell, succeeds, target};
+use crate::shell::{answer, files, root, succeeds, target};
 use crate::steps::{Steps, skip};
 use crate::workspace;
 
@@ -95,7 +94,7 @@ fn oldest_rust(venv: &Venv) -> Result<()> {
     let members = workspace::members()?;
     let version = members.first().map_or("", |member| member.text("rust_version"));
     let toolchain = workspace::toolchain(version);
-    let unpacked = if toolchain.is_none() { Some(unpack(version)) } else { None };
+    let unpacked = toolchain.is_none().then(|| workspace::unpack_rustc(version, &[]));
     let rustc = unpacked.transpose().or_else(|error| {
         skip(format!("no Rust {version}: rustup toolchain install {version} ({error:#})"))
     })?;
@@ -109,17 +108,6 @@ fn oldest_rust(venv: &Venv) -> Result<()> {
     let check = workspace::cargo(&venv.sh, toolchain.as_deref()).args(["check", "--lib", "--bins"]);
     let check = check.args(packages).args(["--features", &features, "--target-dir"]).arg(&folder);
     Ok(check.envs(rustc.iter().map(|rustc| ("RUSTC", rustc))).run()?)
-}
-
-/// Unpacks a compiler where rustup has none.
-fn unpack(version: &str) -> Result<PathBuf> {
-    let (sh, folder) = (shell(), target().join("msrv"));
-    cmd!(sh, "sh scripts/get-rust-msrv.sh {folder}").run()?;
-    let rustc = folder.join("bin/rustc");
-    let found = cmd!(sh, "{rustc} --version").quiet().read()?;
-    let is_right = found.starts_with(&format!("rustc {version}."));
-    ensure!(is_right, "expected Rust {version}, found {found}");
-    Ok(rustc)
 }
 
 /// Checks the libraries with the oldest dependencies that their manifests allow, in a copy of the

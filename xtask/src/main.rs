@@ -2,6 +2,7 @@
 
 mod bench;
 mod capi;
+mod cross;
 mod doctor;
 mod fuzz;
 mod guide;

@@ -10,7 +10,7 @@ use crate::python::{RELEASE, Set, Venv, resolve, test_profile};
 use crate::shell::{debug_folder, files_in, root, stem};
 use crate::steps::{Steps, Tally, skip};
 use crate::workspace::{self, CORE_FEATURES, Member};
-use crate::{With, julia};
+use crate::{With, cross, julia};
 
 /// The Python tests, those of the doctor included, and the configuration of both.
 const PYTHON_TESTS: [&str; 4] = ["-c", "python/pyproject.toml", "python/tests", "doctor/tests"];
@@ -36,6 +36,8 @@ enum Suite {
     Python(Rest),
     /// pytest on a Python without the GIL
     FreeThreaded(Rest),
+    /// The core's tests on aarch64, 32-bit x86 and big-endian s390x, under QEMU
+    Cross(Rest),
     /// The Julia package alone; arguments are files of its folder `test`
     Julia(Rest),
 }
@@ -70,6 +72,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         Some(Suite::FreeThreaded(rest)) => {
             free_threaded(&rest.args, steps);
+            Ok(())
+        }
+        Some(Suite::Cross(rest)) => {
+            cross::run(&rest.args, steps);
             Ok(())
         }
         Some(Suite::Julia(rest)) => {

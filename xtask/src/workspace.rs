@@ -1,12 +1,12 @@
 //! What cargo and rustup know: the members of the workspace, their features, the compilers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use xshell::{Cmd, Shell, cmd};
 
-use crate::shell::{root, shell, succeeds};
+use crate::shell::{root, shell, succeeds, target};
 
 /// The crate whose features are the adapters.
 const MAIN_CRATE: &str = "dlbridge";
@@ -114,6 +114,18 @@ pub(crate) fn cargo<'a>(sh: &'a Shell, toolchain: Option<&str>) -> Cmd<'a> {
         Some(name) => cmd!(sh, "rustup run {name} cargo"),
         None => cmd!(sh, "cargo"),
     }
+}
+
+/// Unpacks the oldest compiler that the project supports, for machines whose rustup has none, with the
+/// standard libraries of other architectures.
+pub(crate) fn unpack_rustc(version: &str, architectures: &[&str]) -> Result<PathBuf> {
+    let (sh, folder) = (shell(), target().join("msrv"));
+    cmd!(sh, "sh scripts/get-rust-msrv.sh {folder} {architectures...}").run()?;
+    let rustc = folder.join("bin/rustc");
+    let found = cmd!(sh, "{rustc} --version").quiet().read()?;
+    let is_right = found.starts_with(&format!("rustc {version}."));
+    ensure!(is_right, "expected Rust {version}, found {found}");
+    Ok(rustc)
 }
 
 /// The target triple that the compiler runs on.

@@ -278,7 +278,7 @@ fn no_descriptor_and_no_mapping_is_leaked() {
             let tensor = alive.tensor("x").expect("there");
             assert!(alive.seal().is_err());
             drop((alive, tensor));
-            let pipe = std::io::pipe().expect("a pipe");
+            let pipe = rustix::pipe::pipe().expect("a pipe");
             assert!(SealedTensors::try_from(OwnedFd::from(pipe.0)).is_err());
         } else {
             sealed.send(&here).expect("a socket");

@@ -39,7 +39,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! The file has the safetensors layout, so that every reader of that format reads it.
+//! The file has the safetensors layout, so that every reader of that format reads it. Dtypes that the format lacks,
+//! and on a big-endian machine all that are wider than a byte, are bytes to such a reader.
 //! `SAFETY.md` says why sealed memory is [`Frozen`](crate::Access::Frozen), also from an untrusted
 //! sender.
 //! On systems other than Linux, every call is an error.

@@ -141,8 +141,10 @@ impl SealedFile {
         let seals = fs::fcntl_get_seals(&file).map_err(|error| not_a_memfd(&file, error))?;
         if !seals.contains(SEALS) {
             let missing = SEALS.difference(seals);
+            let missing: Vec<_> = missing.iter_names().map(|(name, _)| name).collect();
+            let missing = missing.join(", ");
             return Err(refused(format!(
-                "expected a memory file with all seals, found one without the seals {missing:?}; \
+                "expected a memory file with all seals, found one without the seals {missing}; \
                  seal it where it was made"
             )));
         }

@@ -27,7 +27,10 @@ mod elements;
 #[cfg(feature = "faer-0_24")]
 mod faer_0_24;
 mod fresh;
+#[cfg(target_pointer_width = "64")]
 mod huge_layouts;
+#[cfg(target_pointer_width = "32")]
+mod huge_layouts_32;
 #[cfg(feature = "image-0_25")]
 mod image_0_25;
 mod misaligned;
@@ -54,8 +57,10 @@ mod protocol;
 mod rank_0;
 mod releases;
 mod rows;
-#[cfg(feature = "safetensors-0_8")]
+#[cfg(all(feature = "safetensors-0_8", target_endian = "little"))]
 mod safetensors_0_8;
+#[cfg(all(feature = "safetensors-0_8", target_endian = "big"))]
+mod safetensors_0_8_big_endian;
 #[cfg(all(feature = "sealed", target_os = "linux", not(miri)))]
 mod sealed;
 #[cfg(all(feature = "sealed", target_os = "linux", not(miri)))]

@@ -138,6 +138,7 @@ fn a_copy_has_the_type_and_shape_that_were_declared() {
 }
 
 #[test]
+#[cfg_attr(target_pointer_width = "32", ignore = "its sizes are of 64 bits")]
 fn names_and_sizes_that_no_file_can_have_are_refused() {
     let refused = |builder: Builder| builder.allocate().map(drop).expect_err("refused");
     for name in ["__metadata__", "__pad_0"] {
@@ -159,6 +160,7 @@ fn names_and_sizes_that_no_file_can_have_are_refused() {
     assert!(Builder::new().tensor("x", DType::U8, &[1; 65]).allocate().is_err());
 }
 
+#[cfg(target_endian = "little")] // On other machines, the file has the bytes of `y` as uint8.
 #[test]
 fn any_safetensors_reader_reads_the_file() {
     let (x, y) = (Tensor::from(vec![1_u8, 2, 3]), Tensor::from(vec![0.5_f64]));

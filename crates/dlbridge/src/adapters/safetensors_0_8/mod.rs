@@ -202,7 +202,9 @@ pub(crate) fn from_dlpack(dtype: DType) -> Result<Dtype, Error> {
 /// The format stores numbers in little-endian order.
 fn little_endian(dtype: DType) -> Result<DType, Error> {
     if cfg!(target_endian = "big") && dtype.bits > 8 {
-        return Err(refused(FORMAT, format!("{dtype} is stored the other way round here")));
+        let found =
+            format!("expected little-endian elements, found {dtype} of a big-endian machine");
+        return Err(refused(FORMAT, found));
     }
     Ok(dtype)
 }
