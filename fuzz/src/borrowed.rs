@@ -3,7 +3,7 @@
 //! Invariant: the library created every descriptor.
 
 use dlbridge::ffi::BorrowedTensor;
-use dlbridge::{Error, Flags, Plain, Tensor, TensorMut, TensorRef};
+use dlbridge::{DescriptorError, Error, Flags, Plain, Tensor, TensorMut, TensorRef};
 
 use crate::axes::{Axes, repeats};
 use crate::facts::assert_named;
@@ -55,7 +55,10 @@ fn each<T: Value + Plain>(mut memory: Vec<T>, input: &mut Input<'_>) {
         (Err(error), Err(reasons)) => assert_named(&error, &reasons),
         (Err(error), Ok(_)) => {
             assert!(!is_inside, "{error:?} of {axes:?}");
-            assert!(matches!(error, Error::OutOfBounds { .. } | Error::SizeOverflow { .. }));
+            assert!(matches!(
+                error,
+                Error::OutOfBounds { .. } | Error::Descriptor(DescriptorError::SizeOverflow { .. })
+            ));
         }
         (Ok(tensor), Err(reasons)) => panic!("built {tensor:?}, although {reasons:?}"),
     }

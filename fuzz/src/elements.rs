@@ -2,7 +2,7 @@
 //! `facts` computes.
 //! Invariant: every refusal has a reason that the model gives as well.
 
-use dlbridge::{Access, DType, Error, Plain, Tensor, TensorRef, View};
+use dlbridge::{Access, DType, Error, Plain, ShapeField, Tensor, TensorRef, View};
 use ndarray::ArrayViewD;
 
 use crate::facts::Facts;
@@ -164,7 +164,11 @@ pub(crate) fn check_view<T: Value>(
     view.copy_to_slice(&mut copy).expect("as long");
     assert_eq!(bits(copy.iter().copied()), all, "copy_to_slice");
     if copy.pop().is_some() {
-        let error = Error::LengthMismatch { expected: copy.len(), found: wanted.len() };
+        let error = Error::ShapeMismatch {
+            field: ShapeField::Length,
+            expected: copy.len(),
+            found: wanted.len(),
+        };
         assert_eq!(view.copy_to_slice(&mut copy), Err(error));
     }
     assert_eq!(view.item().ok().map(Value::bits), (all.len() == 1).then(|| all[0]), "item");

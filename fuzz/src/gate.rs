@@ -5,7 +5,7 @@
 use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::{DLManagedTensorVersioned, DLTensor};
 use dlbridge::testing::{Foreign, Releases};
-use dlbridge::{Access, Error, Flags, Plain, Tensor, TensorRef};
+use dlbridge::{Access, DescriptorError, Error, Flags, Plain, Tensor, TensorRef};
 
 use crate::elements;
 use crate::facts::{Facts, Said, assert_named, assert_ref_says, assert_says};
@@ -49,7 +49,7 @@ fn said(given: &Given) -> Said {
 fn versioned(given: &Given, input: &mut Input<'_>) {
     let null = std::ptr::null_mut::<DLManagedTensorVersioned>();
     // SAFETY: null is allowed.
-    assert_eq!(unsafe { Tensor::from_raw(null) }.err(), Some(Error::NullTensor));
+    assert_eq!(unsafe { Tensor::from_raw(null) }.err(), Some(DescriptorError::NullTensor.into()));
     let mut foreign = given.foreign();
     let (start, releases) = (foreign.memory().addr(), foreign.releases());
     let wanted = Facts::of(given, said(given), start);
@@ -126,7 +126,8 @@ fn lent(given: &Given, input: &mut Input<'_>) {
 /// Borrows a plain descriptor.
 fn borrowed(given: &Given, input: &mut Input<'_>) {
     // SAFETY: null is allowed.
-    assert_eq!(unsafe { TensorRef::from_raw(std::ptr::null()) }.err(), Some(Error::NullTensor));
+    let null = unsafe { TensorRef::from_raw(std::ptr::null()) };
+    assert_eq!(null.err(), Some(DescriptorError::NullTensor.into()));
     let mut foreign = given.foreign();
     let start = foreign.memory().addr();
     let wanted = Facts::of(given, NOTHING, start);

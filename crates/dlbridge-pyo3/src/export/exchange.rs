@@ -14,7 +14,7 @@ use dlbridge::sys::{
     DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
     DLPackManagedTensorToPyObjectNoSync, DLPackSetError, DLPackVersion, DLTensor,
 };
-use dlbridge::{Access, DType, Device, DeviceKind, Tensor, TypeCode};
+use dlbridge::{Access, DType, DescriptorError, Device, DeviceKind, Tensor, TypeCode};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, ffi};
 
@@ -224,17 +224,19 @@ unsafe extern "C" fn allocate(
 /// `prototype` is null or a descriptor whose shape, if not null, has `ndim` numbers.
 unsafe fn zeros_like(prototype: *mut DLTensor) -> std::result::Result<Tensor, dlbridge::Error> {
     // SAFETY: the caller's duty.
-    let prototype = unsafe { prototype.as_ref() }.ok_or(dlbridge::Error::NullTensor)?;
+    let prototype = unsafe { prototype.as_ref() }.ok_or(DescriptorError::NullTensor)?;
     let DLTensor { dtype, device, ndim, shape, .. } = *prototype;
     let device = Device::new(DeviceKind(device.device_type.0), device.device_id);
     if device != Device::CPU {
         return Err(dlbridge::Error::NotHostAccessible { device });
     }
     let rank = usize::try_from(ndim).ok().filter(|&rank| rank <= dlbridge::MAX_RANK);
-    let rank = rank.ok_or(dlbridge::Error::RankOutOfRange { ndim })?;
+    let rank = rank.ok_or(DescriptorError::RankOutOfRange { ndim })?;
     let shape = match (rank, shape.is_null()) {
         (0, _) => &[],
-        (_, true) => return Err(dlbridge::Error::NullShape { ndim }),
+        (_, true) => {
+            return Err(DescriptorError::NullShape { ndim }.into());
+        }
         // SAFETY: not null, and the rest is the caller's duty.
         (_, false) => unsafe { slice::from_raw_parts(shape, rank) },
     };

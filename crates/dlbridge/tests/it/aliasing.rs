@@ -27,7 +27,7 @@ use dlbridge::sys::{
     DLManagedTensor, DLManagedTensorVersioned, DLManagedTensorVersionedDeleter, DLPackVersion,
 };
 use dlbridge::testing::{Foreign, Releases};
-use dlbridge::{Access, Error, Flags, Tensor, TensorMut};
+use dlbridge::{Access, DescriptorError, Error, Flags, Tensor, TensorMut};
 
 #[test]
 fn a_reversed_tensor_gives_no_slice_past_its_end() {
@@ -173,7 +173,10 @@ fn of_another_major_version_only_what_stays_in_place_is_read() {
     let future = Box::into_raw(future).cast::<DLManagedTensorVersioned>();
     // SAFETY: what validation reads of another version is there; a checker of memory sees the rest.
     let result = unsafe { Tensor::from_raw(future) };
-    assert_eq!(result.map(drop), Err(Error::UnsupportedVersion { major: 2, minor: 0 }));
+    assert_eq!(
+        result.map(drop),
+        Err(DescriptorError::UnsupportedVersion { major: 2, minor: 0 }.into())
+    );
     releases.expect(1, "released, though not understood");
 }
 

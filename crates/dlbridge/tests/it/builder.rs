@@ -1,10 +1,12 @@
 //! The builder: bounds at every edge, and owners that do not lend the same memory twice.
 //! Elements narrower than a byte are in `packed.rs`, memory of devices in `build_raw.rs`.
 
-use crate::common::{indices, offset};
+use crate::common::{indices, offset, other_rank};
 use dlbridge::testing::CountingOwner;
 use dlbridge::testing::conformance::{self, Expected};
-use dlbridge::{Access, DType, Device, Error, Flags, MAX_RANK, Tensor, TypeCode};
+use dlbridge::{
+    Access, DType, DescriptorError, Device, Error, Flags, MAX_RANK, ShapeField, Tensor, TypeCode,
+};
 
 fn ten(shape: &[i64], strides: &[i64], offset: usize) -> Result<Tensor, Error> {
     let owner: Vec<u16> = (0..10).collect();
@@ -71,8 +73,8 @@ fn the_error_says_which_bytes_of_how_many() {
 
 #[test]
 fn numbers_that_overflow_are_refused() {
-    let span = Error::SizeOverflow { what: "strided span" };
-    let bytes = Error::SizeOverflow { what: "byte size" };
+    let span = Error::Descriptor(DescriptorError::SizeOverflow { what: "strided span" });
+    let bytes = Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" });
     refused(ten(&[1], &[1], usize::MAX), &span);
     refused(ten(&[1], &[1], isize::MAX as usize), &span);
     refused(ten(&[1], &[1], isize::MAX as usize - 1), &bytes);
@@ -81,20 +83,29 @@ fn numbers_that_overflow_are_refused() {
     refused(ten(&[2], &[i64::MAX], 1), &span);
     refused(ten(&[2], &[-i64::MAX], 5), &span);
     refused(ten(&[i64::MAX], &[0], 0), &bytes);
-    refused(ten(&[i64::MAX, 2], &[0, 0], 0), &Error::SizeOverflow { what: "element count" });
+    refused(
+        ten(&[i64::MAX, 2], &[0, 0], 0),
+        &DescriptorError::SizeOverflow { what: "element count" }.into(),
+    );
     refused(ten(&[0], &[1], usize::MAX), &span);
 }
 
 #[test]
 fn shapes_that_cannot_be_are_refused() {
-    refused(ten(&[2, -1], &[1, 1], 0), &Error::NegativeExtent { axis: 1, extent: -1 });
-    refused(ten(&[2], &[1, 1], 0), &Error::RankMismatch { expected: 1, found: 2 });
-    refused(ten(&[2, 2], &[], 0), &Error::RankMismatch { expected: 2, found: 0 });
+    refused(
+        ten(&[2, -1], &[1, 1], 0),
+        &DescriptorError::NegativeExtent { axis: 1, extent: -1 }.into(),
+    );
+    refused(ten(&[2], &[1, 1], 0), &other_rank(1, 2));
+    refused(ten(&[2, 2], &[], 0), &other_rank(2, 0));
     let deep = MAX_RANK + 1;
-    refused(ten(&vec![1; deep], &vec![1; deep], 0), &Error::RankOutOfRange { ndim: 65 });
+    refused(
+        ten(&vec![1; deep], &vec![1; deep], 0),
+        &DescriptorError::RankOutOfRange { ndim: 65 }.into(),
+    );
     assert_eq!(ten(&[1; MAX_RANK], &[9; MAX_RANK], 3).expect("it fits").rank(), 64);
     let strides_alone = Tensor::builder(vec![0_u8; 9]).strides(&[4, 1]).build::<u8>();
-    refused(strides_alone, &Error::RankMismatch { expected: 1, found: 2 });
+    refused(strides_alone, &other_rank(1, 2));
 }
 
 #[test]
@@ -141,7 +152,8 @@ fn another_dtype_changes_the_bounds() {
 #[test]
 fn an_impossible_dtype_is_refused() {
     let build = |dtype: DType| Tensor::builder(vec![0_u8; 8]).dtype(dtype).build::<u8>();
-    let impossible = |dtype, reason| Error::ImpossibleDType { dtype, reason };
+    let impossible =
+        |dtype, reason| Error::Descriptor(DescriptorError::ImpossibleDType { dtype, reason });
     let dtype = DType::new(TypeCode::INT, 0);
     refused(build(dtype), &impossible(dtype, "bits is 0"));
     let dtype = DType::U8.with_lanes(0);
@@ -243,11 +255,17 @@ fn zeros_are_zero_and_well_aligned() {
 
 #[test]
 fn zeros_that_fit_no_memory_are_refused() {
-    let overflow = |what| Error::SizeOverflow { what };
+    let overflow = |what| Error::Descriptor(DescriptorError::SizeOverflow { what });
     refused(Tensor::zeros(DType::U8, &[i64::MAX, 2]), &overflow("element count"));
     refused(Tensor::zeros(DType::U16, &[i64::MAX]), &overflow("byte size"));
-    refused(Tensor::zeros(DType::U8, &[-1]), &Error::NegativeExtent { axis: 0, extent: -1 });
-    refused(Tensor::zeros(DType::U8, &[1; 65]), &Error::RankOutOfRange { ndim: 65 });
+    refused(
+        Tensor::zeros(DType::U8, &[-1]),
+        &DescriptorError::NegativeExtent { axis: 0, extent: -1 }.into(),
+    );
+    refused(
+        Tensor::zeros(DType::U8, &[1; 65]),
+        &DescriptorError::RankOutOfRange { ndim: 65 }.into(),
+    );
     // a size that fits, but not when it is rounded up to the alignment
     for len in [i64::MAX, i64::MAX - 62] {
         refused(Tensor::zeros(DType::U8, &[len]), &Error::OutOfMemory { size: len as usize });
@@ -266,7 +284,8 @@ fn bytes_become_a_tensor_of_their_own() {
     let tensor = Tensor::from_bytes(DType::U8, &[2, 2], &[1, 2, 3, 4]).expect("as many");
     assert_eq!(tensor.as_slice::<u8>(), Ok(&[1, 2, 3, 4][..]));
     assert_eq!((tensor.access(), tensor.flags()), (Access::Exclusive, Flags::NONE));
-    let mismatch = |wanted, found| Error::SizeMismatch { expected: wanted, found };
+    let mismatch =
+        |wanted, found| Error::ShapeMismatch { field: ShapeField::Size, expected: wanted, found };
     refused(Tensor::from_bytes(DType::F32, &[2], &[0; 7]), &mismatch(8, 7));
     refused(Tensor::from_bytes(DType::F32, &[], &[]), &mismatch(4, 0));
     let odd = Tensor::from_bytes(DType::BOOL, &[2], &[0, 2]).expect("any bytes");

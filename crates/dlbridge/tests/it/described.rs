@@ -8,7 +8,7 @@ use crate::common::{delete, import, take_back};
 use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::DLTensor;
 use dlbridge::testing::{CountingOwner, Foreign};
-use dlbridge::{Access, Error, Flags, Tensor};
+use dlbridge::{Access, DescriptorError, Error, Flags, Tensor};
 
 const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
 
@@ -63,7 +63,7 @@ fn an_owner_of_what_is_refused_is_dropped_once() {
     let owner = CountingOwner::new(SIX);
     let drops = owner.drops();
     let error = kept(owner, |tensor| tensor.ndim = -1, Flags::NONE).unwrap_err();
-    assert_eq!(error, Error::RankOutOfRange { ndim: -1 });
+    assert_eq!(error, Error::Descriptor(DescriptorError::RankOutOfRange { ndim: -1 }));
     drops.expect(1, "after the refusal");
 }
 
@@ -114,7 +114,7 @@ fn what_the_gate_refuses_is_not_lent() {
     let mut strides = BorrowedTensor::NO_STRIDES;
     // SAFETY: nothing is read of a descriptor that is refused.
     let lent = unsafe { BorrowedTensor::from_raw(&mut raw, &mut strides, Flags::NONE) };
-    assert_eq!(lent.err(), Some(Error::NullData { len: 1 }));
+    assert_eq!(lent.err(), Some(DescriptorError::NullData { len: 1 }.into()));
 }
 
 #[test]

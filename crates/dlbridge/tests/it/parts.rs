@@ -9,7 +9,8 @@ use std::thread;
 use crate::common::{import, take_back};
 use dlbridge::testing::{CountingOwner, Foreign, Releases};
 use dlbridge::{
-    Access, DType, Device, DeviceKind, Error, Flags, PartError, Tensor, TensorMut, TensorRef,
+    Access, DType, DescriptorError, Device, DeviceKind, Error, Flags, PartError, Tensor, TensorMut,
+    TensorRef,
 };
 
 const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
@@ -84,7 +85,10 @@ fn errors_name_the_axis_and_what_was_found() {
             .unsqueeze(0)
             .and_then(|part| part.broadcast_to(&[-1, 2, 3])),
     );
-    assert_eq!(negative, Error::NegativeExtent { axis: 0, extent: -1 }.to_string());
+    assert_eq!(
+        negative,
+        Error::Descriptor(DescriptorError::NegativeExtent { axis: 0, extent: -1 }).to_string()
+    );
 }
 
 #[test]
@@ -223,11 +227,11 @@ fn the_ends_of_huge_layouts_are_reached() {
     let halves = view.reshape(&[2, -1]);
     assert!(halves.is_err(), "the count is odd");
     let wide = view.unsqueeze(0).expect("an axis").broadcast_to(&[2, last as i64 + 1]);
-    assert_eq!(wide.err(), Some(Error::SizeOverflow { what: "element count" }));
+    assert_eq!(wide.err(), Some(DescriptorError::SizeOverflow { what: "element count" }.into()));
     let pair = Tensor::from([1_u64]).broadcast_to(&[i64::MAX / 8]).expect("as many bytes as fit");
     assert_eq!(pair.len() as i64, i64::MAX / 8);
     let too_many = Tensor::from([1_u64]).broadcast_to(&[i64::MAX / 8 + 1]);
-    assert_eq!(too_many.err(), Some(Error::SizeOverflow { what: "byte size" }));
+    assert_eq!(too_many.err(), Some(DescriptorError::SizeOverflow { what: "byte size" }.into()));
 }
 
 #[test]
@@ -275,8 +279,11 @@ fn ranks_end_where_tensors_end() {
     assert_eq!(view.reshape(&[]).expect("one element").to_vec(), [3]);
     let most = view.reshape(&[1; 64]).expect("as many axes as there may be");
     assert_eq!((most.view().shape().len(), most.to_vec()), (64, vec![3]));
-    assert_eq!(most.unsqueeze(64).err(), Some(Error::RankOutOfRange { ndim: 65 }));
-    assert_eq!(most.broadcast_to(&[1; 65]).err(), Some(Error::RankOutOfRange { ndim: 65 }));
+    assert_eq!(most.unsqueeze(64).err(), Some(DescriptorError::RankOutOfRange { ndim: 65 }.into()));
+    assert_eq!(
+        most.broadcast_to(&[1; 65]).err(),
+        Some(DescriptorError::RankOutOfRange { ndim: 65 }.into())
+    );
     let backwards: Vec<usize> = (0..64).rev().collect();
     let part = most.permute(&backwards).and_then(|part| part.select(63, 0)).expect("axes of 1");
     assert_eq!((part.shape().len(), part.to_vec()), (63, vec![3]));
@@ -288,8 +295,8 @@ fn a_part_of_packed_elements_begins_at_a_byte() {
     let build = || Tensor::from_bytes(fp4, &[6], &[0x21, 0x43, 0x65]).expect("three bytes");
     let packed = build();
     let packed = packed.as_tensor_ref();
-    assert_eq!(packed.slice(0, 1..).err(), Some(Error::PackedElements { dtype: fp4 }));
-    assert_eq!(packed.flip(0).err(), Some(Error::PackedElements { dtype: fp4 }));
+    assert_eq!(packed.slice(0, 1..).err(), Some(Error::SubByte { padded: false, dtype: fp4 }));
+    assert_eq!(packed.flip(0).err(), Some(Error::SubByte { padded: false, dtype: fp4 }));
     assert_eq!(packed.slice(0, 2..).expect("at a byte").as_bytes(), Ok(&[0x43, 0x65][..]));
     assert_eq!(
         packed.reshape(&[3, 2]).and_then(|part| part.select(0, 1)).expect("at a byte").as_bytes(),
@@ -298,7 +305,7 @@ fn a_part_of_packed_elements_begins_at_a_byte() {
     let owned = build().slice(0, 4..).expect("at a byte");
     assert_eq!(owned.as_bytes(), Ok(&[0x65][..]));
     let shared = build().into_shared();
-    assert_eq!(shared.slice(0, 3..).err(), Some(Error::PackedElements { dtype: fp4 }));
+    assert_eq!(shared.slice(0, 3..).err(), Some(Error::SubByte { padded: false, dtype: fp4 }));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::common::{import, take_back};
 use dlbridge::safetensors_0_8::Archive;
 use dlbridge::testing::conformance::{self, Expected};
 use dlbridge::testing::{CountingOwner, Foreign};
-use dlbridge::{Access, DType, Error, Flags, Tensor, TensorMut, TensorRef};
+use dlbridge::{Access, DType, DescriptorError, Error, Flags, Tensor, TensorMut, TensorRef};
 use safetensors::tensor::{Dtype, TensorView};
 
 /// A file: a header of this text, padded to a number of bytes that leaves the data at `odd` bytes
@@ -183,7 +183,7 @@ fn a_broken_file_is_refused() {
     assert!(reason(&file("{", &[], 0)).contains("JSON"));
     let overlong = one("F32", "[9]", &[0; 8]);
     assert_eq!(reason(&overlong), "invalid shape, data type, or offset for tensor");
-    let wanted = Error::SizeOverflow { what: "element count" };
+    let wanted = Error::from(DescriptorError::SizeOverflow { what: "element count" });
     let huge = Archive::new(one("U8", &format!("[{},0]", u64::MAX), &[])).expect("no elements");
     assert_eq!(huge.tensor("x").map(|_| ()), Err(wanted));
 }

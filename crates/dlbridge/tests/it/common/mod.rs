@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 use dlbridge::testing::Foreign;
-use dlbridge::{Error, Tensor};
+use dlbridge::{Error, ShapeField, Tensor};
 
 /// Imports a descriptor of DLPack 1.x whose elements, where the test reads any, lie in the
 /// producer's memory.
@@ -86,4 +86,24 @@ pub(crate) fn offsets(shape: &[i64], strides: &[i64]) -> Vec<i128> {
 pub(crate) fn overlaps(shape: &[i64], strides: &[i64]) -> bool {
     let mut seen = BTreeMap::new();
     offsets(shape, strides).into_iter().any(|at| seen.insert(at, ()).is_some())
+}
+
+/// The error for a tensor of another rank.
+pub(crate) fn other_rank(expected: usize, found: usize) -> Error {
+    Error::ShapeMismatch { field: ShapeField::Rank, expected, found }
+}
+
+/// The error for an axis of another extent.
+pub(crate) fn other_extent(axis: usize, expected: usize, found: usize) -> Error {
+    Error::ShapeMismatch { field: ShapeField::Extent { axis }, expected, found }
+}
+
+/// Whether a tensor was rejected for its rank, where a matrix was expected.
+pub(crate) fn is_no_matrix(error: &Error) -> bool {
+    matches!(error, Error::ShapeMismatch { field: ShapeField::Rank, expected: 2, .. })
+}
+
+/// The error for another number of elements.
+pub(crate) fn other_length(expected: usize, found: usize) -> Error {
+    Error::ShapeMismatch { field: ShapeField::Length, expected, found }
 }
