@@ -4,13 +4,11 @@
 
 use std::ptr;
 
-use crate::common::{delete, import, take_back};
+use crate::common::{SIX, delete, import, take_back};
 use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::DLTensor;
 use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{Access, DescriptorError, Error, Flags, Tensor};
-
-const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
 
 /// A tensor over the memory of `owner`, as six floats in two rows.
 fn kept(

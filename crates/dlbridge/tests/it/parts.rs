@@ -6,28 +6,12 @@ use std::ffi::c_void;
 use std::ptr;
 use std::thread;
 
-use crate::common::{import, take_back};
-use dlbridge::testing::{CountingOwner, Foreign, Releases};
+use crate::common::{SIX, import, owned_and_imported, take_back, values};
+use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{
     Access, DType, DescriptorError, Device, DeviceKind, Error, Flags, PartError, Tensor, TensorMut,
     TensorRef,
 };
-
-const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
-
-/// Memory of Rust and of a producer, with the count of its releases.
-fn kinds() -> [(Tensor, Releases); 2] {
-    let owner = CountingOwner::new(SIX);
-    let drops = owner.drops();
-    let owned = Tensor::builder(owner).shape(&[2, 3]).build::<f32>().expect("it fits");
-    let foreign = Foreign::new(&[2, 3], &SIX);
-    let releases = foreign.releases();
-    [(owned, drops), (import(foreign).expect("legal"), releases)]
-}
-
-fn values(tensor: &Tensor) -> Vec<f32> {
-    tensor.view::<f32>().expect("floats").to_vec()
-}
 
 fn refused<T>(part: Result<T, Error>) -> String {
     match part {
@@ -107,7 +91,7 @@ fn ranges_are_those_of_rust() {
 
 #[test]
 fn a_part_that_owns_keeps_the_memory_and_its_class() {
-    for (tensor, releases) in kinds() {
+    for (tensor, releases) in owned_and_imported() {
         let (access, is_foreign) = (tensor.access(), tensor.is_foreign());
         let part = tensor.transpose().slice(0, 1..).and_then(|part| part.select(1, 1));
         let part = part.expect("inside");
@@ -128,7 +112,7 @@ fn a_part_that_owns_keeps_the_memory_and_its_class() {
 
 #[test]
 fn a_part_that_does_not_exist_drops_the_tensor() {
-    for (tensor, releases) in kinds() {
+    for (tensor, releases) in owned_and_imported() {
         assert!(tensor.select(0, 2).is_err());
         releases.expect(1, "it was given up");
     }
@@ -136,7 +120,7 @@ fn a_part_that_does_not_exist_drops_the_tensor() {
 
 #[test]
 fn each_part_of_a_shared_tensor_keeps_the_memory() {
-    for (tensor, releases) in kinds() {
+    for (tensor, releases) in owned_and_imported() {
         let tensor = tensor.into_shared();
         let rows: Vec<_> = (0..2).map(|i| tensor.select(0, i).expect("a row")).collect();
         let (front, back) = rows[1].split_at(0, 1).expect("inside");
@@ -151,7 +135,7 @@ fn each_part_of_a_shared_tensor_keeps_the_memory() {
 
 #[test]
 fn a_long_chain_of_parts_is_no_chain_of_owners() {
-    for (tensor, releases) in kinds() {
+    for (tensor, releases) in owned_and_imported() {
         let mut owned = tensor;
         for _ in 0..if cfg!(miri) { 10 } else { 100_000 } {
             owned = owned.transpose();

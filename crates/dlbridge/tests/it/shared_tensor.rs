@@ -3,30 +3,16 @@
 
 use std::thread;
 
-use crate::common::{delete, delete_legacy, import, import_legacy, take_back};
-use dlbridge::testing::{CountingOwner, Foreign, Releases};
+use crate::common::{
+    SIX, delete, delete_legacy, import, import_legacy, owned_and_imported, take_back, values,
+};
+use dlbridge::testing::{CountingOwner, Foreign};
 use dlbridge::{Access, Error, Flags, Tensor};
-
-const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
-
-/// Memory of Rust and of a producer, with the count of its releases.
-fn kinds() -> [(Tensor, Releases); 2] {
-    let owner = CountingOwner::new(SIX);
-    let drops = owner.drops();
-    let owned = Tensor::builder(owner).shape(&[2, 3]).build::<f32>().expect("it fits");
-    let foreign = Foreign::new(&[2, 3], &SIX);
-    let releases = foreign.releases();
-    [(owned, drops), (import(foreign).expect("legal"), releases)]
-}
-
-fn values(tensor: &Tensor) -> Vec<f32> {
-    tensor.view::<f32>().expect("floats").to_vec()
-}
 
 #[test]
 fn the_last_handle_releases_the_memory_whichever_it_is() {
     for reversed in [false, true] {
-        for (tensor, releases) in kinds() {
+        for (tensor, releases) in owned_and_imported() {
             let first = tensor.into_shared();
             let mut handles = vec![Tensor::from(first.clone()), Tensor::from(first)];
             if reversed {
@@ -43,7 +29,7 @@ fn the_last_handle_releases_the_memory_whichever_it_is() {
 
 #[test]
 fn threads_clone_give_away_and_drop() {
-    for (tensor, releases) in kinds() {
+    for (tensor, releases) in owned_and_imported() {
         let tensor = tensor.into_shared();
         let threads: Vec<_> = (0..4)
             .map(|_| {
@@ -65,7 +51,7 @@ fn threads_clone_give_away_and_drop() {
 
 #[test]
 fn what_is_given_away_has_a_descriptor_of_its_own() {
-    for (tensor, releases) in kinds() {
+    for (tensor, releases) in owned_and_imported() {
         let tensor = tensor.into_shared();
         let managed = Tensor::from(tensor.clone()).into_raw();
         let legacy = Tensor::from(tensor.clone()).into_raw_legacy().expect("writable");

@@ -6,8 +6,11 @@
 use std::collections::BTreeMap;
 
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
-use dlbridge::testing::Foreign;
+use dlbridge::testing::{CountingOwner, Foreign, Releases};
 use dlbridge::{Error, ShapeField, Tensor};
+
+/// The elements of most tensors here.
+pub(crate) const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
 
 /// Imports a descriptor of DLPack 1.x whose elements, where the test reads any, lie in the
 /// producer's memory.
@@ -50,6 +53,21 @@ pub(crate) fn delete_legacy(tensor: *mut DLManagedTensor) {
         // SAFETY: owned by the test, which forgets it.
         unsafe { deleter(tensor) };
     }
+}
+
+/// Memory of Rust and of a producer, in two rows, with the count of its releases.
+pub(crate) fn owned_and_imported() -> [(Tensor, Releases); 2] {
+    let owner = CountingOwner::new(SIX);
+    let drops = owner.drops();
+    let owned = Tensor::builder(owner).shape(&[2, 3]).build::<f32>().expect("it fits");
+    let foreign = Foreign::new(&[2, 3], &SIX);
+    let releases = foreign.releases();
+    [(owned, drops), (import(foreign).expect("legal"), releases)]
+}
+
+/// The elements of a tensor of float32.
+pub(crate) fn values(tensor: &Tensor) -> Vec<f32> {
+    tensor.view::<f32>().expect("floats").to_vec()
 }
 
 /// Every index of a shape, in row-major order: the brute-force model of a walk.
