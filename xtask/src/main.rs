@@ -3,6 +3,7 @@
 mod bench;
 mod capi;
 mod doctor;
+mod findings;
 mod fuzz;
 mod guide;
 mod house;
