@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{DType, Error};
+use crate::DType;
 
 /// Why a descriptor is invalid: one that was imported, or the one that a new tensor needs.
 ///
@@ -99,11 +99,5 @@ impl fmt::Display for DescriptorError {
                 write!(f, "byte_offset: expected one within the address space, found {byte_offset}")
             }
         }
-    }
-}
-
-impl From<DescriptorError> for Error {
-    fn from(error: DescriptorError) -> Self {
-        Self::Descriptor(error)
     }
 }

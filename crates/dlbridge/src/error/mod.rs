@@ -252,6 +252,12 @@ impl Error {
         }
     }
 
+    /// The target type has no such dtype.
+    #[allow(dead_code, reason = "no adapter may be on that needs it")]
+    pub(crate) fn other_dtype(found: impl fmt::Display, expected: &'static str) -> Self {
+        Self::NotConvertible { what: "dtype", found: found.to_string(), expected }
+    }
+
     /// Writes the message without the call that helps.
     fn problem(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -354,3 +360,9 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<DescriptorError> for Error {
+    fn from(error: DescriptorError) -> Self {
+        Self::Descriptor(error)
+    }
+}

@@ -239,16 +239,8 @@ macro_rules! dtypes {
         fn dtype(found: &DataType) -> Result<DType, Error> {
             match found {
                 $(DataType::$arrow => Ok(DType::$dtype),)*
-                DataType::Boolean => Err(Error::NotConvertible {
-                    what: "dtype",
-                    found: "Boolean, which Arrow packs into bits".to_owned(),
-                    expected: NUMBERS,
-                }),
-                _ => Err(Error::NotConvertible {
-                    what: "dtype",
-                    found: found.to_string(),
-                    expected: NUMBERS,
-                }),
+                DataType::Boolean => Err(Error::other_dtype("Boolean, which Arrow packs into bits", NUMBERS)),
+                _ => Err(Error::other_dtype(found, NUMBERS)),
             }
         }
 
@@ -256,11 +248,7 @@ macro_rules! dtypes {
         fn flat(tensor: Tensor) -> Result<ArrayRef, Error> {
             match tensor.dtype() {
                 $(DType::$dtype => primitive::<$ty>(tensor),)*
-                dtype => Err(Error::NotConvertible {
-                    what: "dtype",
-                    found: dtype.to_string(),
-                    expected: NUMBERS,
-                }),
+                dtype => Err(Error::other_dtype(dtype, NUMBERS)),
             }
         }
     };
