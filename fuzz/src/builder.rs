@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use dlbridge::testing::{CountingOwner, PanicOnDrop, PanicOnLend, Releases};
+use dlbridge::testing::{CountingOwner, PanicOnBorrow, PanicOnDrop, Releases};
 use dlbridge::{
     Access, Builder, DType, DescriptorError, Device, Error, Flags, MAX_RANK, Plain, ShapeField,
     Tensor,
@@ -213,7 +213,7 @@ fn build<T: Value + Plain + Default>(input: &mut Input<'_>) {
     let mut owner = CountingOwner::new(values);
     let panics = input.below(16);
     if panics == 14 {
-        owner = owner.panic_on_lend();
+        owner = owner.panic_on_borrow();
     }
     let (drops, start) = (owner.drops(), owner.as_ptr());
     let (mut builder, mut chosen) = (Tensor::builder(owner), Chosen::default());
@@ -265,7 +265,7 @@ fn ended<T: Value + Plain>(tensor: Tensor, drops: &Releases, panics: bool, input
         0 => drop(tensor),
         1 => {
             let managed = tensor.into_raw();
-            drops.expect(0, "given away");
+            drops.expect(0, "exported");
             delete(managed);
         }
         2 => {
@@ -292,7 +292,7 @@ fn panicking<T: Value + Plain>(
         false => builder.build::<T>().map(drop),
     }));
     match built {
-        Err(payload) => assert_eq!(payload.downcast_ref(), Some(&PanicOnLend)),
+        Err(payload) => assert_eq!(payload.downcast_ref(), Some(&PanicOnBorrow)),
         // Rejected before the owner was asked for its memory.
         Ok(result) => assert!(result.is_err(), "built without memory"),
     }

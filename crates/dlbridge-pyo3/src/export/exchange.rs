@@ -43,7 +43,7 @@ impl<T: ExportDlpack> TableOf<T> {
         managed_tensor_to_py_object_no_sync: Some(to_object),
         // Null, which DLPack permits here alone, rather than a callback that always fails: a
         // consumer then knows beforehand that it has to take an owning tensor.
-        dltensor_from_py_object_no_sync: if T::LEND.is_some() { Some(borrow::<T>) } else { None },
+        dltensor_from_py_object_no_sync: if T::BORROW.is_some() { Some(borrow::<T>) } else { None },
         current_work_stream: Some(current_work_stream),
     });
 }
@@ -153,11 +153,15 @@ unsafe extern "C" fn borrow<T: ExportDlpack>(object: *mut c_void, out: *mut DLTe
     guarded(|py| {
         // SAFETY: the caller's duty (DLPack 1.2) is to give a Python object.
         let object = unsafe { cast::<T>(py, object) }?;
-        let Some(lend) = &T::LEND else { return Err(Error::buffer("the class lends no tensor")) };
-        // What it keeps is never replaced: only a frozen class has a `Lend`.
+        let Some(borrow) = &T::BORROW else {
+            return Err(Error::buffer(
+                "access: expected a tensor to borrow, found a class that keeps none",
+            ));
+        };
+        // What it keeps is never replaced: only a frozen class has a `Borrow`.
         let object = object.try_borrow().map_err(PyErr::from)?;
-        let tensor = lend.tensor(&object);
-        check_lendable(tensor)?;
+        let tensor = borrow.tensor(&object);
+        check_borrowable(tensor)?;
         object.settle(tensor)?;
         // SAFETY: the caller's duty is to give a place to write to; what is written there it uses
         // while the object lives (C3).
@@ -167,7 +171,7 @@ unsafe extern "C" fn borrow<T: ExportDlpack>(object: *mut c_void, out: *mut DLTe
 }
 
 /// A plain descriptor has no flags, so consumers assume that the memory is writable.
-fn check_lendable(tensor: &Tensor) -> Result<()> {
+fn check_borrowable(tensor: &Tensor) -> Result<()> {
     if tensor.is_read_only() {
         return Err(Error::buffer(
             "access: a borrowed descriptor cannot say read-only; take an owning one",
@@ -175,7 +179,8 @@ fn check_lendable(tensor: &Tensor) -> Result<()> {
     }
     if tensor.access() == Access::Exclusive {
         return Err(Error::buffer(
-            "access: the class keeps this memory to itself; it is lent after into_shared()",
+            "access: expected shared memory, found a tensor that is exclusive to the class; \
+             share it with into_shared()",
         ));
     }
     Ok(())

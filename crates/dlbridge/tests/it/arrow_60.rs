@@ -93,7 +93,7 @@ fn a_tensor_held_by_arrow_is_the_same_memory() {
 }
 
 #[test]
-fn a_frozen_tensor_is_lent_to_arrow() {
+fn a_frozen_tensor_is_borrowed_to_arrow() {
     let shared: Arc<[i32]> = Arc::from([1, 2]);
     let array = Int32Array::try_from(Tensor::from(Arc::clone(&shared))).expect("frozen");
     assert_eq!(array.values().as_ptr(), shared.as_ptr());
@@ -151,7 +151,7 @@ fn a_refused_tensor_is_released_once() {
 }
 
 #[test]
-fn a_foreign_copy_is_lent_to_arrow_and_released_once_elsewhere() {
+fn a_foreign_copy_is_borrowed_to_arrow_and_released_once_elsewhere() {
     let foreign = Foreign::new(&[3], &[1_i32, 2, 3]).flags(Flags::IS_COPIED);
     let releases = foreign.releases();
     let tensor = import(foreign).expect("legal");

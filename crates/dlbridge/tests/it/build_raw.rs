@@ -1,5 +1,5 @@
 //! Exports of memory that only the caller knows: of devices, or without a Rust slice.
-//! Memory that an owner lends is in `builder.rs`.
+//! Memory that is borrowed from an owner is in `builder.rs`.
 #![allow(unsafe_code, reason = "building from a pointer is unsafe by nature")]
 
 use std::ffi::c_void;

@@ -1,4 +1,4 @@
-//! The builder: bounds at every edge, and owners that do not lend the same memory twice.
+//! The builder: bounds at every edge, and owners that do not return the same memory twice.
 //! Elements narrower than a byte are in `packed.rs`, memory of devices in `build_raw.rs`.
 
 use crate::common::{indices, offset, other_rank};
@@ -163,7 +163,7 @@ fn an_impossible_dtype_is_refused() {
     refused(Tensor::zeros(dtype, &[1]), &impossible(dtype, "the code's name fixes another width"));
 }
 
-/// An owner that lends other memory each time, as a safe implementation may.
+/// An owner that returns other memory each time, as a safe implementation may.
 struct Fickle {
     lengths: Vec<usize>,
     memory: Vec<Vec<u8>>,
@@ -178,7 +178,7 @@ impl AsMut<[u8]> for Fickle {
 }
 
 #[test]
-fn an_owner_that_lends_less_the_second_time_is_out_of_bounds() {
+fn an_owner_that_returns_less_the_second_time_is_out_of_bounds() {
     let owner = Fickle { lengths: vec![3, 100], memory: vec![] };
     let wanted = Error::OutOfBounds { low: 0, high: 100, size: 3 };
     refused(Tensor::builder(owner).build::<u8>(), &wanted);
@@ -188,9 +188,9 @@ fn an_owner_that_lends_less_the_second_time_is_out_of_bounds() {
 }
 
 #[test]
-fn an_owner_that_lends_other_memory_each_time_is_asked_no_more_once_it_is_a_tensor() {
+fn an_owner_that_returns_other_memory_each_time_is_asked_no_more_once_it_is_a_tensor() {
     let owner = Fickle { lengths: vec![50, 9, 4, 3], memory: vec![] };
-    let mut tensor = Tensor::builder(owner).build::<u8>().expect("it grew meanwhile");
+    let mut tensor = Tensor::builder(owner).build::<u8>().expect("it grew in between");
     assert_eq!(tensor.as_slice::<u8>(), Ok(&[7; 3][..]));
     tensor.as_slice_mut::<u8>().expect("exclusive").fill(8);
     assert_eq!(tensor.view::<u8>().expect("u8").to_vec(), [8; 3]);
@@ -200,7 +200,7 @@ fn an_owner_that_lends_other_memory_each_time_is_asked_no_more_once_it_is_a_tens
 }
 
 #[test]
-fn an_owner_that_lends_two_element_types_lends_the_one_that_was_asked_for() {
+fn an_owner_of_two_element_types_is_borrowed_as_the_one_that_was_asked_for() {
     struct Both(Vec<u8>, Vec<f64>);
     impl AsRef<[u8]> for Both {
         fn as_ref(&self) -> &[u8] {

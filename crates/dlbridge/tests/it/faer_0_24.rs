@@ -186,7 +186,7 @@ fn views_take_every_layout_that_others_do_not_write() {
 }
 
 #[test]
-fn each_class_lends_what_it_may() {
+fn each_class_allows_its_own_borrows() {
     for flags in [Flags::NONE, Flags::IS_COPIED, Flags::IS_COPIED | Flags::READ_ONLY] {
         let mut tensor = import(Foreign::new(&[2, 3], &SIX).flags(flags)).expect("legal");
         let access = tensor.access();
@@ -236,7 +236,7 @@ fn another_rank_dtype_or_device_is_refused() {
 }
 
 #[test]
-fn overlapping_elements_are_read_but_not_lent_mutably() {
+fn overlapping_elements_are_read_but_not_borrowed_mutably() {
     for (strides, at) in [([0, 1], 0), ([1, 1], 0), ([1, 0], 0), ([-1, 1], 1)] {
         let mut tensor = six(&strides, at);
         let wanted = tensor.view::<i32>().expect("host").to_vec();

@@ -166,7 +166,7 @@ fn images_take_what_a_slice_takes() {
 }
 
 #[test]
-fn each_class_lends_what_it_may() {
+fn each_class_allows_its_own_borrows() {
     for flags in [Flags::NONE, Flags::IS_COPIED, Flags::IS_COPIED | Flags::READ_ONLY] {
         let make = || import(Foreign::new(&[2, 2, 3], &samples::<u8>(12)).flags(flags));
         let make = || make().expect("legal");
@@ -260,7 +260,7 @@ fn an_image_given_away_is_copied_not_borrowed() {
     assert_eq!(tensor.copy_as::<ImageBuffer<Rgba<u8>, Vec<u8>>>(), Ok(image));
 }
 
-/// A container that lends fewer samples each time it is asked.
+/// A container that returns fewer samples each time it is asked.
 struct Shrinking(Vec<u8>, AtomicUsize);
 
 impl Deref for Shrinking {
@@ -274,7 +274,7 @@ impl Deref for Shrinking {
 
 #[test]
 #[should_panic(expected = "OutOfBounds")]
-fn a_container_that_lends_less_than_it_did_is_found_out() {
+fn a_container_that_returns_less_than_it_did_is_found_out() {
     let container = Shrinking(samples(12), AtomicUsize::new(0));
     let image = ImageBuffer::<Rgb<u8>, _>::from_raw(2, 2, container).expect("the first time");
     let _ = TensorRef::from(&image);
@@ -282,7 +282,7 @@ fn a_container_that_lends_less_than_it_did_is_found_out() {
 
 #[test]
 #[should_panic(expected = "OutOfBounds")]
-fn an_owned_container_that_lends_less_than_it_did_is_found_out() {
+fn an_owned_container_that_returns_less_than_it_did_is_found_out() {
     let container = Shrinking(samples(12), AtomicUsize::new(0));
     let image = ImageBuffer::<Rgb<u8>, _>::from_raw(2, 2, container).expect("the first time");
     let _ = Tensor::from(Arc::new(image));

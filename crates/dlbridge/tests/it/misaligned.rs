@@ -1,4 +1,4 @@
-//! Data at an odd address: readable by value, never lent by reference.
+//! Data at an odd address: readable by value, never borrowed by reference.
 //! Other layouts are in `strides.rs`.
 #![allow(unsafe_code, reason = "the unchecked forms are tested too")]
 
@@ -46,7 +46,7 @@ fn unaligned_data_is_written_by_value() {
 }
 
 #[test]
-fn unaligned_data_is_never_lent() {
+fn unaligned_data_is_never_borrowed() {
     for odd in 1..8 {
         let mut tensor = at(odd);
         let wanted = misaligned(&tensor);

@@ -154,7 +154,7 @@ fn a_view_is_the_tensors_own_memory() {
 }
 
 #[test]
-fn a_row_major_tensor_is_lent_as_its_transpose() {
+fn a_row_major_tensor_is_viewed_as_its_transpose() {
     let mut tensor = Tensor::builder(SIX).shape(&[2, 3]).build::<i32>().expect("it fits");
     let data = tensor.data_ptr().cast::<i32>();
     let wanted = Error::StrideMismatch {
@@ -289,7 +289,7 @@ fn rows_between_those_of_a_view_stay_with_their_holder() {
 }
 
 #[test]
-fn overlapping_columns_are_read_but_not_lent_mutably() {
+fn overlapping_columns_are_read_but_not_borrowed_mutably() {
     for stride in [0, 1] {
         let builder = Tensor::builder(SIX).shape(&[3, 4]).strides(&[1, stride]);
         let mut tensor = builder.build::<i32>().expect("it fits");
@@ -328,7 +328,7 @@ fn a_column_may_have_one_axis_or_two() {
 }
 
 #[test]
-fn each_class_lends_what_it_may() {
+fn each_class_allows_its_own_borrows() {
     for flags in [Flags::NONE, Flags::IS_COPIED, Flags::IS_COPIED | Flags::READ_ONLY] {
         let foreign = Foreign::new(&[2, 3], &SIX).strides(&[1, 2]).flags(flags);
         let mut tensor = import(foreign).expect("legal");

@@ -56,7 +56,7 @@ fn arrays_of_cells_take_every_class() {
 }
 
 #[test]
-fn copies_of_every_layout_are_lent_mutably() {
+fn copies_of_every_layout_are_borrowed_mutably() {
     let refused = conformance::reader(|tensor| {
         let mut copy = tensor.to_contiguous()?;
         let mut view = copy.view_mut_as::<ArrayViewMut<i64, IxDyn>>()?;
@@ -67,7 +67,7 @@ fn copies_of_every_layout_are_lent_mutably() {
 }
 
 #[test]
-fn each_class_lends_what_it_may() {
+fn each_class_allows_its_own_borrows() {
     let wanted = array![[1, 2, 3], [4, 5, 6]];
     let copied = Flags::IS_COPIED;
     for flags in [Flags::NONE, copied, copied | Flags::READ_ONLY, Flags::READ_ONLY] {
@@ -148,7 +148,7 @@ fn another_dtype_and_device_memory_are_refused() {
 }
 
 #[test]
-fn overlapping_elements_are_read_but_not_lent_mutably() {
+fn overlapping_elements_are_read_but_not_borrowed_mutably() {
     for (strides, at) in [([0, 1], 0), ([1, 1], 0), ([1, 0], 0), ([-1, 1], 1), ([2, 1], 0)] {
         let mut tensor = six(&strides, at);
         let wanted = tensor.copy_as::<Array<i32, Ix2>>().expect("host");

@@ -173,7 +173,7 @@ fn padded_numbers_are_not_read_as_packed_ones() {
     }
 }
 
-/// Whoever reads elements as a Rust type gets packed ones, or an error.
+/// Code that reads elements as a Rust type gets packed ones, or an error.
 fn typed(tensor: &Tensor, padded: bool) {
     #[cfg(feature = "float4-0_2")]
     {

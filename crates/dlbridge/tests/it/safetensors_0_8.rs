@@ -152,7 +152,7 @@ fn view(tensor: &Tensor) -> TensorView<'_> {
 }
 
 #[test]
-fn data_at_an_odd_address_is_read_and_never_lent() {
+fn data_at_an_odd_address_is_read_and_never_borrowed() {
     let values = [1.5_f64, -2.5];
     let header = r#"{"x":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}}"#;
     for odd in 1..8 {

@@ -157,7 +157,7 @@ fn reversed_vector_is_not_a_slice() {
 }
 
 #[test]
-fn a_slice_is_lent_for_contiguous_layouts_alone() {
+fn a_slice_is_borrowed_for_contiguous_layouts_alone() {
     for &(shape, strides, at) in LAYOUTS {
         let mut tensor = tensor(shape, strides, at);
         let wanted = model(shape, strides, at);
