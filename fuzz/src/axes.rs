@@ -2,7 +2,7 @@
 //! views of other crates with such a layout.
 //! Invariant: every element that is read is in the list; numbers have 128 bits.
 
-use dlbridge::{DType, Error, Flags, MAX_RANK, TensorRef, View};
+use dlbridge::{DType, DescriptorError, Error, Flags, MAX_RANK, TensorRef, View};
 
 use crate::input::Input;
 use crate::model;
@@ -35,14 +35,14 @@ impl Axes {
         let fit = |numbers: &[i128]| {
             numbers.iter().map(|&number| i64::try_from(number)).collect::<Result<Vec<_>, _>>()
         };
-        let too_large = |what| Error::SizeOverflow { what };
+        let too_large = |what| Error::Descriptor(DescriptorError::SizeOverflow { what });
         let (shape, strides) = match (fit(&self.extents), fit(&self.strides)) {
             (Ok(shape), Ok(strides)) => (shape, strides),
             // The library may name any of several faults first.
             _ => return Err(vec![too_large("element count"), too_large("strided span")]),
         };
         if shape.len() > MAX_RANK {
-            return Err(vec![Error::RankOutOfRange { ndim: shape.len() as i32 }]);
+            return Err(vec![DescriptorError::RankOutOfRange { ndim: shape.len() as i32 }.into()]);
         }
         let span = model::measure(&shape, &strides)?;
         if model::size(span.len, dtype, Flags::NONE).is_none() {

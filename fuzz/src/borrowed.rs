@@ -3,7 +3,7 @@
 //! Invariant: the library created every descriptor.
 
 use dlbridge::ffi::BorrowedTensor;
-use dlbridge::{Error, Flags, Plain, Tensor, TensorMut, TensorRef};
+use dlbridge::{DescriptorError, Error, Flags, Plain, Tensor, TensorMut, TensorRef};
 
 use crate::axes::{Axes, repeats};
 use crate::facts::assert_named;
@@ -50,19 +50,27 @@ fn each<T: Value + Plain>(mut memory: Vec<T>, input: &mut Input<'_>) {
     match (made, judged) {
         (Ok(mut tensor), Ok(_)) => {
             assert!(is_inside || is_empty, "{axes:?}");
-            lent(&mut tensor, &axes, &memory, input);
+            borrowed(&mut tensor, &axes, &memory, input);
         }
         (Err(error), Err(reasons)) => assert_named(&error, &reasons),
         (Err(error), Ok(_)) => {
             assert!(!is_inside, "{error:?} of {axes:?}");
-            assert!(matches!(error, Error::OutOfBounds { .. } | Error::SizeOverflow { .. }));
+            assert!(matches!(
+                error,
+                Error::OutOfBounds { .. } | Error::Descriptor(DescriptorError::SizeOverflow { .. })
+            ));
         }
         (Ok(tensor), Err(reasons)) => panic!("built {tensor:?}, although {reasons:?}"),
     }
 }
 
 /// Borrows in every way, and imports the descriptor of each borrow again.
-fn lent<T: Value + Plain>(tensor: &mut Tensor, axes: &Axes, memory: &[T], input: &mut Input<'_>) {
+fn borrowed<T: Value + Plain>(
+    tensor: &mut Tensor,
+    axes: &Axes,
+    memory: &[T],
+    input: &mut Input<'_>,
+) {
     axes.check(&tensor.as_tensor_ref(), memory, input);
     let mut raw = tensor.as_raw();
     if input.rarely(2) && tensor.is_contiguous() {
@@ -85,11 +93,11 @@ fn lent<T: Value + Plain>(tensor: &mut Tensor, axes: &Axes, memory: &[T], input:
     }
     let mut room = BorrowedTensor::NO_STRIDES;
     // SAFETY: described by `tensor`, which outlives this.
-    let lent = unsafe { BorrowedTensor::from_raw(&mut raw, &mut room, Flags::READ_ONLY) };
-    let lent = lent.expect("our own");
-    assert!(lent.is_read_only() && lent.view::<T>().is_ok());
+    let borrowed = unsafe { BorrowedTensor::from_raw(&mut raw, &mut room, Flags::READ_ONLY) };
+    let borrowed = borrowed.expect("our own");
+    assert!(borrowed.is_read_only() && borrowed.view::<T>().is_ok());
     if !implied {
-        axes.check(&lent.as_tensor_ref(), memory, input);
+        axes.check(&borrowed.as_tensor_ref(), memory, input);
     }
     if tensor.len() <= 400 {
         let mut view = tensor.view_mut::<T>().expect("exclusive");

@@ -5,8 +5,11 @@
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use dlbridge::{Access, Builder, DType, Device, Error, Flags, MAX_RANK, Plain, Tensor};
-use dlbridge_testing::{CountingOwner, PanicOnDrop, PanicOnLend, Releases};
+use dlbridge::{
+    Access, Builder, DType, DescriptorError, Device, Error, Flags, MAX_RANK, Plain, ShapeField,
+    Tensor,
+};
+use dlbridge_testing::{CountingOwner, PanicOnBorrow, PanicOnDrop, Releases};
 
 use crate::elements;
 use crate::facts::{Facts, WALKED, assert_named, assert_says};
@@ -121,12 +124,12 @@ impl Chosen {
         let packed = model::is_packed(dtype, Flags::NONE);
         let mut faults = Vec::new();
         if model::is_impossible(dtype) {
-            faults.push(Error::ImpossibleDType { dtype, reason: "" });
+            faults.push(DescriptorError::ImpossibleDType { dtype, reason: "" }.into());
         }
         let shape = match &self.shape {
             Some(shape) => shape.clone(),
             None if packed => {
-                faults.push(Error::PackedElements { dtype });
+                faults.push(Error::SubByte { padded: false, dtype });
                 return Err(faults);
             }
             None => {
@@ -139,7 +142,7 @@ impl Chosen {
             None => model::contiguous(&shape).into_iter().map(Option::unwrap_or_default).collect(),
         };
         if shape.len() > MAX_RANK {
-            faults.push(Error::RankOutOfRange { ndim: shape.len() as i32 });
+            faults.push(DescriptorError::RankOutOfRange { ndim: shape.len() as i32 }.into());
         }
         let span = match model::measure(&shape, &strides) {
             Ok(span) => span,
@@ -149,7 +152,7 @@ impl Chosen {
             }
         };
         if model::size(span.len, dtype, Flags::NONE).is_none() {
-            faults.push(Error::SizeOverflow { what: "byte size" });
+            faults.push(DescriptorError::SizeOverflow { what: "byte size" }.into());
         }
         let offset = self.offset as i128;
         let (low, high) = match span.len {
@@ -163,14 +166,14 @@ impl Chosen {
         if low < 0 || high > size {
             faults.push(match (isize::try_from(low), isize::try_from(high)) {
                 (Ok(low), Ok(high)) => Error::OutOfBounds { low, high, size: memory.len() },
-                _ => Error::SizeOverflow { what: "byte size" },
+                _ => Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" }),
             });
             // Numbers that are out of bounds may also overflow.
-            faults.push(Error::SizeOverflow { what: "strided span" });
-            faults.push(Error::SizeOverflow { what: "byte size" });
+            faults.push(DescriptorError::SizeOverflow { what: "strided span" }.into());
+            faults.push(DescriptorError::SizeOverflow { what: "byte size" }.into());
         }
         if packed && (offset != 0 || span.low != 0) {
-            faults.push(Error::PackedElements { dtype });
+            faults.push(Error::SubByte { padded: false, dtype });
         }
         if !faults.is_empty() {
             return Err(faults);
@@ -210,7 +213,7 @@ fn build<T: Value + Plain + Default>(input: &mut Input<'_>) {
     let mut owner = CountingOwner::new(values);
     let panics = input.below(16);
     if panics == 14 {
-        owner = owner.panic_on_lend();
+        owner = owner.panic_on_borrow();
     }
     let (drops, start) = (owner.drops(), owner.as_ptr());
     let (mut builder, mut chosen) = (Tensor::builder(owner), Chosen::default());
@@ -262,7 +265,7 @@ fn ended<T: Value + Plain>(tensor: Tensor, drops: &Releases, panics: bool, input
         0 => drop(tensor),
         1 => {
             let managed = tensor.into_raw();
-            drops.expect(0, "given away");
+            drops.expect(0, "exported");
             delete(managed);
         }
         2 => {
@@ -289,7 +292,7 @@ fn panicking<T: Value + Plain>(
         false => builder.build::<T>().map(drop),
     }));
     match built {
-        Err(payload) => assert_eq!(payload.downcast_ref(), Some(&PanicOnLend)),
+        Err(payload) => assert_eq!(payload.downcast_ref(), Some(&PanicOnBorrow)),
         // Rejected before the owner was asked for its memory.
         Ok(result) => assert!(result.is_err(), "built without memory"),
     }
@@ -346,16 +349,18 @@ fn from_bytes(input: &mut Input<'_>) {
             assert_eq!((tensor.shape(), tensor.dtype()), (&shape[..], dtype));
             assert_eq!(tensor.as_bytes().expect("exclusive and contiguous"), bytes);
         }
-        Err(Error::SizeMismatch { expected: wanted, found }) => {
+        Err(Error::ShapeMismatch { field: ShapeField::Size, expected: wanted, found }) => {
             assert_eq!((Some(wanted as i128), found), (size, count));
             assert_ne!(wanted, found);
         }
-        Err(Error::ImpossibleDType { dtype: of, .. }) => {
+        Err(Error::Descriptor(DescriptorError::ImpossibleDType { dtype: of, .. })) => {
             assert!(of == dtype && model::is_impossible(dtype));
         }
         Err(error) => {
             let faults = span.err().unwrap_or_default();
-            let too_large = error == Error::SizeOverflow { what: "byte size" } && size.is_none();
+            let too_large = error
+                == Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" })
+                && size.is_none();
             assert!(too_large || faults.contains(&error), "{error:?}, wanted one of {faults:?}");
         }
     }

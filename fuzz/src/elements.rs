@@ -2,7 +2,7 @@
 //! `facts` computes.
 //! Invariant: every refusal has a reason that the model gives as well.
 
-use dlbridge::{Access, DType, Error, Plain, Tensor, TensorRef, View};
+use dlbridge::{Access, DType, Error, Plain, ShapeField, Tensor, TensorRef, View};
 use ndarray::ArrayViewD;
 
 use crate::facts::Facts;
@@ -68,8 +68,8 @@ fn all(tensor: &impl Readable, facts: &Facts, input: &mut Input<'_>) {
         assert_eq!(copy.access(), Access::Exclusive);
         assert_eq!((copy.shape(), copy.dtype()), (&facts.shape[..], facts.dtype));
         assert_eq!(copy.as_bytes().expect("exclusive and contiguous"), bytes, "a contiguous copy");
-        let lent = facts.access != Access::Shared && facts.is_contiguous();
-        assert_eq!(tensor.as_bytes().ok(), lent.then_some(&bytes[..]), "bytes");
+        let may_borrow = facts.access != Access::Shared && facts.is_contiguous();
+        assert_eq!(tensor.as_bytes().ok(), may_borrow.then_some(&bytes[..]), "bytes");
     }
     for_type(facts.dtype, Typed { tensor, facts, input });
 }
@@ -106,16 +106,21 @@ impl<R: Readable> ForType for Typed<'_, '_, '_, R> {
         let Self { tensor, facts, .. } = self;
         let other = tensor.view::<bool>().map(drop).unwrap_err();
         assert_eq!(other, Error::DTypeMismatch { found: facts.dtype, expected: DType::BOOL });
-        let lent = facts.access != Access::Shared
+        let may_borrow = facts.access != Access::Shared
             && model::is_host(facts.device.kind.0)
             && facts.is_aligned(align_of::<T>());
-        if lent && facts.elements.is_none() {
+        if may_borrow && facts.elements.is_none() {
             // No reference to elements that do not exist may be created.
             return;
         }
         let (slice, array) = (tensor.as_slice::<T>(), tensor.as_array::<T>());
-        assert_eq!(slice.is_ok(), lent && facts.is_contiguous(), "a slice: {:?}", slice.err());
-        assert_eq!(array.is_ok(), lent, "an array: {:?}", array.err());
+        assert_eq!(
+            slice.is_ok(),
+            may_borrow && facts.is_contiguous(),
+            "a slice: {:?}",
+            slice.err()
+        );
+        assert_eq!(array.is_ok(), may_borrow, "an array: {:?}", array.err());
         let Some(elements) = &facts.elements else { return };
         let wanted = bits(elements.iter().map(|bytes| T::of(bytes)));
         if let Ok(slice) = slice {
@@ -164,7 +169,11 @@ pub(crate) fn check_view<T: Value>(
     view.copy_to_slice(&mut copy).expect("as long");
     assert_eq!(bits(copy.iter().copied()), all, "copy_to_slice");
     if copy.pop().is_some() {
-        let error = Error::LengthMismatch { expected: copy.len(), found: wanted.len() };
+        let error = Error::ShapeMismatch {
+            field: ShapeField::Length,
+            expected: copy.len(),
+            found: wanted.len(),
+        };
         assert_eq!(view.copy_to_slice(&mut copy), Err(error));
     }
     assert_eq!(view.item().ok().map(Value::bits), (all.len() == 1).then(|| all[0]), "item");

@@ -2,7 +2,7 @@
 //! elements. `elements` compares the elements.
 //! Invariant: the model uses nothing of the library but names.
 
-use dlbridge::{Access, DType, Device, Error, Flags, MAX_RANK, Tensor, TensorRef};
+use dlbridge::{Access, DType, DescriptorError, Device, Error, Flags, MAX_RANK, Tensor, TensorRef};
 
 use crate::given::{Data, Given};
 use crate::model::{self, Span};
@@ -39,22 +39,22 @@ impl Facts {
     /// it, of which the error must name one.
     pub(crate) fn of(given: &Given, said: Said, start: usize) -> Result<Self, Vec<Error>> {
         if let Some((major, minor)) = said.version.filter(|&(major, _)| major != 1) {
-            return Err(vec![Error::UnsupportedVersion { major, minor }]);
+            return Err(vec![DescriptorError::UnsupportedVersion { major, minor }.into()]);
         }
         let Said { flags, .. } = said;
         let mut faults = Vec::new();
         if model::is_impossible(given.dtype) {
-            faults.push(Error::ImpossibleDType { dtype: given.dtype, reason: "" });
+            faults.push(DescriptorError::ImpossibleDType { dtype: given.dtype, reason: "" }.into());
         }
         let ndim = given.ndim;
         let rank = usize::try_from(ndim).ok().filter(|&rank| rank <= MAX_RANK);
         let shape = match rank {
             None => {
-                faults.push(Error::RankOutOfRange { ndim });
+                faults.push(DescriptorError::RankOutOfRange { ndim }.into());
                 return Err(faults);
             }
             Some(rank) if rank > 0 && !given.has_shape => {
-                faults.push(Error::NullShape { ndim });
+                faults.push(DescriptorError::NullShape { ndim }.into());
                 return Err(faults);
             }
             Some(rank) => given.shape[..rank].to_vec(),
@@ -92,7 +92,7 @@ impl Facts {
         }
         if !faults.is_empty() {
             if span.len > 0 && data == 0 {
-                faults.push(Error::NullData { len: whole.len });
+                faults.push(DescriptorError::NullData { len: whole.len }.into());
             }
             return Err(faults);
         }
@@ -104,13 +104,13 @@ impl Facts {
         let Self { dtype, flags, len, data, .. } = self;
         let mut faults = Vec::new();
         if data == 0 {
-            faults.push(Error::NullData { len });
+            faults.push(DescriptorError::NullData { len }.into());
         }
         if model::size(span.len, dtype, flags).is_none() {
-            faults.push(Error::SizeOverflow { what: "byte size" });
+            faults.push(DescriptorError::SizeOverflow { what: "byte size" }.into());
         }
         if model::size(span.high - span.low + 1, dtype, flags).is_none() {
-            faults.push(Error::SizeOverflow { what: "strided span" });
+            faults.push(DescriptorError::SizeOverflow { what: "strided span" }.into());
         }
         if !model::has_addresses(given.device.kind.0) {
             let byte_offset = given.byte_offset;
@@ -122,7 +122,7 @@ impl Facts {
         let high = origin + model::bytes(span.high + 1, dtype, flags);
         // No element has the address null.
         if low < 1 || high > usize::MAX as i128 {
-            faults.push(Error::AddressOverflow { byte_offset: given.byte_offset });
+            faults.push(DescriptorError::AddressOverflow { byte_offset: given.byte_offset }.into());
         }
         if !faults.is_empty() {
             return Err(faults);
@@ -170,9 +170,10 @@ fn class(flags: Flags) -> Access {
 pub(crate) fn assert_named(error: &Error, faults: &[Error]) {
     assert!(!error.to_string().is_empty());
     let named = faults.iter().any(|fault| match (error, fault) {
-        (Error::ImpossibleDType { dtype, reason }, Error::ImpossibleDType { dtype: of, .. }) => {
-            dtype == of && !reason.is_empty()
-        }
+        (
+            Error::Descriptor(DescriptorError::ImpossibleDType { dtype, reason }),
+            Error::Descriptor(DescriptorError::ImpossibleDType { dtype: of, .. }),
+        ) => dtype == of && !reason.is_empty(),
         _ => error == fault,
     });
     assert!(named, "refused for {error:?}, wanted one of {faults:?}");

@@ -4,7 +4,7 @@
 
 use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::{DLManagedTensorVersioned, DLTensor};
-use dlbridge::{Access, Error, Flags, Plain, Tensor, TensorRef};
+use dlbridge::{Access, DescriptorError, Error, Flags, Plain, Tensor, TensorRef};
 use dlbridge_testing::{Foreign, Releases};
 
 use crate::elements;
@@ -30,7 +30,7 @@ pub fn run(data: &[u8]) {
         2 => legacy(&given, &mut input),
         3 => kept_on_failure(&given, &mut input),
         4 => legacy_kept_on_failure(&given, &mut input),
-        5 => lent(&given, &mut input),
+        5 => borrowed_in_closure(&given, &mut input),
         6 => borrowed(&given, &mut input),
         _ => owned(&given, &mut input),
     }
@@ -49,7 +49,7 @@ fn said(given: &Given) -> Said {
 fn versioned(given: &Given, input: &mut Input<'_>) {
     let null = std::ptr::null_mut::<DLManagedTensorVersioned>();
     // SAFETY: null is allowed.
-    assert_eq!(unsafe { Tensor::from_raw(null) }.err(), Some(Error::NullTensor));
+    assert_eq!(unsafe { Tensor::from_raw(null) }.err(), Some(DescriptorError::NullTensor.into()));
     let mut foreign = given.foreign();
     let (start, releases) = (foreign.memory().addr(), foreign.releases());
     let wanted = Facts::of(given, said(given), start);
@@ -97,7 +97,7 @@ fn legacy_kept_on_failure(given: &Given, input: &mut Input<'_>) {
 }
 
 /// Borrows a plain descriptor for a closure.
-fn lent(given: &Given, input: &mut Input<'_>) {
+fn borrowed_in_closure(given: &Given, input: &mut Input<'_>) {
     let mut foreign = given.foreign();
     let start = foreign.memory().addr();
     // A borrowed tensor keeps only the flags that have names.
@@ -117,16 +117,17 @@ fn lent(given: &Given, input: &mut Input<'_>) {
         let mut strides = BorrowedTensor::NO_STRIDES;
         // SAFETY: as above.
         unsafe { BorrowedTensor::from_raw(tensor, &mut strides, given.flags) }
-            .map(|lent| check(&lent))
+            .map(|borrowed| check(&borrowed))
     });
     refused(found, faults.as_deref());
-    foreign.releases().expect(0, "lent");
+    foreign.releases().expect(0, "borrowed");
 }
 
 /// Borrows a plain descriptor.
 fn borrowed(given: &Given, input: &mut Input<'_>) {
     // SAFETY: null is allowed.
-    assert_eq!(unsafe { TensorRef::from_raw(std::ptr::null()) }.err(), Some(Error::NullTensor));
+    let null = unsafe { TensorRef::from_raw(std::ptr::null()) };
+    assert_eq!(null.err(), Some(DescriptorError::NullTensor.into()));
     let mut foreign = given.foreign();
     let start = foreign.memory().addr();
     let wanted = Facts::of(given, NOTHING, start);
@@ -212,14 +213,14 @@ fn taken(
     let tensor = tensor.into_owner::<Vec<u8>>().expect_err("there is no vector");
     match input.below(5) {
         0 => drop(tensor),
-        1 => given_away(tensor, &facts, releases, input),
-        2 => given_away_legacy(tensor, &facts),
+        1 => exported(tensor, &facts, releases, input),
+        2 => exported_legacy(tensor, &facts),
         3 => shared(tensor, &facts, releases, input),
         _ => {
             let tensor = Tensor::from(tensor.into_shared());
             let wanted = demoted(&facts);
             assert_says(&tensor, &wanted);
-            given_away(tensor, &wanted, releases, input);
+            exported(tensor, &wanted, releases, input);
         }
     }
     releases.expect(once, "dropped");
@@ -237,9 +238,9 @@ fn demoted(facts: &Facts) -> Facts {
 }
 
 /// Exports a versioned descriptor, reads it as C does, and imports it again.
-fn given_away(tensor: Tensor, facts: &Facts, releases: &Releases, input: &mut Input<'_>) {
+fn exported(tensor: Tensor, facts: &Facts, releases: &Releases, input: &mut Input<'_>) {
     let managed = tensor.into_raw();
-    releases.expect(0, "given away");
+    releases.expect(0, "exported");
     {
         // SAFETY: alive until its deleter is called.
         let managed = unsafe { &*managed };
@@ -258,7 +259,7 @@ fn given_away(tensor: Tensor, facts: &Facts, releases: &Releases, input: &mut In
     elements::check(&tensor, &Facts { access, ..facts.clone() }, input);
 }
 
-fn given_away_legacy(tensor: Tensor, facts: &Facts) {
+fn exported_legacy(tensor: Tensor, facts: &Facts) {
     let padded = facts.dtype.bits < 8 && facts.flags.contains(Flags::SUBBYTE_PADDED);
     let wanted = match () {
         () if facts.flags.contains(Flags::READ_ONLY) && !tensor.is_legacy_read_only() => {

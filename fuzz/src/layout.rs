@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use dlbridge::layout::{
     contiguous_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
 };
-use dlbridge::{DType, Error, Flags, SharedTensor, Tensor, TensorRef, TypeCode};
+use dlbridge::{DType, DescriptorError, Error, Flags, SharedTensor, Tensor, TensorRef, TypeCode};
 use ndarray::{ArrayViewD, ArrayViewMutD};
 
 use crate::elements;
@@ -126,7 +126,10 @@ fn sizes(input: &mut Input<'_>) {
     let wanted = model::size(count as i128, dtype, flags);
     match (nbytes(count, dtype, flags), wanted) {
         (Ok(found), Some(wanted)) => assert_eq!(found as i128, wanted, "{count} of {dtype:?}"),
-        (Err(error), None) => assert_eq!(error, Error::SizeOverflow { what: "byte size" }),
+        (Err(error), None) => assert_eq!(
+            error,
+            Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" })
+        ),
         (found, wanted) => panic!("{count} of {dtype:?} {flags:?}: {found:?}, wanted {wanted:?}"),
     }
     let text = dtype.to_string();

@@ -2,7 +2,7 @@
 //! arithmetic.
 //! Invariant: sums and products have 128 bits, and saturate far above every limit.
 
-use dlbridge::{DType, Error, Flags};
+use dlbridge::{DType, DescriptorError, Error, Flags, ShapeField};
 
 /// The largest size or distance.
 const MOST: i128 = isize::MAX as i128;
@@ -18,10 +18,14 @@ pub(crate) struct Span {
 /// Measures a layout, or lists all its faults.
 pub(crate) fn measure(shape: &[i64], strides: &[i64]) -> Result<Span, Vec<Error>> {
     if shape.len() != strides.len() {
-        return Err(vec![Error::RankMismatch { expected: shape.len(), found: strides.len() }]);
+        return Err(vec![Error::ShapeMismatch {
+            field: ShapeField::Rank,
+            expected: shape.len(),
+            found: strides.len(),
+        }]);
     }
     let negative = |(axis, &extent): (usize, &i64)| {
-        (extent < 0).then_some(Error::NegativeExtent { axis, extent })
+        (extent < 0).then_some(Error::Descriptor(DescriptorError::NegativeExtent { axis, extent }))
     };
     let faults: Vec<_> = shape.iter().enumerate().filter_map(negative).collect();
     if !faults.is_empty() {
@@ -30,7 +34,7 @@ pub(crate) fn measure(shape: &[i64], strides: &[i64]) -> Result<Span, Vec<Error>
     let wide = shape.iter().filter(|&&extent| extent != 0);
     let len = wide.fold(1_i128, |len, &extent| len.saturating_mul(i128::from(extent)));
     if len > MOST {
-        return Err(vec![Error::SizeOverflow { what: "element count" }]);
+        return Err(vec![DescriptorError::SizeOverflow { what: "element count" }.into()]);
     }
     if shape.contains(&0) {
         return Ok(Span { len: 0, low: 0, high: 0 });
@@ -42,7 +46,7 @@ pub(crate) fn measure(shape: &[i64], strides: &[i64]) -> Result<Span, Vec<Error>
         high = high.saturating_add(reach.max(0));
     }
     if low < -MOST - 1 || high > MOST || high - low > MOST {
-        return Err(vec![Error::SizeOverflow { what: "strided span" }]);
+        return Err(vec![DescriptorError::SizeOverflow { what: "strided span" }.into()]);
     }
     Ok(Span { len, low, high })
 }

@@ -3,7 +3,7 @@
 //! descriptors.
 //! Invariant: the owner's memory ends with the elements, so AddressSanitizer detects reads past it.
 
-use dlbridge::{Access, Error, Plain, Tensor};
+use dlbridge::{Access, Error, Plain, ShapeField, Tensor};
 use dlbridge_testing::CountingOwner;
 use ndarray::ArrayViewD;
 
@@ -202,7 +202,11 @@ fn written<T: Value + Plain + Default>(
                 view.copy_from_slice(&values).expect("as long");
                 placed.places.iter().zip(&values).for_each(|(&place, &new)| memory[place] = new);
                 let longer = [&values[..], &[value]].concat();
-                let error = Error::LengthMismatch { expected: values.len(), found: longer.len() };
+                let error = Error::ShapeMismatch {
+                    field: ShapeField::Length,
+                    expected: values.len(),
+                    found: longer.len(),
+                };
                 assert_eq!(view.copy_from_slice(&longer), Err(error));
             }
             2 => {

@@ -1,7 +1,7 @@
 //! `zeros`, `arange` and `from_bytes`: tensors over memory that Rust owns.
 //! Invariant: every tensor created here is contiguous, writable and 64-byte aligned.
 
-use dlbridge::{DType, Tensor};
+use dlbridge::{DType, ErrorKind, Tensor};
 use dlbridge_pyo3::{Error, PyDType, Result, TensorObject};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -68,9 +68,9 @@ impl std::fmt::Display for Number {
 
 /// A wrong shape is the caller's argument, so it is a `ValueError` and not a `BufferError`.
 fn bad_argument(error: dlbridge::Error) -> Error {
-    match error {
-        dlbridge::Error::OutOfMemory { .. } => error.into(),
-        error => Error::Python(PyValueError::new_err(error.to_string())),
+    match error.kind() {
+        ErrorKind::OutOfMemory => error.into(),
+        _ => Error::Python(PyValueError::new_err(error.to_string())),
     }
 }
 

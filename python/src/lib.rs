@@ -2,11 +2,11 @@
 //! `dlbridge-pyo3` implements the protocols.
 //! Invariant: the functions match the type stubs in `dlbridge/_native.pyi`.
 
+mod borrow;
 mod create;
 mod dispatch;
 mod fill;
 mod inspect;
-mod lend;
 mod release;
 
 use dlbridge_pyo3::{CopyMode, ImportOptions, PyDevice, Result, Stream, TensorObject};
@@ -41,7 +41,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(create::from_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(fill::fill, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::inspect, module)?)?;
-    module.add_function(wrap_pyfunction!(lend::_lend, module)?)?;
+    module.add_function(wrap_pyfunction!(borrow::_borrow, module)?)?;
     module.add_function(wrap_pyfunction!(release::_keep, module)?)?;
     module.add_function(wrap_pyfunction!(release::_drop_on_threads, module)?)
 }

@@ -1,6 +1,6 @@
 """DLPack's structs for ctypes: those of the doctor (`doctor/`).
 
-Making and releasing them belongs to whoever does (`hostile`, `frameworks.raw`).
+Making and releasing them belongs to their users (`hostile`, `frameworks.raw`).
 """
 
 from dlpack_doctor.abi import DLManagedTensor, DLManagedTensorVersioned, DLTensor

@@ -1,4 +1,4 @@
-"""The buffer protocol, lent by tensors in host memory."""
+"""The buffer protocol, borrowed by tensors in host memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TestExport:
             assert file.readinto(tensor) == 4
         assert bytes(tensor) == bytes(range(4))
 
-    def test_readonly_memory_is_lent_readonly(self):
+    def test_readonly_memory_is_borrowed_readonly(self):
         tensor = dlbridge.from_dlpack(b"abcd")
         view = memoryview(tensor)
         assert view.readonly
@@ -155,7 +155,7 @@ class TestExport:
             memoryview(tensor)
         assert sys.getrefcount(tensor) == before
 
-    def test_a_broadcast_tensor_is_lent_as_it_is(self):
+    def test_a_broadcast_tensor_is_borrowed_as_it_is(self):
         source = np.broadcast_to(np.arange(3, dtype="int8"), (2, 3))
         view = memoryview(dlbridge.from_dlpack(source))
         assert (view.strides, view.nbytes) == ((0, 1), 6)
@@ -234,7 +234,7 @@ def test_every_request_is_answered_as_numpy_answers_it(layout, flags):
         theirs = None
     is_odd = flags & Raw.FORMAT and not flags & Raw.ND
     if theirs is None or is_odd:
-        # NumPy lends a format without a shape, which a bytes-like buffer cannot have.
+        # NumPy exports a format without a shape, which a bytes-like buffer cannot have.
         with pytest.raises(BufferError, match=r"buffer: expected .*, found"):
             Raw(tensor, flags)
     else:

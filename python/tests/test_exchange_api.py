@@ -285,7 +285,7 @@ class TestTorch:
 
         with FakeTensorMode():
             fake = self.torch.ones(3)
-        for take in (dlbridge.from_dlpack, dlbridge._native._lend):
+        for take in (dlbridge.from_dlpack, dlbridge._native._borrow):
             with pytest.raises(BufferError, match=r"null pointer.*a fake tensor .*no memory"):
                 take(fake)
 
@@ -305,7 +305,7 @@ class TestTorch:
             quantized: "QUInt/QInt types",
         }
 
-    @pytest.mark.parametrize("take", [dlbridge.from_dlpack, dlbridge._native._lend])
+    @pytest.mark.parametrize("take", [dlbridge.from_dlpack, dlbridge._native._borrow])
     def test_what_the_table_fails_at_is_refused_in_torchs_one_line(self, take):
         for tensor, words in self.refused().items():
             with pytest.raises(BufferError) as caught:

@@ -15,7 +15,7 @@ class TestTorch:
         self.torch = pytest.importorskip("torch", reason="torch is not installed")
 
     @pytest.mark.parametrize("move", ["set_", "resize_"])
-    @pytest.mark.parametrize("take", [_native._lend, dlbridge.inspect])
+    @pytest.mark.parametrize("take", [_native._borrow, dlbridge.inspect])
     def test_memory_that_moves_while_the_object_is_asked_is_described_afterwards(self, take, move):
         """A complex tensor is asked `is_conj()`, which is Python code of a subclass."""
         torch = self.torch
@@ -44,7 +44,7 @@ class TestTorch:
         tensor = self.torch.ones(3, dtype=self.torch.complex64).as_subclass(Silent)
         # PyTorch's `__dlpack__` asks the same question.
         with pytest.raises(AttributeError):
-            _native._lend(tensor)
+            _native._borrow(tensor)
         assert np.from_dlpack(dlbridge.from_dlpack(self.torch.ones(3))).tolist() == [1, 1, 1]
 
     def test_a_subclass_that_overrides_dlpack_is_asked_by_its_own(self):
@@ -60,8 +60,8 @@ class TestTorch:
 
         tensor = torch.ones(3)
         assert dlbridge.from_dlpack(tensor.as_subclass(Other)).shape == (7,)
-        assert _native._lend(tensor.as_subclass(Other))["shape"] == [7]
-        for take in (dlbridge.from_dlpack, _native._lend):
+        assert _native._borrow(tensor.as_subclass(Other))["shape"] == [7]
+        for take in (dlbridge.from_dlpack, _native._borrow):
             with pytest.raises(BufferError, match="mine alone"):
                 take(tensor.as_subclass(Refusing))
 
@@ -80,7 +80,7 @@ class TestTorch:
                 return super().__getattribute__(name)
 
         for kind in (Refusing, Hiding):
-            for take in (dlbridge.from_dlpack, _native._lend):
+            for take in (dlbridge.from_dlpack, _native._borrow):
                 with pytest.raises(BufferError, match="no __dlpack__"):
                     take(torch.ones(3).as_subclass(kind))
 
@@ -101,7 +101,7 @@ class TestTorch:
 
     def test_an_uninitialised_parameter_is_refused_by_torch_itself(self):
         parameter = self.torch.nn.parameter.UninitializedParameter()
-        for take in (dlbridge.from_dlpack, _native._lend):
+        for take in (dlbridge.from_dlpack, _native._borrow):
             with pytest.raises(ValueError, match="uninitialized parameter"):
                 take(parameter)
 
@@ -111,6 +111,6 @@ def test_a_subclass_of_numpys_array_is_asked_by_its_own_dlpack():
         def __dlpack__(self, **keywords):
             raise RuntimeError("mine alone")
 
-    for take in (dlbridge.from_dlpack, _native._lend):
+    for take in (dlbridge.from_dlpack, _native._borrow):
         with pytest.raises(RuntimeError, match="mine alone"):
             take(np.ones(3).view(Refusing))

@@ -158,7 +158,7 @@ def test_the_callers_kind_is_found_by_all():
     assert failures_in_threads(THREADS, work) == []
 
 
-def test_one_tensor_is_lent_given_copied_and_let_go_by_all():
+def test_all_threads_borrow_export_copy_and_release_one_tensor():
     made = Managed(shape=[64])
     shared = [dlbridge.from_dlpack(producer_of(made))]
     wanted = np.arange(64, dtype="float32").tobytes()

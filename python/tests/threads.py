@@ -38,7 +38,7 @@ def failures_in_step(count: int, rounds: int, work: Callable[[int], object]) -> 
         try:
             for current in range(rounds):
                 arrived[me] = current
-                # Whoever sleeps comes too late to meet the others, so that it is done rarely.
+                # A thread that sleeps comes too late to meet the others, so that it is done rarely.
                 for turns in itertools.count(1):
                     if min(arrived) >= current:
                         break

@@ -9,7 +9,7 @@ use clap::Parser;
 use pulldown_cmark::{CodeBlockKind, Event, Tag, TagEnd};
 use xshell::cmd;
 
-use crate::house;
+use crate::findings;
 use crate::python::Venv;
 use crate::shell::{files, root, target};
 use crate::{Cli, workspace};
@@ -53,12 +53,12 @@ pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
         }
         for block in blocks(&text) {
             if let Some(problem) = block.problem(name, &rust_runner) {
-                let line = house::line_of(&text, block.start);
+                let line = findings::line_of(&text, block.start);
                 findings.push(format!("{name}:{line}: {problem}"));
             }
         }
     }
-    house::report(&findings)?;
+    findings::report(&findings)?;
     let copy = folder.join("mkdocs.yml");
     sh.write_file(&copy, configuration)?;
     // Not `--quiet`, which would leave warnings uncounted.

@@ -4,6 +4,7 @@ mod bench;
 mod capi;
 mod cross;
 mod doctor;
+mod findings;
 mod fuzz;
 mod guide;
 mod house;

@@ -4,8 +4,8 @@
 
 use std::ffi::c_void;
 
-use dlbridge::Tensor;
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
+use dlbridge::{ManagedTensor, Tensor};
 
 use crate::entry::{contained, guarded};
 use crate::error::{Error, Result, Status};
@@ -55,6 +55,21 @@ unsafe fn hand_over(
     })
 }
 
+/// # Safety
+///
+/// As for `dlb_from_versioned`.
+unsafe fn import_managed<M: ManagedTensor>(managed: *mut M, out: *mut *mut TensorHandle) -> Status {
+    let import = || {
+        if managed.is_null() {
+            return Err(NULL_MANAGED);
+        }
+        // SAFETY: the caller's duty.
+        Ok((unsafe { Tensor::try_from_raw(managed) }?, Origin::C, None))
+    };
+    // SAFETY: the caller's duty.
+    unsafe { hand_over(out, import) }
+}
+
 /// Imports a versioned managed tensor (DLPack 1.x) after validating it. On success it belongs to
 /// the handle; its deleter runs when the handle is released.
 ///
@@ -67,15 +82,8 @@ pub unsafe extern "C" fn dlb_from_versioned(
     managed: *mut DLManagedTensorVersioned,
     out: *mut *mut TensorHandle,
 ) -> Status {
-    let import = || {
-        if managed.is_null() {
-            return Err(NULL_MANAGED);
-        }
-        // SAFETY: the caller's duty.
-        Ok((unsafe { Tensor::try_from_raw(managed) }?, Origin::C, None))
-    };
     // SAFETY: the caller's duty.
-    unsafe { hand_over(out, import) }
+    unsafe { import_managed(managed, out) }
 }
 
 /// Imports a legacy managed tensor (DLPack before 1.0); otherwise as `dlb_from_versioned`.
@@ -88,15 +96,8 @@ pub unsafe extern "C" fn dlb_from_legacy(
     managed: *mut DLManagedTensor,
     out: *mut *mut TensorHandle,
 ) -> Status {
-    let import = || {
-        if managed.is_null() {
-            return Err(NULL_MANAGED);
-        }
-        // SAFETY: the caller's duty.
-        Ok((unsafe { Tensor::try_from_raw(managed) }?, Origin::C, None))
-    };
     // SAFETY: the caller's duty.
-    unsafe { hand_over(out, import) }
+    unsafe { import_managed(managed, out) }
 }
 
 /// Calls the deleter of a versioned managed tensor that is not imported. Does nothing for null.

@@ -20,7 +20,7 @@ fn main() {
         eprint!("{}", String::from_utf8_lossy(&done.stderr));
         std::process::exit(done.status.code().unwrap_or(1));
     }
-    // What libtest would print, so that whoever counts tests counts this one.
+    // What libtest would print, so that programs that count tests count this one.
     let (passed, ignored) = if exchange() { (1, 0) } else { (0, 1) };
     println!("\nrunning 1 test");
     println!(
@@ -61,7 +61,7 @@ fn rust_to_julia(host: &host::Host) {
     let data = numbers.lock().unwrap().as_mut_ptr();
     let watch: Weak<_> = Arc::downgrade(&numbers);
     let builder = Tensor::builder(Arc::clone(&numbers)).dtype(DType::F64).shape(&[2, 3]);
-    // SAFETY: the vector's numbers, which its owner keeps in place; nobody locks it meanwhile.
+    // SAFETY: the vector's numbers, which its owner keeps in place; no code locks it.
     let tensor = unsafe { builder.build_raw(data.cast(), Device::CPU, Flags::NONE) }.unwrap();
     drop(numbers);
     let pointer = tensor.into_raw().addr();
@@ -100,7 +100,7 @@ fn julia_to_rust(host: &host::Host) {
     let tensor = tensor.unwrap();
     assert_eq!((tensor.shape(), tensor.strides()), (&[3, 2][..], &[-2, 1][..]));
     assert_eq!(tensor.view::<f32>().unwrap().to_vec(), [3.0, 6.0, 2.0, 5.0, 1.0, 4.0]);
-    // SAFETY: Julia waits meanwhile.
+    // SAFETY: Julia waits for this call.
     let mut view = unsafe { tensor.view_mut_unchecked::<f32>() }.unwrap();
     view.set(&[0, 1], 60.0).unwrap();
     host.run("A[2, 3] == 60 || error(\"not written\")");

@@ -170,7 +170,7 @@ fn legacy_tensors_are_exported_as_legacy(host: &Host) {
 
 fn streams_are_passed_and_told(host: &Host) {
     let mut object = ptr::null_mut();
-    // SAFETY: given away.
+    // SAFETY: exported, and owned here.
     assert_eq!(unsafe { dlb_into_python(export(CUDA), &mut object) }, Status::Ok);
     host.set("o", object);
     host.drop(object);
@@ -207,7 +207,7 @@ fn streams_are_passed_and_told(host: &Host) {
 
 unsafe extern "C" fn give(_: *mut c_void, out: *mut *mut DLManagedTensorVersioned) -> c_int {
     let mut managed = ptr::null_mut();
-    // SAFETY: given away.
+    // SAFETY: exported, and owned here.
     assert_eq!(unsafe { dlb_into_versioned(export(CUDA), &mut managed) }, Status::Ok);
     // SAFETY: a place of the caller.
     unsafe { out.write(managed) };

@@ -170,7 +170,7 @@ fn what_cannot_be_imported_says_why(host: &Host) {
 fn exports_are_taken_any_number_of_times(host: &Host) {
     let before = released();
     let mut object = ptr::null_mut();
-    // SAFETY: given away.
+    // SAFETY: exported, and owned here.
     assert_eq!(unsafe { dlb_into_python(export(0), &mut object) }, Status::Ok);
     host.set("o", object);
     host.drop(object);
@@ -184,7 +184,7 @@ fn exports_are_taken_any_number_of_times(host: &Host) {
     // The copy is nobody's but its own.
     host.run("del y");
     // An exception on its way is still there after a release.
-    // SAFETY: given away.
+    // SAFETY: exported, and owned here.
     assert_eq!(unsafe { dlb_into_python(export(0), &mut object) }, Status::Ok);
     host.set("o", object);
     host.drop(object);
@@ -197,7 +197,7 @@ fn capsules_release_what_nobody_took(host: &Host) {
     let before = released();
     for versioned in [0, 1] {
         let mut capsule = ptr::null_mut();
-        // SAFETY: given away.
+        // SAFETY: exported, and owned here.
         let status = unsafe { dlb_into_capsule(export(0), versioned, &mut capsule) };
         assert_eq!(status, Status::Ok);
         host.drop(capsule);
@@ -219,7 +219,7 @@ fn what_fails_consumes_nothing(host: &Host) {
     host.drop(capsule);
     assert_eq!(released(), before + 1);
     let mut object = ptr::null_mut();
-    // SAFETY: given away.
+    // SAFETY: exported, and owned here.
     assert_eq!(unsafe { dlb_into_python(export(1), &mut object) }, Status::Ok);
     host.set("o", object);
     host.drop(object);

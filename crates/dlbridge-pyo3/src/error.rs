@@ -2,8 +2,8 @@
 //! Invariant: an export or import that is impossible as requested is a `BufferError`, as the array
 //! API standard requires; never a `TypeError`, which consumers interpret as a missing keyword.
 
-use dlbridge::PartError;
 use dlbridge::protocol::Refusal;
+use dlbridge::{DescriptorError, ErrorKind, PartError};
 use pyo3::PyErr;
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyMemoryError, PyTypeError, PyValueError};
 
@@ -83,7 +83,7 @@ pub(crate) fn in_python(error: &dlbridge::Error) -> String {
 /// The call of Python that helps.
 fn help(error: &dlbridge::Error) -> &'static str {
     match error {
-        dlbridge::Error::NullData { .. } => {
+        dlbridge::Error::Descriptor(DescriptorError::NullData { .. }) => {
             "; a fake tensor (FakeTensorMode, torch.compile) has a shape but no memory"
         }
         dlbridge::Error::SharedMemory
@@ -112,24 +112,14 @@ impl From<Error> for PyErr {
             Error::Tensor(error) => error,
         };
         let message = in_python(&error);
-        match error {
-            dlbridge::Error::DTypeMismatch { .. } | dlbridge::Error::DTypeNotIn { .. } => {
-                PyTypeError::new_err(message)
-            }
-            dlbridge::Error::IndexOutOfBounds { .. }
-            | dlbridge::Error::Part(PartError::Axis { .. } | PartError::Index { .. }) => {
-                PyIndexError::new_err(message)
-            }
-            dlbridge::Error::Part(_) => PyValueError::new_err(message),
-            dlbridge::Error::OutOfMemory { .. } => PyMemoryError::new_err(message),
-            dlbridge::Error::RankMismatch { .. }
-            | dlbridge::Error::ExtentMismatch { .. }
-            | dlbridge::Error::ExtentTooLarge { .. }
-            | dlbridge::Error::LengthMismatch { .. }
-            | dlbridge::Error::SizeMismatch { .. }
-            | dlbridge::Error::UnknownName { .. }
-            | dlbridge::Error::OutOfBounds { .. }
-            | dlbridge::Error::NotChosen { .. } => PyValueError::new_err(message),
+        match error.kind() {
+            ErrorKind::DType => PyTypeError::new_err(message),
+            ErrorKind::Index => PyIndexError::new_err(message),
+            ErrorKind::OutOfMemory => PyMemoryError::new_err(message),
+            ErrorKind::Shape
+            | ErrorKind::OutOfBounds
+            | ErrorKind::UnknownName
+            | ErrorKind::Argument => PyValueError::new_err(message),
             _ => PyBufferError::new_err(message),
         }
     }

@@ -10,17 +10,17 @@ use std::sync::{Arc, OnceLock};
 
 use common::{borrow, table_of, take};
 use dlbridge::{Access, SharedTensor, Tensor};
-use dlbridge_pyo3::{Error, ExportDlpack, Lend, PyTensor, Result, dlpack_methods};
+use dlbridge_pyo3::{Borrow, Error, ExportDlpack, PyTensor, Result, dlpack_methods};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// A class that keeps a tensor, and lends it.
+/// A class that keeps a tensor, which consumers may borrow.
 #[pyclass(frozen, subclass)]
 struct Kept(SharedTensor);
 
 impl ExportDlpack for Kept {
-    const LEND: Option<Lend<Self>> = Some(Lend::new(|kept| &kept.0));
+    const BORROW: Option<Borrow<Self>> = Some(Borrow::new(|kept| &kept.0));
 
     fn tensor(&self) -> Result<Tensor> {
         Ok(Tensor::from(self.0.clone()))
@@ -54,9 +54,9 @@ fn every_export_is_of_the_same_memory() {
         let by_protocol = object.call_method0("__dlpack__").expect("a capsule");
         let by_protocol = by_protocol.extract::<PyTensor>().expect("a tensor");
         let by_table = take(table_of(&object), &object).expect("a tensor");
-        let lent = borrow(table_of(&object), &object).expect("a descriptor");
+        let borrowed = borrow(table_of(&object), &object).expect("a descriptor");
         assert_eq!(by_protocol.data_ptr(), by_table.data_ptr());
-        assert_eq!(lent.data, by_table.data_ptr());
+        assert_eq!(borrowed.data, by_table.data_ptr());
         assert!(!by_table.is_read_only());
         drop(object);
         assert_eq!(by_table.view::<i32>().expect("int32").to_vec(), [1, 2, 3]);
@@ -96,7 +96,7 @@ fn the_keywords_of_the_protocol_are_known() {
 struct Sole(Tensor);
 
 impl ExportDlpack for Sole {
-    const LEND: Option<Lend<Self>> = Some(Lend::new(|sole| &sole.0));
+    const BORROW: Option<Borrow<Self>> = Some(Borrow::new(|sole| &sole.0));
 
     fn tensor(&self) -> Result<Tensor> {
         Ok(self.0.to_contiguous()?)
@@ -106,7 +106,7 @@ impl ExportDlpack for Sole {
 dlpack_methods!(Sole);
 
 #[test]
-fn a_tensor_that_is_kept_exclusively_is_not_lent() {
+fn a_tensor_that_is_kept_exclusively_is_not_borrowed() {
     Python::attach(|py| {
         // The class may read it as a slice at any time.
         let object = Bound::new(py, Sole(numbers())).expect("an object").into_any();
@@ -119,7 +119,7 @@ fn a_tensor_that_is_kept_exclusively_is_not_lent() {
 }
 
 #[test]
-fn a_frozen_tensor_goes_out_read_only_and_is_not_lent() {
+fn a_frozen_tensor_is_exported_read_only_and_is_not_borrowed() {
     Python::attach(|py| {
         let object = Kept::object(py, numbers().into_frozen());
         let kept = object.cast::<Kept>().expect("of this class");
@@ -135,7 +135,7 @@ fn a_frozen_tensor_goes_out_read_only_and_is_not_lent() {
 }
 
 #[test]
-fn read_only_memory_is_not_lent_by_a_descriptor_that_cannot_say_so() {
+fn read_only_memory_is_not_borrowed_by_a_descriptor_without_flags() {
     Python::attach(|py| {
         let object = Kept::object(py, Tensor::from(Arc::<[i32]>::from([1, 2, 3])).into_shared());
         let error = borrow(table_of(&object), &object).expect_err("there are no flags");
@@ -249,7 +249,7 @@ fn an_object_that_is_being_changed_is_not_exported() {
         for outcome in all_ways(object.as_any()) {
             outcome.expect("it is not any more");
         }
-        // The same from Python: a method that changes the object exports it meanwhile.
+        // The same from Python: a method that changes the object exports it.
         let during = object.getattr("__dlpack__").expect("a method");
         let error = object.call_method1("change", (during,)).expect_err("it is being changed");
         assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
@@ -257,7 +257,7 @@ fn an_object_that_is_being_changed_is_not_exported() {
 }
 
 #[test]
-fn a_class_that_lends_nothing_says_so_by_a_null_callback() {
+fn a_class_without_a_tensor_to_borrow_has_a_null_callback() {
     Python::attach(|py| {
         let object = Odd::object(py, |_| Ok(numbers()));
         assert!(table_of(object.as_any()).dltensor_from_py_object_no_sync.is_none());

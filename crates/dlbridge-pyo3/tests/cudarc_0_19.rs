@@ -12,7 +12,7 @@ use common::{object_with, table_of, take};
 use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
 use dlbridge::{Device, Flags, SharedTensor, Tensor, cudarc_0_19};
-use dlbridge_pyo3::{ExportDlpack, Lend, PyTensor, Result, Stream, TensorObject, dlpack_methods};
+use dlbridge_pyo3::{Borrow, ExportDlpack, PyTensor, Result, Stream, TensorObject, dlpack_methods};
 use dlbridge_testing::LateDriver;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
@@ -57,7 +57,7 @@ struct Signal {
 }
 
 impl ExportDlpack for Signal {
-    const LEND: Option<Lend<Self>> = Some(Lend::new(|signal| &signal.samples));
+    const BORROW: Option<Borrow<Self>> = Some(Borrow::new(|signal| &signal.samples));
 
     fn tensor(&self) -> Result<Tensor> {
         Ok(Tensor::from(self.samples.clone()))
@@ -105,13 +105,14 @@ fn the_default_stream_waits_for_those_who_ask_for_none() {
             assert_eq!(read(&tensor), [1; 4], "{object}: by the exchange table");
         }
         for (object, _late) in kinds(py) {
-            let mut descriptor = common::borrow(table_of(&object), &object).expect("it is lent");
+            let mut descriptor =
+                common::borrow(table_of(&object), &object).expect("it is borrowed");
             let mut strides = BorrowedTensor::NO_STRIDES;
             // SAFETY: the object lives longer, and nobody writes.
-            let lent =
+            let borrowed =
                 unsafe { BorrowedTensor::from_raw(&mut descriptor, &mut strides, Flags::NONE) }
                     .expect("legal");
-            assert_eq!(read(&lent), [1; 4], "{object}: lent");
+            assert_eq!(read(&borrowed), [1; 4], "{object}: borrowed");
         }
     });
 }

@@ -41,7 +41,7 @@ fn object_of_a_careless_producer(py: Python<'_>) -> (Py<TensorObject>, Releases)
     let managed = foreign.into_versioned();
     // SAFETY: owned by the test.
     OWN.set(unsafe { &mut *managed }.deleter.replace(raising_deleter));
-    // SAFETY: legal, and given away.
+    // SAFETY: legal, and exported.
     let tensor = unsafe { Tensor::from_raw(managed) }.expect("legal");
     DELETED.set((0, false));
     (Py::new(py, TensorObject::new(tensor)).expect("an object"), releases)

@@ -224,9 +224,9 @@ fn a_table_of_null_callbacks_serves_nobody() {
         let error = import(object.as_borrowed(), ImportOptions::default()).map(drop);
         let error = PyErr::from(error.expect_err("there is no other way"));
         assert!(error.is_instance_of::<PyTypeError>(py), "{error}");
-        // SAFETY: nothing is lent.
-        let lent = unsafe { with_borrowed(object.as_borrowed(), |_| Ok(())) };
-        assert!(PyErr::from(lent.expect_err("nor this")).is_instance_of::<PyTypeError>(py));
+        // SAFETY: nothing is borrowed.
+        let borrowed = unsafe { with_borrowed(object.as_borrowed(), |_| Ok(())) };
+        assert!(PyErr::from(borrowed.expect_err("nor this")).is_instance_of::<PyTypeError>(py));
         let given = PyTensor::new(vec![1_u8]).to_caller(&object).map(drop);
         assert!(PyErr::from(given.expect_err("nor that")).is_instance_of::<PyTypeError>(py));
         let memory = Allocator::of(&object).zeros::<u8>(&[2]).expect("our own");
@@ -235,11 +235,11 @@ fn a_table_of_null_callbacks_serves_nobody() {
     });
 }
 
-unsafe extern "C" fn lends_nothing(_: *mut c_void, _: *mut DLTensor) -> c_int {
+unsafe extern "C" fn borrows_nothing(_: *mut c_void, _: *mut DLTensor) -> c_int {
     0
 }
 
-unsafe extern "C" fn lends_wrong(_: *mut c_void, out: *mut DLTensor) -> c_int {
+unsafe extern "C" fn borrows_wrong(_: *mut c_void, out: *mut DLTensor) -> c_int {
     pair().ndim(-1).with_raw(|tensor| {
         // SAFETY: two descriptors; what the first points to is not looked at, with such a rank.
         unsafe { out.copy_from_nonoverlapping(tensor, 1) };
@@ -247,7 +247,7 @@ unsafe extern "C" fn lends_wrong(_: *mut c_void, out: *mut DLTensor) -> c_int {
     0
 }
 
-unsafe extern "C" fn does_not_lend(_: *mut c_void, _: *mut DLTensor) -> c_int {
+unsafe extern "C" fn does_not_borrow(_: *mut c_void, _: *mut DLTensor) -> c_int {
     set_exception();
     -1
 }
@@ -262,11 +262,11 @@ unsafe extern "C" fn is_interrupted(_: *mut c_void, _: *mut DLTensor) -> c_int {
 #[test]
 fn a_wrong_loan_is_refused() {
     Python::attach(|py| {
-        let object = object_with(py, table(Some(fails), Some(lends_wrong)));
-        // SAFETY: nothing is lent.
-        let lent = unsafe { with_borrowed(object.as_borrowed(), |_| unreachable!()) };
-        let lent: Result<(), _> = lent;
-        let error = PyErr::from(lent.expect_err("a negative rank"));
+        let object = object_with(py, table(Some(fails), Some(borrows_wrong)));
+        // SAFETY: nothing is borrowed.
+        let borrowed = unsafe { with_borrowed(object.as_borrowed(), |_| unreachable!()) };
+        let borrowed: Result<(), _> = borrowed;
+        let error = PyErr::from(borrowed.expect_err("a negative rank"));
         assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
         assert!(error.value(py).to_string().starts_with("ndim: "), "{error}");
         calm(py);
@@ -274,20 +274,23 @@ fn a_wrong_loan_is_refused() {
 }
 
 #[test]
-fn what_is_not_lent_is_asked_for_but_an_interrupt_is_no_refusal() {
+fn what_cannot_be_borrowed_is_imported_but_an_interrupt_is_raised() {
     Python::attach(|py| {
-        for borrow in [does_not_lend as Borrow, lends_nothing] {
+        for borrow in [does_not_borrow as Borrow, borrows_nothing] {
             let object = object_with(py, table(Some(gives), Some(borrow)));
             let releases = next(pair());
             // SAFETY: the tensor is owned.
-            let lent = unsafe { with_borrowed(object.as_borrowed(), |lent| Ok(lent.len())) };
-            assert_eq!(lent.expect("an owned one"), 2);
+            let borrowed =
+                unsafe { with_borrowed(object.as_borrowed(), |borrowed| Ok(borrowed.len())) };
+            assert_eq!(borrowed.expect("an owned one"), 2);
             releases.expect(1, "the call is over");
         }
         let object = object_with(py, table(Some(gives), Some(is_interrupted)));
-        // SAFETY: nothing is lent.
-        let lent = unsafe { with_borrowed(object.as_borrowed(), |_| Ok(())) };
-        assert!(PyErr::from(lent.expect_err("stopped")).is_instance_of::<PyKeyboardInterrupt>(py));
+        // SAFETY: nothing is borrowed.
+        let borrowed = unsafe { with_borrowed(object.as_borrowed(), |_| Ok(())) };
+        assert!(
+            PyErr::from(borrowed.expect_err("stopped")).is_instance_of::<PyKeyboardInterrupt>(py)
+        );
         calm(py);
     });
 }

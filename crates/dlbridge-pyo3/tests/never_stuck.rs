@@ -130,7 +130,7 @@ fn whatever_became_of_a_tensor_is_dropped_under_the_gil() {
                     let raw = move || {
                         std::ptr::with_exposed_provenance_mut::<DLManagedTensorVersioned>(raw)
                     };
-                    // SAFETY: given away just now.
+                    // SAFETY: exported just now.
                     Box::new(move || unsafe { Tensor::release_raw(raw()) })
                 }
             };

@@ -207,7 +207,7 @@ impl Foreign {
         self.into_block(|dl_tensor| DLManagedTensor { dl_tensor, manager_ctx, deleter })
     }
 
-    /// Lends a plain descriptor, as the callee of a C function gets it.
+    /// Passes a plain descriptor, as the callee of a C function gets it.
     pub fn with_raw<R>(&mut self, function: impl FnOnce(*mut DLTensor) -> R) -> R {
         let mut descriptor = self.describe();
         function(&raw mut descriptor)

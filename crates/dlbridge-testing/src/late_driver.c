@@ -1,6 +1,6 @@
 /* Plays NVIDIA's driver library, with streams that are as late as CUDA lets them be: work that is
  * queued runs when the host waits for it, or when a stream that it waits for makes it, and not
- * before. Whoever forgets to wait reads old values, every time. Memory that is freed is overwritten.
+ * before. Code that forgets to wait reads old values, every time. Memory that is freed is overwritten.
  *
  * One device, whose memory is the host's; no kernels. A function named in LATE_DRIVER_FORGETS does
  * nothing, so that a test shows what it catches.

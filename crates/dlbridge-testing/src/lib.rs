@@ -37,5 +37,5 @@ mod releases;
 
 pub use foreign::Foreign;
 pub use late_driver::LateDriver;
-pub use owner::{CountingOwner, PanicOnDrop, PanicOnLend};
+pub use owner::{CountingOwner, PanicOnBorrow, PanicOnDrop};
 pub use releases::Releases;

@@ -24,7 +24,7 @@ pub struct CountingOwner<T> {
     values: Vec<T>,
     drops: Releases,
     panics_on_drop: bool,
-    panics_on_lend: bool,
+    panics_on_borrow: bool,
 }
 
 /// What a [`CountingOwner`] panics with when it is dropped.
@@ -33,14 +33,14 @@ pub struct PanicOnDrop;
 
 /// What a [`CountingOwner`] panics with when its elements are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PanicOnLend;
+pub struct PanicOnBorrow;
 
 impl<T> CountingOwner<T> {
     /// Owns `values`.
     #[must_use]
     pub fn new(values: impl Into<Vec<T>>) -> Self {
         let values = values.into();
-        Self { values, drops: Releases::default(), panics_on_drop: false, panics_on_lend: false }
+        Self { values, drops: Releases::default(), panics_on_drop: false, panics_on_borrow: false }
     }
 
     /// The count of drops; 0 while this owner lives.
@@ -63,16 +63,16 @@ impl<T> CountingOwner<T> {
         self
     }
 
-    /// Panics with [`PanicOnLend`] when its elements are asked for. The panic hook stays silent.
+    /// Panics with [`PanicOnBorrow`] when its elements are asked for. The panic hook stays silent.
     #[must_use]
-    pub fn panic_on_lend(mut self) -> Self {
-        self.panics_on_lend = true;
+    pub fn panic_on_borrow(mut self) -> Self {
+        self.panics_on_borrow = true;
         self
     }
 
     fn check(&self) {
-        if self.panics_on_lend {
-            resume_unwind(Box::new(PanicOnLend));
+        if self.panics_on_borrow {
+            resume_unwind(Box::new(PanicOnBorrow));
         }
     }
 }

@@ -148,7 +148,7 @@ fn raw_descriptors() -> Result<(), Error> {
     let tensor = take(managed)?;
     assert_eq!(tensor.data_ptr().cast_const(), data.cast(), "there and back without a copy");
 
-    // what has been in other hands may be written by them, so it is not lent as a slice
+    // what has been in other hands may be written by them, so it is not borrowed as a slice
     assert_eq!(tensor.as_slice::<f32>(), Err(Error::SharedMemory));
     // but values are read from it, in any layout
     assert_eq!(tensor.view::<f32>()?.to_vec(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);

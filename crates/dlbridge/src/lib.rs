@@ -56,7 +56,6 @@ mod error;
 mod flags;
 pub mod layout;
 mod match_dtype;
-mod part_error;
 #[doc(hidden)]
 pub mod protocol;
 mod raw;
@@ -103,9 +102,8 @@ pub use adapters::safetensors_0_8;
 pub use device::{Device, DeviceKind};
 pub use dlbridge_sys as sys;
 pub use dtype::{DType, TypeCode};
-pub use error::Error;
+pub use error::{DescriptorError, Error, ErrorKind, PartError, ShapeField};
 pub use flags::Flags;
-pub use part_error::PartError;
 pub use raw::descriptor::ManagedTensor;
 pub use raw::{Element, Iter, Plain, ReadCell};
 #[doc(hidden)]

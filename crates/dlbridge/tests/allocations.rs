@@ -134,7 +134,7 @@ fn importing_a_descriptor_without_strides_allocates_a_header_with_them() {
     let (tensor, counts) = counted(|| take_back(managed));
     assert_eq!(counts, (1, 0));
     let (managed, counts) = counted(|| tensor.into_raw());
-    assert_eq!(counts, NONE, "which is given away");
+    assert_eq!(counts, NONE, "which is exported");
     delete(managed);
 }
 

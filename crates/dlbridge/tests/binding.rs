@@ -27,7 +27,7 @@ static TURN: Mutex<()> = Mutex::new(());
 
 fn bound(foreign: Foreign) -> (Tensor, Releases) {
     let releases = foreign.releases();
-    // SAFETY: legal, and given away.
+    // SAFETY: legal, and exported.
     let tensor = unsafe { try_from_raw_bound(foreign.into_versioned(), || &BINDING) };
     (tensor.expect("legal"), releases)
 }
@@ -58,7 +58,7 @@ fn a_bound_tensor_waits_for_its_binding_whatever_became_of_it() {
         ("counted and alone again", |tensor| drop(tensor.into_shared().into_inner())),
         ("frozen", |tensor| drop(Tensor::from(tensor.into_frozen()))),
         ("exported", |tensor| {
-            // SAFETY: given away just now.
+            // SAFETY: exported just now.
             unsafe { Tensor::release_raw(tensor.into_raw()) };
         }),
         ("exported before 1.0", |tensor| {
@@ -87,7 +87,7 @@ fn a_legacy_tensor_is_bound_alike() {
     let _turn = TURN.lock();
     let foreign = numbers();
     let releases = foreign.releases();
-    // SAFETY: legal, and given away.
+    // SAFETY: legal, and exported.
     let tensor = unsafe { try_from_raw_bound(foreign.into_legacy(), || &BINDING) };
     drop(tensor.expect("legal"));
     wait_and_release(&releases, "before 1.0");
@@ -111,14 +111,14 @@ fn an_export_that_came_back_is_kept_without_the_object_around_it() {
     let mut last = Tensor::from(first.clone()).into_raw();
     drop(first);
     for _ in 0..3 {
-        // SAFETY: alive, and given away only below.
+        // SAFETY: alive, and exported only below.
         let keep = unsafe { Keep::of_raw(last) }.expect("our own export");
         // SAFETY: alive, as above.
         let descriptor = unsafe { &(*last).dl_tensor };
         // SAFETY: `keep` keeps the memory that this describes.
         let again = unsafe { Tensor::from_owner_raw(keep, descriptor, dlbridge::Flags::NONE) };
         let again = Tensor::from(again.expect("legal").into_shared()).into_raw();
-        // SAFETY: given away by its tensor, and deleted once.
+        // SAFETY: exported by its tensor, and deleted once.
         unsafe { Tensor::release_raw(last) };
         last = again;
         assert_eq!(drops.count(), 0);

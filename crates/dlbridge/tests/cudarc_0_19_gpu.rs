@@ -84,7 +84,7 @@ fn the_producers_stream_waits_for_ours() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn what_others_hold_is_not_lent_for_writing() {
+fn what_others_hold_is_not_borrowed_for_writing() {
     let (_context, ours, theirs) = streams();
     let tensor = Tensor::try_from(late(&theirs, 1)).expect("it fits").into_shared().into();
     let mut slice = OwnedSlice::<u8>::new(tensor, &ours).expect("the same device");
@@ -154,10 +154,10 @@ fn a_tensor_that_is_shared_tells_its_stream_and_is_only_read() {
     let shared = Tensor::from(first.clone());
     assert_eq!(shared.data_ptr(), first.data_ptr());
     let slice = Arc::new(late(&theirs, 7));
-    let lent = Tensor::try_from(Arc::clone(&slice)).expect("it fits");
+    let borrowed = Tensor::try_from(Arc::clone(&slice)).expect("it fits");
     let (address, _recorded) = slice.device_ptr(&theirs);
-    assert_eq!(lent.data_ptr().addr() as u64, address);
-    for mut tensor in [shared, lent] {
+    assert_eq!(borrowed.data_ptr().addr() as u64, address);
+    for mut tensor in [shared, borrowed] {
         assert_eq!(
             (cudarc_0_19::stream(&tensor), tensor.access()),
             (Some(&theirs), Access::Frozen)

@@ -182,7 +182,7 @@ fn chain(step: impl Fn(Tensor) -> Tensor + Send + 'static) {
 fn around(tensor: Tensor) -> Tensor {
     let described = tensor.as_raw();
     let flags = dlbridge::Flags::IS_COPIED;
-    // SAFETY: described by the tensor, which is the owner and lends it to nobody else.
+    // SAFETY: described by the tensor, which is the only owner.
     unsafe { Tensor::from_owner_raw(tensor, &described, flags) }.expect("our own")
 }
 

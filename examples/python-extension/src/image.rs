@@ -2,7 +2,7 @@
 //! Invariant: the pixels of an image are not moved while it lives.
 
 use dlbridge::{DType, SharedTensor, Tensor};
-use dlbridge_pyo3::{Contiguous, ExportDlpack, Lend, PyTensorOf, Result, dlpack_methods};
+use dlbridge_pyo3::{Borrow, Contiguous, ExportDlpack, PyTensorOf, Result, dlpack_methods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -14,7 +14,7 @@ pub(crate) struct Image {
 
 impl ExportDlpack for Image {
     // Optional: spares consumers in C a new handle for each call.
-    const LEND: Option<Lend<Self>> = Some(Lend::new(|image| &image.pixels));
+    const BORROW: Option<Borrow<Self>> = Some(Borrow::new(|image| &image.pixels));
 
     fn tensor(&self) -> Result<Tensor> {
         Ok(self.pixels.clone().into())

@@ -1,4 +1,4 @@
-# Threads of Python that drop Julia's arrays, and Julia's collector on another thread meanwhile.
+# Threads of Python that drop Julia's arrays, and Julia's collector on another thread.
 
 using DLBridge: from_dlpack, share
 

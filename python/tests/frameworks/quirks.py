@@ -32,7 +32,7 @@ class Quirk:
     dtype: str | None = None
     """The name seen of the element type."""
     copied: bool = False
-    """The values are elsewhere, and the source is let go."""
+    """The values are elsewhere, and the source is released."""
 
 
 def _readonly(case: Case) -> bool:

@@ -28,7 +28,7 @@ class TestPaddle:
     def test_it_goes_through_its_exchange_table(self):
         tensor = self.paddle.to_tensor(np.arange(3, dtype="float32"))
         assert dlbridge.inspect(tensor).protocol == "C exchange API"
-        assert _native._lend(tensor)["data_ptr"] == tensor.data_ptr()
+        assert _native._borrow(tensor)["data_ptr"] == tensor.data_ptr()
 
     def test_a_tensor_that_needs_a_gradient_is_taken_as_its_memory(self):
         tensor = self.paddle.to_tensor(np.arange(3, dtype="float32"), stop_gradient=False)

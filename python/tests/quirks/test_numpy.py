@@ -12,10 +12,10 @@ import dlbridge
 from dlbridge import _native
 
 
-def test_what_numpy_lends_is_the_array_itself():
+def test_what_is_borrowed_from_numpy_is_the_array_itself():
     array = np.arange(6, dtype="float32").reshape(2, 3)[:, ::-1]
-    lent = _native._lend(array)
-    assert lent == {
+    borrowed = _native._borrow(array)
+    assert borrowed == {
         "shape": [2, 3],
         "strides": [3, -1],
         "dtype": "float32",
@@ -23,7 +23,7 @@ def test_what_numpy_lends_is_the_array_itself():
         "data_ptr": array.ctypes.data,
     }
     array.flags.writeable = False
-    assert _native._lend(array)["readonly"] is True
+    assert _native._borrow(array)["readonly"] is True
 
 
 def test_a_broadcast_view_is_taken_read_only():

@@ -65,7 +65,7 @@ def test_a_table_of_tvm_without_callbacks_is_passed_over():
     tensor = load("tvm_ffi").from_dlpack(np.arange(3, dtype="float32"))
     wrapped = wrapper(tensor)
     assert dlbridge.from_dlpack(wrapped).data_ptr == tensor.data_ptr()
-    assert _native._lend(wrapped)["data_ptr"] == tensor.data_ptr()
+    assert _native._borrow(wrapped)["data_ptr"] == tensor.data_ptr()
 
 
 def test_tvm_forgets_that_memory_is_read_only_and_is_not_given_it():

@@ -11,9 +11,9 @@ from dlbridge import _native
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 
-def test_what_torch_lends_is_the_tensor_itself():
+def test_what_is_borrowed_from_torch_is_the_tensor_itself():
     tensor = torch.arange(6.0).reshape(2, 3).t()
-    assert _native._lend(tensor) == {
+    assert _native._borrow(tensor) == {
         "shape": [3, 2],
         "strides": [1, 3],
         "dtype": "float32",
@@ -23,12 +23,12 @@ def test_what_torch_lends_is_the_tensor_itself():
     }
 
 
-def test_what_cannot_be_lent_says_why():
+def test_what_cannot_be_borrowed_says_why():
     with pytest.raises(BufferError, match="resolve_conj"):
-        _native._lend(torch.ones(2, dtype=torch.complex64).conj())
+        _native._borrow(torch.ones(2, dtype=torch.complex64).conj())
     for tensor in (torch.ones(3).to_sparse(), torch.empty(3, device="meta")):
         with pytest.raises(BufferError, match="Can"):
-            _native._lend(tensor)
+            _native._borrow(tensor)
 
 
 def test_a_tensor_that_needs_a_gradient_is_taken_as_its_memory():
@@ -39,7 +39,7 @@ def test_a_tensor_that_needs_a_gradient_is_taken_as_its_memory():
         tensor.__dlpack__()
     taken = dlbridge.from_dlpack(tensor)
     assert (taken.data_ptr, taken.shape) == (tensor.data_ptr(), (3,))
-    assert _native._lend(tensor)["data_ptr"] == tensor.data_ptr()
+    assert _native._borrow(tensor)["data_ptr"] == tensor.data_ptr()
 
 
 def test_a_tensor_that_needs_a_gradient_is_not_written():

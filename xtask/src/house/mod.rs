@@ -5,8 +5,9 @@ mod names;
 mod notes;
 mod rules;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
+use crate::findings::report;
 use crate::shell::{files, root};
 use crate::workspace;
 
@@ -51,19 +52,6 @@ pub(crate) fn check() -> Result<()> {
     let untold = features.iter().filter(|name| !told.contains(&format!("`{name}`")));
     findings.extend(untold.map(|name| format!("README.md: no row for the feature `{name}`")));
     report(&findings)
-}
-
-/// Prints the findings, and fails if there are any.
-pub(crate) fn report(findings: &[String]) -> Result<()> {
-    for finding in findings {
-        println!("{finding}");
-    }
-    if findings.is_empty() { Ok(()) } else { bail!("{} findings", findings.len()) }
-}
-
-/// The number of the line that a place in a text is in.
-pub(crate) fn line_of(text: &str, place: usize) -> usize {
-    1 + text[..place].matches('\n').count()
 }
 
 #[cfg(test)]

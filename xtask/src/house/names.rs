@@ -5,7 +5,8 @@ use std::collections::HashSet;
 
 use pulldown_cmark::{Event, Parser};
 
-use super::{line_of, notes};
+use super::notes;
+use crate::findings::line_of;
 use crate::guide;
 
 /// History, adapters that do not exist yet, pages that a command writes.

@@ -25,19 +25,14 @@ pub struct Group {
 /// A case: the name of the library and the code.
 pub type Case = (&'static str, fn(Array2<f32>) -> f32);
 
-/// All groups.
-pub fn groups() -> Vec<Group> {
-    let first = Group {
+/// The group that needs no other crates than ndarray and the peers.
+pub fn group() -> Group {
+    Group {
         name: "ndarray -> Tensor -> view",
         shape: (2, 3),
         batch: 1000,
         cases: there_and_back(),
-    };
-    #[cfg(feature = "crates")]
-    let others = super::crates::groups();
-    #[cfg(not(feature = "crates"))]
-    let others = Vec::new();
-    std::iter::once(first).chain(others).collect()
+    }
 }
 
 /// Converts an array to a tensor, and views that as an array.

@@ -8,13 +8,22 @@ mod floor;
 use std::hint::black_box;
 use std::time::Instant;
 
-use cases::{Case, Group, groups};
+use cases::{Case, Group};
 use ndarray::Array2;
 
 use crate::count;
 
 /// Odd, so the median is one of the rounds.
 const ROUNDS: usize = 101;
+
+/// All groups.
+fn groups() -> Vec<Group> {
+    #[cfg(feature = "crates")]
+    let others = crates::groups();
+    #[cfg(not(feature = "crates"))]
+    let others = Vec::new();
+    std::iter::once(cases::group()).chain(others).collect()
+}
 
 /// Prints a line for each case: the numbers of its group and of the case in it, group, shape,
 /// library, nanoseconds (the median of the rounds), allocations.

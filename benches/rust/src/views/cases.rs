@@ -196,7 +196,7 @@ fn loops<T: Number, D: Dimension + 'static>(
     array: ArrayView<'static, T, D>,
 ) -> [Case; 3] {
     let array = kept(array);
-    let view: View<'static, T> = kept(lent(array)).view().expect("its own type");
+    let view: View<'static, T> = kept(borrowed(array)).view().expect("its own type");
     let others: &'static [T] = kept(values::<T>(array.len()));
     let case = |name, ways| Case { name, dtype: dtype::<T>(), layout, ways };
     [
@@ -225,7 +225,7 @@ fn loops<T: Number, D: Dimension + 'static>(
 }
 
 /// A `Shared` tensor over the array's memory, with its layout.
-fn lent<T: Number, D: Dimension>(array: &ArrayView<'static, T, D>) -> Tensor {
+fn borrowed<T: Number, D: Dimension>(array: &ArrayView<'static, T, D>) -> Tensor {
     let shape: Vec<_> = array.shape().iter().map(|&extent| extent as i64).collect();
     let strides: Vec<_> = array.strides().iter().map(|&stride| stride as i64).collect();
     let below: i64 = shape.iter().zip(&strides).map(|(n, step)| (n - 1) * step.min(&0)).sum();

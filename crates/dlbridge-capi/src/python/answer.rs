@@ -10,9 +10,9 @@ use dlbridge::protocol::{self, export, stream};
 use dlbridge::{Device, SharedTensor, Tensor};
 
 use super::api::Pointer;
+use super::attached::{Object, Python};
 use super::capsule;
 use super::exception::{Exception, raise};
-use super::object::{Object, Python};
 use crate::error::{Error, Result};
 
 /// The keywords of `__dlpack__`, array API standard 2024.12.

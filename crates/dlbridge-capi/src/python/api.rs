@@ -5,9 +5,9 @@
 #![cfg_attr(not(any(unix, windows)), allow(dead_code, reason = "Python is not found there"))]
 
 use std::ffi::{c_char, c_int, c_longlong, c_uint, c_ulong, c_void};
-use std::fmt;
 use std::sync::OnceLock;
 
+use super::absent::{Absent, OLDEST};
 use crate::error::{Error, Result};
 
 #[cfg(any(unix, windows))]
@@ -155,41 +155,9 @@ unsafe impl Sync for Api {}
 
 static API: OnceLock<Api> = OnceLock::new();
 
-/// The oldest Python whose code may call this library's class.
-const OLDEST: (u32, u32) = (3, 10);
 /// From this version on, the function that looks at the current thread state is a public one.
 #[cfg(any(unix, windows))]
 const THREAD_STATE_IS_LOCAL: (u32, u32) = (3, 12);
-
-/// Why there is no table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Absent {
-    /// No library of the process exports Python's functions.
-    Nowhere,
-    /// There is one that is older than [`OLDEST`].
-    TooOld(String),
-    /// There is one without this function.
-    Incomplete(&'static str),
-}
-
-impl fmt::Display for Absent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (major, minor) = OLDEST;
-        match self {
-            Self::Nowhere => f.write_str("python: expected one in this process, found none"),
-            Self::TooOld(found) => {
-                write!(f, "python: expected {major}.{minor} or newer, found {found}")
-            }
-            Self::Incomplete(name) => write!(f, "python: expected CPython, found no {name}"),
-        }
-    }
-}
-
-impl From<Absent> for Error {
-    fn from(absent: Absent) -> Self {
-        Self::NotAttached(absent.to_string())
-    }
-}
 
 /// How the thread state of the calling thread is found. `PyGILState_Check` answers yes for every
 /// thread once a sub-interpreter has existed.

@@ -12,7 +12,7 @@ use dlbridge::protocol::capsule::{CONSUMED, Content, Names, expected};
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 
 use super::api::{Api, Pointer};
-use super::object::{Object, Python};
+use super::attached::{Object, Python};
 use crate::entry::contained;
 use crate::error::{Error, Result};
 
@@ -22,7 +22,7 @@ static TAKING: Mutex<()> = Mutex::new(());
 
 fn has_name(capsule: &Object, name: &CStr) -> bool {
     // SAFETY: any object may be asked, on an attached thread; no exception is set (F1).
-    unsafe { (capsule.python().api.PyCapsule_IsValid)(capsule.as_ptr(), name.as_ptr()) == 1 }
+    unsafe { (capsule.python.api.PyCapsule_IsValid)(capsule.as_ptr(), name.as_ptr()) == 1 }
 }
 
 fn content(object: &Object) -> Option<Content> {
@@ -50,7 +50,7 @@ pub(super) fn take(capsule: &Object) -> Result<Tensor> {
 }
 
 fn take_as<A: Names>(capsule: &Object) -> Result<Tensor> {
-    let (api, name) = (capsule.python().api, A::UNUSED.as_ptr());
+    let (api, name) = (capsule.python.api, A::UNUSED.as_ptr());
     // SAFETY: a capsule of this name (checked by `take`), attached (F4).
     let tensor = unsafe { (api.PyCapsule_GetPointer)(capsule.as_ptr(), name) };
     // The check comes before the renaming, so that a refused tensor stays the capsule's.

@@ -10,8 +10,8 @@ use dlbridge::{SharedTensor, Tensor};
 
 use super::answer::Arguments;
 use super::api::{Method, Pointer, Slot, Spec};
+use super::attached::{Object, Python};
 use super::exception::{Exception, raise};
-use super::object::{Object, Python};
 use crate::entry::contained;
 use crate::error::{Error, Result};
 

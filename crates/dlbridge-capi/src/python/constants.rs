@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use dlbridge::protocol;
 
 use super::api::Pointer;
+use super::attached::{Object, Python};
 use super::exception::Exception;
-use super::object::{Object, Python};
 
 pub(super) struct Constants {
     /// `"__dlpack__"`.
@@ -54,7 +54,7 @@ impl Constants {
         }
     }
 
-    /// Two threads may get here, since Python may switch threads meanwhile: nothing is locked while
+    /// Two threads may get here, since Python may switch threads in between: nothing is locked while
     /// Python runs. The second one's objects are leaked, which happens at most once a thread.
     #[cold]
     fn make(python: Python) -> Result<&'static Self, Exception> {

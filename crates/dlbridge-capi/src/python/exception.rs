@@ -1,19 +1,18 @@
-//! Fetches and restores Python exceptions.
+//! Fetches and restores Python exceptions. Their text is read in `object`.
 //! Statuses belong to `error`.
 //! Invariant: a fetched exception is no longer set.
 
-use std::fmt;
 use std::ptr;
 
 use super::api::{Api, Pointer};
-use super::object::{Object, Python};
+use super::attached::{Object, Python};
 use crate::entry::c_text;
 
 /// An exception that was raised.
 pub(crate) struct Exception {
-    python: Python,
-    kind: Option<Object>,
-    value: Option<Object>,
+    pub(super) python: Python,
+    pub(super) kind: Option<Object>,
+    pub(super) value: Option<Object>,
     trace: Option<Object>,
 }
 
@@ -29,8 +28,8 @@ impl Exception {
         // SAFETY: attached; the three belong together (F1).
         unsafe { (python.api.PyErr_NormalizeException)(&mut kind, &mut value, &mut trace) };
         let [kind, value, trace] = [kind, value, trace].map(|pointer| {
-            // SAFETY: references that were given to us, or null; no exception is looked for (F3).
-            (!pointer.is_null()).then(|| unsafe { python.own(pointer) }.ok()).flatten()
+            // SAFETY: references that were given to us, or null (F3).
+            unsafe { python.owned(pointer) }
         });
         Some(Self { python, kind, value, trace })
     }
@@ -57,30 +56,6 @@ impl Exception {
         let class = unsafe { class(self.python.api).read() };
         // SAFETY: live objects, attached (F1, F2).
         unsafe { (self.python.api.PyErr_GivenExceptionMatches)(kind.as_ptr(), class) == 1 }
-    }
-
-    /// Its text, without its class.
-    pub(super) fn message(&self) -> String {
-        self.value.as_ref().and_then(|value| value.text().ok()).unwrap_or_default()
-    }
-}
-
-impl fmt::Display for Exception {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(kind) = &self.kind else {
-            return f.write_str("python: a call failed and set no exception");
-        };
-        let name = self
-            .python
-            .intern(c"__qualname__")
-            .and_then(|name| kind.attribute(name.as_ptr())?.text());
-        write!(f, "{}: {}", name.unwrap_or_default(), self.message())
-    }
-}
-
-impl fmt::Debug for Exception {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Exception({self})")
     }
 }
 

@@ -9,9 +9,9 @@ use dlbridge::protocol::table::{CONJUGATED, may_be_conjugated};
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
 use dlbridge::{Device, Tensor};
 
+use super::attached::Object;
 use super::constants::Constants;
 use super::exception::Exception;
-use super::object::Object;
 use super::table;
 use crate::error::{Error, Result};
 use crate::info::Stream;
@@ -26,7 +26,7 @@ pub(super) fn import(object: &Object) -> Option<Result<(Tensor, Stream)>> {
     // SAFETY: the object is of the type that published the table (F5), the thread attached (F1).
     let status = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) };
     if status != 0 {
-        let exception = Exception::pending(object.python())?;
+        let exception = Exception::pending(object.python)?;
         let is_ordinary = exception.is_a(|api| api.PyExc_Exception);
         return (!is_ordinary).then_some(Err(Error::Python(exception)));
     }
@@ -66,7 +66,7 @@ fn resolved(object: &Object, tensor: Tensor) -> Option<Result<Tensor>> {
 
 #[cold]
 fn is_conjugated(object: &Object) -> Result<bool, Exception> {
-    let name = Constants::get(object.python())?.is_conj;
+    let name = Constants::get(object.python)?.is_conj;
     if !object.has_attribute(name) {
         return Ok(false);
     }

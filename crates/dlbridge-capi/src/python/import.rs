@@ -11,9 +11,9 @@ use dlbridge::protocol::import::{Keywords, Next, Raised, after};
 use dlbridge::protocol::stream::platform;
 
 use super::answer::read_device;
+use super::attached::Object;
 use super::constants::Constants;
 use super::exception::Exception;
-use super::object::Object;
 use super::{capsule, exchange};
 use crate::error::{Error, Result};
 use crate::info::Stream;
@@ -41,7 +41,7 @@ fn import_on(object: &Object, stream: i64) -> Result<(Tensor, Stream)> {
                        be told a stream";
         return Err(Error::Unsupported(message.to_owned()));
     }
-    let constants = Constants::get(object.python())?;
+    let constants = Constants::get(object.python)?;
     let device = read_device(&object.call(constants.dlpack_device, [], ptr::null_mut())?)?;
     if device.is_host_accessible() && platform(device).is_none() {
         return import(object, None);
@@ -70,7 +70,7 @@ fn ask(object: &Object, mut keywords: Keywords) -> Result<Object, (Exception, Ne
 
 /// `object.__dlpack__(...)` with `max_version`, `stream`, both or none.
 fn call(object: &Object, keywords: Keywords) -> Result<Object, Exception> {
-    let python = object.python();
+    let python = object.python;
     let constants = Constants::get(python)?;
     let (method, version) = (constants.dlpack, constants.version);
     let stream = keywords.stream.map(|number| python.integer(number)).transpose()?;
@@ -85,7 +85,7 @@ fn call(object: &Object, keywords: Keywords) -> Result<Object, Exception> {
 }
 
 fn raised<'a>(object: &Object, exception: &Exception, message: &'a str) -> Raised<'a> {
-    let dlpack = Constants::get(object.python()).map(|constants| constants.dlpack);
+    let dlpack = Constants::get(object.python).map(|constants| constants.dlpack);
     let has_method = || dlpack.is_ok_and(|dlpack| object.has_attribute(dlpack));
     if exception.is_a(|api| api.PyExc_TypeError) {
         Raised::TypeError(message)

@@ -2,8 +2,10 @@
 //! run time.
 //! Invariant: a [`Python`] exists only on threads that are attached to the interpreter.
 
+mod absent;
 mod answer;
 mod api;
+mod attached;
 mod capsule;
 mod class;
 mod constants;
@@ -17,8 +19,9 @@ mod table;
 
 pub use api::PyObject;
 pub(crate) use api::load_from;
+pub(crate) use attached::{Python, is_running};
 pub(crate) use capsule::new as capsule;
 pub(crate) use class::new as object;
 pub(crate) use exception::Exception;
 pub(crate) use import::import;
-pub(crate) use object::{Python, is_running, release, undisturbed};
+pub(crate) use object::{release, undisturbed};

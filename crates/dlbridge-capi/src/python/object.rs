@@ -1,114 +1,23 @@
-//! References to Python objects, and the operations on them.
+//! The operations on Python objects.
 //! The protocol belongs to `import` and `class`.
-//! Invariant: an [`Object`] owns one reference, and stays on an attached thread.
 
 use std::ffi::CStr;
-use std::marker::PhantomData;
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::{fmt, ptr};
 
-use super::api::{self, Api, Pointer, PyObject};
+use super::api::Pointer;
+use super::attached::{Object, Python, is_running};
 use super::exception::Exception;
-use crate::error::{Error, Result};
-
-/// Proof that this thread is attached to the interpreter.
-#[derive(Clone, Copy)]
-pub(crate) struct Python {
-    pub(super) api: &'static Api,
-    /// Being attached belongs to a thread.
-    thread: PhantomData<*mut ()>,
-}
-
-/// The interpreter that uses this library, or [`NO_INTERPRETER`] before the first call.
-static INTERPRETER: AtomicI64 = AtomicI64::new(NO_INTERPRETER);
-const NO_INTERPRETER: i64 = -1;
-
-/// Whether the interpreter that used this library has been shut down.
-static ENDED: AtomicBool = AtomicBool::new(false);
-
-unsafe extern "C" fn ended() {
-    ENDED.store(true, Ordering::Release);
-}
 
 impl Python {
-    /// Finds Python, and checks that this thread may use it.
-    #[inline]
-    pub(crate) fn attached() -> Result<Self> {
-        let api = api::get()?;
-        check_running(api)?;
-        if !api.current.is_attached() {
-            return Err(not_attached(
-                "python: expected a thread that is attached to the main interpreter, found one \
-                 that is not; PyGILState_Ensure attaches it",
-            ));
-        }
-        let python = Self { api, thread: PhantomData };
-        python.check_interpreter()?;
-        Ok(python)
-    }
-
-    /// The class and the names are objects of one interpreter, which others must not touch: one
-    /// with a GIL of its own would change their reference counts at the same time.
-    #[inline]
-    fn check_interpreter(self) -> Result<()> {
-        // SAFETY: attached (F1).
-        let interpreter = unsafe { (self.api.PyInterpreterState_Get)() };
-        // SAFETY: the current interpreter (F1).
-        let found = unsafe { (self.api.PyInterpreterState_GetID)(interpreter) };
-        let first = INTERPRETER.load(Ordering::Acquire);
-        if first == found { Ok(()) } else { self.claim(found) }
-    }
-
-    #[cold]
-    fn claim(self, found: i64) -> Result<()> {
-        let order = (Ordering::AcqRel, Ordering::Acquire);
-        match INTERPRETER.compare_exchange(NO_INTERPRETER, found, order.0, order.1) {
-            Ok(_) => {
-                // SAFETY: attached; a function that stays loaded and calls nothing (F1, F2). Where
-                // Python has no room for it, only a second start goes unnoticed.
-                unsafe { (self.api.Py_AtExit)(ended) };
-                Ok(())
-            }
-            Err(first) if first == found => Ok(()),
-            Err(first) => Err(Error::NotAttached(format!(
-                "python: expected interpreter {first}, which used dlbridge first, found \
-                 interpreter {found}"
-            ))),
-        }
-    }
-
-    /// What Python itself promises in callbacks.
-    ///
-    /// # Safety
-    ///
-    /// Python calls this thread's code.
-    pub(super) unsafe fn in_callback() -> Option<Self> {
-        Some(Self { api: api::get().ok()?, thread: PhantomData })
-    }
-
-    /// Another reference to an object of the caller; `None` for null.
-    ///
-    /// # Safety
-    ///
-    /// `pointer` is null or a live object.
-    pub(crate) unsafe fn borrow(self, pointer: *mut PyObject) -> Option<Object> {
-        let pointer = NonNull::new(pointer)?;
-        // SAFETY: a live object (the caller's duty), on an attached thread.
-        unsafe { (self.api.Py_IncRef)(pointer.as_ptr()) };
-        Some(Object { pointer, python: self })
-    }
-
-    /// A reference that Python just gave away; null means that it raised.
+    /// A new reference; null means that Python raised an exception.
     ///
     /// # Safety
     ///
     /// `pointer` is null with an exception set, or a new reference.
     #[inline]
     pub(super) unsafe fn own(self, pointer: Pointer) -> Result<Object, Exception> {
-        match NonNull::new(pointer) {
-            Some(pointer) => Ok(Object { pointer, python: self }),
-            None => Err(Exception::take(self)),
-        }
+        // SAFETY: the caller's duty.
+        unsafe { self.owned(pointer) }.ok_or_else(|| Exception::take(self))
     }
 
     /// The exception that is set, if a function says that there is one.
@@ -146,35 +55,7 @@ impl Python {
     }
 }
 
-/// A reference to a Python object.
-pub(crate) struct Object {
-    pointer: NonNull<PyObject>,
-    python: Python,
-}
-
-impl Drop for Object {
-    fn drop(&mut self) {
-        // SAFETY: attached, and the reference is ours to give back (F1).
-        unsafe { (self.python.api.Py_DecRef)(self.pointer.as_ptr()) };
-    }
-}
-
 impl Object {
-    pub(super) fn python(&self) -> Python {
-        self.python
-    }
-
-    pub(super) fn as_ptr(&self) -> Pointer {
-        self.pointer.as_ptr()
-    }
-
-    /// Gives the reference away.
-    pub(crate) fn into_raw(self) -> *mut PyObject {
-        let pointer = self.as_ptr();
-        std::mem::forget(self);
-        pointer
-    }
-
     pub(super) fn kind(&self) -> Result<Object, Exception> {
         // SAFETY: a live object, attached (F1, F2).
         let kind = unsafe { (self.python.api.PyObject_Type)(self.as_ptr()) };
@@ -288,38 +169,14 @@ impl Object {
     }
 }
 
-fn not_attached(message: &str) -> Error {
-    Error::NotAttached(message.to_owned())
-}
-
-/// Whether Python runs, and is the one that used this library first.
-fn check_running(api: &Api) -> Result<()> {
-    // SAFETY: may be called at any time, on any thread (F1).
-    if unsafe { (api.Py_IsInitialized)() } == 0 {
-        return Err(not_attached("python: it is not running"));
-    }
-    if ENDED.load(Ordering::Acquire) {
-        return Err(not_attached(
-            "python: it was shut down and started again; dlbridge serves the first start only",
-        ));
-    }
-    Ok(())
-}
-
 /// Runs deleters, if this thread may: no thread that holds the GIL can be waiting for it. An
 /// exception that is set stays set.
 pub(crate) fn release(deleters: impl FnOnce() -> usize) -> usize {
-    let Ok(api) = api::get() else { return deleters() };
-    if check_running(api).is_err() {
+    if !is_running() {
         return deleters();
     }
     let Ok(python) = Python::attached() else { return 0 };
     python.undisturbed(deleters)
-}
-
-/// Whether the objects of the Python that this library uses are alive.
-pub(crate) fn is_running() -> bool {
-    api::get().is_ok_and(|api| check_running(api).is_ok())
 }
 
 /// Runs code that may run Python code. An exception that is set stays set.
@@ -339,5 +196,31 @@ impl Python {
             exception.restore();
         }
         result
+    }
+}
+
+impl Exception {
+    /// Its text, without its class.
+    pub(super) fn message(&self) -> String {
+        self.value.as_ref().and_then(|value| value.text().ok()).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Exception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(kind) = &self.kind else {
+            return f.write_str("python: a call failed and set no exception");
+        };
+        let name = self
+            .python
+            .intern(c"__qualname__")
+            .and_then(|name| kind.attribute(name.as_ptr())?.text());
+        write!(f, "{}: {}", name.unwrap_or_default(), self.message())
+    }
+}
+
+impl fmt::Debug for Exception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Exception({self})")
     }
 }

@@ -6,14 +6,14 @@ pub(super) use libloading::os::unix::Library;
 #[cfg(windows)]
 pub(super) use libloading::os::windows::Library;
 
-use super::api::Absent;
+use super::absent::Absent;
 
 /// Calls `read` with the library that stands for the global names of the process.
 #[cfg(unix)]
 pub(super) fn search<T>(read: impl Fn(&Library) -> Result<T, Absent>) -> Result<T, Absent> {
     use std::sync::OnceLock;
 
-    // Opened once: its handle finds libraries that are loaded later, too.
+    // Opened once: its handle also finds libraries that are loaded later.
     static PROCESS: OnceLock<Library> = OnceLock::new();
     read(PROCESS.get_or_init(Library::this))
 }

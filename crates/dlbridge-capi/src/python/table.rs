@@ -11,9 +11,9 @@ use dlbridge::protocol::table::{CAPSULE, METHODS, serves, usable};
 use dlbridge::sys::{DLPackExchangeAPI, DLPackExchangeAPIHeader};
 
 use super::api::{Method, Pointer};
+use super::attached::{Object, Python};
 use super::constants::Constants;
 use super::exception::Exception;
-use super::object::{Object, Python};
 use crate::entry::contained;
 
 /// How many types are remembered. Types that share a slot replace each other.
@@ -63,7 +63,7 @@ fn look_up(kind: &Object) -> Option<&'static DLPackExchangeAPI> {
     let table = ask(kind).unwrap_or(None);
     let mut entry = Remembered { kind: kind.as_ptr(), table, watch: ptr::null_mut() };
     // SAFETY: a type, attached (F1).
-    let flags = unsafe { (kind.python().api.PyType_GetFlags)(kind.as_ptr()) };
+    let flags = unsafe { (kind.python.api.PyType_GetFlags)(kind.as_ptr()) };
     if flags & HEAP_TYPE != 0 {
         match watch(kind) {
             Ok(watch) => entry.watch = watch.into_raw(),
@@ -71,7 +71,7 @@ fn look_up(kind: &Object) -> Option<&'static DLPackExchangeAPI> {
         }
     }
     let replaced = mem::replace(&mut entries()[slot(kind.as_ptr())], entry);
-    drop(replaced.into_watch(kind.python()));
+    drop(replaced.into_watch(kind.python));
     table
 }
 
@@ -86,7 +86,7 @@ impl Remembered {
 
 /// A weak reference to a type, which calls [`freed`].
 fn watch(kind: &Object) -> Result<Object, Exception> {
-    let python = kind.python();
+    let python = kind.python;
     let callback = match CALLBACK.get() {
         Some(callback) => callback,
         // As `Constants`: two threads may get here.
@@ -152,7 +152,7 @@ unsafe extern "C" fn freed(_: Pointer, watch: Pointer) -> Pointer {
 
 /// The table of a type that does nothing else than the class whose table it inherits.
 fn ask(kind: &Object) -> Result<Option<&'static DLPackExchangeAPI>, Exception> {
-    let constants = Constants::get(kind.python())?;
+    let constants = Constants::get(kind.python)?;
     let Some((publisher, capsule)) = defined(kind, constants.exchange)? else { return Ok(None) };
     let (hook, disabled) = constants.torch_function;
     let inherits = |name| {
@@ -175,7 +175,7 @@ fn ask(kind: &Object) -> Result<Option<&'static DLPackExchangeAPI>, Exception> {
 
 /// The first class among the bases that defines an attribute, and its value.
 fn defined(kind: &Object, name: Pointer) -> Result<Option<(Object, Object)>, Exception> {
-    let python = kind.python();
+    let python = kind.python;
     let constants = Constants::get(python)?;
     let bases = kind.attribute(constants.mro)?;
     // SAFETY: a live object, attached; -1 if it is no tuple (F1, F2).
@@ -192,7 +192,7 @@ fn defined(kind: &Object, name: Pointer) -> Result<Option<(Object, Object)>, Exc
 
 /// Whether a hook is the function of this name that PyTorch offers to switch the hook off.
 fn is_of_torch(hook: &Object, name: Pointer) -> bool {
-    let python = hook.python();
+    let python = hook.python;
     let Ok(constants) = Constants::get(python) else { return false };
     // SAFETY: a live string, attached; null without an exception if it is not loaded (F1, F2).
     let module = unsafe { (python.api.PyImport_GetModule)(constants.torch) };
@@ -203,7 +203,7 @@ fn is_of_torch(hook: &Object, name: Pointer) -> bool {
 
 /// The newest table of our major version in a capsule.
 fn read(capsule: &Object) -> Option<&'static DLPackExchangeAPI> {
-    let (api, name) = (capsule.python().api, CAPSULE.as_ptr());
+    let (api, name) = (capsule.python.api, CAPSULE.as_ptr());
     // SAFETY: any object may be asked; no exception is set (F1).
     if unsafe { (api.PyCapsule_IsValid)(capsule.as_ptr(), name) } != 1 {
         return None;

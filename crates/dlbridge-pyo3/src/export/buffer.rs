@@ -82,7 +82,7 @@ fn extents(tensor: &Tensor, itemsize: i64) -> Result<Box<[Py_ssize_t]>> {
 }
 
 /// Fills in a buffer.
-fn lend(object: &Bound<'_, TensorObject>, request: BufferRequest) -> Result<Buffer> {
+fn fill(object: &Bound<'_, TensorObject>, request: BufferRequest) -> Result<Buffer> {
     let tensor = object.get().tensor();
     request.check(tensor)?;
     object.get().settle_on_host(object.py())?;
@@ -157,7 +157,7 @@ pub(super) unsafe extern "C" fn get(
         return unsafe { guarded(object, refuse) }.unwrap_or(-1);
     };
     // SAFETY: the caller's duty.
-    match unsafe { guarded(object, |object| lend(object, BufferRequest(flags))) } {
+    match unsafe { guarded(object, |object| fill(object, BufferRequest(flags))) } {
         Some(buffer) => {
             // SAFETY: the caller's duty; nothing there needs to be dropped.
             unsafe { view.write(buffer) };
@@ -185,7 +185,7 @@ pub(super) unsafe extern "C" fn method(
         // SAFETY: the caller's duty.
         let flags = unsafe { Borrowed::from_ptr(object.py(), flags) }.extract()?;
         BufferRequest(flags).check(object.get().tensor())?;
-        // SAFETY: an object; what it lends is asked for by the protocol (F1).
+        // SAFETY: an object; the call acquires a buffer of it (F1).
         let view = unsafe { ffi::PyMemoryView_FromObject(object.as_ptr()) };
         // SAFETY: a new reference, or null with an exception set (F3).
         Ok(unsafe { Bound::from_owned_ptr_or_err(object.py(), view) }?.into_ptr())
@@ -210,7 +210,7 @@ pub(super) unsafe extern "C" fn release(object: *mut ffi::PyObject, view: *mut B
     if !numbers.is_null() {
         let len = 2 * object.get().tensor().rank();
         let numbers = ptr::slice_from_raw_parts_mut(numbers.cast::<Py_ssize_t>(), len);
-        // SAFETY: made by `lend` of a box of this length (R7).
+        // SAFETY: made by `fill` of a box of this length (R7).
         drop(unsafe { Box::from_raw(numbers) });
     }
 }

@@ -93,10 +93,10 @@ fn install_in(kind: &Bound<'_, PyType>) -> PyResult<()> {
     let method = unsafe { Bound::from_owned_ptr_or_err(kind.py(), method) }?;
     // Since 3.12, this makes functions that call the method, which are then replaced.
     kind.setattr(intern!(kind.py(), "__buffer__"), method)?;
-    let lent = BufferProcs { get: Some(buffer::get), release: Some(buffer::release) };
+    let borrowed = BufferProcs { get: Some(buffer::get), release: Some(buffer::release) };
     // SAFETY: the type's own struct of buffer functions, checked; no other thread has the type before
     // `install` returns (F5).
-    unsafe { functions.write(lent) };
+    unsafe { functions.write(borrowed) };
     let found = slot(kind.as_type_ptr(), BF_GETBUFFER);
     debug_assert_eq!(found, buffer::get as *mut c_void, "as Python finds it");
     Ok(())

@@ -70,7 +70,7 @@ pub trait ExportDlpack: PyClass {
     ///
     /// ```
     /// # use dlbridge::{SharedTensor, Tensor};
-    /// # use dlbridge_pyo3::{ExportDlpack, Lend, Result, dlpack_methods};
+    /// # use dlbridge_pyo3::{ExportDlpack, Borrow, Result, dlpack_methods};
     /// # use pyo3::prelude::*;
     /// # #[pyclass(frozen)]
     /// # struct Samples {
@@ -78,7 +78,7 @@ pub trait ExportDlpack: PyClass {
     /// # }
     /// #
     /// impl ExportDlpack for Samples {
-    ///     const LEND: Option<Lend<Self>> = Some(Lend::new(|samples| &samples.tensor));
+    ///     const BORROW: Option<Borrow<Self>> = Some(Borrow::new(|samples| &samples.tensor));
     /// #
     /// #   fn tensor(&self) -> Result<Tensor> {
     /// #       Ok(self.tensor.clone().into())
@@ -87,7 +87,7 @@ pub trait ExportDlpack: PyClass {
     /// }
     /// # dlpack_methods!(Samples);
     /// ```
-    const LEND: Option<Lend<Self>> = None;
+    const BORROW: Option<Borrow<Self>> = None;
 
     /// Whether consumers get a copy of read-only memory, so that the class need not trust them.
     /// DLPack does not identify the consumer, so NumPy gets a copy as well. A request for no copy
@@ -136,20 +136,20 @@ pub trait ExportDlpack: PyClass {
     }
 }
 
-/// A function that borrows the tensor that a frozen class keeps; see [`ExportDlpack::LEND`].
+/// A function that borrows the tensor that a frozen class keeps; see [`ExportDlpack::BORROW`].
 ///
 /// A class that is not frozen could replace its tensor during the borrow, so it does not compile:
 ///
 /// ```compile_fail,E0271
 /// use dlbridge::Tensor;
-/// use dlbridge_pyo3::{ExportDlpack, Lend, Result};
+/// use dlbridge_pyo3::{ExportDlpack, Borrow, Result};
 /// use pyo3::prelude::*;
 ///
 /// #[pyclass]
 /// struct Replaceable(Tensor);
 ///
 /// impl ExportDlpack for Replaceable {
-///     const LEND: Option<Lend<Self>> = Some(Lend::new(|object| &object.0));
+///     const BORROW: Option<Borrow<Self>> = Some(Borrow::new(|object| &object.0));
 ///
 ///     fn tensor(&self) -> Result<Tensor> {
 ///         Ok(self.0.to_contiguous()?)
@@ -157,9 +157,9 @@ pub trait ExportDlpack: PyClass {
 /// }
 /// ```
 #[derive(Debug)]
-pub struct Lend<T>(fn(&T) -> &Tensor);
+pub struct Borrow<T>(fn(&T) -> &Tensor);
 
-impl<T: PyClass<Frozen = True>> Lend<T> {
+impl<T: PyClass<Frozen = True>> Borrow<T> {
     /// Borrows the tensor that `tensor` returns for an object.
     #[must_use]
     pub const fn new(tensor: fn(&T) -> &Tensor) -> Self {
@@ -167,7 +167,7 @@ impl<T: PyClass<Frozen = True>> Lend<T> {
     }
 }
 
-impl<T> Lend<T> {
+impl<T> Borrow<T> {
     pub(crate) fn tensor<'a>(&self, object: &'a T) -> &'a Tensor {
         (self.0)(object)
     }

@@ -14,7 +14,7 @@ use dlbridge::sys::{
     DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
     DLPackManagedTensorToPyObjectNoSync, DLPackSetError, DLPackVersion, DLTensor,
 };
-use dlbridge::{Access, DType, Device, DeviceKind, Tensor, TypeCode};
+use dlbridge::{Access, DType, DescriptorError, Device, DeviceKind, Tensor, TypeCode};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, ffi};
 
@@ -43,7 +43,7 @@ impl<T: ExportDlpack> TableOf<T> {
         managed_tensor_to_py_object_no_sync: Some(to_object),
         // Null, which DLPack permits here alone, rather than a callback that always fails: a
         // consumer then knows beforehand that it has to take an owning tensor.
-        dltensor_from_py_object_no_sync: if T::LEND.is_some() { Some(borrow::<T>) } else { None },
+        dltensor_from_py_object_no_sync: if T::BORROW.is_some() { Some(borrow::<T>) } else { None },
         current_work_stream: Some(current_work_stream),
     });
 }
@@ -153,11 +153,15 @@ unsafe extern "C" fn borrow<T: ExportDlpack>(object: *mut c_void, out: *mut DLTe
     guarded(|py| {
         // SAFETY: the caller's duty (DLPack 1.2) is to give a Python object.
         let object = unsafe { cast::<T>(py, object) }?;
-        let Some(lend) = &T::LEND else { return Err(Error::buffer("the class lends no tensor")) };
-        // What it keeps is never replaced: only a frozen class has a `Lend`.
+        let Some(borrow) = &T::BORROW else {
+            return Err(Error::buffer(
+                "access: expected a tensor to borrow, found a class that keeps none",
+            ));
+        };
+        // What it keeps is never replaced: only a frozen class has a `Borrow`.
         let object = object.try_borrow().map_err(PyErr::from)?;
-        let tensor = lend.tensor(&object);
-        check_lendable(tensor)?;
+        let tensor = borrow.tensor(&object);
+        check_borrowable(tensor)?;
         object.settle(tensor)?;
         // SAFETY: the caller's duty is to give a place to write to; what is written there it uses
         // while the object lives (C3).
@@ -167,7 +171,7 @@ unsafe extern "C" fn borrow<T: ExportDlpack>(object: *mut c_void, out: *mut DLTe
 }
 
 /// A plain descriptor has no flags, so consumers assume that the memory is writable.
-fn check_lendable(tensor: &Tensor) -> Result<()> {
+fn check_borrowable(tensor: &Tensor) -> Result<()> {
     if tensor.is_read_only() {
         return Err(Error::buffer(
             "access: a borrowed descriptor cannot say read-only; take an owning one",
@@ -175,7 +179,8 @@ fn check_lendable(tensor: &Tensor) -> Result<()> {
     }
     if tensor.access() == Access::Exclusive {
         return Err(Error::buffer(
-            "access: the class keeps this memory to itself; it is lent after into_shared()",
+            "access: expected shared memory, found a tensor that is exclusive to the class; \
+             share it with into_shared()",
         ));
     }
     Ok(())
@@ -224,17 +229,19 @@ unsafe extern "C" fn allocate(
 /// `prototype` is null or a descriptor whose shape, if not null, has `ndim` numbers.
 unsafe fn zeros_like(prototype: *mut DLTensor) -> std::result::Result<Tensor, dlbridge::Error> {
     // SAFETY: the caller's duty.
-    let prototype = unsafe { prototype.as_ref() }.ok_or(dlbridge::Error::NullTensor)?;
+    let prototype = unsafe { prototype.as_ref() }.ok_or(DescriptorError::NullTensor)?;
     let DLTensor { dtype, device, ndim, shape, .. } = *prototype;
     let device = Device::new(DeviceKind(device.device_type.0), device.device_id);
     if device != Device::CPU {
         return Err(dlbridge::Error::NotHostAccessible { device });
     }
     let rank = usize::try_from(ndim).ok().filter(|&rank| rank <= dlbridge::MAX_RANK);
-    let rank = rank.ok_or(dlbridge::Error::RankOutOfRange { ndim })?;
+    let rank = rank.ok_or(DescriptorError::RankOutOfRange { ndim })?;
     let shape = match (rank, shape.is_null()) {
         (0, _) => &[],
-        (_, true) => return Err(dlbridge::Error::NullShape { ndim }),
+        (_, true) => {
+            return Err(DescriptorError::NullShape { ndim }.into());
+        }
         // SAFETY: not null, and the rest is the caller's duty.
         (_, false) => unsafe { slice::from_raw_parts(shape, rank) },
     };

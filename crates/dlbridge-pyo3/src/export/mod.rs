@@ -14,6 +14,6 @@ mod parts;
 mod values;
 
 pub(crate) use capsule::{KEEPER, legacy as legacy_capsule};
-pub use class::{ExportDlpack, Lend};
+pub use class::{Borrow, ExportDlpack};
 pub(crate) use numpy::array as numpy_array;
 pub use object::TensorObject;

@@ -53,8 +53,8 @@ pub(crate) fn of_ml_dtypes<'py>(
     let fields = PyDict::new(py);
     fields.set_item("__array_interface__", interface)?;
     fields.set_item("tensor", object)?;
-    let lender = py.import("types")?.getattr("SimpleNamespace")?.call((), Some(&fields))?;
-    let array = py.import(intern!(py, "numpy"))?.call_method1("asarray", (lender,))?;
+    let interface = py.import("types")?.getattr("SimpleNamespace")?.call((), Some(&fields))?;
+    let array = py.import(intern!(py, "numpy"))?.call_method1("asarray", (interface,))?;
     array.call_method1("view", (kind,)).map(Some)
 }
 
@@ -99,7 +99,7 @@ fn make<'py>(
     // SAFETY: a new reference, or null with an exception set (F3).
     let array = unsafe { Bound::from_owned_ptr_or_err(py, array) }?;
     let base = capsule::keeper(py, tensor)?.into_ptr();
-    // SAFETY: an array without a base, and a reference to give away, which is taken on failure too
+    // SAFETY: an array without a base, and a new reference, which is taken on failure too
     // (F1).
     if unsafe { (api.set_base)(array.as_ptr(), base) } != 0 {
         return Err(PyErr::fetch(py).into());

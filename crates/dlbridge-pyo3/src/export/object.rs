@@ -8,7 +8,7 @@ use dlbridge::{SharedTensor, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
-use super::class::{ExportDlpack, Lend};
+use super::class::{Borrow, ExportDlpack};
 use crate::release::{self, ObjectTensor};
 use crate::stream::{Ready, Stream};
 use crate::{Error, Result};
@@ -168,7 +168,7 @@ impl TensorObject {
 }
 
 impl ExportDlpack for TensorObject {
-    const LEND: Option<Lend<Self>> = Some(Lend::new(Self::tensor));
+    const BORROW: Option<Borrow<Self>> = Some(Borrow::new(Self::tensor));
 
     fn tensor(&self) -> Result<Tensor> {
         Ok(self.share())

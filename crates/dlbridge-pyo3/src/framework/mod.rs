@@ -2,9 +2,9 @@
 
 mod allocate;
 mod allocator;
-mod give;
 mod importer;
 mod numpy;
+mod through_table;
 mod to_caller;
 
 pub use allocator::Allocator;

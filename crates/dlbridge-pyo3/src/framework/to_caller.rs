@@ -6,8 +6,8 @@ use dlbridge::sys::DLPackExchangeAPI;
 use dlbridge::{DType, Device, Tensor};
 use pyo3::prelude::*;
 
-use super::give::give;
 use super::importer::Importer;
+use super::through_table::make_array;
 use crate::export::exchange::is_ours;
 use crate::export::{legacy_capsule, numpy_array};
 use crate::import::current_stream;
@@ -70,7 +70,7 @@ impl PyTensor {
                         check(object, &tensor)?;
                     }
                     before_table(object, table, &tensor)?;
-                    return give(py, to_object, tensor);
+                    return make_array(py, to_object, tensor);
                 }
             }
             None => {}

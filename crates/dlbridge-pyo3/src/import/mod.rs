@@ -176,7 +176,7 @@ pub fn import_with_stream(
 ///   `set_` of PyTorch, `resize` of NumPy) or changes the object's shape. With the GIL, Python code
 ///   of other threads waits, but not an operation that a framework began before and runs without
 ///   the GIL. On a free-threaded build nothing waits: the caller must know that no other thread has
-///   the object, or document for its own callers that none may change it meanwhile (`SAFETY.md`,
+///   the object, or document for its own callers that none may change it (`SAFETY.md`,
 ///   T12), as NumPy does.
 ///
 /// # Errors
@@ -199,7 +199,7 @@ pub unsafe fn with_borrowed<R>(
             &*described
         }
         None => {
-            imported = import_to_lend(object)?;
+            imported = import_to_borrow(object)?;
             &imported
         }
     };
@@ -210,7 +210,7 @@ pub unsafe fn with_borrowed<R>(
 /// Out of line, to keep the fast path small.
 #[cold]
 #[inline(never)]
-fn import_to_lend(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
+fn import_to_borrow(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
     import_shared(object).map(|(tensor, _)| tensor)
 }
 

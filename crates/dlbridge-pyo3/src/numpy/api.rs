@@ -42,8 +42,8 @@ pub(crate) struct Api {
     pub(crate) set_base: SetBase,
 }
 
-// SAFETY: never written, and NumPy is never unloaded; the functions are called by whoever is
-// attached (F6, R9).
+// SAFETY: never written, and NumPy is never unloaded; the functions are called on attached
+// threads only (F6, R9).
 unsafe impl Send for Api {}
 // SAFETY: the same.
 unsafe impl Sync for Api {}

@@ -33,7 +33,7 @@ pub(super) fn run<T: NeedsInterpreter>(py: Python<'_>, value: T) {
         }
         nested.set(depth);
         undisturbed(py, || value.release(py));
-        // Counted down, not restored: Python code may have switched to another stack meanwhile.
+        // Counted down, not restored: Python code may have switched to another stack in between.
         nested.set(nested.get() - 1);
     });
 }

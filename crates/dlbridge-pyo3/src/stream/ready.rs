@@ -28,7 +28,7 @@ impl Ready {
     pub(crate) fn for_tensor(tensor: &Tensor) -> Option<Self> {
         platform(tensor.device())?;
         let own = tensor.stream_handle();
-        // SAFETY: it lives as long as the tensor, which whoever waits for it keeps, too (F7).
+        // SAFETY: it lives as long as the tensor, which every waiter keeps (F7).
         Some(Self::Stream(own.map_or(Stream::DEFAULT, |own| unsafe { Stream::from_handle(own) })))
     }
 

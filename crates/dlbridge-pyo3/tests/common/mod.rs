@@ -33,7 +33,7 @@ pub(crate) fn take(table: &DLPackExchangeAPI, object: &Bound<'_, PyAny>) -> PyRe
 
 /// Borrows the descriptor of `object` through `table`.
 pub(crate) fn borrow(table: &DLPackExchangeAPI, object: &Bound<'_, PyAny>) -> PyResult<DLTensor> {
-    let borrow = table.dltensor_from_py_object_no_sync.expect("this class lends");
+    let borrow = table.dltensor_from_py_object_no_sync.expect("this class has one");
     let mut descriptor = mem::MaybeUninit::<DLTensor>::uninit();
     // SAFETY: as for `take`.
     match unsafe { borrow(object.as_ptr().cast(), descriptor.as_mut_ptr()) } {

@@ -49,8 +49,8 @@ where
         ("made", made),
         ("written", written),
         ("dropped on another thread", dropped_elsewhere),
-        ("given away, DLPack 1.x", given_away),
-        ("given away, DLPack before 1.0", given_away_legacy),
+        ("exported, DLPack 1.x", exported),
+        ("exported, DLPack before 1.0", exported_legacy),
         ("deleted on another thread", deleted_elsewhere),
         ("there and back", there_and_back),
         ("frozen", frozen),
@@ -95,35 +95,35 @@ fn dropped_elsewhere<T: Element>(tensor: Tensor, _: &Expected<T>) {
     thread::spawn(move || drop(tensor)).join().expect("dropping does not panic");
 }
 
-fn given_away<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Expected<T>) {
+fn exported<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Expected<T>) {
     let data = tensor.data_ptr();
     let managed = tensor.into_raw();
-    expected.expect_releases(0, "given away: before the deleter");
+    expected.expect_releases(0, "exported: before the deleter");
     // SAFETY: alive until its deleter is called (R2).
     let descriptor = unsafe { &*managed };
-    assert_eq!(descriptor.version.major, DLPACK_MAJOR_VERSION, "given away: major version");
+    assert_eq!(descriptor.version.major, DLPACK_MAJOR_VERSION, "exported: major version");
     let read_only = descriptor.flags & DLPACK_FLAG_BITMASK_READ_ONLY != 0;
-    assert!(read_only || !expected.is_read_only(), "given away: the flag READ_ONLY is missing");
+    assert!(read_only || !expected.is_read_only(), "exported: the flag READ_ONLY is missing");
     check_descriptor(&descriptor.dl_tensor, data.addr(), expected);
-    let deleter = descriptor.deleter.expect("given away: a deleter");
+    let deleter = descriptor.deleter.expect("exported: a deleter");
     // SAFETY: called once, with its own tensor (R3).
     unsafe { deleter(managed) };
 }
 
-fn given_away_legacy<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Expected<T>) {
+fn exported_legacy<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Expected<T>) {
     let (data, read_only) = (tensor.data_ptr(), tensor.is_read_only());
     let managed: *mut DLManagedTensor = match tensor.into_raw_legacy() {
         Ok(managed) => managed,
         Err(error) => {
-            assert!(read_only, "given away legacy: writable memory was refused: {error}");
-            return assert_eq!(error, Error::LegacyReadOnly, "given away legacy");
+            assert!(read_only, "exported legacy: writable memory was refused: {error}");
+            return assert_eq!(error, Error::LegacyReadOnly, "exported legacy");
         }
     };
-    assert!(!read_only, "given away legacy: that ABI cannot say read-only");
+    assert!(!read_only, "exported legacy: that ABI cannot say read-only");
     // SAFETY: alive until its deleter is called (R2).
     let descriptor = unsafe { &*managed };
     check_descriptor(&descriptor.dl_tensor, data.addr(), expected);
-    let deleter = descriptor.deleter.expect("given away legacy: a deleter");
+    let deleter = descriptor.deleter.expect("exported legacy: a deleter");
     // SAFETY: called once, with its own tensor (R3).
     unsafe { deleter(managed) };
 }

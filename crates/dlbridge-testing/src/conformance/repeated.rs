@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use dlbridge::{Element, Error, TensorRef};
+use dlbridge::{Element, Error, ShapeField, TensorRef};
 
 /// Checks a tensor of at least [`HUGE`] bytes that repeats one value: it is described and read by
 /// index, but neither copied nor borrowed as a slice.
@@ -35,7 +35,10 @@ pub fn repeated<T: Element + PartialEq + Debug>(tensor: &TensorRef<'_>, shape: &
     assert!(view.as_cells().is_none(), "repeated: no cells");
     assert!(view.item().is_err(), "repeated: not one element");
     let short = view.copy_to_slice(&mut []);
-    assert_eq!(short, Err(Error::LengthMismatch { expected: 0, found: tensor.len() }));
+    assert_eq!(
+        short,
+        Err(Error::ShapeMismatch { field: ShapeField::Length, expected: 0, found: tensor.len() })
+    );
     let size = tensor.nbytes();
     let copied = tensor.to_contiguous().map(drop);
     assert_eq!(copied, Err(Error::OutOfMemory { size }), "repeated: there is no memory for a copy");

@@ -2,7 +2,7 @@
 //! Invariant: shapes and strides count elements, never bytes, outermost axis first.
 #![forbid(unsafe_code)]
 
-use crate::{DType, Error, Flags, MAX_RANK};
+use crate::{DType, DescriptorError, Error, Flags, MAX_RANK};
 
 /// The number of elements, and the range of their offsets from the first one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +49,8 @@ pub(crate) fn measured_span(shape: &[i64], strides: &[i64]) -> Span {
 /// An extent of another crate's array, which counts in `usize`.
 #[inline(always)]
 pub(crate) fn extent(extent: usize) -> Result<i64, Error> {
-    i64::try_from(extent).map_err(|_| Error::SizeOverflow { what: "element count" })
+    i64::try_from(extent)
+        .map_err(|_| Error::Descriptor(DescriptorError::SizeOverflow { what: "element count" }))
 }
 
 /// The extents, or strides that are not negative, of another crate's array.
@@ -77,9 +78,9 @@ pub(crate) struct Size {
 ///
 /// # Errors
 ///
-/// [`Error::RankOutOfRange`], [`Error::ImpossibleDType`], those of [`span`], and
-/// [`Error::SizeOverflow`] if the bytes of all elements, contiguous or with their gaps, do not fit
-/// `isize`.
+/// [`DescriptorError::RankOutOfRange`], [`DescriptorError::ImpossibleDType`], those of [`span`], and
+/// [`DescriptorError::SizeOverflow`] if the bytes of all elements, contiguous or with their gaps, do
+/// not fit `isize`.
 pub(crate) fn measure(
     shape: &[i64],
     strides: &[i64],
@@ -87,10 +88,13 @@ pub(crate) fn measure(
     flags: Flags,
 ) -> Result<Size, Error> {
     if let Some(reason) = dtype.impossible() {
-        return Err(Error::ImpossibleDType { dtype, reason });
+        return Err(DescriptorError::ImpossibleDType { dtype, reason }.into());
     }
     if shape.len() > MAX_RANK {
-        return Err(Error::RankOutOfRange { ndim: shape.len().try_into().unwrap_or(i32::MAX) });
+        return Err(DescriptorError::RankOutOfRange {
+            ndim: shape.len().try_into().unwrap_or(i32::MAX),
+        }
+        .into());
     }
     let span = span(shape, strides)?;
     if span.len == 0 {
@@ -102,7 +106,7 @@ pub(crate) fn measure(
         None => {
             let fits = unit.size(span.len).is_some();
             let what = if fits { "strided span" } else { "byte size" };
-            Err(Error::SizeOverflow { what })
+            Err(DescriptorError::SizeOverflow { what }.into())
         }
     }
 }
@@ -126,8 +130,8 @@ pub(crate) fn measure(
 ///
 /// # Errors
 ///
-/// [`Error::NegativeExtent`], [`Error::SizeOverflow`], or [`Error::RankMismatch`] if the two
-/// lists differ in length.
+/// [`DescriptorError::NegativeExtent`], [`DescriptorError::SizeOverflow`], or
+/// [`Error::ShapeMismatch`] if the two lists differ in length.
 #[inline]
 pub fn span(shape: &[i64], strides: &[i64]) -> Result<Span, Error> {
     match ordinary_span(shape, strides) {
@@ -165,12 +169,12 @@ fn ordinary_span(shape: &[i64], strides: &[i64]) -> Option<Span> {
 #[cold]
 fn odd_span(shape: &[i64], strides: &[i64]) -> Result<Span, Error> {
     if shape.len() != strides.len() {
-        return Err(Error::RankMismatch { expected: shape.len(), found: strides.len() });
+        return Err(Error::rank(shape.len(), strides.len()));
     }
     if let Some((axis, &extent)) = shape.iter().enumerate().find(|&(_, &extent)| extent < 0) {
-        return Err(Error::NegativeExtent { axis, extent });
+        return Err(DescriptorError::NegativeExtent { axis, extent }.into());
     }
-    let too_large = |what| Err(Error::SizeOverflow { what });
+    let too_large = |what| Err(DescriptorError::SizeOverflow { what }.into());
     let multiply = |len: isize, &extent: &i64| len.checked_mul(extent.try_into().ok()?);
     if shape.iter().filter(|&&extent| extent != 0).try_fold(1, multiply).is_none() {
         return too_large("element count");
@@ -187,10 +191,12 @@ fn odd_span(shape: &[i64], strides: &[i64]) -> Result<Span, Error> {
 ///
 /// # Errors
 ///
-/// [`Error::SizeOverflow`] if the size does not fit `isize`.
+/// [`DescriptorError::SizeOverflow`] if the size does not fit `isize`.
 #[inline]
 pub fn nbytes(count: usize, dtype: DType, flags: Flags) -> Result<usize, Error> {
-    Unit::new(dtype, flags).size(count).ok_or(Error::SizeOverflow { what: "byte size" })
+    Unit::new(dtype, flags)
+        .size(count)
+        .ok_or(Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" }))
 }
 
 /// The size of one element: in bytes, or in bits where elements are packed below the byte.

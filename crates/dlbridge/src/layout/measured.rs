@@ -3,7 +3,7 @@
 
 use super::arithmetic::{self, Size, Span, Unit};
 use super::{Dims, small};
-use crate::{DType, Error, Flags};
+use crate::{DType, DescriptorError, Error, Flags};
 
 /// A shape and strides that were measured: no extent is negative, and the element count, the size
 /// in bytes and the distance in bytes between any two elements fit `isize`.
@@ -127,7 +127,7 @@ impl<'a> Lists<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::SizeOverflow`] if the numbers do not fit.
+    /// [`DescriptorError::SizeOverflow`] if the numbers do not fit.
     #[inline(always)]
     pub(crate) fn set(
         &mut self,
@@ -139,7 +139,8 @@ impl<'a> Lists<'a> {
             (self.shape.get_mut(axis), self.strides.get_mut(axis))
         {
             *to_extent = arithmetic::extent(extent)?;
-            let too_large = |_| Error::SizeOverflow { what: "strided span" };
+            let too_large =
+                |_| Error::Descriptor(DescriptorError::SizeOverflow { what: "strided span" });
             *to_stride = stride.try_into().map_err(too_large)?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Layout, Span};
-use crate::{DType, Error, Flags};
+use crate::{DType, DescriptorError, Error, Flags};
 
 /// A chosen shape within the memory of an owner.
 pub(crate) struct Placement<'a> {
@@ -67,7 +67,7 @@ impl<'a> Placement<'a> {
     #[cold]
     fn any_offset_within(&self, size: usize) -> Result<usize, Error> {
         let (span, dtype) = (self.span, self.layout.dtype());
-        let overflow = || Error::SizeOverflow { what: "strided span" };
+        let overflow = || Error::Descriptor(DescriptorError::SizeOverflow { what: "strided span" });
         let offset = isize::try_from(self.offset).map_err(|_| overflow())?;
         let (low, high) = match span.len {
             0 => (offset, offset),
@@ -79,7 +79,7 @@ impl<'a> Placement<'a> {
                     .ok_or_else(overflow)?,
             ),
         };
-        let bytes = |count: isize| {
+        let bytes = |count: isize| -> Result<_, Error> {
             let size = self.bytes(count.unsigned_abs())?;
             Ok(if count < 0 { -(size as isize) } else { size as isize })
         };
@@ -88,7 +88,7 @@ impl<'a> Placement<'a> {
             return Err(Error::OutOfBounds { low, high, size });
         }
         if self.layout.unit().is_packed() && (self.offset != 0 || span.low != 0) {
-            return Err(Error::PackedElements { dtype });
+            return Err(Error::SubByte { padded: false, dtype });
         }
         Ok(bytes(offset)?.unsigned_abs())
     }
@@ -96,7 +96,7 @@ impl<'a> Placement<'a> {
     /// The size of some elements, contiguous.
     pub(crate) fn bytes(&self, count: usize) -> Result<usize, Error> {
         let size = self.layout.unit().size(count);
-        size.ok_or(Error::SizeOverflow { what: "byte size" })
+        size.ok_or(Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" }))
     }
 }
 

@@ -83,7 +83,7 @@ impl Builder {
 /// Tensors in a memory file that is not sealed yet, made by [`Builder::allocate`].
 ///
 /// No other process has the memory: no call returns the descriptor before it is sealed. A child that
-/// is forked meanwhile is the exception: it inherits every shared mapping, and delays sealing.
+/// is forked before that is the exception: it inherits every shared mapping, and delays sealing.
 #[derive(Debug)]
 pub struct Filling {
     /// `None` after it was sealed.

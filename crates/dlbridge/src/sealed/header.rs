@@ -9,7 +9,7 @@ use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use super::refused;
 use crate::adapters::safetensors_0_8::{from_dlpack, to_dlpack};
 use crate::layout::{self, contiguous_strides, extents, measure};
-use crate::{DType, Error, Flags};
+use crate::{DType, DescriptorError, Error, Flags, ShapeField};
 
 /// Where tensors begin: what SIMD kernels and JAX expect of memory that they share.
 pub(super) const ALIGN: usize = 64;
@@ -86,7 +86,7 @@ pub(super) fn plan(
                 "expected a name that is neither reserved nor used twice, found {name:?}"
             )));
         }
-        let too_large = || Error::SizeOverflow { what: "byte size" };
+        let too_large = || Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" });
         let start = end.checked_next_multiple_of(ALIGN).ok_or_else(too_large)?;
         if start != end {
             let padding = info(Dtype::U8, vec![start - end], end..start);
@@ -116,7 +116,7 @@ pub(super) fn plan(
     // JSON may end in spaces.
     bytes.resize(start, b' ');
     let size = start.checked_add(end).filter(|&size| size <= isize::MAX as usize);
-    let size = size.ok_or(Error::SizeOverflow { what: "byte size" })?;
+    let size = size.ok_or(DescriptorError::SizeOverflow { what: "byte size" })?;
     for entry in &mut entries {
         entry.range = start + entry.range.start..start + entry.range.end;
     }
@@ -165,7 +165,11 @@ pub(super) fn parse(file: &[u8]) -> Result<Contents, Error> {
         };
         let expected = nbytes(dtype, &shape)?;
         if expected != range.len() {
-            return Err(Error::SizeMismatch { expected, found: range.len() });
+            return Err(Error::ShapeMismatch {
+                field: ShapeField::Size,
+                expected,
+                found: range.len(),
+            });
         }
         entries.push(Entry { name, dtype, shape, range });
     }

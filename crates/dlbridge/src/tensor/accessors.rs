@@ -227,8 +227,8 @@ macro_rules! reading {
         /// # Errors
         ///
         /// [`NotHostAccessible`](crate::Error::NotHostAccessible),
-        /// [`PackedElements`](crate::Error::PackedElements) for strided elements narrower than a
-        /// byte, or [`OutOfMemory`](crate::Error::OutOfMemory).
+        /// [`SubByte`](crate::Error::SubByte) for strided elements narrower than a byte, or
+        /// [`OutOfMemory`](crate::Error::OutOfMemory).
         pub fn to_contiguous(&self) -> Result<$crate::Tensor, $crate::Error> {
             $crate::Tensor::contiguous_copy(self.parts())
         }

@@ -5,7 +5,7 @@ use crate::layout::{Dims, contiguous_strides};
 use crate::raw::buffer::Buffer;
 use crate::raw::placement::{Placement, export_buffer, export_mut, export_ref};
 use crate::raw::{Handle, Plain};
-use crate::{DType, Element, Error, Flags, Tensor, layout};
+use crate::{DType, Element, Error, Flags, ShapeField, Tensor, layout};
 
 impl Tensor {
     /// Starts an export of `owner`'s memory with a chosen shape, strides, offset or dtype.
@@ -61,12 +61,12 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`SizeMismatch`](Error::SizeMismatch), and those of [`zeros`](Self::zeros).
+    /// [`ShapeMismatch`](Error::ShapeMismatch), and those of [`zeros`](Self::zeros).
     pub fn from_bytes(dtype: DType, shape: &[i64], bytes: &[u8]) -> Result<Self, Error> {
         let len = layout::span(shape, &contiguous(shape))?.len;
         let (expected, found) = (layout::nbytes(len, dtype, Flags::NONE)?, bytes.len());
         if expected != found {
-            return Err(Error::SizeMismatch { expected, found });
+            return Err(Error::ShapeMismatch { field: ShapeField::Size, expected, found });
         }
         Self::in_buffer(dtype, shape, Flags::NONE, |_| Buffer::copy_of(bytes))
     }
@@ -170,7 +170,7 @@ impl<O: Send + 'static> Builder<O> {
         let dtype = *self.dtype.get_or_insert(element);
         if self.shape.is_none() {
             let Some(itemsize) = dtype.itemsize() else {
-                return Err(Error::PackedElements { dtype });
+                return Err(Error::SubByte { padded: false, dtype });
             };
             let len = (size / itemsize.max(1)).saturating_sub(self.offset);
             self.shape = Some(Dims::from(&[len as i64][..]));

@@ -16,8 +16,9 @@ impl<T: Element> View<'_, T> {
     ///
     /// # Errors
     ///
-    /// [`SizeOverflow`](Error::SizeOverflow) or [`OutOfMemory`](Error::OutOfMemory), where a
-    /// broadcast axis gives the view more elements than there is memory.
+    /// [`SizeOverflow`](crate::DescriptorError::SizeOverflow) or
+    /// [`OutOfMemory`](Error::OutOfMemory), where a broadcast axis gives the view more elements than
+    /// there is memory.
     #[inline]
     pub fn map_to_tensor<U: Element>(&self, function: impl FnMut(T) -> U) -> Result<Tensor, Error> {
         let buffer = self.elements.map_to_buffer(function);
@@ -39,8 +40,7 @@ impl<T: Element> View<'_, T> {
     ///
     /// # Errors
     ///
-    /// [`RankMismatch`](Error::RankMismatch) or [`ExtentMismatch`](Error::ExtentMismatch) if the
-    /// shapes differ, and those of [`map_to_tensor`](Self::map_to_tensor).
+    /// [`ShapeMismatch`](Error::ShapeMismatch) if the shapes differ, and those of [`map_to_tensor`](Self::map_to_tensor).
     #[inline]
     pub fn zip_to_tensor<V: Element, U: Element>(
         &self,
@@ -55,13 +55,10 @@ impl<T: Element> View<'_, T> {
 
 fn same_shape(expected: &[i64], found: &[i64]) -> Result<(), Error> {
     if expected.len() != found.len() {
-        return Err(Error::RankMismatch { expected: expected.len(), found: found.len() });
+        return Err(Error::rank(expected.len(), found.len()));
     }
     match expected.iter().zip(found).position(|(expected, found)| expected != found) {
         None => Ok(()),
-        Some(axis) => {
-            let (found, expected) = (found[axis], expected[axis] as usize);
-            Err(Error::ExtentMismatch { axis, found, expected })
-        }
+        Some(axis) => Err(Error::extent(axis, expected[axis] as usize, found[axis])),
     }
 }

@@ -122,7 +122,7 @@ macro_rules! broadcast {
         /// # Errors
         ///
         /// [`Part`](crate::Error::Part) if the shape does not fit, or
-        /// [`SizeOverflow`](crate::Error::SizeOverflow).
+        /// [`SizeOverflow`](crate::DescriptorError::SizeOverflow).
         pub fn broadcast_to($($receiver)+, shape: &[i64]) -> Result<$part, $crate::Error> {
             $this.part($crate::layout::Cut::Broadcast(shape))
         }
@@ -238,8 +238,8 @@ impl<'a> TensorMut<'a> {
     /// # Errors
     ///
     /// [`Part`](Error::Part) if there is no such axis, or it is shorter;
-    /// [`Overlapping`](Error::Overlapping) or [`PackedElements`](Error::PackedElements) if both could
-    /// reach one byte.
+    /// [`Overlapping`](Error::Overlapping) or [`SubByte`](Error::SubByte) if both could reach one
+    /// byte.
     pub fn split_at(self, axis: usize, index: usize) -> Result<(Self, Self), Error> {
         let (front, back) = self.0.split(axis, index)?;
         Ok((Self(front), Self(back)))

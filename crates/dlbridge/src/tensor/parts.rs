@@ -188,7 +188,8 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Part`](Error::Part) if the shape does not fit, or [`SizeOverflow`](Error::SizeOverflow).
+    /// [`Part`](Error::Part) if the shape does not fit, or
+    /// [`SizeOverflow`](crate::DescriptorError::SizeOverflow).
     pub fn broadcast_to(&self, shape: &[i64]) -> Result<ViewPart<'a, T>, Error> {
         self.part(Cut::Broadcast(shape))
     }

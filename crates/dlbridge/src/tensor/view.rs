@@ -6,7 +6,7 @@ use std::fmt;
 use crate::raw::elements::Elements;
 use crate::raw::write::ElementsMut;
 use crate::raw::{Iter, Parts, ReadCell};
-use crate::{Element, Error};
+use crate::{Element, Error, PartError, ShapeField};
 
 /// A typed view of host memory that copies elements out.
 ///
@@ -82,12 +82,16 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`LengthMismatch`](Error::LengthMismatch) if there are none or several.
+    /// [`ShapeMismatch`](Error::ShapeMismatch) if there are none or several.
     pub fn item(&self) -> Result<T, Error> {
         let mut elements = self.iter();
         match (elements.next(), elements.len()) {
             (Some(value), 0) => Ok(value),
-            _ => Err(Error::LengthMismatch { expected: 1, found: self.len() }),
+            _ => Err(Error::ShapeMismatch {
+                field: ShapeField::Length,
+                expected: 1,
+                found: self.len(),
+            }),
         }
     }
 
@@ -161,7 +165,7 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`LengthMismatch`](Error::LengthMismatch).
+    /// [`ShapeMismatch`](Error::ShapeMismatch).
     pub fn copy_to_slice(&self, target: &mut [T]) -> Result<(), Error> {
         self.elements.copy_to_slice(target)
     }
@@ -277,12 +281,11 @@ impl<'a, T: Element> ViewMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`IndexOutOfBounds`](Error::IndexOutOfBounds) if the index has another rank or lies
+    /// [`PartError::Element`](crate::PartError::Element) if the index has another rank or lies
     /// outside.
     pub fn set(&mut self, index: &[usize], value: T) -> Result<(), Error> {
-        self.0.set(index, value).ok_or_else(|| Error::IndexOutOfBounds {
-            index: index.into(),
-            shape: self.shape().into(),
+        self.0.set(index, value).ok_or_else(|| {
+            Error::Part(PartError::Element { index: index.into(), shape: self.shape().into() })
         })
     }
 
@@ -300,10 +303,14 @@ impl<'a, T: Element> ViewMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`LengthMismatch`](Error::LengthMismatch).
+    /// [`ShapeMismatch`](Error::ShapeMismatch).
     pub fn copy_from_slice(&mut self, source: &[T]) -> Result<(), Error> {
         if source.len() != self.len() {
-            return Err(Error::LengthMismatch { expected: self.len(), found: source.len() });
+            return Err(Error::ShapeMismatch {
+                field: ShapeField::Length,
+                expected: self.len(),
+                found: source.len(),
+            });
         }
         let mut values = source.iter().copied();
         self.0.replace(|old| values.next().unwrap_or(old));

@@ -55,7 +55,7 @@ fn every_class_may_be_viewed_and_copied() {
 }
 
 #[test]
-fn a_slice_is_lent_unless_others_may_write() {
+fn a_slice_is_borrowed_unless_others_may_write() {
     for (access, tensor) in of_each_class() {
         let wanted = match access {
             Access::Shared => Err(Error::SharedMemory),
@@ -195,7 +195,7 @@ fn shared_memory_may_be_shared_writable() {
     let tensor = Tensor::from(VALUES).into_shared();
     let (first, second) = (Tensor::from(tensor.clone()), Tensor::from(tensor));
     assert_eq!((first.flags(), second.flags()), (Flags::NONE, Flags::NONE));
-    // SAFETY: nobody else looks at the elements meanwhile.
+    // SAFETY: no other code reads the elements.
     unsafe { first.view_mut_unchecked::<i32>() }.expect("writable").fill(7);
     assert_eq!(second.view::<i32>().expect("host").to_vec(), [7; 4]);
     assert_eq!(first.as_slice::<i32>(), Err(Error::SharedMemory));

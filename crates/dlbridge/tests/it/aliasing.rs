@@ -14,7 +14,7 @@
 //! | an unknown code is undefined behaviour | `odd_but_legal.rs` |
 //! | a body is read before its version | here; `validation.rs` |
 //! | a descriptor is dereferenced by safe code | `ui/import_is_unsafe.rs` |
-//! | a pointer to a local is given away | here |
+//! | a pointer to a local is exported | here |
 //! | products overflow | `validation.rs`, `prop_validation.rs` |
 //! | input ends in a panic | `prop_validation.rs`, `prop_layout.rs` |
 //! | a deleter of one ABI is called as the other's | here |
@@ -26,7 +26,7 @@ use crate::common::{delete, delete_legacy, import, take_back};
 use dlbridge::sys::{
     DLManagedTensor, DLManagedTensorVersioned, DLManagedTensorVersionedDeleter, DLPackVersion,
 };
-use dlbridge::{Access, Error, Flags, Tensor, TensorMut};
+use dlbridge::{Access, DescriptorError, Error, Flags, Tensor, TensorMut};
 use dlbridge_testing::{Foreign, Releases};
 
 #[test]
@@ -112,7 +112,7 @@ fn memory_that_two_tensors_reach_is_exclusive_to_neither() {
 }
 
 #[test]
-fn a_callee_that_scribbles_over_a_lent_descriptor_changes_nothing_here() {
+fn a_callee_that_scribbles_over_a_borrowed_descriptor_changes_nothing_here() {
     let mut values = [1, 2, 3];
     let mut tensor = TensorMut::from(&mut values[..]);
     tensor.with_raw(|descriptor| {
@@ -173,7 +173,10 @@ fn of_another_major_version_only_what_stays_in_place_is_read() {
     let future = Box::into_raw(future).cast::<DLManagedTensorVersioned>();
     // SAFETY: what validation reads of another version is there; a checker of memory sees the rest.
     let result = unsafe { Tensor::from_raw(future) };
-    assert_eq!(result.map(drop), Err(Error::UnsupportedVersion { major: 2, minor: 0 }));
+    assert_eq!(
+        result.map(drop),
+        Err(DescriptorError::UnsupportedVersion { major: 2, minor: 0 }.into())
+    );
     releases.expect(1, "released, though not understood");
 }
 

@@ -79,7 +79,7 @@ fn truth_values_that_rust_owns_may_be_exported_and_taken_back() {
 /// What another language may do to memory that was shared writable with it.
 fn scribble(tensor: &Tensor) {
     let byte = tensor.data_ptr().cast::<u8>();
-    // SAFETY: one byte of memory that may be written, which nobody reads meanwhile.
+    // SAFETY: one byte of memory that may be written, which no code reads.
     unsafe { byte.write(2) };
 }
 
@@ -112,7 +112,7 @@ fn truth_values_of_an_immutable_owner_are_taken_back() {
 }
 
 #[test]
-fn truth_values_are_lent_to_c_functions() {
+fn truth_values_are_borrowed_to_c_functions() {
     let mut values = [true, false];
     let mut tensor = TensorMut::from(&mut values[..]);
     tensor.view_mut::<bool>().expect("exclusive").fill(true);

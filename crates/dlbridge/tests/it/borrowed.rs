@@ -1,4 +1,4 @@
-//! Borrowed tensors: lent to C functions and taken from them, without a copy.
+//! Borrowed tensors: borrowed to C functions and taken from them, without a copy.
 //! Borrowed ndarray arrays are in `ndarray_0_17.rs`, lifetimes in `ui/`.
 #![allow(unsafe_code, reason = "C functions are played")]
 
@@ -46,7 +46,7 @@ unsafe extern "C" fn double(tensor: *mut DLTensor) {
 }
 
 #[test]
-fn a_slice_is_lent_to_a_c_function() {
+fn a_slice_is_borrowed_to_a_c_function() {
     let values = [1.0, 2.0, 3.5];
     let tensor = TensorRef::from(&values[..]);
     conformance::borrowed(&tensor, &Expected::new(&[3], &values).at(values.as_ptr()));
@@ -68,7 +68,7 @@ fn a_mutable_slice_is_written_by_a_c_function() {
 }
 
 #[test]
-fn an_owned_tensor_is_lent_to_a_c_function() {
+fn an_owned_tensor_is_borrowed_to_a_c_function() {
     let tensor = Tensor::from(vec![1.0, 2.0]);
     let borrowed = tensor.as_tensor_ref();
     assert_eq!(borrowed.data_ptr(), tensor.data_ptr());
@@ -90,7 +90,7 @@ fn what_a_c_function_returns_comes_out() {
 }
 
 #[test]
-fn a_descriptor_that_c_lends_is_memory_that_others_may_write() {
+fn a_descriptor_borrowed_from_c_is_memory_that_others_may_write() {
     let mut foreign = Foreign::new(&[2, 3], &[1, 2, 3, 4, 5, 6]).null_strides().byte_offset(0);
     let data = foreign.memory();
     foreign.with_raw(|descriptor| {
@@ -107,7 +107,7 @@ fn a_descriptor_that_c_lends_is_memory_that_others_may_write() {
 }
 
 #[test]
-fn a_lent_descriptor_is_lent_on_evened_out() {
+fn a_borrowed_descriptor_is_passed_on_normalised() {
     let mut foreign = Foreign::new(&[2], &[1_u16, 2, 3]).null_strides().byte_offset(2);
     let data = foreign.memory().addr();
     foreign.with_raw(|descriptor| {
@@ -124,7 +124,7 @@ fn a_lent_descriptor_is_lent_on_evened_out() {
 }
 
 #[test]
-fn a_lent_descriptor_may_go_as_soon_as_it_was_read() {
+fn a_borrowed_descriptor_may_go_as_soon_as_it_was_read() {
     let mut foreign = Foreign::new(&[2], &[1_u8, 2]);
     let mut kept = foreign.with_raw(|descriptor| {
         // SAFETY: the descriptor is copied; what it points to belongs to `foreign`.

@@ -1,12 +1,12 @@
 //! Exports of memory that only the caller knows: of devices, or without a Rust slice.
-//! Memory that an owner lends is in `builder.rs`.
+//! Memory that is borrowed from an owner is in `builder.rs`.
 #![allow(unsafe_code, reason = "building from a pointer is unsafe by nature")]
 
 use std::ffi::c_void;
 use std::ptr;
 
-use crate::common::{delete, import, take_back};
-use dlbridge::{Access, Builder, DType, Device, DeviceKind, Error, Flags, Tensor};
+use crate::common::{delete, import, other_rank, take_back};
+use dlbridge::{Access, Builder, DType, DescriptorError, Device, DeviceKind, Error, Flags, Tensor};
 use dlbridge_testing::conformance::{self, Expected};
 use dlbridge_testing::{CountingOwner, Foreign};
 
@@ -82,18 +82,26 @@ fn what_cannot_be_is_refused_and_the_owner_dropped_once() {
         assert_eq!(build(builder, data, Device::cuda(0), Flags::NONE).map(drop), Err(wanted));
         drops.expect(1, "refused");
     };
-    refused(|builder| builder, ptr::null_mut(), Error::NullData { len: 2 });
-    let negative = Error::NegativeExtent { axis: 0, extent: -2 };
+    refused(
+        |builder| builder,
+        ptr::null_mut(),
+        Error::Descriptor(DescriptorError::NullData { len: 2 }),
+    );
+    let negative = Error::Descriptor(DescriptorError::NegativeExtent { axis: 0, extent: -2 });
     refused(|builder| builder.shape(&[-2]), address(64), negative);
-    let overflow = |what| Error::SizeOverflow { what };
+    let overflow = |what| Error::Descriptor(DescriptorError::SizeOverflow { what });
     refused(|builder| builder.shape(&[1 << 61]), address(64), overflow("byte size"));
     refused(|builder| builder.offset(usize::MAX), address(64), overflow("byte size"));
     refused(|builder| builder.strides(&[i64::MIN]), address(64), overflow("strided span"));
     // fits in elements, not in bytes
     refused(|builder| builder.strides(&[1 << 61]), address(64), overflow("strided span"));
-    let ranks = Error::RankMismatch { expected: 1, found: 0 };
+    let ranks = other_rank(1, 0);
     refused(|builder| builder.strides(&[]), address(64), ranks);
-    refused(|builder| builder.shape(&[1; 65]), address(64), Error::RankOutOfRange { ndim: 65 });
+    refused(
+        |builder| builder.shape(&[1; 65]),
+        address(64),
+        Error::Descriptor(DescriptorError::RankOutOfRange { ndim: 65 }),
+    );
 }
 
 #[test]
@@ -135,7 +143,7 @@ fn packed_elements_start_where_the_memory_starts() {
         let builder = Tensor::builder(()).dtype(DType::FLOAT4_E2M1FN).shape(&[4]);
         builder.offset(offset)
     };
-    let wanted = Error::PackedElements { dtype: DType::FLOAT4_E2M1FN };
+    let wanted = Error::SubByte { padded: false, dtype: DType::FLOAT4_E2M1FN };
     let refused = build(packed(1), address(64), Device::cuda(0), Flags::NONE);
     assert_eq!(refused.map(drop), Err(wanted), "half a byte is no address");
     let padded = build(packed(1), address(64), Device::cuda(0), Flags::SUBBYTE_PADDED);

@@ -1,8 +1,10 @@
-//! The builder: bounds at every edge, and owners that do not lend the same memory twice.
+//! The builder: bounds at every edge, and owners that do not return the same memory twice.
 //! Elements narrower than a byte are in `packed.rs`, memory of devices in `build_raw.rs`.
 
-use crate::common::{indices, offset};
-use dlbridge::{Access, DType, Device, Error, Flags, MAX_RANK, Tensor, TypeCode};
+use crate::common::{indices, offset, other_rank};
+use dlbridge::{
+    Access, DType, DescriptorError, Device, Error, Flags, MAX_RANK, ShapeField, Tensor, TypeCode,
+};
 use dlbridge_testing::CountingOwner;
 use dlbridge_testing::conformance::{self, Expected};
 
@@ -72,8 +74,8 @@ fn the_error_says_which_bytes_of_how_many() {
 #[test]
 #[cfg_attr(target_pointer_width = "32", ignore = "its sizes are of 64 bits")]
 fn numbers_that_overflow_are_refused() {
-    let span = Error::SizeOverflow { what: "strided span" };
-    let bytes = Error::SizeOverflow { what: "byte size" };
+    let span = Error::Descriptor(DescriptorError::SizeOverflow { what: "strided span" });
+    let bytes = Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" });
     refused(ten(&[1], &[1], usize::MAX), &span);
     refused(ten(&[1], &[1], isize::MAX as usize), &span);
     refused(ten(&[1], &[1], isize::MAX as usize - 1), &bytes);
@@ -82,20 +84,29 @@ fn numbers_that_overflow_are_refused() {
     refused(ten(&[2], &[i64::MAX], 1), &span);
     refused(ten(&[2], &[-i64::MAX], 5), &span);
     refused(ten(&[i64::MAX], &[0], 0), &bytes);
-    refused(ten(&[i64::MAX, 2], &[0, 0], 0), &Error::SizeOverflow { what: "element count" });
+    refused(
+        ten(&[i64::MAX, 2], &[0, 0], 0),
+        &DescriptorError::SizeOverflow { what: "element count" }.into(),
+    );
     refused(ten(&[0], &[1], usize::MAX), &span);
 }
 
 #[test]
 fn shapes_that_cannot_be_are_refused() {
-    refused(ten(&[2, -1], &[1, 1], 0), &Error::NegativeExtent { axis: 1, extent: -1 });
-    refused(ten(&[2], &[1, 1], 0), &Error::RankMismatch { expected: 1, found: 2 });
-    refused(ten(&[2, 2], &[], 0), &Error::RankMismatch { expected: 2, found: 0 });
+    refused(
+        ten(&[2, -1], &[1, 1], 0),
+        &DescriptorError::NegativeExtent { axis: 1, extent: -1 }.into(),
+    );
+    refused(ten(&[2], &[1, 1], 0), &other_rank(1, 2));
+    refused(ten(&[2, 2], &[], 0), &other_rank(2, 0));
     let deep = MAX_RANK + 1;
-    refused(ten(&vec![1; deep], &vec![1; deep], 0), &Error::RankOutOfRange { ndim: 65 });
+    refused(
+        ten(&vec![1; deep], &vec![1; deep], 0),
+        &DescriptorError::RankOutOfRange { ndim: 65 }.into(),
+    );
     assert_eq!(ten(&[1; MAX_RANK], &[9; MAX_RANK], 3).expect("it fits").rank(), 64);
     let strides_alone = Tensor::builder(vec![0_u8; 9]).strides(&[4, 1]).build::<u8>();
-    refused(strides_alone, &Error::RankMismatch { expected: 1, found: 2 });
+    refused(strides_alone, &other_rank(1, 2));
 }
 
 #[test]
@@ -142,7 +153,8 @@ fn another_dtype_changes_the_bounds() {
 #[test]
 fn an_impossible_dtype_is_refused() {
     let build = |dtype: DType| Tensor::builder(vec![0_u8; 8]).dtype(dtype).build::<u8>();
-    let impossible = |dtype, reason| Error::ImpossibleDType { dtype, reason };
+    let impossible =
+        |dtype, reason| Error::Descriptor(DescriptorError::ImpossibleDType { dtype, reason });
     let dtype = DType::new(TypeCode::INT, 0);
     refused(build(dtype), &impossible(dtype, "bits is 0"));
     let dtype = DType::U8.with_lanes(0);
@@ -152,7 +164,7 @@ fn an_impossible_dtype_is_refused() {
     refused(Tensor::zeros(dtype, &[1]), &impossible(dtype, "the code's name fixes another width"));
 }
 
-/// An owner that lends other memory each time, as a safe implementation may.
+/// An owner that returns other memory each time, as a safe implementation may.
 struct Fickle {
     lengths: Vec<usize>,
     memory: Vec<Vec<u8>>,
@@ -167,7 +179,7 @@ impl AsMut<[u8]> for Fickle {
 }
 
 #[test]
-fn an_owner_that_lends_less_the_second_time_is_out_of_bounds() {
+fn an_owner_that_returns_less_the_second_time_is_out_of_bounds() {
     let owner = Fickle { lengths: vec![3, 100], memory: vec![] };
     let wanted = Error::OutOfBounds { low: 0, high: 100, size: 3 };
     refused(Tensor::builder(owner).build::<u8>(), &wanted);
@@ -177,9 +189,9 @@ fn an_owner_that_lends_less_the_second_time_is_out_of_bounds() {
 }
 
 #[test]
-fn an_owner_that_lends_other_memory_each_time_is_asked_no_more_once_it_is_a_tensor() {
+fn an_owner_that_returns_other_memory_each_time_is_asked_no_more_once_it_is_a_tensor() {
     let owner = Fickle { lengths: vec![50, 9, 4, 3], memory: vec![] };
-    let mut tensor = Tensor::builder(owner).build::<u8>().expect("it grew meanwhile");
+    let mut tensor = Tensor::builder(owner).build::<u8>().expect("it grew in between");
     assert_eq!(tensor.as_slice::<u8>(), Ok(&[7; 3][..]));
     tensor.as_slice_mut::<u8>().expect("exclusive").fill(8);
     assert_eq!(tensor.view::<u8>().expect("u8").to_vec(), [8; 3]);
@@ -189,7 +201,7 @@ fn an_owner_that_lends_other_memory_each_time_is_asked_no_more_once_it_is_a_tens
 }
 
 #[test]
-fn an_owner_that_lends_two_element_types_lends_the_one_that_was_asked_for() {
+fn an_owner_of_two_element_types_is_borrowed_as_the_one_that_was_asked_for() {
     struct Both(Vec<u8>, Vec<f64>);
     impl AsRef<[u8]> for Both {
         fn as_ref(&self) -> &[u8] {
@@ -245,11 +257,17 @@ fn zeros_are_zero_and_well_aligned() {
 #[test]
 #[cfg_attr(target_pointer_width = "32", ignore = "its sizes are of 64 bits")]
 fn zeros_that_fit_no_memory_are_refused() {
-    let overflow = |what| Error::SizeOverflow { what };
+    let overflow = |what| Error::Descriptor(DescriptorError::SizeOverflow { what });
     refused(Tensor::zeros(DType::U8, &[i64::MAX, 2]), &overflow("element count"));
     refused(Tensor::zeros(DType::U16, &[i64::MAX]), &overflow("byte size"));
-    refused(Tensor::zeros(DType::U8, &[-1]), &Error::NegativeExtent { axis: 0, extent: -1 });
-    refused(Tensor::zeros(DType::U8, &[1; 65]), &Error::RankOutOfRange { ndim: 65 });
+    refused(
+        Tensor::zeros(DType::U8, &[-1]),
+        &DescriptorError::NegativeExtent { axis: 0, extent: -1 }.into(),
+    );
+    refused(
+        Tensor::zeros(DType::U8, &[1; 65]),
+        &DescriptorError::RankOutOfRange { ndim: 65 }.into(),
+    );
     // a size that fits, but not when it is rounded up to the alignment
     for len in [i64::MAX, i64::MAX - 62] {
         refused(Tensor::zeros(DType::U8, &[len]), &Error::OutOfMemory { size: len as usize });
@@ -269,7 +287,8 @@ fn bytes_become_a_tensor_of_their_own() {
     let tensor = Tensor::from_bytes(DType::U8, &[2, 2], &[1, 2, 3, 4]).expect("as many");
     assert_eq!(tensor.as_slice::<u8>(), Ok(&[1, 2, 3, 4][..]));
     assert_eq!((tensor.access(), tensor.flags()), (Access::Exclusive, Flags::NONE));
-    let mismatch = |wanted, found| Error::SizeMismatch { expected: wanted, found };
+    let mismatch =
+        |wanted, found| Error::ShapeMismatch { field: ShapeField::Size, expected: wanted, found };
     refused(Tensor::from_bytes(DType::F32, &[2], &[0; 7]), &mismatch(8, 7));
     refused(Tensor::from_bytes(DType::F32, &[], &[]), &mismatch(4, 0));
     let odd = Tensor::from_bytes(DType::BOOL, &[2], &[0, 2]).expect("any bytes");

@@ -4,13 +4,11 @@
 
 use std::ptr;
 
-use crate::common::{delete, import, take_back};
+use crate::common::{SIX, delete, import, take_back};
 use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::DLTensor;
-use dlbridge::{Access, Error, Flags, Tensor};
+use dlbridge::{Access, DescriptorError, Error, Flags, Tensor};
 use dlbridge_testing::{CountingOwner, Foreign};
-
-const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
 
 /// A tensor over the memory of `owner`, as six floats in two rows.
 fn kept(
@@ -63,7 +61,7 @@ fn an_owner_of_what_is_refused_is_dropped_once() {
     let owner = CountingOwner::new(SIX);
     let drops = owner.drops();
     let error = kept(owner, |tensor| tensor.ndim = -1, Flags::NONE).unwrap_err();
-    assert_eq!(error, Error::RankOutOfRange { ndim: -1 });
+    assert_eq!(error, Error::Descriptor(DescriptorError::RankOutOfRange { ndim: -1 }));
     drops.expect(1, "after the refusal");
 }
 
@@ -76,19 +74,20 @@ fn a_copy_made_for_us_is_ours() {
 }
 
 #[test]
-fn a_borrowed_tensor_is_lent_and_not_released() {
+fn a_borrowed_tensor_is_read_and_not_released() {
     let source = Foreign::new(&[2, 3], &SIX);
     let releases = source.releases();
     let tensor = import(source).unwrap();
     let mut descriptor = tensor.as_raw();
     let mut strides = BorrowedTensor::NO_STRIDES;
     // SAFETY: `tensor` keeps the memory longer.
-    let lent = unsafe { BorrowedTensor::from_raw(&mut descriptor, &mut strides, Flags::READ_ONLY) }
-        .unwrap();
-    assert_eq!((lent.shape(), lent.access()), (&[2, 3][..], Access::Shared));
-    assert!(lent.is_read_only() && lent.producer().is_none());
-    assert_eq!(lent.as_slice::<f32>(), Err(Error::SharedMemory));
-    assert_eq!(lent.view::<f32>().unwrap().iter().sum::<f32>(), 15.0);
+    let borrowed =
+        unsafe { BorrowedTensor::from_raw(&mut descriptor, &mut strides, Flags::READ_ONLY) }
+            .unwrap();
+    assert_eq!((borrowed.shape(), borrowed.access()), (&[2, 3][..], Access::Shared));
+    assert!(borrowed.is_read_only() && borrowed.producer().is_none());
+    assert_eq!(borrowed.as_slice::<f32>(), Err(Error::SharedMemory));
+    assert_eq!(borrowed.view::<f32>().unwrap().iter().sum::<f32>(), 15.0);
     releases.expect(0, "after the loan");
     drop(tensor);
     releases.expect(1, "after the tensor");
@@ -101,20 +100,21 @@ fn strides_are_made_for_a_loan() {
     raw.strides = ptr::null_mut();
     let mut strides = BorrowedTensor::NO_STRIDES;
     // SAFETY: `tensor` keeps the memory longer.
-    let lent = unsafe { BorrowedTensor::from_raw(&mut raw, &mut strides, Flags::NONE) }.unwrap();
-    assert_eq!(lent.strides(), [1]);
+    let borrowed =
+        unsafe { BorrowedTensor::from_raw(&mut raw, &mut strides, Flags::NONE) }.unwrap();
+    assert_eq!(borrowed.strides(), [1]);
 }
 
 #[test]
-fn what_the_gate_refuses_is_not_lent() {
+fn what_the_gate_refuses_is_not_borrowed() {
     let mut raw = Tensor::from(vec![1_i32, 2, 3]).as_raw();
     raw.data = ptr::null_mut();
     // Its lists were those of a tensor that is gone.
     raw.ndim = 0;
     let mut strides = BorrowedTensor::NO_STRIDES;
     // SAFETY: nothing is read of a descriptor that is refused.
-    let lent = unsafe { BorrowedTensor::from_raw(&mut raw, &mut strides, Flags::NONE) };
-    assert_eq!(lent.err(), Some(Error::NullData { len: 1 }));
+    let borrowed = unsafe { BorrowedTensor::from_raw(&mut raw, &mut strides, Flags::NONE) };
+    assert_eq!(borrowed.err(), Some(DescriptorError::NullData { len: 1 }.into()));
 }
 
 #[test]
@@ -123,9 +123,9 @@ fn a_loan_may_be_exported_again_only_by_copy() {
     let mut descriptor = tensor.as_raw();
     let mut strides = BorrowedTensor::NO_STRIDES;
     // SAFETY: `tensor` keeps the memory longer.
-    let lent =
+    let borrowed =
         unsafe { BorrowedTensor::from_raw(&mut descriptor, &mut strides, Flags::NONE) }.unwrap();
-    let copy = lent.to_contiguous().unwrap();
+    let copy = borrowed.to_contiguous().unwrap();
     drop(tensor);
     assert_eq!(copy.as_slice::<i32>().unwrap(), [1, 2, 3]);
     delete(copy.into_raw());

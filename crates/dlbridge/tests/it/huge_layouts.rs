@@ -6,12 +6,12 @@ use std::panic::catch_unwind;
 
 #[allow(unused_imports, reason = "for the adapters")]
 use dlbridge::TensorRef;
-use dlbridge::{DType, Error, Tensor};
+use dlbridge::{DType, DescriptorError, Error, Tensor};
 use dlbridge_testing::conformance::repeated;
 
-const ELEMENTS: Error = Error::SizeOverflow { what: "element count" };
-const BYTES: Error = Error::SizeOverflow { what: "byte size" };
-const SPAN: Error = Error::SizeOverflow { what: "strided span" };
+const ELEMENTS: Error = Error::Descriptor(DescriptorError::SizeOverflow { what: "element count" });
+const BYTES: Error = Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" });
+const SPAN: Error = Error::Descriptor(DescriptorError::SizeOverflow { what: "strided span" });
 
 /// Asserts that a conversion that cannot fail panics, saying why.
 #[track_caller]
@@ -38,7 +38,10 @@ fn a_builder_refuses_what_wraps() {
     assert_eq!(build(&[1 << 62], &[0], DType::U8), Ok(()));
     for (bits, lanes) in [(0, 1), (8, 0), (0, 0), (0, u16::MAX)] {
         let dtype = DType { bits, lanes, ..DType::U8 };
-        assert!(matches!(build(&[1], &[1], dtype), Err(Error::ImpossibleDType { .. })));
+        assert!(matches!(
+            build(&[1], &[1], dtype),
+            Err(Error::Descriptor(DescriptorError::ImpossibleDType { .. }))
+        ));
     }
     let widest = DType { bits: 255, lanes: u16::MAX, ..DType::U8 };
     assert!(matches!(build(&[1], &[1], widest), Err(Error::OutOfBounds { .. })));
@@ -58,7 +61,10 @@ fn new_memory_is_refused_where_it_does_not_fit() {
     assert_eq!(Tensor::zeros(DType::U8, &[1 << 32, 1 << 32]).map(drop), Err(ELEMENTS));
     assert_eq!(Tensor::zeros(DType::F64, &[1 << 60]).map(drop), Err(BYTES));
     assert_eq!(Tensor::from_bytes(DType::F64, &[1 << 61, 8], &[]).map(drop), Err(ELEMENTS));
-    assert!(matches!(Tensor::zeros(DType::U8, &[1; 65]), Err(Error::RankOutOfRange { ndim: 65 })));
+    assert!(matches!(
+        Tensor::zeros(DType::U8, &[1; 65]),
+        Err(Error::Descriptor(DescriptorError::RankOutOfRange { ndim: 65 }))
+    ));
     let empty = Tensor::zeros(DType::F64, &[i64::MAX, 0]).expect("no elements");
     assert_eq!((empty.len(), empty.nbytes()), (0, 0));
     assert_eq!(empty.view::<f64>().expect("float64").get(&[1 << 62, 0]), None);
@@ -208,7 +214,7 @@ mod ndarray_0_17 {
 
     #[test]
     fn too_many_axes_are_refused() {
-        let rank = Error::RankOutOfRange { ndim: 65 };
+        let rank = Error::Descriptor(DescriptorError::RankOutOfRange { ndim: 65 });
         let array = || ArrayD::<u8>::zeros(vec![1; 65]);
         panics(&rank, move || drop(Tensor::from(array())));
         panics(&rank, move || drop(TensorRef::from(&array())));

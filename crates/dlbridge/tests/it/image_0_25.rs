@@ -6,9 +6,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::common::{import, take_back};
+use crate::common::{import, other_extent, other_rank, take_back};
 use dlbridge::{
-    Access, DType, Error, Flags, Plain, Tensor, TensorMut, TensorRef, TensorSlice, TensorSliceMut,
+    Access, DType, Error, Flags, Plain, ShapeField, Tensor, TensorMut, TensorRef, TensorSlice,
+    TensorSliceMut,
 };
 use dlbridge_testing::conformance::{self, Expected};
 use dlbridge_testing::{CountingOwner, Foreign};
@@ -148,20 +149,24 @@ fn images_take_what_a_slice_takes() {
     for name in ["column-major", "rows reversed", "broadcast", "sliding windows"] {
         assert!(matches!(error(name), Some(Error::NotContiguous { .. })), "{name}");
     }
-    assert_eq!(error("one axis"), Some(&Error::RankMismatch { expected: 3, found: 1 }));
-    let wanted = Error::ExtentMismatch { axis: 2, found: 2, expected: 1 };
+    assert_eq!(error("one axis"), Some(&other_rank(3, 1)));
+    let wanted = other_extent(2, 1, 2);
     assert_eq!(error("rank 3"), Some(&wanted));
     let refused = conformance::reader(|tensor| {
         Ok(tensor.copy_as::<ImageBuffer<Luma<f64>, Vec<f64>>>()?.into_raw())
     });
     let shape = |error: &Error| {
-        matches!(error, Error::RankMismatch { expected: 3, .. } | Error::ExtentMismatch { .. })
+        matches!(
+            error,
+            Error::ShapeMismatch { field: ShapeField::Rank, expected: 3, .. }
+                | Error::ShapeMismatch { field: ShapeField::Extent { .. }, .. }
+        )
     };
     assert!(refused.iter().all(|refusal| shape(&refusal.error)), "{refused:?}");
 }
 
 #[test]
-fn each_class_lends_what_it_may() {
+fn each_class_allows_its_own_borrows() {
     for flags in [Flags::NONE, Flags::IS_COPIED, Flags::IS_COPIED | Flags::READ_ONLY] {
         let make = || import(Foreign::new(&[2, 2, 3], &samples::<u8>(12)).flags(flags));
         let make = || make().expect("legal");
@@ -200,7 +205,7 @@ fn each_class_lends_what_it_may() {
 #[test]
 fn another_pixel_type_is_refused() {
     let mut tensor = Tensor::from(RgbImage::new(2, 2));
-    let wanted = Error::ExtentMismatch { axis: 2, found: 3, expected: 4 };
+    let wanted = other_extent(2, 4, 3);
     assert_eq!(tensor.view_as::<ImageBuffer<Rgba<u8>, &[u8]>>().map(|_| ()), Err(wanted.clone()));
     assert_eq!(
         tensor.view_mut_as::<ImageBuffer<Rgba<u8>, &mut [u8]>>().map(|_| ()),
@@ -212,12 +217,15 @@ fn another_pixel_type_is_refused() {
     let wanted = Error::DTypeMismatch { found: DType::U8, expected: DType::U16 };
     assert_eq!(tensor.view_as::<ImageBuffer<Rgb<u16>, &[u16]>>().map(|_| ()), Err(wanted));
     let gray = Tensor::from([0_u8; 4]);
-    let wanted = Error::RankMismatch { expected: 3, found: 1 };
+    let wanted = other_rank(3, 1);
     assert_eq!(gray.view_as::<ImageBuffer<Luma<u8>, &[u8]>>().map(|_| ()), Err(wanted));
     let builder = Tensor::builder([0_u8; 0]).shape(&[1 << 32, 0, 3]);
     let wide = builder.build::<u8>().expect("no elements");
-    let most = u32::MAX as usize;
-    let wanted = Error::ExtentTooLarge { axis: 0, extent: 1 << 32, most };
+    let wanted = Error::ShapeMismatch {
+        field: ShapeField::ExtentAtMost { axis: 0 },
+        expected: u32::MAX as usize,
+        found: 1 << 32,
+    };
     assert_eq!(wide.view_as::<ImageBuffer<Rgb<u8>, &[u8]>>().map(|_| ()), Err(wanted));
 }
 
@@ -252,7 +260,7 @@ fn an_image_given_away_is_copied_not_borrowed() {
     assert_eq!(tensor.copy_as::<ImageBuffer<Rgba<u8>, Vec<u8>>>(), Ok(image));
 }
 
-/// A container that lends fewer samples each time it is asked.
+/// A container that returns fewer samples each time it is asked.
 struct Shrinking(Vec<u8>, AtomicUsize);
 
 impl Deref for Shrinking {
@@ -266,7 +274,7 @@ impl Deref for Shrinking {
 
 #[test]
 #[should_panic(expected = "OutOfBounds")]
-fn a_container_that_lends_less_than_it_did_is_found_out() {
+fn a_container_that_returns_less_than_it_did_is_found_out() {
     let container = Shrinking(samples(12), AtomicUsize::new(0));
     let image = ImageBuffer::<Rgb<u8>, _>::from_raw(2, 2, container).expect("the first time");
     let _ = TensorRef::from(&image);
@@ -274,7 +282,7 @@ fn a_container_that_lends_less_than_it_did_is_found_out() {
 
 #[test]
 #[should_panic(expected = "OutOfBounds")]
-fn an_owned_container_that_lends_less_than_it_did_is_found_out() {
+fn an_owned_container_that_returns_less_than_it_did_is_found_out() {
     let container = Shrinking(samples(12), AtomicUsize::new(0));
     let image = ImageBuffer::<Rgb<u8>, _>::from_raw(2, 2, container).expect("the first time");
     let _ = Tensor::from(Arc::new(image));

@@ -24,6 +24,7 @@ mod conformance;
 mod copies;
 mod described;
 mod elements;
+mod errors;
 #[cfg(feature = "faer-0_24")]
 mod faer_0_24;
 mod fresh;

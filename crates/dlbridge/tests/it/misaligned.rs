@@ -1,4 +1,4 @@
-//! Data at an odd address: readable by value, never lent by reference.
+//! Data at an odd address: readable by value, never borrowed by reference.
 //! Other layouts are in `strides.rs`.
 #![allow(unsafe_code, reason = "the unchecked forms are tested too")]
 
@@ -48,7 +48,7 @@ fn unaligned_data_is_written_by_value() {
 
 #[test]
 #[cfg_attr(target_pointer_width = "32", ignore = "float64 is aligned to 4 bytes")]
-fn unaligned_data_is_never_lent() {
+fn unaligned_data_is_never_borrowed() {
     for odd in 1..8 {
         let mut tensor = at(odd);
         let wanted = misaligned(&tensor);

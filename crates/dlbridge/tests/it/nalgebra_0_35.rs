@@ -1,7 +1,7 @@
 //! `nalgebra` 0.35, both ways. Layouts that only foreign descriptors have come from the suite.
 #![allow(unsafe_code, reason = "the unchecked forms are tested too")]
 
-use crate::common::{import, take_back};
+use crate::common::{import, is_no_matrix, other_extent, other_rank, take_back};
 use dlbridge::nalgebra_0_35::Transposed;
 use dlbridge::{Access, DType, Error, Flags, Tensor, TensorMut, TensorRef};
 use dlbridge_testing::conformance::{self, Expected};
@@ -154,7 +154,7 @@ fn a_view_is_the_tensors_own_memory() {
 }
 
 #[test]
-fn a_row_major_tensor_is_lent_as_its_transpose() {
+fn a_row_major_tensor_is_viewed_as_its_transpose() {
     let mut tensor = Tensor::builder(SIX).shape(&[2, 3]).build::<i32>().expect("it fits");
     let data = tensor.data_ptr().cast::<i32>();
     let wanted = Error::StrideMismatch {
@@ -177,10 +177,10 @@ fn a_row_major_tensor_is_lent_as_its_transpose() {
     view.column_mut(1).fill(0);
     assert_eq!(tensor.as_slice::<i32>(), Ok(&[1, 2, 3, 0, 0, 0][..]));
     let refused = tensor.view_as::<Transposed<MatrixView<i32, U2, Dyn, U1, Dyn>>>().map(|_| ());
-    assert_eq!(refused, Err(Error::ExtentMismatch { axis: 1, found: 3, expected: 2 }));
+    assert_eq!(refused, Err(other_extent(1, 2, 3)));
     let vector = Tensor::from(SIX);
     let refused = vector.view_as::<Transposed<DVectorView<i32>>>().map(|_| ());
-    assert_eq!(refused, Err(Error::RankMismatch { expected: 2, found: 1 }));
+    assert_eq!(refused, Err(other_rank(2, 1)));
 }
 
 /// The elements of a matrix in row-major order, each asked for by its index.
@@ -216,7 +216,7 @@ fn views_take_columns_that_nobody_writes() {
             "odd address" => matches!(refusal.error, Error::Misaligned { .. }),
             "contiguous, shared" => refusal.error == Error::SharedMemory,
             "rank 0" | "rank 0, null lists" | "rank 3" | "rank 9" | "no elements, odd strides" => {
-                matches!(refusal.error, Error::RankMismatch { expected: 2, .. })
+                is_no_matrix(&refusal.error)
             }
             _ => matches!(refusal.error, Error::StrideMismatch { axis: 0, .. }),
         };
@@ -252,7 +252,7 @@ fn copies_take_every_layout_of_two_axes() {
         let copy = tensor.copy_as::<OMatrix<i16, Dyn, Dyn>>()?.transpose();
         Ok(copy.iter().copied().collect::<Vec<_>>())
     });
-    let other = |error: &Error| !matches!(error, Error::RankMismatch { expected: 2, .. });
+    let other = |error: &Error| !is_no_matrix(error);
     assert!(!refused.iter().any(|refusal| other(&refusal.error)), "{refused:?}");
     let refused = conformance::reader(|tensor| {
         Ok(tensor.copy_as::<OMatrix<i16, Dyn, U1>>()?.iter().copied().collect::<Vec<_>>())
@@ -289,7 +289,7 @@ fn rows_between_those_of_a_view_stay_with_their_holder() {
 }
 
 #[test]
-fn overlapping_columns_are_read_but_not_lent_mutably() {
+fn overlapping_columns_are_read_but_not_borrowed_mutably() {
     for stride in [0, 1] {
         let builder = Tensor::builder(SIX).shape(&[3, 4]).strides(&[1, stride]);
         let mut tensor = builder.build::<i32>().expect("it fits");
@@ -328,7 +328,7 @@ fn a_column_may_have_one_axis_or_two() {
 }
 
 #[test]
-fn each_class_lends_what_it_may() {
+fn each_class_allows_its_own_borrows() {
     for flags in [Flags::NONE, Flags::IS_COPIED, Flags::IS_COPIED | Flags::READ_ONLY] {
         let foreign = Foreign::new(&[2, 3], &SIX).strides(&[1, 2]).flags(flags);
         let mut tensor = import(foreign).expect("legal");
@@ -358,18 +358,18 @@ fn each_class_lends_what_it_may() {
 fn another_size_rank_dtype_or_device_is_refused() {
     let tensor = Tensor::builder(SIX).shape(&[2, 3]).build::<i32>().expect("it fits");
     let refused = tensor.view_as::<MatrixView<i32, U3, Dyn, U1, Dyn>>().map(|_| ());
-    assert_eq!(refused, Err(Error::ExtentMismatch { axis: 0, found: 2, expected: 3 }));
+    assert_eq!(refused, Err(other_extent(0, 3, 2)));
     let refused = tensor.copy_as::<OMatrix<i32, Dyn, Const<2>>>().map(|_| ());
-    assert_eq!(refused, Err(Error::ExtentMismatch { axis: 1, found: 3, expected: 2 }));
+    assert_eq!(refused, Err(other_extent(1, 2, 3)));
     let refused = tensor.view_as::<DVectorView<i32>>().map(|_| ());
-    assert_eq!(refused, Err(Error::ExtentMismatch { axis: 1, found: 3, expected: 1 }));
+    assert_eq!(refused, Err(other_extent(1, 1, 3)));
     let refused = tensor.view_as::<DMatrixView<f32>>().map(|_| ());
     let wanted = Error::DTypeMismatch { found: DType::I32, expected: DType::F32 };
     assert_eq!(refused, Err(wanted));
     let refused = Tensor::from(SIX).view_as::<DMatrixView<i32>>().map(|_| ());
-    assert_eq!(refused, Err(Error::RankMismatch { expected: 2, found: 1 }));
+    assert_eq!(refused, Err(other_rank(2, 1)));
     let refused = Tensor::scalar(1).view_as::<DVectorView<i32>>().map(|_| ());
-    assert_eq!(refused, Err(Error::RankMismatch { expected: 1, found: 0 }));
+    assert_eq!(refused, Err(other_rank(1, 0)));
     let device = "cuda:0".parse().expect("a name");
     let tensor = import(Foreign::new(&[2, 3], &SIX).device(device).flags(Flags::IS_COPIED));
     let refused = tensor.expect("legal").view_as::<DMatrixView<i32>>().map(|_| ());

@@ -1,4 +1,4 @@
-//! What the gate must let through, however odd: each a fixture for whoever reads tensors.
+//! What the gate must let through, however odd: each a fixture for code that reads tensors.
 //! What it refuses is in `validation.rs`.
 #![allow(unsafe_code, reason = "one fixture changes a descriptor that was made")]
 
@@ -69,7 +69,7 @@ fn of_rank_0_the_lists_may_be_anywhere() {
         unsafe { (*managed).dl_tensor.shape = at.cast() };
         // SAFETY: the same.
         unsafe { (*managed).dl_tensor.strides = at.cast() };
-        // SAFETY: given away by its producer.
+        // SAFETY: exported by its producer.
         let tensor = unsafe { Tensor::from_raw(managed) }.expect("legal");
         assert_eq!((tensor.shape(), tensor.strides()), (&[][..], &[][..]));
         assert_eq!(tensor.view::<i64>().expect("host").item(), Ok(7));

@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::common::{delete, delete_legacy};
 use dlbridge::{Error, Tensor};
-use dlbridge_testing::{CountingOwner, PanicOnDrop, PanicOnLend, Releases};
+use dlbridge_testing::{CountingOwner, PanicOnBorrow, PanicOnDrop, Releases};
 
 fn counted() -> (Tensor, Releases) {
     let owner = CountingOwner::new([1_i32, 2, 3]);
@@ -162,16 +162,16 @@ fn a_panic_in_the_owners_drop_while_a_build_is_refused_is_an_ordinary_panic() {
 }
 
 #[test]
-fn a_panic_while_the_owner_lends_drops_it_once() {
+fn a_panic_while_the_owner_is_borrowed_drops_it_once() {
     for shape in [&[1][..], &[]] {
-        let owner = CountingOwner::new([1_u8]).panic_on_lend();
+        let owner = CountingOwner::new([1_u8]).panic_on_borrow();
         let drops = owner.drops();
         let build = || Tensor::builder(owner).shape(shape).build::<u8>().map(drop);
         let payload = catch_unwind(AssertUnwindSafe(build)).expect_err("it panics");
-        assert_eq!(payload.downcast_ref(), Some(&PanicOnLend));
+        assert_eq!(payload.downcast_ref(), Some(&PanicOnBorrow));
         assert_eq!(drops.count(), 1);
     }
-    let owner = CountingOwner::new([1_u8]).panic_on_lend();
+    let owner = CountingOwner::new([1_u8]).panic_on_borrow();
     let drops = owner.drops();
     let build = || Tensor::builder(owner).build_read_only::<u8>().map(drop);
     assert!(catch_unwind(AssertUnwindSafe(build)).is_err());

@@ -58,7 +58,7 @@ fn packed_bounds_are_counted_in_bits() {
 #[test]
 fn packed_elements_have_no_address_to_start_at() {
     let builder = || Tensor::builder(vec![0_u8; 4]).dtype(FP4);
-    let wanted = Err(Error::PackedElements { dtype: FP4 });
+    let wanted = Err(Error::SubByte { padded: false, dtype: FP4 });
     assert_eq!(builder().shape(&[2]).offset(1).build::<u8>().map(drop), wanted);
     assert_eq!(builder().shape(&[2]).offset(2).build::<u8>().map(drop), wanted);
     let reversed = builder().shape(&[2]).strides(&[-1]).offset(1).build::<u8>();
@@ -100,7 +100,7 @@ fn packed_elements_with_gaps_are_not_copied() {
                 let builder = Tensor::builder(vec![1_u8; size]).dtype(dtype);
                 let builder = builder.shape(&[len as i64]).strides(&[stride as i64]);
                 let tensor = builder.build::<u8>().expect("it fits");
-                let wanted = Err(Error::PackedElements { dtype });
+                let wanted = Err(Error::SubByte { padded: false, dtype });
                 assert_eq!(tensor.to_contiguous().map(drop), wanted, "{dtype} x {len} by {stride}");
             }
         }
@@ -173,7 +173,7 @@ fn padded_numbers_are_not_read_as_packed_ones() {
     }
 }
 
-/// Whoever reads elements as a Rust type gets packed ones, or an error.
+/// Code that reads elements as a Rust type gets packed ones, or an error.
 fn typed(tensor: &Tensor, padded: bool) {
     #[cfg(feature = "float4-0_2")]
     {
@@ -181,7 +181,7 @@ fn typed(tensor: &Tensor, padded: bool) {
         let view = tensor.view::<F4E2M1x2>().map(|view| view.to_vec().len());
         let dtype = tensor.dtype();
         match (dtype == FP4.with_lanes(2), padded) {
-            (true, true) => assert_eq!(view, Err(Error::PaddedElements { dtype })),
+            (true, true) => assert_eq!(view, Err(Error::SubByte { padded: true, dtype })),
             (true, false) => assert_eq!(view, Ok(4)),
             (false, _) => assert!(matches!(view, Err(Error::DTypeMismatch { .. }))),
         }

@@ -6,27 +6,12 @@ use std::ffi::c_void;
 use std::ptr;
 use std::thread;
 
-use crate::common::{import, take_back};
+use crate::common::{SIX, import, owned_and_imported, take_back, values};
 use dlbridge::{
-    Access, DType, Device, DeviceKind, Error, Flags, PartError, Tensor, TensorMut, TensorRef,
+    Access, DType, DescriptorError, Device, DeviceKind, Error, Flags, PartError, Tensor, TensorMut,
+    TensorRef,
 };
-use dlbridge_testing::{CountingOwner, Foreign, Releases};
-
-const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
-
-/// Memory of Rust and of a producer, with the count of its releases.
-fn kinds() -> [(Tensor, Releases); 2] {
-    let owner = CountingOwner::new(SIX);
-    let drops = owner.drops();
-    let owned = Tensor::builder(owner).shape(&[2, 3]).build::<f32>().expect("it fits");
-    let foreign = Foreign::new(&[2, 3], &SIX);
-    let releases = foreign.releases();
-    [(owned, drops), (import(foreign).expect("legal"), releases)]
-}
-
-fn values(tensor: &Tensor) -> Vec<f32> {
-    tensor.view::<f32>().expect("floats").to_vec()
-}
+use dlbridge_testing::{CountingOwner, Foreign};
 
 fn refused<T>(part: Result<T, Error>) -> String {
     match part {
@@ -84,7 +69,10 @@ fn errors_name_the_axis_and_what_was_found() {
             .unsqueeze(0)
             .and_then(|part| part.broadcast_to(&[-1, 2, 3])),
     );
-    assert_eq!(negative, Error::NegativeExtent { axis: 0, extent: -1 }.to_string());
+    assert_eq!(
+        negative,
+        Error::Descriptor(DescriptorError::NegativeExtent { axis: 0, extent: -1 }).to_string()
+    );
 }
 
 #[test]
@@ -103,7 +91,7 @@ fn ranges_are_those_of_rust() {
 
 #[test]
 fn a_part_that_owns_keeps_the_memory_and_its_class() {
-    for (tensor, releases) in kinds() {
+    for (tensor, releases) in owned_and_imported() {
         let (access, is_foreign) = (tensor.access(), tensor.is_foreign());
         let part = tensor.transpose().slice(0, 1..).and_then(|part| part.select(1, 1));
         let part = part.expect("inside");
@@ -124,7 +112,7 @@ fn a_part_that_owns_keeps_the_memory_and_its_class() {
 
 #[test]
 fn a_part_that_does_not_exist_drops_the_tensor() {
-    for (tensor, releases) in kinds() {
+    for (tensor, releases) in owned_and_imported() {
         assert!(tensor.select(0, 2).is_err());
         releases.expect(1, "it was given up");
     }
@@ -132,7 +120,7 @@ fn a_part_that_does_not_exist_drops_the_tensor() {
 
 #[test]
 fn each_part_of_a_shared_tensor_keeps_the_memory() {
-    for (tensor, releases) in kinds() {
+    for (tensor, releases) in owned_and_imported() {
         let tensor = tensor.into_shared();
         let rows: Vec<_> = (0..2).map(|i| tensor.select(0, i).expect("a row")).collect();
         let (front, back) = rows[1].split_at(0, 1).expect("inside");
@@ -147,7 +135,7 @@ fn each_part_of_a_shared_tensor_keeps_the_memory() {
 
 #[test]
 fn a_long_chain_of_parts_is_no_chain_of_owners() {
-    for (tensor, releases) in kinds() {
+    for (tensor, releases) in owned_and_imported() {
         let mut owned = tensor;
         for _ in 0..if cfg!(miri) { 10 } else { 100_000 } {
             owned = owned.transpose();
@@ -224,11 +212,11 @@ fn the_ends_of_huge_layouts_are_reached() {
     let halves = view.reshape(&[2, -1]);
     assert!(halves.is_err(), "the count is odd");
     let wide = view.unsqueeze(0).expect("an axis").broadcast_to(&[2, last as i64 + 1]);
-    assert_eq!(wide.err(), Some(Error::SizeOverflow { what: "element count" }));
+    assert_eq!(wide.err(), Some(DescriptorError::SizeOverflow { what: "element count" }.into()));
     let pair = Tensor::from([1_u64]).broadcast_to(&[i64::MAX / 8]).expect("as many bytes as fit");
     assert_eq!(pair.len() as i64, i64::MAX / 8);
     let too_many = Tensor::from([1_u64]).broadcast_to(&[i64::MAX / 8 + 1]);
-    assert_eq!(too_many.err(), Some(Error::SizeOverflow { what: "byte size" }));
+    assert_eq!(too_many.err(), Some(DescriptorError::SizeOverflow { what: "byte size" }.into()));
 }
 
 #[test]
@@ -277,8 +265,11 @@ fn ranks_end_where_tensors_end() {
     assert_eq!(view.reshape(&[]).expect("one element").to_vec(), [3]);
     let most = view.reshape(&[1; 64]).expect("as many axes as there may be");
     assert_eq!((most.view().shape().len(), most.to_vec()), (64, vec![3]));
-    assert_eq!(most.unsqueeze(64).err(), Some(Error::RankOutOfRange { ndim: 65 }));
-    assert_eq!(most.broadcast_to(&[1; 65]).err(), Some(Error::RankOutOfRange { ndim: 65 }));
+    assert_eq!(most.unsqueeze(64).err(), Some(DescriptorError::RankOutOfRange { ndim: 65 }.into()));
+    assert_eq!(
+        most.broadcast_to(&[1; 65]).err(),
+        Some(DescriptorError::RankOutOfRange { ndim: 65 }.into())
+    );
     let backwards: Vec<usize> = (0..64).rev().collect();
     let part = most.permute(&backwards).and_then(|part| part.select(63, 0)).expect("axes of 1");
     assert_eq!((part.shape().len(), part.to_vec()), (63, vec![3]));
@@ -290,8 +281,8 @@ fn a_part_of_packed_elements_begins_at_a_byte() {
     let build = || Tensor::from_bytes(fp4, &[6], &[0x21, 0x43, 0x65]).expect("three bytes");
     let packed = build();
     let packed = packed.as_tensor_ref();
-    assert_eq!(packed.slice(0, 1..).err(), Some(Error::PackedElements { dtype: fp4 }));
-    assert_eq!(packed.flip(0).err(), Some(Error::PackedElements { dtype: fp4 }));
+    assert_eq!(packed.slice(0, 1..).err(), Some(Error::SubByte { padded: false, dtype: fp4 }));
+    assert_eq!(packed.flip(0).err(), Some(Error::SubByte { padded: false, dtype: fp4 }));
     assert_eq!(packed.slice(0, 2..).expect("at a byte").as_bytes(), Ok(&[0x43, 0x65][..]));
     assert_eq!(
         packed.reshape(&[3, 2]).and_then(|part| part.select(0, 1)).expect("at a byte").as_bytes(),
@@ -300,7 +291,7 @@ fn a_part_of_packed_elements_begins_at_a_byte() {
     let owned = build().slice(0, 4..).expect("at a byte");
     assert_eq!(owned.as_bytes(), Ok(&[0x65][..]));
     let shared = build().into_shared();
-    assert_eq!(shared.slice(0, 3..).err(), Some(Error::PackedElements { dtype: fp4 }));
+    assert_eq!(shared.slice(0, 3..).err(), Some(Error::SubByte { padded: false, dtype: fp4 }));
 }
 
 #[test]

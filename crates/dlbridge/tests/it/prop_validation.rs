@@ -209,7 +209,7 @@ fn check(given: &Descriptor, through: fn(Foreign) -> Result<Tensor, Error>) {
     assert_eq!((again.shape(), again.strides()), (tensor.shape(), tensor.strides()));
     let copy = take_back(tensor.into_raw());
     consistent(&copy, &Descriptor { byte_offset: copy.byte_offset(), ..given.clone() });
-    releases.expect(0, "given away");
+    releases.expect(0, "exported");
     let managed = copy.into_raw();
     let copy = take_back(managed);
     let known = copy.as_tensor_ref();
@@ -219,7 +219,7 @@ fn check(given: &Descriptor, through: fn(Foreign) -> Result<Tensor, Error>) {
     releases.expect(1, "dropped");
 }
 
-/// The same memory once more, by way of a descriptor that is only lent.
+/// The same memory once more, by way of a descriptor that is only borrowed.
 fn take_back_of_share(tensor: &Tensor) -> Tensor {
     let raw = tensor.as_raw();
     let foreign = Foreign::of_bytes(tensor.dtype(), tensor.shape(), &[])

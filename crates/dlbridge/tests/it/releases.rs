@@ -42,7 +42,7 @@ fn giving_it_away_again_leaves_the_deleter_to_the_next() {
 
 #[test]
 fn a_wrapped_tensor_calls_the_producers_deleter_once() {
-    // null strides and an offset: it cannot be given away as it is
+    // null strides and an offset: it cannot be exported as it is
     let odd = || {
         let (producer, releases) = foreign();
         (producer.null_strides().byte_offset(0).flags(Flags::NONE), releases)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::common::{import, take_back};
 use dlbridge::safetensors_0_8::Archive;
-use dlbridge::{Access, DType, Error, Flags, Tensor, TensorMut, TensorRef};
+use dlbridge::{Access, DType, DescriptorError, Error, Flags, Tensor, TensorMut, TensorRef};
 use dlbridge_testing::conformance::{self, Expected};
 use dlbridge_testing::{CountingOwner, Foreign};
 use safetensors::tensor::{Dtype, TensorView};
@@ -153,7 +153,7 @@ fn view(tensor: &Tensor) -> TensorView<'_> {
 
 #[test]
 #[cfg_attr(target_pointer_width = "32", ignore = "float64 is aligned to 4 bytes")]
-fn data_at_an_odd_address_is_read_and_never_lent() {
+fn data_at_an_odd_address_is_read_and_never_borrowed() {
     let values = [1.5_f64, -2.5];
     let header = r#"{"x":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}}"#;
     for odd in 1..8 {
@@ -185,7 +185,7 @@ fn a_broken_file_is_refused() {
     assert!(reason(&file("{", &[], 0)).contains("JSON"));
     let overlong = one("F32", "[9]", &[0; 8]);
     assert_eq!(reason(&overlong), "invalid shape, data type, or offset for tensor");
-    let wanted = Error::SizeOverflow { what: "element count" };
+    let wanted = Error::from(DescriptorError::SizeOverflow { what: "element count" });
     let huge = Archive::new(one("U8", &format!("[{},0]", u64::MAX), &[])).expect("no elements");
     assert_eq!(huge.tensor("x").map(|_| ()), Err(wanted));
 }

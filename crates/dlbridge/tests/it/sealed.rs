@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use dlbridge::sealed::{Builder, SealedTensors, seal};
-use dlbridge::{Access, DType, Error, Tensor};
+use dlbridge::{Access, DType, DescriptorError, Error, Tensor};
 use dlbridge_testing::conformance::{self, Expected};
 use rustix::fs::{SealFlags, fcntl_get_seals};
 use safetensors::Dtype;
@@ -149,9 +149,9 @@ fn names_and_sizes_that_no_file_can_have_are_refused() {
     refused(Builder::new().metadata("long", "x".repeat(17 << 20)));
     assert_eq!(
         refused(Builder::new().tensor("x", DType::U8, &[-1])),
-        Error::NegativeExtent { axis: 0, extent: -1 }
+        Error::Descriptor(DescriptorError::NegativeExtent { axis: 0, extent: -1 })
     );
-    let overflow = Error::SizeOverflow { what: "byte size" };
+    let overflow = Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" });
     let many = (0..8)
         .fold(Builder::new(), |builder, i| builder.tensor(i.to_string(), DType::U8, &[1 << 60]));
     assert_eq!(refused(many), overflow);

@@ -78,7 +78,7 @@ fn what_is_no_memory_file_is_refused() {
         (File::open(disk).expect("this program").into(), "a file on disk"),
         (end.into(), "a socket"),
         (other.into(), "a socket"),
-        (pipe.into(), "a pipe"),
+        (pipe, "a pipe"),
     ] {
         let wanted =
             format!("sealed tensors: expected a sealed memory file (memfd), found {found}");

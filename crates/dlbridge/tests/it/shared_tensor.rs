@@ -3,30 +3,16 @@
 
 use std::thread;
 
-use crate::common::{delete, delete_legacy, import, import_legacy, take_back};
+use crate::common::{
+    SIX, delete, delete_legacy, import, import_legacy, owned_and_imported, take_back, values,
+};
 use dlbridge::{Access, Error, Flags, Tensor};
-use dlbridge_testing::{CountingOwner, Foreign, Releases};
-
-const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
-
-/// Memory of Rust and of a producer, with the count of its releases.
-fn kinds() -> [(Tensor, Releases); 2] {
-    let owner = CountingOwner::new(SIX);
-    let drops = owner.drops();
-    let owned = Tensor::builder(owner).shape(&[2, 3]).build::<f32>().expect("it fits");
-    let foreign = Foreign::new(&[2, 3], &SIX);
-    let releases = foreign.releases();
-    [(owned, drops), (import(foreign).expect("legal"), releases)]
-}
-
-fn values(tensor: &Tensor) -> Vec<f32> {
-    tensor.view::<f32>().expect("floats").to_vec()
-}
+use dlbridge_testing::{CountingOwner, Foreign};
 
 #[test]
 fn the_last_handle_releases_the_memory_whichever_it_is() {
     for reversed in [false, true] {
-        for (tensor, releases) in kinds() {
+        for (tensor, releases) in owned_and_imported() {
             let first = tensor.into_shared();
             let mut handles = vec![Tensor::from(first.clone()), Tensor::from(first)];
             if reversed {
@@ -43,7 +29,7 @@ fn the_last_handle_releases_the_memory_whichever_it_is() {
 
 #[test]
 fn threads_clone_give_away_and_drop() {
-    for (tensor, releases) in kinds() {
+    for (tensor, releases) in owned_and_imported() {
         let tensor = tensor.into_shared();
         let threads: Vec<_> = (0..4)
             .map(|_| {
@@ -65,12 +51,12 @@ fn threads_clone_give_away_and_drop() {
 
 #[test]
 fn what_is_given_away_has_a_descriptor_of_its_own() {
-    for (tensor, releases) in kinds() {
+    for (tensor, releases) in owned_and_imported() {
         let tensor = tensor.into_shared();
         let managed = Tensor::from(tensor.clone()).into_raw();
         let legacy = Tensor::from(tensor.clone()).into_raw_legacy().expect("writable");
         // What a consumer may do with what it was given.
-        // SAFETY: given away just now.
+        // SAFETY: exported just now.
         unsafe { (*managed).dl_tensor.ndim = 0 };
         // SAFETY: the same.
         unsafe { (*managed).flags = u64::MAX };
@@ -92,7 +78,7 @@ fn the_last_handle_is_given_away_without_a_new_descriptor() {
     drop(tensor.clone());
     let shape = tensor.shape().as_ptr();
     let managed = Tensor::from(tensor).into_raw();
-    // SAFETY: given away just now.
+    // SAFETY: exported just now.
     assert_eq!(unsafe { (*managed).dl_tensor.shape }.cast_const(), shape);
     delete(managed);
 }
@@ -143,13 +129,13 @@ fn a_producers_tensor_comes_back_as_it_was() {
     for source in [Foreign::new(&[2, 3], &SIX), Foreign::new(&[2], &[true, false])] {
         let releases = source.releases();
         let managed = source.into_versioned();
-        // SAFETY: given away by its producer just now.
+        // SAFETY: exported by its producer just now.
         let tensor = unsafe { Tensor::from_raw(managed) }.expect("legal");
         let tensor = tensor.into_shared();
         assert!(tensor.is_foreign() && tensor.producer().is_some());
         let inner = tensor.into_inner().expect("the only handle");
         assert_eq!(inner.into_raw(), managed);
-        releases.expect(0, "given away");
+        releases.expect(0, "exported");
         delete(managed);
         releases.expect(1, "deleted");
     }
@@ -206,7 +192,7 @@ fn an_export_of_frozen_memory_is_read_only_and_no_copy() {
         assert_eq!(tensor.access(), Access::Exclusive);
         let frozen = tensor.into_frozen();
         let managed = Tensor::from(frozen.clone()).into_raw();
-        // SAFETY: given away just now.
+        // SAFETY: exported just now.
         assert_eq!(Flags(unsafe { (*managed).flags }), Flags::READ_ONLY);
         delete(managed);
         let last = Tensor::from(frozen);
@@ -224,7 +210,7 @@ fn freezing_shared_memory_makes_it_read_only_but_no_slice() {
     assert_eq!(frozen.clone().as_slice::<f32>(), Err(Error::SharedMemory));
     // Other handles may write it, as before.
     assert!(!shared.is_read_only());
-    // SAFETY: no other code reads the elements meanwhile.
+    // SAFETY: no other code reads the elements.
     unsafe { shared.view_mut_unchecked::<f32>() }.expect("writable").fill(7.0);
     assert_eq!(values(&frozen), [7.0; 6]);
 }

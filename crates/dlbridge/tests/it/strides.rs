@@ -4,8 +4,8 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use crate::common::{import, indices, offset, offsets, overlaps};
-use dlbridge::{Error, Tensor};
+use crate::common::{import, indices, offset, offsets, other_length, overlaps};
+use dlbridge::{Error, PartError, Tensor};
 use dlbridge_testing::Foreign;
 
 /// Layouts over a hundred elements: shape, strides, place of element `[0, 0, ...]`.
@@ -144,7 +144,7 @@ fn a_slice_of_another_length_is_not_filled() {
     let view = tensor.view::<i64>().expect("its own type");
     for len in [0, 5, 7] {
         let mut target = vec![-1; len];
-        let wanted = Error::LengthMismatch { expected: len, found: 6 };
+        let wanted = other_length(len, 6);
         assert_eq!(view.copy_to_slice(&mut target), Err(wanted));
         assert!(target.iter().all(|&value| value == -1));
     }
@@ -159,7 +159,7 @@ fn reversed_vector_is_not_a_slice() {
 }
 
 #[test]
-fn a_slice_is_lent_for_contiguous_layouts_alone() {
+fn a_slice_is_borrowed_for_contiguous_layouts_alone() {
     for &(shape, strides, at) in LAYOUTS {
         let mut tensor = tensor(shape, strides, at);
         let wanted = model(shape, strides, at);
@@ -233,13 +233,13 @@ fn setting_one_element_sets_it_alone() {
     }
     let mut tensor = tensor(shape, strides, 15);
     let mut view = tensor.view_mut::<i64>().expect("exclusive");
-    let refused = |index: &[usize]| Error::IndexOutOfBounds {
-        index: index.into(),
-        shape: (&[4_i64, 5][..]).into(),
+    let refused = |index: &[usize]| {
+        let shape = (&[4_i64, 5][..]).into();
+        Error::Part(PartError::Element { index: index.into(), shape })
     };
     assert_eq!(view.set(&[4, 0], 0), Err(refused(&[4, 0])));
     assert_eq!(view.set(&[0], 0), Err(refused(&[0])));
-    let wanted = Error::LengthMismatch { expected: 20, found: 3 };
+    let wanted = other_length(20, 3);
     assert_eq!(view.copy_from_slice(&[1, 2, 3]), Err(wanted));
 }
 

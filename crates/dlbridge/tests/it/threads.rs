@@ -16,7 +16,7 @@ const ROUNDS: usize = if cfg!(miri) { 2 } else { 50 };
 fn send_and_sync<T: Send + Sync>() {}
 
 #[test]
-fn what_holds_or_lends_elements_is_send_and_sync() {
+fn what_holds_or_borrows_elements_is_send_and_sync() {
     send_and_sync::<Tensor>();
     send_and_sync::<TensorRef<'_>>();
     send_and_sync::<TensorMut<'_>>();

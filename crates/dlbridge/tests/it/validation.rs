@@ -7,7 +7,9 @@ use std::ptr;
 
 use crate::common::{delete, delete_legacy, import, import_legacy};
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
-use dlbridge::{DType, Device, DeviceKind, Error, Flags, MAX_RANK, Tensor, TensorRef, TypeCode};
+use dlbridge::{
+    DType, DescriptorError, Device, DeviceKind, Error, Flags, MAX_RANK, Tensor, TensorRef, TypeCode,
+};
 use dlbridge_testing::Foreign;
 
 fn pair() -> Foreign {
@@ -64,19 +66,20 @@ fn refused_by_1_x(make: impl Fn() -> Foreign, wanted: &Error) {
 
 #[test]
 fn a_null_pointer_is_no_tensor() {
+    let null_tensor = Err(Error::Descriptor(DescriptorError::NullTensor));
     let null = ptr::null_mut::<DLManagedTensorVersioned>;
     // SAFETY: null is allowed.
-    assert_eq!(unsafe { Tensor::from_raw(null()) }.map(drop), Err(Error::NullTensor));
+    assert_eq!(unsafe { Tensor::from_raw(null()) }.map(drop), null_tensor);
     // SAFETY: the same.
-    assert_eq!(unsafe { Tensor::try_from_raw(null()) }.map(drop), Err(Error::NullTensor));
+    assert_eq!(unsafe { Tensor::try_from_raw(null()) }.map(drop), null_tensor);
     let legacy = ptr::null_mut::<DLManagedTensor>;
     // SAFETY: the same.
-    assert_eq!(unsafe { Tensor::from_raw(legacy()) }.map(drop), Err(Error::NullTensor));
+    assert_eq!(unsafe { Tensor::from_raw(legacy()) }.map(drop), null_tensor);
     // SAFETY: the same.
-    assert_eq!(unsafe { Tensor::try_from_raw(legacy()) }.map(drop), Err(Error::NullTensor));
+    assert_eq!(unsafe { Tensor::try_from_raw(legacy()) }.map(drop), null_tensor);
     // SAFETY: the same.
     let borrowed = unsafe { TensorRef::from_raw(ptr::null()) };
-    assert_eq!(borrowed.map(drop), Err(Error::NullTensor));
+    assert_eq!(borrowed.map(drop), null_tensor);
 }
 
 #[test]
@@ -84,7 +87,7 @@ fn another_major_version_is_refused_before_its_body_is_read() {
     for (major, minor) in [(0, 8), (2, 0), (u32::MAX, u32::MAX)] {
         // everything after the deleter would be refused too, with another error
         let garbage = || pair().version(major, minor).ndim(-1).dtype(DType::F32.with_lanes(0));
-        refused_by_1_x(garbage, &Error::UnsupportedVersion { major, minor });
+        refused_by_1_x(garbage, &DescriptorError::UnsupportedVersion { major, minor }.into());
     }
 }
 
@@ -92,38 +95,47 @@ fn another_major_version_is_refused_before_its_body_is_read() {
 fn a_refused_tensor_without_a_deleter_is_only_refused() {
     let foreign = pair().without_deleter().ndim(-1);
     let releases = foreign.releases();
-    assert_eq!(import(foreign).map(drop), Err(Error::RankOutOfRange { ndim: -1 }));
+    assert_eq!(import(foreign).map(drop), Err(DescriptorError::RankOutOfRange { ndim: -1 }.into()));
     let foreign = pair().without_deleter().ndim(-1);
-    assert_eq!(import_legacy(foreign).map(drop), Err(Error::RankOutOfRange { ndim: -1 }));
+    assert_eq!(
+        import_legacy(foreign).map(drop),
+        Err(DescriptorError::RankOutOfRange { ndim: -1 }.into())
+    );
     releases.expect(0, "there is nothing to call");
 }
 
 #[test]
 fn a_rank_that_is_negative_or_too_high_is_refused() {
     for ndim in [-1, i32::MIN, MAX_RANK as i32 + 1, i32::MAX] {
-        refused(|| pair().ndim(ndim), &Error::RankOutOfRange { ndim });
+        refused(|| pair().ndim(ndim), &DescriptorError::RankOutOfRange { ndim }.into());
     }
 }
 
 #[test]
 fn a_null_shape_is_refused_where_there_are_axes() {
-    refused(|| pair().null_shape(), &Error::NullShape { ndim: 1 });
-    refused(|| pair().null_shape().null_strides().ndim(64), &Error::NullShape { ndim: 64 });
+    refused(|| pair().null_shape(), &DescriptorError::NullShape { ndim: 1 }.into());
+    refused(
+        || pair().null_shape().null_strides().ndim(64),
+        &DescriptorError::NullShape { ndim: 64 }.into(),
+    );
 }
 
 #[test]
 fn a_negative_extent_is_refused_even_beside_an_empty_axis() {
     let of = |shape: &'static [i64]| move || Foreign::new(shape, &[0_u8; 4]);
-    refused(of(&[-1]), &Error::NegativeExtent { axis: 0, extent: -1 });
-    refused(of(&[2, -3]), &Error::NegativeExtent { axis: 1, extent: -3 });
-    refused(of(&[0, i64::MIN]), &Error::NegativeExtent { axis: 1, extent: i64::MIN });
+    refused(of(&[-1]), &DescriptorError::NegativeExtent { axis: 0, extent: -1 }.into());
+    refused(of(&[2, -3]), &DescriptorError::NegativeExtent { axis: 1, extent: -3 }.into());
+    refused(
+        of(&[0, i64::MIN]),
+        &DescriptorError::NegativeExtent { axis: 1, extent: i64::MIN }.into(),
+    );
     let no_strides = || of(&[i64::MIN, i64::MIN])().null_strides();
-    refused(no_strides, &Error::NegativeExtent { axis: 0, extent: i64::MIN });
+    refused(no_strides, &DescriptorError::NegativeExtent { axis: 0, extent: i64::MIN }.into());
 }
 
 #[test]
 fn a_count_of_elements_that_overflows_is_refused() {
-    let wanted = Error::SizeOverflow { what: "element count" };
+    let wanted = Error::from(DescriptorError::SizeOverflow { what: "element count" });
     let of = |shape: &'static [i64]| move || Foreign::new(shape, &[0_u8; 4]);
     refused(of(&[i64::MAX, 2]), &wanted);
     refused(of(&[1 << 32, 1 << 32]), &wanted);
@@ -138,7 +150,7 @@ fn a_count_of_elements_that_overflows_is_refused() {
 #[test]
 #[cfg_attr(target_pointer_width = "32", ignore = "its sizes are of 64 bits")]
 fn a_size_in_bytes_that_overflows_is_refused() {
-    let wanted = Error::SizeOverflow { what: "byte size" };
+    let wanted = Error::from(DescriptorError::SizeOverflow { what: "byte size" });
     let of = |dtype: DType| move || Foreign::of_bytes(dtype, &[1 << 61], &[0; 16]).strides(&[0]);
     refused(of(DType::F32), &wanted);
     refused(of(DType::COMPLEX128), &wanted);
@@ -151,7 +163,7 @@ fn a_size_in_bytes_that_overflows_is_refused() {
 
 #[test]
 fn a_strided_span_that_overflows_is_refused() {
-    let wanted = Error::SizeOverflow { what: "strided span" };
+    let wanted = Error::from(DescriptorError::SizeOverflow { what: "strided span" });
     let of = |shape: &'static [i64], strides: &'static [i64]| {
         move || Foreign::new(shape, &[0_u32; 4]).strides(strides)
     };
@@ -168,7 +180,10 @@ fn a_strided_span_that_overflows_is_refused() {
 #[test]
 fn zero_bits_or_lanes_are_refused() {
     let zero = |dtype: DType, reason| {
-        refused(move || pair().dtype(dtype), &Error::ImpossibleDType { dtype, reason });
+        refused(
+            move || pair().dtype(dtype),
+            &DescriptorError::ImpossibleDType { dtype, reason }.into(),
+        );
     };
     zero(DType::new(TypeCode::FLOAT, 0), "bits is 0");
     zero(DType::F32.with_lanes(0), "lanes is 0");
@@ -183,7 +198,10 @@ fn a_width_that_the_codes_name_excludes_is_refused() {
         for bits in [1, 2, 3, 4, 5, 6, 7, 8, 16, 255] {
             let dtype = DType::new(code, bits);
             if code.fixed_bits() != Some(bits) {
-                refused(move || pair().dtype(dtype), &Error::ImpossibleDType { dtype, reason });
+                refused(
+                    move || pair().dtype(dtype),
+                    &DescriptorError::ImpossibleDType { dtype, reason }.into(),
+                );
             }
         }
     }
@@ -193,19 +211,19 @@ fn a_width_that_the_codes_name_excludes_is_refused() {
 #[test]
 fn null_data_is_refused_where_there_are_elements() {
     let null = || Foreign::new(&[2, 3], &[0_u8; 6]).data(ptr::null_mut());
-    refused(null, &Error::NullData { len: 6 });
+    refused(null, &DescriptorError::NullData { len: 6 }.into());
     // an offset does not make it a pointer
-    refused(|| null().byte_offset(64), &Error::NullData { len: 6 });
+    refused(|| null().byte_offset(64), &DescriptorError::NullData { len: 6 }.into());
     let scalar = || Foreign::new(&[], &[0_u8]).data(ptr::null_mut());
-    refused(scalar, &Error::NullData { len: 1 });
-    refused(|| scalar().device(Device::cuda(0)), &Error::NullData { len: 1 });
+    refused(scalar, &DescriptorError::NullData { len: 1 }.into());
+    refused(|| scalar().device(Device::cuda(0)), &DescriptorError::NullData { len: 1 }.into());
     let handle = Device::new(DeviceKind::OPENCL, 0);
-    refused(|| null().device(handle), &Error::NullData { len: 6 });
+    refused(|| null().device(handle), &DescriptorError::NullData { len: 6 }.into());
 }
 
 #[test]
 fn a_byte_offset_that_leaves_the_address_space_is_refused() {
-    let wanted = |byte_offset| Error::AddressOverflow { byte_offset };
+    let wanted = |byte_offset| Error::Descriptor(DescriptorError::AddressOverflow { byte_offset });
     for byte_offset in [u64::MAX, u64::MAX - 64, 1 << 63 | u64::MAX >> 1] {
         refused(|| pair().byte_offset(byte_offset), &wanted(byte_offset));
         refused(|| pair().byte_offset(byte_offset).device(Device::cuda(1)), &wanted(byte_offset));
@@ -214,7 +232,7 @@ fn a_byte_offset_that_leaves_the_address_space_is_refused() {
 
 #[test]
 fn elements_that_leave_the_address_space_are_refused() {
-    let wanted = Error::AddressOverflow { byte_offset: 0 };
+    let wanted = Error::from(DescriptorError::AddressOverflow { byte_offset: 0 });
     let last = usize::MAX & !3;
     // the second of two elements lies past the end
     refused(|| pair().data(address(last)), &wanted);
@@ -223,7 +241,7 @@ fn elements_that_leave_the_address_space_are_refused() {
     // or at null, where nothing is, although no address overflows
     refused(|| pair().data(address(4)).strides(&[-1]), &wanted);
     // with an offset that leads there
-    let wanted = Error::AddressOverflow { byte_offset: 16 };
+    let wanted = Error::from(DescriptorError::AddressOverflow { byte_offset: 16 });
     refused(|| pair().data(address(usize::MAX - 20)).byte_offset(16), &wanted);
 }
 
@@ -232,6 +250,6 @@ fn a_descriptor_that_claims_a_device_with_addresses_is_measured_like_host_memory
     for kind in [DeviceKind::CUDA, DeviceKind::ROCM, DeviceKind::ONEAPI, DeviceKind::ASCEND] {
         let device = Device::new(kind, 0);
         let far = || pair().device(device).data(address(usize::MAX - 3));
-        refused(far, &Error::AddressOverflow { byte_offset: 0 });
+        refused(far, &DescriptorError::AddressOverflow { byte_offset: 0 }.into());
     }
 }

@@ -25,7 +25,7 @@ fn first(tensor: &TensorRef<'_>) -> PyResult<f32> {
     if tensor.ndim() != 2 || tensor.shape().contains(&0) {
         return Err(PyTypeError::new_err("expected two axes with elements"));
     }
-    // SAFETY: the tensor was validated, and nobody writes to it meanwhile.
+    // SAFETY: the tensor was validated, and no code writes to it.
     unsafe { tensor.cpu_slice::<f32>() }.map(|elements| elements[0]).map_err(refused)
 }
 

@@ -47,7 +47,7 @@ struct ArrowArray {
 /// An array that was moved out of its capsule.
 struct Moved(ArrowArray);
 
-// SAFETY: an array that was moved may be released by whoever has it, on any thread (the C data
+// SAFETY: an array that was moved may be released on any thread (the C data
 // interface, memory management; as every consumer does; T4, R9).
 unsafe impl Send for Moved {}
 

@@ -42,7 +42,7 @@ pub(super) fn has_buffer(object: Borrowed<'_, '_, PyAny>) -> bool {
     !unsafe { ffi::PyType_GetSlot(kind.as_type_ptr(), BF_GETBUFFER) }.is_null()
 }
 
-/// An acquired buffer: its exporter counts it, so that a `bytearray` is not resized meanwhile.
+/// An acquired buffer: its exporter counts it, and a `bytearray` with one is not resized.
 /// Boxed, since exporters may point into it. Dropped on threads that are attached only: anywhere
 /// else an `Owner` keeps it.
 pub(super) struct Acquired(Box<Buffer>);

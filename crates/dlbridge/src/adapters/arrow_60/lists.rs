@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::no_nulls;
 use super::raw::buffer;
 use crate::layout::{contiguous_strides, extent};
-use crate::{DType, Error, Tensor};
+use crate::{DType, DescriptorError, Error, Tensor};
 
 /// The canonical extension type whose values are tensors.
 const TENSOR: &str = "arrow.fixed_shape_tensor";
@@ -110,7 +110,7 @@ pub fn from_fixed_shape_tensors(field: &Field, array: FixedSizeListArray) -> Res
 ///
 /// # Errors
 ///
-/// [`RankMismatch`](Error::RankMismatch) for rank 0 and 1, and those of the conversion to
+/// [`ShapeMismatch`](Error::ShapeMismatch) for rank 0 and 1, and those of the conversion to
 /// [`ArrayRef`].
 pub fn into_fixed_shape_tensors(
     tensor: Tensor,
@@ -119,10 +119,10 @@ pub fn into_fixed_shape_tensors(
     let shape = tensor.shape().to_vec();
     let found = shape.len();
     let [count, inner @ ..] = &shape[..] else {
-        return Err(Error::RankMismatch { expected: 2, found });
+        return Err(Error::rank(2, found));
     };
     if inner.is_empty() {
-        return Err(Error::RankMismatch { expected: 2, found });
+        return Err(Error::rank(2, found));
     }
     let array = list(*count, product(inner)?, flat(tensor)?)?;
     let field = Field::new(name, array.data_type().clone(), false);
@@ -137,7 +137,7 @@ impl TryFrom<Tensor> for ArrayRef {
     fn try_from(tensor: Tensor) -> Result<Self, Error> {
         let shape = tensor.shape().to_vec();
         if shape.is_empty() {
-            return Err(Error::RankMismatch { expected: 1, found: 0 });
+            return Err(Error::rank(1, 0));
         }
         let mut array = flat(tensor)?;
         for axis in (1..shape.len()).rev() {
@@ -239,16 +239,8 @@ macro_rules! dtypes {
         fn dtype(found: &DataType) -> Result<DType, Error> {
             match found {
                 $(DataType::$arrow => Ok(DType::$dtype),)*
-                DataType::Boolean => Err(Error::NotConvertible {
-                    what: "dtype",
-                    found: "Boolean, which Arrow packs into bits".to_owned(),
-                    expected: NUMBERS,
-                }),
-                _ => Err(Error::NotConvertible {
-                    what: "dtype",
-                    found: found.to_string(),
-                    expected: NUMBERS,
-                }),
+                DataType::Boolean => Err(Error::other_dtype("Boolean, which Arrow packs into bits", NUMBERS)),
+                _ => Err(Error::other_dtype(found, NUMBERS)),
             }
         }
 
@@ -256,11 +248,7 @@ macro_rules! dtypes {
         fn flat(tensor: Tensor) -> Result<ArrayRef, Error> {
             match tensor.dtype() {
                 $(DType::$dtype => primitive::<$ty>(tensor),)*
-                dtype => Err(Error::NotConvertible {
-                    what: "dtype",
-                    found: dtype.to_string(),
-                    expected: NUMBERS,
-                }),
+                dtype => Err(Error::other_dtype(dtype, NUMBERS)),
             }
         }
     };
@@ -293,7 +281,7 @@ fn primitive<P: ArrowPrimitiveType>(tensor: Tensor) -> Result<ArrayRef, Error> {
 /// How many elements such extents have. Those of a tensor without elements may be of any size.
 fn product(extents: &[i64]) -> Result<i64, Error> {
     let product = extents.iter().try_fold(1_i64, |product, &extent| product.checked_mul(extent));
-    product.ok_or(Error::SizeOverflow { what: "element count" })
+    product.ok_or(Error::Descriptor(DescriptorError::SizeOverflow { what: "element count" }))
 }
 
 fn list(count: i64, size: i64, values: ArrayRef) -> Result<FixedSizeListArray, Error> {

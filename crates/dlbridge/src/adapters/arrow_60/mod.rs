@@ -159,7 +159,7 @@ fn no_nulls(array: &dyn Array) -> Result<(), Error> {
 fn one_axis(tensor: &Tensor) -> Result<(), Error> {
     match tensor.rank() {
         1 => Ok(()),
-        found => Err(Error::RankMismatch { expected: 1, found }),
+        found => Err(Error::rank(1, found)),
     }
 }
 

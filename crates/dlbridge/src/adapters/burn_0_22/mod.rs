@@ -143,11 +143,7 @@ macro_rules! types {
                 // Numbers of 32 bits that Burn may compute with as less precise ones.
                 BurnType::Flex32 => Ok(DType::F32),
                 BurnType::Bool(BoolStore::Native | BoolStore::U8) => Ok(DType::BOOL),
-                _ => Err(Error::NotConvertible {
-                    what: "dtype",
-                    found: format!("{found:?}"),
-                    expected: TYPES,
-                }),
+                _ => Err(Error::other_dtype(format_args!("{found:?}"), TYPES)),
             }
         }
 
@@ -156,11 +152,7 @@ macro_rules! types {
             match found {
                 $(DType::$dtype => Ok((BurnType::$burn, align_of::<$ty>())),)*
                 DType::BOOL => Ok((BurnType::Bool(BoolStore::Native), 1)),
-                _ => Err(Error::NotConvertible {
-                    what: "dtype",
-                    found: found.to_string(),
-                    expected: TYPES,
-                }),
+                _ => Err(Error::other_dtype(found, TYPES)),
             }
         }
     };

@@ -24,8 +24,8 @@ pub(crate) fn export_bytes(mut bytes: Bytes, placement: &Placement<'_>) -> Resul
         // SAFETY: bytes that have no other holder, in host memory (R4).
         return unsafe {
             export_within(bytes, placement, Flags::NONE, Access::Exclusive, |bytes| {
-                let lent = bytes.write(writer()).unwrap_or_default();
-                (lent.as_mut_ptr(), lent.len())
+                let borrowed = bytes.write(writer()).unwrap_or_default();
+                (borrowed.as_mut_ptr(), borrowed.len())
             })
         };
     }
@@ -52,8 +52,8 @@ pub(crate) fn export_shared_bytes<O: Send + 'static>(
     // SAFETY: bytes that Burn copies before it writes, as long as the owner holds them (R4).
     unsafe {
         export_within(owner, placement, Flags::READ_ONLY, Access::Frozen, |owner| {
-            let lent = bytes(owner).read(Reader::new().no_copy()).unwrap_or_default();
-            (lent.as_ptr().cast_mut(), lent.len())
+            let borrowed = bytes(owner).read(Reader::new().no_copy()).unwrap_or_default();
+            (borrowed.as_ptr().cast_mut(), borrowed.len())
         })
     }
 }

@@ -153,11 +153,7 @@ macro_rules! types {
             match found {
                 $(CandleType::$dtype => Ok(DType::$dtype),)*
                 CandleType::F8E4M3 => Ok(DType::FLOAT8_E4M3FN),
-                _ => Err(Error::NotConvertible {
-                    what: "dtype",
-                    found: found.as_str().to_owned(),
-                    expected: TYPES,
-                }),
+                _ => Err(Error::other_dtype(found.as_str(), TYPES)),
             }
         }
 
@@ -166,11 +162,7 @@ macro_rules! types {
                 $(DType::$dtype => {
                     from_vec(View::<$ty>::new(parts)?.to_vec(), dims(parts.shape()))
                 })*
-                found => Err(Error::NotConvertible {
-                    what: "dtype",
-                    found: found.to_string(),
-                    expected: TYPES,
-                }),
+                found => Err(Error::other_dtype(found, TYPES)),
             }
         }
 

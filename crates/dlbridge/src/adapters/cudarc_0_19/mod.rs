@@ -106,7 +106,7 @@ pub fn stream(tensor: &Tensor) -> Option<&Arc<CudaStream>> {
 ///
 /// # Errors
 ///
-/// [`Driver`](Error::Driver).
+/// [`Refused`](Error::Refused).
 pub fn join_stream(tensor: &Tensor, stream: &CudaStream) -> Result<(), Error> {
     match producer(tensor) {
         Some(producer) => stream.join(producer).map_err(driver("waiting for the tensor's stream")),
@@ -125,7 +125,7 @@ pub fn join_stream(tensor: &Tensor, stream: &CudaStream) -> Result<(), Error> {
 ///
 /// [`DTypeMismatch`](Error::DTypeMismatch), [`DeviceMismatch`](Error::DeviceMismatch),
 /// [`NotContiguous`](Error::NotContiguous), [`Misaligned`](Error::Misaligned) or
-/// [`Driver`](Error::Driver).
+/// [`Refused`](Error::Refused).
 pub fn with_slice<T: Plain, R>(
     tensor: &Tensor,
     stream: &Arc<CudaStream>,
@@ -222,7 +222,7 @@ impl<T> fmt::Debug for OwnedSlice<T> {
 /// # Errors
 ///
 /// [`DeviceMismatch`](Error::DeviceMismatch) for other devices than CUDA's;
-/// [`Driver`](Error::Driver) if there is no driver here, or no such device.
+/// [`Refused`](Error::Refused) if there is no driver here, or no such device.
 pub fn context(device: Device) -> Result<Arc<CudaContext>, Error> {
     let ordinal = match (device.kind, usize::try_from(device.id)) {
         (DeviceKind::CUDA, Ok(ordinal)) => ordinal,
@@ -235,7 +235,7 @@ pub fn context(device: Device) -> Result<Arc<CudaContext>, Error> {
         Err(cause) => {
             let said = cause.downcast_ref::<String>().cloned();
             let message = said.unwrap_or_else(|| "there is no driver".to_owned());
-            Err(Error::Driver { doing, message })
+            Err(driver(doing)(message))
         }
     }
 }

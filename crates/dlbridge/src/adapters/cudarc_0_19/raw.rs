@@ -3,11 +3,12 @@
 #![allow(unsafe_code)]
 
 use std::any::Any;
+use std::fmt::Display;
 use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use cudarc::driver::{CudaSlice, CudaStream, CudaViewMut, DevicePtr, DriverError};
+use cudarc::driver::{CudaSlice, CudaStream, CudaViewMut, DevicePtr};
 
 use crate::raw::placement::{Placement, export_on};
 use crate::raw::{Handle, Parts, Plain};
@@ -235,8 +236,8 @@ pub(crate) fn with_view_mut<T: Plain, R>(
 }
 
 /// Adds the attempted operation to an error of the driver.
-pub(crate) fn driver(doing: &'static str) -> impl FnOnce(DriverError) -> Error {
-    move |error| Error::Driver { doing, message: error.to_string() }
+pub(crate) fn driver<E: Display>(doing: &'static str) -> impl FnOnce(E) -> Error {
+    move |error| Error::Refused { by: "driver", reason: format!("{doing}: {error}") }
 }
 
 #[cfg(test)]

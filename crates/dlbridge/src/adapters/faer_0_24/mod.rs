@@ -141,7 +141,7 @@ fn column<T: Element>(view: &View<'_, T>) -> Result<Col<T>, Error> {
 }
 
 fn expected<T: Element>(expected: usize, view: &View<'_, T>) -> Error {
-    Error::RankMismatch { expected, found: view.shape().len() }
+    Error::rank(expected, view.shape().len())
 }
 
 fn at<T: Element>(view: &View<'_, T>, index: &[usize]) -> T {

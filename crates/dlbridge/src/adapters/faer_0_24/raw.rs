@@ -63,7 +63,7 @@ strided_mut!([C: Shape, CS: Stride] RowMut<'_, T, C, CS>, ncols * col_stride);
 fn layout<const AXES: usize>(parts: &Parts<'_>) -> Result<([usize; AXES], [isize; AXES]), Error> {
     let found = parts.shape().len();
     if found != AXES {
-        return Err(Error::RankMismatch { expected: AXES, found });
+        return Err(Error::rank(AXES, found));
     }
     let (mut extents, mut strides) = ([0; AXES], [1; AXES]);
     for axis in 0..AXES {

@@ -38,7 +38,8 @@ use crate::raw::placement::{
     OtherWriters, Placement, borrow_mut_within, borrow_within, export_slice, export_slice_mut,
 };
 use crate::{
-    Element, Error, Flags, Plain, Tensor, TensorMut, TensorRef, TensorSlice, TensorSliceMut, View,
+    Element, Error, Flags, Plain, ShapeField, Tensor, TensorMut, TensorRef, TensorSlice,
+    TensorSliceMut, View,
 };
 
 /// Why describing an image cannot fail.
@@ -182,13 +183,18 @@ fn size<P: Pixel>(shape: &[i64]) -> Result<(u32, u32), Error> {
         [height, width] if channels == 1 => (height, width),
         [height, width, found] if found == i64::from(channels) => (height, width),
         [_, _, found] => {
-            return Err(Error::ExtentMismatch { axis: 2, found, expected: channels.into() });
+            return Err(Error::extent(2, channels.into(), found));
         }
-        _ => return Err(Error::RankMismatch { expected: 3, found: shape.len() }),
+        _ => {
+            return Err(Error::rank(3, shape.len()));
+        }
     };
-    let fits = |axis, extent| {
-        let most = u32::MAX as usize;
-        u32::try_from(extent).map_err(|_| Error::ExtentTooLarge { axis, extent, most })
+    let fits = |axis, extent: i64| {
+        u32::try_from(extent).map_err(|_| Error::ShapeMismatch {
+            field: ShapeField::ExtentAtMost { axis },
+            expected: u32::MAX as usize,
+            found: usize::try_from(extent).unwrap_or(usize::MAX),
+        })
     };
     Ok((fits(1, width)?, fits(0, height)?))
 }

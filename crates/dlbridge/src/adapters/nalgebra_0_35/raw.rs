@@ -74,16 +74,14 @@ pub(super) fn dims<R: Dim, C: Dim>(shape: &[i64], rows: Rows) -> Result<(R, C), 
         (&[first], Rows::First) if C::is::<U1>() => Ok((dim(0, first)?, C::from_usize(1))),
         _ => {
             let expected = if C::is::<U1>() && rows == Rows::First { 1 } else { 2 };
-            Err(Error::RankMismatch { expected, found: shape.len() })
+            Err(Error::rank(expected, shape.len()))
         }
     }
 }
 
 fn dim<D: Dim>(axis: usize, found: i64) -> Result<D, Error> {
     match D::try_to_usize() {
-        Some(expected) if found != expected as i64 => {
-            Err(Error::ExtentMismatch { axis, found, expected })
-        }
+        Some(expected) if found != expected as i64 => Err(Error::extent(axis, expected, found)),
         _ => Ok(D::from_usize(found as usize)),
     }
 }

@@ -89,7 +89,7 @@ copies!([T: Element, D: Dimension] T => Array<T, D>, copied);
 fn copied<T: Element, D: Dimension>(view: &View<'_, T>) -> Result<Array<T, D>, Error> {
     let shape = view.shape();
     if let Some(expected) = D::NDIM.filter(|&expected| expected != shape.len()) {
-        return Err(Error::RankMismatch { expected, found: shape.len() });
+        return Err(Error::rank(expected, shape.len()));
     }
     let mut dim = D::zeros(shape.len());
     for (to, &from) in dim.slice_mut().iter_mut().zip(shape) {

@@ -68,7 +68,7 @@ struct Upwards<D> {
 fn upwards<D: Dimension>(parts: &Parts<'_>) -> Result<Upwards<D>, Error> {
     let rank = parts.shape().len();
     if let Some(expected) = D::NDIM.filter(|&expected| expected != rank) {
-        return Err(Error::RankMismatch { expected, found: rank });
+        return Err(Error::rank(expected, rank));
     }
     let (mut shape, mut strides) = (D::zeros(rank), D::zeros(rank));
     let mut low = 0;

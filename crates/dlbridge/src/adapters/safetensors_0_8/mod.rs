@@ -16,7 +16,7 @@ use crate::layout::{contiguous_strides, extents};
 use crate::raw::Parts;
 use crate::raw::buffer::Buffer;
 use crate::raw::placement::{OtherWriters, Placement, export_slice};
-use crate::{DType, Error, Flags, Tensor, TensorMut, TensorRef, TensorSlice};
+use crate::{DType, DescriptorError, Error, Flags, Tensor, TensorMut, TensorRef, TensorSlice};
 
 /// The names of types in a file, and their dtypes. The format's `F8_E4M3` is the finite one.
 const DTYPES: [(Dtype, DType); 22] = [
@@ -97,7 +97,9 @@ impl Archive<TensorSlice<u8>> {
         let refused = |error: std::io::Error| refused("file", error.to_string());
         let mut file = File::open(path).map_err(refused)?;
         let size = file.metadata().map_err(refused)?.len();
-        let shape = [i64::try_from(size).map_err(|_| Error::SizeOverflow { what: "byte size" })?];
+        let shape =
+            [i64::try_from(size)
+                .map_err(|_| DescriptorError::SizeOverflow { what: "byte size" })?];
         let bytes = Tensor::in_buffer(DType::U8, &shape, Flags::NONE, |size| {
             let mut buffer = Buffer::zeroed(size)?;
             file.read_exact(buffer.as_mut()).map_err(refused)?;

@@ -12,7 +12,7 @@ use super::marks::{Marks, Root};
 use super::parts::{Memory, Parts};
 use super::release::Nests;
 use crate::layout::{Layout, Lists};
-use crate::{Access, Error, Flags, MAX_RANK};
+use crate::{Access, DescriptorError, Error, Flags, MAX_RANK};
 
 impl Handle {
     /// Moves an owner into a header that exports what `describe` says.
@@ -44,7 +44,10 @@ impl Handle {
         describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Layout<'l>, Memory), Error>,
     ) -> Result<Self, Error> {
         if rank > MAX_RANK {
-            return Err(Error::RankOutOfRange { ndim: rank.try_into().unwrap_or(i32::MAX) });
+            return Err(DescriptorError::RankOutOfRange {
+                ndim: rank.try_into().unwrap_or(i32::MAX),
+            }
+            .into());
         }
         // SAFETY: the caller's duty.
         let (header, marks) = unsafe { header::allocate(owner, destroy, rank, describe) }?;

@@ -7,7 +7,7 @@ use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
 use super::header::{self, Header, TENSOR_AT};
 use super::managed::ManagedTensor;
-use crate::{Error, Flags};
+use crate::{DescriptorError, Error, Flags};
 
 /// A managed tensor in either ABI, as exported by its producer.
 #[derive(Clone, Copy)]
@@ -23,7 +23,7 @@ impl Foreign {
         match NonNull::new(tensor) {
             Some(tensor) if A::IS_VERSIONED => Ok(Self::Versioned(tensor.cast())),
             Some(tensor) => Ok(Self::Legacy(tensor.cast())),
-            None => Err(Error::NullTensor),
+            None => Err(DescriptorError::NullTensor.into()),
         }
     }
 
@@ -55,7 +55,7 @@ impl Foreign {
                 let version = unsafe { (*tensor.as_ptr()).version };
                 if version.major != dlbridge_sys::DLPACK_MAJOR_VERSION {
                     let (major, minor) = (version.major, version.minor);
-                    return Err(Error::UnsupportedVersion { major, minor });
+                    return Err(DescriptorError::UnsupportedVersion { major, minor }.into());
                 }
                 // SAFETY: valid, and of a version whose layout is this one (T1).
                 let flags = unsafe { (*tensor.as_ptr()).flags };

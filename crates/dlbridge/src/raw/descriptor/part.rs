@@ -5,7 +5,7 @@ use super::borrowed::Borrowed;
 use super::marks::Root;
 use super::parts::{Memory, Parts};
 use crate::layout::{self, Cut, OwnedLayout};
-use crate::{Access, Error, Flags};
+use crate::{Access, DescriptorError, Error, Flags};
 
 impl Parts<'_> {
     /// A part of these elements: its layout, and its location in this memory.
@@ -14,8 +14,8 @@ impl Parts<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::part`](layout::Layout::part); [`Error::PackedElements`] where the part
-    /// begins inside a byte.
+    /// Those of [`Layout::part`](layout::Layout::part); [`Error::SubByte`] where the part begins inside
+    /// a byte.
     fn part(&self, cut: Cut<'_>) -> Result<(OwnedLayout, Memory), Error> {
         let (layout, offset) = self.layout().part(cut)?.into_inner();
         let Parts { data, byte_offset, device, mut flags, mut access, .. } = *self;
@@ -24,12 +24,12 @@ impl Parts<'_> {
             access = if access == Access::Exclusive { Access::Frozen } else { access };
         }
         let bytes = layout.borrow().unit().offset(offset);
-        let bytes = bytes.ok_or(Error::PackedElements { dtype: self.dtype() })?;
+        let bytes = bytes.ok_or(Error::SubByte { padded: false, dtype: self.dtype() })?;
         let (data, byte_offset) = if device.kind.has_addresses() {
             (data.wrapping_offset(bytes), byte_offset)
         } else {
             let moved = byte_offset.checked_add_signed(bytes as i64);
-            (data, moved.ok_or(Error::AddressOverflow { byte_offset })?)
+            (data, moved.ok_or(DescriptorError::AddressOverflow { byte_offset })?)
         };
         Ok((layout, Memory { data, byte_offset, device, flags, access }))
     }
@@ -37,7 +37,7 @@ impl Parts<'_> {
     /// Whether elements under different indices have no byte in common.
     fn check_disjoint(&self) -> Result<(), Error> {
         if self.layout().unit().is_packed() {
-            return Err(Error::PackedElements { dtype: self.dtype() });
+            return Err(Error::SubByte { padded: false, dtype: self.dtype() });
         }
         match layout::may_overlap(self.shape(), self.strides()) {
             true => Err(Error::Overlapping),
@@ -76,7 +76,7 @@ impl<'a> Borrowed<'a> {
     /// # Errors
     ///
     /// As for [`Parts::part`]; [`Error::Overlapping`] where two indices may reach one element, and
-    /// [`Error::PackedElements`] for elements that share bytes.
+    /// [`Error::SubByte`] for elements that share bytes.
     pub(crate) fn split(self, axis: usize, index: usize) -> Result<(Self, Self), Error> {
         self.parts().check_disjoint()?;
         let front = self.part(Cut::Slice { axis, start: 0, end: Some(index) })?;

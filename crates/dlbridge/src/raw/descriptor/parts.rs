@@ -148,7 +148,7 @@ impl<'a> Parts<'a> {
             return Err(Error::DTypeMismatch { found, expected });
         }
         if expected.bits < 8 && self.flags.contains(Flags::SUBBYTE_PADDED) {
-            return Err(Error::PaddedElements { dtype: found });
+            return Err(Error::SubByte { padded: true, dtype: found });
         }
         Ok(())
     }

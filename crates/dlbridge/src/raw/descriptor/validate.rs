@@ -6,7 +6,7 @@ use dlbridge_sys::DLTensor;
 use super::marks::Marks;
 use super::parts::{self, Parts, device, dtype};
 use crate::layout::{self, Dims, Layout, small};
-use crate::{Access, Error, Flags, MAX_RANK};
+use crate::{Access, DescriptorError, Error, Flags, MAX_RANK};
 
 /// The result of validating a descriptor that is accepted.
 pub(crate) struct Validated {
@@ -106,11 +106,11 @@ pub(crate) unsafe fn validate_any(tensor: &DLTensor, flags: Flags) -> Result<Val
     let ndim = tensor.ndim;
     let rank = match usize::try_from(ndim) {
         Ok(rank) if rank <= MAX_RANK => rank,
-        _ => return Err(Error::RankOutOfRange { ndim }),
+        _ => return Err(DescriptorError::RankOutOfRange { ndim }.into()),
     };
     // SAFETY: `rank` is `ndim`, and the rest is the caller's duty.
     let Some(shape) = (unsafe { list(tensor.shape, rank) }) else {
-        return Err(Error::NullShape { ndim });
+        return Err(DescriptorError::NullShape { ndim }.into());
     };
     // SAFETY: the same.
     let given = unsafe { list(tensor.strides, rank) };
@@ -144,7 +144,7 @@ fn check(tensor: &DLTensor, flags: Flags, shape: &[i64], strides: &[i64]) -> Res
         return Ok(Marks::imported(flags));
     }
     if tensor.data.is_null() {
-        return Err(Error::NullData { len });
+        return Err(DescriptorError::NullData { len }.into());
     }
     if !device(tensor).kind.has_addresses() {
         return Ok(Marks::new(flags, Access::Shared));
@@ -156,7 +156,7 @@ fn check(tensor: &DLTensor, flags: Flags, shape: &[i64], strides: &[i64]) -> Res
         Some(at) if at > size.below && at.checked_add(size.above).is_some() => {
             Ok(Marks::imported(flags))
         }
-        _ => Err(Error::AddressOverflow { byte_offset: tensor.byte_offset }),
+        _ => Err(DescriptorError::AddressOverflow { byte_offset: tensor.byte_offset }.into()),
     }
 }
 

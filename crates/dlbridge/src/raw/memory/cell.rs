@@ -15,7 +15,7 @@ use crate::Element;
 pub struct ReadCell<T>(UnsafeCell<MaybeUninit<T>>);
 
 // SAFETY: a cell can only be read through, so sharing one between threads adds no write; that
-// foreign code does not write meanwhile from another thread is trust T6 of SAFETY.md.
+// foreign code on another thread does not write is trust T6 of SAFETY.md.
 unsafe impl<T: Sync> Sync for ReadCell<T> {}
 
 impl<T: Element> ReadCell<T> {

@@ -40,7 +40,7 @@ impl Parts<'_> {
             return Ok(());
         }
         if self.dtype().itemsize().is_none() && !self.flags.contains(Flags::SUBBYTE_PADDED) {
-            return Err(Error::PackedElements { dtype: self.dtype() });
+            return Err(Error::SubByte { padded: false, dtype: self.dtype() });
         }
         let size = layout::nbytes(1, self.dtype(), self.flags)?;
         let blocks = Blocks::new(self.shape(), self.strides());

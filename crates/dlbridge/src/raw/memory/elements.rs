@@ -9,7 +9,7 @@ use super::{Iter, ReadCell};
 use crate::layout::{self, Blocks, Layout, Runs};
 use crate::raw::Parts;
 use crate::raw::parts::Memory;
-use crate::{Element, Error, Flags};
+use crate::{Element, Error, Flags, ShapeField};
 
 /// Elements of one type, read by value. The address may be unaligned.
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +140,11 @@ impl<'a, T: Element> Elements<'a, T> {
     pub(crate) fn copy_to_slice(&self, target: &mut [T]) -> Result<(), Error> {
         let found = self.parts.len();
         if target.len() != found {
-            return Err(Error::LengthMismatch { expected: target.len(), found });
+            return Err(Error::ShapeMismatch {
+                field: ShapeField::Length,
+                expected: target.len(),
+                found,
+            });
         }
         // SAFETY: a unique borrow of `len` elements, so that no tensor's memory lies there (T6).
         unsafe { self.copy_to(target.as_mut_ptr()) };

@@ -8,7 +8,7 @@ use crate::raw::Handle;
 #[cfg(feature = "image-0_25")]
 use crate::raw::borrowed::Borrowed;
 use crate::raw::parts::Memory;
-use crate::{Access, Device, Element, Error, Flags, Plain};
+use crate::{Access, DescriptorError, Device, Element, Error, Flags, Plain};
 
 impl Placement<'_> {
     /// The chosen elements within `size` bytes from `start` on.
@@ -32,10 +32,10 @@ impl Placement<'_> {
     ) -> Result<Memory, Error> {
         let len = self.span.len;
         if data.is_null() && len != 0 {
-            return Err(Error::NullData { len });
+            return Err(DescriptorError::NullData { len }.into());
         }
         if self.layout.unit().is_packed() && self.offset != 0 {
-            return Err(Error::PackedElements { dtype: self.layout.dtype() });
+            return Err(Error::SubByte { padded: false, dtype: self.layout.dtype() });
         }
         let offset = self.bytes(self.offset)?;
         let (data, byte_offset) = if device.kind.has_addresses() {

@@ -27,7 +27,7 @@ use crate::raw::descriptor::foreign::Foreign;
 use crate::raw::descriptor::header::Destroy;
 use crate::raw::descriptor::parts::describe;
 use crate::raw::descriptor::validate::validate;
-use crate::{Builder, Device, Error, Flags, Tensor, TensorMut, TensorRef};
+use crate::{Builder, DescriptorError, Device, Error, Flags, Tensor, TensorMut, TensorRef};
 
 impl Tensor {
     /// Imports a managed tensor, in either ABI. On failure its deleter is called.
@@ -205,7 +205,7 @@ impl TensorRef<'_> {
     /// As for [`Tensor::from_raw`].
     pub unsafe fn from_raw(tensor: *const DLTensor) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        let tensor = unsafe { tensor.as_ref() }.ok_or(Error::NullTensor)?;
+        let tensor = unsafe { tensor.as_ref() }.ok_or(DescriptorError::NullTensor)?;
         // SAFETY: the same.
         let borrowed = unsafe { Borrowed::from_raw(tensor) }?;
         Ok(TensorRef::from_borrowed(borrowed))
@@ -236,7 +236,7 @@ impl<O: Send + 'static> Builder<O> {
     /// # Errors
     ///
     /// As for [`build`](Self::build), less `OutOfBounds`; [`NotChosen`](Error::NotChosen), or
-    /// [`NullData`](Error::NullData) if there are elements.
+    /// [`NullData`](crate::DescriptorError::NullData) if there are elements.
     pub unsafe fn build_raw(
         self,
         data: *mut c_void,

@@ -6,8 +6,11 @@
 use std::collections::BTreeMap;
 
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
-use dlbridge::{Error, Tensor};
-use dlbridge_testing::Foreign;
+use dlbridge::{Error, ShapeField, Tensor};
+use dlbridge_testing::{CountingOwner, Foreign, Releases};
+
+/// The elements of most tensors here.
+pub(crate) const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
 
 /// Imports a descriptor of DLPack 1.x whose elements, where the test reads any, lie in the
 /// producer's memory.
@@ -52,6 +55,21 @@ pub(crate) fn delete_legacy(tensor: *mut DLManagedTensor) {
     }
 }
 
+/// Memory of Rust and of a producer, in two rows, with the count of its releases.
+pub(crate) fn owned_and_imported() -> [(Tensor, Releases); 2] {
+    let owner = CountingOwner::new(SIX);
+    let drops = owner.drops();
+    let owned = Tensor::builder(owner).shape(&[2, 3]).build::<f32>().expect("it fits");
+    let foreign = Foreign::new(&[2, 3], &SIX);
+    let releases = foreign.releases();
+    [(owned, drops), (import(foreign).expect("legal"), releases)]
+}
+
+/// The elements of a tensor of float32.
+pub(crate) fn values(tensor: &Tensor) -> Vec<f32> {
+    tensor.view::<f32>().expect("floats").to_vec()
+}
+
 /// Every index of a shape, in row-major order: the brute-force model of a walk.
 pub(crate) fn indices(shape: &[i64]) -> Vec<Vec<usize>> {
     if shape.contains(&0) {
@@ -86,4 +104,24 @@ pub(crate) fn offsets(shape: &[i64], strides: &[i64]) -> Vec<i128> {
 pub(crate) fn overlaps(shape: &[i64], strides: &[i64]) -> bool {
     let mut seen = BTreeMap::new();
     offsets(shape, strides).into_iter().any(|at| seen.insert(at, ()).is_some())
+}
+
+/// The error for a tensor of another rank.
+pub(crate) fn other_rank(expected: usize, found: usize) -> Error {
+    Error::ShapeMismatch { field: ShapeField::Rank, expected, found }
+}
+
+/// The error for an axis of another extent.
+pub(crate) fn other_extent(axis: usize, expected: usize, found: usize) -> Error {
+    Error::ShapeMismatch { field: ShapeField::Extent { axis }, expected, found }
+}
+
+/// Whether a tensor was rejected for its rank, where a matrix was expected.
+pub(crate) fn is_no_matrix(error: &Error) -> bool {
+    matches!(error, Error::ShapeMismatch { field: ShapeField::Rank, expected: 2, .. })
+}
+
+/// The error for another number of elements.
+pub(crate) fn other_length(expected: usize, found: usize) -> Error {
+    Error::ShapeMismatch { field: ShapeField::Length, expected, found }
 }

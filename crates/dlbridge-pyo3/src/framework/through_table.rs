@@ -13,14 +13,14 @@ use pyo3::prelude::*;
 use crate::Result;
 
 /// Makes an array through the callback `to_object` of a table.
-pub(super) fn give(
+pub(super) fn make_array(
     py: Python<'_>,
     to_object: DLPackManagedTensorToPyObjectNoSync,
     tensor: Tensor,
 ) -> Result<Bound<'_, PyAny>> {
     let tensor = tensor.into_raw();
     let mut object: *mut c_void = ptr::null_mut();
-    // SAFETY: the interpreter is attached, and the tensor was given away just now (F1, R3).
+    // SAFETY: the interpreter is attached, and the tensor was exported just now (F1, R3).
     let status = unsafe { to_object(tensor, &raw mut object) };
     if status != 0 {
         // Fetched first: releasing may run Python code, which must not find an exception set.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::ErrorKind;
+
 /// Why a tensor has no such part: the axis, index or shape that was asked for does not fit it.
 ///
 /// ```
@@ -30,6 +32,13 @@ pub enum PartError {
         index: usize,
         /// The axis's extent.
         extent: i64,
+    },
+    /// An index of an element has another rank than the shape, or lies outside of it.
+    Element {
+        /// The index asked for.
+        index: Box<[usize]>,
+        /// The extents found.
+        shape: Box<[i64]>,
     },
     /// A range does not lie within an axis, or ends before it starts.
     Range {
@@ -99,6 +108,21 @@ pub enum PartError {
 }
 
 impl PartError {
+    pub(crate) fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Axis { .. } | Self::Index { .. } | Self::Element { .. } => ErrorKind::Index,
+            Self::Range { .. } => ErrorKind::OutOfBounds,
+            Self::ZeroStep { .. } | Self::Axes { .. } | Self::EmptyPieces { .. } => {
+                ErrorKind::Argument
+            }
+            Self::Squeeze { .. }
+            | Self::Reshape { .. }
+            | Self::ReshapeCopies { .. }
+            | Self::Broadcast { .. }
+            | Self::Shapes { .. } => ErrorKind::Shape,
+        }
+    }
+
     pub(crate) fn help(&self) -> Option<&'static str> {
         match self {
             Self::Squeeze { .. } => Some("use select() for one index"),
@@ -113,6 +137,9 @@ impl PartError {
             Self::Axis { axis, rank } => write!(f, "expected an axis below {rank}, found {axis}"),
             Self::Index { axis, index, extent } => {
                 write!(f, "expected an index below {extent} on axis {axis}, found {index}")
+            }
+            Self::Element { index, shape } => {
+                write!(f, "index: expected one inside the shape {shape:?}, found {index:?}")
             }
             Self::Range { axis, start, end, extent } => {
                 write!(
