@@ -58,6 +58,7 @@
 //! | a tensor error or a Python exception | to return it | [`Result`], with `?` |
 #![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
 
+mod arrow;
 mod buffer;
 mod error;
 mod export;

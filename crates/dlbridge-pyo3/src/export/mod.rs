@@ -1,6 +1,7 @@
 //! Exports tensors to Python: `dlbridge.Tensor`, users' classes, NumPy arrays, capsules.
 
 pub(crate) mod answer;
+mod arrow;
 mod buffer;
 mod buffer_slots;
 mod capsule;
