@@ -172,7 +172,7 @@ class TestHostileStreams:
             dlbridge.from_dlpack(made)
 
     @pytest.mark.parametrize(
-        "shape", ["[3, 4]", "[-1, -2]", "[2.5]", '"2"', "[]", f"[{2**62}, 4, 2]"]
+        "shape", ["[3, 4]", "[-1, -2]", "[2.5]", '"2"', "[]", "no JSON", f"[{2**62}, 4, 2]"]
     )
     def test_a_tensor_type_of_another_shape_is_refused(self, shape):
         def metadata(**pairs):

@@ -41,6 +41,7 @@
 //! | --- | --- | --- |
 //! | any array, as an argument | to read it | `x: PyTensor`, then [`view`](dlbridge::Tensor::view) |
 //! | an array that must have one dtype and rank | a `TypeError` for any other | `x: PyTensorOf<f32, 2>` |
+//! | a list, a number, or an array of another dtype | a tensor, by one copy | `x: PyTensorLike<f32, 1>` |
 //! | an array to write in place | a view to write | `mut x: PyTensorMut<f32>`, then [`view_mut`](PyTensorOf::view_mut) |
 //! | a Python object | a tensor over its memory | [`import`] |
 //! | any array | to borrow it for one call | [`with_borrowed`] |
@@ -66,6 +67,7 @@ mod framework;
 #[cfg(doctest)]
 mod guide;
 mod import;
+mod like;
 mod names;
 mod numpy;
 mod release;
@@ -84,6 +86,7 @@ pub use import::{
     CopyMode, ImportOptions, Protocol, import, import_with_protocol, import_with_stream,
     with_borrowed,
 };
+pub use like::PyTensorLike;
 pub use names::{PyDType, PyDevice};
 pub use stream::Stream;
 pub use tensor::PyTensor;

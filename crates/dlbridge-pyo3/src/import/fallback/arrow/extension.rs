@@ -81,7 +81,8 @@ impl Shape {
             Error::buffer(format!("{TENSOR}: expected the shape of {size} values, found {found}"))
         };
         let text = String::from_utf8_lossy(parameters);
-        let parsed = py.import(intern!(py, "json"))?.call_method1("loads", (&*text,))?;
+        let parsed = py.import(intern!(py, "json"))?.call_method1("loads", (&*text,));
+        let parsed = parsed.map_err(|_| wrong(&text))?;
         let extents: Vec<i64> =
             parsed.get_item("shape").and_then(|s| s.extract()).map_err(|_| wrong(&text))?;
         let len = extents.iter().try_fold(1_i64, |len, &extent| len.checked_mul(extent));
