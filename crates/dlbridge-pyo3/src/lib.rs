@@ -80,7 +80,7 @@ mod view_mut;
 pub use error::{Error, Result};
 #[doc(hidden)]
 pub use export::methods::macros;
-pub use export::{ExportDlpack, Lend, TensorObject};
+pub use export::{ExportDlpack, Lend, TensorObject, dlpack_class};
 pub use framework::Allocator;
 pub use import::{
     CopyMode, ImportOptions, Protocol, import, import_with_protocol, import_with_stream,

@@ -62,64 +62,14 @@ macro_rules! dlpack_methods {
             fn __dlpack_c_exchange_api__(
                 py: $crate::macros::Python<'_>,
             ) -> $crate::macros::PyResult<$crate::macros::Py<$crate::macros::PyAny>> {
-                $crate::macros::exchange_api::<$class>(py)
-            }
-
-            /// Return a capsule over the same memory.
-            #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
-            fn __dlpack__<'py>(
-                slf: &$crate::macros::Bound<'py, Self>,
-                stream: $crate::macros::Option<$crate::macros::Bound<'py, $crate::macros::PyAny>>,
-                max_version: $crate::macros::Option<(u32, u32)>,
-                dl_device: $crate::macros::Option<(i32, $crate::macros::Option<i32>)>,
-                copy: $crate::macros::Option<bool>,
-            ) -> $crate::Result<$crate::macros::Bound<'py, $crate::macros::PyAny>> {
-                $crate::macros::dlpack(slf, stream, max_version, dl_device, copy)
-            }
-
-            /// Return the device's type and index.
-            fn __dlpack_device__(
-                slf: &$crate::macros::Bound<'_, Self>,
-            ) -> $crate::Result<(i32, i32)> {
-                $crate::macros::dlpack_device(slf)
+                $crate::dlpack_class::<$class>(py)
             }
         }
     };
 }
 
-/// The functions that [`dlpack_methods!`](crate::dlpack_methods) calls. Not for other use.
+/// The types that [`dlpack_methods!`](crate::dlpack_methods) names. Not for other use.
 #[doc(hidden)]
 pub mod macros {
-    pub use std::option::Option;
-
-    pub use pyo3::{Bound, Py, PyAny, PyResult, Python};
-
-    use crate::Result;
-    use crate::export::answer::{Arguments, answer};
-    use crate::export::class::{ExportDlpack, export, permitted};
-    use crate::export::exchange;
-    use crate::stream::Ready;
-
-    pub fn exchange_api<T: ExportDlpack>(py: Python<'_>) -> PyResult<Py<PyAny>> {
-        Ok(exchange::capsule::<T>(py)?.unbind())
-    }
-
-    pub fn dlpack<'py, T: ExportDlpack>(
-        object: &Bound<'py, T>,
-        stream: Option<Bound<'py, PyAny>>,
-        max_version: Option<(u32, u32)>,
-        dl_device: Option<(i32, Option<i32>)>,
-        copy: Option<bool>,
-    ) -> Result<Bound<'py, PyAny>> {
-        let tensor = export(object.as_borrowed())?;
-        let arguments = Arguments { stream, max_version, dl_device, copy };
-        let request = permitted::<T>(&tensor, arguments.request())?;
-        let ready = Ready::for_tensor(&tensor);
-        answer(object.py(), request, arguments.stream.as_ref(), tensor, ready.as_ref())
-    }
-
-    pub fn dlpack_device<T: ExportDlpack>(object: &Bound<'_, T>) -> Result<(i32, i32)> {
-        let device = export(object.as_borrowed())?.device();
-        Ok((device.kind.0, device.id))
-    }
+    pub use pyo3::{Py, PyAny, PyResult, Python};
 }

@@ -6,6 +6,7 @@ mod buffer;
 mod buffer_slots;
 mod capsule;
 pub(crate) mod class;
+mod class_methods;
 pub(crate) mod exchange;
 pub(crate) mod methods;
 mod numpy;
@@ -16,5 +17,6 @@ mod values;
 
 pub(crate) use capsule::{KEEPER, legacy as legacy_capsule};
 pub use class::{ExportDlpack, Lend};
+pub use class_methods::dlpack_class;
 pub(crate) use numpy::array as numpy_array;
 pub use object::TensorObject;
