@@ -55,7 +55,7 @@
 //! | a tensor | a NumPy array | [`PyTensor::into_numpy`] |
 //! | a tensor, and the caller's array | an array of the caller's type | [`PyTensor::to_caller`] |
 //! | the caller's array | new memory of its framework | [`Allocator::of`] |
-//! | a Python class of my own | every framework to import it | [`ExportDlpack`], [`dlpack_methods!`] |
+//! | a Python class of my own | every framework to import it | [`ExportDlpack`], [`dlpack_class`] |
 //! | a tensor error or a Python exception | to return it | [`Result`], with `?` |
 #![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
 
@@ -78,8 +78,6 @@ mod types;
 mod view_mut;
 
 pub use error::{Error, Result};
-#[doc(hidden)]
-pub use export::methods::macros;
 pub use export::{ExportDlpack, Lend, TensorObject, dlpack_class};
 pub use framework::Allocator;
 pub use import::{

@@ -15,9 +15,11 @@ use crate::{Error, Result, stream};
 
 /// A Python class of your own whose memory every framework can import.
 ///
-/// Implement one method, and add the Python methods with one line,
-/// [`dlpack_methods!`](crate::dlpack_methods). Every framework's `from_dlpack` then accepts the
-/// objects.
+/// Implement one method, and add the Python methods with a class attribute that calls
+/// [`dlpack_class`](crate::dlpack_class); [`dlpack_methods!`](crate::dlpack_methods) writes it for a
+/// class without other methods. Every framework's `from_dlpack` then accepts the objects, and
+/// `numpy.asarray` those in host memory. JAX shares only memory that is aligned to 64 bytes, as
+/// [`Tensor::zeros`] is, and copies other memory.
 ///
 /// ```
 /// use dlbridge::{SharedTensor, Tensor};

@@ -156,7 +156,7 @@ impl<'py> Call<'py> {
     ) -> Result<Self> {
         let object = |index: usize| {
             // SAFETY: the caller's duty.
-            let object = unsafe { objects.add(index).read() };
+            let object = unsafe { objects.wrapping_add(index).read() };
             // SAFETY: the same; borrowed from the caller, who keeps it for the call.
             unsafe { Borrowed::from_ptr(py, object) }.to_owned()
         };

@@ -8,7 +8,7 @@ mod capsule;
 pub(crate) mod class;
 mod class_methods;
 pub(crate) mod exchange;
-pub(crate) mod methods;
+mod methods;
 mod numpy;
 mod object;
 mod object_methods;

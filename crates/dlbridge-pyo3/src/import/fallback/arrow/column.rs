@@ -136,7 +136,7 @@ impl ColumnType {
         // SAFETY: the same.
         let Range { start, len } = unsafe { checked(name, array, range, Expected::NUMBERS) }?;
         // SAFETY: two buffers, as counted: the validity bits and the values (F8).
-        let values = unsafe { array.buffers.add(1).read() };
+        let values = unsafe { array.buffers.wrapping_add(1).read() };
         let itemsize = self.dtype.itemsize().unwrap_or(1) as i64;
         let end = Range { start, len }.end().and_then(|end| end.checked_mul(itemsize));
         if end.is_none() {
