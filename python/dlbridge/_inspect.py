@@ -60,6 +60,7 @@ _OTHERS = {
     "buffer protocol",
     "__array_interface__",
     "__arrow_c_array__",
+    "__arrow_c_stream__",
 }
 
 

@@ -175,7 +175,7 @@ class TestNulls:
             assert dlbridge.from_dlpack(made).shape == (3,)
         else:
             with pytest.raises(
-                BufferError, match="null_count: expected an array without nulls, found -1"
+                BufferError, match="null_count: expected an array without nulls, found 1"
             ):
                 dlbridge.from_dlpack(made)
 
@@ -196,19 +196,19 @@ class TestHostile:
             ({"offset": 2**62}, "length, offset: expected .*, found"),
             ({"offset": 2**63 - 1}, "length, offset: expected .*, found"),
             ({"length": 2**61}, "length, offset: expected .*, found"),
-            ({"buffers": 1}, "n_buffers: expected 2, .*, found 1"),
-            ({"buffers": 3}, "n_buffers: expected 2, .*, found 3"),
-            ({"buffers": -1}, "n_buffers: expected .*, found -1"),
-            ({"n_children": 1}, "expected 2, and neither children"),
-            ({"dictionary": 4096}, "nor a dictionary"),
-            ({"schema_dictionary": 4096}, "nor a dictionary"),
-            ({"kind": b"b"}, 'format: expected numbers of whole bytes, found "b"'),
-            ({"kind": b"u"}, 'format: expected .*, found "u"'),
-            ({"kind": b"tdD"}, 'format: expected .*, found "tdD"'),
-            ({"kind": b"+s"}, "format: expected .*, found"),
-            ({"kind": b""}, 'format: expected .*, found ""'),
-            ({"kind": b"ii"}, 'format: expected .*, found "ii"'),
-            ({"kind": b"\xff"}, "format: expected .*, found"),
+            ({"buffers": 1}, "n_buffers: expected 2, found 1"),
+            ({"buffers": 3}, "n_buffers: expected 2, found 3"),
+            ({"buffers": -1}, "n_buffers: expected 2, found -1"),
+            ({"n_children": 1}, "n_children: expected 0 and no dictionary, found 1"),
+            ({"dictionary": 4096}, "n_children: expected 0 and no dictionary"),
+            ({"schema_dictionary": 4096}, "found values encoded by a dictionary"),
+            ({"kind": b"b"}, 'expected numbers, found booleans.* \\("b"\\); cast to bytes'),
+            ({"kind": b"u"}, "expected numbers, found strings"),
+            ({"kind": b"tdD"}, "expected numbers, found dates"),
+            ({"kind": b"+s"}, "expected one column, found 0"),
+            ({"kind": b""}, "found a type that dlbridge does not know"),
+            ({"kind": b"ii"}, 'does not know \\("ii"\\)'),
+            ({"kind": b"\xff"}, "does not know"),
             ({"kind": None}, "found a released one"),
             ({"release": None}, "found a released one"),
             ({"schema_release": None}, "found a released one"),
@@ -226,7 +226,7 @@ class TestHostile:
     def test_null_buffers_are_refused(self):
         made = Made()
         made.array.buffers = None
-        with pytest.raises(BufferError, match=r"n_buffers: expected .*, found 2"):
+        with pytest.raises(BufferError, match="buffers: expected 2 addresses, found null"):
             dlbridge.from_dlpack(made)
 
     @pytest.mark.parametrize("answer", [None, 3, (), (1, 2), "ab", (None, None), [1, 2]])
@@ -313,14 +313,15 @@ class TestPyarrow:
         pa = self.pa
         for array, found in [
             (pa.array([1, None]), "null_count: expected .*, found 1"),
-            (pa.array([True, False]), 'format: expected .*, found "b"'),
-            (pa.array(["a"]), 'format: expected .*, found "u"'),
-            (pa.array([b"a"]), 'format: expected .*, found "z"'),
-            (pa.array([[1], [2]]), r'format: expected .*, found "\+l"'),
-            (pa.array([{"a": 1}]), r'format: expected .*, found "\+s"'),
-            (pa.array([1], pa.timestamp("ns")), 'format: expected .*, found "tsn:"'),
-            (pa.array(["a", "a"]).dictionary_encode(), "dictionary"),
-            (pa.nulls(3), 'format: expected .*, found "n"'),
+            (pa.array([True, False]), r'booleans.* \("b"\); .*x\.cast\("uint8"\)'),
+            (pa.array(["a"]), r'strings \("u"\)'),
+            (pa.array([b"a"]), r'byte strings \("z"\)'),
+            (pa.array([[1], [2]]), r'lists of any size \("\+l"\); cast to lists of one size'),
+            (pa.array([{"a": 1, "b": 2}]), "one column, found 2"),
+            (pa.array([[{"a": 1}]], pa.list_(pa.struct({"a": pa.int8()}), 1)), "structs"),
+            (pa.array([1], pa.timestamp("ns")), r'timestamps \("tsn:"\); .*x\.cast\("int64"\)'),
+            (pa.array(["a", "a"]).dictionary_encode(), r"dictionary.*x\.dictionary_decode\(\)"),
+            (pa.nulls(3), r'nulls \("n"\)'),
         ]:
             with pytest.raises(BufferError, match=found):
                 dlbridge.from_dlpack(self.wrap(array))

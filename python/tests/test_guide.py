@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "docs/**/*.md", "examples/**/*.md", "python/*.md"]
 # What need not be installed; whatever else an example imports has to be there.
-OPTIONAL = {"dask", "dlbridge_example", "jax", "torch"}
+OPTIONAL = {"dask", "dlbridge_example", "duckdb", "jax", "polars", "torch"}
 BLOCK = re.compile(r"^```(python|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

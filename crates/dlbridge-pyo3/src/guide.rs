@@ -28,6 +28,9 @@ mod soundness {}
 #[doc = include_str!("../../../docs/guide/coming-from.md")]
 mod coming_from {}
 
+#[doc = include_str!("../../../docs/guide/coming-from-pybuffer.md")]
+mod coming_from_pybuffer {}
+
 #[cfg(target_os = "linux")]
 #[doc = include_str!("../../../docs/guide/processes.md")]
 mod processes {}

@@ -41,6 +41,7 @@
 //! | --- | --- | --- |
 //! | any array, as an argument | to read it | `x: PyTensor`, then [`view`](dlbridge::Tensor::view) |
 //! | an array that must have one dtype and rank | a `TypeError` for any other | `x: PyTensorOf<f32, 2>` |
+//! | a list, a number, or an array of another dtype | a tensor, by one copy | `x: PyTensorLike<f32, 1>` |
 //! | an array to write in place | a view to write | `mut x: PyTensorMut<f32>`, then [`view_mut`](PyTensorOf::view_mut) |
 //! | a Python object | a tensor over its memory | [`import`] |
 //! | any array | to borrow it for one call | [`with_borrowed`] |
@@ -54,10 +55,11 @@
 //! | a tensor | a NumPy array | [`PyTensor::into_numpy`] |
 //! | a tensor, and the caller's array | an array of the caller's type | [`PyTensor::to_caller`] |
 //! | the caller's array | new memory of its framework | [`Allocator::of`] |
-//! | a Python class of my own | every framework to import it | [`ExportDlpack`], [`dlpack_methods!`] |
+//! | a Python class of my own | every framework to import it | [`ExportDlpack`], [`dlpack_class`] |
 //! | a tensor error or a Python exception | to return it | [`Result`], with `?` |
 #![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
 
+mod arrow;
 mod buffer;
 mod error;
 mod export;
@@ -65,6 +67,7 @@ mod framework;
 #[cfg(doctest)]
 mod guide;
 mod import;
+mod like;
 mod names;
 mod numpy;
 mod release;
@@ -75,14 +78,13 @@ mod types;
 mod view_mut;
 
 pub use error::{Error, Result};
-#[doc(hidden)]
-pub use export::methods::macros;
-pub use export::{Borrow, ExportDlpack, TensorObject};
+pub use export::{ExportDlpack, Borrow, TensorObject, dlpack_class};
 pub use framework::Allocator;
 pub use import::{
     CopyMode, ImportOptions, Protocol, import, import_with_protocol, import_with_stream,
     with_borrowed,
 };
+pub use like::PyTensorLike;
 pub use names::{PyDType, PyDevice};
 pub use stream::Stream;
 pub use tensor::PyTensor;

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use common::{borrow, table_of, take};
 use dlbridge::{Access, SharedTensor, Tensor};
-use dlbridge_pyo3::{Borrow, Error, ExportDlpack, PyTensor, Result, dlpack_methods};
+use dlbridge_pyo3::{Error, ExportDlpack, Borrow, PyTensor, Result, dlpack_class, dlpack_methods};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -27,13 +27,16 @@ impl ExportDlpack for Kept {
     }
 }
 
-dlpack_methods! {
-    #[pymethods]
-    impl Kept {
-        #[new]
-        fn new() -> Self {
-            Self(numbers().into_shared())
-        }
+#[pymethods]
+impl Kept {
+    #[classattr]
+    fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
+        dlpack_class::<Self>(py)
+    }
+
+    #[new]
+    fn new() -> Self {
+        Self(numbers().into_shared())
     }
 }
 
@@ -181,12 +184,15 @@ impl ExportDlpack for Odd {
     }
 }
 
-dlpack_methods! {
-    #[pymethods]
-    impl Odd {
-        fn change(&mut self, during: &Bound<'_, PyAny>) -> PyResult<()> {
-            during.call0().map(drop)
-        }
+#[pymethods]
+impl Odd {
+    #[classattr]
+    fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
+        dlpack_class::<Self>(py)
+    }
+
+    fn change(&mut self, during: &Bound<'_, PyAny>) -> PyResult<()> {
+        during.call0().map(drop)
     }
 }
 

@@ -2,7 +2,7 @@
 //! Invariant: the pixels of an image are not moved while it lives.
 
 use dlbridge::{DType, SharedTensor, Tensor};
-use dlbridge_pyo3::{Borrow, Contiguous, ExportDlpack, PyTensorOf, Result, dlpack_methods};
+use dlbridge_pyo3::{Contiguous, ExportDlpack, Borrow, PyTensorOf, Result, dlpack_class};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -28,61 +28,65 @@ impl Image {
     }
 }
 
-dlpack_methods! {
-    #[pymethods]
-    impl Image {
-        /// A black picture.
-        #[new]
-        fn new(height: i64, width: i64) -> Result<Self> {
-            Ok(Self::over(Tensor::zeros(DType::U8, &[height, width, 3])?))
-        }
+#[pymethods]
+impl Image {
+    /// DLPack, buffers, `__array__` and `__arrow_c_array__`.
+    #[classattr]
+    fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
+        dlpack_class::<Self>(py)
+    }
 
-        /// A picture over the memory of any framework's array.
-        #[staticmethod]
-        fn over_pixels(pixels: PyTensorOf<u8, 3, Contiguous>) -> PyResult<Self> {
-            let [_, _, channels] = pixels.extents();
-            if channels != 3 {
-                let message = format!("pixels: expected 3 channels, found {channels}");
-                return Err(PyValueError::new_err(message));
-            }
-            Ok(Self::over(pixels.into_inner()))
-        }
+    /// A black picture.
+    #[new]
+    fn new(height: i64, width: i64) -> Result<Self> {
+        Ok(Self::over(Tensor::zeros(DType::U8, &[height, width, 3])?))
+    }
 
-        /// The number of rows.
-        #[getter]
-        fn height(&self) -> i64 {
-            self.pixels.shape()[0]
+    /// A picture over the memory of any framework's array.
+    #[staticmethod]
+    fn over_pixels(pixels: PyTensorOf<u8, 3, Contiguous>) -> PyResult<Self> {
+        let [_, _, channels] = pixels.extents();
+        if channels != 3 {
+            let message = format!("pixels: expected 3 channels, found {channels}");
+            return Err(PyValueError::new_err(message));
         }
+        Ok(Self::over(pixels.into_inner()))
+    }
 
-        /// The number of columns.
-        #[getter]
-        fn width(&self) -> i64 {
-            self.pixels.shape()[1]
-        }
+    /// The number of rows.
+    #[getter]
+    fn height(&self) -> i64 {
+        self.pixels.shape()[0]
+    }
 
-        /// The address of the first byte.
-        #[getter]
-        fn data_ptr(&self) -> usize {
-            self.pixels.data_ptr().addr()
-        }
+    /// The number of columns.
+    #[getter]
+    fn width(&self) -> i64 {
+        self.pixels.shape()[1]
+    }
 
-        /// The mean of all bytes, including those that Python wrote.
-        fn brightness(&self) -> Result<f64> {
-            let sum: f64 = self.pixels.view::<u8>()?.iter().map(f64::from).sum();
-            Ok(sum / self.pixels.len() as f64)
-        }
+    /// The address of the first byte.
+    #[getter]
+    fn data_ptr(&self) -> usize {
+        self.pixels.data_ptr().addr()
+    }
 
-        /// The negative, as a new picture.
-        fn inverted(&self) -> Result<Self> {
-            let mut pixels = self.pixels.to_contiguous()?;
-            for byte in pixels.as_slice_mut::<u8>()? {
-                *byte = !*byte;
-            }
-            Ok(Self::over(pixels))
-        }
+    /// The mean of all bytes, including those that Python wrote.
+    fn brightness(&self) -> Result<f64> {
+        let sum: f64 = self.pixels.view::<u8>()?.iter().map(f64::from).sum();
+        Ok(sum / self.pixels.len() as f64)
+    }
 
-        fn __repr__(&self) -> String {
-            format!("Image({}, {})", self.height(), self.width())
+    /// The negative, as a new picture.
+    fn inverted(&self) -> Result<Self> {
+        let mut pixels = self.pixels.to_contiguous()?;
+        for byte in pixels.as_slice_mut::<u8>()? {
+            *byte = !*byte;
         }
+        Ok(Self::over(pixels))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Image({}, {})", self.height(), self.width())
     }
 }

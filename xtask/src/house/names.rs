@@ -15,9 +15,10 @@ const LEFT_OUT: &str =
 /// Words of other libraries and programs, of files that others write, and of examples.
 const FOREIGN: &str = "CUstream DenseArray LocalPreferences.toml ManagedTensor PanicException \
     PyArrayLike1 PyArray_New PyGILState_Check PyReadonlyArrayDyn PyReadwriteArray1 Py_Finalize \
-    TensorDict __setstate__ callgrind_annotate cpu_slice_mut cudaStream_t cuda_device decltype expand_dims \
-    dldevice dlpack.h fork from_capsule from_pyany install_exchange_api into_dlpack_readonly \
-    into_pyarray jltypes_to_dtypes numel pydel refcheck set_deleter strides_or_compact to_pyarray \
+    TensorDict __getbuffer__ __releasebuffer__ __setstate__ as_mut_slice callgrind_annotate \
+    cpu_slice_mut cudaStream_t cuda_device decltype expand_dims dldevice dlpack.h fork from_capsule \
+    from_pyany install_exchange_api into_dlpack_readonly into_pyarray is_c_contiguous \
+    jltypes_to_dtypes numel pydel refcheck set_deleter strides_or_compact to_pyarray \
     FRAMEWORK NANOSECONDS REASON make_array make_signal manager my_extension my_object weights \
     EACCES EBUSY EFAULT EPERM F_SEAL_FUTURE_WRITE F_SEAL_GROW F_SEAL_SEAL F_SEAL_SHRINK F_SEAL_WRITE \
     MAP_PRIVATE O_TRUNC __pad_1 ptrace";

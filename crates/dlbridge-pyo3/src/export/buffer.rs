@@ -1,6 +1,7 @@
-//! The buffer protocol of `dlbridge.Tensor`: exports host memory.
+//! The buffer protocol of `dlbridge.Tensor` and users' classes: exports host memory.
 //! Installing these functions into the class belongs to `buffer_slots`.
-//! Invariant: a request that cannot describe the tensor's layout fails with a `BufferError`.
+//! Invariant: a request that cannot describe the tensor's layout fails with a `BufferError`. A buffer
+//! owns a handle to its memory until it is released.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,10 +13,11 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi::{self, Py_ssize_t};
 use pyo3::prelude::*;
 
-use super::object::TensorObject;
+use super::class::{ExportDlpack, on_host};
 use crate::buffer::{
     ANY_CONTIGUOUS, Buffer, C_CONTIGUOUS, F_CONTIGUOUS, FORMAT, ND, STRIDES, WRITABLE, format_of,
 };
+use crate::release::ObjectTensor;
 use crate::{Error, Result};
 
 /// The address of an empty tensor without one: some consumers reject null.
@@ -81,15 +83,24 @@ fn extents(tensor: &Tensor, itemsize: i64) -> Result<Box<[Py_ssize_t]>> {
     })
 }
 
+/// What a buffer owns.
+struct Owned {
+    _tensor: ObjectTensor,
+    numbers: Box<[Py_ssize_t]>,
+}
+
 /// Fills in a buffer.
-fn fill(object: &Bound<'_, TensorObject>, request: BufferRequest) -> Result<Buffer> {
-    let tensor = object.get().tensor();
-    request.check(tensor)?;
-    object.get().settle_on_host(object.py())?;
+fn lend<T: ExportDlpack>(object: &Bound<'_, T>, request: BufferRequest) -> Result<Buffer> {
+    let tensor = on_host(object)?;
+    request.check(&tensor)?;
+    let tensor = tensor.into_shared();
     let itemsize = tensor.dtype().itemsize().unwrap_or(1);
-    let numbers = extents(tensor, itemsize as i64)?;
     let rank = tensor.rank();
-    let numbers = Box::into_raw(numbers).cast::<Py_ssize_t>();
+    let mut owned = Box::new(Owned {
+        numbers: extents(&tensor, itemsize as i64)?,
+        _tensor: ObjectTensor::new(tensor.clone()),
+    });
+    let numbers = owned.numbers.as_mut_ptr();
     let data = match tensor.data_ptr() {
         data if data.is_null() => (&raw const NOWHERE).cast_mut().cast(),
         data => data,
@@ -107,25 +118,25 @@ fn fill(object: &Bound<'_, TensorObject>, request: BufferRequest) -> Result<Buff
         shape: if request.asks(ND) { numbers } else { ptr::null_mut() },
         strides: if request.asks(STRIDES) { numbers.wrapping_add(rank) } else { ptr::null_mut() },
         suboffsets: ptr::null_mut(),
-        internal: numbers.cast(),
+        internal: Box::into_raw(owned).cast(),
     })
 }
 
-/// Runs one of the functions below. Returns its result, or `None` with an exception set.
+/// Runs a function that Python calls. Returns its result, or `None` with an exception set.
 ///
 /// # Safety
 ///
 /// The interpreter is attached, and `object` a Python object.
-unsafe fn guarded<T>(
+pub(super) unsafe fn guarded<T: ExportDlpack, R>(
     object: *mut ffi::PyObject,
-    work: impl FnOnce(&Bound<'_, TensorObject>) -> Result<T>,
-) -> Option<T> {
+    work: impl FnOnce(&Bound<'_, T>) -> Result<R>,
+) -> Option<R> {
     // SAFETY: the caller's duty.
     let py = unsafe { Python::assume_attached() };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: the caller's duty.
         let object = unsafe { Borrowed::from_ptr(py, object) };
-        work(&*object.cast::<TensorObject>().map_err(PyErr::from)?)
+        work(&*object.cast::<T>().map_err(PyErr::from)?)
     }));
     let error = match outcome {
         Ok(Ok(value)) => return Some(value),
@@ -144,20 +155,23 @@ unsafe fn guarded<T>(
 /// # Safety
 ///
 /// Python's: attached, `object` is one of the class, `view` a place to fill in.
-pub(super) unsafe extern "C" fn get(
+pub(super) unsafe extern "C" fn get<T: ExportDlpack>(
     object: *mut ffi::PyObject,
     view: *mut Buffer,
     flags: c_int,
 ) -> c_int {
     let Some(view) = NonNull::new(view) else {
-        let refuse = |_: &Bound<'_, _>| {
-            Err(Error::buffer("buffer: expected a place to write it to, found a null pointer"))
+        let refuse = |_: &Bound<'_, T>| {
+            Err::<(), _>(Error::buffer(
+                "buffer: expected a place to write it to, found a null pointer",
+            ))
         };
         // SAFETY: the caller's duty.
-        return unsafe { guarded(object, refuse) }.unwrap_or(-1);
+        let _refused = unsafe { guarded(object, refuse) };
+        return -1;
     };
     // SAFETY: the caller's duty.
-    match unsafe { guarded(object, |object| fill(object, BufferRequest(flags))) } {
+    match unsafe { guarded(object, |object: &Bound<'_, T>| lend(object, BufferRequest(flags))) } {
         Some(buffer) => {
             // SAFETY: the caller's duty; nothing there needs to be dropped.
             unsafe { view.write(buffer) };
@@ -177,15 +191,15 @@ pub(super) unsafe extern "C" fn get(
 /// # Safety
 ///
 /// Python's: attached, `object` is one of the class, `flags` an object.
-pub(super) unsafe extern "C" fn method(
+pub(super) unsafe extern "C" fn method<T: ExportDlpack>(
     object: *mut ffi::PyObject,
     flags: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    let work = |object: &Bound<'_, TensorObject>| {
+    let work = |object: &Bound<'_, T>| {
         // SAFETY: the caller's duty.
         let flags = unsafe { Borrowed::from_ptr(object.py(), flags) }.extract()?;
-        BufferRequest(flags).check(object.get().tensor())?;
-        // SAFETY: an object; the call acquires a buffer of it (F1).
+        BufferRequest(flags).check(&on_host(object)?)?;
+        // SAFETY: an object; what it lends is asked for by the protocol (F1).
         let view = unsafe { ffi::PyMemoryView_FromObject(object.as_ptr()) };
         // SAFETY: a new reference, or null with an exception set (F3).
         Ok(unsafe { Bound::from_owned_ptr_or_err(object.py(), view) }?.into_ptr())
@@ -199,18 +213,11 @@ pub(super) unsafe extern "C" fn method(
 /// # Safety
 ///
 /// Python's: attached, `view` was filled in by [`get`], and is released once.
-pub(super) unsafe extern "C" fn release(object: *mut ffi::PyObject, view: *mut Buffer) {
-    // SAFETY: slots are called with the interpreter attached (F1).
-    let py = unsafe { Python::assume_attached() };
-    // SAFETY: the caller's duty.
-    let object = unsafe { Borrowed::from_ptr(py, object) };
-    let Ok(object) = object.cast::<TensorObject>() else { return };
-    // SAFETY: the caller's duty; nobody looks at the field twice.
-    let numbers = unsafe { std::mem::replace(&mut (*view).internal, ptr::null_mut()) };
-    if !numbers.is_null() {
-        let len = 2 * object.get().tensor().rank();
-        let numbers = ptr::slice_from_raw_parts_mut(numbers.cast::<Py_ssize_t>(), len);
-        // SAFETY: made by `fill` of a box of this length (R7).
-        drop(unsafe { Box::from_raw(numbers) });
+pub(super) unsafe extern "C" fn release(_: *mut ffi::PyObject, view: *mut Buffer) {
+    // SAFETY: the caller's duty; the field is read once.
+    let owned = unsafe { std::mem::replace(&mut (*view).internal, ptr::null_mut()) };
+    if !owned.is_null() {
+        // SAFETY: a box that `lend` made (R7).
+        drop(unsafe { Box::from_raw(owned.cast::<Owned>()) });
     }
 }

@@ -1,4 +1,4 @@
-//! Installs the buffer protocol into the class `dlbridge.Tensor`.
+//! Installs the buffer protocol into the class `dlbridge.Tensor`, and into users' classes.
 //! The functions themselves belong to `buffer`.
 //! Invariant: a type whose struct does not have the expected layout is not changed.
 //!
@@ -13,11 +13,14 @@ use std::mem::offset_of;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyType;
 use pyo3::{ffi, intern};
 
-use super::buffer;
+use super::class::ExportDlpack;
+use super::class_methods::Method;
 use super::object::TensorObject;
+use super::{buffer, class_methods};
 use crate::buffer::{GetBuffer, ReleaseBuffer};
 
 /// CPython's `PyTypeObject`, as far as `tp_flags`: the same from 3.8 to 3.14.
@@ -61,17 +64,11 @@ const BF_RELEASEBUFFER: c_int = 2;
 /// parses them is then inlined.
 static METHOD: Method = Method(ffi::PyMethodDef {
     ml_name: c"__buffer__".as_ptr(),
-    ml_meth: ffi::PyMethodDefPointer { PyCFunction: buffer::method },
+    ml_meth: ffi::PyMethodDefPointer { PyCFunction: buffer::method::<TensorObject> },
     ml_flags: ffi::METH_O,
     ml_doc: c"__buffer__($self, flags, /)\n--\n\nGive a memoryview over the same memory (PEP 688)."
         .as_ptr(),
 });
-
-/// A method definition that threads share: it never changes.
-struct Method(ffi::PyMethodDef);
-
-// SAFETY: immutable (F6).
-unsafe impl Sync for Method {}
 
 /// Sets the buffer functions of the class that PyO3 made.
 ///
@@ -86,20 +83,35 @@ pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
 
 fn install_in(kind: &Bound<'_, PyType>) -> PyResult<()> {
     let Some(functions) = functions_of(kind) else { return Ok(()) };
-    let definition = (&raw const METHOD.0).cast_mut();
-    // SAFETY: a type, and a static definition, which Python does not write to (F2).
-    let method = unsafe { ffi::PyDescr_NewMethod(kind.as_type_ptr(), definition) };
-    // SAFETY: a new reference, or null with an exception set (F3).
-    let method = unsafe { Bound::from_owned_ptr_or_err(kind.py(), method) }?;
     // Since 3.12, this makes functions that call the method, which are then replaced.
-    kind.setattr(intern!(kind.py(), "__buffer__"), method)?;
-    let borrowed = BufferProcs { get: Some(buffer::get), release: Some(buffer::release) };
+    class_methods::add(kind, &METHOD)?;
     // SAFETY: the type's own struct of buffer functions, checked; no other thread has the type before
     // `install` returns (F5).
-    unsafe { functions.write(borrowed) };
+    unsafe { functions.write(BufferProcs::of::<TensorObject>()) };
     let found = slot(kind.as_type_ptr(), BF_GETBUFFER);
-    debug_assert_eq!(found, buffer::get as *mut c_void, "as Python finds it");
+    debug_assert_eq!(found, buffer::get::<TensorObject> as *mut c_void, "as Python finds it");
     Ok(())
+}
+
+/// Sets the buffer functions of a user's class that has none.
+///
+/// Called while the class is being created. Threads that need the class at the same time all call it,
+/// and each has the class only afterwards.
+pub(super) fn install_for<T: ExportDlpack>(py: Python<'_>) {
+    let kind = py.get_type::<T>();
+    with_critical_section(&kind, || {
+        if let Some(functions) = functions_of(&kind) {
+            // SAFETY: the type's own struct of buffer functions, checked, and guarded from other threads
+            // (F5).
+            unsafe { functions.write(BufferProcs::of::<T>()) };
+        }
+    });
+}
+
+impl BufferProcs {
+    fn of<T: ExportDlpack>() -> Self {
+        Self { get: Some(buffer::get::<T>), release: Some(buffer::release) }
+    }
 }
 
 /// The value of a slot, from the stable ABI.

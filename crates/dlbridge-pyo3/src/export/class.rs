@@ -9,15 +9,17 @@ use dlbridge::Tensor;
 use dlbridge::protocol::export::Request;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::pyclass::boolean_struct::True;
-use pyo3::{Borrowed, PyClass, PyErr};
+use pyo3::{Borrowed, Bound, PyClass, PyErr, Python};
 
 use crate::{Error, Result, stream};
 
 /// A Python class of your own whose memory every framework can import.
 ///
-/// Implement one method, and add the Python methods with one line,
-/// [`dlpack_methods!`](crate::dlpack_methods). Every framework's `from_dlpack` then accepts the
-/// objects.
+/// Implement one method, and add the Python methods with a class attribute that calls
+/// [`dlpack_class`](crate::dlpack_class); [`dlpack_methods!`](crate::dlpack_methods) writes it for a
+/// class without other methods. Every framework's `from_dlpack` then accepts the objects, and
+/// `numpy.asarray` those in host memory. JAX shares only memory that is aligned to 64 bytes, as
+/// [`Tensor::zeros`] is, and copies other memory.
 ///
 /// ```
 /// use dlbridge::{SharedTensor, Tensor};
@@ -134,6 +136,12 @@ pub trait ExportDlpack: PyClass {
     fn settle(&self, tensor: &Tensor) -> Result<()> {
         stream::settle(tensor)
     }
+
+    /// Waits until the host may read the memory of this object's tensor.
+    #[doc(hidden)]
+    fn settle_host(&self, py: Python<'_>, tensor: &Tensor) -> Result<()> {
+        stream::settle_host(py, tensor)
+    }
 }
 
 /// A function that borrows the tensor that a frozen class keeps; see [`ExportDlpack::BORROW`].
@@ -185,6 +193,18 @@ pub(crate) fn export<T: ExportDlpack>(object: Borrowed<'_, '_, T>) -> Result<Ten
     outcome.unwrap_or_else(|payload| {
         Err(Error::Python(panicked(&format!("{}: its export", T::NAME), payload)))
     })
+}
+
+/// A tensor of an object that the host may read now, or device memory as it is: a copy of read-only
+/// memory if the class copies it.
+pub(crate) fn on_host<T: ExportDlpack>(object: &Bound<'_, T>) -> Result<Tensor> {
+    let tensor = export(object.as_borrowed())?;
+    if !tensor.device().is_host_accessible() {
+        return Ok(tensor);
+    }
+    object.try_borrow().map_err(PyErr::from)?.settle_host(object.py(), &tensor)?;
+    let copies = T::COPIES_READ_ONLY && tensor.is_read_only();
+    if copies { Ok(tensor.to_contiguous()?) } else { Ok(tensor) }
 }
 
 /// The request for a class's tensor, changed to a copy if the class copies read-only memory.

@@ -1,12 +1,14 @@
 //! Exports tensors to Python: `dlbridge.Tensor`, users' classes, NumPy arrays, capsules.
 
 pub(crate) mod answer;
+mod arrow;
 mod buffer;
 mod buffer_slots;
 mod capsule;
 pub(crate) mod class;
+mod class_methods;
 pub(crate) mod exchange;
-pub(crate) mod methods;
+mod methods;
 mod numpy;
 mod object;
 mod object_methods;
@@ -14,6 +16,7 @@ mod parts;
 mod values;
 
 pub(crate) use capsule::{KEEPER, legacy as legacy_capsule};
-pub use class::{Borrow, ExportDlpack};
+pub use class::{ExportDlpack, Borrow};
+pub use class_methods::dlpack_class;
 pub(crate) use numpy::array as numpy_array;
 pub use object::TensorObject;

@@ -174,6 +174,10 @@ impl ExportDlpack for TensorObject {
         Ok(self.share())
     }
 
+    fn settle_host(&self, py: Python<'_>, _: &Tensor) -> Result<()> {
+        self.settle_on_host(py)
+    }
+
     fn settle(&self, tensor: &Tensor) -> Result<()> {
         let Some(ready) = &self.ready else { return Ok(()) };
         ready.before(Stream::DEFAULT, tensor.device())

@@ -8,7 +8,7 @@ use pyo3::{ffi, intern};
 
 use super::answer::{Arguments, answer};
 use super::object::TensorObject;
-use super::{buffer_slots, exchange, numpy, parts, values};
+use super::{arrow, buffer_slots, exchange, numpy, parts, values};
 use crate::{Error, PyDevice, Result};
 
 #[pymethods]
@@ -265,14 +265,39 @@ impl TensorObject {
         slf.py().import(intern!(slf.py(), "jax.numpy"))?.call_method1("from_dlpack", (slf,))
     }
 
-    /// For `pyarrow.array`.
+    /// Return the capsules of Arrow's schema and array (the Arrow PyCapsule interface): a column of
+    /// numbers, of lists of one size for each further axis. Contiguous memory is shared.
+    #[pyo3(signature = (*_requested_schema, **_keywords))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        _requested_schema: &Bound<'py, PyTuple>,
+        _keywords: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        self.settle_on_host(py)?;
+        arrow::capsules(py, self.share())
+    }
+
+    /// For `pyarrow.array`, which does not cast what `__arrow_c_array__` returns.
     #[pyo3(signature = (*arguments, **keywords))]
     fn __arrow_array__<'py>(
         slf: &Bound<'py, Self>,
         arguments: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyAny>> {
-        forward(slf, "pyarrow", "array", arguments, keywords)
+        let py = slf.py();
+        let column = PyDict::new(py);
+        column.set_item("__arrow_c_array__", slf.getattr("__arrow_c_array__")?)?;
+        let column = py.import("types")?.getattr("SimpleNamespace")?.call((), Some(&column))?;
+        let array = py.import("pyarrow")?.call_method1("array", (column,))?;
+        let wanted = match keywords.map(|keywords| keywords.get_item("type")).transpose()? {
+            Some(Some(wanted)) => Some(wanted),
+            _ => arguments.iter().next(),
+        };
+        match wanted.filter(|wanted| !wanted.is_none()) {
+            Some(wanted) => Ok(array.call_method1("cast", (wanted,))?),
+            None => Ok(array),
+        }
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -1,12 +1,12 @@
 //! A framework's `from_dlpack`, found from one of its arrays.
 
-use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::exceptions::PyAttributeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::types::{self, Framework, UNKNOWN, loaded, name_of, roots};
-use crate::{Error, Result};
+use crate::Result;
+use crate::types::{self, Framework, UNKNOWN, loaded, roots};
 
 /// A framework's `from_dlpack`.
 pub(super) struct Importer<'py> {
@@ -15,20 +15,21 @@ pub(super) struct Importer<'py> {
 }
 
 impl<'py> Importer<'py> {
-    /// The function that makes arrays of the type of `object`.
-    pub(super) fn for_type_of(object: &Bound<'py, PyAny>) -> Result<Self> {
+    /// The function that makes arrays of the type of `object`; `None` for an object that is not an array
+    /// of a framework with `from_dlpack`.
+    pub(super) fn for_type_of(object: &Bound<'py, PyAny>) -> Result<Option<Self>> {
         let kind = object.get_type();
         let framework = types::framework_of(&kind);
         if let Some(function) = types::importer_of(&kind) {
-            return Ok(Self { function, framework });
+            return Ok(Some(Self { function, framework }));
         }
-        let function = find(object, &kind, framework)?;
+        let Some(function) = find(object, &kind, framework)? else { return Ok(None) };
         // Any other is not remembered: two objects may well have two namespaces.
         if !framework.has(&function) {
-            return Ok(Self { function, framework: &UNKNOWN });
+            return Ok(Some(Self { function, framework: &UNKNOWN }));
         }
         types::remember_importer(&kind, &function);
-        Ok(Self { function, framework })
+        Ok(Some(Self { function, framework }))
     }
 }
 
@@ -37,16 +38,16 @@ fn find<'py>(
     object: &Bound<'py, PyAny>,
     kind: &Bound<'py, PyType>,
     framework: &Framework,
-) -> Result<Bound<'py, PyAny>> {
+) -> Result<Option<Bound<'py, PyAny>>> {
     let py = object.py();
     let from_dlpack = intern!(py, "from_dlpack");
     if let Some(namespace) = namespace_of(object)? {
         if let Some(function) = namespace.getattr_opt(from_dlpack)? {
-            return Ok(function);
+            return Ok(Some(function));
         }
     }
     if let Some(function) = kind.getattr_opt(from_dlpack)? {
-        return Ok(function);
+        return Ok(Some(function));
     }
     for root in roots(kind) {
         let Some(mut place) = loaded(&root)? else { continue };
@@ -56,12 +57,10 @@ fn find<'py>(
             }
         }
         if let Some(function) = place.getattr_opt(from_dlpack)? {
-            return Ok(function);
+            return Ok(Some(function));
         }
     }
-    let found = name_of(kind);
-    let message = format!("expected an array of a framework with from_dlpack, found {found}");
-    Err(Error::Python(PyTypeError::new_err(message)))
+    Ok(None)
 }
 
 /// The array API namespace of an object, if it has one.

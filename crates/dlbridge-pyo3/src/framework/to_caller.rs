@@ -18,7 +18,8 @@ use crate::{Error, PyTensor, Result, TensorObject};
 impl PyTensor {
     /// Makes an array of the type of `object`, over the same memory as this tensor: a PyTorch
     /// tensor for a PyTorch tensor, a NumPy array for a NumPy array, a `dlbridge.Tensor` for a
-    /// `dlbridge.Tensor`.
+    /// `dlbridge.Tensor`. An object that is not an array of a framework with `from_dlpack` (`bytes`, a
+    /// `memoryview`, an `array.array`, a list, a column of Polars) gets a NumPy array.
     ///
     /// ```
     /// use dlbridge_pyo3::{PyTensor, Result};
@@ -48,8 +49,8 @@ impl PyTensor {
     ///
     /// # Errors
     ///
-    /// A `TypeError` if `object` is not an array of a framework with `from_dlpack`; the framework's
-    /// own exception; and a `BufferError`
+    /// The framework's own exception; a `ModuleNotFoundError` where NumPy is needed and not installed;
+    /// and a `BufferError`
     ///
     /// - for read-only memory, if the framework may make it writable (PyTorch, Paddle, TVM-FFI
     ///   and unknown frameworks; copy it with [`to_contiguous`](Tensor::to_contiguous));
@@ -75,7 +76,9 @@ impl PyTensor {
             }
             None => {}
         }
-        let Importer { function, framework } = Importer::for_type_of(object)?;
+        let Some(Importer { function, framework }) = Importer::for_type_of(object)? else {
+            return numpy_array(py, tensor);
+        };
         if tensor.is_read_only() && !framework.keeps_read_only {
             return Err(forgets_read_only(object, &tensor));
         }

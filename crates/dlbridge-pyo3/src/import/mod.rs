@@ -29,9 +29,9 @@ mod protocol;
 mod refusals;
 mod shared;
 
-use dlbridge::Tensor;
 use dlbridge::ffi::BorrowedTensor;
 pub use dlbridge::protocol::import::CopyMode;
+use dlbridge::{Device, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
@@ -51,8 +51,9 @@ use crate::{Result, release};
 ///
 /// The object's type publishes the C exchange API (`__dlpack_c_exchange_api__`) or has
 /// `__dlpack__`, or the object is a DLPack capsule. Objects without DLPack are imported through
-/// `__cuda_array_interface__`, the buffer protocol, `__array_interface__` or `__arrow_c_array__`,
-/// in this order.
+/// `__cuda_array_interface__`, the buffer protocol, `__array_interface__`, `__arrow_c_array__` or
+/// `__arrow_c_stream__`, in this order. A stream of several chunks is imported only by a copy
+/// ([`CopyMode::Always`]).
 ///
 /// ```
 /// use dlbridge_pyo3::{ImportOptions, import};
@@ -127,6 +128,9 @@ pub fn import_with_stream(
     object: Borrowed<'_, '_, PyAny>,
     options: ImportOptions,
 ) -> Result<(Tensor, Option<Stream>)> {
+    if let Some((copy, _)) = copied_chunks(object, options)? {
+        return Ok((copy, None));
+    }
     let (shared, _, stream) = import_ready(object, options.stream)?;
     if options == ImportOptions::default() {
         return Ok((shared, stream));
@@ -219,8 +223,22 @@ fn import_as_asked(
     object: Borrowed<'_, '_, PyAny>,
     options: ImportOptions,
 ) -> Result<(Tensor, Protocol)> {
+    if let Some(copied) = copied_chunks(object, options)? {
+        return Ok(copied);
+    }
     let (tensor, protocol, stream) = import_ready(object, options.stream)?;
     Ok((deliver::deliver(object, tensor, stream, options)?, protocol))
+}
+
+/// The copy of a column in chunks, if a copy on the host was requested and the object is one.
+fn copied_chunks(
+    object: Borrowed<'_, '_, PyAny>,
+    options: ImportOptions,
+) -> Result<Option<(Tensor, Protocol)>> {
+    let is_asked = options.copy == CopyMode::Always
+        && options.stream.is_none()
+        && options.device.is_none_or(|device| device == Device::CPU);
+    if is_asked { fallback::copy_chunks(object) } else { Ok(None) }
 }
 
 /// Imports for a stream, if one is requested, and returns the stream after whose work the memory is

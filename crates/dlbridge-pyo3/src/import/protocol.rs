@@ -27,6 +27,8 @@ pub enum Protocol {
     ArrayInterface,
     /// Arrow's `__arrow_c_array__`, without DLPack.
     Arrow,
+    /// Arrow's `__arrow_c_stream__`, without DLPack.
+    ArrowStream,
 }
 
 impl fmt::Display for Protocol {
@@ -42,6 +44,7 @@ impl fmt::Display for Protocol {
             Self::Buffer => "buffer protocol",
             Self::ArrayInterface => "__array_interface__",
             Self::Arrow => "__arrow_c_array__",
+            Self::ArrowStream => "__arrow_c_stream__",
         })
     }
 }

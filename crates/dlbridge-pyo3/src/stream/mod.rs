@@ -6,4 +6,4 @@ mod ready;
 
 pub(crate) use driver::device_of_pointer;
 pub use number::Stream;
-pub(crate) use ready::{Ready, settle};
+pub(crate) use ready::{Ready, settle, settle_host};

@@ -4,6 +4,7 @@
 
 use dlbridge::protocol::stream::{Platform, platform};
 use dlbridge::{Device, Tensor};
+use pyo3::Python;
 
 use super::driver::{Context, Driver, EventHandle, StreamHandle};
 use super::number::Stream;
@@ -83,6 +84,16 @@ impl Ready {
 pub(crate) fn settle(tensor: &Tensor) -> Result<()> {
     match Ready::for_tensor(tensor) {
         Some(ready) => ready.before(Stream::DEFAULT, tensor.device()),
+        None => Ok(()),
+    }
+}
+
+/// Waits until the host may read a tensor's memory.
+#[inline]
+pub(crate) fn settle_host(py: Python<'_>, tensor: &Tensor) -> Result<()> {
+    let device = tensor.device();
+    match Ready::for_tensor(tensor) {
+        Some(ready) => py.detach(|| ready.before_host(device)),
         None => Ok(()),
     }
 }

@@ -13,8 +13,8 @@ mod memory;
 mod typestr;
 
 use dlbridge::Tensor;
-use pyo3::Borrowed;
 use pyo3::prelude::*;
+use pyo3::{Borrowed, intern};
 
 use crate::Result;
 use crate::import::protocol::Protocol;
@@ -34,7 +34,24 @@ pub(crate) fn import_by_fallback(
     if let Some(tensor) = array_interface::import_array_interface(object)? {
         return Ok(Some((tensor, Protocol::ArrayInterface)));
     }
-    Ok(arrow::import_arrow(object)?.map(|tensor| (tensor, Protocol::Arrow)))
+    if let Some(tensor) = arrow::import_arrow(object)? {
+        return Ok(Some((tensor, Protocol::Arrow)));
+    }
+    Ok(arrow::import_stream(object)?.map(|tensor| (tensor, Protocol::ArrowStream)))
+}
+
+/// Copies the chunks of an object that has `__arrow_c_stream__` and neither DLPack nor a buffer. `None`
+/// for other objects.
+pub(crate) fn copy_chunks(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Tensor, Protocol)>> {
+    let py = object.py();
+    let is_chunked = object.hasattr(intern!(py, "__arrow_c_stream__"))?
+        && !object.hasattr(intern!(py, "__dlpack__"))?
+        && !object.hasattr(intern!(py, "__arrow_c_array__"))?
+        && !buffer::has_buffer(object);
+    if !is_chunked {
+        return Ok(None);
+    }
+    Ok(arrow::copy_stream(object)?.map(|tensor| (tensor, Protocol::ArrowStream)))
 }
 
 /// Imports device memory, ready for a stream.

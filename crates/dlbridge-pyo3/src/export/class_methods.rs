@@ -1,0 +1,275 @@
+//! The methods that every class with DLPack gets: `dlpack_class`.
+//! What a request permits belongs to `answer`.
+//! Invariant: no panic leaves a function that Python calls, and a method of the class's own is kept.
+
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::ptr;
+
+use pyo3::Borrowed;
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi::{self, Py_ssize_t, PyMethodDefPointer, PyObject};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+
+use super::answer::{Arguments, answer};
+use super::buffer::guarded;
+use super::class::{ExportDlpack, export, on_host, permitted};
+use super::{TensorObject, arrow, buffer_slots, exchange};
+use crate::stream::Ready;
+use crate::{Error, Result};
+
+/// Adds the methods of DLPack to a class, and returns its C exchange API, for a class attribute of
+/// that name:
+///
+/// ```
+/// use dlbridge::Tensor;
+/// use dlbridge_pyo3::{ExportDlpack, Result, dlpack_class};
+/// use pyo3::prelude::*;
+///
+/// #[pyclass(frozen)]
+/// struct Zeros(usize);
+///
+/// impl ExportDlpack for Zeros {
+///     fn tensor(&self) -> Result<Tensor> {
+///         Ok(Tensor::from(vec![0_u8; self.0]))
+///     }
+/// }
+///
+/// #[pymethods]
+/// impl Zeros {
+///     #[classattr]
+///     fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
+///         dlpack_class::<Self>(py)
+///     }
+///
+///     fn __len__(&self) -> usize {
+///         self.0
+///     }
+/// }
+/// # Python::initialize();
+/// # Python::attach(|py| -> Result<()> {
+/// let array = py.import("numpy")?.call_method1("asarray", (Zeros(3),))?;
+/// assert_eq!(array.repr()?.to_string(), "array([0, 0, 0], dtype=uint8)");
+/// # assert_eq!(Bound::new(py, Zeros(3))?.extract::<dlbridge_pyo3::PyTensor>()?.len(), 3);
+/// # Ok(()) }).unwrap();
+/// ```
+///
+/// They are `__dlpack__`, with all keywords of the array API standard; `__dlpack_device__`;
+/// `__array__` and `__arrow_c_array__`, for host memory; and the buffer protocol, for host memory
+/// and types that have a struct format. A class that has one of them keeps its own.
+///
+/// # Errors
+///
+/// Those of Python, if the class cannot be changed.
+pub fn dlpack_class<T: ExportDlpack>(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    // Class attributes are made when the class is, before there is an object of it.
+    let kind = py.get_type::<T>();
+    for method in MethodsOf::<T>::ALL {
+        add(&kind, method)?;
+    }
+    buffer_slots::install_for::<T>(py);
+    Ok(exchange::capsule::<T>(py)?.unbind())
+}
+
+/// A method definition that threads share: it never changes.
+pub(super) struct Method(pub(super) ffi::PyMethodDef);
+
+// SAFETY: immutable (F6).
+unsafe impl Sync for Method {}
+
+/// The methods of one class: an associated constant, since a `static` cannot be generic.
+struct MethodsOf<T>(PhantomData<T>);
+
+impl<T: ExportDlpack> MethodsOf<T> {
+    const ALL: &'static [Method] = &[
+        method(
+            c"__dlpack__",
+            c"__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n\
+              Return a capsule over the same memory.",
+            dlpack::<T>,
+        ),
+        method(
+            c"__dlpack_device__",
+            c"__dlpack_device__($self, /)\n--\n\nReturn the device's type and index.",
+            dlpack_device::<T>,
+        ),
+        method(
+            c"__array__",
+            c"__array__($self, /, dtype=None, copy=None)\n--\n\nFor NumPy's functions.",
+            array::<T>,
+        ),
+        method(
+            c"__arrow_c_array__",
+            c"__arrow_c_array__($self, /, requested_schema=None)\n--\n\n\
+              Return the capsules of Arrow's schema and array.",
+            arrow_c_array::<T>,
+        ),
+    ];
+}
+
+const fn method(
+    name: &'static CStr,
+    doc: &'static CStr,
+    function: ffi::PyCFunctionFastWithKeywords,
+) -> Method {
+    Method(ffi::PyMethodDef {
+        ml_name: name.as_ptr(),
+        ml_meth: PyMethodDefPointer { PyCFunctionFastWithKeywords: function },
+        ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+        ml_doc: doc.as_ptr(),
+    })
+}
+
+/// Adds a method to a class that does not have one of this name.
+pub(super) fn add(kind: &Bound<'_, PyType>, method: &'static Method) -> PyResult<()> {
+    // SAFETY: a static text (F2).
+    let name =
+        PyString::new(kind.py(), &unsafe { CStr::from_ptr(method.0.ml_name) }.to_string_lossy());
+    if kind.getattr("__dict__")?.contains(&name)? {
+        return Ok(());
+    }
+    let definition = (&raw const method.0).cast_mut();
+    // SAFETY: a type, and a static definition, which Python does not write to (F2).
+    let descriptor = unsafe { ffi::PyDescr_NewMethod(kind.as_type_ptr(), definition) };
+    // SAFETY: a new reference, or null with an exception set (F3).
+    let descriptor = unsafe { Bound::from_owned_ptr_or_err(kind.py(), descriptor) }?;
+    kind.setattr(name, descriptor)
+}
+
+/// The arguments of a call: the positional ones, then the values of the keywords.
+struct Call<'py> {
+    positional: Vec<Bound<'py, PyAny>>,
+    keywords: Vec<(Bound<'py, PyString>, Bound<'py, PyAny>)>,
+}
+
+impl<'py> Call<'py> {
+    /// # Safety
+    ///
+    /// Python's (`METH_FASTCALL | METH_KEYWORDS`): `count` objects, then one for each name; `names` is a
+    /// tuple of str, or null.
+    unsafe fn new(
+        py: Python<'py>,
+        objects: *const *mut PyObject,
+        count: Py_ssize_t,
+        names: *mut PyObject,
+    ) -> Result<Self> {
+        let object = |index: usize| {
+            // SAFETY: the caller's duty.
+            let object = unsafe { objects.wrapping_add(index).read() };
+            // SAFETY: the same; borrowed from the caller, who keeps it for the call.
+            unsafe { Borrowed::from_ptr(py, object) }.to_owned()
+        };
+        let count = count as usize;
+        let positional = (0..count).map(object).collect();
+        // SAFETY: the caller's duty.
+        let names = unsafe { Borrowed::from_ptr_or_opt(py, names) };
+        let mut keywords = Vec::new();
+        if let Some(names) = names {
+            for (index, name) in names.cast::<PyTuple>().map_err(PyErr::from)?.iter().enumerate() {
+                keywords.push((name.cast_into().map_err(PyErr::from)?, object(count + index)));
+            }
+        }
+        Ok(Self { positional, keywords })
+    }
+
+    fn positional(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.positional)
+    }
+
+    fn keywords(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let keywords = PyDict::new(py);
+        self.keywords.iter().try_for_each(|(name, value)| keywords.set_item(name, value))?;
+        Ok(keywords)
+    }
+
+    /// The arguments of `__dlpack__`.
+    fn into_arguments(self) -> Result<Arguments<'py>> {
+        let refused = |message: String| Err(Error::from(PyTypeError::new_err(message)));
+        if !self.positional.is_empty() {
+            let found = self.positional.len();
+            return refused(format!("__dlpack__() takes no positional arguments, found {found}"));
+        }
+        let mut arguments = Arguments::default();
+        for (name, value) in self.keywords {
+            let name = name.to_str()?;
+            if value.is_none() && KEYWORDS.contains(&name) {
+                continue;
+            }
+            let py = value.py();
+            let outcome = match name {
+                "stream" => {
+                    arguments.stream = Some(value);
+                    Ok(())
+                }
+                "max_version" => value.extract().map(|pair| arguments.max_version = Some(pair)),
+                "dl_device" => value.extract().map(|pair| arguments.dl_device = Some(pair)),
+                "copy" => value.extract().map(|copy| arguments.copy = Some(copy)),
+                _ => {
+                    return refused(format!(
+                        "__dlpack__() got an unexpected keyword argument '{name}'"
+                    ));
+                }
+            };
+            if let Err(error) = outcome {
+                if !error.is_instance_of::<PyTypeError>(py) {
+                    return Err(error.into());
+                }
+                return refused(format!("argument '{name}': {}", error.value(py)));
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+const KEYWORDS: [&str; 4] = ["stream", "max_version", "dl_device", "copy"];
+
+macro_rules! methods {
+    ($($(#[$doc:meta])* $name:ident, |$object:ident, $call:ident| $body:expr;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        ///
+        /// Python's: attached, with the arguments of a method of this kind.
+        unsafe extern "C" fn $name<T: ExportDlpack>(
+            object: *mut PyObject,
+            objects: *const *mut PyObject,
+            count: Py_ssize_t,
+            names: *mut PyObject,
+        ) -> *mut PyObject {
+            let work = |$object: &Bound<'_, T>| {
+                // SAFETY: the caller's duty.
+                let $call = unsafe { Call::new($object.py(), objects, count, names) }?;
+                Ok($body.into_ptr())
+            };
+            // SAFETY: the caller's duty.
+            unsafe { guarded(object, work) }.unwrap_or(ptr::null_mut())
+        }
+    )*};
+}
+
+methods! {
+    /// `__dlpack__`.
+    dlpack, |object, call| {
+        let tensor = export(object.as_borrowed())?;
+        let arguments = call.into_arguments()?;
+        let request = permitted::<T>(&tensor, arguments.request())?;
+        let ready = Ready::for_tensor(&tensor);
+        answer(object.py(), request, arguments.stream.as_ref(), tensor, ready.as_ref())?
+    };
+    /// `__dlpack_device__`.
+    dlpack_device, |object, _call| {
+        let device = export(object.as_borrowed())?.device();
+        (device.kind.0, device.id).into_pyobject(object.py())?
+    };
+    /// `__array__`.
+    array, |object, call| {
+        let tensor = TensorObject::new(on_host(object)?).into_bound(object.py())?;
+        let (positional, keywords) = (call.positional(object.py())?, call.keywords(object.py())?);
+        tensor.call_method("__array__", positional, Some(&keywords))?
+    };
+    /// `__arrow_c_array__`. A schema that is requested is a wish.
+    arrow_c_array, |object, _call| {
+        arrow::capsules(object.py(), on_host(object)?)?.into_pyobject(object.py())?
+    };
+}

@@ -1,0 +1,336 @@
+//! The type of an Arrow column, and where the numbers of its chunks are.
+//! Calling the producer belongs to `mod` and `stream`.
+//! Invariant: an index is within the length that the array reports, on every level.
+
+use std::ffi::CStr;
+use std::slice;
+
+use dlbridge::{DType, Device, MAX_RANK, layout};
+use pyo3::prelude::*;
+
+use super::super::memory::ForeignMemory;
+use super::extension;
+use crate::arrow::{self, ArrowArray, ArrowSchema};
+use crate::{Error, Result};
+
+/// The type of a column: numbers, or lists of one size, in the only field of a struct or not.
+pub(super) struct ColumnType {
+    pub(super) dtype: DType,
+    levels: Vec<Level>,
+    /// The extents of a row, in the order of its memory.
+    extents: Vec<i64>,
+    /// The axis of a row's memory for each axis of the row, if they are not in this order.
+    permutation: Option<Vec<usize>>,
+}
+
+/// A type that has a child.
+enum Level {
+    /// A struct of one field: a table of one column.
+    Struct,
+    /// Lists of this size.
+    List(i64),
+}
+
+impl ColumnType {
+    /// Reads a schema. `name` is the method that returned it.
+    ///
+    /// # Safety
+    ///
+    /// The schema, if it is not released, is valid.
+    pub(super) unsafe fn read(py: Python<'_>, name: &str, schema: &ArrowSchema) -> Result<Self> {
+        let mut schema = schema;
+        let (mut levels, mut extents, mut tensor) = (Vec::new(), Vec::new(), None);
+        loop {
+            if schema.release.is_none() || schema.format.is_null() {
+                return Err(released(name));
+            }
+            // SAFETY: a NUL-terminated string, as long as the schema lives (F8).
+            let format = unsafe { CStr::from_ptr(schema.format) }.to_string_lossy();
+            let refuse = |what: &str, help: &str| {
+                let message = format!("{name}: expected numbers, found {what} ({format:?}){help}");
+                Err(Error::buffer(message))
+            };
+            if !schema.dictionary.is_null() {
+                let help = "; take the values or the codes: x.cast(pl.String) or x.to_physical() in \
+                    Polars, x.dictionary_decode() in pyarrow, x.cat.codes in pandas";
+                return refuse("values encoded by a dictionary", help);
+            }
+            // SAFETY: the metadata is valid as long as the schema lives (the caller's duty).
+            let extension = unsafe { extension::name_of(schema.metadata) }?;
+            match (extension, arrow::list_size_of(&format)) {
+                (None, _) => {}
+                (Some((extension::TENSOR, parameters)), Some(size)) if tensor.is_none() => {
+                    tensor = Some((extents.len(), extension::Shape::read(py, &parameters, size)?));
+                }
+                (Some((found, _)), _) => {
+                    return refuse(&format!("the extension type {found}"), "; cast to its storage");
+                }
+            }
+            if let Some(dtype) = arrow::dtype_of(&format) {
+                return Ok(Self::of(dtype, levels, extents, tensor));
+            }
+            match arrow::list_size_of(&format) {
+                Some(size) if extents.len() < MAX_RANK => {
+                    levels.push(Level::List(size));
+                    extents.push(size);
+                }
+                None if format == "+s" && levels.is_empty() => {
+                    if schema.n_children != 1 {
+                        return Err(Error::buffer(format!(
+                            "{name}: expected one column, found {}; select one: x[\"name\"], or copy all \
+                             to a matrix: numpy.asarray(x)",
+                            schema.n_children
+                        )));
+                    }
+                    levels.push(Level::Struct);
+                }
+                _ => {
+                    let (what, help) = arrow::refused(&format);
+                    return refuse(what, help);
+                }
+            }
+            // SAFETY: the caller's duty.
+            schema = unsafe { only(name, schema.n_children, schema.children) }?;
+        }
+    }
+
+    /// `tensor` is the level of a list that is a row of several axes, and these axes.
+    fn of(
+        dtype: DType,
+        levels: Vec<Level>,
+        mut extents: Vec<i64>,
+        tensor: Option<(usize, extension::Shape)>,
+    ) -> Self {
+        let mut permutation = None;
+        if let Some((level, shape)) = tensor {
+            let inner = extents.len() - level - 1;
+            if let Some(order) = shape.permutation {
+                let before = 0..level;
+                let axes = order.iter().map(|axis| level + axis);
+                let after = level + order.len()..level + order.len() + inner;
+                permutation = Some(before.chain(axes).chain(after).collect());
+            }
+            extents.splice(level..=level, shape.extents);
+        }
+        Self { dtype, levels, extents, permutation }
+    }
+
+    /// The memory of one chunk.
+    ///
+    /// # Safety
+    ///
+    /// The array, if it is not released, is valid.
+    pub(super) unsafe fn memory(&self, name: &str, array: &ArrowArray) -> Result<ForeignMemory> {
+        let rows = array.length;
+        let (mut array, mut range) = (array, Range { start: 0, len: rows });
+        for level in &self.levels {
+            // SAFETY: the caller's duty.
+            let within = unsafe { checked(name, array, range, Expected::CHILD) }?;
+            range = match level {
+                Level::Struct => within,
+                Level::List(size) => within.times(*size)?,
+            };
+            // SAFETY: the same.
+            array = unsafe { only(name, array.n_children, array.children) }?;
+        }
+        // SAFETY: the same.
+        let Range { start, len } = unsafe { checked(name, array, range, Expected::NUMBERS) }?;
+        // SAFETY: two buffers, as counted: the validity bits and the values (F8).
+        let values = unsafe { array.buffers.wrapping_add(1).read() };
+        let itemsize = self.dtype.itemsize().unwrap_or(1) as i64;
+        let end = Range { start, len }.end().and_then(|end| end.checked_mul(itemsize));
+        if end.is_none() {
+            return Err(uncountable(start, len));
+        }
+        // The address stays null where there are no values.
+        let skipped = if values.is_null() { 0 } else { (start * itemsize) as usize };
+        let data = values.wrapping_byte_add(skipped).cast_mut();
+        let (shape, strides) = self.shape(rows, itemsize);
+        Ok(ForeignMemory {
+            data,
+            device: Device::CPU,
+            dtype: self.dtype,
+            shape,
+            strides,
+            read_only: true,
+        })
+    }
+
+    /// The shape of a tensor of that many rows, and its strides if it is permuted.
+    fn shape(&self, rows: i64, itemsize: i64) -> (Vec<i64>, Option<Vec<i64>>) {
+        let shape: Vec<_> = std::iter::once(rows).chain(self.extents.iter().copied()).collect();
+        let Some(permutation) = &self.permutation else { return (shape, None) };
+        let mut strides = vec![0; shape.len()];
+        layout::contiguous_strides(&shape, &mut strides);
+        let permuted = |values: &[i64]| {
+            let inner = permutation.iter().map(|&axis| values[1 + axis]);
+            std::iter::once(values[0]).chain(inner).collect::<Vec<_>>()
+        };
+        // Without elements, strides may be any.
+        let bytes = permuted(&strides).iter().map(|step| step.saturating_mul(itemsize)).collect();
+        (permuted(&shape), Some(bytes))
+    }
+
+    /// The shape of a tensor of that many rows.
+    pub(super) fn shape_of(&self, rows: i64) -> Vec<i64> {
+        self.shape(rows, 1).0
+    }
+}
+
+/// What an array of a level has.
+struct Expected {
+    buffers: i64,
+    children: i64,
+}
+
+impl Expected {
+    const CHILD: Self = Self { buffers: 1, children: 1 };
+    const NUMBERS: Self = Self { buffers: 2, children: 0 };
+}
+
+/// Consecutive values of an array.
+#[derive(Clone, Copy)]
+struct Range {
+    start: i64,
+    len: i64,
+}
+
+impl Range {
+    fn end(self) -> Option<i64> {
+        self.start.checked_add(self.len)
+    }
+
+    fn times(self, size: i64) -> Result<Self> {
+        match (self.start.checked_mul(size), self.len.checked_mul(size)) {
+            (Some(start), Some(len)) => Ok(Self { start, len }),
+            _ => Err(uncountable(self.start, self.len)),
+        }
+    }
+}
+
+/// Checks an array's fields. Returns the range of its memory for a range of its values.
+///
+/// # Safety
+///
+/// The array, if it is not released, is valid.
+unsafe fn checked(
+    name: &str,
+    array: &ArrowArray,
+    range: Range,
+    expected: Expected,
+) -> Result<Range> {
+    let ArrowArray { length, null_count, offset, n_buffers, n_children, .. } = *array;
+    if array.release.is_none() {
+        return Err(released(name));
+    }
+    let Expected { buffers, children } = expected;
+    if n_buffers != buffers {
+        return Err(Error::buffer(format!("n_buffers: expected {buffers}, found {n_buffers}")));
+    }
+    if array.buffers.is_null() {
+        return Err(Error::buffer(format!("buffers: expected {buffers} addresses, found null")));
+    }
+    if n_children != children || !array.dictionary.is_null() {
+        return Err(Error::buffer(format!(
+            "n_children: expected {children} and no dictionary, found {n_children}"
+        )));
+    }
+    if length < 0 || offset < 0 {
+        let message = format!("length, offset: expected 0 or more, found {length} and {offset}");
+        return Err(Error::buffer(message));
+    }
+    if range.end().is_none_or(|end| end > length) {
+        let Range { start, len } = range;
+        return Err(Error::buffer(format!(
+            "length: expected {len} values from {start} on, found {length}"
+        )));
+    }
+    let Some(start) = offset.checked_add(range.start) else {
+        return Err(uncountable(offset, length));
+    };
+    let within = Range { start, len: range.len };
+    let (Some(end), Ok(_)) = (within.end(), usize::try_from(length)) else {
+        return Err(uncountable(offset, length));
+    };
+    // SAFETY: at least one buffer, as counted: the validity bits (F8).
+    let validity = unsafe { array.buffers.read() }.cast::<u8>();
+    let nulls = match null_count {
+        0 => 0,
+        _ if validity.is_null() => null_count.max(0),
+        // SAFETY: a bit for each value, from the first on (F8).
+        _ => unsafe { count_nulls(validity, start as usize, end as usize) },
+    };
+    if nulls > 0 {
+        return Err(Error::buffer(format!(
+            "null_count: expected an array without nulls, found {nulls}; fill them first \
+             (x.fill_null(0), x.fillna(0)), or copy: numpy.asarray(x) has NaN in their places"
+        )));
+    }
+    Ok(within)
+}
+
+/// The only child of a schema or of an array.
+///
+/// # Safety
+///
+/// `children` is null, or points to that many pointers, each of them null or valid.
+unsafe fn only<'a, T>(name: &str, count: i64, children: *mut *mut T) -> Result<&'a T> {
+    if count == 1 && !children.is_null() {
+        // SAFETY: one pointer, as counted (the caller's duty).
+        let child = unsafe { children.read() };
+        // SAFETY: valid if it is not null, as long as its parent lives (the caller's duty).
+        if let Some(child) = unsafe { child.as_ref() } {
+            return Ok(child);
+        }
+    }
+    Err(Error::buffer(format!("{name}: expected one child, found {count}, or null")))
+}
+
+/// Counts the nulls from `start` to `end`: least significant bit first, 1 for a value.
+///
+/// # Safety
+///
+/// `bits` points to at least `end` bits, and `start <= end`.
+unsafe fn count_nulls(bits: *const u8, start: usize, end: usize) -> i64 {
+    let (first, last) = (start / 8, end.div_ceil(8));
+    // SAFETY: as many bytes as hold the bits (the caller's duty).
+    let bytes = unsafe { slice::from_raw_parts(bits.wrapping_add(first), last - first) };
+    let values: usize = bytes
+        .iter()
+        .zip((first * 8..).step_by(8))
+        .map(|(byte, at)| {
+            let before = if at < start { 0xff << (start - at) } else { 0xff };
+            let after = if at + 8 > end { 0xff >> (at + 8 - end) } else { 0xff };
+            (byte & before & after).count_ones() as usize
+        })
+        .sum();
+    (end - start - values) as i64
+}
+
+fn released(name: &str) -> Error {
+    Error::buffer(format!("{name}: expected a live array, found a released one"))
+}
+
+fn uncountable(start: i64, len: i64) -> Error {
+    Error::buffer(format!(
+        "length, offset: expected bytes that can be counted, found {len} and {start}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nulls_are_counted_bit_by_bit() {
+        let bits = [0b1010_0110_u8, 0xff, 0b0000_0001, 0];
+        for start in 0..=32 {
+            for end in start..=32 {
+                let plain = (start..end).filter(|&i| bits[i / 8] >> (i % 8) & 1 == 0).count();
+                // SAFETY: 32 bits (the caller's duty).
+                let counted = unsafe { count_nulls(bits.as_ptr(), start, end) };
+                assert_eq!(counted, plain as i64, "{start}..{end}");
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! `PyTensorLike`, an argument that is an array or is converted to one.
+//! Arrays that are used as they are belong to `typed`.
+//! Invariant: host memory of `T`'s dtype, of rank `N`.
+
+use std::ops::Deref;
+
+use dlbridge::{Element, Tensor, TypeCode};
+use pyo3::exceptions::{PyException, PyOverflowError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::{Borrowed, intern};
+
+use crate::import::{ImportOptions, import};
+use crate::{ANY_RANK, Error, PyTensorOf, Result};
+
+/// An argument that `numpy.asarray` accepts, with elements of type `T` and `N` axes: an array, a list,
+/// a number.
+///
+/// An array of `T` in host memory is used as it is, like a [`PyTensorOf`]. Anything else is
+/// converted by NumPy, which copies it: an array of another dtype only within its kind of numbers
+/// (float64 to float32, but not floats to integers, which raises `TypeError`). Integers that do not
+/// fit `T` raise `OverflowError`. The tensor is for reading: the caller would not see a write to a copy.
+///
+/// ```
+/// use dlbridge_pyo3::PyTensorLike;
+/// use pyo3::prelude::*;
+///
+/// #[pyfunction]
+/// fn mean(x: PyTensorLike<f64, 1>) -> f64 {
+///     x.view().iter().sum::<f64>() / x.len() as f64
+/// }
+/// # Python::initialize();
+/// # Python::attach(|py| -> PyResult<()> {
+/// # let mean = wrap_pyfunction!(mean, py)?;
+/// assert_eq!(mean.call1((vec![1, 2, 6],))?.extract::<f64>()?, 3.0);
+/// # let array = py.import("numpy")?.call_method1("ones", (2, "float32"))?;
+/// # assert_eq!(mean.call1((array,))?.extract::<f64>()?, 1.0);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct PyTensorLike<T, const N: usize = ANY_RANK>(PyTensorOf<T, N>);
+
+impl<T: Element, const N: usize> PyTensorLike<T, N> {
+    /// Returns the tensor: the caller's memory, or NumPy's copy.
+    #[must_use]
+    pub fn into_inner(self) -> Tensor {
+        self.0.into_inner()
+    }
+}
+
+impl<T, const N: usize> Deref for PyTensorLike<T, N> {
+    type Target = PyTensorOf<T, N>;
+
+    fn deref(&self) -> &PyTensorOf<T, N> {
+        &self.0
+    }
+}
+
+impl<'a, 'py, T: Element, const N: usize> FromPyObject<'a, 'py> for PyTensorLike<T, N> {
+    type Error = Error;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self> {
+        let tensor = match import(object, ImportOptions::default()) {
+            Ok(tensor) if tensor.dtype() == T::DTYPE && tensor.device().is_host_accessible() => {
+                tensor
+            }
+            // An interrupt stays one.
+            Err(Error::Python(error)) if !error.is_instance_of::<PyException>(object.py()) => {
+                return Err(error.into());
+            }
+            _ => converted::<T>(object)?,
+        };
+        Ok(Self(PyTensorOf::new(tensor)?))
+    }
+}
+
+/// What `numpy.asarray` makes of an object, with elements of type `T`.
+#[cold]
+fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
+    let py = object.py();
+    let numpy = py.import(intern!(py, "numpy"))?;
+    let asarray = numpy.getattr(intern!(py, "asarray"))?;
+    let array = asarray.call1((object,))?;
+    let found = array.getattr(intern!(py, "dtype"))?;
+    let (name, wanted) = (found.getattr(intern!(py, "name"))?, T::DTYPE.to_string());
+    if name.eq(&wanted)? && found.getattr(intern!(py, "isnative"))?.is_truthy()? {
+        return import(array.as_borrowed(), ImportOptions::default());
+    }
+    let kind: String = found.getattr(intern!(py, "kind"))?.extract()?;
+    let are_integers =
+        matches!(&*kind, "i" | "u") && matches!(T::DTYPE.code, TypeCode::INT | TypeCode::UINT);
+    let is_empty = array.len().is_ok_and(|len| len == 0);
+    if !(are_integers || is_empty) {
+        let fits = numpy.call_method1(intern!(py, "can_cast"), (found, &wanted, "same_kind"))?;
+        if !fits.is_truthy()? {
+            return Err(Error::Python(PyTypeError::new_err(format!(
+                "expected {wanted}, found {name}, which is another kind of number; convert it with \
+                 numpy.asarray(x, \"{wanted}\")"
+            ))));
+        }
+    }
+    let converted = asarray.call1((&array, &wanted))?;
+    if are_integers {
+        let is_same = numpy.call_method1(intern!(py, "array_equal"), (&array, &converted))?;
+        if !is_same.is_truthy()? {
+            let message = format!("expected numbers within {wanted}, found others in {name}");
+            return Err(Error::Python(PyOverflowError::new_err(message)));
+        }
+    }
+    import(converted.as_borrowed(), ImportOptions::default())
+}

@@ -1,0 +1,106 @@
+//! Arguments that are converted, and results for callers without a framework.
+
+use std::ffi::CStr;
+
+use dlbridge_pyo3::{PyTensor, PyTensorLike};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// The value of an expression that may name NumPy as `np`.
+fn value<'py>(py: Python<'py>, source: &CStr) -> Bound<'py, PyAny> {
+    let names = PyDict::new(py);
+    for (name, module) in [("np", "numpy"), ("array", "array")] {
+        names.set_item(name, py.import(module).expect("it is installed")).expect("a dict");
+    }
+    py.eval(source, Some(&names), None).expect("a value")
+}
+
+#[test]
+fn what_numpy_converts_is_accepted() {
+    Python::attach(|py| {
+        for source in [
+            c"[1, 2, 3]",
+            c"(1.0, 2, 3)",
+            c"range(1, 4)",
+            c"np.array([1, 2, 3])",
+            c"np.array([1, 2, 3], 'float16')",
+            c"np.array([1, 2, 3], '>f4')",
+            c"np.array([1, 2, 3], '>i2')",
+            c"[np.float64(1), 2, True + True + True]",
+            c"array.array('d', [1, 2, 3])",
+            c"memoryview(bytes([1, 2, 3]))",
+        ] {
+            let like: PyTensorLike<f32, 1> = value(py, source).extract().expect("numbers");
+            assert_eq!(like.view().to_vec(), [1.0, 2.0, 3.0], "{source:?}");
+        }
+        let empty: PyTensorLike<i32, 1> = value(py, c"[]").extract().expect("no numbers");
+        assert_eq!(empty.len(), 0);
+        let number: PyTensorLike<i64, 0> = value(py, c"7").extract().expect("a number");
+        assert_eq!(number.view().to_vec(), [7]);
+        let wide = value(py, c"np.array([2**64 - 1], 'uint64')");
+        assert_eq!(
+            wide.extract::<PyTensorLike<u64>>().expect("the same").view().to_vec(),
+            [u64::MAX]
+        );
+        assert!(wide.extract::<PyTensorLike<i64>>().is_err());
+        let bytes: PyTensorLike<u8, 2> = value(py, c"[[0, 255]]").extract().expect("bytes");
+        assert_eq!(bytes.view().to_vec(), [0, 255]);
+    });
+}
+
+#[test]
+fn an_array_of_the_dtype_is_not_copied() {
+    Python::attach(|py| {
+        let array = value(py, c"np.arange(4.0)[::2]");
+        let like: PyTensorLike<f64> = array.extract().expect("an array");
+        let address: usize =
+            array.getattr("ctypes").and_then(|c| c.getattr("data")?.extract()).expect("it has one");
+        assert_eq!((like.data_ptr().addr(), like.strides()), (address, &[2_i64][..]));
+    });
+}
+
+#[test]
+fn what_would_lose_its_kind_is_refused() {
+    Python::attach(|py| {
+        let refused =
+            |source| PyErr::from(value(py, source).extract::<PyTensorLike<u8, 1>>().unwrap_err());
+        for source in [c"[1.5]", c"np.array([1.5])", c"[True, 1.0]", c"[1j]", c"[2**70]"] {
+            let error = refused(source);
+            assert!(error.is_instance_of::<PyTypeError>(py), "{source:?}: {error}");
+            assert!(error.to_string().contains("expected uint8, found "), "{error}");
+        }
+        for source in
+            [c"[300]", c"[-1]", c"np.array([300])", c"array.array('h', [-1])", c"[np.int64(256)]"]
+        {
+            let error = refused(source);
+            assert!(error.is_instance_of::<PyOverflowError>(py), "{source:?}: {error}");
+        }
+        assert!(refused(c"[[1]]").to_string().contains("expected uint8[?] on the host"));
+        assert!(refused(c"[[1], [2, 3]]").is_instance_of::<PyValueError>(py));
+        assert!(refused(c"'abc'").is_instance_of::<PyTypeError>(py));
+        assert!(refused(c"None").is_instance_of::<PyTypeError>(py));
+    });
+}
+
+#[test]
+fn a_caller_without_a_framework_gets_a_numpy_array() {
+    Python::attach(|py| {
+        let ndarray = value(py, c"np.ndarray");
+        for source in
+            [c"b'abc'", c"bytearray(3)", c"memoryview(b'abc')", c"array.array('B', [1])", c"[1]"]
+        {
+            let caller = value(py, source);
+            let tensor = PyTensor::new(vec![1.5_f32, 2.5]);
+            let address = tensor.data_ptr().addr();
+            let array = tensor.to_caller(&caller).expect("NumPy is installed");
+            assert!(array.is_instance(&ndarray).expect("a class"), "{source:?}");
+            let back: PyTensor = array.extract().expect("an array");
+            assert_eq!(back.data_ptr().addr(), address);
+            let frozen = PyTensor::new(std::sync::Arc::<[u8]>::from([1, 2]));
+            let array = frozen.to_caller(&caller).expect("NumPy keeps the flag");
+            let flags = array.getattr("flags").expect("an array has them");
+            assert!(!flags.getattr("writeable").and_then(|flag| flag.is_truthy()).expect("a bool"));
+        }
+    });
+}
