@@ -9,7 +9,7 @@ mod inspect;
 mod lend;
 mod release;
 
-use dlbridge_pyo3::{CopyMode, ImportOptions, PyDevice, Result, Stream, TensorObject};
+use dlbridge_pyo3::{CopyMode, ImportOptions, PyDType, PyDevice, Result, Stream, TensorObject};
 use pyo3::prelude::*;
 
 /// Import any array over the same memory: by DLPack, or by another protocol that it supports.
@@ -30,6 +30,17 @@ fn from_dlpack(
     TensorObject::import(x.as_borrowed(), ImportOptions { device, copy, stream })
 }
 
+/// Rebuild a pickled tensor over the bytes of `data`.
+#[pyfunction]
+fn _unpickle(
+    data: &Bound<'_, PyAny>,
+    dtype: PyDType,
+    shape: Vec<i64>,
+    flags: u64,
+) -> Result<TensorObject> {
+    TensorObject::unpickle(data.as_borrowed(), dtype.0, &shape, flags)
+}
+
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
@@ -40,6 +51,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(create::arange, module)?)?;
     module.add_function(wrap_pyfunction!(create::from_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(fill::fill, module)?)?;
+    module.add_function(wrap_pyfunction!(_unpickle, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::inspect, module)?)?;
     module.add_function(wrap_pyfunction!(lend::_lend, module)?)?;
     module.add_function(wrap_pyfunction!(release::_keep, module)?)?;

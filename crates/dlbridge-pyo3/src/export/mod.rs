@@ -11,6 +11,7 @@ mod numpy;
 mod object;
 mod object_methods;
 mod parts;
+mod pickle;
 mod values;
 
 pub(crate) use capsule::{KEEPER, legacy as legacy_capsule};
