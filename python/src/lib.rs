@@ -8,6 +8,7 @@ mod fill;
 mod inspect;
 mod lend;
 mod release;
+mod sealed;
 
 use dlbridge_pyo3::{CopyMode, ImportOptions, PyDType, PyDevice, Result, Stream, TensorObject};
 use pyo3::prelude::*;
@@ -46,11 +47,16 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("DLPACK_VERSION", dlpack_version())?;
     module.add_class::<TensorObject>()?;
+    module.add_class::<sealed::SealedObject>()?;
+    module.add_class::<sealed::UnsealedObject>()?;
     module.add_function(wrap_pyfunction!(from_dlpack, module)?)?;
     module.add_function(wrap_pyfunction!(create::zeros, module)?)?;
     module.add_function(wrap_pyfunction!(create::arange, module)?)?;
     module.add_function(wrap_pyfunction!(create::from_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(fill::fill, module)?)?;
+    module.add_function(wrap_pyfunction!(sealed::seal, module)?)?;
+    module.add_function(wrap_pyfunction!(sealed::empty_sealed, module)?)?;
+    module.add_function(wrap_pyfunction!(sealed::open_sealed, module)?)?;
     module.add_function(wrap_pyfunction!(_unpickle, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::inspect, module)?)?;
     module.add_function(wrap_pyfunction!(lend::_lend, module)?)?;
