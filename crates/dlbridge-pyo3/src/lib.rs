@@ -55,6 +55,7 @@
 //! | a tensor, and the caller's array | an array of the caller's type | [`PyTensor::to_caller`] |
 //! | the caller's array | new memory of its framework | [`Allocator::of`] |
 //! | a Python class of my own | every framework to import it | [`ExportDlpack`], [`dlpack_methods!`] |
+//! | the same | to pickle it | [`PickleDlpack`] |
 //! | a tensor error or a Python exception | to return it | [`Result`], with `?` |
 #![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
 
@@ -77,7 +78,7 @@ mod view_mut;
 pub use error::{Error, Result};
 #[doc(hidden)]
 pub use export::methods::macros;
-pub use export::{ExportDlpack, Lend, TensorObject};
+pub use export::{ExportDlpack, Lend, PickleDlpack, TensorObject};
 pub use framework::Allocator;
 pub use import::{
     CopyMode, ImportOptions, Protocol, import, import_with_protocol, import_with_stream,

@@ -44,12 +44,51 @@
 ///
 /// The short form, `dlpack_methods!(Zeros);`, is for a class without other methods. It requires the
 /// dependency `pyo3` under that name.
+///
+/// The word `pickle` adds pickles to a class that implements
+/// [`PickleDlpack`](crate::PickleDlpack): `dlpack_methods!(Zeros, pickle);`, or `pickle,` before the
+/// block.
 #[macro_export]
 macro_rules! dlpack_methods {
     ($class:ident $(,)?) => {
         $crate::dlpack_methods! {
             #[::pyo3::pymethods]
             impl $class {}
+        }
+    };
+    ($class:ident, pickle $(,)?) => {
+        $crate::dlpack_methods! {
+            pickle,
+            #[::pyo3::pymethods]
+            impl $class {}
+        }
+    };
+    (pickle, $(#[$attribute:meta])* impl $class:ident { $($methods:tt)* }) => {
+        $crate::dlpack_methods! {
+            $(#[$attribute])*
+            impl $class {
+                $($methods)*
+
+                /// For pickle: the bytes, which protocol 5 can send out of band, and how to read them.
+                fn __reduce_ex__<'py>(
+                    slf: &$crate::macros::Bound<'py, Self>,
+                    protocol: i64,
+                ) -> $crate::Result<$crate::macros::Bound<'py, $crate::macros::PyTuple>> {
+                    $crate::macros::reduce(slf, protocol)
+                }
+
+                /// Rebuild a pickled object.
+                #[classmethod]
+                fn _unpickle(
+                    _class: &$crate::macros::Bound<'_, $crate::macros::PyType>,
+                    data: &$crate::macros::Bound<'_, $crate::macros::PyAny>,
+                    dtype: $crate::PyDType,
+                    shape: $crate::macros::Vec<i64>,
+                    flags: u64,
+                ) -> $crate::Result<Self> {
+                    $crate::macros::unpickle(data, dtype, &shape, flags)
+                }
+            }
         }
     };
     ($(#[$attribute:meta])* impl $class:ident { $($methods:tt)* }) => {
@@ -91,14 +130,18 @@ macro_rules! dlpack_methods {
 #[doc(hidden)]
 pub mod macros {
     pub use std::option::Option;
+    pub use std::vec::Vec;
 
+    use pyo3::intern;
+    use pyo3::prelude::*;
+    pub use pyo3::types::{PyTuple, PyType};
     pub use pyo3::{Bound, Py, PyAny, PyResult, Python};
 
-    use crate::Result;
     use crate::export::answer::{Arguments, answer};
-    use crate::export::class::{ExportDlpack, export, permitted};
-    use crate::export::exchange;
+    use crate::export::class::{ExportDlpack, PickleDlpack, export, permitted};
+    use crate::export::{exchange, pickle};
     use crate::stream::Ready;
+    use crate::{PyDType, Result, TensorObject};
 
     pub fn exchange_api<T: ExportDlpack>(py: Python<'_>) -> PyResult<Py<PyAny>> {
         Ok(exchange::capsule::<T>(py)?.unbind())
@@ -121,5 +164,24 @@ pub mod macros {
     pub fn dlpack_device<T: ExportDlpack>(object: &Bound<'_, T>) -> Result<(i32, i32)> {
         let device = export(object.as_borrowed())?.device();
         Ok((device.kind.0, device.id))
+    }
+
+    pub fn reduce<'py, T: PickleDlpack>(
+        object: &Bound<'py, T>,
+        protocol: i64,
+    ) -> Result<Bound<'py, PyTuple>> {
+        let py = object.py();
+        let rebuild = object.as_any().get_type().getattr(intern!(py, "_unpickle"))?;
+        let state = TensorObject::new(export(object.as_borrowed())?).state(py, protocol)?;
+        Ok((rebuild, state).into_pyobject(py)?)
+    }
+
+    pub fn unpickle<T: PickleDlpack>(
+        data: &Bound<'_, PyAny>,
+        dtype: PyDType,
+        shape: &[i64],
+        flags: u64,
+    ) -> Result<T> {
+        T::from_tensor(pickle::rebuild(data.as_borrowed(), dtype.0, shape, flags)?)
     }
 }

@@ -15,6 +15,6 @@ mod pickle;
 mod values;
 
 pub(crate) use capsule::{KEEPER, legacy as legacy_capsule};
-pub use class::{ExportDlpack, Lend};
+pub use class::{ExportDlpack, Lend, PickleDlpack};
 pub(crate) use numpy::array as numpy_array;
 pub use object::TensorObject;

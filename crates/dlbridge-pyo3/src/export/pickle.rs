@@ -1,4 +1,5 @@
-//! Pickles of `dlbridge.Tensor`: bytes, out of band where the pickler takes them so.
+//! Pickles of `dlbridge.Tensor`, and of users' classes: bytes, out of band where the pickler takes
+//! them so.
 //! Invariant: a tensor is made over foreign bytes only if they are as many as its elements need.
 
 use dlbridge::{DType, Device, Flags, Tensor, layout};
@@ -17,19 +18,13 @@ const OUT_OF_BAND: i64 = 5;
 const KEPT: Flags = Flags(Flags::READ_ONLY.0 | Flags::SUBBYTE_PADDED.0);
 
 impl TensorObject {
-    /// The function that rebuilds the tensor, and its arguments: bytes, dtype, shape, flags.
+    /// The function that rebuilds the tensor, and its arguments.
     pub(super) fn reduce<'py>(
         &self,
         py: Python<'py>,
         protocol: i64,
     ) -> Result<Bound<'py, PyTuple>> {
-        let device = self.tensor.device();
-        if !device.is_host_accessible() {
-            return Err(Error::buffer(format!(
-                "expected host memory to pickle, found memory on {device}: pickle a copy on the \
-                 host, dlbridge.from_dlpack(x, device=\"cpu\")"
-            )));
-        }
+        let state = self.state(py, protocol)?;
         // The class is in each extension; pickle finds it by the name of the package.
         let rebuild = py.import(intern!(py, "dlbridge._native")).map_err(|error| {
             let missing = PyTypeError::new_err(
@@ -40,6 +35,18 @@ impl TensorObject {
             missing
         })?;
         let rebuild = rebuild.getattr(intern!(py, "_unpickle"))?;
+        Ok((rebuild, state).into_pyobject(py)?)
+    }
+
+    /// What a pickle keeps of the tensor: bytes, dtype, shape, flags.
+    pub(super) fn state<'py>(&self, py: Python<'py>, protocol: i64) -> Result<Bound<'py, PyTuple>> {
+        let device = self.tensor.device();
+        if !device.is_host_accessible() {
+            return Err(Error::buffer(format!(
+                "expected host memory to pickle, found memory on {device}: pickle a copy on the \
+                 host, dlbridge.from_dlpack(x, device=\"cpu\")"
+            )));
+        }
         let tensor = self.contiguous_on_host(py)?;
         let flags = tensor.flags().0 & KEPT.0;
         let (dtype, shape) = (tensor.dtype().to_string(), tensor.shape().to_vec());
@@ -51,8 +58,7 @@ impl TensorObject {
             let view = PyMemoryView::from(bytes.as_any())?;
             py.import(intern!(py, "builtins"))?.call_method1(kind, (view,))?
         };
-        let state = (data, dtype, PyTuple::new(py, shape)?, flags).into_pyobject(py)?;
-        Ok((rebuild, state).into_pyobject(py)?)
+        Ok((data, dtype, PyTuple::new(py, shape)?, flags).into_pyobject(py)?)
     }
 
     fn contiguous_on_host(&self, py: Python<'_>) -> Result<Tensor> {
@@ -64,12 +70,11 @@ impl TensorObject {
         Ok(if tensor.is_read_only() { copy.into_frozen().into() } else { copy })
     }
 
-    /// Rebuilds a tensor of a pickle over its bytes, without a copy. It is read-only if the tensor was,
-    /// or if the bytes are.
+    /// The object of a pickle; see [`rebuild`].
     ///
     /// # Errors
     ///
-    /// A `ValueError` for a shape or a dtype that no tensor has, or that does not fit the bytes.
+    /// Those of [`rebuild`].
     #[doc(hidden)]
     pub fn unpickle(
         data: Borrowed<'_, '_, PyAny>,
@@ -77,37 +82,51 @@ impl TensorObject {
         shape: &[i64],
         flags: u64,
     ) -> Result<Self> {
-        let wrong = |message: String| Error::Python(PyValueError::new_err(message));
-        if flags & !KEPT.0 != 0 {
-            return Err(wrong(format!("flags: expected read-only or padded, found {flags:#x}")));
-        }
-        let bytes = import(data, ImportOptions::default())?;
-        if !bytes.device().is_host_accessible() || !bytes.is_contiguous() {
-            return Err(wrong(format!(
-                "data: expected contiguous bytes in host memory, found strides {:?} on {}",
-                bytes.strides(),
-                bytes.device()
-            )));
-        }
-        let size = |error: dlbridge::Error| wrong(error.to_string());
-        let mut strides = vec![0; shape.len()];
-        layout::contiguous_strides(shape, &mut strides);
-        let len = layout::span(shape, &strides).map_err(size)?.len;
-        let expected = layout::nbytes(len, dtype, Flags(flags)).map_err(size)?;
-        if expected != bytes.nbytes() {
-            let found = bytes.nbytes();
-            return Err(wrong(format!(
-                "data: expected {expected} bytes of {dtype}{shape:?}, found {found}"
-            )));
-        }
-        let read_only = if bytes.is_read_only() { Flags::READ_ONLY.0 } else { 0 };
-        let data = bytes.data_ptr();
-        let builder = Tensor::builder(bytes).dtype(dtype).shape(shape);
-        // SAFETY: `expected` bytes from `data` on, which the owner keeps (T3); `read_only` says whether
-        // they may be written (T8).
-        let tensor = unsafe { builder.build_raw(data, Device::CPU, Flags(flags | read_only)) };
-        Ok(Self::new(tensor.map_err(size)?))
+        rebuild(data, dtype, shape, flags).map(Self::new)
     }
+}
+
+/// A tensor over the bytes of a pickle, without a copy. It is read-only if the pickled one was, or if
+/// the bytes are.
+///
+/// # Errors
+///
+/// A `ValueError` for a shape or a dtype that no tensor has, or that does not fit the bytes.
+pub(super) fn rebuild(
+    data: Borrowed<'_, '_, PyAny>,
+    dtype: DType,
+    shape: &[i64],
+    flags: u64,
+) -> Result<Tensor> {
+    let wrong = |message: String| Error::Python(PyValueError::new_err(message));
+    if flags & !KEPT.0 != 0 {
+        return Err(wrong(format!("flags: expected read-only or padded, found {flags:#x}")));
+    }
+    let bytes = import(data, ImportOptions::default())?;
+    if !bytes.device().is_host_accessible() || !bytes.is_contiguous() {
+        return Err(wrong(format!(
+            "data: expected contiguous bytes in host memory, found strides {:?} on {}",
+            bytes.strides(),
+            bytes.device()
+        )));
+    }
+    let size = |error: dlbridge::Error| wrong(error.to_string());
+    let mut strides = vec![0; shape.len()];
+    layout::contiguous_strides(shape, &mut strides);
+    let len = layout::span(shape, &strides).map_err(size)?.len;
+    let expected = layout::nbytes(len, dtype, Flags(flags)).map_err(size)?;
+    if expected != bytes.nbytes() {
+        let found = bytes.nbytes();
+        return Err(wrong(format!(
+            "data: expected {expected} bytes of {dtype}{shape:?}, found {found}"
+        )));
+    }
+    let read_only = if bytes.is_read_only() { Flags::READ_ONLY.0 } else { 0 };
+    let data = bytes.data_ptr();
+    let builder = Tensor::builder(bytes).dtype(dtype).shape(shape);
+    // SAFETY: `expected` bytes from `data` on, which the owner keeps (T3); `read_only` says whether
+    // they may be written (T8).
+    unsafe { builder.build_raw(data, Device::CPU, Flags(flags | read_only)) }.map_err(size)
 }
 
 /// The bytes of a contiguous tensor in host memory, as a tensor.
