@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -87,6 +88,22 @@ def executor(context):
     assert tensor.tolist() == list(range(100))
 
 
+def forked(context):
+    """A child that is forked while tensors are filled has the writable mapping as well."""
+    batch = dlbridge.empty_sealed({"x": (3, "int64")})
+    child = context.Process(target=time.sleep, args=(600,))
+    child.start()
+    try:
+        batch.seal()
+    except ValueError as error:
+        assert "end the child that was forked" in str(error), error
+    else:
+        raise AssertionError("it was sealed")
+    child.kill()
+    child.join()
+    assert batch.seal()["x"].tolist() == [0, 0, 0]
+
+
 def maker(number, step):
     """Sends a sealed file, or stops before; waits to be killed."""
     with socket.socket(fileno=int(number)) as peer:
@@ -104,9 +121,9 @@ def maker(number, step):
 def main(scenario, *arguments):
     if scenario == "maker":
         return maker(*arguments)
-    scenarios = {"process": process, "queue": queue, "pool": pool, "executor": executor}
+    scenarios = [process, queue, pool, executor, forked]
     (method,) = arguments
-    scenarios[scenario](get_context(method))
+    {function.__name__: function for function in scenarios}[scenario](get_context(method))
 
 
 if __name__ == "__main__":

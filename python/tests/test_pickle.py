@@ -242,12 +242,19 @@ def test_dask_sends_tensors_between_workers():
 def test_ray_passes_a_tensor_through_its_object_store():
     ray = pytest.importorskip("ray", reason="ray is not installed")
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+
+    @ray.remote
+    def ends(tensor):
+        values = np.from_dlpack(tensor)
+        return tensor.readonly, int(values[0]), int(values[-1])
+
     try:
-        tensor = ray.get(ray.put(dlbridge.arange(100_000)))
-        # The store's own memory.
-        assert tensor.readonly
-        assert tensor.tolist()[-1] == 99_999
-        sent = ray.get(ray.remote(doubled).remote(tensor))
-        assert sent.tolist()[-1] == 199_998
+        stored = ray.put(dlbridge.arange(100_000))
+        first, second = ray.get(stored), ray.get(stored)
+        # Both are over the memory of the store.
+        assert first.data_ptr == second.data_ptr
+        assert first.readonly
+        assert first.tolist()[-1] == 99_999
+        assert ray.get(ends.remote(stored)) == (True, 0, 99_999)
     finally:
         ray.shutdown()

@@ -41,13 +41,21 @@ def receive(peer):
     return sealed
 
 
-# In processes of their own: a fork of this one would copy the threads' locks of all frameworks.
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_multiprocessing_sends_the_memory_itself(scenario, method):
+def run(scenario, method):
+    """In a process of its own: a fork of this one would copy locks that other threads hold."""
     command = [sys.executable, str(PEERS), scenario, method]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_multiprocessing_sends_the_memory_itself(scenario, method):
+    run(scenario, method)
+
+
+def test_a_forked_child_delays_sealing():
+    run("forked", "fork")
 
 
 def test_a_socket_sends_the_memory_itself():
