@@ -41,8 +41,16 @@ def look_and_tell(sealed, results):
 
 
 def look_at_each(tasks, results):
+    before = None
     while (sealed := tasks.get()) is not None:
         results.put(look(sealed))
+        del sealed
+        before = before or descriptors()
+    results.put(descriptors() - before)
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
 
 
 def process(context):
@@ -58,11 +66,16 @@ def queue(context):
     tasks, results = context.Queue(), context.Queue()
     child = context.Process(target=look_at_each, args=(tasks, results))
     child.start()
-    for size in (10, 100, 1000):
+    before = None
+    for size in range(1, 101):
         sealed = make(size)
         tasks.put(sealed)
         assert results.get(timeout=60) == look(sealed)
+        before = before or descriptors()
     tasks.put(None)
+    # A thread of multiprocessing closes the last ones.
+    assert results.get(timeout=60) < 10, "in the reader"
+    assert descriptors() < before + 10
     child.join()
     assert child.exitcode == 0
 
@@ -86,6 +99,18 @@ def executor(context):
         # It is sealed already, so the same file is sent again.
         assert executor.submit(look, made).result() == look(made)
     assert tensor.tolist() == list(range(100))
+
+
+def loader(context):
+    """Workers of PyTorch's loader make batches, which the trainer reads without a copy."""
+    from torch import from_dlpack
+    from torch.utils.data import DataLoader
+
+    workers = {"num_workers": 1, "multiprocessing_context": context}
+    batches = DataLoader(range(1, 5), batch_size=None, collate_fn=make, **workers)
+    for size, sealed in enumerate(batches, start=1):
+        assert sealed.metadata["pid"] != str(os.getpid())
+        assert from_dlpack(sealed["x"]).tolist() == list(range(size))
 
 
 def forked(context):
@@ -121,7 +146,7 @@ def maker(number, step):
 def main(scenario, *arguments):
     if scenario == "maker":
         return maker(*arguments)
-    scenarios = [process, queue, pool, executor, forked]
+    scenarios = [process, queue, pool, executor, loader, forked]
     (method,) = arguments
     {function.__name__: function for function in scenarios}[scenario](get_context(method))
 

@@ -7,13 +7,14 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dlbridge
-from sealed_peers import SIZE, file_of
+from sealed_peers import SIZE, descriptors, file_of
 
 if sys.platform != "linux":
     pytest.skip("sealed memory is for Linux", allow_module_level=True)
@@ -21,10 +22,6 @@ if sys.platform != "linux":
 PEERS = Path(__file__).with_name("sealed_peers.py")
 SCENARIOS = ["process", "queue", "pool", "executor"]
 METHODS = ["fork", "forkserver", "spawn"]
-
-
-def descriptors():
-    return len(os.listdir("/proc/self/fd"))
 
 
 def shared_memory():
@@ -52,6 +49,12 @@ def run(scenario, method):
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_multiprocessing_sends_the_memory_itself(scenario, method):
     run(scenario, method)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_the_workers_of_pytorchs_loader_send_the_memory_itself(method):
+    pytest.importorskip("torch", reason="torch is not installed")
+    run("loader", method)
 
 
 def test_a_forked_child_delays_sealing():
@@ -86,9 +89,12 @@ def test_a_maker_that_is_killed_leaves_nothing_behind(step):
         # Neither the maker nor a descriptor is left.
         array = np.from_dlpack(tensor)
         assert (array[::4096] == 7).all()
-        assert shared_memory() > before + SIZE // 2
         del tensor, array
-    assert shared_memory() < before + SIZE // 2
+    # Other programs of this machine use shared memory as well, for a while.
+    until = time.monotonic() + 60
+    while shared_memory() >= before + SIZE // 2:
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("rounds", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
