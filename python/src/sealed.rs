@@ -209,12 +209,14 @@ pub(crate) fn seal<'py>(
 ) -> Result<Bound<'py, SealedObject>> {
     supported()?;
     let tensors: Vec<(String, PyTensor)> = match x.cast::<PyMapping>() {
-        Ok(named) => named
-            .items()?
-            .iter()
-            .map(|item| item.extract::<(String, Bound<'_, PyAny>)>())
-            .map(|item| item.and_then(|(name, x)| Ok((name, x.extract().map_err(PyErr::from)?))))
-            .collect::<PyResult<_>>()?,
+        Ok(named) => {
+            let items = named.items()?;
+            let tensor = |item| {
+                let (name, x) = entry(&item)?;
+                Ok((name, x.extract()?))
+            };
+            items.iter().map(tensor).collect::<Result<_>>()?
+        }
         Err(_) => vec![(ONE.to_owned(), x.extract()?)],
     };
     let declared = tensors.iter().map(|(name, x)| (name.clone(), x.dtype(), x.shape().to_vec()));
@@ -297,9 +299,19 @@ fn open(_number: i32) -> Result<SealedTensors> {
     Err(supported().err().unwrap_or_else(|| PyOSError::new_err("no descriptors").into()))
 }
 
+/// An item of a dict.
+fn entry<'py>(item: &Bound<'py, PyAny>) -> Result<(String, Bound<'py, PyAny>)> {
+    let (name, value) = item.extract::<(Bound<'py, PyAny>, Bound<'py, PyAny>)>()?;
+    let Ok(text) = name.extract() else {
+        let message = format!("name: expected a str, found {}", name.repr()?);
+        return Err(PyTypeError::new_err(message).into());
+    };
+    Ok((text, value))
+}
+
 /// A name with a shape and a dtype.
 fn declared(item: &Bound<'_, PyAny>) -> Result<(String, DType, Vec<i64>)> {
-    let (name, pair) = item.extract::<(String, Bound<'_, PyAny>)>()?;
+    let (name, pair) = entry(item)?;
     let Ok((shape, dtype)) = pair.extract::<(Shape, Bound<'_, PyAny>)>() else {
         let message = format!(
             "{name}: expected a pair of a shape and a dtype, ((2, 3), \"float32\"), found {}",

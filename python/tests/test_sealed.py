@@ -122,7 +122,8 @@ class TestMaking:
     @pytest.mark.parametrize(
         ("make", "error", "message"),
         [
-            (lambda: dlbridge.seal({1: np.zeros(1)}), TypeError, "str"),
+            (lambda: dlbridge.seal({1: np.zeros(1)}), TypeError, "expected a str, found 1"),
+            (lambda: dlbridge.empty_sealed({b"x": 3}), TypeError, "expected a str, found b'x'"),
             (lambda: dlbridge.seal({"x": "text"}), TypeError, "expected an array"),
             (lambda: dlbridge.seal({"__pad_0": np.zeros(1)}), ValueError, "reserved"),
             (lambda: dlbridge.seal(3.5), TypeError, "expected an array"),
