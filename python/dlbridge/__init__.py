@@ -10,29 +10,41 @@ dlbridge.Tensor([0.0, 1.0, 2.0, 3.0], shape=(4,), dtype=float32, device=cpu)
 `from_dlpack` imports an array of any framework, or an object with the buffer protocol, without
 copying. Every framework imports a `Tensor` with its own `from_dlpack`; `memoryview` accepts it as
 well. `inspect` shows the descriptor that an object exports.
+
+On Linux, `seal` copies arrays into memory that other processes read without a copy.
 """
 
 from dlbridge._inspect import Description, inspect
 from dlbridge._native import (
     DLPACK_VERSION,
+    SealedTensors,
     Tensor,
+    UnsealedTensors,
     __version__,
     arange,
+    empty_sealed,
     fill,
     from_bytes,
     from_dlpack,
+    open_sealed,
+    seal,
     zeros,
 )
 
 __all__ = [
     "DLPACK_VERSION",
     "Description",
+    "SealedTensors",
     "Tensor",
+    "UnsealedTensors",
     "__version__",
     "arange",
+    "empty_sealed",
     "fill",
     "from_bytes",
     "from_dlpack",
     "inspect",
+    "open_sealed",
+    "seal",
     "zeros",
 ]

@@ -17,7 +17,7 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    fn extents(self) -> Vec<i64> {
+    pub(crate) fn extents(self) -> Vec<i64> {
         match self {
             Self::Extent(extent) => vec![extent],
             Self::Extents(extents) => extents,
@@ -67,7 +67,7 @@ impl std::fmt::Display for Number {
 }
 
 /// A wrong shape is the caller's argument, so it is a `ValueError` and not a `BufferError`.
-fn bad_argument(error: dlbridge::Error) -> Error {
+pub(crate) fn bad_argument(error: dlbridge::Error) -> Error {
     match error.kind() {
         ErrorKind::OutOfMemory => error.into(),
         _ => Error::Python(PyValueError::new_err(error.to_string())),

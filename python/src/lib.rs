@@ -8,8 +8,9 @@ mod dispatch;
 mod fill;
 mod inspect;
 mod release;
+mod sealed;
 
-use dlbridge_pyo3::{CopyMode, ImportOptions, PyDevice, Result, Stream, TensorObject};
+use dlbridge_pyo3::{CopyMode, ImportOptions, PyDType, PyDevice, Result, Stream, TensorObject};
 use pyo3::prelude::*;
 
 /// Import any array over the same memory: by DLPack, or by another protocol that it supports.
@@ -30,16 +31,33 @@ fn from_dlpack(
     TensorObject::import(x.as_borrowed(), ImportOptions { device, copy, stream })
 }
 
+/// Rebuild a pickled tensor over the bytes of `data`.
+#[pyfunction]
+fn _unpickle(
+    data: &Bound<'_, PyAny>,
+    dtype: PyDType,
+    shape: Vec<i64>,
+    flags: u64,
+) -> Result<TensorObject> {
+    TensorObject::unpickle(data.as_borrowed(), dtype.0, &shape, flags)
+}
+
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("DLPACK_VERSION", dlpack_version())?;
     module.add_class::<TensorObject>()?;
+    module.add_class::<sealed::SealedObject>()?;
+    module.add_class::<sealed::UnsealedObject>()?;
     module.add_function(wrap_pyfunction!(from_dlpack, module)?)?;
     module.add_function(wrap_pyfunction!(create::zeros, module)?)?;
     module.add_function(wrap_pyfunction!(create::arange, module)?)?;
     module.add_function(wrap_pyfunction!(create::from_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(fill::fill, module)?)?;
+    module.add_function(wrap_pyfunction!(sealed::seal, module)?)?;
+    module.add_function(wrap_pyfunction!(sealed::empty_sealed, module)?)?;
+    module.add_function(wrap_pyfunction!(sealed::open_sealed, module)?)?;
+    module.add_function(wrap_pyfunction!(_unpickle, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::inspect, module)?)?;
     module.add_function(wrap_pyfunction!(borrow::_borrow, module)?)?;
     module.add_function(wrap_pyfunction!(release::_keep, module)?)?;

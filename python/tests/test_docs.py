@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import sys
 
 import pytest
 
@@ -17,6 +18,18 @@ def test_the_examples_of_a_module_work(module):
     assert results.failed == 0
 
 
+def test_the_examples_of_native_functions_work():
+    names = [name for name in dlbridge.__all__ if ">>>" in (getattr(dlbridge, name).__doc__ or "")]
+    assert {"empty_sealed", "open_sealed", "seal"} <= set(names)
+    if sys.platform != "linux":
+        pytest.skip("sealed memory is for Linux")
+    runner = doctest.DocTestRunner()
+    for name in names:
+        text = getattr(dlbridge, name).__doc__
+        runner.run(doctest.DocTestParser().get_doctest(text, {}, name, None, 0))
+    assert runner.summarize().failed == 0
+
+
 def test_everything_public_is_documented():
     for name in dlbridge.__all__:
         thing = getattr(dlbridge, name)
@@ -24,8 +37,11 @@ def test_everything_public_is_documented():
             assert (thing.__doc__ or "").strip(), name
 
 
-def test_every_attribute_of_a_tensor_is_documented():
-    for name, thing in vars(dlbridge.Tensor).items():
+@pytest.mark.parametrize(
+    "kind", [dlbridge.Tensor, dlbridge.SealedTensors, dlbridge.UnsealedTensors]
+)
+def test_every_attribute_of_a_class_is_documented(kind):
+    for name, thing in vars(kind).items():
         if not name.startswith("_"):
             assert (thing.__doc__ or "").strip(), name
 

@@ -40,8 +40,12 @@ def test_the_stub_names_exactly_what_the_module_has():
     assert set(names(MODULE.body)) == there
 
 
-def test_the_stub_names_exactly_the_attributes_of_a_tensor():
-    assert set(names(TENSOR.body)) == set(vars(dlbridge.Tensor)) - INHERITED
+@pytest.mark.parametrize("name", ["Tensor", "SealedTensors", "UnsealedTensors"])
+def test_the_stub_names_exactly_the_attributes_of_a_class(name):
+    there = set(vars(getattr(dlbridge, name))) - INHERITED
+    if sys.platform == "win32":
+        there.add("fileno")
+    assert set(names(CLASSES[name].body)) == there
 
 
 def test_what_the_stub_calls_a_property_is_one():
@@ -112,6 +116,14 @@ assert_type(dlbridge.inspect(tensor).version, tuple[int, int] | None)
 assert_type(dlbridge.DLPACK_VERSION, tuple[int, int])
 capsule = tensor.__dlpack__(max_version=(1, 3), dl_device=(1, None), stream=None, copy=True)
 dlbridge.fill(dlbridge.from_dlpack(capsule), 1.5)
+batch = dlbridge.empty_sealed({"x": ((2, 3), "float32"), "y": (3, "int64")})
+assert_type(batch.tensors(), dict[str, dlbridge.Tensor])
+sealed = batch.seal()
+assert_type(sealed, dlbridge.SealedTensors)
+assert_type(dlbridge.seal({"x": [1.0]}, metadata={"a": "b"})["x"], dlbridge.Tensor)
+assert_type(dict(sealed), dict[str, dlbridge.Tensor])
+assert_type(dlbridge.open_sealed(sealed.fileno()), dlbridge.SealedTensors)
+assert_type(dlbridge.open_sealed(sealed).private()["x"], dlbridge.Tensor)
 """
 
 MISTAKES = """

@@ -112,6 +112,9 @@ typedef enum dlb_status {
 // A queue of releases. Opaque to C.
 typedef struct dlb_queue dlb_queue;
 
+// Named tensors in sealed memory, which no process can change. Opaque to C.
+typedef struct dlb_sealed dlb_sealed;
+
 // A tensor with an owner. Opaque to C.
 typedef struct dlb_tensor dlb_tensor;
 
@@ -396,6 +399,60 @@ size_t dlb_queue_drain(struct dlb_queue *queue);
 //
 // Requires: `queue` is null or a live queue.
 size_t dlb_queue_pending(const struct dlb_queue *queue);
+
+// Opens a sealed memory file from any process, which need not be trusted. The descriptor stays the
+// caller's to close. On Linux only: elsewhere, this fails with `DLB_STATUS_REFUSED`.
+//
+// Requires: `out` is null or can be written.
+enum dlb_status dlb_sealed_open(int descriptor, struct dlb_sealed **out);
+
+// Copies `count` tensors of host memory, under their names in UTF-8, into a memory file, and seals it.
+// The tensors stay the caller's.
+//
+// Requires: `names` and `tensors` are null or have `count` elements: texts, and live tensors. `out` is null or
+// can be written.
+enum dlb_status dlb_sealed_copy(const char *const *names,
+                                const struct dlb_tensor *const *tensors,
+                                size_t count,
+                                struct dlb_sealed **out);
+
+// The number of tensors; 0 for null.
+//
+// Requires: `sealed` is null or live.
+size_t dlb_sealed_count(const struct dlb_sealed *sealed);
+
+// The name of a tensor, in UTF-8, in the order of the file; null if there is none. It is valid until
+// `sealed` is closed. A zero byte in a name is escaped: such a tensor cannot be asked for.
+//
+// Requires: `sealed` is null or live.
+const char *dlb_sealed_name(const struct dlb_sealed *sealed,
+                            size_t index);
+
+// A tensor over the sealed memory, read-only. It outlives `sealed`, and has to be released. A write to
+// it, which its flag forbids, changes no other tensor.
+//
+// Requires: `sealed` is null or live, `name` is null or a text in UTF-8, `out` is null or can be written.
+enum dlb_status dlb_sealed_tensor(const struct dlb_sealed *sealed,
+                                  const char *name,
+                                  struct dlb_tensor **out);
+
+// A writable tensor with the same values. The first write to a page copies it; the sealed values do
+// not change. Otherwise as `dlb_sealed_tensor`.
+//
+// Requires: as for `dlb_sealed_tensor`.
+enum dlb_status dlb_sealed_private(const struct dlb_sealed *sealed,
+                                   const char *name,
+                                   struct dlb_tensor **out);
+
+// The file's descriptor, to be sent; -1 for null. It is closed with `sealed`.
+//
+// Requires: `sealed` is null or live.
+int dlb_sealed_descriptor(const struct dlb_sealed *sealed);
+
+// Closes the descriptor. The tensors stay valid. Does nothing for null.
+//
+// Requires: `sealed` is null or live, and not used again.
+void dlb_sealed_close(struct dlb_sealed *sealed);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -40,7 +40,7 @@ const NULL_OBJECT: Error = Error::Invalid("object: expected a Python object, fou
 /// # Safety
 ///
 /// `out` is null or can be written.
-unsafe fn hand_over(
+pub(crate) unsafe fn hand_over(
     out: *mut *mut TensorHandle,
     import: impl FnOnce() -> Result<(Tensor, Origin, Stream)>,
 ) -> Status {

@@ -15,6 +15,8 @@
 //! | a tensor | to release it | [`dlb_release`], or [`dlb_queue_release`] where a deleter must not run |
 //! | memory and its owner | a tensor | [`dlb_export`] |
 //! | a tensor | to export it | [`dlb_into_versioned`], [`dlb_into_legacy`], [`dlb_into_python`], [`dlb_into_capsule`] |
+//! | tensors, and another process that is to read them | them in sealed memory | [`dlb_sealed_copy`] |
+//! | a descriptor of sealed memory | its tensors | [`dlb_sealed_open`], [`dlb_sealed_tensor`] |
 //! | a failure | its reason | [`dlb_last_error`] |
 //!
 //! No function unwinds. Python is never linked: its functions are looked up in the running process
@@ -30,6 +32,7 @@ mod import;
 mod info;
 mod python;
 mod queue;
+mod sealed;
 mod sized;
 
 pub use codes::*;
@@ -50,4 +53,8 @@ pub use python::PyObject;
 pub use queue::{
     ReleaseQueue, dlb_queue_close, dlb_queue_drain, dlb_queue_mute, dlb_queue_new,
     dlb_queue_pending, dlb_queue_release, dlb_queue_take,
+};
+pub use sealed::{
+    SealedHandle, dlb_sealed_close, dlb_sealed_copy, dlb_sealed_count, dlb_sealed_descriptor,
+    dlb_sealed_name, dlb_sealed_open, dlb_sealed_private, dlb_sealed_tensor,
 };

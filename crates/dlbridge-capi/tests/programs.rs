@@ -21,6 +21,12 @@ fn c_program_with_the_shared_library() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn c_program_with_sealed_tensors() {
+    run(&compile("cc", "-std=gnu11", &source("sealed.c"), "sealed-c", &shared_library()));
+}
+
+#[test]
 fn cpp_program_with_the_static_library() {
     run(&compile("c++", "-std=c++17", &source("owners.cpp"), "owners-cpp", &static_library()));
 }

@@ -56,6 +56,7 @@
 //! | a tensor, and the caller's array | an array of the caller's type | [`PyTensor::to_caller`] |
 //! | the caller's array | new memory of its framework | [`Allocator::of`] |
 //! | a Python class of my own | every framework to import it | [`ExportDlpack`], [`dlpack_class`] |
+//! | the same | to pickle it | [`PickleDlpack`] |
 //! | a tensor error or a Python exception | to return it | [`Result`], with `?` |
 #![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
 
@@ -78,7 +79,9 @@ mod types;
 mod view_mut;
 
 pub use error::{Error, Result};
-pub use export::{ExportDlpack, Borrow, TensorObject, dlpack_class};
+pub use export::{
+    Borrow, ExportDlpack, PickleDlpack, TensorObject, dlpack_class, picklable_dlpack_class,
+};
 pub use framework::Allocator;
 pub use import::{
     CopyMode, ImportOptions, Protocol, import, import_with_protocol, import_with_stream,

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use common::{borrow, table_of, take};
 use dlbridge::{Access, SharedTensor, Tensor};
-use dlbridge_pyo3::{Error, ExportDlpack, Borrow, PyTensor, Result, dlpack_class, dlpack_methods};
+use dlbridge_pyo3::{Borrow, Error, ExportDlpack, PyTensor, Result, dlpack_class, dlpack_methods};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -14,6 +14,7 @@ use dlbridge::sys::{
 };
 use dlbridge::{Access, DType, Device, Tensor};
 use dlbridge_pyo3::{Allocator, PyTensor, TensorObject};
+use dlbridge_testing::CountingOwner;
 use pyo3::exceptions::PyValueError;
 use pyo3::exceptions::{PyBufferError, PyKeyError, PyMemoryError, PyNotImplementedError};
 use pyo3::prelude::*;

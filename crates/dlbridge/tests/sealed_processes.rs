@@ -228,6 +228,30 @@ fn a_reader_outlives_the_maker() {
     assert!(watch.is_freed());
 }
 
+/// A program in Python that receives a descriptor and sends it back.
+const PYTHON: &str = "
+import os, socket
+peer = socket.socket(fileno=0)
+message, [descriptor], *_ = socket.recv_fds(peer, 1, 1)
+assert len(message) == 1 and b'tensor' in os.pread(descriptor, 256, 0)
+socket.send_fds(peer, [b'.'], [descriptor])
+";
+
+#[test]
+fn python_receives_what_rust_sends_and_sends_it_back() {
+    let _alone = alone();
+    let (here, theirs) = UnixStream::pair().expect("sockets");
+    let program = ["-c", PYTHON];
+    let python = Command::new("python3").args(program).stdin(OwnedFd::from(theirs)).spawn();
+    let Ok(mut python) = python else { return eprintln!("skipped: no python3") };
+    let sealed = Tensor::from(vec![1_i64, 2]).seal().expect("a seal");
+    sealed.send(&here).expect("a socket");
+    let received = SealedTensors::receive(&here).expect("the same file");
+    assert!(python.wait().expect("a process").success());
+    let tensor = received.tensor("tensor").expect("there");
+    assert_eq!(tensor.as_slice::<i64>(), Ok(&[1, 2][..]));
+}
+
 #[test]
 fn a_file_in_a_socket_is_freed_with_it() {
     let _alone = alone();

@@ -2,7 +2,7 @@
 //! Invariant: the pixels of an image are not moved while it lives.
 
 use dlbridge::{DType, SharedTensor, Tensor};
-use dlbridge_pyo3::{Contiguous, ExportDlpack, Borrow, PyTensorOf, Result, dlpack_class};
+use dlbridge_pyo3::{Borrow, Contiguous, ExportDlpack, PyTensorOf, Result, dlpack_class};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

@@ -6,6 +6,7 @@ Arrays of Python and Julia over the same memory, by DLPack.
 | a Python array | a Julia array over it | [`from_dlpack`](@ref)`(o)` |
 | the same, of a type that I know | that type, inferred | `from_dlpack(Matrix{Float32}, RowMajor, o)` |
 | a function that makes capsules | the same | [`wrap`](@ref)`(o, to_dlpack)` |
+| sealed memory of another process | Julia arrays over it | [`from_sealed`](@ref)`(descriptor)` |
 | a Julia array | a Python array over it | [`share`](@ref)`(A, from_dlpack)` |
 | a Julia array | a capsule | `share(A)` |
 | an imported array | to release its memory now | [`DLBridge.close`](@ref)`(x)` |
@@ -16,7 +17,7 @@ using Libdl
 using LinearAlgebra: LinearAlgebra, Adjoint, Transpose, dot, mul!
 using Serialization: Serialization, AbstractSerializer, deserialize, serialize
 
-export RowMajor, ColMajor, from_dlpack
+export RowMajor, ColMajor, from_dlpack, from_sealed
 
 include("library.jl")
 include("errors.jl")
@@ -28,6 +29,7 @@ include("closing.jl")
 include("copies.jl")
 include("products.jl")
 include("imports.jl")
+include("sealed.jl")
 include("memory.jl")
 include("shares.jl")
 include("bridges.jl")

@@ -63,7 +63,8 @@ const FUNCTIONS = (
     :dlb_api_version, :dlb_last_error, :dlb_dtype_name, :dlb_device_name, :dlb_use_python,
     :dlb_from_python, :dlb_tensor_info, :dlb_copy, :dlb_release, :dlb_export, :dlb_into_capsule,
     :dlb_export_python, :dlb_from_versioned, :dlb_into_versioned, :dlb_queue_new, :dlb_queue_mute, :dlb_queue_take, :dlb_queue_release,
-    :dlb_queue_drain, :dlb_queue_pending, :dlb_is_legacy_read_only,
+    :dlb_queue_drain, :dlb_queue_pending, :dlb_is_legacy_read_only, :dlb_sealed_open, :dlb_sealed_count,
+    :dlb_sealed_name, :dlb_sealed_tensor, :dlb_sealed_private, :dlb_sealed_close,
 )
 
 # The address of each function, under its own name.

@@ -24,7 +24,7 @@ function settle()
     end
 end
 
-const WITHOUT_PYTHON = ("layouts.jl", "memory.jl", "library.jl")
+const WITHOUT_PYTHON = ("layouts.jl", "memory.jl", "library.jl", "sealed.jl")
 const WITH_PYTHON = (
     "imports.jl", "typed.jl", "copies.jl", "shares.jl", "descriptors.jl", "lifetimes.jl", "threads.jl",
     "frameworks.jl", "cuda.jl",

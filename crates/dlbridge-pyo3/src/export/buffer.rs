@@ -90,7 +90,7 @@ struct Owned {
 }
 
 /// Fills in a buffer.
-fn lend<T: ExportDlpack>(object: &Bound<'_, T>, request: BufferRequest) -> Result<Buffer> {
+fn fill<T: ExportDlpack>(object: &Bound<'_, T>, request: BufferRequest) -> Result<Buffer> {
     let tensor = on_host(object)?;
     request.check(&tensor)?;
     let tensor = tensor.into_shared();
@@ -171,7 +171,7 @@ pub(super) unsafe extern "C" fn get<T: ExportDlpack>(
         return -1;
     };
     // SAFETY: the caller's duty.
-    match unsafe { guarded(object, |object: &Bound<'_, T>| lend(object, BufferRequest(flags))) } {
+    match unsafe { guarded(object, |object: &Bound<'_, T>| fill(object, BufferRequest(flags))) } {
         Some(buffer) => {
             // SAFETY: the caller's duty; nothing there needs to be dropped.
             unsafe { view.write(buffer) };
@@ -199,7 +199,7 @@ pub(super) unsafe extern "C" fn method<T: ExportDlpack>(
         // SAFETY: the caller's duty.
         let flags = unsafe { Borrowed::from_ptr(object.py(), flags) }.extract()?;
         BufferRequest(flags).check(&on_host(object)?)?;
-        // SAFETY: an object; what it lends is asked for by the protocol (F1).
+        // SAFETY: an object; the call acquires a buffer of it (F1).
         let view = unsafe { ffi::PyMemoryView_FromObject(object.as_ptr()) };
         // SAFETY: a new reference, or null with an exception set (F3).
         Ok(unsafe { Bound::from_owned_ptr_or_err(object.py(), view) }?.into_ptr())
@@ -217,7 +217,7 @@ pub(super) unsafe extern "C" fn release(_: *mut ffi::PyObject, view: *mut Buffer
     // SAFETY: the caller's duty; the field is read once.
     let owned = unsafe { std::mem::replace(&mut (*view).internal, ptr::null_mut()) };
     if !owned.is_null() {
-        // SAFETY: a box that `lend` made (R7).
+        // SAFETY: a box that `fill` made (R7).
         drop(unsafe { Box::from_raw(owned.cast::<Owned>()) });
     }
 }

@@ -144,6 +144,46 @@ pub trait ExportDlpack: PyClass {
     }
 }
 
+/// A class of your own that pickles: its memory out of band with protocol 5, in band with older ones.
+///
+/// [`picklable_dlpack_class`](crate::picklable_dlpack_class) adds the methods, and so does the word
+/// `pickle` of [`dlpack_methods!`](crate::dlpack_methods). The class needs `module`, by which pickle finds it.
+///
+/// ```
+/// use dlbridge::{SharedTensor, Tensor};
+/// use dlbridge_pyo3::{ExportDlpack, PickleDlpack, Result, dlpack_methods};
+/// use pyo3::prelude::*;
+///
+/// #[pyclass(frozen, module = "extension")]
+/// struct Samples {
+///     tensor: SharedTensor,
+/// }
+///
+/// impl ExportDlpack for Samples {
+///     fn tensor(&self) -> Result<Tensor> {
+///         Ok(self.tensor.clone().into())
+///     }
+/// }
+///
+/// impl PickleDlpack for Samples {
+///     fn from_tensor(tensor: Tensor) -> Result<Self> {
+///         Ok(Self { tensor: tensor.into_shared() })
+///     }
+/// }
+///
+/// dlpack_methods!(Samples, pickle);
+/// ```
+pub trait PickleDlpack: ExportDlpack {
+    /// Makes the object of a pickled tensor, whose memory belongs to the pickle: class
+    /// [`Shared`](dlbridge::Access::Shared). The tensor can come from any pickle, so check its dtype
+    /// and shape.
+    ///
+    /// # Errors
+    ///
+    /// The exception that Python should see, for a tensor that the class cannot have.
+    fn from_tensor(tensor: Tensor) -> Result<Self>;
+}
+
 /// A function that borrows the tensor that a frozen class keeps; see [`ExportDlpack::BORROW`].
 ///
 /// A class that is not frozen could replace its tensor during the borrow, so it does not compile:

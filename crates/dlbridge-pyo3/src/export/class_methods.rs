@@ -7,17 +7,18 @@ use std::marker::PhantomData;
 use std::ptr;
 
 use pyo3::Borrowed;
+use pyo3::PyClassInitializer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi::{self, Py_ssize_t, PyMethodDefPointer, PyObject};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple, PyType};
 
 use super::answer::{Arguments, answer};
 use super::buffer::guarded;
-use super::class::{ExportDlpack, export, on_host, permitted};
-use super::{TensorObject, arrow, buffer_slots, exchange};
+use super::class::{ExportDlpack, PickleDlpack, export, on_host, permitted};
+use super::{TensorObject, arrow, buffer_slots, exchange, pickle};
 use crate::stream::Ready;
-use crate::{Error, Result};
+use crate::{Error, PyDType, Result};
 
 /// Adds the methods of DLPack to a class, and returns its C exchange API, for a class attribute of
 /// that name:
@@ -71,6 +72,32 @@ pub fn dlpack_class<T: ExportDlpack>(py: Python<'_>) -> PyResult<Py<PyAny>> {
     buffer_slots::install_for::<T>(py);
     Ok(exchange::capsule::<T>(py)?.unbind())
 }
+
+/// Does the same as [`dlpack_class`], and adds `__reduce_ex__`, with which objects of the class are pickled.
+///
+/// # Errors
+///
+/// Those of Python, if the class cannot be changed.
+pub fn picklable_dlpack_class<T>(py: Python<'_>) -> PyResult<Py<PyAny>>
+where
+    T: PickleDlpack + Into<PyClassInitializer<T>>,
+{
+    let kind = py.get_type::<T>();
+    add(&kind, const { &method(c"__reduce_ex__", c"For pickle.", reduce::<T>) })?;
+    let unpickle = PyCFunction::new_closure(py, Some(UNPICKLE), None, |arguments, _| {
+        let (_, data, dtype, shape, flags): (Class<'_>, Bound<'_, PyAny>, PyDType, Vec<i64>, u64) =
+            arguments.extract()?;
+        let tensor = pickle::rebuild(data.as_borrowed(), dtype.0, &shape, flags)?;
+        Ok::<_, PyErr>(Bound::new(arguments.py(), T::from_tensor(tensor)?)?.unbind())
+    })?;
+    let classmethod = py.import("builtins")?.getattr("classmethod")?;
+    kind.setattr(UNPICKLE.to_string_lossy(), classmethod.call1((unpickle,))?)?;
+    dlpack_class::<T>(py)
+}
+
+/// The class method that makes an object from what a pickle keeps.
+const UNPICKLE: &CStr = c"_unpickle";
+type Class<'py> = Bound<'py, PyType>;
 
 /// A method definition that threads share: it never changes.
 pub(super) struct Method(pub(super) ffi::PyMethodDef);
@@ -225,13 +252,13 @@ impl<'py> Call<'py> {
 const KEYWORDS: [&str; 4] = ["stream", "max_version", "dl_device", "copy"];
 
 macro_rules! methods {
-    ($($(#[$doc:meta])* $name:ident, |$object:ident, $call:ident| $body:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident<$bound:ident>, |$object:ident, $call:ident| $body:expr;)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
         ///
         /// Python's: attached, with the arguments of a method of this kind.
-        unsafe extern "C" fn $name<T: ExportDlpack>(
+        unsafe extern "C" fn $name<T: $bound>(
             object: *mut PyObject,
             objects: *const *mut PyObject,
             count: Py_ssize_t,
@@ -250,7 +277,7 @@ macro_rules! methods {
 
 methods! {
     /// `__dlpack__`.
-    dlpack, |object, call| {
+    dlpack<ExportDlpack>, |object, call| {
         let tensor = export(object.as_borrowed())?;
         let arguments = call.into_arguments()?;
         let request = permitted::<T>(&tensor, arguments.request())?;
@@ -258,18 +285,26 @@ methods! {
         answer(object.py(), request, arguments.stream.as_ref(), tensor, ready.as_ref())?
     };
     /// `__dlpack_device__`.
-    dlpack_device, |object, _call| {
+    dlpack_device<ExportDlpack>, |object, _call| {
         let device = export(object.as_borrowed())?.device();
         (device.kind.0, device.id).into_pyobject(object.py())?
     };
     /// `__array__`.
-    array, |object, call| {
+    array<ExportDlpack>, |object, call| {
         let tensor = TensorObject::new(on_host(object)?).into_bound(object.py())?;
         let (positional, keywords) = (call.positional(object.py())?, call.keywords(object.py())?);
         tensor.call_method("__array__", positional, Some(&keywords))?
     };
     /// `__arrow_c_array__`. A schema that is requested is a wish.
-    arrow_c_array, |object, _call| {
+    arrow_c_array<ExportDlpack>, |object, _call| {
         arrow::capsules(object.py(), on_host(object)?)?.into_pyobject(object.py())?
+    };
+    /// `__reduce_ex__`.
+    reduce<PickleDlpack>, |object, call| {
+        let py = object.py();
+        let (protocol,): (i64,) = call.positional(py)?.extract()?;
+        let rebuild = object.as_any().get_type().getattr(UNPICKLE.to_string_lossy())?;
+        let state = TensorObject::new(export(object.as_borrowed())?).state(py, protocol)?;
+        (rebuild, state).into_pyobject(py)?
     };
 }

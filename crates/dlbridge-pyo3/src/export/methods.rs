@@ -24,6 +24,9 @@
 /// # Ok(()) }).unwrap();
 /// ```
 ///
+/// The word `pickle` adds pickles to a class that implements
+/// [`PickleDlpack`](crate::PickleDlpack): `dlpack_methods!(Zeros, pickle);`.
+///
 /// It requires the dependency `pyo3` under that name.
 #[macro_export]
 macro_rules! dlpack_methods {
@@ -36,6 +39,18 @@ macro_rules! dlpack_methods {
                 py: ::pyo3::Python<'_>,
             ) -> ::pyo3::PyResult<::pyo3::Py<::pyo3::PyAny>> {
                 $crate::dlpack_class::<Self>(py)
+            }
+        }
+    };
+    ($class:ty, pickle $(,)?) => {
+        #[::pyo3::pymethods]
+        impl $class {
+            /// The C exchange API of this type.
+            #[classattr]
+            fn __dlpack_c_exchange_api__(
+                py: ::pyo3::Python<'_>,
+            ) -> ::pyo3::PyResult<::pyo3::Py<::pyo3::PyAny>> {
+                $crate::picklable_dlpack_class::<Self>(py)
             }
         }
     };

@@ -13,10 +13,11 @@ mod numpy;
 mod object;
 mod object_methods;
 mod parts;
+mod pickle;
 mod values;
 
 pub(crate) use capsule::{KEEPER, legacy as legacy_capsule};
-pub use class::{ExportDlpack, Borrow};
-pub use class_methods::dlpack_class;
+pub use class::{Borrow, ExportDlpack, PickleDlpack};
+pub use class_methods::{dlpack_class, picklable_dlpack_class};
 pub(crate) use numpy::array as numpy_array;
 pub use object::TensorObject;

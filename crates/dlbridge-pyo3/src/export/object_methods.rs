@@ -169,6 +169,16 @@ impl TensorObject {
         self.copy(py)
     }
 
+    /// For pickle: the bytes, which protocol 5 can send out of band, and how to read them.
+    #[pyo3(signature = (*protocol))]
+    fn __reduce_ex__<'py>(
+        &self,
+        py: Python<'py>,
+        protocol: &Bound<'py, PyTuple>,
+    ) -> Result<Bound<'py, PyTuple>> {
+        self.reduce(py, protocol.get_item(0)?.extract()?)
+    }
+
     /// The same tensor if it is on this device. dlbridge itself copies nothing between devices.
     #[pyo3(signature = (*device))]
     fn to_device<'py>(

@@ -140,6 +140,14 @@ impl Filling {
         source.parts().copy_to_bytes(region)
     }
 
+    /// How many tensors of [`tensor`](Self::tensor) are alive: [`seal`](Self::seal) fails until there
+    /// is none.
+    #[must_use]
+    pub fn alive(&self) -> usize {
+        let regions = self.mapped.as_ref().map_or(0, Unsplit::regions);
+        regions - self.regions.iter().flatten().count()
+    }
+
     /// Seals the file: from here on no process can change it, this one included. Tensors that were
     /// not filled are zeros.
     ///
@@ -149,13 +157,11 @@ impl Filling {
     /// forked child still has the memory, and after a success. What was filled is kept: drop the
     /// tensors, then seal again.
     pub fn seal(&mut self) -> Result<SealedTensors, Error> {
-        if let Some(mapped) = &self.mapped {
-            let alive = mapped.regions() - self.regions.iter().flatten().count();
-            if alive != 0 {
-                return Err(refused(format!(
-                    "expected that all tensors to be filled are dropped, found {alive} alive"
-                )));
-            }
+        let alive = self.alive();
+        if alive != 0 {
+            return Err(refused(format!(
+                "expected that all tensors to be filled are dropped, found {alive} alive"
+            )));
         }
         let file = self.file.take();
         let file =

@@ -115,6 +115,7 @@ fn a_tensor_that_is_alive_prevents_sealing() {
         again.to_string(),
         "sealed tensors: expected a tensor that is neither taken out nor sealed, found \"x\""
     );
+    assert_eq!(filling.alive(), 1);
     let alive = filling.seal().map(drop).expect_err("a writable mapping");
     assert_eq!(
         alive.to_string(),
@@ -122,6 +123,7 @@ fn a_tensor_that_is_alive_prevents_sealing() {
     );
     tensor.as_slice_mut::<u8>().expect("exclusive")[0] = 7;
     drop(tensor);
+    assert_eq!(filling.alive(), 0);
     let sealed = filling.seal().expect("no tensor is left");
     assert_eq!(sealed.tensor("x").expect("there").as_slice::<u8>(), Ok(&[7, 0][..]));
     assert!(filling.seal().is_err() && filling.tensor("x").is_err());

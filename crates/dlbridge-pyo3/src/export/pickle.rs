@@ -1,0 +1,141 @@
+//! Pickles of `dlbridge.Tensor`, and of users' classes: bytes, out of band where the pickler takes
+//! them so.
+//! Invariant: a tensor is made over foreign bytes only if they are as many as its elements need.
+
+use dlbridge::{DType, Device, Flags, Tensor, layout};
+use pyo3::Borrowed;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyMemoryView, PyTuple};
+
+use super::object::TensorObject;
+use crate::{Error, ImportOptions, Result, import};
+
+/// The first protocol with buffers out of band.
+const OUT_OF_BAND: i64 = 5;
+/// What a pickle keeps of a tensor's flags.
+const KEPT: Flags = Flags(Flags::READ_ONLY.0 | Flags::SUBBYTE_PADDED.0);
+
+impl TensorObject {
+    /// The function that rebuilds the tensor, and its arguments.
+    pub(super) fn reduce<'py>(
+        &self,
+        py: Python<'py>,
+        protocol: i64,
+    ) -> Result<Bound<'py, PyTuple>> {
+        let state = self.state(py, protocol)?;
+        // The class is in each extension; pickle finds it by the name of the package.
+        let rebuild = py.import(intern!(py, "dlbridge._native")).map_err(|error| {
+            let missing = PyTypeError::new_err(
+                "expected the Python package dlbridge, which pickles tensors, found none: install \
+                 it, or pickle x.numpy()",
+            );
+            missing.set_cause(py, Some(error));
+            missing
+        })?;
+        let rebuild = rebuild.getattr(intern!(py, "_unpickle"))?;
+        Ok((rebuild, state).into_pyobject(py)?)
+    }
+
+    /// What a pickle keeps of the tensor: bytes, dtype, shape, flags.
+    pub(super) fn state<'py>(&self, py: Python<'py>, protocol: i64) -> Result<Bound<'py, PyTuple>> {
+        let device = self.tensor.device();
+        if !device.is_host_accessible() {
+            return Err(Error::buffer(format!(
+                "expected host memory to pickle, found memory on {device}: pickle a copy on the \
+                 host, dlbridge.from_dlpack(x, device=\"cpu\")"
+            )));
+        }
+        let tensor = self.contiguous_on_host(py)?;
+        let flags = tensor.flags().0 & KEPT.0;
+        let (dtype, shape) = (tensor.dtype().to_string(), tensor.shape().to_vec());
+        let bytes = bytes_of(tensor)?.into_bound(py)?;
+        let data = if protocol >= OUT_OF_BAND {
+            py.import(intern!(py, "pickle"))?.call_method1("PickleBuffer", (bytes,))?
+        } else {
+            let kind = if flags & Flags::READ_ONLY.0 == 0 { "bytearray" } else { "bytes" };
+            let view = PyMemoryView::from(bytes.as_any())?;
+            py.import(intern!(py, "builtins"))?.call_method1(kind, (view,))?
+        };
+        Ok((data, dtype, PyTuple::new(py, shape)?, flags).into_pyobject(py)?)
+    }
+
+    fn contiguous_on_host(&self, py: Python<'_>) -> Result<Tensor> {
+        let tensor = self.on_host(py)?;
+        if tensor.is_contiguous() {
+            return Ok(self.share());
+        }
+        let copy = tensor.to_contiguous()?;
+        Ok(if tensor.is_read_only() { copy.into_frozen().into() } else { copy })
+    }
+
+    /// The object of a pickle; see [`rebuild`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`rebuild`].
+    #[doc(hidden)]
+    pub fn unpickle(
+        data: Borrowed<'_, '_, PyAny>,
+        dtype: DType,
+        shape: &[i64],
+        flags: u64,
+    ) -> Result<Self> {
+        rebuild(data, dtype, shape, flags).map(Self::new)
+    }
+}
+
+/// A tensor over the bytes of a pickle, without a copy. It is read-only if the pickled one was, or if
+/// the bytes are.
+///
+/// # Errors
+///
+/// A `ValueError` for a shape or a dtype that no tensor has, or that does not fit the bytes.
+pub(super) fn rebuild(
+    data: Borrowed<'_, '_, PyAny>,
+    dtype: DType,
+    shape: &[i64],
+    flags: u64,
+) -> Result<Tensor> {
+    let wrong = |message: String| Error::Python(PyValueError::new_err(message));
+    if flags & !KEPT.0 != 0 {
+        return Err(wrong(format!("flags: expected read-only or padded, found {flags:#x}")));
+    }
+    let bytes = import(data, ImportOptions::default())?;
+    if !bytes.device().is_host_accessible() || !bytes.is_contiguous() {
+        return Err(wrong(format!(
+            "data: expected contiguous bytes in host memory, found strides {:?} on {}",
+            bytes.strides(),
+            bytes.device()
+        )));
+    }
+    let size = |error: dlbridge::Error| wrong(error.to_string());
+    let mut strides = vec![0; shape.len()];
+    layout::contiguous_strides(shape, &mut strides);
+    let len = layout::span(shape, &strides).map_err(size)?.len;
+    let expected = layout::nbytes(len, dtype, Flags(flags)).map_err(size)?;
+    if expected != bytes.nbytes() {
+        let found = bytes.nbytes();
+        return Err(wrong(format!(
+            "data: expected {expected} bytes of {dtype}{shape:?}, found {found}"
+        )));
+    }
+    let read_only = if bytes.is_read_only() { Flags::READ_ONLY.0 } else { 0 };
+    let data = bytes.data_ptr();
+    let builder = Tensor::builder(bytes).dtype(dtype).shape(shape);
+    // SAFETY: `expected` bytes from `data` on, which the owner keeps (T3); `read_only` says whether
+    // they may be written (T8).
+    unsafe { builder.build_raw(data, Device::CPU, Flags(flags | read_only)) }.map_err(size)
+}
+
+/// The bytes of a contiguous tensor in host memory, as a tensor.
+fn bytes_of(tensor: Tensor) -> Result<TensorObject> {
+    let flags = if tensor.is_read_only() { Flags::READ_ONLY } else { Flags::NONE };
+    let (data, len) = (tensor.data_ptr(), tensor.nbytes() as i64);
+    let builder = Tensor::builder(tensor).dtype(DType::U8).shape(&[len]);
+    // SAFETY: the bytes of contiguous elements, which the owner keeps (R2); they are written only if
+    // the tensor may be (T8).
+    let bytes = unsafe { builder.build_raw(data, Device::CPU, flags) }?;
+    Ok(TensorObject::new(bytes))
+}

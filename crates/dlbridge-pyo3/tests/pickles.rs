@@ -1,0 +1,118 @@
+//! Pickles of a user's own classes, and of `dlbridge.Tensor` in an extension.
+//! Those of the Python package are in `python/tests/test_pickle.py`.
+
+use dlbridge::{SharedTensor, Tensor};
+use dlbridge_pyo3::{
+    ExportDlpack, PickleDlpack, PyTensor, Result, dlpack_methods, picklable_dlpack_class,
+};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+fn numbers() -> Tensor {
+    Tensor::from(vec![1_i32, 2, 3])
+}
+
+/// A class that pickles.
+#[pyclass(frozen, module = "test_pickles")]
+struct Pickled(SharedTensor);
+
+impl ExportDlpack for Pickled {
+    fn tensor(&self) -> Result<Tensor> {
+        Ok(Tensor::from(self.0.clone()))
+    }
+}
+
+impl PickleDlpack for Pickled {
+    fn from_tensor(tensor: Tensor) -> Result<Self> {
+        tensor.view::<i32>()?;
+        Ok(Self(tensor.into_shared()))
+    }
+}
+
+#[pymethods]
+impl Pickled {
+    #[classattr]
+    fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
+        picklable_dlpack_class::<Self>(py)
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The short form.
+#[pyclass(frozen, module = "test_pickles")]
+struct PickledToo;
+
+impl ExportDlpack for PickledToo {
+    fn tensor(&self) -> Result<Tensor> {
+        Ok(numbers())
+    }
+}
+
+impl PickleDlpack for PickledToo {
+    fn from_tensor(_: Tensor) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+dlpack_methods!(PickledToo, pickle);
+
+#[test]
+fn a_class_pickles_by_one_word() {
+    const PROGRAM: &std::ffi::CStr = c"
+import pickle
+for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+    again = pickle.loads(pickle.dumps(x, protocol))
+    assert type(again) is type(x) and len(again) == 3
+    assert type(pickle.loads(pickle.dumps(y, protocol))) is type(y)
+buffers = []
+pickled = pickle.dumps(x, 5, buffer_callback=buffers.append)
+again = pickle.loads(pickled, buffers=buffers)
+try:
+    type(x)._unpickle(b'1234', 'float32', [1], 0)
+except TypeError as error:
+    refused = str(error)
+";
+    Python::attach(|py| {
+        let module = PyModule::new(py, "test_pickles").expect("a module");
+        module.add_class::<Pickled>().expect("a class");
+        module.add_class::<PickledToo>().expect("a class");
+        let modules = py.import("sys").expect("sys").getattr("modules").expect("a dict");
+        modules.set_item("test_pickles", &module).expect("a dict");
+        let names = PyDict::new(py);
+        let x = Bound::new(py, Pickled(numbers().into_shared())).expect("an object");
+        names.set_item("x", &x).expect("a dict");
+        names.set_item("y", Bound::new(py, PickledToo).expect("an object")).expect("a dict");
+        py.run(PROGRAM, Some(&names), None).expect("it runs");
+        let again = names.get_item("again").expect("a dict").expect("there");
+        let again = again.extract::<PyTensor>().expect("a tensor");
+        assert_eq!(again.view::<i32>().expect("int32").to_vec(), [1, 2, 3]);
+        assert_eq!(again.data_ptr(), x.get().0.data_ptr(), "out of band, nothing is copied");
+        let refused = names.get_item("refused").expect("a dict").expect("there").to_string();
+        assert_eq!(refused, "dtype: expected int32, found float32");
+    });
+}
+
+#[test]
+fn a_tensor_of_an_extension_pickles_by_the_package() {
+    Python::attach(|py| {
+        let pickle = py.import("pickle").expect("pickle");
+        let tensor = PyTensor::new(numbers()).into_pyobject(py).expect("an object");
+        let pickled = pickle.call_method1("dumps", (&tensor, 5));
+        let Ok(package) = py.import("dlbridge") else {
+            let error = pickled.expect_err("no package");
+            assert!(error.is_instance_of::<PyTypeError>(py), "{error}");
+            assert!(error.to_string().contains("expected the Python package dlbridge"), "{error}");
+            return;
+        };
+        let again = pickle.call_method1("loads", (pickled.expect("bytes"),)).expect("a tensor");
+        let class = package.getattr("Tensor").expect("a class");
+        assert!(again.is_instance(&class).expect("a class"));
+        assert!(!tensor.is_instance(&class).expect("a class"), "this program has its own class");
+        let again = again.extract::<PyTensor>().expect("a tensor");
+        assert_eq!(again.view::<i32>().expect("int32").to_vec(), [1, 2, 3]);
+    });
+}

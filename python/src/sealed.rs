@@ -1,0 +1,368 @@
+//! `seal`, `empty_sealed` and `open_sealed`: tensors that other processes read (Linux).
+//! Invariant: Python gets no read-only page. Its tensors are over private mappings, so that a
+//! consumer that ignores `readonly` writes to a copy of the page.
+#![allow(unsafe_code, reason = "borrows a descriptor by its number")]
+
+use std::collections::BTreeMap;
+#[cfg(unix)]
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+use dlbridge::sealed::{Builder, Filling, SealedTensors};
+use dlbridge::{DType, SharedTensor, Tensor};
+use dlbridge_pyo3::{Error, PyDType, PyTensor, Result, TensorObject};
+use pyo3::exceptions::{PyBufferError, PyKeyError, PyOSError, PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyIterator, PyList, PyMapping};
+
+use crate::create::{Shape, bad_argument};
+
+/// The name of a tensor that was given none.
+const ONE: &str = "tensor";
+
+type Metadata = Option<BTreeMap<String, String>>;
+
+/// Named tensors in a sealed memory file, which no process can change.
+///
+/// Other processes map the same memory: pass the object to them through `multiprocessing`, or its
+/// descriptor (`fileno`) through `socket.send_fds`.
+#[pyclass(frozen, weakref, name = "SealedTensors", module = "dlbridge")]
+pub(crate) struct SealedObject(SealedTensors);
+
+#[pymethods]
+impl SealedObject {
+    /// The tensors by their names, read-only, over the sealed memory.
+    ///
+    /// NumPy and JAX honour `readonly`. A write through PyTorch, which ignores it, goes to a copy of
+    /// the page that only this call's tensor sees.
+    fn tensors<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
+        self.each(py, Self::read_only)
+    }
+
+    /// The tensors by their names, writable. The first write to a page copies it; the sealed values
+    /// do not change.
+    fn private<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
+        self.each(py, |sealed, name| Ok(sealed.0.private(name)?))
+    }
+
+    /// The names of the tensors, in the order of the file.
+    fn keys(&self) -> Vec<&str> {
+        self.0.names().collect()
+    }
+
+    /// The texts that travel with the tensors.
+    #[getter]
+    fn metadata(&self) -> BTreeMap<String, String> {
+        self.0.metadata().clone()
+    }
+
+    /// The size of the file in bytes.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.0.nbytes()
+    }
+
+    /// The number of the file's descriptor, which is closed with this object.
+    #[cfg(unix)]
+    fn fileno(&self) -> i32 {
+        std::os::fd::AsFd::as_fd(&self.0).as_raw_fd()
+    }
+
+    /// One of `tensors()`.
+    fn __getitem__(&self, name: &str) -> Result<TensorObject> {
+        self.read_only(name).map(TensorObject::new)
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.names().len()
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        PyList::new(py, self.0.names())?.try_iter()
+    }
+
+    // No process can change it, so a copy is the same object.
+
+    fn __copy__<'py>(slf: Bound<'py, Self>) -> Bound<'py, Self> {
+        slf
+    }
+
+    fn __deepcopy__<'py>(slf: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        slf
+    }
+
+    /// Fails: the pickles of `multiprocessing` do not call it.
+    fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "expected a pickle of multiprocessing (arguments of a Process, Pool, Queue, \
+             ProcessPoolExecutor), found another: no file descriptor travels in it; pickle the \
+             tensors, dict(x), which copies them, or send x.fileno() by socket.send_fds",
+        ))
+    }
+
+    fn __repr__(&self) -> Result<String> {
+        let mut text = String::new();
+        for name in self.0.names() {
+            let tensor = self.0.tensor(name)?;
+            let comma = if text.is_empty() { "" } else { ", " };
+            text += &format!("{comma}{name:?}: {}{:?}", tensor.dtype(), tensor.shape());
+        }
+        Ok(format!("dlbridge.SealedTensors({{{text}}}, nbytes={})", self.0.nbytes()))
+    }
+}
+
+impl SealedObject {
+    /// The object, which `multiprocessing` can pickle from here on.
+    fn create(py: Python<'_>, sealed: SealedTensors) -> Result<Bound<'_, Self>> {
+        static REGISTERED: PyOnceLock<()> = PyOnceLock::new();
+        REGISTERED.get_or_try_init(py, || py.import(intern!(py, "dlbridge._sealed")).map(drop))?;
+        Ok(Bound::new(py, Self(sealed))?)
+    }
+
+    fn read_only(&self, name: &str) -> Result<Tensor> {
+        let private = self.0.private(name).map_err(|error| match error {
+            dlbridge::Error::UnknownName { name, .. } => Error::Python(PyKeyError::new_err(name)),
+            error => error.into(),
+        })?;
+        // Shared with consumers that ignore the flag, so not `Frozen`.
+        Ok(Tensor::from(private.into_shared()).into_frozen().into())
+    }
+
+    fn each<'py>(
+        &self,
+        py: Python<'py>,
+        tensor: impl Fn(&Self, &str) -> Result<Tensor>,
+    ) -> Result<Bound<'py, PyDict>> {
+        let named = self.0.names().map(|name| Ok((name, tensor(self, name)?)));
+        dict(py, named)
+    }
+}
+
+/// Tensors in a memory file that is to be sealed, writable until then.
+#[pyclass(frozen, weakref, name = "UnsealedTensors", module = "dlbridge")]
+pub(crate) struct UnsealedObject(Mutex<Unsealed>);
+
+struct Unsealed {
+    filling: Filling,
+    /// Empty before the first call of `tensors`, and from the first call of `seal` on.
+    tensors: Vec<(String, SharedTensor)>,
+}
+
+#[pymethods]
+impl UnsealedObject {
+    /// The tensors by their names, to be filled. They are zeros in the beginning.
+    fn tensors<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
+        let mut unsealed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Unsealed { filling, tensors } = &mut *unsealed;
+        if tensors.is_empty() {
+            let names: Vec<String> = filling.names().map(str::to_owned).collect();
+            for name in names {
+                let tensor = filling.tensor(&name).map_err(exception)?.into_shared();
+                tensors.push((name, tensor));
+            }
+        }
+        let named: Vec<_> = tensors.clone();
+        drop(unsealed);
+        dict(py, named.into_iter().map(|(name, tensor)| Ok((name, tensor.into()))))
+    }
+
+    /// Seal the file: no process can change the tensors any more, this one included.
+    ///
+    /// Delete the tensors and the arrays made of them first; while one exists, this raises
+    /// `BufferError`.
+    fn seal<'py>(&self, py: Python<'py>) -> Result<Bound<'py, SealedObject>> {
+        let mut unsealed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let given = std::mem::take(&mut unsealed.tensors);
+        drop(given);
+        let alive = unsealed.filling.alive();
+        if alive > 0 {
+            let message = format!(
+                "expected no tensor that can still be filled, found {alive}: delete them and the \
+                 arrays made of them (del x), then call seal() again"
+            );
+            return Err(PyBufferError::new_err(message).into());
+        }
+        let sealed = unsealed.filling.seal().map_err(exception)?;
+        drop(unsealed);
+        SealedObject::create(py, sealed)
+    }
+}
+
+/// Copy an array, or a dict of arrays, into sealed memory, which other processes read without a
+/// copy.
+///
+/// >>> import dlbridge
+/// >>> sealed = dlbridge.seal({"x": dlbridge.arange(3), "y": dlbridge.zeros((2, 2))})
+/// >>> sealed
+/// dlbridge.SealedTensors({"x": int64[3], "y": float64[2, 2]}, nbytes=288)
+/// >>> sealed["x"].tolist()
+/// [0, 1, 2]
+///
+/// A single array is named `tensor`. On systems other than Linux, this raises `OSError`.
+#[pyfunction]
+#[pyo3(signature = (x, /, *, metadata=None))]
+pub(crate) fn seal<'py>(
+    x: &Bound<'py, PyAny>,
+    metadata: Metadata,
+) -> Result<Bound<'py, SealedObject>> {
+    supported()?;
+    let tensors: Vec<(String, PyTensor)> = match x.cast::<PyMapping>() {
+        Ok(named) => {
+            let items = named.items()?;
+            let tensor = |item| {
+                let (name, x) = entry(&item)?;
+                Ok((name, x.extract()?))
+            };
+            items.iter().map(tensor).collect::<Result<_>>()?
+        }
+        Err(_) => vec![(ONE.to_owned(), x.extract()?)],
+    };
+    let declared = tensors.iter().map(|(name, x)| (name.clone(), x.dtype(), x.shape().to_vec()));
+    let mut filling = allocate(x.py(), declared.collect(), metadata)?;
+    for (name, tensor) in &tensors {
+        filling.copy_from(name, tensor)?;
+    }
+    SealedObject::create(x.py(), filling.seal().map_err(exception)?)
+}
+
+/// Allocate tensors to be filled and then sealed: values that are computed there are not copied.
+///
+/// >>> import dlbridge
+/// >>> batch = dlbridge.empty_sealed({"images": ((8, 32, 32), "uint8"), "labels": (8, "int64")})
+/// >>> dlbridge.fill(batch.tensors()["labels"], 7)
+/// >>> sealed = batch.seal()
+/// >>> sealed["labels"].tolist()
+/// [7, 7, 7, 7, 7, 7, 7, 7]
+///
+/// A shape in place of the dict makes a single tensor, `tensor`, of the type `dtype`. The tensors are
+/// zeros until they are filled. On systems other than Linux, this raises `OSError`.
+#[pyfunction]
+#[pyo3(
+    signature = (shapes, /, *, dtype=PyDType(DType::F64), metadata=None),
+    text_signature = "(shapes, /, *, dtype='float64', metadata=None)"
+)]
+pub(crate) fn empty_sealed(
+    shapes: &Bound<'_, PyAny>,
+    dtype: PyDType,
+    metadata: Metadata,
+) -> Result<UnsealedObject> {
+    supported()?;
+    let declared = match shapes.cast::<PyMapping>() {
+        Ok(named) => {
+            let items = named.items()?;
+            items.iter().map(|item| declared(&item)).collect::<Result<_>>()?
+        }
+        Err(_) => vec![(ONE.to_owned(), dtype.0, shapes.extract::<Shape>()?.extents())],
+    };
+    let filling = allocate(shapes.py(), declared, metadata)?;
+    Ok(UnsealedObject(Mutex::new(Unsealed { filling, tensors: Vec::new() })))
+}
+
+/// Open the sealed memory file that another process made.
+///
+/// `fd` is the number of a descriptor, which remains the caller's to close, or an object with
+/// `fileno()`. The sender need not be trusted: anything but a sealed file of tensors raises
+/// `ValueError`.
+///
+/// >>> import dlbridge
+/// >>> sealed = dlbridge.seal(dlbridge.arange(3))
+/// >>> dlbridge.open_sealed(sealed.fileno())["tensor"].tolist()
+/// [0, 1, 2]
+#[pyfunction]
+#[pyo3(signature = (fd, /))]
+pub(crate) fn open_sealed<'py>(fd: &Bound<'py, PyAny>) -> Result<Bound<'py, SealedObject>> {
+    supported()?;
+    let fileno = fd.getattr_opt(intern!(fd.py(), "fileno"))?;
+    let number = match &fileno {
+        Some(fileno) => fileno.call0()?.extract()?,
+        None => fd.extract()?,
+    };
+    SealedObject::create(fd.py(), open(number)?)
+}
+
+#[cfg(unix)]
+fn open(number: i32) -> Result<SealedTensors> {
+    if number < 0 {
+        let message = format!("fd: expected the number of a descriptor, found {number}");
+        return Err(PyValueError::new_err(message).into());
+    }
+    // SAFETY: a call of the system, which refuses a number that is no descriptor (F10).
+    let caller = unsafe { BorrowedFd::borrow_raw(number) };
+    let file: OwnedFd = caller.try_clone_to_owned().map_err(PyErr::from)?;
+    SealedTensors::try_from(file).map_err(exception)
+}
+
+#[cfg(not(unix))]
+fn open(_number: i32) -> Result<SealedTensors> {
+    Err(supported().err().unwrap_or_else(|| PyOSError::new_err("no descriptors").into()))
+}
+
+/// An item of a dict.
+fn entry<'py>(item: &Bound<'py, PyAny>) -> Result<(String, Bound<'py, PyAny>)> {
+    let (name, value) = item.extract::<(Bound<'py, PyAny>, Bound<'py, PyAny>)>()?;
+    let Ok(text) = name.extract() else {
+        let message = format!("name: expected a str, found {}", name.repr()?);
+        return Err(PyTypeError::new_err(message).into());
+    };
+    Ok((text, value))
+}
+
+/// A name with a shape and a dtype.
+fn declared(item: &Bound<'_, PyAny>) -> Result<(String, DType, Vec<i64>)> {
+    let (name, pair) = entry(item)?;
+    let Ok((shape, dtype)) = pair.extract::<(Shape, Bound<'_, PyAny>)>() else {
+        let message = format!(
+            "{name}: expected a pair of a shape and a dtype, ((2, 3), \"float32\"), found {}",
+            pair.repr()?
+        );
+        return Err(PyTypeError::new_err(message).into());
+    };
+    Ok((name, dtype.extract::<PyDType>()?.0, shape.extents()))
+}
+
+fn allocate(
+    py: Python<'_>,
+    declared: Vec<(String, DType, Vec<i64>)>,
+    metadata: Metadata,
+) -> Result<Filling> {
+    let builder = declared
+        .into_iter()
+        .fold(Builder::new(), |builder, (name, dtype, shape)| builder.tensor(name, dtype, &shape));
+    let texts = metadata.unwrap_or_default().into_iter();
+    let builder = texts.fold(builder, |builder, (key, value)| builder.metadata(key, value));
+    py.detach(|| builder.allocate()).map_err(exception)
+}
+
+fn dict<'py, N: IntoPyObject<'py>>(
+    py: Python<'py>,
+    tensors: impl Iterator<Item = Result<(N, Tensor)>>,
+) -> Result<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for item in tensors {
+        let (name, tensor) = item?;
+        dict.set_item(name, TensorObject::new(tensor))?;
+    }
+    Ok(dict)
+}
+
+fn supported() -> Result<()> {
+    if cfg!(any(target_os = "linux", target_os = "android")) {
+        return Ok(());
+    }
+    Err(Error::Python(PyOSError::new_err(format!(
+        "sealed memory: expected Linux, found {}; pickle the tensor, which copies it",
+        std::env::consts::OS
+    ))))
+}
+
+/// A call of the system that failed is an `OSError`, a wrong argument a `ValueError`.
+fn exception(error: dlbridge::Error) -> Error {
+    match &error {
+        dlbridge::Error::Refused { by, .. } if *by != "sealed tensors" => {
+            Error::Python(PyOSError::new_err(error.to_string()))
+        }
+        _ => bad_argument(error),
+    }
+}
