@@ -21,6 +21,19 @@ impl TensorObject {
         Ok(exchange::capsule::<Self>(py)?.unbind())
     }
 
+    /// For the error: functions make tensors, not the class.
+    #[new]
+    #[pyo3(signature = (*_arguments, **_keywords))]
+    fn made_by_a_function(
+        _arguments: &Bound<'_, PyTuple>,
+        _keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        Err(PyTypeError::new_err(
+            "expected a function that makes a tensor, found the class dlbridge.Tensor; call \
+             dlbridge.from_dlpack(x), or zeros, arange or from_bytes",
+        ))
+    }
+
     /// Return a capsule over the same memory.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
@@ -117,7 +130,9 @@ impl TensorObject {
     fn __len__(&self) -> PyResult<usize> {
         match self.tensor.shape().first() {
             Some(&extent) => Ok(extent as usize),
-            None => Err(PyTypeError::new_err("a tensor of rank 0 has no length")),
+            None => Err(PyTypeError::new_err(
+                "expected a tensor with axes, found rank 0, which has no length; use x.item()",
+            )),
         }
     }
 
@@ -129,7 +144,9 @@ impl TensorObject {
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyIterator>> {
         if slf.get().tensor.rank() == 0 {
-            return Err(PyTypeError::new_err("a tensor of rank 0 has no elements to iterate over"));
+            return Err(PyTypeError::new_err(
+                "expected a tensor with axes, found rank 0, which is not iterated; use x.item()",
+            ));
         }
         // SAFETY: attached, and an object that is a sequence (F1).
         let iterator = unsafe { ffi::PySeqIter_New(slf.as_ptr()) };
@@ -185,8 +202,8 @@ impl TensorObject {
             return Ok(slf.clone().into_any());
         }
         Err(Error::buffer(format!(
-            "to_device: expected {found}, found {wanted}: the producer of the memory copies between \
-             devices, dlbridge.from_dlpack(array, device=\"{wanted}\") or its own method"
+            "to_device: expected {found}, where the memory is, found {wanted}; copy it with a framework \
+             that has this device, as torch.from_dlpack(x).to(\"{wanted}\")"
         )))
     }
 
@@ -214,7 +231,8 @@ impl TensorObject {
         }
         let part = parts::index(&self.tensor, index)?;
         if part.rank() > 0 {
-            let message = format!("expected {} indices, found {}", self.tensor.rank(), index.len());
+            let message =
+                format!("item: expected {} indices, found {}", self.tensor.rank(), index.len());
             return Err(PyValueError::new_err(message).into());
         }
         values::to_list(py, &part)
@@ -223,7 +241,7 @@ impl TensorObject {
     fn __bool__(&self, py: Python<'_>) -> Result<bool> {
         if self.tensor.len() != 1 {
             let message = format!(
-                "the truth value of a tensor of {} elements is ambiguous: expected one; use \
+                "bool: expected a tensor of one element, found {}, whose truth value is ambiguous; use \
                  x.numpy().any() or x.numpy().all()",
                 self.tensor.len()
             );
@@ -244,7 +262,10 @@ impl TensorObject {
 
     fn __index__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         if !matches!(self.tensor.dtype().code, TypeCode::INT | TypeCode::UINT) {
-            let message = format!("expected an integer as an index, found {}", self.tensor.dtype());
+            let message = format!(
+                "expected an integer as an index, found {}; use int(x)",
+                self.tensor.dtype()
+            );
             return Err(PyTypeError::new_err(message).into());
         }
         self.scalar(py, "an index")

@@ -60,7 +60,10 @@ fn find<'py>(
         }
     }
     let found = name_of(kind);
-    let message = format!("expected an array of a framework with from_dlpack, found {found}");
+    let message = format!(
+        "expected an array of a framework with from_dlpack, found {found}; convert it with \
+         numpy.asarray(x)"
+    );
     Err(Error::Python(PyTypeError::new_err(message)))
 }
 

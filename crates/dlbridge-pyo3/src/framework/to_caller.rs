@@ -73,7 +73,7 @@ impl PyTensor {
                     return give(py, to_object, tensor);
                 }
             }
-            None => {}
+            None | Some(Path::Masked) => {}
         }
         let Importer { function, framework } = Importer::for_type_of(object)?;
         if tensor.is_read_only() && !framework.keeps_read_only {
@@ -159,6 +159,7 @@ fn forgets_read_only(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Error {
     let kind = name_of(&object.get_type());
     let why = if tensor.is_legacy_read_only() { " (it came by a legacy capsule)" } else { "" };
     Error::buffer(format!(
-        "access: expected writable memory, found read-only memory{why}, which {kind} may forget; copy with to_contiguous()"
+        "access: expected writable memory, found read-only memory{why}, which {kind} may \
+         forget; pass a copy: from_dlpack(x, copy=True)"
     ))
 }

@@ -9,11 +9,13 @@
 //! | `fallback` | ... through another protocol |
 //! | `on_stream` | ... ready for a stream |
 //! | `deliver` | moves the memory to another device, or copies it |
+//! | `advice` | errors, with the call that helps |
 //! | `object` | imports into a `dlbridge.Tensor` |
 //!
 //! Invariant: each protocol is tried once, the fastest first. A failure other than a missing
 //! protocol ends the import.
 
+mod advice;
 pub(crate) mod autograd;
 mod capsule;
 mod deliver;
