@@ -54,6 +54,8 @@ def mistakes() -> list[Mistake]:
                 if not found or found[-1].raised:
                     found.append(Mistake(number, [], []))
                 found[-1].code.append(line[4:])
+            elif line.startswith("... "):
+                found[-1].code[-1] += "\n" + line[4:]
             elif line:
                 found[-1].raised.append(line.strip())
     return found

@@ -72,7 +72,7 @@ use crate::{Result, release};
 ///
 /// # Errors
 ///
-/// The producer's own exception; a `TypeError` for an object without any of these protocols; a
+/// The producer's own exception, for a NumPy array with its dtype; a `TypeError` for an object without any of these protocols; a
 /// `BufferError` that names the field if the descriptor is rejected, or if the requested device,
 /// copy or stream is not available.
 #[inline]
