@@ -1,9 +1,9 @@
 //! The methods of `dlbridge.Tensor`.
 
 use dlbridge::TypeCode;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyTuple};
 use pyo3::{ffi, intern};
 
 use super::answer::{Arguments, answer};
@@ -217,6 +217,11 @@ impl TensorObject {
         }
     }
 
+    /// The bytes of all elements in row-major order, as a copy.
+    fn tobytes<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, self.on_host(py)?.to_contiguous()?.as_bytes()?))
+    }
+
     /// The elements as nested lists of Python's numbers; of a tensor of rank 0, its number.
     fn tolist<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         values::to_list(py, self.on_host(py)?)
@@ -279,6 +284,21 @@ impl TensorObject {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyAny>> {
         forward(slf, "numpy", "asarray", arguments, keywords)
+    }
+
+    /// For consumers that read NumPy's array interface, such as Pillow.
+    #[getter(__array_interface__)]
+    fn array_interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        match self.on_host(py) {
+            Ok(tensor) => numpy::interface(py, tensor),
+            Err(error) => Err(PyAttributeError::new_err(error.to_string())),
+        }
+    }
+
+    /// For `numpy.result_type` and `numpy.dtype`, from NumPy 2.4 on.
+    #[getter(__numpy_dtype__)]
+    fn numpy_dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        numpy::dtype_of(py, self.tensor.dtype())
     }
 
     /// For `jax.numpy`.
