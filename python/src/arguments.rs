@@ -15,15 +15,14 @@ impl<'py> FromPyObject<'_, 'py> for Shape {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        let one = object.extract().map(|extent| vec![extent]);
-        let error =
-            match one.or_else(|error: PyErr| object.extract().map_err(|other| (error, other))) {
-                Ok(extents) => return Ok(Self(extents)),
-                Err(errors) => errors,
-            };
+        let (one, several) = match (object.extract::<i64>(), object.extract::<Vec<i64>>()) {
+            (Ok(extent), _) => return Ok(Self(vec![extent])),
+            (_, Ok(extents)) => return Ok(Self(extents)),
+            (Err(one), Err(several)) => (one, several),
+        };
         let found = object.repr()?;
         let is_large = |error: &PyErr| error.is_instance_of::<PyOverflowError>(object.py());
-        if is_large(&error.0) || is_large(&error.1) {
+        if is_large(&one) || is_large(&several) {
             let message = format!("shape: expected extents below 2**63, found {found}");
             return Err(PyOverflowError::new_err(message));
         }

@@ -151,6 +151,10 @@ class TestValues:
     def test_a_type_without_numbers_is_a_type_error(self):
         with pytest.raises(TypeError, match="ml_dtypes"):
             dlbridge.zeros(2, dtype="float8_e5m2").tolist()
+        for method in ("tolist", "numpy", "item"):
+            with pytest.raises(TypeError, match=r"found int4; x\.tobytes\(\) has"):
+                getattr(dlbridge.zeros(1, dtype="int4"), method)()
+        assert dlbridge.from_bytes(b"\x21", dtype="int4", shape=2).tobytes() == b"\x21"
 
     @pytest.mark.parametrize("value", [0, 1, 2.5, True, -3])
     def test_a_scalar_is_a_number_as_in_numpy(self, value):

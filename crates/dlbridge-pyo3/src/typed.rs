@@ -31,6 +31,7 @@ pub trait Constraint {
     fn name(wanted: &mut String);
 
     /// The call of Python that makes an array meet the requirement; empty for a tensor that meets it.
+    #[must_use]
     fn help(_tensor: &Tensor) -> &'static str {
         ""
     }

@@ -210,7 +210,13 @@ impl TensorObject {
     /// A NumPy array over the same host memory.
     fn numpy<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
-        this.on_host(py)?;
+        let dtype = this.on_host(py)?.dtype();
+        if dtype.itemsize().is_none() {
+            let message = format!(
+                "dtype: expected elements of whole bytes, found {dtype}; x.tobytes() has their bits"
+            );
+            return Err(PyTypeError::new_err(message).into());
+        }
         match numpy::of_ml_dtypes(slf)? {
             Some(array) => Ok(array),
             None => numpy::array(py, this.share()),
