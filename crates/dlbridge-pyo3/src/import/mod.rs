@@ -72,9 +72,10 @@ use crate::{Result, release};
 ///
 /// # Errors
 ///
-/// The producer's own exception, for a NumPy array with its dtype; a `TypeError` for an object without any of these protocols; a
+/// The producer's own exception; a `TypeError` for an object without any of these protocols; a
 /// `BufferError` that names the field if the descriptor is rejected, or if the requested device,
-/// copy or stream is not available.
+/// copy or stream is not available. For an array of NumPy, a `BufferError` that names its dtype or
+/// strides has NumPy's exception as its cause.
 #[inline]
 pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Tensor> {
     let (tensor, _) = if options == ImportOptions::default() {
