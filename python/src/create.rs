@@ -3,68 +3,12 @@
 
 use dlbridge::{DType, ErrorKind, Tensor};
 use dlbridge_pyo3::{Error, PyDType, Result, TensorObject};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
+use crate::arguments::{Number, Shape, in_python};
 use crate::dispatch::{FromNumber, with_element};
-
-/// A shape, or the one extent of a shape with one axis.
-#[derive(FromPyObject)]
-pub(crate) enum Shape {
-    Extent(i64),
-    Extents(Vec<i64>),
-}
-
-impl Shape {
-    pub(crate) fn extents(self) -> Vec<i64> {
-        match self {
-            Self::Extent(extent) => vec![extent],
-            Self::Extents(extents) => extents,
-        }
-    }
-}
-
-/// An integer or any other real number.
-#[derive(FromPyObject, Clone, Copy)]
-pub(crate) enum Number {
-    Integer(i128),
-    Float(f64),
-}
-
-impl Number {
-    fn to_element<T: FromNumber>(self) -> T {
-        match self {
-            Self::Integer(value) => T::from_integer(value),
-            Self::Float(value) => T::from_float(value),
-        }
-    }
-
-    /// The number as an element, if it is one after fractions are cut off.
-    pub(crate) fn checked<T: FromNumber>(self) -> Option<T> {
-        let holds = match self {
-            Self::Integer(value) => T::holds_integer(value),
-            Self::Float(value) => T::holds_float(value),
-        };
-        holds.then(|| self.to_element())
-    }
-
-    fn float(self) -> f64 {
-        match self {
-            Self::Integer(value) => value as f64,
-            Self::Float(value) => value,
-        }
-    }
-}
-
-impl std::fmt::Display for Number {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Integer(value) => value.fmt(f),
-            Self::Float(value) => value.fmt(f),
-        }
-    }
-}
 
 /// A wrong shape is the caller's argument, so it is a `ValueError` and not a `BufferError`.
 pub(crate) fn bad_argument(error: dlbridge::Error) -> Error {
@@ -82,7 +26,7 @@ fn zeroed(dtype: DType, shape: &[i64]) -> Result<Tensor> {
 #[pyfunction]
 #[pyo3(signature = (shape, *, dtype=PyDType(DType::F64)), text_signature = "(shape, *, dtype='float64')")]
 pub(crate) fn zeros(shape: Shape, dtype: PyDType) -> Result<TensorObject> {
-    Ok(TensorObject::new(zeroed(dtype.0, &shape.extents())?))
+    Ok(TensorObject::new(zeroed(dtype.0, &shape.0)?))
 }
 
 /// Create a tensor of evenly spaced numbers, in memory that Rust owns.
@@ -102,9 +46,7 @@ pub(crate) fn arange(
     let default = if all_integers { DType::I64 } else { DType::F64 };
     let dtype = dtype.map_or(default, |dtype| dtype.0);
     if step.float() == 0.0 {
-        return Err(Error::Python(PyValueError::new_err(
-            "step: expected a number other than 0, found 0",
-        )));
+        return bad_value("step: expected a number other than 0, found 0".to_owned());
     }
     let mut tensor = zeroed(dtype, &[range_len(start, stop, step)?])?;
     with_element!(dtype, |T| fill_range::<T>(&mut tensor, start, step)?,
@@ -128,23 +70,33 @@ fn range_len(start: Number, stop: Number, step: Number) -> Result<i64> {
     if steps.is_finite() {
         Ok(steps.ceil().max(0.0) as i64)
     } else {
-        let message =
-            format!("start, stop, step: expected a finite number of elements, found {steps}");
-        Err(Error::Python(PyValueError::new_err(message)))
+        bad_value(format!(
+            "start, stop, step: expected a finite number of elements, found {}",
+            in_python(steps)
+        ))
     }
 }
 
 fn fill_range<T: FromNumber>(tensor: &mut Tensor, start: Number, step: Number) -> Result<()> {
+    let number = |index: i128| match (start, step) {
+        (Number::Integer(start), Number::Integer(step)) => {
+            Number::Integer(start.wrapping_add(index.wrapping_mul(step)))
+        }
+        _ => Number::Float(start.float() + index as f64 * step.float()),
+    };
+    let Some(last) = tensor.len().checked_sub(1) else { return Ok(()) };
+    for end in [number(0), number(last as i128)] {
+        if end.checked::<T>().is_none() {
+            let dtype = tensor.dtype();
+            let message =
+                format!("start, stop, step: expected numbers within {dtype}, found {end}");
+            return Err(Error::Python(PyOverflowError::new_err(message)));
+        }
+    }
     let mut index = 0_i128;
     tensor.view_mut::<T>()?.map(|_| {
-        let i = index;
         index += 1;
-        match (start, step) {
-            (Number::Integer(start), Number::Integer(step)) => {
-                T::from_integer(start.wrapping_add(i.wrapping_mul(step)))
-            }
-            _ => T::from_float(start.float() + i as f64 * step.float()),
-        }
+        number(index - 1).to_element()
     });
     Ok(())
 }
@@ -164,25 +116,40 @@ pub(crate) fn from_bytes(
     let bytes = as_bytes(data)?;
     let bytes = bytes.as_bytes();
     let shape = match shape {
-        Some(shape) => without_unknown(shape.extents(), bytes.len(), dtype),
+        Some(Shape(shape)) => without_unknown(shape, bytes.len(), dtype)?,
         None => vec![extent_of(bytes.len(), dtype)?],
     };
     let tensor = Tensor::from_bytes(dtype, &shape, bytes).map_err(bad_argument)?;
     Ok(TensorObject::new(tensor))
 }
 
+fn bad_value<T>(message: String) -> Result<T> {
+    Err(Error::Python(PyValueError::new_err(message)))
+}
+
 /// The extents, with the number that these bytes have elements for in place of one -1.
-fn without_unknown(mut shape: Vec<i64>, size: usize, dtype: DType) -> Vec<i64> {
-    let Some(unknown) = shape.iter().position(|&extent| extent == -1) else { return shape };
+fn without_unknown(mut shape: Vec<i64>, size: usize, dtype: DType) -> Result<Vec<i64>> {
+    let Some(unknown) = shape.iter().position(|&extent| extent == -1) else { return Ok(shape) };
     let others = shape.iter().enumerate().filter(|&(axis, _)| axis != unknown);
-    let bits = others
-        .map(|(_, &extent)| i128::from(extent))
-        .try_fold(i128::from(dtype.bits) * i128::from(dtype.lanes), i128::checked_mul);
-    // Another number of bytes is refused where they are copied.
-    if let Some(bits @ 1..) = bits {
-        shape[unknown] = (size as i128 * 8 / bits) as i64;
+    if others.clone().any(|(_, &extent)| extent <= 0) {
+        return bad_value(format!(
+            "shape: expected one -1 at most, and extents above 0 beside it, found {shape:?}"
+        ));
     }
-    shape
+    let bits = others
+        .map(|(_, &extent)| extent.unsigned_abs().into())
+        .try_fold(u128::from(dtype.bits) * u128::from(dtype.lanes), u128::checked_mul)
+        .unwrap_or(u128::MAX);
+    let (size, count) = (size as u128, size as u128 * 8 / bits.max(1));
+    // Elements narrower than a byte may leave bits of the last byte unused.
+    if (count * bits).div_ceil(8) != size {
+        return bad_value(format!(
+            "data: expected a multiple of {} bytes for shape {shape:?} of {dtype}, found {size}",
+            bits.div_ceil(8)
+        ));
+    }
+    shape[unknown] = count as i64;
+    Ok(shape)
 }
 
 /// The bytes of an object with the buffer protocol; a `bytes` object is not copied.
@@ -190,17 +157,40 @@ fn as_bytes<'py>(data: &Bound<'py, PyAny>) -> Result<Bound<'py, PyBytes>> {
     if let Ok(bytes) = data.cast::<PyBytes>() {
         return Ok(bytes.clone());
     }
-    let memoryview = data.py().import("builtins")?.getattr("memoryview")?.call1((data,))?;
-    let bytes = memoryview.call_method0("tobytes")?;
+    let memoryview = data.py().import("builtins")?.getattr("memoryview")?;
+    let view = memoryview.call1((data,)).or_else(|error| no_bytes(data, error))?;
+    let bytes = view.call_method0("tobytes")?;
     Ok(bytes.cast_into().map_err(PyErr::from)?)
+}
+
+/// The error for an object without a buffer.
+fn no_bytes<'py>(data: &Bound<'py, PyAny>, error: PyErr) -> PyResult<Bound<'py, PyAny>> {
+    if !error.is_instance_of::<PyTypeError>(data.py()) {
+        return Err(error);
+    }
+    let help = if data.is_instance_of::<PyString>() {
+        "; pass x.encode()"
+    } else if data.is_instance_of::<PyList>() || data.is_instance_of::<PyTuple>() {
+        "; pass bytes(x)"
+    } else {
+        ""
+    };
+    let found = data.get_type().qualname()?;
+    let message = format!("data: expected bytes or an object with a buffer, found {found}{help}");
+    Err(PyTypeError::new_err(message))
 }
 
 fn extent_of(size: usize, dtype: DType) -> Result<i64> {
     let Some(itemsize) = dtype.itemsize().filter(|&itemsize| itemsize != 0) else {
-        return Err(Error::Python(PyValueError::new_err(format!(
+        return bad_value(format!(
             "shape: expected `shape=`, found none: {dtype} elements are narrower than a byte"
-        ))));
+        ));
     };
+    if size % itemsize != 0 {
+        return bad_value(format!(
+            "data: expected a multiple of {itemsize} bytes, the size of {dtype}, found {size}"
+        ));
+    }
     Ok((size / itemsize) as i64)
 }
 

@@ -3,18 +3,19 @@
 #![allow(unsafe_code, reason = "writes memory that Python shares")]
 
 use dlbridge::Tensor;
-use dlbridge_pyo3::{Result, TensorObject};
+use dlbridge_pyo3::Result;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
-use crate::create::{Number, no_numbers};
+use crate::arguments::{Number, Ours};
+use crate::create::no_numbers;
 use crate::dispatch::with_element;
 
 /// Write one number to every element, in Rust.
 #[pyfunction]
 #[pyo3(signature = (tensor, value, /))]
-pub(crate) fn fill(tensor: &Bound<'_, TensorObject>, value: Number) -> Result<()> {
-    let tensor = tensor.get().to_write()?;
+pub(crate) fn fill(tensor: Ours<'_>, value: Number) -> Result<()> {
+    let tensor = tensor.0.get().to_write()?;
     let dtype = tensor.dtype();
     with_element!(dtype, |T| fill_with(tensor, value.checked::<T>().ok_or_else(|| {
         let message = format!("value: expected a number within {dtype}, found {value}");

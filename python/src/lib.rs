@@ -2,6 +2,7 @@
 //! `dlbridge-pyo3` implements the protocols.
 //! Invariant: the functions match the type stubs in `dlbridge/_native.pyi`.
 
+mod arguments;
 mod borrow;
 mod create;
 mod dispatch;
@@ -13,21 +14,21 @@ mod sealed;
 use dlbridge_pyo3::{CopyMode, ImportOptions, PyDType, PyDevice, Result, Stream, TensorObject};
 use pyo3::prelude::*;
 
+use crate::arguments::Copy;
+
 /// Import any array over the same memory: by DLPack, or by another protocol that it supports.
 #[pyfunction]
-#[pyo3(signature = (x, /, *, device=None, copy=None, stream=None))]
+#[pyo3(
+    signature = (x, /, *, device=None, copy=Copy(CopyMode::IfNeeded), stream=None),
+    text_signature = "(x, /, *, device=None, copy=None, stream=None)"
+)]
 fn from_dlpack(
     x: &Bound<'_, PyAny>,
     device: Option<PyDevice>,
-    copy: Option<bool>,
+    copy: Copy,
     stream: Option<Stream>,
 ) -> Result<TensorObject> {
-    let device = device.map(|device| device.0);
-    let copy = match copy {
-        None => CopyMode::IfNeeded,
-        Some(false) => CopyMode::Never,
-        Some(true) => CopyMode::Always,
-    };
+    let (device, Copy(copy)) = (device.map(|device| device.0), copy);
     TensorObject::import(x.as_borrowed(), ImportOptions { device, copy, stream })
 }
 

@@ -17,7 +17,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyIterator, PyList, PyMapping};
 
-use crate::create::{Shape, bad_argument};
+use crate::arguments::Shape;
+use crate::create::bad_argument;
 
 /// The name of a tensor that was given none.
 const ONE: &str = "tensor";
@@ -254,7 +255,7 @@ pub(crate) fn empty_sealed(
             let items = named.items()?;
             items.iter().map(|item| declared(&item)).collect::<Result<_>>()?
         }
-        Err(_) => vec![(ONE.to_owned(), dtype.0, shapes.extract::<Shape>()?.extents())],
+        Err(_) => vec![(ONE.to_owned(), dtype.0, shapes.extract::<Shape>()?.0)],
     };
     let filling = allocate(shapes.py(), declared, metadata)?;
     Ok(UnsealedObject(Mutex::new(Unsealed { filling, tensors: Vec::new() })))
@@ -319,7 +320,7 @@ fn declared(item: &Bound<'_, PyAny>) -> Result<(String, DType, Vec<i64>)> {
         );
         return Err(PyTypeError::new_err(message).into());
     };
-    Ok((name, dtype.extract::<PyDType>()?.0, shape.extents()))
+    Ok((name, dtype.extract::<PyDType>()?.0, shape.0))
 }
 
 fn allocate(

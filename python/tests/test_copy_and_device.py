@@ -99,7 +99,7 @@ class TestEveryFramework:
     @pytest.mark.parametrize("copy", [None, False, True])
     def test_a_gpu_that_it_cannot_reach_is_a_buffer_error_with_its_own_words(self, source, copy):
         with pytest.raises(
-            BufferError, match="device: expected cuda:9, but the producer refused"
+            BufferError, match=r"device: expected cuda:9, found .*, and the producer refused"
         ) as error:
             dlbridge.from_dlpack(source, device="cuda:9", copy=copy)
         assert isinstance(error.value.__cause__, Exception)
@@ -164,7 +164,9 @@ class TestCopies:
 
     def test_a_copy_where_none_was_allowed_is_refused_and_released(self):
         made = Managed(flags=IS_COPIED)
-        with pytest.raises(BufferError, match="copy: the producer made a copy"):
+        with pytest.raises(
+            BufferError, match="copy: expected the producer's own memory, found a copy"
+        ):
             dlbridge.from_dlpack(producer_of(made), copy=False)
         assert made.releases == 1
 
@@ -242,7 +244,7 @@ class TestDevices:
     def test_the_producers_refusal_is_the_cause(self, failure):
         here = Managed(device=(2, 0))
         with pytest.raises(
-            BufferError, match="expected cpu, but the producer refused host memory"
+            BufferError, match=r"expected cpu, found .*, and the producer refused"
         ) as error:
             dlbridge.from_dlpack(Roaming(here, failure), device="cpu")
         assert error.value.__cause__ is failure
@@ -255,14 +257,16 @@ class TestDevices:
             def __dlpack__(self, stream=None):
                 return made.capsule()
 
-        with pytest.raises(BufferError, match="expected cpu, but the producer refused") as error:
+        with pytest.raises(
+            BufferError, match=r"expected cpu, found .*, and the producer refused"
+        ) as error:
             dlbridge.from_dlpack(Old(), device="cpu")
         assert isinstance(error.value.__cause__, TypeError)
         assert made.releases == 1
 
     def test_a_bare_capsule_cannot_go_elsewhere_and_is_released(self):
         made = Managed(device=(2, 0))
-        with pytest.raises(BufferError, match="expected cpu, but the producer refused"):
+        with pytest.raises(BufferError, match=r"expected cpu, found .*, and the producer refused"):
             dlbridge.from_dlpack(made.capsule(), device="cpu")
         assert made.releases == 1
 
@@ -279,7 +283,9 @@ class TestDevices:
 
     def test_a_copy_from_elsewhere_is_refused_where_none_was_allowed(self):
         there = Managed(flags=IS_COPIED)
-        with pytest.raises(BufferError, match="copy: the producer made a copy"):
+        with pytest.raises(
+            BufferError, match="copy: expected the producer's own memory, found a copy"
+        ):
             dlbridge.from_dlpack(Roaming(Managed(device=(2, 0)), there), device="cpu", copy=False)
         assert there.releases == 1
 

@@ -185,6 +185,15 @@ class TestArange:
     def test_fractions_are_cut_off_for_integers(self):
         assert values(dlbridge.arange(0.5, 3, dtype="int8")) == [0, 1, 2]
 
+    @pytest.mark.parametrize(
+        ("arguments", "dtype", "found"),
+        [((-3, 3), "uint8", -3), ((300,), "uint8", 299), ((3, -130, -1), "int8", -129)],
+    )
+    def test_a_number_that_the_type_lacks_is_an_overflow_error(self, arguments, dtype, found):
+        with pytest.raises(OverflowError, match=f"expected numbers within {dtype}, found {found}$"):
+            dlbridge.arange(*arguments, dtype=dtype)
+        assert dlbridge.arange(250, 256, dtype="uint8").tolist() == list(range(250, 256))
+
     def test_a_step_of_0_is_a_value_error(self):
         for step in (0, 0.0, -0.0):
             with pytest.raises(ValueError, match="step: expected a number other than 0"):
@@ -274,9 +283,7 @@ class TestFromBytes:
         ],
     )
     def test_another_number_of_bytes_is_a_value_error(self, size, keywords):
-        with pytest.raises(
-            ValueError, match=f"size: expected .* bytes for the shape, found {size}$"
-        ):
+        with pytest.raises(ValueError, match=f"(size|data): expected .* bytes.*, found {size}$"):
             dlbridge.from_bytes(bytes(size), **keywords)
 
     @pytest.mark.parametrize("data", ["text", 3, None, [1, 2]])

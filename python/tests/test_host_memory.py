@@ -114,7 +114,9 @@ class TestImport:
             return made.capsule()
 
         producer = hostile.Producer(answer)
-        with pytest.raises(BufferError, match="expected cpu, but the producer refused") as raised:
+        with pytest.raises(
+            BufferError, match=r"expected cpu, found .*, and the producer refused"
+        ) as raised:
             dlbridge.from_dlpack(producer, device="cpu", copy=False)
         assert str(raised.value.__cause__) == "not without a copy"
         assert made.releases == 1
@@ -134,7 +136,7 @@ class TestImport:
             return made.capsule()
 
         producer = hostile.Producer(answer)
-        with pytest.raises(BufferError, match="expected cpu, but the producer refused"):
+        with pytest.raises(BufferError, match=r"expected cpu, found .*, and the producer refused"):
             dlbridge.from_dlpack(producer, device="cpu", copy=copy)
         assert (len(producer.calls), made.releases) == (2, 1)
 

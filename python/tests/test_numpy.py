@@ -3,6 +3,7 @@
 import gc
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -66,12 +67,84 @@ def test_a_read_only_array_stays_so():
     ],
     ids=["other byte order", "text", "objects", "times", "records", "long double", "odd strides"],
 )
-def test_what_dlpack_has_no_word_for_is_refused_in_numpys_own_words(array):
-    with pytest.raises(BufferError) as ours:
+def test_what_numpy_refuses_is_an_error_that_names_it_with_numpys_as_its_cause(array):
+    with pytest.raises(BufferError, match=r"expected .*, found .*; pass ") as ours:
         dlbridge.from_dlpack(array)
     with pytest.raises(BufferError) as numpys:
         array.__dlpack__(max_version=(1, 3))
-    assert str(ours.value) == str(numpys.value)
+    assert str(ours.value.__cause__) == str(numpys.value)
+
+
+@pytest.mark.parametrize(
+    "scalar", [np.datetime64(3, "s"), np.timedelta64(3, "s"), np.longdouble(3), np.str_("3")]
+)
+def test_a_scalar_is_refused_as_its_array_is(scalar):
+    with pytest.raises(BufferError) as of_array:
+        dlbridge.from_dlpack(np.array([scalar]))
+    with pytest.raises(BufferError) as of_scalar:
+        dlbridge.from_dlpack(scalar)
+    assert str(of_scalar.value) == str(of_array.value)
+
+
+def test_a_scalar_of_a_type_that_dlpack_has_is_imported():
+    for scalar in (np.float32(2.5), np.int8(-3), np.bool_(True), np.complex64(1j)):
+        assert dlbridge.from_dlpack(scalar).item() == scalar
+    assert dlbridge.from_dlpack(np.bytes_(b"ab")).tolist() == list(b"ab")
+
+
+class TestMasked:
+    def test_masked_elements_are_refused(self):
+        array = np.ma.masked_array([1, 2, 3], mask=[True, False, True])
+        for keywords in ({}, {"copy": True}, {"device": "cpu"}):
+            with pytest.raises(BufferError, match=r"mask: expected .*, found 2 .*x\.filled"):
+                dlbridge.from_dlpack(array, **keywords)
+        with pytest.raises(BufferError, match="mask: expected"):
+            dlbridge.from_dlpack(np.ma.masked)
+
+    def test_without_masked_elements_it_is_an_array(self):
+        array = np.ma.masked_array([1, 2, 3], mask=False)
+        tensor = dlbridge.from_dlpack(array)
+        assert tensor.data_ptr == array.ctypes.data
+        assert dlbridge.from_dlpack(np.ma.masked_array([1, 2])).tolist() == [1, 2]
+
+    def test_a_subclass_of_it_has_a_mask_as_well(self):
+        class Masked(np.ma.MaskedArray):
+            pass
+
+        with pytest.raises(BufferError, match="mask: expected"):
+            dlbridge.from_dlpack(Masked([1, 2], mask=[True, False]))
+
+
+class TestMlDtypes:
+    NAMES = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_its_arrays_are_imported_over_the_same_memory(self, name):
+        ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+        array = np.arange(1, 13).reshape(3, 4).astype(getattr(ml_dtypes, name))[::-1, ::2]
+        tensor = dlbridge.from_dlpack(array)
+        assert (tensor.dtype, tensor.shape) == (name, (3, 2))
+        assert tensor.data_ptr == array.ctypes.data
+        bits = f"uint{8 * array.itemsize}"
+        assert tensor.numpy().view(bits).tolist() == array.view(bits).tolist()
+
+    def test_the_tensor_keeps_the_array_and_its_flag(self):
+        ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+        array = np.ones(3, ml_dtypes.bfloat16)
+        array.flags.writeable = False
+        dead = weakref.ref(array)
+        tensor = dlbridge.from_dlpack(array)
+        del array
+        assert tensor.readonly
+        assert tensor.tolist() == [1, 1, 1]
+        assert dead() is not None
+        del tensor
+        assert dead() is None
+
+    def test_numbers_narrower_than_a_byte_are_refused(self):
+        ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+        with pytest.raises(BufferError, match=r"found int4; pass x\.astype"):
+            dlbridge.from_dlpack(np.zeros(2, ml_dtypes.int4))
 
 
 def test_a_subclass_is_asked():

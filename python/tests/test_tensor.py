@@ -151,6 +151,10 @@ class TestValues:
     def test_a_type_without_numbers_is_a_type_error(self):
         with pytest.raises(TypeError, match="ml_dtypes"):
             dlbridge.zeros(2, dtype="float8_e5m2").tolist()
+        for method in ("tolist", "numpy", "item"):
+            with pytest.raises(TypeError, match=r"found int4; x\.tobytes\(\) has"):
+                getattr(dlbridge.zeros(1, dtype="int4"), method)()
+        assert dlbridge.from_bytes(b"\x21", dtype="int4", shape=2).tobytes() == b"\x21"
 
     @pytest.mark.parametrize("value", [0, 1, 2.5, True, -3])
     def test_a_scalar_is_a_number_as_in_numpy(self, value):
@@ -223,7 +227,9 @@ class TestCopies:
     def test_it_stays_on_its_device(self):
         tensor = dlbridge.zeros(3)
         assert tensor.to_device("cpu") is tensor
-        with pytest.raises(BufferError, match=r"to_device: expected cpu, found cuda:0: .*device="):
+        with pytest.raises(
+            BufferError, match=r"to_device: expected cpu, where .*, found cuda:0; .*to\("
+        ):
             tensor.to_device("cuda:0")
         with pytest.raises(TypeError, match="to_device: expected one device, found 0"):
             tensor.to_device()
@@ -311,6 +317,37 @@ class TestOthers:
     def test_pillow_makes_an_image_of_the_array(self):
         image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
         pixels = np.arange(2 * 3 * 3, dtype="uint8").reshape(2, 3, 3)
-        assert np.asarray(image.fromarray(dlbridge.from_dlpack(pixels).numpy())).tolist() == (
-            pixels.tolist()
-        )
+        for part in (
+            pixels,
+            pixels[::-1],
+            pixels[:, :, 0],
+            pixels[:, ::2].astype("float32")[..., 0],
+        ):
+            tensor = dlbridge.from_dlpack(part)
+            for array in (tensor, tensor.numpy()):
+                assert np.asarray(image.fromarray(array)).tolist() == part.tolist()
+
+    @pytest.mark.parametrize("dtype", NUMBERS)
+    def test_its_array_interface_is_numpys(self, dtype):
+        array = np.arange(12).astype(dtype).reshape(3, 4)
+        for part in (array, array[::-1, ::2], array.T, array[0, 0:0]):
+            ours = dlbridge.from_dlpack(part).__array_interface__
+            theirs = part.__array_interface__
+            for key in ("version", "typestr", "data", "shape"):
+                assert ours[key] == theirs[key]
+            assert ours.get("strides") == (None if part.flags.c_contiguous else part.strides)
+            assert dlbridge.from_dlpack(part).tobytes() == part.tobytes()
+
+    def test_a_type_without_an_array_interface_has_none(self):
+        for dtype in ("bfloat16", "float8_e5m2", "int4", "float32x4"):
+            assert not hasattr(dlbridge.zeros(4, dtype=dtype), "__array_interface__")
+
+    @pytest.mark.skipif(
+        np.lib.NumpyVersion(np.__version__) < "2.4.0", reason="NumPy 2.4 asks __numpy_dtype__"
+    )
+    def test_numpy_knows_the_type_of_a_tensor(self):
+        assert np.result_type(dlbridge.zeros(2, dtype="float32"), np.int64) == "float64"
+        for dtype in NUMBERS:
+            assert np.dtype(dlbridge.zeros(2, dtype=dtype)) == dtype
+        ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+        assert np.dtype(dlbridge.zeros(2, dtype="bfloat16")) == ml_dtypes.bfloat16

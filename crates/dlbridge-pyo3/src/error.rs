@@ -77,6 +77,9 @@ pub(crate) fn in_python(error: &dlbridge::Error) -> String {
     if let Some(rust) = error.help() {
         message.truncate(message.len() - rust.len() - "; ".len());
     }
+    if let dlbridge::Error::DTypeMismatch { expected, .. } = error {
+        return format!("{message}; pass x.astype(\"{expected}\")");
+    }
     message + help(error)
 }
 

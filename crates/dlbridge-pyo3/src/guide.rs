@@ -25,6 +25,9 @@ mod gpu {}
 #[doc = include_str!("../../../docs/guide/soundness.md")]
 mod soundness {}
 
+#[doc = include_str!("../../../docs/errors.md")]
+mod errors {}
+
 #[doc = include_str!("../../../docs/guide/coming-from.md")]
 mod coming_from {}
 

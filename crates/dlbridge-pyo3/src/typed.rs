@@ -30,6 +30,12 @@ pub trait Constraint {
     /// Appends the requirement's name to the error message.
     fn name(wanted: &mut String);
 
+    /// The call of Python that makes an array meet the requirement; empty for a tensor that meets it.
+    #[must_use]
+    fn help(_tensor: &Tensor) -> &'static str {
+        ""
+    }
+
     /// Rejects a Python object for a property that its tensor does not have. Called before the
     /// import.
     ///
@@ -45,7 +51,7 @@ pub trait Constraint {
 macro_rules! markers {
     ($(
         $(#[$doc:meta])*
-        $name:ident, $word:literal, |$tensor:ident| $check:expr $(, object: $check_object:path, writable: $writable:literal)?;
+        $name:ident, $word:literal, $help:literal, |$tensor:ident| $check:expr $(, object: $check_object:path, writable: $writable:literal)?;
     )*) => {$(
         $(#[$doc])*
         #[derive(Debug)]
@@ -58,6 +64,10 @@ macro_rules! markers {
 
             fn name(wanted: &mut String) {
                 wanted.push_str(concat!(", ", $word));
+            }
+
+            fn help(tensor: &Tensor) -> &'static str {
+                if Self::is_met(tensor) { "" } else { $help }
             }
             $(
                 const WRITABLE: bool = $writable;
@@ -72,15 +82,15 @@ macro_rules! markers {
 
 markers! {
     /// Contiguous elements in row-major order.
-    Contiguous, "contiguous", |tensor| tensor.is_contiguous();
+    Contiguous, "contiguous", "np.ascontiguousarray(x)", |tensor| tensor.is_contiguous();
     /// Contiguous elements in column-major order, as in Fortran and Julia.
-    ColumnMajor, "column-major",
+    ColumnMajor, "column-major", "np.asfortranarray(x)",
         |tensor| dlbridge::layout::is_column_major(tensor.shape(), tensor.strides());
     /// Writable memory. A tensor from a legacy capsule is rejected, since a legacy capsule does not
     /// say whether it is writable. A PyTorch or Paddle tensor that requires grad is rejected,
     /// whether it is a leaf or not: automatic differentiation would not record the write, and
     /// gradients would be wrong.
-    Writable, "writable", |tensor| !tensor.is_read_only(), object: autograd::check,
+    Writable, "writable", "a copy, from_dlpack(x, copy=True)", |tensor| !tensor.is_read_only(), object: autograd::check,
         writable: true;
 }
 
@@ -95,6 +105,11 @@ macro_rules! tuples {
 
             fn name(_wanted: &mut String) {
                 $($name::name(_wanted);)*
+            }
+
+            fn help(_tensor: &Tensor) -> &'static str {
+                let helps: &[&str] = &[$($name::help(_tensor)),*];
+                helps.iter().find(|help| !help.is_empty()).unwrap_or(&"")
             }
 
             fn check_object(_object: Borrowed<'_, '_, PyAny>) -> Result<()> {
@@ -133,7 +148,7 @@ tuples! { () (A, B) (A, B, C) }
 /// # let first = wrap_pyfunction!(first, py)?;
 /// let integers = PyTensor::new(vec![1_i64, 2, 3]);
 /// let error = trace.call1((integers,)).unwrap_err();
-/// assert!(error.to_string().ends_with("expected float32[?, ?] on the host, found int64[3] on cpu"));
+/// assert!(error.to_string().contains("expected float32[?, ?] on the host, found int64[3] on cpu"));
 /// # let list = PyTensor::new(vec![1.5_f32]);
 /// # assert_eq!(first.call1((list,))?.extract::<f32>()?, 1.5);
 /// # let matrix = Tensor::builder(vec![1.0_f32, 2.0, 3.0, 4.0]).shape(&[2, 2]).build().unwrap();
@@ -196,14 +211,30 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
             let _ = write!(found, ", strides {:?}", tensor.strides());
         }
         if tensor.is_legacy_read_only() {
-            found.push_str(
-                ", from a legacy capsule, which cannot say that it may be written: ask its \
-                 producer for a versioned one, or copy",
-            );
+            found.push_str(", from a legacy capsule, which cannot say that it may be written");
         } else if tensor.is_read_only() {
             found.push_str(", read-only");
         }
-        Error::Python(PyTypeError::new_err(format!("expected {wanted}, found {found}")))
+        let help = match Self::help(tensor) {
+            help if help.is_empty() => String::new(),
+            help => format!("; pass {help}"),
+        };
+        Error::Python(PyTypeError::new_err(format!("expected {wanted}, found {found}{help}")))
+    }
+
+    /// What to pass in place of the tensor.
+    fn help(tensor: &Tensor) -> String {
+        if !tensor.device().is_host_accessible() {
+            return "a copy on the host, from_dlpack(x, device=\"cpu\")".to_owned();
+        }
+        if tensor.dtype() != T::DTYPE {
+            return format!("x.astype(\"{}\"), in PyTorch x.to(torch.{0})", T::DTYPE);
+        }
+        if N != ANY_RANK && tensor.rank() != N {
+            let axes = if N == 1 { "axis" } else { "axes" };
+            return format!("x.reshape(...) with {N} {axes}");
+        }
+        C::help(tensor).to_owned()
     }
 
     /// A view of the elements, which are read by value.

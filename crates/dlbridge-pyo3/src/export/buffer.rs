@@ -42,7 +42,10 @@ impl BufferRequest {
             return refused(format!("memory on {device}"), "host memory");
         }
         if format_of(dtype).is_none() {
-            return refused(dtype.to_string(), "elements that have a struct format");
+            return refused(
+                format!("{dtype}; x.numpy() has its values"),
+                "elements that have a struct format",
+            );
         }
         if self.asks(WRITABLE) && tensor.is_read_only() {
             return refused("read-only memory".to_owned(), "writable memory");

@@ -7,7 +7,8 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use dlbridge::{Device, Tensor};
+use dlbridge::{DType, Device, Tensor, TypeCode};
+use pyo3::exceptions::PyAttributeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -15,6 +16,7 @@ use pyo3::types::{PyDict, PyTuple};
 use super::capsule;
 use super::object::TensorObject;
 use crate::Result;
+use crate::buffer::format_of;
 use crate::numpy::{Api, MAX_RANK, WRITEABLE, number_of};
 
 /// Makes an array over a tensor's memory. It is read-only if the tensor is.
@@ -39,16 +41,8 @@ pub(crate) fn of_ml_dtypes<'py>(
         Some(2) => ">u2",
         _ => return Ok(None),
     };
-    let Ok(ml_dtypes) = py.import(intern!(py, "ml_dtypes")) else { return Ok(None) };
-    let Ok(kind) = ml_dtypes.getattr(dtype.to_string()) else { return Ok(None) };
-    let itemsize = i64::from(dtype.bits / 8);
-    let interface = PyDict::new(py);
-    interface.set_item("version", 3)?;
-    interface.set_item("typestr", bits)?;
-    interface.set_item("data", (tensor.data_ptr().addr(), tensor.is_read_only()))?;
-    interface.set_item("shape", PyTuple::new(py, tensor.shape())?)?;
-    let strides = tensor.strides().iter().map(|stride| stride.wrapping_mul(itemsize));
-    interface.set_item("strides", PyTuple::new(py, strides)?)?;
+    let Some(kind) = ml_dtype(py, dtype) else { return Ok(None) };
+    let interface = described(py, tensor, bits)?;
     // The array keeps the object that it reads the interface from, which keeps the tensor.
     let fields = PyDict::new(py);
     fields.set_item("__array_interface__", interface)?;
@@ -56,6 +50,65 @@ pub(crate) fn of_ml_dtypes<'py>(
     let interface = py.import("types")?.getattr("SimpleNamespace")?.call((), Some(&fields))?;
     let array = py.import(intern!(py, "numpy"))?.call_method1("asarray", (interface,))?;
     array.call_method1("view", (kind,)).map(Some)
+}
+
+/// The scalar type of the package `ml_dtypes` for a dtype.
+fn ml_dtype(py: Python<'_>, dtype: DType) -> Option<Bound<'_, PyAny>> {
+    py.import(intern!(py, "ml_dtypes")).ok()?.getattr(dtype.to_string()).ok()
+}
+
+/// The dtype of NumPy with the name of `dtype`.
+pub(super) fn dtype_of(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
+    let numpy = py.import(intern!(py, "numpy"))?;
+    match ml_dtype(py, dtype) {
+        Some(kind) => numpy.call_method1(intern!(py, "dtype"), (kind,)),
+        None => numpy.call_method1(intern!(py, "dtype"), (dtype.to_string(),)),
+    }
+}
+
+/// A tensor's dict for `__array_interface__` (version 3 of NumPy's array interface protocol).
+///
+/// # Errors
+///
+/// An `AttributeError` for a dtype that the protocol lacks, since consumers then try others.
+pub(super) fn interface<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyDict>> {
+    let dtype = tensor.dtype();
+    let kind = match dtype.code {
+        _ if format_of(dtype).is_none() => None,
+        TypeCode::BOOL => Some('b'),
+        TypeCode::INT => Some('i'),
+        TypeCode::UINT => Some('u'),
+        TypeCode::FLOAT => Some('f'),
+        TypeCode::COMPLEX => Some('c'),
+        _ => None,
+    };
+    let Some(kind) = kind else {
+        let message = format!("expected a dtype of NumPy's own, found {dtype}; use x.numpy()");
+        return Err(PyAttributeError::new_err(message));
+    };
+    let size = dtype.bits / 8;
+    let order = match size {
+        1 => '|',
+        _ if cfg!(target_endian = "little") => '<',
+        _ => '>',
+    };
+    described(py, tensor, &format!("{order}{kind}{size}"))
+}
+
+/// The dict of a tensor with elements of this type string.
+fn described<'py>(py: Python<'py>, tensor: &Tensor, typestr: &str) -> PyResult<Bound<'py, PyDict>> {
+    let itemsize = i64::from(tensor.dtype().bits / 8);
+    let interface = PyDict::new(py);
+    interface.set_item("version", 3)?;
+    interface.set_item("typestr", typestr)?;
+    interface.set_item("data", (tensor.data_ptr().addr(), tensor.is_read_only()))?;
+    interface.set_item("shape", PyTuple::new(py, tensor.shape())?)?;
+    // None means contiguous in row-major order.
+    if !tensor.is_contiguous() {
+        let strides = tensor.strides().iter().map(|stride| stride.wrapping_mul(itemsize));
+        interface.set_item("strides", PyTuple::new(py, strides)?)?;
+    }
+    Ok(interface)
 }
 
 /// NumPy's type number for the tensor, if NumPy's C API can make an array of its memory.

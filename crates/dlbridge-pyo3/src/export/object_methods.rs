@@ -1,9 +1,9 @@
 //! The methods of `dlbridge.Tensor`.
 
 use dlbridge::TypeCode;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyTuple};
 use pyo3::{ffi, intern};
 
 use super::answer::{Arguments, answer};
@@ -19,6 +19,19 @@ impl TensorObject {
         // Class attributes are made when the class is, before there is an object of it.
         buffer_slots::install(py)?;
         Ok(exchange::capsule::<Self>(py)?.unbind())
+    }
+
+    /// For the error: functions make tensors, not the class.
+    #[new]
+    #[pyo3(signature = (*_arguments, **_keywords))]
+    fn made_by_a_function(
+        _arguments: &Bound<'_, PyTuple>,
+        _keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        Err(PyTypeError::new_err(
+            "expected a function that makes a tensor, found the class dlbridge.Tensor; call \
+             dlbridge.from_dlpack(x), or zeros, arange or from_bytes",
+        ))
     }
 
     /// Return a capsule over the same memory.
@@ -117,7 +130,9 @@ impl TensorObject {
     fn __len__(&self) -> PyResult<usize> {
         match self.tensor.shape().first() {
             Some(&extent) => Ok(extent as usize),
-            None => Err(PyTypeError::new_err("a tensor of rank 0 has no length")),
+            None => Err(PyTypeError::new_err(
+                "expected a tensor with axes, found rank 0, which has no length; use x.item()",
+            )),
         }
     }
 
@@ -129,7 +144,9 @@ impl TensorObject {
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyIterator>> {
         if slf.get().tensor.rank() == 0 {
-            return Err(PyTypeError::new_err("a tensor of rank 0 has no elements to iterate over"));
+            return Err(PyTypeError::new_err(
+                "expected a tensor with axes, found rank 0, which is not iterated; use x.item()",
+            ));
         }
         // SAFETY: attached, and an object that is a sequence (F1).
         let iterator = unsafe { ffi::PySeqIter_New(slf.as_ptr()) };
@@ -195,19 +212,30 @@ impl TensorObject {
             return Ok(slf.clone().into_any());
         }
         Err(Error::buffer(format!(
-            "to_device: expected {found}, found {wanted}: the producer of the memory copies between \
-             devices, dlbridge.from_dlpack(array, device=\"{wanted}\") or its own method"
+            "to_device: expected {found}, where the memory is, found {wanted}; copy it with a framework \
+             that has this device, as torch.from_dlpack(x).to(\"{wanted}\")"
         )))
     }
 
     /// A NumPy array over the same host memory.
     fn numpy<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
-        this.on_host(py)?;
+        let dtype = this.on_host(py)?.dtype();
+        if dtype.itemsize().is_none() {
+            let message = format!(
+                "dtype: expected elements of whole bytes, found {dtype}; x.tobytes() has their bits"
+            );
+            return Err(PyTypeError::new_err(message).into());
+        }
         match numpy::of_ml_dtypes(slf)? {
             Some(array) => Ok(array),
             None => numpy::array(py, this.share()),
         }
+    }
+
+    /// The bytes of all elements in row-major order, as a copy.
+    fn tobytes<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, self.on_host(py)?.to_contiguous()?.as_bytes()?))
     }
 
     /// The elements as nested lists of Python's numbers; of a tensor of rank 0, its number.
@@ -224,7 +252,8 @@ impl TensorObject {
         }
         let part = parts::index(&self.tensor, index)?;
         if part.rank() > 0 {
-            let message = format!("expected {} indices, found {}", self.tensor.rank(), index.len());
+            let message =
+                format!("item: expected {} indices, found {}", self.tensor.rank(), index.len());
             return Err(PyValueError::new_err(message).into());
         }
         values::to_list(py, &part)
@@ -233,7 +262,7 @@ impl TensorObject {
     fn __bool__(&self, py: Python<'_>) -> Result<bool> {
         if self.tensor.len() != 1 {
             let message = format!(
-                "the truth value of a tensor of {} elements is ambiguous: expected one; use \
+                "bool: expected a tensor of one element, found {}, whose truth value is ambiguous; use \
                  x.numpy().any() or x.numpy().all()",
                 self.tensor.len()
             );
@@ -254,7 +283,10 @@ impl TensorObject {
 
     fn __index__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         if !matches!(self.tensor.dtype().code, TypeCode::INT | TypeCode::UINT) {
-            let message = format!("expected an integer as an index, found {}", self.tensor.dtype());
+            let message = format!(
+                "expected an integer as an index, found {}; use int(x)",
+                self.tensor.dtype()
+            );
             return Err(PyTypeError::new_err(message).into());
         }
         self.scalar(py, "an index")
@@ -268,6 +300,21 @@ impl TensorObject {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyAny>> {
         forward(slf, "numpy", "asarray", arguments, keywords)
+    }
+
+    /// For consumers that read NumPy's array interface, such as Pillow.
+    #[getter(__array_interface__)]
+    fn array_interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        match self.on_host(py) {
+            Ok(tensor) => numpy::interface(py, tensor),
+            Err(error) => Err(PyAttributeError::new_err(error.to_string())),
+        }
+    }
+
+    /// For `numpy.result_type` and `numpy.dtype`, from NumPy 2.4 on.
+    #[getter(__numpy_dtype__)]
+    fn numpy_dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        numpy::dtype_of(py, self.tensor.dtype())
     }
 
     /// For `jax.numpy`.

@@ -93,7 +93,11 @@ pub(super) fn shape(arguments: &Bound<'_, PyTuple>, len: usize) -> Result<Vec<i6
         1 => arguments.get_item(0)?.extract().or_else(|_| extents_of(arguments)),
         _ => extents_of(arguments),
     };
-    let mut extents = extents?;
+    let Ok(mut extents) = extents else {
+        let message =
+            format!("shape: expected ints, or one sequence of ints, found {}", arguments.repr()?);
+        return Err(PyTypeError::new_err(message).into());
+    };
     if let Some(at) = extents.iter().position(|&extent| extent == -1) {
         let others = extents.iter().enumerate().filter(|&(axis, _)| axis != at);
         let known = others.map(|(_, &extent)| extent).try_fold(1_i64, i64::checked_mul);

@@ -167,10 +167,12 @@ pub(super) fn one<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, Py
 }
 
 fn no_numbers(tensor: &Tensor) -> Error {
-    let message = format!(
-        "dtype: Python has no number for {}; x.numpy() has its values, with the package ml_dtypes",
-        tensor.dtype()
-    );
+    let dtype = tensor.dtype();
+    let help = match dtype.itemsize() {
+        Some(_) => "x.numpy() has its values, with the package ml_dtypes",
+        None => "x.tobytes() has its bits",
+    };
+    let message = format!("dtype: expected one that Python has numbers for, found {dtype}; {help}");
     PyTypeError::new_err(message).into()
 }
 

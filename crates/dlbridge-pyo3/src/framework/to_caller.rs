@@ -74,7 +74,7 @@ impl PyTensor {
                     return make_array(py, to_object, tensor);
                 }
             }
-            None => {}
+            None | Some(Path::Masked) => {}
         }
         let Some(Importer { function, framework }) = Importer::for_type_of(object)? else {
             return numpy_array(py, tensor);
@@ -162,6 +162,7 @@ fn forgets_read_only(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Error {
     let kind = name_of(&object.get_type());
     let why = if tensor.is_legacy_read_only() { " (it came by a legacy capsule)" } else { "" };
     Error::buffer(format!(
-        "access: expected writable memory, found read-only memory{why}, which {kind} may forget; copy with to_contiguous()"
+        "access: expected writable memory, found read-only memory{why}, which {kind} may \
+         forget; pass a copy: from_dlpack(x, copy=True)"
     ))
 }

@@ -1,7 +1,7 @@
 //! Moves a producer's memory to the requested device, or copies it.
 
-use dlbridge::protocol::import::{CopyMode, Delivery, Keywords};
-use dlbridge::{Device, DeviceKind, Tensor};
+use dlbridge::protocol::import::{Delivery, Keywords};
+use dlbridge::{Device, Tensor};
 use pyo3::Borrowed;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -23,7 +23,7 @@ pub(super) fn deliver(
     let delivered = match copy.delivery(found, tensor.is_copied(), options.device) {
         Delivery::Keep => tensor,
         Delivery::CopyOnHost => host_copy(object.py(), &tensor, stream)?,
-        Delivery::Call(device) => ask_for(object, device, copy, options.stream)?,
+        Delivery::Call(device) => ask_for(object, found, device, options)?,
     };
     copy.check(delivered.is_copied())?;
     Ok(delivered)
@@ -41,17 +41,17 @@ fn host_copy(py: Python<'_>, tensor: &Tensor, stream: Option<Stream>) -> Result<
 /// Calls the producer for another device, or for a copy there.
 fn ask_for(
     object: Borrowed<'_, '_, PyAny>,
+    found: Device,
     device: Device,
-    copy: CopyMode,
-    stream: Option<Stream>,
+    options: ImportOptions,
 ) -> Result<Tensor> {
     // A stream is one of the device that is asked for (array API 2024.12, `dl_device`).
-    let stream = stream.map_or(Ok(None), |stream| stream.number_on(device))?;
-    let keywords =
-        Keywords { stream, dl_device: Some(device), copy: copy.keyword(), ..Keywords::SHARED };
+    let stream = options.stream.map_or(Ok(None), |stream| stream.number_on(device))?;
+    let copy = options.copy.keyword();
+    let keywords = Keywords { stream, dl_device: Some(device), copy, ..Keywords::SHARED };
     let answer = dlpack::ask(object, keywords);
     let (tensor, _) =
-        answer.map_err(|failure| cannot_give(object.py(), device, failure.exception))?.take()?;
+        answer.map_err(|failure| no_copy(object.py(), device, found, failure.exception))?.take()?;
     if tensor.device() == device {
         Ok(tensor)
     } else {
@@ -62,12 +62,14 @@ fn ask_for(
 
 /// A `BufferError` with the producer's own exception as its cause. A `KeyboardInterrupt` is not
 /// replaced.
-fn cannot_give(py: Python<'_>, device: Device, cause: PyErr) -> PyErr {
+fn no_copy(py: Python<'_>, device: Device, found: Device, cause: PyErr) -> PyErr {
     if !cause.is_instance_of::<PyException>(py) {
         return cause;
     }
-    let what = if device.kind == DeviceKind::CPU { "host memory" } else { "this device" };
-    let message = format!("device: expected {device}, but the producer refused {what}");
+    let message = format!(
+        "device: expected {device}, found {found}, and the producer refused to copy; copy it with a \
+         framework that has this device, as x.to(\"{device}\") in PyTorch"
+    );
     let error: PyErr = Error::buffer(message).into();
     error.set_cause(py, Some(cause));
     error

@@ -9,13 +9,13 @@ use dlbridge::protocol::VERSION;
 use dlbridge::protocol::import::{Keywords, Next, Raised, after};
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict};
+use pyo3::types::{PyCapsule, PyDict, PyType};
 use pyo3::{Borrowed, intern};
 #[cfg(not(windows))]
 use pyo3::{ffi, sync::PyOnceLock, types::PyTuple};
 
 use super::protocol::Protocol;
-use super::{capsule, fallback};
+use super::{advice, capsule, fallback};
 use crate::{Error, Result};
 
 /// The result of `__dlpack__`, and the keywords that it accepted.
@@ -108,27 +108,19 @@ fn import_otherwise(
         Next::OtherProtocols if object.is_exact_instance_of::<PyCapsule>() => {
             Ok((capsule::take(object)?, Protocol::Capsule))
         }
-        Next::OtherProtocols => {
-            fallback::import_by_fallback(object)?.ok_or_else(|| no_protocol(object))
+        Next::OtherProtocols | Next::Raise if object.is_instance_of::<PyType>() => {
+            Err(advice::no_array(object))
         }
-        Next::Buffer => match fallback::import_buffer(object) {
-            Ok(Some(found)) => Ok(found),
-            _ => Err(failure.into()),
+        Next::OtherProtocols => {
+            advice::refuse_scalar(object)?;
+            fallback::import_by_fallback(object)?.ok_or_else(|| advice::no_array(object))
+        }
+        Next::Buffer => match fallback::import_refused(object) {
+            Some(found) => Ok(found),
+            None => Err(advice::explained(object, failure.exception).into()),
         },
         Next::Call(_) | Next::Raise => Err(failure.into()),
     }
-}
-
-fn no_protocol(object: Borrowed<'_, '_, PyAny>) -> Error {
-    let found = match object.get_type().qualname() {
-        Ok(found) => found,
-        Err(error) => return error.into(),
-    };
-    let message = format!(
-        "expected an array (NumPy, PyTorch, JAX, a buffer, ...), found {found}; convert it with \
-         numpy.asarray(x)"
-    );
-    Error::Python(PyTypeError::new_err(message))
 }
 
 #[inline]

@@ -9,11 +9,13 @@
 //! | `fallback` | ... through another protocol |
 //! | `on_stream` | ... ready for a stream |
 //! | `deliver` | moves the memory to another device, or copies it |
+//! | `advice` | errors, with the call that helps |
 //! | `object` | imports into a `dlbridge.Tensor` |
 //!
 //! Invariant: each protocol is tried once, the fastest first. A failure other than a missing
 //! protocol ends the import.
 
+mod advice;
 pub(crate) mod autograd;
 mod capsule;
 mod deliver;
@@ -73,7 +75,8 @@ use crate::{Result, release};
 ///
 /// The producer's own exception; a `TypeError` for an object without any of these protocols; a
 /// `BufferError` that names the field if the descriptor is rejected, or if the requested device,
-/// copy or stream is not available.
+/// copy or stream is not available. For an array of NumPy, a `BufferError` that names its dtype or
+/// strides has NumPy's exception as its cause.
 #[inline]
 pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Tensor> {
     let (tensor, _) = if options == ImportOptions::default() {

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use super::descriptor::{Described, DescriptorSpace};
 use super::protocol::Protocol;
-use super::{dlpack, exchange, numpy};
+use super::{advice, dlpack, exchange, numpy};
 use crate::types::{Path, path_of};
 use crate::{Result, TensorObject, release};
 
@@ -38,10 +38,12 @@ pub(super) fn import_by_path(
             }
         }
         Some(path) => {
-            if let Some(table) = path.table() {
-                if let Some(tensor) = exchange::import_by_table(object, table)? {
-                    return Ok((tensor, Protocol::ExchangeApi));
-                }
+            let Some(table) = path.table() else {
+                advice::refuse_mask(object)?;
+                return dlpack::import_by_dlpack(object);
+            };
+            if let Some(tensor) = exchange::import_by_table(object, table)? {
+                return Ok((tensor, Protocol::ExchangeApi));
             }
         }
     }

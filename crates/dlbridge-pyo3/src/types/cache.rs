@@ -51,12 +51,14 @@ struct Slot {
 const NO_PATH: usize = 0;
 const NUMPY: usize = 1;
 const OWN: usize = 2;
+const MASKED: usize = 3;
 
 fn encoded(path: Option<Path>) -> *mut DLPackExchangeAPI {
     match path {
         None => ptr::without_provenance_mut(NO_PATH),
         Some(Path::NumPy) => ptr::without_provenance_mut(NUMPY),
         Some(Path::Own) => ptr::without_provenance_mut(OWN),
+        Some(Path::Masked) => ptr::without_provenance_mut(MASKED),
         Some(Path::Table(table)) => ptr::from_ref(table).cast_mut(),
     }
 }
@@ -66,14 +68,15 @@ fn encoded(path: Option<Path>) -> *mut DLPackExchangeAPI {
 /// `path` was [`encoded`].
 #[inline(always)]
 unsafe fn decoded(path: *mut DLPackExchangeAPI) -> Option<Path> {
-    if path.addr() > OWN {
+    if path.addr() > MASKED {
         // SAFETY: made of a table, which lives as long as the process (F6).
         return Some(Path::Table(unsafe { &*path }));
     }
     match path.addr() {
         NO_PATH => None,
         NUMPY => Some(Path::NumPy),
-        _ => Some(Path::Own),
+        OWN => Some(Path::Own),
+        _ => Some(Path::Masked),
     }
 }
 

@@ -93,22 +93,30 @@ impl Framework {
     /// unhelpful message.
     pub(crate) fn check(&self, tensor: &Tensor) -> Result<()> {
         let root = self.root;
-        if root == "paddle" && tensor.dtype() == DType::U16 {
+        let found = tensor.dtype();
+        if root == "paddle" && found == DType::U16 {
             return Err(Error::buffer(
                 "dtype: expected one that Paddle reads as it is, found uint16, which it reads as bfloat16; \
-                 convert it first",
+                 pass x.astype(\"int32\")",
             ));
         }
-        if root == "mlx" && matches!(tensor.dtype(), DType::F64 | DType::COMPLEX128) {
+        let narrow = match found {
+            DType::F64 => Some(DType::F32),
+            DType::COMPLEX128 => Some(DType::COMPLEX64),
+            _ => None,
+        };
+        if let ("mlx", Some(narrow)) = (root, narrow) {
             return Err(Error::buffer(format!(
-                "dtype: mlx makes half as wide numbers of {}; convert them first",
-                tensor.dtype()
+                "dtype: expected one that MLX keeps, found {found}, which it narrows; pass \
+                 x.astype(\"{narrow}\")"
             )));
         }
         let has_negative = || tensor.strides().iter().any(|&stride| stride < 0);
         if matches!(root, "paddle" | "torch") && has_negative() {
             return Err(Error::buffer(format!(
-                "strides: {root} has no negative ones; copy with to_contiguous()"
+                "strides: expected 0 or more, as {root} needs them, found {:?}; pass \
+                 np.ascontiguousarray(x)",
+                tensor.strides()
             )));
         }
         Ok(())

@@ -15,11 +15,13 @@ use crate::TensorObject;
 use crate::export::exchange;
 use crate::numpy;
 
-/// A fast import path for the objects of a type.
+/// How the objects of a type are imported, if not by a plain call of `__dlpack__`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Path {
     /// `numpy.ndarray` itself: from the fields of its C struct.
     NumPy,
+    /// `numpy.ma.MaskedArray`: by `__dlpack__`, if no element is masked.
+    Masked,
     /// `dlbridge.Tensor` of this library: another handle of the tensor inside.
     Own,
     /// Through the exchange table that the type, or a base of it, publishes.
@@ -31,7 +33,7 @@ impl Path {
     #[inline(always)]
     pub(crate) fn table(self) -> Option<&'static DLPackExchangeAPI> {
         match self {
-            Self::NumPy => None,
+            Self::NumPy | Self::Masked => None,
             Self::Own => Some(exchange::table::<TensorObject>()),
             Self::Table(table) => Some(table),
         }
@@ -44,6 +46,9 @@ pub(super) fn find(kind: &Bound<'_, PyType>) -> Option<Path> {
     if numpy::is_array_type(kind) {
         return Some(Path::NumPy);
     }
+    if is_masked(kind) {
+        return Some(Path::Masked);
+    }
     let publisher = kind.mro().iter().find(|class| own(class, ATTRIBUTE).is_some())?;
     let publisher = publisher.cast_into::<PyType>().ok()?;
     if !goes_by_the_table_of(kind, &publisher) {
@@ -52,6 +57,14 @@ pub(super) fn find(kind: &Bound<'_, PyType>) -> Option<Path> {
     let table = published(kind)?;
     let is_own = exchange::is_ours(table) && kind.is(TensorObject::type_object(kind.py()));
     Some(if is_own { Path::Own } else { Path::Table(table) })
+}
+
+/// Whether a type is that of NumPy's masked arrays, or derived from it.
+fn is_masked(kind: &Bound<'_, PyType>) -> bool {
+    let py = kind.py();
+    let module = loaded(intern!(py, "numpy.ma")).ok().flatten();
+    let masked = module.and_then(|module| module.getattr(intern!(py, "MaskedArray")).ok());
+    masked.is_some_and(|masked| kind.is_subclass(&masked).unwrap_or(false))
 }
 
 /// Whether a type has the same methods as the class whose table it inherits.

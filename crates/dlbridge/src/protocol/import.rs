@@ -153,7 +153,7 @@ impl CopyMode {
     /// A copy that was not to be made.
     pub fn check(self, is_copied: bool) -> Result<(), Refusal> {
         if self == Self::Never && is_copied {
-            let message = "copy: the producer made a copy, expected its own memory";
+            let message = "copy: expected the producer's own memory, found a copy";
             return Err(Refusal(message.to_owned()));
         }
         Ok(())

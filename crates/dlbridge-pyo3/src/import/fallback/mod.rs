@@ -10,6 +10,7 @@ mod buffer;
 mod cuda_array_interface;
 mod interface;
 mod memory;
+mod ml_dtypes;
 mod typestr;
 
 use dlbridge::Tensor;
@@ -63,7 +64,17 @@ pub(crate) fn import_cuda(
     Ok(tensor.map(|tensor| (tensor, Protocol::CudaArrayInterface)))
 }
 
-/// Imports an object whose `__dlpack__` raised `BufferError`.
-pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Tensor, Protocol)>> {
+/// Imports an object with the buffer protocol.
+fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Tensor, Protocol)>> {
     Ok(buffer::import_buffer(object)?.map(|tensor| (tensor, Protocol::Buffer)))
+}
+
+/// Imports an object whose `__dlpack__` raised `BufferError`. The errors of other ways to its memory
+/// say less than that exception.
+pub(crate) fn import_refused(object: Borrowed<'_, '_, PyAny>) -> Option<(Tensor, Protocol)> {
+    if let Ok(Some(found)) = import_buffer(object) {
+        return Some(found);
+    }
+    let tensor = ml_dtypes::import_ml_dtypes(object).ok().flatten()?;
+    Some((tensor, Protocol::ArrayInterface))
 }

@@ -1,0 +1,162 @@
+//! Errors for objects that cannot be imported, with the call that helps.
+//! Invariant: the exception of a producer is replaced only by one that has it as its cause.
+
+use pyo3::exceptions::{PyBufferError, PyException, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{
+    PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyInt, PyIterator, PySequence, PyString,
+    PyType,
+};
+use pyo3::{Borrowed, intern};
+
+use crate::types::{framework_of, loaded, name_of};
+use crate::{Error, Result};
+
+/// The error for an object that has none of the protocols.
+#[cold]
+pub(super) fn no_array(object: Borrowed<'_, '_, PyAny>) -> Error {
+    let found = match object.cast::<PyType>() {
+        Ok(class) => format!("the class {}", name_of(&class)),
+        Err(_) if object.is_none() => "None".to_owned(),
+        Err(_) => match object.get_type().qualname() {
+            Ok(found) => found.to_string(),
+            Err(error) => return error.into(),
+        },
+    };
+    let help = match conversion(object) {
+        Ok(help) => help,
+        Err(error) => return error.into(),
+    };
+    let message = format!("expected an array (NumPy, PyTorch, JAX, a buffer, ...), found {found}");
+    PyTypeError::new_err(message + help).into()
+}
+
+/// The call that makes an array of an object.
+fn conversion(object: Borrowed<'_, '_, PyAny>) -> PyResult<&'static str> {
+    let py = object.py();
+    let has = |name| object.hasattr(name);
+    Ok(if object.is_none() {
+        "; pass the array"
+    } else if object.is_instance_of::<PyType>() {
+        "; pass an array of this class"
+    } else if object.is_instance_of::<PyString>() {
+        "; pass its bytes, x.encode()"
+    } else if object.is_instance_of::<PyDict>() {
+        "; pass one of its values"
+    } else if has(intern!(py, "toarray"))? {
+        "; pass x.toarray()"
+    } else if has(intern!(py, "to_numpy"))? {
+        "; pass x.to_numpy()"
+    } else if object.is_instance_of::<PyCFunction>() {
+        "; pass what it returns, x()"
+    } else if object.is_instance_of::<PyIterator>() {
+        "; pass numpy.asarray(list(x))"
+    } else if object.is_instance_of::<PyInt>()
+        || object.is_instance_of::<PyFloat>()
+        || object.is_instance_of::<PyComplex>()
+        || object.cast::<PySequence>().is_ok()
+        || has(intern!(py, "__array__"))?
+    {
+        "; convert it with numpy.asarray(x)"
+    } else {
+        ""
+    })
+}
+
+/// Rejects a NumPy scalar whose array NumPy rejects: its buffer describes some of them, such as dates,
+/// as bytes.
+#[cold]
+pub(super) fn refuse_scalar(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
+    // Bytes of NumPy are bytes of Python.
+    let is_numpy = || framework_of(&object.get_type()).has_numpys_memory;
+    if object.is_instance_of::<PyBytes>() || !is_numpy() {
+        return Ok(());
+    }
+    match problem_of_dtype(object)? {
+        Some(problem) => Err(Error::buffer(problem)),
+        None => Ok(()),
+    }
+}
+
+/// Rejects an array of `numpy.ma` with masked elements: a tensor has no mask. (`__dlpack__` of that
+/// class ignores it.)
+#[cold]
+pub(super) fn refuse_mask(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
+    let py = object.py();
+    let Some(module) = loaded(intern!(py, "numpy.ma"))? else { return Ok(()) };
+    let count: usize = module.call_method1(intern!(py, "count_masked"), (object,))?.extract()?;
+    if count == 0 {
+        return Ok(());
+    }
+    Err(Error::buffer(format!(
+        "mask: expected an array without masked elements, found {count} of them; pass x.filled(value)"
+    )))
+}
+
+/// The `BufferError` of NumPy, which names neither the dtype nor a call that helps, with both. That
+/// of another producer is returned as it is.
+#[cold]
+pub(super) fn explained(object: Borrowed<'_, '_, PyAny>, exception: PyErr) -> PyErr {
+    if !framework_of(&object.get_type()).has_numpys_memory {
+        return exception;
+    }
+    let problem = match problem_of_dtype(object) {
+        Ok(None) => problem_of_strides(object),
+        problem => problem,
+    };
+    match problem {
+        Ok(Some(problem)) => {
+            let error = PyBufferError::new_err(problem);
+            error.set_cause(object.py(), Some(exception));
+            error
+        }
+        Err(error) if !error.is_instance_of::<PyException>(object.py()) => error,
+        _ => exception,
+    }
+}
+
+/// What is wrong with the dtype of a NumPy array or scalar.
+fn problem_of_dtype(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<String>> {
+    let py = object.py();
+    let Some(dtype) = object.getattr_opt(intern!(py, "dtype"))? else { return Ok(None) };
+    let Some(kind) = dtype.getattr_opt(intern!(py, "kind"))? else { return Ok(None) };
+    let kind: char = kind.extract()?;
+    let is_native: bool = dtype.getattr(intern!(py, "isnative"))?.extract()?;
+    let itemsize: usize = dtype.getattr(intern!(py, "itemsize"))?.extract()?;
+    let names = dtype.getattr(intern!(py, "names"))?;
+    let (expected, help) = match kind {
+        'b' | 'i' | 'u' | 'f' | 'c' if !is_native => {
+            let name = dtype.getattr(intern!(py, "name"))?;
+            ("native byte order", format!("x.astype(\"{name}\")"))
+        }
+        'f' if itemsize > 8 => ("IEEE floats", "x.astype(\"float64\")".to_owned()),
+        'c' if itemsize > 16 => ("IEEE floats", "x.astype(\"complex128\")".to_owned()),
+        'b' | 'i' | 'u' | 'f' | 'c' => return Ok(None),
+        'M' | 'm' => ("numbers", "x.view(\"int64\")".to_owned()),
+        'V' if !names.is_none() => {
+            ("numbers", format!("one field, x[{}]", names.get_item(0)?.repr()?))
+        }
+        'V' if dtype.str()?.to_str()?.starts_with("|V") => {
+            ("numbers", "x.view(\"uint8\")".to_owned())
+        }
+        // Numbers of another package, such as ml_dtypes.
+        'V' => ("numbers of NumPy's own", "x.astype(\"float32\")".to_owned()),
+        _ => ("numbers", "x.astype(\"float64\")".to_owned()),
+    };
+    Ok(Some(format!("dtype: expected {expected}, found {}; pass {help}", dtype.str()?)))
+}
+
+/// What is wrong with the strides of a NumPy array.
+fn problem_of_strides(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<String>> {
+    let py = object.py();
+    let itemsize: i64 = object.getattr(intern!(py, "itemsize"))?.extract()?;
+    let strides: Vec<i64> = object.getattr(intern!(py, "strides"))?.extract()?;
+    let uneven = strides.iter().position(|stride| stride % itemsize.max(1) != 0);
+    Ok(uneven.map(|axis| {
+        format!(
+            "strides: axis {axis}: expected a multiple of {itemsize} bytes, the size of an element, \
+             found {}; pass np.ascontiguousarray(x)",
+            strides[axis]
+        )
+    }))
+}
