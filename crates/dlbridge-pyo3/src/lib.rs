@@ -41,6 +41,7 @@
 //! | --- | --- | --- |
 //! | any array, as an argument | to read it | `x: PyTensor`, then [`view`](dlbridge::Tensor::view) |
 //! | an array that must have one dtype and rank | a `TypeError` for any other | `x: PyTensorOf<f32, 2>` |
+//! | an array that must have three channels | a `TypeError` for any other | `x: PyTensorOf<u8, 3, Shape![_, _, 3]>` |
 //! | an array to write in place | a view to write | `mut x: PyTensorMut<f32>`, then [`view_mut`](PyTensorOf::view_mut) |
 //! | a Python object | a tensor over its memory | [`import`] |
 //! | any array | to borrow it for one call | [`with_borrowed`] |
@@ -68,6 +69,7 @@ mod import;
 mod names;
 mod numpy;
 mod release;
+mod shape;
 mod stream;
 mod tensor;
 mod typed;
@@ -84,6 +86,9 @@ pub use import::{
     with_borrowed,
 };
 pub use names::{PyDType, PyDevice};
+#[doc(hidden)]
+pub use shape::axes;
+pub use shape::{Axes, Shape};
 pub use stream::Stream;
 pub use tensor::PyTensor;
 pub use typed::{ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensorMut, PyTensorOf, Writable};
