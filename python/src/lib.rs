@@ -9,7 +9,10 @@ mod inspect;
 mod lend;
 mod release;
 
-use dlbridge_pyo3::{CopyMode, ImportOptions, PyDevice, Result, Stream, TensorObject};
+use dlbridge_pyo3::{
+    CopyMode, ImportOptions, PyDevice, Result, Stream, TensorObject, defer_reference_counts,
+};
+
 use pyo3::prelude::*;
 
 /// Import any array over the same memory: by DLPack, or by another protocol that it supports.
@@ -43,7 +46,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inspect::inspect, module)?)?;
     module.add_function(wrap_pyfunction!(lend::_lend, module)?)?;
     module.add_function(wrap_pyfunction!(release::_keep, module)?)?;
-    module.add_function(wrap_pyfunction!(release::_drop_on_threads, module)?)
+    module.add_function(wrap_pyfunction!(release::_drop_on_threads, module)?)?;
+    defer_reference_counts(module)
 }
 
 fn dlpack_version() -> (u32, u32) {

@@ -56,6 +56,7 @@
 //! | a tensor, and the caller's array | an array of the caller's type | [`PyTensor::to_caller`] |
 //! | the caller's array | new memory of its framework | [`Allocator::of`] |
 //! | a Python class of my own | every framework to import it | [`ExportDlpack`], [`dlpack_methods!`] |
+//! | a module for free-threaded Python | threads that do not slow each other | [`defer_reference_counts`] |
 //! | a tensor error or a Python exception | to return it | [`Result`], with `?` |
 #![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
 
@@ -63,6 +64,7 @@ mod buffer;
 mod error;
 mod export;
 mod framework;
+mod free_threaded;
 #[cfg(doctest)]
 mod guide;
 mod import;
@@ -81,6 +83,7 @@ pub use error::{Error, Result};
 pub use export::methods::macros;
 pub use export::{ExportDlpack, Lend, TensorObject};
 pub use framework::Allocator;
+pub use free_threaded::defer_reference_counts;
 pub use import::{
     CopyMode, ImportOptions, Protocol, import, import_with_protocol, import_with_stream,
     with_borrowed,

@@ -213,6 +213,8 @@ impl<'a, T: Element> Elements<'a, T> {
     }
 }
 
+type Cells<'a, T> = &'a [ReadCell<T>];
+
 /// Writes `function` of each element to `target`.
 ///
 /// # Safety
@@ -241,7 +243,7 @@ pub(super) unsafe fn write_mapped<T: Element, U>(
 #[inline(always)]
 pub(super) unsafe fn write_zipped<T: Element, V: Element, U>(
     (elements, mut others): (Iter<'_, T>, Iter<'_, V>),
-    cells: Option<(&[ReadCell<T>], &[ReadCell<V>])>,
+    cells: Option<(Cells<'_, T>, Cells<'_, V>)>,
     target: *mut U,
     mut function: impl FnMut(T, V) -> U,
 ) {

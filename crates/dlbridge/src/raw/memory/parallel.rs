@@ -136,10 +136,11 @@ fn halves(range: Range<usize>) -> (Range<usize>, Option<Range<usize>>) {
     }
 }
 
-/// The same of places with the number of the first.
-fn half_the_places<U>(
-    (start, places): (usize, &mut [U]),
-) -> ((usize, &mut [U]), Option<(usize, &mut [U])>) {
+/// Places for the elements from a number on.
+type Places<'a, U> = (usize, &'a mut [U]);
+
+/// The same of places.
+fn half_the_places<U>((start, places): Places<'_, U>) -> (Places<'_, U>, Option<Places<'_, U>>) {
     match places.len() / 2 {
         0 => ((start, places), None),
         half => {
