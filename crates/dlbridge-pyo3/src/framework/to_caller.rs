@@ -73,7 +73,7 @@ impl PyTensor {
                     return give(py, to_object, tensor);
                 }
             }
-            None => {}
+            Some(Path::Buffer) | None => {}
         }
         let Importer { function, framework } = Importer::for_type_of(object)?;
         if tensor.is_read_only() && !framework.keeps_read_only {

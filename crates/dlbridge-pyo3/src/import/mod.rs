@@ -20,7 +20,7 @@ mod deliver;
 mod descriptor;
 mod dlpack;
 mod exchange;
-mod fallback;
+pub(crate) mod fallback;
 mod numpy;
 mod object;
 mod on_stream;

@@ -1,7 +1,7 @@
 //! The cache of facts about Python types, by the type's address.
 //! Invariants: a slot is read whole, as one writer wrote it. A slot with a path keeps its type
-//! alive; a slot without a path is cleared when its type is freed. So a new type at a freed address
-//! gets no stale path.
+//! alive; a slot without a path, or with that of buffers, is cleared when its type is freed. So a
+//! new type at a freed address gets no stale path.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
@@ -26,7 +26,7 @@ static SLOTS: [Slot; COUNT] = [const { Slot::empty() }; COUNT];
 static DETAILS: Mutex<[Option<Details>; COUNT]> = Mutex::new([const { None }; COUNT]);
 
 struct Details {
-    /// A reference to a type with a path, a weak one to a type without.
+    /// A reference to a type with a path, a weak one to a type without or with that of buffers.
     guard: Py<PyAny>,
     /// The type's framework, once it was looked up.
     framework: Option<&'static Framework>,
@@ -51,12 +51,14 @@ struct Slot {
 const NO_PATH: usize = 0;
 const NUMPY: usize = 1;
 const OWN: usize = 2;
+const BUFFER: usize = 3;
 
 fn encoded(path: Option<Path>) -> *mut DLPackExchangeAPI {
     match path {
         None => ptr::without_provenance_mut(NO_PATH),
         Some(Path::NumPy) => ptr::without_provenance_mut(NUMPY),
         Some(Path::Own) => ptr::without_provenance_mut(OWN),
+        Some(Path::Buffer) => ptr::without_provenance_mut(BUFFER),
         Some(Path::Table(table)) => ptr::from_ref(table).cast_mut(),
     }
 }
@@ -66,14 +68,15 @@ fn encoded(path: Option<Path>) -> *mut DLPackExchangeAPI {
 /// `path` was [`encoded`].
 #[inline(always)]
 unsafe fn decoded(path: *mut DLPackExchangeAPI) -> Option<Path> {
-    if path.addr() > OWN {
+    if path.addr() > BUFFER {
         // SAFETY: made of a table, which lives as long as the process (F6).
         return Some(Path::Table(unsafe { &*path }));
     }
     match path.addr() {
         NO_PATH => None,
         NUMPY => Some(Path::NumPy),
-        _ => Some(Path::Own),
+        OWN => Some(Path::Own),
+        _ => Some(Path::Buffer),
     }
 }
 
@@ -159,8 +162,9 @@ fn slot_with(kind: *mut ffi::PyTypeObject, home: usize) -> Option<usize> {
 /// Caches a type, and evicts another one if both places are used.
 fn remember(kind: &Bound<'_, PyType>, home: usize, path: Option<Path>) {
     let guard = match path {
-        Some(_) => kind.clone().into_any().unbind(),
-        None => match watched(kind) {
+        Some(Path::NumPy | Path::Own | Path::Table(_)) => kind.clone().into_any().unbind(),
+        // ctypes makes a type for each length of array.
+        Some(Path::Buffer) | None => match watched(kind) {
             Ok(guard) => guard,
             // Out of memory: asked again next time.
             Err(_) => return,

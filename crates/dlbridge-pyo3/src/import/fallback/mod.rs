@@ -15,6 +15,7 @@ mod typestr;
 use dlbridge::Tensor;
 use pyo3::Borrowed;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use crate::Result;
 use crate::import::protocol::Protocol;
@@ -49,4 +50,9 @@ pub(crate) fn import_cuda(
 /// Imports an object whose `__dlpack__` raised `BufferError`.
 pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Tensor, Protocol)>> {
     Ok(buffer::import_buffer(object)?.map(|tensor| (tensor, Protocol::Buffer)))
+}
+
+/// Whether a type has the buffer protocol.
+pub(crate) fn has_buffer(kind: &Bound<'_, PyType>) -> bool {
+    buffer::has_buffer(kind)
 }
