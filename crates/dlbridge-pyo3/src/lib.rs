@@ -90,8 +90,7 @@ pub use import::{
 };
 pub use names::{PyDType, PyDevice};
 #[doc(hidden)]
-pub use shape::axes;
-pub use shape::{Axes, Shape};
+pub use shape::shapes;
 pub use stream::Stream;
 pub use tensor::PyTensor;
 pub use typed::{ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensorMut, PyTensorOf, Writable};

@@ -1,13 +1,7 @@
-//! `Shape`, the constraint of a `PyTensorOf` that fixes extents.
+//! `Shape!`, the constraint of a `PyTensorOf` that fixes extents.
 
-use std::marker::PhantomData;
-
-use dlbridge::Tensor;
-
-use crate::Constraint;
-
-/// Fixed extents, and axes of any extent: a constraint of a [`PyTensorOf`](crate::PyTensorOf),
-/// written with the macro of the same name. `_` is an axis of any extent.
+/// A constraint of a [`PyTensorOf`](crate::PyTensorOf): fixed extents, up to rank 8. `_` is an axis
+/// of any extent.
 ///
 /// ```
 /// use dlbridge_pyo3::{PyTensor, PyTensorOf, Shape, Writable};
@@ -46,69 +40,75 @@ use crate::Constraint;
 /// # let tensor = dlbridge::Tensor::from(vec![1.0_f32]);
 /// PyTensorOf::<f32, 1, Shape![_, 3]>::new(tensor).unwrap();
 /// ```
-#[derive(Debug)]
-pub struct Shape<A>(PhantomData<fn() -> A>);
-
-impl<A: Axes> Constraint for Shape<A> {
-    const SHAPE: Option<&'static [Option<i64>]> = Some(A::EXTENTS);
-
-    fn is_met(tensor: &Tensor) -> bool {
-        let shape = tensor.shape();
-        let fits = |(found, fixed): (&i64, &Option<i64>)| fixed.is_none_or(|fixed| fixed == *found);
-        shape.len() == A::EXTENTS.len() && shape.iter().zip(A::EXTENTS).all(fits)
-    }
-
-    /// The message has the extents behind the dtype.
-    fn name(_: &mut String) {}
-}
-
-/// The type [`Shape`] of some extents, of which `_` may be any: `Shape![_, _, 3]`.
 #[macro_export]
 macro_rules! Shape {
-    ($($extent:tt),+ $(,)?) => {
-        $crate::Shape<($($crate::Shape!(@axis $extent),)+)>
+    (@extent _) => { -1 };
+    (@extent $extent:tt) => { $extent };
+    ($a:tt $(,)?) => {
+        $crate::shapes::Shape1<{ $crate::Shape!(@extent $a) }>
     };
-    (@axis _) => { $crate::axes::Any };
-    (@axis $extent:tt) => { $crate::axes::Fixed<{ $extent }> };
+    ($a:tt, $b:tt $(,)?) => {
+        $crate::shapes::Shape2<{ $crate::Shape!(@extent $a) }, { $crate::Shape!(@extent $b) }>
+    };
+    ($a:tt, $b:tt, $c:tt $(,)?) => {
+        $crate::shapes::Shape3<{ $crate::Shape!(@extent $a) }, { $crate::Shape!(@extent $b) }, { $crate::Shape!(@extent $c) }>
+    };
+    ($a:tt, $b:tt, $c:tt, $d:tt $(,)?) => {
+        $crate::shapes::Shape4<{ $crate::Shape!(@extent $a) }, { $crate::Shape!(@extent $b) }, { $crate::Shape!(@extent $c) }, { $crate::Shape!(@extent $d) }>
+    };
+    ($a:tt, $b:tt, $c:tt, $d:tt, $e:tt $(,)?) => {
+        $crate::shapes::Shape5<{ $crate::Shape!(@extent $a) }, { $crate::Shape!(@extent $b) }, { $crate::Shape!(@extent $c) }, { $crate::Shape!(@extent $d) }, { $crate::Shape!(@extent $e) }>
+    };
+    ($a:tt, $b:tt, $c:tt, $d:tt, $e:tt, $f:tt $(,)?) => {
+        $crate::shapes::Shape6<{ $crate::Shape!(@extent $a) }, { $crate::Shape!(@extent $b) }, { $crate::Shape!(@extent $c) }, { $crate::Shape!(@extent $d) }, { $crate::Shape!(@extent $e) }, { $crate::Shape!(@extent $f) }>
+    };
+    ($a:tt, $b:tt, $c:tt, $d:tt, $e:tt, $f:tt, $g:tt $(,)?) => {
+        $crate::shapes::Shape7<{ $crate::Shape!(@extent $a) }, { $crate::Shape!(@extent $b) }, { $crate::Shape!(@extent $c) }, { $crate::Shape!(@extent $d) }, { $crate::Shape!(@extent $e) }, { $crate::Shape!(@extent $f) }, { $crate::Shape!(@extent $g) }>
+    };
+    ($a:tt, $b:tt, $c:tt, $d:tt, $e:tt, $f:tt, $g:tt, $h:tt $(,)?) => {
+        $crate::shapes::Shape8<{ $crate::Shape!(@extent $a) }, { $crate::Shape!(@extent $b) }, { $crate::Shape!(@extent $c) }, { $crate::Shape!(@extent $d) }, { $crate::Shape!(@extent $e) }, { $crate::Shape!(@extent $f) }, { $crate::Shape!(@extent $g) }, { $crate::Shape!(@extent $h) }>
+    };
 }
 
-/// The axes of a [`Shape`], as the macro writes them.
-pub trait Axes {
-    /// The fixed extents; `None` for an axis of any extent.
-    const EXTENTS: &'static [Option<i64>];
-}
-
-/// The types that the macro [`Shape!`](crate::Shape!) names. Not for other use.
+/// The types that [`Shape!`](crate::Shape!) names, one for each rank: one type with a list of
+/// axes would be too complex for clippy. An extent of -1 is any.
 #[doc(hidden)]
-pub mod axes {
-    pub trait Axis {
-        const EXTENT: Option<i64>;
+pub mod shapes {
+    use dlbridge::Tensor;
+
+    use crate::Constraint;
+
+    macro_rules! shapes {
+        ($($name:ident($($extent:ident),+))*) => {$(
+            #[derive(Debug)]
+            pub struct $name<$(const $extent: i64),+>;
+
+            impl<$(const $extent: i64),+> Constraint for $name<$($extent),+> {
+                const SHAPE: Option<&'static [i64]> = Some(&[$($extent),+]);
+
+                fn is_met(tensor: &Tensor) -> bool {
+                    fits(tensor.shape(), &[$($extent),+])
+                }
+
+                /// The message has the extents behind the dtype.
+                fn name(_: &mut String) {}
+            }
+        )*};
     }
 
-    #[derive(Debug)]
-    pub struct Any;
-
-    #[derive(Debug)]
-    pub struct Fixed<const EXTENT: i64>;
-
-    impl Axis for Any {
-        const EXTENT: Option<i64> = None;
+    shapes! {
+        Shape1(A)
+        Shape2(A, B)
+        Shape3(A, B, C)
+        Shape4(A, B, C, D)
+        Shape5(A, B, C, D, E)
+        Shape6(A, B, C, D, E, F)
+        Shape7(A, B, C, D, E, F, G)
+        Shape8(A, B, C, D, E, F, G, H)
     }
 
-    impl<const EXTENT: i64> Axis for Fixed<EXTENT> {
-        const EXTENT: Option<i64> = Some(EXTENT);
+    fn fits(found: &[i64], wanted: &[i64]) -> bool {
+        let is_one = |(found, &wanted): (&i64, &i64)| wanted == -1 || *found == wanted;
+        found.len() == wanted.len() && found.iter().zip(wanted).all(is_one)
     }
-}
-
-macro_rules! tuples {
-    ($(($($axis:ident),+))*) => {$(
-        impl<$($axis: axes::Axis),+> Axes for ($($axis,)+) {
-            const EXTENTS: &'static [Option<i64>] = &[$($axis::EXTENT),+];
-        }
-    )*};
-}
-
-tuples! {
-    (A) (A, B) (A, B, C) (A, B, C, D) (A, B, C, D, E) (A, B, C, D, E, F) (A, B, C, D, E, F, G)
-    (A, B, C, D, E, F, G, H)
 }

@@ -24,9 +24,8 @@ pub trait Constraint {
     /// [`view_mut`](PyTensorOf::view_mut) is available.
     const WRITABLE: bool = false;
 
-    /// The extents that are required, `None` for an axis of any extent; see
-    /// [`Shape`](crate::Shape).
-    const SHAPE: Option<&'static [Option<i64>]> = None;
+    /// The extents that are required, -1 for an axis of any extent; see [`Shape!`](crate::Shape!).
+    const SHAPE: Option<&'static [i64]> = None;
 
     /// Whether the tensor meets the requirement.
     fn is_met(tensor: &Tensor) -> bool;
@@ -93,7 +92,7 @@ macro_rules! tuples {
         impl<$($name: Constraint),*> Constraint for ($($name,)*) {
             const WRITABLE: bool = false $(|| $name::WRITABLE)*;
 
-            const SHAPE: Option<&'static [Option<i64>]> = {
+            const SHAPE: Option<&'static [i64]> = {
                 let shape = None;
                 $(let shape = match shape { None => $name::SHAPE, found => found };)*
                 shape
@@ -187,7 +186,7 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
                 Some(shape) => N == ANY_RANK || N == shape.len(),
                 None => true,
             };
-            assert!(is_one, "the constraint `Shape` has another rank");
+            assert!(is_one, "the constraint `Shape!` has another rank");
         }
         let fits = tensor.dtype() == T::DTYPE
             && (N == ANY_RANK || tensor.rank() == N)
@@ -199,7 +198,10 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     #[cold]
     fn refusal(tensor: &Tensor) -> Error {
         let mut wanted = T::DTYPE.to_string();
-        let extent = |fixed: &Option<i64>| fixed.map_or("?".to_owned(), |fixed| fixed.to_string());
+        let extent = |fixed: &i64| match fixed {
+            -1 => "?".to_owned(),
+            fixed => fixed.to_string(),
+        };
         let extents = match (C::SHAPE, N) {
             (Some(shape), _) => shape.iter().map(extent).collect::<Vec<_>>().join(", "),
             (None, ANY_RANK) => "...".to_owned(),
