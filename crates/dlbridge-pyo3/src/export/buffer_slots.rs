@@ -68,10 +68,24 @@ static METHOD: Method = Method(ffi::PyMethodDef {
 });
 
 /// A method definition that threads share: it never changes.
-struct Method(ffi::PyMethodDef);
+pub(super) struct Method(pub(super) ffi::PyMethodDef);
 
 // SAFETY: immutable (F6).
 unsafe impl Sync for Method {}
+
+impl Method {
+    /// The method of a class, for its attribute.
+    pub(super) fn descriptor<'py>(
+        &'static self,
+        kind: &Bound<'py, PyType>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let definition = (&raw const self.0).cast_mut();
+        // SAFETY: a type, and a static definition, which Python does not write to (F2).
+        let method = unsafe { ffi::PyDescr_NewMethod(kind.as_type_ptr(), definition) };
+        // SAFETY: a new reference, or null with an exception set (F3).
+        unsafe { Bound::from_owned_ptr_or_err(kind.py(), method) }
+    }
+}
 
 /// Sets the buffer functions of the class that PyO3 made.
 ///
@@ -86,11 +100,7 @@ pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
 
 fn install_in(kind: &Bound<'_, PyType>) -> PyResult<()> {
     let Some(functions) = functions_of(kind) else { return Ok(()) };
-    let definition = (&raw const METHOD.0).cast_mut();
-    // SAFETY: a type, and a static definition, which Python does not write to (F2).
-    let method = unsafe { ffi::PyDescr_NewMethod(kind.as_type_ptr(), definition) };
-    // SAFETY: a new reference, or null with an exception set (F3).
-    let method = unsafe { Bound::from_owned_ptr_or_err(kind.py(), method) }?;
+    let method = METHOD.descriptor(kind)?;
     // Since 3.12, this makes functions that call the method, which are then replaced.
     kind.setattr(intern!(kind.py(), "__buffer__"), method)?;
     let lent = BufferProcs { get: Some(buffer::get), release: Some(buffer::release) };

@@ -5,6 +5,7 @@ mod buffer;
 mod buffer_slots;
 mod capsule;
 pub(crate) mod class;
+mod dlpack_method;
 pub(crate) mod exchange;
 pub(crate) mod methods;
 mod numpy;

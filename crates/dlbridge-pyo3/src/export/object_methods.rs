@@ -8,7 +8,7 @@ use pyo3::{ffi, intern};
 
 use super::answer::{Arguments, answer};
 use super::object::TensorObject;
-use super::{buffer_slots, exchange, numpy, parts, values};
+use super::{buffer_slots, dlpack_method, exchange, numpy, parts, values};
 use crate::{Error, PyDevice, Result};
 
 #[pymethods]
@@ -18,9 +18,11 @@ impl TensorObject {
     fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
         // Class attributes are made when the class is, before there is an object of it.
         buffer_slots::install(py)?;
+        dlpack_method::install(&py.get_type::<Self>())?;
         Ok(exchange::capsule::<Self>(py)?.unbind())
     }
 
+    // Called for unusual arguments only: see `dlpack_method`.
     /// Return a capsule over the same memory.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
