@@ -27,9 +27,11 @@ PATHS = {
     "torch-in": ("import a PyTorch tensor, read, drop", 1.10),
     "torch-borrowed": ("borrow a PyTorch tensor for a call, read", 1.10),
     "jax-in": ("import a JAX array, read, drop", None),
+    "buffer-in": ("import a buffer (array.array), read, drop", None),
     "rust-share": ("create a tensor in Rust, read, drop", 1.3),
     "object-out": ("create a tensor, export it as a Python object", 1.5),
     "numpy-out": ("create a tensor, export it to NumPy", 1.10),
+    "numpy-from-dlpack": ("create a tensor, export it to NumPy (from_dlpack)", 1.10),
     "torch-out": ("create a tensor, export it to PyTorch (from_dlpack)", None),
     "torch-out-exchange": ("the same by the C exchange API", None),
 }

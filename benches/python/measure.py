@@ -5,6 +5,7 @@ under callgrind. Each printed line is a tab-separated record; README.md lists th
 """
 
 import argparse
+import array
 import faulthandler
 import gc
 import importlib
@@ -92,6 +93,8 @@ def numpy_paths() -> dict[str, Finder]:
         "rust-share": call("share"),
         "object-out": call("make"),
         "numpy-out": either(call("make_numpy"), exported),
+        "numpy-from-dlpack": exported,
+        "buffer-in": call("read_line", array.array("f", [1.5, 2.5])),
         "numpy-new": call_with_new(x, "read"),
         "numpy-buffer": call("read_buffer", x),
         "numpy-buffer-new": call_with_new(x, "read_buffer"),

@@ -11,7 +11,10 @@ mod inspect;
 mod release;
 mod sealed;
 
-use dlbridge_pyo3::{CopyMode, ImportOptions, PyDType, PyDevice, Result, Stream, TensorObject};
+use dlbridge_pyo3::{
+    CopyMode, ImportOptions, PyDType, PyDevice, Result, Stream, TensorObject,
+    defer_reference_counts,
+};
 use pyo3::prelude::*;
 
 use crate::arguments::Copy;
@@ -62,7 +65,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inspect::inspect, module)?)?;
     module.add_function(wrap_pyfunction!(borrow::_borrow, module)?)?;
     module.add_function(wrap_pyfunction!(release::_keep, module)?)?;
-    module.add_function(wrap_pyfunction!(release::_drop_on_threads, module)?)
+    module.add_function(wrap_pyfunction!(release::_drop_on_threads, module)?)?;
+    defer_reference_counts(module)
 }
 
 fn dlpack_version() -> (u32, u32) {

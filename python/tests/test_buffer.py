@@ -10,6 +10,7 @@ import mmap
 import subprocess
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -120,6 +121,44 @@ class TestImport:
         assert values(tensor) == list(backwards)
         scalar = memoryview(source)[:4].cast("i", [])
         assert dlbridge.from_dlpack(scalar).shape == ()
+
+    def test_a_class_with_a_buffer_is_first_asked_by_dlpack(self):
+        """However it answers: by a method, by code, by an attribute of the object."""
+        numbers = np.arange(3.0)
+
+        def answer(self, **keywords):
+            return numbers.__dlpack__(**keywords)
+
+        def found(self, name):
+            if name == "__dlpack__":
+                return numbers.__dlpack__
+            raise AttributeError(name)
+
+        base = ctypes.c_ubyte * 3
+        for bases, body in (
+            ((bytearray,), {"__dlpack__": answer}),
+            ((bytearray,), {"__dlpack__": answer, "__slots__": ()}),
+            ((base,), {"__dlpack__": answer}),
+            ((bytearray,), {"__getattr__": found}),
+            ((bytes,), {"__getattr__": found, "__slots__": ()}),
+            ((base,), {"__getattr__": found}),
+        ):
+            source = type("Own", bases, body)(*(1, 2, 3) if bases == (base,) else (b"abc",))
+            assert dlbridge.from_dlpack(source).data_ptr == numbers.ctypes.data, body
+        source = type("Plain", (bytearray,), {})(b"abc")
+        assert dlbridge.from_dlpack(source).data_ptr == address_of(source)
+        source.__dlpack__ = numbers.__dlpack__
+        assert dlbridge.from_dlpack(source).data_ptr == numbers.ctypes.data
+
+    def test_types_of_ctypes_are_freed(self):
+        kinds = []
+        for length in range(1, 500):
+            kind = type("Short", (ctypes.Array,), {"_type_": ctypes.c_float, "_length_": length})
+            assert dlbridge.from_dlpack(kind()).shape == (length,)
+            kinds.append(weakref.ref(kind))
+            del kind
+        gc.collect()
+        assert [kind for kind in kinds if kind() is not None] == []
 
     def test_a_ctypes_array_of_arrays_has_two_axes(self):
         source = (ctypes.c_int16 * 3 * 2)((1, 2, 3), (4, 5, 6))

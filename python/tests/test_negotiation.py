@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import inspect
 import itertools
 import sys
 import traceback
@@ -252,3 +253,36 @@ def test_memory_of_another_device_goes_to_the_host_only_where_the_host_reads_it(
         pinned.__dlpack__(max_version=(1, 3), dl_device=(1, 0), copy=False)
     same = read(pinned.__dlpack__(max_version=(1, 3), dl_device=(3, 0), copy=False))
     assert (same.tensor.device_type, same.tensor.data) == (3, pinned.data_ptr)
+
+
+def test_calls_in_any_form_have_one_meaning():
+    """Usual calls are parsed by dlbridge, others by PyO3."""
+    tensor = dlbridge.zeros(3)
+
+    def is_a_copy(capsule):
+        return dlbridge.from_dlpack(capsule).data_ptr != tensor.data_ptr
+
+    made = {"".join(name): value for name, value in ((("co", "py"), True), (("str", "eam"), None))}
+    assert is_a_copy(tensor.__dlpack__(**made, max_version=(1, 0)))
+    assert is_a_copy(tensor.__dlpack__(copy=True, dl_device=(1, 0), max_version=(1, 3)))
+    assert not is_a_copy(tensor.__dlpack__(copy=False, dl_device=None, max_version=(1, 3)))
+    assert not is_a_copy(dlbridge.Tensor.__dlpack__(tensor))
+    assert not is_a_copy(tensor.__dlpack__(max_version=(1, 2**32 - 1), stream=-1))
+    assert '"dltensor_versioned"' in repr(tensor.__dlpack__(max_version=(True, 0)))
+    for wrong in (
+        {"max_version": (1, 2**70)},
+        {"max_version": (-1, 0)},
+        {"max_version": (1,)},
+        {"max_version": "1"},
+        {"copy": 1},
+        {"dl_device": 1},
+        {"other": None},
+    ):
+        with pytest.raises((TypeError, OverflowError, ValueError)):
+            tensor.__dlpack__(**wrong)
+    with pytest.raises(TypeError, match="positional"):
+        tensor.__dlpack__(None)
+    with pytest.raises(TypeError):
+        dlbridge.Tensor.__dlpack__(3)
+    signature = "(self, /, *, stream=None, max_version=None, dl_device=None, copy=None)"
+    assert str(inspect.signature(dlbridge.Tensor.__dlpack__)) == signature

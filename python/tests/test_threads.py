@@ -40,6 +40,26 @@ def test_importing_a_module_of_ours_leaves_the_lock_off(module):
     assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
 
 
+@pytest.mark.skipif(not FREE_THREADED, reason="this build of Python has its global lock")
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="counts are deferred from Python 3.14 on")
+def test_threads_do_not_compete_for_reference_counts():
+    """The count of the class is fixed; those of functions and methods are deferred."""
+    example = pytest.importorskip(
+        "dlbridge_example", reason="the example extension is not installed"
+    )
+    assert sys._is_immortal(dlbridge.Tensor)
+    assert sys._is_immortal(example.Image)
+    # From the struct of the free-threaded 3.14: `_PyGC_BITS_DEFERRED`.
+    bits_at, deferred = 11, 64
+    for shared in (
+        dlbridge.from_dlpack,
+        example.norm,
+        vars(dlbridge.Tensor)["__dlpack__"],
+        vars(example.Image)["__dlpack__"],
+    ):
+        assert ctypes.c_uint8.from_address(id(shared) + bits_at).value & deferred, shared
+
+
 def test_a_free_threaded_build_has_a_wheel_of_its_own():
     file = dlbridge._native.__file__
     assert file is not None

@@ -84,6 +84,8 @@ PyObject *make_exchange(PyObject *module, PyObject *like);
 int numpy_ready(void);
 PyObject *read_buffer(PyObject *module, PyObject *array);
 PyObject *read_buffer_for_call(PyObject *module, PyObject *array);
+/* The same as `read_buffer`, of one axis. */
+PyObject *read_line(PyObject *module, PyObject *list);
 PyObject *read_array_struct(PyObject *module, PyObject *array);
 PyObject *read_array_interface(PyObject *module, PyObject *array);
 PyObject *read_array_object(PyObject *module, PyObject *array);

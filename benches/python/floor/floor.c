@@ -22,6 +22,7 @@ static PyMethodDef functions[] = {
     {"read_borrowed", read_borrowed, METH_O, "Borrow through the C exchange API."},
     {"read_buffer", read_buffer, METH_O, "Own a buffer."},
     {"read_buffer_for_call", read_buffer_for_call, METH_O, "Own a buffer on the stack."},
+    {"read_line", read_line, METH_O, "Own a buffer of one axis."},
     {"read_array_struct", read_array_struct, METH_O, "Own an __array_struct__."},
     {"read_array_interface", read_array_interface, METH_O, "Own an __array_interface__."},
     {"read_array_object", read_array_object, METH_O, "Own an ndarray and look into it."},

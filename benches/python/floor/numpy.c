@@ -95,9 +95,9 @@ static PyObject *refuse(void) {
 
 /* Takes over shape and strides in bytes; 0 if the strides are no whole elements or there is
  * nothing to read. */
-static int take_layout(int64_t shape[2], int64_t strides[2], const Py_ssize_t *lengths,
-                       const Py_ssize_t *steps) {
-    for (int axis = 0; axis < 2; axis++) {
+static int take_axes(int axes, int64_t *shape, int64_t *strides, const Py_ssize_t *lengths,
+                     const Py_ssize_t *steps) {
+    for (int axis = 0; axis < axes; axis++) {
         if (lengths[axis] <= 0 || steps[axis] % (Py_ssize_t)sizeof(float)) {
             return 0;
         }
@@ -107,7 +107,12 @@ static int take_layout(int64_t shape[2], int64_t strides[2], const Py_ssize_t *l
     return 1;
 }
 
-static PyObject *read_owner_buffer(BufferOwner *owner, PyObject *array) {
+static int take_layout(int64_t shape[2], int64_t strides[2], const Py_ssize_t *lengths,
+                       const Py_ssize_t *steps) {
+    return take_axes(2, shape, strides, lengths, steps);
+}
+
+static PyObject *read_owner_buffer(BufferOwner *owner, PyObject *array, int axes) {
     Py_buffer *buffer = &owner->buffer;
     if (PyObject_GetBuffer(array, buffer, PyBUF_STRIDES | PyBUF_FORMAT)) {
         return NULL;
@@ -115,8 +120,8 @@ static PyObject *read_owner_buffer(BufferOwner *owner, PyObject *array) {
     PyObject *value = NULL;
     const char *format = buffer->format;
     if (format && format[0] == 'f' && format[1] == 0 && buffer->itemsize == sizeof(float) &&
-        buffer->ndim == 2 &&
-        take_layout(owner->shape, owner->strides, buffer->shape, buffer->strides)) {
+        buffer->ndim == axes &&
+        take_axes(axes, owner->shape, owner->strides, buffer->shape, buffer->strides)) {
         value = first_element(buffer->buf);
     } else {
         refuse();
@@ -125,21 +130,30 @@ static PyObject *read_owner_buffer(BufferOwner *owner, PyObject *array) {
     return value;
 }
 
-PyObject *read_buffer(PyObject *module, PyObject *array) {
-    (void)module;
+static PyObject *read_new_owner(PyObject *array, int axes) {
     BufferOwner *owner = malloc(sizeof *owner);
     if (!owner) {
         return PyErr_NoMemory();
     }
-    PyObject *value = read_owner_buffer(owner, array);
+    PyObject *value = read_owner_buffer(owner, array, axes);
     free(owner);
     return value;
+}
+
+PyObject *read_buffer(PyObject *module, PyObject *array) {
+    (void)module;
+    return read_new_owner(array, 2);
+}
+
+PyObject *read_line(PyObject *module, PyObject *list) {
+    (void)module;
+    return read_new_owner(list, 1);
 }
 
 PyObject *read_buffer_for_call(PyObject *module, PyObject *array) {
     (void)module;
     BufferOwner owner;
-    return read_owner_buffer(&owner, array);
+    return read_owner_buffer(&owner, array, 2);
 }
 
 /* Makes an owner, reads and releases it; takes over the keeper. */

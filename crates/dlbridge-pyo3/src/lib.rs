@@ -42,6 +42,7 @@
 //! | any array, as an argument | to read it | `x: PyTensor`, then [`view`](dlbridge::Tensor::view) |
 //! | an array that must have one dtype and rank | a `TypeError` for any other | `x: PyTensorOf<f32, 2>` |
 //! | a list, a number, or an array of another dtype | a tensor, by one copy | `x: PyTensorLike<f32, 1>` |
+//! | an array that must have three channels | a `TypeError` for any other | `x: PyTensorOf<u8, 3, Shape![_, _, 3]>` |
 //! | an array to write in place | a view to write | `mut x: PyTensorMut<f32>`, then [`view_mut`](PyTensorOf::view_mut) |
 //! | a Python object | a tensor over its memory | [`import`] |
 //! | any array | to borrow it for one call | [`with_borrowed`] |
@@ -57,6 +58,7 @@
 //! | the caller's array | new memory of its framework | [`Allocator::of`] |
 //! | a Python class of my own | every framework to import it | [`ExportDlpack`], [`dlpack_class`] |
 //! | the same | to pickle it | [`PickleDlpack`] |
+//! | a module for free-threaded Python | threads that do not slow each other | [`defer_reference_counts`] |
 //! | a tensor error or a Python exception | to return it | [`Result`], with `?` |
 #![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
 
@@ -65,6 +67,7 @@ mod buffer;
 mod error;
 mod export;
 mod framework;
+mod free_threaded;
 #[cfg(doctest)]
 mod guide;
 mod import;
@@ -72,6 +75,7 @@ mod like;
 mod names;
 mod numpy;
 mod release;
+mod shape;
 mod stream;
 mod tensor;
 mod typed;
@@ -83,12 +87,15 @@ pub use export::{
     Borrow, ExportDlpack, PickleDlpack, TensorObject, dlpack_class, picklable_dlpack_class,
 };
 pub use framework::Allocator;
+pub use free_threaded::defer_reference_counts;
 pub use import::{
     CopyMode, ImportOptions, Protocol, import, import_with_protocol, import_with_stream,
     with_borrowed,
 };
 pub use like::PyTensorLike;
 pub use names::{PyDType, PyDevice};
+#[doc(hidden)]
+pub use shape::shapes;
 pub use stream::Stream;
 pub use tensor::PyTensor;
 pub use typed::{ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensorMut, PyTensorOf, Writable};

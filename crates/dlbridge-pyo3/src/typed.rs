@@ -24,6 +24,9 @@ pub trait Constraint {
     /// [`view_mut`](PyTensorOf::view_mut) is available.
     const WRITABLE: bool = false;
 
+    /// The extents that are required, -1 for an axis of any extent; see [`Shape!`](crate::Shape!).
+    const SHAPE: Option<&'static [i64]> = None;
+
     /// Whether the tensor meets the requirement.
     fn is_met(tensor: &Tensor) -> bool;
 
@@ -98,6 +101,12 @@ macro_rules! tuples {
     ($(($($name:ident),*))*) => {$(
         impl<$($name: Constraint),*> Constraint for ($($name,)*) {
             const WRITABLE: bool = false $(|| $name::WRITABLE)*;
+
+            const SHAPE: Option<&'static [i64]> = {
+                let shape = None;
+                $(let shape = match shape { None => $name::SHAPE, found => found };)*
+                shape
+            };
 
             fn is_met(_tensor: &Tensor) -> bool {
                 true $(&& $name::is_met(_tensor))*
@@ -187,6 +196,13 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     ///
     /// A `TypeError` that names what was expected and what was found.
     pub fn new(tensor: Tensor) -> Result<Self> {
+        const {
+            let is_one = match C::SHAPE {
+                Some(shape) => N == ANY_RANK || N == shape.len(),
+                None => true,
+            };
+            assert!(is_one, "the constraint `Shape!` has another rank");
+        }
         let fits = tensor.dtype() == T::DTYPE
             && (N == ANY_RANK || tensor.rank() == N)
             && tensor.device().is_host_accessible()
@@ -197,12 +213,16 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     #[cold]
     fn refusal(tensor: &Tensor) -> Error {
         let mut wanted = T::DTYPE.to_string();
-        match N {
-            ANY_RANK => wanted.push_str("[...]"),
-            _ => {
-                let _ = write!(wanted, "[{}]", vec!["?"; N].join(", "));
-            }
-        }
+        let extent = |fixed: &i64| match fixed {
+            -1 => "?".to_owned(),
+            fixed => fixed.to_string(),
+        };
+        let extents = match (C::SHAPE, N) {
+            (Some(shape), _) => shape.iter().map(extent).collect::<Vec<_>>().join(", "),
+            (None, ANY_RANK) => "...".to_owned(),
+            (None, _) => vec!["?"; N].join(", "),
+        };
+        let _ = write!(wanted, "[{extents}]");
         wanted.push_str(" on the host");
         C::name(&mut wanted);
         let (dtype, shape, device) = (tensor.dtype(), tensor.shape(), tensor.device());

@@ -41,8 +41,8 @@
 //! `arrow-60`, `burn-0_22`, `burn-flex-0_22`, `bytes-1`, `candle-core-0_11`, `cudarc-0_19`,
 //! `faer-0_24`, `image-0_25`, `nalgebra-0_35`, `ndarray-0_16`, `ndarray-0_17`, `safetensors-0_8`,
 //! and element types: `float4-0_2`, `float8-0_7`, `half-2`, `microfloat-0_1`, `num-complex-0_4`.
-//! `sealed` shares tensors with other processes. The crate `dlbridge-testing` has the suites that test
-//! conversions.
+//! `rayon` computes on many threads, `sealed` shares tensors with other processes. The crate
+//! `dlbridge-testing` has the suites that test conversions.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // First, so that the page of `Tensor` opens with its own methods.
@@ -106,6 +106,8 @@ pub use error::{DescriptorError, Error, ErrorKind, PartError, ShapeField};
 pub use flags::Flags;
 pub use raw::descriptor::ManagedTensor;
 pub use raw::{Element, Iter, Plain, ReadCell};
+#[cfg(feature = "rayon")]
+pub use tensor::ParIter;
 #[doc(hidden)]
 pub use tensor::ffi;
 pub use tensor::{

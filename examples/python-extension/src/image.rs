@@ -2,8 +2,7 @@
 //! Invariant: the pixels of an image are not moved while it lives.
 
 use dlbridge::{DType, SharedTensor, Tensor};
-use dlbridge_pyo3::{Borrow, Contiguous, ExportDlpack, PyTensorOf, Result, dlpack_class};
-use pyo3::exceptions::PyValueError;
+use dlbridge_pyo3::{Borrow, Contiguous, ExportDlpack, PyTensorOf, Result, Shape, dlpack_class};
 use pyo3::prelude::*;
 
 /// A picture: height x width x 3 bytes.
@@ -44,13 +43,13 @@ impl Image {
 
     /// A picture over the memory of any framework's array.
     #[staticmethod]
-    fn over_pixels(pixels: PyTensorOf<u8, 3, Contiguous>) -> PyResult<Self> {
-        let [_, _, channels] = pixels.extents();
-        if channels != 3 {
-            let message = format!("pixels: expected 3 channels, found {channels}");
-            return Err(PyValueError::new_err(message));
-        }
-        Ok(Self::over(pixels.into_inner()))
+    fn over_pixels(pixels: PyTensorOf<u8, 3, (Shape![_, _, 3], Contiguous)>) -> Self {
+        Self::over(pixels.into_inner())
+    }
+
+    /// The rows from `top` to `bottom`, as a picture over the same memory.
+    fn rows(&self, top: usize, bottom: usize) -> Result<Self> {
+        Ok(Self { pixels: self.pixels.slice(0, top..bottom)? })
     }
 
     /// The number of rows.
@@ -79,11 +78,7 @@ impl Image {
 
     /// The negative, as a new picture.
     fn inverted(&self) -> Result<Self> {
-        let mut pixels = self.pixels.to_contiguous()?;
-        for byte in pixels.as_slice_mut::<u8>()? {
-            *byte = !*byte;
-        }
-        Ok(Self::over(pixels))
+        Ok(Self::over(self.pixels.view::<u8>()?.map_to_tensor(|byte| !byte)?))
     }
 
     fn __repr__(&self) -> String {

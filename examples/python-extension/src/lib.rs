@@ -7,8 +7,11 @@ mod gpu;
 mod image;
 
 use dlbridge::Tensor;
-use dlbridge_pyo3::{Allocator, PyTensor, PyTensorMut, PyTensorOf, Result};
+use dlbridge_pyo3::{
+    Allocator, PyTensor, PyTensorMut, PyTensorOf, Result, Shape, Writable, defer_reference_counts,
+};
 use pyo3::prelude::*;
+use rayon::prelude::*;
 
 use image::Image;
 
@@ -28,9 +31,41 @@ fn normalise(py: Python<'_>, mut x: PyTensorMut<f32, 1>) {
 /// A new array of the type of `x`: `factor` times its values.
 #[pyfunction]
 fn scale<'py>(x: &Bound<'py, PyAny>, factor: f32) -> Result<Bound<'py, PyAny>> {
-    let mut scaled = x.extract::<PyTensor>()?.to_contiguous()?;
-    scaled.view_mut::<f32>()?.map(|value| factor * value);
+    let scaled = x.extract::<PyTensor>()?.view::<f32>()?.map_to_tensor(|value| factor * value)?;
     PyTensor::new(scaled).to_caller(x)
+}
+
+/// A picture of bytes, height x width x 3, as a new array of its type: 3 x height x width, from 0 to
+/// 1.
+#[pyfunction]
+fn to_planes<'py>(image: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+    let pixels: PyTensorOf<u8, 3, Shape![_, _, 3]> = image.extract()?;
+    let planes = pixels.view().permute(&[2, 0, 1])?;
+    let normalised = planes.view().map_to_tensor(|byte| f32::from(byte) / 255.0)?;
+    PyTensor::new(normalised).to_caller(image)
+}
+
+/// Makes a picture of bytes brighter, in place.
+#[pyfunction]
+fn brighten(py: Python<'_>, mut image: PyTensorOf<u8, 3, (Shape![_, _, 3], Writable)>, by: u8) {
+    image.view_mut(py).map(|byte| byte.saturating_add(by));
+}
+
+/// The softmax of each row, on all cores, as a new array of the type of `x`.
+#[pyfunction]
+fn softmax<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+    let matrix: PyTensorOf<f32, 2> = x.extract()?;
+    let result = x.py().detach(|| -> Result<Tensor> {
+        let mut result = matrix.to_contiguous()?;
+        result.view_mut::<f32>()?.par_rows_mut()?.for_each(|mut row| {
+            let most = row.as_view().iter().fold(f32::MIN, f32::max);
+            row.map(|value| (value - most).exp());
+            let sum: f32 = row.as_view().iter().sum();
+            row.map(|value| value / sum);
+        });
+        Ok(result)
+    })?;
+    PyTensor::new(result).to_caller(x)
 }
 
 /// The sum of each row, in memory of the caller's framework.
@@ -85,10 +120,14 @@ fn dlbridge_example(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(norm, module)?)?;
     module.add_function(wrap_pyfunction!(normalise, module)?)?;
     module.add_function(wrap_pyfunction!(scale, module)?)?;
+    module.add_function(wrap_pyfunction!(to_planes, module)?)?;
+    module.add_function(wrap_pyfunction!(brighten, module)?)?;
+    module.add_function(wrap_pyfunction!(softmax, module)?)?;
     module.add_function(wrap_pyfunction!(row_sums, module)?)?;
     module.add_function(wrap_pyfunction!(empty_like, module)?)?;
     module.add_function(wrap_pyfunction!(full_like, module)?)?;
     #[cfg(feature = "cuda")]
     module.add_function(wrap_pyfunction!(gpu::filled, module)?)?;
-    module.add_function(wrap_pyfunction!(convert, module)?)
+    module.add_function(wrap_pyfunction!(convert, module)?)?;
+    defer_reference_counts(module)
 }

@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "borrowing is unsafe")]
 
 use dlbridge::Tensor;
-use dlbridge_pyo3::{Error, PyTensor, Result, with_borrowed};
+use dlbridge_pyo3::{Error, PyTensor, Result, defer_reference_counts, with_borrowed};
 use ndarray::Array2;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -28,6 +28,12 @@ fn read(array: PyTensor) -> Result<f32> {
 #[cold]
 fn no_elements() -> Error {
     PyTypeError::new_err("expected elements").into()
+}
+
+/// The same of one axis: a buffer without DLPack.
+#[pyfunction]
+fn read_line(list: PyTensor) -> Result<f32> {
+    list.view::<f32>()?.get(&[0]).ok_or_else(no_elements)
 }
 
 /// The same memory, borrowed for the length of the call.
@@ -105,6 +111,7 @@ fn bench_dlbridge(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(nothing, module)?)?;
     module.add_function(wrap_pyfunction!(ignore, module)?)?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
+    module.add_function(wrap_pyfunction!(read_line, module)?)?;
     module.add_function(wrap_pyfunction!(read_borrowed, module)?)?;
     module.add_function(wrap_pyfunction!(pass_on, module)?)?;
     module.add_function(wrap_pyfunction!(copy, module)?)?;
@@ -113,5 +120,6 @@ fn bench_dlbridge(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(share, module)?)?;
     module.add_function(wrap_pyfunction!(make_exchange, module)?)?;
     module.add_function(wrap_pyfunction!(make_numpy, module)?)?;
-    module.add_function(wrap_pyfunction!(make, module)?)
+    module.add_function(wrap_pyfunction!(make, module)?)?;
+    defer_reference_counts(module)
 }

@@ -105,6 +105,20 @@ pub(super) struct Method(pub(super) ffi::PyMethodDef);
 // SAFETY: immutable (F6).
 unsafe impl Sync for Method {}
 
+impl Method {
+    /// The method of a class, for its attribute.
+    pub(super) fn descriptor<'py>(
+        &'static self,
+        kind: &Bound<'py, PyType>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let definition = (&raw const self.0).cast_mut();
+        // SAFETY: a type, and a static definition, which Python does not write to (F2).
+        let method = unsafe { ffi::PyDescr_NewMethod(kind.as_type_ptr(), definition) };
+        // SAFETY: a new reference, or null with an exception set (F3).
+        unsafe { Bound::from_owned_ptr_or_err(kind.py(), method) }
+    }
+}
+
 /// The methods of one class: an associated constant, since a `static` cannot be generic.
 struct MethodsOf<T>(PhantomData<T>);
 
@@ -156,12 +170,7 @@ pub(super) fn add(kind: &Bound<'_, PyType>, method: &'static Method) -> PyResult
     if kind.getattr("__dict__")?.contains(&name)? {
         return Ok(());
     }
-    let definition = (&raw const method.0).cast_mut();
-    // SAFETY: a type, and a static definition, which Python does not write to (F2).
-    let descriptor = unsafe { ffi::PyDescr_NewMethod(kind.as_type_ptr(), definition) };
-    // SAFETY: a new reference, or null with an exception set (F3).
-    let descriptor = unsafe { Bound::from_owned_ptr_or_err(kind.py(), descriptor) }?;
-    kind.setattr(name, descriptor)
+    kind.setattr(name, method.descriptor(kind)?)
 }
 
 /// The arguments of a call: the positional ones, then the values of the keywords.

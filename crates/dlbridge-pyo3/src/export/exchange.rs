@@ -20,6 +20,7 @@ use pyo3::{Borrowed, ffi};
 
 use super::class::{ExportDlpack, export, panicked, permitted};
 use super::object::TensorObject;
+use crate::free_threaded::prepare_class;
 use crate::stream::Ready;
 use crate::{Error, Result, release};
 
@@ -54,13 +55,15 @@ pub(crate) fn table<T: ExportDlpack>() -> &'static DLPackExchangeAPI {
     &TableOf::<T>::TABLE.0
 }
 
-/// The capsule for the type's attribute.
+/// The capsule for the type's attribute, which is made when the class is: before another thread has it.
 pub(super) fn capsule<T: ExportDlpack>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let table = (&raw const TableOf::<T>::TABLE.0).cast_mut().cast::<c_void>();
     // SAFETY: a constant table and a static name; nothing is to be released (F6).
     let capsule = unsafe { ffi::PyCapsule_New(table, CAPSULE.as_ptr(), None) };
     // SAFETY: a new reference, or null with an exception set (F3).
-    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+    let capsule = unsafe { Bound::from_owned_ptr_or_err(py, capsule) }?;
+    prepare_class(&py.get_type::<T>(), &capsule)?;
+    Ok(capsule)
 }
 
 /// Whether a table is one of this library, which keeps read-only memory read-only and allocates

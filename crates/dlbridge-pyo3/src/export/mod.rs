@@ -7,6 +7,7 @@ mod buffer_slots;
 mod capsule;
 pub(crate) mod class;
 mod class_methods;
+mod dlpack_method;
 pub(crate) mod exchange;
 mod methods;
 mod numpy;

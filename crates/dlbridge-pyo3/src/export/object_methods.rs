@@ -8,7 +8,7 @@ use pyo3::{ffi, intern};
 
 use super::answer::{Arguments, answer};
 use super::object::TensorObject;
-use super::{arrow, buffer_slots, exchange, numpy, parts, values};
+use super::{arrow, buffer_slots, dlpack_method, exchange, numpy, parts, values};
 use crate::{Error, PyDevice, Result};
 
 #[pymethods]
@@ -18,6 +18,7 @@ impl TensorObject {
     fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
         // Class attributes are made when the class is, before there is an object of it.
         buffer_slots::install(py)?;
+        dlpack_method::install(&py.get_type::<Self>())?;
         Ok(exchange::capsule::<Self>(py)?.unbind())
     }
 
@@ -34,6 +35,7 @@ impl TensorObject {
         ))
     }
 
+    // Called for unusual arguments only: see `dlpack_method`.
     /// Return a capsule over the same memory.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(

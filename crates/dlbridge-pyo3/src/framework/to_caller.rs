@@ -74,7 +74,7 @@ impl PyTensor {
                     return make_array(py, to_object, tensor);
                 }
             }
-            None | Some(Path::Masked) => {}
+            None | Some(Path::Masked | Path::Buffer) => {}
         }
         let Some(Importer { function, framework }) = Importer::for_type_of(object)? else {
             return numpy_array(py, tensor);

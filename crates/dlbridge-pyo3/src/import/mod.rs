@@ -22,7 +22,7 @@ mod deliver;
 mod descriptor;
 mod dlpack;
 mod exchange;
-mod fallback;
+pub(crate) mod fallback;
 mod numpy;
 mod object;
 mod on_stream;

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use super::descriptor::{Described, DescriptorSpace};
 use super::protocol::Protocol;
-use super::{advice, dlpack, exchange, numpy};
+use super::{advice, dlpack, exchange, fallback, numpy};
 use crate::types::{Path, path_of};
 use crate::{Result, TensorObject, release};
 
@@ -35,6 +35,11 @@ pub(super) fn import_by_path(
             // SAFETY: of that very type (F5).
             if let Some(tensor) = unsafe { numpy::import_array(object) }? {
                 return Ok((tensor, Protocol::NumPy));
+            }
+        }
+        Some(Path::Buffer) => {
+            if let Some(found) = fallback::import_buffer(object)? {
+                return Ok(found);
             }
         }
         Some(path) => {

@@ -1,7 +1,7 @@
 //! The cache of facts about Python types, by the type's address.
 //! Invariants: a slot is read whole, as one writer wrote it. A slot with a path keeps its type
-//! alive; a slot without a path is cleared when its type is freed. So a new type at a freed address
-//! gets no stale path.
+//! alive; a slot without a path, or with that of buffers, is cleared when its type is freed. So a
+//! new type at a freed address gets no stale path.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
@@ -26,7 +26,7 @@ static SLOTS: [Slot; COUNT] = [const { Slot::empty() }; COUNT];
 static DETAILS: Mutex<[Option<Details>; COUNT]> = Mutex::new([const { None }; COUNT]);
 
 struct Details {
-    /// A reference to a type with a path, a weak one to a type without.
+    /// A reference to a type with a path, a weak one to a type without or with that of buffers.
     guard: Py<PyAny>,
     /// The type's framework, once it was looked up.
     framework: Option<&'static Framework>,
@@ -52,6 +52,7 @@ const NO_PATH: usize = 0;
 const NUMPY: usize = 1;
 const OWN: usize = 2;
 const MASKED: usize = 3;
+const BUFFER: usize = 4;
 
 fn encoded(path: Option<Path>) -> *mut DLPackExchangeAPI {
     match path {
@@ -59,6 +60,7 @@ fn encoded(path: Option<Path>) -> *mut DLPackExchangeAPI {
         Some(Path::NumPy) => ptr::without_provenance_mut(NUMPY),
         Some(Path::Own) => ptr::without_provenance_mut(OWN),
         Some(Path::Masked) => ptr::without_provenance_mut(MASKED),
+        Some(Path::Buffer) => ptr::without_provenance_mut(BUFFER),
         Some(Path::Table(table)) => ptr::from_ref(table).cast_mut(),
     }
 }
@@ -68,7 +70,7 @@ fn encoded(path: Option<Path>) -> *mut DLPackExchangeAPI {
 /// `path` was [`encoded`].
 #[inline(always)]
 unsafe fn decoded(path: *mut DLPackExchangeAPI) -> Option<Path> {
-    if path.addr() > MASKED {
+    if path.addr() > BUFFER {
         // SAFETY: made of a table, which lives as long as the process (F6).
         return Some(Path::Table(unsafe { &*path }));
     }
@@ -76,7 +78,8 @@ unsafe fn decoded(path: *mut DLPackExchangeAPI) -> Option<Path> {
         NO_PATH => None,
         NUMPY => Some(Path::NumPy),
         OWN => Some(Path::Own),
-        _ => Some(Path::Masked),
+        MASKED => Some(Path::Masked),
+        _ => Some(Path::Buffer),
     }
 }
 
@@ -162,8 +165,11 @@ fn slot_with(kind: *mut ffi::PyTypeObject, home: usize) -> Option<usize> {
 /// Caches a type, and evicts another one if both places are used.
 fn remember(kind: &Bound<'_, PyType>, home: usize, path: Option<Path>) {
     let guard = match path {
-        Some(_) => kind.clone().into_any().unbind(),
-        None => match watched(kind) {
+        Some(Path::NumPy | Path::Masked | Path::Own | Path::Table(_)) => {
+            kind.clone().into_any().unbind()
+        }
+        // ctypes makes a type for each length of array.
+        Some(Path::Buffer) | None => match watched(kind) {
             Ok(guard) => guard,
             // Out of memory: asked again next time.
             Err(_) => return,

@@ -2,6 +2,9 @@
 //! Invariant: the runs cover exactly the elements of the layout, each index once.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "rayon")]
+use std::ops::Range;
+
 /// A straight piece of a layout: `len` elements, `step` apart, from `start` on (all in elements).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
@@ -67,6 +70,60 @@ impl<'a> Runs<'a> {
     pub(crate) fn left(&self) -> usize {
         self.end - self.next
     }
+
+    /// The start of a run, by its number.
+    #[inline]
+    fn start_of(&self, run: usize) -> isize {
+        let block = block_start(self.shape, self.strides, run / self.rows);
+        block + (run % self.rows) as isize * self.row_step
+    }
+}
+
+/// Elements by their numbers in row-major order, for loops that threads share.
+#[cfg(feature = "rayon")]
+impl<'a> Runs<'a> {
+    /// The runs of a range of a layout's elements: a piece of one run, whole runs, a piece of the next.
+    ///
+    /// The layout must have been measured, and the range lie within its `len` elements.
+    pub(crate) fn within(
+        shape: &'a [i64],
+        strides: &'a [i64],
+        len: usize,
+        range: Range<usize>,
+    ) -> (Run, Self, Run) {
+        let mut whole = Self::new(shape, strides, len);
+        let none = Run { len: 0, ..whole.run };
+        if range.is_empty() {
+            whole.end = 0;
+            return (none, whole, none);
+        }
+        let run_len = whole.run.len;
+        let (first, skipped) = (range.start / run_len, range.start % run_len);
+        let (last, taken) = (range.end / run_len, range.end % run_len);
+        if first == last {
+            whole.end = 0;
+            return (whole.piece(first, skipped..taken), whole, none);
+        }
+        let front = if skipped > 0 { whole.piece(first, skipped..run_len) } else { none };
+        let back = if taken > 0 { whole.piece(last, 0..taken) } else { none };
+        whole.next = first + usize::from(skipped > 0);
+        whole.end = last;
+        if whole.next < last {
+            whole.left = whole.rows - whole.next % whole.rows;
+            whole.run.start = whole.start_of(whole.next);
+        }
+        (front, whole, back)
+    }
+
+    /// The offset of an element.
+    pub(crate) fn offset(&self, number: usize) -> isize {
+        self.piece(number / self.run.len, number % self.run.len..0).start
+    }
+
+    fn piece(&self, run: usize, range: Range<usize>) -> Run {
+        let start = self.start_of(run) + range.start as isize * self.run.step;
+        Run { start, len: range.len(), step: self.run.step }
+    }
 }
 
 /// The innermost axes that step like one axis: its extent and stride, and how many axes are left
@@ -126,9 +183,7 @@ impl DoubleEndedIterator for Runs<'_> {
             return None;
         }
         self.end -= 1;
-        let start = block_start(self.shape, self.strides, self.end / self.rows);
-        let row = (self.end % self.rows) as isize;
-        Some(Run { start: start + row * self.row_step, ..self.run })
+        Some(Run { start: self.start_of(self.end), ..self.run })
     }
 }
 
@@ -166,6 +221,33 @@ mod tests {
         let mut back: Vec<_> = runs(&shape, &strides).rev().map(|run| run.start).collect();
         back.reverse();
         assert_eq!(back, forth);
+    }
+
+    #[cfg(feature = "rayon")]
+    #[test]
+    fn a_range_of_elements_is_walked_from_and_to_the_middle_of_a_run() {
+        for (shape, strides) in [
+            (&[2, 1, 2, 2, 2][..], &[100, 9, 40, 10, 3][..]),
+            (&[3, 2, 4], &[8, 4, 1]),
+            (&[4, 3], &[-3, 0]),
+            (&[5], &[-2]),
+            (&[], &[]),
+            (&[2, 0], &[1, 1]),
+        ] {
+            let all = offsets(shape, strides);
+            for (start, end) in (0..=all.len()).flat_map(|end| (0..=end).map(move |i| (i, end))) {
+                let (front, runs, back) = Runs::within(shape, strides, all.len(), start..end);
+                assert!(runs.clone().rev().eq(runs.clone().collect::<Vec<_>>().into_iter().rev()));
+                let found: Vec<isize> = std::iter::once(front)
+                    .chain(runs)
+                    .chain([back])
+                    .flat_map(|run| (0..run.len as isize).map(move |i| run.start + i * run.step))
+                    .collect();
+                assert_eq!(found, all[start..end], "{shape:?} {strides:?} {start}..{end}");
+            }
+            let numbered = Runs::new(shape, strides, all.len());
+            assert!(all.iter().enumerate().all(|(number, &at)| numbered.offset(number) == at));
+        }
     }
 
     #[test]

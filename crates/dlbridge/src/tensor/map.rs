@@ -53,7 +53,7 @@ impl<T: Element> View<'_, T> {
     }
 }
 
-fn same_shape(expected: &[i64], found: &[i64]) -> Result<(), Error> {
+pub(super) fn same_shape(expected: &[i64], found: &[i64]) -> Result<(), Error> {
     if expected.len() != found.len() {
         return Err(Error::rank(expected.len(), found.len()));
     }

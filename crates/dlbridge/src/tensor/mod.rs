@@ -6,6 +6,8 @@ mod owned;
 mod accessors;
 mod builder;
 mod map;
+#[cfg(feature = "rayon")]
+mod parallel;
 mod part_verbs;
 mod parts;
 mod raw;
@@ -16,6 +18,8 @@ mod view;
 pub use builder::Builder;
 pub(crate) use owned::debug;
 pub use owned::{Producer, Tensor};
+#[cfg(feature = "rayon")]
+pub use parallel::ParIter;
 pub use parts::ViewPart;
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
 pub(crate) use raw::Nested;

@@ -50,6 +50,8 @@ mod odd_but_legal;
 mod owned_slice;
 mod ownership;
 mod packed;
+#[cfg(feature = "rayon")]
+mod parallel;
 mod parts;
 mod prop_layout;
 mod prop_parts;

@@ -50,7 +50,7 @@ impl NeedsInterpreter for Owners {
 /// Its size is known. (Without `data` it is the array's own buffer, which was already tried.)
 fn within_buffer(interface: &Interface<'_>) -> Result<(ForeignMemory, Option<Acquired>)> {
     let exporter = interface.need("data")?;
-    if !buffer::has_buffer(exporter.as_borrowed()) {
+    if !buffer::has_buffer(&exporter.get_type()) {
         return wrong("data", &exporter, "an address or an object with the buffer protocol");
     }
     let offset = match interface.get("offset")? {

@@ -3,11 +3,13 @@
 //! Invariant: the tensor owns the acquired buffer itself, which no Python code can find and
 //! release, and which is released once.
 
+use std::borrow::Cow;
 use std::ffi::{CStr, c_int};
 use std::{ptr, slice};
 
-use dlbridge::{Device, Tensor};
+use dlbridge::{DType, Device, Flags, Tensor};
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use pyo3::{Borrowed, ffi};
 
 use super::memory::ForeignMemory;
@@ -17,10 +19,18 @@ use crate::{Error, Result};
 
 /// Imports an object's buffer; `None` if it has none.
 pub(super) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
-    if !has_buffer(object) {
+    if !has_buffer(&object.get_type()) {
         return Ok(None);
     }
-    let (buffer, memory) = open(object)?;
+    let buffer = Acquired::new(object)?;
+    if let Some((len, dtype)) = buffer.line()? {
+        let Buffer { buf, readonly, .. } = *buffer.0;
+        let flags = if readonly != 0 { Flags::READ_ONLY } else { Flags::NONE };
+        let builder = Tensor::builder(Owner::new(buffer)).dtype(dtype).shape(&[len]);
+        // SAFETY: as below (F8, T3).
+        return Ok(Some(unsafe { builder.build_raw(buf, Device::CPU, flags) }?));
+    }
+    let memory = buffer.memory()?;
     // SAFETY: a buffer's memory stays where it is, as it is described, until it is released (PEP
     // 3118), which the owner does (F8, T3).
     unsafe { memory.tensor(Owner::new(buffer)) }.map(Some)
@@ -34,10 +44,9 @@ pub(super) fn open(object: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, Foreign
 }
 
 /// Whether an object's type has the buffer protocol.
-pub(super) fn has_buffer(object: Borrowed<'_, '_, PyAny>) -> bool {
+pub(super) fn has_buffer(kind: &Bound<'_, PyType>) -> bool {
     // Of static types, too, since 3.10; the number of the slot is part of the stable ABI.
     const BF_GETBUFFER: c_int = 1;
-    let kind = object.get_type();
     // SAFETY: a type, and a slot that every version has (F1).
     !unsafe { ffi::PyType_GetSlot(kind.as_type_ptr(), BF_GETBUFFER) }.is_null()
 }
@@ -77,6 +86,27 @@ impl Acquired {
         if status == 0 { Ok(Self(buffer)) } else { Err(PyErr::fetch(object.py())) }
     }
 
+    /// The length and dtype of a buffer of one axis without gaps, which is most of them.
+    ///
+    /// # Errors
+    ///
+    /// A format that is not one number.
+    fn line(&self) -> Result<Option<(i64, DType)>> {
+        let Buffer { len, itemsize, ndim, shape, strides, suboffsets, .. } = *self.0;
+        if ndim != 1 || itemsize <= 0 || !suboffsets.is_null() || shape.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: not null, so one number, as long as the buffer is held (F8).
+        let extent = unsafe { *shape };
+        // SAFETY: the same.
+        let has_gaps = !strides.is_null() && unsafe { *strides } != itemsize;
+        if has_gaps || extent.checked_mul(itemsize) != Some(len) {
+            return Ok(None);
+        }
+        let dtype = buffer::dtype_of(&self.format(), buffer::size_of_item(itemsize)?)?;
+        Ok(Some((extent as i64, dtype)))
+    }
+
     /// # Errors
     ///
     /// A format that is not one number, sub-offsets, or a length that is not that of the shape.
@@ -103,13 +133,13 @@ impl Acquired {
     }
 
     /// No format means bytes.
-    fn format(&self) -> String {
+    fn format(&self) -> Cow<'_, str> {
         if self.0.format.is_null() {
-            return "B".to_owned();
+            return Cow::Borrowed("B");
         }
         // SAFETY: a null-terminated string, as long as the buffer is held (F8).
         let format = unsafe { CStr::from_ptr(self.0.format) };
-        format.to_string_lossy().into_owned()
+        format.to_string_lossy()
     }
 
     fn list(&self, numbers: *const ffi::Py_ssize_t) -> Option<Vec<i64>> {

@@ -4,6 +4,7 @@
 use dlbridge::Tensor;
 use pyo3::Borrowed;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use super::memory::ForeignMemory;
 use crate::release::NeedsInterpreter;
@@ -26,6 +27,6 @@ pub(super) fn open(_: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, ForeignMemor
     Err(Error::buffer("data: expected an address: no buffers on this platform, found an object"))
 }
 
-pub(super) fn has_buffer(_: Borrowed<'_, '_, PyAny>) -> bool {
+pub(super) fn has_buffer(_: &Bound<'_, PyType>) -> bool {
     false
 }

@@ -70,13 +70,17 @@ impl ForeignMemory {
     /// More axes than a tensor has, a negative extent, strides that are not whole elements, and
     /// sizes or addresses that overflow.
     pub(super) fn reach(&self) -> Result<Reach> {
+        self.reach_by(&self.steps()?)
+    }
+
+    fn reach_by(&self, steps: &[i64]) -> Result<Reach> {
         if self.shape.len() > MAX_RANK {
             let found = self.shape.len();
             return Err(Error::buffer(format!(
                 "shape: expected {MAX_RANK} axes or fewer, found {found}"
             )));
         }
-        let span = layout::span(&self.shape, &self.steps()?)?;
+        let span = layout::span(&self.shape, steps)?;
         // Broadcast axes make more elements than there are places.
         layout::nbytes(span.len, self.dtype, Flags::NONE)?;
         layout::nbytes(span.extent(), self.dtype, Flags::NONE)?;
@@ -103,9 +107,9 @@ impl ForeignMemory {
     /// As for [`Builder::build_raw`](dlbridge::Builder::build_raw): the elements are there as
     /// long as the owner lives.
     pub(super) unsafe fn tensor<O: Send + 'static>(self, owner: O) -> Result<Tensor> {
-        self.reach()?;
-        let flags = if self.read_only { Flags::READ_ONLY } else { Flags::NONE };
         let steps = self.steps()?;
+        self.reach_by(&steps)?;
+        let flags = if self.read_only { Flags::READ_ONLY } else { Flags::NONE };
         let builder = Tensor::builder(owner).dtype(self.dtype).shape(&self.shape).strides(&steps);
         // SAFETY: the caller's duty.
         Ok(unsafe { builder.build_raw(self.data, self.device, flags) }?)

@@ -15,6 +15,7 @@ mod typestr;
 
 use dlbridge::Tensor;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use pyo3::{Borrowed, intern};
 
 use crate::Result;
@@ -48,7 +49,7 @@ pub(crate) fn copy_chunks(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Ten
     let is_chunked = object.hasattr(intern!(py, "__arrow_c_stream__"))?
         && !object.hasattr(intern!(py, "__dlpack__"))?
         && !object.hasattr(intern!(py, "__arrow_c_array__"))?
-        && !buffer::has_buffer(object);
+        && !buffer::has_buffer(&object.get_type());
     if !is_chunked {
         return Ok(None);
     }
@@ -65,7 +66,7 @@ pub(crate) fn import_cuda(
 }
 
 /// Imports an object with the buffer protocol.
-fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Tensor, Protocol)>> {
+pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Tensor, Protocol)>> {
     Ok(buffer::import_buffer(object)?.map(|tensor| (tensor, Protocol::Buffer)))
 }
 
@@ -77,4 +78,9 @@ pub(crate) fn import_refused(object: Borrowed<'_, '_, PyAny>) -> Option<(Tensor,
     }
     let tensor = ml_dtypes::import_ml_dtypes(object).ok().flatten()?;
     Some((tensor, Protocol::ArrayInterface))
+}
+
+/// Whether a type has the buffer protocol.
+pub(crate) fn has_buffer(kind: &Bound<'_, PyType>) -> bool {
+    buffer::has_buffer(kind)
 }

@@ -35,7 +35,7 @@ impl Parts<'_> {
     }
 
     /// Whether elements under different indices have no byte in common.
-    fn check_disjoint(&self) -> Result<(), Error> {
+    pub(crate) fn check_disjoint(&self) -> Result<(), Error> {
         if self.layout().unit().is_packed() {
             return Err(Error::SubByte { padded: false, dtype: self.dtype() });
         }

@@ -174,13 +174,8 @@ impl<'a, T: Element> Elements<'a, T> {
         mut function: impl FnMut(T) -> U,
     ) -> Result<Buffer, Error> {
         let write = |target: *mut u8| {
-            let mut at = target.cast::<U>();
-            self.iter().for_each(|value| {
-                // SAFETY: the iterator gives `len` elements, and there is room for as many, aligned
-                // (R1, R7).
-                unsafe { at.write(function(value)) };
-                at = at.wrapping_add(1);
-            });
+            // SAFETY: room for all elements, aligned (R1, R7).
+            unsafe { write_mapped(self.iter(), target.cast(), &mut function) };
             Ok(())
         };
         // SAFETY: all elements are written (R1).
@@ -197,20 +192,10 @@ impl<'a, T: Element> Elements<'a, T> {
     ) -> Result<Buffer, Error> {
         assert_eq!(self.parts.shape(), other.parts.shape(), "the caller compares the shapes");
         let write = |target: *mut u8| {
-            let target = target.cast::<U>();
-            let mut write = |at: usize, value: T, other: V| {
-                // SAFETY: `at` counts the elements, and there is room for as many, aligned (R1, R7).
-                unsafe { target.wrapping_add(at).write(function(value, other)) };
-            };
-            if let (Some(cells), Some(others)) = (self.cells(), other.cells()) {
-                let pairs = cells.iter().zip(others).enumerate();
-                pairs.for_each(|(at, (cell, other))| write(at, cell.get(), other.get()));
-            } else {
-                let mut others = other.iter();
-                self.iter().enumerate().for_each(|(at, value)| {
-                    write(at, value, others.next().expect("as many elements"));
-                });
-            }
+            let elements = (self.iter(), other.iter());
+            let cells = self.cells().zip(other.cells());
+            // SAFETY: room for all elements, aligned (R1, R7); both have as many.
+            unsafe { write_zipped(elements, cells, target.cast(), &mut function) };
             Ok(())
         };
         // SAFETY: all elements are written: both have as many (R1).
@@ -218,7 +203,7 @@ impl<'a, T: Element> Elements<'a, T> {
     }
 
     /// The size in bytes of as many elements of another type.
-    fn size_of<U: Element>(&self) -> Result<usize, Error> {
+    pub(super) fn size_of<U: Element>(&self) -> Result<usize, Error> {
         layout::nbytes(self.parts.len(), U::DTYPE, Flags::NONE)
     }
 
@@ -229,6 +214,54 @@ impl<'a, T: Element> Elements<'a, T> {
         // SAFETY: so many elements were written just now (R8).
         unsafe { values.set_len(written) };
         values
+    }
+}
+
+type Cells<'a, T> = &'a [ReadCell<T>];
+
+/// Writes `function` of each element to `target`.
+///
+/// # Safety
+///
+/// `target` is aligned, and valid for writes of as many values.
+#[inline(always)]
+pub(super) unsafe fn write_mapped<T: Element, U>(
+    elements: Iter<'_, T>,
+    mut target: *mut U,
+    mut function: impl FnMut(T) -> U,
+) {
+    elements.for_each(|value| {
+        // SAFETY: one of as many values (the caller's duty).
+        unsafe { target.write(function(value)) };
+        target = target.wrapping_add(1);
+    });
+}
+
+/// Writes `function` of each pair of elements to `target`; `cells` are the same elements, if both are
+/// contiguous.
+///
+/// # Safety
+///
+/// `target` is aligned, and valid for writes of as many values as the first elements. The others, and
+/// both lists of cells, are as many.
+#[inline(always)]
+pub(super) unsafe fn write_zipped<T: Element, V: Element, U>(
+    (elements, mut others): (Iter<'_, T>, Iter<'_, V>),
+    cells: Option<(Cells<'_, T>, Cells<'_, V>)>,
+    target: *mut U,
+    mut function: impl FnMut(T, V) -> U,
+) {
+    let mut write = |at: usize, value: T, other: V| {
+        // SAFETY: `at` counts the elements, and there is room for as many (the caller's duty).
+        unsafe { target.wrapping_add(at).write(function(value, other)) };
+    };
+    if let Some((cells, others)) = cells {
+        let pairs = cells.iter().zip(others).enumerate();
+        pairs.for_each(|(at, (cell, other))| write(at, cell.get(), other.get()));
+    } else {
+        elements.enumerate().for_each(|(at, value)| {
+            write(at, value, others.next().expect("as many elements"));
+        });
     }
 }
 

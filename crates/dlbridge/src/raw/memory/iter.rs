@@ -61,6 +61,23 @@ impl<'a, T: Element> Iter<'a, T> {
         Self::over(data, runs)
     }
 
+    /// The elements of a piece of a run, of whole runs, and of another piece, in this order.
+    ///
+    /// # Safety
+    ///
+    /// As for [`strided`](Self::strided), for the pieces as well, which have the step of `runs`.
+    #[cfg(feature = "rayon")]
+    pub(crate) unsafe fn pieces(
+        data: *const u8,
+        (front, runs, back): (Run, Runs<'a>, Run),
+    ) -> Self {
+        let mut all = Self::over(data, runs);
+        (all.at, all.left) = (all.first(front), front.len);
+        let before = (back.len as isize - 1).wrapping_mul(all.step());
+        (all.back, all.back_left) = (all.first(back).wrapping_offset(before), back.len);
+        all
+    }
+
     #[inline]
     fn over(data: *const u8, runs: Runs<'a>) -> Self {
         let (at, back) = (data, data);

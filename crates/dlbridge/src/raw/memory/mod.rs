@@ -6,6 +6,8 @@ mod copy;
 pub(crate) mod elements;
 pub(crate) mod exclusive;
 pub(crate) mod iter;
+#[cfg(feature = "rayon")]
+mod parallel;
 pub(crate) mod placement;
 mod rows;
 mod slice;

@@ -48,6 +48,20 @@ impl<'a, T: Element> RowElements<'a, T> {
     }
 }
 
+#[cfg(feature = "rayon")]
+impl<'a, T: Element> RowElements<'a, T> {
+    /// A row by its number.
+    ///
+    /// # Panics
+    ///
+    /// If fewer rows are left.
+    pub(crate) fn row(&self, number: usize) -> Elements<'a, T> {
+        assert!(number < self.len(), "a row that is left");
+        // SAFETY: the offset of an index of the outer axes, as in `next` (R1).
+        unsafe { self.elements.part(self.row, self.starts.offset(number)) }
+    }
+}
+
 impl<'a, T: Element> Iterator for RowElements<'a, T> {
     type Item = Elements<'a, T>;
 

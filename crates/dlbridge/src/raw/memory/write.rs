@@ -18,7 +18,7 @@ pub(crate) struct ElementsMut<'a, T> {
 }
 
 /// Elements whose type and device were checked.
-enum Described<'a> {
+pub(super) enum Described<'a> {
     Whole(Parts<'a>),
     Part(Borrowed<'a>),
 }
@@ -38,7 +38,7 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         Ok(Self::over(Described::Whole(parts)))
     }
 
-    fn over(described: Described<'a>) -> Self {
+    pub(super) fn over(described: Described<'a>) -> Self {
         Self { described, elements: PhantomData }
     }
 
@@ -124,7 +124,7 @@ impl<'a, T: Element> ElementsMut<'a, T> {
 ///
 /// The run is one of the elements' layout, and no other code reads or writes them.
 #[inline(always)]
-unsafe fn write_run<T: Element>(
+pub(super) unsafe fn write_run<T: Element>(
     elements: &Elements<'_, T>,
     run: Run,
     mut value: impl FnMut(T) -> T,

@@ -1,0 +1,121 @@
+//! Reference counts that the threads of a free-threaded Python do not compete for.
+//! Invariant: nothing is changed where Python's functions or layouts are not known.
+//!
+//! A function or class that several threads use has one reference count, which each call changes:
+//! with two threads, calls are slower than with one. CPython defers the counts of functions that
+//! are in a module's method table, but PyO3 adds its functions one by one. A class is counted by
+//! each of its objects; PyO3 keeps every class as long as the process, so its count may be fixed.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyType};
+use pyo3::{ffi, intern};
+
+/// Lets threads of a free-threaded Python (3.14 and newer) call a module's functions without
+/// competing for their reference counts. Call it at the end of the module's function. With the
+/// GIL, it does nothing.
+///
+/// Classes with [`dlpack_methods!`](crate::dlpack_methods) do not need it.
+///
+/// ```
+/// use dlbridge_pyo3::{PyTensor, defer_reference_counts};
+/// use pyo3::prelude::*;
+///
+/// #[pyfunction]
+/// fn rank(x: PyTensor) -> usize {
+///     x.rank()
+/// }
+///
+/// #[pymodule(gil_used = false)]
+/// fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
+///     module.add_function(wrap_pyfunction!(rank, module)?)?;
+///     defer_reference_counts(module)
+/// }
+/// # Python::initialize();
+/// # Python::attach(|py| extension(&PyModule::new(py, "m").unwrap()).unwrap());
+/// ```
+///
+/// # Errors
+///
+/// Python's, if there is no memory.
+pub fn defer_reference_counts(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    for value in module.dict().values() {
+        if value.is_instance_of::<PyCFunction>() {
+            defer(&value);
+        }
+    }
+    Ok(())
+}
+
+/// Does the same for a class that PyO3 has just made, and for its methods. `made` is a new object
+/// of this thread.
+pub(crate) fn prepare_class(class: &Bound<'_, PyType>, made: &Bound<'_, PyAny>) -> PyResult<()> {
+    let names = class.getattr(intern!(class.py(), "__dict__"))?;
+    for value in names.call_method0(intern!(class.py(), "values"))?.try_iter()? {
+        defer(&value?);
+    }
+    fix_count(class, made);
+    Ok(())
+}
+
+/// Defers the reference count of an object, if this Python can.
+#[cfg(unix)]
+fn defer(object: &Bound<'_, PyAny>) {
+    use std::ffi::c_int;
+    use std::sync::OnceLock;
+
+    use libloading::os::unix::Library;
+
+    type Defer = unsafe extern "C" fn(*mut ffi::PyObject) -> c_int;
+    static DEFER: OnceLock<Option<Defer>> = OnceLock::new();
+    let found = DEFER.get_or_init(|| {
+        // SAFETY: the function has this type in every version that has it (3.14; F5).
+        let function =
+            unsafe { Library::this().get::<Defer>(b"PyUnstable_Object_EnableDeferredRefcount\0") };
+        function.ok().map(|function| *function)
+    });
+    if let Some(defer) = found {
+        // SAFETY: attached, and an object; it cannot fail, and other threads may use the object (F1).
+        unsafe { defer(object.as_ptr()) };
+    }
+}
+
+#[cfg(not(unix))]
+fn defer(_: &Bound<'_, PyAny>) {}
+
+/// The head of an object of the free-threaded CPython 3.13 and 3.14.
+#[repr(C)]
+struct Head {
+    thread: usize,
+    flags: u16,
+    mutex: u8,
+    gc_bits: u8,
+    local_count: AtomicU32,
+    shared_count: isize,
+    kind: *mut ffi::PyTypeObject,
+}
+
+/// The local count of an immortal object.
+const IMMORTAL: u32 = u32::MAX;
+
+/// Fixes the reference count of a class that lives as long as the process, as CPython does for
+/// classes of its own. Only the thread that made the class may do so.
+fn fix_count(class: &Bound<'_, PyType>, made: &Bound<'_, PyAny>) {
+    // With the GIL, the head of an object has two words.
+    let is_known = size_of::<ffi::PyVarObject>() == size_of::<Head>() + size_of::<usize>()
+        && matches!(class.py().version_info(), info if info.major == 3 && matches!(info.minor, 13 | 14));
+    if !is_known {
+        return;
+    }
+    let (class_head, made) = (class.as_ptr().cast::<Head>(), made.as_ptr().cast::<Head>());
+    // SAFETY: an object of this Python, whose head has this layout (F5), alive (F2).
+    let of_class = unsafe { (*class_head).thread };
+    // SAFETY: the same.
+    let of_made = unsafe { (*made).thread };
+    if of_class == of_made {
+        // SAFETY: the same; other threads only read this field, since the object is this thread's.
+        let count = unsafe { &(*class_head).local_count };
+        count.store(IMMORTAL, Ordering::Relaxed);
+    }
+}

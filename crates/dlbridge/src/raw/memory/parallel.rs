@@ -1,0 +1,151 @@
+//! Loops over elements on the threads of rayon.
+//! Invariant: the ranges of one loop are disjoint, and together they are all elements.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::slice;
+
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator, split};
+
+use super::buffer::Buffer;
+use super::elements::{Elements, write_mapped, write_zipped};
+use super::write::{Described, ElementsMut, write_run};
+use super::{Iter, RowElements};
+use crate::layout::Runs;
+use crate::{Element, Error};
+
+impl<'a, T: Element> Elements<'a, T> {
+    /// The elements of a range of numbers, in row-major order.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer elements.
+    pub(crate) fn iter_of(&self, range: Range<usize>) -> Iter<'a, T> {
+        let (parts, len) = (self.parts(), self.parts().len());
+        assert!(range.start <= range.end && range.end <= len, "a range of the elements");
+        if parts.is_contiguous() {
+            let data = parts.data.wrapping_add(range.start * size_of::<T>());
+            // SAFETY: contiguous elements, inside the range (checked just now; R1, R2).
+            return unsafe { Iter::contiguous(data, range.len()) };
+        }
+        let runs = Runs::within(parts.shape(), parts.strides(), len, range);
+        // SAFETY: runs of the memory's own layout (R1, R2).
+        unsafe { Iter::pieces(parts.data, runs) }
+    }
+
+    /// As [`map_to_buffer`](Self::map_to_buffer), on many threads.
+    pub(crate) fn par_map_to_buffer<U: Element>(
+        &self,
+        function: impl Fn(T) -> U + Sync,
+    ) -> Result<Buffer, Error> {
+        let write = |range: Range<usize>, target: &mut [MaybeUninit<U>]| {
+            let elements = self.iter_of(range);
+            // SAFETY: a place for each element of the range (the duty of `written_in_pieces`).
+            unsafe { write_mapped(elements, target.as_mut_ptr().cast(), &function) };
+        };
+        // SAFETY: all elements of each range are written (R1).
+        unsafe { self.written_in_pieces(write) }
+    }
+
+    /// As [`zip_to_buffer`](Self::zip_to_buffer), on many threads.
+    pub(crate) fn par_zip_to_buffer<V: Element, U: Element>(
+        &self,
+        other: &Elements<'_, V>,
+        function: impl Fn(T, V) -> U + Sync,
+    ) -> Result<Buffer, Error> {
+        assert_eq!(self.parts().shape(), other.parts().shape(), "the caller compares the shapes");
+        let cells = self.cells().zip(other.cells());
+        let write = |range: Range<usize>, target: &mut [MaybeUninit<U>]| {
+            let elements = (self.iter_of(range.clone()), other.iter_of(range.clone()));
+            let cells = cells.map(|(cells, others)| (&cells[range.clone()], &others[range]));
+            // SAFETY: a place for each pair of the range (the duty of `written_in_pieces`).
+            unsafe { write_zipped(elements, cells, target.as_mut_ptr().cast(), &function) };
+        };
+        // SAFETY: all pairs of each range are written (R1).
+        unsafe { self.written_in_pieces(write) }
+    }
+
+    /// A buffer of as many elements of another type. `write` initialises the places of a range of
+    /// element numbers, which are as many.
+    ///
+    /// # Safety
+    ///
+    /// `write` initialises all places that it is called with.
+    unsafe fn written_in_pieces<U: Element>(
+        &self,
+        write: impl Fn(Range<usize>, &mut [MaybeUninit<U>]) + Sync,
+    ) -> Result<Buffer, Error> {
+        let write = |target: *mut u8| {
+            let target = target.cast::<MaybeUninit<U>>();
+            // SAFETY: aligned room for `len` values, which need not be initialised (R1, R7).
+            let places = unsafe { slice::from_raw_parts_mut(target, self.parts().len()) };
+            split((0, places), half_the_places)
+                .for_each(|(start, places)| write(start..start + places.len(), places));
+            Ok(())
+        };
+        // SAFETY: the pieces are all places, and each is initialised (the caller's duty).
+        unsafe { Buffer::written(self.size_of::<U>()?, write) }
+    }
+}
+
+impl<T: Element> ElementsMut<'_, T> {
+    /// As [`replace`](Self::replace), on many threads and in any order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overlapping`] where two indices may reach one element.
+    pub(crate) fn par_replace(&mut self, value: impl Fn(T) -> T + Sync) -> Result<(), Error> {
+        let elements = self.elements();
+        let parts = elements.parts();
+        parts.check_disjoint()?;
+        split(0..parts.len(), halves).for_each(|range| {
+            let (shape, strides) = (parts.shape(), parts.strides());
+            let (front, runs, back) = Runs::within(shape, strides, parts.len(), range);
+            for run in [front].into_iter().chain(runs).chain([back]) {
+                // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant); no
+                // other range has them, since no two indices reach one element (checked just now).
+                unsafe { write_run(&elements, run, &value) };
+            }
+        });
+        Ok(())
+    }
+
+    /// The rows, for many threads.
+    ///
+    /// # Errors
+    ///
+    /// As for [`par_replace`](Self::par_replace).
+    pub(crate) fn par_rows(
+        &mut self,
+    ) -> Result<impl IndexedParallelIterator<Item = ElementsMut<'_, T>>, Error> {
+        let elements = self.elements();
+        elements.parts().check_disjoint()?;
+        let rows = RowElements::new(elements, 1);
+        // Each number once, so that an element is in one row only (this type's invariant).
+        let row = move |number| ElementsMut::over(Described::Whole(*rows.row(number).parts()));
+        Ok((0..RowElements::new(elements, 1).len()).into_par_iter().map(row))
+    }
+}
+
+/// Two halves of a range of two numbers or more.
+fn halves(range: Range<usize>) -> (Range<usize>, Option<Range<usize>>) {
+    let middle = range.start + range.len() / 2;
+    match middle == range.start {
+        true => (range, None),
+        false => (range.start..middle, Some(middle..range.end)),
+    }
+}
+
+/// Places for the elements from a number on.
+type Places<'a, U> = (usize, &'a mut [U]);
+
+/// The same of places.
+fn half_the_places<U>((start, places): Places<'_, U>) -> (Places<'_, U>, Option<Places<'_, U>>) {
+    match places.len() / 2 {
+        0 => ((start, places), None),
+        half => {
+            let (front, back) = places.split_at_mut(half);
+            ((start, front), Some((start + half, back)))
+        }
+    }
+}
