@@ -6,7 +6,7 @@ use dlbridge::Tensor;
 use dlpark::allocation::dynamic;
 use dlpark::ffi::DLManagedTensorVersioned;
 use dlpark::{TryFromDlpack, versioned};
-use ndarray::{Array2, ArrayView2, ArrayViewD, Ix2};
+use ndarray::{Array2, ArrayView2, ArrayViewD};
 
 use super::floor;
 

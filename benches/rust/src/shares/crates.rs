@@ -7,6 +7,7 @@ use dlbridge::Tensor;
 use dlpark::allocation::dynamic;
 use dlpark::ffi::DLManagedTensorVersioned;
 use dlpark::{TryFromDlpack, versioned};
+use faer::MatRef;
 
 use super::cases::{Case, Group};
 
