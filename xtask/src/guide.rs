@@ -17,7 +17,7 @@ use crate::{Cli, workspace};
 /// mkdocs's configuration, with the order of the pages.
 const CONFIGURATION: &str = "docs/mkdocs.yml";
 /// Runs the examples in Rust.
-const RUST_RUNNER: &str = "crates/dlbridge-pyo3/src/guide.rs";
+const RUST_RUNNER: &str = "docs/guide/src/lib.rs";
 /// The pages whose examples `python/tests/test_guide.py` runs,
 const PYTHON_PAGES: &[&str] = &["README.md", "docs/", "examples/", "python/"];
 /// `julia/DLBridge/test/guide.jl`,
@@ -68,17 +68,17 @@ pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
 
 /// A block of code.
 #[derive(Debug, Default)]
-struct Block {
+pub(crate) struct Block {
     /// Where its opening fence is.
     start: usize,
     /// The first word after the fence: the language.
-    kind: String,
+    pub(crate) kind: String,
     /// The text of the HTML comment in the line above, such as the file of an excerpt.
     note: Option<String>,
-    code: String,
+    pub(crate) code: String,
 }
 
-fn blocks(text: &str) -> Vec<Block> {
+pub(crate) fn blocks(text: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let (mut in_block, mut comment) = (false, (String::new(), 0));
     for (event, place) in pulldown_cmark::Parser::new(text).into_offset_iter() {

@@ -62,8 +62,6 @@ mod buffer;
 mod error;
 mod export;
 mod framework;
-#[cfg(doctest)]
-mod guide;
 mod import;
 mod names;
 mod numpy;
