@@ -8,6 +8,7 @@ mod guide;
 mod house;
 mod julia;
 mod lint;
+mod package;
 mod python;
 mod sanitize;
 mod shell;
@@ -90,6 +91,19 @@ enum Command {
         #[arg(long, value_name = "FOLDER")]
         prefix: Option<PathBuf>,
     },
+    /// Pack every crate and Python package, and use the packed files as a user does
+    Package,
+    /// Rehearse a release: package, and the changelog
+    Release {
+        /// Print the changelog instead of writing it
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Start a Python extension in a new folder, with these crates until they are published
+    New {
+        /// The folder, whose name becomes the project's
+        folder: PathBuf,
+    },
     /// Check the guide's examples and links, and render it into target/guide
     Guide,
     /// Create .venv with the Python packages that the other commands need
@@ -138,6 +152,13 @@ fn run(command: Command) -> Result<()> {
         Command::Capi { prefix } => capi::run(prefix),
         Command::Guide => {
             println!("{}", guide::build(&Venv::ready(&[Set::named("guide")?])?)?.display());
+            Ok(())
+        }
+        Command::Package => package::run(),
+        Command::Release { dry_run } => package::release(dry_run),
+        Command::New { folder } => {
+            package::new(&std::path::absolute(&folder)?, &shell::root().join("crates"))?;
+            println!("{}: build it with `maturin develop --profile dev`", folder.display());
             Ok(())
         }
         Command::Setup(with) => {
