@@ -40,7 +40,7 @@ pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
     let configuration = sh.read_file(CONFIGURATION)?;
     let rust_runner = sh.read_file(RUST_RUNNER)?;
     let mut findings = Vec::new();
-    let left_out = |name: &String| name.starts_with("fuzz/corpus/") || name.ends_with(".html");
+    let left_out = |name: &String| name.starts_with("fuzz/corpus/") || name == "docs/doctor.html";
     for name in files()?.iter().filter(|name| !left_out(name)) {
         // Links may lead to any file of the repository.
         sh.write_file(folder.join("pages").join(name), sh.read_binary_file(name)?)?;
@@ -64,6 +64,24 @@ pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
     // Not `--quiet`, which would leave warnings uncounted.
     cmd!(sh, "python -m mkdocs build --strict --config-file {copy}").run()?;
     Ok(folder.join("html/index.html"))
+}
+
+/// The guide behind a landing page, with the documentation of the crates and the doctor's page; gives
+/// the landing page.
+pub(crate) fn site(venv: &Venv) -> Result<PathBuf> {
+    let (sh, site, guide) = (&venv.sh, target().join("site"), target().join("guide"));
+    build(venv)?;
+    let libraries = workspace::libraries()?;
+    let packages = libraries.iter().flat_map(|library| ["--package", library.name()]);
+    cmd!(sh, "cargo doc --all-features --no-deps {packages...}").run()?;
+    sh.remove_path(&site)?;
+    sh.create_dir(&site)?;
+    std::fs::rename(guide.join("html"), site.join("guide"))?;
+    let (documentation, api) = (target().join("doc"), site.join("api"));
+    cmd!(sh, "cp -r {documentation} {api}").run()?;
+    sh.copy_file("docs/doctor.html", site.join("doctor.html"))?;
+    sh.copy_file(guide.join("landing.html"), site.join("index.html"))?;
+    Ok(site.join("index.html"))
 }
 
 /// A block of code.

@@ -106,6 +106,8 @@ enum Command {
     },
     /// Check the guide's examples and links, and render it into target/guide
     Guide,
+    /// Make a static site in target/site: the guide, the crates' documentation, a landing page
+    Site,
     /// Create .venv with the Python packages that the other commands need
     Setup(With),
     /// Run what CI runs: setup --with ci, lint, bench --check, test, a short fuzz
@@ -150,8 +152,11 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Bench(options) => bench::run(&options),
         Command::Capi { prefix } => capi::run(prefix),
-        Command::Guide => {
-            println!("{}", guide::build(&Venv::ready(&[Set::named("guide")?])?)?.display());
+        Command::Guide | Command::Site => {
+            let venv = Venv::ready(&[Set::named("guide")?])?;
+            let is_site = matches!(command, Command::Site);
+            let page = if is_site { guide::site(&venv)? } else { guide::build(&venv)? };
+            println!("{}", page.display());
             Ok(())
         }
         Command::Package => package::run(),

@@ -59,22 +59,26 @@ pub(crate) fn run() -> Result<()> {
 
 fn pack_and_use(venv: &Venv, steps: &mut Steps) -> Result<()> {
     // Outside the repository, whose workspace would claim the projects.
-    let scratch = venv.sh.create_temp_dir()?;
+    let (sh, scratch) = (&venv.sh, venv.sh.create_temp_dir()?);
     let (scratch, packed) = (scratch.path(), target().join("packages"));
     let (crates, project) = (scratch.join("crates"), scratch.join("my-extension"));
-    venv.sh.remove_path(&packed)?;
-    venv.sh.create_dir(&packed)?;
-    steps.step("pack crates", || pack_crates(&venv.sh, &packed, &crates));
+    sh.remove_path(&packed)?;
+    sh.create_dir(&packed)?;
+    steps.step("pack crates", || pack_crates(sh, &packed, &crates));
     steps.step("pack Python packages", || pack_python(venv, &packed));
     steps.step("use crates", || use_crates(venv, &crates));
-    for (name, extension) in [("use wheels", "whl"), ("use sources of Python packages", "gz")] {
-        steps.step(name, || {
-            if !project.exists() {
-                new(&project, &crates)?;
-            }
-            use_python(&venv.sh, &scratch.join(extension), &files_in(&packed, extension), &project)
-        });
-    }
+    steps.step("use wheels and a new project", || {
+        new(&project, &crates)?;
+        sh.copy_file("Cargo.lock", project.join("Cargo.lock"))?;
+        let python = use_python(sh, &scratch.join("wheels"), &files_in(&packed, "whl"))?;
+        cmd!(sh, "{python} -m pip install --quiet {project}").run()?;
+        let code = "import numpy, my_extension; x = numpy.array([3, 4], 'float32')\n\
+            assert my_extension.norm(x) == 5";
+        Ok(cmd!(sh, "{python} -c {code}").run()?)
+    });
+    steps.step("use sources of Python packages", || {
+        use_python(sh, &scratch.join("sources"), &files_in(&packed, "gz")).map(drop)
+    });
     println!("\n| package | KiB |\n| --- | ---: |");
     for file in ["crate", "whl", "gz"].into_iter().flat_map(|end| files_in(&packed, end)) {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
@@ -156,22 +160,19 @@ fn use_crates(venv: &Venv, crates: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Installs packed files, and a project that is built from its sources, into a clean environment, and
-/// uses each one.
-fn use_python(sh: &Shell, folder: &Path, files: &[PathBuf], project: &Path) -> Result<()> {
+/// Installs packed files into a clean environment and uses them; gives its Python.
+fn use_python(sh: &Shell, folder: &Path, files: &[PathBuf]) -> Result<PathBuf> {
     let program = sh.var(CHOICE)?;
     cmd!(sh, "{program} -m venv {folder}").run()?;
     let python = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
-    cmd!(sh, "{python} -m pip install --quiet numpy {files...} {project}").run()?;
+    cmd!(sh, "{python} -m pip install --quiet numpy {files...}").run()?;
     let page = sh.read_file("python/README.md")?;
     for block in guide::blocks(&page).iter().filter(|block| block.kind == "python") {
         let code = &block.code;
         cmd!(sh, "{python} -c {code}").run()?;
     }
-    let code =
-        "import numpy, my_extension as my; assert my.norm(numpy.array([3, 4], 'float32')) == 5";
-    cmd!(sh, "{python} -c {code}").run()?;
-    Ok(cmd!(sh, "{python} -m dlpack_doctor --list").ignore_stdout().run()?)
+    cmd!(sh, "{python} -m dlpack_doctor --list").ignore_stdout().run()?;
+    Ok(python)
 }
 
 /// Copies the example project to a folder whose name becomes the project's, with crates of a folder
