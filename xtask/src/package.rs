@@ -11,7 +11,7 @@ use crate::guide;
 use crate::python::{CHOICE, RELEASE, Set, Venv};
 use crate::shell::{answer, files, files_in, shell, target};
 use crate::steps::{Steps, skip};
-use crate::workspace::{libraries, main_crate};
+use crate::workspace::{Member, libraries, main_crate};
 
 /// Every package has these;
 const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
@@ -23,6 +23,8 @@ const EXAMPLE: &str = "examples/python-extension/";
 const EXAMPLE_PAGE: &str = "docs/guide/extension.md";
 /// Has a program in Rust.
 const FIRST_PAGE: &str = "docs/guide/README.md";
+/// The crates that it needs.
+const NEEDED: [&str; 3] = ["dlbridge", "dlbridge-pyo3", "dlbridge-sys"];
 /// What cargo says of every dry run.
 const DRY_RUN: &str = "warning: aborting upload due to dry run";
 const UNSET: &str = "`repository` in Cargo.toml is empty: set it before the first upload";
@@ -152,7 +154,10 @@ fn use_crates(venv: &Venv, crates: &Path) -> Result<()> {
     sh.write_file(crates.join("src/main.rs"), &program.context(FIRST_PAGE)?.code)?;
     let manifest = "[package]\nname = \"user\"\nedition = \"2024\"\n\n[workspace]\nmembers = [\"dlbridge*\"]\n\n\
         [dependencies]\ndlbridge = { version = \"0.1\", features = [\"ndarray-0_17\"] }\nndarray = \"0.17\"\n";
-    sh.write_file(crates.join("Cargo.toml"), format!("{manifest}{}", patch(crates)))?;
+    sh.write_file(
+        crates.join("Cargo.toml"),
+        manifest.to_owned() + &patch(crates, libraries()?.iter().map(Member::name)),
+    )?;
     sh.copy_file("Cargo.lock", crates.join("Cargo.lock"))?;
     let _crates = sh.push_dir(crates);
     cmd!(sh, "cargo run --offline").run()?;
@@ -193,16 +198,14 @@ pub(crate) fn new(folder: &Path, crates: &Path) -> Result<()> {
             sh.write_file(folder.join(file), renamed(sh.read_file(format!("{EXAMPLE}{file}"))?))?;
         }
     }
-    let manifest =
-        renamed(manifest.clone()) + "\n# Until the crates are published.\n" + &patch(crates);
+    let manifest = renamed(manifest.clone())
+        + "\n# Until the crates are published.\n"
+        + &patch(crates, NEEDED);
     Ok(sh.write_file(folder.join("Cargo.toml"), manifest)?)
 }
 
-/// The crates of a folder in place of those of the index.
-fn patch(crates: &Path) -> String {
+/// Crates of a folder in place of those of the index.
+fn patch<'a>(crates: &Path, names: impl IntoIterator<Item = &'a str>) -> String {
     let line = |name| format!("{name} = {{ path = '{}' }}\n", crates.join(name).display());
-    format!(
-        "[patch.crates-io]\n{}",
-        ["dlbridge", "dlbridge-pyo3", "dlbridge-sys"].map(line).concat()
-    )
+    format!("[patch.crates-io]\n{}", names.into_iter().map(line).collect::<String>())
 }
