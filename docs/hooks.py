@@ -1,12 +1,23 @@
-"""A block of code as a reader sees it: without words that only tools read, and lines that rustdoc hides."""
+"""A block of code as a reader sees it: without words that only tools read, and lines that rustdoc hides.
+
+And the landing page of the site."""
 
 from __future__ import annotations
 
 import re
+from html import escape
+from pathlib import Path
 from typing import Any
+
+from markdown import markdown
 
 BLOCK = re.compile(r"^(```+)(\w+)[^\n`]*\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 HIDDEN = re.compile(r"^#( .*)?\n", re.MULTILINE)
+TABLE = re.compile(r"(^\|.*\n)+", re.MULTILINE)
+# Comments behind code would make a page of two columns too wide.
+REMARK = re.compile(r" {2,}(//|#|/\*) .*$", re.MULTILINE)
+# Such as `@code README.md#In Rust@`: what the landing page takes from a page, or from its part.
+PLACE = re.compile(r"@(lead|code|table) ([\w./]+)(?:#([\w ]+))?@")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -18,3 +29,23 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         return f"{fence}{language}\n{code}{fence}"
 
     return BLOCK.sub(shown, markdown)
+
+
+def on_post_build(config: Any) -> None:
+    """Writes the landing page, whose examples and figures are those of the pages."""
+    pages = Path(config["docs_dir"])
+
+    def filled(place: re.Match[str]) -> str:
+        kind, name, heading = place.groups()
+        text = (pages / name).read_text(encoding="utf-8")
+        text = text.split(f"\n## {heading}\n")[1] if heading else text
+        if kind == "lead":
+            return markdown(text.split("\n\n")[1])
+        if kind == "table":
+            return markdown(TABLE.search(text)[0], extensions=["tables"])
+        code = next(block[3] for block in BLOCK.finditer(text) if block[2] != "sh")
+        return f"<pre>{escape(REMARK.sub('', HIDDEN.sub('', code)))}</pre>"
+
+    page = (pages / "docs/site/index.html").read_text(encoding="utf-8")
+    site = Path(config["site_dir"]).parent / "landing.html"
+    site.write_text(PLACE.sub(filled, page), encoding="utf-8")

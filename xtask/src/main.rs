@@ -10,6 +10,7 @@ mod guide;
 mod house;
 mod julia;
 mod lint;
+mod package;
 mod python;
 mod sanitize;
 mod shell;
@@ -92,8 +93,23 @@ enum Command {
         #[arg(long, value_name = "FOLDER")]
         prefix: Option<PathBuf>,
     },
+    /// Pack every crate and Python package, and use the packed files as a user does
+    Package,
+    /// Rehearse a release: package, and the changelog
+    Release {
+        /// Print the changelog instead of writing it
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Start a Python extension in a new folder, with these crates until they are published
+    New {
+        /// The folder, whose name becomes the project's
+        folder: PathBuf,
+    },
     /// Check the guide's examples and links, and render it into target/guide
     Guide,
+    /// Make a static site in target/site: the guide, the crates' documentation, a landing page
+    Site,
     /// Create .venv with the Python packages that the other commands need
     Setup(With),
     /// Run what CI runs: setup --with ci, lint, bench --check, test, a short fuzz
@@ -138,8 +154,18 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Bench(options) => bench::run(&options),
         Command::Capi { prefix } => capi::run(prefix),
-        Command::Guide => {
-            println!("{}", guide::build(&Venv::ready(&[Set::named("guide")?])?)?.display());
+        Command::Guide | Command::Site => {
+            let venv = Venv::ready(&[Set::named("guide")?])?;
+            let is_site = matches!(command, Command::Site);
+            let page = if is_site { guide::site(&venv)? } else { guide::build(&venv)? };
+            println!("{}", page.display());
+            Ok(())
+        }
+        Command::Package => package::run(),
+        Command::Release { dry_run } => package::release(dry_run),
+        Command::New { folder } => {
+            package::new(&std::path::absolute(&folder)?, &shell::root().join("crates"))?;
+            println!("{}: build it with `maturin develop --profile dev`", folder.display());
             Ok(())
         }
         Command::Setup(with) => {

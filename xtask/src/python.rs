@@ -16,7 +16,7 @@ use crate::workspace;
 /// The oldest Python that the wheel supports.
 const OLDEST: (u64, u64) = (3, 10);
 /// Names the Python for `.venv`; no other is tried then.
-const CHOICE: &str = "DLBRIDGE_PYTHON";
+pub(crate) const CHOICE: &str = "DLBRIDGE_PYTHON";
 /// The same for the free-threaded Python.
 const FREE_THREADED: &str = "DLBRIDGE_FREE_THREADED_PYTHON";
 /// Otherwise, the first that is usable.

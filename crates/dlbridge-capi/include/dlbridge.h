@@ -19,7 +19,10 @@
 // Windows: Python is looked up in the DLLs that are loaded; this was compiled and not run. macOS: as
 // on Linux; not tested.
 //
-// SAFETY.md of the project lists what producers of tensors are trusted for (T1 to T9).
+// Producers are trusted for what cannot be checked (T1 to T9 in SAFETY.md of the project). A managed
+// tensor is valid until its deleter is called, which no other code calls, and which may run on any
+// thread. All elements that shape, strides and offset reach are initialised, in one allocation, on the
+// device that is named. No other thread writes an element while it is read.
 
 #ifndef DLBRIDGE_H
 #define DLBRIDGE_H

@@ -68,8 +68,6 @@ mod error;
 mod export;
 mod framework;
 mod free_threaded;
-#[cfg(doctest)]
-mod guide;
 mod import;
 mod like;
 mod names;

@@ -31,7 +31,7 @@ fn the_example_builds_with_the_guides_manifest() {
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("copied_project");
     let sources = root().join(PROJECT).join("src");
     fs::create_dir_all(copy.join("src")).expect("a folder");
-    for file in ["lib.rs", "image.rs"] {
+    for file in ["lib.rs", "gpu.rs", "image.rs"] {
         fs::copy(sources.join(file), copy.join("src").join(file)).expect("a copy");
     }
     let manifest = format!("[package]{manifest}{}", patch());

@@ -44,7 +44,7 @@ impl<'a> BorrowedTensor<'a> {
     ///
     /// # Safety
     ///
-    /// `tensor` satisfies `SAFETY.md`'s list of trust, and its memory is neither freed nor moved,
+    /// `tensor` satisfies the list of [`Tensor::from_raw`], and its memory is neither freed nor moved,
     /// for `'a`.
     ///
     /// # Errors

@@ -38,8 +38,17 @@ impl Tensor {
     ///
     /// # Safety
     ///
-    /// `tensor` is null or a tensor whose ownership the caller passes on, and its producer satisfies
-    /// `SAFETY.md`'s list of trust (T1 to T10).
+    /// `tensor` is null or a tensor whose ownership the caller passes on. What validation cannot check is
+    /// true (the list of trust in `SAFETY.md`, T1 to T9):
+    ///
+    /// - It has the layout of its ABI, and no other code changes it or calls its deleter. `shape` and
+    ///   `strides`, if not null, point to `ndim` numbers that do not change.
+    /// - Every element that they and the offset reach is in one allocation, initialised, of the size of
+    ///   `dtype`, and alive until the deleter is called. The device says where: host memory can be read.
+    /// - The deleter may be called on any thread, and returns.
+    /// - `IS_COPIED` is set only if no other code uses the elements, and `READ_ONLY` unless they may be
+    ///   written. While Rust reads an element, no other thread writes it without synchronisation.
+    /// - Work that is queued on a device is ordered before the consumer's.
     ///
     /// # Errors
     ///
@@ -105,8 +114,8 @@ impl Tensor {
     /// # Safety
     ///
     /// `tensor` is valid for reads, with lists of `ndim` numbers where they are not null. While
-    /// `owner` lives, also after it is moved, the elements satisfy `SAFETY.md`'s list of trust
-    /// (T3, T5 to T9). The owner may be dropped on any thread.
+    /// `owner` lives, also after it is moved, the elements satisfy the list of
+    /// [`from_raw`](Self::from_raw) (T3, T5 to T9). The owner may be dropped on any thread.
     ///
     /// # Errors
     ///
@@ -197,7 +206,7 @@ impl TensorRef<'_> {
     ///
     /// # Safety
     ///
-    /// `tensor` is null or satisfies `SAFETY.md`'s list of trust for `'a`, and is not freed before
+    /// `tensor` is null or satisfies the list of [`Tensor::from_raw`] for `'a`, and is not freed before
     /// `'a` ends.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Runs the Rust examples of the repository's pages as doctests of this crate.
+//! Runs the Rust examples of the repository's pages as doctests of this crate, which is not published.
 //! Invariant: every page with a Rust example is named here; `cargo xtask lint` checks it.
 
 #[doc = include_str!("../../../README.md")]
@@ -37,3 +37,15 @@ mod coming_from_pybuffer {}
 #[cfg(target_os = "linux")]
 #[doc = include_str!("../../../docs/guide/processes.md")]
 mod processes {}
+
+#[doc = include_str!("../../../crates/dlbridge-sys/README.md")]
+mod sys_readme {}
+
+#[doc = include_str!("../../../crates/dlbridge/README.md")]
+mod dlbridge_readme {}
+
+#[doc = include_str!("../../../crates/dlbridge-testing/README.md")]
+mod testing_readme {}
+
+#[doc = include_str!("../../../crates/dlbridge-pyo3/README.md")]
+mod pyo3_readme {}

@@ -1,0 +1,211 @@
+//! `cargo xtask package`, `release` and `new`: what users install. Packs every crate and Python package,
+//! and uses the packed files as a user does, outside this repository.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use xshell::{Shell, cmd};
+
+use crate::guide;
+use crate::python::{CHOICE, RELEASE, Set, Venv};
+use crate::shell::{answer, files, files_in, shell, target};
+use crate::steps::{Steps, skip};
+use crate::workspace::{Member, libraries, main_crate};
+
+/// Every package has these;
+const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
+/// every crate also has this.
+const README: &str = "README.md";
+/// The project that `new` copies.
+const EXAMPLE: &str = "examples/python-extension/";
+/// Has the manifest of the copy.
+const EXAMPLE_PAGE: &str = "docs/guide/extension.md";
+/// Has a program in Rust.
+const FIRST_PAGE: &str = "docs/guide/README.md";
+/// The crates that it needs.
+const NEEDED: [&str; 3] = ["dlbridge", "dlbridge-pyo3", "dlbridge-sys"];
+/// What cargo says of every dry run.
+const DRY_RUN: &str = "warning: aborting upload due to dry run";
+const UNSET: &str = "`repository` in Cargo.toml is empty: set it before the first upload";
+
+/// A rehearsal of a release; unless it is a dry run, it writes the changelog.
+pub(crate) fn release(is_dry: bool) -> Result<()> {
+    let (venv, member) = (Venv::ready(&[Set::named("release")?])?, main_crate()?);
+    let (sh, version) = (&venv.sh, member.text("version"));
+    Steps::run(|steps| {
+        steps.step("version", || {
+            let tags = answer(cmd!(sh, "git tag --points-at HEAD")).unwrap_or_default();
+            let wrong =
+                tags.lines().find(|tag| tag.strip_prefix('v').is_some_and(|v| v != version));
+            wrong.map_or(Ok(()), |tag| bail!("expected the tag v{version}, found {tag}"))
+        });
+        steps.step("repository", || match (member.text("repository"), is_dry) {
+            ("", true) => skip(UNSET),
+            ("", false) => bail!(UNSET),
+            _ => Ok(()),
+        });
+        pack_and_use(&venv, steps)?;
+        let way = if is_dry { "--draft" } else { "--yes" };
+        let build = cmd!(sh, "python -m towncrier build {way} --version {version}");
+        steps.step("changelog", || Ok(build.run()?));
+        Ok(())
+    })
+}
+
+/// Packs every package, and uses the packed files.
+pub(crate) fn run() -> Result<()> {
+    let venv = Venv::ready(&[Set::named("release")?])?;
+    Steps::run(|steps| pack_and_use(&venv, steps))
+}
+
+fn pack_and_use(venv: &Venv, steps: &mut Steps) -> Result<()> {
+    // Outside the repository, whose workspace would claim the projects.
+    let (sh, scratch) = (&venv.sh, venv.sh.create_temp_dir()?);
+    let (scratch, packed) = (scratch.path(), target().join("packages"));
+    let (crates, project) = (scratch.join("crates"), scratch.join("my-extension"));
+    sh.remove_path(&packed)?;
+    sh.create_dir(&packed)?;
+    steps.step("pack crates", || pack_crates(sh, &packed, &crates));
+    steps.step("pack Python packages", || pack_python(venv, &packed));
+    steps.step("use crates", || use_crates(venv, &crates));
+    steps.step("use wheels and a new project", || {
+        new(&project, &crates)?;
+        sh.copy_file("Cargo.lock", project.join("Cargo.lock"))?;
+        let python = use_python(sh, &scratch.join("wheels"), &files_in(&packed, "whl"))?;
+        cmd!(sh, "{python} -m pip install --quiet {project}").run()?;
+        let code = "import numpy, my_extension; x = numpy.array([3, 4], 'float32')\n\
+            assert my_extension.norm(x) == 5";
+        Ok(cmd!(sh, "{python} -c {code}").run()?)
+    });
+    steps.step("use sources of Python packages", || {
+        use_python(sh, &scratch.join("sources"), &files_in(&packed, "gz")).map(drop)
+    });
+    println!("\n| package | KiB |\n| --- | ---: |");
+    for file in ["crate", "whl", "gz"].into_iter().flat_map(|end| files_in(&packed, end)) {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        println!("| {name} | {} |", file.metadata()?.len().div_ceil(1024));
+    }
+    Ok(())
+}
+
+/// Packs the crates as the index gets them, and unpacks each one into a folder of its name.
+fn pack_crates(sh: &Shell, packed: &Path, crates: &Path) -> Result<()> {
+    let publish = cmd!(sh, "cargo publish --dry-run --no-verify --allow-dirty --workspace");
+    let said = publish.read_stderr()?;
+    let mut warnings = said.lines().filter(|line| line.starts_with("warning") && *line != DRY_RUN);
+    ensure!(warnings.next().is_none(), "expected no warning of cargo publish, found:\n{said}");
+    let libraries = libraries()?;
+    let packages = libraries.iter().flat_map(|library| ["--package", library.name()]);
+    cmd!(sh, "cargo package --no-verify --allow-dirty --quiet {packages...}").run()?;
+    for library in &libraries {
+        let (name, version) = (library.name(), library.text("version"));
+        let file = packed.join(format!("{name}-{version}.crate"));
+        sh.copy_file(target().join("package").join(file.file_name().expect("named")), &file)?;
+        let folder = sh.create_dir(crates.join(name))?;
+        cmd!(sh, "tar -xzf {file} --strip-components 1 -C {folder}").run()?;
+        let missing = LICENCES.iter().chain([&README]).find(|text| !folder.join(text).is_file());
+        ensure!(missing.is_none(), "{name} has no {}", missing.unwrap_or(&""));
+        check_links(sh, &folder)?;
+    }
+    Ok(())
+}
+
+/// Packs wheels and sources of the Python packages, and checks their metadata as the index does.
+fn pack_python(venv: &Venv, packed: &Path) -> Result<()> {
+    let (sh, python) = (&venv.sh, venv.python()?);
+    cmd!(
+        sh,
+        "python -m maturin build --sdist --profile {RELEASE} --manifest-path python/Cargo.toml
+         --interpreter {python} --out {packed}"
+    )
+    .run()?;
+    cmd!(sh, "python -m build --outdir {packed} doctor").run()?;
+    ["doctor", "python"].into_iter().try_for_each(|folder| check_links(sh, Path::new(folder)))?;
+    let files = ["whl", "gz"].map(|extension| files_in(packed, extension)).concat();
+    cmd!(sh, "python -m twine check --strict").args(&files).run()?;
+    let repository = main_crate()?.text("repository").to_owned();
+    for file in &files {
+        let kind = if file.extension() == Some("whl".as_ref()) { "zipfile" } else { "tarfile" };
+        let list = cmd!(sh, "python -m {kind} --list {file}").read()?;
+        let missing = LICENCES.iter().find(|text| !list.contains(*text));
+        ensure!(missing.is_none(), "{} has no {}", file.display(), missing.unwrap_or(&""));
+        if kind == "tarfile" && !repository.is_empty() {
+            let about = cmd!(sh, "tar -xzOf {file} --wildcards */PKG-INFO").read()?;
+            ensure!(about.contains(&repository), "{} does not name {repository}", file.display());
+        }
+    }
+    Ok(())
+}
+
+/// An index shows the text of a package without its files.
+fn check_links(sh: &Shell, folder: &Path) -> Result<()> {
+    let text = sh.read_file(folder.join(README))?;
+    let relative = text.split("](").skip(1).find(|link| !link.starts_with("https://"));
+    ensure!(relative.is_none(), "{}: a relative link in {README}", folder.display());
+    Ok(())
+}
+
+/// A Rust project over the packed crates: the guide's first program, and all examples in their docs.
+fn use_crates(venv: &Venv, crates: &Path) -> Result<()> {
+    let (sh, page) = (&venv.sh, venv.sh.read_file(FIRST_PAGE)?);
+    let blocks = guide::blocks(&page);
+    let program = blocks.iter().find(|block| block.code.contains("fn main"));
+    sh.write_file(crates.join("src/main.rs"), &program.context(FIRST_PAGE)?.code)?;
+    let manifest = "[package]\nname = \"user\"\nedition = \"2024\"\n\n[workspace]\nmembers = [\"dlbridge*\"]\n\n\
+        [dependencies]\ndlbridge = { version = \"0.1\", features = [\"ndarray-0_17\"] }\nndarray = \"0.17\"\n";
+    sh.write_file(
+        crates.join("Cargo.toml"),
+        manifest.to_owned() + &patch(crates, libraries()?.iter().map(Member::name)),
+    )?;
+    sh.copy_file("Cargo.lock", crates.join("Cargo.lock"))?;
+    let _crates = sh.push_dir(crates);
+    cmd!(sh, "cargo run --offline").run()?;
+    venv.embedding(cmd!(sh, "cargo test --doc --workspace --offline")).run()?;
+    Ok(())
+}
+
+/// Installs packed files into a clean environment and uses them; gives its Python.
+fn use_python(sh: &Shell, folder: &Path, files: &[PathBuf]) -> Result<PathBuf> {
+    let program = sh.var(CHOICE)?;
+    cmd!(sh, "{program} -m venv {folder}").run()?;
+    let python = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
+    cmd!(sh, "{python} -m pip install --quiet numpy {files...}").run()?;
+    let page = sh.read_file("python/README.md")?;
+    for block in guide::blocks(&page).iter().filter(|block| block.kind == "python") {
+        let code = &block.code;
+        cmd!(sh, "{python} -c {code}").run()?;
+    }
+    cmd!(sh, "{python} -m dlpack_doctor --list").ignore_stdout().run()?;
+    Ok(python)
+}
+
+/// Copies the example project to a folder whose name becomes the project's, with crates of a folder
+/// until they are published.
+pub(crate) fn new(folder: &Path, crates: &Path) -> Result<()> {
+    ensure!(!folder.exists(), "expected a new folder, found {}", folder.display());
+    let sh = shell();
+    let name = folder.file_name().and_then(OsStr::to_str).context("expected a folder's name")?;
+    let (name, module) = (name.replace('_', "-"), name.replace('-', "_"));
+    let renamed =
+        |text: String| text.replace("dlbridge-example", &name).replace("dlbridge_example", &module);
+    let (page, left_out) = (sh.read_file(EXAMPLE_PAGE)?, ["README.md", "Cargo.toml"]);
+    let blocks = guide::blocks(&page);
+    let manifest = blocks.iter().find(|block| block.code.starts_with("[package]"));
+    let manifest = &manifest.context(EXAMPLE_PAGE)?.code.replace("my-extension", &name);
+    for file in files()?.iter().filter_map(|file| file.strip_prefix(EXAMPLE)) {
+        if !left_out.contains(&file) {
+            sh.write_file(folder.join(file), renamed(sh.read_file(format!("{EXAMPLE}{file}"))?))?;
+        }
+    }
+    let manifest = renamed(manifest.clone())
+        + "\n# Until the crates are published.\n"
+        + &patch(crates, NEEDED);
+    Ok(sh.write_file(folder.join("Cargo.toml"), manifest)?)
+}
+
+/// Crates of a folder in place of those of the index.
+fn patch<'a>(crates: &Path, names: impl IntoIterator<Item = &'a str>) -> String {
+    let line = |name| format!("{name} = {{ path = '{}' }}\n", crates.join(name).display());
+    format!("[patch.crates-io]\n{}", names.into_iter().map(line).collect::<String>())
+}
