@@ -159,3 +159,16 @@ fn make<'py>(
     }
     Ok(array)
 }
+
+/// What a function of a module makes of a tensor's array of NumPy.
+pub(super) fn forward<'py>(
+    object: &Bound<'py, TensorObject>,
+    module: &str,
+    function: &str,
+    arguments: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> Result<Bound<'py, PyAny>> {
+    let array = PyTuple::new(object.py(), [TensorObject::numpy(object)?])?;
+    let arguments = array.add(arguments)?.cast_into::<PyTuple>().map_err(PyErr::from)?;
+    Ok(object.py().import(module)?.call_method(function, arguments, keywords)?)
+}

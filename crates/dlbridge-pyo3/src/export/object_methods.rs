@@ -220,7 +220,7 @@ impl TensorObject {
     }
 
     /// A NumPy array over the same host memory.
-    fn numpy<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
+    pub(super) fn numpy<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
         let dtype = this.on_host(py)?.dtype();
         if dtype.itemsize().is_none() {
@@ -301,7 +301,7 @@ impl TensorObject {
         arguments: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyAny>> {
-        forward(slf, "numpy", "asarray", arguments, keywords)
+        numpy::forward(slf, "numpy", "asarray", arguments, keywords)
     }
 
     /// For consumers that read NumPy's array interface, such as Pillow.
@@ -385,17 +385,4 @@ impl TensorObject {
         }
         values::to_list(py, self.on_host(py)?)
     }
-}
-
-/// What a function of a module makes of a tensor's array of NumPy.
-fn forward<'py>(
-    object: &Bound<'py, TensorObject>,
-    module: &str,
-    function: &str,
-    arguments: &Bound<'py, PyTuple>,
-    keywords: Option<&Bound<'py, PyDict>>,
-) -> Result<Bound<'py, PyAny>> {
-    let array = PyTuple::new(object.py(), [TensorObject::numpy(object)?])?;
-    let arguments = array.add(arguments)?.cast_into::<PyTuple>().map_err(PyErr::from)?;
-    Ok(object.py().import(module)?.call_method(function, arguments, keywords)?)
 }
