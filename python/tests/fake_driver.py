@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 # Notes each call, and does nothing else.
 NOTES_CALLS = HERE / "fake_driver.c"
 # Does what is queued, as late as it may.
-IS_LATE = HERE.parents[1] / "crates/dlbridge/src/testing/late_driver.c"
+IS_LATE = HERE.parents[1] / "crates/dlbridge-testing/src/late_driver.c"
 
 EXECUTE = "import sys; exec(sys.argv[1], {})"
 """What a program makes goes with its names: at exit, hostile's deleter may be gone before them."""

@@ -124,7 +124,7 @@ class TestPandas:
             raise ImportError("no pyarrow")
 
         monkeypatch.setattr(pd.Series, "__arrow_c_stream__", missing)
-        with pytest.raises(TypeError, match=r"found Series; convert it with numpy\.asarray"):
+        with pytest.raises(TypeError, match=r"found Series; pass x\.to_numpy\(\)"):
             dlbridge.from_dlpack(pd.Series([1]))
 
 

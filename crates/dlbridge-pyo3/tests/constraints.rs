@@ -33,7 +33,8 @@ fn a_shape_of_fixed_and_free_extents_is_required() {
         for (shape, found) in [(&[4, 5, 4][..], "[4, 5, 4]"), (&[5, 3], "[5, 3]"), (&[3], "[3]")] {
             let Some(array) = zeros(py, shape) else { return };
             let wanted = format!("expected uint8[?, ?, 3] on the host, found uint8{found} on cpu");
-            assert!(refusal::<Picture>(&array).ends_with(&wanted), "{wanted}");
+            let message = refusal::<Picture>(&array);
+            assert!(message.contains(&wanted), "{message}");
         }
         let picture = zeros(py, &[4, 0, 3]).expect("NumPy");
         assert_eq!(picture.extract::<Picture>().expect("three channels").extents(), [4, 0, 3]);
@@ -49,7 +50,8 @@ fn a_shape_of_fixed_and_free_extents_is_required() {
 
         assert_eq!(zeros(py, &[4]).expect("NumPy").extract::<OfAnyRank>().expect("four").len(), 4);
         let message = refusal::<OfAnyRank>(&zeros(py, &[4, 1]).expect("NumPy"));
-        assert!(message.ends_with("expected uint8[4] on the host, found uint8[4, 1] on cpu"));
+        let wanted = "expected uint8[4] on the host, found uint8[4, 1] on cpu";
+        assert!(message.contains(wanted), "{message}");
     });
 }
 
