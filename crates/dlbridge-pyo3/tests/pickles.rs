@@ -92,7 +92,7 @@ except TypeError as error:
         assert_eq!(again.view::<i32>().expect("int32").to_vec(), [1, 2, 3]);
         assert_eq!(again.data_ptr(), x.get().0.data_ptr(), "out of band, nothing is copied");
         let refused = names.get_item("refused").expect("a dict").expect("there").to_string();
-        assert_eq!(refused, "dtype: expected int32, found float32");
+        assert_eq!(refused, "dtype: expected int32, found float32; pass x.astype(\"int32\")");
     });
 }
 
