@@ -1,12 +1,12 @@
 //! More elements or bytes than a 32-bit `usize` counts, as a 32-bit process meets them.
 
-use dlbridge::{DType, Device, Error, Flags, Tensor};
+use dlbridge::{DType, DescriptorError, Device, Error, Flags, Tensor};
 use dlbridge_testing::Foreign;
 
 use crate::common::import;
 
-const ELEMENTS: Error = Error::SizeOverflow { what: "element count" };
-const BYTES: Error = Error::SizeOverflow { what: "byte size" };
+const ELEMENTS: Error = Error::Descriptor(DescriptorError::SizeOverflow { what: "element count" });
+const BYTES: Error = Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" });
 
 #[test]
 fn new_memory_is_refused_where_it_does_not_fit() {
