@@ -149,7 +149,8 @@ impl<T: ExportDlpack> MethodsOf<T> {
     ];
 }
 
-const fn method(
+/// A method with positional and named arguments.
+pub(super) const fn method(
     name: &'static CStr,
     doc: &'static CStr,
     function: ffi::PyCFunctionFastWithKeywords,

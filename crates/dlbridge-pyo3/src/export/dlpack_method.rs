@@ -13,19 +13,16 @@ use pyo3::{Borrowed, ffi, intern};
 
 use super::answer::answer;
 use super::class::panicked;
-use super::class_methods::Method;
+use super::class_methods::{Method, method};
 use super::object::TensorObject;
 use crate::Result;
 
-static METHOD: Method = Method(ffi::PyMethodDef {
-    ml_name: c"__dlpack__".as_ptr(),
-    ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: dlpack },
-    ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
-    ml_doc:
-        c"__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n\
-        Return a capsule over the same memory."
-            .as_ptr(),
-});
+static METHOD: Method = method(
+    c"__dlpack__",
+    c"__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n\
+      Return a capsule over the same memory.",
+    dlpack,
+);
 
 /// The method that PyO3 made.
 static COMPLETE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();

@@ -30,7 +30,7 @@
 /// It requires the dependency `pyo3` under that name.
 #[macro_export]
 macro_rules! dlpack_methods {
-    ($class:ty $(,)?) => {
+    (@with $function:ident $class:ty) => {
         #[::pyo3::pymethods]
         impl $class {
             /// The C exchange API of this type.
@@ -38,20 +38,14 @@ macro_rules! dlpack_methods {
             fn __dlpack_c_exchange_api__(
                 py: ::pyo3::Python<'_>,
             ) -> ::pyo3::PyResult<::pyo3::Py<::pyo3::PyAny>> {
-                $crate::dlpack_class::<Self>(py)
+                $crate::$function::<Self>(py)
             }
         }
     };
+    ($class:ty $(,)?) => {
+        $crate::dlpack_methods!(@with dlpack_class $class);
+    };
     ($class:ty, pickle $(,)?) => {
-        #[::pyo3::pymethods]
-        impl $class {
-            /// The C exchange API of this type.
-            #[classattr]
-            fn __dlpack_c_exchange_api__(
-                py: ::pyo3::Python<'_>,
-            ) -> ::pyo3::PyResult<::pyo3::Py<::pyo3::PyAny>> {
-                $crate::picklable_dlpack_class::<Self>(py)
-            }
-        }
+        $crate::dlpack_methods!(@with picklable_dlpack_class $class);
     };
 }
