@@ -64,12 +64,8 @@ impl AsMut<[u8]> for Region {
 pub(super) struct SealedFile(Infallible);
 
 impl SealedFile {
-    pub(super) fn check(_file: Descriptor) -> Result<Self, Error> {
+    pub(super) fn check(_file: Descriptor) -> Result<(Self, Map), Error> {
         unsupported()
-    }
-
-    pub(super) fn map(&self) -> Result<Map, Error> {
-        match self.0 {}
     }
 
     pub(super) fn map_private(&self, _range: &Range<usize>) -> Result<Vec<u8>, Error> {

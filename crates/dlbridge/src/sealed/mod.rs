@@ -136,8 +136,7 @@ impl SealedTensors {
     }
 
     fn open(file: Descriptor) -> Result<Self, Error> {
-        let file = SealedFile::check(file)?;
-        let map = file.map()?;
+        let (file, map) = SealedFile::check(file)?;
         let contents = header::parse(&map)?;
         Ok(Self { file, map: Arc::new(map), contents: Arc::new(contents) })
     }

@@ -8,9 +8,10 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use memmap2::{MmapMut, MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
 use rustix::fs::{self, FallocateFlags, FileType, MemfdFlags, SealFlags};
 use rustix::io::{Errno, retry_on_intr};
+use rustix::param::page_size;
 
 use super::refused;
 use crate::Error;
@@ -124,20 +125,13 @@ impl AsMut<[u8]> for Region {
 }
 
 /// A file that was found sealed: neither its bytes nor its size ever change (F10).
-pub(super) struct SealedFile {
-    file: OwnedFd,
-    size: usize,
-}
-
-impl fmt::Debug for SealedFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SealedFile").field("size", &self.size).finish_non_exhaustive()
-    }
-}
+#[derive(Debug)]
+pub(super) struct SealedFile(OwnedFd);
 
 impl SealedFile {
-    /// Asks the kernel whether a file is sealed.
-    pub(super) fn check(file: OwnedFd) -> Result<Self, Error> {
+    /// Asks the kernel whether a file is sealed and has all its pages: reading a missing one allocates it, which
+    /// can fail. Then maps the whole file, to be read.
+    pub(super) fn check(file: OwnedFd) -> Result<(Self, Map), Error> {
         let seals = fs::fcntl_get_seals(&file).map_err(|error| not_a_memfd(&file, error))?;
         if !seals.contains(SEALS) {
             let missing = SEALS.difference(seals);
@@ -154,26 +148,30 @@ impl SealedFile {
                 "expected a memory file of ordinary pages, found huge pages".into(),
             ));
         }
-        let found = fs::fstat(&file).map_err(|error| system("fstat", error))?;
-        let size = isize::try_from(found.st_size).unwrap_or_default().unsigned_abs();
-        // Reading a missing page allocates it, which can fail.
-        let allocated = u64::try_from(found.st_blocks).unwrap_or_default().saturating_mul(BLOCK);
-        if size == 0 || allocated < size as u64 {
-            return Err(refused(format!(
+        let (size, _) = measured(&file)?;
+        // Pages beyond the end stand in the count for missing ones. Truncating to the same size, which seals
+        // permit, frees them; none can be added to a sealed file.
+        let is_exact = retry_on_intr(|| fs::ftruncate(&file, size as u64)).is_ok();
+        let (_, allocated) = measured(&file)?;
+        let missing = || {
+            refused(format!(
                 "expected a memory file with all its pages, found {allocated} of {size} bytes"
-            )));
+            ))
+        };
+        if size == 0 || allocated < size as u64 {
+            return Err(missing());
         }
-        Ok(Self { file, size })
-    }
-
-    /// Maps the whole file, to be read.
-    pub(super) fn map(&self) -> Result<Map, Error> {
         // A shared mapping of a sealed file fails before Linux 6.7. A private one that is not
         // writable shares the file's pages as well.
         let mut options = MmapOptions::new();
         // SAFETY: no process can change the bytes of this file or make it shorter (F10).
-        let map = unsafe { options.len(self.size).map_copy_read_only(&self.file) };
-        map.map_err(|error| system("mmap", error))
+        let map = unsafe { options.len(size).map_copy_read_only(&file) };
+        let map = map.map_err(|error| system("mmap", error))?;
+        // The descriptor is read-only, or a huge page reaches over the end: the pages are touched.
+        if !is_exact || allocated > size.next_multiple_of(page_size()) as u64 {
+            map.advise(Advice::PopulateRead).map_err(|_| missing())?;
+        }
+        Ok((Self(file), map))
     }
 
     /// Maps a part of the file, copy-on-write.
@@ -181,24 +179,30 @@ impl SealedFile {
         let mut options = MmapOptions::new();
         let options = options.offset(range.start as u64).len(range.len());
         // SAFETY: as above (F10); writes stay in this mapping (R4).
-        let map = unsafe { options.map_copy(&self.file) };
+        let map = unsafe { options.map_copy(&self.0) };
         map.map_err(|error| system("mmap", error))
     }
 
     pub(super) fn try_clone(&self) -> Result<Self, Error> {
-        let file = self.file.try_clone().map_err(|error| system("dup", error))?;
-        Ok(Self { file, size: self.size })
+        self.0.try_clone().map(Self).map_err(|error| system("dup", error))
     }
 
     pub(super) fn into_fd(self) -> OwnedFd {
-        self.file
+        self.0
     }
 }
 
 impl AsFd for SealedFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.0.as_fd()
     }
+}
+
+/// The size of a file, and of its pages, in bytes.
+fn measured(file: &OwnedFd) -> Result<(usize, u64), Error> {
+    let found = fs::fstat(file).map_err(|error| system("fstat", error))?;
+    let size = isize::try_from(found.st_size).unwrap_or_default().unsigned_abs();
+    Ok((size, u64::try_from(found.st_blocks).unwrap_or_default().saturating_mul(BLOCK)))
 }
 
 fn system(call: &'static str, error: impl fmt::Display) -> Error {

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use dlbridge::sealed::SealedTensors;
@@ -101,6 +101,31 @@ fn a_file_with_missing_pages_is_refused() {
     let sealed = SealedTensors::try_from(full).expect("a whole file");
     assert_eq!(sealed.tensor("x").expect("there").as_slice::<u8>().map(<[u8]>::len), Ok(1 << 20));
     assert!(why(memfd(&[], ALL)).contains("all its pages"));
+}
+
+#[test]
+fn pages_beyond_the_end_do_not_stand_for_missing_ones() {
+    let header =
+        layout(r#"{"x":{"dtype":"U8","shape":[1048576],"data_offsets":[0,1048576]}}"#, &[]);
+    let size = header.len() as u64 + (1 << 20);
+    let file = |whole| {
+        let file = memfd(&header, SealFlags::empty());
+        ftruncate(&file, size).expect("a hole");
+        let start = if whole { 0 } else { size.next_multiple_of(4096) };
+        fallocate(&file, FallocateFlags::KEEP_SIZE, start, 1 << 21).expect("pages");
+        fcntl_add_seals(&file, ALL).expect("a seal");
+        file
+    };
+    let read_only = |file: OwnedFd| {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        OwnedFd::from(File::open(path).expect("the same file"))
+    };
+    assert!(why(file(false)).contains("all its pages"));
+    for full in [file(true), read_only(file(true)), read_only(file(false))] {
+        let sealed = SealedTensors::try_from(full).expect("a whole file, or one that is now");
+        let x = sealed.tensor("x").expect("there");
+        assert!(x.as_slice::<u8>().expect("bytes").iter().all(|&byte| byte == 0));
+    }
 }
 
 /// An entry of a header.
