@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
@@ -127,6 +127,9 @@ impl AsMut<[u8]> for Region {
 pub(super) struct SealedFile {
     file: OwnedFd,
     size: usize,
+    /// The device and the number of the file. Code in another language can close the descriptor by its
+    /// number, which the next file then has.
+    identity: (u64, u64),
 }
 
 impl fmt::Debug for SealedFile {
@@ -154,7 +157,7 @@ impl SealedFile {
                 "expected a memory file of ordinary pages, found huge pages".into(),
             ));
         }
-        let found = fs::fstat(&file).map_err(|error| system("fstat", error))?;
+        let found = stat(&file)?;
         let size = isize::try_from(found.st_size).unwrap_or_default().unsigned_abs();
         // Reading a missing page allocates it, which can fail.
         let allocated = u64::try_from(found.st_blocks).unwrap_or_default().saturating_mul(BLOCK);
@@ -163,7 +166,19 @@ impl SealedFile {
                 "expected a memory file with all its pages, found {allocated} of {size} bytes"
             )));
         }
-        Ok(Self { file, size })
+        Ok(Self { file, size, identity: identity(&found) })
+    }
+
+    /// The descriptor, if it is still that of the file.
+    fn file(&self) -> Result<&OwnedFd, Error> {
+        if identity(&stat(&self.file)?) == self.identity {
+            return Ok(&self.file);
+        }
+        Err(refused(format!(
+            "expected the sealed file as descriptor {}, found another file: the descriptor was closed; \
+             close a duplicate of it",
+            self.file.as_raw_fd()
+        )))
     }
 
     /// Maps the whole file, to be read.
@@ -181,13 +196,13 @@ impl SealedFile {
         let mut options = MmapOptions::new();
         let options = options.offset(range.start as u64).len(range.len());
         // SAFETY: as above (F10); writes stay in this mapping (R4).
-        let map = unsafe { options.map_copy(&self.file) };
+        let map = unsafe { options.map_copy(self.file()?) };
         map.map_err(|error| system("mmap", error))
     }
 
     pub(super) fn try_clone(&self) -> Result<Self, Error> {
-        let file = self.file.try_clone().map_err(|error| system("dup", error))?;
-        Ok(Self { file, size: self.size })
+        let file = self.file()?.try_clone().map_err(|error| system("dup", error))?;
+        Ok(Self { file, ..*self })
     }
 
     pub(super) fn into_fd(self) -> OwnedFd {
@@ -199,6 +214,15 @@ impl AsFd for SealedFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+fn stat(file: &OwnedFd) -> Result<fs::Stat, Error> {
+    fs::fstat(file).map_err(|error| system("fstat", error))
+}
+
+#[allow(clippy::unnecessary_cast, reason = "of other types on other machines")]
+fn identity(found: &fs::Stat) -> (u64, u64) {
+    (found.st_dev as u64, found.st_ino as u64)
 }
 
 fn system(call: &'static str, error: impl fmt::Display) -> Error {
