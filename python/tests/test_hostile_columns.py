@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 
 import numpy as np
 import pytest
@@ -175,21 +176,43 @@ class TestHostileStreams:
         "shape", ["[3, 4]", "[-1, -2]", "[2.5]", '"2"', "[]", "no JSON", f"[{2**62}, 4, 2]"]
     )
     def test_a_tensor_type_of_another_shape_is_refused(self, shape):
-        def metadata(**pairs):
-            encoded = len(pairs).to_bytes(4, "little")
-            for key, value in pairs.items():
-                for text in (f"ARROW:extension:{key}", value):
-                    encoded += len(text).to_bytes(4, "little") + text.encode()
-            return encoded
-
-        text = metadata(name="arrow.fixed_shape_tensor", metadata=f'{{"shape": {shape}}}')
-        kept = ctypes.create_string_buffer(text, len(text))
-        made = Made(kind=b"+w:2")
-        ctypes.c_void_p.from_address(
-            ctypes.addressof(made.schema) + Schema.metadata.offset
-        ).value = ctypes.addressof(kept)
         with pytest.raises(BufferError, match="expected the shape of 2 values, found"):
-            dlbridge.from_dlpack(made)
+            dlbridge.from_dlpack(column_of_tensors(shape))
+
+    def test_a_schema_that_is_released_while_parameters_are_parsed_is_not_read(self, monkeypatch):
+        made = column_of_tensors("[2, 1]")
+        loads = json.loads
+
+        def release_and_load(text):
+            made.schema.format = None
+            made.schema.n_children, made.schema.children = 1, 8
+            return loads(text)
+
+        monkeypatch.setattr(json, "loads", release_and_load)
+        assert values(made) == [[[0], [1]]]
+
+
+def column_of_tensors(shape):
+    """One row of two values, of the extension type of tensors."""
+    pairs = {"name": "arrow.fixed_shape_tensor", "metadata": f'{{"shape": {shape}}}'}
+    encoded = len(pairs).to_bytes(4, "little")
+    for key, value in pairs.items():
+        for text in (f"ARROW:extension:{key}", value):
+            encoded += len(text).to_bytes(4, "little") + text.encode()
+    inner, pointers = Made(), ctypes.c_void_p * 1
+    kept = (
+        ctypes.create_string_buffer(encoded, len(encoded)),
+        pointers(ctypes.addressof(inner.array)),
+        pointers(ctypes.addressof(inner.schema)),
+    )
+    metadata, arrays, schemas = (ctypes.addressof(it) for it in kept)
+    schema = {"schema_n_children": 1, "schema_children": schemas}
+    array = {"buffers": 1, "length": 1, "n_children": 1, "children": arrays}
+    made = Made(kind=b"+w:2", **schema, **array)
+    made.kept = kept
+    place = ctypes.addressof(made.schema) + Schema.metadata.offset
+    ctypes.c_void_p.from_address(place).value = metadata
+    return made
 
 
 class TestExport:

@@ -4,6 +4,7 @@ import gc
 import sys
 import threading
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -145,6 +146,34 @@ class TestMlDtypes:
         ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
         with pytest.raises(BufferError, match=r"found int4; pass x\.astype"):
             dlbridge.from_dlpack(np.zeros(2, ml_dtypes.int4))
+
+    def test_an_array_of_a_derived_class_is_one_of_numpy(self):
+        ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+        array = np.ones(3, ml_dtypes.bfloat16).view(type("Derived", (np.ndarray,), {}))
+        assert dlbridge.from_dlpack(array).data_ptr == array.ctypes.data
+
+    @pytest.mark.parametrize(
+        "bits",
+        [
+            np.zeros(4, "uint8"),
+            np.zeros(4, "int16"),
+            memoryview(b"1234"),
+            dlbridge.zeros(4, dtype="uint16"),
+            None,
+        ],
+    )
+    def test_another_object_does_not_say_where_its_bits_are(self, bits):
+        class Fake:
+            dtype = SimpleNamespace(name="bfloat16")
+
+            def view(self, *_):
+                return self if bits is None else bits
+
+            def __dlpack__(self, **_):
+                raise BufferError("its own reason")
+
+        with pytest.raises(BufferError, match="its own reason"):
+            dlbridge.from_dlpack(Fake())
 
 
 def test_a_subclass_is_asked():

@@ -224,6 +224,15 @@ class TestOpening:
         del sealed
         assert opened["y"].tolist() == [[1, 1, 1]] * 2
 
+    def test_another_file_at_the_number_of_the_descriptor_is_not_mapped(self, sealed, tmp_path):
+        kept = dlbridge.open_sealed(sealed.fileno())
+        with (tmp_path / "short").open("wb") as file:
+            os.dup2(file.fileno(), sealed.fileno())
+        for read in (lambda: sealed["x"], sealed.tensors, sealed.private):
+            with pytest.raises(BufferError, match="found another file: the descriptor was closed"):
+                read()
+        np.testing.assert_array_equal(kept["x"].numpy(), np.arange(5000))
+
     def test_a_descriptor_is_not_inherited(self, sealed):
         assert not os.get_inheritable(sealed.fileno())
         assert not os.get_inheritable(dlbridge.open_sealed(sealed).fileno())

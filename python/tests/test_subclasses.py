@@ -114,3 +114,19 @@ def test_a_subclass_of_numpys_array_is_asked_by_its_own_dlpack():
     for take in (dlbridge.from_dlpack, _native._borrow):
         with pytest.raises(RuntimeError, match="mine alone"):
             take(np.ones(3).view(Refusing))
+
+
+@pytest.mark.parametrize("mro", [KeyError, [1], None])
+def test_a_metaclass_that_raises_for_its_mro_is_no_panic(mro):
+    class Meta(type):
+        @property
+        def __mro__(cls):
+            if mro is KeyError:
+                raise mro
+            return mro
+
+    class Producer(metaclass=Meta):
+        def __dlpack__(self, **keywords):
+            return np.ones(2).__dlpack__(**keywords)
+
+    assert dlbridge.from_dlpack(Producer()).tolist() == [1, 1]

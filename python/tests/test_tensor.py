@@ -141,6 +141,15 @@ class TestValues:
         found = dlbridge.from_bytes(every.tobytes(), dtype="bfloat16").tolist()
         np.testing.assert_array_equal(found, (every.astype("uint32") << 16).view("float32"))
 
+    def test_a_list_that_is_larger_than_the_memory_is_an_error(self):
+        for array in (
+            np.broadcast_to(np.int8(1), 2**48),
+            np.broadcast_to(np.int8(1), (2, 2**48)),
+            np.empty((2**48, 0)),
+        ):
+            with pytest.raises(MemoryError, match="cannot allocate"):
+                dlbridge.from_dlpack(array).tolist()
+
     def test_other_than_one_element_is_no_item(self):
         for tensor in (dlbridge.zeros(2), dlbridge.zeros(0)):
             with pytest.raises(ValueError, match="expected a tensor of one element"):

@@ -60,6 +60,59 @@ impl PickleDlpack for PickledToo {
 
 dlpack_methods!(PickledToo, pickle);
 
+static WEIGHTS: [f32; 2] = [0.25, 0.75];
+
+/// A class whose consumers get copies.
+#[pyclass(frozen, subclass, module = "test_pickles")]
+struct Weights;
+
+impl ExportDlpack for Weights {
+    const COPIES_READ_ONLY: bool = true;
+
+    fn tensor(&self) -> Result<Tensor> {
+        Ok(Tensor::from(&WEIGHTS[..]))
+    }
+}
+
+impl PickleDlpack for Weights {
+    fn from_tensor(_: Tensor) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+dlpack_methods!(Weights, pickle);
+
+fn state_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    object.call_method1("__reduce_ex__", (5,))?.get_item(1)?.get_item(0)
+}
+
+#[test]
+fn a_class_that_copies_read_only_memory_pickles_a_copy() {
+    Python::attach(|py| {
+        let object = Bound::new(py, Weights).expect("an object").into_any();
+        let buffer = state_of(&object).expect("a buffer");
+        let bytes = buffer.extract::<PyTensor>().expect("a buffer");
+        assert_ne!(bytes.data_ptr().addr(), WEIGHTS.as_ptr().addr());
+    });
+}
+
+#[test]
+fn an_object_of_a_derived_class_is_not_pickled_as_one_of_its_base() {
+    Python::attach(|py| {
+        let base = py.get_type::<Weights>();
+        let names = PyDict::new(py);
+        names.set_item("Base", base).expect("a dict");
+        // Without a constructor, it has no objects of its own.
+        py.run(c"class Derived(Base): __slots__ = ()", Some(&names), None).expect("a class");
+        let object = Bound::new(py, Weights).expect("an object").into_any();
+        let derived = names.get_item("Derived").expect("a dict").expect("there");
+        object.setattr("__class__", derived).expect("of the same layout");
+        let error = state_of(&object).expect_err("derived");
+        assert!(error.is_instance_of::<PyTypeError>(py), "{error}");
+        assert!(error.to_string().contains("define __reduce_ex__ there"), "{error}");
+    });
+}
+
 #[test]
 fn a_class_pickles_by_one_word() {
     const PROGRAM: &std::ffi::CStr = c"

@@ -261,6 +261,15 @@ impl<'py> Call<'py> {
 
 const KEYWORDS: [&str; 4] = ["stream", "max_version", "dl_device", "copy"];
 
+/// The error for an object of a derived class: its pickle would make one of the base class, without
+/// the object's own attributes.
+fn other_class(class: &Class<'_>, found: &Class<'_>) -> Error {
+    Error::from(PyTypeError::new_err(format!(
+        "expected an object of {class} to pickle, found one of {found}, which is derived from it: \
+         define __reduce_ex__ there"
+    )))
+}
+
 macro_rules! methods {
     ($($(#[$doc:meta])* $name:ident<$bound:ident>, |$object:ident, $call:ident| $body:expr;)*) => {$(
         $(#[$doc])*
@@ -313,8 +322,12 @@ methods! {
     reduce<PickleDlpack>, |object, call| {
         let py = object.py();
         let (protocol,): (i64,) = call.positional(py)?.extract()?;
-        let rebuild = object.as_any().get_type().getattr(UNPICKLE.to_string_lossy())?;
-        let state = TensorObject::new(export(object.as_borrowed())?).state(py, protocol)?;
+        let (class, found) = (py.get_type::<T>(), object.as_any().get_type());
+        if !found.is(&class) {
+            return Err(other_class(&class, &found));
+        }
+        let rebuild = class.getattr(UNPICKLE.to_string_lossy())?;
+        let state = TensorObject::new(on_host(object)?).state(py, protocol)?;
         (rebuild, state).into_pyobject(py)?
     };
 }

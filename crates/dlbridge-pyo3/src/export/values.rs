@@ -181,14 +181,23 @@ fn list<'py, T: Value>(py: Python<'py>, view: &View<'_, T>) -> PyResult<Bound<'p
         return view.get(&[]).expect("a scalar has one element").to_python(py);
     }
     if view.shape().len() == 1 {
-        let items = view.iter().map(|value| value.to_python(py)).collect::<PyResult<Vec<_>>>()?;
-        return Ok(PyList::new(py, items)?.into_any());
+        return list_of(py, view.iter().map(|value| value.to_python(py)));
     }
-    let items = view
-        .outer_iter()
-        .expect("it has axes")
-        .map(|part| list(py, &part))
-        .collect::<PyResult<Vec<_>>>()?;
+    list_of(py, view.outer_iter().expect("it has axes").map(|part| list(py, &part)))
+}
+
+/// A list, whose memory is requested beforehand: a broadcast tensor has any number of elements, and a
+/// vector that cannot grow ends the process.
+fn list_of<'py>(
+    py: Python<'py>,
+    values: impl ExactSizeIterator<Item = PyResult<Bound<'py, PyAny>>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (mut items, size) = (Vec::new(), values.len().saturating_mul(size_of::<Py<PyAny>>()));
+    let reserved = items.try_reserve_exact(values.len());
+    reserved.map_err(|_| Error::from(dlbridge::Error::OutOfMemory { size }))?;
+    for value in values {
+        items.push(value?);
+    }
     Ok(PyList::new(py, items)?.into_any())
 }
 

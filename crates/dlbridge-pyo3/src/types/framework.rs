@@ -143,7 +143,7 @@ impl Framework {
 
 /// The packages of a type and of those that it is derived from.
 pub(crate) fn roots<'py>(kind: &Bound<'py, PyType>) -> Vec<Bound<'py, PyString>> {
-    kind.mro().iter().filter_map(|kind| root_of(&kind)).collect()
+    super::mro_of(kind).iter().filter_map(root_of).collect()
 }
 
 /// The package of a type or a function.

@@ -4,9 +4,9 @@ mod cache;
 mod framework;
 mod path;
 
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
+use pyo3::{ffi, intern};
 
 pub(crate) use cache::{framework_of, importer_of, path_of, remember_importer, table_of};
 pub(crate) use framework::{Framework, UNKNOWN, roots};
@@ -16,6 +16,12 @@ pub(crate) use path::Path;
 pub(crate) fn name_of(kind: &Bound<'_, PyType>) -> String {
     let name = kind.fully_qualified_name().or_else(|_| kind.qualname());
     name.map_or_else(|_| "this type".to_owned(), |name| name.to_string())
+}
+
+/// The classes of a type's `__mro__`; none if its metaclass raises. (PyO3's `mro` panics then.)
+fn mro_of<'py>(kind: &Bound<'py, PyType>) -> Vec<Bound<'py, PyAny>> {
+    let found = kind.getattr(intern!(kind.py(), "__mro__"));
+    found.and_then(|found| found.extract()).unwrap_or_default()
 }
 
 /// A module that is already imported. (Importing takes microseconds.)

@@ -10,7 +10,7 @@ use pyo3::types::{PyCapsule, PyType};
 use pyo3::{PyTypeInfo, ffi, intern};
 
 use super::framework::Framework;
-use super::loaded;
+use super::{loaded, mro_of};
 use crate::TensorObject;
 use crate::export::exchange;
 use crate::import::fallback;
@@ -57,7 +57,7 @@ pub(super) fn find(kind: &Bound<'_, PyType>) -> Option<Path> {
     if is_masked(kind) {
         return Some(Path::Masked);
     }
-    let publisher = kind.mro().iter().find(|class| own(class, ATTRIBUTE).is_some());
+    let publisher = mro_of(kind).into_iter().find(|class| own(class, ATTRIBUTE).is_some());
     let Some(publisher) = publisher else {
         return has_only_a_buffer(kind).then_some(Path::Buffer);
     };
@@ -128,7 +128,7 @@ fn is_hook_off(kind: &Bound<'_, PyType>) -> bool {
 
 /// A type's attribute as its class's dict has it, not bound to the type.
 fn inherited<'py>(kind: &Bound<'py, PyType>, name: &str) -> Option<Bound<'py, PyAny>> {
-    kind.mro().iter().find_map(|class| own(&class, name))
+    mro_of(kind).iter().find_map(|class| own(class, name))
 }
 
 /// The attribute that a class itself defines.

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
@@ -126,7 +126,13 @@ impl AsMut<[u8]> for Region {
 
 /// A file that was found sealed: neither its bytes nor its size ever change (F10).
 #[derive(Debug)]
-pub(super) struct SealedFile(OwnedFd);
+pub(super) struct SealedFile {
+    file: OwnedFd,
+    size: usize,
+    /// The device and the number of the file. Code in another language can close the descriptor by its
+    /// number, which the next file then has.
+    identity: (u64, u64),
+}
 
 impl SealedFile {
     /// Asks the kernel whether a file is sealed and has all its pages: reading a missing one allocates it, which
@@ -148,11 +154,12 @@ impl SealedFile {
                 "expected a memory file of ordinary pages, found huge pages".into(),
             ));
         }
-        let (size, _) = measured(&file)?;
+        let size = usize::try_from(stat(&file)?.st_size).unwrap_or_default();
         // Pages beyond the end stand in the count for missing ones. Truncating to the same size, which seals
         // permit, frees them; none can be added to a sealed file.
         let is_exact = retry_on_intr(|| fs::ftruncate(&file, size as u64)).is_ok();
-        let (_, allocated) = measured(&file)?;
+        let found = stat(&file)?;
+        let allocated = u64::try_from(found.st_blocks).unwrap_or_default().saturating_mul(BLOCK);
         let missing = || {
             refused(format!(
                 "expected a memory file with all its pages, found {allocated} of {size} bytes"
@@ -171,7 +178,19 @@ impl SealedFile {
         if !is_exact || allocated > size.next_multiple_of(page_size()) as u64 {
             map.advise(Advice::PopulateRead).map_err(|_| missing())?;
         }
-        Ok((Self(file), map))
+        Ok((Self { file, size, identity: identity(&found) }, map))
+    }
+
+    /// The descriptor, if it is still that of the file.
+    fn file(&self) -> Result<&OwnedFd, Error> {
+        if identity(&stat(&self.file)?) == self.identity {
+            return Ok(&self.file);
+        }
+        Err(refused(format!(
+            "expected the sealed file as descriptor {}, found another file: the descriptor was closed; \
+             close a duplicate of it",
+            self.file.as_raw_fd()
+        )))
     }
 
     /// Maps a part of the file, copy-on-write.
@@ -179,30 +198,33 @@ impl SealedFile {
         let mut options = MmapOptions::new();
         let options = options.offset(range.start as u64).len(range.len());
         // SAFETY: as above (F10); writes stay in this mapping (R4).
-        let map = unsafe { options.map_copy(&self.0) };
+        let map = unsafe { options.map_copy(self.file()?) };
         map.map_err(|error| system("mmap", error))
     }
 
     pub(super) fn try_clone(&self) -> Result<Self, Error> {
-        self.0.try_clone().map(Self).map_err(|error| system("dup", error))
+        let file = self.file()?.try_clone().map_err(|error| system("dup", error))?;
+        Ok(Self { file, ..*self })
     }
 
     pub(super) fn into_fd(self) -> OwnedFd {
-        self.0
+        self.file
     }
 }
 
 impl AsFd for SealedFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.file.as_fd()
     }
 }
 
-/// The size of a file, and of its pages, in bytes.
-fn measured(file: &OwnedFd) -> Result<(usize, u64), Error> {
-    let found = fs::fstat(file).map_err(|error| system("fstat", error))?;
-    let size = isize::try_from(found.st_size).unwrap_or_default().unsigned_abs();
-    Ok((size, u64::try_from(found.st_blocks).unwrap_or_default().saturating_mul(BLOCK)))
+fn stat(file: &OwnedFd) -> Result<fs::Stat, Error> {
+    fs::fstat(file).map_err(|error| system("fstat", error))
+}
+
+#[allow(clippy::unnecessary_cast, reason = "of other types on other machines")]
+fn identity(found: &fs::Stat) -> (u64, u64) {
+    (found.st_dev as u64, found.st_ino as u64)
 }
 
 fn system(call: &'static str, error: impl fmt::Display) -> Error {

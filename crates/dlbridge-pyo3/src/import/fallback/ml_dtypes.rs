@@ -1,5 +1,7 @@
 //! Imports NumPy arrays of the package `ml_dtypes`, whose types NumPy itself does not export.
 //! Exporting to them belongs to `export::numpy`.
+//! Invariant: the bits are those of an array that is read from its C struct. An answer of another
+//! object to `view` proves nothing about its memory.
 
 use dlbridge::{DType, Tensor};
 use pyo3::prelude::*;
@@ -7,7 +9,8 @@ use pyo3::{Borrowed, intern};
 
 use super::memory::ForeignMemory;
 use crate::Result;
-use crate::import::{ImportOptions, import};
+use crate::import::import_array;
+use crate::numpy::is_array_type;
 
 /// Imports an array of bfloat16 or of a float of 8 bits, by its bits as integers; `None` for any other
 /// object.
@@ -18,12 +21,21 @@ pub(super) fn import_ml_dtypes(object: Borrowed<'_, '_, PyAny>) -> Result<Option
         dtype.getattr_opt(intern!(py, "name"))?.and_then(|name| name.extract::<String>().ok());
     let Some(dtype) = name.and_then(|name| name.parse::<DType>().ok()) else { return Ok(None) };
     let bits = match dtype.itemsize() {
-        Some(1) => "uint8",
-        Some(2) => "uint16",
+        Some(1) => DType::U8,
+        Some(2) => DType::U16,
         _ => return Ok(None),
     };
-    let integers = object.call_method1(intern!(py, "view"), (bits,))?;
-    let tensor = import(integers.as_borrowed(), ImportOptions::default())?;
+    let array = py.import(intern!(py, "numpy"))?.getattr(intern!(py, "ndarray"))?;
+    // Of arrays of a derived class as well, `view` makes an array of NumPy's own class.
+    let integers = object.call_method1(intern!(py, "view"), (bits.to_string(), array))?;
+    if !is_array_type(&integers.get_type()) {
+        return Ok(None);
+    }
+    // SAFETY: of that very type, asked just now (F5).
+    let integers = unsafe { import_array(integers.as_borrowed()) }?;
+    let Some(tensor) = integers.filter(|integers| integers.dtype() == bits) else {
+        return Ok(None);
+    };
     let size = i64::from(dtype.bits / 8);
     let memory = ForeignMemory {
         data: tensor.data_ptr().cast(),

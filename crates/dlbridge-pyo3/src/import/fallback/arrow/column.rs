@@ -23,6 +23,17 @@ pub(super) struct ColumnType {
     permutation: Option<Vec<usize>>,
 }
 
+/// The type of a column as its schema says it, which is not needed any more. Parsing the parameters of
+/// a tensor type runs Python code, which could release the schema.
+pub(super) struct Unparsed {
+    dtype: DType,
+    levels: Vec<Level>,
+    /// The sizes of the lists.
+    extents: Vec<i64>,
+    /// The level of a list that is a row of several axes, and the parameters of its tensor type.
+    tensor: Option<(usize, Vec<u8>)>,
+}
+
 /// A type that has a child.
 enum Level {
     /// A struct of one field: a table of one column.
@@ -31,13 +42,13 @@ enum Level {
     List(i64),
 }
 
-impl ColumnType {
-    /// Reads a schema. `name` is the method that returned it.
+impl Unparsed {
+    /// Reads a schema, without running Python code. `name` is the method that returned it.
     ///
     /// # Safety
     ///
     /// The schema, if it is not released, is valid.
-    pub(super) unsafe fn read(py: Python<'_>, name: &str, schema: &ArrowSchema) -> Result<Self> {
+    pub(super) unsafe fn read(name: &str, schema: &ArrowSchema) -> Result<Self> {
         let mut schema = schema;
         let (mut levels, mut extents, mut tensor) = (Vec::new(), Vec::new(), None);
         loop {
@@ -59,15 +70,15 @@ impl ColumnType {
             let extension = unsafe { extension::name_of(schema.metadata) }?;
             match (extension, arrow::list_size_of(&format)) {
                 (None, _) => {}
-                (Some((extension::TENSOR, parameters)), Some(size)) if tensor.is_none() => {
-                    tensor = Some((extents.len(), extension::Shape::read(py, &parameters, size)?));
+                (Some((extension::TENSOR, parameters)), Some(_)) if tensor.is_none() => {
+                    tensor = Some((extents.len(), parameters));
                 }
                 (Some((found, _)), _) => {
                     return refuse(&format!("the extension type {found}"), "; cast to its storage");
                 }
             }
             if let Some(dtype) = arrow::dtype_of(&format) {
-                return Ok(Self::of(dtype, levels, extents, tensor));
+                return Ok(Self { dtype, levels, extents, tensor });
             }
             match arrow::list_size_of(&format) {
                 Some(size) if extents.len() < MAX_RANK => {
@@ -94,15 +105,12 @@ impl ColumnType {
         }
     }
 
-    /// `tensor` is the level of a list that is a row of several axes, and these axes.
-    fn of(
-        dtype: DType,
-        levels: Vec<Level>,
-        mut extents: Vec<i64>,
-        tensor: Option<(usize, extension::Shape)>,
-    ) -> Self {
+    /// Parses the parameters of a tensor type.
+    pub(super) fn parse(self, py: Python<'_>) -> Result<ColumnType> {
+        let Self { dtype, levels, mut extents, tensor } = self;
         let mut permutation = None;
-        if let Some((level, shape)) = tensor {
+        if let Some((level, parameters)) = tensor {
+            let shape = extension::Shape::read(py, &parameters, extents[level])?;
             let inner = extents.len() - level - 1;
             if let Some(order) = shape.permutation {
                 let before = 0..level;
@@ -112,9 +120,11 @@ impl ColumnType {
             }
             extents.splice(level..=level, shape.extents);
         }
-        Self { dtype, levels, extents, permutation }
+        Ok(ColumnType { dtype, levels, extents, permutation })
     }
+}
 
+impl ColumnType {
     /// The memory of one chunk.
     ///
     /// # Safety

@@ -16,7 +16,7 @@ use pyo3::{Borrowed, ffi, intern};
 use crate::arrow::{ArrowArray, ArrowSchema, Owned, Releasable};
 use crate::release::Owner;
 use crate::{Error, Result};
-use column::ColumnType;
+use column::Unparsed;
 pub(super) use stream::{copy_stream, import_stream};
 
 /// The method of an object with one array.
@@ -41,7 +41,7 @@ pub(super) fn import_arrow(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Ten
     // (F4).
     let schema_struct = unsafe { &*schema_place };
     // SAFETY: valid, or released, as its producer promises (F8).
-    let column = unsafe { ColumnType::read(py, ARRAY, schema_struct) }?;
+    let column = unsafe { Unparsed::read(ARRAY, schema_struct) }?.parse(py)?;
     // On a build without the GIL, two threads could move the same array.
     with_critical_section(&array, || {
         let place = content::<ArrowArray>(&array)?;

@@ -12,7 +12,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 
-use super::column::ColumnType;
+use super::column::{ColumnType, Unparsed};
 use super::content;
 use crate::arrow::{ArrowArray, ArrowArrayStream, ArrowSchema, Owned};
 use crate::import::fallback::memory::ForeignMemory;
@@ -111,7 +111,7 @@ impl Chunks {
             get_schema.map(|get_schema| unsafe { get_schema(stream, place) })
         })?;
         // SAFETY: filled in by the stream (F8).
-        let column = unsafe { ColumnType::read(py, STREAM, schema.get()) }?;
+        let column = unsafe { Unparsed::read(STREAM, schema.get()) }?.parse(py)?;
         Ok(Some(Self { stream, column }))
     }
 
