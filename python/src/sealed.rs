@@ -39,13 +39,13 @@ impl SealedObject {
     /// NumPy and JAX honour `readonly`. A write through PyTorch, which ignores it, goes to a copy of
     /// the page that only this call's tensor sees.
     fn tensors<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
-        self.each(py, Self::read_only)
+        self.each(py, read_only)
     }
 
     /// The tensors by their names, writable. The first write to a page copies it; the sealed values
     /// do not change.
     fn private<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
-        self.each(py, |sealed, name| Ok(sealed.0.private(name)?))
+        self.each(py, |private| private)
     }
 
     /// The names of the tensors, in the order of the file.
@@ -73,7 +73,11 @@ impl SealedObject {
 
     /// One of `tensors()`.
     fn __getitem__(&self, name: &str) -> Result<TensorObject> {
-        self.read_only(name).map(TensorObject::new)
+        let private = self.0.private(name).map_err(|error| match error {
+            dlbridge::Error::UnknownName { name, .. } => Error::Python(PyKeyError::new_err(name)),
+            error => exception(error),
+        })?;
+        Ok(TensorObject::new(read_only(private)))
     }
 
     fn __len__(&self) -> usize {
@@ -122,23 +126,20 @@ impl SealedObject {
         Ok(Bound::new(py, Self(sealed))?)
     }
 
-    fn read_only(&self, name: &str) -> Result<Tensor> {
-        let private = self.0.private(name).map_err(|error| match error {
-            dlbridge::Error::UnknownName { name, .. } => Error::Python(PyKeyError::new_err(name)),
-            error => error.into(),
-        })?;
-        // Shared with consumers that ignore the flag, so not `Frozen`.
-        Ok(Tensor::from(private.into_shared()).into_frozen().into())
-    }
-
     fn each<'py>(
         &self,
         py: Python<'py>,
-        tensor: impl Fn(&Self, &str) -> Result<Tensor>,
+        tensor: impl Fn(Tensor) -> Tensor,
     ) -> Result<Bound<'py, PyDict>> {
-        let named = self.0.names().map(|name| Ok((name, tensor(self, name)?)));
-        dict(py, named)
+        // One mapping for all: a process has 65,530 at most.
+        let tensors = self.0.private_tensors().map_err(exception)?;
+        dict(py, self.0.names().zip(tensors).map(|(name, private)| Ok((name, tensor(private)))))
     }
+}
+
+/// Shared with consumers that ignore the flag, so not `Frozen`.
+fn read_only(private: Tensor) -> Tensor {
+    Tensor::from(private.into_shared()).into_frozen().into()
 }
 
 /// Tensors in a memory file that is to be sealed, writable until then.
@@ -362,7 +363,8 @@ fn supported() -> Result<()> {
 fn exception(error: dlbridge::Error) -> Error {
     match &error {
         dlbridge::Error::Refused { by, .. } if *by != "sealed tensors" => {
-            Error::Python(PyOSError::new_err(error.to_string()))
+            let text = error.to_string().replace("private_tensors", "tensors() or private()");
+            Error::Python(PyOSError::new_err(text))
         }
         _ => bad_argument(error),
     }

@@ -16,8 +16,8 @@ import numpy as np
 
 import dlbridge
 
-SIZE = 128 << 20
-"""Of the tensor of `maker`, in bytes."""
+SIZE = 16 << 20
+"""Of the tensor of `maker` and `reader`, in bytes."""
 
 
 def file_of(sealed):
@@ -129,23 +129,74 @@ def forked(context):
     assert batch.seal()["x"].tolist() == [0, 0, 0]
 
 
-def maker(number, step):
-    """Sends a sealed file, or stops before; waits to be killed."""
-    with socket.socket(fileno=int(number)) as peer:
-        batch = dlbridge.empty_sealed({"x": (SIZE, "uint8")})
-        np.from_dlpack(batch.tensors()["x"])[:] = 7
-        if step != "filled":
-            sealed = batch.seal()
-        if step == "sent":
-            socket.send_fds(peer, [b"."], [sealed.fileno()])
-        else:
+def limit():
+    """A process that maps one tensor after the other, until the kernel refuses the next one."""
+    sealed, tensors = dlbridge.seal({"x": np.arange(3)}), []
+    try:
+        while True:
+            tensors.append(sealed["x"])
+    except OSError as error:
+        assert "vm.max_map_count" in str(error), error
+        assert "tensors() or private()" in str(error), error
+        tensors.pop()
+    assert sealed.tensors()["x"].tolist() == [0, 1, 2]
+
+
+def life(peer, last):
+    """Tells of its last step, then waits to be killed."""
+
+    def step(name):
+        if name == last:
             peer.send(b".")
-        peer.recv(1)
+            peer.recv(1)
+            sys.exit("it was to be killed")
+
+    return step
+
+
+def maker(number, last):
+    with socket.socket(fileno=int(number)) as peer:
+        step = life(peer, last)
+        batch = dlbridge.empty_sealed({"x": (SIZE, "uint8")})
+        step("allocated")
+        array = np.from_dlpack(batch.tensors()["x"])
+        step("taken")
+        array[:] = 7
+        step("filled")
+        del array
+        sealed = batch.seal()
+        step("sealed")
+        array = np.from_dlpack(sealed["x"])
+        assert (array[::4096] == 7).all()
+        step("read")
+        socket.send_fds(peer, [b" "], [sealed.fileno()])
+        step("sent")
+
+
+def reader(number, last):
+    with socket.socket(fileno=int(number)) as peer:
+        step = life(peer, last)
+        _, (received,), _, _ = socket.recv_fds(peer, 1, 1)
+        step("received")
+        sealed = dlbridge.open_sealed(received)
+        step("opened")
+        array = np.from_dlpack(sealed["x"])
+        assert (array[::4096] == 7).all()
+        step("read")
+        tensors = sealed.tensors()
+        private = sealed.private()["x"]
+        step("private")
+        np.from_dlpack(private)[:] = 8
+        step("written")
+        del sealed, array, tensors
+        os.close(received)
+        step("closed")
 
 
 def main(scenario, *arguments):
-    if scenario == "maker":
-        return maker(*arguments)
+    lives = {"maker": maker, "reader": reader, "limit": limit}
+    if scenario in lives:
+        return lives[scenario](*arguments)
     scenarios = [process, queue, pool, executor, loader, forked]
     (method,) = arguments
     {function.__name__: function for function in scenarios}[scenario](get_context(method))

@@ -209,6 +209,30 @@ class TestReading:
         assert sealed["x"].tolist()[:2] == sealed.private()["x"].tolist()[:2] == [0, 1]
         assert private["x"].tolist()[:2] == [9, 9]
 
+    @pytest.mark.slow
+    def test_more_tensors_than_a_process_has_mappings_are_read_and_written(self):
+        shapes = {str(number): ((), "int64") for number in range(100_000)}
+        batch = dlbridge.empty_sealed(shapes)
+        for number, tensor in enumerate(batch.tensors().values()):
+            dlbridge.fill(tensor, number)
+        del tensor
+        sealed = batch.seal()
+        tensors, private = sealed.tensors(), sealed.private()
+        assert list(tensors) == list(private) == list(shapes)
+        np.from_dlpack(private["7"])[...] = -1
+        both = zip(tensors.values(), private.values(), strict=True)
+        for number, (tensor, mine) in enumerate(both):
+            assert tensor.readonly and not mine.readonly
+            assert (tensor.item(), mine.item()) == (number, -1 if number == 7 else number)
+
+    def test_a_write_to_one_of_all_tensors_changes_no_other_one(self, sealed):
+        torch = pytest.importorskip("torch", reason="torch is not installed")
+        tensors = sealed.tensors()
+        torch.from_dlpack(tensors["x"])[:] = -1
+        # It begins in the page in which `x` ends.
+        assert tensors["y"].tolist() == [[1, 1, 1]] * 2
+        assert sealed.tensors()["x"].tolist()[4999] == 4999
+
     def test_a_tensor_outlives_the_object_and_its_descriptor(self, sealed):
         tensor = sealed["x"]
         del sealed

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
-import re
+import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -24,23 +25,17 @@ SCENARIOS = ["process", "queue", "pool", "executor"]
 METHODS = ["fork", "forkserver", "spawn"]
 
 
-def shared_memory():
-    """The memory of all memory files of this machine, in bytes."""
-    (found,) = re.findall(r"Shmem: +(\d+) kB", Path("/proc/meminfo").read_text())
-    return int(found) << 10
-
-
-def receive(peer):
+def receive(here):
     """The tensors that `socket.send_fds`, or `SealedTensors::send` in Rust, sends."""
-    _, (number,), _, _ = socket.recv_fds(peer, 1, 1)
+    _, (number,), _, _ = socket.recv_fds(here, 1, 1)
     sealed = dlbridge.open_sealed(number)
     os.close(number)
     return sealed
 
 
-def run(scenario, method):
+def run(scenario, *method):
     """In a process of its own: a fork of this one would copy locks that other threads hold."""
-    command = [sys.executable, str(PEERS), scenario, method]
+    command = [sys.executable, str(PEERS), scenario, *method]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -71,30 +66,88 @@ def test_a_socket_sends_the_memory_itself():
     assert received["x"].tolist() == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("step", ["filled", "sealed", "sent"])
-def test_a_maker_that_is_killed_leaves_nothing_behind(step):
-    before = shared_memory()
+def test_the_limit_of_mappings_is_an_error_that_names_the_way_out():
+    if int(Path("/proc/sys/vm/max_map_count").read_text()) > 100_000:
+        pytest.skip("this machine allows more mappings")
+    run("limit")
+
+
+def memory_file(process):
+    """The descriptor of the memory file that another process has."""
+    (path, *_) = [
+        path
+        for path in Path(f"/proc/{process}/fd").iterdir()
+        if os.readlink(path).startswith("/memfd:dlbridge")
+    ]
+    return path
+
+
+class Watch:
+    """The kernel's word that a file is freed: no process has a descriptor or a mapping of it."""
+
+    def __init__(self, path):
+        libc = ctypes.CDLL(None)
+        self.inotify = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        deleted = 0x400
+        assert libc.inotify_add_watch(self.inotify, bytes(path), deleted) > 0
+
+    def is_freed(self):
+        try:
+            return bool(os.read(self.inotify, 256))
+        except BlockingIOError:
+            return False
+
+    def close(self):
+        os.close(self.inotify)
+
+
+@contextlib.contextmanager
+def peer(role, last):
+    """A process that stops after a step of its life, with a socket to it, until it is killed."""
     here, there = socket.socketpair()
     with here:
         with there:
-            command = [sys.executable, str(PEERS), "maker", str(there.fileno()), step]
+            command = [sys.executable, str(PEERS), role, str(there.fileno()), last]
             child = subprocess.Popen(command, pass_fds=[there.fileno()])
-        if step == "sent":
+        try:
+            yield child.pid, here
+        finally:
+            child.kill()
+            assert child.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("last", ["allocated", "taken", "filled", "sealed", "read", "sent"])
+def test_a_maker_that_is_killed_at_any_step_leaves_nothing_behind(last):
+    tensor = None
+    with peer("maker", last) as (process, here):
+        if last == "sent":
             tensor = receive(here)["x"]
-        else:
-            assert here.recv(1) == b"."
-        child.kill()
-        child.wait()
-    if step == "sent":
+        assert here.recv(1) == b"."
+        watch = Watch(memory_file(process))
+        assert not watch.is_freed()
+    if tensor is not None:
         # Neither the maker nor a descriptor is left.
-        array = np.from_dlpack(tensor)
-        assert (array[::4096] == 7).all()
-        del tensor, array
-    # Other programs of this machine use shared memory as well, for a while.
-    until = time.monotonic() + 60
-    while shared_memory() >= before + SIZE // 2:
-        assert time.monotonic() < until
-        time.sleep(0.1)
+        assert not watch.is_freed()
+        assert (np.from_dlpack(tensor)[::4096] == 7).all()
+        del tensor
+    assert watch.is_freed()
+    watch.close()
+
+
+def test_a_reader_that_is_killed_at_any_step_leaves_nothing_behind():
+    sealed = dlbridge.seal({"x": np.full(SIZE, 7, "uint8")})
+    watch = Watch(Path(f"/proc/self/fd/{sealed.fileno()}"))
+    for last in ["received", "opened", "read", "private", "written", "closed"]:
+        with peer("reader", last) as (_, here):
+            socket.send_fds(here, [b" "], [sealed.fileno()])
+            assert here.recv(1) == b".", last
+    tensor = sealed["x"]
+    del sealed
+    assert (np.from_dlpack(tensor)[::4096] == 7).all()
+    assert not watch.is_freed(), "while a tensor is alive"
+    del tensor
+    assert watch.is_freed()
+    watch.close()
 
 
 @pytest.mark.parametrize("rounds", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])

@@ -72,6 +72,10 @@ impl SealedFile {
         match self.0 {}
     }
 
+    pub(super) fn map_private_whole(&self) -> Result<Unsplit, Error> {
+        match self.0 {}
+    }
+
     pub(super) fn try_clone(&self) -> Result<Self, Error> {
         match self.0 {}
     }

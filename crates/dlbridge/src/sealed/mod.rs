@@ -13,6 +13,7 @@
 //! | a descriptor that was received | its tensors, after a check | [`SealedTensors::try_from`] |
 //! | sealed tensors | a tensor to read | [`SealedTensors::tensor`] |
 //! | sealed tensors | a tensor to write, of my own | [`SealedTensors::private`] |
+//! | many sealed tensors | all of them to write | [`SealedTensors::private_tensors`] |
 //!
 //! ```
 //! # #[cfg(target_os = "linux")]
@@ -60,7 +61,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 pub use filling::{Builder, Filling};
-use header::Contents;
+use header::{Contents, Entry};
 use raw::{Descriptor, Map, SealedFile};
 
 use crate::{Error, Tensor};
@@ -115,7 +116,8 @@ impl SealedTensors {
     /// # Errors
     ///
     /// [`UnknownName`](Error::UnknownName), or [`Refused`](Error::Refused) with what the system
-    /// says.
+    /// says: a process has 65,530 mappings at most, unless its machine says otherwise.
+    /// [`private_tensors`](Self::private_tensors) needs one.
     pub fn private(&self, name: &str) -> Result<Tensor, Error> {
         let entry = &self.contents.entries[self.contents.find(name)?];
         if entry.range.is_empty() {
@@ -123,6 +125,22 @@ impl SealedTensors {
         }
         let owner = self.file.map_private(&entry.range)?;
         Tensor::builder(owner).dtype(entry.dtype).shape(&entry.shape).build::<u8>()
+    }
+
+    /// All tensors in the order of [`names`](Self::names), writable as those of
+    /// [`private`](Self::private), over one private mapping: for files of many tensors. The pages that
+    /// they copied are freed with the last of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](Error::Refused) with what the system says.
+    pub fn private_tensors(&self) -> Result<Vec<Tensor>, Error> {
+        let mut mapped = self.file.map_private_whole()?;
+        let tensor = |entry: &Entry| {
+            let region = mapped.split(&entry.range)?;
+            Tensor::builder(region).dtype(entry.dtype).shape(&entry.shape).build::<u8>()
+        };
+        self.contents.entries.iter().map(tensor).collect()
     }
 
     /// The same tensors by a descriptor of their own, over the same memory.

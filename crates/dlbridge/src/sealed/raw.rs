@@ -1,9 +1,10 @@
 //! Memory files (memfd): created, filled through one writable mapping, sealed, and mapped again.
 //! Invariant: R4: memory is `Frozen` only if the kernel says that its file is sealed (F10), and
-//! `Exclusive` only in a region that is split off once, or in a private mapping.
+//! `Exclusive` only in a region that is split off once, or in a private mapping of one tensor.
 #![allow(unsafe_code)]
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -28,6 +29,9 @@ const SEALS: SealFlags =
 /// The file system of ordinary memory files. Those of huge pages are in another one, whose pages can
 /// be missing when they are read.
 const TMPFS: u64 = 0x0102_1994;
+/// What to do about the limit of mappings of a process, by default 65,530.
+const MAPPINGS: &str = "if the process is at its limit of mappings (vm.max_map_count), drop tensors, \
+                        or take all tensors of a file by private_tensors, which maps it once";
 /// The unit of a file's blocks, in bytes.
 const BLOCK: u64 = 512;
 
@@ -72,8 +76,9 @@ impl NewFile {
         let error = match fs::fcntl_add_seals(&self.file, SEALS) {
             Ok(()) => return Ok(self.file),
             Err(Errno::BUSY) => refused(
-                "expected no writable mapping, found one in another process; end the child that \
-                 was forked while the tensors were filled, then seal again"
+                "expected no writable mapping, found one in another process, or I/O that still has \
+                 pages; end the child that was forked while the tensors were filled, then seal \
+                 again"
                     .into(),
             ),
             Err(error) => system("fcntl(F_ADD_SEALS)", error),
@@ -106,7 +111,7 @@ impl Unsplit {
     }
 }
 
-/// Bytes of a writable mapping that no other region has. They are zeros in the beginning.
+/// Bytes of a writable mapping that no other region has.
 #[derive(Debug)]
 pub(super) struct Region {
     map: Arc<MmapRaw>,
@@ -118,8 +123,8 @@ impl AsMut<[u8]> for Region {
     fn as_mut(&mut self) -> &mut [u8] {
         let data = self.map.as_mut_ptr().wrapping_add(self.start);
         // SAFETY: inside the mapping, which lives as long as `self` (R2) and is in no other region
-        // (`split`); its file is this process's alone (R4), has all its pages, and is no shorter
-        // before the mapping is gone (R7).
+        // (`split`). Its file has all its pages and is no shorter before the mapping is gone (R7),
+        // and is this process's alone, or sealed and mapped privately (R4, F10).
         unsafe { std::slice::from_raw_parts_mut(data, self.len) }
     }
 }
@@ -168,12 +173,18 @@ impl SealedFile {
         if size == 0 || allocated < size as u64 {
             return Err(missing());
         }
-        // A shared mapping of a sealed file fails before Linux 6.7. A private one that is not
-        // writable shares the file's pages as well.
         let mut options = MmapOptions::new();
+        let options = options.len(size);
+        // A debugger cannot write to a shared mapping that is read-only, but to a private one. Before
+        // Linux 6.7, a sealed file has private ones only, which share the file's pages as well.
         // SAFETY: no process can change the bytes of this file or make it shorter (F10).
-        let map = unsafe { options.len(size).map_copy_read_only(&file) };
+        let map = unsafe { options.map(&file) }.or_else(|_| {
+            // SAFETY: the same (F10).
+            unsafe { options.map_copy_read_only(&file) }
+        });
         let map = map.map_err(|error| system("mmap", error))?;
+        // A core dump would have the pages of a shared mapping. Where this fails, it has.
+        let _ = map.advise(Advice::DontDump);
         // The descriptor is read-only, or a huge page reaches over the end: the pages are touched.
         if !is_exact || allocated > size.next_multiple_of(page_size()) as u64 {
             map.advise(Advice::PopulateRead).map_err(|_| missing())?;
@@ -199,7 +210,18 @@ impl SealedFile {
         let options = options.offset(range.start as u64).len(range.len());
         // SAFETY: as above (F10); writes stay in this mapping (R4).
         let map = unsafe { options.map_copy(self.file()?) };
-        map.map_err(|error| system("mmap", error))
+        map.map_err(|error| match error.kind() {
+            ErrorKind::OutOfMemory => {
+                Error::Refused { by: "mmap", reason: format!("{error}; {MAPPINGS}") }
+            }
+            _ => system("mmap", error),
+        })
+    }
+
+    /// Maps the whole file, copy-on-write, to be split into regions.
+    pub(super) fn map_private_whole(&self) -> Result<Unsplit, Error> {
+        let map = self.map_private(&(0..self.size))?;
+        Ok(Unsplit { map: Arc::new(map.into()), next: 0 })
     }
 
     pub(super) fn try_clone(&self) -> Result<Self, Error> {

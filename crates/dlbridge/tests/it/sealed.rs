@@ -205,3 +205,38 @@ fn a_socket_carries_one_sealed_file() {
     assert!(sealed.send(&there).is_err());
     assert!(sealed.send(File::open("/dev/null").expect("there")).is_err());
 }
+
+/// More tensors than a process has mappings.
+const MANY: i64 = 100_000;
+
+#[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
+fn a_file_of_more_tensors_than_mappings_is_read_and_written() {
+    let builder = (0..MANY)
+        .fold(Builder::new(), |builder, i| builder.tensor(i.to_string(), DType::I64, &[8]));
+    let mut filling = builder.allocate().expect("memory");
+    for i in 0..MANY {
+        let mut tensor = filling.tensor(&i.to_string()).expect("the first time");
+        tensor.as_slice_mut::<i64>().expect("exclusive").fill(i);
+    }
+    let sealed = filling.seal().expect("a seal");
+    let names: Vec<_> = sealed.names().collect();
+    let frozen: Result<Vec<_>, _> = names.iter().map(|name| sealed.tensor(name)).collect();
+    let (frozen, mut private) = (frozen.expect("there"), sealed.private_tensors().expect("memory"));
+    assert_eq!((names.len(), private.len()), (MANY as usize, MANY as usize));
+    // Neighbours are in one page, which the first write copies.
+    for tensor in private.iter_mut().step_by(2) {
+        tensor.as_slice_mut::<i64>().expect("exclusive").fill(-1);
+    }
+    for (i, (name, (frozen, private))) in names.iter().zip(frozen.iter().zip(&private)).enumerate()
+    {
+        let value: i64 = name.parse().expect("a number");
+        assert_eq!(
+            (value, frozen.access(), private.access()),
+            (i as i64, Access::Frozen, Access::Exclusive)
+        );
+        assert_eq!(frozen.as_slice::<i64>(), Ok(&[value; 8][..]));
+        let expected = if i % 2 == 0 { -1 } else { value };
+        assert_eq!(private.as_slice::<i64>(), Ok(&[expected; 8][..]));
+    }
+}

@@ -5,16 +5,18 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
 use dlbridge::Tensor;
-use dlbridge::sealed::{Builder, SealedTensors};
+use dlbridge::sealed::{Builder, Filling, SealedTensors};
 use memmap2::MmapOptions;
 use rustix::fs::{
     FallocateFlags, Mode, OFlags, SealFlags, copy_file_range, fallocate, fcntl_add_seals, fstat,
     ftruncate, open,
 };
 use rustix::io::{Errno, pwrite, write};
-use rustix::mm::{MprotectFlags, mprotect};
+use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
+use rustix::pipe::{IoSliceRaw, SpliceFlags, pipe, splice, vmsplice};
 
 const VALUES: [i64; 3] = [1, 2, 3];
 
@@ -46,6 +48,9 @@ fn no_call_writes_to_a_sealed_file() {
         let mut source = 0;
         let copied = copy_file_range(&files[0], Some(&mut source), file, None, 1);
         assert!(copied.is_err(), "{copied:?}");
+        let (reads, writes) = pipe().expect("a pipe");
+        write(&writes, b"x").expect("a pipe");
+        assert_eq!(splice(&reads, None, file, None, 1, SpliceFlags::empty()), Err(Errno::PERM));
         let punched =
             fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 64);
         assert_eq!(punched, Err(Errno::PERM));
@@ -83,6 +88,9 @@ fn no_mapping_of_a_sealed_file_is_shared_and_writable() {
         // SAFETY: a mapping of this test alone.
         let writable = unsafe { mprotect(address, map.len(), flags) };
         assert_eq!(writable, Err(Errno::ACCESS));
+        // SAFETY: the same; the pages are to be removed from the file.
+        let removed = unsafe { madvise(address, map.len(), Advice::LinuxRemove) };
+        assert_eq!(removed, Err(Errno::ACCESS));
     }
     check(&sealed);
 }
@@ -109,20 +117,57 @@ fn a_private_mapping_writes_to_no_other_one() {
     check(&sealed);
 }
 
+/// Code without `unsafe` that writes to memory of its own process, whatever the rights of its pages.
 #[test]
-fn a_writable_mapping_made_before_prevents_sealing() {
-    let size = 1_234_567;
-    let mut filling =
+fn a_frozen_tensor_is_not_written_through_proc() {
+    let (sealed, [file, _]) = sealed();
+    let tensor = sealed.tensor("tensor").expect("there");
+    let memory = File::options().write(true).open("/proc/self/mem").expect("procfs");
+    // Before Linux 6.7, the mapping is private, and such a write would change the tensor.
+    if MmapOptions::new().map_raw_read_only(&file).is_ok() {
+        memory.write_at(&[0xff], tensor.data_ptr().addr() as u64).expect_err("refused");
+    }
+    let private = sealed.private("tensor").expect("there");
+    memory.write_at(&[0xff], private.data_ptr().addr() as u64).expect("a copy of the page");
+    check(&sealed);
+}
+
+/// The file of a filling of `size` bytes. No call returns the descriptor, but it can be found.
+fn unsealed(size: i64) -> (Filling, OwnedFd) {
+    let filling =
         Builder::new().tensor("x", dlbridge::DType::U8, &[size]).allocate().expect("memory");
-    // No call returns the descriptor, but it can be found.
     let file = fs::read_dir("/proc/self/fd").expect("procfs").find_map(|entry| {
         let path = entry.expect("a descriptor").path();
         let name = fs::read_link(&path).ok()?;
         let file = || open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
         let file = name.to_string_lossy().starts_with("/memfd:dlbridge").then(file)??;
-        (fstat(&file).expect("a file").st_size as u64 / 1000 == size as u64 / 1000).then_some(file)
+        (fstat(&file).expect("a file").st_size / 1000 == size / 1000).then_some(file)
     });
-    let map = MmapOptions::new().map_raw(&file.expect("the file")).expect("not sealed yet");
+    (filling, file.expect("the file"))
+}
+
+#[test]
+fn pages_that_are_in_use_by_other_calls_prevent_sealing() {
+    let (mut filling, file) = unsealed(2_345_678);
+    let (reads, writes) = pipe().expect("a pipe");
+    let map = MmapOptions::new().map_raw(&file).expect("not sealed yet");
+    // SAFETY: a page of this mapping, which is not written.
+    let page = unsafe { std::slice::from_raw_parts(map.as_ptr(), 4096) };
+    // SAFETY: the same; the pipe refers to the page.
+    let sent = unsafe { vmsplice(&writes, &[IoSliceRaw::from_slice(page)], SpliceFlags::empty()) };
+    assert_eq!(sent, Ok(4096));
+    drop(map);
+    let error = filling.seal().map(drop).expect_err("a page in use").to_string();
+    assert!(error.contains("I/O that still has pages"), "{error}");
+    drop((reads, writes));
+    filling.seal().expect("no page is in use");
+}
+
+#[test]
+fn a_writable_mapping_made_before_prevents_sealing() {
+    let size = 1_234_567;
+    let (mut filling, file) = unsealed(size);
+    let map = MmapOptions::new().map_raw(&file).expect("not sealed yet");
     for _ in 0..2 {
         let error = filling.seal().map(drop).expect_err("a writable mapping").to_string();
         assert!(error.contains("expected no writable mapping, found one"), "{error}");
