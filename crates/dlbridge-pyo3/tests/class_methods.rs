@@ -2,9 +2,8 @@
 //! DLPack itself is in `classes.rs`.
 
 use std::ffi::CStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
-use std::thread;
 
 use dlbridge::{DType, SharedTensor, Tensor};
 use dlbridge_pyo3::{ExportDlpack, PyTensor, Result, dlpack_class, dlpack_methods};
@@ -329,32 +328,6 @@ fn a_derived_class_has_the_same_protocols() {
         let object = Signal::object(py, numbers());
         let derived = eval(&object, c"type('Derived', (type(x),), {})").expect("a class");
         assert!(holds(&derived, c"all(hasattr(x, name) for name in ('__dlpack__', '__array__'))"));
-    });
-}
-
-#[test]
-fn threads_that_need_a_class_first_all_get_its_protocols() {
-    const THREADS: usize = 8;
-    #[pyclass(frozen)]
-    struct Late;
-    impl ExportDlpack for Late {
-        fn tensor(&self) -> Result<Tensor> {
-            Ok(Tensor::from(vec![1_u8, 2]))
-        }
-    }
-    dlpack_methods!(Late);
-    let start = Barrier::new(THREADS);
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                start.wait();
-                Python::attach(|py| {
-                    let object = Bound::new(py, Late).expect("an object").into_any();
-                    assert!(holds(&object, c"bytes(memoryview(x)) == b'\\x01\\x02'"));
-                    assert!(holds(&object, c"np.asarray(x).tolist() == [1, 2]"));
-                });
-            });
-        }
     });
 }
 
