@@ -32,6 +32,7 @@ PATHS = {
     "object-out": ("create a tensor, export it as a Python object", 1.5),
     "numpy-out": ("create a tensor, export it to NumPy", 1.10),
     "numpy-from-dlpack": ("create a tensor, export it to NumPy (from_dlpack)", 1.10),
+    "numpy-from-class": ("the same, of a user's class", None),
     "torch-out": ("create a tensor, export it to PyTorch (from_dlpack)", None),
     "torch-out-exchange": ("the same by the C exchange API", None),
 }

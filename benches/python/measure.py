@@ -94,6 +94,7 @@ def numpy_paths() -> dict[str, Finder]:
         "object-out": call("make"),
         "numpy-out": either(call("make_numpy"), exported),
         "numpy-from-dlpack": exported,
+        "numpy-from-class": call("make_exporter make_class make", then=np.from_dlpack),
         "buffer-in": call("read_line", array.array("f", [1.5, 2.5])),
         "numpy-new": call_with_new(x, "read"),
         "numpy-buffer": call("read_buffer", x),

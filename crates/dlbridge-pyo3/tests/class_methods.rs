@@ -2,9 +2,8 @@
 //! DLPack itself is in `classes.rs`.
 
 use std::ffi::CStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
-use std::thread;
 
 use dlbridge::{DType, SharedTensor, Tensor};
 use dlbridge_pyo3::{ExportDlpack, PyTensor, Result, dlpack_class, dlpack_methods};
@@ -203,27 +202,123 @@ fn a_panic_is_an_exception_of_every_protocol() {
     });
 }
 
+/// An owner that panics when it is dropped.
+struct Fragile(Vec<u8>);
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+impl AsMut<[u8]> for Fragile {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+/// A class whose exports each have such an owner.
+#[pyclass(frozen)]
+struct Fresh;
+
+impl ExportDlpack for Fresh {
+    fn tensor(&self) -> Result<Tensor> {
+        Ok(Tensor::builder(Fragile(vec![1, 2, 3])).shape(&[3]).build::<u8>()?)
+    }
+}
+
+dlpack_methods!(Fresh);
+
+#[test]
+fn an_owner_that_panics_when_it_is_dropped_ends_no_process() {
+    Python::attach(|py| {
+        let object = Bound::new(py, Fresh).expect("an object").into_any();
+        for source in [
+            c"bytes(memoryview(x)) == b'\\1\\2\\3'",
+            c"x.__arrow_c_array__() is not None",
+            c"x.__dlpack__() is not None",
+            c"np.from_dlpack(x).sum() == 6",
+        ] {
+            assert!(holds(&object, source));
+        }
+        let error = eval(&object, c"x.__dlpack_device__()").expect_err("its tensor is dropped");
+        assert_eq!(error.to_string(), "RuntimeError: Fresh: its export panicked: dropped");
+    });
+}
+
+/// An object of a user's class, and a `dlbridge.Tensor`.
+fn of_both_classes(py: Python<'_>) -> [Bound<'_, PyAny>; 2] {
+    let tensor = PyTensor::new(numbers()).into_pyobject(py).expect("an object");
+    [Signal::object(py, numbers()), tensor.into_any()]
+}
+
 #[test]
 fn wrong_arguments_are_named() {
     Python::attach(|py| {
-        let object = Signal::object(py, numbers());
         for (source, message) in [
-            (c"x.__dlpack__(None)", "takes no positional arguments, found 1"),
-            (c"x.__dlpack__(flavour=1)", "unexpected keyword argument 'flavour'"),
+            (c"x.__dlpack__(None)", "__dlpack__() takes no positional arguments, found 1"),
+            (c"x.__dlpack__(None, copy=None)", "takes no positional arguments, found 1"),
+            (c"x.__dlpack__(flavour=1)", "got an unexpected keyword argument 'flavour'"),
+            (c"x.__dlpack__(flavour=None)", "got an unexpected keyword argument 'flavour'"),
+            (c"x.__dlpack__(copy=None, **{'copy': None})", "multiple values for keyword"),
+            (c"x.__dlpack__(**{1: None})", "keywords must be strings"),
             (c"x.__dlpack__(max_version=1)", "argument 'max_version': "),
+            (c"x.__dlpack__(max_version=[1, 0])", "argument 'max_version': "),
+            (c"x.__dlpack__(max_version=(1, None))", "argument 'max_version': "),
+            (c"x.__dlpack__(max_version=(1.0, 0))", "argument 'max_version': "),
             (c"x.__dlpack__(dl_device='cpu')", "argument 'dl_device': "),
+            (c"x.__dlpack__(dl_device=(None, 0))", "argument 'dl_device': "),
             (c"x.__dlpack__(copy=3)", "argument 'copy': "),
+            (c"x.__dlpack__(stream='fast')", "stream: expected"),
+            (c"type(x).__dlpack__()", "argument"),
         ] {
-            let error = eval(&object, source).expect_err("wrong");
-            assert!(error.is_instance_of::<PyTypeError>(py), "{error}");
-            assert!(error.to_string().contains(message), "{error}");
+            for object in of_both_classes(py) {
+                let error = eval(&object, source).expect_err("wrong");
+                assert!(error.to_string().contains(message), "{source:?}: {error}");
+                let is_stream = message.starts_with("stream");
+                assert_eq!(error.is_instance_of::<PyTypeError>(py), !is_stream, "{error}");
+            }
         }
-        assert!(holds(&object, c"x.__dlpack__(stream=None, dl_device=(1, None), copy=None)"));
-        assert!(holds(&object, c"x.__dlpack_device__() == (1, 0)"));
-        assert!(holds(
-            &object,
-            c"type(x).__dlpack__.__text_signature__.startswith('($self, /, *')"
-        ));
+        for object in of_both_classes(py) {
+            for (source, kind) in [
+                (c"x.__dlpack__(max_version=(1, 2**70))", "OverflowError"),
+                (c"x.__dlpack__(max_version=(-1, 0))", "OverflowError"),
+                (c"x.__dlpack__(max_version=(1,))", "ValueError"),
+            ] {
+                let error = eval(&object, source).expect_err("wrong").to_string();
+                assert!(error.starts_with(kind), "{error}");
+            }
+        }
+    });
+}
+
+#[test]
+fn arguments_that_mean_the_same_are_understood() {
+    Python::attach(|py| {
+        for object in of_both_classes(py) {
+            for source in [
+                c"x.__dlpack__(stream=None, max_version=None, dl_device=None, copy=None)",
+                c"x.__dlpack__(dl_device=(1, None), stream=-1)",
+                c"x.__dlpack__(dl_device=(True, False), copy=np.False_)",
+            ] {
+                let capsule = eval(&object, source).expect("a capsule");
+                assert!(holds(&capsule, c"'\"dltensor\"' in repr(x)"));
+            }
+            for source in [
+                c"x.__dlpack__(max_version=(True, False))",
+                c"x.__dlpack__(max_version=(np.int64(1), 2**32 - 1))",
+                // A name that is not interned.
+                c"x.__dlpack__(**{''.join(['max_', 'version']): (1, 3)})",
+            ] {
+                let capsule = eval(&object, source).expect("a capsule");
+                assert!(holds(&capsule, c"'\"dltensor_versioned\"' in repr(x)"));
+            }
+            assert!(holds(&object, c"x.__dlpack_device__() == (1, 0)"));
+            assert!(holds(
+                &object,
+                c"type(x).__dlpack__.__text_signature__.startswith('($self, /, *')"
+            ));
+        }
     });
 }
 
@@ -233,32 +328,6 @@ fn a_derived_class_has_the_same_protocols() {
         let object = Signal::object(py, numbers());
         let derived = eval(&object, c"type('Derived', (type(x),), {})").expect("a class");
         assert!(holds(&derived, c"all(hasattr(x, name) for name in ('__dlpack__', '__array__'))"));
-    });
-}
-
-#[test]
-fn threads_that_need_a_class_first_all_get_its_protocols() {
-    const THREADS: usize = 8;
-    #[pyclass(frozen)]
-    struct Late;
-    impl ExportDlpack for Late {
-        fn tensor(&self) -> Result<Tensor> {
-            Ok(Tensor::from(vec![1_u8, 2]))
-        }
-    }
-    dlpack_methods!(Late);
-    let start = Barrier::new(THREADS);
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                start.wait();
-                Python::attach(|py| {
-                    let object = Bound::new(py, Late).expect("an object").into_any();
-                    assert!(holds(&object, c"bytes(memoryview(x)) == b'\\x01\\x02'"));
-                    assert!(holds(&object, c"np.asarray(x).tolist() == [1, 2]"));
-                });
-            });
-        }
     });
 }
 

@@ -1,9 +1,10 @@
 //! Pickles of a user's own classes, and of `dlbridge.Tensor` in an extension.
-//! Those of the Python package are in `python/tests/test_pickle.py`.
+//! Those of the Python package are in `python/tests/test_pickle.py`, with an extension in `test_extension.py`.
 
 use dlbridge::{SharedTensor, Tensor};
 use dlbridge_pyo3::{
-    ExportDlpack, PickleDlpack, PyTensor, Result, dlpack_methods, picklable_dlpack_class,
+    ExportDlpack, PickleDlpack, PyDType, PyTensor, Result, TensorObject, dlpack_methods,
+    picklable_dlpack_class,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -149,22 +150,39 @@ except TypeError as error:
     });
 }
 
+/// The function of the Python package, from these sources: an installed package may be older.
+#[pyfunction]
+fn _unpickle(
+    data: &Bound<'_, PyAny>,
+    dtype: PyDType,
+    shape: Vec<i64>,
+    flags: u64,
+) -> Result<TensorObject> {
+    TensorObject::unpickle(data.as_borrowed(), dtype.0, &shape, flags)
+}
+
 #[test]
 fn a_tensor_of_an_extension_pickles_by_the_package() {
     Python::attach(|py| {
         let pickle = py.import("pickle").expect("pickle");
+        let modules = py.import("sys").expect("sys").getattr("modules").expect("a dict");
         let tensor = PyTensor::new(numbers()).into_pyobject(py).expect("an object");
-        let pickled = pickle.call_method1("dumps", (&tensor, 5));
-        let Ok(package) = py.import("dlbridge") else {
-            let error = pickled.expect_err("no package");
-            assert!(error.is_instance_of::<PyTypeError>(py), "{error}");
-            assert!(error.to_string().contains("expected the Python package dlbridge"), "{error}");
-            return;
-        };
-        let again = pickle.call_method1("loads", (pickled.expect("bytes"),)).expect("a tensor");
-        let class = package.getattr("Tensor").expect("a class");
-        assert!(again.is_instance(&class).expect("a class"));
-        assert!(!tensor.is_instance(&class).expect("a class"), "this program has its own class");
+        // `None` is a module that cannot be imported.
+        for name in ["dlbridge", "dlbridge._native"] {
+            modules.set_item(name, py.None()).expect("a dict");
+        }
+        let error = pickle.call_method1("dumps", (&tensor, 5)).expect_err("no package");
+        assert!(error.is_instance_of::<PyTypeError>(py), "{error}");
+        assert!(error.to_string().contains("expected the Python package dlbridge"), "{error}");
+
+        let native = PyModule::new(py, "dlbridge._native").expect("a module");
+        let function = wrap_pyfunction!(_unpickle, &native).expect("a function");
+        native.add_function(function).expect("a module");
+        for name in ["dlbridge", "dlbridge._native"] {
+            modules.set_item(name, &native).expect("a dict");
+        }
+        let pickled = pickle.call_method1("dumps", (&tensor, 5)).expect("bytes");
+        let again = pickle.call_method1("loads", (pickled,)).expect("a tensor");
         let again = again.extract::<PyTensor>().expect("a tensor");
         assert_eq!(again.view::<i32>().expect("int32").to_vec(), [1, 2, 3]);
     });

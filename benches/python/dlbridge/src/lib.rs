@@ -3,8 +3,10 @@
 //! Invariant: every function does what the same name in `../floor/floor.c` does.
 #![allow(unsafe_code, reason = "borrowing is unsafe")]
 
-use dlbridge::Tensor;
-use dlbridge_pyo3::{Error, PyTensor, Result, defer_reference_counts, with_borrowed};
+use dlbridge::{SharedTensor, Tensor};
+use dlbridge_pyo3::{
+    Error, ExportDlpack, PyTensor, Result, defer_reference_counts, dlpack_methods, with_borrowed,
+};
 use ndarray::Array2;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -68,6 +70,24 @@ fn make() -> PyResult<PyTensor> {
     Ok(new_tensor()?.into())
 }
 
+/// A user's own class over a tensor.
+#[pyclass(frozen)]
+struct Class(SharedTensor);
+
+impl ExportDlpack for Class {
+    fn tensor(&self) -> Result<Tensor> {
+        Ok(self.0.clone().into())
+    }
+}
+
+dlpack_methods!(Class);
+
+/// An object of this class.
+#[pyfunction]
+fn make_class() -> PyResult<Class> {
+    Ok(Class(new_tensor()?.into_shared()))
+}
+
 /// A NumPy array, by NumPy's own C API.
 #[pyfunction]
 fn make_numpy(py: Python<'_>) -> Result<Bound<'_, PyAny>> {
@@ -120,6 +140,7 @@ fn bench_dlbridge(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(share, module)?)?;
     module.add_function(wrap_pyfunction!(make_exchange, module)?)?;
     module.add_function(wrap_pyfunction!(make_numpy, module)?)?;
+    module.add_function(wrap_pyfunction!(make_class, module)?)?;
     module.add_function(wrap_pyfunction!(make, module)?)?;
     defer_reference_counts(module)
 }

@@ -1,23 +1,11 @@
 // A program that starts a Python and does with it what few do. The first argument is libpython, the
 // second the case; it prints "ok", or "skipped" where this Python is too old for the case.
 
-#include <dlbridge.h>
+#include "check.h"
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 typedef struct _object PyObject;
-
-#define CHECK(condition)                                                       \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
-            printf("line %d: %s (%s)\n", __LINE__, #condition,                 \
-                   dlb_last_error());                                          \
-            exit(1);                                                           \
-        }                                                                      \
-    } while (0)
 
 static void *python;
 static int released;

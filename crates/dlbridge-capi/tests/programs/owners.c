@@ -1,20 +1,8 @@
 // Exports, imports, refusals and queues, as a C program uses them.
 // Every owner is counted: each one is released once, whatever fails.
 
-#include <dlbridge.h>
+#include "check.h"
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define CHECK(condition)                                                       \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
-            printf("line %d: %s (%s)\n", __LINE__, #condition,                 \
-                   dlb_last_error());                                          \
-            exit(1);                                                           \
-        }                                                                      \
-    } while (0)
 
 // As dlpack.h has it: what a consumer reads of a tensor of DLPack 1.x.
 struct DLManagedTensorVersioned {

@@ -1,20 +1,8 @@
 // Sealed tensors, as a C program makes and opens them (Linux).
 
-#include <dlbridge.h>
+#include "check.h"
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                       \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
-            printf("line %d: %s (%s)\n", __LINE__, #condition,                 \
-                   dlb_last_error());                                          \
-            exit(1);                                                           \
-        }                                                                      \
-    } while (0)
 
 static float numbers[6] = {0, 1, 2, 3, 4, 5};
 static const int64_t shape[2] = {2, 3};

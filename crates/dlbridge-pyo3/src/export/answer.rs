@@ -1,36 +1,21 @@
 //! The capsule that answers a call of `__dlpack__`.
 //! What a request permits belongs to `dlbridge::protocol::export`.
 
+use dlbridge::Tensor;
 use dlbridge::protocol::export::Request;
-use dlbridge::{Tensor, protocol};
+use pyo3::Borrowed;
 use pyo3::prelude::*;
 
 use super::capsule;
 use crate::Result;
 use crate::stream::{Ready, Stream};
 
-/// The arguments of `__dlpack__`, array API standard 2024.12, as PyO3 gives them.
-#[derive(Default)]
-pub(crate) struct Arguments<'py> {
-    pub(crate) stream: Option<Bound<'py, PyAny>>,
-    pub(crate) max_version: Option<(u32, u32)>,
-    pub(crate) dl_device: Option<(i32, Option<i32>)>,
-    pub(crate) copy: Option<bool>,
-}
-
-impl Arguments<'_> {
-    pub(crate) fn request(&self) -> Request {
-        let dl_device = self.dl_device.map(|(kind, id)| protocol::device(kind, id));
-        Request { max_version: self.max_version, dl_device, copy: self.copy }
-    }
-}
-
 /// Makes a capsule over a tensor's memory, or over a copy. The requested stream waits until the
 /// memory is `ready`.
-pub(crate) fn answer<'py>(
+pub(super) fn answer<'py>(
     py: Python<'py>,
     request: Request,
-    stream: Option<&Bound<'py, PyAny>>,
+    stream: Option<Borrowed<'_, 'py, PyAny>>,
     tensor: Tensor,
     ready: Option<&Ready>,
 ) -> Result<Bound<'py, PyAny>> {

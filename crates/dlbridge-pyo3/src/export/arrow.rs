@@ -10,6 +10,7 @@ use dlbridge::{DType, Tensor};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::guard::dropped;
 use crate::arrow::{ArrowArray, ArrowSchema, Owned, Releasable, format_of};
 use crate::release::ObjectTensor;
 use crate::{Error, Result};
@@ -160,7 +161,7 @@ unsafe extern "C" fn release<T: Releasable, K>(place: *mut T) {
         // SAFETY: the same; a child that is still live is released.
         drop(unsafe { Box::from_raw(child.cast::<Owned<T>>()) });
     }
-    drop(kept);
+    dropped(kept);
 }
 
 /// A capsule that owns a struct. A consumer moves the struct, and leaves it marked as released.

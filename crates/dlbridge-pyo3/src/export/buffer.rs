@@ -4,16 +4,15 @@
 //! owns a handle to its memory until it is released.
 
 use std::ffi::c_int;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 
 use dlbridge::{Tensor, layout};
 use pyo3::Borrowed;
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi::{self, Py_ssize_t};
 use pyo3::prelude::*;
 
 use super::class::{ExportDlpack, on_host};
+use super::guard::{dropped, with_object};
 use crate::buffer::{
     ANY_CONTIGUOUS, Buffer, C_CONTIGUOUS, F_CONTIGUOUS, FORMAT, ND, STRIDES, WRITABLE, format_of,
 };
@@ -125,34 +124,6 @@ fn fill<T: ExportDlpack>(object: &Bound<'_, T>, request: BufferRequest) -> Resul
     })
 }
 
-/// Runs a function that Python calls. Returns its result, or `None` with an exception set.
-///
-/// # Safety
-///
-/// The interpreter is attached, and `object` a Python object.
-pub(super) unsafe fn guarded<T: ExportDlpack, R>(
-    object: *mut ffi::PyObject,
-    work: impl FnOnce(&Bound<'_, T>) -> Result<R>,
-) -> Option<R> {
-    // SAFETY: the caller's duty.
-    let py = unsafe { Python::assume_attached() };
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: the caller's duty.
-        let object = unsafe { Borrowed::from_ptr(py, object) };
-        work(&*object.cast::<T>().map_err(PyErr::from)?)
-    }));
-    let error = match outcome {
-        Ok(Ok(value)) => return Some(value),
-        Ok(Err(error)) => PyErr::from(error),
-        Err(payload) => {
-            std::mem::forget(payload);
-            PyRuntimeError::new_err("dlbridge panicked; please report it")
-        }
-    };
-    error.restore(py);
-    None
-}
-
 /// `bf_getbuffer` of the class.
 ///
 /// # Safety
@@ -170,11 +141,12 @@ pub(super) unsafe extern "C" fn get<T: ExportDlpack>(
             ))
         };
         // SAFETY: the caller's duty.
-        let _refused = unsafe { guarded(object, refuse) };
+        let _refused = unsafe { with_object(object, refuse) };
         return -1;
     };
     // SAFETY: the caller's duty.
-    match unsafe { guarded(object, |object: &Bound<'_, T>| fill(object, BufferRequest(flags))) } {
+    match unsafe { with_object(object, |object: &Bound<'_, T>| fill(object, BufferRequest(flags))) }
+    {
         Some(buffer) => {
             // SAFETY: the caller's duty; nothing there needs to be dropped.
             unsafe { view.write(buffer) };
@@ -208,7 +180,7 @@ pub(super) unsafe extern "C" fn method<T: ExportDlpack>(
         Ok(unsafe { Bound::from_owned_ptr_or_err(object.py(), view) }?.into_ptr())
     };
     // SAFETY: the caller's duty.
-    unsafe { guarded(object, work) }.unwrap_or(ptr::null_mut())
+    unsafe { with_object(object, work) }.unwrap_or(ptr::null_mut())
 }
 
 /// `bf_releasebuffer` of the class. Python itself drops the reference.
@@ -221,6 +193,6 @@ pub(super) unsafe extern "C" fn release(_: *mut ffi::PyObject, view: *mut Buffer
     let owned = unsafe { std::mem::replace(&mut (*view).internal, ptr::null_mut()) };
     if !owned.is_null() {
         // SAFETY: a box that `fill` made (R7).
-        drop(unsafe { Box::from_raw(owned.cast::<Owned>()) });
+        dropped(unsafe { Box::from_raw(owned.cast::<Owned>()) });
     }
 }

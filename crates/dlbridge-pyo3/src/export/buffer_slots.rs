@@ -59,9 +59,7 @@ struct BufferProcs {
 const BF_GETBUFFER: c_int = 1;
 const BF_RELEASEBUFFER: c_int = 2;
 
-/// The method of PEP 688, which marks a class with buffers. It is not made by PyO3: calls of
-/// `__dlpack__` are faster while that is the only method with arguments, because the code that
-/// parses them is then inlined.
+/// The method of PEP 688, which marks a class with buffers.
 static METHOD: Method = Method(ffi::PyMethodDef {
     ml_name: c"__buffer__".as_ptr(),
     ml_meth: ffi::PyMethodDefPointer { PyCFunction: buffer::method::<TensorObject> },

@@ -1,16 +1,15 @@
 //! `ExportDlpack`, the trait that a user's own Python class implements.
 //! The macro that adds the methods belongs to `methods`, the exchange table to `exchange`.
-//! Invariant: a panic of a user's method is caught here and becomes an exception.
+//! Catching a panic of a user's method belongs to `guard`.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use dlbridge::Tensor;
 use dlbridge::protocol::export::Request;
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::pyclass::boolean_struct::True;
-use pyo3::{Borrowed, Bound, PyClass, PyErr, Python};
+use pyo3::{Borrowed, Bound, PyClass};
 
+use crate::stream::Ready;
 use crate::{Error, Result, stream};
 
 /// A Python class of your own whose memory every framework can import.
@@ -130,17 +129,10 @@ pub trait ExportDlpack: PyClass {
     /// The exception that Python should see; a `BufferError` for memory that cannot be exported.
     fn tensor(&self) -> Result<Tensor>;
 
-    /// Makes the default stream wait until the device memory of this object's tensor is ready. The
-    /// exchange table reports the default stream to consumers.
+    /// The work after which the memory of this object's tensor is ready.
     #[doc(hidden)]
-    fn settle(&self, tensor: &Tensor) -> Result<()> {
-        stream::settle(tensor)
-    }
-
-    /// Waits until the host may read the memory of this object's tensor.
-    #[doc(hidden)]
-    fn settle_host(&self, py: Python<'_>, tensor: &Tensor) -> Result<()> {
-        stream::settle_host(py, tensor)
+    fn ready(&self, tensor: &Tensor) -> Option<Arc<Ready>> {
+        Ready::for_tensor(tensor).map(Arc::new)
     }
 }
 
@@ -221,49 +213,36 @@ impl<T> Borrow<T> {
     }
 }
 
-/// Calls `ExportDlpack::tensor` of an object.
-///
-/// An object that is borrowed mutably cannot be exported. A panic becomes a `RuntimeError`, not
-/// PyO3's `PanicException`, which `except Exception` does not catch.
-pub(crate) fn export<T: ExportDlpack>(object: Borrowed<'_, '_, T>) -> Result<Tensor> {
-    let outcome = catch_unwind(AssertUnwindSafe(|| match object.try_borrow() {
-        Ok(object) => object.tensor(),
-        Err(_) => Err(Error::buffer(format!("{}: the object is being changed", T::NAME))),
-    }));
-    outcome.unwrap_or_else(|payload| {
-        Err(Error::Python(panicked(&format!("{}: its export", T::NAME), payload)))
-    })
+/// Calls `ExportDlpack::tensor` of an object, and says when the memory is ready. An object that is
+/// borrowed mutably cannot be exported.
+#[inline]
+pub(super) fn export<T: ExportDlpack>(
+    object: Borrowed<'_, '_, T>,
+) -> Result<(Tensor, Option<Arc<Ready>>)> {
+    let Ok(object) = object.try_borrow() else {
+        return Err(Error::buffer(format!("{}: the object is being changed", T::NAME)));
+    };
+    let tensor = object.tensor()?;
+    let ready = object.ready(&tensor);
+    Ok((tensor, ready))
 }
 
 /// A tensor of an object that the host may read now, or device memory as it is: a copy of read-only
 /// memory if the class copies it.
-pub(crate) fn on_host<T: ExportDlpack>(object: &Bound<'_, T>) -> Result<Tensor> {
-    let tensor = export(object.as_borrowed())?;
+pub(super) fn on_host<T: ExportDlpack>(object: &Bound<'_, T>) -> Result<Tensor> {
+    let (tensor, ready) = export(object.as_borrowed())?;
     if !tensor.device().is_host_accessible() {
         return Ok(tensor);
     }
-    object.try_borrow().map_err(PyErr::from)?.settle_host(object.py(), &tensor)?;
+    stream::settle_host(object.py(), ready.as_deref(), tensor.device())?;
     let copies = T::COPIES_READ_ONLY && tensor.is_read_only();
     if copies { Ok(tensor.to_contiguous()?) } else { Ok(tensor) }
 }
 
 /// The request for a class's tensor, changed to a copy if the class copies read-only memory.
-pub(crate) fn permitted<T: ExportDlpack>(tensor: &Tensor, request: Request) -> Result<Request> {
+pub(super) fn permitted<T: ExportDlpack>(tensor: &Tensor, request: Request) -> Result<Request> {
     if !(T::COPIES_READ_ONLY && tensor.is_read_only()) {
         return Ok(request);
     }
     request.copied().map_err(|refusal| Error::buffer(format!("{refusal} by {}", T::NAME)))
-}
-
-/// The exception for a panic of `what`, with the panic's message.
-pub(crate) fn panicked(what: &str, payload: Box<dyn Any + Send>) -> PyErr {
-    let words = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
-        (Some(words), _) => words,
-        (_, Some(words)) => &words[..],
-        _ => "without words",
-    };
-    let error = PyRuntimeError::new_err(format!("{what} panicked: {words}"));
-    // Dropping the payload could panic again.
-    std::mem::forget(payload);
-    error
 }

@@ -1,24 +1,23 @@
 //! The methods that every class with DLPack gets: `dlpack_class`.
-//! What a request permits belongs to `answer`.
-//! Invariant: no panic leaves a function that Python calls, and a method of the class's own is kept.
+//! Their arguments belong to `call`, what a request permits to `answer`.
+//! Invariant: a method of the class's own is kept.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::ptr;
 
-use pyo3::Borrowed;
 use pyo3::PyClassInitializer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi::{self, Py_ssize_t, PyMethodDefPointer, PyObject};
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyCFunction, PyString, PyType};
 
-use super::answer::{Arguments, answer};
-use super::buffer::guarded;
+use super::answer::answer;
+use super::call::Call;
 use super::class::{ExportDlpack, PickleDlpack, export, on_host, permitted};
+use super::guard::with_object;
 use super::{TensorObject, arrow, buffer_slots, exchange, pickle};
-use crate::stream::Ready;
-use crate::{Error, PyDType, Result};
+use crate::{Error, PyDType};
 
 /// Adds the methods of DLPack to a class, and returns its C exchange API, for a class attribute of
 /// that name:
@@ -64,13 +63,15 @@ use crate::{Error, PyDType, Result};
 ///
 /// Those of Python, if the class cannot be changed.
 pub fn dlpack_class<T: ExportDlpack>(py: Python<'_>) -> PyResult<Py<PyAny>> {
-    // Class attributes are made when the class is, before there is an object of it.
-    let kind = py.get_type::<T>();
-    for method in MethodsOf::<T>::ALL {
-        add(&kind, method)?;
-    }
+    add_methods::<T>(py)?;
     buffer_slots::install_for::<T>(py);
     Ok(exchange::capsule::<T>(py)?.unbind())
+}
+
+/// Adds the methods to a class that is being created: class attributes are made before there is an object of it.
+pub(super) fn add_methods<T: ExportDlpack>(py: Python<'_>) -> PyResult<()> {
+    let kind = py.get_type::<T>();
+    MethodsOf::<T>::ALL.iter().try_for_each(|method| add(&kind, method))
 }
 
 /// Does the same as [`dlpack_class`], and adds `__reduce_ex__`, with which objects of the class are pickled.
@@ -107,10 +108,7 @@ unsafe impl Sync for Method {}
 
 impl Method {
     /// The method of a class, for its attribute.
-    pub(super) fn descriptor<'py>(
-        &'static self,
-        kind: &Bound<'py, PyType>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn descriptor<'py>(&'static self, kind: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
         let definition = (&raw const self.0).cast_mut();
         // SAFETY: a type, and a static definition, which Python does not write to (F2).
         let method = unsafe { ffi::PyDescr_NewMethod(kind.as_type_ptr(), definition) };
@@ -150,7 +148,7 @@ impl<T: ExportDlpack> MethodsOf<T> {
 }
 
 /// A method with positional and named arguments.
-pub(super) const fn method(
+const fn method(
     name: &'static CStr,
     doc: &'static CStr,
     function: ffi::PyCFunctionFastWithKeywords,
@@ -173,93 +171,6 @@ pub(super) fn add(kind: &Bound<'_, PyType>, method: &'static Method) -> PyResult
     }
     kind.setattr(name, method.descriptor(kind)?)
 }
-
-/// The arguments of a call: the positional ones, then the values of the keywords.
-struct Call<'py> {
-    positional: Vec<Bound<'py, PyAny>>,
-    keywords: Vec<(Bound<'py, PyString>, Bound<'py, PyAny>)>,
-}
-
-impl<'py> Call<'py> {
-    /// # Safety
-    ///
-    /// Python's (`METH_FASTCALL | METH_KEYWORDS`): `count` objects, then one for each name; `names` is a
-    /// tuple of str, or null.
-    unsafe fn new(
-        py: Python<'py>,
-        objects: *const *mut PyObject,
-        count: Py_ssize_t,
-        names: *mut PyObject,
-    ) -> Result<Self> {
-        let object = |index: usize| {
-            // SAFETY: the caller's duty.
-            let object = unsafe { objects.wrapping_add(index).read() };
-            // SAFETY: the same; borrowed from the caller, who keeps it for the call.
-            unsafe { Borrowed::from_ptr(py, object) }.to_owned()
-        };
-        let count = count as usize;
-        let positional = (0..count).map(object).collect();
-        // SAFETY: the caller's duty.
-        let names = unsafe { Borrowed::from_ptr_or_opt(py, names) };
-        let mut keywords = Vec::new();
-        if let Some(names) = names {
-            for (index, name) in names.cast::<PyTuple>().map_err(PyErr::from)?.iter().enumerate() {
-                keywords.push((name.cast_into().map_err(PyErr::from)?, object(count + index)));
-            }
-        }
-        Ok(Self { positional, keywords })
-    }
-
-    fn positional(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, &self.positional)
-    }
-
-    fn keywords(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let keywords = PyDict::new(py);
-        self.keywords.iter().try_for_each(|(name, value)| keywords.set_item(name, value))?;
-        Ok(keywords)
-    }
-
-    /// The arguments of `__dlpack__`.
-    fn into_arguments(self) -> Result<Arguments<'py>> {
-        let refused = |message: String| Err(Error::from(PyTypeError::new_err(message)));
-        if !self.positional.is_empty() {
-            let found = self.positional.len();
-            return refused(format!("__dlpack__() takes no positional arguments, found {found}"));
-        }
-        let mut arguments = Arguments::default();
-        for (name, value) in self.keywords {
-            let name = name.to_str()?;
-            if value.is_none() && KEYWORDS.contains(&name) {
-                continue;
-            }
-            let py = value.py();
-            let outcome = match name {
-                "stream" => {
-                    arguments.stream = Some(value);
-                    Ok(())
-                }
-                "max_version" => value.extract().map(|pair| arguments.max_version = Some(pair)),
-                "dl_device" => value.extract().map(|pair| arguments.dl_device = Some(pair)),
-                "copy" => value.extract().map(|copy| arguments.copy = Some(copy)),
-                _ => {
-                    return refused(format!(
-                        "__dlpack__() got an unexpected keyword argument '{name}'"
-                    ));
-                }
-            };
-            if let Err(error) = outcome {
-                if !error.is_instance_of::<PyTypeError>(py) {
-                    return Err(error.into());
-                }
-                return refused(format!("argument '{name}': {}", error.value(py)));
-            }
-        }
-        Ok(arguments)
-    }
-}
-
-const KEYWORDS: [&str; 4] = ["stream", "max_version", "dl_device", "copy"];
 
 /// The error for an object of a derived class: its pickle would make one of the base class, without
 /// the object's own attributes.
@@ -285,11 +196,11 @@ macro_rules! methods {
         ) -> *mut PyObject {
             let work = |$object: &Bound<'_, T>| {
                 // SAFETY: the caller's duty.
-                let $call = unsafe { Call::new($object.py(), objects, count, names) }?;
+                let $call = unsafe { Call::new($object.py(), objects, count, names) };
                 Ok($body.into_ptr())
             };
             // SAFETY: the caller's duty.
-            unsafe { guarded(object, work) }.unwrap_or(ptr::null_mut())
+            unsafe { with_object(object, work) }.unwrap_or(ptr::null_mut())
         }
     )*};
 }
@@ -297,22 +208,20 @@ macro_rules! methods {
 methods! {
     /// `__dlpack__`.
     dlpack<ExportDlpack>, |object, call| {
-        let tensor = export(object.as_borrowed())?;
-        let arguments = call.into_arguments()?;
-        let request = permitted::<T>(&tensor, arguments.request())?;
-        let ready = Ready::for_tensor(&tensor);
-        answer(object.py(), request, arguments.stream.as_ref(), tensor, ready.as_ref())?
+        let (request, stream) = call.request()?;
+        let (tensor, ready) = export(object.as_borrowed())?;
+        let request = permitted::<T>(&tensor, request)?;
+        answer(object.py(), request, stream, tensor, ready.as_deref())?
     };
     /// `__dlpack_device__`.
     dlpack_device<ExportDlpack>, |object, _call| {
-        let device = export(object.as_borrowed())?.device();
+        let device = export(object.as_borrowed())?.0.device();
         (device.kind.0, device.id).into_pyobject(object.py())?
     };
     /// `__array__`.
     array<ExportDlpack>, |object, call| {
         let tensor = TensorObject::new(on_host(object)?).into_bound(object.py())?;
-        let (positional, keywords) = (call.positional(object.py())?, call.keywords(object.py())?);
-        tensor.call_method("__array__", positional, Some(&keywords))?
+        tensor.call_method("__array__", call.positional()?, Some(&call.named()?))?
     };
     /// `__arrow_c_array__`. A schema that is requested is a wish.
     arrow_c_array<ExportDlpack>, |object, _call| {
@@ -321,7 +230,7 @@ methods! {
     /// `__reduce_ex__`.
     reduce<PickleDlpack>, |object, call| {
         let py = object.py();
-        let (protocol,): (i64,) = call.positional(py)?.extract()?;
+        let (protocol,): (i64,) = call.positional()?.extract()?;
         let (class, found) = (py.get_type::<T>(), object.as_any().get_type());
         if !found.is(&class) {
             return Err(other_class(&class, &found));

@@ -16,12 +16,13 @@ use dlbridge::sys::{
 };
 use dlbridge::{Access, DType, DescriptorError, Device, DeviceKind, Tensor, TypeCode};
 use pyo3::prelude::*;
-use pyo3::{Borrowed, ffi};
+use pyo3::{PyClass, ffi};
 
-use super::class::{ExportDlpack, export, panicked, permitted};
+use super::class::{ExportDlpack, export, permitted};
+use super::guard::{guarded, panicked, with_object};
 use super::object::TensorObject;
 use crate::free_threaded::prepare_class;
-use crate::stream::Ready;
+use crate::stream::{Ready, settle};
 use crate::{Error, Result, release};
 
 /// A table that threads share: its fields never change.
@@ -74,49 +75,27 @@ pub(crate) fn is_ours(table: &DLPackExchangeAPI) -> bool {
     found.is_some_and(|found| ptr::fn_addr_eq(found, to_object_of_ours))
 }
 
-/// Runs a callback. Returns 0 on success, otherwise -1 with an exception set.
-fn guarded(callback: impl FnOnce(Python<'_>) -> Result<()>) -> c_int {
-    // SAFETY: the table's functions are called with the interpreter attached (DLPack 1.2; F1).
-    let py = unsafe { Python::assume_attached() };
-    let outcome = catch_unwind(AssertUnwindSafe(|| callback(py)));
-    let error = match outcome {
-        Ok(Ok(())) => return 0,
-        Ok(Err(error)) => PyErr::from(error),
-        Err(payload) => panicked("a callback of the exchange API", payload),
-    };
-    error.restore(py);
-    -1
-}
-
-/// A Python object as one of the class, or of a class derived from it.
-///
-/// # Safety
-///
-/// `object` is a Python object, borrowed for `'a`.
-unsafe fn cast<'a, T: ExportDlpack>(
-    py: Python<'a>,
-    object: *mut c_void,
-) -> Result<Borrowed<'a, 'a, T>> {
-    // SAFETY: the caller's duty.
-    let object = unsafe { Borrowed::from_ptr(py, object.cast()) };
-    Ok(object.cast::<T>().map_err(PyErr::from)?)
+/// What a callback returns: 0 on success, otherwise -1 with an exception set.
+fn status(outcome: Option<()>) -> c_int {
+    outcome.map_or(-1, |()| 0)
 }
 
 unsafe extern "C" fn from_object<T: ExportDlpack>(
     object: *mut c_void,
     out: *mut *mut DLManagedTensorVersioned,
 ) -> c_int {
-    guarded(|py| {
-        // SAFETY: the caller's duty (DLPack 1.2) is to give a Python object.
-        let object = unsafe { cast::<T>(py, object) }?;
-        let tensor = export(object)?;
-        object.try_borrow().map_err(PyErr::from)?.settle(&tensor)?;
+    let work = |object: &Bound<'_, T>| {
+        let (tensor, ready) = export(object.as_borrowed())?;
+        settle(ready.as_deref(), tensor.device())?;
         let request = permitted::<T>(&tensor, Request::default())?;
-        let tensor = if request.copy == Some(true) { copied(py, &tensor)? } else { tensor };
+        let is_copied = request.copy == Some(true);
+        let tensor = if is_copied { copied(object.py(), &tensor)? } else { tensor };
         // SAFETY: the caller's duty is to give a place to write to.
         unsafe { out.write(tensor.into_raw()) };
         Ok(())
-    })
+    };
+    // SAFETY: called with the interpreter attached, and a Python object (DLPack 1.2; F1).
+    status(unsafe { with_object(object.cast(), work) })
 }
 
 /// A copy, made once the host may read the memory.
@@ -135,7 +114,9 @@ unsafe extern "C" fn to_object(
     tensor: *mut DLManagedTensorVersioned,
     out: *mut *mut c_void,
 ) -> c_int {
-    guarded(|py| {
+    // SAFETY: the table's functions are called with the interpreter attached (DLPack 1.2; F1).
+    let py = unsafe { Python::assume_attached() };
+    let outcome = guarded(py, TensorObject::NAME, || {
         // SAFETY: the caller's duty is to give a tensor away, if validation accepts it.
         let tensor = unsafe { release::try_adopt(tensor) }?.into_shared();
         match TensorObject::sharing(tensor.clone()).into_bound(py) {
@@ -148,14 +129,13 @@ unsafe extern "C" fn to_object(
             }
         }
         Ok(())
-    })
+    });
+    status(outcome)
 }
 
 /// The descriptor of the tensor that the object keeps. It is valid while the object lives.
 unsafe extern "C" fn borrow<T: ExportDlpack>(object: *mut c_void, out: *mut DLTensor) -> c_int {
-    guarded(|py| {
-        // SAFETY: the caller's duty (DLPack 1.2) is to give a Python object.
-        let object = unsafe { cast::<T>(py, object) }?;
+    let work = |object: &Bound<'_, T>| {
         let Some(borrow) = &T::BORROW else {
             return Err(Error::buffer(
                 "access: expected a tensor to borrow, found a class that keeps none",
@@ -165,12 +145,14 @@ unsafe extern "C" fn borrow<T: ExportDlpack>(object: *mut c_void, out: *mut DLTe
         let object = object.try_borrow().map_err(PyErr::from)?;
         let tensor = borrow.tensor(&object);
         check_borrowable(tensor)?;
-        object.settle(tensor)?;
+        settle(object.ready(tensor).as_deref(), tensor.device())?;
         // SAFETY: the caller's duty is to give a place to write to; what is written there it uses
         // while the object lives (C3).
         unsafe { out.write(tensor.as_raw()) };
         Ok(())
-    })
+    };
+    // SAFETY: called with the interpreter attached, and a Python object (DLPack 1.2; F1).
+    status(unsafe { with_object(object.cast(), work) })
 }
 
 /// A plain descriptor has no flags, so consumers assume that the memory is writable.
@@ -190,7 +172,7 @@ fn check_borrowable(tensor: &Tensor) -> Result<()> {
 }
 
 /// Host memory has no stream. On a device it is the default stream, which waits for pending work on
-/// a tensor's memory before the tensor is exported (`ExportDlpack::settle`).
+/// a tensor's memory before the tensor is exported (`ExportDlpack::ready`).
 unsafe extern "C" fn current_work_stream(_: DLDeviceType, _: i32, out: *mut *mut c_void) -> c_int {
     // SAFETY: the caller's duty is to give a place to write to.
     unsafe { out.write(ptr::null_mut()) };
@@ -214,10 +196,7 @@ unsafe extern "C" fn allocate(
             return 0;
         }
         Ok(Err(error)) => error.to_string(),
-        Err(payload) => {
-            std::mem::forget(payload);
-            "dlbridge panicked; please report it".to_owned()
-        }
+        Err(payload) => panicked("DLPack allocator", payload),
     };
     if let (Some(set_error), Ok(message)) = (set_error, CString::new(error)) {
         let kind: *const c_char = c"BufferError".as_ptr();

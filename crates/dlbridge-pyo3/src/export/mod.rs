@@ -1,14 +1,15 @@
 //! Exports tensors to Python: `dlbridge.Tensor`, users' classes, NumPy arrays, capsules.
 
-pub(crate) mod answer;
+mod answer;
 mod arrow;
 mod buffer;
 mod buffer_slots;
+mod call;
 mod capsule;
 pub(crate) mod class;
 mod class_methods;
-mod dlpack_method;
 pub(crate) mod exchange;
+mod guard;
 mod methods;
 mod numpy;
 mod object;

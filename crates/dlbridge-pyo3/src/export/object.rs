@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use super::class::{Borrow, ExportDlpack};
 use crate::release::{self, ObjectTensor};
 use crate::stream::{Ready, Stream};
-use crate::{Error, Result};
+use crate::{Error, Result, stream};
 
 /// A tensor in Python: `dlbridge.Tensor`.
 ///
@@ -84,8 +84,7 @@ impl TensorObject {
 
     /// Waits until the host may read the memory.
     pub(crate) fn settle_on_host(&self, py: Python<'_>) -> Result<()> {
-        let Some(ready) = &self.ready else { return Ok(()) };
-        py.detach(|| ready.before_host(self.tensor.device()))
+        stream::settle_host(py, self.ready.as_deref(), self.tensor.device())
     }
 
     /// An object over a tensor that is already shared.
@@ -105,9 +104,9 @@ impl TensorObject {
     /// export. `None` for an object of another class.
     pub(crate) fn returned(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
         let Ok(object) = object.cast_exact::<Self>() else { return Ok(None) };
-        let tensor = object.get().share();
-        object.get().settle(&tensor)?;
-        Ok(Some(tensor))
+        let object = object.get();
+        stream::settle(object.ready.as_deref(), object.tensor.device())?;
+        Ok(Some(object.share()))
     }
 
     /// An object over a part of the memory, which is ready when the whole is.
@@ -174,12 +173,7 @@ impl ExportDlpack for TensorObject {
         Ok(self.share())
     }
 
-    fn settle_host(&self, py: Python<'_>, _: &Tensor) -> Result<()> {
-        self.settle_on_host(py)
-    }
-
-    fn settle(&self, tensor: &Tensor) -> Result<()> {
-        let Some(ready) = &self.ready else { return Ok(()) };
-        ready.before(Stream::DEFAULT, tensor.device())
+    fn ready(&self, _: &Tensor) -> Option<Arc<Ready>> {
+        self.ready.clone()
     }
 }

@@ -86,7 +86,7 @@ impl PyTensor {
         framework.check_device(object, tensor.device())?;
         let array = if framework.wants_legacy {
             // A bare capsule is ready on the default stream.
-            settle(&tensor)?;
+            settle(Ready::for_tensor(&tensor).as_ref(), tensor.device())?;
             function.call1((legacy_capsule(py, tensor)?,))
         } else {
             function.call1((TensorObject::new(tensor).into_bound(py)?,))

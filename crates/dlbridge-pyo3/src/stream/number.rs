@@ -86,7 +86,10 @@ impl Stream {
     }
 
     /// The stream argument of `__dlpack__`, for memory on `device`; `None` is the default stream.
-    pub(crate) fn requested(stream: Option<&Bound<'_, PyAny>>, device: Device) -> Result<Self> {
+    pub(crate) fn requested(
+        stream: Option<Borrowed<'_, '_, PyAny>>,
+        device: Device,
+    ) -> Result<Self> {
         let Some(found) = stream else { return Ok(Self::DEFAULT) };
         let error = match found.extract::<Self>() {
             Ok(stream) => match stream.number_on(device) {

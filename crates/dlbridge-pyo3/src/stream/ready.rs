@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 /// The work after which a tensor's memory is ready.
 #[derive(Debug)]
-pub(crate) enum Ready {
+pub enum Ready {
     /// The work that is queued on a stream when a consumer waits. The stream lives as long as the
     /// tensor, so no event is needed before. It is the default stream, or that of the memory's
     /// owner.
@@ -78,24 +78,16 @@ impl Ready {
     }
 }
 
-/// Makes the default stream wait for the work on a tensor that reports its own stream. For exports
-/// without a stream argument.
+/// Makes the default stream wait until memory is ready. For exports without a stream argument.
 #[inline]
-pub(crate) fn settle(tensor: &Tensor) -> Result<()> {
-    match Ready::for_tensor(tensor) {
-        Some(ready) => ready.before(Stream::DEFAULT, tensor.device()),
-        None => Ok(()),
-    }
+pub(crate) fn settle(ready: Option<&Ready>, device: Device) -> Result<()> {
+    ready.map_or(Ok(()), |ready| ready.before(Stream::DEFAULT, device))
 }
 
-/// Waits until the host may read a tensor's memory.
+/// Waits until the host may read memory.
 #[inline]
-pub(crate) fn settle_host(py: Python<'_>, tensor: &Tensor) -> Result<()> {
-    let device = tensor.device();
-    match Ready::for_tensor(tensor) {
-        Some(ready) => py.detach(|| ready.before_host(device)),
-        None => Ok(()),
-    }
+pub(crate) fn settle_host(py: Python<'_>, ready: Option<&Ready>, device: Device) -> Result<()> {
+    ready.map_or(Ok(()), |ready| py.detach(|| ready.before_host(device)))
 }
 
 /// A handle as the driver takes it: the numbers 1 and 2 are its own for the default streams.
@@ -113,7 +105,7 @@ fn context(driver: &Driver, number: i64, device: Device) -> Result<Context> {
 
 /// An event of the driver, and the context that it was made in.
 #[derive(Debug)]
-pub(crate) struct Event {
+pub struct Event {
     event: EventHandle,
     context: Context,
 }

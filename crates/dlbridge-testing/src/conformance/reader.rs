@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use dlbridge::{Access, DType, Device, DeviceKind, Element, Error, Flags, Tensor, TypeCode};
 
-use crate::Foreign;
+use crate::{Foreign, Releases};
 
 /// A legal tensor that a conversion would not take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,33 +46,51 @@ where
     T: Element + PartialEq + Debug,
     I: IntoIterator<Item = T>,
 {
+    every(|name, access, tensor, releases| {
+        if let Some(access) = access {
+            assert_eq!(tensor.access(), access, "{name}: access class");
+        }
+        let found = read(&tensor).map(|found| found.into_iter().collect::<Vec<T>>());
+        releases.expect(0, name);
+        found
+    })
+}
+
+/// Tests a conversion, which gets the tensor and its name, and the access class of a legal one.
+#[track_caller]
+pub(super) fn every<T, I>(
+    mut convert: impl FnMut(&str, Option<Access>, Tensor, &Releases) -> Result<I, Error>,
+) -> Vec<Refusal>
+where
+    T: Element + PartialEq + Debug,
+    I: IntoIterator<Item = T>,
+{
     let mut refused = Vec::new();
     for (name, access, foreign) in legal::<T>() {
         let releases = foreign.releases();
         // SAFETY: the shapes and strides of `legal` stay inside the memory (T3).
         let tensor = unsafe { foreign.import() }.expect("a legal tensor");
-        assert_eq!(tensor.access(), access, "{name}: access class");
         let wanted = tensor.view::<T>().expect("a view takes every layout").to_vec();
-        match read(&tensor) {
+        match convert(name, Some(access), tensor, &releases) {
             Ok(found) => {
                 let found: Vec<T> = found.into_iter().collect();
                 assert_eq!(found, wanted, "{name}: elements in row-major order");
             }
             Err(error) => refused.push(Refusal { tensor: name, error }),
         }
-        releases.expect(0, name);
-        drop(tensor);
         releases.expect(1, name);
     }
     for (name, foreign) in illegal::<T>() {
+        let releases = foreign.releases();
         // SAFETY: as above; no code reads device memory (T3, T7).
         let tensor = unsafe { foreign.import() }.expect("a legal tensor");
-        assert!(read(&tensor).is_err(), "{name}: must be refused");
+        assert!(convert(name, None, tensor, &releases).is_err(), "{name}: must be refused");
+        releases.expect(1, name);
     }
     refused
 }
 
-pub(super) fn legal<T: Element>() -> Vec<(&'static str, Access, Foreign)> {
+fn legal<T: Element>() -> Vec<(&'static str, Access, Foreign)> {
     let size = size_of::<T>();
     let of = |shape: &[i64]| Foreign::of_bytes(T::DTYPE, shape, &numbers(size, 12));
     let copied = |foreign: Foreign| foreign.flags(Flags::IS_COPIED);
@@ -104,7 +122,7 @@ pub(super) fn legal<T: Element>() -> Vec<(&'static str, Access, Foreign)> {
     ]
 }
 
-pub(super) fn illegal<T: Element>() -> Vec<(&'static str, Foreign)> {
+fn illegal<T: Element>() -> Vec<(&'static str, Foreign)> {
     let of = || Foreign::of_bytes(T::DTYPE, &[4], &numbers(size_of::<T>(), 4));
     let copied = |foreign: Foreign| foreign.flags(Flags::IS_COPIED);
     let other = DType { code: TypeCode(99), ..T::DTYPE };

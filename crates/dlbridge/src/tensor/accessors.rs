@@ -3,6 +3,11 @@
 /// Metadata of a tensor.
 macro_rules! metadata {
     () => {
+        #[inline]
+        pub(crate) fn parts(&self) -> $crate::raw::Parts<'_> {
+            self.0.parts()
+        }
+
         /// The extents, outermost axis first; empty for rank 0.
         #[must_use]
         #[inline]

@@ -53,11 +53,6 @@ impl Tensor {
     reading!();
     writing!();
 
-    #[inline]
-    pub(crate) fn parts(&self) -> Parts<'_> {
-        self.0.parts()
-    }
-
     pub(crate) fn contiguous_copy(parts: Parts<'_>) -> Result<Self, Error> {
         parts.check_host()?;
         let (dtype, shape) = (parts.dtype(), parts.shape());

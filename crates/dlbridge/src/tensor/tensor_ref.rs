@@ -35,11 +35,6 @@ impl<'a> TensorRef<'a> {
         &self.0
     }
 
-    #[inline]
-    pub(crate) fn parts(&self) -> Parts<'_> {
-        self.0.parts()
-    }
-
     /// Turns the borrow into a view type of another crate, with the lifetime of the borrowed memory.
     ///
     /// ```
@@ -83,11 +78,6 @@ impl<'a> TensorMut<'a> {
     metadata!();
     reading!();
     writing!();
-
-    #[inline]
-    pub(crate) fn parts(&self) -> Parts<'_> {
-        self.0.parts()
-    }
 
     /// Turns the borrow into a mutable view type of another crate, with the lifetime of the borrowed
     /// memory.

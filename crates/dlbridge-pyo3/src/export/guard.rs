@@ -1,0 +1,65 @@
+//! Runs Rust code that C calls.
+//! Invariant: no panic leaves it.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::{Borrowed, ffi};
+
+use super::class::ExportDlpack;
+use crate::Result;
+
+/// Runs a function of a class. Returns its result, or `None` with an exception set. A panic becomes a
+/// `RuntimeError`, not PyO3's `PanicException`, which `except Exception` does not catch.
+#[inline]
+pub(super) fn guarded<R>(
+    py: Python<'_>,
+    class: &str,
+    work: impl FnOnce() -> Result<R>,
+) -> Option<R> {
+    let error = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(value)) => return Some(value),
+        Ok(Err(error)) => PyErr::from(error),
+        Err(payload) => PyRuntimeError::new_err(panicked(class, payload)),
+    };
+    error.restore(py);
+    None
+}
+
+/// Runs a function of a class with an object. Returns its result, or `None` with an exception set.
+///
+/// # Safety
+///
+/// The interpreter is attached, and `object` a Python object.
+#[inline]
+pub(super) unsafe fn with_object<T: ExportDlpack, R>(
+    object: *mut ffi::PyObject,
+    work: impl FnOnce(&Bound<'_, T>) -> Result<R>,
+) -> Option<R> {
+    // SAFETY: the caller's duty.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: the caller's duty.
+    let object = unsafe { Borrowed::from_ptr(py, object) };
+    guarded(py, T::NAME, || work(&*object.cast::<T>().map_err(PyErr::from)?))
+}
+
+/// The message of a panic in an export.
+#[cold]
+pub(super) fn panicked(class: &str, payload: Box<dyn Any + Send>) -> String {
+    let words = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(words), _) => words,
+        (_, Some(words)) => &words[..],
+        _ => "without words",
+    };
+    let message = format!("{class}: its export panicked: {words}");
+    // Dropping the payload could panic again.
+    std::mem::forget(payload);
+    message
+}
+
+/// Drops a value, which may own what a user's `Drop` panics in.
+pub(super) fn dropped<T>(value: T) {
+    std::mem::forget(catch_unwind(AssertUnwindSafe(|| drop(value))));
+}
