@@ -13,9 +13,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import history
 import paths
 import sections
-from build import SOURCES, build, build_all, modules, version
+from build import FLOOR, OURS, SOURCES, build, build_all, modules, version
 from tables import Section, Unmeasured, aligned, keep
 
 RUST_PARTS = ["shares", "views", "reads", "sizes", "threads"]
@@ -42,6 +43,17 @@ def machine(*, python: bool) -> str:
         tools.append(f"Python {platform.python_version()}")
     day = datetime.date.today().isoformat()
     return f"{day}. {processor}, {sections.cores()}. {'; '.join(filter(None, tools))}"
+
+
+def commit() -> str:
+    """The commit that is checked out, with a plus sign if files differ from it."""
+    return sections.output("git", "describe", "--always", "--dirty=+").strip()
+
+
+def write(section: Section, *, python: bool) -> None:
+    from charts import save
+
+    keep(section, machine(python=python), save)
 
 
 def rust(given: argparse.Namespace) -> Iterator[Callable[[], Section]]:
@@ -93,9 +105,15 @@ def main() -> None:
     given = parser.parse_args()
     if given.command == "check":
         try:
-            print("\n" + aligned(paths.check(write=given.write).body))
+            results = paths.counted()
         except Unmeasured as reason:
             sys.exit(str(reason))
+        print("\n" + aligned(paths.paths_table(results, [FLOOR, OURS])))
+        if given.write:
+            history.add(results.counts(), datetime.date.today().isoformat(), commit())
+            write(history.section(), python=True)
+        else:
+            history.compare(results.counts())
         return
     if given.command == "modules":
         for name in given.names:
@@ -110,9 +128,7 @@ def main() -> None:
         section = measure()
         print(f"\n{section.title}\n\n{aligned(section.body)}", flush=True)
         if given.write:
-            from charts import save
-
-            keep(section, machine(python=given.command != "rust"), save)
+            write(section, python=given.command != "rust")
 
 
 if __name__ == "__main__":

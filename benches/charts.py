@@ -25,6 +25,8 @@ Bar = tuple[str, list[tuple[float, bool]]]
 Panel = tuple[str, list[Bar], float | None]
 # A label, its points, and a flag: is it dlbridge's?
 Line = tuple[str, list[tuple[float, float]], bool]
+# A title, and its points: the state, dlbridge's value, the floor's.
+History = tuple[str, list[tuple[int, int, int]]]
 
 matplotlib.use("svg")
 plt.rcParams.update(
@@ -155,6 +157,36 @@ def lines(
             color=OURS if is_ours else TEXT,
             va="center",
         )
+    return figure
+
+
+def history(title: str, marks: list[str], panels: list[History]) -> Any:
+    """A small chart for each path: its values over the same states, beside the floor's."""
+    rows = math.ceil(len(panels) / 2)
+    figure, grid = plt.subplots(
+        rows, 2, figsize=(9.4, rows * 1.25 + 1.3), sharex=True, squeeze=False
+    )
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10)
+    for axes, (name, points) in zip(grid.flat, panels, strict=False):
+        x, ours, floor = zip(*points, strict=True)
+        axes.set_title(name, loc="left", fontsize=9, fontweight="bold")
+        axes.plot(x, floor, "o-", color=OTHER, markersize=2, linewidth=1.8)
+        axes.plot(x, ours, "o-", color=OURS, markersize=3, linewidth=1.8)
+        axes.annotate(
+            f"{ours[-1]:,}",
+            (x[-1], ours[-1]),
+            (7, 0),
+            textcoords="offset points",
+            color=OURS,
+            va="center",
+        )
+        axes.set_xlim(-0.3, len(marks) + 0.3)
+        axes.set_ylim(0, max(*ours, *floor) * 1.1)
+        axes.set_xticks(range(len(marks)), marks, rotation=90, fontsize=8)
+        axes.yaxis.set_major_locator(plt.MaxNLocator(3))
+        axes.yaxis.set_major_formatter("{x:,.0f}")
+        axes.grid(axis="y", color=GRID, linewidth=0.6)
+    figure.tight_layout()
     return figure
 
 

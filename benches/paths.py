@@ -16,11 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from build import FLOOR, OURS, SOURCES, build_all, modules
-from tables import ROOT, Rows, Section, Unmeasured, aligned, number, table, target
+from tables import Rows, Section, Unmeasured, number, table, target
 
-COUNTS = ROOT / "benches/python/counts.json"
-# The relative growth of a count that is still treated as equal.
-TOLERANCE = 0.05
 # The paths on which libraries are compared: title, and dlbridge's budget as a multiple of the floor.
 PATHS = {
     "numpy-in": ("import a NumPy array, read one element, drop", 1.10),
@@ -79,6 +76,17 @@ class Results:
         """The instructions of a path, as a multiple of the floor's."""
         own, floor = (self.get(path, who, "instructions") for who in (library, FLOOR))
         return own / floor if own is not None and floor else None
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """The instructions of the floor and of dlbridge, by path, where both are known."""
+        return {
+            path: {
+                who: round(self.costs[path, who]["instructions"])
+                for who in (FLOOR, OURS)
+            }
+            for path in PATHS
+            if self.ratio(path, OURS) is not None
+        }
 
     def read_records(self, lines: str) -> None:
         for line in lines.splitlines():
@@ -193,15 +201,13 @@ def measured(
     return results
 
 
-def check(*, write: bool) -> Section:
-    """Counts the floor and dlbridge; compares with the checked-in counts, or replaces them."""
+def counted() -> Results:
+    """Counts the floor and dlbridge."""
     if not shutil.which("valgrind"):
         raise Unmeasured("no valgrind: install your system's package")
     libraries, _ = build_all(quick=True)
     # Only the frameworks that start quickly.
-    results = measured(["numpy", "torch"], libraries, "", time=False)
-    compare(results, write=write)
-    return Section("Instructions", paths_table(results, libraries), "--check")
+    return measured(["numpy", "torch"], libraries, "", time=False)
 
 
 def paths_table(results: Results, libraries: list[str]) -> str:
@@ -307,47 +313,3 @@ def as_json(results: Results, libraries: list[str]) -> str:
     ]
     whole = {"versions": results.versions, "costs": costs, "notes": results.notes}
     return json.dumps(whole, indent=1) + "\n"
-
-
-def compare(results: Results, *, write: bool) -> None:
-    """Compares with the checked-in counts, or replaces them.
-
-    Counts differ between compilers and Pythons, so only the cost that dlbridge adds to the
-    floor is compared. It counts as grown if both the ratio to the floor and the difference
-    have grown: with another Python, one of them may grow although the code is unchanged.
-    """
-    checked_in = json.loads(COUNTS.read_text())
-    measured = {
-        path: {
-            who: round(results.costs[path, who]["instructions"])
-            for who in (FLOOR, OURS)
-        }
-        for path in PATHS
-        if results.ratio(path, OURS) is not None
-    }
-    if write:
-        merged = sorted((checked_in | measured).items())
-        lines = [
-            f'  "{path}": {{ {json.dumps(counts)[1:-1]} }}' for path, counts in merged
-        ]
-        COUNTS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-        print(f"wrote {COUNTS.relative_to(ROOT)}")
-    elif problems := worse(checked_in, measured):
-        print(aligned(paths_table(results, [FLOOR, OURS])))
-        sys.exit("\n".join(problems))
-
-
-def worse(old: dict[str, dict[str, int]], new: dict[str, dict[str, int]]) -> list[str]:
-    def has_grown(before: float, now: float) -> bool:
-        return now > before + TOLERANCE * abs(before)
-
-    problems = []
-    for path in old.keys() & new.keys():
-        (floor, ours), (new_floor, new_ours) = (
-            [counts[path][who] for who in (FLOOR, OURS)] for counts in (old, new)
-        )
-        before, now = ours / floor, new_ours / new_floor
-        if has_grown(before, now) and has_grown(ours - floor, new_ours - new_floor):
-            what = f"expected at most {before:.3f} times the floor's instructions, found {now:.3f}"
-            problems.append(f"{path}: {what}")
-    return sorted(problems)

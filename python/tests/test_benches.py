@@ -26,11 +26,13 @@ totals: {total}
 def benches():
     sys.path.insert(0, str(BENCHES))
     try:
+        import history
         import paths
         import sections
         import tables
 
-        yield type("Benches", (), {"paths": paths, "sections": sections, "tables": tables})
+        modules = {"history": history, "paths": paths, "sections": sections, "tables": tables}
+        yield type("Benches", (), modules)
     finally:
         sys.path.remove(str(BENCHES))
 
@@ -89,31 +91,84 @@ def test_a_path_has_a_row_for_each_library_and_one_for_the_rest(benches):
     assert [cost["ratio"] for cost in numbers] == [1.0, 1.5]
 
 
+def counts(path, floor, dlbridge):
+    return {path: {"floor": floor, "dlbridge": dlbridge}}
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "is_worse"),
+    ("old", "new", "change"),
     [
-        ((1000, 1400), (1000, 1500), True),
-        ((1000, 1440), (1000, 1500), False),
-        ((1000, 2000), (1000, 1500), False),
+        ((1000, 1400), (1000, 1500), "+7.1 %"),
+        ((1000, 1440), (1000, 1500), "+4.2 %"),
+        ((1000, 1480), (1000, 1500), None),
+        ((1000, 2000), (1000, 1500), None),
         # With another Python, only one of the ratio and the instructions above the floor grows.
-        ((1000, 1500), (800, 1300), False),
-        ((1000, 1500), (1500, 2100), False),
+        ((1000, 1500), (800, 1300), None),
+        ((1000, 1500), (1500, 2100), None),
         # Below the floor, coming nearer to it is worse.
-        ((1000, 500), (1000, 600), True),
+        ((1000, 500), (1000, 600), "+20.0 %"),
     ],
 )
-def test_only_a_path_that_became_worse_is_told(benches, old, new, is_worse):
-    counts = [{"p": dict(zip(("floor", "dlbridge"), one, strict=True))} for one in (old, new)]
-    found = benches.paths.worse(*counts)
-    assert len(found) == is_worse, found
-    assert benches.paths.worse({}, counts[1]) == []
+def test_only_a_path_that_became_worse_is_reported(benches, old, new, change):
+    found = benches.history.grown(counts("torch-in", *old), counts("torch-in", *new), 0.02)
+    line = f"torch in: {old[1]:,} -> {new[1]:,} instructions, {change}"
+    assert found == ([line] if change else [])
+    assert benches.history.grown({}, counts("torch-in", *new), 0.02) == []
+
+
+@pytest.mark.parametrize(
+    ("cost", "is_reported", "fails"),
+    [(1060, False, False), (1075, True, False), (1105, True, True)],
+)
+def test_two_percent_more_is_reported_and_five_percent_fails(
+    benches, tmp_path, monkeypatch, capsys, cost, is_reported, fails
+):
+    summary = tmp_path / "summary.md"
+    monkeypatch.setattr(benches.history, "COUNTS", tmp_path / "counts.txt")
+    monkeypatch.setattr(benches.history, "ROOT", tmp_path)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    benches.history.COUNTS.write_text("date commit\n")
+    benches.history.add(counts("torch-in", 844, 1048), "2026-11-22", "9a27854")
+    capsys.readouterr()
+    if fails:
+        with pytest.raises(SystemExit, match=r"less than 5%.*\ntorch in: .*, \+5.4 %"):
+            benches.history.compare(counts("torch-in", 844, cost))
+    else:
+        benches.history.compare(counts("torch-in", 844, cost))
+    line = f"torch in: 1,048 -> {cost:,} instructions, "
+    assert (f"::warning::{line}" in capsys.readouterr().out) == is_reported
+    assert summary.exists() == is_reported
+    if is_reported:
+        assert f"Instructions since 9a27854:\n\n- {line}" in summary.read_text()
+
+
+def test_a_state_is_added_once_and_the_last_count_of_each_path_is_compared(
+    benches, tmp_path, monkeypatch
+):
+    history = benches.history
+    monkeypatch.setattr(history, "COUNTS", tmp_path / "counts.txt")
+    monkeypatch.setattr(history, "ROOT", tmp_path)
+    history.COUNTS.write_text("date commit\n")
+    first = counts("torch-in", 844, 1048) | counts("numpy-in", 1127, 612)
+    history.add(first, "2026-11-21", "1111111")
+    history.add(counts("numpy-in", 1, 1), "2026-11-22", "2222222+")
+    history.add(counts("numpy-in", 1127, 610), "2026-11-22", "2222222+")
+    assert history.COUNTS.read_text() == (
+        "date        commit    numpy-in  torch-in\n"
+        "2026-11-21  1111111   612/1127  1048/844\n"
+        "2026-11-22  2222222+  610/1127  -\n"
+    )
+    assert history.states()[0] == ("2026-11-21", "1111111", first)
+    assert history.latest() == counts("torch-in", 844, 1048) | counts("numpy-in", 1127, 610)
 
 
 def test_every_path_is_measured_and_counted(benches):
     script = (BENCHES / "python/measure.py").read_text()
     for path in [*benches.paths.PATHS, *benches.paths.WAYS_IN]:
         assert f'"{path}":' in script, path
-    assert json.loads(benches.paths.COUNTS.read_text()).keys() <= benches.paths.PATHS.keys()
+    assert benches.history.latest().keys() <= benches.paths.PATHS.keys()
+    # Each row has a cell for each path.
+    assert all(found for *_, found in benches.history.states())
 
 
 def test_a_section_replaces_only_itself(benches):

@@ -13,6 +13,8 @@ use crate::shell::{answer, files, files_in, shell, target};
 use crate::steps::{Steps, skip};
 use crate::workspace::{Member, libraries, main_crate};
 
+/// The oldest glibc that Rust's standard library supports.
+const MANYLINUX: &str = "manylinux_2_17";
 /// Every package has these;
 const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 /// every crate also has this.
@@ -114,10 +116,13 @@ fn pack_crates(sh: &Shell, packed: &Path, crates: &Path) -> Result<()> {
 /// Packs wheels and sources of the Python packages, and checks their metadata as the index does.
 fn pack_python(venv: &Venv, packed: &Path) -> Result<()> {
     let (sh, python) = (&venv.sh, venv.python()?);
+    // On Linux, zig links with the symbols of an old glibc; maturin fails if others are needed.
+    let old_glibc = ["--zig", "--compatibility", MANYLINUX];
+    let old_glibc = if cfg!(target_os = "linux") { &old_glibc[..] } else { &[] };
     cmd!(
         sh,
         "python -m maturin build --sdist --profile {RELEASE} --manifest-path python/Cargo.toml
-         --interpreter {python} --out {packed}"
+         {old_glibc...} --interpreter {python} --out {packed}"
     )
     .run()?;
     cmd!(sh, "python -m build --outdir {packed} doctor").run()?;
