@@ -148,6 +148,8 @@ pub trait ExportDlpack: PyClass {
 ///
 /// [`picklable_dlpack_class`](crate::picklable_dlpack_class) adds the methods, and so does the word
 /// `pickle` of [`dlpack_methods!`](crate::dlpack_methods). The class needs `module`, by which pickle finds it.
+/// An object of a class that Python code derives from it is not pickled, unless that class defines
+/// `__reduce_ex__`.
 ///
 /// ```
 /// use dlbridge::{SharedTensor, Tensor};
@@ -232,6 +234,14 @@ pub(crate) fn export<T: ExportDlpack>(object: Borrowed<'_, '_, T>) -> Result<Ten
     }));
     outcome.unwrap_or_else(|payload| {
         Err(Error::Python(panicked(&format!("{}: its export", T::NAME), payload)))
+    })
+}
+
+/// Calls `PickleDlpack::from_tensor`. A panic becomes a `RuntimeError`, as in [`export`].
+pub(crate) fn restore<T: PickleDlpack>(tensor: Tensor) -> Result<T> {
+    let outcome = catch_unwind(AssertUnwindSafe(|| T::from_tensor(tensor)));
+    outcome.unwrap_or_else(|payload| {
+        Err(Error::Python(panicked(&format!("{}: its pickle", T::NAME), payload)))
     })
 }
 
