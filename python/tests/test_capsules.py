@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 
 import pytest
 
@@ -186,3 +188,37 @@ def test_the_first_of_two_consumers_of_one_capsule_gets_it():
     with pytest.raises(BufferError, match="consumed already"):
         dlbridge.from_dlpack(producer)
     assert array.tolist() == [0, 1, 2, 3]
+
+
+FIRST_IMPORT = """
+import atexit
+import numpy as np
+import dlbridge
+
+class Bare:
+    def __dlpack__(self, **_):
+        return capsule
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+def consume(*arguments):
+    atexit.register = register
+    np.from_dlpack(Bare())
+    return register(*arguments)
+
+register, atexit.register = atexit.register, consume
+capsule = np.arange(3).__dlpack__(max_version=(1, 0))
+try:
+    dlbridge.from_dlpack(capsule)
+except BufferError as error:
+    print(error)
+"""
+
+
+def test_python_code_that_the_first_import_runs_may_consume_the_capsule():
+    """The exit handler is registered then, by a function that can be replaced."""
+    found = subprocess.run(
+        [sys.executable, "-c", FIRST_IMPORT], capture_output=True, text=True, check=True
+    )
+    assert "found one that was consumed already" in found.stdout, found.stderr

@@ -6,9 +6,9 @@ use dlbridge_pyo3::{
     ExportDlpack, PickleDlpack, PyDType, PyTensor, Result, TensorObject, dlpack_methods,
     picklable_dlpack_class,
 };
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 fn numbers() -> Tensor {
     Tensor::from(vec![1_i32, 2, 3])
@@ -77,7 +77,7 @@ impl ExportDlpack for Weights {
 
 impl PickleDlpack for Weights {
     fn from_tensor(_: Tensor) -> Result<Self> {
-        Ok(Self)
+        panic!("lost it")
     }
 }
 
@@ -94,6 +94,17 @@ fn a_class_that_copies_read_only_memory_pickles_a_copy() {
         let buffer = state_of(&object).expect("a buffer");
         let bytes = buffer.extract::<PyTensor>().expect("a buffer");
         assert_ne!(bytes.data_ptr().addr(), WEIGHTS.as_ptr().addr());
+    });
+}
+
+#[test]
+fn a_panic_of_a_class_is_an_exception_of_pickle() {
+    Python::attach(|py| {
+        let arguments = (PyBytes::new(py, &[0; 4]), "float32", [1], 0);
+        let error = py.get_type::<Weights>().call_method1("_unpickle", arguments);
+        let error = error.expect_err("it panics");
+        assert!(error.is_instance_of::<PyRuntimeError>(py), "{error}");
+        assert_eq!(error.to_string(), "RuntimeError: Weights: its pickle panicked: lost it");
     });
 }
 

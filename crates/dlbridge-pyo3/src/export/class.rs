@@ -140,6 +140,8 @@ pub trait ExportDlpack: PyClass {
 ///
 /// [`picklable_dlpack_class`](crate::picklable_dlpack_class) adds the methods, and so does the word
 /// `pickle` of [`dlpack_methods!`](crate::dlpack_methods). The class needs `module`, by which pickle finds it.
+/// An object of a class that Python code derives from it is not pickled, unless that class defines
+/// `__reduce_ex__`.
 ///
 /// ```
 /// use dlbridge::{SharedTensor, Tensor};

@@ -15,7 +15,7 @@ use pyo3::types::{PyCFunction, PyString, PyType};
 use super::answer::answer;
 use super::call::Call;
 use super::class::{ExportDlpack, PickleDlpack, export, on_host, permitted};
-use super::guard::with_object;
+use super::guard::{restore, with_object};
 use super::{TensorObject, arrow, buffer_slots, exchange, pickle};
 use crate::{Error, PyDType};
 
@@ -89,7 +89,7 @@ where
         let (_, data, dtype, shape, flags): (Class<'_>, Bound<'_, PyAny>, PyDType, Vec<i64>, u64) =
             arguments.extract()?;
         let tensor = pickle::rebuild(data.as_borrowed(), dtype.0, &shape, flags)?;
-        Ok::<_, PyErr>(Bound::new(arguments.py(), T::from_tensor(tensor)?)?.unbind())
+        Ok::<_, PyErr>(Bound::new(arguments.py(), restore::<T>(tensor)?)?.unbind())
     })?;
     let classmethod = py.import("builtins")?.getattr("classmethod")?;
     kind.setattr(UNPICKLE.to_string_lossy(), classmethod.call1((unpickle,))?)?;

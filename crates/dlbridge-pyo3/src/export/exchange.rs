@@ -196,7 +196,7 @@ unsafe extern "C" fn allocate(
             return 0;
         }
         Ok(Err(error)) => error.to_string(),
-        Err(payload) => panicked("DLPack allocator", payload),
+        Err(payload) => panicked("DLPack allocator", "its export", payload),
     };
     if let (Some(set_error), Ok(message)) = (set_error, CString::new(error)) {
         let kind: *const c_char = c"BufferError".as_ptr();

@@ -4,12 +4,13 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use dlbridge::Tensor;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::{Borrowed, ffi};
 
-use super::class::ExportDlpack;
-use crate::Result;
+use super::class::{ExportDlpack, PickleDlpack};
+use crate::{Error, Result};
 
 /// Runs a function of a class. Returns its result, or `None` with an exception set. A panic becomes a
 /// `RuntimeError`, not PyO3's `PanicException`, which `except Exception` does not catch.
@@ -22,7 +23,7 @@ pub(super) fn guarded<R>(
     let error = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(value)) => return Some(value),
         Ok(Err(error)) => PyErr::from(error),
-        Err(payload) => PyRuntimeError::new_err(panicked(class, payload)),
+        Err(payload) => PyRuntimeError::new_err(panicked(class, "its export", payload)),
     };
     error.restore(py);
     None
@@ -45,15 +46,23 @@ pub(super) unsafe fn with_object<T: ExportDlpack, R>(
     guarded(py, T::NAME, || work(&*object.cast::<T>().map_err(PyErr::from)?))
 }
 
-/// The message of a panic in an export.
+/// Calls `PickleDlpack::from_tensor`. A panic becomes a `RuntimeError`, as in an export.
+pub(super) fn restore<T: PickleDlpack>(tensor: Tensor) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(|| T::from_tensor(tensor))).unwrap_or_else(|payload| {
+        let message = panicked(T::NAME, "its pickle", payload);
+        Err(Error::Python(PyRuntimeError::new_err(message)))
+    })
+}
+
+/// The message of a panic in a function of a class.
 #[cold]
-pub(super) fn panicked(class: &str, payload: Box<dyn Any + Send>) -> String {
+pub(super) fn panicked(class: &str, function: &str, payload: Box<dyn Any + Send>) -> String {
     let words = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
         (Some(words), _) => words,
         (_, Some(words)) => &words[..],
         _ => "without words",
     };
-    let message = format!("{class}: its export panicked: {words}");
+    let message = format!("{class}: {function} panicked: {words}");
     // Dropping the payload could panic again.
     std::mem::forget(payload);
     message

@@ -16,7 +16,7 @@ use super::capsule;
 use super::descriptor::{Described, DescriptorSpace};
 use crate::Result;
 use crate::numpy::{DTYPES, WRITEABLE};
-use crate::release::Owner;
+use crate::release::{self, Owner};
 
 /// The head of `PyArrayObject_fields`: the same in every NumPy that has one of `ABI_VERSIONS`.
 #[repr(C)]
@@ -52,6 +52,8 @@ struct DescrFields {
 #[inline]
 pub(crate) unsafe fn import_array(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     let mut space = DescriptorSpace::empty();
+    // From here on no Python code runs that could change the array.
+    release::prepare();
     // SAFETY: the caller's duty.
     let Some(flags) = (unsafe { write(object, &mut space) }) else { return Ok(None) };
     // SAFETY: described just now (F9).

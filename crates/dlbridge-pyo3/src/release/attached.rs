@@ -29,9 +29,10 @@ enum Ask {
 
 static ASK: OnceLock<Ask> = OnceLock::new();
 
-/// Finds the function. First called on an attached thread, since the library loader has locks.
+/// Finds the function. First called on an attached thread, since the library loader has locks; that
+/// call runs Python code.
 #[inline]
-pub(super) fn prepare() {
+pub(crate) fn prepare() {
     if ASK.get().is_none() {
         prepare_now();
     }

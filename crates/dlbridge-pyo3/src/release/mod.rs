@@ -29,6 +29,9 @@ use dlbridge::{Error, ManagedTensor, SharedTensor, Tensor};
 use pyo3::prelude::*;
 
 use attached::attached;
+/// Prepares for the first owner, which runs Python code once: called before a descriptor is read that
+/// such code could free.
+pub(crate) use attached::prepare;
 use nested::run;
 pub(crate) use nested::{drain, undisturbed};
 pub(crate) use queue::NeedsInterpreter;
@@ -47,7 +50,7 @@ pub(crate) struct Owner<T: NeedsInterpreter>(ManuallyDrop<T>);
 impl<T: NeedsInterpreter> Owner<T> {
     #[inline]
     pub(crate) fn new(value: T) -> Self {
-        attached::prepare();
+        prepare();
         Self(ManuallyDrop::new(value))
     }
 }
@@ -138,7 +141,7 @@ static BINDING: Binding = Binding { may_delete, release: |tensor| release(Tensor
 
 /// Called before the first import.
 fn binding() -> &'static Binding {
-    attached::prepare();
+    prepare();
     &BINDING
 }
 
