@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import pickle
 import sys
 import tracemalloc
 import weakref
@@ -52,13 +51,6 @@ class TestImage:
         del array
         gc.collect()
         assert alive() is None
-
-    def test_a_tensor_of_the_extension_pickles_by_the_package(self):
-        planes = example.to_planes(example.Image(2, 3))
-        assert not isinstance(planes, dlbridge.Tensor)
-        again = pickle.loads(pickle.dumps(planes, 5))
-        assert type(again) is dlbridge.Tensor
-        assert again.tolist() == planes.tolist()
 
     def test_what_a_framework_writes_is_seen_in_rust(self):
         image = example.Image(2, 2)

@@ -120,6 +120,15 @@ def test_a_pickled_buffer_keeps_the_memory():
     assert np.frombuffer(buffer, "int64").sum() == 999 * 1000 // 2
 
 
+def test_a_tensor_of_an_extension_pickles_by_the_package():
+    example = pytest.importorskip("dlbridge_example", reason="the extension is not installed")
+    planes = example.to_planes(example.Image(2, 3))
+    assert not isinstance(planes, dlbridge.Tensor)
+    again = pickle.loads(pickle.dumps(planes, 5))
+    assert type(again) is dlbridge.Tensor
+    assert again.tolist() == planes.tolist()
+
+
 def test_copies_agree_with_pickles():
     array = np.arange(4)
     array.flags.writeable = False

@@ -106,11 +106,10 @@ fn quick(steps: &mut Steps) -> Result<()> {
     steps.count("cargo test of the core", |tally| {
         let features = format!("{CORE_FEATURES},ndarray-0_17").replace(',', ",dlbridge/");
         let features = format!("dlbridge/{features}");
-        // `ui` starts a compiler for each of its programs.
         tally.run(cmd!(
             venv.sh,
             "cargo test --no-fail-fast --package dlbridge-sys --package dlbridge --lib --tests
-             --features {features} -- --skip misuse"
+             --features {features}"
         ))
     });
     let args = ["-m", "not slow", "--ignore=doctor/tests", "--ignore=python/tests/quirks"];

@@ -16,6 +16,9 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
+/// The message of a panic.
+pub(crate) const PANICKED: &str = "dlbridge panicked; please report it";
+
 /// Runs the body of an entry and tells C how it ended.
 pub(crate) fn guarded(body: impl FnOnce() -> Result<()>) -> Status {
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -24,7 +27,7 @@ pub(crate) fn guarded(body: impl FnOnce() -> Result<()>) -> Status {
         Err(payload) => {
             // Dropping the payload could panic again.
             std::mem::forget(payload);
-            remember("dlbridge panicked; please report it");
+            remember(PANICKED);
             Status::Panic
         }
     }

@@ -1,5 +1,5 @@
 //! Pickles of a user's own classes, and of `dlbridge.Tensor` in an extension.
-//! Those of the Python package are in `python/tests/test_pickle.py`, with an extension in `test_extension.py`.
+//! Those of the Python package and an extension are in `python/tests/test_pickle.py`.
 
 use dlbridge::{SharedTensor, Tensor};
 use dlbridge_pyo3::{

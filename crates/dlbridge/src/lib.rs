@@ -63,42 +63,8 @@ mod raw;
 pub mod sealed;
 
 pub use access::Access;
-#[cfg(feature = "arrow-60")]
-pub use adapters::arrow_60;
-#[cfg(feature = "burn-0_22")]
-pub use adapters::burn_0_22;
-#[cfg(feature = "burn-flex-0_22")]
-pub use adapters::burn_flex_0_22;
-#[cfg(feature = "bytes-1")]
-pub use adapters::bytes_1;
-#[cfg(feature = "candle-core-0_11")]
-pub use adapters::candle_core_0_11;
-#[cfg(feature = "candle-core-0_11-cuda")]
-pub use adapters::candle_core_0_11_cuda;
-#[cfg(feature = "cudarc-0_19")]
-pub use adapters::cudarc_0_19;
-#[cfg(feature = "faer-0_24")]
-pub use adapters::faer_0_24;
-#[cfg(feature = "float4-0_2")]
-pub use adapters::float4_0_2;
-#[cfg(feature = "float8-0_7")]
-pub use adapters::float8_0_7;
-#[cfg(feature = "half-2")]
-pub use adapters::half_2;
-#[cfg(feature = "image-0_25")]
-pub use adapters::image_0_25;
-#[cfg(feature = "microfloat-0_1")]
-pub use adapters::microfloat_0_1;
-#[cfg(feature = "nalgebra-0_35")]
-pub use adapters::nalgebra_0_35;
-#[cfg(feature = "ndarray-0_16")]
-pub use adapters::ndarray_0_16;
-#[cfg(feature = "ndarray-0_17")]
-pub use adapters::ndarray_0_17;
-#[cfg(feature = "num-complex-0_4")]
-pub use adapters::num_complex_0_4;
-#[cfg(feature = "safetensors-0_8")]
-pub use adapters::safetensors_0_8;
+#[allow(unreachable_pub, unused_imports, reason = "without a feature there is no adapter")]
+pub use adapters::*;
 pub use device::{Device, DeviceKind};
 pub use dlbridge_sys as sys;
 pub use dtype::{DType, TypeCode};

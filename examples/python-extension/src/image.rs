@@ -21,7 +21,7 @@ impl ExportDlpack for Image {
 }
 
 impl Image {
-    /// Python may write the pixels, too.
+    /// A picture over pixels that Python may write as well.
     fn over(pixels: Tensor) -> Self {
         Self { pixels: pixels.into_shared() }
     }

@@ -12,7 +12,7 @@ use super::answer::Arguments;
 use super::api::{Method, Pointer, Slot, Spec};
 use super::attached::{Object, Python};
 use super::exception::{Exception, raise};
-use crate::entry::contained;
+use crate::entry::{PANICKED, contained};
 use crate::error::{Error, Result};
 
 /// Our class, and where in its objects the tensor stands.
@@ -157,10 +157,7 @@ fn guarded(method: impl FnOnce(Python, Class) -> Result<Object>) -> Pointer {
         Some(Ok(object)) => return object.into_raw(),
         Some(Err(Error::Python(exception))) => exception.restore(),
         Some(Err(error)) => raise(python, |api| api.PyExc_BufferError, &error.to_string()),
-        None => {
-            let message = "dlbridge panicked; please report it";
-            raise(python, |api| api.PyExc_BufferError, message);
-        }
+        None => raise(python, |api| api.PyExc_BufferError, PANICKED),
     }
     ptr::null_mut()
 }

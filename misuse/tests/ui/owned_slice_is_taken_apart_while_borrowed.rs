@@ -1,4 +1,4 @@
-//! The tensor in a slice comes out when nobody borrows the slice any more.
+//! The tensor in a slice can be moved out only while the slice is not borrowed.
 
 fn main() {
     let slice = dlbridge::Tensor::from(vec![1, 2]).into_slice::<i32>().unwrap();

@@ -1,20 +1,8 @@
 //! What must not compile: each file in `ui/` is one misuse, beside it what the compiler says.
-//! Misuse that only shows at run time is in `aliasing.rs` and `access.rs`.
+//! Misuse that only shows at run time is in `aliasing.rs` and `access.rs` of dlbridge.
 //!
 //! What the compiler says changes from version to version, so this runs with the pinned one only.
-//! After a change: `TRYBUILD=overwrite cargo +1.95 test -p dlbridge --all-features --test ui`.
-#![cfg(all(
-    feature = "ndarray-0_17",
-    feature = "nalgebra-0_35",
-    feature = "faer-0_24",
-    feature = "image-0_25",
-    feature = "safetensors-0_8",
-    feature = "half-2",
-    feature = "num-complex-0_4",
-    feature = "float8-0_7",
-    feature = "float4-0_2",
-    feature = "microfloat-0_1"
-))]
+//! After a change: `TRYBUILD=overwrite cargo +1.95 test -p dlbridge-misuse`.
 
 use std::env;
 use std::process::Command;

@@ -1,0 +1,1 @@
+//! Programs that misuse dlbridge: see `tests/ui.rs`.
