@@ -69,7 +69,7 @@ pub fn dlpack_class<T: ExportDlpack>(py: Python<'_>) -> PyResult<Py<PyAny>> {
     for method in MethodsOf::<T>::ALL {
         add(&kind, method)?;
     }
-    buffer_slots::install_for::<T>(py);
+    buffer_slots::install_for::<T>(py)?;
     Ok(exchange::capsule::<T>(py)?.unbind())
 }
 
