@@ -260,4 +260,4 @@ def test_memory_at_an_odd_address_is_read():
     described = {"version": 3, "shape": (2,), "typestr": f"{NATIVE}f8", "data": (at, False)}
     tensor = dlbridge.from_dlpack(Interface(described, memory))
     dlbridge.fill(tensor, 2)
-    assert dlbridge.from_dlpack(tensor, copy=True).__buffer__(0).tolist() == [2, 2]
+    assert memoryview(dlbridge.from_dlpack(tensor, copy=True)).tolist() == [2, 2]

@@ -129,7 +129,7 @@ class TestExport:
                 tensor.__buffer__(*wrong)
         with pytest.raises(TypeError):
             dlbridge.Tensor.__buffer__(3, 0)
-        assert "memoryview" in dlbridge.Tensor.__buffer__.__doc__
+        assert "memory" in dlbridge.Tensor.__buffer__.__doc__
 
     @pytest.mark.skipif(sys.version_info < (3, 12), reason="PEP 688 is of Python 3.12")
     def test_it_is_a_buffer_by_its_type(self):

@@ -137,12 +137,12 @@ class TestHostileStreams:
 
     def test_children_that_are_missing_or_too_short_are_refused(self):
         pointers = ctypes.c_void_p * 1
-        inner = Made()
+        inner, nothing = Made(), pointers(None)
         for fields, found in [
             ({"n_children": 0}, "n_children: expected 1 and no dictionary, found 0"),
             ({"n_children": 2}, "n_children: expected 1 and no dictionary, found 2"),
             ({"n_children": 1, "children": None}, "expected one child, found 1, or null"),
-            ({"n_children": 1, "children": ctypes.addressof(pointers(None))}, "or null"),
+            ({"n_children": 1, "children": ctypes.addressof(nothing)}, "or null"),
             ({"buffers": 2}, "n_buffers: expected 1, found 2"),
             ({"length": 2}, "length: expected 4 values from 0 on, found 3"),
             ({"offset": 1}, "length: expected 2 values from 2 on, found 3"),

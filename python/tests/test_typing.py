@@ -22,7 +22,11 @@ TENSOR = CLASSES["Tensor"]
 FUNCTIONS = {node.name: node for node in MODULE.body if isinstance(node, ast.FunctionDef)}
 METHODS = {node.name: node for node in TENSOR.body if isinstance(node, ast.FunctionDef)}
 # Every type of Rust has these, and a stub says nothing new about them.
-INHERITED = {"__doc__", "__module__", "__repr__", "__new__", "__hash__", "__eq__"}
+# The last one is made by Python of a class whose buffer functions PyO3 makes.
+INHERITED = {
+    *("__doc__", "__module__", "__repr__", "__new__", "__hash__", "__eq__"),
+    "__release_buffer__",
+}
 
 
 def names(body):

@@ -20,8 +20,8 @@ pub(crate) const CHOICE: &str = "DLBRIDGE_PYTHON";
 /// The same for the free-threaded Python.
 const FREE_THREADED: &str = "DLBRIDGE_FREE_THREADED_PYTHON";
 /// Otherwise, the first that is usable.
-const NAMES: [&str; 7] =
-    ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python"];
+const NAMES: &str =
+    "python3 python3.15 python3.14 python3.13 python3.12 python3.11 python3.10 python";
 /// Prints the version, whether the build is free-threaded, where Python and its library are installed,
 /// and whether virtual environments can be made.
 const QUESTIONS: &str = "\
@@ -107,7 +107,7 @@ fn named_in(variable: &str) -> Result<Option<Usable>> {
 /// The first usable Python on the search path.
 fn find() -> Result<Usable> {
     let mut problems = String::new();
-    for name in NAMES {
+    for name in NAMES.split(' ') {
         match usable(name) {
             Ok(found) => return Ok(found),
             Err(problem) => problems += &format!("\n  {problem:#}"),
@@ -119,6 +119,16 @@ fn find() -> Result<Usable> {
         OLDEST.0,
         OLDEST.1
     )
+}
+
+/// The Python of a version: on the search path, or got by the script for a folder of `target`.
+fn found_or_got(version: &str, folder: &str) -> Result<PathBuf> {
+    if let Ok((program, _)) = usable(format!("python{version}")) {
+        return Ok(program);
+    }
+    let (sh, prefix) = (shell(), target().join(folder).join("python"));
+    cmd!(sh, "sh scripts/get-python.sh {version} {prefix}").run()?;
+    Ok(prefix.join("bin/python3"))
 }
 
 /// One file of `requirements/`, which has all pins.
@@ -217,17 +227,19 @@ impl Venv {
                 ensure!(facts.free_threaded, "{FREE_THREADED}={} is {facts}", program.display());
                 program
             }
-            None => match usable("python3.14t") {
-                Ok((program, _)) => program,
-                Err(_) => {
-                    let prefix = target().join("free-threaded/python");
-                    let sh = shell();
-                    cmd!(sh, "sh scripts/get-python-freethreaded.sh {prefix}").run()?;
-                    prefix.join("bin/python3")
-                }
-            },
+            None => found_or_got("3.14t", "free-threaded")?,
         };
         Self::apart("free-threaded", &program)
+    }
+
+    /// An environment of a version: one on the search path, else one that is put here.
+    pub(crate) fn of(version: &str) -> Result<Self> {
+        Self::apart(version, &found_or_got(version, version)?)
+    }
+
+    /// Whether it has only the base set: frameworks have no release for its Python.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.facts.free_threaded || self.target != target()
     }
 
     fn open(
@@ -300,9 +312,13 @@ impl Venv {
         cmd!(self.sh, "python -m pip install --no-input --disable-pip-version-check")
     }
 
-    /// Builds the wheel of a member, and installs it without its dependencies, unless the same one
-    /// is installed already.
+    /// Builds the wheel of a member, and installs it.
     pub(crate) fn install_member(&self, member: &str, profile: &str) -> Result<()> {
+        self.install_wheel(&self.build_wheel(member, profile)?)
+    }
+
+    /// Builds the wheel of a member.
+    pub(crate) fn build_wheel(&self, member: &str, profile: &str) -> Result<PathBuf> {
         let folder = self.target.join("wheels").join(member);
         // An older wheel may have another name.
         self.sh.remove_path(&folder)?;
@@ -319,10 +335,13 @@ impl Venv {
         )
         .env("SOURCE_DATE_EPOCH", FILE_TIME)
         .run()?;
-        let wheels = files_in(&folder, "whl");
-        let [wheel] = &wheels[..] else {
-            bail!("maturin built {} wheels, expected 1", wheels.len())
-        };
+        let mut wheels = files_in(&folder, "whl");
+        ensure!(wheels.len() == 1, "maturin built {} wheels, expected 1", wheels.len());
+        Ok(wheels.remove(0))
+    }
+
+    /// Installs a wheel without its dependencies, unless the same one is installed already.
+    pub(crate) fn install_wheel(&self, wheel: &Path) -> Result<()> {
         let built = self.sh.read_binary_file(wheel)?;
         // The name of a wheel starts with that of its package.
         let package = stem(wheel).split('-').next().unwrap_or_default().to_owned();

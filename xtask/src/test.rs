@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every test of the project, and one line that sums them up.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
@@ -14,6 +14,8 @@ use crate::{With, cross, julia};
 
 /// The Python tests, those of the doctor included, and the configuration of both.
 const PYTHON_TESTS: [&str; 4] = ["-c", "python/pyproject.toml", "python/tests", "doctor/tests"];
+/// The members whose wheels they test.
+const MEMBERS: [&str; 2] = ["python", "examples/python-extension"];
 /// The full suite of Python tests runs in so many processes, one for each core of a CI machine.
 const WORKERS: &str = "2";
 
@@ -36,6 +38,8 @@ enum Suite {
     Python(Rest),
     /// pytest on a Python without the GIL
     FreeThreaded(Rest),
+    /// pytest on Python 3.15, with the GIL and without, over one wheel
+    Abi3t(Rest),
     /// The core's tests on aarch64, 32-bit x86 and big-endian s390x, under QEMU
     Cross(Rest),
     /// The Julia package alone; arguments are files of its folder `test`
@@ -74,6 +78,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             free_threaded(&rest.args, steps);
             Ok(())
         }
+        Some(Suite::Abi3t(rest)) => {
+            abi3t(&rest.args, steps);
+            Ok(())
+        }
         Some(Suite::Cross(rest)) => {
             cross::run(&rest.args, steps);
             Ok(())
@@ -90,12 +98,13 @@ pub(crate) fn everything(steps: &mut Steps) -> Result<()> {
     Tests::prepare(&[], steps)?.all(RELEASE, steps)
 }
 
-/// Runs Julia's tests, and the Python tests once more without the GIL.
+/// Runs Julia's tests, and the Python tests once more without the GIL and on Python 3.15.
 pub(crate) fn beside(steps: &mut Steps) -> Result<()> {
     let venv = Venv::ready(&[])?;
     if !venv.facts.free_threaded {
         free_threaded(&[], steps);
     }
+    abi3t(&[], steps);
     julia(&venv, &[], steps);
     Ok(())
 }
@@ -218,24 +227,46 @@ fn free_threaded(args: &[String], steps: &mut Steps) {
     });
 }
 
+/// Runs the Python tests on Python 3.15, with the GIL and without, over the wheels that the first of
+/// the two builds.
+fn abi3t(args: &[String], steps: &mut Steps) {
+    let mut wheels = Vec::new();
+    for version in ["3.15", "3.15t"] {
+        steps.count(&format!("Python {version}"), |tally| {
+            let venv = Venv::of(version).or_else(skip)?;
+            if wheels.is_empty() {
+                wheels = build(&venv, &test_profile())?;
+            }
+            pytest_over(&wheels, &venv, args, tally)
+        });
+    }
+}
+
 fn python(venv: &Venv, profile: &str, args: &[String], steps: &mut Steps) {
     steps.count(&format!("pytest, {}", venv.facts), |tally| pytest(venv, profile, args, tally));
 }
 
-/// Builds and installs the wheels, and runs the Python tests: in parallel where no test is chosen.
+/// Builds the wheels, and runs the Python tests over them.
 fn pytest(venv: &Venv, profile: &str, args: &[String], tally: &mut Tally) -> Result<()> {
-    venv.install_member("python", profile)?;
-    venv.install_member("examples/python-extension", profile)?;
+    pytest_over(&build(venv, profile)?, venv, args, tally)
+}
+
+fn build(venv: &Venv, profile: &str) -> Result<Vec<PathBuf>> {
+    MEMBERS.iter().map(|member| venv.build_wheel(member, profile)).collect()
+}
+
+/// Installs the wheels, and runs the Python tests: in parallel where no test is chosen.
+fn pytest_over(wheels: &[PathBuf], venv: &Venv, args: &[String], tally: &mut Tally) -> Result<()> {
+    wheels.iter().try_for_each(|wheel| venv.install_wheel(wheel))?;
     let names_files = args.iter().any(|arg| names_a_file(arg));
     let is_chosen = names_files || args.iter().any(|arg| arg == "-k");
     let parallel: &[_] = if is_chosen { &[] } else { &["-n", WORKERS, "--dist", "loadgroup"] };
-    // The doctor is Python alone: a second run without the GIL would show nothing new.
-    let files = if venv.facts.free_threaded { &PYTHON_TESTS[..3] } else { &PYTHON_TESTS };
+    // The doctor is Python alone: a second run would show nothing new.
+    let files = if venv.is_bare() { &PYTHON_TESTS[..3] } else { &PYTHON_TESTS };
     let files = if names_files { &[] } else { files };
     let pytest = cmd!(venv.sh, "python -m pytest -ra {parallel...} {args...} {files...}");
+    tally.is_bare = venv.is_bare();
     // For the processes that tests start: the doctor is not installed.
-    // The frameworks have no release for it.
-    tally.is_bare = venv.facts.free_threaded;
     tally.run(pytest.env("PYTHONPATH", root().join("doctor")))
 }
 

@@ -6,11 +6,13 @@
 //! are in a module's method table, but PyO3 adds its functions one by one. A class is counted by
 //! each of its objects; PyO3 keeps every class as long as the process, so its count may be fixed.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyType};
 use pyo3::{ffi, intern};
+
+use crate::head::Head;
 
 /// Lets threads of a free-threaded Python (3.14 and newer) call a module's functions without
 /// competing for their reference counts. Call it at the end of the module's function. With the
@@ -84,38 +86,27 @@ fn defer(object: &Bound<'_, PyAny>) {
 #[cfg(not(unix))]
 fn defer(_: &Bound<'_, PyAny>) {}
 
-/// The head of an object of the free-threaded CPython 3.13 and 3.14.
-#[repr(C)]
-struct Head {
-    thread: usize,
-    flags: u16,
-    mutex: u8,
-    gc_bits: u8,
-    local_count: AtomicU32,
-    shared_count: isize,
-    kind: *mut ffi::PyTypeObject,
-}
-
 /// The local count of an immortal object.
 const IMMORTAL: u32 = u32::MAX;
 
 /// Fixes the reference count of a class that lives as long as the process, as CPython does for
 /// classes of its own. Only the thread that made the class may do so.
 fn fix_count(class: &Bound<'_, PyType>, made: &Bound<'_, PyAny>) {
-    // With the GIL, the head of an object has two words.
-    let is_known = size_of::<ffi::PyVarObject>() == size_of::<Head>() + size_of::<usize>()
-        && matches!(class.py().version_info(), info if info.major == 3 && matches!(info.minor, 13 | 14));
-    if !is_known {
+    let py = class.py();
+    // Of newer versions, it is not known that this makes an object immortal.
+    if !matches!(py.version_info(), info if info.major == 3 && matches!(info.minor, 13 | 14)) {
         return;
     }
-    let (class_head, made) = (class.as_ptr().cast::<Head>(), made.as_ptr().cast::<Head>());
+    let Some(head) = Head::measure(py) else { return };
+    let Some(class) = head.free_threaded(class.as_ptr()) else { return };
+    let Some(made) = head.free_threaded(made.as_ptr()) else { return };
     // SAFETY: an object of this Python, whose head has this layout (F5), alive (F2).
-    let of_class = unsafe { (*class_head).thread };
+    let of_class = unsafe { (*class).thread };
     // SAFETY: the same.
     let of_made = unsafe { (*made).thread };
     if of_class == of_made {
         // SAFETY: the same; other threads only read this field, since the object is this thread's.
-        let count = unsafe { &(*class_head).local_count };
+        let count = unsafe { &(*class).local_count };
         count.store(IMMORTAL, Ordering::Relaxed);
     }
 }

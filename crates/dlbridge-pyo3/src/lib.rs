@@ -68,6 +68,7 @@ mod error;
 mod export;
 mod framework;
 mod free_threaded;
+mod head;
 mod import;
 mod like;
 mod names;

@@ -7,7 +7,7 @@ use xshell::{Shell, cmd};
 use crate::shell::shell;
 
 /// What is wrong, a pattern that finds it, and where it is looked for.
-const RULES: [(&str, &str, &[&str]); 4] = [
+const RULES: [(&str, &str, &[&str]); 5] = [
     (
         "unsafe code outside files and folders named `raw`",
         r"^[[:space:]]*(|[^/[:space:]].*)unsafe (\{|impl|fn|extern)",
@@ -16,6 +16,11 @@ const RULES: [(&str, &str, &[&str]); 4] = [
             ":(exclude,glob)crates/dlbridge/src/**/raw/**",
             ":(exclude,glob)crates/dlbridge/src/**/raw.rs",
         ],
+    ),
+    (
+        "a struct with the head of an object, which has no size for abi3t: see `head.rs`",
+        r"^[[:space:]]+(pub(\([a-z]+\))? )?[a-z_]+: (ffi::)?Py(Var)?[O]bject,",
+        &["crates/dlbridge-pyo3/src"],
     ),
     ("an example that is never compiled", "```([^`]*[, ])?ignore", &["."]),
     ("a path of one machine", "(^|[^[:alnum:]._~*}/-]|://)/(root|home|work|Users)/", WRITTEN),
@@ -56,6 +61,9 @@ mod tests {
         let fence = "`".repeat(3);
         let violations = [
             "let x = unsafe { f() };\nunsafe impl Send for X {}\n    pub unsafe fn f()".to_owned(),
+            ["head: Py", "pub(crate) head: ffi::Py", "base: ffi::PyVar"]
+                .map(|words| format!("    {words}Object,"))
+                .join("\n"),
             ["ignore", "rust,ignore", "rust, ignore"]
                 .map(|words| format!("{fence}{words}"))
                 .join("\n"),

@@ -10,9 +10,11 @@ use dlbridge::{Tensor, layout};
 use pyo3::Borrowed;
 use pyo3::ffi::{self, Py_ssize_t};
 use pyo3::prelude::*;
+use pyo3::types::PyMemoryView;
 
 use super::class::{ExportDlpack, on_host};
 use super::guard::{dropped, with_object};
+use super::object::TensorObject;
 use crate::buffer::{
     ANY_CONTIGUOUS, Buffer, C_CONTIGUOUS, F_CONTIGUOUS, FORMAT, ND, STRIDES, WRITABLE, format_of,
 };
@@ -174,10 +176,28 @@ pub(super) unsafe extern "C" fn method<T: ExportDlpack>(
         // SAFETY: the caller's duty.
         let flags = unsafe { Borrowed::from_ptr(object.py(), flags) }.extract()?;
         BufferRequest(flags).check(&on_host(object)?)?;
-        // SAFETY: an object; the call acquires a buffer of it (F1).
-        let view = unsafe { ffi::PyMemoryView_FromObject(object.as_ptr()) };
-        // SAFETY: a new reference, or null with an exception set (F3).
-        Ok(unsafe { Bound::from_owned_ptr_or_err(object.py(), view) }?.into_ptr())
+        Ok(PyMemoryView::from(object.as_any())?.into_ptr())
+    };
+    // SAFETY: the caller's duty.
+    unsafe { with_object(object, work) }.unwrap_or(ptr::null_mut())
+}
+
+/// The same of a class whose buffer functions call it: a `memoryview` of a `dlbridge.Tensor`.
+///
+/// # Safety
+///
+/// Python's: attached, `object` is one of the class, `flags` an object.
+pub(super) unsafe extern "C" fn forward<T: ExportDlpack>(
+    object: *mut ffi::PyObject,
+    flags: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let work = |object: &Bound<'_, T>| {
+        // SAFETY: the caller's duty.
+        let flags = unsafe { Borrowed::from_ptr(object.py(), flags) }.extract()?;
+        let tensor = on_host(object)?;
+        BufferRequest(flags).check(&tensor)?;
+        let tensor = TensorObject::new(tensor).into_bound(object.py())?;
+        Ok(PyMemoryView::from(&tensor)?.into_ptr())
     };
     // SAFETY: the caller's duty.
     unsafe { with_object(object, work) }.unwrap_or(ptr::null_mut())

@@ -64,7 +64,7 @@ use crate::{Error, PyDType};
 /// Those of Python, if the class cannot be changed.
 pub fn dlpack_class<T: ExportDlpack>(py: Python<'_>) -> PyResult<Py<PyAny>> {
     add_methods::<T>(py)?;
-    buffer_slots::install_for::<T>(py);
+    buffer_slots::install_for::<T>(py)?;
     Ok(exchange::capsule::<T>(py)?.unbind())
 }
 

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use dlbridge::{SharedTensor, Tensor};
 use pyo3::Borrowed;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use super::class::{Borrow, ExportDlpack};
+use super::values;
 use crate::release::{self, ObjectTensor};
 use crate::stream::{Ready, Stream};
 use crate::{Error, Result, stream};
@@ -157,6 +159,18 @@ impl TensorObject {
             ));
         }
         Ok(&self.tensor)
+    }
+
+    /// The number of a tensor of rank 0.
+    pub(super) fn scalar<'py>(&self, py: Python<'py>, wanted: &str) -> Result<Bound<'py, PyAny>> {
+        if self.tensor.rank() > 0 {
+            let message = format!(
+                "{wanted}: expected a tensor of rank 0, found shape {:?}; use x.item()",
+                self.tensor.shape()
+            );
+            return Err(PyTypeError::new_err(message).into());
+        }
+        values::to_list(py, self.on_host(py)?)
     }
 
     /// Another tensor over the same memory, which it keeps alive.

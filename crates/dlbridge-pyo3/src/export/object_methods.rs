@@ -276,6 +276,25 @@ impl TensorObject {
         }
     }
 
+    // SAFETY: Python's duty: `view` is a place to fill in.
+    #[cfg(any(not(Py_LIMITED_API), Py_3_11))]
+    unsafe fn __getbuffer__(
+        slf: &Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: std::ffi::c_int,
+    ) -> PyResult<()> {
+        // SAFETY: the caller's duty.
+        let status = unsafe { super::buffer::get::<Self>(slf.as_ptr(), view.cast(), flags) };
+        if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+
+    // SAFETY: Python's duty: `view` was filled in above.
+    #[cfg(any(not(Py_LIMITED_API), Py_3_11))]
+    unsafe fn __releasebuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer) {
+        // SAFETY: the caller's duty.
+        unsafe { super::buffer::release(slf.as_ptr(), view.cast()) };
+    }
+
     /// For `numpy.result_type` and `numpy.dtype`, from NumPy 2.4 on.
     #[getter(__numpy_dtype__)]
     fn numpy_dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -315,19 +334,5 @@ impl TensorObject {
         };
         let values = values.map(|text| text + ", ").unwrap_or_default();
         Ok(format!("{NAME}{values}shape={shape}, dtype={dtype}, device={device}{readonly})"))
-    }
-}
-
-impl TensorObject {
-    /// The number of a tensor of rank 0.
-    fn scalar<'py>(&self, py: Python<'py>, wanted: &str) -> Result<Bound<'py, PyAny>> {
-        if self.tensor.rank() > 0 {
-            let message = format!(
-                "{wanted}: expected a tensor of rank 0, found shape {:?}; use x.item()",
-                self.tensor.shape()
-            );
-            return Err(PyTypeError::new_err(message).into());
-        }
-        values::to_list(py, self.on_host(py)?)
     }
 }

@@ -15,33 +15,43 @@ use pyo3::{Borrowed, ffi};
 use super::capsule;
 use super::descriptor::{Described, DescriptorSpace};
 use crate::Result;
+use crate::head::Head;
 use crate::numpy::{DTYPES, WRITEABLE};
 use crate::release::{self, Owner};
 
-/// The head of `PyArrayObject_fields`: the same in every NumPy that has one of `ABI_VERSIONS`.
+/// `PyArrayObject_fields` behind its head, the same in every NumPy that `numpy::Api` knows.
 #[repr(C)]
 struct ArrayFields {
-    head: ffi::PyObject,
     data: *mut c_void,
     rank: c_int,
     extents: *mut isize,
     /// In bytes.
     strides: *mut isize,
     base: *mut ffi::PyObject,
-    descriptor: *mut DescrFields,
+    descriptor: *mut ffi::PyObject,
     flags: c_int,
 }
 
-/// The head of `PyArray_Descr`, whose order of fields both of `ABI_VERSIONS` share.
+/// The first fields of `PyArray_Descr` behind its head, in the same order in each such NumPy.
 #[repr(C)]
 struct DescrFields {
-    head: ffi::PyObject,
     scalar_type: *mut ffi::PyTypeObject,
     kind: c_char,
     letter: c_char,
     byte_order: c_char,
     old_flags: c_char,
     number: c_int,
+}
+
+/// The fields of an object of NumPy.
+///
+/// # Safety
+///
+/// A type passed `numpy::is_array_type`, which measures the head.
+#[inline(always)]
+unsafe fn fields<T>(object: *mut ffi::PyObject) -> *mut T {
+    // SAFETY: the caller's duty.
+    unsafe { Head::measured() }.fields(object)
 }
 
 /// Imports an array; `None` if `__dlpack__` must be called.
@@ -79,8 +89,10 @@ pub(crate) unsafe fn import_array(object: Borrowed<'_, '_, PyAny>) -> Result<Opt
 /// As for [`import_array`].
 #[inline]
 unsafe fn export_behind(object: Borrowed<'_, '_, PyAny>) -> Option<Keep> {
+    // SAFETY: the caller's duty.
+    let array: *mut ArrayFields = unsafe { fields(object.as_ptr()) };
     // SAFETY: an array of this layout (the caller's duty), whose fields nobody changes now (T12).
-    let base = unsafe { (*object.as_ptr().cast::<ArrayFields>()).base };
+    let base = unsafe { (*array).base };
     // SAFETY: the same.
     if base.is_null() { None } else { unsafe { export_in(object, base) } }
 }
@@ -95,8 +107,10 @@ unsafe fn export_in(object: Borrowed<'_, '_, PyAny>, mut base: *mut ffi::PyObjec
     // SAFETY: the same.
     if of_base == unsafe { ffi::Py_TYPE(object.as_ptr()) } {
         // A view of an array: NumPy makes views of views views of the first array.
+        // SAFETY: the caller's duty: of the same type.
+        let first: *mut ArrayFields = unsafe { fields(base) };
         // SAFETY: of the same type, so of this layout (F5).
-        base = unsafe { (*base.cast::<ArrayFields>()).base };
+        base = unsafe { (*first).base };
     }
     // SAFETY: the array keeps its base, and the base its own (T12); null if there is none.
     let base = unsafe { Borrowed::from_ptr_or_opt(object.py(), base) }?;
@@ -125,10 +139,13 @@ pub(super) unsafe fn describe_array<'p>(
 /// As for [`import_array`].
 #[inline(always)]
 unsafe fn write(object: Borrowed<'_, '_, PyAny>, space: &mut DescriptorSpace) -> Option<Flags> {
-    let array = object.as_ptr().cast::<ArrayFields>();
+    // SAFETY: the caller's duty.
+    let array: *mut ArrayFields = unsafe { fields(object.as_ptr()) };
     // SAFETY: an array of this layout (the caller's duty), whose fields nobody changes now (T12).
     let ArrayFields { data, rank, extents, strides: in_bytes, descriptor, flags, .. } =
         unsafe { std::ptr::read(array) };
+    // SAFETY: the caller's duty.
+    let descriptor = unsafe { fields(descriptor) };
     // SAFETY: every array has a descriptor (F5).
     let DescrFields { number, byte_order, .. } = unsafe { std::ptr::read(descriptor) };
     let dtype = *DTYPES.get(usize::try_from(number).ok()?)?;

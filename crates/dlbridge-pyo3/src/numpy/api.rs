@@ -1,6 +1,7 @@
 //! The entries of NumPy's C API that this crate uses.
 //! The fields of an array belong to `import::numpy`.
-//! Invariant: the entries are those of `numpy/__multiarray_api.h`, which never move.
+//! Invariant: the entries are those of `numpy/__multiarray_api.h`, which never move. Where there is
+//! an `Api`, the head of an object is measured.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -8,6 +9,8 @@ use pyo3::ffi::{PyObject, PyTypeObject};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyType};
+
+use crate::head::Head;
 
 /// The results of `PyArray_GetNDArrayCVersion` for NumPy 1.x and NumPy 2.x.
 const VERSIONS: [c_uint; 2] = [0x0100_0009, 0x0200_0000];
@@ -58,7 +61,7 @@ impl Api {
 
     #[cold]
     fn load(py: Python<'_>) -> PyResult<Option<Self>> {
-        if cfg!(not(target_pointer_width = "64")) {
+        if cfg!(not(target_pointer_width = "64")) || Head::measure(py).is_none() {
             return Ok(None);
         }
         let module = py
