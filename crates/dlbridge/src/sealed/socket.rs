@@ -64,7 +64,8 @@ impl SealedTensors {
         let mut bytes = [IoSliceMut::new(&mut byte)];
         let flags = RecvFlags::CMSG_CLOEXEC;
         let received = retry_on_intr(|| recvmsg(&socket, &mut bytes, &mut message, flags));
-        received.map_err(|error| Error::Refused { by: "recvmsg", reason: error.to_string() })?;
+        let received = received
+            .map_err(|error| Error::Refused { by: "recvmsg", reason: error.to_string() })?;
         let mut files = message.drain().filter_map(|message| match message {
             RecvAncillaryMessage::ScmRights(files) => Some(files),
             _ => None,
@@ -72,6 +73,9 @@ impl SealedTensors {
         let files: Vec<OwnedFd> = files.by_ref().flatten().collect();
         match <[OwnedFd; 1]>::try_from(files) {
             Ok([file]) => Self::open(file),
+            Err(_) if received.bytes == 0 => {
+                Err(refused("expected one descriptor, found the end of the stream".into()))
+            }
             Err(files) => Err(refused(format!("expected one descriptor, found {}", files.len()))),
         }
     }

@@ -254,6 +254,30 @@ macro_rules! writing {
             $crate::raw::exclusive::slice_mut(&mut self.0)
         }
 
+        /// The bytes of all elements, of any type but `bool` and at any address, to be written: for
+        /// values that arrive as bytes, in the machine's byte order.
+        ///
+        /// ```
+        /// use std::io::Read;
+        ///
+        /// use dlbridge::{DType, Tensor};
+        ///
+        /// let mut socket = &1.5_f32.to_ne_bytes()[..];
+        /// let mut tensor = Tensor::zeros(DType::F32, &[1])?;
+        /// socket.read_exact(tensor.as_bytes_mut()?)?;
+        /// assert_eq!(tensor.as_slice::<f32>()?, [1.5]);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        ///
+        /// # Errors
+        ///
+        /// [`ReadOnly`](crate::Error::ReadOnly),
+        /// [`DTypeMismatch`](crate::Error::DTypeMismatch) for `bool`, which Rust may own and of which
+        /// not every byte is a value, and those of [`as_bytes`](Self::as_bytes).
+        pub fn as_bytes_mut(&mut self) -> Result<&mut [u8], $crate::Error> {
+            $crate::raw::exclusive::bytes_mut(&mut self.0)
+        }
+
         /// A typed view to write through, if no other code can reach the memory (class
         /// [`Exclusive`](crate::Access::Exclusive)). Any strides.
         ///

@@ -97,6 +97,15 @@ fn truth_values_that_others_may_have_written_are_not_taken_back() {
 }
 
 #[test]
+fn truth_values_are_not_written_as_bytes() {
+    let mut values = [true, false];
+    let wanted = Error::DTypeMismatch { found: DType::BOOL, expected: DType::U8 };
+    assert_eq!(TensorMut::from(&mut values[..]).as_bytes_mut(), Err(wanted.clone()));
+    // a 2 in this vector would be undefined behaviour
+    assert_eq!(Tensor::from(vec![true]).as_bytes_mut(), Err(wanted));
+}
+
+#[test]
 fn numbers_that_others_may_have_written_are_taken_back() {
     let tensor = Tensor::from(vec![7_u8, 8]).into_shared();
     scribble(&tensor);

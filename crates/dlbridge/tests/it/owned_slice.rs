@@ -101,3 +101,33 @@ fn bytes_are_those_of_the_elements_at_any_address() {
     let empty = import(Foreign::new::<u64>(&[0, 3], &[]).flags(Flags::IS_COPIED)).expect("legal");
     assert_eq!(empty.as_bytes(), Ok(&[][..]));
 }
+
+#[test]
+fn bytes_are_written_to_elements_of_any_type_at_any_address() {
+    let bytes = [&[0][..], &[0; 8]].concat();
+    let foreign = Foreign::of_bytes(DType::U32, &[2], &bytes).data_at(1).flags(Flags::IS_COPIED);
+    let mut tensor = import(foreign).expect("legal");
+    let numbers = [1_u32, 2].map(u32::to_ne_bytes).concat();
+    tensor.as_bytes_mut().expect("a copy").copy_from_slice(&numbers);
+    assert_eq!(tensor.view::<u32>().expect("numbers").to_vec(), [1, 2]);
+    let mut tensor = Tensor::from(vec![0_u16; 2]);
+    tensor.as_bytes_mut().expect("exclusive")[2..].copy_from_slice(&7_u16.to_ne_bytes());
+    assert_eq!(tensor.into_owner::<Vec<u16>>().expect("a vector"), [0, 7]);
+    let foreign = Foreign::of_bytes(DType::FLOAT4_E2M1FN, &[3], &[0, 0]).flags(Flags::IS_COPIED);
+    let mut packed = import(foreign).expect("legal");
+    packed.as_bytes_mut().expect("a copy")[1] = 3;
+    assert_eq!(packed.as_bytes(), Ok(&[0, 3][..]));
+    let mut empty = Tensor::from(Vec::<f32>::new());
+    assert_eq!(empty.as_bytes_mut(), Ok(&mut [][..]));
+}
+
+#[test]
+fn bytes_of_memory_that_other_code_reaches_are_not_written() {
+    let mut foreign = import(Foreign::new::<u8>(&[1], &[7])).expect("legal");
+    assert_eq!(foreign.as_bytes_mut(), Err(Error::SharedMemory));
+    let mut frozen = Tensor::from(std::sync::Arc::<[u8]>::from([7]));
+    assert_eq!(frozen.as_bytes_mut(), Err(Error::ReadOnly));
+    let rows = Tensor::builder([1_u16, 2, 3, 4]).shape(&[2, 2]).strides(&[1, 2]).build::<u16>();
+    let wanted = Error::NotContiguous { axis: 0, stride: 1, expected: 2 };
+    assert_eq!(rows.expect("it fits").as_bytes_mut(), Err(wanted));
+}

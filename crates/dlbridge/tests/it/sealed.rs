@@ -201,7 +201,8 @@ fn a_socket_carries_one_sealed_file() {
     let none = SealedTensors::receive(&there).expect_err("no descriptor").to_string();
     assert_eq!(none, "sealed tensors: expected one descriptor, found 0");
     drop(here);
-    assert!(SealedTensors::receive(&there).is_err());
+    let closed = SealedTensors::receive(&there).expect_err("nothing left").to_string();
+    assert_eq!(closed, "sealed tensors: expected one descriptor, found the end of the stream");
     assert!(sealed.send(&there).is_err());
     assert!(sealed.send(File::open("/dev/null").expect("there")).is_err());
 }

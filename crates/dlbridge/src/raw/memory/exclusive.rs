@@ -28,6 +28,11 @@ pub(crate) fn slice_mut<T: Plain>(memory: &mut impl Described) -> Result<&mut [T
     unsafe { memory.described().slice_mut() }
 }
 
+pub(crate) fn bytes_mut(memory: &mut impl Described) -> Result<&mut [u8], Error> {
+    // SAFETY: `memory` is borrowed mutably as long as the bytes (R2).
+    unsafe { memory.described().bytes_mut() }
+}
+
 pub(crate) fn elements_mut<T: Element>(
     memory: &mut impl Described,
 ) -> Result<ElementsMut<'_, T>, Error> {

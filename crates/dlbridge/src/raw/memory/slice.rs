@@ -3,7 +3,7 @@
 use std::slice;
 
 use crate::raw::Parts;
-use crate::{Access, Error, Plain};
+use crate::{Access, DType, Error, Plain, TypeCode};
 
 impl<'a> Parts<'a> {
     /// The elements as a slice, if no code can write them.
@@ -42,6 +42,27 @@ impl<'a> Parts<'a> {
         // SAFETY: host memory, `nbytes` contiguous bytes (checked above; R1, R2), initialised
         // (T3, `Element`'s duty), and no code writes them (R4).
         Ok(unsafe { slice::from_raw_parts(self.data, self.nbytes()) })
+    }
+
+    /// The bytes of all elements, to be written. Any type but `bool`, any address.
+    ///
+    /// # Safety
+    ///
+    /// `self` was borrowed mutably for `'a` from its owner.
+    pub(crate) unsafe fn bytes_mut(self) -> Result<&'a mut [u8], Error> {
+        // Their owner may be a `Vec<bool>`, which must not hold other bytes than 0 and 1.
+        if self.dtype().code == TypeCode::BOOL {
+            return Err(Error::DTypeMismatch { found: self.dtype(), expected: DType::U8 });
+        }
+        self.check_host()?;
+        self.check_exclusive()?;
+        self.check_contiguous()?;
+        if self.len() == 0 {
+            return Ok(&mut []);
+        }
+        // SAFETY: as in `bytes`; no other code can reach the elements (R4, and the caller's duty), and
+        // every bit pattern is a value of a type other than `bool` (R8).
+        Ok(unsafe { slice::from_raw_parts_mut(self.data, self.nbytes()) })
     }
 
     /// Rejects memory that another language may write.
