@@ -1,4 +1,4 @@
-//! `cargo xtask test cross`: the core's tests on other machines, which QEMU emulates.
+//! `cargo xtask test cross`: the core's tests on other machines, which QEMU and Wine emulate.
 
 use anyhow::Result;
 use xshell::cmd;
@@ -7,22 +7,30 @@ use crate::shell::{shell, succeeds, target as folder};
 use crate::steps::{Steps, Tally, skip};
 use crate::workspace::{self, CORE_FEATURES};
 
-/// Another machine: its name for Debian, Rust, GCC and QEMU.
+/// Another machine: its name for Debian, Rust, GCC and the program that emulates it.
 struct Machine {
     debian: &'static str,
     rust: &'static str,
     gcc: &'static str,
-    qemu: &'static str,
+    runner: &'static str,
 }
 
-const MACHINES: [Machine; 3] = [
+const MACHINES: [Machine; 4] = [
     // Another architecture.
-    Machine { debian: "arm64", rust: "aarch64", gcc: "aarch64-linux-gnu", qemu: "aarch64" },
+    Machine { debian: "arm64", rust: "aarch64", gcc: "aarch64-linux-gnu", runner: "qemu-aarch64" },
     // Pointers of 32 bits.
-    Machine { debian: "i386", rust: "i686", gcc: "i686-linux-gnu", qemu: "i386" },
+    Machine { debian: "i386", rust: "i686", gcc: "i686-linux-gnu", runner: "qemu-i386" },
     // Big-endian.
-    Machine { debian: "s390x", rust: "s390x", gcc: "s390x-linux-gnu", qemu: "s390x" },
+    Machine { debian: "s390x", rust: "s390x", gcc: "s390x-linux-gnu", runner: "qemu-s390x" },
+    // Another system, on this architecture.
+    Machine { debian: WINDOWS, rust: "Windows", gcc: "x86_64-w64-mingw32", runner: "wine" },
 ];
+const WINDOWS: &str = "windows";
+/// What Rust's standard library needs of Windows, and Wine has from version 9 on.
+const RANDOM: &str = "#include <windows.h>
+BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
+__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE bytes, SIZE_T size) { return SystemFunction036(bytes, size); }
+";
 
 /// Runs the tests on every machine.
 pub(crate) fn run(args: &[String], steps: &mut Steps) {
@@ -32,11 +40,16 @@ pub(crate) fn run(args: &[String], steps: &mut Steps) {
 }
 
 fn test(machine: &Machine, args: &[String], tally: &mut Tally) -> Result<()> {
-    let Machine { debian, rust, gcc, qemu } = machine;
-    let (linker, emulator) = (format!("{gcc}-gcc"), format!("qemu-{qemu}-static"));
-    let (sh, package) = (shell(), format!("gcc-{gcc}"));
-    if !succeeds(cmd!(sh, "{linker} --version")) || !succeeds(cmd!(sh, "{emulator} --version")) {
-        return skip(format!("apt-get install {package} qemu-user-static"));
+    let Machine { debian, rust, gcc, runner } = machine;
+    let (sh, linker, is_windows) = (shell(), format!("{gcc}-gcc"), *debian == WINDOWS);
+    let (target, runner, packages) = if is_windows {
+        ("x86_64-pc-windows-gnu".to_owned(), runner.to_string(), "mingw-w64-x86-64 wine")
+    } else {
+        let packages = "aarch64-linux-gnu gcc-i686-linux-gnu gcc-s390x-linux-gnu qemu-user-static";
+        (format!("{rust}-unknown-linux-gnu"), format!("{runner}-static"), packages)
+    };
+    if !succeeds(cmd!(sh, "{linker} --version")) || !succeeds(cmd!(sh, "{runner} --version")) {
+        return skip(format!("apt-get install gcc-{packages}"));
     }
     let members = workspace::members()?;
     let version = members.first().map_or("", |member| member.text("rust_version"));
@@ -45,7 +58,13 @@ fn test(machine: &Machine, args: &[String], tally: &mut Tally) -> Result<()> {
     let rustc = unpacked.transpose().or_else(|error| {
         skip(format!("no Rust {version} with a standard library for {debian} ({error:#})"))
     })?;
-    let target = format!("{rust}-unknown-linux-gnu");
+    let build = folder().join("cross");
+    if is_windows {
+        let programs = sh.create_dir(build.join(&target).join("debug/deps"))?;
+        let (code, made) = (programs.join("random.c"), programs.join("bcryptprimitives.dll"));
+        sh.write_file(&code, RANDOM)?;
+        cmd!(sh, "{linker} -shared -o {made} {code} -ladvapi32").run()?;
+    }
     let setting = |name| format!("CARGO_TARGET_{}_{name}", target.replace('-', "_").to_uppercase());
     let features =
         format!("dlbridge/{CORE_FEATURES},ndarray-0_17,sealed").replace(',', ",dlbridge/");
@@ -57,8 +76,12 @@ fn test(machine: &Machine, args: &[String], tally: &mut Tally) -> Result<()> {
         .args(["--lib", "--test", "it", "--test", "layout", "--"])
         .args(args)
         .args(["--skip", "what_is_no_memory_file_is_refused"])
-        .env("CARGO_TARGET_DIR", folder().join("cross"))
+        .env("WINEPREFIX", build.join("wine"))
+        .env("WINEDEBUG", "-all")
+        .env("QEMU_LD_PREFIX", format!("/usr/{gcc}"))
+        .env("CARGO_TARGET_DIR", build)
         .envs(rustc.iter().map(|rustc| ("RUSTC", rustc)))
-        .env(setting("LINKER"), linker);
-    tally.run(cargo.env(setting("RUNNER"), format!("{emulator} -L /usr/{gcc}")))
+        .env(setting("LINKER"), linker)
+        .env(setting("RUNNER"), runner);
+    tally.run(cargo)
 }

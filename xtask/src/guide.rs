@@ -191,7 +191,7 @@ pub(crate) fn unknown_command(line: &str) -> Option<String> {
         [comment, ..] if comment.starts_with('#') => true,
         ["cargo", "xtask", ..] => Cli::try_parse_from(&words[1..]).is_ok(),
         ["cargo", name, ..] => CARGO.contains(&name),
-        ["python", "-m", module, ..] => MODULES.contains(&module),
+        ["python" | "python3", "-m", module, ..] => MODULES.contains(&module),
         ["python" | "sh" | "bash", script, ..] => is_file(script),
         ["julia", "-e", ..] | ["cc", ..] => true,
         [program, ..] => PROGRAMS.contains(&program) || is_file(program),

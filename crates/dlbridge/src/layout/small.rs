@@ -22,25 +22,18 @@ pub(crate) const RANK: usize = 8;
 /// [`COUNT_BITS`].
 const EXTENT_BITS: [u8; RANK + 1] = {
     let mut bits = [STRIDE_BITS as u8; RANK + 1];
-    let mut rank = 3;
-    while rank <= RANK {
-        bits[rank] = (COUNT_BITS / rank as u32) as u8;
-        rank += 1;
-    }
-    bits
-};
-
-// Each axis reaches less than an extent times a stride, all of them `rank` times as far at most;
-// behind it there is an element, and in front of it an address.
-const _: () = {
     let mut rank = 1;
     while rank <= RANK {
-        let reach = rank << (EXTENT_BITS[rank] as u32 + STRIDE_BITS);
-        assert!(reach < ADDRESS_END / ELEMENT);
+        if rank > 2 {
+            bits[rank] = (COUNT_BITS / rank as u32) as u8;
+        }
+        // Each axis reaches less than an extent times a stride, all of them `rank` times as far at
+        // most; behind it there is an element, and in front of it an address.
+        assert!(rank << (bits[rank] as u32 + STRIDE_BITS) < ADDRESS_END / ELEMENT);
         rank += 1;
     }
-    assert!(EXTENT_BITS[1] as u32 == STRIDE_BITS && EXTENT_BITS[2] as u32 == STRIDE_BITS);
     assert!(ELEMENT << COUNT_BITS < isize::MAX as usize);
+    bits
 };
 
 /// Whether an address is not null, and small.
