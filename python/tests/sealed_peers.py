@@ -116,6 +116,8 @@ def loader(context):
 def forked(context):
     """A child that is forked while tensors are filled has the writable mapping as well."""
     batch = dlbridge.empty_sealed({"x": (3, "int64")})
+    # The file is mapped when its tensors are asked for.
+    batch.tensors()
     child = context.Process(target=time.sleep, args=(600,))
     child.start()
     try:

@@ -1,12 +1,18 @@
 //! From declared tensors to a sealed file: allocated, filled, sealed.
 //! Invariant: a region of the file is in one tensor at most, and sealing needs all of them dropped.
+//! The file is written by system calls only before it is mapped.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::ops::Range;
 
 use super::header::{Contents, plan};
 use super::raw::{NewFile, Region, Unsplit};
 use super::{SealedTensors, refused};
 use crate::{DType, Error, Tensor};
+
+/// How many bytes go to a file by one call: they stay in the processor's cache.
+const BLOCK: usize = 64 << 10;
 
 /// Declares the tensors of a sealed file: their names, types and shapes.
 ///
@@ -65,33 +71,32 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`](Error::OutOfMemory), a shape or dtype that no tensor can have, or
+    /// [`OutOfMemory`](Error::OutOfMemory) for a size that the machine does not have (pages are
+    /// allocated when they are filled), a shape or dtype that no tensor can have, or
     /// [`Refused`](Error::Refused) for a name that is used twice or reserved (`__metadata__`, and
     /// names that begin with `__pad_`), for metadata whose key begins with `dlbridge:`, and on
     /// systems other than Linux.
     pub fn allocate(self) -> Result<Filling, Error> {
         let (header, contents) = plan(self.tensors, self.metadata)?;
         let file = NewFile::create(contents.size)?;
-        let mut unsplit = file.map()?;
-        unsplit.split(&(0..header.len()))?.as_mut().copy_from_slice(&header);
-        let regions = contents.entries.iter().map(|entry| unsplit.split(&entry.range).map(Some));
-        let regions = regions.collect::<Result<_, Error>>()?;
-        Ok(Filling { file: Some(file), contents, mapped: Some(unsplit), regions })
+        file.write(0, &header)?;
+        Ok(Filling { file: Some(file), contents, mapped: None, regions: Vec::new() })
     }
 }
 
 /// Tensors in a memory file that is not sealed yet, made by [`Builder::allocate`].
 ///
 /// No other process has the memory: no call returns the descriptor before it is sealed. A child that
-/// is forked before that is the exception: it inherits every shared mapping, and delays sealing.
+/// is forked before that is the exception: it inherits the file and its mapping. A mapping, which there
+/// is from the first tensor that is [taken out](Self::tensor) on, delays sealing.
 #[derive(Debug)]
 pub struct Filling {
     /// `None` after it was sealed.
     file: Option<NewFile>,
     contents: Contents,
-    /// `None` from the first attempt to seal on that no tensor prevented.
+    /// `None` before a tensor is taken, and from the first attempt to seal on that no tensor prevented.
     mapped: Option<Unsplit>,
-    /// `None` where a tensor has it.
+    /// Empty before a tensor is taken: until then, the file is written. `None` where a tensor has it.
     regions: Vec<Option<Region>>,
 }
 
@@ -107,11 +112,12 @@ impl Filling {
     ///
     /// # Errors
     ///
-    /// [`UnknownName`](Error::UnknownName), or [`Refused`](Error::Refused) if it was taken before.
+    /// [`UnknownName`](Error::UnknownName), [`OutOfMemory`](Error::OutOfMemory), or
+    /// [`Refused`](Error::Refused) if it was taken before.
     pub fn tensor(&mut self, name: &str) -> Result<Tensor, Error> {
         let place = self.contents.find(name)?;
+        let region = self.region(place)?.take().ok_or_else(|| taken(name))?;
         let entry = &self.contents.entries[place];
-        let region = self.regions[place].take().ok_or_else(|| taken(name))?;
         Tensor::builder(region).dtype(entry.dtype).shape(&entry.shape).build::<u8>()
     }
 
@@ -124,20 +130,93 @@ impl Filling {
     pub fn copy_from(&mut self, name: &str, source: &Tensor) -> Result<(), Error> {
         let place = self.contents.find(name)?;
         let entry = &self.contents.entries[place];
-        let region = self.regions[place].as_mut().ok_or_else(|| taken(name))?.as_mut();
+        let Range { mut start, end } = entry.range;
         if source.dtype() != entry.dtype {
             return Err(Error::DTypeMismatch { found: source.dtype(), expected: entry.dtype });
         }
-        if source.shape() != entry.shape || source.nbytes() != region.len() {
+        if source.shape() != entry.shape || source.nbytes() != end - start {
             return Err(refused(format!(
                 "expected {} bytes of shape {:?} for {name:?}, found {} of shape {:?}",
-                region.len(),
+                end - start,
                 entry.shape,
                 source.nbytes(),
                 source.shape()
             )));
         }
-        source.parts().copy_to_bytes(region)
+        match &self.file {
+            Some(file) if self.regions.is_empty() && source.is_contiguous() => {
+                source.parts().copy_by_blocks(&mut block(end - start), |bytes| {
+                    file.write(start, bytes)?;
+                    start += bytes.len();
+                    Ok(())
+                })
+            }
+            _ => {
+                let region = self.region(place)?.as_mut().ok_or_else(|| taken(name))?;
+                source.parts().copy_to_bytes(region.as_mut())
+            }
+        }
+    }
+
+    /// Fills a tensor with the bytes of its elements, in the machine's byte order, from a socket for
+    /// instance. If no tensor was [taken out](Self::tensor), they go to the file by system calls,
+    /// which is quicker than writing to new memory.
+    ///
+    /// ```
+    /// # #[cfg(target_os = "linux")]
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use dlbridge::DType;
+    /// use dlbridge::sealed::Builder;
+    ///
+    /// let socket = &[1.5_f32, 2.5].map(f32::to_ne_bytes).concat()[..];
+    /// let mut filling = Builder::new().tensor("x", DType::F32, &[2]).allocate()?;
+    /// filling.read_from("x", socket)?;
+    /// let sealed = filling.seal()?;
+    /// assert_eq!(sealed.tensor("x")?.as_slice::<f32>()?, [1.5, 2.5]);
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(target_os = "linux"))]
+    /// # fn main() {}
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of the reader, [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) where it ends early,
+    /// [`OutOfMemory`](io::ErrorKind::OutOfMemory), and those of [`tensor`](Self::tensor) as
+    /// [`Other`](io::ErrorKind::Other).
+    pub fn read_from(&mut self, name: &str, mut source: impl Read) -> io::Result<()> {
+        let place = self.contents.find(name).map_err(io::Error::other)?;
+        let Range { start, end } = self.contents.entries[place].range;
+        match &self.file {
+            Some(file) if self.regions.is_empty() => {
+                let mut block = block(end - start);
+                for offset in (start..end).step_by(BLOCK) {
+                    let bytes = &mut block[..BLOCK.min(end - offset)];
+                    source.read_exact(bytes)?;
+                    file.write(offset, bytes).map_err(io_error)?;
+                }
+                Ok(())
+            }
+            _ => {
+                let region = self.region(place).map_err(io_error)?;
+                let region = region.as_mut().ok_or_else(|| io::Error::other(taken(name)))?;
+                source.read_exact(region.as_mut())
+            }
+        }
+    }
+
+    /// The memory of a tensor, in the mapped file; `None` where a tensor has it.
+    fn region(&mut self, place: usize) -> Result<&mut Option<Region>, Error> {
+        if self.regions.is_empty() {
+            let file =
+                self.file.as_ref().ok_or_else(|| taken(&self.contents.entries[place].name))?;
+            let mut unsplit = file.map()?;
+            let regions =
+                self.contents.entries.iter().map(|entry| unsplit.split(&entry.range).map(Some));
+            self.regions = regions.collect::<Result<_, Error>>()?;
+            self.mapped = Some(unsplit);
+        }
+        Ok(&mut self.regions[place])
     }
 
     /// How many tensors of [`tensor`](Self::tensor) are alive: [`seal`](Self::seal) fails until there
@@ -176,6 +255,18 @@ impl Filling {
                 Err(error)
             }
         }
+    }
+}
+
+/// A buffer for blocks of so many bytes.
+fn block(size: usize) -> Vec<u8> {
+    vec![0; size.min(BLOCK)]
+}
+
+fn io_error(error: Error) -> io::Error {
+    match error {
+        Error::OutOfMemory { .. } => io::Error::new(io::ErrorKind::OutOfMemory, error),
+        error => io::Error::other(error),
     }
 }
 

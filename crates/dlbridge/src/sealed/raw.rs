@@ -1,4 +1,5 @@
-//! Memory files (memfd): created, filled through one writable mapping, sealed, and mapped again.
+//! Memory files (memfd): created, written or filled through one writable mapping, sealed, and mapped
+//! again.
 //! Invariant: R4: memory is `Frozen` only if the kernel says that its file is sealed (F10), and
 //! `Exclusive` only in a region that is split off once, or in a private mapping of one tensor.
 #![allow(unsafe_code)]
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
 use rustix::fs::{self, FallocateFlags, FileType, MemfdFlags, SealFlags};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::{Errno, pwrite, retry_on_intr};
 use rustix::param::page_size;
 
 use super::refused;
@@ -43,7 +44,7 @@ pub(super) struct NewFile {
 }
 
 impl NewFile {
-    /// Creates a file of zeros, whose pages are all allocated: filling it needs no more memory.
+    /// Creates a file without pages, if the machine has the memory for them.
     pub(super) fn create(size: usize) -> Result<Self, Error> {
         // The kernel's rule for promising memory refuses a size that the machine does not have. Memory
         // files are exempt from it: allocating their pages would end other processes first.
@@ -56,16 +57,44 @@ impl NewFile {
             made => made,
         };
         let file = file.map_err(|error| system("memfd_create", error))?;
-        let allocate = || fs::fallocate(&file, FallocateFlags::empty(), 0, size as u64);
-        match retry_on_intr(allocate) {
-            Ok(()) => Ok(Self { file, size }),
-            Err(Errno::NOSPC | Errno::NOMEM | Errno::FBIG) => Err(Error::OutOfMemory { size }),
-            Err(error) => Err(system("fallocate", error)),
+        let new = Self { file, size };
+        let resized = retry_on_intr(|| fs::ftruncate(&new.file, size as u64));
+        resized.map_err(|error| new.no_memory("ftruncate", error))?;
+        Ok(new)
+    }
+
+    /// Writes bytes, in pages that are allocated for them and not cleared before.
+    pub(super) fn write(&self, mut offset: usize, mut bytes: &[u8]) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            let written = retry_on_intr(|| pwrite(&self.file, bytes, offset as u64));
+            let written = written.map_err(|error| self.no_memory("pwrite", error))?;
+            offset += written;
+            bytes = &bytes[written..];
+        }
+        Ok(())
+    }
+
+    /// Allocates the pages that the file lacks, as zeros: filling it needs no more memory.
+    fn complete(&self) -> Result<(), Error> {
+        // A huge page may reach over the end.
+        if allocated(&stat(&self.file)?) == self.size.next_multiple_of(page_size()) as u64 {
+            return Ok(());
+        }
+        let allocate = || fs::fallocate(&self.file, FallocateFlags::empty(), 0, self.size as u64);
+        retry_on_intr(allocate).map_err(|error| self.no_memory("fallocate", error))
+    }
+
+    fn no_memory(&self, call: &'static str, error: Errno) -> Error {
+        match error {
+            Errno::NOSPC | Errno::NOMEM | Errno::FBIG => Error::OutOfMemory { size: self.size },
+            error => system(call, error),
         }
     }
 
-    /// Maps the whole file, to be filled.
+    /// Maps the whole file, to be filled. A page that it lacked would end the process at the first
+    /// access, where there is no memory for it.
     pub(super) fn map(&self) -> Result<Unsplit, Error> {
+        self.complete()?;
         let map = MmapOptions::new().len(self.size).map_raw(&self.file);
         let map = Arc::new(map.map_err(|error| system("mmap", error))?);
         Ok(Unsplit { map, next: 0 })
@@ -73,6 +102,9 @@ impl NewFile {
 
     /// Seals the file, unless a writable mapping of it is left.
     pub(super) fn seal(self) -> Result<OwnedFd, (Self, Error)> {
+        if let Err(error) = self.complete() {
+            return Err((self, error));
+        }
         let error = match fs::fcntl_add_seals(&self.file, SEALS) {
             Ok(()) => return Ok(self.file),
             Err(Errno::BUSY) => refused(
@@ -164,7 +196,7 @@ impl SealedFile {
         // permit, frees them; none can be added to a sealed file.
         let is_exact = retry_on_intr(|| fs::ftruncate(&file, size as u64)).is_ok();
         let found = stat(&file)?;
-        let allocated = u64::try_from(found.st_blocks).unwrap_or_default().saturating_mul(BLOCK);
+        let allocated = allocated(&found);
         let missing = || {
             refused(format!(
                 "expected a memory file with all its pages, found {allocated} of {size} bytes"
@@ -247,6 +279,11 @@ fn stat(file: &OwnedFd) -> Result<fs::Stat, Error> {
 #[allow(clippy::unnecessary_cast, reason = "of other types on other machines")]
 fn identity(found: &fs::Stat) -> (u64, u64) {
     (found.st_dev as u64, found.st_ino as u64)
+}
+
+/// The bytes of the pages that a file has.
+fn allocated(file: &fs::Stat) -> u64 {
+    u64::try_from(file.st_blocks).unwrap_or_default().saturating_mul(BLOCK)
 }
 
 fn system(call: &'static str, error: impl fmt::Display) -> Error {

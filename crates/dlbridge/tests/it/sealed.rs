@@ -107,6 +107,49 @@ fn strided_and_shared_tensors_are_sealed_by_one_copy() {
 }
 
 #[test]
+fn a_tensor_is_filled_from_a_reader_before_and_after_others_are_taken() {
+    let bytes: Vec<u8> = (0..200_001_u32).map(|i| i as u8).collect();
+    let extent = bytes.len() as i64;
+    let builder = ["a", "b", "c", "zeros"]
+        .iter()
+        .fold(Builder::new(), |builder, name| builder.tensor(*name, DType::U8, &[extent]));
+    let mut filling = builder.tensor("empty", DType::F32, &[0]).allocate().expect("memory");
+    let early = filling.read_from("a", &bytes[1..]).expect_err("one byte is missing");
+    assert_eq!(early.kind(), std::io::ErrorKind::UnexpectedEof);
+    filling.read_from("a", &bytes[..]).expect("as many bytes");
+    filling.read_from("empty", &bytes[..]).expect("no bytes");
+    let source = Tensor::from(bytes.clone()).into_shared();
+    filling.copy_from("b", &source).expect("the same type and shape");
+    // From here on, the file is mapped.
+    let mut taken = filling.tensor("c").expect("the first time");
+    taken.as_bytes_mut().expect("exclusive").copy_from_slice(&bytes);
+    drop(taken);
+    let again = filling.read_from("c", &bytes[..]).expect_err("taken").to_string();
+    assert!(again.ends_with("expected a tensor that is neither taken out nor sealed, found \"c\""));
+    assert!(filling.read_from("x", &bytes[..]).is_err());
+    filling.read_from("a", &bytes[..]).expect("once more");
+    let sealed = filling.seal().expect("a seal");
+    for name in ["a", "b", "c"] {
+        assert_eq!(sealed.tensor(name).expect("there").as_slice(), Ok(&bytes[..]), "{name}");
+    }
+    let zeros = sealed.tensor("zeros").expect("there");
+    assert_eq!(zeros.as_slice(), Ok(&vec![0_u8; bytes.len()][..]));
+    assert!(filling.read_from("a", &bytes[..]).is_err());
+}
+
+#[test]
+fn a_file_that_is_never_mapped_is_whole() {
+    let builder = Builder::new().tensor("x", DType::F32, &[10_000]).tensor("y", DType::U8, &[3]);
+    let mut filling = builder.allocate().expect("memory");
+    filling.read_from("y", &[1, 2, 3][..]).expect("as many bytes");
+    let sealed = filling.seal().expect("a seal");
+    assert_eq!(sealed.tensor("x").expect("there").as_slice(), Ok(&[0.0_f32; 10_000][..]));
+    assert_eq!(sealed.tensor("y").expect("there").as_slice(), Ok(&[1_u8, 2, 3][..]));
+    let again = filling.tensor("x").map(drop).expect_err("sealed").to_string();
+    assert!(again.ends_with("neither taken out nor sealed, found \"x\""), "{again}");
+}
+
+#[test]
 fn a_tensor_that_is_alive_prevents_sealing() {
     let mut filling = Builder::new().tensor("x", DType::U8, &[2]).allocate().expect("memory");
     let mut tensor = filling.tensor("x").expect("the first time");

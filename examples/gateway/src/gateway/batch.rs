@@ -1,6 +1,6 @@
 //! The rows of one request, and of the requests that a worker answers together.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
@@ -22,8 +22,7 @@ pub(super) enum Rows {
 }
 
 impl Rows {
-    /// Reads rows of `len` bytes. Many rows are read where the worker maps them, so no process copies
-    /// them.
+    /// Reads rows of `len` bytes. Many rows go to the file that the worker maps.
     pub(super) fn read(mut body: impl Read, len: usize, may_seal: bool) -> Result<Self> {
         if len < BATCH || !may_seal {
             let mut bytes = vec![0; len];
@@ -31,9 +30,7 @@ impl Rows {
             return Ok(Self::Bytes(bytes));
         }
         let mut filling = allocate(len / ROW)?;
-        let mut x = filling.tensor("x")?;
-        body.read_exact(x.as_bytes_mut()?)?;
-        drop(x);
+        filling.read_from("x", body)?;
         Ok(Self::Sealed(filling.seal()?, len))
     }
 
@@ -73,12 +70,7 @@ impl Batch {
             return Ok(file.try_clone()?);
         }
         let mut filling = allocate(self.rows())?;
-        let mut x = filling.tensor("x")?;
-        let mut target = x.as_bytes_mut()?;
-        for bytes in self.bytes() {
-            target.write_all(bytes)?;
-        }
-        drop(x);
+        filling.read_from("x", &self.bytes().collect::<Vec<_>>().concat()[..])?;
         Ok(filling.seal()?)
     }
 

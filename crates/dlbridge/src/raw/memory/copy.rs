@@ -27,6 +27,28 @@ impl Parts<'_> {
         unsafe { self.copy_bytes_to(target.as_mut_ptr()) }
     }
 
+    /// Copies contiguous elements to `block`, one part after the other, and passes each to `function`.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn copy_by_blocks(
+        self,
+        block: &mut [u8],
+        mut function: impl FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.check_host()?;
+        self.check_contiguous()?;
+        let (size, mut done) = (self.nbytes(), 0);
+        while done < size {
+            let part = block.len().min(size - done);
+            let source = self.data.wrapping_add(done);
+            // SAFETY: so many bytes are contiguous from there on (R1, R2), and the block is borrowed
+            // mutably and has as many.
+            unsafe { source.copy_to_nonoverlapping(block.as_mut_ptr(), part) };
+            function(&block[..part])?;
+            done += part;
+        }
+        Ok(())
+    }
+
     /// Writes [`nbytes`](Self::nbytes) bytes to `target`, unless it returns an error.
     ///
     /// # Safety
