@@ -1,7 +1,7 @@
 """Measures, prints tables, and updates sections of docs/benchmarks.md: see `cargo xtask bench`.
 
 `python benches rust PROGRAM [PART...]`, `python benches python [PART...]`,
-`python benches julia FILE`, `python benches check`. `python benches modules NAME...` only builds
+`python benches processes PROGRAM`, `python benches julia FILE`, `python benches check`. `python benches modules NAME...` only builds
 the modules of other libraries, and prints their folder and versions.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import history
 import paths
+import processes
 import sections
 from build import FLOOR, OURS, SOURCES, build, build_all, modules, version
 from tables import Section, Unmeasured, aligned, keep
@@ -88,6 +89,13 @@ def python(given: argparse.Namespace) -> Iterator[Callable[[], Section]]:
         )
 
 
+def in_processes(program: Path) -> Section:
+    before = processes.state()
+    lines = sections.output(program, "processes")
+    lines += sections.output(sys.executable, SOURCES / "processes.py")
+    return processes.section(lines, before)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benches", description=__doc__)
     parser.add_argument("--write", action="store_true")
@@ -99,6 +107,7 @@ def main() -> None:
     of_python.add_argument("parts", nargs="*", choices=[*PYTHON_PARTS, []])
     of_python.add_argument("--quick", action="store_true")
     of_python.add_argument("--json")
+    commands.add_parser("processes").add_argument("program")
     commands.add_parser("julia").add_argument("file")
     commands.add_parser("check")
     commands.add_parser("modules").add_argument("names", nargs="+")
@@ -122,6 +131,8 @@ def main() -> None:
         return
     if given.command == "julia":
         todo = iter([lambda: sections.julia(Path(given.file).read_text())])
+    elif given.command == "processes":
+        todo = iter([lambda: in_processes(Path(given.program))])
     else:
         todo = {"rust": rust, "python": python}[given.command](given)
     for measure in todo:

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use xshell::cmd;
 
-use crate::python::{Set, Venv, lacks_valgrind, resolve};
+use crate::python::{RELEASE, Set, Venv, lacks_valgrind, resolve};
 use crate::shell::target;
 use crate::steps::{Steps, skip};
 use crate::{With, julia};
@@ -48,6 +48,8 @@ enum Suite {
         #[arg(long, value_name = "PATH")]
         python: Option<PathBuf>,
     },
+    /// Sealed tensors beside other ways between two processes: opening, memory of readers, batches
+    Processes,
     /// Shares with Python beside calls by hand
     Julia,
 }
@@ -65,7 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             return Ok(());
         }
         let in_python = Suite::Python { part: None, quick: false, json: None, python: None };
-        let all = [Suite::Rust { part: None }, in_python, Suite::Julia];
+        let all = [Suite::Rust { part: None }, in_python, Suite::Processes, Suite::Julia];
         for suite in options.suite.as_ref().map_or(&all[..], std::slice::from_ref) {
             match suite {
                 Suite::Rust { part } => {
@@ -90,6 +92,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                             .run()
                             .map_err(Into::into)
                     });
+                }
+                Suite::Processes => {
+                    install(&venv, steps)?;
+                    steps.step("measure two processes", || in_processes(&venv, write));
                 }
                 Suite::Julia => steps.step("measure in Julia", || in_julia(&venv, write)),
             }
@@ -117,14 +123,28 @@ pub(crate) fn check(venv: &Venv, write: bool) -> Result<()> {
     Ok(cmd!(venv.sh, "python benches {write...} check").run()?)
 }
 
-fn rust(venv: &Venv, part: Option<&str>, write: Option<&str>) -> Result<()> {
+/// Builds the program in Rust.
+fn program(venv: &Venv, part: Option<&str>) -> Result<PathBuf> {
     let folder = target().join("bench-rust");
-    let program = folder.join("release/dlbridge-bench-rust");
     // Only shares need other crates, which take minutes to build.
     let needs_crates = part.is_none_or(|part| part == "shares");
     let features = (!needs_crates).then_some("--no-default-features");
     let build = cmd!(venv.sh, "cargo build --release --locked --target-dir {folder} {features...}");
     build.args(["--manifest-path", "benches/rust/Cargo.toml"]).run()?;
+    Ok(folder.join("release/dlbridge-bench-rust"))
+}
+
+fn in_processes(venv: &Venv, write: Option<&str>) -> Result<()> {
+    if !cfg!(target_os = "linux") {
+        return skip("sealed memory is for Linux");
+    }
+    venv.install_member("python", RELEASE)?;
+    let program = program(venv, Some("processes"))?;
+    Ok(cmd!(venv.sh, "python benches {write...} processes {program}").run()?)
+}
+
+fn rust(venv: &Venv, part: Option<&str>, write: Option<&str>) -> Result<()> {
+    let program = program(venv, part)?;
     Ok(cmd!(venv.sh, "python benches {write...} rust {program} {part...}").run()?)
 }
 

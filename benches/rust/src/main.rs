@@ -1,10 +1,12 @@
 //! Measures dlbridge and its peers in Rust. Prints tab-separated lines, from which `cargo xtask
 //! bench rust` creates tables.
 //!
-//! `dlbridge-bench-rust shares|views|reads|sizes|threads` measures. For a tool that counts
+//! `dlbridge-bench-rust shares|views|reads|sizes|threads|processes` measures. For a tool that counts
 //! instructions, `shares GROUP CASE COUNT` runs one case COUNT times, and `views COUNT` all loops.
 
 mod count;
+#[cfg(target_os = "linux")]
+mod processes;
 #[cfg(target_arch = "x86_64")]
 mod reads;
 mod shares;
@@ -27,8 +29,10 @@ fn main() {
         (Some("reads"), []) => reads::measure(),
         (Some("sizes"), []) => sizes::measure(),
         (Some("threads"), []) => threads::measure(),
+        #[cfg(target_os = "linux")]
+        (Some("processes"), []) => processes::measure(),
         _ => panic!(
-            "expected shares, views, reads, sizes or threads; to count: shares 0 1 100, views 100"
+            "expected shares, views, reads, sizes, threads or processes; to count: shares 0 1 100, views 100"
         ),
     }
 }
