@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyType};
+use pyo3::types::{PyCFunction, PyDict, PyType};
 use pyo3::{ffi, intern};
 
 use crate::head::Head;
@@ -53,9 +53,11 @@ pub fn defer_reference_counts(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Does the same for a class that PyO3 has just made, and for its methods. `made` is a new object
 /// of this thread.
 pub(crate) fn prepare_class(class: &Bound<'_, PyType>, made: &Bound<'_, PyAny>) -> PyResult<()> {
+    // A copy, since another thread that needs the class as well may add attributes meanwhile.
     let names = class.getattr(intern!(class.py(), "__dict__"))?;
-    for value in names.call_method0(intern!(class.py(), "values"))?.try_iter()? {
-        defer(&value?);
+    let names = names.call_method0(intern!(class.py(), "copy"))?.cast_into::<PyDict>()?;
+    for value in names.values() {
+        defer(&value);
     }
     fix_count(class, made);
     Ok(())
