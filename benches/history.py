@@ -116,7 +116,7 @@ def grown(old: Counts, new: Counts, limit: float) -> list[str]:
 def section() -> Section:
     """The counts of all states, as a chart."""
     body = """\
-Instructions of each path through dlbridge (dots) and through the floor, in every state of
+Instructions of each path through dlbridge (with the last count) and through the floor (grey), in every state of
 [counts.txt](../benches/python/counts.txt). A commit with a plus sign had changes on top."""
 
     def draw() -> Any:

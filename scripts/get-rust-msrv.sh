@@ -1,5 +1,5 @@
 #!/bin/sh
-# get-rust-msrv.sh PREFIX [MACHINE...]
+# get-rust-msrv.sh PREFIX [ARCHITECTURE...]
 #
 # Unpacks the rustc and standard library of Debian's "trixie" (1.85, our MSRV) into
 # PREFIX, for machines whose rustup has no such toolchain. Nothing outside PREFIX is
@@ -7,8 +7,8 @@
 #
 #   RUSTC=PREFIX/bin/rustc cargo check
 #
-# For each MACHINE, an architecture as Debian calls it (arm64, i386, s390x) or windows, it also unpacks
-# the standard library with which this compiler builds programs for it.
+# For each ARCHITECTURE, as Debian calls it (arm64, i386, s390x), it also unpacks the standard
+# library with which this compiler builds programs for that machine.
 #
 # Needs apt-get and dpkg-deb, a Debian mirror among apt's sources, and Debian's archive
 # keyring. A PREFIX that already works is left alone.
@@ -53,7 +53,7 @@ WRAPPER
     chmod +x "$prefix/bin/rustc"
 }
 
-[ $# -ge 1 ] || fail "usage: get-rust-msrv.sh PREFIX [MACHINE...]"
+[ $# -ge 1 ] || fail "usage: get-rust-msrv.sh PREFIX [ARCHITECTURE...]"
 prepare "$1"
 shift
 
@@ -63,16 +63,12 @@ if ! has_compiler "$prefix"; then
     write_wrapper
     has_compiler "$prefix" || fail "the unpacked compiler does not run: $("$prefix/bin/rustc" --version 2>&1)"
 fi
-for machine; do
-    [ -e "$prefix/libstd-$machine" ] && continue
+for architecture; do
+    [ -e "$prefix/libstd-$architecture" ] && continue
     rm -rf "$state"
-    case $machine in
-        windows) architecture='' library=libstd-rust-dev-windows ;;
-        *) architecture=$machine library=libstd-rust-dev ;;
-    esac
-    download "$suite" "$library"
+    download "$suite" libstd-rust-dev
     unpack
-    : >"$prefix/libstd-$machine"
+    : >"$prefix/libstd-$architecture"
 done
 rm -rf "$state"
 echo "$prefix/bin/rustc: $("$prefix/bin/rustc" --version)"

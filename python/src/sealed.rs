@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use dlbridge::sealed::{Builder, Filling, SealedTensors};
 use dlbridge::{DType, SharedTensor, Tensor};
 use dlbridge_pyo3::{Error, PyDType, PyTensor, Result, TensorObject};
-use pyo3::exceptions::{PyBufferError, PyKeyError, PyOSError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyKeyError, PyOSError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -288,7 +288,7 @@ pub(crate) fn open_sealed<'py>(fd: &Bound<'py, PyAny>) -> Result<Bound<'py, Seal
 fn open(number: i32) -> Result<SealedTensors> {
     if number < 0 {
         let message = format!("fd: expected the number of a descriptor, found {number}");
-        return Err(PyValueError::new_err(message).into());
+        return Err(pyo3::exceptions::PyValueError::new_err(message).into());
     }
     // SAFETY: a call of the system, which refuses a number that is no descriptor (F10).
     let caller = unsafe { BorrowedFd::borrow_raw(number) };

@@ -1,13 +1,15 @@
 //! `cargo xtask test cross`: the core's tests on other machines, which QEMU and Wine emulate.
 
+use std::path::Path;
+
 use anyhow::Result;
 use xshell::cmd;
 
-use crate::shell::{shell, succeeds, target as folder};
+use crate::shell::{answer, shell, succeeds, target as folder};
 use crate::steps::{Steps, Tally, skip};
 use crate::workspace::{self, CORE_FEATURES};
 
-/// Another machine: its name for Debian, Rust, GCC and the program that emulates it.
+/// Another machine: its name for Debian (none for Windows), Rust, GCC and the program that emulates it.
 struct Machine {
     debian: &'static str,
     rust: &'static str,
@@ -16,16 +18,15 @@ struct Machine {
 }
 
 const MACHINES: [Machine; 4] = [
+    // Another system, on this architecture.
+    Machine { debian: "", rust: "Windows", gcc: "x86_64-w64-mingw32", runner: "wine" },
     // Another architecture.
     Machine { debian: "arm64", rust: "aarch64", gcc: "aarch64-linux-gnu", runner: "qemu-aarch64" },
     // Pointers of 32 bits.
     Machine { debian: "i386", rust: "i686", gcc: "i686-linux-gnu", runner: "qemu-i386" },
     // Big-endian.
     Machine { debian: "s390x", rust: "s390x", gcc: "s390x-linux-gnu", runner: "qemu-s390x" },
-    // Another system, on this architecture.
-    Machine { debian: WINDOWS, rust: "Windows", gcc: "x86_64-w64-mingw32", runner: "wine" },
 ];
-const WINDOWS: &str = "windows";
 /// What Rust's standard library needs of Windows, and Wine has from version 9 on.
 const RANDOM: &str = "#include <windows.h>
 BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &[String], steps: &mut Steps) {
 
 fn test(machine: &Machine, args: &[String], tally: &mut Tally) -> Result<()> {
     let Machine { debian, rust, gcc, runner } = machine;
-    let (sh, linker, is_windows) = (shell(), format!("{gcc}-gcc"), *debian == WINDOWS);
+    let (sh, linker, is_windows) = (shell(), format!("{gcc}-gcc"), debian.is_empty());
     let (target, runner, packages) = if is_windows {
         ("x86_64-pc-windows-gnu".to_owned(), runner.to_string(), "mingw-w64-x86-64 wine")
     } else {
@@ -53,8 +54,14 @@ fn test(machine: &Machine, args: &[String], tally: &mut Tally) -> Result<()> {
     }
     let members = workspace::members()?;
     let version = members.first().map_or("", |member| member.text("rust_version"));
-    let toolchain = workspace::toolchain(version);
-    let unpacked = toolchain.is_none().then(|| workspace::unpack_rustc(version, &[debian]));
+    // Debian has no standard library for Windows.
+    let libraries = answer(cmd!(sh, "rustc --print target-libdir --target {target}"));
+    if is_windows && !libraries.is_some_and(|folder| Path::new(&folder).is_dir()) {
+        return skip(format!("rustup target add {target}"));
+    }
+    let toolchain = workspace::toolchain(version).filter(|_| !is_windows);
+    let is_unpacked = toolchain.is_none() && !is_windows;
+    let unpacked = is_unpacked.then(|| workspace::unpack_rustc(version, &[debian]));
     let rustc = unpacked.transpose().or_else(|error| {
         skip(format!("no Rust {version} with a standard library for {debian} ({error:#})"))
     })?;
