@@ -118,8 +118,10 @@ def forked(context):
     batch = dlbridge.empty_sealed({"x": (3, "int64")})
     # The file is mapped when its tensors are asked for.
     batch.tensors()
+    unmapped = dlbridge.empty_sealed({"x": (3, "int64")})
     child = context.Process(target=time.sleep, args=(600,))
     child.start()
+    assert unmapped.seal()["x"].tolist() == [0, 0, 0]
     try:
         batch.seal()
     except ValueError as error:
