@@ -65,7 +65,9 @@ struct BufferProcs {
 const BF_GETBUFFER: c_int = 1;
 const BF_RELEASEBUFFER: c_int = 2;
 
-/// The method of PEP 688, which marks a class with buffers, where Python does not make it.
+/// The method of PEP 688, which marks a class with buffers, where Python does not make it. It is not made by PyO3:
+/// with more methods whose arguments PyO3 parses, the compiler inlines less of the code that makes a tensor
+/// object, which then takes 81 more of 812 instructions.
 static METHOD: Method = Method(ffi::PyMethodDef {
     ml_name: c"__buffer__".as_ptr(),
     ml_meth: ffi::PyMethodDefPointer { PyCFunction: buffer::method::<TensorObject> },

@@ -63,15 +63,14 @@ use crate::{Error, PyDType};
 ///
 /// Those of Python, if the class cannot be changed.
 pub fn dlpack_class<T: ExportDlpack>(py: Python<'_>) -> PyResult<Py<PyAny>> {
-    add_methods::<T>(py)?;
+    // Class attributes are made when the class is, before there is an object of it.
+    let kind = py.get_type::<T>();
+    add_dlpack::<T>(py)?;
+    for method in MethodsOf::<T>::OTHERS {
+        add(&kind, method)?;
+    }
     buffer_slots::install_for::<T>(py)?;
     Ok(exchange::capsule::<T>(py)?.unbind())
-}
-
-/// Adds the methods to a class that is being created: class attributes are made before there is an object of it.
-pub(super) fn add_methods<T: ExportDlpack>(py: Python<'_>) -> PyResult<()> {
-    let kind = py.get_type::<T>();
-    MethodsOf::<T>::ALL.iter().try_for_each(|method| add(&kind, method))
 }
 
 /// Does the same as [`dlpack_class`], and adds `__reduce_ex__`, with which objects of the class are pickled.
@@ -121,13 +120,13 @@ impl Method {
 struct MethodsOf<T>(PhantomData<T>);
 
 impl<T: ExportDlpack> MethodsOf<T> {
-    const ALL: &'static [Method] = &[
-        method(
-            c"__dlpack__",
-            c"__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n\
-              Return a capsule over the same memory.",
-            dlpack::<T>,
-        ),
+    const DLPACK: &'static Method = &method(
+        c"__dlpack__",
+        c"__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n\
+          Return a capsule over the same memory.",
+        dlpack::<T>,
+    );
+    const OTHERS: &'static [Method] = &[
         method(
             c"__dlpack_device__",
             c"__dlpack_device__($self, /)\n--\n\nReturn the device's type and index.",
@@ -145,6 +144,11 @@ impl<T: ExportDlpack> MethodsOf<T> {
             arrow_c_array::<T>,
         ),
     ];
+}
+
+/// Adds `__dlpack__` to a class.
+pub(super) fn add_dlpack<T: ExportDlpack>(py: Python<'_>) -> PyResult<()> {
+    add(&py.get_type::<T>(), MethodsOf::<T>::DLPACK)
 }
 
 /// A method with positional and named arguments.

@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyDict, PyIterator, PyTuple};
 use pyo3::{ffi, intern};
 
 use super::object::TensorObject;
-use super::{buffer_slots, class_methods, exchange, numpy, parts, values};
+use super::{arrow, buffer_slots, class_methods, exchange, numpy, parts, values};
 use crate::{Error, PyDevice, Result};
 
 #[pymethods]
@@ -17,7 +17,7 @@ impl TensorObject {
     fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
         // Class attributes are made when the class is, before there is an object of it.
         buffer_slots::install(py)?;
-        class_methods::add_methods::<Self>(py)?;
+        class_methods::add_dlpack::<Self>(py)?;
         Ok(exchange::capsule::<Self>(py)?.unbind())
     }
 
@@ -32,6 +32,12 @@ impl TensorObject {
             "expected a function that makes a tensor, found the class dlbridge.Tensor; call \
              dlbridge.from_dlpack(x), or zeros, arange or from_bytes",
         ))
+    }
+
+    /// Return the device's type and index.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        let device = self.tensor.device();
+        (device.kind.0, device.id)
     }
 
     /// The extents, outermost axis first.
@@ -134,6 +140,8 @@ impl TensorObject {
         Ok(iterator.cast_into()?)
     }
 
+    // PyO3 parses no argument of these methods: see `buffer_slots::METHOD`.
+
     /// The same memory with other extents, at most one of them -1. Where that needs a copy, it is an
     /// error.
     #[pyo3(signature = (*shape))]
@@ -158,23 +166,35 @@ impl TensorObject {
         self.part(self.tensor.clone())
     }
 
-    #[pyo3(signature = (_memo, /))]
-    fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self> {
+    #[pyo3(signature = (*_memo))]
+    fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyTuple>) -> Result<Self> {
         self.copy(py)
     }
 
     /// For pickle: the bytes, which protocol 5 can send out of band, and how to read them.
-    #[pyo3(signature = (protocol, /))]
-    fn __reduce_ex__<'py>(&self, py: Python<'py>, protocol: i64) -> Result<Bound<'py, PyTuple>> {
-        self.reduce(py, protocol)
+    #[pyo3(signature = (*protocol))]
+    fn __reduce_ex__<'py>(
+        &self,
+        py: Python<'py>,
+        protocol: &Bound<'py, PyTuple>,
+    ) -> Result<Bound<'py, PyTuple>> {
+        self.reduce(py, protocol.get_item(0)?.extract()?)
     }
 
     /// The same tensor if it is on this device. dlbridge itself copies nothing between devices.
-    #[pyo3(signature = (device, /))]
-    fn to_device<'py>(slf: &Bound<'py, Self>, device: PyDevice) -> Result<Bound<'py, Self>> {
-        let (wanted, found) = (device.0, slf.get().tensor.device());
+    #[pyo3(signature = (*device))]
+    fn to_device<'py>(
+        slf: &Bound<'py, Self>,
+        device: &Bound<'py, PyTuple>,
+    ) -> Result<Bound<'py, PyAny>> {
+        if device.len() != 1 {
+            let message = format!("to_device: expected one device, found {}", device.len());
+            return Err(PyTypeError::new_err(message).into());
+        }
+        let PyDevice(wanted) = device.get_item(0)?.extract()?;
+        let found = slf.get().tensor.device();
         if wanted == found {
-            return Ok(slf.clone());
+            return Ok(slf.clone().into_any());
         }
         Err(Error::buffer(format!(
             "to_device: expected {found}, where the memory is, found {wanted}; copy it with a framework \
@@ -306,19 +326,37 @@ impl TensorObject {
         slf.py().import(intern!(slf.py(), "jax.numpy"))?.call_method1("from_dlpack", (slf,))
     }
 
+    /// Return the capsules of Arrow's schema and array (the Arrow PyCapsule interface): a column of
+    /// numbers, of lists of one size for each further axis. Contiguous memory is shared.
+    #[pyo3(signature = (*_requested_schema, **_keywords))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        _requested_schema: &Bound<'py, PyTuple>,
+        _keywords: Option<&Bound<'py, PyDict>>,
+    ) -> Result<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        self.settle_on_host(py)?;
+        arrow::capsules(py, self.share())
+    }
+
     /// For `pyarrow.array`, which does not cast what `__arrow_c_array__` returns.
-    #[pyo3(signature = (r#type=None))]
+    #[pyo3(signature = (*arguments, **keywords))]
     fn __arrow_array__<'py>(
         slf: &Bound<'py, Self>,
-        r#type: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+        arguments: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyAny>> {
         let py = slf.py();
         let column = PyDict::new(py);
         column.set_item("__arrow_c_array__", slf.getattr("__arrow_c_array__")?)?;
         let column = py.import("types")?.getattr("SimpleNamespace")?.call((), Some(&column))?;
         let array = py.import("pyarrow")?.call_method1("array", (column,))?;
-        match r#type {
-            Some(wanted) => array.call_method1("cast", (wanted,)),
+        let wanted = match keywords.map(|keywords| keywords.get_item("type")).transpose()? {
+            Some(Some(wanted)) => Some(wanted),
+            _ => arguments.iter().next(),
+        };
+        match wanted.filter(|wanted| !wanted.is_none()) {
+            Some(wanted) => Ok(array.call_method1("cast", (wanted,))?),
             None => Ok(array),
         }
     }
