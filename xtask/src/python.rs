@@ -239,7 +239,8 @@ impl Venv {
 
     /// Whether it has only the base set: frameworks have no release for its Python.
     pub(crate) fn is_bare(&self) -> bool {
-        self.facts.free_threaded || self.target != target()
+        let is_new = self.facts.version >= (3, 15);
+        is_new || self.facts.free_threaded || self.target != target()
     }
 
     fn open(

@@ -261,7 +261,8 @@ fn pytest_over(wheels: &[PathBuf], venv: &Venv, args: &[String], tally: &mut Tal
     let names_files = args.iter().any(|arg| names_a_file(arg));
     let is_chosen = names_files || args.iter().any(|arg| arg == "-k");
     let parallel: &[_] = if is_chosen { &[] } else { &["-n", WORKERS, "--dist", "loadgroup"] };
-    // The doctor is Python alone: a second run would show nothing new.
+    // The doctor is Python alone: a second run would show nothing new. Its planted faults are not
+    // safe on 3.15 yet, where one of them takes all memory.
     let files = if venv.is_bare() { &PYTHON_TESTS[..3] } else { &PYTHON_TESTS };
     let files = if names_files { &[] } else { files };
     let pytest = cmd!(venv.sh, "python -m pytest -ra {parallel...} {args...} {files...}");
