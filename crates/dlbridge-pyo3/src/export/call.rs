@@ -1,6 +1,7 @@
 //! The arguments of a method call, and those of `__dlpack__`.
 //! What a request permits belongs to `answer`.
 
+use std::ptr::NonNull;
 use std::slice;
 
 use dlbridge::protocol;
@@ -16,11 +17,25 @@ use crate::Result;
 
 type Argument<'a, 'py> = Borrowed<'a, 'py, PyAny>;
 
+/// Arguments, borrowed from the caller for a call.
+#[derive(Clone, Copy)]
+struct Objects<'a, 'py> {
+    py: Python<'py>,
+    all: &'a [NonNull<PyObject>],
+}
+
+impl<'a, 'py> Objects<'a, 'py> {
+    #[inline]
+    fn iter(self) -> impl ExactSizeIterator<Item = Argument<'a, 'py>> {
+        // SAFETY: an object that lives during `'a` (the duty of the caller of `Call::new`).
+        self.all.iter().map(move |object| unsafe { Borrowed::from_ptr(self.py, object.as_ptr()) })
+    }
+}
+
 /// The arguments of a call: the positional ones, then the values of the keywords.
 pub(super) struct Call<'a, 'py> {
-    py: Python<'py>,
-    positional: &'a [Argument<'a, 'py>],
-    values: &'a [Argument<'a, 'py>],
+    positional: Objects<'a, 'py>,
+    values: Objects<'a, 'py>,
     names: Option<Borrowed<'a, 'py, PyTuple>>,
 }
 
@@ -41,41 +56,42 @@ impl<'a, 'py> Call<'a, 'py> {
         // SAFETY: the caller's duty.
         let names = names.map(|names| unsafe { names.cast_unchecked::<PyTuple>() });
         let count = count as usize;
-        let all: &[Argument<'_, '_>] = match count + names.map_or(0, |names| names.len()) {
+        let all = match count + names.map_or(0, |names| names.len()) {
             0 => &[],
-            // SAFETY: so many objects (the caller's duty); a `Borrowed` is a pointer to one (PyO3).
+            // SAFETY: so many pointers to objects (the caller's duty).
             len => unsafe { slice::from_raw_parts(objects.cast(), len) },
         };
         let (positional, values) = all.split_at(count);
-        Self { py, positional, values, names }
+        let [positional, values] = [positional, values].map(|all| Objects { py, all });
+        Self { positional, values, names }
     }
 
     /// The positional arguments.
     pub(super) fn positional(&self) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(self.py, self.positional)
+        PyTuple::new(self.positional.py, self.positional.iter())
     }
 
     /// The named arguments.
     pub(super) fn named(&self) -> PyResult<Bound<'py, PyDict>> {
-        let named = PyDict::new(self.py);
+        let named = PyDict::new(self.values.py);
         self.keywords().try_for_each(|(name, value)| named.set_item(name, value))?;
         Ok(named)
     }
 
     fn keywords(&self) -> impl Iterator<Item = (Argument<'_, 'py>, Argument<'a, 'py>)> {
         let names = self.names.iter().flat_map(|names| names.iter_borrowed());
-        names.zip(self.values.iter().copied())
+        names.zip(self.values.iter())
     }
 
     /// The request and the stream of a call of `__dlpack__` (array API standard 2024.12).
     #[inline]
     pub(super) fn request(self) -> Result<(Request, Option<Argument<'a, 'py>>)> {
-        if !self.positional.is_empty() {
-            let found = self.positional.len();
+        if !self.positional.all.is_empty() {
+            let found = self.positional.all.len();
             return refused(format!("__dlpack__() takes no positional arguments, found {found}"));
         }
         let (mut request, mut stream) = (Request::default(), None);
-        let known = Keyword::names(self.py);
+        let known = Keyword::names(self.values.py);
         for (name, value) in self.keywords() {
             let is = |known: &Py<PyString>| name.is(known);
             // The names in a program are interned.
