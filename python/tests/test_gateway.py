@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -94,9 +94,12 @@ class Gateway:
         return np.frombuffer(body, answer.headers["X-Dtype"]).reshape(shape)
 
     def workers(self):
-        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
-        children = " ".join((task / "children").read_text() for task in tasks).split()
-        return sorted(map(int, children))
+        while True:
+            tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+            # A thread that ends between the two calls has no such file.
+            with suppress(FileNotFoundError, ProcessLookupError):
+                children = " ".join((task / "children").read_text() for task in tasks).split()
+                return sorted(map(int, children))
 
     def held(self):
         """Descriptors and sealed files of all its processes."""
