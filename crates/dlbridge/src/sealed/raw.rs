@@ -13,7 +13,6 @@ use std::sync::Arc;
 use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
 use rustix::fs::{self, FallocateFlags, FileType, MemfdFlags, SealFlags};
 use rustix::io::{Errno, pwrite, retry_on_intr};
-use rustix::param::page_size;
 
 use super::refused;
 use crate::Error;
@@ -33,6 +32,8 @@ const TMPFS: u64 = 0x0102_1994;
 /// What to do about the limit of mappings of a process, by default 65,530.
 const MAPPINGS: &str = "if the process is at its limit of mappings (vm.max_map_count), drop tensors, \
                         or take all tensors of a file by private_tensors, which maps it once";
+/// The largest page that is not huge, in bytes: some machines with ARM or POWER processors have it.
+const LARGEST_PAGE: u64 = 64 << 10;
 /// The unit of a file's blocks, in bytes.
 const BLOCK: u64 = 512;
 
@@ -76,8 +77,8 @@ impl NewFile {
 
     /// Allocates the pages that the file lacks, as zeros: filling it needs no more memory.
     fn complete(&self) -> Result<(), Error> {
-        // A huge page may reach over the end.
-        if allocated(&stat(&self.file)?) == self.size.next_multiple_of(page_size()) as u64 {
+        let found = stat(&self.file)?;
+        if pages(&found) == Some(allocated(&found)) {
             return Ok(());
         }
         let allocate = || fs::fallocate(&self.file, FallocateFlags::empty(), 0, self.size as u64);
@@ -217,8 +218,8 @@ impl SealedFile {
         let map = map.map_err(|error| system("mmap", error))?;
         // A core dump would have the pages of a shared mapping. Where this fails, it has.
         let _ = map.advise(Advice::DontDump);
-        // The descriptor is read-only, or a huge page reaches over the end: the pages are touched.
-        if !is_exact || allocated > size.next_multiple_of(page_size()) as u64 {
+        // The descriptor is read-only, or a huge page may reach over the end: the pages are touched.
+        if !is_exact || pages(&found) != Some(allocated) {
             map.advise(Advice::PopulateRead).map_err(|_| missing())?;
         }
         Ok((Self { file, size, identity: identity(&found) }, map))
@@ -279,6 +280,14 @@ fn stat(file: &OwnedFd) -> Result<fs::Stat, Error> {
 #[allow(clippy::unnecessary_cast, reason = "of other types on other machines")]
 fn identity(found: &fs::Stat) -> (u64, u64) {
     (found.st_dev as u64, found.st_ino as u64)
+}
+
+/// The bytes of all pages that a file of this size has, if its file system has no huge ones: those are its
+/// unit of I/O.
+fn pages(file: &fs::Stat) -> Option<u64> {
+    let page =
+        u64::try_from(file.st_blksize).ok().filter(|page| (1..=LARGEST_PAGE).contains(page))?;
+    u64::try_from(file.st_size).ok()?.checked_next_multiple_of(page)
 }
 
 /// The bytes of the pages that a file has.
