@@ -1,4 +1,4 @@
-"""Whether memory comes back: references, weak references, and the process's resident set.
+"""Whether memory comes back: references, weak references, and the process's own memory.
 
 What is exported meanwhile belongs to the checks.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
-import mmap
 import sys
 import time
 import weakref
@@ -16,17 +15,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-STATM = Path("/proc/self/statm")
+STATUS = Path("/proc/self/status")
+OWN = ("RssAnon:", "RssShmem:", "VmSwap:")
 ROUNDS, ELEMENTS = 12, 1 << 20
 BYTES = 4 * ELEMENTS
 
 
-def resident_bytes() -> int | None:
-    """The resident set after a collection; None where the system does not report it."""
+def own_bytes() -> int | None:
+    """The memory of the process after a collection, without the pages of files, which the kernel
+    drops when memory is short; None where the system does not report it.
+    """
     gc.collect()
-    if not STATM.exists():
+    if not STATUS.exists():
         return None
-    return int(STATM.read_text().split()[1]) * mmap.PAGESIZE
+    lines = STATUS.read_text().splitlines()
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith(OWN))
 
 
 class _Mallinfo(ctypes.Structure):
@@ -62,7 +65,7 @@ def leaks(round_trip: Callable[[], None]) -> bool | None:
     for _ in range(3):
         round_trip()
     for _ in range(3):
-        before = resident_bytes()
+        before = own_bytes()
         if before is None:
             return None
         for _ in range(ROUNDS):
@@ -73,7 +76,7 @@ def leaks(round_trip: Callable[[], None]) -> bool | None:
 
 
 def _is_back(before: int) -> bool:
-    return (resident_bytes() or 0) - before < ROUNDS * BYTES // 2
+    return (own_bytes() or 0) - before < ROUNDS * BYTES // 2
 
 
 def weak(thing: Any) -> weakref.ref[Any] | None:
