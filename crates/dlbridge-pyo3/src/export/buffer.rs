@@ -163,7 +163,28 @@ pub(super) unsafe extern "C" fn get<T: ExportDlpack>(
     }
 }
 
-/// `__buffer__(flags)` of the class (PEP 688): a `memoryview`.
+/// Runs `__buffer__(flags)` (PEP 688): a `memoryview` of the object that `exporter` returns.
+///
+/// # Safety
+///
+/// Python's: attached, `object` is one of the class, `flags` an object.
+unsafe fn memoryview<T: ExportDlpack>(
+    object: *mut ffi::PyObject,
+    flags: *mut ffi::PyObject,
+    exporter: impl for<'py> FnOnce(&Bound<'py, T>, Tensor) -> Result<Bound<'py, PyAny>>,
+) -> *mut ffi::PyObject {
+    let work = |object: &Bound<'_, T>| {
+        // SAFETY: the caller's duty.
+        let flags = unsafe { Borrowed::from_ptr(object.py(), flags) }.extract()?;
+        let tensor = on_host(object)?;
+        BufferRequest(flags).check(&tensor)?;
+        Ok(PyMemoryView::from(&exporter(object, tensor)?)?.into_ptr())
+    };
+    // SAFETY: the caller's duty.
+    unsafe { with_object(object, work) }.unwrap_or(ptr::null_mut())
+}
+
+/// `__buffer__(flags)` of the class: a `memoryview` of the object itself.
 ///
 /// # Safety
 ///
@@ -172,14 +193,8 @@ pub(super) unsafe extern "C" fn method<T: ExportDlpack>(
     object: *mut ffi::PyObject,
     flags: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    let work = |object: &Bound<'_, T>| {
-        // SAFETY: the caller's duty.
-        let flags = unsafe { Borrowed::from_ptr(object.py(), flags) }.extract()?;
-        BufferRequest(flags).check(&on_host(object)?)?;
-        Ok(PyMemoryView::from(object.as_any())?.into_ptr())
-    };
     // SAFETY: the caller's duty.
-    unsafe { with_object(object, work) }.unwrap_or(ptr::null_mut())
+    unsafe { memoryview(object, flags, |object: &Bound<'_, T>, _| Ok(object.as_any().clone())) }
 }
 
 /// The same of a class whose buffer functions call it: a `memoryview` of a `dlbridge.Tensor`.
@@ -191,16 +206,12 @@ pub(super) unsafe extern "C" fn forward<T: ExportDlpack>(
     object: *mut ffi::PyObject,
     flags: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    let work = |object: &Bound<'_, T>| {
-        // SAFETY: the caller's duty.
-        let flags = unsafe { Borrowed::from_ptr(object.py(), flags) }.extract()?;
-        let tensor = on_host(object)?;
-        BufferRequest(flags).check(&tensor)?;
-        let tensor = TensorObject::new(tensor).into_bound(object.py())?;
-        Ok(PyMemoryView::from(&tensor)?.into_ptr())
-    };
     // SAFETY: the caller's duty.
-    unsafe { with_object(object, work) }.unwrap_or(ptr::null_mut())
+    unsafe {
+        memoryview(object, flags, |object: &Bound<'_, T>, tensor| {
+            Ok(TensorObject::new(tensor).into_bound(object.py())?.into_any())
+        })
+    }
 }
 
 /// `bf_releasebuffer` of the class. Python itself drops the reference.
