@@ -161,7 +161,7 @@ def lines(
 
 
 def history(title: str, marks: list[str], panels: list[History]) -> Any:
-    """A small chart for each path: its values over the same states, beside the floor's."""
+    """A small chart for each path: its values at each measured state, and the floor's."""
     rows = math.ceil(len(panels) / 2)
     figure, grid = plt.subplots(
         rows, 2, figsize=(9.4, rows * 1.25 + 1.3), sharex=True, squeeze=False

@@ -1,4 +1,4 @@
-"""Sealed tensors beside other ways between two processes: opening, memory of readers, batches.
+"""Compares sealed tensors with other ways between two processes: opening, memory, batches.
 
 `cargo xtask bench processes` runs this, with the built package installed. Each printed line is a
 tab-separated record: `open BYTES LANGUAGE WAY NANOSECONDS`, the median; `added READERS WAY` with

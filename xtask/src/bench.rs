@@ -48,7 +48,7 @@ enum Suite {
         #[arg(long, value_name = "PATH")]
         python: Option<PathBuf>,
     },
-    /// Sealed tensors beside other ways between two processes: opening, memory of readers, batches
+    /// Sealed tensors compared with other ways between two processes: opening, memory of readers, batches
     Processes,
     /// Shares with Python beside calls by hand
     Julia,

@@ -1,4 +1,4 @@
-//! The time to open a sealed file, beside a file with a name.
+//! The time to open a sealed file, compared with a named file.
 //! Invariant: every file has all its pages before the first round.
 
 use std::fs::{self, File};

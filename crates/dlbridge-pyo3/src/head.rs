@@ -1,8 +1,8 @@
 //! The head of every Python object, behind which a C struct has its fields.
 //! Invariant: a `Head` has the size that this interpreter reports, and that this build knows.
 //!
-//! PyO3's `PyObject` is no head: in a build for `abi3t` (PEP 803), which runs with and without the
-//! GIL, it is opaque and has size 0. So no struct of this crate begins with one; the fields behind
+//! PyO3's `PyObject` does not tell the head's size: in a build for `abi3t` (PEP 803), which runs with and
+//! without the GIL, it is opaque and has size 0. So no struct of this crate begins with one; the fields behind
 //! a head are a struct of their own, found by [`Head::fields`].
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

@@ -33,7 +33,7 @@ impl Other {
         Self { child, socket }
     }
 
-    /// Waits until it has done its last step. Bytes beside descriptors come before.
+    /// Waits for the byte of its last step, and skips the bytes that came with descriptors.
     pub(crate) fn wait(&mut self) {
         let mut done = [0];
         while done != *b"." {

@@ -134,7 +134,7 @@ impl Traced {
                 libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, self.0, size, info.as_mut_ptr())
             };
             assert!(written > 0, "{}", io::Error::last_os_error());
-            // SAFETY: zeros are one, too.
+            // SAFETY: it was zeroed, and all zeros are a valid value.
             let info = unsafe { info.assume_init() };
             if info.op != libc::PTRACE_SYSCALL_INFO_ENTRY {
                 continue;

@@ -15,7 +15,7 @@ pub(super) const BATCH: usize = 256 << 10;
 
 /// The input of a request.
 pub(super) enum Rows {
-    /// A few rows, to be copied into a file beside those of other requests.
+    /// A few rows, which are copied into one file with those of other requests.
     Bytes(Vec<u8>),
     /// Many rows, in a file of their own, and their size in bytes.
     Sealed(SealedTensors, usize),
