@@ -62,40 +62,33 @@
 //! | a tensor error or a Python exception | to return it | [`Result`], with `?` |
 #![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
 
-mod arrow;
-mod buffer;
+mod arguments;
+mod class;
+mod dtypes;
 mod error;
 mod export;
+mod ffi;
 mod framework;
-mod free_threaded;
-mod head;
 mod import;
-mod like;
-mod names;
-mod numpy;
+mod object;
 mod release;
-mod shape;
 mod stream;
-mod tensor;
-mod typed;
 mod types;
-mod view_mut;
 
-pub use error::{Error, Result};
-pub use export::{
-    Borrow, ExportDlpack, PickleDlpack, TensorObject, dlpack_class, picklable_dlpack_class,
+#[doc(hidden)]
+pub use arguments::shapes;
+pub use arguments::{
+    ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensor, PyTensorLike, PyTensorMut, PyTensorOf,
+    PyViewMut, Writable,
 };
+pub use class::{Borrow, ExportDlpack, PickleDlpack, dlpack_class, picklable_dlpack_class};
+pub use dtypes::names::{PyDType, PyDevice};
+pub use error::{Error, Result};
+pub use ffi::free_threaded::defer_reference_counts;
 pub use framework::Allocator;
-pub use free_threaded::defer_reference_counts;
 pub use import::{
     CopyMode, ImportOptions, Protocol, import, import_with_protocol, import_with_stream,
     with_borrowed,
 };
-pub use like::PyTensorLike;
-pub use names::{PyDType, PyDevice};
-#[doc(hidden)]
-pub use shape::shapes;
+pub use object::TensorObject;
 pub use stream::Stream;
-pub use tensor::PyTensor;
-pub use typed::{ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensorMut, PyTensorOf, Writable};
-pub use view_mut::PyViewMut;

@@ -18,7 +18,7 @@ const RULES: [(&str, &str, &[&str]); 5] = [
         ],
     ),
     (
-        "a struct with the head of an object, which has no size for abi3t: see `head.rs`",
+        "a struct with the head of an object, which has no size for abi3t: see `ffi/head.rs`",
         r"^[[:space:]]+(pub(\([a-z]+\))? )?[a-z_]+: (ffi::)?Py(Var)?[O]bject,",
         &["crates/dlbridge-pyo3/src"],
     ),

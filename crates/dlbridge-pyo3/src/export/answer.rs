@@ -6,13 +6,13 @@ use dlbridge::protocol::export::Request;
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
-use super::capsule;
 use crate::Result;
+use crate::ffi::capsule;
 use crate::stream::{Ready, Stream};
 
 /// Makes a capsule over a tensor's memory, or over a copy. The requested stream waits until the
 /// memory is `ready`.
-pub(super) fn answer<'py>(
+pub(crate) fn answer<'py>(
     py: Python<'py>,
     request: Request,
     stream: Option<Borrowed<'_, 'py, PyAny>>,

@@ -1,5 +1,5 @@
 //! Exports a tensor as an Arrow array: `__arrow_c_array__`.
-//! The structs belong to `crate::arrow`.
+//! The structs belong to `ffi::arrow`.
 //! Invariant: each struct owns what its fields point to, its child included, so that a consumer can
 //! move a child away; the innermost array owns the tensor.
 
@@ -10,8 +10,9 @@ use dlbridge::{DType, Tensor};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::guard::dropped;
-use crate::arrow::{ArrowArray, ArrowSchema, Owned, Releasable, format_of};
+use crate::dtypes::arrow::format_of;
+use crate::ffi::arrow::{ArrowArray, ArrowSchema, Owned, Releasable};
+use crate::ffi::callbacks::dropped;
 use crate::release::ObjectTensor;
 use crate::{Error, Result};
 

@@ -13,11 +13,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::capsule;
-use super::object::TensorObject;
-use crate::Result;
-use crate::buffer::format_of;
-use crate::numpy::{Api, MAX_RANK, WRITEABLE, number_of};
+use crate::dtypes::buffer::format_of;
+use crate::dtypes::numpy::number_of;
+use crate::ffi::capsule;
+use crate::ffi::numpy::{Api, MAX_RANK, WRITEABLE};
+use crate::{Result, TensorObject};
 
 /// Makes an array over a tensor's memory. It is read-only if the tensor is.
 pub(crate) fn array(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
@@ -58,7 +58,7 @@ fn ml_dtype(py: Python<'_>, dtype: DType) -> Option<Bound<'_, PyAny>> {
 }
 
 /// The dtype of NumPy with the name of `dtype`.
-pub(super) fn dtype_of(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
+pub(crate) fn dtype_of(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
     let numpy = py.import(intern!(py, "numpy"))?;
     match ml_dtype(py, dtype) {
         Some(kind) => numpy.call_method1(intern!(py, "dtype"), (kind,)),
@@ -71,7 +71,7 @@ pub(super) fn dtype_of(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny
 /// # Errors
 ///
 /// An `AttributeError` for a dtype that the protocol lacks, since consumers then try others.
-pub(super) fn interface<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn interface<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyDict>> {
     let dtype = tensor.dtype();
     let kind = match dtype.code {
         _ if format_of(dtype).is_none() => None,
@@ -161,7 +161,7 @@ fn make<'py>(
 }
 
 /// What a function of a module makes of a tensor's array of NumPy.
-pub(super) fn forward<'py>(
+pub(crate) fn forward<'py>(
     object: &Bound<'py, TensorObject>,
     module: &str,
     function: &str,

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::importer::namespace_of;
 use super::{allocate, numpy};
-use crate::export::exchange::is_ours;
+use crate::class::table::is_ours;
 use crate::import::{ImportOptions, import};
 use crate::types::{framework_of, name_of, table_of};
 use crate::{Error, PyTensor, Result};

@@ -9,8 +9,9 @@ use dlbridge::{DType, Tensor};
 use pyo3::prelude::*;
 
 use crate::Result;
+use crate::dtypes::numpy::number_of;
+use crate::ffi::numpy::{Api, MAX_RANK};
 use crate::import::import_array;
-use crate::numpy::{Api, MAX_RANK, number_of};
 
 /// A tensor over a new, zeroed array; `None` if NumPy does not have the dtype, or its version is
 /// unknown.

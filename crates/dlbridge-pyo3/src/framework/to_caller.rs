@@ -8,8 +8,9 @@ use pyo3::prelude::*;
 
 use super::importer::Importer;
 use super::through_table::make_array;
-use crate::export::exchange::is_ours;
-use crate::export::{legacy_capsule, numpy_array};
+use crate::class::table::is_ours;
+use crate::export::numpy_array;
+use crate::ffi::capsule;
 use crate::import::current_stream;
 use crate::stream::{Ready, settle};
 use crate::types::{Path, framework_of, name_of, path_of};
@@ -87,7 +88,7 @@ impl PyTensor {
         let array = if framework.wants_legacy {
             // A bare capsule is ready on the default stream.
             settle(Ready::for_tensor(&tensor).as_ref(), tensor.device())?;
-            function.call1((legacy_capsule(py, tensor)?,))
+            function.call1((capsule::legacy(py, tensor)?,))
         } else {
             function.call1((TensorObject::new(tensor).into_bound(py)?,))
         };

@@ -1,5 +1,5 @@
 //! Imports the tensor of a DLPack capsule, once.
-//! Exporting one belongs to `export::capsule`, the names to `dlbridge::protocol::capsule`.
+//! Exporting one belongs to `ffi::capsule`, the names to `dlbridge::protocol::capsule`.
 //! Invariant: a capsule owns its tensor while it has an unused name; the code that renamed it owns
 //! the tensor afterwards.
 
@@ -15,7 +15,7 @@ use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 use pyo3::{Borrowed, ffi};
 
-use crate::export::KEEPER;
+use crate::ffi::capsule::KEEPER;
 use crate::{Error, Result, release};
 
 /// The names of the capsules that NumPy keeps as the base of an array from `from_dlpack`. They own

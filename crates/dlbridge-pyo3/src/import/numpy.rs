@@ -15,11 +15,12 @@ use pyo3::{Borrowed, ffi};
 use super::capsule;
 use super::descriptor::{Described, DescriptorSpace};
 use crate::Result;
-use crate::head::Head;
-use crate::numpy::{DTYPES, WRITEABLE};
+use crate::dtypes::numpy::DTYPES;
+use crate::ffi::head::Head;
+use crate::ffi::numpy::WRITEABLE;
 use crate::release::{self, Owner};
 
-/// `PyArrayObject_fields` behind its head, the same in every NumPy that `numpy::Api` knows.
+/// `PyArrayObject_fields` behind its head, the same in every NumPy that `ffi::numpy::Api` knows.
 #[repr(C)]
 struct ArrayFields {
     data: *mut c_void,
@@ -47,7 +48,7 @@ struct DescrFields {
 ///
 /// # Safety
 ///
-/// A type passed `numpy::is_array_type`, which measures the head.
+/// A type passed `ffi::numpy::is_array_type`, which measures the head.
 #[inline(always)]
 unsafe fn fields<T>(object: *mut ffi::PyObject) -> *mut T {
     // SAFETY: the caller's duty.
@@ -58,7 +59,7 @@ unsafe fn fields<T>(object: *mut ffi::PyObject) -> *mut T {
 ///
 /// # Safety
 ///
-/// The object's exact type passed `numpy::is_array_type`.
+/// The object's exact type passed `ffi::numpy::is_array_type`.
 #[inline]
 pub(crate) unsafe fn import_array(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     let mut space = DescriptorSpace::empty();

@@ -1,13 +1,13 @@
 //! The work after which a tensor's memory is ready, and the waiting for it.
-//! The driver's functions belong to `driver`, the numbers of streams to `number`.
+//! The driver's functions belong to `ffi::driver`, the numbers of streams to `number`.
 //! Invariant: only streams wait for device work; the host waits only before it reads.
 
 use dlbridge::protocol::stream::{Platform, platform};
 use dlbridge::{Device, Tensor};
 use pyo3::Python;
 
-use super::driver::{Context, Driver, EventHandle, StreamHandle};
 use super::number::Stream;
+use crate::ffi::driver::{Context, Driver, EventHandle, StreamHandle};
 use crate::{Error, Result};
 
 /// The work after which a tensor's memory is ready.

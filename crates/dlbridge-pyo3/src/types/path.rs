@@ -12,9 +12,9 @@ use pyo3::{PyTypeInfo, ffi, intern};
 use super::framework::Framework;
 use super::{loaded, mro_of};
 use crate::TensorObject;
-use crate::export::exchange;
+use crate::class::table;
+use crate::ffi::numpy;
 use crate::import::fallback;
-use crate::numpy;
 
 /// The attributes of the protocols that are tried before the buffer protocol.
 const METHOD: &str = "__dlpack__";
@@ -42,7 +42,7 @@ impl Path {
     pub(crate) fn table(self) -> Option<&'static DLPackExchangeAPI> {
         match self {
             Self::NumPy | Self::Masked | Self::Buffer => None,
-            Self::Own => Some(exchange::table::<TensorObject>()),
+            Self::Own => Some(table::table::<TensorObject>()),
             Self::Table(table) => Some(table),
         }
     }
@@ -66,7 +66,7 @@ pub(super) fn find(kind: &Bound<'_, PyType>) -> Option<Path> {
         return None;
     }
     let table = published(kind)?;
-    let is_own = exchange::is_ours(table) && kind.is(TensorObject::type_object(kind.py()));
+    let is_own = table::is_ours(table) && kind.is(TensorObject::type_object(kind.py()));
     Some(if is_own { Path::Own } else { Path::Table(table) })
 }
 

@@ -1,5 +1,5 @@
 //! Imports an object with the buffer protocol (PEP 3118).
-//! Exporting our own memory belongs to `export::buffer`.
+//! Exporting our own memory belongs to `class/buffer.rs`.
 //! Invariant: the tensor owns the acquired buffer itself, which no Python code can find and
 //! release, and which is released once.
 
@@ -13,7 +13,8 @@ use pyo3::types::PyType;
 use pyo3::{Borrowed, ffi};
 
 use super::memory::ForeignMemory;
-use crate::buffer::{self, Buffer, FULL_READ_ONLY, PyBuffer_Release, PyObject_GetBuffer};
+use crate::dtypes::buffer;
+use crate::ffi::buffer::{Buffer, FULL_READ_ONLY, PyBuffer_Release, PyObject_GetBuffer};
 use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 

@@ -10,8 +10,9 @@ use pyo3::types::PyTuple;
 use pyo3::{Borrowed, intern};
 
 use super::interface::{Interface, pointer, wrong};
+use crate::ffi::driver::device_of_pointer;
 use crate::release::Owner;
-use crate::stream::{Ready, Stream, device_of_pointer};
+use crate::stream::{Ready, Stream};
 use crate::{Error, Result};
 
 /// Imports the memory that the object's `__cuda_array_interface__` describes (CUDA Array Interface,

@@ -9,8 +9,8 @@ use pyo3::{Borrowed, intern};
 
 use super::memory::ForeignMemory;
 use crate::Result;
+use crate::ffi::numpy::is_array_type;
 use crate::import::import_array;
-use crate::numpy::is_array_type;
 
 /// Imports an array of bfloat16 or of a float of 8 bits, by its bits as integers; `None` for any other
 /// object.

@@ -11,7 +11,6 @@ mod cuda_array_interface;
 mod interface;
 mod memory;
 mod ml_dtypes;
-mod typestr;
 
 use dlbridge::Tensor;
 use pyo3::prelude::*;

@@ -10,7 +10,8 @@ use pyo3::prelude::*;
 
 use super::super::memory::ForeignMemory;
 use super::extension;
-use crate::arrow::{self, ArrowArray, ArrowSchema};
+use crate::dtypes::arrow;
+use crate::ffi::arrow::{ArrowArray, ArrowSchema};
 use crate::{Error, Result};
 
 /// The type of a column: numbers, or lists of one size, in the only field of a struct or not.

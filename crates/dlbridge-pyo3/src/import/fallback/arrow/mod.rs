@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::{Borrowed, ffi, intern};
 
-use crate::arrow::{ArrowArray, ArrowSchema, Owned, Releasable};
+use crate::ffi::arrow::{ArrowArray, ArrowSchema, Owned, Releasable};
 use crate::release::Owner;
 use crate::{Error, Result};
 use column::Unparsed;

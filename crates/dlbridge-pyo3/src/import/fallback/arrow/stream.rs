@@ -14,7 +14,7 @@ use pyo3::sync::critical_section::with_critical_section;
 
 use super::column::{ColumnType, Unparsed};
 use super::content;
-use crate::arrow::{ArrowArray, ArrowArrayStream, ArrowSchema, Owned};
+use crate::ffi::arrow::{ArrowArray, ArrowArrayStream, ArrowSchema, Owned};
 use crate::import::fallback::memory::ForeignMemory;
 use crate::release::Owner;
 use crate::{Error, Result};

@@ -1,5 +1,5 @@
 //! `dlbridge.Tensor`, the Python class of an exported tensor.
-//! Its methods in Python belong to `object_methods`.
+//! Its methods in Python belong to `class/tensor.rs`.
 //! Invariant: the tensor is not `Exclusive`, since any number of consumers can write to its memory.
 
 use std::sync::Arc;
@@ -9,8 +9,7 @@ use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use super::class::{Borrow, ExportDlpack};
-use super::values;
+use crate::class::{Borrow, ExportDlpack, to_list};
 use crate::release::{self, ObjectTensor};
 use crate::stream::{Ready, Stream};
 use crate::{Error, Result, stream};
@@ -25,11 +24,11 @@ use crate::{Error, Result, stream};
 #[pyclass(frozen, weakref, name = "Tensor", module = "dlbridge")]
 #[derive(Debug)]
 pub struct TensorObject {
-    pub(super) tensor: ObjectTensor,
+    pub(crate) tensor: ObjectTensor,
     /// The work that consumers of device memory have to wait for; none if `None`.
-    pub(super) ready: Option<Arc<Ready>>,
+    pub(crate) ready: Option<Arc<Ready>>,
     /// Whether the memory belongs to a tensor that requires grad, so that it must not be written.
-    pub(super) requires_grad: bool,
+    pub(crate) requires_grad: bool,
 }
 
 impl TensorObject {
@@ -112,7 +111,7 @@ impl TensorObject {
     }
 
     /// An object over a part of the memory, which is ready when the whole is.
-    pub(super) fn part(&self, tensor: SharedTensor) -> Self {
+    pub(crate) fn part(&self, tensor: SharedTensor) -> Self {
         let (ready, requires_grad) = (self.ready.clone(), self.requires_grad);
         Self { tensor: ObjectTensor::new(tensor), ready, requires_grad }
     }
@@ -122,7 +121,7 @@ impl TensorObject {
     /// # Errors
     ///
     /// A `BufferError` for memory that the host cannot read.
-    pub(super) fn on_host(&self, py: Python<'_>) -> Result<&Tensor> {
+    pub(crate) fn on_host(&self, py: Python<'_>) -> Result<&Tensor> {
         let device = self.tensor.device();
         if !device.is_host_accessible() {
             return Err(Error::buffer(format!(
@@ -162,7 +161,7 @@ impl TensorObject {
     }
 
     /// The number of a tensor of rank 0.
-    pub(super) fn scalar<'py>(&self, py: Python<'py>, wanted: &str) -> Result<Bound<'py, PyAny>> {
+    pub(crate) fn scalar<'py>(&self, py: Python<'py>, wanted: &str) -> Result<Bound<'py, PyAny>> {
         if self.tensor.rank() > 0 {
             let message = format!(
                 "{wanted}: expected a tensor of rank 0, found shape {:?}; use x.item()",
@@ -170,7 +169,7 @@ impl TensorObject {
             );
             return Err(PyTypeError::new_err(message).into());
         }
-        values::to_list(py, self.on_host(py)?)
+        to_list(py, self.on_host(py)?)
     }
 
     /// Another tensor over the same memory, which it keeps alive.

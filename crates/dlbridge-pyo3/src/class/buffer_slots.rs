@@ -22,12 +22,12 @@ use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyType;
 use pyo3::{ffi, intern};
 
-use super::class::ExportDlpack;
-use super::class_methods::Method;
-use super::object::TensorObject;
-use super::{buffer, class_methods};
-use crate::buffer::{GetBuffer, ReleaseBuffer};
-use crate::head::Head;
+use super::methods::Method;
+use super::traits::ExportDlpack;
+use super::{buffer, methods};
+use crate::TensorObject;
+use crate::ffi::buffer::{GetBuffer, ReleaseBuffer};
+use crate::ffi::head::Head;
 
 /// CPython's `PyTypeObject` behind its head, as far as `tp_flags`: the same from 3.8 to 3.15.
 #[repr(C)]
@@ -104,11 +104,11 @@ pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
 fn install_in(kind: &Bound<'_, PyType>) -> PyResult<()> {
     if has_functions(kind) {
         // Since 3.12, Python has made the method from them.
-        return class_methods::add(kind, &METHOD);
+        return methods::add(kind, &METHOD);
     }
     let Some(functions) = functions_of(kind) else { return Ok(()) };
     // Since 3.12, this makes functions that call the method, which are then replaced.
-    class_methods::add(kind, &METHOD)?;
+    methods::add(kind, &METHOD)?;
     // SAFETY: the type's own struct of buffer functions, checked; no other thread has the type before
     // `install` returns (F5).
     unsafe { functions.write(BufferProcs::of::<TensorObject>()) };
@@ -125,7 +125,7 @@ pub(super) fn install_for<T: ExportDlpack>(py: Python<'_>) -> PyResult<()> {
     let kind = py.get_type::<T>();
     if !Head::IS_COMPILED {
         // A class with functions of its own has the method, from Python.
-        return class_methods::add(&kind, Forwarding::<T>::METHOD);
+        return methods::add(&kind, Forwarding::<T>::METHOD);
     }
     with_critical_section(&kind, || {
         if let Some(functions) = functions_of(&kind) {

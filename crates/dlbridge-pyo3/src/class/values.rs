@@ -145,7 +145,7 @@ macro_rules! with_value {
 }
 
 /// The elements as nested lists; of a tensor of rank 0, its number.
-pub(super) fn to_list<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>> {
+pub(crate) fn to_list<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>> {
     with_value!(tensor, |T| Ok(list(py, &tensor.view::<T>()?)?), _ => Err(no_numbers(tensor)))
 }
 

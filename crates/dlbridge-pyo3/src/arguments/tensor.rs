@@ -1,5 +1,5 @@
 //! `PyTensor`, a tensor in the signature of a Python function.
-//! The Python class belongs to `export::object`, the protocol to `import`.
+//! The Python class belongs to `object`, the protocol to `import`.
 
 use std::ops::{Deref, DerefMut};
 

@@ -12,14 +12,14 @@ use pyo3::ffi::{self, Py_ssize_t};
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
-use super::class::{ExportDlpack, on_host};
-use super::guard::{dropped, with_object};
-use super::object::TensorObject;
-use crate::buffer::{
-    ANY_CONTIGUOUS, Buffer, C_CONTIGUOUS, F_CONTIGUOUS, FORMAT, ND, STRIDES, WRITABLE, format_of,
+use super::traits::{ExportDlpack, on_host};
+use crate::dtypes::buffer::format_of;
+use crate::ffi::buffer::{
+    ANY_CONTIGUOUS, Buffer, C_CONTIGUOUS, F_CONTIGUOUS, FORMAT, ND, STRIDES, WRITABLE,
 };
+use crate::ffi::callbacks::{dropped, with_object};
 use crate::release::ObjectTensor;
-use crate::{Error, Result};
+use crate::{Error, Result, TensorObject};
 
 /// The address of an empty tensor without one: some consumers reject null.
 static NOWHERE: u64 = 0;

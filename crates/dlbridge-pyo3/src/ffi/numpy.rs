@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyType};
 
-use crate::head::Head;
+use super::head::Head;
 
 /// The results of `PyArray_GetNDArrayCVersion` for NumPy 1.x and NumPy 2.x.
 const VERSIONS: [c_uint; 2] = [0x0100_0009, 0x0200_0000];

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyType};
 use pyo3::{ffi, intern};
 
-use crate::head::Head;
+use super::head::Head;
 
 /// Lets threads of a free-threaded Python (3.14 and newer) call a module's functions without
 /// competing for their reference counts. Call it at the end of the module's function. With the

@@ -9,13 +9,12 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::{Borrowed, ffi};
 
-use super::class::{ExportDlpack, PickleDlpack};
-use crate::{Error, Result};
+use crate::{Error, ExportDlpack, PickleDlpack, Result};
 
 /// Runs a function of a class. Returns its result, or `None` with an exception set. A panic becomes a
 /// `RuntimeError`, not PyO3's `PanicException`, which `except Exception` does not catch.
 #[inline]
-pub(super) fn guarded<R>(
+pub(crate) fn guarded<R>(
     py: Python<'_>,
     class: &str,
     work: impl FnOnce() -> Result<R>,
@@ -35,7 +34,7 @@ pub(super) fn guarded<R>(
 ///
 /// The interpreter is attached, and `object` a Python object.
 #[inline]
-pub(super) unsafe fn with_object<T: ExportDlpack, R>(
+pub(crate) unsafe fn with_object<T: ExportDlpack, R>(
     object: *mut ffi::PyObject,
     work: impl FnOnce(&Bound<'_, T>) -> Result<R>,
 ) -> Option<R> {
@@ -47,7 +46,7 @@ pub(super) unsafe fn with_object<T: ExportDlpack, R>(
 }
 
 /// Calls `PickleDlpack::from_tensor`. A panic becomes a `RuntimeError`, as in an export.
-pub(super) fn restore<T: PickleDlpack>(tensor: Tensor) -> Result<T> {
+pub(crate) fn restore<T: PickleDlpack>(tensor: Tensor) -> Result<T> {
     catch_unwind(AssertUnwindSafe(|| T::from_tensor(tensor))).unwrap_or_else(|payload| {
         let message = panicked(T::NAME, "its pickle", payload);
         Err(Error::Python(PyRuntimeError::new_err(message)))
@@ -56,7 +55,7 @@ pub(super) fn restore<T: PickleDlpack>(tensor: Tensor) -> Result<T> {
 
 /// The message of a panic in a function of a class.
 #[cold]
-pub(super) fn panicked(class: &str, function: &str, payload: Box<dyn Any + Send>) -> String {
+pub(crate) fn panicked(class: &str, function: &str, payload: Box<dyn Any + Send>) -> String {
     let words = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
         (Some(words), _) => words,
         (_, Some(words)) => &words[..],
@@ -69,6 +68,6 @@ pub(super) fn panicked(class: &str, function: &str, payload: Box<dyn Any + Send>
 }
 
 /// Drops a value, which may own what a user's `Drop` panics in.
-pub(super) fn dropped<T>(value: T) {
+pub(crate) fn dropped<T>(value: T) {
     std::mem::forget(catch_unwind(AssertUnwindSafe(|| drop(value))));
 }

@@ -6,9 +6,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyTuple};
 use pyo3::{ffi, intern};
 
-use super::object::TensorObject;
-use super::{arrow, buffer_slots, class_methods, exchange, numpy, parts, values};
-use crate::{Error, PyDevice, Result};
+use super::{buffer_slots, index, methods, table, values};
+use crate::export::{arrow, numpy};
+use crate::{Error, PyDevice, Result, TensorObject};
 
 #[pymethods]
 impl TensorObject {
@@ -17,8 +17,8 @@ impl TensorObject {
     fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
         // Class attributes are made when the class is, before there is an object of it.
         buffer_slots::install(py)?;
-        class_methods::add_dlpack::<Self>(py)?;
-        Ok(exchange::capsule::<Self>(py)?.unbind())
+        methods::add_dlpack::<Self>(py)?;
+        Ok(table::capsule::<Self>(py)?.unbind())
     }
 
     /// For the error: functions make tensors, not the class.
@@ -124,7 +124,7 @@ impl TensorObject {
     /// The part that an index selects, over the same memory: an int, a slice, `...`, None, or a tuple
     /// of them.
     fn __getitem__(&self, index: &Bound<'_, PyAny>) -> Result<Self> {
-        Ok(self.part(parts::index(&self.tensor, index)?))
+        Ok(self.part(index::index(&self.tensor, index)?))
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyIterator>> {
@@ -146,7 +146,7 @@ impl TensorObject {
     /// error.
     #[pyo3(signature = (*shape))]
     fn reshape(&self, shape: &Bound<'_, PyTuple>) -> Result<Self> {
-        let shape = parts::shape(shape, self.tensor.len())?;
+        let shape = index::shape(shape, self.tensor.len())?;
         Ok(self.part(self.tensor.reshape(&shape)?))
     }
 
@@ -203,7 +203,7 @@ impl TensorObject {
     }
 
     /// A NumPy array over the same host memory.
-    pub(super) fn numpy<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
+    pub(crate) fn numpy<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
         let dtype = this.on_host(py)?.dtype();
         if dtype.itemsize().is_none() {
@@ -235,7 +235,7 @@ impl TensorObject {
         if index.is_empty() {
             return values::one(py, tensor);
         }
-        let part = parts::index(&self.tensor, index)?;
+        let part = index::index(&self.tensor, index)?;
         if part.rank() > 0 {
             let message =
                 format!("item: expected {} indices, found {}", self.tensor.rank(), index.len());

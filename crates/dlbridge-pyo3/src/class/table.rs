@@ -18,12 +18,11 @@ use dlbridge::{Access, DType, DescriptorError, Device, DeviceKind, Tensor, TypeC
 use pyo3::prelude::*;
 use pyo3::{PyClass, ffi};
 
-use super::class::{ExportDlpack, export, permitted};
-use super::guard::{guarded, panicked, with_object};
-use super::object::TensorObject;
-use crate::free_threaded::prepare_class;
+use super::traits::{ExportDlpack, export, permitted};
+use crate::ffi::callbacks::{guarded, panicked, with_object};
+use crate::ffi::free_threaded::prepare_class;
 use crate::stream::{Ready, settle};
-use crate::{Error, Result, release};
+use crate::{Error, Result, TensorObject, release};
 
 /// A table that threads share: its fields never change.
 struct Table(DLPackExchangeAPI);

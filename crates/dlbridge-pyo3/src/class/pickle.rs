@@ -9,8 +9,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PyTuple};
 
-use super::object::TensorObject;
-use crate::{Error, ImportOptions, Result, import};
+use crate::{Error, ImportOptions, Result, TensorObject, import};
 
 /// The first protocol with buffers out of band.
 const OUT_OF_BAND: i64 = 5;

@@ -1,5 +1,5 @@
 //! The type strings of the array interface protocols.
-//! Struct formats of the buffer protocol belong to `buffer::format`.
+//! Struct formats of the buffer protocol belong to `buffer`.
 //! Invariant: only numbers in this machine's byte order have a dtype.
 
 use dlbridge::{DType, TypeCode};
@@ -11,7 +11,7 @@ const NATIVE: char = if cfg!(target_endian = "little") { '<' } else { '>' };
 
 /// The dtype of a type string (NumPy's array interface protocol, `typestr`): byte order, kind,
 /// size in bytes.
-pub(super) fn dtype_of(typestr: &str) -> Result<DType> {
+pub(crate) fn dtype_of(typestr: &str) -> Result<DType> {
     let refused = |why: &str| {
         let message = format!("typestr: expected {why}, found {typestr:?}");
         Err(Error::buffer(message))

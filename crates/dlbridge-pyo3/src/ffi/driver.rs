@@ -14,11 +14,11 @@ use libloading::Library;
 use crate::{Error, Result};
 
 /// A `CUstream`: an address, or one of two numbers.
-pub(super) type StreamHandle = *mut c_void;
+pub(crate) type StreamHandle = *mut c_void;
 /// A `CUevent`.
-pub(super) type EventHandle = *mut c_void;
+pub(crate) type EventHandle = *mut c_void;
 /// A `CUcontext`.
-pub(super) type Context = *mut c_void;
+pub(crate) type Context = *mut c_void;
 
 /// `CU_EVENT_DISABLE_TIMING`: an event is only used to wait for it.
 const DISABLE_TIMING: c_uint = 2;
@@ -67,7 +67,7 @@ functions! {
 }
 
 /// The loaded driver.
-pub(super) struct Driver {
+pub(crate) struct Driver {
     call: Functions,
     /// Never closed: other libraries of this process use the same driver.
     _library: Library,
@@ -79,7 +79,7 @@ impl Driver {
     /// # Errors
     ///
     /// A `BufferError` with the reason why the driver is not available.
-    pub(super) fn get() -> Result<&'static Self> {
+    pub(crate) fn get() -> Result<&'static Self> {
         static DRIVER: OnceLock<std::result::Result<Driver, String>> = OnceLock::new();
         let driver = DRIVER.get_or_init(|| Self::open().map_err(|error| error.to_string()));
         driver.as_ref().map_err(|why| {
@@ -120,7 +120,7 @@ impl Driver {
 
     /// The primary context of a device. It is never released: releasing the last reference would
     /// destroy it while other libraries use it.
-    pub(super) fn primary_context(&self, device: Device) -> Result<Context> {
+    pub(crate) fn primary_context(&self, device: Device) -> Result<Context> {
         let (mut ordinal, mut context) = (0, ptr::null_mut());
         // SAFETY: a place for the answer (F7).
         let status = unsafe { (self.call.device)(&raw mut ordinal, device.id) };
@@ -132,7 +132,7 @@ impl Driver {
     }
 
     /// The context that a stream was made in.
-    pub(super) fn context_of(&self, stream: StreamHandle) -> Result<Context> {
+    pub(crate) fn context_of(&self, stream: StreamHandle) -> Result<Context> {
         let mut context = ptr::null_mut();
         // SAFETY: a stream that exists (the duty of `Stream`), and a place for the answer.
         let status = unsafe { (self.call.context_of)(stream, &raw mut context) };
@@ -141,7 +141,7 @@ impl Driver {
     }
 
     /// Does `work` with a context current on this thread, then restores the former one.
-    pub(super) fn within<T>(
+    pub(crate) fn within<T>(
         &self,
         context: Context,
         work: impl FnOnce() -> Result<T>,
@@ -158,7 +158,7 @@ impl Driver {
     }
 
     /// Records an event after all work that is queued on `stream` now.
-    pub(super) fn record(&self, stream: StreamHandle) -> Result<EventHandle> {
+    pub(crate) fn record(&self, stream: StreamHandle) -> Result<EventHandle> {
         let mut event = ptr::null_mut();
         // SAFETY: a place for the answer; the context is current (F7).
         let status = unsafe { (self.call.create)(&raw mut event, DISABLE_TIMING) };
@@ -170,21 +170,21 @@ impl Driver {
     }
 
     /// Makes work that is queued on `stream` later wait for `event`. The host does not wait.
-    pub(super) fn wait(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
+    pub(crate) fn wait(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
         // SAFETY: both exist (the duties of `Stream` and of `Event`).
         let status = unsafe { (self.call.wait)(stream, event, 0) };
         self.check("cuStreamWaitEvent", status)
     }
 
     /// The host waits for an event.
-    pub(super) fn wait_on_host(&self, event: EventHandle) -> Result<()> {
+    pub(crate) fn wait_on_host(&self, event: EventHandle) -> Result<()> {
         // SAFETY: it exists (F7).
         let status = unsafe { (self.call.synchronize)(event) };
         self.check("cuEventSynchronize", status)
     }
 
     /// Destroys an event. Streams that wait for it still do.
-    pub(super) fn destroy(&self, event: EventHandle) {
+    pub(crate) fn destroy(&self, event: EventHandle) {
         // SAFETY: it exists, and is not used again. An error cannot be answered for (F7).
         let _ = unsafe { (self.call.destroy)(event) };
     }

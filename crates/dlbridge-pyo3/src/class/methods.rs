@@ -12,12 +12,13 @@ use pyo3::ffi::{self, Py_ssize_t, PyMethodDefPointer, PyObject};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString, PyType};
 
-use super::answer::answer;
 use super::call::Call;
-use super::class::{ExportDlpack, PickleDlpack, export, on_host, permitted};
-use super::guard::{restore, with_object};
-use super::{TensorObject, arrow, buffer_slots, exchange, pickle};
-use crate::{Error, PyDType};
+use super::traits::{ExportDlpack, PickleDlpack, export, on_host, permitted};
+use super::{buffer_slots, pickle, table};
+use crate::export::answer::answer;
+use crate::export::arrow;
+use crate::ffi::callbacks::{restore, with_object};
+use crate::{Error, PyDType, TensorObject};
 
 /// Adds the methods of DLPack to a class, and returns its C exchange API, for a class attribute of
 /// that name:
@@ -70,7 +71,7 @@ pub fn dlpack_class<T: ExportDlpack>(py: Python<'_>) -> PyResult<Py<PyAny>> {
         add(&kind, method)?;
     }
     buffer_slots::install_for::<T>(py)?;
-    Ok(exchange::capsule::<T>(py)?.unbind())
+    Ok(table::capsule::<T>(py)?.unbind())
 }
 
 /// Does the same as [`dlpack_class`], and adds `__reduce_ex__`, with which objects of the class are pickled.
@@ -242,5 +243,54 @@ methods! {
         let rebuild = class.getattr(UNPICKLE.to_string_lossy())?;
         let state = TensorObject::new(on_host(object)?).state(py, protocol)?;
         (rebuild, state).into_pyobject(py)?
+    };
+}
+/// Writes the block of methods of a class that implements [`ExportDlpack`](crate::ExportDlpack) and has
+/// no other methods. A class with methods calls [`dlpack_class`](crate::dlpack_class) in its own block.
+///
+/// ```
+/// # use dlbridge::Tensor;
+/// # use dlbridge_pyo3::{ExportDlpack, Result, dlpack_methods};
+/// # use pyo3::prelude::*;
+/// #[pyclass(frozen)]
+/// struct Zeros;
+///
+/// impl ExportDlpack for Zeros {
+///     fn tensor(&self) -> Result<Tensor> {
+///         Ok(Tensor::from(vec![0_u8; 3]))
+///     }
+/// }
+///
+/// dlpack_methods!(Zeros);
+/// # Python::initialize();
+/// # Python::attach(|py| -> Result<()> {
+/// # let zeros = Bound::new(py, Zeros)?;
+/// # assert_eq!(zeros.extract::<dlbridge_pyo3::PyTensor>()?.view::<u8>()?.to_vec(), [0, 0, 0]);
+/// # Ok(()) }).unwrap();
+/// ```
+///
+/// The word `pickle` adds pickles to a class that implements
+/// [`PickleDlpack`](crate::PickleDlpack): `dlpack_methods!(Zeros, pickle);`.
+///
+/// It requires the dependency `pyo3` under that name.
+#[macro_export]
+macro_rules! dlpack_methods {
+    (@with $function:ident $class:ty) => {
+        #[::pyo3::pymethods]
+        impl $class {
+            /// The C exchange API of this type.
+            #[classattr]
+            fn __dlpack_c_exchange_api__(
+                py: ::pyo3::Python<'_>,
+            ) -> ::pyo3::PyResult<::pyo3::Py<::pyo3::PyAny>> {
+                $crate::$function::<Self>(py)
+            }
+        }
+    };
+    ($class:ty $(,)?) => {
+        $crate::dlpack_methods!(@with dlpack_class $class);
+    };
+    ($class:ty, pickle $(,)?) => {
+        $crate::dlpack_methods!(@with picklable_dlpack_class $class);
     };
 }

@@ -1,6 +1,6 @@
 //! `ExportDlpack`, the trait that a user's own Python class implements.
-//! The macro that adds the methods belongs to `methods`, the exchange table to `exchange`.
-//! Catching a panic of a user's method belongs to `guard`.
+//! The macro that adds the methods belongs to `methods`, the exchange table to `table`.
+//! Catching a panic of a user's method belongs to `ffi::callbacks`.
 
 use std::sync::Arc;
 

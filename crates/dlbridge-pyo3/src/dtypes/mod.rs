@@ -1,0 +1,7 @@
+//! What a dtype is called: by NumPy's numbers and type strings, in buffers, in Arrow, and in Python code.
+
+pub(crate) mod arrow;
+pub(crate) mod buffer;
+pub(crate) mod names;
+pub(crate) mod numpy;
+pub(crate) mod typestr;
