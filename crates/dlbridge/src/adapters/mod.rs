@@ -86,6 +86,8 @@ pub mod image_0_25;
 pub mod microfloat_0_1;
 #[cfg(feature = "nalgebra-0_35")]
 pub mod nalgebra_0_35;
+#[cfg(feature = "ndarray-0_15")]
+pub mod ndarray_0_15;
 #[cfg(feature = "ndarray-0_16")]
 pub mod ndarray_0_16;
 #[cfg(feature = "ndarray-0_17")]

@@ -40,6 +40,8 @@ mod nalgebra_0_35;
 mod names;
 #[cfg(feature = "ndarray-0_17")]
 mod ndarray;
+#[cfg(feature = "ndarray-0_15")]
+mod ndarray_0_15;
 #[cfg(feature = "ndarray-0_16")]
 mod ndarray_0_16;
 #[cfg(feature = "ndarray-0_17")]
