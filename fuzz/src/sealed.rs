@@ -8,8 +8,8 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
-use dlbridge::sealed::SealedTensors;
 use dlbridge::{Access, DType, Flags, MAX_RANK};
+use dlbridge_sealed::SealedTensors;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use crate::input::Input;

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-use dlbridge::sealed::{Builder, Filling, SealedTensors};
 use dlbridge::{DType, SharedTensor, Tensor};
 use dlbridge_pyo3::{Error, PyDType, PyTensor, Result, TensorObject};
+use dlbridge_sealed::{Builder, Filling, SealedTensors};
 use pyo3::exceptions::{PyBufferError, PyKeyError, PyOSError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;

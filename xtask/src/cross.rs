@@ -81,12 +81,19 @@ fn test(machine: &Machine, args: &[String], tally: &mut Tally) -> Result<()> {
         cmd!(sh, "{linker} -shared -o {made} {code} -ladvapi32").run()?;
     }
     let setting = |name| format!("CARGO_TARGET_{}_{name}", target.replace('-', "_").to_uppercase());
-    let features =
-        format!("dlbridge/{CORE_FEATURES},ndarray-0_17,sealed").replace(',', ",dlbridge/");
+    let features = format!("dlbridge/{CORE_FEATURES},ndarray-0_17").replace(',', ",dlbridge/");
     // A newer Rust is what some tools of the tests ask for, and do not need.
     let cargo = workspace::cargo(&sh, toolchain.as_deref())
         .args(["test", "--ignore-rust-version", "--no-fail-fast", "--target", &target])
-        .args(["--package", "dlbridge-sys", "--package", "dlbridge", "--features", &features])
+        .args([
+            "--package",
+            "dlbridge-sys",
+            "--package",
+            "dlbridge",
+            "--package",
+            "dlbridge-sealed",
+        ])
+        .args(["--features", &features])
         .args(["--lib", "--test", "it", "--test", "layout", "--"])
         .args(args)
         .args(NOT_EMULATED.iter().flat_map(|test| ["--skip", test]))

@@ -100,6 +100,7 @@ fn address(sh: &Shell) -> Result<()> {
     // The adapters' crates take long to build, so the core does not wait for them.
     for features in [&["--features", CORE_FEATURES][..], &["--lib", "--all-features"]] {
         let test = workspace::cargo(sh, Some(&nightly)).args(["test", "--package", "dlbridge"]);
+        let test = test.args(["--package", "dlbridge-sealed"]);
         let test = test.args(["--no-fail-fast", "--target", &host]).args(features);
         let test = test.args(["--test", "it", "--test", "binding", "--test", "depth"]);
         // A copy of 2^62 bytes is an error in the tests, as it is without the sanitizer.
@@ -140,7 +141,7 @@ fn valgrind(sh: &Shell) -> Result<()> {
     let test = cmd!(
         sh,
         "cargo test --no-fail-fast --lib --tests --all-features --package dlbridge-sys
-         --package dlbridge -- --test-threads=1 --skip misuse_does_not_compile"
+         --package dlbridge --package dlbridge-sealed -- --test-threads=1 --skip misuse_does_not_compile"
     );
     Ok(test.env(format!("CARGO_TARGET_{host}_RUNNER"), valgrind).run()?)
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use dlbridge::DType;
-use dlbridge::sealed::{Builder, SealedTensors};
+use dlbridge_sealed::{Builder, SealedTensors};
 use memmap2::Mmap;
 
 const ROUNDS: usize = 301;

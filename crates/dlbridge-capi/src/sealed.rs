@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 
 use dlbridge::Tensor;
-use dlbridge::sealed::{SealedTensors, seal};
+use dlbridge_sealed::{SealedTensors, seal};
 
 use crate::entry::{c_text, contained, guarded};
 use crate::error::{Error, Result, Status};

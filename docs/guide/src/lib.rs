@@ -44,6 +44,9 @@ mod sys_readme {}
 #[doc = include_str!("../../../crates/dlbridge/README.md")]
 mod dlbridge_readme {}
 
+#[doc = include_str!("../../../crates/dlbridge-sealed/README.md")]
+mod sealed_readme {}
+
 #[doc = include_str!("../../../crates/dlbridge-testing/README.md")]
 mod testing_readme {}
 

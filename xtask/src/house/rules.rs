@@ -15,6 +15,8 @@ const RULES: [(&str, &str, &[&str]); 5] = [
             "crates/dlbridge/src",
             ":(exclude,glob)crates/dlbridge/src/**/raw/**",
             ":(exclude,glob)crates/dlbridge/src/**/raw.rs",
+            "crates/dlbridge-sealed/src",
+            ":(exclude,glob)crates/dlbridge-sealed/src/raw.rs",
         ],
     ),
     (

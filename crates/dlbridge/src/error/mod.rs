@@ -366,3 +366,12 @@ impl From<DescriptorError> for Error {
         Self::Descriptor(error)
     }
 }
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::OutOfMemory { .. } => Self::new(std::io::ErrorKind::OutOfMemory, error),
+            error => Self::other(error),
+        }
+    }
+}

@@ -21,10 +21,9 @@ pub(crate) use arithmetic::extent;
     feature = "safetensors-0_8"
 ))]
 pub(crate) use arithmetic::extents;
-#[cfg(feature = "sealed")]
-pub(crate) use arithmetic::measure;
 pub use arithmetic::{
-    Span, contiguous_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
+    Span, contiguous_nbytes, contiguous_strides, first_gap, is_column_major, is_contiguous,
+    may_overlap, nbytes, span,
 };
 pub(crate) use blocks::{Axis, Blocks, by_stride};
 pub(crate) use dims::Dims;

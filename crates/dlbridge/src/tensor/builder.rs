@@ -63,8 +63,7 @@ impl Tensor {
     ///
     /// [`ShapeMismatch`](Error::ShapeMismatch), and those of [`zeros`](Self::zeros).
     pub fn from_bytes(dtype: DType, shape: &[i64], bytes: &[u8]) -> Result<Self, Error> {
-        let len = layout::span(shape, &contiguous(shape))?.len;
-        let (expected, found) = (layout::nbytes(len, dtype, Flags::NONE)?, bytes.len());
+        let (expected, found) = (layout::contiguous_nbytes(dtype, shape)?, bytes.len());
         if expected != found {
             return Err(Error::ShapeMismatch { field: ShapeField::Size, expected, found });
         }

@@ -1,6 +1,6 @@
 //! `Tensor`: metadata, reading, writing, and the way back to its owner.
 
-use std::fmt;
+use std::{fmt, io};
 
 use super::TensorRef;
 use super::accessors::{metadata, reading, writing};
@@ -61,6 +61,54 @@ impl Tensor {
             flags |= Flags::SUBBYTE_PADDED;
         }
         Self::in_buffer(dtype, shape, flags, |_| parts.to_buffer())
+    }
+
+    /// Copies the elements to a slice of bytes, in row-major order, for every class and layout.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let mut bytes = [0; 4];
+    /// Tensor::from(vec![1_u16, 2]).copy_to_bytes(&mut bytes)?;
+    /// assert_eq!(bytes[..2], 1_u16.to_ne_bytes());
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](Error::ShapeMismatch) if the slice has another size than
+    /// [`nbytes`](Self::nbytes), and those of [`to_contiguous`](Self::to_contiguous).
+    pub fn copy_to_bytes(&self, target: &mut [u8]) -> Result<(), Error> {
+        self.parts().copy_to_bytes(target)
+    }
+
+    /// Writes the bytes of the elements, in row-major order, for every class and layout: to a file or a
+    /// socket. Memory that other code may write is copied in blocks that fit the processor's cache.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let mut bytes = Vec::new();
+    /// Tensor::from(vec![1_u8, 2, 3]).into_shared().write_to(&mut bytes)?;
+    /// assert_eq!(bytes, [1, 2, 3]);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer, and those of [`to_contiguous`](Self::to_contiguous) as
+    /// [`io::Error`].
+    pub fn write_to(&self, mut writer: impl io::Write) -> io::Result<()> {
+        const BLOCK: usize = 64 << 10;
+        let parts = self.parts();
+        if let Ok(bytes) = parts.bytes() {
+            return writer.write_all(bytes);
+        }
+        if !parts.is_contiguous() {
+            return writer.write_all(self.to_contiguous()?.as_bytes()?);
+        }
+        let mut block = vec![0; parts.nbytes().min(BLOCK)];
+        parts.copy_by_blocks(&mut block, |bytes| writer.write_all(bytes))
     }
 
     /// Borrows the tensor as a [`TensorRef`].

@@ -66,14 +66,6 @@ mod rows;
 mod safetensors_0_8;
 #[cfg(all(feature = "safetensors-0_8", target_endian = "big"))]
 mod safetensors_0_8_big_endian;
-#[cfg(all(feature = "sealed", target_os = "linux", not(miri)))]
-mod sealed;
-#[cfg(all(feature = "sealed", target_os = "linux", not(miri)))]
-mod sealed_attacks;
-#[cfg(all(feature = "sealed", not(any(target_os = "linux", target_os = "android"))))]
-mod sealed_elsewhere;
-#[cfg(all(feature = "sealed", target_os = "linux", not(miri)))]
-mod sealed_hostile;
 mod shared_tensor;
 #[cfg(all(feature = "float8-0_7", feature = "microfloat-0_1", feature = "float4-0_2"))]
 mod small_floats;

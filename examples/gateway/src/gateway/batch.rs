@@ -4,8 +4,8 @@ use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
-use dlbridge::sealed::{Builder, Filling, SealedTensors};
 use dlbridge::{DType, SharedTensor};
+use dlbridge_sealed::{Builder, Filling, SealedTensors};
 
 use super::model::{FEATURES, ROW};
 use super::queue::Request;

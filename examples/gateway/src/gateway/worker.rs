@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, ensure};
-use dlbridge::sealed::SealedTensors;
+use dlbridge_sealed::SealedTensors;
 
 use super::Options;
 use super::batch::{Answer, Batch};

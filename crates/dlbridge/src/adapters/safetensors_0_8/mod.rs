@@ -172,7 +172,7 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
     pub fn tensor(&self, name: &str) -> Result<Tensor, Error> {
         let unknown = || Error::UnknownName { what: "tensor", name: name.into() };
         let info = self.metadata.info(name).ok_or_else(unknown)?;
-        let dtype = to_dlpack(info.dtype)?;
+        let dtype = DType::try_from(info.dtype)?;
         let shape = extents(&info.shape)?;
         let mut strides = vec![0; shape.len()];
         contiguous_strides(&shape, &mut strides);
@@ -188,17 +188,38 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
     }
 }
 
-pub(crate) fn to_dlpack(dtype: Dtype) -> Result<DType, Error> {
-    let found = DTYPES.iter().find(|(theirs, _)| *theirs == dtype);
-    let &(_, ours) = found.ok_or_else(|| refused(FORMAT, format!("no DLPack type for {dtype}")))?;
-    little_endian(ours)
+/// The type of the elements of a file's tensor.
+///
+/// # Errors
+///
+/// [`Refused`](Error::Refused) for a type that DLPack has no name for, and for numbers of several bytes
+/// on a big-endian machine.
+impl TryFrom<Dtype> for DType {
+    type Error = Error;
+
+    fn try_from(dtype: Dtype) -> Result<Self, Error> {
+        let found = DTYPES.iter().find(|(theirs, _)| *theirs == dtype);
+        let &(_, ours) =
+            found.ok_or_else(|| refused(FORMAT, format!("no DLPack type for {dtype}")))?;
+        little_endian(ours)
+    }
 }
 
-pub(crate) fn from_dlpack(dtype: DType) -> Result<Dtype, Error> {
-    little_endian(dtype)?;
-    let found = DTYPES.iter().find(|(_, ours)| *ours == dtype);
-    let &(theirs, _) = found.ok_or_else(|| refused(FORMAT, format!("no type for {dtype}")))?;
-    Ok(theirs)
+/// The name of a type of elements in a file.
+///
+/// # Errors
+///
+/// [`Refused`](Error::Refused) for a type that the format has no name for, and for numbers of several
+/// bytes on a big-endian machine.
+impl TryFrom<DType> for Dtype {
+    type Error = Error;
+
+    fn try_from(dtype: DType) -> Result<Self, Error> {
+        little_endian(dtype)?;
+        let found = DTYPES.iter().find(|(_, ours)| *ours == dtype);
+        let &(theirs, _) = found.ok_or_else(|| refused(FORMAT, format!("no type for {dtype}")))?;
+        Ok(theirs)
+    }
 }
 
 /// The format stores numbers in little-endian order.
@@ -225,7 +246,7 @@ fn format(error: SafeTensorError) -> Error {
 /// Borrows a tensor for writing a file. The format has no name for some types. Copy a tensor that is not
 /// contiguous, or that other code may write, with `to_contiguous` first.
 fn view(parts: Parts<'_>) -> Result<TensorView<'_>, Error> {
-    let dtype = from_dlpack(parts.dtype())?;
+    let dtype = Dtype::try_from(parts.dtype())?;
     let shape = parts.shape().iter().map(|&extent| extent as usize).collect();
     TensorView::new(dtype, shape, parts.bytes()?).map_err(format)
 }

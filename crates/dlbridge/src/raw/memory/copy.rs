@@ -4,7 +4,7 @@ use super::buffer::Buffer;
 use super::strided::{copy_strided, copy_strided_bytes};
 use crate::layout::{self, Blocks};
 use crate::raw::Parts;
-use crate::{Error, Flags};
+use crate::{Error, Flags, ShapeField};
 
 impl Parts<'_> {
     /// A contiguous copy of the elements, in row-major order.
@@ -19,21 +19,22 @@ impl Parts<'_> {
     }
 
     /// Copies the elements, in row-major order, to a slice of their size.
-    #[cfg(feature = "sealed")]
     pub(crate) fn copy_to_bytes(self, target: &mut [u8]) -> Result<(), Error> {
         self.check_host()?;
-        assert_eq!(target.len(), self.nbytes(), "the target has the tensor's size");
+        let (expected, found) = (self.nbytes(), target.len());
+        if expected != found {
+            return Err(Error::ShapeMismatch { field: ShapeField::Size, expected, found });
+        }
         // SAFETY: host memory (checked), and a unique borrow of as many bytes (R2).
         unsafe { self.copy_bytes_to(target.as_mut_ptr()) }
     }
 
     /// Copies contiguous elements to `block`, one part after the other, and passes each to `function`.
-    #[cfg(feature = "sealed")]
-    pub(crate) fn copy_by_blocks(
+    pub(crate) fn copy_by_blocks<E: From<Error>>(
         self,
         block: &mut [u8],
-        mut function: impl FnMut(&[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        mut function: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.check_host()?;
         self.check_contiguous()?;
         let (size, mut done) = (self.nbytes(), 0);

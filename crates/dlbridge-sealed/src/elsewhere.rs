@@ -5,58 +5,59 @@ use std::ops::Range;
 #[cfg(unix)]
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::refused;
-use crate::Error;
+use dlbridge::Error;
+
+use crate::refused;
 
 /// A descriptor of a file.
 #[cfg(unix)]
-pub(super) type Descriptor = std::os::fd::OwnedFd;
+pub(crate) type Descriptor = std::os::fd::OwnedFd;
 #[cfg(not(unix))]
-pub(super) type Descriptor = Infallible;
+pub(crate) type Descriptor = Infallible;
 
 fn unsupported<T>() -> Result<T, Error> {
     Err(refused(format!("expected Linux, found {}; send the bytes instead", std::env::consts::OS)))
 }
 
 /// A mapping that is only read.
-pub(super) type Map = Vec<u8>;
+pub(crate) type Map = Vec<u8>;
 
 #[derive(Debug)]
-pub(super) struct NewFile(Infallible);
+pub(crate) struct NewFile(Infallible);
 
 impl NewFile {
-    pub(super) fn create(_size: usize) -> Result<Self, Error> {
+    pub(crate) fn create(_size: usize) -> Result<Self, Error> {
         unsupported()
     }
 
-    pub(super) fn write(&self, _offset: usize, _bytes: &[u8]) -> Result<(), Error> {
+    pub(crate) fn write(&self, _offset: usize, _bytes: &[u8]) -> Result<(), Error> {
         match self.0 {}
     }
 
-    pub(super) fn map(&self) -> Result<Unsplit, Error> {
+    pub(crate) fn map(&self) -> Result<Unsplit, Error> {
         match self.0 {}
     }
 
-    pub(super) fn seal(self) -> Result<Descriptor, (Self, Error)> {
+    pub(crate) fn seal(self) -> Result<Descriptor, (Self, Error)> {
         match self.0 {}
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Unsplit(Infallible);
+pub(crate) struct Unsplit(Infallible);
 
 impl Unsplit {
-    pub(super) fn split(&mut self, _range: &Range<usize>) -> Result<Region, Error> {
+    pub(crate) fn split(&mut self, _range: &Range<usize>) -> Result<Region, Error> {
         match self.0 {}
     }
 
-    pub(super) fn regions(&self) -> usize {
+    pub(crate) fn regions(&self) -> usize {
         match self.0 {}
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Region(Infallible);
+pub(crate) struct Region(Infallible);
 
 impl AsMut<[u8]> for Region {
     fn as_mut(&mut self) -> &mut [u8] {
@@ -65,27 +66,27 @@ impl AsMut<[u8]> for Region {
 }
 
 #[derive(Debug)]
-pub(super) struct SealedFile(Infallible);
+pub(crate) struct SealedFile(Infallible);
 
 impl SealedFile {
-    pub(super) fn check(_file: Descriptor) -> Result<(Self, Map), Error> {
+    pub(crate) fn check(_file: Descriptor) -> Result<(Self, Map), Error> {
         unsupported()
     }
 
-    pub(super) fn map_private(&self, _range: &Range<usize>) -> Result<Vec<u8>, Error> {
+    pub(crate) fn map_private(&self, _range: &Range<usize>) -> Result<Vec<u8>, Error> {
         match self.0 {}
     }
 
-    pub(super) fn map_private_whole(&self) -> Result<Unsplit, Error> {
+    pub(crate) fn map_private_whole(&self) -> Result<Unsplit, Error> {
         match self.0 {}
     }
 
-    pub(super) fn try_clone(&self) -> Result<Self, Error> {
+    pub(crate) fn try_clone(&self) -> Result<Self, Error> {
         match self.0 {}
     }
 
     #[cfg(unix)]
-    pub(super) fn into_fd(self) -> Descriptor {
+    pub(crate) fn into_fd(self) -> Descriptor {
         match self.0 {}
     }
 }

@@ -1,6 +1,6 @@
 //! Sealed tensors between processes: this program starts itself as the other side, with a socket as
 //! its standard input. It lives through a script of steps, each of which may be its last one.
-#![cfg(all(feature = "sealed", target_os = "linux", not(miri)))]
+#![cfg(all(target_os = "linux", not(miri)))]
 
 mod other;
 mod traced;
@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use dlbridge::sealed::{Builder, SealedTensors};
 use dlbridge::{Access, DType, Tensor};
+use dlbridge_sealed::{Builder, SealedTensors};
 use other::{Other, Watch, alone};
 
 /// What the maker of a file does, one step after the other.
@@ -22,7 +22,7 @@ const READER: [&str; 5] = ["received", "read", "cloned", "private", "written"];
 /// The size of the tensor.
 const SIZE: i64 = 16 << 20;
 /// Rounds of send, receive and drop.
-const ROUNDS: usize = 100_000;
+const ROUNDS: usize = 3_000;
 /// One round in so many seals a file of its own.
 const SEALS: usize = 100;
 
@@ -175,7 +175,7 @@ fn python_receives_what_rust_sends_and_sends_it_back() {
     let program = ["-c", PYTHON];
     let python = Command::new("python3").args(program).stdin(OwnedFd::from(theirs)).spawn();
     let Ok(mut python) = python else { return eprintln!("skipped: no python3") };
-    let sealed = Tensor::from(vec![1_i64, 2]).seal().expect("a seal");
+    let sealed = SealedTensors::try_from(&Tensor::from(vec![1_i64, 2])).expect("a seal");
     sealed.send(&here).expect("a socket");
     let received = SealedTensors::receive(&here).expect("the same file");
     assert!(python.wait().expect("a process").success());
@@ -187,7 +187,7 @@ fn python_receives_what_rust_sends_and_sends_it_back() {
 fn a_file_in_a_socket_is_freed_with_it() {
     let _alone = alone();
     let (here, there) = UnixStream::pair().expect("sockets");
-    let sealed = Tensor::from(vec![7_u8]).seal().expect("a seal");
+    let sealed = SealedTensors::try_from(&Tensor::from(vec![7_u8])).expect("a seal");
     let watch = Watch::of(std::process::id());
     sealed.send(&here).expect("a socket");
     drop((sealed, here));
@@ -206,11 +206,11 @@ fn no_descriptor_and_no_mapping_is_leaked() {
     let counts = || ["/proc/self/fd", "/proc/self/maps"].map(count);
     let (here, there) = UnixStream::pair().expect("sockets");
     let source = Tensor::from(vec![1.0_f32; 16]);
-    let sealed = source.seal().expect("a seal");
+    let sealed = SealedTensors::try_from(&source).expect("a seal");
     let before = counts();
     for round in 0..ROUNDS {
         if round % SEALS == 0 {
-            source.seal().expect("a seal").send(&here).expect("a socket");
+            SealedTensors::try_from(&source).expect("a seal").send(&here).expect("a socket");
             let mut alive = Builder::new().tensor("x", DType::U8, &[1]).allocate().expect("memory");
             let tensor = alive.tensor("x").expect("there");
             assert!(alive.seal().is_err());
@@ -236,7 +236,7 @@ fn the_limit_of_mappings_is_an_error_that_names_the_call_for_all_tensors() {
         return eprintln!("skipped: this machine allows {} mappings", most.trim());
     }
     let x = Tensor::from(vec![7_u8]);
-    let sealed = dlbridge::sealed::seal([("x", &x)]).expect("a seal");
+    let sealed = dlbridge_sealed::seal([("x", &x)]).expect("a seal");
     let mut hoarder = Other::start("hoarder", "");
     sealed.send(&hoarder.socket).expect("a socket");
     let mut error = String::new();

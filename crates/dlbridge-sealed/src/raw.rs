@@ -14,14 +14,15 @@ use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
 use rustix::fs::{self, FallocateFlags, FileType, MemfdFlags, SealFlags};
 use rustix::io::{Errno, pwrite, retry_on_intr};
 
-use super::refused;
-use crate::Error;
+use dlbridge::Error;
+
+use crate::refused;
 
 /// A descriptor of a file.
-pub(super) use std::os::fd::OwnedFd as Descriptor;
+pub(crate) use std::os::fd::OwnedFd as Descriptor;
 
 /// A mapping that is only read.
-pub(super) use memmap2::Mmap as Map;
+pub(crate) use memmap2::Mmap as Map;
 
 /// What a file needs, so that no process can ever change its bytes or its size.
 const SEALS: SealFlags =
@@ -39,14 +40,14 @@ const BLOCK: u64 = 512;
 
 /// A file of this process alone, not sealed yet. Its descriptor is given to no caller.
 #[derive(Debug)]
-pub(super) struct NewFile {
+pub(crate) struct NewFile {
     file: OwnedFd,
     size: usize,
 }
 
 impl NewFile {
     /// Creates a file without pages, if the machine has the memory for them.
-    pub(super) fn create(size: usize) -> Result<Self, Error> {
+    pub(crate) fn create(size: usize) -> Result<Self, Error> {
         // The kernel's rule for promising memory refuses a size that the machine does not have. Memory
         // files are exempt from it: allocating their pages would end other processes first.
         let promised = MmapOptions::new().len(size).map_anon();
@@ -65,7 +66,7 @@ impl NewFile {
     }
 
     /// Writes bytes, in pages that are allocated for them and not cleared before.
-    pub(super) fn write(&self, mut offset: usize, mut bytes: &[u8]) -> Result<(), Error> {
+    pub(crate) fn write(&self, mut offset: usize, mut bytes: &[u8]) -> Result<(), Error> {
         while !bytes.is_empty() {
             let written = retry_on_intr(|| pwrite(&self.file, bytes, offset as u64));
             let written = written.map_err(|error| self.no_memory("pwrite", error))?;
@@ -94,7 +95,7 @@ impl NewFile {
 
     /// Maps the whole file, to be filled. A page that it lacked would end the process at the first
     /// access, where there is no memory for it.
-    pub(super) fn map(&self) -> Result<Unsplit, Error> {
+    pub(crate) fn map(&self) -> Result<Unsplit, Error> {
         self.complete()?;
         let map = MmapOptions::new().len(self.size).map_raw(&self.file);
         let map = Arc::new(map.map_err(|error| system("mmap", error))?);
@@ -102,7 +103,7 @@ impl NewFile {
     }
 
     /// Seals the file, unless a writable mapping of it is left.
-    pub(super) fn seal(self) -> Result<OwnedFd, (Self, Error)> {
+    pub(crate) fn seal(self) -> Result<OwnedFd, (Self, Error)> {
         if let Err(error) = self.complete() {
             return Err((self, error));
         }
@@ -122,14 +123,14 @@ impl NewFile {
 
 /// The rest of a writable mapping, from `next` on, which no [`Region`] has.
 #[derive(Debug)]
-pub(super) struct Unsplit {
+pub(crate) struct Unsplit {
     map: Arc<MmapRaw>,
     next: usize,
 }
 
 impl Unsplit {
     /// Splits the bytes of a range off. Ranges rise: a byte is in one region at most.
-    pub(super) fn split(&mut self, range: &Range<usize>) -> Result<Region, Error> {
+    pub(crate) fn split(&mut self, range: &Range<usize>) -> Result<Region, Error> {
         let Range { start, end } = *range;
         if start < self.next || end < start || end > self.map.len() {
             return Err(refused(format!("expected rising ranges, found bytes {start}..{end}")));
@@ -139,14 +140,14 @@ impl Unsplit {
     }
 
     /// How many regions there are.
-    pub(super) fn regions(&self) -> usize {
+    pub(crate) fn regions(&self) -> usize {
         Arc::strong_count(&self.map) - 1
     }
 }
 
 /// Bytes of a writable mapping that no other region has.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(crate) struct Region {
     map: Arc<MmapRaw>,
     start: usize,
     len: usize,
@@ -164,7 +165,7 @@ impl AsMut<[u8]> for Region {
 
 /// A file that was found sealed: neither its bytes nor its size ever change (F10).
 #[derive(Debug)]
-pub(super) struct SealedFile {
+pub(crate) struct SealedFile {
     file: OwnedFd,
     size: usize,
     /// The device and the number of the file. Code in another language can close the descriptor by its
@@ -175,7 +176,7 @@ pub(super) struct SealedFile {
 impl SealedFile {
     /// Asks the kernel whether a file is sealed and has all its pages: reading a missing one allocates it, which
     /// can fail. Then maps the whole file, to be read.
-    pub(super) fn check(file: OwnedFd) -> Result<(Self, Map), Error> {
+    pub(crate) fn check(file: OwnedFd) -> Result<(Self, Map), Error> {
         let seals = fs::fcntl_get_seals(&file).map_err(|error| not_a_memfd(&file, error))?;
         if !seals.contains(SEALS) {
             let missing = SEALS.difference(seals);
@@ -238,7 +239,7 @@ impl SealedFile {
     }
 
     /// Maps a part of the file, copy-on-write.
-    pub(super) fn map_private(&self, range: &Range<usize>) -> Result<MmapMut, Error> {
+    pub(crate) fn map_private(&self, range: &Range<usize>) -> Result<MmapMut, Error> {
         let mut options = MmapOptions::new();
         let options = options.offset(range.start as u64).len(range.len());
         // SAFETY: as above (F10); writes stay in this mapping (R4).
@@ -252,17 +253,17 @@ impl SealedFile {
     }
 
     /// Maps the whole file, copy-on-write, to be split into regions.
-    pub(super) fn map_private_whole(&self) -> Result<Unsplit, Error> {
+    pub(crate) fn map_private_whole(&self) -> Result<Unsplit, Error> {
         let map = self.map_private(&(0..self.size))?;
         Ok(Unsplit { map: Arc::new(map.into()), next: 0 })
     }
 
-    pub(super) fn try_clone(&self) -> Result<Self, Error> {
+    pub(crate) fn try_clone(&self) -> Result<Self, Error> {
         let file = self.file()?.try_clone().map_err(|error| system("dup", error))?;
         Ok(Self { file, ..*self })
     }
 
-    pub(super) fn into_fd(self) -> OwnedFd {
+    pub(crate) fn into_fd(self) -> OwnedFd {
         self.file
     }
 }

@@ -1,13 +1,13 @@
 //! Sealed tensors in one process: what they hold, and in which order they are made.
-//! Files to reject belong to `sealed_hostile.rs`, other processes to `sealed_processes.rs`.
+//! Files to reject belong to `hostile.rs`, other processes to `processes/`.
 
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use dlbridge::sealed::{Builder, SealedTensors, seal};
 use dlbridge::{Access, DType, DescriptorError, Error, Tensor};
+use dlbridge_sealed::{Builder, SealedTensors, seal};
 use dlbridge_testing::conformance::{self, Expected};
 use rustix::fs::{SealFlags, fcntl_get_seals};
 use safetensors::Dtype;
@@ -17,7 +17,7 @@ const ALL: SealFlags =
 
 #[test]
 fn a_sealed_tensor_is_frozen_and_a_private_one_exclusive() {
-    let sealed = Tensor::from(vec![1.0_f32, 2.0, 3.0]).seal().expect("a seal");
+    let sealed = SealedTensors::try_from(&Tensor::from(vec![1.0_f32, 2.0, 3.0])).expect("a seal");
     conformance::owner(|| {
         let tensor = sealed.tensor("tensor").expect("there");
         let expected =
@@ -223,7 +223,7 @@ fn any_safetensors_reader_reads_the_file() {
 
 #[test]
 fn a_clone_and_a_descriptor_reach_the_same_memory() {
-    let sealed = Tensor::from(vec![1_u16, 2]).seal().expect("a seal");
+    let sealed = SealedTensors::try_from(&Tensor::from(vec![1_u16, 2])).expect("a seal");
     let clone = sealed.try_clone().expect("a descriptor");
     let pointer = |sealed: &SealedTensors| sealed.tensor("tensor").expect("there").data_ptr();
     assert_eq!(pointer(&sealed), pointer(&clone));
@@ -237,7 +237,10 @@ fn a_clone_and_a_descriptor_reach_the_same_memory() {
 #[test]
 fn a_socket_carries_one_sealed_file() {
     let (here, there) = UnixStream::pair().expect("sockets");
-    Tensor::from(vec![1_u8]).seal().expect("a seal").send(&here).expect("a socket");
+    SealedTensors::try_from(&Tensor::from(vec![1_u8]))
+        .expect("a seal")
+        .send(&here)
+        .expect("a socket");
     let sealed = SealedTensors::receive(&there).expect("a descriptor");
     assert_eq!(sealed.tensor("tensor").expect("there").as_slice::<u8>(), Ok(&[1][..]));
     (&here).write_all(b"x").expect("a socket");

@@ -1,12 +1,12 @@
 //! Sealed files from anywhere: each that is not a whole, sealed file of tensors is an error.
-//! What a sealed file holds belongs to `sealed.rs`.
+//! What a sealed file holds belongs to `files.rs`.
 
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use dlbridge::sealed::SealedTensors;
+use dlbridge_sealed::SealedTensors;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::fs::{fallocate, fcntl_add_seals, ftruncate, memfd_create, open};
 

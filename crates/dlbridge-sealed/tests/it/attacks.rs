@@ -1,5 +1,5 @@
 //! Attempts to change a sealed file or its memory from the process that has its descriptor: each one
-//! of the table in `SAFETY.md`. Those of other processes are in `sealed_processes.rs`.
+//! of the table in `SAFETY.md`. Those of other processes are in `processes/`.
 #![allow(unsafe_code, reason = "mappings are made as an attacker makes them")]
 
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use dlbridge::Tensor;
-use dlbridge::sealed::{Builder, Filling, SealedTensors};
+use dlbridge_sealed::{Builder, Filling, SealedTensors};
 use memmap2::MmapOptions;
 use rustix::fs::{
     FallocateFlags, Mode, OFlags, SealFlags, copy_file_range, fallocate, fcntl_add_seals, fstat,
@@ -22,7 +22,7 @@ const VALUES: [i64; 3] = [1, 2, 3];
 
 /// Sealed tensors, a descriptor of their own and one of the same file opened again.
 fn sealed() -> (SealedTensors, [OwnedFd; 2]) {
-    let sealed = Tensor::from(VALUES.to_vec()).seal().expect("a seal");
+    let sealed = SealedTensors::try_from(&Tensor::from(VALUES.to_vec())).expect("a seal");
     let same = sealed.as_fd().try_clone_to_owned().expect("a descriptor");
     let path = format!("/proc/self/fd/{}", same.as_raw_fd());
     let again = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).expect("opened again");

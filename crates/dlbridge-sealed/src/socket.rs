@@ -12,8 +12,9 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use super::{SealedTensors, refused};
-use crate::Error;
+use dlbridge::Error;
+
+use crate::{SealedTensors, refused};
 
 /// A descriptor travels beside a byte at least.
 const BYTE: [u8; 1] = [0];
@@ -25,10 +26,10 @@ impl SealedTensors {
     /// use std::os::unix::net::UnixStream;
     ///
     /// use dlbridge::Tensor;
-    /// use dlbridge::sealed::SealedTensors;
+    /// use dlbridge_sealed::SealedTensors;
     ///
     /// let (here, there) = UnixStream::pair()?;
-    /// Tensor::from(vec![1_i64, 2]).seal()?.send(&here)?;
+    /// SealedTensors::try_from(&Tensor::from(vec![1_i64, 2]))?.send(&here)?;
     ///
     /// // In the other process:
     /// let sealed = SealedTensors::receive(&there)?;

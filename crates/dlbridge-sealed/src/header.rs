@@ -4,15 +4,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
+use dlbridge::layout::contiguous_nbytes as nbytes;
+use dlbridge::{DType, DescriptorError, Error, ShapeField};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
-use super::refused;
-use crate::adapters::safetensors_0_8::{from_dlpack, to_dlpack};
-use crate::layout::{self, contiguous_strides, extents, measure};
-use crate::{DType, DescriptorError, Error, Flags, ShapeField};
+use crate::refused;
 
 /// Where tensors begin: what SIMD kernels and JAX expect of memory that they share.
-pub(super) const ALIGN: usize = 64;
+pub(crate) const ALIGN: usize = 64;
 /// The most bytes that a header may have, so that parsing a hostile one stays cheap.
 const LARGEST: usize = 16 << 20;
 /// The header is preceded by its size.
@@ -25,23 +24,23 @@ const TYPED: &str = "dlbridge:";
 
 /// A tensor in a file.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) name: String,
-    pub(super) dtype: DType,
-    pub(super) shape: Vec<i64>,
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<i64>,
     /// Its bytes in the file.
-    pub(super) range: Range<usize>,
+    pub(crate) range: Range<usize>,
 }
 
 /// What a file contains.
 #[derive(Debug)]
-pub(super) struct Contents {
+pub(crate) struct Contents {
     /// In the order of the file.
-    pub(super) entries: Vec<Entry>,
+    pub(crate) entries: Vec<Entry>,
     index: HashMap<String, usize>,
-    pub(super) metadata: BTreeMap<String, String>,
+    pub(crate) metadata: BTreeMap<String, String>,
     /// The size of the whole file in bytes.
-    pub(super) size: usize,
+    pub(crate) size: usize,
 }
 
 impl Contents {
@@ -51,26 +50,18 @@ impl Contents {
     }
 
     /// The place of a tensor among the entries.
-    pub(super) fn find(&self, name: &str) -> Result<usize, Error> {
+    pub(crate) fn find(&self, name: &str) -> Result<usize, Error> {
         let unknown = || Error::UnknownName { what: "tensor", name: name.into() };
         self.index.get(name).copied().ok_or_else(unknown)
     }
 
-    pub(super) fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.entries.iter().map(|entry| entry.name.as_str())
     }
 }
 
-/// The size in bytes of a contiguous tensor.
-pub(super) fn nbytes(dtype: DType, shape: &[i64]) -> Result<usize, Error> {
-    let mut strides = vec![0; shape.len()];
-    contiguous_strides(shape, &mut strides);
-    let size = measure(shape, &strides, dtype, Flags::NONE)?;
-    layout::nbytes(size.span.len, dtype, Flags::NONE)
-}
-
 /// Lays out a file of tensors: the bytes before the first tensor, and what the file contains.
-pub(super) fn plan(
+pub(crate) fn plan(
     declared: Vec<(String, DType, Vec<i64>)>,
     metadata: BTreeMap<String, String>,
 ) -> Result<(Vec<u8>, Contents), Error> {
@@ -94,7 +85,7 @@ pub(super) fn plan(
         }
         let size = nbytes(dtype, &shape)?;
         end = start.checked_add(size).ok_or_else(too_large)?;
-        let stored = match from_dlpack(dtype) {
+        let stored = match Dtype::try_from(dtype) {
             Ok(stored) if fills_bytes(dtype, &shape, size) => {
                 info(stored, shape.iter().map(|&extent| extent as usize).collect(), start..end)
             }
@@ -124,7 +115,7 @@ pub(super) fn plan(
 }
 
 /// Reads what any bytes say that they contain.
-pub(super) fn parse(file: &[u8]) -> Result<Contents, Error> {
+pub(crate) fn parse(file: &[u8]) -> Result<Contents, Error> {
     let (size, rest) = file.split_first_chunk::<SIZE>().ok_or_else(|| {
         refused(format!("expected a header with its size, found {} bytes", file.len()))
     })?;
@@ -161,7 +152,7 @@ pub(super) fn parse(file: &[u8]) -> Result<Contents, Error> {
         }
         let (dtype, shape) = match words.get(&format!("{TYPED}{name}")) {
             Some(text) => untyped(text)?,
-            None => (to_dlpack(info.dtype)?, extents(&info.shape)?),
+            None => (info.dtype.try_into()?, extents(&info.shape)?),
         };
         let expected = nbytes(dtype, &shape)?;
         if expected != range.len() {
@@ -197,6 +188,11 @@ fn fills_bytes(dtype: DType, shape: &[i64], size: usize) -> bool {
 
 fn info(dtype: Dtype, shape: Vec<usize>, range: Range<usize>) -> TensorInfo {
     TensorInfo { dtype, shape, data_offsets: (range.start, range.end) }
+}
+
+fn extents(shape: &[usize]) -> Result<Vec<i64>, Error> {
+    let too_large = |_| Error::Descriptor(DescriptorError::SizeOverflow { what: "element count" });
+    shape.iter().map(|&extent| extent.try_into().map_err(too_large)).collect()
 }
 
 /// A type and a shape as text: `int4 3 5`.

@@ -11,8 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::ptr;
 
-use dlbridge::sealed::{Builder, SealedTensors};
 use dlbridge::{DType, Tensor};
+use dlbridge_sealed::{Builder, SealedTensors};
 use memmap2::MmapOptions;
 use rustix::fs::{SealFlags, fcntl_add_seals, ftruncate};
 use rustix::io::{Errno, pwrite};
@@ -184,7 +184,7 @@ fn force(process: u32, thread: u64, address: u64) -> [Result<(), Errno>; 2] {
 #[test]
 fn no_debugger_changes_a_frozen_tensor() {
     let _alone = alone();
-    let sealed = Tensor::from(vec![7_u8; 10_000]).seal().expect("a seal");
+    let sealed = SealedTensors::try_from(&Tensor::from(vec![7_u8; 10_000])).expect("a seal");
     let victim = Other::start("victim", "");
     sealed.send(&victim.socket).expect("a socket");
     let process = victim.child.id();
@@ -227,7 +227,10 @@ fn no_debugger_changes_a_frozen_tensor() {
 fn opening_makes_the_same_few_system_calls_for_every_size_and_reads_the_header_alone() {
     let _alone = alone();
     let mut opener = Other::start("opener", "");
-    Tensor::from(vec![7_u8]).seal().expect("a seal").send(&opener.socket).expect("a socket");
+    SealedTensors::try_from(&Tensor::from(vec![7_u8]))
+        .expect("a seal")
+        .send(&opener.socket)
+        .expect("a socket");
     let [thread] = receive(&opener.socket);
     let mut found = Vec::new();
     for size in SIZES {

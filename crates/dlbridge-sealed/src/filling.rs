@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::ops::Range;
 
-use super::header::{Contents, plan};
-use super::raw::{NewFile, Region, Unsplit};
-use super::{SealedTensors, refused};
-use crate::{DType, Error, Tensor};
+use dlbridge::{DType, Error, Tensor};
+
+use crate::header::{Contents, plan};
+use crate::raw::{NewFile, Region, Unsplit};
+use crate::{SealedTensors, refused};
 
 /// How many bytes go to a file by one call: they stay in the processor's cache.
 const BLOCK: usize = 64 << 10;
@@ -20,7 +21,7 @@ const BLOCK: usize = 64 << 10;
 /// # #[cfg(target_os = "linux")]
 /// # fn main() -> Result<(), dlbridge::Error> {
 /// use dlbridge::DType;
-/// use dlbridge::sealed::Builder;
+/// use dlbridge_sealed::Builder;
 ///
 /// let mut filling = Builder::new()
 ///     .tensor("weights", DType::F32, &[2, 3])
@@ -107,7 +108,7 @@ impl Filling {
         self.contents.names()
     }
 
-    /// Takes a tensor out to be filled, once: class [`Exclusive`](crate::Access::Exclusive). Dropping
+    /// Takes a tensor out to be filled, once: class [`Exclusive`](dlbridge::Access::Exclusive). Dropping
     /// it leaves what was written in the file.
     ///
     /// # Errors
@@ -130,7 +131,7 @@ impl Filling {
     pub fn copy_from(&mut self, name: &str, source: &Tensor) -> Result<(), Error> {
         let place = self.contents.find(name)?;
         let entry = &self.contents.entries[place];
-        let Range { mut start, end } = entry.range;
+        let Range { start, end } = entry.range;
         if source.dtype() != entry.dtype {
             return Err(Error::DTypeMismatch { found: source.dtype(), expected: entry.dtype });
         }
@@ -145,15 +146,11 @@ impl Filling {
         }
         match &self.file {
             Some(file) if self.regions.is_empty() && source.is_contiguous() => {
-                source.parts().copy_by_blocks(&mut block(end - start), |bytes| {
-                    file.write(start, bytes)?;
-                    start += bytes.len();
-                    Ok(())
-                })
+                source.write_to(FileAt { file, offset: start }).map_err(not_io)
             }
             _ => {
                 let region = self.region(place)?.as_mut().ok_or_else(|| taken(name))?;
-                source.parts().copy_to_bytes(region.as_mut())
+                source.copy_to_bytes(region.as_mut())
             }
         }
     }
@@ -166,7 +163,7 @@ impl Filling {
     /// # #[cfg(target_os = "linux")]
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use dlbridge::DType;
-    /// use dlbridge::sealed::Builder;
+    /// use dlbridge_sealed::Builder;
     ///
     /// let socket = &[1.5_f32, 2.5].map(f32::to_ne_bytes).concat()[..];
     /// let mut filling = Builder::new().tensor("x", DType::F32, &[2]).allocate()?;
@@ -193,12 +190,12 @@ impl Filling {
                 for offset in (start..end).step_by(BLOCK) {
                     let bytes = &mut block[..BLOCK.min(end - offset)];
                     source.read_exact(bytes)?;
-                    file.write(offset, bytes).map_err(io_error)?;
+                    file.write(offset, bytes)?;
                 }
                 Ok(())
             }
             _ => {
-                let region = self.region(place).map_err(io_error)?;
+                let region = self.region(place)?;
                 let region = region.as_mut().ok_or_else(|| io::Error::other(taken(name)))?;
                 source.read_exact(region.as_mut())
             }
@@ -263,11 +260,28 @@ fn block(size: usize) -> Vec<u8> {
     vec![0; size.min(BLOCK)]
 }
 
-fn io_error(error: Error) -> io::Error {
-    match error {
-        Error::OutOfMemory { .. } => io::Error::new(io::ErrorKind::OutOfMemory, error),
-        error => io::Error::other(error),
+/// Writes to a file from an offset on.
+struct FileAt<'f> {
+    file: &'f NewFile,
+    offset: usize,
+}
+
+impl io::Write for FileAt<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(self.offset, bytes)?;
+        self.offset += bytes.len();
+        Ok(bytes.len())
     }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The error that an [`io::Error`] was made of.
+fn not_io(error: io::Error) -> Error {
+    let refused = |error: io::Error| Error::Refused { by: "write", reason: error.to_string() };
+    error.downcast().unwrap_or_else(refused)
 }
 
 fn taken(name: &str) -> Error {

@@ -1,58 +1,5 @@
-//! Tensors that other processes read without a copy: named tensors in one sealed memory file (Linux).
-//!
-//! A [`Builder`] declares tensors and allocates them in a memory file (memfd) without a name. They
-//! are filled in place, then sealed: the kernel refuses every change of the file from then on, in
-//! every process. Its descriptor goes to other processes, over a Unix socket for instance.
-//!
-//! | I have | I want | call |
-//! | --- | --- | --- |
-//! | tensors to compute | them in a file from the start | [`Builder`], [`Filling::seal`] |
-//! | a tensor, some tensors | a sealed copy | [`Tensor::seal`], [`seal`] |
-//! | sealed tensors, a Unix socket | them in another process | `SealedTensors::send`, `receive` |
-//! | sealed tensors | their descriptor | `as_fd`, `OwnedFd::from` |
-//! | a descriptor that was received | its tensors, after a check | [`SealedTensors::try_from`] |
-//! | sealed tensors | a tensor to read | [`SealedTensors::tensor`] |
-//! | sealed tensors | a tensor to write, of my own | [`SealedTensors::private`] |
-//! | many sealed tensors | all of them to write | [`SealedTensors::private_tensors`] |
-//!
-//! ```
-//! # #[cfg(target_os = "linux")]
-//! # fn main() -> Result<(), dlbridge::Error> {
-//! use std::os::fd::OwnedFd;
-//!
-//! use dlbridge::sealed::SealedTensors;
-//! use dlbridge::{Access, Tensor};
-//!
-//! let descriptor = OwnedFd::from(Tensor::from(vec![1.0_f32, 2.0]).seal()?);
-//!
-//! // In another process, to which the descriptor was sent:
-//! let sealed = SealedTensors::try_from(descriptor)?;
-//! let tensor = sealed.tensor("tensor")?;
-//! assert_eq!(tensor.access(), Access::Frozen);
-//! assert_eq!(tensor.as_slice::<f32>()?, [1.0, 2.0]);
-//!
-//! let mut private = sealed.private("tensor")?;
-//! private.as_slice_mut::<f32>()?[0] = 5.0;
-//! assert_eq!(tensor.as_slice::<f32>()?, [1.0, 2.0]);
-//! # Ok(())
-//! # }
-//! # #[cfg(not(target_os = "linux"))]
-//! # fn main() {}
-//! ```
-//!
-//! The file has the safetensors layout, so that every reader of that format reads it. Dtypes that the format lacks,
-//! and on a big-endian machine all that are wider than a byte, are bytes to such a reader.
-//! `SAFETY.md` says why sealed memory is [`Frozen`](crate::Access::Frozen), also from an untrusted
-//! sender.
-//! On systems other than Linux, every call is an error.
-
-#[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "elsewhere.rs")]
-mod raw;
-
-mod filling;
-mod header;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod socket;
+//! `SealedTensors`: a file that the kernel keeps as it is, and its tensors.
+//! Invariant: the header is read from the mapping after the seals were checked.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -60,13 +7,13 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-pub use filling::{Builder, Filling};
-use header::{Contents, Entry};
-use raw::{Descriptor, Map, SealedFile};
+use dlbridge::{Error, Tensor};
 
-use crate::{Error, Tensor};
+use crate::Builder;
+use crate::header::{self, Contents, Entry};
+use crate::raw::{Descriptor, Map, SealedFile};
 
-/// What [`Tensor::seal`] calls its tensor.
+/// The name of a tensor that is sealed without one.
 const ONE: &str = "tensor";
 
 /// Named tensors in a sealed memory file, which no process can change.
@@ -99,7 +46,7 @@ impl SealedTensors {
         self.contents.size
     }
 
-    /// A tensor, read-only: class [`Frozen`](crate::Access::Frozen).
+    /// A tensor, read-only: class [`Frozen`](dlbridge::Access::Frozen).
     ///
     /// # Errors
     ///
@@ -110,7 +57,7 @@ impl SealedTensors {
         Tensor::builder(owner).dtype(entry.dtype).shape(&entry.shape).build_read_only::<u8>()
     }
 
-    /// A writable tensor over a private mapping: class [`Exclusive`](crate::Access::Exclusive).
+    /// A writable tensor over a private mapping: class [`Exclusive`](dlbridge::Access::Exclusive).
     /// A page is copied at the first write to it; the file and other tensors keep their values.
     ///
     /// # Errors
@@ -153,7 +100,7 @@ impl SealedTensors {
         Ok(Self { file: self.file.try_clone()?, map, contents })
     }
 
-    fn open(file: Descriptor) -> Result<Self, Error> {
+    pub(crate) fn open(file: Descriptor) -> Result<Self, Error> {
         let (file, map) = SealedFile::check(file)?;
         let contents = header::parse(&map)?;
         Ok(Self { file, map: Arc::new(map), contents: Arc::new(contents) })
@@ -205,14 +152,16 @@ impl AsRef<[u8]> for Mapped {
     }
 }
 
-impl Tensor {
-    /// Seals a copy of the tensor, under the name `tensor`; [`sealed`](crate::sealed) says what for.
-    ///
-    /// # Errors
-    ///
-    /// As [`sealed::seal`](seal()).
-    pub fn seal(&self) -> Result<SealedTensors, Error> {
-        seal([(ONE, self)])
+/// A sealed copy of one tensor, under the name `tensor`.
+///
+/// # Errors
+///
+/// As [`seal`].
+impl TryFrom<&Tensor> for SealedTensors {
+    type Error = Error;
+
+    fn try_from(tensor: &Tensor) -> Result<Self, Error> {
+        seal([(ONE, tensor)])
     }
 }
 
@@ -221,10 +170,11 @@ impl Tensor {
 /// ```
 /// # #[cfg(target_os = "linux")]
 /// # fn main() -> Result<(), dlbridge::Error> {
-/// use dlbridge::{Tensor, sealed};
+/// use dlbridge::Tensor;
+/// use dlbridge_sealed::seal;
 ///
 /// let (x, y) = (Tensor::from(vec![1_i32, 2]), Tensor::from(vec![0.5_f64]));
-/// let sealed = sealed::seal([("x", &x), ("y", &y)])?;
+/// let sealed = seal([("x", &x), ("y", &y)])?;
 /// assert_eq!(sealed.names().collect::<Vec<_>>(), ["x", "y"]);
 /// # Ok(())
 /// # }
@@ -248,9 +198,4 @@ pub fn seal<'a, N: Into<String>>(
         filling.copy_from(&name, tensor)?;
     }
     filling.seal()
-}
-
-/// The error for a file, or a use of it, that is not as expected.
-fn refused(reason: String) -> Error {
-    Error::Refused { by: "sealed tensors", reason }
 }

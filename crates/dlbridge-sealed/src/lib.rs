@@ -1,0 +1,66 @@
+//! Tensors that other processes read without a copy: named tensors in one sealed memory file (Linux).
+//!
+//! A [`Builder`] declares tensors and allocates them in a memory file (memfd) without a name. They
+//! are filled in place, then sealed: the kernel refuses every change of the file from then on, in
+//! every process. Its descriptor goes to other processes, over a Unix socket for instance.
+//!
+//! | I have | I want | call |
+//! | --- | --- | --- |
+//! | tensors to compute | them in a file from the start | [`Builder`], [`Filling::seal`] |
+//! | a tensor, some tensors | a sealed copy | [`SealedTensors::try_from`], [`seal`] |
+//! | sealed tensors, a Unix socket | them in another process | `SealedTensors::send`, `receive` |
+//! | sealed tensors | their descriptor | `as_fd`, `OwnedFd::from` |
+//! | a descriptor that was received | its tensors, after a check | [`SealedTensors::try_from`] |
+//! | sealed tensors | a tensor to read | [`SealedTensors::tensor`] |
+//! | sealed tensors | a tensor to write, of my own | [`SealedTensors::private`] |
+//! | many sealed tensors | all of them to write | [`SealedTensors::private_tensors`] |
+//!
+//! ```
+//! # #[cfg(target_os = "linux")]
+//! # fn main() -> Result<(), dlbridge::Error> {
+//! use std::os::fd::OwnedFd;
+//!
+//! use dlbridge::{Access, Tensor};
+//! use dlbridge_sealed::SealedTensors;
+//!
+//! let descriptor = OwnedFd::from(SealedTensors::try_from(&Tensor::from(vec![1.0_f32, 2.0]))?);
+//!
+//! // In another process, to which the descriptor was sent:
+//! let sealed = SealedTensors::try_from(descriptor)?;
+//! let tensor = sealed.tensor("tensor")?;
+//! assert_eq!(tensor.access(), Access::Frozen);
+//! assert_eq!(tensor.as_slice::<f32>()?, [1.0, 2.0]);
+//!
+//! let mut private = sealed.private("tensor")?;
+//! private.as_slice_mut::<f32>()?[0] = 5.0;
+//! assert_eq!(tensor.as_slice::<f32>()?, [1.0, 2.0]);
+//! # Ok(())
+//! # }
+//! # #[cfg(not(target_os = "linux"))]
+//! # fn main() {}
+//! ```
+//!
+//! The file has the safetensors layout, so that every reader of that format reads it. Dtypes that the format lacks,
+//! and on a big-endian machine all that are wider than a byte, are bytes to such a reader.
+//! `SAFETY.md` of the repository says why sealed memory is [`Frozen`](dlbridge::Access::Frozen), also from an untrusted
+//! sender.
+//! On systems other than Linux, every call is an error.
+
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "elsewhere.rs")]
+mod raw;
+
+mod filling;
+mod header;
+mod sealed;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod socket;
+
+pub use filling::{Builder, Filling};
+pub use sealed::{SealedTensors, seal};
+
+use dlbridge::Error;
+
+/// The error for a file, or a use of it, that is not as expected.
+fn refused(reason: String) -> Error {
+    Error::Refused { by: "sealed tensors", reason }
+}

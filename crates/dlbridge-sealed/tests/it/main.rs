@@ -1,0 +1,11 @@
+//! The tests of the crate, in one program. Those of several processes are beside it.
+#![cfg(not(miri))]
+
+#[cfg(target_os = "linux")]
+mod attacks;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
+mod files;
+#[cfg(target_os = "linux")]
+mod hostile;
