@@ -7,10 +7,7 @@ use std::ptr;
 use std::sync::Mutex;
 
 use dlbridge::{DType, Device, Element, Error, Flags, Tensor, layout};
-use dlbridge_sys::{
-    DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned,
-    DLPackVersion, DLTensor,
-};
+use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor};
 
 use crate::Releases;
 
@@ -251,16 +248,9 @@ impl Foreign {
         let strides = self.strides.as_mut().map_or(ptr::null_mut(), Vec::as_mut_ptr);
         DLTensor {
             data,
-            device: DLDevice {
-                device_type: DLDeviceType(self.device.kind.0),
-                device_id: self.device.id,
-            },
+            device: self.device.into(),
             ndim,
-            dtype: DLDataType {
-                code: DLDataTypeCode(self.dtype.code.0),
-                bits: self.dtype.bits,
-                lanes: self.dtype.lanes,
-            },
+            dtype: self.dtype.into(),
             shape: if self.has_shape { self.shape.as_mut_ptr() } else { ptr::null_mut() },
             strides,
             byte_offset: self.byte_offset,

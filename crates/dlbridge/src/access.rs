@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::Flags;
+
 /// Which other code may access the memory of a tensor. The class decides which accesses are safe.
 ///
 /// | class | memory | `view` | `as_slice` | `as_slice_mut` |
@@ -26,6 +28,18 @@ pub enum Access {
     Frozen = 1,
     /// Another language may write the memory at any time, even if it is read-only here.
     Shared = 2,
+}
+
+impl Access {
+    /// The class of imported memory: a copy made for this consumer is reachable by no other code (T5).
+    #[inline(always)]
+    pub(crate) const fn imported(flags: Flags) -> Self {
+        match (flags.contains(Flags::IS_COPIED), flags.contains(Flags::READ_ONLY)) {
+            (true, false) => Self::Exclusive,
+            (true, true) => Self::Frozen,
+            (false, _) => Self::Shared,
+        }
+    }
 }
 
 impl fmt::Display for Access {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use dlbridge_sys::{DLDevice, DLDeviceType};
+
 use crate::Error;
 
 /// A kind of device: DLPack's `DLDeviceType`, kept as a number so that a newer producer's kind can
@@ -153,6 +155,20 @@ impl Device {
     #[must_use]
     pub const fn is_host_accessible(self) -> bool {
         self.kind.is_host_accessible()
+    }
+}
+
+impl From<DLDevice> for Device {
+    #[inline]
+    fn from(device: DLDevice) -> Self {
+        Self::new(DeviceKind(device.device_type.0), device.device_id)
+    }
+}
+
+impl From<Device> for DLDevice {
+    #[inline]
+    fn from(Device { kind, id }: Device) -> Self {
+        Self { device_type: DLDeviceType(kind.0), device_id: id }
     }
 }
 

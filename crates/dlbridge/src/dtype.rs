@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use dlbridge_sys::{DLDataType, DLDataTypeCode};
+
 use crate::Error;
 
 /// The kind of number an element is: DLPack's `DLDataTypeCode`, kept as a number so that a newer
@@ -200,6 +202,20 @@ impl DType {
             Some(bits) if bits != self.bits => Some("the code's name fixes another width"),
             _ => None,
         }
+    }
+}
+
+impl From<DLDataType> for DType {
+    #[inline]
+    fn from(DLDataType { code, bits, lanes }: DLDataType) -> Self {
+        Self { code: TypeCode(code.0), bits, lanes }
+    }
+}
+
+impl From<DType> for DLDataType {
+    #[inline]
+    fn from(DType { code, bits, lanes }: DType) -> Self {
+        Self { code: DLDataTypeCode(code.0), bits, lanes }
     }
 }
 

@@ -68,7 +68,7 @@ pub use dlbridge_sys as sys;
 pub use dtype::{DType, TypeCode};
 pub use error::{DescriptorError, Error, ErrorKind, PartError, ShapeField};
 pub use flags::Flags;
-pub use raw::descriptor::ManagedTensor;
+pub use raw::handle::ManagedTensor;
 pub use raw::{Element, Iter, Plain, ReadCell};
 #[cfg(feature = "rayon")]
 pub use tensor::ParIter;

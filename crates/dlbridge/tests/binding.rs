@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::Mutex;
 
 use dlbridge::Tensor;
-use dlbridge::ffi::{Binding, Keep, try_from_raw_bound};
+use dlbridge::ffi::{Binding, KeepAlive, try_from_raw_bound};
 use dlbridge::sys::DLManagedTensor;
 use dlbridge_testing::{CountingOwner, Foreign, Releases};
 
@@ -112,7 +112,7 @@ fn an_export_that_came_back_is_kept_without_the_object_around_it() {
     drop(first);
     for _ in 0..3 {
         // SAFETY: alive, and exported only below.
-        let keep = unsafe { Keep::of_raw(last) }.expect("our own export");
+        let keep = unsafe { KeepAlive::of_raw(last) }.expect("our own export");
         // SAFETY: alive, as above.
         let descriptor = unsafe { &(*last).dl_tensor };
         // SAFETY: `keep` keeps the memory that this describes.
@@ -124,7 +124,7 @@ fn an_export_that_came_back_is_kept_without_the_object_around_it() {
         assert_eq!(drops.count(), 0);
     }
     // SAFETY: the same.
-    let keep = unsafe { Keep::of_raw(last) }.expect("our own export");
+    let keep = unsafe { KeepAlive::of_raw(last) }.expect("our own export");
     // SAFETY: the same.
     unsafe { Tensor::release_raw(last) };
     assert_eq!(drops.count(), 0);
@@ -136,9 +136,9 @@ fn an_export_that_came_back_is_kept_without_the_object_around_it() {
 fn a_producers_tensor_is_no_export_of_this_library() {
     let managed = numbers().into_versioned();
     // SAFETY: legal, and alive.
-    assert!(unsafe { Keep::of_raw(managed) }.is_none());
+    assert!(unsafe { KeepAlive::of_raw(managed) }.is_none());
     // SAFETY: null is permitted.
-    assert!(unsafe { Keep::of_raw(std::ptr::null_mut::<DLManagedTensor>()) }.is_none());
+    assert!(unsafe { KeepAlive::of_raw(std::ptr::null_mut::<DLManagedTensor>()) }.is_none());
     // SAFETY: owned by the test.
     unsafe { Tensor::release_raw(managed) };
 }

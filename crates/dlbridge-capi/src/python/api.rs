@@ -4,8 +4,12 @@
 #![allow(non_snake_case, reason = "the names are Python's")]
 #![cfg_attr(not(any(unix, windows)), allow(dead_code, reason = "Python is not found there"))]
 
-use std::ffi::{c_char, c_int, c_longlong, c_uint, c_ulong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_longlong, c_uint, c_ulong, c_void};
 use std::sync::OnceLock;
+
+use dlbridge::protocol::attached::Attachment;
+#[cfg(any(unix, windows))]
+use dlbridge::protocol::attached::version;
 
 use super::absent::{Absent, OLDEST};
 use crate::error::{Error, Result};
@@ -63,13 +67,13 @@ macro_rules! api {
             /// The class `object`.
             pub(super) object: Pointer,
             /// Tells whether the calling thread is attached.
-            pub(super) current: Current,
+            attachment: Attachment<State>,
         }
 
         #[cfg(any(unix, windows))]
         impl Api {
             /// Looks every name up; the error is the first one that is missing.
-            fn complete(library: &Library, current: Current) -> Result<Self, &'static str> {
+            fn complete(library: &Library, attachment: Attachment<State>) -> Result<Self, &'static str> {
                 $(
                     // SAFETY: only a type, which is that of the header (F5).
                     let $function = unsafe { library.get(concat!(stringify!($function), "\0").as_bytes()) };
@@ -87,7 +91,7 @@ macro_rules! api {
                     $($exception: *$exception.map_err(|_| stringify!($exception))?,)*
                     none: *none.map_err(|_| "_Py_NoneStruct")?,
                     object: *object.map_err(|_| "PyBaseObject_Type")?,
-                    current,
+                    attachment,
                 })
             }
         }
@@ -155,37 +159,14 @@ unsafe impl Sync for Api {}
 
 static API: OnceLock<Api> = OnceLock::new();
 
-/// From this version on, the function that looks at the current thread state is a public one.
-#[cfg(any(unix, windows))]
-const THREAD_STATE_IS_LOCAL: (u32, u32) = (3, 12);
+/// A function that returns a state of a thread.
+type State = unsafe extern "C" fn() -> *mut c_void;
 
-/// How the thread state of the calling thread is found. `PyGILState_Check` answers yes for every
-/// thread once a sub-interpreter has existed.
-#[derive(Clone, Copy)]
-pub(super) enum Current {
-    /// From 3.12 on the current thread state belongs to the thread; its dictionary is null without
-    /// one.
-    Local(unsafe extern "C" fn() -> *mut c_void),
-    /// Before, the current thread state belongs to the process: it must be this thread's.
-    Global {
-        current: unsafe extern "C" fn() -> *mut c_void,
-        of_this_thread: unsafe extern "C" fn() -> *mut c_void,
-    },
-}
-
-impl Current {
-    /// Whether the calling thread has a thread state, and it is the current one. Python must run.
-    pub(super) fn is_attached(self) -> bool {
-        match self {
-            // SAFETY: Python runs; it gives null where there is no thread state (F1).
-            Self::Local(dictionary) => !unsafe { dictionary() }.is_null(),
-            Self::Global { current, of_this_thread } => {
-                // SAFETY: Python runs; reads what belongs to this thread (F1).
-                let own = unsafe { of_this_thread() };
-                // SAFETY: Python runs; reads one pointer, atomically (F1).
-                !own.is_null() && own == unsafe { current() }
-            }
-        }
+impl Api {
+    /// Whether the calling thread is attached. Python must run.
+    pub(super) fn is_attached(&self) -> bool {
+        // SAFETY: Python runs; any thread may call them (F1, F5).
+        self.attachment.is_attached(|state| unsafe { state() })
     }
 }
 
@@ -217,41 +198,27 @@ impl Api {
     /// The table of a library. Where there is no Python, one name is looked up.
     fn of(library: &Library) -> Result<Self, Absent> {
         type Text = unsafe extern "C" fn() -> *const c_char;
-        type State = unsafe extern "C" fn() -> *mut c_void;
         // SAFETY: only a type, which is that of the header (F5).
         let text = unsafe { library.get::<Text>(b"Py_GetVersion\0") };
         let text = *text.map_err(|_| Absent::Nowhere)?;
         // SAFETY: may be called at any time (F1).
         let text = unsafe { text() };
         // SAFETY: a static text (F2).
-        let text = unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy();
+        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
         let found = text.split(' ').next().unwrap_or_default();
         let version = version(found);
         if version < OLDEST {
             return Err(Absent::TooOld(found.to_owned()));
         }
-        let state = |name: &'static str| {
+        let attachment = Attachment::find(version.1, |name| {
             // SAFETY: only a type, which is that of the header (F5).
-            let function = unsafe { library.get::<State>(name.as_bytes()) };
-            function.map(|function| *function).map_err(|_| Absent::Incomplete(name))
-        };
-        let current = if version >= THREAD_STATE_IS_LOCAL {
-            Current::Local(state("PyThreadState_GetDict")?)
-        } else {
-            Current::Global {
-                current: state("_PyThreadState_UncheckedGet")?,
-                of_this_thread: state("PyGILState_GetThisThreadState")?,
-            }
-        };
-        Self::complete(library, current).map_err(Absent::Incomplete)
+            let function = unsafe { library.get::<State>(name.to_bytes_with_nul()) };
+            function.ok().map(|function| *function)
+        });
+        let missing = |name: &'static CStr| Absent::Incomplete(name.to_str().unwrap_or_default());
+        let attachment = attachment.map_err(missing)?;
+        Self::complete(library, attachment).map_err(Absent::Incomplete)
     }
-}
-
-/// Reads `3.12.1`.
-#[cfg(any(unix, windows))]
-fn version(text: &str) -> (u32, u32) {
-    let mut numbers = text.split('.').map(|number| number.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// Takes the table from a library that is open already.
@@ -292,16 +259,4 @@ pub(crate) unsafe fn load_from(library: *mut c_void) -> Result<()> {
 #[cfg(not(any(unix, windows)))]
 pub(crate) unsafe fn load_from(_: *mut c_void) -> Result<()> {
     Err(Error::NotAttached("python: not supported on this system yet".to_owned()))
-}
-
-#[cfg(all(test, any(unix, windows)))]
-mod tests {
-    use super::version;
-
-    #[test]
-    fn versions_of_python_are_read() {
-        assert_eq!(version("3.10.13"), (3, 10));
-        assert_eq!(version("3.14.0rc1"), (3, 14));
-        assert_eq!(version(""), (0, 0));
-    }
 }

@@ -34,7 +34,7 @@ impl Python {
     pub(crate) fn attached() -> Result<Self> {
         let api = api::get()?;
         check_running(api)?;
-        if !api.current.is_attached() {
+        if !api.is_attached() {
             return Err(not_attached(
                 "python: expected a thread that is attached to the main interpreter, found one \
                  that is not; PyGILState_Ensure attaches it",

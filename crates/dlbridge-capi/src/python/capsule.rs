@@ -7,9 +7,9 @@ use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-use dlbridge::Tensor;
-use dlbridge::protocol::capsule::{CONSUMED, Content, Names, expected};
+use dlbridge::protocol::capsule::{CONSUMED, Content, expected};
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
+use dlbridge::{ManagedTensor, Tensor};
 
 use super::api::{Api, Pointer};
 use super::attached::{Object, Python};
@@ -49,7 +49,7 @@ pub(super) fn take(capsule: &Object) -> Result<Tensor> {
     }
 }
 
-fn take_as<A: Names>(capsule: &Object) -> Result<Tensor> {
+fn take_as<A: ManagedTensor>(capsule: &Object) -> Result<Tensor> {
     let (api, name) = (capsule.python.api, A::UNUSED.as_ptr());
     // SAFETY: a capsule of this name (checked by `take`), attached (F4).
     let tensor = unsafe { (api.PyCapsule_GetPointer)(capsule.as_ptr(), name) };
@@ -83,7 +83,7 @@ pub(crate) fn new(
 }
 
 /// Makes the capsule first, over no tensor and without a destructor.
-fn wrap<A: Names>(
+fn wrap<A: ManagedTensor>(
     python: Python,
     take: impl FnOnce() -> Result<*mut A, dlbridge::Error>,
 ) -> Result<Object> {
@@ -102,7 +102,7 @@ fn wrap<A: Names>(
 }
 
 /// Releases the tensor of a capsule that was not consumed.
-unsafe extern "C" fn release<A: Names>(capsule: Pointer) {
+unsafe extern "C" fn release<A: ManagedTensor>(capsule: Pointer) {
     contained((), || {
         // SAFETY: Python calls destructors of capsules (F1).
         let Some(python) = (unsafe { Python::in_callback() }) else { return };

@@ -6,9 +6,8 @@
 use std::ffi::CStr;
 use std::ptr;
 
-use dlbridge::Tensor;
-use dlbridge::protocol::capsule::Names;
 use dlbridge::sys::DLManagedTensorVersioned;
+use dlbridge::{ManagedTensor, Tensor};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -42,7 +41,7 @@ pub(crate) fn legacy(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>>
 /// # Safety
 ///
 /// `tensor` is valid, and the caller passes its ownership.
-unsafe fn unused<A: Names>(py: Python<'_>, tensor: *mut A) -> Result<Bound<'_, PyAny>> {
+unsafe fn unused<A: ManagedTensor>(py: Python<'_>, tensor: *mut A) -> Result<Bound<'_, PyAny>> {
     // SAFETY: the caller's duty; `release` releases what has this name.
     unsafe { new(py, tensor, A::UNUSED, release::<A>) }
 }
@@ -51,7 +50,7 @@ unsafe fn unused<A: Names>(py: Python<'_>, tensor: *mut A) -> Result<Bound<'_, P
 ///
 /// `tensor` is valid, and the caller passes its ownership; `release` releases it, under this name.
 #[inline]
-unsafe fn new<'py, A: Names>(
+unsafe fn new<'py, A: ManagedTensor>(
     py: Python<'py>,
     tensor: *mut A,
     name: &'static CStr,
@@ -68,7 +67,7 @@ unsafe fn new<'py, A: Names>(
 }
 
 /// Releases the tensor of a capsule that was not consumed.
-unsafe extern "C" fn release<A: Names>(capsule: *mut ffi::PyObject) {
+unsafe extern "C" fn release<A: ManagedTensor>(capsule: *mut ffi::PyObject) {
     // SAFETY: Python calls the destructor with its capsule (F1).
     let tensor = unsafe { owned_by::<A>(capsule, A::UNUSED) };
     if tensor.is_null() {
@@ -103,7 +102,7 @@ unsafe extern "C" fn release_kept(capsule: *mut ffi::PyObject) {
 ///
 /// Attached; `capsule` is a capsule, which owns a tensor of this ABI if it has this name.
 #[inline]
-unsafe fn owned_by<A: Names>(capsule: *mut ffi::PyObject, name: &'static CStr) -> *mut A {
+unsafe fn owned_by<A: ManagedTensor>(capsule: *mut ffi::PyObject, name: &'static CStr) -> *mut A {
     // SAFETY: the caller's duty (F1).
     if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } != 1 {
         return ptr::null_mut();

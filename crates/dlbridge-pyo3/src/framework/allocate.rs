@@ -5,9 +5,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 
-use dlbridge::sys::{
-    DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLPackManagedTensorAllocator, DLTensor,
-};
+use dlbridge::sys::{DLPackManagedTensorAllocator, DLTensor};
 use dlbridge::{DType, Device, Tensor};
 use pyo3::exceptions::{PyBufferError, PyException, PyMemoryError, PyNotImplementedError};
 use pyo3::prelude::*;
@@ -25,13 +23,9 @@ pub(super) fn allocate(
 ) -> Result<Option<Tensor>> {
     let mut prototype = DLTensor {
         data: ptr::null_mut(),
-        device: DLDevice { device_type: DLDeviceType(device.kind.0), device_id: device.id },
+        device: device.into(),
         ndim: shape.len().try_into().unwrap_or(i32::MAX),
-        dtype: DLDataType {
-            code: DLDataTypeCode(dtype.code.0),
-            bits: dtype.bits,
-            lanes: dtype.lanes,
-        },
+        dtype: dtype.into(),
         shape: shape.as_ptr().cast_mut(),
         strides: ptr::null_mut(),
         byte_offset: 0,

@@ -5,10 +5,10 @@
 
 use std::ffi::CStr;
 
-use dlbridge::Tensor;
-use dlbridge::ffi::Keep;
-use dlbridge::protocol::capsule::{CONSUMED, Content, Names, expected};
+use dlbridge::ffi::KeepAlive;
+use dlbridge::protocol::capsule::{CONSUMED, Content, expected};
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
+use dlbridge::{ManagedTensor, Tensor};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
@@ -24,13 +24,13 @@ const NUMPY_VERSIONED: &CStr = c"numpy_dltensor_versioned";
 const NUMPY_LEGACY: &CStr = c"numpy_dltensor";
 
 /// Keeps the memory of an array's base alive, if the base is an export of this library.
-pub(super) fn keep(base: Borrowed<'_, '_, PyAny>) -> Option<Keep> {
+pub(super) fn keep(base: Borrowed<'_, '_, PyAny>) -> Option<KeepAlive> {
     for name in [NUMPY_VERSIONED, KEEPER] {
         if has_name(base, name) {
             // SAFETY: a capsule of this name (F4).
             let tensor = unsafe { ffi::PyCapsule_GetPointer(base.as_ptr(), name.as_ptr()) };
             // SAFETY: a tensor of this ABI, which the capsule owns as long as it lives (F4).
-            return unsafe { Keep::of_raw(tensor.cast::<DLManagedTensorVersioned>()) };
+            return unsafe { KeepAlive::of_raw(tensor.cast::<DLManagedTensorVersioned>()) };
         }
     }
     if !has_name(base, NUMPY_LEGACY) {
@@ -39,7 +39,7 @@ pub(super) fn keep(base: Borrowed<'_, '_, PyAny>) -> Option<Keep> {
     // SAFETY: a capsule of this name (F4).
     let tensor = unsafe { ffi::PyCapsule_GetPointer(base.as_ptr(), NUMPY_LEGACY.as_ptr()) };
     // SAFETY: a tensor of this ABI, which the capsule owns as long as it lives (F4).
-    unsafe { Keep::of_raw(tensor.cast::<DLManagedTensor>()) }
+    unsafe { KeepAlive::of_raw(tensor.cast::<DLManagedTensor>()) }
 }
 
 /// Whether `capsule` is a capsule of this name.
@@ -64,7 +64,7 @@ pub(super) fn take(capsule: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
 }
 
 #[inline]
-fn take_as<A: Names>(capsule: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
+fn take_as<A: ManagedTensor>(capsule: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
     // SAFETY: a capsule of this name (checked by `take`; F4).
     let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), A::UNUSED.as_ptr()) };
     // The check comes before the renaming, so that a refused tensor stays the capsule's.

@@ -6,8 +6,8 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use dlbridge::ffi::Keep;
-use dlbridge::sys::{DLDevice, DLDeviceType, DLTensor};
+use dlbridge::ffi::KeepAlive;
+use dlbridge::sys::DLTensor;
 use dlbridge::{Flags, Tensor};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, ffi};
@@ -89,7 +89,7 @@ pub(crate) unsafe fn import_array(object: Borrowed<'_, '_, PyAny>) -> Result<Opt
 ///
 /// As for [`import_array`].
 #[inline]
-unsafe fn export_behind(object: Borrowed<'_, '_, PyAny>) -> Option<Keep> {
+unsafe fn export_behind(object: Borrowed<'_, '_, PyAny>) -> Option<KeepAlive> {
     // SAFETY: the caller's duty.
     let array: *mut ArrayFields = unsafe { fields(object.as_ptr()) };
     // SAFETY: an array of this layout (the caller's duty), whose fields nobody changes now (T12).
@@ -102,7 +102,10 @@ unsafe fn export_behind(object: Borrowed<'_, '_, PyAny>) -> Option<Keep> {
 ///
 /// As for [`import_array`], and `base` is the array's base.
 #[cold]
-unsafe fn export_in(object: Borrowed<'_, '_, PyAny>, mut base: *mut ffi::PyObject) -> Option<Keep> {
+unsafe fn export_in(
+    object: Borrowed<'_, '_, PyAny>,
+    mut base: *mut ffi::PyObject,
+) -> Option<KeepAlive> {
     // SAFETY: an object (F1).
     let of_base = unsafe { ffi::Py_TYPE(base) };
     // SAFETY: the same.
@@ -166,7 +169,7 @@ unsafe fn write(object: Borrowed<'_, '_, PyAny>, space: &mut DescriptorSpace) ->
         }
         stride.write(bytes >> shift);
     }
-    let device = DLDevice { device_type: DLDeviceType::CPU, device_id: 0 };
+    let device = dlbridge::Device::CPU.into();
     let (shape, strides) = (extents.cast(), space.strides.as_mut_ptr().cast());
     let (ndim, byte_offset) = (rank, 0);
     space.descriptor.write(DLTensor { data, device, ndim, dtype, shape, strides, byte_offset });

@@ -46,8 +46,8 @@ macro_rules! owner_of_array_mut {
 use super::describable;
 use crate::layout::{Lists, OwnedLayout};
 use crate::raw::borrowed::Borrowed;
-use crate::raw::parts::Memory;
-use crate::raw::{Handle, Parts, Plain};
+use crate::raw::checked::Memory;
+use crate::raw::{Checked, Handle, Plain};
 use crate::{Access, Device, Element, Error, Flags, Tensor, TensorMut, TensorRef, View};
 
 /// A host array: the address of its first element, its shape and its strides.
@@ -161,36 +161,36 @@ fn memory<T: Element>(data: *mut T, flags: Flags, access: Access) -> Memory {
 pub(crate) trait ViewOf<'a>: Sized {
     type Elem: Plain;
 
-    /// Makes the view, if the type can have the shape and strides of `parts`.
+    /// Makes the view, if the type can have the shape and strides of `checked`.
     ///
     /// # Safety
     ///
-    /// `data` is the address of the first element of `parts`: host memory of this type, aligned.
+    /// `data` is the address of the first element of `checked`: host memory of this type, aligned.
     /// For `'a`, the elements are alive, and no code writes them.
-    unsafe fn over(data: *const Self::Elem, parts: &Parts<'_>) -> Result<Self, Error>;
+    unsafe fn over(data: *const Self::Elem, checked: &Checked<'_>) -> Result<Self, Error>;
 }
 
 /// A mutable view type of another crate, over elements that are borrowed for `'a`.
 pub(crate) trait ViewMutOf<'a>: Sized {
     type Elem: Plain;
 
-    /// Makes the view, if the type can have the shape and strides of `parts`.
+    /// Makes the view, if the type can have the shape and strides of `checked`.
     ///
     /// # Safety
     ///
-    /// `data` is the address of the first element of `parts`: host memory of this type, aligned.
+    /// `data` is the address of the first element of `checked`: host memory of this type, aligned.
     /// No two indices reach the same element. For `'a`, the elements are alive, and no other code
     /// reads or writes them.
-    unsafe fn over_mut(data: *mut Self::Elem, parts: &Parts<'_>) -> Result<Self, Error>;
+    unsafe fn over_mut(data: *mut Self::Elem, checked: &Checked<'_>) -> Result<Self, Error>;
 }
 
 /// A borrow of a tensor from which elements can be read for `'a`.
 ///
 /// # Safety
 ///
-/// For `'a`, the elements of `parts` are alive and of the class that `parts` states (R2, R4).
+/// For `'a`, the elements of `checked` are alive and of the class that `checked` states (R2, R4).
 pub(crate) unsafe trait Source<'a> {
-    fn parts(&self) -> Parts<'_>;
+    fn checked(&self) -> Checked<'_>;
 }
 
 /// A borrow of a tensor through which elements can be written for `'a`.
@@ -199,70 +199,70 @@ pub(crate) unsafe trait Source<'a> {
 ///
 /// As for [`Source`]; for `'a`, the tensor is borrowed mutably.
 pub(crate) unsafe trait SourceMut<'a> {
-    fn parts(&self) -> Parts<'_>;
+    fn checked(&self) -> Checked<'_>;
 }
 
 // SAFETY: the tensor that owns the memory is borrowed for `'a` (R2).
 unsafe impl<'a> Source<'a> for &'a Tensor {
     #[inline(always)]
-    fn parts(&self) -> Parts<'_> {
-        (**self).parts()
+    fn checked(&self) -> Checked<'_> {
+        (**self).checked()
     }
 }
 
 // SAFETY: the borrow that the tensor stands for outlives `'a` (R2).
 unsafe impl<'a> Source<'a> for &'a TensorRef<'_> {
     #[inline(always)]
-    fn parts(&self) -> Parts<'_> {
-        (**self).parts()
+    fn checked(&self) -> Checked<'_> {
+        (**self).checked()
     }
 }
 
 // SAFETY: the same.
 unsafe impl<'a> Source<'a> for &'a TensorMut<'_> {
     #[inline(always)]
-    fn parts(&self) -> Parts<'_> {
-        (**self).parts()
+    fn checked(&self) -> Checked<'_> {
+        (**self).checked()
     }
 }
 
 // SAFETY: the tensor stands for a borrow of `'a`, which does not end with it (R2).
 unsafe impl<'a> Source<'a> for TensorRef<'a> {
     #[inline(always)]
-    fn parts(&self) -> Parts<'_> {
-        TensorRef::parts(self)
+    fn checked(&self) -> Checked<'_> {
+        TensorRef::checked(self)
     }
 }
 
 // SAFETY: a view borrows its elements for `'a` (R2).
 unsafe impl<'a, T: Element> Source<'a> for View<'a, T> {
     #[inline(always)]
-    fn parts(&self) -> Parts<'_> {
-        *self.elements.parts()
+    fn checked(&self) -> Checked<'_> {
+        *self.elements.checked()
     }
 }
 
 // SAFETY: the tensor that owns the memory is borrowed mutably for `'a` (R2).
 unsafe impl<'a> SourceMut<'a> for &'a mut Tensor {
     #[inline(always)]
-    fn parts(&self) -> Parts<'_> {
-        (**self).parts()
+    fn checked(&self) -> Checked<'_> {
+        (**self).checked()
     }
 }
 
 // SAFETY: the same, and the borrow that it stands for outlives `'a`.
 unsafe impl<'a> SourceMut<'a> for &'a mut TensorMut<'_> {
     #[inline(always)]
-    fn parts(&self) -> Parts<'_> {
-        (**self).parts()
+    fn checked(&self) -> Checked<'_> {
+        (**self).checked()
     }
 }
 
 // SAFETY: the tensor stands for a unique borrow of `'a`, and is gone afterwards (R2).
 unsafe impl<'a> SourceMut<'a> for TensorMut<'a> {
     #[inline(always)]
-    fn parts(&self) -> Parts<'_> {
-        TensorMut::parts(self)
+    fn checked(&self) -> Checked<'_> {
+        TensorMut::checked(self)
     }
 }
 
@@ -273,13 +273,13 @@ unsafe impl<'a> SourceMut<'a> for TensorMut<'a> {
 /// `DTypeMismatch`, `SharedMemory`, `NotHostAccessible`, `Misaligned`, and those of the view type.
 #[inline]
 pub(crate) fn view<'a, V: ViewOf<'a>>(source: impl Source<'a>) -> Result<V, Error> {
-    let parts = source.parts();
-    parts.check_dtype(V::Elem::DTYPE)?;
-    parts.check_unwritten()?;
-    let data = parts.typed_data::<V::Elem>()?;
+    let checked = source.checked();
+    checked.check_dtype(V::Elem::DTYPE)?;
+    checked.check_unwritten()?;
+    let data = checked.typed_data::<V::Elem>()?;
     // SAFETY: checked just now; alive, and of a class that no code writes, for `'a` (R4,
     // `Source`'s duty).
-    unsafe { V::over(data, &parts) }
+    unsafe { V::over(data, &checked) }
 }
 
 /// Makes a mutable view of the elements, if no other code can reach them.
@@ -289,12 +289,12 @@ pub(crate) fn view<'a, V: ViewOf<'a>>(source: impl Source<'a>) -> Result<V, Erro
 /// `ReadOnly`, `Overlapping`, and those of [`view`].
 #[inline]
 pub(crate) fn view_mut<'a, V: ViewMutOf<'a>>(source: impl SourceMut<'a>) -> Result<V, Error> {
-    let parts = source.parts();
-    parts.check_dtype(V::Elem::DTYPE)?;
-    parts.check_exclusive()?;
-    parts.check_distinct()?;
-    let data = parts.typed_data::<V::Elem>()?;
+    let checked = source.checked();
+    checked.check_dtype(V::Elem::DTYPE)?;
+    checked.check_exclusive()?;
+    checked.check_distinct()?;
+    let data = checked.typed_data::<V::Elem>()?;
     // SAFETY: checked just now; borrowed mutably for `'a` (`SourceMut`'s duty), and of the class
     // that no other code has (R4).
-    unsafe { V::over_mut(data, &parts) }
+    unsafe { V::over_mut(data, &checked) }
 }

@@ -9,24 +9,6 @@ use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
 
 use crate::ManagedTensor;
 
-/// The names of the capsules of one ABI.
-pub trait Names: ManagedTensor {
-    /// The name of a capsule that owns its tensor.
-    const UNUSED: &'static CStr;
-    /// The name that a consumer gives a capsule.
-    const USED: &'static CStr;
-}
-
-impl Names for DLManagedTensorVersioned {
-    const UNUSED: &'static CStr = c"dltensor_versioned";
-    const USED: &'static CStr = c"used_dltensor_versioned";
-}
-
-impl Names for DLManagedTensor {
-    const UNUSED: &'static CStr = c"dltensor";
-    const USED: &'static CStr = c"used_dltensor";
-}
-
 /// What a capsule holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {

@@ -5,6 +5,7 @@
 //!
 //! | module | decides |
 //! | --- | --- |
+//! | [`attached`] | which functions tell whether a thread is attached |
 //! | [`capsule`] | what a capsule's name says of its tensor |
 //! | [`import`] | how `__dlpack__` is called, what follows when it fails, and whether its answer is copied |
 //! | [`export`] | how a call of our own `__dlpack__` is answered |
@@ -13,6 +14,7 @@
 
 use std::fmt;
 
+pub mod attached;
 pub mod capsule;
 pub mod export;
 pub mod import;

@@ -4,10 +4,10 @@
 //! one of these invariants, or one of those in `SAFETY.md`: the trust in a producer (`T`), in a
 //! consumer (`C`) and in a foreign interface (`F`). `cargo xtask lint` rejects other notes.
 //!
-//! - **R1, checked.** A [`Parts`] is made from a [`Layout`](crate::layout::Layout), and only measuring
+//! - **R1, checked.** A [`Checked`] is made from a [`Layout`](crate::layout::Layout), and only measuring
 //!   makes one: the element count, the size in bytes and the byte span fit `isize`. `data` is not null
 //!   unless there are no elements, and no element's address wraps around the address space.
-//! - **R2, alive.** While a `Parts<'a>` exists, the owner of its memory, shape and strides is
+//! - **R2, alive.** While a `Checked<'a>` exists, the owner of its memory, shape and strides is
 //!   borrowed for `'a`, so that none of them is freed or moved.
 //! - **R3, once.** A producer's managed descriptor is owned by at most one [`Handle`], which calls
 //!   its deleter once, or exports it and forgets it. A header counts its handles: the last one
@@ -33,9 +33,11 @@
 
 pub(crate) mod descriptor;
 pub(crate) mod element;
+pub(crate) mod handle;
 pub(crate) mod memory;
 
-pub(crate) use descriptor::{Handle, Parts, borrowed, parts};
+pub(crate) use descriptor::{Checked, borrowed, checked};
 pub use element::{Element, Plain};
+pub(crate) use handle::Handle;
 pub use memory::{Iter, ReadCell};
-pub(crate) use memory::{RowElements, buffer, elements, exclusive, placement, write};
+pub(crate) use memory::{RowElements, buffer, elements, exclusive, export, write};

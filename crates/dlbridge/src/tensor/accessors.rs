@@ -4,15 +4,15 @@
 macro_rules! metadata {
     () => {
         #[inline]
-        pub(crate) fn parts(&self) -> $crate::raw::Parts<'_> {
-            self.0.parts()
+        pub(crate) fn checked(&self) -> $crate::raw::Checked<'_> {
+            self.0.checked()
         }
 
         /// The extents, outermost axis first; empty for rank 0.
         #[must_use]
         #[inline]
         pub fn shape(&self) -> &[i64] {
-            self.parts().shape()
+            self.checked().shape()
         }
 
         /// The steps from one element to the next along each axis, in elements. Always explicit, even
@@ -20,35 +20,35 @@ macro_rules! metadata {
         #[must_use]
         #[inline]
         pub fn strides(&self) -> &[i64] {
-            self.parts().strides()
+            self.checked().strides()
         }
 
         /// The number of axes.
         #[must_use]
         #[inline]
         pub fn rank(&self) -> usize {
-            self.parts().shape().len()
+            self.checked().shape().len()
         }
 
         /// The type of the elements.
         #[must_use]
         #[inline]
         pub fn dtype(&self) -> $crate::DType {
-            self.parts().dtype()
+            self.checked().dtype()
         }
 
         /// The device of the memory.
         #[must_use]
         #[inline]
         pub fn device(&self) -> $crate::Device {
-            self.parts().device()
+            self.checked().device()
         }
 
         /// The number of elements.
         #[must_use]
         #[inline]
         pub fn len(&self) -> usize {
-            self.parts().len()
+            self.checked().len()
         }
 
         /// Whether there are no elements.
@@ -62,42 +62,42 @@ macro_rules! metadata {
         #[must_use]
         #[inline]
         pub fn nbytes(&self) -> usize {
-            self.parts().nbytes()
+            self.checked().nbytes()
         }
 
         /// The flags of the descriptor.
         #[must_use]
         #[inline]
         pub fn flags(&self) -> $crate::Flags {
-            self.parts().flags()
+            self.checked().flags()
         }
 
         /// Whether the memory must not be written.
         #[must_use]
         #[inline]
         pub fn is_read_only(&self) -> bool {
-            self.parts().flags().contains($crate::Flags::READ_ONLY)
+            self.checked().flags().contains($crate::Flags::READ_ONLY)
         }
 
         /// Whether the producer made a copy for this tensor.
         #[must_use]
         #[inline]
         pub fn is_copied(&self) -> bool {
-            self.parts().flags().contains($crate::Flags::IS_COPIED)
+            self.checked().flags().contains($crate::Flags::IS_COPIED)
         }
 
         /// The access class: which other code may access the memory.
         #[must_use]
         #[inline]
         pub fn access(&self) -> $crate::Access {
-            self.parts().access()
+            self.checked().access()
         }
 
         /// Whether the elements are contiguous in row-major order.
         #[must_use]
         #[inline]
         pub fn is_contiguous(&self) -> bool {
-            self.parts().is_contiguous()
+            self.checked().is_contiguous()
         }
 
         /// The address of element `[0, 0, ...]`, with the byte offset applied; may be null if there are
@@ -106,14 +106,14 @@ macro_rules! metadata {
         #[must_use]
         #[inline]
         pub fn data_ptr(&self) -> *mut std::ffi::c_void {
-            self.parts().data().cast()
+            self.checked().data().cast()
         }
 
         /// The offset from the start of a handle, in bytes; 0 on every device that has addresses.
         #[must_use]
         #[inline]
         pub fn byte_offset(&self) -> u64 {
-            self.parts().byte_offset()
+            self.checked().byte_offset()
         }
     };
 }
@@ -130,7 +130,7 @@ macro_rules! reading {
         /// [`NotHostAccessible`](crate::Error::NotHostAccessible).
         #[inline(always)]
         pub fn view<T: $crate::Element>(&self) -> Result<$crate::View<'_, T>, $crate::Error> {
-            $crate::View::new(self.parts())
+            $crate::View::new(self.checked())
         }
 
         /// The elements as a slice, if they are contiguous and no other code can write them (class [`Exclusive`](crate::Access::Exclusive) or [`Frozen`](crate::Access::Frozen)).
@@ -144,7 +144,7 @@ macro_rules! reading {
         /// [`Misaligned`](crate::Error::Misaligned).
         #[inline]
         pub fn as_slice<T: $crate::Plain>(&self) -> Result<&[T], $crate::Error> {
-            self.parts().slice()
+            self.checked().slice()
         }
 
         /// The bytes of all elements, of any type and at any address, if they are contiguous and no other
@@ -157,7 +157,7 @@ macro_rules! reading {
         /// [`NotHostAccessible`](crate::Error::NotHostAccessible) or
         /// [`NotContiguous`](crate::Error::NotContiguous).
         pub fn as_bytes(&self) -> Result<&[u8], $crate::Error> {
-            self.parts().bytes()
+            self.checked().bytes()
         }
 
         /// The elements as a view type of another crate, without a copy, if no other code can
@@ -235,7 +235,7 @@ macro_rules! reading {
         /// [`SubByte`](crate::Error::SubByte) for strided elements narrower than a byte, or
         /// [`OutOfMemory`](crate::Error::OutOfMemory).
         pub fn to_contiguous(&self) -> Result<$crate::Tensor, $crate::Error> {
-            $crate::Tensor::contiguous_copy(self.parts())
+            $crate::Tensor::contiguous_copy(self.checked())
         }
     };
 }

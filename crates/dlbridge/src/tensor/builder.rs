@@ -1,9 +1,10 @@
 //! Tensors with a chosen shape: over an owner's memory, zeroed, or copied from bytes.
 //! Invariant: an owner is moved in, `Send` and `'static`, and not used again before it is dropped.
 
+use crate::layout::Placement;
 use crate::layout::{Dims, contiguous_strides};
 use crate::raw::buffer::Buffer;
-use crate::raw::placement::{Placement, export_buffer, export_mut, export_ref};
+use crate::raw::export::{export_buffer, export_mut, export_ref};
 use crate::raw::{Handle, Plain};
 use crate::{DType, Element, Error, Flags, ShapeField, Tensor, layout};
 

@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 use super::TensorRef;
 use super::accessors::{metadata, reading, writing};
-use crate::raw::{Handle, Parts};
+use crate::raw::{Checked, Handle};
 use crate::{Error, Flags};
 
 /// An owning handle to the memory of a tensor: a shape, strides, an element type, a device and the
@@ -53,14 +53,14 @@ impl Tensor {
     reading!();
     writing!();
 
-    pub(crate) fn contiguous_copy(parts: Parts<'_>) -> Result<Self, Error> {
-        parts.check_host()?;
-        let (dtype, shape) = (parts.dtype(), parts.shape());
+    pub(crate) fn contiguous_copy(checked: Checked<'_>) -> Result<Self, Error> {
+        checked.check_host()?;
+        let (dtype, shape) = (checked.dtype(), checked.shape());
         let mut flags = Flags::IS_COPIED;
-        if parts.flags().contains(Flags::SUBBYTE_PADDED) {
+        if checked.flags().contains(Flags::SUBBYTE_PADDED) {
             flags |= Flags::SUBBYTE_PADDED;
         }
-        Self::in_buffer(dtype, shape, flags, |_| parts.to_buffer())
+        Self::in_buffer(dtype, shape, flags, |_| checked.to_buffer())
     }
 
     /// Copies the elements to a slice of bytes, in row-major order, for every class and layout.
@@ -79,7 +79,7 @@ impl Tensor {
     /// [`ShapeMismatch`](Error::ShapeMismatch) if the slice has another size than
     /// [`nbytes`](Self::nbytes), and those of [`to_contiguous`](Self::to_contiguous).
     pub fn copy_to_bytes(&self, target: &mut [u8]) -> Result<(), Error> {
-        self.parts().copy_to_bytes(target)
+        self.checked().copy_to_bytes(target)
     }
 
     /// Writes the bytes of the elements, in row-major order, for every class and layout: to a file or a
@@ -100,21 +100,21 @@ impl Tensor {
     /// [`io::Error`].
     pub fn write_to(&self, mut writer: impl io::Write) -> io::Result<()> {
         const BLOCK: usize = 64 << 10;
-        let parts = self.parts();
-        if let Ok(bytes) = parts.bytes() {
+        let checked = self.checked();
+        if let Ok(bytes) = checked.bytes() {
             return writer.write_all(bytes);
         }
-        if !parts.is_contiguous() {
+        if !checked.is_contiguous() {
             return writer.write_all(self.to_contiguous()?.as_bytes()?);
         }
-        let mut block = vec![0; parts.nbytes().min(BLOCK)];
-        parts.copy_by_blocks(&mut block, |bytes| writer.write_all(bytes))
+        let mut block = vec![0; checked.nbytes().min(BLOCK)];
+        checked.copy_by_blocks(&mut block, |bytes| writer.write_all(bytes))
     }
 
     /// Borrows the tensor as a [`TensorRef`].
     #[must_use]
     pub fn as_tensor_ref(&self) -> TensorRef<'_> {
-        TensorRef::from_parts(self.parts())
+        TensorRef::from_checked(self.checked())
     }
 
     /// Turns the tensor into an owned type of another crate, which keeps the memory alive, without a copy:
@@ -203,18 +203,18 @@ pub struct Producer {
 
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug("Tensor", &self.parts(), f)
+        debug("Tensor", &self.checked(), f)
     }
 }
 
-pub(crate) fn debug(name: &str, parts: &Parts<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(crate) fn debug(name: &str, checked: &Checked<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.debug_struct(name)
-        .field("dtype", &format_args!("{}", parts.dtype()))
-        .field("shape", &parts.shape())
-        .field("strides", &parts.strides())
-        .field("device", &format_args!("{}", parts.device()))
-        .field("flags", &format_args!("{}", parts.flags()))
-        .field("access", &format_args!("{}", parts.access()))
-        .field("data", &parts.data())
+        .field("dtype", &format_args!("{}", checked.dtype()))
+        .field("shape", &checked.shape())
+        .field("strides", &checked.strides())
+        .field("device", &format_args!("{}", checked.device()))
+        .field("flags", &format_args!("{}", checked.flags()))
+        .field("access", &format_args!("{}", checked.access()))
+        .field("data", &checked.data())
         .finish()
 }

@@ -204,7 +204,7 @@ impl<T: Element> ParallelIterator for ParIter<'_, T> {
 
 impl<T: Element> IndexedParallelIterator for ParIter<'_, T> {
     fn len(&self) -> usize {
-        self.0.parts().len()
+        self.0.checked().len()
     }
 
     fn drive<C: Consumer<T>>(self, consumer: C) -> C::Result {

@@ -220,7 +220,7 @@ impl<'a, T: Element> View<'a, T> {
     }
 
     fn part(&self, cut: Cut<'_>) -> Result<ViewPart<'a, T>, Error> {
-        Borrowed::part_of(self.elements.parts(), cut).map(ViewPart::over)
+        Borrowed::part_of(self.elements.checked(), cut).map(ViewPart::over)
     }
 }
 
@@ -271,19 +271,19 @@ impl<'a, T: Element> ViewPart<'a, T> {
     #[must_use]
     #[inline]
     pub fn view(&self) -> View<'_, T> {
-        View { elements: Elements::checked(self.described.parts()) }
+        View { elements: Elements::of_checked(self.described.checked()) }
     }
 
     /// The extents, outermost axis first.
     #[must_use]
     pub fn shape(&self) -> &[i64] {
-        self.described.parts().shape()
+        self.described.checked().shape()
     }
 
     /// The steps along each axis, in elements.
     #[must_use]
     pub fn strides(&self) -> &[i64] {
-        self.described.parts().strides()
+        self.described.checked().strides()
     }
 
     /// The number of elements.

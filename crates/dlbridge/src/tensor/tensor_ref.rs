@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::accessors::{metadata, reading, writing};
-use crate::raw::Parts;
+use crate::raw::Checked;
 use crate::raw::borrowed::Borrowed;
 
 /// A borrowed tensor, for reading: a C function gets it as `const DLTensor *`.
@@ -22,8 +22,8 @@ impl<'a> TensorRef<'a> {
     metadata!();
     reading!();
 
-    pub(crate) fn from_parts(parts: Parts<'a>) -> Self {
-        Self(Borrowed::from_parts(parts))
+    pub(crate) fn from_checked(checked: Checked<'a>) -> Self {
+        Self(Borrowed::from_checked(checked))
     }
 
     pub(crate) fn from_borrowed(borrowed: Borrowed<'a>) -> Self {
@@ -57,7 +57,7 @@ impl<'a> TensorRef<'a> {
 
 impl fmt::Debug for TensorRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::tensor::debug("TensorRef", &self.parts(), f)
+        crate::tensor::debug("TensorRef", &self.checked(), f)
     }
 }
 
@@ -103,6 +103,6 @@ impl<'a> TensorMut<'a> {
 
 impl fmt::Debug for TensorMut<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::tensor::debug("TensorMut", &self.parts(), f)
+        crate::tensor::debug("TensorMut", &self.checked(), f)
     }
 }

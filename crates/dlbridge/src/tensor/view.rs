@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::raw::elements::Elements;
 use crate::raw::write::ElementsMut;
-use crate::raw::{Iter, Parts, ReadCell};
+use crate::raw::{Checked, Iter, ReadCell};
 use crate::{Element, Error, PartError, ShapeField};
 
 /// A typed view of host memory that copies elements out.
@@ -30,26 +30,26 @@ pub struct View<'a, T> {
 
 impl<'a, T: Element> View<'a, T> {
     #[inline(always)]
-    pub(crate) fn new(parts: Parts<'a>) -> Result<Self, Error> {
-        Ok(Self { elements: Elements::new(parts)? })
+    pub(crate) fn new(checked: Checked<'a>) -> Result<Self, Error> {
+        Ok(Self { elements: Elements::new(checked)? })
     }
 
     /// The extents, outermost axis first.
     #[must_use]
     pub fn shape(&self) -> &'a [i64] {
-        self.elements.parts().shape()
+        self.elements.checked().shape()
     }
 
     /// The steps along each axis, in elements.
     #[must_use]
     pub fn strides(&self) -> &'a [i64] {
-        self.elements.parts().strides()
+        self.elements.checked().strides()
     }
 
     /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.elements.parts().len()
+        self.elements.checked().len()
     }
 
     /// Whether there are no elements.
@@ -61,7 +61,7 @@ impl<'a, T: Element> View<'a, T> {
     /// Whether the elements are contiguous in row-major order.
     #[must_use]
     pub fn is_contiguous(&self) -> bool {
-        self.elements.parts().is_contiguous()
+        self.elements.checked().is_contiguous()
     }
 
     /// The element at an index, or `None` if the index has another rank or lies outside.
@@ -233,13 +233,13 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// The extents, outermost axis first.
     #[must_use]
     pub fn shape(&self) -> &[i64] {
-        self.0.elements().parts().shape()
+        self.0.elements().checked().shape()
     }
 
     /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.elements().parts().len()
+        self.0.elements().checked().len()
     }
 
     /// Whether there are no elements.

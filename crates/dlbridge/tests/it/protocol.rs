@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 
+use dlbridge::protocol::attached::{Attachment, version};
 use dlbridge::protocol::capsule::Content;
 use dlbridge::protocol::export::Request;
 use dlbridge::protocol::import::{CopyMode, Delivery, Keywords, Next, Raised, after};
@@ -16,6 +17,42 @@ const METAL: Device = Device::new(DeviceKind::METAL, 0);
 
 fn message<T: std::fmt::Debug>(outcome: Result<T, impl std::fmt::Display>) -> String {
     outcome.map_err(|refusal| refusal.to_string()).unwrap_err()
+}
+
+#[test]
+fn a_thread_is_attached_where_the_state_is_its_own() {
+    let (state, none) = (std::ptr::without_provenance_mut(8), std::ptr::null_mut());
+    let find = |minor, names: &'static [&'static str]| {
+        Attachment::find(minor, |name| names.iter().position(|it| *it == name.to_str().unwrap()))
+    };
+    // The first function is asked, and a null state means detached.
+    for (minor, names) in [
+        (14, &["PyThreadState_GetUnchecked", "PyThreadState_GetDict"][..]),
+        (13, &["PyThreadState_GetDict"]),
+        (12, &["_PyThreadState_UncheckedGet"]),
+    ] {
+        let attachment = find(minor, names).unwrap();
+        assert!(attachment.is_attached(|at| [state, none][at]), "{minor}");
+        assert!(!attachment.is_attached(|at| [none, state][at]), "{minor}");
+    }
+    // Before 3.12 the state is compared with that of the calling thread.
+    let attachment =
+        find(11, &["_PyThreadState_UncheckedGet", "PyGILState_GetThisThreadState"]).unwrap();
+    assert!(attachment.is_attached(|_| state));
+    assert!(!attachment.is_attached(|_| none));
+    assert!(!attachment.is_attached(|at| [state, none][at]));
+    assert_eq!(
+        find(11, &["_PyThreadState_UncheckedGet"]).unwrap_err().to_str(),
+        Ok("PyGILState_GetThisThreadState")
+    );
+    assert!(find(13, &[]).is_err());
+}
+
+#[test]
+fn versions_of_python_are_read() {
+    let versions = ["3.12.1 (main, Jan 1 2024)", "3.13.0rc1", "3.14t", "4", "", "x.y"];
+    let expected = [(3, 12), (3, 13), (3, 14), (4, 0), (0, 0), (0, 0)];
+    assert_eq!(versions.map(version), expected);
 }
 
 #[test]

@@ -17,11 +17,11 @@ owner_of_array!([T: ArrowNativeType + Element] ScalarBuffer<T> => [T]);
 
 /// The contiguous elements as bytes, in a buffer that keeps the tensor alive.
 pub(super) fn buffer(tensor: Tensor) -> Result<Buffer, Error> {
-    let parts = tensor.parts();
-    parts.check_host()?;
-    parts.check_unwritten()?;
-    parts.check_contiguous()?;
-    let (data, size) = (parts.data(), parts.nbytes());
+    let checked = tensor.checked();
+    checked.check_host()?;
+    checked.check_unwritten()?;
+    checked.check_contiguous()?;
+    let (data, size) = (checked.data(), checked.nbytes());
     let Some(data) = NonNull::new(data).filter(|_| size > 0) else { return Ok(Buffer::default()) };
     // SAFETY: host memory of this size (R1), alive as long as the tensor, which nobody writes (R4)
     // and which is the allocation's owner.

@@ -9,8 +9,9 @@ use burn_std::{
     AccessError, AccessPolicy, AllocationController, AllocationProperty, Bytes, Reader, Writer,
 };
 
+use crate::layout::Placement;
 use crate::raw::Handle;
-use crate::raw::placement::{Placement, export_within};
+use crate::raw::export::export_within;
 use crate::tensor::Nested;
 use crate::{Access, Error, Flags, Tensor};
 
@@ -61,11 +62,11 @@ pub(crate) fn export_shared_bytes<O: Send + 'static>(
 /// The contiguous elements as bytes that keep the tensor alive. Exclusive memory is written where it
 /// is; frozen memory is copied before it is written, as Burn does with bytes that are shared.
 pub(crate) fn bytes(tensor: Tensor) -> Result<Bytes, Error> {
-    let parts = tensor.parts();
-    parts.check_host()?;
-    parts.check_unwritten()?;
-    parts.check_contiguous()?;
-    let (access, size) = (parts.access(), parts.nbytes());
+    let checked = tensor.checked();
+    checked.check_host()?;
+    checked.check_unwritten()?;
+    checked.check_contiguous()?;
+    let (access, size) = (checked.access(), checked.nbytes());
     if size == 0 {
         // Aligned for every type, though there are no elements.
         return Ok(Bytes::from_elems(Vec::<u128>::new()));
@@ -84,7 +85,7 @@ struct Kept {
 
 impl AllocationController for Kept {
     fn alloc_align(&self) -> usize {
-        let address = self.tensor.parts().data().addr();
+        let address = self.tensor.checked().data().addr();
         MOST_ALIGNED.min(1 << address.trailing_zeros())
     }
 
@@ -97,7 +98,7 @@ impl AllocationController for Kept {
     }
 
     fn memory(&self, _: AccessPolicy) -> Result<&[MaybeUninit<u8>], AccessError> {
-        let data = self.tensor.parts().data().cast();
+        let data = self.tensor.checked().data().cast();
         // SAFETY: host memory of `size` contiguous bytes (R1), alive as long as the tensor (R2),
         // written only through `&mut self` (R4).
         Ok(unsafe { slice::from_raw_parts(data, self.size) })
@@ -107,12 +108,12 @@ impl AllocationController for Kept {
         &mut self,
         _: AccessPolicy,
     ) -> Result<&mut [MaybeUninit<u8>], AccessError> {
-        let parts = self.tensor.parts();
-        if parts.check_exclusive().is_err() {
+        let checked = self.tensor.checked();
+        if checked.check_exclusive().is_err() {
             // Never asked for: Burn shares such bytes, and copies them first.
             return Err(AccessError::WouldCopy);
         }
-        let data = parts.data().cast();
+        let data = checked.data().cast();
         // SAFETY: as in `memory`; the tensor is borrowed mutably, and no other code has its elements
         // (R4). That they stay initialised is the caller's duty.
         Ok(unsafe { slice::from_raw_parts_mut(data, self.size) })

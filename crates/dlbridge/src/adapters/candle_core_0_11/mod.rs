@@ -29,7 +29,7 @@ use half::{bf16, f16};
 
 use self::raw::{Locked, export_locked};
 use crate::layout::extents;
-use crate::raw::Parts;
+use crate::raw::Checked;
 use crate::{Builder, DType, Device, Error, Plain, Tensor, TensorMut, TensorRef, View};
 
 /// What Candle has a type for, on the CPU.
@@ -83,9 +83,9 @@ pub(super) fn as_laid_out(locked: Locked, dtype: DType) -> Result<Builder<Locked
     Ok(builder.offset(layout.start_offset()))
 }
 
-try_from!([] &Tensor => candle_core::Tensor, tensor => copied(tensor.parts()));
-try_from!([] &TensorRef<'_> => candle_core::Tensor, tensor => copied(tensor.parts()));
-try_from!([] &TensorMut<'_> => candle_core::Tensor, tensor => copied(tensor.parts()));
+try_from!([] &Tensor => candle_core::Tensor, tensor => copied(tensor.checked()));
+try_from!([] &TensorRef<'_> => candle_core::Tensor, tensor => copied(tensor.checked()));
+try_from!([] &TensorMut<'_> => candle_core::Tensor, tensor => copied(tensor.checked()));
 
 /// Moves the elements to a Candle tensor on the CPU, without a copy, if the tensor was made of a
 /// `Vec` that begins with them, contiguous, and never left Rust.
@@ -157,10 +157,10 @@ macro_rules! types {
             }
         }
 
-        fn copied(parts: Parts<'_>) -> Result<candle_core::Tensor, Error> {
-            match parts.dtype() {
+        fn copied(checked: Checked<'_>) -> Result<candle_core::Tensor, Error> {
+            match checked.dtype() {
                 $(DType::$dtype => {
-                    from_vec(View::<$ty>::new(parts)?.to_vec(), dims(parts.shape()))
+                    from_vec(View::<$ty>::new(checked)?.to_vec(), dims(checked.shape()))
                 })*
                 found => Err(Error::other_dtype(found, TYPES)),
             }

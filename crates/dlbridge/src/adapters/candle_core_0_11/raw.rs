@@ -8,8 +8,9 @@ use std::ptr::NonNull;
 use candle_core::{CpuStorage, Storage};
 use parking_lot::{RwLock, RwLockReadGuard};
 
+use crate::layout::Placement;
 use crate::raw::Handle;
-use crate::raw::placement::{Placement, export_within};
+use crate::raw::export::export_within;
 use crate::{Access, Error, Flags};
 
 /// A tensor whose storage is locked for reading. Candle's tensors share storages, and an operation

@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{CudaSlice, CudaStream, CudaViewMut, DevicePtr};
 
-use crate::raw::placement::{Placement, export_on};
-use crate::raw::{Handle, Parts, Plain};
+use crate::layout::Placement;
+use crate::raw::export::export_on;
+use crate::raw::{Checked, Handle, Plain};
 use crate::{Access, Device, Error, Flags, Tensor};
 
 /// The owner of every export, whatever its elements, so that it can be found again.
@@ -89,7 +90,7 @@ pub(crate) fn export_borrowed<O: Send + 'static, T: Plain>(
 /// The slice of an export, if its memory is a number of elements of this type.
 pub(crate) fn take_slice<T: Plain>(handle: Handle) -> Result<CudaSlice<T>, Handle> {
     let size = handle.owner::<Owner>().map_or(1, CudaSlice::num_bytes);
-    if handle.parts().dtype() != T::DTYPE || size % size_of::<T>() != 0 {
+    if handle.checked().dtype() != T::DTYPE || size % size_of::<T>() != 0 {
         return Err(handle);
     }
     handle.into_owner::<Owner>().map(retyped)
@@ -101,7 +102,7 @@ pub(crate) fn producer(tensor: &Tensor) -> Option<&Arc<CudaStream>> {
 }
 
 fn stream_of(handle: &Handle) -> Option<&Arc<CudaStream>> {
-    if let Some(first) = handle.behind() {
+    if let Some(first) = handle.inner() {
         stream_of(first)
     } else if let Some(owner) = handle.owner::<SliceOwner>() {
         Some(&owner.stream)
@@ -111,15 +112,15 @@ fn stream_of(handle: &Handle) -> Option<&Arc<CudaStream>> {
 }
 
 /// Rejects memory that cannot be a slice on the device of a stream.
-pub(crate) fn check_slice<T: Plain>(parts: Parts<'_>, expected: Device) -> Result<(), Error> {
-    parts.check_dtype(T::DTYPE)?;
-    let found = parts.device();
+pub(crate) fn check_slice<T: Plain>(checked: Checked<'_>, expected: Device) -> Result<(), Error> {
+    checked.check_dtype(T::DTYPE)?;
+    let found = checked.device();
     if found != expected {
         return Err(Error::DeviceMismatch { found, expected });
     }
-    parts.check_contiguous()?;
-    let (address, align) = (parts.data().addr(), align_of::<T>());
-    if parts.len() > 0 && address % align != 0 {
+    checked.check_contiguous()?;
+    let (address, align) = (checked.data().addr(), align_of::<T>());
+    if checked.len() > 0 && address % align != 0 {
         return Err(Error::Misaligned { address, align });
     }
     Ok(())
@@ -148,8 +149,8 @@ impl<T: Plain> BorrowedSlice<T> {
     ///
     /// The memory outlives this value, which is dropped.
     unsafe fn new(tensor: &Tensor, stream: &Arc<CudaStream>) -> Result<Self, Error> {
-        let parts = tensor.parts();
-        check_slice::<T>(parts, Device::cuda(stream.context().ordinal() as i32))?;
+        let checked = tensor.checked();
+        check_slice::<T>(checked, Device::cuda(stream.context().ordinal() as i32))?;
         let end = match producer(tensor) {
             None => End::Wait,
             Some(producer) if producer == stream => End::Ordered,
@@ -158,10 +159,10 @@ impl<T: Plain> BorrowedSlice<T> {
                 End::Event(Arc::clone(producer))
             }
         };
-        let data = parts.data().addr() as u64;
+        let data = checked.data().addr() as u64;
         // SAFETY: memory of the stream's device, of as many elements (R1, checked above), which
         // is not freed through this slice: `drop` leaks it.
-        let slice = unsafe { stream.upgrade_device_ptr(data, parts.len()) };
+        let slice = unsafe { stream.upgrade_device_ptr(data, checked.len()) };
         Ok(Self { slice: ManuallyDrop::new(slice), end })
     }
 }
@@ -196,7 +197,7 @@ impl<T: Plain> Owned<T> {
     }
 
     pub(crate) fn view_mut(&mut self) -> Result<CudaViewMut<'_, T>, Error> {
-        self.tensor.parts().check_exclusive()?;
+        self.tensor.checked().check_exclusive()?;
         Ok(self.borrowed.slice.as_view_mut())
     }
 }
@@ -229,7 +230,7 @@ pub(crate) fn with_view_mut<T: Plain, R>(
     stream: &Arc<CudaStream>,
     call: impl FnOnce(CudaViewMut<'_, T>) -> R,
 ) -> Result<R, Error> {
-    tensor.parts().check_exclusive()?;
+    tensor.checked().check_exclusive()?;
     // SAFETY: as above.
     let mut borrowed = unsafe { BorrowedSlice::new(tensor, stream) }?;
     Ok(call(borrowed.slice.as_view_mut()))
@@ -262,7 +263,7 @@ mod tests {
     #[test]
     fn only_memory_of_the_streams_device_is_a_slice() {
         let check = |foreign: Foreign, ordinal| {
-            check_slice::<i32>(import(foreign).parts(), Device::cuda(ordinal))
+            check_slice::<i32>(import(foreign).checked(), Device::cuda(ordinal))
         };
         let of = |shape: &[i64]| Foreign::new(shape, &[1_i32, 2, 3, 4]);
         assert_eq!(check(of(&[4]), 1), Ok(()));
@@ -274,7 +275,7 @@ mod tests {
         let gap = Error::NotContiguous { axis: 0, stride: 2, expected: 1 };
         assert_eq!(check(of(&[2]).strides(&[2]), 1), Err(gap));
         assert!(matches!(check(of(&[2]).data_at(2), 1), Err(Error::Misaligned { .. })));
-        let other = check_slice::<f32>(import(of(&[4])).parts(), Device::cuda(1));
+        let other = check_slice::<f32>(import(of(&[4])).checked(), Device::cuda(1));
         assert!(matches!(other, Err(Error::DTypeMismatch { .. })));
     }
 }

@@ -5,7 +5,7 @@ use faer::{Col, ColMut, ColRef, Mat, MatMut, MatRef, Row, RowMut, RowRef, Shape,
 
 use crate::adapters::raw::{Strided, StridedMut, ViewMutOf, ViewOf};
 use crate::layout::Lists;
-use crate::raw::Parts;
+use crate::raw::Checked;
 use crate::{Element, Error, Plain};
 
 /// Where the elements of one of faer's types lie: an extent and a stride for each axis.
@@ -60,17 +60,19 @@ strided!([C: Shape, CS: Stride] RowRef<'_, T, C, CS>, ncols * col_stride);
 strided_mut!([C: Shape, CS: Stride] RowMut<'_, T, C, CS>, ncols * col_stride);
 
 /// Extents and strides as faer has them.
-fn layout<const AXES: usize>(parts: &Parts<'_>) -> Result<([usize; AXES], [isize; AXES]), Error> {
-    let found = parts.shape().len();
+fn layout<const AXES: usize>(
+    checked: &Checked<'_>,
+) -> Result<([usize; AXES], [isize; AXES]), Error> {
+    let found = checked.shape().len();
     if found != AXES {
         return Err(Error::rank(AXES, found));
     }
     let (mut extents, mut strides) = ([0; AXES], [1; AXES]);
     for axis in 0..AXES {
-        extents[axis] = parts.shape()[axis] as usize;
+        extents[axis] = checked.shape()[axis] as usize;
         // An axis of extent 1 has no step, nor has an empty matrix: any stride would do.
-        if extents[axis] > 1 && parts.len() != 0 {
-            strides[axis] = parts.strides()[axis] as isize;
+        if extents[axis] > 1 && checked.len() != 0 {
+            strides[axis] = checked.strides()[axis] as isize;
         }
     }
     Ok((extents, strides))
@@ -79,8 +81,8 @@ fn layout<const AXES: usize>(parts: &Parts<'_>) -> Result<([usize; AXES], [isize
 impl<'a, T: Plain> ViewOf<'a> for MatRef<'a, T> {
     type Elem = T;
 
-    unsafe fn over(data: *const T, parts: &Parts<'_>) -> Result<Self, Error> {
-        let ([rows, columns], [row, column]) = layout(parts)?;
+    unsafe fn over(data: *const T, checked: &Checked<'_>) -> Result<Self, Error> {
+        let ([rows, columns], [row, column]) = layout(checked)?;
         // SAFETY: every element lies inside the span (R1); that it is alive and not written for `'a` is
         // the caller's duty.
         Ok(unsafe { Self::from_raw_parts(data, rows, columns, row, column) })
@@ -90,8 +92,8 @@ impl<'a, T: Plain> ViewOf<'a> for MatRef<'a, T> {
 impl<'a, T: Plain> ViewOf<'a> for ColRef<'a, T> {
     type Elem = T;
 
-    unsafe fn over(data: *const T, parts: &Parts<'_>) -> Result<Self, Error> {
-        let ([rows], [row]) = layout(parts)?;
+    unsafe fn over(data: *const T, checked: &Checked<'_>) -> Result<Self, Error> {
+        let ([rows], [row]) = layout(checked)?;
         // SAFETY: every element lies inside the span (R1); that it is alive and not written for `'a` is
         // the caller's duty.
         Ok(unsafe { Self::from_raw_parts(data, rows, row) })
@@ -101,8 +103,8 @@ impl<'a, T: Plain> ViewOf<'a> for ColRef<'a, T> {
 impl<'a, T: Plain> ViewMutOf<'a> for MatMut<'a, T> {
     type Elem = T;
 
-    unsafe fn over_mut(data: *mut T, parts: &Parts<'_>) -> Result<Self, Error> {
-        let ([rows, columns], [row, column]) = layout(parts)?;
+    unsafe fn over_mut(data: *mut T, checked: &Checked<'_>) -> Result<Self, Error> {
+        let ([rows, columns], [row, column]) = layout(checked)?;
         // SAFETY: as in `MatRef::over`; no two indices reach the same element, and no other code has
         // access (the caller's duty).
         Ok(unsafe { Self::from_raw_parts_mut(data, rows, columns, row, column) })
@@ -112,8 +114,8 @@ impl<'a, T: Plain> ViewMutOf<'a> for MatMut<'a, T> {
 impl<'a, T: Plain> ViewMutOf<'a> for ColMut<'a, T> {
     type Elem = T;
 
-    unsafe fn over_mut(data: *mut T, parts: &Parts<'_>) -> Result<Self, Error> {
-        let ([rows], [row]) = layout(parts)?;
+    unsafe fn over_mut(data: *mut T, checked: &Checked<'_>) -> Result<Self, Error> {
+        let ([rows], [row]) = layout(checked)?;
         // SAFETY: as in `MatRef::over`; no two indices reach the same element, and no other code has
         // access (the caller's duty).
         Ok(unsafe { Self::from_raw_parts_mut(data, rows, row) })

@@ -32,10 +32,11 @@ use std::sync::Arc;
 
 use image::{DynamicImage, ImageBuffer, Pixel};
 
+use crate::layout::Placement;
 use crate::layout::contiguous_strides;
 use crate::raw::borrowed::Borrowed;
-use crate::raw::placement::{
-    OtherWriters, Placement, borrow_mut_within, borrow_within, export_slice, export_slice_mut,
+use crate::raw::export::{
+    OtherWriters, borrow_mut_within, borrow_within, export_slice, export_slice_mut,
 };
 use crate::{
     Element, Error, Flags, Plain, ShapeField, Tensor, TensorMut, TensorRef, TensorSlice,

@@ -14,7 +14,7 @@ use nalgebra::{
 use super::Transposed;
 use crate::adapters::raw::{Strided, StridedMut, ViewMutOf, ViewOf};
 use crate::layout::Lists;
-use crate::raw::Parts;
+use crate::raw::Checked;
 use crate::{Element, Error, Plain};
 
 // SAFETY: `RawStorage`'s duty: the elements of the matrix lie from `ptr` on, by its strides (R10).
@@ -87,25 +87,25 @@ fn dim<D: Dim>(axis: usize, found: i64) -> Result<D, Error> {
 }
 
 /// The column stride, if the columns are contiguous and the stride's type has it.
-fn column_stride<S: Dim>(parts: &Parts<'_>, rows: Rows) -> Result<S, Error> {
+fn column_stride<S: Dim>(checked: &Checked<'_>, rows: Rows) -> Result<S, Error> {
     let (row_axis, column_axis) = match rows {
         Rows::First => (0, 1),
         Rows::Second => (1, 0),
     };
     // An axis of extent 1 has no step, nor has an empty matrix: any stride would do.
     let moves =
-        |axis| parts.shape().get(axis).is_some_and(|&extent| extent > 1) && parts.len() != 0;
+        |axis| checked.shape().get(axis).is_some_and(|&extent| extent > 1) && checked.len() != 0;
     let mismatch = |axis, expected| {
-        Err(Error::StrideMismatch { axis, stride: parts.strides()[axis], expected })
+        Err(Error::StrideMismatch { axis, stride: checked.strides()[axis], expected })
     };
-    if moves(row_axis) && parts.strides()[row_axis] != 1 {
+    if moves(row_axis) && checked.strides()[row_axis] != 1 {
         return mismatch(row_axis, "1 along a column (if row-major, use `Transposed`)");
     }
     if !moves(column_axis) {
-        let rows = parts.shape()[row_axis] as usize;
+        let rows = checked.shape()[row_axis] as usize;
         return Ok(S::from_usize(S::try_to_usize().unwrap_or(rows)));
     }
-    match (usize::try_from(parts.strides()[column_axis]), S::try_to_usize()) {
+    match (usize::try_from(checked.strides()[column_axis]), S::try_to_usize()) {
         (Err(_), _) => mismatch(column_axis, "0 or more"),
         (Ok(stride), Some(fixed)) if stride != fixed => {
             mismatch(column_axis, "the column stride of the view's type (`Dyn` is any)")
@@ -121,11 +121,11 @@ fn column_stride<S: Dim>(parts: &Parts<'_>, rows: Rows) -> Result<S, Error> {
 /// As for [`ViewOf::over`].
 unsafe fn over<'a, T: Plain, R: Dim, C: Dim, S: Dim>(
     data: *const T,
-    parts: &Parts<'_>,
+    checked: &Checked<'_>,
     rows: Rows,
 ) -> Result<MatrixView<'a, T, R, C, U1, S>, Error> {
-    let shape = dims(parts.shape(), rows)?;
-    let strides = (U1, column_stride(parts, rows)?);
+    let shape = dims(checked.shape(), rows)?;
+    let strides = (U1, column_stride(checked, rows)?);
     // SAFETY: every element lies inside the span (R1); that it is alive and not written for `'a` is
     // the caller's duty.
     let storage = unsafe { ViewStorage::from_raw_parts(data, shape, strides) };
@@ -139,11 +139,11 @@ unsafe fn over<'a, T: Plain, R: Dim, C: Dim, S: Dim>(
 /// As for [`ViewMutOf::over_mut`].
 unsafe fn over_mut<'a, T: Plain, R: Dim, C: Dim, S: Dim>(
     data: *mut T,
-    parts: &Parts<'_>,
+    checked: &Checked<'_>,
     rows: Rows,
 ) -> Result<MatrixViewMut<'a, T, R, C, U1, S>, Error> {
-    let shape = dims(parts.shape(), rows)?;
-    let strides = (U1, column_stride(parts, rows)?);
+    let shape = dims(checked.shape(), rows)?;
+    let strides = (U1, column_stride(checked, rows)?);
     // SAFETY: as in `over`; no two indices reach the same element, and no other code has access (the
     // caller's duty).
     let storage = unsafe { ViewStorageMut::from_raw_parts(data, shape, strides) };
@@ -155,9 +155,9 @@ macro_rules! views {
         impl<'a, T: Plain, R: Dim, C: Dim, S: Dim> $trait<'a> for $target {
             type Elem = T;
 
-            unsafe fn $function(data: $data, parts: &Parts<'_>) -> Result<Self, Error> {
+            unsafe fn $function(data: $data, checked: &Checked<'_>) -> Result<Self, Error> {
                 // SAFETY: the caller's duty.
-                unsafe { $function(data, parts, Rows::$rows) }.map($wrap)
+                unsafe { $function(data, checked, Rows::$rows) }.map($wrap)
             }
         }
     )*};

@@ -6,7 +6,7 @@
 
 use crate::adapters::raw::{Source, Strided, StridedMut, ViewMutOf, ViewOf};
 use crate::layout::Lists;
-use crate::raw::Parts;
+use crate::raw::Checked;
 use crate::{Element, Error, Plain, ReadCell};
 
 use super::super::ndarray::{
@@ -65,14 +65,14 @@ struct Upwards<D> {
 }
 
 #[inline]
-fn upwards<D: Dimension>(parts: &Parts<'_>) -> Result<Upwards<D>, Error> {
-    let rank = parts.shape().len();
+fn upwards<D: Dimension>(checked: &Checked<'_>) -> Result<Upwards<D>, Error> {
+    let rank = checked.shape().len();
     if let Some(expected) = D::NDIM.filter(|&expected| expected != rank) {
         return Err(Error::rank(expected, rank));
     }
     let (mut shape, mut strides) = (D::zeros(rank), D::zeros(rank));
     let mut low = 0;
-    let axes = parts.shape().iter().zip(parts.strides());
+    let axes = checked.shape().iter().zip(checked.strides());
     let to = shape.slice_mut().iter_mut().zip(strides.slice_mut());
     for ((to_extent, to_stride), (&extent, &stride)) in to.zip(axes) {
         *to_extent = extent as usize;
@@ -84,7 +84,7 @@ fn upwards<D: Dimension>(parts: &Parts<'_>) -> Result<Upwards<D>, Error> {
             low = isize::wrapping_add(low, back);
         }
     }
-    if parts.len() == 0 {
+    if checked.len() == 0 {
         // Nor does an empty array step anywhere; ndarray wants strides without overlap even so.
         return Ok(Upwards { shape: shape.into(), low: 0 });
     }
@@ -92,8 +92,8 @@ fn upwards<D: Dimension>(parts: &Parts<'_>) -> Result<Upwards<D>, Error> {
 }
 
 /// The axes that run backwards.
-fn reversed<'a>(parts: &'a Parts<'_>) -> impl Iterator<Item = Axis> + 'a {
-    let axes = parts.strides().iter().zip(parts.shape()).enumerate();
+fn reversed<'a>(checked: &'a Checked<'_>) -> impl Iterator<Item = Axis> + 'a {
+    let axes = checked.strides().iter().zip(checked.shape()).enumerate();
     axes.filter(|&(_, (&stride, &extent))| stride < 0 && extent > 1).map(|(axis, _)| Axis(axis))
 }
 
@@ -101,9 +101,9 @@ impl<'a, T: Plain, D: Dimension> ViewOf<'a> for ArrayView<'a, T, D> {
     type Elem = T;
 
     #[inline]
-    unsafe fn over(data: *const T, parts: &Parts<'_>) -> Result<Self, Error> {
+    unsafe fn over(data: *const T, checked: &Checked<'_>) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        unsafe { over(data, parts) }
+        unsafe { over(data, checked) }
     }
 }
 
@@ -111,18 +111,18 @@ impl<'a, T: Plain, D: Dimension> ViewOf<'a> for ArrayView<'a, T, D> {
 ///
 /// # Safety
 ///
-/// `data` is the address of the first element of `parts`; for `'a`, the elements are alive and may
+/// `data` is the address of the first element of `checked`; for `'a`, the elements are alive and may
 /// be borrowed as `&A`.
 #[inline]
 unsafe fn over<'a, A, D: Dimension>(
     data: *const A,
-    parts: &Parts<'_>,
+    checked: &Checked<'_>,
 ) -> Result<ArrayView<'a, A, D>, Error> {
-    let Upwards { shape, low } = upwards(parts)?;
+    let Upwards { shape, low } = upwards(checked)?;
     // SAFETY: from the lowest element, which is inside the span (R1), every stride leads upwards to
     // elements that are alive for `'a` (the caller's duty).
     let mut view = unsafe { ArrayView::from_shape_ptr(shape, data.wrapping_offset(low)) };
-    reversed(parts).for_each(|axis| view.invert_axis(axis));
+    reversed(checked).for_each(|axis| view.invert_axis(axis));
     Ok(view)
 }
 
@@ -130,23 +130,23 @@ unsafe fn over<'a, A, D: Dimension>(
 pub(super) fn cells<'a, T: Plain, D: Dimension>(
     source: impl Source<'a>,
 ) -> Result<ArrayView<'a, ReadCell<T>, D>, Error> {
-    let parts = source.parts();
-    let data = parts.typed_data::<T>()?;
+    let checked = source.checked();
+    let data = checked.typed_data::<T>()?;
     // SAFETY: alive for `'a` (`Source`'s duty); a cell has its element's layout, and is valid over
     // any bytes and beside any writer (R5).
-    unsafe { over(data.cast(), &parts) }
+    unsafe { over(data.cast(), &checked) }
 }
 
 impl<'a, T: Plain, D: Dimension> ViewMutOf<'a> for ArrayViewMut<'a, T, D> {
     type Elem = T;
 
     #[inline]
-    unsafe fn over_mut(data: *mut T, parts: &Parts<'_>) -> Result<Self, Error> {
-        let Upwards { shape, low } = upwards(parts)?;
+    unsafe fn over_mut(data: *mut T, checked: &Checked<'_>) -> Result<Self, Error> {
+        let Upwards { shape, low } = upwards(checked)?;
         // SAFETY: as in `over`; no two indices reach the same element, and no other code has access
         // (the caller's duty).
         let mut view = unsafe { ArrayViewMut::from_shape_ptr(shape, data.wrapping_offset(low)) };
-        reversed(parts).for_each(|axis| view.invert_axis(axis));
+        reversed(checked).for_each(|axis| view.invert_axis(axis));
         Ok(view)
     }
 }

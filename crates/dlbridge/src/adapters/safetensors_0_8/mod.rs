@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors, TensorView};
 
+use crate::layout::Placement;
 use crate::layout::{contiguous_strides, extents};
-use crate::raw::Parts;
+use crate::raw::Checked;
 use crate::raw::buffer::Buffer;
-use crate::raw::placement::{OtherWriters, Placement, export_slice};
+use crate::raw::export::{OtherWriters, export_slice};
 use crate::{DType, DescriptorError, Error, Flags, Tensor, TensorMut, TensorRef, TensorSlice};
 
 /// The names of types in a file, and their dtypes. The format's `F8_E4M3` is the finite one.
@@ -245,12 +246,12 @@ fn format(error: SafeTensorError) -> Error {
 
 /// Borrows a tensor for writing a file. The format has no name for some types. Copy a tensor that is not
 /// contiguous, or that other code may write, with `to_contiguous` first.
-fn view(parts: Parts<'_>) -> Result<TensorView<'_>, Error> {
-    let dtype = Dtype::try_from(parts.dtype())?;
-    let shape = parts.shape().iter().map(|&extent| extent as usize).collect();
-    TensorView::new(dtype, shape, parts.bytes()?).map_err(format)
+fn view(checked: Checked<'_>) -> Result<TensorView<'_>, Error> {
+    let dtype = Dtype::try_from(checked.dtype())?;
+    let shape = checked.shape().iter().map(|&extent| extent as usize).collect();
+    TensorView::new(dtype, shape, checked.bytes()?).map_err(format)
 }
 
-try_from!(['a] &'a Tensor => TensorView<'a>, tensor => view(tensor.parts()));
-try_from!(['a] &'a TensorRef<'_> => TensorView<'a>, tensor => view(tensor.parts()));
-try_from!(['a] &'a TensorMut<'_> => TensorView<'a>, tensor => view(tensor.parts()));
+try_from!(['a] &'a Tensor => TensorView<'a>, tensor => view(tensor.checked()));
+try_from!(['a] &'a TensorRef<'_> => TensorView<'a>, tensor => view(tensor.checked()));
+try_from!(['a] &'a TensorMut<'_> => TensorView<'a>, tensor => view(tensor.checked()));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::adapters::raw::{Strided, StridedMut, ViewMutOf, ViewOf};
 use crate::layout::Lists;
-use crate::raw::Parts;
+use crate::raw::Checked;
 use crate::{Element, Error, Plain};
 
 /// One value, without axes.
@@ -76,11 +76,11 @@ impl<'a, T: Plain> ViewOf<'a> for &'a [T] {
     type Elem = T;
 
     #[inline]
-    unsafe fn over(data: *const T, parts: &Parts<'_>) -> Result<Self, Error> {
-        parts.check_contiguous()?;
+    unsafe fn over(data: *const T, checked: &Checked<'_>) -> Result<Self, Error> {
+        checked.check_contiguous()?;
         // SAFETY: aligned, `len` contiguous elements (checked, R1), every bit pattern a value (R5);
         // that they are alive and not written is the caller's duty.
-        Ok(unsafe { slice::from_raw_parts(data, parts.len()) })
+        Ok(unsafe { slice::from_raw_parts(data, checked.len()) })
     }
 }
 
@@ -88,9 +88,9 @@ impl<'a, T: Plain> ViewMutOf<'a> for &'a mut [T] {
     type Elem = T;
 
     #[inline]
-    unsafe fn over_mut(data: *mut T, parts: &Parts<'_>) -> Result<Self, Error> {
-        parts.check_contiguous()?;
+    unsafe fn over_mut(data: *mut T, checked: &Checked<'_>) -> Result<Self, Error> {
+        checked.check_contiguous()?;
         // SAFETY: as in `over`; that no other code has access is the caller's duty.
-        Ok(unsafe { slice::from_raw_parts_mut(data, parts.len()) })
+        Ok(unsafe { slice::from_raw_parts_mut(data, checked.len()) })
     }
 }

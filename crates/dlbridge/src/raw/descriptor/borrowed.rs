@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use dlbridge_sys::DLTensor;
 
-use super::parts::{Memory, Parts};
+use super::checked::{Checked, Memory};
 use super::validate::validate;
 use crate::layout::OwnedLayout;
 use crate::{Access, Error, Flags};
@@ -30,22 +30,22 @@ impl<'a> Borrowed<'a> {
         Self { layout, memory, lifetime: PhantomData }
     }
 
-    /// Describes the memory of `parts` for the same lifetime.
-    pub(crate) fn from_parts(parts: Parts<'a>) -> Self {
+    /// Describes the memory of `checked` for the same lifetime.
+    pub(crate) fn from_checked(checked: Checked<'a>) -> Self {
         // SAFETY: borrowed for `'a` (R2).
-        unsafe { Self::copied(parts) }
+        unsafe { Self::copied(checked) }
     }
 
-    /// Describes the memory of `parts`, with a copy of their shape and strides.
+    /// Describes the memory of `checked`, with a copy of their shape and strides.
     ///
     /// # Safety
     ///
-    /// The elements of `parts` are borrowed for `'a`.
-    pub(crate) unsafe fn copied(parts: Parts<'_>) -> Self {
-        let Parts { data, byte_offset, device, flags, access, .. } = parts;
+    /// The elements of `checked` are borrowed for `'a`.
+    pub(crate) unsafe fn copied(checked: Checked<'_>) -> Self {
+        let Checked { data, byte_offset, device, flags, access, .. } = checked;
         let memory = Memory { data, byte_offset, device, flags, access };
         // SAFETY: the memory of checked parts (R1); its lifetime is the caller's duty.
-        unsafe { Self::new(parts.layout().into(), memory) }
+        unsafe { Self::new(checked.layout().into(), memory) }
     }
 
     /// Changes the class, and adds flags.
@@ -68,14 +68,14 @@ impl<'a> Borrowed<'a> {
         // SAFETY: the caller's duty.
         let validated = unsafe { validate(tensor, Flags::NONE) }?;
         // SAFETY: validated just now; the rest is the caller's duty.
-        let parts = unsafe { validated.parts(tensor, Flags::NONE) };
+        let checked = unsafe { validated.checked(tensor, Flags::NONE) };
         // SAFETY: the caller's duty.
-        Ok(unsafe { Self::copied(parts) })
+        Ok(unsafe { Self::copied(checked) })
     }
 
     #[inline]
-    pub(crate) fn parts(&self) -> Parts<'_> {
+    pub(crate) fn checked(&self) -> Checked<'_> {
         // SAFETY: the duty of the caller of `new`.
-        unsafe { Parts::new(self.layout.borrow(), self.memory) }
+        unsafe { Checked::new(self.layout.borrow(), self.memory) }
     }
 }

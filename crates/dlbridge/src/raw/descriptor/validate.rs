@@ -3,33 +3,32 @@
 
 use dlbridge_sys::DLTensor;
 
-use super::marks::Marks;
-use super::parts::{self, Parts, device, dtype};
+use super::checked::{self, Checked, device, dtype};
 use crate::layout::{self, Dims, Layout, small};
 use crate::{Access, DescriptorError, Error, Flags, MAX_RANK};
 
 /// The result of validating a descriptor that is accepted.
 pub(crate) struct Validated {
-    pub(crate) marks: Marks,
+    pub(crate) access: Access,
     /// Contiguous strides, if the descriptor has none (null strides, from older producers).
     pub(crate) strides: Option<Dims>,
 }
 
 impl Validated {
-    /// The descriptor as checked parts.
+    /// The checked descriptor.
     ///
     /// # Safety
     ///
     /// This is the result for this same descriptor, whose lists and elements are alive and unchanged
     /// for `'a`.
     #[inline(always)]
-    pub(crate) unsafe fn parts<'a>(&'a self, tensor: &DLTensor, flags: Flags) -> Parts<'a> {
-        let access = self.marks.access();
+    pub(crate) unsafe fn checked<'a>(&'a self, tensor: &DLTensor, flags: Flags) -> Checked<'a> {
+        let access = self.access;
         match &self.strides {
             // SAFETY: it has strides of its own; the rest is the caller's duty.
-            None => unsafe { Parts::described(tensor, access, flags) },
+            None => unsafe { Checked::described(tensor, access, flags) },
             // SAFETY: validated with these strides; the rest is the caller's duty.
-            Some(strides) => unsafe { Parts::strided(tensor, strides, access, flags) },
+            Some(strides) => unsafe { Checked::strided(tensor, strides, access, flags) },
         }
     }
 }
@@ -44,7 +43,7 @@ impl Validated {
 pub(crate) unsafe fn validate(tensor: &DLTensor, flags: Flags) -> Result<Validated, Error> {
     // SAFETY: the caller's duty.
     if unsafe { is_ordinary(tensor) } {
-        return Ok(Validated { marks: Marks::imported(flags), strides: None });
+        return Ok(Validated { access: Access::imported(flags), strides: None });
     }
     // SAFETY: the same.
     unsafe { validate_any(tensor, flags) }
@@ -52,7 +51,7 @@ pub(crate) unsafe fn validate(tensor: &DLTensor, flags: Flags) -> Result<Validat
 
 /// Whether a descriptor is an ordinary one: elements of whole bytes at an address, explicit strides,
 /// no byte offset, nothing negative, numbers that are [small]. [`validate_any`] accepts every such
-/// descriptor, with the result of [`Marks::imported`].
+/// descriptor, as of class [`Access::imported`].
 ///
 /// Short, since every import inlines it.
 ///
@@ -69,7 +68,7 @@ pub(crate) unsafe fn is_ordinary(tensor: &DLTensor) -> bool {
         return false;
     }
     // The usual ranks, without loops.
-    match parts::rank(tensor) {
+    match checked::rank(tensor) {
         // SAFETY: the caller's duty: this is `ndim`.
         1 => unsafe { is_small(tensor, 1) },
         // SAFETY: the same.
@@ -120,8 +119,8 @@ pub(crate) unsafe fn validate_any(tensor: &DLTensor, flags: Flags) -> Result<Val
         strides
     });
     let known = given.or(strides.as_deref()).unwrap_or_default();
-    let marks = check(tensor, flags, shape, known)?;
-    Ok(Validated { marks, strides })
+    let access = check(tensor, flags, shape, known)?;
+    Ok(Validated { access, strides })
 }
 
 /// A descriptor's shape or strides, if it has them.
@@ -133,28 +132,28 @@ pub(crate) unsafe fn validate_any(tensor: &DLTensor, flags: Flags) -> Result<Val
 unsafe fn list<'a>(numbers: *const i64, rank: usize) -> Option<&'a [i64]> {
     let is_there = rank == 0 || !numbers.is_null();
     // SAFETY: not null, unless of rank 0; the rest is the caller's duty.
-    is_there.then(|| unsafe { parts::list(numbers, rank) })
+    is_there.then(|| unsafe { checked::list(numbers, rank) })
 }
 
-/// The flags, and the class of the elements' memory.
-fn check(tensor: &DLTensor, flags: Flags, shape: &[i64], strides: &[i64]) -> Result<Marks, Error> {
+/// The class of the elements' memory.
+fn check(tensor: &DLTensor, flags: Flags, shape: &[i64], strides: &[i64]) -> Result<Access, Error> {
     let (_, size) = Layout::sized(shape, strides, dtype(tensor), flags)?;
     let len = size.span.len;
     if len == 0 {
-        return Ok(Marks::imported(flags));
+        return Ok(Access::imported(flags));
     }
     if tensor.data.is_null() {
         return Err(DescriptorError::NullData { len }.into());
     }
     if !device(tensor).kind.has_addresses() {
-        return Ok(Marks::new(flags, Access::Shared));
+        return Ok(Access::Shared);
     }
     let offset = usize::try_from(tensor.byte_offset).ok();
     let origin = offset.and_then(|offset| tensor.data.addr().checked_add(offset));
     match origin {
         // Nor is an element at null.
         Some(at) if at > size.below && at.checked_add(size.above).is_some() => {
-            Ok(Marks::imported(flags))
+            Ok(Access::imported(flags))
         }
         _ => Err(DescriptorError::AddressOverflow { byte_offset: tensor.byte_offset }.into()),
     }
@@ -224,8 +223,8 @@ mod tests {
             // SAFETY: the same.
             let whole = unsafe { validate_any(&tensor, flags) };
             if is_short {
-                let (short, whole) = (Marks::imported(flags), whole.expect("let through"));
-                prop_assert_eq!(short, whole.marks);
+                let whole = whole.expect("full validation accepts it");
+                prop_assert_eq!(Access::imported(flags), whole.access);
                 prop_assert!(whole.strides.is_none());
             } else if let Ok(whole) = whole {
                 let is_ordinary = dtype(&tensor).is_ordinary()

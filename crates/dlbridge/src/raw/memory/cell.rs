@@ -23,7 +23,7 @@ impl<T: Element> ReadCell<T> {
     #[inline(always)]
     #[must_use]
     pub fn get(&self) -> T {
-        // SAFETY: a cell exists only over an element of a `Parts` (R1, R2).
+        // SAFETY: a cell exists only over an element of a `Checked` (R1, R2).
         unsafe { T::read(self.0.get().cast()) }
     }
 }

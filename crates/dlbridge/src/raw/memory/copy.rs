@@ -3,10 +3,10 @@
 use super::buffer::Buffer;
 use super::strided::{copy_strided, copy_strided_bytes};
 use crate::layout::{self, Blocks};
-use crate::raw::Parts;
+use crate::raw::Checked;
 use crate::{Error, Flags, ShapeField};
 
-impl Parts<'_> {
+impl Checked<'_> {
     /// A contiguous copy of the elements, in row-major order.
     pub(crate) fn to_buffer(self) -> Result<Buffer, Error> {
         self.check_host()?;

@@ -7,14 +7,14 @@ use super::buffer::Buffer;
 use super::strided::copy_strided;
 use super::{Iter, ReadCell};
 use crate::layout::{self, Blocks, Layout, Runs};
-use crate::raw::Parts;
-use crate::raw::parts::Memory;
+use crate::raw::Checked;
+use crate::raw::checked::Memory;
 use crate::{Element, Error, Flags, ShapeField};
 
 /// Elements of one type, read by value. The address may be unaligned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Elements<'a, T> {
-    parts: Parts<'a>,
+    checked: Checked<'a>,
     cells: PhantomData<&'a [ReadCell<T>]>,
 }
 
@@ -25,10 +25,10 @@ unsafe impl<T: Sync> Sync for Elements<'_, T> {}
 
 impl<'a, T: Element> Elements<'a, T> {
     #[inline(always)]
-    pub(crate) fn new(parts: Parts<'a>) -> Result<Self, Error> {
-        parts.check_dtype(T::DTYPE)?;
-        parts.check_host()?;
-        Ok(Self { parts, cells: PhantomData })
+    pub(crate) fn new(checked: Checked<'a>) -> Result<Self, Error> {
+        checked.check_dtype(T::DTYPE)?;
+        checked.check_host()?;
+        Ok(Self { checked, cells: PhantomData })
     }
 
     /// Elements whose type and device were checked before.
@@ -37,8 +37,8 @@ impl<'a, T: Element> Elements<'a, T> {
     ///
     /// If they were not.
     #[inline]
-    pub(crate) fn checked(parts: Parts<'a>) -> Self {
-        Self::new(parts).expect("checked before")
+    pub(crate) fn of_checked(checked: Checked<'a>) -> Self {
+        Self::new(checked).expect("checked before")
     }
 
     /// A part of the elements, with another layout.
@@ -48,28 +48,28 @@ impl<'a, T: Element> Elements<'a, T> {
     /// From `start` on, in elements, `layout` reaches elements of this, and no others.
     #[inline(always)]
     pub(crate) unsafe fn part(&self, layout: Layout<'a>, start: isize) -> Self {
-        let Parts { data, byte_offset, device, flags, access, .. } = self.parts;
+        let Checked { data, byte_offset, device, flags, access, .. } = self.checked;
         let data = data.wrapping_offset(start.wrapping_mul(size_of::<T>() as isize));
         let memory = Memory { data, byte_offset, device, flags, access };
         // SAFETY: elements of checked parts (R1, R2, R4; the caller's duty).
-        let parts = unsafe { Parts::new(layout, memory) };
-        Self { parts, cells: PhantomData }
+        let checked = unsafe { Checked::new(layout, memory) };
+        Self { checked, cells: PhantomData }
     }
 
     /// The description of the memory.
     #[inline]
-    pub(crate) fn parts(&self) -> &Parts<'a> {
-        &self.parts
+    pub(crate) fn checked(&self) -> &Checked<'a> {
+        &self.checked
     }
 
     /// The byte offset of an index's element, or `None` if there is no such index.
     #[inline]
     pub(crate) fn offset_of(&self, index: &[usize]) -> Option<isize> {
-        let (shape, rank) = (self.parts.shape(), index.len());
+        let (shape, rank) = (self.checked.shape(), index.len());
         if rank != shape.len() {
             return None;
         }
-        let strides = self.parts.strides().get(..rank)?;
+        let strides = self.checked.strides().get(..rank)?;
         let mut offset = 0_i64;
         // By index: iterating over three lists compiles to worse code.
         for axis in 0..rank {
@@ -85,39 +85,39 @@ impl<'a, T: Element> Elements<'a, T> {
     pub(crate) fn get(&self, index: &[usize]) -> Option<T> {
         let offset = self.offset_of(index)?;
         // SAFETY: every extent was respected, so an element lies there (R1, R2).
-        Some(unsafe { T::read(self.parts.data.wrapping_offset(offset)) })
+        Some(unsafe { T::read(self.checked.data.wrapping_offset(offset)) })
     }
 
     #[inline]
     pub(crate) fn runs(&self) -> Runs<'a> {
-        Runs::new(self.parts.shape(), self.parts.strides(), self.parts.len())
+        Runs::new(self.checked.shape(), self.checked.strides(), self.checked.len())
     }
 
     #[inline]
     pub(crate) fn iter(&self) -> Iter<'a, T> {
-        if self.parts.is_contiguous() {
+        if self.checked.is_contiguous() {
             // SAFETY: `len` contiguous elements (checked just now; R1, R2).
-            unsafe { Iter::contiguous(self.parts.data, self.parts.len()) }
+            unsafe { Iter::contiguous(self.checked.data, self.checked.len()) }
         } else {
             // SAFETY: the runs are those of the memory's own layout (R1, R2).
-            unsafe { Iter::strided(self.parts.data, self.runs()) }
+            unsafe { Iter::strided(self.checked.data, self.runs()) }
         }
     }
 
     /// The elements as cells, if they are contiguous and aligned.
     #[inline]
     pub(crate) fn cells(&self) -> Option<&'a [ReadCell<T>]> {
-        if self.parts.len() == 0 {
+        if self.checked.len() == 0 {
             return Some(&[]);
         }
-        let data = self.parts.data.cast::<ReadCell<T>>();
-        if !self.parts.is_contiguous() || !data.is_aligned() {
+        let data = self.checked.data.cast::<ReadCell<T>>();
+        if !self.checked.is_contiguous() || !data.is_aligned() {
             return None;
         }
         // SAFETY: aligned and contiguous (checked), `len` elements (R1) alive for `'a` (R2); other code
         // may write a cell, which holds any bytes. Over memory that a Rust owner borrows immutably, no
         // code writes: Tree Borrows allows such a cell, Stacked Borrows does not.
-        Some(unsafe { std::slice::from_raw_parts(data, self.parts.len()) })
+        Some(unsafe { std::slice::from_raw_parts(data, self.checked.len()) })
     }
 
     /// Copies the elements, in row-major order, to `target`, and returns their number.
@@ -126,19 +126,19 @@ impl<'a, T: Element> Elements<'a, T> {
     ///
     /// `target` is valid for writes of `len` elements and lies outside this memory.
     unsafe fn copy_to(&self, target: *mut T) -> usize {
-        if self.parts.is_contiguous() {
-            let len = self.parts.len();
+        if self.checked.is_contiguous() {
+            let len = self.checked.len();
             // SAFETY: `len` contiguous elements (R1); the target is the caller's duty.
-            unsafe { T::copy_run(self.parts.data, target, len) };
+            unsafe { T::copy_run(self.checked.data, target, len) };
             return len;
         }
-        let blocks = Blocks::new(self.parts.shape(), self.parts.strides());
+        let blocks = Blocks::new(self.checked.shape(), self.checked.strides());
         // SAFETY: the elements of a measured layout (R1, R2); the target is the caller's duty.
-        unsafe { copy_strided::<T>(self.parts.data, target.cast(), &blocks) }
+        unsafe { copy_strided::<T>(self.checked.data, target.cast(), &blocks) }
     }
 
     pub(crate) fn copy_to_slice(&self, target: &mut [T]) -> Result<(), Error> {
-        let found = self.parts.len();
+        let found = self.checked.len();
         if target.len() != found {
             return Err(Error::ShapeMismatch {
                 field: ShapeField::Length,
@@ -154,7 +154,7 @@ impl<'a, T: Element> Elements<'a, T> {
     /// Applies `function` to the elements, in row-major order.
     #[inline]
     pub(crate) fn map<U>(&self, mut function: impl FnMut(T) -> U) -> Vec<U> {
-        let mut values: Vec<U> = Vec::with_capacity(self.parts.len());
+        let mut values: Vec<U> = Vec::with_capacity(self.checked.len());
         let mut filled = Filled { values: &mut values, len: 0 };
         let start = filled.values.as_mut_ptr();
         self.iter().for_each(|value| {
@@ -190,7 +190,7 @@ impl<'a, T: Element> Elements<'a, T> {
         other: &Elements<'_, V>,
         mut function: impl FnMut(T, V) -> U,
     ) -> Result<Buffer, Error> {
-        assert_eq!(self.parts.shape(), other.parts.shape(), "the caller compares the shapes");
+        assert_eq!(self.checked.shape(), other.checked.shape(), "the caller compares the shapes");
         let write = |target: *mut u8| {
             let elements = (self.iter(), other.iter());
             let cells = self.cells().zip(other.cells());
@@ -204,11 +204,11 @@ impl<'a, T: Element> Elements<'a, T> {
 
     /// The size in bytes of as many elements of another type.
     pub(super) fn size_of<U: Element>(&self) -> Result<usize, Error> {
-        layout::nbytes(self.parts.len(), U::DTYPE, Flags::NONE)
+        layout::nbytes(self.checked.len(), U::DTYPE, Flags::NONE)
     }
 
     pub(crate) fn to_vec(self) -> Vec<T> {
-        let mut values = Vec::with_capacity(self.parts.len());
+        let mut values = Vec::with_capacity(self.checked.len());
         // SAFETY: fresh memory, with room for `len` elements (R7).
         let written = unsafe { self.copy_to(values.as_mut_ptr()) };
         // SAFETY: so many elements were written just now (R8).

@@ -4,22 +4,22 @@
 use super::write::ElementsMut;
 use crate::Error;
 use crate::raw::borrowed::Borrowed;
-use crate::raw::{Element, Handle, Parts, Plain};
+use crate::raw::{Checked, Element, Handle, Plain};
 
 /// A description of memory that can be borrowed mutably.
 pub(crate) trait Described {
-    fn described(&self) -> Parts<'_>;
+    fn described(&self) -> Checked<'_>;
 }
 
 impl Described for Handle {
-    fn described(&self) -> Parts<'_> {
-        self.parts()
+    fn described(&self) -> Checked<'_> {
+        self.checked()
     }
 }
 
 impl Described for Borrowed<'_> {
-    fn described(&self) -> Parts<'_> {
-        self.parts()
+    fn described(&self) -> Checked<'_> {
+        self.checked()
     }
 }
 
@@ -36,8 +36,8 @@ pub(crate) fn bytes_mut(memory: &mut impl Described) -> Result<&mut [u8], Error>
 pub(crate) fn elements_mut<T: Element>(
     memory: &mut impl Described,
 ) -> Result<ElementsMut<'_, T>, Error> {
-    let parts = memory.described();
-    parts.check_exclusive()?;
+    let checked = memory.described();
+    checked.check_exclusive()?;
     // SAFETY: `memory` is borrowed mutably as long, and no other code can reach the elements (R4).
-    unsafe { ElementsMut::new(parts) }
+    unsafe { ElementsMut::new(checked) }
 }

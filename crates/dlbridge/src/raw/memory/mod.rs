@@ -5,10 +5,10 @@ mod cell;
 mod copy;
 pub(crate) mod elements;
 pub(crate) mod exclusive;
+pub(crate) mod export;
 pub(crate) mod iter;
 #[cfg(feature = "rayon")]
 mod parallel;
-pub(crate) mod placement;
 mod rows;
 mod slice;
 mod strided;

@@ -21,16 +21,16 @@ impl<'a, T: Element> Elements<'a, T> {
     ///
     /// If there are fewer elements.
     pub(crate) fn iter_of(&self, range: Range<usize>) -> Iter<'a, T> {
-        let (parts, len) = (self.parts(), self.parts().len());
+        let (checked, len) = (self.checked(), self.checked().len());
         assert!(range.start <= range.end && range.end <= len, "a range of the elements");
-        if parts.is_contiguous() {
-            let data = parts.data.wrapping_add(range.start * size_of::<T>());
+        if checked.is_contiguous() {
+            let data = checked.data.wrapping_add(range.start * size_of::<T>());
             // SAFETY: contiguous elements, inside the range (checked just now; R1, R2).
             return unsafe { Iter::contiguous(data, range.len()) };
         }
-        let runs = Runs::within(parts.shape(), parts.strides(), len, range);
+        let runs = Runs::within(checked.shape(), checked.strides(), len, range);
         // SAFETY: runs of the memory's own layout (R1, R2).
-        unsafe { Iter::pieces(parts.data, runs) }
+        unsafe { Iter::pieces(checked.data, runs) }
     }
 
     /// As [`map_to_buffer`](Self::map_to_buffer), on many threads.
@@ -53,7 +53,11 @@ impl<'a, T: Element> Elements<'a, T> {
         other: &Elements<'_, V>,
         function: impl Fn(T, V) -> U + Sync,
     ) -> Result<Buffer, Error> {
-        assert_eq!(self.parts().shape(), other.parts().shape(), "the caller compares the shapes");
+        assert_eq!(
+            self.checked().shape(),
+            other.checked().shape(),
+            "the caller compares the shapes"
+        );
         let cells = self.cells().zip(other.cells());
         let write = |range: Range<usize>, target: &mut [MaybeUninit<U>]| {
             let elements = (self.iter_of(range.clone()), other.iter_of(range.clone()));
@@ -78,7 +82,7 @@ impl<'a, T: Element> Elements<'a, T> {
         let write = |target: *mut u8| {
             let target = target.cast::<MaybeUninit<U>>();
             // SAFETY: aligned room for `len` values, which need not be initialised (R1, R7).
-            let places = unsafe { slice::from_raw_parts_mut(target, self.parts().len()) };
+            let places = unsafe { slice::from_raw_parts_mut(target, self.checked().len()) };
             split((0, places), half_the_places)
                 .for_each(|(start, places)| write(start..start + places.len(), places));
             Ok(())
@@ -96,11 +100,11 @@ impl<T: Element> ElementsMut<'_, T> {
     /// [`Error::Overlapping`] where two indices may reach one element.
     pub(crate) fn par_replace(&mut self, value: impl Fn(T) -> T + Sync) -> Result<(), Error> {
         let elements = self.elements();
-        let parts = elements.parts();
-        parts.check_disjoint()?;
-        split(0..parts.len(), halves).for_each(|range| {
-            let (shape, strides) = (parts.shape(), parts.strides());
-            let (front, runs, back) = Runs::within(shape, strides, parts.len(), range);
+        let checked = elements.checked();
+        checked.check_disjoint()?;
+        split(0..checked.len(), halves).for_each(|range| {
+            let (shape, strides) = (checked.shape(), checked.strides());
+            let (front, runs, back) = Runs::within(shape, strides, checked.len(), range);
             for run in [front].into_iter().chain(runs).chain([back]) {
                 // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant); no
                 // other range has them, since no two indices reach one element (checked just now).
@@ -119,10 +123,10 @@ impl<T: Element> ElementsMut<'_, T> {
         &mut self,
     ) -> Result<impl IndexedParallelIterator<Item = ElementsMut<'_, T>>, Error> {
         let elements = self.elements();
-        elements.parts().check_disjoint()?;
+        elements.checked().check_disjoint()?;
         let rows = RowElements::new(elements, 1);
         // Each number once, so that an element is in one row only (this type's invariant).
-        let row = move |number| ElementsMut::over(Described::Whole(*rows.row(number).parts()));
+        let row = move |number| ElementsMut::over(Described::Whole(*rows.row(number).checked()));
         Ok((0..RowElements::new(elements, 1).len()).into_par_iter().map(row))
     }
 }

@@ -27,14 +27,14 @@ impl<'a, T: Element> RowElements<'a, T> {
     /// The elements of the last `inner` axes. A scalar has one row of one element.
     #[inline]
     pub(crate) fn new(elements: Elements<'a, T>, inner: usize) -> Self {
-        let (shape, strides) = (elements.parts().shape(), elements.parts().strides());
+        let (shape, strides) = (elements.checked().shape(), elements.checked().strides());
         let (outer, inner) = match shape.len().checked_sub(inner) {
             Some(at) => (at, (&shape[at..], &strides[at..])),
             None => (0, (&[1][..], &[1][..])),
         };
         let measure = |(shape, strides)| Layout::measure(shape, strides, T::DTYPE, Flags::NONE);
         let count = layout::count(&shape[..outer]);
-        if elements.parts().len() > 0 {
+        if elements.checked().len() > 0 {
             let row = measure(inner).expect("no longer than what was measured");
             let starts = Runs::new(&shape[..outer], &strides[..outer], count);
             return Self { elements, row, starts, at: 0, left: 0, step: 0 };

@@ -2,10 +2,10 @@
 
 use std::slice;
 
-use crate::raw::Parts;
+use crate::raw::Checked;
 use crate::{Access, DType, Error, Plain, TypeCode};
 
-impl<'a> Parts<'a> {
+impl<'a> Checked<'a> {
     /// The elements as a slice, if no code can write them.
     #[inline]
     pub(crate) fn slice<T: Plain>(self) -> Result<&'a [T], Error> {

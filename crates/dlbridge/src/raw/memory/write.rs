@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use super::RowElements;
 use super::elements::Elements;
 use crate::layout::{self, Cut, Run, Runs};
-use crate::raw::Parts;
+use crate::raw::Checked;
 use crate::raw::borrowed::Borrowed;
 use crate::{Element, Error};
 
@@ -19,7 +19,7 @@ pub(crate) struct ElementsMut<'a, T> {
 
 /// Elements whose type and device were checked.
 pub(super) enum Described<'a> {
-    Whole(Parts<'a>),
+    Whole(Checked<'a>),
     Part(Borrowed<'a>),
 }
 
@@ -32,10 +32,10 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     /// # Safety
     ///
     /// For `'a`, no reference to the elements exists, and no other thread accesses them during a call.
-    pub(crate) unsafe fn new(parts: Parts<'a>) -> Result<Self, Error> {
-        parts.check_writable()?;
-        Elements::<T>::new(parts)?;
-        Ok(Self::over(Described::Whole(parts)))
+    pub(crate) unsafe fn new(checked: Checked<'a>) -> Result<Self, Error> {
+        checked.check_writable()?;
+        Elements::<T>::new(checked)?;
+        Ok(Self::over(Described::Whole(checked)))
     }
 
     pub(super) fn over(described: Described<'a>) -> Self {
@@ -45,15 +45,15 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     #[inline]
     pub(crate) fn elements(&self) -> Elements<'_, T> {
         match &self.described {
-            Described::Whole(parts) => Elements::checked(*parts),
-            Described::Part(part) => Elements::checked(part.parts()),
+            Described::Whole(checked) => Elements::of_checked(*checked),
+            Described::Part(part) => Elements::of_checked(part.checked()),
         }
     }
 
     /// The same elements, for a shorter lifetime.
     pub(crate) fn reborrow(&mut self) -> ElementsMut<'_, T> {
-        let parts = *self.elements().parts();
-        ElementsMut::over(Described::Whole(parts))
+        let checked = *self.elements().checked();
+        ElementsMut::over(Described::Whole(checked))
     }
 
     /// A part of the elements.
@@ -78,13 +78,13 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     /// Calls `function` with each row, one after the other.
     pub(crate) fn for_each_row(&mut self, mut function: impl FnMut(ElementsMut<'_, T>)) {
         for row in RowElements::new(self.elements(), 1) {
-            function(ElementsMut::over(Described::Whole(*row.parts())));
+            function(ElementsMut::over(Described::Whole(*row.checked())));
         }
     }
 
     fn borrowed(self) -> Borrowed<'a> {
         match self.described {
-            Described::Whole(parts) => Borrowed::from_parts(parts),
+            Described::Whole(checked) => Borrowed::from_checked(checked),
             Described::Part(part) => part,
         }
     }
@@ -92,8 +92,9 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     pub(crate) fn set(&mut self, index: &[usize], value: T) -> Option<()> {
         let elements = self.elements();
         let offset = elements.offset_of(index)?;
+        let place = elements.checked().data.wrapping_offset(offset).cast::<T>();
         // SAFETY: the address of an element (R1), with exclusive access (this type's invariant).
-        unsafe { elements.parts().data.wrapping_offset(offset).cast::<T>().write_unaligned(value) };
+        unsafe { place.write_unaligned(value) };
         Some(())
     }
 
@@ -101,8 +102,8 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     pub(crate) fn fill(&mut self, value: T) {
         let elements = self.elements();
         let (shape, strides) =
-            layout::by_stride(elements.parts().shape(), elements.parts().strides());
-        for run in Runs::new(&shape, &strides, elements.parts().len()) {
+            layout::by_stride(elements.checked().shape(), elements.checked().strides());
+        for run in Runs::new(&shape, &strides, elements.checked().len()) {
             // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant).
             unsafe { write_run(&elements, run, |_| value) };
         }
@@ -129,7 +130,7 @@ pub(super) unsafe fn write_run<T: Element>(
     run: Run,
     mut value: impl FnMut(T) -> T,
 ) {
-    let first = elements.parts().data.cast::<T>().wrapping_offset(run.start);
+    let first = elements.checked().data.cast::<T>().wrapping_offset(run.start);
     let mut write = |at: *mut T| {
         // SAFETY: the layout has an element at this offset (R1), alive (R2).
         let old = unsafe { T::read(at.cast()) };

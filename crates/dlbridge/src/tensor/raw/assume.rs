@@ -25,7 +25,7 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub unsafe fn assume_frozen(&self) -> TensorRef<'_> {
-        let mut borrowed = Borrowed::from_parts(self.parts());
+        let mut borrowed = Borrowed::from_checked(self.checked());
         // SAFETY: the caller's duty (R4).
         unsafe { borrowed.set_class(Access::Frozen, Flags::READ_ONLY) };
         TensorRef::from_borrowed(borrowed)
@@ -54,8 +54,8 @@ impl Tensor {
     /// [`ReadOnly`](Error::ReadOnly).
     #[inline]
     pub unsafe fn assume_exclusive(&mut self) -> Result<TensorMut<'_>, Error> {
-        self.parts().check_writable()?;
-        let mut borrowed = Borrowed::from_parts(self.parts());
+        self.checked().check_writable()?;
+        let mut borrowed = Borrowed::from_checked(self.checked());
         // SAFETY: the caller's duty (R4).
         unsafe { borrowed.set_class(Access::Exclusive, Flags::NONE) };
         Ok(TensorMut(borrowed))
@@ -75,6 +75,6 @@ impl Tensor {
     /// [`NotHostAccessible`](Error::NotHostAccessible).
     pub unsafe fn view_mut_unchecked<T: Element>(&self) -> Result<ViewMut<'_, T>, Error> {
         // SAFETY: the caller's duty.
-        unsafe { ElementsMut::new(self.parts()) }.map(ViewMut::from_elements)
+        unsafe { ElementsMut::new(self.checked()) }.map(ViewMut::from_elements)
     }
 }

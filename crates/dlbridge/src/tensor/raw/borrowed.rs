@@ -9,9 +9,9 @@ use std::ptr::NonNull;
 use dlbridge_sys::DLTensor;
 
 use crate::raw::Handle;
-use crate::raw::descriptor::marks::Marks;
 use crate::raw::descriptor::validate::{Validated, is_ordinary, validate_any};
-use crate::{Error, Flags, MAX_RANK, Tensor};
+use crate::raw::handle::metadata::Metadata;
+use crate::{Access, Error, Flags, MAX_RANK, Tensor};
 
 /// A [`Tensor`] over a plain descriptor, which owns nothing: no allocation, and no deleter.
 ///
@@ -57,14 +57,15 @@ impl<'a> BorrowedTensor<'a> {
         flags: Flags,
     ) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        let marks = if unsafe { is_ordinary(tensor) } {
-            Marks::imported(flags)
+        let access = if unsafe { is_ordinary(tensor) } {
+            Access::imported(flags)
         } else {
             // SAFETY: the same.
             unsafe { validate_unusual(tensor, strides, flags) }?
         };
         // SAFETY: validated just now, and it has strides (R1); the handle is never exported.
-        let handle = unsafe { Handle::borrowed(NonNull::from(tensor), marks) };
+        let handle =
+            unsafe { Handle::borrowed(NonNull::from(tensor), Metadata::new(flags, access)) };
         Ok(Self { tensor: ManuallyDrop::new(Tensor(handle)), descriptor: PhantomData })
     }
 }
@@ -78,16 +79,16 @@ unsafe fn validate_unusual(
     tensor: &mut DLTensor,
     room: &mut [MaybeUninit<i64>; MAX_RANK],
     flags: Flags,
-) -> Result<Marks, Error> {
+) -> Result<Access, Error> {
     // SAFETY: the caller's duty.
-    let Validated { marks, strides } = unsafe { validate_any(tensor, flags) }?;
+    let Validated { access, strides } = unsafe { validate_any(tensor, flags) }?;
     if let Some(strides) = strides {
         for (place, &stride) in room.iter_mut().zip(strides.iter()) {
             place.write(stride);
         }
         tensor.strides = room.as_mut_ptr().cast();
     }
-    Ok(marks)
+    Ok(access)
 }
 
 impl Deref for BorrowedTensor<'_> {

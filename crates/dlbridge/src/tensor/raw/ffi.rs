@@ -2,12 +2,12 @@
 
 pub use super::borrowed::BorrowedTensor;
 use crate::raw::Handle;
-use crate::raw::descriptor::ManagedTensor;
-use crate::raw::descriptor::binding::keep;
-pub use crate::raw::descriptor::binding::{Binding, DeferredDrop};
-use crate::raw::descriptor::foreign::Foreign;
-pub use crate::raw::descriptor::keep::Keep;
-use crate::raw::descriptor::release::Nests;
+pub use crate::raw::handle::KeepAlive;
+use crate::raw::handle::ManagedTensor;
+use crate::raw::handle::abi::not_null;
+use crate::raw::handle::deferred::keep;
+pub use crate::raw::handle::deferred::{Binding, DeferredDrop};
+use crate::raw::handle::release::Nests;
 use crate::{Error, SharedTensor, Tensor};
 
 /// As [`Tensor::try_from_raw`], but the binding decides when the deleter of the producer is called after
@@ -29,7 +29,7 @@ pub unsafe fn try_from_raw_bound<A: ManagedTensor>(
 ) -> Result<Tensor, Error> {
     keep(binding);
     // SAFETY: the caller's duty.
-    unsafe { Handle::import(Foreign::new(tensor)?, true) }.map(Tensor)
+    unsafe { Handle::import(not_null(tensor)?, true) }.map(Tensor)
 }
 
 impl From<DeferredDrop> for Tensor {

@@ -17,13 +17,13 @@ impl Tensor {
     /// [`ReadOnly`](Error::ReadOnly) or [`NotContiguous`](Error::NotContiguous). The tensor is
     /// dropped then.
     pub unsafe fn into_exclusive_zeroed(mut self) -> Result<Self, Error> {
-        let parts = self.parts();
-        parts.check_writable()?;
-        parts.check_contiguous()?;
-        if parts.device().is_host_accessible() && parts.len() != 0 {
+        let checked = self.checked();
+        checked.check_writable()?;
+        checked.check_contiguous()?;
+        if checked.device().is_host_accessible() && checked.len() != 0 {
             // SAFETY: contiguous, so that the elements are the `nbytes` from `data` on (R1), which
             // are writable and exclusive (the caller's duty).
-            unsafe { parts.data().write_bytes(0, parts.nbytes()) };
+            unsafe { checked.data().write_bytes(0, checked.nbytes()) };
         }
         // SAFETY: the caller's duty, after which the class is true (R4).
         unsafe { self.0.set_access(Access::Exclusive) };

@@ -22,11 +22,11 @@ pub use shared::SharedTensor;
 
 use crate::raw::Handle;
 use crate::raw::borrowed::Borrowed;
-use crate::raw::descriptor::ManagedTensor;
-use crate::raw::descriptor::foreign::Foreign;
-use crate::raw::descriptor::header::Destroy;
-use crate::raw::descriptor::parts::describe;
+use crate::raw::descriptor::checked::describe;
 use crate::raw::descriptor::validate::validate;
+use crate::raw::handle::ManagedTensor;
+use crate::raw::handle::abi::{self, not_null};
+use crate::raw::handle::header::Destroy;
 use crate::{Builder, DescriptorError, Device, Error, Flags, Tensor, TensorMut, TensorRef};
 
 impl Tensor {
@@ -57,13 +57,13 @@ impl Tensor {
     /// dtype, null data where there are elements, an address outside the address space.
     #[inline]
     pub unsafe fn from_raw<A: ManagedTensor>(tensor: *mut A) -> Result<Self, Error> {
-        let tensor = Foreign::new(tensor)?;
+        let tensor = not_null(tensor)?;
         // SAFETY: the caller's duty.
         match unsafe { Handle::import(tensor, false) } {
             Ok(handle) => Ok(Self(handle)),
             Err(error) => {
                 // SAFETY: validation rejected it, and the caller passed on its ownership (R3).
-                unsafe { tensor.delete() };
+                unsafe { abi::delete(tensor) };
                 Err(error)
             }
         }
@@ -82,7 +82,7 @@ impl Tensor {
     #[inline(always)]
     pub unsafe fn try_from_raw<A: ManagedTensor>(tensor: *mut A) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        unsafe { Handle::import(Foreign::new(tensor)?, false) }.map(Self)
+        unsafe { Handle::import(not_null(tensor)?, false) }.map(Self)
     }
 
     /// Calls the deleter of a managed tensor, in either ABI, that is not imported. The descriptor is
@@ -101,9 +101,9 @@ impl Tensor {
     /// `tensor` is null or a tensor whose ownership the caller passes on.
     #[inline]
     pub unsafe fn release_raw<A: ManagedTensor>(tensor: *mut A) {
-        if let Ok(tensor) = Foreign::new(tensor) {
+        if let Ok(tensor) = not_null(tensor) {
             // SAFETY: the caller's duty.
-            unsafe { tensor.delete() };
+            unsafe { abi::delete(tensor) };
         }
     }
 
@@ -129,16 +129,16 @@ impl Tensor {
         // SAFETY: the caller's duty.
         let validated = unsafe { validate(tensor, flags) }?;
         // SAFETY: validated just now; the rest is the caller's duty.
-        let parts = unsafe { validated.parts(tensor, flags) };
+        let checked = unsafe { validated.checked(tensor, flags) };
         // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
-        unsafe { Handle::share(owner, destroy(), parts, parts.access(), flags) }.map(Self)
+        unsafe { Handle::share(owner, destroy(), checked, checked.access(), flags) }.map(Self)
     }
 
     /// The plain descriptor of the memory. Its pointers are valid while this tensor lives; code
     /// that reads or writes through them has the duties of the tensor's [class](crate::Access).
     #[must_use]
     pub fn as_raw(&self) -> DLTensor {
-        describe(&self.parts())
+        describe(&self.checked())
     }
 
     /// Exports the tensor as a versioned managed tensor (DLPack 1.x). Its consumer calls the deleter
@@ -198,7 +198,7 @@ impl TensorRef<'_> {
     /// Calls `function` with the plain descriptor, for a C function that takes `const DLTensor *`. It is
     /// valid until `function` returns; the callee must neither write the elements nor keep the pointer.
     pub fn with_raw<R>(&self, function: impl FnOnce(*const DLTensor) -> R) -> R {
-        let descriptor = describe(&self.parts());
+        let descriptor = describe(&self.checked());
         function(&raw const descriptor)
     }
 
@@ -225,7 +225,7 @@ impl TensorMut<'_> {
     /// Calls `function` with the plain descriptor, for a C function that takes `DLTensor *` to read and
     /// write the elements. It is valid until `function` returns; the callee must not keep the pointer.
     pub fn with_raw<R>(&mut self, function: impl FnOnce(*mut DLTensor) -> R) -> R {
-        let mut descriptor = describe(&self.parts());
+        let mut descriptor = describe(&self.checked());
         function(&raw mut descriptor)
     }
 }

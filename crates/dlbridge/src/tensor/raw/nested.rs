@@ -1,11 +1,11 @@
 //! `Nested`: a tensor inside a value that may become the owner of another tensor. Its drop is part of
-//! the loop in `raw/descriptor/release.rs`.
+//! the loop in `raw/handle/release.rs`.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
 use crate::Tensor;
-use crate::raw::descriptor::release::release;
+use crate::raw::handle::release::release;
 
 /// A tensor inside a value that may become the owner of another tensor.
 pub(crate) struct Nested(ManuallyDrop<Tensor>);

@@ -1,4 +1,13 @@
-//! The owning handle behind `Tensor`: a descriptor and what validation found (R3).
+//! Managed tensors: the owning handle behind `Tensor`, its metadata, and the header of an export (R3).
+
+pub(crate) mod abi;
+mod chain;
+pub(crate) mod deferred;
+mod export;
+pub(crate) mod header;
+pub(crate) mod metadata;
+mod part;
+pub(crate) mod release;
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
@@ -6,11 +15,13 @@ use std::ptr::NonNull;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
-use super::foreign::{Foreign, RawFields};
-use super::header::{self, Header, TENSOR_AT};
-use super::marks::{Marks, Root};
-use super::parts::Parts;
-use super::validate::{is_ordinary, validate_any};
+pub use self::abi::ManagedTensor;
+use self::abi::{Abi, RawFields};
+pub use self::chain::KeepAlive;
+use self::header::Header;
+use self::metadata::{Metadata, Origin};
+use super::descriptor::Checked;
+use super::descriptor::validate::{is_ordinary, validate_any};
 use crate::{Access, Error, Flags, TypeCode};
 
 /// Owns the memory of a tensor: a pointer to its descriptor, and what validation found.
@@ -19,13 +30,13 @@ use crate::{Access, Error, Flags, TypeCode};
 /// is still an argument of `drop`.
 pub(crate) struct Handle {
     /// Has explicit strides, and does not change while the handle owns it (T1).
-    pub(super) tensor: NonNull<DLTensor>,
-    pub(super) marks: Marks,
+    tensor: NonNull<DLTensor>,
+    metadata: Metadata,
 }
 
 /// The original tensor without strides, owned by the header that adds them. Only the fields of its
-/// producer are read, never its parts.
-pub(crate) struct Unstrided(pub(super) Handle);
+/// producer are read, never its elements.
+pub(crate) struct Unstrided(Handle);
 
 const _: () = assert!(size_of::<Option<Handle>>() == 2 * size_of::<usize>());
 
@@ -37,166 +48,167 @@ unsafe impl Sync for Handle {}
 
 impl Handle {
     /// Validates a foreign tensor. On success the handle owns it; on failure the
-    /// caller still does. If `is_bound`, a language binding drops the tensor (see `binding`).
+    /// caller still does. If `is_bound`, a language binding drops the tensor (see `deferred`).
     ///
     /// # Safety
     ///
     /// The tensor is owned by the caller and satisfies `SAFETY.md`'s list of trust.
     #[inline(always)]
-    pub(crate) unsafe fn import(tensor: Foreign, is_bound: bool) -> Result<Self, Error> {
+    pub(crate) unsafe fn import<A: Abi>(tensor: NonNull<A>, is_bound: bool) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        let (flags, descriptor) = unsafe { tensor.open() }?;
-        let root = match tensor {
-            Foreign::Versioned(_) => Root::Versioned,
-            Foreign::Legacy(_) => Root::Legacy,
-        };
+        let (flags, descriptor) = unsafe { A::open(tensor) }?;
+        let origin = if A::IS_VERSIONED { Origin::Versioned } else { Origin::Legacy };
         // SAFETY: alive, and not written while the handle owns it (T1).
         let fields = unsafe { descriptor.as_ref() };
         // SAFETY: the caller's duty (T2).
         if unsafe { is_ordinary(fields) } {
-            let marks = Self::imported_marks(Marks::imported(flags), root, is_bound);
-            return Ok(Self { tensor: descriptor, marks });
+            let metadata = Metadata::imported(flags, Access::imported(flags), origin, is_bound);
+            return Ok(Self { tensor: descriptor, metadata });
         }
         // SAFETY: the caller's duty, for the descriptor of this tensor.
-        unsafe { Self::import_any(descriptor, flags, root, is_bound) }
-    }
-
-    /// The marks of a producer's tensor. A legacy one is read-only for lack of a flag.
-    #[inline(always)]
-    const fn imported_marks(marks: Marks, root: Root, is_bound: bool) -> Marks {
-        let is_legacy = matches!(root, Root::Legacy);
-        marks.with_root(root).with_bound(is_bound).with_legacy_read_only(is_legacy)
+        unsafe { Self::import_any(descriptor, flags, origin, is_bound) }
     }
 
     /// Validates any descriptor. A header adds strides to a descriptor without them.
     ///
     /// # Safety
     ///
-    /// As for [`import`](Self::import); `root` is the kind of managed tensor around the descriptor.
+    /// As for [`import`](Self::import); `origin` is the kind of managed tensor around the descriptor.
     #[cold]
     unsafe fn import_any(
         tensor: NonNull<DLTensor>,
         flags: Flags,
-        root: Root,
+        origin: Origin,
         is_bound: bool,
     ) -> Result<Self, Error> {
         // SAFETY: alive, and not written while the handle owns it (T1).
         let fields = unsafe { tensor.as_ref() };
         // SAFETY: the caller's duty (T2).
         let validated = unsafe { validate_any(fields, flags) }?;
-        let mut this =
-            Self { tensor, marks: Self::imported_marks(validated.marks, root, is_bound) };
+        let mut this = Self {
+            tensor,
+            metadata: Metadata::imported(flags, validated.access, origin, is_bound),
+        };
         if validated.strides.is_none() {
             return Ok(this);
         }
-        this.marks = this.marks.with_kept();
-        let marks = this.marks;
+        this.metadata = this.metadata.with_chained();
+        let metadata = this.metadata;
         // SAFETY: validated just now; alive as long as `this` (R2).
-        let parts = unsafe { validated.parts(fields, this.flags()) };
+        let checked = unsafe { validated.checked(fields, this.flags()) };
         // SAFETY: the same memory, alive as long as the owner, which is `this` (R2).
-        Ok(unsafe { Self::around(Unstrided(this), parts, marks) })
+        Ok(unsafe { Self::with_owner(Unstrided(this), checked, metadata) })
     }
 
     /// A handle over a plain descriptor, which owns nothing.
     ///
     /// # Safety
     ///
-    /// `marks` are the result of validating this same descriptor, which has strides and satisfies
+    /// `metadata` are the result of validating this same descriptor, which has strides and satisfies
     /// `SAFETY.md`'s list of trust while the handle lives. The handle is never exported.
     #[inline(always)]
-    pub(crate) unsafe fn borrowed(tensor: NonNull<DLTensor>, marks: Marks) -> Self {
-        Self { tensor, marks: marks.with_root(Root::Borrowed) }
+    pub(crate) unsafe fn borrowed(tensor: NonNull<DLTensor>, metadata: Metadata) -> Self {
+        Self { tensor, metadata: metadata.with_origin(Origin::Borrowed) }
     }
 
     #[inline(always)]
-    pub(crate) fn parts(&self) -> Parts<'_> {
+    pub(crate) fn checked(&self) -> Checked<'_> {
         // SAFETY: alive as long as the handle (R2), and not written (trust T1).
         let tensor = unsafe { self.tensor.as_ref() };
         // SAFETY: validated, or `header` wrote it; alive as long (R2).
-        unsafe { Parts::described(tensor, self.marks.access(), self.flags()) }
+        unsafe { Checked::described(tensor, self.metadata.access(), self.flags()) }
     }
 
     #[inline]
-    pub(crate) fn root(&self) -> Root {
-        self.marks.root()
+    pub(crate) fn origin(&self) -> Origin {
+        self.metadata.origin()
     }
 
     #[inline]
     pub(crate) fn access(&self) -> Access {
-        self.marks.access()
+        self.metadata.access()
     }
 
     #[inline]
     pub(super) fn flags(&self) -> Flags {
-        let named = self.marks.flags();
-        match self.root() {
-            Root::Header | Root::Versioned => {
+        let named = self.metadata.flags();
+        match self.origin() {
+            Origin::Header | Origin::Versioned => {
                 let managed = self.managed::<DLManagedTensorVersioned>();
-                // SAFETY: of the ABI of the root, and alive (R2).
+                // SAFETY: of the ABI of the origin, and alive (R2).
                 let flags = Flags(unsafe { (*managed.as_ptr()).flags });
                 (flags - Flags::NAMED) | named
             }
-            Root::Legacy | Root::Borrowed => named,
+            Origin::Legacy | Origin::Borrowed => named,
         }
     }
 
-    /// The managed tensor around the descriptor, in the ABI of the root. Not for a borrowed one.
+    /// The managed tensor around the descriptor, in the ABI of the origin. Not for a borrowed one.
     #[inline]
     pub(crate) fn managed<A>(&self) -> NonNull<A> {
-        let offset = if self.root() == Root::Legacy { 0 } else { TENSOR_AT };
-        const { assert!(std::mem::offset_of!(DLManagedTensor, dl_tensor) == 0) };
+        let offset = match self.origin() {
+            Origin::Legacy => DLManagedTensor::TENSOR_AT,
+            _ => DLManagedTensorVersioned::TENSOR_AT,
+        };
         // SAFETY: inside the same allocation, of which the pointer was made (R3).
         unsafe { self.tensor.byte_sub(offset) }.cast()
     }
 
     #[inline]
     pub(crate) fn header(&self) -> Option<NonNull<Header>> {
-        (self.root() == Root::Header).then(|| self.managed())
+        (self.origin() == Origin::Header).then(|| self.managed())
     }
 
-    pub(crate) fn foreign(&self) -> Option<Foreign> {
-        match self.root() {
-            Root::Versioned => Some(Foreign::Versioned(self.managed())),
-            Root::Legacy => Some(Foreign::Legacy(self.managed())),
-            Root::Header | Root::Borrowed => None,
-        }
+    /// Whether the handle owns a producer's managed tensor.
+    #[inline]
+    fn has_producer(&self) -> bool {
+        matches!(self.origin(), Origin::Versioned | Origin::Legacy)
     }
 
     /// Whether the memory is a producer's.
     #[inline]
     pub(crate) fn is_foreign(&self) -> bool {
-        self.marks.is_foreign()
+        self.metadata.is_foreign()
     }
 
     /// The fields of the producer's descriptor; `None` for memory that Rust owns.
     pub(crate) fn raw_fields(&self) -> Option<RawFields> {
         let unstrided = self.owner().map(|Unstrided(first)| first);
-        match unstrided.or_else(|| self.behind()) {
-            Some(first) => first.raw_fields(),
-            // SAFETY: alive and of a known version since validation (R2).
-            None => self.foreign().map(|tensor| unsafe { tensor.raw_fields() }),
+        if let Some(inner) = unstrided.or_else(|| self.inner()) {
+            return inner.raw_fields();
+        }
+        match self.origin() {
+            Origin::Versioned => {
+                // SAFETY: alive and of a known version since validation (R2).
+                Some(unsafe { self.managed::<DLManagedTensorVersioned>().as_ref() }.raw_fields())
+            }
+            Origin::Legacy => {
+                // SAFETY: the same.
+                Some(unsafe { self.managed::<DLManagedTensor>().as_ref() }.raw_fields())
+            }
+            Origin::Header | Origin::Borrowed => None,
         }
     }
 
     /// Gives up exclusive access, and the `IS_COPIED` flag: exported with that flag, the tensor would
     /// come back as exclusive.
     pub(crate) fn demote(&mut self) {
-        let marks = &mut self.marks;
-        if marks.access() == Access::Exclusive {
-            *marks = marks.with(marks.flags() - Flags::IS_COPIED, Access::Shared);
+        let metadata = &mut self.metadata;
+        if metadata.access() == Access::Exclusive {
+            *metadata = metadata.with(metadata.flags() - Flags::IS_COPIED, Access::Shared);
         }
     }
 
     /// Makes the memory read-only, and clears `IS_COPIED`. Exclusive memory becomes frozen, since the
     /// only handle gives up writing.
     pub(crate) fn freeze(&mut self) {
-        let marks = self.marks;
-        let access = match marks.access() {
+        let metadata = self.metadata;
+        let access = match metadata.access() {
             Access::Exclusive | Access::Frozen => Access::Frozen,
             Access::Shared => Access::Shared,
         };
-        let flags = (marks.flags() - Flags::IS_COPIED) | Flags::READ_ONLY;
-        self.marks = marks.with(flags, access).with_legacy_read_only(false);
+        let flags = (metadata.flags() - Flags::IS_COPIED) | Flags::READ_ONLY;
+        self.metadata = metadata.with(flags, access).with_legacy_read_only(false);
     }
 
     /// Changes the class of the memory.
@@ -205,14 +217,14 @@ impl Handle {
     ///
     /// `access` is true of the elements (R4).
     pub(crate) unsafe fn set_access(&mut self, access: Access) {
-        let marks = &mut self.marks;
-        *marks = marks.with(marks.flags(), access);
+        let metadata = &mut self.metadata;
+        *metadata = metadata.with(metadata.flags(), access);
     }
 
     /// Whether the memory is read-only only for lack of a flag in the legacy ABI.
     #[inline]
     pub(crate) fn is_legacy_read_only(&self) -> bool {
-        self.marks.is_legacy_read_only()
+        self.metadata.is_legacy_read_only()
     }
 
     /// Makes memory writable that is read-only for lack of a flag in the legacy ABI. Other memory is
@@ -222,10 +234,10 @@ impl Handle {
     ///
     /// The producer permits writing (T8).
     pub(crate) unsafe fn assume_writable(&mut self) {
-        let marks = self.marks;
-        if marks.is_legacy_read_only() {
-            let flags = marks.flags() - Flags::READ_ONLY;
-            self.marks = marks.with(flags, marks.access()).with_legacy_read_only(false);
+        let metadata = self.metadata;
+        if metadata.is_legacy_read_only() {
+            let flags = metadata.flags() - Flags::READ_ONLY;
+            self.metadata = metadata.with(flags, metadata.access()).with_legacy_read_only(false);
         }
     }
 
@@ -252,7 +264,7 @@ impl Handle {
         let Some(header) = handle.header() else {
             return Err(ManuallyDrop::into_inner(handle));
         };
-        // SAFETY: the handle owned the header and is forgotten; its parts were borrowed from it
+        // SAFETY: the handle owned the header and is forgotten; the elements were borrowed from it
         // (R3).
         unsafe { header::take_owner(header) }.map_err(|_| ManuallyDrop::into_inner(handle))
     }
@@ -260,9 +272,9 @@ impl Handle {
     /// Whether other code may have written bytes that are no `bool` to memory that a `Vec<bool>` may own.
     /// For all other elements, any bytes are values (`Element`'s duty).
     fn may_hold_odd_bools(&self) -> bool {
-        let parts = self.parts();
-        let is_bool = parts.dtype().code == TypeCode::BOOL;
-        parts.access == Access::Shared && is_bool && parts.device.is_host_accessible()
+        let checked = self.checked();
+        let is_bool = checked.dtype().code == TypeCode::BOOL;
+        checked.access == Access::Shared && is_bool && checked.device.is_host_accessible()
     }
 
     /// Whether no other handle shares this one's header.
@@ -281,6 +293,28 @@ impl Handle {
     pub(crate) unsafe fn another(&self) -> Self {
         // SAFETY: this is a handle of the header (the caller's duty).
         unsafe { header::retain(self.managed()) };
-        Self { tensor: self.tensor, marks: self.marks }
+        Self { tensor: self.tensor, metadata: self.metadata }
+    }
+}
+
+impl Drop for Handle {
+    #[inline]
+    fn drop(&mut self) {
+        match self.origin() {
+            // SAFETY: owned, and this is its end (R3).
+            Origin::Header => unsafe { header::drop_handle(self.managed()) },
+            Origin::Versioned | Origin::Legacy
+                if self.metadata.is_bound()
+                    && (self.metadata.is_chained() || !deferred::may_delete()) =>
+            {
+                let metadata = self.metadata.with_bound(false);
+                deferred::release(Self { tensor: self.tensor, metadata });
+            }
+            // SAFETY: the same.
+            Origin::Versioned => unsafe { abi::delete(self.managed::<DLManagedTensorVersioned>()) },
+            // SAFETY: the same.
+            Origin::Legacy => unsafe { abi::delete(self.managed::<DLManagedTensor>()) },
+            Origin::Borrowed => {}
+        }
     }
 }

@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 
 use super::buffer::Buffer;
-pub(crate) use crate::layout::Placement;
+use crate::layout::Placement;
 use crate::raw::Handle;
 #[cfg(feature = "image-0_25")]
 use crate::raw::borrowed::Borrowed;
-use crate::raw::parts::Memory;
+use crate::raw::checked::Memory;
 use crate::{Access, DescriptorError, Device, Element, Error, Flags, Plain};
 
 impl Placement<'_> {

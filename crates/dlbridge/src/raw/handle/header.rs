@@ -10,11 +10,12 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor};
+use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
-use super::marks::{Marks, Root};
-use super::parts::{Memory, Parts, describe};
+use super::abi::{Abi, Deleter};
+use super::metadata::{Metadata, Origin};
 use crate::layout::{Layout as Measured, Lists};
+use crate::raw::descriptor::checked::{Checked, Memory, describe};
 use crate::{Error, Flags};
 
 /// The part of a header that does not depend on the owner's type.
@@ -87,7 +88,7 @@ pub(crate) unsafe fn allocate<O: Send + 'static>(
     destroy: Destroy<O>,
     rank: usize,
     describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Measured<'l>, Memory), Error>,
-) -> Result<(NonNull<Header>, Marks), Error> {
+) -> Result<(NonNull<Header>, Metadata), Error> {
     let (layout, numbers_at) = allocation::<O>(rank);
     // SAFETY: a header is never of size 0 (R7).
     let start = unsafe { alloc(layout) };
@@ -119,23 +120,20 @@ pub(crate) unsafe fn allocate<O: Send + 'static>(
     let (measured, memory) = describe(owner, Lists::new(shape, strides))?;
     std::mem::forget(guard);
     // SAFETY: the caller's duty. The lists are the header's own, or static.
-    let parts = unsafe { Parts::new(measured, memory) };
-    // SAFETY: the header was not exported, and these are its parts (R3).
-    unsafe { write::<DLManagedTensorVersioned>(header, &parts) };
-    Ok((header, Marks::new(parts.flags, parts.access).with_root(Root::Header)))
+    let checked = unsafe { Checked::new(measured, memory) };
+    // SAFETY: the header was not exported, and this is what it exports (R3).
+    unsafe { write::<DLManagedTensorVersioned>(header, &checked) };
+    Ok((header, Metadata::new(checked.flags, checked.access).with_origin(Origin::Header)))
 }
 
 /// The descriptor inside a header that was not exported.
 #[inline]
 pub(crate) fn tensor_of(header: NonNull<Header>) -> NonNull<DLTensor> {
     let descriptor = header.as_ptr().cast::<DLManagedTensorVersioned>();
-    let tensor = descriptor.wrapping_byte_add(TENSOR_AT).cast();
+    let tensor = descriptor.wrapping_byte_add(DLManagedTensorVersioned::TENSOR_AT).cast();
     // SAFETY: inside the header's allocation (R6).
     unsafe { NonNull::new_unchecked(tensor) }
 }
-
-/// The offset of the descriptor in a versioned managed tensor, in bytes.
-pub(crate) const TENSOR_AT: usize = std::mem::offset_of!(DLManagedTensorVersioned, dl_tensor);
 
 /// Destroys a header that was not finished.
 struct Guard(NonNull<Header>);
@@ -276,56 +274,10 @@ pub(super) unsafe fn read_owner<O>(header: NonNull<Header>) -> O {
     owner
 }
 
-/// One of the two ABIs of a managed tensor.
-pub(crate) trait Abi: Sized {
-    fn new(header: *mut c_void, flags: Flags, tensor: DLTensor) -> Self;
-
-    /// The deleter, if there is one.
-    fn deleter(&self) -> Option<Deleter<Self>>;
-
-    /// The deleter of every export of this library.
-    fn own_deleter() -> Deleter<Self>;
-}
-
-type Deleter<A> = unsafe extern "C" fn(*mut A);
-
 /// Statics: a generic function may have an address in each crate, and exports are recognised by it.
-static DELETE_VERSIONED: Deleter<DLManagedTensorVersioned> = delete::<DLManagedTensorVersioned>;
-static DELETE_LEGACY: Deleter<DLManagedTensor> = delete::<DLManagedTensor>;
-
-impl Abi for DLManagedTensorVersioned {
-    fn new(header: *mut c_void, flags: Flags, dl_tensor: DLTensor) -> Self {
-        Self {
-            version: DLPackVersion::CURRENT,
-            manager_ctx: header,
-            deleter: Some(Self::own_deleter()),
-            flags: flags.0,
-            dl_tensor,
-        }
-    }
-
-    fn deleter(&self) -> Option<Deleter<Self>> {
-        self.deleter
-    }
-
-    fn own_deleter() -> Deleter<Self> {
-        DELETE_VERSIONED
-    }
-}
-
-impl Abi for DLManagedTensor {
-    fn new(header: *mut c_void, _: Flags, dl_tensor: DLTensor) -> Self {
-        Self { dl_tensor, manager_ctx: header, deleter: Some(Self::own_deleter()) }
-    }
-
-    fn deleter(&self) -> Option<Deleter<Self>> {
-        self.deleter
-    }
-
-    fn own_deleter() -> Deleter<Self> {
-        DELETE_LEGACY
-    }
-}
+pub(super) static DELETE_VERSIONED: Deleter<DLManagedTensorVersioned> =
+    delete::<DLManagedTensorVersioned>;
+pub(super) static DELETE_LEGACY: Deleter<DLManagedTensor> = delete::<DLManagedTensor>;
 
 /// Exports the header as a versioned managed tensor, which it was initialised as.
 ///
@@ -347,28 +299,28 @@ pub(crate) unsafe fn expose(
 ///
 /// # Safety
 ///
-/// The header is owned by the caller; `parts` are those it was made with.
+/// The header is owned by the caller; `checked` is what it was made with.
 pub(crate) unsafe fn expose_legacy(
     header: NonNull<Header>,
-    parts: &Parts<'_>,
+    checked: &Checked<'_>,
 ) -> NonNull<DLManagedTensor> {
     // SAFETY: the caller's duty.
-    unsafe { write(header, parts) }
+    unsafe { write(header, checked) }
 }
 
 /// Writes the managed tensor, in one of the ABIs, and returns its address.
 ///
 /// # Safety
 ///
-/// The header is owned by the caller; `parts` are those it was made with.
+/// The header is owned by the caller; `checked` is what it was made with.
 #[inline]
-unsafe fn write<A: Abi>(header: NonNull<Header>, parts: &Parts<'_>) -> NonNull<A> {
+unsafe fn write<A: Abi>(header: NonNull<Header>, checked: &Checked<'_>) -> NonNull<A> {
     const { assert!(size_of::<A>() <= size_of::<Descriptor>()) };
     const { assert!(std::mem::offset_of!(Header, descriptor) == 0) };
     let context = header.as_ptr().cast::<c_void>();
     let descriptor = header.cast::<A>();
     // SAFETY: the descriptor is a header's first field, and large enough for either ABI (R6).
-    unsafe { descriptor.write(A::new(context, parts.flags, describe(parts))) };
+    unsafe { descriptor.write(A::new(context, checked.flags, describe(checked))) };
     descriptor
 }
 
@@ -378,8 +330,8 @@ unsafe fn write<A: Abi>(header: NonNull<Header>, parts: &Parts<'_>) -> NonNull<A
 ///
 /// `tensor` is valid.
 pub(crate) unsafe fn of_export<A: Abi>(tensor: NonNull<A>) -> Option<NonNull<Header>> {
-    // SAFETY: valid (the caller's duty), and a deleter keeps its place in all versions (T1).
-    let found = unsafe { tensor.as_ref() }.deleter()?;
+    // SAFETY: valid (the caller's duty).
+    let found = unsafe { A::deleter(tensor) }?;
     std::ptr::fn_addr_eq(found, A::own_deleter()).then(|| tensor.cast())
 }
 

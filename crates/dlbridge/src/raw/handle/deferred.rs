@@ -1,13 +1,10 @@
-//! The drop of a handle: immediate, or deferred to the language binding that imported the tensor.
+//! Drops that are deferred to the language binding that imported the tensor.
 //! Invariant: R3: dropping a bound handle makes exactly one unbound tensor.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::Handle;
-use super::foreign::Foreign;
-use super::header;
-use super::marks::Root;
 
 /// A producer's tensor without handles. Its drop calls the deleter.
 pub struct DeferredDrop(Handle);
@@ -23,12 +20,12 @@ impl DeferredDrop {
 pub struct Binding {
     /// Whether the deleter of a producer may be called now, on this thread.
     pub may_delete: fn() -> bool,
-    /// Called where `may_delete` returns false, and for a tensor that an export kept: such releases can
+    /// Called where `may_delete` returns false, and for a tensor in a chain of exports: such releases can
     /// nest to any depth. It must not panic.
     pub release: fn(DeferredDrop),
 }
 
-/// The first binding that imported a tensor; null before. A process has one runtime of a language.
+/// The first binding that imported a tensor; null until then. A process has one runtime of a language.
 static BINDING: AtomicPtr<Binding> = AtomicPtr::new(ptr::null_mut());
 
 /// Keeps the first binding.
@@ -54,36 +51,15 @@ fn kept() -> Option<&'static Binding> {
     unsafe { BINDING.load(Ordering::Acquire).as_ref() }
 }
 
-impl Drop for Handle {
-    #[inline]
-    fn drop(&mut self) {
-        match self.root() {
-            // SAFETY: owned, and this is its end (R3).
-            Root::Header => unsafe { header::drop_handle(self.managed()) },
-            Root::Versioned | Root::Legacy
-                if self.marks.is_bound() && (self.marks.is_kept() || !may_delete()) =>
-            {
-                let marks = self.marks.with_bound(false);
-                release(Self { tensor: self.tensor, marks });
-            }
-            // SAFETY: the same.
-            Root::Versioned => unsafe { Foreign::Versioned(self.managed()).delete() },
-            // SAFETY: the same.
-            Root::Legacy => unsafe { Foreign::Legacy(self.managed()).delete() },
-            Root::Borrowed => {}
-        }
-    }
-}
-
 /// Whether the deleter of a bound handle is called at once.
 #[inline]
-fn may_delete() -> bool {
+pub(super) fn may_delete() -> bool {
     kept().is_none_or(|binding| (binding.may_delete)())
 }
 
 /// Passes a handle that is no longer bound to the binding.
 #[cold]
-fn release(handle: Handle) {
+pub(super) fn release(handle: Handle) {
     let tensor = DeferredDrop(handle);
     match kept() {
         Some(binding) => (binding.release)(tensor),

@@ -6,8 +6,8 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 
-use super::handle::{Handle, Unstrided};
 use super::header::{self, Destroy, Header};
+use super::{Handle, Unstrided};
 
 type Queue = RefCell<Vec<Handle>>;
 

@@ -1,16 +1,16 @@
-//! `Parts`: a checked description of tensor memory. Validation makes it, everything else reads it (R1, R2).
+//! `Checked`: a checked description of tensor memory. Validation makes it, everything else reads it (R1, R2).
 
 use std::ptr::NonNull;
 use std::slice;
 
-use dlbridge_sys::{DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLTensor};
+use dlbridge_sys::DLTensor;
 
 use crate::layout::{self, Layout};
-use crate::{Access, DType, Device, DeviceKind, Error, Flags, TypeCode};
+use crate::{Access, DType, Device, Error, Flags};
 
 /// A checked description of tensor memory, borrowed from its owner.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Parts<'a> {
+pub(crate) struct Checked<'a> {
     /// Element `[0, 0, ...]`, byte offset applied; a handle on devices without addresses.
     pub(crate) data: *mut u8,
     /// What is left of the byte offset: 0 unless `data` is a handle.
@@ -34,11 +34,11 @@ pub(crate) struct Memory {
 
 // SAFETY: it borrows plain elements, as long as their owner is borrowed; R5 covers references to
 // them (R9).
-unsafe impl Send for Parts<'_> {}
+unsafe impl Send for Checked<'_> {}
 // SAFETY: the same.
-unsafe impl Sync for Parts<'_> {}
+unsafe impl Sync for Checked<'_> {}
 
-impl<'a> Parts<'a> {
+impl<'a> Checked<'a> {
     /// Elements of a layout that was measured.
     ///
     /// # Safety
@@ -51,7 +51,7 @@ impl<'a> Parts<'a> {
         Self { data, byte_offset, device, flags: layout.pad(flags), access, layout }
     }
 
-    /// The parts of a checked descriptor with strides.
+    /// A checked descriptor with strides.
     ///
     /// # Safety
     ///
@@ -65,7 +65,7 @@ impl<'a> Parts<'a> {
         unsafe { Self::strided(tensor, strides, access, flags) }
     }
 
-    /// The parts of a checked descriptor, with these strides.
+    /// A checked descriptor, with these strides.
     ///
     /// # Safety
     ///
@@ -82,7 +82,7 @@ impl<'a> Parts<'a> {
         let shape = unsafe { list(tensor.shape, rank(tensor)) };
         let (data, byte_offset) = match tensor.byte_offset {
             0 => (tensor.data.cast(), 0),
-            _ => origin(tensor, device, layout::count(shape)),
+            _ => first_element(tensor, device, layout::count(shape)),
         };
         // SAFETY: measured by validation, or before the descriptor was written (the caller's duty; R1).
         let layout = unsafe { Layout::again(shape, strides, dtype(tensor), flags) };
@@ -183,23 +183,16 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The descriptor of `parts`, which borrows their shape and strides.
-pub(crate) fn describe(parts: &Parts<'_>) -> DLTensor {
+/// The descriptor of `checked`, which borrows their shape and strides.
+pub(crate) fn describe(checked: &Checked<'_>) -> DLTensor {
     DLTensor {
-        data: parts.data.cast(),
-        device: DLDevice {
-            device_type: DLDeviceType(parts.device.kind.0),
-            device_id: parts.device.id,
-        },
-        ndim: parts.shape().len() as i32,
-        dtype: DLDataType {
-            code: DLDataTypeCode(parts.dtype().code.0),
-            bits: parts.dtype().bits,
-            lanes: parts.dtype().lanes,
-        },
-        shape: parts.shape().as_ptr().cast_mut(),
-        strides: parts.strides().as_ptr().cast_mut(),
-        byte_offset: parts.byte_offset,
+        data: checked.data.cast(),
+        device: checked.device.into(),
+        ndim: checked.shape().len() as i32,
+        dtype: checked.dtype().into(),
+        shape: checked.shape().as_ptr().cast_mut(),
+        strides: checked.strides().as_ptr().cast_mut(),
+        byte_offset: checked.byte_offset,
     }
 }
 
@@ -223,7 +216,7 @@ pub(crate) unsafe fn list<'a>(numbers: *const i64, rank: usize) -> &'a [i64] {
 
 /// The address of element `[0, 0, ...]`, and the rest of the byte offset.
 #[cold]
-fn origin(tensor: &DLTensor, device: Device, len: usize) -> (*mut u8, u64) {
+fn first_element(tensor: &DLTensor, device: Device, len: usize) -> (*mut u8, u64) {
     let data = tensor.data.cast::<u8>();
     match (len, device.kind.has_addresses()) {
         // No element will be read: the pointer is only carried.
@@ -237,12 +230,11 @@ fn origin(tensor: &DLTensor, device: Device, len: usize) -> (*mut u8, u64) {
 /// The descriptor's dtype.
 #[inline]
 pub(crate) fn dtype(tensor: &DLTensor) -> DType {
-    let DLDataType { code, bits, lanes } = tensor.dtype;
-    DType { code: TypeCode(code.0), bits, lanes }
+    tensor.dtype.into()
 }
 
 /// The descriptor's device.
 #[inline]
 pub(crate) fn device(tensor: &DLTensor) -> Device {
-    Device::new(DeviceKind(tensor.device.device_type.0), tensor.device.device_id)
+    tensor.device.into()
 }

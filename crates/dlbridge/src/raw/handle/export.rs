@@ -5,13 +5,12 @@ use std::ptr::NonNull;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
 
-use super::foreign::Foreign;
-use super::handle::Handle;
+use super::Handle;
 use super::header::{self, Destroy};
-use super::marks::{Marks, Root};
-use super::parts::{Memory, Parts};
+use super::metadata::{Metadata, Origin};
 use super::release::Nests;
 use crate::layout::{Layout, Lists};
+use crate::raw::descriptor::checked::{Checked, Memory};
 use crate::{Access, DescriptorError, Error, Flags, MAX_RANK};
 
 impl Handle {
@@ -50,52 +49,42 @@ impl Handle {
             .into());
         }
         // SAFETY: the caller's duty.
-        let (header, marks) = unsafe { header::allocate(owner, destroy, rank, describe) }?;
-        Ok(Self { tensor: header::tensor_of(header), marks })
+        let (header, metadata) = unsafe { header::allocate(owner, destroy, rank, describe) }?;
+        Ok(Self { tensor: header::tensor_of(header), metadata })
     }
 
     /// Exports the tensor as a versioned managed tensor.
     pub(crate) fn into_versioned(self) -> NonNull<DLManagedTensorVersioned> {
-        match self.foreign() {
-            Some(Foreign::Versioned(tensor)) if self.is_plain() => {
-                std::mem::forget(self);
-                tensor
-            }
-            _ => {
-                let handle = self.into_header();
-                // SAFETY: the handle owned the header and is forgotten (R3).
-                unsafe { header::expose(handle.managed(), handle.flags()) }
-            }
+        if self.origin() == Origin::Versioned && self.is_plain() {
+            return ManuallyDrop::new(self).managed();
         }
+        let handle = self.into_header();
+        // SAFETY: the handle owned the header and is forgotten (R3).
+        unsafe { header::expose(handle.managed(), handle.flags()) }
     }
 
     /// Exports the tensor as a legacy managed tensor. The caller has checked that no flag is lost
     /// (`Tensor::check_legacy`).
     pub(crate) fn into_legacy(self) -> NonNull<DLManagedTensor> {
-        match self.foreign() {
-            Some(Foreign::Legacy(tensor)) if self.is_plain() => {
-                std::mem::forget(self);
-                tensor
-            }
-            _ => {
-                let handle = self.into_header();
-                // SAFETY: the handle owned the header and is forgotten (R3).
-                unsafe { header::expose_legacy(handle.managed(), &handle.parts()) }
-            }
+        if self.origin() == Origin::Legacy && self.is_plain() {
+            return ManuallyDrop::new(self).managed();
         }
+        let handle = self.into_header();
+        // SAFETY: the handle owned the header and is forgotten (R3).
+        unsafe { header::expose_legacy(handle.managed(), &handle.checked()) }
     }
 
-    /// Whether the producer's own descriptor can be exported: it equals the parts, and has what real
+    /// Whether the producer's own descriptor can be exported: it says what this handle says, and has what real
     /// consumers need, namely explicit strides, a deleter, and a byte offset folded into the pointer.
     /// The deleter of a tensor that a binding drops must not be called directly.
     fn is_plain(&self) -> bool {
-        !self.marks.is_bound()
+        !self.metadata.is_bound()
             && self.raw_fields().is_some_and(|raw| {
-                let parts = self.parts();
+                let checked = self.checked();
                 // A legacy descriptor has no flags.
-                let says_flags = raw.version.is_none() || raw.flags == parts.flags;
-                let is_true = raw.byte_offset == parts.byte_offset && says_flags;
-                is_true && raw.has_deleter && (raw.has_strides || parts.shape().is_empty())
+                let says_flags = raw.version.is_none() || raw.flags == checked.flags;
+                let is_true = raw.byte_offset == checked.byte_offset && says_flags;
+                is_true && raw.has_deleter && (raw.has_strides || checked.shape().is_empty())
             })
     }
 
@@ -110,9 +99,9 @@ impl Handle {
     /// for one consumer.
     #[inline]
     pub(crate) fn with_header(self) -> Self {
-        let mut handle = if self.root() == Root::Header { self } else { self.wrap() };
-        let marks = &mut handle.marks;
-        *marks = marks.with(marks.flags() - Flags::IS_COPIED, marks.access());
+        let mut handle = if self.origin() == Origin::Header { self } else { self.wrap() };
+        let metadata = &mut handle.metadata;
+        *metadata = metadata.with(metadata.flags() - Flags::IS_COPIED, metadata.access());
         handle
     }
 
@@ -121,46 +110,51 @@ impl Handle {
         if self.is_returned() {
             return self.wrap_returned();
         }
-        self.marks = self.marks.with_kept();
+        self.metadata = self.metadata.with_chained();
         // SAFETY: alive as long as the handle, which moves but keeps it (R2).
         let tensor = unsafe { self.tensor.as_ref() };
         // SAFETY: validated; alive as long as the owner, which is this handle (R2).
-        let parts = unsafe { Parts::described(tensor, self.marks.access(), self.flags()) };
-        let marks = self.marks;
+        let checked = unsafe { Checked::described(tensor, self.metadata.access(), self.flags()) };
+        let metadata = self.metadata;
         // SAFETY: the same memory, alive as long as the owner, which is this handle (R2).
-        unsafe { Self::around(self, parts, marks) }
+        unsafe { Self::with_owner(self, checked, metadata) }
     }
 
     /// A header around a handle, or around another owner of its memory.
     ///
     /// # Safety
     ///
-    /// `parts` and `marks` are those of the handle.
-    pub(crate) unsafe fn around<O: Nests>(handle: O, parts: Parts<'_>, marks: Marks) -> Self {
+    /// `checked` and `metadata` are those of the handle.
+    pub(crate) unsafe fn with_owner<O: Nests>(
+        handle: O,
+        checked: Checked<'_>,
+        metadata: Metadata,
+    ) -> Self {
         let destroy = Destroy::nested::<O>().unwrap_or(Destroy::plain());
         // SAFETY: the caller's duty; the handle keeps what it describes alive (R2, R4).
-        let header = unsafe { Self::share(handle, destroy, parts, parts.access, parts.flags) };
+        let header =
+            unsafe { Self::share(handle, destroy, checked, checked.access, checked.flags) };
         let mut header = header.expect("nothing in it fails");
-        header.marks = header.marks.beside(marks);
+        header.metadata = header.metadata.with_memory_of(metadata);
         header
     }
 
-    /// A new header over the memory of `parts`, which `owner` keeps alive.
+    /// A new header over the memory of `checked`, which `owner` keeps alive.
     ///
     /// # Safety
     ///
-    /// `owner` keeps the memory of `parts` alive, and `access` is true of that memory (R4).
+    /// `owner` keeps the memory of `checked` alive, and `access` is true of that memory (R4).
     pub(crate) unsafe fn share<O: Send + 'static>(
         owner: O,
         destroy: Destroy<O>,
-        parts: Parts<'_>,
+        checked: Checked<'_>,
         access: Access,
         flags: Flags,
     ) -> Result<Self, Error> {
-        let Parts { data, byte_offset, device, .. } = parts;
+        let Checked { data, byte_offset, device, .. } = checked;
         let (layout, memory) =
-            (parts.layout(), Memory { data, byte_offset, device, flags, access });
-        // SAFETY: `parts` satisfies R1, and the rest is the caller's duty.
+            (checked.layout(), Memory { data, byte_offset, device, flags, access });
+        // SAFETY: `checked` satisfies R1, and the rest is the caller's duty.
         unsafe {
             Self::export_owner(owner, destroy, layout.shape().len(), |_, lists| {
                 Ok((lists.copy(layout), memory))

@@ -1,0 +1,181 @@
+//! Chains of tensors that own other tensors: finds the innermost handle that keeps the memory alive, so
+//! that exporting again and again does not build a chain (R2).
+//! Invariant: R3: a `KeepAlive` counts as a handle of its header.
+
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
+
+use super::Handle;
+use super::abi::{ManagedTensor, not_null};
+use super::header::{self, Header};
+use super::metadata::Origin;
+use crate::Access;
+use crate::raw::descriptor::borrowed::Borrowed;
+
+impl Handle {
+    /// A new header for a tensor of this library that came back from C. It owns what keeps the memory
+    /// alive, not the old header.
+    #[cold]
+    pub(crate) fn wrap_returned(self) -> Self {
+        let metadata = self.metadata;
+        let end = self.chain_end();
+        // SAFETY: the memory is alive as long as what becomes the owner below (R2).
+        let described = unsafe { Borrowed::copied(self.checked()) };
+        let checked = described.checked();
+        let owner = end.unwrap_or_else(|| {
+            let mut innermost = self.unwrap();
+            innermost.metadata = innermost.metadata.with_chained();
+            innermost
+        });
+        // SAFETY: the same memory, kept alive by the owner (R2).
+        unsafe { Self::with_owner(owner, checked, metadata) }
+    }
+
+    /// The handle that this one owns, and whose memory it shares.
+    pub(crate) fn inner(&self) -> Option<&Self> {
+        self.owner::<Self>()
+    }
+
+    /// Whether this is a tensor of this library that left Rust and came back.
+    pub(crate) fn is_returned(&self) -> bool {
+        self.origin() != Origin::Header && self.own_header().is_some()
+    }
+
+    /// The handle inside a tensor of this library that came back from C, or this one.
+    fn unwrap(self) -> Self {
+        if !self.is_returned() {
+            return self;
+        }
+        let Some(header) = self.own_header() else { return self };
+        // A `KeepAlive` may count as a handle of a header that left Rust.
+        // SAFETY: alive as long as `self`, which owns it (R2).
+        if !unsafe { header::is_unique(header) } {
+            return self;
+        }
+        let this = ManuallyDrop::new(self);
+        // SAFETY: its only owner, which is forgotten; its description was copied (R3).
+        let inner = unsafe { header::take_owner::<Self>(header) };
+        inner.unwrap_or_else(|_| ManuallyDrop::into_inner(this))
+    }
+
+    /// The handle that [`with_header`](Self::with_header) was called on, of this one's class, if this
+    /// one is unique.
+    pub(crate) fn without_header(self) -> Option<Self> {
+        if !self.is_unique() {
+            return None;
+        }
+        // A header is made only around a producer's tensor; any other owner is the end of a chain.
+        if self.owner::<Self>().is_none_or(|inner| !inner.has_producer()) {
+            return Some(self);
+        }
+        let metadata = self.metadata;
+        let mut inner = self.take_owner::<Self>().unwrap_or_else(|this| this);
+        inner.metadata = inner.metadata.of_class(metadata);
+        Some(inner)
+    }
+
+    /// Whether dropping this handle releases the memory.
+    #[inline]
+    pub(crate) fn is_last(&self) -> bool {
+        self.is_unique() && self.origin() != Origin::Borrowed
+    }
+
+    /// Another handle of the innermost tensor of the chain that can be counted. It keeps the memory
+    /// alive without the tensors in between.
+    fn chain_end(&self) -> Option<Self> {
+        let (mut at, mut found) = (self, None);
+        // An exclusive tensor is kept itself, which keeps other code from writing.
+        while at.access() != Access::Exclusive {
+            let Some(header) = at.own_header() else { break };
+            // SAFETY: alive as long as `self`, which owns it directly or not (R2).
+            let Some(inner) = (unsafe { header::owner::<Self>(header) }) else { break };
+            if inner.origin() == Origin::Header && inner.access() != Access::Exclusive {
+                found = Some(inner);
+            }
+            at = inner;
+        }
+        // SAFETY: it has a header, and its class is not exclusive (asked above; R3).
+        found.map(|inner| unsafe { inner.another() })
+    }
+
+    /// The header of an export of this library, even if it left Rust and came back.
+    fn own_header(&self) -> Option<NonNull<Header>> {
+        match self.origin() {
+            Origin::Header => Some(self.managed()),
+            // SAFETY: of the ABI of the origin, owned, and alive as long as the handle (R2).
+            Origin::Versioned => unsafe {
+                header::of_export(self.managed::<DLManagedTensorVersioned>())
+            },
+            // SAFETY: the same.
+            Origin::Legacy => unsafe { header::of_export(self.managed::<DLManagedTensor>()) },
+            Origin::Borrowed => None,
+        }
+    }
+}
+
+/// Keeps the memory of an export alive, as long as a handle of its tensor would.
+///
+/// For language bindings, not for users.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct KeepAlive(NonNull<Header>);
+
+// SAFETY: it only counts a handle of a header, whose owner is `Send` (R9).
+unsafe impl Send for KeepAlive {}
+// SAFETY: the same.
+unsafe impl Sync for KeepAlive {}
+
+impl KeepAlive {
+    /// Keeps the memory of a managed tensor, in either ABI, if this library exported it. An export of
+    /// an export keeps the first one: a tensor may go to another library and back any number of times.
+    ///
+    /// # Safety
+    ///
+    /// `tensor` is null or valid, and its deleter is not called before this function returns.
+    #[must_use]
+    pub unsafe fn of_raw<A: ManagedTensor>(tensor: *mut A) -> Option<Self> {
+        // SAFETY: the caller's duty.
+        let outer = unsafe { header::of_export(not_null(tensor).ok()?) }?;
+        // SAFETY: alive, since its deleter was not called (the caller's duty).
+        let first = unsafe { end_of_chain(outer) };
+        // SAFETY: the same: `outer` keeps it alive (R3).
+        unsafe { header::retain(first) };
+        Some(Self(first))
+    }
+}
+
+impl Drop for KeepAlive {
+    fn drop(&mut self) {
+        // SAFETY: counted when this was made, and left once (R3).
+        unsafe { header::drop_handle(self.0) };
+    }
+}
+
+/// The header whose owner is no handle of another header.
+///
+/// # Safety
+///
+/// The header is alive as long as this function runs.
+unsafe fn end_of_chain(mut header: NonNull<Header>) -> NonNull<Header> {
+    // SAFETY: alive, or kept alive by one that is (the caller's duty, R3).
+    while let Some(next) = unsafe { next_in_chain(header) } {
+        header = next;
+    }
+    header
+}
+
+/// The header that a header's owner is a handle of.
+///
+/// # Safety
+///
+/// The header is alive as long as this function runs.
+unsafe fn next_in_chain(header: NonNull<Header>) -> Option<NonNull<Header>> {
+    // SAFETY: the caller's duty; owners of these types are never written (R3).
+    if let Some(handle) = unsafe { header::owner::<Handle>(header) } {
+        return handle.header();
+    }
+    // SAFETY: the same.
+    unsafe { header::owner::<KeepAlive>(header) }.map(|keep| keep.0)
+}
