@@ -1,8 +1,6 @@
 //! `cargo xtask lint`: every check that runs no tests. A tool that is not installed is skipped with
 //! the command that installs it.
 
-use std::fs::{self, File};
-
 use anyhow::Result;
 use clap::Args;
 use xshell::cmd;
@@ -10,7 +8,7 @@ use xshell::cmd;
 use crate::guide;
 use crate::house;
 use crate::python::{Set, Venv};
-use crate::shell::{answer, files, root, succeeds, target};
+use crate::shell::{answer, succeeds, target};
 use crate::steps::{Steps, skip};
 use crate::workspace;
 
@@ -118,14 +116,7 @@ fn oldest_dependencies(venv: &Venv) -> Result<()> {
     };
     let folder = target().join("minimal-versions");
     let copy = folder.join("source");
-    venv.sh.remove_path(&copy)?;
-    for name in files()? {
-        let (from, to) = (root().join(&name), copy.join(&name));
-        venv.sh.write_file(&to, venv.sh.read_binary_file(&from)?)?;
-        // With its old time, an unchanged file is not built anew.
-        let time = fs::metadata(&from)?.modified()?;
-        File::options().append(true).open(&to)?.set_modified(time)?;
-    }
+    workspace::copy(&venv.sh, &copy)?;
     let libraries = workspace::libraries()?;
     let packages = libraries.iter().flat_map(|library| ["--package", library.name()]);
     let _copy = venv.sh.push_dir(&copy);

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use xshell::cmd;
 
 use crate::python::{RELEASE, Set, Venv, resolve, test_profile};
-use crate::shell::{debug_folder, files_in, root, stem};
+use crate::shell::{debug_folder, files_in, root, stem, target};
 use crate::steps::{Steps, Tally, skip};
 use crate::workspace::{self, CORE_FEATURES, Member};
 use crate::{With, cross, julia};
@@ -18,6 +18,9 @@ const PYTHON_TESTS: [&str; 4] = ["-c", "python/pyproject.toml", "python/tests", 
 const MEMBERS: [&str; 2] = ["python", "examples/python-extension"];
 /// The full suite of Python tests runs in so many processes, one for each core of a CI machine.
 const WORKERS: &str = "2";
+/// Versions of PyO3 that are tested beside the one in the lock file, which is the newest: the oldest that the
+/// manifest allows, and one between.
+const OLDER_PYO3: [&str; 2] = ["0.27.2", "0.28.3"];
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -40,6 +43,8 @@ enum Suite {
     FreeThreaded(Rest),
     /// pytest on Python 3.15, with the GIL and without, over one wheel
     Abi3t(Rest),
+    /// The tests of `dlbridge-pyo3` with older versions of PyO3
+    Pyo3(Rest),
     /// The core's tests on aarch64, 32-bit x86 and big-endian s390x, under QEMU
     Cross(Rest),
     /// The Julia package alone; arguments are files of its folder `test`
@@ -82,6 +87,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             abi3t(&rest.args, steps);
             Ok(())
         }
+        Some(Suite::Pyo3(rest)) => {
+            older_pyo3(&Venv::ready(with)?, &rest.args, steps);
+            Ok(())
+        }
         Some(Suite::Cross(rest)) => {
             cross::run(&rest.args, steps);
             Ok(())
@@ -105,6 +114,7 @@ pub(crate) fn beside(steps: &mut Steps) -> Result<()> {
         free_threaded(&[], steps);
     }
     abi3t(&[], steps);
+    older_pyo3(&venv, &[], steps);
     julia(&venv, &[], steps);
     Ok(())
 }
@@ -218,6 +228,38 @@ impl Tests {
 
 fn julia(venv: &Venv, files: &[String], steps: &mut Steps) {
     steps.count("Julia", |tally| tally.run(julia::tests(&julia::find()?, venv, files)?));
+}
+
+/// Runs the tests of the PyO3 crate, and checks the Python extensions, with each of [`OLDER_PYO3`]: in a copy
+/// of the sources, because one lock file has one version.
+fn older_pyo3(venv: &Venv, args: &[String], steps: &mut Steps) {
+    for version in OLDER_PYO3 {
+        steps.count(&format!("PyO3 {version}"), |tally| with_pyo3(version, venv, args, tally));
+    }
+}
+
+fn with_pyo3(version: &str, venv: &Venv, args: &[String], tally: &mut Tally) -> Result<()> {
+    if let Some(reason) = venv.facts.lacks_library() {
+        return skip(reason);
+    }
+    let (sh, folder) = (&venv.sh, target().join("pyo3"));
+    let copy = folder.join("source");
+    workspace::copy(sh, &copy)?;
+    for manifest in
+        workspace::members()?.iter().map(|one| copy.join(one.folder()).join("Cargo.toml"))
+    {
+        let text = sh.read_file(&manifest)?;
+        // PyO3 has the feature from 0.29 on.
+        sh.write_file(&manifest, text.replace(", \"abi3t-py315\"", ""))?;
+    }
+    let _copy = sh.push_dir(&copy);
+    cmd!(sh, "cargo update --quiet --package pyo3 --precise {version}").run()?;
+    let targets = folder.join("target");
+    let extensions = "--package dlbridge-python --package dlbridge-example-extension".split(' ');
+    cmd!(sh, "cargo check {extensions...} --target-dir {targets}").run()?;
+    let tests = "--no-fail-fast --package dlbridge-pyo3 --lib --tests".split(' ');
+    let cargo = cmd!(sh, "cargo test {tests...} {args...} --target-dir {targets}");
+    tally.run(venv.embedding(cargo))
 }
 
 /// Runs the Python tests on a free-threaded Python, where one is found or can be built.

@@ -1,12 +1,13 @@
 //! What cargo and rustup know: the members of the workspace, their features, the compilers.
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use xshell::{Cmd, Shell, cmd};
 
-use crate::shell::{root, shell, succeeds, target};
+use crate::shell::{files, root, shell, succeeds, target};
 
 /// The crate whose features are the adapters.
 const MAIN_CRATE: &str = "dlbridge";
@@ -126,6 +127,19 @@ pub(crate) fn unpack_rustc(version: &str, architectures: &[&str]) -> Result<Path
     let is_right = found.starts_with(&format!("rustc {version}."));
     ensure!(is_right, "expected Rust {version}, found {found}");
     Ok(rustc)
+}
+
+/// Copies the sources to a folder, so that another lock file can be tried there.
+pub(crate) fn copy(sh: &Shell, folder: &Path) -> Result<()> {
+    sh.remove_path(folder)?;
+    for name in files()? {
+        let (from, to) = (root().join(&name), folder.join(&name));
+        sh.write_file(&to, sh.read_binary_file(&from)?)?;
+        // With its old time, an unchanged file is not built anew.
+        let time = fs::metadata(&from)?.modified()?;
+        File::options().append(true).open(&to)?.set_modified(time)?;
+    }
+    Ok(())
 }
 
 /// The target triple that the compiler runs on.

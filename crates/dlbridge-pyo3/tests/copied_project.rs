@@ -22,6 +22,16 @@ fn patch() -> String {
     )
 }
 
+/// The manifest with the version of PyO3 that the lock file names: the guide shows the newest.
+fn for_locked_pyo3(manifest: &str) -> String {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).expect("the lock file");
+    let (_, rest) = lock.split_once("name = \"pyo3\"\nversion = \"0.").expect("it names PyO3");
+    let minor: u32 = rest.split('.').next().and_then(|n| n.parse().ok()).expect("a version");
+    assert!(manifest.contains("pyo3 = { version = \"0.30\""), "the newest version");
+    let manifest = manifest.replace("version = \"0.30\"", &format!("version = \"0.{minor}\""));
+    if minor < 29 { manifest.replace(", \"abi3t-py315\"", "") } else { manifest }
+}
+
 fn root() -> &'static Path {
     let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     folders.nth(2).expect("the crate lies two folders deep")
@@ -40,6 +50,7 @@ fn the_example_builds_with_the_guides_manifest() {
         fs::copy(sources.join(file), copy.join("src").join(file)).expect("a copy");
     }
     assert!(manifest.contains("[profile.wheel]"), "maturin builds with this profile");
+    let manifest = for_locked_pyo3(manifest);
     let manifest = format!("[package]{manifest}{}", patch());
     fs::write(copy.join("Cargo.toml"), manifest).expect("a manifest");
     // The versions that are here already: no network is asked.

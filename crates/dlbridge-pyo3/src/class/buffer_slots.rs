@@ -18,7 +18,6 @@ use std::mem::offset_of;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyType;
 use pyo3::{ffi, intern};
 
@@ -28,6 +27,7 @@ use super::{buffer, methods};
 use crate::TensorObject;
 use crate::ffi::buffer::{GetBuffer, ReleaseBuffer};
 use crate::ffi::head::Head;
+use crate::ffi::versions::with_critical_section;
 
 /// CPython's `PyTypeObject` behind its head, as far as `tp_flags`: the same from 3.8 to 3.15.
 #[repr(C)]

@@ -89,7 +89,7 @@ where
         let (_, data, dtype, shape, flags): (Class<'_>, Bound<'_, PyAny>, PyDType, Vec<i64>, u64) =
             arguments.extract()?;
         let tensor = pickle::rebuild(data.as_borrowed(), dtype.0, &shape, flags)?;
-        Ok::<_, PyErr>(Bound::new(arguments.py(), restore::<T>(tensor)?)?.unbind())
+        Ok::<_, PyErr>(Bound::new(arguments.py(), restore::<T>(arguments.py(), tensor)?)?.unbind())
     })?;
     let classmethod = py.import("builtins")?.getattr("classmethod")?;
     kind.setattr(UNPICKLE.to_string_lossy(), classmethod.call1((unpickle,))?)?;
@@ -215,7 +215,7 @@ methods! {
     dlpack<ExportDlpack>, |object, call| {
         let (request, stream) = call.request()?;
         let (tensor, ready) = export(object.as_borrowed())?;
-        let request = permitted::<T>(&tensor, request)?;
+        let request = permitted(object, &tensor, request)?;
         answer(object.py(), request, stream, tensor, ready.as_deref())?
     };
     /// `__dlpack_device__`.

@@ -15,8 +15,8 @@ use dlbridge::sys::{
     DLPackManagedTensorToPyObjectNoSync, DLPackSetError, DLPackVersion, DLTensor,
 };
 use dlbridge::{Access, DType, DescriptorError, Device, DeviceKind, Tensor, TypeCode};
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::{PyClass, ffi};
 
 use super::traits::{ExportDlpack, export, permitted};
 use crate::ffi::callbacks::{guarded, panicked, with_object};
@@ -86,7 +86,7 @@ unsafe extern "C" fn from_object<T: ExportDlpack>(
     let work = |object: &Bound<'_, T>| {
         let (tensor, ready) = export(object.as_borrowed())?;
         settle(ready.as_deref(), tensor.device())?;
-        let request = permitted::<T>(&tensor, Request::default())?;
+        let request = permitted(object, &tensor, Request::default())?;
         let is_copied = request.copy == Some(true);
         let tensor = if is_copied { copied(object.py(), &tensor)? } else { tensor };
         // SAFETY: the caller's duty is to give a place to write to.
@@ -115,7 +115,7 @@ unsafe extern "C" fn to_object(
 ) -> c_int {
     // SAFETY: the table's functions are called with the interpreter attached (DLPack 1.2; F1).
     let py = unsafe { Python::assume_attached() };
-    let outcome = guarded(py, TensorObject::NAME, || {
+    let outcome = guarded::<TensorObject, _>(py, || {
         // SAFETY: the caller's duty is to give a tensor away, if validation accepts it.
         let tensor = unsafe { release::try_adopt(tensor) }?.into_shared();
         match TensorObject::sharing(tensor.clone()).into_bound(py) {

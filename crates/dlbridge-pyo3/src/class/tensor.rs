@@ -297,7 +297,7 @@ impl TensorObject {
     }
 
     // SAFETY: Python's duty: `view` is a place to fill in.
-    #[cfg(any(not(Py_LIMITED_API), Py_3_11))]
+    #[cfg(buffer_methods)]
     unsafe fn __getbuffer__(
         slf: &Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -309,7 +309,7 @@ impl TensorObject {
     }
 
     // SAFETY: Python's duty: `view` was filled in above.
-    #[cfg(any(not(Py_LIMITED_API), Py_3_11))]
+    #[cfg(buffer_methods)]
     unsafe fn __releasebuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer) {
         // SAFETY: the caller's duty.
         unsafe { super::buffer::release(slf.as_ptr(), view.cast()) };

@@ -9,6 +9,7 @@ use dlbridge::protocol::export::Request;
 use pyo3::pyclass::boolean_struct::True;
 use pyo3::{Borrowed, Bound, PyClass};
 
+use crate::ffi::versions::class_name;
 use crate::stream::Ready;
 use crate::{Error, Result, stream};
 
@@ -222,7 +223,8 @@ pub(super) fn export<T: ExportDlpack>(
     object: Borrowed<'_, '_, T>,
 ) -> Result<(Tensor, Option<Arc<Ready>>)> {
     let Ok(object) = object.try_borrow() else {
-        return Err(Error::buffer(format!("{}: the object is being changed", T::NAME)));
+        let name = class_name::<T>(object.py());
+        return Err(Error::buffer(format!("{name}: the object is being changed")));
     };
     let tensor = object.tensor()?;
     let ready = object.ready(&tensor);
@@ -242,9 +244,15 @@ pub(super) fn on_host<T: ExportDlpack>(object: &Bound<'_, T>) -> Result<Tensor> 
 }
 
 /// The request for a class's tensor, changed to a copy if the class copies read-only memory.
-pub(super) fn permitted<T: ExportDlpack>(tensor: &Tensor, request: Request) -> Result<Request> {
+pub(super) fn permitted<T: ExportDlpack>(
+    object: &Bound<'_, T>,
+    tensor: &Tensor,
+    request: Request,
+) -> Result<Request> {
     if !(T::COPIES_READ_ONLY && tensor.is_read_only()) {
         return Ok(request);
     }
-    request.copied().map_err(|refusal| Error::buffer(format!("{refusal} by {}", T::NAME)))
+    request
+        .copied()
+        .map_err(|refusal| Error::buffer(format!("{refusal} by {}", class_name::<T>(object.py()))))
 }

@@ -7,22 +7,24 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use dlbridge::Tensor;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::{Borrowed, ffi};
+use pyo3::{Borrowed, PyTypeInfo, ffi};
 
+use crate::ffi::versions::class_name;
 use crate::{Error, ExportDlpack, PickleDlpack, Result};
 
 /// Runs a function of a class. Returns its result, or `None` with an exception set. A panic becomes a
 /// `RuntimeError`, not PyO3's `PanicException`, which `except Exception` does not catch.
 #[inline]
-pub(crate) fn guarded<R>(
+pub(crate) fn guarded<T: PyTypeInfo, R>(
     py: Python<'_>,
-    class: &str,
     work: impl FnOnce() -> Result<R>,
 ) -> Option<R> {
     let error = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(value)) => return Some(value),
         Ok(Err(error)) => PyErr::from(error),
-        Err(payload) => PyRuntimeError::new_err(panicked(class, "its export", payload)),
+        Err(payload) => {
+            PyRuntimeError::new_err(panicked(&class_name::<T>(py), "its export", payload))
+        }
     };
     error.restore(py);
     None
@@ -42,13 +44,13 @@ pub(crate) unsafe fn with_object<T: ExportDlpack, R>(
     let py = unsafe { Python::assume_attached() };
     // SAFETY: the caller's duty.
     let object = unsafe { Borrowed::from_ptr(py, object) };
-    guarded(py, T::NAME, || work(&*object.cast::<T>().map_err(PyErr::from)?))
+    guarded::<T, _>(py, || work(&*object.cast::<T>().map_err(PyErr::from)?))
 }
 
 /// Calls `PickleDlpack::from_tensor`. A panic becomes a `RuntimeError`, as in an export.
-pub(crate) fn restore<T: PickleDlpack>(tensor: Tensor) -> Result<T> {
+pub(crate) fn restore<T: PickleDlpack>(py: Python<'_>, tensor: Tensor) -> Result<T> {
     catch_unwind(AssertUnwindSafe(|| T::from_tensor(tensor))).unwrap_or_else(|payload| {
-        let message = panicked(T::NAME, "its pickle", payload);
+        let message = panicked(&class_name::<T>(py), "its pickle", payload);
         Err(Error::Python(PyRuntimeError::new_err(message)))
     })
 }

@@ -8,3 +8,4 @@ pub(crate) mod driver;
 pub(crate) mod free_threaded;
 pub(crate) mod head;
 pub(crate) mod numpy;
+pub(crate) mod versions;

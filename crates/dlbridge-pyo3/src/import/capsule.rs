@@ -11,11 +11,11 @@ use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 use dlbridge::{ManagedTensor, Tensor};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 use pyo3::{Borrowed, ffi};
 
 use crate::ffi::capsule::KEEPER;
+use crate::ffi::versions::with_critical_section;
 use crate::{Error, Result, release};
 
 /// The names of the capsules that NumPy keeps as the base of an array from `from_dlpack`. They own

@@ -4,13 +4,15 @@ mod cache;
 mod framework;
 mod path;
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
-use pyo3::{ffi, intern};
 
 pub(crate) use cache::{framework_of, importer_of, path_of, remember_importer, table_of};
 pub(crate) use framework::{Framework, UNKNOWN, roots};
 pub(crate) use path::Path;
+
+use crate::ffi::versions::imported_module;
 
 /// A type's name with its module, if it has one.
 pub(crate) fn name_of(kind: &Bound<'_, PyType>) -> String {
@@ -26,12 +28,5 @@ fn mro_of<'py>(kind: &Bound<'py, PyType>) -> Vec<Bound<'py, PyAny>> {
 
 /// A module that is already imported. (Importing takes microseconds.)
 pub(crate) fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let py = name.py();
-    // SAFETY: attached, and a name (F1, F2).
-    let module = unsafe { ffi::PyImport_GetModule(name.as_ptr()) };
-    // SAFETY: a new reference, or null with or without an exception set (F3).
-    match unsafe { Bound::from_owned_ptr_or_opt(py, module) } {
-        Some(module) => Ok(Some(module).filter(|module| !module.is_none())),
-        None => PyErr::take(py).map_or(Ok(None), Err),
-    }
+    Ok(imported_module(name)?.filter(|module| !module.is_none()))
 }

@@ -10,10 +10,10 @@ mod stream;
 
 use dlbridge::Tensor;
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::{Borrowed, ffi, intern};
 
 use crate::ffi::arrow::{ArrowArray, ArrowSchema, Owned, Releasable};
+use crate::ffi::versions::with_critical_section;
 use crate::release::Owner;
 use crate::{Error, Result};
 use column::Unparsed;

@@ -10,11 +10,11 @@ use pyo3::Borrowed;
 use pyo3::exceptions::PyImportError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 
 use super::column::{ColumnType, Unparsed};
 use super::content;
 use crate::ffi::arrow::{ArrowArray, ArrowArrayStream, ArrowSchema, Owned};
+use crate::ffi::versions::with_critical_section;
 use crate::import::fallback::memory::ForeignMemory;
 use crate::release::Owner;
 use crate::{Error, Result};

@@ -1,0 +1,61 @@
+//! What differs between the versions of PyO3 that this crate compiles with, 0.27 to 0.30.
+//! `cargo xtask test pyo3` runs the tests with the oldest and with one between.
+
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use pyo3::{PyTypeInfo, ffi};
+
+/// Locks an object on a Python without the GIL while `work` runs; elsewhere the GIL does that.
+#[inline]
+pub(crate) fn with_critical_section<R>(object: &Bound<'_, PyAny>, work: impl FnOnce() -> R) -> R {
+    // From 0.28 on this imports a module `critical_section`, which hides the one below.
+    #[allow(unused_imports, reason = "0.27 has no such module")]
+    use pyo3::sync::*;
+    critical_section::with_critical_section(object, work)
+}
+
+/// The path of 0.28 for 0.27, where the function stands in `pyo3::sync`.
+#[allow(
+    dead_code,
+    unconditional_recursion,
+    clippy::only_used_in_recursion,
+    reason = "hidden from 0.28 on"
+)]
+mod critical_section {
+    use pyo3::prelude::*;
+
+    pub(super) fn with_critical_section<R>(
+        object: &Bound<'_, PyAny>,
+        work: impl FnOnce() -> R,
+    ) -> R {
+        #[allow(unused_imports, deprecated, reason = "later versions do not have it")]
+        use pyo3::sync::*;
+        with_critical_section(object, work)
+    }
+}
+
+/// The name of a class, for messages. PyO3's own constants for it changed from version to version.
+#[cold]
+pub(crate) fn class_name<T: PyTypeInfo>(py: Python<'_>) -> String {
+    let name = py.get_type::<T>().name();
+    name.map_or_else(|_| "this class".to_owned(), |name| name.to_string())
+}
+
+unsafe extern "C" {
+    // In the stable ABI since Python 3.7; PyO3 declares it for the limited API from 0.28 on.
+    fn PyImport_GetModule(name: *mut ffi::PyObject) -> *mut ffi::PyObject;
+}
+
+/// A module that is already imported, `None` where it is set so.
+pub(crate) fn imported_module<'py>(
+    name: &Bound<'py, PyString>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = name.py();
+    // SAFETY: attached, and a name (F1, F2).
+    let module = unsafe { PyImport_GetModule(name.as_ptr()) };
+    // SAFETY: a new reference, or null with or without an exception set (F3).
+    match unsafe { Bound::from_owned_ptr_or_opt(py, module) } {
+        Some(module) => Ok(Some(module)),
+        None => PyErr::take(py).map_or(Ok(None), Err),
+    }
+}
