@@ -343,3 +343,45 @@ fn pyarrow_makes_an_array() {
         assert!(holds(&array, c"x.to_pylist() == [[1, 2], [3, 4]]"));
     });
 }
+
+/// A class that drops a reference to its object in each export.
+#[pyclass(frozen)]
+struct Naming(Py<PyAny>);
+
+impl ExportDlpack for Naming {
+    fn tensor(&self) -> Result<Tensor> {
+        drop(Python::attach(|py| self.0.clone_ref(py)));
+        Ok(Tensor::from(vec![1_u8]))
+    }
+}
+
+dlpack_methods!(Naming);
+
+/// PyO3 releases what is dropped on a thread of Python only while one of its functions runs there.
+#[test]
+fn objects_that_an_export_drops_on_a_thread_of_python_are_released_at_once() {
+    Python::attach(|py| -> PyResult<()> {
+        let names = PyDict::new(py);
+        let held = PyDict::new(py).into_any();
+        names.set_item("held", &held)?;
+        names.set_item("x", Naming(held.unbind()))?;
+        py.run(
+            c"
+import sys, threading
+
+def export():
+    for _ in range(1000):
+        x.__dlpack__(), x.__dlpack_device__(), memoryview(x)
+
+before = sys.getrefcount(held)
+thread = threading.Thread(target=export)
+thread.start()
+thread.join()
+assert sys.getrefcount(held) == before, sys.getrefcount(held)
+",
+            Some(&names),
+            None,
+        )
+    })
+    .unwrap();
+}
