@@ -8,22 +8,24 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use std::{env, fs, io};
 
-use crate::Target;
+use crate::{Target, target};
 
 /// The longest input.
 const LONGEST: usize = 512;
 /// The interval at which the number of inputs is printed.
 const NEWS: Duration = Duration::from_secs(5);
+const USAGE: &str = "usage: dlbridge-fuzz TARGET (FILE... | --seconds N [--seed S])";
 
-/// The program of a target: `gate FILE...` replays inputs, `gate --seconds N [--seed S]` generates
-/// them.
+/// The program: `gate FILE...` replays inputs, `gate --seconds N [--seed S]` generates them.
 #[must_use]
-pub fn main(target: Target) -> ExitCode {
-    match parse(env::args().skip(1)) {
-        Ok(Task::Replay(files)) if !files.is_empty() => replay(target, &files),
-        Ok(Task::Make { seconds, seed }) => make(target, seconds, seed),
+pub fn main() -> ExitCode {
+    let mut words = env::args().skip(1);
+    let target = words.next().and_then(|name| target(&name));
+    match (target, parse(words)) {
+        (Some(target), Ok(Task::Replay(files))) if !files.is_empty() => replay(target, &files),
+        (Some(target), Ok(Task::Make { seconds, seed })) => make(target, seconds, seed),
         _ => {
-            eprintln!("usage: {} FILE... | --seconds N [--seed S]", target.name);
+            eprintln!("{USAGE}");
             ExitCode::from(2)
         }
     }
@@ -52,21 +54,26 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Task, std::num::Pars
 
 fn replay(target: Target, files: &[PathBuf]) -> ExitCode {
     for file in files {
-        match fs::read(file) {
-            // A finding ends the program here, with its message.
-            Ok(data) => (target.run)(&data),
+        let is_list = file.extension().is_some_and(|extension| extension == "txt");
+        let read = if is_list { inputs(file) } else { fs::read(file).map(|data| vec![data]) };
+        let inputs = match read {
+            Ok(inputs) => inputs,
             Err(error) => {
                 eprintln!("cannot read {}: {error}", file.display());
                 return ExitCode::from(2);
             }
+        };
+        for data in inputs {
+            // A finding ends the program here, with its message.
+            (target.run)(&data);
+            println!("passes: {}", line(&data));
         }
-        println!("{}: {} is fine", target.name, file.display());
     }
     ExitCode::SUCCESS
 }
 
 fn make(target: Target, seconds: u64, seed: u64) -> ExitCode {
-    let corpus = inputs(&folder("corpus", target)).unwrap_or_default();
+    let corpus = inputs(&list("corpus", target)).unwrap_or_default();
     let (mut numbers, mut made) = (Numbers(seed), 0_u64);
     let (started, mut told) = (Instant::now(), Instant::now());
     while started.elapsed() < Duration::from_secs(seconds) {
@@ -89,9 +96,9 @@ fn keep(target: Target, data: &[u8]) -> ExitCode {
     let sum = data.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, &byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
-    let file = folder("artifacts", target).join(format!("crash-{sum:016x}"));
-    let written = fs::create_dir_all(file.parent().expect("a file in a folder"))
-        .and_then(|()| fs::write(&file, data));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("artifacts").join(target.name);
+    let file = folder.join(format!("crash-{sum:016x}"));
+    let written = fs::create_dir_all(folder).and_then(|()| fs::write(&file, data));
     match written {
         Ok(()) => eprintln!("Test unit written to {}", file.display()),
         Err(error) => eprintln!("cannot write {}: {error}", file.display()),
@@ -99,26 +106,32 @@ fn keep(target: Target, data: &[u8]) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// A target's folder of `corpus`, `regressions` or `artifacts`.
+/// A target's file in `corpus` or `regressions`.
 #[must_use]
-pub fn folder(kind: &str, target: Target) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(kind).join(target.name)
+pub fn list(kind: &str, target: Target) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(kind).join(target.name).with_extension("txt")
 }
 
-/// The inputs in a folder with their names, sorted by name.
+/// The inputs of such a file: one in each line, in hexadecimal digits, with an optional comment after `#`.
 ///
 /// # Errors
 ///
-/// If the folder or a file cannot be read.
-pub fn inputs(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
-    let mut inputs = fs::read_dir(folder)?
-        .map(|entry| {
-            let entry = entry?;
-            Ok((entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path())?))
-        })
-        .collect::<io::Result<Vec<_>>>()?;
-    inputs.sort();
-    Ok(inputs)
+/// If the file cannot be read, or if a line has anything else.
+pub fn inputs(file: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let text = fs::read_to_string(file)?;
+    let inputs = text.lines().enumerate().map(|(index, line)| {
+        let digits = line.split('#').next().unwrap_or_default().trim();
+        let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
+        let bytes = pairs.map(|pair| u8::from_str_radix(pair.filter(|it| it.len() == 2)?, 16).ok());
+        let problem = || format!("line {}: expected pairs of hexadecimal digits", index + 1);
+        bytes.collect::<Option<_>>().ok_or_else(|| io::Error::other(problem()))
+    });
+    inputs.collect()
+}
+
+/// An input's line in such a file.
+fn line(data: &[u8]) -> String {
+    data.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// SplitMix64: numbers from a seed.
@@ -142,12 +155,12 @@ impl Numbers {
     }
 
     /// Random bytes, or an input of the corpus with a few bytes changed.
-    fn input(&mut self, corpus: &[(String, Vec<u8>)]) -> Vec<u8> {
+    fn input(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
         if corpus.is_empty() || self.next() & 1 == 0 {
             let len = self.below(LONGEST);
             return self.bytes(len);
         }
-        let mut data = corpus[self.below(corpus.len())].1.clone();
+        let mut data = corpus[self.below(corpus.len())].clone();
         for _ in 0..=self.below(8) {
             if data.is_empty() || self.below(4) == 0 {
                 let at = self.below(data.len() + 1);

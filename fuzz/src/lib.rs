@@ -23,14 +23,10 @@ mod shown;
 mod value;
 pub mod view;
 
-/// For `program!`, which runs a target under libFuzzer.
-#[cfg(fuzzing)]
-pub use libfuzzer_sys;
-
 /// A target: its name and its function.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The name of the target, of its program and of its input folders.
+    /// The name of the target and of its input files.
     pub name: &'static str,
     /// Panics if the library and the model differ.
     pub run: fn(&[u8]),
@@ -53,26 +49,8 @@ pub const TARGETS: [Target; 7] = [
     Target { name: "sealed", run: sealed::run },
 ];
 
-/// The target with a name.
-///
-/// # Panics
-///
-/// If there is none.
+/// The target with a name, if there is one.
 #[must_use]
-pub fn target(name: &str) -> Target {
-    *TARGETS.iter().find(|target| target.name == name).expect("a name of a target")
-}
-
-/// The `main` of a target's program.
-#[macro_export]
-macro_rules! program {
-    ($name:literal) => {
-        #[cfg(fuzzing)]
-        $crate::libfuzzer_sys::fuzz_target!(|data: &[u8]| ($crate::target($name).run)(data));
-
-        #[cfg(not(fuzzing))]
-        fn main() -> std::process::ExitCode {
-            $crate::driver::main($crate::target($name))
-        }
-    };
+pub fn target(name: &str) -> Option<Target> {
+    TARGETS.into_iter().find(|target| target.name == name)
 }

@@ -21,6 +21,9 @@ const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
 /// The longest input, in bytes: no target reads more.
 const LONGEST: &str = "-max_len=256";
+/// Names the target, since libFuzzer reads the command line.
+const TARGET: &str = "DLBRIDGE_FUZZ_TARGET";
+
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The targets to run; default: all
@@ -41,7 +44,7 @@ pub(crate) struct Options {
 }
 
 fn targets() -> Vec<String> {
-    files_in("fuzz/targets", "rs").iter().map(|file| stem(file)).collect()
+    files_in("fuzz/corpus", "txt").iter().map(|file| stem(file)).collect()
 }
 
 fn target_name(name: &str) -> Result<String, String> {
@@ -94,7 +97,7 @@ impl Fuzzer {
         let (sh, host) = (shell(), workspace::host()?);
         let compiler = env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
         if !cfg!(unix) || !succeeds(cmd!(sh, "{compiler} --version")) {
-            let way = "cargo run --package dlbridge-fuzz --bin gate -- --seconds 20";
+            let way = "cargo run --package dlbridge-fuzz gate --seconds 20";
             return skip(format!("libFuzzer needs Unix and a C++ compiler; random inputs: {way}"));
         }
         let (nightly, flags, folder) = if asan {
@@ -104,7 +107,8 @@ impl Fuzzer {
         } else {
             (None, COVERAGE.to_owned(), "fuzz-coverage")
         };
-        let (folder, words) = (target().join(folder), "build --package dlbridge-fuzz --bins");
+        let (folder, words) =
+            (target().join(folder), "build --package dlbridge-fuzz --bin dlbridge-fuzz");
         let build = workspace::cargo(&sh, nightly.as_deref()).args(words.split(' '));
         // A target of its own keeps the flags from build scripts.
         let build = build.args(["--profile", "fuzz", "--target", &host, "--target-dir"]);
@@ -113,16 +117,21 @@ impl Fuzzer {
         Ok(Self { sh, nightly, folder, host })
     }
 
-    fn program(&self, target: &str) -> PathBuf {
-        self.folder.join(&self.host).join("fuzz").join(target)
+    fn program(&self) -> PathBuf {
+        self.folder.join(&self.host).join("fuzz/dlbridge-fuzz")
+    }
+
+    /// libFuzzer's command for a target.
+    fn command(&self, target: &str) -> Cmd<'_> {
+        self.sh.cmd(self.program()).env(TARGET, target).arg(LONGEST)
     }
 
     /// Runs one target. libFuzzer prints what it finds, and the file that it writes the input to.
     fn run(&self, target: &str, options: &Options) -> Result<()> {
         // What only AddressSanitizer finds needs its program, other findings no libFuzzer.
         let program = match self.nightly {
-            Some(_) => self.program(target).display().to_string(),
-            None => format!("cargo run --package dlbridge-fuzz --bin {target} --"),
+            Some(_) => format!("{TARGET}={target} {}", self.program().display()),
+            None => format!("cargo run --package dlbridge-fuzz {target}"),
         };
         let seed = options.seed;
         self.guided(target, options)?.run().with_context(|| {
@@ -138,39 +147,81 @@ impl Fuzzer {
         let new = self.sh.create_dir(inputs("new", target))?;
         let artifacts = self.sh.create_dir(root().join("fuzz/artifacts").join(target))?;
         // Inputs that reach different code, and those that once found something.
-        let kept = ["fuzz/corpus", "fuzz/regressions"].map(|one| root().join(one).join(target));
-        let kept = kept.into_iter().filter(|folder| folder.is_dir());
-        let program = self.sh.cmd(self.program(target));
-        Ok(program
+        let kept = ["corpus", "regressions"].map(|kind| self.unpack(kind, target));
+        Ok(self
+            .command(target)
             .arg(format!("-max_total_time={}", options.seconds))
             .arg(format!("-seed={}", options.seed))
             // Inputs may be long from the start: most of a short one is read as zeros.
-            .args([LONGEST, "-len_control=0", "-timeout=20", "-verbosity=0"])
+            .args(["-len_control=0", "-timeout=20", "-verbosity=0"])
             .arg("-print_final_stats=1")
             .arg(format!("-artifact_prefix={}/", artifacts.display()))
             .arg(new)
-            .args(kept)
+            .args(kept.into_iter().collect::<Result<Vec<_>>>()?)
             .env("ASAN_OPTIONS", "detect_leaks=1"))
     }
 
     /// Replaces the corpus by the fewest inputs that reach all that it and the new ones reach.
     fn keep(&self, target: &str) -> Result<()> {
-        let (program, sh) = (self.program(target), &self.sh);
-        let (new, merged) = (inputs("new", target), inputs("merged", target));
-        let corpus = sh.create_dir(root().join("fuzz/corpus").join(target))?;
-        sh.remove_path(&merged)?;
-        sh.create_dir(&merged)?;
+        let (corpus, new) = (self.unpack("corpus", target)?, inputs("new", target));
+        let merged = self.empty("merged", target)?;
         // Whether code is reached counts, not how often.
-        let merge = cmd!(
-            sh,
-            "{program} -set_cover_merge=1 -use_counters=0 {LONGEST} {merged} {corpus} {new}"
-        );
-        merge.run()?;
-        sh.remove_path(&corpus)?;
-        Ok(std::fs::rename(&merged, &corpus)?)
+        let merge = self.command(target).args(["-set_cover_merge=1", "-use_counters=0"]);
+        merge.args([&merged, &corpus, &new]).run()?;
+        let files = self.sh.read_dir(merged)?.into_iter();
+        let lines = files.map(|file| Ok(line(&self.sh.read_binary_file(file)?)));
+        let mut lines = lines.collect::<Result<Vec<_>>>()?;
+        lines.sort_by_key(|line| (line.len(), line.clone()));
+        Ok(self.sh.write_file(list("corpus", target), lines.concat())?)
     }
+
+    /// Writes each input of a list to a file of its own, as libFuzzer needs them; returns the folder.
+    fn unpack(&self, kind: &str, target: &str) -> Result<PathBuf> {
+        let (folder, list) = (self.empty(kind, target)?, list(kind, target));
+        let text = if list.is_file() { self.sh.read_file(&list)? } else { String::new() };
+        for (index, line) in text.lines().enumerate() {
+            let data = data(line).with_context(|| format!("{}:{}", list.display(), index + 1))?;
+            self.sh.write_file(folder.join(index.to_string()), data)?;
+        }
+        Ok(folder)
+    }
+
+    fn empty(&self, kind: &str, target: &str) -> Result<PathBuf> {
+        let folder = inputs(kind, target);
+        self.sh.remove_path(&folder)?;
+        Ok(self.sh.create_dir(folder)?)
+    }
+}
+
+/// A file of the repository with inputs, one in each line.
+fn list(kind: &str, target: &str) -> PathBuf {
+    root().join("fuzz").join(kind).join(target).with_extension("txt")
 }
 
 fn inputs(kind: &str, target: &str) -> PathBuf {
     crate::shell::target().join("fuzz-inputs").join(kind).join(target)
+}
+
+/// The input of a line: hexadecimal digits, with an optional comment after `#`.
+fn data(line: &str) -> Result<Vec<u8>> {
+    let digits = line.split('#').next().unwrap_or_default().trim();
+    let starts = (0..digits.len()).step_by(2);
+    let byte = |start| digits.get(start..start + 2).context("expected pairs of digits");
+    starts.map(|start| Ok(u8::from_str_radix(byte(start)?, 16)?)).collect()
+}
+
+fn line(data: &[u8]) -> String {
+    data.iter().map(|byte| format!("{byte:02x}")).chain(["\n".to_owned()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{data, line};
+
+    #[test]
+    fn a_line_is_an_input() {
+        assert_eq!(data("00ff10 # what was wrong").unwrap(), [0, 255, 16]);
+        assert_eq!(data(&line(&[1, 171])).unwrap(), [1, 171]);
+        assert!(data("0").is_err() && data("0x").is_err() && data("\u{e9}").is_err());
+    }
 }
