@@ -27,6 +27,9 @@ const EXAMPLE_PAGE: &str = "docs/guide/extension.md";
 const FIRST_PAGE: &str = "docs/guide/README.md";
 /// The crates that it needs.
 const NEEDED: [&str; 3] = ["dlbridge", "dlbridge-pyo3", "dlbridge-sys"];
+const CHANGELOG: &str = "CHANGELOG.md";
+/// The heading of its first section, before a release.
+const UNRELEASED: &str = "Unreleased";
 /// What cargo says of every dry run.
 const DRY_RUN: &str = "warning: aborting upload due to dry run";
 const UNSET: &str = "`repository` in Cargo.toml is empty: set it before the first upload";
@@ -48,9 +51,21 @@ pub(crate) fn release(is_dry: bool) -> Result<()> {
             _ => Ok(()),
         });
         pack_and_use(&venv, steps)?;
-        let way = if is_dry { "--draft" } else { "--yes" };
-        let build = cmd!(sh, "python -m towncrier build {way} --version {version}");
-        steps.step("changelog", || Ok(build.run()?));
+        steps.step("changelog", || {
+            let text = sh.read_file(CHANGELOG)?;
+            let (_, first) = text.split_once("\n## ").context("no section")?;
+            let (title, rest) = first.split_once('\n').unwrap_or((first, ""));
+            // A commit that is tagged has the version there.
+            let is_right = title == UNRELEASED || title.starts_with(&format!("{version} ("));
+            ensure!(
+                is_right,
+                "{CHANGELOG}: expected the first section {UNRELEASED:?}, found {title:?}"
+            );
+            println!("{}", rest.split("\n## ").next().unwrap_or_default().trim());
+            let date = cmd!(sh, "git log -1 --format=%cs").read()?;
+            let released = text.replacen(UNRELEASED, &format!("{version} ({date})"), 1);
+            if is_dry { Ok(()) } else { Ok(sh.write_file(CHANGELOG, released)?) }
+        });
         Ok(())
     })
 }
