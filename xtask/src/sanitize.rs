@@ -17,8 +17,6 @@ use crate::workspace::{self, CORE_FEATURES};
 const CASES: &str = "16";
 /// under Miri, to even fewer.
 const MIRI_CASES: &str = "4";
-/// These start a compiler, or have no tests.
-const LEFT_OUT: [&str; 2] = ["ui", "main"];
 /// Tree Borrows: a cell over memory that a Rust owner exported as immutable is never written, which
 /// that model allows and Stacked Borrows does not (`raw/memory/elements.rs`).
 const MIRI_FLAGS: &str = "-Zmiri-tree-borrows -Zmiri-strict-provenance -Zmiri-disable-isolation";
@@ -82,7 +80,7 @@ fn parts_of_tests() -> Result<[Vec<String>; 2]> {
     let features: Vec<_> = features.iter().map(|feature| feature.replace('-', "_")).collect();
     let named = |folder| {
         let names = files_in(folder, "rs").into_iter().map(|file| stem(&file).to_owned());
-        names.filter(|name| !LEFT_OUT.contains(&&**name))
+        names.filter(|name| name != "main")
     };
     let modules = named("crates/dlbridge/tests/it").map(|name| format!("it {name}::"));
     let parts = named("crates/dlbridge/tests").chain(modules);
@@ -141,7 +139,7 @@ fn valgrind(sh: &Shell) -> Result<()> {
     let test = cmd!(
         sh,
         "cargo test --no-fail-fast --lib --tests --all-features --package dlbridge-sys
-         --package dlbridge --package dlbridge-sealed -- --test-threads=1 --skip misuse_does_not_compile"
+         --package dlbridge --package dlbridge-sealed -- --test-threads=1"
     );
     Ok(test.env(format!("CARGO_TARGET_{host}_RUNNER"), valgrind).run()?)
 }
@@ -259,7 +257,7 @@ mod tests {
     #[test]
     fn tests_of_adapters_are_told_by_their_names() {
         let [core, adapters] = parts_of_tests().unwrap();
-        assert!(!core.is_empty() && core.iter().all(|name| !name.contains("_0_") && name != "ui"));
+        assert!(!core.is_empty() && core.iter().all(|name| !name.contains("_0_")));
         assert!(adapters.iter().any(|name| name.starts_with("it ndarray_0_")), "{adapters:?}");
     }
 

@@ -59,7 +59,8 @@ impl Member {
 
     /// A published library, as opposed to a program, a wheel or an example.
     pub(crate) fn is_library(&self) -> bool {
-        Path::new(self.folder()).starts_with("crates")
+        let is_published = self.0["publish"].as_array().is_none_or(|indexes| !indexes.is_empty());
+        is_published && Path::new(self.folder()).starts_with("crates")
     }
 
     /// Whether its tests and programs embed Python.

@@ -1,1 +1,0 @@
-//! Programs that misuse dlbridge: see `tests/ui.rs`.
