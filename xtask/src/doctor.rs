@@ -8,7 +8,7 @@ use anyhow::Result;
 use xshell::{Cmd, cmd};
 
 use crate::python::{RELEASE, Set, Venv};
-use crate::shell::root;
+use crate::shell::{root, target};
 
 /// Names the Python of the page; otherwise the newest that every framework supports, if it is on the
 /// search path. pyenv's programs run only versions that are chosen.
@@ -16,10 +16,8 @@ const CHOICE: &str = "DLBRIDGE_DOCTOR_PYTHON";
 const NEWEST: &str = "python3.13";
 const PYENV: (&str, &str) = ("PYENV_VERSION", "3.13");
 const PROGRAM: &str = "import sys; print(sys.executable)";
-/// The findings of the last page.
-const FINDINGS: &str = "docs/doctor.json";
-const PAGES: [&str; 6] =
-    ["--markdown", "docs/doctor.md", "--html", "docs/doctor.html", "--json", FINDINGS];
+/// The report that is kept. The coloured page and the findings are build results: see [`pages`].
+const REPORT: &str = "docs/doctor.md";
 const NOTES: [&str; 2] = [
     "polars 2.1.0 and pandas 3.1.1 have no __dlpack__, and CuPy needs a GPU: they are not examined",
     "max, ragged and scirs2 are packages that the doctor was not written for",
@@ -33,6 +31,22 @@ pub(crate) fn run(with: &[Set], args: &[String]) -> Result<()> {
     let venv = Venv::ready(with)?;
     venv.install_member("python", RELEASE)?;
     Ok(doctor(&venv, &[])?.args(args).run()?)
+}
+
+/// The coloured page and the findings of the last report on this machine; where there is none, those of
+/// what `.venv` has.
+pub(crate) fn pages(venv: &Venv) -> Result<[PathBuf; 2]> {
+    let [html, json] = made();
+    if !html.is_file() || !json.is_file() {
+        venv.install_member("python", RELEASE)?;
+        let doctor = doctor(venv, &[])?.args(["--exit-zero", "--html"]).arg(&html);
+        doctor.arg("--json").arg(&json).arg("installed").run()?;
+    }
+    Ok([html, json])
+}
+
+fn made() -> [PathBuf; 2] {
+    ["doctor.html", "doctor.json"].map(|name| target().join(name))
 }
 
 /// Checks every framework and the objects of other libraries, and writes the pages.
@@ -58,10 +72,12 @@ pub(crate) fn report(args: &[String]) -> Result<()> {
         .arg("--exit-zero")
         .args(NOTES.iter().flat_map(|note| ["--note", note]))
         .args(args);
-    if root().join(FINDINGS).exists() {
-        doctor = doctor.args(["--since", FINDINGS]);
+    let [html, json] = made();
+    if json.is_file() {
+        doctor = doctor.arg("--since").arg(&json);
     }
-    doctor = doctor.args(PAGES).arg("installed");
+    doctor = doctor.args(["--markdown", REPORT, "--html"]).arg(html).arg("--json").arg(json);
+    doctor = doctor.arg("installed");
     for ((module, factory), version) in OBJECTS.iter().zip(lines) {
         let name = module.replace('_', "-");
         doctor = doctor.arg(format!("{name} {version}=bench_{module}:{factory}"));

@@ -12,7 +12,7 @@ use xshell::cmd;
 use crate::findings;
 use crate::python::Venv;
 use crate::shell::{files, root, target};
-use crate::{Cli, workspace};
+use crate::{Cli, doctor, workspace};
 
 /// mkdocs's configuration, with the order of the pages.
 const CONFIGURATION: &str = "docs/mkdocs.yml";
@@ -33,7 +33,7 @@ const PROGRAMS: &[&str] = &[".", "cd", "cp", "dlpack-doctor", "maturin", "pip", 
 /// Commands of cargo besides ours.
 const CARGO: &[&str] = &["add", "new", "run", "test"];
 /// Modules that `python -m` runs.
-const MODULES: &[&str] = &["dlbridge", "pip", "towncrier", "venv"];
+const MODULES: &[&str] = &["dlbridge", "pip", "venv"];
 
 /// Checks every page of the repository and renders them all; gives the first one rendered.
 pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
@@ -42,8 +42,7 @@ pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
     let configuration = sh.read_file(CONFIGURATION)?;
     let rust_runner = sh.read_file(RUST_RUNNER)?;
     let mut findings = Vec::new();
-    let left_out = |name: &String| name.starts_with("fuzz/corpus/") || name == "docs/doctor.html";
-    for name in files()?.iter().filter(|name| !left_out(name)) {
+    for name in &files()? {
         // Links may lead to any file of the repository.
         sh.write_file(folder.join("pages").join(name), sh.read_binary_file(name)?)?;
         if !name.ends_with(".md") {
@@ -81,7 +80,9 @@ pub(crate) fn site(venv: &Venv) -> Result<PathBuf> {
     std::fs::rename(guide.join("html"), site.join("guide"))?;
     let (documentation, api) = (target().join("doc"), site.join("api"));
     cmd!(sh, "cp -r {documentation} {api}").run()?;
-    sh.copy_file("docs/doctor.html", site.join("doctor.html"))?;
+    for page in doctor::pages(venv)? {
+        sh.copy_file(page, &site)?;
+    }
     sh.copy_file(guide.join("landing.html"), site.join("index.html"))?;
     Ok(site.join("index.html"))
 }

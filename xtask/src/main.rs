@@ -78,7 +78,7 @@ enum Command {
         /// Install every framework first
         #[arg(long)]
         full: bool,
-        /// Install every framework for the newest Python, and write docs/doctor.* (several GB)
+        /// Install every framework for the newest Python, and write docs/doctor.md (several GB)
         #[arg(long)]
         report: bool,
         /// Arguments for `python -m dlpack_doctor`

@@ -10,8 +10,7 @@ use crate::findings::line_of;
 use crate::guide;
 
 /// History, adapters that do not exist yet, pages that a command writes.
-const LEFT_OUT: &str =
-    "CHANGELOG changelog.d/ docs/benchmarks docs/decisions/ docs/doctor docs/first";
+const LEFT_OUT: &str = "CHANGELOG docs/benchmarks docs/decisions/ docs/doctor docs/first";
 /// Words of other libraries and programs, of files that others write, and of examples.
 const FOREIGN: &str = "CUstream DenseArray LocalPreferences.toml ManagedTensor PanicException \
     PyArrayLike1 PyArray_New PyGILState_Check PyReadonlyArrayDyn PyReadwriteArray1 Py_Finalize \
