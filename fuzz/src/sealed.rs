@@ -6,11 +6,13 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use dlbridge::{Access, DType, Flags, MAX_RANK};
 use dlbridge_sealed::SealedTensors;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fstat, memfd_create,
+};
 
 use crate::input::Input;
 use crate::model;
@@ -29,6 +31,8 @@ const NAMES: [(&str, DType); 8] = [
 const SEALS: [SealFlags; 4] =
     [SealFlags::SEAL, SealFlags::SHRINK, SealFlags::GROW, SealFlags::WRITE];
 const ALIGN: usize = 64;
+/// The smallest page.
+const PAGE: u64 = 4096;
 
 /// A tensor as a header tells of it.
 #[derive(Debug)]
@@ -57,7 +61,10 @@ pub fn run(data: &[u8]) {
         // Any bytes: an error, or tensors that can be read.
         let size = input.below(200);
         let bytes: Vec<u8> = (0..size).map(|_| input.any()).collect();
-        let Ok(sealed) = SealedTensors::try_from(file(&bytes, SealFlags::all())) else { return };
+        let Ok(sealed) = SealedTensors::try_from(sealed(file_of(&bytes), SealFlags::all(), false))
+        else {
+            return;
+        };
         for name in sealed.names() {
             sealed.tensor(name).expect("one of the names");
         }
@@ -74,8 +81,11 @@ pub fn run(data: &[u8]) {
     let chosen = SEALS.iter().enumerate().filter(|(i, _)| seals >> i & 1 == 1);
     let seals = chosen.fold(SealFlags::empty(), |all, (_, &seal)| all | seal);
     let is_sealed = SEALS.iter().all(|&seal| seals.contains(seal));
-    let found = SealedTensors::try_from(file(&bytes, seals));
-    let wanted = judge(&told, start, size).filter(|_| is_sealed);
+    let pages = if input.rarely(8) { input.below(3) } else { 0 };
+    let is_whole = pages != 1;
+    let file = pages_of(file_of(&bytes), pages);
+    let found = SealedTensors::try_from(sealed(file, seals, input.rarely(4)));
+    let wanted = judge(&told, start, size).filter(|_| is_sealed && is_whole);
     match (found, wanted) {
         (Ok(sealed), Some(wanted)) => compare(&sealed, &wanted, &bytes),
         (Err(_), None) => {}
@@ -170,13 +180,37 @@ fn header(told: &[Told], odd: usize) -> Vec<u8> {
     header
 }
 
-fn file(bytes: &[u8], seals: SealFlags) -> OwnedFd {
+fn file_of(bytes: &[u8]) -> OwnedFd {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut file = File::from(memfd_create("fuzz", flags).expect("a memory file"));
     file.write_all(bytes).expect("memory");
+    file.into()
+}
+
+/// A file whose last page is only allocated (1), or that has pages beyond its end (2).
+fn pages_of(file: OwnedFd, pages: usize) -> OwnedFd {
+    let size = fstat(&file).expect("a file").st_size as u64;
+    let keep = FallocateFlags::KEEP_SIZE;
+    let last = size.saturating_sub(1) / PAGE * PAGE;
+    match pages {
+        1 => {
+            fallocate(&file, FallocateFlags::PUNCH_HOLE | keep, last, PAGE).expect("a hole");
+            fallocate(&file, keep, last, PAGE).expect("memory");
+        }
+        2 => fallocate(&file, keep, last + PAGE, 4 * PAGE).expect("memory"),
+        _ => {}
+    }
+    file
+}
+
+/// The file with these seals, by a descriptor that may be read-only.
+fn sealed(file: OwnedFd, seals: SealFlags, read_only: bool) -> OwnedFd {
     let seals = SEALS.iter().fold(SealFlags::empty(), |all, &seal| all | (seal & seals));
     fcntl_add_seals(&file, seals).expect("no mapping");
-    file.into()
+    if !read_only {
+        return file;
+    }
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("the same file").into()
 }
 
 /// What the file holds; `None` for a file to reject.

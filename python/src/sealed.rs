@@ -122,7 +122,11 @@ impl SealedObject {
     /// The object, which `multiprocessing` can pickle from here on.
     fn create(py: Python<'_>, sealed: SealedTensors) -> Result<Bound<'_, Self>> {
         static REGISTERED: PyOnceLock<()> = PyOnceLock::new();
-        REGISTERED.get_or_try_init(py, || py.import(intern!(py, "dlbridge._sealed")).map(drop))?;
+        // The import runs Python code, which may come back here: it runs before the lock is taken.
+        if REGISTERED.get(py).is_none() {
+            py.import(intern!(py, "dlbridge._sealed"))?;
+            let _ = REGISTERED.set(py, ());
+        }
         Ok(Bound::new(py, Self(sealed))?)
     }
 
@@ -281,7 +285,8 @@ pub(crate) fn open_sealed<'py>(fd: &Bound<'py, PyAny>) -> Result<Bound<'py, Seal
         Some(fileno) => fileno.call0()?.extract()?,
         None => fd.extract()?,
     };
-    SealedObject::create(fd.py(), open(number)?)
+    let py = fd.py();
+    SealedObject::create(py, py.detach(|| open(number))?)
 }
 
 #[cfg(unix)]

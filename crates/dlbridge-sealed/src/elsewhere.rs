@@ -38,7 +38,7 @@ impl NewFile {
         match self.0 {}
     }
 
-    pub(crate) fn seal(self) -> Result<Descriptor, (Self, Error)> {
+    pub(crate) fn seal(self) -> Result<(SealedFile, Map), (Self, Error)> {
         match self.0 {}
     }
 }

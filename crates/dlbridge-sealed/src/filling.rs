@@ -246,7 +246,7 @@ impl Filling {
         self.regions.fill_with(|| None);
         self.mapped = None;
         match file.seal() {
-            Ok(file) => SealedTensors::open(file),
+            Ok((file, map)) => Ok(SealedTensors::new(file, map, self.contents.clone())),
             Err((file, error)) => {
                 self.file = Some(file);
                 Err(error)

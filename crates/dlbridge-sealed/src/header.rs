@@ -33,7 +33,7 @@ pub(crate) struct Entry {
 }
 
 /// What a file contains.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Contents {
     /// In the order of the file.
     pub(crate) entries: Vec<Entry>,

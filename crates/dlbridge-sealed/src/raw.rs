@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
-use rustix::fs::{self, FallocateFlags, FileType, MemfdFlags, SealFlags};
+use rustix::fs::{self, FileType, MemfdFlags, SealFlags, SeekFrom};
 use rustix::io::{Errno, pwrite, retry_on_intr};
 
 use dlbridge::Error;
@@ -33,10 +33,8 @@ const TMPFS: u64 = 0x0102_1994;
 /// What to do about the limit of mappings of a process, by default 65,530.
 const MAPPINGS: &str = "if the process is at its limit of mappings (vm.max_map_count), drop tensors, \
                         or take all tensors of a file by private_tensors, which maps it once";
-/// The largest page that is not huge, in bytes: some machines with ARM or POWER processors have it.
-const LARGEST_PAGE: u64 = 64 << 10;
-/// The unit of a file's blocks, in bytes.
-const BLOCK: u64 = 512;
+/// What pages that were never written are filled with.
+const ZEROS: [u8; 4096] = [0; 4096];
 
 /// A file of this process alone, not sealed yet. Its descriptor is given to no caller.
 #[derive(Debug)]
@@ -62,6 +60,9 @@ impl NewFile {
         let new = Self { file, size };
         let resized = retry_on_intr(|| fs::ftruncate(&new.file, size as u64));
         resized.map_err(|error| new.no_memory("ftruncate", error))?;
+        // From here on, a mapping cannot be cut off: not by code that finds the descriptor either.
+        let fixed = fs::fcntl_add_seals(&new.file, SealFlags::SHRINK | SealFlags::GROW);
+        fixed.map_err(|error| system("fcntl(F_ADD_SEALS)", error))?;
         Ok(new)
     }
 
@@ -76,14 +77,25 @@ impl NewFile {
         Ok(())
     }
 
-    /// Allocates the pages that the file lacks, as zeros: filling it needs no more memory.
+    /// Writes zeros to the pages that were never written. Pages that are only allocated would count
+    /// as missing: the kernel takes them back if the allocation is interrupted.
     fn complete(&self) -> Result<(), Error> {
-        let found = stat(&self.file)?;
-        if pages(&found) == Some(allocated(&found)) {
-            return Ok(());
+        let end = self.size as u64;
+        let seek = |to| fs::seek(&self.file, to).map_err(|error| system("lseek", error));
+        let mut hole = seek(SeekFrom::Hole(0))?;
+        while hole < end {
+            let next = match fs::seek(&self.file, SeekFrom::Data(hole)) {
+                // No data up to the end.
+                Err(Errno::NXIO) => end,
+                found => found.map_err(|error| system("lseek", error))?,
+            };
+            for start in (hole..next).step_by(ZEROS.len()) {
+                let rest = usize::try_from(next - start).unwrap_or(usize::MAX);
+                self.write(start as usize, &ZEROS[..ZEROS.len().min(rest)])?;
+            }
+            hole = if next < end { seek(SeekFrom::Hole(next))? } else { end };
         }
-        let allocate = || fs::fallocate(&self.file, FallocateFlags::empty(), 0, self.size as u64);
-        retry_on_intr(allocate).map_err(|error| self.no_memory("fallocate", error))
+        Ok(())
     }
 
     fn no_memory(&self, call: &'static str, error: Errno) -> Error {
@@ -93,22 +105,36 @@ impl NewFile {
         }
     }
 
-    /// Maps the whole file, to be filled. A page that it lacked would end the process at the first
-    /// access, where there is no memory for it.
+    /// Maps the whole file, to be filled. It has all its pages then: one that it lacked would end the
+    /// process at the first access, where there is no memory for it.
     pub(crate) fn map(&self) -> Result<Unsplit, Error> {
-        self.complete()?;
         let map = MmapOptions::new().len(self.size).map_raw(&self.file);
-        let map = Arc::new(map.map_err(|error| system("mmap", error))?);
-        Ok(Unsplit { map, next: 0 })
+        let map = map.map_err(|error| system("mmap", error))?;
+        // One call, in place of a page fault for each page.
+        if let Err(error) = map.advise(Advice::PopulateWrite) {
+            match error.kind() {
+                // Linux before 5.14.
+                ErrorKind::InvalidInput => self.complete()?,
+                _ => return Err(Error::OutOfMemory { size: self.size }),
+            }
+        }
+        // This mapping stays the only way to write. Linux before 5.1 does not know the seal.
+        let _ = fs::fcntl_add_seals(&self.file, SealFlags::FUTURE_WRITE);
+        Ok(Unsplit { map: Arc::new(map), next: 0 })
     }
 
     /// Seals the file, unless a writable mapping of it is left.
-    pub(crate) fn seal(self) -> Result<OwnedFd, (Self, Error)> {
+    pub(crate) fn seal(self) -> Result<(SealedFile, Map), (Self, Error)> {
         if let Err(error) = self.complete() {
             return Err((self, error));
         }
         let error = match fs::fcntl_add_seals(&self.file, SEALS) {
-            Ok(()) => return Ok(self.file),
+            Ok(()) => match SealedFile::map(&self.file) {
+                Ok((size, identity, map)) => {
+                    return Ok((SealedFile { file: self.file, size, identity }, map));
+                }
+                Err(error) => error,
+            },
             Err(Errno::BUSY) => refused(
                 "expected no writable mapping, found one in another process, or I/O that still has \
                  pages; end the child that was forked while the tensors were filled, then seal \
@@ -174,8 +200,7 @@ pub(crate) struct SealedFile {
 }
 
 impl SealedFile {
-    /// Asks the kernel whether a file is sealed and has all its pages: reading a missing one allocates it, which
-    /// can fail. Then maps the whole file, to be read.
+    /// Asks the kernel whether a file is sealed, then maps the whole file, to be read.
     pub(crate) fn check(file: OwnedFd) -> Result<(Self, Map), Error> {
         let seals = fs::fcntl_get_seals(&file).map_err(|error| not_a_memfd(&file, error))?;
         if !seals.contains(SEALS) {
@@ -193,37 +218,38 @@ impl SealedFile {
                 "expected a memory file of ordinary pages, found huge pages".into(),
             ));
         }
-        let size = usize::try_from(stat(&file)?.st_size).unwrap_or_default();
-        // Pages beyond the end stand in the count for missing ones. Truncating to the same size, which seals
-        // permit, frees them; none can be added to a sealed file.
-        let is_exact = retry_on_intr(|| fs::ftruncate(&file, size as u64)).is_ok();
-        let found = stat(&file)?;
-        let allocated = allocated(&found);
-        let missing = || {
-            refused(format!(
-                "expected a memory file with all its pages, found {allocated} of {size} bytes"
-            ))
-        };
-        if size == 0 || allocated < size as u64 {
-            return Err(missing());
+        let (size, identity, map) = Self::map(&file)?;
+        Ok((Self { file, size, identity }, map))
+    }
+
+    /// Maps a file that is sealed. Before, it asks whether each page was written: reading another one would
+    /// allocate it, or wait for the memory of a call that is killed.
+    fn map(file: &OwnedFd) -> Result<(usize, (u64, u64), Map), Error> {
+        let found = stat(file)?;
+        let size = usize::try_from(found.st_size).unwrap_or_default();
+        // The position belongs to all that have the descriptor.
+        let position = fs::tell(file).map_err(|error| system("lseek", error))?;
+        let written = fs::seek(file, SeekFrom::Hole(0)).unwrap_or_default();
+        fs::seek(file, SeekFrom::Start(position)).map_err(|error| system("lseek", error))?;
+        if size == 0 || written != size as u64 {
+            return Err(refused(format!(
+                "expected a memory file with all its pages, found a hole at byte {written} of {size}; \
+                 write each page before sealing"
+            )));
         }
         let mut options = MmapOptions::new();
         let options = options.len(size);
         // A debugger cannot write to a shared mapping that is read-only, but to a private one. Before
         // Linux 6.7, a sealed file has private ones only, which share the file's pages as well.
         // SAFETY: no process can change the bytes of this file or make it shorter (F10).
-        let map = unsafe { options.map(&file) }.or_else(|_| {
+        let map = unsafe { options.map(file) }.or_else(|_| {
             // SAFETY: the same (F10).
-            unsafe { options.map_copy_read_only(&file) }
+            unsafe { options.map_copy_read_only(file) }
         });
         let map = map.map_err(|error| system("mmap", error))?;
         // A core dump would have the pages of a shared mapping. Where this fails, it has.
         let _ = map.advise(Advice::DontDump);
-        // The descriptor is read-only, or a huge page may reach over the end: the pages are touched.
-        if !is_exact || pages(&found) != Some(allocated) {
-            map.advise(Advice::PopulateRead).map_err(|_| missing())?;
-        }
-        Ok((Self { file, size, identity: identity(&found) }, map))
+        Ok((size, identity(&found), map))
     }
 
     /// The descriptor, if it is still that of the file.
@@ -281,19 +307,6 @@ fn stat(file: &OwnedFd) -> Result<fs::Stat, Error> {
 #[allow(clippy::unnecessary_cast, reason = "of other types on other machines")]
 fn identity(found: &fs::Stat) -> (u64, u64) {
     (found.st_dev as u64, found.st_ino as u64)
-}
-
-/// The bytes of all pages that a file of this size has, if its file system has no huge ones: those are its
-/// unit of I/O.
-fn pages(file: &fs::Stat) -> Option<u64> {
-    let page =
-        u64::try_from(file.st_blksize).ok().filter(|page| (1..=LARGEST_PAGE).contains(page))?;
-    u64::try_from(file.st_size).ok()?.checked_next_multiple_of(page)
-}
-
-/// The bytes of the pages that a file has.
-fn allocated(file: &fs::Stat) -> u64 {
-    u64::try_from(file.st_blocks).unwrap_or_default().saturating_mul(BLOCK)
 }
 
 fn system(call: &'static str, error: impl fmt::Display) -> Error {

@@ -103,7 +103,11 @@ impl SealedTensors {
     pub(crate) fn open(file: Descriptor) -> Result<Self, Error> {
         let (file, map) = SealedFile::check(file)?;
         let contents = header::parse(&map)?;
-        Ok(Self { file, map: Arc::new(map), contents: Arc::new(contents) })
+        Ok(Self::new(file, map, contents))
+    }
+
+    pub(crate) fn new(file: SealedFile, map: Map, contents: Contents) -> Self {
+        Self { file, map: Arc::new(map), contents: Arc::new(contents) }
     }
 }
 

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::cmsg_space;
 use rustix::io::retry_on_intr;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
@@ -74,6 +74,11 @@ impl SealedTensors {
         let files: Vec<OwnedFd> = files.by_ref().flatten().collect();
         match <[OwnedFd; 1]>::try_from(files) {
             Ok([file]) => Self::open(file),
+            Err(_) if received.flags.contains(ReturnFlags::CTRUNC) => Err(refused(
+                "expected room for one descriptor, found none: the process is at its limit of \
+                 descriptors (ulimit -n), or more than one was sent; close some, or raise the limit"
+                    .into(),
+            )),
             Err(_) if received.bytes == 0 => {
                 Err(refused("expected one descriptor, found the end of the stream".into()))
             }

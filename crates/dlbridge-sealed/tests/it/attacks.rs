@@ -176,3 +176,23 @@ fn a_writable_mapping_made_before_prevents_sealing() {
     let sealed = filling.seal().expect("no mapping is left");
     assert_eq!(sealed.tensor("x").expect("there").len(), size as usize);
 }
+
+#[test]
+fn a_file_that_is_filled_keeps_its_size_and_its_pages() {
+    let size = 4_567_100;
+    let (mut filling, file) = unsealed(size);
+    assert_eq!(ftruncate(&file, 0), Err(Errno::PERM));
+    assert_eq!(ftruncate(&file, 1 << 30), Err(Errno::PERM));
+    let mut tensor = filling.tensor("x").expect("there");
+    tensor.as_slice_mut::<u8>().expect("exclusive").fill(7);
+    // From the first tensor on, no other mapping and no call writes to the file.
+    assert_eq!(ftruncate(&file, 0), Err(Errno::PERM));
+    assert_eq!(pwrite(&file, b"x", 4096), Err(Errno::PERM));
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    assert_eq!(fallocate(&file, hole, 0, 1 << 20), Err(Errno::PERM));
+    assert!(MmapOptions::new().map_raw(&file).is_err());
+    assert!(tensor.as_slice::<u8>().expect("exclusive").iter().all(|&byte| byte == 7));
+    drop(tensor);
+    let sealed = filling.seal().expect("no tensor is left");
+    assert_eq!(sealed.tensor("x").expect("there").as_slice::<u8>(), Ok(&[7; 4_567_100][..]));
+}

@@ -14,6 +14,7 @@ use std::process::Command;
 use dlbridge::{Access, DType, Tensor};
 use dlbridge_sealed::{Builder, SealedTensors};
 use other::{Other, Watch, alone};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What the maker of a file does, one step after the other.
 const MAKER: [&str; 6] = ["allocated", "taken", "filled", "sealed", "mapped", "sent"];
@@ -47,6 +48,7 @@ fn other_side() {
         "victim" => traced::victim(&socket),
         "opener" => traced::opener(&socket),
         "hoarder" => hoard(&socket),
+        "poor" => receive_without_descriptors(&socket),
         role => panic!("no role {role}"),
     }
 }
@@ -81,6 +83,14 @@ fn read(socket: &UnixStream, step: &dyn Fn(&str)) {
     step("private");
     private.as_slice_mut::<u8>().expect("exclusive").fill(8);
     step("written");
+}
+
+/// Receives where no number is left for a descriptor, and sends the error.
+fn receive_without_descriptors(mut socket: &UnixStream) {
+    let none = Rlimit { current: Some(0), maximum: getrlimit(Resource::Nofile).maximum };
+    setrlimit(Resource::Nofile, none).expect("a lower limit");
+    let error = SealedTensors::receive(socket).map(drop).expect_err("no descriptor");
+    socket.write_all(error.to_string().as_bytes()).expect("a socket");
 }
 
 /// Whether a maker's values are there; by blocks, which are compared quickly in a debug build too.
@@ -226,6 +236,18 @@ fn no_descriptor_and_no_mapping_is_leaked() {
         assert_eq!(private.as_slice::<f32>(), tensor.expect("there").as_slice());
     }
     assert_eq!(counts(), before);
+}
+
+#[test]
+fn a_receiver_without_descriptors_names_the_limit() {
+    let _alone = alone();
+    let mut poor = Other::start("poor", "");
+    let x = Tensor::from(vec![7_u8]);
+    SealedTensors::try_from(&x).expect("a seal").send(&poor.socket).expect("a socket");
+    let mut error = String::new();
+    poor.socket.read_to_string(&mut error).expect("its error");
+    poor.kill();
+    assert!(error.contains("limit of descriptors"), "{error}");
 }
 
 #[test]
