@@ -155,7 +155,8 @@ typedef struct dlb_memory {
     const int64_t *strides;
     // The sum of `DLB_FLAG_*`.
     uint64_t flags;
-    // The device that the memory is on. Work that it has queued on the memory must be done.
+    // The device that the memory is on; kind 0, as of a forgotten field, is refused. Work that the
+    // device has queued on the memory must be done.
     struct dlb_device device;
     // The type of the elements.
     struct dlb_dtype dtype;
@@ -163,10 +164,10 @@ typedef struct dlb_memory {
     int32_t rank;
     // Passed to `release`, or put into `queue`, once the memory is no longer used.
     void *token;
-    // Called once, on any thread, with or without the GIL. It must not unwind. Null, without a
-    // `queue` either: the memory lives forever.
+    // Called once, on any thread, with or without the GIL. It returns: it must not throw, call
+    // `longjmp`, or end the thread. Null, without a `queue`: the memory lives forever.
     void (*release)(void *token);
-    // Used if `release` is null, for owners that cannot be called on any thread.
+    // For owners that cannot be called on any thread. Not together with `release`.
     struct dlb_queue *queue;
 } dlb_memory;
 
@@ -176,13 +177,16 @@ typedef struct dlb_request {
     // `sizeof(dlb_request)`.
     size_t struct_size;
     // The stream to wait for the memory, if `has_stream` is not 0: a handle of the device's
-    // driver, or 1 for CUDA's legacy default stream, 2 for its default stream of the thread.
+    // driver, 1 for CUDA's legacy default stream, 2 for its default stream of the thread, or -1 for
+    // none: the caller orders the work, and `dlb_info` has no stream.
     int64_t stream;
     // Whether `stream` is given. It means nothing for memory of the host.
     uint8_t has_stream;
     // Not 0: an exception that Python raised (`DLB_STATUS_PYTHON`) stays set, as functions of
     // Python leave it. 0: it is cleared.
     uint8_t keep_exception;
+    // Zeros; later versions give them a meaning.
+    uint8_t reserved[6];
 } dlb_request;
 
 // The address, shape, strides, type and device of a tensor. Filled by the library only; later
@@ -330,9 +334,13 @@ const struct dlb_info *dlb_tensor_info(const struct dlb_tensor *tensor);
 // Requires: `tensor` is null or a live tensor.
 uint8_t dlb_is_legacy_read_only(const struct dlb_tensor *tensor);
 
-// Gives up a reference. With the last one the producer's deleter runs, on this thread, which may
-// have to wait for the GIL. A Python exception that is set stays set. Once Python has been shut
-// down, tensors of Python objects leak instead. Does nothing for null.
+// Gives up a reference. With the last one the producer's deleter runs, on this thread. For a tensor
+// of a Python object that may mean to wait for the GIL; once Python is being shut down, a thread
+// without the GIL leaks such a tensor. CPython before 3.14 ends a thread that it finds waiting then
+// (`pthread_exit`), later ones stop it.
+//
+// A Python exception that is set stays set; one that a deleter leaves goes to `sys.unraisablehook`.
+// Does nothing for null.
 //
 // Requires: `tensor` is null or a reference that the caller owns.
 void dlb_release(struct dlb_tensor *tensor);

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::{Error, Result, Status};
@@ -13,7 +14,7 @@ use crate::error::{Error, Result, Status};
 pub const DLB_API_VERSION: u32 = 2;
 
 thread_local! {
-    static LAST: RefCell<CString> = RefCell::default();
+    static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
 /// The message of a panic.
@@ -41,6 +42,15 @@ pub(crate) fn contained<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     })
 }
 
+/// Runs deleters in an entry without a status: what fails in them does not replace the last message.
+pub(crate) fn silent<T>(body: impl FnOnce() -> T) -> T {
+    // Not dropped if CPython ends the thread in `body` (`python::release`).
+    let last = ManuallyDrop::new(LAST.try_with(|last| last.take()).ok().flatten());
+    let result = body();
+    let _ = LAST.try_with(|place| place.replace(ManuallyDrop::into_inner(last)));
+    result
+}
+
 /// The error is dropped before its message is kept: dropping a Python exception can run code that
 /// calls this library and fails.
 #[cold]
@@ -55,7 +65,7 @@ fn failed(error: Error) -> Status {
 
 fn remember(message: &str) {
     // A thread that is ending has no place for messages any more.
-    let _ = LAST.try_with(|last| last.replace(c_text(message)));
+    let _ = LAST.try_with(|last| last.replace(Some(c_text(message))));
 }
 
 /// A text as C reads it. A zero byte would end it: it is escaped.
@@ -67,8 +77,8 @@ pub(crate) fn c_text(text: &str) -> CString {
 /// this library, and is valid until the next call on this thread that fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlb_last_error() -> *const c_char {
-    let message = LAST.try_with(|last| last.borrow().as_ptr());
-    message.unwrap_or(c"".as_ptr())
+    let message = LAST.try_with(|last| last.borrow().as_ref().map(|text| text.as_ptr()));
+    message.ok().flatten().unwrap_or(c"".as_ptr())
 }
 
 /// The `DLB_API_VERSION` of the library: at least that of the header.

@@ -35,8 +35,13 @@ pub(crate) enum Error {
     Invalid(&'static str),
     Tensor(dlbridge::Error),
     Unsupported(String),
-    /// A struct of the caller has an unknown size.
+    /// A struct of the caller is smaller than its first version, or was not initialised.
     StructSize {
+        expected: usize,
+        found: usize,
+    },
+    /// A struct of the caller uses fields that this library does not know.
+    NewerStruct {
         expected: usize,
         found: usize,
     },
@@ -58,7 +63,9 @@ impl Error {
 
     pub(crate) fn status(&self) -> Status {
         match self {
-            Self::Invalid(_) | Self::StructSize { .. } => Status::Invalid,
+            Self::Invalid(_) | Self::StructSize { .. } | Self::NewerStruct { .. } => {
+                Status::Invalid
+            }
             Self::Tensor(_) => Status::Refused,
             Self::Unsupported(_) => Status::Unsupported,
             Self::Python(_) | Self::Raised(_) => Status::Python,
@@ -91,6 +98,11 @@ impl fmt::Display for Error {
             Self::StructSize { expected, found } => write!(
                 f,
                 "struct_size: expected {expected}, found {found}; set it to sizeof the struct"
+            ),
+            Self::NewerStruct { expected, found } => write!(
+                f,
+                "struct_size: expected {expected}, found {found} with fields that this library does \
+                 not know: zero the struct first, or the program was compiled for a newer library"
             ),
             Self::Python(exception) | Self::Raised(exception) => exception.fmt(f),
         }

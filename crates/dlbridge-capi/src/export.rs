@@ -38,7 +38,8 @@ pub struct Memory {
     pub strides: *const i64,
     /// The sum of `DLB_FLAG_*`.
     pub flags: u64,
-    /// The device that the memory is on. Work that it has queued on the memory must be done.
+    /// The device that the memory is on; kind 0, as of a forgotten field, is refused. Work that the
+    /// device has queued on the memory must be done.
     pub device: DeviceId,
     /// The type of the elements.
     pub dtype: DataType,
@@ -46,11 +47,16 @@ pub struct Memory {
     pub rank: i32,
     /// Passed to `release`, or put into `queue`, once the memory is no longer used.
     pub token: *mut c_void,
-    /// Called once, on any thread, with or without the GIL. It must not unwind. Null, without a
-    /// `queue` either: the memory lives forever.
+    /// Called once, on any thread, with or without the GIL. It returns: it must not throw, call
+    /// `longjmp`, or end the thread. Null, without a `queue`: the memory lives forever.
     pub release: Option<unsafe extern "C" fn(token: *mut c_void)>,
-    /// Used if `release` is null, for owners that cannot be called on any thread.
+    /// For owners that cannot be called on any thread. Not together with `release`.
     pub queue: *mut ReleaseQueue,
+}
+
+// SAFETY: `Growing`'s duty: pointers and integers without padding; null is a value of each pointer.
+unsafe impl sized::Growing for Memory {
+    const FIRST: usize = size_of::<Self>();
 }
 
 /// Calls the owner's `release`, or queues its token, when dropped.
@@ -103,6 +109,14 @@ impl Validated {
         // SAFETY: the caller's duty.
         let memory = unsafe { sized::read(memory) }?;
         let Memory { device, dtype, rank, .. } = memory;
+        if device.kind == 0 {
+            return Err(Error::Invalid(
+                "device: expected one of DLB_DEVICE_*, found 0; host memory is {DLB_DEVICE_CPU, 0}",
+            ));
+        }
+        if memory.release.is_some() && !memory.queue.is_null() {
+            return Err(Error::Invalid("release, queue: expected one of them, found both"));
+        }
         let descriptor = DLTensor {
             data: memory.data,
             device: DLDevice { device_type: DLDeviceType(device.kind), device_id: device.id },

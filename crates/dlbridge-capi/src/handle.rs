@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use dlbridge::{Flags, Tensor};
 
+use crate::entry::silent;
 use crate::error::{Error, Result};
 use crate::info::{Stream, TensorInfo};
 use crate::python;
@@ -76,6 +77,26 @@ impl TensorHandle {
         (!handle.is_null()).then(|| unsafe { Arc::from_raw(handle) })
     }
 
+    /// Gives up a reference. The last one runs the deleter, which may wait for the GIL: CPython may end
+    /// the thread then, so no frame from here to the entry has anything to drop.
+    ///
+    /// # Safety
+    ///
+    /// As for [`own`](Self::own).
+    pub(crate) unsafe fn release(handle: *const Self) {
+        // SAFETY: the caller's duty.
+        let last = unsafe { Self::own(handle) }.and_then(Arc::into_inner);
+        if let Some(mut last) = last.map(ManuallyDrop::new) {
+            let Self { tensor, origin, .. } = &mut *last;
+            // SAFETY: taken once: the handle is not dropped (R7).
+            let delete = || unsafe { ManuallyDrop::drop(tensor) };
+            silent(|| match origin {
+                Origin::C => python::undisturbed(delete),
+                Origin::Python => python::release(delete),
+            });
+        }
+    }
+
     /// The tensor of a reference that C gives up, to be exported by the versioned ABI, or by the
     /// legacy one after `Tensor::check_legacy`. It shares its memory where there are other
     /// references: it is then no copy made for one consumer, and for the legacy ABI lacks the flags
@@ -114,16 +135,14 @@ impl TensorHandle {
     }
 }
 
-/// Runs the deleter. That of a Python object's tensor is not called once Python has gone: what it
-/// would touch is freed already.
+/// Runs the deleter, in a consumer's call of the deleter of an export.
 impl Drop for TensorHandle {
     fn drop(&mut self) {
-        // SAFETY: dropped once, here, unless `consume` took it (R7).
-        let mut release = || unsafe { ManuallyDrop::drop(&mut self.tensor) };
+        // SAFETY: dropped once, here, unless `consume` or `release` took it (R7).
+        let delete = || unsafe { ManuallyDrop::drop(&mut self.tensor) };
         match self.origin {
-            Origin::C => release(),
-            Origin::Python if python::is_running() => python::undisturbed(release),
-            Origin::Python => {}
+            Origin::C => python::undisturbed(delete),
+            Origin::Python => python::release_nested(delete),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 use dlbridge::{ManagedTensor, Tensor};
 
-use crate::entry::{contained, guarded};
+use crate::entry::{contained, guarded, silent};
 use crate::error::{Error, Result, Status};
 use crate::handle::{NULL_OUT, Origin, TensorHandle};
 use crate::info::{Stream, TensorInfo};
@@ -22,17 +22,29 @@ pub struct Request {
     /// `sizeof(dlb_request)`.
     pub struct_size: usize,
     /// The stream to wait for the memory, if `has_stream` is not 0: a handle of the device's
-    /// driver, or 1 for CUDA's legacy default stream, 2 for its default stream of the thread.
+    /// driver, 1 for CUDA's legacy default stream, 2 for its default stream of the thread, or -1 for
+    /// none: the caller orders the work, and `dlb_info` has no stream.
     pub stream: i64,
     /// Whether `stream` is given. It means nothing for memory of the host.
     pub has_stream: u8,
     /// Not 0: an exception that Python raised (`DLB_STATUS_PYTHON`) stays set, as functions of
     /// Python leave it. 0: it is cleared.
     pub keep_exception: u8,
+    /// Zeros; later versions give them a meaning.
+    pub reserved: [u8; 6],
+}
+
+// SAFETY: `Growing`'s duty: integers without padding.
+unsafe impl sized::Growing for Request {
+    const FIRST: usize = size_of::<Self>();
 }
 
 const NULL_MANAGED: Error =
     Error::Invalid("managed: expected a managed tensor, found a null pointer");
+const RESERVED: Error = Error::Invalid(
+    "reserved: expected zeros, found another byte: zero the struct first, or the program was compiled \
+     for a newer library",
+);
 const NULL_OBJECT: Error = Error::Invalid("object: expected a Python object, found a null pointer");
 
 /// Writes a new handle where C wants it.
@@ -100,6 +112,11 @@ pub unsafe extern "C" fn dlb_from_legacy(
     unsafe { import_managed(managed, out) }
 }
 
+/// Calls the deleter of a managed tensor that was not imported.
+fn delete(deleter: impl FnOnce()) {
+    silent(|| contained((), || python::undisturbed(deleter)));
+}
+
 /// Calls the deleter of a versioned managed tensor that is not imported. Does nothing for null.
 ///
 /// # Safety
@@ -108,7 +125,7 @@ pub unsafe extern "C" fn dlb_from_legacy(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_delete_versioned(managed: *mut DLManagedTensorVersioned) {
     // SAFETY: the caller's duty.
-    contained((), || unsafe { Tensor::release_raw(managed) });
+    delete(|| unsafe { Tensor::release_raw(managed) });
 }
 
 /// Calls the deleter of a legacy managed tensor that is not imported. Does nothing for null.
@@ -119,7 +136,7 @@ pub unsafe extern "C" fn dlb_delete_versioned(managed: *mut DLManagedTensorVersi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_delete_legacy(managed: *mut DLManagedTensor) {
     // SAFETY: the caller's duty.
-    contained((), || unsafe { Tensor::release_raw(managed) });
+    delete(|| unsafe { Tensor::release_raw(managed) });
 }
 
 /// Imports a Python object's memory: through the C exchange API of its type, through `__dlpack__`,
@@ -148,6 +165,9 @@ pub unsafe extern "C" fn dlb_from_python(
             // SAFETY: the caller's duty.
             false => Some(unsafe { sized::read::<Request>(request) }?),
         };
+        if request.is_some_and(|asked| asked.reserved != [0; 6]) {
+            return Err(RESERVED);
+        }
         let python = Python::attached()?;
         // SAFETY: the caller's duty.
         let object = unsafe { python.borrow(object) }.ok_or(NULL_OBJECT)?;
@@ -224,17 +244,21 @@ pub unsafe extern "C" fn dlb_is_legacy_read_only(tensor: *const TensorHandle) ->
         .into()
 }
 
-/// Gives up a reference. With the last one the producer's deleter runs, on this thread, which may
-/// have to wait for the GIL. A Python exception that is set stays set. Once Python has been shut
-/// down, tensors of Python objects leak instead. Does nothing for null.
+/// Gives up a reference. With the last one the producer's deleter runs, on this thread. For a tensor
+/// of a Python object that may mean to wait for the GIL; once Python is being shut down, a thread
+/// without the GIL leaks such a tensor. CPython before 3.14 ends a thread that it finds waiting then
+/// (`pthread_exit`), later ones stop it.
+///
+/// A Python exception that is set stays set; one that a deleter leaves goes to `sys.unraisablehook`.
+/// Does nothing for null.
 ///
 /// # Safety
 ///
 /// `tensor` is null or a reference that the caller owns.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlb_release(tensor: *mut TensorHandle) {
+pub unsafe extern "C-unwind" fn dlb_release(tensor: *mut TensorHandle) {
     // SAFETY: the caller's duty.
-    contained((), || drop(unsafe { TensorHandle::own(tensor) }));
+    unsafe { TensorHandle::release(tensor) };
 }
 
 /// Names the Python to use: a handle to libpython from `dlopen` (on Windows from `LoadLibrary`), which

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::entry::{contained, guarded};
+use crate::entry::{contained, guarded, silent};
 use crate::error::{Error, Status};
 use crate::handle::TensorHandle;
 use crate::python;
@@ -203,15 +203,16 @@ pub unsafe extern "C" fn dlb_queue_release(
 pub unsafe extern "C" fn dlb_queue_drain(queue: *mut ReleaseQueue) -> usize {
     // SAFETY: the caller's duty.
     let Some(queue) = (unsafe { queue.as_ref() }) else { return 0 };
-    contained(0, || {
+    let drain = || {
         if queue.lock().tensors.is_empty() {
             return 0;
         }
-        python::release(|| {
+        python::drain(|| {
             let tensors = mem::take(&mut queue.lock().tensors);
             tensors.len()
         })
-    })
+    };
+    silent(|| contained(0, drain))
 }
 
 /// The number of tokens and tensors in the queue; 0 for null.

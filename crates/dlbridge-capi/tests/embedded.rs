@@ -101,6 +101,32 @@ fn the_class_is_immutable() {
     run("the_class_is_immutable", SUPPORTED);
 }
 
+/// Each program ends in its own time: a few runs of each.
+#[test]
+fn threads_may_wait_for_the_gil_while_python_shuts_down() {
+    let python = std::env::var("DLBRIDGE_PYTHON").or(std::env::var("PYO3_PYTHON"));
+    let mut command = Command::new(python.as_deref().unwrap_or("python3"));
+    let packages = "import numpy, os; print(os.path.dirname(os.path.dirname(numpy.__file__)))";
+    let output = command.args(["-c", &format!("{QUESTIONS}; {packages}")]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<_> = text.lines().collect();
+    let [_, folder, library, packages] = lines[..] else {
+        return eprintln!("skipped: no NumPy");
+    };
+    let library = std::path::Path::new(folder).join(library);
+    if !pythons().values().any(|found| library == *found) {
+        return eprintln!("skipped: no shared libpython");
+    }
+    let program = compile("cc", "-std=c11", &source("shutdown.c"), "shutdown-c", &shared_library());
+    for task in ["library", "consumer", "importer"] {
+        for _ in 0..8 {
+            let mut command = Command::new(&program);
+            command.arg(&library).arg(task).env("PYTHONPATH", packages);
+            assert_eq!(succeed(&mut command), "ok\n");
+        }
+    }
+}
+
 #[test]
 fn objects_outlive_a_library_that_is_closed() {
     let link = ["-ldl".to_owned()];

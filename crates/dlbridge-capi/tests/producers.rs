@@ -25,7 +25,13 @@ fn last_error() -> String {
 }
 
 fn request() -> Request {
-    Request { struct_size: size_of::<Request>(), stream: 0, has_stream: 0, keep_exception: 0 }
+    Request {
+        struct_size: size_of::<Request>(),
+        stream: 0,
+        has_stream: 0,
+        keep_exception: 0,
+        reserved: [0; 6],
+    }
 }
 
 /// Imports what an expression gives, and tells the stream that it is ready on.
@@ -133,6 +139,14 @@ fn exceptions_stay_set_on_demand(host: &Host) {
     let (status, message) = import(host, "1", short).unwrap_err();
     assert_eq!(status, Status::Invalid);
     assert_eq!(message, "struct_size: expected 24, found 8; set it to sizeof the struct");
+    let newer = Request { reserved: [0, 0, 1, 0, 0, 0], ..request() };
+    let (status, message) = import(host, "1", newer).unwrap_err();
+    assert_eq!(status, Status::Invalid);
+    assert_eq!(
+        message,
+        "reserved: expected zeros, found another byte: zero the struct first, or the program was \
+         compiled for a newer library"
+    );
 }
 
 /// Also from the Python object that such a tensor becomes, which older consumers ask so.
@@ -197,6 +211,10 @@ fn streams_are_passed_and_told(host: &Host) {
     assert_eq!(status, Status::Unsupported);
     assert!(message.starts_with("stream: expected None, -1, 1 (legacy default)"), "{message}");
     assert!(host.truth("P.asked is None"));
+    // -1 asks the producer for no ordering: then no stream is known.
+    let unordered = Request { stream: -1, ..on_seven };
+    assert_eq!(import(host, "P()", unordered), Ok(None));
+    assert!(host.truth("P.asked['stream'] == -1"));
     // Memory of the host has no streams.
     assert_eq!(import(host, "np.ones(2)", on_seven), Ok(None));
     // A capsule cannot be told one any more.

@@ -21,6 +21,11 @@ fn c_program_with_the_shared_library() {
 }
 
 #[test]
+fn mistakes_of_a_c_program_are_named() {
+    run(&compile("cc", "-std=c11", &source("mistakes.c"), "mistakes-c", &shared_library()));
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn c_program_with_sealed_tensors() {
     run(&compile("cc", "-std=gnu11", &source("sealed.c"), "sealed-c", &shared_library()));

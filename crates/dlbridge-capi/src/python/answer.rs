@@ -45,11 +45,11 @@ impl Arguments {
             0
         } else {
             // SAFETY: a tuple, attached (F1).
-            unsafe { (python.api.PyTuple_Size)(names) }
+            unsafe { python.api.PyTuple_Size(names) }
         };
         for index in 0..count {
             // SAFETY: within the tuple; the reference is the tuple's (F2).
-            let name = unsafe { (python.api.PyTuple_GetItem)(names, index) };
+            let name = unsafe { python.api.PyTuple_GetItem(names, index) };
             // SAFETY: as many arguments as names (the caller's duty).
             let value = unsafe { arguments.wrapping_offset(index).read() };
             // SAFETY: a live object that the caller of the method holds (F2).
@@ -62,7 +62,7 @@ impl Arguments {
     fn field(&mut self, python: Python, name: Pointer) -> Result<&mut Option<Object>> {
         let is = |wanted: &CStr| {
             // SAFETY: names of keywords are strings; attached (F1).
-            unsafe { (python.api.PyUnicode_CompareWithASCIIString)(name, wanted.as_ptr()) == 0 }
+            unsafe { python.api.PyUnicode_CompareWithASCIIString(name, wanted.as_ptr()) == 0 }
         };
         if is(c"max_version") {
             Ok(&mut self.max_version)

@@ -12,6 +12,7 @@ use dlbridge::protocol::attached::Attachment;
 use dlbridge::protocol::attached::version;
 
 use super::absent::{Absent, OLDEST};
+use super::foreign::foreign;
 use crate::error::{Error, Result};
 
 #[cfg(any(unix, windows))]
@@ -55,12 +56,12 @@ pub(super) struct Spec {
 
 macro_rules! api {
     (
-        functions { $($function:ident($($argument:ty),*) $(-> $result:ty)?;)* }
+        functions { $($function:ident($($name:ident: $argument:ty),*) $(-> $result:ty)?;)* }
         exceptions { $($exception:ident;)* }
     ) => {
         /// Python's functions and exceptions, under their own names.
         pub(super) struct Api {
-            $(pub(super) $function: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+            $($function: unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?,)*
             $(pub(super) $exception: *const Pointer,)*
             /// `None` itself.
             pub(super) none: Pointer,
@@ -68,6 +69,24 @@ macro_rules! api {
             pub(super) object: Pointer,
             /// Tells whether the calling thread is attached.
             attachment: Attachment<State>,
+            /// `Py_IsFinalizing`, or its name before Python 3.13.
+            finalizing: Option<unsafe extern "C" fn() -> c_int>,
+        }
+
+        #[allow(dead_code, reason = "`attach` calls its function without the frame of `foreign`")]
+        impl Api {
+            $(
+                /// The function of Python's headers.
+                ///
+                /// # Safety
+                ///
+                /// As Python documents it.
+                #[inline]
+                pub(super) unsafe fn $function(&self, $($name: $argument),*) $(-> $result)? {
+                    // SAFETY: the caller's duty.
+                    foreign(|| unsafe { (self.$function)($($name),*) })
+                }
+            )*
         }
 
         #[cfg(any(unix, windows))]
@@ -86,12 +105,16 @@ macro_rules! api {
                 let none = unsafe { library.get(b"_Py_NoneStruct\0") };
                 // SAFETY: the same.
                 let object = unsafe { library.get(b"PyBaseObject_Type\0") };
+                let finalizing = [&b"Py_IsFinalizing\0"[..], b"_Py_IsFinalizing\0"];
+                // SAFETY: only a type, which is that of the header (F5).
+                let find = |name: &&[u8]| unsafe { library.get(name) }.ok().map(|found| *found);
                 Ok(Self {
                     $($function: *$function.map_err(|_| stringify!($function))?,)*
                     $($exception: *$exception.map_err(|_| stringify!($exception))?,)*
                     none: *none.map_err(|_| "_Py_NoneStruct")?,
                     object: *object.map_err(|_| "PyBaseObject_Type")?,
                     attachment,
+                    finalizing: finalizing.iter().find_map(find),
                 })
             }
         }
@@ -101,48 +124,53 @@ macro_rules! api {
 api! {
     functions {
         Py_IsInitialized() -> c_int;
-        Py_AtExit(unsafe extern "C" fn()) -> c_int;
+        Py_AtExit(a: unsafe extern "C" fn()) -> c_int;
         PyInterpreterState_Get() -> *mut c_void;
-        PyInterpreterState_GetID(*mut c_void) -> i64;
-        Py_IncRef(Pointer);
-        Py_DecRef(Pointer);
-        PyErr_Fetch(*mut Pointer, *mut Pointer, *mut Pointer);
-        PyErr_Restore(Pointer, Pointer, Pointer);
-        PyErr_NormalizeException(*mut Pointer, *mut Pointer, *mut Pointer);
-        PyErr_GivenExceptionMatches(Pointer, Pointer) -> c_int;
-        PyErr_SetString(Pointer, *const c_char);
-        PyObject_GetAttr(Pointer, Pointer) -> Pointer;
-        PyObject_GetItem(Pointer, Pointer) -> Pointer;
-        PyObject_HasAttr(Pointer, Pointer) -> c_int;
-        PyObject_IsTrue(Pointer) -> c_int;
-        PyObject_Str(Pointer) -> Pointer;
-        PyObject_Type(Pointer) -> Pointer;
-        PyObject_VectorcallMethod(Pointer, *const Pointer, usize, Pointer) -> Pointer;
-        PyUnicode_InternFromString(*const c_char) -> Pointer;
-        PyUnicode_AsUTF8AndSize(Pointer, *mut isize) -> *const c_char;
-        PyUnicode_AsEncodedString(Pointer, *const c_char, *const c_char) -> Pointer;
-        PyUnicode_CompareWithASCIIString(Pointer, *const c_char) -> c_int;
-        PyBytes_AsStringAndSize(Pointer, *mut *mut c_char, *mut isize) -> c_int;
-        PyLong_FromLongLong(c_longlong) -> Pointer;
-        PyLong_AsLongLong(Pointer) -> c_longlong;
-        PyTuple_New(isize) -> Pointer;
-        PyTuple_SetItem(Pointer, isize, Pointer) -> c_int;
-        PyTuple_GetItem(Pointer, isize) -> Pointer;
-        PyTuple_Size(Pointer) -> isize;
-        PySequence_GetItem(Pointer, isize) -> Pointer;
-        PyCapsule_New(*mut c_void, *const c_char, Option<unsafe extern "C" fn(Pointer)>) -> Pointer;
-        PyCapsule_IsValid(Pointer, *const c_char) -> c_int;
-        PyCapsule_GetPointer(Pointer, *const c_char) -> *mut c_void;
-        PyCapsule_SetName(Pointer, *const c_char) -> c_int;
-        PyCapsule_SetPointer(Pointer, *mut c_void) -> c_int;
-        PyCapsule_SetDestructor(Pointer, Option<unsafe extern "C" fn(Pointer)>) -> c_int;
-        PyCFunction_NewEx(*const Method, Pointer, Pointer) -> Pointer;
-        PyImport_GetModule(Pointer) -> Pointer;
-        PyType_FromSpec(*mut Spec) -> Pointer;
-        PyType_GetFlags(Pointer) -> c_ulong;
-        PyType_GetSlot(Pointer, c_int) -> *mut c_void;
-        PyType_GenericAlloc(Pointer, isize) -> Pointer;
-        PyWeakref_NewRef(Pointer, Pointer) -> Pointer;
+        PyInterpreterState_GetID(a: *mut c_void) -> i64;
+        PyGILState_Ensure() -> c_int;
+        PyGILState_Release(a: c_int);
+        Py_IncRef(a: Pointer);
+        Py_DecRef(a: Pointer);
+        PyErr_Fetch(a: *mut Pointer, b: *mut Pointer, c: *mut Pointer);
+        PyErr_Restore(a: Pointer, b: Pointer, c: Pointer);
+        PyErr_NormalizeException(a: *mut Pointer, b: *mut Pointer, c: *mut Pointer);
+        PyErr_GivenExceptionMatches(a: Pointer, b: Pointer) -> c_int;
+        PyErr_Occurred() -> Pointer;
+        PyErr_Clear();
+        PyErr_WriteUnraisable(a: Pointer);
+        PyErr_SetString(a: Pointer, b: *const c_char);
+        PyObject_GetAttr(a: Pointer, b: Pointer) -> Pointer;
+        PyObject_GetItem(a: Pointer, b: Pointer) -> Pointer;
+        PyObject_HasAttr(a: Pointer, b: Pointer) -> c_int;
+        PyObject_IsTrue(a: Pointer) -> c_int;
+        PyObject_Str(a: Pointer) -> Pointer;
+        PyObject_Type(a: Pointer) -> Pointer;
+        PyObject_VectorcallMethod(a: Pointer, b: *const Pointer, c: usize, d: Pointer) -> Pointer;
+        PyUnicode_InternFromString(a: *const c_char) -> Pointer;
+        PyUnicode_AsUTF8AndSize(a: Pointer, b: *mut isize) -> *const c_char;
+        PyUnicode_AsEncodedString(a: Pointer, b: *const c_char, c: *const c_char) -> Pointer;
+        PyUnicode_CompareWithASCIIString(a: Pointer, b: *const c_char) -> c_int;
+        PyBytes_AsStringAndSize(a: Pointer, b: *mut *mut c_char, c: *mut isize) -> c_int;
+        PyLong_FromLongLong(a: c_longlong) -> Pointer;
+        PyLong_AsLongLong(a: Pointer) -> c_longlong;
+        PyTuple_New(a: isize) -> Pointer;
+        PyTuple_SetItem(a: Pointer, b: isize, c: Pointer) -> c_int;
+        PyTuple_GetItem(a: Pointer, b: isize) -> Pointer;
+        PyTuple_Size(a: Pointer) -> isize;
+        PySequence_GetItem(a: Pointer, b: isize) -> Pointer;
+        PyCapsule_New(a: *mut c_void, b: *const c_char, c: Option<unsafe extern "C" fn(Pointer)>) -> Pointer;
+        PyCapsule_IsValid(a: Pointer, b: *const c_char) -> c_int;
+        PyCapsule_GetPointer(a: Pointer, b: *const c_char) -> *mut c_void;
+        PyCapsule_SetName(a: Pointer, b: *const c_char) -> c_int;
+        PyCapsule_SetPointer(a: Pointer, b: *mut c_void) -> c_int;
+        PyCapsule_SetDestructor(a: Pointer, b: Option<unsafe extern "C" fn(Pointer)>) -> c_int;
+        PyCFunction_NewEx(a: *const Method, b: Pointer, c: Pointer) -> Pointer;
+        PyImport_GetModule(a: Pointer) -> Pointer;
+        PyType_FromSpec(a: *mut Spec) -> Pointer;
+        PyType_GetFlags(a: Pointer) -> c_ulong;
+        PyType_GetSlot(a: Pointer, b: c_int) -> *mut c_void;
+        PyType_GenericAlloc(a: Pointer, b: isize) -> Pointer;
+        PyWeakref_NewRef(a: Pointer, b: Pointer) -> Pointer;
     }
     exceptions {
         PyExc_AttributeError;
@@ -168,6 +196,31 @@ impl Api {
         // SAFETY: Python runs; any thread may call them (F1, F5).
         self.attachment.is_attached(|state| unsafe { state() })
     }
+}
+
+impl Api {
+    /// Attaches a thread that is not attached, and may wait for that. While Python is shut down, CPython
+    /// before 3.14 ends the waiting thread by `pthread_exit`, later ones stop it: no frame below may
+    /// have something to drop, or catch panics.
+    ///
+    /// # Safety
+    ///
+    /// Python runs, and is not being shut down. The result is passed to `PyGILState_Release`.
+    pub(super) unsafe fn attach(&self) -> c_int {
+        // SAFETY: the caller's duty.
+        unsafe { (self.PyGILState_Ensure)() }
+    }
+
+    /// Whether Python is being shut down.
+    pub(super) fn is_finalizing(&self) -> bool {
+        // SAFETY: may be called at any time, on any thread (F1).
+        self.finalizing.is_some_and(|finalizing| unsafe { finalizing() } != 0)
+    }
+}
+
+/// The table, if it has been found.
+pub(super) fn found() -> Option<&'static Api> {
+    API.get()
 }
 
 /// The table of the Python in this process, if there is one.

@@ -40,7 +40,7 @@ impl Python {
                  that is not; PyGILState_Ensure attaches it",
             ));
         }
-        let python = Self { api, thread: PhantomData };
+        let python = Self::of(api);
         python.check_interpreter()?;
         Ok(python)
     }
@@ -50,9 +50,9 @@ impl Python {
     #[inline]
     fn check_interpreter(self) -> Result<()> {
         // SAFETY: attached (F1).
-        let interpreter = unsafe { (self.api.PyInterpreterState_Get)() };
+        let interpreter = unsafe { self.api.PyInterpreterState_Get() };
         // SAFETY: the current interpreter (F1).
-        let found = unsafe { (self.api.PyInterpreterState_GetID)(interpreter) };
+        let found = unsafe { self.api.PyInterpreterState_GetID(interpreter) };
         let first = INTERPRETER.load(Ordering::Acquire);
         if first == found { Ok(()) } else { self.claim(found) }
     }
@@ -64,7 +64,7 @@ impl Python {
             Ok(_) => {
                 // SAFETY: attached; a function that stays loaded and calls nothing (F1, F2). Where
                 // Python has no room for it, only a second start goes unnoticed.
-                unsafe { (self.api.Py_AtExit)(ended) };
+                unsafe { self.api.Py_AtExit(ended) };
                 Ok(())
             }
             Err(first) if first == found => Ok(()),
@@ -75,13 +75,18 @@ impl Python {
         }
     }
 
+    /// The token of a thread that was found to be attached.
+    pub(super) fn of(api: &'static Api) -> Self {
+        Self { api, thread: PhantomData }
+    }
+
     /// What Python itself promises in callbacks.
     ///
     /// # Safety
     ///
     /// Python calls this thread's code.
     pub(super) unsafe fn in_callback() -> Option<Self> {
-        Some(Self { api: api::get().ok()?, thread: PhantomData })
+        Some(Self::of(api::get().ok()?))
     }
 
     /// Another reference to an object of the caller; `None` for null.
@@ -92,7 +97,7 @@ impl Python {
     pub(crate) unsafe fn borrow(self, pointer: *mut PyObject) -> Option<Object> {
         let pointer = NonNull::new(pointer)?;
         // SAFETY: a live object (the caller's duty), on an attached thread.
-        unsafe { (self.api.Py_IncRef)(pointer.as_ptr()) };
+        unsafe { self.api.Py_IncRef(pointer.as_ptr()) };
         Some(Object { pointer, python: self })
     }
 
@@ -116,7 +121,7 @@ pub(crate) struct Object {
 impl Drop for Object {
     fn drop(&mut self) {
         // SAFETY: attached, and the reference is ours to give back (F1).
-        unsafe { (self.python.api.Py_DecRef)(self.pointer.as_ptr()) };
+        unsafe { self.python.api.Py_DecRef(self.pointer.as_ptr()) };
     }
 }
 
@@ -138,9 +143,9 @@ fn not_attached(message: &str) -> Error {
 }
 
 /// Whether Python runs, and is the one that used this library first.
-fn check_running(api: &Api) -> Result<()> {
+pub(super) fn check_running(api: &Api) -> Result<()> {
     // SAFETY: may be called at any time, on any thread (F1).
-    if unsafe { (api.Py_IsInitialized)() } == 0 {
+    if unsafe { api.Py_IsInitialized() } == 0 {
         return Err(not_attached("python: it is not running"));
     }
     if ENDED.load(Ordering::Acquire) {
@@ -149,9 +154,4 @@ fn check_running(api: &Api) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-/// Whether the objects of the Python that this library uses are alive.
-pub(crate) fn is_running() -> bool {
-    api::get().is_ok_and(|api| check_running(api).is_ok())
 }

@@ -11,7 +11,7 @@ use dlbridge::protocol::capsule::{CONSUMED, Content, expected};
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 use dlbridge::{ManagedTensor, Tensor};
 
-use super::api::{Api, Pointer};
+use super::api::Pointer;
 use super::attached::{Object, Python};
 use crate::entry::contained;
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ static TAKING: Mutex<()> = Mutex::new(());
 
 fn has_name(capsule: &Object, name: &CStr) -> bool {
     // SAFETY: any object may be asked, on an attached thread; no exception is set (F1).
-    unsafe { (capsule.python.api.PyCapsule_IsValid)(capsule.as_ptr(), name.as_ptr()) == 1 }
+    unsafe { capsule.python.api.PyCapsule_IsValid(capsule.as_ptr(), name.as_ptr()) == 1 }
 }
 
 fn content(object: &Object) -> Option<Content> {
@@ -52,13 +52,13 @@ pub(super) fn take(capsule: &Object) -> Result<Tensor> {
 fn take_as<A: ManagedTensor>(capsule: &Object) -> Result<Tensor> {
     let (api, name) = (capsule.python.api, A::UNUSED.as_ptr());
     // SAFETY: a capsule of this name (checked by `take`), attached (F4).
-    let tensor = unsafe { (api.PyCapsule_GetPointer)(capsule.as_ptr(), name) };
+    let tensor = unsafe { api.PyCapsule_GetPointer(capsule.as_ptr(), name) };
     // The check comes before the renaming, so that a refused tensor stays the capsule's.
     // SAFETY: an unused capsule of this name owns a tensor of this ABI (F4), whose producer is
     // trusted (T1 to T9).
     let tensor = unsafe { Tensor::try_from_raw(tensor.cast::<A>()) }?;
     // SAFETY: still a valid capsule; the name is static (F4).
-    unsafe { (api.PyCapsule_SetName)(capsule.as_ptr(), A::USED.as_ptr()) };
+    unsafe { api.PyCapsule_SetName(capsule.as_ptr(), A::USED.as_ptr()) };
     Ok(tensor)
 }
 
@@ -87,17 +87,17 @@ fn wrap<A: ManagedTensor>(
     python: Python,
     take: impl FnOnce() -> Result<*mut A, dlbridge::Error>,
 ) -> Result<Object> {
-    let Api { PyCapsule_New, PyCapsule_SetPointer, PyCapsule_SetDestructor, .. } = python.api;
+    let api = python.api;
     let nothing = NonNull::<A>::dangling().as_ptr();
     // SAFETY: the pointer is not null, the name static (F2).
-    let capsule = unsafe { PyCapsule_New(nothing.cast(), A::UNUSED.as_ptr(), None) };
+    let capsule = unsafe { api.PyCapsule_New(nothing.cast(), A::UNUSED.as_ptr(), None) };
     // SAFETY: a new reference or null (F3).
     let capsule = unsafe { python.own(capsule) }?;
     let tensor = take()?;
     // SAFETY: a capsule that no other code has seen; the pointer is not null (F4).
-    unsafe { PyCapsule_SetPointer(capsule.as_ptr(), tensor.cast()) };
+    unsafe { api.PyCapsule_SetPointer(capsule.as_ptr(), tensor.cast()) };
     // SAFETY: the same; the destructor is made for this ABI (F4).
-    unsafe { PyCapsule_SetDestructor(capsule.as_ptr(), Some(release::<A>)) };
+    unsafe { api.PyCapsule_SetDestructor(capsule.as_ptr(), Some(release::<A>)) };
     Ok(capsule)
 }
 
@@ -107,11 +107,11 @@ unsafe extern "C" fn release<A: ManagedTensor>(capsule: Pointer) {
         // SAFETY: Python calls destructors of capsules (F1).
         let Some(python) = (unsafe { Python::in_callback() }) else { return };
         // SAFETY: Python calls the destructor with its capsule (F1).
-        if unsafe { (python.api.PyCapsule_IsValid)(capsule, A::UNUSED.as_ptr()) } != 1 {
+        if unsafe { python.api.PyCapsule_IsValid(capsule, A::UNUSED.as_ptr()) } != 1 {
             return;
         }
         // SAFETY: a valid capsule of this name (F4).
-        let tensor = unsafe { (python.api.PyCapsule_GetPointer)(capsule, A::UNUSED.as_ptr()) };
+        let tensor = unsafe { python.api.PyCapsule_GetPointer(capsule, A::UNUSED.as_ptr()) };
         // The owner may run Python code.
         // SAFETY: the unused capsule owned the tensor, and is being freed (F4).
         python.undisturbed(|| unsafe { Tensor::release_raw(tensor.cast::<A>()) });

@@ -75,7 +75,8 @@ fn class(python: Python) -> Result<Class, Exception> {
     match CLASS.get() {
         Some(&class) => Ok(class),
         None => {
-            let made = make(python)?;
+            // The caller may have an exception set, which this must neither lose nor meet.
+            let made = python.undisturbed(|| make(python))?;
             Ok(*CLASS.get_or_init(|| made))
         }
     }
@@ -99,7 +100,7 @@ fn make(python: Python) -> Result<Class, Exception> {
         slots: slots.as_mut_ptr(),
     };
     // SAFETY: attached; a spec of the stable ABI, whose method table and texts are static (F1, F2).
-    let class = unsafe { (python.api.PyType_FromSpec)(&mut spec) };
+    let class = unsafe { python.api.PyType_FromSpec(&mut spec) };
     // SAFETY: a new reference or null (F3).
     let class = unsafe { python.own(class) }?.into_raw();
     Ok(Class { class, offset })
@@ -119,7 +120,7 @@ fn size_of_plain_object(python: Python) -> Result<usize, Exception> {
 pub(crate) fn new(python: Python, take: impl FnOnce() -> Tensor) -> Result<Object> {
     let class = class(python)?;
     // SAFETY: attached; our own class, which keeps to this allocator (F1).
-    let object = unsafe { (python.api.PyType_GenericAlloc)(class.class, 0) };
+    let object = unsafe { python.api.PyType_GenericAlloc(class.class, 0) };
     // SAFETY: a new reference or null (F3).
     let object = unsafe { python.own(object) }?;
     let tensor = Box::into_raw(Box::new(take().into_shared()));
@@ -201,12 +202,12 @@ unsafe extern "C" fn dealloc(object: Pointer) {
         }
         let class = class.class;
         // SAFETY: a class that was made from a spec (F1).
-        let free = unsafe { (python.api.PyType_GetSlot)(class, TP_FREE) };
+        let free = unsafe { python.api.PyType_GetSlot(class, TP_FREE) };
         // SAFETY: every class has this function, of this type (`freefunc`; F5).
         let free: unsafe extern "C" fn(*mut c_void) = unsafe { std::mem::transmute(free) };
         // SAFETY: the last reference to the object is gone (R7).
         unsafe { free(object.cast()) };
         // SAFETY: objects of such classes hold a reference to their class (since Python 3.8; F1).
-        unsafe { (python.api.Py_DecRef)(class) };
+        unsafe { python.api.Py_DecRef(class) };
     });
 }

@@ -21,12 +21,12 @@ impl Exception {
     pub(super) fn pending(python: Python) -> Option<Self> {
         let (mut kind, mut value, mut trace) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
         // SAFETY: attached; three places to write to (F1).
-        unsafe { (python.api.PyErr_Fetch)(&mut kind, &mut value, &mut trace) };
+        unsafe { python.api.PyErr_Fetch(&mut kind, &mut value, &mut trace) };
         if kind.is_null() {
             return None;
         }
         // SAFETY: attached; the three belong together (F1).
-        unsafe { (python.api.PyErr_NormalizeException)(&mut kind, &mut value, &mut trace) };
+        unsafe { python.api.PyErr_NormalizeException(&mut kind, &mut value, &mut trace) };
         let [kind, value, trace] = [kind, value, trace].map(|pointer| {
             // SAFETY: references that were given to us, or null (F3).
             unsafe { python.owned(pointer) }
@@ -46,7 +46,7 @@ impl Exception {
         let [kind, value, trace] =
             [kind, value, trace].map(|object| object.map_or(ptr::null_mut(), Object::into_raw));
         // SAFETY: attached; it takes three references, or null (F1).
-        unsafe { (python.api.PyErr_Restore)(kind, value, trace) };
+        unsafe { python.api.PyErr_Restore(kind, value, trace) };
     }
 
     /// Whether it is of this class.
@@ -55,7 +55,15 @@ impl Exception {
         // SAFETY: a variable of Python that holds a class (F5).
         let class = unsafe { class(self.python.api).read() };
         // SAFETY: live objects, attached (F1, F2).
-        unsafe { (self.python.api.PyErr_GivenExceptionMatches)(kind.as_ptr(), class) == 1 }
+        unsafe { self.python.api.PyErr_GivenExceptionMatches(kind.as_ptr(), class) == 1 }
+    }
+}
+
+impl Python {
+    /// Drops the exception that is set, if there is one.
+    pub(super) fn clear(self) {
+        // SAFETY: attached (F1).
+        unsafe { self.api.PyErr_Clear() };
     }
 }
 
@@ -65,5 +73,5 @@ pub(super) fn raise(python: Python, class: impl FnOnce(&Api) -> *const Pointer, 
     // SAFETY: a variable of Python that holds a class (F5).
     let class = unsafe { class(python.api).read() };
     // SAFETY: attached; the text ends with a zero (F1).
-    unsafe { (python.api.PyErr_SetString)(class, message.as_ptr()) };
+    unsafe { python.api.PyErr_SetString(class, message.as_ptr()) };
 }

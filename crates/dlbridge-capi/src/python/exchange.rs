@@ -9,9 +9,10 @@ use dlbridge::protocol::table::{CONJUGATED, may_be_conjugated};
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
 use dlbridge::{Device, Tensor};
 
-use super::attached::Object;
+use super::attached::{Object, Python};
 use super::constants::Constants;
 use super::exception::Exception;
+use super::foreign::foreign;
 use super::table;
 use crate::error::{Error, Result};
 use crate::info::Stream;
@@ -24,16 +25,18 @@ pub(super) fn import(object: &Object) -> Option<Result<(Tensor, Stream)>> {
     let from_object = table.managed_tensor_from_py_object_no_sync?;
     let mut tensor = ptr::null_mut();
     // SAFETY: the object is of the type that published the table (F5), the thread attached (F1).
-    let status = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) };
+    let status = foreign(|| unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) });
     if status != 0 {
         let exception = Exception::pending(object.python)?;
         let is_ordinary = exception.is_a(|api| api.PyExc_Exception);
         return (!is_ordinary).then_some(Err(Error::Python(exception)));
     }
+    // One that succeeds must not have set an exception.
+    object.python.clear();
     // SAFETY: the table wrote it, and its producer is trusted (T1 to T9).
     match unsafe { Tensor::from_raw(tensor) } {
         Ok(tensor) => {
-            let stream = current_stream(table, tensor.device());
+            let stream = current_stream(object.python, table, tensor.device());
             Some(resolved(object, tensor)?.map(|tensor| (tensor, stream)))
         }
         Err(error) => Some(Err(error.into())),
@@ -41,12 +44,14 @@ pub(super) fn import(object: &Object) -> Option<Result<(Tensor, Stream)>> {
 }
 
 /// The producer's current stream on a device, on which the memory is ready.
-fn current_stream(table: &DLPackExchangeAPI, device: Device) -> Stream {
+fn current_stream(python: Python, table: &DLPackExchangeAPI, device: Device) -> Stream {
     platform(device)?;
     let ask = table.current_work_stream?;
     let mut stream = ptr::null_mut();
     // SAFETY: a place to write to; may be called on any attached thread (F1, F5).
-    let status = unsafe { ask(DLDeviceType(device.kind.0), device.id, &raw mut stream) };
+    let status =
+        foreign(|| unsafe { ask(DLDeviceType(device.kind.0), device.id, &raw mut stream) });
+    python.clear();
     (status == 0).then_some(stream)
 }
 

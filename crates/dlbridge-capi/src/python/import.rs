@@ -48,9 +48,9 @@ fn import_on(object: &Object, stream: i64) -> Result<(Tensor, Stream)> {
     }
     let keywords = Keywords::on_stream(Some(stream), device)?;
     let answer = ask(object, keywords).map_err(|(exception, _)| exception)?;
-    // DLPack numbers CUDA's default streams, which the driver has handles for, too.
-    let handle = ptr::without_provenance_mut(stream as usize);
-    Ok((capsule::take(&answer)?, Some(handle)))
+    // -1 asks the producer for no ordering. CUDA's driver knows DLPack's numbers of default streams.
+    let handle = (stream != -1).then(|| ptr::without_provenance_mut(stream as usize));
+    Ok((capsule::take(&answer)?, handle))
 }
 
 /// Calls `__dlpack__`, a second time if it does not know a keyword. The exception of the last call

@@ -11,17 +11,19 @@ mod class;
 mod constants;
 mod exception;
 mod exchange;
+mod foreign;
 mod import;
 mod object;
 #[cfg(any(unix, windows))]
 mod process;
+mod release;
 mod table;
 
 pub use api::PyObject;
 pub(crate) use api::load_from;
-pub(crate) use attached::{Python, is_running};
+pub(crate) use attached::Python;
 pub(crate) use capsule::new as capsule;
 pub(crate) use class::new as object;
 pub(crate) use exception::Exception;
 pub(crate) use import::import;
-pub(crate) use object::{release, undisturbed};
+pub(crate) use release::{drain, release, release_nested, undisturbed};

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::{fmt, ptr};
 
 use super::api::Pointer;
-use super::attached::{Object, Python, is_running};
+use super::attached::{Object, Python};
 use super::exception::Exception;
 
 impl Python {
@@ -27,27 +27,27 @@ impl Python {
 
     pub(super) fn intern(self, text: &CStr) -> Result<Object, Exception> {
         // SAFETY: attached; the text ends with a zero (F1, F2).
-        let pointer = unsafe { (self.api.PyUnicode_InternFromString)(text.as_ptr()) };
+        let pointer = unsafe { self.api.PyUnicode_InternFromString(text.as_ptr()) };
         // SAFETY: a new reference or null (F3).
         unsafe { self.own(pointer) }
     }
 
     pub(super) fn integer(self, value: i64) -> Result<Object, Exception> {
         // SAFETY: attached (F1).
-        let pointer = unsafe { (self.api.PyLong_FromLongLong)(value) };
+        let pointer = unsafe { self.api.PyLong_FromLongLong(value) };
         // SAFETY: a new reference or null (F3).
         unsafe { self.own(pointer) }
     }
 
     pub(super) fn tuple<const N: usize>(self, items: [Object; N]) -> Result<Object, Exception> {
         // SAFETY: attached (F1).
-        let pointer = unsafe { (self.api.PyTuple_New)(N as isize) };
+        let pointer = unsafe { self.api.PyTuple_New(N as isize) };
         // SAFETY: a new reference or null (F3).
         let tuple = unsafe { self.own(pointer) }?;
         for (index, item) in items.into_iter().enumerate() {
             // SAFETY: a new tuple with a place for it; it takes the reference (F1, F2).
             let answer = unsafe {
-                (self.api.PyTuple_SetItem)(tuple.as_ptr(), index as isize, item.into_raw())
+                self.api.PyTuple_SetItem(tuple.as_ptr(), index as isize, item.into_raw())
             };
             self.check(answer)?;
         }
@@ -58,14 +58,14 @@ impl Python {
 impl Object {
     pub(super) fn kind(&self) -> Result<Object, Exception> {
         // SAFETY: a live object, attached (F1, F2).
-        let kind = unsafe { (self.python.api.PyObject_Type)(self.as_ptr()) };
+        let kind = unsafe { self.python.api.PyObject_Type(self.as_ptr()) };
         // SAFETY: a new reference or null (F3).
         unsafe { self.python.own(kind) }
     }
 
     pub(super) fn attribute(&self, name: Pointer) -> Result<Object, Exception> {
         // SAFETY: live objects, attached (F1, F2).
-        let value = unsafe { (self.python.api.PyObject_GetAttr)(self.as_ptr(), name) };
+        let value = unsafe { self.python.api.PyObject_GetAttr(self.as_ptr(), name) };
         // SAFETY: a new reference or null (F3).
         unsafe { self.python.own(value) }
     }
@@ -73,14 +73,14 @@ impl Object {
     /// What indexing with `key` gives.
     pub(super) fn at(&self, key: Pointer) -> Result<Object, Exception> {
         // SAFETY: live objects, attached (F1, F2).
-        let value = unsafe { (self.python.api.PyObject_GetItem)(self.as_ptr(), key) };
+        let value = unsafe { self.python.api.PyObject_GetItem(self.as_ptr(), key) };
         // SAFETY: a new reference or null (F3).
         unsafe { self.python.own(value) }
     }
 
     pub(super) fn has_attribute(&self, name: Pointer) -> bool {
         // SAFETY: live objects, attached; it swallows exceptions (F1, F2).
-        unsafe { (self.python.api.PyObject_HasAttr)(self.as_ptr(), name) == 1 }
+        unsafe { self.python.api.PyObject_HasAttr(self.as_ptr(), name) == 1 }
     }
 
     /// Calls a method with keywords: a value for each name of the tuple, which may be null.
@@ -98,7 +98,7 @@ impl Object {
         // SAFETY: one positional argument (the object) and a value for each keyword, all alive (F1,
         // F2).
         let answer = unsafe {
-            (self.python.api.PyObject_VectorcallMethod)(method, arguments.as_ptr(), 1, names)
+            self.python.api.PyObject_VectorcallMethod(method, arguments.as_ptr(), 1, names)
         };
         // SAFETY: a new reference or null (F3).
         unsafe { self.python.own(answer) }
@@ -106,7 +106,7 @@ impl Object {
 
     pub(super) fn is_true(&self) -> Result<bool, Exception> {
         // SAFETY: a live object, attached (F1, F2).
-        let answer = unsafe { (self.python.api.PyObject_IsTrue)(self.as_ptr()) };
+        let answer = unsafe { self.python.api.PyObject_IsTrue(self.as_ptr()) };
         Ok(self.python.check(answer)? == 1)
     }
 
@@ -116,14 +116,14 @@ impl Object {
 
     pub(super) fn item(&self, index: isize) -> Result<Object, Exception> {
         // SAFETY: a live object, attached (F1, F2).
-        let item = unsafe { (self.python.api.PySequence_GetItem)(self.as_ptr(), index) };
+        let item = unsafe { self.python.api.PySequence_GetItem(self.as_ptr(), index) };
         // SAFETY: a new reference or null (F3).
         unsafe { self.python.own(item) }
     }
 
     pub(super) fn integer(&self) -> Result<i64, Exception> {
         // SAFETY: a live object, attached (F1, F2).
-        let value = unsafe { (self.python.api.PyLong_AsLongLong)(self.as_ptr()) };
+        let value = unsafe { self.python.api.PyLong_AsLongLong(self.as_ptr()) };
         // -1 is a number, too.
         match Exception::pending(self.python) {
             Some(exception) if value == -1 => Err(exception),
@@ -134,12 +134,12 @@ impl Object {
     /// What `str()` gives, with lone surrogates escaped.
     pub(super) fn text(&self) -> Result<String, Exception> {
         // SAFETY: a live object, attached (F1, F2).
-        let text = unsafe { (self.python.api.PyObject_Str)(self.as_ptr()) };
+        let text = unsafe { self.python.api.PyObject_Str(self.as_ptr()) };
         // SAFETY: a new reference or null (F3).
         let text = unsafe { self.python.own(text) }?;
         let mut size = 0;
         // SAFETY: a live string, attached (F1, F2).
-        let start = unsafe { (self.python.api.PyUnicode_AsUTF8AndSize)(text.as_ptr(), &mut size) };
+        let start = unsafe { self.python.api.PyUnicode_AsUTF8AndSize(text.as_ptr(), &mut size) };
         if start.is_null() {
             drop(Exception::take(self.python));
             return text.escaped();
@@ -153,49 +153,18 @@ impl Object {
     #[cold]
     fn escaped(&self) -> Result<String, Exception> {
         let (encoding, errors) = (c"utf-8".as_ptr(), c"backslashreplace".as_ptr());
-        let encode = self.python.api.PyUnicode_AsEncodedString;
+        let api = self.python.api;
         // SAFETY: a live string, attached; static texts (F1, F2).
-        let bytes = unsafe { encode(self.as_ptr(), encoding, errors) };
+        let bytes = unsafe { api.PyUnicode_AsEncodedString(self.as_ptr(), encoding, errors) };
         // SAFETY: a new reference or null (F3).
         let bytes = unsafe { self.python.own(bytes) }?;
         let (mut start, mut size) = (ptr::null_mut(), 0);
-        let read = self.python.api.PyBytes_AsStringAndSize;
         // SAFETY: a live object, attached; two places to write to (F1, F2).
-        let answer = unsafe { read(bytes.as_ptr(), &mut start, &mut size) };
+        let answer = unsafe { api.PyBytes_AsStringAndSize(bytes.as_ptr(), &mut start, &mut size) };
         self.python.check(answer)?;
         // SAFETY: as many bytes as Python says, kept by the object (F2).
         let text = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), size as usize) };
         Ok(String::from_utf8_lossy(text).into_owned())
-    }
-}
-
-/// Runs deleters, if this thread may: no thread that holds the GIL can be waiting for it. An
-/// exception that is set stays set.
-pub(crate) fn release(deleters: impl FnOnce() -> usize) -> usize {
-    if !is_running() {
-        return deleters();
-    }
-    let Ok(python) = Python::attached() else { return 0 };
-    python.undisturbed(deleters)
-}
-
-/// Runs code that may run Python code. An exception that is set stays set.
-pub(crate) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
-    match Python::attached() {
-        Ok(python) => python.undisturbed(work),
-        Err(_) => work(),
-    }
-}
-
-impl Python {
-    /// The same on a thread that is attached.
-    pub(super) fn undisturbed<T>(self, work: impl FnOnce() -> T) -> T {
-        let exception = Exception::pending(self);
-        let result = work();
-        if let Some(exception) = exception {
-            exception.restore();
-        }
-        result
     }
 }
 

@@ -63,7 +63,7 @@ fn look_up(kind: &Object) -> Option<&'static DLPackExchangeAPI> {
     let table = ask(kind).unwrap_or(None);
     let mut entry = Remembered { kind: kind.as_ptr(), table, watch: ptr::null_mut() };
     // SAFETY: a type, attached (F1).
-    let flags = unsafe { (kind.python.api.PyType_GetFlags)(kind.as_ptr()) };
+    let flags = unsafe { kind.python.api.PyType_GetFlags(kind.as_ptr()) };
     if flags & HEAP_TYPE != 0 {
         match watch(kind) {
             Ok(watch) => entry.watch = watch.into_raw(),
@@ -96,7 +96,7 @@ fn watch(kind: &Object) -> Result<Object, Exception> {
         }
     };
     // SAFETY: live objects, attached (F1, F2).
-    let watch = unsafe { (python.api.PyWeakref_NewRef)(kind.as_ptr(), callback.0) };
+    let watch = unsafe { python.api.PyWeakref_NewRef(kind.as_ptr(), callback.0) };
     // SAFETY: a new reference or null (F3).
     unsafe { python.own(watch) }
 }
@@ -128,7 +128,7 @@ static CALLBACK: OnceLock<Callback> = OnceLock::new();
 fn make_callback(python: Python) -> Result<Object, Exception> {
     let (method, none) = (&raw const FREED.0, ptr::null_mut());
     // SAFETY: attached; a static table (F1, F6).
-    let function = unsafe { (python.api.PyCFunction_NewEx)(method, none, none) };
+    let function = unsafe { python.api.PyCFunction_NewEx(method, none, none) };
     // SAFETY: a new reference or null (F3).
     unsafe { python.own(function) }
 }
@@ -179,7 +179,7 @@ fn defined(kind: &Object, name: Pointer) -> Result<Option<(Object, Object)>, Exc
     let constants = Constants::get(python)?;
     let bases = kind.attribute(constants.mro)?;
     // SAFETY: a live object, attached; -1 if it is no tuple (F1, F2).
-    let count = unsafe { (python.api.PyTuple_Size)(bases.as_ptr()) };
+    let count = unsafe { python.api.PyTuple_Size(bases.as_ptr()) };
     python.check(count.signum() as i32)?;
     for index in 0..count {
         let class = bases.item(index)?;
@@ -195,7 +195,7 @@ fn is_of_torch(hook: &Object, name: Pointer) -> bool {
     let python = hook.python;
     let Ok(constants) = Constants::get(python) else { return false };
     // SAFETY: a live string, attached; null without an exception if it is not loaded (F1, F2).
-    let module = unsafe { (python.api.PyImport_GetModule)(constants.torch) };
+    let module = unsafe { python.api.PyImport_GetModule(constants.torch) };
     // SAFETY: a new reference or null (F3).
     let module = unsafe { python.own(module) };
     module.and_then(|torch| torch.attribute(name)).is_ok_and(|own| own.as_ptr() == hook.as_ptr())
@@ -205,11 +205,11 @@ fn is_of_torch(hook: &Object, name: Pointer) -> bool {
 fn read(capsule: &Object) -> Option<&'static DLPackExchangeAPI> {
     let (api, name) = (capsule.python.api, CAPSULE.as_ptr());
     // SAFETY: any object may be asked; no exception is set (F1).
-    if unsafe { (api.PyCapsule_IsValid)(capsule.as_ptr(), name) } != 1 {
+    if unsafe { api.PyCapsule_IsValid(capsule.as_ptr(), name) } != 1 {
         return None;
     }
     // SAFETY: a capsule of this name (F4).
-    let pointer = unsafe { (api.PyCapsule_GetPointer)(capsule.as_ptr(), name) };
+    let pointer = unsafe { api.PyCapsule_GetPointer(capsule.as_ptr(), name) };
     // SAFETY: a table that a type publishes is static, and starts with its header in every version
     // (DLPack 1.2, DLPackExchangeAPIHeader; F5, F6).
     let header = unsafe { pointer.cast::<DLPackExchangeAPIHeader>().as_ref() };

@@ -127,6 +127,12 @@ impl Host {
         answer == 1
     }
 
+    /// A function of Python that is called without arguments.
+    pub(crate) fn function(&self, name: &str) -> unsafe extern "C" fn() {
+        // SAFETY: a function without parameters, whose result is not used.
+        *unsafe { self.library.get(name.as_bytes()) }.expect(name)
+    }
+
     /// A capsule without a destructor.
     pub(crate) fn capsule(&self, pointer: *const c_void, name: &'static CStr) -> *mut PyObject {
         call!(
