@@ -81,10 +81,11 @@ pub use arguments::{
     ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensor, PyTensorLike, PyTensorMut, PyTensorOf,
     PyViewMut, Writable,
 };
-pub use class::{Borrow, ExportDlpack, PickleDlpack, dlpack_class, picklable_dlpack_class};
+pub use class::{ExportDlpack, PickleDlpack, dlpack_class, picklable_dlpack_class};
 pub use dtypes::names::{PyDType, PyDevice};
 pub use error::{Error, Result};
-pub use ffi::free_threaded::defer_reference_counts;
+pub use ffi::callbacks::Borrow;
+pub use ffi::head::defer_reference_counts;
 pub use framework::Allocator;
 pub use import::{
     CopyMode, ImportOptions, Protocol, import, import_with_protocol, import_with_stream,

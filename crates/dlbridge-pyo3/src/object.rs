@@ -9,7 +9,8 @@ use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use crate::class::{Borrow, ExportDlpack, to_list};
+use crate::class::{ExportDlpack, to_list};
+use crate::ffi::callbacks::Borrow;
 use crate::release::{self, ObjectTensor};
 use crate::stream::{Ready, Stream};
 use crate::{Error, Result, stream};

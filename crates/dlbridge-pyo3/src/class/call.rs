@@ -1,119 +1,49 @@
-//! The arguments of a method call, and those of `__dlpack__`.
-//! What a request permits belongs to `answer`.
-
-use std::ptr::NonNull;
-use std::slice;
+//! The arguments of a call of `__dlpack__`.
+//! What a request permits belongs to `export::answer`.
 
 use dlbridge::protocol;
 use dlbridge::protocol::export::Request;
+use pyo3::FromPyObject;
 use pyo3::exceptions::PyTypeError;
-use pyo3::ffi::{Py_ssize_t, PyObject};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyTuple};
-use pyo3::{Borrowed, FromPyObject};
+use pyo3::types::PyString;
 
 use crate::Result;
+use crate::ffi::callbacks::{Argument, Call};
 
-type Argument<'a, 'py> = Borrowed<'a, 'py, PyAny>;
-
-/// Arguments, borrowed from the caller for a call.
-#[derive(Clone, Copy)]
-struct Objects<'a, 'py> {
-    py: Python<'py>,
-    all: &'a [NonNull<PyObject>],
-}
-
-impl<'a, 'py> Objects<'a, 'py> {
-    #[inline]
-    fn iter(self) -> impl ExactSizeIterator<Item = Argument<'a, 'py>> {
-        // SAFETY: an object that lives during `'a` (the duty of the caller of `Call::new`).
-        self.all.iter().map(move |object| unsafe { Borrowed::from_ptr(self.py, object.as_ptr()) })
+/// The request and the stream of a call of `__dlpack__` (array API standard 2024.12).
+#[inline]
+pub(super) fn request<'a, 'py>(
+    call: &Call<'a, 'py>,
+) -> Result<(Request, Option<Argument<'a, 'py>>)> {
+    let found = call.count();
+    if found > 0 {
+        return refused(format!("__dlpack__() takes no positional arguments, found {found}"));
     }
-}
-
-/// The arguments of a call: the positional ones, then the values of the keywords.
-pub(super) struct Call<'a, 'py> {
-    positional: Objects<'a, 'py>,
-    values: Objects<'a, 'py>,
-    names: Option<Borrowed<'a, 'py, PyTuple>>,
-}
-
-impl<'a, 'py> Call<'a, 'py> {
-    /// # Safety
-    ///
-    /// Python's (`METH_FASTCALL | METH_KEYWORDS`): `count` objects, then one for each name; `names` is a
-    /// tuple of str, or null. All live during `'a`.
-    #[inline]
-    pub(super) unsafe fn new(
-        py: Python<'py>,
-        objects: *const *mut PyObject,
-        count: Py_ssize_t,
-        names: *mut PyObject,
-    ) -> Self {
-        // SAFETY: the caller's duty.
-        let names = unsafe { Borrowed::from_ptr_or_opt(py, names) };
-        // SAFETY: the caller's duty.
-        let names = names.map(|names| unsafe { names.cast_unchecked::<PyTuple>() });
-        let count = count as usize;
-        let all = match count + names.map_or(0, |names| names.len()) {
-            0 => &[],
-            // SAFETY: so many pointers to objects (the caller's duty).
-            len => unsafe { slice::from_raw_parts(objects.cast(), len) },
+    let (mut request, mut stream) = (Request::default(), None);
+    let known = Keyword::names(call.py());
+    for (name, value) in call.keywords() {
+        let is = |known: &Py<PyString>| name.is(known);
+        // The names in a program are interned.
+        let keyword = match known.iter().position(is) {
+            Some(index) => Keyword::ALL[index],
+            None => Keyword::named(name)?,
         };
-        let (positional, values) = all.split_at(count);
-        let [positional, values] = [positional, values].map(|all| Objects { py, all });
-        Self { positional, values, names }
-    }
-
-    /// The positional arguments.
-    pub(super) fn positional(&self) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(self.positional.py, self.positional.iter())
-    }
-
-    /// The named arguments.
-    pub(super) fn named(&self) -> PyResult<Bound<'py, PyDict>> {
-        let named = PyDict::new(self.values.py);
-        self.keywords().try_for_each(|(name, value)| named.set_item(name, value))?;
-        Ok(named)
-    }
-
-    fn keywords(&self) -> impl Iterator<Item = (Argument<'_, 'py>, Argument<'a, 'py>)> {
-        let names = self.names.iter().flat_map(|names| names.iter_borrowed());
-        names.zip(self.values.iter())
-    }
-
-    /// The request and the stream of a call of `__dlpack__` (array API standard 2024.12).
-    #[inline]
-    pub(super) fn request(self) -> Result<(Request, Option<Argument<'a, 'py>>)> {
-        if !self.positional.all.is_empty() {
-            let found = self.positional.all.len();
-            return refused(format!("__dlpack__() takes no positional arguments, found {found}"));
+        if value.is_none() {
+            continue;
         }
-        let (mut request, mut stream) = (Request::default(), None);
-        let known = Keyword::names(self.values.py);
-        for (name, value) in self.keywords() {
-            let is = |known: &Py<PyString>| name.is(known);
-            // The names in a program are interned.
-            let keyword = match known.iter().position(is) {
-                Some(index) => Keyword::ALL[index],
-                None => Keyword::named(name)?,
-            };
-            if value.is_none() {
-                continue;
+        match keyword {
+            Keyword::Copy => request.copy = Some(extract(keyword, value)?),
+            Keyword::DlDevice => {
+                let (kind, id) = extract(keyword, value)?;
+                request.dl_device = Some(protocol::device(kind, id));
             }
-            match keyword {
-                Keyword::Copy => request.copy = Some(extract(keyword, value)?),
-                Keyword::DlDevice => {
-                    let (kind, id) = extract(keyword, value)?;
-                    request.dl_device = Some(protocol::device(kind, id));
-                }
-                Keyword::MaxVersion => request.max_version = Some(extract(keyword, value)?),
-                Keyword::Stream => stream = Some(value),
-            }
+            Keyword::MaxVersion => request.max_version = Some(extract(keyword, value)?),
+            Keyword::Stream => stream = Some(value),
         }
-        Ok((request, stream))
     }
+    Ok((request, stream))
 }
 
 /// A keyword of `__dlpack__`.

@@ -4,21 +4,23 @@
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
-use std::ptr;
 
 use pyo3::PyClassInitializer;
 use pyo3::exceptions::PyTypeError;
-use pyo3::ffi::{self, Py_ssize_t, PyMethodDefPointer, PyObject};
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyString, PyType};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyCFunction, PyMemoryView, PyType};
 
-use super::call::Call;
+use super::call::request;
+use super::pickle;
 use super::traits::{ExportDlpack, PickleDlpack, export, on_host, permitted};
-use super::{buffer_slots, pickle, table};
 use crate::export::answer::answer;
 use crate::export::arrow;
-use crate::ffi::callbacks::{restore, with_object};
-use crate::{Error, PyDType, TensorObject};
+use crate::ffi::buffer::BufferRequest;
+use crate::ffi::callbacks::{Body, Call};
+use crate::ffi::class::{Method, SETS_BUFFERS, has_buffers, set_buffers};
+use crate::ffi::table;
+use crate::{Error, PyDType, Result, TensorObject};
 
 /// Adds the methods of DLPack to a class, and returns its C exchange API, for a class attribute of
 /// that name:
@@ -66,11 +68,14 @@ use crate::{Error, PyDType, TensorObject};
 pub fn dlpack_class<T: ExportDlpack>(py: Python<'_>) -> PyResult<Py<PyAny>> {
     // Class attributes are made when the class is, before there is an object of it.
     let kind = py.get_type::<T>();
-    add_dlpack::<T>(py)?;
-    for method in MethodsOf::<T>::OTHERS {
-        add(&kind, method)?;
+    MethodsOf::<T>::DLPACK.add_to(&kind)?;
+    MethodsOf::<T>::OTHERS.iter().try_for_each(|method| method.add_to(&kind))?;
+    if SETS_BUFFERS {
+        set_buffers::<T>(&kind, None)?;
+    } else {
+        // A class with functions of its own has the method, from Python.
+        MethodsOf::<T>::FORWARDED_BUFFER.add_to(&kind)?;
     }
-    buffer_slots::install_for::<T>(py)?;
     Ok(table::capsule::<T>(py)?.unbind())
 }
 
@@ -84,12 +89,14 @@ where
     T: PickleDlpack + Into<PyClassInitializer<T>>,
 {
     let kind = py.get_type::<T>();
-    add(&kind, const { &method(c"__reduce_ex__", c"For pickle.", reduce::<T>) })?;
+    MethodsOf::<T>::REDUCE.add_to(&kind)?;
     let unpickle = PyCFunction::new_closure(py, Some(UNPICKLE), None, |arguments, _| {
         let (_, data, dtype, shape, flags): (Class<'_>, Bound<'_, PyAny>, PyDType, Vec<i64>, u64) =
             arguments.extract()?;
         let tensor = pickle::rebuild(data.as_borrowed(), dtype.0, &shape, flags)?;
-        Ok::<_, PyErr>(Bound::new(arguments.py(), restore::<T>(arguments.py(), tensor)?)?.unbind())
+        Ok::<_, PyErr>(
+            Bound::new(arguments.py(), pickle::restore::<T>(arguments.py(), tensor)?)?.unbind(),
+        )
     })?;
     let classmethod = py.import("builtins")?.getattr("classmethod")?;
     kind.setattr(UNPICKLE.to_string_lossy(), classmethod.call1((unpickle,))?)?;
@@ -100,81 +107,62 @@ where
 const UNPICKLE: &CStr = c"_unpickle";
 type Class<'py> = Bound<'py, PyType>;
 
-/// A method definition that threads share: it never changes.
-pub(super) struct Method(pub(super) ffi::PyMethodDef);
-
-// SAFETY: immutable (F6).
-unsafe impl Sync for Method {}
-
-impl Method {
-    /// The method of a class, for its attribute.
-    fn descriptor<'py>(&'static self, kind: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
-        let definition = (&raw const self.0).cast_mut();
-        // SAFETY: a type, and a static definition, which Python does not write to (F2).
-        let method = unsafe { ffi::PyDescr_NewMethod(kind.as_type_ptr(), definition) };
-        // SAFETY: a new reference, or null with an exception set (F3).
-        unsafe { Bound::from_owned_ptr_or_err(kind.py(), method) }
-    }
-}
-
 /// The methods of one class: an associated constant, since a `static` cannot be generic.
 struct MethodsOf<T>(PhantomData<T>);
 
 impl<T: ExportDlpack> MethodsOf<T> {
-    const DLPACK: &'static Method = &method(
+    const DLPACK: &'static Method = &Method::of::<T, Dlpack>(
         c"__dlpack__",
         c"__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n\
           Return a capsule over the same memory.",
-        dlpack::<T>,
     );
     const OTHERS: &'static [Method] = &[
-        method(
+        Method::of::<T, DlpackDevice>(
             c"__dlpack_device__",
             c"__dlpack_device__($self, /)\n--\n\nReturn the device's type and index.",
-            dlpack_device::<T>,
         ),
-        method(
+        Method::of::<T, Array>(
             c"__array__",
             c"__array__($self, /, dtype=None, copy=None)\n--\n\nFor NumPy's functions.",
-            array::<T>,
         ),
-        method(
+        Method::of::<T, ArrowCArray>(
             c"__arrow_c_array__",
             c"__arrow_c_array__($self, /, requested_schema=None)\n--\n\n\
               Return the capsules of Arrow's schema and array.",
-            arrow_c_array::<T>,
         ),
     ];
+    /// The method of PEP 688, from which Python makes the buffer functions of a class.
+    const FORWARDED_BUFFER: &'static Method =
+        &Method::of::<T, ForwardedBuffer>(c"__buffer__", BUFFER_DOC);
 }
 
-/// Adds `__dlpack__` to a class.
-pub(super) fn add_dlpack<T: ExportDlpack>(py: Python<'_>) -> PyResult<()> {
-    add(&py.get_type::<T>(), MethodsOf::<T>::DLPACK)
+impl<T: PickleDlpack> MethodsOf<T> {
+    const REDUCE: &'static Method = &Method::of::<T, Reduce>(c"__reduce_ex__", c"For pickle.");
 }
 
-/// A method with positional and named arguments.
-const fn method(
-    name: &'static CStr,
-    doc: &'static CStr,
-    function: ffi::PyCFunctionFastWithKeywords,
-) -> Method {
-    Method(ffi::PyMethodDef {
-        ml_name: name.as_ptr(),
-        ml_meth: PyMethodDefPointer { PyCFunctionFastWithKeywords: function },
-        ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
-        ml_doc: doc.as_ptr(),
-    })
-}
+/// The method of PEP 688, which marks a class with buffers, where Python does not make it. It is not made by PyO3:
+/// with more methods whose arguments PyO3 parses, the compiler inlines less of the code that makes a tensor
+/// object, which then takes 81 more of 812 instructions.
+static BUFFER: Method = Method::of::<TensorObject, Buffer>(c"__buffer__", BUFFER_DOC);
 
-/// Adds a method to a class that does not have one of this name.
-pub(super) fn add(kind: &Bound<'_, PyType>, method: &'static Method) -> PyResult<()> {
-    // SAFETY: a static text (F2).
-    let name =
-        PyString::new(kind.py(), &unsafe { CStr::from_ptr(method.0.ml_name) }.to_string_lossy());
-    if kind.getattr("__dict__")?.contains(&name)? {
-        return Ok(());
-    }
-    kind.setattr(name, method.descriptor(kind)?)
+const BUFFER_DOC: &CStr =
+    c"__buffer__($self, flags, /)\n--\n\nGive a memoryview over the same memory (PEP 688).";
+
+/// Adds to `dlbridge.Tensor` the methods that PyO3 does not make, and buffers where it does not.
+///
+/// Called while the class is being created, before it has an object or a subclass. If several
+/// threads need the class at the same time, the first one sets the buffers and the others wait.
+pub(super) fn complete_tensor(py: Python<'_>) -> PyResult<()> {
+    static HAS_BUFFERS: PyOnceLock<()> = PyOnceLock::new();
+    let kind = py.get_type::<TensorObject>();
+    HAS_BUFFERS.get_or_try_init(py, || {
+        // Since 3.12, Python has made the method from the functions.
+        if has_buffers(&kind) {
+            return BUFFER.add_to(&kind);
+        }
+        set_buffers::<TensorObject>(&kind, Some(&BUFFER))
+    })?;
+    MethodsOf::<TensorObject>::DLPACK.add_to(&kind)
 }
 
 /// The error for an object of a derived class: its pickle would make one of the base class, without
@@ -189,53 +177,42 @@ fn other_class(class: &Class<'_>, found: &Class<'_>) -> Error {
 macro_rules! methods {
     ($($(#[$doc:meta])* $name:ident<$bound:ident>, |$object:ident, $call:ident| $body:expr;)*) => {$(
         $(#[$doc])*
-        ///
-        /// # Safety
-        ///
-        /// Python's: attached, with the arguments of a method of this kind.
-        unsafe extern "C" fn $name<T: $bound>(
-            object: *mut PyObject,
-            objects: *const *mut PyObject,
-            count: Py_ssize_t,
-            names: *mut PyObject,
-        ) -> *mut PyObject {
-            let work = |$object: &Bound<'_, T>| {
-                // SAFETY: the caller's duty.
-                let $call = unsafe { Call::new($object.py(), objects, count, names) };
-                Ok($body.into_ptr())
-            };
-            // SAFETY: the caller's duty.
-            unsafe { with_object(object, work) }.unwrap_or(ptr::null_mut())
+        struct $name;
+
+        impl<T: $bound> Body<T> for $name {
+            fn run<'py>($object: &Bound<'py, T>, $call: Call<'_, 'py>) -> Result<Bound<'py, PyAny>> {
+                Ok($body.into_any())
+            }
         }
     )*};
 }
 
 methods! {
     /// `__dlpack__`.
-    dlpack<ExportDlpack>, |object, call| {
-        let (request, stream) = call.request()?;
+    Dlpack<ExportDlpack>, |object, call| {
+        let (request, stream) = request(&call)?;
         let (tensor, ready) = export(object.as_borrowed())?;
         let request = permitted(object, &tensor, request)?;
         answer(object.py(), request, stream, tensor, ready.as_deref())?
     };
     /// `__dlpack_device__`.
-    dlpack_device<ExportDlpack>, |object, _call| {
+    DlpackDevice<ExportDlpack>, |object, _call| {
         let device = export(object.as_borrowed())?.0.device();
         (device.kind.0, device.id).into_pyobject(object.py())?
     };
     /// `__array__`.
-    array<ExportDlpack>, |object, call| {
+    Array<ExportDlpack>, |object, call| {
         let tensor = TensorObject::new(on_host(object)?).into_bound(object.py())?;
         tensor.call_method("__array__", call.positional()?, Some(&call.named()?))?
     };
     /// `__arrow_c_array__`. A schema that is requested is a wish.
-    arrow_c_array<ExportDlpack>, |object, _call| {
+    ArrowCArray<ExportDlpack>, |object, _call| {
         arrow::capsules(object.py(), on_host(object)?)?.into_pyobject(object.py())?
     };
     /// `__reduce_ex__`.
-    reduce<PickleDlpack>, |object, call| {
+    Reduce<PickleDlpack>, |object, call| {
         let py = object.py();
-        let (protocol,): (i64,) = call.positional()?.extract()?;
+        let protocol: i64 = call.only()?.extract()?;
         let (class, found) = (py.get_type::<T>(), object.as_any().get_type());
         if !found.is(&class) {
             return Err(other_class(&class, &found));
@@ -244,7 +221,19 @@ methods! {
         let state = TensorObject::new(on_host(object)?).state(py, protocol)?;
         (rebuild, state).into_pyobject(py)?
     };
+    /// `__buffer__(flags)` (PEP 688): a `memoryview` of the object itself.
+    Buffer<ExportDlpack>, |object, call| {
+        BufferRequest(call.only()?.extract()?).check(&on_host(object)?)?;
+        PyMemoryView::from(object.as_any())?
+    };
+    /// The same of a class whose buffer functions call it: a `memoryview` of a `dlbridge.Tensor`.
+    ForwardedBuffer<ExportDlpack>, |object, call| {
+        let tensor = on_host(object)?;
+        BufferRequest(call.only()?.extract()?).check(&tensor)?;
+        PyMemoryView::from(&TensorObject::new(tensor).into_bound(object.py())?.into_any())?
+    };
 }
+
 /// Writes the block of methods of a class that implements [`ExportDlpack`](crate::ExportDlpack) and has
 /// no other methods. A class with methods calls [`dlpack_class`](crate::dlpack_class) in its own block.
 ///

@@ -9,6 +9,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PyTuple};
 
+use super::traits::PickleDlpack;
+use crate::ffi::callbacks::caught;
 use crate::{Error, ImportOptions, Result, TensorObject, import};
 
 /// The first protocol with buffers out of band.
@@ -137,4 +139,9 @@ fn bytes_of(tensor: Tensor) -> Result<TensorObject> {
     // the tensor may be (T8).
     let bytes = unsafe { builder.build_raw(data, Device::CPU, flags) }?;
     Ok(TensorObject::new(bytes))
+}
+
+/// Calls `PickleDlpack::from_tensor`. A panic becomes a `RuntimeError`, as in an export.
+pub(super) fn restore<T: PickleDlpack>(py: Python<'_>, tensor: Tensor) -> Result<T> {
+    caught::<T, _>(py, "its pickle", || T::from_tensor(tensor))
 }

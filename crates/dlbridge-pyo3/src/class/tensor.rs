@@ -6,8 +6,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyTuple};
 use pyo3::{ffi, intern};
 
-use super::{buffer_slots, index, methods, table, values};
+use super::{index, methods, values};
 use crate::export::{arrow, numpy};
+use crate::ffi::class::iterator;
+use crate::ffi::{buffer, table};
 use crate::{Error, PyDevice, Result, TensorObject};
 
 #[pymethods]
@@ -16,8 +18,7 @@ impl TensorObject {
     #[classattr]
     fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
         // Class attributes are made when the class is, before there is an object of it.
-        buffer_slots::install(py)?;
-        methods::add_dlpack::<Self>(py)?;
+        methods::complete_tensor(py)?;
         Ok(table::capsule::<Self>(py)?.unbind())
     }
 
@@ -133,14 +134,10 @@ impl TensorObject {
                 "expected a tensor with axes, found rank 0, which is not iterated; use x.item()",
             ));
         }
-        // SAFETY: attached, and an object that is a sequence (F1).
-        let iterator = unsafe { ffi::PySeqIter_New(slf.as_ptr()) };
-        // SAFETY: a new reference, or null with an exception set (F3).
-        let iterator = unsafe { Bound::from_owned_ptr_or_err(slf.py(), iterator) }?;
-        Ok(iterator.cast_into()?)
+        iterator(slf)
     }
 
-    // PyO3 parses no argument of these methods: see `buffer_slots::METHOD`.
+    // PyO3 parses no argument of these methods: see `methods::BUFFER`.
 
     /// The same memory with other extents, at most one of them -1. Where that needs a copy, it is an
     /// error.
@@ -304,7 +301,7 @@ impl TensorObject {
         flags: std::ffi::c_int,
     ) -> PyResult<()> {
         // SAFETY: the caller's duty.
-        let status = unsafe { super::buffer::get::<Self>(slf.as_ptr(), view.cast(), flags) };
+        let status = unsafe { buffer::get::<Self>(slf.as_ptr(), view.cast(), flags) };
         if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 
@@ -312,7 +309,7 @@ impl TensorObject {
     #[cfg(buffer_methods)]
     unsafe fn __releasebuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer) {
         // SAFETY: the caller's duty.
-        unsafe { super::buffer::release(slf.as_ptr(), view.cast()) };
+        unsafe { buffer::release(slf.as_ptr(), view.cast()) };
     }
 
     /// For `numpy.result_type` and `numpy.dtype`, from NumPy 2.4 on.

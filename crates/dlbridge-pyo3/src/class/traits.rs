@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use dlbridge::Tensor;
 use dlbridge::protocol::export::Request;
-use pyo3::pyclass::boolean_struct::True;
 use pyo3::{Borrowed, Bound, PyClass};
 
+use crate::ffi::callbacks::Borrow;
 use crate::ffi::versions::class_name;
 use crate::stream::Ready;
 use crate::{Error, Result, stream};
@@ -177,43 +177,6 @@ pub trait PickleDlpack: ExportDlpack {
     ///
     /// The exception that Python should see, for a tensor that the class cannot have.
     fn from_tensor(tensor: Tensor) -> Result<Self>;
-}
-
-/// A function that borrows the tensor that a frozen class keeps; see [`ExportDlpack::BORROW`].
-///
-/// A class that is not frozen could replace its tensor during the borrow, so it does not compile:
-///
-/// ```compile_fail,E0271
-/// use dlbridge::Tensor;
-/// use dlbridge_pyo3::{ExportDlpack, Borrow, Result};
-/// use pyo3::prelude::*;
-///
-/// #[pyclass]
-/// struct Replaceable(Tensor);
-///
-/// impl ExportDlpack for Replaceable {
-///     const BORROW: Option<Borrow<Self>> = Some(Borrow::new(|object| &object.0));
-///
-///     fn tensor(&self) -> Result<Tensor> {
-///         Ok(self.0.to_contiguous()?)
-///     }
-/// }
-/// ```
-#[derive(Debug)]
-pub struct Borrow<T>(fn(&T) -> &Tensor);
-
-impl<T: PyClass<Frozen = True>> Borrow<T> {
-    /// Borrows the tensor that `tensor` returns for an object.
-    #[must_use]
-    pub const fn new(tensor: fn(&T) -> &Tensor) -> Self {
-        Self(tensor)
-    }
-}
-
-impl<T> Borrow<T> {
-    pub(crate) fn tensor<'a>(&self, object: &'a T) -> &'a Tensor {
-        (self.0)(object)
-    }
 }
 
 /// Calls `ExportDlpack::tensor` of an object, and says when the memory is ready. An object that is

@@ -4,8 +4,6 @@
 //! Invariant: the array's base keeps the memory alive, and no consumer accepts that base.
 
 use std::ffi::c_int;
-use std::mem::MaybeUninit;
-use std::ptr;
 
 use dlbridge::{DType, Device, Tensor, TypeCode};
 use pyo3::exceptions::PyAttributeError;
@@ -15,14 +13,13 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::dtypes::buffer::format_of;
 use crate::dtypes::numpy::number_of;
-use crate::ffi::capsule;
-use crate::ffi::numpy::{Api, MAX_RANK, WRITEABLE};
+use crate::ffi::numpy::{Api, MAX_RANK};
 use crate::{Result, TensorObject};
 
 /// Makes an array over a tensor's memory. It is read-only if the tensor is.
 pub(crate) fn array(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
     if let (Some(number), Some(api)) = (number_for(&tensor), Api::get(py)?) {
-        return make(py, api, number, tensor);
+        return api.array_over(py, number, tensor);
     }
     let from_dlpack = py.import(intern!(py, "numpy"))?.getattr(intern!(py, "from_dlpack"))?;
     Ok(from_dlpack.call1((TensorObject::new(tensor).into_bound(py)?,))?)
@@ -117,47 +114,6 @@ fn number_for(tensor: &Tensor) -> Option<c_int> {
     let is_usual =
         tensor.device() == Device::CPU && tensor.rank() <= MAX_RANK && !tensor.data_ptr().is_null();
     if is_usual { number_of(tensor.dtype()) } else { None }
-}
-
-#[inline]
-fn make<'py>(
-    py: Python<'py>,
-    api: &Api,
-    number: c_int,
-    tensor: Tensor,
-) -> Result<Bound<'py, PyAny>> {
-    let shape = tensor.shape();
-    let itemsize = i64::from(tensor.dtype().bits / 8);
-    let mut strides = [const { MaybeUninit::uninit() }; MAX_RANK];
-    for (bytes, &stride) in strides.iter_mut().zip(tensor.strides()) {
-        // Of an axis along which there is at most one element, the stride may be any.
-        bytes.write(stride.wrapping_mul(itemsize));
-    }
-    let flags = if tensor.is_read_only() { 0 } else { WRITEABLE };
-    // SAFETY: attached (F1); as many extents and strides as axes, in numbers of 64 bits (`Api`), whose
-    // elements all lie in the tensor's memory (R1), which is not null and outlives the array.
-    let array = unsafe {
-        (api.new)(
-            api.array,
-            shape.len() as c_int,
-            shape.as_ptr().cast(),
-            number,
-            strides.as_ptr().cast(),
-            tensor.data_ptr().cast(),
-            0,
-            flags,
-            ptr::null_mut(),
-        )
-    };
-    // SAFETY: a new reference, or null with an exception set (F3).
-    let array = unsafe { Bound::from_owned_ptr_or_err(py, array) }?;
-    let base = capsule::keeper(py, tensor)?.into_ptr();
-    // SAFETY: an array without a base, and a new reference, which is taken on failure too
-    // (F1).
-    if unsafe { (api.set_base)(array.as_ptr(), base) } != 0 {
-        return Err(PyErr::fetch(py).into());
-    }
-    Ok(array)
 }
 
 /// What a function of a module makes of a tensor's array of NumPy.

@@ -1,16 +1,22 @@
-//! Runs Rust code that C calls.
+//! Runs Rust code that C calls: methods of classes, and functions of tables.
+//! What the functions do belongs to `class`.
 //! Invariant: no panic leaves it. No Python object that it drops stays with PyO3.
 
-use std::any::{Any, TypeId};
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{self, NonNull};
+use std::slice;
 
-use dlbridge::Tensor;
-use pyo3::exceptions::PyRuntimeError;
+use dlbridge::{SharedTensor, Tensor};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::ffi::{Py_ssize_t, PyObject};
 use pyo3::prelude::*;
-use pyo3::{Borrowed, PyTypeInfo, ffi};
+use pyo3::pyclass::boolean_struct::True;
+use pyo3::types::{PyDict, PyTuple};
+use pyo3::{Borrowed, PyClass, PyTypeInfo};
 
-use crate::ffi::versions::class_name;
-use crate::{Error, ExportDlpack, PickleDlpack, Result, TensorObject};
+use super::versions::class_name;
+use crate::{Error, Result};
 
 /// Runs `work` as a function of PyO3 runs, which releases a dropped `Py` at once. PyO3 counts only the
 /// threads that it attached itself. On others it keeps the object until one of its functions runs
@@ -24,13 +30,12 @@ fn counted<R>(work: impl FnOnce() -> R) -> R {
     result.expect("it runs once")
 }
 
-/// Runs a function of a class. Returns its result, or `None` with an exception set. A panic becomes a
-/// `RuntimeError`, not PyO3's `PanicException`, which `except Exception` does not catch.
+/// Runs a function of a class. Returns its result, or `None` with an exception set.
 ///
 /// Of the Python objects that `work` drops, those of an error are released here; work that drops
 /// others runs as `counted`.
 #[inline]
-pub(crate) fn guarded<T: PyTypeInfo, R>(
+pub(super) fn guarded<T: PyTypeInfo, R>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<R>,
 ) -> Option<R> {
@@ -41,9 +46,7 @@ pub(crate) fn guarded<T: PyTypeInfo, R>(
     counted(|| {
         let error = match outcome {
             Ok(result) => PyErr::from(result.err()?),
-            Err(payload) => {
-                PyRuntimeError::new_err(panicked(&class_name::<T>(py), "its export", payload))
-            }
+            Err(payload) => raised::<T>(py, "its export", payload).into(),
         };
         error.restore(py);
         None
@@ -56,8 +59,8 @@ pub(crate) fn guarded<T: PyTypeInfo, R>(
 ///
 /// The interpreter is attached, and `object` a Python object.
 #[inline]
-pub(crate) unsafe fn with_object<T: ExportDlpack, R>(
-    object: *mut ffi::PyObject,
+pub(super) unsafe fn with_object<T: Publish, R>(
+    object: *mut PyObject,
     work: impl FnOnce(&Bound<'_, T>) -> Result<R>,
 ) -> Option<R> {
     // SAFETY: the caller's duty.
@@ -65,17 +68,25 @@ pub(crate) unsafe fn with_object<T: ExportDlpack, R>(
     // SAFETY: the caller's duty.
     let object = unsafe { Borrowed::from_ptr(py, object) };
     let work = || guarded::<T, _>(py, || work(&*object.cast::<T>().map_err(PyErr::from)?));
-    // Of this class, no function that succeeds drops an object; those of users' classes may.
-    let is_ours = TypeId::of::<T>() == TypeId::of::<TensorObject>();
-    if is_ours { work() } else { counted(work) }
+    if T::drops_objects() { counted(work) } else { work() }
 }
 
-/// Calls `PickleDlpack::from_tensor`. A panic becomes a `RuntimeError`, as in an export.
-pub(crate) fn restore<T: PickleDlpack>(py: Python<'_>, tensor: Tensor) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(|| T::from_tensor(tensor))).unwrap_or_else(|payload| {
-        let message = panicked(&class_name::<T>(py), "its pickle", payload);
-        Err(Error::Python(PyRuntimeError::new_err(message)))
-    })
+/// Runs a function of a class, and raises a panic.
+pub(crate) fn caught<T: PyTypeInfo, R>(
+    py: Python<'_>,
+    function: &str,
+    work: impl FnOnce() -> Result<R>,
+) -> Result<R> {
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    outcome.unwrap_or_else(|payload| Err(raised::<T>(py, function, payload)))
+}
+
+/// A panic in a function of a class as a `RuntimeError`, not PyO3's `PanicException`, which
+/// `except Exception` does not catch.
+#[cold]
+fn raised<T: PyTypeInfo>(py: Python<'_>, function: &str, payload: Box<dyn Any + Send>) -> Error {
+    let message = panicked(&class_name::<T>(py), function, payload);
+    Error::Python(PyRuntimeError::new_err(message))
 }
 
 /// The message of a panic in a function of a class.
@@ -95,4 +106,179 @@ pub(crate) fn panicked(class: &str, function: &str, payload: Box<dyn Any + Send>
 /// Drops a value, which may own what a user's `Drop` panics in.
 pub(crate) fn dropped<T>(value: T) {
     std::mem::forget(catch_unwind(AssertUnwindSafe(|| drop(value))));
+}
+
+/// What a class with DLPack gives to C: its exchange table and its buffers. Every class with
+/// [`ExportDlpack`](crate::ExportDlpack) implements it.
+pub(crate) trait Publish: PyClass {
+    /// Borrows the tensor that the object keeps, if it keeps one.
+    const LENT: Option<Borrow<Self>>;
+
+    /// Whether a function of this class that succeeds may drop a Python object.
+    fn drops_objects() -> bool;
+
+    /// A new handle to the object's memory, once work on it is ordered before the default stream.
+    fn exported(object: &Bound<'_, Self>) -> Result<Tensor>;
+
+    /// Rejects a tensor that must not be borrowed, and orders work on it before the default stream.
+    fn before_borrow(&self, tensor: &Tensor) -> Result<()>;
+
+    /// A tensor of the object that the host may read now, or device memory as it is.
+    fn on_host(object: &Bound<'_, Self>) -> Result<Tensor>;
+
+    /// The object of a tensor that a consumer gives to the table.
+    fn made(py: Python<'_>, tensor: SharedTensor) -> PyResult<Bound<'_, PyAny>>;
+}
+
+/// A function that borrows the tensor that a frozen class keeps; see [`ExportDlpack::BORROW`](crate::ExportDlpack::BORROW).
+///
+/// A class that is not frozen could replace its tensor during the borrow, so it does not compile:
+///
+/// ```compile_fail,E0271
+/// use dlbridge::Tensor;
+/// use dlbridge_pyo3::{ExportDlpack, Borrow, Result};
+/// use pyo3::prelude::*;
+///
+/// #[pyclass]
+/// struct Replaceable(Tensor);
+///
+/// impl ExportDlpack for Replaceable {
+///     const BORROW: Option<Borrow<Self>> = Some(Borrow::new(|object| &object.0));
+///
+///     fn tensor(&self) -> Result<Tensor> {
+///         Ok(self.0.to_contiguous()?)
+///     }
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Borrow<T>(fn(&T) -> &Tensor);
+
+impl<T: PyClass<Frozen = True>> Borrow<T> {
+    /// Borrows the tensor that `tensor` returns for an object.
+    #[must_use]
+    pub const fn new(tensor: fn(&T) -> &Tensor) -> Self {
+        Self(tensor)
+    }
+}
+
+impl<T> Borrow<T> {
+    pub(super) fn tensor<'a>(&self, object: &'a T) -> &'a Tensor {
+        (self.0)(object)
+    }
+}
+
+/// What a method of the class `T` does.
+pub(crate) trait Body<T> {
+    fn run<'py>(object: &Bound<'py, T>, call: Call<'_, 'py>) -> Result<Bound<'py, PyAny>>;
+}
+
+/// The function of a method (`METH_FASTCALL | METH_KEYWORDS`).
+///
+/// # Safety
+///
+/// Python's: attached, with the arguments of a method of this kind.
+pub(super) unsafe extern "C" fn method<T: Publish, B: Body<T>>(
+    object: *mut PyObject,
+    objects: *const *mut PyObject,
+    count: Py_ssize_t,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    let work = |object: &Bound<'_, T>| {
+        // SAFETY: the caller's duty.
+        let call = unsafe { Call::new(object.py(), objects, count, names) };
+        Ok(B::run(object, call)?.into_ptr())
+    };
+    // SAFETY: the caller's duty.
+    unsafe { with_object(object, work) }.unwrap_or(ptr::null_mut())
+}
+
+pub(crate) type Argument<'a, 'py> = Borrowed<'a, 'py, PyAny>;
+
+/// Arguments, borrowed from the caller for a call.
+#[derive(Clone, Copy)]
+struct Objects<'a, 'py> {
+    py: Python<'py>,
+    all: &'a [NonNull<PyObject>],
+}
+
+impl<'a, 'py> Objects<'a, 'py> {
+    #[inline]
+    fn iter(self) -> impl ExactSizeIterator<Item = Argument<'a, 'py>> {
+        // SAFETY: an object that lives during `'a` (the duty of the caller of `Call::new`).
+        self.all.iter().map(move |object| unsafe { Borrowed::from_ptr(self.py, object.as_ptr()) })
+    }
+}
+
+/// The arguments of a call: the positional ones, then the values of the keywords.
+pub(crate) struct Call<'a, 'py> {
+    positional: Objects<'a, 'py>,
+    values: Objects<'a, 'py>,
+    names: Option<Borrowed<'a, 'py, PyTuple>>,
+}
+
+impl<'a, 'py> Call<'a, 'py> {
+    /// # Safety
+    ///
+    /// Python's (`METH_FASTCALL | METH_KEYWORDS`): `count` objects, then one for each name; `names` is a
+    /// tuple of str, or null. All live during `'a`.
+    #[inline]
+    unsafe fn new(
+        py: Python<'py>,
+        objects: *const *mut PyObject,
+        count: Py_ssize_t,
+        names: *mut PyObject,
+    ) -> Self {
+        // SAFETY: the caller's duty.
+        let names = unsafe { Borrowed::from_ptr_or_opt(py, names) };
+        // SAFETY: the caller's duty.
+        let names = names.map(|names| unsafe { names.cast_unchecked::<PyTuple>() });
+        let count = count as usize;
+        let all = match count + names.map_or(0, |names| names.len()) {
+            0 => &[],
+            // SAFETY: so many pointers to objects (the caller's duty).
+            len => unsafe { slice::from_raw_parts(objects.cast(), len) },
+        };
+        let (positional, values) = all.split_at(count);
+        let [positional, values] = [positional, values].map(|all| Objects { py, all });
+        Self { positional, values, names }
+    }
+
+    pub(crate) fn py(&self) -> Python<'py> {
+        self.values.py
+    }
+
+    /// The positional arguments.
+    pub(crate) fn positional(&self) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(self.py(), self.positional.iter())
+    }
+
+    /// The number of positional arguments.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.positional.all.len()
+    }
+
+    /// The only argument of a method without keywords.
+    pub(crate) fn only(&self) -> PyResult<Argument<'a, 'py>> {
+        match (self.positional.iter().next(), self.count(), self.values.all.len()) {
+            (Some(argument), 1, 0) => Ok(argument),
+            (_, count, named) => {
+                let message = format!("expected one argument, found {}", count + named);
+                Err(PyTypeError::new_err(message))
+            }
+        }
+    }
+
+    /// The named arguments.
+    pub(crate) fn named(&self) -> PyResult<Bound<'py, PyDict>> {
+        let named = PyDict::new(self.py());
+        self.keywords().try_for_each(|(name, value)| named.set_item(name, value))?;
+        Ok(named)
+    }
+
+    #[inline]
+    pub(crate) fn keywords(&self) -> impl Iterator<Item = (Argument<'_, 'py>, Argument<'a, 'py>)> {
+        let names = self.names.iter().flat_map(|names| names.iter_borrowed());
+        names.zip(self.values.iter())
+    }
 }

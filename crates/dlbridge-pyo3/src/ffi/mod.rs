@@ -1,11 +1,16 @@
 //! Foreign things: the C structs and functions of Python, NumPy, Arrow, DLPack and CUDA.
 
+#[cfg_attr(windows, path = "acquired_absent.rs")]
+pub(crate) mod acquired;
 pub(crate) mod arrow;
 pub(crate) mod buffer;
 pub(crate) mod callbacks;
 pub(crate) mod capsule;
+pub(crate) mod class;
+pub(crate) mod descriptor;
 pub(crate) mod driver;
-pub(crate) mod free_threaded;
 pub(crate) mod head;
+pub(crate) mod memory;
 pub(crate) mod numpy;
+pub(crate) mod table;
 pub(crate) mod versions;

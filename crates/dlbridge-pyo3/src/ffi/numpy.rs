@@ -1,22 +1,34 @@
-//! The entries of NumPy's C API that this crate uses.
-//! The fields of an array belong to `import::numpy`.
-//! Invariant: the entries are those of `numpy/__multiarray_api.h`, which never move. Where there is
-//! an `Api`, the head of an object is measured.
+//! NumPy's C API, and the C struct of its arrays.
+//! Its type numbers belong to `dtypes::numpy`.
+//! Invariants: the entries are those of `numpy/__multiarray_api.h`, which never move. Where there is
+//! an `Api`, the head of an object is measured. Only exact `numpy.ndarray` objects are read, of a NumPy
+//! whose C API version has this layout.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
 
-use pyo3::ffi::{PyObject, PyTypeObject};
+use dlbridge::ffi::KeepAlive;
+use dlbridge::sys::DLTensor;
+use dlbridge::{Device, Flags, Tensor};
+use pyo3::Borrowed;
+use pyo3::ffi::{self, PyObject, PyTypeObject};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyType};
 
+use super::capsule;
+use super::descriptor::{Described, DescriptorSpace};
 use super::head::Head;
+use crate::Result;
+use crate::dtypes::numpy::DTYPES;
+use crate::release::{self, Owner};
 
 /// The results of `PyArray_GetNDArrayCVersion` for NumPy 1.x and NumPy 2.x.
 const VERSIONS: [c_uint; 2] = [0x0100_0009, 0x0200_0000];
 
 /// `NPY_ARRAY_WRITEABLE`.
-pub(crate) const WRITEABLE: c_int = 0x0400;
+const WRITEABLE: c_int = 0x0400;
 
 /// The maximum rank: that of NumPy 1, which is lower than that of NumPy 2 (64).
 pub(crate) const MAX_RANK: usize = 32;
@@ -40,9 +52,9 @@ type SetBase = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> c_int;
 /// The functions of a NumPy whose layout is known.
 pub(crate) struct Api {
     /// `numpy.ndarray`.
-    pub(crate) array: *mut PyTypeObject,
-    pub(crate) new: New,
-    pub(crate) set_base: SetBase,
+    array: *mut PyTypeObject,
+    new: New,
+    set_base: SetBase,
 }
 
 // SAFETY: never written, and NumPy is never unloaded; the functions are called on attached
@@ -57,6 +69,85 @@ impl Api {
     pub(crate) fn get(py: Python<'_>) -> PyResult<Option<&Self>> {
         static API: PyOnceLock<Option<Api>> = PyOnceLock::new();
         Ok(API.get_or_try_init(py, || Self::load(py))?.as_ref())
+    }
+
+    /// An array of a type number over a tensor's memory; `None` if NumPy's C API cannot make it. It is read-only if
+    /// the tensor is.
+    #[inline]
+    pub(crate) fn array_over<'py>(
+        &self,
+        py: Python<'py>,
+        number: c_int,
+        tensor: Tensor,
+    ) -> Result<Bound<'py, PyAny>> {
+        let shape = tensor.shape();
+        let itemsize = i64::from(tensor.dtype().bits / 8);
+        let mut strides = [const { MaybeUninit::uninit() }; MAX_RANK];
+        for (bytes, &stride) in strides.iter_mut().zip(tensor.strides()) {
+            // Of an axis along which there is at most one element, the stride may be any.
+            bytes.write(stride.wrapping_mul(itemsize));
+        }
+        let flags = if tensor.is_read_only() { 0 } else { WRITEABLE };
+        // SAFETY: attached (F1); as many extents and strides as axes, in numbers of 64 bits (`Api`), whose
+        // elements all lie in the tensor's memory (R1), which is not null and outlives the array.
+        let array = unsafe {
+            (self.new)(
+                self.array,
+                shape.len() as c_int,
+                shape.as_ptr().cast(),
+                number,
+                strides.as_ptr().cast(),
+                tensor.data_ptr().cast(),
+                0,
+                flags,
+                ptr::null_mut(),
+            )
+        };
+        // SAFETY: a new reference, or null with an exception set (F3).
+        let array = unsafe { Bound::from_owned_ptr_or_err(py, array) }?;
+        let base = capsule::keeper(py, tensor)?.into_ptr();
+        // SAFETY: an array without a base, and a new reference, which is taken on failure too
+        // (F1).
+        if unsafe { (self.set_base)(array.as_ptr(), base) } != 0 {
+            return Err(PyErr::fetch(py).into());
+        }
+        Ok(array)
+    }
+
+    /// A tensor over a new, zeroed array, to which no Python code has a reference. (A replaced
+    /// `numpy.empty` could return an array that is referenced elsewhere.) `None` if the C API cannot make it.
+    pub(crate) fn zeros(
+        &self,
+        py: Python<'_>,
+        number: c_int,
+        shape: &[i64],
+    ) -> Result<Option<Tensor>> {
+        if shape.len() > MAX_RANK {
+            return Ok(None);
+        }
+        // SAFETY: attached (F1); as many extents as axes, in numbers of 64 bits (`Api`). Without data,
+        // NumPy allocates its own.
+        let array = unsafe {
+            (self.new)(
+                self.array,
+                shape.len() as i32,
+                shape.as_ptr().cast(),
+                number,
+                ptr::null(),
+                ptr::null_mut(),
+                0,
+                0,
+                ptr::null_mut(),
+            )
+        };
+        // SAFETY: a new reference, or null with an exception set (F3).
+        let array = unsafe { Bound::from_owned_ptr_or_err(py, array) }?;
+        // SAFETY: NumPy's own type, from a NumPy whose layout is known (F5).
+        let Some(tensor) = (unsafe { Array::new(array.as_borrowed()) }).tensor()? else {
+            return Ok(None);
+        };
+        // SAFETY: allocated in this function (T10); only the tensor keeps the array.
+        Ok(Some(unsafe { tensor.into_exclusive_zeroed() }?))
     }
 
     #[cold]
@@ -95,4 +186,155 @@ pub(crate) fn is_array_type(kind: &Bound<'_, PyType>) -> bool {
     kind.module().is_ok_and(|module| module == "numpy")
         && kind.qualname().is_ok_and(|name| name == "ndarray")
         && Api::get(kind.py()).is_ok_and(is_array)
+}
+
+/// `PyArrayObject_fields` behind its head, the same in every NumPy that `Api` knows.
+#[repr(C)]
+struct ArrayFields {
+    data: *mut c_void,
+    rank: c_int,
+    extents: *mut isize,
+    /// In bytes.
+    strides: *mut isize,
+    base: *mut PyObject,
+    descriptor: *mut PyObject,
+    flags: c_int,
+}
+
+/// The first fields of `PyArray_Descr` behind its head, in the same order in each such NumPy.
+#[repr(C)]
+struct DescrFields {
+    scalar_type: *mut PyTypeObject,
+    kind: c_char,
+    letter: c_char,
+    byte_order: c_char,
+    old_flags: c_char,
+    number: c_int,
+}
+
+/// The fields of an object of NumPy.
+///
+/// # Safety
+///
+/// A type passed `is_array_type`, which measures the head.
+#[inline(always)]
+unsafe fn fields<T>(object: *mut PyObject) -> *mut T {
+    // SAFETY: the caller's duty.
+    unsafe { Head::measured() }.fields(object)
+}
+
+/// An array of `numpy.ndarray` itself, with the layout that is read here.
+#[derive(Clone, Copy)]
+pub(crate) struct Array<'a, 'py>(Borrowed<'a, 'py, PyAny>);
+
+impl<'a, 'py> Array<'a, 'py> {
+    /// The array that an object is; `None` for an object of any other type.
+    #[cold]
+    pub(crate) fn of(object: Borrowed<'a, 'py, PyAny>) -> Option<Self> {
+        is_array_type(&object.get_type()).then_some(Self(object))
+    }
+
+    /// # Safety
+    ///
+    /// The object's exact type passed [`is_array_type`].
+    #[inline(always)]
+    pub(crate) unsafe fn new(object: Borrowed<'a, 'py, PyAny>) -> Self {
+        Self(object)
+    }
+
+    #[inline(always)]
+    fn fields(self) -> *mut ArrayFields {
+        // SAFETY: an array (the duty of the caller of `new`).
+        unsafe { fields(self.0.as_ptr()) }
+    }
+
+    /// Imports the array; `None` if `__dlpack__` must be called.
+    #[inline]
+    pub(crate) fn tensor(self) -> Result<Option<Tensor>> {
+        let mut space = DescriptorSpace::empty();
+        // From here on no Python code runs that could change the array.
+        release::prepare();
+        let Some(flags) = self.write(&mut space) else { return Ok(None) };
+        // SAFETY: described just now (F9).
+        let descriptor = unsafe { space.descriptor.get() };
+        if let Some(keep) = self.export_behind() {
+            // SAFETY: the array has no memory of its own, and `keep` keeps what its base does (T3).
+            return Ok(Some(unsafe { Tensor::from_owner_raw(keep, descriptor, flags) }?));
+        }
+        let owner = Owner::new(self.0.to_owned().unbind());
+        // SAFETY: the array, which `owner` keeps, keeps the memory that it describes (T3), as long as no
+        // Python code moves it (T12): `resize` refuses while there are other references, but not with
+        // `refcheck=False`, and `__setstate__` does not look at all.
+        let tensor = unsafe { Tensor::from_owner_raw(owner, descriptor, flags) }?;
+        Ok(Some(tensor))
+    }
+
+    /// Describes the memory of the array in `space`; `None` if `__dlpack__` must be called.
+    #[inline(always)]
+    pub(crate) fn describe(self, space: &mut DescriptorSpace) -> Option<Described<'_>> {
+        let flags = self.write(space)?;
+        space.described(flags)
+    }
+
+    /// Keeps the memory of an array over an export of this library, without the array, so that a tensor
+    /// that is exchanged with NumPy repeatedly does not grow a chain.
+    #[inline]
+    fn export_behind(self) -> Option<KeepAlive> {
+        // SAFETY: an array of this layout (F5), whose fields nobody changes now (T12).
+        let base = unsafe { (*self.fields()).base };
+        if base.is_null() { None } else { self.export_in(base) }
+    }
+
+    /// The export in a base of this array.
+    #[cold]
+    fn export_in(self, mut base: *mut PyObject) -> Option<KeepAlive> {
+        // SAFETY: an object (F1).
+        let of_base = unsafe { ffi::Py_TYPE(base) };
+        // SAFETY: the same.
+        if of_base == unsafe { ffi::Py_TYPE(self.0.as_ptr()) } {
+            // A view of an array: NumPy makes views of views views of the first array.
+            // SAFETY: of the same type.
+            let first: *mut ArrayFields = unsafe { fields(base) };
+            // SAFETY: of the same type, so of this layout (F5).
+            base = unsafe { (*first).base };
+        }
+        // SAFETY: the array keeps its base, and the base its own (T12); null if there is none.
+        let base = unsafe { Borrowed::from_ptr_or_opt(self.0.py(), base) }?;
+        capsule::keep(base)
+    }
+
+    /// Writes the descriptor of the array, and returns the flags of its memory.
+    #[inline(always)]
+    fn write(self, space: &mut DescriptorSpace) -> Option<Flags> {
+        // SAFETY: an array of this layout (F5), whose fields nobody changes now (T12).
+        let ArrayFields { data, rank, extents, strides: in_bytes, descriptor, flags, .. } =
+            unsafe { ptr::read(self.fields()) };
+        // SAFETY: the array's type passed `is_array_type`.
+        let descriptor = unsafe { fields(descriptor) };
+        // SAFETY: every array has a descriptor (F5).
+        let DescrFields { number, byte_order, .. } = unsafe { ptr::read(descriptor) };
+        let dtype = *DTYPES.get(usize::try_from(number).ok()?)?;
+        let foreign = if cfg!(target_endian = "little") { b'>' } else { b'<' };
+        if dtype.bits == 0 || byte_order as u8 == foreign {
+            return None;
+        }
+        let itemsize = i64::from(dtype.bits / 8);
+        let shift = itemsize.trailing_zeros();
+        for (axis, stride) in space.strides.iter_mut().enumerate().take(usize::try_from(rank).ok()?)
+        {
+            // SAFETY: an array has as many strides as axes (F5).
+            let bytes = unsafe { in_bytes.add(axis) };
+            // SAFETY: the same.
+            let bytes = unsafe { bytes.read() } as i64;
+            if bytes & (itemsize - 1) != 0 {
+                return None;
+            }
+            stride.write(bytes >> shift);
+        }
+        let device = Device::CPU.into();
+        let (shape, strides) = (extents.cast(), space.strides.as_mut_ptr().cast());
+        let (ndim, byte_offset) = (rank, 0);
+        space.descriptor.write(DLTensor { data, device, ndim, dtype, shape, strides, byte_offset });
+        Some(if flags & WRITEABLE == 0 { Flags::READ_ONLY } else { Flags::NONE })
+    }
 }

@@ -10,7 +10,8 @@ use dlbridge::{DType, Device, Tensor};
 use pyo3::exceptions::{PyBufferError, PyException, PyMemoryError, PyNotImplementedError};
 use pyo3::prelude::*;
 
-use crate::{Error, Result, release};
+use crate::ffi::capsule;
+use crate::{Error, Result};
 
 /// Allocates through an exchange table's allocator. Host memory is zeroed, device memory is not.
 /// `None` if the allocator is a stub.
@@ -39,7 +40,7 @@ pub(super) fn allocate(
         return said.into_outcome(py, &format!("{dtype}{shape:?} on {device}"));
     }
     // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
-    let tensor = unsafe { release::adopt(tensor) }?;
+    let tensor = unsafe { capsule::adopt(tensor) }?;
     if (tensor.dtype(), tensor.shape(), tensor.device()) != (dtype, shape, device) {
         let found = (tensor.dtype(), tensor.shape(), tensor.device());
         return Err(Error::buffer(format!(

@@ -8,9 +8,10 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use super::allocate;
 use super::importer::namespace_of;
-use super::{allocate, numpy};
-use crate::class::table::is_ours;
+use crate::dtypes::numpy::number_of;
+use crate::ffi::numpy::Api;
 use crate::import::{ImportOptions, import};
 use crate::types::{framework_of, name_of, table_of};
 use crate::{Error, PyTensor, Result};
@@ -96,9 +97,9 @@ impl<'py> Allocator<'py> {
     fn by_table(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Option<Tensor>> {
         let table = table_of(self.object.as_borrowed());
         // Our own makes host memory, which is what there is without a table, too.
-        let Some(table) = table.filter(|table| !is_ours(table)) else { return Ok(None) };
+        let Some(table) = table.filter(|table| !table.is_ours()) else { return Ok(None) };
         framework_of(&self.object.get_type()).check_device(&self.object, device)?;
-        match table.managed_tensor_allocator {
+        match table.table().managed_tensor_allocator {
             Some(allocator) => {
                 allocate::allocate(self.object.py(), allocator, dtype, shape, device)
             }
@@ -111,7 +112,9 @@ impl<'py> Allocator<'py> {
         if device != Device::CPU || !framework_of(&self.object.get_type()).has_numpys_memory {
             return Ok(None);
         }
-        numpy::zeros(self.object.py(), dtype, shape)
+        let py = self.object.py();
+        let (Some(number), Some(api)) = (number_of(dtype), Api::get(py)?) else { return Ok(None) };
+        api.zeros(py, number, shape)
     }
 
     /// Device memory from the array's namespace. It is not `Exclusive`, since the namespace is

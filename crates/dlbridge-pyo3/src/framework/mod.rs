@@ -3,8 +3,6 @@
 mod allocate;
 mod allocator;
 mod importer;
-mod numpy;
-mod through_table;
 mod to_caller;
 
 pub use allocator::Allocator;

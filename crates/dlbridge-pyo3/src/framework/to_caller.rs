@@ -2,15 +2,13 @@
 //! How each framework imports one belongs to `importer` and `give`.
 //! Invariant: read-only memory does not become a writable array.
 
-use dlbridge::sys::DLPackExchangeAPI;
 use dlbridge::{DType, Device, Tensor};
 use pyo3::prelude::*;
 
 use super::importer::Importer;
-use super::through_table::make_array;
-use crate::class::table::is_ours;
 use crate::export::numpy_array;
 use crate::ffi::capsule;
+use crate::ffi::table::Published;
 use crate::import::current_stream;
 use crate::stream::{Ready, settle};
 use crate::types::{Path, framework_of, name_of, path_of};
@@ -64,15 +62,15 @@ impl PyTensor {
         let py = object.py();
         let tensor = self.into_inner();
         match path_of(object.as_borrowed()) {
-            Some(Path::Own) => return Ok(TensorObject::new(tensor).into_bound(py)?.into_any()),
-            Some(Path::NumPy) => return numpy_array(py, tensor),
-            Some(Path::Table(table)) => {
-                if let Some(to_object) = table.managed_tensor_to_py_object_no_sync {
-                    if !is_ours(table) {
+            Some(Path::Own(_)) => return Ok(TensorObject::new(tensor).into_bound(py)?.into_any()),
+            Some(Path::NumPy(_)) => return numpy_array(py, tensor),
+            Some(Path::Table(published)) => {
+                if let Some(makes) = published.makes() {
+                    if !published.is_ours() {
                         check(object, &tensor)?;
                     }
-                    before_table(object, table, &tensor)?;
-                    return make_array(py, to_object, tensor);
+                    before_table(published, &tensor)?;
+                    return makes.array(py, tensor);
                 }
             }
             None | Some(Path::Masked | Path::Buffer) => {}
@@ -131,13 +129,9 @@ impl PyTensor {
 /// Makes the current stream of a table's framework wait for a tensor that reports its own stream:
 /// the table itself does not wait.
 #[inline]
-fn before_table(
-    object: &Bound<'_, PyAny>,
-    table: &DLPackExchangeAPI,
-    tensor: &Tensor,
-) -> Result<()> {
+fn before_table(published: Published<'_, '_>, tensor: &Tensor) -> Result<()> {
     let Some(ready) = Ready::for_tensor(tensor) else { return Ok(()) };
-    let theirs = current_stream(object.as_borrowed(), table, tensor.device())?;
+    let theirs = current_stream(published, tensor.device())?;
     ready.before(theirs, tensor.device())
 }
 

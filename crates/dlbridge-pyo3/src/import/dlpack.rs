@@ -1,5 +1,5 @@
 //! Calls a producer's `__dlpack__`; no other file does.
-//! Faster paths belong to `shared`, capsules to `capsule`, other protocols to `fallback`.
+//! Faster paths belong to `shared`, capsules to `ffi::capsule`, other protocols to `fallback`.
 //! Invariant: a producer's `__dlpack__` runs once, except that a keyword error leads to a second
 //! call.
 
@@ -15,7 +15,8 @@ use pyo3::{Borrowed, intern};
 use pyo3::{ffi, sync::PyOnceLock, types::PyTuple};
 
 use super::protocol::Protocol;
-use super::{advice, capsule, fallback};
+use super::{advice, fallback};
+use crate::ffi::capsule;
 use crate::{Error, Result};
 
 /// The result of `__dlpack__`, and the keywords that it accepted.

@@ -1,72 +1,54 @@
 //! Imports a Python object through its type's exchange table.
-//! Finding the table belongs to `types`.
+//! Finding the table belongs to `types`, calling it to `ffi::table`.
 //! Invariant: an object's Python code runs before its memory is imported or described, never after
 //! (`Forgotten`).
 
-use std::ptr;
-
 use dlbridge::protocol::table::{CONJUGATED, may_be_conjugated};
-use dlbridge::sys::{
-    DLDeviceType, DLPackDLTensorFromPyObjectNoSync, DLPackExchangeAPI,
-    DLPackManagedTensorFromPyObjectNoSync,
-};
 use dlbridge::{Device, Flags, Tensor, TypeCode};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
-use super::descriptor::{Described, DescriptorSpace, Forgotten};
 use super::refusals;
+use crate::ffi::descriptor::{Described, DescriptorSpace, Forgotten};
+use crate::ffi::table::{Describes, Gives, Published};
 use crate::stream::Stream;
-use crate::{Error, Result, release};
+use crate::{Error, Result};
 
 /// Imports an object through the table of its type; `None` if `__dlpack__` must be called.
 #[inline(always)]
-pub(super) fn import_by_table(
-    object: Borrowed<'_, '_, PyAny>,
-    table: &DLPackExchangeAPI,
-) -> Result<Option<Tensor>> {
-    let Some(from_object) = table.managed_tensor_from_py_object_no_sync else { return Ok(None) };
-    if refusals::expected_of(object, table) {
+pub(super) fn import_by_table(published: Published<'_, '_>) -> Result<Option<Tensor>> {
+    let Some(gives) = published.gives() else { return Ok(None) };
+    if refusals::expected_of(published) {
         return Ok(None);
     }
-    let Some(tensor) = take(object, table, from_object)? else { return Ok(None) };
+    let Some(tensor) = take(published, &gives)? else { return Ok(None) };
     if may_be_conjugated(tensor.dtype().code) {
-        return take_again(object, table, from_object, Forgotten::tensor(tensor));
+        return take_again(published, &gives, Forgotten::tensor(tensor));
     }
     Ok(Some(tensor))
 }
 
 #[inline(always)]
-fn take(
-    object: Borrowed<'_, '_, PyAny>,
-    table: &DLPackExchangeAPI,
-    from_object: DLPackManagedTensorFromPyObjectNoSync,
-) -> Result<Option<Tensor>> {
-    let mut tensor = ptr::null_mut();
-    // SAFETY: the object is of the type that published the table, and the interpreter attached (F1,
-    // F5).
-    let status = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) };
-    if status != 0 {
-        return refusals::after(object, table).map(|()| None);
+fn take(published: Published<'_, '_>, gives: &Gives<'_, '_>) -> Result<Option<Tensor>> {
+    match gives.tensor()? {
+        Some(tensor) => Ok(Some(tensor)),
+        None => refusals::after(published).map(|()| None),
     }
-    // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
-    Ok(Some(unsafe { release::adopt(tensor) }?))
 }
 
 /// Checks whether the memory of a complex object holds its values, then imports the memory that the
 /// object has after its Python code has run.
 #[cold]
 fn take_again(
-    object: Borrowed<'_, '_, PyAny>,
-    table: &DLPackExchangeAPI,
-    from_object: DLPackManagedTensorFromPyObjectNoSync,
+    published: Published<'_, '_>,
+    gives: &Gives<'_, '_>,
     forgotten: Forgotten<'_>,
 ) -> Result<Option<Tensor>> {
-    if !resolved(object, forgotten)? {
+    if !resolved(published.object(), forgotten)? {
         return Ok(None);
     }
-    take(object, table, from_object)
+    take(published, gives)
 }
 
 /// Writes the descriptor of an object's memory to `space` through the table of its type, without an
@@ -74,34 +56,23 @@ fn take_again(
 /// descriptor has none.
 #[inline(always)]
 pub(super) fn describe_by_table<'p>(
-    object: Borrowed<'_, '_, PyAny>,
-    table: &DLPackExchangeAPI,
+    published: Published<'_, '_>,
     space: &'p mut DescriptorSpace,
 ) -> Result<Option<Described<'p>>> {
-    let Some(describe) = table.dltensor_from_py_object_no_sync else { return Ok(None) };
-    if refusals::expected_of(object, table) {
+    let Some(describes) = published.describes() else { return Ok(None) };
+    if refusals::expected_of(published) {
         return Ok(None);
     }
-    if !write(object, describe, space) {
+    let object = published.object();
+    if !describes.write(space) {
         return not_described(object).map(|()| None);
     }
     // One comparison for integers and floats, whose codes are lower.
-    if space.descriptor.code() >= TypeCode::COMPLEX && !describe_again(object, describe, space)? {
+    if space.descriptor.code() >= TypeCode::COMPLEX && !describe_again(object, &describes, space)? {
         return Ok(None);
     }
     // A table that has written nothing, although it says so, is asked for a tensor to own.
     Ok(space.described(Flags::READ_ONLY))
-}
-
-#[inline(always)]
-fn write(
-    object: Borrowed<'_, '_, PyAny>,
-    describe: DLPackDLTensorFromPyObjectNoSync,
-    space: &mut DescriptorSpace,
-) -> bool {
-    // SAFETY: the object is of the type that published the table, and the interpreter attached (F1,
-    // F5).
-    unsafe { describe(object.as_ptr().cast(), space.descriptor.as_mut_ptr()) == 0 }
 }
 
 /// Checks whether the memory of a complex object holds its values, then describes the memory that
@@ -109,7 +80,7 @@ fn write(
 #[cold]
 fn describe_again(
     object: Borrowed<'_, '_, PyAny>,
-    describe: DLPackDLTensorFromPyObjectNoSync,
+    describes: &Describes<'_, '_>,
     space: &mut DescriptorSpace,
 ) -> Result<bool> {
     if !may_be_conjugated(space.descriptor.code()) {
@@ -118,7 +89,7 @@ fn describe_again(
     if !resolved(object, Forgotten::space(space))? {
         return Ok(false);
     }
-    let is_written = write(object, describe, space);
+    let is_written = describes.write(space);
     if !is_written {
         not_described(object)?;
     }
@@ -160,20 +131,6 @@ fn is_conjugated(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
 
 /// The current stream of the table of an object's type.
 #[cold]
-pub(crate) fn current_stream(
-    object: Borrowed<'_, '_, PyAny>,
-    table: &DLPackExchangeAPI,
-    device: Device,
-) -> Result<Stream> {
-    let Some(current_work_stream) = table.current_work_stream else { return Ok(Stream::DEFAULT) };
-    // Some leave it as it is where they mean the default stream.
-    let mut handle = ptr::null_mut();
-    let kind = DLDeviceType(device.kind.0);
-    // SAFETY: a callback of a type's own table, a place for the answer, and attached (F1, F5).
-    let status = unsafe { current_work_stream(kind, device.id, &raw mut handle) };
-    if status != 0 {
-        return Err(refusals::failure(object));
-    }
-    // SAFETY: the producer's own current stream (SAFETY.md, T11).
-    Ok(unsafe { Stream::from_handle(handle) })
+pub(crate) fn current_stream(published: Published<'_, '_>, device: Device) -> Result<Stream> {
+    published.current_stream(device).ok_or_else(|| refusals::failure(published.object()))
 }

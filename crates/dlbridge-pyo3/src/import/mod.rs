@@ -4,8 +4,7 @@
 //! | --- | --- |
 //! | `shared` | imports the producer's memory by the fastest path of its type |
 //! | `exchange`, `refusals` | ... through the exchange table of the type |
-//! | `numpy` | ... from the C struct of a NumPy array |
-//! | `dlpack`, `capsule` | ... by a call of `__dlpack__` |
+//! //! | `dlpack` | ... by a call of `__dlpack__` |
 //! | `fallback` | ... through another protocol |
 //! | `on_stream` | ... ready for a stream |
 //! | `deliver` | moves the memory to another device, or copies it |
@@ -17,13 +16,10 @@
 
 mod advice;
 pub(crate) mod autograd;
-mod capsule;
 mod deliver;
-mod descriptor;
 mod dlpack;
 mod exchange;
 pub(crate) mod fallback;
-mod numpy;
 mod object;
 mod on_stream;
 mod options;
@@ -37,14 +33,13 @@ use dlbridge::{Device, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
-use descriptor::DescriptorSpace;
 pub(crate) use exchange::current_stream;
-pub(crate) use numpy::import_array;
 pub use options::ImportOptions;
 pub use protocol::Protocol;
 
 use shared::{describe, import_by_path, import_shared};
 
+use crate::ffi::descriptor::DescriptorSpace;
 use crate::stream::Stream;
 use crate::types::path_of;
 use crate::{Result, release};

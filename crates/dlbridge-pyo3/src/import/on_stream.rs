@@ -94,7 +94,7 @@ pub(super) fn stream_after(
 #[cold]
 fn current(object: Borrowed<'_, '_, PyAny>, device: Device) -> Result<Stream> {
     match table_of(object) {
-        Some(table) => exchange::current_stream(object, table, device),
+        Some(published) => exchange::current_stream(published, device),
         None => Ok(Stream::DEFAULT),
     }
 }

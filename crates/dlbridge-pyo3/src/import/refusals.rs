@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use pyo3::{Borrowed, intern};
 
+use crate::ffi::table::Published;
 use crate::types::loaded;
 use crate::{Error, Result};
 
@@ -24,13 +25,14 @@ static FAILED: AtomicPtr<DLPackExchangeAPI> = AtomicPtr::new(ptr::null_mut());
 
 /// Whether a table is known to reject an object.
 #[inline(always)]
-pub(super) fn expected_of(object: Borrowed<'_, '_, PyAny>, table: &DLPackExchangeAPI) -> bool {
-    ptr::eq(FAILED.load(Ordering::Relaxed), table) && is_refused(object)
+pub(super) fn expected_of(published: Published<'_, '_>) -> bool {
+    ptr::eq(FAILED.load(Ordering::Relaxed), published.table()) && is_refused(published.object())
 }
 
 /// The error of a table that just failed; none if `__dlpack__` can be called for the reason.
 #[cold]
-pub(super) fn after(object: Borrowed<'_, '_, PyAny>, table: &DLPackExchangeAPI) -> Result<()> {
+pub(super) fn after(published: Published<'_, '_>) -> Result<()> {
+    let object = published.object();
     let py = object.py();
     let error = match failure(object) {
         // An interrupt stays one.
@@ -41,7 +43,7 @@ pub(super) fn after(object: Borrowed<'_, '_, PyAny>, table: &DLPackExchangeAPI) 
         return Err(error.into());
     }
     if is_refused(object) {
-        FAILED.store(ptr::from_ref(table).cast_mut(), Ordering::Relaxed);
+        FAILED.store(ptr::from_ref(published.table()).cast_mut(), Ordering::Relaxed);
     }
     Ok(())
 }

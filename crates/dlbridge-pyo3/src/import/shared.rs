@@ -4,9 +4,9 @@ use dlbridge::Tensor;
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
-use super::descriptor::{Described, DescriptorSpace};
 use super::protocol::Protocol;
-use super::{advice, dlpack, exchange, fallback, numpy};
+use super::{advice, dlpack, exchange, fallback};
+use crate::ffi::descriptor::{Described, DescriptorSpace};
 use crate::types::{Path, path_of};
 use crate::{Result, TensorObject, release};
 
@@ -15,7 +15,7 @@ use crate::{Result, TensorObject, release};
 pub(super) fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
     release::drain(object.py());
     let path = path_of(object);
-    if let Some(Path::Own) = path {
+    if let Some(Path::Own(_)) = path {
         if let Some(tensor) = TensorObject::returned(object)? {
             return Ok((tensor, Protocol::ExchangeApi));
         }
@@ -27,13 +27,12 @@ pub(super) fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, 
 #[inline(always)]
 pub(super) fn import_by_path(
     object: Borrowed<'_, '_, PyAny>,
-    path: Option<Path>,
+    path: Option<Path<'_, '_>>,
 ) -> Result<(Tensor, Protocol)> {
     match path {
         None => {}
-        Some(Path::NumPy) => {
-            // SAFETY: of that very type (F5).
-            if let Some(tensor) = unsafe { numpy::import_array(object) }? {
+        Some(Path::NumPy(array)) => {
+            if let Some(tensor) = array.tensor()? {
                 return Ok((tensor, Protocol::NumPy));
             }
         }
@@ -42,12 +41,9 @@ pub(super) fn import_by_path(
                 return Ok(found);
             }
         }
-        Some(path) => {
-            let Some(table) = path.table() else {
-                advice::refuse_mask(object)?;
-                return dlpack::import_by_dlpack(object);
-            };
-            if let Some(tensor) = exchange::import_by_table(object, table)? {
+        Some(Path::Masked) => advice::refuse_mask(object)?,
+        Some(Path::Own(published) | Path::Table(published)) => {
+            if let Some(tensor) = exchange::import_by_table(published)? {
                 return Ok((tensor, Protocol::ExchangeApi));
             }
         }
@@ -62,12 +58,10 @@ pub(super) fn describe<'p>(
     space: &'p mut DescriptorSpace,
 ) -> Result<Option<Described<'p>>> {
     match path_of(object) {
-        None => Ok(None),
-        // SAFETY: of that very type (F5).
-        Some(Path::NumPy) => Ok(unsafe { numpy::describe_array(object, space) }),
-        Some(path) => match path.table() {
-            Some(table) => exchange::describe_by_table(object, table, space),
-            None => Ok(None),
-        },
+        None | Some(Path::Masked | Path::Buffer) => Ok(None),
+        Some(Path::NumPy(array)) => Ok(array.describe(space)),
+        Some(Path::Own(published) | Path::Table(published)) => {
+            exchange::describe_by_table(published, space)
+        }
     }
 }

@@ -23,9 +23,8 @@ mod queue;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
-use dlbridge::ffi::{self as core, Binding};
-use dlbridge::sys::DLManagedTensorVersioned;
-use dlbridge::{Error, ManagedTensor, SharedTensor, Tensor};
+use dlbridge::ffi::Binding;
+use dlbridge::{SharedTensor, Tensor};
 use pyo3::prelude::*;
 
 use attached::attached;
@@ -98,32 +97,6 @@ impl Drop for ObjectTensor {
     }
 }
 
-/// Imports a producer's tensor as [`Tensor::from_raw`] does. Its deleter, which may need the
-/// interpreter (NumPy's does), is called by the rules of this module.
-///
-/// # Safety
-///
-/// As for [`Tensor::from_raw`].
-#[inline(always)]
-pub(crate) unsafe fn adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tensor, Error> {
-    // SAFETY: the caller's duty.
-    unsafe { try_adopt(tensor) }.inspect_err(|_| {
-        // SAFETY: the caller gave it up, and validation rejects it (R3).
-        unsafe { Tensor::release_raw(tensor) };
-    })
-}
-
-/// Like [`adopt`], but the caller keeps a tensor that is rejected.
-///
-/// # Safety
-///
-/// As for [`Tensor::try_from_raw`].
-#[inline(always)]
-pub(crate) unsafe fn try_adopt<A: ManagedTensor>(tensor: *mut A) -> Result<Tensor, Error> {
-    // SAFETY: the caller's duty.
-    unsafe { core::try_from_raw_bound(tensor, binding) }
-}
-
 /// Releases a value immediately if this thread is attached, otherwise later on one that is.
 #[inline]
 fn release<T: NeedsInterpreter>(value: T) {
@@ -136,11 +109,11 @@ fn release<T: NeedsInterpreter>(value: T) {
     }
 }
 
-/// The rules for dropping tensors that [`adopt`] imported.
+/// The rules for dropping tensors of other producers.
 static BINDING: Binding = Binding { may_delete, release: |tensor| release(Tensor::from(tensor)) };
 
 /// Called before the first import.
-fn binding() -> &'static Binding {
+pub(crate) fn binding() -> &'static Binding {
     prepare();
     &BINDING
 }

@@ -14,7 +14,10 @@ use pyo3::types::{PyCFunction, PyType, PyWeakrefReference};
 use pyo3::{Borrowed, ffi};
 
 use super::framework::Framework;
-use super::path::{Path, find};
+use super::path::{Path, TypePath, find};
+use crate::TensorObject;
+use crate::ffi::numpy::Array;
+use crate::ffi::table::{self, Published};
 
 /// The number of cached types. A program uses few.
 const COUNT: usize = 128;
@@ -54,14 +57,14 @@ const OWN: usize = 2;
 const MASKED: usize = 3;
 const BUFFER: usize = 4;
 
-fn encoded(path: Option<Path>) -> *mut DLPackExchangeAPI {
+fn encoded(path: Option<TypePath>) -> *mut DLPackExchangeAPI {
     match path {
         None => ptr::without_provenance_mut(NO_PATH),
-        Some(Path::NumPy) => ptr::without_provenance_mut(NUMPY),
-        Some(Path::Own) => ptr::without_provenance_mut(OWN),
-        Some(Path::Masked) => ptr::without_provenance_mut(MASKED),
-        Some(Path::Buffer) => ptr::without_provenance_mut(BUFFER),
-        Some(Path::Table(table)) => ptr::from_ref(table).cast_mut(),
+        Some(TypePath::NumPy) => ptr::without_provenance_mut(NUMPY),
+        Some(TypePath::Own) => ptr::without_provenance_mut(OWN),
+        Some(TypePath::Masked) => ptr::without_provenance_mut(MASKED),
+        Some(TypePath::Buffer) => ptr::without_provenance_mut(BUFFER),
+        Some(TypePath::Table(table)) => ptr::from_ref(table).cast_mut(),
     }
 }
 
@@ -69,17 +72,17 @@ fn encoded(path: Option<Path>) -> *mut DLPackExchangeAPI {
 ///
 /// `path` was [`encoded`].
 #[inline(always)]
-unsafe fn decoded(path: *mut DLPackExchangeAPI) -> Option<Path> {
+unsafe fn decoded(path: *mut DLPackExchangeAPI) -> Option<TypePath> {
     if path.addr() > BUFFER {
         // SAFETY: made of a table, which lives as long as the process (F6).
-        return Some(Path::Table(unsafe { &*path }));
+        return Some(TypePath::Table(unsafe { &*path }));
     }
     match path.addr() {
         NO_PATH => None,
-        NUMPY => Some(Path::NumPy),
-        OWN => Some(Path::Own),
-        MASKED => Some(Path::Masked),
-        _ => Some(Path::Buffer),
+        NUMPY => Some(TypePath::NumPy),
+        OWN => Some(TypePath::Own),
+        MASKED => Some(TypePath::Masked),
+        _ => Some(TypePath::Buffer),
     }
 }
 
@@ -94,7 +97,7 @@ impl Slot {
 
     /// The cached path of a type in this slot.
     #[inline(always)]
-    fn get(&self, kind: *mut ffi::PyTypeObject) -> Option<Option<Path>> {
+    fn get(&self, kind: *mut ffi::PyTypeObject) -> Option<Option<TypePath>> {
         let version = self.version.load(Ordering::Acquire);
         if self.kind.load(Ordering::Relaxed) != kind {
             return None;
@@ -107,7 +110,7 @@ impl Slot {
     }
 
     /// Writers hold the lock of `DETAILS`.
-    fn set(&self, kind: *mut ffi::PyTypeObject, path: Option<Path>) {
+    fn set(&self, kind: *mut ffi::PyTypeObject, path: Option<TypePath>) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
@@ -130,24 +133,37 @@ fn slot_of(kind: *mut ffi::PyTypeObject) -> usize {
 
 /// The fast path for an object, if its type has one.
 #[inline(always)]
-pub(crate) fn path_of(object: Borrowed<'_, '_, PyAny>) -> Option<Path> {
+pub(crate) fn path_of<'a, 'py>(object: Borrowed<'a, 'py, PyAny>) -> Option<Path<'a, 'py>> {
     // SAFETY: any object has a type (F1), which it keeps alive.
     let kind = unsafe { ffi::Py_TYPE(object.as_ptr()) };
     let home = slot_of(kind);
-    match SLOTS[home].get(kind) {
+    let path = match SLOTS[home].get(kind) {
         Some(path) => path,
         None => look_further(object, home),
-    }
+    };
+    Some(match path? {
+        // SAFETY: the path of the object's own type, for which `find` asked `is_array_type`.
+        TypePath::NumPy => Path::NumPy(unsafe { Array::new(object) }),
+        TypePath::Masked => Path::Masked,
+        // SAFETY: the path of the object's own type, which goes by this table (`find`).
+        TypePath::Own => Path::Own(unsafe { Published::new(object, table::of::<TensorObject>()) }),
+        // SAFETY: the same.
+        TypePath::Table(table) => Path::Table(unsafe { Published::new(object, table) }),
+        TypePath::Buffer => Path::Buffer,
+    })
 }
 
-/// The exchange table of an object's type.
-pub(crate) fn table_of(object: Borrowed<'_, '_, PyAny>) -> Option<&'static DLPackExchangeAPI> {
-    path_of(object).and_then(Path::table)
+/// An object with the exchange table of its type.
+pub(crate) fn table_of<'a, 'py>(object: Borrowed<'a, 'py, PyAny>) -> Option<Published<'a, 'py>> {
+    match path_of(object) {
+        Some(Path::Own(published) | Path::Table(published)) => Some(published),
+        _ => None,
+    }
 }
 
 #[cold]
 #[inline(never)]
-fn look_further(object: Borrowed<'_, '_, PyAny>, home: usize) -> Option<Path> {
+fn look_further(object: Borrowed<'_, '_, PyAny>, home: usize) -> Option<TypePath> {
     let kind = object.get_type();
     if let Some(path) = SLOTS[home ^ 1].get(kind.as_type_ptr()) {
         return path;
@@ -163,13 +179,13 @@ fn slot_with(kind: *mut ffi::PyTypeObject, home: usize) -> Option<usize> {
 }
 
 /// Caches a type, and evicts another one if both places are used.
-fn remember(kind: &Bound<'_, PyType>, home: usize, path: Option<Path>) {
+fn remember(kind: &Bound<'_, PyType>, home: usize, path: Option<TypePath>) {
     let guard = match path {
-        Some(Path::NumPy | Path::Masked | Path::Own | Path::Table(_)) => {
+        Some(TypePath::NumPy | TypePath::Masked | TypePath::Own | TypePath::Table(_)) => {
             kind.clone().into_any().unbind()
         }
         // ctypes makes a type for each length of array.
-        Some(Path::Buffer) | None => match watched(kind) {
+        Some(TypePath::Buffer) | None => match watched(kind) {
             Ok(guard) => guard,
             // Out of memory: asked again next time.
             Err(_) => return,
@@ -259,13 +275,13 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..20_000 {
-                    slot.set(kind(1), Some(Path::NumPy));
+                    slot.set(kind(1), Some(TypePath::NumPy));
                     slot.set(kind(2), None);
                 }
                 is_done.store(true, Ordering::Relaxed);
             });
             while !is_done.load(Ordering::Relaxed) {
-                assert!(slot.get(kind(1)).is_none_or(|path| matches!(path, Some(Path::NumPy))));
+                assert!(slot.get(kind(1)).is_none_or(|path| matches!(path, Some(TypePath::NumPy))));
                 assert!(slot.get(kind(2)).is_none_or(|path| path.is_none()));
             }
         });

@@ -3,71 +3,70 @@
 //! Invariant: a table is used only for types whose methods are those of the class that publishes
 //! it.
 
-use dlbridge::protocol::table::{ATTRIBUTE, CAPSULE, HOOK, serves, usable};
-use dlbridge::sys::{DLPackExchangeAPI, DLPackExchangeAPIHeader};
+use dlbridge::protocol::table::{ATTRIBUTE, HOOK, serves};
+use dlbridge::sys::DLPackExchangeAPI;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyType};
-use pyo3::{PyTypeInfo, ffi, intern};
+use pyo3::types::PyType;
+use pyo3::{PyTypeInfo, intern};
 
 use super::framework::Framework;
 use super::{loaded, mro_of};
 use crate::TensorObject;
-use crate::class::table;
-use crate::ffi::numpy;
-use crate::import::fallback;
+use crate::ffi::acquired;
+use crate::ffi::class::{is_immutable, looks_up_plainly};
+use crate::ffi::numpy::{self, Array};
+use crate::ffi::table::{self, Published};
 
 /// The attributes of the protocols that are tried before the buffer protocol.
 const METHOD: &str = "__dlpack__";
 const CUDA_ARRAY_INTERFACE: &str = "__cuda_array_interface__";
 
-/// How the objects of a type are imported, if not by a plain call of `__dlpack__`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Path {
+/// How an object is imported, if not by a plain call of `__dlpack__`.
+#[derive(Clone, Copy)]
+pub(crate) enum Path<'a, 'py> {
     /// `numpy.ndarray` itself: from the fields of its C struct.
-    NumPy,
+    NumPy(Array<'a, 'py>),
     /// `numpy.ma.MaskedArray`: by `__dlpack__`, if no element is masked.
     Masked,
     /// `dlbridge.Tensor` of this library: another handle of the tensor inside.
-    Own,
+    Own(Published<'a, 'py>),
     /// Through the exchange table that the type, or a base of it, publishes.
-    Table(&'static DLPackExchangeAPI),
+    Table(Published<'a, 'py>),
     /// By the buffer protocol, for a type that has no protocol before it: `bytes`, `memoryview`,
     /// `array.array`, arrays of ctypes. Asking for `__dlpack__` first takes four times as long.
     Buffer,
 }
 
-impl Path {
-    /// The exchange table of the type.
-    #[inline(always)]
-    pub(crate) fn table(self) -> Option<&'static DLPackExchangeAPI> {
-        match self {
-            Self::NumPy | Self::Masked | Self::Buffer => None,
-            Self::Own => Some(table::table::<TensorObject>()),
-            Self::Table(table) => Some(table),
-        }
-    }
+/// The [`Path`] of all objects of a type.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum TypePath {
+    NumPy,
+    Masked,
+    Own,
+    Table(&'static DLPackExchangeAPI),
+    Buffer,
 }
 
 /// Finds the fast path of a type. Runs Python code, of the type's metaclass if it has one.
 #[cold]
-pub(super) fn find(kind: &Bound<'_, PyType>) -> Option<Path> {
+pub(super) fn find(kind: &Bound<'_, PyType>) -> Option<TypePath> {
     if numpy::is_array_type(kind) {
-        return Some(Path::NumPy);
+        return Some(TypePath::NumPy);
     }
     if is_masked(kind) {
-        return Some(Path::Masked);
+        return Some(TypePath::Masked);
     }
     let publisher = mro_of(kind).into_iter().find(|class| own(class, ATTRIBUTE).is_some());
     let Some(publisher) = publisher else {
-        return has_only_a_buffer(kind).then_some(Path::Buffer);
+        return has_only_a_buffer(kind).then_some(TypePath::Buffer);
     };
     let publisher = publisher.cast_into::<PyType>().ok()?;
     if !goes_by_the_table_of(kind, &publisher) {
         return None;
     }
-    let table = published(kind)?;
-    let is_own = table::is_ours(table) && kind.is(TensorObject::type_object(kind.py()));
-    Some(if is_own { Path::Own } else { Path::Table(table) })
+    let table = table::find(kind)?;
+    let is_own = kind.is(TensorObject::type_object(kind.py()));
+    Some(if is_own { TypePath::Own } else { TypePath::Table(table) })
 }
 
 /// Whether a type is that of NumPy's masked arrays, or derived from it.
@@ -83,23 +82,18 @@ fn is_masked(kind: &Bound<'_, PyType>) -> bool {
 /// attributes of their own, and the type does not change. Of the objects of ctypes, which may have
 /// attributes, none is expected to have these.
 fn has_only_a_buffer(kind: &Bound<'_, PyType>) -> bool {
-    const IMMUTABLE: std::ffi::c_ulong = 1 << 8;
     let py = kind.py();
     let is_plain = || -> PyResult<bool> {
         let has_attributes = kind.getattr(intern!(py, "__dictoffset__"))?.extract::<isize>()? != 0;
-        // SAFETY: a type (F1).
-        let flags = unsafe { ffi::PyType_GetFlags(kind.as_type_ptr()) };
         let is_of_ctypes = || PyResult::Ok(kind.get_type().module()? == "_ctypes");
-        Ok((!has_attributes && flags & IMMUTABLE != 0) || is_of_ctypes()?)
+        Ok((!has_attributes && is_immutable(kind)) || is_of_ctypes()?)
     };
-    // SAFETY: a type, and a slot that every version has (F1).
-    let lookup = unsafe { ffi::PyType_GetSlot(kind.as_type_ptr(), ffi::Py_tp_getattro) };
     let names = [METHOD, CUDA_ARRAY_INTERFACE];
     // Scalars of NumPy describe some dtypes, such as dates, as bytes.
     let is_numpys = Framework::look_up(kind).has_numpys_memory;
-    fallback::has_buffer(kind)
+    acquired::has_buffer(kind)
         && !is_numpys
-        && lookup == ffi::PyObject_GenericGetAttr as *mut std::ffi::c_void
+        && looks_up_plainly(kind)
         && names.iter().all(|name| inherited(kind, name).is_none())
         && is_plain().unwrap_or(false)
 }
@@ -134,18 +128,4 @@ fn inherited<'py>(kind: &Bound<'py, PyType>, name: &str) -> Option<Bound<'py, Py
 /// The attribute that a class itself defines.
 fn own<'py>(class: &Bound<'py, PyAny>, name: &str) -> Option<Bound<'py, PyAny>> {
     class.getattr(intern!(class.py(), "__dict__")).ok()?.get_item(name).ok()
-}
-
-/// The table in a type's attribute, if its version is supported.
-fn published(kind: &Bound<'_, PyType>) -> Option<&'static DLPackExchangeAPI> {
-    let capsule = kind.getattr(intern!(kind.py(), ATTRIBUTE)).ok()?;
-    let capsule = capsule.cast::<PyCapsule>().ok()?;
-    let header = capsule.pointer_checked(Some(CAPSULE)).ok()?;
-    // SAFETY: a table that a type publishes is static, and starts with its header in every version
-    // (DLPack 1.2, DLPackExchangeAPIHeader; F5, F6).
-    let header = unsafe { header.cast::<DLPackExchangeAPIHeader>().as_ref() };
-    // SAFETY: the same of each older table; null ends the chain (F5, F6).
-    let found = usable(Some(header), |newer| unsafe { newer.prev_api.as_ref() })?;
-    // SAFETY: a table of this major version has this layout (F5).
-    Some(unsafe { &*std::ptr::from_ref(found).cast::<DLPackExchangeAPI>() })
 }

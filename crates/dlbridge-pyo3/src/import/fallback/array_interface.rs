@@ -7,9 +7,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3::{Borrowed, intern};
 
-use super::buffer::{self, Acquired};
 use super::interface::{Interface, pointer, wrong};
-use super::memory::ForeignMemory;
+use crate::ffi::acquired::{self, Acquired};
+use crate::ffi::memory::ForeignMemory;
 use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 
@@ -50,7 +50,7 @@ impl NeedsInterpreter for Owners {
 /// Its size is known. (Without `data` it is the array's own buffer, which was already tried.)
 fn within_buffer(interface: &Interface<'_>) -> Result<(ForeignMemory, Option<Acquired>)> {
     let exporter = interface.need("data")?;
-    if !buffer::has_buffer(&exporter.get_type()) {
+    if !acquired::has_buffer(&exporter.get_type()) {
         return wrong("data", &exporter, "an address or an object with the buffer protocol");
     }
     let offset = match interface.get("offset")? {
@@ -60,7 +60,7 @@ fn within_buffer(interface: &Interface<'_>) -> Result<(ForeignMemory, Option<Acq
             Err(_) => return wrong("offset", &offset, "a number of bytes"),
         },
     };
-    let (acquired, bytes) = buffer::open(exporter.as_borrowed())?;
+    let (acquired, bytes) = acquired::open(exporter.as_borrowed())?;
     if !bytes.is_contiguous()? {
         return Err(Error::buffer("data: expected a contiguous buffer, found one with gaps"));
     }

@@ -10,8 +10,8 @@ use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use super::memory::ForeignMemory;
 use crate::dtypes::typestr;
+use crate::ffi::memory::ForeignMemory;
 use crate::{Error, Result};
 
 /// The dict of an object's `__array_interface__` or `__cuda_array_interface__`.

@@ -7,10 +7,9 @@ use dlbridge::{DType, Tensor};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
-use super::memory::ForeignMemory;
 use crate::Result;
-use crate::ffi::numpy::is_array_type;
-use crate::import::import_array;
+use crate::ffi::memory::ForeignMemory;
+use crate::ffi::numpy::Array;
 
 /// Imports an array of bfloat16 or of a float of 8 bits, by its bits as integers; `None` for any other
 /// object.
@@ -28,12 +27,8 @@ pub(super) fn import_ml_dtypes(object: Borrowed<'_, '_, PyAny>) -> Result<Option
     let array = py.import(intern!(py, "numpy"))?.getattr(intern!(py, "ndarray"))?;
     // Of arrays of a derived class as well, `view` makes an array of NumPy's own class.
     let integers = object.call_method1(intern!(py, "view"), (bits.to_string(), array))?;
-    if !is_array_type(&integers.get_type()) {
-        return Ok(None);
-    }
-    // SAFETY: of that very type, asked just now (F5).
-    let integers = unsafe { import_array(integers.as_borrowed()) }?;
-    let Some(tensor) = integers.filter(|integers| integers.dtype() == bits) else {
+    let Some(integers) = Array::of(integers.as_borrowed()) else { return Ok(None) };
+    let Some(tensor) = integers.tensor()?.filter(|integers| integers.dtype() == bits) else {
         return Ok(None);
     };
     let size = i64::from(dtype.bits / 8);

@@ -5,19 +5,16 @@
 
 mod array_interface;
 mod arrow;
-#[cfg_attr(windows, path = "buffer_absent.rs")]
-mod buffer;
 mod cuda_array_interface;
 mod interface;
-mod memory;
 mod ml_dtypes;
 
 use dlbridge::Tensor;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
 use pyo3::{Borrowed, intern};
 
 use crate::Result;
+use crate::ffi::acquired;
 use crate::import::protocol::Protocol;
 use crate::stream::Stream;
 
@@ -48,7 +45,7 @@ pub(crate) fn copy_chunks(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Ten
     let is_chunked = object.hasattr(intern!(py, "__arrow_c_stream__"))?
         && !object.hasattr(intern!(py, "__dlpack__"))?
         && !object.hasattr(intern!(py, "__arrow_c_array__"))?
-        && !buffer::has_buffer(&object.get_type());
+        && !acquired::has_buffer(&object.get_type());
     if !is_chunked {
         return Ok(None);
     }
@@ -66,7 +63,7 @@ pub(crate) fn import_cuda(
 
 /// Imports an object with the buffer protocol.
 pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Tensor, Protocol)>> {
-    Ok(buffer::import_buffer(object)?.map(|tensor| (tensor, Protocol::Buffer)))
+    Ok(acquired::import_buffer(object)?.map(|tensor| (tensor, Protocol::Buffer)))
 }
 
 /// Imports an object whose `__dlpack__` raised `BufferError`. The errors of other ways to its memory
@@ -77,9 +74,4 @@ pub(crate) fn import_refused(object: Borrowed<'_, '_, PyAny>) -> Option<(Tensor,
     }
     let tensor = ml_dtypes::import_ml_dtypes(object).ok().flatten()?;
     Some((tensor, Protocol::ArrayInterface))
-}
-
-/// Whether a type has the buffer protocol.
-pub(crate) fn has_buffer(kind: &Bound<'_, PyType>) -> bool {
-    buffer::has_buffer(kind)
 }

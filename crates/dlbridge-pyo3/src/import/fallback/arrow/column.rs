@@ -8,10 +8,10 @@ use std::slice;
 use dlbridge::{DType, Device, MAX_RANK, layout};
 use pyo3::prelude::*;
 
-use super::super::memory::ForeignMemory;
 use super::extension;
 use crate::dtypes::arrow;
 use crate::ffi::arrow::{ArrowArray, ArrowSchema};
+use crate::ffi::memory::ForeignMemory;
 use crate::{Error, Result};
 
 /// The type of a column: numbers, or lists of one size, in the only field of a struct or not.

@@ -14,8 +14,8 @@ use pyo3::prelude::*;
 use super::column::{ColumnType, Unparsed};
 use super::content;
 use crate::ffi::arrow::{ArrowArray, ArrowArrayStream, ArrowSchema, Owned};
+use crate::ffi::memory::ForeignMemory;
 use crate::ffi::versions::with_critical_section;
-use crate::import::fallback::memory::ForeignMemory;
 use crate::release::Owner;
 use crate::{Error, Result};
 

@@ -1,5 +1,5 @@
 //! The buffer protocol where the version-independent Python library has no functions for it.
-//! Invariant: the same names as in `buffer.rs`.
+//! Invariant: the same names as in `acquired.rs`.
 
 use dlbridge::Tensor;
 use pyo3::Borrowed;
@@ -10,12 +10,12 @@ use super::memory::ForeignMemory;
 use crate::release::NeedsInterpreter;
 use crate::{Error, Result};
 
-pub(super) fn import_buffer(_: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
+pub(crate) fn import_buffer(_: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     Ok(None)
 }
 
 /// No buffer is ever acquired.
-pub(super) enum Acquired {}
+pub(crate) enum Acquired {}
 
 impl NeedsInterpreter for Acquired {
     fn release(self, _: Python<'_>) {
@@ -23,10 +23,10 @@ impl NeedsInterpreter for Acquired {
     }
 }
 
-pub(super) fn open(_: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, ForeignMemory)> {
+pub(crate) fn open(_: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, ForeignMemory)> {
     Err(Error::buffer("data: expected an address: no buffers on this platform, found an object"))
 }
 
-pub(super) fn has_buffer(_: &Bound<'_, PyType>) -> bool {
+pub(crate) fn has_buffer(_: &Bound<'_, PyType>) -> bool {
     false
 }

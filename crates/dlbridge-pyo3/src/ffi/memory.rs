@@ -9,22 +9,22 @@ use dlbridge::{DType, Device, Flags, MAX_RANK, Tensor, layout};
 use crate::{Error, Result};
 
 /// A protocol's description of an object's memory.
-pub(super) struct ForeignMemory {
+pub(crate) struct ForeignMemory {
     /// The address of element `[0, 0, ...]`.
-    pub(super) data: *mut c_void,
-    pub(super) device: Device,
-    pub(super) dtype: DType,
-    pub(super) shape: Vec<i64>,
+    pub(crate) data: *mut c_void,
+    pub(crate) device: Device,
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<i64>,
     /// In bytes; contiguous row-major ones if `None`.
-    pub(super) strides: Option<Vec<i64>>,
-    pub(super) read_only: bool,
+    pub(crate) strides: Option<Vec<i64>>,
+    pub(crate) read_only: bool,
 }
 
 /// The range of a tensor's elements in bytes, relative to the first one: the start of the lowest,
 /// and the end of the highest.
-pub(super) struct Reach {
-    pub(super) below: usize,
-    pub(super) above: usize,
+pub(crate) struct Reach {
+    pub(crate) below: usize,
+    pub(crate) above: usize,
 }
 
 impl ForeignMemory {
@@ -59,7 +59,7 @@ impl ForeignMemory {
     }
 
     /// Whether the elements are contiguous in row-major order.
-    pub(super) fn is_contiguous(&self) -> Result<bool> {
+    pub(crate) fn is_contiguous(&self) -> Result<bool> {
         Ok(layout::is_contiguous(&self.shape, &self.steps()?))
     }
 
@@ -69,7 +69,7 @@ impl ForeignMemory {
     ///
     /// More axes than a tensor has, a negative extent, strides that are not whole elements, and
     /// sizes or addresses that overflow.
-    pub(super) fn reach(&self) -> Result<Reach> {
+    pub(crate) fn reach(&self) -> Result<Reach> {
         self.reach_by(&self.steps()?)
     }
 
@@ -106,7 +106,7 @@ impl ForeignMemory {
     ///
     /// As for [`Builder::build_raw`](dlbridge::Builder::build_raw): the elements are there as
     /// long as the owner lives.
-    pub(super) unsafe fn tensor<O: Send + 'static>(self, owner: O) -> Result<Tensor> {
+    pub(crate) unsafe fn tensor<O: Send + 'static>(self, owner: O) -> Result<Tensor> {
         let steps = self.steps()?;
         self.reach_by(&steps)?;
         let flags = if self.read_only { Flags::READ_ONLY } else { Flags::NONE };

@@ -1,5 +1,5 @@
-//! Imports an object with the buffer protocol (PEP 3118).
-//! Exporting our own memory belongs to `class/buffer.rs`.
+//! Acquires the buffers of objects (PEP 3118).
+//! Exporting our own memory belongs to `buffer`.
 //! Invariant: the tensor owns the acquired buffer itself, which no Python code can find and
 //! release, and which is released once.
 
@@ -12,14 +12,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use pyo3::{Borrowed, ffi};
 
+use super::buffer::{Buffer, FULL_READ_ONLY, PyBuffer_Release, PyObject_GetBuffer};
 use super::memory::ForeignMemory;
 use crate::dtypes::buffer;
-use crate::ffi::buffer::{Buffer, FULL_READ_ONLY, PyBuffer_Release, PyObject_GetBuffer};
 use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 
 /// Imports an object's buffer; `None` if it has none.
-pub(super) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
+pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     if !has_buffer(&object.get_type()) {
         return Ok(None);
     }
@@ -38,14 +38,14 @@ pub(super) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Te
 }
 
 /// An object's buffer and its description.
-pub(super) fn open(object: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, ForeignMemory)> {
+pub(crate) fn open(object: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, ForeignMemory)> {
     let buffer = Acquired::new(object)?;
     let memory = buffer.memory()?;
     Ok((buffer, memory))
 }
 
 /// Whether an object's type has the buffer protocol.
-pub(super) fn has_buffer(kind: &Bound<'_, PyType>) -> bool {
+pub(crate) fn has_buffer(kind: &Bound<'_, PyType>) -> bool {
     // Of static types, too, since 3.10; the number of the slot is part of the stable ABI.
     const BF_GETBUFFER: c_int = 1;
     // SAFETY: a type, and a slot that every version has (F1).
@@ -55,7 +55,7 @@ pub(super) fn has_buffer(kind: &Bound<'_, PyType>) -> bool {
 /// An acquired buffer: its exporter counts it, and a `bytearray` with one is not resized.
 /// Boxed, since exporters may point into it. Dropped on threads that are attached only: anywhere
 /// else an `Owner` keeps it.
-pub(super) struct Acquired(Box<Buffer>);
+pub(crate) struct Acquired(Box<Buffer>);
 
 // SAFETY: plain numbers and pointers, which are used on a thread that is attached (F8, R9).
 unsafe impl Send for Acquired {}
