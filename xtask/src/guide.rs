@@ -20,7 +20,7 @@ const CONFIGURATION: &str = "docs/mkdocs.yml";
 const RUST_RUNNER: &str = "docs/guide/src/lib.rs";
 /// The pages whose examples `python/tests/test_guide.py` runs,
 const PYTHON_PAGES: &[&str] = &["README.md", "docs/", "examples/", "python/"];
-/// `julia/DLBridge/test/guide.jl`,
+/// `julia/DLBridge/test/packages/guide.jl`,
 const JULIA_PAGES: &[&str] = &["README.md", "docs/"];
 /// and `crates/dlbridge-capi/tests/programs.rs`.
 const C_PAGES: &[&str] = &["docs/guide/c.md"];

@@ -33,6 +33,9 @@ pub(crate) fn check() -> Result<()> {
         if name.ends_with(".md") {
             findings.extend(names.check(name, text));
             findings.extend(notes::ranges(name, text, &listed));
+        } else {
+            findings.extend(names.check(name, &names::head(text)));
+            findings.extend(names.check_files(name, text));
         }
         let lines = text.lines().count();
         if SOURCES.iter().any(|end| name.ends_with(end)) && lines > LONGEST && name != HEADER {

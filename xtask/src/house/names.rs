@@ -1,5 +1,6 @@
-//! What the code spans of a page name exists: files, tests, items of our crates, features, commands,
-//! and every other word, which stands somewhere in the sources.
+//! What the code spans of a page, and of the head of a source, name exists: files, tests, items of our
+//! crates, features, commands, and every other word, which stands somewhere in the sources. So do the
+//! files that any comment names.
 
 use std::collections::HashSet;
 
@@ -20,11 +21,14 @@ const FOREIGN: &str = "CUstream DenseArray LocalPreferences.toml ManagedTensor P
     jltypes_to_dtypes numel pydel refcheck set_deleter strides_or_compact to_pyarray \
     FRAMEWORK NANOSECONDS REASON make_array make_signal manager my_extension my_object weights \
     EACCES EBUSY EFAULT EPERM F_SEAL_FUTURE_WRITE F_SEAL_GROW F_SEAL_SEAL F_SEAL_SHRINK F_SEAL_WRITE \
-    MAP_PRIVATE O_TRUNC __pad_1 ptrace";
+    MAP_PRIVATE O_TRUNC __pad_1 ptrace dlpackrs e4m3fn e5m2 F4E2M1 py39 pybuffer.h tp_as_buffer \
+    TRYBUILD COUNT GROUP";
 /// Written by commands, or outside of the repository.
-const ELSEWHERE: &str = "../ .venv fuzz/artifacts/ target/ /dev/ /proc/ kill";
+const ELSEWHERE: &str = "../ .venv fuzz/artifacts/ target/ /dev/ /proc /labels numpy/ kill";
 /// The endings of sources, in which words are looked for, and of other files.
 const SOURCES: &str = ".rs .py .pyi .jl .h .c .cpp .toml .sh .in .yml .txt";
+/// The endings of files that comments name.
+const NAMED: &str = ".rs .py .jl .md .sh .toml .yml";
 const COMMENTS: [&str; 4] = ["//", "# ", "/*", "* "];
 /// An item's name stands behind one of these.
 const KEYWORDS: &str = "fn struct enum trait type const static mod macro_rules def class function";
@@ -74,6 +78,26 @@ impl<'a> Names<'a> {
         found.collect()
     }
 
+    /// The comments of a source that name a file which is not there.
+    pub(crate) fn check_files(&self, source: &str, text: &str) -> Vec<String> {
+        let mut findings = Vec::new();
+        let is_checked = any(SOURCES, |end| source.ends_with(end));
+        for (index, line) in text.lines().enumerate().filter(|_| is_checked) {
+            let line = line.trim_start();
+            if !any("// #", |start| line.starts_with(start)) || line.starts_with("//!") {
+                continue;
+            }
+            let is_file = |span: &&str| any(NAMED, |end| span.ends_with(end)) && is_path(span);
+            for span in line.split('`').skip(1).step_by(2).filter(is_file) {
+                let is_there = self.paths.iter().any(|path| is_at(path, span));
+                if !is_there && !any(ELSEWHERE, |start| span.starts_with(start)) {
+                    findings.push(format!("{source}:{}: there is no {span}", index + 1));
+                }
+            }
+        }
+        findings
+    }
+
     fn problem(&self, span: &str) -> Option<String> {
         if let Some((_, command)) = span.split_once("cargo xtask") {
             return guide::unknown_command(&format!("cargo xtask{command}"));
@@ -87,10 +111,9 @@ impl<'a> Names<'a> {
             return (!is_there).then(|| "there is no such feature".to_owned());
         }
         let (first, rest) = span.split_once("::").unwrap_or((span, ""));
-        let is_path = first.chars().all(|c| c.is_alphanumeric() || "_-./".contains(c));
         let is_file = first.contains('/') || any(SOURCES, |end| first.ends_with(end));
         let is_test = || first > "a" && rest.contains('_') && self.defines("/tests/", rest);
-        if is_path && (is_file || is_test()) {
+        if is_path(first) && (is_file || is_test()) {
             if !self.paths.iter().any(|path| is_at(path, first)) {
                 return Some("there is no such file".to_owned());
             }
@@ -123,6 +146,12 @@ impl<'a> Names<'a> {
     }
 }
 
+/// The documentation at the head of a source in Rust, on the same lines.
+pub(crate) fn head(source: &str) -> String {
+    let lines = source.lines().take_while(|line| line.starts_with("//!"));
+    lines.map(|line| line.trim_start_matches("//!").trim_start().to_owned() + "\n").collect()
+}
+
 fn any(list: &str, is_it: impl Fn(&str) -> bool) -> bool {
     list.split_whitespace().any(is_it)
 }
@@ -132,10 +161,15 @@ fn words_of(text: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
 }
 
+fn is_path(text: &str) -> bool {
+    text.chars().all(|c| c.is_alphanumeric() || "_-./".contains(c))
+}
+
 /// Whether a name looks like a feature that adapts a crate, such as `ndarray-0_17`.
 fn is_feature(name: &str) -> bool {
     let version = name.split('-').skip(1).find(|part| part.starts_with(|c: char| c.is_numeric()));
     name.starts_with(char::is_lowercase)
+        && is_path(name)
         && version.is_some_and(|version| version.chars().all(|c| c.is_numeric() || c == '_'))
 }
 
@@ -180,5 +214,10 @@ mod tests {
             assert_eq!(number(span), 1, "{span}");
         }
         assert!(names.check("CHANGELOG.md", "`gone()`").is_empty());
+        let head = super::head("//! See `two.rs`.\n//! `gone()`\n\nfn gone() {}");
+        assert_eq!(names.check("a.rs", &head), ["a.rs:2: `gone()`: no source has the word gone"]);
+        let source = "fn f() {}\n    // `raw/one.rs`, `gone.rs`\n/// `view.rs`";
+        let found = ["a.rs:2: there is no gone.rs", "a.rs:3: there is no view.rs"];
+        assert_eq!(names.check_files("a.rs", source), found);
     }
 }
