@@ -91,7 +91,7 @@ impl Facts {
             return whole.with_elements(given, span, start);
         }
         if !faults.is_empty() {
-            if span.len > 0 && data == 0 {
+            if span.len > 0 && Self::is_null(given, data) {
                 faults.push(DescriptorError::NullData { len: whole.len }.into());
             }
             return Err(faults);
@@ -99,11 +99,18 @@ impl Facts {
         Ok(Self { elements: Some(Vec::new()), ..whole })
     }
 
+    /// Whether the data are at no address that the device's memory can have.
+    fn is_null(given: &Given, data: usize) -> bool {
+        let kind = given.device.kind.0;
+        let origin = data as i128 + i128::from(given.byte_offset);
+        data == 0 || model::has_addresses(kind) && origin < model::lowest_address(kind)
+    }
+
     /// The byte range of the elements, if it is possible.
     fn with_elements(self, given: &Given, span: Span, start: usize) -> Result<Self, Vec<Error>> {
         let Self { dtype, flags, len, data, .. } = self;
         let mut faults = Vec::new();
-        if data == 0 {
+        if Self::is_null(given, data) {
             faults.push(DescriptorError::NullData { len }.into());
         }
         if model::size(span.len, dtype, flags).is_none() {
@@ -120,8 +127,7 @@ impl Facts {
         let origin = data as i128 + i128::from(given.byte_offset);
         let low = origin - model::bytes(-span.low, dtype, flags);
         let high = origin + model::bytes(span.high + 1, dtype, flags);
-        // No element has the address null.
-        if low < 1 || high > usize::MAX as i128 {
+        if low < model::lowest_address(given.device.kind.0) || high > usize::MAX as i128 {
             faults.push(DescriptorError::AddressOverflow { byte_offset: given.byte_offset }.into());
         }
         if !faults.is_empty() {

@@ -124,7 +124,8 @@ impl Given {
             11 => self.strides = None,
             12 => {
                 self.data = match input.below(4) {
-                    0 => Data::At(0),
+                    // Null, or an offset to it.
+                    0 => Data::At(2 * usize::from(input.any::<u16>())),
                     1 => Data::Own(input.below(self.memory.len() + 1)),
                     2 => Data::At(TOP + input.below(301)),
                     _ => Data::At(input.any()),

@@ -140,6 +140,11 @@ pub(crate) fn is_host(kind: i32) -> bool {
     matches!(kind, 1 | 3 | 11 | 13 | 20)
 }
 
+/// The lowest address that memory of a device type can have.
+pub(crate) fn lowest_address(kind: i32) -> i128 {
+    if is_host(kind) { 0x1_0000 } else { 1 }
+}
+
 /// Whether pointers of a device type are addresses.
 pub(crate) fn has_addresses(kind: i32) -> bool {
     is_host(kind) || matches!(kind, 2 | 10 | 14 | 21)

@@ -55,7 +55,8 @@ pub enum DescriptorError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// `data` is null although there are elements.
+    /// `data` is null although there are elements, or below 64 KiB in host memory, where no memory
+    /// is.
     NullData {
         /// How many elements there should be.
         len: usize,

@@ -36,11 +36,15 @@ const EXTENT_BITS: [u8; RANK + 1] = {
     bits
 };
 
-/// Whether an address is not null, and small.
+/// The lowest address of host memory: no system maps memory below. What points there is a null
+/// pointer to which an offset was added.
+pub(crate) const LOWEST_ADDRESS: usize = 1 << 16;
+
+/// Whether an address is one that host memory can have, and small.
 #[inline(always)]
 pub(crate) fn holds_address(address: usize) -> bool {
-    // All other addresses become negative here.
-    (address as isize) > 0
+    // Too large addresses become negative here.
+    address as isize >= LOWEST_ADDRESS as isize
 }
 
 /// Whether there are as many extents as strides, not too many, all of them small. None is negative
@@ -98,8 +102,9 @@ mod tests {
                 }
             }
         }
-        let addresses = [0, 1, ADDRESS_END - 1, ADDRESS_END, usize::MAX];
+        let low = LOWEST_ADDRESS;
+        let addresses = [0, 1, low - 1, low, ADDRESS_END - 1, ADDRESS_END, usize::MAX];
         let held = addresses.map(holds_address);
-        assert_eq!(held, [false, true, true, false, false]);
+        assert_eq!(held, [false, false, false, true, true, false, false]);
     }
 }

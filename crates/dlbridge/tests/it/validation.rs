@@ -221,6 +221,25 @@ fn null_data_is_refused_where_there_are_elements() {
     refused(|| null().device(handle), &DescriptorError::NullData { len: 6 }.into());
 }
 
+/// A part of PyTorch's fake tensor has its data at 0x28.
+#[test]
+fn an_offset_to_null_is_no_host_memory() {
+    let null = Error::from(DescriptorError::NullData { len: 2 });
+    for at in [1, 0x28, 0xffff] {
+        refused(|| pair().data(address(at)), &null);
+        refused(|| pair().data(address(at)).null_strides(), &null);
+        refused(|| pair().data(address(at)).device(Device::new(DeviceKind::CUDA_HOST, 0)), &null);
+    }
+    refused(|| pair().data(address(0x1000)).byte_offset(0xefff), &null);
+    // The first element is where memory can be, the second is not.
+    let below = Error::from(DescriptorError::AddressOverflow { byte_offset: 0 });
+    refused(|| pair().data(address(0x1_0000)).strides(&[-1]), &below);
+    // Other devices have addresses of their own; memory without elements is nowhere.
+    assert!(import(pair().data(address(0x28)).device(Device::cuda(0))).is_ok());
+    assert!(import(Foreign::new(&[0], &[0_u8; 0]).data(address(0x28))).is_ok());
+    assert!(import(pair().data(address(0x1_0000))).is_ok());
+}
+
 #[test]
 fn a_byte_offset_that_leaves_the_address_space_is_refused() {
     let wanted = |byte_offset| Error::Descriptor(DescriptorError::AddressOverflow { byte_offset });
@@ -237,9 +256,10 @@ fn elements_that_leave_the_address_space_are_refused() {
     // the second of two elements lies past the end
     refused(|| pair().data(address(last)), &wanted);
     // one that runs backwards lies before the start
-    refused(|| pair().data(address(4)).strides(&[-2]), &wanted);
+    let device = Device::cuda(0);
+    refused(|| pair().device(device).data(address(4)).strides(&[-2]), &wanted);
     // or at null, where nothing is, although no address overflows
-    refused(|| pair().data(address(4)).strides(&[-1]), &wanted);
+    refused(|| pair().device(device).data(address(4)).strides(&[-1]), &wanted);
     // with an offset that leads there
     let wanted = Error::from(DescriptorError::AddressOverflow { byte_offset: 16 });
     refused(|| pair().data(address(usize::MAX - 20)).byte_offset(16), &wanted);

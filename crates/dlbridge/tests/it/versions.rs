@@ -77,10 +77,10 @@ fn a_byte_offset_is_folded_into_an_address() {
 #[test]
 fn a_byte_offset_is_folded_into_device_addresses_too() {
     for kind in DeviceKind::ALL.iter().filter(|kind| kind.has_addresses()) {
-        let data = std::ptr::without_provenance_mut(0x1000);
+        let data = std::ptr::without_provenance_mut(0x10_0000);
         let foreign = plain().device(Device::new(*kind, 3)).data(data).byte_offset(0x20);
         let tensor = import_legacy(foreign).expect("legal");
-        assert_eq!((tensor.data_ptr().addr(), tensor.byte_offset()), (0x1020, 0), "{kind:?}");
+        assert_eq!((tensor.data_ptr().addr(), tensor.byte_offset()), (0x10_0020, 0), "{kind:?}");
     }
 }
 
@@ -89,15 +89,15 @@ fn a_handle_keeps_its_byte_offset() {
     let handles = DeviceKind::ALL.iter().filter(|kind| !kind.has_addresses());
     assert!(handles.clone().any(|&kind| kind == DeviceKind::OPENCL));
     for &kind in handles {
-        let data = std::ptr::without_provenance_mut(0x1000);
+        let data = std::ptr::without_provenance_mut(0x10_0000);
         let make = || plain().device(Device::new(kind, 0)).data(data).byte_offset(0x20);
         let tensor = import(make()).expect("legal");
-        assert_eq!((tensor.data_ptr().addr(), tensor.byte_offset()), (0x1000, 0x20), "{kind:?}");
+        assert_eq!((tensor.data_ptr().addr(), tensor.byte_offset()), (0x10_0000, 0x20), "{kind:?}");
         // as it is, and wrapped for want of strides
         for foreign in [make(), make().null_strides()] {
             let managed = import(foreign).expect("legal").into_raw();
             let (seen, ..) = read(managed);
-            assert_eq!((seen.data, seen.byte_offset), (0x1000, 0x20), "{kind:?}");
+            assert_eq!((seen.data, seen.byte_offset), (0x10_0000, 0x20), "{kind:?}");
             delete(managed);
         }
     }

@@ -150,9 +150,15 @@ fn check(tensor: &DLTensor, flags: Flags, shape: &[i64], strides: &[i64]) -> Res
     }
     let offset = usize::try_from(tensor.byte_offset).ok();
     let origin = offset.and_then(|offset| tensor.data.addr().checked_add(offset));
-    match origin {
-        // Nor is an element at null.
-        Some(at) if at > size.below && at.checked_add(size.above).is_some() => {
+    // No element is at null.
+    let is_host = device(tensor).is_host_accessible();
+    let lowest = if is_host { small::LOWEST_ADDRESS } else { 1 };
+    match origin.map(|at| (at.checked_sub(lowest), at)) {
+        // A part of a tensor without memory, such as a fake tensor of PyTorch.
+        Some((None, _)) => Err(DescriptorError::NullData { len }.into()),
+        Some((Some(below), at))
+            if below >= size.below && at.checked_add(size.above).is_some() =>
+        {
             Ok(Access::imported(flags))
         }
         _ => Err(DescriptorError::AddressOverflow { byte_offset: tensor.byte_offset }.into()),
@@ -188,8 +194,8 @@ mod tests {
 
     fn address() -> impl Strategy<Value = usize> {
         let edges =
-            prop::sample::select(vec![0, 1, 64, usize::MAX / 2, usize::MAX - 64, usize::MAX]);
-        prop_oneof![3 => Just(0x1000), 1 => edges]
+            prop::sample::select(vec![0, 1, 64, 0xffff, 0x1_0000, usize::MAX / 2, usize::MAX - 64, usize::MAX]);
+        prop_oneof![3 => Just(0x10_0000), 1 => edges]
     }
 
     proptest! {
@@ -229,7 +235,7 @@ mod tests {
             } else if let Ok(whole) = whole {
                 let is_ordinary = dtype(&tensor).is_ordinary()
                     && shape.iter().chain(&strides).all(|number| (0..100).contains(number))
-                    && address == 0x1000
+                    && address == 0x10_0000
                     && byte_offset == 0
                     && device(&tensor).kind.has_addresses()
                     && has_shape
