@@ -77,7 +77,8 @@ impl Facts {
         };
         let whole = Self {
             len: span.len as usize,
-            access: class(flags),
+            // No flag makes foreign memory a better class: Python may have kept a copy (`IS_COPIED`).
+            access: Access::Shared,
             data,
             byte_offset: 0,
             dtype: given.dtype,
@@ -121,7 +122,7 @@ impl Facts {
         }
         if !model::has_addresses(given.device.kind.0) {
             let byte_offset = given.byte_offset;
-            let tensor = Self { access: Access::Shared, byte_offset, ..self };
+            let tensor = Self { byte_offset, ..self };
             return if faults.is_empty() { Ok(tensor) } else { Err(faults) };
         }
         let origin = data as i128 + i128::from(given.byte_offset);
@@ -160,15 +161,6 @@ impl Facts {
     /// Whether the first element, if there is one, is aligned to `align`.
     pub(crate) fn is_aligned(&self, align: usize) -> bool {
         self.len == 0 || self.data % align == 0
-    }
-}
-
-/// The access class of foreign memory.
-fn class(flags: Flags) -> Access {
-    match (flags.contains(Flags::IS_COPIED), flags.contains(Flags::READ_ONLY)) {
-        (false, _) => Access::Shared,
-        (true, true) => Access::Frozen,
-        (true, false) => Access::Exclusive,
     }
 }
 

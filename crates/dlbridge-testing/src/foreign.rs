@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Mutex;
 
-use dlbridge::{DType, Device, Element, Error, Flags, Tensor, layout};
+use dlbridge::{Access, DType, Device, Element, Error, Flags, Tensor, layout};
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor};
 
 use crate::Releases;
@@ -42,6 +42,7 @@ pub struct Foreign {
     strides: Option<Vec<i64>>,
     byte_offset: u64,
     flags: Flags,
+    class: Access,
     version: DLPackVersion,
     manager_ctx: *mut c_void,
     has_deleter: bool,
@@ -98,6 +99,7 @@ impl Foreign {
             strides: Some(strides),
             byte_offset: 0,
             flags: Flags::NONE,
+            class: Access::Shared,
             version: DLPackVersion::CURRENT,
             manager_ctx: ptr::null_mut(),
             has_deleter: true,
@@ -153,6 +155,15 @@ impl Foreign {
     /// Sets the flags. The ABI before 1.0 has none.
     pub fn flags(self, flags: Flags) -> Self {
         Self { flags, ..self }
+    }
+
+    /// Sets the class that [`import`](Self::import) gives the tensor: the test promises that no other
+    /// code reaches or writes the memory. Frozen memory is flagged read-only.
+    pub fn class(mut self, class: Access) -> Self {
+        if class == Access::Frozen {
+            self.flags |= Flags::READ_ONLY;
+        }
+        Self { class, ..self }
     }
 
     /// Sets the version. The ABI before 1.0 has none.
@@ -220,8 +231,11 @@ impl Foreign {
     ///
     /// Those of [`Tensor::from_raw`].
     pub unsafe fn import(self) -> Result<Tensor, Error> {
+        let class = self.class;
         // SAFETY: the caller's duty.
-        unsafe { Tensor::from_raw(self.into_versioned()) }
+        let tensor = unsafe { Tensor::from_raw(self.into_versioned()) }?;
+        // SAFETY: the caller's duty.
+        Ok(unsafe { dlbridge::ffi::assume_class(tensor, class) })
     }
 
     /// [`Tensor::from_raw`] of a descriptor of DLPack before 1.0.

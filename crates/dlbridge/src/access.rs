@@ -3,8 +3,6 @@
 
 use std::fmt;
 
-use crate::Flags;
-
 /// Which other code may access the memory of a tensor. The class decides which accesses are safe.
 ///
 /// | class | memory | `view` | `as_slice` | `as_slice_mut` |
@@ -14,11 +12,11 @@ use crate::Flags;
 /// | `Shared` | another language may write at any time | yes | no | no |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Access {
-    /// No other code can reach the memory: a Rust owner that was moved in, or a copy that the
-    /// producer made for this tensor.
+    /// No other code can reach the memory: a Rust owner that was moved in, or a copy that this library
+    /// made ([`to_contiguous`](crate::Tensor::to_contiguous)).
     Exclusive = 0,
-    /// No code writes the memory: an immutable Rust owner such as `Arc<[T]>`, or a read-only copy
-    /// that the producer made for this tensor.
+    /// No code writes the memory: an immutable Rust owner such as `Arc<[T]>`, or exclusive memory that
+    /// was [frozen](crate::Tensor::into_frozen).
     ///
     /// Its exports are flagged read-only, and consumers are trusted to honour the flag (C1 of
     /// `SAFETY.md`). **PyTorch, Paddle and TVM-FFI do not:** their writes change a `&[T]` that
@@ -26,20 +24,16 @@ pub enum Access {
     /// export a copy ([`to_contiguous`](crate::Tensor::to_contiguous)), or memory that Rust reads only
     /// through views: a `Vec` that was [shared writable](crate::Tensor::into_shared).
     Frozen = 1,
-    /// Another language may write the memory at any time, even if it is read-only here.
+    /// Another language may write the memory at any time, even if it is read-only here. All imported
+    /// memory is of this class, also a copy (`IS_COPIED`): nothing proves that only this consumer has it.
     Shared = 2,
 }
 
 impl Access {
-    /// The class of imported memory: a copy made for this consumer is reachable by no other code (T5).
-    #[inline(always)]
-    pub(crate) const fn imported(flags: Flags) -> Self {
-        match (flags.contains(Flags::IS_COPIED), flags.contains(Flags::READ_ONLY)) {
-            (true, false) => Self::Exclusive,
-            (true, true) => Self::Frozen,
-            (false, _) => Self::Shared,
-        }
-    }
+    /// The class of memory that another library describes. No flag makes it a stronger one:
+    /// `IS_COPIED` says that the producer made a copy, not that nobody else has it. NumPy, for
+    /// instance, passes each copy to `__array_finalize__` of a subclass, which may keep it.
+    pub(crate) const IMPORTED: Self = Self::Shared;
 }
 
 impl fmt::Display for Access {

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use common::{import, take_back, take_back_legacy};
-use dlbridge::{Access, Tensor};
+use dlbridge::{Access, Tensor, ffi};
 use dlbridge_testing::{CountingOwner, Foreign, PanicOnDrop, Releases};
 
 const ROUNDS: usize = if cfg!(miri) { 40 } else { 1_000_000 };
@@ -181,9 +181,10 @@ fn chain(step: impl Fn(Tensor) -> Tensor + Send + 'static) {
 /// A tensor whose owner is a tensor.
 fn around(tensor: Tensor) -> Tensor {
     let described = tensor.as_raw();
-    let flags = dlbridge::Flags::IS_COPIED;
     // SAFETY: described by the tensor, which is the only owner.
-    unsafe { Tensor::from_owner_raw(tensor, &described, flags) }.expect("our own")
+    let around = unsafe { Tensor::from_owner_raw(tensor, &described, dlbridge::Flags::NONE) };
+    // SAFETY: the same.
+    unsafe { ffi::assume_class(around.expect("our own"), Access::Exclusive) }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use dlbridge::{Access, DType, Device, DeviceKind, Element, Error, Flags, Tensor, TypeCode};
+use dlbridge::{Access, DType, Device, DeviceKind, Element, Error, Tensor, TypeCode};
 
 use crate::{Foreign, Releases};
 
@@ -67,6 +67,7 @@ where
 {
     let mut refused = Vec::new();
     for (name, access, foreign) in legal::<T>() {
+        let foreign = foreign.class(access);
         let releases = foreign.releases();
         // SAFETY: the shapes and strides of `legal` stay inside the memory (T3).
         let tensor = unsafe { foreign.import() }.expect("a legal tensor");
@@ -93,45 +94,43 @@ where
 fn legal<T: Element>() -> Vec<(&'static str, Access, Foreign)> {
     let size = size_of::<T>();
     let of = |shape: &[i64]| Foreign::of_bytes(T::DTYPE, shape, &numbers(size, 12));
-    let copied = |foreign: Foreign| foreign.flags(Flags::IS_COPIED);
-    let frozen = |foreign: Foreign| foreign.flags(Flags::IS_COPIED | Flags::READ_ONLY);
     use Access::{Exclusive, Frozen, Shared};
     vec![
-        ("contiguous", Exclusive, copied(of(&[2, 6]))),
-        ("contiguous, read-only", Frozen, frozen(of(&[2, 6]))),
+        ("contiguous", Exclusive, of(&[2, 6])),
+        ("contiguous, read-only", Frozen, of(&[2, 6])),
         ("contiguous, shared", Shared, of(&[2, 6])),
-        ("null strides", Exclusive, copied(of(&[3, 4]).null_strides())),
-        ("one axis", Exclusive, copied(of(&[12]))),
-        ("rank 0", Exclusive, copied(of(&[]))),
-        ("rank 0, null lists", Exclusive, copied(of(&[]).null_shape().null_strides())),
-        ("rank 3", Exclusive, copied(of(&[2, 3, 2]))),
-        ("rank 9", Exclusive, copied(of(&[1, 1, 2, 1, 3, 1, 1, 2, 1]))),
-        ("column-major", Exclusive, copied(of(&[3, 4]).strides(&[1, 3]))),
-        ("every second", Exclusive, copied(of(&[6]).strides(&[2]))),
-        ("reversed", Exclusive, copied(of(&[12]).strides(&[-1]).data_at(11 * size))),
-        ("rows reversed", Exclusive, copied(of(&[3, 4]).strides(&[-4, 1]).data_at(8 * size))),
-        ("broadcast", Exclusive, copied(of(&[3, 4]).strides(&[0, 1]))),
-        ("sliding windows", Exclusive, copied(of(&[10, 3]).strides(&[1, 1]))),
-        ("byte offset", Exclusive, copied(of(&[2, 3]).byte_offset(6 * size as u64))),
-        ("extent 1, odd stride", Exclusive, copied(of(&[1, 4]).strides(&[i64::MIN, 1]))),
-        ("odd address", Exclusive, copied(of(&[5]).data_at(1))),
-        ("no elements", Exclusive, copied(of(&[0]))),
-        ("no elements, null data", Exclusive, copied(of(&[3, 0]).data(std::ptr::null_mut()))),
-        ("no elements, odd strides", Exclusive, copied(of(&[2, 0, 3]).strides(&[-9, 7, i64::MAX]))),
-        ("pinned", Exclusive, copied(of(&[12]).device("cuda_host:1".parse().expect("a name")))),
+        ("null strides", Exclusive, of(&[3, 4]).null_strides()),
+        ("one axis", Exclusive, of(&[12])),
+        ("rank 0", Exclusive, of(&[])),
+        ("rank 0, null lists", Exclusive, of(&[]).null_shape().null_strides()),
+        ("rank 3", Exclusive, of(&[2, 3, 2])),
+        ("rank 9", Exclusive, of(&[1, 1, 2, 1, 3, 1, 1, 2, 1])),
+        ("column-major", Exclusive, of(&[3, 4]).strides(&[1, 3])),
+        ("every second", Exclusive, of(&[6]).strides(&[2])),
+        ("reversed", Exclusive, of(&[12]).strides(&[-1]).data_at(11 * size)),
+        ("rows reversed", Exclusive, of(&[3, 4]).strides(&[-4, 1]).data_at(8 * size)),
+        ("broadcast", Exclusive, of(&[3, 4]).strides(&[0, 1])),
+        ("sliding windows", Exclusive, of(&[10, 3]).strides(&[1, 1])),
+        ("byte offset", Exclusive, of(&[2, 3]).byte_offset(6 * size as u64)),
+        ("extent 1, odd stride", Exclusive, of(&[1, 4]).strides(&[i64::MIN, 1])),
+        ("odd address", Exclusive, of(&[5]).data_at(1)),
+        ("no elements", Exclusive, of(&[0])),
+        ("no elements, null data", Exclusive, of(&[3, 0]).data(std::ptr::null_mut())),
+        ("no elements, odd strides", Exclusive, of(&[2, 0, 3]).strides(&[-9, 7, i64::MAX])),
+        ("pinned", Exclusive, of(&[12]).device("cuda_host:1".parse().expect("a name"))),
     ]
 }
 
 fn illegal<T: Element>() -> Vec<(&'static str, Foreign)> {
     let of = || Foreign::of_bytes(T::DTYPE, &[4], &numbers(size_of::<T>(), 4));
-    let copied = |foreign: Foreign| foreign.flags(Flags::IS_COPIED);
+    let exclusive = |foreign: Foreign| foreign.class(Access::Exclusive);
     let other = DType { code: TypeCode(99), ..T::DTYPE };
     let lanes = T::DTYPE.lanes + 1;
     vec![
-        ("another dtype", copied(of().dtype(other))),
-        ("one lane more", copied(of().dtype(T::DTYPE.with_lanes(lanes)).strides(&[0]))),
-        ("device memory", copied(of().device(Device::cuda(0)))),
+        ("another dtype", exclusive(of().dtype(other))),
+        ("one lane more", exclusive(of().dtype(T::DTYPE.with_lanes(lanes)).strides(&[0]))),
+        ("device memory", exclusive(of().device(Device::cuda(0)))),
         ("device memory, shared", of().device(Device::cuda(0))),
-        ("unknown device", copied(of().device(Device::new(DeviceKind(99), 0)))),
+        ("unknown device", exclusive(of().device(Device::new(DeviceKind(99), 0)))),
     ]
 }

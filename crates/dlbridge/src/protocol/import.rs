@@ -98,7 +98,9 @@ pub enum CopyMode {
     IfNeeded,
     /// Never: a producer's copy is refused.
     Never,
-    /// Always: nothing else reaches the tensor's memory.
+    /// Always. In host memory this library makes the copy, which is
+    /// [`Exclusive`](crate::Access::Exclusive). On another device the producer makes it, and may keep it:
+    /// such a copy is [`Shared`](crate::Access::Shared), as all imported memory is.
     Always,
 }
 
@@ -139,8 +141,9 @@ impl CopyMode {
             };
         }
         match self {
-            Self::Always if is_copied => Delivery::Keep,
+            // Also where the producer made a copy, which it may keep.
             Self::Always if wanted.is_host_accessible() => Delivery::CopyOnHost,
+            Self::Always if is_copied => Delivery::Keep,
             Self::Always => Delivery::Call(wanted),
             Self::Never | Self::IfNeeded => Delivery::Keep,
         }

@@ -79,7 +79,8 @@ macro_rules! metadata {
             self.checked().flags().contains($crate::Flags::READ_ONLY)
         }
 
-        /// Whether the producer made a copy for this tensor.
+        /// Whether the producer, or this library, made a copy for this tensor. A producer may have kept its
+        /// copy, so that it is of class [`Shared`](crate::Access::Shared).
         #[must_use]
         #[inline]
         pub fn is_copied(&self) -> bool {

@@ -14,22 +14,29 @@ fn foreign(flags: Flags) -> Tensor {
     import(Foreign::new(&[4], &VALUES).flags(flags)).expect("legal")
 }
 
-/// A tensor of each class, from Rust and from a producer that made a copy.
+/// Foreign memory that the test promises no other code reaches.
+fn exclusive() -> Tensor {
+    import(Foreign::new(&[4], &VALUES).class(Access::Exclusive)).expect("legal")
+}
+
+/// A tensor of each class, from Rust and from a producer.
 fn of_each_class() -> Vec<(Access, Tensor)> {
     vec![
         (Access::Exclusive, Tensor::from(VALUES)),
         (Access::Exclusive, Tensor::from(VALUES.to_vec())),
-        (Access::Exclusive, foreign(Flags::IS_COPIED)),
+        (Access::Exclusive, exclusive()),
         (Access::Frozen, Tensor::from(Arc::<[i32]>::from(VALUES))),
         (Access::Frozen, Tensor::from(&VALUES[..])),
         (Access::Frozen, Tensor::builder(VALUES).build_read_only::<i32>().expect("it fits")),
-        (Access::Frozen, foreign(Flags::IS_COPIED | Flags::READ_ONLY)),
+        (Access::Frozen, exclusive().into_frozen().into()),
+        (Access::Shared, foreign(Flags::IS_COPIED)),
+        (Access::Shared, foreign(Flags::IS_COPIED | Flags::READ_ONLY)),
         (Access::Frozen, Tensor::from(Tensor::from(VALUES).into_frozen())),
         (Access::Shared, foreign(Flags::NONE)),
         (Access::Shared, foreign(Flags::READ_ONLY)),
         (Access::Shared, import_legacy(Foreign::new(&[4], &VALUES)).expect("legal")),
         (Access::Shared, Tensor::from(VALUES).into_shared().into()),
-        (Access::Shared, foreign(Flags::IS_COPIED).into_shared().into()),
+        (Access::Shared, exclusive().into_shared().into()),
         (Access::Shared, foreign(Flags::NONE).into_frozen().into()),
     ]
 }
@@ -124,7 +131,7 @@ fn the_unchecked_forms_check_everything_but_the_class() {
 
 #[test]
 fn giving_up_exclusive_access_cannot_be_taken_back() {
-    for tensor in [Tensor::from(VALUES), foreign(Flags::IS_COPIED)] {
+    for tensor in [Tensor::from(VALUES), exclusive()] {
         let mut tensor = Tensor::from(tensor.into_shared());
         assert_eq!(tensor.as_slice_mut::<i32>(), Err(Error::SharedMemory));
         assert_eq!(tensor.into_shared().access(), Access::Shared);
@@ -133,10 +140,10 @@ fn giving_up_exclusive_access_cannot_be_taken_back() {
 
 #[test]
 fn giving_up_exclusive_access_survives_a_round_trip() {
-    let copied = || foreign(Flags::IS_COPIED);
+    let copied = exclusive;
     let ours = || Tensor::from(VALUES).to_contiguous().expect("host");
     let odd = || {
-        let foreign = Foreign::new(&[4], &VALUES).flags(Flags::IS_COPIED).null_strides();
+        let foreign = Foreign::new(&[4], &VALUES).class(Access::Exclusive).null_strides();
         import(foreign).expect("legal")
     };
     for tensor in [copied(), ours(), odd()] {
@@ -154,12 +161,17 @@ fn frozen_memory_stays_frozen_when_it_is_shared() {
     assert_eq!((tensor.access(), tensor.is_read_only()), (Access::Frozen, true));
 }
 
+/// A producer can keep its copy, and so can code that has our own export before it comes back.
 #[test]
-fn a_copy_that_a_producer_made_stays_one_when_it_is_handed_on() {
-    let tensor = take_back(foreign(Flags::IS_COPIED).into_raw());
-    assert_eq!(tensor.access(), Access::Exclusive);
-    let tensor = take_back(tensor.to_contiguous().expect("host").into_raw());
-    assert_eq!(tensor.access(), Access::Exclusive);
+fn a_copy_is_shared_whoever_made_it() {
+    let tensor = foreign(Flags::IS_COPIED);
+    assert_eq!((tensor.access(), tensor.is_copied()), (Access::Shared, true));
+    let tensor = take_back(tensor.into_raw());
+    assert_eq!((tensor.access(), tensor.is_copied()), (Access::Shared, true));
+    let copy = tensor.to_contiguous().expect("host");
+    assert_eq!((copy.access(), copy.is_copied()), (Access::Exclusive, true));
+    let tensor = take_back(copy.into_raw());
+    assert_eq!((tensor.access(), tensor.is_copied()), (Access::Shared, true));
 }
 
 #[test]
@@ -185,7 +197,7 @@ fn what_two_tensors_can_reach_neither_may_write() {
 
 #[test]
 fn a_share_of_a_copy_is_no_copy() {
-    let share = Tensor::from(foreign(Flags::IS_COPIED).into_frozen());
+    let share = Tensor::from(exclusive().into_frozen());
     assert_eq!((share.flags(), share.access()), (Flags::READ_ONLY, Access::Frozen));
     assert_eq!(take_back(share.into_raw()).access(), Access::Shared);
 }
@@ -202,16 +214,9 @@ fn shared_memory_may_be_shared_writable() {
 }
 
 #[test]
-fn flags_alone_decide_nothing_about_memory_on_handles() {
-    let device = "opencl".parse().expect("a name");
-    let foreign = Foreign::new(&[4], &VALUES).device(device).flags(Flags::IS_COPIED);
-    assert_eq!(import(foreign).expect("legal").access(), Access::Shared);
-}
-
-#[test]
 fn exclusive_device_memory_is_not_readable_either() {
     let device = "cuda:0".parse().expect("a name");
-    let foreign = Foreign::new(&[4], &VALUES).device(device).flags(Flags::IS_COPIED);
+    let foreign = Foreign::new(&[4], &VALUES).device(device).class(Access::Exclusive);
     let mut tensor = import(foreign).expect("legal");
     assert_eq!(tensor.access(), Access::Exclusive);
     let wanted = Error::NotHostAccessible { device };

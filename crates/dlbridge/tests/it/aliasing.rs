@@ -26,13 +26,13 @@ use crate::common::{delete, delete_legacy, import, take_back};
 use dlbridge::sys::{
     DLManagedTensor, DLManagedTensorVersioned, DLManagedTensorVersionedDeleter, DLPackVersion,
 };
-use dlbridge::{Access, DescriptorError, Error, Flags, Tensor, TensorMut};
+use dlbridge::{Access, DescriptorError, Error, Tensor, TensorMut};
 use dlbridge_testing::{Foreign, Releases};
 
 #[test]
 fn a_reversed_tensor_gives_no_slice_past_its_end() {
     let make = || Foreign::new(&[4], &[1, 2, 3, 4]).strides(&[-1]).data_at(12);
-    let mut tensor = import(make().flags(Flags::IS_COPIED)).expect("legal");
+    let mut tensor = import(make().class(Access::Exclusive)).expect("legal");
     let wanted = Error::NotContiguous { axis: 0, stride: -1, expected: 1 };
     assert_eq!(tensor.as_slice::<i32>(), Err(wanted.clone()));
     assert_eq!(tensor.as_slice_mut::<i32>(), Err(wanted.clone()));
@@ -43,7 +43,7 @@ fn a_reversed_tensor_gives_no_slice_past_its_end() {
 
 #[test]
 fn a_broadcast_tensor_gives_no_slice_at_all() {
-    let make = || Foreign::new(&[4], &[1]).strides(&[0]).flags(Flags::IS_COPIED);
+    let make = || Foreign::new(&[4], &[1]).strides(&[0]).class(Access::Exclusive);
     let mut tensor = import(make()).expect("legal");
     let wanted = Error::NotContiguous { axis: 0, stride: 0, expected: 1 };
     assert_eq!(tensor.as_slice::<i32>(), Err(wanted.clone()));
@@ -52,7 +52,7 @@ fn a_broadcast_tensor_gives_no_slice_at_all() {
 
 #[test]
 fn a_byte_offset_is_applied_once_whichever_way_elements_are_read() {
-    let make = || Foreign::new(&[2], &[1_u8, 2, 3, 4]).byte_offset(1).flags(Flags::IS_COPIED);
+    let make = || Foreign::new(&[2], &[1_u8, 2, 3, 4]).byte_offset(1).class(Access::Exclusive);
     let mut tensor = import(make()).expect("legal");
     assert_eq!(tensor.as_slice::<u8>(), Ok(&[2, 3][..]));
     assert_eq!(tensor.as_slice_mut::<u8>(), Ok(&mut [2, 3][..]));

@@ -152,7 +152,7 @@ fn a_refused_tensor_is_released_once() {
 
 #[test]
 fn a_foreign_copy_is_borrowed_to_arrow_and_released_once_elsewhere() {
-    let foreign = Foreign::new(&[3], &[1_i32, 2, 3]).flags(Flags::IS_COPIED);
+    let foreign = Foreign::new(&[3], &[1_i32, 2, 3]).class(Access::Exclusive);
     let releases = foreign.releases();
     let tensor = import(foreign).expect("legal");
     let data = tensor.data_ptr();
@@ -183,14 +183,14 @@ fn misuse_is_refused() {
     assert!(matches!(Buffer::try_from(gaps()), Err(Error::NotContiguous { .. })));
     assert!(matches!(Int32Array::try_from(gaps()), Err(Error::NotContiguous { .. })));
     let odd = || {
-        let odd = Foreign::new(&[2], &[1_i32, 2, 3]).data_at(1).flags(Flags::IS_COPIED);
+        let odd = Foreign::new(&[2], &[1_i32, 2, 3]).data_at(1).class(Access::Exclusive);
         import(odd).expect("legal")
     };
     assert!(matches!(Int32Array::try_from(odd()), Err(Error::Misaligned { .. })));
     assert!(matches!(ArrayRef::try_from(odd()), Err(Error::Misaligned { .. })));
     assert_eq!(Buffer::try_from(odd()).expect("bytes need no alignment").len(), 8);
     let device = || {
-        let far = Foreign::new(&[2], &[1_i32, 2]).device(Device::cuda(0)).flags(Flags::IS_COPIED);
+        let far = Foreign::new(&[2], &[1_i32, 2]).device(Device::cuda(0)).class(Access::Exclusive);
         import(far).expect("legal")
     };
     let wanted = Error::NotHostAccessible { device: Device::cuda(0) };
@@ -201,7 +201,8 @@ fn misuse_is_refused() {
 
 #[test]
 fn a_tensor_without_elements_is_an_empty_buffer() {
-    let foreign = Foreign::new::<i32>(&[0], &[]).data(std::ptr::null_mut()).flags(Flags::IS_COPIED);
+    let foreign =
+        Foreign::new::<i32>(&[0], &[]).data(std::ptr::null_mut()).class(Access::Exclusive);
     let releases = foreign.releases();
     let array = Int32Array::try_from(import(foreign).expect("legal")).expect("no elements");
     assert_eq!(array.len(), 0);

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::common::{import, take_back};
-use dlbridge::{DType, Error, Flags, Tensor, TensorMut};
+use dlbridge::{Access, DType, Error, Tensor, TensorMut};
 use dlbridge_testing::Foreign;
 
 const ODD: [u8; 5] = [0, 1, 2, 255, 0];
@@ -40,7 +40,7 @@ fn strided_truth_values_are_read_the_same() {
 
 #[test]
 fn writing_leaves_bytes_that_rust_may_hold() {
-    let mut tensor = import(odd().flags(Flags::IS_COPIED)).expect("legal");
+    let mut tensor = import(odd().class(Access::Exclusive)).expect("legal");
     let mut view = tensor.view_mut::<bool>().expect("exclusive");
     assert_eq!(view.get(&[2]), Some(true));
     view.map(|value| value);

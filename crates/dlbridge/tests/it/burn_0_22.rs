@@ -206,7 +206,7 @@ fn tensor_data_become_a_vector_by_a_copy() {
 
 #[test]
 fn bytes_that_are_no_truth_values_are_refused() {
-    let odd = Foreign::of_bytes(DType::BOOL, &[3], &[0, 1, 2]).flags(Flags::IS_COPIED);
+    let odd = Foreign::of_bytes(DType::BOOL, &[3], &[0, 1, 2]).class(Access::Exclusive);
     let releases = odd.releases();
     let error = TensorData::try_from(import(odd).expect("legal")).map(drop).expect_err("a 2");
     assert_eq!(error.to_string(), "values: expected truth values, 0 or 1, found the byte 2");
@@ -222,7 +222,7 @@ fn what_others_may_write_is_refused() {
         assert_eq!(Bytes::try_from(tensor).map(drop), Err(Error::SharedMemory));
         releases.expect(1, "refused");
     }
-    let far = Foreign::new(&[2], &[1_i32, 2]).device(Device::cuda(1)).flags(Flags::IS_COPIED);
+    let far = Foreign::new(&[2], &[1_i32, 2]).device(Device::cuda(1)).class(Access::Exclusive);
     let wanted = Error::NotHostAccessible { device: Device::cuda(1) };
     assert_eq!(TensorData::try_from(import(far).expect("legal")).map(drop), Err(wanted));
 }

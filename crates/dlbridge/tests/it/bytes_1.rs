@@ -3,7 +3,7 @@
 
 use crate::common::{import, take_back};
 use bytes::{Bytes, BytesMut};
-use dlbridge::{Access, DType, Error, Flags, Tensor};
+use dlbridge::{Access, DType, Error, Tensor};
 use dlbridge_testing::conformance::{self, Expected};
 use dlbridge_testing::{CountingOwner, Foreign};
 
@@ -86,9 +86,9 @@ fn taking_a_tensor_conforms() {
 
 #[test]
 fn each_class_becomes_bytes_or_not() {
-    let make = |flags| import(Foreign::new(&[2, 3], &[1_u8, 2, 3, 4, 5, 6]).flags(flags));
-    for flags in [Flags::NONE, Flags::IS_COPIED, Flags::IS_COPIED | Flags::READ_ONLY] {
-        let tensor = make(flags).expect("legal");
+    let make = |class| import(Foreign::new(&[2, 3], &[1_u8, 2, 3, 4, 5, 6]).class(class));
+    for class in [Access::Shared, Access::Exclusive, Access::Frozen] {
+        let tensor = make(class).expect("legal");
         let (access, data) = (tensor.access(), tensor.data_ptr().cast::<u8>().cast_const());
         match (Bytes::try_from(tensor), access) {
             (Ok(bytes), Access::Exclusive | Access::Frozen) => {
@@ -108,7 +108,7 @@ fn gaps_other_types_and_device_memory_are_refused() {
     let wanted = Error::NotContiguous { axis: 0, stride: 2, expected: 1 };
     assert_eq!(Bytes::try_from(every_second.expect("it fits")), Err(wanted));
     let device = "cuda:0".parse().expect("a name");
-    let foreign = Foreign::new(&[2], &[1_u8, 2]).device(device).flags(Flags::IS_COPIED);
+    let foreign = Foreign::new(&[2], &[1_u8, 2]).device(device).class(Access::Exclusive);
     let wanted = Error::NotHostAccessible { device };
     assert_eq!(Bytes::try_from(import(foreign).expect("legal")), Err(wanted));
 }

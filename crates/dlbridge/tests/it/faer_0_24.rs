@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::common::{import, is_no_matrix, other_rank, take_back};
-use dlbridge::{Access, DType, Error, Flags, Tensor, TensorMut, TensorRef};
+use dlbridge::{Access, DType, Error, Tensor, TensorMut, TensorRef};
 use dlbridge_testing::conformance::{self, Expected};
 use dlbridge_testing::{CountingOwner, Foreign};
 use faer::{Col, ColMut, ColRef, Mat, MatMut, MatRef, Row, RowRef, mat};
@@ -187,8 +187,8 @@ fn views_take_every_layout_that_others_do_not_write() {
 
 #[test]
 fn each_class_allows_its_own_borrows() {
-    for flags in [Flags::NONE, Flags::IS_COPIED, Flags::IS_COPIED | Flags::READ_ONLY] {
-        let mut tensor = import(Foreign::new(&[2, 3], &SIX).flags(flags)).expect("legal");
+    for class in [Access::Shared, Access::Exclusive, Access::Frozen] {
+        let mut tensor = import(Foreign::new(&[2, 3], &SIX).class(class)).expect("legal");
         let access = tensor.access();
         let read = tensor.view_as::<MatRef<i32>>().map(|_| ());
         let write = tensor.view_mut_as::<MatMut<i32>>().map(|_| ());
@@ -205,8 +205,8 @@ fn each_class_allows_its_own_borrows() {
         let view =
             unsafe { tensor.assume_exclusive() }.and_then(|tensor| tensor.into_as::<MatMut<i32>>());
         let refused = view.map(|_| ()).err();
-        assert_eq!(refused, flags.contains(Flags::READ_ONLY).then_some(Error::ReadOnly));
-        let mut column = import(Foreign::new(&[6], &SIX).flags(flags)).expect("legal");
+        assert_eq!(refused, (access == Access::Frozen).then_some(Error::ReadOnly));
+        let mut column = import(Foreign::new(&[6], &SIX).class(class)).expect("legal");
         assert_eq!(column.view_as::<ColRef<i32>>().is_ok(), access != Access::Shared, "{access}");
         assert_eq!(
             column.view_mut_as::<ColMut<i32>>().is_ok(),
@@ -230,7 +230,7 @@ fn another_rank_dtype_or_device_is_refused() {
     assert_eq!(tensor.view_as::<MatRef<f32>>().map(|_| ()), Err(wanted.clone()));
     assert_eq!(tensor.copy_as::<Mat<f32>>().map(|_| ()), Err(wanted));
     let device = "cuda:0".parse().expect("a name");
-    let tensor = import(Foreign::new(&[2, 3], &SIX).device(device).flags(Flags::IS_COPIED));
+    let tensor = import(Foreign::new(&[2, 3], &SIX).device(device).class(Access::Exclusive));
     let refused = tensor.expect("legal").view_as::<MatRef<i32>>().map(|_| ());
     assert_eq!(refused, Err(Error::NotHostAccessible { device }));
 }
@@ -255,7 +255,7 @@ fn overlapping_elements_are_read_but_not_borrowed_mutably() {
 #[test]
 fn odd_strides_that_no_element_uses_are_no_obstacle() {
     let make = |shape: &[i64], strides: &[i64]| {
-        let foreign = Foreign::new(shape, &SIX).strides(strides).flags(Flags::IS_COPIED);
+        let foreign = Foreign::new(shape, &SIX).strides(strides).class(Access::Exclusive);
         import(foreign).expect("legal")
     };
     let mut tensor = make(&[1, 3], &[i64::MIN, 1]);

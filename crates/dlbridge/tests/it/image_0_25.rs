@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::common::{import, other_extent, other_rank, take_back};
 use dlbridge::{
-    Access, DType, Error, Flags, Plain, ShapeField, Tensor, TensorMut, TensorRef, TensorSlice,
+    Access, DType, Error, Plain, ShapeField, Tensor, TensorMut, TensorRef, TensorSlice,
     TensorSliceMut,
 };
 use dlbridge_testing::conformance::{self, Expected};
@@ -167,8 +167,8 @@ fn images_take_what_a_slice_takes() {
 
 #[test]
 fn each_class_allows_its_own_borrows() {
-    for flags in [Flags::NONE, Flags::IS_COPIED, Flags::IS_COPIED | Flags::READ_ONLY] {
-        let make = || import(Foreign::new(&[2, 2, 3], &samples::<u8>(12)).flags(flags));
+    for class in [Access::Shared, Access::Exclusive, Access::Frozen] {
+        let make = || import(Foreign::new(&[2, 2, 3], &samples::<u8>(12)).class(class));
         let make = || make().expect("legal");
         let mut tensor = make();
         let access = tensor.access();

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "the unchecked forms are tested too")]
 
 use crate::common::import;
-use dlbridge::{DType, Error, Flags, Tensor};
+use dlbridge::{Access, DType, Error, Tensor};
 use dlbridge_testing::Foreign;
 
 /// Three numbers, the first of them at an address that is `odd` bytes from an aligned one.
@@ -11,7 +11,7 @@ fn at(odd: usize) -> Tensor {
     let mut bytes = vec![0; odd];
     bytes.extend([1.5_f64, -2.5, 3.5].iter().flat_map(|number| number.to_ne_bytes()));
     let foreign = Foreign::of_bytes(DType::F64, &[3], &bytes).data_at(odd);
-    import(foreign.flags(Flags::IS_COPIED)).expect("legal")
+    import(foreign.class(Access::Exclusive)).expect("legal")
 }
 
 fn misaligned(tensor: &Tensor) -> Error {
@@ -75,7 +75,7 @@ fn a_copy_of_unaligned_data_is_aligned() {
 #[cfg_attr(target_pointer_width = "32", ignore = "float64 is aligned to 4 bytes")]
 fn a_byte_offset_may_misalign() {
     let foreign = Foreign::of_bytes(DType::F64, &[3], &[0; 32]).byte_offset(4);
-    let tensor = import(foreign.flags(Flags::IS_COPIED)).expect("legal");
+    let tensor = import(foreign.class(Access::Exclusive)).expect("legal");
     assert_eq!(tensor.as_slice::<f64>(), Err(misaligned(&tensor)));
 }
 
@@ -96,7 +96,7 @@ fn bytes_reread_as_numbers_may_be_misaligned() {
 #[test]
 fn an_empty_tensor_is_never_misaligned() {
     let odd = std::ptr::without_provenance_mut(0x1001);
-    let foreign = Foreign::new::<f64>(&[0, 2], &[]).data(odd).flags(Flags::IS_COPIED);
+    let foreign = Foreign::new::<f64>(&[0, 2], &[]).data(odd).class(Access::Exclusive);
     let mut tensor = import(foreign).expect("legal");
     assert_eq!(tensor.as_slice::<f64>(), Ok(&[][..]));
     assert_eq!(tensor.as_slice_mut::<f64>(), Ok(&mut [][..]));

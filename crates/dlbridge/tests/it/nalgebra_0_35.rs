@@ -3,7 +3,7 @@
 
 use crate::common::{import, is_no_matrix, other_extent, other_rank, take_back};
 use dlbridge::nalgebra_0_35::Transposed;
-use dlbridge::{Access, DType, Error, Flags, Tensor, TensorMut, TensorRef};
+use dlbridge::{Access, DType, Error, Tensor, TensorMut, TensorRef};
 use dlbridge_testing::conformance::{self, Expected};
 use dlbridge_testing::{CountingOwner, Foreign};
 use nalgebra::{
@@ -329,8 +329,8 @@ fn a_column_may_have_one_axis_or_two() {
 
 #[test]
 fn each_class_allows_its_own_borrows() {
-    for flags in [Flags::NONE, Flags::IS_COPIED, Flags::IS_COPIED | Flags::READ_ONLY] {
-        let foreign = Foreign::new(&[2, 3], &SIX).strides(&[1, 2]).flags(flags);
+    for class in [Access::Shared, Access::Exclusive, Access::Frozen] {
+        let foreign = Foreign::new(&[2, 3], &SIX).strides(&[1, 2]).class(class);
         let mut tensor = import(foreign).expect("legal");
         let access = tensor.access();
         let read = tensor.view_as::<MatrixView<i32, U2, U3, U1, Dyn>>().map(|_| ());
@@ -350,7 +350,7 @@ fn each_class_allows_its_own_borrows() {
         let view = unsafe { tensor.assume_exclusive() }
             .and_then(|tensor| tensor.into_as::<MatrixViewMut<i32, U2, U3, U1, Dyn>>());
         let refused = view.map(|_| ()).err();
-        assert_eq!(refused, flags.contains(Flags::READ_ONLY).then_some(Error::ReadOnly));
+        assert_eq!(refused, (access == Access::Frozen).then_some(Error::ReadOnly));
     }
 }
 
@@ -371,7 +371,7 @@ fn another_size_rank_dtype_or_device_is_refused() {
     let refused = Tensor::scalar(1).view_as::<DVectorView<i32>>().map(|_| ());
     assert_eq!(refused, Err(other_rank(1, 0)));
     let device = "cuda:0".parse().expect("a name");
-    let tensor = import(Foreign::new(&[2, 3], &SIX).device(device).flags(Flags::IS_COPIED));
+    let tensor = import(Foreign::new(&[2, 3], &SIX).device(device).class(Access::Exclusive));
     let refused = tensor.expect("legal").view_as::<DMatrixView<i32>>().map(|_| ());
     assert_eq!(refused, Err(Error::NotHostAccessible { device }));
 }

@@ -6,7 +6,7 @@ use super::ndarray::{
     Array, Array2, ArrayD, ArrayView, ArrayViewMut, Ix0, Ix1, Ix2, Ix3, IxDyn, array, s,
 };
 use crate::common::{import, other_rank};
-use dlbridge::{Access, DType, Error, Flags, ReadCell, Tensor, TensorMut, TensorRef};
+use dlbridge::{Access, DType, Error, ReadCell, Tensor, TensorMut, TensorRef};
 use dlbridge_testing::{Foreign, conformance};
 
 const SIX: [i32; 6] = [1, 2, 3, 4, 5, 6];
@@ -16,8 +16,8 @@ fn six(strides: &[i64], at: usize) -> Tensor {
     builder.build::<i32>().expect("it fits")
 }
 
-fn foreign(flags: Flags) -> Tensor {
-    import(Foreign::new(&[2, 3], &SIX).flags(flags)).expect("legal")
+fn foreign(class: Access) -> Tensor {
+    import(Foreign::new(&[2, 3], &SIX).class(class)).expect("legal")
 }
 
 #[test]
@@ -69,9 +69,8 @@ fn copies_of_every_layout_are_borrowed_mutably() {
 #[test]
 fn each_class_allows_its_own_borrows() {
     let wanted = array![[1, 2, 3], [4, 5, 6]];
-    let copied = Flags::IS_COPIED;
-    for flags in [Flags::NONE, copied, copied | Flags::READ_ONLY, Flags::READ_ONLY] {
-        let mut tensor = foreign(flags);
+    for class in [Access::Shared, Access::Exclusive, Access::Frozen] {
+        let mut tensor = foreign(class);
         let access = tensor.access();
         let read = tensor.view_as::<ArrayView<i32, Ix2>>().map(|view| view.to_owned());
         let write = tensor.view_mut_as::<ArrayViewMut<i32, Ix2>>().map(|view| view.to_owned());
@@ -89,7 +88,7 @@ fn each_class_allows_its_own_borrows() {
         let view = unsafe { tensor.assume_exclusive() }
             .and_then(|tensor| tensor.into_as::<ArrayViewMut<i32, Ix2>>());
         let refused = view.map(drop).err();
-        assert_eq!(refused, flags.contains(Flags::READ_ONLY).then_some(Error::ReadOnly));
+        assert_eq!(refused, (access == Access::Frozen).then_some(Error::ReadOnly));
     }
 }
 
@@ -140,7 +139,7 @@ fn another_dtype_and_device_memory_are_refused() {
     assert_eq!(tensor.view_as::<ArrayView<f32, Ix2>>().map(drop), Err(wanted.clone()));
     assert_eq!(tensor.copy_as::<Array<f32, Ix2>>(), Err(wanted));
     let device = "cuda:0".parse().expect("a name");
-    let foreign = Foreign::new(&[2], &[1, 2]).device(device).flags(Flags::IS_COPIED);
+    let foreign = Foreign::new(&[2], &[1, 2]).device(device).class(Access::Exclusive);
     let tensor = import(foreign).expect("legal");
     let wanted = Error::NotHostAccessible { device };
     assert_eq!(tensor.view_as::<ArrayView<i32, Ix1>>().map(drop), Err(wanted.clone()));
@@ -171,7 +170,7 @@ fn overlapping_elements_are_read_but_not_borrowed_mutably() {
 #[cfg_attr(target_pointer_width = "32", ignore = "its sizes are of 64 bits")]
 fn odd_strides_that_no_element_uses_are_no_obstacle() {
     let make = |shape: &[i64], strides: &[i64]| {
-        let foreign = Foreign::new(shape, &SIX).strides(strides).flags(Flags::IS_COPIED);
+        let foreign = Foreign::new(shape, &SIX).strides(strides).class(Access::Exclusive);
         import(foreign).expect("legal")
     };
     let mut tensor = make(&[1, 3, 1], &[i64::MIN, 1, i64::MAX]);
@@ -190,7 +189,7 @@ fn odd_strides_that_no_element_uses_are_no_obstacle() {
 #[test]
 #[cfg_attr(target_pointer_width = "32", ignore = "float64 is aligned to 4 bytes")]
 fn a_misaligned_tensor_is_copied_not_viewed() {
-    let foreign = Foreign::of_bytes(DType::F64, &[1], &[0; 9]).data_at(1).flags(Flags::IS_COPIED);
+    let foreign = Foreign::of_bytes(DType::F64, &[1], &[0; 9]).data_at(1).class(Access::Exclusive);
     let mut tensor = import(foreign).expect("legal");
     let wanted = Error::Misaligned { address: tensor.data_ptr().addr(), align: 8 };
     assert_eq!(tensor.view_as::<ArrayView<f64, Ix1>>().map(drop), Err(wanted.clone()));

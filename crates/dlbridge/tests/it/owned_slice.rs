@@ -4,7 +4,7 @@
 use std::thread;
 
 use crate::common::import;
-use dlbridge::{Access, DType, Error, Flags, Tensor, TensorSlice, TensorSliceMut};
+use dlbridge::{Access, DType, Error, Tensor, TensorSlice, TensorSliceMut};
 use dlbridge_testing::{CountingOwner, Foreign};
 
 #[test]
@@ -47,19 +47,18 @@ fn an_owner_is_dropped_once_on_another_thread() {
 
 #[test]
 fn what_is_refused_is_released_all_the_same() {
-    let refused = |flags, strides: &[i64]| {
-        let foreign = Foreign::new(&[3], &[1_i32, 2, 3, 4, 5, 6]).flags(flags).strides(strides);
+    let refused = |class, strides: &[i64]| {
+        let foreign = Foreign::new(&[3], &[1_i32, 2, 3, 4, 5, 6]).class(class).strides(strides);
         let releases = foreign.releases();
         let tensor = import(foreign).expect("legal");
         let slice = tensor.into_slice_mut::<i32>().map(|_| ());
         releases.expect(1, "after it was refused");
         slice
     };
-    assert_eq!(refused(Flags::NONE, &[1]), Err(Error::SharedMemory));
-    let frozen = Flags::IS_COPIED | Flags::READ_ONLY;
-    assert_eq!(refused(frozen, &[1]), Err(Error::ReadOnly));
+    assert_eq!(refused(Access::Shared, &[1]), Err(Error::SharedMemory));
+    assert_eq!(refused(Access::Frozen, &[1]), Err(Error::ReadOnly));
     let wanted = Error::NotContiguous { axis: 0, stride: 2, expected: 1 };
-    assert_eq!(refused(Flags::IS_COPIED, &[2]), Err(wanted));
+    assert_eq!(refused(Access::Exclusive, &[2]), Err(wanted));
     let wanted = Error::DTypeMismatch { found: DType::U8, expected: DType::I8 };
     assert_eq!(Tensor::from([1_u8]).into_slice::<i8>().map(|_| ()), Err(wanted));
     let shared = Tensor::from(Tensor::from([1_u8]).into_shared());
@@ -85,7 +84,7 @@ fn a_slice_may_be_exported_again() {
 fn bytes_are_those_of_the_elements_at_any_address() {
     let numbers = [1_u32, 2].map(u32::to_ne_bytes).concat();
     let bytes = [&[0][..], &numbers].concat();
-    let foreign = Foreign::of_bytes(DType::U32, &[2], &bytes).data_at(1).flags(Flags::IS_COPIED);
+    let foreign = Foreign::of_bytes(DType::U32, &[2], &bytes).data_at(1).class(Access::Exclusive);
     let tensor = import(foreign).expect("legal");
     assert!(matches!(tensor.as_slice::<u32>(), Err(Error::Misaligned { .. })));
     assert_eq!(tensor.as_bytes(), Ok(&numbers[..]));
@@ -93,19 +92,19 @@ fn bytes_are_those_of_the_elements_at_any_address() {
     let packed = import(Foreign::of_bytes(DType::FLOAT4_E2M1FN, &[3], &[0x21, 0x03]));
     assert_eq!(packed.expect("legal").as_bytes(), Err(Error::SharedMemory));
     let foreign = Foreign::of_bytes(DType::FLOAT4_E2M1FN, &[3], &[0x21, 0x03]);
-    let packed = import(foreign.flags(Flags::IS_COPIED)).expect("legal");
+    let packed = import(foreign.class(Access::Exclusive)).expect("legal");
     assert_eq!(packed.as_bytes(), Ok(&[0x21, 0x03][..]));
     let rows = Tensor::builder([1_u16, 2, 3, 4]).shape(&[2, 2]).strides(&[1, 2]).build::<u16>();
     let wanted = Error::NotContiguous { axis: 0, stride: 1, expected: 2 };
     assert_eq!(rows.expect("it fits").as_bytes(), Err(wanted));
-    let empty = import(Foreign::new::<u64>(&[0, 3], &[]).flags(Flags::IS_COPIED)).expect("legal");
+    let empty = import(Foreign::new::<u64>(&[0, 3], &[]).class(Access::Exclusive)).expect("legal");
     assert_eq!(empty.as_bytes(), Ok(&[][..]));
 }
 
 #[test]
 fn bytes_are_written_to_elements_of_any_type_at_any_address() {
     let bytes = [&[0][..], &[0; 8]].concat();
-    let foreign = Foreign::of_bytes(DType::U32, &[2], &bytes).data_at(1).flags(Flags::IS_COPIED);
+    let foreign = Foreign::of_bytes(DType::U32, &[2], &bytes).data_at(1).class(Access::Exclusive);
     let mut tensor = import(foreign).expect("legal");
     let numbers = [1_u32, 2].map(u32::to_ne_bytes).concat();
     tensor.as_bytes_mut().expect("a copy").copy_from_slice(&numbers);
@@ -113,7 +112,7 @@ fn bytes_are_written_to_elements_of_any_type_at_any_address() {
     let mut tensor = Tensor::from(vec![0_u16; 2]);
     tensor.as_bytes_mut().expect("exclusive")[2..].copy_from_slice(&7_u16.to_ne_bytes());
     assert_eq!(tensor.into_owner::<Vec<u16>>().expect("a vector"), [0, 7]);
-    let foreign = Foreign::of_bytes(DType::FLOAT4_E2M1FN, &[3], &[0, 0]).flags(Flags::IS_COPIED);
+    let foreign = Foreign::of_bytes(DType::FLOAT4_E2M1FN, &[3], &[0, 0]).class(Access::Exclusive);
     let mut packed = import(foreign).expect("legal");
     packed.as_bytes_mut().expect("a copy")[1] = 3;
     assert_eq!(packed.as_bytes(), Ok(&[0, 3][..]));

@@ -199,7 +199,7 @@ fn memory_is_delivered_as_asked() {
         (IfNeeded, Device::CPU, false, None, Delivery::Keep),
         (Never, Device::CPU, false, None, Delivery::Keep),
         (Always, Device::CPU, false, None, Delivery::CopyOnHost),
-        (Always, Device::CPU, true, None, Delivery::Keep),
+        (Always, Device::CPU, true, None, Delivery::CopyOnHost),
         (Always, cuda, false, None, Delivery::Call(cuda)),
         (Always, cuda, true, Some(cuda), Delivery::Keep),
         // On another device.

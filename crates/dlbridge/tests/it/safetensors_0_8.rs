@@ -265,12 +265,12 @@ fn views_take_what_lies_side_by_side() {
         assert!(refusal.tensor != "odd address", "bytes need no alignment");
     }
     let device = "cuda:0".parse().expect("a name");
-    let foreign = Foreign::new(&[2], &[1, 2]).device(device).flags(Flags::IS_COPIED);
+    let foreign = Foreign::new(&[2], &[1, 2]).device(device).class(Access::Exclusive);
     let wanted = Error::NotHostAccessible { device };
     let refused = TensorView::try_from(&import(foreign).expect("legal")).map(|_| ());
     assert_eq!(refused, Err(wanted));
     let padded = Foreign::of_bytes(DType::FLOAT4_E2M1FN, &[2], &[1, 2]);
-    let padded = padded.flags(Flags::IS_COPIED | Flags::SUBBYTE_PADDED);
+    let padded = padded.flags(Flags::SUBBYTE_PADDED).class(Access::Exclusive);
     match TensorView::try_from(&import(padded).expect("legal")) {
         Err(Error::Refused { by: "safetensors", .. }) => {}
         other => panic!("a byte for each is not what the format has: {other:?}"),

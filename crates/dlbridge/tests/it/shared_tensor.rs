@@ -103,7 +103,7 @@ fn no_handle_is_exclusive() {
 
 #[test]
 fn a_read_only_copy_is_no_longer_called_one() {
-    let copy = Foreign::new(&[2, 3], &SIX).flags(Flags::IS_COPIED | Flags::READ_ONLY);
+    let copy = Foreign::new(&[2, 3], &SIX).class(Access::Frozen);
     let tensor = import(copy).expect("legal").into_shared();
     assert_eq!((tensor.access(), tensor.flags()), (Access::Frozen, Flags::READ_ONLY));
     let back = take_back(Tensor::from(tensor.clone()).into_raw());
@@ -187,7 +187,7 @@ fn every_clone_of_frozen_memory_gives_slices_and_none_writes() {
 
 #[test]
 fn an_export_of_frozen_memory_is_read_only_and_no_copy() {
-    let copy = Foreign::new(&[2, 3], &SIX).flags(Flags::IS_COPIED);
+    let copy = Foreign::new(&[2, 3], &SIX).class(Access::Exclusive);
     for tensor in [Tensor::from(SIX.to_vec()), import(copy).expect("legal")] {
         assert_eq!(tensor.access(), Access::Exclusive);
         let frozen = tensor.into_frozen();
@@ -240,8 +240,10 @@ fn the_last_handle_stays_frozen_and_gives_its_owner_out() {
 #[test]
 fn sharing_a_tensor_that_came_back_is_not_undone_by_taking_it_out() {
     let copied = || {
-        let foreign = Foreign::new(&[2, 3], &SIX).flags(Flags::IS_COPIED).without_deleter();
-        take_back(import(foreign).expect("legal").into_raw())
+        let foreign = Foreign::new(&[2, 3], &SIX).class(Access::Exclusive).without_deleter();
+        let tensor = take_back(import(foreign).expect("legal").into_raw());
+        // SAFETY: the test's own memory.
+        unsafe { dlbridge::ffi::assume_class(tensor, Access::Exclusive) }
     };
     assert_eq!(copied().access(), Access::Exclusive);
     let shared = copied().into_shared().into_inner().expect("the only handle");

@@ -192,7 +192,7 @@ fn flags_survive_being_wrapped() {
     let (_, found, _) = read(managed);
     assert_eq!(Flags(found), flags);
     let tensor = take_back(managed);
-    assert_eq!((tensor.flags(), tensor.access()), (flags, Access::Frozen));
+    assert_eq!((tensor.flags(), tensor.access()), (flags, Access::Shared));
 }
 
 #[test]

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use crate::common::{delete, delete_legacy, import, other_length, take_back};
-use dlbridge::{DType, Error, Flags, Tensor, TensorMut, TensorRef};
+use dlbridge::{Access, DType, Error, Tensor, TensorMut, TensorRef};
 use dlbridge_testing::Foreign;
 use dlbridge_testing::conformance::{self, Expected};
 
 fn empty() -> Vec<(&'static str, Tensor)> {
     let null = std::ptr::null_mut();
-    let foreign = Foreign::new::<f32>(&[2, 0], &[]).data(null).flags(Flags::IS_COPIED);
+    let foreign = Foreign::new::<f32>(&[2, 0], &[]).data(null).class(Access::Exclusive);
     vec![
         ("vector", Tensor::from(Vec::<f32>::new())),
         ("array", Tensor::from([0.0_f32; 0])),

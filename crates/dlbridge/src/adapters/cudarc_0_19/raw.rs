@@ -244,10 +244,10 @@ pub(crate) fn driver<E: Display>(doing: &'static str) -> impl FnOnce(E) -> Error
 #[cfg(test)]
 mod tests {
     use super::check_slice;
-    use dlbridge_sys::{DLDeviceType, DLPACK_FLAG_BITMASK_IS_COPIED};
+    use dlbridge_sys::DLDeviceType;
     use dlbridge_testing::Foreign;
 
-    use crate::{Device, Error, Tensor};
+    use crate::{Access, Device, Error, Tensor, ffi};
 
     fn import(foreign: Foreign) -> Tensor {
         let descriptor = foreign.into_versioned();
@@ -255,9 +255,10 @@ mod tests {
         let fields = unsafe { &mut *descriptor };
         fields.dl_tensor.device.device_type = DLDeviceType::CUDA;
         fields.dl_tensor.device.device_id = 1;
-        fields.flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
         // SAFETY: nobody reads what is said to lie on a device (T7).
-        unsafe { Tensor::from_raw(descriptor) }.expect("legal")
+        let tensor = unsafe { Tensor::from_raw(descriptor) }.expect("legal");
+        // SAFETY: a descriptor of the test's own (R4).
+        unsafe { ffi::assume_class(tensor, Access::Exclusive) }
     }
 
     #[test]

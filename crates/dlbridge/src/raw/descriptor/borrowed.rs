@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use dlbridge_sys::DLTensor;
 
 use super::checked::{Checked, Memory};
-use super::validate::validate;
+use super::validate::{checked_with, validate};
 use crate::layout::OwnedLayout;
 use crate::{Access, Error, Flags};
 
@@ -66,9 +66,9 @@ impl<'a> Borrowed<'a> {
     /// `tensor` satisfies `SAFETY.md`'s list of trust for `'a`.
     pub(crate) unsafe fn from_raw(tensor: &DLTensor) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        let validated = unsafe { validate(tensor, Flags::NONE) }?;
+        let strides = unsafe { validate(tensor, Flags::NONE) }?;
         // SAFETY: validated just now; the rest is the caller's duty.
-        let checked = unsafe { validated.checked(tensor, Flags::NONE) };
+        let checked = unsafe { checked_with(tensor, &strides, Flags::NONE) };
         // SAFETY: the caller's duty.
         Ok(unsafe { Self::copied(checked) })
     }

@@ -7,29 +7,26 @@ use super::checked::{self, Checked, device, dtype};
 use crate::layout::{self, Dims, Layout, small};
 use crate::{Access, DescriptorError, Error, Flags, MAX_RANK};
 
-/// The result of validating a descriptor that is accepted.
-pub(crate) struct Validated {
-    pub(crate) access: Access,
-    /// Contiguous strides, if the descriptor has none (null strides, from older producers).
-    pub(crate) strides: Option<Dims>,
-}
+/// Contiguous strides for a descriptor that has none (null strides, from older producers).
+pub(crate) type MissingStrides = Option<Dims>;
 
-impl Validated {
-    /// The checked descriptor.
-    ///
-    /// # Safety
-    ///
-    /// This is the result for this same descriptor, whose lists and elements are alive and unchanged
-    /// for `'a`.
-    #[inline(always)]
-    pub(crate) unsafe fn checked<'a>(&'a self, tensor: &DLTensor, flags: Flags) -> Checked<'a> {
-        let access = self.access;
-        match &self.strides {
-            // SAFETY: it has strides of its own; the rest is the caller's duty.
-            None => unsafe { Checked::described(tensor, access, flags) },
-            // SAFETY: validated with these strides; the rest is the caller's duty.
-            Some(strides) => unsafe { Checked::strided(tensor, strides, access, flags) },
-        }
+/// A descriptor that was accepted, as a checked one of class [`Access::IMPORTED`].
+///
+/// # Safety
+///
+/// `strides` is the result of validating this same descriptor, whose lists and elements are alive and
+/// unchanged for `'a`.
+#[inline(always)]
+pub(crate) unsafe fn checked_with<'a>(
+    tensor: &DLTensor,
+    strides: &'a MissingStrides,
+    flags: Flags,
+) -> Checked<'a> {
+    match strides {
+        // SAFETY: it has strides of its own; the rest is the caller's duty.
+        None => unsafe { Checked::described(tensor, Access::IMPORTED, flags) },
+        // SAFETY: validated with these strides; the rest is the caller's duty.
+        Some(strides) => unsafe { Checked::strided(tensor, strides, Access::IMPORTED, flags) },
     }
 }
 
@@ -40,10 +37,10 @@ impl Validated {
 /// If `ndim` is positive, a `shape` or `strides` that is not null points to that many `i64` (trust
 /// T2).
 #[inline(always)]
-pub(crate) unsafe fn validate(tensor: &DLTensor, flags: Flags) -> Result<Validated, Error> {
+pub(crate) unsafe fn validate(tensor: &DLTensor, flags: Flags) -> Result<MissingStrides, Error> {
     // SAFETY: the caller's duty.
     if unsafe { is_ordinary(tensor) } {
-        return Ok(Validated { access: Access::imported(flags), strides: None });
+        return Ok(None);
     }
     // SAFETY: the same.
     unsafe { validate_any(tensor, flags) }
@@ -51,7 +48,7 @@ pub(crate) unsafe fn validate(tensor: &DLTensor, flags: Flags) -> Result<Validat
 
 /// Whether a descriptor is an ordinary one: elements of whole bytes at an address, explicit strides,
 /// no byte offset, nothing negative, numbers that are [small]. [`validate_any`] accepts every such
-/// descriptor, as of class [`Access::imported`].
+/// descriptor.
 ///
 /// Short, since every import inlines it.
 ///
@@ -101,7 +98,10 @@ unsafe fn is_small(tensor: &DLTensor, rank: usize) -> bool {
 /// As for [`validate`].
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn validate_any(tensor: &DLTensor, flags: Flags) -> Result<Validated, Error> {
+pub(crate) unsafe fn validate_any(
+    tensor: &DLTensor,
+    flags: Flags,
+) -> Result<MissingStrides, Error> {
     let ndim = tensor.ndim;
     let rank = match usize::try_from(ndim) {
         Ok(rank) if rank <= MAX_RANK => rank,
@@ -119,8 +119,8 @@ pub(crate) unsafe fn validate_any(tensor: &DLTensor, flags: Flags) -> Result<Val
         strides
     });
     let known = given.or(strides.as_deref()).unwrap_or_default();
-    let access = check(tensor, flags, shape, known)?;
-    Ok(Validated { access, strides })
+    check(tensor, flags, shape, known)?;
+    Ok(strides)
 }
 
 /// A descriptor's shape or strides, if it has them.
@@ -135,18 +135,18 @@ unsafe fn list<'a>(numbers: *const i64, rank: usize) -> Option<&'a [i64]> {
     is_there.then(|| unsafe { checked::list(numbers, rank) })
 }
 
-/// The class of the elements' memory.
-fn check(tensor: &DLTensor, flags: Flags, shape: &[i64], strides: &[i64]) -> Result<Access, Error> {
+/// Checks the layout, and that every element has an address.
+fn check(tensor: &DLTensor, flags: Flags, shape: &[i64], strides: &[i64]) -> Result<(), Error> {
     let (_, size) = Layout::sized(shape, strides, dtype(tensor), flags)?;
     let len = size.span.len;
     if len == 0 {
-        return Ok(Access::imported(flags));
+        return Ok(());
     }
     if tensor.data.is_null() {
         return Err(DescriptorError::NullData { len }.into());
     }
     if !device(tensor).kind.has_addresses() {
-        return Ok(Access::Shared);
+        return Ok(());
     }
     let offset = usize::try_from(tensor.byte_offset).ok();
     let origin = offset.and_then(|offset| tensor.data.addr().checked_add(offset));
@@ -156,10 +156,8 @@ fn check(tensor: &DLTensor, flags: Flags, shape: &[i64], strides: &[i64]) -> Res
     match origin.map(|at| (at.checked_sub(lowest), at)) {
         // A part of a tensor without memory, such as a fake tensor of PyTorch.
         Some((None, _)) => Err(DescriptorError::NullData { len }.into()),
-        Some((Some(below), at))
-            if below >= size.below && at.checked_add(size.above).is_some() =>
-        {
-            Ok(Access::imported(flags))
+        Some((Some(below), at)) if below >= size.below && at.checked_add(size.above).is_some() => {
+            Ok(())
         }
         _ => Err(DescriptorError::AddressOverflow { byte_offset: tensor.byte_offset }.into()),
     }
@@ -193,8 +191,16 @@ mod tests {
     }
 
     fn address() -> impl Strategy<Value = usize> {
-        let edges =
-            prop::sample::select(vec![0, 1, 64, 0xffff, 0x1_0000, usize::MAX / 2, usize::MAX - 64, usize::MAX]);
+        let edges = prop::sample::select(vec![
+            0,
+            1,
+            64,
+            0xffff,
+            0x1_0000,
+            usize::MAX / 2,
+            usize::MAX - 64,
+            usize::MAX,
+        ]);
         prop_oneof![3 => Just(0x10_0000), 1 => edges]
     }
 
@@ -229,10 +235,8 @@ mod tests {
             // SAFETY: the same.
             let whole = unsafe { validate_any(&tensor, flags) };
             if is_short {
-                let whole = whole.expect("full validation accepts it");
-                prop_assert_eq!(Access::imported(flags), whole.access);
-                prop_assert!(whole.strides.is_none());
-            } else if let Ok(whole) = whole {
+                prop_assert!(whole.expect("full validation accepts it").is_none());
+            } else if let Ok(added) = whole {
                 let is_ordinary = dtype(&tensor).is_ordinary()
                     && shape.iter().chain(&strides).all(|number| (0..100).contains(number))
                     && address == 0x10_0000
@@ -241,7 +245,7 @@ mod tests {
                     && has_shape
                     && has_strides;
                 prop_assert!(!is_ordinary);
-                prop_assert_eq!(whole.strides.is_some(), !has_strides && !shape.is_empty());
+                prop_assert_eq!(added.is_some(), !has_strides && !shape.is_empty());
             }
         }
     }

@@ -38,14 +38,9 @@ impl Metadata {
 
     /// The metadata of a producer's tensor. A legacy one is read-only for lack of a flag.
     #[inline(always)]
-    pub(crate) const fn imported(
-        flags: Flags,
-        access: Access,
-        origin: Origin,
-        is_bound: bool,
-    ) -> Self {
+    pub(crate) const fn imported(flags: Flags, origin: Origin, is_bound: bool) -> Self {
         let is_legacy = matches!(origin, Origin::Legacy);
-        Self::new(flags, access)
+        Self::new(flags, Access::IMPORTED)
             .with_origin(origin)
             .with_bound(is_bound)
             .with_legacy_read_only(is_legacy)

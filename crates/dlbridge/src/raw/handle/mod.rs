@@ -21,7 +21,7 @@ pub use self::chain::KeepAlive;
 use self::header::Header;
 use self::metadata::{Metadata, Origin};
 use super::descriptor::Checked;
-use super::descriptor::validate::{is_ordinary, validate_any};
+use super::descriptor::validate::{checked_with, is_ordinary, validate_any};
 use crate::{Access, Error, Flags, TypeCode};
 
 /// Owns the memory of a tensor: a pointer to its descriptor, and what validation found.
@@ -62,7 +62,7 @@ impl Handle {
         let fields = unsafe { descriptor.as_ref() };
         // SAFETY: the caller's duty (T2).
         if unsafe { is_ordinary(fields) } {
-            let metadata = Metadata::imported(flags, Access::imported(flags), origin, is_bound);
+            let metadata = Metadata::imported(flags, origin, is_bound);
             return Ok(Self { tensor: descriptor, metadata });
         }
         // SAFETY: the caller's duty, for the descriptor of this tensor.
@@ -84,18 +84,15 @@ impl Handle {
         // SAFETY: alive, and not written while the handle owns it (T1).
         let fields = unsafe { tensor.as_ref() };
         // SAFETY: the caller's duty (T2).
-        let validated = unsafe { validate_any(fields, flags) }?;
-        let mut this = Self {
-            tensor,
-            metadata: Metadata::imported(flags, validated.access, origin, is_bound),
-        };
-        if validated.strides.is_none() {
+        let strides = unsafe { validate_any(fields, flags) }?;
+        let mut this = Self { tensor, metadata: Metadata::imported(flags, origin, is_bound) };
+        if strides.is_none() {
             return Ok(this);
         }
         this.metadata = this.metadata.with_chained();
         let metadata = this.metadata;
         // SAFETY: validated just now; alive as long as `this` (R2).
-        let checked = unsafe { validated.checked(fields, this.flags()) };
+        let checked = unsafe { checked_with(fields, &strides, this.flags()) };
         // SAFETY: the same memory, alive as long as the owner, which is `this` (R2).
         Ok(unsafe { Self::with_owner(Unstrided(this), checked, metadata) })
     }
@@ -190,8 +187,7 @@ impl Handle {
         }
     }
 
-    /// Gives up exclusive access, and the `IS_COPIED` flag: exported with that flag, the tensor would
-    /// come back as exclusive.
+    /// Gives up exclusive access, and the `IS_COPIED` flag: the memory is no longer one consumer's copy.
     pub(crate) fn demote(&mut self) {
         let metadata = &mut self.metadata;
         if metadata.access() == Access::Exclusive {

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use dlbridge_sys::DLTensor;
 
 use crate::raw::Handle;
-use crate::raw::descriptor::validate::{Validated, is_ordinary, validate_any};
+use crate::raw::descriptor::validate::{is_ordinary, validate_any};
 use crate::raw::handle::metadata::Metadata;
 use crate::{Access, Error, Flags, MAX_RANK, Tensor};
 
@@ -57,15 +57,13 @@ impl<'a> BorrowedTensor<'a> {
         flags: Flags,
     ) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        let access = if unsafe { is_ordinary(tensor) } {
-            Access::imported(flags)
-        } else {
+        if !unsafe { is_ordinary(tensor) } {
             // SAFETY: the same.
-            unsafe { validate_unusual(tensor, strides, flags) }?
-        };
+            unsafe { validate_unusual(tensor, strides, flags) }?;
+        }
+        let metadata = Metadata::new(flags, Access::IMPORTED);
         // SAFETY: validated just now, and it has strides (R1); the handle is never exported.
-        let handle =
-            unsafe { Handle::borrowed(NonNull::from(tensor), Metadata::new(flags, access)) };
+        let handle = unsafe { Handle::borrowed(NonNull::from(tensor), metadata) };
         Ok(Self { tensor: ManuallyDrop::new(Tensor(handle)), descriptor: PhantomData })
     }
 }
@@ -79,16 +77,15 @@ unsafe fn validate_unusual(
     tensor: &mut DLTensor,
     room: &mut [MaybeUninit<i64>; MAX_RANK],
     flags: Flags,
-) -> Result<Access, Error> {
+) -> Result<(), Error> {
     // SAFETY: the caller's duty.
-    let Validated { access, strides } = unsafe { validate_any(tensor, flags) }?;
-    if let Some(strides) = strides {
+    if let Some(strides) = unsafe { validate_any(tensor, flags) }? {
         for (place, &stride) in room.iter_mut().zip(strides.iter()) {
             place.write(stride);
         }
         tensor.strides = room.as_mut_ptr().cast();
     }
-    Ok(access)
+    Ok(())
 }
 
 impl Deref for BorrowedTensor<'_> {

@@ -8,7 +8,7 @@ use crate::raw::handle::abi::not_null;
 use crate::raw::handle::deferred::keep;
 pub use crate::raw::handle::deferred::{Binding, DeferredDrop};
 use crate::raw::handle::release::Nests;
-use crate::{Error, SharedTensor, Tensor};
+use crate::{Access, Error, SharedTensor, Tensor};
 
 /// As [`Tensor::try_from_raw`], but the binding decides when the deleter of the producer is called after
 /// the last handle of the memory is dropped. This holds for all handles of the memory and their exports.
@@ -30,6 +30,19 @@ pub unsafe fn try_from_raw_bound<A: ManagedTensor>(
     keep(binding);
     // SAFETY: the caller's duty.
     unsafe { Handle::import(not_null(tensor)?, true) }.map(Tensor)
+}
+
+/// The tensor with another class.
+///
+/// # Safety
+///
+/// The class is true of the elements for as long as there are tensors over them (`SAFETY.md`, access
+/// classes).
+#[must_use]
+pub unsafe fn assume_class(mut tensor: Tensor, access: Access) -> Tensor {
+    // SAFETY: the caller's duty (R4).
+    unsafe { tensor.0.set_access(access) };
+    tensor
 }
 
 impl From<DeferredDrop> for Tensor {

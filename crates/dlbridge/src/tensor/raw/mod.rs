@@ -23,7 +23,7 @@ pub use shared::SharedTensor;
 use crate::raw::Handle;
 use crate::raw::borrowed::Borrowed;
 use crate::raw::descriptor::checked::describe;
-use crate::raw::descriptor::validate::validate;
+use crate::raw::descriptor::validate::{checked_with, validate};
 use crate::raw::handle::ManagedTensor;
 use crate::raw::handle::abi::{self, not_null};
 use crate::raw::handle::header::Destroy;
@@ -46,8 +46,8 @@ impl Tensor {
     /// - Every element that they and the offset reach is in one allocation, initialised, of the size of
     ///   `dtype`, and alive until the deleter is called. The device says where: host memory can be read.
     /// - The deleter may be called on any thread, and returns.
-    /// - `IS_COPIED` is set only if no other code uses the elements, and `READ_ONLY` unless they may be
-    ///   written. While Rust reads an element, no other thread writes it without synchronisation.
+    /// - `READ_ONLY` is set unless the elements may be written. While Rust reads an element, no other
+    ///   thread writes it without synchronisation.
     /// - Work that is queued on a device is ordered before the consumer's.
     ///
     /// # Errors
@@ -109,13 +109,13 @@ impl Tensor {
 
     /// Exports memory that a plain descriptor describes and `owner` keeps alive. The shape and the
     /// strides are copied; the descriptor is not used again. The class is
-    /// [`Shared`](crate::Access::Shared), unless `flags` has [`IS_COPIED`](Flags::IS_COPIED).
+    /// [`Shared`](crate::Access::Shared).
     ///
     /// # Safety
     ///
     /// `tensor` is valid for reads, with lists of `ndim` numbers where they are not null. While
     /// `owner` lives, also after it is moved, the elements satisfy the list of
-    /// [`from_raw`](Self::from_raw) (T3, T5 to T9). The owner may be dropped on any thread.
+    /// [`from_raw`](Self::from_raw) (T3, T6 to T9). The owner may be dropped on any thread.
     ///
     /// # Errors
     ///
@@ -127,9 +127,9 @@ impl Tensor {
         flags: Flags,
     ) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        let validated = unsafe { validate(tensor, flags) }?;
+        let strides = unsafe { validate(tensor, flags) }?;
         // SAFETY: validated just now; the rest is the caller's duty.
-        let checked = unsafe { validated.checked(tensor, flags) };
+        let checked = unsafe { checked_with(tensor, &strides, flags) };
         // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
         unsafe { Handle::share(owner, destroy(), checked, checked.access(), flags) }.map(Self)
     }
@@ -239,8 +239,7 @@ impl<O: Send + 'static> Builder<O> {
     ///
     /// While the owner lives, also after it is moved, `data` is an address (or a handle) on
     /// `device` from which the chosen elements can be reached, to be read and, unless `flags` has
-    /// [`READ_ONLY`](Flags::READ_ONLY), written. If they have [`IS_COPIED`](Flags::IS_COPIED),
-    /// no other code uses the elements during that time. The owner may be dropped on any thread.
+    /// [`READ_ONLY`](Flags::READ_ONLY), written. The owner may be dropped on any thread.
     ///
     /// # Errors
     ///
