@@ -16,15 +16,13 @@ using .CUDA: CuArray, CuDevice, CuPtr
 using .DLBridge: Device, Info, Request
 
 const KIND = DLBridge.CUDA_KIND
-# kDLCUDAManaged
-const MANAGED = Int32(13)
+const MANAGED = DLBridge.CUDA_MANAGED_KIND
 
 # Whatever kind of array was asked for, it is a CuArray here.
 function DLBridge.device_array(
     ::Val{KIND}, ::Type{<:AbstractArray{T,N}}, tensor, info::Info, request::Request,
 ) where {T,N}
     reversed, copy = request.reversed, request.copy
-    info.device.kind == KIND || DLBridge.throw_device(info)
     contiguous = (reversed ? info.is_row_major : info.is_column_major) != 0
     contiguous || throw(ArgumentError("layout: expected a contiguous tensor, found other strides"))
     info.flags & DLBridge.READ_ONLY == 0 || copy || !request.write ||
@@ -63,5 +61,7 @@ end
 
 DLBridge.device_of(A::CuArray) =
     Device(CUDA.is_unified(A) ? MANAGED : KIND, CUDA.deviceid(CUDA.device(A)))
+
+__init__() = (DLBridge.USES_CUDA[] = true; nothing)
 
 end

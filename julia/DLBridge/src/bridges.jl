@@ -8,7 +8,10 @@
 The `PyObject *` of `o`, as a `Ptr{Cvoid}`. The reference stays that of `o`.
 """
 python_pointer(o) = throw(ArgumentError(
-    "object: expected a Python object, found $(typeof(o)); load PythonCall or PyCall",
+    "object: expected a Python object" * (
+        isempty(OBJECT_TYPES) ? ", found $(typeof(o)); load PythonCall or PyCall" :
+        " ($(join(OBJECT_TYPES, " or "))), found $(typeof(o))"
+    ),
 ))
 
 """
@@ -17,6 +20,13 @@ python_pointer(o) = throw(ArgumentError(
 An object of type `P` of a new reference, which it takes over.
 """
 function python_object end
+
+"""
+    DLBridge.release_object(o)
+
+Gives up the reference of `o`, which is not used afterwards, before Julia's garbage collector does.
+"""
+release_object(o) = nothing
 
 """
     DLBridge.python_call(P, f, object)
@@ -54,6 +64,13 @@ function only_object_type()
         "share(A, $(OBJECT_TYPES[1]), from_dlpack)",
     ))
 end
+
+# Set by the extension of CUDA.
+const USES_CUDA = Ref(false)
+
+# The host can read managed memory, but must wait for the device first: CUDA.jl does that for a CuArray.
+is_for_device(info) =
+    info.device.kind == CUDA_KIND || info.device.kind == CUDA_MANAGED_KIND && USES_CUDA[]
 
 """
     DLBridge.device_array(Val(kind), A, tensor, info, request)

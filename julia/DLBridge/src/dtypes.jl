@@ -38,13 +38,20 @@ function register_dtype(::Type{T}) where {T}
     return nothing
 end
 
+# Packages whose element types this package knows, by the codes of DLPack.
+const TYPE_PACKAGES = Dict(4 => "BFloat16s", 10 => "DLFP8Types", 11 => "DLFP8Types", 12 => "DLFP8Types", 13 => "DLFP8Types")
+
 function julia_type(found::DType)
     T = get(JULIA_TYPES, found, nothing)
-    T === nothing && throw(ArgumentError(
-        "dtype: found $(name(found)), which has no Julia type here; " *
-        "packages that have one make it known by DLBridge.register_dtype",
-    ))
+    T === nothing && throw_no_type(found)
     return T
+end
+
+@noinline function throw_no_type(found::DType)
+    package = found.lanes == 1 ? get(TYPE_PACKAGES, Int(found.code), nothing) : nothing
+    throw(ArgumentError("dtype: found $(name(found)), which has no Julia type here; " * (
+        package === nothing ? "packages that have one make it known by DLBridge.register_dtype" : "load $package"
+    )))
 end
 
 const NAME_SIZE = 64

@@ -9,8 +9,8 @@ A Julia array over the memory of the Python array `o`: an object with `__dlpack_
 
 A row-major tensor arrives with its dimensions reversed, a column-major one as it is; `layout =
 RowMajor` or `ColMajor` makes the choice explicit. The array is a plain `Array` where that is right
-(host memory, writable, contiguous, aligned, no `Bool`), else a [`StridedTensor`](@ref); memory of
-CUDA is a `CuArray`. `copy = true` makes an `Array` with memory of its own. `write = false` is your promise
+(host memory, writable, contiguous, aligned, and the bytes of `Bool`s are 0 or 1), else a
+[`StridedTensor`](@ref); memory of CUDA, managed memory included, is a `CuArray`. `copy = true` makes an `Array` with memory of its own. `write = false` is your promise
 not to write: read-only memory then counts as writable, and may be a plain `Array`.
 
 A legacy capsule has no flag for read-only memory, so its memory counts as read-only. `assume_writable = true` says
@@ -103,9 +103,11 @@ tensor_info(tensor::Ptr{Cvoid}) =
 
 function tensor_info(tensor::Ptr{Cvoid}, assume_writable::Bool)
     info = tensor_info(tensor)
-    assume_writable && ccall(dlb_is_legacy_read_only[], UInt8, (Ptr{Cvoid},), tensor) != 0 || return info
+    assume_writable && is_legacy_read_only(tensor) || return info
     return with_flags(info, info.flags & ~READ_ONLY)
 end
+
+is_legacy_read_only(tensor) = ccall(dlb_is_legacy_read_only[], UInt8, (Ptr{Cvoid},), tensor) != 0
 
 # A caller's word about the memory is kept in Julia's arrays only: the tensor stays as it is.
 with_flags(info::Info, flags::UInt64) =
@@ -149,8 +151,9 @@ end
 
 # Whatever array is right for the tensor.
 function arrive(::Type{T}, ::Val{N}, tensor, info, request) where {T,N}
-    plain = T !== Bool && why_not_plain(Array{T,N}, info, request) === nothing
-    if info.is_host != 0 && (request.copy || info.len == 0 || plain)
+    if info.is_host != 0 && !is_for_device(info) && (
+        request.copy || info.len == 0 || why_not_plain(Array{T,N}, tensor, info, request) === nothing
+    )
         return arrive_as(Array{T,N}, tensor, info, request)
     end
     return arrive_as(AbstractArray{T,N}, tensor, info, request)
@@ -166,7 +169,7 @@ function arrive_as(::Type{Array{T,N}}, tensor, info, request) where {T,N}
         release_now(tensor)
         return array
     end
-    problem = why_not_plain(Array{T,N}, info, request)
+    problem = why_not_plain(Array{T,N}, tensor, info, request)
     problem === nothing || throw(ArgumentError(problem))
     array = unsafe_wrap(Array, Ptr{T}(info.data), size)
     own!(array, tensor)
@@ -174,9 +177,7 @@ function arrive_as(::Type{Array{T,N}}, tensor, info, request) where {T,N}
 end
 
 function arrive_as(::Type{A}, tensor, info, request) where {T,N,A<:AbstractArray{T,N}}
-    if info.device.kind == CUDA_KIND
-        return device_array(Val(CUDA_KIND), A, tensor, info, request)
-    end
+    is_for_device(info) && return device_array(Val(CUDA_KIND), A, tensor, info, request)
     check_host(info)
     StridedTensor{T,N} <: A || return arrive_as_dense(A, tensor, info, request)
     if request.copy
@@ -206,16 +207,31 @@ is_aligned(::Type{T}, info::Info) where {T} =
     UInt(info.data) % Base.datatype_alignment(T) == 0
 
 # Why no plain Array may stand for the tensor; nothing if one may.
-function why_not_plain(::Type{Array{T,N}}, info::Info, request::Request) where {T,N}
+function why_not_plain(::Type{Array{T,N}}, tensor, info::Info, request::Request) where {T,N}
     reversed = request.reversed
     info.is_host == 0 && return "device: expected host memory, found $(name(info.device))"
-    request.write && info.flags & READ_ONLY != 0 &&
-        return "access: expected writable memory, found read-only memory; ask for an AbstractArray, write = false or copy = true"
+    request.write && info.flags & READ_ONLY != 0 && return why_read_only(tensor)
     (reversed ? info.is_row_major : info.is_column_major) == 0 &&
         return "layout: the strides are not those of " * (reversed ? "RowMajor" : "ColMajor") *
                "; ask for an AbstractArray, or copy = true"
     is_aligned(T, info) || return "data: its address is not aligned for $T; copy = true"
+    T === Bool && !are_truth_values(info) &&
+        return "data: expected the bytes 0 and 1 for Bool, found others; ask for an AbstractArray, or copy = true"
     return nothing
+end
+
+why_read_only(tensor) = is_legacy_read_only(tensor) ?
+    "access: expected writable memory, found a legacy capsule, which cannot say that its memory is writable; " *
+    "if its producer permits writing, assume_writable = true, else ask for an AbstractArray, write = false or copy = true" :
+    "access: expected writable memory, found read-only memory; ask for an AbstractArray, write = false or copy = true"
+
+# Julia's compiler relies on a Bool's byte being 0 or 1. Any byte but 0 is true for NumPy, whose views can set others.
+function are_truth_values(info::Info)
+    bytes, seen = Ptr{UInt8}(info.data), 0x00
+    for index in 1:info.len
+        seen |= unsafe_load(bytes, index)
+    end
+    return seen <= 0x01
 end
 
 function copy_elements!(array::Array{T,N}, info::Info, reversed::Bool) where {T,N}

@@ -58,6 +58,7 @@ Description(data, shape, strides, flags, device, dtype, rank, token, release, qu
 const READ_ONLY = UInt64(1)
 const HOST = Device(1, 0)
 const CUDA_KIND = Int32(2)
+const CUDA_MANAGED_KIND = Int32(13)
 
 const FUNCTIONS = (
     :dlb_api_version, :dlb_last_error, :dlb_dtype_name, :dlb_device_name, :dlb_use_python,
@@ -77,14 +78,16 @@ const LIBRARY_FILE = Sys.iswindows() ? "dlbridge_capi.dll" : "libdlbridge." * Li
 
 """
 Where the library is looked for: the file that `DLBRIDGE_LIBRARY` names, the preference `library`, the
-package `dlbridge_jll`, what `cargo xtask capi` built in the repository, what the system's loader finds.
+package `dlbridge_jll`, what `cargo xtask capi` built in the repository or `CARGO_TARGET_DIR`, what the system's loader finds.
 """
 function library_candidates()
     for chosen in (get(ENV, "DLBRIDGE_LIBRARY", ""), preferred_library(), binary_package_library())
         isempty(chosen) || return [chosen]
     end
     repository = normpath(joinpath(@__DIR__, "..", "..", ".."))
-    return [joinpath(repository, "target", "capi", "lib", LIBRARY_FILE), LIBRARY_FILE]
+    # Relative to the folder of the command, as for cargo.
+    built = abspath(get(ENV, "CARGO_TARGET_DIR", joinpath(repository, "target")))
+    return [joinpath(built, "capi", "lib", LIBRARY_FILE), LIBRARY_FILE]
 end
 
 @static if isdefined(Base, :get_preferences)
@@ -114,11 +117,20 @@ function load_library()
         "library: expected dlbridge-capi, found none as $(join(candidates, " or ")); build it with " *
         "`cargo xtask capi`, or name it in DLBRIDGE_LIBRARY",
     )
+    load_functions(library)
+    return nothing
+end
+
+function load_functions(library)
+    version = Libdl.dlsym(library, :dlb_api_version; throw_error = false)
+    found = version === nothing ? "none" : ccall(version, UInt32, ())
+    # First, since an older library lacks some of the functions.
+    version !== nothing && found >= API_VERSION || error(
+        "library: expected API version $API_VERSION or newer, found $found in $(Libdl.dlpath(library)); " *
+        "build it with `cargo xtask capi` of the same checkout",
+    )
     for name in FUNCTIONS
         getfield(DLBridge, name)[] = Libdl.dlsym(library, name)
     end
-    found = ccall(dlb_api_version[], UInt32, ())
-    found >= API_VERSION ||
-        error("library: expected API version $API_VERSION or newer, found $found")
     return nothing
 end

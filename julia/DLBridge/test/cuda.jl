@@ -34,6 +34,16 @@ else
         set("managed", managed)
         drop(managed)
         @test str("managed.__dlpack_device__()") == "(13, 3)"
+        # The host can read managed memory as well; DLPack.jl takes it for a CuArray.
+        o13 = py("managed")
+        y = from_dlpack(o13)
+        @test y isa CUDA.CuArray{Float32,2} && pointer(y).address == pointer(A).address
+        @test from_dlpack(AbstractMatrix{Float32}, RowMajor, o13) isa CUDA.CuArray{Float32,2}
+        @test from_dlpack(Matrix{Float32}, RowMajor, o13) == A
+        DLBridge.USES_CUDA[] = false
+        @test from_dlpack(o13) isa Matrix{Float32}
+        DLBridge.USES_CUDA[] = true
+        drop(o13)
         run_python("del managed")
         run_python("del device_array")
         drop(o)

@@ -33,3 +33,29 @@ end
     found = withenv(DLBridge.library_candidates, "DLBRIDGE_LIBRARY" => nothing)
     @test last(found) == file && endswith(first(found), joinpath("target", "capi", "lib", file))
 end
+
+@testset "the library of another target folder is found" begin
+    folder = withenv(DLBridge.library_candidates, "DLBRIDGE_LIBRARY" => nothing, "CARGO_TARGET_DIR" => "elsewhere")[1]
+    @test dirname(folder) == abspath("elsewhere", "capi", "lib")
+end
+
+# An older library lacks functions; the version is what its user can change.
+if Sys.which("cc") === nothing
+    skip("an older library", "no C compiler")
+else
+    @testset "a library of version $version names itself" for (version, source) in (
+        "1" => "unsigned dlb_api_version(void) { return 1; }", "none" => "int other;",
+    )
+        mktempdir() do folder
+            code, file = joinpath(folder, "old.c"), joinpath(folder, "libold." * DLBridge.Libdl.dlext)
+            write(code, source)
+            run(`cc -shared -fPIC -o $file $code`)
+            before = DLBridge.dlb_release[]
+            library = DLBridge.Libdl.dlopen(file)
+            error = try DLBridge.load_functions(library) catch e; sprint(showerror, e) end
+            DLBridge.Libdl.dlclose(library)
+            @test occursin("expected API version", error) && occursin("found $version in $file", error)
+            @test DLBridge.dlb_release[] == before
+        end
+    end
+end
