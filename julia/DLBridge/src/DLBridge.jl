@@ -9,6 +9,7 @@ Arrays of Python and Julia over the same memory, by DLPack.
 | sealed memory of another process | Julia arrays over it | [`from_sealed`](@ref)`(descriptor)` |
 | a Julia array | a Python array over it | [`share`](@ref)`(A, from_dlpack)` |
 | a Julia array | a capsule | `share(A)` |
+| an array to be made | memory that JAX shares | [`DLBridge.aligned_array`](@ref)`(T, dims...)` |
 | an imported array | to release its memory now | [`DLBridge.close`](@ref)`(x)` |
 """
 module DLBridge
@@ -27,10 +28,11 @@ include("strided.jl")
 include("releases.jl")
 include("closing.jl")
 include("copies.jl")
+include("memory.jl")
 include("products.jl")
+include("factorizations.jl")
 include("imports.jl")
 include("sealed.jl")
-include("memory.jl")
 include("shares.jl")
 include("bridges.jl")
 

@@ -2,6 +2,8 @@
 # Invariant: no copy refers to the memory of the original.
 
 # An `Array` of the elements.
+elements(x::AbstractArray{T,N}) where {T,N} = copyto!(Array{T,N}(undef, size(x)), x)
+
 function elements(x::StridedTensor{T,N}) where {T,N}
     array = Array{T,N}(undef, size(x))
     if is_plain_memory(x)

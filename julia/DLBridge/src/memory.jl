@@ -83,3 +83,32 @@ end
 root_of_share(x::StridedTensor) = x
 
 root_of_share(A::AbstractArray) = parent(A) === A ? A : (A, root_of_share(parent(A)))
+
+# Where XLA's buffers begin; its CPU client copies a tensor at any other address.
+const ALIGNMENT = 64
+
+"""
+    DLBridge.aligned_array(T, dims...)
+    DLBridge.aligned_array(A)
+
+An `Array` whose memory begins at a multiple of $ALIGNMENT bytes, with unspecified elements or those of `A`. JAX shares the memory of such
+arrays and copies that of others; an `Array{T}(undef, dims...)` of less than 2 KiB is often one of the others.
+"""
+function aligned_array(::Type{T}, dims::Dims{N}) where {T,N}
+    isbitstype(T) || throw(ArgumentError("dtype: expected a plain type, found $T"))
+    bytes = Vector{UInt8}(undef, Base.checked_add(Base.checked_mul(sizeof(T), checked_length(dims)), ALIGNMENT))
+    # Rounded up: within the first ALIGNMENT bytes.
+    start = (UInt(pointer(bytes)) + UInt(ALIGNMENT - 1)) & ~UInt(ALIGNMENT - 1)
+    array = unsafe_wrap(Array, Ptr{T}(start), dims)
+    # The finalizer keeps the bytes for as long as the array and its reshapes.
+    finalizer(_ -> bytes, root_of(array))
+    return array
+end
+
+aligned_array(::Type{T}, dims::Integer...) where {T} = aligned_array(T, map(Int, dims))
+aligned_array(A::AbstractArray{T}) where {T} = copyto!(aligned_array(T, size(A)), A)
+
+function checked_length(dims)
+    all(>=(0), dims) || throw(ArgumentError("size: expected no negative dimension, found $dims"))
+    return reduce(Base.checked_mul, dims; init = 1)
+end

@@ -1,12 +1,95 @@
-# Products of strided tensors, by the methods for plain arrays: BLAS, where it knows the type.
+# Products, reductions and `permutedims` of strided tensors, by Julia's methods for plain arrays.
 # A strided tensor is no `DenseArray`, since functions for those would write to read-only memory.
-# Invariant: plain arrays over a tensor's memory are only read, and only until the product is made.
+# Invariant: plain arrays over a tensor's memory are only read, and only until the call returns.
 
-# The operand as a plain array: over the same memory where that is contiguous, else a copy.
+const Indices = Tuple{Vararg{Union{Integer,AbstractRange{<:Integer}}}}
+# A view by integers and ranges, whose elements have strides of their own.
+const TensorView{T,N} = SubArray{T,N,<:StridedTensor,<:Indices}
+const ReshapedTensor{T,N} = Base.ReshapedArray{T,N,<:Union{StridedTensor,TensorView}}
+const TensorLike{T,N} = Union{StridedTensor{T,N},TensorView{T,N},ReshapedTensor{T,N}}
+
+root_of_tensor(x::StridedTensor) = x.root
+root_of_tensor(x::AbstractArray) = root_of_tensor(parent(x))
+
+# A view as a tensor.
+strided(x::StridedTensor) = x
+
+function strided(x::TensorView{T,N}) where {T,N}
+    start, steps = memory(x)
+    whole = parent(x)
+    return StridedTensor{T,N}(start, size(x), steps, whole.is_readonly, whole.is_aligned, whole.root)
+end
+
+# An array for Julia's own methods, which may use BLAS: over the same memory where its strides allow it, else a copy.
 plain(x) = x
-plain(x::Transpose{<:Any,<:StridedTensor}) = transpose(plain(parent(x)))
-plain(x::Adjoint{<:Any,<:StridedTensor}) = adjoint(plain(parent(x)))
-plain(x::StridedTensor) = is_plain_memory(x) ? unsafe_wrap(Array, x.pointer, size(x)) : elements(x)
+plain(x::Transpose{<:Any,<:TensorLike}) = transpose(plain(parent(x)))
+plain(x::Adjoint{<:Any,<:TensorLike}) = adjoint(plain(parent(x)))
+plain(x::TensorView) = plain(strided(x))
+
+function plain(x::ReshapedTensor)
+    whole = strided(parent(x))
+    return is_plain_memory(whole) ? plain_array(whole.pointer, size(x)) : elements(x)
+end
+
+plain(x::StridedTensor) = is_plain_memory(x) ? plain_array(x.pointer, x.size) : elements(x)
+
+function plain(x::StridedTensor{<:Any,1})
+    is_plain_memory(x) && return plain_array(x.pointer, x.size)
+    step = x.strides[1]
+    # BLAS counts a negative step from the other end.
+    step > 0 && is_plain_element(x) || return elements(x)
+    span = (length(x) - 1) * step + 1
+    return view(plain_array(x.pointer, (span,)), 1:step:span)
+end
+
+# A matrix of which one axis is contiguous is part of a plain one, or of a transposed one.
+function plain(x::StridedTensor{<:Any,2})
+    is_plain_memory(x) && return plain_array(x.pointer, x.size)
+    is_plain_element(x) || return elements(x)
+    (rows, columns), (down, across) = x.size, x.strides
+    down == 1 && across >= rows && return plain_columns(x.pointer, rows, columns, across)
+    across == 1 && down >= columns && return transpose(plain_columns(x.pointer, columns, rows, down))
+    return elements(x)
+end
+
+plain_array(start, size) = unsafe_wrap(Array, start, size)
+
+# The padding of the last column is not part of the tensor. The view leaves it out, as that of the other columns.
+function plain_columns(start, rows, columns, step)
+    rows == step && return plain_array(start, (rows, columns))
+    return view(plain_array(start, (step, columns)), 1:rows, :)
+end
+
+# Whether elements are read as those of an `Array`.
+is_plain_element(x::StridedTensor{T}) where {T} = (check_open(x); x.is_aligned && T !== Bool)
+
+# Calls `work` with the elements as a plain array. `close` refuses meanwhile, since `work` may call functions of the
+# user.
+function with_plain(work, x::TensorLike)
+    root = root_of_tensor(x)
+    keep_open!(root, 1)
+    try
+        return GC.@preserve x work(plain(x))
+    finally
+        keep_open!(root, -1)
+    end
+end
+
+function keep_open!(root, change)
+    lock(ROOTS.lock)
+    try
+        root.shares += change
+    finally
+        unlock(ROOTS.lock)
+    end
+    return nothing
+end
+
+# `sum`, `prod`, `maximum`, `minimum`, `reduce`, `count` come here.
+Base.mapreduce(f, op, x::TensorLike; keywords...) = with_plain(array -> mapreduce(f, op, array; keywords...), x)
+
+Base.permutedims(x::TensorLike, order) = GC.@preserve x permutedims(plain(x), order)
+LinearAlgebra.norm(x::TensorLike, p::Real = 2) = GC.@preserve x LinearAlgebra.norm(plain(x), p)
 
 function plain_mul!(C, A, B, α, β)
     GC.@preserve A B mul!(C, plain(A), plain(B), α, β)
@@ -14,7 +97,7 @@ function plain_mul!(C, A, B, α, β)
 end
 
 as_they_are_or_transposed(M) = (M, Transpose{<:Any,<:M}, Adjoint{<:Any,<:M})
-const TENSORS = as_they_are_or_transposed(StridedTensor{<:Any,2})
+const TENSORS = as_they_are_or_transposed(TensorLike{<:Any,2})
 const ARRAYS = as_they_are_or_transposed(StridedMatrix)
 
 for A in (TENSORS..., ARRAYS...)
@@ -22,15 +105,12 @@ for A in (TENSORS..., ARRAYS...)
         @eval LinearAlgebra.mul!(C::AbstractMatrix, A::$A, B::$B, α::Number, β::Number) =
             plain_mul!(C, A, B, α, β)
     end
-    for b in (A in TENSORS ? (StridedTensor{<:Any,1}, StridedVector) : (StridedTensor{<:Any,1},))
+    for b in (A in TENSORS ? (TensorLike{<:Any,1}, StridedVector) : (TensorLike{<:Any,1},))
         @eval LinearAlgebra.mul!(c::AbstractVector, A::$A, b::$b, α::Number, β::Number) =
             plain_mul!(c, A, b, α, β)
     end
 end
 
-for (x, y) in (
-    (StridedTensor{<:Any,1}, StridedTensor{<:Any,1}), (StridedTensor{<:Any,1}, StridedVector),
-    (StridedVector, StridedTensor{<:Any,1}),
-)
+for (x, y) in ((TensorLike, TensorLike), (TensorLike, StridedArray), (StridedArray, TensorLike))
     @eval LinearAlgebra.dot(x::$x, y::$y) = GC.@preserve x y dot(plain(x), plain(y))
 end

@@ -63,8 +63,22 @@ Base.IndexStyle(::Type{<:StridedTensor}) = IndexCartesian()
 Base.elsize(::Type{<:StridedTensor{T}}) where {T} = sizeof(T)
 Base.isopen(x::StridedTensor) = x.root.tensor != C_NULL
 
-"The address of element `[1, 1, ...]`; check [`is_readonly`](@ref) before writing through it."
-Base.unsafe_convert(::Type{Ptr{T}}, x::StridedTensor{T}) where {T} = (check_open(x); x.pointer)
+"The address of element `[1, 1, ...]`, for a function that only reads if [`is_readonly`](@ref) is true."
+Base.pointer(x::StridedTensor) = (check_open(x); x.pointer)
+Base.pointer(x::StridedTensor, index::Integer) =
+    (check_open(x); address(x, Tuple(CartesianIndices(x)[index])))
+
+# Julia calls this for an array that is passed to a `ccall`, as BLAS's wrappers do. No signature says whether the callee
+# writes, so read-only memory is refused.
+function Base.unsafe_convert(::Type{Ptr{T}}, x::StridedTensor{T}) where {T}
+    x.is_readonly && throw_readonly_pointer()
+    return pointer(x)
+end
+
+@noinline throw_readonly_pointer() = throw(ArgumentError(
+    "pointer: expected writable memory for a function that may write, found read-only memory; pass copy(A), or " *
+    "pointer(A) where the function only reads",
+))
 
 @inline check_open(x::StridedTensor) = isopen(x) ? nothing : throw_closed()
 @noinline throw_closed() = throw(ArgumentError("array: expected an open one, found one that close has released"))

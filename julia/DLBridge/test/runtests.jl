@@ -26,7 +26,7 @@ end
 
 const WITHOUT_PYTHON = ("layouts.jl", "memory.jl", "library.jl", "sealed.jl")
 const WITH_PYTHON = (
-    "imports.jl", "typed.jl", "copies.jl", "shares.jl", "descriptors.jl", "lifetimes.jl", "threads.jl",
+    "imports.jl", "typed.jl", "copies.jl", "linear.jl", "shares.jl", "descriptors.jl", "lifetimes.jl", "threads.jl",
     "frameworks.jl", "cuda.jl",
 )
 

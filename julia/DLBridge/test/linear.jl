@@ -1,0 +1,123 @@
+# Linear algebra, reductions and BLAS over strided tensors: the values of Julia's arrays, and never a write to read-only
+# memory.
+
+using DLBridge: StridedTensor, is_readonly, aligned_array
+using LinearAlgebra
+
+run_python("""
+rng = np.random.default_rng(1)
+square = rng.random((6, 6)); square = square @ square.T + 6 * np.eye(6)
+wide = rng.random((6, 10))
+line = rng.random(6)
+for array in (square, wide, line):
+    array.flags.writeable = False
+""")
+const SQUARE, WIDE, LINE = map(code -> CPython.import_of(from_dlpack, code), ("square", "wide", "line"))
+const SQUARES = (
+    "tensor" => SQUARE, "view" => view(SQUARE, 2:5, 2:5), "reversed view" => view(SQUARE, 6:-1:1, 6:-1:1),
+    "row-major tensor" => CPython.import_of(o -> from_dlpack(o; layout = ColMajor), "square"),
+    "reshape" => reshape(CPython.import_of(from_dlpack, "square.ravel()"), 6, 6),
+)
+
+# Factorizations are compared by their product.
+parts(x::Factorization) = Matrix(x)
+parts(x::Tuple) = map(parts, x)
+parts(x) = x
+is_close(x::Tuple, y::Tuple) = all(map(is_close, x, y))
+is_close(x::Union{Number,AbstractArray}, y) = x ≈ y
+is_close(x, y) = x == y
+
+@testset "functions that Julia has for an Array work by copying: $name" for (name, x) in SQUARES
+    X = Array(x)
+    for f in (svd, svdvals, inv, cholesky, exp, log, sqrt, lq, schur, qr, lu, eigvals, det, pinv, nullspace, isposdef, factorize, hessenberg)
+        @test is_close(parts(f(x)), parts(f(X)))
+    end
+    for f in (lyap, svdvals), (a, b) in ((x, x), (x, X), (X, x))
+        @test is_close(f(a, b), f(X, X))
+    end
+    @test x \ X ≈ I && X / x ≈ I && x^2 ≈ X^2 && x^0.5 ≈ X^0.5
+    @test isposdef(Symmetric(x)) && inv(Hermitian(x)) ≈ inv(X) && eigvals(Symmetric(x)) ≈ eigvals(X)
+    @test cholesky(Hermitian(x)).U ≈ cholesky(X).U
+    @test inv(transpose(x)) ≈ inv(transpose(X)) && svd(x').S ≈ svd(X').S && x' \ X ≈ X' \ X
+end
+
+@testset "a view of $code multiplies as an Array does" for code in ("wide", "wide[:, ::-1]", "wide.T", "wide[:, 1:9]", "(wide > 0.5)")
+    x = CPython.import_of(from_dlpack, code)
+    n = minimum(size(x))
+    for y in (view(x, :, 1:2:n), view(x, 2:n, :), view(x, n:-1:1, 1:n), view(x, [1, 3], :), view(x, 2, :), view(x, :, 2), reshape(x, :), reshape(view(x, :, 1), :, 1))
+        Y = Array(y)
+        @test sum(y) ≈ sum(Y) && prod(y) ≈ prod(Y) && maximum(y) == maximum(Y) && sum(abs2, y) ≈ sum(abs2, Y)
+        @test sum(y; dims = 1) ≈ sum(Y; dims = 1) && reduce(+, y; init = 1.0) ≈ sum(Y) + 1
+        @test norm(y) ≈ norm(Y) && norm(y, 1) ≈ norm(Y, 1)
+        @test dot(y, y) ≈ dot(y, Y) ≈ dot(Y, y) ≈ dot(Y, Y)
+        if ndims(y) == 2
+            @test transpose(y) * y ≈ transpose(Y) * Y && y * Y' ≈ Y * y' ≈ Y * Y'
+            @test y * ones(size(y, 2)) ≈ Y * ones(size(Y, 2))
+            @test permutedims(y) == permutedims(Y) == permutedims(y, (2, 1)) && permutedims(y, (1, 2)) == Y
+        end
+    end
+end
+
+@testset "BLAS reads a tensor and its views in place" begin
+    for (x, first) in (
+        (SQUARE, 1), (view(SQUARE, 2:4, 3:6), (2, 3)), (view(WIDE, :, 2), (1, 2)), (view(WIDE, 3, :), (3, 1)),
+        (reshape(SQUARE, 4, 9), 1), (CPython.import_of(o -> from_dlpack(o; layout = ColMajor), "wide[:, 2:]"), 1),
+    )
+        array = DLBridge.plain(x)
+        whole = x isa StridedTensor ? x : parent(x)
+        @test array isa Union{StridedArray,Transpose{Float64,<:StridedMatrix}} && array == x
+        start = first isa Tuple ? pointer(whole, LinearIndices(whole)[first...]) : pointer(whole)
+        @test pointer(array isa Transpose ? parent(array) : array) == start
+    end
+end
+
+@testset "a tensor is not closed while a function of the user reads it" begin
+    x = CPython.import_of(from_dlpack, "np.arange(4.0)[::-1]")
+    errors = Any[]
+    @test sum(v -> (try DLBridge.close(x) catch e; push!(errors, e) end; v), x) == 6
+    @test length(errors) == 4 && all(e -> e isa ArgumentError, errors)
+    @test_throws DivideError sum(v -> div(1, 0), x)
+    DLBridge.close(x)
+    @test_throws ArgumentError sum(x)
+    @test_throws ArgumentError norm(x)
+    @test_throws ArgumentError inv(reshape(x, 2, 2))
+end
+
+@testset "functions that take a pointer refuse read-only memory" begin
+    before = copy(LINE)
+    writable = zeros(6)
+    for x in (LINE, view(LINE, 1:6))
+        @test_throws ArgumentError BLAS.scal!(6, 0.0, x, 1)
+        @test_throws ArgumentError BLAS.axpy!(6, 1.0, ones(6), 1, x, 1)
+        @test_throws ArgumentError BLAS.blascopy!(6, writable, 1, x, 1)
+        @test_throws ArgumentError BLAS.axpby!(6, 1.0, ones(6), 1, 0.0, x, 1)
+        @test_throws ArgumentError BLAS.rot!(6, writable, 1, x, 1, 0.0, 1.0)
+    end
+    @test_throws ArgumentError BLAS.gemm!('N', 'N', 1.0, ones(6, 6), ones(6, 6), 0.0, SQUARE)
+    @test_throws ArgumentError LAPACK.getrf!(SQUARE)
+    @test_throws ArgumentError ccall(:memset, Ptr{Cvoid}, (Ptr{Float64}, Cint, Csize_t), LINE, 0, 8)
+    @test LINE == before
+    error = try BLAS.scal!(6, 0.0, LINE, 1) catch e; e end
+    @test occursin("read-only memory; pass copy(A)", error.msg)
+    @test unsafe_load(pointer(LINE)) == LINE[1] && unsafe_load(pointer(SQUARE, 8)) == SQUARE[8]
+    # Writable memory is written through its strides.
+    run_python("w = np.arange(6.0)")
+    BLAS.scal!(3, 10.0, CPython.import_of(from_dlpack, "w[::2]"), 2)
+    @test CPython.str("w.tolist()") == "[0.0, 1.0, 20.0, 3.0, 40.0, 5.0]"
+end
+
+@testset "aligned arrays" begin
+    for T in (UInt8, Float32, ComplexF64), dims in ((), (3,), (0, 2), (2, 3))
+        A = aligned_array(T, dims...)
+        @test A isa Array{T,length(dims)} && size(A) == dims && UInt(pointer(A)) % 64 == 0
+    end
+    A = aligned_array([1.0 2.0; 3.0 4.0])
+    @test A == [1.0 2.0; 3.0 4.0]
+    holder = Any[reshape(aligned_array(collect(1.0:100.0)), 10, 10) for _ in 1:50]
+    settle()
+    junk = [fill(7.0, 100) for _ in 1:1000]
+    @test all(==(reshape(1.0:100.0, 10, 10)), holder)
+    @test_throws ArgumentError aligned_array(String, 2)
+    @test_throws ArgumentError aligned_array(Float64, -1)
+    @test_throws OverflowError aligned_array(Float64, typemax(Int), 2)
+end
