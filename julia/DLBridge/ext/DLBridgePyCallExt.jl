@@ -17,6 +17,8 @@ DLBridge.python_pointer(o::PyObject) = Ptr{Cvoid}(PyPtr(o))
 # The constructor takes the reference over.
 DLBridge.python_object(::Type{PyObject}, pointer::Ptr{Cvoid}) = PyObject(PyPtr(pointer))
 
+DLBridge.release_object(o::PyObject) = (PyCall.pydecref(o); nothing)
+
 # Called as `f(object)`, PyCall would make a Julia copy of a NumPy array, and a pointer of a capsule.
 DLBridge.python_call(::Type{PyObject}, f::PyObject, object) = PyCall.pycall(f, PyObject, object)
 

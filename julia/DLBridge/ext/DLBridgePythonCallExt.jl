@@ -19,6 +19,8 @@ DLBridge.python_pointer(o::Union{Py,PyArray,PyIterable}) = Ptr{Cvoid}(PythonCall
 DLBridge.python_object(::Type{Py}, pointer::Ptr{Cvoid}) =
     PythonCall.pynew(PythonCall.C.PyPtr(pointer))
 
+DLBridge.release_object(o::Py) = PythonCall.pydel!(o)
+
 # A Julia array over Python's memory, which is shared again like any other.
 function DLBridge.memory(A::PyArray{T,N,M,L,R}) where {T,N,M,L,R}
     T === R && isbitstype(T) || DLBridge.throw_no_memory(A)

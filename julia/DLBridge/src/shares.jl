@@ -27,7 +27,13 @@ function share(
     A::AbstractArray, ::Type{P}, from_dlpack; layout = RowMajor, readonly::Bool = false,
 ) where {P}
     object = python_object(P, shared_object(A, is_reversed(layout), readonly))
-    return python_call(P, from_dlpack, object)
+    # A Julia function may keep the object; a Python function has references of its own.
+    from_dlpack isa P || return python_call(P, from_dlpack, object)
+    try
+        return python_call(P, from_dlpack, object)
+    finally
+        release_object(object)
+    end
 end
 
 share(A::AbstractArray; kwargs...) = share(A, only_object_type(); kwargs...)

@@ -110,6 +110,8 @@ end
 DLBridge.python_pointer(o::PyRef) = o.pointer
 DLBridge.python_object(::Type{PyRef}, pointer::Ptr{Cvoid}) = PyRef(pointer)
 
+DLBridge.release_object(o::PyRef) = drop(o)
+
 "A function's result, as a new reference."
 call(f::PyRef, object::PyRef) = check(ccall(
     sym(:PyObject_CallFunctionObjArgs), Ptr{Cvoid},
@@ -128,8 +130,6 @@ function DLBridge.python_call(::Type{PyRef}, f::PyRef, object::PyRef)
         sym(:PyObject_CallFunctionObjArgs), Ptr{Cvoid},
         (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), f.pointer, object.pointer, C_NULL,
     )
-    # While the object has a reference, the exception of a raising consumer may hold it, too.
-    drop(object)
     result == C_NULL || return PyRef(result)
     ccall(sym(:PyErr_Clear), Cvoid, ())
     throw(Raised("the consumer raised"))

@@ -27,9 +27,11 @@ else
         @test CPython.import_of(from_dlpack, "t.T") == [0 30; 1 4; 2 5]
         @test CPython.import_of(from_dlpack, "torch.zeros(2, 0)") isa Matrix{Float32}
         @test CPython.import_of(from_dlpack, "torch.tensor(3)")[] == 3
-        @test CPython.import_of(from_dlpack, "torch.tensor([True, False])") == [true, false]
+        @test CPython.import_of(from_dlpack, "torch.tensor([True, False])") isa Vector{Bool}
         @test occursin("found bfloat16", refused("torch.zeros(2, dtype=torch.bfloat16)"))
+        @test endswith(refused("torch.zeros(2, dtype=torch.bfloat16)"), "; load BFloat16s")
         @test occursin("found float8_e5m2", refused("torch.zeros(2, dtype=torch.float8_e5m2)"))
+        @test endswith(refused("torch.zeros(2, dtype=torch.float8_e5m2)"), "; load DLFP8Types")
         @test occursin("resolve_conj", refused("torch.zeros(2, dtype=torch.complex64).conj()"))
         @test refused("torch.zeros(2, dtype=torch.complex64)") == ""
         # Memory without data is refused, whatever PyTorch says of it.
@@ -73,6 +75,18 @@ else
         pass(A, "jax.dlpack.from_dlpack")
         @test str("s.shape") == "(3, 2)"
         @test str("s.tolist()") == "[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]"
+        run_python("del s")
+        settle()
+        @test DLBridge.shared_count() == 0
+    end
+
+    # XLA copies memory at any other address.
+    @testset "JAX shares aligned arrays, however small" begin
+        A = DLBridge.aligned_array([1.0, 2.0, 3.0])
+        pass(A, "jnp.from_dlpack")
+        @test UInt(int("s.unsafe_buffer_pointer()")) == UInt(pointer(A))
+        A[2] = 20
+        @test int("int(s[1])") == 20
         run_python("del s")
         settle()
         @test DLBridge.shared_count() == 0

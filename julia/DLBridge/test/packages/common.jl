@@ -45,6 +45,39 @@ end
     end
 end
 
+# The reference of Julia's wrapper keeps nothing once the consumer has dropped its array, so that no collection is needed.
+@testset "what is shared is free when the consumer drops it" begin
+    settle()
+    before = DLBridge.shared_count()
+    GC.enable(false)
+    try
+        run_python("forget = lambda o: np.from_dlpack(o).sum()")
+        for _ in 1:10
+            share(zeros(2_000_000), py("forget"))
+        end
+        DLBridge.drain()
+        @test DLBridge.shared_count() == before
+        @test_throws Exception share(zeros(2), py("lambda o: 1 / 0"))
+        x = from_dlpack(py("np.arange(3.0)"))
+        p = share(x, py("np.from_dlpack"))
+        @test_throws ArgumentError DLBridge.close(x)
+        DLBridge.release_object(p)
+        @test DLBridge.close(x) === nothing
+        # A Julia function may keep what it gets.
+        kept = share(zeros(2), Object, identity)
+        set("kept", kept)
+        @test value(Float64, "np.from_dlpack(kept).sum()") == 0
+    finally
+        GC.enable(true)
+        run_python("del kept")
+    end
+end
+
+@testset "what Julia's own arrays are refused with" begin
+    error = try from_dlpack([1.0]) catch e; e end
+    @test error.msg == "object: expected a Python object ($Object), found Array{Float64,1}"
+end
+
 @testset "what Python raises" begin
     error = try from_dlpack(py("'text'")) catch e; e end
     @test error isa ArgumentError && occursin("<class 'str'>", error.msg)

@@ -25,7 +25,7 @@ include(BRIDGE === :PyCall ? "pycall.jl" : "pythoncall.jl")
 
 function run_all()
     @testset "DLBridge with $BRIDGE" begin
-        @testset "$file" for file in (BRIDGE_TESTS, "elements.jl", "precompile.jl", "guide.jl")
+        @testset "$file" for file in (BRIDGE_TESTS, "elements.jl", "dlpack_jl.jl", "precompile.jl", "guide.jl")
             include(file)
         end
     end

@@ -1,4 +1,4 @@
-# What PythonCall has of its own, and what DLPack.jl's tests ask for.
+# What PythonCall has of its own.
 
 run_python("import gc, sys, numpy as np")
 include("common.jl")
@@ -20,41 +20,6 @@ include("common.jl")
     @test value(Bool, "not s.flags.writeable")
     @test_throws ArgumentError share(PyArray(py("np.array(['text'])")), py("np.from_dlpack"))
     run_python("del s")
-end
-
-if !value(Bool, "__import__('importlib.util').util.find_spec('torch') is not None")
-    skip("PyTorch", "not installed")
-else
-    @testset "what DLPack.jl tests with PyTorch and NumPy" begin
-        torch, np = pyimport("torch"), pyimport("numpy")
-        # DLPack.jl makes a Vector{Bool} of any bytes.
-        u = from_dlpack(torch.ones(8, dtype = torch.bool))
-        @test u isa AbstractVector{Bool} && all(u)
-        v = torch.ones((2, 4), dtype = torch.float64)
-        x = wrap(v, torch.to_dlpack)
-        @test pyconvert(Int, v.ndim) == 2 == ndims(x)
-        @test DLBridge.name(DLBridge.dtype(eltype(x))) == pyconvert(String, pystr(v.dtype))[7:end]
-        # A legacy capsule cannot say that memory may be written; DLPack.jl writes all the same.
-        @test_throws ArgumentError x[5] = 0
-        wrap(v, torch.to_dlpack; assume_writable = true)[5] = 0
-        @test x[5] == 0 == from_dlpack(v)[5]
-        @test pyconvert(Bool, torch.equal(v, torch.tensor(pyeval("[[1., 1, 1, 1], [0, 1, 1, 1]]", GLOBALS), dtype = torch.float64)))
-
-        @test pyconvert(Bool, share(ones(Bool, 8), np.from_dlpack).dtype == np.bool_)
-        v = ComplexF32[1, 2, 3]
-        n, t = share(v, np.from_dlpack), share(v, torch.from_dlpack)
-        @test all(pyconvert.(Int, (n.ndim, t.ndim)) .== 1)
-        @test pyconvert(Bool, n.dtype == np.complex64)
-        @test pyconvert(Bool, t.dtype == torch.complex64)
-        v[1] = 0
-        @test pyconvert(Bool, (n[0] == 0).item()) && pyconvert(Bool, (t[0] == 0).item())
-        A = rand(2, 2)
-        n, t = share(A, np.from_dlpack), share(A, torch.from_dlpack)
-        @test all(pyconvert.(Int, (n.ndim, t.ndim)) .== 2)
-        @test pyconvert(Bool, n.dtype == np.float64)
-        @test pyconvert(Bool, t.dtype == torch.float64)
-        @test pyconvert(Float64, n[1, 0]) == A[1, 2] == pyconvert(Float64, t[1, 0].item())
-    end
 end
 
 @testset "threads that hold the GIL by turns" begin
