@@ -1,7 +1,7 @@
 //! `zeros`, `arange` and `from_bytes`: tensors over memory that Rust owns.
 //! Invariant: every tensor created here is contiguous, writable and 64-byte aligned.
 
-use dlbridge::{DType, ErrorKind, Tensor};
+use dlbridge::{DType, ErrorKind, Tensor, ViewMut};
 use dlbridge_pyo3::{Error, PyDType, Result, TensorObject};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -93,11 +93,36 @@ fn fill_range<T: FromNumber>(tensor: &mut Tensor, start: Number, step: Number) -
             return Err(Error::Python(PyOverflowError::new_err(message)));
         }
     }
-    let mut index = 0_i128;
-    tensor.view_mut::<T>()?.map(|_| {
-        index += 1;
-        number(index - 1).to_element()
-    });
+    let mut view = tensor.view_mut::<T>()?;
+    let small = |number| match number {
+        Number::Integer(integer) => i64::try_from(integer).ok(),
+        Number::Float(_) => None,
+    };
+    let ends = small(start).zip(small(number(last as i128)));
+    if let Some(((start, _), step)) = ends.zip(small(step)) {
+        // Both ends fit, so that nothing between them wraps.
+        fill_by_index(&mut view, |index| {
+            T::from_i64(start.wrapping_add(index.wrapping_mul(step)))
+        })?;
+    } else {
+        fill_by_index(&mut view, |index| number(i128::from(index)).to_element())?;
+    }
+    Ok(())
+}
+
+/// Writes the elements of one axis, block by block.
+fn fill_by_index<T: FromNumber>(
+    view: &mut ViewMut<'_, T>,
+    element: impl Fn(i64) -> T,
+) -> Result<()> {
+    let mut block = [element(0); 512];
+    let len = view.len();
+    for start in (0..len).step_by(block.len()) {
+        let block = &mut block[..512.min(len - start)];
+        (start as i64..).zip(block.iter_mut()).for_each(|(index, place)| *place = element(index));
+        let mut part = view.reborrow().slice(0, start..start + block.len())?;
+        part.copy_from_slice(block)?;
+    }
     Ok(())
 }
 

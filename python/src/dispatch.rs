@@ -26,6 +26,8 @@ pub(crate) use with_element;
 pub(crate) trait FromNumber: dlbridge::Element {
     /// Converts like NumPy's `astype`: truncates fractions, wraps integers and rounds floats.
     fn from_integer(value: i128) -> Self;
+    /// The same for a small number: quicker.
+    fn from_i64(value: i64) -> Self;
     fn from_float(value: f64) -> Self;
 
     /// Whether the type has this number, up to its fraction. Floats have every one: too large ones are infinite.
@@ -41,6 +43,10 @@ macro_rules! from_number {
     ($($T:ty $(, $limits:ident)?;)*) => {$(
         impl FromNumber for $T {
             fn from_integer(value: i128) -> Self {
+                value as $T
+            }
+
+            fn from_i64(value: i64) -> Self {
                 value as $T
             }
 
@@ -83,6 +89,10 @@ impl FromNumber for bool {
         value != 0
     }
 
+    fn from_i64(value: i64) -> Self {
+        value != 0
+    }
+
     fn from_float(value: f64) -> Self {
         value != 0.0
     }
@@ -92,6 +102,10 @@ macro_rules! from_number_half {
     ($($T:ty),*) => {$(
         impl FromNumber for $T {
             fn from_integer(value: i128) -> Self {
+                Self::from_f64(value as f64)
+            }
+
+            fn from_i64(value: i64) -> Self {
                 Self::from_f64(value as f64)
             }
 
@@ -110,6 +124,10 @@ where
 {
     fn from_integer(value: i128) -> Self {
         Self::new(T::from_integer(value), T::from_integer(0))
+    }
+
+    fn from_i64(value: i64) -> Self {
+        Self::new(T::from_i64(value), T::from_i64(0))
     }
 
     fn from_float(value: f64) -> Self {

@@ -140,7 +140,7 @@ impl<'a, T: Element> PyViewMut<'a, T> {
         self.view.fill(value);
     }
 
-    /// Replaces each element by the result of `function`, in row-major order.
+    /// Replaces each element by the result of `function`, in no particular order.
     pub fn map(&mut self, function: impl FnMut(T) -> T) {
         self.view.map(function);
     }

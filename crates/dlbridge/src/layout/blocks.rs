@@ -129,11 +129,18 @@ impl Blocks {
 /// The axes of a layout in the order of its memory, the largest strides first: for work on all
 /// elements in any order. Axes of extent 1 are left out.
 pub(crate) fn by_stride(shape: &[i64], strides: &[i64]) -> (Dims, Dims) {
-    let mut axes: Vec<_> = shape.iter().zip(strides).filter(|(extent, _)| **extent != 1).collect();
-    axes.sort_by_key(|(_, stride)| std::cmp::Reverse(stride.unsigned_abs()));
-    let (mut extents, mut steps) = (Dims::zeros(axes.len()), Dims::zeros(axes.len()));
-    for (axis, (&extent, &stride)) in axes.into_iter().enumerate() {
-        (extents[axis], steps[axis]) = (extent, stride);
+    let rank = shape.iter().filter(|&&extent| extent != 1).count();
+    let (mut extents, mut steps) = (Dims::zeros(rank), Dims::zeros(rank));
+    let mut done = 0;
+    for (&extent, &stride) in shape.iter().zip(strides).filter(|(extent, _)| **extent != 1) {
+        // Each axis goes in front of those with smaller strides.
+        let at =
+            steps[..done].partition_point(|of: &i64| of.unsigned_abs() >= stride.unsigned_abs());
+        for (list, number) in [(&mut extents, extent), (&mut steps, stride)] {
+            list.copy_within(at..done, at + 1);
+            list[at] = number;
+        }
+        done += 1;
     }
     (extents, steps)
 }

@@ -203,7 +203,7 @@ impl<T: Element> fmt::Debug for View<'_, T> {
 
 /// A typed view of host memory to write through, with exclusive access.
 ///
-/// Elements may overlap (a broadcast axis, say): they are written by value, in row-major order.
+/// Elements may overlap (a broadcast axis, say): they are written by value.
 ///
 /// ```
 /// use dlbridge::Tensor;
@@ -294,9 +294,9 @@ impl<'a, T: Element> ViewMut<'a, T> {
         self.0.fill(value);
     }
 
-    /// Replaces each element by `function` of it, in row-major order.
+    /// Replaces each element by `function` of it, in no particular order: that of the memory is the fastest.
     pub fn map(&mut self, function: impl FnMut(T) -> T) {
-        self.0.replace(function);
+        self.0.replace_in_memory_order(function);
     }
 
     /// Copies a slice of the same length to the elements, in row-major order.
@@ -312,8 +312,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
                 found: source.len(),
             });
         }
-        let mut values = source.iter().copied();
-        self.0.replace(|old| values.next().unwrap_or(old));
+        self.0.copy_from_slice(source);
         Ok(())
     }
 }

@@ -43,11 +43,8 @@ proptest! {
             number
         };
         tensor.view_mut::<i64>().expect("exclusive").for_each_row(|mut row| row.map(|_| count()));
-        let mut number = 0;
-        other.view_mut::<i64>().expect("exclusive").map(|_| {
-            number += 1;
-            number
-        });
+        let numbers: Vec<i64> = (1..).take(other.len()).collect();
+        other.view_mut::<i64>().expect("exclusive").copy_from_slice(&numbers).expect("as many");
         let [found, wanted] = [tensor, other].map(|tensor| tensor.into_owner::<Vec<i64>>().expect("a vector"));
         prop_assert_eq!(found, wanted);
     }

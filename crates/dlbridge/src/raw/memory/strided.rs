@@ -32,9 +32,12 @@ pub(crate) unsafe fn copy_strided<T: Element>(
         if columns.source == 1 {
             // SAFETY: a block's elements (the caller's duty), contiguous along its rows.
             unsafe { copy_rows(source, target, *rows, columns.extent) };
-        } else {
+        } else if rows.source.unsigned_abs() < columns.source.unsigned_abs() && rows.extent > 1 {
             // SAFETY: a block's elements (the caller's duty).
             unsafe { transpose(source, target, *rows, *columns) };
+        } else {
+            // SAFETY: a block's elements (the caller's duty).
+            unsafe { copy_lines(source, target, *rows, *columns) };
         }
         copied += rows.extent * columns.extent;
     });
@@ -85,6 +88,42 @@ unsafe fn copy_rows<T: Element>(source: *const T, target: *mut T, rows: Axis, le
             // SAFETY: its place in the target (the caller's duty).
             unsafe { to.wrapping_add(column).write_unaligned(value) };
         }
+    }
+}
+
+/// Copies rows whose elements are apart, one row after the other.
+///
+/// # Safety
+///
+/// As for [`copy_strided`].
+unsafe fn copy_lines<T: Element>(source: *const T, target: *mut T, rows: Axis, columns: Axis) {
+    // The compiler vectorises a loop with this constant step: copying backwards takes half of the time for
+    // float32 and a third for bytes.
+    let copy = if columns.source == -1 { copy_line::<T, -1> } else { copy_line::<T, 0> };
+    for row in 0..rows.extent as isize {
+        let from = source.wrapping_offset(row * rows.source);
+        let to = target.wrapping_offset(row * rows.target);
+        // SAFETY: a row's elements (the caller's duty).
+        unsafe { copy(from, to, columns) };
+    }
+}
+
+/// `STEP` is that of the columns, or 0 for any.
+///
+/// # Safety
+///
+/// As for [`copy_strided`].
+unsafe fn copy_line<T: Element, const STEP: isize>(
+    source: *const T,
+    target: *mut T,
+    columns: Axis,
+) {
+    let step = if STEP == 0 { columns.source } else { STEP };
+    for column in 0..columns.extent as isize {
+        // SAFETY: an element of the row (the caller's duty).
+        let value = unsafe { T::read(source.wrapping_offset(column * step).cast()) };
+        // SAFETY: its place in the target (the caller's duty).
+        unsafe { target.wrapping_offset(column).write_unaligned(value) };
     }
 }
 

@@ -98,23 +98,45 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         Some(())
     }
 
-    /// Writes `value` to every element, in memory order.
+    /// Writes `value` to every element.
     pub(crate) fn fill(&mut self, value: T) {
+        self.replace_in_memory_order(|_| value);
+    }
+
+    /// Replaces each element by `value` of it, in the order of the memory: the order in which a transposed
+    /// array is as fast as any other.
+    pub(crate) fn replace_in_memory_order(&mut self, mut value: impl FnMut(T) -> T) {
         let elements = self.elements();
         let (shape, strides) =
             layout::by_stride(elements.checked().shape(), elements.checked().strides());
         for run in Runs::new(&shape, &strides, elements.checked().len()) {
             // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant).
-            unsafe { write_run(&elements, run, |_| value) };
+            unsafe { write_run(&elements, run, &mut value) };
         }
     }
 
-    /// Replaces each element by `value` of it, in row-major order.
-    pub(crate) fn replace(&mut self, mut value: impl FnMut(T) -> T) {
+    /// Copies as many values to the elements, in row-major order.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer.
+    pub(crate) fn copy_from_slice(&mut self, mut source: &[T]) {
         let elements = self.elements();
         for run in elements.runs() {
-            // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant).
-            unsafe { write_run(&elements, run, &mut value) };
+            let (values, rest) = source.split_at(run.len);
+            if run.step == 1 {
+                let first = elements.checked().data.cast::<T>().wrapping_offset(run.start);
+                let (from, to, size) =
+                    (values.as_ptr().cast(), first.cast::<u8>(), size_of_val(values));
+                // SAFETY: a contiguous run of these elements, which are exclusive, so that no slice has them
+                // (R4, this type's invariant).
+                unsafe { to.copy_from_nonoverlapping(from, size) };
+            } else {
+                let mut values = values.iter();
+                // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant).
+                unsafe { write_run(&elements, run, |old| values.next().copied().unwrap_or(old)) };
+            }
+            source = rest;
         }
     }
 }
