@@ -1,10 +1,12 @@
 //! A foreign producer's deleter is called exactly once, on every path.
 //! Memory that Rust owns is in `ownership.rs`, what the gate refuses in `validation.rs`.
 
+use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use crate::common::{delete, delete_legacy, import, import_legacy, take_back};
-use dlbridge::{Error, Flags, Tensor};
+use dlbridge::{Error, Flags, Tensor, TensorSlice};
 use dlbridge_testing::{Foreign, Releases};
 
 fn foreign() -> (Foreign, Releases) {
@@ -165,4 +167,53 @@ fn copies_do_not_depend_on_the_original() {
     drop(tensor);
     assert_eq!(releases.count(), 1);
     assert_eq!(copy.as_slice::<i32>().expect("exclusive"), values);
+}
+
+/// Tells when it is dropped.
+struct Telling(mpsc::Sender<()>);
+
+impl AsRef<[u8]> for Telling {
+    fn as_ref(&self) -> &[u8] {
+        &[1, 2, 3]
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        self.0.send(()).expect("the owner below receives");
+    }
+}
+
+/// Drops its tensor, and waits until the memory is released.
+struct Waiting {
+    slice: Option<TensorSlice<u8>>,
+    end: mpsc::Receiver<()>,
+    was_in_time: mpsc::Sender<bool>,
+}
+
+impl AsRef<[u8]> for Waiting {
+    fn as_ref(&self) -> &[u8] {
+        self.slice.as_deref().expect("until it is dropped")
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        drop(self.slice.take());
+        let end = self.end.recv_timeout(Duration::from_secs(5));
+        self.was_in_time.send(end.is_ok()).expect("the test receives");
+    }
+}
+
+#[test]
+fn an_owner_can_wait_for_the_end_of_a_slice_that_it_drops() {
+    let (told, end) = mpsc::channel();
+    let inner = Tensor::builder(Telling(told)).build_read_only::<u8>().expect("bytes");
+    let slice = inner.slice(0, 1..).and_then(Tensor::into_slice).expect("two bytes");
+    let (was_in_time, result) = mpsc::channel();
+    let owner = Waiting { slice: Some(slice), end, was_in_time };
+    let tensor = Tensor::builder(owner).build_read_only::<u8>().expect("bytes");
+    // A part, whose drop releases the tensor inside it.
+    drop(tensor.slice(0, ..1).expect("a byte"));
+    assert_eq!(result.recv(), Ok(true));
 }

@@ -1,7 +1,7 @@
-//! Drops handles that other handles own, in a loop in place of recursion.
-//! Invariant: a queued handle is dropped before the call that queued the first one returns.
+//! Drops handles that other handles own: at once up to a depth, in a loop beyond it.
+//! Invariant: a queued handle is dropped before the call that it was queued under returns.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
@@ -9,11 +9,22 @@ use std::ptr::NonNull;
 use super::header::{self, Destroy, Header};
 use super::{Handle, Unstrided};
 
-type Queue = RefCell<Vec<Handle>>;
+/// The depth up to which a handle is dropped at once. The drop of an owner may wait for the end of a
+/// tensor that it drops itself, so a release must not be put off without need.
+const DEPTH: u32 = 16;
+
+/// The nested releases of a thread.
+#[derive(Default)]
+struct Releases {
+    depth: Cell<u32>,
+    queue: RefCell<Vec<Handle>>,
+    /// The last panic of an owner. It is resumed when all is released.
+    panic: Cell<Option<Box<dyn Any + Send>>>,
+}
 
 thread_local! {
-    /// The queue of the outermost `release_last` that this thread is in.
-    static QUEUE: Cell<Option<NonNull<Queue>>> = const { Cell::new(None) };
+    /// Those of the outermost `release_last` that this thread is in.
+    static RELEASES: Cell<Option<NonNull<Releases>>> = const { Cell::new(None) };
 }
 
 /// Drops a handle that the owner of another handle held.
@@ -22,33 +33,45 @@ pub(crate) fn release(handle: Handle) {
     if handle.is_last() { release_last(handle) } else { drop(handle) }
 }
 
-/// Drops a handle and frees its memory. A nested call only queues the handle, so that a chain of
-/// handles uses no more stack than two of them.
+/// Drops a handle and frees its memory. A chain of handles uses no more stack than [`DEPTH`] of them.
 #[inline(never)]
 fn release_last(handle: Handle) {
-    if let Some(queue) = QUEUE.get() {
+    if let Some(releases) = RELEASES.get() {
         // SAFETY: it stands in a call of this thread that has not returned (R2).
-        return unsafe { queue.as_ref() }.borrow_mut().push(handle);
+        return unsafe { releases.as_ref() }.release(handle);
     }
-    let queue = Queue::default();
-    QUEUE.set(Some(NonNull::from(&queue)));
-    let (mut next, mut panic) = (Some(handle), None);
-    while let Some(handle) = next {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(handle))) {
-            // Dropping a second one could panic again.
-            if let Some(second) = panic.replace(payload) {
-                std::mem::forget(second);
-            }
-        }
-        next = queue.borrow_mut().pop();
-    }
-    QUEUE.set(None);
-    if let Some(payload) = panic {
+    let releases = Releases::default();
+    RELEASES.set(Some(NonNull::from(&releases)));
+    releases.release(handle);
+    RELEASES.set(None);
+    if let Some(payload) = releases.panic.take() {
         resume_unwind(payload);
     }
 }
 
-/// An owner that holds a handle. When the owner is dropped, the loop above drops the handle.
+impl Releases {
+    /// Drops a handle, and those that are queued meanwhile. It never unwinds.
+    fn release(&self, handle: Handle) {
+        let depth = self.depth.get();
+        if depth == DEPTH {
+            return self.queue.borrow_mut().push(handle);
+        }
+        self.depth.set(depth + 1);
+        let mut next = Some(handle);
+        while let Some(handle) = next {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(handle))) {
+                // Dropping a second one could panic again.
+                if let Some(second) = self.panic.replace(Some(payload)) {
+                    std::mem::forget(second);
+                }
+            }
+            next = self.queue.borrow_mut().pop();
+        }
+        self.depth.set(depth);
+    }
+}
+
+/// An owner that holds a handle. When the owner is dropped, [`release`] drops the handle.
 pub(crate) trait Nests: Send + 'static {
     fn into_handle(self) -> Handle;
 }
