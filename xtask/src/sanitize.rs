@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use xshell::{Shell, cmd};
 
+use crate::capi;
 use crate::python::{Venv, lacks_valgrind};
 use crate::shell::{answer, files, files_in, shell, stem, succeeds, target};
 use crate::steps::{Steps, skip};
@@ -127,7 +128,8 @@ fn thread(sh: &Shell) -> Result<()> {
     Ok(())
 }
 
-/// valgrind over the Rust tests that need no Python, as they are built by default.
+/// valgrind over the Rust tests that need no Python, as they are built by default, and over C programs
+/// with the library as it is installed.
 fn valgrind(sh: &Shell) -> Result<()> {
     if let Some(reason) = lacks_valgrind(sh) {
         return skip(reason);
@@ -141,7 +143,11 @@ fn valgrind(sh: &Shell) -> Result<()> {
         "cargo test --no-fail-fast --lib --tests --all-features --package dlbridge-sys
          --package dlbridge --package dlbridge-sealed -- --test-threads=1"
     );
-    Ok(test.env(format!("CARGO_TARGET_{host}_RUNNER"), valgrind).run()?)
+    test.env(format!("CARGO_TARGET_{host}_RUNNER"), valgrind).run()?;
+    // The C programs run themselves under valgrind. Optimised code has jumps that other code has not.
+    let programs =
+        cmd!(sh, "cargo test --package dlbridge-capi --test programs -- c_program random");
+    Ok(programs.env("DLBRIDGE_CAPI_LIBRARY", capi::build()?).run()?)
 }
 
 /// Miri over the Rust tests, one program after the other, until all are done or the time is up: the

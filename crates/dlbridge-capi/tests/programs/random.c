@@ -38,7 +38,8 @@ static unsigned below(unsigned limit) {
 // An exported memory, how many things use it, and how often its owner was released.
 enum { OWNERS = 4096 };
 static struct owner { int uses, released, is_queued, flags; } owners[OWNERS];
-static float numbers[24];
+// As many as the largest memory has: 24 elements of 16 bytes.
+static float numbers[96];
 
 static void release(void *token) { ((struct owner *)token)->released++; }
 
@@ -98,20 +99,43 @@ static void export(void) {
     struct owner *owner = &owners[next++ % OWNERS];
     if (owner->uses) return;
     *owner = (struct owner){0, 0, (int)below(2), below(2) ? 0 : (int)below(4)};
-    int64_t shape[2] = {below(5), below(4)}, strides[2] = {below(3), 1};
+    static const dlb_dtype dtypes[] = {
+        {DLB_TYPE_FLOAT, 32, 1}, {DLB_TYPE_FLOAT, 32, 4}, {DLB_TYPE_INT, 4, 1},
+        {DLB_TYPE_UINT, 2, 1}, {DLB_TYPE_FLOAT4_E2M1FN, 4, 2}, {DLB_TYPE_COMPLEX, 128, 1},
+    };
+    dlb_dtype dtype = dtypes[below(6)];
+    int64_t shape[12], strides[12], len = 1;
+    int rank = (int)below(13), first = 0, is_narrow = dtype.bits < 8;
+    for (int i = 0; i < rank; i++) {
+        shape[i] = below(4) ? 1 : below(5);
+        if (len * shape[i] > 24) shape[i] = 1;
+        len *= shape[i];
+    }
+    // Some axes are reversed, some repeat their elements. Packed elements are contiguous.
+    int is_strided = !is_narrow && below(2);
+    int64_t step = 1;
+    for (int i = rank; i-- > 0; step *= shape[i] ? shape[i] : 1) {
+        strides[i] = below(6) ? step : 0;
+        if (below(2) == 0 && shape[i] > 0) {
+            first += (int)((shape[i] - 1) * strides[i]);
+            strides[i] = -strides[i];
+        }
+    }
+    if (is_narrow && below(2)) owner->flags |= DLB_FLAG_SUBBYTE_PADDED;
     dlb_memory memory = {
-        .struct_size = sizeof memory, .data = numbers, .shape = shape, .rank = 2,
-        .strides = below(2) ? strides : NULL, .flags = (uint64_t)owner->flags,
-        .dtype = {DLB_TYPE_FLOAT, 32, 1}, .device = {DLB_DEVICE_CPU, 0},
-        .byte_offset = 4 * below(2), .token = owner,
+        .struct_size = sizeof memory, .data = numbers, .shape = shape, .rank = rank,
+        .strides = is_strided ? strides : NULL, .flags = (uint64_t)owner->flags,
+        .dtype = dtype, .device = {DLB_DEVICE_CPU, 0}, .token = owner,
+        .byte_offset = is_strided ? (uint64_t)first * dtype.bits * dtype.lanes / 8 : 0,
         .release = owner->is_queued ? NULL : release, .queue = owner->is_queued ? queue : NULL,
     };
     dlb_status expected = DLB_STATUS_OK;
     switch (below(12)) {
     case 0: memory.rank = -1 - (int)below(9), expected = DLB_STATUS_REFUSED; break;
     case 1: memory.struct_size = below(64), expected = DLB_STATUS_INVALID; break;
-    case 2: shape[1] = -1, expected = DLB_STATUS_REFUSED; break;
+    case 2: if (rank) shape[rank - 1] = -1, expected = DLB_STATUS_REFUSED; break;
     case 3: memory.dtype.lanes = 0, expected = DLB_STATUS_REFUSED; break;
+    case 4: memory.device.kind = 0, expected = DLB_STATUS_INVALID; break;
     }
     dlb_tensor *tensor = NULL;
     if (python && below(4) == 0) {
@@ -129,7 +153,8 @@ static void use_tensor(item *which) {
     dlb_tensor *tensor = which->pointer, *copy = NULL;
     void *made = NULL;
     const dlb_info *info = dlb_tensor_info(tensor);
-    int read_only = (info->flags & DLB_FLAG_READ_ONLY) != 0;
+    // A legacy descriptor has no flags for these.
+    int unsaid = (info->flags & (DLB_FLAG_READ_ONLY | DLB_FLAG_SUBBYTE_PADDED)) != 0;
     switch (below(10)) {
     case 0:
         add(TENSOR, dlb_retain(tensor), which->owner);
@@ -149,11 +174,11 @@ static void use_tensor(item *which) {
         break;
     case 5:
         if (dlb_into_legacy(tensor, (struct DLManagedTensor **)&made) != DLB_STATUS_OK) {
-            CHECK(read_only && !made);
+            CHECK(unsaid && !made);
             return;
         }
         // What came by the legacy ABI goes back by it, read-only or not.
-        CHECK(!read_only || which->was_legacy);
+        CHECK(!unsaid || which->was_legacy);
         which->kind = LEGACY;
         break;
     case 6:
@@ -166,20 +191,20 @@ static void use_tensor(item *which) {
         break;
     case 7:
         if (!python || dlb_into_capsule(tensor, (int)below(2), (PyObject **)&made) != DLB_STATUS_OK) {
-            CHECK(!python || (read_only && !made));
+            CHECK(!python || (unsaid && !made));
             return;
         }
         which->kind = CAPSULE;
         break;
     case 8:
-        CHECK(info->rank <= 2 && (info->len == 0 || info->data) && info->strides);
+        CHECK(info->rank <= 12 && (info->len == 0 || info->data) && info->strides);
         CHECK(dlb_into_versioned(tensor, NULL) == DLB_STATUS_INVALID);
         CHECK(dlb_into_legacy(tensor, NULL) == DLB_STATUS_INVALID);
         CHECK(dlb_copy(tensor, NULL) == DLB_STATUS_INVALID);
         return;
     case 9: {
         char name[16];
-        CHECK(dlb_dtype_name(info->dtype, name, below(16)) == strlen("float32"));
+        CHECK(dlb_dtype_name(info->dtype, name, below(16)) >= strlen("int4"));
         CHECK(dlb_device_name(info->device, name, below(16)) == strlen("cpu"));
         return;
     }

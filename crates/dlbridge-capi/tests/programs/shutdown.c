@@ -34,8 +34,8 @@ static void *release_all(void *argument) {
 }
 
 static void *import_all(void *argument) {
-    FN("PyGILState_Ensure", int, void)();
     atomic_fetch_add(&started, 1);
+    FN("PyGILState_Ensure", int, void)();
     for (;;) {
         dlb_tensor *tensor = NULL;
         CHECK(dlb_from_python(producer, NULL, &tensor) == DLB_STATUS_OK);
@@ -86,11 +86,11 @@ int main(int count, char **arguments) {
     pthread_t threads[THREADS];
     for (long thread = 0; thread < THREADS; thread++)
         CHECK(pthread_create(&threads[thread], NULL, by_library || by_consumer ? release_all : import_all, (void *)thread) == 0);
+    while (atomic_load(&started) < THREADS) continue;
     if (!by_library && !by_consumer) {
         // Lets the threads run Python code.
         CHECK(FN("PyRun_SimpleString", int, const char *)("time.sleep(0.05)") == 0);
     }
-    while (atomic_load(&started) < THREADS) continue;
     FN("Py_FinalizeEx", int, void)();
     // A thread that releases is ended, or has leaked the rest. Others stop inside the library.
     int ends_threads = FN("Py_GetVersion", const char *, void)()[3] != '4';

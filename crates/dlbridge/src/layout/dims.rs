@@ -9,15 +9,20 @@ pub(crate) const INLINE_RANK: usize = 8;
 #[derive(Clone, Debug)]
 pub(crate) enum Dims {
     Inline { len: u8, values: [i64; INLINE_RANK] },
-    Heap(Box<[i64]>),
+    Heap(Box<Many>),
 }
+
+/// A longer list. Behind a pointer, so that dropping any list reads nothing but its tag: compilers read
+/// the length of a boxed slice first, which valgrind reports for an inline list that ends before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Many(Box<[i64]>);
 
 impl Dims {
     pub(crate) fn zeros(len: usize) -> Self {
         if len <= INLINE_RANK {
             Self::Inline { len: len as u8, values: [0; INLINE_RANK] }
         } else {
-            Self::Heap(vec![0; len].into_boxed_slice())
+            Self::Heap(Box::new(Many(vec![0; len].into_boxed_slice())))
         }
     }
 }
@@ -36,7 +41,7 @@ impl Deref for Dims {
     fn deref(&self) -> &[i64] {
         match self {
             Self::Inline { len, values } => &values[..usize::from(*len)],
-            Self::Heap(values) => values,
+            Self::Heap(many) => &many.0,
         }
     }
 }
@@ -45,7 +50,7 @@ impl DerefMut for Dims {
     fn deref_mut(&mut self) -> &mut [i64] {
         match self {
             Self::Inline { len, values } => &mut values[..usize::from(*len)],
-            Self::Heap(values) => values,
+            Self::Heap(many) => &mut many.0,
         }
     }
 }
