@@ -65,7 +65,7 @@ fn candle_writes_when_the_tensor_is_gone() {
     let slice = slice(&[7.0; 6]);
     let var = Var::from_tensor(&candle((2, 3))).unwrap();
     let tensor =
-        candle_core_0_11_cuda::from_candle(var.as_tensor().clone(), |_| Some(slice)).unwrap();
+        candle_core_0_11_cuda::from_candle(var.as_detached_tensor(), |_| Some(slice)).unwrap();
     let (sender, written) = mpsc::channel();
     let writer = thread::spawn(move || {
         var.set(&candle((2, 3))).unwrap();

@@ -118,8 +118,8 @@ fn an_operation_in_place_waits_for_the_tensor() {
 #[test]
 fn each_tensor_holds_its_own_lock() {
     let var = Var::from_vec(vec![1_i64, 2], 2, &CandleDevice::Cpu).expect("small");
-    let first = Tensor::try_from(var.as_tensor().clone()).expect("on the CPU");
-    let second = Tensor::try_from(var.as_tensor().clone()).expect("on the CPU");
+    let first = Tensor::try_from(var.as_detached_tensor()).expect("on the CPU");
+    let second = Tensor::try_from(var.as_detached_tensor()).expect("on the CPU");
     assert_eq!(first.data_ptr(), second.data_ptr());
     drop(first);
     assert_eq!(second.as_slice::<i64>(), Ok(&[1, 2][..]));
@@ -127,6 +127,23 @@ fn each_tensor_holds_its_own_lock() {
     // would hang if a reader's share were left
     var.set(&counted(&[2])).expect("the same shape");
     assert_eq!(var.to_vec1::<i64>().expect("int64"), [0, 1]);
+}
+
+/// `Var::set` would wait for as long as a consumer keeps the memory.
+#[test]
+fn a_variable_is_refused_and_can_be_set() {
+    let var = Var::from_vec(vec![1_i64, 2], 2, &CandleDevice::Cpu).expect("small");
+    let part = var.narrow(0, 1, 1).expect("inside");
+    for (tensor, found) in
+        [(var.as_tensor().clone(), "a variable"), (part, "one computed from a variable")]
+    {
+        let error = Tensor::try_from(tensor).map(drop).expect_err("it tracks gradients");
+        assert!(error.to_string().contains(&format!("found {found}")), "{error}");
+    }
+    let copy = var.as_tensor().copy().expect("host memory").detach();
+    let tensor = Tensor::try_from(copy).expect("without gradients");
+    var.set(&counted(&[2])).expect("nothing has its memory");
+    assert_eq!(tensor.as_slice::<i64>(), Ok(&[1, 2][..]));
 }
 
 #[test]

@@ -38,9 +38,10 @@ const TYPES: &str = "uint8, uint32, int16, int32, int64, bfloat16, float16, floa
 /// A Candle tensor on the CPU becomes a read-only tensor without a copy, whatever its strides.
 ///
 /// Candle's tensors share storages, so the storage is locked for reading until the tensor is
-/// dropped: what writes to it (`Var::set`, operations in place) waits as long, and on the thread
-/// that would drop the tensor it waits for ever. Copy with [`to_contiguous`](Self::to_contiguous) what
-/// should outlast a training step.
+/// dropped: an operation in place waits as long, and on the thread that would drop the tensor it waits
+/// for ever. A variable, or a tensor computed from one, is therefore refused, as PyTorch refuses a tensor
+/// that requires grad: `Var::set` would wait for the consumer. Pass `copy()?.detach()`, or `detach()` for
+/// a result that no variable shares.
 ///
 /// ```
 /// use candle_core::Device;
@@ -56,16 +57,15 @@ const TYPES: &str = "uint8, uint32, int16, int32, int64, bfloat16, float16, floa
 /// # Errors
 ///
 /// [`NotHostAccessible`](Error::NotHostAccessible) for a tensor on a GPU,
-/// [`NotConvertible`](Error::NotConvertible) for floats of 4 and 6 bits, and
-/// [`OutOfBounds`](Error::OutOfBounds) if its layout reaches past its storage.
+/// [`NotConvertible`](Error::NotConvertible) for floats of 4 and 6 bits and for tensors that track
+/// gradients, and [`OutOfBounds`](Error::OutOfBounds) if its layout reaches past its storage.
 impl TryFrom<candle_core::Tensor> for Tensor {
     type Error = Error;
 
     fn try_from(tensor: candle_core::Tensor) -> Result<Self, Error> {
         let dtype = dtype(tensor.dtype())?;
         check_cpu(tensor.device())?;
-        // Without the graph of operations that made it.
-        let locked = Locked::new(tensor.detach());
+        let locked = Locked::new(tensor)?;
         if locked.storage().dtype() != locked.tensor().dtype() {
             let found = format!("a storage of {:?}", locked.storage().dtype());
             let expected = "one of the tensor's own type";

@@ -26,11 +26,26 @@ unsafe impl Send for Locked {}
 
 impl Locked {
     /// Waits until no code writes.
-    pub(crate) fn new(tensor: candle_core::Tensor) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotConvertible`] for a variable, or a tensor computed from one: `Var::set` would wait for as
+    /// long as the storage is locked.
+    pub(crate) fn new(tensor: candle_core::Tensor) -> Result<Self, Error> {
+        if tensor.track_op() {
+            let found =
+                if tensor.is_variable() { "a variable" } else { "one computed from a variable" };
+            return Err(Error::NotConvertible {
+                what: "tensor",
+                found: found.to_owned(),
+                expected: "one without gradients; copy a variable, which nothing could set while its \
+                           memory is shared, with copy()?.detach(), or pass detach()",
+            });
+        }
         let (guard, _) = tensor.storage_and_layout();
         let lock = NonNull::from(RwLockReadGuard::rwlock(&guard));
         mem::forget(guard);
-        Self { lock, tensor }
+        Ok(Self { lock, tensor })
     }
 
     pub(crate) fn tensor(&self) -> &candle_core::Tensor {

@@ -39,7 +39,7 @@ use crate::{Error, Plain, Tensor};
 /// # Errors
 ///
 /// [`DTypeMismatch`](Error::DTypeMismatch) for a tensor of other elements,
-/// [`NotConvertible`](Error::NotConvertible) if there is no slice, and
+/// [`NotConvertible`](Error::NotConvertible) if there is no slice or the tensor tracks gradients, and
 /// [`OutOfBounds`](Error::OutOfBounds) if the tensor's layout reaches past it.
 pub fn from_candle<T: Plain>(
     tensor: candle_core::Tensor,
@@ -50,7 +50,7 @@ pub fn from_candle<T: Plain>(
         return Err(Error::DTypeMismatch { found, expected: T::DTYPE });
     }
     let location = format!("{:?}", tensor.device().location());
-    let locked = Locked::new(tensor.detach());
+    let locked = Locked::new(tensor)?;
     as_laid_out(locked, found)?.place(|owner, placement| {
         export_borrowed(owner, placement, |locked| {
             let (what, expected) = ("storage", "one with a CUDA slice of these elements");
