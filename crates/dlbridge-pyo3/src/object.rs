@@ -6,11 +6,8 @@ use std::sync::Arc;
 
 use dlbridge::{SharedTensor, Tensor};
 use pyo3::Borrowed;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use crate::class::{ExportDlpack, to_list};
-use crate::ffi::callbacks::Borrow;
 use crate::release::{self, ObjectTensor};
 use crate::stream::{Ready, Stream};
 use crate::{Error, Result, stream};
@@ -161,33 +158,9 @@ impl TensorObject {
         Ok(&self.tensor)
     }
 
-    /// The number of a tensor of rank 0.
-    pub(crate) fn scalar<'py>(&self, py: Python<'py>, wanted: &str) -> Result<Bound<'py, PyAny>> {
-        if self.tensor.rank() > 0 {
-            let message = format!(
-                "{wanted}: expected a tensor of rank 0, found shape {:?}; use x.item()",
-                self.tensor.shape()
-            );
-            return Err(PyTypeError::new_err(message).into());
-        }
-        to_list(py, self.on_host(py)?)
-    }
-
     /// Another tensor over the same memory, which it keeps alive.
     #[must_use]
     pub fn share(&self) -> Tensor {
         Tensor::from(self.tensor.clone())
-    }
-}
-
-impl ExportDlpack for TensorObject {
-    const BORROW: Option<Borrow<Self>> = Some(Borrow::new(Self::tensor));
-
-    fn tensor(&self) -> Result<Tensor> {
-        Ok(self.share())
-    }
-
-    fn ready(&self, _: &Tensor) -> Option<Arc<Ready>> {
-        self.ready.clone()
     }
 }

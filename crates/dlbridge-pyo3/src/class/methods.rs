@@ -15,7 +15,7 @@ use super::call::request;
 use super::pickle;
 use super::traits::{ExportDlpack, PickleDlpack, export, on_host, permitted};
 use crate::export::answer::answer;
-use crate::export::arrow;
+use crate::ffi::arrow;
 use crate::ffi::buffer::BufferRequest;
 use crate::ffi::callbacks::{Body, Call};
 use crate::ffi::class::{Method, SETS_BUFFERS, has_buffers, set_buffers};

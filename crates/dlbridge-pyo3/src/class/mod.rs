@@ -11,4 +11,3 @@ mod values;
 
 pub use methods::{dlpack_class, picklable_dlpack_class};
 pub use traits::{ExportDlpack, PickleDlpack};
-pub(crate) use values::to_list;

@@ -2,7 +2,7 @@
 //! them so.
 //! Invariant: a tensor is made over foreign bytes only if they are as many as its elements need.
 
-use dlbridge::{DType, Device, Flags, Tensor, layout};
+use dlbridge::{DType, Flags, Tensor};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
@@ -11,6 +11,7 @@ use pyo3::types::{PyMemoryView, PyTuple};
 
 use super::traits::PickleDlpack;
 use crate::ffi::callbacks::caught;
+use crate::ffi::memory::reinterpret;
 use crate::{Error, ImportOptions, Result, TensorObject, import};
 
 /// The first protocol with buffers out of band.
@@ -51,7 +52,9 @@ impl TensorObject {
         let tensor = self.contiguous_on_host(py)?;
         let flags = tensor.flags().0 & KEPT.0;
         let (dtype, shape) = (tensor.dtype().to_string(), tensor.shape().to_vec());
-        let bytes = bytes_of(tensor)?.into_bound(py)?;
+        let len = tensor.nbytes() as i64;
+        let bytes = reinterpret(tensor, DType::U8, &[len], Flags::NONE)?;
+        let bytes = TensorObject::new(bytes).into_bound(py)?;
         let data = if protocol >= OUT_OF_BAND {
             py.import(intern!(py, "pickle"))?.call_method1("PickleBuffer", (bytes,))?
         } else {
@@ -103,42 +106,7 @@ pub(super) fn rebuild(
     if flags & !KEPT.0 != 0 {
         return Err(wrong(format!("flags: expected read-only or padded, found {flags:#x}")));
     }
-    let bytes = import(data, ImportOptions::default())?;
-    if !bytes.device().is_host_accessible() || !bytes.is_contiguous() {
-        return Err(wrong(format!(
-            "data: expected contiguous bytes in host memory, found strides {:?} on {}",
-            bytes.strides(),
-            bytes.device()
-        )));
-    }
-    let size = |error: dlbridge::Error| wrong(error.to_string());
-    let mut strides = vec![0; shape.len()];
-    layout::contiguous_strides(shape, &mut strides);
-    let len = layout::span(shape, &strides).map_err(size)?.len;
-    let expected = layout::nbytes(len, dtype, Flags(flags)).map_err(size)?;
-    if expected != bytes.nbytes() {
-        let found = bytes.nbytes();
-        return Err(wrong(format!(
-            "data: expected {expected} bytes of {dtype}{shape:?}, found {found}"
-        )));
-    }
-    let read_only = if bytes.is_read_only() { Flags::READ_ONLY.0 } else { 0 };
-    let data = bytes.data_ptr();
-    let builder = Tensor::builder(bytes).dtype(dtype).shape(shape);
-    // SAFETY: `expected` bytes from `data` on, which the owner keeps (T3); `read_only` says whether
-    // they may be written (T8).
-    unsafe { builder.build_raw(data, Device::CPU, Flags(flags | read_only)) }.map_err(size)
-}
-
-/// The bytes of a contiguous tensor in host memory, as a tensor.
-fn bytes_of(tensor: Tensor) -> Result<TensorObject> {
-    let flags = if tensor.is_read_only() { Flags::READ_ONLY } else { Flags::NONE };
-    let (data, len) = (tensor.data_ptr(), tensor.nbytes() as i64);
-    let builder = Tensor::builder(tensor).dtype(DType::U8).shape(&[len]);
-    // SAFETY: the bytes of contiguous elements, which the owner keeps (R2); they are written only if
-    // the tensor may be (T8).
-    let bytes = unsafe { builder.build_raw(data, Device::CPU, flags) }?;
-    Ok(TensorObject::new(bytes))
+    reinterpret(import(data, ImportOptions::default())?, dtype, shape, Flags(flags))
 }
 
 /// Calls `PickleDlpack::from_tensor`. A panic becomes a `RuntimeError`, as in an export.

@@ -7,7 +7,8 @@ use pyo3::types::{PyBytes, PyDict, PyIterator, PyTuple};
 use pyo3::{ffi, intern};
 
 use super::{index, methods, values};
-use crate::export::{arrow, numpy};
+use crate::export::numpy;
+use crate::ffi::arrow;
 use crate::ffi::class::iterator;
 use crate::ffi::{buffer, table};
 use crate::{Error, PyDevice, Result, TensorObject};
@@ -369,5 +370,19 @@ impl TensorObject {
         };
         let values = values.map(|text| text + ", ").unwrap_or_default();
         Ok(format!("{NAME}{values}shape={shape}, dtype={dtype}, device={device}{readonly})"))
+    }
+}
+
+impl TensorObject {
+    /// The number of a tensor of rank 0.
+    fn scalar<'py>(&self, py: Python<'py>, wanted: &str) -> Result<Bound<'py, PyAny>> {
+        if self.tensor.rank() > 0 {
+            let message = format!(
+                "{wanted}: expected a tensor of rank 0, found shape {:?}; use x.item()",
+                self.tensor.shape()
+            );
+            return Err(PyTypeError::new_err(message).into());
+        }
+        values::to_list(py, self.on_host(py)?)
     }
 }

@@ -11,7 +11,7 @@ use pyo3::{Borrowed, Bound, PyClass};
 use crate::ffi::callbacks::Borrow;
 use crate::ffi::versions::class_name;
 use crate::stream::Ready;
-use crate::{Error, Result, stream};
+use crate::{Error, Result, TensorObject, stream};
 
 /// A Python class of your own whose memory every framework can import.
 ///
@@ -218,4 +218,16 @@ pub(super) fn permitted<T: ExportDlpack>(
     request
         .copied()
         .map_err(|refusal| Error::buffer(format!("{refusal} by {}", class_name::<T>(object.py()))))
+}
+
+impl ExportDlpack for TensorObject {
+    const BORROW: Option<Borrow<Self>> = Some(Borrow::new(Self::tensor));
+
+    fn tensor(&self) -> Result<Tensor> {
+        Ok(self.share())
+    }
+
+    fn ready(&self, _: &Tensor) -> Option<Arc<Ready>> {
+        self.ready.clone()
+    }
 }

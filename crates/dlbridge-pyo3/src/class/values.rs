@@ -1,12 +1,13 @@
 //! The elements of a `dlbridge.Tensor` as Python numbers, and as text.
 //! Invariant: only host memory is read, of types that Python has numbers for.
 
-use dlbridge::{DType, Element, Tensor, View, match_dtype};
+use dlbridge::{Element, Tensor, View, match_dtype};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyList};
 
+use crate::ffi::elements::{Bfloat, Complex, Half};
 use crate::{Error, Result};
 
 /// Above this number of elements, text has only the outermost ones, as in NumPy.
@@ -51,60 +52,6 @@ values! {
     bool, |value| if value { "True".to_owned() } else { "False".to_owned() };
 }
 
-/// A float of 16 bits, which Rust has no type for.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct Half(u16);
-
-/// The upper half of a `f32`.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct Bfloat(u16);
-
-/// A real and an imaginary part.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct Complex<T>([T; 2]);
-
-// SAFETY: 16 bits, any of which are a value (Element's duty).
-unsafe impl Element for Half {
-    const DTYPE: DType = DType::F16;
-}
-
-// SAFETY: the same.
-unsafe impl Element for Bfloat {
-    const DTYPE: DType = DType::BF16;
-}
-
-// SAFETY: two floats, any bits of which are a value (Element's duty).
-unsafe impl Element for Complex<f32> {
-    const DTYPE: DType = DType::COMPLEX64;
-}
-
-// SAFETY: the same.
-unsafe impl Element for Complex<f64> {
-    const DTYPE: DType = DType::COMPLEX128;
-}
-
-impl Half {
-    fn to_f32(self) -> f32 {
-        let sign = u32::from(self.0 >> 15) << 31;
-        let (exponent, mantissa) = (u32::from(self.0 >> 10) & 0x1f, u32::from(self.0) & 0x3ff);
-        match exponent {
-            // Subnormal: exact in a float of 32 bits.
-            0 => f32::from_bits(sign | (mantissa as f32 / 16_777_216.0).to_bits()),
-            0x1f => f32::from_bits(sign | 0x7f80_0000 | mantissa << 13),
-            _ => f32::from_bits(sign | (exponent + 112) << 23 | mantissa << 13),
-        }
-    }
-}
-
-impl Bfloat {
-    fn to_f32(self) -> f32 {
-        f32::from_bits(u32::from(self.0) << 16)
-    }
-}
-
 macro_rules! floats {
     ($($type:ty),*) => {$(
         impl Value for $type {
@@ -145,7 +92,7 @@ macro_rules! with_value {
 }
 
 /// The elements as nested lists; of a tensor of rank 0, its number.
-pub(crate) fn to_list<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>> {
+pub(super) fn to_list<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>> {
     with_value!(tensor, |T| Ok(list(py, &tensor.view::<T>()?)?), _ => Err(no_numbers(tensor)))
 }
 

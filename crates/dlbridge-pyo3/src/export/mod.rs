@@ -1,7 +1,6 @@
-//! Exports tensors to Python: capsules, NumPy arrays, columns of Arrow.
+//! Exports tensors to Python: capsules and NumPy arrays.
 
 pub(crate) mod answer;
-pub(crate) mod arrow;
 pub(crate) mod numpy;
 
 pub(crate) use numpy::array as numpy_array;

@@ -1,5 +1,5 @@
-//! The functions of the CUDA driver that order one stream after another.
-//! Deciding what waits for what belongs to `ready`.
+//! Streams, events, and the functions of the CUDA driver that order one stream after another.
+//! Deciding what waits for what belongs to `stream::ready`.
 //! Invariant: the library is loaded at first use, never linked, and stays loaded.
 //!
 //! Not yet tested on a GPU: the tests use a fake driver, which records the calls.
@@ -8,17 +8,110 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-use dlbridge::Device;
+use dlbridge::protocol::stream::{self, Platform};
+use dlbridge::{Device, Tensor};
 use libloading::Library;
 
 use crate::{Error, Result};
 
+/// A stream of work on a device.
+///
+/// As an argument of a Python function it accepts the numbers of the array API standard, and any
+/// object with `__cuda_stream__` (cuda.core, CuPy, PyTorch). Python code is trusted to name a
+/// stream that exists, as it is trusted with pointers (`SAFETY.md`, T11).
+///
+/// | number | on CUDA | on ROCm |
+/// | --- | --- | --- |
+/// | `None` | the legacy default stream | the default stream |
+/// | -1 | no stream: nothing waits | the same |
+/// | 0 | rejected, since it is ambiguous | the default stream |
+/// | 1 | the legacy default stream | rejected |
+/// | 2 | the per-thread default stream | rejected |
+/// | larger | the stream at this address | the same |
+///
+/// Other devices have no streams and accept only `None` and -1. Two streams are
+/// equal if they have the same number.
+///
+/// ```
+/// use dlbridge::{Device, DeviceKind, Tensor};
+/// use dlbridge_pyo3::Stream;
+///
+/// assert_eq!(Stream::DEFAULT.number_on(Device::cuda(0))?, Some(1));
+/// assert_eq!(Stream::DEFAULT.number_on(Device::new(DeviceKind::ROCM, 0))?, Some(0));
+/// assert_eq!(Stream::DEFAULT.number_on(Device::CPU)?, None);
+/// assert!(Stream::PER_THREAD.number_on(Device::CPU).is_err());
+/// # Ok::<(), dlbridge_pyo3::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Stream(Option<i64>);
+
+impl Stream {
+    /// The default stream of any platform; on CUDA the legacy one. It is what `None` means.
+    pub const DEFAULT: Self = Self(None);
+    /// The per-thread default stream (CUDA only): 2.
+    pub const PER_THREAD: Self = Self(Some(2));
+    /// No stream: nothing waits for anything. -1.
+    pub const NO_SYNC: Self = Self(Some(stream::NO_SYNC));
+
+    /// The stream of a `cudaStream_t`, `CUstream` or `hipStream_t`; the default one if it is null.
+    ///
+    /// # Safety
+    ///
+    /// The stream exists until every call that it is passed to has returned: an import, or
+    /// [`ready_after`](crate::TensorObject::ready_after).
+    #[must_use]
+    pub unsafe fn from_handle(handle: *mut c_void) -> Self {
+        match handle.addr() {
+            0 => Self::DEFAULT,
+            // An address of this process fits.
+            address => Self(Some(address as i64)),
+        }
+    }
+
+    /// The stream of this number; `None` for a number that no stream has.
+    pub(crate) fn from_number(number: i64) -> Option<Self> {
+        (number >= stream::NO_SYNC).then_some(Self(Some(number)))
+    }
+
+    /// The stream of an object's `__cuda_stream__`.
+    pub(crate) fn of_protocol(handle: usize) -> Self {
+        // SAFETY: the object's own stream (SAFETY.md, T11).
+        unsafe { Self::from_handle(ptr::without_provenance_mut(handle)) }
+    }
+
+    /// A tensor's own stream, if it reports one (a CUDA slice does), otherwise the default one. Every
+    /// waiter keeps the tensor, with which the stream lives (F7).
+    pub(crate) fn of_tensor(tensor: &Tensor) -> Self {
+        // SAFETY: it lives as long as the tensor (F7).
+        tensor.stream_handle().map_or(Self::DEFAULT, |own| unsafe { Self::from_handle(own) })
+    }
+
+    /// The number of this stream in a call of `__dlpack__`; `None` for a device without streams.
+    ///
+    /// # Errors
+    ///
+    /// A `BufferError` for a stream that this device does not have.
+    pub fn number_on(self, device: Device) -> Result<Option<i64>> {
+        Ok(stream::number_on(self.0, device)?)
+    }
+
+    /// Whether this is what `None` means on a device.
+    pub(crate) fn is_default_on(self, device: Device) -> bool {
+        self.number_on(device).is_ok_and(|number| number == stream::default_on(device))
+    }
+
+    /// Whether memory on this device can wait for a stream at all.
+    pub(crate) fn exist_on(device: Device) -> bool {
+        stream::platform(device).is_some()
+    }
+}
+
 /// A `CUstream`: an address, or one of two numbers.
-pub(crate) type StreamHandle = *mut c_void;
+type StreamHandle = *mut c_void;
 /// A `CUevent`.
-pub(crate) type EventHandle = *mut c_void;
+type EventHandle = *mut c_void;
 /// A `CUcontext`.
-pub(crate) type Context = *mut c_void;
+type Context = *mut c_void;
 
 /// `CU_EVENT_DISABLE_TIMING`: an event is only used to wait for it.
 const DISABLE_TIMING: c_uint = 2;
@@ -67,7 +160,7 @@ functions! {
 }
 
 /// The loaded driver.
-pub(crate) struct Driver {
+struct Driver {
     call: Functions,
     /// Never closed: other libraries of this process use the same driver.
     _library: Library,
@@ -79,7 +172,7 @@ impl Driver {
     /// # Errors
     ///
     /// A `BufferError` with the reason why the driver is not available.
-    pub(crate) fn get() -> Result<&'static Self> {
+    fn get() -> Result<&'static Self> {
         static DRIVER: OnceLock<std::result::Result<Driver, String>> = OnceLock::new();
         let driver = DRIVER.get_or_init(|| Self::open().map_err(|error| error.to_string()));
         driver.as_ref().map_err(|why| {
@@ -120,7 +213,7 @@ impl Driver {
 
     /// The primary context of a device. It is never released: releasing the last reference would
     /// destroy it while other libraries use it.
-    pub(crate) fn primary_context(&self, device: Device) -> Result<Context> {
+    fn primary_context(&self, device: Device) -> Result<Context> {
         let (mut ordinal, mut context) = (0, ptr::null_mut());
         // SAFETY: a place for the answer (F7).
         let status = unsafe { (self.call.device)(&raw mut ordinal, device.id) };
@@ -132,7 +225,7 @@ impl Driver {
     }
 
     /// The context that a stream was made in.
-    pub(crate) fn context_of(&self, stream: StreamHandle) -> Result<Context> {
+    fn context_of(&self, stream: StreamHandle) -> Result<Context> {
         let mut context = ptr::null_mut();
         // SAFETY: a stream that exists (the duty of `Stream`), and a place for the answer.
         let status = unsafe { (self.call.context_of)(stream, &raw mut context) };
@@ -141,11 +234,7 @@ impl Driver {
     }
 
     /// Does `work` with a context current on this thread, then restores the former one.
-    pub(crate) fn within<T>(
-        &self,
-        context: Context,
-        work: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
+    fn within<T>(&self, context: Context, work: impl FnOnce() -> Result<T>) -> Result<T> {
         // SAFETY: a context that exists (F7).
         let status = unsafe { (self.call.push)(context) };
         self.check("cuCtxPushCurrent", status)?;
@@ -158,7 +247,7 @@ impl Driver {
     }
 
     /// Records an event after all work that is queued on `stream` now.
-    pub(crate) fn record(&self, stream: StreamHandle) -> Result<EventHandle> {
+    fn record(&self, stream: StreamHandle) -> Result<EventHandle> {
         let mut event = ptr::null_mut();
         // SAFETY: a place for the answer; the context is current (F7).
         let status = unsafe { (self.call.create)(&raw mut event, DISABLE_TIMING) };
@@ -170,24 +259,29 @@ impl Driver {
     }
 
     /// Makes work that is queued on `stream` later wait for `event`. The host does not wait.
-    pub(crate) fn wait(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
+    fn wait(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
         // SAFETY: both exist (the duties of `Stream` and of `Event`).
         let status = unsafe { (self.call.wait)(stream, event, 0) };
         self.check("cuStreamWaitEvent", status)
     }
 
     /// The host waits for an event.
-    pub(crate) fn wait_on_host(&self, event: EventHandle) -> Result<()> {
+    fn wait_on_host(&self, event: EventHandle) -> Result<()> {
         // SAFETY: it exists (F7).
         let status = unsafe { (self.call.synchronize)(event) };
         self.check("cuEventSynchronize", status)
     }
 
     /// Destroys an event. Streams that wait for it still do.
-    pub(crate) fn destroy(&self, event: EventHandle) {
+    fn destroy(&self, event: EventHandle) {
         // SAFETY: it exists, and is not used again. An error cannot be answered for (F7).
         let _ = unsafe { (self.call.destroy)(event) };
     }
+}
+
+/// Whether there is a driver.
+pub(crate) fn has_driver() -> bool {
+    Driver::get().is_ok()
 }
 
 /// The device that an address in device memory is on.
@@ -203,4 +297,67 @@ pub(crate) fn device_of_pointer(address: usize) -> Result<Device> {
     let status = unsafe { (driver.call.pointer)(place, DEVICE_ORDINAL, address as u64) };
     driver.check("cuPointerGetAttribute", status)?;
     Ok(Device::cuda(ordinal))
+}
+
+/// A handle as the driver takes it: the numbers 1 and 2 are its own for the default streams.
+fn handle(number: i64) -> StreamHandle {
+    ptr::with_exposed_provenance_mut(number as usize)
+}
+
+/// The context of a stream; that of a default stream is the device's primary one.
+fn context(driver: &Driver, number: i64, device: Device) -> Result<Context> {
+    match number {
+        1 | 2 => driver.primary_context(device),
+        _ => driver.context_of(handle(number)),
+    }
+}
+
+/// An event of the driver, and the context that it was made in.
+#[derive(Debug)]
+pub struct Event {
+    event: EventHandle,
+    context: Context,
+}
+
+// SAFETY: the driver's functions may be called with an event on any thread (F7, R9).
+unsafe impl Send for Event {}
+// SAFETY: the same.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// Records an event on the stream of this number.
+    pub(crate) fn record(platform: Platform, number: i64, device: Device) -> Result<Self> {
+        if platform != Platform::Cuda {
+            let message = format!(
+                "stream: expected work on CUDA, whose streams alone are ordered here, \
+                 found work on {device}; synchronize its stream first"
+            );
+            return Err(Error::buffer(message));
+        }
+        let driver = Driver::get()?;
+        let context = context(driver, number, device)?;
+        let event = driver.within(context, || driver.record(handle(number)))?;
+        Ok(Self { event, context })
+    }
+
+    pub(crate) fn before(&self, number: i64, device: Device) -> Result<()> {
+        let driver = Driver::get()?;
+        let context = context(driver, number, device)?;
+        driver.within(context, || driver.wait(handle(number), self.event))
+    }
+
+    pub(crate) fn before_host(&self) -> Result<()> {
+        Driver::get()?.wait_on_host(self.event)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let Ok(driver) = Driver::get() else { return };
+        // An error here cannot be answered for; at exit, the driver may have gone first.
+        let _ = driver.within(self.context, || {
+            driver.destroy(self.event);
+            Ok(())
+        });
+    }
 }

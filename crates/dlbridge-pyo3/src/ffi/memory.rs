@@ -1,23 +1,25 @@
-//! Makes tensors over foreign memory that has no DLPack descriptor.
+//! Makes tensors over foreign memory that has no DLPack descriptor, and over other tensors' memory.
 //! Reading the description belongs to the file of each protocol.
-//! Invariant: no element's address overflows, and strides count elements.
+//! Invariant: no element's address overflows, and strides count elements. Only files of `ffi` describe
+//! memory.
 
 use std::ffi::c_void;
 
 use dlbridge::{DType, Device, Flags, MAX_RANK, Tensor, layout};
+use pyo3::exceptions::PyValueError;
 
 use crate::{Error, Result};
 
 /// A protocol's description of an object's memory.
 pub(crate) struct ForeignMemory {
     /// The address of element `[0, 0, ...]`.
-    pub(crate) data: *mut c_void,
-    pub(crate) device: Device,
-    pub(crate) dtype: DType,
-    pub(crate) shape: Vec<i64>,
+    pub(super) data: *mut c_void,
+    pub(super) device: Device,
+    pub(super) dtype: DType,
+    pub(super) shape: Vec<i64>,
     /// In bytes; contiguous row-major ones if `None`.
-    pub(crate) strides: Option<Vec<i64>>,
-    pub(crate) read_only: bool,
+    pub(super) strides: Option<Vec<i64>>,
+    pub(super) read_only: bool,
 }
 
 /// The range of a tensor's elements in bytes, relative to the first one: the start of the lowest,
@@ -28,6 +30,19 @@ pub(crate) struct Reach {
 }
 
 impl ForeignMemory {
+    pub(crate) fn data(&self) -> *mut c_void {
+        self.data
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Says which device the memory is on.
+    pub(crate) fn set_device(&mut self, device: Device) {
+        self.device = device;
+    }
+
     /// Steps in elements. An axis that is never stepped along may have any step.
     fn steps(&self) -> Result<Vec<i64>> {
         let mut steps = vec![0; self.shape.len()];
@@ -106,7 +121,7 @@ impl ForeignMemory {
     ///
     /// As for [`Builder::build_raw`](dlbridge::Builder::build_raw): the elements are there as
     /// long as the owner lives.
-    pub(crate) unsafe fn tensor<O: Send + 'static>(self, owner: O) -> Result<Tensor> {
+    pub(super) unsafe fn tensor<O: Send + 'static>(self, owner: O) -> Result<Tensor> {
         let steps = self.steps()?;
         self.reach_by(&steps)?;
         let flags = if self.read_only { Flags::READ_ONLY } else { Flags::NONE };
@@ -114,4 +129,65 @@ impl ForeignMemory {
         // SAFETY: the caller's duty.
         Ok(unsafe { builder.build_raw(self.data, self.device, flags) }?)
     }
+}
+
+/// The memory of a contiguous tensor on the host, with another dtype, shape and flags. Memory that is
+/// read-only stays so.
+///
+/// # Errors
+///
+/// A `ValueError` for other memory, for a shape or a dtype that no tensor has, or that has not as many
+/// bytes.
+pub(crate) fn reinterpret(
+    bytes: Tensor,
+    dtype: DType,
+    shape: &[i64],
+    flags: Flags,
+) -> Result<Tensor> {
+    let wrong = |message: String| Error::Python(PyValueError::new_err(message));
+    if !bytes.device().is_host_accessible() || !bytes.is_contiguous() {
+        return Err(wrong(format!(
+            "data: expected contiguous bytes in host memory, found strides {:?} on {}",
+            bytes.strides(),
+            bytes.device()
+        )));
+    }
+    let size = |error: dlbridge::Error| wrong(error.to_string());
+    let mut strides = vec![0; shape.len()];
+    layout::contiguous_strides(shape, &mut strides);
+    let len = layout::span(shape, &strides).map_err(size)?.len;
+    let expected = layout::nbytes(len, dtype, flags).map_err(size)?;
+    if expected != bytes.nbytes() {
+        let found = bytes.nbytes();
+        return Err(wrong(format!(
+            "data: expected {expected} bytes of {dtype}{shape:?}, found {found}"
+        )));
+    }
+    let read_only = if bytes.is_read_only() { Flags::READ_ONLY } else { Flags::NONE };
+    let data = bytes.data_ptr();
+    let builder = Tensor::builder(bytes).dtype(dtype).shape(shape);
+    // SAFETY: `expected` bytes from `data` on, which the owner keeps (T3); `read_only` says whether
+    // they may be written (T8).
+    unsafe { builder.build_raw(data, Device::CPU, Flags(flags.0 | read_only.0)) }.map_err(size)
+}
+
+/// The same elements with another dtype of the same size.
+///
+/// # Panics
+///
+/// If the size is another one.
+pub(crate) fn with_dtype(tensor: Tensor, dtype: DType) -> Result<Tensor> {
+    let size = tensor.dtype().itemsize();
+    assert!(size.is_some() && size == dtype.itemsize(), "elements of one size");
+    let size = size.unwrap_or(1) as i64;
+    let memory = ForeignMemory {
+        data: tensor.data_ptr().cast(),
+        device: tensor.device(),
+        dtype,
+        shape: tensor.shape().to_vec(),
+        strides: Some(tensor.strides().iter().map(|stride| stride.wrapping_mul(size)).collect()),
+        read_only: tensor.is_read_only(),
+    };
+    // SAFETY: the memory of `tensor`, which is the owner, with elements of the same size (T3).
+    unsafe { memory.tensor(tensor) }
 }

@@ -3,6 +3,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+#[cfg(not(windows))]
+use pyo3::{Borrowed, types::PyTuple};
 use pyo3::{PyTypeInfo, ffi};
 
 /// Locks an object on a Python without the GIL while `work` runs; elsewhere the GIL does that.
@@ -58,4 +60,45 @@ pub(crate) fn imported_module<'py>(
         Some(module) => Ok(Some(module)),
         None => PyErr::take(py).map_or(Ok(None), Err),
     }
+}
+
+// Part of the limited API since 3.12 only, but exported by every CPython since 3.9.
+#[cfg(not(windows))]
+unsafe extern "C" {
+    fn PyObject_VectorcallMethod(
+        name: *mut ffi::PyObject,
+        arguments: *const *mut ffi::PyObject,
+        count: usize,
+        keywords: *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
+}
+
+/// The name of an argument, as a call takes it.
+#[cfg(not(windows))]
+pub(crate) struct Keyword(Py<PyTuple>);
+
+#[cfg(not(windows))]
+impl Keyword {
+    pub(crate) fn new(name: &Bound<'_, PyString>) -> PyResult<Self> {
+        Ok(Self((name,).into_pyobject(name.py())?.unbind()))
+    }
+}
+
+/// Calls a method with one named argument.
+#[cfg(not(windows))]
+#[inline]
+pub(crate) fn call_with_keyword<'py>(
+    object: Borrowed<'_, 'py, PyAny>,
+    method: &Bound<'py, PyString>,
+    value: Borrowed<'_, 'py, PyAny>,
+    keyword: &Keyword,
+) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = [object.as_ptr(), value.as_ptr()];
+    // SAFETY: one positional argument (the object itself) and one value for the one keyword, all
+    // alive during the call (F1, F2).
+    let answer = unsafe {
+        PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, keyword.0.as_ptr())
+    };
+    // SAFETY: a new reference, or null with an exception set (F3).
+    unsafe { Bound::from_owned_ptr_or_err(object.py(), answer) }
 }

@@ -12,11 +12,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyType};
 use pyo3::{Borrowed, intern};
 #[cfg(not(windows))]
-use pyo3::{ffi, sync::PyOnceLock, types::PyTuple};
+use pyo3::{sync::PyOnceLock, types::PyTuple};
 
 use super::protocol::Protocol;
 use super::{advice, fallback};
 use crate::ffi::capsule;
+#[cfg(not(windows))]
+use crate::ffi::versions::{Keyword, call_with_keyword};
 use crate::{Error, Result};
 
 /// The result of `__dlpack__`, and the keywords that it accepted.
@@ -160,25 +162,9 @@ fn call_with<'py>(
 #[cfg(not(windows))]
 #[inline]
 fn call_versioned<'py>(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    // Part of the limited API since 3.12 only, but exported by every CPython since 3.9.
-    unsafe extern "C" {
-        fn PyObject_VectorcallMethod(
-            name: *mut ffi::PyObject,
-            arguments: *const *mut ffi::PyObject,
-            count: usize,
-            keywords: *mut ffi::PyObject,
-        ) -> *mut ffi::PyObject;
-    }
     let py = object.py();
-    let method = intern!(py, "__dlpack__");
-    let arguments = [object.as_ptr(), max_version(py)?.as_ptr()];
-    let keywords = keyword_names(py)?.as_ptr();
-    // SAFETY: one positional argument (the object itself) and one value for the one keyword, all
-    // alive during the call (F1, F2).
-    let answer =
-        unsafe { PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, keywords) };
-    // SAFETY: a new reference, or null with an exception set (F3).
-    unsafe { Bound::from_owned_ptr_or_err(py, answer) }
+    let value = max_version(py)?.bind(py).as_any().as_borrowed();
+    call_with_keyword(object, intern!(py, "__dlpack__"), value, keyword(py)?)
 }
 
 /// `object.__dlpack__(max_version=(1, 3))`.
@@ -194,7 +180,7 @@ fn max_version(py: Python<'_>) -> PyResult<&Py<PyTuple>> {
 }
 
 #[cfg(not(windows))]
-fn keyword_names(py: Python<'_>) -> PyResult<&Py<PyTuple>> {
-    static NAMES: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
-    NAMES.get_or_try_init(py, || Ok((intern!(py, "max_version"),).into_pyobject(py)?.unbind()))
+fn keyword(py: Python<'_>) -> PyResult<&Keyword> {
+    static NAME: PyOnceLock<Keyword> = PyOnceLock::new();
+    NAME.get_or_try_init(py, || Keyword::new(intern!(py, "max_version")))
 }

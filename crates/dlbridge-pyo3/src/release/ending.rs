@@ -5,10 +5,10 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
+use super::interpreter::is_initialized;
 use super::nested::drain;
 
 /// Whether the exit handlers may have run.
@@ -54,6 +54,5 @@ pub(super) fn before<R>(call: impl FnOnce() -> R) -> Option<R> {
 /// modules that a producer's deleter needs may be gone.
 #[inline]
 pub(super) fn is_running() -> bool {
-    // SAFETY: may be called at any time, on any thread (F5).
-    !MAY_END.load(Ordering::Relaxed) || unsafe { ffi::Py_IsInitialized() != 0 }
+    !MAY_END.load(Ordering::Relaxed) || is_initialized()
 }

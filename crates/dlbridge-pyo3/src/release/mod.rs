@@ -14,8 +14,8 @@
 //!   deleter may be Python code that is gone. **Afterwards**, everything that needs the interpreter
 //!   is leaked. The system frees the memory with the process.
 
-mod attached;
 mod ending;
+mod interpreter;
 mod later;
 mod nested;
 mod queue;
@@ -27,12 +27,10 @@ use dlbridge::ffi::Binding;
 use dlbridge::{SharedTensor, Tensor};
 use pyo3::prelude::*;
 
-use attached::attached;
-/// Prepares for the first owner, which runs Python code once: called before a descriptor is read that
-/// such code could free.
-pub(crate) use attached::prepare;
+use interpreter::attached;
+pub(crate) use interpreter::undisturbed;
+pub(crate) use nested::drain;
 use nested::run;
-pub(crate) use nested::{drain, undisturbed};
 pub(crate) use queue::NeedsInterpreter;
 
 impl NeedsInterpreter for Tensor {
@@ -121,4 +119,20 @@ pub(crate) fn binding() -> &'static Binding {
 /// Whether this thread is attached, and no other condition delays a release.
 fn may_delete() -> bool {
     attached().is_some() && ending::is_running() && queue::is_empty()
+}
+
+/// Prepares for the first owner, which runs Python code once: called before a descriptor is read that
+/// such code could free.
+#[inline]
+pub(crate) fn prepare() {
+    if !interpreter::is_prepared() {
+        prepare_now();
+    }
+}
+
+#[cold]
+fn prepare_now() {
+    if let Some(py) = attached() {
+        ending::prepare(py);
+    }
 }

@@ -2,11 +2,10 @@
 //! Invariant: a raised exception is neither cleared nor replaced.
 
 use std::cell::Cell;
-use std::ptr;
 
-use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::interpreter::undisturbed;
 use super::queue::{self, NeedsInterpreter};
 
 /// The depth from which nested releases run in a loop.
@@ -57,31 +56,4 @@ fn release_all(py: Python<'_>) {
         }
         waiting.for_each(|work| run(py, work));
     }
-}
-
-/// Runs `work`, which may run Python code, and preserves a raised exception. An exception of `work`
-/// is not left set.
-#[inline]
-pub(crate) fn undisturbed(py: Python<'_>, work: impl FnOnce()) {
-    // SAFETY: attached (F1).
-    if !unsafe { ffi::PyErr_Occurred() }.is_null() {
-        return beside_exception(py, work);
-    }
-    work();
-    // SAFETY: attached (F1).
-    if !unsafe { ffi::PyErr_Occurred() }.is_null() {
-        // SAFETY: attached (F1).
-        unsafe { ffi::PyErr_Clear() };
-    }
-}
-
-#[cold]
-#[allow(deprecated, reason = "what takes their place is in no limited API before 3.12")]
-fn beside_exception(_: Python<'_>, work: impl FnOnce()) {
-    let (mut kind, mut value, mut trace) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-    // SAFETY: attached; the places are ours (F1).
-    unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut trace) };
-    work();
-    // SAFETY: attached; what was fetched above (F1).
-    unsafe { ffi::PyErr_Restore(kind, value, trace) };
 }

@@ -3,5 +3,5 @@
 mod number;
 mod ready;
 
-pub use number::Stream;
+pub use crate::ffi::driver::Stream;
 pub(crate) use ready::{Ready, settle, settle_host};

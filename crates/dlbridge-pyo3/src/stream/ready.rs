@@ -6,9 +6,8 @@ use dlbridge::protocol::stream::{Platform, platform};
 use dlbridge::{Device, Tensor};
 use pyo3::Python;
 
-use super::number::Stream;
-use crate::ffi::driver::{Context, Driver, EventHandle, StreamHandle};
-use crate::{Error, Result};
+use crate::Result;
+use crate::ffi::driver::{Event, Stream, has_driver};
 
 /// The work after which a tensor's memory is ready.
 #[derive(Debug)]
@@ -28,9 +27,7 @@ impl Ready {
     #[inline]
     pub(crate) fn for_tensor(tensor: &Tensor) -> Option<Self> {
         platform(tensor.device())?;
-        let own = tensor.stream_handle();
-        // SAFETY: it lives as long as the tensor, which every waiter keeps (F7).
-        Some(Self::Stream(own.map_or(Stream::DEFAULT, |own| unsafe { Stream::from_handle(own) })))
+        Some(Self::Stream(Stream::of_tensor(tensor)))
     }
 
     /// After the work that is queued on `stream` now; `None` if there is no work to wait for.
@@ -68,7 +65,7 @@ impl Ready {
     pub(crate) fn before_host(&self, device: Device) -> Result<()> {
         match (self, platform(device)) {
             (Self::Event(event), _) => event.before_host(),
-            (Self::Stream(_), Some(Platform::Cuda)) if Driver::get().is_err() => Ok(()),
+            (Self::Stream(_), Some(Platform::Cuda)) if !has_driver() => Ok(()),
             (Self::Stream(stream), Some(platform)) => match stream.number_on(device)? {
                 Some(number) => Event::record(platform, number, device)?.before_host(),
                 None => Ok(()),
@@ -88,67 +85,4 @@ pub(crate) fn settle(ready: Option<&Ready>, device: Device) -> Result<()> {
 #[inline]
 pub(crate) fn settle_host(py: Python<'_>, ready: Option<&Ready>, device: Device) -> Result<()> {
     ready.map_or(Ok(()), |ready| py.detach(|| ready.before_host(device)))
-}
-
-/// A handle as the driver takes it: the numbers 1 and 2 are its own for the default streams.
-fn handle(number: i64) -> StreamHandle {
-    std::ptr::with_exposed_provenance_mut(number as usize)
-}
-
-/// The context of a stream; that of a default stream is the device's primary one.
-fn context(driver: &Driver, number: i64, device: Device) -> Result<Context> {
-    match number {
-        1 | 2 => driver.primary_context(device),
-        _ => driver.context_of(handle(number)),
-    }
-}
-
-/// An event of the driver, and the context that it was made in.
-#[derive(Debug)]
-pub struct Event {
-    event: EventHandle,
-    context: Context,
-}
-
-// SAFETY: the driver's functions may be called with an event on any thread (F7, R9).
-unsafe impl Send for Event {}
-// SAFETY: the same.
-unsafe impl Sync for Event {}
-
-impl Event {
-    /// Records an event on the stream of this number.
-    fn record(platform: Platform, number: i64, device: Device) -> Result<Self> {
-        if platform != Platform::Cuda {
-            let message = format!(
-                "stream: expected work on CUDA, whose streams alone are ordered here, \
-                 found work on {device}; synchronize its stream first"
-            );
-            return Err(Error::buffer(message));
-        }
-        let driver = Driver::get()?;
-        let context = context(driver, number, device)?;
-        let event = driver.within(context, || driver.record(handle(number)))?;
-        Ok(Self { event, context })
-    }
-
-    fn before(&self, number: i64, device: Device) -> Result<()> {
-        let driver = Driver::get()?;
-        let context = context(driver, number, device)?;
-        driver.within(context, || driver.wait(handle(number), self.event))
-    }
-
-    fn before_host(&self) -> Result<()> {
-        Driver::get()?.wait_on_host(self.event)
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        let Ok(driver) = Driver::get() else { return };
-        // An error here cannot be answered for; at exit, the driver may have gone first.
-        let _ = driver.within(self.context, || {
-            driver.destroy(self.event);
-            Ok(())
-        });
-    }
 }

@@ -1,16 +1,14 @@
 //! Imports an object with NumPy's `__array_interface__`.
 //! Device memory belongs to `cuda_array_interface`.
-//! Invariant: the tensor keeps the object, and the dict, which may own what `data` points to.
+//! Reading the dict, and making the tensor, belongs to `ffi::interface`.
 
 use dlbridge::{Device, Tensor};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 use pyo3::{Borrowed, intern};
 
-use super::interface::{Interface, pointer, wrong};
 use crate::ffi::acquired::{self, Acquired};
+use crate::ffi::interface::{Interface, pointer, wrong};
 use crate::ffi::memory::ForeignMemory;
-use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 
 /// Imports the memory that the object's `__array_interface__` describes (NumPy, the array interface
@@ -26,24 +24,7 @@ pub(super) fn import_array_interface(object: Borrowed<'_, '_, PyAny>) -> Result<
         }
         None => within_buffer(&interface)?,
     };
-    let objects = PyTuple::new(py, [object.as_any(), interface.dict().as_any()])?;
-    let owners = Owners { _buffer: buffer, objects: objects.into_any().unbind() };
-    // SAFETY: the producer says so as long as the object lives, or its buffer is not released
-    // (SAFETY.md, T3 and T8 hold for every protocol).
-    unsafe { memory.tensor(Owner::new(owners)) }.map(Some)
-}
-
-/// The owner of the memory: a buffer, if `data` is one, and the object with its dict.
-struct Owners {
-    _buffer: Option<Acquired>,
-    objects: Py<PyAny>,
-}
-
-impl NeedsInterpreter for Owners {
-    fn release(self, py: Python<'_>) {
-        let Self { _buffer, objects } = self;
-        drop(objects.into_bound(py));
-    }
+    interface.tensor(object, memory, buffer).map(Some)
 }
 
 /// The clause on `data` that is no pair: the memory is the buffer of that object, from `offset` on.
@@ -65,8 +46,8 @@ fn within_buffer(interface: &Interface<'_>) -> Result<(ForeignMemory, Option<Acq
         return Err(Error::buffer("data: expected a contiguous buffer, found one with gaps"));
     }
     let size = bytes.reach()?.above;
-    let data = bytes.data.wrapping_byte_add(offset);
-    let memory = interface.memory(data, Device::CPU, bytes.read_only)?;
+    let data = bytes.data().wrapping_byte_add(offset);
+    let memory = interface.memory(data, Device::CPU, bytes.is_read_only())?;
     let reach = memory.reach()?;
     let fits = reach.below <= offset && offset.checked_add(reach.above).is_some_and(|n| n <= size);
     if fits {

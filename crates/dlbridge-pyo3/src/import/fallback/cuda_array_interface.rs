@@ -6,12 +6,10 @@
 
 use dlbridge::{Device, Tensor};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 use pyo3::{Borrowed, intern};
 
-use super::interface::{Interface, pointer, wrong};
 use crate::ffi::driver::device_of_pointer;
-use crate::release::Owner;
+use crate::ffi::interface::{Interface, pointer, wrong};
 use crate::stream::{Ready, Stream};
 use crate::{Error, Result};
 
@@ -38,16 +36,13 @@ pub(super) fn import_cuda_array_interface(
     let mut memory = interface.memory(pointer(address), Device::cuda(0), read_only)?;
     memory.reach()?;
     if address != 0 {
-        memory.device = device_of_pointer(address)?;
-        let device = memory.device;
+        let device = device_of_pointer(address)?;
+        memory.set_device(device);
         if let Some(ready) = work.map_or(Ok(None), |work| Ready::on(work, device))? {
             ready.before(stream, device)?;
         }
     }
-    let owners = PyTuple::new(py, [object.as_any(), interface.dict().as_any()])?;
-    // SAFETY: the producer says so as long as the object lives (SAFETY.md, T3 and T8 hold for
-    // every protocol).
-    unsafe { memory.tensor(Owner::new(owners.into_any().unbind())) }.map(Some)
+    interface.tensor(object, memory, None).map(Some)
 }
 
 /// The clause on `stream`: None, or a missing entry, means that nothing needs to be waited for; 0

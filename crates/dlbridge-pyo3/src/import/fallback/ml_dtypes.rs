@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
 use crate::Result;
-use crate::ffi::memory::ForeignMemory;
+use crate::ffi::memory::with_dtype;
 use crate::ffi::numpy::Array;
 
 /// Imports an array of bfloat16 or of a float of 8 bits, by its bits as integers; `None` for any other
@@ -31,15 +31,5 @@ pub(super) fn import_ml_dtypes(object: Borrowed<'_, '_, PyAny>) -> Result<Option
     let Some(tensor) = integers.tensor()?.filter(|integers| integers.dtype() == bits) else {
         return Ok(None);
     };
-    let size = i64::from(dtype.bits / 8);
-    let memory = ForeignMemory {
-        data: tensor.data_ptr().cast(),
-        device: tensor.device(),
-        dtype,
-        shape: tensor.shape().to_vec(),
-        strides: Some(tensor.strides().iter().map(|stride| stride.wrapping_mul(size)).collect()),
-        read_only: tensor.is_read_only(),
-    };
-    // SAFETY: the memory of `tensor`, which is the owner, with elements of the same size (T3).
-    unsafe { memory.tensor(tensor) }.map(Some)
+    with_dtype(tensor, dtype).map(Some)
 }

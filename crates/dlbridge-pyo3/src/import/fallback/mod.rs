@@ -6,7 +6,6 @@
 mod array_interface;
 mod arrow;
 mod cuda_array_interface;
-mod interface;
 mod ml_dtypes;
 
 use dlbridge::Tensor;

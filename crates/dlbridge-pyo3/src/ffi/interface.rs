@@ -1,21 +1,24 @@
-//! Reads the dict of NumPy's and CUDA's array interfaces.
-//! The device and the owner of the memory belong to the file of each interface.
+//! Reads the dict of NumPy's and CUDA's array interfaces, and makes tensors over the memory that it
+//! describes.
+//! Where the memory is belongs to the file of each interface in `import::fallback`.
 //! Invariant: an entry that violates the protocol is a `BufferError` that names it.
 
 use std::ffi::c_void;
 use std::ptr;
 
-use dlbridge::{DType, Device};
+use dlbridge::{DType, Device, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
+use super::acquired::Acquired;
+use super::memory::ForeignMemory;
 use crate::dtypes::typestr;
-use crate::ffi::memory::ForeignMemory;
+use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 
 /// The dict of an object's `__array_interface__` or `__cuda_array_interface__`.
-pub(super) struct Interface<'py>(Bound<'py, PyDict>);
+pub(crate) struct Interface<'py>(Bound<'py, PyDict>);
 
 impl<'py> Interface<'py> {
     /// Reads an object's attribute; `None` if it has none.
@@ -23,7 +26,7 @@ impl<'py> Interface<'py> {
     /// # Errors
     ///
     /// Something other than a dict, or a version that is not among those given.
-    pub(super) fn read(
+    pub(crate) fn read(
         object: Borrowed<'_, 'py, PyAny>,
         name: &Bound<'py, PyString>,
         versions: std::ops::RangeInclusive<i64>,
@@ -41,16 +44,12 @@ impl<'py> Interface<'py> {
         wrong("version", &version, &format!("a number from {first} to {last}"))
     }
 
-    pub(super) fn dict(&self) -> &Bound<'py, PyDict> {
-        &self.0
-    }
-
     /// An optional entry; None counts as missing.
-    pub(super) fn get(&self, key: &str) -> Result<Option<Bound<'py, PyAny>>> {
+    pub(crate) fn get(&self, key: &str) -> Result<Option<Bound<'py, PyAny>>> {
         Ok(self.0.get_item(key)?.filter(|value| !value.is_none()))
     }
 
-    pub(super) fn need(&self, key: &str) -> Result<Bound<'py, PyAny>> {
+    pub(crate) fn need(&self, key: &str) -> Result<Bound<'py, PyAny>> {
         self.get(key)?.ok_or_else(|| Error::buffer(format!("{key}: expected an entry, found none")))
     }
 
@@ -62,7 +61,7 @@ impl<'py> Interface<'py> {
         }
     }
 
-    pub(super) fn dtype(&self) -> Result<DType> {
+    pub(crate) fn dtype(&self) -> Result<DType> {
         let found = self.need("typestr")?;
         match found.extract::<String>() {
             Ok(typestr) => typestr::dtype_of(&typestr),
@@ -71,7 +70,7 @@ impl<'py> Interface<'py> {
     }
 
     /// Rejects masked arrays: a tensor has no mask.
-    pub(super) fn refuse_mask(&self) -> Result<()> {
+    pub(crate) fn refuse_mask(&self) -> Result<()> {
         match self.get("mask")? {
             None => Ok(()),
             Some(_) => Err(Error::buffer("mask: expected an array without a mask, found one")),
@@ -80,7 +79,7 @@ impl<'py> Interface<'py> {
 
     /// The `data` entry if it is the pair of an address and whether to write there; `None` for an
     /// object of another kind, or nothing.
-    pub(super) fn address(&self) -> Result<Option<(usize, bool)>> {
+    pub(crate) fn address(&self) -> Result<Option<(usize, bool)>> {
         let Some(found) = self.get("data")? else { return Ok(None) };
         let Ok(pair) = found.cast::<PyTuple>() else { return Ok(None) };
         match pair.extract::<(usize, Bound<'py, PyAny>)>() {
@@ -93,7 +92,7 @@ impl<'py> Interface<'py> {
     }
 
     /// Foreign memory of this shape, with these strides.
-    pub(super) fn memory(
+    pub(crate) fn memory(
         &self,
         data: *mut c_void,
         device: Device,
@@ -107,15 +106,43 @@ impl<'py> Interface<'py> {
         let dtype = self.dtype()?;
         Ok(ForeignMemory { data, device, dtype, shape, strides, read_only })
     }
+
+    /// A tensor over the memory that the dict of `object` describes. It keeps both, since either may own
+    /// the memory, and the buffer that the memory is in.
+    pub(crate) fn tensor(
+        &self,
+        object: Borrowed<'_, '_, PyAny>,
+        memory: ForeignMemory,
+        buffer: Option<Acquired>,
+    ) -> Result<Tensor> {
+        let objects = PyTuple::new(object.py(), [object.as_any(), self.0.as_any()])?;
+        let owners = Owners { _buffer: buffer, objects: objects.into_any().unbind() };
+        // SAFETY: the producer says so as long as the object lives, or its buffer is not released
+        // (SAFETY.md, T3 and T8 hold for every protocol).
+        unsafe { memory.tensor(Owner::new(owners)) }
+    }
+}
+
+/// The owner of the memory: a buffer, if `data` is one, and the object with its dict.
+struct Owners {
+    _buffer: Option<Acquired>,
+    objects: Py<PyAny>,
+}
+
+impl NeedsInterpreter for Owners {
+    fn release(self, py: Python<'_>) {
+        let Self { _buffer, objects } = self;
+        drop(objects.into_bound(py));
+    }
 }
 
 /// The pointer for an address that is a number. Rust did not allocate its memory.
-pub(super) fn pointer(address: usize) -> *mut c_void {
+pub(crate) fn pointer(address: usize) -> *mut c_void {
     ptr::with_exposed_provenance_mut(address)
 }
 
 /// An error that names an entry, what was expected and found.
-pub(super) fn wrong<T>(key: &str, found: &Bound<'_, PyAny>, expected: &str) -> Result<T> {
+pub(crate) fn wrong<T>(key: &str, found: &Bound<'_, PyAny>, expected: &str) -> Result<T> {
     let found = found.repr()?;
     Err(Error::buffer(format!("{key}: expected {expected}, found {found}")))
 }

@@ -1,8 +1,5 @@
 //! The extension types of Arrow: their names, and the shape of `arrow.fixed_shape_tensor`.
 
-use std::ffi::c_char;
-use std::slice;
-
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -14,56 +11,12 @@ pub(super) const TENSOR: &str = "arrow.fixed_shape_tensor";
 const NAME: &[u8] = b"ARROW:extension:name";
 const PARAMETERS: &[u8] = b"ARROW:extension:metadata";
 
-/// The name and the parameters of a schema's extension type, if it has one.
-///
-/// # Safety
-///
-/// `metadata` is null, or points to metadata as Arrow's C data interface encodes it: the number of
-/// pairs, then for each key and value its length and its bytes.
-pub(super) unsafe fn name_of<'a>(metadata: *const c_char) -> Result<Option<(&'a str, Vec<u8>)>> {
-    if metadata.is_null() {
-        return Ok(None);
-    }
-    let mut at = metadata.cast::<u8>();
-    // SAFETY: the caller's duty, as for every length and text below.
-    let pairs = unsafe { number(&mut at) }?;
-    let (mut name, mut parameters) = (None, Vec::new());
-    for _ in 0..pairs {
-        // SAFETY: the same.
-        let key: &[u8] = unsafe { text(&mut at) }?;
-        // SAFETY: the same.
-        let value: &'a [u8] = unsafe { text(&mut at) }?;
-        match key {
-            NAME => name = Some(std::str::from_utf8(value).unwrap_or("of an unknown name")),
-            PARAMETERS => parameters = value.to_vec(),
-            _ => {}
-        }
-    }
-    Ok(name.map(|name| (name, parameters)))
-}
-
-/// # Safety
-///
-/// `at` points to a number.
-unsafe fn number(at: &mut *const u8) -> Result<usize> {
-    // SAFETY: the caller's duty; numbers are not aligned.
-    let number = unsafe { at.cast::<i32>().read_unaligned() };
-    *at = at.wrapping_add(size_of::<i32>());
-    usize::try_from(number).map_err(|_| {
-        Error::buffer(format!("metadata: expected lengths of 0 or more, found {number}"))
-    })
-}
-
-/// # Safety
-///
-/// `at` points to a number, and that many bytes, which live for `'a`.
-unsafe fn text<'a>(at: &mut *const u8) -> Result<&'a [u8]> {
-    // SAFETY: the caller's duty.
-    let len = unsafe { number(at) }?;
-    // SAFETY: the caller's duty.
-    let text = unsafe { slice::from_raw_parts(*at, len) };
-    *at = at.wrapping_add(len);
-    Ok(text)
+/// The name and the parameters of the extension type in a schema's metadata, if it has one.
+pub(super) fn named<'a>(metadata: &[(&'a [u8], &'a [u8])]) -> Option<(&'a str, &'a [u8])> {
+    let value =
+        |key: &[u8]| metadata.iter().rev().find(|(name, _)| *name == key).map(|pair| pair.1);
+    let name = std::str::from_utf8(value(NAME)?).unwrap_or("of an unknown name");
+    Some((name, value(PARAMETERS).unwrap_or(&[])))
 }
 
 /// The axes of each row.

@@ -1,5 +1,4 @@
 //! Exports a tensor as an Arrow array: `__arrow_c_array__`.
-//! The structs belong to `ffi::arrow`.
 //! Invariant: each struct owns what its fields point to, its child included, so that a consumer can
 //! move a child away; the innermost array owns the tensor.
 
@@ -10,9 +9,10 @@ use dlbridge::{DType, Tensor};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::{ArrowArray, ArrowSchema, Owned, Releasable};
 use crate::dtypes::arrow::format_of;
-use crate::ffi::arrow::{ArrowArray, ArrowSchema, Owned, Releasable};
 use crate::ffi::callbacks::dropped;
+use crate::ffi::capsule;
 use crate::release::ObjectTensor;
 use crate::{Error, Result};
 
@@ -168,11 +168,8 @@ unsafe extern "C" fn release<T: Releasable, K>(place: *mut T) {
 /// A capsule that owns a struct. A consumer moves the struct, and leaves it marked as released.
 fn capsule<T: Releasable>(py: Python<'_>, made: T) -> Result<Bound<'_, PyAny>> {
     let place = Box::into_raw(Box::new(Owned::new(made)));
-    // SAFETY: the pointer is not null, the name static, the destructor made for both (F2).
-    let capsule =
-        unsafe { ffi::PyCapsule_New(place.cast(), T::CAPSULE.as_ptr(), Some(destroy::<T>)) };
-    // SAFETY: a new reference, or null with an exception set (F3).
-    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }.map_err(|error| {
+    // SAFETY: not null, and `destroy` is made for the struct and its name.
+    unsafe { capsule::make(py, place.cast(), T::CAPSULE, Some(destroy::<T>)) }.map_err(|error| {
         // SAFETY: no capsule took it (R7).
         drop(unsafe { Box::from_raw(place) });
         error.into()
@@ -186,11 +183,8 @@ fn capsule<T: Releasable>(py: Python<'_>, made: T) -> Result<Bound<'_, PyAny>> {
 /// Python's: attached, with a capsule that `capsule` made.
 unsafe extern "C" fn destroy<T: Releasable>(capsule: *mut ffi::PyObject) {
     // SAFETY: Python calls the destructor with its capsule (F1).
-    if unsafe { ffi::PyCapsule_IsValid(capsule, T::CAPSULE.as_ptr()) } != 1 {
-        return;
+    if let Some(place) = unsafe { capsule::named(capsule, T::CAPSULE) } {
+        // SAFETY: made by `capsule`, and freed once (R7).
+        drop(unsafe { Box::from_raw(place.cast::<Owned<T>>().as_ptr()) });
     }
-    // SAFETY: a valid capsule of this name (F4).
-    let place = unsafe { ffi::PyCapsule_GetPointer(capsule, T::CAPSULE.as_ptr()) };
-    // SAFETY: made by `capsule`, and freed once (R7).
-    drop(unsafe { Box::from_raw(place.cast::<Owned<T>>()) });
 }

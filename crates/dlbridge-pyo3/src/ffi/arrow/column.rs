@@ -8,9 +8,8 @@ use std::slice;
 use dlbridge::{DType, Device, MAX_RANK, layout};
 use pyo3::prelude::*;
 
-use super::extension;
+use super::{ArrowArray, ArrowSchema, extension, pairs_of};
 use crate::dtypes::arrow;
-use crate::ffi::arrow::{ArrowArray, ArrowSchema};
 use crate::ffi::memory::ForeignMemory;
 use crate::{Error, Result};
 
@@ -68,11 +67,11 @@ impl Unparsed {
                 return refuse("values encoded by a dictionary", help);
             }
             // SAFETY: the metadata is valid as long as the schema lives (the caller's duty).
-            let extension = unsafe { extension::name_of(schema.metadata) }?;
-            match (extension, arrow::list_size_of(&format)) {
+            let metadata = unsafe { pairs_of(schema.metadata) }?;
+            match (extension::named(&metadata), arrow::list_size_of(&format)) {
                 (None, _) => {}
                 (Some((extension::TENSOR, parameters)), Some(_)) if tensor.is_none() => {
-                    tensor = Some((extents.len(), parameters));
+                    tensor = Some((extents.len(), parameters.to_vec()));
                 }
                 (Some((found, _)), _) => {
                     return refuse(&format!("the extension type {found}"), "; cast to its storage");

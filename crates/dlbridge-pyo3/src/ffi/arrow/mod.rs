@@ -1,0 +1,253 @@
+//! Arrow's C data interface and C stream interface: the structs, their owner, and the capsules that hold
+//! them. Which methods return the capsules belongs to `import::fallback`.
+//! Invariants: the fields are those of Arrow's specification, which never change. A schema stays in its
+//! capsule; an array and a stream are moved out of their capsules or stay there. So each is released once.
+//!
+//! They are written from Arrow's specification, so that this crate does not depend on a version of an
+//! Arrow library.
+
+mod column;
+mod export;
+mod extension;
+mod stream;
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::slice;
+
+use dlbridge::Tensor;
+use pyo3::prelude::*;
+
+use super::capsule;
+use super::versions::with_critical_section;
+use crate::release::{NeedsInterpreter, Owner};
+use crate::{Error, Result};
+use column::Unparsed;
+pub(crate) use export::capsules;
+pub(crate) use stream::{Chunk, Chunks};
+
+/// Imports the values of the capsules that the method `name` returned: numbers without nulls, read-only,
+/// since arrays are immutable.
+pub(crate) fn import(
+    name: &str,
+    schema: &Bound<'_, PyAny>,
+    array: &Bound<'_, PyAny>,
+) -> Result<Tensor> {
+    let schema_place = content::<ArrowSchema>(schema)?;
+    content::<ArrowArray>(array)?;
+    // SAFETY: a capsule of this name holds this struct, which is not freed while the capsule lives
+    // (F4).
+    let schema_struct = unsafe { &*schema_place };
+    // SAFETY: valid, or released, as its producer promises (F8).
+    let column = unsafe { Unparsed::read(name, schema_struct) }?.parse(schema.py())?;
+    // On a build without the GIL, two threads could move the same array.
+    with_critical_section(array, || {
+        let place = content::<ArrowArray>(array)?;
+        // SAFETY: the same as for the schema.
+        let found = unsafe { &*place };
+        // SAFETY: the same.
+        let memory = unsafe { column.memory(name, found) }?;
+        // SAFETY: the capsule's struct, guarded from other threads (F4).
+        let owner = Owner::new(unsafe { Owned::take(place) });
+        // SAFETY: the values are there until the array is released (SAFETY.md, T3).
+        unsafe { memory.tensor(owner) }
+    })
+}
+
+/// The struct in a capsule of its name.
+fn content<T: Releasable>(object: &Bound<'_, PyAny>) -> Result<*mut T> {
+    let name = T::CAPSULE;
+    match capsule::content(object.as_borrowed(), name) {
+        Some(place) => Ok(place.cast().as_ptr()),
+        None => {
+            let found = object.repr()?;
+            let message = format!("capsule: expected one named {name:?}, found {found}");
+            Err(Error::buffer(message))
+        }
+    }
+}
+
+/// Arrow's `ArrowSchema`: the type of a column.
+#[repr(C)]
+struct ArrowSchema {
+    format: *const c_char,
+    name: *const c_char,
+    metadata: *const c_char,
+    flags: i64,
+    n_children: i64,
+    children: *mut *mut Self,
+    dictionary: *mut Self,
+    release: Option<Release<Self>>,
+    private_data: *mut c_void,
+}
+
+/// Arrow's `ArrowArray`: the memory of a column, or of one chunk of it.
+#[repr(C)]
+struct ArrowArray {
+    length: i64,
+    null_count: i64,
+    offset: i64,
+    n_buffers: i64,
+    n_children: i64,
+    buffers: *mut *const c_void,
+    children: *mut *mut Self,
+    dictionary: *mut Self,
+    release: Option<Release<Self>>,
+    private_data: *mut c_void,
+}
+
+/// Arrow's `ArrowArrayStream`: the chunks of a column. Each function returns 0 or an `errno`.
+#[repr(C)]
+struct ArrowArrayStream {
+    get_schema: Option<unsafe extern "C" fn(*mut Self, *mut ArrowSchema) -> c_int>,
+    get_next: Option<unsafe extern "C" fn(*mut Self, *mut ArrowArray) -> c_int>,
+    get_last_error: Option<unsafe extern "C" fn(*mut Self) -> *const c_char>,
+    release: Option<Release<Self>>,
+    private_data: *mut c_void,
+}
+
+/// A struct's callback that frees what its fields point to, and sets itself to null.
+type Release<T> = unsafe extern "C" fn(*mut T);
+
+/// A struct that its owner releases, once. A null callback marks a struct that was released or moved.
+///
+/// # Safety
+///
+/// All fields may be zero, and a struct with a null callback owns nothing.
+unsafe trait Releasable: Sized {
+    /// The name of the capsules that hold this struct.
+    const CAPSULE: &'static CStr;
+
+    fn private_data(&self) -> *mut c_void;
+
+    fn callback(&mut self) -> &mut Option<Release<Self>>;
+}
+
+macro_rules! releasable {
+    ($($name:ident, $capsule:literal;)*) => {$(
+        // SAFETY: numbers, pointers and optional functions, by the specification (Releasable's duty).
+        unsafe impl Releasable for $name {
+            const CAPSULE: &'static CStr = $capsule;
+
+            fn private_data(&self) -> *mut c_void {
+                self.private_data
+            }
+
+            fn callback(&mut self) -> &mut Option<Release<Self>> {
+                &mut self.release
+            }
+        }
+    )*};
+}
+
+releasable! {
+    ArrowSchema, c"arrow_schema";
+    ArrowArray, c"arrow_array";
+    ArrowArrayStream, c"arrow_array_stream";
+}
+
+/// A struct that was moved here, and is released when it is dropped.
+#[repr(transparent)]
+struct Owned<T: Releasable>(T);
+
+// SAFETY: a struct of Arrow may be used and released on any thread, one at a time (T4, R9).
+unsafe impl<T: Releasable> Send for Owned<T> {}
+
+impl<T: Releasable> Owned<T> {
+    /// A struct that owns nothing, to be filled in by its producer.
+    fn empty() -> Self {
+        // SAFETY: all fields may be zero (Releasable's duty).
+        Self(unsafe { std::mem::zeroed() })
+    }
+
+    /// Moves a struct here; its place is marked as released.
+    ///
+    /// # Safety
+    ///
+    /// `place` points to a struct that may be changed and is not used by another thread meanwhile.
+    unsafe fn take(place: *mut T) -> Self {
+        // SAFETY: the caller's duty; the copy owns what the fields point to once the place is marked.
+        let mut moved = Self(unsafe { place.read() });
+        if moved.is_live() {
+            // SAFETY: the caller's duty.
+            *unsafe { &mut *place }.callback() = None;
+        }
+        moved
+    }
+
+    /// Wraps a struct that was made here.
+    fn new(made: T) -> Self {
+        Self(made)
+    }
+
+    fn is_live(&mut self) -> bool {
+        self.0.callback().is_some()
+    }
+
+    fn get(&self) -> &T {
+        &self.0
+    }
+
+    fn as_mut_ptr(&mut self) -> *mut T {
+        &raw mut self.0
+    }
+}
+
+impl<T: Releasable> Drop for Owned<T> {
+    fn drop(&mut self) {
+        let place = self.as_mut_ptr();
+        if let Some(release) = *self.0.callback() {
+            // SAFETY: live, and released once, since the callback clears itself and the struct is gone
+            // afterwards (F8).
+            unsafe { release(place) };
+        }
+    }
+}
+
+impl NeedsInterpreter for Owned<ArrowArray> {
+    /// pyarrow's own callback takes the GIL if a Python object owns the memory.
+    fn release(self, _: Python<'_>) {
+        drop(self);
+    }
+}
+
+/// The keys and values of a schema's metadata.
+///
+/// # Safety
+///
+/// `metadata` is null, or points to metadata as Arrow's C data interface encodes it: the number of
+/// pairs, then for each key and value its length and its bytes. They live for `'a`.
+unsafe fn pairs_of<'a>(metadata: *const c_char) -> Result<Vec<(&'a [u8], &'a [u8])>> {
+    if metadata.is_null() {
+        return Ok(Vec::new());
+    }
+    let mut at = metadata.cast::<u8>();
+    // SAFETY: the caller's duty, as for every length and text below.
+    let count = unsafe { number(&mut at) }?;
+    // SAFETY: the same.
+    let mut text = || unsafe { text(&mut at) };
+    (0..count).map(|_| Ok((text()?, text()?))).collect()
+}
+
+/// # Safety
+///
+/// `at` points to a number.
+unsafe fn number(at: &mut *const u8) -> Result<usize> {
+    // SAFETY: the caller's duty; numbers are not aligned.
+    let number = unsafe { at.cast::<i32>().read_unaligned() };
+    *at = at.wrapping_add(size_of::<i32>());
+    usize::try_from(number).map_err(|_| {
+        Error::buffer(format!("metadata: expected lengths of 0 or more, found {number}"))
+    })
+}
+
+/// # Safety
+///
+/// `at` points to a number, and that many bytes, which live for `'a`.
+unsafe fn text<'a>(at: &mut *const u8) -> Result<&'a [u8]> {
+    // SAFETY: the caller's duty.
+    let len = unsafe { number(at) }?;
+    // SAFETY: the caller's duty.
+    let text = unsafe { slice::from_raw_parts(*at, len) };
+    *at = at.wrapping_add(len);
+    Ok(text)
+}
