@@ -9,6 +9,7 @@ import dlbridge
 from dlbridge import _native
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
+FakeTensorMode = pytest.importorskip("torch._subclasses.fake_tensor").FakeTensorMode
 
 
 def test_what_is_borrowed_from_torch_is_the_tensor_itself():
@@ -59,16 +60,75 @@ def test_a_tensor_that_needs_a_gradient_is_not_written():
     assert leaf.tolist() == [5.0] * 3
 
 
-def test_a_negative_view_is_given_without_its_sign_by_torch_itself():
-    """Such views come from `conj().imag` alone. Asking each real tensor whether it is one would
-    cost a Python call, and torch tells no consumer."""
-    negative = torch.tensor([1 + 2j, 3 + 4j]).conj().imag
-    assert negative.is_neg()
-    assert negative.tolist() == [-2.0, -4.0]
-    assert np.from_dlpack(negative).tolist() == [2.0, 4.0]
-    assert np.from_dlpack(dlbridge.from_dlpack(negative)).tolist() == [2.0, 4.0]
-    resolved = dlbridge.from_dlpack(negative.resolve_neg())
-    assert np.from_dlpack(resolved).tolist() == [-2.0, -4.0]
+class Logged(torch.Tensor):
+    """A class with a hook of its own, over memory."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+@pytest.mark.parametrize("take", [dlbridge.from_dlpack, _native._borrow])
+def test_a_lazily_negated_tensor_is_refused(take):
+    """Its memory has the numbers before the negation, and its `__dlpack__` says nothing of it."""
+    part = torch.tensor([1 + 2j, 3 + 4j]).conj().imag
+    assert part.tolist() == [-2.0, -4.0]
+    assert np.from_dlpack(part).tolist() == [2.0, 4.0]
+    whole = [torch._neg_view(torch.ones(3, dtype=dtype)) for dtype in (torch.float64, torch.int8)]
+    for negated in (part, part[0], part.as_subclass(Logged), torch.nn.Parameter(part), *whole):
+        assert negated.is_neg()
+        with pytest.raises(BufferError, match=r"negated lazily; call resolve_neg\(\) first"):
+            take(negated)
+        resolved = negated.detach().resolve_neg()
+        assert np.from_dlpack(dlbridge.from_dlpack(resolved)).tolist() == negated.tolist()
+    both = torch._neg_view(torch.ones(3, dtype=torch.complex64))
+    with pytest.raises(BufferError, match="resolve_neg"):
+        take(both)
+    assert dlbridge.from_dlpack(torch.ones(3).as_subclass(Logged)).shape == (3,)
+
+
+class Wrapper(torch.Tensor):
+    """A class with a hook behind all functions, over no memory."""
+
+    @staticmethod
+    def __new__(cls, offset):
+        return torch.Tensor._make_wrapper_subclass(
+            cls, (4,), strides=(1,), storage_offset=offset
+        )
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        raise NotImplementedError(function)
+
+
+class Dispatching(torch.Tensor):
+    """The same over memory."""
+
+    __torch_dispatch__ = Wrapper.__torch_dispatch__
+
+
+def fake(offset):
+    with FakeTensorMode():
+        return torch.empty(100_004)[offset : offset + 4]
+
+
+def zeros(offset):
+    return torch._efficientzerotensor((100_004,))[offset : offset + 4]
+
+
+@pytest.mark.parametrize("take", [dlbridge.from_dlpack, _native._borrow])
+@pytest.mark.parametrize("make", [fake, zeros, Wrapper])
+@pytest.mark.parametrize("offset", [0, 10, 100_000])
+def test_a_tensor_without_memory_is_refused(make, take, offset):
+    """Its data are at an offset to null. Reading them ended the process."""
+    with pytest.raises(BufferError, match=r"no memory|without memory|with memory"):
+        take(make(offset))
+
+
+def test_a_class_with_a_hook_behind_all_functions_may_have_memory():
+    tensor = torch.ones(4).as_subclass(Dispatching)
+    assert dlbridge.from_dlpack(tensor).tolist() == [1.0] * 4
+    assert dlbridge.from_dlpack(torch.ones(0).as_subclass(Dispatching)).shape == (0,)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])

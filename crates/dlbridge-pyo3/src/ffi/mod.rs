@@ -15,4 +15,5 @@ pub(crate) mod interface;
 pub(crate) mod memory;
 pub(crate) mod numpy;
 pub(crate) mod table;
+pub(crate) mod torch;
 pub(crate) mod versions;

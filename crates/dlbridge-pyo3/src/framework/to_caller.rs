@@ -73,7 +73,7 @@ impl PyTensor {
                     return makes.array(py, tensor);
                 }
             }
-            None | Some(Path::Masked | Path::Buffer) => {}
+            None | Some(Path::Masked | Path::TorchSubclass | Path::Buffer) => {}
         }
         let Some(Importer { function, framework }) = Importer::for_type_of(object)? else {
             return numpy_array(py, tensor);

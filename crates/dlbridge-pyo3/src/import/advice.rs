@@ -1,7 +1,7 @@
 //! Errors for objects that cannot be imported, with the call that helps.
 //! Invariant: the exception of a producer is replaced only by one that has it as its cause.
 
-use pyo3::exceptions::{PyBufferError, PyException, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyException, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyInt, PyIterator, PySequence, PyString,
@@ -9,6 +9,7 @@ use pyo3::types::{
 };
 use pyo3::{Borrowed, intern};
 
+use super::exchange;
 use crate::types::{framework_of, loaded, name_of};
 use crate::{Error, Result};
 
@@ -91,6 +92,52 @@ pub(super) fn refuse_mask(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
     Err(Error::buffer(format!(
         "mask: expected an array without masked elements, found {count} of them; pass x.filled(value)"
     )))
+}
+
+/// Rejects a tensor of a class derived from PyTorch's whose memory does not hold its values, or that
+/// has none, such as a fake one. (`__dlpack__` exports both.) An object that raises is left to
+/// `__dlpack__`.
+#[cold]
+pub(super) fn refuse_without_values(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
+    let py = object.py();
+    let is_exception = |error: &PyErr| error.is_instance_of::<PyException>(py);
+    match exchange::elsewhere(object) {
+        Ok(None) => {}
+        Ok(Some(why)) => return Err(Error::buffer(why)),
+        Err(error) if is_exception(&error) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match has_memory(object) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::buffer(format!(
+            "object: expected a tensor with memory, found {} without; a fake tensor \
+             (FakeTensorMode, torch.compile) has a shape only, and a wrapper has the memory of what \
+             it wraps",
+            name_of(&object.get_type())
+        ))),
+        Err(error) if is_exception(&error) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether a PyTorch tensor has elements in memory, or none at all.
+fn has_memory(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    if object.call_method0(intern!(py, "numel"))?.extract::<usize>()? == 0 {
+        return Ok(true);
+    }
+    let storage = object.call_method0(intern!(py, "untyped_storage"))?;
+    // Asking a fake tensor for the address prints a warning.
+    let device = storage.getattr(intern!(py, "device"))?.getattr(intern!(py, "type"))?;
+    if device.eq("meta")? {
+        return Ok(false);
+    }
+    match storage.call_method0(intern!(py, "data_ptr")) {
+        Ok(address) => address.is_truthy(),
+        // That of a wrapper must not be asked for.
+        Err(error) if error.is_instance_of::<PyRuntimeError>(py) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The `BufferError` of NumPy, which names neither the dtype nor a call that helps, with both. That

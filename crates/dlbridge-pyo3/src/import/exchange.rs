@@ -3,8 +3,8 @@
 //! Invariant: an object's Python code runs before its memory is imported or described, never after
 //! (`Forgotten`).
 
-use dlbridge::protocol::table::{CONJUGATED, may_be_conjugated};
-use dlbridge::{Device, Flags, Tensor, TypeCode};
+use dlbridge::protocol::table::{CONJUGATED, NEGATED, ZEROS};
+use dlbridge::{Device, Flags, Tensor};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
@@ -12,6 +12,7 @@ use pyo3::{Borrowed, intern};
 use super::refusals;
 use crate::ffi::descriptor::{Described, DescriptorSpace, Forgotten};
 use crate::ffi::table::{Describes, Gives, Published};
+use crate::ffi::torch::{Values, values};
 use crate::stream::Stream;
 use crate::{Error, Result};
 
@@ -23,10 +24,11 @@ pub(super) fn import_by_table(published: Published<'_, '_>) -> Result<Option<Ten
         return Ok(None);
     }
     let Some(tensor) = take(published, &gives)? else { return Ok(None) };
-    if may_be_conjugated(tensor.dtype().code) {
-        return take_again(published, &gives, Forgotten::tensor(tensor));
+    match values(published, tensor.dtype().code, tensor.data_ptr().addr()) {
+        Values::InMemory => Ok(Some(tensor)),
+        Values::Elsewhere(why) => Err(Error::buffer(why)),
+        Values::Unknown => take_again(published, &gives, Forgotten::tensor(tensor)),
     }
-    Ok(Some(tensor))
 }
 
 #[inline(always)]
@@ -37,7 +39,7 @@ fn take(published: Published<'_, '_>, gives: &Gives<'_, '_>) -> Result<Option<Te
     }
 }
 
-/// Checks whether the memory of a complex object holds its values, then imports the memory that the
+/// Checks whether the memory of an object holds its values, then imports the memory that the
 /// object has after its Python code has run.
 #[cold]
 fn take_again(
@@ -67,15 +69,20 @@ pub(super) fn describe_by_table<'p>(
     if !describes.write(space) {
         return not_described(object).map(|()| None);
     }
-    // One comparison for integers and floats, whose codes are lower.
-    if space.descriptor.code() >= TypeCode::COMPLEX && !describe_again(object, &describes, space)? {
-        return Ok(None);
+    match values(published, space.descriptor.code(), space.descriptor.address()) {
+        Values::InMemory => {}
+        Values::Elsewhere(why) => return Err(Error::buffer(why)),
+        Values::Unknown => {
+            if !describe_again(object, &describes, space)? {
+                return Ok(None);
+            }
+        }
     }
     // A table that has written nothing, although it says so, is asked for a tensor to own.
     Ok(space.described(Flags::READ_ONLY))
 }
 
-/// Checks whether the memory of a complex object holds its values, then describes the memory that
+/// Checks whether the memory of an object holds its values, then describes the memory that
 /// the object has after its Python code has run. `false` if the object must be imported.
 #[cold]
 fn describe_again(
@@ -83,9 +90,6 @@ fn describe_again(
     describes: &Describes<'_, '_>,
     space: &mut DescriptorSpace,
 ) -> Result<bool> {
-    if !may_be_conjugated(space.descriptor.code()) {
-        return Ok(true);
-    }
     if !resolved(object, Forgotten::space(space))? {
         return Ok(false);
     }
@@ -108,25 +112,35 @@ fn not_described(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
     }
 }
 
-/// Whether a tensor's memory holds the values of its object: PyTorch conjugates lazily, and its
-/// table exports the memory without the conjugation. Only complex tensors are checked. An object
-/// without the method (`false`) is imported by `__dlpack__`.
+/// Whether a tensor's memory holds the values of its object. An object that raises (`false`) is
+/// imported by `__dlpack__`.
 #[cold]
 fn resolved(object: Borrowed<'_, '_, PyAny>, _: Forgotten<'_>) -> Result<bool> {
-    match is_conjugated(object) {
-        Ok(false) => Ok(true),
-        Ok(true) => Err(Error::buffer(CONJUGATED)),
+    match elsewhere(object) {
+        Ok(None) => Ok(true),
+        Ok(Some(why)) => Err(Error::buffer(why)),
         Err(error) if error.is_instance_of::<PyException>(object.py()) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
 
+/// Why an object's memory does not hold its values, by PyTorch's methods, if it has them.
 #[cold]
-fn is_conjugated(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
-    let Some(method) = object.getattr_opt(intern!(object.py(), "is_conj"))? else {
-        return Ok(false);
-    };
-    method.call0()?.is_truthy()
+pub(super) fn elsewhere(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<&'static str>> {
+    let py = object.py();
+    let methods = [
+        (intern!(py, "is_conj"), CONJUGATED),
+        (intern!(py, "is_neg"), NEGATED),
+        (intern!(py, "_is_zerotensor"), ZEROS),
+    ];
+    for (name, why) in methods {
+        if let Some(method) = object.getattr_opt(name)? {
+            if method.call0()?.is_truthy()? {
+                return Ok(Some(why));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The current stream of the table of an object's type.

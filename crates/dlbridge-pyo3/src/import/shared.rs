@@ -42,6 +42,7 @@ pub(super) fn import_by_path(
             }
         }
         Some(Path::Masked) => advice::refuse_mask(object)?,
+        Some(Path::TorchSubclass) => advice::refuse_without_values(object)?,
         Some(Path::Own(published) | Path::Table(published)) => {
             if let Some(tensor) = exchange::import_by_table(published)? {
                 return Ok((tensor, Protocol::ExchangeApi));
@@ -58,7 +59,7 @@ pub(super) fn describe<'p>(
     space: &'p mut DescriptorSpace,
 ) -> Result<Option<Described<'p>>> {
     match path_of(object) {
-        None | Some(Path::Masked | Path::Buffer) => Ok(None),
+        None | Some(Path::Masked | Path::TorchSubclass | Path::Buffer) => Ok(None),
         Some(Path::NumPy(array)) => Ok(array.describe(space)),
         Some(Path::Own(published) | Path::Table(published)) => {
             exchange::describe_by_table(published, space)

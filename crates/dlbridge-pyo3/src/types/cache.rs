@@ -1,6 +1,6 @@
 //! The cache of facts about Python types, by the type's address.
 //! Invariants: a slot is read whole, as one writer wrote it. A slot with a path keeps its type
-//! alive; a slot without a path, or with that of buffers, is cleared when its type is freed. So a
+//! alive; a slot without a path, or with one of classes that come and go, is cleared when its type is freed. So a
 //! new type at a freed address gets no stale path.
 
 use std::ptr;
@@ -29,7 +29,7 @@ static SLOTS: [Slot; COUNT] = [const { Slot::empty() }; COUNT];
 static DETAILS: Mutex<[Option<Details>; COUNT]> = Mutex::new([const { None }; COUNT]);
 
 struct Details {
-    /// A reference to a type with a path, a weak one to a type without or with that of buffers.
+    /// A reference to a type with a path, a weak one to a type whose slot is cleared when it is freed.
     guard: Py<PyAny>,
     /// The type's framework, once it was looked up.
     framework: Option<&'static Framework>,
@@ -55,7 +55,8 @@ const NO_PATH: usize = 0;
 const NUMPY: usize = 1;
 const OWN: usize = 2;
 const MASKED: usize = 3;
-const BUFFER: usize = 4;
+const TORCH_SUBCLASS: usize = 4;
+const BUFFER: usize = 5;
 
 fn encoded(path: Option<TypePath>) -> *mut DLPackExchangeAPI {
     match path {
@@ -63,6 +64,7 @@ fn encoded(path: Option<TypePath>) -> *mut DLPackExchangeAPI {
         Some(TypePath::NumPy) => ptr::without_provenance_mut(NUMPY),
         Some(TypePath::Own) => ptr::without_provenance_mut(OWN),
         Some(TypePath::Masked) => ptr::without_provenance_mut(MASKED),
+        Some(TypePath::TorchSubclass) => ptr::without_provenance_mut(TORCH_SUBCLASS),
         Some(TypePath::Buffer) => ptr::without_provenance_mut(BUFFER),
         Some(TypePath::Table(table)) => ptr::from_ref(table).cast_mut(),
     }
@@ -82,6 +84,7 @@ unsafe fn decoded(path: *mut DLPackExchangeAPI) -> Option<TypePath> {
         NUMPY => Some(TypePath::NumPy),
         OWN => Some(TypePath::Own),
         MASKED => Some(TypePath::Masked),
+        TORCH_SUBCLASS => Some(TypePath::TorchSubclass),
         _ => Some(TypePath::Buffer),
     }
 }
@@ -145,6 +148,7 @@ pub(crate) fn path_of<'a, 'py>(object: Borrowed<'a, 'py, PyAny>) -> Option<Path<
         // SAFETY: the path of the object's own type, for which `find` asked `is_array_type`.
         TypePath::NumPy => Path::NumPy(unsafe { Array::new(object) }),
         TypePath::Masked => Path::Masked,
+        TypePath::TorchSubclass => Path::TorchSubclass,
         // SAFETY: the path of the object's own type, which goes by this table (`find`).
         TypePath::Own => Path::Own(unsafe { Published::new(object, table::of::<TensorObject>()) }),
         // SAFETY: the same.
@@ -185,7 +189,7 @@ fn remember(kind: &Bound<'_, PyType>, home: usize, path: Option<TypePath>) {
             kind.clone().into_any().unbind()
         }
         // ctypes makes a type for each length of array.
-        Some(TypePath::Buffer) | None => match watched(kind) {
+        Some(TypePath::TorchSubclass | TypePath::Buffer) | None => match watched(kind) {
             Ok(guard) => guard,
             // Out of memory: asked again next time.
             Err(_) => return,

@@ -16,10 +16,13 @@ use crate::ffi::acquired;
 use crate::ffi::class::{is_immutable, looks_up_plainly};
 use crate::ffi::numpy::{self, Array};
 use crate::ffi::table::{self, Published};
+use crate::ffi::torch;
 
 /// The attributes of the protocols that are tried before the buffer protocol.
 const METHOD: &str = "__dlpack__";
 const CUDA_ARRAY_INTERFACE: &str = "__cuda_array_interface__";
+/// PyTorch's hook behind all methods. A type that has one may have no memory.
+const DISPATCH: &str = "__torch_dispatch__";
 
 /// How an object is imported, if not by a plain call of `__dlpack__`.
 #[derive(Clone, Copy)]
@@ -28,6 +31,9 @@ pub(crate) enum Path<'a, 'py> {
     NumPy(Array<'a, 'py>),
     /// `numpy.ma.MaskedArray`: by `__dlpack__`, if no element is masked.
     Masked,
+    /// A class derived from `torch.Tensor` with a hook of its own, which may have no memory: by
+    /// `__dlpack__`, if its memory holds its values.
+    TorchSubclass,
     /// `dlbridge.Tensor` of this library: another handle of the tensor inside.
     Own(Published<'a, 'py>),
     /// Through the exchange table that the type, or a base of it, publishes.
@@ -42,6 +48,7 @@ pub(crate) enum Path<'a, 'py> {
 pub(super) enum TypePath {
     NumPy,
     Masked,
+    TorchSubclass,
     Own,
     Table(&'static DLPackExchangeAPI),
     Buffer,
@@ -61,10 +68,15 @@ pub(super) fn find(kind: &Bound<'_, PyType>) -> Option<TypePath> {
         return has_only_a_buffer(kind).then_some(TypePath::Buffer);
     };
     let publisher = publisher.cast_into::<PyType>().ok()?;
-    if !goes_by_the_table_of(kind, &publisher) {
+    let goes_by_the_table = goes_by_the_table_of(kind, &publisher);
+    let table = table::find(kind)?;
+    let is_torch = torch::prepare(&publisher, table);
+    if is_torch && !(goes_by_the_table && has_same(DISPATCH, kind, &publisher)) {
+        return has_same(METHOD, kind, &publisher).then_some(TypePath::TorchSubclass);
+    }
+    if !goes_by_the_table {
         return None;
     }
-    let table = table::find(kind)?;
     let is_own = kind.is(TensorObject::type_object(kind.py()));
     Some(if is_own { TypePath::Own } else { TypePath::Table(table) })
 }
@@ -100,15 +112,18 @@ fn has_only_a_buffer(kind: &Bound<'_, PyType>) -> bool {
 
 /// Whether a type has the same methods as the class whose table it inherits.
 fn goes_by_the_table_of(kind: &Bound<'_, PyType>, publisher: &Bound<'_, PyType>) -> bool {
-    let inherits = |name| {
-        Ok(match (inherited(kind, name), inherited(publisher, name)) {
-            (Some(found), Some(theirs)) => found.is(&theirs),
-            (None, None) => true,
-            _ => false,
-        })
-    };
+    let inherits = |name| Ok(has_same(name, kind, publisher));
     let Ok(serves) = serves(inherits, || Ok::<_, std::convert::Infallible>(is_hook_off(kind)));
     serves
+}
+
+/// Whether two types have the same attribute, or both have none.
+fn has_same(name: &str, kind: &Bound<'_, PyType>, publisher: &Bound<'_, PyType>) -> bool {
+    match (inherited(kind, name), inherited(publisher, name)) {
+        (Some(found), Some(theirs)) => found.is(&theirs),
+        (None, None) => true,
+        _ => false,
+    }
 }
 
 /// Whether a PyTorch type disables `__torch_function__`, as `torch.nn.Parameter` does.

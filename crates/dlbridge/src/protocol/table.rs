@@ -69,3 +69,11 @@ pub fn may_be_conjugated(code: TypeCode) -> bool {
 /// The message for a tensor that is conjugated lazily.
 pub const CONJUGATED: &str = "object: expected a tensor whose memory holds its values, found one \
                               that is conjugated lazily; call resolve_conj() first";
+
+/// The message for a tensor that is negated lazily.
+pub const NEGATED: &str = "object: expected a tensor whose memory holds its values, found one that \
+                           is negated lazily; call resolve_neg() first";
+
+/// The message for a tensor of zeros that has no memory.
+pub const ZEROS: &str = "object: expected a tensor whose memory holds its values, found zeros \
+                         without memory; call clone() first";
