@@ -60,10 +60,15 @@ unpack() {
     rm -rf "$prefix/root/usr/share/doc" "$prefix/root/usr/share/man"
 }
 
-# prepare FOLDER: sets $prefix, $state and $marker.
+# prepare FOLDER: sets $prefix, $state and $marker, and waits for any other script that fills this folder: apt
+# would not wait for its lock.
 prepare() {
     mkdir -p "$1"
     prefix=$(cd "$1" && pwd)
+    if command -v flock >/dev/null; then
+        exec 9>"$prefix.lock"
+        flock 9
+    fi
     state=$prefix/apt
     marker=$prefix/made-by-${name%.sh}
 }

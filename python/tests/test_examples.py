@@ -31,6 +31,7 @@ def test_rust_runs_in_dasks_workers_over_numpys_memory():
     assert re.sub(r"in \d workers", "in 2 workers", said) == shown
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="memory files are sealed on Linux")
 def test_a_trainer_reads_the_batches_of_its_workers():
     pytest.importorskip("torch", reason="torch is not installed")

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.xdist_group("gateway"),
     pytest.mark.skipif(sys.platform != "linux", reason="memory files are sealed on Linux"),
 ]

@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts/gpu-tests.sh"
 GPU_TESTS = Path(__file__).parent / "gpu"
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(sys.platform == "win32", reason="a script for sh"),
 ]
 

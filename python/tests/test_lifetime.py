@@ -163,7 +163,6 @@ def grow(work, times):
     return hostile.resident_bytes() - before
 
 
-@pytest.mark.slow
 def test_round_trips_leave_nothing_behind():
     array = np.arange(64, dtype="float32")
     references = sys.getrefcount(array)
@@ -172,7 +171,8 @@ def test_round_trips_leave_nothing_behind():
         for _ in range(times):
             np.from_dlpack(dlbridge.from_dlpack(array))
 
-    assert grow(work, 1_000_000) < 2 << 20
+    # The smallest allocation takes 32 bytes.
+    assert grow(work, 100_000) < 2 << 20
     assert sys.getrefcount(array) == references
 
 
@@ -225,14 +225,13 @@ def test_eight_threads_share_one_tensor():
     assert made.releases == 1
 
 
-@pytest.mark.slow
-def test_eight_threads_make_a_hundred_thousand_round_trips_each():
+def test_eight_threads_make_twenty_thousand_round_trips_each():
     array = np.arange(64, dtype="float32")
     references = sys.getrefcount(array)
     address = array.ctypes.data
 
     def work():
-        for _ in range(100_000):
+        for _ in range(20_000):
             last = dlbridge.from_dlpack(dlbridge.from_dlpack(array))
         assert np.from_dlpack(last).ctypes.data == address
 

@@ -194,10 +194,9 @@ BACK_AND_FORTH = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", BACK_AND_FORTH)
-def test_a_million_round_trips_take_constant_memory(what):
-    assert grow(BACK_AND_FORTH[what], 1_000_000) < 1 << 20
+def test_a_hundred_thousand_round_trips_take_constant_memory(what):
+    assert grow(BACK_AND_FORTH[what], 100_000) < 1 << 20
 
 
 CHAINS = {

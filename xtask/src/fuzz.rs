@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// A short run of every target, as steps of another command.
 pub(crate) fn short(steps: &mut Steps) -> Result<()> {
     let (targets, asan) = (Vec::new(), false);
-    each_target(&Options { targets, seconds: 15, seed: 1, keep: false, asan }, steps)
+    each_target(&Options { targets, seconds: 5, seed: 1, keep: false, asan }, steps)
 }
 
 fn each_target(options: &Options, steps: &mut Steps) -> Result<()> {

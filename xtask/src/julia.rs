@@ -14,28 +14,44 @@ use crate::steps::skip;
 const PACKAGE: &str = "julia/DLBridge";
 /// Names the Julia to use; no other is tried then.
 pub(crate) const CHOICE: &str = "DLBRIDGE_JULIA";
+/// Where an unpacked Julia has its program.
+const PROGRAM: &str = "bin/julia";
 /// The oldest Julia that the package supports.
 const OLDEST: (u32, u32) = (1, 5);
 
 /// The Julia that the user chose, the `julia` on the search path if it is new enough, else one that
 /// is unpacked here.
 pub(crate) fn find() -> Result<PathBuf> {
-    let chosen = env::var_os(CHOICE).filter(|value| !value.is_empty());
-    let program = PathBuf::from(chosen.clone().unwrap_or_else(|| "julia".into()));
+    if let Some(julia) = here()? {
+        return Ok(julia);
+    }
+    let (sh, folder) = (shell(), unpacked());
+    let done = cmd!(sh, "sh scripts/get-julia.sh {folder}").run();
+    done.or_else(|error| skip(format!("no julia, and none could be unpacked: {error}")))?;
+    Ok(folder.join(PROGRAM))
+}
+
+/// The same, unless it would have to be unpacked.
+pub(crate) fn here() -> Result<Option<PathBuf>> {
+    let chosen = env::var_os(CHOICE).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let program = chosen.clone().unwrap_or_else(|| "julia".into());
     let sh = shell();
     let version = answer(cmd!(sh, "{program} --version")).unwrap_or_default();
     // Such as `julia version 1.5.3`.
     let mut numbers = version.split([' ', '.']).filter_map(|word| word.parse::<u32>().ok());
     if numbers.next().zip(numbers.next()).is_some_and(|version| version >= OLDEST) {
-        return Ok(program);
+        return Ok(Some(program));
     }
-    if chosen.is_some() {
+    if let Some(program) = chosen {
         bail!("{CHOICE}={} is no Julia {}.{} or newer", program.display(), OLDEST.0, OLDEST.1);
     }
-    let folder = target().join("julia");
-    let unpacked = cmd!(sh, "sh scripts/get-julia.sh {folder}").run();
-    unpacked.or_else(|error| skip(format!("no julia, and none could be unpacked: {error}")))?;
-    Ok(folder.join("bin/julia"))
+    // The script removes the folder `apt` when it is done.
+    let is_ready = |program: &PathBuf| program.is_file() && !unpacked().join("apt").exists();
+    Ok(Some(unpacked().join(PROGRAM)).filter(is_ready))
+}
+
+fn unpacked() -> PathBuf {
+    target().join("julia")
 }
 
 /// Runs the package's tests, or those of some files.

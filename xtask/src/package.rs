@@ -166,7 +166,8 @@ fn check_links(sh: &Shell, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A Rust project over the packed crates: the guide's first program, and all examples in their docs.
+/// A Rust project over the packed crates: the guide's first program, all examples in their docs, and each
+/// feature alone.
 fn use_crates(venv: &Venv, crates: &Path) -> Result<()> {
     let (sh, page) = (&venv.sh, venv.sh.read_file(FIRST_PAGE)?);
     let blocks = guide::blocks(&page);
@@ -182,6 +183,14 @@ fn use_crates(venv: &Venv, crates: &Path) -> Result<()> {
     let _crates = sh.push_dir(crates);
     cmd!(sh, "cargo run --offline").run()?;
     venv.embedding(cmd!(sh, "cargo test --doc --workspace --offline")).run()?;
+    for library in libraries()? {
+        let name = library.name();
+        for feature in library.features() {
+            let chosen = "--no-default-features --features".split(' ');
+            cmd!(sh, "cargo check --quiet --offline --package {name} {chosen...} {feature}")
+                .run()?;
+        }
+    }
     Ok(())
 }
 

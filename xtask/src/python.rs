@@ -176,6 +176,11 @@ pub(crate) fn resolve(sets: &[Set]) -> Result<Vec<Set>> {
     Ok(resolved)
 }
 
+/// Where cargo builds for other Pythons than that of `.venv`, and for other versions of PyO3.
+pub(crate) fn others() -> PathBuf {
+    target().join("other-pythons")
+}
+
 /// The profile of wheels as users get them.
 pub(crate) const RELEASE: &str = "wheel";
 
@@ -209,12 +214,11 @@ impl Venv {
         Ok(venv)
     }
 
-    /// An environment of another Python with the base set, in a folder of that name in `target`
-    /// with its own build results: one folder for two Pythons would be built anew at every change.
+    /// An environment of another Python with the base set, in a folder of that name in `target`. All
+    /// others share build results: only what depends on PyO3 is built anew when the Python changes.
     pub(crate) fn apart(name: &str, program: &Path) -> Result<Self> {
-        let folder = target().join(name);
         let python = usable(program)?;
-        let venv = Self::open(folder.join("venv"), folder.join("target"), Some(python), find)?;
+        let venv = Self::open(target().join(name).join("venv"), others(), Some(python), find)?;
         venv.install(&Set::named("base")?)?;
         Ok(venv)
     }

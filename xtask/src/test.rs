@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use xshell::cmd;
 
-use crate::python::{RELEASE, Set, Venv, resolve, test_profile};
+use crate::python::{RELEASE, Set, Venv, others, resolve, test_profile};
 use crate::shell::{debug_folder, files_in, root, stem, target};
 use crate::steps::{Steps, Tally, skip};
 use crate::workspace::{self, CORE_FEATURES, Member};
@@ -21,6 +21,9 @@ const WORKERS: &str = "2";
 /// Versions of PyO3 that are tested beside the one in the lock file, which is the newest: the oldest that the
 /// manifest allows, and one between.
 const OLDER_PYO3: [&str; 2] = ["0.27.2", "0.28.3"];
+/// Tests that build a project of their own, which only CI runs. Those in Python have the mark `long`.
+const LONG: [&str; 2] = ["misuse_does_not_compile", "the_example_builds_with_the_guides_manifest"];
+const NOT_LONG: [&str; 2] = ["-m", "not long"];
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -65,8 +68,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         _ if options.quick => quick(steps),
         None => {
             let tests = Tests::prepare(with, steps)?;
-            steps.beside(&["test", "julia"])?;
-            tests.all(&test_profile(), steps)
+            if julia::here()?.is_some() {
+                steps.beside(&["test", "julia"])?;
+            } else {
+                steps.skip("Julia", "cargo xtask test julia unpacks one");
+            }
+            tests.all(steps)
         }
         Some(Suite::Rust(rest)) => {
             // clap drops the dashes where they are the first argument.
@@ -88,7 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Ok(())
         }
         Some(Suite::Pyo3(rest)) => {
-            older_pyo3(&Venv::ready(with)?, &rest.args, steps);
+            older_pyo3(&Venv::ready(with)?, &OLDER_PYO3, &rest.args, steps);
             Ok(())
         }
         Some(Suite::Cross(rest)) => {
@@ -102,19 +109,20 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     })
 }
 
-/// Runs the tests over wheels as users get them, without those of [`beside`].
+/// Runs the tests, the long ones as well, over wheels as users get them, without those of [`beside`].
 pub(crate) fn everything(steps: &mut Steps) -> Result<()> {
-    Tests::prepare(&[], steps)?.all(RELEASE, steps)
+    Tests { is_ci: true, ..Tests::prepare(&[], steps)? }.all(steps)
 }
 
-/// Runs Julia's tests, and the Python tests once more without the GIL and on Python 3.15.
+/// Runs Julia's tests, those of the PyO3 crate with the oldest PyO3, and the Python tests once more
+/// without the GIL and on Python 3.15.
 pub(crate) fn beside(steps: &mut Steps) -> Result<()> {
     let venv = Venv::ready(&[])?;
     if !venv.facts.free_threaded {
         free_threaded(&[], steps);
     }
     abi3t(&[], steps);
-    older_pyo3(&venv, &[], steps);
+    older_pyo3(&venv, &OLDER_PYO3[..1], &[], steps);
     julia(&venv, &[], steps);
     Ok(())
 }
@@ -131,7 +139,8 @@ fn quick(steps: &mut Steps) -> Result<()> {
              --features {features}"
         ))
     });
-    let args = ["-m", "not slow", "--ignore=doctor/tests", "--ignore=python/tests/quirks"];
+    let args =
+        ["-m", "not slow and not long", "--ignore=doctor/tests", "--ignore=python/tests/quirks"];
     python(&venv, &test_profile(), &args.map(str::to_owned), steps);
     steps.skip("adapters, slow tests, Julia, examples", "cargo xtask test runs them");
     Ok(())
@@ -144,6 +153,7 @@ struct Tests {
     left_out: Vec<Member>,
     /// Tells cargo the features that this Rust can build.
     features: Vec<String>,
+    is_ci: bool,
 }
 
 impl Tests {
@@ -156,13 +166,22 @@ impl Tests {
             steps.skip("embedded Python", reason);
         }
         let features = features(steps)?;
-        Ok(Self { venv, left_out, features })
+        Ok(Self { venv, left_out, features, is_ci: false })
     }
 
     /// All but those in Julia.
-    fn all(&self, profile: &str, steps: &mut Steps) -> Result<()> {
-        self.rust(&[], steps);
-        python(&self.venv, profile, &[], steps);
+    fn all(&self, steps: &mut Steps) -> Result<()> {
+        if self.is_ci {
+            self.rust(&[], steps);
+            // All marks.
+            python(&self.venv, RELEASE, &["-m", ""].map(str::to_owned), steps);
+        } else {
+            let skip = LONG.iter().flat_map(|test| ["--skip", test]);
+            let args = ["--", "--show-output"].into_iter().chain(skip).map(str::to_owned);
+            self.rust(&args.collect::<Vec<_>>(), steps);
+            python(&self.venv, &test_profile(), &[], steps);
+            steps.skip("long tests", "only CI runs them, unless files or -k choose them");
+        }
         self.examples(steps)?;
         let mut missing = resolve(&[Set::named("full")?])?;
         missing.retain(|set| !self.venv.has(set));
@@ -187,7 +206,7 @@ impl Tests {
                 venv.sh,
                 "cargo test --no-fail-fast {features...} {packages...} {args...} {dashes...} --show-output"
             );
-            if let Ok(julia) = julia::find() {
+            if let Some(julia) = julia::here()? {
                 cargo = cargo.env(julia::CHOICE, julia);
             }
             tally.run(venv.embedding(cargo))
@@ -230,10 +249,10 @@ fn julia(venv: &Venv, files: &[String], steps: &mut Steps) {
     steps.count("Julia", |tally| tally.run(julia::tests(&julia::find()?, venv, files)?));
 }
 
-/// Runs the tests of the PyO3 crate, and checks the Python extensions, with each of [`OLDER_PYO3`]: in a copy
+/// Runs the tests of the PyO3 crate, and checks the Python extensions, with older versions of PyO3: in a copy
 /// of the sources, because one lock file has one version.
-fn older_pyo3(venv: &Venv, args: &[String], steps: &mut Steps) {
-    for version in OLDER_PYO3 {
+fn older_pyo3(venv: &Venv, versions: &[&str], args: &[String], steps: &mut Steps) {
+    for version in versions {
         steps.count(&format!("PyO3 {version}"), |tally| with_pyo3(version, venv, args, tally));
     }
 }
@@ -242,8 +261,7 @@ fn with_pyo3(version: &str, venv: &Venv, args: &[String], tally: &mut Tally) -> 
     if let Some(reason) = venv.facts.lacks_library() {
         return skip(reason);
     }
-    let (sh, folder) = (&venv.sh, target().join("pyo3"));
-    let copy = folder.join("source");
+    let (sh, targets, copy) = (&venv.sh, others(), target().join("pyo3-source"));
     workspace::copy(sh, &copy)?;
     for manifest in
         workspace::members()?.iter().map(|one| copy.join(one.folder()).join("Cargo.toml"))
@@ -254,7 +272,6 @@ fn with_pyo3(version: &str, venv: &Venv, args: &[String], tally: &mut Tally) -> 
     }
     let _copy = sh.push_dir(&copy);
     cmd!(sh, "cargo update --quiet --package pyo3 --precise {version}").run()?;
-    let targets = folder.join("target");
     let extensions = "--package dlbridge-python --package dlbridge-example-extension".split(' ');
     cmd!(sh, "cargo check {extensions...} --target-dir {targets}").run()?;
     let tests = "--no-fail-fast --package dlbridge-pyo3 --lib --tests".split(' ');
@@ -294,7 +311,9 @@ fn pytest(venv: &Venv, profile: &str, args: &[String], tally: &mut Tally) -> Res
 }
 
 fn build(venv: &Venv, profile: &str) -> Result<Vec<PathBuf>> {
-    MEMBERS.iter().map(|member| venv.build_wheel(member, profile)).collect()
+    // No user installs the example's wheel.
+    let profiles = [profile, &test_profile()];
+    MEMBERS.iter().zip(profiles).map(|(it, profile)| venv.build_wheel(it, profile)).collect()
 }
 
 /// Installs the wheels, and runs the Python tests: in parallel where no test is chosen.
@@ -303,11 +322,14 @@ fn pytest_over(wheels: &[PathBuf], venv: &Venv, args: &[String], tally: &mut Tal
     let names_files = args.iter().any(|arg| names_a_file(arg));
     let is_chosen = names_files || args.iter().any(|arg| arg == "-k");
     let parallel: &[_] = if is_chosen { &[] } else { &["-n", WORKERS, "--dist", "loadgroup"] };
+    let has_marks = is_chosen || args.iter().any(|arg| arg == "-m");
+    let marks: &[_] = if has_marks { &[] } else { &NOT_LONG };
     // The doctor is Python alone: a second run would show nothing new. Its planted faults are not
     // safe on 3.15 yet, where one of them takes all memory.
     let files = if venv.is_bare() { &PYTHON_TESTS[..3] } else { &PYTHON_TESTS };
     let files = if names_files { &[] } else { files };
-    let pytest = cmd!(venv.sh, "python -m pytest -ra {parallel...} {args...} {files...}");
+    let pytest =
+        cmd!(venv.sh, "python -m pytest -ra {parallel...} {marks...} {args...} {files...}");
     tally.is_bare = venv.is_bare();
     // For the processes that tests start: the doctor is not installed.
     tally.run(pytest.env("PYTHONPATH", root().join("doctor")))
