@@ -3,7 +3,7 @@
 #
 # Puts a Python into PREFIX, for machines that have none. VERSION is 3.15: Debian's packages with
 # the libraries that they need, unpacked in seconds. Or it is 3.14t or 3.15t, without the GIL,
-# which Debian does not package: built from its source, two minutes on two cores. Nothing outside
+# which Debian does not package: built from its source, a minute on two cores. Nothing outside
 # PREFIX is touched and root is not needed. Start PREFIX/bin/python3.
 #
 # Needs apt-get, a Debian mirror among apt's sources and Debian's archive keyring; to build, make, a
