@@ -24,8 +24,6 @@ const PYTHON_PAGES: &[&str] = &["README.md", "docs/", "examples/", "python/"];
 const JULIA_PAGES: &[&str] = &["README.md", "docs/"];
 /// and `crates/dlbridge-capi/tests/programs.rs`.
 const C_PAGES: &[&str] = &["docs/guide/c.md"];
-/// `crates/dlbridge-pyo3/tests/copied_project.rs` builds a project with its manifest.
-const MANIFEST_PAGES: &[&str] = &["docs/guide/extension.md"];
 /// The prompts of sessions.
 const PROMPTS: &[&str] = &[">>> ", "$ ", "julia> "];
 /// Programs that a shell finds once the text before has been followed.
@@ -144,9 +142,7 @@ impl Block {
             "python" | "pycon" => is_in(PYTHON_PAGES),
             "julia" => is_in(JULIA_PAGES),
             "c" => is_in(C_PAGES),
-            "rs" | "py" => self.excerpt(),
-            "toml" if self.note.is_some() => self.excerpt(),
-            "toml" => is_in(MANIFEST_PAGES),
+            "rs" | "py" | "toml" => self.excerpt(),
             "sh" => self.code.lines().find_map(unknown_command),
             "text" => {
                 let is_typed = |line: &str| PROMPTS.iter().any(|prompt| line.starts_with(prompt));

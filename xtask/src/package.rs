@@ -20,9 +20,7 @@ const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 /// every crate also has this.
 const README: &str = "README.md";
 /// The project that `new` copies.
-const EXAMPLE: &str = "examples/python-extension/";
-/// Has the manifest of the copy.
-const EXAMPLE_PAGE: &str = "docs/guide/extension.md";
+const START: &str = "examples/new-extension/";
 /// Has a program in Rust.
 const FIRST_PAGE: &str = "docs/guide/README.md";
 /// The crates that it needs.
@@ -91,9 +89,8 @@ fn pack_and_use(venv: &Venv, steps: &mut Steps) -> Result<()> {
         sh.copy_file("Cargo.lock", project.join("Cargo.lock"))?;
         let python = use_python(sh, &scratch.join("wheels"), &files_in(&packed, "whl"))?;
         cmd!(sh, "{python} -m pip install --quiet {project}").run()?;
-        let code = "import numpy, my_extension; x = numpy.array([3, 4], 'float32')\n\
-            assert my_extension.norm(x) == 5";
-        Ok(cmd!(sh, "{python} -c {code}").run()?)
+        cmd!(sh, "{python} -m pip install --quiet pytest").run()?;
+        Ok(cmd!(sh, "{python} -m pytest --quiet {project}/tests").run()?)
     });
     steps.step("use sources of Python packages", || {
         use_python(sh, &scratch.join("sources"), &files_in(&packed, "gz")).map(drop)
@@ -209,28 +206,23 @@ fn use_python(sh: &Shell, folder: &Path, files: &[PathBuf]) -> Result<PathBuf> {
     Ok(python)
 }
 
-/// Copies the example project to a folder whose name becomes the project's, with crates of a folder
-/// until they are published.
+/// Copies the project that extensions start from to a folder whose name becomes the project's, with crates of a
+/// folder until they are published.
 pub(crate) fn new(folder: &Path, crates: &Path) -> Result<()> {
     ensure!(!folder.exists(), "expected a new folder, found {}", folder.display());
     let sh = shell();
     let name = folder.file_name().and_then(OsStr::to_str).context("expected a folder's name")?;
     let (name, module) = (name.replace('_', "-"), name.replace('-', "_"));
     let renamed =
-        |text: String| text.replace("dlbridge-example", &name).replace("dlbridge_example", &module);
-    let (page, left_out) = (sh.read_file(EXAMPLE_PAGE)?, ["README.md", "Cargo.toml"]);
-    let blocks = guide::blocks(&page);
-    let manifest = blocks.iter().find(|block| block.code.starts_with("[package]"));
-    let manifest = &manifest.context(EXAMPLE_PAGE)?.code.replace("my-extension", &name);
-    for file in files()?.iter().filter_map(|file| file.strip_prefix(EXAMPLE)) {
-        if !left_out.contains(&file) {
-            sh.write_file(folder.join(file), renamed(sh.read_file(format!("{EXAMPLE}{file}"))?))?;
-        }
+        |text: String| text.replace("my-extension", &name).replace("my_extension", &module);
+    for file in files()?.iter().filter_map(|file| file.strip_prefix(START)) {
+        let text = renamed(sh.read_file(format!("{START}{file}"))?);
+        sh.write_file(folder.join(renamed(file.to_owned())), text)?;
     }
-    let manifest = renamed(manifest.clone())
-        + "\n# Until the crates are published.\n"
-        + &patch(crates, NEEDED);
-    Ok(sh.write_file(folder.join("Cargo.toml"), manifest)?)
+    let manifest = folder.join("Cargo.toml");
+    let text = sh.read_file(&manifest)?;
+    let patch = patch(crates, NEEDED);
+    Ok(sh.write_file(manifest, format!("{text}\n# Until the crates are published.\n{patch}"))?)
 }
 
 /// Crates of a folder in place of those of the index.

@@ -1,0 +1,24 @@
+//! Functions over any framework's arrays.
+#![forbid(unsafe_code)]
+
+use dlbridge_pyo3::{PyTensor, PyTensorOf, Result};
+use pyo3::prelude::*;
+
+/// The length of a vector. Anything but a float32 vector in host memory raises `TypeError`.
+#[pyfunction]
+fn norm(x: PyTensorOf<f32, 1>) -> f32 {
+    x.view().iter().map(|value| value * value).sum::<f32>().sqrt()
+}
+
+/// A new array of the type of `x`: `factor` times its values.
+#[pyfunction]
+fn scale<'py>(x: &Bound<'py, PyAny>, factor: f32) -> Result<Bound<'py, PyAny>> {
+    let scaled = x.extract::<PyTensor>()?.view::<f32>()?.map_to_tensor(|value| factor * value)?;
+    PyTensor::new(scaled).to_caller(x)
+}
+
+#[pymodule(gil_used = false)]
+fn my_extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(norm, module)?)?;
+    module.add_function(wrap_pyfunction!(scale, module)?)
+}
