@@ -129,7 +129,7 @@ fn slices<T: Value + Plain>(memory: &mut [T], input: &mut Input<'_>) {
     axes.check(&TensorRef::from(&*part), &copy, input);
     let mut tensor = TensorMut::from(&mut *part);
     assert_eq!(bits(tensor.as_slice_mut::<T>().expect("a slice").to_vec()), wanted);
-    tensor.view_mut::<T>().expect("writable").map(|value| value);
+    tensor.view_mut::<T>().expect("writable").map_inplace(|value| value);
     tensor.with_raw(|raw| {
         // SAFETY: valid until this function returns.
         let again = unsafe { TensorRef::from_raw(raw) }.expect("our own");

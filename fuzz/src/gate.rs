@@ -326,7 +326,7 @@ impl ForType for Write<'_> {
         let values = tensor.view::<T>().expect("as before").to_vec();
         let mut view = tensor.view_mut::<T>().expect("asked above");
         view.copy_from_slice(&values).expect("as long");
-        view.map(|value| value);
+        view.map_inplace(|value| value);
         assert_eq!(bits(tensor.view::<T>().expect("as before")), bits(values), "written back");
         tensor
     }

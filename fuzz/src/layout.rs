@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use dlbridge::layout::{
     contiguous_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
 };
-use dlbridge::{DType, DescriptorError, Error, Flags, SharedTensor, Tensor, TensorRef, TypeCode};
+use dlbridge::{ArcTensor, DType, DescriptorError, Error, Flags, Tensor, TensorRef, TypeCode};
 use ndarray::{ArrayViewD, ArrayViewMutD};
 
 use crate::elements;
@@ -177,7 +177,7 @@ fn transformed(input: &mut Input<'_>) {
 }
 
 /// Compares a part that the library made with the list of its elements.
-fn same_elements(part: &SharedTensor, shape: &[i64], places: &[i64]) {
+fn same_elements(part: &ArcTensor, shape: &[i64], places: &[i64]) {
     let view = part.view::<i64>().expect("of this type");
     assert_eq!((view.shape(), &view.to_vec()[..]), (shape, places));
     let rows: Vec<i64> = view.rows().flat_map(|row| row.to_vec()).collect();

@@ -1,7 +1,7 @@
 //! A layout as strides, and as the list of the elements that it selects.
 //! Invariant: each list is computed from the previous list, never from strides.
 
-use dlbridge::{SharedTensor, Tensor};
+use dlbridge::{ArcTensor, Tensor};
 
 use crate::input::Input;
 use crate::model;
@@ -18,7 +18,7 @@ pub(crate) struct Shown {
     /// The number of elements of that array.
     pub(crate) owner: i64,
     /// What the library's own verbs make of such an array.
-    pub(crate) part: SharedTensor,
+    pub(crate) part: ArcTensor,
 }
 
 impl Shown {

@@ -212,7 +212,7 @@ fn written<T: Value + Plain + Default>(
             2 => {
                 // Each element takes the bits of the one before it.
                 let (mut last, mut model_last) = (value, value);
-                view.map(|old| std::mem::replace(&mut last, old));
+                view.map_inplace(|old| std::mem::replace(&mut last, old));
                 for &place in &placed.places {
                     model_last = std::mem::replace(&mut memory[place], model_last);
                 }

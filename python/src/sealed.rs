@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-use dlbridge::{DType, SharedTensor, Tensor};
+use dlbridge::{ArcTensor, DType, Tensor};
 use dlbridge_pyo3::{Error, PyDType, PyTensor, Result, TensorObject};
 use dlbridge_sealed::{Builder, Filling, SealedTensors};
 use pyo3::exceptions::{PyBufferError, PyKeyError, PyOSError, PyTypeError};
@@ -153,7 +153,7 @@ pub(crate) struct UnsealedObject(Mutex<Unsealed>);
 struct Unsealed {
     filling: Filling,
     /// Empty before the first call of `tensors`, and from the first call of `seal` on.
-    tensors: Vec<(String, SharedTensor)>,
+    tensors: Vec<(String, ArcTensor)>,
 }
 
 #[pymethods]

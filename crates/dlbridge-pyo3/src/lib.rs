@@ -18,7 +18,7 @@
 //! #[pyfunction]
 //! fn double(x: PyTensor) -> Result<PyTensor> {
 //!     let mut doubled = x.to_contiguous()?;
-//!     doubled.view_mut::<f64>()?.map(|value| 2.0 * value);
+//!     doubled.view_mut::<f64>()?.map_inplace(|value| 2.0 * value);
 //!     Ok(doubled.into())
 //! }
 //!

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use dlbridge::{SharedTensor, Tensor};
+use dlbridge::{ArcTensor, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
@@ -87,7 +87,7 @@ impl TensorObject {
     }
 
     /// An object over a tensor that is already shared.
-    pub(crate) fn sharing(tensor: SharedTensor) -> Self {
+    pub(crate) fn sharing(tensor: ArcTensor) -> Self {
         let ready = Ready::for_tensor(&tensor).map(Arc::new);
         Self { tensor: ObjectTensor::new(tensor), ready, requires_grad: false }
     }
@@ -109,7 +109,7 @@ impl TensorObject {
     }
 
     /// An object over a part of the memory, which is ready when the whole is.
-    pub(crate) fn part(&self, tensor: SharedTensor) -> Self {
+    pub(crate) fn part(&self, tensor: ArcTensor) -> Self {
         let (ready, requires_grad) = (self.ready.clone(), self.requires_grad);
         Self { tensor: ObjectTensor::new(tensor), ready, requires_grad }
     }

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dlbridge::{DType, SharedTensor, Tensor};
+use dlbridge::{ArcTensor, DType, Tensor};
 use dlbridge_pyo3::{ExportDlpack, PyTensor, Result, dlpack_class, dlpack_methods};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyMemoryView};
 
 /// A class with a block of methods of its own.
 #[pyclass(frozen, subclass)]
-struct Signal(SharedTensor);
+struct Signal(ArcTensor);
 
 impl ExportDlpack for Signal {
     fn tensor(&self) -> Result<Tensor> {

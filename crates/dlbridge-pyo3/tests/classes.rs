@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use common::{borrow, table_of, take};
-use dlbridge::{Access, SharedTensor, Tensor};
+use dlbridge::{Access, ArcTensor, Tensor};
 use dlbridge_pyo3::{Borrow, Error, ExportDlpack, PyTensor, Result, dlpack_class, dlpack_methods};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ use pyo3::types::PyDict;
 
 /// A class that keeps a tensor, which consumers may borrow.
 #[pyclass(frozen, subclass)]
-struct Kept(SharedTensor);
+struct Kept(ArcTensor);
 
 impl ExportDlpack for Kept {
     const BORROW: Option<Borrow<Self>> = Some(Borrow::new(|kept| &kept.0));
@@ -41,7 +41,7 @@ impl Kept {
 }
 
 impl Kept {
-    fn object(py: Python<'_>, tensor: SharedTensor) -> Bound<'_, PyAny> {
+    fn object(py: Python<'_>, tensor: ArcTensor) -> Bound<'_, PyAny> {
         Bound::new(py, Self(tensor)).expect("an object").into_any()
     }
 }

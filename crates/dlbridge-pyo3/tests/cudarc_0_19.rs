@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::{object_with, table_of, take};
 use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
-use dlbridge::{Device, Flags, SharedTensor, Tensor, cudarc_0_19};
+use dlbridge::{ArcTensor, Device, Flags, Tensor, cudarc_0_19};
 use dlbridge_pyo3::{Borrow, ExportDlpack, PyTensor, Result, Stream, TensorObject, dlpack_methods};
 use dlbridge_testing::LateDriver;
 use pyo3::prelude::*;
@@ -53,7 +53,7 @@ fn capsule(object: &Bound<'_, PyAny>, stream: Option<usize>) -> PyTensor {
 /// A user's class, which gives what it keeps.
 #[pyclass(frozen)]
 struct Signal {
-    samples: SharedTensor,
+    samples: ArcTensor,
 }
 
 impl ExportDlpack for Signal {

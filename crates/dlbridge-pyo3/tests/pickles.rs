@@ -1,7 +1,7 @@
 //! Pickles of a user's own classes, and of `dlbridge.Tensor` in an extension.
 //! Those of the Python package and an extension are in `python/tests/test_pickle.py`.
 
-use dlbridge::{SharedTensor, Tensor};
+use dlbridge::{ArcTensor, Tensor};
 use dlbridge_pyo3::{
     ExportDlpack, PickleDlpack, PyDType, PyTensor, Result, TensorObject, dlpack_methods,
     picklable_dlpack_class,
@@ -16,7 +16,7 @@ fn numbers() -> Tensor {
 
 /// A class that pickles.
 #[pyclass(frozen, module = "test_pickles")]
-struct Pickled(SharedTensor);
+struct Pickled(ArcTensor);
 
 impl ExportDlpack for Pickled {
     fn tensor(&self) -> Result<Tensor> {

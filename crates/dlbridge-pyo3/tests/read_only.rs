@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use common::{table_of, take};
-use dlbridge::{Access, SharedTensor, Tensor};
+use dlbridge::{Access, ArcTensor, Tensor};
 use dlbridge_pyo3::{ExportDlpack, PyTensor, Result, TensorObject, dlpack_methods};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -20,7 +20,7 @@ static NUMBERS: [f64; 3] = [1.0, 2.0, 3.0];
 
 /// A class that shares no memory that must not be written.
 #[pyclass(frozen)]
-struct Sealed(SharedTensor);
+struct Sealed(ArcTensor);
 
 impl ExportDlpack for Sealed {
     const COPIES_READ_ONLY: bool = true;

@@ -71,7 +71,7 @@ fn arrays_of_any_layout_are_written_in_place() {
             let mut view = tensor.view_mut(py);
             assert_eq!((view.shape(), view.len(), view.is_empty()), (&[2, 3][..], 6, false));
             let mut count = 0.0;
-            view.map(|_| {
+            view.map_inplace(|_| {
                 count += 1.0;
                 count
             });
@@ -81,7 +81,7 @@ fn arrays_of_any_layout_are_written_in_place() {
             view.reborrow().select(0, 0).expect("a row").fill(7.0);
             view.reborrow().transpose().for_each_row(|mut column| {
                 let top = column.get(&[0]).expect("an element");
-                column.map(|value| value - top);
+                column.map_inplace(|value| value - top);
             });
             assert_eq!(view.as_view().to_vec(), [0.0, 0.0, 0.0, -3.0, -2.0, 53.0]);
             let (mut front, mut back) = view.split_at(1, 1).expect("three columns");
@@ -103,10 +103,10 @@ fn python_writes_and_reads_between_two_calls_of_a_view() {
         let (mut first, mut second) = (one.view_mut(py), other.view_mut(py));
         first.fill(1.0);
         array.call_method1("__imul__", (3.0,)).expect("NumPy writes");
-        second.map(|value| value + 1.0);
+        second.map_inplace(|value| value + 1.0);
         assert_eq!((first.get(&[0, 1]), second.get(&[0, 0])), (Some(4.0), Some(4.0)));
         // The closure of one reads by the other.
-        first.map(|_| second.get(&[0, 0]).unwrap_or(0.0) + 1.0);
+        first.map_inplace(|_| second.get(&[0, 0]).unwrap_or(0.0) + 1.0);
         assert_eq!(values(&array), [[5.0, 6.0]]);
     });
 }

@@ -75,7 +75,7 @@ pub use tensor::ParIter;
 #[doc(hidden)]
 pub use tensor::ffi;
 pub use tensor::{
-    AxisIter, Builder, Indexed, Pieces, Producer, Rows, SharedTensor, Tensor, TensorMut, TensorRef,
+    ArcTensor, AxisIter, Builder, Indexed, Pieces, Producer, Rows, Tensor, TensorMut, TensorRef,
     TensorSlice, TensorSliceMut, View, ViewMut, ViewPart, Zip,
 };
 

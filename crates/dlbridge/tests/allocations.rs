@@ -229,7 +229,7 @@ fn reading_allocates_nothing_up_to_rank_8() {
         view.copy_to_slice(&mut target).expect("as long");
         assert!(tensor.as_slice::<u64>().is_err(), "an error of numbers");
         let mut view = tensor.view_mut::<u64>().expect("exclusive");
-        view.map(|value| value + 1);
+        view.map_inplace(|value| value + 1);
         view.copy_from_slice(&target).expect("as long");
         view.set(&[0; 8], 7).expect("inside");
     });

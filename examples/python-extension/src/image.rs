@@ -1,14 +1,14 @@
 //! A Python class that every framework imports.
 //! Invariant: the pixels of an image are not moved while it lives.
 
-use dlbridge::{DType, SharedTensor, Tensor};
+use dlbridge::{ArcTensor, DType, Tensor};
 use dlbridge_pyo3::{Borrow, Contiguous, ExportDlpack, PyTensorOf, Result, Shape, dlpack_class};
 use pyo3::prelude::*;
 
 /// A picture: height x width x 3 bytes.
 #[pyclass(frozen, module = "dlbridge_example")]
 pub(crate) struct Image {
-    pixels: SharedTensor,
+    pixels: ArcTensor,
 }
 
 impl ExportDlpack for Image {

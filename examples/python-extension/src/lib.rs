@@ -25,7 +25,7 @@ fn norm(x: PyTensorOf<f32, 1>) -> f32 {
 #[pyfunction]
 fn normalise(py: Python<'_>, mut x: PyTensorMut<f32, 1>) {
     let norm = x.view().iter().map(|value| value * value).sum::<f32>().sqrt();
-    x.view_mut(py).map(|value| value / norm);
+    x.view_mut(py).map_inplace(|value| value / norm);
 }
 
 /// A new array of the type of `x`: `factor` times its values.
@@ -48,7 +48,7 @@ fn to_planes<'py>(image: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
 /// Makes a picture of bytes brighter, in place.
 #[pyfunction]
 fn brighten(py: Python<'_>, mut image: PyTensorOf<u8, 3, (Shape![_, _, 3], Writable)>, by: u8) {
-    image.view_mut(py).map(|byte| byte.saturating_add(by));
+    image.view_mut(py).map_inplace(|byte| byte.saturating_add(by));
 }
 
 /// The softmax of each row, on all cores, as a new array of the type of `x`.
@@ -59,9 +59,9 @@ fn softmax<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
         let mut result = matrix.to_contiguous()?;
         result.view_mut::<f32>()?.par_rows_mut()?.for_each(|mut row| {
             let most = row.as_view().iter().fold(f32::MIN, f32::max);
-            row.map(|value| (value - most).exp());
+            row.map_inplace(|value| (value - most).exp());
             let sum: f32 = row.as_view().iter().sum();
-            row.map(|value| value / sum);
+            row.map_inplace(|value| value / sum);
         });
         Ok(result)
     })?;

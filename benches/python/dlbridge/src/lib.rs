@@ -3,7 +3,7 @@
 //! Invariant: every function does what the same name in `../floor/floor.c` does.
 #![allow(unsafe_code, reason = "borrowing is unsafe")]
 
-use dlbridge::{SharedTensor, Tensor};
+use dlbridge::{ArcTensor, Tensor};
 use dlbridge_pyo3::{
     Error, ExportDlpack, PyTensor, Result, defer_reference_counts, dlpack_methods, with_borrowed,
 };
@@ -72,7 +72,7 @@ fn make() -> PyResult<PyTensor> {
 
 /// A user's own class over a tensor.
 #[pyclass(frozen)]
-struct Class(SharedTensor);
+struct Class(ArcTensor);
 
 impl ExportDlpack for Class {
     fn tensor(&self) -> Result<Tensor> {

@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 
 use dlbridge::protocol::{self, export, stream};
-use dlbridge::{Device, SharedTensor, Tensor};
+use dlbridge::{ArcTensor, Device, Tensor};
 
 use super::api::Pointer;
 use super::attached::{Object, Python};
@@ -78,7 +78,7 @@ impl Arguments {
     }
 
     /// A capsule over the tensor's memory, or over a copy.
-    pub(super) fn answer(&self, python: Python, tensor: &SharedTensor) -> Result<Object> {
+    pub(super) fn answer(&self, python: Python, tensor: &ArcTensor) -> Result<Object> {
         let answer = self.request()?.answer(tensor.device())?;
         // Work on device memory was done before it was exported, so that any stream may go on with it.
         self.check_stream(answer.device)?;

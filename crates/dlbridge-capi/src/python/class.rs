@@ -1,12 +1,12 @@
 //! The Python class of an exported tensor, with only `__dlpack__` and `__dlpack_device__`.
 //! Making the capsule belongs to `answer`.
-//! Invariant: an object owns one `SharedTensor`, in a box.
+//! Invariant: an object owns one `ArcTensor`, in a box.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-use dlbridge::{SharedTensor, Tensor};
+use dlbridge::{ArcTensor, Tensor};
 
 use super::answer::Arguments;
 use super::api::{Method, Pointer, Slot, Spec};
@@ -130,7 +130,7 @@ pub(crate) fn new(python: Python, take: impl FnOnce() -> Tensor) -> Result<Objec
 }
 
 /// The place of an object's tensor.
-fn place(object: Pointer, class: Class) -> *mut *mut SharedTensor {
+fn place(object: Pointer, class: Class) -> *mut *mut ArcTensor {
     object.wrapping_byte_add(class.offset).cast()
 }
 
@@ -139,7 +139,7 @@ fn place(object: Pointer, class: Class) -> *mut *mut SharedTensor {
 /// # Safety
 ///
 /// `object` is a live object of our class, whose existence `class` proves.
-unsafe fn tensor_of(object: Pointer, class: Class) -> SharedTensor {
+unsafe fn tensor_of(object: Pointer, class: Class) -> ArcTensor {
     // SAFETY: `new` wrote it before anybody saw the object (R7).
     let tensor = unsafe { place(object, class).read() };
     // SAFETY: the object, which is alive, owns the box; it is never written (R7).

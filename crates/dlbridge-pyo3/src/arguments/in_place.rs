@@ -141,8 +141,8 @@ impl<'a, T: Element> PyViewMut<'a, T> {
     }
 
     /// Replaces each element by the result of `function`, in no particular order.
-    pub fn map(&mut self, function: impl FnMut(T) -> T) {
-        self.view.map(function);
+    pub fn map_inplace(&mut self, function: impl FnMut(T) -> T) {
+        self.view.map_inplace(function);
     }
 
     /// Copies a slice of the same length to the elements, in row-major order.

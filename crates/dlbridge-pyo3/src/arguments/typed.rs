@@ -178,7 +178,7 @@ pub struct PyTensorOf<T, const N: usize = ANY_RANK, C = ()> {
 ///
 /// #[pyfunction]
 /// fn double(py: Python<'_>, mut x: PyTensorMut<f32>) {
-///     x.view_mut(py).map(|value| 2.0 * value);
+///     x.view_mut(py).map_inplace(|value| 2.0 * value);
 /// }
 /// # Python::initialize();
 /// # Python::attach(|py| -> PyResult<()> {

@@ -2,7 +2,7 @@
 //! The layout of a part belongs to `dlbridge`.
 //! Invariant: the same elements as NumPy's basic indexing selects.
 
-use dlbridge::SharedTensor;
+use dlbridge::ArcTensor;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
@@ -10,7 +10,7 @@ use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
 use crate::Result;
 
 /// The part of a tensor that an index selects: an int, a slice, `...`, None, or a tuple of them.
-pub(super) fn index(tensor: &SharedTensor, index: &Bound<'_, PyAny>) -> Result<SharedTensor> {
+pub(super) fn index(tensor: &ArcTensor, index: &Bound<'_, PyAny>) -> Result<ArcTensor> {
     let single;
     let items = match index.cast::<PyTuple>() {
         Ok(items) => items,
@@ -47,7 +47,7 @@ pub(super) fn index(tensor: &SharedTensor, index: &Bound<'_, PyAny>) -> Result<S
     Ok(part)
 }
 
-fn sliced(part: SharedTensor, axis: usize, slice: &Bound<'_, PySlice>) -> Result<SharedTensor> {
+fn sliced(part: ArcTensor, axis: usize, slice: &Bound<'_, PySlice>) -> Result<ArcTensor> {
     let indices = slice.indices(part.shape()[axis] as isize)?;
     let (first, step, count) = (indices.start, indices.step, indices.slicelength);
     if count == 0 {

@@ -4,7 +4,7 @@
 use std::any::TypeId;
 
 use dlbridge::protocol::export::Request;
-use dlbridge::{Access, SharedTensor, Tensor};
+use dlbridge::{Access, ArcTensor, Tensor};
 use pyo3::prelude::*;
 
 use super::traits::{ExportDlpack, export, on_host, permitted};
@@ -38,7 +38,7 @@ impl<T: ExportDlpack> Publish for T {
 
     /// A `dlbridge.Tensor`, for every class. DLPack's header asks for an array of the producer's
     /// own type, but not every class can be made from any tensor.
-    fn made(py: Python<'_>, tensor: SharedTensor) -> PyResult<Bound<'_, PyAny>> {
+    fn made(py: Python<'_>, tensor: ArcTensor) -> PyResult<Bound<'_, PyAny>> {
         Ok(TensorObject::sharing(tensor).into_bound(py)?.into_any())
     }
 }

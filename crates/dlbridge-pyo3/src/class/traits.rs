@@ -22,13 +22,13 @@ use crate::{Error, Result, TensorObject, stream};
 /// [`Tensor::zeros`] is, and copies other memory.
 ///
 /// ```
-/// use dlbridge::{SharedTensor, Tensor};
+/// use dlbridge::{ArcTensor, Tensor};
 /// use dlbridge_pyo3::{ExportDlpack, Result, dlpack_methods};
 /// use pyo3::prelude::*;
 ///
 /// #[pyclass(frozen)]
 /// struct Samples {
-///     tensor: SharedTensor,
+///     tensor: ArcTensor,
 /// }
 ///
 /// impl ExportDlpack for Samples {
@@ -52,7 +52,7 @@ use crate::{Error, Result, TensorObject, stream};
 /// A safe `tensor` cannot return anything unsound: a tensor owns its memory, and the class cannot
 /// keep an [`Exclusive`](dlbridge::Access::Exclusive) tensor that it returns. `tensor` can return
 ///
-/// - a clone of a [`SharedTensor`](dlbridge::SharedTensor): writable after
+/// - a clone of a [`ArcTensor`](dlbridge::ArcTensor): writable after
 ///   [`into_shared`](Tensor::into_shared) if the tensor was, read-only after
 ///   [`into_frozen`](Tensor::into_frozen);
 /// - a tensor over an `Arc<[T]>` or another immutable owner: read-only;
@@ -71,12 +71,12 @@ pub trait ExportDlpack: PyClass {
     /// Only a writable tensor of class [`Shared`](dlbridge::Access::Shared) is borrowed.
     ///
     /// ```
-    /// # use dlbridge::{SharedTensor, Tensor};
+    /// # use dlbridge::{ArcTensor, Tensor};
     /// # use dlbridge_pyo3::{ExportDlpack, Borrow, Result, dlpack_methods};
     /// # use pyo3::prelude::*;
     /// # #[pyclass(frozen)]
     /// # struct Samples {
-    /// #     tensor: SharedTensor,
+    /// #     tensor: ArcTensor,
     /// # }
     /// #
     /// impl ExportDlpack for Samples {
@@ -145,13 +145,13 @@ pub trait ExportDlpack: PyClass {
 /// `__reduce_ex__`.
 ///
 /// ```
-/// use dlbridge::{SharedTensor, Tensor};
+/// use dlbridge::{ArcTensor, Tensor};
 /// use dlbridge_pyo3::{ExportDlpack, PickleDlpack, Result, dlpack_methods};
 /// use pyo3::prelude::*;
 ///
 /// #[pyclass(frozen, module = "extension")]
 /// struct Samples {
-///     tensor: SharedTensor,
+///     tensor: ArcTensor,
 /// }
 ///
 /// impl ExportDlpack for Samples {

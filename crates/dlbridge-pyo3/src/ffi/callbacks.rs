@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use dlbridge::{SharedTensor, Tensor};
+use dlbridge::{ArcTensor, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi::{Py_ssize_t, PyObject};
 use pyo3::prelude::*;
@@ -127,7 +127,7 @@ pub(crate) trait Publish: PyClass {
     fn on_host(object: &Bound<'_, Self>) -> Result<Tensor>;
 
     /// The object of a tensor that a consumer gives to the table.
-    fn made(py: Python<'_>, tensor: SharedTensor) -> PyResult<Bound<'_, PyAny>>;
+    fn made(py: Python<'_>, tensor: ArcTensor) -> PyResult<Bound<'_, PyAny>>;
 }
 
 /// A function that borrows the tensor that a frozen class keeps; see [`ExportDlpack::BORROW`](crate::ExportDlpack::BORROW).

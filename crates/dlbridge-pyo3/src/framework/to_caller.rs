@@ -28,7 +28,7 @@ impl PyTensor {
     /// #[pyfunction]
     /// fn double<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     ///     let mut doubled = x.extract::<PyTensor>()?.to_contiguous()?;
-    ///     doubled.view_mut::<f64>()?.map(|value| 2.0 * value);
+    ///     doubled.view_mut::<f64>()?.map_inplace(|value| 2.0 * value);
     ///     PyTensor::new(doubled).to_caller(x)
     /// }
     /// # Python::initialize();

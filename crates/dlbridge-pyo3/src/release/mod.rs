@@ -24,7 +24,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
 use dlbridge::ffi::Binding;
-use dlbridge::{SharedTensor, Tensor};
+use dlbridge::{ArcTensor, Tensor};
 use pyo3::prelude::*;
 
 use interpreter::attached;
@@ -66,20 +66,20 @@ impl<T: NeedsInterpreter> Drop for Owner<T> {
 /// imported from a raw pointer may be Python code. So it is released with the same care as an
 /// imported tensor.
 #[derive(Debug)]
-pub(crate) struct ObjectTensor(ManuallyDrop<SharedTensor>);
+pub(crate) struct ObjectTensor(ManuallyDrop<ArcTensor>);
 
 impl ObjectTensor {
     #[inline]
-    pub(crate) fn new(tensor: SharedTensor) -> Self {
+    pub(crate) fn new(tensor: ArcTensor) -> Self {
         Self(ManuallyDrop::new(tensor))
     }
 }
 
 impl Deref for ObjectTensor {
-    type Target = SharedTensor;
+    type Target = ArcTensor;
 
     #[inline]
-    fn deref(&self) -> &SharedTensor {
+    fn deref(&self) -> &ArcTensor {
         &self.0
     }
 }

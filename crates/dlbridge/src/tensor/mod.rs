@@ -23,7 +23,7 @@ pub use parallel::ParIter;
 pub use parts::ViewPart;
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
 pub(crate) use raw::Nested;
-pub use raw::{SharedTensor, TensorSlice, TensorSliceMut, ffi};
+pub use raw::{ArcTensor, TensorSlice, TensorSliceMut, ffi};
 pub use rows::{AxisIter, Indexed, Pieces, Rows, Zip};
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};

@@ -101,13 +101,13 @@ impl<'a, T: Element> View<'a, T> {
 ///
 /// With the feature `rayon`, for elements of which no two overlap.
 impl<T: Element> ViewMut<'_, T> {
-    /// [`map`](Self::map) on many threads, in any order.
+    /// [`map_inplace`](Self::map_inplace) on many threads.
     ///
     /// ```
     /// use dlbridge::Tensor;
     ///
     /// let mut tensor = Tensor::from(vec![1.0_f32, 2.0, 3.0]);
-    /// tensor.view_mut::<f32>()?.par_map(|x| x + 0.5)?;
+    /// tensor.view_mut::<f32>()?.par_map_inplace(|x| x + 0.5)?;
     /// assert_eq!(tensor.as_slice::<f32>()?, [1.5, 2.5, 3.5]);
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
@@ -116,7 +116,7 @@ impl<T: Element> ViewMut<'_, T> {
     /// # use dlbridge::Tensor;
     /// # let mut tensor = Tensor::from(vec![1.0_f32, 2.0, 3.0]);
     /// let mut sum = 0.0;
-    /// tensor.view_mut::<f32>()?.par_map(|x| {
+    /// tensor.view_mut::<f32>()?.par_map_inplace(|x| {
     ///     sum += x;
     ///     sum
     /// })?;
@@ -126,7 +126,7 @@ impl<T: Element> ViewMut<'_, T> {
     /// # Errors
     ///
     /// [`Overlapping`](Error::Overlapping) if two indices may reach one element.
-    pub fn par_map(&mut self, function: impl Fn(T) -> T + Sync) -> Result<(), Error> {
+    pub fn par_map_inplace(&mut self, function: impl Fn(T) -> T + Sync) -> Result<(), Error> {
         self.elements_mut().par_replace(function)
     }
 
@@ -139,7 +139,7 @@ impl<T: Element> ViewMut<'_, T> {
     /// let mut tensor = Tensor::from([3.0, 1.0, 4.0, 4.0]).reshape(&[2, 2])?;
     /// tensor.view_mut::<f64>()?.par_rows_mut()?.for_each(|mut row| {
     ///     let sum: f64 = row.as_view().iter().sum();
-    ///     row.map(|x| x / sum);
+    ///     row.map_inplace(|x| x / sum);
     /// });
     /// assert_eq!(tensor.as_slice::<f64>()?, [0.75, 0.25, 0.5, 0.5]);
     /// # Ok::<(), dlbridge::Error>(())
@@ -153,7 +153,7 @@ impl<T: Element> ViewMut<'_, T> {
     /// # let mut tensor = Tensor::from([1, 2, 3]);
     /// let mut view = tensor.view_mut::<i32>()?;
     /// let rows = view.par_rows_mut()?;
-    /// view.par_map(|x| x)?;
+    /// view.par_map_inplace(|x| x)?;
     /// rows.for_each(|mut row| row.fill(0));
     /// # Ok::<(), dlbridge::Error>(())
     /// ```

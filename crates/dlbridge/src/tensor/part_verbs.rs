@@ -4,7 +4,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use crate::layout::Cut;
-use crate::{Error, SharedTensor, Tensor, TensorMut, TensorRef, ViewMut};
+use crate::{ArcTensor, Error, Tensor, TensorMut, TensorRef, ViewMut};
 
 /// A range of an axis.
 pub(super) fn range_of(axis: usize, range: &impl RangeBounds<usize>) -> Cut<'static> {
@@ -187,7 +187,7 @@ impl Tensor {
 /// assert_eq!(column.view::<u8>()?.to_vec(), [1, 3]);
 /// # Ok::<(), dlbridge::Error>(())
 /// ```
-impl SharedTensor {
+impl ArcTensor {
     verbs!([&self] self -> Self);
     broadcast!([&self] self -> Self);
     split!(&self -> Self);
@@ -277,7 +277,7 @@ impl<T: crate::Element> ViewMut<'_, T> {
     /// let (mut front, mut back) = tensor.view_mut::<i32>()?.split_at(0, 1)?;
     /// std::thread::scope(|scope| {
     ///     scope.spawn(move || front.fill(0));
-    ///     scope.spawn(move || back.map(|x| x * 10));
+    ///     scope.spawn(move || back.map_inplace(|x| x * 10));
     /// });
     /// assert_eq!(tensor.as_slice::<i32>()?, [0, 20, 30]);
     /// # Ok::<(), dlbridge::Error>(())

@@ -211,7 +211,7 @@ impl<T: Element> fmt::Debug for View<'_, T> {
 /// let mut tensor = Tensor::from(vec![1, 2, 3]);
 /// let mut view = tensor.view_mut::<i32>()?;
 /// view.set(&[0], 10)?;
-/// view.map(|x| x + 1);
+/// view.map_inplace(|x| x + 1);
 /// assert_eq!(tensor.as_slice::<i32>()?, [11, 3, 4]);
 /// # Ok::<(), dlbridge::Error>(())
 /// ```
@@ -268,7 +268,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// let mut tensor = Tensor::from([3.0, 1.0, 4.0, 4.0]).reshape(&[2, 2])?;
     /// tensor.view_mut::<f64>()?.for_each_row(|mut row| {
     ///     let sum: f64 = row.as_view().iter().sum();
-    ///     row.map(|x| x / sum);
+    ///     row.map_inplace(|x| x / sum);
     /// });
     /// assert_eq!(tensor.as_slice::<f64>()?, [0.75, 0.25, 0.5, 0.5]);
     /// # Ok::<(), dlbridge::Error>(())
@@ -295,7 +295,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     }
 
     /// Replaces each element by `function` of it, in no particular order: that of the memory is the fastest.
-    pub fn map(&mut self, function: impl FnMut(T) -> T) {
+    pub fn map_inplace(&mut self, function: impl FnMut(T) -> T) {
         self.0.replace_in_memory_order(function);
     }
 

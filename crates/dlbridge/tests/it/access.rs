@@ -86,7 +86,7 @@ fn writing_is_for_exclusive_memory_alone() {
         assert_eq!(tensor.view_mut::<i32>().map(drop).err(), wanted, "{access}");
         if access == Access::Exclusive {
             tensor.as_slice_mut::<i32>().expect("exclusive").reverse();
-            tensor.view_mut::<i32>().expect("exclusive").map(|x| -x);
+            tensor.view_mut::<i32>().expect("exclusive").map_inplace(|x| -x);
             assert_eq!(tensor.as_slice::<i32>(), Ok(&[-4, -3, -2, -1][..]));
         }
     }

@@ -43,7 +43,7 @@ fn writing_leaves_bytes_that_rust_may_hold() {
     let mut tensor = import(odd().class(Access::Exclusive)).expect("legal");
     let mut view = tensor.view_mut::<bool>().expect("exclusive");
     assert_eq!(view.get(&[2]), Some(true));
-    view.map(|value| value);
+    view.map_inplace(|value| value);
     let data = tensor.data_ptr();
     let managed = tensor.into_raw();
     // SAFETY: owned by the test; five bytes lie there.
@@ -72,7 +72,7 @@ fn bytes_that_are_said_to_be_truth_values_read_as_such() {
 fn truth_values_that_rust_owns_may_be_exported_and_taken_back() {
     let mut tensor = Tensor::from(vec![true, false]);
     assert_eq!(tensor.dtype(), DType::BOOL);
-    tensor.view_mut::<bool>().expect("exclusive").map(|value| !value);
+    tensor.view_mut::<bool>().expect("exclusive").map_inplace(|value| !value);
     assert_eq!(tensor.into_owner::<Vec<bool>>().expect("a vector"), [false, true]);
 }
 

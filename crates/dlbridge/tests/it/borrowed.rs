@@ -63,7 +63,7 @@ fn a_mutable_slice_is_written_by_a_c_function() {
     tensor.with_raw(|descriptor| unsafe { double(descriptor) });
     assert_eq!(tensor.as_slice::<f64>(), Ok(&[2.0, 4.0, 7.0][..]));
     tensor.as_slice_mut::<f64>().expect("exclusive")[0] = 0.5;
-    tensor.view_mut::<f64>().expect("exclusive").map(|x| x + 1.0);
+    tensor.view_mut::<f64>().expect("exclusive").map_inplace(|x| x + 1.0);
     assert_eq!(values, [1.5, 5.0, 8.0]);
 }
 

@@ -64,9 +64,9 @@ fn matrices_conform() {
         conformance::borrowed(&TensorRef::from(&matrix), &expected);
         conformance::borrowed(&TensorRef::from(&matrix.as_ref()), &expected);
         conformance::borrowed(&TensorRef::from(&matrix.as_mut()), &expected);
-        TensorMut::from(&mut matrix).view_mut::<i32>().expect("exclusive").map(|x| -x);
+        TensorMut::from(&mut matrix).view_mut::<i32>().expect("exclusive").map_inplace(|x| -x);
         let mut view = matrix.as_mut();
-        TensorMut::from(&mut view).view_mut::<i32>().expect("exclusive").map(|x| 2 * x);
+        TensorMut::from(&mut view).view_mut::<i32>().expect("exclusive").map_inplace(|x| 2 * x);
         let wanted: Vec<i32> = (1..=(rows * columns) as i32).map(|x| -2 * x).collect();
         assert_eq!(by_rows(matrix.as_ref()), wanted);
     }
@@ -92,8 +92,14 @@ fn columns_and_rows_conform() {
         conformance::borrowed(&TensorRef::from(&row), &looks_like_row(row.as_ref()));
         TensorMut::from(&mut column).view_mut::<i32>().expect("exclusive").fill(7);
         TensorMut::from(&mut row).view_mut::<i32>().expect("exclusive").fill(7);
-        TensorMut::from(&mut column.as_mut()).view_mut::<i32>().expect("exclusive").map(|x| x + 1);
-        TensorMut::from(&mut row.as_mut()).view_mut::<i32>().expect("exclusive").map(|x| x + 1);
+        TensorMut::from(&mut column.as_mut())
+            .view_mut::<i32>()
+            .expect("exclusive")
+            .map_inplace(|x| x + 1);
+        TensorMut::from(&mut row.as_mut())
+            .view_mut::<i32>()
+            .expect("exclusive")
+            .map_inplace(|x| x + 1);
         assert!(column.iter().chain(row.iter()).all(|&x| x == 8));
     }
 }

@@ -4,6 +4,7 @@ mod common;
 
 mod access;
 mod aliasing;
+mod arc_tensor;
 #[cfg(feature = "arrow-60")]
 mod arrow_60;
 #[cfg(feature = "arrow-60")]
@@ -66,7 +67,6 @@ mod rows;
 mod safetensors_0_8;
 #[cfg(all(feature = "safetensors-0_8", target_endian = "big"))]
 mod safetensors_0_8_big_endian;
-mod shared_tensor;
 #[cfg(all(feature = "float8-0_7", feature = "microfloat-0_1", feature = "float4-0_2"))]
 mod small_floats;
 mod strides;

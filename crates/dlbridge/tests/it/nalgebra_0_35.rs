@@ -60,7 +60,7 @@ where
     let (data, before) = (matrix.as_ptr(), matrix.iter().sum::<i32>());
     let mut tensor = TensorMut::from(&mut matrix);
     assert_eq!((tensor.data_ptr().cast_const().cast(), tensor.is_read_only()), (data, false));
-    tensor.view_mut::<i32>().expect("exclusive").map(|x| x + 1000);
+    tensor.view_mut::<i32>().expect("exclusive").map_inplace(|x| x + 1000);
     assert_eq!(matrix.iter().sum::<i32>(), before + 1000 * matrix.len() as i32);
 }
 

@@ -54,7 +54,7 @@ fn written_through<D: Dimension>(array: &mut Array<i32, D>) {
     let mut tensor = TensorMut::from(&mut *array);
     assert_eq!(tensor.data_ptr().addr(), data.addr());
     assert_eq!((tensor.access(), tensor.is_read_only()), (Access::Exclusive, false));
-    tensor.view_mut::<i32>().expect("exclusive").map(|x| x + 1000);
+    tensor.view_mut::<i32>().expect("exclusive").map_inplace(|x| x + 1000);
     assert_eq!(*array, &before + 1000);
     let mut tensor = TensorMut::from(by_mut(array));
     tensor
@@ -152,7 +152,7 @@ fn an_array_comes_back_out_as_it_was() {
     let array = counted((4, 6)).slice_move(s![..;-1, ..;2]);
     let (data, copy) = (array.as_ptr(), array.clone());
     let mut tensor = Tensor::from(array);
-    tensor.view_mut::<i32>().expect("exclusive").map(|x| x * 2);
+    tensor.view_mut::<i32>().expect("exclusive").map_inplace(|x| x * 2);
     let again: Array2<i32> = tensor.into_owner().expect("it is the owner");
     assert_eq!(again.as_ptr(), data);
     assert_eq!(again, &copy * 2);

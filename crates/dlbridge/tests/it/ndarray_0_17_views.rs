@@ -220,7 +220,7 @@ fn every_second_column_leaves_the_others_to_their_holder() {
         }
         let mut tensor = TensorMut::from(&mut ours);
         assert!(tensor.as_slice_mut::<i32>().is_err(), "a slice would cover the gaps");
-        tensor.view_mut::<i32>().expect("exclusive").map(|x| -x);
+        tensor.view_mut::<i32>().expect("exclusive").map_inplace(|x| -x);
         tensor
             .view_mut_as::<ArrayViewMut<i32, Ix2>>()
             .expect("exclusive")

@@ -75,7 +75,7 @@ fn asking_for_another_owner_gives_the_tensor_back() {
 fn what_was_written_is_in_the_owner_taken_back() {
     let mut tensor = Tensor::from(vec![1_i32, 2, 3]);
     tensor.as_slice_mut::<i32>().expect("exclusive")[1] = 20;
-    tensor.view_mut::<i32>().expect("exclusive").map(|x| x + 1);
+    tensor.view_mut::<i32>().expect("exclusive").map_inplace(|x| x + 1);
     assert_eq!(tensor.into_owner::<Vec<i32>>().expect("it is the owner"), [2, 21, 4]);
 }
 

@@ -69,16 +69,16 @@ proptest! {
         let [mut all, mut by_rows, mut serial] = [(); 3].map(|()| exact(&shape, &strides));
         let [mut all_view, mut rows_view, mut serial_view] =
             [&mut all, &mut by_rows, &mut serial].map(|it| it.view_mut::<i64>().expect("exclusive"));
-        let written = all_view.par_map(|x| 3 * x + 1);
+        let written = all_view.par_map_inplace(|x| 3 * x + 1);
         let rows = rows_view.par_rows_mut().map(|rows| {
-            rows.for_each(|mut row| row.map(|x| 3 * x + 1));
+            rows.for_each(|mut row| row.map_inplace(|x| 3 * x + 1));
         });
         prop_assert_eq!(&written, &rows);
         if overlaps(&shape, &strides) {
             prop_assert_eq!(&written, &Err(Error::Overlapping));
         }
         if written.is_ok() {
-            serial_view.map(|x| 3 * x + 1);
+            serial_view.map_inplace(|x| 3 * x + 1);
         }
         let [all, by_rows, serial] =
             [all, by_rows, serial].map(|it| it.into_owner::<Vec<i64>>().expect("a vector"));
@@ -90,9 +90,9 @@ proptest! {
 #[test]
 fn contiguous_elements_and_transposed_ones_are_written_in_place() {
     let mut tensor = Tensor::from((0..10_000_i64).collect::<Vec<_>>());
-    tensor.view_mut::<i64>().expect("exclusive").par_map(|x| -x).expect("no overlap");
+    tensor.view_mut::<i64>().expect("exclusive").par_map_inplace(|x| -x).expect("no overlap");
     let mut tensor = tensor.reshape(&[100, 100]).expect("as many").transpose();
-    tensor.view_mut::<i64>().expect("exclusive").par_map(|x| x - 1).expect("no overlap");
+    tensor.view_mut::<i64>().expect("exclusive").par_map_inplace(|x| x - 1).expect("no overlap");
     let wanted: Vec<_> = (0..10_000).map(|x| -x - 1).collect();
     assert_eq!(values(&tensor.transpose()), wanted);
 }
@@ -131,6 +131,6 @@ fn a_panic_of_a_function_reaches_the_caller_and_frees_the_memory() {
     let view = view(&tensor);
     assert!(catch_unwind(AssertUnwindSafe(|| view.par_map_to_tensor(broken))).is_err());
     let mut view = tensor.view_mut::<i64>().expect("exclusive");
-    assert!(catch_unwind(AssertUnwindSafe(|| view.par_map(broken))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| view.par_map_inplace(broken))).is_err());
     assert_eq!(values(&tensor), [1; 1000]);
 }

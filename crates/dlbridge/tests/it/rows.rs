@@ -42,7 +42,7 @@ proptest! {
             number += 1;
             number
         };
-        tensor.view_mut::<i64>().expect("exclusive").for_each_row(|mut row| row.map(|_| count()));
+        tensor.view_mut::<i64>().expect("exclusive").for_each_row(|mut row| row.map_inplace(|_| count()));
         let numbers: Vec<i64> = (1..).take(other.len()).collect();
         other.view_mut::<i64>().expect("exclusive").copy_from_slice(&numbers).expect("as many");
         let [found, wanted] = [tensor, other].map(|tensor| tensor.into_owner::<Vec<i64>>().expect("a vector"));

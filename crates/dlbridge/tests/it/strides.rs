@@ -249,7 +249,7 @@ fn a_panic_while_mapping_leaves_the_elements_readable() {
     let mut view = tensor.view_mut::<bool>().expect("exclusive");
     let mut calls = 0;
     let map = AssertUnwindSafe(|| {
-        view.map(|value| {
+        view.map_inplace(|value| {
             calls += 1;
             if calls == 2 {
                 std::panic::resume_unwind(Box::new(()));

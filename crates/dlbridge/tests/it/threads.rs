@@ -82,7 +82,8 @@ fn one_view_is_split_between_threads() {
 fn a_mutable_view_may_be_used_on_another_thread() {
     let mut tensor = Tensor::from(vec![1, 2, 3]);
     let mut view = tensor.view_mut::<i32>().expect("exclusive");
-    thread::scope(|scope| scope.spawn(move || view.map(|x| x * 2)).join()).expect("no panic");
+    thread::scope(|scope| scope.spawn(move || view.map_inplace(|x| x * 2)).join())
+        .expect("no panic");
     assert_eq!(tensor.as_slice::<i32>(), Ok(&[2, 4, 6][..]));
 }
 

@@ -40,7 +40,7 @@ fn there_is_nothing_to_read_and_that_is_fine() {
         assert_eq!(tensor.as_slice::<f32>(), Ok(&[][..]), "{name}");
         if let Ok(mut view) = tensor.view_mut::<f32>() {
             view.fill(1.0);
-            view.map(|_| unreachable!("there is none"));
+            view.map_inplace(|_| unreachable!("there is none"));
             assert_eq!(view.copy_from_slice(&[]), Ok(()), "{name}");
         }
     }

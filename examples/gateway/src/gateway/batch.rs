@@ -4,7 +4,7 @@ use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
-use dlbridge::{DType, SharedTensor};
+use dlbridge::{ArcTensor, DType};
 use dlbridge_sealed::{Builder, Filling, SealedTensors};
 
 use super::model::{FEATURES, ROW};
@@ -51,7 +51,7 @@ pub(super) struct Batch {
 }
 
 /// The rows of each of [`OUTPUTS`](super::model::OUTPUTS), or what the model says in their place.
-pub(super) type Answer = Result<Vec<SharedTensor>, String>;
+pub(super) type Answer = Result<Vec<ArcTensor>, String>;
 
 impl Batch {
     /// Several requests of [`Rows::Bytes`], or any one.

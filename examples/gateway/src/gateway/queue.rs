@@ -9,7 +9,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dlbridge::SharedTensor;
+use dlbridge::ArcTensor;
 
 use super::batch::{BATCH, Batch, Rows};
 use super::model::Output;
@@ -26,7 +26,7 @@ pub(super) struct Request {
     /// What the client wants of the model.
     pub output: &'static Output,
     /// Where the connection waits for the rows of the output.
-    pub reply: SyncSender<Result<SharedTensor, String>>,
+    pub reply: SyncSender<Result<ArcTensor, String>>,
 }
 
 /// What a worker finds in the queue.

@@ -8,7 +8,7 @@ use crate::raw::handle::abi::not_null;
 use crate::raw::handle::deferred::keep;
 pub use crate::raw::handle::deferred::{Binding, DeferredDrop};
 use crate::raw::handle::release::Nests;
-use crate::{Access, Error, SharedTensor, Tensor};
+use crate::{Access, ArcTensor, Error, Tensor};
 
 /// As [`Tensor::try_from_raw`], but the binding decides when the deleter of the producer is called after
 /// the last handle of the memory is dropped. This holds for all handles of the memory and their exports.
@@ -57,7 +57,7 @@ impl Nests for Tensor {
     }
 }
 
-impl Nests for SharedTensor {
+impl Nests for ArcTensor {
     fn into_handle(self) -> Handle {
         Tensor::from(self).0
     }

@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code)]
 
+mod arc;
 mod assume;
 mod borrowed;
 pub mod ffi;
@@ -10,15 +11,14 @@ mod fresh;
 mod legacy;
 mod nested;
 mod owned_slice;
-mod shared;
 
 use std::ffi::c_void;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
+pub use arc::ArcTensor;
 pub(crate) use nested::Nested;
 pub use owned_slice::{TensorSlice, TensorSliceMut};
-pub use shared::SharedTensor;
 
 use crate::raw::Handle;
 use crate::raw::borrowed::Borrowed;
@@ -190,7 +190,7 @@ impl Tensor {
 
 /// How to drop an owner of any type: tensors inside tensors without recursion.
 fn destroy<O: 'static>() -> Destroy<O> {
-    let nested = Destroy::nested::<Tensor>().or_else(Destroy::nested::<SharedTensor>);
+    let nested = Destroy::nested::<Tensor>().or_else(Destroy::nested::<ArcTensor>);
     nested.unwrap_or_else(Destroy::plain)
 }
 

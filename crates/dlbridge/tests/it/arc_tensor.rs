@@ -1,4 +1,4 @@
-//! `SharedTensor`: clones that share one header, and what only the last of them may do.
+//! `ArcTensor`: clones that share one header, and what only the last of them may do.
 #![allow(unsafe_code, reason = "raw descriptors are what is tested")]
 
 use std::thread;

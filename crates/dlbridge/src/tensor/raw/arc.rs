@@ -1,4 +1,4 @@
-//! `SharedTensor`: handles that share one header, which counts them.
+//! `ArcTensor`: handles that share one header, which counts them.
 //! Invariant: the handle inside has a header, and its class is not exclusive (R3, R4).
 
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::{Error, Tensor};
 /// assert_eq!(another.view::<f32>()?.to_vec(), [1.5, 2.5]);
 /// # Ok::<(), dlbridge::Error>(())
 /// ```
-pub struct SharedTensor(Tensor);
+pub struct ArcTensor(Tensor);
 
 impl Tensor {
     /// Shares the memory writable. Memory of class [`Exclusive`](crate::Access::Exclusive) becomes
@@ -38,9 +38,9 @@ impl Tensor {
     /// ```
     #[must_use]
     #[inline]
-    pub fn into_shared(mut self) -> SharedTensor {
+    pub fn into_shared(mut self) -> ArcTensor {
         self.0.demote();
-        SharedTensor(Self(self.0.with_header()))
+        ArcTensor(Self(self.0.with_header()))
     }
 
     /// Shares the memory read-only. Memory of class [`Exclusive`](crate::Access::Exclusive) becomes
@@ -59,13 +59,13 @@ impl Tensor {
     /// ```
     #[must_use]
     #[inline]
-    pub fn into_frozen(mut self) -> SharedTensor {
+    pub fn into_frozen(mut self) -> ArcTensor {
         self.0.freeze();
-        SharedTensor(Self(self.0.with_header()))
+        ArcTensor(Self(self.0.with_header()))
     }
 }
 
-impl SharedTensor {
+impl ArcTensor {
     /// The tensor, if there is no other handle to it. It keeps the class of the shared tensor.
     ///
     /// ```
@@ -88,14 +88,14 @@ impl SharedTensor {
     }
 }
 
-impl From<SharedTensor> for Tensor {
+impl From<ArcTensor> for Tensor {
     #[inline]
-    fn from(tensor: SharedTensor) -> Self {
+    fn from(tensor: ArcTensor) -> Self {
         tensor.0
     }
 }
 
-impl Clone for SharedTensor {
+impl Clone for ArcTensor {
     #[inline]
     fn clone(&self) -> Self {
         // SAFETY: with a header, and not exclusive (this module's invariant; R4).
@@ -103,7 +103,7 @@ impl Clone for SharedTensor {
     }
 }
 
-impl Deref for SharedTensor {
+impl Deref for ArcTensor {
     type Target = Tensor;
 
     #[inline]
@@ -112,7 +112,7 @@ impl Deref for SharedTensor {
     }
 }
 
-impl fmt::Debug for SharedTensor {
+impl fmt::Debug for ArcTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
