@@ -23,6 +23,11 @@ const TEXTS: [(&str, &str); 3] = [
     ("dlbridge-config-version.cmake", "lib/cmake/dlbridge"),
 ];
 
+/// Keeps a plugin with the static library loaded: Python objects of the library's class outlive every
+/// `dlclose`. Only ELF has the flag.
+const STAYS_LOADED: &str =
+    if cfg!(any(windows, target_os = "macos")) { "" } else { "-Wl,-z,nodelete" };
+
 /// Installs into `target/capi`, or the given folder.
 pub(crate) fn run(prefix: Option<PathBuf>) -> Result<()> {
     let prefix = std::path::absolute(prefix.unwrap_or_else(|| target().join("capi")))?;
@@ -87,7 +92,7 @@ fn install(prefix: &Path) -> Result<()> {
     for (name, folder) in TEXTS {
         let text = sh.read_file(format!("crates/{PACKAGE}/packaging/{name}.in"))?;
         let text = text.replace("@VERSION@", main_crate.text("version"));
-        let text = text.replace("@LIBRARIES@", &libraries);
+        let text = text.replace("@LIBRARIES@", &libraries).replace("@STAYS_LOADED@", STAYS_LOADED);
         let text = text.replace("@SHARED@", &shared).replace("@STATIC@", &fixed);
         sh.write_file(prefix.join(folder).join(name), text)?;
     }

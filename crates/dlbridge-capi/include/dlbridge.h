@@ -224,6 +224,8 @@ typedef struct dlb_info {
     void *stream;
 } dlb_info;
 
+typedef void (*Handler)(void);
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -368,11 +370,16 @@ size_t dlb_device_name(struct dlb_device device, char *buffer, size_t size);
 // `context` when the first token, and when the first tensor, comes to a queue that has none. Its
 // answer is ignored; `uv_async_send` is such a function.
 //
-// Requires: `wake` may be called with `context` until the queue is muted or closed, on any thread, while a
-// lock of the queue is held: it waits for nothing, and calls no function of this library.
-struct dlb_queue *dlb_queue_new(int (*wake)(void *context), void *context);
+// After a fork, the child has a copy of the queue and of what is in it.
+//
+// Requires: `wake` may be called with `context` until the queue is muted or closed, on any thread, and on
+// several at the same time. It waits for nothing, calls no function of this library, and returns: it
+// must not throw, call `longjmp`, or end the thread.
+struct dlb_queue *dlb_queue_new(int (*wake)(void *context),
+                                void *context);
 
-// Ends the calls of `wake`; the queue works on. Does nothing for null.
+// Ends the calls of `wake`, after those that other threads are in; the queue works on. Does nothing
+// for null.
 //
 // Requires: `queue` is null or a live queue.
 void dlb_queue_mute(struct dlb_queue *queue);
@@ -382,6 +389,15 @@ void dlb_queue_mute(struct dlb_queue *queue);
 //
 // Requires: `queue` is null or a queue that the caller gives up.
 void dlb_queue_close(struct dlb_queue *queue);
+
+// A file descriptor that can be read while the queue has tokens or tensors, for `poll`, `epoll` and
+// event loops: wait for it, then take and drain. It stays the queue's: do not read or close it. Each
+// process asks for its own after a fork. On Unix only: elsewhere, this fails with
+// `DLB_STATUS_REFUSED`.
+//
+// Requires: `queue` is null, which fails, or a live queue; `out` is null or can be written.
+enum dlb_status dlb_queue_descriptor(struct dlb_queue *queue,
+                                     int *out);
 
 // Moves up to `capacity` tokens out of the queue, in no particular order, and returns their
 // number; 0 for null. Each stands for an export that is no longer used. Call it until it returns
@@ -410,6 +426,9 @@ size_t dlb_queue_drain(struct dlb_queue *queue);
 //
 // Requires: `queue` is null or a live queue.
 size_t dlb_queue_pending(const struct dlb_queue *queue);
+
+// POSIX, as `pthread.h` declares it.
+extern int pthread_atfork(Handler prepare, Handler parent, Handler child);
 
 // Opens a sealed memory file from any process, which need not be trusted. The descriptor stays the
 // caller's to close. On Linux only: elsewhere, this fails with `DLB_STATUS_REFUSED`.

@@ -51,8 +51,8 @@ pub use import::{
 pub use info::{DataType, DeviceId, TensorInfo, dlb_device_name, dlb_dtype_name};
 pub use python::PyObject;
 pub use queue::{
-    ReleaseQueue, dlb_queue_close, dlb_queue_drain, dlb_queue_mute, dlb_queue_new,
-    dlb_queue_pending, dlb_queue_release, dlb_queue_take,
+    ReleaseQueue, dlb_queue_close, dlb_queue_descriptor, dlb_queue_drain, dlb_queue_mute,
+    dlb_queue_new, dlb_queue_pending, dlb_queue_release, dlb_queue_take,
 };
 pub use sealed::{
     SealedHandle, dlb_sealed_close, dlb_sealed_copy, dlb_sealed_count, dlb_sealed_descriptor,

@@ -138,6 +138,32 @@ fn objects_outlive_a_library_that_is_closed() {
     }
 }
 
+/// A plugin is linked as pkg-config says.
+#[test]
+#[cfg(target_os = "linux")]
+fn plugins_with_the_static_library_stay_loaded() {
+    if Command::new("pkg-config").arg("--version").output().is_err() {
+        return eprintln!("skipped: no pkg-config");
+    }
+    let prefix = common::prefix("for a plugin", "dlbridge.pc", "lib/pkgconfig");
+    for name in ["libdlbridge.so", "libdlbridge.so.2"] {
+        let _ = std::fs::remove_file(prefix.join("lib").join(name));
+    }
+    let code = "#include <dlbridge.h>\nvoid *used[] = {(void *)&dlb_export_python};\n";
+    std::fs::write(prefix.join("plugin.c"), code).unwrap();
+    let script = "cd \"$1\" && eval cc -shared -fPIC -o plugin.so plugin.c \
+                  $(pkg-config --static --cflags --libs dlbridge)";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh"]).arg(&prefix);
+    succeed(shell.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")));
+    let program =
+        compile("cc", "-std=c11", &source("unload.c"), "unload-plugin", &["-ldl".to_owned()]);
+    for (version, python) in pythons().range((3, 10)..) {
+        let said = succeed(Command::new(&program).arg(python).arg(prefix.join("plugin.so")));
+        assert_eq!(said, "ok\n", "{version:?}");
+    }
+}
+
 #[test]
 fn random_calls_with_python_release_every_owner_once() {
     let program = compile("cc", "-std=c11", &source("random.c"), "random-py", &shared_library());

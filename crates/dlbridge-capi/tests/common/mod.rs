@@ -99,3 +99,31 @@ pub(crate) fn links(options: &[String]) -> bool {
     let output = Command::new("cc").arg(&source).arg("-o").arg(&program).args(options).output();
     output.is_ok_and(|output| output.status.success())
 }
+
+/// A folder like the one that `cargo xtask capi` installs into, with one of its texts.
+pub(crate) fn prefix(name: &str, text: &str, place: &str) -> PathBuf {
+    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    std::fs::create_dir_all(prefix.join(place)).unwrap();
+    let filled =
+        std::fs::read_to_string(crate_folder.join(format!("packaging/{text}.in"))).unwrap();
+    let filled = filled
+        .replace("@VERSION@", "1.2.3")
+        .replace("@LIBRARIES@", &SYSTEM.join(" "))
+        .replace("@STAYS_LOADED@", "-Wl,-z,nodelete")
+        .replace("@SHARED@", "libdlbridge.so")
+        .replace("@STATIC@", "libdlbridge.a");
+    assert!(!filled.contains('@'), "{filled}");
+    std::fs::write(prefix.join(place).join(text), filled).unwrap();
+    let link = |from: &Path, to: &str| {
+        let _ = std::fs::remove_file(prefix.join(to));
+        std::os::unix::fs::symlink(from, prefix.join(to)).unwrap();
+    };
+    link(&crate_folder.join("include"), "include");
+    link(&libraries().join("libdlbridge_capi.a"), "lib/libdlbridge.a");
+    for entry in std::fs::read_dir(installed()).unwrap() {
+        let entry = entry.unwrap();
+        link(&entry.path(), &format!("lib/{}", entry.file_name().to_string_lossy()));
+    }
+    prefix
+}

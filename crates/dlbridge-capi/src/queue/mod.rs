@@ -1,80 +1,22 @@
 //! Queues of releases for a chosen thread: tokens of exports that are no longer used, and
 //! imported tensors whose deleters must not run on the thread that released the last reference.
-//! Invariant: only the wake function runs while the lock is held.
+//! Their state and locks belong to `state`.
+//! Invariant: no foreign code runs while a lock is held.
+
+mod fork;
+mod signal;
+mod state;
 
 use std::ffi::{c_int, c_void};
-use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::entry::{contained, guarded, silent};
 use crate::error::{Error, Status};
-use crate::handle::TensorHandle;
+use crate::handle::{NULL_OUT, TensorHandle};
 use crate::python;
 
-/// Tells a thread that there is work.
-type Wake = unsafe extern "C" fn(context: *mut c_void) -> c_int;
-
-/// A queue of releases. Opaque to C.
-#[derive(Debug, Default)]
-pub struct ReleaseQueue {
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    tokens: Vec<Token>,
-    tensors: Vec<Arc<TensorHandle>>,
-    wake: Option<(Wake, Token)>,
-}
-
-/// A pointer that is only carried.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Token(pub(crate) *mut c_void);
-
-// SAFETY: it is not dereferenced here; the caller of `dlb_export` takes it back on any thread (R9).
-unsafe impl Send for Token {}
-// SAFETY: the same.
-unsafe impl Sync for Token {}
-
-impl ReleaseQueue {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Adds a token. Takes a lock for a moment, waits for nothing else.
-    pub(crate) fn push(&self, token: Token) {
-        let mut state = self.lock();
-        state.tokens.push(token);
-        if state.tokens.len() == 1 {
-            state.wake();
-        }
-    }
-
-    fn push_tensor(&self, tensor: Arc<TensorHandle>) {
-        let mut state = self.lock();
-        state.tensors.push(tensor);
-        if state.tensors.len() == 1 {
-            state.wake();
-        }
-    }
-}
-
-impl State {
-    fn wake(&self) {
-        if let Some((wake, context)) = self.wake {
-            // SAFETY: the caller's duty (`dlb_queue_new`), until the queue is closed, which takes
-            // this lock.
-            unsafe { wake(context.0) };
-        }
-    }
-}
-
-impl Drop for ReleaseQueue {
-    fn drop(&mut self) {
-        // No thread asked for these deleters to run here: leaking them is safe.
-        mem::forget(mem::take(&mut self.lock().tensors));
-    }
-}
+pub use state::ReleaseQueue;
+pub(crate) use state::Token;
 
 /// The queue behind a pointer that C holds, counted once more.
 ///
@@ -94,23 +36,25 @@ const NULL_QUEUE: Error = Error::Invalid("queue: expected a queue, found a null 
 /// `context` when the first token, and when the first tensor, comes to a queue that has none. Its
 /// answer is ignored; `uv_async_send` is such a function.
 ///
+/// After a fork, the child has a copy of the queue and of what is in it.
+///
 /// # Safety
 ///
-/// `wake` may be called with `context` until the queue is muted or closed, on any thread, while a
-/// lock of the queue is held: it waits for nothing, and calls no function of this library.
+/// `wake` may be called with `context` until the queue is muted or closed, on any thread, and on
+/// several at the same time. It waits for nothing, calls no function of this library, and returns: it
+/// must not throw, call `longjmp`, or end the thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_queue_new(
     wake: Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>,
     context: *mut c_void,
 ) -> *mut ReleaseQueue {
     contained(std::ptr::null_mut(), || {
-        let wake = wake.map(|wake| (wake, Token(context)));
-        let state = Mutex::new(State { wake, ..State::default() });
-        Arc::into_raw(Arc::new(ReleaseQueue { state })).cast_mut()
+        Arc::into_raw(ReleaseQueue::new(wake.map(|wake| (wake, Token(context))))).cast_mut()
     })
 }
 
-/// Ends the calls of `wake`; the queue works on. Does nothing for null.
+/// Ends the calls of `wake`, after those that other threads are in; the queue works on. Does nothing
+/// for null.
 ///
 /// # Safety
 ///
@@ -119,7 +63,7 @@ pub unsafe extern "C" fn dlb_queue_new(
 pub unsafe extern "C" fn dlb_queue_mute(queue: *mut ReleaseQueue) {
     // SAFETY: the caller's duty.
     if let Some(queue) = unsafe { queue.as_ref() } {
-        contained((), || queue.lock().wake = None);
+        contained((), || queue.mute());
     }
 }
 
@@ -136,7 +80,30 @@ pub unsafe extern "C" fn dlb_queue_close(queue: *mut ReleaseQueue) {
     }
     // SAFETY: the caller's duty.
     let queue = unsafe { Arc::from_raw(queue) };
-    contained((), || queue.lock().wake = None);
+    silent(|| contained((), move || queue.mute()));
+}
+
+/// A file descriptor that can be read while the queue has tokens or tensors, for `poll`, `epoll` and
+/// event loops: wait for it, then take and drain. It stays the queue's: do not read or close it. Each
+/// process asks for its own after a fork. On Unix only: elsewhere, this fails with
+/// `DLB_STATUS_REFUSED`.
+///
+/// # Safety
+///
+/// `queue` is null, which fails, or a live queue; `out` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlb_queue_descriptor(queue: *mut ReleaseQueue, out: *mut c_int) -> Status {
+    guarded(|| {
+        // SAFETY: the caller's duty.
+        let queue = unsafe { queue.as_ref() }.ok_or(NULL_QUEUE)?;
+        if out.is_null() {
+            return Err(NULL_OUT);
+        }
+        let descriptor = queue.descriptor()?;
+        // SAFETY: the caller's duty.
+        unsafe { out.write(descriptor) };
+        Ok(())
+    })
 }
 
 /// Moves up to `capacity` tokens out of the queue, in no particular order, and returns their
@@ -155,15 +122,12 @@ pub unsafe extern "C" fn dlb_queue_take(
     // SAFETY: the caller's duty.
     let Some(queue) = (unsafe { queue.as_ref() }) else { return 0 };
     contained(0, || {
-        let mut state = queue.lock();
-        let rest = state.tokens.len().saturating_sub(capacity);
-        let mut count = 0;
-        for token in state.tokens.drain(rest..) {
+        let taken = queue.take_tokens(capacity);
+        for (index, token) in taken.iter().enumerate() {
             // SAFETY: at most `capacity` of them (the caller's duty).
-            unsafe { tokens.wrapping_add(count).write(token.0) };
-            count += 1;
+            unsafe { tokens.wrapping_add(index).write(token.0) };
         }
-        count
+        taken.len()
     })
 }
 
@@ -204,11 +168,11 @@ pub unsafe extern "C" fn dlb_queue_drain(queue: *mut ReleaseQueue) -> usize {
     // SAFETY: the caller's duty.
     let Some(queue) = (unsafe { queue.as_ref() }) else { return 0 };
     let drain = || {
-        if queue.lock().tensors.is_empty() {
+        if !queue.has_tensors() {
             return 0;
         }
         python::drain(|| {
-            let tensors = mem::take(&mut queue.lock().tensors);
+            let tensors = queue.take_tensors();
             tensors.len()
         })
     };
@@ -224,8 +188,5 @@ pub unsafe extern "C" fn dlb_queue_drain(queue: *mut ReleaseQueue) -> usize {
 pub unsafe extern "C" fn dlb_queue_pending(queue: *const ReleaseQueue) -> usize {
     // SAFETY: the caller's duty.
     let Some(queue) = (unsafe { queue.as_ref() }) else { return 0 };
-    contained(0, || {
-        let state = queue.lock();
-        state.tokens.len() + state.tensors.len()
-    })
+    contained(0, || queue.pending())
 }
