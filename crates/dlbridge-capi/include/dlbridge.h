@@ -224,8 +224,6 @@ typedef struct dlb_info {
     void *stream;
 } dlb_info;
 
-typedef void (*Handler)(void);
-
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -426,9 +424,6 @@ size_t dlb_queue_drain(struct dlb_queue *queue);
 //
 // Requires: `queue` is null or a live queue.
 size_t dlb_queue_pending(const struct dlb_queue *queue);
-
-// POSIX, as `pthread.h` declares it.
-extern int pthread_atfork(Handler prepare, Handler parent, Handler child);
 
 // Opens a sealed memory file from any process, which need not be trusted. The descriptor stays the
 // caller's to close. On Linux only: elsewhere, this fails with `DLB_STATUS_REFUSED`.
