@@ -7,7 +7,7 @@ use xshell::{Shell, cmd};
 use crate::shell::shell;
 
 /// What is wrong, a pattern that finds it, and where it is looked for.
-const RULES: [(&str, &str, &[&str]); 5] = [
+const RULES: [(&str, &str, &[&str]); 6] = [
     (
         "unsafe code outside files and folders named `raw`",
         r"^[[:space:]]*(|[^/[:space:]].*)unsafe (\{|impl|fn|extern)",
@@ -23,6 +23,12 @@ const RULES: [(&str, &str, &[&str]); 5] = [
         "a struct with the head of an object, which has no size for abi3t: see `ffi/head.rs`",
         r"^[[:space:]]+(pub(\([a-z]+\))? )?[a-z_]+: (ffi::)?Py(Var)?[O]bject,",
         &["crates/dlbridge-pyo3/src"],
+    ),
+    (
+        "Python code inside `get_or_init` of a `PyOnceLock`, where it waits for itself if it comes back: \
+         see `ffi/once.rs`",
+        r"[.]get_or_(try_)?init\((([a-z_]+[.])*py(\(\))?,|$)",
+        &["crates", "docs", "examples", "python"],
     ),
     ("an example that is never compiled", "```([^`]*[, ])?ignore", &["."]),
     ("a path of one machine", "(^|[^[:alnum:]._~*}/-]|://)/(root|home|work|Users)/", WRITTEN),
@@ -66,6 +72,9 @@ mod tests {
             ["head: Py", "pub(crate) head: ffi::Py", "base: ffi::PyVar"]
                 .map(|words| format!("    {words}Object,"))
                 .join("\n"),
+            ["init(py, || 1)", "try_init(object.py(), make)", "init("]
+                .map(|words| format!("    LOCK.get_or_{words}"))
+                .join("\n"),
             ["ignore", "rust,ignore", "rust, ignore"]
                 .map(|words| format!("{fence}{words}"))
                 .join("\n"),
@@ -74,7 +83,7 @@ mod tests {
         ];
         let fine = format!(
             "/// unsafe {{ }}\npub unsafe trait Element\n#![forbid(unsafe_code)]\n{fence}no_run\n\
-             a.example/home/x\n../work/x\n/usr/lib\nhttps://docs.rs/dlbridge\n"
+             ONCE.get_or_init(find)\na.example/home/x\n../work/x\n/usr/lib\nhttps://docs.rs/dlbridge\n"
         );
         let sh = shell();
         let folder = sh.create_temp_dir().unwrap();

@@ -1,16 +1,18 @@
 //! The arguments of a call of `__dlpack__`.
 //! What a request permits belongs to `export::answer`.
 
+use std::convert::Infallible;
+
 use dlbridge::protocol;
 use dlbridge::protocol::export::Request;
 use pyo3::FromPyObject;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 
 use crate::Result;
 use crate::ffi::callbacks::{Argument, Call};
+use crate::ffi::once::Once;
 
 /// The request and the stream of a call of `__dlpack__` (array API standard 2024.12).
 #[inline]
@@ -70,9 +72,10 @@ impl Keyword {
     /// The names of all, interned.
     #[inline]
     fn names(py: Python<'_>) -> &[Py<PyString>; 4] {
-        static NAMES: PyOnceLock<[Py<PyString>; 4]> = PyOnceLock::new();
+        static NAMES: Once<[Py<PyString>; 4]> = Once::new();
         let interned = |keyword: Self| PyString::intern(py, keyword.name()).unbind();
-        NAMES.get_or_init(py, || Self::ALL.map(interned))
+        let Ok(names) = NAMES.get_or_make(py, || Ok::<_, Infallible>(Self::ALL.map(interned)));
+        names
     }
 
     /// The keyword of a name that is not interned.

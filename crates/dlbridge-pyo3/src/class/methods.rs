@@ -8,7 +8,6 @@ use std::marker::PhantomData;
 use pyo3::PyClassInitializer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyMemoryView, PyType};
 
 use super::call::request;
@@ -150,18 +149,16 @@ const BUFFER_DOC: &CStr =
 
 /// Adds to `dlbridge.Tensor` the methods that PyO3 does not make, and buffers where it does not.
 ///
-/// Called while the class is being created, before it has an object or a subclass. If several
-/// threads need the class at the same time, the first one sets the buffers and the others wait.
+/// Called while the class is being created, before it has an object or a subclass. Threads that need
+/// the class at the same time all call it; a build for Python without the GIL has buffers by PyO3.
 pub(super) fn complete_tensor(py: Python<'_>) -> PyResult<()> {
-    static HAS_BUFFERS: PyOnceLock<()> = PyOnceLock::new();
     let kind = py.get_type::<TensorObject>();
-    HAS_BUFFERS.get_or_try_init(py, || {
+    if has_buffers(&kind) {
         // Since 3.12, Python has made the method from the functions.
-        if has_buffers(&kind) {
-            return BUFFER.add_to(&kind);
-        }
-        set_buffers::<TensorObject>(&kind, Some(&BUFFER))
-    })?;
+        BUFFER.add_to(&kind)?;
+    } else {
+        set_buffers::<TensorObject>(&kind, Some(&BUFFER))?;
+    }
     MethodsOf::<TensorObject>::DLPACK.add_to(&kind)
 }
 

@@ -14,6 +14,7 @@ pub(crate) mod head;
 pub(crate) mod interface;
 pub(crate) mod memory;
 pub(crate) mod numpy;
+pub(crate) mod once;
 pub(crate) mod table;
 pub(crate) mod torch;
 pub(crate) mod versions;

@@ -14,12 +14,12 @@ use dlbridge::{Device, Flags, Tensor};
 use pyo3::Borrowed;
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyType};
 
 use super::capsule;
 use super::descriptor::{Described, DescriptorSpace};
 use super::head::Head;
+use super::once::Once;
 use crate::Result;
 use crate::dtypes::numpy::DTYPES;
 use crate::release::{self, Owner};
@@ -67,8 +67,8 @@ impl Api {
     /// The API of the installed NumPy; `None` for an unknown version.
     #[inline]
     pub(crate) fn get(py: Python<'_>) -> PyResult<Option<&Self>> {
-        static API: PyOnceLock<Option<Api>> = PyOnceLock::new();
-        Ok(API.get_or_try_init(py, || Self::load(py))?.as_ref())
+        static API: Once<Option<Api>> = Once::new();
+        Ok(API.get_or_make(py, || Self::load(py))?.as_ref())
     }
 
     /// An array of a type number over a tensor's memory; `None` if NumPy's C API cannot make it. It is read-only if

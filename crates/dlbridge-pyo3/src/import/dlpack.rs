@@ -9,14 +9,16 @@ use dlbridge::protocol::VERSION;
 use dlbridge::protocol::import::{Keywords, Next, Raised, after};
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::prelude::*;
+#[cfg(not(windows))]
+use pyo3::types::PyTuple;
 use pyo3::types::{PyCapsule, PyDict, PyType};
 use pyo3::{Borrowed, intern};
-#[cfg(not(windows))]
-use pyo3::{sync::PyOnceLock, types::PyTuple};
 
 use super::protocol::Protocol;
 use super::{advice, fallback};
 use crate::ffi::capsule;
+#[cfg(not(windows))]
+use crate::ffi::once::Once;
 #[cfg(not(windows))]
 use crate::ffi::versions::{Keyword, call_with_keyword};
 use crate::{Error, Result};
@@ -175,12 +177,12 @@ fn call_versioned<'py>(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Bound<'py, 
 
 #[cfg(not(windows))]
 fn max_version(py: Python<'_>) -> PyResult<&Py<PyTuple>> {
-    static VALUE: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
-    VALUE.get_or_try_init(py, || Ok(VERSION.into_pyobject(py)?.unbind()))
+    static VALUE: Once<Py<PyTuple>> = Once::new();
+    VALUE.get_or_make(py, || Ok(VERSION.into_pyobject(py)?.unbind()))
 }
 
 #[cfg(not(windows))]
 fn keyword(py: Python<'_>) -> PyResult<&Keyword> {
-    static NAME: PyOnceLock<Keyword> = PyOnceLock::new();
-    NAME.get_or_try_init(py, || Keyword::new(intern!(py, "max_version")))
+    static NAME: Once<Keyword> = Once::new();
+    NAME.get_or_make(py, || Keyword::new(intern!(py, "max_version")))
 }

@@ -9,7 +9,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dlbridge::sys::DLPackExchangeAPI;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyType, PyWeakrefReference};
 use pyo3::{Borrowed, ffi};
 
@@ -17,6 +16,7 @@ use super::framework::Framework;
 use super::path::{Path, TypePath, find};
 use crate::TensorObject;
 use crate::ffi::numpy::Array;
+use crate::ffi::once::Once;
 use crate::ffi::table::{self, Published};
 
 /// The number of cached types. A program uses few.
@@ -246,10 +246,10 @@ pub(crate) fn remember_importer(kind: &Bound<'_, PyType>, importer: &Bound<'_, P
 
 /// A weak reference whose callback clears the type's slot.
 fn watched(kind: &Bound<'_, PyType>) -> PyResult<Py<PyAny>> {
-    static CALLBACK: PyOnceLock<Py<PyCFunction>> = PyOnceLock::new();
+    static CALLBACK: Once<Py<PyCFunction>> = Once::new();
     let py = kind.py();
     let callback = CALLBACK
-        .get_or_try_init(py, || Ok::<_, PyErr>(wrap_pyfunction!(type_is_freed, py)?.unbind()))?;
+        .get_or_make(py, || Ok::<_, PyErr>(wrap_pyfunction!(type_is_freed, py)?.unbind()))?;
     Ok(PyWeakrefReference::new_with(kind, callback.bind(py))?.into_any().unbind())
 }
 
