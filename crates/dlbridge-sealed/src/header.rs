@@ -8,10 +8,8 @@ use dlbridge::layout::contiguous_nbytes as nbytes;
 use dlbridge::{DType, DescriptorError, Error, ShapeField};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
-use crate::refused;
+use crate::{ALIGN, refused};
 
-/// Where tensors begin: what SIMD kernels and JAX expect of memory that they share.
-pub(crate) const ALIGN: usize = 64;
 /// The most bytes that a header may have, so that parsing a hostile one stays cheap.
 const LARGEST: usize = 16 << 20;
 /// The header is preceded by its size.

@@ -1,4 +1,5 @@
-//! Tensors that other processes read without a copy: named tensors in one sealed memory file (Linux).
+//! Tensors that other processes read without a copy (Linux): kept in sealed memory files, or sent
+//! through a channel.
 //!
 //! A [`Builder`] declares tensors and allocates them in a memory file (memfd) without a name. They
 //! are filled in place, then sealed: the kernel refuses every change of the file from then on, in
@@ -14,6 +15,12 @@
 //! | sealed tensors | a tensor to read | [`SealedTensors::tensor`] |
 //! | sealed tensors | a tensor to write, of my own | [`SealedTensors::private`] |
 //! | many sealed tensors | all of them to write | [`SealedTensors::private_tensors`] |
+//! | a stream of tensors, and a socket | memory to fill, and to use again | `Channel::loan`, `Loan::send` |
+//! | the other end of that socket | the tensors | `Channel::receive` |
+//!
+//! Sealed files are for values that are kept, read many times, or sent to strangers. A `Channel` is for a stream: it
+//! uses its memory again, so no page is new. Its reader gets class [`Shared`](dlbridge::Access::Shared), since the
+//! sender could still write.
 //!
 //! ```
 //! # #[cfg(target_os = "linux")]
@@ -49,16 +56,23 @@
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "elsewhere.rs")]
 mod raw;
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod channel;
 mod filling;
 mod header;
 mod sealed;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod socket;
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub use channel::{Channel, Loan, Message, Pool, Ready};
 pub use filling::{Builder, Filling};
 pub use sealed::{SealedTensors, seal};
 
 use dlbridge::Error;
+
+/// Where tensors begin: what SIMD kernels and JAX expect of memory that they share.
+const ALIGN: usize = 64;
 
 /// The error for a file, or a use of it, that is not as expected.
 fn refused(reason: String) -> Error {

@@ -169,6 +169,14 @@ impl Unsplit {
     pub(crate) fn regions(&self) -> usize {
         Arc::strong_count(&self.map) - 1
     }
+
+    /// The whole mapping, to be split once more; `None` while there is a region.
+    pub(crate) fn restart(&mut self) -> Option<&mut [u8]> {
+        let map = Arc::get_mut(&mut self.map)?;
+        self.next = 0;
+        // SAFETY: the whole mapping (R2), which no region has and none gets during the borrow.
+        Some(unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr(), map.len()) })
+    }
 }
 
 /// Bytes of a writable mapping that no other region has.
@@ -202,41 +210,14 @@ pub(crate) struct SealedFile {
 impl SealedFile {
     /// Asks the kernel whether a file is sealed, then maps the whole file, to be read.
     pub(crate) fn check(file: OwnedFd) -> Result<(Self, Map), Error> {
-        let seals = fs::fcntl_get_seals(&file).map_err(|error| not_a_memfd(&file, error))?;
-        if !seals.contains(SEALS) {
-            let missing = SEALS.difference(seals);
-            let missing: Vec<_> = missing.iter_names().map(|(name, _)| name).collect();
-            let missing = missing.join(", ");
-            return Err(refused(format!(
-                "expected a memory file with all seals, found one without the seals {missing}; \
-                 seal it where it was made"
-            )));
-        }
-        let system_of = fs::fstatfs(&file).map_err(|error| system("fstatfs", error))?.f_type;
-        if u64::try_from(system_of) != Ok(TMPFS) {
-            return Err(refused(
-                "expected a memory file of ordinary pages, found huge pages".into(),
-            ));
-        }
+        check_seals(&file, SEALS)?;
         let (size, identity, map) = Self::map(&file)?;
         Ok((Self { file, size, identity }, map))
     }
 
-    /// Maps a file that is sealed. Before, it asks whether each page was written: reading another one would
-    /// allocate it, or wait for the memory of a call that is killed.
+    /// Maps a file that is sealed.
     fn map(file: &OwnedFd) -> Result<(usize, (u64, u64), Map), Error> {
-        let found = stat(file)?;
-        let size = usize::try_from(found.st_size).unwrap_or_default();
-        // The position belongs to all that have the descriptor.
-        let position = fs::tell(file).map_err(|error| system("lseek", error))?;
-        let written = fs::seek(file, SeekFrom::Hole(0)).unwrap_or_default();
-        fs::seek(file, SeekFrom::Start(position)).map_err(|error| system("lseek", error))?;
-        if size == 0 || written != size as u64 {
-            return Err(refused(format!(
-                "expected a memory file with all its pages, found a hole at byte {written} of {size}; \
-                 write each page before sealing"
-            )));
-        }
+        let (size, found) = check_pages(file)?;
         let mut options = MmapOptions::new();
         let options = options.len(size);
         // A debugger cannot write to a shared mapping that is read-only, but to a private one. Before
@@ -294,10 +275,54 @@ impl SealedFile {
     }
 }
 
+/// A file that is mapped for writing, to be sent.
+impl AsFd for NewFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
 impl AsFd for SealedFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+/// Whether a descriptor is of a memory file of ordinary pages that has these seals at least.
+pub(crate) fn check_seals(file: &OwnedFd, wanted: SealFlags) -> Result<(), Error> {
+    let seals = fs::fcntl_get_seals(file).map_err(|error| not_a_memfd(file, error))?;
+    if !seals.contains(wanted) {
+        let missing = wanted.difference(seals);
+        let missing: Vec<_> = missing.iter_names().map(|(name, _)| name).collect();
+        let missing = missing.join(", ");
+        return Err(refused(format!(
+            "expected a memory file with all seals, found one without the seals {missing}; \
+             seal it where it was made"
+        )));
+    }
+    let system_of = fs::fstatfs(file).map_err(|error| system("fstatfs", error))?.f_type;
+    if u64::try_from(system_of) != Ok(TMPFS) {
+        return Err(refused("expected a memory file of ordinary pages, found huge pages".into()));
+    }
+    Ok(())
+}
+
+/// The size of a file of which each page was written, by `SEEK_HOLE`: reading another one would allocate it, or wait for
+/// the memory of a call that is killed.
+pub(crate) fn check_pages(file: &OwnedFd) -> Result<(usize, fs::Stat), Error> {
+    let found = stat(file)?;
+    let size = usize::try_from(found.st_size).unwrap_or_default();
+    // The position belongs to all that have the descriptor.
+    let position = fs::tell(file).map_err(|error| system("lseek", error))?;
+    let written = fs::seek(file, SeekFrom::Hole(0)).unwrap_or_default();
+    fs::seek(file, SeekFrom::Start(position)).map_err(|error| system("lseek", error))?;
+    if size == 0 || written != size as u64 {
+        return Err(refused(format!(
+            "expected a memory file with all its pages, found a hole at byte {written} of {size}; \
+             write each page before sealing"
+        )));
+    }
+    Ok((size, found))
 }
 
 fn stat(file: &OwnedFd) -> Result<fs::Stat, Error> {
@@ -309,7 +334,7 @@ fn identity(found: &fs::Stat) -> (u64, u64) {
     (found.st_dev as u64, found.st_ino as u64)
 }
 
-fn system(call: &'static str, error: impl fmt::Display) -> Error {
+pub(crate) fn system(call: &'static str, error: impl fmt::Display) -> Error {
     Error::Refused { by: call, reason: error.to_string() }
 }
 

@@ -74,6 +74,7 @@ impl SealedTensors {
         let files: Vec<OwnedFd> = files.by_ref().flatten().collect();
         match <[OwnedFd; 1]>::try_from(files) {
             Ok([file]) => Self::open(file),
+            // `MSG_CTRUNC`: the kernel had no number for the descriptor.
             Err(_) if received.flags.contains(ReturnFlags::CTRUNC) => Err(refused(
                 "expected room for one descriptor, found none: the process is at its limit of \
                  descriptors (ulimit -n), or more than one was sent; close some, or raise the limit"

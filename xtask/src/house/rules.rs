@@ -16,7 +16,7 @@ const RULES: [(&str, &str, &[&str]); 6] = [
             ":(exclude,glob)crates/dlbridge/src/**/raw/**",
             ":(exclude,glob)crates/dlbridge/src/**/raw.rs",
             "crates/dlbridge-sealed/src",
-            ":(exclude,glob)crates/dlbridge-sealed/src/raw.rs",
+            ":(exclude,glob)crates/dlbridge-sealed/src/**/raw.rs",
         ],
     ),
     (

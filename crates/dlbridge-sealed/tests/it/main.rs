@@ -3,6 +3,10 @@
 
 #[cfg(target_os = "linux")]
 mod attacks;
+#[cfg(target_os = "linux")]
+mod channel;
+#[cfg(target_os = "linux")]
+mod channel_hostile;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod elsewhere;
 #[cfg(target_os = "linux")]

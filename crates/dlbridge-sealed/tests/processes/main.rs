@@ -2,6 +2,7 @@
 //! its standard input. It lives through a script of steps, each of which may be its last one.
 #![cfg(all(target_os = "linux", not(miri)))]
 
+mod channels;
 mod other;
 mod traced;
 
@@ -43,6 +44,8 @@ fn other_side() {
         }
     };
     match &*role {
+        "channel_maker" => channels::make(&socket, &step),
+        "channel_reader" => channels::read(&socket, &step),
         "maker" => make(&socket, &step),
         "reader" => read(&socket, &step),
         "victim" => traced::victim(&socket),

@@ -1,0 +1,194 @@
+//! The half of a channel that reads frames: messages, and the returns of leases.
+//! Invariant: an error ends the stream, and what was received before it stays.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, TryLockError};
+
+use dlbridge::{DType, Error, Tensor};
+use rustix::cmsg_space;
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, Shutdown, recvmsg, shutdown,
+};
+
+use super::end::{Inner, lock};
+use super::raw::{Memory, PeerSlot};
+use super::wire::{self, Entry, HEAD, Head, Kind, broken};
+use crate::raw::system;
+use crate::refused;
+
+/// Messages that wait to be received: more stay in the socket.
+const INBOX: usize = 256;
+/// Slots of the other end, and descriptors that no frame has named yet.
+const MOST_SLOTS: usize = 4096;
+const MOST_FILES: usize = 64;
+/// How many bytes one call reads.
+const READ: usize = 64 << 10;
+
+#[derive(Default, Debug)]
+pub(super) struct Reading {
+    pub(super) buffer: Vec<u8>,
+    pub(super) files: VecDeque<OwnedFd>,
+    pub(super) slots: HashMap<u32, Arc<PeerSlot>>,
+    pub(super) inbox: VecDeque<(Vec<Entry>, Memory, u64)>,
+    /// Why nothing more comes: the end of the stream, or an error.
+    pub(super) end: Option<Result<(), Error>>,
+}
+
+impl Inner {
+    /// Reads what has come, unless another thread does.
+    pub(super) fn read_ready(&self) {
+        match self.reading.try_lock() {
+            Ok(mut reading) => self.read(&mut reading),
+            Err(TryLockError::Poisoned(poisoned)) => self.read(&mut poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+
+    /// Reads frames until the socket is empty or the inbox full. An error ends the stream.
+    pub(super) fn read(&self, reading: &mut Reading) {
+        while reading.end.is_none() && reading.inbox.len() < INBOX {
+            let end = match self.read_once(reading) {
+                Ok(Some(0)) if reading.buffer.is_empty() => Ok(()),
+                Ok(Some(0)) => Err(broken("a frame that ends early".into())),
+                Ok(Some(_)) => match self.parse(reading) {
+                    Ok(()) => continue,
+                    Err(error) => Err(error),
+                },
+                Ok(None) => return,
+                Err(error) => Err(error),
+            };
+            reading.end = Some(end);
+            reading.files.clear();
+            // A reader that is gone keeps nothing.
+            let _ = shutdown(&self.socket, Shutdown::Both);
+            self.end_leases();
+        }
+    }
+
+    /// Nothing is returned any more. Messages that a reader still has keep their values, so that no slot of
+    /// theirs is used again.
+    pub(super) fn end_leases(&self) {
+        let given = std::mem::take(&mut *lock(&self.given));
+        given.leases.values().for_each(|held| held.retire());
+    }
+
+    /// Whether the socket is read: there is room in the inbox, and it is not closed.
+    pub(super) fn is_reading(&self) -> bool {
+        let reading = lock(&self.reading);
+        reading.end.is_none() && reading.inbox.len() < INBOX
+    }
+
+    pub(super) fn check_inbox(&self) -> Result<(), Error> {
+        let waiting = lock(&self.reading).inbox.len();
+        if waiting < INBOX {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "expected messages to be received before more are loaned, found {waiting} waiting: the \
+             returns of leases are behind them"
+        )))
+    }
+
+    /// The number of bytes that were read, 0 at the end of the stream; `None` if there are none yet.
+    fn read_once(&self, reading: &mut Reading) -> Result<Option<usize>, Error> {
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let start = reading.buffer.len();
+        reading.buffer.resize(start + READ, 0);
+        let mut bytes = [IoSliceMut::new(&mut reading.buffer[start..])];
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let received = loop {
+            match recvmsg(&self.socket, &mut bytes, &mut control, flags) {
+                Err(Errno::INTR) => {}
+                received => break received,
+            }
+        };
+        let read = received.as_ref().map_or(0, |received| received.bytes);
+        reading.buffer.truncate(start + read);
+        let received = match received {
+            Err(Errno::AGAIN) => return Ok(None),
+            // The other end was closed with frames that it had not read.
+            Err(Errno::CONNRESET) => return Ok(Some(0)),
+            received => received.map_err(|error| system("recvmsg", error))?,
+        };
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(files) = message {
+                reading.files.extend(files);
+            }
+        }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(refused(
+                "expected room for a descriptor, found none: the process is at its limit of descriptors \
+                 (ulimit -n); close some, or raise the limit"
+                    .into(),
+            ));
+        }
+        if reading.files.len() > MOST_FILES {
+            return Err(broken("descriptors without frames".into()));
+        }
+        Ok(Some(read))
+    }
+
+    /// Takes whole frames from the buffer.
+    fn parse(&self, reading: &mut Reading) -> Result<(), Error> {
+        let buffer = std::mem::take(&mut reading.buffer);
+        let mut rest = &buffer[..];
+        while let Some(head) = rest.first_chunk::<HEAD>() {
+            let head = Head::decode(head)?;
+            let Some((frame, next)) = rest.split_at_checked(head.len()) else { break };
+            rest = next;
+            let (description, values) = frame[HEAD..].split_at(head.described);
+            self.take(reading, head, description, values)?;
+        }
+        let done = buffer.len() - rest.len();
+        reading.buffer = buffer;
+        reading.buffer.drain(..done);
+        Ok(())
+    }
+
+    fn take(
+        &self,
+        reading: &mut Reading,
+        head: Head,
+        description: &[u8],
+        values: &[u8],
+    ) -> Result<(), Error> {
+        match head.kind {
+            Kind::Inline => {
+                let entries = wire::describe(description, values.len())?;
+                let size = [values.len() as i64];
+                let copy = Tensor::from_bytes(DType::U8, &size, values)?;
+                reading.inbox.push_back((entries, Memory::Copy(copy), 0));
+            }
+            Kind::Lease | Kind::LeaseNew => {
+                if head.kind == Kind::LeaseNew {
+                    let file = reading.files.pop_front();
+                    let file = file.ok_or_else(|| broken("a slot without a descriptor".into()))?;
+                    let slot = Arc::new(PeerSlot::open(&file, self.is_private)?);
+                    let is_known = reading.slots.insert(head.slot, slot).is_some();
+                    if is_known || reading.slots.len() > MOST_SLOTS {
+                        return Err(broken(format!("slot {} once more, or too many", head.slot)));
+                    }
+                }
+                let slot = reading.slots.get(&head.slot);
+                let slot = slot.ok_or_else(|| broken(format!("slot {}, unknown", head.slot)))?;
+                let entries = wire::describe(description, slot.len())?;
+                if !slot.lease() {
+                    return Err(broken(format!("slot {}, whose lease has not ended", head.slot)));
+                }
+                let memory = Memory::Slot(Arc::clone(slot));
+                reading.inbox.push_back((entries, memory, head.lease));
+            }
+            Kind::Return => {
+                let held = lock(&self.given).take_back(head.lease);
+                held.ok_or_else(|| broken(format!("the end of lease {}, unknown", head.lease)))?;
+            }
+            Kind::Forget => drop(reading.slots.remove(&head.slot)),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! The half of a channel that writes frames, and what it gave to the other end.
+//! Invariant: nothing here waits. What the socket does not take is kept, in order.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::sync::{Arc, Weak};
+
+use dlbridge::Error;
+use rustix::cmsg_space;
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+use super::end::{Inner, lock};
+use super::pool::Held;
+use super::wire::{Head, Kind};
+use crate::raw::system;
+use crate::refused;
+
+#[derive(Default, Debug)]
+pub(super) struct Writing {
+    /// What the socket has not taken yet, and the slot whose descriptor travels with its first byte.
+    pub(super) rest: VecDeque<(Vec<u8>, Option<Arc<Held>>)>,
+    pub(super) known: HashMap<u32, Weak<()>>,
+    pub(super) next: u64,
+}
+
+#[derive(Default, Debug)]
+pub(super) struct Given {
+    pub(super) leases: HashMap<u64, Arc<Held>>,
+    pub(super) nbytes: usize,
+}
+
+impl Given {
+    pub(super) fn give(&mut self, lease: u64, held: &Arc<Held>, quota: usize) -> Result<(), Error> {
+        if self.nbytes + held.size() > quota {
+            return Err(refused(format!(
+                "expected a reader that keeps at most {quota} bytes, found {} messages of {} bytes that it \
+                 has not returned; drop its channel, or send to it later",
+                self.leases.len(),
+                self.nbytes
+            )));
+        }
+        self.nbytes += held.size();
+        self.leases.insert(lease, Arc::clone(held));
+        Ok(())
+    }
+
+    pub(super) fn take_back(&mut self, lease: u64) -> Option<Arc<Held>> {
+        let held = self.leases.remove(&lease)?;
+        self.nbytes -= held.size();
+        Some(held)
+    }
+}
+
+impl Inner {
+    /// Tells the other end that a lease has ended, without waiting: from a drop, on any thread.
+    pub(super) fn give_back(&self, lease: u64) {
+        lock(&self.ended).push(lease);
+        // Whoever holds the lock writes it, after what it writes now.
+        while let Ok(mut writing) = self.writing.try_lock() {
+            let _ = self.write_rest(&mut writing);
+            let is_stuck = !writing.rest.is_empty();
+            drop(writing);
+            if is_stuck || lock(&self.ended).is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// Tells the other end which slots are gone.
+    pub(super) fn forget(&self, writing: &mut Writing) -> Result<(), Error> {
+        let gone = writing.known.iter().filter(|(_, alive)| alive.strong_count() == 0);
+        let gone: HashSet<u32> = gone.map(|(&slot, _)| slot).collect();
+        writing.known.retain(|slot, _| !gone.contains(slot));
+        gone.into_iter().try_for_each(|slot| {
+            self.write(writing, Head::new(Kind::Forget, slot, 0), &[], &[], None)
+        })
+    }
+
+    /// Writes the rest of earlier frames and the ends of leases, as far as the socket takes them.
+    pub(super) fn write_rest(&self, writing: &mut Writing) -> Result<(), Error> {
+        loop {
+            while let Some((bytes, file)) = writing.rest.front_mut() {
+                let written = self.write_once(&[IoSlice::new(bytes)], file.as_ref())?;
+                let Some(written) = written else { return Ok(()) };
+                *file = None;
+                if written == bytes.len() {
+                    writing.rest.pop_front();
+                } else {
+                    bytes.drain(..written);
+                }
+            }
+            let ended = std::mem::take(&mut *lock(&self.ended));
+            if ended.is_empty() {
+                return Ok(());
+            }
+            let frames = ended.into_iter().map(|lease| Head::new(Kind::Return, 0, lease).encode());
+            writing.rest.push_back((frames.flatten().collect(), None));
+        }
+    }
+
+    /// Writes a frame after what is left of others; what the socket does not take is left in turn.
+    pub(super) fn write(
+        &self,
+        writing: &mut Writing,
+        head: Head,
+        description: &[u8],
+        values: &[u8],
+        file: Option<&Arc<Held>>,
+    ) -> Result<(), Error> {
+        self.write_rest(writing)?;
+        let head = head.encode();
+        let parts = [&head[..], description, values];
+        let written = if writing.rest.is_empty() {
+            self.write_once(&parts.map(IoSlice::new), file)?
+        } else {
+            None
+        };
+        let bytes = written.unwrap_or_default();
+        if bytes < parts.iter().map(|part| part.len()).sum() {
+            let rest = parts.concat().split_off(bytes);
+            writing.rest.push_back((rest, file.filter(|_| written.is_none()).cloned()));
+        }
+        Ok(())
+    }
+
+    /// The number of bytes that the socket took, with the descriptor; `None` if it is full.
+    fn write_once(
+        &self,
+        bytes: &[IoSlice<'_>],
+        file: Option<&Arc<Held>>,
+    ) -> Result<Option<usize>, Error> {
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let files = file.map(|held| [held.file()]);
+        if let Some(files) = &files {
+            control.push(SendAncillaryMessage::ScmRights(files));
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        loop {
+            return match sendmsg(&self.socket, bytes, &mut control, flags) {
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Ok(None),
+                Err(error @ (Errno::PIPE | Errno::CONNRESET)) => {
+                    self.end_leases();
+                    Err(system("sendmsg", format!("{error}: the other end is closed")))
+                }
+                sent => sent.map(Some).map_err(|error| system("sendmsg", error)),
+            };
+        }
+    }
+}

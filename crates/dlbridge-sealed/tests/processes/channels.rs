@@ -1,0 +1,114 @@
+//! Channels whose other end is killed at every step, and what is left of them.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+
+use dlbridge::DType;
+use dlbridge_sealed::{Channel, Pool};
+
+use crate::other::{Other, alone};
+
+const MAKER: [&str; 4] = ["loaned", "taken", "filled", "sent"];
+const READER: [&str; 4] = ["waiting", "received", "read", "dropped"];
+const SIZE: i64 = 4 << 20;
+/// Messages of the test of leaks.
+const ROUNDS: usize = 3_000;
+
+fn send(channel: &Channel, step: &dyn Fn(&str)) {
+    let mut loan = channel.loan(&[("x", DType::U8, &[SIZE])]).expect("memory");
+    step("loaned");
+    let mut tensor = loan.tensor("x").expect("there");
+    step("taken");
+    tensor.as_slice_mut::<u8>().expect("exclusive").fill(7);
+    step("filled");
+    drop(tensor);
+    loan.send().expect("a reader");
+    step("sent");
+}
+
+pub(crate) fn make(socket: &UnixStream, step: &dyn Fn(&str)) {
+    send(&Channel::new(socket.try_clone().expect("a socket")), step);
+}
+
+pub(crate) fn read(socket: &UnixStream, step: &dyn Fn(&str)) {
+    let channel = Channel::new(socket.try_clone().expect("a socket"));
+    step("waiting");
+    let message = channel.receive().expect("a frame").expect("a message");
+    step("received");
+    let tensor = message.tensor("x").expect("there");
+    assert!(tensor.view::<u8>().expect("bytes").iter().all(|byte| byte == 7));
+    step("read");
+    drop((message, tensor));
+    step("dropped");
+}
+
+#[test]
+fn a_maker_that_is_killed_ends_the_stream_after_its_messages() {
+    let _alone = alone();
+    for step in MAKER {
+        let mut other = Other::start("channel_maker", step);
+        let channel = Channel::new(other.socket.try_clone().expect("a socket"));
+        let message = if step == "sent" {
+            Some(channel.receive().expect("a frame"))
+        } else {
+            other.wait();
+            None
+        };
+        other.kill();
+        // The end, or the byte of the step, which is no frame.
+        assert!(matches!(channel.receive(), Err(_) | Ok(None)), "{step}");
+        let Some(message) = message else { continue };
+        let tensor = message.expect("a message").tensor("x").expect("there");
+        drop(channel);
+        assert!(tensor.view::<u8>().expect("bytes").iter().all(|byte| byte == 7));
+    }
+}
+
+#[test]
+fn a_reader_that_is_killed_returns_all_its_leases() {
+    let _alone = alone();
+    let pool = Pool::new(SIZE as usize + (1 << 20));
+    for step in READER {
+        let mut other = Other::start("channel_reader", step);
+        let socket = other.socket.try_clone().expect("a socket");
+        let channel = Channel::with_pool(socket, &pool, usize::MAX, false);
+        if step == "waiting" {
+            other.wait();
+        }
+        send(&channel, &|_| {});
+        if step != "waiting" {
+            other.wait();
+        }
+        other.kill();
+        // All memory of the pool is there for the next reader.
+        let loan = pool.loan(&[("x", DType::U8, &[SIZE])]).expect("memory");
+        assert_eq!(channel.kept(), (0, 0), "{step}");
+        drop(loan);
+    }
+}
+
+#[test]
+fn a_channel_leaks_no_descriptor_no_mapping_and_no_memory() {
+    let count = |path: &str| match path.strip_suffix("fd") {
+        Some(_) => fs::read_dir(path).expect("procfs").count(),
+        None => fs::read_to_string(path).expect("procfs").matches("memfd:dlbridge").count(),
+    };
+    let _alone = alone();
+    let counts = || ["/proc/self/fd", "/proc/self/maps"].map(count);
+    let before = counts();
+    let (one, other) = UnixStream::pair().expect("sockets");
+    let pool = Pool::new(1 << 20);
+    let maker = Channel::with_pool(one, &pool, usize::MAX, false);
+    let reader = Channel::new(other);
+    for round in 0..ROUNDS {
+        // Sizes of every class, which take the memory of each other.
+        let size = (round as i64 * 7919) % (1 << 20);
+        maker.loan(&[("x", DType::U8, &[size])]).expect("memory").send().expect("a reader");
+        let message = reader.receive().expect("a frame").expect("a message");
+        assert_eq!(message.tensor("x").expect("there").nbytes(), size as usize);
+        assert!(pool.nbytes() <= 1 << 20);
+    }
+    assert!(counts()[1] < before[1] + 200, "{:?}", counts());
+    drop((maker, reader, pool));
+    assert_eq!(counts(), before);
+}
