@@ -60,7 +60,6 @@
 //! | the same | to pickle it | [`PickleDlpack`] |
 //! | a module for free-threaded Python | threads that do not slow each other | [`defer_reference_counts`] |
 //! | a tensor error or a Python exception | to return it | [`Result`], with `?` |
-#![allow(unsafe_code, reason = "foreign-function code by nature: it speaks the Python C API")]
 
 mod arguments;
 mod class;

@@ -1,6 +1,7 @@
 //! `PyViewMut`, a view to write the memory of a Python array through.
 //! Checking the array belongs to `typed`.
 //! Invariant: the view never leaves the attached thread, and neither does what it gives.
+#![allow(unsafe_code, reason = "it decides where the memory may be written")]
 
 use std::fmt;
 use std::marker::PhantomData;

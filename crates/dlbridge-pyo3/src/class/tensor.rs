@@ -2,15 +2,15 @@
 
 use dlbridge::TypeCode;
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyTuple};
-use pyo3::{ffi, intern};
 
 use super::{index, methods, values};
 use crate::export::numpy;
 use crate::ffi::arrow;
 use crate::ffi::class::iterator;
-use crate::ffi::{buffer, table};
+use crate::ffi::table;
 use crate::{Error, PyDevice, Result, TensorObject};
 
 #[pymethods]
@@ -296,21 +296,23 @@ impl TensorObject {
 
     // SAFETY: Python's duty: `view` is a place to fill in.
     #[cfg(buffer_methods)]
+    #[allow(unsafe_code, reason = "PyO3 calls it with a pointer")]
     unsafe fn __getbuffer__(
         slf: &Bound<'_, Self>,
-        view: *mut ffi::Py_buffer,
+        view: *mut pyo3::ffi::Py_buffer,
         flags: std::ffi::c_int,
     ) -> PyResult<()> {
         // SAFETY: the caller's duty.
-        let status = unsafe { buffer::get::<Self>(slf.as_ptr(), view.cast(), flags) };
+        let status = unsafe { crate::ffi::buffer::get::<Self>(slf.as_ptr(), view.cast(), flags) };
         if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 
     // SAFETY: Python's duty: `view` was filled in above.
     #[cfg(buffer_methods)]
-    unsafe fn __releasebuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer) {
+    #[allow(unsafe_code, reason = "PyO3 calls it with a pointer")]
+    unsafe fn __releasebuffer__(slf: &Bound<'_, Self>, view: *mut pyo3::ffi::Py_buffer) {
         // SAFETY: the caller's duty.
-        unsafe { buffer::release(slf.as_ptr(), view.cast()) };
+        unsafe { crate::ffi::buffer::release(slf.as_ptr(), view.cast()) };
     }
 
     /// For `numpy.result_type` and `numpy.dtype`, from NumPy 2.4 on.

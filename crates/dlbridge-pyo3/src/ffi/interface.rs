@@ -14,7 +14,6 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use super::acquired::Acquired;
 use super::memory::ForeignMemory;
 use crate::dtypes::typestr;
-use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 
 /// The dict of an object's `__array_interface__` or `__cuda_array_interface__`.
@@ -116,23 +115,7 @@ impl<'py> Interface<'py> {
         buffer: Option<Acquired>,
     ) -> Result<Tensor> {
         let objects = PyTuple::new(object.py(), [object.as_any(), self.0.as_any()])?;
-        let owners = Owners { _buffer: buffer, objects: objects.into_any().unbind() };
-        // SAFETY: the producer says so as long as the object lives, or its buffer is not released
-        // (SAFETY.md, T3 and T8 hold for every protocol).
-        unsafe { memory.tensor(Owner::new(owners)) }
-    }
-}
-
-/// The owner of the memory: a buffer, if `data` is one, and the object with its dict.
-struct Owners {
-    _buffer: Option<Acquired>,
-    objects: Py<PyAny>,
-}
-
-impl NeedsInterpreter for Owners {
-    fn release(self, py: Python<'_>) {
-        let Self { _buffer, objects } = self;
-        drop(objects.into_bound(py));
+        memory.claimed_by(objects.into_any().unbind(), buffer)
     }
 }
 

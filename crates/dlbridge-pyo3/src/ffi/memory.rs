@@ -7,7 +7,9 @@ use std::ffi::c_void;
 
 use dlbridge::{DType, Device, Flags, MAX_RANK, Tensor, layout};
 use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
 
+use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 
 /// A protocol's description of an object's memory.
@@ -115,6 +117,19 @@ impl ForeignMemory {
         Ok(Reach { below, above })
     }
 
+    /// A tensor over the memory that Python code claims to be there. It keeps the objects that may own
+    /// the memory, and the buffer that the memory is in.
+    pub(super) fn claimed_by<B: Send + 'static>(
+        self,
+        objects: Py<PyAny>,
+        buffer: Option<B>,
+    ) -> Result<Tensor> {
+        let owners = Owners { _buffer: buffer, objects };
+        // SAFETY: the producer says so as long as the object lives, or its buffer is not released
+        // (SAFETY.md, T3 and T8 hold for every protocol).
+        unsafe { self.tensor(Owner::new(owners)) }
+    }
+
     /// A tensor over this memory that keeps `owner`.
     ///
     /// # Safety
@@ -128,6 +143,19 @@ impl ForeignMemory {
         let builder = Tensor::builder(owner).dtype(self.dtype).shape(&self.shape).strides(&steps);
         // SAFETY: the caller's duty.
         Ok(unsafe { builder.build_raw(self.data, self.device, flags) }?)
+    }
+}
+
+/// The owner of the memory: a buffer, if `data` is one, and the object with its dict.
+struct Owners<B> {
+    _buffer: Option<B>,
+    objects: Py<PyAny>,
+}
+
+impl<B: Send + 'static> NeedsInterpreter for Owners<B> {
+    fn release(self, py: Python<'_>) {
+        let Self { _buffer, objects } = self;
+        drop(objects.into_bound(py));
     }
 }
 

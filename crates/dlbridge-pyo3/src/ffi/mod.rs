@@ -1,7 +1,9 @@
 //! Foreign things: the C structs and functions of Python, NumPy, Arrow, DLPack and CUDA.
+#![allow(unsafe_code, reason = "the room for it: the files above have safe types")]
 
 #[cfg_attr(windows, path = "acquired_absent.rs")]
 pub(crate) mod acquired;
+mod allocate;
 pub(crate) mod arrow;
 pub(crate) mod buffer;
 pub(crate) mod callbacks;

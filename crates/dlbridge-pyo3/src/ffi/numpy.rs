@@ -293,9 +293,9 @@ impl<'a, 'py> Array<'a, 'py> {
         // SAFETY: the same.
         if of_base == unsafe { ffi::Py_TYPE(self.0.as_ptr()) } {
             // A view of an array: NumPy makes views of views views of the first array.
-            // SAFETY: of the same type.
-            let first: *mut ArrayFields = unsafe { fields(base) };
             // SAFETY: of the same type, so of this layout (F5).
+            let first: *mut ArrayFields = unsafe { fields(base) };
+            // SAFETY: the same.
             base = unsafe { (*first).base };
         }
         // SAFETY: the array keeps its base, and the base its own (T12); null if there is none.
@@ -309,7 +309,7 @@ impl<'a, 'py> Array<'a, 'py> {
         // SAFETY: an array of this layout (F5), whose fields nobody changes now (T12).
         let ArrayFields { data, rank, extents, strides: in_bytes, descriptor, flags, .. } =
             unsafe { ptr::read(self.fields()) };
-        // SAFETY: the array's type passed `is_array_type`.
+        // SAFETY: the array's type passed `is_array_type` (F5).
         let descriptor = unsafe { fields(descriptor) };
         // SAFETY: every array has a descriptor (F5).
         let DescrFields { number, byte_order, .. } = unsafe { ptr::read(descriptor) };

@@ -20,6 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyType};
 use pyo3::{Borrowed, intern};
 
+use super::allocate::Allocates;
 use super::callbacks::{Publish, guarded, panicked, with_object};
 use super::capsule::{self, adopt, try_adopt};
 use super::descriptor::DescriptorSpace;
@@ -266,6 +267,11 @@ impl<'a, 'py> Published<'a, 'py> {
     #[inline(always)]
     pub(crate) fn makes(self) -> Option<Makes> {
         self.table.managed_tensor_to_py_object_no_sync.map(Makes)
+    }
+
+    /// The function that allocates memory, if the table has it.
+    pub(crate) fn allocates(self) -> Option<Allocates> {
+        self.table.managed_tensor_allocator.map(Allocates)
     }
 
     /// The current stream of the table's framework; `None` if the table failed.

@@ -1,5 +1,5 @@
 //! New memory from the framework of the caller's array.
-//! Calling a table's allocator belongs to `allocate`, exporting the result to `to_caller`.
+//! Calling a table's allocator belongs to `ffi::allocate`, exporting the result to `to_caller`.
 //! Invariant: host memory is zeroed and exclusive.
 
 use dlbridge::{DType, Device, Element, Flags, Tensor, layout};
@@ -8,7 +8,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::allocate;
 use super::importer::namespace_of;
 use crate::dtypes::numpy::number_of;
 use crate::ffi::numpy::Api;
@@ -99,10 +98,8 @@ impl<'py> Allocator<'py> {
         // Our own makes host memory, which is what there is without a table, too.
         let Some(table) = table.filter(|table| !table.is_ours()) else { return Ok(None) };
         framework_of(&self.object.get_type()).check_device(&self.object, device)?;
-        match table.table().managed_tensor_allocator {
-            Some(allocator) => {
-                allocate::allocate(self.object.py(), allocator, dtype, shape, device)
-            }
+        match table.allocates() {
+            Some(allocator) => allocator.tensor(self.object.py(), dtype, shape, device),
             None => Ok(None),
         }
     }

@@ -1,6 +1,5 @@
 //! The framework of the caller's array: memory from it, and arrays of its type.
 
-mod allocate;
 mod allocator;
 mod importer;
 mod to_caller;

@@ -185,6 +185,7 @@ pub fn import_with_stream(
 ///
 /// Those of [`import`], and those of `function`.
 #[inline]
+#[allow(unsafe_code, reason = "its caller promises that the memory stays")]
 pub unsafe fn with_borrowed<R>(
     object: Borrowed<'_, '_, PyAny>,
     function: impl FnOnce(&Tensor) -> Result<R>,

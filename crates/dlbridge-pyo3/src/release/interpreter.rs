@@ -6,6 +6,7 @@
 //! `dlbridge::protocol::attached` chooses the functions that tell whether this thread is attached. PyO3
 //! counts only the threads that it attached itself, and misses those on which Python frees an array,
 //! which calls a deleter of this library.
+#![allow(unsafe_code, reason = "calls of the interpreter that releases need")]
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;

@@ -13,6 +13,7 @@
 //! - **While the interpreter ends**, producers' tensors are leaked, as NumPy leaks its arrays: a
 //!   deleter may be Python code that is gone. **Afterwards**, everything that needs the interpreter
 //!   is leaked. The system frees the memory with the process.
+#![allow(unsafe_code, reason = "a value is taken out when it is dropped")]
 
 mod ending;
 mod interpreter;

@@ -2,6 +2,7 @@
 //! Deciding what is queued belongs to `nested` and `later`.
 //! Invariant: no thread waits here, and a value is in at most one list. There is no lock, since a
 //! lock that another thread holds during a `fork` would stay locked in the child process.
+#![allow(unsafe_code, reason = "a list without locks")]
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};

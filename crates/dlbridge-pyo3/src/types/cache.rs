@@ -2,6 +2,7 @@
 //! Invariants: a slot is read whole, as one writer wrote it. A slot with a path keeps its type
 //! alive; a slot without a path, or with one of classes that come and go, is cleared when its type is freed. So a
 //! new type at a freed address gets no stale path.
+#![allow(unsafe_code, reason = "it pairs an object with what its type was found to have")]
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
@@ -145,11 +146,11 @@ pub(crate) fn path_of<'a, 'py>(object: Borrowed<'a, 'py, PyAny>) -> Option<Path<
         None => look_further(object, home),
     };
     Some(match path? {
-        // SAFETY: the path of the object's own type, for which `find` asked `is_array_type`.
+        // SAFETY: the path of the object's own type, for which `find` asked `is_array_type` (F5).
         TypePath::NumPy => Path::NumPy(unsafe { Array::new(object) }),
         TypePath::Masked => Path::Masked,
         TypePath::TorchSubclass => Path::TorchSubclass,
-        // SAFETY: the path of the object's own type, which goes by this table (`find`).
+        // SAFETY: the path of the object's own type, which goes by this table (`find`; F5).
         TypePath::Own => Path::Own(unsafe { Published::new(object, table::of::<TensorObject>()) }),
         // SAFETY: the same.
         TypePath::Table(table) => Path::Table(unsafe { Published::new(object, table) }),

@@ -168,7 +168,7 @@ unsafe extern "C" fn release<T: Releasable, K>(place: *mut T) {
 /// A capsule that owns a struct. A consumer moves the struct, and leaves it marked as released.
 fn capsule<T: Releasable>(py: Python<'_>, made: T) -> Result<Bound<'_, PyAny>> {
     let place = Box::into_raw(Box::new(Owned::new(made)));
-    // SAFETY: not null, and `destroy` is made for the struct and its name.
+    // SAFETY: not null, and `destroy` is made for the struct and its name (F4).
     unsafe { capsule::make(py, place.cast(), T::CAPSULE, Some(destroy::<T>)) }.map_err(|error| {
         // SAFETY: no capsule took it (R7).
         drop(unsafe { Box::from_raw(place) });

@@ -1,5 +1,5 @@
 //! New memory from a framework, through the allocator of its exchange table.
-//! Choosing where memory comes from belongs to `allocator`.
+//! Choosing where memory comes from belongs to `framework`.
 //! Invariant: the allocator's result is compared with the request before it is used.
 
 use std::ffi::{CStr, c_char, c_void};
@@ -10,46 +10,50 @@ use dlbridge::{DType, Device, Tensor};
 use pyo3::exceptions::{PyBufferError, PyException, PyMemoryError, PyNotImplementedError};
 use pyo3::prelude::*;
 
-use crate::ffi::capsule;
+use super::capsule;
 use crate::{Error, Result};
 
-/// Allocates through an exchange table's allocator. Host memory is zeroed, device memory is not.
-/// `None` if the allocator is a stub.
-pub(super) fn allocate(
-    py: Python<'_>,
-    allocator: DLPackManagedTensorAllocator,
-    dtype: DType,
-    shape: &[i64],
-    device: Device,
-) -> Result<Option<Tensor>> {
-    let mut prototype = DLTensor {
-        data: ptr::null_mut(),
-        device: device.into(),
-        ndim: shape.len().try_into().unwrap_or(i32::MAX),
-        dtype: dtype.into(),
-        shape: shape.as_ptr().cast_mut(),
-        strides: ptr::null_mut(),
-        byte_offset: 0,
-    };
-    let mut tensor = ptr::null_mut();
-    let mut said = Said::default();
-    let context = (&raw mut said).cast();
-    // SAFETY: the prototype's shape has `ndim` extents; `hear` takes this context (F2).
-    let status = unsafe { allocator(&raw mut prototype, &raw mut tensor, context, Some(hear)) };
-    if status != 0 {
-        return said.into_outcome(py, &format!("{dtype}{shape:?} on {device}"));
+/// Allocates memory of a framework.
+pub(crate) struct Allocates(pub(super) DLPackManagedTensorAllocator);
+
+impl Allocates {
+    /// Host memory is zeroed, device memory is not. `None` if the allocator is a stub.
+    pub(crate) fn tensor(
+        self,
+        py: Python<'_>,
+        dtype: DType,
+        shape: &[i64],
+        device: Device,
+    ) -> Result<Option<Tensor>> {
+        let mut prototype = DLTensor {
+            data: ptr::null_mut(),
+            device: device.into(),
+            ndim: shape.len().try_into().unwrap_or(i32::MAX),
+            dtype: dtype.into(),
+            shape: shape.as_ptr().cast_mut(),
+            strides: ptr::null_mut(),
+            byte_offset: 0,
+        };
+        let mut tensor = ptr::null_mut();
+        let mut said = Said::default();
+        let context = (&raw mut said).cast();
+        // SAFETY: the prototype's shape has `ndim` extents; `hear` takes this context (F2).
+        let status = unsafe { (self.0)(&raw mut prototype, &raw mut tensor, context, Some(hear)) };
+        if status != 0 {
+            return said.into_outcome(py, &format!("{dtype}{shape:?} on {device}"));
+        }
+        // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
+        let tensor = unsafe { capsule::adopt(tensor) }?;
+        if (tensor.dtype(), tensor.shape(), tensor.device()) != (dtype, shape, device) {
+            let found = (tensor.dtype(), tensor.shape(), tensor.device());
+            return Err(Error::buffer(format!(
+                "allocator: expected {dtype}{shape:?} on {device}, found {}{:?} on {}",
+                found.0, found.1, found.2
+            )));
+        }
+        // SAFETY: an allocator's tensor is new, its caller's alone and writable (T10).
+        Ok(Some(unsafe { tensor.into_exclusive_zeroed() }?))
     }
-    // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
-    let tensor = unsafe { capsule::adopt(tensor) }?;
-    if (tensor.dtype(), tensor.shape(), tensor.device()) != (dtype, shape, device) {
-        let found = (tensor.dtype(), tensor.shape(), tensor.device());
-        return Err(Error::buffer(format!(
-            "allocator: expected {dtype}{shape:?} on {device}, found {}{:?} on {}",
-            found.0, found.1, found.2
-        )));
-    }
-    // SAFETY: an allocator's tensor is new, its caller's alone and writable (T10).
-    Ok(Some(unsafe { tensor.into_exclusive_zeroed() }?))
 }
 
 /// The error that an allocator reported.
