@@ -7,8 +7,8 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use xshell::cmd;
 
-use crate::python::{RELEASE, Set, Venv, lacks_valgrind, resolve};
-use crate::shell::target;
+use crate::python::{RELEASE, Set, Venv, resolve};
+use crate::shell::{lacks_valgrind, target};
 use crate::steps::{Steps, skip};
 use crate::{With, julia};
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 use xshell::{Cmd, Shell, cmd};
 
-use crate::shell::{self, answer, files_in, root, shell, stem, target};
+use crate::shell::{answer, files_in, root, shell, stem, target};
 use crate::workspace;
 
 /// The oldest Python that the wheel supports.
@@ -214,8 +214,8 @@ impl Venv {
         Ok(venv)
     }
 
-    /// An environment of another Python with the base set, in a folder of that name in `target`. All
-    /// others share build results: only what depends on PyO3 is built anew when the Python changes.
+    /// An environment of another Python with the base set. All others share build results: only what
+    /// depends on PyO3 is built anew when the Python changes.
     pub(crate) fn apart(name: &str, program: &Path) -> Result<Self> {
         let python = usable(program)?;
         let venv = Self::open(target().join(name).join("venv"), others(), Some(python), find)?;
@@ -365,12 +365,6 @@ fn prepended(folder: &Path, variable: &str) -> OsString {
     let old = env::var_os(variable).unwrap_or_default();
     let old_folders = env::split_paths(&old).filter(|path| !path.as_os_str().is_empty());
     env::join_paths([folder.to_owned()].into_iter().chain(old_folders)).unwrap_or(old.clone())
-}
-
-/// Why there is no valgrind, if there is none.
-pub(crate) fn lacks_valgrind(sh: &Shell) -> Option<&'static str> {
-    let missing = !shell::succeeds(cmd!(sh, "valgrind --version"));
-    missing.then_some("no valgrind: install your system's package")
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use clap::Args;
 use xshell::{Shell, cmd};
 
 use crate::capi;
-use crate::python::{Venv, lacks_valgrind};
-use crate::shell::{answer, files, files_in, shell, stem, succeeds, target};
+use crate::python::Venv;
+use crate::shell::{answer, files, files_in, lacks_valgrind, shell, stem, succeeds, target};
 use crate::steps::{Steps, skip};
 use crate::workspace::{self, CORE_FEATURES};
 

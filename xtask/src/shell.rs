@@ -77,3 +77,9 @@ pub(crate) fn each_line(cmd: Cmd<'_>, mut on_line: impl FnMut(&str)) -> Result<(
     ensure!(status.success(), "`{shown}` failed ({status})");
     Ok(())
 }
+
+/// Why there is no valgrind, if there is none.
+pub(crate) fn lacks_valgrind(sh: &Shell) -> Option<&'static str> {
+    let missing = !succeeds(cmd!(sh, "valgrind --version"));
+    missing.then_some("no valgrind: install your system's package")
+}

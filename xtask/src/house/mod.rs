@@ -1,6 +1,8 @@
 //! The rules of the house that no other tool checks. What no file may contain is in `rules`, those for
-//! SAFETY notes in `notes`, those for what pages name in `names`.
+//! SAFETY notes in `notes`, those for what pages name in `names`, the checklist for a new dtype in
+//! `dtypes`.
 
+mod dtypes;
 mod names;
 mod notes;
 mod rules;
@@ -29,6 +31,7 @@ pub(crate) fn check() -> Result<()> {
     let names = names::Names::of(&texts, &features);
     let listed = notes::listed(&read(SAFETY).unwrap_or_default());
     let (mut findings, mut cited) = (rules::check()?, Vec::new());
+    findings.extend(dtypes::check(&texts));
     for (name, text) in &texts {
         if name.ends_with(".md") {
             findings.extend(names.check(name, text));
