@@ -1,8 +1,9 @@
 //! Conversions from and to other crates' types: one folder for each crate and version, the
 //! conversions in its `mod.rs` and its unsafe half in the `raw.rs` beside it.
 //!
-//! An adapter uses no other adapter, except one that is named after two crates. Adapters add no
-//! methods to the tensor types: two versions of a crate can be switched on together.
+//! An adapter uses no other adapter, except one that is named after two crates. Adapters of crates add
+//! no methods to the tensor types, because two versions of a crate can be switched on together. Only the
+//! standard library's (`std_owners`) has some.
 
 /// Implements one fallible conversion.
 macro_rules! try_from {
