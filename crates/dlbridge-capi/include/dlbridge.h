@@ -93,6 +93,15 @@ struct _object;
 // fields at the end of a struct and constants are only added.
 #define DLB_API_VERSION 2
 
+// For `dlb_expect`: the host can read the memory.
+#define DLB_EXPECT_HOST 1
+
+// For `dlb_expect`: the elements are contiguous in row-major order.
+#define DLB_EXPECT_CONTIGUOUS 2
+
+// For `dlb_expect`: the elements may be written.
+#define DLB_EXPECT_WRITABLE 4
+
 // How a call ended. Every failure has a message: `dlb_last_error`.
 typedef enum dlb_status {
     // The call succeeded.
@@ -121,14 +130,6 @@ typedef struct dlb_sealed dlb_sealed;
 // A tensor with an owner. Opaque to C.
 typedef struct dlb_tensor dlb_tensor;
 
-// A device, with the numbers of DLPack's `DLDevice`.
-typedef struct dlb_device {
-    // The kind of device: one of `DLB_DEVICE_*`, or a newer one.
-    int32_t kind;
-    // The number of the device among those of its kind.
-    int32_t id;
-} dlb_device;
-
 // The type of one element, with the numbers of DLPack's `DLDataType`.
 typedef struct dlb_dtype {
     // The kind of number: one of `DLB_TYPE_*`, or a newer one.
@@ -138,6 +139,14 @@ typedef struct dlb_dtype {
     // Numbers in one element; 1 for anything but a vector type.
     uint16_t lanes;
 } dlb_dtype;
+
+// A device, with the numbers of DLPack's `DLDevice`.
+typedef struct dlb_device {
+    // The kind of device: one of `DLB_DEVICE_*`, or a newer one.
+    int32_t kind;
+    // The number of the device among those of its kind.
+    int32_t id;
+} dlb_device;
 
 // Memory to export, and its owner. Set `struct_size`, and zero what is not needed:
 // `dlb_memory memory = {.struct_size = sizeof memory, ...};`. Shape and strides are copied.
@@ -228,12 +237,55 @@ typedef struct dlb_info {
 extern "C" {
 #endif // __cplusplus
 
+// Makes a tensor of zeros in row-major host memory that is aligned to 64 bytes: JAX shares such
+// memory, and copies other. `rank` extents; elements narrower than a byte are packed.
+//
+// Requires: `shape` is null, which is allowed if `rank` is 0, or has `rank` numbers; `out` is null or can be
+// written.
+enum dlb_status dlb_new(struct dlb_dtype dtype,
+                        int32_t rank,
+                        const int64_t *shape,
+                        struct dlb_tensor **out);
+
+// Copies a tensor into row-major host memory of its own, aligned to 64 bytes.
+//
+// Requires: `tensor` is null or a live tensor; `out` is null or can be written.
+enum dlb_status dlb_copy(const struct dlb_tensor *tensor, struct dlb_tensor **out);
+
 // The reason of the last failure on this thread, in UTF-8; empty if there was none. It belongs to
 // this library, and is valid until the next call on this thread that fails.
 const char *dlb_last_error(void);
 
+// Calls `call` with `context` and returns its result. If that is not 0, the message of the failure is
+// copied to `message`, cut to `size` bytes with its closing zero, and belongs to no thread: for
+// languages whose functions change threads between two calls (Go, virtual threads of Java). The last
+// message of this thread stays as it was.
+//
+// Requires: `call` may be called with `context`; `message` is null or can be written for `size` bytes.
+int dlb_attempt(int (*call)(void *context),
+                void *context,
+                char *message,
+                size_t size);
+
+// The version of the library, such as `0.1.0`. It lives forever.
+const char *dlb_version(void);
+
 // The `DLB_API_VERSION` of the library: at least that of the header.
 uint32_t dlb_api_version(void);
+
+// The name of a status, such as `DLB_STATUS_REFUSED`; for any other number `unknown status`. It lives
+// forever.
+const char *dlb_status_name(int status);
+
+// Checks that a tensor is what the caller's code can use: its type, unless `dtype` is all zeros; its
+// number of axes, unless `rank` is negative; and a sum of `DLB_EXPECT_*`. Fails with
+// `DLB_STATUS_REFUSED` and a message such as "dtype: expected float32, found float64".
+//
+// Requires: `tensor` is null, which fails, or a live tensor.
+enum dlb_status dlb_expect(const struct dlb_tensor *tensor,
+                           struct dlb_dtype dtype,
+                           int rank,
+                           uint32_t properties);
 
 // Makes a tensor of memory. On success the tensor has the owner.
 //
@@ -310,11 +362,6 @@ enum dlb_status dlb_from_python(struct _object *object,
                                 const struct dlb_request *request,
                                 struct dlb_tensor **out);
 
-// Copies a tensor into row-major memory of its own.
-//
-// Requires: `tensor` is null or a live tensor; `out` is null or can be written.
-enum dlb_status dlb_copy(const struct dlb_tensor *tensor, struct dlb_tensor **out);
-
 // Adds a reference to a tensor and returns it; null for null. Each reference is given up once: by
 // `dlb_release`, `dlb_queue_release`, or a call that consumes it.
 //
@@ -363,6 +410,11 @@ size_t dlb_dtype_name(struct dlb_dtype dtype, char *buffer, size_t size);
 //
 // Requires: as for `dlb_dtype_name`.
 size_t dlb_device_name(struct dlb_device device, char *buffer, size_t size);
+
+// Reads the name of a type, such as `float32` or `complex64`, as `dlb_dtype_name` writes it.
+//
+// Requires: `name` is null or a text; `out` is null or can be written.
+enum dlb_status dlb_dtype_parse(const char *name, struct dlb_dtype *out);
 
 // Makes a queue; null only if this library panics. `wake`, if it is not null, is called with
 // `context` when the first token, and when the first tensor, comes to a queue that has none. Its

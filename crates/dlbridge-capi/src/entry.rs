@@ -2,7 +2,7 @@
 //! Invariant: no panic crosses a C frame.
 
 use std::cell::RefCell;
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -79,6 +79,75 @@ pub(crate) fn c_text(text: &str) -> CString {
 pub extern "C" fn dlb_last_error() -> *const c_char {
     let message = LAST.try_with(|last| last.borrow().as_ref().map(|text| text.as_ptr()));
     message.ok().flatten().unwrap_or(c"".as_ptr())
+}
+
+/// Calls `call` with `context` and returns its result. If that is not 0, the message of the failure is
+/// copied to `message`, cut to `size` bytes with its closing zero, and belongs to no thread: for
+/// languages whose functions change threads between two calls (Go, virtual threads of Java). The last
+/// message of this thread stays as it was.
+///
+/// # Safety
+///
+/// `call` may be called with `context`; `message` is null or can be written for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn dlb_attempt(
+    call: Option<unsafe extern "C-unwind" fn(context: *mut c_void) -> c_int>,
+    context: *mut c_void,
+    message: *mut c_char,
+    size: usize,
+) -> c_int {
+    // SAFETY: the caller's duty.
+    let attempt = || unsafe { attempt(call, context, message, size) };
+    silent(attempt)
+}
+
+/// # Safety
+///
+/// As for [`dlb_attempt`].
+unsafe fn attempt(
+    call: Option<unsafe extern "C-unwind" fn(*mut c_void) -> c_int>,
+    context: *mut c_void,
+    message: *mut c_char,
+    size: usize,
+) -> c_int {
+    let status = match call {
+        // SAFETY: the caller's duty.
+        Some(call) => unsafe { call(context) },
+        None => guarded(|| Err(Error::Invalid("call: expected a function, found a null pointer")))
+            as c_int,
+    };
+    let text = LAST.try_with(|last| last.take()).ok().flatten().unwrap_or_default();
+    let text = if status == 0 { "" } else { text.to_str().unwrap_or_default() };
+    // SAFETY: the caller's duty.
+    unsafe { write_text(text, message, size) };
+    status
+}
+
+/// Writes a text with its closing zero, cut between two characters, and gives its whole length.
+///
+/// # Safety
+///
+/// `buffer` is null or can be written for `size` bytes.
+pub(crate) unsafe fn write_text(text: &str, buffer: *mut c_char, size: usize) -> usize {
+    if buffer.is_null() || size == 0 {
+        return text.len();
+    }
+    let mut count = text.len().min(size - 1);
+    while !text.is_char_boundary(count) {
+        count -= 1;
+    }
+    // SAFETY: fewer than `size` bytes, to memory of the caller that no text of ours lies in (the
+    // caller's duty).
+    unsafe { buffer.copy_from_nonoverlapping(text.as_ptr().cast(), count) };
+    // SAFETY: the byte behind them, still within `size` (the caller's duty).
+    unsafe { buffer.wrapping_add(count).write(0) };
+    text.len()
+}
+
+/// The version of the library, such as `0.1.0`. It lives forever.
+#[unsafe(no_mangle)]
+pub extern "C" fn dlb_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
 /// The `DLB_API_VERSION` of the library: at least that of the header.

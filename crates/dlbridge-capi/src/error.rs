@@ -2,6 +2,7 @@
 //! Storing the message for C belongs to `entry`.
 //! Invariant: every failure has exactly one status and one message.
 
+use std::ffi::{c_char, c_int};
 use std::fmt;
 
 use dlbridge::protocol::Refusal;
@@ -29,11 +30,30 @@ pub enum Status {
     Panic = 6,
 }
 
+/// The name of a status, such as `DLB_STATUS_REFUSED`; for any other number `unknown status`. It lives
+/// forever.
+#[unsafe(no_mangle)]
+pub extern "C" fn dlb_status_name(status: c_int) -> *const c_char {
+    let names = [
+        c"DLB_STATUS_OK",
+        c"DLB_STATUS_INVALID",
+        c"DLB_STATUS_REFUSED",
+        c"DLB_STATUS_UNSUPPORTED",
+        c"DLB_STATUS_PYTHON",
+        c"DLB_STATUS_NOT_ATTACHED",
+        c"DLB_STATUS_PANIC",
+    ];
+    let name = usize::try_from(status).ok().and_then(|status| names.get(status));
+    name.unwrap_or(&c"unknown status").as_ptr()
+}
+
 /// The error of this crate.
 #[derive(Debug)]
 pub(crate) enum Error {
     Invalid(&'static str),
     Tensor(dlbridge::Error),
+    /// A tensor is not what the caller's code can use.
+    Unexpected(String),
     Unsupported(String),
     /// A struct of the caller is smaller than its first version, or was not initialised.
     StructSize {
@@ -66,7 +86,7 @@ impl Error {
             Self::Invalid(_) | Self::StructSize { .. } | Self::NewerStruct { .. } => {
                 Status::Invalid
             }
-            Self::Tensor(_) => Status::Refused,
+            Self::Tensor(_) | Self::Unexpected(_) => Status::Refused,
             Self::Unsupported(_) => Status::Unsupported,
             Self::Python(_) | Self::Raised(_) => Status::Python,
             Self::NotAttached(_) => Status::NotAttached,
@@ -94,7 +114,9 @@ impl fmt::Display for Error {
         match self {
             Self::Invalid(reason) => f.write_str(reason),
             Self::Tensor(error) => f.write_str(&in_c(error)),
-            Self::Unsupported(reason) | Self::NotAttached(reason) => f.write_str(reason),
+            Self::Unexpected(reason) | Self::Unsupported(reason) | Self::NotAttached(reason) => {
+                f.write_str(reason)
+            }
             Self::StructSize { expected, found } => write!(
                 f,
                 "struct_size: expected {expected}, found {found}; set it to sizeof the struct"

@@ -182,23 +182,6 @@ pub unsafe extern "C" fn dlb_from_python(
     unsafe { hand_over(out, import) }
 }
 
-/// Copies a tensor into row-major memory of its own.
-///
-/// # Safety
-///
-/// `tensor` is null or a live tensor; `out` is null or can be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlb_copy(
-    tensor: *const TensorHandle,
-    out: *mut *mut TensorHandle,
-) -> Status {
-    // SAFETY: the caller's duty.
-    let tensor = unsafe { TensorHandle::borrow(tensor) };
-    let copy = || Ok((tensor?.tensor().to_contiguous()?, Origin::C, None));
-    // SAFETY: the caller's duty.
-    unsafe { hand_over(out, copy) }
-}
-
 /// Adds a reference to a tensor and returns it; null for null. Each reference is given up once: by
 /// `dlb_release`, `dlb_queue_release`, or a call that consumes it.
 ///

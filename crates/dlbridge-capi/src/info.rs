@@ -2,12 +2,14 @@
 //! Owning tensors belongs to `handle`.
 //! Invariant: the pointers of an info are those of its tensor.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 
 use dlbridge::{DType, Device, DeviceKind, Tensor, TypeCode, layout};
 
-use crate::entry::contained;
+use crate::entry::{contained, guarded, write_text};
+use crate::error::{Error, Result, Status};
+use crate::handle::NULL_OUT;
 
 /// A stream that memory is ready on.
 pub(crate) type Stream = Option<*mut c_void>;
@@ -121,7 +123,7 @@ pub unsafe extern "C" fn dlb_dtype_name(
 ) -> usize {
     let name = contained(String::new(), || dtype.dtype().to_string());
     // SAFETY: the caller's duty.
-    unsafe { write_name(&name, buffer, size) }
+    unsafe { write_text(&name, buffer, size) }
 }
 
 /// Writes a device's name, such as `cuda:0`, to `buffer`; otherwise as `dlb_dtype_name`.
@@ -137,21 +139,36 @@ pub unsafe extern "C" fn dlb_device_name(
 ) -> usize {
     let name = contained(String::new(), || device.device().to_string());
     // SAFETY: the caller's duty.
-    unsafe { write_name(&name, buffer, size) }
+    unsafe { write_text(&name, buffer, size) }
+}
+
+/// Reads the name of a type, such as `float32` or `complex64`, as `dlb_dtype_name` writes it.
+///
+/// # Safety
+///
+/// `name` is null or a text; `out` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlb_dtype_parse(name: *const c_char, out: *mut DataType) -> Status {
+    guarded(|| {
+        if out.is_null() {
+            return Err(NULL_OUT);
+        }
+        // SAFETY: the caller's duty.
+        let DType { code, bits, lanes } = unsafe { text(name) }?.parse()?;
+        // SAFETY: the caller's duty.
+        unsafe { out.write(DataType { code: code.0, bits, lanes }) };
+        Ok(())
+    })
 }
 
 /// # Safety
 ///
-/// `buffer` is null or can be written for `size` bytes.
-unsafe fn write_name(name: &str, buffer: *mut c_char, size: usize) -> usize {
-    if buffer.is_null() || size == 0 {
-        return name.len();
+/// `text` is null, or ends with a zero byte and lives for `'a`.
+pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
+    if text.is_null() {
+        return Err(Error::Invalid("name: expected a text, found a null pointer"));
     }
-    let count = name.len().min(size - 1);
-    // SAFETY: fewer than `size` bytes, to memory of the caller that no name of ours lies in (the
-    // caller's duty).
-    unsafe { buffer.copy_from_nonoverlapping(name.as_ptr().cast(), count) };
-    // SAFETY: the byte behind them, still within `size` (the caller's duty).
-    unsafe { buffer.wrapping_add(count).write(0) };
-    name.len()
+    // SAFETY: the caller's duty.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map_err(|_| Error::Invalid("name: expected UTF-8, found other bytes"))
 }

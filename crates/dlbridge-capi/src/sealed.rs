@@ -2,7 +2,7 @@
 //! Making tensors to be filled in place does not belong here: that is for Rust and Python.
 //! Invariant: C gets no read-only page. A consumer that ignores `DLB_FLAG_READ_ONLY` writes to a copy.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CString, c_char, c_int};
 #[cfg(unix)]
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
@@ -14,9 +14,9 @@ use crate::entry::{c_text, contained, guarded};
 use crate::error::{Error, Result, Status};
 use crate::handle::{NULL_OUT, Origin, TensorHandle};
 use crate::import::hand_over;
+use crate::info::text;
 
 const NULL_SEALED: Error = Error::Invalid("sealed: expected sealed tensors, found a null pointer");
-const NULL_NAME: Error = Error::Invalid("name: expected a text, found a null pointer");
 
 /// Named tensors in sealed memory, which no process can change. Opaque to C.
 #[derive(Debug)]
@@ -221,16 +221,4 @@ unsafe fn private(sealed: *const SealedHandle, name: *const c_char) -> Result<Te
     // SAFETY: the caller's duty.
     let name = unsafe { text(name) }?;
     Ok(sealed.sealed.private(name)?)
-}
-
-/// # Safety
-///
-/// `text` is null, or ends with a zero byte and lives for `'a`.
-unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
-    if text.is_null() {
-        return Err(NULL_NAME);
-    }
-    // SAFETY: the caller's duty.
-    let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|_| Error::Invalid("name: expected UTF-8, found other bytes"))
 }

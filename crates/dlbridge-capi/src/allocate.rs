@@ -1,0 +1,62 @@
+//! Tensors with memory of this library.
+//! Invariant: the memory is host memory, row-major, and aligned to 64 bytes.
+
+use dlbridge::Tensor;
+
+use crate::error::{Error, Result, Status};
+use crate::handle::{Origin, TensorHandle};
+use crate::import::hand_over;
+use crate::info::DataType;
+
+/// Makes a tensor of zeros in row-major host memory that is aligned to 64 bytes: JAX shares such
+/// memory, and copies other. `rank` extents; elements narrower than a byte are packed.
+///
+/// # Safety
+///
+/// `shape` is null, which is allowed if `rank` is 0, or has `rank` numbers; `out` is null or can be
+/// written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlb_new(
+    dtype: DataType,
+    rank: i32,
+    shape: *const i64,
+    out: *mut *mut TensorHandle,
+) -> Status {
+    // SAFETY: the caller's duty.
+    let make = || Ok((unsafe { zeros(dtype, rank, shape) }?, Origin::C, None));
+    // SAFETY: the caller's duty.
+    unsafe { hand_over(out, make) }
+}
+
+/// # Safety
+///
+/// As for [`dlb_new`].
+unsafe fn zeros(dtype: DataType, rank: i32, shape: *const i64) -> Result<Tensor> {
+    let shape = match usize::try_from(rank) {
+        Ok(0) => &[],
+        Ok(_) if shape.is_null() => {
+            return Err(Error::Invalid("shape: expected `rank` extents, found a null pointer"));
+        }
+        // SAFETY: as many numbers as the caller says, checked against the limit first (the caller's duty).
+        Ok(rank @ ..=64) => unsafe { std::slice::from_raw_parts(shape, rank) },
+        _ => return Err(Error::Unexpected(format!("rank: expected 0 to 64, found {rank}"))),
+    };
+    Ok(Tensor::zeros(dtype.dtype(), shape)?)
+}
+
+/// Copies a tensor into row-major host memory of its own, aligned to 64 bytes.
+///
+/// # Safety
+///
+/// `tensor` is null or a live tensor; `out` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlb_copy(
+    tensor: *const TensorHandle,
+    out: *mut *mut TensorHandle,
+) -> Status {
+    // SAFETY: the caller's duty.
+    let tensor = unsafe { TensorHandle::borrow(tensor) };
+    let copy = || Ok((tensor?.tensor().to_contiguous()?, Origin::C, None));
+    // SAFETY: the caller's duty.
+    unsafe { hand_over(out, copy) }
+}
