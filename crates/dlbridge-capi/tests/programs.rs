@@ -123,6 +123,22 @@ fn header_compiles_as_every_c_and_cpp() {
     }
 }
 
+#[test]
+fn example_of_the_header() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let header = std::fs::read_to_string(folder.join("include/dlbridge.h")).unwrap();
+    let example: Vec<_> = header.lines().filter_map(|line| line.strip_prefix("//     ")).collect();
+    assert!(example.len() > 5, "the header opens with an example");
+    let code = format!(
+        "#include <dlbridge.h>\n#include <stdio.h>\n\
+         void show(struct DLManagedTensorVersioned *managed) {{\n{}\n}}\n{CALLS_SHOW}",
+        example.join("\n")
+    );
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("header_example.c");
+    std::fs::write(&source, code).unwrap();
+    output(&compile("cc", "-std=c99", &source, "header-example", &shared_library()), &[]);
+}
+
 /// The examples of the guide, also with AddressSanitizer: a whole program is run, `show` is called.
 #[test]
 fn examples_of_the_guide() {
