@@ -44,6 +44,7 @@
 //! | a list, a number, or an array of another dtype | a tensor, by one copy | `x: PyTensorLike<f32, 1>` |
 //! | an array that must have three channels | a `TypeError` for any other | `x: PyTensorOf<u8, 3, Shape![_, _, 3]>` |
 //! | an array to write in place | a view to write | `mut x: PyTensorMut<f32>`, then [`view_mut`](PyTensorOf::view_mut) |
+//! | an algorithm over `&[T]` or `ArrayView` | a slice or an array of the caller's memory | [`as_slice`](PyTensorOf::as_slice), [`as_array`](PyTensorOf::as_array), after one [`StableArguments`] |
 //! | a Python object | a tensor over its memory | [`import`] |
 //! | any array | to borrow it for one call | [`with_borrowed`] |
 //! | any array | the protocol through which it was imported | [`import_with_protocol`] |
@@ -78,11 +79,12 @@ mod types;
 pub use arguments::shapes;
 pub use arguments::{
     ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensor, PyTensorLike, PyTensorMut, PyTensorOf,
-    PyViewMut, Writable,
+    Writable,
 };
 pub use class::{ExportDlpack, PickleDlpack, dlpack_class, picklable_dlpack_class};
 pub use dtypes::names::{PyDType, PyDevice};
 pub use error::{Error, Result};
+pub use ffi::borrow::{Promised, StableArguments};
 pub use ffi::callbacks::Borrow;
 pub use ffi::head::defer_reference_counts;
 pub use framework::Allocator;

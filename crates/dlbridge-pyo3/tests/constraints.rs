@@ -41,7 +41,7 @@ fn a_shape_of_fixed_and_free_extents_is_required() {
 
         let picture = zeros(py, &[2, 5, 3]).expect("NumPy");
         let mut to_write: ToWrite = picture.extract().expect("two rows, three channels");
-        to_write.view_mut(py).fill(1);
+        to_write.view_mut().fill(1);
         let transposed = zeros(py, &[3, 5, 2]).expect("NumPy").getattr("T").expect("an array");
         let message = refusal::<ToWrite>(&transposed);
         let wanted =

@@ -75,8 +75,8 @@ pub use tensor::ParIter;
 #[doc(hidden)]
 pub use tensor::ffi;
 pub use tensor::{
-    ArcTensor, AxisIter, Builder, Indexed, Pieces, Producer, Rows, Tensor, TensorMut, TensorRef,
-    TensorSlice, TensorSliceMut, View, ViewMut, ViewPart, Zip,
+    ArcTensor, AxisIter, Builder, ChunksMut, Indexed, Pieces, Producer, Rows, Tensor, TensorMut,
+    TensorRef, TensorSlice, TensorSliceMut, View, ViewMut, ViewPart, Zip,
 };
 
 /// The most axes that a tensor may have, as in NumPy.

@@ -23,9 +23,9 @@ fn norm(x: PyTensorOf<f32, 1>) -> f32 {
 
 /// Divides a vector by its length, in place.
 #[pyfunction]
-fn normalise(py: Python<'_>, mut x: PyTensorMut<f32, 1>) {
+fn normalise(mut x: PyTensorMut<f32, 1>) {
     let norm = x.view().iter().map(|value| value * value).sum::<f32>().sqrt();
-    x.view_mut(py).map_inplace(|value| value / norm);
+    x.view_mut().map_inplace(|value| value / norm);
 }
 
 /// A new array of the type of `x`: `factor` times its values.
@@ -47,8 +47,8 @@ fn to_planes<'py>(image: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
 
 /// Makes a picture of bytes brighter, in place.
 #[pyfunction]
-fn brighten(py: Python<'_>, mut image: PyTensorOf<u8, 3, (Shape![_, _, 3], Writable)>, by: u8) {
-    image.view_mut(py).map_inplace(|byte| byte.saturating_add(by));
+fn brighten(mut image: PyTensorOf<u8, 3, (Shape![_, _, 3], Writable)>, by: u8) {
+    image.view_mut().map_inplace(|byte| byte.saturating_add(by));
 }
 
 /// The softmax of each row, on all cores, as a new array of the type of `x`.

@@ -1,12 +1,11 @@
 //! Tensors in the signatures of Python functions.
 
-mod in_place;
 mod like;
 mod shape;
+mod stable;
 mod tensor;
 mod typed;
 
-pub use in_place::PyViewMut;
 pub use like::PyTensorLike;
 #[doc(hidden)]
 pub use shape::shapes;

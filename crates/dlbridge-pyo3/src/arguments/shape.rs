@@ -15,8 +15,8 @@
 ///
 /// /// Constraints are combined in a tuple. The extents may be constants.
 /// #[pyfunction]
-/// fn reset(py: Python<'_>, mut pose: PyTensorOf<f64, 2, (Shape![4, 4], Writable)>) {
-///     pose.view_mut(py).fill(0.0);
+/// fn reset(mut pose: PyTensorOf<f64, 2, (Shape![4, 4], Writable)>) {
+///     pose.view_mut().fill(0.0);
 /// }
 /// # Python::initialize();
 /// # Python::attach(|py| -> PyResult<()> {

@@ -7,6 +7,7 @@ use dlbridge::Tensor;
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
+use crate::ffi::borrow::Borrowed as BorrowedMemory;
 use crate::import::{ImportOptions, import};
 use crate::{Error, Stream, TensorObject};
 
@@ -14,6 +15,9 @@ use crate::{Error, Stream, TensorObject};
 ///
 /// As an argument it accepts any array that [`import`](crate::import()) accepts, and uses the same
 /// memory. As a result it becomes a `dlbridge.Tensor`. It dereferences to [`Tensor`].
+///
+/// As an argument it borrows the memory until it is dropped: a call that also writes a part of it, by a
+/// [`PyTensorMut`](crate::PyTensorMut), is a `TypeError`, on whichever thread.
 ///
 /// It can be dropped on any thread, attached to the interpreter or detached. The drop never waits
 /// for the GIL: a deleter that needs it is called soon after, by a thread that is attached.
@@ -36,7 +40,7 @@ use crate::{Error, Stream, TensorObject};
 /// # Ok(()) }).unwrap();
 /// ```
 #[derive(Debug)]
-pub struct PyTensor(Tensor);
+pub struct PyTensor(BorrowedMemory);
 
 impl PyTensor {
     /// Wraps a [`Tensor`], or a vector or array that becomes one without a copy.
@@ -52,13 +56,13 @@ impl PyTensor {
     /// ```
     #[must_use]
     pub fn new(source: impl Into<Tensor>) -> Self {
-        Self(source.into())
+        Self(BorrowedMemory::unborrowed(source.into()))
     }
 
     /// Returns the tensor.
     #[must_use]
     pub fn into_inner(self) -> Tensor {
-        self.0
+        self.0.into_inner()
     }
 
     /// Makes a Python object whose device memory is ready after the work that is queued on `stream`
@@ -69,19 +73,19 @@ impl PyTensor {
     ///
     /// Those of [`TensorObject::ready_after`].
     pub fn ready_after(self, stream: Stream) -> crate::Result<TensorObject> {
-        TensorObject::new(self.0).ready_after(stream)
+        TensorObject::new(self.into_inner()).ready_after(stream)
     }
 }
 
 impl From<Tensor> for PyTensor {
     fn from(tensor: Tensor) -> Self {
-        Self(tensor)
+        Self::new(tensor)
     }
 }
 
 impl From<PyTensor> for Tensor {
     fn from(tensor: PyTensor) -> Self {
-        tensor.0
+        tensor.into_inner()
     }
 }
 
@@ -89,13 +93,13 @@ impl Deref for PyTensor {
     type Target = Tensor;
 
     fn deref(&self) -> &Tensor {
-        &self.0
+        self.0.tensor()
     }
 }
 
 impl DerefMut for PyTensor {
     fn deref_mut(&mut self) -> &mut Tensor {
-        &mut self.0
+        self.0.tensor_mut()
     }
 }
 
@@ -104,7 +108,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PyTensor {
 
     #[inline]
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self, Error> {
-        import(object, ImportOptions::default()).map(Self)
+        BorrowedMemory::read(import(object, ImportOptions::default())?).map(Self)
     }
 }
 
@@ -114,6 +118,6 @@ impl<'py> IntoPyObject<'py> for PyTensor {
     type Error = PyErr;
 
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
-        TensorObject::new(self.0).into_bound(py)
+        TensorObject::new(self.into_inner()).into_bound(py)
     }
 }

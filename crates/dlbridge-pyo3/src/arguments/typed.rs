@@ -6,14 +6,15 @@ use std::fmt::Write;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use dlbridge::{Element, Tensor, View};
+use dlbridge::{Access, Element, Tensor, View, ViewMut};
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use crate::ffi::borrow::Borrowed as BorrowedMemory;
 use crate::import::autograd;
 use crate::import::{ImportOptions, import};
-use crate::{Error, PyViewMut, Result};
+use crate::{Error, Result};
 
 /// The rank of a [`PyTensorOf`] that accepts every rank.
 pub const ANY_RANK: usize = usize::MAX;
@@ -166,7 +167,7 @@ tuples! { () (A, B) (A, B, C) }
 /// ```
 #[derive(Debug)]
 pub struct PyTensorOf<T, const N: usize = ANY_RANK, C = ()> {
-    tensor: Tensor,
+    pub(super) memory: BorrowedMemory,
     wanted: PhantomData<fn() -> (T, C)>,
 }
 
@@ -177,8 +178,8 @@ pub struct PyTensorOf<T, const N: usize = ANY_RANK, C = ()> {
 /// use pyo3::prelude::*;
 ///
 /// #[pyfunction]
-/// fn double(py: Python<'_>, mut x: PyTensorMut<f32>) {
-///     x.view_mut(py).map_inplace(|value| 2.0 * value);
+/// fn double(mut x: PyTensorMut<f32>) {
+///     x.view_mut().map_inplace(|value| 2.0 * value);
 /// }
 /// # Python::initialize();
 /// # Python::attach(|py| -> PyResult<()> {
@@ -190,12 +191,27 @@ pub struct PyTensorOf<T, const N: usize = ANY_RANK, C = ()> {
 pub type PyTensorMut<T, const N: usize = ANY_RANK> = PyTensorOf<T, N, Writable>;
 
 impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
-    /// Checks a tensor.
+    /// Checks a tensor, and borrows its memory as an argument does.
+    ///
+    /// Memory of class [`Shared`](dlbridge::Access::Shared) is not written through a tensor that Rust
+    /// already has, since there may be other tensors over it: extract the argument from its object.
     ///
     /// # Errors
     ///
     /// A `TypeError` that names what was expected and what was found.
     pub fn new(tensor: Tensor) -> Result<Self> {
+        if C::WRITABLE && tensor.access() == Access::Shared {
+            return Err(Error::Python(PyTypeError::new_err(
+                "expected memory that no other tensor has, found shared memory; extract the \
+                 `PyTensorMut` from the Python object",
+            )));
+        }
+        Self::borrowing(tensor)
+    }
+
+    /// Checks a tensor that was just imported, and borrows its memory.
+    #[inline]
+    fn borrowing(tensor: Tensor) -> Result<Self> {
         const {
             let is_one = match C::SHAPE {
                 Some(shape) => N == ANY_RANK || N == shape.len(),
@@ -207,7 +223,14 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
             && (N == ANY_RANK || tensor.rank() == N)
             && tensor.device().is_host_accessible()
             && C::is_met(&tensor);
-        if fits { Ok(Self { tensor, wanted: PhantomData }) } else { Err(Self::refusal(&tensor)) }
+        if !fits {
+            return Err(Self::refusal(&tensor));
+        }
+        let memory = match C::WRITABLE {
+            true => BorrowedMemory::write(tensor),
+            false => BorrowedMemory::read(tensor),
+        };
+        Ok(Self { memory: memory?, wanted: PhantomData })
     }
 
     #[cold]
@@ -261,26 +284,63 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "the type and the device were checked")]
     pub fn view(&self) -> View<'_, T> {
-        self.tensor.view().expect("checked on the way in")
+        self.memory.tensor().view().expect("checked on the way in")
     }
 
-    /// A view to write the caller's array in place, by value. Does not compile without the
-    /// constraint [`Writable`]:
+    /// A view to write the caller's array in place, by value.
+    ///
+    /// No other argument of this or another call has the memory, so the view may go to other threads:
+    /// disjoint parts of it are written at the same time, also while the function is detached.
+    ///
+    /// ```
+    /// use dlbridge_pyo3::{PyTensorMut, Result};
+    /// use pyo3::prelude::*;
+    /// use rayon::prelude::*;
+    ///
+    /// /// Divides each row by its sum, in place, on all cores and without the GIL.
+    /// #[pyfunction]
+    /// fn normalise(py: Python<'_>, mut x: PyTensorMut<f64, 2>) -> Result<()> {
+    ///     py.detach(|| {
+    ///         x.view_mut().par_rows_mut()?.for_each(|mut row| {
+    ///             let sum: f64 = row.as_view().iter().sum();
+    ///             row.map_inplace(|value| value / sum);
+    ///         });
+    ///         Ok(())
+    ///     })
+    /// }
+    /// # Python::initialize();
+    /// # Python::attach(|py| -> PyResult<()> {
+    /// # let x = py.import("numpy")?.call_method1("ones", ((2, 4),))?;
+    /// # wrap_pyfunction!(normalise, py)?.call1((&x,))?;
+    /// # assert_eq!(x.get_item((1, 3))?.extract::<f64>()?, 0.25);
+    /// # Ok(()) }).unwrap();
+    /// ```
+    ///
+    /// What Python code and frameworks do with the array meanwhile is up to the caller (`SAFETY.md`, T6).
+    /// Does not compile without the constraint [`Writable`]:
     ///
     /// ```compile_fail,E0080
     /// # use dlbridge_pyo3::{Contiguous, PyTensorOf};
-    /// # use pyo3::prelude::*;
-    /// # Python::attach(|py| {
     /// # let tensor = dlbridge::Tensor::from(vec![1.0_f32]);
     /// let mut x = PyTensorOf::<f32, 1, Contiguous>::new(tensor).unwrap();
-    /// x.view_mut(py).fill(0.0);
-    /// # });
+    /// x.view_mut().fill(0.0);
+    /// ```
+    ///
+    /// An argument has one view at a time, and none while a slice is borrowed from it:
+    ///
+    /// ```compile_fail,E0499
+    /// # use dlbridge_pyo3::PyTensorMut;
+    /// fn zero(mut x: PyTensorMut<f32>) {
+    ///     let mut view = x.view_mut();
+    ///     x.view_mut().fill(1.0);
+    ///     view.fill(0.0);
+    /// }
     /// ```
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "the type, device and flag were checked")]
-    pub fn view_mut<'a>(&'a mut self, py: Python<'a>) -> PyViewMut<'a, T> {
+    pub fn view_mut(&mut self) -> ViewMut<'_, T> {
         const { assert!(C::WRITABLE, "view_mut needs the constraint `Writable`") };
-        PyViewMut::of(&mut self.tensor, py).expect("checked on the way in")
+        self.memory.view_mut().expect("checked on the way in")
     }
 
     /// The extents, outermost axis first. Does not compile for [`ANY_RANK`]; use
@@ -289,7 +349,7 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     pub fn extents(&self) -> [usize; N] {
         const { assert!(N != ANY_RANK, "a tensor of any rank has no array of extents") };
         let mut extents = [0; N];
-        for (to, &from) in extents.iter_mut().zip(self.tensor.shape()) {
+        for (to, &from) in extents.iter_mut().zip(self.shape()) {
             *to = from as usize;
         }
         extents
@@ -298,7 +358,7 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     /// Returns the tensor.
     #[must_use]
     pub fn into_inner(self) -> Tensor {
-        self.tensor
+        self.memory.into_inner()
     }
 }
 
@@ -306,7 +366,7 @@ impl<T, const N: usize, C> Deref for PyTensorOf<T, N, C> {
     type Target = Tensor;
 
     fn deref(&self) -> &Tensor {
-        &self.tensor
+        self.memory.tensor()
     }
 }
 
@@ -319,6 +379,6 @@ where
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self> {
         C::check_object(object)?;
-        Self::new(import(object, ImportOptions::default())?)
+        Self::borrowing(import(object, ImportOptions::default())?)
     }
 }

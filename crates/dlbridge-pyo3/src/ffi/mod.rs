@@ -5,6 +5,7 @@
 pub(crate) mod acquired;
 mod allocate;
 pub(crate) mod arrow;
+pub(crate) mod borrow;
 pub(crate) mod buffer;
 pub(crate) mod callbacks;
 pub(crate) mod capsule;

@@ -31,7 +31,7 @@ pub(super) fn is_prepared() -> bool {
 
 /// The token of this thread, if it is attached.
 #[inline]
-pub(super) fn attached<'py>() -> Option<Python<'py>> {
+pub(crate) fn attached<'py>() -> Option<Python<'py>> {
     let attachment = (*ATTACHMENT.get_or_init(find))?;
     // SAFETY: any thread may call them, attached or not (F5).
     let is_attached = attachment.is_attached(|state| unsafe { state() });

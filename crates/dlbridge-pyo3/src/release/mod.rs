@@ -28,7 +28,7 @@ use dlbridge::ffi::Binding;
 use dlbridge::{ArcTensor, Tensor};
 use pyo3::prelude::*;
 
-use interpreter::attached;
+pub(crate) use interpreter::attached;
 pub(crate) use interpreter::undisturbed;
 pub(crate) use nested::drain;
 use nested::run;

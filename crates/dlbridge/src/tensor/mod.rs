@@ -5,6 +5,7 @@ mod owned;
 
 mod accessors;
 mod builder;
+mod in_place;
 mod map;
 #[cfg(feature = "rayon")]
 mod parallel;
@@ -16,6 +17,7 @@ mod tensor_ref;
 mod view;
 
 pub use builder::Builder;
+pub use in_place::ChunksMut;
 pub(crate) use owned::debug;
 pub use owned::{Producer, Tensor};
 #[cfg(feature = "rayon")]

@@ -35,6 +35,7 @@ mod huge_layouts;
 mod huge_layouts_32;
 #[cfg(feature = "image-0_25")]
 mod image_0_25;
+mod in_place;
 mod misaligned;
 #[cfg(feature = "nalgebra-0_35")]
 mod nalgebra_0_35;

@@ -122,6 +122,11 @@ impl Handle {
     }
 
     #[inline]
+    pub(crate) fn descriptor(&self) -> *const DLTensor {
+        self.tensor.as_ptr()
+    }
+
+    #[inline]
     pub(crate) fn access(&self) -> Access {
         self.metadata.access()
     }

@@ -9,7 +9,7 @@ use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterato
 
 use super::buffer::Buffer;
 use super::elements::{Elements, write_mapped, write_zipped};
-use super::write::{Described, ElementsMut, write_run};
+use super::write::{Described, ElementsMut, Others, write_run, write_run_zipped};
 use super::{Iter, RowElements};
 use crate::layout::Runs;
 use crate::{Element, Error};
@@ -108,7 +108,33 @@ impl<T: Element> ElementsMut<'_, T> {
             for run in [front].into_iter().chain(runs).chain([back]) {
                 // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant); no
                 // other range has them, since no two indices reach one element (checked just now).
-                unsafe { write_run(&elements, run, &value) };
+                unsafe { write_run(&elements, run, |_, old| value(old)) };
+            }
+        });
+        Ok(())
+    }
+
+    /// As [`replace_zipped`](Self::replace_zipped), on many threads and in any order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overlapping`] where two indices may reach one element.
+    pub(crate) fn par_replace_zipped<U: Element>(
+        &mut self,
+        others: &Elements<'_, U>,
+        value: impl Fn(T, U) -> T + Sync,
+    ) -> Result<(), Error> {
+        let elements = self.elements();
+        let checked = elements.checked();
+        checked.check_disjoint()?;
+        split(0..checked.len(), halves).for_each(|range| {
+            let (shape, strides) = (checked.shape(), checked.strides());
+            let mut others =
+                Others::new(others.cells(), others.iter_of(range.clone()), range.start);
+            let (front, runs, back) = Runs::within(shape, strides, checked.len(), range);
+            for run in [front].into_iter().chain(runs).chain([back]) {
+                // SAFETY: as in `par_replace`.
+                unsafe { write_run_zipped(&elements, run, &mut others, &value) };
             }
         });
         Ok(())

@@ -4,8 +4,8 @@
 
 use std::marker::PhantomData;
 
-use super::RowElements;
 use super::elements::Elements;
+use super::{Iter, ReadCell, RowElements};
 use crate::layout::{self, Cut, Run, Runs};
 use crate::raw::Checked;
 use crate::raw::borrowed::Borrowed;
@@ -111,7 +111,7 @@ impl<'a, T: Element> ElementsMut<'a, T> {
             layout::by_stride(elements.checked().shape(), elements.checked().strides());
         for run in Runs::new(&shape, &strides, elements.checked().len()) {
             // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant).
-            unsafe { write_run(&elements, run, &mut value) };
+            unsafe { write_run(&elements, run, |_, old| value(old)) };
         }
     }
 
@@ -134,14 +134,34 @@ impl<'a, T: Element> ElementsMut<'a, T> {
             } else {
                 let mut values = values.iter();
                 // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant).
-                unsafe { write_run(&elements, run, |old| values.next().copied().unwrap_or(old)) };
+                unsafe {
+                    write_run(&elements, run, |_, old| values.next().copied().unwrap_or(old));
+                };
             }
             source = rest;
         }
     }
+
+    /// Replaces each element by `value` of it and of another tensor's element, in row-major order.
+    ///
+    /// # Panics
+    ///
+    /// If the other tensor has another number of elements.
+    pub(crate) fn replace_zipped<U: Element>(
+        &mut self,
+        others: &Elements<'_, U>,
+        mut value: impl FnMut(T, U) -> T,
+    ) {
+        let elements = self.elements();
+        let mut others = Others::new(others.cells(), others.iter(), 0);
+        for run in elements.runs() {
+            // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant).
+            unsafe { write_run_zipped(&elements, run, &mut others, &mut value) };
+        }
+    }
 }
 
-/// Replaces the elements of a run.
+/// Replaces the elements of a run by a function of their number in it and their value.
 ///
 /// # Safety
 ///
@@ -150,19 +170,64 @@ impl<'a, T: Element> ElementsMut<'a, T> {
 pub(super) unsafe fn write_run<T: Element>(
     elements: &Elements<'_, T>,
     run: Run,
-    mut value: impl FnMut(T) -> T,
+    mut value: impl FnMut(usize, T) -> T,
 ) {
     let first = elements.checked().data.cast::<T>().wrapping_offset(run.start);
-    let mut write = |at: *mut T| {
+    let mut write = |i: usize, at: *mut T| {
         // SAFETY: the layout has an element at this offset (R1), alive (R2).
         let old = unsafe { T::read(at.cast()) };
         // SAFETY: and exclusive (the caller's duty; R4).
-        unsafe { at.write_unaligned(value(old)) };
+        unsafe { at.write_unaligned(value(i, old)) };
     };
     // Two loops, so that the one over contiguous elements is vectorised.
     if run.step == 1 {
-        (0..run.len).for_each(|i| write(first.wrapping_add(i)));
+        (0..run.len).for_each(|i| write(i, first.wrapping_add(i)));
     } else {
-        (0..run.len as isize).for_each(|i| write(first.wrapping_offset(i * run.step)));
+        (0..run.len).for_each(|i| write(i, first.wrapping_offset(i as isize * run.step)));
+    }
+}
+
+/// The elements of another tensor that follow, in row-major order.
+pub(super) struct Others<'a, U> {
+    /// All elements, if they are contiguous, of which those from `start` on follow.
+    cells: Option<&'a [ReadCell<U>]>,
+    start: usize,
+    iter: Iter<'a, U>,
+}
+
+impl<'a, U> Others<'a, U> {
+    pub(super) fn new(cells: Option<&'a [ReadCell<U>]>, iter: Iter<'a, U>, start: usize) -> Self {
+        Self { cells, start, iter }
+    }
+}
+
+/// Replaces the elements of a run by a function of them and of as many elements of another tensor.
+///
+/// # Safety
+///
+/// As for [`write_run`].
+///
+/// # Panics
+///
+/// If fewer elements of the other tensor follow.
+#[inline(always)]
+pub(super) unsafe fn write_run_zipped<T: Element, U: Element>(
+    elements: &Elements<'_, T>,
+    run: Run,
+    others: &mut Others<'_, U>,
+    mut value: impl FnMut(T, U) -> T,
+) {
+    if let Some(cells) = others.cells {
+        let cells = &cells[others.start..others.start + run.len];
+        others.start += run.len;
+        // SAFETY: the caller's duty.
+        unsafe { write_run(elements, run, |i, old| value(old, cells[i].get())) };
+    } else {
+        // SAFETY: the same.
+        unsafe {
+            write_run(elements, run, |_, old| {
+                value(old, others.iter.next().expect("as many elements"))
+            });
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Items that only language bindings need.
 
+use dlbridge_sys::DLTensor;
+
 pub use super::borrowed::BorrowedTensor;
 use crate::raw::Handle;
 pub use crate::raw::handle::KeepAlive;
@@ -43,6 +45,14 @@ pub unsafe fn assume_class(mut tensor: Tensor, access: Access) -> Tensor {
     // SAFETY: the caller's duty (R4).
     unsafe { tensor.0.set_access(access) };
     tensor
+}
+
+/// The tensor's descriptor, which is validated and has explicit strides. It neither moves nor changes
+/// before the tensor is dropped, moved into another one, or borrowed mutably.
+#[must_use]
+#[inline]
+pub fn descriptor(tensor: &Tensor) -> *const DLTensor {
+    tensor.0.descriptor()
 }
 
 impl From<DeferredDrop> for Tensor {

@@ -1,0 +1,217 @@
+//! What a borrow survives: a leak, a panic, Python code and other extension modules in between.
+//! The plain cases are in `borrows.rs`.
+
+#![allow(unsafe_code, reason = "a tensor on a device that does not exist")]
+
+use std::mem::forget;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use dlbridge::{Device, Flags, Tensor};
+use dlbridge_pyo3::{PyTensor, PyTensorMut, PyTensorOf, Result};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+fn zeros(py: Python<'_>, len: usize) -> Bound<'_, PyAny> {
+    py.import("numpy").and_then(|numpy| numpy.call_method1("zeros", (len,))).expect("NumPy")
+}
+
+fn may_write(array: &Bound<'_, PyAny>) -> bool {
+    array.extract::<PyTensorMut<f64>>().is_ok()
+}
+
+fn may_read(array: &Bound<'_, PyAny>) -> bool {
+    array.extract::<PyTensor>().is_ok()
+}
+
+#[test]
+fn a_borrow_ends_with_its_argument_whatever_becomes_of_it() {
+    Python::attach(|py| {
+        let array = zeros(py, 3);
+        let read = || array.extract::<PyTensor>().expect("readable");
+        let write = || array.extract::<PyTensorMut<f64>>().expect("writable");
+        drop(write());
+        assert!(may_read(&array) && may_write(&array));
+        // Out of the argument: the tensor is read under T6, as before.
+        let tensor = read().into_inner();
+        assert!(may_write(&array), "{tensor:?}");
+        let tensor = write().into_inner();
+        assert!(may_write(&array), "{tensor:?}");
+        // A result is Python's.
+        let result = read().into_pyobject(py).expect("an object");
+        assert!(may_write(&array) && may_write(result.as_any()));
+        // Another tensor in its place.
+        let mut replaced = read();
+        *replaced = Tensor::from(vec![1.0]);
+        assert!(may_write(&array));
+        // To another thread, which drops it detached.
+        let (first, second) = (read(), read());
+        assert!(!may_write(&array));
+        py.detach(|| thread::spawn(move || drop((first, second))).join().expect("no panic"));
+        assert!(may_write(&array));
+    });
+}
+
+#[test]
+fn a_leaked_borrow_refuses_what_would_alias_it_and_nothing_else() {
+    Python::attach(|py| {
+        let (array, other) = (zeros(py, 3), zeros(py, 3));
+        forget(array.extract::<PyTensor>().expect("readable"));
+        assert!(may_read(&array) && !may_write(&array));
+        assert!(may_read(&other) && may_write(&other));
+        let written = zeros(py, 3);
+        forget(written.extract::<PyTensorMut<f64>>().expect("writable"));
+        assert!(!may_read(&written) && !may_write(&written));
+        assert!(may_read(&other) && may_write(&other));
+        // The leaked tensor keeps its memory, so that no other array gets it.
+        let address = |array: &Bound<'_, PyAny>| -> usize {
+            array.getattr("ctypes").and_then(|c| c.getattr("data")).unwrap().extract().unwrap()
+        };
+        let (leaked, gone) = ([address(&array), address(&written)], (array, written));
+        drop(gone);
+        for _ in 0..1000 {
+            let new = zeros(py, 3);
+            assert!(!leaked.contains(&address(&new)) && may_write(&new));
+        }
+    });
+}
+
+#[pyfunction]
+fn panics(_x: PyTensorMut<f64>, _y: PyTensor) {
+    panic!("on purpose");
+}
+
+#[test]
+fn a_panic_ends_the_borrows_of_its_call() {
+    Python::attach(|py| {
+        let (x, y) = (zeros(py, 3), zeros(py, 3));
+        let panics = wrap_pyfunction!(panics, py).expect("a function");
+        let names = PyDict::new(py);
+        for (name, value) in [("x", &x), ("y", &y), ("panics", panics.as_any())] {
+            names.set_item(name, value).expect("a dict");
+        }
+        let program = c"
+try: panics(x, y)
+except BaseException as error: assert type(error).__name__ == 'PanicException'
+";
+        py.run(program, Some(&names), None).expect("caught");
+        assert!(may_write(&x) && may_write(&y));
+        // Nor does an argument that is refused after the first one was borrowed.
+        panics.call1((&x, "no array")).expect_err("refused");
+        panics.call1((&x, &x)).expect_err("refused");
+        assert!(may_write(&x));
+    });
+}
+
+#[pyfunction]
+fn calls(mut x: PyTensorMut<f64>, function: &Bound<'_, PyAny>) -> PyResult<()> {
+    x.view_mut().fill(1.0);
+    function.call0()?;
+    x.view_mut().fill(2.0);
+    Ok(())
+}
+
+#[pyfunction]
+fn sum(x: PyTensorOf<f64>) -> f64 {
+    x.view().iter().sum()
+}
+
+#[test]
+fn python_code_within_a_call_does_not_get_the_memory_a_second_time() -> PyResult<()> {
+    Python::attach(|py| {
+        let names = PyDict::new(py);
+        names.set_item("np", py.import("numpy")?)?;
+        names.set_item("calls", wrap_pyfunction!(calls, py)?)?;
+        names.set_item("sum", wrap_pyfunction!(sum, py)?)?;
+        let program = c"
+import gc
+
+def refused(function, *arguments):
+    try:
+        function(*arguments)
+    except TypeError as error:
+        assert 'another argument writes' in str(error), error
+        return True
+    raise AssertionError('accepted')
+
+# Recursion, with the same array and with another one.
+a, b = np.zeros(4), np.ones(4)
+calls(a, lambda: refused(sum, a[1:]))
+calls(a, lambda: refused(calls, a, lambda: None))
+calls(a[:2], lambda: calls(a[2:], lambda: sum(b)))
+assert a.tolist() == [2] * 4
+
+# The cycle of an object that uses the array when it is collected.
+class Cycle:
+    def __init__(self): self.me = self
+    def __del__(self): seen.append(refused(sum, a))
+seen = []
+Cycle()
+calls(a, gc.collect)
+assert seen == [True]
+
+# A generator and a coroutine that are suspended within nothing of ours hold no borrow.
+def generator():
+    yield sum(a)
+    yield sum(a)
+values = generator()
+next(values)
+calls(a, lambda: None)
+assert next(values) == 8
+
+# An exception ends the borrow.
+try: calls(a, lambda: 1 / 0)
+except ZeroDivisionError: pass
+assert sum(a) == 4
+";
+        py.run(program, Some(&names), None)
+    })
+}
+
+#[test]
+fn memory_that_the_host_does_not_read_is_not_borrowed() -> Result<()> {
+    let on_device = || {
+        let owner = Tensor::builder(()).shape(&[4]).dtype(dlbridge::DType::F32);
+        // SAFETY: an address that no code uses.
+        unsafe { owner.build_raw(0x1000 as *mut _, Device::cuda(0), Flags::NONE) }
+    };
+    Python::attach(|py| {
+        let object = PyTensor::new(on_device()?).into_pyobject(py)?;
+        let first: PyTensor = object.extract()?;
+        let second: PyTensor = object.extract()?;
+        assert_eq!(first.data_ptr(), second.data_ptr());
+        Ok(())
+    })
+}
+
+#[test]
+fn of_threads_that_write_one_array_one_at_a_time_does() {
+    Python::attach(|py| {
+        let array = zeros(py, 1000).unbind();
+        let (written, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        py.detach(|| {
+            thread::scope(|scope| {
+                for number in 0..4 {
+                    let (array, written, refused) = (&array, &written, &refused);
+                    scope.spawn(move || {
+                        for _ in 0..200 {
+                            let borrow =
+                                Python::attach(|py| array.extract::<PyTensorMut<f64>>(py).ok());
+                            let Some(mut borrow) = borrow else {
+                                refused.fetch_add(1, Ordering::Relaxed);
+                                continue;
+                            };
+                            thread::yield_now();
+                            let mut view = borrow.view_mut();
+                            view.fill(f64::from(number));
+                            assert!(view.as_view().iter().all(|value| value == f64::from(number)));
+                            written.fetch_add(1, Ordering::Relaxed);
+                        }
+                    });
+                }
+            });
+        });
+        assert_eq!(written.into_inner() + refused.into_inner(), 800);
+        assert!(may_write(array.bind(py)));
+    });
+}
