@@ -22,7 +22,7 @@ const WORKERS: &str = "2";
 /// manifest allows, and one between.
 const OLDER_PYO3: [&str; 2] = ["0.27.2", "0.28.3"];
 /// Tests that build a project of their own, which only CI runs. Those in Python have the mark `long`.
-const LONG: [&str; 2] = ["misuse_does_not_compile", "the_example_builds_with_the_guides_manifest"];
+const LONG: [&str; 2] = ["misuse_does_not_compile", "a_new_project_builds_and_passes_its_tests"];
 const NOT_LONG: [&str; 2] = ["-m", "not long"];
 
 #[derive(Debug, Args)]
@@ -351,4 +351,19 @@ fn features(steps: &mut Steps) -> Result<Vec<String>> {
 /// Whether an argument for pytest names a file or a folder.
 fn names_a_file(arg: &str) -> bool {
     !arg.starts_with('-') && root().join(arg.split("::").next().unwrap_or(arg)).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONG, cmd};
+    use crate::shell::{shell, succeeds};
+
+    #[test]
+    fn long_tests_exist() {
+        let sh = shell();
+        for test in LONG {
+            let name = format!("fn {test}(");
+            assert!(succeeds(cmd!(sh, "git grep -qF {name} -- crates")), "{test}");
+        }
+    }
 }
