@@ -14,6 +14,8 @@ use crate::{Error, Result};
 const MANY: usize = 1000;
 /// How many of them at each end of an axis.
 const EDGE: usize = 3;
+/// The number of elements between two looks at signals.
+const BETWEEN_SIGNALS: usize = 1 << 16;
 /// How long a line is.
 const LINE: usize = 75;
 
@@ -142,7 +144,11 @@ fn list_of<'py>(
     let (mut items, size) = (Vec::new(), values.len().saturating_mul(size_of::<Py<PyAny>>()));
     let reserved = items.try_reserve_exact(values.len());
     reserved.map_err(|_| Error::from(dlbridge::Error::OutOfMemory { size }))?;
-    for value in values {
+    for (index, value) in values.enumerate() {
+        // An interrupt ends a list that takes long.
+        if index % BETWEEN_SIGNALS == 0 {
+            py.check_signals()?;
+        }
         items.push(value?);
     }
     Ok(PyList::new(py, items)?.into_any())
@@ -157,6 +163,11 @@ pub(super) fn to_text(tensor: &Tensor, indent: usize) -> Option<String> {
         return Some("[]".to_owned());
     }
     let edge = if tensor.len() > MANY { Some(EDGE) } else { None };
+    let shown = tensor.shape().iter().map(|&extent| extent.min(2 * EDGE as i64));
+    // Many short axes: even the outermost elements are too many.
+    if shown.fold(1, i64::saturating_mul) > 10 * MANY as i64 {
+        return Some("[...]".to_owned());
+    }
     with_value!(tensor, |T| {
         let view = tensor.view::<T>().ok()?;
         let mut text = String::new();
