@@ -73,7 +73,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("name", "check", "verdict", "words"), KNOWN)
-def test_what_is_known_is_found(name, check, verdict, words):
+def test_known_findings_are_found(name, check, verdict, words):
     found = outcome(name, check)
     assert found.verdict is verdict, found
     assert words in found.evidence

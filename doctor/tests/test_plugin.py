@@ -69,7 +69,7 @@ def test_a_typo_is_a_usage_error(tmp_path):
     assert "no module 'no_such'" in out
 
 
-def test_what_cannot_be_examined_fails(tmp_path):
+def test_a_subject_that_cannot_be_examined_fails(tmp_path):
     code, out = run_pytest(tmp_path, "--dlpack", "breaking:Plane", "-k", "methods")
     assert code == 1
     assert "cannot be examined" in out

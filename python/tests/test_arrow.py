@@ -121,14 +121,14 @@ class TestOwnership:
         gc.collect()
         assert made.released == {"schema": 1, "array": 1}
 
-    def test_what_the_gate_refuses_after_the_move_is_released(self):
+    def test_a_descriptor_that_is_invalid_after_the_move_is_released(self):
         made = Made(values=None)
         with pytest.raises(BufferError, match="null"):
             dlbridge.from_dlpack(made)
         gc.collect()
         assert made.released == {"schema": 1, "array": 1}
 
-    def test_an_array_is_taken_once(self):
+    def test_an_array_is_consumed_once(self):
         made = Made()
         answer = made.__arrow_c_array__()
 
@@ -169,7 +169,7 @@ class TestNulls:
             (5, [0b1110_0000], True),
         ],
     )
-    def test_nulls_that_nobody_counted_are_looked_for(self, offset, validity, fits):
+    def test_uncounted_nulls_are_looked_for(self, offset, validity, fits):
         made = Made(null_count=-1, validity=validity, offset=offset)
         if fits:
             assert dlbridge.from_dlpack(made).shape == (3,)

@@ -68,7 +68,7 @@ def test_an_empty_call_is_subtracted_and_half_a_measurement_is_none(benches):
     assert found.ratio("numpy-in", "dlpark") is None
 
 
-def test_what_is_missing_is_noted_once(benches):
+def test_a_missing_feature_is_noted_once(benches):
     found = results(benches)
     found.read_records("broken\tdlpk\tImportError: no\n")
     assert found.notes[:2] == [

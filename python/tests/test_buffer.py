@@ -297,7 +297,7 @@ class TestRelease:
 
 class TestAfterDlpack:
     @pytest.mark.parametrize("knows", [("stream", "max_version"), ("stream",), ()])
-    def test_a_buffer_stands_in_for_what_the_old_descriptor_cannot_say(self, knows):
+    def test_a_buffer_replaces_a_legacy_descriptor_that_cannot_be_exported(self, knows):
         """NumPy before 2.1 refuses to give read-only arrays to DLPack."""
         calls = []
 

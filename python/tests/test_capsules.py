@@ -137,7 +137,7 @@ def test_a_used_capsule_is_refused_without_a_look_inside(name):
 
 
 @pytest.mark.parametrize("wrong", [None, 3, 1.5, "dltensor", [1], object(), len])
-def test_what_is_no_capsule_and_has_no_method_is_a_type_error(wrong):
+def test_an_object_without_dlpack_that_is_no_capsule_is_a_type_error(wrong):
     with pytest.raises(TypeError, match=r"expected an array .*, found "):
         dlbridge.from_dlpack(wrong)
 
@@ -148,7 +148,7 @@ def test_no_argument_at_all_is_a_type_error():
 
 
 @NAMES
-def test_a_capsule_that_goes_while_an_exception_flies_keeps_the_exception(name):
+def test_a_capsule_that_is_freed_while_an_exception_is_raised_keeps_the_exception(name):
     def noise():
         try:
             raise ValueError("of the release")
@@ -164,7 +164,7 @@ def test_a_capsule_that_goes_while_an_exception_flies_keeps_the_exception(name):
 
 
 @NAMES
-def test_a_capsule_that_goes_with_a_failed_call_keeps_the_exception(name):
+def test_a_capsule_that_is_freed_by_a_failed_call_keeps_the_exception(name):
     made = Managed()
     tensors = [dlbridge.from_dlpack(made.capsule())]
 

@@ -256,7 +256,7 @@ class TestExport:
         array.validate(full=True)
         assert array.to_pylist() == tensor.tolist()
 
-    def test_what_arrow_lacks_is_refused(self, pa):
+    def test_dtypes_that_arrow_lacks_are_refused(self, pa):
         for tensor, found in [
             (dlbridge.zeros(2, dtype="complex64"), "found complex64; cast to float32"),
             (dlbridge.zeros(2, dtype="bfloat16"), "found bfloat16"),

@@ -77,7 +77,7 @@ HOST = pytest.mark.parametrize("device", [None, "cpu", "cpu:0"])
 class TestEveryFramework:
     @HOST
     @pytest.mark.parametrize("copy", [None, False])
-    def test_its_own_memory_is_taken_unless_a_copy_is_asked_for(self, source, copy, device):
+    def test_its_own_memory_is_imported_unless_a_copy_is_requested(self, source, copy, device):
         plain = dlbridge.from_dlpack(source)
         tensor = dlbridge.from_dlpack(source, copy=copy, device=device)
         assert tensor.data_ptr == plain.data_ptr
@@ -271,7 +271,7 @@ class TestDevices:
             dlbridge.from_dlpack(made.capsule(), device="cpu")
         assert made.releases == 1
 
-    def test_memory_of_another_device_is_taken_as_it_is_unless_asked_otherwise(self):
+    def test_memory_of_another_device_is_imported_unless_cpu_is_requested(self):
         for device in (None, "cuda:3"):
             made = Managed(device=(2, 3), flags=READ_ONLY)
             tensor = dlbridge.from_dlpack(producer_of(made), device=device, copy=False)

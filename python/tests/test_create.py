@@ -240,7 +240,7 @@ class TestFromBytes:
         tensor = dlbridge.from_bytes(data)
         assert (tensor.dtype, values(tensor)) == ("uint8", [1, 2, 3])
 
-    def test_a_buffer_with_gaps_is_taken_in_its_order(self):
+    def test_a_buffer_with_gaps_keeps_its_strides(self):
         assert values(dlbridge.from_bytes(memoryview(b"abcdef")[::-2])) == list(b"fdb")
 
     def test_the_bytes_are_copied(self):
@@ -287,7 +287,7 @@ class TestFromBytes:
             dlbridge.from_bytes(bytes(size), **keywords)
 
     @pytest.mark.parametrize("data", ["text", 3, None, [1, 2]])
-    def test_what_has_no_buffer_is_a_type_error(self, data):
+    def test_an_object_without_a_buffer_is_a_type_error(self, data):
         with pytest.raises(TypeError):
             dlbridge.from_bytes(data)
 

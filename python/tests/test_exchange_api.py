@@ -220,7 +220,7 @@ def test_a_callback_that_fails_without_an_exception_is_a_clear_error(table):
         dlbridge.from_dlpack(kind())
 
 
-def test_a_class_at_the_address_of_an_older_one_is_not_taken_for_it(table):
+def test_a_class_at_the_address_of_an_older_one_is_told_from_it(table):
     """Classes come and go at the same addresses; each is imported as it says itself."""
     making, plain, addresses = working(table), set(), set()
     for _ in range(300):
@@ -306,7 +306,7 @@ class TestTorch:
         }
 
     @pytest.mark.parametrize("take", [dlbridge.from_dlpack, dlbridge._native._borrow])
-    def test_what_the_table_fails_at_is_refused_in_torchs_one_line(self, take):
+    def test_a_failure_of_the_table_is_torchs_one_line(self, take):
         for tensor, words in self.refused().items():
             with pytest.raises(BufferError) as caught:
                 take(tensor)
@@ -349,6 +349,6 @@ class TestTorch:
         for tensor in (self.torch.ones(3), self.torch.ones(3, requires_grad=True)):
             assert dlbridge.inspect(tensor).protocol == "C exchange API"
 
-    def test_a_parameter_is_taken_like_its_tensor(self):
+    def test_a_parameter_is_imported_like_its_tensor(self):
         parameter = self.torch.nn.Parameter(self.torch.ones(3))
         assert dlbridge.inspect(parameter).data_ptr == parameter.data_ptr()

@@ -52,7 +52,7 @@ class TestImage:
         gc.collect()
         assert alive() is None
 
-    def test_what_a_framework_writes_is_seen_in_rust(self):
+    def test_rust_sees_what_a_framework_writes(self):
         image = example.Image(2, 2)
         assert image.brightness() == 0
         np.from_dlpack(image)[...] = 255
@@ -78,7 +78,7 @@ class TestImage:
         assert pointer(np.from_dlpack(image, copy=True)) != image.data_ptr
         assert pointer(np.from_dlpack(image, copy=False)) == image.data_ptr
 
-    def test_each_way_to_ask_gives_a_capsule(self):
+    def test_each_request_returns_a_capsule(self):
         image = example.Image(2, 3)
         for keywords in (
             {},
@@ -103,7 +103,7 @@ class TestImage:
         with pytest.raises(BufferError, match="read-only"):
             image.__dlpack__()
 
-    def test_what_is_no_picture_is_refused(self):
+    def test_an_array_that_is_no_picture_is_refused(self):
         with pytest.raises(TypeError, match=r"expected uint8\[\?, \?, 3\].*found float64"):
             example.Image.over_pixels(np.zeros((2, 3, 3)))
         with pytest.raises(TypeError, match="contiguous"):
@@ -254,7 +254,7 @@ class TestLike:
             with pytest.raises(BufferError, match="read-only"):
                 example.convert(like, read_only)
 
-    def test_what_the_framework_refuses_is_its_own_exception_and_released_once(self):
+    def test_a_refusal_of_the_framework_is_its_own_exception_and_released_once(self):
         torch = pytest.importorskip("torch", reason="torch is not installed")
         case = Case(DTYPES["float4_e2m1fn"], LAYOUTS["contiguous"], VERSIONED, WRITABLE)
         producer = Producer(case, aligned(bytes(64)))
@@ -272,7 +272,7 @@ class TestLike:
         assert alive() is None
 
     @EVERY
-    def test_memory_of_a_device_that_is_not_there_crashes_nobody(self, kind):
+    def test_memory_of_a_missing_device_is_no_crash(self, kind):
         made = hostile.Managed(device=(2, 99))
         like = kind.array([0])
         with contextlib.suppress(Exception):
@@ -281,7 +281,7 @@ class TestLike:
         assert made.releases == 1
         assert hostile.strays == []
 
-    def test_paddle_is_not_given_what_it_reads_as_something_else(self):
+    def test_paddle_does_not_get_dtypes_that_it_reads_as_others(self):
         like = KINDS["paddle"].array([0])
         with pytest.raises(BufferError, match="bfloat16"):
             example.convert(like, np.ones(2, dtype="uint16"))

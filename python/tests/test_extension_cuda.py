@@ -52,7 +52,7 @@ WAITS = {
 
 
 @pytest.mark.parametrize("code", WAITS.values(), ids=WAITS)
-def test_whoever_takes_a_slice_waits_for_its_stream(driver, code):
+def test_a_consumer_of_a_slice_waits_for_its_stream(driver, code):
     driver.run(HEAD + code)
     assert driver.output == "[7.0, 7.0, 7.0]\n"
     driver.run(HEAD + code, forgets="cuStreamWaitEvent")

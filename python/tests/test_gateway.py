@@ -363,7 +363,7 @@ def test_nothing_is_leaked(program, model):
         assert 200 in statuses, statuses
 
 
-def test_a_killed_gateway_takes_its_workers_along(program):
+def test_the_workers_of_a_killed_gateway_end(program):
     gateway = Gateway(program)
     gateway.ask(rows(300))
     # `stop` looks for what is left.

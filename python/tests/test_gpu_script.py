@@ -92,7 +92,7 @@ def test_the_programs_are_counted_where_a_gpu_is(packed, tmp_path_factory, said,
         (["run", "/nowhere"], "nothing was packed in /nowhere"),
     ],
 )
-def test_what_cannot_be_begun_ends_with_2(arguments, said):
+def test_an_examination_that_cannot_start_ends_with_2(arguments, said):
     done = run(*arguments)
     assert done.returncode == 2
     assert f"gpu-tests.sh: {said}" in done.stderr

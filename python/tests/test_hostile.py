@@ -192,7 +192,7 @@ class TestConsumedTwice:
         kept.clear()
         assert made.releases == 1
 
-    def test_a_capsule_that_is_consumed_while_it_is_handed_over_is_taken_once(self):
+    def test_a_capsule_that_is_consumed_while_it_is_passed_is_consumed_once(self):
         made = Managed()
         capsule = made.capsule()
         taken = []

@@ -179,7 +179,7 @@ def test_a_tensor_of_ours_is_described_like_any_other():
     assert description.data_ptr == tensor.data_ptr
 
 
-def test_what_cannot_be_taken_cannot_be_described():
+def test_an_object_that_cannot_be_imported_cannot_be_inspected():
     with pytest.raises(
         TypeError, match=r"expected an array .*, found int; convert it with numpy.asarray"
     ):

@@ -92,7 +92,7 @@ def test_a_long_chain_releases_its_first_owner_once():
     assert made.releases == 1
 
 
-def test_inspecting_lets_go_at_once():
+def test_inspecting_releases_at_once():
     array, alive = watched()
     dlbridge.inspect(array)
     del array
@@ -276,7 +276,7 @@ AT_EXIT = {
 
 
 @pytest.mark.parametrize("what", AT_EXIT)
-def test_what_lives_at_the_interpreters_exit_does_no_harm(what):
+def test_a_tensor_that_lives_at_the_interpreters_exit_does_no_harm(what):
     script = f"import ctypes, sys, threading, dlbridge, numpy as np\n{AT_EXIT[what]}\n"
     result = subprocess.run(
         [sys.executable, "-X", "dev", "-c", script],

@@ -82,7 +82,7 @@ def test_the_version_asked_for_chooses_the_descriptor(tensor, max_version, name)
         {"stream": None, "max_version": None, "dl_device": None, "copy": None},
     ],
 )
-def test_without_a_version_the_old_descriptor_over_the_same_memory_is_given(tensor, keywords):
+def test_without_a_version_the_legacy_descriptor_has_the_same_memory(tensor, keywords):
     check(tensor.__dlpack__(**keywords), tensor, LEGACY)
 
 
@@ -162,7 +162,7 @@ def test_repeated_calls_share_the_memory(tensor, max_version):
     assert second[0, 0] == first[0, 0]
 
 
-def test_numpy_may_write_to_a_tensor_of_ours(tensor):
+def test_numpy_may_write_to_our_tensor(tensor):
     array = np.from_dlpack(tensor)
     array[1, 2] = 99
     assert np.from_dlpack(tensor)[1, 2] == 99
@@ -219,7 +219,7 @@ class TestReadonly:
         ):
             readonly.__dlpack__(**keywords)
 
-    def test_the_old_descriptor_of_a_copy_is_given(self, readonly):
+    def test_the_legacy_descriptor_of_a_copy_is_exported(self, readonly):
         check(readonly.__dlpack__(copy=True), readonly, LEGACY, copied=True)
 
 

@@ -68,7 +68,7 @@ def test_a_read_only_array_stays_so():
     ],
     ids=["other byte order", "text", "objects", "times", "records", "long double", "odd strides"],
 )
-def test_what_numpy_refuses_is_an_error_that_names_it_with_numpys_as_its_cause(array):
+def test_a_numpy_array_that_numpy_refuses_is_an_error_with_numpys_as_its_cause(array):
     with pytest.raises(BufferError, match=r"expected .*, found .*; pass ") as ours:
         dlbridge.from_dlpack(array)
     with pytest.raises(BufferError) as numpys:

@@ -90,7 +90,7 @@ def test_the_memory_lives_as_long_as_an_array_over_it():
     assert sys.getrefcount(source) == before
 
 
-def test_nobody_can_take_the_memory_from_under_the_array():
+def test_the_memory_of_an_array_cannot_be_freed_under_it():
     array = convert(np.arange(3.0))
     while isinstance(array.base, np.ndarray):
         array = array.base
@@ -99,7 +99,7 @@ def test_nobody_can_take_the_memory_from_under_the_array():
     assert array.tolist() == [0, 1, 2]
 
 
-def test_an_array_that_is_given_round_and_round_stays_in_place():
+def test_an_array_that_is_exported_and_imported_again_stays_in_place():
     source = array = BASE.copy()
     for _ in range(100):
         array = convert(array)

@@ -282,7 +282,7 @@ class TestOddities:
         assert (raw.data, raw.byte_offset) == (self.made.base + 8, 0)
         assert np.from_dlpack(tensor).tolist() == [2, 3, 4]
 
-    def test_unaligned_data_is_taken_and_can_be_written(self):
+    def test_unaligned_data_is_imported_and_can_be_written(self):
         tensor = self.take(skew=1)
         assert tensor.data_ptr == self.made.base + 1
         dlbridge.fill(tensor, 1.5)

@@ -138,7 +138,7 @@ class TestMaking:
             (lambda: dlbridge.seal(np.zeros(1), metadata={"dlbridge:x": ""}), ValueError, "keys"),
         ],
     )
-    def test_what_cannot_be_sealed_is_told(self, make, error, message):
+    def test_memory_that_cannot_be_sealed_is_an_error(self, make, error, message):
         with pytest.raises(error, match=message):
             make()
 
@@ -274,7 +274,7 @@ class TestOpening:
             (lambda: os.memfd_create("x"), "without the seals"),
         ],
     )
-    def test_what_is_no_sealed_file_is_refused(self, make, message):
+    def test_a_file_without_seals_is_refused(self, make, message):
         number = make()
         try:
             with pytest.raises(ValueError, match=message):

@@ -100,7 +100,7 @@ class TestOrder:
         assert "record e001 1" in calls
         assert "wait 6000 e001" in calls
 
-    def test_nobody_waits_who_does_not_want_to(self, driver):
+    def test_a_consumer_may_decline_to_wait(self, driver):
         calls = driver.run(
             HEAD + "t = dlbridge.from_dlpack(Device(), stream=0x5000)\nt.__dlpack__(stream=-1)\n"
         )
@@ -166,7 +166,7 @@ class TestOrder:
             ("record", "cuEventRecord"),
         ],
     )
-    def test_what_the_driver_refuses_is_a_buffer_error(self, driver, fails, function):
+    def test_an_error_of_the_driver_is_a_buffer_error(self, driver, fails, function):
         calls = driver.run(
             HEAD + "try:\n    dlbridge.from_dlpack(Device(), stream=0x5000)\n"
             "except BufferError as error:\n    print(error)\n",

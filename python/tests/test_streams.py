@@ -208,7 +208,7 @@ class TestNumbersOnImport:
         assert producer.calls == []
 
     @pytest.mark.parametrize("stream", ["x", 1.5, object()])
-    def test_what_is_no_stream_is_a_type_error_before_the_producer_is_asked(self, stream):
+    def test_an_object_that_is_no_stream_is_a_type_error_before_the_producer_is_asked(self, stream):
         producer = Device((CUDA, 0))
         with pytest.raises(TypeError, match=r"stream: expected a number from -1 on, .*, found "):
             dlbridge.from_dlpack(producer, stream=stream)
@@ -337,7 +337,7 @@ class TestExchange:
         tensor.__dlpack__(stream=1)
 
     @pytest.mark.parametrize("device", [(1, 0), (CUDA_HOST, 0), (8, 0)])
-    def test_without_streams_nobody_is_asked(self, device):
+    def test_without_streams_no_stream_is_requested(self, device):
         kind, asked, _ = exchanging(device, status=-1)
         dlbridge.from_dlpack(kind())
         assert asked == []
@@ -358,7 +358,7 @@ class TestExchange:
         dlbridge.from_dlpack(kind(), stream=-1)
         assert (asked, dlpack) == ([], [])
 
-    def test_torch_on_the_host_is_taken_as_ever(self):
+    def test_torch_on_the_host_is_imported_as_before(self):
         torch = pytest.importorskip("torch", reason="torch is not installed")
         tensor = torch.arange(3)
         for stream in (None, -1):

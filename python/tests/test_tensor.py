@@ -247,7 +247,7 @@ class TestCopies:
         ("device", "error"),
         [("cup", ValueError), ("cuda:x", ValueError), (3, TypeError), (("cpu",), TypeError)],
     )
-    def test_what_is_no_device_is_an_error_that_lists_devices(self, device, error):
+    def test_an_unknown_device_is_an_error_that_lists_devices(self, device, error):
         with pytest.raises(error, match=r"device: .*expected .*cpu"):
             dlbridge.zeros(3).to_device(device)
 

@@ -29,7 +29,7 @@ no_double_release = hostile.no_double_release
 
 @pytest.mark.skipif(not FREE_THREADED, reason="this build of Python has its global lock")
 @pytest.mark.parametrize("module", ["dlbridge", "dlbridge_example"])
-def test_importing_a_module_of_ours_leaves_the_lock_off(module):
+def test_importing_our_modules_leaves_the_gil_off(module):
     if module == "dlbridge_example":
         pytest.importorskip(module, reason="the example extension is not installed")
     script = f"import sys, {module}; print(sys._is_gil_enabled())"

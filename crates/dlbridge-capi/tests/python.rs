@@ -83,12 +83,12 @@ fn python_objects_come_and_go() {
         Err(reason) => return eprintln!("skipped: {reason}"),
     };
     arrays_are_imported_and_released(&host);
-    capsules_are_taken_once(&host);
+    capsules_are_consumed_once(&host);
     producers_are_asked_once(&host);
-    what_cannot_be_imported_says_why(&host);
-    exports_are_taken_any_number_of_times(&host);
-    capsules_release_what_nobody_took(&host);
-    what_fails_consumes_nothing(&host);
+    an_object_that_cannot_be_imported_is_an_error_with_the_reason(&host);
+    exports_are_imported_any_number_of_times(&host);
+    an_unused_capsule_releases_its_tensor(&host);
+    a_failed_call_consumes_nothing(&host);
     drains_wait_for_the_lock(&host);
 }
 
@@ -117,7 +117,7 @@ fn arrays_are_imported_and_released(host: &Host) {
     free(tensor);
 }
 
-fn capsules_are_taken_once(host: &Host) {
+fn capsules_are_consumed_once(host: &Host) {
     for arguments in ["", "max_version=(1, 0)"] {
         host.run(&format!("c = np.ones(2).__dlpack__({arguments})"));
         free(import(host, "c").unwrap());
@@ -140,7 +140,7 @@ fn producers_are_asked_once(host: &Host) {
     assert!(host.truth("Broken.calls == 1"));
 }
 
-fn what_cannot_be_imported_says_why(host: &Host) {
+fn an_object_that_cannot_be_imported_is_an_error_with_the_reason(host: &Host) {
     let (status, message) = import(host, "'text'").unwrap_err();
     assert_eq!(status, Status::Unsupported);
     assert_eq!(message, "object: expected one with __dlpack__, or a capsule, found <class 'str'>");
@@ -167,7 +167,7 @@ fn what_cannot_be_imported_says_why(host: &Host) {
     host.drop(object as *mut PyObject);
 }
 
-fn exports_are_taken_any_number_of_times(host: &Host) {
+fn exports_are_imported_any_number_of_times(host: &Host) {
     let before = released();
     let mut object = ptr::null_mut();
     // SAFETY: exported, and owned here.
@@ -193,7 +193,7 @@ fn exports_are_taken_any_number_of_times(host: &Host) {
     assert_eq!(released(), before + 2);
 }
 
-fn capsules_release_what_nobody_took(host: &Host) {
+fn an_unused_capsule_releases_its_tensor(host: &Host) {
     let before = released();
     for versioned in [0, 1] {
         let mut capsule = ptr::null_mut();
@@ -205,7 +205,7 @@ fn capsules_release_what_nobody_took(host: &Host) {
     assert_eq!(released(), before + 2);
 }
 
-fn what_fails_consumes_nothing(host: &Host) {
+fn a_failed_call_consumes_nothing(host: &Host) {
     let before = released();
     let tensor = export(1);
     let mut capsule = ptr::null_mut();

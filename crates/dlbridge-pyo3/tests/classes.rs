@@ -148,7 +148,7 @@ fn read_only_memory_is_not_borrowed_by_a_descriptor_without_flags() {
 }
 
 #[test]
-fn objects_of_a_derived_class_are_taken_and_all_others_refused() {
+fn objects_of_a_derived_class_are_accepted_and_others_refused() {
     Python::attach(|py| {
         let table = table_of(&Kept::object(py, numbers().into_shared()));
         let base = py.get_type::<Kept>();

@@ -64,7 +64,7 @@ fn a_deleter_leaves_no_exception_behind_an_object() {
 }
 
 #[test]
-fn a_deleter_neither_sees_nor_changes_the_exception_that_an_object_goes_with() {
+fn a_deleter_neither_sees_nor_changes_a_pending_exception() {
     Python::attach(|py| {
         let (object, releases) = object_of_a_careless_producer(py);
         let object = object.into_bound(py);

@@ -146,7 +146,7 @@ fn a_table_that_fails_without_an_exception_is_a_buffer_error() {
 }
 
 #[test]
-fn a_table_that_gives_nothing_is_a_buffer_error() {
+fn a_table_that_returns_null_is_a_buffer_error() {
     Python::attach(|py| {
         let error = import_by(py, table(Some(gives_nothing), None)).map(drop);
         let error = error.expect_err("there is no tensor");
@@ -170,7 +170,7 @@ fn what_a_failing_table_gives_stays_the_tables() {
 }
 
 #[test]
-fn a_table_that_succeeds_with_an_exception_set_gives_a_tensor_all_the_same() {
+fn a_table_that_succeeds_with_an_exception_set_still_returns_a_tensor() {
     Python::attach(|py| {
         let releases = next(pair());
         let tensor = import_by(py, table(Some(gives_and_raises), None)).expect("it gives one");
@@ -218,7 +218,7 @@ fn a_newer_minor_version_of_a_table_is_used() {
 }
 
 #[test]
-fn a_table_of_null_callbacks_serves_nobody() {
+fn a_table_of_null_callbacks_is_not_used() {
     Python::attach(|py| {
         let object = object_with(py, empty_table());
         let error = import(object.as_borrowed(), ImportOptions::default()).map(drop);
@@ -274,7 +274,7 @@ fn a_wrong_loan_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_borrowed_is_imported_but_an_interrupt_is_raised() {
+fn memory_that_cannot_be_borrowed_is_imported_but_an_interrupt_is_raised() {
     Python::attach(|py| {
         for borrow in [does_not_borrow as Borrow, borrows_nothing] {
             let object = object_with(py, table(Some(gives), Some(borrow)));
@@ -316,7 +316,7 @@ unsafe extern "C" fn allocates_nothing(
 }
 
 #[test]
-fn what_an_allocator_gives_wrongly_is_refused_and_released_once() {
+fn wrong_memory_of_an_allocator_is_refused_and_released_once() {
     let two = |value: f32| Foreign::new(&[2], &[value; 2]);
     let wrong = [
         ("another rank", Foreign::new(&[1, 2], &[0.0_f32; 2])),

@@ -67,7 +67,7 @@ fn a_table_that_refuses_leaves_the_tensor_to_be_released_once() {
 }
 
 #[test]
-fn a_table_that_takes_a_tensor_and_gives_nothing_is_an_error_and_keeps_the_tensor() {
+fn a_table_that_consumes_a_tensor_and_returns_null_is_an_error_and_keeps_the_tensor() {
     unsafe extern "C" fn takes(
         tensor: *mut DLManagedTensorVersioned,
         _: *mut *mut c_void,
@@ -174,7 +174,7 @@ fn an_allocator_s_memory_is_zeroed_and_ours_alone() {
 }
 
 #[test]
-fn what_an_allocator_gives_is_compared_with_what_was_asked_for() {
+fn allocated_memory_is_compared_with_the_request() {
     Python::attach(|py| {
         let object = object_with(py, table(Some(dirty), None));
         let error = Allocator::of(&object).zeros::<f64>(&[3]).expect_err("it gives uint32");

@@ -63,7 +63,7 @@ fn structs() -> [Struct; 8] {
 
 /// C puts a field at the next multiple of its alignment, on targets of every pointer width.
 #[test]
-fn every_field_lies_where_c_puts_it() {
+fn every_field_has_the_offset_that_c_gives_it() {
     for record in structs() {
         let mut end = 0_usize;
         for field in &record.fields {

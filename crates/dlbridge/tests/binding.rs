@@ -74,7 +74,7 @@ fn a_bound_tensor_waits_for_its_binding_whatever_became_of_it() {
 }
 
 #[test]
-fn a_bound_tensor_without_strides_waits_too() {
+fn a_bound_tensor_without_strides_is_deferred() {
     let _turn = TURN.lock();
     let (tensor, releases) = bound(numbers().null_strides());
     assert_eq!(tensor.strides(), [1]);

@@ -90,7 +90,7 @@ fn the_tests_pass_beside_a_driver_that_is_late() {
 }
 
 #[test]
-fn what_has_no_slice_is_refused() {
+fn memory_without_a_slice_is_refused() {
     let refused = candle_core_0_11_cuda::from_candle::<f32>(candle((2, 3)), |_| None).map(drop);
     let error = refused.expect_err("on the CPU").to_string();
     assert_eq!(error, "storage: expected one with a CUDA slice of these elements, found Cpu");

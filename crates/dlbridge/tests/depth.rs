@@ -154,7 +154,7 @@ fn a_share_of_a_share_is_written_by_nobody() {
 }
 
 #[test]
-fn what_came_back_from_c_gives_no_owner_out() {
+fn a_tensor_back_from_c_returns_no_owner() {
     let shared = Tensor::from(vec![1, 2, 3]).into_shared();
     let exported = Tensor::from(shared.clone()).into_raw();
     drop(shared);

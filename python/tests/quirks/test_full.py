@@ -111,7 +111,7 @@ class TestMlx:
         assert dlbridge.from_dlpack(array, device="cpu").device == "cpu"
 
     @pytest.mark.parametrize("dtype", ["float64", "complex128"])
-    def test_it_is_not_given_what_it_would_make_narrower(self, dtype):
+    def test_it_does_not_get_dtypes_that_it_would_narrow(self, dtype):
         example = load("dlbridge_example")
         array = self.mx.arange(3)
         assert "64" not in str(self.mx.from_dlpack(np.ones(3)).dtype)

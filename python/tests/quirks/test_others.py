@@ -30,7 +30,7 @@ def test_a_legacy_capsule_of_jax_says_nothing_of_access():
     assert name_of(tensor.__dlpack__()) == b"dltensor"
 
 
-def test_jax_takes_our_memory_where_it_lies_if_it_is_aligned():
+def test_jax_shares_our_memory_if_it_is_aligned():
     jax = load("jax")
     tensor = dlbridge.zeros(32, dtype="float32")
     assert tensor.data_ptr % 64 == 0
@@ -68,7 +68,7 @@ def test_a_table_of_tvm_without_callbacks_is_passed_over():
     assert _native._borrow(wrapped)["data_ptr"] == tensor.data_ptr()
 
 
-def test_tvm_forgets_that_memory_is_read_only_and_is_not_given_it():
+def test_tvm_forgets_that_memory_is_read_only_and_does_not_get_it():
     tvm = load("tvm_ffi")
     kind = load("dlbridge_example")
     array = np.arange(3, dtype="float32")
@@ -85,7 +85,7 @@ def test_tvm_hands_an_offset_on_and_we_fold_it():
 
 
 @pytest.mark.parametrize("made", [{}, {"byte_offset": 8}, {"strides": None}, {"shape": ()}])
-def test_what_we_give_has_strides_and_no_offset(made):
+def test_our_exports_have_strides_and_no_offset(made):
     """Paddle, ONNX Runtime, Warp and DALI ignore offsets, MindSpore follows null strides."""
     tensor = dlbridge.from_dlpack(producer_of(Managed(**made)))
     raw = read(tensor.__dlpack__(max_version=(1, 3)))

@@ -24,7 +24,7 @@ def test_what_is_borrowed_from_torch_is_the_tensor_itself():
     }
 
 
-def test_what_cannot_be_borrowed_says_why():
+def test_memory_that_cannot_be_borrowed_is_an_error_with_the_reason():
     with pytest.raises(BufferError, match="resolve_conj"):
         _native._borrow(torch.ones(2, dtype=torch.complex64).conj())
     for tensor in (torch.ones(3).to_sparse(), torch.empty(3, device="meta")):

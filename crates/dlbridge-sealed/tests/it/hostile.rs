@@ -67,7 +67,7 @@ fn a_file_without_all_seals_is_refused() {
 }
 
 #[test]
-fn what_is_no_memory_file_is_refused() {
+fn any_other_file_than_a_memory_file_is_refused() {
     let file = |path: &str| File::open(path).expect("on every Linux");
     let (end, other) = UnixStream::pair().expect("sockets");
     let (pipe, _writer) = rustix::pipe::pipe().expect("a pipe");

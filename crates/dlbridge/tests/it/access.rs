@@ -163,7 +163,7 @@ fn frozen_memory_stays_frozen_when_it_is_shared() {
 
 /// A producer can keep its copy, and so can code that has our own export before it comes back.
 #[test]
-fn a_copy_is_shared_whoever_made_it() {
+fn an_imported_copy_is_shared() {
     let tensor = foreign(Flags::IS_COPIED);
     assert_eq!((tensor.access(), tensor.is_copied()), (Access::Shared, true));
     let tensor = take_back(tensor.into_raw());

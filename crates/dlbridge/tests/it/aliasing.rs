@@ -42,7 +42,7 @@ fn a_reversed_tensor_gives_no_slice_past_its_end() {
 }
 
 #[test]
-fn a_broadcast_tensor_gives_no_slice_at_all() {
+fn a_broadcast_tensor_has_no_slice() {
     let make = || Foreign::new(&[4], &[1]).strides(&[0]).class(Access::Exclusive);
     let mut tensor = import(make()).expect("legal");
     let wanted = Error::NotContiguous { axis: 0, stride: 0, expected: 1 };
@@ -129,7 +129,7 @@ fn a_callee_that_scribbles_over_a_borrowed_descriptor_changes_nothing_here() {
 }
 
 #[test]
-fn what_is_given_away_outlives_the_function_that_gave_it() {
+fn an_export_outlives_the_function_that_returned_it() {
     fn give() -> *mut DLManagedTensorVersioned {
         let values: Vec<u16> = (0..50).collect();
         Tensor::builder(values).shape(&[5, 10]).build::<u16>().expect("it fits").into_raw()

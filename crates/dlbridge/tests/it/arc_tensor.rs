@@ -28,7 +28,7 @@ fn the_last_handle_releases_the_memory_whichever_it_is() {
 }
 
 #[test]
-fn threads_clone_give_away_and_drop() {
+fn threads_clone_export_and_drop() {
     for (tensor, releases) in owned_and_imported() {
         let tensor = tensor.into_shared();
         let threads: Vec<_> = (0..4)
@@ -50,7 +50,7 @@ fn threads_clone_give_away_and_drop() {
 }
 
 #[test]
-fn what_is_given_away_has_a_descriptor_of_its_own() {
+fn each_export_has_its_own_descriptor() {
     for (tensor, releases) in owned_and_imported() {
         let tensor = tensor.into_shared();
         let managed = Tensor::from(tensor.clone()).into_raw();
@@ -73,7 +73,7 @@ fn what_is_given_away_has_a_descriptor_of_its_own() {
 }
 
 #[test]
-fn the_last_handle_is_given_away_without_a_new_descriptor() {
+fn the_last_handle_is_exported_without_a_new_descriptor() {
     let tensor = Tensor::from(SIX.to_vec()).into_shared();
     drop(tensor.clone());
     let shape = tensor.shape().as_ptr();
@@ -111,7 +111,7 @@ fn a_read_only_copy_is_no_longer_called_one() {
 }
 
 #[test]
-fn an_owner_is_taken_out_by_the_last_handle_alone() {
+fn only_the_last_handle_returns_the_owner() {
     let owner = CountingOwner::new(SIX);
     let drops = owner.drops();
     let tensor = Tensor::builder(owner).build::<f32>().expect("it fits").into_shared();
@@ -227,7 +227,7 @@ fn frozen_memory_of_a_legacy_capsule_stays_read_only() {
 }
 
 #[test]
-fn the_last_handle_stays_frozen_and_gives_its_owner_out() {
+fn the_last_handle_stays_frozen_and_returns_its_owner() {
     let frozen = Tensor::from(SIX.to_vec()).into_frozen();
     let another = frozen.clone();
     assert!(frozen.into_inner().is_none());

@@ -203,7 +203,7 @@ fn a_column_of_less_than_an_axis_is_refused() {
 }
 
 #[test]
-fn a_field_that_lies_is_refused() {
+fn a_wrong_field_is_refused() {
     let refuse = |name: &str, metadata: &str| {
         let array = lists(6, numbers(12));
         let field = tensors(name, metadata, &array);

@@ -69,7 +69,7 @@ fn bytes_that_are_said_to_be_truth_values_read_as_such() {
 }
 
 #[test]
-fn truth_values_that_rust_owns_may_be_exported_and_taken_back() {
+fn truth_values_that_rust_owns_may_be_exported_and_returned() {
     let mut tensor = Tensor::from(vec![true, false]);
     assert_eq!(tensor.dtype(), DType::BOOL);
     tensor.view_mut::<bool>().expect("exclusive").map_inplace(|value| !value);
@@ -84,7 +84,7 @@ fn scribble(tensor: &Tensor) {
 }
 
 #[test]
-fn truth_values_that_others_may_have_written_are_not_taken_back() {
+fn truth_values_that_others_may_have_written_are_not_returned() {
     let tensor = Tensor::from(vec![true, false]).into_shared();
     let share = Tensor::from(tensor.clone());
     scribble(&share);
@@ -106,7 +106,7 @@ fn truth_values_are_not_written_as_bytes() {
 }
 
 #[test]
-fn numbers_that_others_may_have_written_are_taken_back() {
+fn numbers_that_others_may_have_written_are_returned() {
     let tensor = Tensor::from(vec![7_u8, 8]).into_shared();
     scribble(&tensor);
     let tensor = tensor.into_inner().expect("no other handle");
@@ -114,7 +114,7 @@ fn numbers_that_others_may_have_written_are_taken_back() {
 }
 
 #[test]
-fn truth_values_of_an_immutable_owner_are_taken_back() {
+fn truth_values_of_an_immutable_owner_are_returned() {
     let owner: Arc<[bool]> = Arc::from([true, false]);
     let tensor = Tensor::from(Tensor::from(owner).into_shared());
     assert_eq!(tensor.into_owner::<Arc<[bool]>>().expect("that is it")[..], [true, false]);

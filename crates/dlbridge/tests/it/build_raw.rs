@@ -74,7 +74,7 @@ fn shape_and_dtype_must_have_been_chosen() {
 
 #[test]
 #[cfg_attr(target_pointer_width = "32", ignore = "its sizes are of 64 bits")]
-fn what_cannot_be_is_refused_and_the_owner_dropped_once() {
+fn an_impossible_layout_is_refused_and_the_owner_dropped_once() {
     let refused = |change: fn(Builder<CountingOwner<u8>>) -> _, data, wanted: Error| {
         let owner = CountingOwner::new([0_u8; 0]);
         let drops = owner.drops();

@@ -57,7 +57,7 @@ fn an_offset_and_missing_strides_are_evened_out() {
 }
 
 #[test]
-fn an_owner_of_what_is_refused_is_dropped_once() {
+fn the_owner_of_a_refused_tensor_is_dropped_once() {
     let owner = CountingOwner::new(SIX);
     let drops = owner.drops();
     let error = kept(owner, |tensor| tensor.ndim = -1, Flags::NONE).unwrap_err();
@@ -104,7 +104,7 @@ fn strides_are_made_for_a_loan() {
 }
 
 #[test]
-fn what_the_gate_refuses_is_not_borrowed() {
+fn an_invalid_descriptor_is_not_borrowed() {
     let mut raw = Tensor::from(vec![1_i32, 2, 3]).as_raw();
     raw.data = ptr::null_mut();
     // Its lists were those of a tensor that is gone.

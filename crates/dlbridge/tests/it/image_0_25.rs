@@ -250,7 +250,7 @@ fn an_owning_image_releases_its_tensor_once_on_another_thread() {
 }
 
 #[test]
-fn an_image_given_away_is_copied_not_borrowed() {
+fn an_exported_image_is_copied_not_borrowed() {
     let image = RgbaImage::from_raw(2, 1, samples(8)).expect("it fits");
     let tensor = take_back(Tensor::from(image.clone()).into_raw());
     assert_eq!(

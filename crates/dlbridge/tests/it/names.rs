@@ -77,7 +77,7 @@ fn any_code_width_and_lane_count_survives_its_name() {
 }
 
 #[test]
-fn what_is_no_dtype_is_refused_with_its_name() {
+fn an_unknown_dtype_name_is_an_error_that_names_it() {
     for name in [
         "",
         " ",
@@ -150,7 +150,7 @@ fn unknown_device_kinds_survive_their_names() {
 }
 
 #[test]
-fn what_is_no_device_is_refused_with_its_name() {
+fn an_unknown_device_name_is_an_error_that_names_it() {
     for name in ["", "cpu:", ":0", "cuda:x", "gpu", "CUDA", "cuda:0:0", "cuda:2147483648", "kind"] {
         let wanted = Error::UnknownName { what: "device", name: name.into() };
         assert_eq!(name.parse::<Device>(), Err(wanted), "{name:?}");

@@ -235,7 +235,7 @@ fn an_array_of_truth_values_conforms() {
 }
 
 #[test]
-fn an_array_given_away_comes_back_as_an_array_of_cells() {
+fn an_exported_array_comes_back_as_an_array_of_cells() {
     let array: Array0<i32> = arr0(3);
     let tensor = take_back(Tensor::from(array).into_raw());
     assert_eq!(tensor.copy_as::<Array<i32, Ix0>>(), Ok(arr0(3)));

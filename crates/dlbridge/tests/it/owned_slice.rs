@@ -46,7 +46,7 @@ fn an_owner_is_dropped_once_on_another_thread() {
 }
 
 #[test]
-fn what_is_refused_is_released_all_the_same() {
+fn a_refused_tensor_is_released() {
     let refused = |class, strides: &[i64]| {
         let foreign = Foreign::new(&[3], &[1_i32, 2, 3, 4, 5, 6]).class(class).strides(strides);
         let releases = foreign.releases();

@@ -61,7 +61,7 @@ fn an_owner_taken_back_out_is_not_dropped() {
 }
 
 #[test]
-fn asking_for_another_owner_gives_the_tensor_back() {
+fn asking_for_another_owner_returns_the_tensor() {
     let (tensor, drops) = counted();
     let tensor = tensor.into_owner::<Vec<i32>>().expect_err("the owner is no vector");
     let tensor = tensor.into_owner::<()>().expect_err("nor nothing");
@@ -72,7 +72,7 @@ fn asking_for_another_owner_gives_the_tensor_back() {
 }
 
 #[test]
-fn what_was_written_is_in_the_owner_taken_back() {
+fn the_returned_owner_has_what_was_written() {
     let mut tensor = Tensor::from(vec![1_i32, 2, 3]);
     tensor.as_slice_mut::<i32>().expect("exclusive")[1] = 20;
     tensor.view_mut::<i32>().expect("exclusive").map_inplace(|x| x + 1);

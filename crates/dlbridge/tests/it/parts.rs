@@ -176,7 +176,7 @@ fn parts_of_a_frozen_tensor_are_slices() {
 }
 
 #[test]
-fn what_is_repeated_is_read_only() {
+fn repeated_elements_are_read_only() {
     let mut repeated = Tensor::from([1, 2]).broadcast_to(&[3, 2]).expect("a new axis");
     assert_eq!((repeated.access(), repeated.is_read_only()), (Access::Frozen, true));
     assert_eq!(repeated.view_mut::<i32>().err(), Some(Error::ReadOnly));

@@ -235,7 +235,7 @@ proptest! {
     }
 
     #[test]
-    fn iterators_give_each_element_once_from_either_end(
+    fn iterators_return_each_element_once_from_either_end(
         (shape, strides) in prop_oneof![small(), long()],
         ends in vec(any::<bool>(), 0..30),
     ) {

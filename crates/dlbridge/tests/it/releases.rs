@@ -103,7 +103,7 @@ fn a_tensor_without_a_deleter_is_never_released() {
 }
 
 #[test]
-fn a_tensor_without_a_deleter_is_given_away_with_one() {
+fn a_tensor_without_a_deleter_is_exported_with_one() {
     let (producer, releases) = foreign();
     let tensor = import(producer.without_deleter()).expect("legal");
     assert!(!tensor.producer().expect("foreign").has_deleter);

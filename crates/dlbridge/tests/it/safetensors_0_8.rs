@@ -278,7 +278,7 @@ fn views_take_what_lies_side_by_side() {
 }
 
 #[test]
-fn a_tensor_of_a_file_given_away_stays_read_only() {
+fn an_exported_tensor_of_a_file_stays_read_only() {
     let (bytes, values) = floats();
     let tensor = Archive::new(bytes).and_then(|file| file.tensor("x")).expect("a file");
     let tensor = take_back(tensor.into_raw());

@@ -63,7 +63,7 @@ fn model(shape: &[i64], strides: &[i64], at: usize) -> Vec<i64> {
 }
 
 #[test]
-fn every_way_of_reading_gives_the_elements_in_row_major_order() {
+fn every_reader_returns_the_elements_in_row_major_order() {
     for &(shape, strides, at) in LAYOUTS {
         let tensor = tensor(shape, strides, at);
         let view = tensor.view::<i64>().expect("its own type");

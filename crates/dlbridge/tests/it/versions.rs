@@ -218,7 +218,7 @@ fn a_tensor_of_the_old_abi_has_no_flags_and_no_version() {
 /// Nothing says that such memory may be written: it is read-only, and goes out so, but for the ABI that
 /// it came by.
 #[test]
-fn what_came_by_the_old_abi_is_read_only_and_may_go_out_by_it() {
+fn legacy_memory_is_read_only_and_exported_by_the_legacy_abi() {
     type Share = fn(Tensor) -> Tensor;
     let ways: [Share; 4] = [
         |tensor| tensor,
@@ -248,7 +248,7 @@ fn what_came_by_the_old_abi_is_read_only_and_may_go_out_by_it() {
 }
 
 #[test]
-fn what_is_said_to_be_read_only_stays_so() {
+fn memory_flagged_read_only_stays_read_only() {
     let tensor = import(plain().flags(Flags::READ_ONLY)).expect("legal");
     assert!(!tensor.is_legacy_read_only());
     // SAFETY: nothing is assumed of a tensor that says what it is.

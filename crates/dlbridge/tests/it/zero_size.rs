@@ -65,7 +65,7 @@ fn a_copy_keeps_the_shape() {
 }
 
 #[test]
-fn it_is_given_away_and_comes_back() {
+fn it_is_exported_and_imported_again() {
     for (name, tensor) in empty() {
         let shape = tensor.shape().to_vec();
         let again = take_back(tensor.into_raw());
