@@ -75,3 +75,24 @@ fn program<'a>(julia: &Path, venv: &'a Venv) -> Result<Cmd<'a>> {
         // The package needs nothing that is not part of Julia.
         .env("JULIA_PKG_OFFLINE", "true"))
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// `test rust` and `test julia` run beside each other, and both prepare the same Julia.
+    #[test]
+    fn of_two_scripts_that_prepare_a_prefix_the_second_waits() {
+        let sh = shell();
+        let folder = sh.create_temp_dir().unwrap();
+        let prefix = folder.path().join("prefix");
+        let prepare = "name=test; . scripts/debian.sh; prepare \"$0\"";
+        let first =
+            format!("{prepare}; echo \"$$\" >\"$0/begun\"; sleep 1; echo yes >\"$0/complete\"");
+        let second = format!(
+            "until [ -e \"$0/begun\" ]; do sleep 0.01; done; {prepare}; cat \"$0/complete\""
+        );
+        let both = format!("(sh -c '{first}' {0} &) ; sh -c '{second}' {0}", prefix.display());
+        assert_eq!(cmd!(sh, "sh -c {both}").read().unwrap(), "yes");
+    }
+}

@@ -91,8 +91,25 @@ Base.mapreduce(f, op, x::TensorLike; keywords...) = with_plain(array -> mapreduc
 Base.permutedims(x::TensorLike, order) = GC.@preserve x permutedims(plain(x), order)
 LinearAlgebra.norm(x::TensorLike, p::Real = 2) = GC.@preserve x LinearAlgebra.norm(plain(x), p)
 
+# Julia computes half of a product of an array and its own transpose, which is exactly symmetric, so both are kept one.
+plain_pair(A, B) = (plain(A), plain(B))
+
+for (wrapper, wrap) in ((:Transpose, :transpose), (:Adjoint, :adjoint))
+    @eval function plain_pair(A::$wrapper{<:Any,<:TensorLike}, B::TensorLike)
+        b = plain(B)
+        return (parent(A) === B ? $wrap(b) : plain(A), b)
+    end
+    @eval function plain_pair(A::TensorLike, B::$wrapper{<:Any,<:TensorLike})
+        a = plain(A)
+        return (a, parent(B) === A ? $wrap(a) : plain(B))
+    end
+end
+
 function plain_mul!(C, A, B, α, β)
-    GC.@preserve A B mul!(C, plain(A), plain(B), α, β)
+    GC.@preserve A B begin
+        a, b = plain_pair(A, B)
+        mul!(C, a, b, α, β)
+    end
     return C
 end
 

@@ -51,7 +51,8 @@ end
         @test norm(y) ≈ norm(Y) && norm(y, 1) ≈ norm(Y, 1)
         @test dot(y, y) ≈ dot(y, Y) ≈ dot(Y, y) ≈ dot(Y, Y)
         if ndims(y) == 2
-            @test transpose(y) * y ≈ transpose(Y) * Y && y * Y' ≈ Y * y' ≈ Y * Y'
+            @test transpose(y) * y ≈ transpose(Y) * Y && y * y' ≈ Y * Y' && y * Y' ≈ Y * y' ≈ Y * Y'
+            @test issymmetric(y' * y) && issymmetric(y * transpose(y))
             @test y * ones(size(y, 2)) ≈ Y * ones(size(Y, 2))
             @test permutedims(y) == permutedims(Y) == permutedims(y, (2, 1)) && permutedims(y, (1, 2)) == Y
         end

@@ -41,25 +41,23 @@ end
 function prepare()
     python() === nothing && return "no Python"
     package_folder = dirname(@__DIR__)
-    # PyCall is built for one Python.
-    stamp, made_for = joinpath(FOLDER, "python.txt"), read(`$(python()) -c "import sys; print(sys.prefix, sys.version)"`, String)
-    if !isfile(stamp) || read(stamp, String) != made_for
-        rm(FOLDER; recursive = true, force = true)
-        if isfile(SCRIPT)
-            command = `bash $SCRIPT $FOLDER $(julia()) $(python()) $package_folder`
-            log = IOBuffer()
-            succeeds = withenv("JULIA_LOAD_PATH" => nothing, "JULIA_PROJECT" => nothing) do
-                success(pipeline(command; stdout = log, stderr = log))
-            end
-            succeeds || return "$SCRIPT failed: $(last_line(log))"
-        elseif !has_registry()
-            return "neither a registry nor $SCRIPT"
+    # PyCall is built for one Python; a change of this package's dependencies changes the projects.
+    stamp = joinpath(FOLDER, "made-for.txt")
+    made_for = read(`$(python()) -c "import sys; print(sys.prefix, sys.version)"`, String) *
+               read(joinpath(package_folder, "Project.toml"), String)
+    isfile(stamp) && read(stamp, String) == made_for && return nothing
+    rm(FOLDER; recursive = true, force = true)
+    if isfile(SCRIPT)
+        command = `bash $SCRIPT $FOLDER $(julia()) $(python()) $package_folder`
+        log = IOBuffer()
+        succeeds = withenv("JULIA_LOAD_PATH" => nothing, "JULIA_PROJECT" => nothing) do
+            success(pipeline(command; stdout = log, stderr = log))
         end
-        mkpath(FOLDER)
-        write(stamp, made_for)
+        succeeds || return "$SCRIPT failed: $(last_line(log))"
+    elseif !has_registry()
+        return "neither a registry nor $SCRIPT"
     end
     for package in ("PyCall", "PythonCall")
-        # A change of this package's dependencies is noticed here.
         vendored = filter(isdir, [joinpath(FOLDER, "packages", name) for name in OTHERS])
         registered = isempty(vendored) ? [package, OTHERS...] : String[]
         program = """
@@ -75,6 +73,8 @@ function prepare()
         end
         succeeds || return "the project of $package cannot be made: $(last_line(log))"
     end
+    mkpath(FOLDER)
+    write(stamp, made_for)
     return nothing
 end
 
