@@ -34,7 +34,6 @@ const RULES: [(&str, &str, &[&str]); 7] = [
             // Functions that are unsafe for their caller, or whose caller is PyO3.
             ":(exclude)crates/dlbridge-pyo3/src/class/tensor.rs",
             ":(exclude)crates/dlbridge-pyo3/src/import/mod.rs",
-            ":(exclude)crates/dlbridge-pyo3/src/arguments/in_place.rs",
         ],
     ),
     (

@@ -40,7 +40,7 @@ impl Borrowed {
         if tensor.access() != Access::Shared {
             return Ok(Self::unborrowed(tensor));
         }
-        // SAFETY: `Borrowed` ends the borrow before it gives the tensor up (this module's invariant).
+        // SAFETY: `Borrowed` ends the borrow before it gives the tensor up (F11).
         match unsafe { table().read(&tensor) } {
             Ok(borrow) => Ok(Self { borrow, tensor }),
             Err(conflict) => Err(refusal(&tensor, conflict)),
@@ -52,7 +52,7 @@ impl Borrowed {
         if tensor.access() != Access::Shared {
             return Ok(Self::unborrowed(tensor));
         }
-        // SAFETY: the same.
+        // SAFETY: as above (F11).
         match unsafe { table().write(&tensor) } {
             Ok(number) => {
                 Ok(Self { borrow: number.map_or(NONE, |number| number | WRITES), tensor })
@@ -119,13 +119,13 @@ impl Borrowed {
     pub(crate) fn view_mut<T: Element>(&mut self) -> Result<ViewMut<'_, T>> {
         assert!(self.writes(), "borrowed to write, or no borrow is necessary");
         // SAFETY: no other argument, slice or view has the memory while the borrow lives, and this one
-        // is borrowed mutably; other code does not access it meanwhile (T6, T8).
+        // is borrowed mutably (F11); other code does not access it meanwhile (T6, T8).
         Ok(unsafe { self.tensor.view_mut_unchecked() }?)
     }
 
     /// The memory as if no code could write it.
     pub(crate) fn frozen<P: Promised>(&self, _: PhantomData<P>) -> TensorRef<'_> {
-        // SAFETY: no Rust code writes, because of the borrow; no other code, by the duty of
+        // SAFETY: no Rust code writes, because of the borrow (F11); no other code, by the duty of
         // `StableArguments`.
         unsafe { self.tensor.assume_frozen() }
     }
@@ -137,7 +137,7 @@ impl Borrowed {
     /// If the memory is borrowed to read.
     pub(crate) fn exclusive<P: Promised>(&mut self, _: PhantomData<P>) -> Result<TensorMut<'_>> {
         assert!(self.writes(), "borrowed to write, or no borrow is necessary");
-        // SAFETY: no Rust code accesses the memory, because of the borrow; no other code, by the duty
+        // SAFETY: no Rust code accesses the memory, because of the borrow (F11); no other code, by the duty
         // of `StableArguments`.
         Ok(unsafe { self.tensor.assume_exclusive() }?)
     }

@@ -75,9 +75,9 @@ pub unsafe trait StableArguments: 'static {}
 )]
 pub unsafe trait Promised {}
 
-// SAFETY: the duty is the same.
+// SAFETY: the duty of `StableArguments`, which is the same.
 unsafe impl<P: StableArguments> Promised for P {}
-// SAFETY: the same, of the first marker.
+// SAFETY: the same duty, of the first marker.
 unsafe impl<P: StableArguments, A> Promised for (P, A) {}
-// SAFETY: the same.
+// SAFETY: the same duty.
 unsafe impl<P: StableArguments, A, B> Promised for (P, A, B) {}

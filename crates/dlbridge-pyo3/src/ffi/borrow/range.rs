@@ -1,5 +1,5 @@
 //! The bytes that a tensor's elements occupy, and whether two tensors have a byte in common.
-//! Counting borrows belongs to `ffi/borrows.rs`.
+//! Counting borrows belongs to `table.rs`.
 
 /// The bytes of a tensor: a range of addresses, of which only those in two combs are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

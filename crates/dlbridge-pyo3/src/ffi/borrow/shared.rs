@@ -55,3 +55,26 @@ fn shared(py: Python<'_>) -> PyResult<&'static Table> {
     // unloaded (F6).
     Ok(unsafe { &*table.cast::<Table>() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_module_gives_its_table_to_all_others() {
+        Python::attach(|py| {
+            let first = shared(py).expect("a table");
+            assert!(ptr::eq(first, shared(py).expect("the same")));
+            // A module that is loaded afterwards.
+            let names = py.import("sys").expect("sys").dict();
+            let capsule = names.get_item("_dlbridge_borrows_1").expect("a dict").expect("set");
+            // SAFETY: attached; the function checks the type and the name (F1, F4).
+            let table = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), NAME.as_ptr()) };
+            assert!(ptr::eq(table.cast::<Table>(), first));
+            // Something else under the name is no table; each module then has its own.
+            names.set_item("_dlbridge_borrows_1", 1).expect("a dict");
+            assert!(shared(py).is_err());
+            names.set_item("_dlbridge_borrows_1", capsule).expect("a dict");
+        });
+    }
+}

@@ -8,6 +8,7 @@
 //! slot is not freed while it is pinned. Of two slots whose bytes overlap, neither is borrowed to write,
 //! except in the slot of a writer that is being checked.
 
+use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -37,7 +38,8 @@ const _: () = assert!(align_of::<DLTensor>() > (WRITES | PINNED));
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// 1 while a thread checks a borrow to write, or a borrow to read while there are writers.
+    /// The number of the process while one of its threads checks a borrow to write, or a borrow to read
+    /// while there are writers; otherwise 0.
     lock: AtomicUsize,
     /// The number of slots that were ever used if there is no writer, otherwise 0: one comparison tells
     /// a reader that it has nothing else to do.
@@ -110,7 +112,7 @@ impl Table {
             match (is_written, number) {
                 (false, _) => return Ok(number),
                 (true, WITHOUT_SLOT) => self.release_without_slot(),
-                (true, _) => self.release_read(number, tensor),
+                (true, _) => self.free_locked(number),
             }
             Err(Conflict::Borrowed(Kind::Write))
         })
@@ -148,7 +150,7 @@ impl Table {
             });
             let Some(conflict) = conflict else { return Ok(number.map(|number| number as u32)) };
             if let Some(number) = number {
-                self.free(number as u32, word);
+                self.free_locked(number as u32);
             }
             self.end_writer();
             Err(conflict)
@@ -175,9 +177,20 @@ impl Table {
     fn free(&self, number: u32, word: usize) {
         let number = number as usize % SLOTS;
         if !exchange(&self.slots[number], word, FREE) {
-            free_pinned(&self.slots[number], word);
+            self.free_pinned(number);
         }
         self.next.store(number, Ordering::Relaxed);
+    }
+
+    /// Frees a slot once its descriptor is no longer read.
+    #[cold]
+    fn free_pinned(&self, number: usize) {
+        self.locked(|| self.free_locked(number as u32));
+    }
+
+    /// Frees a slot under the lock, where no other thread has pinned it.
+    fn free_locked(&self, number: u32) {
+        self.slots[number as usize].store(FREE, Ordering::SeqCst);
     }
 
     /// Called under the lock.
@@ -210,9 +223,9 @@ impl Table {
         let used = self.used.load(Ordering::SeqCst);
         self.slots[..used].iter().enumerate().any(|(number, slot)| {
             let Some(word) = pin(slot) else { return false };
-            let at = ptr::with_exposed_provenance::<DLTensor>(word & !WRITES);
-            // SAFETY: the descriptor of a tensor that lives while the slot is pinned (this module's
-            // invariant), and which does not change (T1).
+            let at = ptr::with_exposed_provenance::<DLTensor>(word & !(WRITES | PINNED));
+            // SAFETY: the descriptor of a tensor that lives while the slot is pinned (F11), and
+            // which does not change (T1).
             let bytes = unsafe { measure_raw(at) };
             slot.fetch_and(!PINNED, Ordering::Release);
             let kind = if word & WRITES == 0 { Kind::Read } else { Kind::Write };
@@ -222,11 +235,16 @@ impl Table {
 
     /// Runs a function of a few hundred instructions, which does not lock, under the lock.
     fn locked<R>(&self, function: impl FnOnce() -> R) -> R {
-        while self.lock.swap(1, Ordering::Acquire) != 0 {
+        let process = process::id() as usize;
+        let mut free = 0;
+        let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
+        while let Err(holder) = self.lock.compare_exchange(free, process, success, failure) {
+            // A thread that had the lock when its process was forked does not exist in the child.
+            free = if holder == process { 0 } else { holder };
             thread::yield_now();
         }
         let result = function();
-        self.lock.store(0, Ordering::Release);
+        self.lock.store(0, Ordering::SeqCst);
         result
     }
 }
@@ -235,14 +253,6 @@ impl Table {
 #[inline(always)]
 fn exchange(slot: &AtomicUsize, from: usize, to: usize) -> bool {
     slot.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
-}
-
-/// Frees a slot once its descriptor is no longer read.
-#[cold]
-fn free_pinned(slot: &AtomicUsize, word: usize) {
-    while !exchange(slot, word, FREE) {
-        thread::yield_now();
-    }
 }
 
 /// Keeps the descriptor of a slot alive, until the flag is cleared; `None` for a free slot.
@@ -284,4 +294,31 @@ unsafe fn measure_raw(tensor: *const DLTensor) -> Option<Bytes> {
     // Elements narrower than a byte count as one byte each: more than they are, never less.
     let bits = usize::from(tensor.dtype.bits) * usize::from(tensor.dtype.lanes);
     Bytes::of(start, list(tensor.shape.cast()), list(tensor.strides.cast()), bits.div_ceil(8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static TABLE: Table = Table::new();
+
+    #[test]
+    fn a_lock_that_was_held_at_a_fork_is_taken() {
+        let tensor = Tensor::from(Tensor::from(vec![1, 2, 3]).into_shared());
+        TABLE.lock.store(process::id() as usize + 1, Ordering::SeqCst);
+        // SAFETY: released before the tensor is dropped.
+        let number = unsafe { TABLE.write(&tensor) }.expect("free").expect("elements");
+        // A thread that does not exist in the child had pinned the slot.
+        TABLE.slots[number as usize].fetch_or(PINNED, Ordering::SeqCst);
+        TABLE.lock.store(process::id() as usize + 1, Ordering::SeqCst);
+        // SAFETY: refused.
+        let conflict = unsafe { TABLE.read(&tensor) }.unwrap_err();
+        assert_eq!(conflict, Conflict::Borrowed(Kind::Write));
+        TABLE.slots[number as usize].fetch_or(PINNED, Ordering::SeqCst);
+        TABLE.release_write(number, &tensor);
+        // SAFETY: released before the tensor is dropped.
+        let number = unsafe { TABLE.read(&tensor) }.expect("free");
+        TABLE.release_read(number, &tensor);
+        assert!(TABLE.slots.iter().all(|slot| slot.load(Ordering::SeqCst) == FREE));
+    }
 }

@@ -133,7 +133,7 @@ impl<T: Element> ElementsMut<'_, T> {
                 Others::new(others.cells(), others.iter_of(range.clone()), range.start);
             let (front, runs, back) = Runs::within(shape, strides, checked.len(), range);
             for run in [front].into_iter().chain(runs).chain([back]) {
-                // SAFETY: as in `par_replace`.
+                // SAFETY: as in `par_replace` (R4).
                 unsafe { write_run_zipped(&elements, run, &mut others, &value) };
             }
         });
