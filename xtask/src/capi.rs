@@ -76,6 +76,7 @@ fn install(prefix: &Path) -> Result<()> {
         (built.join(format!("{DLL_PREFIX}{BUILT}{DLL_SUFFIX}")), format!("lib/{shared}")),
         (built.join(archive), format!("lib/{fixed}")),
         ("crates/dlbridge-capi/include/dlbridge.h".into(), "include/dlbridge.h".to_owned()),
+        ("crates/dlbridge-capi/include/dlbridge.hpp".into(), "include/dlbridge.hpp".to_owned()),
     ] {
         // Replaces rather than overwrites: a program may have the old library loaded.
         sh.remove_path(prefix.join(&to))?;

@@ -141,7 +141,7 @@ impl Block {
             }
             "python" | "pycon" => is_in(PYTHON_PAGES),
             "julia" => is_in(JULIA_PAGES),
-            "c" => is_in(C_PAGES),
+            "c" | "cpp" => is_in(C_PAGES),
             "rs" | "py" | "toml" => self.excerpt(),
             "sh" => self.code.lines().find_map(unknown_command),
             "text" => {

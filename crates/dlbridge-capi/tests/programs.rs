@@ -46,6 +46,25 @@ fn cpp_program_with_the_static_library() {
     run(&compile("c++", "-std=c++17", &source("owners.cpp"), "owners-cpp", &static_library()));
 }
 
+/// `dlbridge.hpp` in C++17 and C++20, with exceptions and without, under valgrind and sanitizers.
+#[test]
+fn cpp_program_with_the_wrapper() {
+    let build = |standard: &str, name: &str, flags: &[&str]| {
+        let link = flags.iter().map(|flag| (*flag).to_owned()).chain(shared_library());
+        compile("c++", standard, &source("wrapper.cpp"), name, &link.collect::<Vec<_>>())
+    };
+    run(&build("-std=c++17", "wrapper17", &[]));
+    run(&build("-std=c++20", "wrapper20", &["-fno-exceptions"]));
+    for sanitizer in [ADDRESS_SANITIZER, "-fsanitize=thread"] {
+        if !links(&[sanitizer.to_owned()]) {
+            eprintln!("skipped: the C++ compiler has no {sanitizer}");
+            continue;
+        }
+        let program = build("-std=c++17", &format!("wrapper{sanitizer}"), &[sanitizer]);
+        assert_eq!(succeed(&mut Command::new(program)), "ok\n");
+    }
+}
+
 #[test]
 fn pkg_config_finds_the_library_in_a_folder_with_a_space() {
     if Command::new("pkg-config").arg("--version").output().is_err() {
@@ -178,7 +197,13 @@ fn examples_of_the_guide() {
             )));
         }
     }
-    assert!(programs > 0, "the page has a program");
+    for block in page.split("```cpp\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
+        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guide.cpp");
+        std::fs::write(&source, block).unwrap();
+        run(&compile("c++", "-std=c++17", &source, "guide-cpp17", &shared_library()));
+        programs += 1;
+    }
+    assert!(programs > 2, "the page has programs");
 }
 
 /// Calls the guide's first example with a tensor, and with one of a version that is rejected.
