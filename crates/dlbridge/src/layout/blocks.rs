@@ -131,8 +131,8 @@ impl Blocks {
 pub(crate) fn by_stride(shape: &[i64], strides: &[i64]) -> (Dims, Dims) {
     let rank = shape.iter().filter(|&&extent| extent != 1).count();
     let (mut extents, mut steps) = (Dims::zeros(rank), Dims::zeros(rank));
-    let mut done = 0;
-    for (&extent, &stride) in shape.iter().zip(strides).filter(|(extent, _)| **extent != 1) {
+    let axes = shape.iter().zip(strides).filter(|(extent, _)| **extent != 1);
+    for (done, (&extent, &stride)) in axes.enumerate() {
         // Each axis goes in front of those with smaller strides.
         let at =
             steps[..done].partition_point(|of: &i64| of.unsigned_abs() >= stride.unsigned_abs());
@@ -140,7 +140,6 @@ pub(crate) fn by_stride(shape: &[i64], strides: &[i64]) -> (Dims, Dims) {
             list.copy_within(at..done, at + 1);
             list[at] = number;
         }
-        done += 1;
     }
     (extents, steps)
 }
