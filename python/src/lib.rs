@@ -3,13 +3,13 @@
 //! Invariant: the functions match the type stubs in `dlbridge/_native.pyi`.
 
 mod arguments;
-mod borrow;
 mod create;
 mod dispatch;
 mod fill;
 mod inspect;
-mod release;
 mod sealed;
+#[cfg(feature = "testing")]
+mod testing;
 
 use dlbridge_pyo3::{
     CopyMode, ImportOptions, PyDType, PyDevice, Result, Stream, TensorObject,
@@ -63,9 +63,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sealed::open_sealed, module)?)?;
     module.add_function(wrap_pyfunction!(_unpickle, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::inspect, module)?)?;
-    module.add_function(wrap_pyfunction!(borrow::_borrow, module)?)?;
-    module.add_function(wrap_pyfunction!(release::_keep, module)?)?;
-    module.add_function(wrap_pyfunction!(release::_drop_on_threads, module)?)?;
+    #[cfg(feature = "testing")]
+    testing::add_to(module)?;
     defer_reference_counts(module)
 }
 

@@ -331,7 +331,12 @@ impl Venv {
         let fit = workspace::main_crate()?.features_for(&workspace::rust_version()?);
         let has_cuda =
             member.starts_with("examples/") && fit.iter().any(|name| name == "cudarc-0_19");
-        let features: &[_] = if has_cuda { &["--features", "cuda"] } else { &[] };
+        // The tests call functions that no user's wheel has.
+        let features: &[_] = match member {
+            "python" => &["--features", "testing"],
+            _ if has_cuda => &["--features", "cuda"],
+            _ => &[],
+        };
         let python = self.python()?;
         cmd!(
             self.sh,

@@ -209,7 +209,13 @@ fn python() -> Result<()> {
     let runtime = runtime.filter(|path| cfg!(target_os = "linux") && path.is_absolute());
     let Some(runtime) = runtime else { return skip("the C compiler has no libasan.so") };
     let (sh, folder, host) = (&venv.sh, target().join("sanitize"), workspace::host()?);
-    let build = workspace::cargo(sh, Some(nightly)).args(["build", "--package", "dlbridge-python"]);
+    let build = workspace::cargo(sh, Some(nightly)).args([
+        "build",
+        "--features",
+        "testing",
+        "--package",
+        "dlbridge-python",
+    ]);
     let build = build.args(["--target", &host, "--target-dir"]).arg(&folder);
     build.env("RUSTFLAGS", "-Zsanitizer=address").run()?;
     // The installed package stays as it is: the Python files are copied beside the new module.
