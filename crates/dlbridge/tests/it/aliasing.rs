@@ -2,15 +2,15 @@
 //!
 //! | hole | where it is shut |
 //! | --- | --- |
-//! | an owner that borrows is freed after what it borrows | `ui/borrowing_owner.rs` |
+//! | an owner that borrows is freed after what it borrows | `ui/outlives.rs::borrowing_owner` |
 //! | slices ignore strides | here; `strides.rs` |
 //! | slices forget the byte offset, or add it twice | here; `versions.rs` |
-//! | a mutable tensor from a shared reference | here; `ui/mutable_from_shared_view.rs` |
-//! | `&self` gives `&mut [T]` | `ui/written_through_shared_reference.rs` |
+//! | a mutable tensor from a shared reference | here; `ui/aliases.rs::mutable_from_shared_view` |
+//! | `&self` gives `&mut [T]` | `ui/aliases.rs::written_through_shared_reference` |
 //! | a public field holds the invariant | here; `ui/descriptor_is_private.rs` |
-//! | foreign bytes become `bool` | `bool.rs`, `ui/bool_slice.rs` |
+//! | foreign bytes become `bool` | `bool.rs`, `ui/bounds.rs::bool_slice` |
 //! | a lie in a safe trait is unsound | `ui/element_is_unsafe.rs` |
-//! | a view outlives what it was made from | `ui/view_outlives_tensor.rs` |
+//! | a view outlives what it was made from | `ui/outlives.rs::view_outlives_tensor` |
 //! | an unknown code is undefined behaviour | `odd_but_legal.rs` |
 //! | a body is read before its version | here; `validation.rs` |
 //! | a descriptor is dereferenced by safe code | `ui/import_is_unsafe.rs` |

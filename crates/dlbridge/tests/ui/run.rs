@@ -1,4 +1,5 @@
-//! Programs that must not compile: each file beside this one is one misuse, with the compiler's message.
+//! Programs that must not compile: each file beside this one, or each module of it, is one misuse, with the
+//! messages of the compiler.
 //! Misuse that only shows at run time is in `it/aliasing.rs` and `it/access.rs`.
 //!
 //! The messages change from version to version, so this runs with the pinned compiler only.

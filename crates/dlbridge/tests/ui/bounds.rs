@@ -1,0 +1,80 @@
+//! Types that lack what a function asks for.
+
+#![allow(dead_code)]
+
+mod raw_pointer_is_not_send {
+    //! A descriptor that was given away is the caller's to move; the compiler does not vouch for it.
+
+    fn needs_send<T: Send>(_: T) {}
+
+    fn main() {
+        needs_send(dlbridge::Tensor::from(vec![1, 2, 3]).into_raw());
+    }
+}
+
+mod owner_is_not_send {
+    //! A tensor may be dropped on any thread, so its owner must be `Send`.
+
+    use std::rc::Rc;
+
+    struct Owner(Vec<f32>, Rc<()>);
+
+    impl AsMut<[f32]> for Owner {
+        fn as_mut(&mut self) -> &mut [f32] {
+            &mut self.0
+        }
+    }
+
+    fn main() {
+        let owner = Owner(vec![1.0], Rc::new(()));
+        let _ = dlbridge::Tensor::builder(owner).build::<f32>();
+    }
+}
+
+mod shared_owner_is_not_writable {
+    //! What is only lent immutably is not exported writable.
+
+    struct Owner([f32; 2]);
+
+    impl AsRef<[f32]> for Owner {
+        fn as_ref(&self) -> &[f32] {
+            &self.0
+        }
+    }
+
+    fn main() {
+        let _ = dlbridge::Tensor::builder(Owner([1.0, 2.0])).build_read_only::<f32>();
+        let _ = dlbridge::Tensor::builder(Owner([1.0, 2.0])).build::<f32>();
+    }
+}
+
+mod writable_bools {
+    //! Whoever writes through another dtype could leave bytes that are no `bool`.
+
+    fn main() {
+        let builder = dlbridge::Tensor::builder(vec![true, false]).dtype(dlbridge::DType::U8);
+        let _ = builder.build::<bool>();
+    }
+}
+
+mod bool_slice {
+    //! Foreign bytes need not be 0 or 1, so no `&bool` is formed over them.
+
+    fn main() {
+        let mut tensor = dlbridge::Tensor::from(vec![true, false]);
+        let _ = tensor.as_slice::<bool>();
+        let _ = tensor.as_slice_mut::<bool>();
+        let _ = tensor.view_as::<ndarray::ArrayView1<bool>>();
+    }
+}
+
+mod tensor_is_not_clone {
+    //! An exclusive tensor has one owner; `into_shared` makes one that can be cloned.
+
+    fn main() {
+        let tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
+        let _ = tensor.clone();
+    }
+}
+
+fn main() {}
