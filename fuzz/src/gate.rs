@@ -49,7 +49,8 @@ fn said(given: &Given) -> Said {
 fn versioned(given: &Given, input: &mut Input<'_>) {
     let null = std::ptr::null_mut::<DLManagedTensorVersioned>();
     // SAFETY: null is allowed.
-    assert_eq!(unsafe { Tensor::from_raw(null) }.err(), Some(DescriptorError::NullTensor.into()));
+    let rejected = unsafe { Tensor::from_raw(null) }.expect_err("null");
+    assert_eq!(rejected.error(), &DescriptorError::NullTensor.into());
     let mut foreign = given.foreign();
     let (start, releases) = (foreign.memory().addr(), foreign.releases());
     let wanted = Facts::of(given, said(given), start);
@@ -74,11 +75,12 @@ fn kept_on_failure(given: &Given, input: &mut Input<'_>) {
     let wanted = Facts::of(given, said(given), start);
     let managed = foreign.into_versioned();
     // SAFETY: as above.
-    let found = unsafe { Tensor::try_from_raw(managed) };
-    if found.is_err() {
+    let found = unsafe { Tensor::from_raw(managed) }.map_err(|rejected| {
+        let (kept, error) = rejected.into_parts();
         releases.expect(0, "refused, and still the caller's");
-        delete(managed);
-    }
+        delete(kept);
+        error
+    });
     taken(given, found, wanted, &releases, input);
 }
 
@@ -88,11 +90,12 @@ fn legacy_kept_on_failure(given: &Given, input: &mut Input<'_>) {
     let wanted = Facts::of(given, LEGACY, start);
     let managed = foreign.into_legacy();
     // SAFETY: as above.
-    let found = unsafe { Tensor::try_from_raw(managed) };
-    if found.is_err() {
+    let found = unsafe { Tensor::from_raw(managed) }.map_err(|rejected| {
+        let (kept, error) = rejected.into_parts();
         releases.expect(0, "refused, and still the caller's");
-        delete_legacy(managed);
-    }
+        delete_legacy(kept);
+        error
+    });
     taken(given, found, wanted, &releases, input);
 }
 
@@ -175,7 +178,7 @@ fn owned(given: &Given, input: &mut Input<'_>) {
     let descriptor: DLTensor = foreign.with_raw(|tensor| unsafe { *tensor });
     let owner = Owner { _memory: foreign, drops: drops.clone() };
     // SAFETY: as above; the owner has the memory.
-    let found = unsafe { Tensor::from_owner_raw(owner, &descriptor, given.flags) };
+    let found = unsafe { ffi::from_owner_raw(owner, &descriptor, given.flags) };
     taken(&Given { has_deleter: true, ..given.clone() }, found, wanted, &drops, input);
 }
 

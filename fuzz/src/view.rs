@@ -210,11 +210,15 @@ fn written<T: Value + Plain + Default>(
                 assert_eq!(view.copy_from_slice(&longer), Err(error));
             }
             2 => {
-                // Each element takes the bits of the one before it.
-                let (mut last, mut model_last) = (value, value);
-                view.map_inplace(|old| std::mem::replace(&mut last, old));
+                // Each element once, in no particular order.
+                let mut count = 0;
+                view.map_inplace(|_| {
+                    count += 1;
+                    value
+                });
+                assert_eq!(count, placed.places.len());
                 for &place in &placed.places {
-                    model_last = std::mem::replace(&mut memory[place], model_last);
+                    memory[place] = value;
                 }
             }
             _ => {

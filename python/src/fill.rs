@@ -46,7 +46,7 @@ fn fill_with<T: Element>(py: Python<'_>, tensor: &ArcTensor, value: T) -> Result
     // SAFETY: the caller requests the write, as with any in-place operation of an array library,
     // and ensures that no other thread uses the memory during it (SAFETY.md, T6). The GIL keeps
     // Python code from doing so, except in a free-threaded build.
-    let mut view = unsafe { tensor.view_mut_unchecked::<T>() }?;
+    let mut view = unsafe { dlbridge::ffi::view_mut_unchecked::<T>(tensor) }?;
     view.fill(value);
     Ok(py.check_signals()?)
 }

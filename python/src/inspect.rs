@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyTuple};
 pub(crate) fn inspect<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>> {
     let py = x.py();
     let (tensor, protocol) = import_with_protocol(x.as_borrowed(), ImportOptions::default())?;
-    let producer = tensor.producer();
+    let producer = dlbridge::ffi::raw_fields(&tensor);
     let facts = PyDict::new(py);
     facts.set_item("protocol", protocol.to_string())?;
     facts.set_item("version", producer.and_then(|raw| raw.version))?;

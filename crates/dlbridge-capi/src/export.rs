@@ -132,7 +132,7 @@ impl Validated {
         };
         // An export without an owner runs every check, and releases nothing.
         // SAFETY: lists of `rank` numbers (the caller's duty); nothing reads the elements.
-        unsafe { Tensor::from_owner_raw((), &descriptor, Flags(memory.flags)) }?;
+        unsafe { dlbridge::ffi::from_owner_raw((), &descriptor, Flags(memory.flags)) }?;
         Ok(Self { memory, descriptor })
     }
 
@@ -146,7 +146,7 @@ impl Validated {
         let release = unsafe { Release::new(&self.memory) };
         let flags = Flags(self.memory.flags);
         // SAFETY: the caller's duty; an owner may be dropped on any thread.
-        let tensor = unsafe { Tensor::from_owner_raw(release, &self.descriptor, flags) };
+        let tensor = unsafe { dlbridge::ffi::from_owner_raw(release, &self.descriptor, flags) };
         tensor.expect("validated by `new`")
     }
 }
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn dlb_into_legacy(
 ) -> Status {
     let export = || {
         // SAFETY: the caller's duty.
-        unsafe { TensorHandle::borrow(tensor) }?.tensor().check_legacy()?;
+        dlbridge::ffi::check_legacy(unsafe { TensorHandle::borrow(tensor) }?.tensor())?;
         // SAFETY: the same, and not null.
         Ok(unsafe { TensorHandle::consume(tensor, false) }.into_raw_legacy()?)
     };
@@ -271,7 +271,7 @@ pub unsafe extern "C" fn dlb_into_capsule(
         // SAFETY: the caller's duty.
         let handle = unsafe { TensorHandle::borrow(tensor) }?;
         if versioned == 0 {
-            handle.tensor().check_legacy()?;
+            dlbridge::ffi::check_legacy(handle.tensor())?;
         }
         // SAFETY: the caller's duty, and not null.
         let take = || unsafe { TensorHandle::consume(tensor, versioned != 0) };

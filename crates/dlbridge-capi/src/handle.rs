@@ -98,7 +98,7 @@ impl TensorHandle {
     }
 
     /// The tensor of a reference that C gives up, to be exported by the versioned ABI, or by the
-    /// legacy one after `Tensor::check_legacy`. It shares its memory where there are other
+    /// legacy one after `ffi::check_legacy`. It shares its memory where there are other
     /// references: it is then no copy made for one consumer, and for the legacy ABI lacks the flags
     /// that this ABI does not have.
     ///
@@ -120,7 +120,7 @@ impl TensorHandle {
                 let descriptor = shared.tensor.as_raw();
                 // SAFETY: the lists and the elements are those of the tensor, which its owner keeps
                 // alive (R2).
-                let tensor = unsafe { Tensor::from_owner_raw(shared, &descriptor, flags) };
+                let tensor = unsafe { dlbridge::ffi::from_owner_raw(shared, &descriptor, flags) };
                 tensor.expect("it was validated when the handle was made")
             }
         }

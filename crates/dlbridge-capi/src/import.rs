@@ -76,7 +76,11 @@ unsafe fn import_managed<M: ManagedTensor>(managed: *mut M, out: *mut *mut Tenso
             return Err(NULL_MANAGED);
         }
         // SAFETY: the caller's duty.
-        Ok((unsafe { Tensor::try_from_raw(managed) }?, Origin::C, None))
+        Ok((
+            unsafe { Tensor::from_raw(managed) }.map_err(|rejected| rejected.into_parts().1)?,
+            Origin::C,
+            None,
+        ))
     };
     // SAFETY: the caller's duty.
     unsafe { hand_over(out, import) }
@@ -125,7 +129,7 @@ fn delete(deleter: impl FnOnce()) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_delete_versioned(managed: *mut DLManagedTensorVersioned) {
     // SAFETY: the caller's duty.
-    delete(|| unsafe { Tensor::release_raw(managed) });
+    delete(|| unsafe { dlbridge::ffi::release_raw(managed) });
 }
 
 /// Calls the deleter of a legacy managed tensor that is not imported. Does nothing for null.
@@ -136,7 +140,7 @@ pub unsafe extern "C" fn dlb_delete_versioned(managed: *mut DLManagedTensorVersi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_delete_legacy(managed: *mut DLManagedTensor) {
     // SAFETY: the caller's duty.
-    delete(|| unsafe { Tensor::release_raw(managed) });
+    delete(|| unsafe { dlbridge::ffi::release_raw(managed) });
 }
 
 /// Imports a Python object's memory: through the C exchange API of its type, through `__dlpack__`,

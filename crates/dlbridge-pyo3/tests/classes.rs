@@ -77,7 +77,8 @@ fn the_keywords_of_the_protocol_are_known() {
             Ok::<_, PyErr>(capsule.extract::<PyTensor>().expect("an unused capsule").into_inner())
         };
         let value = |code: &std::ffi::CStr| py.eval(code, None, None).expect("it runs").unbind();
-        let version = |tensor: &Tensor| tensor.producer().expect("from a capsule").version;
+        let version =
+            |tensor: &Tensor| dlbridge::ffi::raw_fields(tensor).expect("from a capsule").version;
 
         let old = ask(&[("max_version", value(c"(0, 8)"))]).expect("a tensor");
         assert_eq!(version(&old), None);

@@ -230,7 +230,7 @@ fn a_table_of_null_callbacks_is_not_used() {
         let array = PyTensor::new(vec![1_u8]).to_caller(&object).expect("NumPy is installed");
         assert_eq!(array.get_type().to_string(), "<class 'numpy.ndarray'>");
         let memory = Allocator::of(&object).zeros::<u8>(&[2]).expect("our own");
-        assert!(memory.producer().is_none());
+        assert!(dlbridge::ffi::raw_fields(&memory).is_none());
         calm(py);
     });
 }

@@ -131,7 +131,7 @@ fn whatever_became_of_a_tensor_is_dropped_under_the_gil() {
                         std::ptr::with_exposed_provenance_mut::<DLManagedTensorVersioned>(raw)
                     };
                     // SAFETY: exported just now.
-                    Box::new(move || unsafe { Tensor::release_raw(raw()) })
+                    Box::new(move || unsafe { dlbridge::ffi::release_raw(raw()) })
                 }
             };
             thread::spawn(drop_it).join().expect("no panic");

@@ -168,7 +168,7 @@ fn an_allocator_s_memory_is_zeroed_and_ours_alone() {
         let object = object_with(py, table(Some(dirty), None));
         let mut tensor = Allocator::of(&object).zeros::<u32>(&[3]).expect("it allocates");
         assert_eq!(tensor.access(), Access::Exclusive);
-        assert!(tensor.producer().is_some(), "it is the table's memory");
+        assert!(dlbridge::ffi::raw_fields(&tensor).is_some(), "it is the table's memory");
         assert_eq!(tensor.as_slice_mut::<u32>().expect("ours alone"), [0; 3]);
     });
 }
@@ -265,7 +265,7 @@ fn our_own_kind_needs_no_table() {
     Python::attach(|py| {
         let ours = Bound::new(py, TensorObject::new(Tensor::from(vec![1_u8]))).expect("an object");
         let tensor = Allocator::of(ours.as_any()).zeros::<i16>(&[2]).expect("host memory");
-        assert!(tensor.producer().is_none());
+        assert!(dlbridge::ffi::raw_fields(&tensor).is_none());
         let address = tensor.data_ptr().addr();
         let object = tensor.to_caller(ours.as_any()).expect("a dlbridge.Tensor");
         assert!(table_of(&object).managed_tensor_allocator.is_some());

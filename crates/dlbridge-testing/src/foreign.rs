@@ -249,7 +249,7 @@ impl Foreign {
     /// Those of [`Tensor::from_raw`].
     pub unsafe fn import_legacy(self) -> Result<Tensor, Error> {
         // SAFETY: the caller's duty.
-        unsafe { Tensor::from_raw(self.into_legacy()) }
+        Ok(unsafe { Tensor::from_raw(self.into_legacy()) }?)
     }
 
     /// The descriptor, pointing into this value's lists and memory.

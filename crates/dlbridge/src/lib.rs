@@ -75,7 +75,7 @@ pub use tensor::ParIter;
 #[doc(hidden)]
 pub use tensor::ffi;
 pub use tensor::{
-    ArcTensor, AxisIter, Builder, ChunksMut, Indexed, Pieces, Producer, Rows, Tensor, TensorMut,
+    ArcTensor, AxisIter, Builder, ChunksMut, Indexed, Pieces, Rejected, Rows, Tensor, TensorMut,
     TensorRef, TensorSlice, TensorSliceMut, View, ViewMut, ViewPart, Zip,
 };
 

@@ -59,11 +59,11 @@ fn a_bound_tensor_waits_for_its_binding_whatever_became_of_it() {
         ("frozen", |tensor| drop(Tensor::from(tensor.into_frozen()))),
         ("exported", |tensor| {
             // SAFETY: exported just now.
-            unsafe { Tensor::release_raw(tensor.into_raw()) };
+            unsafe { dlbridge::ffi::release_raw(tensor.into_raw()) };
         }),
         ("exported before 1.0", |tensor| {
             // SAFETY: the same.
-            unsafe { Tensor::release_raw(tensor.into_raw_legacy().expect("writable")) };
+            unsafe { dlbridge::ffi::release_raw(tensor.into_raw_legacy().expect("writable")) };
         }),
     ];
     for (what, drop_it) in kinds {
@@ -116,17 +116,18 @@ fn an_export_that_came_back_is_kept_without_the_object_around_it() {
         // SAFETY: alive, as above.
         let descriptor = unsafe { &(*last).dl_tensor };
         // SAFETY: `keep` keeps the memory that this describes.
-        let again = unsafe { Tensor::from_owner_raw(keep, descriptor, dlbridge::Flags::NONE) };
+        let again =
+            unsafe { dlbridge::ffi::from_owner_raw(keep, descriptor, dlbridge::Flags::NONE) };
         let again = Tensor::from(again.expect("legal").into_shared()).into_raw();
         // SAFETY: exported by its tensor, and deleted once.
-        unsafe { Tensor::release_raw(last) };
+        unsafe { dlbridge::ffi::release_raw(last) };
         last = again;
         assert_eq!(drops.count(), 0);
     }
     // SAFETY: the same.
     let keep = unsafe { KeepAlive::of_raw(last) }.expect("our own export");
     // SAFETY: the same.
-    unsafe { Tensor::release_raw(last) };
+    unsafe { dlbridge::ffi::release_raw(last) };
     assert_eq!(drops.count(), 0);
     std::thread::spawn(move || drop(keep)).join().expect("no panic");
     assert_eq!(drops.count(), 1);
@@ -140,5 +141,5 @@ fn a_producers_tensor_is_no_export_of_this_library() {
     // SAFETY: null is permitted.
     assert!(unsafe { KeepAlive::of_raw(std::ptr::null_mut::<DLManagedTensor>()) }.is_none());
     // SAFETY: owned by the test.
-    unsafe { Tensor::release_raw(managed) };
+    unsafe { dlbridge::ffi::release_raw(managed) };
 }

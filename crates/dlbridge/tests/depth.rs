@@ -182,7 +182,7 @@ fn chain(step: impl Fn(Tensor) -> Tensor + Send + 'static) {
 fn around(tensor: Tensor) -> Tensor {
     let described = tensor.as_raw();
     // SAFETY: described by the tensor, which is the only owner.
-    let around = unsafe { Tensor::from_owner_raw(tensor, &described, dlbridge::Flags::NONE) };
+    let around = unsafe { ffi::from_owner_raw(tensor, &described, dlbridge::Flags::NONE) };
     // SAFETY: the same.
     unsafe { ffi::assume_class(around.expect("our own"), Access::Exclusive) }
 }
@@ -229,7 +229,7 @@ fn a_panic_deep_inside_comes_out_when_all_is_released() {
     let inner = around(around(panicking.into()));
     let described = one.as_raw();
     // SAFETY: the owner keeps it alive.
-    let outer = unsafe { Tensor::from_owner_raw((inner, one), &described, dlbridge::Flags::NONE) };
+    let outer = unsafe { ffi::from_owner_raw((inner, one), &described, dlbridge::Flags::NONE) };
     let outer = around(outer.expect("our own"));
     let payload = catch_unwind(AssertUnwindSafe(|| drop(outer))).expect_err("it panics");
     assert_eq!(payload.downcast_ref(), Some(&PanicOnDrop));

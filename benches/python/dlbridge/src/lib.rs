@@ -116,7 +116,7 @@ fn scale(array: PyTensor, factor: f32) -> Result<PyTensor> {
 #[pyfunction]
 fn fill(array: PyTensor, value: f32) -> Result<()> {
     // SAFETY: the benchmark has one thread, which waits for this call.
-    unsafe { array.view_mut_unchecked::<f32>() }?.fill(value);
+    unsafe { dlbridge::ffi::view_mut_unchecked::<f32>(&array) }?.fill(value);
     Ok(())
 }
 

@@ -85,7 +85,7 @@ impl Arguments {
         let exported =
             if answer.copy { tensor.to_contiguous()? } else { Tensor::from(tensor.clone()) };
         if !answer.versioned {
-            exported.check_legacy()?;
+            dlbridge::ffi::check_legacy(&exported)?;
         }
         capsule::new(python, answer.versioned, || exported)
     }

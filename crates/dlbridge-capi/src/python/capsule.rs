@@ -56,7 +56,7 @@ fn take_as<A: ManagedTensor>(capsule: &Object) -> Result<Tensor> {
     // The check comes before the renaming, so that a refused tensor stays the capsule's.
     // SAFETY: an unused capsule of this name owns a tensor of this ABI (F4), whose producer is
     // trusted (T1 to T9).
-    let tensor = unsafe { Tensor::try_from_raw(tensor.cast::<A>()) }?;
+    let tensor = unsafe { Tensor::from_raw(tensor.cast::<A>()) }.map_err(|it| it.into_parts().1)?;
     // SAFETY: still a valid capsule; the name is static (F4).
     unsafe { api.PyCapsule_SetName(capsule.as_ptr(), A::USED.as_ptr()) };
     Ok(tensor)
@@ -69,7 +69,7 @@ fn refusal(object: &Object) -> Error {
 }
 
 /// A capsule that owns a tensor, versioned or legacy. The tensor is taken only when nothing can
-/// fail any more; for a legacy capsule the caller has made sure of that by `Tensor::check_legacy`.
+/// fail any more; for a legacy capsule the caller has made sure of that by `ffi::check_legacy`.
 pub(crate) fn new(
     python: Python,
     versioned: bool,
@@ -114,6 +114,6 @@ unsafe extern "C" fn release<A: ManagedTensor>(capsule: Pointer) {
         let tensor = unsafe { python.api.PyCapsule_GetPointer(capsule, A::UNUSED.as_ptr()) };
         // The owner may run Python code.
         // SAFETY: the unused capsule owned the tensor, and is being freed (F4).
-        python.undisturbed(|| unsafe { Tensor::release_raw(tensor.cast::<A>()) });
+        python.undisturbed(|| unsafe { dlbridge::ffi::release_raw(tensor.cast::<A>()) });
     });
 }

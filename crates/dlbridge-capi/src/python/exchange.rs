@@ -39,7 +39,7 @@ pub(super) fn import(object: &Object) -> Option<Result<(Tensor, Stream)>> {
             let stream = current_stream(object.python, table, tensor.device());
             Some(resolved(object, tensor)?.map(|tensor| (tensor, stream)))
         }
-        Err(error) => Some(Err(error.into())),
+        Err(rejected) => Some(Err(dlbridge::Error::from(rejected).into())),
     }
 }
 

@@ -52,7 +52,7 @@ impl Allocates {
             )));
         }
         // SAFETY: an allocator's tensor is new, its caller's alone and writable (T10).
-        Ok(Some(unsafe { tensor.into_exclusive_zeroed() }?))
+        Ok(Some(unsafe { dlbridge::ffi::into_exclusive_zeroed(tensor) }?))
     }
 }
 

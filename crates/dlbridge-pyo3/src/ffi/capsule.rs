@@ -37,7 +37,7 @@ pub(crate) fn versioned(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAn
 #[inline]
 pub(crate) fn keeper(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
     // Memory of Rust is released without running Python code.
-    let release = if tensor.is_foreign() { release_foreign } else { release_kept };
+    let release = if dlbridge::ffi::is_foreign(&tensor) { release_foreign } else { release_kept };
     // SAFETY: exported in this call, and owned by it (R3).
     unsafe { owning(py, tensor.into_raw(), KEEPER, release) }
 }
@@ -69,7 +69,7 @@ unsafe fn owning<'py, A: ManagedTensor>(
     // SAFETY: not null, and the destructor is made for the pointer and the name (the caller's duty).
     unsafe { make(py, tensor.cast(), name, Some(release)) }.map_err(|error| {
         // SAFETY: no capsule took it (R3).
-        unsafe { Tensor::release_raw(tensor) };
+        unsafe { dlbridge::ffi::release_raw(tensor) };
         error.into()
     })
 }
@@ -82,7 +82,7 @@ unsafe extern "C" fn release<A: ManagedTensor>(capsule: *mut ffi::PyObject) {
     let py = unsafe { Python::assume_attached() };
     // The owner may be a Python object of another library.
     // SAFETY: the unused capsule owned the tensor, and is being freed (F4).
-    undisturbed(py, || unsafe { Tensor::release_raw(tensor.cast::<A>().as_ptr()) });
+    undisturbed(py, || unsafe { dlbridge::ffi::release_raw(tensor.cast::<A>().as_ptr()) });
 }
 
 /// Releases the tensor of a keeper from another library.
@@ -98,7 +98,7 @@ unsafe extern "C" fn release_kept(capsule: *mut ffi::PyObject) {
     // SAFETY: Python calls the destructor with its capsule (F1).
     let tensor = unsafe { named(capsule, KEEPER) }.map_or(ptr::null_mut(), NonNull::as_ptr);
     // SAFETY: the keeper owned the tensor, and is being freed; or null (F4).
-    unsafe { Tensor::release_raw(tensor.cast::<DLManagedTensorVersioned>()) };
+    unsafe { dlbridge::ffi::release_raw(tensor.cast::<DLManagedTensorVersioned>()) };
 }
 
 /// Keeps the memory of an array's base alive, if the base is an export of this library.
@@ -169,7 +169,7 @@ pub(crate) unsafe fn adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tens
     // SAFETY: the caller's duty.
     unsafe { try_adopt(tensor) }.inspect_err(|_| {
         // SAFETY: the caller gave it up, and validation rejects it (R3).
-        unsafe { Tensor::release_raw(tensor) };
+        unsafe { dlbridge::ffi::release_raw(tensor) };
     })
 }
 
@@ -177,7 +177,7 @@ pub(crate) unsafe fn adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tens
 ///
 /// # Safety
 ///
-/// As for [`Tensor::try_from_raw`].
+/// As for [`Tensor::from_raw`].
 #[inline(always)]
 pub(crate) unsafe fn try_adopt<A: ManagedTensor>(tensor: *mut A) -> Result<Tensor> {
     // SAFETY: the caller's duty.

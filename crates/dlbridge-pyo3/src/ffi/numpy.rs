@@ -147,7 +147,7 @@ impl Api {
             return Ok(None);
         };
         // SAFETY: allocated in this function (T10); only the tensor keeps the array.
-        Ok(Some(unsafe { tensor.into_exclusive_zeroed() }?))
+        Ok(Some(unsafe { dlbridge::ffi::into_exclusive_zeroed(tensor) }?))
     }
 
     #[cold]
@@ -259,13 +259,13 @@ impl<'a, 'py> Array<'a, 'py> {
         let descriptor = unsafe { space.descriptor.get() };
         if let Some(keep) = self.export_behind() {
             // SAFETY: the array has no memory of its own, and `keep` keeps what its base does (T3).
-            return Ok(Some(unsafe { Tensor::from_owner_raw(keep, descriptor, flags) }?));
+            return Ok(Some(unsafe { dlbridge::ffi::from_owner_raw(keep, descriptor, flags) }?));
         }
         let owner = Owner::new(self.0.to_owned().unbind());
         // SAFETY: the array, which `owner` keeps, keeps the memory that it describes (T3), as long as no
         // Python code moves it (T12): `resize` refuses while there are other references, but not with
         // `refcheck=False`, and `__setstate__` does not look at all.
-        let tensor = unsafe { Tensor::from_owner_raw(owner, descriptor, flags) }?;
+        let tensor = unsafe { dlbridge::ffi::from_owner_raw(owner, descriptor, flags) }?;
         Ok(Some(tensor))
     }
 

@@ -340,7 +340,7 @@ impl Makes {
             // Fetched first: releasing may run Python code, which must not find an exception set.
             let error = failure(py);
             // SAFETY: a table that fails leaves the tensor with its caller (`dlbridge-sys`; T1).
-            unsafe { Tensor::release_raw(tensor) };
+            unsafe { dlbridge::ffi::release_raw(tensor) };
             return Err(error.into());
         }
         // SAFETY: a call that succeeds gives a new reference; null is asked for (F3).

@@ -45,7 +45,8 @@ impl Answer<'_> {
     /// Imports the tensor of the capsule.
     pub(super) fn take(self) -> Result<(Tensor, Protocol)> {
         let tensor = capsule::take(self.capsule.as_borrowed())?;
-        let is_versioned = tensor.producer().is_some_and(|raw| raw.version.is_some());
+        let is_versioned =
+            dlbridge::ffi::raw_fields(&tensor).is_some_and(|raw| raw.version.is_some());
         let protocol = match self.keywords.max_version {
             None => Protocol::LegacyNoKeyword,
             Some(_) if is_versioned => Protocol::Versioned,

@@ -90,7 +90,7 @@ impl Drop for ObjectTensor {
     fn drop(&mut self) {
         // SAFETY: taken once, and not used again (R7).
         let tensor = unsafe { ManuallyDrop::take(&mut self.0) };
-        if tensor.is_foreign() {
+        if dlbridge::ffi::is_foreign(&tensor) {
             release(Tensor::from(tensor));
         }
     }

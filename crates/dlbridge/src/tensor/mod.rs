@@ -18,14 +18,14 @@ mod view;
 
 pub use builder::Builder;
 pub use in_place::ChunksMut;
+pub use owned::Tensor;
 pub(crate) use owned::debug;
-pub use owned::{Producer, Tensor};
 #[cfg(feature = "rayon")]
 pub use parallel::ParIter;
 pub use parts::ViewPart;
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
 pub(crate) use raw::Nested;
-pub use raw::{ArcTensor, TensorSlice, TensorSliceMut, ffi};
+pub use raw::{ArcTensor, Rejected, TensorSlice, TensorSliceMut, ffi};
 pub use rows::{AxisIter, Indexed, Pieces, Rows, Zip};
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};

@@ -160,45 +160,6 @@ impl Tensor {
     pub fn into_owner<O: 'static>(self) -> Result<O, Self> {
         self.0.into_owner().map_err(Self)
     }
-
-    /// The fields of the producer's descriptor before normalisation; `None` for memory that Rust owns.
-    #[must_use]
-    pub fn producer(&self) -> Option<Producer> {
-        self.0.raw_fields().map(|raw| Producer {
-            version: raw.version,
-            byte_offset: raw.byte_offset,
-            has_strides: raw.has_strides,
-            has_deleter: raw.has_deleter,
-        })
-    }
-
-    /// Whether the memory was imported from a producer, whose deleter is called when the last tensor over
-    /// it is dropped.
-    ///
-    /// ```
-    /// use dlbridge::Tensor;
-    ///
-    /// assert!(!Tensor::from(vec![1, 2, 3]).is_foreign());
-    /// ```
-    #[must_use]
-    #[inline]
-    pub fn is_foreign(&self) -> bool {
-        self.0.is_foreign()
-    }
-}
-
-/// Fields of a producer's descriptor that a [`Tensor`] normalises; see [`Tensor::producer`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Producer {
-    /// Major and minor version; `None` for the legacy ABI.
-    pub version: Option<(u32, u32)>,
-    /// The descriptor's byte offset, which [`Tensor::data_ptr`] has applied.
-    pub byte_offset: u64,
-    /// Whether strides were given, rather than a null pointer.
-    pub has_strides: bool,
-    /// Whether there is a deleter.
-    pub has_deleter: bool,
 }
 
 impl fmt::Debug for Tensor {

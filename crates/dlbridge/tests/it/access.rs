@@ -105,7 +105,7 @@ fn the_unchecked_forms_take_every_class_but_never_write_read_only_memory() {
             unsafe { tensor.assume_exclusive() }.and_then(|tensor| tensor.into_as::<&mut [i32]>());
         assert_eq!(slice.err(), wanted, "{access}");
         // SAFETY: the same.
-        let view = unsafe { tensor.view_mut_unchecked::<i32>() };
+        let view = unsafe { dlbridge::ffi::view_mut_unchecked::<i32>(&tensor) };
         assert_eq!(view.map(drop).err(), wanted, "{access}");
     }
 }
@@ -126,7 +126,7 @@ fn the_unchecked_forms_check_everything_but_the_class() {
     let slice = exclusive.and_then(|tensor| tensor.into_as::<&mut [u32]>());
     assert_eq!(slice.err(), Some(wanted.clone()));
     // SAFETY: the same.
-    assert_eq!(unsafe { tensor.view_mut_unchecked::<u32>() }.err(), Some(wanted));
+    assert_eq!(unsafe { dlbridge::ffi::view_mut_unchecked::<u32>(&tensor) }.err(), Some(wanted));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn shared_memory_may_be_shared_writable() {
     let (first, second) = (Tensor::from(tensor.clone()), Tensor::from(tensor));
     assert_eq!((first.flags(), second.flags()), (Flags::NONE, Flags::NONE));
     // SAFETY: no other code reads the elements.
-    unsafe { first.view_mut_unchecked::<i32>() }.expect("writable").fill(7);
+    unsafe { dlbridge::ffi::view_mut_unchecked::<i32>(&first) }.expect("writable").fill(7);
     assert_eq!(second.view::<i32>().expect("host").to_vec(), [7; 4]);
     assert_eq!(first.as_slice::<i32>(), Err(Error::SharedMemory));
 }

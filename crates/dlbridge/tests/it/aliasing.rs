@@ -172,7 +172,7 @@ fn of_another_major_version_only_what_stays_in_place_is_read() {
     assert_eq!(size_of::<Future>(), std::mem::offset_of!(DLManagedTensorVersioned, flags));
     let future = Box::into_raw(future).cast::<DLManagedTensorVersioned>();
     // SAFETY: what validation reads of another version is there; a checker of memory sees the rest.
-    let result = unsafe { Tensor::from_raw(future) };
+    let result = unsafe { Tensor::from_raw(future) }.map_err(Error::from);
     assert_eq!(
         result.map(drop),
         Err(DescriptorError::UnsupportedVersion { major: 2, minor: 0 }.into())

@@ -132,7 +132,7 @@ fn a_producers_tensor_comes_back_as_it_was() {
         // SAFETY: exported by its producer just now.
         let tensor = unsafe { Tensor::from_raw(managed) }.expect("legal");
         let tensor = tensor.into_shared();
-        assert!(tensor.is_foreign() && tensor.producer().is_some());
+        assert!(dlbridge::ffi::is_foreign(&tensor) && dlbridge::ffi::raw_fields(&tensor).is_some());
         let inner = tensor.into_inner().expect("the only handle");
         assert_eq!(inner.into_raw(), managed);
         releases.expect(0, "exported");
@@ -173,7 +173,7 @@ fn every_clone_of_frozen_memory_gives_slices_and_none_writes() {
         assert_eq!(clone.as_slice_mut::<f32>(), Err(Error::ReadOnly));
         assert!(clone.view_mut::<f32>().is_err());
         // SAFETY: refused before anything is written.
-        assert!(unsafe { clone.view_mut_unchecked::<f32>() }.is_err());
+        assert!(unsafe { dlbridge::ffi::view_mut_unchecked::<f32>(clone) }.is_err());
     }
     let [first, second] = clones;
     let first = first.into_owner::<Vec<f32>>().expect_err("others read it");
@@ -181,7 +181,7 @@ fn every_clone_of_frozen_memory_gives_slices_and_none_writes() {
     let first = unsafe { first.assume_writable() };
     assert!(first.is_read_only());
     // SAFETY: refused, since it is read-only.
-    assert!(unsafe { second.into_exclusive_zeroed() }.is_err());
+    assert!(unsafe { dlbridge::ffi::into_exclusive_zeroed(second) }.is_err());
     assert_eq!(tensor.as_slice::<f32>(), Ok(&SIX[..]));
 }
 
@@ -196,7 +196,7 @@ fn an_export_of_frozen_memory_is_read_only_and_no_copy() {
         assert_eq!(Flags(unsafe { (*managed).flags }), Flags::READ_ONLY);
         delete(managed);
         let last = Tensor::from(frozen);
-        assert_eq!(last.check_legacy(), Err(Error::LegacyReadOnly));
+        assert_eq!(dlbridge::ffi::check_legacy(&last), Err(Error::LegacyReadOnly));
         let back = take_back(last.into_raw());
         assert_eq!((back.access(), back.flags()), (Access::Shared, Flags::READ_ONLY));
     }
@@ -211,7 +211,7 @@ fn freezing_shared_memory_makes_it_read_only_but_no_slice() {
     // Other handles may write it, as before.
     assert!(!shared.is_read_only());
     // SAFETY: no other code reads the elements.
-    unsafe { shared.view_mut_unchecked::<f32>() }.expect("writable").fill(7.0);
+    unsafe { dlbridge::ffi::view_mut_unchecked::<f32>(&shared) }.expect("writable").fill(7.0);
     assert_eq!(values(&frozen), [7.0; 6]);
 }
 

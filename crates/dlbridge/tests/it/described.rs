@@ -24,7 +24,7 @@ fn kept(
     tensor.strides = strides.as_ptr().cast_mut();
     change(&mut tensor);
     // SAFETY: the owner keeps its six floats, which nobody else has; the lists live during the call.
-    unsafe { Tensor::from_owner_raw(owner, &tensor, flags) }
+    unsafe { dlbridge::ffi::from_owner_raw(owner, &tensor, flags) }
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn an_owner_keeps_what_was_described_and_the_descriptor_may_go() {
     assert_eq!((tensor.shape(), tensor.strides()), (&[2, 3][..], &[3, 1][..]));
     assert_eq!((tensor.access(), tensor.is_read_only()), (Access::Shared, true));
     assert_eq!(tensor.data_ptr().cast_const().cast(), address);
-    assert!(tensor.producer().is_none());
+    assert!(dlbridge::ffi::raw_fields(&tensor).is_none());
     let tensor = take_back(tensor.into_raw());
     assert_eq!(tensor.view::<f32>().unwrap().to_vec(), SIX);
     drops.expect(0, "while there is a tensor");
@@ -83,7 +83,7 @@ fn a_borrowed_tensor_is_read_and_not_released() {
         unsafe { BorrowedTensor::from_raw(&mut descriptor, &mut strides, Flags::READ_ONLY) }
             .unwrap();
     assert_eq!((borrowed.shape(), borrowed.access()), (&[2, 3][..], Access::Shared));
-    assert!(borrowed.is_read_only() && borrowed.producer().is_none());
+    assert!(borrowed.is_read_only() && dlbridge::ffi::raw_fields(&borrowed).is_none());
     assert_eq!(borrowed.as_slice::<f32>(), Err(Error::SharedMemory));
     assert_eq!(borrowed.view::<f32>().unwrap().iter().sum::<f32>(), 15.0);
     releases.expect(0, "after the loan");

@@ -25,7 +25,7 @@ fn fresh<T: Copy + Send + 'static>(
 
 fn claim(tensor: Tensor) -> Result<Tensor, Error> {
     // SAFETY: each test made the memory for this tensor alone.
-    unsafe { tensor.into_exclusive_zeroed() }
+    unsafe { dlbridge::ffi::into_exclusive_zeroed(tensor) }
 }
 
 #[test]

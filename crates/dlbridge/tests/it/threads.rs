@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::common::{import, take_back};
 use dlbridge::{
-    DType, Device, Error, Iter, Producer, ReadCell, Tensor, TensorMut, TensorRef, View, ViewMut,
+    DType, Device, Error, Iter, ReadCell, Rejected, Tensor, TensorMut, TensorRef, View, ViewMut,
 };
 use dlbridge_testing::{CountingOwner, Foreign};
 
@@ -26,7 +26,7 @@ fn what_holds_or_borrows_elements_is_send_and_sync() {
     send_and_sync::<ReadCell<f32>>();
     send_and_sync::<&[ReadCell<bool>]>();
     send_and_sync::<dlbridge::Builder<Vec<f32>>>();
-    send_and_sync::<(DType, Device, Producer)>();
+    send_and_sync::<(DType, Device, Rejected<dlbridge::sys::DLManagedTensor>)>();
     fn error<T: std::error::Error + Send + Sync + Clone + 'static>() {}
     error::<Error>();
 }

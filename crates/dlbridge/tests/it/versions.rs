@@ -66,7 +66,7 @@ fn a_byte_offset_is_folded_into_an_address() {
     let tensor = import(foreign.strides(&[1, 1])).expect("legal");
     assert_eq!(tensor.data_ptr().addr(), start + 4);
     assert_eq!(tensor.byte_offset(), 0);
-    assert_eq!(tensor.producer().expect("foreign").byte_offset, 4);
+    assert_eq!(dlbridge::ffi::raw_fields(&tensor).expect("foreign").byte_offset, 4);
     assert_eq!(tensor.view::<i16>().expect("host").to_vec(), [3, 4, 5, 4, 5, 6]);
     let managed = tensor.into_raw();
     let (seen, ..) = read(managed);
@@ -210,7 +210,7 @@ fn a_read_only_tensor_cannot_be_said_in_the_old_abi() {
 fn a_tensor_of_the_old_abi_has_no_flags_and_no_version() {
     let tensor = import_legacy(plain().flags(Flags::READ_ONLY)).expect("legal");
     assert_eq!((tensor.flags(), tensor.access()), (Flags::READ_ONLY, Access::Shared));
-    let producer = tensor.producer().expect("foreign");
+    let producer = dlbridge::ffi::raw_fields(&tensor).expect("foreign");
     assert_eq!(producer.version, None);
     assert!(producer.has_strides && producer.has_deleter);
 }
@@ -232,7 +232,7 @@ fn legacy_memory_is_read_only_and_exported_by_the_legacy_abi() {
         assert!(tensor().is_read_only() && tensor().is_legacy_read_only());
         let shared = tensor();
         // SAFETY: refused before anything is written.
-        let refused = unsafe { shared.view_mut_unchecked::<f32>() };
+        let refused = unsafe { dlbridge::ffi::view_mut_unchecked::<f32>(&shared) };
         assert_eq!(refused.err(), Some(Error::ReadOnly));
         let managed = tensor().into_raw();
         assert_eq!(read(managed).1, Flags::READ_ONLY.0);
@@ -264,7 +264,7 @@ fn an_export_says_version_1_3_and_what_the_tensor_says() {
         .build::<f64>()
         .expect("it fits");
     let data = tensor.data_ptr().addr();
-    assert_eq!(tensor.producer(), None);
+    assert_eq!(dlbridge::ffi::raw_fields(&tensor), None);
     let managed = tensor.into_raw();
     let wanted = Seen {
         data,

@@ -120,7 +120,7 @@ impl Borrowed {
         assert!(self.writes(), "borrowed to write, or no borrow is necessary");
         // SAFETY: no other argument, slice or view has the memory while the borrow lives, and this one
         // is borrowed mutably (F11); other code does not access it meanwhile (T6, T8).
-        Ok(unsafe { self.tensor.view_mut_unchecked() }?)
+        Ok(unsafe { dlbridge::ffi::view_mut_unchecked(&self.tensor) }?)
     }
 
     /// The memory as if no code could write it.

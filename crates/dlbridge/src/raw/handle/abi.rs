@@ -175,12 +175,18 @@ pub(crate) unsafe fn delete<A: Abi>(tensor: NonNull<A>) {
     }
 }
 
-/// The fields of a foreign descriptor before normalisation.
-#[derive(Clone, Copy)]
+/// The fields of a producer's descriptor before normalisation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct RawFields {
-    pub(crate) version: Option<(u32, u32)>,
-    pub(crate) flags: Flags,
-    pub(crate) has_deleter: bool,
-    pub(crate) has_strides: bool,
-    pub(crate) byte_offset: u64,
+    /// Major and minor version; `None` for the legacy ABI.
+    pub version: Option<(u32, u32)>,
+    /// The flags; none in the legacy ABI.
+    pub flags: Flags,
+    /// Whether there is a deleter.
+    pub has_deleter: bool,
+    /// Whether strides were given, rather than a null pointer.
+    pub has_strides: bool,
+    /// The byte offset in front of the first element, which a tensor applies to its address.
+    pub byte_offset: u64,
 }

@@ -2,8 +2,7 @@
 //! checked as always.
 
 use crate::raw::borrowed::Borrowed;
-use crate::raw::write::ElementsMut;
-use crate::{Access, Element, Error, Flags, Tensor, TensorMut, TensorRef, ViewMut};
+use crate::{Access, Error, Flags, Tensor, TensorMut, TensorRef};
 
 impl Tensor {
     /// Borrows memory of any class as [`Frozen`](Access::Frozen), so that every conversion to a shared
@@ -59,22 +58,5 @@ impl Tensor {
         // SAFETY: the caller's duty (R4).
         unsafe { borrowed.set_class(Access::Exclusive, Flags::NONE) };
         Ok(TensorMut(borrowed))
-    }
-
-    /// A typed view to write through, for memory of any class. It takes `&self`, because an argument of
-    /// a Python function need not be `mut`.
-    ///
-    /// # Safety
-    ///
-    /// While the view lives, no reference to an element exists; while one of its methods runs, no
-    /// other thread reads or writes the elements.
-    ///
-    /// # Errors
-    ///
-    /// [`ReadOnly`](Error::ReadOnly), [`DTypeMismatch`](Error::DTypeMismatch) or
-    /// [`NotHostAccessible`](Error::NotHostAccessible).
-    pub unsafe fn view_mut_unchecked<T: Element>(&self) -> Result<ViewMut<'_, T>, Error> {
-        // SAFETY: the caller's duty.
-        unsafe { ElementsMut::new(self.checked()) }.map(ViewMut::from_elements)
     }
 }

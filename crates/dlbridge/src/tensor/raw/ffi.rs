@@ -3,27 +3,31 @@
 use dlbridge_sys::DLTensor;
 
 pub use super::borrowed::BorrowedTensor;
+use super::destroy;
 use crate::raw::Handle;
+use crate::raw::descriptor::validate::{checked_with, validate};
 pub use crate::raw::handle::KeepAlive;
 use crate::raw::handle::ManagedTensor;
-use crate::raw::handle::abi::not_null;
+pub use crate::raw::handle::abi::RawFields;
+use crate::raw::handle::abi::{self, not_null};
 use crate::raw::handle::deferred::keep;
 pub use crate::raw::handle::deferred::{Binding, DeferredDrop};
 use crate::raw::handle::release::Nests;
-use crate::{Access, ArcTensor, Error, Tensor};
+use crate::raw::write::ElementsMut;
+use crate::{Access, ArcTensor, Element, Error, Flags, Tensor, ViewMut};
 
-/// As [`Tensor::try_from_raw`], but the binding decides when the deleter of the producer is called after
+/// As [`Tensor::from_raw`], but a rejected tensor stays with the caller, and the binding decides when the deleter of the producer is called after
 /// the last handle of the memory is dropped. This holds for all handles of the memory and their exports.
 ///
 /// A process has one binding, the first. `binding` is called before its first tensor is imported.
 ///
 /// # Safety
 ///
-/// As for [`Tensor::try_from_raw`].
+/// As for [`Tensor::from_raw`].
 ///
 /// # Errors
 ///
-/// As for [`Tensor::try_from_raw`].
+/// As for [`Tensor::from_raw`].
 #[inline(always)]
 pub unsafe fn try_from_raw_bound<A: ManagedTensor>(
     tensor: *mut A,
@@ -32,6 +36,87 @@ pub unsafe fn try_from_raw_bound<A: ManagedTensor>(
     keep(binding);
     // SAFETY: the caller's duty.
     unsafe { Handle::import(not_null(tensor)?, true) }.map(Tensor)
+}
+
+/// Calls the deleter of a managed tensor, in either ABI, that is not imported. The descriptor is
+/// not validated.
+///
+/// # Safety
+///
+/// `tensor` is null or a tensor whose ownership the caller passes on.
+#[inline]
+pub unsafe fn release_raw<A: ManagedTensor>(tensor: *mut A) {
+    if let Ok(tensor) = not_null(tensor) {
+        // SAFETY: the caller's duty.
+        unsafe { abi::delete(tensor) };
+    }
+}
+
+/// Exports memory that a plain descriptor describes and `owner` keeps alive. The shape and the
+/// strides are copied; the descriptor is not used again. The class is [`Shared`](Access::Shared). For a
+/// chosen shape, [`Builder::build_raw`](crate::Builder::build_raw) does the same.
+///
+/// # Safety
+///
+/// `tensor` is valid for reads, with lists of `ndim` numbers where they are not null. While
+/// `owner` lives, also after it is moved, the elements satisfy the list of
+/// [`Tensor::from_raw`] (T3, T6 to T9). The owner may be dropped on any thread.
+///
+/// # Errors
+///
+/// As for [`Tensor::from_raw`], less the version. The owner is dropped then.
+#[inline]
+pub unsafe fn from_owner_raw<O: Send + 'static>(
+    owner: O,
+    tensor: &DLTensor,
+    flags: Flags,
+) -> Result<Tensor, Error> {
+    // SAFETY: the caller's duty.
+    let strides = unsafe { validate(tensor, flags) }?;
+    // SAFETY: validated just now; the rest is the caller's duty.
+    let checked = unsafe { checked_with(tensor, &strides, flags) };
+    // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
+    unsafe { Handle::share(owner, destroy(), checked, checked.access(), flags) }.map(Tensor)
+}
+
+/// The fields of the producer's descriptor before normalisation; `None` for memory that Rust owns.
+#[must_use]
+pub fn raw_fields(tensor: &Tensor) -> Option<RawFields> {
+    tensor.0.raw_fields()
+}
+
+/// Whether the memory was imported from a producer, whose deleter is called when the last tensor over
+/// it is dropped.
+#[must_use]
+#[inline]
+pub fn is_foreign(tensor: &Tensor) -> bool {
+    tensor.0.is_foreign()
+}
+
+/// Whether [`Tensor::into_raw_legacy`] would succeed, which drops the tensor otherwise.
+///
+/// # Errors
+///
+/// As for [`Tensor::into_raw_legacy`].
+pub fn check_legacy(tensor: &Tensor) -> Result<(), Error> {
+    tensor.check_legacy()
+}
+
+/// A typed view to write through, for memory of any class. It takes a shared reference, because an
+/// argument of a Python function need not be `mut`.
+///
+/// # Safety
+///
+/// While the view lives, no reference to an element exists; while one of its methods runs, no
+/// other thread reads or writes the elements.
+///
+/// # Errors
+///
+/// [`ReadOnly`](Error::ReadOnly), [`DTypeMismatch`](Error::DTypeMismatch) or
+/// [`NotHostAccessible`](Error::NotHostAccessible).
+pub unsafe fn view_mut_unchecked<T: Element>(tensor: &Tensor) -> Result<ViewMut<'_, T>, Error> {
+    // SAFETY: the caller's duty.
+    unsafe { ElementsMut::new(tensor.checked()) }.map(ViewMut::from_elements)
 }
 
 /// The tensor with another class.
@@ -53,6 +138,32 @@ pub unsafe fn assume_class(mut tensor: Tensor, access: Access) -> Tensor {
 #[inline]
 pub fn descriptor(tensor: &Tensor) -> *const DLTensor {
     tensor.0.descriptor()
+}
+
+/// Makes freshly allocated memory exclusive. Host memory is zeroed, device memory is left unchanged,
+/// and the class becomes [`Exclusive`](Access::Exclusive).
+///
+/// # Safety
+///
+/// No other code reads or writes the elements before this tensor is dropped or exported. They may be
+/// written, and need not be initialised.
+///
+/// # Errors
+///
+/// [`ReadOnly`](Error::ReadOnly) or [`NotContiguous`](Error::NotContiguous). The tensor is
+/// dropped then.
+pub unsafe fn into_exclusive_zeroed(mut tensor: Tensor) -> Result<Tensor, Error> {
+    let checked = tensor.checked();
+    checked.check_writable()?;
+    checked.check_contiguous()?;
+    if checked.device().is_host_accessible() && checked.len() != 0 {
+        // SAFETY: contiguous, so that the elements are the `nbytes` from `data` on (R1), which
+        // are writable and exclusive (the caller's duty).
+        unsafe { checked.data().write_bytes(0, checked.nbytes()) };
+    }
+    // SAFETY: the caller's duty, after which the class is true (R4).
+    unsafe { tensor.0.set_access(Access::Exclusive) };
+    Ok(tensor)
 }
 
 impl From<DeferredDrop> for Tensor {

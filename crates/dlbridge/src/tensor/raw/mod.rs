@@ -7,10 +7,10 @@ mod arc;
 mod assume;
 mod borrowed;
 pub mod ffi;
-mod fresh;
 mod legacy;
 mod nested;
 mod owned_slice;
+mod rejected;
 
 use std::ffi::c_void;
 
@@ -19,18 +19,19 @@ use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 pub use arc::ArcTensor;
 pub(crate) use nested::Nested;
 pub use owned_slice::{TensorSlice, TensorSliceMut};
+pub use rejected::Rejected;
 
 use crate::raw::Handle;
 use crate::raw::borrowed::Borrowed;
 use crate::raw::descriptor::checked::describe;
-use crate::raw::descriptor::validate::{checked_with, validate};
 use crate::raw::handle::ManagedTensor;
-use crate::raw::handle::abi::{self, not_null};
+use crate::raw::handle::abi::not_null;
 use crate::raw::handle::header::Destroy;
 use crate::{Builder, DescriptorError, Device, Error, Flags, Tensor, TensorMut, TensorRef};
 
 impl Tensor {
-    /// Imports a managed tensor, in either ABI. On failure its deleter is called.
+    /// Imports a managed tensor, in either ABI. A rejected tensor is in the error, whose drop calls the
+    /// deleter.
     ///
     /// The legacy ABI has no read-only flag, so a tensor imported by it counts as
     /// [`READ_ONLY`](Flags::READ_ONLY), as in NumPy, and is exported as such.
@@ -56,82 +57,14 @@ impl Tensor {
     /// rank out of range, a null shape, a negative extent, sizes that overflow, an impossible
     /// dtype, null data where there are elements, an address outside the address space.
     #[inline]
-    pub unsafe fn from_raw<A: ManagedTensor>(tensor: *mut A) -> Result<Self, Error> {
-        let tensor = not_null(tensor)?;
+    pub unsafe fn from_raw<A: ManagedTensor>(tensor: *mut A) -> Result<Self, Rejected<A>> {
         // SAFETY: the caller's duty.
-        match unsafe { Handle::import(tensor, false) } {
+        let result = not_null(tensor).and_then(|tensor| unsafe { Handle::import(tensor, false) });
+        match result {
             Ok(handle) => Ok(Self(handle)),
-            Err(error) => {
-                // SAFETY: validation rejected it, and the caller passed on its ownership (R3).
-                unsafe { abi::delete(tensor) };
-                Err(error)
-            }
+            // SAFETY: validation rejected it, and the caller passed on its ownership (R3).
+            Err(error) => Err(unsafe { Rejected::new(tensor, error) }),
         }
-    }
-
-    /// Imports a managed tensor as [`from_raw`](Self::from_raw) does, but leaves a rejected tensor with
-    /// the caller, unchanged.
-    ///
-    /// # Safety
-    ///
-    /// As for [`from_raw`](Self::from_raw).
-    ///
-    /// # Errors
-    ///
-    /// As for [`from_raw`](Self::from_raw).
-    #[inline(always)]
-    pub unsafe fn try_from_raw<A: ManagedTensor>(tensor: *mut A) -> Result<Self, Error> {
-        // SAFETY: the caller's duty.
-        unsafe { Handle::import(not_null(tensor)?, false) }.map(Self)
-    }
-
-    /// Calls the deleter of a managed tensor, in either ABI, that is not imported. The descriptor is
-    /// not validated.
-    ///
-    /// ```
-    /// use dlbridge::Tensor;
-    ///
-    /// let tensor = Tensor::from(vec![1_u8, 2, 3]).into_raw();
-    /// // SAFETY: exported just now, to no other consumer.
-    /// unsafe { Tensor::release_raw(tensor) };
-    /// ```
-    ///
-    /// # Safety
-    ///
-    /// `tensor` is null or a tensor whose ownership the caller passes on.
-    #[inline]
-    pub unsafe fn release_raw<A: ManagedTensor>(tensor: *mut A) {
-        if let Ok(tensor) = not_null(tensor) {
-            // SAFETY: the caller's duty.
-            unsafe { abi::delete(tensor) };
-        }
-    }
-
-    /// Exports memory that a plain descriptor describes and `owner` keeps alive. The shape and the
-    /// strides are copied; the descriptor is not used again. The class is
-    /// [`Shared`](crate::Access::Shared).
-    ///
-    /// # Safety
-    ///
-    /// `tensor` is valid for reads, with lists of `ndim` numbers where they are not null. While
-    /// `owner` lives, also after it is moved, the elements satisfy the list of
-    /// [`from_raw`](Self::from_raw) (T3, T6 to T9). The owner may be dropped on any thread.
-    ///
-    /// # Errors
-    ///
-    /// As for [`from_raw`](Self::from_raw), less the version. The owner is dropped then.
-    #[inline]
-    pub unsafe fn from_owner_raw<O: Send + 'static>(
-        owner: O,
-        tensor: &DLTensor,
-        flags: Flags,
-    ) -> Result<Self, Error> {
-        // SAFETY: the caller's duty.
-        let strides = unsafe { validate(tensor, flags) }?;
-        // SAFETY: validated just now; the rest is the caller's duty.
-        let checked = unsafe { checked_with(tensor, &strides, flags) };
-        // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
-        unsafe { Handle::share(owner, destroy(), checked, checked.access(), flags) }.map(Self)
     }
 
     /// The plain descriptor of the memory. Its pointers are valid while this tensor lives; code
@@ -164,19 +97,7 @@ impl Tensor {
     }
 
     /// Whether [`into_raw_legacy`](Self::into_raw_legacy) would succeed.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use dlbridge::Tensor;
-    ///
-    /// assert!(Tensor::from(vec![1_u8]).check_legacy().is_ok());
-    /// assert!(Tensor::from(Arc::<[u8]>::from([1])).check_legacy().is_err());
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As for [`into_raw_legacy`](Self::into_raw_legacy).
-    pub fn check_legacy(&self) -> Result<(), Error> {
+    fn check_legacy(&self) -> Result<(), Error> {
         if self.is_read_only() && !self.is_legacy_read_only() {
             return Err(Error::LegacyReadOnly);
         }
