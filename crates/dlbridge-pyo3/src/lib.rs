@@ -56,6 +56,8 @@
 //! | a Rust array or vector | to return it | `PyTensor::new(array)` |
 //! | a tensor | a NumPy array | [`PyTensor::into_numpy`] |
 //! | a tensor, and the caller's array | an array of the caller's type | [`PyTensor::to_caller`] |
+//! | an argument, and a result of its type | to return it | `x: CallerArray<'py, f32>`, then [`to_caller`](CallerArray::to_caller) |
+//! | an argument `out=None` | to write the result to it | [`CallerArray::output`] |
 //! | the caller's array | new memory of its framework | [`Allocator::of`] |
 //! | a Python class of my own | every framework to import it | [`ExportDlpack`], [`dlpack_class`] |
 //! | the same | to pickle it | [`PickleDlpack`] |
@@ -87,7 +89,7 @@ pub use error::{Error, Result};
 pub use ffi::borrow::{Promised, StableArguments};
 pub use ffi::callbacks::Borrow;
 pub use ffi::head::defer_reference_counts;
-pub use framework::Allocator;
+pub use framework::{Allocator, CallerArray, Output};
 pub use import::{
     CopyMode, ImportOptions, Protocol, import, import_with_protocol, import_with_stream,
     with_borrowed,

@@ -306,17 +306,17 @@ mod tests {
     fn a_lock_that_was_held_at_a_fork_is_taken() {
         let tensor = Tensor::from(Tensor::from(vec![1, 2, 3]).into_shared());
         TABLE.lock.store(process::id() as usize + 1, Ordering::SeqCst);
-        // SAFETY: released before the tensor is dropped.
+        // SAFETY: released before the tensor is dropped (F11).
         let number = unsafe { TABLE.write(&tensor) }.expect("free").expect("elements");
         // A thread that does not exist in the child had pinned the slot.
         TABLE.slots[number as usize].fetch_or(PINNED, Ordering::SeqCst);
         TABLE.lock.store(process::id() as usize + 1, Ordering::SeqCst);
-        // SAFETY: refused.
+        // SAFETY: refused, so that no slot has the tensor (F11).
         let conflict = unsafe { TABLE.read(&tensor) }.unwrap_err();
         assert_eq!(conflict, Conflict::Borrowed(Kind::Write));
         TABLE.slots[number as usize].fetch_or(PINNED, Ordering::SeqCst);
         TABLE.release_write(number, &tensor);
-        // SAFETY: released before the tensor is dropped.
+        // SAFETY: released before the tensor is dropped (F11).
         let number = unsafe { TABLE.read(&tensor) }.expect("free");
         TABLE.release_read(number, &tensor);
         assert!(TABLE.slots.iter().all(|slot| slot.load(Ordering::SeqCst) == FREE));
