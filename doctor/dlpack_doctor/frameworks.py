@@ -50,7 +50,7 @@ class Framework:
     empty: str = ""
     """An array without elements, where `cast` makes none."""
     lacks: tuple[str, ...] = ()
-    """Element types that its names stand for something else."""
+    """Element types whose names mean another type in this framework."""
     shape: Shape = (2, 3)
     immutable: bool = False
     freeze: str = ""

@@ -36,7 +36,7 @@ pub(crate) fn run(prefix: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Installs into `target/capi` and gives the shared library.
+/// Installs into `target/capi` and returns the shared library.
 pub(crate) fn build() -> Result<PathBuf> {
     let prefix = target().join("capi");
     install(&prefix)?;

@@ -33,7 +33,7 @@ const CARGO: &[&str] = &["add", "new", "run", "test"];
 /// Modules that `python -m` runs.
 const MODULES: &[&str] = &["dlbridge", "pip", "venv"];
 
-/// Checks every page of the repository and renders them all; gives the first one rendered.
+/// Checks every page of the repository and renders them all; returns the first one rendered.
 pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
     let (sh, folder) = (&venv.sh, target().join("guide"));
     sh.remove_path(&folder)?;
@@ -65,7 +65,7 @@ pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
     Ok(folder.join("html/index.html"))
 }
 
-/// The guide behind a landing page, with the documentation of the crates and the doctor's page; gives
+/// The guide behind a landing page, with the documentation of the crates and the doctor's page; returns
 /// the landing page.
 pub(crate) fn site(venv: &Venv) -> Result<PathBuf> {
     let (sh, site, guide) = (&venv.sh, target().join("site"), target().join("guide"));

@@ -191,7 +191,7 @@ fn use_crates(venv: &Venv, crates: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Installs packed files into a clean environment and uses them; gives its Python.
+/// Installs packed files into a clean environment and uses them; returns its Python.
 fn use_python(sh: &Shell, folder: &Path, files: &[PathBuf]) -> Result<PathBuf> {
     let program = sh.var(CHOICE)?;
     cmd!(sh, "{program} -m venv {folder}").run()?;

@@ -86,7 +86,7 @@ impl fmt::Display for Facts {
 /// A Python that can make virtual environments.
 type Usable = (PathBuf, Facts);
 
-/// A Python that can make virtual environments; otherwise, what is wrong with it.
+/// A Python that can make virtual environments, or the reason why a program is none.
 fn usable(program: impl Into<PathBuf>) -> Result<Usable> {
     let program = program.into();
     let shown = program.display();
@@ -236,7 +236,7 @@ impl Venv {
         Self::apart("free-threaded", &program)
     }
 
-    /// An environment of a version: one on the search path, else one that is put here.
+    /// An environment of a version that is on the search path, or else unpacked or built in `target`.
     pub(crate) fn of(version: &str) -> Result<Self> {
         Self::apart(version, &found_or_got(version, version)?)
     }

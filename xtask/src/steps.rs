@@ -122,7 +122,7 @@ impl Steps {
         self.tell(name, work);
     }
 
-    /// The same; tells whether it did not fail.
+    /// The same; returns whether it succeeded or was skipped.
     fn tell(&mut self, name: &str, work: impl FnOnce() -> Result<()>) -> bool {
         println!("\n== {name} ==");
         let started = Instant::now();
@@ -154,7 +154,7 @@ impl Steps {
         *self.tally.get_or_insert_default() += tally;
     }
 
-    /// Notes what is left out, and why.
+    /// Adds a skipped step to the summary, with the reason.
     pub(crate) fn skip(&mut self, name: &str, reason: impl fmt::Display) {
         self.end(name, skip(reason), Duration::ZERO);
     }
@@ -180,7 +180,7 @@ impl Steps {
         went_well
     }
 
-    /// Prints the summary; tells whether no step failed.
+    /// Prints the summary; returns whether no step failed.
     fn finish(&self) -> bool {
         print!("{HEADING}{}", self.summary());
         !self.ended.iter().any(|row| row.contains(FAILED))

@@ -111,6 +111,6 @@ def judge(subject: Subject, **fields: Any) -> Outcome:
 
 
 def refuses(subject: Subject, accepts: Callable[[Offer], Outcome], **fields: Any) -> Outcome:
-    """A refusal is right; what is accepted is judged by a function."""
+    """A refusal passes; a function judges the array that is made otherwise."""
     offer = Offer(subject, **fields)
     return passed(offer.refusal) if offer.refused else accepts(offer)

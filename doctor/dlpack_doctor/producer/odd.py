@@ -1,4 +1,4 @@
-"""Arrays that cannot be described, each asked to be exported all the same."""
+"""Arrays that DLPack cannot describe: whether their export is refused."""
 
 from __future__ import annotations
 

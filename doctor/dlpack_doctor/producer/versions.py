@@ -71,7 +71,7 @@ def _new(answer: Export | Exception, asked: tuple[int, int]) -> Outcome:
     if isinstance(answer, Exception):
         return failed(f"{asked}: {describe(answer)}")
     if not answer.versioned:
-        return warned(f"{asked}: exports the legacy ABI all the same")
+        return warned(f"{asked}: exports the legacy ABI nevertheless")
     if answer.raw.major != 1:
         return failed(f"{asked}: {answer.kind}, but there is no major version 2")
     return passed(f"{asked}: {answer.kind}")

@@ -66,7 +66,7 @@ impl<'a> Names<'a> {
         Self { paths, words, items, features }
     }
 
-    /// The spans of a page that name what is not there, as `name:line: what`.
+    /// The spans of a page that name something missing, as `name:line: problem`.
     pub(crate) fn check(&self, page: &str, text: &str) -> Vec<String> {
         let is_checked = !any(LEFT_OUT, |start| page.starts_with(start));
         let spans = Parser::new(text).into_offset_iter().filter(|_| is_checked);
