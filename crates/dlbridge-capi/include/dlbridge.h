@@ -358,8 +358,8 @@ enum dlb_status dlb_export(const struct dlb_memory *memory, struct dlb_tensor **
 // without the GIL leaks such a tensor. CPython before 3.14 ends a thread that it finds waiting then
 // (`pthread_exit`), later ones stop it.
 //
-// A Python exception that is set stays set; one that a deleter leaves goes to `sys.unraisablehook`.
-// Does nothing for null.
+// A Python exception that is set stays set; one that a deleter leaves goes to `sys.unraisablehook`,
+// if the library has used Python before. Does nothing for null.
 //
 // Requires: `tensor` is null or a reference that the caller owns.
 void dlb_release(struct dlb_tensor *tensor);

@@ -236,8 +236,8 @@ pub unsafe extern "C" fn dlb_is_legacy_read_only(tensor: *const TensorHandle) ->
 /// without the GIL leaks such a tensor. CPython before 3.14 ends a thread that it finds waiting then
 /// (`pthread_exit`), later ones stop it.
 ///
-/// A Python exception that is set stays set; one that a deleter leaves goes to `sys.unraisablehook`.
-/// Does nothing for null.
+/// A Python exception that is set stays set; one that a deleter leaves goes to `sys.unraisablehook`,
+/// if the library has used Python before. Does nothing for null.
 ///
 /// # Safety
 ///

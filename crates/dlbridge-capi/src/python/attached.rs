@@ -143,7 +143,13 @@ fn not_attached(message: &str) -> Error {
 }
 
 /// Whether Python runs, and is the one that used this library first.
-pub(super) fn check_running(api: &Api) -> Result<()> {
+pub(super) fn is_running(api: &Api) -> bool {
+    // SAFETY: may be called at any time, on any thread (F1).
+    unsafe { api.Py_IsInitialized() != 0 && !ENDED.load(Ordering::Acquire) }
+}
+
+/// The same, with the reason why not.
+fn check_running(api: &Api) -> Result<()> {
     // SAFETY: may be called at any time, on any thread (F1).
     if unsafe { api.Py_IsInitialized() } == 0 {
         return Err(not_attached("python: it is not running"));

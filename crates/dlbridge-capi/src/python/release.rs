@@ -5,7 +5,7 @@
 use std::mem::ManuallyDrop;
 
 use super::api::{self, Api};
-use super::attached::{Python, check_running};
+use super::attached::{Python, is_running};
 use super::exception::Exception;
 use super::foreign::foreign;
 
@@ -17,7 +17,7 @@ use super::foreign::foreign;
 /// to drop.
 pub(crate) fn release(deleter: impl FnOnce()) {
     let Ok(api) = api::get() else { return };
-    if check_running(api).is_err() {
+    if !is_running(api) {
         return;
     }
     if api.is_attached() {
@@ -40,18 +40,19 @@ pub(crate) fn release_nested(deleter: impl FnOnce()) {
 
 /// Runs deleters, if this thread may: no thread that holds the GIL can be waiting for it.
 pub(crate) fn drain(deleters: impl FnOnce() -> usize) -> usize {
-    let running = api::get().ok().filter(|api| check_running(api).is_ok());
+    let running = api::get().ok().filter(|api| is_running(api));
     match running {
         None => deleters(),
         Some(_) => Python::attached().map_or(0, |python| python.undisturbed(deleters)),
     }
 }
 
-/// Runs code that may run Python code.
+/// Runs code that may run Python code. Python is not looked for: in a process without one, that would
+/// take longer than the rest of a release.
 pub(crate) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
-    match Python::attached() {
-        Ok(python) => python.undisturbed(work),
-        Err(_) => work(),
+    match api::found() {
+        Some(api) if is_running(api) && api.is_attached() => Python::of(api).undisturbed(work),
+        _ => work(),
     }
 }
 
