@@ -40,4 +40,4 @@ pub(crate) use descriptor::{Checked, borrowed, checked};
 pub use element::{Element, Plain};
 pub(crate) use handle::Handle;
 pub use memory::{Iter, ReadCell};
-pub(crate) use memory::{RowElements, buffer, elements, exclusive, export, write};
+pub(crate) use memory::{RowElements, buffer, elements, exclusive, owner, write};

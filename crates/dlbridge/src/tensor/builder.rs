@@ -4,7 +4,7 @@
 use crate::layout::Placement;
 use crate::layout::{Dims, contiguous_strides};
 use crate::raw::buffer::Buffer;
-use crate::raw::export::{export_buffer, export_mut, export_ref};
+use crate::raw::owner::{export_buffer, export_mut, export_ref};
 use crate::raw::{Handle, Plain};
 use crate::{DType, Element, Error, Flags, ShapeField, Tensor, layout};
 

@@ -308,3 +308,20 @@ mod safetensors_0_8 {
         assert!(tensor("[0,4294967296,4294967296]").is_err());
     }
 }
+
+/// 2^40 indices of one element: the loop would take minutes.
+#[test]
+fn a_broadcast_axis_is_filled_once() {
+    let repeated = Tensor::builder(vec![1_u8, 2, 3]).shape(&[2, 1 << 40]).strides(&[2, 0]);
+    let mut tensor = repeated.build::<u8>().expect("two elements");
+    tensor.view_mut::<u8>().expect("exclusive").fill(7);
+    assert_eq!(tensor.into_owner::<Vec<u8>>().expect("the vector"), [7, 2, 7]);
+    let mut scalar =
+        Tensor::builder([1_u8]).shape(&[1 << 40]).strides(&[0]).build::<u8>().expect("one");
+    scalar.view_mut::<u8>().expect("exclusive").fill(9);
+    assert_eq!(scalar.view::<u8>().expect("host").get(&[1 << 39]), Some(9));
+    let mut empty =
+        Tensor::builder([1_u8]).shape(&[1 << 40, 0]).strides(&[0, 1]).build::<u8>().expect("none");
+    empty.view_mut::<u8>().expect("exclusive").fill(9);
+    assert_eq!(empty.into_owner::<[u8; 1]>().expect("the array"), [1]);
+}

@@ -11,7 +11,7 @@ use burn_std::{
 
 use crate::layout::Placement;
 use crate::raw::Handle;
-use crate::raw::export::export_within;
+use crate::raw::owner::export_within;
 use crate::tensor::Nested;
 use crate::{Access, Error, Flags, Tensor};
 

@@ -10,7 +10,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::layout::Placement;
 use crate::raw::Handle;
-use crate::raw::export::export_within;
+use crate::raw::owner::export_within;
 use crate::{Access, Error, Flags};
 
 /// A tensor whose storage is locked for reading. Candle's tensors share storages, and an operation

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use cudarc::driver::{CudaSlice, CudaStream, CudaViewMut, DevicePtr};
 
 use crate::layout::Placement;
-use crate::raw::export::export_on;
+use crate::raw::owner::export_on;
 use crate::raw::{Checked, Handle, Plain};
 use crate::{Access, Device, Error, Flags, Tensor};
 

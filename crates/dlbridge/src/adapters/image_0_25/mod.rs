@@ -35,7 +35,7 @@ use image::{DynamicImage, ImageBuffer, Pixel};
 use crate::layout::Placement;
 use crate::layout::contiguous_strides;
 use crate::raw::borrowed::Borrowed;
-use crate::raw::export::{
+use crate::raw::owner::{
     OtherWriters, borrow_mut_within, borrow_within, export_slice, export_slice_mut,
 };
 use crate::{

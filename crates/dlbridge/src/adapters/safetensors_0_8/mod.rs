@@ -16,7 +16,7 @@ use crate::layout::Placement;
 use crate::layout::{contiguous_strides, extents};
 use crate::raw::Checked;
 use crate::raw::buffer::Buffer;
-use crate::raw::export::{OtherWriters, export_slice};
+use crate::raw::owner::{OtherWriters, export_slice};
 use crate::{DType, DescriptorError, Error, Flags, Tensor, TensorMut, TensorRef, TensorSlice};
 
 /// The names of types in a file, and their dtypes. The format's `F8_E4M3` is the finite one.

@@ -5,8 +5,8 @@ mod cell;
 mod copy;
 pub(crate) mod elements;
 pub(crate) mod exclusive;
-pub(crate) mod export;
 pub(crate) mod iter;
+pub(crate) mod owner;
 #[cfg(feature = "rayon")]
 mod parallel;
 mod rows;

@@ -98,9 +98,22 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         Some(())
     }
 
-    /// Writes `value` to every element.
+    /// Writes `value` to every element. An element that several indices reach is written once, so that a
+    /// broadcast axis of any extent takes no time.
     pub(crate) fn fill(&mut self, value: T) {
-        self.replace_in_memory_order(|_| value);
+        let elements = self.elements();
+        let checked = elements.checked();
+        if checked.len() == 0 {
+            return;
+        }
+        let (shape, strides) = layout::by_stride(checked.shape(), checked.strides());
+        // The axes of stride 0 are the last ones.
+        let moving = strides.partition_point(|&stride| stride != 0);
+        let (shape, strides) = (&shape[..moving], &strides[..moving]);
+        for run in Runs::new(shape, strides, layout::count(shape)) {
+            // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant).
+            unsafe { write_run(&elements, run, |_, _| value) };
+        }
     }
 
     /// Replaces each element by `value` of it, in the order of the memory: the order in which a transposed
