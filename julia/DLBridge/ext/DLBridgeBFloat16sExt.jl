@@ -1,5 +1,4 @@
 # BFloat16 as an element type.
-# Its arithmetic does not belong here.
 module DLBridgeBFloat16sExt
 
 @static if isdefined(Base, :get_extension)

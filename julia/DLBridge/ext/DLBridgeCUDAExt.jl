@@ -1,6 +1,5 @@
-# CuArray for memory of CUDA, both ways.
-# Anything about host memory does not belong here.
-# Invariant: work queued on shared memory is done before it is exported, so any stream may go on.
+# Import and export of CuArrays.
+# Invariant: work queued on the memory is done before it is exported, so that consumers may use any stream.
 # Tests run this with a stub; it relies on src/array.jl and lib/cudadrv/state.jl of CUDA.jl 3 to 5.
 module DLBridgeCUDAExt
 
@@ -18,7 +17,7 @@ using .DLBridge: Device, Info, Request
 const KIND = DLBridge.CUDA_KIND
 const MANAGED = DLBridge.CUDA_MANAGED_KIND
 
-# Whatever kind of array was asked for, it is a CuArray here.
+# The result is a CuArray for every requested array type.
 function DLBridge.device_array(
     ::Val{KIND}, ::Type{<:AbstractArray{T,N}}, tensor, info::Info, request::Request,
 ) where {T,N}
@@ -28,7 +27,7 @@ function DLBridge.device_array(
     info.flags & DLBridge.READ_ONLY == 0 || copy || !request.write ||
         throw(ArgumentError("access: expected writable memory, found read-only memory; ask for write = false or copy = true"))
     size = DLBridge.dims(Val(N), info.shape, reversed)
-    # What makes an array takes the current device for the array's.
+    # A new array belongs to the current device.
     return CUDA.device!(CuDevice(info.device.id)) do
         if info.len == 0
             # There may be no pointer to wrap.
@@ -47,7 +46,7 @@ function DLBridge.device_array(
     end
 end
 
-# What all arrays made of this one by reshape or view hold.
+# The object that the array's reshapes and views hold as well.
 function root_of(array::CuArray)
     hasproperty(array, :data) || return array
     data = getproperty(array, :data)

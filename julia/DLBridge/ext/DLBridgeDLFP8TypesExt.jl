@@ -1,5 +1,4 @@
 # The 8-bit floats of DLFP8Types as element types.
-# Their arithmetic does not belong here.
 module DLBridgeDLFP8TypesExt
 
 @static if isdefined(Base, :get_extension)

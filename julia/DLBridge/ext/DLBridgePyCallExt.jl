@@ -1,5 +1,4 @@
-# PyCall's objects as DLBridge wants them.
-# Anything that does not need PyCall's names does not belong here.
+# The functions of src/bridges.jl for PyCall's objects.
 module DLBridgePyCallExt
 
 @static if isdefined(Base, :get_extension)
@@ -14,7 +13,7 @@ using .PyCall: PyObject, PyPtr
 
 DLBridge.python_pointer(o::PyObject) = Ptr{Cvoid}(PyPtr(o))
 
-# The constructor takes the reference over.
+# The constructor steals the reference.
 DLBridge.python_object(::Type{PyObject}, pointer::Ptr{Cvoid}) = PyObject(PyPtr(pointer))
 
 DLBridge.release_object(o::PyObject) = (PyCall.pydecref(o); nothing)

@@ -1,5 +1,4 @@
-# PythonCall's objects as DLBridge wants them.
-# Anything that does not need PythonCall's names does not belong here.
+# The functions of src/bridges.jl for PythonCall's objects.
 module DLBridgePythonCallExt
 
 @static if isdefined(Base, :get_extension)
@@ -12,10 +11,10 @@ end
 
 using .PythonCall: Py, PyArray, PyIterable
 
-# Of the other two it is the object that they wrap.
+# Of a PyArray or PyIterable, the object that it wraps.
 DLBridge.python_pointer(o::Union{Py,PyArray,PyIterable}) = Ptr{Cvoid}(PythonCall.getptr(o))
 
-# `pynew` takes the reference over.
+# `pynew` steals the reference.
 DLBridge.python_object(::Type{Py}, pointer::Ptr{Cvoid}) =
     PythonCall.pynew(PythonCall.C.PyPtr(pointer))
 

@@ -1,11 +1,10 @@
-# What a package that holds Python objects, or memory of a device, has to tell.
-# Each such package has a file in ext/; nothing of them is named here but their names.
-# Invariant: without such a package, every function says what is missing.
+# The functions that an extension (ext/) implements for its package: Python objects, device arrays.
+# Invariant: without the package, each throws an error that names it.
 
 """
     DLBridge.python_pointer(o)
 
-The `PyObject *` of `o`, as a `Ptr{Cvoid}`. The reference stays that of `o`.
+The `PyObject *` of `o`, as a borrowed `Ptr{Cvoid}`.
 """
 python_pointer(o) = throw(ArgumentError(
     "object: expected a Python object" * (
@@ -17,21 +16,21 @@ python_pointer(o) = throw(ArgumentError(
 """
     DLBridge.python_object(P, pointer)
 
-An object of type `P` of a new reference, which it takes over.
+An object of type `P` that owns the new reference `pointer`.
 """
 function python_object end
 
 """
     DLBridge.release_object(o)
 
-Gives up the reference of `o`, which is not used afterwards, before Julia's garbage collector does.
+Drops the reference that `o` holds, before Julia's garbage collector does. `o` must not be used afterwards.
 """
 release_object(o) = nothing
 
 """
     DLBridge.python_call(P, f, object)
 
-What `f`, a Python or Julia function, makes of `object::P`, as a `P` where that can be chosen.
+Calls `f`, a Python or Julia function, with `object::P`. A Python function's result is a `P`, not converted.
 """
 python_call(::Type, f, object) = f(object)
 
@@ -43,13 +42,13 @@ global names of the process. The first one counts.
 """
 use_python(handle::Ptr{Cvoid}) = check(ccall(dlb_use_python[], Cint, (Ptr{Cvoid},), handle))
 
-# The types of Python objects that are known, the first loaded first.
+# Types of Python objects, in the order in which their packages were loaded.
 const OBJECT_TYPES = Any[]
 
 """
     DLBridge.register_object_type(P)
 
-Makes known that `P` is the type of a package's Python objects.
+Registers `P` as a package's type of Python objects.
 """
 register_object_type(P) = P in OBJECT_TYPES ? nothing : (push!(OBJECT_TYPES, P); nothing)
 

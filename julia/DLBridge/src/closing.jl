@@ -1,6 +1,5 @@
-# Which plain arrays are imports, and whether the memory of an import is exported again: what `close`
-# has to know.
-# Strided tensors carry their root themselves (see strided.jl).
+# `close`, and the table it needs: which plain arrays are imports, and whether their memory is exported again.
+# A strided tensor has its root in a field (see strided.jl).
 # Invariants: the table is used under the lock of ROOTS. Finalizers do not touch it: they close a root,
 # which a later call removes. What a root's `next` says never changes once the root is in the table.
 
@@ -23,7 +22,7 @@ else
     place_of(array::Array) = UInt(pointer(array))
 end
 
-# Releases the tensor when the array, and all that is made of it by reshape, is unreachable.
+# Releases the tensor when the array and its reshapes are unreachable.
 function own!(array::Array, tensor::Ptr{Cvoid})
     holder = root_of(array)
     root = Root(tensor, place_of(array), objectid(holder))
@@ -72,12 +71,12 @@ function sweep_places!()
 end
 
 # The roots whose memory an array uses: all that were imported from its address, since a plain array
-# does not tell whose reshape it is.
+# has no reference to the array that it reshapes.
 roots_used(x::StridedTensor) = x.root
 roots_used(A::Array) = root_at(place_of(A))
 roots_used(A::AbstractArray) = parent(A) === A ? nothing : roots_used(parent(A))
 
-# Counts an export of these roots, or the end of one (-1).
+# Adds an export of these roots (1), or removes one (-1).
 function count_share!(root, change::Int)
     while root !== nothing
         root.shares += change

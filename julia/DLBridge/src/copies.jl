@@ -1,4 +1,4 @@
-# Copies of strided tensors, and which arrays overlap them, so that Julia knows when to copy.
+# Copies of strided tensors, and tests for overlapping memory, because Julia copies an operand that overlaps the result.
 # Invariant: no copy refers to the memory of the original.
 
 # An `Array` of the elements.

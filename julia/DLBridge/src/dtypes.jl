@@ -1,6 +1,5 @@
-# Which Julia type an element is, and its names.
-# Reading elements does not belong here.
-# Invariant: both directions say the same.
+# Element types: from DLPack's to Julia's and back, and their names.
+# Invariant: `julia_type(dtype(T)) === T` for every registered `T`.
 
 """
     DLBridge.dtype(T)

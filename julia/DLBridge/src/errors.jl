@@ -1,6 +1,4 @@
-# Failures of the C API as Julia's exceptions.
-# Checks of Julia's own arguments do not belong here.
-# Invariant: what the caller can change is an ArgumentError that names the field.
+# Failures of the C API as Julia exceptions. An error that the caller can avoid is an ArgumentError that names the field.
 
 "Python raised an exception; `message` holds its type and text."
 struct PythonError <: Exception

@@ -1,5 +1,4 @@
-# Functions of linear algebra that Julia has for plain arrays only: they get a copy, as they make one of an `Array`.
-# What Julia computes for any `AbstractArray` does not belong here.
+# Functions of linear algebra that Julia defines for plain arrays only. They get a copy; Julia copies an `Array` as well.
 
 const TensorMatrix = TensorLike{<:Any,2}
 

@@ -1,6 +1,5 @@
-# From a Python object to a Julia array over its memory.
-# Getting at the Python object belongs to bridges.jl.
-# Invariant: a tensor that was taken is owned by exactly one array, or released before an error leaves.
+# Import: from a Python object to a Julia array over its memory.
+# Invariant: an imported tensor is owned by exactly one array, or released before an error is thrown.
 
 """
     from_dlpack(o; layout = nothing, copy = false, write = true, assume_writable = false)
@@ -28,7 +27,7 @@ function from_dlpack(
     return arrive(take_tensor(o), layout, copy, write, assume_writable)
 end
 
-# How a tensor is to arrive: with its axes reversed, as a copy, as an array that will be written.
+# The caller's options: reverse the axes, copy, expect writable memory.
 struct Request
     reversed::Bool
     copy::Bool
@@ -109,11 +108,11 @@ end
 
 is_legacy_read_only(tensor) = ccall(dlb_is_legacy_read_only[], UInt8, (Ptr{Cvoid},), tensor) != 0
 
-# A caller's word about the memory is kept in Julia's arrays only: the tensor stays as it is.
+# `assume_writable` changes the flags of Julia's array only; the tensor keeps its own.
 with_flags(info::Info, flags::UInt64) =
     Info((name === :flags ? flags : getfield(info, name) for name in fieldnames(Info))...)
 
-# Julia's collector does not know the size of foreign memory. So it is asked to look for young garbage, which
+# Julia's collector does not know the size of foreign memory. So DLBridge starts a collection of young objects, which
 # takes about 0.1 ms, whenever this many bytes have arrived.
 const COLLECT_AT = Ref(2^28)
 const ARRIVED = Threads.Atomic{Int}(0)
@@ -149,7 +148,7 @@ end
 @inline dims(::Val{N}, numbers::Ptr{Int64}, reversed::Bool) where {N} =
     ntuple(k -> Int(unsafe_load(numbers, reversed ? N + 1 - k : k)), Val(N))
 
-# Whatever array is right for the tensor.
+# Chooses the array type for the tensor.
 function arrive(::Type{T}, ::Val{N}, tensor, info, request) where {T,N}
     if info.is_host != 0 && !is_for_device(info) && (
         request.copy || info.len == 0 || why_not_plain(Array{T,N}, tensor, info, request) === nothing
@@ -159,7 +158,7 @@ function arrive(::Type{T}, ::Val{N}, tensor, info, request) where {T,N}
     return arrive_as(AbstractArray{T,N}, tensor, info, request)
 end
 
-# Exactly this kind of array, or an error.
+# Makes an array of this type, or throws.
 function arrive_as(::Type{Array{T,N}}, tensor, info, request) where {T,N}
     check_host(info)
     size = dims(Val(N), info.shape, request.reversed)

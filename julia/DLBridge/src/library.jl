@@ -1,6 +1,4 @@
-# The C API of dlbridge: where it is found, its structs, its functions.
-# What they are used for does not belong here.
-# Invariant: structs and functions are those of dlbridge.h, in the version that is asked for.
+# The C API of dlbridge: where the library is found, its structs and functions, as in dlbridge.h.
 
 const API_VERSION = 2
 

@@ -1,6 +1,5 @@
-# Where the elements of a Julia array lie.
-# Sharing them does not belong here.
-# Invariant: every index of the array leads, by address and strides, to the element of that index.
+# Address and strides of a Julia array's elements.
+# Invariant: for every index within the size, they lead to the element of that index.
 
 """
     DLBridge.memory(A) -> (pointer, strides)
@@ -11,7 +10,7 @@ of other packages add a method; `A` must then keep the memory alive and in place
 memory(A::Array) = (pointer(A), strides(A))
 memory(x::StridedTensor) = (check_open(x); (x.pointer, x.strides))
 
-# Other dense arrays may lie on a device, whatever their pointer's type says.
+# Other dense arrays may be in the memory of a device, even if their pointer is a `Ptr`.
 memory(A::AbstractArray) = throw_no_memory(A)
 
 @noinline throw_no_memory(A) = throw(ArgumentError(
@@ -68,7 +67,7 @@ function memory(A::Base.ReinterpretArray{T}) where {T}
     return (Ptr{T}(start), Base.size_to_strides(1, size(A)...))
 end
 
-# What to keep alive for as long as others use the memory of A. It must neither move nor be freed.
+# The object to keep alive while the memory of A is exported. The memory must neither move nor be freed.
 @static if VERSION >= v"1.11"
     # base/boot.jl, base/array.jl of Julia 1.11: growing puts another `Memory` into `ref`; a finalizer of
     # the array may free memory that `unsafe_wrap` was given. So both are kept. No test here runs this.

@@ -1,5 +1,5 @@
 # Products, reductions and `permutedims` of strided tensors, by Julia's methods for plain arrays.
-# A strided tensor is no `DenseArray`, since functions for those would write to read-only memory.
+# A strided tensor is not a `DenseArray`, because functions for those write to read-only memory without a check.
 # Invariant: plain arrays over a tensor's memory are only read, and only until the call returns.
 
 const Indices = Tuple{Vararg{Union{Integer,AbstractRange{<:Integer}}}}
@@ -91,7 +91,8 @@ Base.mapreduce(f, op, x::TensorLike; keywords...) = with_plain(array -> mapreduc
 Base.permutedims(x::TensorLike, order) = GC.@preserve x permutedims(plain(x), order)
 LinearAlgebra.norm(x::TensorLike, p::Real = 2) = GC.@preserve x LinearAlgebra.norm(plain(x), p)
 
-# Julia computes half of a product of an array and its own transpose, which is exactly symmetric, so both are kept one.
+# Julia computes half of a product of an array and its own transpose, which is exactly symmetric; it needs
+# both operands to be the same object.
 plain_pair(A, B) = (plain(A), plain(B))
 
 for (wrapper, wrap) in ((:Transpose, :transpose), (:Adjoint, :adjoint))

@@ -1,21 +1,20 @@
-# What exports keep alive, and what waits to be released.
-# Arrays do not belong here.
+# The table of objects that exports keep alive, and the queue of tensors to release.
 # Invariants: finalizers call C only, and never touch the table; the table is used under its lock.
 
-# What shared tensors keep alive, at the index that is their token.
+# Objects that exported tensors keep alive. An export's token is its index.
 struct Roots
     lock::ReentrantLock
     objects::Vector{Any}
     # The imports whose memory they use (see closing.jl).
     imports::Vector{Union{Nothing,Root}}
     free::Vector{Int}
-    # Room for tokens that come back.
+    # A buffer for tokens from the queue.
     tokens::Vector{Ptr{Cvoid}}
 end
 
 const ROOTS = Roots(ReentrantLock(), Any[], [], Int[], fill(C_NULL, 256))
 
-# Keeps what an export of `A` needs; gives the token.
+# Keeps the objects that an export of `A` needs alive, and returns the token.
 function keep!(A::AbstractArray)
     object = root_of_share(A)
     lock(ROOTS.lock)
@@ -35,7 +34,7 @@ function keep!(A::AbstractArray)
     end
 end
 
-# Forgets what a token of an export that failed kept.
+# Removes the entry of an export that failed.
 function forget!(index)
     lock(ROOTS.lock)
     try
@@ -53,7 +52,7 @@ function empty_place!(index)
     return nothing
 end
 
-# Takes all tokens out of the queue and forgets what they kept.
+# Takes all tokens out of the queue and removes their entries.
 function forget_released!()
     lock(ROOTS.lock)
     try
@@ -152,7 +151,7 @@ pending_count() = Int(ccall(dlb_queue_pending[], Csize_t, (Ptr{Cvoid},), QUEUE[]
 
 @inline drain_if_pending() = pending_count() == 0 ? nothing : drain()
 
-# Puts a tensor aside: no deleter runs, no lock but the queue's is taken, so that finalizers may.
+# Queues a tensor. Finalizers may call this, since no deleter runs and no lock but the queue's is taken.
 release_later(tensor::Ptr{Cvoid}) =
     ccall(dlb_queue_release[], Cint, (Ptr{Cvoid}, Ptr{Cvoid}), QUEUE[], tensor)
 

@@ -1,6 +1,4 @@
-# From sealed memory of another process to Julia arrays.
-# Sending the descriptor does not belong here: Julia's library has no call for it.
-# Invariant: the file is closed before the arrays are returned, which keep the memory without it.
+# From sealed memory of another process to Julia arrays. The arrays keep the memory after the file is closed.
 
 """
     from_sealed(descriptor; private = false, layout = nothing, copy = false, write = true)

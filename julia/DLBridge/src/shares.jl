@@ -1,12 +1,11 @@
-# From a Julia array to Python.
-# Where the elements lie belongs to memory.jl, making Python objects of pointers to bridges.jl.
-# Invariant: an array that was kept is forgotten once: by its token, or here if the export fails.
+# Export: from a Julia array to Python and C.
+# Invariant: the entry that keeps an array alive is removed once: by its token, or here if the export fails.
 
 """
     share(A, from_dlpack; layout = RowMajor, readonly = false)
 
-What Python's function `from_dlpack` makes of `A`: an array over the same memory, which keeps `A`
-alive. Its axes are the dimensions of `A` reversed; with `layout = ColMajor`, as they are. Views,
+Calls the Python function `from_dlpack` with an exporter of `A`, and returns its array: over the same memory, which it
+keeps alive. Its axes are the dimensions of `A` reversed; with `layout = ColMajor`, as they are. Views,
 transposed, permuted and reshaped arrays are shared with their strides. Read-only arrays stay so.
 
 Where more than one Python package is loaded and `from_dlpack` is a Julia function, name the type
@@ -14,8 +13,8 @@ that it takes: `share(A, PyObject, from_dlpack)`.
 
     share(A; layout = RowMajor, readonly = false, versioned = true)
 
-A capsule, which one consumer may take: of DLPack 1.x, or with `versioned = false` of the version
-before, which cannot say read-only.
+A capsule, for one consumer: versioned (DLPack 1.x), or with `versioned = false` legacy, which has no
+read-only flag.
 
 On Julia up to 1.10, a `Vector` that was shared can never grow or shrink again. From 1.11 on it can, and then
 moves away from the memory that Python has.
@@ -87,8 +86,8 @@ function exported(A::AbstractArray, reversed::Bool, readonly::Bool)
     end
 end
 
-# Calls `use` with a description of the memory, which `use` must export: the library gives the token
-# back once the memory is no longer used. If `use` fails, the token is given back here.
+# Calls `use` with a description of the memory, which `use` must export: the library returns the token
+# once the memory is no longer used. If `use` fails, it is returned here.
 @inline function with_export(use, A::AbstractArray{T,N}, reversed::Bool, readonly::Bool) where {T,N}
     drain_if_pending()
     element = dtype(T)

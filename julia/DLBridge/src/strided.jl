@@ -1,5 +1,4 @@
-# The array type for memory that no plain Array may stand for.
-# Deciding which tensors those are does not belong here (see imports.jl).
+# The array type for memory that an `Array` cannot represent: strided, read-only, misaligned, `Bool`s of other bytes.
 # Invariant: while the root is open, every index within the size leads to an element of the tensor.
 
 # Owns the memory of imported arrays: a tensor, until it is closed or unreachable, or, for a copy of
@@ -140,7 +139,7 @@ end
 """
     DLBridge.is_readonly(A)
 
-Whether writing to `A` is refused because the memory is read-only for us.
+Whether writing to `A` throws, because its memory is read-only.
 """
 is_readonly(x::StridedTensor) = x.is_readonly
 is_readonly(A::AbstractArray) = parent(A) === A ? false : is_readonly(parent(A))

@@ -35,7 +35,7 @@ end
     @test outlives("np.arange(1000.0)[::-1]", make, copy) == expected
 end
 
-@testset "deep copies are writable and keep what was the same the same" begin
+@testset "deep copies are writable and preserve shared references" begin
     x = CPython.import_of(from_dlpack, "np.broadcast_to(np.arange(3.0), (2, 3))")
     pair = deepcopy((x, view(x, 1:2, 2)))
     @test first(pair) isa StridedTensor{Float64,2} && !is_readonly(first(pair))
@@ -64,7 +64,7 @@ end
     @test x == 2 .* [3, 5, 3, 2, 1, 1]
 end
 
-# Julia knows two arrays for the same if they start at the same address; these do not.
+# Julia compares the addresses at which arrays start, which differ here.
 @testset "imports of one memory overlap, also as a $name" for (name, wrap) in (
     ("tensor", identity), ("view", x -> view(x, :, 3:-1:1)), ("transpose", transpose), ("adjoint", adjoint),
     ("permutation", x -> PermutedDimsArray(x, (2, 1))), ("reshape", x -> reshape(x, 3, 3)),
@@ -86,7 +86,7 @@ end
     expected = collect(wrap(z))
     w .= wrap(z)
     @test w == expected
-    # Memory side by side is not copied.
+    # Adjacent memory is not copied.
     @test !Base.mightalias(CPython.import_of(from_dlpack, "m[0, ::-1]"), CPython.import_of(from_dlpack, "m[1]"))
     @test !Base.mightalias(CPython.import_of(from_dlpack, "m[:0, ::-1]"), x)
 end
@@ -107,7 +107,7 @@ end
     @test compared > 1000
 end
 
-@testset "products are those of arrays" begin
+@testset "products equal those of arrays" begin
     run_python("""
     f = np.arange(12.0).reshape(3, 4); f.flags.writeable = False
     c = f.astype('complex64') * (1 + 2j); c.flags.writeable = False
@@ -141,6 +141,6 @@ end
     error = try from_dlpack(Vector{Float64}, ColMajor, o) catch e; e end
     @test occursin("write = false", error.msg)
     drop(o)
-    # What else keeps a tensor from being plain is not promised away.
+    # The promise does not change other reasons for a StridedTensor.
     @test is_readonly(CPython.import_of(o -> from_dlpack(o; write = false), "r[::-1]"))
 end

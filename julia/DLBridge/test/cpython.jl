@@ -1,6 +1,5 @@
-# CPython in this process, with the little that tests need, as a package of Python objects would be.
-# Tests do not belong here.
-# Invariant: references are given back by hand: no finalizer takes Python's lock.
+# CPython in this process: the part of PyCall or PythonCall that the tests need.
+# References are dropped by hand, because a finalizer would need the GIL.
 module CPython
 
 using Libdl
@@ -25,7 +24,7 @@ const GLOBALS = Ref{Ptr{Cvoid}}(C_NULL)
 
 sym(name) = Libdl.dlsym(LIBRARY[], name)
 
-"Starts Python; gives the reason if there is none."
+"Starts Python; returns the reason if it cannot."
 function start()
     python = get(ENV, "DLBRIDGE_PYTHON", "python3")
     answers = try
@@ -97,7 +96,7 @@ function import_of(import_it, code)
     end
 end
 
-"Runs `work` while other threads may hold Python's lock."
+"Runs `work` detached, so that other threads may hold the GIL."
 function detached(work)
     state = ccall(sym(:PyEval_SaveThread), Ptr{Cvoid}, ())
     try

@@ -1,5 +1,5 @@
-# The file of ext/ for CUDA, loaded by a stub, whose arrays are host memory. What the real package does cannot
-# be seen here, only that ours calls it by its names.
+# The extension for CUDA, with a stub of CUDA whose arrays are host memory. This tests which functions the extension calls,
+# not the real package.
 
 using DLBridge: from_dlpack, share
 
@@ -9,8 +9,8 @@ else
     pushfirst!(LOAD_PATH, joinpath(@__DIR__, "stubs"))
     import CUDA
 
-    # A stub's array, shared with Python and taken back: its memory is the host's.
-    @testset "CUDA" begin
+    # An array of the stub, exported and imported again.
+    @testset "CuArrays are exported and imported" begin
         numbers = collect(Float32, 1:6)
         A = unsafe_wrap(CUDA.CuArray, CUDA.CuPtr{Float32}(UInt(pointer(numbers))), (3, 2))
         o = share(A, PyRef, identity)
@@ -25,7 +25,7 @@ else
         @test from_dlpack(CUDA.CuArray{Float32,2}, RowMajor, o) isa CUDA.CuArray{Float32,2}
         @test_throws ArgumentError from_dlpack(Matrix{Float32}, RowMajor, o)
         @test_throws ArgumentError from_dlpack(o; layout = ColMajor)
-        # Both ways on the array's device, not on the current one.
+        # Import and export use the array's device, not the current one.
         @test CUDA.CURRENT[] == CUDA.CuDevice(0)
         empty = from_dlpack(share(CUDA.CuArray{Float32,2}(undef, (0, 3)), PyRef, identity))
         @test empty isa CUDA.CuArray{Float32,2} && size(empty) == (0, 3)

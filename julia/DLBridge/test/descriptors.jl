@@ -1,5 +1,5 @@
-# Tensors that no installed framework gives: byte offsets, null strides, unknown types and devices.
-# They are made here by hand, or by the library itself.
+# Tensors that no installed framework exports: byte offsets, null strides, unknown types and devices.
+# The tests build them, or the library does.
 
 using DLBridge: from_dlpack
 
@@ -49,7 +49,7 @@ end
     end
 end
 
-@testset "a refused tensor stays its capsule's" begin
+@testset "a rejected tensor is still owned by its capsule" begin
     shape = Int64[-1]
     tensor = Legacy(C_NULL, DLBridge.HOST, 1, DLBridge.dtype(Int8), pointer(shape), C_NULL, 0, C_NULL, C_NULL)
     GC.@preserve shape tensor begin
@@ -84,7 +84,7 @@ function refusal(dtype, device; take = from_dlpack)
     end
 end
 
-@testset "descriptors of C code, both ways" begin
+@testset "descriptors of C code are imported and exported" begin
     A = [1.0 2.0; 3.0 4.0]
     pointer = DLBridge.unsafe_share(view(A, :, 2:-1:1))
     @test DLBridge.shared_count() == 1
@@ -115,7 +115,7 @@ end
 
 primitive type Tiny 8 end
 
-@testset "types that a package makes known arrive" begin
+@testset "tensors of a registered element type are imported" begin
     DLBridge.dtype(::Type{Tiny}) = DLBridge.DType(10, 8, 1)
     Base.invokelatest(DLBridge.register_dtype, Tiny)
     capsule = Base.invokelatest(DLBridge.share, [reinterpret(Tiny, 0x38)])

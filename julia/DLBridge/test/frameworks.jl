@@ -69,7 +69,7 @@ else
         @test occursin("found float8_e4m3b11fnuz", refused("jnp.zeros(2, jnp.float8_e4m3b11fnuz)"))
     end
 
-    # The old package could not share with JAX at all.
+    # DLPack.jl 0.3.1 cannot share with JAX.
     @testset "Julia to JAX" begin
         A = reshape(collect(1.0:6.0), 2, 3)
         pass(A, "jax.dlpack.from_dlpack")

@@ -1,8 +1,8 @@
-# NumPy arrays in Julia: values, strides, who may write.
+# Import of NumPy arrays: values, strides, read-only memory, errors.
 
 using DLBridge: from_dlpack, wrap, is_readonly, StridedTensor
 
-# The old package read all of these as if they were contiguous.
+# DLPack.jl 0.3.1 reads all of these as if they were contiguous.
 @testset "strides of $code" for code in (
     "a[::2]", "a[:, ::-1]", "a[::-1, ::-1]", "a[1:, 1:3]", "a.T[::2]", "a[:, 1]", "a[::-1, 0]",
     "np.broadcast_to(a[0], (3, 4))", "a.reshape(2, 2, 4).transpose(1, 2, 0)", "a[::2, ::3].T",
@@ -25,7 +25,7 @@ using DLBridge: from_dlpack, wrap, is_readonly, StridedTensor
     drop(o)
 end
 
-@testset "the layout that a tensor has is the default" begin
+@testset "the tensor's own layout is the default" begin
     @test size(CPython.import_of(from_dlpack, "np.zeros((2, 3))")) == (3, 2)
     @test size(CPython.import_of(from_dlpack, "np.zeros((2, 3), order='F')")) == (2, 3)
     @test size(CPython.import_of(from_dlpack, "np.zeros((1, 3))")) == (3, 1)
@@ -54,7 +54,7 @@ end
     drop(o)
 end
 
-@testset "read-only memory is not written" begin
+@testset "writing to read-only memory throws" begin
     run_python("r = np.arange(4.0); r.flags.writeable = False")
     x = CPython.import_of(from_dlpack, "r")
     @test x isa StridedTensor{Float64,1}
@@ -103,7 +103,7 @@ end
     @test x == T[1, 2, 100]
 end
 
-@testset "odd addresses" begin
+@testset "misaligned memory is read and written" begin
     x = CPython.import_of(from_dlpack, "np.frombuffer(bytearray(bytes(1) + np.arange(3.0).tobytes()), 'float64', offset=1)")
     @test x isa StridedTensor{Float64,1}
     @test x == [0, 1, 2]
@@ -111,14 +111,14 @@ end
     @test x == [0, 7, 2]
 end
 
-@testset "empty and scalar" begin
+@testset "empty and zero-dimensional arrays" begin
     @test CPython.import_of(from_dlpack, "np.zeros((0, 3), 'float32')") isa Matrix{Float32}
     @test size(CPython.import_of(from_dlpack, "np.zeros((0, 3))")) == (3, 0)
     @test CPython.import_of(from_dlpack, "np.array(4.0)")[] == 4.0
     @test CPython.import_of(from_dlpack, "np.array(4.0)") isa Array{Float64,0}
 end
 
-@testset "capsules of both versions, once each" begin
+@testset "versioned and legacy capsules are consumed once" begin
     run_python("a = np.arange(3)")
     for arguments in ("", "max_version=(1, 0)")
         capsule = py("a.__dlpack__($arguments)")
@@ -130,11 +130,11 @@ end
     o, maker = py("a"), py("lambda o: o.__dlpack__()")
     to_dlpack = object -> PyRef(CPython.call(maker, object))
     @test wrap(o, to_dlpack) == [0, 1, 2]
-    # The legacy ABI cannot say that memory may be written.
+    # The legacy ABI has no read-only flag.
     error = try wrap(Vector{Int64}, ColMajor, o, to_dlpack) catch e; e end
     @test error isa ArgumentError && occursin("legacy capsule", error.msg) && occursin("assume_writable = true", error.msg)
     @test wrap(Vector{Int64}, ColMajor, o, to_dlpack; write = false) isa Vector{Int64}
-    # The caller may know that it may be written.
+    # The caller declares that the producer permits writing.
     x = wrap(o, to_dlpack; assume_writable = true)
     @test x isa Vector{Int64}
     x[1] = 7
@@ -144,7 +144,7 @@ end
     y[3] = 0
     v = @inferred wrap(Vector{Int64}, ColMajor, o, to_dlpack; assume_writable = true)
     @test v == [0, 1, 2]
-    # A flag of the producer counts in any case.
+    # The producer's flag takes precedence.
     run_python("import numpy as np; flagged = np.arange(3); flagged.flags.writeable = False")
     flagged = py("flagged")
     @test DLBridge.is_readonly(from_dlpack(flagged; assume_writable = true))
@@ -154,7 +154,7 @@ end
     drop(o)
 end
 
-@testset "errors tell" begin
+@testset "errors name the cause" begin
     message(work) = try work() catch e; sprint(showerror, e) end
     @test occursin("found <class 'str'>", message(() -> CPython.import_of(from_dlpack, "'text'")))
     run_python("""
@@ -173,7 +173,7 @@ end
     """)
     @test CPython.import_of(from_dlpack, "Old(np.arange(2))") == [0, 1]
     @test int("Old.calls") == 1
-    # The object is not looked at by a thread that is not attached.
+    # A detached thread does not read the object.
     CPython.detached() do
         @test occursin("PyGILState_Ensure", message(() -> from_dlpack(PyRef(Ptr{Cvoid}(16)))))
     end

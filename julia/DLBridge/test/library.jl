@@ -1,6 +1,6 @@
-# Where the C library is looked for.
+# The search for the C library, and its version.
 
-"What `library_candidates()` says in a process of its own, with a fake of the binary package in its environment."
+"The result of `library_candidates()` in a process of its own, with a fake of the binary package in its environment."
 function candidates(; binary_package, chosen)
     mktempdir() do folder
         if binary_package
@@ -24,7 +24,7 @@ function candidates(; binary_package, chosen)
     end
 end
 
-@testset "a chosen file comes before the binary package, and that before the repository" begin
+@testset "DLBRIDGE_LIBRARY is preferred to the binary package, and that to the repository" begin
     library = DLBridge.library_candidates()[1]
     @test candidates(; binary_package = true, chosen = library) == [library]
     @test candidates(; binary_package = true, chosen = nothing) == [library]
@@ -34,7 +34,7 @@ end
     @test last(found) == file && endswith(first(found), joinpath("target", "capi", "lib", file))
 end
 
-@testset "the library of another target folder is found" begin
+@testset "CARGO_TARGET_DIR is searched" begin
     folder = withenv(DLBridge.library_candidates, "DLBRIDGE_LIBRARY" => nothing, "CARGO_TARGET_DIR" => "elsewhere")[1]
     @test dirname(folder) == abspath("elsewhere", "capi", "lib")
 end
@@ -43,7 +43,7 @@ end
 if Sys.which("cc") === nothing
     skip("an older library", "no C compiler")
 else
-    @testset "a library of version $version names itself" for (version, source) in (
+    @testset "the error for a library of API version $version names it" for (version, source) in (
         "1" => "unsigned dlb_api_version(void) { return 1; }", "none" => "int other;",
     )
         mktempdir() do folder

@@ -1,4 +1,4 @@
-# Who keeps whose memory alive, and for how long.
+# Lifetimes: imported and exported arrays keep the memory alive, and `close` releases it.
 
 using DLBridge: from_dlpack, share
 
@@ -10,7 +10,7 @@ def watched(code):
     watch = weakref.ref(owner)
 """)
 
-"Whether Python's array is still there."
+"Whether Python's array is still alive."
 alive() = truth("watch() is not None")
 
 # The functions below are not inlined, so that no array stays on the caller's stack.
@@ -38,8 +38,8 @@ function keeps_alive(code, make)
     @test !alive()
 end
 
-# The old package kept nothing alive: the numbers changed under the array.
-@testset "an array keeps Python's alive, also through $name" for (name, make) in (
+# DLPack.jl 0.3.1 does not keep the tensor alive: the values change under the array.
+@testset "an imported array keeps the Python object alive through $name" for (name, make) in (
     ("itself", identity), ("reshape", x -> reshape(x, 10, 100)), ("view", x -> view(x, 3:7)),
     ("reshape twice", x -> vec(reshape(x, 10, 100))), ("reinterpret", x -> reinterpret(UInt64, x)),
 )
@@ -47,7 +47,7 @@ end
     keeps_alive("np.arange(1000.0)[::-1]", make)
 end
 
-@testset "a copy keeps nothing" begin
+@testset "a copy keeps no Python object alive" begin
     holder = Any[]
     run_python("watched('np.arange(10.0)')")
     o = py("owner")
@@ -58,7 +58,7 @@ end
     @test holder[1] == 0:9
 end
 
-@testset "close gives memory back at once" begin
+@testset "close releases the memory at once" begin
     for code in ("np.arange(10.0)", "np.arange(10.0)[::2]")
         x = import_and_forget(code, identity)
         @test alive()
@@ -75,7 +75,7 @@ end
     @test_throws ArgumentError share(x, py("np.from_dlpack"))
 end
 
-@testset "what is shared is not closed" begin
+@testset "close refuses an array that is exported" begin
     for code in ("np.arange(10.0)", "np.arange(10.0)[::2]")
         x = import_and_forget(code, identity)
         for part in (x, view(x, 2:3), x isa Array ? reshape(x, 1, 10) : view(x, 5:-1:1))
@@ -91,7 +91,7 @@ end
 
 @noinline import_once(make) = (o = PyRef(CPython.call0(make)); from_dlpack(o); drop(o); nothing)
 
-@testset "the memory of imports of one use stays small" begin
+@testset "imports in a loop are collected in time" begin
     run_python("""
     made = []
     def make():
@@ -109,7 +109,7 @@ end
     settle()
 end
 
-@testset "of several threads that close an array one releases it" begin
+@testset "of several threads that close an array, one releases it" begin
     for code in ("np.arange(10.0)", "np.arange(10.0)[::-1]")
         x = import_and_forget(code, identity)
         root = x isa Array ? DLBridge.root_at(DLBridge.place_of(x)) : x.root
@@ -123,7 +123,7 @@ end
     end
 end
 
-@testset "a reshape is closed as what it was made of" begin
+@testset "close of a reshape closes the imported array" begin
     x = import_and_forget("np.arange(10.0)", identity)
     close_it = DLBridge.close
     close_it(reshape(x, 2, 5))
@@ -144,7 +144,7 @@ end
     GC.@preserve x y nothing
 end
 
-@testset "an array of Julia's own is not closed" begin
+@testset "close refuses an array that was not imported" begin
     A, finalized = zeros(3), Ref(0)
     finalizer(_ -> finalized[] += 1, A)
     error = try DLBridge.close(A) catch e; e end
@@ -160,7 +160,7 @@ function time_to_close(code)
     end
 end
 
-@testset "close takes no longer beside 20,000 shares" begin
+@testset "close takes constant time beside 20,000 exports" begin
     imports = [CPython.import_of(from_dlpack, "np.arange(3.0)") for _ in 1:2000]
     for code in ("np.arange(3.0)", "np.arange(3.0)[::-1]")
         alone = time_to_close(code)
@@ -187,7 +187,7 @@ end
 
 const FINALIZED = Ref(0)
 
-# The old package gave arrays up that Python still used, or kept them for good.
+# DLPack.jl 0.3.1 releases arrays that Python still uses, or leaks them.
 @testset "Python keeps a shared array alive" begin
     for make in (() -> collect(1.0:1000.0), () -> reshape(collect(1.0:1000.0), 10, 100))
         before = FINALIZED[]
@@ -205,7 +205,7 @@ const FINALIZED = Ref(0)
     end
 end
 
-@testset "an array goes through both languages and back" begin
+@testset "an exported array can be imported again" begin
     A = collect(1.0:6.0)
     o = share(A, py("np.from_dlpack"))
     set("s", o)
@@ -222,7 +222,7 @@ end
     @test DLBridge.shared_count() == 0
 end
 
-@testset "what finalizers put aside waits for a thread with Python's lock" begin
+@testset "queued tensors are released on a thread that holds the GIL" begin
     foreach(code -> (import_and_forget(code, identity); nothing), ("np.arange(10.0)",))
     CPython.detached() do
         GC.gc()

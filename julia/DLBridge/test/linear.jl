@@ -27,7 +27,7 @@ is_close(x::Tuple, y::Tuple) = all(map(is_close, x, y))
 is_close(x::Union{Number,AbstractArray}, y) = x ≈ y
 is_close(x, y) = x == y
 
-@testset "functions that Julia has for an Array work by copying: $name" for (name, x) in SQUARES
+@testset "functions that Julia defines for an Array copy a $name" for (name, x) in SQUARES
     X = Array(x)
     for f in (svd, svdvals, inv, cholesky, exp, log, sqrt, lq, schur, qr, lu, eigvals, det, pinv, nullspace, isposdef, factorize, hessenberg)
         @test is_close(parts(f(x)), parts(f(X)))

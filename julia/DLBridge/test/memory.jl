@@ -1,4 +1,4 @@
-# Where the elements of Julia's arrays lie: read by pointer and strides, they are the array.
+# `DLBridge.memory`: the elements read by address and strides are those of the array.
 
 using LinearAlgebra
 
@@ -30,7 +30,7 @@ end
     end
 end
 
-@testset "types are named" begin
+@testset "element types are named" begin
     @test DLBridge.name(DLBridge.dtype(Float32)) == "float32"
     @test DLBridge.name(DLBridge.DType(10, 8, 1)) == "float8_e4m3fn"
     @test DLBridge.name(DLBridge.Device(20, 1)) == "tpu_host:1"

@@ -37,7 +37,7 @@ function in_project(work, package; depot = joinpath(FOLDER, "depot"))
     return withenv(() -> work(`$(julia()) --startup-file=no`), environment...)
 end
 
-"Makes the projects; gives the reason if there are none."
+"Makes the projects; returns the reason if it cannot."
 function prepare()
     python() === nothing && return "no Python"
     package_folder = dirname(@__DIR__)

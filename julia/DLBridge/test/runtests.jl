@@ -1,6 +1,4 @@
-# All tests, or those of the files and packages named as arguments, and lines that count them for `cargo
-# xtask test`.
-# Tests themselves do not belong here.
+# Runs all tests, or those of the files and packages named as arguments, and prints their counts for `cargo xtask test`.
 
 using Test
 using DLBridge
@@ -12,10 +10,10 @@ using .CPython
 
 const SKIPPED = String[]
 
-"Notes what cannot be tested here, and why."
+"Records a test that cannot run here, and why."
 skip(what, reason) = (push!(SKIPPED, what); println("skipped: ", what, ": ", reason))
 
-"Runs Julia's collector and all that waits for it."
+"Runs Julia's garbage collector, finalizers and queued releases."
 function settle()
     for _ in 1:3
         GC.gc()
@@ -58,7 +56,7 @@ function beside(files, flags)
     command = `$(Base.julia_cmd()) $flags --startup-file=no $FILE $files`
     separator = Sys.iswindows() ? ';' : ':'
     process = withenv("JULIA_LOAD_PATH" => join(Base.load_path(), separator)) do
-        # A file, since nobody reads a pipe before the tests of this process end.
+        # A file, because this process reads no pipe before its own tests end.
         run(pipeline(ignorestatus(command); stdout = output, stderr = output); wait = false)
     end
     return function ()

@@ -39,7 +39,7 @@ else
         @test_throws Exception arrays["x"][1] = 7
     end
 
-    @testset "a private array is writable and its own" begin
+    @testset "writes to a private array change no sealed value" begin
         with_sealed("x" => x) do descriptor
             mine = from_sealed(RawFD(descriptor); private = true)["x"]
             @test mine isa Matrix{Float32}
@@ -52,7 +52,7 @@ else
         end
     end
 
-    @testset "what is no sealed file is refused" begin
+    @testset "other files are rejected" begin
         open("/dev/zero") do device
             @test_throws ArgumentError from_sealed(fd(device))
         end

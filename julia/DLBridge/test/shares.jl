@@ -1,4 +1,4 @@
-# Julia arrays in NumPy: values, strides, who may write.
+# Export of Julia arrays to NumPy: values, strides, read-only memory.
 
 using DLBridge: share, from_dlpack
 
@@ -57,7 +57,7 @@ end
     end
 end
 
-@testset "read-only arrays stay so" begin
+@testset "the read-only flag is exported" begin
     shared([1, 2]; readonly = true) do
         @test !truth("s.flags.writeable")
     end
@@ -72,7 +72,7 @@ end
     settle()
 end
 
-@testset "capsules of both versions" begin
+@testset "versioned and legacy capsules" begin
     for versioned in (true, false)
         capsule = share([1, 2, 3]; versioned = versioned)
         set("capsule", capsule)
@@ -85,13 +85,13 @@ end
     @test DLBridge.shared_count() == 0
 end
 
-@testset "a capsule that nobody takes gives its array back" begin
+@testset "an unconsumed capsule releases its array" begin
     foreach(drop, [share(zeros(2); versioned = versioned) for versioned in (true, false)])
     settle()
     @test DLBridge.shared_count() == 0
 end
 
-@testset "what a consumer may ask for" begin
+@testset "arguments of __dlpack__" begin
     run_python("def keep(o): return o")
     shared([1.0, 2.0]; take = py("keep")) do
         @test str("s.__dlpack_device__()") == "(1, 0)"
@@ -135,7 +135,7 @@ end
         end
         GC.gc()
         truth("'s' in globals()") && @test str("s") == "[1 2 3 4]"
-        # It stays so when Python has dropped its array.
+        # That does not change when Python has dropped its array.
         run_python("s = None; del s")
         settle()
     end

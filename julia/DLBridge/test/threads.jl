@@ -21,7 +21,7 @@ def stop():
         box.put(None)
 """)
 
-"Waits, without Python's lock, until Python's threads have ended."
+"Waits, detached, until Python's threads have ended."
 function join_python()
     run_python("stop()")
     while truth("any(thread.is_alive() for thread in threads)")
@@ -29,8 +29,8 @@ function join_python()
     end
 end
 
-# The old package's deleter ran Julia on Python's thread, and hung.
-@testset "a tensor dropped on a Python thread" begin
+# The deleter of DLPack.jl 0.3.1 runs Julia code on Python's thread, and hangs.
+@testset "a tensor dropped on a Python thread is released" begin
     run_python("start(1)")
     o = share(zeros(10), py("np.from_dlpack"))
     set("s", o)
@@ -80,7 +80,7 @@ function exchange(consumer, producer)
         drop(list)
         wrong += !truth("all(a[0] == k + 1 for k, a in enumerate(batch))")
         run_python("box.put(batch); del batch")
-        # Python's threads get the lock, and Julia's collector this one.
+        # Python's threads get the GIL, and Julia's collector this thread.
         CPython.detached(yield)
         GC.safepoint()
     end
@@ -94,7 +94,7 @@ function collect_garbage()
         [zeros(100) for _ in 1:1000]
         GC.gc(rounds % 10 == 0)
         rounds += 1
-        # Each round stops the other thread, which is to get on, too.
+        # Each round stops the other thread, which must make progress as well.
         Libc.systemsleep(time() - started)
     end
     return rounds
@@ -103,7 +103,7 @@ end
 if Threads.nthreads() < 2
     skip("two Julia threads", "JULIA_NUM_THREADS is 1")
 else
-    @testset "200,000 exports, two Julia threads, the collector at work" begin
+    @testset "200,000 exports while a second Julia thread collects garbage" begin
         run_python("producer = np.ones(3); start(2)")
         consumer, producer = py("np.from_dlpack"), py("producer")
         wrong, rounds = Ref(-1), Ref(0)

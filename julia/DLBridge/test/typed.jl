@@ -1,10 +1,10 @@
-# The typed forms: what they refuse, and that their types are known to the compiler.
+# Typed imports: inferred result types, and errors for other tensors.
 
 using DLBridge: from_dlpack, StridedTensor
 
 run_python("a = np.arange(6, dtype='float32').reshape(2, 3)")
 
-@testset "the right type comes back, inferred" begin
+@testset "the result type is inferred" begin
     o = py("a")
     @test (@inferred from_dlpack(Matrix{Float32}, RowMajor, o)) == [0 3; 1 4; 2 5]
     x = @inferred from_dlpack(AbstractMatrix{Float32}, RowMajor, o)
@@ -22,7 +22,7 @@ run_python("a = np.arange(6, dtype='float32').reshape(2, 3)")
     drop(o)
 end
 
-@testset "wrong types are named" begin
+@testset "errors name the type, rank or layout that differs" begin
     o = py("a")
     message(work) = try work(); "" catch e; e isa ArgumentError ? e.msg : rethrow() end
     @test message(() -> from_dlpack(Matrix{Int32}, RowMajor, o)) ==
@@ -33,7 +33,7 @@ end
     drop(o)
 end
 
-@testset "what was refused was released" begin
+@testset "a rejected tensor is released" begin
     run_python("import weakref; t = np.arange(4.0); watch = weakref.ref(t)")
     o = py("t")
     @test_throws ArgumentError from_dlpack(Vector{Int8}, RowMajor, o)

@@ -1,4 +1,4 @@
-# What works the same with every package of Python objects.
+# Tests for both PyCall and PythonCall.
 
 @testset "import, share, capsules" begin
     o = py("np.arange(6.0).reshape(2, 3)")
@@ -20,7 +20,7 @@
     end
 end
 
-@testset "the function of wrap is Python's or Julia's" begin
+@testset "wrap accepts a Python or a Julia function" begin
     run_python("""
     class Old:
         def __init__(self, a): self.a = a
@@ -31,12 +31,12 @@ end
     in_julia = o -> DLBridge.python_call(Object, to_dlpack, o)
     for f in (to_dlpack, in_julia)
         x = wrap(old, f)
-        # A legacy capsule, which cannot say that memory may be written.
+        # A legacy capsule has no read-only flag.
         @test !(x isa Matrix) && x == [0 3; 1 4; 2 5]
         @test wrap(old, f; layout = ColMajor) == [0 1 2; 3 4 5]
         @test wrap(Matrix{Float64}, RowMajor, old, f; write = false) == x
         @test wrap(Matrix{Float64}, RowMajor, old, f; copy = true) == x
-        # The caller knows that it may be written.
+        # The caller declares that the producer permits writing.
         y = wrap(old, f; assume_writable = true)
         @test y isa Matrix{Float64}
         y[1] = 10
@@ -46,7 +46,7 @@ end
 end
 
 # The reference of Julia's wrapper keeps nothing once the consumer has dropped its array, so that no collection is needed.
-@testset "what is shared is free when the consumer drops it" begin
+@testset "an exported array is free when the consumer drops it" begin
     settle()
     before = DLBridge.shared_count()
     GC.enable(false)
@@ -73,12 +73,12 @@ end
     end
 end
 
-@testset "what Julia's own arrays are refused with" begin
+@testset "the error for a Julia array names the expected type" begin
     error = try from_dlpack([1.0]) catch e; e end
     @test error.msg == "object: expected a Python object ($Object), found Array{Float64,1}"
 end
 
-@testset "what Python raises" begin
+@testset "Python exceptions are thrown" begin
     error = try from_dlpack(py("'text'")) catch e; e end
     @test error isa ArgumentError && occursin("<class 'str'>", error.msg)
     @test_throws Exception share([1.0], py("lambda o: 1 / 0"))
@@ -86,7 +86,7 @@ end
 
 const MANY = 100_000
 
-@testset "100,000 imports and shares leave nothing" begin
+@testset "100,000 imports and exports leak nothing" begin
     run_python("producer = np.ones(3)")
     producer, consumer = py("producer"), py("np.from_dlpack")
     before = value(Int, "sys.getrefcount(producer)")

@@ -1,5 +1,5 @@
 # The examples of the repository's pages, run in their order with the package that they name: a block that uses PyCall
-# or PythonCall begins the part of the page that is for it. `cargo xtask lint` sees to it that no page is left out.
+# or PythonCall begins the part of the page that is for it. `cargo xtask lint` checks that every page is run.
 
 const REPOSITORY = joinpath(@__DIR__, "..", "..", "..", "..")
 

@@ -1,4 +1,4 @@
-# A package that uses DLBridge and the package of Python objects is compiled ahead, and works.
+# A package that uses DLBridge and PyCall or PythonCall can be precompiled.
 
 const USER = """
 module UsesBoth

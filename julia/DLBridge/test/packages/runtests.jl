@@ -11,7 +11,7 @@ const BRIDGE = Symbol(ARGS[1])
 const SKIPPED = String[]
 skip(what, reason) = (push!(SKIPPED, what); println("skipped: ", what, ": ", reason))
 
-"Runs Julia's collector and all that waits for it."
+"Runs Julia's garbage collector, finalizers and queued releases."
 function settle()
     for _ in 1:3
         GC.gc()

@@ -1,9 +1,9 @@
-# What PyCall does in ways of its own.
+# Tests for PyCall only.
 
 run_python("import gc, sys, numpy as np")
 include("common.jl")
 
-@testset "functions as PyCall gives them" begin
+@testset "functions are PyObjects" begin
     np = pyimport("numpy")
     p = share([1.0 2.0; 3.0 4.0], np.from_dlpack)
     @test p isa PyObject && p.shape == (2, 2)

@@ -1,9 +1,9 @@
-# What PythonCall has of its own.
+# Tests for PythonCall only.
 
 run_python("import gc, sys, numpy as np")
 include("common.jl")
 
-@testset "PyArray and PyIterable stand for their objects" begin
+@testset "PyArray and PyIterable are accepted for their objects" begin
     run_python("a = np.arange(6.0).reshape(2, 3)")
     for o in (PyArray(py("a")), PyIterable(py("a")))
         x = from_dlpack(o)
@@ -53,7 +53,7 @@ function eventually(is_so)
     return is_so()
 end
 
-# A wake-up in vain, while the thread does not hold the GIL, must not be the last one.
+# A wake-up while no thread holds the GIL must be repeated.
 @testset "Julia releases tensors after a drain without the GIL" begin
     run_python("import weakref; watched = np.arange(10.0); watch = weakref.ref(watched)")
     holder = Any[from_dlpack(py("np.arange(3.0)"))]
