@@ -319,14 +319,27 @@ class TestLike:
 class TestAllocator:
     """Memory for results, from the caller's framework."""
 
-    def test_torch_makes_it(self):
+    def test_torch_shows_python_no_memory_that_rust_writes(self):
+        """A mode (a profiler, functorch) could keep it, and see it change while Rust has a slice."""
         torch = pytest.importorskip("torch", reason="torch is not installed")
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        seen = []
+
+        class Keeping(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                result = function(*args, **(kwargs or {}))
+                seen.append(result)
+                return result
+
         x = torch.ones(4096, 2)
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+        # The first import of a class calls functions of PyTorch.
+        example.row_sums(x)
+        with Keeping():
             sums = example.row_sums(x)
-        made = [event.self_cpu_memory_usage for event in profile.events()]
-        assert sums.nbytes in made
+        assert [tensor for tensor in seen if isinstance(tensor, torch.Tensor)] == []
+        assert type(sums) is torch.Tensor
+        assert sums.data_ptr() % 64 == 0
         assert sums.sum() == 2 * 4096
 
     def test_numpy_makes_it(self):
@@ -375,7 +388,7 @@ class TestAllocator:
         torch = pytest.importorskip("torch", reason="torch is not installed")
         huge = torch.ones(1).expand(1 << 50)
         with pytest.raises(
-            MemoryError, match=r"cannot allocate float32\[1125899906842624\] on cpu"
+            MemoryError, match="cannot allocate 4503599627370496 bytes"
         ):
             example.empty_like(huge)
 

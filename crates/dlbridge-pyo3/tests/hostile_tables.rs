@@ -13,7 +13,7 @@ use dlbridge::sys::{
     DLManagedTensorVersioned, DLPackDLTensorFromPyObjectNoSync, DLPackExchangeAPI,
     DLPackManagedTensorFromPyObjectNoSync, DLPackSetError, DLPackVersion, DLTensor,
 };
-use dlbridge::{DType, Device, Flags, Tensor};
+use dlbridge::{Access, DType, Device, Flags, Tensor};
 use dlbridge_pyo3::{Allocator, ImportOptions, PyTensor, import, with_borrowed};
 use dlbridge_testing::{Foreign, Releases};
 use pyo3::exceptions::{PyBufferError, PyKeyError, PyKeyboardInterrupt, PyTypeError};
@@ -317,14 +317,15 @@ unsafe extern "C" fn allocates_nothing(
 
 #[test]
 fn wrong_memory_of_an_allocator_is_refused_and_released_once() {
-    let two = |value: f32| Foreign::new(&[2], &[value; 2]);
+    let device = Device::cuda(0);
+    let two = |value: f32| Foreign::new(&[2], &[value; 2]).device(device);
     let wrong = [
-        ("another rank", Foreign::new(&[1, 2], &[0.0_f32; 2])),
-        ("another extent", Foreign::new(&[3], &[0.0_f32; 3])),
-        ("another type", Foreign::new(&[2], &[0.0_f64; 2])),
-        ("another device", two(0.0).device(Device::cuda(0))),
+        ("another rank", Foreign::new(&[1, 2], &[0.0_f32; 2]).device(device)),
+        ("another extent", Foreign::new(&[3], &[0.0_f32; 3]).device(device)),
+        ("another type", Foreign::new(&[2], &[0.0_f64; 2]).device(device)),
+        ("another device", two(0.0).device(Device::CPU)),
         ("read-only", two(0.0).flags(Flags::READ_ONLY)),
-        ("with gaps", Foreign::new(&[2], &[0.0_f32; 4]).strides(&[2])),
+        ("with gaps", Foreign::new(&[2], &[0.0_f32; 4]).strides(&[2]).device(device)),
         ("impossible", two(0.0).ndim(-1)),
     ];
     Python::attach(|py| {
@@ -333,19 +334,24 @@ fn wrong_memory_of_an_allocator_is_refused_and_released_once() {
         let object = object_with(py, table);
         for (what, foreign) in wrong {
             let releases = next(foreign);
-            let error = Allocator::of(&object).zeros::<f32>(&[2]).map(drop).expect_err(what);
+            let error = Allocator::of(&object)
+                .allocate(DType::F32, &[2], device)
+                .map(drop)
+                .expect_err(what);
             assert!(PyErr::from(error).is_instance_of::<PyBufferError>(py), "{what}");
             releases.expect(1, what);
             calm(py);
         }
         let releases = next(two(7.0));
-        let made = Allocator::of(&object).zeros::<f32>(&[2]).expect("as it was asked for");
-        assert_eq!(made.as_slice::<f32>().expect("ours alone"), [0.0; 2]);
+        let made =
+            Allocator::of(&object).allocate(DType::F32, &[2], device).expect("as it was asked for");
+        assert_eq!((made.device(), made.access()), (device, Access::Exclusive));
         drop(made);
         releases.expect(1, "dropped");
         let table = empty_table();
         table.managed_tensor_allocator = Some(allocates_nothing);
-        let error = Allocator::of(&object_with(py, table)).zeros::<f32>(&[2]).map(drop);
+        let error =
+            Allocator::of(&object_with(py, table)).allocate(DType::F32, &[2], device).map(drop);
         let error = PyErr::from(error.expect_err("there is none"));
         assert!(error.to_string().contains("null pointer"), "{error}");
     });

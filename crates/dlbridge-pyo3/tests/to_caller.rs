@@ -162,14 +162,21 @@ unsafe extern "C" fn dirty(
     0
 }
 
+/// A framework may show memory of its allocator to Python code, which keeps it.
 #[test]
-fn an_allocator_s_memory_is_zeroed_and_ours_alone() {
+fn host_memory_is_rusts_whatever_the_table_has() {
     Python::attach(|py| {
         let object = object_with(py, table(Some(dirty), None));
-        let mut tensor = Allocator::of(&object).zeros::<u32>(&[3]).expect("it allocates");
+        let mut tensor = Allocator::of(&object).zeros::<u32>(&[3]).expect("Rust allocates");
         assert_eq!(tensor.access(), Access::Exclusive);
-        assert!(dlbridge::ffi::raw_fields(&tensor).is_some(), "it is the table's memory");
-        assert_eq!(tensor.as_slice_mut::<u32>().expect("ours alone"), [0; 3]);
+        assert!(dlbridge::ffi::raw_fields(&tensor).is_none(), "it is Rust's memory");
+        assert_eq!(tensor.data_ptr().addr() % 64, 0);
+        assert_eq!(tensor.as_slice_mut::<u32>().expect("exclusive"), [0; 3]);
+        let pinned = Device::new(dlbridge::DeviceKind::CUDA_HOST, 0);
+        let error = Allocator::of(&object).allocate(DType::U32, &[3], pinned);
+        assert!(
+            PyErr::from(error.expect_err("no pinned memory")).to_string().contains("cuda_host")
+        );
     });
 }
 
@@ -177,7 +184,8 @@ fn an_allocator_s_memory_is_zeroed_and_ours_alone() {
 fn allocated_memory_is_compared_with_the_request() {
     Python::attach(|py| {
         let object = object_with(py, table(Some(dirty), None));
-        let error = Allocator::of(&object).zeros::<f64>(&[3]).expect_err("it gives uint32");
+        let error = Allocator::of(&object).allocate(DType::F64, &[3], Device::cuda(0));
+        let error = error.expect_err("it gives uint32");
         let error = PyErr::from(error);
         assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
         let said = error.to_string();
@@ -234,9 +242,9 @@ fn a_failing_allocator_is_an_exception_that_says_why() {
     Python::attach(|py| {
         let outcome = |allocator| {
             let object = object_with(py, table(allocator, None));
-            let error = Allocator::of(&object).zeros::<f32>(&[2]).expect_err("it fails");
-            let error = PyErr::from(error);
-            assert!(error.to_string().contains("float32[2] on cpu"), "{error}");
+            let error = Allocator::of(&object).allocate(DType::F32, &[2], Device::cuda(0));
+            let error = PyErr::from(error.expect_err("it fails"));
+            assert!(error.to_string().contains("float32[2] on cuda:0"), "{error}");
             (error.is_instance_of::<PyMemoryError>(py), error.to_string())
         };
         const TRACE: &CStr = c"CUDA out of memory. Tried to allocate 1 TiB\nraised from ...";

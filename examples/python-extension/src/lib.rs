@@ -68,7 +68,7 @@ fn softmax<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     PyTensor::new(result).to_caller(x)
 }
 
-/// The sum of each row, in memory of the caller's framework.
+/// The sum of each row, as an array of the caller's framework.
 #[pyfunction]
 fn row_sums<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     let matrix: PyTensorOf<f32, 2> = x.extract()?;

@@ -17,7 +17,7 @@ use crate::{Error, Result};
 pub(crate) struct Allocates(pub(super) DLPackManagedTensorAllocator);
 
 impl Allocates {
-    /// Host memory is zeroed, device memory is not. `None` if the allocator is a stub.
+    /// Device memory, which is not initialised. `None` if the allocator is a stub.
     pub(crate) fn tensor(
         self,
         py: Python<'_>,

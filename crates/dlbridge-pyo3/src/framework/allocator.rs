@@ -48,10 +48,10 @@ pub struct Allocator<'py> {
 impl<'py> Allocator<'py> {
     /// The allocator of the framework that `object` belongs to.
     ///
-    /// It is the allocator of the type's C exchange API, if there is one (PyTorch, Paddle).
-    /// Otherwise host memory comes from NumPy for NumPy and array-api-strict, and from Rust for all
-    /// other frameworks (JAX, whose arrays are immutable); device memory comes from `empty` of the
-    /// array's `__array_namespace__()`.
+    /// Host memory comes from NumPy for NumPy and array-api-strict, and from Rust, 64-byte aligned, for
+    /// all other frameworks, because no Python code can then reach it. Device memory comes from the
+    /// allocator of the type's C exchange API, if there is one (PyTorch, Paddle), otherwise from
+    /// `empty` of the array's `__array_namespace__()`.
     #[must_use]
     pub fn of(object: &Bound<'py, PyAny>) -> Self {
         Self { object: object.clone() }
@@ -77,25 +77,29 @@ impl<'py> Allocator<'py> {
     /// which the framework has no memory.
     pub fn allocate(&self, dtype: DType, shape: &[i64], device: Device) -> Result<PyTensor> {
         check_size(dtype, shape)?;
-        if let Some(tensor) = self.by_table(dtype, shape, device)? {
-            return Ok(tensor.into());
-        }
-        if let Some(tensor) = self.by_numpy(dtype, shape, device)? {
-            return Ok(tensor.into());
-        }
-        if let Some(tensor) = self.by_namespace(dtype, shape, device)? {
-            return Ok(tensor.into());
-        }
         if device == Device::CPU {
-            return Ok(Tensor::zeros(dtype, shape)?.into());
+            return match self.by_numpy(dtype, shape)? {
+                Some(tensor) => Ok(tensor.into()),
+                None => Ok(Tensor::zeros(dtype, shape)?.into()),
+            };
+        }
+        if !device.is_host_accessible() {
+            if let Some(tensor) = self.by_table(dtype, shape, device)? {
+                return Ok(tensor.into());
+            }
+            if let Some(tensor) = self.by_namespace(dtype, shape, device)? {
+                return Ok(tensor.into());
+            }
         }
         let kind = name_of(&self.object.get_type());
         Err(Error::buffer(format!("device: expected one that {kind} allocates on, found {device}")))
     }
 
+    /// Device memory of an exchange table. Host memory is not asked of one: a framework may show it to
+    /// Python code before it is here (`TorchDispatchMode`).
     fn by_table(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Option<Tensor>> {
         let table = table_of(self.object.as_borrowed());
-        // Our own makes host memory, which is what there is without a table, too.
+        // Our own makes host memory.
         let Some(table) = table.filter(|table| !table.is_ours()) else { return Ok(None) };
         framework_of(&self.object.get_type()).check_device(&self.object, device)?;
         match table.allocates() {
@@ -105,8 +109,8 @@ impl<'py> Allocator<'py> {
     }
 
     /// Host memory of NumPy, for the frameworks that use it.
-    fn by_numpy(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Option<Tensor>> {
-        if device != Device::CPU || !framework_of(&self.object.get_type()).has_numpys_memory {
+    fn by_numpy(&self, dtype: DType, shape: &[i64]) -> Result<Option<Tensor>> {
+        if !framework_of(&self.object.get_type()).has_numpys_memory {
             return Ok(None);
         }
         let py = self.object.py();
@@ -118,9 +122,6 @@ impl<'py> Allocator<'py> {
     /// Python code.
     fn by_namespace(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Option<Tensor>> {
         let py = self.object.py();
-        if device.is_host_accessible() {
-            return Ok(None);
-        }
         let Some(namespace) = namespace_of(&self.object)? else { return Ok(None) };
         let (name, empty) = (dtype.to_string(), intern!(py, "empty"));
         let (Some(kind), Some(empty)) =
