@@ -1,7 +1,7 @@
 //! `inspect`: the fields of a producer's descriptor, before normalisation. The doctor judges them.
 //! Invariant: every value but the protocol's name comes from the descriptor itself.
 
-use dlbridge_pyo3::{ImportOptions, Result, import_with_protocol};
+use dlbridge_pyo3::{Imported, Result, import_as_consumer};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 #[pyo3(signature = (x, /))]
 pub(crate) fn inspect<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>> {
     let py = x.py();
-    let (tensor, protocol) = import_with_protocol(x.as_borrowed(), ImportOptions::default())?;
+    let Imported { tensor, protocol, .. } = import_as_consumer(x.as_borrowed())?;
     let producer = dlbridge::ffi::raw_fields(&tensor);
     let facts = PyDict::new(py);
     facts.set_item("protocol", protocol.to_string())?;

@@ -47,9 +47,9 @@
 //! | an algorithm over `&[T]` or `ArrayView` | a slice or an array of the caller's memory | [`as_slice`](PyTensorOf::as_slice), [`as_array`](PyTensorOf::as_array), after one [`StableArguments`] |
 //! | a Python object | a tensor over its memory | [`import`] |
 //! | any array | to borrow it for one call | [`with_borrowed`] |
-//! | any array | the protocol through which it was imported | [`import_with_protocol`] |
+//! | any array | the protocol through which it was imported | [`Imported::protocol`] |
 //! | a GPU array and a stream to use it on | the stream to wait until it is ready | [`ImportOptions::stream`] |
-//! | a GPU array | the stream after whose work it is ready | [`import_with_stream`] |
+//! | a GPU array | the stream after whose work it is ready | [`Imported::stream`] |
 //! | a CUDA slice of cudarc, still being written | to return it | `PyTensor::new(Tensor::try_from(slice)?)` |
 //! | another GPU tensor that a stream still writes | to return it | [`PyTensor::ready_after`] |
 //! | a dtype or a device, as an argument | `np.float32`, `"cuda:0"`, `torch.device(..)` | [`PyDType`], [`PyDevice`] |
@@ -90,9 +90,8 @@ pub use ffi::borrow::{Promised, StableArguments};
 pub use ffi::callbacks::Borrow;
 pub use ffi::head::defer_reference_counts;
 pub use framework::{Allocator, CallerArray, Output};
-pub use import::{
-    CopyMode, ImportOptions, Protocol, import, import_with_protocol, import_with_stream,
-    with_borrowed,
-};
+#[doc(hidden)]
+pub use import::import_as_consumer;
+pub use import::{CopyMode, ImportOptions, Imported, Protocol, import, with_borrowed};
 pub use object::TensorObject;
 pub use stream::Stream;

@@ -60,7 +60,7 @@ fn a_copy_that_is_asked_for_is_made_by_rust() {
         let Some(module) = module(py) else { return };
         let array = module.getattr("array").expect("an array");
         let options = ImportOptions { copy: CopyMode::Always, ..ImportOptions::default() };
-        let tensor = import(array.as_borrowed(), options).expect("a copy");
+        let tensor = import(array.as_borrowed(), options).expect("a copy").tensor;
         assert_eq!((tensor.access(), tensor.is_copied()), (Access::Exclusive, true));
         write(&module, 42.0);
         assert_eq!(tensor.as_slice::<f64>(), Ok(&[1.0; 3][..]));

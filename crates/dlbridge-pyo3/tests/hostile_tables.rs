@@ -96,7 +96,7 @@ unsafe extern "C" fn gives_nothing(_: *mut c_void, _: *mut *mut DLManagedTensorV
 /// What an import through a table gives.
 fn import_by(py: Python<'_>, table: &'static DLPackExchangeAPI) -> Result<Tensor, PyErr> {
     let object = object_with(py, table);
-    Ok(import(object.as_borrowed(), ImportOptions::default())?)
+    Ok(import(object.as_borrowed(), ImportOptions::default())?.tensor)
 }
 
 #[track_caller]

@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyException, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
-use crate::import::{ImportOptions, import};
+use crate::import::import_tensor;
 use crate::{ANY_RANK, Error, PyTensorOf, Result};
 
 /// An argument that `numpy.asarray` accepts, with elements of type `T` and `N` axes: an array, a list,
@@ -59,7 +59,7 @@ impl<'a, 'py, T: Element, const N: usize> FromPyObject<'a, 'py> for PyTensorLike
     type Error = Error;
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self> {
-        let tensor = match import(object, ImportOptions::default()) {
+        let tensor = match import_tensor(object) {
             Ok(tensor) if tensor.dtype() == T::DTYPE && tensor.device().is_host_accessible() => {
                 tensor
             }
@@ -83,7 +83,7 @@ fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
     let found = array.getattr(intern!(py, "dtype"))?;
     let (name, wanted) = (found.getattr(intern!(py, "name"))?, T::DTYPE.to_string());
     if name.eq(&wanted)? && found.getattr(intern!(py, "isnative"))?.is_truthy()? {
-        return import(array.as_borrowed(), ImportOptions::default());
+        return import_tensor(array.as_borrowed());
     }
     let kind: String = found.getattr(intern!(py, "kind"))?.extract()?;
     let are_integers =
@@ -106,5 +106,5 @@ fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
             return Err(Error::Python(PyOverflowError::new_err(message)));
         }
     }
-    import(converted.as_borrowed(), ImportOptions::default())
+    import_tensor(converted.as_borrowed())
 }

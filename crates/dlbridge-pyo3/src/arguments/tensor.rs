@@ -8,7 +8,7 @@ use pyo3::Borrowed;
 use pyo3::prelude::*;
 
 use crate::ffi::borrow::Borrowed as BorrowedMemory;
-use crate::import::{ImportOptions, import};
+use crate::import::import_tensor;
 use crate::{Error, Stream, TensorObject};
 
 /// A tensor as an argument or a result of a Python function.
@@ -108,7 +108,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PyTensor {
 
     #[inline]
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self, Error> {
-        BorrowedMemory::read(import(object, ImportOptions::default())?).map(Self)
+        BorrowedMemory::read(import_tensor(object)?).map(Self)
     }
 }
 

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 
 use crate::ffi::borrow::Borrowed as BorrowedMemory;
 use crate::import::autograd;
-use crate::import::{ImportOptions, import};
+use crate::import::import_tensor;
 use crate::{Error, Result};
 
 /// The rank of a [`PyTensorOf`] that accepts every rank.
@@ -379,6 +379,6 @@ where
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self> {
         C::check_object(object)?;
-        Self::borrowing(import(object, ImportOptions::default())?)
+        Self::borrowing(import_tensor(object)?)
     }
 }

@@ -12,7 +12,8 @@ use pyo3::types::{PyMemoryView, PyTuple};
 use super::traits::PickleDlpack;
 use crate::ffi::callbacks::caught;
 use crate::ffi::memory::reinterpret;
-use crate::{Error, ImportOptions, Result, TensorObject, import};
+use crate::import::import_tensor;
+use crate::{Error, Result, TensorObject};
 
 /// The first protocol with buffers out of band.
 const OUT_OF_BAND: i64 = 5;
@@ -106,7 +107,7 @@ pub(super) fn rebuild(
     if flags & !KEPT.0 != 0 {
         return Err(wrong(format!("flags: expected read-only or padded, found {flags:#x}")));
     }
-    reinterpret(import(data, ImportOptions::default())?, dtype, shape, Flags(flags))
+    reinterpret(import_tensor(data)?, dtype, shape, Flags(flags))
 }
 
 /// Calls `PickleDlpack::from_tensor`. A panic becomes a `RuntimeError`, as in an export.

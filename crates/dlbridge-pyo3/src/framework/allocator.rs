@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyTuple};
 use super::importer::namespace_of;
 use crate::dtypes::numpy::number_of;
 use crate::ffi::numpy::Api;
-use crate::import::{ImportOptions, import};
+use crate::import::import_tensor;
 use crate::types::{framework_of, name_of, table_of};
 use crate::{Error, PyTensor, Result};
 
@@ -141,7 +141,7 @@ impl<'py> Allocator<'py> {
             }
             array => array?,
         };
-        let tensor = import(array.as_borrowed(), ImportOptions::default())?;
+        let tensor = import_tensor(array.as_borrowed())?;
         let is_as_asked = (tensor.dtype(), tensor.shape(), tensor.device())
             == (dtype, shape, device)
             && !tensor.is_read_only();

@@ -60,7 +60,7 @@ use crate::{Result, release};
 /// # Python::initialize();
 /// # Python::attach(|py| -> dlbridge_pyo3::Result<()> {
 /// let bytes = PyBytes::new(py, b"abc").into_any();
-/// let tensor = import(bytes.as_borrowed(), ImportOptions::default())?;
+/// let tensor = import(bytes.as_borrowed(), ImportOptions::default())?.tensor;
 /// assert!(tensor.is_read_only());
 /// assert_eq!(tensor.view::<u8>()?.to_vec(), b"abc");
 /// # Ok(()) }).unwrap();
@@ -72,76 +72,61 @@ use crate::{Result, release};
 /// `BufferError` that names the field if the descriptor is rejected, or if the requested device,
 /// copy or stream is not available. For an array of NumPy, a `BufferError` that names its dtype or
 /// strides has NumPy's exception as its cause.
-#[inline]
-pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Tensor> {
-    let (tensor, _) = if options == ImportOptions::default() {
-        import_shared(object)?
-    } else {
-        import_as_asked(object, options)?
+pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Imported> {
+    if let Some((tensor, protocol)) = copied_chunks(object, options)? {
+        return Ok(Imported { tensor, protocol, stream: None });
+    }
+    let (tensor, protocol) = match options.stream {
+        None => import_shared(object)?,
+        Some(stream) => on_stream::import_on_stream(object, stream)?,
     };
-    Ok(tensor)
-}
-
-/// Like [`import`]; also returns the protocol that was used.
-///
-/// # Errors
-///
-/// As [`import`].
-pub fn import_with_protocol(
-    object: Borrowed<'_, '_, PyAny>,
-    options: ImportOptions,
-) -> Result<(Tensor, Protocol)> {
+    let stream = on_stream::stream_after(object, &tensor, protocol, options.stream)?;
     if options == ImportOptions::default() {
-        // A tensor of this library, too, is taken as any consumer takes it.
-        import_by_path(object, path_of(object))
-    } else {
-        import_as_asked(object, options)
+        return Ok(Imported { tensor, protocol, stream });
     }
-}
-
-/// Like [`import`]; also returns the stream after whose work the memory is ready. It is `None` for
-/// host memory, and for an import with [`Stream::NO_SYNC`], which requests no order.
-///
-/// The C exchange API exports device memory while work may still be queued on the producer's
-/// current stream. That stream is returned, so that the caller queues its work on it, or waits for
-/// it.
-///
-/// ```
-/// use dlbridge_pyo3::{ImportOptions, PyTensor, import_with_stream};
-/// use pyo3::prelude::*;
-///
-/// # Python::initialize();
-/// # Python::attach(|py| -> PyResult<()> {
-/// let object = PyTensor::new(vec![1.0_f32]).into_pyobject(py)?;
-/// let (tensor, stream) =
-///     import_with_stream(object.as_any().as_borrowed(), ImportOptions::default())?;
-/// assert_eq!((tensor.len(), stream), (1, None));
-/// # Ok(()) }).unwrap();
-/// ```
-///
-/// # Errors
-///
-/// As [`import`].
-pub fn import_with_stream(
-    object: Borrowed<'_, '_, PyAny>,
-    options: ImportOptions,
-) -> Result<(Tensor, Option<Stream>)> {
-    if let Some((copy, _)) = copied_chunks(object, options)? {
-        return Ok((copy, None));
-    }
-    let (shared, _, stream) = import_ready(object, options.stream)?;
-    if options == ImportOptions::default() {
-        return Ok((shared, stream));
-    }
-    let address = shared.data_ptr();
-    let tensor = deliver::deliver(object, shared, stream, options)?;
+    let address = tensor.data_ptr();
+    let tensor = deliver::deliver(object, tensor, stream, options)?;
     if tensor.data_ptr() == address {
-        return Ok((tensor, stream));
+        return Ok(Imported { tensor, protocol, stream });
     }
     // Other memory, on the host or made for the stream that was asked for.
     let stream = options.stream.unwrap_or(Stream::DEFAULT);
     let has_stream = Stream::exist_on(tensor.device()) && stream != Stream::NO_SYNC;
-    Ok((tensor, has_stream.then_some(stream)))
+    Ok(Imported { tensor, protocol, stream: has_stream.then_some(stream) })
+}
+
+/// What [`import`] made of a Python object.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Imported {
+    /// A tensor over the object's memory, or over the copy that was requested.
+    pub tensor: Tensor,
+    /// The protocol that was used.
+    pub protocol: Protocol,
+    /// The stream after whose work the memory is ready; `None` for host memory, and for an import with
+    /// [`Stream::NO_SYNC`], which requests no order.
+    ///
+    /// The C exchange API exports device memory while work may still be queued on the producer's
+    /// current stream. This is that stream, so that the caller queues its work on it, or waits for it.
+    pub stream: Option<Stream>,
+}
+
+/// Imports a Python object as an argument of a function: the same as [`import`] with the default
+/// options, without asking for the stream.
+#[inline]
+pub(crate) fn import_tensor(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
+    import_shared(object).map(|(tensor, _)| tensor)
+}
+
+/// Imports a Python object as any consumer takes it, also a tensor of this library, for inspection.
+///
+/// # Errors
+///
+/// As [`import`].
+#[doc(hidden)]
+pub fn import_as_consumer(object: Borrowed<'_, '_, PyAny>) -> Result<Imported> {
+    let (tensor, protocol) = import_by_path(object, path_of(object))?;
+    Ok(Imported { tensor, protocol, stream: None })
 }
 
 /// Calls `function` with a borrow of an object's memory. For types with the C exchange API and for
@@ -217,18 +202,6 @@ fn import_to_borrow(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
     import_shared(object).map(|(tensor, _)| tensor)
 }
 
-#[cold]
-fn import_as_asked(
-    object: Borrowed<'_, '_, PyAny>,
-    options: ImportOptions,
-) -> Result<(Tensor, Protocol)> {
-    if let Some(copied) = copied_chunks(object, options)? {
-        return Ok(copied);
-    }
-    let (tensor, protocol, stream) = import_ready(object, options.stream)?;
-    Ok((deliver::deliver(object, tensor, stream, options)?, protocol))
-}
-
 /// The copy of a column in chunks, if a copy on the host was requested and the object is one.
 fn copied_chunks(
     object: Borrowed<'_, '_, PyAny>,
@@ -238,18 +211,4 @@ fn copied_chunks(
         && options.stream.is_none()
         && options.device.is_none_or(|device| device == Device::CPU);
     if is_asked { fallback::copy_chunks(object) } else { Ok(None) }
-}
-
-/// Imports for a stream, if one is requested, and returns the stream after whose work the memory is
-/// ready.
-fn import_ready(
-    object: Borrowed<'_, '_, PyAny>,
-    asked: Option<Stream>,
-) -> Result<(Tensor, Protocol, Option<Stream>)> {
-    let (tensor, protocol) = match asked {
-        None => import_shared(object)?,
-        Some(stream) => on_stream::import_on_stream(object, stream)?,
-    };
-    let ready = on_stream::stream_after(object, &tensor, protocol, asked)?;
-    Ok((tensor, protocol, ready))
 }

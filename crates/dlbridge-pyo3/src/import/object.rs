@@ -3,7 +3,7 @@
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
-use super::{ImportOptions, autograd, import_with_stream};
+use super::{ImportOptions, Imported, autograd, import};
 use crate::{Result, TensorObject};
 
 impl TensorObject {
@@ -15,7 +15,7 @@ impl TensorObject {
     /// Those of [`import`](crate::import()) and of [`ready_after`](Self::ready_after).
     pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Self> {
         let requires_grad = autograd::requires_grad(object)?;
-        let (tensor, stream) = import_with_stream(object, options)?;
+        let Imported { tensor, stream, .. } = import(object, options)?;
         let requires_grad = requires_grad && !tensor.is_copied();
         Self::imported(tensor, stream, requires_grad)
     }
