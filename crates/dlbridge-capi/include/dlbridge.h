@@ -39,7 +39,8 @@
 // Python (it holds the GIL), in the interpreter that used the library first.
 //
 // The library stays loaded: it must not be unloaded by dlclose once it has been used, and on Linux
-// it is not. A plugin that contains the static library must stay loaded, too.
+// it is not. A plugin that contains the static library must also stay loaded; the flags of pkg-config
+// and CMake see to it.
 //
 // fork: the child has a copy of every tensor and queue, and no lock stays behind.
 //
@@ -175,7 +176,7 @@ typedef struct dlb_device {
     int32_t id;
 } dlb_device;
 
-// Memory to export, and its owner. Set `struct_size`, and zero what is not needed:
+// Memory to export, and its owner. Set `struct_size`, and zero the fields that are not needed:
 // `dlb_memory memory = {.struct_size = sizeof memory, ...};`. Shape and strides are copied.
 typedef struct dlb_memory {
     // `sizeof(dlb_memory)`.
@@ -207,7 +208,7 @@ typedef struct dlb_memory {
     struct dlb_queue *queue;
 } dlb_memory;
 
-// What to ask a Python producer for. Set `struct_size`, and zero what is not asked for:
+// Options for importing from a Python producer. Set `struct_size`, and zero the other fields:
 // `dlb_request request = {.struct_size = sizeof request};`.
 typedef struct dlb_request {
     // `sizeof(dlb_request)`.
@@ -410,7 +411,7 @@ enum dlb_status dlb_export_python(const struct dlb_memory *memory, struct _objec
 // `context` when the first token, and when the first tensor, comes to a queue that has none. Its
 // answer is ignored; `uv_async_send` is such a function.
 //
-// After a fork, the child has a copy of the queue and of what is in it.
+// After a fork, the child has a copy of the queue with its tokens and tensors.
 //
 // Requires: `wake` may be called with `context` until the queue is muted or closed, on any thread, and on
 // several at the same time. It waits for nothing, calls no function of this library, and returns: it

@@ -5,7 +5,7 @@ use dlbridge::Tensor;
 
 use crate::error::{Error, Result, Status};
 use crate::handle::{Origin, TensorHandle};
-use crate::import::hand_over;
+use crate::import::write_tensor;
 use crate::info::DataType;
 
 /// Makes a tensor of zeros in row-major host memory that is aligned to 64 bytes: JAX shares such
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn dlb_new(
     // SAFETY: the caller's duty.
     let make = || Ok((unsafe { zeros(dtype, rank, shape) }?, Origin::C, None));
     // SAFETY: the caller's duty.
-    unsafe { hand_over(out, make) }
+    unsafe { write_tensor(out, make) }
 }
 
 /// # Safety
@@ -58,5 +58,5 @@ pub unsafe extern "C" fn dlb_copy(
     let tensor = unsafe { TensorHandle::borrow(tensor) };
     let copy = || Ok((tensor?.tensor().to_contiguous()?, Origin::C, None));
     // SAFETY: the caller's duty.
-    unsafe { hand_over(out, copy) }
+    unsafe { write_tensor(out, copy) }
 }

@@ -20,7 +20,7 @@ use crate::python::{self, PyObject, Python};
 use crate::queue::{self, ReleaseQueue, Token};
 use crate::sized;
 
-/// Memory to export, and its owner. Set `struct_size`, and zero what is not needed:
+/// Memory to export, and its owner. Set `struct_size`, and zero the fields that are not needed:
 /// `dlb_memory memory = {.struct_size = sizeof memory, ...};`. Shape and strides are copied.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn dlb_export(memory: *const Memory, out: *mut *mut Tensor
         Ok(TensorHandle::into_raw(unsafe { memory.export() }, Origin::C, None))
     };
     // SAFETY: the caller's duty.
-    unsafe { hand_out(out, export) }
+    unsafe { write_out(out, export) }
 }
 
 /// `dlb_export` and `dlb_into_python` in one: a Python object over memory.
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn dlb_export_python(
         Ok(python::object(python, || unsafe { memory.export() })?.into_raw())
     };
     // SAFETY: the caller's duty.
-    unsafe { hand_out(out, export) }
+    unsafe { write_out(out, export) }
 }
 
 /// Consumes a tensor and makes a versioned managed tensor (DLPack 1.x) of it, whose deleter is to
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn dlb_into_versioned(
         Ok(unsafe { TensorHandle::consume(tensor, true) }.into_raw())
     };
     // SAFETY: the caller's duty.
-    unsafe { hand_out(out, export) }
+    unsafe { write_out(out, export) }
 }
 
 /// Consumes a tensor and makes a legacy managed tensor (DLPack before 1.0) of it. That ABI cannot
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn dlb_into_legacy(
         Ok(unsafe { TensorHandle::consume(tensor, false) }.into_raw_legacy()?)
     };
     // SAFETY: the caller's duty.
-    unsafe { hand_out(out, export) }
+    unsafe { write_out(out, export) }
 }
 
 /// Consumes a tensor and makes a Python object of it, with `__dlpack__` and `__dlpack_device__`,
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn dlb_into_python(
         Ok(python::object(Python::attached()?, take)?.into_raw())
     };
     // SAFETY: the caller's duty.
-    unsafe { hand_out(out, export) }
+    unsafe { write_out(out, export) }
 }
 
 /// Consumes a tensor and makes a capsule of it, for one consumer: versioned (DLPack 1.x) if
@@ -278,7 +278,7 @@ pub unsafe extern "C" fn dlb_into_capsule(
         Ok(python::capsule(Python::attached()?, versioned != 0, take)?.into_raw())
     };
     // SAFETY: the caller's duty.
-    unsafe { hand_out(out, export) }
+    unsafe { write_out(out, export) }
 }
 
 fn check_tensor(tensor: *mut TensorHandle) -> Result<()> {
@@ -290,7 +290,7 @@ fn check_tensor(tensor: *mut TensorHandle) -> Result<()> {
 /// # Safety
 ///
 /// `out` is null or can be written.
-unsafe fn hand_out<T>(out: *mut *mut T, make: impl FnOnce() -> Result<*mut T>) -> Status {
+unsafe fn write_out<T>(out: *mut *mut T, make: impl FnOnce() -> Result<*mut T>) -> Status {
     guarded(|| {
         if out.is_null() {
             return Err(NULL_OUT);

@@ -14,7 +14,7 @@ use crate::info::{Stream, TensorInfo};
 use crate::python::{self, PyObject, Python};
 use crate::sized;
 
-/// What to ask a Python producer for. Set `struct_size`, and zero what is not asked for:
+/// Options for importing from a Python producer. Set `struct_size`, and zero the other fields:
 /// `dlb_request request = {.struct_size = sizeof request};`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -52,7 +52,7 @@ const NULL_OBJECT: Error = Error::Invalid("object: expected a Python object, fou
 /// # Safety
 ///
 /// `out` is null or can be written.
-pub(crate) unsafe fn hand_over(
+pub(crate) unsafe fn write_tensor(
     out: *mut *mut TensorHandle,
     import: impl FnOnce() -> Result<(Tensor, Origin, Stream)>,
 ) -> Status {
@@ -83,7 +83,7 @@ unsafe fn import_managed<M: ManagedTensor>(managed: *mut M, out: *mut *mut Tenso
         ))
     };
     // SAFETY: the caller's duty.
-    unsafe { hand_over(out, import) }
+    unsafe { write_tensor(out, import) }
 }
 
 /// Imports a versioned managed tensor (DLPack 1.x) after validating it. On success it belongs to
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn dlb_from_python(
         }
     };
     // SAFETY: the caller's duty.
-    unsafe { hand_over(out, import) }
+    unsafe { write_tensor(out, import) }
 }
 
 /// Adds a reference to a tensor and returns it; null for null. Each reference is given up once: by

@@ -13,7 +13,7 @@ use dlbridge_sealed::{SealedTensors, seal};
 use crate::entry::{c_text, contained, guarded};
 use crate::error::{Error, Result, Status};
 use crate::handle::{NULL_OUT, Origin, TensorHandle};
-use crate::import::hand_over;
+use crate::import::write_tensor;
 use crate::info::text;
 
 const NULL_SEALED: Error = Error::Invalid("sealed: expected sealed tensors, found a null pointer");
@@ -28,7 +28,7 @@ pub struct SealedHandle {
 /// # Safety
 ///
 /// `out` is null or can be written.
-unsafe fn hand_over_sealed(
+unsafe fn write_sealed(
     out: *mut *mut SealedHandle,
     open: impl FnOnce() -> Result<SealedTensors>,
 ) -> Status {
@@ -53,7 +53,7 @@ unsafe fn hand_over_sealed(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_sealed_open(descriptor: c_int, out: *mut *mut SealedHandle) -> Status {
     // SAFETY: the caller's duty.
-    unsafe { hand_over_sealed(out, || open(descriptor)) }
+    unsafe { write_sealed(out, || open(descriptor)) }
 }
 
 #[cfg(unix)]
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn dlb_sealed_copy(
         Ok(seal(named.collect::<Result<Vec<_>>>()?)?)
     };
     // SAFETY: the caller's duty.
-    unsafe { hand_over_sealed(out, open) }
+    unsafe { write_sealed(out, open) }
 }
 
 /// The number of tensors; 0 for null.
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn dlb_sealed_tensor(
         Ok((shared.into(), Origin::C, None))
     };
     // SAFETY: the caller's duty.
-    unsafe { hand_over(out, import) }
+    unsafe { write_tensor(out, import) }
 }
 
 /// A writable tensor with the same values. The first write to a page copies it; the sealed values do
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn dlb_sealed_private(
     // SAFETY: the caller's duty.
     let import = || Ok((unsafe { private(sealed, name) }?, Origin::C, None));
     // SAFETY: the caller's duty.
-    unsafe { hand_over(out, import) }
+    unsafe { write_tensor(out, import) }
 }
 
 /// The file's descriptor, to be sent; -1 for null. It is closed with `sealed`.
@@ -207,7 +207,7 @@ fn number(_sealed: &SealedHandle) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_sealed_close(sealed: *mut SealedHandle) {
     if !sealed.is_null() {
-        // SAFETY: made by `hand_over_sealed`, and given up (R7; the caller's duty).
+        // SAFETY: made by `write_sealed`, and given up (R7; the caller's duty).
         contained((), || drop(unsafe { Box::from_raw(sealed) }));
     }
 }

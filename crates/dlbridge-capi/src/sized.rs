@@ -61,13 +61,13 @@ mod tests {
         added: u64,
     }
 
-    // SAFETY: three integers of 8 bytes on 64-bit systems, of which the tests below are.
+    // SAFETY: `Growing`'s duty: three integers of 8 bytes on 64-bit systems, where the test runs.
     unsafe impl Growing for Today {
         const FIRST: usize = size_of::<usize>() + 8;
     }
 
     fn found(numbers: &[u64]) -> Option<(u64, u64)> {
-        // SAFETY: the size names as many bytes as the slice has at least.
+        // SAFETY: `read`'s duty: the slice has as many bytes as are read of the size that it names (R7).
         let read = unsafe { read(numbers.as_ptr().cast::<Today>()) }.ok()?;
         Some((read.first, read.added))
     }

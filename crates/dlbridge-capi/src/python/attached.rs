@@ -120,7 +120,7 @@ pub(crate) struct Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // SAFETY: attached, and the reference is ours to give back (F1).
+        // SAFETY: attached, and this object owns the reference (F1).
         unsafe { self.python.api.Py_DecRef(self.pointer.as_ptr()) };
     }
 }

@@ -56,7 +56,7 @@ fn current_stream(python: Python, table: &DLPackExchangeAPI, device: Device) -> 
 }
 
 /// Refuses a tensor whose numbers are not those of its object: PyTorch conjugates lazily, and its
-/// table hands out the numbers before that. An object that does not answer is left to `__dlpack__`.
+/// table exports the numbers before that. An object that does not answer is left to `__dlpack__`.
 fn resolved(object: &Object, tensor: Tensor) -> Option<Result<Tensor>> {
     if !may_be_conjugated(tensor.dtype().code) {
         return Some(Ok(tensor));

@@ -1,6 +1,6 @@
 //! Calls of foreign code that may end the thread.
 //! Attaching a thread belongs to `api`.
-//! Invariant: no foreign unwinding passes a frame of this library that drops values, or catches panics.
+//! Invariant: no foreign unwinding passes a frame of this library that drops values or catches panics.
 
 use std::mem;
 

@@ -124,7 +124,7 @@ impl Object {
     pub(super) fn integer(&self) -> Result<i64, Exception> {
         // SAFETY: a live object, attached (F1, F2).
         let value = unsafe { self.python.api.PyLong_AsLongLong(self.as_ptr()) };
-        // -1 is a number, too.
+        // -1 is also a valid number.
         match Exception::pending(self.python) {
             Some(exception) if value == -1 => Err(exception),
             _ => Ok(value),

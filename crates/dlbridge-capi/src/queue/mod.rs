@@ -36,7 +36,7 @@ const NULL_QUEUE: Error = Error::Invalid("queue: expected a queue, found a null 
 /// `context` when the first token, and when the first tensor, comes to a queue that has none. Its
 /// answer is ignored; `uv_async_send` is such a function.
 ///
-/// After a fork, the child has a copy of the queue and of what is in it.
+/// After a fork, the child has a copy of the queue with its tokens and tensors.
 ///
 /// # Safety
 ///
