@@ -35,6 +35,9 @@ mod coming_from {}
 mod coming_from_pybuffer {}
 
 #[cfg(target_os = "linux")]
+#[doc = include_str!("../../../docs/guide/operators.md")]
+mod operators {}
+
 #[doc = include_str!("../../../docs/guide/processes.md")]
 mod processes {}
 

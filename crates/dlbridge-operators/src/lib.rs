@@ -1,0 +1,59 @@
+//! One Rust function as an operator of PyTorch and JAX, and as a function of every other array.
+//!
+//! A function that Python calls stops `torch.compile`, `jax.jit`, `vmap` and gradients. An operator does not: both
+//! frameworks know its result's shape, call it without Python, and differentiate it.
+//!
+//! ```
+//! use dlbridge_operators::{AddOperator, operator};
+//! use pyo3::prelude::*;
+//!
+//! operator! {
+//!     /// The squared distance of each row of `a` to each row of `b`.
+//!     pub fn distances<T: f32 | f64>(a: View<T>, b: View<T>, out: ViewMut<T>) -> Result<(), dlbridge::Error>
+//!     as "(n,d),(m,d)->(n,m)" {
+//!         for (i, x) in a.rows().enumerate() {
+//!             for (j, y) in b.rows().enumerate() {
+//!                 out.set(&[i, j], x.iter().zip(y.iter()).map(|(x, y)| (x - y) * (x - y)).sum())?;
+//!             }
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! #[pymodule]
+//! fn my_operators(module: &Bound<'_, PyModule>) -> PyResult<()> {
+//!     module.add_operator(distances)
+//! }
+//! ```
+//!
+//! | in Python | is |
+//! | --- | --- |
+//! | `my_operators.distances(x, y)` | a new array of the caller's type, of any framework |
+//! | `my_operators.distances.torch`, `torch.ops.my_operators.distances` | an operator of PyTorch 2.10 or newer, for `torch.compile`, `torch.export`, `vmap` and gradients |
+//! | `my_operators.distances.jax` | a function of JAX, for `jit`, `vmap` and `grad`: an XLA custom call |
+//!
+//! - **Tensors to read** are a [`View`], of any strides; **tensors to fill** are a [`ViewMut`], which the framework
+//!   allocates. **Scalars** are `f64`, `i64` and `bool`. In this order.
+//! - **The signature** is that of NumPy's generalised ufuncs. It names the axes that the function sees; axes in
+//!   front of them are broadcast, and the function is called for each of their indices. So every operator works on
+//!   batches, and the result's shape follows, also for the symbolic sizes of a compiler. `(...)` shows the
+//!   function whole arrays, broadcast to one shape.
+//! - **Gradients** are computed by another operator, `backward = NAME` behind the signature: from the gradients of
+//!   the results, the inputs and the scalars, it fills the gradients of the inputs. Those of a broadcast input are summed.
+//! - **Errors** of a `Result`, and panics, are exceptions of the framework.
+//! - Nothing is linked: PyTorch's functions are found in the library that is loaded (its stable C shim), XLA brings
+//!   its own. With an older PyTorch, the function works on tensors that need no gradient, without the operator.
+//!
+//! Host memory only. XLA calls handlers on its own threads, without the GIL.
+
+mod call;
+mod operator;
+mod python;
+mod raw;
+mod signature;
+
+pub use dlbridge::{View, ViewMut};
+pub use operator::{Argument, Failure, Instance, Kind, Operator, Outcome, Parameter, Value};
+pub use python::AddOperator;
+#[doc(hidden)]
+pub use signature::Parsed;

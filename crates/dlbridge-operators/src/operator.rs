@@ -1,0 +1,285 @@
+//! What an operator is: the trait that [`operator!`](crate::operator!) implements, its arguments and its errors.
+
+use std::fmt;
+
+use dlbridge::{DType, Element, View, ViewMut};
+
+use crate::raw::operand::Borrowed;
+use crate::signature::Parsed;
+
+/// An operator, as [`operator!`](crate::operator!) makes it.
+pub trait Operator: 'static {
+    /// The name of the function.
+    const NAME: &'static str;
+    /// Its documentation.
+    const DOC: &'static str;
+    /// The core axes of its tensors, in the notation of NumPy's generalised ufuncs.
+    const SIGNATURE: &'static str;
+    /// The function for each list of element types.
+    const INSTANCES: &'static [Instance];
+    /// The operator that computes the gradients of this one's inputs.
+    const BACKWARD: Option<&'static str>;
+    /// The signature, parsed once.
+    #[doc(hidden)]
+    fn parsed() -> &'static Parsed;
+}
+
+/// An operator's function for one list of element types.
+#[derive(Debug)]
+pub struct Instance {
+    /// The parameters, in order.
+    pub parameters: &'static [Parameter],
+    /// Calls the function.
+    pub call: fn(&mut [Value<'_>]) -> Result<(), Failure>,
+}
+
+/// One parameter of an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// Its kind.
+    pub kind: Kind,
+}
+
+/// The kinds of parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A tensor to read: [`View`].
+    Input(DType),
+    /// A tensor to fill, which the framework allocates: [`ViewMut`].
+    Output(DType),
+    /// A number: `f64`.
+    Float,
+    /// An integer: `i64`.
+    Int,
+    /// A truth value: `bool`.
+    Bool,
+}
+
+/// The value of one argument during a call.
+#[derive(Debug)]
+pub struct Value<'a>(pub(crate) Inner<'a>);
+
+#[derive(Debug)]
+pub(crate) enum Inner<'a> {
+    Input(Borrowed<'a>),
+    Output(Borrowed<'a>),
+    Scalar(Scalar),
+}
+
+/// A scalar argument.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Scalar {
+    Float(f64),
+    Int(i64),
+    Bool(bool),
+}
+
+/// A type that an operator's function can have as a parameter.
+pub trait Argument {
+    /// The kind of the parameter.
+    const KIND: Kind;
+    /// The type of the argument of a call.
+    type Item<'v>;
+
+    /// The argument's value.
+    ///
+    /// # Errors
+    ///
+    /// If the value is of another kind.
+    fn get<'v>(value: &'v mut Value<'_>) -> Result<Self::Item<'v>, Failure>;
+}
+
+fn other_kind<T>(expected: &str) -> Result<T, Failure> {
+    Err(Failure::new(format!("expected {expected}, found an argument of another kind")))
+}
+
+impl<T: Element> Argument for View<'_, T> {
+    const KIND: Kind = Kind::Input(T::DTYPE);
+    type Item<'v> = View<'v, T>;
+
+    fn get<'v>(value: &'v mut Value<'_>) -> Result<View<'v, T>, Failure> {
+        match &value.0 {
+            Inner::Input(tensor) => Ok(tensor.view()?),
+            _ => other_kind("a tensor to read"),
+        }
+    }
+}
+
+impl<T: Element> Argument for ViewMut<'_, T> {
+    const KIND: Kind = Kind::Output(T::DTYPE);
+    type Item<'v> = ViewMut<'v, T>;
+
+    fn get<'v>(value: &'v mut Value<'_>) -> Result<ViewMut<'v, T>, Failure> {
+        match &mut value.0 {
+            Inner::Output(tensor) => Ok(tensor.view_mut()?),
+            _ => other_kind("a tensor to fill"),
+        }
+    }
+}
+
+macro_rules! scalars {
+    ($($ty:ty: $kind:ident, $word:literal;)*) => {$(
+        impl Argument for $ty {
+            const KIND: Kind = Kind::$kind;
+            type Item<'v> = $ty;
+
+            fn get(value: &mut Value<'_>) -> Result<$ty, Failure> {
+                match value.0 {
+                    Inner::Scalar(Scalar::$kind(value)) => Ok(value),
+                    _ => other_kind($word),
+                }
+            }
+        }
+    )*};
+}
+
+scalars! {
+    f64: Float, "a float";
+    i64: Int, "an int";
+    bool: Bool, "a bool";
+}
+
+/// Why a call failed: the message of the exception that the framework raises.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure(String);
+
+impl Failure {
+    /// A failure with a message.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<dlbridge::Error> for Failure {
+    fn from(error: dlbridge::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self(message)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(message: &str) -> Self {
+        Self(message.to_owned())
+    }
+}
+
+/// What an operator's function returns: nothing, or a `Result` whose error becomes the framework's exception.
+pub trait Outcome {
+    /// The result of the call.
+    ///
+    /// # Errors
+    ///
+    /// The function's own.
+    fn into_result(self) -> Result<(), Failure>;
+}
+
+impl Outcome for () {
+    fn into_result(self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+impl<E: Into<Failure>> Outcome for Result<(), E> {
+    fn into_result(self) -> Result<(), Failure> {
+        self.map_err(Into::into)
+    }
+}
+
+/// Makes an operator of a function.
+///
+/// The tensors to read come first, then the scalars (`f64`, `i64`, `bool`), then the tensors to fill. The signature
+/// says which axes the function sees; axes in front of them are broadcast. `(...)` shows it whole arrays.
+///
+/// ```
+/// use dlbridge_operators::operator;
+///
+/// operator! {
+///     /// The distance of each row of `a` to each row of `b`.
+///     pub fn distances<T: f32 | f64>(a: View<T>, b: View<T>, out: ViewMut<T>) as "(n,d),(m,d)->(n,m)" {
+///         for (i, x) in a.rows().enumerate() {
+///             for (j, y) in b.rows().enumerate() {
+///                 let square: T = x.iter().zip(y.iter()).map(|(x, y)| (x - y) * (x - y)).sum();
+///                 let _ = out.set(&[i, j], square.sqrt());
+///             }
+///         }
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! operator {
+    (
+        $(#[doc = $doc:literal])*
+        $vis:vis fn $name:ident $(<$T:ident: $($element:ty)|+>)?
+        ($($argument:ident: $ty:ty),* $(,)?) $(-> $result:ty)? as $signature:literal
+        $(, backward = $backward:ident)? $body:block
+    ) => {
+        $(#[doc = $doc])*
+        #[allow(non_camel_case_types)]
+        #[derive(Debug, Clone, Copy)]
+        $vis struct $name;
+
+        const _: () = {
+            #[allow(unused_imports)]
+            use $crate::{View, ViewMut};
+
+            impl $crate::Operator for $name {
+                const NAME: &'static str = stringify!($name);
+                const DOC: &'static str = concat!($($doc, "\n"),*);
+                const SIGNATURE: &'static str = $signature;
+                const INSTANCES: &'static [$crate::Instance] =
+                    $crate::operator!(@instances [$($T: $($element),+)?] ($($argument: $ty),*) ($($result)?) $body);
+                const BACKWARD: Option<&'static str> = $crate::operator!(@backward $($backward)?);
+
+                fn parsed() -> &'static $crate::Parsed {
+                    static PARSED: $crate::Parsed = $crate::Parsed::new();
+                    &PARSED
+                }
+            }
+        };
+    };
+    (@backward) => { None };
+    (@backward $backward:ident) => { Some(<$backward as $crate::Operator>::NAME) };
+    (@instances [] $arguments:tt $result:tt $body:block) => {
+        &[$crate::operator!(@instance $arguments $result $body)]
+    };
+    (@instances [$T:ident: $($element:ty),+] $arguments:tt $result:tt $body:block) => {
+        &[$({
+            type $T = $element;
+            $crate::operator!(@instance $arguments $result $body)
+        }),+]
+    };
+    (@instance ($($argument:ident: $ty:ty),*) ($($result:ty)?) $body:block) => {{
+        fn call(values: &mut [$crate::Value<'_>]) -> Result<(), $crate::Failure> {
+            #[allow(unused_mut)]
+            fn function($(mut $argument: $ty),*) $(-> $result)? $body
+            let [$($argument),*] = values else {
+                return Err($crate::Failure::new("called with another number of arguments"));
+            };
+            $crate::Outcome::into_result(function(
+                $(<$ty as $crate::Argument>::get($argument)?),*
+            ))
+        }
+        const PARAMETERS: &[$crate::Parameter] = &[$($crate::Parameter {
+            name: stringify!($argument),
+            kind: <$ty as $crate::Argument>::KIND,
+        }),*];
+        $crate::Instance { parameters: PARAMETERS, call }
+    }};
+}

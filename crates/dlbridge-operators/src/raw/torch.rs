@@ -1,0 +1,291 @@
+//! PyTorch's stable C shim: registers an operator and its CPU kernel, found in the library that is loaded.
+//! Invariant: no Rust panic leaves a kernel; PyTorch's exception is raised when nothing is left to drop but a text.
+
+use std::ffi::{CString, c_char, c_void};
+use std::path::Path;
+use std::ptr;
+use std::sync::OnceLock;
+
+use dlbridge::DType;
+use libloading::Library;
+
+use super::operand::Operand;
+use crate::call::Plan;
+use crate::operator::{Kind, Scalar};
+use crate::{Failure, Operator};
+
+type Code = i32;
+type Handle = *mut c_void;
+type Kernel = unsafe extern "C-unwind" fn(*mut u64, u64, u64);
+
+macro_rules! shim {
+    ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        /// The functions of the shim, by name (F5).
+        struct Shim {
+            $($name: unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?,)*
+        }
+
+        impl Shim {
+            /// # Safety
+            ///
+            /// The library is PyTorch's, which exports these functions with these types (F5).
+            unsafe fn load(library: &Library) -> Result<Self, Failure> {
+                Ok(Self {
+                    $($name: {
+                        // SAFETY: the caller's duty.
+                        let found = unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) };
+                        *found.map_err(|_| Failure::new(concat!(
+                            "expected PyTorch 2.10 or newer, found one without ", stringify!($name)
+                        )))?
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+shim! {
+    aoti_torch_abi_version() -> u64;
+    aoti_torch_library_init_fragment(*const c_char, *const c_char, u32, *mut Handle) -> Code;
+    aoti_torch_library_init_impl(*const c_char, *const c_char, *const c_char, u32, *mut Handle) -> Code;
+    aoti_torch_library_def(Handle, *const c_char) -> Code;
+    torch_library_impl(Handle, *const c_char, Kernel, u64) -> Code;
+    aoti_torch_get_dim(Handle, *mut i64) -> Code;
+    aoti_torch_get_sizes(Handle, *mut *const i64) -> Code;
+    aoti_torch_get_strides(Handle, *mut *const i64) -> Code;
+    aoti_torch_get_dtype(Handle, *mut i32) -> Code;
+    torch_get_const_data_ptr(Handle, *mut *const c_void) -> Code;
+    torch_get_mutable_data_ptr(Handle, *mut *mut c_void) -> Code;
+    aoti_torch_empty_strided(i64, *const i64, *const i64, i32, i32, i32, *mut Handle) -> Code;
+    aoti_torch_delete_tensor_object(Handle) -> Code;
+    aoti_torch_check(bool, *const c_char, *const c_char, u32, *const c_char);
+}
+
+static SHIM: OnceLock<Shim> = OnceLock::new();
+
+/// PyTorch's codes of dtypes.
+const DTYPES: [(i32, DType); 12] = [
+    (0, DType::U8),
+    (1, DType::I8),
+    (2, DType::I16),
+    (3, DType::I32),
+    (4, DType::I64),
+    (5, DType::F16),
+    (6, DType::F32),
+    (7, DType::F64),
+    (9, DType::COMPLEX64),
+    (10, DType::COMPLEX128),
+    (11, DType::BOOL),
+    (15, DType::BF16),
+];
+
+/// Finds the functions in PyTorch's library, whose path this is.
+pub(crate) fn load(library: &Path) -> Result<(), Failure> {
+    if SHIM.get().is_some() {
+        return Ok(());
+    }
+    // SAFETY: loaded by PyTorch already, so that no initialiser runs (F5).
+    let opened = unsafe { Library::new(library) };
+    let opened = opened.map_err(|error| Failure::new(format!("PyTorch's library: {error}")))?;
+    // SAFETY: PyTorch's library (F5).
+    let loaded = unsafe { Shim::load(&opened) }?;
+    // The functions are used until the process ends.
+    std::mem::forget(opened);
+    SHIM.get_or_init(|| loaded);
+    Ok(())
+}
+
+/// Registers an operator with the PyTorch that was [loaded](load).
+pub(crate) fn register<O: Operator>(namespace: &str) -> Result<(), Failure> {
+    let shim = SHIM.get().ok_or_else(|| Failure::new("PyTorch is not loaded"))?;
+    let text =
+        |text: String| CString::new(text).map_err(|_| Failure::new("expected a name without NUL"));
+    let (space, name) = (text(namespace.to_owned())?, text(O::NAME.to_owned())?);
+    let schema = text(schema::<O>())?;
+    let failed =
+        |what: &str| Failure::new(format!("{namespace}::{}: PyTorch rejects {what}", O::NAME));
+    let file = c"dlbridge".as_ptr();
+    let (mut fragment, mut kernels) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: static and live texts, and a place to write to (F2, F5).
+    let code =
+        unsafe { (shim.aoti_torch_library_init_fragment)(space.as_ptr(), file, 1, &mut fragment) };
+    if code != 0 {
+        return Err(failed("the namespace"));
+    }
+    // SAFETY: a library made just now, and a live text (F2, F5).
+    if unsafe { (shim.aoti_torch_library_def)(fragment, schema.as_ptr()) } != 0 {
+        return Err(failed("the operator: another one may have this name"));
+    }
+    // SAFETY: as above.
+    let code = unsafe {
+        (shim.aoti_torch_library_init_impl)(space.as_ptr(), c"CPU".as_ptr(), file, 1, &mut kernels)
+    };
+    if code != 0 {
+        return Err(failed("a library of CPU kernels"));
+    }
+    // SAFETY: may be called at any time (F5).
+    let version = unsafe { (shim.aoti_torch_abi_version)() };
+    // SAFETY: as above; the kernel has the type of this version (F5).
+    let code = unsafe { (shim.torch_library_impl)(kernels, name.as_ptr(), kernel::<O>, version) };
+    // The libraries are never deleted: that would remove the operator.
+    if code == 0 { Ok(()) } else { Err(failed("the kernel")) }
+}
+
+/// Such as `scale(Tensor x, float factor) -> Tensor`.
+fn schema<O: Operator>() -> String {
+    let parameters = O::INSTANCES.first().map_or(&[][..], |instance| instance.parameters);
+    let (mut arguments, mut results) = (Vec::new(), 0);
+    for parameter in parameters {
+        let kind = match parameter.kind {
+            Kind::Input(_) => "Tensor",
+            Kind::Float => "float",
+            Kind::Int => "int",
+            Kind::Bool => "bool",
+            Kind::Output(_) => {
+                results += 1;
+                continue;
+            }
+        };
+        arguments.push(format!("{kind} {}", parameter.name));
+    }
+    let results = if results == 1 {
+        "Tensor".to_owned()
+    } else {
+        format!("({})", vec!["Tensor"; results].join(", "))
+    };
+    format!("{}({}) -> {results}", O::NAME, arguments.join(", "))
+}
+
+/// The CPU kernel. On the stack are the arguments, a tensor as a handle that is owned; the results take their place.
+unsafe extern "C-unwind" fn kernel<O: Operator>(stack: *mut u64, inputs: u64, outputs: u64) {
+    let Some(shim) = SHIM.get() else { return };
+    // SAFETY: PyTorch's stack has room for all arguments and results (F5).
+    let stack = unsafe { std::slice::from_raw_parts_mut(stack, inputs.max(outputs) as usize) };
+    let call = || shim.call::<O>(stack);
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+    let result = caught.unwrap_or_else(|payload| Err(Failure::new(crate::call::words(payload))));
+    if let Err(error) = result {
+        let message = CString::new(error.to_string().replace('\0', " ")).unwrap_or_default();
+        let (name, file) = (c"dlbridge".as_ptr(), c"operator".as_ptr());
+        // SAFETY: live texts (F2). It throws PyTorch's exception, which passes through this frame: "C-unwind".
+        unsafe { (shim.aoti_torch_check)(false, name, file, 0, message.as_ptr()) };
+    }
+}
+
+/// A tensor handle that is owned.
+struct Owned<'s>(&'s Shim, Handle);
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        // SAFETY: owned, and deleted once (R7).
+        let _ = unsafe { (self.0.aoti_torch_delete_tensor_object)(self.1) };
+    }
+}
+
+impl Shim {
+    fn call<O: Operator>(&self, stack: &mut [u64]) -> Result<(), Failure> {
+        let parameters = O::INSTANCES.first().map_or(&[][..], |instance| instance.parameters);
+        let (mut owned, mut scalars) = (Vec::new(), Vec::new());
+        for (parameter, &word) in parameters.iter().zip(stack.iter()) {
+            match parameter.kind {
+                Kind::Input(_) => {
+                    owned.push(Owned(self, ptr::with_exposed_provenance_mut(word as usize)));
+                }
+                Kind::Float => scalars.push(Scalar::Float(f64::from_bits(word))),
+                Kind::Int => scalars.push(Scalar::Int(word as i64)),
+                Kind::Bool => scalars.push(Scalar::Bool(word & 1 != 0)),
+                Kind::Output(_) => {}
+            }
+        }
+        let inputs =
+            owned.iter().map(|tensor| self.operand(tensor)).collect::<Result<Vec<_>, _>>()?;
+        let dtypes: Vec<_> = inputs.iter().map(|input| input.dtype).collect();
+        let shapes: Vec<_> = inputs.iter().map(|input| &input.shape[..]).collect();
+        let plan = Plan::new::<O>(&dtypes, &shapes)?;
+        let results = plan.output_dtypes().zip(&plan.resolved.outputs);
+        let results = results
+            .map(|(dtype, shape)| self.empty(dtype, shape))
+            .collect::<Result<Vec<_>, _>>()?;
+        let outputs: Vec<_> =
+            results.iter().map(|tensor| self.filled(tensor)).collect::<Result<_, _>>()?;
+        plan.run::<O>(&inputs, &scalars, &outputs)?;
+        drop((inputs, outputs));
+        for (place, result) in stack.iter_mut().zip(results) {
+            *place = result.1.expose_provenance() as u64;
+            // Now PyTorch's.
+            std::mem::forget(result);
+        }
+        Ok(())
+    }
+
+    /// Describes a tensor, with the address of its elements.
+    fn describe<'t>(
+        &self,
+        tensor: &'t Owned<'_>,
+        address: impl FnOnce(Handle) -> Result<*mut c_void, Failure>,
+    ) -> Result<Operand<'t>, Failure> {
+        let handle = tensor.1;
+        let (mut rank, mut dtype) = (0, 0);
+        let (mut sizes, mut strides) = (ptr::null(), ptr::null());
+        // SAFETY: a live tensor, and places to write to (F2, F5).
+        check(unsafe { (self.aoti_torch_get_dim)(handle, &mut rank) })?;
+        // SAFETY: the same.
+        check(unsafe { (self.aoti_torch_get_sizes)(handle, &mut sizes) })?;
+        // SAFETY: the same.
+        check(unsafe { (self.aoti_torch_get_strides)(handle, &mut strides) })?;
+        // SAFETY: the same.
+        check(unsafe { (self.aoti_torch_get_dtype)(handle, &mut dtype) })?;
+        let known = DTYPES.iter().find(|(code, _)| *code == dtype);
+        let (_, dtype) = known.ok_or_else(|| {
+            Failure::new(format!("expected a dtype with elements, found PyTorch's number {dtype}"))
+        })?;
+        let list = |numbers: *const i64| match rank {
+            0 => Vec::new(),
+            // SAFETY: as many numbers as the tensor has axes (T2).
+            _ => unsafe { std::slice::from_raw_parts(numbers, rank as usize) }.to_vec(),
+        };
+        let (shape, strides) = (list(sizes), list(strides));
+        // SAFETY: a tensor's own description of its elements, which the handle keeps alive (T3, T13).
+        Ok(unsafe { Operand::new(address(handle)?, *dtype, shape, strides) })
+    }
+
+    fn operand<'t>(&self, tensor: &'t Owned<'_>) -> Result<Operand<'t>, Failure> {
+        self.describe(tensor, |handle| {
+            let mut data = ptr::null();
+            // SAFETY: a live tensor, and a place to write to (F2, F5).
+            check(unsafe { (self.torch_get_const_data_ptr)(handle, &mut data) })?;
+            Ok(data.cast_mut())
+        })
+    }
+
+    fn filled<'t>(&self, tensor: &'t Owned<'_>) -> Result<Operand<'t>, Failure> {
+        self.describe(tensor, |handle| {
+            let mut data = ptr::null_mut();
+            // SAFETY: a live tensor, and a place to write to (F2, F5).
+            check(unsafe { (self.torch_get_mutable_data_ptr)(handle, &mut data) })?;
+            Ok(data)
+        })
+    }
+
+    /// A new contiguous tensor.
+    fn empty(&self, dtype: DType, shape: &[i64]) -> Result<Owned<'_>, Failure> {
+        let code = DTYPES.iter().find(|(_, known)| *known == dtype);
+        let (code, _) =
+            code.ok_or_else(|| Failure::new(format!("PyTorch has no tensors of {dtype}")))?;
+        let mut strides = vec![1; shape.len()];
+        for axis in (1..shape.len()).rev() {
+            strides[axis - 1] = strides[axis] * shape[axis].max(1);
+        }
+        let (rank, mut made) = (shape.len() as i64, ptr::null_mut());
+        let (sizes, steps) = (shape.as_ptr(), strides.as_ptr());
+        // SAFETY: lists of `rank` numbers, and a place to write to (F2, F5). 0 is the CPU's code.
+        check(unsafe {
+            (self.aoti_torch_empty_strided)(rank, sizes, steps, *code, 0, -1, &mut made)
+        })?;
+        Ok(Owned(self, made))
+    }
+}
+
+fn check(code: Code) -> Result<(), Failure> {
+    if code == 0 { Ok(()) } else { Err(Failure::new("a function of PyTorch's C shim failed")) }
+}

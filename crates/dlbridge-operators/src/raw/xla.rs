@@ -1,0 +1,263 @@
+//! XLA's foreign function interface, for JAX: the handler of an operator. Nothing is linked: each call brings a
+//! table of functions. Layouts are those of XLA's header, API 0.1; later minor versions only append.
+//! Invariant: no panic leaves a handler.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+
+use dlbridge::DType;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::operand::Operand;
+use crate::call::Plan;
+use crate::operator::{Kind, Scalar};
+use crate::{Failure, Operator};
+
+/// The version of XLA's interface that handlers ask for.
+const API: (c_int, c_int) = (0, 1);
+const METADATA: c_int = 1;
+const EXECUTE: c_int = 3;
+const INVALID_ARGUMENT: c_int = 3;
+const SCALAR: c_int = 3;
+
+#[repr(C)]
+struct Extension {
+    size: usize,
+    kind: c_int,
+    next: *mut Self,
+}
+
+#[repr(C)]
+struct Version {
+    size: usize,
+    extension: *mut Extension,
+    major: c_int,
+    minor: c_int,
+}
+
+#[repr(C)]
+struct Metadata {
+    size: usize,
+    version: Version,
+    traits: u32,
+}
+
+#[repr(C)]
+struct MetadataExtension {
+    base: Extension,
+    metadata: *mut Metadata,
+}
+
+#[repr(C)]
+struct Buffer {
+    size: usize,
+    extension: *mut Extension,
+    dtype: c_int,
+    data: *mut c_void,
+    rank: i64,
+    dims: *const i64,
+}
+
+#[repr(C)]
+struct List {
+    size: usize,
+    extension: *mut Extension,
+    len: i64,
+    kinds: *const c_int,
+    values: *const *const Buffer,
+}
+
+#[repr(C)]
+struct Text {
+    data: *const u8,
+    len: usize,
+}
+
+#[repr(C)]
+struct Number {
+    dtype: c_int,
+    value: *const c_void,
+}
+
+#[repr(C)]
+struct Attributes {
+    size: usize,
+    extension: *mut Extension,
+    len: i64,
+    kinds: *const c_int,
+    names: *const *const Text,
+    values: *const *const Number,
+}
+
+#[repr(C)]
+struct ErrorCreate {
+    size: usize,
+    extension: *mut Extension,
+    message: *const c_char,
+    code: c_int,
+}
+
+#[repr(C)]
+struct Api {
+    size: usize,
+    extension: *mut Extension,
+    version: Version,
+    internal: *const c_void,
+    error_create: unsafe extern "C" fn(*mut ErrorCreate) -> *mut c_void,
+}
+
+#[repr(C)]
+pub(crate) struct Frame {
+    size: usize,
+    extension: *mut Extension,
+    api: *const Api,
+    context: *mut c_void,
+    stage: c_int,
+    arguments: List,
+    results: List,
+    attributes: Attributes,
+}
+
+/// A handler's type.
+pub(crate) type Handler = unsafe extern "C" fn(*mut Frame) -> *mut c_void;
+
+/// XLA's codes of dtypes.
+const DTYPES: [(c_int, DType); 15] = [
+    (1, DType::BOOL),
+    (2, DType::I8),
+    (3, DType::I16),
+    (4, DType::I32),
+    (5, DType::I64),
+    (6, DType::U8),
+    (7, DType::U16),
+    (8, DType::U32),
+    (9, DType::U64),
+    (10, DType::F16),
+    (11, DType::F32),
+    (12, DType::F64),
+    (15, DType::COMPLEX64),
+    (16, DType::BF16),
+    (18, DType::COMPLEX128),
+];
+
+/// The handler of an operator. XLA calls it on its own threads, without the GIL.
+pub(crate) unsafe extern "C" fn handler<O: Operator>(frame: *mut Frame) -> *mut c_void {
+    // SAFETY: XLA's frame, alive during the call (F5).
+    let frame = unsafe { &*frame };
+    // SAFETY: null, or the first extension of the frame (F5).
+    if let Some(METADATA) = unsafe { frame.extension.as_ref() }.map(|extension| extension.kind) {
+        // SAFETY: an extension of this kind, which asks for the handler's version (F5).
+        let metadata = unsafe { (*frame.extension.cast::<MetadataExtension>()).metadata };
+        // SAFETY: XLA's struct to fill in (F5).
+        let metadata = unsafe { &mut *metadata };
+        (metadata.version.major, metadata.version.minor) = API;
+        metadata.traits = 0;
+        return ptr::null_mut();
+    }
+    if frame.stage != EXECUTE {
+        return ptr::null_mut();
+    }
+    let caught = catch_unwind(AssertUnwindSafe(|| execute::<O>(frame)));
+    match caught.unwrap_or_else(|payload| Err(Failure::new(crate::call::words(payload)))) {
+        Ok(()) => ptr::null_mut(),
+        Err(error) => {
+            let message = CString::new(error.to_string().replace('\0', " ")).unwrap_or_default();
+            let mut arguments = ErrorCreate {
+                size: size_of::<ErrorCreate>(),
+                extension: ptr::null_mut(),
+                message: message.as_ptr(),
+                code: INVALID_ARGUMENT,
+            };
+            // SAFETY: the frame's table of functions (F5).
+            let create = unsafe { (*frame.api).error_create };
+            // SAFETY: filled in above; XLA copies the text (F2).
+            unsafe { create(&mut arguments) }
+        }
+    }
+}
+
+/// A capsule with the handler, as JAX registers it.
+pub(crate) fn capsule<O: Operator>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let handler: Handler = handler::<O>;
+    // SAFETY: attached; a static name, an address that is not null, and no destructor (F1, F2).
+    let made = unsafe {
+        ffi::PyCapsule_New(handler as *mut c_void, c"xla._CUSTOM_CALL_TARGET".as_ptr(), None)
+    };
+    // SAFETY: a new reference or null (F3).
+    unsafe { Bound::from_owned_ptr_or_err(py, made) }
+}
+
+fn execute<O: Operator>(frame: &Frame) -> Result<(), Failure> {
+    let (inputs, outputs) = (operands(&frame.arguments)?, operands(&frame.results)?);
+    let parameters = O::INSTANCES.first().map_or(&[][..], |instance| instance.parameters);
+    let scalars =
+        parameters.iter().filter(|one| matches!(one.kind, Kind::Float | Kind::Int | Kind::Bool));
+    let scalars =
+        scalars.map(|one| scalar(&frame.attributes, one.name)).collect::<Result<Vec<_>, _>>()?;
+    let dtypes: Vec<_> = inputs.iter().map(|input| input.dtype).collect();
+    let shapes: Vec<_> = inputs.iter().map(|input| &input.shape[..]).collect();
+    Plan::new::<O>(&dtypes, &shapes)?.run::<O>(&inputs, &scalars, &outputs)
+}
+
+/// The buffers of a list: contiguous, row-major.
+fn operands(list: &List) -> Result<Vec<Operand<'_>>, Failure> {
+    let describe = |at: i64| {
+        // SAFETY: one of the list's buffers (F5).
+        let buffer = unsafe { *list.values.wrapping_add(at as usize) };
+        // SAFETY: alive during the call (F5).
+        let buffer = unsafe { &*buffer };
+        let known = DTYPES.iter().find(|(code, _)| *code == buffer.dtype);
+        let (_, dtype) = known.ok_or_else(|| {
+            Failure::new(format!(
+                "expected a dtype with elements, found XLA's number {}",
+                buffer.dtype
+            ))
+        })?;
+        let shape = match buffer.rank {
+            0 => Vec::new(),
+            // SAFETY: as many numbers as the buffer has axes (T2).
+            rank => unsafe { std::slice::from_raw_parts(buffer.dims, rank as usize) }.to_vec(),
+        };
+        let mut strides = vec![1; shape.len()];
+        for axis in (1..shape.len()).rev() {
+            strides[axis - 1] = strides[axis] * shape[axis].max(1);
+        }
+        // SAFETY: XLA's buffers are dense; a result's is written by this handler alone (T10, T13).
+        Ok(unsafe { Operand::new(buffer.data, *dtype, shape, strides) })
+    };
+    (0..list.len).map(describe).collect()
+}
+
+/// The attribute of a name.
+fn scalar(attributes: &Attributes, wanted: &str) -> Result<Scalar, Failure> {
+    for at in 0..attributes.len as usize {
+        // SAFETY: one of as many names (F5).
+        let name = unsafe { *attributes.names.wrapping_add(at) };
+        // SAFETY: alive during the call (F5).
+        let name = unsafe { &*name };
+        // SAFETY: a text of this length (F5).
+        let name = unsafe { std::slice::from_raw_parts(name.data, name.len) };
+        // SAFETY: one of as many kinds (F5).
+        let kind = unsafe { *attributes.kinds.wrapping_add(at) };
+        if name != wanted.as_bytes() || kind != SCALAR {
+            continue;
+        }
+        // SAFETY: one of as many attributes (F5).
+        let number = unsafe { *attributes.values.wrapping_add(at) };
+        // SAFETY: of this kind, alive during the call (F5).
+        let number = unsafe { &*number };
+        let found = match number.dtype {
+            // SAFETY: a bool, which C++ stores as 0 or 1 (F5).
+            1 => Scalar::Bool(unsafe { *number.value.cast::<u8>() } != 0),
+            // SAFETY: an int64 (F5).
+            5 => Scalar::Int(unsafe { *number.value.cast::<i64>() }),
+            // SAFETY: a float64 (F5).
+            12 => Scalar::Float(unsafe { *number.value.cast::<f64>() }),
+            _ => continue,
+        };
+        return Ok(found);
+    }
+    Err(Failure::new(format!("expected an attribute {wanted}, found none")))
+}

@@ -1,0 +1,101 @@
+"""`my` has the operators."""
+# ruff: noqa: F821
+
+import shutil
+import warnings
+
+import torch
+
+warnings.filterwarnings("error", "There is a performance drop")
+x = torch.arange(6.0).reshape(2, 3)
+assert torch.equal(my.scale(x.t(), 2.0), x.t() * 2)
+assert torch.equal(torch.ops.my_operators.scale(x, 3.0), x * 3)
+assert my.scale.torch is torch.ops.my_operators.scale
+
+a, b = (
+    torch.rand(5, 1, 2, 3, dtype=torch.float64),
+    torch.rand(4, 7, 3, dtype=torch.float64),
+)
+expected = (a[..., :, None, :] - b[..., None, :, :]).square().sum(-1)
+torch.testing.assert_close(my.distances(a, b), expected)
+
+
+def raises(message, function, *arguments):
+    try:
+        function(*arguments)
+    except RuntimeError as error:
+        assert message in str(error), str(error)
+    else:
+        raise AssertionError(f"{message}: not raised")
+
+
+for _ in range(10):
+    raises("scale: factor: expected a positive number", my.scale, x, -1.0)
+    raises("panics panicked: as asked", my.panics, x)
+    raises(
+        "scale: expected x: float32 or x: float64, found int32", my.scale, x.int(), 1.0
+    )
+    raises(
+        "distances: b: expected 3 along the axis d, found 4",
+        my.distances,
+        x,
+        torch.ones(2, 4),
+    )
+
+# Gradients, also of an operand that is broadcast.
+a.requires_grad_(), b.requires_grad_()
+assert torch.autograd.gradcheck(my.distances, (a, b))
+assert torch.autograd.gradcheck(lambda a: my.scale(a, 2.0), (a,))
+
+# vmap over either operand, and over both.
+a, b = a.detach(), b.detach()
+p, q = torch.rand(6, 2, 3), torch.rand(6, 7, 3)
+each = torch.stack([my.distances(one, other) for one, other in zip(p, q)])
+torch.testing.assert_close(torch.vmap(my.distances.torch)(p, q), each)
+torch.testing.assert_close(
+    torch.vmap(my.distances.torch, (None, 0))(p[0], q), my.distances(p[0], q)
+)
+torch.testing.assert_close(
+    torch.vmap(my.distances.torch, (1, None))(p.movedim(0, 1), q),
+    torch.stack([my.distances(one, q) for one in p]),
+)
+
+for operator, arguments in [
+    (my.scale, (x.requires_grad_(), 2.0)),
+    (my.distances, (p.requires_grad_(), q)),
+]:
+    checked = torch.library.opcheck(operator.torch.default, arguments)
+    assert set(checked.values()) == {"SUCCESS"}, checked
+
+
+def step(a, b):
+    return my.scale.torch(my.distances.torch(a, b), 0.5).sum() + 1
+
+
+p = p.detach().requires_grad_()
+eager = step(p, q)
+(of_p,) = torch.autograd.grad(eager, p)
+for dynamic in (False, True):
+    compiled = torch.compile(step, backend="aot_eager", fullgraph=True, dynamic=dynamic)
+    torch.testing.assert_close(compiled(p, q), eager)
+    torch.testing.assert_close(torch.autograd.grad(compiled(p, q), p)[0], of_p)
+    torch.testing.assert_close(compiled(p[:2], q[:2]), step(p[:2], q[:2]))
+
+if shutil.which("c++") or shutil.which("g++"):
+    compiled = torch.compile(
+        step, fullgraph=True
+    )  # by inductor, which needs a compiler for C++
+    torch.testing.assert_close(compiled(p, q), eager)
+else:
+    print("skipped: no compiler for C++")
+
+exported = torch.export.export(
+    type("Model", (torch.nn.Module,), {"forward": lambda self, a, b: step(a, b)})(),
+    (p.detach(), q),
+)
+assert any("distances" in str(node.target) for node in exported.graph.nodes)
+torch.testing.assert_close(exported.module()(p, q), eager)
+assert (
+    my.scale(torch.ones(2, 0), 2.0).shape == (2, 0)
+    and my.scale(torch.tensor(3.0), 2.0) == 6
+)
