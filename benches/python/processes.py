@@ -33,7 +33,7 @@ OPENED = 101
 READERS = [1, 2, 8]
 READ = 64 << 20
 # The size of a batch, and how many one round sends.
-BATCHES = {1 << 20: 100, 64 << 20: 6}
+BATCHES = {1 << 10: 3000, 64 << 10: 1000, 1 << 20: 200, 16 << 20: 20}
 ROUNDS = 2
 
 # A process that takes so many seconds is stuck.
@@ -64,7 +64,7 @@ def seconds(kind: type[Any], size: int, count: int) -> float:
         array = way.receive()
         assert array.size == size
         assert array[0] == array[-1] == number % 251
-        assert int(array[::4096].sum(dtype="int64")) == number % 251 * (size // 4096)
+        assert int(array[::4096].sum(dtype="int64")) == number % 251 * -(-size // 4096)
         del array
         way.done()
         free.release()

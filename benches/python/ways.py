@@ -78,6 +78,47 @@ class Sealed(Way):
         return array
 
 
+class Streamed(Way):
+    """Memory that is loaned, and used again by later batches."""
+
+    label = "dlbridge by a Channel"
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.there, self.here = dlbridge.channel()
+
+    def make(self, number: int) -> Any:
+        loan = self.there.loan({"x": (self.size, "uint8")})
+        fill(np.from_dlpack(loan["x"]), number)
+        return loan
+
+    def send(self, batch: Any) -> None:
+        self.there.send(batch)
+
+    def receive(self) -> Array:
+        return np.from_dlpack(self.here.receive()["x"])
+
+
+class Bytes(Way):
+    """Plain bytes, received into the same array."""
+
+    label = "bytes through a socket"
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.here, self.there = socket.socketpair()
+        self.array = np.empty(size, "uint8")
+
+    def send(self, batch: Any) -> None:
+        self.there.sendall(batch)
+
+    def receive(self) -> Array:
+        view = memoryview(self.array)
+        while view:
+            view = view[self.here.recv_into(view) :]
+        return self.array
+
+
 class Queued(Way):
     label = "pickles by a Queue"
 
@@ -226,5 +267,5 @@ class Iceoryx(Way):
 
 WAYS: dict[str, type[Any]] = {
     kind.label: kind
-    for kind in (Sealed, QueuedSealed, Torch, Named, ByHand, Iceoryx, Queued, Piped)
+    for kind in (Sealed, Streamed, QueuedSealed, Bytes, Torch, Named, ByHand, Iceoryx, Queued, Piped)
 }

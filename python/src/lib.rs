@@ -3,6 +3,7 @@
 //! Invariant: the functions match the type stubs in `dlbridge/_native.pyi`.
 
 mod arguments;
+mod channel;
 mod create;
 mod dispatch;
 mod fill;
@@ -51,6 +52,13 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("DLPACK_VERSION", dlpack_version())?;
     module.add_class::<TensorObject>()?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        module.add_class::<channel::ChannelObject>()?;
+        module.add_class::<channel::LoanObject>()?;
+        module.add_class::<channel::MessageObject>()?;
+        module.add_function(wrap_pyfunction!(channel::channel, module)?)?;
+    }
     module.add_class::<sealed::SealedObject>()?;
     module.add_class::<sealed::UnsealedObject>()?;
     module.add_function(wrap_pyfunction!(from_dlpack, module)?)?;

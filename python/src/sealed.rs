@@ -307,7 +307,7 @@ fn open(_number: i32) -> Result<SealedTensors> {
 }
 
 /// An item of a dict.
-fn entry<'py>(item: &Bound<'py, PyAny>) -> Result<(String, Bound<'py, PyAny>)> {
+pub(crate) fn entry<'py>(item: &Bound<'py, PyAny>) -> Result<(String, Bound<'py, PyAny>)> {
     let (name, value) = item.extract::<(Bound<'py, PyAny>, Bound<'py, PyAny>)>()?;
     let Ok(text) = name.extract() else {
         let message = format!("name: expected a str, found {}", name.repr()?);
@@ -317,7 +317,7 @@ fn entry<'py>(item: &Bound<'py, PyAny>) -> Result<(String, Bound<'py, PyAny>)> {
 }
 
 /// A name with a shape and a dtype.
-fn declared(item: &Bound<'_, PyAny>) -> Result<(String, DType, Vec<i64>)> {
+pub(crate) fn declared(item: &Bound<'_, PyAny>) -> Result<(String, DType, Vec<i64>)> {
     let (name, pair) = entry(item)?;
     let Ok((shape, dtype)) = pair.extract::<(Shape, Bound<'_, PyAny>)>() else {
         let message = format!(
@@ -365,7 +365,7 @@ fn supported() -> Result<()> {
 }
 
 /// A call of the system that failed is an `OSError`, a wrong argument a `ValueError`.
-fn exception(error: dlbridge::Error) -> Error {
+pub(crate) fn exception(error: dlbridge::Error) -> Error {
     match &error {
         dlbridge::Error::Refused { by, .. } if *by != "sealed tensors" => {
             let text = error.to_string().replace("private_tensors", "tensors() or private()");

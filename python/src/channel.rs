@@ -1,0 +1,317 @@
+//! `Channel`: streams of tensors between processes, over memory that is used again (Linux).
+//! Invariant: no call waits with the GIL held, and none longer than `TICK` without a look at signals.
+#![cfg(any(target_os = "linux", target_os = "android"))]
+#![allow(unsafe_code, reason = "borrows a descriptor by its number")]
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use dlbridge::{ArcTensor, DType};
+use dlbridge_pyo3::{Error, PyTensor, Result, TensorObject};
+use dlbridge_sealed::{Channel, Loan, Message, Pool};
+use pyo3::exceptions::{PyBufferError, PyEOFError, PyKeyError, PyTimeoutError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyIterator, PyList, PyMapping};
+
+use crate::sealed::{declared, entry, exception};
+
+/// The longest time without a look at signals.
+const TICK: Duration = Duration::from_millis(50);
+/// The limit of the memory of an end, in bytes.
+const LIMIT: usize = 256 << 20;
+
+/// An end of a stream of tensors between two processes on one machine.
+///
+/// `socket` is one end of `socket.socketpair()`, or a connected Unix socket, or an object with its
+/// `fileno()`. Both ends send and receive; `limit` is how many bytes this end allocates for what it sends.
+#[pyclass(frozen, weakref, name = "Channel", module = "dlbridge")]
+pub(crate) struct ChannelObject(Channel);
+
+#[pymethods]
+impl ChannelObject {
+    #[new]
+    #[pyo3(signature = (socket, /, *, limit=LIMIT), text_signature = "(socket, /, *, limit=268435456)")]
+    fn new(socket: &Bound<'_, PyAny>, limit: usize) -> Result<Self> {
+        let number: i32 = socket.call_method0(intern!(socket.py(), "fileno"))?.extract()?;
+        if number < 0 {
+            let message = format!("socket: expected an open socket, found descriptor {number}");
+            return Err(PyValueError::new_err(message).into());
+        }
+        // SAFETY: a call of the system, which refuses a number that is no descriptor (F10).
+        let caller = unsafe { BorrowedFd::borrow_raw(number) };
+        let own = caller.try_clone_to_owned().map_err(PyErr::from)?;
+        Self::create(socket.py(), own.into(), limit)
+    }
+
+    /// Loan memory for tensors, a dict of names to pairs of a shape and a dtype: to be filled, then sent.
+    ///
+    /// Wait while the other end has all memory of this one. The memory has values of an earlier message.
+    fn loan(&self, py: Python<'_>, tensors: &Bound<'_, PyMapping>) -> Result<LoanObject> {
+        let items = tensors.items()?;
+        let declared: Vec<_> = items.iter().map(|item| declared(&item)).collect::<Result<_>>()?;
+        let loan = Some(self.wait_for_loan(py, &declared)?);
+        Ok(LoanObject(Mutex::new(Loaned { loan, tensors: Vec::new() })))
+    }
+
+    /// Send a loan that was filled, or a dict of arrays, which are copied.
+    ///
+    /// Delete the arrays of a loan first; while one exists, this raises `BufferError`.
+    fn send(&self, message: &Bound<'_, PyAny>) -> Result<()> {
+        let py = message.py();
+        let loan = match message.cast::<LoanObject>() {
+            Ok(loan) => loan.get().take()?,
+            Err(_) => self.copy(message.cast::<PyMapping>().map_err(PyErr::from)?)?,
+        };
+        let ready = loan.ready().map_err(exception)?;
+        py.detach(|| self.0.post(&ready)).map_err(exception)?;
+        while !py.detach(|| self.0.flush(TICK)).map_err(exception)? {
+            py.check_signals()?;
+        }
+        Ok(())
+    }
+
+    /// Wait for the next message. `EOFError` at the end of the stream, `TimeoutError` after `timeout` seconds.
+    #[pyo3(signature = (timeout=None))]
+    fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> Result<MessageObject> {
+        if !self.wait(py, timeout)? {
+            let message = "expected a message, found none in the time; call receive() again";
+            return Err(PyTimeoutError::new_err(message).into());
+        }
+        match py.detach(|| self.0.receive()).map_err(exception)? {
+            Some(message) => Ok(MessageObject(message)),
+            None => Err(PyEOFError::new_err("the other end of the channel is closed").into()),
+        }
+    }
+
+    /// Await the next message, in an event loop of asyncio. `EOFError` at the end of the stream.
+    fn areceive<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let module = slf.py().import(intern!(slf.py(), "dlbridge._channel"))?;
+        module.call_method1(intern!(slf.py(), "receive"), (slf,))
+    }
+
+    /// Whether `receive` would not wait: a message is there, or the end. Wait for it `timeout` seconds at most.
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> Result<bool> {
+        let seconds = timeout.map(Duration::try_from_secs_f64).transpose();
+        let seconds =
+            seconds.map_err(|error| PyValueError::new_err(format!("timeout: {error}")))?;
+        let end = seconds.and_then(|seconds| Instant::now().checked_add(seconds));
+        loop {
+            let left = end.map_or(TICK, |end| end.saturating_duration_since(Instant::now()));
+            let is_ready = py.detach(|| self.0.wait(left.min(TICK))).map_err(exception)?;
+            if is_ready || left.is_zero() {
+                return Ok(is_ready);
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// How many messages the other end has not returned, and how many bytes of memory they keep.
+    #[getter]
+    fn kept(&self, py: Python<'_>) -> (usize, usize) {
+        py.detach(|| self.0.kept())
+    }
+
+    /// The number of the socket's descriptor, which is closed with this object.
+    fn fileno(&self) -> i32 {
+        self.0.as_fd().as_raw_fd()
+    }
+
+    /// End the stream. Messages that were received stay valid.
+    fn close(&self) {
+        self.0.close();
+    }
+
+    fn __enter__<'py>(slf: Bound<'py, Self>) -> Bound<'py, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, _error: &Bound<'_, PyAny>) {
+        self.close();
+    }
+}
+
+impl ChannelObject {
+    fn create(py: Python<'_>, socket: UnixStream, limit: usize) -> Result<Self> {
+        // Registers the class with the picklers of multiprocessing.
+        py.import(intern!(py, "dlbridge._channel"))?;
+        // Consumers in Python may ignore `readonly`.
+        Ok(Self(Channel::with_pool(socket, &Pool::new(limit), usize::MAX, true)))
+    }
+
+    fn wait_for_loan(&self, py: Python<'_>, tensors: &[(String, DType, Vec<i64>)]) -> Result<Loan> {
+        let tensors: Vec<_> =
+            tensors.iter().map(|(name, dtype, shape)| (&**name, *dtype, &**shape)).collect();
+        loop {
+            let loan = py.detach(|| self.0.loan_timeout(&tensors, TICK)).map_err(exception)?;
+            if let Some(loan) = loan {
+                return Ok(loan);
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// A loan with copies of arrays.
+    fn copy(&self, arrays: &Bound<'_, PyMapping>) -> Result<Loan> {
+        let items = arrays.items()?;
+        let tensor = |item| {
+            let (name, x) = entry(&item)?;
+            Ok((name, x.extract()?))
+        };
+        let tensors: Vec<(String, PyTensor)> = items.iter().map(tensor).collect::<Result<_>>()?;
+        let declared: Vec<_> =
+            tensors.iter().map(|(name, x)| (name.clone(), x.dtype(), x.shape().to_vec())).collect();
+        let mut loan = self.wait_for_loan(arrays.py(), &declared)?;
+        for (name, tensor) in &tensors {
+            loan.copy_from(name, tensor).map_err(exception)?;
+        }
+        Ok(loan)
+    }
+}
+
+/// Both ends of a stream of tensors. One goes to another process, as an argument of a `Process` or by fork.
+///
+/// >>> import dlbridge
+/// >>> maker, reader = dlbridge.channel()
+/// >>> with maker.loan({"x": (3, "int64")}) as batch:
+/// ...     dlbridge.fill(batch["x"], 7)
+/// ...     maker.send(batch)
+/// >>> reader.receive()["x"].tolist()
+/// [7, 7, 7]
+#[pyfunction]
+#[pyo3(signature = (*, limit=LIMIT), text_signature = "(*, limit=268435456)")]
+pub(crate) fn channel(py: Python<'_>, limit: usize) -> Result<(ChannelObject, ChannelObject)> {
+    let (one, other) = UnixStream::pair().map_err(PyErr::from)?;
+    Ok((ChannelObject::create(py, one, limit)?, ChannelObject::create(py, other, limit)?))
+}
+
+/// Memory for the tensors of a message, writable until it is sent; `Channel.loan` makes it.
+///
+/// As a context manager, it returns memory that was not sent.
+#[pyclass(frozen, weakref, name = "Loan", module = "dlbridge")]
+pub(crate) struct LoanObject(Mutex<Loaned>);
+
+struct Loaned {
+    /// `None` once it was sent or returned.
+    loan: Option<Loan>,
+    /// Those that were taken out.
+    tensors: Vec<(String, ArcTensor)>,
+}
+
+#[pymethods]
+impl LoanObject {
+    /// A tensor to be filled.
+    fn __getitem__(&self, name: &str) -> Result<TensorObject> {
+        let mut loaned = self.lock();
+        if let Some((_, tensor)) = loaned.tensors.iter().find(|(one, _)| one == name) {
+            return Ok(TensorObject::new(tensor.clone().into()));
+        }
+        let loan = loaned.loan.as_mut().ok_or_else(gone)?;
+        let tensor = loan.tensor(name).map_err(unknown)?.into_shared();
+        loaned.tensors.push((name.to_owned(), tensor.clone()));
+        Ok(TensorObject::new(tensor.into()))
+    }
+
+    /// The names of the tensors.
+    fn keys(&self) -> Result<Vec<String>> {
+        let loaned = self.lock();
+        let loan = loaned.loan.as_ref().ok_or_else(gone)?;
+        Ok(loan.names().map(str::to_owned).collect())
+    }
+
+    fn __enter__<'py>(slf: Bound<'py, Self>) -> Bound<'py, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, _error: &Bound<'_, PyAny>) {
+        let mut loaned = self.lock();
+        let given = (std::mem::take(&mut loaned.tensors), loaned.loan.take());
+        drop(loaned);
+        drop(given);
+    }
+}
+
+impl LoanObject {
+    fn lock(&self) -> MutexGuard<'_, Loaned> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The loan, if nothing can fill it any more.
+    fn take(&self) -> Result<Loan> {
+        let mut loaned = self.lock();
+        let given = std::mem::take(&mut loaned.tensors);
+        drop(given);
+        let alive = loaned.loan.as_ref().ok_or_else(gone)?.alive();
+        if alive > 0 {
+            let message = format!(
+                "expected no tensor that can still be filled, found {alive}: delete them and the \
+                 arrays made of them (del x), then call send() again"
+            );
+            return Err(PyBufferError::new_err(message).into());
+        }
+        loaned.loan.take().ok_or_else(|| gone().into())
+    }
+}
+
+/// Tensors that another process sent. Its memory is used again when this object and all arrays made of it are
+/// deleted.
+#[pyclass(frozen, weakref, name = "Message", module = "dlbridge")]
+pub(crate) struct MessageObject(Message);
+
+#[pymethods]
+impl MessageObject {
+    /// A tensor over the memory of the message, read-only. A write through PyTorch, which ignores that, goes to
+    /// a copy of the page.
+    fn __getitem__(&self, name: &str) -> Result<TensorObject> {
+        Ok(TensorObject::new(self.0.tensor(name).map_err(unknown)?))
+    }
+
+    /// A writable copy of a tensor, in memory of its own.
+    fn copy(&self, name: &str) -> Result<TensorObject> {
+        Ok(TensorObject::new(self.0.to_owned(name).map_err(unknown)?))
+    }
+
+    /// The tensors by their names.
+    fn tensors<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for name in self.0.names() {
+            dict.set_item(name, TensorObject::new(self.0.tensor(name).map_err(unknown)?))?;
+        }
+        Ok(dict)
+    }
+
+    /// The names of the tensors.
+    fn keys(&self) -> Vec<&str> {
+        self.0.names().collect()
+    }
+
+    /// The size of all tensors in bytes.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.0.nbytes()
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.names().len()
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        PyList::new(py, self.0.names())?.try_iter()
+    }
+}
+
+fn gone() -> PyErr {
+    PyValueError::new_err("expected a loan, found one that was sent or returned; call loan() again")
+}
+
+fn unknown(error: dlbridge::Error) -> Error {
+    match error {
+        dlbridge::Error::UnknownName { name, .. } => Error::Python(PyKeyError::new_err(name)),
+        error => exception(error),
+    }
+}
