@@ -64,7 +64,7 @@ pub(crate) fn imported_module<'py>(
 
 // Part of the limited API since 3.12 only, but exported by every CPython since 3.9.
 #[cfg(not(windows))]
-unsafe extern "C" {
+unsafe extern "C-unwind" {
     fn PyObject_VectorcallMethod(
         name: *mut ffi::PyObject,
         arguments: *const *mut ffi::PyObject,
@@ -84,6 +84,21 @@ impl Keyword {
     }
 }
 
+/// Keeps a thread where it is when CPython before 3.14 ends it by `pthread_exit`, because it wants the
+/// GIL of an interpreter that has ended. The unwinding would drop objects without the GIL, and end
+/// the process in a `catch_unwind`. Later versions let the thread hang in the same way.
+#[cfg(not(windows))]
+struct StayAtExit;
+
+#[cfg(not(windows))]
+impl Drop for StayAtExit {
+    fn drop(&mut self) {
+        while !std::thread::panicking() {
+            std::thread::park();
+        }
+    }
+}
+
 /// Calls a method with one named argument.
 #[cfg(not(windows))]
 #[inline]
@@ -94,11 +109,13 @@ pub(crate) fn call_with_keyword<'py>(
     keyword: &Keyword,
 ) -> PyResult<Bound<'py, PyAny>> {
     let arguments = [object.as_ptr(), value.as_ptr()];
+    let stay = StayAtExit;
     // SAFETY: one positional argument (the object itself) and one value for the one keyword, all
     // alive during the call (F1, F2).
     let answer = unsafe {
         PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, keyword.0.as_ptr())
     };
+    std::mem::forget(stay);
     // SAFETY: a new reference, or null with an exception set (F3).
     unsafe { Bound::from_owned_ptr_or_err(object.py(), answer) }
 }

@@ -1,0 +1,52 @@
+"""Threads that use tensors while the interpreter ends do not end the process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+USES = {
+    "import by a method in Python": "dlbridge.from_dlpack(Slow())",
+    "import from NumPy": "dlbridge.from_dlpack(array)",
+    "export to NumPy": "np.from_dlpack(own)",
+    "a capsule": "own.__dlpack__(), memoryview(own)",
+    "a drop on a thread of Rust": "_native._drop_on_threads([dlbridge.from_dlpack(array)])",
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_daemon_threads_do_not_abort_the_process(use):
+    """CPython before 3.14 ends such a thread by `pthread_exit`, which unwinds its frames."""
+    program = textwrap.dedent(
+        f"""
+        import threading, time
+        import numpy as np
+        import dlbridge
+        from dlbridge import _native
+
+        array, own = np.ones(4), dlbridge.zeros((4,))
+
+        class Slow:
+            def __dlpack__(self, **keywords):
+                for _ in range(50):
+                    pass
+                return array.__dlpack__(**keywords)
+
+            def __dlpack_device__(self):
+                return (1, 0)
+
+        def work():
+            while True:
+                {use}
+
+        for _ in range(4):
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.05)
+        """
+    )
+    for _ in range(10):
+        done = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True)
+        assert done.returncode == 0, done.stderr.decode()
