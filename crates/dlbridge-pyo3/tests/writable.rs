@@ -70,11 +70,11 @@ fn arrays_of_any_layout_are_written_in_place() {
             let mut tensor: PyTensorMut<f32> = array.extract().expect("writable");
             let mut view = tensor.view_mut();
             assert_eq!((view.shape(), view.len(), view.is_empty()), (&[2, 3][..], 6, false));
-            let mut count = 0.0;
-            view.map_inplace(|_| {
-                count += 1.0;
-                count
-            });
+            for (row, column) in (0..2).flat_map(|row| (0..3).map(move |column| (row, column))) {
+                view.set(&[row, column], (3 * row + column) as f32).expect("it has this element");
+            }
+            // In no particular order.
+            view.map_inplace(|value| value + 1.0);
             assert_eq!(values(&array), [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
             view.set(&[1, 2], 60.0).expect("it has this element");
             assert!(view.set(&[2, 0], 0.0).is_err());
