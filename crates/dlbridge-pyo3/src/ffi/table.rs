@@ -24,8 +24,8 @@ use super::allocate::Allocates;
 use super::callbacks::{Publish, guarded, panicked, with_object};
 use super::capsule::{self, adopt, try_adopt};
 use super::descriptor::DescriptorSpace;
+use super::driver::Stream;
 use super::head::prepare_class;
-use crate::stream::Stream;
 use crate::{Error, Result};
 
 /// A table that threads share: its fields never change.

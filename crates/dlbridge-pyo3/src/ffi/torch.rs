@@ -18,7 +18,7 @@ use pyo3::types::PyType;
 
 use super::head::Head;
 use super::table::Published;
-use crate::types::loaded;
+use super::versions::imported_module;
 
 /// Where the values of an object are.
 pub(crate) enum Values {
@@ -81,7 +81,7 @@ pub(crate) fn values(published: Published<'_, '_>, code: TypeCode, address: usiz
 #[cold]
 pub(crate) fn prepare(class: &Bound<'_, PyType>, table: &'static DLPackExchangeAPI) -> bool {
     let py = class.py();
-    let Ok(Some(torch)) = loaded(intern!(py, "torch")) else { return false };
+    let Ok(Some(torch)) = imported_module(intern!(py, "torch")) else { return false };
     if !torch.getattr(intern!(py, "Tensor")).is_ok_and(|tensor| tensor.is(class)) {
         return false;
     }

@@ -6,13 +6,13 @@ mod path;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::PyType;
 
 pub(crate) use cache::{framework_of, importer_of, path_of, remember_importer, table_of};
 pub(crate) use framework::{Framework, UNKNOWN, roots};
 pub(crate) use path::Path;
 
-use crate::ffi::versions::imported_module;
+pub(crate) use crate::ffi::versions::imported_module as loaded;
 
 /// A type's name with its module, if it has one.
 pub(crate) fn name_of(kind: &Bound<'_, PyType>) -> String {
@@ -24,9 +24,4 @@ pub(crate) fn name_of(kind: &Bound<'_, PyType>) -> String {
 fn mro_of<'py>(kind: &Bound<'py, PyType>) -> Vec<Bound<'py, PyAny>> {
     let found = kind.getattr(intern!(kind.py(), "__mro__"));
     found.and_then(|found| found.extract()).unwrap_or_default()
-}
-
-/// A module that is already imported. (Importing takes microseconds.)
-pub(crate) fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    Ok(imported_module(name)?.filter(|module| !module.is_none()))
 }
