@@ -31,7 +31,7 @@ pub enum Access {
 
 impl Access {
     /// The class of memory that another library describes. No flag makes it a stronger one:
-    /// `IS_COPIED` says that the producer made a copy, not that nobody else has it. NumPy, for
+    /// `IS_COPIED` says that the producer made a copy, not that no other code has it (T5). NumPy, for
     /// instance, passes each copy to `__array_finalize__` of a subclass, which may keep it.
     pub(crate) const IMPORTED: Self = Self::Shared;
 }
