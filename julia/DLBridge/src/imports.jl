@@ -9,8 +9,9 @@ A Julia array over the memory of the Python array `o`: an object with `__dlpack_
 A row-major tensor arrives with its dimensions reversed, a column-major one as it is; `layout =
 RowMajor` or `ColMajor` makes the choice explicit. The array is a plain `Array` where that is right
 (host memory, writable, contiguous, aligned, and the bytes of `Bool`s are 0 or 1), else a
-[`StridedTensor`](@ref); memory of CUDA, managed memory included, is a `CuArray`. `copy = true` makes an `Array` with memory of its own. `write = false` is your promise
-not to write: read-only memory then counts as writable, and may be a plain `Array`.
+[`StridedTensor`](@ref); memory of CUDA, managed memory included, is a `CuArray`. `copy = true` makes an `Array`
+with memory of its own. `write = false` is your promise not to write: read-only memory then counts as writable,
+and may be a plain `Array`.
 
 A legacy capsule has no flag for read-only memory, so its memory counts as read-only. `assume_writable = true` says
 that you know the producer, and that it permits writing, as older releases of PyTorch do. Memory that a producer

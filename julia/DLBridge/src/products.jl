@@ -24,52 +24,59 @@ end
 plain(x) = x
 plain(x::Transpose{<:Any,<:TensorLike}) = transpose(plain(parent(x)))
 plain(x::Adjoint{<:Any,<:TensorLike}) = adjoint(plain(parent(x)))
-plain(x::TensorView) = plain(strided(x))
 
-function plain(x::ReshapedTensor)
-    whole = strided(parent(x))
-    return is_plain_memory(whole) ? plain_array(whole.pointer, size(x)) : elements(x)
+function plain(x::TensorLike)
+    array = in_place(x)
+    return array === nothing ? elements(x) : array
 end
 
-plain(x::StridedTensor) = is_plain_memory(x) ? plain_array(x.pointer, x.size) : elements(x)
+# An array over the same memory, or nothing where no strided array of Julia has these strides and elements.
+in_place(x::TensorView) = in_place(strided(x))
 
-function plain(x::StridedTensor{<:Any,1})
+function in_place(x::ReshapedTensor)
+    whole = strided(parent(x))
+    return is_plain_memory(whole) ? plain_array(whole.pointer, size(x)) : nothing
+end
+
+in_place(x::StridedTensor) = is_plain_memory(x) ? plain_array(x.pointer, x.size) : nothing
+
+function in_place(x::StridedTensor{<:Any,1})
     is_plain_memory(x) && return plain_array(x.pointer, x.size)
     step = x.strides[1]
     # BLAS counts a negative step from the other end.
-    step > 0 && is_plain_element(x) || return elements(x)
+    step > 0 && !isempty(x) && is_plain_element(x) || return nothing
     span = (length(x) - 1) * step + 1
     return view(plain_array(x.pointer, (span,)), 1:step:span)
 end
 
 # A matrix of which one axis is contiguous is part of a plain one, or of a transposed one.
-function plain(x::StridedTensor{<:Any,2})
+function in_place(x::StridedTensor{<:Any,2})
     is_plain_memory(x) && return plain_array(x.pointer, x.size)
-    is_plain_element(x) || return elements(x)
+    is_plain_element(x) || return nothing
     (rows, columns), (down, across) = x.size, x.strides
     down == 1 && across >= rows && return plain_columns(x.pointer, rows, columns, across)
     across == 1 && down >= columns && return transpose(plain_columns(x.pointer, columns, rows, down))
-    return elements(x)
+    return nothing
 end
 
 plain_array(start, size) = unsafe_wrap(Array, start, size)
 
 # The padding of the last column is not part of the tensor. The view leaves it out, as that of the other columns.
 function plain_columns(start, rows, columns, step)
-    rows == step && return plain_array(start, (rows, columns))
+    (rows == step || columns <= 1) && return plain_array(start, (rows, columns))
     return view(plain_array(start, (step, columns)), 1:rows, :)
 end
 
 # Whether elements are read as those of an `Array`.
 is_plain_element(x::StridedTensor{T}) where {T} = (check_open(x); x.is_aligned && T !== Bool)
 
-# Calls `work` with the elements as a plain array. `close` refuses meanwhile, since `work` may call functions of the
-# user.
-function with_plain(work, x::TensorLike)
+# Calls `work` with an array over the same memory, or with `x` where there is none: a copy of a broadcast array may be larger
+# than all memory. `close` refuses meanwhile, since `work` may call functions of the user.
+function with_array(work, x::TensorLike)
     root = root_of_tensor(x)
     keep_open!(root, 1)
     try
-        return GC.@preserve x work(plain(x))
+        return GC.@preserve x work(in_place(x))
     finally
         keep_open!(root, -1)
     end
@@ -86,10 +93,17 @@ function keep_open!(root, change)
 end
 
 # `sum`, `prod`, `maximum`, `minimum`, `reduce`, `count` come here.
-Base.mapreduce(f, op, x::TensorLike; keywords...) = with_plain(array -> mapreduce(f, op, array; keywords...), x)
+Base.mapreduce(f, op, x::TensorLike; keywords...) = with_array(x) do array
+    array === nothing || return mapreduce(f, op, array; keywords...)
+    return invoke(mapreduce, Tuple{Any,Any,AbstractArray}, f, op, x; keywords...)
+end
+
+LinearAlgebra.norm(x::TensorLike, p::Real = 2) = with_array(x) do array
+    array === nothing || return LinearAlgebra.norm(array, p)
+    return invoke(LinearAlgebra.norm, Tuple{Any,Real}, x, p)
+end
 
 Base.permutedims(x::TensorLike, order) = GC.@preserve x permutedims(plain(x), order)
-LinearAlgebra.norm(x::TensorLike, p::Real = 2) = GC.@preserve x LinearAlgebra.norm(plain(x), p)
 
 # Julia computes half of a product of an array and its own transpose, which is exactly symmetric; it needs
 # both operands to be the same object.

@@ -72,6 +72,16 @@ end
     end
 end
 
+@testset "a reduction copies no broadcast array" begin
+    x = CPython.import_of(from_dlpack, "np.broadcast_to(np.arange(100.0), (100, 100))")
+    @test sum(x) == 100 * 4950 && norm(x) ≈ norm(Array(x)) && maximum(x) == 99
+    @test DLBridge.with_array(array -> array === nothing, x)
+    # Strides of axes of one element or none, which may be anything.
+    for y in (view(x, 1:2:0, 1), view(x, 1:0, :), view(WIDE, 1:1, :), view(WIDE, :, 1:1), view(WIDE, :, 1:0), view(LINE, 1:2:0))
+        @test norm(y) ≈ norm(Array(y)) && sum(y) == sum(Array(y)) && DLBridge.plain(y) == Array(y)
+    end
+end
+
 @testset "a tensor is not closed while a function of the user reads it" begin
     x = CPython.import_of(from_dlpack, "np.arange(4.0)[::-1]")
     errors = Any[]
