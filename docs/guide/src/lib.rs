@@ -31,13 +31,10 @@ mod errors {}
 #[doc = include_str!("../../../docs/guide/coming-from.md")]
 mod coming_from {}
 
-#[doc = include_str!("../../../docs/guide/coming-from-pybuffer.md")]
-mod coming_from_pybuffer {}
-
-#[cfg(target_os = "linux")]
 #[doc = include_str!("../../../docs/guide/operators.md")]
 mod operators {}
 
+#[cfg(target_os = "linux")]
 #[doc = include_str!("../../../docs/guide/processes.md")]
 mod processes {}
 

@@ -77,4 +77,48 @@ mod tensor_is_not_clone {
     }
 }
 
+mod cells_are_read_only {
+    //! A cell can be read, and neither written, made, nor borrowed through.
+
+    use dlbridge::{ReadCell, Tensor};
+
+    fn main() {
+        let tensor = Tensor::from(vec![1, 2, 3]);
+        let cells = tensor.view::<i32>().unwrap().as_cells().unwrap();
+        cells[0].set(1);
+        let value: &i32 = &*cells[0];
+        let made = ReadCell(1);
+    }
+}
+
+mod descriptor_is_private {
+    //! No public field holds what was checked.
+
+    fn main() {
+        let mut tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
+        let handle = &mut tensor.0;
+        let view = tensor.view::<i32>().unwrap();
+        let elements = view.elements;
+        let borrowed = tensor.as_tensor_ref();
+        let inner = borrowed.0;
+    }
+}
+
+mod view_is_no_copy {
+    //! A copy is owned: a view is not a copy, nor is memory made writable through a shared reference.
+
+    use dlbridge::{Tensor, TensorMut};
+    use ndarray::{ArrayView1, ArrayViewMut1};
+
+    fn main() {
+        let tensor = Tensor::from(vec![1, 2, 3]);
+        let _ = tensor.copy_as::<ArrayView1<i32>>();
+        let _ = tensor.view_as::<ArrayViewMut1<i32>>();
+
+        let mut numbers = [1, 2, 3];
+        let borrowed = TensorMut::from(&mut numbers[..]);
+        let _ = borrowed.view_as::<&mut [i32]>();
+    }
+}
+
 fn main() {}
