@@ -267,5 +267,16 @@ class Iceoryx(Way):
 
 WAYS: dict[str, type[Any]] = {
     kind.label: kind
-    for kind in (Sealed, Streamed, QueuedSealed, Bytes, Torch, Named, ByHand, Iceoryx, Queued, Piped)
+    for kind in (
+        Sealed,
+        Streamed,
+        QueuedSealed,
+        Bytes,
+        Torch,
+        Named,
+        ByHand,
+        Iceoryx,
+        Queued,
+        Piped,
+    )
 }

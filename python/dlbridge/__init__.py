@@ -11,8 +11,8 @@ dlbridge.Tensor([0.0, 1.0, 2.0, 3.0], shape=(4,), dtype=float32, device=cpu)
 copying. Every framework imports a `Tensor` with its own `from_dlpack`; `memoryview` accepts it as
 well. `inspect` shows the descriptor that an object exports.
 
-On Linux, `seal` copies arrays into memory that other processes read without a copy, and `channel` makes
-a stream of arrays to another process.
+On Linux, `seal` copies arrays into memory that other processes read without a copy, and `channel`
+makes a stream of arrays to another process.
 """
 
 import sys

@@ -167,7 +167,6 @@ class Message:
     def tensors(self) -> dict[str, Tensor]: ...
 
 def channel(*, limit: int = 268435456) -> tuple[Channel, Channel]: ...
-
 def from_dlpack(
     x: object,
     /,

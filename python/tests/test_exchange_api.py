@@ -286,7 +286,9 @@ class TestTorch:
         with FakeTensorMode():
             fake = self.torch.ones(3)
         for take in (dlbridge.from_dlpack, dlbridge._native._borrow):
-            with pytest.raises(BufferError, match=r"with memory, found .*FakeTensor without; a fake tensor"):
+            with pytest.raises(
+                BufferError, match=r"with memory, found .*FakeTensor without; a fake tensor"
+            ):
                 take(fake)
 
     def refused(self):

@@ -364,9 +364,7 @@ class TestAllocator:
     def test_an_allocator_that_fails_says_what_it_could_not_make(self):
         torch = pytest.importorskip("torch", reason="torch is not installed")
         huge = torch.ones(1).expand(1 << 50)
-        with pytest.raises(
-            MemoryError, match="cannot allocate 4503599627370496 bytes"
-        ):
+        with pytest.raises(MemoryError, match="cannot allocate 4503599627370496 bytes"):
             example.empty_like(huge)
 
     def test_an_argument_of_another_type_is_refused_before_anything_is_made(self):

@@ -1,4 +1,4 @@
-"""Ctrl-C interrupts what takes long, and a broadcast tensor takes no longer than its memory does."""
+"""Ctrl-C interrupts long loops, and a broadcast tensor takes no longer than its memory does."""
 
 from __future__ import annotations
 

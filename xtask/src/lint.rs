@@ -5,6 +5,7 @@ use anyhow::Result;
 use clap::Args;
 use xshell::cmd;
 
+use crate::api;
 use crate::guide;
 use crate::house;
 use crate::python::{Set, Venv};
@@ -62,7 +63,8 @@ pub(crate) fn steps(steps: &mut Steps, beside: &[&str]) -> Result<()> {
     });
     steps.step("house rules", house::check);
     steps.step("guide", || guide::build(&venv).map(drop));
-    steps.step("public API", || public_api(&venv));
+    steps.step("public API", api::check);
+    steps.step("public API since the last release", || public_api(&venv));
     steps.step("licences and advisories", || {
         if !succeeds(cmd!(sh, "cargo deny --version")) {
             return skip("cargo install cargo-deny --locked");

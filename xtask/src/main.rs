@@ -1,5 +1,6 @@
 //! `cargo xtask`: the project's own commands, each with `--help`.
 
+mod api;
 mod bench;
 mod capi;
 mod cross;
@@ -106,6 +107,8 @@ enum Command {
         /// The folder, whose name becomes the project's
         folder: PathBuf,
     },
+    /// List the public items of the libraries in docs/api.txt, which lint compares with the sources
+    Api,
     /// Check the guide's examples and links, and render it into target/guide
     Guide,
     /// Make a static site in target/site: the guide, the crates' documentation, a landing page
@@ -161,6 +164,7 @@ fn run(command: Command) -> Result<()> {
             println!("{}", page.display());
             Ok(())
         }
+        Command::Api => api::write(),
         Command::Package => package::run(),
         Command::Release { dry_run } => package::release(dry_run),
         Command::New { folder } => {

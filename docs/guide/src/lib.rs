@@ -41,6 +41,9 @@ mod operators {}
 #[doc = include_str!("../../../docs/guide/processes.md")]
 mod processes {}
 
+#[doc = include_str!("../../../crates/dlbridge-operators/README.md")]
+mod operators_readme {}
+
 #[doc = include_str!("../../../crates/dlbridge-sys/README.md")]
 mod sys_readme {}
 

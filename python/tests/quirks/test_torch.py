@@ -92,9 +92,7 @@ class Wrapper(torch.Tensor):
 
     @staticmethod
     def __new__(cls, offset):
-        return torch.Tensor._make_wrapper_subclass(
-            cls, (4,), strides=(1,), storage_offset=offset
-        )
+        return torch.Tensor._make_wrapper_subclass(cls, (4,), strides=(1,), storage_offset=offset)
 
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):

@@ -1,0 +1,168 @@
+//! `cargo xtask api`: the public items of the libraries as one text, so that a review sees each change of them.
+//! It reads the sources as rustfmt lays them out. Items that macros make are those in the macros' bodies.
+
+use anyhow::{Result, ensure};
+
+use crate::shell::{files, root};
+use crate::workspace;
+
+/// Where the text stands.
+const LIST: &str = "docs/api.txt";
+/// Its API is C's.
+const C_LIBRARY: &str = "dlbridge-capi";
+/// Starts of lines that only say how an item is public.
+const BEFORE: [&str; 2] = ["#[doc(hidden)]", "#[cfg(test)]"];
+
+/// Writes the list.
+pub(crate) fn write() -> Result<()> {
+    Ok(std::fs::write(root().join(LIST), list()?)?)
+}
+
+/// Fails if the list is not that of the sources.
+pub(crate) fn check() -> Result<()> {
+    let kept = std::fs::read_to_string(root().join(LIST)).unwrap_or_default();
+    ensure!(
+        kept == list()?,
+        "{LIST} is not up to date: run `cargo xtask api`, and look at what changed"
+    );
+    Ok(())
+}
+
+fn list() -> Result<String> {
+    // The C library's is `crates/dlbridge-capi/abi.txt`.
+    let mut libraries = workspace::libraries()?;
+    libraries.retain(|library| library.name() != C_LIBRARY);
+    let mut items = Vec::new();
+    for name in files()?.iter().filter(|name| name.ends_with(".rs")) {
+        let is_of =
+            |library: &&workspace::Member| name.starts_with(&format!("{}/src/", library.folder()));
+        if let Some(library) = libraries.iter().find(is_of) {
+            let text = std::fs::read_to_string(root().join(name))?;
+            items.extend(public(&text).iter().map(|item| format!("{}: {item}\n", library.name())));
+        }
+    }
+    items.sort();
+    items.dedup();
+    Ok(items.concat())
+}
+
+/// The public items of a source, each on one line.
+fn public(text: &str) -> Vec<String> {
+    let (mut items, mut block, mut is_hidden) = (Vec::new(), String::new(), false);
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let (depth, code) = (line.len() - line.trim_start().len(), line.trim_start());
+        if BEFORE.iter().any(|start| code.starts_with(start)) {
+            is_hidden = true;
+            continue;
+        }
+        if code.is_empty() || code.starts_with("//") || code.starts_with("#[") || depth > 4 {
+            continue;
+        }
+        let starts = |words: &[&str]| words.iter().any(|word| code.starts_with(word));
+        let in_public_block =
+            block.starts_with("pub trait") || block.starts_with("pub unsafe trait");
+        let is_item = match depth {
+            0 => starts(&["pub ", "impl", "unsafe impl"]),
+            _ if in_public_block => starts(&["fn ", "unsafe fn ", "const ", "type "]),
+            _ if block.starts_with("pub enum") => code.starts_with(char::is_uppercase),
+            _ => !block.is_empty() && code.starts_with("pub "),
+        };
+        if depth == 0 && code.starts_with('}') {
+            block.clear();
+        }
+        if !is_item {
+            is_hidden &= depth == 0 && !code.starts_with('}');
+            continue;
+        }
+        let mut item = code.to_owned();
+        while !item.ends_with(['{', ';', ',', '}'])
+            || item.matches('(').count() > item.matches(')').count()
+        {
+            let Some(more) = lines.next() else { break };
+            item = format!("{item} {}", more.trim());
+        }
+        let opens = item.ends_with('{');
+        let shown = item
+            .split(" { ")
+            .next()
+            .unwrap_or(&item)
+            .trim_end_matches(['{', ';', ',', ' '])
+            .to_owned();
+        if depth == 0 && opens {
+            block.clone_from(&if is_hidden { String::new() } else { shown.clone() });
+        }
+        let is_trait_impl =
+            depth == 0 && starts(&["impl", "unsafe impl"]) && !shown.contains(" for ");
+        if !is_hidden && !is_trait_impl {
+            let place = if depth > 0 { format!("{block} :: ") } else { String::new() };
+            items.push(format!("{place}{shown}"));
+        }
+        is_hidden = false;
+    }
+    items
+}
+
+#[cfg(test)]
+mod tests {
+    use super::public;
+
+    #[test]
+    fn public_items_are_listed_with_their_block() {
+        let text = "\
+pub struct A<T> {
+    pub(crate) x: T,
+    pub y: i32,
+}
+
+impl<T> A<T> {
+    /// Doc.
+    pub fn long(
+        &self,
+        other: &Self,
+    ) -> bool {
+        true
+    }
+
+    fn private() {}
+
+    #[doc(hidden)]
+    pub fn hidden(&self) {}
+}
+
+pub enum E {
+    One,
+    Two(i32),
+}
+
+pub trait T {
+    const C: i32;
+    fn f(&self);
+}
+
+impl T for A<i32> {
+    fn f(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    pub fn not() {}
+}
+";
+        assert_eq!(
+            public(text),
+            [
+                "pub struct A<T>",
+                "pub struct A<T> :: pub y: i32",
+                "impl<T> A<T> :: pub fn long( &self, other: &Self, ) -> bool",
+                "pub enum E",
+                "pub enum E :: One",
+                "pub enum E :: Two(i32)",
+                "pub trait T",
+                "pub trait T :: const C: i32",
+                "pub trait T :: fn f(&self)",
+                "impl T for A<i32>",
+            ]
+        );
+    }
+}
