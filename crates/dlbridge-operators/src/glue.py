@@ -135,6 +135,14 @@ def make_torch(about, register, module):
             return (*found, *(None for _ in ctx.scalars))
 
         torch.library.register_autograd(name, backward, setup_context=setup_context)
+    else:
+
+        def no_backward(ctx, *gradients):
+            raise RuntimeError(
+                f"{name} has no gradient: declare `backward = ...` in Rust, or pass x.detach()"
+            )
+
+        torch.library.register_autograd(name, no_backward)
     return operator
 
 

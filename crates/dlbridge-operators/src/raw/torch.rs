@@ -279,9 +279,10 @@ impl Shim {
         let (rank, mut made) = (shape.len() as i64, ptr::null_mut());
         let (sizes, steps) = (shape.as_ptr(), strides.as_ptr());
         // SAFETY: lists of `rank` numbers, and a place to write to (F2, F5). 0 is the CPU's code.
-        check(unsafe {
+        let made_it = check(unsafe {
             (self.aoti_torch_empty_strided)(rank, sizes, steps, *code, 0, -1, &mut made)
-        })?;
+        });
+        made_it.map_err(|_| Failure::new(format!("PyTorch cannot allocate {dtype}{shape:?}")))?;
         Ok(Owned(self, made))
     }
 }

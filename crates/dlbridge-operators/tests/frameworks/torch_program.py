@@ -42,6 +42,17 @@ for _ in range(10):
         torch.ones(2, 4),
     )
 
+raises(
+    "PyTorch cannot allocate float32[1099511627776]",
+    my.scale,
+    torch.ones(1).expand(2**40),
+    1.0,
+)
+raises(
+    "scale_backward has no gradient: declare",
+    lambda: my.scale_backward(x, x.clone().requires_grad_(), 2.0).sum().backward(),
+)
+
 # Gradients, also of an operand that is broadcast.
 a.requires_grad_(), b.requires_grad_()
 assert torch.autograd.gradcheck(my.distances, (a, b))
