@@ -107,16 +107,16 @@ class Dispatching(torch.Tensor):
 
 def fake(offset):
     with FakeTensorMode():
-        return torch.empty(100_004)[offset : offset + 4]
+        return torch.empty(2**32 + 4)[offset : offset + 4]
 
 
 def zeros(offset):
-    return torch._efficientzerotensor((100_004,))[offset : offset + 4]
+    return torch._efficientzerotensor((2**32 + 4,))[offset : offset + 4]
 
 
 @pytest.mark.parametrize("take", [dlbridge.from_dlpack, _native._borrow])
 @pytest.mark.parametrize("make", [fake, zeros, Wrapper])
-@pytest.mark.parametrize("offset", [0, 10, 100_000])
+@pytest.mark.parametrize("offset", [0, 10, 100_000, 2**32])
 def test_a_tensor_without_memory_is_refused(make, take, offset):
     """Its data are at an offset to null. Reading them ended the process."""
     with pytest.raises(BufferError, match=r"no memory|without memory|with memory"):

@@ -109,16 +109,6 @@ impl DescriptorSlot {
         TypeCode(unsafe { (*self.0.as_ptr()).dtype.code.0 })
     }
 
-    /// The address of the data; 0 if no descriptor was written.
-    #[inline(always)]
-    pub(crate) fn address(&self) -> usize {
-        if self.code() == UNWRITTEN {
-            return 0;
-        }
-        // SAFETY: a descriptor was written, whose code is that of a type (F9).
-        unsafe { (*self.0.as_ptr()).data }.addr()
-    }
-
     /// # Safety
     ///
     /// A descriptor was written.

@@ -46,16 +46,14 @@ const NAMES: [&str; 3] = [
     "_ZN2at6native14_is_zerotensorERKNS_6TensorE",
 ];
 
-/// Below this address, memory may be an offset to null.
-const LOW: usize = 1 << (usize::BITS / 2);
-
 /// PyTorch's table, once [`MARKS`] was looked for.
 static TABLE: AtomicPtr<DLPackExchangeAPI> = AtomicPtr::new(ptr::null_mut());
 static MARKS: OnceLock<Marks> = OnceLock::new();
 
-/// Where the values of an object are whose table described memory at this address.
+/// Where the values of an object are that its table described. Whatever the address, it may be an
+/// offset to null: a part of zeros without memory.
 #[inline(always)]
-pub(crate) fn values(published: Published<'_, '_>, code: TypeCode, address: usize) -> Values {
+pub(crate) fn values(published: Published<'_, '_>, code: TypeCode) -> Values {
     if !ptr::eq(TABLE.load(Ordering::Acquire), published.table()) {
         return if may_be_conjugated(code) { Values::Unknown } else { Values::InMemory };
     }
@@ -69,7 +67,7 @@ pub(crate) fn values(published: Published<'_, '_>, code: TypeCode, address: usiz
         Values::Elsewhere(NEGATED)
     } else if may_be_conjugated(code) && is_conj() {
         Values::Elsewhere(CONJUGATED)
-    } else if address < LOW && is_zero() {
+    } else if is_zero() {
         Values::Elsewhere(ZEROS)
     } else {
         Values::InMemory

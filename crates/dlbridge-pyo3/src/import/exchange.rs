@@ -24,7 +24,7 @@ pub(super) fn import_by_table(published: Published<'_, '_>) -> Result<Option<Ten
         return Ok(None);
     }
     let Some(tensor) = take(published, &gives)? else { return Ok(None) };
-    match values(published, tensor.dtype().code, tensor.data_ptr().addr()) {
+    match values(published, tensor.dtype().code) {
         Values::InMemory => Ok(Some(tensor)),
         Values::Elsewhere(why) => Err(Error::buffer(why)),
         Values::Unknown => take_again(published, &gives, Forgotten::tensor(tensor)),
@@ -69,7 +69,7 @@ pub(super) fn describe_by_table<'p>(
     if !describes.write(space) {
         return not_described(object).map(|()| None);
     }
-    match values(published, space.descriptor.code(), space.descriptor.address()) {
+    match values(published, space.descriptor.code()) {
         Values::InMemory => {}
         Values::Elsewhere(why) => return Err(Error::buffer(why)),
         Values::Unknown => {
