@@ -55,12 +55,14 @@ impl PyTensor {
     /// }
     /// ```
     #[must_use]
+    #[inline]
     pub fn new(source: impl Into<Tensor>) -> Self {
         Self(BorrowedMemory::unborrowed(source.into()))
     }
 
     /// Returns the tensor.
     #[must_use]
+    #[inline]
     pub fn into_inner(self) -> Tensor {
         self.0.into_inner()
     }

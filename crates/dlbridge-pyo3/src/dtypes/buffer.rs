@@ -12,48 +12,49 @@ use pyo3::ffi::Py_ssize_t;
 use crate::{Error, Result};
 
 /// Which of `<` and `>` is this machine's byte order.
-const NATIVE: char = if cfg!(target_endian = "little") { '<' } else { '>' };
+const NATIVE: u8 = if cfg!(target_endian = "little") { b'<' } else { b'>' };
 
 /// The dtype of items of this format (the `struct` module, and PEP 3118's `Z`).
 ///
 /// The size is that of the buffer's items, since `ctypes` writes `<l` for 8 bytes. It must be the
 /// native or the standard size of the letter.
-pub(crate) fn dtype_of(format: &str, itemsize: usize) -> Result<DType> {
+pub(crate) fn dtype_of(format: &[u8], itemsize: usize) -> Result<DType> {
     let refused = |expected: &str| {
+        let format = String::from_utf8_lossy(format);
         let message = format!("format: expected {expected}, found {format:?} of {itemsize} bytes");
         Err(Error::buffer(message))
     };
-    let letters = match format.chars().next() {
-        Some('@' | '=') => &format[1..],
-        Some(order @ ('<' | '>' | '!')) => {
-            let order = if order == '!' { '>' } else { order };
+    let letters = match format {
+        [b'@' | b'=', letters @ ..] => letters,
+        [order @ (b'<' | b'>' | b'!'), letters @ ..] => {
+            let order = if *order == b'!' { b'>' } else { *order };
             if order != NATIVE && itemsize != 1 {
                 return refused("this machine's byte order");
             }
-            &format[1..]
+            letters
         }
         _ => format,
     };
     let long = size_of::<c_long>();
     let (code, sizes): (TypeCode, &[usize]) = match letters {
-        "?" => (TypeCode::BOOL, &[1]),
-        "c" | "B" => (TypeCode::UINT, &[1]),
-        "b" => (TypeCode::INT, &[1]),
-        "h" => (TypeCode::INT, &[size_of::<c_short>()]),
-        "H" => (TypeCode::UINT, &[size_of::<c_short>()]),
-        "i" => (TypeCode::INT, &[size_of::<c_int>()]),
-        "I" => (TypeCode::UINT, &[size_of::<c_int>()]),
-        "l" => (TypeCode::INT, &[4, long]),
-        "L" => (TypeCode::UINT, &[4, long]),
-        "q" => (TypeCode::INT, &[8]),
-        "Q" => (TypeCode::UINT, &[8]),
-        "n" => (TypeCode::INT, &[size_of::<isize>()]),
-        "N" => (TypeCode::UINT, &[size_of::<usize>()]),
-        "e" => (TypeCode::FLOAT, &[2]),
-        "f" => (TypeCode::FLOAT, &[4]),
-        "d" => (TypeCode::FLOAT, &[8]),
-        "Zf" | "F" => (TypeCode::COMPLEX, &[8]),
-        "Zd" | "D" => (TypeCode::COMPLEX, &[16]),
+        b"?" => (TypeCode::BOOL, &[1]),
+        b"c" | b"B" => (TypeCode::UINT, &[1]),
+        b"b" => (TypeCode::INT, &[1]),
+        b"h" => (TypeCode::INT, &[size_of::<c_short>()]),
+        b"H" => (TypeCode::UINT, &[size_of::<c_short>()]),
+        b"i" => (TypeCode::INT, &[size_of::<c_int>()]),
+        b"I" => (TypeCode::UINT, &[size_of::<c_int>()]),
+        b"l" => (TypeCode::INT, &[4, long]),
+        b"L" => (TypeCode::UINT, &[4, long]),
+        b"q" => (TypeCode::INT, &[8]),
+        b"Q" => (TypeCode::UINT, &[8]),
+        b"n" => (TypeCode::INT, &[size_of::<isize>()]),
+        b"N" => (TypeCode::UINT, &[size_of::<usize>()]),
+        b"e" => (TypeCode::FLOAT, &[2]),
+        b"f" => (TypeCode::FLOAT, &[4]),
+        b"d" => (TypeCode::FLOAT, &[8]),
+        b"Zf" | b"F" => (TypeCode::COMPLEX, &[8]),
+        b"Zd" | b"D" => (TypeCode::COMPLEX, &[16]),
         _ => return refused("one number"),
     };
     if sizes.contains(&itemsize) {
@@ -102,10 +103,10 @@ mod tests {
     fn every_format_that_goes_out_comes_in() {
         for &dtype in DType::NAMED {
             let Some(format) = format_of(dtype) else { continue };
-            let format = format.to_str().expect("ASCII");
+            let format = format.to_bytes();
             let itemsize = dtype.itemsize().expect("whole bytes");
-            assert_eq!(dtype_of(format, itemsize).expect(format), dtype);
-            assert_eq!(dtype_of(&format!("{NATIVE}{format}"), itemsize).expect(format), dtype);
+            assert_eq!(dtype_of(format, itemsize).expect("a format"), dtype);
+            assert_eq!(dtype_of(&[&[NATIVE], format].concat(), itemsize).expect("a format"), dtype);
         }
         assert_eq!(format_of(DType::BF16), None);
         assert_eq!(format_of(DType::F32.with_lanes(2)), None);
@@ -114,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_of_this_machine_is_refused() {
-        let other = if NATIVE == '<' { ">i" } else { "<i" };
+        let other = if NATIVE == b'<' { ">i" } else { "<i" };
         let wrong = [
             (other, 4),
             ("", 1),
@@ -135,7 +136,7 @@ mod tests {
             ("f", 0),
         ];
         for (format, itemsize) in wrong {
-            let message = dtype_of(format, itemsize).expect_err(format).to_string();
+            let message = dtype_of(format.as_bytes(), itemsize).expect_err(format).to_string();
             assert!(message.contains(&format!(", found {format:?} of ")), "{message}");
         }
     }

@@ -3,7 +3,6 @@
 //! Invariant: the tensor owns the acquired buffer itself, which no Python code can find and
 //! release, and which is released once.
 
-use std::borrow::Cow;
 use std::ffi::{CStr, c_int};
 use std::{ptr, slice};
 
@@ -104,7 +103,7 @@ impl Acquired {
         if has_gaps || extent.checked_mul(itemsize) != Some(len) {
             return Ok(None);
         }
-        let dtype = buffer::dtype_of(&self.format(), buffer::size_of_item(itemsize)?)?;
+        let dtype = buffer::dtype_of(self.format(), buffer::size_of_item(itemsize)?)?;
         Ok(Some((extent as i64, dtype)))
     }
 
@@ -118,7 +117,7 @@ impl Acquired {
             return Err(Error::buffer(message));
         }
         let itemsize = buffer::size_of_item(self.0.itemsize)?;
-        let dtype = buffer::dtype_of(&self.format(), itemsize)?;
+        let dtype = buffer::dtype_of(self.format(), itemsize)?;
         let shape = self.list(self.0.shape).unwrap_or_else(|| match ndim {
             0 => Vec::new(),
             _ => vec![len as i64 / (itemsize as i64).max(1)],
@@ -134,13 +133,12 @@ impl Acquired {
     }
 
     /// No format means bytes.
-    fn format(&self) -> Cow<'_, str> {
+    fn format(&self) -> &[u8] {
         if self.0.format.is_null() {
-            return Cow::Borrowed("B");
+            return b"B";
         }
         // SAFETY: a null-terminated string, as long as the buffer is held (F8).
-        let format = unsafe { CStr::from_ptr(self.0.format) };
-        format.to_string_lossy()
+        unsafe { CStr::from_ptr(self.0.format) }.to_bytes()
     }
 
     fn list(&self, numbers: *const ffi::Py_ssize_t) -> Option<Vec<i64>> {

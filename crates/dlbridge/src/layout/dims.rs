@@ -18,6 +18,7 @@ pub(crate) enum Dims {
 pub(crate) struct Many(Box<[i64]>);
 
 impl Dims {
+    #[inline]
     pub(crate) fn zeros(len: usize) -> Self {
         if len <= INLINE_RANK {
             Self::Inline { len: len as u8, values: [0; INLINE_RANK] }
@@ -28,6 +29,7 @@ impl Dims {
 }
 
 impl From<&[i64]> for Dims {
+    #[inline]
     fn from(values: &[i64]) -> Self {
         let mut dims = Self::zeros(values.len());
         dims.copy_from_slice(values);
@@ -38,6 +40,7 @@ impl From<&[i64]> for Dims {
 impl Deref for Dims {
     type Target = [i64];
 
+    #[inline]
     fn deref(&self) -> &[i64] {
         match self {
             Self::Inline { len, values } => &values[..usize::from(*len)],
@@ -47,6 +50,7 @@ impl Deref for Dims {
 }
 
 impl DerefMut for Dims {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [i64] {
         match self {
             Self::Inline { len, values } => &mut values[..usize::from(*len)],

@@ -204,6 +204,7 @@ impl<O: Send + 'static> Builder<O> {
     }
 }
 
+#[inline]
 fn contiguous(shape: &[i64]) -> Dims {
     let mut strides = Dims::zeros(shape.len());
     contiguous_strides(shape, &mut strides);
