@@ -13,6 +13,9 @@ USES = {
     "import from NumPy": "dlbridge.from_dlpack(array)",
     "export to NumPy": "np.from_dlpack(own)",
     "a capsule": "own.__dlpack__(), memoryview(own)",
+    "a deleter that runs Python code": "dlbridge.from_dlpack(np.asarray(Memory()).__dlpack__())",
+    "an object that runs Python code": "dlbridge.from_dlpack(np.asarray(Memory()))",
+    "a table that runs Python code": "dlbridge.from_dlpack(Tabled())",
     "a drop on a thread of Rust": "_native._drop_on_threads([dlbridge.from_dlpack(array)])",
 }
 
@@ -22,9 +25,11 @@ def test_daemon_threads_do_not_abort_the_process(use):
     """CPython before 3.14 ends such a thread by `pthread_exit`, which unwinds its frames."""
     program = textwrap.dedent(
         f"""
-        import threading, time
+        import sys, threading, time
+        sys.path = {sys.path!r}
         import numpy as np
         import dlbridge
+        import test_exchange_api as api
         from dlbridge import _native
 
         array, own = np.ones(4), dlbridge.zeros((4,))
@@ -37,6 +42,25 @@ def test_daemon_threads_do_not_abort_the_process(use):
 
             def __dlpack_device__(self):
                 return (1, 0)
+
+        class Memory:
+            __array_interface__ = array.__array_interface__
+
+            def __del__(self):
+                for _ in range(50):
+                    pass
+
+        def from_object(_, out):
+            for _ in range(50):
+                pass
+            return ours.from_object(own, out)
+
+        ours = api.Table.from_address(
+            api.pointer(dlbridge.Tensor.__dlpack_c_exchange_api__, api.CAPSULE_NAME)
+        )
+        table = api.Table.from_buffer_copy(ours)
+        table.from_object = api.FromObject(from_object)
+        Tabled = api.producer(table)
 
         def work():
             while True:

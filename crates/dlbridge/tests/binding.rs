@@ -3,6 +3,8 @@
 #![allow(unsafe_code, reason = "raw tensors are unsafe by nature")]
 
 use std::cell::Cell;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 
 use dlbridge::Tensor;
@@ -13,6 +15,8 @@ use dlbridge_testing::{CountingOwner, Foreign, Releases};
 thread_local! {
     /// Whether this thread may call deleters.
     static MAY_DELETE: Cell<bool> = const { Cell::new(false) };
+    /// How often a deleter unwound.
+    static UNWOUND: Cell<u32> = const { Cell::new(0) };
 }
 
 static WAITING: Mutex<Vec<Tensor>> = Mutex::new(Vec::new());
@@ -20,6 +24,7 @@ static WAITING: Mutex<Vec<Tensor>> = Mutex::new(Vec::new());
 static BINDING: Binding = Binding {
     may_delete: || MAY_DELETE.get(),
     release: |tensor| WAITING.lock().expect("no panic").push(tensor.into()),
+    unwound: || UNWOUND.set(UNWOUND.get() + 1),
 };
 
 /// Held by a test, since all of them use one queue.
@@ -39,7 +44,7 @@ fn numbers() -> Foreign {
 #[track_caller]
 fn wait_and_release(releases: &Releases, what: &str) {
     releases.expect(0, what);
-    let waiting = std::mem::take(&mut *WAITING.lock().expect("no panic"));
+    let waiting = mem::take(&mut *WAITING.lock().expect("no panic"));
     assert_eq!(waiting.len(), 1, "{what}");
     drop(waiting);
     releases.expect(1, what);
@@ -101,6 +106,35 @@ fn a_bound_tensor_is_dropped_at_once_where_its_binding_says_so() {
     drop(tensor);
     MAY_DELETE.set(false);
     releases.expect(1, "on a thread that may");
+}
+
+type Unwinding = unsafe extern "C-unwind" fn(*mut DLManagedTensor);
+type Deleter = unsafe extern "C" fn(*mut DLManagedTensor);
+
+unsafe extern "C-unwind" fn unwind(_: *mut DLManagedTensor) {
+    resume_unwind(Box::new("ended"));
+}
+
+/// As `pthread_exit` unwinds it, except that a test can catch this one.
+#[test]
+fn a_binding_learns_of_a_deleter_that_unwinds() {
+    let _turn = TURN.lock();
+    let managed = numbers().into_legacy();
+    // SAFETY: legal, and exported just now.
+    let deleter = unsafe { (*managed).deleter }.expect("it has one");
+    // SAFETY: the same ABI, but for unwinding.
+    let unwinds = unsafe { mem::transmute::<Unwinding, Deleter>(unwind) };
+    // SAFETY: as above.
+    unsafe { (*managed).deleter = Some(unwinds) };
+    // SAFETY: legal, and exported.
+    let tensor = unsafe { try_from_raw_bound(managed, || &BINDING) }.expect("legal");
+    MAY_DELETE.set(true);
+    let unwound = catch_unwind(AssertUnwindSafe(|| drop(tensor)));
+    MAY_DELETE.set(false);
+    assert_eq!(unwound.unwrap_err().downcast_ref(), Some(&"ended"));
+    assert_eq!(UNWOUND.get(), 1);
+    // SAFETY: not released yet.
+    unsafe { deleter(managed) };
 }
 
 #[test]

@@ -5,12 +5,14 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 
+use dlbridge::ffi::Unwinds;
 use dlbridge::sys::{DLPackManagedTensorAllocator, DLTensor};
 use dlbridge::{DType, Device, Tensor};
 use pyo3::exceptions::{PyBufferError, PyException, PyMemoryError, PyNotImplementedError};
 use pyo3::prelude::*;
 
 use super::capsule;
+use super::ended::stopped_if_ended;
 use crate::{Error, Result};
 
 /// Allocates memory of a framework.
@@ -38,7 +40,9 @@ impl Allocates {
         let mut said = Said::default();
         let context = (&raw mut said).cast();
         // SAFETY: the prototype's shape has `ndim` extents; `hear` takes this context (F2).
-        let status = unsafe { (self.0)(&raw mut prototype, &raw mut tensor, context, Some(hear)) };
+        let status = stopped_if_ended(|| unsafe {
+            self.0.unwinding()(&raw mut prototype, &raw mut tensor, context, Some(hear))
+        });
         if status != 0 {
             return said.into_outcome(py, &format!("{dtype}{shape:?} on {device}"));
         }

@@ -155,7 +155,7 @@ struct Owners<B> {
 impl<B: Send + 'static> NeedsInterpreter for Owners<B> {
     fn release(self, py: Python<'_>) {
         let Self { _buffer, objects } = self;
-        drop(objects.into_bound(py));
+        objects.release(py);
     }
 }
 

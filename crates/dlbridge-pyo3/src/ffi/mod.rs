@@ -13,6 +13,7 @@ pub(crate) mod class;
 pub(crate) mod descriptor;
 pub(crate) mod driver;
 pub(crate) mod elements;
+pub(crate) mod ended;
 pub(crate) mod head;
 pub(crate) mod interface;
 pub(crate) mod memory;

@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{ptr, slice};
 
+use dlbridge::ffi::Unwinds;
 use dlbridge::protocol::table::{ATTRIBUTE, CAPSULE, usable};
 use dlbridge::sys::{
     DLDeviceType, DLManagedTensorVersioned, DLPackDLTensorFromPyObjectNoSync, DLPackExchangeAPI,
@@ -25,6 +26,7 @@ use super::callbacks::{Publish, guarded, panicked, with_object};
 use super::capsule::{self, adopt, try_adopt};
 use super::descriptor::DescriptorSpace;
 use super::driver::Stream;
+use super::ended::stopped_if_ended;
 use super::head::prepare_class;
 use crate::{Error, Result};
 
@@ -284,7 +286,9 @@ impl<'a, 'py> Published<'a, 'py> {
         let mut handle = ptr::null_mut();
         let kind = DLDeviceType(device.kind.0);
         // SAFETY: a callback of a type's own table, a place for the answer, and attached (F1, F5).
-        let status = unsafe { current_work_stream(kind, device.id, &raw mut handle) };
+        let status = stopped_if_ended(|| unsafe {
+            current_work_stream.unwinding()(kind, device.id, &raw mut handle)
+        });
         // SAFETY: the producer's own current stream (SAFETY.md, T11).
         (status == 0).then(|| unsafe { Stream::from_handle(handle) })
     }
@@ -302,7 +306,9 @@ impl Gives<'_, '_> {
     pub(crate) fn tensor(&self) -> Result<Option<Tensor>> {
         let mut tensor = ptr::null_mut();
         // SAFETY: the object goes by the table, and the interpreter is attached (F1, F5).
-        let status = unsafe { (self.function)(self.object.as_ptr().cast(), &raw mut tensor) };
+        let status = stopped_if_ended(|| unsafe {
+            self.function.unwinding()(self.object.as_ptr().cast(), &raw mut tensor)
+        });
         if status != 0 {
             return Ok(None);
         }
@@ -322,7 +328,10 @@ impl Describes<'_, '_> {
     #[inline(always)]
     pub(crate) fn write(&self, space: &mut DescriptorSpace) -> bool {
         // SAFETY: the object goes by the table, and the interpreter is attached (F1, F5).
-        unsafe { (self.function)(self.object.as_ptr().cast(), space.descriptor.as_mut_ptr()) == 0 }
+        let status = stopped_if_ended(|| unsafe {
+            self.function.unwinding()(self.object.as_ptr().cast(), space.descriptor.as_mut_ptr())
+        });
+        status == 0
     }
 }
 
@@ -335,7 +344,7 @@ impl Makes {
         let tensor = tensor.into_raw();
         let mut object: *mut c_void = ptr::null_mut();
         // SAFETY: the interpreter is attached, and the tensor was exported just now (F1, R3).
-        let status = unsafe { (self.0)(tensor, &raw mut object) };
+        let status = stopped_if_ended(|| unsafe { self.0.unwinding()(tensor, &raw mut object) });
         if status != 0 {
             // Fetched first: releasing may run Python code, which must not find an exception set.
             let error = failure(py);

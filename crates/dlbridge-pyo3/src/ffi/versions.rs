@@ -7,6 +7,9 @@ use pyo3::types::PyString;
 use pyo3::{Borrowed, types::PyTuple};
 use pyo3::{PyTypeInfo, ffi};
 
+#[cfg(not(windows))]
+use super::ended::stopped_if_ended;
+
 /// Locks an object on a Python without the GIL while `work` runs; elsewhere the GIL does that.
 #[inline]
 pub(crate) fn with_critical_section<R>(object: &Bound<'_, PyAny>, work: impl FnOnce() -> R) -> R {
@@ -84,21 +87,6 @@ impl Keyword {
     }
 }
 
-/// Keeps a thread where it is when CPython before 3.14 ends it by `pthread_exit`, because it wants the
-/// GIL of an interpreter that has ended. The unwinding would drop objects without the GIL, and end
-/// the process in a `catch_unwind`. Later versions let the thread hang in the same way.
-#[cfg(not(windows))]
-struct StayAtExit;
-
-#[cfg(not(windows))]
-impl Drop for StayAtExit {
-    fn drop(&mut self) {
-        while !std::thread::panicking() {
-            std::thread::park();
-        }
-    }
-}
-
 /// Calls a method with one named argument.
 #[cfg(not(windows))]
 #[inline]
@@ -109,13 +97,11 @@ pub(crate) fn call_with_keyword<'py>(
     keyword: &Keyword,
 ) -> PyResult<Bound<'py, PyAny>> {
     let arguments = [object.as_ptr(), value.as_ptr()];
-    let stay = StayAtExit;
     // SAFETY: one positional argument (the object itself) and one value for the one keyword, all
     // alive during the call (F1, F2).
-    let answer = unsafe {
+    let answer = stopped_if_ended(|| unsafe {
         PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, keyword.0.as_ptr())
-    };
-    std::mem::forget(stay);
+    });
     // SAFETY: a new reference, or null with an exception set (F3).
     unsafe { Bound::from_owned_ptr_or_err(object.py(), answer) }
 }

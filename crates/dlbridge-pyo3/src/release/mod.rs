@@ -28,6 +28,7 @@ use dlbridge::ffi::Binding;
 use dlbridge::{ArcTensor, Tensor};
 use pyo3::prelude::*;
 
+use crate::ffi::ended::stop;
 pub(crate) use interpreter::attached;
 pub(crate) use interpreter::undisturbed;
 pub(crate) use nested::drain;
@@ -109,7 +110,8 @@ fn release<T: NeedsInterpreter>(value: T) {
 }
 
 /// The rules for dropping tensors of other producers.
-static BINDING: Binding = Binding { may_delete, release: |tensor| release(Tensor::from(tensor)) };
+static BINDING: Binding =
+    Binding { may_delete, release: |tensor| release(Tensor::from(tensor)), unwound: stop };
 
 /// Called before the first import.
 pub(crate) fn binding() -> &'static Binding {

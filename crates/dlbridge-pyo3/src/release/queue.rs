@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::prelude::*;
 
+use crate::ffi::ended;
+
 /// A value that only an attached thread may release. It is never dropped, only released or leaked.
 pub(crate) trait NeedsInterpreter: Send + 'static {
     /// Releases the value. It must not panic, and may run Python code.
@@ -18,7 +20,7 @@ pub(crate) trait NeedsInterpreter: Send + 'static {
 impl NeedsInterpreter for Py<PyAny> {
     #[inline]
     fn release(self, py: Python<'_>) {
-        drop(self.into_bound(py));
+        ended::release(self.into_bound(py));
     }
 }
 

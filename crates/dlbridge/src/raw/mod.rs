@@ -35,6 +35,7 @@ pub(crate) mod descriptor;
 pub(crate) mod element;
 pub(crate) mod handle;
 pub(crate) mod memory;
+pub(crate) mod unwind;
 
 pub(crate) use descriptor::{Checked, borrowed, checked};
 pub use element::{Element, Plain};

@@ -13,6 +13,7 @@ use crate::raw::handle::abi::{self, not_null};
 use crate::raw::handle::deferred::keep;
 pub use crate::raw::handle::deferred::{Binding, DeferredDrop};
 use crate::raw::handle::release::Nests;
+pub use crate::raw::unwind::Unwinds;
 use crate::raw::write::ElementsMut;
 use crate::{Access, ArcTensor, Element, Error, Flags, Tensor, ViewMut};
 
