@@ -335,6 +335,21 @@ fn torch_has_the_last_word(host: &Host) {
     for (code, word) in [("ones.as_subclass(Own)", "mine"), ("ones.as_subclass(Hook)", "hooked")] {
         assert_eq!(refusal(host, code), (Status::Python, format!("BufferError: {word}")), "{code}");
     }
+    // Their memory does not hold their values.
+    host.run("x = torch.tensor([1 + 2j, 3 - 4j]).conj()");
+    for (code, help) in [
+        ("x", "resolve_conj()"),
+        ("x.imag", "resolve_neg()"),
+        ("x.resolve_conj().imag._neg_view()", "resolve_neg()"),
+        ("torch.nn.Parameter(x.imag, requires_grad=False)", "resolve_neg()"),
+        ("torch._efficientzerotensor((2,))", "null"),
+    ] {
+        let (_, message) = refusal(host, code);
+        assert!(message.contains(help), "{code}: {message}");
+    }
+    for code in ["x.resolve_conj()", "x.imag.resolve_neg()", "x.real"] {
+        assert_eq!(import(host, code, request()), Ok(None), "{code}");
+    }
     // What the table fails at, `__dlpack__` refuses in a line of its own.
     let (status, message) = refusal(host, "ones.to_sparse()");
     assert_eq!(status, Status::Python);

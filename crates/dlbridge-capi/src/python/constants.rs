@@ -18,6 +18,8 @@ pub(super) struct Constants {
     pub(super) dlpack_device: Pointer,
     /// `"is_conj"`.
     pub(super) is_conj: Pointer,
+    /// `"is_neg"`.
+    pub(super) is_neg: Pointer,
     /// `"__mro__"`.
     pub(super) mro: Pointer,
     /// `"__dict__"`.
@@ -68,6 +70,7 @@ impl Constants {
             exchange: name(c"__dlpack_c_exchange_api__")?,
             dlpack_device: name(c"__dlpack_device__")?,
             is_conj: name(c"is_conj")?,
+            is_neg: name(c"is_neg")?,
             mro: name(c"__mro__")?,
             dict: name(c"__dict__")?,
             torch: name(c"torch._C")?,

@@ -22,11 +22,19 @@ const SLOTS: usize = 64;
 const METH_O: c_int = 0x0008;
 const HEAP_TYPE: c_ulong = 1 << 9;
 
+/// The table of a type.
+#[derive(Clone, Copy)]
+pub(super) struct Table {
+    pub(super) api: &'static DLPackExchangeAPI,
+    /// Whether the type has PyTorch's `is_neg`: the memory of its objects may not hold their values.
+    pub(super) is_lazy: bool,
+}
+
 /// A type and the answer for it.
 #[derive(Clone, Copy)]
 struct Remembered {
     kind: Pointer,
-    table: Option<&'static DLPackExchangeAPI>,
+    table: Option<Table>,
     /// For a type that can be freed: a weak reference whose callback empties the slot.
     watch: Pointer,
 }
@@ -52,14 +60,14 @@ fn slot(kind: Pointer) -> usize {
 
 /// The table to call for an object of this type; `None` if its `__dlpack__` must be called.
 #[inline]
-pub(super) fn of(kind: &Object) -> Option<&'static DLPackExchangeAPI> {
+pub(super) fn of(kind: &Object) -> Option<Table> {
     let entry = entries()[slot(kind.as_ptr())];
     if entry.kind == kind.as_ptr() { entry.table } else { look_up(kind) }
 }
 
 /// Asks the type, and remembers the answer.
 #[cold]
-fn look_up(kind: &Object) -> Option<&'static DLPackExchangeAPI> {
+fn look_up(kind: &Object) -> Option<Table> {
     let table = ask(kind).unwrap_or(None);
     let mut entry = Remembered { kind: kind.as_ptr(), table, watch: ptr::null_mut() };
     // SAFETY: a type, attached (F1).
@@ -151,7 +159,7 @@ unsafe extern "C" fn freed(_: Pointer, watch: Pointer) -> Pointer {
 }
 
 /// The table of a type that does nothing else than the class whose table it inherits.
-fn ask(kind: &Object) -> Result<Option<&'static DLPackExchangeAPI>, Exception> {
+fn ask(kind: &Object) -> Result<Option<Table>, Exception> {
     let constants = Constants::get(kind.python)?;
     let Some((publisher, capsule)) = defined(kind, constants.exchange)? else { return Ok(None) };
     let (hook, disabled) = constants.torch_function;
@@ -170,7 +178,9 @@ fn ask(kind: &Object) -> Result<Option<&'static DLPackExchangeAPI>, Exception> {
         let found = defined(kind, hook)?;
         Ok(found.is_some_and(|(_, found)| is_of_torch(&found, disabled)))
     };
-    Ok(if serves(inherits, is_hook_off)? { read(&capsule) } else { None })
+    let api = if serves(inherits, is_hook_off)? { read(&capsule) } else { None };
+    let Some(api) = api else { return Ok(None) };
+    Ok(Some(Table { api, is_lazy: defined(kind, constants.is_neg)?.is_some() }))
 }
 
 /// The first class among the bases that defines an attribute, and its value.
