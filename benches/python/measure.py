@@ -212,9 +212,9 @@ def count(todo: list[Case]) -> None:
             # The first calls may run code that no later one does.
             bench_meter.time(*work.calls(WARM_UP))
             # Python's allocator takes a new pool for an object if all are full, and returns the pool
-            # with its only object. The measured ones get the place of `first` instead.
-            first, kept = (work.function(*work.arguments) for _ in range(2))
-            del first
+            # with its only object. The measured ones get places between these instead.
+            kept = [work.function(*work.arguments) for _ in range(16)]
+            del kept[::2]
             bench_meter.count(*work.calls(COUNTED), f"{case.path} {case.library} {kind}")
             del kept
     record("calls", str(COUNTED))
