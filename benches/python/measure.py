@@ -211,8 +211,8 @@ def count(todo: list[Case]) -> None:
         for kind, work in {"work": case.work, "empty": case.empty}.items():
             # The first calls may run code that no later one does.
             bench_meter.time(*work.calls(WARM_UP))
-            # Python's allocator takes a new pool for an object if all are full, and returns the pool
-            # with its only object. The measured ones get places between these instead.
+            # Python's allocator takes a new pool for an object if all are full, and returns the
+            # pool with its only object. The measured ones get places between these instead.
             kept = [work.function(*work.arguments) for _ in range(16)]
             del kept[::2]
             bench_meter.count(*work.calls(COUNTED), f"{case.path} {case.library} {kind}")

@@ -41,9 +41,23 @@ fn list() -> Result<String> {
             items.extend(public(&text).iter().map(|item| format!("{}: {item}\n", library.name())));
         }
     }
+    let types = items.iter().filter_map(|item| item.split(": ").nth(1)).filter_map(type_name);
+    let types: Vec<_> = types.map(str::to_owned).collect();
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let names_one =
+        |item: &str| item.split(|c| !is_word(c)).any(|word| types.iter().any(|one| one == word));
+    // The implementation of a trait for a type that is not public.
+    items.retain(|item| !item.contains(": impl") || item.contains(" :: ") || names_one(item));
     items.sort();
     items.dedup();
     Ok(items.concat())
+}
+
+/// The name of a public type or trait.
+fn type_name(item: &str) -> Option<&str> {
+    let starts = ["pub struct ", "pub enum ", "pub trait ", "pub unsafe trait ", "pub type "];
+    let rest = starts.iter().find_map(|start| item.strip_prefix(start))?;
+    rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()
 }
 
 /// The public items of a source, each on one line.

@@ -263,13 +263,6 @@ fn with_pyo3(version: &str, venv: &Venv, args: &[String], tally: &mut Tally) -> 
     }
     let (sh, targets, copy) = (&venv.sh, others(), target().join("pyo3-source"));
     workspace::copy(sh, &copy)?;
-    for manifest in
-        workspace::members()?.iter().map(|one| copy.join(one.folder()).join("Cargo.toml"))
-    {
-        let text = sh.read_file(&manifest)?;
-        // PyO3 has the feature from 0.29 on.
-        sh.write_file(&manifest, text.replace(", \"abi3t-py315\"", ""))?;
-    }
     let _copy = sh.push_dir(&copy);
     cmd!(sh, "cargo update --quiet --package pyo3 --precise {version}").run()?;
     let extensions = "--package dlbridge-python --package dlbridge-example-extension".split(' ');
@@ -354,7 +347,9 @@ fn features(steps: &mut Steps) -> Result<Vec<String>> {
 
 /// Whether an argument for pytest names a file or a folder.
 fn names_a_file(arg: &str) -> bool {
-    !arg.starts_with('-') && root().join(arg.split("::").next().unwrap_or(arg)).exists()
+    !arg.is_empty()
+        && !arg.starts_with('-')
+        && root().join(arg.split("::").next().unwrap_or(arg)).exists()
 }
 
 #[cfg(test)]

@@ -130,7 +130,8 @@ pub(crate) fn unpack_rustc(version: &str, architectures: &[&str]) -> Result<Path
     Ok(rustc)
 }
 
-/// Copies the sources to a folder, so that another lock file can be tried there.
+/// Copies the sources to a folder, so that another lock file can be tried there: without the feature that PyO3
+/// has from 0.29 on.
 pub(crate) fn copy(sh: &Shell, folder: &Path) -> Result<()> {
     sh.remove_path(folder)?;
     for name in files()? {
@@ -139,6 +140,10 @@ pub(crate) fn copy(sh: &Shell, folder: &Path) -> Result<()> {
         // With its old time, an unchanged file is not built anew.
         let time = fs::metadata(&from)?.modified()?;
         File::options().append(true).open(&to)?.set_modified(time)?;
+        if to.ends_with("Cargo.toml") {
+            let text = sh.read_file(&to)?;
+            sh.write_file(&to, text.replace(", \"abi3t-py315\"", ""))?;
+        }
     }
     Ok(())
 }
