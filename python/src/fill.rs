@@ -1,9 +1,9 @@
 //! `fill`: writes to a tensor's memory in place, at the caller's request.
-//! Invariant: the interpreter is attached while the memory is written.
-#![allow(unsafe_code, reason = "writes memory that Python shares")]
+//! Invariant: the interpreter is attached while the memory is written, and no other argument of a
+//! function in Rust borrows it.
 
-use dlbridge::{ArcTensor, Element};
-use dlbridge_pyo3::Result;
+use dlbridge::{Element, ViewMut};
+use dlbridge_pyo3::{Error, PyTensorMut, Result};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
@@ -18,35 +18,45 @@ const BETWEEN_SIGNALS: usize = 1 << 22;
 #[pyfunction]
 #[pyo3(signature = (tensor, value, /))]
 pub(crate) fn fill(py: Python<'_>, tensor: Ours<'_>, value: Number) -> Result<()> {
-    let object = tensor.0.get();
-    let tensor = object.to_write()?;
-    let dtype = tensor.dtype();
+    let Ours(object) = tensor;
+    let tensor = object.get().to_write()?;
+    let (dtype, device) = (tensor.dtype(), tensor.device());
+    if tensor.is_read_only() {
+        return Err(dlbridge::Error::ReadOnly.into());
+    }
+    if !device.is_host_accessible() {
+        return Err(dlbridge::Error::NotHostAccessible { device }.into());
+    }
+    with_element!(dtype, |T| {
+        let value = value.checked::<T>().ok_or_else(|| {
+            let message = format!("value: expected a number within {dtype}, found {value}");
+            Error::Python(PyOverflowError::new_err(message))
+        })?;
+        fill_with(py, object.extract()?, value)
+    }, otherwise Err(no_numbers(dtype)))
+}
+
+fn fill_with<T: Element>(py: Python<'_>, mut tensor: PyTensorMut<T>, value: T) -> Result<()> {
     // Elements along an axis of stride 0 are one element, which is written once.
-    let once = tensor.strides().iter().zip(tensor.shape()).enumerate();
-    let mut once = once.filter(|&(_, (&stride, &extent))| stride == 0 && extent > 1);
-    let part = once.try_fold(object.share().into_shared(), |part, (axis, _)| part.slice(axis, ..1));
-    let part = part?;
-    with_element!(dtype, |T| fill_with(py, &part, value.checked::<T>().ok_or_else(|| {
-        let message = format!("value: expected a number within {dtype}, found {value}");
-        PyOverflowError::new_err(message)
-    })?), otherwise Err(no_numbers(dtype)))
+    let strides = tensor.strides().to_vec();
+    let mut view = tensor.view_mut();
+    for (axis, stride) in strides.into_iter().enumerate() {
+        if stride == 0 && view.shape()[axis] > 1 {
+            view = view.slice(axis, ..1)?;
+        }
+    }
+    fill_parts(py, view, value)
 }
 
 /// Writes in parts, with a look at signals after each.
-fn fill_with<T: Element>(py: Python<'_>, tensor: &ArcTensor, value: T) -> Result<()> {
-    if tensor.len() > BETWEEN_SIGNALS {
-        let (shape, axes) = (tensor.shape(), 0..tensor.rank());
-        let (axis, extent) = axes
-            .map(|axis| (axis, shape[axis] as usize))
-            .find(|it| it.1 > 1)
-            .expect("it has many elements");
-        fill_with(py, &tensor.slice(axis, ..extent / 2)?, value)?;
-        return fill_with(py, &tensor.slice(axis, extent / 2..)?, value);
+fn fill_parts<T: Element>(py: Python<'_>, mut view: ViewMut<'_, T>, value: T) -> Result<()> {
+    if view.len() > BETWEEN_SIGNALS {
+        let shape = view.shape();
+        let axis = shape.iter().position(|&extent| extent > 1).expect("it has many elements");
+        let middle = shape[axis] as usize / 2;
+        fill_parts(py, view.reborrow().slice(axis, ..middle)?, value)?;
+        return fill_parts(py, view.slice(axis, middle..)?, value);
     }
-    // SAFETY: the caller requests the write, as with any in-place operation of an array library,
-    // and ensures that no other thread uses the memory during it (SAFETY.md, T6). The GIL keeps
-    // Python code from doing so, except in a free-threaded build.
-    let mut view = unsafe { dlbridge::ffi::view_mut_unchecked::<T>(tensor) }?;
     view.fill(value);
     Ok(py.check_signals()?)
 }

@@ -7,11 +7,13 @@ import ctypes
 import re
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 
 import dlbridge
+from dlbridge import _native
 
 INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
 NUMPY = [*INTEGERS, "float16", "float32", "float64", "complex64", "complex128", "bool"]
@@ -312,6 +314,27 @@ class TestFill:
         with pytest.raises(BufferError, match="read-only"):
             dlbridge.fill(dlbridge.from_dlpack(array), 1)
         assert array.tolist() == [0, 0, 0]
+
+    def test_memory_that_a_function_in_rust_uses_is_not_written(self):
+        whole = dlbridge.zeros((2, 3))
+        kept, done = threading.Event(), threading.Event()
+
+        def use():
+            _native._keep(whole[0])
+            kept.set()
+            done.wait()
+
+        thread = threading.Thread(target=use)
+        thread.start()
+        kept.wait()
+        try:
+            with pytest.raises(TypeError, match="of which another argument reads a part"):
+                dlbridge.fill(whole, 1)
+            dlbridge.fill(whole[1], 1)
+        finally:
+            done.set()
+            thread.join()
+        assert values(whole) == [[0, 0, 0], [1, 1, 1]]
 
     def test_rank_0_and_no_elements_are_fine(self):
         scalar = dlbridge.zeros((), dtype="int32")

@@ -348,7 +348,7 @@ def test_nothing_is_leaked(program, model):
         statuses = []
 
         def ask():
-            # Again and again, since one request may be answered before the next look at what is held.
+            # Again and again: one request may be answered before the next look at what is held.
             with suppress(OSError, http.client.HTTPException):
                 while True:
                     statuses.append(gateway.post("/scores", rows(20_000).tobytes())[0])
