@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dlbridge::DType;
 
-use crate::operator::{Inner, Instance, Kind, Operator, Scalar};
+use crate::operator::{Inner, Instance, Kind, Operator, Parameter, Scalar};
 use crate::raw::operand::{Operand, Parts};
 use crate::signature::{Resolved, Signature};
 use crate::{Failure, Value};
@@ -19,14 +19,16 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Plans a call with inputs of these types and shapes.
-    pub(crate) fn new<O: Operator>(dtypes: &[DType], shapes: &[&[i64]]) -> Result<Self, Failure> {
+    /// Plans a call with these inputs.
+    pub(crate) fn new<O: Operator>(operands: &[Operand<'_>]) -> Result<Self, Failure> {
+        let dtypes: Vec<_> = operands.iter().map(|operand| operand.dtype).collect();
+        let shapes: Vec<_> = operands.iter().map(|operand| &operand.shape[..]).collect();
         let name = O::NAME;
         let wrong = |error: Failure| Failure::new(format!("{name}: {error}"));
-        let instance = instance_for::<O>(dtypes).map_err(wrong)?;
+        let instance = instance_for::<O>(&dtypes).map_err(wrong)?;
         let signature = O::parsed().get(O::SIGNATURE)?;
         let names: Vec<_> = inputs(instance).map(|(name, _)| name).collect();
-        let resolved = signature.resolve(&names, shapes).map_err(wrong)?;
+        let resolved = signature.resolve(&names, &shapes).map_err(wrong)?;
         Ok(Self { instance, resolved, signature })
     }
 
@@ -109,6 +111,11 @@ impl Plan {
     }
 }
 
+/// The parameters, whose names and kinds are the same for all instances but for their types.
+pub(crate) fn parameters<O: Operator>() -> &'static [Parameter] {
+    O::INSTANCES.first().map_or(&[], |instance| instance.parameters)
+}
+
 /// The inputs of an instance, with their types.
 pub(crate) fn inputs(instance: &'static Instance) -> impl Iterator<Item = (&'static str, DType)> {
     instance.parameters.iter().filter_map(|parameter| match parameter.kind {
@@ -118,13 +125,8 @@ pub(crate) fn inputs(instance: &'static Instance) -> impl Iterator<Item = (&'sta
 }
 
 fn instance_for<O: Operator>(dtypes: &[DType]) -> Result<&'static Instance, Failure> {
-    let fits = |one: &&Instance| {
-        let wanted = one.parameters.iter().filter_map(|parameter| match parameter.kind {
-            Kind::Input(dtype) => Some(dtype),
-            _ => None,
-        });
-        wanted.eq(dtypes.iter().copied())
-    };
+    let fits =
+        |one: &&'static Instance| inputs(one).map(|(_, dtype)| dtype).eq(dtypes.iter().copied());
     O::INSTANCES.iter().find(fits).ok_or_else(|| {
         let list = |instance: &'static Instance| {
             let inputs = inputs(instance).map(|(name, dtype)| format!("{name}: {dtype}"));

@@ -55,7 +55,7 @@ def names(about):
 
 
 def aligned(about, shapes):
-    """The shapes with as many leading axes each: what is put in front of all of them is one axis then."""
+    """The shapes with as many leading axes each, so that one more in front of each is one axis."""
     fronts = [len(shape) - len(axes) for axes, shape in zip(about["inputs"], shapes)]
     return [
         (1,) * (max(fronts) - front) + tuple(shape)

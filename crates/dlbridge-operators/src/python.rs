@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple};
 
-use crate::call::{Plan, check, inputs};
+use crate::call::{Plan, check, inputs, parameters};
 use crate::operator::{Kind, Scalar};
 use crate::raw::operand::Operand;
 use crate::raw::{torch, xla};
@@ -55,7 +55,7 @@ impl AddOperator for Bound<'_, PyModule> {
         };
         about.set_item("inputs", axes(&signature.inputs)?)?;
         about.set_item("outputs", axes(&signature.outputs)?)?;
-        about.set_item("parameters", parameters::<O>(py)?)?;
+        about.set_item("parameters", described::<O>(py)?)?;
         about.set_item("dtypes", dtypes::<O>())?;
         let eager = PyCFunction::new_closure(py, None, None, |arguments, _| eager::<O>(arguments))?;
         let space = namespace.clone();
@@ -89,8 +89,8 @@ fn glue(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
 }
 
 /// The name and kind of each parameter of the Python function.
-fn parameters<O: Operator>(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
-    let all = O::INSTANCES.first().map_or(&[][..], |instance| instance.parameters);
+fn described<O: Operator>(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let all = parameters::<O>();
     let kinds = all.iter().filter_map(|parameter| {
         let kind = match parameter.kind {
             Kind::Input(_) => "tensor",
@@ -119,11 +119,12 @@ fn dtypes<O: Operator>() -> Vec<(Vec<String>, Vec<String>)> {
 /// The function for arrays of any framework: imports them, and returns new arrays of the first one's type.
 fn eager<O: Operator>(arguments: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
     let py = arguments.py();
-    let all = O::INSTANCES.first().map_or(&[][..], |instance| instance.parameters);
+    let all = parameters::<O>();
     let (mut tensors, mut scalars) = (Vec::new(), Vec::new());
     for (parameter, argument) in all.iter().zip(arguments) {
         match parameter.kind {
-            Kind::Input(_) => tensors.push(argument.extract::<PyTensor>()?.into_inner()),
+            // It borrows its memory until the function has returned.
+            Kind::Input(_) => tensors.push(argument.extract::<PyTensor>()?),
             Kind::Float => scalars.push(Scalar::Float(argument.extract()?)),
             Kind::Int => scalars.push(Scalar::Int(argument.extract()?)),
             Kind::Bool => scalars.push(Scalar::Bool(argument.extract()?)),
@@ -131,11 +132,12 @@ fn eager<O: Operator>(arguments: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         }
     }
     let failed = |error: Failure| PyTypeError::new_err(error.to_string());
-    let inputs =
-        tensors.iter().map(Operand::reading).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-    let dtypes: Vec<_> = inputs.iter().map(|input| input.dtype).collect();
-    let shapes: Vec<_> = inputs.iter().map(|input| &input.shape[..]).collect();
-    let plan = Plan::new::<O>(&dtypes, &shapes).map_err(failed)?;
+    let inputs = tensors
+        .iter()
+        .map(|tensor| Operand::reading(tensor))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(failed)?;
+    let plan = Plan::new::<O>(&inputs).map_err(failed)?;
     let results = plan.output_dtypes().zip(&plan.resolved.outputs);
     let made = results.map(|(dtype, shape)| Tensor::zeros(dtype, shape));
     let mut results: Vec<Tensor> =

@@ -3,8 +3,10 @@
 use std::ffi::CString;
 use std::fs;
 use std::path::Path;
+use std::sync::Mutex;
 
 use dlbridge_operators::{AddOperator, Failure, operator};
+use dlbridge_pyo3::PyTensorMut;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -67,6 +69,36 @@ operator! {
     fn panics(_x: View<f32>, _out: ViewMut<f32>) as "(...)->(...)" {
         panic!("as asked")
     }
+}
+
+/// The array that `borrows` reads.
+static ARRAY: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
+
+operator! {
+    /// Fails if its argument can be written while it runs.
+    fn borrows(_x: View<f32>, _out: ViewMut<f32>) -> Result<(), Failure> as "(...)->(...)" {
+        let array = ARRAY.lock().expect("no panic").take().ok_or("no array")?;
+        Python::attach(|py| match array.extract::<PyTensorMut<f32>>(py) {
+            Ok(_) => Err("the argument is not borrowed".into()),
+            Err(_) => Ok(()),
+        })
+    }
+}
+
+#[test]
+fn an_argument_is_borrowed_while_the_function_runs() {
+    Python::attach(|py| {
+        let module = PyModule::new(py, "borrowing").expect("a module");
+        module.add_operator(borrows).expect("added");
+        let x = py.import("numpy").and_then(|numpy| numpy.call_method1("ones", (3, "float32")));
+        let x = x.expect("an array");
+        *ARRAY.lock().expect("no panic") = Some(x.clone().unbind());
+        module
+            .getattr("borrows")
+            .and_then(|function| function.call1((&x,)))
+            .expect("refused inside");
+        assert!(x.extract::<PyTensorMut<f32>>().is_ok(), "free afterwards");
+    });
 }
 
 fn check(program: &str, module: &str) {

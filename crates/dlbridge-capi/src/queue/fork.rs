@@ -1,5 +1,5 @@
 //! Keeps the locks of queues free in the child of a fork, which has one thread only.
-//! Invariant: a thread that forks holds the locks of all queues meanwhile.
+//! Invariant: a thread that forks holds the locks of all queues during the fork.
 
 #[cfg(not(unix))]
 pub(super) use other::{add, remove};

@@ -1,5 +1,6 @@
 //! The tensors of a call: host memory that a framework describes.
-//! Invariant: an `Operand`'s elements are alive for its lifetime; those of an output are written by nobody else.
+//! Invariant: an `Operand`'s elements are alive for its lifetime; no other code writes those
+//! of an output.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -7,7 +8,9 @@ use std::mem::MaybeUninit;
 
 use dlbridge::ffi::{self, BorrowedTensor};
 use dlbridge::sys::{DLDataType, DLTensor};
-use dlbridge::{Access, DType, Device, Element, Error, Flags, MAX_RANK, Tensor, View, ViewMut};
+use dlbridge::{
+    Access, DType, Device, Element, Error, Flags, MAX_RANK, Tensor, View, ViewMut, layout,
+};
 
 use crate::Failure;
 
@@ -88,6 +91,13 @@ impl<'a> Operand<'a> {
         };
         Ok(Parts { operand: self, shape, strides, leading, steps })
     }
+}
+
+/// The strides of contiguous elements.
+pub(crate) fn contiguous(shape: &[i64]) -> Vec<i64> {
+    let mut strides = vec![0; shape.len()];
+    layout::contiguous_strides(shape, &mut strides);
+    strides
 }
 
 /// The parts of an operand. Invariant: from an index of `leading`, `steps` lead to the first of the elements of a

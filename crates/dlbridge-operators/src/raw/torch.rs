@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 use dlbridge::DType;
 use libloading::Library;
 
-use super::operand::Operand;
-use crate::call::Plan;
+use super::operand::{Operand, contiguous};
+use crate::call::{Plan, parameters};
 use crate::operator::{Kind, Scalar};
 use crate::{Failure, Operator};
 
@@ -133,7 +133,7 @@ pub(crate) fn register<O: Operator>(namespace: &str) -> Result<(), Failure> {
 
 /// Such as `scale(Tensor x, float factor) -> Tensor`.
 fn schema<O: Operator>() -> String {
-    let parameters = O::INSTANCES.first().map_or(&[][..], |instance| instance.parameters);
+    let parameters = parameters::<O>();
     let (mut arguments, mut results) = (Vec::new(), 0);
     for parameter in parameters {
         let kind = match parameter.kind {
@@ -184,7 +184,7 @@ impl Drop for Owned<'_> {
 
 impl Shim {
     fn call<O: Operator>(&self, stack: &mut [u64]) -> Result<(), Failure> {
-        let parameters = O::INSTANCES.first().map_or(&[][..], |instance| instance.parameters);
+        let parameters = parameters::<O>();
         let (mut owned, mut scalars) = (Vec::new(), Vec::new());
         for (parameter, &word) in parameters.iter().zip(stack.iter()) {
             match parameter.kind {
@@ -199,9 +199,7 @@ impl Shim {
         }
         let inputs =
             owned.iter().map(|tensor| self.operand(tensor)).collect::<Result<Vec<_>, _>>()?;
-        let dtypes: Vec<_> = inputs.iter().map(|input| input.dtype).collect();
-        let shapes: Vec<_> = inputs.iter().map(|input| &input.shape[..]).collect();
-        let plan = Plan::new::<O>(&dtypes, &shapes)?;
+        let plan = Plan::new::<O>(&inputs)?;
         let results = plan.output_dtypes().zip(&plan.resolved.outputs);
         let results = results
             .map(|(dtype, shape)| self.empty(dtype, shape))
@@ -272,10 +270,7 @@ impl Shim {
         let code = DTYPES.iter().find(|(_, known)| *known == dtype);
         let (code, _) =
             code.ok_or_else(|| Failure::new(format!("PyTorch has no tensors of {dtype}")))?;
-        let mut strides = vec![1; shape.len()];
-        for axis in (1..shape.len()).rev() {
-            strides[axis - 1] = strides[axis] * shape[axis].max(1);
-        }
+        let strides = contiguous(shape);
         let (rank, mut made) = (shape.len() as i64, ptr::null_mut());
         let (sizes, steps) = (shape.as_ptr(), strides.as_ptr());
         // SAFETY: lists of `rank` numbers, and a place to write to (F2, F5). 0 is the CPU's code.

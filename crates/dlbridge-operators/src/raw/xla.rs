@@ -10,8 +10,8 @@ use dlbridge::DType;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::operand::Operand;
-use crate::call::Plan;
+use super::operand::{Operand, contiguous};
+use crate::call::{Plan, parameters};
 use crate::operator::{Kind, Scalar};
 use crate::{Failure, Operator};
 
@@ -191,14 +191,12 @@ pub(crate) fn capsule<O: Operator>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>>
 
 fn execute<O: Operator>(frame: &Frame) -> Result<(), Failure> {
     let (inputs, outputs) = (operands(&frame.arguments)?, operands(&frame.results)?);
-    let parameters = O::INSTANCES.first().map_or(&[][..], |instance| instance.parameters);
+    let parameters = parameters::<O>();
     let scalars =
         parameters.iter().filter(|one| matches!(one.kind, Kind::Float | Kind::Int | Kind::Bool));
     let scalars =
         scalars.map(|one| scalar(&frame.attributes, one.name)).collect::<Result<Vec<_>, _>>()?;
-    let dtypes: Vec<_> = inputs.iter().map(|input| input.dtype).collect();
-    let shapes: Vec<_> = inputs.iter().map(|input| &input.shape[..]).collect();
-    Plan::new::<O>(&dtypes, &shapes)?.run::<O>(&inputs, &scalars, &outputs)
+    Plan::new::<O>(&inputs)?.run::<O>(&inputs, &scalars, &outputs)
 }
 
 /// The buffers of a list: contiguous, row-major.
@@ -220,10 +218,7 @@ fn operands(list: &List) -> Result<Vec<Operand<'_>>, Failure> {
             // SAFETY: as many numbers as the buffer has axes (T2).
             rank => unsafe { std::slice::from_raw_parts(buffer.dims, rank as usize) }.to_vec(),
         };
-        let mut strides = vec![1; shape.len()];
-        for axis in (1..shape.len()).rev() {
-            strides[axis - 1] = strides[axis] * shape[axis].max(1);
-        }
+        let strides = contiguous(&shape);
         // SAFETY: XLA's buffers are dense; a result's is written by this handler alone (T10, T13).
         Ok(unsafe { Operand::new(buffer.data, *dtype, shape, strides) })
     };
