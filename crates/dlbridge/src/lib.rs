@@ -16,9 +16,11 @@
 //! | a tensor that no other code writes | a slice or a buffer that owns its memory | [`Tensor::into_slice`], [`Tensor::into_as`] |
 //! | a tensor made from a `Vec` | the `Vec` | [`Tensor::into_owner`] |
 //! | a tensor | several handles to its memory, writable or read-only | [`Tensor::into_shared`], [`Tensor::into_frozen`] |
+//! | an array behind a lock | a tensor that holds the lock | [`Tensor::from_guard`], [`Tensor::from_guard_mut`] |
 //! | a borrowed array | a `DLTensor*` for a C function | [`TensorRef`], [`TensorMut`] |
 //! | a raw managed tensor | a `Tensor` that owns it | [`Tensor::from_raw`] |
 //! | a tensor | a raw managed tensor | [`Tensor::into_raw`] |
+//! | a consumer that asks for a version, a device, a copy or a stream | what to answer | [`protocol`] |
 //!
 //! ```
 //! use dlbridge::{Access, Tensor};
@@ -56,7 +58,6 @@ mod error;
 mod flags;
 pub mod layout;
 mod match_dtype;
-#[doc(hidden)]
 pub mod protocol;
 mod raw;
 

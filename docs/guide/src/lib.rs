@@ -31,9 +31,6 @@ mod errors {}
 #[doc = include_str!("../../../docs/guide/coming-from.md")]
 mod coming_from {}
 
-#[doc = include_str!("../../../docs/guide/coming-from-pybuffer.md")]
-mod coming_from_pybuffer {}
-
 #[doc = include_str!("../../../docs/guide/operators.md")]
 mod operators {}
 

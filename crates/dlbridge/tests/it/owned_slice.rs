@@ -1,11 +1,13 @@
 //! Slices that own the tensor they were made of.
 //! Slices that borrow from a tensor are in `access.rs` and `strides.rs`.
 
+use std::sync::Arc;
 use std::thread;
 
-use crate::common::import;
+use crate::common::{import, take_back};
 use dlbridge::{Access, DType, Error, Tensor, TensorSlice, TensorSliceMut};
 use dlbridge_testing::{CountingOwner, Foreign};
+use parking_lot::RwLock;
 
 #[test]
 fn a_slice_is_the_tensors_own_memory_wherever_it_is_moved() {
@@ -124,9 +126,51 @@ fn bytes_are_written_to_elements_of_any_type_at_any_address() {
 fn bytes_of_memory_that_other_code_reaches_are_not_written() {
     let mut foreign = import(Foreign::new::<u8>(&[1], &[7])).expect("legal");
     assert_eq!(foreign.as_bytes_mut(), Err(Error::SharedMemory));
-    let mut frozen = Tensor::from(std::sync::Arc::<[u8]>::from([7]));
+    let mut frozen = Tensor::from(Arc::<[u8]>::from([7]));
     assert_eq!(frozen.as_bytes_mut(), Err(Error::ReadOnly));
     let rows = Tensor::builder([1_u16, 2, 3, 4]).shape(&[2, 2]).strides(&[1, 2]).build::<u16>();
     let wanted = Error::NotContiguous { axis: 0, stride: 1, expected: 2 };
     assert_eq!(rows.expect("it fits").as_bytes_mut(), Err(wanted));
+}
+
+#[test]
+fn a_lock_is_held_until_the_last_consumer_on_another_thread() {
+    let lock = Arc::new(RwLock::new(vec![1_i32, 2, 3]));
+    let tensor = Tensor::from_guard(lock.try_read_arc().expect("free"));
+    assert_eq!((tensor.access(), tensor.is_read_only()), (Access::Frozen, true));
+    assert_eq!(tensor.data_ptr().cast::<i32>().cast_const(), lock.read().as_ptr());
+    // A consumer elsewhere, by its descriptor, and a part of it.
+    let tensor = take_back(tensor.into_raw());
+    assert!(lock.try_write_arc().is_none() && lock.try_read_arc().is_some());
+    thread::spawn(move || drop(tensor)).join().expect("no panic");
+    let mut tensor = Tensor::from_guard_mut(lock.try_write_arc().expect("free again")).unwrap();
+    assert_eq!(tensor.access(), Access::Exclusive);
+    tensor.as_slice_mut::<i32>().expect("exclusive")[0] = 7;
+    assert!(lock.try_read_arc().is_none());
+    thread::spawn(move || drop(tensor)).join().expect("no panic");
+    assert_eq!(*lock.try_read_arc().expect("free again"), [7, 2, 3]);
+}
+
+#[test]
+fn a_lock_over_booleans_is_not_written() {
+    let lock = Arc::new(RwLock::new(vec![true, false]));
+    let error = Tensor::from_guard_mut(lock.try_write_arc().expect("free")).unwrap_err();
+    assert!(error.to_string().contains("lock an array of u8"), "{error}");
+    let tensor = Tensor::from_guard(lock.try_read_arc().expect("free after a refusal"));
+    assert_eq!(tensor.view::<bool>().expect("the dtype").to_vec(), [true, false]);
+}
+
+#[test]
+fn nested_arrays_are_tensors_of_two_axes() {
+    let rows = vec![[1_i32, 2, 3], [4, 5, 6]];
+    let address = rows.as_ptr().cast::<i32>();
+    let tensor = Tensor::from(rows);
+    assert_eq!((tensor.shape(), tensor.strides()), (&[2, 3][..], &[3, 1][..]));
+    assert_eq!(tensor.data_ptr().cast::<i32>().cast_const(), address);
+    assert_eq!(tensor.into_owner::<Vec<[i32; 3]>>().expect("its owner"), [[1, 2, 3], [4, 5, 6]]);
+    let mut tensor = Tensor::from([[1.0_f32, 2.0], [3.0, 4.0]]);
+    tensor.as_slice_mut::<f32>().expect("exclusive")[3] = 5.0;
+    assert_eq!(tensor.view::<f32>().expect("the dtype").get(&[1, 1]), Some(5.0));
+    assert_eq!(Tensor::from(Vec::<[f32; 3]>::new()).shape(), [0, 3]);
+    assert_eq!(Tensor::from([[0_u8; 0]; 4]).shape(), [4, 0]);
 }

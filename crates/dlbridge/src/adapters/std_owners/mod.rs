@@ -5,6 +5,7 @@ mod raw;
 use std::sync::Arc;
 
 use self::raw::Scalar;
+use super::describable;
 use super::raw::{borrow, borrow_mut, export, export_frozen};
 use crate::{Element, Error, Plain, Tensor, TensorMut, TensorRef, View};
 
@@ -48,6 +49,20 @@ impl<T: Element, const N: usize> From<[T; N]> for Tensor {
     }
 }
 
+/// Rows of one length become a tensor of two axes, without a copy.
+impl<T: Element, const N: usize> From<Vec<[T; N]>> for Tensor {
+    fn from(rows: Vec<[T; N]>) -> Self {
+        describable(export(rows).map(Self))
+    }
+}
+
+/// Nested arrays become a tensor of two axes; their elements move into the tensor's own allocation.
+impl<T: Element, const N: usize, const M: usize> From<[[T; N]; M]> for Tensor {
+    fn from(rows: [[T; N]; M]) -> Self {
+        describable(export(rows).map(Self))
+    }
+}
+
 /// A shared slice becomes a read-only tensor of one axis, without a copy.
 impl<T: Element> From<Arc<[T]>> for Tensor {
     fn from(values: Arc<[T]>) -> Self {
@@ -70,6 +85,18 @@ impl<'a, T: Element> From<&'a [T]> for TensorRef<'a> {
 
 impl<'a, T: Element> From<&'a mut [T]> for TensorMut<'a> {
     fn from(values: &'a mut [T]) -> Self {
+        borrow_mut(values)
+    }
+}
+
+impl<'a, T: Element> From<&'a Vec<T>> for TensorRef<'a> {
+    fn from(values: &'a Vec<T>) -> Self {
+        borrow(values)
+    }
+}
+
+impl<'a, T: Element> From<&'a mut Vec<T>> for TensorMut<'a> {
+    fn from(values: &'a mut Vec<T>) -> Self {
         borrow_mut(values)
     }
 }

@@ -69,8 +69,35 @@ unsafe impl<T: Element> StridedMut for [T] {
 owner_of_array_mut!([T: Element] Vec<T> => [T]);
 owner_of_array_mut!([T: Element] Box<[T]> => [T]);
 owner_of_array_mut!([T: Element, const N: usize] [T; N] => [T]);
+owner_of_array_mut!([T: Element, const N: usize] Vec<[T; N]> => [[T; N]]);
+owner_of_array_mut!([T: Element, const N: usize, const M: usize] [[T; N]; M] => [[T; N]]);
 owner_of_array!([A: Strided + ?Sized] Arc<A> => A);
 owner_of_array!([A: Strided + ?Sized] &A => A);
+
+// SAFETY: the rows of a slice are arrays without gaps between them, so its elements are contiguous (R10).
+unsafe impl<T: Element, const N: usize> Strided for [[T; N]] {
+    type Elem = T;
+
+    fn axes(&self) -> usize {
+        2
+    }
+
+    fn describe(&self, lists: &mut Lists<'_>) -> Result<(), Error> {
+        lists.set(0, <[[T; N]]>::len(self), N)?;
+        lists.set(1, N, 1)
+    }
+
+    fn origin(&self) -> *const T {
+        self.as_ptr().cast()
+    }
+}
+
+// SAFETY: a unique borrow of the slice (R10).
+unsafe impl<T: Element, const N: usize> StridedMut for [[T; N]] {
+    fn origin_mut(&mut self) -> *mut T {
+        self.as_mut_ptr().cast()
+    }
+}
 
 impl<'a, T: Plain> ViewOf<'a> for &'a [T] {
     type Elem = T;

@@ -7,6 +7,7 @@ mod arc;
 mod assume;
 mod borrowed;
 pub mod ffi;
+mod guarded;
 mod legacy;
 mod nested;
 mod owned_slice;
