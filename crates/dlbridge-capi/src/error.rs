@@ -47,6 +47,11 @@ pub extern "C" fn dlb_status_name(status: c_int) -> *const c_char {
     name.unwrap_or(&c"unknown status").as_ptr()
 }
 
+pub(crate) const NULL_TENSOR: Error =
+    Error::Invalid("tensor: expected a tensor, found a null pointer");
+pub(crate) const NULL_OUT: Error =
+    Error::Invalid("out: expected a place to write to, found a null pointer");
+
 /// The error of this crate.
 #[derive(Debug)]
 pub(crate) enum Error {

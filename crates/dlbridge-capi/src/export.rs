@@ -13,8 +13,8 @@ use dlbridge::sys::{
 use dlbridge::{Flags, Tensor};
 
 use crate::entry::guarded;
-use crate::error::{Error, Result, Status};
-use crate::handle::{NULL_OUT, NULL_TENSOR, Origin, TensorHandle};
+use crate::error::{Error, NULL_OUT, NULL_TENSOR, Result, Status};
+use crate::handle::{Origin, TensorHandle};
 use crate::info::{DataType, DeviceId};
 use crate::python::{self, PyObject, Python};
 use crate::queue::{self, ReleaseQueue, Token};

@@ -8,14 +8,9 @@ use std::sync::Arc;
 use dlbridge::{Flags, Tensor};
 
 use crate::entry::silent;
-use crate::error::{Error, Result};
+use crate::error::{NULL_TENSOR, Result};
 use crate::info::{Stream, TensorInfo};
 use crate::python;
-
-pub(crate) const NULL_TENSOR: Error =
-    Error::Invalid("tensor: expected a tensor, found a null pointer");
-pub(crate) const NULL_OUT: Error =
-    Error::Invalid("out: expected a place to write to, found a null pointer");
 
 /// A tensor with an owner. Opaque to C.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 use dlbridge::{ManagedTensor, Tensor};
 
 use crate::entry::{contained, guarded, silent};
-use crate::error::{Error, Result, Status};
-use crate::handle::{NULL_OUT, Origin, TensorHandle};
+use crate::error::{Error, NULL_OUT, Result, Status};
+use crate::handle::{Origin, TensorHandle};
 use crate::info::{Stream, TensorInfo};
 use crate::python::{self, PyObject, Python};
 use crate::sized;

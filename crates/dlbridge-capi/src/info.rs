@@ -8,8 +8,7 @@ use std::ptr;
 use dlbridge::{DType, Device, DeviceKind, Tensor, TypeCode, layout};
 
 use crate::entry::{contained, guarded, write_text};
-use crate::error::{Error, Result, Status};
-use crate::handle::NULL_OUT;
+use crate::error::{Error, NULL_OUT, Result, Status};
 
 /// A stream that memory is ready on.
 pub(crate) type Stream = Option<*mut c_void>;

@@ -11,8 +11,8 @@ use dlbridge::Tensor;
 use dlbridge_sealed::{SealedTensors, seal};
 
 use crate::entry::{c_text, contained, guarded};
-use crate::error::{Error, Result, Status};
-use crate::handle::{NULL_OUT, Origin, TensorHandle};
+use crate::error::{Error, NULL_OUT, Result, Status};
+use crate::handle::{Origin, TensorHandle};
 use crate::import::write_tensor;
 use crate::info::text;
 

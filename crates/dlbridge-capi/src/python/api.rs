@@ -1,10 +1,12 @@
 //! The functions of the Python C API that this crate uses, found in the running process.
 //! Calling them belongs to `object`.
-//! Invariant: a table is complete, its types are those of CPython's headers, and it is never freed.
+//! Invariants: a table is complete, its types are those of CPython's headers, and it is never freed. No
+//! foreign unwinding passes a frame of this library that drops values or catches panics.
 #![allow(non_snake_case, reason = "the names are Python's")]
 #![cfg_attr(not(any(unix, windows)), allow(dead_code, reason = "Python is not found there"))]
 
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_uint, c_ulong, c_void};
+use std::mem;
 use std::sync::OnceLock;
 
 use dlbridge::protocol::attached::Attachment;
@@ -12,7 +14,6 @@ use dlbridge::protocol::attached::Attachment;
 use dlbridge::protocol::attached::version;
 
 use super::absent::{Absent, OLDEST};
-use super::foreign::foreign;
 use crate::error::{Error, Result};
 
 #[cfg(any(unix, windows))]
@@ -287,7 +288,7 @@ pub(crate) unsafe fn load_from(library: *mut c_void) -> Result<()> {
     let library = unsafe { Library::from_raw(library) };
     let api = Api::of(&library);
     // The handle is the caller's.
-    std::mem::forget(library);
+    mem::forget(library);
     let api = match api {
         Err(Absent::Nowhere) => {
             return Err(Error::Invalid("library: expected libpython, found no Python in it"));
@@ -312,4 +313,34 @@ pub(crate) unsafe fn load_from(library: *mut c_void) -> Result<()> {
 #[cfg(not(any(unix, windows)))]
 pub(crate) unsafe fn load_from(_: *mut c_void) -> Result<()> {
     Err(Error::NotAttached("python: not supported on this system yet".to_owned()))
+}
+
+/// Calls a function of Python, or of a producer.
+///
+/// CPython before 3.14 ends a thread that waits for the GIL while Python is shut down: `pthread_exit`
+/// unwinds its stack. That would drop Python objects without the GIL, and abort the process where
+/// panics are caught. The thread stops here, as later versions of CPython stop it.
+#[inline]
+pub(super) fn foreign<T>(call: impl FnOnce() -> T) -> T {
+    let end = End;
+    let result = call();
+    mem::forget(end);
+    result
+}
+
+/// Dropped only by unwinding.
+struct End;
+
+impl Drop for End {
+    #[cold]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        while found().is_some_and(Api::is_finalizing) {
+            std::thread::park();
+        }
+        // A C++ exception, which a function of C must not throw.
+        std::process::abort();
+    }
 }

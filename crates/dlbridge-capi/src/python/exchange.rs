@@ -10,10 +10,10 @@ use dlbridge::protocol::table::{CONJUGATED, NEGATED, may_be_conjugated};
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
 use dlbridge::{Device, Tensor, TypeCode};
 
+use super::api::foreign;
 use super::attached::{Object, Python};
 use super::constants::Constants;
 use super::exception::Exception;
-use super::foreign::foreign;
 use super::table;
 use crate::error::{Error, Result};
 use crate::info::Stream;

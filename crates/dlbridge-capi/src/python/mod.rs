@@ -11,7 +11,6 @@ mod class;
 mod constants;
 mod exception;
 mod exchange;
-mod foreign;
 mod import;
 mod object;
 #[cfg(any(unix, windows))]

@@ -4,10 +4,9 @@
 
 use std::mem::ManuallyDrop;
 
-use super::api::{self, Api};
+use super::api::{self, Api, foreign};
 use super::attached::{Python, is_running};
 use super::exception::Exception;
-use super::foreign::foreign;
 
 /// Runs the deleter of a Python object's tensor, on a thread that is attached for it. Once Python is
 /// being shut down, what the deleter would touch may be freed: a thread that is not attached leaks the

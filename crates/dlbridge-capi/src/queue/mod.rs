@@ -11,8 +11,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use crate::entry::{contained, guarded, silent};
-use crate::error::{Error, Status};
-use crate::handle::{NULL_OUT, TensorHandle};
+use crate::error::{Error, NULL_OUT, Status};
+use crate::handle::TensorHandle;
 use crate::python;
 
 pub use state::ReleaseQueue;
@@ -28,6 +28,14 @@ pub(crate) unsafe fn share(queue: *const ReleaseQueue) -> Arc<ReleaseQueue> {
     unsafe { Arc::increment_strong_count(queue) };
     // SAFETY: counted just now (R7).
     unsafe { Arc::from_raw(queue) }
+}
+
+impl Drop for ReleaseQueue {
+    fn drop(&mut self) {
+        fork::remove(self);
+        // No thread asked for these deleters to run here: leaking them is safe.
+        std::mem::forget(self.take_tensors());
+    }
 }
 
 const NULL_QUEUE: Error = Error::Invalid("queue: expected a queue, found a null pointer");
@@ -49,7 +57,9 @@ pub unsafe extern "C" fn dlb_queue_new(
     context: *mut c_void,
 ) -> *mut ReleaseQueue {
     contained(std::ptr::null_mut(), || {
-        Arc::into_raw(ReleaseQueue::new(wake.map(|wake| (wake, Token(context))))).cast_mut()
+        let queue = ReleaseQueue::new(wake.map(|wake| (wake, Token(context))));
+        fork::add(&queue);
+        Arc::into_raw(queue).cast_mut()
     })
 }
 

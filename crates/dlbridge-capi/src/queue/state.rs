@@ -6,7 +6,6 @@ use std::mem;
 use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::fork;
 use super::signal::Signal;
 use crate::error::Result;
 use crate::handle::TensorHandle;
@@ -53,9 +52,7 @@ fn here() -> usize {
 impl ReleaseQueue {
     pub(super) fn new(wake: Option<(Wake, Token)>) -> Arc<Self> {
         let state = Mutex::new(State { wake, ..State::default() });
-        let queue = Arc::new(Self { state, returned: Condvar::new() });
-        fork::add(&queue);
-        queue
+        Arc::new(Self { state, returned: Condvar::new() })
     }
 
     /// A thread that comes here is not in `wake`, even if it left that by `longjmp`.
@@ -163,13 +160,5 @@ impl State {
         let here = here();
         self.waking.retain(|&thread| thread == here);
         self.signal = None;
-    }
-}
-
-impl Drop for ReleaseQueue {
-    fn drop(&mut self) {
-        fork::remove(self);
-        // No thread asked for these deleters to run here: leaking them is safe.
-        mem::forget(mem::take(&mut self.lock().tensors));
     }
 }
