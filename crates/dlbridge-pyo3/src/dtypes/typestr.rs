@@ -45,6 +45,29 @@ pub(crate) fn dtype_of(typestr: &str) -> Result<DType> {
     Ok(DType::new(code, (8 * size) as u8))
 }
 
+/// The type string of a dtype; `None` if NumPy's own types lack it.
+pub(crate) fn of(dtype: DType) -> Option<String> {
+    let kind = match dtype.code {
+        TypeCode::BOOL => 'b',
+        TypeCode::INT => 'i',
+        TypeCode::UINT => 'u',
+        TypeCode::FLOAT => 'f',
+        TypeCode::COMPLEX => 'c',
+        _ => return None,
+    };
+    let size = dtype.bits / 8;
+    let order = if size == 1 { '|' } else { NATIVE };
+    let typestr = format!("{order}{kind}{size}");
+    // Only sizes that this kind of number has.
+    dtype_of(&typestr).is_ok_and(|found| found == dtype).then_some(typestr)
+}
+
+/// The type string of unsigned integers with the same size as a dtype, which has none of its own.
+pub(crate) fn of_bits(dtype: DType) -> Option<String> {
+    let bits = u8::try_from(8 * dtype.itemsize()?).ok()?;
+    of(DType::new(TypeCode::UINT, bits))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +81,16 @@ mod tests {
         assert_eq!(native("c16"), DType::COMPLEX128);
         assert_eq!(dtype_of("|b1").expect("a number"), DType::BOOL);
         assert_eq!(dtype_of(">i1").expect("a byte has no order"), DType::I8);
+        for &dtype in DType::NAMED {
+            let Some(typestr) = of(dtype) else { continue };
+            assert_eq!(dtype_of(&typestr).expect("a number"), dtype);
+        }
+        assert_eq!((of(DType::BOOL).as_deref(), of(DType::BF16)), (Some("|b1"), None));
+        assert_eq!(
+            (of(DType::F32), of(DType::F32.with_lanes(2))),
+            (Some(format!("{NATIVE}f4")), None)
+        );
+        assert_eq!(of_bits(DType::BF16), of(DType::U16));
     }
 
     #[test]

@@ -5,14 +5,14 @@
 
 use std::ffi::c_int;
 
-use dlbridge::{DType, Device, Tensor, TypeCode};
+use dlbridge::{DType, Device, Tensor};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::dtypes::buffer::format_of;
 use crate::dtypes::numpy::number_of;
+use crate::dtypes::typestr;
 use crate::ffi::numpy::{Api, MAX_RANK};
 use crate::{Result, TensorObject};
 
@@ -32,14 +32,9 @@ pub(crate) fn of_ml_dtypes<'py>(
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let (py, tensor) = (object.py(), object.get().tensor());
     let dtype = tensor.dtype();
-    let bits = match dtype.itemsize() {
-        Some(1) => "|u1",
-        Some(2) if cfg!(target_endian = "little") => "<u2",
-        Some(2) => ">u2",
-        _ => return Ok(None),
-    };
-    let Some(kind) = ml_dtype(py, dtype) else { return Ok(None) };
-    let interface = described(py, tensor, bits)?;
+    let bits = typestr::of_bits(dtype).filter(|_| dtype.bits <= 16);
+    let (Some(bits), Some(kind)) = (bits, ml_dtype(py, dtype)) else { return Ok(None) };
+    let interface = described(py, tensor, &bits)?;
     // The array keeps the object that it reads the interface from, which keeps the tensor.
     let fields = PyDict::new(py);
     fields.set_item("__array_interface__", interface)?;
@@ -70,26 +65,13 @@ pub(crate) fn dtype_of(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny
 /// An `AttributeError` for a dtype that the protocol lacks, since consumers then try others.
 pub(crate) fn interface<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyDict>> {
     let dtype = tensor.dtype();
-    let kind = match dtype.code {
-        _ if format_of(dtype).is_none() => None,
-        TypeCode::BOOL => Some('b'),
-        TypeCode::INT => Some('i'),
-        TypeCode::UINT => Some('u'),
-        TypeCode::FLOAT => Some('f'),
-        TypeCode::COMPLEX => Some('c'),
-        _ => None,
-    };
-    let Some(kind) = kind else {
-        let message = format!("expected a dtype of NumPy's own, found {dtype}; use x.numpy()");
-        return Err(PyAttributeError::new_err(message));
-    };
-    let size = dtype.bits / 8;
-    let order = match size {
-        1 => '|',
-        _ if cfg!(target_endian = "little") => '<',
-        _ => '>',
-    };
-    described(py, tensor, &format!("{order}{kind}{size}"))
+    match typestr::of(dtype) {
+        Some(typestr) => described(py, tensor, &typestr),
+        None => {
+            let message = format!("expected a dtype of NumPy's own, found {dtype}; use x.numpy()");
+            Err(PyAttributeError::new_err(message))
+        }
+    }
 }
 
 /// The dict of a tensor with elements of this type string.

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `shared` | imports the producer's memory by the fastest path of its type |
 //! | `exchange`, `refusals` | ... through the exchange table of the type |
-//! //! | `dlpack` | ... by a call of `__dlpack__` |
+//! | `dlpack` | ... by a call of `__dlpack__` |
 //! | `fallback` | ... through another protocol |
 //! | `on_stream` | ... ready for a stream |
 //! | `deliver` | moves the memory to another device, or copies it |
