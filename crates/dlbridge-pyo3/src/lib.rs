@@ -60,7 +60,7 @@
 //! | an argument `out=None` | to write the result to it | [`CallerArray::output`] |
 //! | the caller's array | new memory of its framework | [`Allocator::of`] |
 //! | a Python class of my own | every framework to import it | [`ExportDlpack`], [`dlpack_class`] |
-//! | the same | to pickle it | [`PickleDlpack`] |
+//! | the same | to pickle it | [`Pickle`] |
 //! | a module for free-threaded Python | threads that do not slow each other | [`defer_reference_counts`] |
 //! | a tensor error or a Python exception | to return it | [`Result`], with `?` |
 
@@ -83,7 +83,7 @@ pub use arguments::{
     ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensor, PyTensorLike, PyTensorMut, PyTensorOf,
     Writable,
 };
-pub use class::{ExportDlpack, PickleDlpack, dlpack_class, picklable_dlpack_class};
+pub use class::{ExportDlpack, Pickle, dlpack_class};
 pub use dtypes::names::{PyDType, PyDevice};
 pub use error::{Error, Result};
 pub use ffi::borrow::{Promised, StableArguments};

@@ -11,7 +11,7 @@
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn, unreachable_pub, elided_lifetimes_in_paths)]
 
 use ::core::convert::From as _;
-use ::dlbridge_pyo3::{ExportDlpack, PickleDlpack, PyTensorOf, Shape, dlpack_methods};
+use ::dlbridge_pyo3::{ExportDlpack, Pickle, PyTensorOf, Shape, dlpack_methods};
 use ::pyo3::prelude::pyclass;
 
 /// Names that a macro without paths would find.
@@ -44,18 +44,15 @@ use taken::*;
 pub struct Ones;
 
 impl ExportDlpack for Ones {
+    const PICKLE: ::core::option::Option<Pickle<Self>> =
+        ::core::option::Option::Some(Pickle::new(|_| ::core::result::Result::Ok(Self)));
+
     fn tensor(&self) -> ::dlbridge_pyo3::Result<::dlbridge::Tensor> {
         ::core::result::Result::Ok(::dlbridge::Tensor::from([1_u8, 1]))
     }
 }
 
-impl PickleDlpack for Ones {
-    fn from_tensor(_: ::dlbridge::Tensor) -> ::dlbridge_pyo3::Result<Self> {
-        ::core::result::Result::Ok(Self)
-    }
-}
-
-dlpack_methods!(Ones, pickle);
+dlpack_methods!(Ones);
 
 /// Another one.
 #[pyclass(frozen)]

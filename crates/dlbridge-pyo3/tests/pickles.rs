@@ -3,8 +3,7 @@
 
 use dlbridge::{ArcTensor, Tensor};
 use dlbridge_pyo3::{
-    ExportDlpack, PickleDlpack, PyDType, PyTensor, Result, TensorObject, dlpack_methods,
-    picklable_dlpack_class,
+    ExportDlpack, Pickle, PyDType, PyTensor, Result, TensorObject, dlpack_class, dlpack_methods,
 };
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -18,16 +17,18 @@ fn numbers() -> Tensor {
 #[pyclass(frozen, module = "test_pickles")]
 struct Pickled(ArcTensor);
 
-impl ExportDlpack for Pickled {
-    fn tensor(&self) -> Result<Tensor> {
-        Ok(Tensor::from(self.0.clone()))
-    }
-}
-
-impl PickleDlpack for Pickled {
+impl Pickled {
     fn from_tensor(tensor: Tensor) -> Result<Self> {
         tensor.view::<i32>()?;
         Ok(Self(tensor.into_shared()))
+    }
+}
+
+impl ExportDlpack for Pickled {
+    const PICKLE: Option<Pickle<Self>> = Some(Pickle::new(Self::from_tensor));
+
+    fn tensor(&self) -> Result<Tensor> {
+        Ok(Tensor::from(self.0.clone()))
     }
 }
 
@@ -35,7 +36,7 @@ impl PickleDlpack for Pickled {
 impl Pickled {
     #[classattr]
     fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
-        picklable_dlpack_class::<Self>(py)
+        dlpack_class::<Self>(py)
     }
 
     fn __len__(&self) -> usize {
@@ -48,18 +49,14 @@ impl Pickled {
 struct PickledToo;
 
 impl ExportDlpack for PickledToo {
+    const PICKLE: Option<Pickle<Self>> = Some(Pickle::new(|_| Ok(Self)));
+
     fn tensor(&self) -> Result<Tensor> {
         Ok(numbers())
     }
 }
 
-impl PickleDlpack for PickledToo {
-    fn from_tensor(_: Tensor) -> Result<Self> {
-        Ok(Self)
-    }
-}
-
-dlpack_methods!(PickledToo, pickle);
+dlpack_methods!(PickledToo);
 
 static WEIGHTS: [f32; 2] = [0.25, 0.75];
 
@@ -69,19 +66,14 @@ struct Weights;
 
 impl ExportDlpack for Weights {
     const COPIES_READ_ONLY: bool = true;
+    const PICKLE: Option<Pickle<Self>> = Some(Pickle::new(|_| panic!("lost it")));
 
     fn tensor(&self) -> Result<Tensor> {
         Ok(Tensor::from(&WEIGHTS[..]))
     }
 }
 
-impl PickleDlpack for Weights {
-    fn from_tensor(_: Tensor) -> Result<Self> {
-        panic!("lost it")
-    }
-}
-
-dlpack_methods!(Weights, pickle);
+dlpack_methods!(Weights);
 
 fn state_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     object.call_method1("__reduce_ex__", (5,))?.get_item(1)?.get_item(0)
@@ -129,7 +121,7 @@ fn an_object_of_a_derived_class_is_not_pickled_as_one_of_its_base() {
 }
 
 #[test]
-fn a_class_pickles_by_one_word() {
+fn a_class_pickles_by_one_constant() {
     const PROGRAM: &std::ffi::CStr = c"
 import pickle
 for protocol in range(pickle.HIGHEST_PROTOCOL + 1):

@@ -5,14 +5,13 @@
 use std::ffi::CStr;
 use std::marker::PhantomData;
 
-use pyo3::PyClassInitializer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyMemoryView, PyType};
 
 use super::call::request;
-use super::pickle;
-use super::traits::{ExportDlpack, PickleDlpack, export, on_host, permitted};
+use super::pickle::{self, Pickle};
+use super::traits::{ExportDlpack, export, on_host, permitted};
 use crate::export::answer::answer;
 use crate::ffi::arrow;
 use crate::ffi::buffer::BufferRequest;
@@ -59,7 +58,8 @@ use crate::{Error, PyDType, Result, TensorObject};
 ///
 /// They are `__dlpack__`, with all keywords of the array API standard; `__dlpack_device__`;
 /// `__array__` and `__arrow_c_array__`, for host memory; and the buffer protocol, for host memory
-/// and types that have a struct format. A class that has one of them keeps its own.
+/// and types that have a struct format; and `__reduce_ex__`, for a class with
+/// [`PICKLE`](ExportDlpack::PICKLE). A class that has one of them keeps its own.
 ///
 /// # Errors
 ///
@@ -75,31 +75,24 @@ pub fn dlpack_class<T: ExportDlpack>(py: Python<'_>) -> PyResult<Py<PyAny>> {
         // A class with functions of its own has the method, from Python.
         MethodsOf::<T>::FORWARDED_BUFFER.add_to(&kind)?;
     }
+    if let Some(pickle) = T::PICKLE {
+        MethodsOf::<T>::REDUCE.add_to(&kind)?;
+        add_unpickle(&kind, pickle)?;
+    }
     Ok(table::capsule::<T>(py)?.unbind())
 }
 
-/// Does the same as [`dlpack_class`], and adds `__reduce_ex__`, with which objects of the class are pickled.
-///
-/// # Errors
-///
-/// Those of Python, if the class cannot be changed.
-pub fn picklable_dlpack_class<T>(py: Python<'_>) -> PyResult<Py<PyAny>>
-where
-    T: PickleDlpack + Into<PyClassInitializer<T>>,
-{
-    let kind = py.get_type::<T>();
-    MethodsOf::<T>::REDUCE.add_to(&kind)?;
-    let unpickle = PyCFunction::new_closure(py, Some(UNPICKLE), None, |arguments, _| {
+/// Adds the class method that makes an object from what a pickle keeps.
+fn add_unpickle<T: ExportDlpack>(kind: &Class<'_>, pickle: Pickle<T>) -> PyResult<()> {
+    let py = kind.py();
+    let unpickle = PyCFunction::new_closure(py, Some(UNPICKLE), None, move |arguments, _| {
         let (_, data, dtype, shape, flags): (Class<'_>, Bound<'_, PyAny>, PyDType, Vec<i64>, u64) =
             arguments.extract()?;
         let tensor = pickle::rebuild(data.as_borrowed(), dtype.0, &shape, flags)?;
-        Ok::<_, PyErr>(
-            Bound::new(arguments.py(), pickle::restore::<T>(arguments.py(), tensor)?)?.unbind(),
-        )
+        Ok::<_, PyErr>(pickle.object(arguments.py(), tensor)?)
     })?;
     let classmethod = py.import("builtins")?.getattr("classmethod")?;
-    kind.setattr(UNPICKLE.to_string_lossy(), classmethod.call1((unpickle,))?)?;
-    dlpack_class::<T>(py)
+    kind.setattr(UNPICKLE.to_string_lossy(), classmethod.call1((unpickle,))?)
 }
 
 /// The class method that makes an object from what a pickle keeps.
@@ -133,9 +126,6 @@ impl<T: ExportDlpack> MethodsOf<T> {
     /// The method of PEP 688, from which Python makes the buffer functions of a class.
     const FORWARDED_BUFFER: &'static Method =
         &Method::of::<T, ForwardedBuffer>(c"__buffer__", BUFFER_DOC);
-}
-
-impl<T: PickleDlpack> MethodsOf<T> {
     const REDUCE: &'static Method = &Method::of::<T, Reduce>(c"__reduce_ex__", c"For pickle.");
 }
 
@@ -172,11 +162,11 @@ fn other_class(class: &Class<'_>, found: &Class<'_>) -> Error {
 }
 
 macro_rules! methods {
-    ($($(#[$doc:meta])* $name:ident<$bound:ident>, |$object:ident, $call:ident| $body:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident, |$object:ident, $call:ident| $body:expr;)*) => {$(
         $(#[$doc])*
         struct $name;
 
-        impl<T: $bound> Body<T> for $name {
+        impl<T: ExportDlpack> Body<T> for $name {
             fn run<'py>($object: &Bound<'py, T>, $call: Call<'_, 'py>) -> Result<Bound<'py, PyAny>> {
                 Ok($body.into_any())
             }
@@ -186,28 +176,28 @@ macro_rules! methods {
 
 methods! {
     /// `__dlpack__`.
-    Dlpack<ExportDlpack>, |object, call| {
+    Dlpack, |object, call| {
         let (request, stream) = request(&call)?;
         let (tensor, ready) = export(object.as_borrowed())?;
         let request = permitted(object, &tensor, request)?;
         answer(object.py(), request, stream, tensor, ready.as_deref())?
     };
     /// `__dlpack_device__`.
-    DlpackDevice<ExportDlpack>, |object, _call| {
+    DlpackDevice, |object, _call| {
         let device = export(object.as_borrowed())?.0.device();
         (device.kind.0, device.id).into_pyobject(object.py())?
     };
     /// `__array__`.
-    Array<ExportDlpack>, |object, call| {
+    Array, |object, call| {
         let tensor = TensorObject::new(on_host(object)?).into_bound(object.py())?;
         tensor.call_method("__array__", call.positional()?, Some(&call.named()?))?
     };
     /// `__arrow_c_array__`. A schema that is requested is a wish.
-    ArrowCArray<ExportDlpack>, |object, _call| {
+    ArrowCArray, |object, _call| {
         arrow::capsules(object.py(), on_host(object)?)?.into_pyobject(object.py())?
     };
     /// `__reduce_ex__`.
-    Reduce<PickleDlpack>, |object, call| {
+    Reduce, |object, call| {
         let py = object.py();
         let protocol: i64 = call.only()?.extract()?;
         let (class, found) = (py.get_type::<T>(), object.as_any().get_type());
@@ -219,12 +209,12 @@ methods! {
         (rebuild, state).into_pyobject(py)?
     };
     /// `__buffer__(flags)` (PEP 688): a `memoryview` of the object itself.
-    Buffer<ExportDlpack>, |object, call| {
+    Buffer, |object, call| {
         BufferRequest(call.only()?.extract()?).check(&on_host(object)?)?;
         PyMemoryView::from(object.as_any())?
     };
     /// The same of a class whose buffer functions call it: a `memoryview` of a `dlbridge.Tensor`.
-    ForwardedBuffer<ExportDlpack>, |object, call| {
+    ForwardedBuffer, |object, call| {
         let tensor = on_host(object)?;
         BufferRequest(call.only()?.extract()?).check(&tensor)?;
         PyMemoryView::from(&TensorObject::new(tensor).into_bound(object.py())?.into_any())?
@@ -255,13 +245,10 @@ methods! {
 /// # Ok(()) }).unwrap();
 /// ```
 ///
-/// The word `pickle` adds pickles to a class that implements
-/// [`PickleDlpack`](crate::PickleDlpack): `dlpack_methods!(Zeros, pickle);`.
-///
 /// It requires the dependency `pyo3` under that name.
 #[macro_export]
 macro_rules! dlpack_methods {
-    (@with $function:ident $class:ty) => {
+    ($class:ty $(,)?) => {
         #[::pyo3::pymethods]
         impl $class {
             /// The C exchange API of this type.
@@ -269,14 +256,8 @@ macro_rules! dlpack_methods {
             fn __dlpack_c_exchange_api__(
                 py: ::pyo3::Python<'_>,
             ) -> ::pyo3::PyResult<::pyo3::Py<::pyo3::PyAny>> {
-                $crate::$function::<Self>(py)
+                $crate::dlpack_class::<Self>(py)
             }
         }
-    };
-    ($class:ty $(,)?) => {
-        $crate::dlpack_methods!(@with dlpack_class $class);
-    };
-    ($class:ty, pickle $(,)?) => {
-        $crate::dlpack_methods!(@with picklable_dlpack_class $class);
     };
 }

@@ -9,5 +9,6 @@ mod tensor;
 mod traits;
 mod values;
 
-pub use methods::{dlpack_class, picklable_dlpack_class};
-pub use traits::{ExportDlpack, PickleDlpack};
+pub use methods::dlpack_class;
+pub use pickle::Pickle;
+pub use traits::ExportDlpack;

@@ -3,17 +3,67 @@
 //! Invariant: a tensor is made over foreign bytes only if they are as many as its elements need.
 
 use dlbridge::{DType, Flags, Tensor};
-use pyo3::Borrowed;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PyTuple};
+use pyo3::{Borrowed, PyClass, PyClassInitializer, PyTypeInfo};
 
-use super::traits::PickleDlpack;
 use crate::ffi::callbacks::caught;
 use crate::ffi::memory::reinterpret;
 use crate::import::import_tensor;
 use crate::{Error, Result, TensorObject};
+
+/// Pickles of a class of your own: the memory out of band with protocol 5, in band with older ones.
+///
+/// The class needs `module`, by which pickle finds it. An object of a class that Python code derives from it
+/// is not pickled, unless that class defines `__reduce_ex__`.
+///
+/// ```
+/// use dlbridge::{ArcTensor, Tensor};
+/// use dlbridge_pyo3::{ExportDlpack, Pickle, Result, dlpack_methods};
+/// use pyo3::prelude::*;
+///
+/// #[pyclass(frozen, module = "extension")]
+/// struct Samples {
+///     tensor: ArcTensor,
+/// }
+///
+/// impl ExportDlpack for Samples {
+///     const PICKLE: Option<Pickle<Self>> =
+///         Some(Pickle::new(|tensor| Ok(Self { tensor: tensor.into_shared() })));
+///
+///     fn tensor(&self) -> Result<Tensor> {
+///         Ok(self.tensor.clone().into())
+///     }
+/// }
+///
+/// dlpack_methods!(Samples);
+/// ```
+#[derive(Debug)]
+pub struct Pickle<T> {
+    from_tensor: fn(Tensor) -> Result<T>,
+    new: fn(Python<'_>, T) -> PyResult<Py<T>>,
+}
+
+impl<T: PyClass + Into<PyClassInitializer<T>>> Pickle<T> {
+    /// Pickles objects, and makes them again by `from_tensor`.
+    ///
+    /// The tensor's memory belongs to the pickle: class [`Shared`](dlbridge::Access::Shared). It can come
+    /// from any pickle, so check its dtype and shape, and return the exception that Python should see.
+    #[must_use]
+    pub const fn new(from_tensor: fn(Tensor) -> Result<T>) -> Self {
+        Self { from_tensor, new: Py::new }
+    }
+}
+
+impl<T: PyTypeInfo> Pickle<T> {
+    /// The object of a pickled tensor. A panic becomes a `RuntimeError`, as in an export.
+    pub(super) fn object(&self, py: Python<'_>, tensor: Tensor) -> Result<Py<T>> {
+        let value = caught::<T, _>(py, "its pickle", || (self.from_tensor)(tensor))?;
+        Ok((self.new)(py, value)?)
+    }
+}
 
 /// The first protocol with buffers out of band.
 const OUT_OF_BAND: i64 = 5;
@@ -108,9 +158,4 @@ pub(super) fn rebuild(
         return Err(wrong(format!("flags: expected read-only or padded, found {flags:#x}")));
     }
     reinterpret(import_tensor(data)?, dtype, shape, Flags(flags))
-}
-
-/// Calls `PickleDlpack::from_tensor`. A panic becomes a `RuntimeError`, as in an export.
-pub(super) fn restore<T: PickleDlpack>(py: Python<'_>, tensor: Tensor) -> Result<T> {
-    caught::<T, _>(py, "its pickle", || T::from_tensor(tensor))
 }

@@ -8,6 +8,7 @@ use dlbridge::Tensor;
 use dlbridge::protocol::export::Request;
 use pyo3::{Borrowed, Bound, PyClass};
 
+use super::pickle::Pickle;
 use crate::ffi::callbacks::Borrow;
 use crate::ffi::versions::class_name;
 use crate::stream::Ready;
@@ -122,6 +123,9 @@ pub trait ExportDlpack: PyClass {
     /// ```
     const COPIES_READ_ONLY: bool = false;
 
+    /// Makes an object from a pickled tensor, for a class whose objects are pickled.
+    const PICKLE: Option<Pickle<Self>> = None;
+
     /// Returns a new handle to the object's memory, for one consumer. `__dlpack_device__` also
     /// calls it, so keep it cheap.
     ///
@@ -135,48 +139,6 @@ pub trait ExportDlpack: PyClass {
     fn ready(&self, tensor: &Tensor) -> Option<Arc<Ready>> {
         Ready::for_tensor(tensor).map(Arc::new)
     }
-}
-
-/// A class of your own that pickles: its memory out of band with protocol 5, in band with older ones.
-///
-/// [`picklable_dlpack_class`](crate::picklable_dlpack_class) adds the methods, and so does the word
-/// `pickle` of [`dlpack_methods!`](crate::dlpack_methods). The class needs `module`, by which pickle finds it.
-/// An object of a class that Python code derives from it is not pickled, unless that class defines
-/// `__reduce_ex__`.
-///
-/// ```
-/// use dlbridge::{ArcTensor, Tensor};
-/// use dlbridge_pyo3::{ExportDlpack, PickleDlpack, Result, dlpack_methods};
-/// use pyo3::prelude::*;
-///
-/// #[pyclass(frozen, module = "extension")]
-/// struct Samples {
-///     tensor: ArcTensor,
-/// }
-///
-/// impl ExportDlpack for Samples {
-///     fn tensor(&self) -> Result<Tensor> {
-///         Ok(self.tensor.clone().into())
-///     }
-/// }
-///
-/// impl PickleDlpack for Samples {
-///     fn from_tensor(tensor: Tensor) -> Result<Self> {
-///         Ok(Self { tensor: tensor.into_shared() })
-///     }
-/// }
-///
-/// dlpack_methods!(Samples, pickle);
-/// ```
-pub trait PickleDlpack: ExportDlpack {
-    /// Makes the object of a pickled tensor, whose memory belongs to the pickle: class
-    /// [`Shared`](dlbridge::Access::Shared). The tensor can come from any pickle, so check its dtype
-    /// and shape.
-    ///
-    /// # Errors
-    ///
-    /// The exception that Python should see, for a tensor that the class cannot have.
-    fn from_tensor(tensor: Tensor) -> Result<Self>;
 }
 
 /// Calls `ExportDlpack::tensor` of an object, and says when the memory is ready. An object that is
