@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::{Args, Subcommand};
+use clap::Args;
 use xshell::cmd;
 
 use crate::python::{RELEASE, Set, Venv, resolve};
@@ -17,91 +17,69 @@ pub(crate) struct Options {
     #[command(flatten)]
     with: With,
     /// Write the results, with charts, to docs/benchmarks.md; with --check, add the new counts
-    #[arg(long, global = true)]
+    #[arg(long)]
     write: bool,
     /// Print which paths in Python take 2 % more instructions than the last row of
     /// benches/python/counts.txt says, and fail at 5 %
     #[arg(long)]
     check: bool,
-    #[command(subcommand)]
-    suite: Option<Suite>,
+    /// Leave other Python libraries out
+    #[arg(long)]
+    quick: bool,
+    /// Write all numbers of the paths in Python to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Measure with another Python, such as a free-threaded one
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
+    /// What to measure; default: all
+    #[arg(value_parser = SUITES)]
+    suite: Option<String>,
+    /// A part of it: shares, views, reads, sizes or threads in Rust; paths, sizes, copies or threads in Python
+    part: Option<String>,
 }
 
-#[derive(Debug, Subcommand)]
-enum Suite {
-    /// Shares between Rust crates beside other libraries, loops over views, reads without T6, sizes, threads
-    Rust {
-        #[arg(value_parser = ["shares", "views", "reads", "sizes", "threads"])]
-        part: Option<String>,
-    },
-    /// Instructions, allocations and time of each path, beside a floor in C and other libraries
-    Python {
-        #[arg(value_parser = ["paths", "sizes", "copies", "threads"])]
-        part: Option<String>,
-        /// Leave other libraries out
-        #[arg(long)]
-        quick: bool,
-        /// Write all numbers of the paths to a file
-        #[arg(long, value_name = "FILE")]
-        json: Option<PathBuf>,
-        /// Measure with another Python, such as a free-threaded one
-        #[arg(long, value_name = "PATH")]
-        python: Option<PathBuf>,
-    },
-    /// Sealed tensors compared with other ways between two processes: opening, memory of readers, batches
-    Processes,
-    /// Shares with Python beside calls by hand
-    Julia,
-}
+const SUITES: [&str; 4] = ["rust", "python", "processes", "julia"];
 
 /// Runs the measurements of one language, or of all.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let write = options.write.then_some("--write");
+    let (write, part) = (options.write.then_some("--write"), options.part.as_deref());
     Steps::run(|steps| {
-        let venv = Venv::ready(&options.with.with)?;
-        if write.is_some() {
-            install(&venv, steps)?;
-        }
+        let venv = match &options.python {
+            Some(path) => Venv::apart("bench-venv", path)?,
+            None => Venv::ready(&options.with.with)?,
+        };
         if options.check {
+            if write.is_some() {
+                install(&venv, steps)?;
+            }
             steps.step("instructions", || check(&venv, options.write));
             return Ok(());
         }
-        let in_python = Suite::Python { part: None, quick: false, json: None, python: None };
-        let all = [Suite::Rust { part: None }, in_python, Suite::Processes, Suite::Julia];
-        for suite in options.suite.as_ref().map_or(&all[..], std::slice::from_ref) {
-            match suite {
-                Suite::Rust { part } => {
-                    steps.step("measure in Rust", || rust(&venv, part.as_deref(), write));
-                }
-                Suite::Python { part, quick, json, python } => {
-                    let other = python.as_ref().map(|path| Venv::apart("bench-venv", path));
-                    let other = other.transpose()?;
-                    let venv = other.as_ref().unwrap_or(&venv);
-                    if !quick {
-                        install(venv, steps)?;
-                    }
-                    let mut args: Vec<_> = part.iter().map(String::from).collect();
-                    args.extend(quick.then(|| "--quick".to_owned()));
-                    args.extend(json.iter().map(|file| format!("--json={}", file.display())));
-                    // A Python without a shared library would be linked into the modules.
-                    let is_apart = python.is_some().then_some(("PYO3_BUILD_EXTENSION_MODULE", "1"));
-                    steps.step("measure in Python", || {
-                        cmd!(venv.sh, "python benches {write...} python {args...}")
-                            .env("CARGO_TARGET_DIR", &venv.target)
-                            .envs(is_apart)
-                            .run()
-                            .map_err(Into::into)
-                    });
-                }
-                Suite::Processes => {
-                    install(&venv, steps)?;
-                    steps.step("measure two processes", || in_processes(&venv, write));
-                }
-                Suite::Julia => steps.step("measure in Julia", || in_julia(&venv, write)),
-            }
+        if write.is_some() || !options.quick {
+            install(&venv, steps)?;
+        }
+        for suite in SUITES.iter().filter(|it| options.suite.as_ref().is_none_or(|one| one == *it))
+        {
+            steps.step(&format!("measure: {suite}"), || match *suite {
+                "rust" => rust(&venv, part, write),
+                "python" => in_python(&venv, options, write),
+                "processes" => in_processes(&venv, write),
+                _ => in_julia(&venv, write),
+            });
         }
         Ok(())
     })
+}
+
+fn in_python(venv: &Venv, options: &Options, write: Option<&str>) -> Result<()> {
+    let quick = options.quick.then_some("--quick");
+    let json = options.json.iter().map(|file| format!("--json={}", file.display()));
+    // A Python without a shared library would be linked into the modules.
+    let is_apart = options.python.is_some().then_some(("PYO3_BUILD_EXTENSION_MODULE", "1"));
+    let part = &options.part;
+    let measure = cmd!(venv.sh, "python benches {write...} python {part...} {quick...} {json...}");
+    Ok(measure.env("CARGO_TARGET_DIR", &venv.target).envs(is_apart).run()?)
 }
 
 /// Installs what charts and other libraries need.

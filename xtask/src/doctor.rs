@@ -5,10 +5,12 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use clap::Args;
 use xshell::{Cmd, cmd};
 
-use crate::python::{RELEASE, Set, Venv};
-use crate::shell::{root, target};
+use crate::With;
+use crate::python::{RELEASE, Set, Venv, resolve};
+use crate::shell::{answer, root, shell, target};
 
 /// Names the Python of the page; otherwise the newest that every framework supports, if it is on the
 /// search path. pyenv's programs run only versions that are chosen.
@@ -26,11 +28,30 @@ const NOTES: [&str; 2] = [
 const OBJECTS: [(&str, &str); 3] =
     [("dlpark", "make_exporter"), ("nanobind", "make"), ("pyo3_dlpack", "make_exporter")];
 
-/// Runs the doctor with its own arguments.
-pub(crate) fn run(with: &[Set], args: &[String]) -> Result<()> {
-    let venv = Venv::ready(with)?;
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    pub(crate) with: With,
+    /// Install every framework first
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Install every framework for the newest Python, and write docs/doctor.md (several GB)
+    #[arg(long)]
+    report: bool,
+    /// Arguments for `python -m dlpack_doctor`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) args: Vec<String>,
+}
+
+/// Runs the doctor with its own arguments, or writes the report.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.report {
+        return report(&options.args);
+    }
+    let full = options.full.then(|| Set::named("full")).transpose()?;
+    let venv = Venv::ready(&[&options.with.with[..], full.as_slice()].concat())?;
     venv.install_member("python", RELEASE)?;
-    Ok(doctor(&venv, &[])?.args(args).run()?)
+    Ok(doctor(&venv, &[])?.args(&options.args).run()?)
 }
 
 /// The coloured page and the findings of the last report on this machine; where there is none, those of
@@ -50,13 +71,13 @@ fn made() -> [PathBuf; 2] {
 }
 
 /// Checks every framework and the objects of other libraries, and writes the pages.
-pub(crate) fn report(args: &[String]) -> Result<()> {
+fn report(args: &[String]) -> Result<()> {
     let sets = [Set::named("full")?, Set::named("bench")?, Set::named("doctor")?];
     let venv = match env::var_os(CHOICE).map(PathBuf::from).or_else(newest) {
         Some(program) => Venv::apart("doctor", &program)?,
         None => Venv::ready(&[])?,
     };
-    for set in crate::python::resolve(&sets)? {
+    for set in resolve(&sets)? {
         venv.install(&set)?;
     }
     venv.install_member("python", RELEASE)?;
@@ -86,8 +107,8 @@ pub(crate) fn report(args: &[String]) -> Result<()> {
 }
 
 fn newest() -> Option<PathBuf> {
-    let sh = crate::shell::shell();
-    crate::shell::answer(cmd!(sh, "{NEWEST} -c {PROGRAM}").env(PYENV.0, PYENV.1)).map(PathBuf::from)
+    let sh = shell();
+    answer(cmd!(sh, "{NEWEST} -c {PROGRAM}").env(PYENV.0, PYENV.1)).map(PathBuf::from)
 }
 
 /// The doctor of this repository, with more folders to import from.

@@ -9,9 +9,8 @@ use clap::Parser;
 use pulldown_cmark::{CodeBlockKind, Event, Tag, TagEnd};
 use xshell::cmd;
 
-use crate::findings;
 use crate::python::Venv;
-use crate::shell::{files, root, target};
+use crate::shell::{files, line_of, report, root, target};
 use crate::{Cli, doctor, workspace};
 
 /// mkdocs's configuration, with the order of the pages.
@@ -52,12 +51,12 @@ pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
         }
         for block in blocks(&text) {
             if let Some(problem) = block.problem(name, &rust_runner) {
-                let line = findings::line_of(&text, block.start);
+                let line = line_of(&text, block.start);
                 findings.push(format!("{name}:{line}: {problem}"));
             }
         }
     }
-    findings::report(&findings)?;
+    report(&findings)?;
     let copy = folder.join("mkdocs.yml");
     sh.write_file(&copy, configuration)?;
     // Not `--quiet`, which would leave warnings uncounted.

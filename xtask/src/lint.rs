@@ -5,16 +5,10 @@ use anyhow::Result;
 use clap::Args;
 use xshell::cmd;
 
-use crate::api;
-use crate::guide;
-use crate::house;
 use crate::python::{Set, Venv};
-use crate::shell::{answer, succeeds, target};
+use crate::shell::{succeeds, target};
 use crate::steps::{Steps, skip};
-use crate::workspace;
-
-/// The crates whose public API is Rust's. That of the C API is a header, which has its own test.
-const RUST_API: [&str; 3] = ["dlbridge-sys", "dlbridge", "dlbridge-pyo3"];
+use crate::{api, guide, house, workspace};
 
 /// Crates that take most of the time of all adapters' crates.
 const LARGE: [&str; 7] = ["arrow", "burn", "candle", "faer", "image", "nalgebra", "safetensors"];
@@ -64,7 +58,6 @@ pub(crate) fn steps(steps: &mut Steps, beside: &[&str]) -> Result<()> {
     steps.step("house rules", house::check);
     steps.step("guide", || guide::build(&venv).map(drop));
     steps.step("public API", api::check);
-    steps.step("public API since the last release", || public_api(&venv));
     steps.step("licences and advisories", || {
         if !succeeds(cmd!(sh, "cargo deny --version")) {
             return skip("cargo install cargo-deny --locked");
@@ -133,17 +126,4 @@ fn oldest_dependencies(venv: &Venv) -> Result<()> {
     cargo.args(["update", "--quiet", "-Zdirect-minimal-versions"]).run()?;
     let check = cmd!(venv.sh, "cargo check --lib --all-features {packages...}");
     Ok(check.arg("--target-dir").arg(folder.join("target")).run()?)
-}
-
-/// Compares the public API with that of the last release.
-fn public_api(venv: &Venv) -> Result<()> {
-    let sh = &venv.sh;
-    let Some(tag) = answer(cmd!(sh, "git describe --tags --abbrev=0 --match v[0-9]*")) else {
-        return skip("there is no release yet, or no tag of one here");
-    };
-    if !succeeds(cmd!(sh, "cargo semver-checks --version")) {
-        return skip("cargo install cargo-semver-checks --locked");
-    }
-    let packages = RUST_API.iter().flat_map(|name| ["--package", name]);
-    Ok(cmd!(sh, "cargo semver-checks --baseline-rev {tag} {packages...}").run()?)
 }

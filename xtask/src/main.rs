@@ -5,7 +5,6 @@ mod bench;
 mod capi;
 mod cross;
 mod doctor;
-mod findings;
 mod fuzz;
 mod guide;
 mod house;
@@ -73,19 +72,7 @@ enum Command {
     /// Run hostile input against a model
     Fuzz(fuzz::Options),
     /// Check whether frameworks conform to the DLPack standard, and how fast they are
-    Doctor {
-        #[command(flatten)]
-        with: With,
-        /// Install every framework first
-        #[arg(long)]
-        full: bool,
-        /// Install every framework for the newest Python, and write docs/doctor.md (several GB)
-        #[arg(long)]
-        report: bool,
-        /// Arguments for `python -m dlpack_doctor`
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<String>,
-    },
+    Doctor(doctor::Options),
     /// Measure, in Rust, in Python, and in Julia where it is installed
     Bench(bench::Options),
     /// Build the C libraries, the header, and files for pkg-config and CMake
@@ -147,14 +134,7 @@ fn run(command: Command) -> Result<()> {
         Command::Lint(options) => lint::run(&options),
         Command::Sanitize(options) => sanitize::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
-        Command::Doctor { report: true, args, .. } => doctor::report(&args),
-        Command::Doctor { with, full, args, .. } => {
-            let mut sets = with.with;
-            if full {
-                sets.push(Set::named("full")?);
-            }
-            doctor::run(&sets, &args)
-        }
+        Command::Doctor(options) => doctor::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Capi { prefix } => capi::run(prefix),
         Command::Guide | Command::Site => {
@@ -210,11 +190,11 @@ mod tests {
     #[test]
     fn arguments_after_ours_are_passed_on() {
         let words = "xtask doctor --with ci --full numpy --list --with".split(' ');
-        let Command::Doctor { with, full, args, .. } = Cli::parse_from(words).command else {
+        let Command::Doctor(options) = Cli::parse_from(words).command else {
             panic!("not the doctor");
         };
-        assert_eq!((with.with.len(), full), (1, true));
-        assert_eq!(args, ["numpy", "--list", "--with"]);
+        assert_eq!((options.with.with.len(), options.full), (1, true));
+        assert_eq!(options.args, ["numpy", "--list", "--with"]);
         assert!(Cli::try_parse_from(["xtask", "setup", "--with", "troch"]).is_err());
     }
 }

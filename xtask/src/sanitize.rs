@@ -2,7 +2,8 @@
 //! Each tool runs, or is listed as skipped with the reason.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -10,7 +11,7 @@ use xshell::{Shell, cmd};
 
 use crate::capi;
 use crate::python::Venv;
-use crate::shell::{answer, files, files_in, lacks_valgrind, shell, stem, succeeds, target};
+use crate::shell::{answer, files, lacks_valgrind, shell, succeeds, target};
 use crate::steps::{Steps, skip};
 use crate::workspace::{self, CORE_FEATURES};
 
@@ -74,34 +75,15 @@ fn nightly() -> Result<String> {
     nightly.map_or_else(|| skip("no nightly Rust: rustup toolchain install nightly"), Ok)
 }
 
-/// What selects the tests of the main crate, part by part: those of the core, and those of one adapter
-/// each, which have the name of its feature, or begin with it.
-fn parts_of_tests() -> Result<[Vec<String>; 2]> {
-    let features = workspace::main_crate()?.features();
-    let features: Vec<_> = features.iter().map(|feature| feature.replace('-', "_")).collect();
-    let named = |folder| {
-        let names = files_in(folder, "rs").into_iter().map(|file| stem(&file).to_owned());
-        names.filter(|name| name != "main")
-    };
-    let modules = named("crates/dlbridge/tests/it").map(|name| format!("it {name}::"));
-    let parts = named("crates/dlbridge/tests").chain(modules);
-    let is_adapters = |part: &String| {
-        let name = part.trim_start_matches("it ");
-        features.iter().any(|feature| name.starts_with(feature))
-    };
-    let (adapters, core) = parts.partition(is_adapters);
-    Ok([core, adapters])
-}
-
 /// AddressSanitizer and LeakSanitizer over the tests of the main crate.
 fn address(sh: &Shell) -> Result<()> {
     let (nightly, host) = (nightly()?, workspace::host()?);
     // The adapters' crates take long to build, so the core does not wait for them.
     for features in [&["--features", CORE_FEATURES][..], &["--lib", "--all-features"]] {
-        let test = workspace::cargo(sh, Some(&nightly)).args(["test", "--package", "dlbridge"]);
-        let test = test.args(["--package", "dlbridge-sealed"]);
-        let test = test.args(["--no-fail-fast", "--target", &host]).args(features);
-        let test = test.args(["--test", "it", "--test", "binding", "--test", "depth"]);
+        let words = "test --package dlbridge --package dlbridge-sealed --no-fail-fast --test it \
+            --test binding --test depth --target";
+        let test = workspace::cargo(sh, Some(&nightly)).args(words.split_whitespace());
+        let test = test.arg(&host).args(features);
         // A copy of 2^62 bytes is an error in the tests, as it is without the sanitizer.
         let options = "detect_leaks=1:allocator_may_return_null=1";
         test.env("RUSTFLAGS", "-Zsanitizer=address").env("ASAN_OPTIONS", options).run()?;
@@ -150,54 +132,44 @@ fn valgrind(sh: &Shell) -> Result<()> {
     Ok(programs.env("DLBRIDGE_CAPI_LIBRARY", capi::build()?).run()?)
 }
 
-/// Miri over the Rust tests, one program after the other, until all are done or the time is up: the
-/// core's tests, what is shared without a lock, and the adapters' tests, which take longest to build.
+/// Miri over the Rust tests: the core's, what the C API shares without a lock, and the adapters', whose
+/// crates take longest to build. Each has the same part of the time, so that a slow one leaves some to the others.
 fn miri(sh: &Shell, limit: Duration) -> Result<()> {
     let nightly = nightly()?;
     if !succeeds(cmd!(sh, "rustup run {nightly} cargo miri --version")) {
         return skip("no Miri: rustup +nightly component add miri");
     }
-    if !succeeds(cmd!(sh, "timeout --version")) {
-        return skip("no program `timeout`, which limits the time");
-    }
-    let [core, adapters] = parts_of_tests()?;
-    let selected = |part: &str| format!("--test {}", part.replacen(' ', " -- ", 1));
-    let of_core = format!("--package dlbridge --features {CORE_FEATURES}");
-    let mut programs = vec![format!("{of_core} --lib")];
-    programs.extend(core.iter().map(|part| format!("{of_core} {}", selected(part))));
-    programs.push(CAPI.to_owned());
-    let of_adapter =
-        |part: &String| format!("--package dlbridge --all-features {}", selected(part));
-    programs.extend(adapters.iter().map(of_adapter));
-    let (started, mut unfinished) = (Instant::now(), Vec::new());
-    for program in &programs {
-        let name = program.rsplit(' ').next().unwrap_or_default();
-        // One slow program does not take the time of all others.
-        let seconds = limit.saturating_sub(started.elapsed()).min(limit / 4).as_secs();
-        if seconds == 0 {
-            unfinished.push(name);
-            continue;
-        }
-        let (seconds, words) = (seconds.to_string(), program.split(' '));
-        let schedules = if program == CAPI { " -Zmiri-many-seeds=0..16" } else { "" };
+    let features = workspace::main_crate()?.features();
+    // Modules of tests begin with the name of the adapted crate.
+    let adapters: Vec<_> = features.iter().filter_map(|name| name.split('-').next()).collect();
+    let programs = [
+        ("the core", format!("--package dlbridge --lib --tests --features {CORE_FEATURES}"), ""),
+        ("the C library", CAPI.to_owned(), " -Zmiri-many-seeds=0..16"),
+        (
+            "the adapters",
+            format!("--package dlbridge --all-features --test it -- {}", adapters.join(" ")),
+            "",
+        ),
+    ];
+    let (seconds, mut unfinished) = ((limit / 3).as_secs().to_string(), Vec::new());
+    for (name, words, schedules) in programs {
+        let words = words.split(' ');
         let test =
             cmd!(sh, "timeout -k 10 {seconds} rustup run {nightly} cargo miri test {words...}");
         eprintln!("$ {test}");
-        let mut test = std::process::Command::from(test);
+        let mut test = Command::from(test);
         test.env("MIRIFLAGS", format!("{MIRI_FLAGS}{schedules}")).env("PROPTEST_CASES", MIRI_CASES);
         match test.status()?.code() {
             Some(0) => {}
             // The time was up.
             Some(124 | 137) => unfinished.push(name),
-            _ => bail!("Miri failed: {program}"),
+            _ => bail!("Miri failed: {name}"),
         }
     }
-    if unfinished.is_empty() {
-        return Ok(());
+    match unfinished.is_empty() {
+        true => Ok(()),
+        false => skip(format!("--minutes N gives more time for {}", unfinished.join(", "))),
     }
-    let (done, names) = (programs.len() - unfinished.len(), unfinished.join(", "));
-    let all = programs.len();
-    skip(format!("{done} of {all} programs passed; --minutes N gives more time for {names}"))
 }
 
 /// The Python tests over a native module with AddressSanitizer.
@@ -209,14 +181,9 @@ fn python() -> Result<()> {
     let runtime = runtime.filter(|path| cfg!(target_os = "linux") && path.is_absolute());
     let Some(runtime) = runtime else { return skip("the C compiler has no libasan.so") };
     let (sh, folder, host) = (&venv.sh, target().join("sanitize"), workspace::host()?);
-    let build = workspace::cargo(sh, Some(nightly)).args([
-        "build",
-        "--features",
-        "testing",
-        "--package",
-        "dlbridge-python",
-    ]);
-    let build = build.args(["--target", &host, "--target-dir"]).arg(&folder);
+    let words = "build --features testing --package dlbridge-python --target".split(' ');
+    let build = workspace::cargo(sh, Some(nightly)).args(words);
+    let build = build.args([&host, "--target-dir"]).arg(&folder);
     build.env("RUSTFLAGS", "-Zsanitizer=address").run()?;
     // The installed package stays as it is: the Python files are copied beside the new module.
     let package = folder.join("package");
@@ -264,14 +231,7 @@ fn of_log(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{of_log, parts_of_tests};
-
-    #[test]
-    fn tests_of_adapters_are_told_by_their_names() {
-        let [core, adapters] = parts_of_tests().unwrap();
-        assert!(!core.is_empty() && core.iter().all(|name| !name.contains("_0_")));
-        assert!(adapters.iter().any(|name| name.starts_with("it ndarray_0_")), "{adapters:?}");
-    }
+    use super::of_log;
 
     #[test]
     fn leaks_of_our_module_are_told_from_those_of_python() {

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use xshell::{Cmd, Shell, cmd};
 
 /// The workspace's root: the parent of this crate.
@@ -82,4 +82,17 @@ pub(crate) fn each_line(cmd: Cmd<'_>, mut on_line: impl FnMut(&str)) -> Result<(
 pub(crate) fn lacks_valgrind(sh: &Shell) -> Option<&'static str> {
     let missing = !succeeds(cmd!(sh, "valgrind --version"));
     missing.then_some("no valgrind: install your system's package")
+}
+
+/// Prints the findings, and fails if there are any.
+pub(crate) fn report(findings: &[String]) -> Result<()> {
+    for finding in findings {
+        println!("{finding}");
+    }
+    if findings.is_empty() { Ok(()) } else { bail!("{} findings", findings.len()) }
+}
+
+/// The number of the line that a place in a text is in.
+pub(crate) fn line_of(text: &str, place: usize) -> usize {
+    1 + text[..place].matches('\n').count()
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::{Args, Subcommand};
+use clap::{Args, ValueEnum};
 use xshell::cmd;
 
 use crate::python::{RELEASE, Set, Venv, others, resolve, test_profile};
@@ -32,80 +32,61 @@ pub(crate) struct Options {
     /// The core's tests in Rust and the Python tests without the slow ones, in a few minutes
     #[arg(long, conflicts_with = "with")]
     quick: bool,
-    #[command(subcommand)]
+    /// The tests to run; default: all but the long ones
     suite: Option<Suite>,
-}
-
-#[derive(Debug, Subcommand)]
-enum Suite {
-    /// cargo test alone
-    Rust(Rest),
-    /// pytest alone
-    Python(Rest),
-    /// pytest on a Python without the GIL
-    FreeThreaded(Rest),
-    /// pytest on Python 3.15, with the GIL and without, over one wheel
-    Abi3t(Rest),
-    /// The tests of `dlbridge-pyo3` with older versions of PyO3
-    Pyo3(Rest),
-    /// The core's tests on aarch64, 32-bit x86 and big-endian s390x, under QEMU
-    Cross(Rest),
-    /// The Julia package alone; arguments are files of its folder `test`
-    Julia(Rest),
-}
-
-#[derive(Debug, Args)]
-struct Rest {
-    /// Arguments for the test runner
+    /// Arguments for the suite's test runner
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Suite {
+    /// cargo test alone
+    Rust,
+    /// pytest alone
+    Python,
+    /// pytest on a Python without the GIL
+    FreeThreaded,
+    /// pytest on Python 3.15, with the GIL and without, over one wheel
+    Abi3t,
+    /// The tests of `dlbridge-pyo3` with older versions of PyO3
+    Pyo3,
+    /// The core's tests on aarch64, 32-bit x86 and big-endian s390x, under QEMU
+    Cross,
+    /// The Julia package alone; arguments are files of its folder `test`
+    Julia,
+}
+
 /// Runs all tests, or those of one suite with arguments for its test runner.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let with = &options.with.with;
-    Steps::run(|steps| match &options.suite {
-        _ if options.quick => quick(steps),
-        None => {
-            let tests = Tests::prepare(with, steps)?;
-            if julia::here()?.is_some() {
-                steps.beside(&["test", "julia"])?;
-            } else {
-                steps.skip("Julia", "cargo xtask test julia unpacks one");
+    let Options { with, quick: is_quick, suite, args } = options;
+    let venv = || Venv::ready(&with.with);
+    Steps::run(|steps| {
+        match suite {
+            _ if *is_quick => quick(steps)?,
+            None => {
+                let tests = Tests::prepare(&with.with, steps)?;
+                if julia::here()?.is_some() {
+                    steps.beside(&["test", "julia"])?;
+                } else {
+                    steps.skip("Julia", "cargo xtask test julia unpacks one");
+                }
+                tests.all(steps)?;
             }
-            tests.all(steps)
+            Some(Suite::Rust) => {
+                // clap drops the dashes where they are the first argument.
+                let dashes = std::env::args().nth(3).filter(|word| word == "--");
+                let args: Vec<_> = dashes.into_iter().chain(args.iter().cloned()).collect();
+                Tests::prepare(&with.with, steps)?.rust(&args, steps);
+            }
+            Some(Suite::Python) => python(&venv()?, &test_profile(), args, steps),
+            Some(Suite::FreeThreaded) => free_threaded(args, steps),
+            Some(Suite::Abi3t) => abi3t(args, steps),
+            Some(Suite::Pyo3) => older_pyo3(&venv()?, &OLDER_PYO3, args, steps),
+            Some(Suite::Cross) => cross::run(args, steps),
+            Some(Suite::Julia) => julia(&venv()?, args, steps),
         }
-        Some(Suite::Rust(rest)) => {
-            // clap drops the dashes where they are the first argument.
-            let dashes = std::env::args().nth(3).filter(|word| word == "--");
-            let args: Vec<_> = dashes.into_iter().chain(rest.args.iter().cloned()).collect();
-            Tests::prepare(with, steps)?.rust(&args, steps);
-            Ok(())
-        }
-        Some(Suite::Python(rest)) => {
-            python(&Venv::ready(with)?, &test_profile(), &rest.args, steps);
-            Ok(())
-        }
-        Some(Suite::FreeThreaded(rest)) => {
-            free_threaded(&rest.args, steps);
-            Ok(())
-        }
-        Some(Suite::Abi3t(rest)) => {
-            abi3t(&rest.args, steps);
-            Ok(())
-        }
-        Some(Suite::Pyo3(rest)) => {
-            older_pyo3(&Venv::ready(with)?, &OLDER_PYO3, &rest.args, steps);
-            Ok(())
-        }
-        Some(Suite::Cross(rest)) => {
-            cross::run(&rest.args, steps);
-            Ok(())
-        }
-        Some(Suite::Julia(rest)) => {
-            julia(&Venv::ready(with)?, &rest.args, steps);
-            Ok(())
-        }
+        Ok(())
     })
 }
 

@@ -9,8 +9,7 @@ mod rules;
 
 use anyhow::Result;
 
-use crate::findings::report;
-use crate::shell::{files, root};
+use crate::shell::{files, report, root};
 use crate::workspace;
 
 /// Written by cbindgen, as long as the C API is.

@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use pulldown_cmark::{Event, Parser};
 
 use super::notes;
-use crate::findings::line_of;
 use crate::guide;
+use crate::shell::line_of;
 
 /// History, adapters that do not exist yet, pages that a command writes.
 const LEFT_OUT: &str = "CHANGELOG docs/benchmarks docs/decisions/ docs/doctor docs/first";
