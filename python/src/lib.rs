@@ -69,6 +69,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sealed::seal, module)?)?;
     module.add_function(wrap_pyfunction!(sealed::empty_sealed, module)?)?;
     module.add_function(wrap_pyfunction!(sealed::open_sealed, module)?)?;
+    module.add_function(wrap_pyfunction!(sealed::open_handle, module)?)?;
     module.add_function(wrap_pyfunction!(_unpickle, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::inspect, module)?)?;
     #[cfg(feature = "testing")]

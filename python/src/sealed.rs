@@ -10,12 +10,14 @@ use std::sync::{Mutex, PoisonError};
 
 use dlbridge::{ArcTensor, DType, Tensor};
 use dlbridge_pyo3::{Error, PyDType, PyTensor, Result, TensorObject};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use dlbridge_sealed::Opens;
 use dlbridge_sealed::{Builder, Filling, SealedTensors};
 use pyo3::exceptions::{PyBufferError, PyKeyError, PyOSError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyIterator, PyList, PyMapping};
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMapping};
 
 use crate::arguments::Shape;
 use crate::create::bad_argument;
@@ -27,8 +29,8 @@ type Metadata = Option<BTreeMap<String, String>>;
 
 /// Named tensors in a sealed memory file, which no process can change.
 ///
-/// Other processes map the same memory: pass the object to them through `multiprocessing`, or its
-/// descriptor (`fileno`) through `socket.send_fds`.
+/// Other processes map the same memory: pass the object to them in any pickle, its `handle` in any
+/// message, or its descriptor (`fileno`) through `socket.send_fds`.
 #[pyclass(frozen, weakref, name = "SealedTensors", module = "dlbridge")]
 pub(crate) struct SealedObject(SealedTensors);
 
@@ -98,13 +100,27 @@ impl SealedObject {
         slf
     }
 
-    /// Fails: the pickles of `multiprocessing` do not call it.
-    fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(PyTypeError::new_err(
-            "expected a pickle of multiprocessing (arguments of a Process, Pool, Queue, \
-             ProcessPoolExecutor), found another: no file descriptor travels in it; pickle the \
-             tensors, dict(x), which copies them, or send x.fileno() by socket.send_fds",
-        ))
+    /// Bytes that open the tensors in another process of this user, for any message: `open_handle`.
+    ///
+    /// They open them as often as wanted while this object exists, or with `once` one time, and keep
+    /// the memory until then. They hold a secret: whoever has them can read the tensors.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[pyo3(signature = (*, once=false))]
+    fn handle<'py>(&self, py: Python<'py>, once: bool) -> Result<Bound<'py, PyBytes>> {
+        let opens = if once { Opens::Once } else { Opens::Many };
+        Ok(PyBytes::new(py, &self.0.handle(opens).map_err(exception)?))
+    }
+
+    /// A pickle has a handle. It opens the tensors once at least, also if this object is deleted before.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn __reduce_ex__<'py>(
+        &self,
+        py: Python<'py>,
+        _protocol: &Bound<'py, PyAny>,
+    ) -> Result<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let handle = self.0.handle(Opens::OnceAtLeast).map_err(exception)?;
+        let open = py.import(intern!(py, "dlbridge"))?.getattr(intern!(py, "open_handle"))?;
+        Ok((open, (PyBytes::new(py, &handle),)))
     }
 
     fn __repr__(&self) -> Result<String> {
@@ -119,17 +135,6 @@ impl SealedObject {
 }
 
 impl SealedObject {
-    /// The object, which `multiprocessing` can pickle from here on.
-    fn create(py: Python<'_>, sealed: SealedTensors) -> Result<Bound<'_, Self>> {
-        static REGISTERED: PyOnceLock<()> = PyOnceLock::new();
-        // The import runs Python code, which may come back here: it runs before the lock is taken.
-        if REGISTERED.get(py).is_none() {
-            py.import(intern!(py, "dlbridge._sealed"))?;
-            let _ = REGISTERED.set(py, ());
-        }
-        Ok(Bound::new(py, Self(sealed))?)
-    }
-
     fn each<'py>(
         &self,
         py: Python<'py>,
@@ -178,7 +183,7 @@ impl UnsealedObject {
     ///
     /// Delete the tensors and the arrays made of them first; while one exists, this raises
     /// `BufferError`.
-    fn seal<'py>(&self, py: Python<'py>) -> Result<Bound<'py, SealedObject>> {
+    fn seal(&self) -> Result<SealedObject> {
         let mut unsealed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let given = std::mem::take(&mut unsealed.tensors);
         drop(given);
@@ -190,9 +195,7 @@ impl UnsealedObject {
             );
             return Err(PyBufferError::new_err(message).into());
         }
-        let sealed = unsealed.filling.seal().map_err(exception)?;
-        drop(unsealed);
-        SealedObject::create(py, sealed)
+        Ok(SealedObject(unsealed.filling.seal().map_err(exception)?))
     }
 }
 
@@ -209,10 +212,7 @@ impl UnsealedObject {
 /// A single array is named `tensor`. On systems other than Linux, this raises `OSError`.
 #[pyfunction]
 #[pyo3(signature = (x, /, *, metadata=None))]
-pub(crate) fn seal<'py>(
-    x: &Bound<'py, PyAny>,
-    metadata: Metadata,
-) -> Result<Bound<'py, SealedObject>> {
+pub(crate) fn seal(x: &Bound<'_, PyAny>, metadata: Metadata) -> Result<SealedObject> {
     supported()?;
     let tensors: Vec<(String, PyTensor)> = match x.cast::<PyMapping>() {
         Ok(named) => {
@@ -230,7 +230,7 @@ pub(crate) fn seal<'py>(
     for (name, tensor) in &tensors {
         filling.copy_from(name, tensor)?;
     }
-    SealedObject::create(x.py(), filling.seal().map_err(exception)?)
+    Ok(SealedObject(filling.seal().map_err(exception)?))
 }
 
 /// Allocate tensors to be filled and then sealed: values that are computed there are not copied.
@@ -278,15 +278,14 @@ pub(crate) fn empty_sealed(
 /// [0, 1, 2]
 #[pyfunction]
 #[pyo3(signature = (fd, /))]
-pub(crate) fn open_sealed<'py>(fd: &Bound<'py, PyAny>) -> Result<Bound<'py, SealedObject>> {
+pub(crate) fn open_sealed(fd: &Bound<'_, PyAny>) -> Result<SealedObject> {
     supported()?;
     let fileno = fd.getattr_opt(intern!(fd.py(), "fileno"))?;
     let number = match &fileno {
         Some(fileno) => fileno.call0()?.extract()?,
         None => fd.extract()?,
     };
-    let py = fd.py();
-    SealedObject::create(py, py.detach(|| open(number))?)
+    Ok(SealedObject(fd.py().detach(|| open(number))?))
 }
 
 #[cfg(unix)]
@@ -304,6 +303,22 @@ fn open(number: i32) -> Result<SealedTensors> {
 #[cfg(not(unix))]
 fn open(_number: i32) -> Result<SealedTensors> {
     Err(supported().err().unwrap_or_else(|| PyOSError::new_err("no descriptors").into()))
+}
+
+/// Open sealed tensors by a handle that another process made: `SealedTensors.handle`.
+///
+/// That process must be alive, of the same user, and on the same machine.
+///
+/// >>> import dlbridge
+/// >>> sealed = dlbridge.seal(dlbridge.arange(3))
+/// >>> dlbridge.open_handle(sealed.handle())["tensor"].tolist()
+/// [0, 1, 2]
+#[pyfunction]
+#[pyo3(signature = (handle, /))]
+pub(crate) fn open_handle(py: Python<'_>, handle: PyBackedBytes) -> Result<SealedObject> {
+    supported()?;
+    let sealed = py.detach(|| dlbridge_sealed::open_handle(&handle));
+    Ok(SealedObject(sealed.map_err(exception)?))
 }
 
 /// An item of a dict.

@@ -101,6 +101,27 @@ def executor(context):
     assert tensor.tolist() == list(range(100))
 
 
+def take_and_wait(tasks, results):
+    taken = [tasks.get() for _ in range(20)]
+    results.put(len(taken))
+    time.sleep(600)
+
+
+def killed(context):
+    """A reader that is killed with what it received leaves no descriptor in the sender."""
+    tasks, results = context.Queue(), context.Queue()
+    child = context.Process(target=take_and_wait, args=(tasks, results))
+    child.start()
+    tasks.put(make(1))
+    before = descriptors()
+    for size in range(1, 20):
+        tasks.put(make(size))
+    assert results.get(timeout=60) == 20
+    child.kill()
+    child.join()
+    assert descriptors() < before + 5, descriptors() - before
+
+
 def loader(context):
     """Workers of PyTorch's loader make batches, which the trainer reads without a copy."""
     from torch import from_dlpack
@@ -201,7 +222,7 @@ def main(scenario, *arguments):
     lives = {"maker": maker, "reader": reader, "limit": limit}
     if scenario in lives:
         return lives[scenario](*arguments)
-    scenarios = [process, queue, pool, executor, loader, forked]
+    scenarios = [process, queue, pool, executor, killed, loader, forked]
     (method,) = arguments
     {function.__name__: function for function in scenarios}[scenario](get_context(method))
 

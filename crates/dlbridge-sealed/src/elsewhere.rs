@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use dlbridge::Error;
 
-use crate::refused;
+use crate::{SealedTensors, refused};
 
 /// A descriptor of a file.
 #[cfg(unix)]
@@ -17,6 +17,15 @@ pub(crate) type Descriptor = Infallible;
 
 fn unsupported<T>() -> Result<T, Error> {
     Err(refused(format!("expected Linux, found {}; send the bytes instead", std::env::consts::OS)))
+}
+
+/// Opens sealed tensors by a handle: on Linux. Here, it is an error.
+///
+/// # Errors
+///
+/// [`Refused`](Error::Refused).
+pub fn open_handle(_handle: &[u8]) -> Result<SealedTensors, Error> {
+    unsupported()
 }
 
 /// A mapping that is only read.

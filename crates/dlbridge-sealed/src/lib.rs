@@ -10,6 +10,7 @@
 //! | tensors to compute | them in a file from the start | [`Builder`], [`Filling::seal`] |
 //! | a tensor, some tensors | a sealed copy | [`SealedTensors::try_from`], [`seal`] |
 //! | sealed tensors, a Unix socket | them in another process | `SealedTensors::send`, `receive` |
+//! | sealed tensors, any other message | bytes that open them in another process | `SealedTensors::handle`, `open_handle` |
 //! | sealed tensors | their descriptor | `as_fd`, `OwnedFd::from` |
 //! | a descriptor that was received | its tensors, after a check | [`SealedTensors::try_from`] |
 //! | sealed tensors | a tensor to read | [`SealedTensors::tensor`] |
@@ -59,6 +60,8 @@ mod raw;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod channel;
 mod filling;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod handle;
 mod header;
 mod sealed;
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -67,6 +70,10 @@ mod socket;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub use channel::{Channel, Loan, Message, Pool, Ready};
 pub use filling::{Builder, Filling};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub use handle::{Opens, open_handle};
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub use raw::open_handle;
 pub use sealed::{SealedTensors, seal};
 
 use dlbridge::Error;

@@ -5,14 +5,16 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
 use rustix::fs::{self, FileType, MemfdFlags, SealFlags, SeekFrom};
 use rustix::io::{Errno, pwrite, retry_on_intr};
+use rustix::process::geteuid;
 
 use dlbridge::Error;
 
@@ -332,6 +334,22 @@ fn stat(file: &OwnedFd) -> Result<fs::Stat, Error> {
 #[allow(clippy::unnecessary_cast, reason = "of other types on other machines")]
 fn identity(found: &fs::Stat) -> (u64, u64) {
     (found.st_dev as u64, found.st_ino as u64)
+}
+
+/// Whether the process at the other end of a socket is of the user of this one, as the kernel says.
+pub(crate) fn is_of_this_user(socket: &UnixStream) -> Result<bool, Error> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    let (option, out) = (libc::SO_PEERCRED, (&raw mut peer).cast());
+    // Not by rustix, whose process number cannot be that of another namespace, 0.
+    // SAFETY: the call writes `len` bytes at most, three numbers of any value (F10).
+    let done = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, out, &raw mut len)
+    };
+    if done != 0 {
+        return Err(system("getsockopt(SO_PEERCRED)", io::Error::last_os_error()));
+    }
+    Ok(peer.uid == geteuid().as_raw())
 }
 
 pub(crate) fn system(call: &'static str, error: impl fmt::Display) -> Error {

@@ -25,6 +25,8 @@ pub struct SealedTensors {
     file: SealedFile,
     map: Arc<Map>,
     contents: Arc<Contents>,
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(crate) handles: Arc<crate::handle::Handles>,
 }
 
 impl SealedTensors {
@@ -96,8 +98,13 @@ impl SealedTensors {
     ///
     /// [`Refused`](Error::Refused) if the process has no descriptor left.
     pub fn try_clone(&self) -> Result<Self, Error> {
-        let (map, contents) = (Arc::clone(&self.map), Arc::clone(&self.contents));
-        Ok(Self { file: self.file.try_clone()?, map, contents })
+        Ok(Self {
+            file: self.file.try_clone()?,
+            map: Arc::clone(&self.map),
+            contents: Arc::clone(&self.contents),
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            handles: Arc::clone(&self.handles),
+        })
     }
 
     pub(crate) fn open(file: Descriptor) -> Result<Self, Error> {
@@ -107,7 +114,13 @@ impl SealedTensors {
     }
 
     pub(crate) fn new(file: SealedFile, map: Map, contents: Contents) -> Self {
-        Self { file, map: Arc::new(map), contents: Arc::new(contents) }
+        Self {
+            file,
+            map: Arc::new(map),
+            contents: Arc::new(contents),
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            handles: Arc::default(),
+        }
     }
 }
 

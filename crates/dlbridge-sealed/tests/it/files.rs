@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use dlbridge::{Access, DType, DescriptorError, Error, Tensor};
-use dlbridge_sealed::{Builder, SealedTensors, seal};
+use dlbridge_sealed::{Builder, Opens, SealedTensors, open_handle, seal};
 use dlbridge_testing::conformance::{self, Expected};
 use rustix::fs::{SealFlags, fcntl_get_seals};
 use safetensors::Dtype;
@@ -285,5 +285,34 @@ fn a_file_of_more_tensors_than_mappings_is_read_and_written() {
         assert_eq!(frozen.as_slice::<i64>(), Ok(&[value; 8][..]));
         let expected = if i % 2 == 0 { -1 } else { value };
         assert_eq!(private.as_slice::<i64>(), Ok(&[expected; 8][..]));
+    }
+}
+
+#[test]
+fn a_handle_ends_with_the_last_clone_and_opens_on_any_thread() {
+    let sealed = SealedTensors::try_from(&Tensor::from(vec![1_u8, 2])).expect("memory");
+    let handle = sealed.handle(Opens::Many).expect("a server");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    let opened = open_handle(&handle).expect("a handle");
+                    let tensor = opened.tensor("tensor").expect("there");
+                    assert_eq!(tensor.as_slice::<u8>(), Ok(&[1, 2][..]));
+                }
+            });
+        }
+    });
+    let clone = sealed.try_clone().expect("a descriptor");
+    assert_eq!(clone.handle(Opens::Many), Ok(handle.clone()));
+    let at_least_once = clone.handle(Opens::OnceAtLeast).expect("a server");
+    let once = clone.handle(Opens::Once).expect("a server");
+    assert_ne!(clone.handle(Opens::Once), Ok(once.clone()));
+    drop(sealed);
+    assert!(open_handle(&handle).is_ok());
+    drop(clone);
+    for (handle, is_open) in [(handle, false), (at_least_once, true), (once, true)] {
+        assert_eq!(open_handle(&handle).is_ok(), is_open);
+        assert!(open_handle(&handle).expect_err("used").to_string().contains("revoked, used"));
     }
 }

@@ -1,0 +1,295 @@
+//! Handles: short byte strings that open sealed tensors in another process, whichever way they came.
+//! Invariant: a file is sent only to a process of this user that knows a secret of it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{Read, Write};
+#[cfg(target_os = "android")]
+use std::os::android::net::SocketAddrExt;
+use std::os::fd::OwnedFd;
+#[cfg(target_os = "linux")]
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use dlbridge::Error;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::raw::{is_of_this_user, system};
+use crate::socket::{receive_file, send_file};
+use crate::{SealedTensors, refused};
+
+/// A handle: this, the process that made it, the machine since it booted, the network namespace,
+/// the name of a socket, a secret.
+const MAGIC: [u8; 4] = *b"dlb1";
+const PROCESS: usize = MAGIC.len();
+const BOOT: usize = PROCESS + size_of::<u32>();
+const NAME: usize = BOOT + size_of::<Machine>();
+const SECRET: usize = NAME + size_of::<Key>();
+const LEN: usize = SECRET + size_of::<Key>();
+
+type Key = [u8; 16];
+/// The identifier of the boot as text, and the number of the network namespace, in which the names of
+/// sockets are.
+type Machine = [u8; 44];
+
+/// How long the maker waits for a process that opens a handle, and how long such a process waits for
+/// its turn.
+const PATIENCE: Duration = Duration::from_secs(1);
+const TURN: Duration = Duration::from_secs(30);
+/// How long the maker waits when it has no descriptor left.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How often a [handle](SealedTensors::handle) opens its tensors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Opens {
+    /// As often as wanted, until the sealed tensors that it is of are dropped with their clones.
+    Many,
+    /// Once. The handle keeps the memory until then, or until its process ends.
+    Once,
+    /// As [`Many`](Self::Many), but not before it was opened once: for a message that outlives its
+    /// sender's tensors, as a pickle does.
+    OnceAtLeast,
+}
+
+impl SealedTensors {
+    /// A handle: 84 bytes that travel in any message, and that [`open_handle`] opens in another process of the
+    /// same user on this machine. It holds a secret: whoever has it can open the tensors.
+    ///
+    /// A thread of this process serves the descriptors. With the process, all its handles end.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    /// use dlbridge_sealed::{Opens, SealedTensors, open_handle};
+    ///
+    /// let sealed = SealedTensors::try_from(&Tensor::from(vec![1_i64, 2]))?;
+    /// let handle: Vec<u8> = sealed.handle(Opens::Many)?;
+    ///
+    /// // In another process, to which any message brought the bytes:
+    /// let opened = open_handle(&handle)?;
+    /// assert_eq!(opened.tensor("tensor")?.as_slice::<i64>()?, [1, 2]);
+    ///
+    /// drop(sealed);
+    /// assert!(open_handle(&handle).is_err());
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](Error::Refused) with what the system says.
+    pub fn handle(&self, opens: Opens) -> Result<Vec<u8>, Error> {
+        let server = server()?;
+        let mut made = lock(&self.handles.0);
+        let before = made.iter().find(|made| made.0 == server.process && made.1 == opens);
+        let secret = match before {
+            Some((_, _, secret)) => *secret,
+            None => {
+                let (secret, file) = (random()?, self.try_clone()?.into());
+                let shared = Shared { file, opens, was_opened: false, is_dropped: false };
+                lock(&server.shared).insert(secret, shared);
+                if opens != Opens::Once {
+                    made.push((server.process, opens, secret));
+                }
+                secret
+            }
+        };
+        let process = server.process.to_le_bytes();
+        Ok([&MAGIC[..], &process, &machine()?, &server.name, &secret].concat())
+    }
+}
+
+/// Opens sealed tensors by a [handle](SealedTensors::handle), from any message. They are checked like any
+/// others.
+///
+/// # Errors
+///
+/// [`Refused`](Error::Refused) for bytes that are no handle; for a handle of another user, of another machine or
+/// network namespace; for one that was revoked, used, or forged; if the process that made it has ended; and those of
+/// [`try_from`](SealedTensors::try_from).
+pub fn open_handle(handle: &[u8]) -> Result<SealedTensors, Error> {
+    if handle.len() != LEN || !handle.starts_with(&MAGIC) {
+        let found = handle.len();
+        return Err(refused(format!(
+            "expected a handle of {LEN} bytes, found {found} other bytes"
+        )));
+    }
+    if handle[BOOT..NAME] != machine()? {
+        return Err(failed(
+            "expected a handle of this machine, its last boot and this network namespace, found one of another; \
+             send the bytes of the tensors",
+        ));
+    }
+    let socket = address(&handle[NAME..SECRET]).and_then(|name| UnixStream::connect_addr(&name));
+    let process =
+        handle[PROCESS..BOOT].iter().rev().fold(0, |all, &byte| all << 8 | u32::from(byte));
+    let mut socket = socket.map_err(|error| {
+        failed(&format!(
+            "expected that process {process}, which made the handle, is alive: {error}"
+        ))
+    })?;
+    if !is_of_this_user(&socket)? {
+        return Err(failed("expected a handle of this user, found one of another user"));
+    }
+    limit(&socket, TURN)?;
+    socket.write_all(&handle[SECRET..]).map_err(|error| system("write", error))?;
+    match receive_file(&socket)? {
+        Some(file) => SealedTensors::open(file),
+        None => Err(failed(
+            "expected a handle that is valid, found one that was revoked, used, or made by another user: keep the \
+             sealed tensors until it is opened",
+        )),
+    }
+}
+
+/// The handles of sealed tensors and their clones: the process, and the secret that its server knows.
+#[derive(Default, Debug)]
+pub(crate) struct Handles(Mutex<Vec<(u32, Opens, Key)>>);
+
+impl Drop for Handles {
+    fn drop(&mut self) {
+        let made = std::mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner));
+        // A child that is forked revokes no handle of its parent.
+        for (process, _, secret) in made {
+            if process == std::process::id() {
+                server().iter().for_each(|server| server.revoke(&secret));
+            }
+        }
+    }
+}
+
+/// What the thread of a process serves.
+#[derive(Debug)]
+struct Server {
+    /// A child that is forked has this too, without its thread, and maybe with a lock that was held.
+    process: u32,
+    name: Key,
+    shared: Mutex<HashMap<Key, Shared>>,
+    /// The server of a child that was forked, or of its children.
+    next: Next,
+}
+
+type Next = OnceLock<Box<Server>>;
+
+#[derive(Debug)]
+struct Shared {
+    file: OwnedFd,
+    opens: Opens,
+    was_opened: bool,
+    /// The sealed tensors are.
+    is_dropped: bool,
+}
+
+/// The server of this process, which is started by the first call.
+fn server() -> Result<&'static Server, Error> {
+    static FIRST: Next = OnceLock::new();
+    let (mut place, process) = (&FIRST, std::process::id());
+    loop {
+        match place.get() {
+            Some(server) if server.process == process => return Ok(server),
+            Some(server) => place = &server.next,
+            None => start(place, process)?,
+        }
+    }
+}
+
+/// Starts a server, unless another thread was quicker.
+fn start(place: &'static Next, process: u32) -> Result<(), Error> {
+    let name = random()?;
+    let listener = address(&name).and_then(|name| UnixListener::bind_addr(&name));
+    let listener = listener.map_err(|error| system("bind", error))?;
+    let (sender, receiver) = mpsc::channel::<&'static Server>();
+    let serve = move || receiver.iter().for_each(|server| server.serve(&listener));
+    let thread = thread::Builder::new().name("dlbridge-handles".into()).spawn(serve);
+    thread.map_err(|error| system("pthread_create", error))?;
+    let server = Server { process, name, shared: Mutex::default(), next: OnceLock::new() };
+    if place.set(Box::new(server)).is_ok() {
+        // The thread has the other end of this channel.
+        let _ = place.get().map(|server| sender.send(server));
+    }
+    Ok(())
+}
+
+impl Server {
+    fn serve(&self, listener: &UnixListener) {
+        loop {
+            match listener.accept() {
+                // A process that goes, or sends another secret, gets nothing.
+                Ok((client, _)) => drop(self.answer(&client)),
+                Err(_) => thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    fn answer(&self, mut client: &UnixStream) -> Result<(), Error> {
+        if !is_of_this_user(client)? {
+            return Ok(());
+        }
+        limit(client, PATIENCE)?;
+        let mut secret = Key::default();
+        client.read_exact(&mut secret).map_err(|error| system("read", error))?;
+        self.open(&secret)?.map_or(Ok(()), |file| send_file(client, &file))
+    }
+
+    fn open(&self, secret: &Key) -> Result<Option<OwnedFd>, Error> {
+        let mut table = lock(&self.shared);
+        let Some(shared) = table.get_mut(secret) else { return Ok(None) };
+        shared.was_opened = true;
+        if shared.opens != Opens::Once && !shared.is_dropped {
+            let file = shared.file.try_clone().map_err(|error| system("dup", error))?;
+            return Ok(Some(file));
+        }
+        Ok(table.remove(secret).map(|shared| shared.file))
+    }
+
+    /// The sealed tensors are dropped.
+    fn revoke(&self, secret: &Key) {
+        let mut table = lock(&self.shared);
+        let Some(shared) = table.get_mut(secret) else { return };
+        shared.is_dropped = true;
+        if shared.opens == Opens::Many || shared.was_opened {
+            table.remove(secret);
+        }
+    }
+}
+
+/// The name of a socket that is in no folder, and gone with its process.
+fn address(name: &[u8]) -> std::io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name([b"dlbridge-", name].concat())
+}
+
+fn limit(socket: &UnixStream, time: Duration) -> Result<(), Error> {
+    let done = socket.set_read_timeout(Some(time));
+    let done = done.and_then(|()| socket.set_write_timeout(Some(time)));
+    done.map_err(|error| system("setsockopt", error))
+}
+
+fn machine() -> Result<Machine, Error> {
+    let boot =
+        fs::read("/proc/sys/kernel/random/boot_id").map_err(|error| system("boot_id", error))?;
+    let namespace = fs::metadata("/proc/self/ns/net").map_err(|error| system("stat", error))?.ino();
+    let mut machine = [0; size_of::<Machine>()];
+    let (text, number) = machine.split_at_mut(size_of::<Machine>() - size_of::<u64>());
+    let len = text.len().min(boot.len());
+    text[..len].copy_from_slice(&boot[..len]);
+    number.copy_from_slice(&namespace.to_le_bytes());
+    Ok(machine)
+}
+
+fn random() -> Result<Key, Error> {
+    let mut key = Key::default();
+    // A call for so few bytes fills all of them.
+    getrandom(&mut key[..], GetRandomFlags::empty()).map_err(|error| system("getrandom", error))?;
+    Ok(key)
+}
+
+fn failed(reason: &str) -> Error {
+    Error::Refused { by: "open_handle", reason: reason.into() }
+}
+
+/// A lock that is held for a few instructions.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
