@@ -88,7 +88,7 @@ pub use dtypes::names::{PyDType, PyDevice};
 pub use error::{Error, Result};
 pub use ffi::borrow::{Promised, StableArguments};
 pub use ffi::callbacks::Borrow;
-pub use ffi::head::defer_reference_counts;
+pub use ffi::class::defer_reference_counts;
 pub use framework::{Allocator, CallerArray, Output};
 #[doc(hidden)]
 pub use import::import_as_consumer;

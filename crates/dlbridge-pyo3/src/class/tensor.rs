@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyDict, PyIterator, PyTuple};
 use super::{index, methods, values};
 use crate::export::numpy;
 use crate::ffi::arrow;
-use crate::ffi::class::iterator;
+use crate::ffi::interpreter::iterator;
 use crate::ffi::table;
 use crate::{Error, PyDevice, Result, TensorObject};
 

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyList};
 
-use crate::ffi::elements::{Bfloat, Complex, Half};
+use crate::ffi::memory::{Bfloat, Complex, Half};
 use crate::{Error, Result};
 
 /// Above this number of elements, text has only the outermost ones, as in NumPy.

@@ -2,7 +2,6 @@
 //! The array interface's type strings belong to `typestr`.
 //! Invariant: a format has a dtype if and only if it is a single number in this machine's byte
 //! order.
-#![cfg_attr(windows, allow(dead_code, reason = "buffers are not imported there"))]
 
 use std::ffi::{CStr, c_int, c_long, c_short};
 

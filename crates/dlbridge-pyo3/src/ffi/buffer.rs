@@ -1,40 +1,45 @@
-//! The buffer protocol (PEP 3118): its C struct, and the functions that export a class's host memory.
-//! Importing a buffer belongs to `acquired`, installing the functions into a class to `class`.
+//! The buffer protocol (PEP 3118): its C struct, the functions that export a class's host memory, and the
+//! import of buffers. Installing the functions into a class belongs to `class`.
 //! Invariants: the struct is that of CPython's `pybuffer.h`, the same in every version. A request that
 //! cannot describe the tensor's layout fails with a `BufferError`. A buffer owns a handle to its
-//! memory until it is released.
+//! memory until it is released; a tensor owns the acquired buffer itself, which no Python code can find and
+//! release, and which is released once.
 //!
 //! The limited API has these declarations since Python 3.11 only, so they are made here, as in every
 //! CPython since 3.0.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
+use std::slice;
 
-use dlbridge::{Tensor, layout};
-use pyo3::ffi::{Py_ssize_t, PyObject};
+use dlbridge::{DType, Device, Flags, Tensor, layout};
+use pyo3::Borrowed;
+use pyo3::ffi::{self, Py_ssize_t, PyObject};
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use super::callbacks::{Publish, dropped, with_object};
-use crate::dtypes::buffer::format_of;
-use crate::release::ObjectTensor;
+use super::memory::ForeignMemory;
+use crate::dtypes::buffer::{dtype_of, format_of, size_of_item};
+use crate::release::{NeedsInterpreter, ObjectTensor, Owner};
 use crate::{Error, Result};
 
 /// CPython's `Py_buffer`.
 #[repr(C)]
 pub(crate) struct Buffer {
-    pub(crate) buf: *mut c_void,
+    buf: *mut c_void,
     /// A reference that this struct owns.
-    pub(crate) obj: *mut PyObject,
-    pub(crate) len: Py_ssize_t,
-    pub(crate) itemsize: Py_ssize_t,
-    pub(crate) readonly: c_int,
-    pub(crate) ndim: c_int,
-    pub(crate) format: *mut c_char,
-    pub(crate) shape: *mut Py_ssize_t,
-    pub(crate) strides: *mut Py_ssize_t,
-    pub(crate) suboffsets: *mut Py_ssize_t,
+    obj: *mut PyObject,
+    len: Py_ssize_t,
+    itemsize: Py_ssize_t,
+    readonly: c_int,
+    ndim: c_int,
+    format: *mut c_char,
+    shape: *mut Py_ssize_t,
+    strides: *mut Py_ssize_t,
+    suboffsets: *mut Py_ssize_t,
     /// The exporter's own.
-    pub(crate) internal: *mut c_void,
+    internal: *mut c_void,
 }
 
 const WRITABLE: c_int = 0x1;
@@ -45,8 +50,7 @@ const C_CONTIGUOUS: c_int = 0x20 | STRIDES;
 const F_CONTIGUOUS: c_int = 0x40 | STRIDES;
 const ANY_CONTIGUOUS: c_int = 0x80 | STRIDES;
 /// A request for a read-only buffer of any format and strides, and with sub-offsets.
-#[cfg(not(windows))]
-pub(crate) const FULL_READ_ONLY: c_int = 0x100 | STRIDES | FORMAT;
+const FULL_READ_ONLY: c_int = 0x100 | STRIDES | FORMAT;
 
 /// `bf_getbuffer`.
 pub(super) type GetBuffer = unsafe extern "C" fn(*mut PyObject, *mut Buffer, c_int) -> c_int;
@@ -57,13 +61,18 @@ pub(super) type ReleaseBuffer = unsafe extern "C" fn(*mut PyObject, *mut Buffer)
 // version-independent library of Windows.
 #[cfg(not(windows))]
 unsafe extern "C" {
-    pub(crate) fn PyObject_GetBuffer(
-        object: *mut PyObject,
-        view: *mut Buffer,
-        flags: c_int,
-    ) -> c_int;
-    pub(crate) fn PyBuffer_Release(view: *mut Buffer);
+    fn PyObject_GetBuffer(object: *mut PyObject, view: *mut Buffer, flags: c_int) -> c_int;
+    fn PyBuffer_Release(view: *mut Buffer);
 }
+
+/// No buffer is ever acquired there.
+#[cfg(windows)]
+unsafe fn PyObject_GetBuffer(_: *mut PyObject, _: *mut Buffer, _: c_int) -> c_int {
+    -1
+}
+
+#[cfg(windows)]
+unsafe fn PyBuffer_Release(_: *mut Buffer) {}
 
 /// The address of an empty tensor without one: some consumers reject null.
 static NOWHERE: u64 = 0;
@@ -218,5 +227,153 @@ pub(crate) unsafe extern "C" fn release(_: *mut PyObject, view: *mut Buffer) {
     if !owned.is_null() {
         // SAFETY: a box that `fill` made (R7).
         dropped(unsafe { Box::from_raw(owned.cast::<Owned>()) });
+    }
+}
+
+/// Imports an object's buffer; `None` if it has none.
+pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
+    if !has_buffer(&object.get_type()) {
+        return Ok(None);
+    }
+    let buffer = Acquired::new(object)?;
+    if let Some((len, dtype)) = buffer.line()? {
+        let Buffer { buf, readonly, .. } = *buffer.0;
+        let flags = if readonly != 0 { Flags::READ_ONLY } else { Flags::NONE };
+        let builder = Tensor::builder(Owner::new(buffer)).dtype(dtype).shape(&[len]);
+        // SAFETY: as below (F8, T3).
+        return Ok(Some(unsafe { builder.build_raw(buf, Device::CPU, flags) }?));
+    }
+    let memory = buffer.memory()?;
+    // SAFETY: a buffer's memory stays where it is, as it is described, until it is released (PEP
+    // 3118), which the owner does (F8, T3).
+    unsafe { memory.tensor(Owner::new(buffer)) }.map(Some)
+}
+
+/// An object's buffer and its description.
+pub(crate) fn open(object: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, ForeignMemory)> {
+    let buffer = Acquired::new(object)?;
+    let memory = buffer.memory()?;
+    Ok((buffer, memory))
+}
+
+/// Whether an object's type has the buffer protocol.
+pub(crate) fn has_buffer(kind: &Bound<'_, PyType>) -> bool {
+    // Of static types, too, since 3.10; the number of the slot is part of the stable ABI.
+    const BF_GETBUFFER: c_int = 1;
+    // SAFETY: a type, and a slot that every version has (F1).
+    !cfg!(windows) && !unsafe { ffi::PyType_GetSlot(kind.as_type_ptr(), BF_GETBUFFER) }.is_null()
+}
+
+/// An acquired buffer: its exporter counts it, and a `bytearray` with one is not resized.
+/// Boxed, since exporters may point into it. Dropped on threads that are attached only: anywhere
+/// else an `Owner` keeps it.
+pub(crate) struct Acquired(Box<Buffer>);
+
+// SAFETY: plain numbers and pointers, which are used on a thread that is attached (F8, R9).
+unsafe impl Send for Acquired {}
+
+impl NeedsInterpreter for Acquired {
+    fn release(self, _: Python<'_>) {
+        drop(self);
+    }
+}
+
+impl Acquired {
+    fn new(object: Borrowed<'_, '_, PyAny>) -> Result<Self> {
+        let mut buffer = Box::new(Buffer {
+            buf: ptr::null_mut(),
+            obj: ptr::null_mut(),
+            len: 0,
+            itemsize: 0,
+            readonly: 0,
+            ndim: 0,
+            format: ptr::null_mut(),
+            shape: ptr::null_mut(),
+            strides: ptr::null_mut(),
+            suboffsets: ptr::null_mut(),
+            internal: ptr::null_mut(),
+        });
+        // SAFETY: an object, and a struct to fill in (F1, F5).
+        let status =
+            unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *buffer, FULL_READ_ONLY) };
+        match status {
+            0 => Ok(Self(buffer)),
+            _ if cfg!(windows) => Err(Error::buffer(
+                "data: expected an address: no buffers on this platform, found an object",
+            )),
+            _ => Err(PyErr::fetch(object.py()).into()),
+        }
+    }
+
+    /// The length and dtype of a buffer of one axis without gaps, which is most of them.
+    ///
+    /// # Errors
+    ///
+    /// A format that is not one number.
+    fn line(&self) -> Result<Option<(i64, DType)>> {
+        let Buffer { len, itemsize, ndim, shape, strides, suboffsets, .. } = *self.0;
+        if ndim != 1 || itemsize <= 0 || !suboffsets.is_null() || shape.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: not null, so one number, as long as the buffer is held (F8).
+        let extent = unsafe { *shape };
+        // SAFETY: the same.
+        let has_gaps = !strides.is_null() && unsafe { *strides } != itemsize;
+        if has_gaps || extent.checked_mul(itemsize) != Some(len) {
+            return Ok(None);
+        }
+        let dtype = dtype_of(self.format(), size_of_item(itemsize)?)?;
+        Ok(Some((extent as i64, dtype)))
+    }
+
+    /// # Errors
+    ///
+    /// A format that is not one number, sub-offsets, or a length that is not that of the shape.
+    fn memory(&self) -> Result<ForeignMemory> {
+        let Buffer { buf, len, ndim, readonly, .. } = *self.0;
+        if !self.0.suboffsets.is_null() {
+            let message = "suboffsets: expected memory without pointers, found some";
+            return Err(Error::buffer(message));
+        }
+        let itemsize = size_of_item(self.0.itemsize)?;
+        let dtype = dtype_of(self.format(), itemsize)?;
+        let shape = self.list(self.0.shape).unwrap_or_else(|| match ndim {
+            0 => Vec::new(),
+            _ => vec![len as i64 / (itemsize as i64).max(1)],
+        });
+        let strides = self.list(self.0.strides);
+        let items = shape.iter().try_fold(itemsize as i64, |size, &n| size.checked_mul(n));
+        if items != Some(len as i64) {
+            let message = format!("len: expected the bytes of shape {shape:?}, found {len}");
+            return Err(Error::buffer(message));
+        }
+        let read_only = readonly != 0;
+        Ok(ForeignMemory { data: buf, device: Device::CPU, dtype, shape, strides, read_only })
+    }
+
+    /// No format means bytes.
+    fn format(&self) -> &[u8] {
+        if self.0.format.is_null() {
+            return b"B";
+        }
+        // SAFETY: a null-terminated string, as long as the buffer is held (F8).
+        unsafe { CStr::from_ptr(self.0.format) }.to_bytes()
+    }
+
+    fn list(&self, numbers: *const Py_ssize_t) -> Option<Vec<i64>> {
+        let rank = usize::try_from(self.0.ndim).unwrap_or(0);
+        if numbers.is_null() || rank == 0 {
+            return (rank == 0).then(Vec::new);
+        }
+        // SAFETY: not null, so `ndim` numbers, as long as the buffer is held (F8).
+        let numbers = unsafe { slice::from_raw_parts(numbers, rank) };
+        Some(numbers.iter().map(|&number| number as i64).collect())
+    }
+}
+
+impl Drop for Acquired {
+    fn drop(&mut self) {
+        // SAFETY: filled in by `new`, attached, and released once (F1, F8).
+        unsafe { PyBuffer_Release(&raw mut *self.0) };
     }
 }

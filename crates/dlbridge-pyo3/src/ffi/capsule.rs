@@ -15,8 +15,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3::{Borrowed, ffi};
 
+use super::interpreter::undisturbed;
 use super::versions::with_critical_section;
-use crate::release::{self, undisturbed};
+use crate::release;
 use crate::{Error, Result};
 
 /// The name of a capsule that keeps memory and is not to be consumed.

@@ -1,9 +1,6 @@
 //! Foreign things: the C structs and functions of Python, NumPy, Arrow, DLPack and CUDA.
 #![allow(unsafe_code, reason = "the room for it: the files above have safe types")]
 
-#[cfg_attr(windows, path = "acquired_absent.rs")]
-pub(crate) mod acquired;
-mod allocate;
 pub(crate) mod arrow;
 pub(crate) mod borrow;
 pub(crate) mod buffer;
@@ -12,13 +9,12 @@ pub(crate) mod capsule;
 pub(crate) mod class;
 pub(crate) mod descriptor;
 pub(crate) mod driver;
-pub(crate) mod elements;
-pub(crate) mod ended;
-pub(crate) mod head;
 pub(crate) mod interface;
+pub(crate) mod interpreter;
 pub(crate) mod memory;
 pub(crate) mod numpy;
 pub(crate) mod once;
+pub(crate) mod published;
 pub(crate) mod table;
 pub(crate) mod torch;
 pub(crate) mod versions;

@@ -17,8 +17,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyType};
 
 use super::capsule;
+use super::class::Head;
 use super::descriptor::{Described, DescriptorSpace};
-use super::head::Head;
 use super::once::Once;
 use crate::Result;
 use crate::dtypes::numpy::DTYPES;
@@ -255,8 +255,7 @@ impl<'a, 'py> Array<'a, 'py> {
         // From here on no Python code runs that could change the array.
         release::prepare();
         let Some(flags) = self.write(&mut space) else { return Ok(None) };
-        // SAFETY: described just now (F9).
-        let descriptor = unsafe { space.descriptor.get() };
+        let descriptor = &space.descriptor;
         if let Some(keep) = self.export_behind() {
             // SAFETY: the array has no memory of its own, and `keep` keeps what its base does (T3).
             return Ok(Some(unsafe { dlbridge::ffi::from_owner_raw(keep, descriptor, flags) }?));
@@ -334,7 +333,7 @@ impl<'a, 'py> Array<'a, 'py> {
         let device = Device::CPU.into();
         let (shape, strides) = (extents.cast(), space.strides.as_mut_ptr().cast());
         let (ndim, byte_offset) = (rank, 0);
-        space.descriptor.write(DLTensor { data, device, ndim, dtype, shape, strides, byte_offset });
+        space.descriptor = DLTensor { data, device, ndim, dtype, shape, strides, byte_offset };
         Some(if flags & WRITEABLE == 0 { Flags::READ_ONLY } else { Flags::NONE })
     }
 }

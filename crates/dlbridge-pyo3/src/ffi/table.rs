@@ -1,34 +1,25 @@
-//! DLPack's exchange tables: the one that a class of ours publishes, and calls of those of others.
-//! What a class exports belongs to `class`, what is imported to `import`. Only this file calls a table.
+//! DLPack's exchange table, as a class of ours publishes it. Those of others are called in `published`.
+//! What a class exports belongs to `class`.
 //! Invariants: no panic leaves a callback. A callback that fails has set an exception, and consumed
-//! nothing. A table is called only with objects of types that go by it.
+//! nothing.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{ptr, slice};
 
-use dlbridge::ffi::Unwinds;
-use dlbridge::protocol::table::{ATTRIBUTE, CAPSULE, usable};
+use dlbridge::protocol::table::CAPSULE;
 use dlbridge::sys::{
-    DLDeviceType, DLManagedTensorVersioned, DLPackDLTensorFromPyObjectNoSync, DLPackExchangeAPI,
-    DLPackExchangeAPIHeader, DLPackManagedTensorAllocator, DLPackManagedTensorFromPyObjectNoSync,
-    DLPackManagedTensorToPyObjectNoSync, DLPackSetError, DLPackVersion, DLTensor,
+    DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
+    DLPackManagedTensorAllocator, DLPackSetError, DLPackVersion, DLTensor,
 };
 use dlbridge::{DType, DescriptorError, Device, DeviceKind, Tensor, TypeCode};
-use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyType};
-use pyo3::{Borrowed, intern};
 
-use super::allocate::Allocates;
 use super::callbacks::{Publish, guarded, panicked, with_object};
-use super::capsule::{self, adopt, try_adopt};
-use super::descriptor::DescriptorSpace;
-use super::driver::Stream;
-use super::ended::stopped_if_ended;
-use super::head::prepare_class;
-use crate::{Error, Result};
+use super::capsule::{self, try_adopt};
+use super::class::prepare_class;
+use crate::Error;
 
 /// A table that threads share: its fields never change.
 struct Table(DLPackExchangeAPI);
@@ -72,7 +63,7 @@ pub(crate) fn capsule<T: Publish>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> 
 
 /// Whether a table is one of this library, which keeps read-only memory read-only and allocates
 /// host memory.
-fn is_ours(table: &DLPackExchangeAPI) -> bool {
+pub(super) fn is_ours(table: &DLPackExchangeAPI) -> bool {
     let ours: DLPackManagedTensorAllocator = allocate;
     let found = table.managed_tensor_allocator;
     found.is_some_and(|found| ptr::fn_addr_eq(found, ours))
@@ -180,7 +171,7 @@ unsafe extern "C" fn allocate(
 /// # Safety
 ///
 /// `prototype` is null or a descriptor whose shape, if not null, has `ndim` numbers.
-unsafe fn zeros_like(prototype: *mut DLTensor) -> std::result::Result<Tensor, dlbridge::Error> {
+unsafe fn zeros_like(prototype: *mut DLTensor) -> Result<Tensor, dlbridge::Error> {
     // SAFETY: the caller's duty.
     let prototype = unsafe { prototype.as_ref() }.ok_or(DescriptorError::NullTensor)?;
     let DLTensor { dtype, device, ndim, shape, .. } = *prototype;
@@ -200,169 +191,4 @@ unsafe fn zeros_like(prototype: *mut DLTensor) -> std::result::Result<Tensor, dl
     };
     let dtype = DType { code: TypeCode(dtype.code.0), bits: dtype.bits, lanes: dtype.lanes };
     Tensor::zeros(dtype, shape)
-}
-
-/// The table in a type's attribute, if its version is supported.
-pub(crate) fn find(kind: &Bound<'_, PyType>) -> Option<&'static DLPackExchangeAPI> {
-    let capsule = kind.getattr(intern!(kind.py(), ATTRIBUTE)).ok()?;
-    let capsule = capsule.cast::<PyCapsule>().ok()?;
-    let header = capsule.pointer_checked(Some(CAPSULE)).ok()?;
-    // SAFETY: a table that a type publishes is static, and starts with its header in every version
-    // (DLPack 1.2, DLPackExchangeAPIHeader; F5, F6).
-    let header = unsafe { header.cast::<DLPackExchangeAPIHeader>().as_ref() };
-    // SAFETY: the same of each older table; null ends the chain (F5, F6).
-    let found = usable(Some(header), |newer| unsafe { newer.prev_api.as_ref() })?;
-    // SAFETY: a table of this major version has this layout (F5).
-    Some(unsafe { &*ptr::from_ref(found).cast::<DLPackExchangeAPI>() })
-}
-
-/// An object, and the exchange table that its type goes by.
-#[derive(Clone, Copy)]
-pub(crate) struct Published<'a, 'py> {
-    object: Borrowed<'a, 'py, PyAny>,
-    table: &'static DLPackExchangeAPI,
-}
-
-impl<'a, 'py> Published<'a, 'py> {
-    /// # Safety
-    ///
-    /// The object is of the type that published the table, or of one derived from it that has the
-    /// same methods.
-    #[inline(always)]
-    pub(crate) unsafe fn new(
-        object: Borrowed<'a, 'py, PyAny>,
-        table: &'static DLPackExchangeAPI,
-    ) -> Self {
-        Self { object, table }
-    }
-
-    pub(crate) fn object(self) -> Borrowed<'a, 'py, PyAny> {
-        self.object
-    }
-
-    #[inline(always)]
-    pub(crate) fn table(self) -> &'static DLPackExchangeAPI {
-        self.table
-    }
-
-    /// Whether the table is one of this library, which keeps read-only memory read-only and allocates
-    /// host memory.
-    pub(crate) fn is_ours(self) -> bool {
-        is_ours(self.table)
-    }
-
-    /// The function that gives a tensor to own, if the table has it.
-    #[inline(always)]
-    pub(crate) fn gives(self) -> Option<Gives<'a, 'py>> {
-        let function = self.table.managed_tensor_from_py_object_no_sync?;
-        Some(Gives { object: self.object, function })
-    }
-
-    /// The function that describes memory to borrow, if the table has it.
-    #[inline(always)]
-    pub(crate) fn describes(self) -> Option<Describes<'a, 'py>> {
-        let function = self.table.dltensor_from_py_object_no_sync?;
-        Some(Describes { object: self.object, function })
-    }
-
-    /// The function that makes an array of a tensor, if the table has it.
-    #[inline(always)]
-    pub(crate) fn makes(self) -> Option<Makes> {
-        self.table.managed_tensor_to_py_object_no_sync.map(Makes)
-    }
-
-    /// The function that allocates memory, if the table has it.
-    pub(crate) fn allocates(self) -> Option<Allocates> {
-        self.table.managed_tensor_allocator.map(Allocates)
-    }
-
-    /// The current stream of the table's framework; `None` if the table failed.
-    #[cold]
-    pub(crate) fn current_stream(self, device: Device) -> Option<Stream> {
-        let Some(current_work_stream) = self.table.current_work_stream else {
-            return Some(Stream::DEFAULT);
-        };
-        // Some leave it as it is where they mean the default stream.
-        let mut handle = ptr::null_mut();
-        let kind = DLDeviceType(device.kind.0);
-        // SAFETY: a callback of a type's own table, a place for the answer, and attached (F1, F5).
-        let status = stopped_if_ended(|| unsafe {
-            current_work_stream.unwinding()(kind, device.id, &raw mut handle)
-        });
-        // SAFETY: the producer's own current stream (SAFETY.md, T11).
-        (status == 0).then(|| unsafe { Stream::from_handle(handle) })
-    }
-}
-
-/// Gives a tensor over an object's memory to own.
-pub(crate) struct Gives<'a, 'py> {
-    object: Borrowed<'a, 'py, PyAny>,
-    function: DLPackManagedTensorFromPyObjectNoSync,
-}
-
-impl Gives<'_, '_> {
-    /// `None` if the table failed.
-    #[inline(always)]
-    pub(crate) fn tensor(&self) -> Result<Option<Tensor>> {
-        let mut tensor = ptr::null_mut();
-        // SAFETY: the object goes by the table, and the interpreter is attached (F1, F5).
-        let status = stopped_if_ended(|| unsafe {
-            self.function.unwinding()(self.object.as_ptr().cast(), &raw mut tensor)
-        });
-        if status != 0 {
-            return Ok(None);
-        }
-        // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
-        unsafe { adopt(tensor) }.map(Some)
-    }
-}
-
-/// Describes an object's memory, without an allocation.
-pub(crate) struct Describes<'a, 'py> {
-    object: Borrowed<'a, 'py, PyAny>,
-    function: DLPackDLTensorFromPyObjectNoSync,
-}
-
-impl Describes<'_, '_> {
-    /// Writes the descriptor to `space`; `false` if the table failed.
-    #[inline(always)]
-    pub(crate) fn write(&self, space: &mut DescriptorSpace) -> bool {
-        // SAFETY: the object goes by the table, and the interpreter is attached (F1, F5).
-        let status = stopped_if_ended(|| unsafe {
-            self.function.unwinding()(self.object.as_ptr().cast(), space.descriptor.as_mut_ptr())
-        });
-        status == 0
-    }
-}
-
-/// Makes an array of a framework.
-pub(crate) struct Makes(DLPackManagedTensorToPyObjectNoSync);
-
-impl Makes {
-    /// An array of a tensor. A tensor that the table rejects is released.
-    pub(crate) fn array(self, py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
-        let tensor = tensor.into_raw();
-        let mut object: *mut c_void = ptr::null_mut();
-        // SAFETY: the interpreter is attached, and the tensor was exported just now (F1, R3).
-        let status = stopped_if_ended(|| unsafe { self.0.unwinding()(tensor, &raw mut object) });
-        if status != 0 {
-            // Fetched first: releasing may run Python code, which must not find an exception set.
-            let error = failure(py);
-            // SAFETY: a table that fails leaves the tensor with its caller (`dlbridge-sys`; T1).
-            unsafe { dlbridge::ffi::release_raw(tensor) };
-            return Err(error.into());
-        }
-        // SAFETY: a call that succeeds gives a new reference; null is asked for (F3).
-        let object = unsafe { Bound::from_owned_ptr_or_opt(py, object.cast()) };
-        object.ok_or_else(|| failure(py).into())
-    }
-}
-
-/// The exception that the table raised; some tables fail without one.
-#[cold]
-fn failure(py: Python<'_>) -> PyErr {
-    let unsaid = || {
-        PyBufferError::new_err("exchange table: expected an array, found none, without a reason")
-    };
-    PyErr::take(py).unwrap_or_else(unsaid)
 }

@@ -16,9 +16,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use super::head::Head;
-use super::table::Published;
-use super::versions::imported_module;
+use super::class::Head;
+use super::interpreter::imported_module;
+use super::published::Published;
 
 /// Where the values of an object are.
 pub(crate) enum Values {

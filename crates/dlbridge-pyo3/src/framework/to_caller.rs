@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use super::importer::Importer;
 use crate::export::numpy_array;
 use crate::ffi::capsule;
-use crate::ffi::table::Published;
+use crate::ffi::published::Published;
 use crate::import::current_stream;
 use crate::stream::{Ready, settle};
 use crate::types::{Path, framework_of, name_of, path_of};

@@ -18,9 +18,9 @@ use super::protocol::Protocol;
 use super::{advice, fallback};
 use crate::ffi::capsule;
 #[cfg(not(windows))]
-use crate::ffi::once::Once;
+use crate::ffi::interpreter::{Keyword, call_with_keyword};
 #[cfg(not(windows))]
-use crate::ffi::versions::{Keyword, call_with_keyword};
+use crate::ffi::once::Once;
 use crate::{Error, Result};
 
 /// The result of `__dlpack__`, and the keywords that it accepted.

@@ -1,5 +1,5 @@
 //! Imports a Python object through its type's exchange table.
-//! Finding the table belongs to `types`, calling it to `ffi::table`.
+//! Finding the table belongs to `types`, calling it to `ffi::published`.
 //! Invariant: an object's Python code runs before its memory is imported or described, never after
 //! (`Forgotten`).
 
@@ -11,7 +11,7 @@ use pyo3::{Borrowed, intern};
 
 use super::refusals;
 use crate::ffi::descriptor::{Described, DescriptorSpace, Forgotten};
-use crate::ffi::table::{Describes, Gives, Published};
+use crate::ffi::published::{Describes, Gives, Published};
 use crate::ffi::torch::{Values, values};
 use crate::stream::Stream;
 use crate::{Error, Result};
@@ -69,7 +69,7 @@ pub(super) fn describe_by_table<'p>(
     if !describes.write(space) {
         return not_described(object).map(|()| None);
     }
-    match values(published, space.descriptor.code()) {
+    match values(published, space.code()) {
         Values::InMemory => {}
         Values::Elsewhere(why) => return Err(Error::buffer(why)),
         Values::Unknown => {

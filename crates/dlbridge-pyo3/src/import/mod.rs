@@ -180,10 +180,11 @@ pub unsafe fn with_borrowed<R>(
     let (described, imported);
     let tensor = match describe(object, &mut space)? {
         Some(found) => {
+            let (descriptor, flags) = found.parts();
             // SAFETY: described by a table, whose producer is trusted as SAFETY.md lists, or of an
-            // array, which the caller borrows; alive and unchanged until `function` returns (the
-            // caller's duty).
-            described = unsafe { found.tensor(&mut strides) }?;
+            // array, which the caller borrows (F9); alive and unchanged until `function` returns
+            // (the caller's duty).
+            described = unsafe { BorrowedTensor::from_raw(descriptor, &mut strides, flags) }?;
             &*described
         }
         None => {

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use pyo3::{Borrowed, intern};
 
-use crate::ffi::table::Published;
+use crate::ffi::published::Published;
 use crate::types::loaded;
 use crate::{Error, Result};
 

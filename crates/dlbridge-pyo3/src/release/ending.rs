@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
-use super::interpreter::is_initialized;
 use super::nested::drain;
+use crate::ffi::interpreter::is_initialized;
 
 /// Whether the exit handlers may have run.
 static MAY_END: AtomicBool = AtomicBool::new(true);

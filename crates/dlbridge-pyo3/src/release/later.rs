@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pyo3::prelude::*;
 
 use super::ending;
-use super::interpreter::add_pending;
 use super::nested::drain;
 use super::queue::{NeedsInterpreter, push};
+use crate::ffi::interpreter::add_pending;
 
 /// Whether a pending call that empties the queue is requested.
 static CALLED: AtomicBool = AtomicBool::new(false);

@@ -13,27 +13,21 @@
 //! - **While the interpreter ends**, producers' tensors are leaked, as NumPy leaks its arrays: a
 //!   deleter may be Python code that is gone. **Afterwards**, everything that needs the interpreter
 //!   is leaked. The system frees the memory with the process.
-#![allow(unsafe_code, reason = "a value is taken out when it is dropped")]
 
 mod ending;
-mod interpreter;
 mod later;
 mod nested;
 mod queue;
-
-use std::mem::ManuallyDrop;
-use std::ops::Deref;
 
 use dlbridge::ffi::Binding;
 use dlbridge::{ArcTensor, Tensor};
 use pyo3::prelude::*;
 
-use crate::ffi::ended::stop;
-pub(crate) use interpreter::attached;
-pub(crate) use interpreter::undisturbed;
+use crate::ffi::interpreter::{self, attached, stop};
 pub(crate) use nested::drain;
 use nested::run;
 pub(crate) use queue::NeedsInterpreter;
+use queue::{Pass, Passed};
 
 impl NeedsInterpreter for Tensor {
     #[inline]
@@ -44,21 +38,23 @@ impl NeedsInterpreter for Tensor {
 
 /// Owns a value that needs the interpreter, and can be dropped on any thread. It is the owner of a
 /// tensor over a Python object's memory.
-pub(crate) struct Owner<T: NeedsInterpreter>(ManuallyDrop<T>);
+pub(crate) type Owner<T> = Passed<T, Released>;
+
+/// Passes a value to [`release`].
+pub(crate) struct Released;
+
+impl<T: NeedsInterpreter> Pass<T> for Released {
+    #[inline]
+    fn pass(value: T) {
+        release(value);
+    }
+}
 
 impl<T: NeedsInterpreter> Owner<T> {
     #[inline]
     pub(crate) fn new(value: T) -> Self {
         prepare();
-        Self(ManuallyDrop::new(value))
-    }
-}
-
-impl<T: NeedsInterpreter> Drop for Owner<T> {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: taken once, and not used again (R7).
-        release(unsafe { ManuallyDrop::take(&mut self.0) });
+        Self::of(value)
     }
 }
 
@@ -67,33 +63,24 @@ impl<T: NeedsInterpreter> Drop for Owner<T> {
 /// Objects can be freed while an exception is set, and the deleter of a tensor that Rust code
 /// imported from a raw pointer may be Python code. So it is released with the same care as an
 /// imported tensor.
-#[derive(Debug)]
-pub(crate) struct ObjectTensor(ManuallyDrop<ArcTensor>);
+pub(crate) type ObjectTensor = Passed<ArcTensor, ReleasedIfForeign>;
+
+/// Passes a tensor of another library to [`release`].
+pub(crate) struct ReleasedIfForeign;
+
+impl Pass<ArcTensor> for ReleasedIfForeign {
+    #[inline]
+    fn pass(tensor: ArcTensor) {
+        if dlbridge::ffi::is_foreign(&tensor) {
+            release(Tensor::from(tensor));
+        }
+    }
+}
 
 impl ObjectTensor {
     #[inline]
     pub(crate) fn new(tensor: ArcTensor) -> Self {
-        Self(ManuallyDrop::new(tensor))
-    }
-}
-
-impl Deref for ObjectTensor {
-    type Target = ArcTensor;
-
-    #[inline]
-    fn deref(&self) -> &ArcTensor {
-        &self.0
-    }
-}
-
-impl Drop for ObjectTensor {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: taken once, and not used again (R7).
-        let tensor = unsafe { ManuallyDrop::take(&mut self.0) };
-        if dlbridge::ffi::is_foreign(&tensor) {
-            release(Tensor::from(tensor));
-        }
+        Self::of(tensor)
     }
 }
 

@@ -5,8 +5,8 @@ use std::cell::Cell;
 
 use pyo3::prelude::*;
 
-use super::interpreter::undisturbed;
 use super::queue::{self, NeedsInterpreter};
+use crate::ffi::interpreter::undisturbed;
 
 /// The depth from which nested releases run in a loop.
 const DEPTH: u32 = 16;

@@ -1,15 +1,19 @@
-//! The lock-free queue of values that are released later.
+//! Values that are released later: what has one until it is dropped, and their lock-free queue.
 //! Deciding what is queued belongs to `nested` and `later`.
 //! Invariant: no thread waits here, and a value is in at most one list. There is no lock, since a
 //! lock that another thread holds during a `fork` would stay locked in the child process.
-#![allow(unsafe_code, reason = "a list without locks")]
+#![allow(unsafe_code, reason = "a value that is moved out of a drop, and a list without locks")]
 
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::prelude::*;
 
-use crate::ffi::ended;
+use crate::ffi::interpreter;
 
 /// A value that only an attached thread may release. It is never dropped, only released or leaked.
 pub(crate) trait NeedsInterpreter: Send + 'static {
@@ -20,7 +24,45 @@ pub(crate) trait NeedsInterpreter: Send + 'static {
 impl NeedsInterpreter for Py<PyAny> {
     #[inline]
     fn release(self, py: Python<'_>) {
-        ended::release(self.into_bound(py));
+        interpreter::release(self.into_bound(py));
+    }
+}
+
+/// Has a value, and passes it on when it is dropped.
+pub(crate) struct Passed<T, P: Pass<T>>(ManuallyDrop<T>, PhantomData<fn(P)>);
+
+/// Where a dropped value goes.
+pub(crate) trait Pass<T> {
+    fn pass(value: T);
+}
+
+impl<T, P: Pass<T>> Passed<T, P> {
+    #[inline]
+    pub(super) fn of(value: T) -> Self {
+        Self(ManuallyDrop::new(value), PhantomData)
+    }
+}
+
+impl<T, P: Pass<T>> Deref for Passed<T, P> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: fmt::Debug, P: Pass<T>> fmt::Debug for Passed<T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        T::fmt(self, f)
+    }
+}
+
+impl<T, P: Pass<T>> Drop for Passed<T, P> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: taken once, and not used again (R7).
+        P::pass(unsafe { ManuallyDrop::take(&mut self.0) });
     }
 }
 

@@ -18,7 +18,8 @@ use super::path::{Path, TypePath, find};
 use crate::TensorObject;
 use crate::ffi::numpy::Array;
 use crate::ffi::once::Once;
-use crate::ffi::table::{self, Published};
+use crate::ffi::published::Published;
+use crate::ffi::table;
 
 /// The number of cached types. A program uses few.
 const COUNT: usize = 128;

@@ -12,7 +12,7 @@ pub(crate) use cache::{framework_of, importer_of, path_of, remember_importer, ta
 pub(crate) use framework::{Framework, UNKNOWN, roots};
 pub(crate) use path::Path;
 
-pub(crate) use crate::ffi::versions::imported_module as loaded;
+pub(crate) use crate::ffi::interpreter::imported_module as loaded;
 
 /// A type's name with its module, if it has one.
 pub(crate) fn name_of(kind: &Bound<'_, PyType>) -> String {

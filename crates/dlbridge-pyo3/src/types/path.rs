@@ -12,10 +12,10 @@ use pyo3::{PyTypeInfo, intern};
 use super::framework::Framework;
 use super::{loaded, mro_of};
 use crate::TensorObject;
-use crate::ffi::acquired;
+use crate::ffi::buffer;
 use crate::ffi::class::{is_immutable, looks_up_plainly};
 use crate::ffi::numpy::{self, Array};
-use crate::ffi::table::{self, Published};
+use crate::ffi::published::{self, Published};
 use crate::ffi::torch;
 
 /// The attributes of the protocols that are tried before the buffer protocol.
@@ -69,7 +69,7 @@ pub(super) fn find(kind: &Bound<'_, PyType>) -> Option<TypePath> {
     };
     let publisher = publisher.cast_into::<PyType>().ok()?;
     let goes_by_the_table = goes_by_the_table_of(kind, &publisher);
-    let table = table::find(kind)?;
+    let table = published::find(kind)?;
     let is_torch = torch::prepare(&publisher, table);
     if is_torch && !(goes_by_the_table && has_same(DISPATCH, kind, &publisher)) {
         return has_same(METHOD, kind, &publisher).then_some(TypePath::TorchSubclass);
@@ -103,7 +103,7 @@ fn has_only_a_buffer(kind: &Bound<'_, PyType>) -> bool {
     let names = [METHOD, CUDA_ARRAY_INTERFACE];
     // Scalars of NumPy describe some dtypes, such as dates, as bytes.
     let is_numpys = Framework::look_up(kind).has_numpys_memory;
-    acquired::has_buffer(kind)
+    buffer::has_buffer(kind)
         && !is_numpys
         && looks_up_plainly(kind)
         && names.iter().all(|name| inherited(kind, name).is_none())

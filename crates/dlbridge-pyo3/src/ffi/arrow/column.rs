@@ -2,13 +2,10 @@
 //! Calling the producer belongs to `mod` and `stream`.
 //! Invariant: an index is within the length that the array reports, on every level.
 
-use std::ffi::CStr;
-use std::slice;
-
 use dlbridge::{DType, Device, MAX_RANK, layout};
 use pyo3::prelude::*;
 
-use super::{ArrowArray, ArrowSchema, extension, pairs_of};
+use super::{Array, Fields, Schema, extension, released};
 use crate::dtypes::arrow;
 use crate::ffi::memory::ForeignMemory;
 use crate::{Error, Result};
@@ -44,30 +41,20 @@ enum Level {
 
 impl Unparsed {
     /// Reads a schema, without running Python code. `name` is the method that returned it.
-    ///
-    /// # Safety
-    ///
-    /// The schema, if it is not released, is valid.
-    pub(super) unsafe fn read(name: &str, schema: &ArrowSchema) -> Result<Self> {
-        let mut schema = schema;
+    pub(super) fn read(name: &str, mut schema: Schema<'_>) -> Result<Self> {
         let (mut levels, mut extents, mut tensor) = (Vec::new(), Vec::new(), None);
         loop {
-            if schema.release.is_none() || schema.format.is_null() {
-                return Err(released(name));
-            }
-            // SAFETY: a NUL-terminated string, as long as the schema lives (F8).
-            let format = unsafe { CStr::from_ptr(schema.format) }.to_string_lossy();
+            let format = schema.format(name)?;
             let refuse = |what: &str, help: &str| {
                 let message = format!("{name}: expected numbers, found {what} ({format:?}){help}");
                 Err(Error::buffer(message))
             };
-            if !schema.dictionary.is_null() {
+            if schema.has_dictionary() {
                 let help = "; take the values or the codes: x.cast(pl.String) or x.to_physical() in \
                     Polars, x.dictionary_decode() in pyarrow, x.cat.codes in pandas";
                 return refuse("values encoded by a dictionary", help);
             }
-            // SAFETY: the metadata is valid as long as the schema lives (the caller's duty).
-            let metadata = unsafe { pairs_of(schema.metadata) }?;
+            let metadata = schema.metadata()?;
             match (extension::named(&metadata), arrow::list_size_of(&format)) {
                 (None, _) => {}
                 (Some((extension::TENSOR, parameters)), Some(_)) if tensor.is_none() => {
@@ -86,11 +73,11 @@ impl Unparsed {
                     extents.push(size);
                 }
                 None if format == "+s" && levels.is_empty() => {
-                    if schema.n_children != 1 {
+                    let columns = schema.children();
+                    if columns != 1 {
                         return Err(Error::buffer(format!(
-                            "{name}: expected one column, found {}; select one: x[\"name\"], or copy all \
-                             to a matrix: numpy.asarray(x)",
-                            schema.n_children
+                            "{name}: expected one column, found {columns}; select one: x[\"name\"], or \
+                             copy all to a matrix: numpy.asarray(x)"
                         )));
                     }
                     levels.push(Level::Struct);
@@ -100,8 +87,7 @@ impl Unparsed {
                     return refuse(what, help);
                 }
             }
-            // SAFETY: the caller's duty.
-            schema = unsafe { only(name, schema.n_children, schema.children) }?;
+            schema = schema.child(name)?;
         }
     }
 
@@ -126,27 +112,19 @@ impl Unparsed {
 
 impl ColumnType {
     /// The memory of one chunk.
-    ///
-    /// # Safety
-    ///
-    /// The array, if it is not released, is valid.
-    pub(super) unsafe fn memory(&self, name: &str, array: &ArrowArray) -> Result<ForeignMemory> {
-        let rows = array.length;
-        let (mut array, mut range) = (array, Range { start: 0, len: rows });
+    pub(super) fn memory(&self, name: &str, mut array: Array<'_>) -> Result<ForeignMemory> {
+        let rows = array.length();
+        let mut range = Range { start: 0, len: rows };
         for level in &self.levels {
-            // SAFETY: the caller's duty.
-            let within = unsafe { checked(name, array, range, Expected::CHILD) }?;
+            let within = checked(name, array, range, Expected::CHILD)?;
             range = match level {
                 Level::Struct => within,
                 Level::List(size) => within.times(*size)?,
             };
-            // SAFETY: the same.
-            array = unsafe { only(name, array.n_children, array.children) }?;
+            array = array.child(name)?;
         }
-        // SAFETY: the same.
-        let Range { start, len } = unsafe { checked(name, array, range, Expected::NUMBERS) }?;
-        // SAFETY: two buffers, as counted: the validity bits and the values (F8).
-        let values = unsafe { array.buffers.wrapping_add(1).read() };
+        let Range { start, len } = checked(name, array, range, Expected::NUMBERS)?;
+        let values = array.values();
         let itemsize = self.dtype.itemsize().unwrap_or(1) as i64;
         let end = Range { start, len }.end().and_then(|end| end.checked_mul(itemsize));
         if end.is_none() {
@@ -219,28 +197,20 @@ impl Range {
 }
 
 /// Checks an array's fields. Returns the range of its memory for a range of its values.
-///
-/// # Safety
-///
-/// The array, if it is not released, is valid.
-unsafe fn checked(
-    name: &str,
-    array: &ArrowArray,
-    range: Range,
-    expected: Expected,
-) -> Result<Range> {
-    let ArrowArray { length, null_count, offset, n_buffers, n_children, .. } = *array;
-    if array.release.is_none() {
+fn checked(name: &str, array: Array<'_>, range: Range, expected: Expected) -> Result<Range> {
+    let Fields { length, null_count, offset, n_buffers, n_children, has_dictionary, has_buffers } =
+        array.fields();
+    if array.is_released() {
         return Err(released(name));
     }
     let Expected { buffers, children } = expected;
     if n_buffers != buffers {
         return Err(Error::buffer(format!("n_buffers: expected {buffers}, found {n_buffers}")));
     }
-    if array.buffers.is_null() {
+    if !has_buffers {
         return Err(Error::buffer(format!("buffers: expected {buffers} addresses, found null")));
     }
-    if n_children != children || !array.dictionary.is_null() {
+    if n_children != children || has_dictionary {
         return Err(Error::buffer(format!(
             "n_children: expected {children} and no dictionary, found {n_children}"
         )));
@@ -262,13 +232,11 @@ unsafe fn checked(
     let (Some(end), Ok(_)) = (within.end(), usize::try_from(length)) else {
         return Err(uncountable(offset, length));
     };
-    // SAFETY: at least one buffer, as counted: the validity bits (F8).
-    let validity = unsafe { array.buffers.read() }.cast::<u8>();
     let nulls = match null_count {
         0 => 0,
-        _ if validity.is_null() => null_count.max(0),
-        // SAFETY: a bit for each value, from the first on (F8).
-        _ => unsafe { count_nulls(validity, start as usize, end as usize) },
+        _ => array
+            .validity()
+            .map_or(null_count.max(0), |bits| count_nulls(bits, start as usize, end as usize)),
     };
     if nulls > 0 {
         return Err(Error::buffer(format!(
@@ -279,33 +247,10 @@ unsafe fn checked(
     Ok(within)
 }
 
-/// The only child of a schema or of an array.
-///
-/// # Safety
-///
-/// `children` is null, or points to that many pointers, each of them null or valid.
-unsafe fn only<'a, T>(name: &str, count: i64, children: *mut *mut T) -> Result<&'a T> {
-    if count == 1 && !children.is_null() {
-        // SAFETY: one pointer, as counted (the caller's duty).
-        let child = unsafe { children.read() };
-        // SAFETY: valid if it is not null, as long as its parent lives (the caller's duty).
-        if let Some(child) = unsafe { child.as_ref() } {
-            return Ok(child);
-        }
-    }
-    Err(Error::buffer(format!("{name}: expected one child, found {count}, or null")))
-}
-
 /// Counts the nulls from `start` to `end`: least significant bit first, 1 for a value.
-///
-/// # Safety
-///
-/// `bits` points to at least `end` bits, and `start <= end`.
-unsafe fn count_nulls(bits: *const u8, start: usize, end: usize) -> i64 {
-    let (first, last) = (start / 8, end.div_ceil(8));
-    // SAFETY: as many bytes as hold the bits (the caller's duty).
-    let bytes = unsafe { slice::from_raw_parts(bits.wrapping_add(first), last - first) };
-    let values: usize = bytes
+fn count_nulls(bits: &[u8], start: usize, end: usize) -> i64 {
+    let first = start / 8;
+    let values: usize = bits[first..end.div_ceil(8)]
         .iter()
         .zip((first * 8..).step_by(8))
         .map(|(byte, at)| {
@@ -315,10 +260,6 @@ unsafe fn count_nulls(bits: *const u8, start: usize, end: usize) -> i64 {
         })
         .sum();
     (end - start - values) as i64
-}
-
-fn released(name: &str) -> Error {
-    Error::buffer(format!("{name}: expected a live array, found a released one"))
 }
 
 fn uncountable(start: i64, len: i64) -> Error {
@@ -337,8 +278,7 @@ mod tests {
         for start in 0..=32 {
             for end in start..=32 {
                 let plain = (start..end).filter(|&i| bits[i / 8] >> (i % 8) & 1 == 0).count();
-                // SAFETY: 32 bits (the caller's duty).
-                let counted = unsafe { count_nulls(bits.as_ptr(), start, end) };
+                let counted = count_nulls(&bits, start, end);
                 assert_eq!(counted, plain as i64, "{start}..{end}");
             }
         }

@@ -11,8 +11,9 @@ mod export;
 mod extension;
 mod stream;
 
+use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::slice;
+use std::{ptr, slice};
 
 use dlbridge::Tensor;
 use pyo3::prelude::*;
@@ -32,20 +33,16 @@ pub(crate) fn import(
     schema: &Bound<'_, PyAny>,
     array: &Bound<'_, PyAny>,
 ) -> Result<Tensor> {
-    let schema_place = content::<ArrowSchema>(schema)?;
+    let place = content::<ArrowSchema>(schema)?;
     content::<ArrowArray>(array)?;
-    // SAFETY: a capsule of this name holds this struct, which is not freed while the capsule lives
-    // (F4).
-    let schema_struct = unsafe { &*schema_place };
-    // SAFETY: valid, or released, as its producer promises (F8).
-    let column = unsafe { Unparsed::read(name, schema_struct) }?.parse(schema.py())?;
+    // SAFETY: a capsule of this name holds this struct, which is not freed while the capsule lives (F4);
+    // no Python code runs while it is read.
+    let column = Unparsed::read(name, unsafe { Schema::at(place) })?.parse(schema.py())?;
     // On a build without the GIL, two threads could move the same array.
     with_critical_section(array, || {
         let place = content::<ArrowArray>(array)?;
-        // SAFETY: the same as for the schema.
-        let found = unsafe { &*place };
-        // SAFETY: the same.
-        let memory = unsafe { column.memory(name, found) }?;
+        // SAFETY: the same as for the schema (F4).
+        let memory = column.memory(name, unsafe { Array::at(place) })?;
         // SAFETY: the capsule's struct, guarded from other threads (F4).
         let owner = Owner::new(unsafe { Owned::take(place) });
         // SAFETY: the values are there until the array is released (SAFETY.md, T3).
@@ -103,6 +100,140 @@ struct ArrowArrayStream {
     get_last_error: Option<unsafe extern "C" fn(*mut Self) -> *const c_char>,
     release: Option<Release<Self>>,
     private_data: *mut c_void,
+}
+
+/// A schema that is valid or released, as its producer promises (F8).
+#[derive(Clone, Copy)]
+struct Schema<'a>(&'a ArrowSchema);
+
+impl<'a> Schema<'a> {
+    /// # Safety
+    ///
+    /// `place` points to a schema that no code changes, releases or frees during `'a`.
+    unsafe fn at(place: *const ArrowSchema) -> Self {
+        // SAFETY: the caller's duty.
+        Self(unsafe { &*place })
+    }
+
+    fn format(self, name: &str) -> Result<Cow<'a, str>> {
+        if self.0.release.is_none() || self.0.format.is_null() {
+            return Err(released(name));
+        }
+        // SAFETY: a NUL-terminated string, as long as the schema lives (F8).
+        Ok(unsafe { CStr::from_ptr(self.0.format) }.to_string_lossy())
+    }
+
+    fn has_dictionary(self) -> bool {
+        !self.0.dictionary.is_null()
+    }
+
+    fn children(self) -> i64 {
+        self.0.n_children
+    }
+
+    /// The keys and values of the metadata; none of a released schema.
+    fn metadata(self) -> Result<Vec<(&'a [u8], &'a [u8])>> {
+        let metadata = if self.0.release.is_some() { self.0.metadata } else { ptr::null() };
+        // SAFETY: valid as long as the schema lives (F8).
+        unsafe { pairs_of(metadata) }
+    }
+
+    fn child(self, name: &str) -> Result<Self> {
+        // SAFETY: valid as long as the schema lives, if it is not released (F8).
+        unsafe { only(name, self.0.release, self.0.n_children, self.0.children) }.map(Self)
+    }
+}
+
+/// An array that is valid or released, as its producer promises (F8).
+#[derive(Clone, Copy)]
+struct Array<'a>(&'a ArrowArray);
+
+/// The plain fields of an array.
+struct Fields {
+    length: i64,
+    null_count: i64,
+    offset: i64,
+    n_buffers: i64,
+    n_children: i64,
+    has_dictionary: bool,
+    has_buffers: bool,
+}
+
+impl<'a> Array<'a> {
+    /// # Safety
+    ///
+    /// `place` points to an array that no code changes, releases or frees during `'a`.
+    unsafe fn at(place: *const ArrowArray) -> Self {
+        // SAFETY: the caller's duty.
+        Self(unsafe { &*place })
+    }
+
+    fn is_released(self) -> bool {
+        self.0.release.is_none()
+    }
+
+    fn length(self) -> i64 {
+        self.0.length
+    }
+
+    fn fields(self) -> Fields {
+        let ArrowArray { length, null_count, offset, n_buffers, n_children, .. } = *self.0;
+        let (has_dictionary, has_buffers) =
+            (!self.0.dictionary.is_null(), !self.0.buffers.is_null());
+        Fields { length, null_count, offset, n_buffers, n_children, has_dictionary, has_buffers }
+    }
+
+    /// The validity bits, one for each value; `None` if all are valid.
+    fn validity(self) -> Option<&'a [u8]> {
+        let bits = self.buffer(0).cast::<u8>();
+        let len = usize::try_from(self.0.length.checked_add(self.0.offset)?).ok()?;
+        // SAFETY: not null, so a bit for each value (F8).
+        (!bits.is_null()).then(|| unsafe { slice::from_raw_parts(bits, len.div_ceil(8)) })
+    }
+
+    /// The address of the values, or null.
+    fn values(self) -> *const c_void {
+        self.buffer(1)
+    }
+
+    fn buffer(self, index: usize) -> *const c_void {
+        if self.is_released() || self.0.buffers.is_null() || self.0.n_buffers <= index as i64 {
+            return ptr::null();
+        }
+        // SAFETY: that many buffers, as counted (F8).
+        unsafe { self.0.buffers.add(index).read() }
+    }
+
+    fn child(self, name: &str) -> Result<Self> {
+        // SAFETY: valid as long as the array lives, if it is not released (F8).
+        unsafe { only(name, self.0.release, self.0.n_children, self.0.children) }.map(Self)
+    }
+}
+
+/// The only child of a schema or of an array.
+///
+/// # Safety
+///
+/// With a callback, `children` is null, or points to that many pointers, each of them null or valid for `'a`.
+unsafe fn only<'a, T>(
+    name: &str,
+    release: Option<Release<T>>,
+    count: i64,
+    children: *mut *mut T,
+) -> Result<&'a T> {
+    if release.is_some() && count == 1 && !children.is_null() {
+        // SAFETY: one pointer, as counted (the caller's duty).
+        let child = unsafe { children.read() };
+        // SAFETY: valid if it is not null, as long as its parent lives (the caller's duty).
+        if let Some(child) = unsafe { child.as_ref() } {
+            return Ok(child);
+        }
+    }
+    Err(Error::buffer(format!("{name}: expected one child, found {count}, or null")))
+}
+
+fn released(name: &str) -> Error {
+    Error::buffer(format!("{name}: expected a live array, found a released one"))
 }
 
 /// A struct's callback that frees what its fields point to, and sets itself to null.

@@ -9,7 +9,7 @@ use dlbridge::Tensor;
 use pyo3::prelude::*;
 
 use super::column::{ColumnType, Unparsed};
-use super::{ArrowArray, ArrowArrayStream, ArrowSchema, Owned, content};
+use super::{Array, ArrowArray, ArrowArrayStream, ArrowSchema, Owned, Schema, content};
 use crate::ffi::memory::ForeignMemory;
 use crate::ffi::versions::with_critical_section;
 use crate::release::Owner;
@@ -44,8 +44,8 @@ impl Chunks {
             // SAFETY: a live stream, used by this thread alone, and a place for the schema (F5).
             get_schema.map(|get_schema| unsafe { get_schema(stream, place) })
         })?;
-        // SAFETY: filled in by the stream (F8).
-        let column = unsafe { Unparsed::read(STREAM, schema.get()) }?.parse(py)?;
+        // SAFETY: filled in by the stream, and owned here (F8).
+        let column = Unparsed::read(STREAM, unsafe { Schema::at(schema.get()) })?.parse(py)?;
         Ok(Self { stream, column })
     }
 
@@ -62,8 +62,8 @@ impl Chunks {
             if !array.is_live() {
                 return Ok(None);
             }
-            // SAFETY: filled in by the stream (F8).
-            let memory = unsafe { self.column.memory(STREAM, array.get()) }?;
+            // SAFETY: filled in by the stream, and owned here (F8).
+            let memory = self.column.memory(STREAM, unsafe { Array::at(array.get()) })?;
             if memory.shape[0] != 0 {
                 return Ok(Some(Chunk { array, memory }));
             }

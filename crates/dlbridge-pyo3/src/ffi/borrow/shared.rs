@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::{ffi, intern};
 
 use super::table::Table;
-use crate::release::attached;
+use crate::ffi::interpreter::attached;
 
 /// The name says the layout of `Table`: another layout needs another number.
 const NAME: &CStr = c"dlbridge.borrows.1";

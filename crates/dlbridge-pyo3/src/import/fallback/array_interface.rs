@@ -6,7 +6,7 @@ use dlbridge::{Device, Tensor};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
-use crate::ffi::acquired::{self, Acquired};
+use crate::ffi::buffer::{self, Acquired};
 use crate::ffi::interface::{Interface, pointer, wrong};
 use crate::ffi::memory::ForeignMemory;
 use crate::{Error, Result};
@@ -31,7 +31,7 @@ pub(super) fn import_array_interface(object: Borrowed<'_, '_, PyAny>) -> Result<
 /// Its size is known. (Without `data` it is the array's own buffer, which was already tried.)
 fn within_buffer(interface: &Interface<'_>) -> Result<(ForeignMemory, Option<Acquired>)> {
     let exporter = interface.need("data")?;
-    if !acquired::has_buffer(&exporter.get_type()) {
+    if !buffer::has_buffer(&exporter.get_type()) {
         return wrong("data", &exporter, "an address or an object with the buffer protocol");
     }
     let offset = match interface.get("offset")? {
@@ -41,7 +41,7 @@ fn within_buffer(interface: &Interface<'_>) -> Result<(ForeignMemory, Option<Acq
             Err(_) => return wrong("offset", &offset, "a number of bytes"),
         },
     };
-    let (acquired, bytes) = acquired::open(exporter.as_borrowed())?;
+    let (acquired, bytes) = buffer::open(exporter.as_borrowed())?;
     if !bytes.is_contiguous()? {
         return Err(Error::buffer("data: expected a contiguous buffer, found one with gaps"));
     }

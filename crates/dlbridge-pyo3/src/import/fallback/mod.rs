@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
 use crate::Result;
-use crate::ffi::acquired;
+use crate::ffi::buffer;
 use crate::import::protocol::Protocol;
 use crate::stream::Stream;
 
@@ -44,7 +44,7 @@ pub(crate) fn copy_chunks(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Ten
     let is_chunked = object.hasattr(intern!(py, "__arrow_c_stream__"))?
         && !object.hasattr(intern!(py, "__dlpack__"))?
         && !object.hasattr(intern!(py, "__arrow_c_array__"))?
-        && !acquired::has_buffer(&object.get_type());
+        && !buffer::has_buffer(&object.get_type());
     if !is_chunked {
         return Ok(None);
     }
@@ -62,7 +62,7 @@ pub(crate) fn import_cuda(
 
 /// Imports an object with the buffer protocol.
 pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Tensor, Protocol)>> {
-    Ok(acquired::import_buffer(object)?.map(|tensor| (tensor, Protocol::Buffer)))
+    Ok(buffer::import_buffer(object)?.map(|tensor| (tensor, Protocol::Buffer)))
 }
 
 /// Imports an object whose `__dlpack__` raised `BufferError`. The errors of other ways to its memory
