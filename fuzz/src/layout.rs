@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use dlbridge::layout::{
     contiguous_strides, first_gap, is_column_major, is_contiguous, may_overlap, nbytes, span,
 };
-use dlbridge::{ArcTensor, DType, DescriptorError, Error, Flags, Tensor, TensorRef, TypeCode};
+use dlbridge::{
+    ArcTensor, DType, DescriptorError, Error, Flags, Parts, Tensor, TensorRef, TypeCode,
+};
 use ndarray::{ArrayViewD, ArrayViewMutD};
 
 use crate::elements;

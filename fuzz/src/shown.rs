@@ -1,7 +1,7 @@
 //! A layout as strides, and as the list of the elements that it selects.
 //! Invariant: each list is computed from the previous list, never from strides.
 
-use dlbridge::{ArcTensor, Tensor};
+use dlbridge::{ArcTensor, Parts, Tensor};
 
 use crate::input::Input;
 use crate::model;

@@ -1,7 +1,7 @@
 //! `zeros`, `arange` and `from_bytes`: tensors over memory that Rust owns.
 //! Invariant: every tensor created here is contiguous, writable and 64-byte aligned.
 
-use dlbridge::{DType, ErrorKind, Tensor, ViewMut};
+use dlbridge::{DType, ErrorKind, Parts, Tensor, ViewMut};
 use dlbridge_pyo3::{Error, PyDType, Result, TensorObject};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;

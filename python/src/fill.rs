@@ -2,7 +2,7 @@
 //! Invariant: the interpreter is attached while the memory is written, and no other argument of a
 //! function in Rust borrows it.
 
-use dlbridge::{Element, ViewMut};
+use dlbridge::{Element, Parts, ViewMut};
 use dlbridge_pyo3::{Error, PyTensorMut, Result};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;

@@ -1,5 +1,5 @@
 //! `cargo xtask api`: the public items of the libraries as one text, so that a review sees each change of them.
-//! It reads the sources as rustfmt lays them out. Items that macros make are those in the macros' bodies.
+//! It reads the sources as rustfmt lays them out, with macros without arguments expanded.
 
 use anyhow::{Result, ensure};
 
@@ -32,14 +32,21 @@ fn list() -> Result<String> {
     // The C library's is `crates/dlbridge-capi/abi.txt`.
     let mut libraries = workspace::libraries()?;
     libraries.retain(|library| library.name() != C_LIBRARY);
-    let mut items = Vec::new();
+    let mut texts = Vec::new();
     for name in files()?.iter().filter(|name| name.ends_with(".rs")) {
         let is_of =
             |library: &&workspace::Member| name.starts_with(&format!("{}/src/", library.folder()));
         if let Some(library) = libraries.iter().find(is_of) {
-            let text = std::fs::read_to_string(root().join(name))?;
-            items.extend(public(&text).iter().map(|item| format!("{}: {item}\n", library.name())));
+            texts.push((library.name(), std::fs::read_to_string(root().join(name))?));
         }
+    }
+    let macros: Vec<_> = texts.iter().flat_map(|(_, text)| macros(text)).collect();
+    let mut items = Vec::new();
+    for (library, text) in &texts {
+        let expanded = macros.iter().fold(text.clone(), |text, (call, body)| {
+            text.replace(&format!("\n    {call}\n"), &format!("\n{body}\n"))
+        });
+        items.extend(public(&expanded).iter().map(|item| format!("{library}: {item}\n")));
     }
     let types = items.iter().filter_map(|item| item.split(": ").nth(1)).filter_map(type_name);
     let types: Vec<_> = types.map(str::to_owned).collect();
@@ -58,6 +65,17 @@ fn type_name(item: &str) -> Option<&str> {
     let starts = ["pub struct ", "pub enum ", "pub trait ", "pub unsafe trait ", "pub type "];
     let rest = starts.iter().find_map(|start| item.strip_prefix(start))?;
     rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+}
+
+/// The macros of a source that take no arguments: a call of each, and its body with the depth of the call.
+fn macros(text: &str) -> Vec<(String, String)> {
+    let parts = text.split("macro_rules! ").skip(1);
+    let one = parts.filter_map(|part| {
+        let (name, rest) = part.split_once(" {\n    () => {\n")?;
+        let (body, _) = rest.split_once("\n    };\n")?;
+        Some((format!("{name}!();"), body.replace("\n    ", "\n").split_off(4)))
+    });
+    one.collect()
 }
 
 /// The public items of a source, each on one line.
@@ -119,7 +137,25 @@ fn public(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::public;
+    use super::{macros, public};
+
+    #[test]
+    fn a_macro_without_arguments_is_listed_where_it_is_called() {
+        let text = "\
+macro_rules! count {
+    () => {
+        /// Doc.
+        pub fn len(&self) -> usize {
+            0
+        }
+    };
+}
+";
+        let (call, body) = macros(text).remove(0);
+        assert_eq!(call, "count!();");
+        let expanded = format!("pub struct A;\n\nimpl A {{\n{body}\n}}\n");
+        assert_eq!(public(&expanded), ["pub struct A", "impl A :: pub fn len(&self) -> usize"]);
+    }
 
     #[test]
     fn public_items_are_listed_with_their_block() {

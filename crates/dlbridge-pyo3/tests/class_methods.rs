@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dlbridge::{ArcTensor, DType, Tensor};
+use dlbridge::{ArcTensor, DType, Parts, Tensor};
 use dlbridge_pyo3::{ExportDlpack, PyTensor, Result, dlpack_class, dlpack_methods};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;

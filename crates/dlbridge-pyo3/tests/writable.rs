@@ -3,6 +3,7 @@
 
 use std::ffi::CStr;
 
+use dlbridge::Parts;
 use dlbridge_pyo3::{Contiguous, PyTensorMut, PyTensorOf, Writable};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;

@@ -12,6 +12,7 @@
 //! | a value that holds a buffer | a tensor of a chosen shape over it | [`Tensor::builder`] |
 //! | any tensor in host memory | its values | [`Tensor::view`] |
 //! | a tensor that no other code writes | a slice, an array or matrix view | [`Tensor::as_slice`], [`Tensor::view_as`] |
+//! | any tensor or view | a row, a range, other axes, another shape, without a copy | [`Parts`] |
 //! | any tensor in host memory | a copy as an array, a matrix, an image | [`Tensor::copy_as`] |
 //! | a tensor that no other code writes | a slice or a buffer that owns its memory | [`Tensor::into_slice`], [`Tensor::into_as`] |
 //! | a tensor made from a `Vec` | the `Vec` | [`Tensor::into_owner`] |
@@ -76,8 +77,8 @@ pub use tensor::ParIter;
 #[doc(hidden)]
 pub use tensor::ffi;
 pub use tensor::{
-    ArcTensor, AxisIter, Builder, ChunksMut, Indexed, Pieces, Rejected, Rows, Tensor, TensorMut,
-    TensorRef, TensorSlice, TensorSliceMut, View, ViewMut, ViewPart, Zip,
+    ArcTensor, AxisIter, Builder, ChunksMut, Indexed, Parts, Pieces, Rejected, Rows, Tensor,
+    TensorMut, TensorRef, TensorSlice, TensorSliceMut, View, ViewMut, ViewPart, Zip,
 };
 
 /// The most axes that a tensor may have, as in NumPy.

@@ -7,7 +7,7 @@ mod common;
 mod ledger;
 
 use common::{delete, delete_legacy, import, import_legacy, take_back};
-use dlbridge::{DType, Error, Tensor, TensorMut, TensorRef};
+use dlbridge::{DType, Error, Parts, Tensor, TensorMut, TensorRef};
 use dlbridge_testing::{CountingOwner, Foreign};
 use ledger::counted;
 

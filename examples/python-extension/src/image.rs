@@ -1,7 +1,7 @@
 //! A Python class that every framework imports.
 //! Invariant: the pixels of an image are not moved while it lives.
 
-use dlbridge::{ArcTensor, DType, Tensor};
+use dlbridge::{ArcTensor, DType, Parts, Tensor};
 use dlbridge_pyo3::{Borrow, Contiguous, ExportDlpack, PyTensorOf, Result, Shape, dlpack_class};
 use pyo3::prelude::*;
 

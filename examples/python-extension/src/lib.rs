@@ -6,7 +6,7 @@
 mod gpu;
 mod image;
 
-use dlbridge::Tensor;
+use dlbridge::{Parts, Tensor};
 use dlbridge_pyo3::{
     Allocator, PyTensor, PyTensorMut, PyTensorOf, Result, Shape, Writable, defer_reference_counts,
 };

@@ -4,6 +4,7 @@
 /// of any extent.
 ///
 /// ```
+/// use dlbridge::{Parts, Tensor};
 /// use dlbridge_pyo3::{PyTensor, PyTensorOf, Shape, Writable};
 /// use pyo3::prelude::*;
 ///
@@ -23,7 +24,7 @@
 /// # let red = wrap_pyfunction!(red, py)?;
 /// # let image = |shape: &[i64]| {
 /// #     let pixels = vec![7_u8; shape.iter().product::<i64>() as usize];
-/// #     PyTensor::new(dlbridge::Tensor::from(pixels).reshape(shape).unwrap())
+/// #     PyTensor::new(Tensor::from(pixels).reshape(shape).unwrap())
 /// # };
 /// # assert_eq!(red.call1((image(&[1, 2, 3]),))?.len()?, 2);
 /// let error = red.call1((image(&[4, 5, 4]),)).unwrap_err();

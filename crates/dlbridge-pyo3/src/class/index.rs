@@ -2,7 +2,7 @@
 //! The layout of a part belongs to `dlbridge`.
 //! Invariant: the same elements as NumPy's basic indexing selects.
 
-use dlbridge::ArcTensor;
+use dlbridge::{ArcTensor, Parts};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};

@@ -1,6 +1,6 @@
 //! The methods of `dlbridge.Tensor`.
 
-use dlbridge::TypeCode;
+use dlbridge::{Parts, TypeCode};
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;

@@ -1,7 +1,7 @@
 //! The elements of a `dlbridge.Tensor` as Python numbers, and as text.
 //! Invariant: only host memory is read, of types that Python has numbers for.
 
-use dlbridge::{Element, Tensor, View, match_dtype};
+use dlbridge::{Element, Parts, Tensor, View, match_dtype};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;

@@ -7,7 +7,7 @@ use super::ErrorKind;
 /// Why a tensor has no such part: the axis, index or shape that was asked for does not fit it.
 ///
 /// ```
-/// use dlbridge::Tensor;
+/// use dlbridge::{Parts, Tensor};
 ///
 /// let tensor = Tensor::from([1, 2, 3]);
 /// let error = tensor.view::<i32>()?.select(0, 5).unwrap_err();

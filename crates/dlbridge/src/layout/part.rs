@@ -8,9 +8,11 @@ use crate::{Error, PartError};
 
 /// One way to make a part of a tensor.
 ///
-/// A closed set: only [`Layout::part`] computes offsets from it.
+/// A closed set: only [`Layout::part`] computes offsets from it. It cannot be named outside of this crate, so
+/// that no other crate implements [`Parts`](crate::Parts).
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Cut<'c> {
+pub enum Cut<'c> {
     /// One index of an axis; the axis is removed.
     Select { axis: usize, index: usize },
     /// A range of an axis, to its end without an `end`.

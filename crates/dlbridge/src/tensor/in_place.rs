@@ -1,7 +1,7 @@
 //! Writing the elements of a `ViewMut` from another view, and its disjoint parts for many threads.
 
 use super::map::same_shape;
-use crate::{Element, Error, View, ViewMut};
+use crate::{Element, Error, Parts, View, ViewMut};
 
 /// # From another view
 impl<'a, T: Element> ViewMut<'a, T> {
@@ -9,7 +9,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// front, as in NumPy: `x[...] = y`.
     ///
     /// ```
-    /// use dlbridge::Tensor;
+    /// use dlbridge::{Parts, Tensor};
     ///
     /// let (mut table, row) = (Tensor::from([0; 6]).reshape(&[2, 3])?, Tensor::from([1, 2, 3]));
     /// table.view_mut::<i32>()?.assign(&row.view()?)?;
@@ -81,11 +81,51 @@ impl<'a, T: Element> ViewMut<'a, T> {
         self.elements_mut().par_replace_zipped(&other.view().elements, function)
     }
 
+    /// The elements of an axis before an index, and those from the index on, to write both.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let mut tensor = Tensor::from(vec![1, 2, 3]);
+    /// let (mut front, mut back) = tensor.view_mut::<i32>()?.split_at(0, 1)?;
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(move || front.fill(0));
+    ///     scope.spawn(move || back.map_inplace(|x| x * 10));
+    /// });
+    /// assert_eq!(tensor.as_slice::<i32>()?, [0, 20, 30]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Part`](Error::Part) if there is no such axis, or it is shorter;
+    /// [`Overlapping`](Error::Overlapping) if both could reach one element.
+    pub fn split_at(self, axis: usize, index: usize) -> Result<(Self, Self), Error> {
+        let (front, back) = self.into_elements().split(axis, index)?;
+        Ok((Self::from_elements(front), Self::from_elements(back)))
+    }
+
+    /// The same view for a shorter time, after which this one can be used again.
+    ///
+    /// ```compile_fail,E0499
+    /// # use dlbridge::{Parts, Tensor};
+    /// let mut tensor = Tensor::from([1, 2, 3]);
+    /// let mut view = tensor.view_mut::<i32>()?;
+    /// let mut front = view.reborrow().slice(0, ..2)?;
+    /// view.reborrow().fill(0); // while `front` is used below
+    /// front.fill(1);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    #[must_use]
+    pub fn reborrow(&mut self) -> ViewMut<'_, T> {
+        ViewMut::from_elements(self.elements_mut().reborrow())
+    }
+
     /// Consecutive parts of `size` indices of an axis each, and a last one of the rest: to write each on a
     /// thread of its own. Chunks of chunks along another axis are tiles.
     ///
     /// ```
-    /// use dlbridge::Tensor;
+    /// use dlbridge::{Parts, Tensor};
     ///
     /// let mut image = Tensor::from([0_u8; 15]).reshape(&[3, 5])?;
     /// std::thread::scope(|scope| -> Result<(), dlbridge::Error> {

@@ -9,12 +9,12 @@ mod in_place;
 mod map;
 #[cfg(feature = "rayon")]
 mod parallel;
-mod part_verbs;
 mod parts;
 mod raw;
 mod rows;
 mod tensor_ref;
 mod view;
+mod view_part;
 
 pub use builder::Builder;
 pub use in_place::ChunksMut;
@@ -22,10 +22,11 @@ pub use owned::Tensor;
 pub(crate) use owned::debug;
 #[cfg(feature = "rayon")]
 pub use parallel::ParIter;
-pub use parts::ViewPart;
+pub use parts::Parts;
 #[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
 pub(crate) use raw::Nested;
 pub use raw::{ArcTensor, Rejected, TensorSlice, TensorSliceMut, ffi};
 pub use rows::{AxisIter, Indexed, Pieces, Rows, Zip};
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};
+pub use view_part::ViewPart;

@@ -16,7 +16,7 @@ use crate::{Element, Error, Flags, Tensor, View, ViewMut};
 /// to reduce, zip or collect:
 ///
 /// ```
-/// use dlbridge::Tensor;
+/// use dlbridge::{Parts, Tensor};
 /// use rayon::prelude::*;
 ///
 /// let (a, b) = (Tensor::from([1.0, 2.0, 3.0]), Tensor::from([4.0, 5.0, 6.0]));
@@ -81,7 +81,7 @@ impl<'a, T: Element> View<'a, T> {
     /// [`rows`](Self::rows) for many threads.
     ///
     /// ```
-    /// use dlbridge::Tensor;
+    /// use dlbridge::{Parts, Tensor};
     /// use rayon::prelude::*;
     ///
     /// let tensor = Tensor::from([1, 2, 3, 4]).reshape(&[2, 2])?;
@@ -133,7 +133,7 @@ impl<T: Element> ViewMut<'_, T> {
     /// The rows, the elements along the last axis, to write on many threads.
     ///
     /// ```
-    /// use dlbridge::Tensor;
+    /// use dlbridge::{Parts, Tensor};
     /// use rayon::prelude::*;
     ///
     /// let mut tensor = Tensor::from([3.0, 1.0, 4.0, 4.0]).reshape(&[2, 2])?;

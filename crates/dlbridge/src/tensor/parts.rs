@@ -1,25 +1,56 @@
-//! Parts of a `View`, with an example for each method, and `ViewPart`, a view with a shape of its own.
+//! `Parts`: the methods that make a part of a tensor, of a borrowed tensor or of a view.
+//! Invariant: a part borrows no longer, and has no stronger class, than the tensor that it is made from.
 
-use std::fmt;
-use std::marker::PhantomData;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 
-use super::part_verbs::{broadcast, range_of, split, verbs};
 use crate::layout::Cut;
 use crate::raw::borrowed::Borrowed;
-use crate::raw::elements::Elements;
-use crate::raw::{Iter, ReadCell};
-use crate::{Element, Error, View};
+use crate::{ArcTensor, Element, Error, Tensor, TensorMut, TensorRef, View, ViewMut, ViewPart};
 
-/// # Parts
+/// The same elements under other indices, without a copy, for any element type and any device.
 ///
-/// The same elements under other indices, without a copy. A tensor has the same methods, for any
-/// element type and any device.
-impl<'a, T: Element> View<'a, T> {
+/// The methods are the same for every type, so that code which cuts a tensor can cut a view. The type says
+/// what a part owns, and so whether a method takes the value or borrows it:
+///
+/// | part of | is | the method |
+/// | --- | --- | --- |
+/// | [`Tensor`] | a `Tensor` of its [class](crate::Access), which keeps the memory alive | takes the tensor, because there must be one handle to exclusive memory; an error drops it |
+/// | [`ArcTensor`] | an `ArcTensor`, another handle | borrows |
+/// | [`TensorRef`] | a `TensorRef` with the lifetime of the memory | borrows |
+/// | [`View`], [`ViewPart`] | a `ViewPart` with the lifetime of the memory | borrows |
+/// | [`TensorMut`], [`ViewMut`] | a part to write | takes it, so that no element is borrowed twice; see [`reborrow`](ViewMut::reborrow) |
+///
+/// [`Tensor::as_tensor_ref`] gives parts that only borrow, [`Tensor::into_shared`] any number of parts that own.
+///
+/// ```
+/// use dlbridge::{Parts, Tensor};
+///
+/// let tensor = Tensor::from(vec![1, 2, 3, 4, 5, 6]).reshape(&[2, 3])?;
+/// let mut row = tensor.select(0, 1)?;
+/// row.as_slice_mut::<i32>()?[0] = 40;
+/// assert_eq!(row.as_slice::<i32>()?, [40, 5, 6]);
+///
+/// let shared = row.into_shared();
+/// let (first, others) = shared.split_at(0, 1)?;
+/// drop(shared);
+/// assert_eq!(first.view::<i32>()?.to_vec(), [40]);
+/// assert_eq!(others.view::<i32>()?.flip(0)?.to_vec(), [6, 5]);
+/// # Ok::<(), dlbridge::Error>(())
+/// ```
+///
+/// Sealed: the types of this crate implement it.
+pub trait Parts: Sized {
+    /// A part of this type.
+    type Part;
+
+    /// All other methods call this one.
+    #[doc(hidden)]
+    fn cut(self, cut: Cut<'_>) -> Result<Self::Part, Error>;
+
     /// The elements at one index of an axis; the part lacks that axis.
     ///
     /// ```
-    /// # use dlbridge::Tensor;
+    /// # use dlbridge::{Parts, Tensor};
     /// let tensor = Tensor::from(vec![1, 2, 3, 4, 5, 6]).reshape(&[2, 3])?;
     /// let column = tensor.view::<i32>()?.select(1, 2)?;
     /// assert_eq!(column.to_vec(), [3, 6]);
@@ -29,14 +60,14 @@ impl<'a, T: Element> View<'a, T> {
     /// # Errors
     ///
     /// [`Part`](Error::Part) if there is no such axis or index.
-    pub fn select(&self, axis: usize, index: usize) -> Result<ViewPart<'a, T>, Error> {
-        self.part(Cut::Select { axis, index })
+    fn select(self, axis: usize, index: usize) -> Result<Self::Part, Error> {
+        self.cut(Cut::Select { axis, index })
     }
 
     /// The elements in a range of an axis.
     ///
     /// ```
-    /// # use dlbridge::Tensor;
+    /// # use dlbridge::{Parts, Tensor};
     /// let tensor = Tensor::from([1, 2, 3, 4]);
     /// let view = tensor.view::<i32>()?;
     /// assert_eq!(view.slice(0, 1..)?.to_vec(), [2, 3, 4]);
@@ -48,19 +79,15 @@ impl<'a, T: Element> View<'a, T> {
     /// # Errors
     ///
     /// [`Part`](Error::Part) if there is no such axis, or the range does not lie within it.
-    pub fn slice(
-        &self,
-        axis: usize,
-        range: impl RangeBounds<usize>,
-    ) -> Result<ViewPart<'a, T>, Error> {
-        self.part(range_of(axis, &range))
+    fn slice(self, axis: usize, range: impl RangeBounds<usize>) -> Result<Self::Part, Error> {
+        self.cut(range_of(axis, &range))
     }
 
     /// Every `step`-th element of an axis: from the first one on, or from the last one backwards if the
     /// step is negative. `[::step]` in Python.
     ///
     /// ```
-    /// # use dlbridge::Tensor;
+    /// # use dlbridge::{Parts, Tensor};
     /// let tensor = Tensor::from([1, 2, 3, 4, 5, 6]);
     /// let view = tensor.view::<i32>()?;
     /// assert_eq!(view.step_by(0, 4)?.to_vec(), [1, 5]);
@@ -71,14 +98,14 @@ impl<'a, T: Element> View<'a, T> {
     /// # Errors
     ///
     /// [`Part`](Error::Part) if there is no such axis, or the step is 0.
-    pub fn step_by(&self, axis: usize, step: isize) -> Result<ViewPart<'a, T>, Error> {
-        self.part(Cut::Step { axis, step })
+    fn step_by(self, axis: usize, step: isize) -> Result<Self::Part, Error> {
+        self.cut(Cut::Step { axis, step })
     }
 
     /// The elements of an axis in reverse.
     ///
     /// ```
-    /// # use dlbridge::Tensor;
+    /// # use dlbridge::{Parts, Tensor};
     /// let tensor = Tensor::from([1, 2, 3]);
     /// assert_eq!(tensor.view::<i32>()?.flip(0)?.to_vec(), [3, 2, 1]);
     /// # Ok::<(), dlbridge::Error>(())
@@ -87,14 +114,14 @@ impl<'a, T: Element> View<'a, T> {
     /// # Errors
     ///
     /// [`Part`](Error::Part) if there is no such axis.
-    pub fn flip(&self, axis: usize) -> Result<ViewPart<'a, T>, Error> {
+    fn flip(self, axis: usize) -> Result<Self::Part, Error> {
         self.step_by(axis, -1)
     }
 
     /// The axes in reverse: the transposed matrix.
     ///
     /// ```
-    /// # use dlbridge::Tensor;
+    /// # use dlbridge::{Parts, Tensor};
     /// let tensor = Tensor::from(vec![1, 2, 3, 4, 5, 6]).reshape(&[2, 3])?;
     /// let transposed = tensor.view::<i32>()?.transpose();
     /// assert_eq!(transposed.shape(), [3, 2]);
@@ -102,14 +129,14 @@ impl<'a, T: Element> View<'a, T> {
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
     #[must_use]
-    pub fn transpose(&self) -> ViewPart<'a, T> {
-        self.reversed()
+    fn transpose(self) -> Self::Part {
+        self.cut(Cut::Transpose).expect("the same elements in another order")
     }
 
     /// The axes in another order: axis `i` of the part is axis `axes[i]` of this.
     ///
     /// ```
-    /// # use dlbridge::Tensor;
+    /// # use dlbridge::{Parts, Tensor};
     /// // height, width, channels to channels, height, width
     /// let image = Tensor::from(vec![0_u8; 24]).reshape(&[2, 4, 3])?;
     /// assert_eq!(image.view::<u8>()?.permute(&[2, 0, 1])?.shape(), [3, 2, 4]);
@@ -119,14 +146,14 @@ impl<'a, T: Element> View<'a, T> {
     /// # Errors
     ///
     /// [`Part`](Error::Part) unless each axis is named once.
-    pub fn permute(&self, axes: &[usize]) -> Result<ViewPart<'a, T>, Error> {
-        self.part(Cut::Permute(axes))
+    fn permute(self, axes: &[usize]) -> Result<Self::Part, Error> {
+        self.cut(Cut::Permute(axes))
     }
 
     /// Removes an axis of extent 1.
     ///
     /// ```
-    /// # use dlbridge::Tensor;
+    /// # use dlbridge::{Parts, Tensor};
     /// let tensor = Tensor::from([1, 2, 3]).reshape(&[1, 3])?;
     /// assert_eq!(tensor.view::<i32>()?.squeeze(0)?.shape(), [3]);
     /// # Ok::<(), dlbridge::Error>(())
@@ -135,14 +162,14 @@ impl<'a, T: Element> View<'a, T> {
     /// # Errors
     ///
     /// [`Part`](Error::Part) if there is no such axis, or it has another extent.
-    pub fn squeeze(&self, axis: usize) -> Result<ViewPart<'a, T>, Error> {
-        self.part(Cut::Squeeze { axis })
+    fn squeeze(self, axis: usize) -> Result<Self::Part, Error> {
+        self.cut(Cut::Squeeze { axis })
     }
 
     /// Inserts an axis of extent 1, at most after the last one. `numpy.expand_dims` in Python.
     ///
     /// ```
-    /// # use dlbridge::Tensor;
+    /// # use dlbridge::{Parts, Tensor};
     /// let tensor = Tensor::from([1, 2, 3]);
     /// assert_eq!(tensor.view::<i32>()?.unsqueeze(1)?.shape(), [3, 1]);
     /// # Ok::<(), dlbridge::Error>(())
@@ -151,15 +178,15 @@ impl<'a, T: Element> View<'a, T> {
     /// # Errors
     ///
     /// [`Part`](Error::Part) if the axis is above the rank.
-    pub fn unsqueeze(&self, axis: usize) -> Result<ViewPart<'a, T>, Error> {
-        self.part(Cut::Unsqueeze { axis })
+    fn unsqueeze(self, axis: usize) -> Result<Self::Part, Error> {
+        self.cut(Cut::Unsqueeze { axis })
     }
 
     /// The same elements in row-major order, with other extents. One extent may be -1: it is
     /// computed from the others.
     ///
     /// ```
-    /// # use dlbridge::Tensor;
+    /// # use dlbridge::{Parts, Tensor};
     /// let tensor = Tensor::from([1, 2, 3, 4, 5, 6]);
     /// let matrix = tensor.view::<i32>()?.reshape(&[-1, 2])?;
     /// assert_eq!((matrix.shape(), matrix.get(&[1, 0])), (&[3, 2][..], Some(3)));
@@ -172,14 +199,16 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// [`Part`](Error::Part) if the shape has another number of elements, or the elements would have to
     /// be copied.
-    pub fn reshape(&self, shape: &[i64]) -> Result<ViewPart<'a, T>, Error> {
-        self.part(Cut::Reshape(shape))
+    fn reshape(self, shape: &[i64]) -> Result<Self::Part, Error> {
+        self.cut(Cut::Reshape(shape))
     }
 
-    /// Repeats the elements along axes of extent 1, and along new axes in front.
+    /// Repeats the elements along axes of extent 1, and along new axes in front. The part is read-only,
+    /// because one write would change several elements; so there is none of a [`ViewMut`]. A [`Tensor`]
+    /// has a method that takes it.
     ///
     /// ```
-    /// # use dlbridge::Tensor;
+    /// # use dlbridge::{Parts, Tensor};
     /// let tensor = Tensor::from([1, 2]);
     /// let rows = tensor.view::<i32>()?.broadcast_to(&[3, 2])?;
     /// assert_eq!(rows.to_vec(), [1, 2, 1, 2, 1, 2]);
@@ -190,14 +219,18 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// [`Part`](Error::Part) if the shape does not fit, or
     /// [`SizeOverflow`](crate::DescriptorError::SizeOverflow).
-    pub fn broadcast_to(&self, shape: &[i64]) -> Result<ViewPart<'a, T>, Error> {
-        self.part(Cut::Broadcast(shape))
+    fn broadcast_to(self, shape: &[i64]) -> Result<Self::Part, Error>
+    where
+        Self: Copy,
+    {
+        self.cut(Cut::Broadcast(shape))
     }
 
-    /// The elements of an axis before an index, and those from the index on.
+    /// The elements of an axis before an index, and those from the index on. [`TensorMut`] and [`ViewMut`]
+    /// have a method of their own, because parts to write must not overlap.
     ///
     /// ```
-    /// # use dlbridge::Tensor;
+    /// # use dlbridge::{Parts, Tensor};
     /// let tensor = Tensor::from([1, 2, 3]);
     /// let (front, back) = tensor.view::<i32>()?.split_at(0, 1)?;
     /// assert_eq!((front.to_vec(), back.to_vec()), (vec![1], vec![2, 3]));
@@ -207,130 +240,94 @@ impl<'a, T: Element> View<'a, T> {
     /// # Errors
     ///
     /// [`Part`](Error::Part) if there is no such axis, or it is shorter.
-    pub fn split_at(
-        &self,
-        axis: usize,
-        index: usize,
-    ) -> Result<(ViewPart<'a, T>, ViewPart<'a, T>), Error> {
+    fn split_at(self, axis: usize, index: usize) -> Result<(Self::Part, Self::Part), Error>
+    where
+        Self: Copy,
+    {
         Ok((self.slice(axis, ..index)?, self.slice(axis, index..)?))
     }
+}
 
-    fn reversed(&self) -> ViewPart<'a, T> {
-        self.part(Cut::Transpose).expect("the same elements in another order")
+/// A range of an axis.
+fn range_of(axis: usize, range: &impl RangeBounds<usize>) -> Cut<'static> {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        // No axis is so long that saturating makes a wrong index a right one.
+        Bound::Excluded(&start) => start.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&end) => Some(end.saturating_add(1)),
+        Bound::Excluded(&end) => Some(end),
+        Bound::Unbounded => None,
+    };
+    Cut::Slice { axis, start, end }
+}
+
+impl Parts for Tensor {
+    type Part = Self;
+
+    fn cut(self, cut: Cut<'_>) -> Result<Self, Error> {
+        self.0.into_part(cut).map(Self)
     }
+}
 
-    fn part(&self, cut: Cut<'_>) -> Result<ViewPart<'a, T>, Error> {
+impl Parts for &ArcTensor {
+    type Part = ArcTensor;
+
+    fn cut(self, cut: Cut<'_>) -> Result<ArcTensor, Error> {
+        self.part(cut)
+    }
+}
+
+impl<'a> Parts for &TensorRef<'a> {
+    type Part = TensorRef<'a>;
+
+    fn cut(self, cut: Cut<'_>) -> Result<TensorRef<'a>, Error> {
+        self.borrowed().part(cut).map(TensorRef::from_borrowed)
+    }
+}
+
+impl Parts for TensorMut<'_> {
+    type Part = Self;
+
+    fn cut(self, cut: Cut<'_>) -> Result<Self, Error> {
+        self.0.part(cut).map(Self)
+    }
+}
+
+impl<'a, T: Element> Parts for View<'a, T> {
+    type Part = ViewPart<'a, T>;
+
+    fn cut(self, cut: Cut<'_>) -> Result<ViewPart<'a, T>, Error> {
         Borrowed::part_of(self.elements.checked(), cut).map(ViewPart::over)
     }
 }
 
-/// A part of a [`View`], which has a shape of its own.
-///
-/// [`view`](Self::view) gives the [`View`], with all its methods. The most frequent ones are here as
-/// well, and those that make parts.
-///
-/// ```
-/// use dlbridge::Tensor;
-///
-/// let tensor = Tensor::from(vec![1.0_f32, 2.0, 3.0, 4.0]).reshape(&[2, 2])?;
-/// let part = tensor.view::<f32>()?.transpose().slice(0, 1..)?;
-/// assert_eq!(part.iter().sum::<f32>(), 6.0);
-/// assert_eq!(part.view().map(f64::from), [2.0, 4.0]);
-/// # Ok::<(), dlbridge::Error>(())
-/// ```
-///
-/// It borrows the tensor's memory, as the view does:
-///
-/// ```compile_fail,E0505
-/// # use dlbridge::Tensor;
-/// let tensor = Tensor::from([1, 2, 3]);
-/// let part = tensor.view::<i32>()?.slice(0, 1..)?;
-/// drop(tensor);
-/// part.to_vec();
-/// # Ok::<(), dlbridge::Error>(())
-/// ```
-pub struct ViewPart<'a, T> {
-    described: Borrowed<'a>,
-    elements: PhantomData<&'a [ReadCell<T>]>,
-}
+impl<'a, T: Element> Parts for &ViewPart<'a, T> {
+    type Part = ViewPart<'a, T>;
 
-impl<'a, T: Element> ViewPart<'a, T> {
-    verbs!([&self] self -> ViewPart<'a, T>);
-    broadcast!([&self] self -> ViewPart<'a, T>);
-    split!(&self -> ViewPart<'a, T>);
-
-    fn over(described: Borrowed<'a>) -> Self {
-        Self { described, elements: PhantomData }
-    }
-
-    fn part(&self, cut: Cut<'_>) -> Result<Self, Error> {
-        self.described.part(cut).map(Self::over)
-    }
-
-    /// The part as a view, for as long as this is borrowed.
-    #[must_use]
-    #[inline]
-    pub fn view(&self) -> View<'_, T> {
-        View { elements: Elements::of_checked(self.described.checked()) }
-    }
-
-    /// The extents, outermost axis first.
-    #[must_use]
-    pub fn shape(&self) -> &[i64] {
-        self.described.checked().shape()
-    }
-
-    /// The steps along each axis, in elements.
-    #[must_use]
-    pub fn strides(&self) -> &[i64] {
-        self.described.checked().strides()
-    }
-
-    /// The number of elements.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.view().len()
-    }
-
-    /// Whether there are no elements.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The element at an index, or `None` if the index has another rank or lies outside.
-    #[must_use]
-    #[inline]
-    pub fn get(&self, index: &[usize]) -> Option<T> {
-        self.view().get(index)
-    }
-
-    /// The elements in row-major order.
-    #[must_use]
-    #[inline]
-    pub fn iter(&self) -> Iter<'_, T> {
-        self.view().iter()
-    }
-
-    /// A copy of the elements in row-major order; see [`View::to_vec`].
-    #[must_use]
-    pub fn to_vec(&self) -> Vec<T> {
-        self.view().to_vec()
+    fn cut(self, cut: Cut<'_>) -> Result<ViewPart<'a, T>, Error> {
+        self.described().part(cut).map(ViewPart::over)
     }
 }
 
-impl<'a, T: Element> IntoIterator for &'a ViewPart<'_, T> {
-    type Item = T;
-    type IntoIter = Iter<'a, T>;
+impl<T: Element> Parts for ViewMut<'_, T> {
+    type Part = Self;
 
-    #[inline]
-    fn into_iter(self) -> Iter<'a, T> {
-        self.iter()
+    fn cut(self, cut: Cut<'_>) -> Result<Self, Error> {
+        self.into_elements().into_part(cut).map(Self::from_elements)
     }
 }
 
-impl<T: Element> fmt::Debug for ViewPart<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.view().fmt(f)
+impl Tensor {
+    /// As [`Parts::broadcast_to`], but the part owns the memory. Memory of class
+    /// [`Exclusive`](crate::Access::Exclusive) becomes [`Frozen`](crate::Access::Frozen).
+    ///
+    /// # Errors
+    ///
+    /// As for [`Parts::broadcast_to`]. The tensor is dropped then.
+    pub fn broadcast_to(self, shape: &[i64]) -> Result<Self, Error> {
+        self.cut(Cut::Broadcast(shape))
     }
 }

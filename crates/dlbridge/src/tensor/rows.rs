@@ -4,15 +4,15 @@ use std::iter::FusedIterator;
 use std::ops::Range;
 
 use crate::raw::{Iter, RowElements};
-use crate::{Element, Error, PartError, View, ViewPart};
+use crate::{Element, Error, PartError, Parts, View, ViewPart};
 
 /// # Rows, axes and windows
 impl<'a, T: Element> View<'a, T> {
     /// The rows: the elements along the last axis, as views of one axis, in row-major order of the
-    /// other axes. [`transpose`](Self::transpose) first gives columns.
+    /// other axes. [`transpose`](Parts::transpose) first gives columns.
     ///
     /// ```
-    /// # use dlbridge::Tensor;
+    /// # use dlbridge::{Parts, Tensor};
     /// let tensor = Tensor::from([1.0, 2.0, 3.0, 4.0]).reshape(&[2, 2])?;
     /// let view = tensor.view::<f64>()?;
     /// let sums: Vec<f64> = view.rows().map(|row| row.iter().sum()).collect();
@@ -30,7 +30,7 @@ impl<'a, T: Element> View<'a, T> {
     /// The elements at each index of the first axis, as views of the other axes.
     ///
     /// ```
-    /// # use dlbridge::Tensor;
+    /// # use dlbridge::{Parts, Tensor};
     /// let batch = Tensor::from(vec![1_u8; 24]).reshape(&[2, 3, 4])?;
     /// for image in batch.view::<u8>()?.outer_iter()? {
     ///     assert_eq!(image.shape(), [3, 4]);
@@ -46,11 +46,11 @@ impl<'a, T: Element> View<'a, T> {
         Ok(Rows(RowElements::new(self.elements, self.shape().len() - 1)))
     }
 
-    /// The result of [`select`](Self::select) for each index of an axis. For the first axis,
+    /// The result of [`select`](Parts::select) for each index of an axis. For the first axis,
     /// [`outer_iter`](Self::outer_iter) is quicker.
     ///
     /// ```
-    /// # use dlbridge::Tensor;
+    /// # use dlbridge::{Parts, Tensor};
     /// let image = Tensor::from(vec![1_u8; 24]).reshape(&[2, 4, 3])?;
     /// for channel in image.view::<u8>()?.axis_iter(2)? {
     ///     assert_eq!(channel.shape(), [2, 4]);
@@ -130,7 +130,7 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Part`](Error::Part) if the shapes differ; [`broadcast_to`](Self::broadcast_to) makes them one.
+    /// [`Part`](Error::Part) if the shapes differ; [`broadcast_to`](Parts::broadcast_to) makes them one.
     pub fn zip<'b, U: Element>(&self, other: &View<'b, U>) -> Result<Zip<'a, 'b, T, U>, Error> {
         if self.shape() != other.shape() {
             let (shape, other) = (self.shape().into(), other.shape().into());
@@ -142,7 +142,7 @@ impl<'a, T: Element> View<'a, T> {
     /// The elements with their indices, in row-major order.
     ///
     /// ```
-    /// # use dlbridge::Tensor;
+    /// # use dlbridge::{Parts, Tensor};
     /// let tensor = Tensor::from([0, 7, 0, 0]).reshape(&[2, 2])?;
     /// let view = tensor.view::<i32>()?;
     /// let found = view.indexed::<2>()?.find(|&(_, value)| value == 7);

@@ -79,6 +79,29 @@ impl<'a> TensorMut<'a> {
     reading!();
     writing!();
 
+    /// The elements of an axis before an index, and those from the index on, to write both.
+    ///
+    /// ```
+    /// use dlbridge::TensorMut;
+    ///
+    /// let mut numbers = [1, 2, 3];
+    /// let (mut front, mut back) = TensorMut::from(&mut numbers[..]).split_at(0, 1)?;
+    /// front.as_slice_mut::<i32>()?.copy_from_slice(&back.as_slice::<i32>()?[..1]);
+    /// back.as_slice_mut::<i32>()?.fill(0);
+    /// assert_eq!(numbers, [2, 0, 0]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Part`](crate::Error::Part) if there is no such axis, or it is shorter;
+    /// [`Overlapping`](crate::Error::Overlapping) or [`SubByte`](crate::Error::SubByte) if both could reach one
+    /// byte.
+    pub fn split_at(self, axis: usize, index: usize) -> Result<(Self, Self), crate::Error> {
+        let (front, back) = self.0.split(axis, index)?;
+        Ok((Self(front), Self(back)))
+    }
+
     /// Turns the borrow into a mutable view type of another crate, with the lifetime of the borrowed
     /// memory.
     ///

@@ -263,7 +263,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// Calls `function` with each row, the elements along the last axis, in row-major order.
     ///
     /// ```
-    /// use dlbridge::Tensor;
+    /// use dlbridge::{Parts, Tensor};
     ///
     /// let mut tensor = Tensor::from([3.0, 1.0, 4.0, 4.0]).reshape(&[2, 2])?;
     /// tensor.view_mut::<f64>()?.for_each_row(|mut row| {

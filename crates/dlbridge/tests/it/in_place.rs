@@ -1,6 +1,6 @@
 //! Views that are written from other views, and their disjoint parts.
 
-use dlbridge::{Error, Tensor};
+use dlbridge::{Error, Parts, Tensor};
 
 /// 0 to 23 in four layouts of shape 4 x 6.
 fn layouts() -> Vec<Tensor> {

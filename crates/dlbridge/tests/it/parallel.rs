@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::common::overlaps;
 use crate::prop_parts::{exact, layouts};
-use dlbridge::{Error, Tensor, View};
+use dlbridge::{Error, Parts, Tensor, View};
 use proptest::prelude::*;
 use rayon::prelude::*;
 

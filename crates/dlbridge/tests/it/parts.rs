@@ -8,8 +8,8 @@ use std::thread;
 
 use crate::common::{SIX, import, owned_and_imported, take_back, values};
 use dlbridge::{
-    Access, DType, DescriptorError, Device, DeviceKind, Error, Flags, PartError, Tensor, TensorMut,
-    TensorRef,
+    Access, DType, DescriptorError, Device, DeviceKind, Error, Flags, PartError, Parts, Tensor,
+    TensorMut, TensorRef,
 };
 use dlbridge_testing::{CountingOwner, Foreign};
 

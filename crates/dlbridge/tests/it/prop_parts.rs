@@ -3,7 +3,7 @@
 //! Cases with a name are in `parts.rs`.
 
 use crate::common::indices;
-use dlbridge::{Error, PartError, Tensor, TensorMut, layout};
+use dlbridge::{Error, PartError, Parts, Tensor, TensorMut, layout};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{delete, delete_legacy, import, import_legacy, take_back};
-use dlbridge::{Error, Flags, Tensor, TensorSlice};
+use dlbridge::{Error, Flags, Parts, Tensor, TensorSlice};
 use dlbridge_testing::{Foreign, Releases};
 
 fn foreign() -> (Foreign, Releases) {

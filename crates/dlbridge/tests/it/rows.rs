@@ -3,7 +3,7 @@
 
 use crate::common::{indices, other_rank};
 use crate::prop_parts::{exact, layouts};
-use dlbridge::{DType, Error, PartError, Tensor, View, match_dtype};
+use dlbridge::{DType, Error, PartError, Parts, Tensor, View, match_dtype};
 use proptest::prelude::*;
 
 fn view(tensor: &Tensor) -> View<'_, i64> {

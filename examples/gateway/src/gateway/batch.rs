@@ -4,7 +4,7 @@ use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
-use dlbridge::{ArcTensor, DType};
+use dlbridge::{ArcTensor, DType, Parts};
 use dlbridge_sealed::{Builder, Filling, SealedTensors};
 
 use super::model::{FEATURES, ROW};

@@ -98,7 +98,7 @@ fn gcd(mut a: usize, mut b: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use dlbridge::Tensor;
+    use dlbridge::{Parts, Tensor};
 
     use super::*;
 
