@@ -27,10 +27,10 @@ impl Error {
         Self::Python(PyBufferError::new_err(message.into()))
     }
 
-    /// Rejects a write to memory under automatic differentiation, which would not record it.
-    pub(crate) fn requires_grad(kind: &str) -> Self {
+    /// Rejects memory under automatic differentiation, which would not record what is done with it.
+    pub(crate) fn requires_grad(wanted: &str, kind: &str) -> Self {
         Self::buffer(format!(
-            "expected memory to write to, found a {kind} that requires grad: pass x.detach()"
+            "expected {wanted}, found a {kind} that requires grad: pass x.detach()"
         ))
     }
 }
@@ -92,7 +92,7 @@ fn help(error: &dlbridge::Error) -> &'static str {
         dlbridge::Error::SharedMemory
         | dlbridge::Error::ReadOnly
         | dlbridge::Error::Overlapping
-        | dlbridge::Error::Misaligned { .. } => "; pass a copy: from_dlpack(x, copy=True)",
+        | dlbridge::Error::Misaligned { .. } => "; pass a copy: np.array(x), in PyTorch x.clone()",
         dlbridge::Error::NotContiguous { .. } | dlbridge::Error::StrideMismatch { .. } => {
             "; pass np.ascontiguousarray(x), or another framework's x.contiguous()"
         }

@@ -43,6 +43,7 @@
 //! | an array that must have one dtype and rank | a `TypeError` for any other | `x: PyTensorOf<f32, 2>` |
 //! | a list, a number, or an array of another dtype | a tensor, by one copy | `x: PyTensorLike<f32, 1>` |
 //! | an array that must have three channels | a `TypeError` for any other | `x: PyTensorOf<u8, 3, Shape![_, _, 3]>` |
+//! | a tensor whose gradient must not get lost | a `BufferError` where it would | `x: PyTensorOf<f32, 2, NoGrad>` |
 //! | an array to write in place | a view to write | `mut x: PyTensorMut<f32>`, then [`view_mut`](PyTensorOf::view_mut) |
 //! | an algorithm over `&[T]` or `ArrayView` | a slice or an array of the caller's memory | [`as_slice`](PyTensorOf::as_slice), [`as_array`](PyTensorOf::as_array), after one [`StableArguments`] |
 //! | a Python object | a tensor over its memory | [`import`] |
@@ -80,8 +81,8 @@ mod types;
 #[doc(hidden)]
 pub use arguments::shapes;
 pub use arguments::{
-    ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensor, PyTensorLike, PyTensorMut, PyTensorOf,
-    Writable,
+    ANY_RANK, ColumnMajor, Constraint, Contiguous, NoGrad, PyTensor, PyTensorLike, PyTensorMut,
+    PyTensorOf, Writable,
 };
 pub use class::{ExportDlpack, Pickle, dlpack_class};
 pub use dtypes::names::{PyDType, PyDevice};

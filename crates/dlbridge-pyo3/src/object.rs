@@ -146,12 +146,12 @@ impl TensorObject {
     /// say whether it is writable. Other read-only memory is rejected by the function that writes.
     pub fn to_write(&self) -> Result<&Tensor> {
         if self.requires_grad {
-            return Err(Error::requires_grad("tensor"));
+            return Err(Error::requires_grad("memory to write to", "tensor"));
         }
         if self.tensor.is_legacy_read_only() {
             return Err(Error::buffer(
                 "expected memory to write to, found a tensor from a legacy capsule, which cannot say \
-                 that it may be written: copy it, from_dlpack(x, copy=True), or ask its producer \
+                 that it may be written: copy it, dlbridge.from_dlpack(x, copy=True), or ask its producer \
                  for a versioned capsule",
             ));
         }

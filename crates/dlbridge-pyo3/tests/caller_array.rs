@@ -1,6 +1,6 @@
 //! An argument that keeps the caller's object, and functions with an `out` argument.
 
-use dlbridge_pyo3::{ANY_RANK, CallerArray, Result, Writable};
+use dlbridge_pyo3::{ANY_RANK, CallerArray, NoGrad, PyTensorOf, Result, Writable};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -70,4 +70,75 @@ assert type(double(array.array('f', [1, 2]))) is np.ndarray
 ";
         py.run(program, Some(&names), None)
     })
+}
+
+/// The sum of a tensor whose gradient would get lost.
+#[pyfunction]
+fn sum(x: PyTensorOf<f32, 1, NoGrad>) -> f32 {
+    x.view().iter().sum()
+}
+
+/// Where the numbers above a limit are: as int64, with which every framework indexes.
+#[pyfunction]
+fn above<'py>(x: CallerArray<'py, f32, 1>, limit: f32) -> Result<Bound<'py, PyAny>> {
+    let places = x.view().iter().enumerate().filter(|(_, value)| *value > limit);
+    x.to_caller(places.map(|(index, _)| index as i64).collect::<Vec<_>>())
+}
+
+/// Runs lines with the functions, if the framework is installed.
+fn with_framework(name: &str, program: &std::ffi::CStr) -> PyResult<()> {
+    Python::attach(|py| {
+        let names = PyDict::new(py);
+        let Ok(framework) = py.import(name) else {
+            println!("skipped: {name} is not installed");
+            return Ok(());
+        };
+        names.set_item("f", framework)?;
+        names.set_item("sum", wrap_pyfunction!(sum, py)?)?;
+        names.set_item("above", wrap_pyfunction!(above, py)?)?;
+        py.run(program, Some(&names), None)
+    })
+}
+
+#[test]
+fn a_tensor_that_would_lose_its_gradient_is_refused() -> PyResult<()> {
+    with_framework(
+        "torch",
+        c"
+x = f.ones(3, requires_grad=True)
+for tensor in [x, 2 * x]:
+    try:
+        sum(tensor)
+    except BufferError as error:
+        text = 'expected an array without gradients, found a torch.Tensor that requires grad: pass x.detach()'
+        assert str(error) == text, error
+    else:
+        raise AssertionError('accepted')
+assert sum(x.detach()) == 3
+assert x[above(x, 0.5)].sum() == 3
+",
+    )
+}
+
+#[test]
+fn narrowed_results_are_said_aloud() -> PyResult<()> {
+    with_framework(
+        "jax",
+        c"
+import warnings
+x = f.numpy.ones(3, dtype='float32')
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter('always')
+    assert above(x, 0.5).dtype == 'int32'
+assert [warning.category for warning in caught] == [UserWarning]
+assert 'found int64, which it narrowed to int32; set jax.config.update(' in str(caught[0].message)
+f.config.update('jax_enable_x64', True)
+try:
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert above(x, 0.5).dtype == 'int64'
+finally:
+    f.config.update('jax_enable_x64', False)
+",
+    )
 }

@@ -14,7 +14,7 @@ use crate::shell::line_of;
 const LEFT_OUT: &str = "CHANGELOG docs/benchmarks docs/decisions/ docs/doctor docs/first";
 /// Words of other libraries and programs, of files that others write, and of examples.
 const FOREIGN: &str = "CUstream DenseArray LocalPreferences.toml ManagedTensor PanicException \
-    PyArrayLike1 PyArray_New PyGILState_Check PyReadonlyArrayDyn PyReadwriteArray1 Py_Finalize \
+    PyArray1 PyArray2 PyArrayDyn PyArrayLike1 PyArray_New PyBuffer PyGILState_Check PyReadonlyArray1 PyReadonlyArray2 PyReadonlyArrayDyn PyReadwriteArray1 PyReadwriteArray2 Py_Finalize \
     TensorDict __getbuffer__ __releasebuffer__ __setstate__ as_mut_slice callgrind_annotate \
     cpu_slice_mut cudaStream_t cuda_device decltype expand_dims dldevice dlpack.h fork from_capsule \
     from_pyany install_exchange_api into_dlpack_readonly into_pyarray is_c_contiguous \

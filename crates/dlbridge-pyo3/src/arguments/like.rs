@@ -91,6 +91,12 @@ fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
     let is_empty = array.len().is_ok_and(|len| len == 0);
     if !(are_integers || is_empty) {
         let fits = numpy.call_method1(intern!(py, "can_cast"), (found, &wanted, "same_kind"))?;
+        if !matches!(&*kind, "b" | "i" | "u" | "f" | "c") {
+            return Err(Error::Python(PyTypeError::new_err(format!(
+                "expected {wanted}, found {}, which NumPy reads as {name}; pass numbers",
+                object.get_type().name()?,
+            ))));
+        }
         if !fits.is_truthy()? {
             return Err(Error::Python(PyTypeError::new_err(format!(
                 "expected {wanted}, found {name}, which is another kind of number; convert it with \

@@ -10,4 +10,6 @@ pub use like::PyTensorLike;
 #[doc(hidden)]
 pub use shape::shapes;
 pub use tensor::PyTensor;
-pub use typed::{ANY_RANK, ColumnMajor, Constraint, Contiguous, PyTensorMut, PyTensorOf, Writable};
+pub use typed::{
+    ANY_RANK, ColumnMajor, Constraint, Contiguous, NoGrad, PyTensorMut, PyTensorOf, Writable,
+};

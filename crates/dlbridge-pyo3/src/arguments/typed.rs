@@ -94,8 +94,11 @@ markers! {
     /// say whether it is writable. A PyTorch or Paddle tensor that requires grad is rejected,
     /// whether it is a leaf or not: automatic differentiation would not record the write, and
     /// gradients would be wrong.
-    Writable, "writable", "a copy, from_dlpack(x, copy=True)", |tensor| !tensor.is_read_only(), object: autograd::check,
+    Writable, "writable", "a copy: np.array(x), in PyTorch x.clone()", |tensor| !tensor.is_read_only(), object: autograd::check,
         writable: true;
+    /// No gradients. A PyTorch or Paddle tensor that requires grad is rejected: without this constraint its values are
+    /// read, and the result is outside of its graph. (An operator of `dlbridge-operators` has gradients.)
+    NoGrad, "without gradients", "x.detach()", |_tensor| true, object: autograd::check_read, writable: false;
 }
 
 macro_rules! tuples {

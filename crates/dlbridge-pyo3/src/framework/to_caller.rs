@@ -44,7 +44,11 @@ impl PyTensor {
     /// waits for that of a CUDA slice. The array is made by NumPy's C API, or by the C exchange API
     /// of the type of `object`, or by the `from_dlpack` of its `__array_namespace__()`, of its
     /// type, or of the package of its type. Some frameworks copy memory that they cannot share (MLX
-    /// all memory, JAX memory that is not 64-byte aligned); others reject it.
+    /// all memory, JAX memory that is not 64-byte aligned); others reject it. Without `jax_enable_x64`, JAX narrows
+    /// numbers of 64 bits; a `UserWarning` says so.
+    ///
+    /// Return indices as int64: a `Vec<usize>` becomes uint64, with which PyTorch does not index. One pass converts them,
+    /// `indices.iter().map(|&i| i as i64).collect::<Vec<_>>()`, or [`map_to_tensor`](dlbridge::View::map_to_tensor).
     ///
     /// # Errors
     ///
@@ -83,14 +87,16 @@ impl PyTensor {
         }
         framework.check(&tensor)?;
         framework.check_device(object, tensor.device())?;
+        let dtype = tensor.dtype();
         let array = if framework.wants_legacy {
             // A bare capsule is ready on the default stream.
             settle(Ready::for_tensor(&tensor).as_ref(), tensor.device())?;
             function.call1((capsule::legacy(py, tensor)?,))
         } else {
             function.call1((TensorObject::new(tensor).into_bound(py)?,))
-        };
-        Ok(array?)
+        }?;
+        framework.warn_if_narrowed(&array, dtype)?;
+        Ok(array)
     }
 
     /// Makes a NumPy array over the same memory. Read-only memory becomes a read-only array. See
@@ -158,6 +164,6 @@ fn forgets_read_only(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Error {
     let why = if tensor.is_legacy_read_only() { " (it came by a legacy capsule)" } else { "" };
     Error::buffer(format!(
         "access: expected writable memory, found read-only memory{why}, which {kind} may \
-         forget; pass a copy: from_dlpack(x, copy=True)"
+         forget; pass a copy: np.array(x), or bytearray(x) of bytes"
     ))
 }

@@ -1,5 +1,5 @@
 //! Rejects writes to tensors that require grad, which automatic differentiation would not record.
-//! Reading such a tensor is permitted.
+//! Reading such a tensor is permitted, unless a constraint refuses it.
 //! Invariant: only objects imported through an exchange table are checked. The `__dlpack__` of all
 //! others that require grad raises an exception.
 
@@ -35,9 +35,17 @@ fn ask(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
 
 /// Rejects writing to an object that requires grad.
 pub(crate) fn check(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
+    refuse(object, "memory to write to")
+}
+
+/// Rejects reading an object that requires grad, because the result has none.
+pub(crate) fn check_read(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
+    refuse(object, "an array without gradients")
+}
+
+fn refuse(object: Borrowed<'_, '_, PyAny>, wanted: &str) -> Result<()> {
     if !requires_grad(object)? {
         return Ok(());
     }
-    let kind = name_of(&object.get_type());
-    Err(Error::requires_grad(&kind))
+    Err(Error::requires_grad(wanted, &name_of(&object.get_type())))
 }

@@ -1,7 +1,10 @@
 //! The frameworks that need special treatment, found from the type of an array.
 //! Caching belongs to `cache`.
 
+use std::ffi::CString;
+
 use dlbridge::{DType, Device, Tensor, protocol};
+use pyo3::exceptions::PyUserWarning;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
@@ -21,6 +24,8 @@ pub(crate) struct Framework {
     pub(crate) keeps_read_only: bool,
     /// Whether its arrays use NumPy's memory.
     pub(crate) has_numpys_memory: bool,
+    /// Whether it narrows numbers of 64 bits by its configuration, and does not say so.
+    pub(crate) may_narrow: bool,
     /// Whether it accepts only legacy capsules.
     pub(crate) wants_legacy: bool,
     /// Whether it crashes for a device that it does not have: TensorFlow releases the tensor twice,
@@ -34,12 +39,18 @@ pub(crate) const UNKNOWN: Framework = Framework {
     place: &[],
     keeps_read_only: false,
     has_numpys_memory: false,
+    may_narrow: false,
     wants_legacy: false,
     crashes_elsewhere: false,
 };
 
-const JAX: Framework =
-    Framework { root: "jax", place: &["dlpack"], keeps_read_only: true, ..UNKNOWN };
+const JAX: Framework = Framework {
+    root: "jax",
+    place: &["dlpack"],
+    keeps_read_only: true,
+    may_narrow: true,
+    ..UNKNOWN
+};
 
 const KNOWN: &[Framework] = &[
     Framework { root: "numpy", keeps_read_only: true, has_numpys_memory: true, ..UNKNOWN },
@@ -120,6 +131,25 @@ impl Framework {
             )));
         }
         Ok(())
+    }
+
+    /// Warns of an array in which the framework narrowed the numbers of a result.
+    pub(crate) fn warn_if_narrowed(&self, array: &Bound<'_, PyAny>, given: DType) -> Result<()> {
+        if !self.may_narrow || given.element_bits() < 64 {
+            return Ok(());
+        }
+        let py = array.py();
+        let dtype = array.getattr(intern!(py, "dtype"))?;
+        let itemsize: u32 = dtype.getattr(intern!(py, "itemsize"))?.extract()?;
+        if 8 * itemsize >= given.element_bits() {
+            return Ok(());
+        }
+        let text = format!(
+            "dtype: expected one that JAX keeps, found {given}, which it narrowed to {dtype}; set \
+             jax.config.update(\"jax_enable_x64\", True), or return {dtype}"
+        );
+        let text = CString::new(text).expect("names have no null");
+        Ok(PyErr::warn(py, py.get_type::<PyUserWarning>().as_any(), &text, 1)?)
     }
 
     /// Rejects devices on which the framework might crash: those other than the device of

@@ -40,7 +40,7 @@ pub(super) fn import_stream(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Te
     if chunks.next(py)?.is_some() {
         return Err(Error::buffer(format!(
             "{STREAM}: expected one chunk, found several; join them: x.rechunk() in Polars, \
-             x.combine_chunks() in pyarrow, or copy: from_dlpack(x, copy=True)"
+             x.combine_chunks() in pyarrow, or copy: x.to_numpy()"
         )));
     }
     first.tensor().map(Some)
