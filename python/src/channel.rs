@@ -16,7 +16,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyMapping};
 
-use crate::sealed::{declared, entry, exception};
+use crate::sealed::{SealedObject, declared, entry, exception};
 
 /// The longest time without a look at signals.
 const TICK: Duration = Duration::from_millis(50);
@@ -26,15 +26,19 @@ const LIMIT: usize = 256 << 20;
 /// An end of a stream of tensors between two processes on one machine.
 ///
 /// `socket` is one end of `socket.socketpair()`, or a connected Unix socket, or an object with its
-/// `fileno()`. Both ends send and receive; `limit` is how many bytes this end allocates for what it sends.
+/// `fileno()`. Both ends send and receive; `limit` is how many bytes this end allocates for what it sends,
+/// `share` another end of this process that uses the same memory, for a message to several readers.
 #[pyclass(frozen, weakref, name = "Channel", module = "dlbridge")]
-pub(crate) struct ChannelObject(Channel);
+pub(crate) struct ChannelObject(Channel, Pool);
 
 #[pymethods]
 impl ChannelObject {
     #[new]
-    #[pyo3(signature = (socket, /, *, limit=LIMIT), text_signature = "(socket, /, *, limit=268435456)")]
-    fn new(socket: &Bound<'_, PyAny>, limit: usize) -> Result<Self> {
+    #[pyo3(
+        signature = (socket, /, *, limit=LIMIT, share=None),
+        text_signature = "(socket, /, *, limit=268435456, share=None)"
+    )]
+    fn new(socket: &Bound<'_, PyAny>, limit: usize, share: Share<'_, '_>) -> Result<Self> {
         let number: i32 = socket.call_method0(intern!(socket.py(), "fileno"))?.extract()?;
         if number < 0 {
             let message = format!("socket: expected an open socket, found descriptor {number}");
@@ -43,7 +47,7 @@ impl ChannelObject {
         // SAFETY: a call of the system, which refuses a number that is no descriptor (F10).
         let caller = unsafe { BorrowedFd::borrow_raw(number) };
         let own = caller.try_clone_to_owned().map_err(PyErr::from)?;
-        Self::create(socket.py(), own.into(), limit)
+        Self::create(socket.py(), own.into(), limit, share)
     }
 
     /// Loan memory for tensors, a dict of names to pairs of a shape and a dtype: to be filled, then sent.
@@ -56,19 +60,28 @@ impl ChannelObject {
         Ok(LoanObject(Mutex::new(Loaned { loan, tensors: Vec::new() })))
     }
 
-    /// Send a loan that was filled, or a dict of arrays, which are copied.
+    /// Send a loan that was filled, or a dict of arrays, which are copied: to the other end of this one, and of `others`
+    /// that share its memory.
     ///
     /// Delete the arrays of a loan first; while one exists, this raises `BufferError`.
-    fn send(&self, message: &Bound<'_, PyAny>) -> Result<()> {
+    #[pyo3(signature = (message, /, *others))]
+    fn send(&self, message: &Bound<'_, PyAny>, others: Vec<PyRef<'_, Self>>) -> Result<()> {
         let py = message.py();
         let loan = match message.cast::<LoanObject>() {
             Ok(loan) => loan.get().take()?,
             Err(_) => self.copy(message.cast::<PyMapping>().map_err(PyErr::from)?)?,
         };
         let ready = loan.ready().map_err(exception)?;
-        py.detach(|| self.0.post(&ready)).map_err(exception)?;
-        while !py.detach(|| self.0.flush(TICK)).map_err(exception)? {
-            py.check_signals()?;
+        // To all, before one that is gone is told of.
+        let ends: Vec<_> =
+            [&self.0].into_iter().chain(others.iter().map(|other| &other.0)).collect();
+        let sent: Vec<_> = py.detach(|| ends.iter().map(|end| end.post(&ready)).collect());
+        drop(ready);
+        for (end, sent) in ends.into_iter().zip(sent) {
+            sent.map_err(exception)?;
+            while !py.detach(|| end.flush(TICK)).map_err(exception)? {
+                py.check_signals()?;
+            }
         }
         Ok(())
     }
@@ -95,10 +108,7 @@ impl ChannelObject {
     /// Whether `receive` would not wait: a message is there, or the end. Wait for it `timeout` seconds at most.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> Result<bool> {
-        let seconds = timeout.map(Duration::try_from_secs_f64).transpose();
-        let seconds =
-            seconds.map_err(|error| PyValueError::new_err(format!("timeout: {error}")))?;
-        let end = seconds.and_then(|seconds| Instant::now().checked_add(seconds));
+        let end = deadline(timeout)?;
         loop {
             let left = end.map_or(TICK, |end| end.saturating_duration_since(Instant::now()));
             let is_ready = py.detach(|| self.0.wait(left.min(TICK))).map_err(exception)?;
@@ -136,11 +146,17 @@ impl ChannelObject {
 }
 
 impl ChannelObject {
-    fn create(py: Python<'_>, socket: UnixStream, limit: usize) -> Result<Self> {
+    fn create(
+        py: Python<'_>,
+        socket: UnixStream,
+        limit: usize,
+        share: Share<'_, '_>,
+    ) -> Result<Self> {
         // Registers the class with the picklers of multiprocessing.
         py.import(intern!(py, "dlbridge._channel"))?;
         // Consumers in Python may ignore `readonly`.
-        Ok(Self(Channel::with_pool(socket, &Pool::new(limit), usize::MAX, true)))
+        let pool = share.map_or_else(|| Pool::new(limit), |other| other.get().1.clone());
+        Ok(Self(Channel::with_pool(socket, &pool, usize::MAX, true), pool))
     }
 
     fn wait_for_loan(&self, py: Python<'_>, tensors: &[(String, DType, Vec<i64>)]) -> Result<Loan> {
@@ -173,6 +189,8 @@ impl ChannelObject {
     }
 }
 
+type Share<'a, 'py> = Option<&'a Bound<'py, ChannelObject>>;
+
 /// Both ends of a stream of tensors. One goes to another process, as an argument of a `Process` or by fork.
 ///
 /// >>> import dlbridge
@@ -183,10 +201,18 @@ impl ChannelObject {
 /// >>> reader.receive()["x"].tolist()
 /// [7, 7, 7]
 #[pyfunction]
-#[pyo3(signature = (*, limit=LIMIT), text_signature = "(*, limit=268435456)")]
-pub(crate) fn channel(py: Python<'_>, limit: usize) -> Result<(ChannelObject, ChannelObject)> {
+#[pyo3(
+    signature = (*, limit=LIMIT, share=None),
+    text_signature = "(*, limit=268435456, share=None)"
+)]
+pub(crate) fn channel(
+    py: Python<'_>,
+    limit: usize,
+    share: Share<'_, '_>,
+) -> Result<(ChannelObject, ChannelObject)> {
     let (one, other) = UnixStream::pair().map_err(PyErr::from)?;
-    Ok((ChannelObject::create(py, one, limit)?, ChannelObject::create(py, other, limit)?))
+    let first = ChannelObject::create(py, one, limit, share)?;
+    Ok((first, ChannelObject::create(py, other, limit, None)?))
 }
 
 /// Memory for the tensors of a message, writable until it is sent; `Channel.loan` makes it.
@@ -276,6 +302,28 @@ impl MessageObject {
         Ok(TensorObject::new(self.0.to_owned(name).map_err(unknown)?))
     }
 
+    /// The tensors in a sealed file, for values that outlive the stream.
+    ///
+    /// The other process gives up the memory, so nothing is copied; a small message is. It does so when it next loans,
+    /// sends or receives: wait for that, `TimeoutError` after `timeout` seconds.
+    #[pyo3(signature = (timeout=None))]
+    fn keep(&self, py: Python<'_>, timeout: Option<f64>) -> Result<SealedObject> {
+        let end = deadline(timeout)?;
+        loop {
+            let left = end.map_or(TICK, |end| end.saturating_duration_since(Instant::now()));
+            let kept = py.detach(|| self.0.keep(left.min(TICK))).map_err(exception)?;
+            if let Some(sealed) = kept {
+                return Ok(SealedObject(sealed));
+            }
+            if left.is_zero() {
+                let message = "expected that the other process uses its end, found no answer in the time; \
+                               call keep() again, or copy()";
+                return Err(PyTimeoutError::new_err(message).into());
+            }
+            py.check_signals()?;
+        }
+    }
+
     /// The tensors by their names.
     fn tensors<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
@@ -303,6 +351,13 @@ impl MessageObject {
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
         PyList::new(py, self.0.names())?.try_iter()
     }
+}
+
+/// The end of so many seconds; `None` for ever.
+fn deadline(timeout: Option<f64>) -> Result<Option<Instant>> {
+    let seconds = timeout.map(Duration::try_from_secs_f64).transpose();
+    let seconds = seconds.map_err(|error| PyValueError::new_err(format!("timeout: {error}")))?;
+    Ok(seconds.and_then(|seconds| Instant::now().checked_add(seconds)))
 }
 
 fn gone() -> PyErr {

@@ -32,7 +32,7 @@ type Metadata = Option<BTreeMap<String, String>>;
 /// Other processes map the same memory: pass the object to them in any pickle, its `handle` in any
 /// message, or its descriptor (`fileno`) through `socket.send_fds`.
 #[pyclass(frozen, weakref, name = "SealedTensors", module = "dlbridge")]
-pub(crate) struct SealedObject(SealedTensors);
+pub(crate) struct SealedObject(pub(crate) SealedTensors);
 
 #[pymethods]
 impl SealedObject {

@@ -230,3 +230,73 @@ def test_a_child_that_is_forked_ends_no_lease_of_its_parent(ends):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert maker.kept[0] == 1
     assert (np.from_dlpack(message["x"]) == 7).all()
+
+
+@pytest.mark.parametrize("size", [10, SIZE])
+def test_a_message_is_kept_when_the_maker_looks_at_its_end(ends, size):
+    maker, reader = ends
+    send(maker, 7, size)
+    message = reader.receive()
+    if size == SIZE:
+        with pytest.raises(TimeoutError, match="again, or copy"):
+            message.keep(timeout=0)
+        assert maker.kept[0] == 1
+    sealed = message.keep(timeout=60)
+    del message
+    send(maker, 8, size)
+    assert reader.receive()["x"].tolist()[0] == 8
+    array = np.from_dlpack(sealed["x"])
+    assert (array == 7).all() and len(array) == size
+    assert dlbridge.open_handle(sealed.handle())["x"].tolist()[0] == 7
+
+
+def test_several_readers_receive_one_message():
+    maker, reader = dlbridge.channel()
+    others = [dlbridge.channel(share=maker) for _ in range(2)]
+    readers = [reader, *(other for _, other in others)]
+    for value in range(5):
+        with maker.loan({"x": (SIZE, "int64")}) as batch:
+            dlbridge.fill(batch["x"], value)
+            maker.send(batch, *(other for other, _ in others))
+        messages = [one.receive() for one in readers]
+        assert all((np.from_dlpack(message["x"]) == value).all() for message in messages)
+        assert [one.kept[0] for one in (maker, *(other for other, _ in others))] == [1, 1, 1]
+        del messages
+    # One that is gone is told of, and the others have the message.
+    others[0][1].close()
+    with pytest.raises(OSError, match="closed"):
+        maker.send({"x": np.arange(SIZE)}, *(other for other, _ in others))
+    assert reader.receive()["x"].shape == readers[2].receive()["x"].shape == (SIZE,)
+
+
+class Collate:
+    """Stacks samples in the memory of a channel; each worker of a loader has one."""
+
+    def __init__(self, channels):
+        self.channels = channels
+
+    def __call__(self, samples):
+        from torch.utils.data import get_worker_info
+
+        worker = get_worker_info().id
+        channel = self.channels[worker]
+        with channel.loan({"x": ((len(samples), *samples[0].shape), "float32")}) as batch:
+            np.stack(samples, out=np.from_dlpack(batch["x"]))
+            channel.send(batch)
+        return worker
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_the_workers_of_pytorchs_loader_fill_loans(method):
+    data = pytest.importorskip("torch.utils.data", reason="torch is not installed")
+    samples = [np.full((100, 100), i, "float32") for i in range(20)]
+    makers, readers = zip(*(dlbridge.channel() for _ in range(2)), strict=True)
+    workers = {"num_workers": 2, "multiprocessing_context": method}
+    loader = data.DataLoader(samples, batch_size=5, collate_fn=Collate(makers), **workers)
+    found = []
+    for worker in loader:
+        message = readers[worker].receive(timeout=60)
+        x = np.from_dlpack(message["x"])
+        found += x[:, 0, 0].tolist()
+        assert x.shape == (5, 100, 100)
+    assert found == list(range(20))

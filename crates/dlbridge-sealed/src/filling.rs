@@ -78,7 +78,7 @@ impl Builder {
     /// names that begin with `__pad_`), for metadata whose key begins with `dlbridge:`, and on
     /// systems other than Linux.
     pub fn allocate(self) -> Result<Filling, Error> {
-        let (header, contents) = plan(self.tensors, self.metadata)?;
+        let (header, contents) = plan(self.tensors, self.metadata, None)?;
         let file = NewFile::create(contents.size)?;
         file.write(0, &header)?;
         Ok(Filling { file: Some(file), contents, mapped: None, regions: Vec::new() })

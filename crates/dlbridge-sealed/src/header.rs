@@ -58,10 +58,12 @@ impl Contents {
     }
 }
 
-/// Lays out a file of tensors: the bytes before the first tensor, and what the file contains.
+/// Lays out a file of tensors: the bytes before the first tensor, and what the file contains. In a file that exists,
+/// `room` says how many bytes there are for the header, and in all.
 pub(crate) fn plan(
     declared: Vec<(String, DType, Vec<i64>)>,
     metadata: BTreeMap<String, String>,
+    room: Option<(usize, usize)>,
 ) -> Result<(Vec<u8>, Contents), Error> {
     if let Some(key) = metadata.keys().find(|key| key.starts_with(TYPED)) {
         return Err(refused(format!("expected metadata keys without {TYPED:?}, found {key:?}")));
@@ -95,11 +97,22 @@ pub(crate) fn plan(
         infos.push((name.clone(), stored));
         entries.push(Entry { name, dtype, shape, range: start..end });
     }
+    if let Some(rest) = room.and_then(|(start, size)| size.checked_sub(start)?.checked_sub(end)) {
+        infos.push((
+            format!("{PADDING}{}", entries.len()),
+            info(Dtype::U8, vec![rest], end..end + rest),
+        ));
+        end += rest;
+    }
     let words = Some(words).filter(|words| !words.is_empty());
     let format = Metadata::new(words, infos).map_err(|error| refused(error.to_string()))?;
     let json = serde_json::to_string(&format).map_err(|error| refused(error.to_string()))?;
-    let start = (SIZE + json.len()).next_multiple_of(ALIGN);
-    check_length(start - SIZE)?;
+    let least = (SIZE + json.len()).next_multiple_of(ALIGN);
+    let start = room.map_or(least, |(start, _)| start);
+    check_length(least.max(start) - SIZE)?;
+    if start < least {
+        return Err(refused(format!("expected a header of at most {start} bytes, found {least}")));
+    }
     let mut bytes = ((start - SIZE) as u64).to_le_bytes().to_vec();
     bytes.extend(json.bytes());
     // JSON may end in spaces.

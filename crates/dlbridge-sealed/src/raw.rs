@@ -125,6 +125,11 @@ impl NewFile {
         Ok(Unsplit { map: Arc::new(map), next: 0 })
     }
 
+    /// Seals a file that has all its pages, and no writable mapping.
+    pub(crate) fn add_seals(&self) -> Result<(), Error> {
+        fs::fcntl_add_seals(&self.file, SEALS).map_err(|error| system("fcntl(F_ADD_SEALS)", error))
+    }
+
     /// Seals the file, unless a writable mapping of it is left.
     pub(crate) fn seal(self) -> Result<(SealedFile, Map), (Self, Error)> {
         if let Err(error) = self.complete() {

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use dlbridge::{DType, Error, Tensor};
@@ -11,9 +11,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
+use super::loan::{Held, Loan, Ready};
 use super::message::Message;
-use super::pool::{Loan, Pool, Ready};
-use super::reading::Reading;
+use super::pool::{Pool, TICK};
+use super::reading::{Answer, Reading};
 use super::wire::{Head, Kind};
 use super::writing::{Given, Writing};
 use crate::raw::system;
@@ -52,9 +53,12 @@ pub(super) struct Inner {
     pub(super) writing: Mutex<Writing>,
     /// What this end gave, and has not got back.
     pub(super) given: Mutex<Given>,
-    /// Leases that ended here and that the other end has not been told of.
-    pub(super) ended: Mutex<Vec<u64>>,
+    /// What the other end has not been told of leases, with a slot whose descriptor travels.
+    pub(super) told: Mutex<Vec<Told>>,
 }
+
+/// What there is to tell, and the lease.
+pub(super) type Told = (Kind, u64, Option<Arc<Held>>);
 
 impl Channel {
     /// Both ends, for two threads, or for a process and its child.
@@ -87,7 +91,7 @@ impl Channel {
             reading: Mutex::default(),
             writing: Mutex::default(),
             given: Mutex::default(),
-            ended: Mutex::default(),
+            told: Mutex::default(),
         });
         pool.add(Arc::downgrade(&inner));
         Self(inner)
@@ -166,7 +170,7 @@ impl Channel {
         let is_new = !writing.known.contains_key(&held.number());
         if is_new {
             self.0.forget(&mut writing)?;
-            writing.known.insert(held.number(), held.alive());
+            writing.known.insert(held.number(), held.existence());
         }
         let kind = if is_new { Kind::LeaseNew } else { Kind::Lease };
         let head = Head::new(kind, held.number(), lease);
@@ -273,13 +277,48 @@ impl Inner {
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+
+    /// Asks the other end to make a sealed file of a lease: its descriptor, `Some(None)` where there is
+    /// none, `None` where no answer has come in this time.
+    pub(super) fn keep(
+        &self,
+        lease: u64,
+        answer: &OnceLock<Arc<Answer>>,
+        timeout: Duration,
+    ) -> Result<Option<Option<OwnedFd>>, Error> {
+        let end = Instant::now().checked_add(timeout);
+        let answer = answer.get_or_init(|| {
+            let answer = Arc::default();
+            lock(&self.reading).asked.insert(lease, Arc::downgrade(&answer));
+            self.tell(Kind::Keep, lease, None);
+            answer
+        });
+        loop {
+            let _ = self.write_rest(&mut lock(&self.writing));
+            self.read_ready();
+            let is_reading = self.is_reading();
+            if let Some(file) = answer.get() {
+                let file = file.as_ref().map(OwnedFd::try_clone).transpose();
+                return file.map(Some).map_err(|error| system("dup", error));
+            }
+            // The end, or an inbox that is full: the answer is behind it.
+            if !is_reading {
+                return Ok(Some(None));
+            }
+            let left = left(end).unwrap_or(TICK);
+            if left.is_zero() {
+                return Ok(None);
+            }
+            readable(&[self.socket()], left.min(TICK))?;
+        }
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         // The other end may still read.
         let given = self.given.get_mut().unwrap_or_else(PoisonError::into_inner);
-        given.leases.values().for_each(|held| held.retire());
+        given.leases.values().for_each(|(held, _)| held.retire());
     }
 }
 

@@ -1,13 +1,16 @@
 //! A message that was received, and the lease of its memory.
 //! Invariant: the lease ends when the message and all its tensors are dropped.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use dlbridge::{Error, Tensor};
 
 use super::end::Inner;
 use super::raw::Memory;
-use super::wire::Entry;
+use super::reading::Answer;
+use super::wire::{Entry, Kind};
+use crate::{SealedTensors, seal};
 
 /// Tensors that another process sent through a [`Channel`](super::Channel).
 ///
@@ -27,6 +30,8 @@ struct Lease {
     from: Option<(Arc<Inner>, u64)>,
     /// A child that is forked later has the message too, and ends no lease.
     process: u32,
+    /// Once the sender was asked to keep the memory as it is.
+    answer: OnceLock<Arc<Answer>>,
 }
 
 impl Message {
@@ -35,7 +40,8 @@ impl Message {
         memory: Memory,
         from: Option<(Arc<Inner>, u64)>,
     ) -> Self {
-        Self { entries, lease: Arc::new(Lease { memory, from, process: std::process::id() }) }
+        let (process, answer) = (std::process::id(), OnceLock::new());
+        Self { entries, lease: Arc::new(Lease { memory, from, process, answer }) }
     }
 
     /// The names of the tensors, in the order of the sender.
@@ -72,6 +78,33 @@ impl Message {
     pub fn to_owned(&self, name: &str) -> Result<Tensor, Error> {
         self.tensor(name)?.to_contiguous()
     }
+
+    /// The tensors in a sealed file, for values that outlive the stream: class [`Frozen`](dlbridge::Access::Frozen).
+    /// The sender gives up the memory, so that nothing is copied. Waits at most so long for it, since it answers only when it loans,
+    /// sends or receives: `None` then, and the next call waits on.
+    ///
+    /// The values are copied where they came inline, where the sender is gone, where this end has kept as many bytes as its
+    /// quota or the limit of the sender's pool, and where the kernel does not seal memory that another process maps (before
+    /// Linux 6.7).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`seal`](crate::seal) and [`SealedTensors::try_from`].
+    pub fn keep(&self, timeout: Duration) -> Result<Option<SealedTensors>, Error> {
+        let Lease { memory, from, process, answer } = &*self.lease;
+        if let (Memory::Slot(_), Some((channel, number))) = (memory, from) {
+            if *process == std::process::id() {
+                match channel.keep(*number, answer, timeout)? {
+                    Some(Some(file)) => return SealedTensors::try_from(file).map(Some),
+                    Some(None) => {}
+                    None => return Ok(None),
+                }
+            }
+        }
+        let tensors = self.names().map(|name| Ok((name, self.tensor(name)?)));
+        let tensors = tensors.collect::<Result<Vec<_>, Error>>()?;
+        seal(tensors.iter().map(|(name, tensor)| (*name, tensor))).map(Some)
+    }
 }
 
 impl Drop for Lease {
@@ -80,7 +113,7 @@ impl Drop for Lease {
         slot.end_lease();
         if let Some((channel, number)) = &self.from {
             if self.process == std::process::id() {
-                channel.give_back(*number);
+                channel.tell(Kind::Return, *number, None);
             }
         }
     }

@@ -12,6 +12,7 @@ use dlbridge::{DType, Device, Error, Flags, Tensor};
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 use rustix::fs::SealFlags;
 
+use super::wire::START;
 use crate::raw::{check_pages, check_seals, system};
 
 /// What keeps the size and the pages of a slot as they are, although its maker writes to it.
@@ -43,8 +44,9 @@ impl PeerSlot {
         Ok(Self { map, is_private, is_leased: AtomicBool::new(false) })
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.map.len()
+    /// The bytes for values.
+    pub(super) fn room(&self) -> usize {
+        self.map.len().saturating_sub(START)
     }
 
     /// Leases the slot, unless it is leased.
@@ -106,7 +108,7 @@ impl Memory {
         len: usize,
     ) -> Result<Tensor, Error> {
         let (base, size) = match self {
-            Self::Slot(slot) => (slot.map.as_mut_ptr(), slot.len()),
+            Self::Slot(slot) => (slot.map.as_mut_ptr().wrapping_add(START), slot.room()),
             Self::Copy(bytes) => (bytes.data_ptr().cast(), bytes.nbytes()),
         };
         assert!(offset <= size && len <= size - offset, "a tensor lies inside its message");

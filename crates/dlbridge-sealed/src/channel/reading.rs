@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, TryLockError};
+use std::sync::{Arc, OnceLock, TryLockError, Weak};
 
 use dlbridge::{DType, Error, Tensor};
 use rustix::cmsg_space;
@@ -28,12 +28,17 @@ const MOST_FILES: usize = 64;
 /// How many bytes one call reads.
 const READ: usize = 64 << 10;
 
+/// The answer to a frame that asks to keep a lease: a descriptor, or none where the receiver has to copy.
+pub(super) type Answer = OnceLock<Option<OwnedFd>>;
+
 #[derive(Default, Debug)]
 pub(super) struct Reading {
     pub(super) buffer: Vec<u8>,
     pub(super) files: VecDeque<OwnedFd>,
     pub(super) slots: HashMap<u32, Arc<PeerSlot>>,
     pub(super) inbox: VecDeque<(Vec<Entry>, Memory, u64)>,
+    /// Leases that this end wants to keep.
+    pub(super) asked: HashMap<u64, Weak<Answer>>,
     /// Why nothing more comes: the end of the stream, or an error.
     pub(super) end: Option<Result<(), Error>>,
 }
@@ -73,7 +78,7 @@ impl Inner {
     /// theirs is used again.
     pub(super) fn end_leases(&self) {
         let given = std::mem::take(&mut *lock(&self.given));
-        given.leases.values().for_each(|held| held.retire());
+        given.leases.values().for_each(|(held, _)| held.retire());
     }
 
     /// Whether the socket is read: there is room in the inbox, and it is not closed.
@@ -176,7 +181,7 @@ impl Inner {
                 }
                 let slot = reading.slots.get(&head.slot);
                 let slot = slot.ok_or_else(|| broken(format!("slot {}, unknown", head.slot)))?;
-                let entries = wire::describe(description, slot.len())?;
+                let entries = wire::describe(description, slot.room())?;
                 if !slot.lease() {
                     return Err(broken(format!("slot {}, whose lease has not ended", head.slot)));
                 }
@@ -188,6 +193,27 @@ impl Inner {
                 held.ok_or_else(|| broken(format!("the end of lease {}, unknown", head.lease)))?;
             }
             Kind::Forget => drop(reading.slots.remove(&head.slot)),
+            Kind::Keep => {
+                let limit = self.quota.min(self.pool.limit());
+                let found = lock(&self.given).keep(head.lease, limit);
+                let (held, is_allowed) = found.ok_or_else(|| {
+                    broken(format!("lease {} to keep, unknown or kept", head.lease))
+                })?;
+                let (kind, file) = if is_allowed && held.keep() {
+                    (Kind::Kept, Some(held))
+                } else {
+                    (Kind::NotKept, None)
+                };
+                self.tell(kind, head.lease, file);
+            }
+            Kind::Kept | Kind::NotKept => {
+                let asked = reading.asked.remove(&head.lease);
+                let asked = asked.ok_or_else(|| broken("an answer without a question".into()))?;
+                let file = (head.kind == Kind::Kept).then(|| reading.files.pop_front());
+                let file = file.map(|file| file.ok_or_else(|| broken("no descriptor".into())));
+                let file = file.transpose()?;
+                let _ = asked.upgrade().map(|answer| answer.set(file));
+            }
         }
         Ok(())
     }

@@ -15,6 +15,10 @@ pub(super) const LONGEST: usize = 128 << 10;
 /// The most bytes of values in a frame. Larger messages travel as a lease of a slot.
 pub(super) const INLINE: usize = 16 << 10;
 
+/// Where values begin in a slot: before them is room for the header of a sealed file, which the slot becomes if its
+/// message is kept.
+pub(super) const START: usize = 4096;
+
 /// What a frame is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
@@ -29,6 +33,12 @@ pub(super) enum Kind {
     Return = 4,
     /// The sender has freed a slot.
     Forget = 5,
+    /// The receiver asks that the slot of a lease becomes a sealed file.
+    Keep = 6,
+    /// The answer: it is one, whose descriptor travels with the frame.
+    Kept = 7,
+    /// The answer: the receiver has to copy.
+    NotKept = 8,
 }
 
 /// The head of a frame.
@@ -61,7 +71,16 @@ impl Head {
         let number = |at: usize| {
             u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
-        let kinds = [Kind::Inline, Kind::Lease, Kind::LeaseNew, Kind::Return, Kind::Forget];
+        let kinds = [
+            Kind::Inline,
+            Kind::Lease,
+            Kind::LeaseNew,
+            Kind::Return,
+            Kind::Forget,
+            Kind::Keep,
+            Kind::Kept,
+            Kind::NotKept,
+        ];
         let kind = kinds.into_iter().find(|&kind| kind as u32 == number(0));
         let kind = kind.ok_or_else(|| broken(format!("a frame of kind {}", number(0))))?;
         let (described, values) = (number(4) as usize, number(8) as usize);

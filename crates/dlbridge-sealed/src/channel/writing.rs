@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use super::end::{Inner, lock};
-use super::pool::Held;
+use super::loan::Held;
 use super::wire::{Head, Kind};
 use crate::raw::system;
 use crate::refused;
@@ -27,8 +27,11 @@ pub(super) struct Writing {
 
 #[derive(Default, Debug)]
 pub(super) struct Given {
-    pub(super) leases: HashMap<u64, Arc<Held>>,
+    /// With whether the other end has asked to keep it.
+    pub(super) leases: HashMap<u64, (Arc<Held>, bool)>,
     pub(super) nbytes: usize,
+    /// The bytes of sealed files that slots became, and that nothing returns.
+    kept: usize,
 }
 
 impl Given {
@@ -42,27 +45,42 @@ impl Given {
             )));
         }
         self.nbytes += held.size();
-        self.leases.insert(lease, Arc::clone(held));
+        self.leases.insert(lease, (Arc::clone(held), false));
         Ok(())
     }
 
     pub(super) fn take_back(&mut self, lease: u64) -> Option<Arc<Held>> {
-        let held = self.leases.remove(&lease)?;
+        let (held, _) = self.leases.remove(&lease)?;
         self.nbytes -= held.size();
         Some(held)
+    }
+
+    /// The slot of a lease that the other end asks to keep for the first time, and whether it may: it keeps
+    /// at most `limit` bytes, since nothing says when it has freed them.
+    pub(super) fn keep(&mut self, lease: u64, limit: usize) -> Option<(Arc<Held>, bool)> {
+        let (held, is_asked) = self.leases.get_mut(&lease)?;
+        if std::mem::replace(is_asked, true) {
+            return None;
+        }
+        let kept = self.kept.saturating_add(held.size());
+        let is_allowed = kept <= limit;
+        if is_allowed {
+            self.kept = kept;
+        }
+        Some((Arc::clone(held), is_allowed))
     }
 }
 
 impl Inner {
-    /// Tells the other end that a lease has ended, without waiting: from a drop, on any thread.
-    pub(super) fn give_back(&self, lease: u64) {
-        lock(&self.ended).push(lease);
+    /// Tells the other end of a lease, without waiting: from a drop, on any thread.
+    pub(super) fn tell(&self, kind: Kind, lease: u64, file: Option<Arc<Held>>) {
+        lock(&self.told).push((kind, lease, file));
         // Whoever holds the lock writes it, after what it writes now.
         while let Ok(mut writing) = self.writing.try_lock() {
             let _ = self.write_rest(&mut writing);
             let is_stuck = !writing.rest.is_empty();
             drop(writing);
-            if is_stuck || lock(&self.ended).is_empty() {
+            if is_stuck || lock(&self.told).is_empty() {
                 break;
             }
         }
@@ -91,12 +109,17 @@ impl Inner {
                     bytes.drain(..written);
                 }
             }
-            let ended = std::mem::take(&mut *lock(&self.ended));
-            if ended.is_empty() {
+            let told = std::mem::take(&mut *lock(&self.told));
+            if told.is_empty() {
                 return Ok(());
             }
-            let frames = ended.into_iter().map(|lease| Head::new(Kind::Return, 0, lease).encode());
-            writing.rest.push_back((frames.flatten().collect(), None));
+            for (kind, lease, file) in told {
+                let frame = Head::new(kind, 0, lease).encode();
+                match writing.rest.back_mut() {
+                    Some((bytes, None)) if file.is_none() => bytes.extend(frame),
+                    _ => writing.rest.push_back((frame.into(), file)),
+                }
+            }
         }
     }
 

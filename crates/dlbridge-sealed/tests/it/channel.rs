@@ -1,12 +1,13 @@
 //! Channels in one process: what travels, when memory is used again, and limits. Peers that break the
 //! protocol belong to `channel_hostile.rs`, other processes to `processes/`.
 
+use std::fs;
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
 use dlbridge::{Access, DType, Error, Tensor};
-use dlbridge_sealed::{Channel, Pool};
+use dlbridge_sealed::{Channel, Message, Opens, Pool, SealedTensors, open_handle};
 
 const NO_TIME: Duration = Duration::ZERO;
 /// Too large to travel inline.
@@ -205,4 +206,89 @@ fn a_private_mapping_has_the_values_of_the_message_after_a_write() {
             x.data_ptr().cast::<u8>().write_volatile(99);
         }
     }
+}
+
+/// Keeps a message while another thread looks at its maker.
+fn keep(maker: &Channel, message: &Message) -> SealedTensors {
+    assert!(message.keep(NO_TIME).expect("no error").is_none());
+    thread::scope(|scope| {
+        scope.spawn(|| maker.kept());
+        message.keep(Duration::MAX).expect("no error").expect("an answer")
+    })
+}
+
+#[test]
+fn a_message_is_kept_as_sealed_tensors_over_the_same_memory() {
+    let pool = Pool::new(1 << 20);
+    let (maker, reader) = pair_with(&pool, usize::MAX);
+    let x = Tensor::from(vec![7_u8; SIZE as usize]);
+    let y = Tensor::from(vec![1_i64, 2, 3]);
+    maker.send_copy(&[("y", &y), ("x", &x)]).expect("a reader");
+    let message = reader.receive().expect("a frame").expect("a message");
+    let file = |tensor: &Tensor| file_at(tensor.data_ptr().addr());
+    let before = file(&message.tensor("x").expect("x"));
+    let sealed = keep(&maker, &message);
+    assert_eq!(sealed.names().collect::<Vec<_>>(), ["y", "x"]);
+    let kept = sealed.tensor("x").expect("x");
+    assert_eq!((kept.access(), kept.as_slice::<u8>()), (Access::Frozen, x.as_slice()));
+    if is_linux_6_7() {
+        assert_eq!(file(&kept), before);
+    }
+    // The memory has left the pool, and its values stay when the message is gone.
+    drop(message);
+    assert_eq!((maker.kept(), pool.nbytes()), ((0, 0), 0));
+    send(&maker, 8);
+    let next = reader.receive().expect("a frame").expect("a message");
+    assert_eq!(next.to_owned("x").expect("x").as_slice::<u8>().expect("bytes")[0], 8);
+    assert_eq!(kept.as_slice::<u8>(), x.as_slice());
+    // Any reader of the file opens it.
+    let handle = sealed.handle(Opens::Many).expect("a server");
+    let opened = open_handle(&handle).expect("a sealed file");
+    assert_eq!(opened.tensor("y").expect("y").as_slice::<i64>(), Ok(&[1, 2, 3][..]));
+}
+
+#[test]
+fn a_message_that_cannot_be_kept_is_copied() {
+    let pool = Pool::new(1 << 20);
+    let (maker, reader) = pair_with(&pool, usize::MAX);
+    // Inline, and of more names than there is room for.
+    let names: Vec<String> = (0..200).map(|i| format!("x{i}")).collect();
+    let x = Tensor::from(vec![7_u8; 1000]);
+    let many: Vec<(&str, &Tensor)> = names.iter().map(|name| (&name[..], &x)).collect();
+    maker.send_copy(&[("x0", &x)]).expect("a reader");
+    maker.send_copy(&many).expect("a reader");
+    send(&maker, 7);
+    for _ in 0..2 {
+        let message = reader.receive().expect("a frame").expect("a message");
+        let sealed = if message.names().len() == 1 {
+            message.keep(NO_TIME).expect("no error").expect("inline")
+        } else {
+            keep(&maker, &message)
+        };
+        assert_eq!(sealed.tensor("x0").expect("x0").as_slice::<u8>(), x.as_slice());
+    }
+    // The maker is gone.
+    let message = reader.receive().expect("a frame").expect("a message");
+    drop(maker);
+    let sealed = message.keep(Duration::MAX).expect("no error").expect("the end");
+    assert_eq!(sealed.tensor("x").expect("x").as_slice::<u8>(), Ok(&[7; SIZE as usize][..]));
+}
+
+/// The number of the file that is mapped at an address.
+fn file_at(address: usize) -> String {
+    let maps = fs::read_to_string("/proc/self/maps").expect("procfs");
+    let is_there = |line: &&str| {
+        let (start, rest) = line.split_once('-').expect("a range");
+        let (end, _) = rest.split_once(' ').expect("a range");
+        let [start, end] = [start, end].map(|text| usize::from_str_radix(text, 16).expect("hex"));
+        (start..end).contains(&address)
+    };
+    let line = maps.lines().find(is_there).expect("a mapping");
+    line.split_whitespace().nth(4).expect("a number").to_owned()
+}
+
+fn is_linux_6_7() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("procfs");
+    let mut numbers = release.split(['.', '-']).map_while(|word| word.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(7))
 }

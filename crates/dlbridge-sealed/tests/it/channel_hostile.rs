@@ -6,6 +6,7 @@ use std::io::{IoSlice, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use dlbridge::DType;
 use dlbridge_sealed::{Channel, Pool};
@@ -20,6 +21,11 @@ const INLINE: u32 = 1;
 const LEASE: u32 = 2;
 const NEW: u32 = 3;
 const RETURN: u32 = 4;
+const KEEP: u32 = 6;
+const KEPT: u32 = 7;
+const NOT_KEPT: u32 = 8;
+/// Where the values of a slot begin.
+const START: usize = 4096;
 /// What a slot needs.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE);
 const SIZE: i64 = 100_000;
@@ -86,7 +92,7 @@ fn a_frame_that_is_none_closes_the_channel() {
     let [long, many] = [(128 << 10) + 1, (16 << 10) + 1].map(|size: usize| vec![0; size]);
     for (frame, wanted) in [
         (vec![0; 32], "a frame of kind 0"),
-        (frame(6, &[], &[], 0, 0), "a frame of kind 6"),
+        (frame(9, &[], &[], 0, 0), "a frame of kind 9"),
         (frame(INLINE, &[], &[], 0, 0)[..31].to_vec(), "ends early"),
         (frame(INLINE, &long, &[], 0, 0), "131073"),
         (frame(INLINE, &[], &many, 0, 0), "16385"),
@@ -102,6 +108,9 @@ fn a_frame_that_is_none_closes_the_channel() {
         (frame(LEASE, &x, &[], 3, 0), "slot 3, unknown"),
         (frame(NEW, &x, &[], 3, 0), "without a descriptor"),
         (frame(RETURN, &[], &[], 0, 5), "the end of lease 5, unknown"),
+        (frame(KEEP, &[], &[], 0, 5), "lease 5 to keep, unknown"),
+        (frame(KEPT, &[], &[], 0, 5), "an answer without a question"),
+        (frame(NOT_KEPT, &[], &[], 0, 5), "an answer without a question"),
     ] {
         let found = why(&frame, &[]);
         assert!(found.contains(wanted), "{wanted}: {found}");
@@ -126,13 +135,14 @@ fn a_descriptor_of_another_kind_closes_the_channel() {
         (memfd(4096, SealFlags::SHRINK | SealFlags::GROW), "without the seals FUTURE_WRITE"),
         (memfd(4096, SealFlags::FUTURE_WRITE), "without the seals"),
         (sparse, "a hole at byte"),
-        (memfd(3, SEALS), "a tensor of 4 bytes at 0 in 3"),
-        (memfd(4, SEALS), "the end"),
+        (memfd(3, SEALS), "a tensor of 4 bytes at 0 in 0"),
+        (memfd(START + 3, SEALS), "a tensor of 4 bytes at 0 in 3"),
+        (memfd(START + 4, SEALS), "the end"),
     ] {
         let found = why(&x, &[file.as_fd()]);
         assert!(found.contains(wanted), "{wanted}: {found}");
     }
-    let file = memfd(4096, SEALS);
+    let file = memfd(START + 4096, SEALS);
     let found = why(&frame(INLINE, &[], &[], 0, 0), &[file.as_fd(); 4]);
     assert_eq!(found, "the end");
     let found = why(&[x.clone(), x].concat(), &[file.as_fd(); 2]);
@@ -150,7 +160,7 @@ fn a_descriptor_of_another_kind_closes_the_channel() {
 fn a_slot_that_is_sent_twice_closes_the_channel_and_keeps_the_first_message() {
     let (attacker, socket) = UnixStream::pair().expect("sockets");
     let reader = Channel::new(socket);
-    let (file, x) = (memfd(4096, SEALS), bytes(b"x", &[4096], 0));
+    let (file, x) = (memfd(START + 4096, SEALS), bytes(b"x", &[4096], 0));
     send(&attacker, &frame(NEW, &x, &[], 1, 1), &[file.as_fd()]);
     let message = reader.receive().expect("a frame").expect("a message");
     send(&attacker, &frame(LEASE, &x, &[], 1, 2), &[]);
@@ -162,7 +172,7 @@ fn a_slot_that_is_sent_twice_closes_the_channel_and_keeps_the_first_message() {
 
 #[test]
 fn a_maker_changes_values_and_nothing_else() {
-    let file = memfd(1 << 20, SealFlags::SHRINK | SealFlags::GROW);
+    let file = memfd(START + (1 << 20), SealFlags::SHRINK | SealFlags::GROW);
     let map = MmapOptions::new().map_raw(&file).expect("not sealed yet");
     fcntl_add_seals(&file, SealFlags::FUTURE_WRITE).expect("a seal");
     let (attacker, socket) = UnixStream::pair().expect("sockets");
@@ -172,9 +182,9 @@ fn a_maker_changes_values_and_nothing_else() {
     let x = reader.receive().expect("a frame").expect("a message").tensor("x").expect("x");
     assert_eq!(ftruncate(&file, 0), Err(Errno::PERM));
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    assert_eq!(fallocate(&file, hole, 0, 1 << 20), Err(Errno::PERM));
+    assert_eq!(fallocate(&file, hole, START as u64, 1 << 20), Err(Errno::PERM));
     assert_eq!(x.view::<u8>().expect("bytes").iter().next(), Some(7));
-    let start = map.as_mut_ptr();
+    let start = map.as_mut_ptr().wrapping_add(START);
     // SAFETY: a mapping of this test, of which there is no reference.
     #[allow(unsafe_code)]
     unsafe {
@@ -228,4 +238,60 @@ fn a_lease_that_is_returned_early_changes_the_attackers_values_alone() {
     loan.tensor("x").expect("there").as_slice_mut::<u8>().expect("exclusive").fill(1);
     loan.send().expect("a reader");
     assert_eq!(maker.kept().0, 1);
+}
+
+#[test]
+fn a_lease_that_is_kept_is_sealed_once_and_up_to_the_limit() {
+    let pool = Pool::new(1 << 20);
+    let (maker, mut attacker) = maker(&pool);
+    attacker.set_nonblocking(true).expect("a socket");
+    send(&attacker, &frame(KEEP, &[], &[], 0, 1), &[]);
+    assert_eq!(maker.kept().0, 1);
+    send(&attacker, &frame(RETURN, &[], &[], 0, 1), &[]);
+    assert_eq!((maker.kept(), pool.nbytes()), ((0, 0), 0));
+    // A reader that keeps everything gets no more than the limit, and the rest as a stream.
+    for lease in 2..20 {
+        let loan = maker.loan(&[("x", DType::U8, &[SIZE])]).expect("memory");
+        loan.send().expect("a reader");
+        send(&attacker, &[KEEP, RETURN].map(|kind| frame(kind, &[], &[], 0, lease)).concat(), &[]);
+    }
+    assert_eq!(maker.kept(), (0, 0));
+    let mut answers = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut attacker, &mut answers);
+    let mut kinds = Vec::new();
+    while let [frame @ .., _] = &answers[..] {
+        let number = |at: usize| u32::from_ne_bytes(frame[at..at + 4].try_into().expect("4"));
+        kinds.push(number(0));
+        let len = 32 + number(4) as usize + number(8) as usize;
+        answers.drain(..len);
+    }
+    let said = |kind| kinds.iter().filter(|&&one| one == kind).count();
+    assert_eq!((said(KEPT), said(NOT_KEPT)), (9, 10));
+    // Twice: it would be an answer for each question, without end.
+    maker.loan(&[("x", DType::U8, &[SIZE])]).expect("memory").send().expect("a reader");
+    send(&attacker, &[KEEP, KEEP].map(|kind| frame(kind, &[], &[], 0, 20)).concat(), &[]);
+    let error = maker.receive().map(drop).expect_err("twice").to_string();
+    assert!(error.contains("lease 20 to keep, unknown or kept"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_not_sealed_is_not_kept() {
+    let (attacker, socket) = UnixStream::pair().expect("sockets");
+    let reader = Channel::new(socket);
+    let (file, x) = (memfd(START + 4096, SEALS), bytes(b"x", &[4096], 0));
+    for (lease, answer, files) in [(1, KEPT, true), (2, NOT_KEPT, false)] {
+        send(&attacker, &frame(NEW, &x, &[], lease, lease.into()), &[file.as_fd()]);
+        let message = reader.receive().expect("a frame").expect("a message");
+        assert!(message.keep(Duration::ZERO).expect("no answer yet").is_none());
+        let files = if files { &[file.as_fd()][..] } else { &[] };
+        send(&attacker, &frame(answer, &[], &[], 0, lease.into()), files);
+        match message.keep(Duration::MAX) {
+            Err(error) => assert!(error.to_string().contains("without the seals"), "{error}"),
+            // A copy.
+            Ok(sealed) => {
+                let x = sealed.expect("an answer").tensor("x").expect("there");
+                assert_eq!((answer, x.as_slice::<u8>()), (NOT_KEPT, Ok(&[7; 4096][..])));
+            }
+        }
+    }
 }
