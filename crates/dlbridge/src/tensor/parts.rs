@@ -215,6 +215,13 @@ pub trait Parts: Sized {
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
     ///
+    /// ```compile_fail,E0277
+    /// # use dlbridge::{Parts, Tensor};
+    /// let mut tensor = Tensor::from([1, 2]);
+    /// tensor.view_mut::<i32>()?.broadcast_to(&[3, 2])?.fill(0);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Part`](Error::Part) if the shape does not fit, or
