@@ -49,8 +49,8 @@
 //! | a Python object | a tensor over its memory | [`import`] |
 //! | any array | to borrow it for one call | [`with_borrowed`] |
 //! | any array | the protocol through which it was imported | [`Imported::protocol`] |
-//! | a GPU array and a stream to use it on | the stream to wait until it is ready | [`ImportOptions::stream`] |
-//! | a GPU array | the stream after whose work it is ready | [`Imported::stream`] |
+//! | a GPU array and a stream to use it on | to make the stream wait until it is ready | [`ImportOptions::stream`] |
+//! | a GPU array | the stream on which its memory is ready | [`Imported::stream`] |
 //! | a CUDA slice of cudarc, still being written | to return it | `PyTensor::new(Tensor::try_from(slice)?)` |
 //! | another GPU tensor that a stream still writes | to return it | [`PyTensor::ready_after`] |
 //! | a dtype or a device, as an argument | `np.float32`, `"cuda:0"`, `torch.device(..)` | [`PyDType`], [`PyDevice`] |
