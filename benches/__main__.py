@@ -1,8 +1,8 @@
 """Measures, prints tables, and updates sections of docs/benchmarks.md: see `cargo xtask bench`.
 
 `python benches rust PROGRAM [PART...]`, `python benches python [PART...]`,
-`python benches processes PROGRAM`, `python benches julia FILE`, `python benches check`. `python benches modules NAME...` only builds
-the modules of other libraries, and prints their folder and versions.
+`python benches calls`, `python benches processes PROGRAM`, `python benches julia FILE`, `python benches check`.
+`python benches modules NAME...` only builds the modules of other libraries, and prints their folder and versions.
 """
 
 import argparse
@@ -107,6 +107,7 @@ def main() -> None:
     of_python.add_argument("parts", nargs="*", choices=[*PYTHON_PARTS, []])
     of_python.add_argument("--quick", action="store_true")
     of_python.add_argument("--json")
+    commands.add_parser("calls")
     commands.add_parser("processes").add_argument("program")
     commands.add_parser("julia").add_argument("file")
     commands.add_parser("check")
@@ -131,6 +132,8 @@ def main() -> None:
         return
     if given.command == "julia":
         todo = iter([lambda: sections.julia(Path(given.file).read_text())])
+    elif given.command == "calls":
+        todo = iter([paths.calls])
     elif given.command == "processes":
         todo = iter([lambda: in_processes(Path(given.program))])
     else:

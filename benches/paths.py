@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from build import FLOOR, OURS, SOURCES, build_all, modules
+from build import FLOOR, OURS, SOURCES, build, build_all, modules
 from tables import Rows, Section, Unmeasured, number, table, target
 
 # The paths on which libraries are compared: title, and dlbridge's budget as a multiple of the floor.
@@ -113,12 +113,12 @@ class Results:
             self.notes.append(note)
 
     def read_dumps(self, texts: Iterable[str]) -> None:
-        """Adds callgrind's dumps, each labelled `path library work` or `empty`."""
+        """Adds callgrind's dumps, each labelled `path library work`, `empty` or `whole`."""
         dumps = dict(filter(None, map(read_dump, texts)))
         for label, work in dumps.items():
             path, library, kind = label.split(" ")
-            empty = dumps.get(f"{path} {library} empty")
-            if kind == "work" and empty:
+            empty = dumps.get(f"{path} {library} empty", (0, 0))
+            if kind != "empty":
                 for what, more, less in zip(
                     ("instructions", "allocations"), work, empty, strict=True
                 ):
@@ -150,16 +150,16 @@ def shown(library: str) -> str:
     return library.replace("_", "-")
 
 
-def measure(framework: str, libraries: list[str], *, count: bool) -> str:
+def measure(framework: str, libraries: list[str], *, count: bool, calls: bool) -> str:
     """The records of one framework's paths, timed or under callgrind."""
-    flags, folder = [], dumps(framework)
+    flags, folder = ["--calls"] * calls, dumps(framework)
     command = [sys.executable, str(SOURCES / "measure.py"), "--framework", framework]
     if count:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--quiet"]
         command = [*valgrind, f"--callgrind-out-file={folder / 'dump'}", *command]
-        flags = ["--count"]
+        flags.append("--count")
     # Make runs reproducible: fixed hashes, one thread.
     settings = {
         "PYTHONHASHSEED": "0",
@@ -180,14 +180,19 @@ def dumps(framework: str) -> Path:
 
 
 def measured(
-    frameworks: list[str], libraries: list[str], records: str, *, time: bool
+    frameworks: list[str],
+    libraries: list[str],
+    records: str,
+    *,
+    time: bool,
+    calls: bool = False,
 ) -> Results:
     """Times (if `time`) and counts the paths of each installed framework."""
     results = Results()
     results.read_records(records)
     for framework in frameworks:
         if time:
-            results.read_records(measure(framework, libraries, count=False))
+            results.read_records(measure(framework, libraries, count=False, calls=calls))
             if framework not in results.versions:
                 continue
         if not shutil.which("valgrind"):
@@ -195,7 +200,7 @@ def measured(
                 "instructions are not counted: no valgrind: install your system's package"
             )
             continue
-        results.read_records(measure(framework, libraries, count=True))
+        results.read_records(measure(framework, libraries, count=True, calls=calls))
         files = sorted(dumps(framework).glob("dump*"))
         results.read_dumps(file.read_text(errors="replace") for file in files)
     return results
@@ -280,6 +285,53 @@ The floor's C code, by protocol: each creates the data of an owning tensor, read
         return draw_bars("Cost of sharing an array in Python", subtitle, panels)
 
     return Section("Python", body, "python paths", "paths", draw)
+
+
+# Whole calls of functions of small arrays: title, and whether the other library has them.
+CALLS = {
+    "call-one": "a number of one array",
+    "call-two": "a number of two arrays",
+    "call-new": "a new array of one",
+    "call-new-tensor": "the same, as a `dlbridge.Tensor`",
+    "call-two-new": "a new array of two",
+    "call-write": "one array in place",
+}
+
+
+def calls() -> Section:
+    """Whole calls beside rust-numpy, and beside the floor of the protocol."""
+    rivals = [(FLOOR, "", "C"), ("rust_numpy", "", "rust-numpy")]
+    rivals.append(("rust_numpy", "-unchecked", "rust-numpy, unchecked"))
+    for module in ("meter", FLOOR, OURS, "rust_numpy"):
+        build(module)
+    tables: dict[str, Rows] = {"instructions": [], "nanoseconds": []}
+    names = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX"}
+    for framework, name in names.items():
+        libraries = [OURS, "rust_numpy" if framework == "numpy" else FLOOR]
+        results = measured([framework], libraries, "", time=True, calls=True)
+        for what, rows in tables.items():
+            for path, title in CALLS.items():
+                own = results.get(path, OURS, what)
+                if own is None:
+                    continue
+                cells = [title, name, number(own, ",.0f")]
+                for library, suffix, _ in rivals:
+                    other = results.get(path + suffix, library, what)
+                    ratio = own / other if other else None
+                    cells += [number(other, ",.0f"), number(ratio, ".2f")]
+                rows.append(cells)
+    heads = "function | arrays | dlbridge | " + " | ".join(f"{it} | x" for *_, it in rivals)
+    shown = "\n".join(
+        f"{what.capitalize()}:\n\n{table(heads, 'll' + 'r' * 7, rows)}"
+        for what, rows in tables.items()
+    )
+    body = f"""\
+A whole call of a function of arrays of `float64[4]`, from Python's vectorcall to the result, which is dropped. rust-numpy uses the same PyO3. Its
+borrows are checked (`PyReadonlyArray`), or left out (`&Bound<PyArray>` with `unsafe`). C is a hand-written extension that does the minimum of the
+protocol: the C exchange API for PyTorch, `__dlpack__` for JAX. `x` is dlbridge's number as a multiple of the one before it.
+
+{shown}"""
+    return Section("Python: calls", body, "calls")
 
 
 def row(results: Results, path: str, library: str, budget: float | None) -> list[str]:

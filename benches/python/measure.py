@@ -41,7 +41,8 @@ class Case:
     """One path through one library, and the empty call whose cost is subtracted."""
 
     work: Work
-    empty: Work
+    # None for a whole call.
+    empty: Work | None
     path: str = ""
     library: str = ""
 
@@ -50,7 +51,9 @@ class Case:
 Finder = Callable[[Any], Case | None]
 
 
-def call(names: str, *arguments: Any, then: Callable[[Any], Any] | None = None) -> Finder:
+def call(
+    names: str, *arguments: Any, then: Callable[[Any], Any] | None = None, is_whole: bool = False
+) -> Finder:
     """Calls the first of the named functions that a module has."""
 
     def find(module: Any) -> Case | None:
@@ -58,7 +61,8 @@ def call(names: str, *arguments: Any, then: Callable[[Any], Any] | None = None) 
             if hasattr(module, name):
                 idle = (module.ignore if arguments else module.nothing, arguments)
                 empty = getattr(module, "EMPTY", {}).get(name, idle)
-                return Case(Work(getattr(module, name), arguments, then), Work(*empty))
+                work = Work(getattr(module, name), arguments, then)
+                return Case(work, None if is_whole else Work(*empty))
         return None
 
     return find
@@ -83,6 +87,40 @@ def either(*finders: Finder) -> Finder:
 
 def matrix() -> Any:
     return np.arange(6, dtype=np.float32).reshape(2, 3) + np.float32(1.5)
+
+
+def calls(names: dict[str, str], convert: Callable[[Any], Any]) -> dict[str, Finder]:
+    """Whole calls of functions of one or two vectors, by path: the names of the function."""
+    x = convert(np.array([0.75, 0.25, 0.5, 0.0]))
+    y = convert(np.array([0.75, 1.25, 1.25, 0.0]))
+    arrays = {path: (x, y) if path.startswith("call-two") else (x,) for path in names}
+    return {path: call(names[path], *arrays[path], is_whole=True) for path in names}
+
+
+def numpy_calls() -> dict[str, Finder]:
+    paths = "call-one call-two call-new call-two-new call-write call-new-tensor".split()
+    paths += [f"{path}-unchecked" for path in paths]
+    return calls({path: path.replace("-", "_") for path in paths}, np.array)
+
+
+# The C floor has a function for each protocol.
+INPUTS = {"call-one": "call_one", "call-two": "call_two"}
+
+
+def torch_calls() -> dict[str, Finder]:
+    import torch
+
+    torch.set_num_threads(1)
+    names = {path: f"{name}_exchange {name}" for path, name in INPUTS.items()}
+    return calls(names, torch.from_numpy)
+
+
+def jax_calls() -> dict[str, Finder]:
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_enable_x64", True)
+    return calls(INPUTS, jax.numpy.asarray)
 
 
 def numpy_paths() -> dict[str, Finder]:
@@ -131,6 +169,7 @@ def jax_paths() -> dict[str, Finder]:
 
 
 FRAMEWORKS = {"numpy": numpy_paths, "torch": torch_paths, "jax": jax_paths}
+CALLS = {"numpy": numpy_calls, "torch": torch_calls, "jax": jax_calls}
 
 
 class Holder:
@@ -152,9 +191,9 @@ def check(result: Any) -> None:
         return
     if not isinstance(result, float):
         array = np.from_dlpack(result if hasattr(result, "__dlpack__") else Holder(result))
-        if array.shape != (2, 3):
-            raise AssertionError(f"expected a result of shape (2, 3), found {array.shape}")
-        result = float(array[0, 0])
+        if array.shape not in ((2, 3), (4,)):
+            raise AssertionError(f"expected a result of shape (2, 3) or (4,), found {array.shape}")
+        result = float(array.flat[0])
     if result != 1.5:
         raise AssertionError(f"expected the result 1.5, found {result}")
 
@@ -180,7 +219,8 @@ def cases(paths: dict[str, Finder], libraries: list[str]) -> Iterator[Case]:
             case.path, case.library = path, library
             try:
                 try_out(case.work)
-                try_out(Work(case.empty.function, case.empty.arguments, lambda _: None))
+                if case.empty:
+                    try_out(Work(case.empty.function, case.empty.arguments, lambda _: None))
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # PyO3 raises a panic as one
@@ -196,7 +236,8 @@ def measure_time(todo: list[Case]) -> None:
         for _ in range(ROUNDS):
             for case, number, times in turns:
                 spent = bench_meter.time(*case.work.calls(number))
-                times.append(spent - bench_meter.time(*case.empty.calls(number)))
+                idle = bench_meter.time(*case.empty.calls(number)) if case.empty else 0
+                times.append(spent - idle)
         for case, _, times in turns:
             record("time", path, case.library, f"{statistics.median(times):.1f}")
 
@@ -208,7 +249,8 @@ def calls_per_round(case: Case) -> int:
 def count(todo: list[Case]) -> None:
     bench_meter.start()
     for case in todo:
-        for kind, work in {"work": case.work, "empty": case.empty}.items():
+        works = {"work": case.work, "empty": case.empty} if case.empty else {"whole": case.work}
+        for kind, work in works.items():
             # The first calls may run code that no later one does.
             bench_meter.time(*work.calls(WARM_UP))
             # Python's allocator takes a new pool for an object if all are full, and returns the
@@ -234,13 +276,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the paths of one framework.")
     parser.add_argument("--framework", choices=FRAMEWORKS, required=True)
     parser.add_argument("--libraries", required=True, help="comma-separated names")
+    parser.add_argument("--calls", action="store_true", help="whole calls in place of paths")
     parser.add_argument("--count", action="store_true", help="count instead of timing")
     given = parser.parse_args()
     # A crashing library ends the process; the traceback names it.
     faulthandler.enable()
     gc.disable()
     try:
-        paths = FRAMEWORKS[given.framework]()
+        paths = (CALLS if given.calls else FRAMEWORKS)[given.framework]()
     except ImportError:
         record("absent", given.framework)
         return

@@ -73,6 +73,9 @@ PyObject *read_tensor(const Tensor *tensor);
 PyObject *read_capsule(PyObject *module, PyObject *array);
 PyObject *read_exchange(PyObject *module, PyObject *array);
 PyObject *read_borrowed(PyObject *module, PyObject *array);
+/* The sum of one or two vectors of float64: of their elements, or of the products. */
+PyObject *call_capsule(PyObject *module, PyObject *const *arrays, Py_ssize_t count);
+PyObject *call_exchange(PyObject *module, PyObject *const *arrays, Py_ssize_t count);
 
 /* export.c: new tensors of two rows and three columns, 1.5, 2.5 and so on. */
 int export_ready(PyObject *module);

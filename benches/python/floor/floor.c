@@ -14,12 +14,18 @@ static PyObject *ignore(PyObject *module, PyObject *array) {
     return PyFloat_FromDouble(1.5);
 }
 
+#define FASTCALL(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL
+
 static PyMethodDef functions[] = {
     {"nothing", nothing, METH_NOARGS, "Do nothing."},
     {"ignore", ignore, METH_O, "Give a number whatever the argument is."},
     {"read", read_capsule, METH_O, "Own the tensor of __dlpack__."},
     {"read_exchange", read_exchange, METH_O, "Own the tensor of the C exchange API."},
     {"read_borrowed", read_borrowed, METH_O, "Borrow through the C exchange API."},
+    {"call_one", FASTCALL(call_capsule), "Sum the vectors of __dlpack__."},
+    {"call_two", FASTCALL(call_capsule), "The same."},
+    {"call_one_exchange", FASTCALL(call_exchange), "Sum vectors of the C exchange API."},
+    {"call_two_exchange", FASTCALL(call_exchange), "The same."},
     {"read_buffer", read_buffer, METH_O, "Own a buffer."},
     {"read_buffer_for_call", read_buffer_for_call, METH_O, "Own a buffer on the stack."},
     {"read_line", read_line, METH_O, "Own a buffer of one axis."},

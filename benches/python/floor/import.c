@@ -37,45 +37,63 @@ PyObject *read_tensor(const Tensor *tensor) {
     return first_element((const char *)tensor->data + tensor->byte_offset);
 }
 
+/* A tensor, and what owns it: one of the two is not null. */
+typedef struct {
+    const Tensor *tensor;
+    Managed *managed;
+    Legacy *legacy;
+} Owned;
+
 /* A null deleter is legal: nothing is to be freed. */
-static void release(Managed *managed) {
-    if (managed->deleter) {
-        managed->deleter(managed);
+static void release(Owned owned) {
+    if (owned.managed && owned.managed->deleter) {
+        owned.managed->deleter(owned.managed);
+    } else if (owned.legacy && owned.legacy->deleter) {
+        owned.legacy->deleter(owned.legacy);
     }
 }
 
-/* A producer that does not know versions: NumPy before 2.1, TensorFlow, MLX. */
-static PyObject *read_legacy(PyObject *capsule) {
+static int owns(Managed *managed, Owned *owned) {
+    if (managed->version.major != MAJOR) {
+        PyErr_SetString(PyExc_BufferError, "unknown major version");
+        return 0;
+    }
+    *owned = (Owned){&managed->tensor, managed, NULL};
+    return 1;
+}
+
+/* A producer that does not know versions: NumPy before 2.1, TensorFlow, MLX, JAX. */
+static int consume_legacy(PyObject *capsule, Owned *owned) {
     PyErr_Clear();
     Legacy *legacy = PyCapsule_GetPointer(capsule, LEGACY);
     if (!legacy || PyCapsule_SetName(capsule, LEGACY_USED)) {
-        return NULL;
+        return 0;
     }
-    PyObject *value = read_tensor(&legacy->tensor);
-    if (legacy->deleter) {
-        legacy->deleter(legacy);
+    *owned = (Owned){&legacy->tensor, NULL, legacy};
+    return 1;
+}
+
+static int take_capsule(PyObject *array, Owned *owned) {
+    PyObject *arguments[2] = {array, newest};
+    PyObject *capsule = PyObject_VectorcallMethod(dlpack_name, arguments, 1, keywords);
+    if (!capsule) {
+        return 0;
     }
-    return value;
+    Managed *managed = PyCapsule_GetPointer(capsule, VERSIONED);
+    int is_owned = managed ? owns(managed, owned) && !PyCapsule_SetName(capsule, VERSIONED_USED)
+                           : consume_legacy(capsule, owned);
+    Py_DECREF(capsule);
+    return is_owned;
 }
 
 PyObject *read_capsule(PyObject *module, PyObject *array) {
     (void)module;
-    PyObject *arguments[2] = {array, newest};
-    PyObject *capsule = PyObject_VectorcallMethod(dlpack_name, arguments, 1, keywords);
-    if (!capsule) {
+    Owned owned;
+    if (!take_capsule(array, &owned)) {
         return NULL;
     }
-    PyObject *value = NULL;
-    Managed *managed = PyCapsule_GetPointer(capsule, VERSIONED);
-    if (!managed) {
-        value = read_legacy(capsule);
-    } else if (managed->version.major != MAJOR) {
-        PyErr_SetString(PyExc_BufferError, "unknown major version");
-    } else if (PyCapsule_SetName(capsule, VERSIONED_USED) == 0) {
-        value = read_tensor(&managed->tensor);
-        release(managed);
-    }
-    Py_DECREF(capsule);
+    PyObject *value = read_tensor(owned.tensor);
+    release(owned);
     return value;
 }
 
@@ -108,21 +126,82 @@ const Exchange *exchange_of(PyObject *object) {
     return Py_TYPE(object) == known_type ? known_table : look_up(Py_TYPE(object));
 }
 
-PyObject *read_exchange(PyObject *module, PyObject *array) {
-    (void)module;
+static int take_exchange(PyObject *array, Owned *owned) {
     const Exchange *table = exchange_of(array);
     Managed *managed;
     if (!table || table->from_object(array, &managed)) {
+        return 0;
+    }
+    if (!owns(managed, owned)) {
+        release((Owned){NULL, managed, NULL});
+        return 0;
+    }
+    return 1;
+}
+
+PyObject *read_exchange(PyObject *module, PyObject *array) {
+    (void)module;
+    Owned owned;
+    if (!take_exchange(array, &owned)) {
         return NULL;
     }
-    PyObject *value = NULL;
-    if (managed->version.major != MAJOR) {
-        PyErr_SetString(PyExc_BufferError, "unknown major version");
-    } else {
-        value = read_tensor(&managed->tensor);
-    }
-    release(managed);
+    PyObject *value = read_tensor(owned.tensor);
+    release(owned);
     return value;
+}
+
+static int is_vector(const Tensor *tensor) {
+    return tensor->device.kind == CPU && tensor->dtype.code == FLOAT && tensor->dtype.bits == 64 &&
+           tensor->dtype.lanes == 1 && tensor->ndim == 1;
+}
+
+static double element(const Tensor *tensor, int64_t index) {
+    int64_t stride = tensor->strides ? tensor->strides[0] : 1;
+    double value;
+    memcpy(&value, (char *)tensor->data + tensor->byte_offset + index * stride * 8, 8);
+    return value;
+}
+
+/* The sum of the products of one or two vectors. */
+static PyObject *dot(const Tensor *x, const Tensor *y) {
+    if (!is_vector(x) || !is_vector(y) || x->shape[0] != y->shape[0]) {
+        PyErr_SetString(PyExc_TypeError, "expected float64[n] on cpu");
+        return NULL;
+    }
+    double sum = 0;
+    for (int64_t i = 0; i < x->shape[0]; i++) {
+        sum += element(x, i) * (x == y ? 1 : element(y, i));
+    }
+    return PyFloat_FromDouble(sum);
+}
+
+static inline PyObject *call(PyObject *const *arrays, Py_ssize_t count,
+                             int (*take)(PyObject *, Owned *)) {
+    Owned owned[2];
+    Py_ssize_t taken = 0;
+    while (taken < count && taken < 2 && take(arrays[taken], &owned[taken])) {
+        taken++;
+    }
+    PyObject *value = NULL;
+    if (taken && taken == count) {
+        value = dot(owned[0].tensor, owned[taken - 1].tensor);
+    } else if (!PyErr_Occurred()) {
+        PyErr_SetString(PyExc_TypeError, "expected one or two arrays");
+    }
+    while (taken) {
+        release(owned[--taken]);
+    }
+    return value;
+}
+
+PyObject *call_capsule(PyObject *module, PyObject *const *arrays, Py_ssize_t count) {
+    (void)module;
+    return call(arrays, count, take_capsule);
+}
+
+PyObject *call_exchange(PyObject *module, PyObject *const *arrays, Py_ssize_t count) {
+    (void)module;
+    return call(arrays, count, take_exchange);
 }
 
 PyObject *read_borrowed(PyObject *module, PyObject *array) {

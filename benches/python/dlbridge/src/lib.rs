@@ -5,7 +5,8 @@
 
 use dlbridge::{ArcTensor, Tensor};
 use dlbridge_pyo3::{
-    Error, ExportDlpack, PyTensor, Result, defer_reference_counts, dlpack_methods, with_borrowed,
+    CallerArray, Error, ExportDlpack, PyTensor, PyTensorMut, PyTensorOf, Result,
+    defer_reference_counts, dlpack_methods, with_borrowed,
 };
 use ndarray::Array2;
 use pyo3::exceptions::PyTypeError;
@@ -126,6 +127,45 @@ fn make_exchange<'py>(like: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     make()?.to_caller(like)
 }
 
+/// Functions of small arrays, as an extension has them: a number of one array.
+#[pyfunction]
+fn call_one(x: PyTensorOf<f64, 1>) -> f64 {
+    x.view().iter().sum()
+}
+
+/// A number of two arrays.
+#[pyfunction]
+fn call_two(x: PyTensorOf<f64, 1>, y: PyTensorOf<f64, 1>) -> Result<f64> {
+    Ok(x.view().zip(&y.view())?.map(|(x, y)| x * y).sum())
+}
+
+/// A new array of the caller's type.
+#[pyfunction]
+fn call_new<'py>(x: CallerArray<'py, f64, 1>) -> Result<Bound<'py, PyAny>> {
+    x.to_caller(x.view().map_to_tensor(|x| 2.0 * x)?)
+}
+
+/// A `dlbridge.Tensor`.
+#[pyfunction]
+fn call_new_tensor(x: PyTensorOf<f64, 1>) -> Result<PyTensor> {
+    Ok(x.view().map_to_tensor(|x| 2.0 * x)?.into())
+}
+
+/// A new array of two.
+#[pyfunction]
+fn call_two_new<'py>(
+    x: CallerArray<'py, f64, 1>,
+    y: PyTensorOf<f64, 1>,
+) -> Result<Bound<'py, PyAny>> {
+    x.to_caller(x.view().zip_to_tensor(&y.view(), |x, y| x + y)?)
+}
+
+/// The elements, in place.
+#[pyfunction]
+fn call_write(mut x: PyTensorMut<f64, 1>) {
+    x.view_mut().map_inplace(|x| x.max(0.0));
+}
+
 #[pymodule(gil_used = false)]
 fn bench_dlbridge(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(nothing, module)?)?;
@@ -137,6 +177,12 @@ fn bench_dlbridge(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(copy, module)?)?;
     module.add_function(wrap_pyfunction!(scale, module)?)?;
     module.add_function(wrap_pyfunction!(fill, module)?)?;
+    module.add_function(wrap_pyfunction!(call_one, module)?)?;
+    module.add_function(wrap_pyfunction!(call_two, module)?)?;
+    module.add_function(wrap_pyfunction!(call_new, module)?)?;
+    module.add_function(wrap_pyfunction!(call_new_tensor, module)?)?;
+    module.add_function(wrap_pyfunction!(call_two_new, module)?)?;
+    module.add_function(wrap_pyfunction!(call_write, module)?)?;
     module.add_function(wrap_pyfunction!(share, module)?)?;
     module.add_function(wrap_pyfunction!(make_exchange, module)?)?;
     module.add_function(wrap_pyfunction!(make_numpy, module)?)?;

@@ -1,6 +1,6 @@
 //! Host memory that is allocated here, aligned to 64 bytes.
 //! Invariant: `data` owns `size` initialised bytes, or dangles if `size` is 0. They were allocated `skipped`
-//! bytes before `data`: 0 for an aligned allocation, else up to `ALIGN`.
+//! bytes before `data`.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::ptr::{self, NonNull};
@@ -11,10 +11,9 @@ use crate::Error;
 /// JAX copies memory that is aligned to less than this many bytes.
 pub(crate) const ALIGN: usize = 64;
 
-/// From this size on, the system's allocator gets zeroed pages from the kernel and writes none of them. It does so
-/// for small alignments only, so the larger one is made here: `zeros` of 16 MB takes microseconds for milliseconds.
-const LARGE: usize = 128 << 10;
-/// An alignment that every allocation has.
+/// An alignment that every allocation has. The system's allocator is quick for no larger one: it finds a free piece in
+/// a few instructions for eight hundred, and gets large zeroed pieces from the kernel without writing them, so that
+/// `zeros` of 16 MB takes microseconds for milliseconds.
 const SMALL_ALIGN: usize = 8;
 
 /// Bytes at an address that is a multiple of [`ALIGN`].
@@ -35,19 +34,8 @@ impl Buffer {
     /// [`OutOfMemory`](Error::OutOfMemory): callers choose the size, so that a lack of memory must not
     /// end the process.
     pub(crate) fn zeroed(size: usize) -> Result<Self, Error> {
-        if size < LARGE {
-            // SAFETY: zeroed bytes are initialised (R7).
-            return unsafe { Self::allocated(size, alloc_zeroed) };
-        }
-        let none = || Error::OutOfMemory { size };
-        let layout = padded(size).ok_or_else(none)?;
-        // SAFETY: the size is not zero (R7).
-        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(none)?;
-        let skipped = ALIGN - base.addr().get() % ALIGN;
-        // SAFETY: at most `ALIGN` bytes, which were allocated in addition (R7).
-        let data = unsafe { base.add(skipped) };
-        prefer_huge_pages(data, size);
-        Ok(Self { data, size, skipped })
+        // SAFETY: zeroed bytes are initialised (R7).
+        unsafe { Self::allocated(size, alloc_zeroed) }
     }
 
     /// A buffer whose bytes `write` initialises, given the address of the first.
@@ -84,24 +72,26 @@ impl Buffer {
         size: usize,
         allocate: unsafe fn(Layout) -> *mut u8,
     ) -> Result<Self, Error> {
-        let none = || Error::OutOfMemory { size };
-        let layout = Layout::from_size_align(size, ALIGN).map_err(|_| none())?;
         if size == 0 {
             let dangling = ptr::without_provenance_mut(ALIGN);
             let data = NonNull::new(dangling).expect("64 is not null");
             return Ok(Self { data, size, skipped: 0 });
         }
+        let none = || Error::OutOfMemory { size };
+        let layout = padded(size).ok_or_else(none)?;
         // SAFETY: the size is not zero (R7).
-        let data = unsafe { allocate(layout) };
-        let data = NonNull::new(data).ok_or_else(none)?;
+        let base = NonNull::new(unsafe { allocate(layout) }).ok_or_else(none)?;
+        let skipped = base.addr().get().wrapping_neg() % ALIGN;
+        // SAFETY: fewer than the bytes that were allocated in addition (R7).
+        let data = unsafe { base.add(skipped) };
         prefer_huge_pages(data, size);
-        Ok(Self { data, size, skipped: 0 })
+        Ok(Self { data, size, skipped })
     }
 }
 
 /// The layout of an allocation in which `size` aligned bytes find room.
 fn padded(size: usize) -> Option<Layout> {
-    Layout::from_size_align(size.checked_add(ALIGN)?, SMALL_ALIGN).ok()
+    Layout::from_size_align(size.checked_add(ALIGN - SMALL_ALIGN)?, SMALL_ALIGN).ok()
 }
 
 /// Requests huge pages for a large buffer, as NumPy does for its arrays: filling 16 MB then takes two
@@ -128,14 +118,12 @@ fn prefer_huge_pages(_: NonNull<u8>, _: usize) {}
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let layout = match self.skipped {
-            _ if self.size == 0 => return,
-            0 => Layout::from_size_align(self.size, ALIGN).ok(),
-            _ => padded(self.size),
-        };
+        if self.size == 0 {
+            return;
+        }
         let base = self.data.as_ptr().wrapping_sub(self.skipped);
-        // SAFETY: allocated there with this layout by `allocated` or `zeroed`, freed here once (R7).
-        unsafe { dealloc(base, layout.expect("as it was allocated")) };
+        // SAFETY: allocated there with this layout by `allocated`, freed here once (R7).
+        unsafe { dealloc(base, padded(self.size).expect("as it was allocated")) };
     }
 }
 
