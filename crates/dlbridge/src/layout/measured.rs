@@ -146,6 +146,32 @@ impl<'a> Lists<'a> {
         Ok(())
     }
 
+    /// Writes a shape and its contiguous row-major strides, and measures them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Layout::measure`].
+    ///
+    /// # Panics
+    ///
+    /// If there is space for another number of axes.
+    #[inline(always)]
+    pub(crate) fn contiguous(
+        self,
+        shape: &[i64],
+        dtype: DType,
+        flags: Flags,
+    ) -> Result<Layout<'a>, Error> {
+        match (&mut *self.shape, shape) {
+            // The usual ranks, without a call.
+            ([a], &[x]) => *a = x,
+            ([a, b], &[x, y]) => (*a, *b) = (x, y),
+            (to, from) => to.copy_from_slice(from),
+        }
+        arithmetic::contiguous_strides(shape, self.strides);
+        self.measure(dtype, flags)
+    }
+
     /// Measures the lists.
     ///
     /// # Errors

@@ -34,11 +34,6 @@ impl<'a> Placement<'a> {
         self.layout.shape().len()
     }
 
-    /// The size in bytes of all elements.
-    pub(crate) fn nbytes(&self) -> usize {
-        self.layout.nbytes()
-    }
-
     /// The byte offset of element `[0, 0, ...]` in memory of `size` bytes.
     #[inline]
     pub(crate) fn offset_within(&self, size: usize) -> Result<usize, Error> {

@@ -1,8 +1,8 @@
 //! Tensors with a chosen shape: over an owner's memory, zeroed, or copied from bytes.
 //! Invariant: an owner is moved in, `Send` and `'static`, and not used again before it is dropped.
 
-use crate::layout::Placement;
 use crate::layout::{Dims, contiguous_strides};
+use crate::layout::{Layout, Placement};
 use crate::raw::buffer::Buffer;
 use crate::raw::owner::{export_buffer, export_mut, export_ref};
 use crate::raw::{Handle, Plain};
@@ -79,8 +79,13 @@ impl Tensor {
         allocate: impl FnOnce(usize) -> Result<Buffer, Error>,
     ) -> Result<Self, Error> {
         let strides = contiguous(shape);
-        let placement = Placement::new(dtype, shape, &strides, 0, flags)?;
-        export_buffer(allocate(placement.nbytes())?, &placement, flags).map(Self)
+        let size = Layout::measure(shape, &strides, dtype, flags)?.nbytes();
+        export_buffer(allocate(size)?, dtype, shape, flags).map(Self)
+    }
+
+    /// A contiguous tensor that fills a buffer.
+    pub(crate) fn filling(buffer: Buffer, dtype: DType, shape: &[i64]) -> Result<Self, Error> {
+        export_buffer(buffer, dtype, shape, Flags::NONE).map(Self)
     }
 }
 

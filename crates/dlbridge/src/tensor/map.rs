@@ -1,6 +1,6 @@
 //! New tensors computed from views, in one pass.
 
-use crate::{Element, Error, Flags, Tensor, View};
+use crate::{Element, Error, Tensor, View};
 
 impl<T: Element> View<'_, T> {
     /// Computes a new tensor of the same shape in one pass: contiguous, 64-byte aligned, exclusive.
@@ -22,7 +22,7 @@ impl<T: Element> View<'_, T> {
     #[inline]
     pub fn map_to_tensor<U: Element>(&self, function: impl FnMut(T) -> U) -> Result<Tensor, Error> {
         let buffer = self.elements.map_to_buffer(function);
-        Tensor::in_buffer(U::DTYPE, self.shape(), Flags::NONE, |_| buffer)
+        Tensor::filling(buffer?, U::DTYPE, self.shape())
     }
 
     /// Computes a new tensor from the elements of two views of the same shape, in one pass:
@@ -49,7 +49,7 @@ impl<T: Element> View<'_, T> {
     ) -> Result<Tensor, Error> {
         same_shape(self.shape(), other.shape())?;
         let buffer = self.elements.zip_to_buffer(&other.elements, function);
-        Tensor::in_buffer(U::DTYPE, self.shape(), Flags::NONE, |_| buffer)
+        Tensor::filling(buffer?, U::DTYPE, self.shape())
     }
 }
 

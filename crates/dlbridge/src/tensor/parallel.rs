@@ -8,7 +8,7 @@ use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterato
 use super::map::same_shape;
 use crate::raw::elements::Elements;
 use crate::raw::{Iter, RowElements};
-use crate::{Element, Error, Flags, Tensor, View, ViewMut};
+use crate::{Element, Error, Tensor, View, ViewMut};
 
 /// # On many threads
 ///
@@ -60,7 +60,7 @@ impl<'a, T: Element> View<'a, T> {
         function: impl Fn(T) -> U + Sync,
     ) -> Result<Tensor, Error> {
         let buffer = self.elements.par_map_to_buffer(function);
-        Tensor::in_buffer(U::DTYPE, self.shape(), Flags::NONE, |_| buffer)
+        Tensor::filling(buffer?, U::DTYPE, self.shape())
     }
 
     /// [`zip_to_tensor`](Self::zip_to_tensor) on many threads.
@@ -75,7 +75,7 @@ impl<'a, T: Element> View<'a, T> {
     ) -> Result<Tensor, Error> {
         same_shape(self.shape(), other.shape())?;
         let buffer = self.elements.par_zip_to_buffer(&other.elements, function);
-        Tensor::in_buffer(U::DTYPE, self.shape(), Flags::NONE, |_| buffer)
+        Tensor::filling(buffer?, U::DTYPE, self.shape())
     }
 
     /// [`rows`](Self::rows) for many threads.

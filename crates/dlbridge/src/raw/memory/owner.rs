@@ -8,7 +8,7 @@ use crate::raw::Handle;
 #[cfg(feature = "image-0_25")]
 use crate::raw::borrowed::Borrowed;
 use crate::raw::checked::Memory;
-use crate::{Access, DescriptorError, Device, Element, Error, Flags, Plain};
+use crate::{Access, DType, DescriptorError, Device, Element, Error, Flags, Plain};
 
 impl Placement<'_> {
     /// The chosen elements within `size` bytes from `start` on.
@@ -88,17 +88,24 @@ pub(crate) unsafe fn export_on<O: Send + 'static>(
     }
 }
 
-/// Exports a buffer of this crate.
+/// Exports contiguous elements that fill a buffer of this crate.
 pub(crate) fn export_buffer(
     buffer: Buffer,
-    placement: &Placement<'_>,
+    dtype: DType,
+    shape: &[i64],
     flags: Flags,
 ) -> Result<Handle, Error> {
-    // SAFETY: a buffer of this crate's own, which no other code has (R7).
+    // SAFETY: a buffer of this crate's own, which no other code has (R7), with all elements of the layout
+    // that was measured (R1).
     unsafe {
-        export_within(buffer, placement, flags, Access::Exclusive, |buffer| {
-            let bytes = buffer.as_mut();
-            (bytes.as_mut_ptr(), bytes.len())
+        Handle::export(buffer, shape.len(), |buffer, lists| {
+            let (layout, bytes) = (lists.contiguous(shape, dtype, flags)?, buffer.as_mut());
+            let (size, found) = (layout.nbytes(), bytes.len());
+            if found < size {
+                return Err(Error::OutOfBounds { low: 0, high: size as isize, size: found });
+            }
+            let (device, access) = (Device::CPU, Access::Exclusive);
+            Ok((layout, Memory { data: bytes.as_mut_ptr(), byte_offset: 0, device, flags, access }))
         })
     }
 }
