@@ -231,7 +231,7 @@ def views(program: Path) -> Section:
         if layout == "contiguous" and "slice" in case:
             others = [
                 view_cell(case, who, "slice")
-                for who in ("View", "as_cells", "as_slice", "ndarray")
+                for who in ("View", "as_cells", "as_slice", "to_vec", "ndarray")
             ]
             contiguous.append([name, dtype, f"{case['slice'][0]:.0f}", *others])
         elif layout != "contiguous" and "ndarray" in case:
@@ -239,14 +239,14 @@ def views(program: Path) -> Section:
             strided.append(
                 [layout, name, dtype, first, view_cell(case, "View", "ndarray")]
             )
-    heads = "loop | elements | slice, ns | View | as_cells | as_slice | ndarray"
+    heads = "loop | elements | slice, ns | View | as_cells | as_slice | to_vec | ndarray"
     body = f"""\
 Loops over 16 KiB of contiguous elements, or over 4096 elements of other layouts. A number is the time of
 the loop as a multiple of the first column's (the fastest of 301 rounds), and in brackets the
 instructions (callgrind) as a multiple. A `View` reads memory of any access class, including memory that another
-language may write; slices are for exclusive memory. `as_cells` is for contiguous memory.
+language may write; slices are for exclusive memory. `as_cells` is for contiguous memory, `to_vec` copies first.
 
-{table(heads, "llrrrrr", contiguous)}
+{table(heads, "llrrrrrr", contiguous)}
 ### Layouts that are not contiguous
 
 {table("layout | loop | elements | ndarray, ns | View", "lllrr", strided)}"""

@@ -72,6 +72,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(contiguous::<f32>());
     cases.extend(contiguous::<f64>());
     cases.extend(contiguous::<u8>());
+    cases.extend([4, 64, 512].map(distances));
     cases.extend(strided::<f32>());
     cases.extend(strided::<f64>());
     cases.extend(strided::<u8>());
@@ -170,6 +171,42 @@ fn contiguous<T: Number + Plain>() -> Vec<Case> {
             ],
         ),
     ]
+}
+
+/// The sum of the squared distances of all pairs of points, which are the rows of an array.
+fn distances(len: usize) -> Case {
+    const POINTS: usize = 64;
+    let values: Vec<f64> = values(POINTS * len);
+    let slice: &'static [f64] = kept(values.clone());
+    let points = Tensor::from(values).reshape(&[POINTS as i64, len as i64]).expect("it fits");
+    let view: View<'static, f64> = kept(Tensor::from(points.into_shared())).view().expect("f64");
+    let name = match len {
+        4 => "distances of rows of 4",
+        64 => "distances of rows of 64",
+        _ => "distances of rows of 512",
+    };
+    let square = |(a, b): (f64, f64)| (a - b) * (a - b);
+    let of_slices = move |points: &[f64]| {
+        let rows = || points.chunks_exact(len);
+        let pair = |(a, b): (&[f64], &[f64])| -> f64 {
+            a.iter().copied().zip(b.iter().copied()).map(square).sum()
+        };
+        rows().map(|a| rows().map(|b| pair((a, b))).fold(0.0, f64::max)).sum::<f64>()
+    };
+    let of_rows = move || -> f64 {
+        let pair = |a: View<'_, f64>, b| -> f64 { a.zip(&b).expect("one length").map(square).sum() };
+        view.rows().map(|a| view.rows().map(|b| pair(a, b)).fold(0.0, f64::max)).sum()
+    };
+    Case {
+        name,
+        dtype: dtype::<f64>(),
+        layout: "contiguous",
+        ways: vec![
+            ("slice", way(move || of_slices(slice))),
+            ("View", way(of_rows)),
+            ("to_vec", way(move || of_slices(&view.to_vec()))),
+        ],
+    }
 }
 
 fn strided<T: Number>() -> Vec<Case> {

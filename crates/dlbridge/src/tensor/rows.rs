@@ -136,7 +136,7 @@ impl<'a, T: Element> View<'a, T> {
             let (shape, other) = (self.shape().into(), other.shape().into());
             return Err(Error::Part(PartError::Shapes { shape, other }));
         }
-        Ok(Zip { views: Some((*self, *other)), elements: self.iter().zip(other.iter()) })
+        Ok(Zip { a: self.iter(), b: other.iter() })
     }
 
     /// The elements with their indices, in row-major order.
@@ -268,9 +268,8 @@ numbered!(Pieces, numbers);
 /// The elements of two views of one shape, in pairs; see [`View::zip`].
 #[derive(Clone, Debug)]
 pub struct Zip<'a, 'b, T: Element, U: Element> {
-    /// Both views, before the first pair.
-    views: Option<(View<'a, T>, View<'b, U>)>,
-    elements: std::iter::Zip<Iter<'a, T>, Iter<'b, U>>,
+    a: Iter<'a, T>,
+    b: Iter<'b, U>,
 }
 
 impl<T: Element, U: Element> Iterator for Zip<'_, '_, T, U> {
@@ -278,28 +277,18 @@ impl<T: Element, U: Element> Iterator for Zip<'_, '_, T, U> {
 
     #[inline]
     fn next(&mut self) -> Option<(T, U)> {
-        self.views = None;
-        self.elements.next()
+        Some((self.a.next()?, self.b.next()?))
     }
 
     #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.elements.size_hint()
+        self.a.size_hint()
     }
 
-    /// One loop over all elements, or one for each pair of rows.
+    /// One loop over all elements, or one for each piece that is a run of both views.
     #[inline]
     fn fold<B, F: FnMut(B, (T, U)) -> B>(self, init: B, mut f: F) -> B {
-        let Some((a, b)) = self.views else { return self.elements.fold(init, f) };
-        if let (Some(a), Some(b)) = (a.as_cells(), b.as_cells()) {
-            return a.iter().zip(b).fold(init, |all, (x, y)| f(all, (x.get(), y.get())));
-        }
-        a.rows().zip(b.rows()).fold(init, |all, (a, b)| match (a.as_cells(), b.as_cells()) {
-            (Some(a), Some(b)) => {
-                a.iter().zip(b).fold(all, |all, (x, y)| f(all, (x.get(), y.get())))
-            }
-            _ => a.iter().zip(b.iter()).fold(all, &mut f),
-        })
+        self.a.fold_pairs(self.b, init, |all, x, y| f(all, (x, y)))
     }
 }
 

@@ -91,6 +91,70 @@ impl<'a, T: Element> Iter<'a, T> {
         self.runs.step() * size_of::<T>() as isize
     }
 
+    /// Calls `f` with each pair of elements of two iterators, until one of them has none left: one tight loop
+    /// for the elements that both have in one run.
+    #[inline]
+    pub(crate) fn fold_pairs<U: Element, B>(
+        mut self,
+        mut other: Iter<'_, U>,
+        init: B,
+        mut f: impl FnMut(B, T, U) -> B,
+    ) -> B {
+        let mut all = init;
+        if self.is_contiguous && other.is_contiguous {
+            let (a, b) = (self.at.cast::<T>(), other.at.cast::<U>());
+            for i in 0..self.left.min(other.left) {
+                // SAFETY: `left` elements remain, contiguous (the maker's duty).
+                let value = unsafe { T::read(a.wrapping_add(i).cast()) };
+                // SAFETY: the same of the other's.
+                all = f(all, value, unsafe { U::read(b.wrapping_add(i).cast()) });
+            }
+            return all;
+        }
+        loop {
+            let len = self.in_run().min(other.in_run());
+            if len == 0 {
+                return all;
+            }
+            let (a, b) = (self.take_of_run(len), other.take_of_run(len));
+            if a.step == size_of::<T>() as isize && b.step == size_of::<U>() as isize {
+                for i in 0..len {
+                    // SAFETY: `len` elements of the run remain, one behind the other (the maker's duty).
+                    let value = unsafe { T::read(a.first.cast::<T>().wrapping_add(i).cast()) };
+                    let at = b.first.cast::<U>().wrapping_add(i).cast();
+                    // SAFETY: the same of the other's.
+                    all = f(all, value, unsafe { U::read(at) });
+                }
+            } else {
+                for i in 0..len as isize {
+                    // SAFETY: `len` elements of the run remain, `step` apart (the maker's duty).
+                    let value = unsafe { T::read(a.first.wrapping_offset(i * a.step)) };
+                    // SAFETY: the same of the other's.
+                    all = f(all, value, unsafe { U::read(b.first.wrapping_offset(i * b.step)) });
+                }
+            }
+        }
+    }
+
+    /// The number of elements that remain of the run at the front, or of the next one; 0 at the end.
+    #[inline]
+    fn in_run(&mut self) -> usize {
+        if self.left == 0 && !self.is_contiguous {
+            self.advance();
+        }
+        self.left
+    }
+
+    /// Takes `len` elements of the run at the front.
+    #[inline]
+    fn take_of_run(&mut self, len: usize) -> Piece {
+        let step = if self.is_contiguous { size_of::<T>() as isize } else { self.step() };
+        let piece = Piece { first: self.at, step };
+        self.at = self.at.wrapping_offset((len as isize).wrapping_mul(step));
+        self.left -= len;
+        piece
+    }
+
     /// The first element of a run.
     #[inline]
     fn first(&self, run: Run) -> *const u8 {
@@ -121,6 +185,13 @@ impl<'a, T: Element> Iter<'a, T> {
         (self.back, self.back_left) = (first.wrapping_offset(before), len);
         len > 0
     }
+}
+
+/// Elements of one run.
+struct Piece {
+    first: *const u8,
+    /// In bytes.
+    step: isize,
 }
 
 impl<T: Element> Iterator for Iter<'_, T> {
