@@ -33,7 +33,36 @@ fn first_table() -> &'static Table {
     // Before the lock of `SHARED` is held, since Python code runs. A thread without the interpreter
     // cannot ask for the table of other modules.
     let found = attached().and_then(|py| shared(py).ok());
-    SHARED.get_or_init(|| found.unwrap_or(&OWN))
+    SHARED.get_or_init(|| {
+        #[cfg(unix)]
+        forks::free_the_lock();
+        found.unwrap_or(&OWN)
+    })
+}
+
+/// The child of a fork has one thread, which does not hold the lock: it forks nowhere under it.
+#[cfg(unix)]
+mod forks {
+    use std::ffi::c_int;
+
+    type Handler = Option<unsafe extern "C" fn()>;
+
+    unsafe extern "C" {
+        /// POSIX, as `pthread.h` declares it.
+        fn pthread_atfork(prepare: Handler, parent: Handler, child: Handler) -> c_int;
+    }
+
+    /// Frees the table's lock in every child, where the thread that held it does not exist.
+    pub(super) fn free_the_lock() {
+        // SAFETY: a function that stays loaded; without memory for it, forks go on (F5).
+        let _ = unsafe { pthread_atfork(None, None, Some(child)) };
+    }
+
+    unsafe extern "C" fn child() {
+        if let Some(table) = super::SHARED.get() {
+            table.free_the_lock();
+        }
+    }
 }
 
 /// The table of the first extension module that asked.
@@ -59,6 +88,32 @@ fn shared(py: Python<'_>) -> PyResult<&'static Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn the_child_of_a_fork_has_a_free_lock() {
+        use std::ffi::{c_int, c_uint};
+
+        unsafe extern "C" {
+            safe fn fork() -> c_int;
+            safe fn alarm(seconds: c_uint) -> c_uint;
+            safe fn _exit(status: c_int) -> !;
+            safe fn waitpid(process: c_int, status: &mut c_int, options: c_int) -> c_int;
+        }
+        let table = table();
+        let child = table.locked(|| {
+            let child = fork();
+            if child == 0 {
+                alarm(20);
+                table.locked(|| ());
+                _exit(0);
+            }
+            child
+        });
+        let mut status = -1;
+        waitpid(child, &mut status, 0);
+        assert_eq!(status, 0, "ended by a signal: the lock was held");
+    }
 
     #[test]
     fn the_first_module_gives_its_table_to_all_others() {

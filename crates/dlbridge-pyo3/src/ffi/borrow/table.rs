@@ -8,7 +8,6 @@
 //! slot is not freed while it is pinned. Of two slots whose bytes overlap, neither is borrowed to write,
 //! except in the slot of a writer that is being checked.
 
-use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -38,8 +37,7 @@ const _: () = assert!(align_of::<DLTensor>() > (WRITES | PINNED));
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// The number of the process while one of its threads checks a borrow to write, or a borrow to read
-    /// while there are writers; otherwise 0.
+    /// 1 while a thread checks a borrow to write, or a borrow to read while there are writers.
     lock: AtomicUsize,
     /// The number of slots that were ever used if there is no writer, otherwise 0: one comparison tells
     /// a reader that it has nothing else to do.
@@ -103,7 +101,7 @@ impl Table {
                     WITHOUT_SLOT
                 }
             };
-            if self.writers.load(Ordering::SeqCst) == 0 {
+            if self.writers.load(Ordering::Relaxed) == 0 {
                 return Ok(number);
             }
             let Some(bytes) = measure(tensor) else { return Ok(number) };
@@ -128,7 +126,7 @@ impl Table {
         let Some(bytes) = measure(tensor) else { return Ok(None) };
         let word = descriptor(tensor).expose_provenance() | WRITES;
         self.locked(|| {
-            self.writers.fetch_add(1, Ordering::SeqCst);
+            self.add_writers(1);
             self.quiet.store(0, Ordering::SeqCst);
             let number = self.search(word);
             let mut conflict = match number {
@@ -193,18 +191,26 @@ impl Table {
         self.slots[number as usize].store(FREE, Ordering::SeqCst);
     }
 
-    /// Called under the lock.
+    /// Called under the lock, which orders all that only its holders access.
     fn end_writer(&self) {
-        if self.writers.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.quiet.store(self.used.load(Ordering::SeqCst), Ordering::SeqCst);
+        if self.add_writers(-1) == 0 {
+            self.quiet.store(self.used.load(Ordering::Relaxed), Ordering::Release);
         }
     }
 
     /// Called under the lock.
+    fn add_writers(&self, more: isize) -> usize {
+        let writers = self.writers.load(Ordering::Relaxed).wrapping_add_signed(more);
+        self.writers.store(writers, Ordering::Relaxed);
+        writers
+    }
+
+    /// Called under the lock.
     fn note_used(&self, number: usize) {
-        let used = self.used.fetch_max(number + 1, Ordering::SeqCst).max(number + 1);
-        if self.writers.load(Ordering::SeqCst) == 0 {
-            self.quiet.store(used, Ordering::SeqCst);
+        let used = self.used.load(Ordering::Relaxed).max(number + 1);
+        self.used.store(used, Ordering::Relaxed);
+        if self.writers.load(Ordering::Relaxed) == 0 {
+            self.quiet.store(used, Ordering::Release);
         }
     }
 
@@ -220,7 +226,7 @@ impl Table {
 
     /// Whether `function` is true of a borrow of memory. Called under the lock.
     fn any(&self, mut function: impl FnMut(Bytes, Kind, usize) -> bool) -> bool {
-        let used = self.used.load(Ordering::SeqCst);
+        let used = self.used.load(Ordering::Relaxed);
         self.slots[..used].iter().enumerate().any(|(number, slot)| {
             let Some(word) = pin(slot) else { return false };
             let at = ptr::with_exposed_provenance::<DLTensor>(word & !(WRITES | PINNED));
@@ -234,18 +240,17 @@ impl Table {
     }
 
     /// Runs a function of a few hundred instructions, which does not lock, under the lock.
-    fn locked<R>(&self, function: impl FnOnce() -> R) -> R {
-        let process = process::id() as usize;
-        let mut free = 0;
-        let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
-        while let Err(holder) = self.lock.compare_exchange(free, process, success, failure) {
-            // A thread that had the lock when its process was forked does not exist in the child.
-            free = if holder == process { 0 } else { holder };
+    pub(super) fn locked<R>(&self, function: impl FnOnce() -> R) -> R {
+        while !exchange(&self.lock, 0, 1) {
             thread::yield_now();
         }
         let result = function();
-        self.lock.store(0, Ordering::SeqCst);
+        self.free_the_lock();
         result
+    }
+
+    pub(super) fn free_the_lock(&self) {
+        self.lock.store(0, Ordering::Release);
     }
 }
 
@@ -303,14 +308,16 @@ mod tests {
     static TABLE: Table = Table::new();
 
     #[test]
-    fn a_lock_that_was_held_at_a_fork_is_taken() {
+    fn threads_that_a_fork_ended_leave_nothing_pinned() {
         let tensor = Tensor::from(Tensor::from(vec![1, 2, 3]).into_shared());
-        TABLE.lock.store(process::id() as usize + 1, Ordering::SeqCst);
+        TABLE.lock.store(1, Ordering::SeqCst);
+        TABLE.free_the_lock();
         // SAFETY: released before the tensor is dropped (F11).
         let number = unsafe { TABLE.write(&tensor) }.expect("free").expect("elements");
         // A thread that does not exist in the child had pinned the slot.
         TABLE.slots[number as usize].fetch_or(PINNED, Ordering::SeqCst);
-        TABLE.lock.store(process::id() as usize + 1, Ordering::SeqCst);
+        TABLE.lock.store(1, Ordering::SeqCst);
+        TABLE.free_the_lock();
         // SAFETY: refused, so that no slot has the tensor (F11).
         let conflict = unsafe { TABLE.read(&tensor) }.unwrap_err();
         assert_eq!(conflict, Conflict::Borrowed(Kind::Write));
