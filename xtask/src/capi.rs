@@ -51,11 +51,9 @@ fn names(abi: u32) -> [String; 3] {
         // An import library names its DLL, which cannot be renamed any more.
         return ["dll", "dll", "lib"].map(|extension| format!("{BUILT}.{extension}"));
     }
-    let shared = match cfg!(target_os = "macos") {
-        true => format!("libdlbridge.{abi}.dylib"),
-        false => format!("libdlbridge.so.{abi}"),
-    };
-    [shared, format!("libdlbridge{DLL_SUFFIX}"), "libdlbridge.a".to_owned()]
+    let number =
+        if cfg!(target_os = "macos") { format!(".{abi}.dylib") } else { format!(".so.{abi}") };
+    [&number, DLL_SUFFIX, ".a"].map(|end| format!("libdlbridge{end}"))
 }
 
 fn abi() -> Result<u32> {

@@ -7,7 +7,7 @@ use xshell::cmd;
 
 use crate::shell::{answer, shell, succeeds, target as folder};
 use crate::steps::{Steps, Tally, skip};
-use crate::workspace::{self, CORE_FEATURES};
+use crate::workspace;
 
 /// Tests of calls that QEMU answers by itself: of seals of a file on disk, of advice to remove pages, of
 /// `/proc/self/mem`.
@@ -18,22 +18,14 @@ const NOT_EMULATED: [&str; 3] = [
 ];
 
 /// Another machine: its name for Debian (none for Windows), Rust, GCC and the program that emulates it.
-struct Machine {
-    debian: &'static str,
-    rust: &'static str,
-    gcc: &'static str,
-    runner: &'static str,
-}
+type Machine = [&'static str; 4];
 
+/// Another system, another architecture, pointers of 32 bits, big-endian.
 const MACHINES: [Machine; 4] = [
-    // Another system, on this architecture.
-    Machine { debian: "", rust: "Windows", gcc: "x86_64-w64-mingw32", runner: "wine" },
-    // Another architecture.
-    Machine { debian: "arm64", rust: "aarch64", gcc: "aarch64-linux-gnu", runner: "qemu-aarch64" },
-    // Pointers of 32 bits.
-    Machine { debian: "i386", rust: "i686", gcc: "i686-linux-gnu", runner: "qemu-i386" },
-    // Big-endian.
-    Machine { debian: "s390x", rust: "s390x", gcc: "s390x-linux-gnu", runner: "qemu-s390x" },
+    ["", "Windows", "x86_64-w64-mingw32", "wine"],
+    ["arm64", "aarch64", "aarch64-linux-gnu", "qemu-aarch64"],
+    ["i386", "i686", "i686-linux-gnu", "qemu-i386"],
+    ["s390x", "s390x", "s390x-linux-gnu", "qemu-s390x"],
 ];
 /// What Rust's standard library needs of Windows, and Wine has from version 9 on.
 const RANDOM: &str = "#include <windows.h>
@@ -44,12 +36,12 @@ __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE bytes, SIZE_T size) { return
 /// Runs the tests on every machine.
 pub(crate) fn run(args: &[String], steps: &mut Steps) {
     for machine in &MACHINES {
-        steps.count(&format!("core on {}", machine.rust), |tally| test(machine, args, tally));
+        steps.count(&format!("core on {}", machine[1]), |tally| test(machine, args, tally));
     }
 }
 
 fn test(machine: &Machine, args: &[String], tally: &mut Tally) -> Result<()> {
-    let Machine { debian, rust, gcc, runner } = machine;
+    let [debian, rust, gcc, runner] = *machine;
     let (sh, linker, is_windows) = (shell(), format!("{gcc}-gcc"), debian.is_empty());
     let (target, runner, packages) = if is_windows {
         ("x86_64-pc-windows-gnu".to_owned(), runner.to_string(), "mingw-w64-x86-64 wine")
@@ -81,20 +73,13 @@ fn test(machine: &Machine, args: &[String], tally: &mut Tally) -> Result<()> {
         cmd!(sh, "{linker} -shared -o {made} {code} -ladvapi32").run()?;
     }
     let setting = |name| format!("CARGO_TARGET_{}_{name}", target.replace('-', "_").to_uppercase());
-    let features = format!("dlbridge/{CORE_FEATURES},ndarray-0_17").replace(',', ",dlbridge/");
+    let features = workspace::core_features();
     // A newer Rust is what some tools of the tests ask for, and do not need.
+    let words = "test --ignore-rust-version --no-fail-fast --package dlbridge-sys --package dlbridge \
+        --package dlbridge-sealed --lib --test it --test layout";
     let cargo = workspace::cargo(&sh, toolchain.as_deref())
-        .args(["test", "--ignore-rust-version", "--no-fail-fast", "--target", &target])
-        .args([
-            "--package",
-            "dlbridge-sys",
-            "--package",
-            "dlbridge",
-            "--package",
-            "dlbridge-sealed",
-        ])
-        .args(["--features", &features])
-        .args(["--lib", "--test", "it", "--test", "layout", "--"])
+        .args(words.split_whitespace())
+        .args(["--target", &target, "--features", &features, "--"])
         .args(args)
         .args(NOT_EMULATED.iter().flat_map(|test| ["--skip", test]))
         .env("WINEPREFIX", build.join("wine"))

@@ -15,8 +15,7 @@ use crate::shell::{answer, root, shell, target};
 /// Names the Python of the page; otherwise the newest that every framework supports, if it is on the
 /// search path. pyenv's programs run only versions that are chosen.
 const CHOICE: &str = "DLBRIDGE_DOCTOR_PYTHON";
-const NEWEST: &str = "python3.13";
-const PYENV: (&str, &str) = ("PYENV_VERSION", "3.13");
+const NEWEST: &str = "3.13";
 const PROGRAM: &str = "import sys; print(sys.executable)";
 /// The report that is kept. The coloured page and the findings are build results: see [`pages`].
 const REPORT: &str = "docs/doctor.md";
@@ -85,30 +84,28 @@ fn report(args: &[String]) -> Result<()> {
     let built = cmd!(venv.sh, "python benches modules {names...}");
     let built = built.env("CARGO_TARGET_DIR", &venv.target).read()?;
     // The folder, then the version of each library.
-    let mut lines =
-        built.lines().rev().take(1 + OBJECTS.len()).collect::<Vec<_>>().into_iter().rev();
-    let folder = PathBuf::from(lines.next().unwrap_or_default());
-    let mut doctor = doctor(&venv, &[&folder])?
+    let lines: Vec<_> = built.lines().collect();
+    let (folder, versions) =
+        lines[lines.len() - OBJECTS.len() - 1..].split_first().expect("a line for each");
+    let [html, json] = made();
+    let since = json.is_file().then(|| ["--since".into(), json.clone()]);
+    let objects = OBJECTS.iter().zip(versions).map(|((module, factory), version)| {
+        format!("{} {version}=bench_{module}:{factory}", module.replace('_', "-"))
+    });
+    let doctor = doctor(&venv, &[Path::new(folder)])?
         .env("DLPACK_DOCTOR_COMMAND", "cargo xtask doctor --report")
         .arg("--exit-zero")
         .args(NOTES.iter().flat_map(|note| ["--note", note]))
-        .args(args);
-    let [html, json] = made();
-    if json.is_file() {
-        doctor = doctor.arg("--since").arg(&json);
-    }
-    doctor = doctor.args(["--markdown", REPORT, "--html"]).arg(html).arg("--json").arg(json);
-    doctor = doctor.arg("installed");
-    for ((module, factory), version) in OBJECTS.iter().zip(lines) {
-        let name = module.replace('_', "-");
-        doctor = doctor.arg(format!("{name} {version}=bench_{module}:{factory}"));
-    }
-    Ok(doctor.run()?)
+        .args(args)
+        .args(since.into_iter().flatten());
+    let doctor = doctor.args(["--markdown", REPORT, "--html"]).arg(html).arg("--json").arg(json);
+    Ok(doctor.arg("installed").args(objects).run()?)
 }
 
 fn newest() -> Option<PathBuf> {
     let sh = shell();
-    answer(cmd!(sh, "{NEWEST} -c {PROGRAM}").env(PYENV.0, PYENV.1)).map(PathBuf::from)
+    let program = cmd!(sh, "python{NEWEST} -c {PROGRAM}").env("PYENV_VERSION", NEWEST);
+    answer(program).map(PathBuf::from)
 }
 
 /// The doctor of this repository, with more folders to import from.

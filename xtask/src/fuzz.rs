@@ -107,12 +107,11 @@ impl Fuzzer {
         } else {
             (None, COVERAGE.to_owned(), "fuzz-coverage")
         };
-        let (folder, words) =
-            (target().join(folder), "build --package dlbridge-fuzz --bin dlbridge-fuzz");
+        let folder = target().join(folder);
+        let words = "build --package dlbridge-fuzz --bin dlbridge-fuzz --profile fuzz --target";
         let build = workspace::cargo(&sh, nightly.as_deref()).args(words.split(' '));
         // A target of its own keeps the flags from build scripts.
-        let build = build.args(["--profile", "fuzz", "--target", &host, "--target-dir"]);
-        let build = build.arg(&folder).env("RUSTFLAGS", flags);
+        let build = build.args([&host, "--target-dir"]).arg(&folder).env("RUSTFLAGS", flags);
         build.env_remove("CARGO_ENCODED_RUSTFLAGS").run()?;
         Ok(Self { sh, nightly, folder, host })
     }
@@ -126,39 +125,29 @@ impl Fuzzer {
         self.sh.cmd(self.program()).env(TARGET, target).arg(LONGEST)
     }
 
-    /// Runs one target. libFuzzer prints what it finds, and the file that it writes the input to.
+    /// Runs one target. libFuzzer prints what it finds, and the file that it writes the input to. Inputs
+    /// that reach new code go into the first folder.
     fn run(&self, target: &str, options: &Options) -> Result<()> {
         // What only AddressSanitizer finds needs its program, other findings no libFuzzer.
         let program = match self.nightly {
             Some(_) => format!("{TARGET}={target} {}", self.program().display()),
             None => format!("cargo run --package dlbridge-fuzz {target}"),
         };
-        let seed = options.seed;
-        self.guided(target, options)?.run().with_context(|| {
-            format!(
-                "replay its input by `{program} FILE`, or `cargo xtask fuzz {target} --seed {seed}`"
-            )
-        })?;
-        if options.keep { self.keep(target) } else { Ok(()) }
-    }
-
-    /// libFuzzer's arguments. Inputs that reach new code go into the first folder.
-    fn guided(&self, target: &str, options: &Options) -> Result<Cmd<'_>> {
         let new = self.sh.create_dir(inputs("new", target))?;
         let artifacts = self.sh.create_dir(root().join("fuzz/artifacts").join(target))?;
-        // Inputs that reach different code, and those that once found something.
-        let kept = ["corpus", "regressions"].map(|kind| self.unpack(kind, target));
-        Ok(self
-            .command(target)
-            .arg(format!("-max_total_time={}", options.seconds))
-            .arg(format!("-seed={}", options.seed))
+        let Options { seconds, seed, .. } = options;
+        self.command(target)
+            .args([format!("-max_total_time={seconds}"), format!("-seed={seed}")])
             // Inputs may be long from the start: most of a short one is read as zeros.
-            .args(["-len_control=0", "-timeout=20", "-verbosity=0"])
-            .arg("-print_final_stats=1")
+            .args(["-len_control=0", "-timeout=20", "-verbosity=0", "-print_final_stats=1"])
             .arg(format!("-artifact_prefix={}/", artifacts.display()))
             .arg(new)
-            .args(kept.into_iter().collect::<Result<Vec<_>>>()?)
-            .env("ASAN_OPTIONS", "detect_leaks=1"))
+            // Inputs that reach different code, and those that once found something.
+            .args([self.unpack("corpus", target)?, self.unpack("regressions", target)?])
+            .env("ASAN_OPTIONS", "detect_leaks=1")
+            .run()
+            .with_context(|| format!("replay its input by `{program} FILE`"))?;
+        if options.keep { self.keep(target) } else { Ok(()) }
     }
 
     /// Replaces the corpus by the fewest inputs that reach all that it and the new ones reach.
@@ -187,9 +176,8 @@ impl Fuzzer {
     }
 
     fn empty(&self, kind: &str, target: &str) -> Result<PathBuf> {
-        let folder = inputs(kind, target);
-        self.sh.remove_path(&folder)?;
-        Ok(self.sh.create_dir(folder)?)
+        self.sh.remove_path(inputs(kind, target))?;
+        Ok(self.sh.create_dir(inputs(kind, target))?)
     }
 }
 

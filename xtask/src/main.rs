@@ -31,7 +31,6 @@ use crate::steps::{Steps, skip};
 const VARIABLES: &str = "\
 Variables of the environment:
   DLBRIDGE_PYTHON                the Python (3.10 or newer) for .venv; default: python3
-  DLBRIDGE_FREE_THREADED_PYTHON  the free-threaded one; default: python3.14t, or one is built
   DLBRIDGE_JULIA                 the Julia (1.5 or newer); default: julia, or one is unpacked
   DLBRIDGE_WHEEL_PROFILE         the profile of the wheels that tests install; default: dev
   DLBRIDGE_REQUIRE               names of steps, with commas between, that fail where they would be skipped";
@@ -137,26 +136,16 @@ fn run(command: Command) -> Result<()> {
         Command::Doctor(options) => doctor::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Capi { prefix } => capi::run(prefix),
-        Command::Guide | Command::Site => {
-            let venv = Venv::ready(&[Set::named("guide")?])?;
-            let is_site = matches!(command, Command::Site);
-            let page = if is_site { guide::site(&venv)? } else { guide::build(&venv)? };
-            println!("{}", page.display());
-            Ok(())
-        }
+        Command::Guide => guide::print(guide::build),
+        Command::Site => guide::print(guide::site),
         Command::Api => api::write(),
         Command::Package => package::run(),
         Command::Release { dry_run } => package::release(dry_run),
         Command::New { folder } => {
-            package::new(&std::path::absolute(&folder)?, &shell::root().join("crates"))?;
-            println!("{}: build it with `maturin develop --profile dev`", folder.display());
-            Ok(())
+            println!("next, in {}: maturin develop --profile dev", folder.display());
+            package::new(&std::path::absolute(&folder)?, &shell::root().join("crates"))
         }
-        Command::Setup(with) => {
-            Venv::ready(&with.with)?;
-            println!(".venv is ready");
-            Ok(())
-        }
+        Command::Setup(with) => Venv::ready(&with.with).map(drop),
         Command::Ci { beside: true } => Steps::run(|steps| {
             test::beside(steps)?;
             fuzz::short(steps)?;
@@ -190,10 +179,7 @@ mod tests {
     #[test]
     fn arguments_after_ours_are_passed_on() {
         let words = "xtask doctor --with ci --full numpy --list --with".split(' ');
-        let Command::Doctor(options) = Cli::parse_from(words).command else {
-            panic!("not the doctor");
-        };
-        assert_eq!((options.with.with.len(), options.full), (1, true));
+        let Command::Doctor(options) = Cli::parse_from(words).command else { panic!("another") };
         assert_eq!(options.args, ["numpy", "--list", "--with"]);
         assert!(Cli::try_parse_from(["xtask", "setup", "--with", "troch"]).is_err());
     }

@@ -95,12 +95,7 @@ fn pack_and_use(venv: &Venv, steps: &mut Steps) -> Result<()> {
     steps.step("use sources of Python packages", || {
         use_python(sh, &scratch.join("sources"), &files_in(&packed, "gz")).map(drop)
     });
-    println!("\n| package | KiB |\n| --- | ---: |");
-    for file in ["crate", "whl", "gz"].into_iter().flat_map(|end| files_in(&packed, end)) {
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        println!("| {name} | {} |", file.metadata()?.len().div_ceil(1024));
-    }
-    Ok(())
+    Ok(cmd!(sh, "ls -sh {packed}").run()?)
 }
 
 /// Packs the crates as the index gets them, and unpacks each one into a folder of its name.

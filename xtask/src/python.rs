@@ -17,8 +17,6 @@ use crate::workspace;
 const OLDEST: (u64, u64) = (3, 10);
 /// Names the Python for `.venv`; no other is tried then.
 pub(crate) const CHOICE: &str = "DLBRIDGE_PYTHON";
-/// The same for the free-threaded Python.
-const FREE_THREADED: &str = "DLBRIDGE_FREE_THREADED_PYTHON";
 /// Otherwise, the first that is usable.
 const NAMES: &str =
     "python3 python3.15 python3.14 python3.13 python3.12 python3.11 python3.10 python";
@@ -96,14 +94,6 @@ fn usable(program: impl Into<PathBuf>) -> Result<Usable> {
     Ok((program, facts))
 }
 
-/// The Python that a variable of the environment names, if it names one.
-fn named_in(variable: &str) -> Result<Option<Usable>> {
-    match env::var_os(variable).filter(|value| !value.is_empty()) {
-        Some(program) => usable(program).context(variable.to_owned()).map(Some),
-        None => Ok(None),
-    }
-}
-
 /// The first usable Python on the search path.
 fn find() -> Result<Usable> {
     let mut problems = String::new();
@@ -119,16 +109,6 @@ fn find() -> Result<Usable> {
         OLDEST.0,
         OLDEST.1
     )
-}
-
-/// The Python of a version: on the search path, or got by the script for a folder of `target`.
-fn found_or_got(version: &str, folder: &str) -> Result<PathBuf> {
-    if let Ok((program, _)) = usable(format!("python{version}")) {
-        return Ok(program);
-    }
-    let (sh, prefix) = (shell(), target().join(folder).join("python"));
-    cmd!(sh, "sh scripts/get-python.sh {version} {prefix}").run()?;
-    Ok(prefix.join("bin/python3"))
 }
 
 /// One file of `requirements/`, which has all pins.
@@ -204,13 +184,11 @@ impl Venv {
     /// The project's environment with the base set and all of the given ones; made anew when it
     /// does not run or is not of the chosen Python.
     pub(crate) fn ready(with: &[Set]) -> Result<Self> {
-        let chosen = named_in(CHOICE)?;
+        let chosen = env::var_os(CHOICE).filter(|value| !value.is_empty());
+        let chosen = chosen.map(|program| usable(program).context(CHOICE)).transpose()?;
         let venv = Self::open(root().join(".venv"), target(), chosen, find)?;
         let sets = resolve(&[&[Set::named("base")?], with].concat())?;
-        let failed = sets.iter().filter_map(|set| Some((set, venv.install(set).err()?)));
-        let failed: Vec<_> =
-            failed.map(|(set, error)| format!("{}: {error:#}", set.name)).collect();
-        ensure!(failed.is_empty(), "not installed: {}", failed.join("\n       "));
+        sets.iter().try_for_each(|set| venv.install(set).with_context(|| set.name.clone()))?;
         Ok(venv)
     }
 
@@ -223,22 +201,14 @@ impl Venv {
         Ok(venv)
     }
 
-    /// An environment of a free-threaded Python: the chosen one, one on the search path, else one
-    /// that is built here.
-    pub(crate) fn free_threaded() -> Result<Self> {
-        let program = match named_in(FREE_THREADED)? {
-            Some((program, facts)) => {
-                ensure!(facts.free_threaded, "{FREE_THREADED}={} is {facts}", program.display());
-                program
-            }
-            None => found_or_got("3.14t", "free-threaded")?,
-        };
-        Self::apart("free-threaded", &program)
-    }
-
-    /// An environment of a version that is on the search path, or else unpacked or built in `target`.
-    pub(crate) fn of(version: &str) -> Result<Self> {
-        Self::apart(version, &found_or_got(version, version)?)
+    /// An environment of a version that is on the search path, or else unpacked or built in a folder of `target`.
+    pub(crate) fn of(version: &str, folder: &str) -> Result<Self> {
+        if let Ok((program, _)) = usable(format!("python{version}")) {
+            return Self::apart(folder, &program);
+        }
+        let (sh, prefix) = (shell(), target().join(folder).join("python"));
+        cmd!(sh, "sh scripts/get-python.sh {version} {prefix}").run()?;
+        Self::apart(folder, &prefix.join("bin/python3"))
     }
 
     /// Whether it has only the base set: frameworks have no release for its Python.
@@ -350,18 +320,9 @@ impl Venv {
         Ok(wheels.remove(0))
     }
 
-    /// Installs a wheel without its dependencies, unless the same one is installed already.
+    /// Installs a wheel without its dependencies.
     pub(crate) fn install_wheel(&self, wheel: &Path) -> Result<()> {
-        let built = self.sh.read_binary_file(wheel)?;
-        // The name of a wheel starts with that of its package.
-        let package = stem(wheel).split('-').next().unwrap_or_default().to_owned();
-        let stamp = self.folder.join(format!("xtask/{package}.whl"));
-        if std::fs::read(&stamp).is_ok_and(|installed| installed == built) {
-            println!("this wheel is installed already");
-            return Ok(());
-        }
-        self.pip().args(["--quiet", "--force-reinstall", "--no-deps"]).arg(wheel).run()?;
-        Ok(self.sh.write_file(&stamp, built)?)
+        Ok(self.pip().args(["--quiet", "--force-reinstall", "--no-deps"]).arg(wheel).run()?)
     }
 }
 
@@ -374,16 +335,7 @@ fn prepended(folder: &Path, variable: &str) -> OsString {
 
 #[cfg(test)]
 mod tests {
-    use super::{Facts, Set, Venv, resolve, shell};
-
-    #[test]
-    fn every_group_resolves_to_each_set_once() {
-        let sets = resolve(&["base", "lint", "ci", "full"].map(|name| Set::named(name).unwrap()));
-        let sets = sets.unwrap();
-        for set in &sets {
-            assert_eq!(sets.iter().filter(|other| other.name == set.name).count(), 1);
-        }
-    }
+    use super::{Facts, Set, Venv, shell};
 
     #[test]
     fn a_changed_set_is_not_installed() {

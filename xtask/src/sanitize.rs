@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use xshell::{Shell, cmd};
 
@@ -166,10 +166,10 @@ fn miri(sh: &Shell, limit: Duration) -> Result<()> {
             _ => bail!("Miri failed: {name}"),
         }
     }
-    match unfinished.is_empty() {
-        true => Ok(()),
-        false => skip(format!("--minutes N gives more time for {}", unfinished.join(", "))),
+    if unfinished.is_empty() {
+        return Ok(());
     }
+    skip(format!("--minutes N gives more time for {}", unfinished.join(", ")))
 }
 
 /// The Python tests over a native module with AddressSanitizer.
@@ -213,10 +213,8 @@ fn python() -> Result<()> {
     }
     findings.iter().for_each(|finding| println!("{finding}"));
     tests.context("the tests")?;
-    match findings.len() {
-        0 => Ok(()),
-        number => bail!("AddressSanitizer has {number} findings"),
-    }
+    ensure!(findings.is_empty(), "AddressSanitizer has {} findings", findings.len());
+    Ok(())
 }
 
 /// The findings of one log that are not Python's own: invalid accesses, and leaks of our module. An

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
-use std::ops::AddAssign;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -109,7 +108,7 @@ impl Steps {
         let reasons = summary.lines().filter(|line| line.starts_with("- "));
         self.left_out.extend(reasons.map(str::to_owned));
         if let Some(sum) = summary.lines().last().filter(|line| line.contains(" passed")) {
-            *self.tally.get_or_insert_default() += Tally::sum(sum);
+            self.tally.get_or_insert_default().add(&Tally::sum(sum));
         }
     }
 
@@ -141,7 +140,7 @@ impl Steps {
         }
         let line = |(reason, times): (&String, &u64)| format!("- {name}: {reason} ({times})");
         self.left_out.extend(tally.reasons.iter().map(line));
-        *self.tally.get_or_insert_default() += tally;
+        self.tally.get_or_insert_default().add(&tally);
     }
 
     /// Adds a skipped step to the summary, with the reason.
@@ -206,11 +205,17 @@ impl Tally {
                 *self.reasons.entry(reason.to_owned()).or_default() += times;
             }
             if let Some(counted) = Self::read(line) {
-                *self += counted;
+                self.add(&counted);
                 found = true;
             }
         });
         result.and_then(|()| if found { Ok(()) } else { bail!("no test ran") })
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
     }
 
     /// Reads `skipped: no CMake` (our tests in Rust and Julia), and
@@ -254,14 +259,6 @@ impl Tally {
     }
 }
 
-impl AddAssign for Tally {
-    fn add_assign(&mut self, other: Self) {
-        self.passed += other.passed;
-        self.failed += other.failed;
-        self.skipped += other.skipped;
-    }
-}
-
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { passed, failed, skipped, .. } = self;
@@ -297,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_step_fails_only_where_it_is_required() {
+    fn what_is_required_is_not_skipped() {
         let cases = [("", true), ("Julia", false), ("a, install", false), ("Jul", true)];
         for (required, is_fine) in cases {
             let mut steps = Steps::requiring(required);
@@ -305,13 +302,10 @@ mod tests {
             steps.step("install torch", || skip("no network"));
             assert_eq!(steps.finish(), is_fine, "{required}");
         }
-    }
-
-    #[test]
-    fn a_reason_that_ci_forbids_is_a_failure() {
+        let torch = "SKIPPED [2] a.py:3: torch is not installed";
         for (line, required, is_fine) in [
-            ("SKIPPED [2] a.py:3: torch is not installed", "install, torch", false),
-            ("SKIPPED [2] a.py:3: paddle is not installed", "install, torch", true),
+            (torch, "install, torch", false),
+            (torch, "install, paddle", true),
             ("skipped: header: no package has one", "header", false),
         ] {
             let mut steps = Steps::requiring(required);

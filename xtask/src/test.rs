@@ -9,7 +9,7 @@ use xshell::cmd;
 use crate::python::{RELEASE, Set, Venv, others, resolve, test_profile};
 use crate::shell::{debug_folder, files_in, root, stem, target};
 use crate::steps::{Steps, Tally, skip};
-use crate::workspace::{self, CORE_FEATURES, Member};
+use crate::workspace::{self, Member};
 use crate::{With, cross, julia};
 
 /// The Python tests, those of the doctor included, and the configuration of both.
@@ -112,16 +112,12 @@ pub(crate) fn beside(steps: &mut Steps) -> Result<()> {
 fn quick(steps: &mut Steps) -> Result<()> {
     let venv = Venv::ready(&[])?;
     steps.count("cargo test of the core", |tally| {
-        let features = format!("{CORE_FEATURES},ndarray-0_17").replace(',', ",dlbridge/");
-        let features = format!("dlbridge/{features}");
-        tally.run(cmd!(
-            venv.sh,
-            "cargo test --no-fail-fast --package dlbridge-sys --package dlbridge --lib --tests
-             --features {features}"
-        ))
+        let packages = "--package dlbridge-sys --package dlbridge --lib --tests".split(' ');
+        let test = cmd!(venv.sh, "cargo test --no-fail-fast {packages...} --features");
+        tally.run(test.arg(workspace::core_features()))
     });
-    let args =
-        ["-m", "not slow and not long", "--ignore=doctor/tests", "--ignore=python/tests/quirks"];
+    let marks = "not slow and not long";
+    let args = ["-m", marks, "--ignore=doctor/tests", "--ignore=python/tests/quirks"];
     python(&venv, &test_profile(), &args.map(str::to_owned), steps);
     steps.skip("adapters, slow tests, Julia, examples", "cargo xtask test runs them");
     Ok(())
@@ -260,7 +256,8 @@ fn with_pyo3(version: &str, venv: &Venv, args: &[String], tally: &mut Tally) -> 
 /// Runs the Python tests on a free-threaded Python, where one is found or can be built.
 fn free_threaded(args: &[String], steps: &mut Steps) {
     steps.count("free-threaded Python", |tally| {
-        pytest(&Venv::free_threaded().or_else(skip)?, &test_profile(), args, tally)
+        let venv = Venv::of("3.14t", "free-threaded").or_else(skip)?;
+        pytest_over(&build(&venv, &test_profile())?, &venv, args, tally)
     });
 }
 
@@ -270,7 +267,7 @@ fn abi3t(args: &[String], steps: &mut Steps) {
     let mut wheels = Vec::new();
     for version in ["3.15", "3.15t"] {
         steps.count(&format!("Python {version}"), |tally| {
-            let venv = Venv::of(version).or_else(skip)?;
+            let venv = Venv::of(version, version).or_else(skip)?;
             if wheels.is_empty() {
                 wheels = build(&venv, &test_profile())?;
             }
@@ -279,13 +276,11 @@ fn abi3t(args: &[String], steps: &mut Steps) {
     }
 }
 
-fn python(venv: &Venv, profile: &str, args: &[String], steps: &mut Steps) {
-    steps.count(&format!("pytest, {}", venv.facts), |tally| pytest(venv, profile, args, tally));
-}
-
 /// Builds the wheels, and runs the Python tests over them.
-fn pytest(venv: &Venv, profile: &str, args: &[String], tally: &mut Tally) -> Result<()> {
-    pytest_over(&build(venv, profile)?, venv, args, tally)
+fn python(venv: &Venv, profile: &str, args: &[String], steps: &mut Steps) {
+    steps.count(&format!("pytest, {}", venv.facts), |tally| {
+        pytest_over(&build(venv, profile)?, venv, args, tally)
+    });
 }
 
 fn build(venv: &Venv, profile: &str) -> Result<Vec<PathBuf>> {

@@ -103,57 +103,38 @@ fn notes(text: &str) -> Vec<(usize, String)> {
 mod tests {
     use super::{check, listed, ranges};
 
-    const SAFETY: &str = "\
-- **T1** A producer keeps this.
-| R2 | an invariant | `file.rs` |
-- **C1** A consumer keeps this.
-- **Bold** words that are no number.
-See T9, which is not listed.
-";
-
-    fn number(notes: &str) -> usize {
-        check("crates/x/src/y.rs", notes, &listed(SAFETY)).len()
-    }
-
-    #[test]
-    fn numbers_are_listed_at_the_head_of_a_line() {
-        assert_eq!(listed(SAFETY), ["T1", "R2", "C1"]);
-    }
+    const SAFETY: &str = "- **T1** A producer keeps this.\n| R2 | an invariant | `file.rs` |\n- **C1** A consumer keeps this.\n\
+        - **Bold** words that are no number.\nSee T9, which is not listed.\n";
 
     #[test]
     fn a_note_cites_a_listed_number_or_names_a_duty() {
-        let fine = ["alive (R2).", "the caller's duty.", "valid (trust T1)", "`new`'s duty, kept"];
-        for note in fine {
-            assert_eq!(number(&format!("    // SAFETY: {note}")), 0, "{note}");
+        assert_eq!(listed(SAFETY), ["T1", "R2", "C1"]);
+        for (notes, findings) in [
+            ("alive (R2).", 0),
+            ("the caller's duty.", 0),
+            ("`new`'s duty, kept", 0),
+            ("a long note, and\n// on its second line (R2).", 0),
+            ("alive (R2).\nunsafe\n// SAFETY: the same.", 0),
+            ("hm.\nunsafe\n// SAFETY: the same.", 2),
+            ("the same.", 1),
+            ("see RFC 2", 1),
+            ("R2D2 says so", 1),
+            ("", 1),
+            ("alive (R2, T9).", 1),
+            ("trusted (T7 to T9).", 2),
+            ("a note.\n\n// R2 is of another comment", 1),
+        ] {
+            let text = format!("    // SAFETY: {notes}\nunsafe");
+            let found = check("crates/x/src/y.rs", &text, &listed(SAFETY));
+            assert_eq!(found.len(), findings, "{notes}");
+            assert_eq!(check("crates/x/tests/y.rs", &text, &[]).len(), 0, "tests are not checked");
         }
-        for note in ["it is fine.", "see RFC 2", "R2D2 says so", "", "alive (R2, T9)."] {
-            assert_eq!(number(&format!("    // SAFETY: {note}")), 1, "{note}");
-        }
-        assert_eq!(number("// SAFETY: a long note, and\n// on its second line (R2).\nunsafe"), 0);
-        assert_eq!(number("// SAFETY: a note.\n\n// R2 is of another comment"), 1);
-        assert_eq!(number("// SAFETY: trusted (T7 to T9)."), 2);
     }
 
     #[test]
     fn a_range_of_numbers_ends_with_the_last() {
         let found = |text| ranges("a.md", text, &["T1", "T2", "C1"].map(str::to_owned)).len();
-        assert_eq!(
-            (found("(`T1` to `T2`)"), found("T1 to T1, T1 to T3"), found("C1 to")),
-            (0, 2, 0)
-        );
-    }
-
-    #[test]
-    fn the_same_refers_to_the_note_before() {
-        assert_eq!(number("// SAFETY: alive (R2).\nunsafe\n// SAFETY: the same.\nunsafe"), 0);
-        assert_eq!(number("// SAFETY: hm.\nunsafe\n// SAFETY: the same.\nunsafe"), 2);
-        assert_eq!(number("// SAFETY: the same.\nunsafe"), 1);
-    }
-
-    #[test]
-    fn tests_and_examples_of_users_are_not_checked() {
-        let note = "// SAFETY: it is fine.";
-        assert_eq!(check("crates/x/tests/y.rs", note, &[]).len(), 0);
-        assert_eq!(number(&format!("/// {note}")), 0);
+        let text = ["(`T1` to `T2`)", "T1 to T1, T1 to T3", "C1 to"];
+        assert_eq!(text.map(found), [0, 2, 0]);
     }
 }

@@ -82,34 +82,25 @@ mod tests {
 
     #[test]
     fn each_rule_finds_its_violations_alone() {
-        let fence = "`".repeat(3);
+        // Each word is in two parts, so that this file keeps the rules.
         let unsafe_code =
             "let x = unsafe { f() };\nunsafe impl Send for X {}\n    pub unsafe fn f()";
         let violations = [
-            unsafe_code.to_owned(),
-            unsafe_code.to_owned(),
-            ["head: Py", "pub(crate) head: ffi::Py", "base: ffi::PyVar"]
-                .map(|words| format!("    {words}Object,"))
-                .join("\n"),
-            ["init(py, || 1)", "try_init(object.py(), make)", "init("]
-                .map(|words| format!("    LOCK.get_or_{words}"))
-                .join("\n"),
-            ["ignore", "rust,ignore", "rust, ignore"]
-                .map(|words| format!("{fence}{words}"))
-                .join("\n"),
-            ["/ho", "me/x\nsee `/wo", "rk/x`\nfile:///ro", "ot/x"].concat(),
-            ["https://pypi.", "org\ncrates.", "io/x\narchive.ubuntu.", "com"].concat(),
+            unsafe_code,
+            unsafe_code,
+            "    head: Py~Object,\n    pub(crate) head: ffi::Py~Object,\n    base: ffi::PyVar~Object,",
+            "L.get_or_~init(py, || 1)\nL.get_or_~try_init(object.py(), make)\nL.get_or_~init(",
+            "``~`ignore\n``~`rust,ignore\n``~`rust, ignore",
+            "/ho~me/x\nsee `/wo~rk/x`\nfile:///ro~ot/x",
+            "https://pypi.~org\ncrates.~io/x\narchive.ubuntu.~com",
         ];
-        let fine = format!(
-            "/// unsafe {{ }}\npub unsafe trait Element\n#![forbid(unsafe_code)]\n{fence}no_run\n\
-             ONCE.get_or_init(find)\na.example/home/x\n../work/x\n/usr/lib\nhttps://docs.rs/dlbridge\n"
-        );
+        let fine = "/// unsafe { }\npub unsafe trait Element\n#![forbid(unsafe_code)]\n``~`no_run\n\
+            ONCE.get_or_init(find)\na.example/home/x\n../work/x\n/usr/lib\nhttps://docs.rs/dlbridge\n";
         let sh = shell();
         let folder = sh.create_temp_dir().unwrap();
+        let _folder = sh.push_dir(folder.path());
         for ((what, pattern, _), bad) in RULES.iter().zip(violations) {
-            let file = folder.path().join("sample.txt");
-            let _folder = sh.push_dir(folder.path());
-            sh.write_file(&file, format!("{fine}{bad}\n")).unwrap();
+            sh.write_file("sample.txt", format!("{fine}{bad}\n").replace('~', "")).unwrap();
             let found = grep(&sh, pattern, &["--no-index"], &["sample.txt"]).unwrap();
             assert_eq!(found.lines().count(), 3, "{what}: {found}");
         }
