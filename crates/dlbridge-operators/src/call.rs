@@ -1,114 +1,94 @@
-//! Calls an operator's function: chooses the instance, checks shapes, and walks the leading axes.
-//! Invariant: no panic leaves it.
+//! Plans the call of an operator's function: chooses the instance, and resolves the shapes.
+//! Invariant: no panic of the function leaves a call.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dlbridge::DType;
+use dlbridge::ffi::Dims;
 
-use crate::operator::{Inner, Instance, Kind, Operator, Parameter, Scalar};
-use crate::raw::operand::{Operand, Parts};
-use crate::signature::{Resolved, Signature};
-use crate::{Failure, Value};
+use crate::Failure;
+use crate::operator::{Instance, Kind, Operator, Parameter};
+use crate::raw::operand::{Operand, Slot};
+use crate::raw::walk::Walk;
+use crate::signature::{Axis, Resolved, Signature};
 
 /// The extents and the instance of a call.
 pub(crate) struct Plan {
-    pub(crate) instance: &'static Instance,
-    pub(crate) resolved: Resolved,
+    instance: &'static Instance,
+    resolved: Resolved,
     signature: &'static Signature,
 }
 
 impl Plan {
-    /// Plans a call with these inputs.
-    pub(crate) fn new<O: Operator>(operands: &[Operand<'_>]) -> Result<Self, Failure> {
-        let dtypes: Vec<_> = operands.iter().map(|operand| operand.dtype).collect();
-        let shapes: Vec<_> = operands.iter().map(|operand| &operand.shape[..]).collect();
-        let name = O::NAME;
-        let wrong = |error: Failure| Failure::new(format!("{name}: {error}"));
-        let instance = instance_for::<O>(&dtypes).map_err(wrong)?;
+    /// Plans a call with these arguments: tensors, then scalars.
+    pub(crate) fn new<O: Operator>(arguments: &[Slot<'_>]) -> Result<Self, Failure> {
+        let instance = instance_for::<O>(arguments).map_err(named::<O>)?;
         let signature = O::parsed().get(O::SIGNATURE)?;
-        let names: Vec<_> = inputs(instance).map(|(name, _)| name).collect();
-        let resolved = signature.resolve(&names, &shapes).map_err(wrong)?;
+        let names = instance.parameters.iter().map(|parameter| parameter.name);
+        let shapes = arguments.iter().map(Slot::shape);
+        let resolved = signature.resolve(names.zip(shapes)).map_err(named::<O>)?;
         Ok(Self { instance, resolved, signature })
     }
 
-    /// The types of the outputs.
-    pub(crate) fn output_dtypes(&self) -> impl Iterator<Item = DType> {
-        self.instance.parameters.iter().filter_map(|parameter| match parameter.kind {
-            Kind::Output(dtype) => Some(dtype),
-            _ => None,
-        })
+    /// The types and shapes of the outputs.
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = (DType, Dims)> {
+        let dtypes = self.instance.parameters.iter().filter_map(Parameter::output);
+        let shapes = self.signature.outputs.iter().map(|axes| self.resolved.shape(axes));
+        dtypes.zip(shapes)
     }
 
     /// Calls the function for each index of the leading axes.
-    pub(crate) fn run<O: Operator>(
+    pub(crate) fn run<'a, O: Operator>(
         &self,
-        inputs: &[Operand<'_>],
-        scalars: &[Scalar],
-        outputs: &[Operand<'_>],
+        arguments: &[Slot<'a>],
+        outputs: impl Iterator<Item = Operand<'a>>,
     ) -> Result<(), Failure> {
-        let name = O::NAME;
-        let expected = self.output_dtypes().zip(&self.resolved.outputs);
-        for ((dtype, shape), found) in expected.zip(outputs) {
-            if (dtype, shape) != (found.dtype, &found.shape) {
-                let (other, dims) = (found.dtype, &found.shape);
-                return Err(Failure::new(format!(
-                    "{name}: expected an output {dtype}{shape:?}, found {other}{dims:?}"
-                )));
+        guarded::<O>(|| {
+            let parameters = self.instance.parameters;
+            let leading = &self.resolved.leading;
+            // The function sees all axes, so there is one call.
+            let is_whole = self.signature.is_whole && !leading.is_empty();
+            let (walked, whole) =
+                if is_whole { (Dims::zeros(0), &leading[..]) } else { (leading.clone(), &[][..]) };
+            let mut walk = Walk::new(walked, parameters.len());
+            let mut cores = self.signature.operands().map(Vec::len);
+            for (parameter, slot) in parameters.iter().zip(arguments) {
+                let core = parameter.kind.is_tensor().then(|| cores.next()).flatten();
+                let is_written = matches!(parameter.kind, Kind::InPlace(_));
+                if let (true, Some(operand)) = (is_written, slot.tensor()) {
+                    operand.check_written(parameter.name, arguments)?;
+                }
+                let placed = walk.add(slot, core.unwrap_or(0), whole, is_written);
+                placed.map_err(|error| Failure::new(format!("{}: {error}", parameter.name)))?;
             }
-        }
-        let call = || self.walk(inputs, scalars, outputs);
-        match catch_unwind(AssertUnwindSafe(call)) {
-            Ok(result) => result.map_err(|error| Failure::new(format!("{name}: {error}"))),
-            Err(payload) => Err(Failure::new(format!("{name} panicked: {}", words(payload)))),
-        }
-    }
-
-    fn walk(
-        &self,
-        inputs: &[Operand<'_>],
-        scalars: &[Scalar],
-        outputs: &[Operand<'_>],
-    ) -> Result<(), Failure> {
-        let (leading, is_whole) = (&self.resolved.leading, self.signature.is_whole);
-        if leading.contains(&0) {
-            return Ok(());
-        }
-        let all = inputs.iter().chain(outputs).zip(self.signature.operands());
-        let all = all.map(|(operand, core)| operand.parts(core.len(), leading, is_whole));
-        let all = all.collect::<Result<Vec<_>, _>>()?;
-        let walked = if is_whole { &[][..] } else { &leading[..] };
-        let mut index = vec![0; walked.len()];
-        loop {
-            self.call_once(&all, inputs.len(), &index, scalars)?;
-            let Some(axis) = (0..walked.len()).rev().find(|&axis| index[axis] + 1 < walked[axis])
-            else {
-                return Ok(());
-            };
-            index[axis] += 1;
-            index[axis + 1..].fill(0);
-        }
-    }
-
-    fn call_once(
-        &self,
-        all: &[Parts<'_>],
-        inputs: usize,
-        index: &[i64],
-        scalars: &[Scalar],
-    ) -> Result<(), Failure> {
-        let mut parts: Vec<_> = all.iter().map(|parts| parts.at(index)).collect();
-        let mut values = Vec::with_capacity(parts.len() + scalars.len());
-        for (at, part) in parts.iter_mut().enumerate() {
-            if at == inputs {
-                values.extend(scalars.iter().map(|scalar| Value(Inner::Scalar(*scalar))));
+            for ((dtype, shape), operand) in self.outputs().zip(outputs) {
+                if (dtype, &*shape) != (operand.dtype, &*operand.shape) {
+                    let (shape, other, found) = (&*shape, operand.dtype, &*operand.shape);
+                    return Err(Failure::new(format!(
+                        "expected an output {dtype}{shape:?}, found {other}{found:?}"
+                    )));
+                }
+                let core = cores.next().unwrap_or(0);
+                walk.add(&Slot::Tensor(operand), core, whole, true)?;
             }
-            let tensor = part.borrow()?;
-            let inner = if at < inputs { Inner::Input(tensor) } else { Inner::Output(tensor) };
-            values.push(Value(inner));
-        }
-        (self.instance.call)(&mut values)
+            walk.call(self.instance)
+        })
     }
+}
+
+/// Runs what calls the function, and names the operator in its error or panic.
+pub(crate) fn guarded<O: Operator>(
+    call: impl FnOnce() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(result) => result.map_err(named::<O>),
+        Err(payload) => Err(Failure::new(format!("{} panicked: {}", O::NAME, words(payload)))),
+    }
+}
+
+fn named<O: Operator>(error: Failure) -> Failure {
+    Failure::new(format!("{}: {error}", O::NAME))
 }
 
 /// The parameters, whose names and kinds are the same for all instances but for their types.
@@ -116,24 +96,31 @@ pub(crate) fn parameters<O: Operator>() -> &'static [Parameter] {
     O::INSTANCES.first().map_or(&[], |instance| instance.parameters)
 }
 
-/// The inputs of an instance, with their types.
-pub(crate) fn inputs(instance: &'static Instance) -> impl Iterator<Item = (&'static str, DType)> {
+/// The tensors among the arguments of an instance, with their types.
+pub(crate) fn tensors(instance: &'static Instance) -> impl Iterator<Item = (&'static str, DType)> {
     instance.parameters.iter().filter_map(|parameter| match parameter.kind {
-        Kind::Input(dtype) => Some((parameter.name, dtype)),
+        Kind::Input(dtype) | Kind::Optional(dtype) | Kind::InPlace(dtype) => {
+            Some((parameter.name, dtype))
+        }
         _ => None,
     })
 }
 
-fn instance_for<O: Operator>(dtypes: &[DType]) -> Result<&'static Instance, Failure> {
-    let fits =
-        |one: &&'static Instance| inputs(one).map(|(_, dtype)| dtype).eq(dtypes.iter().copied());
+fn instance_for<O: Operator>(arguments: &[Slot<'_>]) -> Result<&'static Instance, Failure> {
+    let fits = |one: &&'static Instance| {
+        let tensors = tensors(one).zip(arguments);
+        tensors
+            .into_iter()
+            .all(|((_, dtype), slot)| slot.tensor().is_none_or(|operand| operand.dtype == dtype))
+    };
     O::INSTANCES.iter().find(fits).ok_or_else(|| {
         let list = |instance: &'static Instance| {
-            let inputs = inputs(instance).map(|(name, dtype)| format!("{name}: {dtype}"));
-            inputs.collect::<Vec<_>>().join(", ")
+            let tensors = tensors(instance).map(|(name, dtype)| format!("{name}: {dtype}"));
+            tensors.collect::<Vec<_>>().join(", ")
         };
         let expected: Vec<_> = O::INSTANCES.iter().map(list).collect();
-        let found: Vec<_> = dtypes.iter().map(ToString::to_string).collect();
+        let found = arguments.iter().filter_map(Slot::tensor);
+        let found: Vec<_> = found.map(|operand| operand.dtype.to_string()).collect();
         Failure::new(format!(
             "expected {}, found {}; convert with x.astype(...)",
             expected.join(" or "),
@@ -157,22 +144,42 @@ pub(crate) fn words(payload: Box<dyn Any + Send>) -> String {
 /// Whether an operator's own declaration is consistent: called once, when it is added to a module.
 pub(crate) fn check<O: Operator>() -> Result<&'static Signature, Failure> {
     let signature = O::parsed().get(O::SIGNATURE)?;
-    for instance in O::INSTANCES {
-        let rank = |kind: &Kind| match kind {
-            Kind::Input(_) => 0,
-            Kind::Float | Kind::Int | Kind::Bool => 1,
-            Kind::Output(_) => 2,
-        };
-        let ranks: Vec<_> = instance.parameters.iter().map(|one| rank(&one.kind)).collect();
-        let count = |wanted| ranks.iter().filter(|rank| **rank == wanted).count();
-        let fits = count(0) == signature.inputs.len() && count(2) == signature.outputs.len();
-        if !ranks.is_sorted() || !fits {
-            return Err(Failure::new(format!(
-                "{}: expected tensors to read, then scalars, then tensors to fill, as many as the signature {} has",
-                O::NAME,
-                O::SIGNATURE
-            )));
-        }
+    let wrong = |expected: &str| {
+        let (name, text) = (O::NAME, O::SIGNATURE);
+        Err(Failure::new(format!("{name}: expected {expected}; the signature is {text}")))
+    };
+    let rank = |one: &Parameter| match one.kind {
+        Kind::Input(_) | Kind::Optional(_) | Kind::InPlace(_) => 0,
+        Kind::Float | Kind::Int | Kind::Bool => 1,
+        Kind::Output(_) => 2,
+    };
+    let parameters = parameters::<O>();
+    let ranks: Vec<_> = parameters.iter().map(rank).collect();
+    let count = |wanted| ranks.iter().filter(|rank| **rank == wanted).count();
+    let fits = count(0) == signature.inputs.len() && count(2) == signature.outputs.len();
+    if !ranks.is_sorted() || !fits {
+        return wrong("tensors, then scalars, then tensors to fill, as many as the signature has");
+    }
+    if !parameters
+        .first()
+        .is_some_and(|first| matches!(rank(first), 0) && !first.kind.is_optional())
+    {
+        return wrong("a first tensor that is not optional");
+    }
+    let is_in_place = |one: &Parameter| matches!(one.kind, Kind::InPlace(_));
+    let is_written = parameters.iter().any(is_in_place);
+    if is_written && O::BACKWARD.is_some() {
+        return wrong("no `backward`, because a tensor changes in place");
+    }
+    if !is_written && signature.outputs.is_empty() {
+        return wrong("a tensor to fill, or to change in place");
+    }
+    let always = signature.inputs.iter().zip(parameters).filter(|(_, one)| !one.kind.is_optional());
+    let known: Vec<_> = always.flat_map(|(axes, _)| axes).collect();
+    let is_known =
+        |axis: &usize| matches!(signature.axes[*axis], Axis::Fixed(_)) || known.contains(&axis);
+    if !signature.outputs.iter().flatten().all(is_known) {
+        return wrong("results whose axes are those of tensors that are not optional");
     }
     Ok(signature)
 }

@@ -11,6 +11,8 @@ def extents(about, shapes):
     """The broadcast leading axes, and the extents of the named axes; sizes may be symbolic."""
     sizes, leading = {}, []
     for name, axes, shape in zip(names(about), about["inputs"], shapes):
+        if shape is None:
+            continue
         front = len(shape) - len(axes)
         if front < 0:
             raise ValueError(
@@ -44,23 +46,55 @@ def output_shapes(about, shapes):
 def output_dtypes(about, found):
     """The names of the outputs' dtypes for the names of the inputs'."""
     for inputs, outputs in about["dtypes"]:
-        if inputs == found:
+        if all(b in (None, a) for a, b in zip(inputs, found)):
             return outputs
     expected = " or ".join(", ".join(inputs) for inputs, _ in about["dtypes"])
-    raise TypeError(f"{about['name']}: expected {expected}, found {', '.join(found)}")
+    found = ", ".join(str(dtype) for dtype in found)
+    raise TypeError(f"{about['name']}: expected {expected}, found {found}")
 
 
-def names(about):
-    return [name for name, kind in about["parameters"] if kind == "tensor"]
+TENSORS = ("tensor", "optional", "in place")
+
+
+def names(about, kinds=TENSORS):
+    return [name for name, kind in about["parameters"] if kind in kinds]
+
+
+def in_place(about):
+    """The indices of the tensors that the function changes."""
+    kinds = [kind for _, kind in about["parameters"]]
+    return [index for index, kind in enumerate(kinds) if kind == "in place"]
+
+
+def each(function, tensors):
+    """The function of each tensor, and `None` where an optional one is absent."""
+    return [None if tensor is None else function(tensor) for tensor in tensors]
 
 
 def aligned(about, shapes):
     """The shapes with as many leading axes each, so that one more in front of each is one axis."""
-    fronts = [len(shape) - len(axes) for axes, shape in zip(about["inputs"], shapes)]
+    fronts = [
+        0 if shape is None else len(shape) - len(axes)
+        for axes, shape in zip(about["inputs"], shapes)
+    ]
     return [
-        (1,) * (max(fronts) - front) + tuple(shape)
+        shape if shape is None else (1,) * (max(fronts) - front) + tuple(shape)
         for front, shape in zip(fronts, shapes)
     ]
+
+
+def gradients_of(about, found, tensors, no_gradient, total):
+    """The gradient of each tensor: of those that have one, in the order in which `backward` fills them."""
+    found, gradients = iter(found), []
+    for has_gradient, tensor in zip(about["floating"], tensors):
+        gradient = next(found) if has_gradient else None
+        if tensor is None:
+            gradients.append(None)
+        elif gradient is None:
+            gradients.append(no_gradient(tensor))
+        else:
+            gradients.append(summed(gradient, tensor.shape, total))
+    return gradients
 
 
 def summed(gradient, shape, total):
@@ -78,6 +112,11 @@ def many(result):
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
+def single(results):
+    """What a function of so many results returns."""
+    return tuple(results) if len(results) > 1 else next(iter(results), None)
+
+
 def make_torch(about, register, module):
     import torch
 
@@ -88,37 +127,38 @@ def make_torch(about, register, module):
 
     def fake(*arguments):
         tensors = arguments[:count]
-        found = [str(tensor.dtype).removeprefix("torch.") for tensor in tensors]
+        found = each(lambda tensor: str(tensor.dtype).removeprefix("torch."), tensors)
         dtypes = output_dtypes(about, found)
-        shapes = output_shapes(about, [tensor.shape for tensor in tensors])
-        made = [
-            tensors[0].new_empty(shape, dtype=getattr(torch, dtype))
-            for shape, dtype in zip(shapes, dtypes)
-        ]
-        return made[0] if len(made) == 1 else tuple(made)
+        shapes = output_shapes(about, each(lambda tensor: tensor.shape, tensors))
+        return single(
+            [
+                tensors[0].new_empty(shape, dtype=getattr(torch, dtype))
+                for shape, dtype in zip(shapes, dtypes)
+            ]
+        )
 
     def batched(info, dimensions, *arguments):
-        shapes, tensors = [], []
-        for tensor, dimension in zip(arguments[:count], dimensions):
-            tensor = (
-                tensor.unsqueeze(0)
-                if dimension is None
-                else tensor.movedim(dimension, 0)
-            )
-            tensors.append(tensor)
-            shapes.append(tuple(tensor.shape[1:]))
+        def leading(tensor, dimension):
+            if tensor is None or dimension is None:
+                return tensor if tensor is None else tensor.unsqueeze(0)
+            return tensor.movedim(dimension, 0)
+
+        tensors = list(map(leading, arguments[:count], dimensions))
+        shapes = aligned(about, each(lambda tensor: tensor.shape[1:], tensors))
         tensors = [
-            tensor.reshape(tensor.shape[0], *shape)
-            for tensor, shape in zip(tensors, aligned(about, shapes))
+            tensor if tensor is None else tensor.reshape(tensor.shape[0], *shape)
+            for tensor, shape in zip(tensors, shapes)
         ]
         results = operator(*tensors, *arguments[count:])
-        return results, 0 if not isinstance(results, tuple) else tuple(
-            0 for _ in results
-        )
+        if results is None:
+            return None, None
+        return results, tuple(0 for _ in results) if isinstance(results, tuple) else 0
 
     torch.library.register_fake(name, fake)
     torch.library.register_vmap(name, batched)
-    if about["backward"]:
+    if in_place(about):
+        written_in_torch(about, operator.default)
+    elif about["backward"]:
 
         def setup_context(ctx, inputs, output):
             ctx.save_for_backward(*inputs[:count])
@@ -129,9 +169,7 @@ def make_torch(about, register, module):
             function = getattr(module, about["backward"]).torch
             found = many(function(*gradients, *tensors, *ctx.scalars))
             total = lambda gradient, axes: gradient.sum(axes, keepdim=True)
-            found = [
-                summed(one, tensor.shape, total) for one, tensor in zip(found, tensors)
-            ]
+            found = gradients_of(about, found, tensors, lambda tensor: None, total)
             return (*found, *(None for _ in ctx.scalars))
 
         torch.library.register_autograd(name, backward, setup_context=setup_context)
@@ -146,68 +184,130 @@ def make_torch(about, register, module):
     return operator
 
 
+def written_in_torch(about, operator):
+    """Refuses tensors that need a gradient, and counts the versions of those that change in place."""
+    import torch
+
+    written, count = in_place(about), len(about["inputs"])
+    name = f"{about['namespace']}::{about['name']}"
+
+    def checked(keyset, *arguments):
+        tensors = [tensor for tensor in arguments[:count] if tensor is not None]
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            raise RuntimeError(
+                f"{name} changes a tensor in place and has no gradient: pass x.detach(), or use torch.no_grad()"
+            )
+        torch.autograd.graph.increment_version([arguments[at] for at in written])
+        with torch._C._AutoDispatchBelowAutograd():
+            keyset = keyset & torch._C._after_autograd_keyset
+            return operator.redispatch(keyset, *arguments)
+
+    library = torch.library.Library(about["namespace"], "FRAGMENT")
+    library.impl(about["name"], checked, "Autograd", with_keyset=True)
+    # Deleting it would remove the function.
+    LIBRARIES.append(library)
+
+
+LIBRARIES = []
+
+
 def make_jax(about, target, module):
     import jax
     import numpy as np
 
     name = f"{about['module']}.{about['name']}"
     jax.ffi.register_ffi_target(name, target, platform="cpu")
-    count = len(about["inputs"])
-    scalars = [(name, kind) for name, kind in about["parameters"] if kind != "tensor"]
+    count, written = len(about["inputs"]), in_place(about)
+    optional = names(about, ["optional"])
+    scalars = about["parameters"][count:]
     types = {"float": np.float64, "int": np.int64, "bool": np.bool_}
 
+    def varying(tensor):
+        """The axes of a mesh along which devices have other values, inside `shard_map`."""
+        kind = jax.typeof(tensor)
+        # The name before JAX 0.10 was `vma`.
+        manual = getattr(kind, "manual_axis_type", None)
+        return getattr(kind, "vma", frozenset()) if manual is None else manual.varying
+
+    def as_varying(result, tensors):
+        """The result, marked as varying along the axes along which these tensors vary."""
+        axes = tuple(frozenset().union(*map(varying, tensors)) - varying(result))
+        if not axes:
+            return result
+        if hasattr(jax.lax, "pcast"):
+            return jax.lax.pcast(result, axes, to="varying")
+        return jax.lax.pvary(result, axes)
+
     def call(tensors, values):
-        dtypes = output_dtypes(about, [tensor.dtype.name for tensor in tensors])
-        shapes = aligned(about, [tensor.shape for tensor in tensors])
-        tensors = [tensor.reshape(shape) for tensor, shape in zip(tensors, shapes)]
+        found = each(lambda tensor: tensor.dtype.name, tensors)
+        dtypes = [found[at] for at in written] + output_dtypes(about, found)
+        shapes = aligned(about, each(lambda tensor: tensor.shape, tensors))
+        results = [shapes[at] for at in written] + output_shapes(about, shapes)
         made = [
             jax.ShapeDtypeStruct(tuple(shape), jax.numpy.dtype(dtype))
-            for shape, dtype in zip(output_shapes(about, shapes), dtypes)
+            for shape, dtype in zip(results, dtypes)
         ]
         attributes = {
             name: types[kind](value) for (name, kind), value in zip(scalars, values)
         }
-        made = made[0] if len(made) == 1 else made
-        return jax.ffi.ffi_call(name, made, vmap_method="broadcast_all")(
-            *tensors, **attributes
-        )
+        for tensor, tensor_name in zip(tensors, names(about)):
+            if tensor_name in optional:
+                attributes[tensor_name] = np.bool_(tensor is not None)
+        passed = [
+            tensor.reshape(shape)
+            for tensor, shape in zip(tensors, shapes)
+            if tensor is not None
+        ]
+        # XLA copies an argument that is needed afterwards.
+        before = lambda at: sum(tensor is not None for tensor in tensors[:at])
+        aliases = {before(at): result for result, at in enumerate(written)}
+        results = jax.ffi.ffi_call(
+            name, made, vmap_method="broadcast_all", input_output_aliases=aliases
+        )(*passed, **attributes)
+        return single([as_varying(result, passed) for result in results])
 
-    @functools.lru_cache(maxsize=256)
     def differentiable(values):
         @jax.custom_vjp
         def function(*tensors):
             return call(tensors, values)
 
         def backward(tensors, gradients):
-            gradients = (
-                gradients if isinstance(gradients, (tuple, list)) else (gradients,)
-            )
             other = getattr(module, about["backward"]).jax
-            found = many(other(*gradients, *tensors, *values))
+            found = many(other(*many(gradients), *tensors, *values))
             total = lambda gradient, axes: gradient.sum(axes, keepdims=True)
+            none = lambda tensor: np.zeros(tensor.shape, jax.dtypes.float0)
+            found = gradients_of(about, found, tensors, none, total)
+            # Devices that share a tensor share the sum of their gradients.
             return tuple(
-                summed(one, tensor.shape, total) for one, tensor in zip(found, tensors)
+                gradient
+                if tensor is None or not (axes := varying(gradient) - varying(tensor))
+                else jax.lax.psum(gradient, tuple(axes))
+                for gradient, tensor in zip(found, tensors)
             )
 
         function.defvjp(lambda *tensors: (function(*tensors), tensors), backward)
         return function
 
-    def function(*arguments):
-        tensors = [jax.numpy.asarray(tensor) for tensor in arguments[:count]]
-        values = tuple(arguments[count:])
+    # Compiled for each list of scalars, which are constants of an XLA custom call.
+    @functools.lru_cache(maxsize=256)
+    def compiled(values):
         if about["backward"]:
-            return differentiable(values)(*tensors)
-        return call(tensors, values)
+            return jax.jit(differentiable(values))
+        return jax.jit(lambda *tensors: call(tensors, values))
+
+    def function(*arguments):
+        tensors = each(jax.numpy.asarray, arguments[:count])
+        return compiled(tuple(arguments[count:]))(*tensors)
 
     return function
 
 
 class Operator:
-    """A function in Rust: an operator of PyTorch (`torch`) and of JAX (`jax`), and a function of other arrays."""
+    """A function in Rust: an operator of PyTorch (`torch`) and of JAX (`jax`), NumPy's universal function (`ufunc`)."""
 
-    def __init__(self, about, eager, register, target, module):
-        self._about, self._eager, self._register = about, eager, register
-        self._target, self._module = target, module
+    def __init__(self, about, ways, module):
+        self._about, self._module = about, module
+        self._eager, self._register, self._target, self._make_ufunc = ways
         self._count = len(about["inputs"])
         self.__name__ = self.__qualname__ = about["name"]
         self.__module__, self.__doc__ = about["module"], about["doc"]
@@ -225,6 +325,11 @@ class Operator:
     def jax(self):
         """The function of JAX, for `jit`, `vmap` and `grad`."""
         return make_jax(self._about, self._target, self._module)
+
+    @functools.cached_property
+    def ufunc(self):
+        """The universal function of NumPy: `out=`, `axes=`, `where=`, other dtypes are converted."""
+        return self._make_ufunc()
 
     def __call__(self, *arguments, **keywords):
         if keywords or len(arguments) != len(self.__signature__.parameters):
@@ -247,8 +352,8 @@ class Operator:
         return f"<operator {self.__module__}.{self.__name__}{self.__signature__}>"
 
 
-def make(about, eager, register, target, module):
-    operator = Operator(about, eager, register, target, module)
+def make(about, ways, module):
+    operator = Operator(about, ways, module)
     # Now, so that two operators of one name are an error of the module that adds the second one.
     if hasattr(sys.modules.get("torch"), "compile"):
         with contextlib.suppress(ImportError):

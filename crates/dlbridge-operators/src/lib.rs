@@ -1,4 +1,4 @@
-//! One Rust function as an operator of PyTorch and JAX, and as a function of every other array.
+//! One Rust function as an operator of PyTorch and JAX, a universal function of NumPy, and a function of every other array.
 //!
 //! A function that Python calls stops `torch.compile`, `jax.jit`, `vmap` and gradients. An operator does not: both
 //! frameworks know its result's shape, call it without Python, and differentiate it.
@@ -30,10 +30,12 @@
 //! | --- | --- |
 //! | `my_operators.distances(x, y)` | a new array of the caller's type, of any framework |
 //! | `my_operators.distances.torch`, `torch.ops.my_operators.distances` | an operator of PyTorch 2.10 or newer, for `torch.compile`, `torch.export`, `vmap` and gradients |
-//! | `my_operators.distances.jax` | a function of JAX, for `jit`, `vmap` and `grad`: an XLA custom call |
+//! | `my_operators.distances.jax` | a function of JAX, for `jit`, `vmap`, `grad` and `shard_map`: an XLA custom call |
+//! | `my_operators.distances.ufunc` | a universal function of NumPy, with `out=` and `axes=` |
 //!
-//! - **Tensors to read** are a [`View`], of any strides; **tensors to fill** are a [`ViewMut`], which the framework
-//!   allocates. **Scalars** are `f64`, `i64` and `bool`. In this order.
+//! - **Tensors to read** are a [`View`], of any strides, or an `Option` of one; **tensors to change** are an
+//!   [`InPlace`]; **tensors to fill** are a [`ViewMut`], which the framework allocates. **Scalars** are `f64`, `i64`
+//!   and `bool`, between the former and the latter.
 //! - **The signature** is that of NumPy's generalised ufuncs. It names the axes that the function sees; axes in
 //!   front of them are broadcast, and the function is called for each of their indices. So every operator works on
 //!   batches, and the result's shape follows, also for the symbolic sizes of a compiler. `(...)` shows the
@@ -41,10 +43,10 @@
 //! - **Gradients** are computed by another operator, `backward = NAME` behind the signature: from the gradients of
 //!   the results, the inputs and the scalars, it fills the gradients of the inputs. Those of a broadcast input are summed.
 //! - **Errors** of a `Result`, and panics, are exceptions of the framework.
-//! - Nothing is linked: PyTorch's functions are found in the library that is loaded (its stable C shim), XLA brings
-//!   its own. With an older PyTorch, the function works on tensors that need no gradient, without the operator.
+//! - Nothing is linked: PyTorch's functions are found in the library that is loaded (its stable C shim), NumPy's in its
+//!   table, and XLA brings its own. With an older PyTorch, the function works on tensors that need no gradient, without the operator.
 //!
-//! Host memory only. XLA calls handlers on its own threads, without the GIL.
+//! Host memory only. XLA calls handlers on its own threads, NumPy its loops without the GIL.
 
 mod call;
 mod operator;
@@ -53,7 +55,10 @@ mod raw;
 mod signature;
 
 pub use dlbridge::{View, ViewMut};
-pub use operator::{Argument, Failure, Instance, Kind, Operator, Outcome, Parameter, Value};
+#[doc(hidden)]
+pub use operator::BorrowMut;
+pub use operator::{Argument, Failure, InPlace, Instance, Kind, Operator};
+pub use operator::{Outcome, Parameter, Value};
 pub use python::AddOperator;
 #[doc(hidden)]
 pub use signature::Parsed;

@@ -1,10 +1,13 @@
 //! What an operator is: the trait that [`operator!`](crate::operator!) implements, its arguments and its errors.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
-use dlbridge::{DType, Element, View, ViewMut};
+use dlbridge::{DType, Element, Tensor, View, ViewMut};
+use dlbridge_pyo3::PyTensorMut;
+use pyo3::prelude::*;
 
-use crate::raw::operand::Borrowed;
+use crate::raw::walk::Borrowed;
 use crate::signature::Parsed;
 
 /// An operator, as [`operator!`](crate::operator!) makes it.
@@ -34,12 +37,26 @@ pub struct Instance {
 }
 
 /// One parameter of an operator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
     /// Its kind.
     pub kind: Kind,
+    /// Borrows an array of Python to write it, for a tensor in place.
+    #[doc(hidden)]
+    pub borrow: Option<BorrowMut>,
+}
+
+/// A function that borrows an array of Python to write it, until the result is dropped.
+#[doc(hidden)]
+pub type BorrowMut = fn(&Bound<'_, PyAny>) -> PyResult<Box<dyn Deref<Target = Tensor>>>;
+
+impl Parameter {
+    /// The type of an output.
+    pub(crate) fn output(&self) -> Option<DType> {
+        if let Kind::Output(dtype) = self.kind { Some(dtype) } else { None }
+    }
 }
 
 /// The kinds of parameters.
@@ -48,6 +65,10 @@ pub struct Parameter {
 pub enum Kind {
     /// A tensor to read: [`View`].
     Input(DType),
+    /// A tensor to read that may be absent: `Option<View<T>>`.
+    Optional(DType),
+    /// A tensor of the caller to change: [`InPlace`].
+    InPlace(DType),
     /// A tensor to fill, which the framework allocates: [`ViewMut`].
     Output(DType),
     /// A number: `f64`.
@@ -58,6 +79,17 @@ pub enum Kind {
     Bool,
 }
 
+impl Kind {
+    /// Whether the caller passes a tensor for it.
+    pub(crate) fn is_tensor(self) -> bool {
+        matches!(self, Self::Input(_) | Self::Optional(_) | Self::InPlace(_))
+    }
+
+    pub(crate) fn is_optional(self) -> bool {
+        matches!(self, Self::Optional(_))
+    }
+}
+
 /// The value of one argument during a call.
 #[derive(Debug)]
 pub struct Value<'a>(pub(crate) Inner<'a>);
@@ -66,6 +98,7 @@ pub struct Value<'a>(pub(crate) Inner<'a>);
 pub(crate) enum Inner<'a> {
     Input(Borrowed<'a>),
     Output(Borrowed<'a>),
+    Absent,
     Scalar(Scalar),
 }
 
@@ -81,6 +114,9 @@ pub(crate) enum Scalar {
 pub trait Argument {
     /// The kind of the parameter.
     const KIND: Kind;
+    /// Borrows an array of Python to write it, for a tensor in place.
+    #[doc(hidden)]
+    const BORROW: Option<BorrowMut> = None;
     /// The type of the argument of a call.
     type Item<'v>;
 
@@ -105,6 +141,49 @@ impl<T: Element> Argument for View<'_, T> {
             Inner::Input(tensor) => Ok(tensor.view()?),
             _ => other_kind("a tensor to read"),
         }
+    }
+}
+
+impl<T: Element> Argument for Option<View<'_, T>> {
+    const KIND: Kind = Kind::Optional(T::DTYPE);
+    type Item<'v> = Option<View<'v, T>>;
+
+    fn get<'v>(value: &'v mut Value<'_>) -> Result<Option<View<'v, T>>, Failure> {
+        match value.0 {
+            Inner::Absent => Ok(None),
+            _ => <View<'_, T> as Argument>::get(value).map(Some),
+        }
+    }
+}
+
+/// A tensor of the caller that the function changes in place: a [`ViewMut`] whose elements have values.
+#[derive(Debug)]
+pub struct InPlace<'a, T: Element>(ViewMut<'a, T>);
+
+impl<'a, T: Element> Deref for InPlace<'a, T> {
+    type Target = ViewMut<'a, T>;
+
+    fn deref(&self) -> &ViewMut<'a, T> {
+        &self.0
+    }
+}
+
+impl<T: Element> DerefMut for InPlace<'_, T> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl<T: Element> Argument for InPlace<'_, T> {
+    const KIND: Kind = Kind::InPlace(T::DTYPE);
+    const BORROW: Option<BorrowMut> = Some(|array| {
+        let tensor: PyTensorMut<T> = array.extract()?;
+        Ok(Box::new(tensor))
+    });
+    type Item<'v> = InPlace<'v, T>;
+
+    fn get<'v>(value: &'v mut Value<'_>) -> Result<InPlace<'v, T>, Failure> {
+        <ViewMut<'_, T> as Argument>::get(value).map(InPlace)
     }
 }
 
@@ -204,8 +283,9 @@ impl<E: Into<Failure>> Outcome for Result<(), E> {
 
 /// Makes an operator of a function.
 ///
-/// The tensors to read come first, then the scalars (`f64`, `i64`, `bool`), then the tensors to fill. The signature
-/// says which axes the function sees; axes in front of them are broadcast. `(...)` shows it whole arrays.
+/// The tensors of the caller come first: to read ([`View`]; `Option<View<T>>` if it may be absent), or to change
+/// ([`InPlace`]). Then come the scalars (`f64`, `i64`, `bool`), then the tensors to fill. The signature says which axes
+/// the function sees; axes in front of them are broadcast. `(...)` shows it whole arrays.
 ///
 /// ```
 /// use dlbridge_operators::operator;
@@ -226,7 +306,7 @@ impl<E: Into<Failure>> Outcome for Result<(), E> {
 macro_rules! operator {
     (
         $(#[doc = $doc:literal])*
-        $vis:vis fn $name:ident $(<$T:ident: $($element:ty)|+>)?
+        $vis:vis fn $name:ident $(<$($T:ident: $($element:ty)|+),+>)?
         ($($argument:ident: $ty:ty),* $(,)?) $(-> $result:ty)? as $signature:literal
         $(, backward = $backward:ident)? $body:block
     ) => {
@@ -237,14 +317,15 @@ macro_rules! operator {
 
         const _: () = {
             #[allow(unused_imports)]
-            use $crate::{View, ViewMut};
+            use $crate::{InPlace, View, ViewMut};
 
             impl $crate::Operator for $name {
                 const NAME: &'static str = stringify!($name);
                 const DOC: &'static str = concat!($($doc, "\n"),*);
                 const SIGNATURE: &'static str = $signature;
-                const INSTANCES: &'static [$crate::Instance] =
-                    $crate::operator!(@instances [$($T: $($element),+)?] ($($argument: $ty),*) ($($result)?) $body);
+                const INSTANCES: &'static [$crate::Instance] = $crate::operator!(
+                    @product [{}] [$($($T [$($element),+])+)?] {($($argument: $ty),*) ($($result)?) $body}
+                );
                 const BACKWARD: Option<&'static str> = $crate::operator!(@backward $($backward)?);
 
                 fn parsed() -> &'static $crate::Parsed {
@@ -256,16 +337,28 @@ macro_rules! operator {
     };
     (@backward) => { None };
     (@backward $backward:ident) => { Some(<$backward as $crate::Operator>::NAME) };
-    (@instances [] $arguments:tt $result:tt $body:block) => {
-        &[$crate::operator!(@instance $arguments $result $body)]
+    // Each list of types, such as {{{} T f32} I i64}: those of the parameters so far, times those of the next one.
+    (@product [$($types:tt)*] [] $function:tt) => {
+        &[$($crate::operator!(@instance $types $function)),*]
     };
-    (@instances [$T:ident: $($element:ty),+] $arguments:tt $result:tt $body:block) => {
-        &[$({
-            type $T = $element;
-            $crate::operator!(@instance $arguments $result $body)
-        }),+]
+    (@product $types:tt [$T:ident $elements:tt $($rest:tt)*] $function:tt) => {
+        $crate::operator!(@times [] $types $T $elements [$($rest)*] $function)
     };
-    (@instance ($($argument:ident: $ty:ty),*) ($($result:ty)?) $body:block) => {{
+    (@times $done:tt [] $T:ident $elements:tt $rest:tt $function:tt) => {
+        $crate::operator!(@product $done $rest $function)
+    };
+    (@times [$($done:tt)*] [$types:tt $($more:tt)*] $T:ident [$($element:ty),+] $rest:tt $function:tt) => {
+        $crate::operator!(
+            @times [$($done)* $({$types $T $element})+] [$($more)*] $T [$($element),+] $rest $function
+        )
+    };
+    (@types {}) => {};
+    (@types {$types:tt $T:ident $element:ty}) => {
+        $crate::operator!(@types $types);
+        type $T = $element;
+    };
+    (@instance $types:tt {($($argument:ident: $ty:ty),*) ($($result:ty)?) $body:block}) => {{
+        $crate::operator!(@types $types);
         fn call(values: &mut [$crate::Value<'_>]) -> Result<(), $crate::Failure> {
             #[allow(unused_mut)]
             fn function($(mut $argument: $ty),*) $(-> $result)? $body
@@ -279,6 +372,7 @@ macro_rules! operator {
         const PARAMETERS: &[$crate::Parameter] = &[$($crate::Parameter {
             name: stringify!($argument),
             kind: <$ty as $crate::Argument>::KIND,
+            borrow: <$ty as $crate::Argument>::BORROW,
         }),*];
         $crate::Instance { parameters: PARAMETERS, call }
     }};

@@ -1,19 +1,20 @@
 //! Adds operators to Python modules.
 
 use std::ffi::CString;
+use std::ops::Deref;
 use std::path::PathBuf;
 
-use dlbridge::Tensor;
+use dlbridge::{Tensor, TypeCode};
 use dlbridge_pyo3::PyTensor;
 use pyo3::exceptions::{PyImportError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple};
 
-use crate::call::{Plan, check, inputs, parameters};
-use crate::operator::{Kind, Scalar};
-use crate::raw::operand::Operand;
-use crate::raw::{torch, xla};
+use crate::call::{Plan, check, parameters, tensors};
+use crate::operator::{Kind, Parameter, Scalar};
+use crate::raw::operand::{Operand, Slot};
+use crate::raw::{numpy, torch, xla};
 use crate::signature::Axis;
 use crate::{Failure, Operator};
 
@@ -43,20 +44,19 @@ impl AddOperator for Bound<'_, PyModule> {
         about.set_item("doc", O::DOC.trim())?;
         about.set_item("backward", O::BACKWARD)?;
         about.set_item("whole", signature.is_whole)?;
-        let axes = |operands: &[Vec<Axis>]| {
-            let names = |axes: &Vec<Axis>| {
-                let name = |axis: &Axis| match axis {
-                    Axis::Named(name) => name.clone().into_pyobject(py).map(Bound::into_any),
-                    Axis::Fixed(extent) => Ok(extent.into_pyobject(py)?.into_any()),
-                };
-                axes.iter().map(name).collect::<Result<Vec<_>, _>>()
-            };
+        let name = |axis: &usize| match &signature.axes[*axis] {
+            Axis::Named(name) => name.into_pyobject(py).map(Bound::into_any),
+            Axis::Fixed(extent) => Ok(extent.into_pyobject(py)?.into_any()),
+        };
+        let axes = |operands: &[Vec<usize>]| {
+            let names = |axes: &Vec<usize>| axes.iter().map(name).collect::<Result<Vec<_>, _>>();
             operands.iter().map(names).collect::<Result<Vec<_>, _>>()
         };
         about.set_item("inputs", axes(&signature.inputs)?)?;
         about.set_item("outputs", axes(&signature.outputs)?)?;
         about.set_item("parameters", described::<O>(py)?)?;
         about.set_item("dtypes", dtypes::<O>())?;
+        about.set_item("floating", floating::<O>())?;
         let eager = PyCFunction::new_closure(py, None, None, |arguments, _| eager::<O>(arguments))?;
         let space = namespace.clone();
         let register = PyCFunction::new_closure(py, None, None, move |arguments, _| {
@@ -66,7 +66,12 @@ impl AddOperator for Bound<'_, PyModule> {
             torch::register::<O>(&space).map_err(raised)
         })?;
         let target = xla::capsule::<O>(py)?;
-        let function = glue(py)?.getattr("make")?.call1((about, eager, register, target, self))?;
+        let ufunc = |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
+            numpy::ufunc::<O>(arguments.py()).map(Bound::unbind)
+        };
+        let ufunc = PyCFunction::new_closure(py, None, None, ufunc)?;
+        let ways = (eager, register, target, ufunc);
+        let function = glue(py)?.getattr("make")?.call1((about, ways, self))?;
         self.add(O::NAME, function)
     }
 }
@@ -94,6 +99,8 @@ fn described<O: Operator>(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let kinds = all.iter().filter_map(|parameter| {
         let kind = match parameter.kind {
             Kind::Input(_) => "tensor",
+            Kind::Optional(_) => "optional",
+            Kind::InPlace(_) => "in place",
             Kind::Float => "float",
             Kind::Int => "int",
             Kind::Bool => "bool",
@@ -104,57 +111,84 @@ fn described<O: Operator>(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     PyList::new(py, kinds.collect::<Vec<_>>())
 }
 
-/// For each instance, the names of the inputs' dtypes and of the outputs'.
+/// For each instance, the names of the tensors' dtypes and of the outputs'.
 fn dtypes<O: Operator>() -> Vec<(Vec<String>, Vec<String>)> {
     let instance = |one: &'static crate::Instance| {
-        let outputs = one.parameters.iter().filter_map(|parameter| match parameter.kind {
-            Kind::Output(dtype) => Some(dtype.to_string()),
-            _ => None,
-        });
-        (inputs(one).map(|(_, dtype)| dtype.to_string()).collect(), outputs.collect())
+        let outputs = one.parameters.iter().filter_map(Parameter::output);
+        let found = tensors(one).map(|(_, dtype)| dtype.to_string());
+        (found.collect(), outputs.map(|dtype| dtype.to_string()).collect())
     };
     O::INSTANCES.iter().map(instance).collect()
+}
+
+/// For each tensor, whether its elements are floating-point numbers, which have gradients.
+fn floating<O: Operator>() -> Vec<bool> {
+    let is_floating = |word: &str| word.ends_with("float") || word == "complex";
+    let has_gradient = |code: TypeCode| code.name().is_some_and(is_floating);
+    let first = O::INSTANCES.first().into_iter();
+    first.flat_map(tensors).map(|(_, dtype)| has_gradient(dtype.code)).collect()
 }
 
 /// The function for arrays of any framework: imports them, and returns new arrays of the first one's type.
 fn eager<O: Operator>(arguments: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
     let py = arguments.py();
+    let failed = |error: Failure| PyTypeError::new_err(error.to_string());
     let all = parameters::<O>();
-    let (mut tensors, mut scalars) = (Vec::new(), Vec::new());
+    // They borrow their memory until the function has returned.
+    let mut borrowed: Vec<Box<dyn Deref<Target = Tensor>>> = Vec::new();
     for (parameter, argument) in all.iter().zip(arguments) {
         match parameter.kind {
-            // It borrows its memory until the function has returned.
-            Kind::Input(_) => tensors.push(argument.extract::<PyTensor>()?),
-            Kind::Float => scalars.push(Scalar::Float(argument.extract()?)),
-            Kind::Int => scalars.push(Scalar::Int(argument.extract()?)),
-            Kind::Bool => scalars.push(Scalar::Bool(argument.extract()?)),
-            Kind::Output(_) => {}
+            Kind::Optional(_) if argument.is_none() => {}
+            Kind::InPlace(_) => borrowed.push(writable::<O>(parameter.name, &argument)?),
+            kind if kind.is_tensor() => borrowed.push(Box::new(argument.extract::<PyTensor>()?)),
+            _ => {}
         }
     }
-    let failed = |error: Failure| PyTypeError::new_err(error.to_string());
-    let inputs = tensors
-        .iter()
-        .map(|tensor| Operand::reading(tensor))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(failed)?;
-    let plan = Plan::new::<O>(&inputs).map_err(failed)?;
-    let results = plan.output_dtypes().zip(&plan.resolved.outputs);
-    let made = results.map(|(dtype, shape)| Tensor::zeros(dtype, shape));
-    let mut results: Vec<Tensor> =
-        made.collect::<Result<_, _>>().map_err(dlbridge_pyo3::Error::from)?;
-    {
-        let outputs = results
-            .iter_mut()
-            .map(Operand::filling)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(failed)?;
-        plan.run::<O>(&inputs, &scalars, &outputs).map_err(raised)?;
+    let mut tensors = borrowed.iter();
+    let mut slots = Vec::new();
+    for (parameter, argument) in all.iter().zip(arguments) {
+        slots.push(match parameter.kind {
+            Kind::Optional(_) if argument.is_none() => Slot::Absent,
+            Kind::Float => Slot::Scalar(Scalar::Float(argument.extract()?)),
+            Kind::Int => Slot::Scalar(Scalar::Int(argument.extract()?)),
+            Kind::Bool => Slot::Scalar(Scalar::Bool(argument.extract()?)),
+            Kind::Output(_) => break,
+            _ => {
+                let tensor = tensors.next().ok_or_else(|| PyTypeError::new_err("no tensor"))?;
+                Slot::Tensor(Operand::reading(tensor).map_err(failed)?)
+            }
+        });
     }
+    let plan = Plan::new::<O>(&slots).map_err(failed)?;
+    let made = plan.outputs().map(|(dtype, shape)| Tensor::zeros(dtype, &shape));
+    let made = made.collect::<Result<Vec<Tensor>, _>>();
+    let mut results = made.map_err(dlbridge_pyo3::Error::from)?;
+    let outputs = results.iter_mut().map(Operand::filling).collect::<Result<Vec<_>, _>>();
+    plan.run::<O>(&slots, outputs.map_err(failed)?.into_iter()).map_err(raised)?;
     let caller = arguments.get_item(0)?;
     let give = |result: Tensor| Ok(PyTensor::from(result).to_caller(&caller)?);
     let mut results = results.into_iter().map(give).collect::<PyResult<Vec<_>>>()?;
     match results.len() {
+        0 => Ok(py.None()),
         1 => Ok(results.remove(0).unbind()),
         _ => Ok(PyTuple::new(py, results)?.into_any().unbind()),
     }
+}
+
+/// Borrows an array to write it, by the instance of its dtype.
+fn writable<O: Operator>(
+    name: &str,
+    argument: &Bound<'_, PyAny>,
+) -> PyResult<Box<dyn Deref<Target = Tensor>>> {
+    let named = |instance: &&'static crate::Instance| {
+        instance.parameters.iter().find(|one| one.name == name).and_then(|one| one.borrow)
+    };
+    let mut last = PyTypeError::new_err("expected an array to write");
+    for borrow in O::INSTANCES.iter().filter_map(|instance| named(&instance)) {
+        match borrow(argument) {
+            Ok(tensor) => return Ok(tensor),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }

@@ -3,6 +3,8 @@
 
 use std::sync::OnceLock;
 
+use dlbridge::ffi::Dims;
+
 use crate::Failure;
 
 /// One axis of an operand that the function itself sees.
@@ -18,8 +20,12 @@ pub(crate) enum Axis {
 /// each of their indices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signature {
-    pub(crate) inputs: Vec<Vec<Axis>>,
-    pub(crate) outputs: Vec<Vec<Axis>>,
+    /// Each axis once, in the order in which they first appear: so NumPy counts them.
+    pub(crate) axes: Vec<Axis>,
+    /// For each tensor that the caller passes, its axes as indices of `axes`.
+    pub(crate) inputs: Vec<Vec<usize>>,
+    /// The same for each tensor that is a result.
+    pub(crate) outputs: Vec<Vec<usize>>,
     /// `(...)`: the function sees whole arrays, which are broadcast to one shape.
     pub(crate) is_whole: bool,
 }
@@ -42,12 +48,28 @@ impl Parsed {
 }
 
 /// The extents of a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     /// The broadcast leading axes.
-    pub(crate) leading: Vec<i64>,
-    /// The whole shape of each output.
-    pub(crate) outputs: Vec<Vec<i64>>,
+    pub(crate) leading: Dims,
+    /// The extent of each axis of the signature.
+    extents: Dims,
+}
+
+/// The extent of an axis that no tensor of the call has.
+const UNKNOWN: i64 = -1;
+
+impl Resolved {
+    /// The whole shape of a tensor with these core axes.
+    pub(crate) fn shape(&self, axes: &[usize]) -> Dims {
+        let mut shape = Dims::zeros(self.leading.len() + axes.len());
+        let (leading, core) = shape.split_at_mut(self.leading.len());
+        leading.copy_from_slice(&self.leading);
+        for (extent, &axis) in core.iter_mut().zip(axes) {
+            *extent = self.extents[axis];
+        }
+        shape
+    }
 }
 
 impl Signature {
@@ -64,21 +86,25 @@ impl Signature {
         if is_whole && compact.replace("(...)", "").chars().any(|c| !",->".contains(c)) {
             return Err(wrong());
         }
-        let list = |side: &str| operands(&side.replace("...", "")).ok_or_else(wrong);
-        let (inputs, outputs) = (list(inputs)?, list(outputs)?);
-        let known: Vec<_> = inputs.iter().flatten().collect();
-        let is_known = |axis: &Axis| matches!(axis, Axis::Fixed(_)) || known.contains(&axis);
-        if inputs.is_empty() || outputs.is_empty() || !outputs.iter().flatten().all(is_known) {
-            return Err(wrong());
-        }
-        Ok(Self { inputs, outputs, is_whole })
+        let mut axes = Vec::new();
+        let mut list = |side: &str| operands(&side.replace("...", ""), &mut axes).ok_or_else(wrong);
+        let inputs = list(inputs)?;
+        let outputs = if outputs.is_empty() { Vec::new() } else { list(outputs)? };
+        Ok(Self { axes, inputs, outputs, is_whole })
     }
 
-    /// The extents of a call with inputs of these shapes.
-    pub(crate) fn resolve(&self, names: &[&str], shapes: &[&[i64]]) -> Result<Resolved, Failure> {
-        let mut extents: Vec<(&str, i64)> = Vec::new();
-        let mut leading: Vec<i64> = Vec::new();
-        for ((axes, shape), name) in self.inputs.iter().zip(shapes).zip(names) {
+    /// The extents of a call with tensors of these names and shapes; an optional one may be absent.
+    pub(crate) fn resolve<'s>(
+        &self,
+        tensors: impl Iterator<Item = (&'s str, Option<&'s [i64]>)>,
+    ) -> Result<Resolved, Failure> {
+        let mut extents = Dims::zeros(self.axes.len());
+        for (extent, axis) in extents.iter_mut().zip(&self.axes) {
+            *extent = if let Axis::Fixed(extent) = axis { *extent } else { UNKNOWN };
+        }
+        let mut leading = Dims::zeros(0);
+        for (axes, (name, shape)) in self.inputs.iter().zip(tensors) {
+            let Some(shape) = shape else { continue };
             let Some(front) = shape.len().checked_sub(axes.len()) else {
                 let (expected, found) = (axes.len(), shape.len());
                 return Err(Failure::new(format!(
@@ -87,43 +113,29 @@ impl Signature {
             };
             let (batch, core) = shape.split_at(front);
             broadcast(&mut leading, batch).map_err(|()| {
+                let leading = &*leading;
                 Failure::new(format!(
                     "{name}: expected leading axes that broadcast to {leading:?}, found {batch:?}"
                 ))
             })?;
-            for (axis, &found) in axes.iter().zip(core) {
-                let expected = match axis {
-                    Axis::Fixed(extent) => *extent,
-                    Axis::Named(axis) => match extents.iter().find(|(known, _)| known == axis) {
-                        Some((_, extent)) => *extent,
-                        None => {
-                            extents.push((axis, found));
-                            found
-                        }
-                    },
-                };
-                if expected != found {
+            for (&axis, &found) in axes.iter().zip(core) {
+                let expected = &mut extents[axis];
+                if *expected == UNKNOWN {
+                    *expected = found;
+                }
+                if *expected != found {
                     return Err(Failure::new(format!(
                         "{name}: expected {expected} along {}, found {found}",
-                        axis.name()
+                        self.axes[axis].name()
                     )));
                 }
             }
         }
-        let extent = |axis: &Axis| match axis {
-            Axis::Fixed(extent) => *extent,
-            Axis::Named(name) => {
-                extents.iter().find(|(known, _)| known == name).map_or(0, |(_, extent)| *extent)
-            }
-        };
-        let whole =
-            |axes: &Vec<Axis>| leading.iter().copied().chain(axes.iter().map(extent)).collect();
-        let outputs = self.outputs.iter().map(whole).collect();
-        Ok(Resolved { leading, outputs })
+        Ok(Resolved { leading, extents })
     }
 
     /// The core axes of all operands, the inputs first.
-    pub(crate) fn operands(&self) -> impl Iterator<Item = &Vec<Axis>> {
+    pub(crate) fn operands(&self) -> impl Iterator<Item = &Vec<usize>> {
         self.inputs.iter().chain(&self.outputs)
     }
 }
@@ -137,27 +149,38 @@ impl Axis {
     }
 }
 
-fn operands(side: &str) -> Option<Vec<Vec<Axis>>> {
+fn operands(side: &str, known: &mut Vec<Axis>) -> Option<Vec<Vec<usize>>> {
     let inner = side.strip_prefix('(')?.strip_suffix(')')?;
-    inner.split("),(").map(axes).collect()
+    inner.split("),(").map(|list| axes(list, known)).collect()
 }
 
-fn axes(list: &str) -> Option<Vec<Axis>> {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let parse = |axis: &str| match axis.parse::<i64>() {
-        Ok(extent) => (extent >= 0).then_some(Axis::Fixed(extent)),
-        Err(_) if !axis.is_empty() && axis.chars().all(is_name) => {
-            Some(Axis::Named(axis.to_owned()))
-        }
-        Err(_) => None,
+fn axes(list: &str, known: &mut Vec<Axis>) -> Option<Vec<usize>> {
+    let is_name = |name: &str| {
+        let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+        name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
+    };
+    let parse = |text: &str| {
+        let axis = match text.parse::<i64>() {
+            Ok(extent) if extent >= 0 => Axis::Fixed(extent),
+            Err(_) if is_name(text) => Axis::Named(text.to_owned()),
+            _ => return None,
+        };
+        let found = known.iter().position(|one| *one == axis);
+        Some(found.unwrap_or_else(|| {
+            known.push(axis);
+            known.len() - 1
+        }))
     };
     if list.is_empty() { Some(Vec::new()) } else { list.split(',').map(parse).collect() }
 }
 
 /// Broadcasts `shape` into `into`, as NumPy does.
-fn broadcast(into: &mut Vec<i64>, shape: &[i64]) -> Result<(), ()> {
-    while into.len() < shape.len() {
-        into.insert(0, 1);
+fn broadcast(into: &mut Dims, shape: &[i64]) -> Result<(), ()> {
+    if let Some(missing @ 1..) = shape.len().checked_sub(into.len()) {
+        let mut longer = Dims::zeros(shape.len());
+        longer[..missing].fill(1);
+        longer[missing..].copy_from_slice(into);
+        *into = longer;
     }
     for (to, &from) in into.iter_mut().rev().zip(shape.iter().rev()) {
         match (*to, from) {
@@ -173,19 +196,24 @@ fn broadcast(into: &mut Vec<i64>, shape: &[i64]) -> Result<(), ()> {
 mod tests {
     use super::*;
 
-    fn resolved(signature: &str, shapes: &[&[i64]]) -> Result<Resolved, String> {
+    /// The leading axes, then the shapes of the outputs.
+    fn resolved(signature: &str, shapes: &[&[i64]]) -> Result<Vec<Vec<i64>>, String> {
         let signature = Signature::parse(signature).map_err(|error| error.to_string())?;
-        signature.resolve(&["x", "y"], shapes).map_err(|error| error.to_string())
+        let tensors = ["x", "y"].into_iter().zip(shapes.iter().map(|shape| Some(*shape)));
+        let found = signature.resolve(tensors).map_err(|error| error.to_string())?;
+        let outputs = signature.outputs.iter().map(|axes| found.shape(axes).to_vec());
+        Ok([found.leading.to_vec()].into_iter().chain(outputs).collect())
     }
 
     #[test]
     fn extents_are_matched_by_name_and_leading_axes_broadcast() {
         let found = resolved("(n,d),(m,d)->(n,m)", &[&[5, 1, 2, 3], &[4, 7, 3]]).expect("they fit");
-        assert_eq!(found, Resolved { leading: vec![5, 4], outputs: vec![vec![5, 4, 2, 7]] });
+        assert_eq!(found, [vec![5, 4], vec![5, 4, 2, 7]]);
         let found = resolved("(3),()->(3),(2,2)", &[&[3], &[6]]).expect("they fit");
-        assert_eq!(found.outputs, [vec![6, 3], vec![6, 2, 2]]);
+        assert_eq!(found[1..], [vec![6, 3], vec![6, 2, 2]]);
         let found = resolved("(...),(...)->(...)", &[&[2, 1], &[3]]).expect("they fit");
-        assert_eq!(found.outputs, [vec![2, 3]]);
+        assert_eq!(found, [[2, 3], [2, 3]]);
+        assert_eq!(resolved("(n)->", &[&[2, 3]]).expect("no outputs"), [[2]]);
     }
 
     #[test]
@@ -208,7 +236,7 @@ mod tests {
             assert!(error.starts_with(message), "{error}");
         }
         for wrong in
-            ["", "(n)", "n->n", "(n)->(m)", "(n)->", "(n,)->(n)", "(-1)->(2)", "(...,n)->(n)"]
+            ["", "(n)", "n->n", "->(n)", "(n,)->(n)", "(-1)->(2)", "(2n)->(2n)", "(...,n)->(n)"]
         {
             assert!(Signature::parse(wrong).is_err(), "{wrong}");
         }

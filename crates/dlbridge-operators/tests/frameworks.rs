@@ -4,9 +4,11 @@ use std::ffi::CString;
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dlbridge_operators::{AddOperator, Failure, operator};
 use dlbridge_pyo3::PyTensorMut;
+use num_complex::Complex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -85,6 +87,142 @@ operator! {
     }
 }
 
+operator! {
+    /// Negates the elements, the last one first.
+    fn reversed_(x: View<f64>, out: ViewMut<f64>) -> Result<(), dlbridge::Error> as "(...)->(...)" {
+        for index in (0..x.len()).rev() {
+            out.set(&[index], -x.get(&[index]).unwrap_or_default())?;
+        }
+        Ok(())
+    }
+}
+
+operator! {
+    /// The sum of two arrays.
+    fn plus(x: View<f64>, y: View<f64>, out: ViewMut<f64>) -> Result<(), dlbridge::Error> as "(...),(...)->(...)" {
+        out.fill(0.0);
+        out.zip_inplace(&x, |_, x| x)?;
+        out.zip_inplace(&y, |sum, y| sum + y)
+    }
+}
+
+operator! {
+    /// The sum of a vector.
+    fn total<T: f32 | f64 | Complex<f32>>(x: View<T>, out: ViewMut<T>) -> Result<(), dlbridge::Error> as "(n)->()" {
+        out.set(&[], x.iter().sum())
+    }
+}
+
+operator! {
+    /// Scales a tensor in place.
+    fn scale_<T: f32 | f64>(x: InPlace<T>, factor: f64) as "(...)->" {
+        x.map_inplace(|value| value * factor as T);
+    }
+}
+
+operator! {
+    /// Adds a tensor to another one, in place.
+    fn add_(x: InPlace<f32>, y: View<f32>) -> Result<(), dlbridge::Error> as "(...),(...)->" {
+        x.zip_inplace(&y, |x, y| x + y)
+    }
+}
+
+operator! {
+    /// The product of rows and a transposed matrix, and a bias.
+    fn affine<T: f32 | f64>(x: View<T>, weight: View<T>, bias: Option<View<T>>, out: ViewMut<T>)
+        -> Result<(), dlbridge::Error>
+    as "(n,d),(m,d),(m)->(n,m)", backward = affine_backward {
+        for (i, row) in x.rows().enumerate() {
+            for (j, column) in weight.rows().enumerate() {
+                let start = bias.as_ref().and_then(|bias| bias.get(&[j])).unwrap_or_default();
+                let product: T = row.iter().zip(column.iter()).map(|(a, b)| a * b).sum();
+                out.set(&[i, j], start + product)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+operator! {
+    /// The gradients of `affine`.
+    fn affine_backward<T: f32 | f64>(
+        gradient: View<T>, x: View<T>, weight: View<T>, _bias: Option<View<T>>,
+        of_x: ViewMut<T>, of_weight: ViewMut<T>, of_bias: ViewMut<T>
+    ) -> Result<(), dlbridge::Error> as "(n,m),(n,d),(m,d),(m)->(n,d),(m,d),(m)" {
+        of_x.fill(0.0);
+        of_weight.fill(0.0);
+        of_bias.fill(0.0);
+        for (i, row) in gradient.rows().enumerate() {
+            for (j, factor) in row.iter().enumerate() {
+                of_bias.set(&[j], of_bias.get(&[j]).unwrap_or_default() + factor)?;
+                for k in 0..x.shape()[1] as usize {
+                    let (a, b) = (x.get(&[i, k]).unwrap_or_default(), weight.get(&[j, k]).unwrap_or_default());
+                    of_x.set(&[i, k], of_x.get(&[i, k]).unwrap_or_default() + factor * b)?;
+                    of_weight.set(&[j, k], of_weight.get(&[j, k]).unwrap_or_default() + factor * a)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+operator! {
+    /// Rows by their indices.
+    fn take<T: f64 | f32, I: i64 | i32>(x: View<T>, index: View<I>, out: ViewMut<T>) -> Result<(), Failure>
+    as "(n,d),(m)->(m,d)", backward = take_backward {
+        for (to, from) in index.iter().enumerate() {
+            for k in 0..x.shape()[1] as usize {
+                let value = x.get(&[from as usize, k]).ok_or("an index is out of range")?;
+                out.set(&[to, k], value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+operator! {
+    /// The gradient of `take`, of its only tensor of floats.
+    fn take_backward<T: f64 | f32, I: i64 | i32>(
+        gradient: View<T>, _x: View<T>, index: View<I>, of_x: ViewMut<T>
+    ) -> Result<(), dlbridge::Error> as "(m,d),(n,d),(m)->(n,d)" {
+        of_x.fill(0.0);
+        for (from, to) in index.iter().enumerate() {
+            for k in 0..of_x.shape()[1] as usize {
+                let value = gradient.get(&[from, k]).unwrap_or_default();
+                of_x.set(&[to as usize, k], of_x.get(&[to as usize, k]).unwrap_or_default() + value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+operator! {
+    /// The least and the greatest value.
+    fn extremes<T: f32 | f64>(x: View<T>, low: ViewMut<T>, high: ViewMut<T>) -> Result<(), dlbridge::Error>
+    as "(n)->(),()" {
+        low.set(&[], x.iter().fold(T::INFINITY, T::min))?;
+        high.set(&[], x.iter().fold(T::NEG_INFINITY, T::max))
+    }
+}
+
+/// How many threads have arrived.
+static ARRIVED: AtomicBool = AtomicBool::new(false);
+
+operator! {
+    /// Waits for a thread that calls `arrive`, which needs the GIL.
+    fn wait(_x: View<f32>, _out: ViewMut<f32>) as "(...)->(...)" {
+        while !ARRIVED.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[pyfunction]
+fn arrive() {
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    ARRIVED.store(true, Ordering::Release);
+}
+
 #[test]
 fn an_argument_is_borrowed_while_the_function_runs() {
     Python::attach(|py| {
@@ -115,6 +253,20 @@ fn check(program: &str, module: &str) {
         operators.add_operator(distances).expect("added");
         operators.add_operator(distances_backward).expect("added");
         operators.add_operator(panics).expect("added");
+        operators.add_operator(reversed_).expect("added");
+        operators.add_operator(plus).expect("added");
+        operators.add_operator(total).expect("added");
+        operators.add_operator(wait).expect("added");
+        operators.add_operator(scale_).expect("added");
+        operators.add_operator(add_).expect("added");
+        operators.add_operator(affine).expect("added");
+        operators.add_operator(affine_backward).expect("added");
+        operators.add_operator(take).expect("added");
+        operators.add_operator(take_backward).expect("added");
+        operators.add_operator(extremes).expect("added");
+        operators
+            .add_function(wrap_pyfunction!(arrive, &operators).expect("a function"))
+            .expect("added");
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frameworks");
         let code = fs::read_to_string(folder.join(program)).expect("a program");
         let names = PyDict::new(py);
@@ -177,11 +329,11 @@ fn a_declaration_that_contradicts_itself_is_refused() {
         for error in [module.add_operator(missing), module.add_operator(unordered)] {
             let error = error.expect_err("contradicting").to_string();
             assert!(
-                error.contains("expected tensors to read, then scalars, then tensors to fill"),
+                error.contains("expected tensors, then scalars, then tensors to fill"),
                 "{error}"
             );
         }
         let error = module.add_operator(misspelt).expect_err("an unknown axis").to_string();
-        assert!(error.contains("signature: expected one such as"), "{error}");
+        assert!(error.contains("expected results whose axes are those of tensors"), "{error}");
     });
 }

@@ -1,7 +1,10 @@
-//! Foreign things: tensors of a call, PyTorch's stable C shim, XLA's foreign function interface.
+//! Foreign things: tensors of a call, PyTorch's stable C shim, XLA's foreign function interface, NumPy's ufunc C API.
 //! The only room of this crate with unsafe code.
 #![allow(unsafe_code)]
 
+mod lanes;
+pub(crate) mod numpy;
 pub(crate) mod operand;
 pub(crate) mod torch;
+pub(crate) mod walk;
 pub(crate) mod xla;

@@ -1,26 +1,45 @@
 //! The tensors of a call: host memory that a framework describes.
-//! Invariant: an `Operand`'s elements are alive for its lifetime; no other code writes those
-//! of an output.
+//! Invariant: an `Operand`'s elements are alive for its lifetime; no other code writes those of one that is filled.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
+use std::ptr;
 
-use dlbridge::ffi::{self, BorrowedTensor};
-use dlbridge::sys::{DLDataType, DLTensor};
-use dlbridge::{
-    Access, DType, Device, Element, Error, Flags, MAX_RANK, Tensor, View, ViewMut, layout,
-};
+use dlbridge::ffi::Dims;
+use dlbridge::{Access, DType, Tensor, layout};
 
 use crate::Failure;
+use crate::operator::Scalar;
+
+/// One argument or result of a call.
+#[derive(Debug)]
+pub(crate) enum Slot<'a> {
+    Tensor(Operand<'a>),
+    /// An optional tensor that is absent.
+    Absent,
+    Scalar(Scalar),
+}
+
+impl<'a> Slot<'a> {
+    pub(crate) fn tensor(&self) -> Option<&Operand<'a>> {
+        match self {
+            Self::Tensor(operand) => Some(operand),
+            Self::Absent | Self::Scalar(_) => None,
+        }
+    }
+
+    pub(crate) fn shape(&self) -> Option<&[i64]> {
+        self.tensor().map(|operand| &*operand.shape)
+    }
+}
 
 /// A tensor of a call, in host memory. Strides count elements.
 #[derive(Debug)]
 pub(crate) struct Operand<'a> {
-    data: *mut c_void,
+    pub(super) data: *mut c_void,
     pub(crate) dtype: DType,
-    pub(crate) shape: Vec<i64>,
-    pub(crate) strides: Vec<i64>,
+    pub(crate) shape: Dims,
+    pub(super) strides: Dims,
     memory: PhantomData<&'a mut c_void>,
 }
 
@@ -32,9 +51,10 @@ impl<'a> Operand<'a> {
     pub(crate) unsafe fn new(
         data: *mut c_void,
         dtype: DType,
-        shape: Vec<i64>,
-        strides: Vec<i64>,
+        shape: Dims,
+        strides: Option<Dims>,
     ) -> Self {
+        let strides = strides.unwrap_or_else(|| contiguous(&shape));
         Self { data, dtype, shape, strides, memory: PhantomData }
     }
 
@@ -44,9 +64,9 @@ impl<'a> Operand<'a> {
             let device = tensor.device();
             return Err(Failure::new(format!("expected host memory, found memory on {device}")));
         }
-        let (shape, strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());
+        let (shape, strides) = (Dims::from(tensor.shape()), Dims::from(tensor.strides()));
         // SAFETY: a valid tensor, borrowed for `'a` (R1, R2).
-        Ok(unsafe { Self::new(tensor.data_ptr(), tensor.dtype(), shape, strides) })
+        Ok(unsafe { Self::new(tensor.data_ptr(), tensor.dtype(), shape, Some(strides)) })
     }
 
     /// A tensor to fill.
@@ -58,114 +78,66 @@ impl<'a> Operand<'a> {
         Self::reading(tensor)
     }
 
-    /// The parts at the indices of broadcast leading axes: what the function sees of the operand, which has `core`
-    /// axes of its own. If `is_whole`, the function sees all axes at once.
+    /// Whether writing to it is well defined, beside tensors that are read: no element has two indices, and none is
+    /// known to be one of theirs.
+    pub(crate) fn check_written(&self, name: &str, others: &[Slot<'_>]) -> Result<(), Failure> {
+        if layout::may_overlap(&self.shape, &self.strides) {
+            return Err(Failure::new(format!(
+                "{name}: expected elements that are written once, found some that are written more than once; pass a copy"
+            )));
+        }
+        let bytes = |one: &Operand<'_>| {
+            let nbytes = layout::contiguous_nbytes(one.dtype, &one.shape).unwrap_or(0);
+            one.data.addr()..one.data.addr() + nbytes
+        };
+        let is_contiguous = |one: &Operand<'_>| layout::is_contiguous(&one.shape, &one.strides);
+        let shares = |other: &&Operand<'_>| {
+            let (own, their) = (bytes(self), bytes(other));
+            let overlap = own.start < their.end && their.start < own.end;
+            let is_same = self.data == other.data;
+            overlap && (is_same || is_contiguous(self) && is_contiguous(other))
+        };
+        let others = others.iter().filter_map(Slot::tensor).filter(|other| !ptr::eq(*other, self));
+        match others.filter(shares).count() {
+            0 => Ok(()),
+            _ => Err(Failure::new(format!(
+                "{name}: expected memory that no other argument has, found some that is another one's; pass a copy"
+            ))),
+        }
+    }
+
+    /// Copies the values to another operand, unless they are there.
+    ///
+    /// # Safety
+    ///
+    /// `to` is filled: no other code accesses it.
     ///
     /// # Errors
     ///
-    /// If the operand's leading axes do not broadcast to `leading`.
-    pub(crate) fn parts(
-        &self,
-        core: usize,
-        leading: &[i64],
-        is_whole: bool,
-    ) -> Result<Parts<'_>, Failure> {
-        let wrong = || Failure::new("expected leading axes that broadcast");
-        let front = self.shape.len().checked_sub(core).ok_or_else(wrong)?;
-        // An axis that the operand lacks, or has once, is repeated.
-        let missing = leading.len().checked_sub(front).ok_or_else(wrong)?;
-        let mut steps = vec![0; leading.len()];
-        for (axis, step) in steps.iter_mut().enumerate().skip(missing) {
-            let own = axis - missing;
-            match self.shape[own] {
-                extent if extent == leading[axis] => *step = self.strides[own],
-                1 => {}
-                _ => return Err(wrong()),
-            }
+    /// If the dtypes or shapes differ, or one is not contiguous.
+    pub(crate) unsafe fn copy_to(&self, to: &Operand<'_>) -> Result<(), Failure> {
+        let is_contiguous = |one: &Operand<'_>| layout::is_contiguous(&one.shape, &one.strides);
+        if (self.dtype, &*self.shape) != (to.dtype, &*to.shape)
+            || !is_contiguous(self)
+            || !is_contiguous(to)
+        {
+            return Err(Failure::new(
+                "expected a result with the extents of the argument in place",
+            ));
         }
-        let leading = leading.to_vec();
-        let (shape, strides, leading, steps) = if is_whole && core == 0 {
-            (leading, steps, Vec::new(), Vec::new())
-        } else {
-            (self.shape[front..].to_vec(), self.strides[front..].to_vec(), leading, steps)
-        };
-        Ok(Parts { operand: self, shape, strides, leading, steps })
+        let bytes = layout::contiguous_nbytes(self.dtype, &self.shape)?;
+        if self.data != to.data && bytes > 0 {
+            let (from, to) = (self.data.cast::<u8>(), to.data.cast::<u8>());
+            // SAFETY: as many bytes each (the invariant, R1), which may overlap; the caller's duty.
+            unsafe { ptr::copy(from, to, bytes) };
+        }
+        Ok(())
     }
 }
 
 /// The strides of contiguous elements.
-pub(crate) fn contiguous(shape: &[i64]) -> Vec<i64> {
-    let mut strides = vec![0; shape.len()];
+pub(crate) fn contiguous(shape: &[i64]) -> Dims {
+    let mut strides = Dims::zeros(shape.len());
     layout::contiguous_strides(shape, &mut strides);
     strides
-}
-
-/// The parts of an operand. Invariant: from an index of `leading`, `steps` lead to the first of the elements of a
-/// part of `shape` and `strides`.
-pub(crate) struct Parts<'o> {
-    operand: &'o Operand<'o>,
-    shape: Vec<i64>,
-    strides: Vec<i64>,
-    leading: Vec<i64>,
-    steps: Vec<i64>,
-}
-
-impl Parts<'_> {
-    /// The part at an index.
-    ///
-    /// # Panics
-    ///
-    /// If there is no such index.
-    pub(crate) fn at(&self, index: &[i64]) -> Part<'_> {
-        let is_inside = |(at, extent): (&i64, &i64)| (0..*extent).contains(at);
-        let fits =
-            index.len() == self.leading.len() && index.iter().zip(&self.leading).all(is_inside);
-        assert!(fits, "expected an index within {:?}, found {index:?}", self.leading);
-        let offset: i64 = self.steps.iter().zip(index).map(|(step, at)| step * at).sum();
-        let dtype = self.operand.dtype;
-        let bytes = offset.wrapping_mul(dtype.itemsize().unwrap_or(0) as i64);
-        let data = self.operand.data.cast::<u8>().wrapping_offset(bytes as isize).cast();
-        let tensor = DLTensor {
-            data,
-            device: Device::CPU.into(),
-            ndim: self.shape.len() as i32,
-            dtype: DLDataType::from(dtype),
-            shape: self.shape.as_ptr().cast_mut(),
-            strides: self.strides.as_ptr().cast_mut(),
-            byte_offset: 0,
-        };
-        Part { tensor, room: BorrowedTensor::NO_STRIDES, lists: PhantomData }
-    }
-}
-
-/// A described part of an operand.
-pub(crate) struct Part<'v> {
-    tensor: DLTensor,
-    room: [MaybeUninit<i64>; MAX_RANK],
-    lists: PhantomData<&'v i64>,
-}
-
-impl Part<'_> {
-    /// Validates the description.
-    pub(crate) fn borrow(&mut self) -> Result<Borrowed<'_>, Error> {
-        let Self { tensor, room, .. } = self;
-        // SAFETY: a part of an operand (its invariant; R1, R2), with lists that live as long as this.
-        Ok(Borrowed(unsafe { BorrowedTensor::from_raw(tensor, room, Flags::NONE) }?))
-    }
-}
-
-/// A validated part of an operand.
-#[derive(Debug)]
-pub(crate) struct Borrowed<'a>(BorrowedTensor<'a>);
-
-impl Borrowed<'_> {
-    pub(crate) fn view<T: Element>(&self) -> Result<View<'_, T>, Error> {
-        self.0.view()
-    }
-
-    pub(crate) fn view_mut<T: Element>(&mut self) -> Result<ViewMut<'_, T>, Error> {
-        // SAFETY: an output, since `Inner::Output` alone calls this, which no other code accesses (T10); borrowed
-        // mutably.
-        unsafe { ffi::view_mut_unchecked(&self.0) }
-    }
 }

@@ -7,9 +7,10 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use dlbridge::DType;
+use dlbridge::ffi::Dims;
 use libloading::Library;
 
-use super::operand::{Operand, contiguous};
+use super::operand::{Operand, Slot, contiguous};
 use crate::call::{Plan, parameters};
 use crate::operator::{Kind, Scalar};
 use crate::{Failure, Operator};
@@ -23,6 +24,8 @@ macro_rules! shim {
         /// The functions of the shim, by name (F5).
         struct Shim {
             $($name: unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?,)*
+            /// From PyTorch 2.13 on.
+            torch_delete_stable_ivalue: Option<unsafe extern "C-unwind" fn(*mut u64) -> Code>,
         }
 
         impl Shim {
@@ -38,6 +41,9 @@ macro_rules! shim {
                             "expected PyTorch 2.10 or newer, found one without ", stringify!($name)
                         )))?
                     },)*
+                    // SAFETY: as above.
+                    torch_delete_stable_ivalue: unsafe { library.get(b"torch_delete_stable_ivalue\0") }
+                        .ok().map(|found| *found),
                 })
             }
         }
@@ -102,6 +108,10 @@ pub(crate) fn register<O: Operator>(namespace: &str) -> Result<(), Failure> {
         |text: String| CString::new(text).map_err(|_| Failure::new("expected a name without NUL"));
     let (space, name) = (text(namespace.to_owned())?, text(O::NAME.to_owned())?);
     let schema = text(schema::<O>())?;
+    let mut parameters = parameters::<O>().iter();
+    if shim.torch_delete_stable_ivalue.is_none() && parameters.any(|one| one.kind.is_optional()) {
+        return Err(Failure::new("expected PyTorch 2.13 or newer, for an optional tensor"));
+    }
     let failed =
         |what: &str| Failure::new(format!("{namespace}::{}: PyTorch rejects {what}", O::NAME));
     let file = c"dlbridge".as_ptr();
@@ -133,14 +143,16 @@ pub(crate) fn register<O: Operator>(namespace: &str) -> Result<(), Failure> {
 
 /// Such as `scale(Tensor x, float factor) -> Tensor`.
 fn schema<O: Operator>() -> String {
-    let parameters = parameters::<O>();
     let (mut arguments, mut results) = (Vec::new(), 0);
-    for parameter in parameters {
+    for parameter in parameters::<O>() {
         let kind = match parameter.kind {
-            Kind::Input(_) => "Tensor",
-            Kind::Float => "float",
-            Kind::Int => "int",
-            Kind::Bool => "bool",
+            Kind::Input(_) => "Tensor".to_owned(),
+            Kind::Optional(_) => "Tensor?".to_owned(),
+            // Each in place has an alias set of its own, named by a letter.
+            Kind::InPlace(_) => format!("Tensor(a{}!)", arguments.len()),
+            Kind::Float => "float".to_owned(),
+            Kind::Int => "int".to_owned(),
+            Kind::Bool => "bool".to_owned(),
             Kind::Output(_) => {
                 results += 1;
                 continue;
@@ -148,10 +160,9 @@ fn schema<O: Operator>() -> String {
         };
         arguments.push(format!("{kind} {}", parameter.name));
     }
-    let results = if results == 1 {
-        "Tensor".to_owned()
-    } else {
-        format!("({})", vec!["Tensor"; results].join(", "))
+    let results = match results {
+        1 => "Tensor".to_owned(),
+        _ => format!("({})", vec!["Tensor"; results].join(", ")),
     };
     format!("{}({}) -> {results}", O::NAME, arguments.join(", "))
 }
@@ -172,6 +183,10 @@ unsafe extern "C-unwind" fn kernel<O: Operator>(stack: *mut u64, inputs: u64, ou
     }
 }
 
+fn handle(word: u64) -> Handle {
+    ptr::with_exposed_provenance_mut(word as usize)
+}
+
 /// A tensor handle that is owned.
 struct Owned<'s>(&'s Shim, Handle);
 
@@ -185,35 +200,53 @@ impl Drop for Owned<'_> {
 impl Shim {
     fn call<O: Operator>(&self, stack: &mut [u64]) -> Result<(), Failure> {
         let parameters = parameters::<O>();
-        let (mut owned, mut scalars) = (Vec::new(), Vec::new());
-        for (parameter, &word) in parameters.iter().zip(stack.iter()) {
+        // Deleted when this function returns, after what reads them.
+        let mut owned: Vec<Owned<'_>> = Vec::with_capacity(parameters.len());
+        for (parameter, word) in parameters.iter().zip(stack.iter_mut()) {
             match parameter.kind {
-                Kind::Input(_) => {
-                    owned.push(Owned(self, ptr::with_exposed_provenance_mut(word as usize)));
-                }
-                Kind::Float => scalars.push(Scalar::Float(f64::from_bits(word))),
-                Kind::Int => scalars.push(Scalar::Int(word as i64)),
-                Kind::Bool => scalars.push(Scalar::Bool(word & 1 != 0)),
-                Kind::Output(_) => {}
+                Kind::Optional(_) => owned.extend(self.optional(*word)),
+                kind if kind.is_tensor() => owned.push(Owned(self, handle(*word))),
+                _ => {}
             }
         }
-        let inputs =
-            owned.iter().map(|tensor| self.operand(tensor)).collect::<Result<Vec<_>, _>>()?;
-        let plan = Plan::new::<O>(&inputs)?;
-        let results = plan.output_dtypes().zip(&plan.resolved.outputs);
-        let results = results
-            .map(|(dtype, shape)| self.empty(dtype, shape))
-            .collect::<Result<Vec<_>, _>>()?;
-        let outputs: Vec<_> =
-            results.iter().map(|tensor| self.filled(tensor)).collect::<Result<_, _>>()?;
-        plan.run::<O>(&inputs, &scalars, &outputs)?;
-        drop((inputs, outputs));
+        let mut tensors = owned.iter();
+        let mut arguments = Vec::with_capacity(parameters.len());
+        for (parameter, &word) in parameters.iter().zip(stack.iter()) {
+            let mut next = || tensors.next().ok_or_else(|| Failure::new("a tensor is missing"));
+            arguments.push(match parameter.kind {
+                Kind::Input(_) => Slot::Tensor(self.operand(next()?)?),
+                Kind::Optional(_) if word == 0 => Slot::Absent,
+                Kind::Optional(_) => Slot::Tensor(self.operand(next()?)?),
+                Kind::InPlace(_) => Slot::Tensor(self.filled(next()?)?),
+                Kind::Float => Slot::Scalar(Scalar::Float(f64::from_bits(word))),
+                Kind::Int => Slot::Scalar(Scalar::Int(word as i64)),
+                Kind::Bool => Slot::Scalar(Scalar::Bool(word & 1 != 0)),
+                Kind::Output(_) => break,
+            });
+        }
+        let plan = Plan::new::<O>(&arguments)?;
+        let results = plan.outputs().map(|(dtype, shape)| self.empty(dtype, &shape));
+        let results = results.collect::<Result<Vec<_>, _>>()?;
+        let outputs = results.iter().map(|tensor| self.filled(tensor));
+        plan.run::<O>(&arguments, outputs.collect::<Result<Vec<_>, _>>()?.into_iter())?;
         for (place, result) in stack.iter_mut().zip(results) {
             *place = result.1.expose_provenance() as u64;
             // Now PyTorch's.
             std::mem::forget(result);
         }
         Ok(())
+    }
+
+    /// The tensor of an optional argument: null, or the address of a word that is deleted.
+    fn optional(&self, word: u64) -> Option<Owned<'_>> {
+        let place: *mut u64 = ptr::with_exposed_provenance_mut(word as usize);
+        // SAFETY: null, or a word of PyTorch's (F5).
+        let tensor = unsafe { place.as_ref() }.map(|word| Owned(self, handle(*word)));
+        if let (Some(_), Some(delete)) = (&tensor, self.torch_delete_stable_ivalue) {
+            // SAFETY: owned, and deleted once (R7).
+            let _ = unsafe { delete(place) };
+        }
+        tensor
     }
 
     /// Describes a tensor, with the address of its elements.
@@ -238,13 +271,13 @@ impl Shim {
             Failure::new(format!("expected a dtype with elements, found PyTorch's number {dtype}"))
         })?;
         let list = |numbers: *const i64| match rank {
-            0 => Vec::new(),
+            0 => Dims::zeros(0),
             // SAFETY: as many numbers as the tensor has axes (T2).
-            _ => unsafe { std::slice::from_raw_parts(numbers, rank as usize) }.to_vec(),
+            _ => Dims::from(unsafe { std::slice::from_raw_parts(numbers, rank as usize) }),
         };
         let (shape, strides) = (list(sizes), list(strides));
         // SAFETY: a tensor's own description of its elements, which the handle keeps alive (T3, T13).
-        Ok(unsafe { Operand::new(address(handle)?, *dtype, shape, strides) })
+        Ok(unsafe { Operand::new(address(handle)?, *dtype, shape, Some(strides)) })
     }
 
     fn operand<'t>(&self, tensor: &'t Owned<'_>) -> Result<Operand<'t>, Failure> {

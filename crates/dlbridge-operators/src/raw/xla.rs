@@ -7,10 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use dlbridge::DType;
+use dlbridge::ffi::Dims;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::operand::{Operand, contiguous};
+use super::operand::{Operand, Slot};
 use crate::call::{Plan, parameters};
 use crate::operator::{Kind, Scalar};
 use crate::{Failure, Operator};
@@ -190,18 +191,38 @@ pub(crate) fn capsule<O: Operator>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>>
 }
 
 fn execute<O: Operator>(frame: &Frame) -> Result<(), Failure> {
-    let (inputs, outputs) = (operands(&frame.arguments)?, operands(&frame.results)?);
-    let parameters = parameters::<O>();
-    let scalars =
-        parameters.iter().filter(|one| matches!(one.kind, Kind::Float | Kind::Int | Kind::Bool));
-    let scalars =
-        scalars.map(|one| scalar(&frame.attributes, one.name)).collect::<Result<Vec<_>, _>>()?;
-    Plan::new::<O>(&inputs)?.run::<O>(&inputs, &scalars, &outputs)
+    let (mut inputs, mut outputs) = (operands(&frame.arguments), operands(&frame.results));
+    let missing = || Failure::new("expected as many buffers as there are tensors");
+    let mut arguments = Vec::new();
+    for parameter in parameters::<O>() {
+        arguments.push(match parameter.kind {
+            Kind::Input(_) => Slot::Tensor(inputs.next().ok_or_else(missing)??),
+            Kind::Optional(_) => match scalar(&frame.attributes, parameter.name)? {
+                Scalar::Bool(false) => Slot::Absent,
+                _ => Slot::Tensor(inputs.next().ok_or_else(missing)??),
+            },
+            // XLA's arguments are constant. So the result has the new values, in the argument's memory if nobody
+            // else needs that.
+            Kind::InPlace(_) => {
+                let (from, to) = (inputs.next(), outputs.next());
+                let (from, to) = (from.ok_or_else(missing)??, to.ok_or_else(missing)??);
+                // SAFETY: a result's buffer (T10).
+                unsafe { from.copy_to(&to) }?;
+                Slot::Tensor(to)
+            }
+            Kind::Float | Kind::Int | Kind::Bool => {
+                Slot::Scalar(scalar(&frame.attributes, parameter.name)?)
+            }
+            Kind::Output(_) => break,
+        });
+    }
+    let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
+    Plan::new::<O>(&arguments)?.run::<O>(&arguments, outputs.into_iter())
 }
 
 /// The buffers of a list: contiguous, row-major.
-fn operands(list: &List) -> Result<Vec<Operand<'_>>, Failure> {
-    let describe = |at: i64| {
+fn operands(list: &List) -> impl Iterator<Item = Result<Operand<'_>, Failure>> {
+    (0..list.len).map(|at| {
         // SAFETY: one of the list's buffers (F5).
         let buffer = unsafe { *list.values.wrapping_add(at as usize) };
         // SAFETY: alive during the call (F5).
@@ -214,15 +235,13 @@ fn operands(list: &List) -> Result<Vec<Operand<'_>>, Failure> {
             ))
         })?;
         let shape = match buffer.rank {
-            0 => Vec::new(),
+            0 => Dims::zeros(0),
             // SAFETY: as many numbers as the buffer has axes (T2).
-            rank => unsafe { std::slice::from_raw_parts(buffer.dims, rank as usize) }.to_vec(),
+            rank => Dims::from(unsafe { std::slice::from_raw_parts(buffer.dims, rank as usize) }),
         };
-        let strides = contiguous(&shape);
         // SAFETY: XLA's buffers are dense; a result's is written by this handler alone (T10, T13).
-        Ok(unsafe { Operand::new(buffer.data, *dtype, shape, strides) })
-    };
-    (0..list.len).map(describe).collect()
+        Ok(unsafe { Operand::new(buffer.data, *dtype, shape, None) })
+    })
 }
 
 /// The attribute of a name.

@@ -1,9 +1,14 @@
 """`my` has the operators."""
 # ruff: noqa: F821
 
+import os
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 x = jnp.arange(6.0).reshape(2, 3)
 np.testing.assert_array_equal(my.scale(x, 2.0), x * 2)
@@ -74,3 +79,67 @@ assert my.scale(jnp.ones((2, 0)), 2.0).shape == (2, 0)
 with jax.enable_x64(True):
     found = my.scale(jnp.ones(3, "float64"), 0.1)
     assert found.dtype == "float64" and found[0] == 0.1
+
+# An argument in place is a new array: those of JAX are constant.
+before, others = jnp.ones((2, 3)), jnp.arange(6.0).reshape(2, 3)
+np.testing.assert_array_equal(my.add_(before, others), 1 + others)
+np.testing.assert_array_equal(before, jnp.ones((2, 3)))
+changed = jax.jit(lambda x, y: my.scale_(my.add_(x + 0, y), 2.0), donate_argnums=0)
+np.testing.assert_array_equal(changed(before, others), 2 * (1 + others))
+np.testing.assert_array_equal(
+    jax.vmap(my.add_, (None, 0))(others[0], others), others[0] + others
+)
+raises(
+    jax.errors.JaxRuntimeError,
+    "that is written, found [1, 3]",
+    my.add_,
+    others[0],
+    others,
+)
+
+w, bias = others + 0.5, jnp.arange(2.0)
+np.testing.assert_allclose(my.affine(others, w, bias), others @ w.T + bias)
+np.testing.assert_allclose(
+    jax.jit(lambda x: my.affine(x, w, None))(others), others @ w.T
+)
+np.testing.assert_allclose(
+    jax.vmap(my.affine, (0, None, None))(others[:, None], w, None)[:, 0], others @ w.T
+)
+for argument, of_one in enumerate((w.sum(0), others.sum(0), 2.0)):
+    found = jax.grad(lambda *x: my.affine(*x).sum(), argument)(others, w, bias)
+    np.testing.assert_allclose(found, jnp.broadcast_to(of_one, found.shape), rtol=1e-6)
+found = jax.grad(lambda x: my.affine(x, w, None).sum())(others)
+np.testing.assert_allclose(found, jnp.stack([w.sum(0)] * 2))
+index = jnp.array([1, 0, 1])
+np.testing.assert_array_equal(
+    jax.grad(lambda x: my.take(x, index).sum())(others), [[1] * 3, [2] * 3]
+)
+low, high = jax.jit(my.extremes)(others)
+np.testing.assert_array_equal([low, high], [others.min(-1), others.max(-1)])
+
+# On several devices: each calls the function with its part.
+devices = jax.devices("cpu")
+assert len(devices) == 4, "the environment of the test asks for four"
+mesh = Mesh(np.array(devices), ("rows",))
+points = jax.random.uniform(jax.random.key(3), (8, 5, 3))
+sharded = jax.shard_map(
+    my.distances, mesh=mesh, in_specs=(P("rows"), P()), out_specs=P("rows")
+)
+found = jax.jit(sharded)(
+    jax.device_put(points, NamedSharding(mesh, P("rows"))), points[0]
+)
+assert len(found.sharding.device_set) == 4
+np.testing.assert_allclose(found, plain(points, points[0]), rtol=1e-5)
+center = points[0]
+loss = lambda x, y: jax.shard_map(
+    lambda x, y: jax.lax.psum(my.distances(x, y).sum(), "rows"),
+    mesh=mesh,
+    in_specs=(P("rows"), P()),
+    out_specs=P(),
+)(x, y)
+for argument in (0, 1):
+    np.testing.assert_allclose(
+        jax.grad(loss, argument)(points, center),
+        jax.grad(lambda x, y: plain(x, y).sum(), argument)(points, center),
+        rtol=1e-4,
+    )

@@ -6,6 +6,7 @@ import warnings
 
 import torch
 
+compiler = shutil.which("c++") or shutil.which("g++")
 warnings.filterwarnings("error", "There is a performance drop")
 x = torch.arange(6.0).reshape(2, 3)
 assert torch.equal(my.scale(x.t(), 2.0), x.t() * 2)
@@ -78,6 +79,77 @@ for operator, arguments in [
     checked = torch.library.opcheck(operator.torch.default, arguments)
     assert set(checked.values()) == {"SUCCESS"}, checked
 
+# In place.
+changed = torch.arange(6.0).reshape(2, 3)
+version = changed._version
+assert my.scale_(changed[:, ::2], 3.0) is None and changed._version > version
+assert changed.tolist() == [[0, 1, 6], [9, 4, 15]]
+raises("that is written, found [3]", my.add_, changed[0].clone(), changed)
+raises("more than once", my.scale_, changed[0].expand(2, 3), 3.0)
+raises("that no other argument has", my.add_, changed, changed)
+raises("pass x.detach()", my.scale_, torch.ones(2, requires_grad=True), 3.0)
+with torch.no_grad():
+    my.scale_(torch.ones(2, requires_grad=True), 3.0)
+with torch.inference_mode():
+    my.scale_(torch.ones(2), 3.0)
+mapped = torch.ones(4, 2)
+
+
+def adding(x, y):
+    my.add_.torch(x, y)
+    return x
+
+
+torch.vmap(adding)(mapped, torch.arange(8.0).reshape(4, 2))
+assert mapped.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
+torch.vmap(adding, (1, None))(mapped, torch.ones(4))
+assert mapped.tolist() == [[2, 3], [4, 5], [6, 7], [8, 9]]
+raises(
+    "that is written, found [1, 2]",
+    torch.vmap(adding, (None, 0)),
+    mapped[0].clone(),
+    mapped,
+)
+
+
+def changing(x, y):
+    x = x.clone()
+    my.add_.torch(x, y)
+    my.scale_.torch(y, 2.0)
+    return x.sum() + y.sum()
+
+
+for backend in ("aot_eager", "inductor") if compiler else ("aot_eager",):
+    one, other = torch.ones(3), torch.ones(3)
+    compiled = torch.compile(changing, backend=backend, fullgraph=True)
+    assert compiled(torch.ones(3), one) == changing(torch.ones(3), other)
+    assert torch.equal(one, other) and one[0] == 2
+
+# Optional tensors, and several results of which one is used.
+w, bias = torch.rand(4, 3, dtype=torch.float64), torch.rand(4, dtype=torch.float64)
+torch.testing.assert_close(my.affine(a, w, bias), a @ w.t() + bias)
+torch.testing.assert_close(my.affine(a, w, None), a @ w.t())
+inputs = [tensor.requires_grad_() for tensor in (a.clone(), w, bias)]
+assert torch.autograd.gradcheck(my.affine, inputs)
+assert torch.autograd.gradcheck(lambda a, w: my.affine(a, w, None), inputs[:2])
+torch.testing.assert_close(
+    torch.vmap(my.affine.torch, (0, None, None))(a, w, None), a @ w.t()
+)
+index = torch.tensor([2, 0, 2])
+assert torch.autograd.gradcheck(lambda a: my.take(a, index), (w,))
+low, high = my.extremes(a)
+assert torch.equal(low, a.amin(-1)) and torch.equal(high, a.amax(-1))
+checks = [
+    (my.affine, (a, w, bias)),
+    (my.affine, (a, w, None)),
+    (my.take, (w, index)),
+    (my.extremes, (a,)),
+    (my.add_, (torch.ones(3), torch.ones(3))),
+]
+for operator, arguments in checks:
+    checked = torch.library.opcheck(operator.torch.default, arguments)
+    assert set(checked.values()) == {"SUCCESS"}, checked
+
 
 def step(a, b):
     return my.scale.torch(my.distances.torch(a, b), 0.5).sum() + 1
@@ -92,7 +164,7 @@ for dynamic in (False, True):
     torch.testing.assert_close(torch.autograd.grad(compiled(p, q), p)[0], of_p)
     torch.testing.assert_close(compiled(p[:2], q[:2]), step(p[:2], q[:2]))
 
-if shutil.which("c++") or shutil.which("g++"):
+if compiler:
     compiled = torch.compile(
         step, fullgraph=True
     )  # by inductor, which needs a compiler for C++

@@ -6,8 +6,12 @@ use std::ops::{Deref, DerefMut};
 /// Up to this rank, borrowed tensors and iterators need no heap.
 pub(crate) const INLINE_RANK: usize = 8;
 
+/// A list of extents or strides.
 #[derive(Clone, Debug)]
-pub(crate) enum Dims {
+pub struct Dims(Places);
+
+#[derive(Clone, Debug)]
+enum Places {
     Inline { len: u8, values: [i64; INLINE_RANK] },
     Heap(Box<Many>),
 }
@@ -15,16 +19,18 @@ pub(crate) enum Dims {
 /// A longer list. Behind a pointer, so that dropping any list reads nothing but its tag: compilers read
 /// the length of a boxed slice first, which valgrind reports for an inline list that ends before it.
 #[derive(Clone, Debug)]
-pub(crate) struct Many(Box<[i64]>);
+struct Many(Box<[i64]>);
 
 impl Dims {
     #[inline]
-    pub(crate) fn zeros(len: usize) -> Self {
-        if len <= INLINE_RANK {
-            Self::Inline { len: len as u8, values: [0; INLINE_RANK] }
+    /// A list of zeros.
+    #[must_use]
+    pub fn zeros(len: usize) -> Self {
+        Self(if len <= INLINE_RANK {
+            Places::Inline { len: len as u8, values: [0; INLINE_RANK] }
         } else {
-            Self::Heap(Box::new(Many(vec![0; len].into_boxed_slice())))
-        }
+            Places::Heap(Box::new(Many(vec![0; len].into_boxed_slice())))
+        })
     }
 }
 
@@ -42,9 +48,9 @@ impl Deref for Dims {
 
     #[inline]
     fn deref(&self) -> &[i64] {
-        match self {
-            Self::Inline { len, values } => &values[..usize::from(*len)],
-            Self::Heap(many) => &many.0,
+        match &self.0 {
+            Places::Inline { len, values } => &values[..usize::from(*len)],
+            Places::Heap(many) => &many.0,
         }
     }
 }
@@ -52,9 +58,9 @@ impl Deref for Dims {
 impl DerefMut for Dims {
     #[inline]
     fn deref_mut(&mut self) -> &mut [i64] {
-        match self {
-            Self::Inline { len, values } => &mut values[..usize::from(*len)],
-            Self::Heap(many) => &mut many.0,
+        match &mut self.0 {
+            Places::Inline { len, values } => &mut values[..usize::from(*len)],
+            Places::Heap(many) => &mut many.0,
         }
     }
 }

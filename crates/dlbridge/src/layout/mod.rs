@@ -26,7 +26,8 @@ pub use arithmetic::{
     may_overlap, nbytes, span,
 };
 pub(crate) use blocks::{Axis, Blocks, by_stride};
-pub(crate) use dims::Dims;
+#[doc(hidden)]
+pub use dims::Dims;
 pub(crate) use measured::{Layout, Lists, OwnedLayout};
 pub(crate) use part::Cut;
 pub(crate) use placement::Placement;
