@@ -11,7 +11,7 @@ const OLDEST: u32 = 10;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rustc-check-cfg=cfg(buffer_methods)");
+    println!("cargo::rustc-check-cfg=cfg(buffer_methods, type_hints)");
     let Some(configuration) = env::var("DEP_PYTHON_PYO3_CONFIG").ok().and_then(|hex| text(&hex))
     else {
         return;
@@ -27,6 +27,10 @@ fn main() {
             "cargo::error=dlbridge-pyo3 needs Python 3.{OLDEST} or newer, and PyO3 builds for Python 3.{minor}: \
              use its feature abi3-py3{OLDEST} in place of abi3-py3{minor}, or name a newer Python in PYO3_PYTHON"
         );
+    }
+    // PyO3 before 0.29 has other types for this.
+    if target.is_some() && env::var_os("CARGO_FEATURE_EXPERIMENTAL_INSPECT").is_some() {
+        println!("cargo::rustc-cfg=type_hints");
     }
     // Without this, the class's buffer functions are set when it is created.
     if !is_limited || minor.is_some_and(|minor| minor > OLDEST) {

@@ -16,6 +16,7 @@ makes a stream of arrays to another process.
 """
 
 import sys
+from typing import Protocol
 
 from dlbridge._inspect import Description, inspect
 from dlbridge._native import (
@@ -39,6 +40,7 @@ __all__ = [
     "DLPACK_VERSION",
     "Description",
     "SealedTensors",
+    "SupportsDLPack",
     "Tensor",
     "UnsealedTensors",
     "__version__",
@@ -53,6 +55,14 @@ __all__ = [
     "seal",
     "zeros",
 ]
+
+
+class SupportsDLPack(Protocol):
+    """An array of any framework, for annotations. Stubs that PyO3 generates name it."""
+
+    # The types of JAX's arrays list no other method of DLPack.
+    def __dlpack__(self) -> object: ...
+
 
 if sys.platform == "linux":
     from dlbridge._native import Channel, Loan, Message, channel

@@ -108,9 +108,12 @@ def test_the_values_of_a_tensor_have_the_types_of_the_stub():
 SAMPLE = """
 from typing_extensions import assert_type
 
+import numpy as np
+
 import dlbridge
 
 tensor = dlbridge.zeros((2, 3), dtype="bfloat16")
+arrays: list[dlbridge.SupportsDLPack] = [tensor, np.ones(2)]
 assert_type(tensor, dlbridge.Tensor)
 assert_type(dlbridge.zeros(3), dlbridge.Tensor)
 assert_type(dlbridge.arange(0, 1, 0.5, dtype="float32"), dlbridge.Tensor)

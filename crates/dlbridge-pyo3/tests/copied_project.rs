@@ -1,7 +1,7 @@
 //! The project that `cargo xtask new ../my-extension` starts builds outside this repository, and passes its tests.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PROJECT: &str = "examples/new-extension";
@@ -36,9 +36,9 @@ fn root() -> &'static Path {
     folders.nth(2).expect("the crate lies two folders deep")
 }
 
-#[test]
-fn a_new_project_builds_and_passes_its_tests() {
-    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("copied_project");
+/// A copy of the project in a folder of its own, built with the crates as they are here.
+fn copied(name: &str) -> PathBuf {
+    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     for file in FILES {
         let target = copy.join(file);
         fs::create_dir_all(target.parent().expect("a folder")).expect("a folder");
@@ -50,21 +50,34 @@ fn a_new_project_builds_and_passes_its_tests() {
     fs::write(copy.join("Cargo.toml"), manifest).expect("a manifest");
     // The versions that are here already: no network is asked.
     fs::copy(root().join("Cargo.lock"), copy.join("Cargo.lock")).expect("a copy");
+    copy
+}
 
+/// The folder of this build, whose results serve the copies.
+fn target() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the folder of this build")
+}
+
+fn python() -> String {
+    std::env::var("PYO3_PYTHON").unwrap_or_else(|_| "python3".to_owned())
+}
+
+#[test]
+fn a_new_project_builds_and_passes_its_tests() {
+    let copy = copied("copied_project");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--offline"]).current_dir(&copy);
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the folder of this build");
-    let output = cargo.env("CARGO_TARGET_DIR", target).output().expect("cargo");
+    let output = cargo.env("CARGO_TARGET_DIR", target()).output().expect("cargo");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
-    let python = std::env::var("PYO3_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let python = python();
     if cfg!(not(target_os = "linux"))
         || !succeeds(Command::new(&python).args(["-c", "import pytest, numpy"]))
     {
         println!("skipped: no Linux, or {python} has no pytest");
         return;
     }
-    let built = target.join("debug/libmy_extension.so");
+    let built = target().join("debug/libmy_extension.so");
     fs::copy(built, copy.join("my_extension.abi3.so")).expect("a copy");
     let tests = copy.join("tests/test_my_extension.py");
     let output = Command::new(python)
@@ -74,6 +87,70 @@ fn a_new_project_builds_and_passes_its_tests() {
         .output()
         .expect("pytest");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// PyO3 lists the members of a module that is a `mod`.
+const LISTED: &str = "
+#[pyo3::pymodule]
+mod my_extension {
+    use dlbridge_pyo3::{CallerArray, PyTensor, PyTensorLike, PyTensorOf, Result};
+    use pyo3::prelude::*;
+
+    #[pyfunction]
+    fn norm(x: PyTensorOf<f32, 1>) -> f32 {
+        x.view().iter().map(|value| value * value).sum::<f32>().sqrt()
+    }
+
+    #[pyfunction]
+    fn copied(x: PyTensorLike<f64>) -> Result<PyTensor> {
+        Ok(x.to_contiguous()?.into())
+    }
+
+    #[pyfunction]
+    fn doubled<'py>(x: CallerArray<'py, f32>) -> Result<Bound<'py, PyAny>> {
+        x.to_caller(x.view().map_to_tensor(|value| 2.0 * value)?)
+    }
+
+    #[pyfunction]
+    fn rank(x: PyTensor) -> usize {
+        x.rank()
+    }
+}
+";
+
+#[test]
+fn a_generated_stub_names_the_types_of_arguments_and_results() {
+    let python = python();
+    if !succeeds(Command::new(&python).args(["-P", "-m", "maturin", "generate-stubs", "--help"])) {
+        println!("skipped: {python} has no maturin that generates stubs");
+        return;
+    }
+    let copy = copied("listed_project");
+    fs::write(copy.join("src/lib.rs"), LISTED).expect("a source");
+    let output = Command::new(&python)
+        .args(["-P", "-m", "maturin", "generate-stubs", "--out", "stubs", "--profile", "dev"])
+        .args(["--interpreter", &python, "--features", "dlbridge-pyo3/experimental-inspect"])
+        .current_dir(&copy)
+        .env("CARGO_TARGET_DIR", target())
+        .env("CARGO_NET_OFFLINE", "true")
+        .output()
+        .expect("maturin");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let stub = copy.join("stubs/my_extension/__init__.pyi");
+    let stub = fs::read_to_string(stub).expect("a stub");
+    if stub.contains("norm(x: Incomplete)") {
+        println!("skipped: this PyO3 has no types for arguments");
+        return;
+    }
+    for line in [
+        "def copied(x: ArrayLike) -> Tensor: ...",
+        "def doubled(x: SupportsDLPack | Buffer) -> Any: ...",
+        "def norm(x: SupportsDLPack | Buffer) -> float: ...",
+        "def rank(x: SupportsDLPack | Buffer) -> int: ...",
+        "from dlbridge import SupportsDLPack, Tensor",
+    ] {
+        assert!(stub.contains(line), "{line}\n\n{stub}");
+    }
 }
 
 fn succeeds(command: &mut Command) -> bool {

@@ -58,6 +58,9 @@ impl<T, const N: usize> Deref for PyTensorLike<T, N> {
 impl<'a, 'py, T: Element, const N: usize> FromPyObject<'a, 'py> for PyTensorLike<T, N> {
     type Error = Error;
 
+    #[cfg(type_hints)]
+    const INPUT_TYPE: pyo3::inspect::PyStaticExpr = super::hints::LIKE;
+
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self> {
         let tensor = match import_tensor(object) {
             Ok(tensor) if tensor.dtype() == T::DTYPE && tensor.device().is_host_accessible() => {

@@ -5,7 +5,12 @@ use std::ops::{Deref, DerefMut};
 
 use dlbridge::Tensor;
 use pyo3::Borrowed;
+#[cfg(type_hints)]
+use pyo3::inspect::PyStaticExpr;
 use pyo3::prelude::*;
+
+#[cfg(type_hints)]
+use super::hints;
 
 use crate::ffi::borrow::Borrowed as BorrowedMemory;
 use crate::import::import_tensor;
@@ -108,6 +113,9 @@ impl DerefMut for PyTensor {
 impl<'a, 'py> FromPyObject<'a, 'py> for PyTensor {
     type Error = Error;
 
+    #[cfg(type_hints)]
+    const INPUT_TYPE: PyStaticExpr = hints::ARRAY;
+
     #[inline]
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self, Error> {
         BorrowedMemory::read(import_tensor(object)?).map(Self)
@@ -118,6 +126,9 @@ impl<'py> IntoPyObject<'py> for PyTensor {
     type Target = TensorObject;
     type Output = Bound<'py, TensorObject>;
     type Error = PyErr;
+
+    #[cfg(type_hints)]
+    const OUTPUT_TYPE: PyStaticExpr = hints::TENSOR;
 
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
         TensorObject::new(self.into_inner()).into_bound(py)

@@ -380,6 +380,9 @@ where
 {
     type Error = Error;
 
+    #[cfg(type_hints)]
+    const INPUT_TYPE: pyo3::inspect::PyStaticExpr = super::hints::ARRAY;
+
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self> {
         C::check_object(object)?;
         Self::borrowing(import_tensor(object)?)

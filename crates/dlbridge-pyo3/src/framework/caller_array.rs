@@ -127,6 +127,9 @@ where
 {
     type Error = Error;
 
+    #[cfg(type_hints)]
+    const INPUT_TYPE: pyo3::inspect::PyStaticExpr = crate::arguments::hints::ARRAY;
+
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> Result<Self> {
         Ok(Self { tensor: object.extract()?, object: object.to_owned() })
     }
