@@ -13,16 +13,19 @@ use crate::shell::line_of;
 /// History, adapters that do not exist yet, pages that a command writes.
 const LEFT_OUT: &str = "CHANGELOG docs/benchmarks docs/decisions/ docs/doctor docs/first";
 /// Words of other libraries and programs, of files that others write, and of examples.
-const FOREIGN: &str = "CUstream DenseArray LocalPreferences.toml ManagedTensor PanicException \
-    PyArray1 PyArray2 PyArrayDyn PyArrayLike1 PyArray_New PyBuffer PyGILState_Check PyReadonlyArray1 PyReadonlyArray2 PyReadonlyArrayDyn PyReadwriteArray1 PyReadwriteArray2 Py_Finalize \
+const FOREIGN: &str = "AllowTypeChange BorrowError CUstream Complex32 Complex64 DenseArray \
+    LocalPreferences.toml ManagedTensor PanicException PyArray1 PyArray2 PyArrayDescr \
+    PyArrayLike1 PyFixedString PyArray_New PyBuffer PyGILState_Check PyReadonlyArray1 \
+    PyReadonlyArray2 PyReadonlyArrayDyn PyReadwriteArray1 PyReadwriteArray2 Py_Finalize \
     TensorDict __getbuffer__ __releasebuffer__ __setstate__ as_mut_slice callgrind_annotate \
-    cpu_slice_mut cudaStream_t cuda_device decltype expand_dims dldevice dlpack.h fork from_capsule \
-    from_pyany install_exchange_api into_dlpack_readonly into_pyarray is_c_contiguous \
-    jltypes_to_dtypes numel pydel refcheck set_deleter strides_or_compact to_pyarray \
-    FRAMEWORK NANOSECONDS REASON make_array make_signal manager my_extension my_object weights \
-    EACCES EBUSY EFAULT EPERM F_SEAL_FUTURE_WRITE F_SEAL_GROW F_SEAL_SEAL F_SEAL_SHRINK F_SEAL_WRITE \
-    MAP_PRIVATE O_TRUNC __pad_1 ptrace dlpackrs e4m3fn e5m2 F4E2M1 py39 pybuffer.h tp_as_buffer \
-    TRYBUILD COUNT GROUP MSG_CTRUNC SEEK_HOLE ZeroTensor longjmp";
+    cpu_slice_mut cudaStream_t cuda_device decltype expand_dims dldevice dlpack.h fork \
+    from_capsule from_pyany from_vec2 install_exchange_api into_dlpack_readonly into_pyarray \
+    is_c_contiguous jltypes_to_dtypes npyffi numel pydel refcheck set_deleter strides_or_compact \
+    to_pyarray try_readonly FRAMEWORK NANOSECONDS REASON make_array make_signal manager \
+    my_extension my_object weights EACCES EBUSY EFAULT EPERM F_SEAL_FUTURE_WRITE F_SEAL_GROW \
+    F_SEAL_SEAL F_SEAL_SHRINK F_SEAL_WRITE MAP_PRIVATE O_TRUNC __pad_1 ptrace dlpackrs e4m3fn \
+    e5m2 F4E2M1 py39 pybuffer.h tp_as_buffer TRYBUILD COUNT GROUP MSG_CTRUNC SEEK_HOLE ZeroTensor \
+    longjmp";
 /// Written by commands, or outside of the repository.
 const ELSEWHERE: &str = "../ .venv fuzz/artifacts/ target/ /dev/ /proc /labels numpy/ kill";
 /// The endings of sources, in which words are looked for, and of other files.
