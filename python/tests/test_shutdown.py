@@ -16,6 +16,9 @@ USES = {
     "a deleter that runs Python code": "dlbridge.from_dlpack(np.asarray(Memory()).__dlpack__())",
     "an object that runs Python code": "dlbridge.from_dlpack(np.asarray(Memory()))",
     "a table that runs Python code": "dlbridge.from_dlpack(Tabled())",
+    "another protocol": "dlbridge.from_dlpack(Interface())",
+    "the buffer of an object that runs Python code": "dlbridge.from_dlpack(Bytes(8))",
+    "a stream of an object": "refused(Stream())",
     "a drop on a thread of Rust": "_native._drop_on_threads([dlbridge.from_dlpack(array)])",
 }
 
@@ -50,6 +53,28 @@ def test_daemon_threads_do_not_abort_the_process(use):
                 for _ in range(50):
                     pass
 
+        class Interface:
+            @property
+            def __array_interface__(self):
+                for _ in range(50):
+                    pass
+                return array.__array_interface__
+
+        class Bytes(bytearray):
+            __del__ = Memory.__del__
+
+        class Stream:
+            def __cuda_stream__(self):
+                for _ in range(50):
+                    pass
+                return (0, 5)
+
+        def refused(stream):
+            try:
+                own.__dlpack__(stream=stream)
+            except BufferError:
+                pass
+
         def from_object(_, out):
             for _ in range(50):
                 pass
@@ -71,6 +96,6 @@ def test_daemon_threads_do_not_abort_the_process(use):
         time.sleep(0.05)
         """
     )
-    for _ in range(10):
+    for _ in range(6):
         done = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True)
         assert done.returncode == 0, done.stderr.decode()

@@ -4,7 +4,8 @@
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use dlbridge::ffi::catch;
 
 use crate::error::{Error, Result, Status};
 
@@ -22,12 +23,10 @@ pub(crate) const PANICKED: &str = "dlbridge panicked; please report it";
 
 /// Runs the body of an entry and tells C how it ended.
 pub(crate) fn guarded(body: impl FnOnce() -> Result<()>) -> Status {
-    match catch_unwind(AssertUnwindSafe(body)) {
+    match catch(body) {
         Ok(Ok(())) => Status::Ok,
         Ok(Err(error)) => failed(error),
-        Err(payload) => {
-            // Dropping the payload could panic again.
-            std::mem::forget(payload);
+        Err(_) => {
             remember(PANICKED);
             Status::Panic
         }
@@ -36,10 +35,7 @@ pub(crate) fn guarded(body: impl FnOnce() -> Result<()>) -> Status {
 
 /// Runs the body of an entry that cannot fail.
 pub(crate) fn contained<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
-        std::mem::forget(payload);
-        otherwise
-    })
+    catch(body).unwrap_or(otherwise)
 }
 
 /// Runs deleters in an entry without a status: what fails in them does not replace the last message.

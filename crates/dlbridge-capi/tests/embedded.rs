@@ -118,7 +118,7 @@ fn threads_may_wait_for_the_gil_while_python_shuts_down() {
         return eprintln!("skipped: no shared libpython");
     }
     let program = compile("cc", "-std=c11", &source("shutdown.c"), "shutdown-c", &shared_library());
-    for task in ["library", "consumer", "importer"] {
+    for task in ["library", "consumer", "managed", "owner", "holder", "importer"] {
         for _ in 0..8 {
             let mut command = Command::new(&program);
             command.arg(&library).arg(task).env("PYTHONPATH", packages);

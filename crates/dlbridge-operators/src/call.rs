@@ -1,11 +1,8 @@
 //! Plans the call of an operator's function: chooses the instance, and resolves the shapes.
 //! Invariant: no panic of the function leaves a call.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use dlbridge::DType;
-use dlbridge::ffi::Dims;
+use dlbridge::ffi::{Dims, catch};
 
 use crate::Failure;
 use crate::operator::{Instance, Kind, Operator, Parameter};
@@ -81,9 +78,9 @@ impl Plan {
 pub(crate) fn guarded<O: Operator>(
     call: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    match catch_unwind(AssertUnwindSafe(call)) {
+    match catch(call) {
         Ok(result) => result.map_err(named::<O>),
-        Err(payload) => Err(Failure::new(format!("{} panicked: {}", O::NAME, words(payload)))),
+        Err(panic) => Err(Failure::new(format!("{} panicked: {}", O::NAME, panic.words()))),
     }
 }
 
@@ -127,18 +124,6 @@ fn instance_for<O: Operator>(arguments: &[Slot<'_>]) -> Result<&'static Instance
             found.join(", ")
         ))
     })
-}
-
-/// The message of a panic.
-pub(crate) fn words(payload: Box<dyn Any + Send>) -> String {
-    let words = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
-        (Some(words), _) => (*words).to_owned(),
-        (_, Some(words)) => words.clone(),
-        _ => "without words".to_owned(),
-    };
-    // Dropping the payload could panic again.
-    std::mem::forget(payload);
-    words
 }
 
 /// Whether an operator's own declaration is consistent: called once, when it is added to a module.

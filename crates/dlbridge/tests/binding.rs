@@ -4,7 +4,6 @@
 
 use std::cell::Cell;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 
 use dlbridge::Tensor;
@@ -15,8 +14,6 @@ use dlbridge_testing::{CountingOwner, Foreign, Releases};
 thread_local! {
     /// Whether this thread may call deleters.
     static MAY_DELETE: Cell<bool> = const { Cell::new(false) };
-    /// How often a deleter unwound.
-    static UNWOUND: Cell<u32> = const { Cell::new(0) };
 }
 
 static WAITING: Mutex<Vec<Tensor>> = Mutex::new(Vec::new());
@@ -24,7 +21,6 @@ static WAITING: Mutex<Vec<Tensor>> = Mutex::new(Vec::new());
 static BINDING: Binding = Binding {
     may_delete: || MAY_DELETE.get(),
     release: |tensor| WAITING.lock().expect("no panic").push(tensor.into()),
-    unwound: || UNWOUND.set(UNWOUND.get() + 1),
 };
 
 /// Held by a test, since all of them use one queue.
@@ -108,33 +104,81 @@ fn a_bound_tensor_is_dropped_at_once_where_its_binding_says_so() {
     releases.expect(1, "on a thread that may");
 }
 
-type Unwinding = unsafe extern "C-unwind" fn(*mut DLManagedTensor);
-type Deleter = unsafe extern "C" fn(*mut DLManagedTensor);
+#[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
+mod ended {
+    use std::ffi::c_void;
+    use std::sync::Barrier;
+    use std::{ptr, thread};
 
-unsafe extern "C-unwind" fn unwind(_: *mut DLManagedTensor) {
-    resume_unwind(Box::new("ended"));
-}
+    use dlbridge::ffi::{from_owner_raw, on_unwind, release_raw};
+    use dlbridge::sys::DLManagedTensor;
+    use dlbridge::{Flags, Tensor};
 
-/// As `pthread_exit` unwinds it, except that a test can catch this one.
-#[test]
-fn a_binding_learns_of_a_deleter_that_unwinds() {
-    let _turn = TURN.lock();
-    let managed = numbers().into_legacy();
-    // SAFETY: legal, and exported just now.
-    let deleter = unsafe { (*managed).deleter }.expect("it has one");
-    // SAFETY: the same ABI, but for unwinding.
-    let unwinds = unsafe { mem::transmute::<Unwinding, Deleter>(unwind) };
-    // SAFETY: as above.
-    unsafe { (*managed).deleter = Some(unwinds) };
-    // SAFETY: legal, and exported.
-    let tensor = unsafe { try_from_raw_bound(managed, || &BINDING) }.expect("legal");
-    MAY_DELETE.set(true);
-    let unwound = catch_unwind(AssertUnwindSafe(|| drop(tensor)));
-    MAY_DELETE.set(false);
-    assert_eq!(unwound.unwrap_err().downcast_ref(), Some(&"ended"));
-    assert_eq!(UNWOUND.get(), 1);
-    // SAFETY: not released yet.
-    unsafe { deleter(managed) };
+    use super::numbers;
+
+    unsafe extern "C-unwind" {
+        fn pthread_exit(value: *mut c_void) -> !;
+    }
+
+    type Unwinding = unsafe extern "C-unwind" fn(*mut DLManagedTensor);
+    type Deleter = unsafe extern "C" fn(*mut DLManagedTensor);
+
+    /// As Python's `PyGILState_Ensure` ends a thread.
+    unsafe extern "C-unwind" fn end(_: *mut DLManagedTensor) {
+        // SAFETY: on a thread of a test.
+        unsafe { pthread_exit(ptr::null_mut()) }
+    }
+
+    /// An owner whose drop does the same.
+    struct Ends;
+
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            // SAFETY: the same.
+            unsafe { pthread_exit(ptr::null_mut()) }
+        }
+    }
+
+    /// A tensor whose deleter ends the thread.
+    fn ending() -> Tensor {
+        let managed = numbers().into_legacy();
+        // SAFETY: the same ABI, but for unwinding.
+        let deleter = unsafe { std::mem::transmute::<Unwinding, Deleter>(end) };
+        // SAFETY: legal, and exported just now.
+        unsafe { (*managed).deleter = Some(deleter) };
+        // SAFETY: the same.
+        unsafe { Tensor::from_raw(managed) }.expect("legal")
+    }
+
+    fn owned() -> Tensor {
+        let numbers = Tensor::from(vec![1_u8]);
+        // SAFETY: alive, and not used.
+        let descriptor = unsafe { &*dlbridge::ffi::descriptor(&numbers) };
+        // SAFETY: no code reads the numbers.
+        unsafe { from_owner_raw(Ends, descriptor, Flags::NONE) }.expect("legal")
+    }
+
+    static STOPPED: Barrier = Barrier::new(2);
+
+    /// The process aborted in a `catch_unwind`: the first time in that of the thread, then in those of
+    /// deleters.
+    #[test]
+    fn a_thread_that_a_deleter_ends_stops() {
+        on_unwind(|| {
+            STOPPED.wait();
+        });
+        let released: [fn(); 3] = [
+            || drop(ending()),
+            // SAFETY: exported just now.
+            || unsafe { release_raw(Tensor::from(ending().into_shared()).into_raw()) },
+            // SAFETY: exported just now.
+            || unsafe { release_raw(owned().into_raw()) },
+        ];
+        for release in released {
+            thread::spawn(release);
+            STOPPED.wait();
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use xshell::{Shell, cmd};
 use crate::shell::shell;
 
 /// What is wrong, a pattern that finds it, and where it is looked for.
-const RULES: [(&str, &str, &[&str]); 7] = [
+const RULES: [(&str, &str, &[&str]); 8] = [
     (
         "unsafe code outside files and folders named `raw`",
         UNSAFE,
@@ -44,6 +44,16 @@ const RULES: [(&str, &str, &[&str]); 7] = [
          see `ffi/once.rs`",
         r"[.]get_or_(try_)?init\((([a-z_]+[.])*py(\(\))?,|$)",
         &["crates", "docs", "examples", "python"],
+    ),
+    (
+        "a `catch_unwind`, which ends the process where Python ends the thread: see `raw/unwind.rs`",
+        "catch_unwin[d]([(,;]|$)",
+        &[
+            ":(glob)crates/*/src/**",
+            "python/src",
+            ":(exclude)crates/dlbridge/src/raw/unwind.rs",
+            ":(exclude)crates/dlbridge-testing",
+        ],
     ),
     ("an example that is never compiled", "```([^`]*[, ])?ignore", &["."]),
     ("a path of one machine", "(^|[^[:alnum:]._~*}/-]|://)/(root|home|work|Users)/", WRITTEN),
@@ -90,6 +100,7 @@ mod tests {
             unsafe_code,
             "    head: Py~Object,\n    pub(crate) head: ffi::Py~Object,\n    base: ffi::PyVar~Object,",
             "L.get_or_~init(py, || 1)\nL.get_or_~try_init(object.py(), make)\nL.get_or_~init(",
+            "panic::catch_unwin~d(work)\nuse std::panic::catch_unwin~d;\n{catch_unwin~d, x}",
             "``~`ignore\n``~`rust,ignore\n``~`rust, ignore",
             "/ho~me/x\nsee `/wo~rk/x`\nfile:///ro~ot/x",
             "https://pypi.~org\ncrates.~io/x\narchive.ubuntu.~com",

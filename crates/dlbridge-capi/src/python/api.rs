@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_longlong, c_uint, c_ulong, c_void};
 use std::mem;
 use std::sync::OnceLock;
 
+pub(super) use dlbridge::ffi::stopping as foreign;
 use dlbridge::protocol::attached::Attachment;
 #[cfg(any(unix, windows))]
 use dlbridge::protocol::attached::version;
@@ -271,6 +272,7 @@ impl Api {
         });
         let missing = |name: &'static CStr| Absent::Incomplete(name.to_str().unwrap_or_default());
         let attachment = attachment.map_err(missing)?;
+        dlbridge::ffi::on_unwind(stop);
         Self::complete(library, attachment).map_err(Absent::Incomplete)
     }
 }
@@ -315,32 +317,11 @@ pub(crate) unsafe fn load_from(_: *mut c_void) -> Result<()> {
     Err(Error::NotAttached("python: not supported on this system yet".to_owned()))
 }
 
-/// Calls a function of Python, or of a producer.
-///
-/// CPython before 3.14 ends a thread that waits for the GIL while Python is shut down: `pthread_exit`
-/// unwinds its stack. That would drop Python objects without the GIL, and abort the process where
-/// panics are caught. The thread stops here, as later versions of CPython stop it.
-#[inline]
-pub(super) fn foreign<T>(call: impl FnOnce() -> T) -> T {
-    let end = End;
-    let result = call();
-    mem::forget(end);
-    result
-}
-
-/// Dropped only by unwinding.
-struct End;
-
-impl Drop for End {
-    #[cold]
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            return;
-        }
-        while found().is_some_and(Api::is_finalizing) {
-            std::thread::park();
-        }
-        // A C++ exception, which a function of C must not throw.
-        std::process::abort();
+/// Stops this thread, which foreign code unwinds, if Python is being shut down.
+fn stop() {
+    while found().is_some_and(Api::is_finalizing) {
+        std::thread::park();
     }
+    // A C++ exception, which a function of C must not throw.
+    std::process::abort();
 }

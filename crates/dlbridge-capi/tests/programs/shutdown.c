@@ -1,6 +1,12 @@
 // Threads that wait for the GIL while Python is shut down, which CPython before 3.14 ends. The arguments
-// are libpython, and what the threads do: "library" releases NumPy arrays, "consumer" calls the deleters
-// of exports of them, "importer" imports objects whose `__dlpack__` runs Python code. It prints "ok".
+// are libpython, and what the threads do:
+//
+// - "library" releases NumPy arrays, "consumer" calls the deleters of exports of them;
+// - "managed" calls the deleters of NumPy's own managed tensors, which take the GIL, "owner" those of exports
+//   of tensors over them, and "holder" releases these tensors;
+// - "importer" imports objects whose `__dlpack__` runs Python code.
+//
+// It prints "ok".
 
 #include "check.h"
 #include <dlfcn.h>
@@ -8,6 +14,13 @@
 #include <stdatomic.h>
 
 typedef struct _object PyObject;
+
+// The start of the struct of DLPack 1.0.
+struct DLManagedTensorVersioned {
+    uint32_t major, minor;
+    void *manager_ctx;
+    void (*deleter)(struct DLManagedTensorVersioned *);
+};
 
 static void *python;
 
@@ -18,15 +31,20 @@ enum { TENSORS = 400, THREADS = 3 };
 static dlb_tensor *tensors[THREADS][TENSORS];
 static struct DLManagedTensorVersioned *exports[THREADS][TENSORS];
 static atomic_int started;
-static int by_library, by_consumer;
+static const char *task;
 static PyObject *producer;
+
+static int is(const char *name) { return !strcmp(task, name); }
 
 static void *release_all(void *argument) {
     long thread = (long)argument;
     atomic_fetch_add(&started, 1);
     for (int i = 0; i < TENSORS; i++) {
-        if (by_consumer)
-            dlb_delete_versioned(exports[thread][i]);
+        struct DLManagedTensorVersioned *export = exports[thread][i];
+        if (is("owner"))
+            export->deleter(export);
+        else if (export)
+            dlb_delete_versioned(export);
         else
             dlb_release(tensors[thread][i]);
     }
@@ -54,8 +72,7 @@ int main(int count, char **arguments) {
     CHECK(count == 3);
     python = dlopen(arguments[1], RTLD_NOW | RTLD_GLOBAL);
     CHECK(python);
-    by_library = !strcmp(arguments[2], "library");
-    by_consumer = !strcmp(arguments[2], "consumer");
+    task = arguments[2];
     FN("Py_InitializeEx", void, int)(0);
     // What is freed last takes the time in which the threads are found waiting.
     CHECK(FN("PyRun_SimpleString", int, const char *)(
@@ -71,30 +88,42 @@ int main(int count, char **arguments) {
     PyObject *globals = FN("PyModule_GetDict", PyObject *, PyObject *)(module);
     producer = evaluate("Producer()", globals);
     for (int thread = 0; thread < THREADS; thread++) {
-        for (int i = 0; i < TENSORS && (by_library || by_consumer); i++) {
-            PyObject *object = evaluate(i % 2 ? "np.ones(4)" : "np.ones(4)[::2]", globals);
+        for (int i = 0; i < TENSORS && !is("importer"); i++) {
             dlb_tensor **tensor = &tensors[thread][i];
-            CHECK(dlb_from_python(object, NULL, tensor) == DLB_STATUS_OK);
-            FN("Py_DecRef", void, PyObject *)(object);
-            if (!by_consumer) continue;
+            struct DLManagedTensorVersioned **export = &exports[thread][i];
+            if (is("library") || is("consumer")) {
+                PyObject *object = evaluate(i % 2 ? "np.ones(4)" : "np.ones(4)[::2]", globals);
+                CHECK(dlb_from_python(object, NULL, tensor) == DLB_STATUS_OK);
+                FN("Py_DecRef", void, PyObject *)(object);
+            } else {
+                PyObject *capsule = evaluate("np.ones(4).__dlpack__(max_version=(1, 0))", globals);
+                *export = FN("PyCapsule_GetPointer", void *, PyObject *, const char *)(capsule, "dltensor_versioned");
+                CHECK(*export);
+                CHECK(FN("PyCapsule_SetName", int, PyObject *, const char *)(capsule, "used_dltensor_versioned") == 0);
+                FN("Py_DecRef", void, PyObject *)(capsule);
+                if (is("managed")) continue;
+                CHECK(dlb_from_versioned(*export, tensor) == DLB_STATUS_OK);
+                *export = NULL;
+            }
+            if (is("library") || is("holder")) continue;
             // A second reference makes the export one of this library, which shares the handle.
             dlb_retain(*tensor);
-            CHECK(dlb_into_versioned(*tensor, &exports[thread][i]) == DLB_STATUS_OK);
+            CHECK(dlb_into_versioned(*tensor, export) == DLB_STATUS_OK);
             dlb_release(*tensor);
         }
     }
     pthread_t threads[THREADS];
     for (long thread = 0; thread < THREADS; thread++)
-        CHECK(pthread_create(&threads[thread], NULL, by_library || by_consumer ? release_all : import_all, (void *)thread) == 0);
+        CHECK(pthread_create(&threads[thread], NULL, is("importer") ? import_all : release_all, (void *)thread) == 0);
     while (atomic_load(&started) < THREADS) continue;
-    if (!by_library && !by_consumer) {
+    if (is("importer")) {
         // Lets the threads run Python code.
         CHECK(FN("PyRun_SimpleString", int, const char *)("time.sleep(0.05)") == 0);
     }
     FN("Py_FinalizeEx", int, void)();
     // A thread that releases is ended, or has leaked the rest. Others stop inside the library.
     int ends_threads = FN("Py_GetVersion", const char *, void)()[3] != '4';
-    for (int thread = 0; thread < THREADS && ends_threads && by_library; thread++)
+    for (int thread = 0; thread < THREADS && ends_threads && is("library"); thread++)
         CHECK(pthread_join(threads[thread], NULL) == 0);
     puts("ok");
     fflush(stdout);

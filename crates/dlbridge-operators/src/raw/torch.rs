@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use dlbridge::DType;
-use dlbridge::ffi::Dims;
+use dlbridge::ffi::{Dims, catch};
 use libloading::Library;
 
 use super::operand::{Operand, Slot, contiguous};
@@ -172,9 +172,8 @@ unsafe extern "C-unwind" fn kernel<O: Operator>(stack: *mut u64, inputs: u64, ou
     let Some(shim) = SHIM.get() else { return };
     // SAFETY: PyTorch's stack has room for all arguments and results (F5).
     let stack = unsafe { std::slice::from_raw_parts_mut(stack, inputs.max(outputs) as usize) };
-    let call = || shim.call::<O>(stack);
-    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
-    let result = caught.unwrap_or_else(|payload| Err(Failure::new(crate::call::words(payload))));
+    let result = catch(|| shim.call::<O>(stack));
+    let result = result.unwrap_or_else(|panic| Err(Failure::new(panic.words())));
     if let Err(error) = result {
         let message = CString::new(error.to_string().replace('\0', " ")).unwrap_or_default();
         let (name, file) = (c"dlbridge".as_ptr(), c"operator".as_ptr());

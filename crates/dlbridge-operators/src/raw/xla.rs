@@ -3,11 +3,10 @@
 //! Invariant: no panic leaves a handler.
 
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use dlbridge::DType;
-use dlbridge::ffi::Dims;
+use dlbridge::ffi::{Dims, catch};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -160,8 +159,8 @@ pub(crate) unsafe extern "C" fn handler<O: Operator>(frame: *mut Frame) -> *mut 
     if frame.stage != EXECUTE {
         return ptr::null_mut();
     }
-    let caught = catch_unwind(AssertUnwindSafe(|| execute::<O>(frame)));
-    match caught.unwrap_or_else(|payload| Err(Failure::new(crate::call::words(payload)))) {
+    let result = catch(|| execute::<O>(frame));
+    match result.unwrap_or_else(|panic| Err(Failure::new(panic.words()))) {
         Ok(()) => ptr::null_mut(),
         Err(error) => {
             let message = CString::new(error.to_string().replace('\0', " ")).unwrap_or_default();

@@ -12,6 +12,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::slice;
 
+use dlbridge::ffi::stopping;
 use dlbridge::{DType, Device, Flags, Tensor, layout};
 use pyo3::Borrowed;
 use pyo3::ffi::{self, Py_ssize_t, PyObject};
@@ -60,7 +61,7 @@ pub(super) type ReleaseBuffer = unsafe extern "C" fn(*mut PyObject, *mut Buffer)
 // Part of the limited API since 3.11 only, but exported by every CPython since 3.0; not by the
 // version-independent library of Windows.
 #[cfg(not(windows))]
-unsafe extern "C" {
+unsafe extern "C-unwind" {
     fn PyObject_GetBuffer(object: *mut PyObject, view: *mut Buffer, flags: c_int) -> c_int;
     fn PyBuffer_Release(view: *mut Buffer);
 }
@@ -374,6 +375,6 @@ impl Acquired {
 impl Drop for Acquired {
     fn drop(&mut self) {
         // SAFETY: filled in by `new`, attached, and released once (F1, F8).
-        unsafe { PyBuffer_Release(&raw mut *self.0) };
+        stopping(|| unsafe { PyBuffer_Release(&raw mut *self.0) });
     }
 }

@@ -2,11 +2,10 @@
 //! What the functions do belongs to `class`.
 //! Invariant: no panic leaves it. No Python object that it drops stays with PyO3.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 use std::slice;
 
+use dlbridge::ffi::{Panic, catch};
 use dlbridge::{ArcTensor, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi::{Py_ssize_t, PyObject};
@@ -39,14 +38,14 @@ pub(super) fn guarded<T: PyTypeInfo, R>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<R>,
 ) -> Option<R> {
-    let outcome = match catch_unwind(AssertUnwindSafe(work)) {
+    let outcome = match catch(work) {
         Ok(Ok(value)) => return Some(value),
         outcome => outcome,
     };
     counted(|| {
         let error = match outcome {
             Ok(result) => PyErr::from(result.err()?),
-            Err(payload) => raised::<T>(py, "its export", payload).into(),
+            Err(panic) => raised::<T>(py, "its export", &panic).into(),
         };
         error.restore(py);
         None
@@ -77,35 +76,26 @@ pub(crate) fn caught<T: PyTypeInfo, R>(
     function: &str,
     work: impl FnOnce() -> Result<R>,
 ) -> Result<R> {
-    let outcome = catch_unwind(AssertUnwindSafe(work));
-    outcome.unwrap_or_else(|payload| Err(raised::<T>(py, function, payload)))
+    catch(work).unwrap_or_else(|panic| Err(raised::<T>(py, function, &panic)))
 }
 
 /// A panic in a function of a class as a `RuntimeError`, not PyO3's `PanicException`, which
 /// `except Exception` does not catch.
 #[cold]
-fn raised<T: PyTypeInfo>(py: Python<'_>, function: &str, payload: Box<dyn Any + Send>) -> Error {
-    let message = panicked(&class_name::<T>(py), function, payload);
+fn raised<T: PyTypeInfo>(py: Python<'_>, function: &str, panic: &Panic) -> Error {
+    let message = panicked(&class_name::<T>(py), function, panic);
     Error::Python(PyRuntimeError::new_err(message))
 }
 
 /// The message of a panic in a function of a class.
 #[cold]
-pub(crate) fn panicked(class: &str, function: &str, payload: Box<dyn Any + Send>) -> String {
-    let words = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
-        (Some(words), _) => words,
-        (_, Some(words)) => &words[..],
-        _ => "without words",
-    };
-    let message = format!("{class}: {function} panicked: {words}");
-    // Dropping the payload could panic again.
-    std::mem::forget(payload);
-    message
+pub(crate) fn panicked(class: &str, function: &str, panic: &Panic) -> String {
+    format!("{class}: {function} panicked: {}", panic.words())
 }
 
 /// Drops a value, which may own what a user's `Drop` panics in.
 pub(crate) fn dropped<T>(value: T) {
-    std::mem::forget(catch_unwind(AssertUnwindSafe(|| drop(value))));
+    let _ = catch(|| drop(value));
 }
 
 /// What a class with DLPack gives to C: its exchange table and its buffers. Every class with

@@ -1,7 +1,7 @@
 //! Functions of the interpreter that PyO3 does not offer: whether this thread is attached, pending calls,
 //! calls of foreign code on a thread that Python may end, a module that is already imported.
 //! Invariants: `attached` never returns a token on a detached thread; none if Python does not provide the
-//! answer. No unwinding of a thread that Python ends passes the frames that called `stopped_if_ended`.
+//! answer. A thread that Python ends unwinds no frame of `through_pyo3`.
 //!
 //! `dlbridge::protocol::attached` chooses the functions that tell whether this thread is attached. PyO3
 //! counts only the threads that it attached itself, and misses those on which Python frees an array,
@@ -11,9 +11,9 @@ use std::ffi::{CStr, c_int, c_void};
 use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::Duration;
-use std::{mem, process, ptr, thread};
+use std::{process, ptr, thread};
 
-use dlbridge::ffi::Unwinds;
+use dlbridge::ffi::{Unwinds, stopping};
 use dlbridge::protocol::attached::{Attachment, version};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -132,19 +132,6 @@ extern "C" fn on_pending(work: *mut c_void) -> c_int {
     0
 }
 
-/// Calls foreign code, which is declared as `"C-unwind"`.
-///
-/// CPython before 3.14 ends a thread by `pthread_exit`, because it wants the GIL of an interpreter that
-/// has ended. The unwinding would drop objects without the GIL, and end the process in a `catch_unwind`.
-/// Such a thread is kept where it is. Later versions let the thread hang in the same way.
-#[inline(always)]
-pub(crate) fn stopped_if_ended<R>(call: impl FnOnce() -> R) -> R {
-    let ended = Ended;
-    let result = call();
-    mem::forget(ended);
-    result
-}
-
 /// Releases an object, which may run Python code.
 #[inline]
 pub(crate) fn release(object: Bound<'_, PyAny>) {
@@ -152,32 +139,104 @@ pub(crate) fn release(object: Bound<'_, PyAny>) {
     let decrease: unsafe extern "C" fn(*mut ffi::PyObject) = black_box(ffi::Py_DecRef);
     let object = object.into_ptr();
     // SAFETY: attached, and a reference that is given up (F1, F3).
-    stopped_if_ended(|| unsafe { decrease.unwinding()(object) });
+    stopping(|| unsafe { decrease.unwinding()(object) });
 }
 
-/// Dropped only by unwinding.
-struct Ended;
+/// Runs work that calls Python through PyO3. The unwinding of a thread that Python ends would drop objects
+/// in PyO3's frames without the GIL, and end the process.
+pub(crate) fn through_pyo3<R>(work: impl FnOnce() -> R) -> R {
+    let _handler = cleanup::Handler::push();
+    work()
+}
 
-impl Drop for Ended {
-    #[cold]
-    fn drop(&mut self) {
-        if !thread::panicking() {
-            stop();
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod cleanup {
+    use std::cell::Cell;
+    use std::ffi::{c_int, c_void};
+    use std::{ptr, thread};
+
+    /// glibc's `struct _pthread_cleanup_buffer`.
+    #[repr(C)]
+    struct Buffer {
+        routine: Option<Routine>,
+        argument: *mut c_void,
+        cancel_type: c_int,
+        previous: *mut Self,
+    }
+
+    type Routine = unsafe extern "C" fn(*mut c_void);
+
+    unsafe extern "C" {
+        fn _pthread_cleanup_push(buffer: *mut Buffer, routine: Routine, argument: *mut c_void);
+        fn _pthread_cleanup_pop(buffer: *mut Buffer, execute: c_int);
+    }
+
+    thread_local! {
+        /// The handlers of this thread, which share the first one's buffer: greenlets need not end in
+        /// the order of a stack.
+        static HANDLERS: Cell<u32> = const { Cell::new(0) };
+        static BUFFER: Cell<*mut Buffer> = const { Cell::new(ptr::null_mut()) };
+    }
+
+    /// Stops a thread that Python ends while the value lives. glibc calls a handler when the unwinding leaves the
+    /// frame that its buffer is in, which it tells by the address. A buffer outside the stack is left
+    /// first of all.
+    pub(super) struct Handler;
+
+    impl Handler {
+        pub(super) fn push() -> Self {
+            HANDLERS.set(HANDLERS.get() + 1);
+            if HANDLERS.get() == 1 {
+                let (argument, previous) = (ptr::null_mut(), ptr::null_mut());
+                let buffer = Buffer { routine: None, argument, cancel_type: 0, previous };
+                BUFFER.set(Box::into_raw(Box::new(buffer)));
+                // SAFETY: a buffer that lives until it is popped (F2, F5).
+                unsafe { _pthread_cleanup_push(BUFFER.get(), stop, argument) };
+            }
+            Self
+        }
+    }
+
+    impl Drop for Handler {
+        fn drop(&mut self) {
+            HANDLERS.set(HANDLERS.get() - 1);
+            if HANDLERS.get() == 0 {
+                // SAFETY: pushed by this thread, and not called (F5).
+                unsafe { _pthread_cleanup_pop(BUFFER.get(), 0) };
+                // SAFETY: made by the first handler, and popped above (R7).
+                drop(unsafe { Box::from_raw(BUFFER.get()) });
+            }
+        }
+    }
+
+    unsafe extern "C" fn stop(_: *mut c_void) {
+        super::check_ended();
+        loop {
+            thread::park();
         }
     }
 }
 
-/// Stops this thread, which foreign code unwinds.
+/// Elsewhere, `pthread_exit` does not unwind Rust's frames.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+mod cleanup {
+    pub(super) struct Handler;
+
+    impl Handler {
+        pub(super) fn push() -> Self {
+            Self
+        }
+    }
+}
+
+/// Returns if this thread, which foreign code unwinds, is one that Python ends.
 #[cold]
-pub(crate) fn stop() {
+pub(crate) fn check_ended() {
     // Python says that it has ended a moment after it has.
     thread::sleep(Duration::from_millis(100));
     if is_initialized() {
         // A C++ exception, which a function of C must not throw.
         process::abort();
-    }
-    loop {
-        thread::park();
     }
 }
 
@@ -243,7 +302,7 @@ pub(crate) fn call_with_keyword<'py>(
     let arguments = [object.as_ptr(), value.as_ptr()];
     // SAFETY: one positional argument (the object itself) and one value for the one keyword, all
     // alive during the call (F1, F2).
-    let answer = stopped_if_ended(|| unsafe {
+    let answer = stopping(|| unsafe {
         PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, keyword.0.as_ptr())
     });
     // SAFETY: a new reference, or null with an exception set (F3).

@@ -6,7 +6,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 
-use dlbridge::ffi::Unwinds;
+use dlbridge::ffi::{Unwinds, stopping};
 use dlbridge::protocol::table::{ATTRIBUTE, CAPSULE, usable};
 use dlbridge::sys::{
     DLDeviceType, DLPackDLTensorFromPyObjectNoSync, DLPackExchangeAPI, DLPackExchangeAPIHeader,
@@ -22,7 +22,6 @@ use pyo3::{Borrowed, intern};
 use super::capsule::adopt;
 use super::descriptor::DescriptorSpace;
 use super::driver::Stream;
-use super::interpreter::stopped_if_ended;
 use super::table::is_ours;
 use crate::{Error, Result};
 
@@ -110,7 +109,7 @@ impl<'a, 'py> Published<'a, 'py> {
         let mut handle = ptr::null_mut();
         let kind = DLDeviceType(device.kind.0);
         // SAFETY: a callback of a type's own table, a place for the answer, and attached (F1, F5).
-        let status = stopped_if_ended(|| unsafe {
+        let status = stopping(|| unsafe {
             current_work_stream.unwinding()(kind, device.id, &raw mut handle)
         });
         // SAFETY: the producer's own current stream (SAFETY.md, T11).
@@ -130,7 +129,7 @@ impl Gives<'_, '_> {
     pub(crate) fn tensor(&self) -> Result<Option<Tensor>> {
         let mut tensor = ptr::null_mut();
         // SAFETY: the object goes by the table, and the interpreter is attached (F1, F5).
-        let status = stopped_if_ended(|| unsafe {
+        let status = stopping(|| unsafe {
             self.function.unwinding()(self.object.as_ptr().cast(), &raw mut tensor)
         });
         if status != 0 {
@@ -152,7 +151,7 @@ impl Describes<'_, '_> {
     #[inline(always)]
     pub(crate) fn write(&self, space: &mut DescriptorSpace) -> bool {
         // SAFETY: the object goes by the table, and the interpreter is attached (F1, F5).
-        let status = stopped_if_ended(|| unsafe {
+        let status = stopping(|| unsafe {
             self.function.unwinding()(self.object.as_ptr().cast(), &raw mut space.descriptor)
         });
         status == 0
@@ -168,7 +167,7 @@ impl Makes {
         let tensor = tensor.into_raw();
         let mut object: *mut c_void = ptr::null_mut();
         // SAFETY: the interpreter is attached, and the tensor was exported just now (F1, R3).
-        let status = stopped_if_ended(|| unsafe { self.0.unwinding()(tensor, &raw mut object) });
+        let status = stopping(|| unsafe { self.0.unwinding()(tensor, &raw mut object) });
         if status != 0 {
             // Fetched first: releasing may run Python code, which must not find an exception set.
             let error = failure(py);
@@ -216,7 +215,7 @@ impl Allocates {
         let mut said = Said::default();
         let context = (&raw mut said).cast();
         // SAFETY: the prototype's shape has `ndim` extents; `hear` takes this context (F2).
-        let status = stopped_if_ended(|| unsafe {
+        let status = stopping(|| unsafe {
             self.0.unwinding()(&raw mut prototype, &raw mut tensor, context, Some(hear))
         });
         if status != 0 {

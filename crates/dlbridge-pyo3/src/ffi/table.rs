@@ -5,9 +5,9 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{ptr, slice};
 
+use dlbridge::ffi::{catch, on_unwind};
 use dlbridge::protocol::table::CAPSULE;
 use dlbridge::sys::{
     DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use super::callbacks::{Publish, guarded, panicked, with_object};
 use super::capsule::{self, try_adopt};
 use super::class::prepare_class;
+use super::interpreter::check_ended;
 use crate::Error;
 
 /// A table that threads share: its fields never change.
@@ -57,6 +58,7 @@ pub(crate) fn capsule<T: Publish>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> 
     let table = ptr::from_ref(of::<T>()).cast_mut().cast::<c_void>();
     // SAFETY: a constant table; nothing is to be released (F6).
     let capsule = unsafe { capsule::make(py, table, CAPSULE, None) }?;
+    on_unwind(check_ended);
     prepare_class(&py.get_type::<T>(), &capsule)?;
     Ok(capsule)
 }
@@ -150,7 +152,7 @@ unsafe extern "C" fn allocate(
     set_error: Option<DLPackSetError>,
 ) -> c_int {
     // SAFETY: the caller's duty is to give a prototype, whose data is not looked at.
-    let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { zeros_like(prototype) }));
+    let outcome = catch(|| unsafe { zeros_like(prototype) });
     let error = match outcome {
         Ok(Ok(tensor)) => {
             // SAFETY: the caller's duty is to give a place to write to.
@@ -158,7 +160,7 @@ unsafe extern "C" fn allocate(
             return 0;
         }
         Ok(Err(error)) => error.to_string(),
-        Err(payload) => panicked("DLPack allocator", "its export", payload),
+        Err(panic) => panicked("DLPack allocator", "its export", &panic),
     };
     if let (Some(set_error), Ok(message)) = (set_error, CString::new(error)) {
         let kind: *const c_char = c"BufferError".as_ptr();

@@ -17,6 +17,7 @@ use pyo3::{Borrowed, intern};
 use super::protocol::Protocol;
 use super::{advice, fallback};
 use crate::ffi::capsule;
+use crate::ffi::interpreter::through_pyo3;
 #[cfg(not(windows))]
 use crate::ffi::interpreter::{Keyword, call_with_keyword};
 #[cfg(not(windows))]
@@ -59,10 +60,10 @@ impl Answer<'_> {
 /// Imports an object by `__dlpack__`, or by another protocol if it has no such method.
 #[inline(never)]
 pub(super) fn import_by_dlpack(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
-    match ask(object, Keywords::SHARED) {
+    through_pyo3(|| match ask(object, Keywords::SHARED) {
         Ok(answer) => answer.take(),
         Err(failure) => import_otherwise(object, failure),
-    }
+    })
 }
 
 /// Calls `__dlpack__`, a second time if it does not accept a keyword.

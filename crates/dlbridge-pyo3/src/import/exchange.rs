@@ -11,6 +11,7 @@ use pyo3::{Borrowed, intern};
 
 use super::refusals;
 use crate::ffi::descriptor::{Described, DescriptorSpace, Forgotten};
+use crate::ffi::interpreter::through_pyo3;
 use crate::ffi::published::{Describes, Gives, Published};
 use crate::ffi::torch::{Values, values};
 use crate::stream::Stream;
@@ -116,7 +117,7 @@ fn not_described(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
 /// imported by `__dlpack__`.
 #[cold]
 fn resolved(object: Borrowed<'_, '_, PyAny>, _: Forgotten<'_>) -> Result<bool> {
-    match elsewhere(object) {
+    match through_pyo3(|| elsewhere(object)) {
         Ok(None) => Ok(true),
         Ok(Some(why)) => Err(Error::buffer(why)),
         Err(error) if error.is_instance_of::<PyException>(object.py()) => Ok(false),

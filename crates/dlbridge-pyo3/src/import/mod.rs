@@ -40,6 +40,7 @@ pub use protocol::Protocol;
 use shared::{describe, import_by_path, import_shared};
 
 use crate::ffi::descriptor::DescriptorSpace;
+use crate::ffi::interpreter::through_pyo3;
 use crate::stream::Stream;
 use crate::types::path_of;
 use crate::{Result, release};
@@ -78,14 +79,14 @@ pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result
     }
     let (tensor, protocol) = match options.stream {
         None => import_shared(object)?,
-        Some(stream) => on_stream::import_on_stream(object, stream)?,
+        Some(stream) => through_pyo3(|| on_stream::import_on_stream(object, stream))?,
     };
     let stream = on_stream::stream_after(object, &tensor, protocol, options.stream)?;
     if options == ImportOptions::default() {
         return Ok(Imported { tensor, protocol, stream });
     }
     let address = tensor.data_ptr();
-    let tensor = deliver::deliver(object, tensor, stream, options)?;
+    let tensor = through_pyo3(|| deliver::deliver(object, tensor, stream, options))?;
     if tensor.data_ptr() == address {
         return Ok(Imported { tensor, protocol, stream });
     }
@@ -211,5 +212,5 @@ fn copied_chunks(
     let is_asked = options.copy == CopyMode::Always
         && options.stream.is_none()
         && options.device.is_none_or(|device| device == Device::CPU);
-    if is_asked { fallback::copy_chunks(object) } else { Ok(None) }
+    if is_asked { through_pyo3(|| fallback::copy_chunks(object)) } else { Ok(None) }
 }

@@ -19,11 +19,11 @@ mod later;
 mod nested;
 mod queue;
 
-use dlbridge::ffi::Binding;
+use dlbridge::ffi::{Binding, on_unwind};
 use dlbridge::{ArcTensor, Tensor};
 use pyo3::prelude::*;
 
-use crate::ffi::interpreter::{self, attached, stop};
+use crate::ffi::interpreter::{self, attached, check_ended};
 pub(crate) use nested::drain;
 use nested::run;
 pub(crate) use queue::NeedsInterpreter;
@@ -97,8 +97,7 @@ fn release<T: NeedsInterpreter>(value: T) {
 }
 
 /// The rules for dropping tensors of other producers.
-static BINDING: Binding =
-    Binding { may_delete, release: |tensor| release(Tensor::from(tensor)), unwound: stop };
+static BINDING: Binding = Binding { may_delete, release: |tensor| release(Tensor::from(tensor)) };
 
 /// Called before the first import.
 pub(crate) fn binding() -> &'static Binding {
@@ -122,6 +121,7 @@ pub(crate) fn prepare() {
 
 #[cold]
 fn prepare_now() {
+    on_unwind(check_ended);
     if let Some(py) = attached() {
         ending::prepare(py);
     }

@@ -9,6 +9,7 @@ use pyo3::types::PyInt;
 use pyo3::{Borrowed, intern};
 
 use crate::ffi::driver::Stream;
+use crate::ffi::interpreter::through_pyo3;
 use crate::{Error, Result};
 
 impl Stream {
@@ -37,21 +38,25 @@ impl<'py> FromPyObject<'_, 'py> for Stream {
 
     /// A number from -1 on, or an object with `__cuda_stream__`.
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> Result<Self> {
-        let number = object.extract::<i64>();
-        if let Some(stream) = number.ok().and_then(Self::from_number) {
-            return Ok(stream);
-        }
-        if let Some(protocol) = object.getattr_opt(intern!(object.py(), "__cuda_stream__"))? {
-            return of_protocol(&protocol);
-        }
-        let found = object.repr()?;
-        let expected = "a number from -1 on, or an object with __cuda_stream__";
-        let message = format!("stream: expected {expected}, found {found}");
-        if object.is_instance_of::<PyInt>() {
-            return Err(Error::buffer(message));
-        }
-        Err(PyTypeError::new_err(message).into())
+        through_pyo3(|| of_object(object))
     }
+}
+
+fn of_object(object: Borrowed<'_, '_, PyAny>) -> Result<Stream> {
+    let number = object.extract::<i64>();
+    if let Some(stream) = number.ok().and_then(Stream::from_number) {
+        return Ok(stream);
+    }
+    if let Some(protocol) = object.getattr_opt(intern!(object.py(), "__cuda_stream__"))? {
+        return of_protocol(&protocol);
+    }
+    let found = object.repr()?;
+    let expected = "a number from -1 on, or an object with __cuda_stream__";
+    let message = format!("stream: expected {expected}, found {found}");
+    if object.is_instance_of::<PyInt>() {
+        return Err(Error::buffer(message));
+    }
+    Err(PyTypeError::new_err(message).into())
 }
 
 /// The stream of an object's `__cuda_stream__`: version 0 of the protocol is the pair of 0

@@ -16,6 +16,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::{ptr, slice};
 
 use dlbridge::Tensor;
+use dlbridge::ffi::{Unwinds, stopping};
 use pyo3::prelude::*;
 
 use super::capsule;
@@ -201,7 +202,7 @@ impl<'a> Array<'a> {
             return ptr::null();
         }
         // SAFETY: that many buffers, as counted (F8).
-        unsafe { self.0.buffers.add(index).read() }
+        unsafe { self.0.buffers.wrapping_add(index).read() }
     }
 
     fn child(self, name: &str) -> Result<Self> {
@@ -329,7 +330,7 @@ impl<T: Releasable> Drop for Owned<T> {
         if let Some(release) = *self.0.callback() {
             // SAFETY: live, and released once, since the callback clears itself and the struct is gone
             // afterwards (F8).
-            unsafe { release(place) };
+            stopping(|| unsafe { release.unwinding()(place) });
         }
     }
 }

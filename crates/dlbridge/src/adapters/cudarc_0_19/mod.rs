@@ -11,12 +11,12 @@ pub(super) mod raw;
 
 use std::fmt;
 use std::ops::Deref;
-use std::panic;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, CudaViewMut};
 
 use self::raw::{Owned, driver, export_borrowed, export_slice, producer, take_slice};
+use crate::raw::unwind::catch;
 use crate::{Builder, Device, DeviceKind, Error, Plain, Tensor};
 
 /// A CUDA slice becomes a tensor of one axis, without a copy. It is of class
@@ -230,12 +230,8 @@ pub fn context(device: Device) -> Result<Arc<CudaContext>, Error> {
     };
     let doing = "opening the device";
     // Where there is no driver, cudarc panics.
-    match panic::catch_unwind(|| CudaContext::new(ordinal)) {
+    match catch(|| CudaContext::new(ordinal)) {
         Ok(context) => context.map_err(driver(doing)),
-        Err(cause) => {
-            let said = cause.downcast_ref::<String>().cloned();
-            let message = said.unwrap_or_else(|| "there is no driver".to_owned());
-            Err(driver(doing)(message))
-        }
+        Err(panic) => Err(driver(doing)(panic.words())),
     }
 }

@@ -6,9 +6,8 @@ use std::ptr::NonNull;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor};
 
-use super::deferred::Unwound;
 use super::header;
-use crate::raw::unwind::Unwinds;
+use crate::raw::unwind::{Unwinds, stopping};
 use crate::{DescriptorError, Error, Flags};
 
 /// A managed tensor of DLPack in one of its two ABIs: [`DLManagedTensorVersioned`] of DLPack 1.x, or
@@ -172,10 +171,8 @@ pub(crate) fn not_null<A>(tensor: *mut A) -> Result<NonNull<A>, Error> {
 pub(crate) unsafe fn delete<A: Abi>(tensor: NonNull<A>) {
     // SAFETY: valid (the caller's duty).
     if let Some(deleter) = unsafe { A::deleter(tensor) } {
-        let unwound = Unwound;
         // SAFETY: called once, with its own tensor (the caller's duty).
-        unsafe { deleter.unwinding()(tensor.as_ptr()) };
-        std::mem::forget(unwound);
+        stopping(|| unsafe { deleter.unwinding()(tensor.as_ptr()) });
     }
 }
 

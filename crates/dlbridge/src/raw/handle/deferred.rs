@@ -23,25 +23,10 @@ pub struct Binding {
     /// Called where `may_delete` returns false, and for a tensor in a chain of exports: such releases can
     /// nest to any depth. It must not panic.
     pub release: fn(DeferredDrop),
-    /// Called where the deleter of a producer unwinds: the runtime ends the thread. It must not return if
-    /// a frame of this thread drops values that need the runtime, or catches panics.
-    pub unwound: fn(),
 }
 
 /// The first binding that imported a tensor; null until then. A process has one runtime of a language.
 static BINDING: AtomicPtr<Binding> = AtomicPtr::new(ptr::null_mut());
-
-/// Dropped only where a deleter unwinds.
-pub(super) struct Unwound;
-
-impl Drop for Unwound {
-    #[cold]
-    fn drop(&mut self) {
-        if let Some(binding) = kept() {
-            (binding.unwound)();
-        }
-    }
-}
 
 /// Keeps the first binding.
 #[inline(always)]

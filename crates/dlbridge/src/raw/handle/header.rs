@@ -5,7 +5,6 @@ use std::any::{Any, TypeId};
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -16,6 +15,7 @@ use super::abi::{Abi, Deleter};
 use super::metadata::{Metadata, Origin};
 use crate::layout::{Layout as Measured, Lists};
 use crate::raw::descriptor::checked::{Checked, Memory, describe};
+use crate::raw::unwind::catch;
 use crate::{Error, Flags};
 
 /// The part of a header that does not depend on the owner's type.
@@ -345,7 +345,5 @@ unsafe extern "C" fn delete<A: Abi>(tensor: *mut A) {
     let Some(header) = NonNull::new(tensor.cast::<Header>()) else { return };
     // SAFETY: `expose` returned the header's own address, and the consumer, which calls this once, owned
     // a handle (R3, C2).
-    let result = catch_unwind(AssertUnwindSafe(|| unsafe { drop_handle(header) }));
-    // Dropping the payload of a panic could panic again.
-    std::mem::forget(result);
+    let _ = catch(|| unsafe { drop_handle(header) });
 }

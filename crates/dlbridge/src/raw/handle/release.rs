@@ -1,13 +1,13 @@
 //! Drops handles that other handles own: at once up to a depth, in a loop beyond it.
 //! Invariant: a queued handle is dropped before the call that it was queued under returns.
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::cell::{Cell, RefCell};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 
 use super::header::{self, Destroy, Header};
 use super::{Handle, Unstrided};
+use crate::raw::unwind::{Panic, catch};
 
 /// The depth up to which a handle is dropped at once. The drop of an owner may wait for the end of a
 /// tensor that it drops itself, so a release must not be put off without need.
@@ -19,7 +19,7 @@ struct Releases {
     depth: Cell<u32>,
     queue: RefCell<Vec<Handle>>,
     /// The last panic of an owner. It is resumed when all is released.
-    panic: Cell<Option<Box<dyn Any + Send>>>,
+    panic: Cell<Option<Panic>>,
 }
 
 thread_local! {
@@ -44,8 +44,8 @@ fn release_last(handle: Handle) {
     RELEASES.set(Some(NonNull::from(&releases)));
     releases.release(handle);
     RELEASES.set(None);
-    if let Some(payload) = releases.panic.take() {
-        resume_unwind(payload);
+    if let Some(panic) = releases.panic.take() {
+        panic.resume();
     }
 }
 
@@ -59,11 +59,8 @@ impl Releases {
         self.depth.set(depth + 1);
         let mut next = Some(handle);
         while let Some(handle) = next {
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(handle))) {
-                // Dropping a second one could panic again.
-                if let Some(second) = self.panic.replace(Some(payload)) {
-                    std::mem::forget(second);
-                }
+            if let Err(panic) = catch(|| drop(handle)) {
+                self.panic.set(Some(panic));
             }
             next = self.queue.borrow_mut().pop();
         }

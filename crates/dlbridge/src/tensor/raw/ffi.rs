@@ -14,7 +14,7 @@ use crate::raw::handle::abi::{self, not_null};
 use crate::raw::handle::deferred::keep;
 pub use crate::raw::handle::deferred::{Binding, DeferredDrop};
 use crate::raw::handle::release::Nests;
-pub use crate::raw::unwind::Unwinds;
+pub use crate::raw::unwind::{Panic, Unwinds, catch, on_unwind, stopping};
 use crate::raw::write::ElementsMut;
 use crate::{Access, ArcTensor, Element, Error, Flags, Tensor, ViewMut};
 
