@@ -1,5 +1,5 @@
 //! New memory from the framework of the caller's array.
-//! Calling a table's allocator belongs to `ffi::allocate`, exporting the result to `to_caller`.
+//! Calling a table's allocator belongs to `ffi::published`, exporting the result to `to_caller`.
 //! Invariant: host memory is zeroed and exclusive.
 
 use dlbridge::{DType, Device, Element, Flags, Tensor, layout};
