@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use dlbridge::ffi::KeepAlive;
+use dlbridge::ffi::{BorrowedTensor, KeepAlive};
 use dlbridge::sys::DLTensor;
 use dlbridge::{Device, Flags, Tensor};
 use pyo3::Borrowed;
@@ -251,11 +251,11 @@ impl<'a, 'py> Array<'a, 'py> {
     /// Imports the array; `None` if `__dlpack__` must be called.
     #[inline]
     pub(crate) fn tensor(self) -> Result<Option<Tensor>> {
-        let mut space = DescriptorSpace::empty();
+        let mut strides = BorrowedTensor::NO_STRIDES;
         // From here on no Python code runs that could change the array.
         release::prepare();
-        let Some(flags) = self.write(&mut space) else { return Ok(None) };
-        let descriptor = &space.descriptor;
+        let Some((descriptor, flags)) = self.read(&mut strides) else { return Ok(None) };
+        let descriptor = &descriptor;
         if let Some(keep) = self.export_behind() {
             // SAFETY: the array has no memory of its own, and `keep` keeps what its base does (T3).
             return Ok(Some(unsafe { dlbridge::ffi::from_owner_raw(keep, descriptor, flags) }?));
@@ -271,7 +271,8 @@ impl<'a, 'py> Array<'a, 'py> {
     /// Describes the memory of the array in `space`; `None` if `__dlpack__` must be called.
     #[inline(always)]
     pub(crate) fn describe(self, space: &mut DescriptorSpace) -> Option<Described<'_>> {
-        let flags = self.write(space)?;
+        let (descriptor, flags) = self.read(&mut space.strides)?;
+        space.descriptor = descriptor;
         space.described(flags)
     }
 
@@ -302,9 +303,9 @@ impl<'a, 'py> Array<'a, 'py> {
         capsule::keep(base)
     }
 
-    /// Writes the descriptor of the array, and returns the flags of its memory.
+    /// The descriptor of the array, whose strides are written to `space`, and the flags of its memory.
     #[inline(always)]
-    fn write(self, space: &mut DescriptorSpace) -> Option<Flags> {
+    fn read(self, space: &mut [MaybeUninit<i64>; dlbridge::MAX_RANK]) -> Option<(DLTensor, Flags)> {
         // SAFETY: an array of this layout (F5), whose fields nobody changes now (T12).
         let ArrayFields { data, rank, extents, strides: in_bytes, descriptor, flags, .. } =
             unsafe { ptr::read(self.fields()) };
@@ -319,8 +320,7 @@ impl<'a, 'py> Array<'a, 'py> {
         }
         let itemsize = i64::from(dtype.bits / 8);
         let shift = itemsize.trailing_zeros();
-        for (axis, stride) in space.strides.iter_mut().enumerate().take(usize::try_from(rank).ok()?)
-        {
+        for (axis, stride) in space.iter_mut().enumerate().take(usize::try_from(rank).ok()?) {
             // SAFETY: an array has as many strides as axes (F5).
             let bytes = unsafe { in_bytes.add(axis) };
             // SAFETY: the same.
@@ -331,9 +331,9 @@ impl<'a, 'py> Array<'a, 'py> {
             stride.write(bytes >> shift);
         }
         let device = Device::CPU.into();
-        let (shape, strides) = (extents.cast(), space.strides.as_mut_ptr().cast());
+        let (shape, strides) = (extents.cast(), space.as_mut_ptr().cast());
         let (ndim, byte_offset) = (rank, 0);
-        space.descriptor = DLTensor { data, device, ndim, dtype, shape, strides, byte_offset };
-        Some(if flags & WRITEABLE == 0 { Flags::READ_ONLY } else { Flags::NONE })
+        let flags = if flags & WRITEABLE == 0 { Flags::READ_ONLY } else { Flags::NONE };
+        Some((DLTensor { data, device, ndim, dtype, shape, strides, byte_offset }, flags))
     }
 }

@@ -177,7 +177,9 @@ pub unsafe fn with_borrowed<R>(
     function: impl FnOnce(&Tensor) -> Result<R>,
 ) -> Result<R> {
     release::drain(object.py());
-    let (mut space, mut strides) = (DescriptorSpace::empty(), BorrowedTensor::NO_STRIDES);
+    // One by one, so that neither is moved.
+    let mut space = DescriptorSpace::empty();
+    let mut strides = BorrowedTensor::NO_STRIDES;
     let (described, imported);
     let tensor = match describe(object, &mut space)? {
         Some(found) => {

@@ -5,7 +5,7 @@
 use dlbridge::{DType, Device, MAX_RANK, layout};
 use pyo3::prelude::*;
 
-use super::{Array, Fields, Schema, extension, released};
+use super::{Array, ArrowArray, Schema, extension, released};
 use crate::dtypes::arrow;
 use crate::ffi::memory::ForeignMemory;
 use crate::{Error, Result};
@@ -49,7 +49,7 @@ impl Unparsed {
                 let message = format!("{name}: expected numbers, found {what} ({format:?}){help}");
                 Err(Error::buffer(message))
             };
-            if schema.has_dictionary() {
+            if !schema.0.dictionary.is_null() {
                 let help = "; take the values or the codes: x.cast(pl.String) or x.to_physical() in \
                     Polars, x.dictionary_decode() in pyarrow, x.cat.codes in pandas";
                 return refuse("values encoded by a dictionary", help);
@@ -73,7 +73,7 @@ impl Unparsed {
                     extents.push(size);
                 }
                 None if format == "+s" && levels.is_empty() => {
-                    let columns = schema.children();
+                    let columns = schema.0.n_children;
                     if columns != 1 {
                         return Err(Error::buffer(format!(
                             "{name}: expected one column, found {columns}; select one: x[\"name\"], or \
@@ -113,7 +113,7 @@ impl Unparsed {
 impl ColumnType {
     /// The memory of one chunk.
     pub(super) fn memory(&self, name: &str, mut array: Array<'_>) -> Result<ForeignMemory> {
-        let rows = array.length();
+        let rows = array.0.length;
         let mut range = Range { start: 0, len: rows };
         for level in &self.levels {
             let within = checked(name, array, range, Expected::CHILD)?;
@@ -198,19 +198,23 @@ impl Range {
 
 /// Checks an array's fields. Returns the range of its memory for a range of its values.
 fn checked(name: &str, array: Array<'_>, range: Range, expected: Expected) -> Result<Range> {
-    let Fields { length, null_count, offset, n_buffers, n_children, has_dictionary, has_buffers } =
-        array.fields();
-    if array.is_released() {
+    let ArrowArray { length, null_count, offset, n_buffers, n_children, buffers, .. } = *array.0;
+    if array.0.release.is_none() {
         return Err(released(name));
     }
-    let Expected { buffers, children } = expected;
-    if n_buffers != buffers {
-        return Err(Error::buffer(format!("n_buffers: expected {buffers}, found {n_buffers}")));
+    let expected_buffers = expected.buffers;
+    if n_buffers != expected_buffers {
+        return Err(Error::buffer(format!(
+            "n_buffers: expected {expected_buffers}, found {n_buffers}"
+        )));
     }
-    if !has_buffers {
-        return Err(Error::buffer(format!("buffers: expected {buffers} addresses, found null")));
+    if buffers.is_null() {
+        return Err(Error::buffer(format!(
+            "buffers: expected {expected_buffers} addresses, found null"
+        )));
     }
-    if n_children != children || has_dictionary {
+    let children = expected.children;
+    if n_children != children || !array.0.dictionary.is_null() {
         return Err(Error::buffer(format!(
             "n_children: expected {children} and no dictionary, found {n_children}"
         )));

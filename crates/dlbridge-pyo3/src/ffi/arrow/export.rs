@@ -87,7 +87,7 @@ type ArrayParts = Parts<ArrowArray, ([*const c_void; 2], Option<ObjectTensor>)>;
 /// The child's place, the number of children, and the pointer to the parts of a struct.
 fn parts<T: Releasable, K>(child: Option<T>, kept: K) -> (*mut Parts<T, K>, i64) {
     let count = i64::from(child.is_some());
-    let boxed = |child| Box::into_raw(Box::new(Owned::new(child))).cast::<T>();
+    let boxed = |child| Box::into_raw(Box::new(Owned(child))).cast::<T>();
     let child = [child.map_or(ptr::null_mut(), boxed)];
     (Box::into_raw(Box::new(Parts { child, kept })), count)
 }
@@ -167,7 +167,7 @@ unsafe extern "C" fn release<T: Releasable, K>(place: *mut T) {
 
 /// A capsule that owns a struct. A consumer moves the struct, and leaves it marked as released.
 fn capsule<T: Releasable>(py: Python<'_>, made: T) -> Result<Bound<'_, PyAny>> {
-    let place = Box::into_raw(Box::new(Owned::new(made)));
+    let place = Box::into_raw(Box::new(Owned(made)));
     // SAFETY: not null, and `destroy` is made for the struct and its name (F4).
     unsafe { capsule::make(py, place.cast(), T::CAPSULE, Some(destroy::<T>)) }.map_err(|error| {
         // SAFETY: no capsule took it (R7).

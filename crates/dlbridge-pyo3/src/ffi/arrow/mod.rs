@@ -20,12 +20,16 @@ use dlbridge::ffi::{Unwinds, stopping};
 use pyo3::prelude::*;
 
 use super::capsule;
+use super::memory::ForeignMemory;
 use super::versions::with_critical_section;
 use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 use column::Unparsed;
 pub(crate) use export::capsules;
-pub(crate) use stream::{Chunk, Chunks};
+pub(crate) use stream::Chunks;
+
+/// The method of an object with chunks, for messages.
+const STREAM: &str = "__arrow_c_stream__";
 
 /// Imports the values of the capsules that the method `name` returned: numbers without nulls, read-only,
 /// since arrays are immutable.
@@ -38,17 +42,41 @@ pub(crate) fn import(
     content::<ArrowArray>(array)?;
     // SAFETY: a capsule of this name holds this struct, which is not freed while the capsule lives (F4);
     // no Python code runs while it is read.
-    let column = Unparsed::read(name, unsafe { Schema::at(place) })?.parse(schema.py())?;
-    // On a build without the GIL, two threads could move the same array.
-    with_critical_section(array, || {
-        let place = content::<ArrowArray>(array)?;
-        // SAFETY: the same as for the schema (F4).
-        let memory = column.memory(name, unsafe { Array::at(place) })?;
-        // SAFETY: the capsule's struct, guarded from other threads (F4).
-        let owner = Owner::new(unsafe { Owned::take(place) });
+    let column = Unparsed::read(name, Schema(unsafe { &*place }))?.parse(schema.py())?;
+    let array = Owned::<ArrowArray>::of(array)?;
+    let memory = column.memory(name, Array(&array.0))?;
+    Chunk { array, memory }.tensor()
+}
+
+/// An array, and where its values are.
+pub(crate) struct Chunk {
+    array: Owned<ArrowArray>,
+    memory: ForeignMemory,
+}
+
+impl Chunk {
+    /// A tensor over the values.
+    pub(crate) fn tensor(self) -> Result<Tensor> {
         // SAFETY: the values are there until the array is released (SAFETY.md, T3).
-        unsafe { memory.tensor(owner) }
-    })
+        unsafe { self.memory.tensor(Owner::new(self.array)) }
+    }
+
+    /// Copies the values, which are contiguous, to the start of other memory.
+    ///
+    /// # Panics
+    ///
+    /// If it is smaller.
+    fn copy_to(&self, target: &mut [u8]) -> Result<usize> {
+        let (size, data) = (self.memory.reach()?.above, self.memory.data());
+        if size != 0 && data.is_null() {
+            return Err(Error::buffer("buffers: expected the address of values, found null"));
+        }
+        if let Some(target) = target[..size].first_mut() {
+            // SAFETY: contiguous, and so many bytes long (SAFETY.md, T3); as many of the target.
+            unsafe { ptr::copy_nonoverlapping(data.cast(), ptr::from_mut(target), size) };
+        }
+        Ok(size)
+    }
 }
 
 /// The struct in a capsule of its name.
@@ -108,28 +136,12 @@ struct ArrowArrayStream {
 struct Schema<'a>(&'a ArrowSchema);
 
 impl<'a> Schema<'a> {
-    /// # Safety
-    ///
-    /// `place` points to a schema that no code changes, releases or frees during `'a`.
-    unsafe fn at(place: *const ArrowSchema) -> Self {
-        // SAFETY: the caller's duty.
-        Self(unsafe { &*place })
-    }
-
     fn format(self, name: &str) -> Result<Cow<'a, str>> {
         if self.0.release.is_none() || self.0.format.is_null() {
             return Err(released(name));
         }
         // SAFETY: a NUL-terminated string, as long as the schema lives (F8).
         Ok(unsafe { CStr::from_ptr(self.0.format) }.to_string_lossy())
-    }
-
-    fn has_dictionary(self) -> bool {
-        !self.0.dictionary.is_null()
-    }
-
-    fn children(self) -> i64 {
-        self.0.n_children
     }
 
     /// The keys and values of the metadata; none of a released schema.
@@ -149,41 +161,7 @@ impl<'a> Schema<'a> {
 #[derive(Clone, Copy)]
 struct Array<'a>(&'a ArrowArray);
 
-/// The plain fields of an array.
-struct Fields {
-    length: i64,
-    null_count: i64,
-    offset: i64,
-    n_buffers: i64,
-    n_children: i64,
-    has_dictionary: bool,
-    has_buffers: bool,
-}
-
 impl<'a> Array<'a> {
-    /// # Safety
-    ///
-    /// `place` points to an array that no code changes, releases or frees during `'a`.
-    unsafe fn at(place: *const ArrowArray) -> Self {
-        // SAFETY: the caller's duty.
-        Self(unsafe { &*place })
-    }
-
-    fn is_released(self) -> bool {
-        self.0.release.is_none()
-    }
-
-    fn length(self) -> i64 {
-        self.0.length
-    }
-
-    fn fields(self) -> Fields {
-        let ArrowArray { length, null_count, offset, n_buffers, n_children, .. } = *self.0;
-        let (has_dictionary, has_buffers) =
-            (!self.0.dictionary.is_null(), !self.0.buffers.is_null());
-        Fields { length, null_count, offset, n_buffers, n_children, has_dictionary, has_buffers }
-    }
-
     /// The validity bits, one for each value; `None` if all are valid.
     fn validity(self) -> Option<&'a [u8]> {
         let bits = self.buffer(0).cast::<u8>();
@@ -198,11 +176,12 @@ impl<'a> Array<'a> {
     }
 
     fn buffer(self, index: usize) -> *const c_void {
-        if self.is_released() || self.0.buffers.is_null() || self.0.n_buffers <= index as i64 {
+        let ArrowArray { release, buffers, n_buffers, .. } = *self.0;
+        if release.is_none() || buffers.is_null() || n_buffers <= index as i64 {
             return ptr::null();
         }
         // SAFETY: that many buffers, as counted (F8).
-        unsafe { self.0.buffers.wrapping_add(index).read() }
+        unsafe { buffers.wrapping_add(index).read() }
     }
 
     fn child(self, name: &str) -> Result<Self> {
@@ -306,17 +285,17 @@ impl<T: Releasable> Owned<T> {
         moved
     }
 
-    /// Wraps a struct that was made here.
-    fn new(made: T) -> Self {
-        Self(made)
+    /// Moves a struct out of its capsule.
+    fn of(capsule: &Bound<'_, PyAny>) -> Result<Self> {
+        with_critical_section(capsule, || {
+            let place = content::<T>(capsule)?;
+            // SAFETY: a capsule of this name holds this struct, guarded from other threads (F4).
+            Ok(unsafe { Self::take(place) })
+        })
     }
 
     fn is_live(&mut self) -> bool {
         self.0.callback().is_some()
-    }
-
-    fn get(&self) -> &T {
-        &self.0
     }
 
     fn as_mut_ptr(&mut self) -> *mut T {
@@ -335,6 +314,47 @@ impl<T: Releasable> Drop for Owned<T> {
     }
 }
 
+impl Owned<ArrowArrayStream> {
+    /// Calls a function of a stream that fills in a struct. Detached, since its threads may need the GIL
+    /// (DuckDB runs a query).
+    fn filled<T: Releasable>(
+        &mut self,
+        py: Python<'_>,
+        function: Option<unsafe extern "C" fn(*mut ArrowArrayStream, *mut T) -> c_int>,
+    ) -> Result<Owned<T>> {
+        struct Detached<T>(T);
+        // SAFETY: a struct of Arrow may be used by any thread, and the one that detaches goes on with it
+        // (R9).
+        unsafe impl<T> Send for Detached<T> {}
+
+        if !self.is_live() {
+            let message = format!("{STREAM}: expected a live stream, found a released one");
+            return Err(Error::buffer(message));
+        }
+        let mut made = Owned::<T>::empty();
+        let work = Detached((function, self.as_mut_ptr(), made.as_mut_ptr()));
+        let status = py.detach(move || {
+            let Detached((function, stream, place)) = { work };
+            // SAFETY: a live stream, used by this thread alone, and a place for the struct (F5).
+            function.map(|function| unsafe { function(stream, place) })
+        });
+        let status = match status {
+            Some(0) => return Ok(made),
+            Some(status) => format!("error {status}"),
+            None => "no function".to_owned(),
+        };
+        let stream = self.as_mut_ptr();
+        // SAFETY: a live stream whose last call failed (F5).
+        let text = self.0.get_last_error.map(|get_last_error| unsafe { get_last_error(stream) });
+        let reason = match text {
+            // SAFETY: NUL-terminated, and valid until the next call of the stream (F8).
+            Some(text) if !text.is_null() => unsafe { CStr::from_ptr(text) }.to_string_lossy(),
+            _ => "it gave no reason".into(),
+        };
+        Err(Error::buffer(format!("{STREAM}: expected a chunk, found {status}: {reason}")))
+    }
+}
+
 impl NeedsInterpreter for Owned<ArrowArray> {
     /// pyarrow's own callback takes the GIL if a Python object owns the memory.
     fn release(self, _: Python<'_>) {
@@ -349,37 +369,22 @@ impl NeedsInterpreter for Owned<ArrowArray> {
 /// `metadata` is null, or points to metadata as Arrow's C data interface encodes it: the number of
 /// pairs, then for each key and value its length and its bytes. They live for `'a`.
 unsafe fn pairs_of<'a>(metadata: *const c_char) -> Result<Vec<(&'a [u8], &'a [u8])>> {
-    if metadata.is_null() {
-        return Ok(Vec::new());
-    }
     let mut at = metadata.cast::<u8>();
-    // SAFETY: the caller's duty, as for every length and text below.
-    let count = unsafe { number(&mut at) }?;
-    // SAFETY: the same.
-    let mut text = || unsafe { text(&mut at) };
+    let number = |at: &mut *const u8| {
+        // SAFETY: the caller's duty; numbers are not aligned.
+        let number = unsafe { at.cast::<i32>().read_unaligned() };
+        *at = at.wrapping_add(size_of::<i32>());
+        usize::try_from(number).map_err(|_| {
+            Error::buffer(format!("metadata: expected lengths of 0 or more, found {number}"))
+        })
+    };
+    let count = if metadata.is_null() { 0 } else { number(&mut at)? };
+    let mut text = || {
+        let len = number(&mut at)?;
+        // SAFETY: the caller's duty.
+        let text = unsafe { slice::from_raw_parts(at, len) };
+        at = at.wrapping_add(len);
+        Ok::<_, Error>(text)
+    };
     (0..count).map(|_| Ok((text()?, text()?))).collect()
-}
-
-/// # Safety
-///
-/// `at` points to a number.
-unsafe fn number(at: &mut *const u8) -> Result<usize> {
-    // SAFETY: the caller's duty; numbers are not aligned.
-    let number = unsafe { at.cast::<i32>().read_unaligned() };
-    *at = at.wrapping_add(size_of::<i32>());
-    usize::try_from(number).map_err(|_| {
-        Error::buffer(format!("metadata: expected lengths of 0 or more, found {number}"))
-    })
-}
-
-/// # Safety
-///
-/// `at` points to a number, and that many bytes, which live for `'a`.
-unsafe fn text<'a>(at: &mut *const u8) -> Result<&'a [u8]> {
-    // SAFETY: the caller's duty.
-    let len = unsafe { number(at) }?;
-    // SAFETY: the caller's duty.
-    let text = unsafe { slice::from_raw_parts(*at, len) };
-    *at = at.wrapping_add(len);
-    Ok(text)
 }

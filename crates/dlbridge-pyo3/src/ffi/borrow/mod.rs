@@ -6,15 +6,13 @@
 //!
 //! | file | job |
 //! | --- | --- |
-//! | `borrowed` | a tensor and its borrow |
-//! | `promise` | what an extension promises of its callers |
+//! | `borrowed` | a tensor and its borrow; what an extension promises of its callers |
 //! | `table`, `shared` | what is borrowed now, in the whole process |
 //! | `range` | whether two tensors have a byte in common |
 //!
 //! Invariant: a borrow to write excludes every other borrow of its bytes.
 
 mod borrowed;
-mod promise;
 mod range;
 mod shared;
 mod table;
@@ -25,7 +23,7 @@ use pyo3::exceptions::PyTypeError;
 use crate::Error;
 
 pub(crate) use borrowed::Borrowed;
-pub use promise::{Promised, StableArguments};
+pub use borrowed::{Promised, StableArguments};
 use shared::table;
 
 /// What the borrower does with the elements.
