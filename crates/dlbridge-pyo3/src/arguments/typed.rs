@@ -256,9 +256,10 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
         if !tensor.is_contiguous() {
             let _ = write!(found, ", strides {:?}", tensor.strides());
         }
-        if tensor.is_legacy_read_only() {
+        // Whoever only reads need not know.
+        if C::WRITABLE && tensor.is_legacy_read_only() {
             found.push_str(", from a legacy capsule, which cannot say that it may be written");
-        } else if tensor.is_read_only() {
+        } else if C::WRITABLE && tensor.is_read_only() {
             found.push_str(", read-only");
         }
         let help = match Self::help(tensor) {

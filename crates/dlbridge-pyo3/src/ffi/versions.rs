@@ -16,6 +16,7 @@ pub(crate) fn with_critical_section<R>(object: &Bound<'_, PyAny>, work: impl FnO
 /// The path of 0.28 for 0.27, where the function stands in `pyo3::sync`.
 #[allow(
     dead_code,
+    deprecated,
     unconditional_recursion,
     clippy::only_used_in_recursion,
     reason = "hidden from 0.28 on"
@@ -27,7 +28,7 @@ mod critical_section {
         object: &Bound<'_, PyAny>,
         work: impl FnOnce() -> R,
     ) -> R {
-        #[allow(unused_imports, deprecated, reason = "later versions do not have it")]
+        #[allow(unused_imports, reason = "later versions do not have it")]
         use pyo3::sync::*;
         with_critical_section(object, work)
     }
