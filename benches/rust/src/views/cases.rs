@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use dlbridge::{Element, Plain, Tensor, View};
+use dlbridge::{Element, Parts, Plain, Tensor, View};
 use ndarray::{Array1, Array2, Array3, ArrayView, Axis, Dimension, s};
 
 /// One loop over one layout.
