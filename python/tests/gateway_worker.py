@@ -11,50 +11,40 @@ import dlbridge
 
 FAULT = os.environ["FAULT"]
 
-gateway = socket.socket(fileno=0)
+stdin = socket.socket(fileno=0)
+gateway = dlbridge.Channel(stdin)
 
 
-def send(file):
-    descriptor = file if isinstance(file, int) else file.fileno()
-    socket.send_fds(gateway, [b"."], [descriptor])
+def text(words):
+    return np.frombuffer(words.encode(), "uint8")
 
 
-send(dlbridge.seal({}, metadata={"ready": "a fault"}))
-while descriptors := socket.recv_fds(gateway, 1, 1)[1]:
-    batch = dlbridge.open_sealed(descriptors[0])
-    os.close(descriptors[0])
+gateway.send({"ready": text("a fault")})
+while True:
+    batch = gateway.receive()
     count = len(batch["x"])
     outputs = {"scores": np.zeros((count, 10), "f4"), "labels": np.zeros(count, "i8")}
-    metadata = {"id": batch.metadata["id"]}
+    outputs["id"] = batch["id"]
     match FAULT:
-        case "unsealed":
-            send(os.memfd_create("x", os.MFD_ALLOW_SEALING))
+        case "bytes":
+            stdin.send(b"\xff" * 4096)
         case "file":
-            send(os.open(__file__, os.O_RDONLY))
-        case "device":
-            send(os.open("/dev/zero", os.O_RDONLY))
-        case "header":
-            import fcntl
-
-            file = os.memfd_create("x", os.MFD_ALLOW_SEALING)
-            os.write(file, b"\xff" * 4096)
-            fcntl.fcntl(file, fcntl.F_ADD_SEALS, 15)
-            send(file)
-        case "none":
-            gateway.send(b".")
+            # A frame of a new slot, whose descriptor is no memory file.
+            head = b"".join(number.to_bytes(4, "little") for number in (3, 0, 0, 1)) + bytes(16)
+            socket.send_fds(stdin, [head], [os.open(__file__, os.O_RDONLY)])
         case "exit":
             sys.exit()
         case "silent":
             time.sleep(600)
+        case "dtype":
+            outputs["scores"] = np.zeros((count, 10))
+        case "shape":
+            outputs["scores"] = np.zeros((count + 1, 10), "f4")
+        case "missing":
+            del outputs["labels"]
+        case "id":
+            outputs["id"] = np.zeros(1, "i8")
         case "error":
-            send(dlbridge.seal({}, metadata={**metadata, "error": "the model failed: why"}))
-        case _:
-            if FAULT == "dtype":
-                outputs["scores"] = np.zeros((count, 10))
-            elif FAULT == "shape":
-                outputs["scores"] = np.zeros((count + 1, 10), "f4")
-            elif FAULT == "missing":
-                del outputs["labels"]
-            elif FAULT == "id":
-                metadata["id"] = "another"
-            send(dlbridge.seal(outputs, metadata=metadata))
+            outputs = {"id": batch["id"], "error": text("the model failed: why")}
+    if FAULT not in ("bytes", "file"):
+        gateway.send(outputs)

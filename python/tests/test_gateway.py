@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -21,7 +22,7 @@ import pytest
 pytestmark = [
     pytest.mark.long,
     pytest.mark.xdist_group("gateway"),
-    pytest.mark.skipif(sys.platform != "linux", reason="memory files are sealed on Linux"),
+    pytest.mark.skipif(sys.platform != "linux", reason="channels are for Linux"),
 ]
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +56,7 @@ def model():
 
 class Gateway:
     def __init__(self, program, *options, **variables):
-        command = [program, "serve", "--address", "127.0.0.1:0", "--python", sys.executable]
+        command = [program, "--address", "127.0.0.1:0", "--python", sys.executable]
         self.process = subprocess.Popen(
             [*command, *options],
             stdout=subprocess.PIPE,
@@ -81,8 +82,8 @@ class Gateway:
     def post(self, path, body, **headers):
         client = self.connect()
         client.request("POST", path, body, headers)
-        answer = client.getresponse()
-        return answer.status, answer.read()
+        with client.getresponse() as answer:
+            return answer.status, answer.read()
 
     def ask(self, x, output="scores", client=None):
         client = client or self.connect()
@@ -102,7 +103,7 @@ class Gateway:
                 return sorted(map(int, children))
 
     def held(self):
-        """Descriptors and sealed files of all its processes."""
+        """Descriptors and mapped memory files of all its processes."""
         processes = [self.process.pid, *self.workers()]
         descriptors = [len(os.listdir(f"/proc/{process}/fd")) for process in processes]
         maps = [Path(f"/proc/{process}/maps").read_text() for process in processes]
@@ -117,18 +118,21 @@ class Gateway:
         self.reader.join(60)
         self.process.stderr.close()
         assert "panicked" not in self.errors, self.errors
-        # A process closes its descriptors a moment before it has ended.
         within(10, lambda: not any(map(lives, workers)))
         return status
 
 
+def cpu(gateway):
+    # As clock_getcpuclockid(3) does it.
+    return time.clock_gettime(~gateway.process.pid << 3 | 2)
+
+
 def lives(process):
-    try:
+    with suppress(OSError):
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    # A process that has ended, and that its parent has not waited for yet.
-    return state not in "ZX"
+        # One that has ended, and that its parent has not waited for yet, is in one of these.
+        return state not in "ZX"
+    return False
 
 
 @contextmanager
@@ -162,11 +166,10 @@ def check(gateway, model, x, client=None):
     np.testing.assert_array_equal(labels, scores.argmax(axis=1))
 
 
-@pytest.mark.parametrize("options", [[], ["--bytes"]], ids=["sealed", "bytes"])
-def test_answers_are_those_of_numpy(program, model, options):
-    with running(program, *options) as gateway:
+def test_answers_are_those_of_numpy(program, model):
+    with running(program) as gateway:
         client = gateway.connect()
-        # From a part of a batch to a file of its own.
+        # From a small message to a batch of its own.
         for count in (1, 7, 255, 256, 257, 4096):
             check(gateway, model, rows(count, count), client)
         errors = []
@@ -191,7 +194,7 @@ def test_the_workers_run_onnxruntime(program):
     for name in ("onnx", "onnxruntime"):
         pytest.importorskip(name, reason=f"{name} is not installed")
     with running(program) as gateway:
-        assert gateway.errors.count('runs "onnxruntime"') == 2
+        within(60, lambda: gateway.errors.count('runs "onnxruntime"') == 2)
 
 
 def test_killed_workers_are_replaced_and_requests_are_answered(program, model):
@@ -221,7 +224,6 @@ def test_killed_workers_are_replaced_and_requests_are_answered(program, model):
         for thread in threads:
             thread.join()
         assert not errors
-        # Without work, its death is noticed as well.
         idle = gateway.workers()[0]
         os.kill(idle, signal.SIGKILL)
         within(60, lambda: idle not in gateway.workers() and len(gateway.workers()) == 2)
@@ -232,39 +234,74 @@ def test_bad_requests_are_refused(program, model):
     with running(program, "--workers", "1") as gateway:
         good = rows(1).tobytes()
         for path, body, headers, status, text in [
-            (
-                "/scores",
-                good[:-1],
-                {},
-                400,
-                b"expected rows of 256 float32 (1024 bytes), found 1023",
-            ),
-            ("/scores", b"", {}, 400, b"expected rows of 256 float32 (1024 bytes), found 0"),
+            ("/scores", good[:-1], {}, 400, b"of 256 float32 (1024 bytes), found 1023"),
+            ("/scores", b"", {}, 400, b"of 256 float32 (1024 bytes), found 0"),
             ("/scores", good, {"X-Dtype": "float64"}, 415, b"expected float32, found float64"),
             ("/scores", good, {"X-Dtype": "f\xff"}, 415, b"dtype"),
             ("/scores", b"", {"Content-Length": "9" * 18}, 413, b"expected at most"),
-            ("/scores", b"", {"Content-Length": "9" * 99}, 411, b"Content-Length"),
-            ("/scores", b"", {"Content-Length": "+1024"}, 411, b"Content-Length"),
+            ("/scores", b"", {"Content-Length": "9" * 99}, 400, b""),
+            ("/scores", b"", {"Content-Length": "+1024"}, 400, b""),
             ("/scores", iter([good]), {}, 411, b"Content-Length"),
             ("/other", good, {}, 404, b"expected POST /scores or /labels"),
         ]:
             found, said = gateway.post(path, body, **headers)
             assert (found, text in said) == (status, True), said
-        start = b"POST /scores HTTP/1.1\r\n"
+        start = b"POST /scores HTTP/1.1\r\nHost: x\r\n"
+        length = b"Content-Length: 1024\r\n"
+        chunked = b"Transfer-Encoding: chunked\r\n"
         for message, status in [
             (b"", b""),
-            (b"POST", b"HTTP/1.1 400 "),
+            (b"POST", b""),
             (b"\0" * 10_000, b"HTTP/1.1 400 "),
-            (start + b"A: b\r\n" * 100 + b"\r\n", b"HTTP/1.1 400 "),
-            (start + b"Content-Length: 1024\r\n" * 2 + b"\r\n", b"HTTP/1.1 411 "),
+            (start + b"A: b\r\n" * 200 + b"\r\n", b"HTTP/1.1 431 "),
+            (start + length + b"Content-Length: 2048\r\n\r\n", b"HTTP/1.1 400 "),
+            (start + chunked * 2 + b"\r\n", b"HTTP/1.1 411 "),
+            (start + chunked + length + b"\r\n", b"HTTP/1.1 411 "),
+            (start + length + chunked + b"\r\n", b"HTTP/1.1 411 "),
             # Clients that go before the end of the body, few rows and many.
-            (start + b"Content-Length: 1024\r\n\r\n" + good[:100], b""),
-            (start + b"Content-Length: 1048576\r\n\r\n" + good, b""),
+            (start + length + b"\r\n" + good[:100], b"HTTP/1.1 400 "),
+            (start + b"Content-Length: 1048576\r\n\r\n" + good, b"HTTP/1.1 400 "),
         ]:
             with socket.create_connection(gateway.address) as client:
                 client.sendall(message)
                 client.shutdown(socket.SHUT_WR)
-                assert client.recv(13) == status
+                assert client.recv(13) == status, message[:100]
+        # A head that ends in bare line feeds: the rows begin behind it.
+        with socket.create_connection(gateway.address) as client:
+            head = (start + length + b"Connection: close\r\n\r\n").replace(b"\r\n", b"\n")
+            client.sendall(head + good)
+            answered = client.makefile("rb").read()
+        assert answered.startswith(b"HTTP/1.1 200 ")
+        scores = np.frombuffer(answered.partition(b"\r\n\r\n")[2], "f4")
+        np.testing.assert_allclose(scores, model(rows(1))["scores"][0], rtol=1e-3, atol=1e-4)
+        check(gateway, model, rows(2))
+
+
+def test_silent_clients_cut_nobody_off(program, model):
+    with running(program, "--workers", "1") as gateway:
+        tasks = len(os.listdir(f"/proc/{gateway.process.pid}/task"))
+        clients = [socket.create_connection(gateway.address) for _ in range(300)]
+        for client in clients[::2]:
+            client.sendall(b"POST /scores HTTP/1.1\r\nA")
+        check(gateway, model, rows(2))
+        assert len(os.listdir(f"/proc/{gateway.process.pid}/task")) == tasks
+        for client in clients:
+            client.close()
+
+
+def test_a_gateway_without_descriptors_waits_for_some(program, model):
+    with running(program, "--workers", "1") as gateway:
+        check(gateway, model, rows(2))
+        held = len(os.listdir(f"/proc/{gateway.process.pid}/fd"))
+        resource.prlimit(gateway.process.pid, resource.RLIMIT_NOFILE, (held + 10, held + 10))
+        clients = [socket.create_connection(gateway.address) for _ in range(30)]
+        within(60, lambda: len(os.listdir(f"/proc/{gateway.process.pid}/fd")) == held + 10)
+        # Trying again and again would take all of the time.
+        before = cpu(gateway)
+        time.sleep(1)
+        assert cpu(gateway) - before < 0.5
+        for client in clients:
+            client.close()
         check(gateway, model, rows(2))
 
 
@@ -288,13 +325,10 @@ def test_a_full_gateway_refuses_before_the_body(program, model):
 @pytest.mark.parametrize(
     ("fault", "text"),
     [
-        ("unsealed", "without the seals"),
+        ("bytes", "a frame of kind"),
         ("file", "found a file on disk"),
-        ("device", "found a device"),
-        ("header", "expected a header"),
-        ("none", "expected one descriptor, found 0"),
-        ("exit", "expected one descriptor, found the end of the stream"),
-        ("silent", "recvmsg"),
+        ("exit", "the end of the stream"),
+        ("silent", "expected an answer in time, found none"),
         ("dtype", "scores: expected float32[1, 10], found float64[1, 10]"),
         ("shape", "scores: expected float32[1, 10], found float32[2, 10]"),
         ("missing", "labels"),
@@ -318,7 +352,7 @@ def test_what_the_model_says_is_told_and_its_worker_goes_on(program):
 
 
 def test_a_gateway_without_workers_says_why(program):
-    command = [program, "serve", "--address", "127.0.0.1:0", "--python", sys.executable]
+    command = [program, "--address", "127.0.0.1:0", "--python", sys.executable]
     done = subprocess.run(
         [*command, "--worker", "no_such.py"], capture_output=True, text=True, timeout=60
     )
@@ -337,8 +371,6 @@ def test_nothing_is_leaked(program, model):
 
         for _ in range(2):
             load()
-        # A connection ends a moment later.
-        within(60, lambda: gateway.held()[1] == 0)
         time.sleep(0.5)
         before = gateway.held()
         for _ in range(5):
@@ -348,7 +380,6 @@ def test_nothing_is_leaked(program, model):
         statuses = []
 
         def ask():
-            # Again and again: one request may be answered before the next look at what is held.
             with suppress(OSError, http.client.HTTPException):
                 while True:
                     statuses.append(gateway.post("/scores", rows(20_000).tobytes())[0])
@@ -356,7 +387,7 @@ def test_nothing_is_leaked(program, model):
         threads = [threading.Thread(target=ask) for _ in range(3)]
         for thread in threads:
             thread.start()
-        within(60, lambda: gateway.held()[1] > 0)
+        within(60, lambda: len(statuses) > 3)
         assert gateway.stop() == 0
         for thread in threads:
             thread.join()
@@ -366,19 +397,4 @@ def test_nothing_is_leaked(program, model):
 def test_the_workers_of_a_killed_gateway_end(program):
     gateway = Gateway(program)
     gateway.ask(rows(300))
-    # `stop` looks for what is left.
     assert gateway.stop(signal.SIGKILL) == -signal.SIGKILL
-
-
-def test_the_load_test_writes_its_table(program, tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- measured -->\nold\n<!-- end -->\nafter\n")
-    command = [program, "load", "--rounds", "1", "--seconds", "0.3", "--python", sys.executable]
-    subprocess.run([*command, "--write", str(page)], check=True, timeout=300)
-    text = page.read_text()
-    assert text.startswith("before\n<!-- measured -->\n|") and text.endswith(
-        "<!-- end -->\nafter\n"
-    )
-    ways = re.findall(r"^\| (\d+ .iB) \| (\S+ ?\S*) \| [1-9]", text, re.MULTILINE)
-    sizes = ["1 KiB", "1 MiB", "16 MiB"]
-    assert ways == [(size, way) for size in sizes for way in ("sealed files", "bytes")]
