@@ -232,3 +232,21 @@ fn arrow_never_writes_to_a_tensors_memory() {
     drop(array);
     drops.expect(1, "Arrow dropped it");
 }
+
+/// What a program does with a version of Arrow that has no adapter: nothing here names the feature.
+#[cfg(feature = "bytes-1")]
+#[test]
+fn another_version_of_arrow_is_met_by_slices_and_bytes() {
+    let array = PrimitiveArray::<Float64Type>::from(vec![0.0, 1.0, 2.0]).slice(1, 2);
+    let tensor = Tensor::from_guard(array.values().clone());
+    assert_eq!((tensor.access(), tensor.is_read_only()), (Access::Frozen, true));
+    assert_eq!(tensor.data_ptr().cast::<f64>().cast_const(), array.values().as_ptr());
+    drop(array);
+    assert_eq!(tensor.as_slice::<f64>(), Ok(&[1.0, 2.0][..]));
+
+    let tensor = Tensor::from(vec![3.0, 4.0]);
+    let address = tensor.data_ptr().cast::<f64>().cast_const();
+    let bytes = bytes::Bytes::from_owner(tensor.into_bytes().expect("contiguous"));
+    let array = PrimitiveArray::<Float64Type>::new(Buffer::from(bytes).into(), None);
+    assert_eq!((array.values().as_ptr(), &array.values()[..]), (address, &[3.0, 4.0][..]));
+}
