@@ -337,17 +337,36 @@ fn torch_has_the_last_word(host: &Host) {
     }
     // Their memory does not hold their values.
     host.run("x = torch.tensor([1 + 2j, 3 - 4j]).conj()");
+    host.run(
+        "from torch._subclasses.fake_tensor import FakeTensorMode\n\
+         zeros = torch._efficientzerotensor((2**32 + 4,))\n\
+         mode = FakeTensorMode()\n\
+         with mode: fakes = torch.empty(2**32 + 4)\n\
+         def part(tensor, start):\n with mode: return tensor[start:start + 4]\n\
+         class Wrapper(torch.Tensor):\n @staticmethod\n def __new__(cls, offset):\n  \
+         return torch.Tensor._make_wrapper_subclass(cls, (4,), strides=(1,), storage_offset=offset)\n \
+         @classmethod\n def __torch_dispatch__(cls, f, types, args=(), kwargs=None): raise NotImplementedError(f)\n\
+         class Dispatching(torch.Tensor): __torch_dispatch__ = Wrapper.__torch_dispatch__",
+    );
     for (code, help) in [
         ("x", "resolve_conj()"),
         ("x.imag", "resolve_neg()"),
         ("x.resolve_conj().imag._neg_view()", "resolve_neg()"),
         ("torch.nn.Parameter(x.imag, requires_grad=False)", "resolve_neg()"),
         ("torch._efficientzerotensor((2,))", "null"),
+        ("zeros[10:14]", "null"),
+        ("zeros[100_000:100_004]", "without memory"),
+        ("zeros[2**32:]", "without memory"),
+        ("part(fakes, 10)", "with memory"),
+        ("part(fakes, 100_000)", "with memory"),
+        ("part(fakes, 2**32)", "with memory"),
+        ("Wrapper(2**32)", "with memory"),
     ] {
         let (_, message) = refusal(host, code);
         assert!(message.contains(help), "{code}: {message}");
     }
-    for code in ["x.resolve_conj()", "x.imag.resolve_neg()", "x.real"] {
+    let hooked = ["ones.as_subclass(Dispatching)", "ones[:0].as_subclass(Dispatching)"];
+    for code in ["x.resolve_conj()", "x.imag.resolve_neg()", "x.real"].into_iter().chain(hooked) {
         assert_eq!(import(host, code, request()), Ok(None), "{code}");
     }
     // What the table fails at, `__dlpack__` refuses in a line of its own.

@@ -20,6 +20,10 @@ pub(super) struct Constants {
     pub(super) is_conj: Pointer,
     /// `"is_neg"`.
     pub(super) is_neg: Pointer,
+    /// `"_is_zerotensor"`.
+    pub(super) is_zeros: Pointer,
+    /// `"numel"`, `"untyped_storage"` and `"data_ptr"`.
+    pub(super) memory: [Pointer; 3],
     /// `"__mro__"`.
     pub(super) mro: Pointer,
     /// `"__dict__"`.
@@ -28,6 +32,8 @@ pub(super) struct Constants {
     pub(super) torch: Pointer,
     /// `"__torch_function__"`, and PyTorch's function that switches it off.
     pub(super) torch_function: (Pointer, Pointer),
+    /// `"__torch_dispatch__"`.
+    pub(super) torch_dispatch: Pointer,
     /// `"__getattribute__"`.
     pub(super) getattribute: Pointer,
     /// `(1, 3)`.
@@ -71,10 +77,13 @@ impl Constants {
             dlpack_device: name(c"__dlpack_device__")?,
             is_conj: name(c"is_conj")?,
             is_neg: name(c"is_neg")?,
+            is_zeros: name(c"_is_zerotensor")?,
+            memory: [name(c"numel")?, name(c"untyped_storage")?, name(c"data_ptr")?],
             mro: name(c"__mro__")?,
             dict: name(c"__dict__")?,
             torch: name(c"torch._C")?,
             torch_function: (name(c"__torch_function__")?, name(c"_disabled_torch_function_impl")?),
+            torch_dispatch: name(c"__torch_dispatch__")?,
             getattribute: name(c"__getattribute__")?,
             version: python.tuple(version)?.into_raw(),
             keywords: python.tuple([max_version()?])?.into_raw(),

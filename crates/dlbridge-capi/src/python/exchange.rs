@@ -6,11 +6,11 @@ use std::ptr;
 
 use dlbridge::ffi::Unwinds;
 use dlbridge::protocol::stream::platform;
-use dlbridge::protocol::table::{CONJUGATED, NEGATED, may_be_conjugated};
+use dlbridge::protocol::table::{CONJUGATED, NEGATED, ZEROS, may_be_conjugated, no_memory};
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
 use dlbridge::{Device, Tensor, TypeCode};
 
-use super::api::foreign;
+use super::api::{Pointer, foreign};
 use super::attached::{Object, Python};
 use super::constants::Constants;
 use super::exception::Exception;
@@ -23,7 +23,14 @@ use crate::info::Stream;
 pub(super) fn import(object: &Object) -> Option<Result<(Tensor, Stream)>> {
     let kind = object.kind().ok()?;
     let table = table::of(&kind)?;
-    let from_object = table.api.managed_tensor_from_py_object_no_sync?;
+    if table.has_hook {
+        // `__dlpack__` exports such tensors as well.
+        if let Err(error) = refused(without_values(object))? {
+            return Some(Err(error));
+        }
+    }
+    let api = table.api?;
+    let from_object = api.managed_tensor_from_py_object_no_sync?;
     let mut tensor = ptr::null_mut();
     // SAFETY: the object is of the type that published the table (F5), the thread attached (F1).
     let status =
@@ -38,9 +45,13 @@ pub(super) fn import(object: &Object) -> Option<Result<(Tensor, Stream)>> {
     // SAFETY: the table wrote it, and its producer is trusted (T1 to T9).
     match unsafe { Tensor::from_raw(tensor) } {
         Ok(tensor) => {
-            let stream = current_stream(object.python, table.api, tensor.device());
-            let resolved = if table.is_lazy { resolved(object, tensor)? } else { Ok(tensor) };
-            Some(resolved.map(|tensor| (tensor, stream)))
+            let stream = current_stream(object.python, api, tensor.device());
+            if table.is_lazy {
+                if let Err(error) = refused(elsewhere(object, tensor.dtype().code))? {
+                    return Some(Err(error));
+                }
+            }
+            Some(Ok((tensor, stream)))
         }
         Err(rejected) => Some(Err(dlbridge::Error::from(rejected).into())),
     }
@@ -59,25 +70,49 @@ fn current_stream(python: Python, table: &DLPackExchangeAPI, device: Device) -> 
     (status == 0).then_some(stream)
 }
 
-/// Refuses a tensor whose memory does not hold the values of its object: PyTorch conjugates and negates
-/// lazily, and its table exports the numbers before that. An object that does not answer is left to
+/// Refuses an object for a reason, if there is one. An object that does not answer is left to
 /// `__dlpack__`.
-fn resolved(object: &Object, tensor: Tensor) -> Option<Result<Tensor>> {
-    match elsewhere(object, tensor.dtype().code) {
-        Ok(None) => Some(Ok(tensor)),
-        Ok(Some(why)) => Some(Err(Error::Unsupported(why.to_owned()))),
+fn refused(reason: Result<Option<impl Into<String>>, Exception>) -> Option<Result<()>> {
+    match reason {
+        Ok(None) => Some(Ok(())),
+        Ok(Some(reason)) => Some(Err(Error::Unsupported(reason.into()))),
         Err(error) if error.is_a(|api| api.PyExc_Exception) => None,
         Err(error) => Some(Err(Error::Python(error))),
     }
 }
 
-/// Why the memory does not hold the values, by PyTorch's methods.
+/// Why the memory does not hold the values, by PyTorch's methods: PyTorch conjugates and negates lazily,
+/// and has zeros without memory. Its table exports the memory all the same.
 fn elsewhere(object: &Object, code: TypeCode) -> Result<Option<&'static str>, Exception> {
     let constants = Constants::get(object.python)?;
-    let is = |method| object.call(method, [], ptr::null_mut())?.is_true();
+    let is = |method| call(object, method)?.is_true();
     if is(constants.is_neg)? {
         return Ok(Some(NEGATED));
     }
-    let is_conjugated = may_be_conjugated(code) && is(constants.is_conj)?;
-    Ok(is_conjugated.then_some(CONJUGATED))
+    if may_be_conjugated(code) && is(constants.is_conj)? {
+        return Ok(Some(CONJUGATED));
+    }
+    Ok(is(constants.is_zeros)?.then_some(ZEROS))
+}
+
+/// The same for a class derived from PyTorch's, whose objects may have elements and no memory.
+fn without_values(object: &Object) -> Result<Option<String>, Exception> {
+    if let Some(reason) = elsewhere(object, TypeCode::COMPLEX)? {
+        return Ok(Some(reason.to_owned()));
+    }
+    let [count, storage, address] = Constants::get(object.python)?.memory;
+    if !call(object, count)?.is_true()? {
+        return Ok(None);
+    }
+    let has_memory = match call(&call(object, storage)?, address) {
+        Ok(address) => address.is_true()?,
+        // That of a wrapper must not be asked for.
+        Err(error) if error.is_a(|api| api.PyExc_Exception) => false,
+        Err(error) => return Err(error),
+    };
+    Ok(if has_memory { None } else { Some(no_memory(&object.kind()?.text()?)) })
+}
+
+fn call(object: &Object, method: Pointer) -> Result<Object, Exception> {
+    object.call(method, [], ptr::null_mut())
 }

@@ -7,7 +7,7 @@ use std::mem;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use dlbridge::protocol::table::{CAPSULE, METHODS, serves, usable};
+use dlbridge::protocol::table::{CAPSULE, DISPATCH, METHODS, serves, usable};
 use dlbridge::sys::{DLPackExchangeAPI, DLPackExchangeAPIHeader};
 
 use super::api::{Method, Pointer};
@@ -25,9 +25,12 @@ const HEAP_TYPE: c_ulong = 1 << 9;
 /// The table of a type.
 #[derive(Clone, Copy)]
 pub(super) struct Table {
-    pub(super) api: &'static DLPackExchangeAPI,
+    /// `None` for a class derived from PyTorch's that does not go by the table.
+    pub(super) api: Option<&'static DLPackExchangeAPI>,
     /// Whether the type has PyTorch's `is_neg`: the memory of its objects may not hold their values.
     pub(super) is_lazy: bool,
+    /// Whether it is derived from PyTorch's class and has a hook of its own: its objects may have no memory.
+    pub(super) has_hook: bool,
 }
 
 /// A type and the answer for it.
@@ -167,6 +170,7 @@ fn ask(kind: &Object) -> Result<Option<Table>, Exception> {
         let name = match METHODS.iter().position(|&method| method == name) {
             Some(0) => constants.dlpack,
             Some(_) => constants.getattribute,
+            None if name == DISPATCH => constants.torch_dispatch,
             None => hook,
         };
         match (defined(kind, name)?, defined(&publisher, name)?) {
@@ -178,9 +182,10 @@ fn ask(kind: &Object) -> Result<Option<Table>, Exception> {
         let found = defined(kind, hook)?;
         Ok(found.is_some_and(|(_, found)| is_of_torch(&found, disabled)))
     };
-    let api = if serves(inherits, is_hook_off)? { read(&capsule) } else { None };
-    let Some(api) = api else { return Ok(None) };
-    Ok(Some(Table { api, is_lazy: defined(kind, constants.is_neg)?.is_some() }))
+    let api = if serves(&inherits, is_hook_off)? { read(&capsule) } else { None };
+    let is_lazy = defined(kind, constants.is_neg)?.is_some();
+    let has_hook = is_lazy && !(api.is_some() && inherits(DISPATCH)?);
+    Ok((api.is_some() || has_hook).then_some(Table { api, is_lazy, has_hook }))
 }
 
 /// The first class among the bases that defines an attribute, and its value.

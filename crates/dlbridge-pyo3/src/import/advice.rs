@@ -1,6 +1,7 @@
 //! Errors for objects that cannot be imported, with the call that helps.
 //! Invariant: the exception of a producer is replaced only by one that has it as its cause.
 
+use dlbridge::protocol::table::no_memory;
 use pyo3::exceptions::{PyBufferError, PyException, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{
@@ -109,12 +110,7 @@ pub(super) fn refuse_without_values(object: Borrowed<'_, '_, PyAny>) -> Result<(
     }
     match has_memory(object) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Error::buffer(format!(
-            "object: expected a tensor with memory, found {} without; a fake tensor \
-             (FakeTensorMode, torch.compile) has a shape only, and a wrapper has the memory of what \
-             it wraps",
-            name_of(&object.get_type())
-        ))),
+        Ok(false) => Err(Error::buffer(no_memory(&name_of(&object.get_type())))),
         Err(error) if is_exception(&error) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -3,7 +3,7 @@
 //! Invariant: a table is used only for types whose methods are those of the class that publishes
 //! it.
 
-use dlbridge::protocol::table::{ATTRIBUTE, HOOK, serves};
+use dlbridge::protocol::table::{ATTRIBUTE, DISPATCH, HOOK, serves};
 use dlbridge::sys::DLPackExchangeAPI;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -21,8 +21,6 @@ use crate::ffi::torch;
 /// The attributes of the protocols that are tried before the buffer protocol.
 const METHOD: &str = "__dlpack__";
 const CUDA_ARRAY_INTERFACE: &str = "__cuda_array_interface__";
-/// PyTorch's hook behind all methods. A type that has one may have no memory.
-const DISPATCH: &str = "__torch_dispatch__";
 
 /// How an object is imported, if not by a plain call of `__dlpack__`.
 #[derive(Clone, Copy)]

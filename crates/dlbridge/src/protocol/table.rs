@@ -66,6 +66,9 @@ pub fn may_be_conjugated(code: TypeCode) -> bool {
     code >= TypeCode::COMPLEX && matches!(code, TypeCode::COMPLEX | TypeCode::BCOMPLEX)
 }
 
+/// PyTorch's hook behind all methods. Objects of a type that has one may have no memory.
+pub const DISPATCH: &str = "__torch_dispatch__";
+
 /// The message for a tensor that is conjugated lazily.
 pub const CONJUGATED: &str = "object: expected a tensor whose memory holds its values, found one \
                               that is conjugated lazily; call resolve_conj() first";
@@ -77,3 +80,12 @@ pub const NEGATED: &str = "object: expected a tensor whose memory holds its valu
 /// The message for a tensor of zeros that has no memory.
 pub const ZEROS: &str = "object: expected a tensor whose memory holds its values, found zeros \
                          without memory; call clone() first";
+
+/// The message for a tensor of a type that has elements and no memory.
+#[must_use]
+pub fn no_memory(kind: &str) -> String {
+    format!(
+        "object: expected a tensor with memory, found {kind} without; a fake tensor (FakeTensorMode, \
+         torch.compile) has a shape only, and a wrapper has the memory of what it wraps"
+    )
+}
