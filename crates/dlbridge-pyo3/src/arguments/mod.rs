@@ -30,3 +30,69 @@ pub use tensor::PyTensor;
 pub use typed::{
     ANY_RANK, ColumnMajor, Constraint, Contiguous, NoGrad, PyTensorMut, PyTensorOf, Writable,
 };
+
+use std::fmt::Write;
+
+use dlbridge::{DType, Tensor};
+use pyo3::exceptions::PyTypeError;
+
+use crate::Error;
+
+/// What a [`PyTensorOf`] requires, so that the message is compiled once and not for each type.
+struct Wanted {
+    dtype: DType,
+    rank: usize,
+    shape: Option<&'static [i64]>,
+    writable: bool,
+    name: fn(&mut String),
+    help: fn(&Tensor) -> &'static str,
+}
+
+impl Wanted {
+    fn refusal(&self, tensor: &Tensor) -> Error {
+        let mut wanted = self.dtype.to_string();
+        let extent = |fixed: &i64| match fixed {
+            -1 => "?".to_owned(),
+            fixed => fixed.to_string(),
+        };
+        let extents = match (self.shape, self.rank) {
+            (Some(shape), _) => shape.iter().map(extent).collect::<Vec<_>>().join(", "),
+            (None, ANY_RANK) => "...".to_owned(),
+            (None, rank) => vec!["?"; rank].join(", "),
+        };
+        let _ = write!(wanted, "[{extents}]");
+        wanted.push_str(" on the host");
+        (self.name)(&mut wanted);
+        let (dtype, shape, device) = (tensor.dtype(), tensor.shape(), tensor.device());
+        let mut found = format!("{dtype}{shape:?} on {device}");
+        if !tensor.is_contiguous() {
+            let _ = write!(found, ", strides {:?}", tensor.strides());
+        }
+        // Whoever only reads need not know.
+        if self.writable && tensor.is_legacy_read_only() {
+            found.push_str(", from a legacy capsule, which cannot say that it may be written");
+        } else if self.writable && tensor.is_read_only() {
+            found.push_str(", read-only");
+        }
+        let help = match self.help(tensor) {
+            help if help.is_empty() => String::new(),
+            help => format!("; pass {help}"),
+        };
+        Error::Python(PyTypeError::new_err(format!("expected {wanted}, found {found}{help}")))
+    }
+
+    /// What to pass in place of the tensor.
+    fn help(&self, tensor: &Tensor) -> String {
+        if !tensor.device().is_host_accessible() {
+            return "a copy on the host, from_dlpack(x, device=\"cpu\")".to_owned();
+        }
+        if tensor.dtype() != self.dtype {
+            return format!("x.astype(\"{}\"), in PyTorch x.to(torch.{0})", self.dtype);
+        }
+        if self.rank != ANY_RANK && tensor.rank() != self.rank {
+            let axes = if self.rank == 1 { "axis" } else { "axes" };
+            return format!("x.reshape(...) with {} {axes}", self.rank);
+        }
+        (self.help)(tensor).to_owned()
+    }
+}

@@ -2,7 +2,6 @@
 //! Tensors of any dtype belong to `tensor`.
 //! Invariant: host memory of `T`'s dtype, of rank `N`, that satisfies `C`.
 
-use std::fmt::Write;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
@@ -11,6 +10,7 @@ use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use super::Wanted;
 use crate::ffi::borrow::Borrowed as BorrowedMemory;
 use crate::import::autograd;
 use crate::import::import_tensor;
@@ -238,50 +238,8 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
 
     #[cold]
     fn refusal(tensor: &Tensor) -> Error {
-        let mut wanted = T::DTYPE.to_string();
-        let extent = |fixed: &i64| match fixed {
-            -1 => "?".to_owned(),
-            fixed => fixed.to_string(),
-        };
-        let extents = match (C::SHAPE, N) {
-            (Some(shape), _) => shape.iter().map(extent).collect::<Vec<_>>().join(", "),
-            (None, ANY_RANK) => "...".to_owned(),
-            (None, _) => vec!["?"; N].join(", "),
-        };
-        let _ = write!(wanted, "[{extents}]");
-        wanted.push_str(" on the host");
-        C::name(&mut wanted);
-        let (dtype, shape, device) = (tensor.dtype(), tensor.shape(), tensor.device());
-        let mut found = format!("{dtype}{shape:?} on {device}");
-        if !tensor.is_contiguous() {
-            let _ = write!(found, ", strides {:?}", tensor.strides());
-        }
-        // Whoever only reads need not know.
-        if C::WRITABLE && tensor.is_legacy_read_only() {
-            found.push_str(", from a legacy capsule, which cannot say that it may be written");
-        } else if C::WRITABLE && tensor.is_read_only() {
-            found.push_str(", read-only");
-        }
-        let help = match Self::help(tensor) {
-            help if help.is_empty() => String::new(),
-            help => format!("; pass {help}"),
-        };
-        Error::Python(PyTypeError::new_err(format!("expected {wanted}, found {found}{help}")))
-    }
-
-    /// What to pass in place of the tensor.
-    fn help(tensor: &Tensor) -> String {
-        if !tensor.device().is_host_accessible() {
-            return "a copy on the host, from_dlpack(x, device=\"cpu\")".to_owned();
-        }
-        if tensor.dtype() != T::DTYPE {
-            return format!("x.astype(\"{}\"), in PyTorch x.to(torch.{0})", T::DTYPE);
-        }
-        if N != ANY_RANK && tensor.rank() != N {
-            let axes = if N == 1 { "axis" } else { "axes" };
-            return format!("x.reshape(...) with {N} {axes}");
-        }
-        C::help(tensor).to_owned()
+        let (name, help, writable) = (C::name, C::help, C::WRITABLE);
+        Wanted { dtype: T::DTYPE, rank: N, shape: C::SHAPE, writable, name, help }.refusal(tensor)
     }
 
     /// A view of the elements, which are read by value.

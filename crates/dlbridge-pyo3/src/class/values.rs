@@ -1,7 +1,7 @@
 //! The elements of a `dlbridge.Tensor` as Python numbers, and as text.
 //! Invariant: only host memory is read, of types that Python has numbers for.
 
-use dlbridge::{Element, Parts, Tensor, View, match_dtype};
+use dlbridge::{Element, Tensor, View, match_dtype};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -19,71 +19,98 @@ const BETWEEN_SIGNALS: usize = 1 << 16;
 /// How long a line is.
 const LINE: usize = 75;
 
+/// The value of an element. What is done with it is compiled once, not once for each type of elements.
+#[derive(Clone, Copy)]
+enum Number {
+    Signed(i64),
+    Unsigned(u64),
+    Single(f32),
+    Double(f64),
+    Bool(bool),
+    SingleComplex([f32; 2]),
+    DoubleComplex([f64; 2]),
+}
+
+impl Number {
+    fn to_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let complex = |[real, imaginary]: [f64; 2]| {
+            Ok(PyComplex::from_doubles(py, real, imaginary).into_any())
+        };
+        match self {
+            Self::Signed(value) => value.into_bound_py_any(py),
+            Self::Unsigned(value) => value.into_bound_py_any(py),
+            Self::Single(value) => value.into_bound_py_any(py),
+            Self::Double(value) => value.into_bound_py_any(py),
+            Self::Bool(value) => value.into_bound_py_any(py),
+            Self::SingleComplex(parts) => complex(parts.map(f64::from)),
+            Self::DoubleComplex(parts) => complex(parts),
+        }
+    }
+
+    fn to_text(self) -> String {
+        let complex = |[real, imaginary]: [Self; 2]| {
+            let (real, imaginary) = (real.to_text(), imaginary.to_text());
+            let sign = if imaginary.starts_with('-') { "" } else { "+" };
+            format!("({real}{sign}{imaginary}j)")
+        };
+        match self {
+            Self::Signed(value) => value.to_string(),
+            Self::Unsigned(value) => value.to_string(),
+            Self::Single(value) => format!("{value:?}").to_lowercase(),
+            Self::Double(value) => format!("{value:?}").to_lowercase(),
+            Self::Bool(value) => if value { "True" } else { "False" }.to_owned(),
+            Self::SingleComplex(parts) => complex(parts.map(Self::Single)),
+            Self::DoubleComplex(parts) => complex(parts.map(Self::Double)),
+        }
+    }
+}
+
 /// An element type that Python has numbers for.
 trait Value: Element {
-    fn to_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>>;
-    fn to_text(self) -> String;
+    fn number(self) -> Number;
 }
 
 macro_rules! values {
-    ($($type:ty, |$value:ident| $text:expr;)*) => {$(
+    ($($type:ty, |$value:ident| $number:expr;)*) => {$(
         impl Value for $type {
-            fn to_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-                self.into_bound_py_any(py)
-            }
-
-            fn to_text(self) -> String {
+            fn number(self) -> Number {
                 let $value = self;
-                $text
+                $number
             }
         }
     )*};
 }
 
 values! {
-    i8, |value| value.to_string();
-    i16, |value| value.to_string();
-    i32, |value| value.to_string();
-    i64, |value| value.to_string();
-    u8, |value| value.to_string();
-    u16, |value| value.to_string();
-    u32, |value| value.to_string();
-    u64, |value| value.to_string();
-    f32, |value| format!("{value:?}").to_lowercase();
-    f64, |value| format!("{value:?}").to_lowercase();
-    bool, |value| if value { "True".to_owned() } else { "False".to_owned() };
+    i8, |value| Number::Signed(value.into());
+    i16, |value| Number::Signed(value.into());
+    i32, |value| Number::Signed(value.into());
+    i64, |value| Number::Signed(value);
+    u8, |value| Number::Unsigned(value.into());
+    u16, |value| Number::Unsigned(value.into());
+    u32, |value| Number::Unsigned(value.into());
+    u64, |value| Number::Unsigned(value);
+    f32, |value| Number::Single(value);
+    f64, |value| Number::Double(value);
+    bool, |value| Number::Bool(value);
+    Half, |value| Number::Single(value.to_f32());
+    Bfloat, |value| Number::Single(value.to_f32());
+    Complex<f32>, |value| Number::SingleComplex(value.0);
+    Complex<f64>, |value| Number::DoubleComplex(value.0);
 }
 
-macro_rules! floats {
-    ($($type:ty),*) => {$(
-        impl Value for $type {
-            fn to_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-                self.to_f32().into_bound_py_any(py)
-            }
+/// The elements of a tensor, in row-major order.
+type Numbers<'a> = Box<dyn Iterator<Item = Number> + 'a>;
 
-            fn to_text(self) -> String {
-                self.to_f32().to_text()
-            }
-        }
-    )*};
+fn numbers<T: Value>(view: View<'_, T>) -> Numbers<'_> {
+    Box::new(view.iter().map(T::number))
 }
 
-floats!(Half, Bfloat);
+/// The elements by their index.
+type At<'a> = Box<dyn Fn(&[usize]) -> Number + 'a>;
 
-impl<T: Value + Into<f64>> Value for Complex<T>
-where
-    Self: Element,
-{
-    fn to_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let [real, imaginary] = self.0.map(Into::into);
-        Ok(PyComplex::from_doubles(py, real, imaginary).into_any())
-    }
-
-    fn to_text(self) -> String {
-        let [real, imaginary] = self.0.map(Value::to_text);
-        let sign = if imaginary.starts_with('-') { "" } else { "+" };
-        format!("({real}{sign}{imaginary}j)")
-    }
+fn at<T: Value>(view: View<'_, T>) -> At<'_> {
+    Box::new(move |index| view.get(index).expect("an index of the shape").number())
 }
 
 macro_rules! with_value {
@@ -93,26 +120,28 @@ macro_rules! with_value {
     };
 }
 
+fn all_numbers(tensor: &Tensor) -> Result<Numbers<'_>> {
+    with_value!(tensor, |T| Ok(numbers(tensor.view::<T>()?)), _ => Err(no_numbers(tensor)))
+}
+
 /// The elements as nested lists; of a tensor of rank 0, its number.
 pub(super) fn to_list<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>> {
-    with_value!(tensor, |T| Ok(list(py, &tensor.view::<T>()?)?), _ => Err(no_numbers(tensor)))
+    Ok(list(py, tensor.shape(), &mut *all_numbers(tensor)?)?)
 }
 
 /// The number of a tensor of one element.
 pub(super) fn one<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>> {
-    with_value!(tensor, |T| {
-        let mut values = tensor.view::<T>()?.iter();
-        match (values.next(), values.next()) {
-            (Some(value), None) => Ok(value.to_python(py)?),
-            _ => {
-                let message = format!(
-                    "item: expected a tensor of one element, found shape {:?}; use x.item(index)",
-                    tensor.shape()
-                );
-                Err(PyValueError::new_err(message).into())
-            }
+    let mut values = all_numbers(tensor)?;
+    match (values.next(), values.next()) {
+        (Some(value), None) => Ok(value.to_python(py)?),
+        _ => {
+            let message = format!(
+                "item: expected a tensor of one element, found shape {:?}; use x.item(index)",
+                tensor.shape()
+            );
+            Err(PyValueError::new_err(message).into())
         }
-    }, _ => Err(no_numbers(tensor)))
+    }
 }
 
 fn no_numbers(tensor: &Tensor) -> Error {
@@ -125,31 +154,26 @@ fn no_numbers(tensor: &Tensor) -> Error {
     PyTypeError::new_err(message).into()
 }
 
-fn list<'py, T: Value>(py: Python<'py>, view: &View<'_, T>) -> PyResult<Bound<'py, PyAny>> {
-    if view.shape().is_empty() {
-        return view.get(&[]).expect("a scalar has one element").to_python(py);
-    }
-    if view.shape().len() == 1 {
-        return list_of(py, view.iter().map(|value| value.to_python(py)));
-    }
-    list_of(py, view.outer_iter().expect("it has axes").map(|part| list(py, &part)))
-}
-
 /// A list, whose memory is requested beforehand: a broadcast tensor has any number of elements, and a
 /// vector that cannot grow ends the process.
-fn list_of<'py>(
+fn list<'py>(
     py: Python<'py>,
-    values: impl ExactSizeIterator<Item = PyResult<Bound<'py, PyAny>>>,
+    shape: &[i64],
+    values: &mut dyn Iterator<Item = Number>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (mut items, size) = (Vec::new(), values.len().saturating_mul(size_of::<Py<PyAny>>()));
-    let reserved = items.try_reserve_exact(values.len());
+    let Some((&extent, inner)) = shape.split_first() else {
+        return values.next().expect("as many elements as the shape says").to_python(py);
+    };
+    let extent = extent as usize;
+    let (mut items, size) = (Vec::new(), extent.saturating_mul(size_of::<Py<PyAny>>()));
+    let reserved = items.try_reserve_exact(extent);
     reserved.map_err(|_| Error::from(dlbridge::Error::OutOfMemory { size }))?;
-    for (index, value) in values.enumerate() {
+    for index in 0..extent {
         // An interrupt ends a list that takes long.
         if index % BETWEEN_SIGNALS == 0 {
             py.check_signals()?;
         }
-        items.push(value?);
+        items.push(list(py, inner, values)?);
     }
     Ok(PyList::new(py, items)?.into_any())
 }
@@ -168,33 +192,40 @@ pub(super) fn to_text(tensor: &Tensor, indent: usize) -> Option<String> {
     if shown.fold(1, i64::saturating_mul) > 10 * MANY as i64 {
         return Some("[...]".to_owned());
     }
-    with_value!(tensor, |T| {
-        let view = tensor.view::<T>().ok()?;
-        let mut text = String::new();
-        write(&mut text, &view, edge, indent);
-        Some(text)
-    }, _ => None)
+    let at = with_value!(tensor, |T| at(tensor.view::<T>().ok()?), _ => return None);
+    let mut text = String::new();
+    write(&mut text, &mut vec![], tensor.shape(), &at, edge, indent);
+    Some(text)
 }
 
-fn write<T: Value>(text: &mut String, view: &View<'_, T>, edge: Option<usize>, indent: usize) {
-    let Some(&extent) = view.shape().first() else {
-        return text.push_str(&view.get(&[]).expect("a scalar has one element").to_text());
+/// Writes the elements whose index begins with `index`, of `shape` in the other axes.
+fn write(
+    text: &mut String,
+    index: &mut Vec<usize>,
+    shape: &[i64],
+    at: &At<'_>,
+    edge: Option<usize>,
+    indent: usize,
+) {
+    let Some((&extent, inner)) = shape.split_first() else {
+        return text.push_str(&at(index).to_text());
     };
-    let (extent, is_inner) = (extent as usize, view.shape().len() == 1);
+    let (extent, is_inner) = (extent as usize, inner.is_empty());
     let cut = edge.filter(|edge| extent > 2 * edge);
     let indent = indent + 1;
     let mut column = indent;
     text.push('[');
-    let mut index = 0;
-    while index < extent {
+    let mut number = 0;
+    while number < extent {
         let mut item = String::new();
-        if cut == Some(index) {
+        if cut == Some(number) {
             item.push_str("...");
-            index = extent - EDGE;
+            number = extent - EDGE;
         } else {
-            let part = view.select(0, index).expect("below the extent");
-            write(&mut item, &part.view(), edge, indent);
-            index += 1;
+            index.push(number);
+            write(&mut item, index, inner, at, edge, indent);
+            index.pop();
+            number += 1;
         }
         if text.ends_with('[') {
         } else if is_inner && column + item.len() + 2 <= LINE {
