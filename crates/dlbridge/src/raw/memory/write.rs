@@ -120,9 +120,17 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     /// array is as fast as any other.
     pub(crate) fn replace_in_memory_order(&mut self, mut value: impl FnMut(T) -> T) {
         let elements = self.elements();
-        let (shape, strides) =
-            layout::by_stride(elements.checked().shape(), elements.checked().strides());
-        for run in Runs::new(&shape, &strides, elements.checked().len()) {
+        let len = elements.checked().len();
+        let (line, by_stride);
+        let (shape, strides): (&[i64], &[i64]) = if elements.checked().is_contiguous() {
+            // Most memory is: one axis, without sorting.
+            line = [len as i64];
+            (&line, &[1])
+        } else {
+            by_stride = layout::by_stride(elements.checked().shape(), elements.checked().strides());
+            (&by_stride.0, &by_stride.1)
+        };
+        for run in Runs::new(shape, strides, len) {
             // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant).
             unsafe { write_run(&elements, run, |_, old| value(old)) };
         }
