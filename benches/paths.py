@@ -117,8 +117,8 @@ class Results:
         dumps = dict(filter(None, map(read_dump, texts)))
         for label, work in dumps.items():
             path, library, kind = label.split(" ")
-            empty = dumps.get(f"{path} {library} empty", (0, 0))
-            if kind != "empty":
+            empty = (0, 0) if kind == "whole" else dumps.get(f"{path} {library} empty")
+            if kind != "empty" and empty:
                 for what, more, less in zip(
                     ("instructions", "allocations"), work, empty, strict=True
                 ):

@@ -128,7 +128,7 @@ def threads(language: str, lines: str) -> Section:
     else:
         what = """\
 Import: each thread imports its own NumPy array into Rust and reads one element. Export: a new
-tensor becomes a NumPy array. All numbers include Python's loop. The last row is a loop without
+tensor becomes a NumPy array. Zeros: a new tensor, dropped. All numbers include Python's loop. The last row is a loop without
 an exchange: if it does not grow with the threads, no row can, for lack of a free core or because of
 the GIL."""
     body = f"""\

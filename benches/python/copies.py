@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import bench_dlbridge
+import dlbridge
 import numpy as np
 
 ROUNDS = 41
@@ -34,6 +35,14 @@ def cases() -> list[tuple[str, str, Callable[[], Any], Callable[[], Any]]]:
             lambda: bench_dlbridge.copy(array),
         )
 
+    def clip(name: str, array: Any) -> Any:
+        return (
+            f"max(x, 0) in place{name}",
+            "float32",
+            lambda: np.maximum(array, 0, out=array),
+            lambda: bench_dlbridge.clip(array),
+        )
+
     return [
         copy("copy, contiguous", floats),
         copy("copy, transposed", floats.T),
@@ -46,6 +55,21 @@ def cases() -> list[tuple[str, str, Callable[[], Any], Callable[[], Any]]]:
             "float32",
             lambda: filled.T.fill(1),
             lambda: bench_dlbridge.fill(filled.T, 1),
+        ),
+        clip("", filled),
+        clip(", transposed", filled.T),
+        clip(", every other column", filled[:, ::2]),
+        (
+            "sum, in float64",
+            "float32",
+            lambda: floats.sum(dtype=np.float64),
+            lambda: bench_dlbridge.sum(floats),
+        ),
+        (
+            "arange(4,000,000)",
+            "int64",
+            lambda: np.arange(4_000_000),
+            lambda: dlbridge.arange(4_000_000),
         ),
         (
             "x * 2 as a new array, 1 M elements",

@@ -56,6 +56,16 @@ def loop_out(module: Any) -> Loop:
     return run
 
 
+def loop_zeros(module: Any) -> Loop:
+    """Makes 64 KiB of zeros."""
+
+    def run(times: int) -> None:
+        for _ in repeat(None, times):
+            module.zeros()
+
+    return run
+
+
 def loop_alone(_: Any) -> Loop:
     """An empty loop: how well this machine and this Python run threads in parallel."""
 
@@ -71,6 +81,7 @@ def loop_alone(_: Any) -> Loop:
 PATHS: dict[str, tuple[Callable[[Any], Loop], list[str]]] = {
     "import": (loop_in, ["read"]),
     "export": (loop_out, ["make", "make_numpy"]),
+    "zeros of 64 KiB": (loop_zeros, ["zeros"]),
 }
 
 

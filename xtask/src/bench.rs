@@ -79,6 +79,9 @@ fn in_python(venv: &Venv, options: &Options, write: Option<&str>) -> Result<()> 
     // A Python without a shared library would be linked into the modules.
     let is_apart = options.python.is_some().then_some(("PYO3_BUILD_EXTENSION_MODULE", "1"));
     let part = &options.part;
+    if options.python.is_none() && part.as_ref().is_none_or(|part| part == "copies") {
+        venv.install_member("python", RELEASE)?;
+    }
     let measure = cmd!(venv.sh, "python benches {write...} python {part...} {quick...} {json...}");
     Ok(measure.env("CARGO_TARGET_DIR", &venv.target).envs(is_apart).run()?)
 }

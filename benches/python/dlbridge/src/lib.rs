@@ -121,6 +121,24 @@ fn fill(array: PyTensor, value: f32) -> Result<()> {
     Ok(())
 }
 
+/// Replaces negative elements by 0.
+#[pyfunction]
+fn clip(mut array: PyTensorMut<f32>) {
+    array.view_mut().map_inplace(|value| value.max(0.0));
+}
+
+/// The sum, in float64.
+#[pyfunction]
+fn sum(array: PyTensor) -> Result<f64> {
+    Ok(array.view::<f32>()?.iter().map(f64::from).sum())
+}
+
+/// 64 KiB of zeros.
+#[pyfunction]
+fn zeros() -> Result<PyTensor> {
+    Ok(Tensor::zeros(dlbridge::DType::F32, &[1 << 14])?.into())
+}
+
 /// A new array of the argument's type, by the C exchange API where there is one.
 #[pyfunction]
 fn make_exchange<'py>(like: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
@@ -183,6 +201,9 @@ fn bench_dlbridge(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(call_new_tensor, module)?)?;
     module.add_function(wrap_pyfunction!(call_two_new, module)?)?;
     module.add_function(wrap_pyfunction!(call_write, module)?)?;
+    module.add_function(wrap_pyfunction!(clip, module)?)?;
+    module.add_function(wrap_pyfunction!(sum, module)?)?;
+    module.add_function(wrap_pyfunction!(zeros, module)?)?;
     module.add_function(wrap_pyfunction!(share, module)?)?;
     module.add_function(wrap_pyfunction!(make_exchange, module)?)?;
     module.add_function(wrap_pyfunction!(make_numpy, module)?)?;
