@@ -68,7 +68,7 @@ impl Wanted {
         if !tensor.is_contiguous() {
             let _ = write!(found, ", strides {:?}", tensor.strides());
         }
-        // Whoever only reads need not know.
+        // A function that only reads need not know.
         if self.writable && tensor.is_legacy_read_only() {
             found.push_str(", from a legacy capsule, which cannot say that it may be written");
         } else if self.writable && tensor.is_read_only() {
