@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::common::{import, take_back};
-use dlbridge::{Access, DType, Error, Tensor, TensorSlice, TensorSliceMut};
+use dlbridge::{Access, DType, Error, Tensor, TensorMut, TensorSlice, TensorSliceMut};
 use dlbridge_testing::{CountingOwner, Foreign};
 use parking_lot::RwLock;
 
@@ -158,6 +158,29 @@ fn a_lock_over_booleans_is_not_written() {
     assert!(error.to_string().contains("lock an array of u8"), "{error}");
     let tensor = Tensor::from_guard(lock.try_read_arc().expect("free after a refusal"));
     assert_eq!(tensor.view::<bool>().expect("the dtype").to_vec(), [true, false]);
+}
+
+/// Is described as bytes when it is borrowed for the first time, and as booleans from then on.
+struct Changing {
+    bytes: [u8; 2],
+    booleans: [bool; 2],
+    is_second: bool,
+}
+
+impl<'a> From<&'a mut Changing> for TensorMut<'a> {
+    fn from(array: &'a mut Changing) -> Self {
+        match std::mem::replace(&mut array.is_second, true) {
+            false => TensorMut::from(&mut array.bytes[..]),
+            true => TensorMut::from(&mut array.booleans[..]),
+        }
+    }
+}
+
+#[test]
+fn an_array_that_becomes_booleans_is_not_written() {
+    let array = Changing { bytes: [1, 2], booleans: [true, false], is_second: false };
+    let error = Tensor::from_guard_mut(Box::new(array)).unwrap_err();
+    assert!(error.to_string().contains("lock an array of u8"), "{error}");
 }
 
 #[test]

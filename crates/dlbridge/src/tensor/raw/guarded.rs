@@ -89,20 +89,23 @@ impl Tensor {
         G: DerefMut<Target: 'static> + Send + 'static,
         for<'a> TensorMut<'a>: From<&'a mut G::Target>,
     {
-        let borrowed = TensorMut::from(&mut *guard);
-        let rank = borrowed.rank();
-        if borrowed.dtype().code == TypeCode::BOOL {
-            return Err(Error::NotConvertible {
-                what: "dtype",
-                found: "bool".to_owned(),
-                expected: "elements that may have any bits; lock an array of u8, or share it read-only with \
-                           from_guard()",
-            });
-        }
+        let rank = TensorMut::from(&mut *guard).rank();
         // SAFETY: as in `from_guard`, of a unique borrow (R2, R4).
-        unsafe {
-            Handle::export(guard, rank, |guard, lists| lent!(TensorMut::from(&mut **guard), lists))
-        }
-        .map(Self)
+        let handle = unsafe {
+            Handle::export(guard, rank, |guard, lists| {
+                let borrowed = TensorMut::from(&mut **guard);
+                // Of this borrow, since `deref_mut` of a guard may return another array each time.
+                if borrowed.dtype().code == TypeCode::BOOL {
+                    return Err(Error::NotConvertible {
+                        what: "dtype",
+                        found: "bool".to_owned(),
+                        expected: "elements that may have any bits; lock an array of u8, or share it \
+                                   read-only with from_guard()",
+                    });
+                }
+                lent!(borrowed, lists)
+            })
+        };
+        handle.map(Self)
     }
 }
