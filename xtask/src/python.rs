@@ -301,16 +301,17 @@ impl Venv {
         let fit = workspace::main_crate()?.features_for(&workspace::rust_version()?);
         let has_cuda =
             member.starts_with("examples/") && fit.iter().any(|name| name == "cudarc-0_19");
-        // The tests call functions that no user's wheel has.
-        let features: &[_] = match member {
-            "python" => &["--features", "testing"],
-            _ if has_cuda => &["--features", "cuda"],
-            _ => &[],
+        // The tests call functions that no user's wheel has. With a feature of its own, PyO3 is not built anew
+        // each time that its tests follow a wheel: maturin sets other variables.
+        let features = match member {
+            "python" => "testing,pyo3/extension-module",
+            _ if has_cuda => "cuda,pyo3/extension-module",
+            _ => "pyo3/extension-module",
         };
         let python = self.python()?;
         cmd!(
             self.sh,
-            "python -m maturin build --profile {profile} --auditwheel skip {features...}
+            "python -m maturin build --profile {profile} --auditwheel skip --features {features}
              --manifest-path {member}/Cargo.toml --interpreter {python} --out {folder}"
         )
         .env("SOURCE_DATE_EPOCH", FILE_TIME)
