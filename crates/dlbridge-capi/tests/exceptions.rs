@@ -11,12 +11,9 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-use dlbridge::sys::{
-    DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
-    DLPackVersion,
-};
+use dlbridge::sys::{DLDeviceType, DLManagedTensorVersioned};
 use dlbridge_capi::*;
-use host::Host;
+use host::{Host, Table};
 
 /// `fail()` of Python, which returns null with an exception set.
 static FAIL: OnceLock<unsafe extern "C" fn()> = OnceLock::new();
@@ -30,27 +27,9 @@ unsafe extern "C" fn release(_: *mut c_void) {
     fail();
 }
 
-/// A number whose release leaves an exception set.
+/// A tensor whose release leaves an exception set.
 fn export(device: i32) -> *mut TensorHandle {
-    static NUMBER: f32 = 1.0;
-    let memory = Memory {
-        struct_size: size_of::<Memory>(),
-        data: (&raw const NUMBER).cast_mut().cast(),
-        byte_offset: 0,
-        shape: ptr::null(),
-        strides: ptr::null(),
-        flags: 0,
-        device: DeviceId { kind: device, id: 0 },
-        dtype: DataType { code: DLB_TYPE_FLOAT, bits: 32, lanes: 1 },
-        rank: 0,
-        token: ptr::null_mut(),
-        release: Some(release),
-        queue: ptr::null_mut(),
-    };
-    let mut tensor = ptr::null_mut();
-    // SAFETY: a static number.
-    assert_eq!(unsafe { dlb_export(&memory, &mut tensor) }, Status::Ok);
-    tensor
+    host::export(device, 0, Some(release))
 }
 
 fn managed() -> *mut DLManagedTensorVersioned {
@@ -149,24 +128,10 @@ unsafe extern "C" fn stream(_: DLDeviceType, _: i32, _: *mut *mut c_void) -> c_i
 }
 
 /// A table that is wrong: it succeeds with an exception set.
-static TABLE: Shared = Shared(DLPackExchangeAPI {
-    header: DLPackExchangeAPIHeader { version: DLPackVersion::CURRENT, prev_api: ptr::null_mut() },
-    managed_tensor_allocator: None,
-    managed_tensor_from_py_object_no_sync: Some(give),
-    managed_tensor_to_py_object_no_sync: None,
-    dltensor_from_py_object_no_sync: None,
-    current_work_stream: Some(stream),
-});
-
-struct Shared(DLPackExchangeAPI);
-
-// SAFETY: never written.
-unsafe impl Sync for Shared {}
+static TABLE: Table = Table::new(give, stream);
 
 fn tables_leave_none(host: &Host) {
-    let capsule = host.capsule((&raw const TABLE.0).cast(), c"dlpack_exchange_api");
-    host.set("table", capsule);
-    host.drop(capsule);
+    TABLE.publish(host, "table");
     host.run("class Gives:\n __dlpack_c_exchange_api__ = table\n def __dlpack__(self, **k): raise KeyError");
     let (object, mut tensor) = (host.eval("Gives()"), ptr::null_mut());
     // SAFETY: a live object, on the thread that started Python.

@@ -10,14 +10,9 @@ mod host;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
-use dlbridge::sys::{
-    DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
-    DLPackVersion,
-};
+use dlbridge::sys::{DLDeviceType, DLManagedTensorVersioned};
 use dlbridge_capi::*;
-use host::Host;
-
-const CUDA: DeviceId = DeviceId { kind: 2, id: 0 };
+use host::{Host, Table};
 
 fn last_error() -> String {
     // SAFETY: a string that lives until the next failure on this thread.
@@ -60,27 +55,9 @@ fn refusal(host: &Host, code: &str) -> (Status, String) {
     refused
 }
 
-/// A tensor of one number, which nothing reads.
-fn export(device: DeviceId) -> *mut TensorHandle {
-    static NUMBER: f32 = 1.0;
-    let memory = Memory {
-        struct_size: size_of::<Memory>(),
-        data: (&raw const NUMBER).cast_mut().cast(),
-        byte_offset: 0,
-        shape: ptr::null(),
-        strides: ptr::null(),
-        flags: 0,
-        device,
-        dtype: DataType { code: DLB_TYPE_FLOAT, bits: 32, lanes: 1 },
-        rank: 0,
-        token: ptr::null_mut(),
-        release: None,
-        queue: ptr::null_mut(),
-    };
-    let mut tensor = ptr::null_mut();
-    // SAFETY: a static number.
-    assert_eq!(unsafe { dlb_export(&memory, &mut tensor) }, Status::Ok);
-    tensor
+/// A tensor of a device, which nothing reads.
+fn on_cuda() -> *mut TensorHandle {
+    host::export(DLB_DEVICE_CUDA, 0, None)
 }
 
 /// One interpreter, one thread: the parts run one after the other.
@@ -185,7 +162,7 @@ fn legacy_tensors_are_exported_as_legacy(host: &Host) {
 fn streams_are_passed_and_told(host: &Host) {
     let mut object = ptr::null_mut();
     // SAFETY: exported, and owned here.
-    assert_eq!(unsafe { dlb_into_python(export(CUDA), &mut object) }, Status::Ok);
+    assert_eq!(unsafe { dlb_into_python(on_cuda(), &mut object) }, Status::Ok);
     host.set("o", object);
     host.drop(object);
     host.run(
@@ -226,7 +203,7 @@ fn streams_are_passed_and_told(host: &Host) {
 unsafe extern "C" fn give(_: *mut c_void, out: *mut *mut DLManagedTensorVersioned) -> c_int {
     let mut managed = ptr::null_mut();
     // SAFETY: exported, and owned here.
-    assert_eq!(unsafe { dlb_into_versioned(export(CUDA), &mut managed) }, Status::Ok);
+    assert_eq!(unsafe { dlb_into_versioned(on_cuda(), &mut managed) }, Status::Ok);
     // SAFETY: a place of the caller.
     unsafe { out.write(managed) };
     0
@@ -239,24 +216,10 @@ unsafe extern "C" fn stream(_: DLDeviceType, _: i32, out: *mut *mut c_void) -> c
 }
 
 /// A table that a class may publish for whatever it is.
-static TABLE: Shared = Shared(DLPackExchangeAPI {
-    header: DLPackExchangeAPIHeader { version: DLPackVersion::CURRENT, prev_api: ptr::null_mut() },
-    managed_tensor_allocator: None,
-    managed_tensor_from_py_object_no_sync: Some(give),
-    managed_tensor_to_py_object_no_sync: None,
-    dltensor_from_py_object_no_sync: None,
-    current_work_stream: Some(stream),
-});
-
-struct Shared(DLPackExchangeAPI);
-
-// SAFETY: never written.
-unsafe impl Sync for Shared {}
+static TABLE: Table = Table::new(give, stream);
 
 fn tables_are_called_for_their_own_class_only(host: &Host) {
-    let capsule = host.capsule((&raw const TABLE.0).cast(), c"dlpack_exchange_api");
-    host.set("table", capsule);
-    host.drop(capsule);
+    TABLE.publish(host, "table");
     host.run(
         "class Base:\n __dlpack_c_exchange_api__ = table\n def __dlpack__(self, **k): raise KeyError('base')\n\
          class Inherits(Base): pass\n\

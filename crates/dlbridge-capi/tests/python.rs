@@ -53,26 +53,7 @@ fn free(tensor: *mut TensorHandle) {
 
 /// Two numbers that count their release.
 fn export(flags: u64) -> *mut TensorHandle {
-    static NUMBERS: [f64; 2] = [1.0, 2.0];
-    let shape = [2];
-    let memory = Memory {
-        struct_size: size_of::<Memory>(),
-        byte_offset: 0,
-        data: NUMBERS.as_ptr().cast_mut().cast(),
-        shape: shape.as_ptr(),
-        strides: ptr::null(),
-        flags,
-        device: DeviceId { kind: 1, id: 0 },
-        dtype: DataType { code: 2, bits: 64, lanes: 1 },
-        rank: 1,
-        token: ptr::null_mut(),
-        release: Some(release),
-        queue: ptr::null_mut(),
-    };
-    let mut tensor = ptr::null_mut();
-    // SAFETY: static numbers, which no test writes.
-    assert_eq!(unsafe { dlb_export(&memory, &mut tensor) }, Status::Ok);
-    tensor
+    host::export(DLB_DEVICE_CPU, flags, Some(release))
 }
 
 /// One interpreter, one thread: the parts run one after the other.

@@ -1,12 +1,16 @@
 //! A Python in this process, with the little that the tests ask of it.
-//! Nothing of the library under test belongs here.
+//! Of the library under test, it has what the tests share: an exported tensor and an exchange table.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::process::Command;
 use std::ptr;
 
-use dlbridge_capi::PyObject;
+use dlbridge::sys::{
+    DLPackCurrentWorkStream, DLPackExchangeAPI, DLPackExchangeAPIHeader,
+    DLPackManagedTensorFromPyObjectNoSync, DLPackVersion,
+};
+use dlbridge_capi::*;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 const QUESTIONS: &str = "\
@@ -145,5 +149,63 @@ impl Host {
     /// Whether no exception is set.
     pub(crate) fn is_calm(&self) -> bool {
         call!(self, PyErr_Occurred() as fn() -> *mut PyObject).is_null()
+    }
+}
+
+/// Two numbers, which no test writes.
+pub(crate) fn export(
+    device: i32,
+    flags: u64,
+    release: Option<unsafe extern "C" fn(*mut c_void)>,
+) -> *mut TensorHandle {
+    static NUMBERS: [f64; 2] = [1.0, 2.0];
+    let shape = [2];
+    let memory = Memory {
+        struct_size: size_of::<Memory>(),
+        data: NUMBERS.as_ptr().cast_mut().cast(),
+        byte_offset: 0,
+        shape: shape.as_ptr(),
+        strides: ptr::null(),
+        flags,
+        device: DeviceId { kind: device, id: 0 },
+        dtype: DataType { code: DLB_TYPE_FLOAT, bits: 64, lanes: 1 },
+        rank: 1,
+        token: ptr::null_mut(),
+        release,
+        queue: ptr::null_mut(),
+    };
+    let mut tensor = ptr::null_mut();
+    // SAFETY: static numbers.
+    assert_eq!(unsafe { dlb_export(&memory, &mut tensor) }, Status::Ok);
+    tensor
+}
+
+/// An exchange table that a class may publish, whatever its objects are.
+pub(crate) struct Table(DLPackExchangeAPI);
+
+// SAFETY: never written.
+unsafe impl Sync for Table {}
+
+impl Table {
+    pub(crate) const fn new(
+        give: DLPackManagedTensorFromPyObjectNoSync,
+        stream: DLPackCurrentWorkStream,
+    ) -> Self {
+        let (version, prev_api) = (DLPackVersion::CURRENT, ptr::null_mut());
+        Self(DLPackExchangeAPI {
+            header: DLPackExchangeAPIHeader { version, prev_api },
+            managed_tensor_allocator: None,
+            managed_tensor_from_py_object_no_sync: Some(give),
+            managed_tensor_to_py_object_no_sync: None,
+            dltensor_from_py_object_no_sync: None,
+            current_work_stream: Some(stream),
+        })
+    }
+
+    /// Names a capsule with the table.
+    pub(crate) fn publish(&'static self, host: &Host, name: &str) {
+        let capsule = host.capsule((&raw const self.0).cast(), c"dlpack_exchange_api");
+        host.set(name, capsule);
+        host.drop(capsule);
     }
 }
