@@ -53,6 +53,6 @@ fn refusal(tensor: &Tensor, conflict: Conflict) -> Error {
     let found = format!("{}{:?} at {:p}", tensor.dtype(), tensor.shape(), tensor.data_ptr());
     Error::Python(PyTypeError::new_err(format!(
         "expected {expected}, found {found}, of which another argument {use_of_it} a part; pass a copy: \
-         from_dlpack(x, copy=True)"
+         np.array(x), in PyTorch x.clone()"
     )))
 }
