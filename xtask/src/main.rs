@@ -92,6 +92,9 @@ enum Command {
     New {
         /// The folder, whose name becomes the project's
         folder: PathBuf,
+        /// With operators of PyTorch, JAX and NumPy
+        #[arg(long)]
+        operators: bool,
     },
     /// List the public items of the libraries in docs/api.txt, which lint compares with the sources
     Api,
@@ -141,9 +144,9 @@ fn run(command: Command) -> Result<()> {
         Command::Api => api::write(),
         Command::Package => package::run(),
         Command::Release { dry_run } => package::release(dry_run),
-        Command::New { folder } => {
+        Command::New { folder, operators } => {
             println!("next, in {}: maturin develop --profile dev", folder.display());
-            package::new(&std::path::absolute(&folder)?, &shell::root().join("crates"))
+            package::new(&std::path::absolute(&folder)?, &shell::root().join("crates"), operators)
         }
         Command::Setup(with) => Venv::ready(&with.with).map(drop),
         Command::Ci { beside: true } => Steps::run(|steps| {

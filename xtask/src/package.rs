@@ -21,10 +21,14 @@ const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 const README: &str = "README.md";
 /// The project that `new` copies.
 const START: &str = "examples/new-extension/";
+/// What `new --operators` has in place of some of its files. It has no stub.
+const OPERATORS: &str = "examples/new-operators/";
 /// Has a program in Rust.
 const FIRST_PAGE: &str = "docs/guide/README.md";
 /// The crates that it needs.
 const NEEDED: [&str; 3] = ["dlbridge", "dlbridge-pyo3", "dlbridge-sys"];
+/// This one too, for operators.
+const NEEDED_TOO: &str = "dlbridge-operators";
 const CHANGELOG: &str = "CHANGELOG.md";
 /// The heading of its first section, before a release.
 const UNRELEASED: &str = "Unreleased";
@@ -85,7 +89,7 @@ fn pack_and_use(venv: &Venv, steps: &mut Steps) -> Result<()> {
     steps.step("pack Python packages", || pack_python(venv, &packed));
     steps.step("use crates", || use_crates(venv, &crates));
     steps.step("use wheels and a new project", || {
-        new(&project, &crates)?;
+        new(&project, &crates, false)?;
         sh.copy_file("Cargo.lock", project.join("Cargo.lock"))?;
         let python = use_python(sh, &scratch.join("wheels"), &files_in(&packed, "whl"))?;
         cmd!(sh, "{python} -m pip install --quiet {project}").run()?;
@@ -203,20 +207,26 @@ fn use_python(sh: &Shell, folder: &Path, files: &[PathBuf]) -> Result<PathBuf> {
 
 /// Copies the project that extensions start from to a folder whose name becomes the project's, with crates of a
 /// folder until they are published.
-pub(crate) fn new(folder: &Path, crates: &Path) -> Result<()> {
+pub(crate) fn new(folder: &Path, crates: &Path, operators: bool) -> Result<()> {
     ensure!(!folder.exists(), "expected a new folder, found {}", folder.display());
     let sh = shell();
     let name = folder.file_name().and_then(OsStr::to_str).context("expected a folder's name")?;
     let (name, module) = (name.replace('_', "-"), name.replace('-', "_"));
     let renamed =
         |text: String| text.replace("my-extension", &name).replace("my_extension", &module);
-    for file in files()?.iter().filter_map(|file| file.strip_prefix(START)) {
-        let text = renamed(sh.read_file(format!("{START}{file}"))?);
-        sh.write_file(folder.join(renamed(file.to_owned())), text)?;
+    let starts = if operators { &[START, OPERATORS][..] } else { &[START] };
+    for start in starts {
+        for file in files()?.iter().filter_map(|file| file.strip_prefix(start)) {
+            if operators && file.ends_with(".pyi") {
+                continue;
+            }
+            let text = renamed(sh.read_file(format!("{start}{file}"))?);
+            sh.write_file(folder.join(renamed(file.to_owned())), text)?;
+        }
     }
     let manifest = folder.join("Cargo.toml");
     let text = sh.read_file(&manifest)?;
-    let patch = patch(crates, NEEDED);
+    let patch = patch(crates, NEEDED.into_iter().chain(operators.then_some(NEEDED_TOO)));
     Ok(sh.write_file(manifest, format!("{text}\n# Until the crates are published.\n{patch}"))?)
 }
 

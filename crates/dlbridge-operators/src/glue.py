@@ -224,7 +224,7 @@ def make_jax(about, target, module):
 
     def varying(tensor):
         """The axes of a mesh along which devices have other values, inside `shard_map`."""
-        kind = jax.typeof(tensor)
+        kind = getattr(jax, "typeof", lambda tensor: None)(tensor)
         # The name before JAX 0.10 was `vma`.
         manual = getattr(kind, "manual_axis_type", None)
         return getattr(kind, "vma", frozenset()) if manual is None else manual.varying

@@ -62,7 +62,7 @@ impl AddOperator for Bound<'_, PyModule> {
         let register = PyCFunction::new_closure(py, None, None, move |arguments, _| {
             let library: PathBuf = arguments.get_item(0)?.extract()?;
             let too_old = |error: Failure| PyImportError::new_err(error.to_string());
-            torch::load(&library).map_err(too_old)?;
+            torch::load::<O>(&library).map_err(too_old)?;
             torch::register::<O>(&space).map_err(raised)
         })?;
         let target = xla::capsule::<O>(py)?;

@@ -239,6 +239,30 @@ fn an_argument_is_borrowed_while_the_function_runs() {
     });
 }
 
+#[path = "../../../examples/new-operators/src/lib.rs"]
+mod example;
+
+/// The tests of the project that `cargo xtask new --operators` copies.
+#[test]
+fn the_example_is_trained_by_each_framework() {
+    Python::attach(|py| {
+        let module = pyo3::wrap_pymodule!(example::my_extension)(py);
+        let modules = py.import("sys").and_then(|sys| sys.getattr("modules")).expect("modules");
+        modules.set_item("my_extension", module).expect("a dict");
+        let tests =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/new-operators/tests");
+        let options = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir"];
+        let options = options.iter().map(|option| (*option).into());
+        let options: Vec<_> = options.chain([tests.clone(), tests]).collect();
+        let Ok(pytest) = py.import("pytest") else {
+            println!("skipped: pytest is not installed");
+            return;
+        };
+        let code = pytest.call_method1("main", (options,)).and_then(|code| code.extract::<i32>());
+        assert_eq!(code.expect("a code"), 0);
+    });
+}
+
 fn check(program: &str, module: &str) {
     Python::attach(|py| {
         if py.import(module).is_err() {
@@ -271,7 +295,7 @@ fn check(program: &str, module: &str) {
         let code = fs::read_to_string(folder.join(program)).expect("a program");
         let names = PyDict::new(py);
         names.set_item("my", operators).expect("a dict");
-        names.set_item("__name__", "check").expect("a dict");
+        names.set_item("__name__", "__main__").expect("a dict");
         let code = CString::new(code).expect("no NUL");
         if let Err(error) = py.run(&code, Some(&names), None) {
             error.print(py);

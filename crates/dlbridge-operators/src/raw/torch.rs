@@ -86,10 +86,23 @@ const DTYPES: [(i32, DType); 12] = [
 ];
 
 /// Finds the functions in PyTorch's library, whose path this is.
-pub(crate) fn load(library: &Path) -> Result<(), Failure> {
-    if SHIM.get().is_some() {
-        return Ok(());
+///
+/// # Errors
+///
+/// If PyTorch is too old for this operator.
+pub(crate) fn load<O: Operator>(library: &Path) -> Result<(), Failure> {
+    let shim = match SHIM.get() {
+        Some(shim) => shim,
+        None => find(library)?,
+    };
+    let mut parameters = parameters::<O>().iter();
+    if shim.torch_delete_stable_ivalue.is_none() && parameters.any(|one| one.kind.is_optional()) {
+        return Err(Failure::new("expected PyTorch 2.13 or newer, for an optional tensor"));
     }
+    Ok(())
+}
+
+fn find(library: &Path) -> Result<&'static Shim, Failure> {
     // SAFETY: loaded by PyTorch already, so that no initialiser runs (F5).
     let opened = unsafe { Library::new(library) };
     let opened = opened.map_err(|error| Failure::new(format!("PyTorch's library: {error}")))?;
@@ -97,8 +110,7 @@ pub(crate) fn load(library: &Path) -> Result<(), Failure> {
     let loaded = unsafe { Shim::load(&opened) }?;
     // The functions are used until the process ends.
     std::mem::forget(opened);
-    SHIM.get_or_init(|| loaded);
-    Ok(())
+    Ok(SHIM.get_or_init(|| loaded))
 }
 
 /// Registers an operator with the PyTorch that was [loaded](load).
@@ -108,10 +120,6 @@ pub(crate) fn register<O: Operator>(namespace: &str) -> Result<(), Failure> {
         |text: String| CString::new(text).map_err(|_| Failure::new("expected a name without NUL"));
     let (space, name) = (text(namespace.to_owned())?, text(O::NAME.to_owned())?);
     let schema = text(schema::<O>())?;
-    let mut parameters = parameters::<O>().iter();
-    if shim.torch_delete_stable_ivalue.is_none() && parameters.any(|one| one.kind.is_optional()) {
-        return Err(Failure::new("expected PyTorch 2.13 or newer, for an optional tensor"));
-    }
     let failed =
         |what: &str| Failure::new(format!("{namespace}::{}: PyTorch rejects {what}", O::NAME));
     let file = c"dlbridge".as_ptr();
