@@ -21,6 +21,8 @@ const WORKERS: &str = "2";
 /// Versions of PyO3 that are tested beside the one in the lock file, which is the newest: the oldest that the
 /// manifest allows, and one between.
 const OLDER_PYO3: [&str; 2] = ["0.27.2", "0.28.3"];
+/// The oldest versions of PyTorch and JAX that have operators, and the newest that the index has.
+const OPERATORS: [[&str; 2]; 2] = [["torch==2.10.0", "jax==0.5.0"], ["torch", "jax"]];
 /// Tests that build a project of their own, which only CI runs. Those in Python have the mark `long`.
 const LONG: [&str; 2] = ["misuse_does_not_compile", "a_new_project_builds_and_passes_its_tests"];
 const NOT_LONG: [&str; 2] = ["-m", "not long"];
@@ -51,6 +53,8 @@ enum Suite {
     Abi3t,
     /// The tests of `dlbridge-pyo3` with older versions of PyO3
     Pyo3,
+    /// The tests of `dlbridge-operators` with the oldest PyTorch and JAX, and with the newest (several GB)
+    Operators,
     /// The core's tests on aarch64, 32-bit x86 and big-endian s390x, under QEMU
     Cross,
     /// The Julia package alone; arguments are files of its folder `test`
@@ -83,6 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Some(Suite::FreeThreaded) => free_threaded(args, steps),
             Some(Suite::Abi3t) => abi3t(args, steps),
             Some(Suite::Pyo3) => older_pyo3(&venv()?, &OLDER_PYO3, args, steps),
+            Some(Suite::Operators) => operators(&venv()?, args, steps),
             Some(Suite::Cross) => cross::run(args, steps),
             Some(Suite::Julia) => julia(&venv()?, args, steps),
         }
@@ -252,6 +257,27 @@ fn with_pyo3(version: &str, venv: &Venv, args: &[String], tally: &mut Tally) -> 
         if args.iter().any(|arg| arg == "--") { &[] } else { &["--", "--test-threads=1"] };
     let cargo = cargo.args(single);
     tally.run(venv.embedding(cargo))
+}
+
+/// Runs the tests of the operators with other versions of the frameworks, each in an environment of its own.
+fn operators(venv: &Venv, args: &[String], steps: &mut Steps) {
+    for packages in OPERATORS {
+        steps.count(&packages.join(", "), |tally| {
+            if let Some(reason) = venv.facts.lacks_library() {
+                return skip(reason);
+            }
+            let (sh, python) = (&venv.sh, venv.python()?);
+            let folder = target().join("operators").join(packages.concat().replace('=', "-"));
+            cmd!(sh, "{python} -m venv {folder}").run()?;
+            let own = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
+            cmd!(sh, "{own} -m pip install --quiet --upgrade numpy pytest {packages...}").run()?;
+            let places = "import sysconfig; print(sysconfig.get_path('purelib'))";
+            let places = cmd!(sh, "{own} -c {places}").read()?;
+            let cargo =
+                cmd!(sh, "cargo test --package dlbridge-operators --test frameworks {args...}");
+            tally.run(venv.embedding(cargo.env("PYTHONPATH", places)))
+        });
+    }
 }
 
 /// Runs the Python tests on a free-threaded Python, where one is found or can be built.
