@@ -18,6 +18,9 @@ use crate::raw::{check_pages, check_seals, system};
 /// What keeps the size and the pages of a slot as they are, although its maker writes to it.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE);
 
+/// The kernel's list of the pages of a process, kept open. A child that is forked has pages of its own.
+pub(super) type Pages = Option<(u32, File)>;
+
 /// A slot of the other end.
 #[derive(Debug)]
 pub(super) struct PeerSlot {
@@ -50,20 +53,20 @@ impl PeerSlot {
     }
 
     /// Leases the slot, unless it is leased.
-    pub(super) fn lease(&self) -> bool {
+    pub(super) fn lease(&self, pages: &mut Pages) -> bool {
         if self.is_leased.swap(true, Ordering::Acquire) {
             return false;
         }
         // Pages that the reader wrote to are copies with the values of an earlier message.
         // SAFETY: a slot that is not leased is in no tensor (R2).
-        let fresh = (self.is_private && self.has_copies())
+        let fresh = (self.is_private && self.has_copies(pages))
             .then(|| unsafe { self.map.unchecked_advise(UncheckedAdvice::DontNeed) });
         fresh.is_none_or(|done| done.is_ok())
     }
 
     /// Whether a page of a private mapping is a copy, as the kernel's list of pages says: dropping all pages
     /// makes the reader fault each one in again (50 us for 1 MiB). Where there is no list, there may be one.
-    fn has_copies(&self) -> bool {
+    fn has_copies(&self, pages: &mut Pages) -> bool {
         const PAGE: usize = 4096;
         const IN_MEMORY_OR_SWAP: u64 = 3 << 62;
         const OF_FILE: u64 = 1 << 61;
@@ -72,9 +75,12 @@ impl PeerSlot {
         }
         let mut entries = vec![0; self.map.len().div_ceil(PAGE) * size_of::<u64>()];
         let start = self.map.as_ptr().addr() / PAGE * size_of::<u64>();
-        // Opened each time: a child that is forked has pages of its own.
-        let list = File::open("/proc/self/pagemap");
-        if list.and_then(|list| list.read_exact_at(&mut entries, start as u64)).is_err() {
+        let process = std::process::id();
+        if pages.as_ref().is_none_or(|(owner, _)| *owner != process) {
+            *pages = File::open("/proc/self/pagemap").ok().map(|list| (process, list));
+        }
+        let read = |(_, list): &(u32, File)| list.read_exact_at(&mut entries, start as u64);
+        if pages.as_ref().map(read).is_none_or(|read| read.is_err()) {
             return true;
         }
         entries.chunks_exact(size_of::<u64>()).any(|entry| {

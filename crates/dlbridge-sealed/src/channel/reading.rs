@@ -15,7 +15,7 @@ use rustix::net::{
 };
 
 use super::end::{Inner, lock};
-use super::raw::{Memory, PeerSlot};
+use super::raw::{Memory, Pages, PeerSlot};
 use super::wire::{self, Entry, HEAD, Head, Kind, broken};
 use crate::raw::system;
 use crate::refused;
@@ -33,7 +33,10 @@ pub(super) type Answer = OnceLock<Option<OwnedFd>>;
 
 #[derive(Default, Debug)]
 pub(super) struct Reading {
-    pub(super) buffer: Vec<u8>,
+    /// Its first `filled` bytes were read. The rest is not cleared again for each call.
+    buffer: Vec<u8>,
+    filled: usize,
+    pages: Pages,
     pub(super) files: VecDeque<OwnedFd>,
     pub(super) slots: HashMap<u32, Arc<PeerSlot>>,
     pub(super) inbox: VecDeque<(Vec<Entry>, Memory, u64)>,
@@ -57,9 +60,11 @@ impl Inner {
     pub(super) fn read(&self, reading: &mut Reading) {
         while reading.end.is_none() && reading.inbox.len() < INBOX {
             let end = match self.read_once(reading) {
-                Ok(Some(0)) if reading.buffer.is_empty() => Ok(()),
+                Ok(Some(0)) if reading.filled == 0 => Ok(()),
                 Ok(Some(0)) => Err(broken("a frame that ends early".into())),
-                Ok(Some(_)) => match self.parse(reading) {
+                Ok(Some(read)) => match self.parse(reading) {
+                    // The next call finds what comes after a message: no call asks whether there is more.
+                    Ok(()) if read < READ && !reading.inbox.is_empty() => return,
                     Ok(()) => continue,
                     Err(error) => Err(error),
                 },
@@ -102,9 +107,11 @@ impl Inner {
     fn read_once(&self, reading: &mut Reading) -> Result<Option<usize>, Error> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let start = reading.buffer.len();
-        reading.buffer.resize(start + READ, 0);
-        let mut bytes = [IoSliceMut::new(&mut reading.buffer[start..])];
+        let start = reading.filled;
+        if reading.buffer.len() < start + READ {
+            reading.buffer.resize(start + READ, 0);
+        }
+        let mut bytes = [IoSliceMut::new(&mut reading.buffer[start..start + READ])];
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let received = loop {
             match recvmsg(&self.socket, &mut bytes, &mut control, flags) {
@@ -113,7 +120,7 @@ impl Inner {
             }
         };
         let read = received.as_ref().map_or(0, |received| received.bytes);
-        reading.buffer.truncate(start + read);
+        reading.filled += read;
         let received = match received {
             Err(Errno::AGAIN) => return Ok(None),
             // The other end was closed with frames that it had not read.
@@ -140,8 +147,8 @@ impl Inner {
 
     /// Takes whole frames from the buffer.
     fn parse(&self, reading: &mut Reading) -> Result<(), Error> {
-        let buffer = std::mem::take(&mut reading.buffer);
-        let mut rest = &buffer[..];
+        let mut buffer = std::mem::take(&mut reading.buffer);
+        let mut rest = &buffer[..reading.filled];
         while let Some(head) = rest.first_chunk::<HEAD>() {
             let head = Head::decode(head)?;
             let Some((frame, next)) = rest.split_at_checked(head.len()) else { break };
@@ -149,9 +156,9 @@ impl Inner {
             let (description, values) = frame[HEAD..].split_at(head.described);
             self.take(reading, head, description, values)?;
         }
-        let done = buffer.len() - rest.len();
-        reading.buffer = buffer;
-        reading.buffer.drain(..done);
+        let left = rest.len();
+        buffer.copy_within(reading.filled - left..reading.filled, 0);
+        (reading.buffer, reading.filled) = (buffer, left);
         Ok(())
     }
 
@@ -182,7 +189,7 @@ impl Inner {
                 let slot = reading.slots.get(&head.slot);
                 let slot = slot.ok_or_else(|| broken(format!("slot {}, unknown", head.slot)))?;
                 let entries = wire::describe(description, slot.room())?;
-                if !slot.lease() {
+                if !slot.lease(&mut reading.pages) {
                     return Err(broken(format!("slot {}, whose lease has not ended", head.slot)));
                 }
                 let memory = Memory::Slot(Arc::clone(slot));
