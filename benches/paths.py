@@ -192,7 +192,9 @@ def measured(
     results.read_records(records)
     for framework in frameworks:
         if time:
-            results.read_records(measure(framework, libraries, count=False, calls=calls))
+            results.read_records(
+                measure(framework, libraries, count=False, calls=calls)
+            )
             if framework not in results.versions:
                 continue
         if not shutil.which("valgrind"):
@@ -320,7 +322,9 @@ def calls() -> Section:
                     ratio = own / other if other else None
                     cells += [number(other, ",.0f"), number(ratio, ".2f")]
                 rows.append(cells)
-    heads = "function | arrays | dlbridge | " + " | ".join(f"{it} | x" for *_, it in rivals)
+    heads = "function | arrays | dlbridge | " + " | ".join(
+        f"{it} | x" for *_, it in rivals
+    )
     shown = "\n".join(
         f"{what.capitalize()}:\n\n{table(heads, 'll' + 'r' * 7, rows)}"
         for what, rows in tables.items()

@@ -7,10 +7,23 @@ from tables import Rows, Section, size, table
 
 # Opening and mapping a file of any size, in nanoseconds.
 OPEN_LIMIT = 50_000
+# The way that others are compared with.
+BYTES = "bytes through a socket"
 
 
 def quantity(ns: float) -> str:
     return f"{ns / 1000:.1f}"
+
+
+def speed(
+    times: dict[tuple[int, int], tuple[float, float]],
+    key: tuple[int, int],
+    plain: dict[tuple[int, int], tuple[float, float]],
+) -> list[str]:
+    if key not in times:
+        return ["", "", ""]
+    taken, cpu = times[key]
+    return [f"{1 / taken:,.0f}", f"{plain[key][0] / taken:.2f}", f"{cpu * 1e6:,.0f}"]
 
 
 def state() -> str:
@@ -22,7 +35,8 @@ def section(lines: str, before: str) -> Section:
     rows = [line.split("\t") for line in lines.splitlines()]
     opened: dict[str, dict[int, float]] = {}
     added: Rows = []
-    moved: dict[str, dict[int, float]] = {}
+    # By size and number of readers: the time, and the CPU time of all processes.
+    moved: dict[str, dict[tuple[int, int], tuple[float, float]]] = {}
     notes = ""
     for kind, *row in rows:
         if kind == "open":
@@ -33,28 +47,40 @@ def section(lines: str, before: str) -> Section:
             # Counters of the kernel round to pages, and other programs use shared memory as well.
             added.append([who, readers, *(size(max(0.0, float(n))) for n in counts)])
         elif kind == "moved":
-            count, who, taken = row
-            moved.setdefault(who, {})[int(count)] = float(taken)
+            count, number, who, taken, cpu = row
+            moved.setdefault(who, {})[int(count), int(number)] = (
+                float(taken),
+                float(cpu),
+            )
         else:
             notes += f"- {row[0]}\n"
     sizes = sorted({count for times in opened.values() for count in times})
     of_open = [
         [who, *(quantity(times[n]) for n in sizes)] for who, times in opened.items()
     ]
-    batches = sorted({count for times in moved.values() for count in times})
-    (ours, *_) = moved.values()
-    of_moved = [
-        [who]
-        + [
-            cell
-            for n in batches
-            for cell in (
-                f"{n / (1 << 20) / times[n]:,.0f}",
-                f"{ours[n] / times[n]:.2f}",
-            )
+    batches = sorted({key for times in moved.values() for key in times})
+    of_moved = {
+        number: [
+            [who]
+            + [
+                cell
+                for n, _ in filter(lambda key: key[1] == number, batches)
+                for cell in speed(times, (n, number), moved[BYTES])
+            ]
+            for who, times in moved.items()
+            if any(key[1] == number for key in times)
         ]
-        for who, times in moved.items()
-    ]
+        for number in sorted({number for _, number in batches})
+    }
+    sizes_moved = sorted({n for n, _ in batches})
+    head = "way | " + " | ".join(
+        f"{size(n)}, /s | x bytes | CPU µs" for n in sizes_moved
+    )
+    align = "l" + "rrr" * len(sizes_moved)
+    of_batches = "\n".join(
+        f"{number} reader{'s' * (number > 1)}:\n\n{table(head, align, cells)}"
+        for number, cells in of_moved.items()
+    )
     most = max(
         max(times.values()) for who, times in opened.items() if "dlbridge" in who
     )
@@ -76,23 +102,33 @@ What each reader of the same 64 MiB adds, after it has read every byte: its own 
 {table("way | readers | own | shared | page tables", "lrrrr", sorted(added, key=lambda row: row[0] != "dlbridge"))}
 ### Batches
 
-A maker fills a batch and sends it; a reader compares its ends and reads a byte of each page. MiB per second of the best of two rounds, and the speed as a multiple
-of dlbridge's. By a `Queue`, `multiprocessing` sends a descriptor through a thread of the maker. iceoryx2 fills the same memory again, so the kernel need not allocate and
-clear pages; all others allocate each batch, which its reader may keep.
+A maker fills a batch and sends it; each reader compares its ends and reads a byte of each page. Batches per second of the best of two rounds, the rate as a multiple
+of that of plain bytes, and the CPU time of all processes for a batch. By a `Queue`, `multiprocessing` sends through a thread of the maker. A `Channel` and iceoryx2 fill the same
+memory again, so the kernel need not allocate and clear pages; all others but bytes allocate each batch, which its reader may keep.
 
-{table("way | " + " | ".join(f"{size(n)}, MiB/s | x dlbridge" for n in batches), "l" + "r" * (2 * len(batches)), of_moved)}"""
+{of_batches}"""
 
     def draw() -> Any:
         import charts
 
         panels: list[Any] = []
-        for n in batches:
+        for n in sizes_moved:
             shown = [
-                (who, [(times[n] / ours[n], who.startswith("dlbridge"))])
+                (
+                    who,
+                    [
+                        (
+                            times[n, 1][0] / moved[BYTES][n, 1][0],
+                            who.startswith("dlbridge"),
+                        )
+                    ],
+                )
                 for who, times in moved.items()
             ]
             panels.append((f"Batches of {size(n)}", shown, None))
-        subtitle = "time of a batch, as a multiple of dlbridge's: filled, sent, read"
+        subtitle = (
+            "time of a batch, as a multiple of that of plain bytes: filled, sent, read"
+        )
         return charts.bars("Between two processes", subtitle, panels)
 
     return Section("Processes", body, "processes", "processes", draw)

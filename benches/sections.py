@@ -239,7 +239,9 @@ def views(program: Path) -> Section:
             strided.append(
                 [layout, name, dtype, first, view_cell(case, "View", "ndarray")]
             )
-    heads = "loop | elements | slice, ns | View | as_cells | as_slice | to_vec | ndarray"
+    heads = (
+        "loop | elements | slice, ns | View | as_cells | as_slice | to_vec | ndarray"
+    )
     body = f"""\
 Loops over 16 KiB of contiguous elements, or over 4096 elements of other layouts. A number is the time of
 the loop as a multiple of the first column's (the fastest of 301 rounds), and in brackets the

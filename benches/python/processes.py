@@ -3,7 +3,8 @@
 `cargo xtask bench processes` runs this, with the built package installed. Each printed line is a
 tab-separated record: `open BYTES LANGUAGE WAY NANOSECONDS`, the median; `added READERS WAY` with
 the bytes of a reader's own memory, of shared memory and of page tables, each per reader;
-`moved BYTES WAY SECONDS` for a batch, the best round; or `note` and why a way is left out.
+`moved BYTES READERS WAY SECONDS CPU` for a batch, the best round, with the CPU time of
+all processes; or `note` and why a way is left out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
@@ -40,40 +42,68 @@ ROUNDS = 2
 STUCK = 60
 
 
-def make_batches(way: Way, count: int, free: Any, begin: Any, end: Any) -> None:
+def make_batches(ways: list[Way], count: int, frees: Any, begin: Any, end: Any, told: Any) -> None:
     signal.alarm(STUCK)
-    way.start(is_maker=True)
+    first, *others = ways
+    first.start(is_maker=True)
+    told.put(0.0)
     begin.wait()
+    before = time.process_time()
     for number in range(count):
-        free.acquire()
-        way.send(way.make(number))
+        for free in frees:
+            free.acquire()
+        first.send_all(others, first.make(number))
+    told.put(time.process_time() - before)
     # A descriptor in a Queue is the sender's until it is received.
     end.wait()
 
 
-def seconds(kind: type[Any], size: int, count: int) -> float:
-    """The time of a batch, from the second one on: filled, sent, and one byte of each page read."""
-    way = kind(size)
-    free, begin, end = context.Semaphore(AHEAD), context.Event(), context.Event()
-    maker = context.Process(target=make_batches, args=(way, count, free, begin, end))
-    maker.start()
+def read_batches(way: Way, count: int, free: Any, begin: Any, told: Any) -> float:
+    """The time from the first batch on; what it took of the CPU is told."""
+    signal.alarm(STUCK)
     way.start(is_maker=False)
-    begin.set()
-    began = 0.0
+    told.put(0.0)
+    begin.wait()
+    began, before = 0.0, time.process_time()
     for number in range(count):
         array = way.receive()
-        assert array.size == size
+        assert array.size == way.size
         assert array[0] == array[-1] == number % 251
-        assert int(array[::4096].sum(dtype="int64")) == number % 251 * -(-size // 4096)
+        assert int(array[::4096].sum(dtype="int64")) == number % 251 * -(-way.size // 4096)
         del array
         way.done()
         free.release()
         began = began or time.perf_counter()
-    taken = time.perf_counter() - began
+    told.put(time.process_time() - before)
+    return time.perf_counter() - began
+
+
+def seconds(kind: type[Any], size: int, count: int, readers: int) -> tuple[float, float]:
+    """The time of a batch, from the second one on: filled, sent, and one byte of each page read by
+    each reader. And the CPU time of all processes for it."""
+    ways = kind.several(size, readers)
+    frees = [context.Semaphore(AHEAD) for _ in ways]
+    begin, end, told = context.Event(), context.Event(), context.SimpleQueue()
+    arguments = (ways, count, frees, begin, end, told)
+    children = [context.Process(target=make_batches, args=arguments)]
+    for way, free in zip(ways[1:], frees[1:], strict=True):
+        arguments = (way, count, free, begin, told)
+        children.append(context.Process(target=read_batches, args=arguments))
+    for child in children:
+        child.start()
+    # Each has started, then all begin.
+    begin_all = threading.Thread(
+        target=lambda: [*(told.get() for _ in range(readers + 1)), begin.set()]
+    )
+    begin_all.start()
+    taken = read_batches(ways[0], count, frees[0], begin, told)
+    begin_all.join()
+    cpu = sum(told.get() for _ in range(readers + 1))
     end.set()
-    maker.join()
-    assert maker.exitcode == 0, f"{kind.label}: the maker ended with {maker.exitcode}"
-    return taken / (count - 1)
+    for child in children:
+        child.join()
+        assert child.exitcode == 0, f"{kind.label}: a process ended with {child.exitcode}"
+    return taken / (count - 1), cpu / count
 
 
 def kilobytes(path: str, word: str) -> int:
@@ -192,7 +222,8 @@ def main() -> None:
             return
         case ["moved", label]:
             for size, count in BATCHES.items():
-                print(size, seconds(WAYS[label], size, count))
+                for readers in (1, 3) if WAYS[label].has_readers else (1,):
+                    print(size, readers, *seconds(WAYS[label], size, count, readers))
             return
     for size in SIZES:
         for who, ns in opened(size):
@@ -207,18 +238,19 @@ def main() -> None:
     for kind in (Sealed, Torch, Named, Queued):
         for readers in READERS if kind.label in labels else ():
             print(alone("added", kind.label, str(readers)), end="", flush=True)
-    best: dict[tuple[int, str], float] = {}
+    best: dict[tuple[int, int, str], list[float]] = {}
     # In turns, so that other load on the machine affects all equally.
     for _ in range(ROUNDS):
         for label in list(labels):
             lines = alone("moved", label).splitlines()
             if not lines:
                 labels.remove(label)
-            for size, taken in (map(float, line.split()) for line in lines):
-                best[int(size), label] = min(taken, best.get((int(size), label), taken))
-    for size in BATCHES:
-        for label in labels:
-            print(f"moved\t{size}\t{label}\t{best[size, label]:.9f}")
+            for size, readers, *found in (map(float, line.split()) for line in lines):
+                key = int(size), int(readers), label
+                best[key] = list(map(min, found, best.get(key, found)))
+    for (size, readers, label), (taken, cpu) in best.items():
+        if label in labels:
+            print(f"moved\t{size}\t{readers}\t{label}\t{taken:.9f}\t{cpu:.9f}")
 
 
 if __name__ == "__main__":

@@ -25,9 +25,20 @@ class Way:
     """One way between two processes: a maker makes batches and sends them to a reader."""
 
     package = "dlbridge"
+    # Whether several readers can have one batch.
+    has_readers = True
 
     def __init__(self, size: int) -> None:
         self.size = size
+
+    @classmethod
+    def several(cls, size: int, readers: int) -> list[Any]:
+        """One for each reader, of which the first makes the batches."""
+        return [cls(size) for _ in range(readers)]
+
+    def send_all(self, others: list[Any], batch: Any) -> None:
+        for way in (self, *others):
+            way.send(batch)
 
     def start(self, *, is_maker: bool) -> None:
         """Called in each process before the first batch."""
@@ -83,9 +94,17 @@ class Streamed(Way):
 
     label = "dlbridge by a Channel"
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, share: dlbridge.Channel | None = None) -> None:
         super().__init__(size)
-        self.there, self.here = dlbridge.channel()
+        self.there, self.here = dlbridge.channel(share=share)
+
+    @classmethod
+    def several(cls, size: int, readers: int) -> list[Any]:
+        first = cls(size)
+        return [first, *(cls(size, first.there) for _ in range(1, readers))]
+
+    def send_all(self, others: list[Any], batch: Any) -> None:
+        self.there.send(batch, *(way.there for way in others))
 
     def make(self, number: int) -> Any:
         loan = self.there.loan({"x": (self.size, "uint8")})
@@ -162,6 +181,7 @@ class Named(Queued):
     """Without a copy in the reader, which removes the name."""
 
     label = "multiprocessing.shared_memory"
+    has_readers = False  # the one reader removes the name
 
     def make(self, number: int) -> Any:
         memory = SharedMemory(create=True, size=self.size)
@@ -183,6 +203,7 @@ class Named(Queued):
 
 class ByHand(Queued):
     label = "a file in /dev/shm by hand"
+    has_readers = False
 
     def make(self, number: int) -> Any:
         path = f"/dev/shm/dlbridge-bench-{os.getpid()}-{number}"
@@ -232,6 +253,18 @@ class Iceoryx(Way):
         super().__init__(size)
         self.ready = context.Semaphore(0)
         self.service = f"dlbridge-{os.getpid()}-{size}-{id(self)}"
+
+    @classmethod
+    def several(cls, size: int, readers: int) -> list[Any]:
+        ways = super().several(size, readers)
+        for way in ways:
+            way.service = ways[0].service
+        return ways
+
+    def send_all(self, others: list[Any], batch: Any) -> None:
+        batch.send()
+        for way in (self, *others):
+            way.ready.release()
 
     def start(self, *, is_maker: bool) -> None:
         import iceoryx2
