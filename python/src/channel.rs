@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dlbridge::{ArcTensor, DType};
+use dlbridge::DType;
 use dlbridge_pyo3::{Error, PyTensor, Result, TensorObject};
 use dlbridge_sealed::{Channel, Loan, Message, Pool};
 use pyo3::exceptions::{PyBufferError, PyEOFError, PyKeyError, PyTimeoutError, PyValueError};
@@ -225,7 +225,7 @@ struct Loaned {
     /// `None` once it was sent or returned.
     loan: Option<Loan>,
     /// Those that were taken out.
-    tensors: Vec<(String, ArcTensor)>,
+    tensors: Vec<(String, TensorObject)>,
 }
 
 #[pymethods]
@@ -234,12 +234,12 @@ impl LoanObject {
     fn __getitem__(&self, name: &str) -> Result<TensorObject> {
         let mut loaned = self.lock();
         if let Some((_, tensor)) = loaned.tensors.iter().find(|(one, _)| one == name) {
-            return Ok(TensorObject::new(tensor.clone().into()));
+            return Ok(tensor.another());
         }
         let loan = loaned.loan.as_mut().ok_or_else(gone)?;
-        let tensor = loan.tensor(name).map_err(unknown)?.into_shared();
-        loaned.tensors.push((name.to_owned(), tensor.clone()));
-        Ok(TensorObject::new(tensor.into()))
+        let tensor = TensorObject::new(loan.tensor(name).map_err(unknown)?);
+        loaned.tensors.push((name.to_owned(), tensor.another()));
+        Ok(tensor)
     }
 
     /// The names of the tensors.

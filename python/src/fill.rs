@@ -19,14 +19,7 @@ const BETWEEN_SIGNALS: usize = 1 << 22;
 #[pyo3(signature = (tensor, value, /))]
 pub(crate) fn fill(py: Python<'_>, tensor: Ours<'_>, value: Number) -> Result<()> {
     let Ours(object) = tensor;
-    let tensor = object.get().to_write()?;
-    let (dtype, device) = (tensor.dtype(), tensor.device());
-    if tensor.is_read_only() {
-        return Err(dlbridge::Error::ReadOnly.into());
-    }
-    if !device.is_host_accessible() {
-        return Err(dlbridge::Error::NotHostAccessible { device }.into());
-    }
+    let dtype = object.get().to_write()?;
     with_element!(dtype, |T| {
         let value = value.checked::<T>().ok_or_else(|| {
             let message = format!("value: expected a number within {dtype}, found {value}");

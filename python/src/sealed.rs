@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-use dlbridge::{ArcTensor, DType, Tensor};
+use dlbridge::{DType, Tensor};
 use dlbridge_pyo3::{Error, PyDType, PyTensor, Result, TensorObject};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use dlbridge_sealed::Opens;
@@ -158,7 +158,7 @@ pub(crate) struct UnsealedObject(Mutex<Unsealed>);
 struct Unsealed {
     filling: Filling,
     /// Empty before the first call of `tensors`, and from the first call of `seal` on.
-    tensors: Vec<(String, ArcTensor)>,
+    tensors: Vec<(String, TensorObject)>,
 }
 
 #[pymethods]
@@ -170,13 +170,18 @@ impl UnsealedObject {
         if tensors.is_empty() {
             let names: Vec<String> = filling.names().map(str::to_owned).collect();
             for name in names {
-                let tensor = filling.tensor(&name).map_err(exception)?.into_shared();
-                tensors.push((name, tensor));
+                let tensor = filling.tensor(&name).map_err(exception)?;
+                tensors.push((name, TensorObject::new(tensor)));
             }
         }
-        let named: Vec<_> = tensors.clone();
+        let named = tensors.iter().map(|(name, tensor)| (name.clone(), tensor.another()));
+        let named: Vec<_> = named.collect();
         drop(unsealed);
-        dict(py, named.into_iter().map(|(name, tensor)| Ok((name, tensor.into()))))
+        let dict = PyDict::new(py);
+        for (name, tensor) in named {
+            dict.set_item(name, tensor)?;
+        }
+        Ok(dict)
     }
 
     /// Seal the file: no process can change the tensors any more, this one included.

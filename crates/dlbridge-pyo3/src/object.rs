@@ -4,10 +4,11 @@
 
 use std::sync::Arc;
 
-use dlbridge::{ArcTensor, Tensor};
+use dlbridge::{ArcTensor, DType, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
+use crate::ffi::borrow::{self, Reading, give_shared};
 use crate::release::{self, ObjectTensor};
 use crate::stream::{Ready, Stream};
 use crate::{Error, Result, stream};
@@ -39,7 +40,7 @@ impl TensorObject {
     /// for another stream.
     #[must_use]
     pub fn new(tensor: Tensor) -> Self {
-        Self::sharing(tensor.into_shared())
+        Self::sharing(give_shared(tensor))
     }
 
     /// An object over memory that was just imported and is ready after the work of `stream`.
@@ -52,7 +53,7 @@ impl TensorObject {
             Some(stream) => Ready::on(stream, tensor.device())?.map(Arc::new),
             None => None,
         };
-        Ok(Self { tensor: ObjectTensor::new(tensor.into_shared()), ready, requires_grad })
+        Ok(Self { tensor: ObjectTensor::new(tensor), ready, requires_grad })
     }
 
     /// Declares that the memory is ready after the work that is queued on `stream` now. A
@@ -86,10 +87,10 @@ impl TensorObject {
         stream::settle_host(py, self.ready.as_deref(), self.tensor.device())
     }
 
-    /// An object over a tensor that is already shared.
+    /// An object over a tensor that is already shared, without a lease.
     pub(crate) fn sharing(tensor: ArcTensor) -> Self {
         let ready = Ready::for_tensor(&tensor).map(Arc::new);
-        Self { tensor: ObjectTensor::new(tensor), ready, requires_grad: false }
+        Self { tensor: ObjectTensor::of(tensor), ready, requires_grad: false }
     }
 
     /// The Python object.
@@ -105,20 +106,32 @@ impl TensorObject {
         let Ok(object) = object.cast_exact::<Self>() else { return Ok(None) };
         let object = object.get();
         stream::settle(object.ready.as_deref(), object.tensor.device())?;
-        Ok(Some(object.share()))
+        Ok(Some(object.handle()))
+    }
+
+    /// Another object over the same memory.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        self.part(self.tensor.clone())
     }
 
     /// An object over a part of the memory, which is ready when the whole is.
     pub(crate) fn part(&self, tensor: ArcTensor) -> Self {
         let (ready, requires_grad) = (self.ready.clone(), self.requires_grad);
-        Self { tensor: ObjectTensor::new(tensor), ready, requires_grad }
+        Self { tensor: ObjectTensor::of(tensor), ready, requires_grad }
     }
 
-    /// The tensor, once the host may read it.
+    /// The tensor, borrowed to read it once the host may.
     ///
     /// # Errors
     ///
-    /// A `BufferError` for memory that the host cannot read.
+    /// A `BufferError` for memory that the host cannot read; a `TypeError` if an argument of a running
+    /// function is to write it.
+    pub(crate) fn reading(&self, py: Python<'_>) -> Result<Reading<'_>> {
+        Reading::new(self.on_host(py)?)
+    }
+
+    /// The tensor, to export it once the host may read it.
     pub(crate) fn on_host(&self, py: Python<'_>) -> Result<&Tensor> {
         let device = self.tensor.device();
         if !device.is_host_accessible() {
@@ -131,20 +144,23 @@ impl TensorObject {
         Ok(&self.tensor)
     }
 
-    /// The tensor inside.
-    #[must_use]
-    pub fn tensor(&self) -> &Tensor {
+    /// The tensor inside. Only Python has it: Rust reads its elements only while it borrows them.
+    pub(crate) fn inner(&self) -> &Tensor {
         &self.tensor
     }
 
-    /// The tensor inside, to write to on Python's request.
+    /// Another handle to the tensor inside, to export it or to borrow it.
+    pub(crate) fn handle(&self) -> Tensor {
+        Tensor::from(self.tensor.clone())
+    }
+
+    /// Checks that Python may write to the memory, and returns the dtype.
     ///
     /// # Errors
     ///
-    /// A `BufferError` if the memory belongs to a tensor that requires grad, since automatic
-    /// differentiation would not record the write, or came from a legacy capsule, which does not
-    /// say whether it is writable. Other read-only memory is rejected by the function that writes.
-    pub fn to_write(&self) -> Result<&Tensor> {
+    /// A `BufferError` if the memory is not the host's or read-only, or belongs to a tensor that requires grad,
+    /// since automatic differentiation would not record the write.
+    pub fn to_write(&self) -> Result<DType> {
         if self.requires_grad {
             return Err(Error::requires_grad("memory to write to", "tensor"));
         }
@@ -155,12 +171,22 @@ impl TensorObject {
                  for a versioned capsule",
             ));
         }
-        Ok(&self.tensor)
+        if self.tensor.is_read_only() {
+            return Err(dlbridge::Error::ReadOnly.into());
+        }
+        let device = self.tensor.device();
+        if !device.is_host_accessible() {
+            return Err(dlbridge::Error::NotHostAccessible { device }.into());
+        }
+        Ok(self.tensor.dtype())
     }
 
-    /// Another tensor over the same memory, which it keeps alive.
-    #[must_use]
-    pub fn share(&self) -> Tensor {
-        Tensor::from(self.tensor.clone())
+    /// A tensor over the same memory, which it keeps alive, and borrows to read for as long as Rust has it.
+    ///
+    /// # Errors
+    ///
+    /// A `TypeError` if an argument of a running function is to write the memory.
+    pub fn share(&self) -> Result<Tensor> {
+        borrow::kept(self.handle())
     }
 }

@@ -74,7 +74,7 @@ fn the_keywords_of_the_protocol_are_known() {
             let dict = PyDict::new(py);
             keywords.iter().for_each(|(name, value)| dict.set_item(name, value).expect("a dict"));
             let capsule = object.call_method("__dlpack__", (), Some(&dict))?;
-            Ok::<_, PyErr>(capsule.extract::<PyTensor>().expect("an unused capsule").into_inner())
+            Ok::<_, PyErr>(capsule.extract::<PyTensor>().expect("an unused capsule"))
         };
         let value = |code: &std::ffi::CStr| py.eval(code, None, None).expect("it runs").unbind();
         let version =

@@ -65,11 +65,18 @@ impl PyTensor {
         Self(BorrowedMemory::unborrowed(source.into()))
     }
 
-    /// Returns the tensor.
+    /// Returns the tensor. That of an argument borrows the memory to read for as long as Rust has it or a part
+    /// of it, so that an argument to write over the same memory is a `TypeError`.
     #[must_use]
     #[inline]
     pub fn into_inner(self) -> Tensor {
-        self.0.into_inner()
+        self.0.into_kept()
+    }
+
+    /// The tensor for Python, which needs no borrow.
+    #[inline]
+    pub(crate) fn into_given(self) -> Tensor {
+        self.0.into_given()
     }
 
     /// Makes a Python object whose device memory is ready after the work that is queued on `stream`
@@ -80,7 +87,7 @@ impl PyTensor {
     ///
     /// Those of [`TensorObject::ready_after`].
     pub fn ready_after(self, stream: Stream) -> crate::Result<TensorObject> {
-        TensorObject::new(self.into_inner()).ready_after(stream)
+        TensorObject::new(self.into_given()).ready_after(stream)
     }
 }
 
@@ -131,6 +138,6 @@ impl<'py> IntoPyObject<'py> for PyTensor {
     const OUTPUT_TYPE: PyStaticExpr = hints::TENSOR;
 
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
-        TensorObject::new(self.into_inner()).into_bound(py)
+        TensorObject::new(self.into_given()).into_bound(py)
     }
 }

@@ -317,10 +317,10 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
         extents
     }
 
-    /// Returns the tensor.
+    /// Returns the tensor, as [`PyTensor::into_inner`](crate::PyTensor::into_inner) does.
     #[must_use]
     pub fn into_inner(self) -> Tensor {
-        self.memory.into_inner()
+        self.memory.into_kept()
     }
 }
 

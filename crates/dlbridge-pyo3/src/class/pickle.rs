@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PyTuple};
 use pyo3::{Borrowed, PyClass, PyClassInitializer, PyTypeInfo};
 
+use crate::ffi::borrow::{copied, kept};
 use crate::ffi::callbacks::caught;
 use crate::ffi::memory::reinterpret;
 use crate::import::import_tensor;
@@ -60,6 +61,7 @@ impl<T: PyClass + Into<PyClassInitializer<T>>> Pickle<T> {
 impl<T: PyTypeInfo> Pickle<T> {
     /// The object of a pickled tensor. A panic becomes a `RuntimeError`, as in an export.
     pub(super) fn object(&self, py: Python<'_>, tensor: Tensor) -> Result<Py<T>> {
+        let tensor = kept(tensor)?;
         let value = caught::<T, _>(py, "its pickle", || (self.from_tensor)(tensor))?;
         Ok((self.new)(py, value)?)
     }
@@ -119,9 +121,9 @@ impl TensorObject {
     fn contiguous_on_host(&self, py: Python<'_>) -> Result<Tensor> {
         let tensor = self.on_host(py)?;
         if tensor.is_contiguous() {
-            return Ok(self.share());
+            return Ok(self.handle());
         }
-        let copy = tensor.to_contiguous()?;
+        let copy = copied(tensor)?;
         Ok(if tensor.is_read_only() { copy.into_frozen().into() } else { copy })
     }
 

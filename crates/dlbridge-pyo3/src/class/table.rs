@@ -8,6 +8,7 @@ use dlbridge::{Access, ArcTensor, Tensor};
 use pyo3::prelude::*;
 
 use super::traits::{ExportDlpack, export, on_host, permitted};
+use crate::ffi::borrow;
 use crate::ffi::callbacks::{Borrow, Publish};
 use crate::stream::{Ready, settle};
 use crate::{Error, Result, TensorObject};
@@ -48,7 +49,7 @@ fn copied(py: Python<'_>, tensor: &Tensor) -> Result<Tensor> {
     if let Some(ready) = Ready::for_tensor(tensor) {
         py.detach(|| ready.before_host(tensor.device()))?;
     }
-    Ok(tensor.to_contiguous()?)
+    borrow::copied(tensor)
 }
 
 /// A plain descriptor has no flags, so consumers assume that the memory is writable.

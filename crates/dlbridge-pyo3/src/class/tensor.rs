@@ -156,12 +156,12 @@ impl TensorObject {
 
     /// A contiguous copy in host memory of Rust.
     fn copy(&self, py: Python<'_>) -> Result<Self> {
-        Ok(Self::new(self.on_host(py)?.to_contiguous()?))
+        Ok(Self::new(self.reading(py)?.to_contiguous()?))
     }
 
     /// Another object over the same memory.
     fn __copy__(&self) -> Self {
-        self.part(self.tensor.clone())
+        self.another()
     }
 
     #[pyo3(signature = (*_memo))]
@@ -212,26 +212,26 @@ impl TensorObject {
         }
         match numpy::of_ml_dtypes(slf)? {
             Some(array) => Ok(array),
-            None => numpy::array(py, this.share()),
+            None => numpy::array(py, this.handle()),
         }
     }
 
     /// The bytes of all elements in row-major order, as a copy.
     fn tobytes<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, self.on_host(py)?.to_contiguous()?.as_bytes()?))
+        Ok(PyBytes::new(py, self.reading(py)?.to_contiguous()?.as_bytes()?))
     }
 
     /// The elements as nested lists of Python's numbers; of a tensor of rank 0, its number.
     fn tolist<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        values::to_list(py, self.on_host(py)?)
+        values::to_list(py, &*self.reading(py)?)
     }
 
     /// One element as a Python number: the only one, or the one at an index.
     #[pyo3(signature = (*index))]
     fn item<'py>(&self, py: Python<'py>, index: &Bound<'py, PyTuple>) -> Result<Bound<'py, PyAny>> {
-        let tensor = self.on_host(py)?;
+        let tensor = self.reading(py)?;
         if index.is_empty() {
-            return values::one(py, tensor);
+            return values::one(py, &tensor);
         }
         let part = index::index(&self.tensor, index)?;
         if part.rank() > 0 {
@@ -251,7 +251,7 @@ impl TensorObject {
             );
             return Err(PyValueError::new_err(message).into());
         }
-        Ok(values::one(py, self.on_host(py)?)?.is_truthy()?)
+        Ok(values::one(py, &*self.reading(py)?)?.is_truthy()?)
     }
 
     fn __int__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
@@ -336,7 +336,7 @@ impl TensorObject {
         _keywords: Option<&Bound<'py, PyDict>>,
     ) -> Result<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         self.settle_on_host(py)?;
-        arrow::capsules(py, self.share())
+        arrow::capsules(py, self.handle())
     }
 
     /// For `pyarrow.array`, which does not cast what `__arrow_c_array__` returns.
@@ -366,8 +366,8 @@ impl TensorObject {
         let shape = self.shape(py)?.repr()?.to_string();
         let (dtype, device) = (self.tensor.dtype(), self.tensor.device());
         let readonly = if self.tensor.is_read_only() { ", readonly" } else { "" };
-        let values = match self.on_host(py) {
-            Ok(tensor) => values::to_text(tensor, NAME.len()),
+        let values = match self.reading(py) {
+            Ok(tensor) => values::to_text(&tensor, NAME.len()),
             Err(_) => None,
         };
         let values = values.map(|text| text + ", ").unwrap_or_default();
@@ -385,6 +385,6 @@ impl TensorObject {
             );
             return Err(PyTypeError::new_err(message).into());
         }
-        values::to_list(py, self.on_host(py)?)
+        values::to_list(py, &*self.reading(py)?)
     }
 }

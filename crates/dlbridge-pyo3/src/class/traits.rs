@@ -9,6 +9,7 @@ use dlbridge::protocol::export::Request;
 use pyo3::{Borrowed, Bound, PyClass};
 
 use super::pickle::Pickle;
+use crate::ffi::borrow::copied;
 use crate::ffi::callbacks::Borrow;
 use crate::ffi::versions::class_name;
 use crate::stream::Ready;
@@ -134,12 +135,22 @@ pub trait ExportDlpack: PyClass {
     /// The exception that Python should see; a `BufferError` for memory that cannot be exported.
     fn tensor(&self) -> Result<Tensor>;
 
+    /// The handle that is exported, which Rust does not read.
+    #[doc(hidden)]
+    fn unread(&self) -> Result<Unread> {
+        self.tensor().map(Unread)
+    }
+
     /// The work after which the memory of this object's tensor is ready.
     #[doc(hidden)]
     fn ready(&self, tensor: &Tensor) -> Option<Arc<Ready>> {
         Ready::for_tensor(tensor).map(Arc::new)
     }
 }
+
+/// A tensor that is exported, without a borrow of its memory, so that no other crate reads it.
+#[derive(Debug)]
+pub struct Unread(Tensor);
 
 /// Calls `ExportDlpack::tensor` of an object, and says when the memory is ready. An object that is
 /// borrowed mutably cannot be exported.
@@ -151,7 +162,7 @@ pub(super) fn export<T: ExportDlpack>(
         let name = class_name::<T>(object.py());
         return Err(Error::buffer(format!("{name}: the object is being changed")));
     };
-    let tensor = object.tensor()?;
+    let Unread(tensor) = object.unread()?;
     let ready = object.ready(&tensor);
     Ok((tensor, ready))
 }
@@ -165,7 +176,7 @@ pub(super) fn on_host<T: ExportDlpack>(object: &Bound<'_, T>) -> Result<Tensor> 
     }
     stream::settle_host(object.py(), ready.as_deref(), tensor.device())?;
     let copies = T::COPIES_READ_ONLY && tensor.is_read_only();
-    if copies { Ok(tensor.to_contiguous()?) } else { Ok(tensor) }
+    if copies { copied(&tensor) } else { Ok(tensor) }
 }
 
 /// The request for a class's tensor, changed to a copy if the class copies read-only memory.
@@ -183,10 +194,14 @@ pub(super) fn permitted<T: ExportDlpack>(
 }
 
 impl ExportDlpack for TensorObject {
-    const BORROW: Option<Borrow<Self>> = Some(Borrow::new(Self::tensor));
+    const BORROW: Option<Borrow<Self>> = Some(Borrow::new(Self::inner));
 
     fn tensor(&self) -> Result<Tensor> {
-        Ok(self.share())
+        self.share()
+    }
+
+    fn unread(&self) -> Result<Unread> {
+        Ok(Unread(self.handle()))
     }
 
     fn ready(&self, _: &Tensor) -> Option<Arc<Ready>> {

@@ -7,6 +7,7 @@ use pyo3::Borrowed;
 use pyo3::prelude::*;
 
 use crate::Result;
+use crate::ffi::borrow::copied;
 use crate::ffi::capsule;
 use crate::stream::{Ready, Stream};
 
@@ -29,6 +30,6 @@ pub(crate) fn answer<'py>(
         }
         _ => {}
     }
-    let exported = if answer.copy { tensor.to_contiguous()? } else { tensor };
+    let exported = if answer.copy { copied(&tensor)? } else { tensor };
     if answer.versioned { capsule::versioned(py, exported) } else { capsule::legacy(py, exported) }
 }

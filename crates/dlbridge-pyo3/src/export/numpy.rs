@@ -30,7 +30,7 @@ pub(crate) fn array(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> 
 pub(crate) fn of_ml_dtypes<'py>(
     object: &Bound<'py, TensorObject>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let (py, tensor) = (object.py(), object.get().tensor());
+    let (py, tensor) = (object.py(), object.get().inner());
     let dtype = tensor.dtype();
     let bits = typestr::of_bits(dtype).filter(|_| dtype.bits <= 16);
     let (Some(bits), Some(kind)) = (bits, ml_dtype(py, dtype)) else { return Ok(None) };

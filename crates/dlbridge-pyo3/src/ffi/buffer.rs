@@ -19,6 +19,7 @@ use pyo3::ffi::{self, Py_ssize_t, PyObject};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
+use super::borrow::give_shared;
 use super::callbacks::{Publish, dropped, with_object};
 use super::memory::ForeignMemory;
 use crate::dtypes::buffer::{dtype_of, format_of, size_of_item};
@@ -151,12 +152,12 @@ struct Owned {
 fn fill<T: Publish>(object: &Bound<'_, T>, request: BufferRequest) -> Result<Buffer> {
     let tensor = T::on_host(object)?;
     request.check(&tensor)?;
-    let tensor = tensor.into_shared();
+    let tensor = give_shared(tensor);
     let itemsize = tensor.dtype().itemsize().unwrap_or(1);
     let rank = tensor.rank();
     let mut owned = Box::new(Owned {
         numbers: extents(&tensor, itemsize as i64)?,
-        _tensor: ObjectTensor::new(tensor.clone()),
+        _tensor: ObjectTensor::of(tensor.clone()),
     });
     let numbers = owned.numbers.as_mut_ptr();
     let data = match tensor.data_ptr() {

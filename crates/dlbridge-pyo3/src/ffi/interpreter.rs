@@ -27,14 +27,8 @@ type State = unsafe extern "C" fn() -> *mut c_void;
 /// The functions of the Python in this process; `None` for one that lacks them.
 static ATTACHMENT: OnceLock<Option<Attachment<State>>> = OnceLock::new();
 
-/// Finds the functions, if that was not done yet. First called on an attached thread, since the library
+/// The token of this thread, if it is attached. First called on an attached thread, since the library
 /// loader has locks.
-#[inline]
-pub(crate) fn is_prepared() -> bool {
-    ATTACHMENT.get().is_some()
-}
-
-/// The token of this thread, if it is attached.
 #[inline]
 pub(crate) fn attached<'py>() -> Option<Python<'py>> {
     let attachment = (*ATTACHMENT.get_or_init(find))?;

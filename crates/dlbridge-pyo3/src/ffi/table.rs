@@ -16,6 +16,7 @@ use dlbridge::sys::{
 use dlbridge::{DType, DescriptorError, Device, DeviceKind, Tensor, TypeCode};
 use pyo3::prelude::*;
 
+use super::borrow::{give, give_shared};
 use super::callbacks::{Publish, guarded, panicked, with_object};
 use super::capsule::{self, try_adopt};
 use super::class::prepare_class;
@@ -83,7 +84,7 @@ unsafe extern "C" fn from_object<T: Publish>(
     let work = |object: &Bound<'_, T>| {
         let tensor = T::exported(object)?;
         // SAFETY: the caller's duty is to give a place to write to.
-        unsafe { out.write(tensor.into_raw()) };
+        unsafe { out.write(give(tensor).into_raw()) };
         Ok(())
     };
     // SAFETY: called with the interpreter attached, and a Python object (DLPack 1.2; F1).
@@ -99,7 +100,7 @@ unsafe extern "C" fn to_object<T: Publish>(
     let py = unsafe { Python::assume_attached() };
     let outcome = guarded::<T, _>(py, || {
         // SAFETY: the caller's duty is to give a tensor away, if validation accepts it.
-        let tensor = unsafe { try_adopt(tensor) }?.into_shared();
+        let tensor = give_shared(unsafe { try_adopt(tensor) }?);
         match T::made(py, tensor.clone()) {
             // SAFETY: the caller's duty is to give a place to write to.
             Ok(object) => unsafe { out.write(object.into_ptr().cast()) },

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 
 use super::importer::Importer;
 use crate::export::numpy_array;
+use crate::ffi::borrow::give;
 use crate::ffi::capsule;
 use crate::ffi::published::Published;
 use crate::import::current_stream;
@@ -64,7 +65,7 @@ impl PyTensor {
     /// On an error the tensor is dropped.
     pub fn to_caller<'py>(self, object: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
         let py = object.py();
-        let tensor = self.into_inner();
+        let tensor = self.into_given();
         match path_of(object.as_borrowed()) {
             Some(Path::Own(_)) => return Ok(TensorObject::new(tensor).into_bound(py)?.into_any()),
             Some(Path::NumPy(_)) => return numpy_array(py, tensor),
@@ -74,7 +75,7 @@ impl PyTensor {
                         check(object, &tensor)?;
                     }
                     before_table(published, &tensor)?;
-                    return makes.array(py, tensor);
+                    return makes.array(py, give(tensor));
                 }
             }
             None | Some(Path::Masked | Path::TorchSubclass | Path::Buffer) => {}
@@ -128,7 +129,7 @@ impl PyTensor {
     /// not have (bfloat16, for example) or for memory that the host cannot read. On an error the
     /// tensor is dropped.
     pub fn into_numpy(self, py: Python<'_>) -> Result<Bound<'_, PyAny>> {
-        numpy_array(py, self.into_inner())
+        numpy_array(py, self.into_given())
     }
 }
 

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 
 use super::dlpack;
 use super::options::ImportOptions;
+use crate::ffi::borrow::copied;
 use crate::stream::{Ready, Stream};
 use crate::{Error, Result};
 
@@ -35,7 +36,7 @@ fn host_copy(py: Python<'_>, tensor: &Tensor, stream: Option<Stream>) -> Result<
     if let Some(ready) = stream.map_or(Ok(None), |stream| Ready::on(stream, device))? {
         py.detach(|| ready.before_host(device))?;
     }
-    Ok(tensor.to_contiguous()?)
+    copied(tensor)
 }
 
 /// Calls the producer for another device, or for a copy there.

@@ -14,7 +14,7 @@ use pyo3::types::PyTuple;
 use pyo3::types::{PyCapsule, PyDict, PyType};
 use pyo3::{Borrowed, intern};
 
-use super::protocol::Protocol;
+use super::options::Protocol;
 use super::{advice, fallback};
 use crate::ffi::capsule;
 use crate::ffi::interpreter::through_pyo3;

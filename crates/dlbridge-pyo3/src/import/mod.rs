@@ -9,7 +9,7 @@
 //! | `on_stream` | ... ready for a stream |
 //! | `deliver` | moves the memory to another device, or copies it |
 //! | `advice` | errors, with the call that helps |
-//! | `object` | imports into a `dlbridge.Tensor` |
+//! | `options` | what is asked of an import, and which protocol answered |
 //!
 //! Invariant: each protocol is tried once, the fastest first. A failure other than a missing
 //! protocol ends the import.
@@ -20,10 +20,8 @@ mod deliver;
 mod dlpack;
 mod exchange;
 pub(crate) mod fallback;
-mod object;
 mod on_stream;
 mod options;
-mod protocol;
 mod refusals;
 mod shared;
 
@@ -34,16 +32,16 @@ use pyo3::Borrowed;
 use pyo3::prelude::*;
 
 pub(crate) use exchange::current_stream;
-pub use options::ImportOptions;
-pub use protocol::Protocol;
+pub use options::{ImportOptions, Protocol};
 
 use shared::{describe, import_by_path, import_shared};
 
+use crate::ffi::borrow::{self, Reading};
 use crate::ffi::descriptor::DescriptorSpace;
 use crate::ffi::interpreter::through_pyo3;
 use crate::stream::Stream;
 use crate::types::path_of;
-use crate::{Result, release};
+use crate::{Result, TensorObject, release};
 
 /// Imports a Python object as a tensor over the same memory.
 ///
@@ -67,13 +65,24 @@ use crate::{Result, release};
 /// # Ok(()) }).unwrap();
 /// ```
 ///
+/// The tensor borrows the memory to read for as long as Rust has it, or a part or a clone of it: an argument to write
+/// over the same memory is a `TypeError`, on whichever thread. [`TensorObject`](crate::TensorObject) keeps a tensor
+/// without a borrow.
+///
 /// # Errors
 ///
-/// The producer's own exception; a `TypeError` for an object without any of these protocols; a
+/// The producer's own exception; a `TypeError` for an object without any of these protocols, or for memory that
+/// an argument of a running function is to write; a
 /// `BufferError` that names the field if the descriptor is rejected, or if the requested device,
 /// copy or stream is not available. For an array of NumPy, a `BufferError` that names its dtype or
 /// strides has NumPy's exception as its cause.
 pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Imported> {
+    let Imported { tensor, protocol, stream } = import_unread(object, options)?;
+    Ok(Imported { tensor: borrow::kept(tensor)?, protocol, stream })
+}
+
+/// As [`import`], for a tensor that only Python gets.
+fn import_unread(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Imported> {
     if let Some((tensor, protocol)) = copied_chunks(object, options)? {
         return Ok(Imported { tensor, protocol, stream: None });
     }
@@ -94,6 +103,21 @@ pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result
     let stream = options.stream.unwrap_or(Stream::DEFAULT);
     let has_stream = Stream::exist_on(tensor.device()) && stream != Stream::NO_SYNC;
     Ok(Imported { tensor, protocol, stream: has_stream.then_some(stream) })
+}
+
+impl TensorObject {
+    /// Imports a Python object as [`import`](crate::import()) does, and stores the stream after
+    /// whose work device memory is ready, for the consumers of this object.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`import`](crate::import()) and of [`ready_after`](Self::ready_after).
+    pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Self> {
+        let requires_grad = autograd::requires_grad(object)?;
+        let Imported { tensor, stream, .. } = import_unread(object, options)?;
+        let requires_grad = requires_grad && !tensor.is_copied();
+        Self::imported(tensor, stream, requires_grad)
+    }
 }
 
 /// What [`import`] made of a Python object.
@@ -125,14 +149,19 @@ pub(crate) fn import_tensor(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
 ///
 /// As [`import`].
 #[doc(hidden)]
-pub fn import_as_consumer(object: Borrowed<'_, '_, PyAny>) -> Result<Imported> {
+pub fn import_as_consumer<R>(
+    object: Borrowed<'_, '_, PyAny>,
+    function: impl FnOnce(&Tensor, Protocol) -> Result<R>,
+) -> Result<R> {
     let (tensor, protocol) = import_by_path(object, path_of(object))?;
-    Ok(Imported { tensor, protocol, stream: None })
+    function(&*Reading::new(&tensor)?, protocol)
 }
 
 /// Calls `function` with a borrow of an object's memory. For types with the C exchange API and for
 /// NumPy arrays, this allocates nothing and calls no deleter. Other objects are imported for the
 /// length of the call.
+///
+/// Until `function` returns, the memory is borrowed to read, so that no argument is to write it.
 ///
 /// The tensor is flagged [`READ_ONLY`](dlbridge::Flags::READ_ONLY) if it came through the exchange
 /// API, whose borrowed descriptors have no flags.
@@ -196,7 +225,7 @@ pub unsafe fn with_borrowed<R>(
         }
     };
     // Called in one place, where it is inlined.
-    function(tensor)
+    function(&*Reading::new(tensor)?)
 }
 
 /// Out of line, to keep the fast path small.

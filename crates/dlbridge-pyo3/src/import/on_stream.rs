@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3::{Borrowed, intern};
 
-use super::protocol::Protocol;
+use super::options::Protocol;
 use super::shared::import_shared;
 use super::{dlpack, exchange, fallback};
 use crate::stream::Stream;

@@ -1,4 +1,7 @@
-//! The options of an import.
+//! The options of an import, and the protocols through which tensors are imported.
+//! Invariant: one name for each protocol, the same in messages, docs and the Python module.
+
+use std::fmt;
 
 use dlbridge::Device;
 use dlbridge::protocol::import::CopyMode;
@@ -15,4 +18,50 @@ pub struct ImportOptions {
     /// The stream that waits until device memory is ready. With `None`, the memory is ready where
     /// the producer makes it so by default. Host memory has no stream.
     pub stream: Option<Stream>,
+}
+
+/// The protocol through which a tensor was imported.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// The C exchange API that the object's type publishes: no Python call.
+    ExchangeApi,
+    /// NumPy's C API, for exact `numpy.ndarray` objects: no Python call.
+    NumPy,
+    /// `__dlpack__(max_version=...)`, answered with a versioned tensor.
+    Versioned,
+    /// `__dlpack__(max_version=...)`, answered with a legacy tensor all the same.
+    Legacy,
+    /// `__dlpack__()` of a producer without the keyword `max_version`.
+    LegacyNoKeyword,
+    /// A capsule as the argument.
+    Capsule,
+    /// `__cuda_array_interface__`: device memory, without DLPack.
+    CudaArrayInterface,
+    /// The buffer protocol, without DLPack.
+    Buffer,
+    /// NumPy's `__array_interface__`, without DLPack.
+    ArrayInterface,
+    /// Arrow's `__arrow_c_array__`, without DLPack.
+    Arrow,
+    /// Arrow's `__arrow_c_stream__`, without DLPack.
+    ArrowStream,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ExchangeApi => "C exchange API",
+            Self::NumPy => "NumPy C API",
+            Self::Versioned => "__dlpack__, versioned",
+            Self::Legacy => "__dlpack__, legacy",
+            Self::LegacyNoKeyword => "__dlpack__ without keywords",
+            Self::Capsule => "capsule",
+            Self::CudaArrayInterface => "__cuda_array_interface__",
+            Self::Buffer => "buffer protocol",
+            Self::ArrayInterface => "__array_interface__",
+            Self::Arrow => "__arrow_c_array__",
+            Self::ArrowStream => "__arrow_c_stream__",
+        })
+    }
 }

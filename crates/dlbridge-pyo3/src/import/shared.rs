@@ -4,7 +4,7 @@ use dlbridge::Tensor;
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
-use super::protocol::Protocol;
+use super::options::Protocol;
 use super::{advice, dlpack, exchange, fallback};
 use crate::ffi::descriptor::{Described, DescriptorSpace};
 use crate::types::{Path, path_of};

@@ -19,11 +19,14 @@ mod later;
 mod nested;
 mod queue;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use dlbridge::ffi::{Binding, on_unwind};
 use dlbridge::{ArcTensor, Tensor};
 use pyo3::prelude::*;
 
-use crate::ffi::interpreter::{self, attached, check_ended};
+use crate::ffi::borrow::give_shared;
+use crate::ffi::interpreter::{attached, check_ended};
 pub(crate) use nested::drain;
 use nested::run;
 pub(crate) use queue::NeedsInterpreter;
@@ -78,9 +81,10 @@ impl Pass<ArcTensor> for ReleasedIfForeign {
 }
 
 impl ObjectTensor {
+    /// Rust reads the tensor only while it borrows it.
     #[inline]
-    pub(crate) fn new(tensor: ArcTensor) -> Self {
-        Self::of(tensor)
+    pub(crate) fn new(tensor: Tensor) -> Self {
+        Self::of(give_shared(tensor))
     }
 }
 
@@ -110,11 +114,14 @@ fn may_delete() -> bool {
     attached().is_some() && ending::is_running() && queue::is_empty()
 }
 
+/// Whether the exit handler was registered, or is being registered.
+static IS_PREPARED: AtomicBool = AtomicBool::new(false);
+
 /// Prepares for the first owner, which runs Python code once: called before a descriptor is read that
 /// such code could free.
 #[inline]
 pub(crate) fn prepare() {
-    if !interpreter::is_prepared() {
+    if !IS_PREPARED.load(Ordering::Relaxed) {
         prepare_now();
     }
 }
@@ -123,6 +130,8 @@ pub(crate) fn prepare() {
 fn prepare_now() {
     on_unwind(check_ended);
     if let Some(py) = attached() {
-        ending::prepare(py);
+        if !IS_PREPARED.swap(true, Ordering::Relaxed) {
+            ending::prepare(py);
+        }
     }
 }

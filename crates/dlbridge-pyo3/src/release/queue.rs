@@ -38,7 +38,7 @@ pub(crate) trait Pass<T> {
 
 impl<T, P: Pass<T>> Passed<T, P> {
     #[inline]
-    pub(super) fn of(value: T) -> Self {
+    pub(crate) fn of(value: T) -> Self {
         Self(ManuallyDrop::new(value), PhantomData)
     }
 }

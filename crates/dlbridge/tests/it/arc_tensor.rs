@@ -74,7 +74,7 @@ fn each_export_has_its_own_descriptor() {
 
 #[test]
 fn the_last_handle_is_exported_without_a_new_descriptor() {
-    let tensor = Tensor::from(SIX.to_vec()).into_shared();
+    let tensor = Tensor::from(SIX.to_vec()).into_frozen();
     drop(tensor.clone());
     let shape = tensor.shape().as_ptr();
     let managed = Tensor::from(tensor).into_raw();

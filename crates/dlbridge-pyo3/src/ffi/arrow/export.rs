@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 
 use super::{ArrowArray, ArrowSchema, Owned, Releasable};
 use crate::dtypes::arrow::format_of;
+use crate::ffi::borrow::copied;
 use crate::ffi::callbacks::dropped;
 use crate::ffi::capsule;
 use crate::release::ObjectTensor;
@@ -62,7 +63,7 @@ pub(crate) fn capsules<'py>(
 fn plain(tensor: Tensor) -> Result<Tensor> {
     let is_aligned = tensor.data_ptr().addr() % tensor.dtype().itemsize().unwrap_or(1).max(1) == 0;
     let is_plain = tensor.is_contiguous() && is_aligned;
-    if is_plain { Ok(tensor) } else { Ok(tensor.to_contiguous()?) }
+    if is_plain { Ok(tensor) } else { copied(&tensor) }
 }
 
 /// Truth values as bits, least significant bit first.
@@ -126,7 +127,7 @@ fn array(lengths: &[i64], tensor: &mut Option<Tensor>) -> ArrowArray {
         Some(data) if !data.is_null() => data.cast_const(),
         _ => (&raw const NOWHERE).cast(),
     };
-    let tensor = tensor.map(|tensor| ObjectTensor::new(tensor.into_shared()));
+    let tensor = tensor.map(ObjectTensor::new);
     let n_buffers = if child.is_some() { 1 } else { 2 };
     let kept = ([ptr::null(), values], tensor);
     let (parts, n_children): (*mut ArrayParts, _) = parts(child, kept);

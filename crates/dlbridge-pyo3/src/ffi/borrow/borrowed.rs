@@ -1,15 +1,19 @@
-//! `Borrowed`: a tensor and the borrow of its memory, which together prove what safe code may do, and what
-//! an extension promises of its callers, so that it has references to their memory.
+//! `Borrowed`: a tensor and the borrow of its memory, which together prove what safe code may do; `Reading`, the
+//! same of a reference. Tensors of class `Shared` that Rust keeps, and that it gives to Python. What an extension
+//! promises of its callers, so that it has references to their memory.
 //! Invariant: the borrow is of this tensor's memory, and lives as long.
 
 use std::marker::PhantomData;
 use std::mem::{self, ManuallyDrop};
+use std::ops::Deref;
 use std::{ptr, slice};
 
-use dlbridge::{Access, Element, Tensor, TensorMut, TensorRef, ViewMut};
+use dlbridge::ffi::{self, Kept, descriptor};
+use dlbridge::sys::DLTensor;
+use dlbridge::{Access, ArcTensor, Element, Tensor, TensorMut, TensorRef, ViewMut};
 
-use super::table::WITHOUT_SLOT;
-use super::{refusal, table};
+use super::table::{Table, WITHOUT_SLOT};
+use super::{Kind, refusal, table};
 use crate::{Error, Result};
 
 /// A tensor whose memory is borrowed, until this is dropped.
@@ -41,7 +45,7 @@ impl Borrowed {
             return Ok(Self::unborrowed(tensor));
         }
         // SAFETY: `Borrowed` ends the borrow before it gives the tensor up (F11).
-        match unsafe { table().read(&tensor) } {
+        match unsafe { table().read(descriptor(&tensor)) } {
             Ok(borrow) => Ok(Self { borrow, tensor }),
             Err(conflict) => Err(refusal(&tensor, conflict)),
         }
@@ -53,7 +57,7 @@ impl Borrowed {
             return Ok(Self::unborrowed(tensor));
         }
         // SAFETY: as above (F11).
-        match unsafe { table().write(&tensor) } {
+        match unsafe { table().write(descriptor(&tensor)) } {
             Ok(number) => {
                 Ok(Self { borrow: number.map_or(NONE, |number| number | WRITES), tensor })
             }
@@ -72,19 +76,36 @@ impl Borrowed {
         &self.tensor
     }
 
-    /// Ends the borrow, since the tensor may be replaced.
+    /// The tensor, which keeps the borrow with it, since it may be moved out.
     pub(crate) fn tensor_mut(&mut self) -> &mut Tensor {
-        self.end_borrow();
+        if self.borrow != NONE {
+            let none = Self::unborrowed(Tensor::from(Vec::<u8>::new()));
+            self.tensor = mem::replace(self, none).into_kept();
+        }
         &mut self.tensor
     }
 
-    /// Ends the borrow.
+    /// The tensor for Python: ends the borrow.
     #[inline]
-    pub(crate) fn into_inner(mut self) -> Tensor {
+    pub(crate) fn into_given(mut self) -> Tensor {
         self.end_borrow();
+        self.into_parts().1
+    }
+
+    /// The tensor, which borrows the memory to read for as long as Rust has it, with its parts and clones.
+    pub(crate) fn into_kept(self) -> Tensor {
+        if self.borrow == NONE || !self.tensor.device().is_host_accessible() {
+            return self.into_given();
+        }
+        let (borrow, tensor) = self.into_parts();
+        let kind = if borrow & WRITES == 0 { Kind::Read } else { Kind::Write };
+        keep(tensor, borrow & !WRITES, kind)
+    }
+
+    fn into_parts(self) -> (u32, Tensor) {
         let this = ManuallyDrop::new(self);
         // SAFETY: taken once, from a value that is forgotten (R7).
-        unsafe { ptr::read(&raw const this.tensor) }
+        (this.borrow, unsafe { ptr::read(&raw const this.tensor) })
     }
 
     #[inline]
@@ -92,7 +113,7 @@ impl Borrowed {
         let borrow = mem::replace(&mut self.borrow, NONE);
         // One comparison for all that is no borrow to read with a slot.
         if borrow < WITHOUT_SLOT {
-            table().release_read(borrow, &self.tensor);
+            table().release_read(borrow, descriptor(&self.tensor));
         } else if borrow != NONE {
             self.end_other(borrow);
         }
@@ -102,7 +123,7 @@ impl Borrowed {
     fn end_other(&self, borrow: u32) {
         match borrow & WRITES {
             0 => table().release_without_slot(),
-            _ => table().release_write(borrow & !WRITES, &self.tensor),
+            _ => table().release_write(borrow & !WRITES, descriptor(&self.tensor)),
         }
     }
 
@@ -120,7 +141,7 @@ impl Borrowed {
         assert!(self.writes(), "borrowed to write, or no borrow is necessary");
         // SAFETY: no other argument, slice or view has the memory while the borrow lives, and this one
         // is borrowed mutably (F11); other code does not access it meanwhile (T6, T8).
-        Ok(unsafe { dlbridge::ffi::view_mut_unchecked(&self.tensor) }?)
+        Ok(unsafe { ffi::view_mut_unchecked(&self.tensor) }?)
     }
 
     /// The memory as if no code could write it.
@@ -155,6 +176,88 @@ impl Borrowed {
             ))),
         }
     }
+}
+
+/// A tensor whose memory is borrowed to read.
+#[derive(Debug)]
+pub(crate) struct Reading<'a> {
+    tensor: &'a Tensor,
+    /// The borrow, if one is necessary: its number, and the table.
+    borrow: Option<(u32, &'static Table)>,
+}
+
+impl<'a> Reading<'a> {
+    /// Borrows memory to read. Only memory of class `Shared` may have writers.
+    #[inline(always)]
+    pub(crate) fn new(tensor: &'a Tensor) -> Result<Self> {
+        if tensor.access() != Access::Shared {
+            return Ok(Self { tensor, borrow: None });
+        }
+        let table = table();
+        // SAFETY: the tensor lives as long as `Reading`, which the functions of this crate that make one drop
+        // before they return (F11).
+        match unsafe { table.enter::<false>(descriptor(tensor), 0) } {
+            Ok(number) => Ok(Self { tensor, borrow: Some((number, table)) }),
+            Err(conflict) => Err(refusal(tensor, conflict)),
+        }
+    }
+}
+
+impl Deref for Reading<'_> {
+    type Target = Tensor;
+
+    #[inline]
+    fn deref(&self) -> &Tensor {
+        self.tensor
+    }
+}
+
+impl Drop for Reading<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some((number, table)) = self.borrow {
+            table.release_moment(number, descriptor(self.tensor));
+        }
+    }
+}
+
+/// A tensor that was just imported, which borrows its memory to read for as long as Rust has it.
+pub(crate) fn kept(tensor: Tensor) -> Result<Tensor> {
+    Borrowed::read(tensor).map(Borrowed::into_kept)
+}
+
+/// A copy in contiguous memory of Rust.
+pub(crate) fn copied(tensor: &Tensor) -> Result<Tensor> {
+    Ok(Reading::new(tensor)?.to_contiguous()?)
+}
+
+/// The tensor of a borrow with this number, which Rust keeps from now on.
+fn keep(tensor: Tensor, number: u32, kind: Kind) -> Tensor {
+    let place = descriptor(&tensor);
+    let number = table().keep(number, place, kind);
+    ffi::keep_borrowed(tensor, Kept { number, descriptor: place.addr(), end })
+}
+
+/// The tensor for Python. Handles that Rust keeps of the memory borrow it to read.
+#[inline]
+pub(crate) fn give(tensor: Tensor) -> Tensor {
+    ffi::give(tensor, enter)
+}
+
+/// As [`give`], for an object of Python.
+#[inline]
+pub(crate) fn give_shared(tensor: Tensor) -> ArcTensor {
+    ffi::give_shared(tensor, enter)
+}
+
+fn enter(tensor: *const DLTensor) -> Kept {
+    // SAFETY: a descriptor of a lease, which drops the `Kept` before it (F11).
+    let number = unsafe { table().read_kept(tensor) };
+    Kept { number, descriptor: tensor.addr(), end }
+}
+
+fn end(number: u32, descriptor: usize) {
+    table().release_kept(number, descriptor);
 }
 
 /// A marker by which an extension promises, once for all its functions, that its callers leave the

@@ -1,6 +1,9 @@
 //! The bytes that a tensor's elements occupy, and whether two tensors have a byte in common.
 //! Counting borrows belongs to `table.rs`.
 
+use dlbridge::sys::DLTensor;
+use dlbridge::{DType, Device};
+
 /// The bytes of a tensor: a range of addresses, of which only those in two combs are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bytes {
@@ -96,6 +99,45 @@ fn gcd(mut a: usize, mut b: usize) -> usize {
     a
 }
 
+/// The dtype and the shape of a descriptor.
+///
+/// # Safety
+///
+/// That of [`measure`].
+#[cold]
+pub(super) unsafe fn named(tensor: *const DLTensor) -> (DType, Vec<i64>) {
+    // SAFETY: alive (the caller's duty).
+    let tensor = unsafe { &*tensor };
+    let shape = match tensor.ndim {
+        0 => &[],
+        // SAFETY: `ndim` numbers, since the descriptor was validated (R1, T2).
+        rank => unsafe { std::slice::from_raw_parts(tensor.shape.cast_const(), rank as usize) },
+    };
+    (DType::from(tensor.dtype), shape.to_vec())
+}
+
+/// The bytes of a tensor in memory that the host can access; `None` without elements.
+///
+/// # Safety
+///
+/// It is the descriptor of a live [`Tensor`](dlbridge::Tensor): validated, with explicit strides.
+pub(super) unsafe fn measure(tensor: *const DLTensor) -> Option<Bytes> {
+    // SAFETY: alive (the caller's duty).
+    let tensor = unsafe { &*tensor };
+    if !Device::from(tensor.device).is_host_accessible() {
+        return None;
+    }
+    let rank = tensor.ndim as usize;
+    let list = |numbers: *const i64| {
+        // SAFETY: `ndim` numbers, since the descriptor was validated (R1, T2).
+        if rank == 0 { &[] } else { unsafe { std::slice::from_raw_parts(numbers, rank) } }
+    };
+    let start = tensor.data.addr().wrapping_add(tensor.byte_offset as usize);
+    // Elements narrower than a byte count as one byte each: more than they are, never less.
+    let bits = usize::from(tensor.dtype.bits) * usize::from(tensor.dtype.lanes);
+    Bytes::of(start, list(tensor.shape.cast()), list(tensor.strides.cast()), bits.div_ceil(8))
+}
+
 #[cfg(test)]
 mod tests {
     use dlbridge::{Parts, Tensor};
@@ -118,9 +160,9 @@ mod tests {
             }
         }
         let mut disjoint = 0;
-        let measured: Vec<_> = layouts.iter().map(|&layout| measure(layout)).collect();
-        for (a, bytes_of_a) in &measured {
-            for (b, bytes_of_b) in &measured {
+        let all: Vec<_> = layouts.iter().map(|&layout| measured(layout)).collect();
+        for (a, bytes_of_a) in &all {
+            for (b, bytes_of_b) in &all {
                 let is_shared = bytes_of_a.iter().any(|byte| bytes_of_b.contains(byte));
                 assert_eq!(a.overlaps(b), b.overlaps(a));
                 assert!(a.overlaps(b) || !is_shared, "{a:?} {b:?}");
@@ -132,7 +174,7 @@ mod tests {
 
     type Layout = (usize, usize, [i64; 2], [i64; 2]);
 
-    fn measure((size, data, extents, strides): Layout) -> (Bytes, Vec<usize>) {
+    fn measured((size, data, extents, strides): Layout) -> (Bytes, Vec<usize>) {
         let mut bytes = Vec::new();
         let mut starts = Vec::new();
         for i in 0..extents[0] {

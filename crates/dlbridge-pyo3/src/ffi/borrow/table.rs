@@ -1,7 +1,7 @@
 //! `Table`: the tensors that are borrowed now.
-//! Whether two overlap belongs to `range`, and how extension modules share the table to `shared`.
+//! Measuring a tensor, and whether two overlap, belongs to `range`, and how extension modules share the table to `shared`.
 //!
-//! A slot is one word: the address of a descriptor and two flags. So a borrow to read costs one exchange
+//! A slot is one word: the address of a descriptor and flags. So a borrow to read costs one exchange
 //! and a comparison; the bytes of a tensor are measured only when another one is to be written.
 //!
 //! Invariants: the address in a slot is that of a descriptor which lives until the slot is free, and a
@@ -12,11 +12,9 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use super::range::Bytes;
-use super::{Conflict, Kind};
-use dlbridge::ffi::descriptor;
+use super::range::{Bytes, measure, named};
+use super::{Conflict, Kind, Other};
 use dlbridge::sys::DLTensor;
-use dlbridge::{Device, Tensor};
 
 /// The number of borrows that have a slot each. The table is zeroed memory, of which the system
 /// provides only the pages that are used.
@@ -31,7 +29,12 @@ const WRITES: usize = 1;
 /// The flag of a slot whose descriptor is being read.
 const PINNED: usize = 2;
 
-const _: () = assert!(align_of::<DLTensor>() > (WRITES | PINNED));
+/// The flag of a slot of memory that Rust keeps, which is no argument. Only errors tell them apart, so that a
+/// machine whose addresses have no third bit goes without it.
+const KEPT: usize = if align_of::<DLTensor>() > 4 { 4 } else { 0 };
+const FLAGS: usize = WRITES | PINNED | KEPT;
+
+const _: () = assert!(align_of::<DLTensor>() > FLAGS);
 
 /// The borrows of a process.
 #[repr(C)]
@@ -70,26 +73,55 @@ impl Table {
     ///
     /// # Safety
     ///
-    /// The borrow is released before the tensor is dropped or changed.
+    /// The descriptor of a [`Tensor`](dlbridge::Tensor): validated, with explicit strides. The borrow is
+    /// released before the descriptor is freed or changed.
     #[inline]
-    pub(crate) unsafe fn read(&self, tensor: &Tensor) -> Result<u32, Conflict> {
-        let word = descriptor(tensor).expose_provenance();
+    pub(crate) unsafe fn read(&self, tensor: *const DLTensor) -> Result<u32, Conflict> {
+        // SAFETY: the caller's duty.
+        unsafe { self.enter::<true>(tensor, 0) }
+    }
+
+    /// As [`read`](Self::read); unless it `STAYS`, the next borrow tries the same slot.
+    ///
+    /// # Safety
+    ///
+    /// That of [`read`](Self::read).
+    #[inline(always)]
+    pub(crate) unsafe fn enter<const STAYS: bool>(
+        &self,
+        tensor: *const DLTensor,
+        flag: usize,
+    ) -> Result<u32, Conflict> {
+        let word = tensor.expose_provenance() | flag;
         // Without a comparison: where `next` is behind the last slot, the first one is as good.
         let number = self.next.load(Ordering::Relaxed) % SLOTS;
         if exchange(&self.slots[number], FREE, word) {
-            self.next.store(number + 1, Ordering::Relaxed);
+            if STAYS {
+                self.next.store(number + 1, Ordering::Relaxed);
+            }
             // The exchange is sequentially consistent: either this load finds that a writer is being
             // checked, or that writer finds the slot.
             if number < self.quiet.load(Ordering::SeqCst) {
                 return Ok(number as u32);
             }
-            return self.read_beside_writers(Some(number), tensor);
+            // SAFETY: the caller's duty.
+            return unsafe { self.read_beside_writers(Some(number), tensor) };
         }
-        self.read_beside_writers(self.search(word), tensor)
+        // SAFETY: the same.
+        unsafe { self.read_beside_writers(self.search(word), tensor) }
     }
 
+    /// # Safety
+    ///
+    /// That of [`read`](Self::read).
     #[cold]
-    fn read_beside_writers(&self, number: Option<usize>, tensor: &Tensor) -> Result<u32, Conflict> {
+    unsafe fn read_beside_writers(
+        &self,
+        number: Option<usize>,
+        tensor: *const DLTensor,
+    ) -> Result<u32, Conflict> {
+        // SAFETY: alive (the caller's duty).
+        let bytes = unsafe { measure(tensor) };
         self.locked(|| {
             let number = match number {
                 Some(number) => {
@@ -104,16 +136,58 @@ impl Table {
             if self.writers.load(Ordering::Relaxed) == 0 {
                 return Ok(number);
             }
-            let Some(bytes) = measure(tensor) else { return Ok(number) };
-            let is_written =
-                self.any(|other, kind, _| kind == Kind::Write && other.overlaps(&bytes));
-            match (is_written, number) {
-                (false, _) => return Ok(number),
-                (true, WITHOUT_SLOT) => self.release_without_slot(),
-                (true, _) => self.free_locked(number),
+            let Some(bytes) = bytes else { return Ok(number) };
+            let Some(writer) = self.find(&bytes, |_, kind| kind == Kind::Write) else {
+                return Ok(number);
+            };
+            match number {
+                WITHOUT_SLOT => self.release_without_slot(),
+                _ => self.free_locked(number),
             }
-            Err(Conflict::Borrowed(Kind::Write))
+            Err(Conflict::Borrowed(writer))
         })
+    }
+
+    /// Notes that Rust keeps the memory of a borrow, which is no argument any more; one to write becomes one to
+    /// read. Returns the number of the borrow.
+    pub(crate) fn keep(&self, number: u32, tensor: *const DLTensor, kind: Kind) -> u32 {
+        if number != WITHOUT_SLOT {
+            let (slot, address) = (&self.slots[number as usize % SLOTS], tensor.addr());
+            let flag = if kind == Kind::Write { WRITES } else { 0 };
+            if !exchange(slot, address | flag, address | KEPT) {
+                // Pinned; by no thread that has the lock.
+                self.locked(|| slot.store(address | KEPT, Ordering::SeqCst));
+            }
+        }
+        if kind == Kind::Write {
+            self.locked(|| self.end_writer());
+        }
+        number
+    }
+
+    /// Borrows memory to read that Rust keeps and exports for the first time, so that it has no writers.
+    ///
+    /// # Safety
+    ///
+    /// That of [`read`](Self::read).
+    pub(crate) unsafe fn read_kept(&self, tensor: *const DLTensor) -> u32 {
+        // SAFETY: the caller's duty.
+        match unsafe { self.enter::<true>(tensor, KEPT) } {
+            Ok(number) => number,
+            // Code that dlbridge does not know made a writer. There is no second one.
+            Err(_) => {
+                self.without_slot.fetch_add(1, Ordering::SeqCst);
+                WITHOUT_SLOT
+            }
+        }
+    }
+
+    /// Ends the borrow of memory that Rust kept.
+    pub(crate) fn release_kept(&self, number: u32, descriptor: usize) {
+        match number {
+            WITHOUT_SLOT => self.release_without_slot(),
+            _ => self.free(number, descriptor | KEPT),
+        }
     }
 
     /// Borrows a tensor's memory to write, and returns the number of the borrow; `None` if there are no
@@ -122,9 +196,10 @@ impl Table {
     /// # Safety
     ///
     /// As for [`read`](Self::read).
-    pub(crate) unsafe fn write(&self, tensor: &Tensor) -> Result<Option<u32>, Conflict> {
-        let Some(bytes) = measure(tensor) else { return Ok(None) };
-        let word = descriptor(tensor).expose_provenance() | WRITES;
+    pub(crate) unsafe fn write(&self, tensor: *const DLTensor) -> Result<Option<u32>, Conflict> {
+        // SAFETY: alive (the caller's duty).
+        let Some(bytes) = (unsafe { measure(tensor) }) else { return Ok(None) };
+        let word = tensor.expose_provenance() | WRITES;
         self.locked(|| {
             self.add_writers(1);
             self.quiet.store(0, Ordering::SeqCst);
@@ -139,13 +214,9 @@ impl Table {
             if self.without_slot.load(Ordering::SeqCst) != 0 {
                 conflict = Some(Conflict::TooMany);
             }
-            self.any(|other, kind, at| {
-                let is_other = Some(at) != number && other.overlaps(&bytes);
-                if is_other {
-                    conflict = Some(Conflict::Borrowed(kind));
-                }
-                is_other
-            });
+            if let Some(other) = self.find(&bytes, |at, _| Some(at) != number) {
+                conflict = Some(Conflict::Borrowed(other));
+            }
             let Some(conflict) = conflict else { return Ok(number.map(|number| number as u32)) };
             if let Some(number) = number {
                 self.free_locked(number as u32);
@@ -157,8 +228,18 @@ impl Table {
 
     /// Ends a borrow to read that has a slot, on any thread.
     #[inline]
-    pub(crate) fn release_read(&self, number: u32, tensor: &Tensor) {
-        self.free(number, descriptor(tensor).addr());
+    pub(crate) fn release_read(&self, number: u32, tensor: *const DLTensor) {
+        self.free(number, tensor.addr());
+    }
+
+    /// Ends a borrow for a moment.
+    #[inline(always)]
+    pub(crate) fn release_moment(&self, number: u32, tensor: *const DLTensor) {
+        if number >= WITHOUT_SLOT {
+            self.release_without_slot();
+        } else if !exchange(&self.slots[number as usize % SLOTS], tensor.addr(), FREE) {
+            self.free_pinned(number as usize);
+        }
     }
 
     pub(crate) fn release_without_slot(&self) {
@@ -166,8 +247,8 @@ impl Table {
     }
 
     /// Ends a borrow to write, on any thread.
-    pub(crate) fn release_write(&self, number: u32, tensor: &Tensor) {
-        self.free(number, descriptor(tensor).addr() | WRITES);
+    pub(crate) fn release_write(&self, number: u32, tensor: *const DLTensor) {
+        self.free(number, tensor.addr() | WRITES);
         self.locked(|| self.end_writer());
     }
 
@@ -224,18 +305,23 @@ impl Table {
         Some(number)
     }
 
-    /// Whether `function` is true of a borrow of memory. Called under the lock.
-    fn any(&self, mut function: impl FnMut(Bytes, Kind, usize) -> bool) -> bool {
+    /// A borrow of some of the bytes, of those for which `filter` is true. Called under the lock.
+    fn find(&self, bytes: &Bytes, filter: impl Fn(usize, Kind) -> bool) -> Option<Other> {
         let used = self.used.load(Ordering::Relaxed);
-        self.slots[..used].iter().enumerate().any(|(number, slot)| {
-            let Some(word) = pin(slot) else { return false };
-            let at = ptr::with_exposed_provenance::<DLTensor>(word & !(WRITES | PINNED));
+        self.slots[..used].iter().enumerate().find_map(|(number, slot)| {
+            let word = pin(slot)?;
+            let at = ptr::with_exposed_provenance::<DLTensor>(word & !FLAGS);
+            let kind = if word & WRITES == 0 { Kind::Read } else { Kind::Write };
             // SAFETY: the descriptor of a tensor that lives while the slot is pinned (F11), and
             // which does not change (T1).
-            let bytes = unsafe { measure_raw(at) };
+            let other = filter(number, kind).then(|| unsafe { measure(at) }).flatten();
+            let found = other.filter(|other| other.overlaps(bytes)).map(|other| {
+                // SAFETY: the same.
+                let (dtype, shape) = unsafe { named(at) };
+                Other { kind, is_kept: word & KEPT != 0, dtype, shape, start: other.start }
+            });
             slot.fetch_and(!PINNED, Ordering::Release);
-            let kind = if word & WRITES == 0 { Kind::Read } else { Kind::Write };
-            bytes.is_some_and(|bytes| function(bytes, kind, number))
+            found
         })
     }
 
@@ -273,59 +359,39 @@ fn pin(slot: &AtomicUsize) -> Option<usize> {
     }
 }
 
-/// The bytes of a tensor in memory that the host can access; `None` without elements.
-fn measure(tensor: &Tensor) -> Option<Bytes> {
-    // SAFETY: the descriptor of a tensor, which lives meanwhile (R2).
-    unsafe { measure_raw(descriptor(tensor)) }
-}
-
-/// The bytes of a descriptor.
-///
-/// # Safety
-///
-/// It is the descriptor of a live [`Tensor`]: validated, with explicit strides.
-unsafe fn measure_raw(tensor: *const DLTensor) -> Option<Bytes> {
-    // SAFETY: alive (the caller's duty).
-    let tensor = unsafe { &*tensor };
-    if !Device::from(tensor.device).is_host_accessible() {
-        return None;
-    }
-    let rank = tensor.ndim as usize;
-    let list = |numbers: *const i64| {
-        // SAFETY: `ndim` numbers, since the descriptor was validated (R1, T2).
-        if rank == 0 { &[] } else { unsafe { std::slice::from_raw_parts(numbers, rank) } }
-    };
-    let start = tensor.data.addr().wrapping_add(tensor.byte_offset as usize);
-    // Elements narrower than a byte count as one byte each: more than they are, never less.
-    let bits = usize::from(tensor.dtype.bits) * usize::from(tensor.dtype.lanes);
-    Bytes::of(start, list(tensor.shape.cast()), list(tensor.strides.cast()), bits.div_ceil(8))
-}
-
 #[cfg(test)]
 mod tests {
+    use dlbridge::Tensor;
+    use dlbridge::ffi::descriptor;
+
     use super::*;
 
     static TABLE: Table = Table::new();
 
     #[test]
     fn threads_that_a_fork_ended_leave_nothing_pinned() {
-        let tensor = Tensor::from(Tensor::from(vec![1, 2, 3]).into_shared());
+        let memory = Tensor::from(Tensor::from(vec![1, 2, 3]).into_shared());
+        let tensor = descriptor(&memory);
         TABLE.lock.store(1, Ordering::SeqCst);
         TABLE.free_the_lock();
         // SAFETY: released before the tensor is dropped (F11).
-        let number = unsafe { TABLE.write(&tensor) }.expect("free").expect("elements");
+        let number = unsafe { TABLE.write(tensor) }.expect("free").expect("elements");
         // A thread that does not exist in the child had pinned the slot.
         TABLE.slots[number as usize].fetch_or(PINNED, Ordering::SeqCst);
         TABLE.lock.store(1, Ordering::SeqCst);
         TABLE.free_the_lock();
         // SAFETY: refused, so that no slot has the tensor (F11).
-        let conflict = unsafe { TABLE.read(&tensor) }.unwrap_err();
-        assert_eq!(conflict, Conflict::Borrowed(Kind::Write));
+        let conflict = unsafe { TABLE.read(tensor) }.unwrap_err();
+        let Conflict::Borrowed(other) = conflict else { panic!("{conflict:?}") };
+        assert_eq!(
+            (other.kind, other.is_kept, &other.shape[..]),
+            (Kind::Write, false, &[3_i64][..])
+        );
         TABLE.slots[number as usize].fetch_or(PINNED, Ordering::SeqCst);
-        TABLE.release_write(number, &tensor);
+        TABLE.release_write(number, tensor);
         // SAFETY: released before the tensor is dropped (F11).
-        let number = unsafe { TABLE.read(&tensor) }.expect("free");
-        TABLE.release_read(number, &tensor);
+        let number = unsafe { TABLE.read(tensor) }.expect("free");
+        TABLE.release_read(number, tensor);
         assert!(TABLE.slots.iter().all(|slot| slot.load(Ordering::SeqCst) == FREE));
     }
 }

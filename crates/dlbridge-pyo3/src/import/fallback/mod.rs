@@ -14,7 +14,7 @@ use pyo3::{Borrowed, intern};
 
 use crate::Result;
 use crate::ffi::buffer;
-use crate::import::protocol::Protocol;
+use crate::import::options::Protocol;
 use crate::stream::Stream;
 
 /// Imports an object through the first protocol that it has; `None` if it has none.

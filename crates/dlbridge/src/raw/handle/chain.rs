@@ -66,12 +66,13 @@ impl Handle {
         if !self.is_unique() {
             return None;
         }
+        let this = self.without_new_lease();
         // A header is made only around a producer's tensor; any other owner is the end of a chain.
-        if self.owner::<Self>().is_none_or(|inner| !inner.has_producer()) {
-            return Some(self);
+        if !this.is_unique() || this.owner::<Self>().is_none_or(|inner| !inner.has_producer()) {
+            return Some(this);
         }
-        let metadata = self.metadata;
-        let mut inner = self.take_owner::<Self>().unwrap_or_else(|this| this);
+        let metadata = this.metadata;
+        let mut inner = this.take_owner::<Self>().unwrap_or_else(|this| this);
         inner.metadata = inner.metadata.of_class(metadata);
         Some(inner)
     }

@@ -55,10 +55,11 @@ impl Handle {
 
     /// Exports the tensor as a versioned managed tensor.
     pub(crate) fn into_versioned(self) -> NonNull<DLManagedTensorVersioned> {
-        if self.origin() == Origin::Versioned && self.is_plain() {
-            return ManuallyDrop::new(self).managed();
+        let this = self.given(None);
+        if this.origin() == Origin::Versioned && this.is_plain() {
+            return ManuallyDrop::new(this).managed();
         }
-        let handle = self.into_header();
+        let handle = this.into_header();
         // SAFETY: the handle owned the header and is forgotten (R3).
         unsafe { header::expose(handle.managed(), handle.flags()) }
     }
@@ -66,10 +67,11 @@ impl Handle {
     /// Exports the tensor as a legacy managed tensor. The caller has checked that no flag is lost
     /// (`Tensor::check_legacy`).
     pub(crate) fn into_legacy(self) -> NonNull<DLManagedTensor> {
-        if self.origin() == Origin::Legacy && self.is_plain() {
-            return ManuallyDrop::new(self).managed();
+        let this = self.given(None);
+        if this.origin() == Origin::Legacy && this.is_plain() {
+            return ManuallyDrop::new(this).managed();
         }
-        let handle = self.into_header();
+        let handle = this.into_header();
         // SAFETY: the handle owned the header and is forgotten (R3).
         unsafe { header::expose_legacy(handle.managed(), &handle.checked()) }
     }

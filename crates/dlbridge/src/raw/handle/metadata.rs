@@ -17,7 +17,7 @@ pub(crate) enum Origin {
 
 /// Metadata of a handle in one word, so that a handle is passed in two registers: the named flags, the
 /// class, the origin, and whether the memory is shared with a producer's tensor, dropped by a language
-/// binding, owned by a chain of exports, or read-only for lack of a flag in the legacy ABI.
+/// binding, owned by a chain of exports, read-only for lack of a flag in the legacy ABI, or under a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Metadata(usize);
 
@@ -28,6 +28,7 @@ const SHARES_FOREIGN: usize = 1 << 24;
 const BOUND: usize = 1 << 25;
 const CHAINED: usize = 1 << 26;
 const LEGACY_READ_ONLY: usize = 1 << 27;
+const LEASED: usize = 1 << 28;
 
 impl Metadata {
     #[inline]
@@ -65,7 +66,15 @@ impl Metadata {
     /// Copies from `other`, another handle of the same memory, what holds for the memory.
     #[inline]
     pub(crate) const fn with_memory_of(self, other: Self) -> Self {
-        self.with_foreign(other.is_foreign()).with_legacy_read_only(other.is_legacy_read_only())
+        self.with_foreign(other.is_foreign())
+            .with_legacy_read_only(other.is_legacy_read_only())
+            .with_lease(other.is_leased())
+    }
+
+    /// Sets whether a lease is in the chain of owners.
+    #[inline]
+    pub(crate) const fn with_lease(self, is_leased: bool) -> Self {
+        Self(self.0 & !LEASED | if is_leased { LEASED } else { 0 })
     }
 
     /// Sets whether a language binding drops the tensor (see `deferred`).
@@ -83,7 +92,9 @@ impl Metadata {
     /// Replaces the flags and the class.
     #[inline]
     pub(crate) const fn with(self, flags: Flags, access: Access) -> Self {
-        let unchanged = self.0 & (ORIGINS | SHARES_FOREIGN | BOUND | CHAINED | LEGACY_READ_ONLY);
+        const UNCHANGED: usize =
+            ORIGINS | SHARES_FOREIGN | BOUND | CHAINED | LEGACY_READ_ONLY | LEASED;
+        let unchanged = self.0 & UNCHANGED;
         Self(unchanged | Self::new(flags, access).0)
     }
 
@@ -138,6 +149,12 @@ impl Metadata {
     #[inline]
     pub(crate) const fn is_legacy_read_only(self) -> bool {
         self.0 & LEGACY_READ_ONLY != 0
+    }
+
+    /// Whether a lease is in the chain of owners.
+    #[inline]
+    pub(crate) const fn is_leased(self) -> bool {
+        self.0 & LEASED != 0
     }
 
     /// Whether a language binding drops the tensor.

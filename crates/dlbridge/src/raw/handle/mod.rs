@@ -5,6 +5,7 @@ mod chain;
 pub(crate) mod deferred;
 mod export;
 pub(crate) mod header;
+pub(crate) mod lease;
 pub(crate) mod metadata;
 mod part;
 pub(crate) mod release;
@@ -19,6 +20,7 @@ pub use self::abi::ManagedTensor;
 use self::abi::{Abi, RawFields};
 pub use self::chain::KeepAlive;
 use self::header::Header;
+use self::lease::Lease;
 use self::metadata::{Metadata, Origin};
 use super::descriptor::Checked;
 use super::descriptor::validate::{checked_with, is_ordinary, validate_any};
@@ -176,7 +178,8 @@ impl Handle {
     /// The fields of the producer's descriptor; `None` for memory that Rust owns.
     pub(crate) fn raw_fields(&self) -> Option<RawFields> {
         let unstrided = self.owner().map(|Unstrided(first)| first);
-        if let Some(inner) = unstrided.or_else(|| self.inner()) {
+        let leased = || self.owner().map(Lease::handle);
+        if let Some(inner) = unstrided.or_else(|| self.inner()).or_else(leased) {
             return inner.raw_fields();
         }
         match self.origin() {
@@ -267,7 +270,8 @@ impl Handle {
         };
         // SAFETY: the handle owned the header and is forgotten; the elements were borrowed from it
         // (R3).
-        unsafe { header::take_owner(header) }.map_err(|_| ManuallyDrop::into_inner(handle))
+        unsafe { header::take_owner(header) }
+            .or_else(|_| ManuallyDrop::into_inner(handle).take_leased_owner())
     }
 
     /// Whether other code may have written bytes that are no `bool` to memory that a `Vec<bool>` may own.

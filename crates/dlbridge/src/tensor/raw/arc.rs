@@ -4,14 +4,18 @@
 use std::fmt;
 use std::ops::Deref;
 
+use dlbridge_sys::DLTensor;
+
 use crate::layout::Cut;
+use crate::raw::handle::lease::Kept;
 use crate::{Error, Tensor};
 
 /// A tensor that can be cloned: each clone is another handle to the same memory, which is freed with
 /// the last of them, on any thread.
 ///
-/// Like an [`Arc`](std::sync::Arc) of a tensor, with the count stored in the header: sharing memory
-/// that Rust owns allocates nothing. [`Tensor::into_shared`] and [`Tensor::into_frozen`] make one.
+/// Like an [`Arc`](std::sync::Arc) of a tensor, with the count stored in the header: freezing memory
+/// that Rust owns allocates nothing, and sharing it writable allocates a second header, by which a binding knows
+/// how long Rust keeps it. [`Tensor::into_shared`] and [`Tensor::into_frozen`] make one.
 ///
 /// ```
 /// use dlbridge::Tensor;
@@ -40,7 +44,14 @@ impl Tensor {
     #[inline]
     pub fn into_shared(mut self) -> ArcTensor {
         self.0.demote();
-        ArcTensor(Self(self.0.with_header()))
+        ArcTensor(Self(self.0.with_header().under_lease()))
+    }
+
+    /// As [`into_shared`](Self::into_shared), for handles that only code outside Rust reads through.
+    #[inline]
+    pub(super) fn into_given(mut self, borrow: fn(*const DLTensor) -> Kept) -> ArcTensor {
+        self.0.demote();
+        ArcTensor(Self(self.0.given(Some(borrow)).with_header()))
     }
 
     /// Shares the memory read-only. Memory of class [`Exclusive`](crate::Access::Exclusive) becomes

@@ -13,6 +13,7 @@ pub use crate::raw::handle::abi::RawFields;
 use crate::raw::handle::abi::{self, not_null};
 use crate::raw::handle::deferred::keep;
 pub use crate::raw::handle::deferred::{Binding, DeferredDrop};
+pub use crate::raw::handle::lease::Kept;
 use crate::raw::handle::release::Nests;
 pub use crate::raw::unwind::{Panic, Unwinds, catch, on_unwind, stopping};
 use crate::raw::write::ElementsMut;
@@ -140,6 +141,29 @@ pub unsafe fn assume_class(mut tensor: Tensor, access: Access) -> Tensor {
 #[inline]
 pub fn descriptor(tensor: &Tensor) -> *const DLTensor {
     tensor.0.descriptor()
+}
+
+/// A tensor of class [`Shared`](Access::Shared) that Rust keeps, with a borrow of its memory, which ends when the
+/// last handle in Rust is dropped or [given](give) away.
+#[must_use]
+pub fn keep_borrowed(tensor: Tensor, borrow: Kept) -> Tensor {
+    Tensor(tensor.0.kept(borrow))
+}
+
+/// The tensor for code outside Rust. If handles in Rust share its memory, `borrow` borrows it to read until
+/// the last of them is dropped. It gets a descriptor that lives as long.
+#[must_use]
+#[inline]
+pub fn give(tensor: Tensor, borrow: fn(*const DLTensor) -> Kept) -> Tensor {
+    Tensor(tensor.0.given(Some(borrow)))
+}
+
+/// As [`give`], for an object that code outside Rust shares. The class is no longer `Exclusive`. Rust reads
+/// its memory only while the binding borrows it.
+#[must_use]
+#[inline]
+pub fn give_shared(tensor: Tensor, borrow: fn(*const DLTensor) -> Kept) -> ArcTensor {
+    tensor.into_given(borrow)
 }
 
 /// Makes freshly allocated memory exclusive. Host memory is zeroed, device memory is left unchanged,
