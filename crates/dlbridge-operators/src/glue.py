@@ -308,7 +308,7 @@ class Operator:
     def __init__(self, about, ways, module):
         self._about, self._module = about, module
         self._eager, self._register, self._target, self._make_ufunc = ways
-        self._count = len(about["inputs"])
+        self._count, self._arity = len(about["inputs"]), len(about["parameters"])
         self.__name__ = self.__qualname__ = about["name"]
         self.__module__, self.__doc__ = about["module"], about["doc"]
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -332,21 +332,29 @@ class Operator:
         return self._make_ufunc()
 
     def __call__(self, *arguments, **keywords):
-        if keywords or len(arguments) != len(self.__signature__.parameters):
-            bound = self.__signature__.bind(*arguments, **keywords)
-            arguments = bound.args
+        if keywords or len(arguments) != self._arity:
+            arguments = self.__signature__.bind(*arguments, **keywords).args
         tensors = arguments[: self._count]
         # A module that another thread is importing has no such class yet, and no tensors.
-        torch, jax = (sys.modules.get(name) for name in ("torch", "jax"))
-        if any(isinstance(x, getattr(torch, "Tensor", ())) for x in tensors):
-            try:
-                return self.torch(*arguments)
-            except ImportError:
-                if any(getattr(x, "requires_grad", False) for x in tensors):
-                    raise
-        elif any(isinstance(x, getattr(jax, "Array", ())) for x in tensors):
-            return self.jax(*arguments)
+        torch = getattr(sys.modules.get("torch"), "Tensor", ())
+        for tensor in tensors:
+            if isinstance(tensor, torch):
+                return self._with_torch(arguments)
+        jax = getattr(sys.modules.get("jax"), "Array", ())
+        for tensor in tensors:
+            if isinstance(tensor, jax):
+                return self.jax(*arguments)
         return self._eager(*arguments)
+
+    def _with_torch(self, arguments):
+        try:
+            operator = self.torch
+        except ImportError:
+            tensors = arguments[: self._count]
+            if any(getattr(x, "requires_grad", False) for x in tensors):
+                raise
+            return self._eager(*arguments)
+        return operator(*arguments)
 
     def __repr__(self):
         return f"<operator {self.__module__}.{self.__name__}{self.__signature__}>"

@@ -77,7 +77,7 @@ raises(
 )
 assert my.scale(jnp.ones((2, 0)), 2.0).shape == (2, 0)
 # Older ones have it in `jax.experimental`.
-x64 = getattr(jax, "enable_x64", None) or jax.experimental.enable_x64
+x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
 with x64(True):
     found = my.scale(jnp.ones(3, "float64"), 0.1)
     assert found.dtype == "float64" and found[0] == 0.1

@@ -3,6 +3,7 @@
 
 import inspect
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -198,3 +199,16 @@ event = threading.Thread(target=my.arrive)
 event.start()
 my.wait.ufunc(np.ones(100_000, np.float32))
 event.join()
+
+
+# Each thread has the errors of its own calls.
+def scaled(factor):
+    try:
+        return my.scale.ufunc(x, factor).sum()
+    except ValueError:
+        return None
+
+
+with ThreadPoolExecutor(4) as pool:
+    found = list(pool.map(scaled, [1.0, -1.0, 2.0] * 200))
+assert found == [15, None, 30] * 200
