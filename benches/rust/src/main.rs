@@ -31,6 +31,8 @@ fn main() {
         (Some("threads"), []) => threads::measure(),
         #[cfg(target_os = "linux")]
         (Some("processes"), []) => processes::measure(),
+        #[cfg(target_os = "linux")]
+        (Some("processes"), &[way, size, count]) => processes::read(way, size, count),
         _ => panic!(
             "expected shares, views, reads, sizes, threads or processes; to count: shares 0 1 100, views 100"
         ),
