@@ -3,8 +3,8 @@
 use std::ffi::CString;
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use dlbridge_operators::{AddOperator, Failure, operator};
 use dlbridge_pyo3::PyTensorMut;
@@ -245,6 +245,7 @@ mod example;
 /// The tests of the project that `cargo xtask new --operators` copies.
 #[test]
 fn the_example_is_trained_by_each_framework() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     Python::attach(|py| {
         let module = pyo3::wrap_pymodule!(example::my_extension)(py);
         let modules = py.import("sys").and_then(|sys| sys.getattr("modules")).expect("modules");
@@ -263,7 +264,11 @@ fn the_example_is_trained_by_each_framework() {
     });
 }
 
+/// Two threads may not compile at once: PyTorch then fails. Taken before the GIL.
+static TURN: Mutex<()> = Mutex::new(());
+
 fn check(program: &str, module: &str) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     Python::attach(|py| {
         if py.import(module).is_err() {
             println!("skipped: {module} is not installed");
