@@ -240,6 +240,7 @@ fn an_argument_is_borrowed_while_the_function_runs() {
 }
 
 #[path = "../../../examples/new-operators/src/lib.rs"]
+#[allow(unreachable_pub)]
 mod example;
 
 /// The tests of the project that `cargo xtask new --operators` copies.
