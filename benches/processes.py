@@ -15,15 +15,20 @@ def quantity(ns: float) -> str:
     return f"{ns / 1000:.1f}"
 
 
+def plain(who: str) -> str:
+    """The bytes of the same language."""
+    return f"Rust: {BYTES}" if who.startswith("Rust: ") else BYTES
+
+
 def speed(
     times: dict[tuple[int, int], tuple[float, float]],
     key: tuple[int, int],
-    plain: dict[tuple[int, int], tuple[float, float]],
+    of_bytes: dict[tuple[int, int], tuple[float, float]],
 ) -> list[str]:
     if key not in times:
         return ["", "", ""]
     taken, cpu = times[key]
-    return [f"{1 / taken:,.0f}", f"{plain[key][0] / taken:.2f}", f"{cpu * 1e6:,.0f}"]
+    return [f"{1 / taken:,.0f}", f"{of_bytes[key][0] / taken:.2f}", f"{cpu * 1e6:,.0f}"]
 
 
 def state() -> str:
@@ -65,7 +70,7 @@ def section(lines: str, before: str) -> Section:
             + [
                 cell
                 for n, _ in filter(lambda key: key[1] == number, batches)
-                for cell in speed(times, (n, number), moved[BYTES])
+                for cell in speed(times, (n, number), moved[plain(who)])
             ]
             for who, times in moved.items()
             if any(key[1] == number for key in times)
@@ -103,7 +108,7 @@ What each reader of the same 64 MiB adds, after it has read every byte: its own 
 ### Batches
 
 A maker fills a batch and sends it; each reader compares its ends and reads a byte of each page. Batches per second of the best of two rounds, the rate as a multiple
-of that of plain bytes, and the CPU time of all processes for a batch. By a `Queue`, `multiprocessing` sends through a thread of the maker. A `Channel` and iceoryx2 fill the same
+of that of plain bytes in the same language, and the CPU time of all processes for a batch. By a `Queue`, `multiprocessing` sends through a thread of the maker. A `Channel` and iceoryx2 fill the same
 memory again, so the kernel need not allocate and clear pages; all others but bytes allocate each batch, which its reader may keep.
 
 {of_batches}"""
@@ -118,8 +123,8 @@ memory again, so the kernel need not allocate and clear pages; all others but by
                     who,
                     [
                         (
-                            times[n, 1][0] / moved[BYTES][n, 1][0],
-                            who.startswith("dlbridge"),
+                            times[n, 1][0] / moved[plain(who)][n, 1][0],
+                            "dlbridge" in who,
                         )
                     ],
                 )
