@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import bench_dlbridge
-import dlbridge
 import numpy as np
+
+import dlbridge
 
 ROUNDS = 41
 MB = 1 << 20

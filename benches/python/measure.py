@@ -98,7 +98,7 @@ def calls(names: dict[str, str], convert: Callable[[Any], Any]) -> dict[str, Fin
 
 
 def numpy_calls() -> dict[str, Finder]:
-    paths = "call-one call-two call-new call-two-new call-write call-new-tensor".split()
+    paths = ["call-one", "call-two", "call-new", "call-two-new", "call-write", "call-new-tensor"]
     paths += [f"{path}-unchecked" for path in paths]
     return calls({path: path.replace("-", "_") for path in paths}, np.array)
 

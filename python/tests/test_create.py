@@ -328,7 +328,7 @@ class TestFill:
         thread.start()
         kept.wait()
         try:
-            with pytest.raises(TypeError, match="of which another argument, .* reads a part"):
+            with pytest.raises(TypeError, match=r"of which another argument, .* reads a part"):
                 dlbridge.fill(whole, 1)
             dlbridge.fill(whole[1], 1)
         finally:

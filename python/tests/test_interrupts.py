@@ -32,8 +32,8 @@ def interrupted():
     if not hasattr(signal, "setitimer"):
         pytest.skip("no timer")
     before = signal.signal(signal.SIGALRM, interrupt)
-    # Again and again: a collection of garbage runs `gc.callbacks`, of which JAX has one, and CPython reports
-    # what a signal handler raises in there to `sys.unraisablehook` only.
+    # Again and again: a collection of garbage runs `gc.callbacks`, of which JAX has one. CPython
+    # reports what a signal handler raises in there to `sys.unraisablehook` only.
     signal.setitimer(signal.ITIMER_REAL, 0.5, 2)
     yield run
     signal.setitimer(signal.ITIMER_REAL, 0)

@@ -80,7 +80,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// As [`Channel::loan`].
+    /// As [`Channel::loan`](crate::Channel::loan).
     pub fn loan(&self, tensors: &[(&str, DType, &[i64])]) -> Result<Loan, Error> {
         loop {
             if let Some(loan) = self.loan_timeout(tensors, Duration::MAX)? {
@@ -93,7 +93,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// As [`Channel::loan`].
+    /// As [`Channel::loan`](crate::Channel::loan).
     pub fn loan_timeout(
         &self,
         tensors: &[(&str, DType, &[i64])],
