@@ -126,10 +126,13 @@ fn a_generated_stub_names_the_types_of_arguments_and_results() {
         return;
     }
     let copy = copied("listed_project");
+    // With a feature of its own PyO3 has a build of its own: maturin sets other variables than these tests, whose PyO3
+    // would be replaced.
+    let features = "dlbridge-pyo3/experimental-inspect,pyo3/extension-module";
     fs::write(copy.join("src/lib.rs"), LISTED).expect("a source");
     let output = Command::new(&python)
         .args(["-P", "-m", "maturin", "generate-stubs", "--out", "stubs", "--profile", "dev"])
-        .args(["--interpreter", &python, "--features", "dlbridge-pyo3/experimental-inspect"])
+        .args(["--interpreter", &python, "--features", features])
         .current_dir(&copy)
         .env("CARGO_TARGET_DIR", target())
         .env("CARGO_NET_OFFLINE", "true")
