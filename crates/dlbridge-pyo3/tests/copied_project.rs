@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 const PROJECT: &str = "examples/new-extension";
 const FILES: [&str; 3] = ["Cargo.toml", "src/lib.rs", "tests/test_my_extension.py"];
@@ -58,6 +59,9 @@ fn target() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the folder of this build")
 }
 
+/// The copies have one name, and so has what they build.
+static BUILD: Mutex<()> = Mutex::new(());
+
 fn python() -> String {
     std::env::var("PYO3_PYTHON").unwrap_or_else(|_| "python3".to_owned())
 }
@@ -65,6 +69,7 @@ fn python() -> String {
 #[test]
 fn a_new_project_builds_and_passes_its_tests() {
     let copy = copied("copied_project");
+    let building = BUILD.lock();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--offline"]).current_dir(&copy);
     let output = cargo.env("CARGO_TARGET_DIR", target()).output().expect("cargo");
@@ -79,6 +84,7 @@ fn a_new_project_builds_and_passes_its_tests() {
     }
     let built = target().join("debug/libmy_extension.so");
     fs::copy(built, copy.join("my_extension.abi3.so")).expect("a copy");
+    drop(building);
     let tests = copy.join("tests/test_my_extension.py");
     let output = Command::new(python)
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir"])
@@ -126,6 +132,7 @@ fn a_generated_stub_names_the_types_of_arguments_and_results() {
         return;
     }
     let copy = copied("listed_project");
+    let _building = BUILD.lock();
     // With a feature of its own PyO3 has a build of its own: maturin sets other variables than these tests, whose PyO3
     // would be replaced.
     let features = "dlbridge-pyo3/experimental-inspect,pyo3/extension-module";
