@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -83,6 +84,16 @@ def test_dask_shares_the_memory_itself():
 @pytest.fixture
 def sealed():
     return dlbridge.seal({"x": np.arange(3), "y": np.ones((2, 3))})
+
+
+def test_each_pickle_of_dropped_tensors_is_loaded() -> None:
+    sealed = dlbridge.seal(np.arange(3))
+    pickles = [pickle.dumps(sealed) for _ in range(3)]
+    del sealed
+    for one in pickles:
+        assert list(np.from_dlpack(pickle.loads(one)["tensor"])) == [0, 1, 2]
+    with pytest.raises(OSError, match="revoked"):
+        pickle.loads(pickles[0])
 
 
 class TestHandles:

@@ -50,8 +50,8 @@ pub enum Opens {
     Many,
     /// Once. The handle keeps the memory until then, or until its process ends.
     Once,
-    /// As [`Many`](Self::Many), but not before it was opened once: for a message that outlives its
-    /// sender's tensors, as a pickle does.
+    /// As [`Many`](Self::Many), but not before it was opened once for each call that returned it: for messages that
+    /// outlive their sender's tensors, as pickles do.
     OnceAtLeast,
 }
 
@@ -85,10 +85,14 @@ impl SealedTensors {
         let mut made = lock(&self.handles.0);
         let before = made.iter().find(|made| made.0 == server.process && made.1 == opens);
         let secret = match before {
-            Some((_, _, secret)) => *secret,
+            Some((_, _, secret)) => {
+                lock(&server.shared).entry(*secret).and_modify(|shared| shared.expect(opens));
+                *secret
+            }
             None => {
                 let (secret, file) = (random()?, self.try_clone()?.into());
-                let shared = Shared { file, opens, was_opened: false, is_dropped: false };
+                let mut shared = Shared { file, opens, expected: 0, is_dropped: false };
+                shared.expect(opens);
                 lock(&server.shared).insert(secret, shared);
                 if opens != Opens::Once {
                     made.push((server.process, opens, secret));
@@ -177,9 +181,16 @@ type Next = OnceLock<Box<Server>>;
 struct Shared {
     file: OwnedFd,
     opens: Opens,
-    was_opened: bool,
+    /// How often it is yet to be opened before it may go.
+    expected: usize,
     /// The sealed tensors are.
     is_dropped: bool,
+}
+
+impl Shared {
+    fn expect(&mut self, opens: Opens) {
+        self.expected += usize::from(opens == Opens::OnceAtLeast);
+    }
 }
 
 /// The server of this process, which is started by the first call.
@@ -236,8 +247,8 @@ impl Server {
     fn open(&self, secret: &Key) -> Result<Option<OwnedFd>, Error> {
         let mut table = lock(&self.shared);
         let Some(shared) = table.get_mut(secret) else { return Ok(None) };
-        shared.was_opened = true;
-        if shared.opens != Opens::Once && !shared.is_dropped {
+        shared.expected = shared.expected.saturating_sub(1);
+        if shared.opens != Opens::Once && (!shared.is_dropped || shared.expected > 0) {
             let file = shared.file.try_clone().map_err(|error| system("dup", error))?;
             return Ok(Some(file));
         }
@@ -249,7 +260,7 @@ impl Server {
         let mut table = lock(&self.shared);
         let Some(shared) = table.get_mut(secret) else { return };
         shared.is_dropped = true;
-        if shared.opens == Opens::Many || shared.was_opened {
+        if shared.expected == 0 {
             table.remove(secret);
         }
     }
