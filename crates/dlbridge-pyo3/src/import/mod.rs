@@ -161,7 +161,7 @@ pub fn import_as_consumer<R>(
 /// NumPy arrays, this allocates nothing and calls no deleter. Other objects are imported for the
 /// length of the call.
 ///
-/// Until `function` returns, the memory is borrowed to read, so that no argument is to write it.
+/// Until `function` returns, the memory is borrowed to read: an argument that would write it is refused.
 ///
 /// The tensor is flagged [`READ_ONLY`](dlbridge::Flags::READ_ONLY) if it came through the exchange
 /// API, whose borrowed descriptors have no flags.

@@ -22,8 +22,8 @@ enum Places {
 struct Many(Box<[i64]>);
 
 impl Dims {
-    #[inline]
     /// A list of zeros.
+    #[inline]
     #[must_use]
     pub fn zeros(len: usize) -> Self {
         Self(if len <= INLINE_RANK {

@@ -38,7 +38,7 @@ enum Kind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Other {
     kind: Kind,
-    /// Whether it is of a tensor that Rust keeps, which is no argument.
+    /// Whether it is of a tensor that Rust keeps, not of an argument.
     is_kept: bool,
     dtype: DType,
     shape: Vec<i64>,

@@ -29,7 +29,7 @@ const WRITES: usize = 1;
 /// The flag of a slot whose descriptor is being read.
 const PINNED: usize = 2;
 
-/// The flag of a slot of memory that Rust keeps, which is no argument. Only errors tell them apart, so that a
+/// The flag of a slot of memory that Rust keeps after its call. Only the text of an error depends on it, so a
 /// machine whose addresses have no third bit goes without it.
 const KEPT: usize = if align_of::<DLTensor>() > 4 { 4 } else { 0 };
 const FLAGS: usize = WRITES | PINNED | KEPT;
@@ -148,8 +148,8 @@ impl Table {
         })
     }
 
-    /// Notes that Rust keeps the memory of a borrow, which is no argument any more; one to write becomes one to
-    /// read. Returns the number of the borrow.
+    /// Notes that Rust keeps the memory of a borrow, which is then no longer that of an argument. A borrow to write
+    /// becomes one to read. Returns the number of the borrow.
     pub(crate) fn keep(&self, number: u32, tensor: *const DLTensor, kind: Kind) -> u32 {
         if number != WITHOUT_SLOT {
             let (slot, address) = (&self.slots[number as usize % SLOTS], tensor.addr());
