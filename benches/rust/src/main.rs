@@ -2,7 +2,8 @@
 //! bench rust` creates tables.
 //!
 //! `dlbridge-bench-rust shares|views|reads|sizes|threads|processes` measures. For a tool that counts
-//! instructions, `shares GROUP CASE COUNT` runs one case COUNT times, and `views COUNT` all loops.
+//! instructions, `shares GROUP CASE COUNT` runs one case COUNT times, `views COUNT` all loops, and
+//! `processes WAY BYTES COUNT READERS` sends COUNT batches, by a socket (0) or a channel (1).
 
 mod count;
 #[cfg(target_os = "linux")]
@@ -33,6 +34,11 @@ fn main() {
         (Some("processes"), []) => processes::measure(),
         #[cfg(target_os = "linux")]
         (Some("processes"), &[way, size, count]) => processes::read(way, size, count),
+        #[cfg(target_os = "linux")]
+        (Some("processes"), &[way, size, count, readers]) => {
+            let (seconds, cpu) = processes::send(way, size, count, readers);
+            println!("{:.0} messages/s, {:.2} us of the CPU each", 1.0 / seconds, cpu * 1e6);
+        }
         _ => panic!(
             "expected shares, views, reads, sizes, threads or processes; to count: shares 0 1 100, views 100"
         ),

@@ -104,7 +104,7 @@ fn map(path: &Path, at: usize) -> (Mmap, u8) {
 }
 
 /// Seconds of a batch that is filled, sent and read by each reader, and of the CPU for it.
-fn send(way: usize, size: usize, count: usize, readers: usize) -> (f64, f64) {
+pub fn send(way: usize, size: usize, count: usize, readers: usize) -> (f64, f64) {
     let program = std::env::current_exe().expect("this program");
     let words = [way, size, count].map(|number| number.to_string());
     let (mut sockets, mut children) = (Vec::new(), Vec::new());

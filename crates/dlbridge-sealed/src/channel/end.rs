@@ -156,27 +156,32 @@ impl Channel {
     /// As [`send`](Self::send).
     pub fn post(&self, message: &Ready) -> Result<(), Error> {
         let mut writing = lock(&self.0.writing);
-        let Some(held) = &message.held else {
-            let head = Head {
-                described: message.description.len(),
-                values: message.values.len(),
-                ..Head::new(Kind::Inline, 0, 0)
-            };
-            return self.0.write(&mut writing, head, &message.description, &message.values, None);
-        };
+        let Ready(held) = message;
+        let described = held.description.len();
+        if held.is_inline() {
+            let head = Head { described, values: held.len, ..Head::new(Kind::Inline, 0, 0) };
+            return held.with_values(|values| {
+                self.0.write(&mut writing, head, &held.description, values, None)
+            });
+        }
         writing.next += 1;
         let lease = writing.next;
-        lock(&self.0.given).give(lease, held, self.0.quota)?;
+        let given = lock(&self.0.given).give(lease, held, self.0.quota);
+        given.or_else(|_| {
+            // The reader may have returned some since.
+            self.0.read_ready();
+            let _ = self.0.write_rest(&mut writing);
+            lock(&self.0.given).give(lease, held, self.0.quota)
+        })?;
         let is_new = !writing.known.contains_key(&held.number());
         if is_new {
             self.0.forget(&mut writing)?;
             writing.known.insert(held.number(), held.existence());
         }
         let kind = if is_new { Kind::LeaseNew } else { Kind::Lease };
-        let head = Head::new(kind, held.number(), lease);
-        let head = Head { described: message.description.len(), ..head };
+        let head = Head { described, ..Head::new(kind, held.number(), lease) };
         let file = is_new.then_some(held);
-        let written = self.0.write(&mut writing, head, &message.description, &[], file);
+        let written = self.0.write(&mut writing, head, &held.description, &[], file);
         written.inspect_err(|_| {
             drop(lock(&self.0.given).take_back(lease));
             if is_new {
@@ -191,21 +196,23 @@ impl Channel {
     ///
     /// As [`send`](Self::send).
     pub fn flush(&self, timeout: Duration) -> Result<bool, Error> {
-        let end = Instant::now().checked_add(timeout);
+        let mut end = None;
         loop {
             let mut writing = lock(&self.0.writing);
             self.0.write_rest(&mut writing)?;
             let is_done = writing.rest.is_empty();
             drop(writing);
-            let left = left(end);
-            if is_done || left.is_some_and(|left| left.is_zero()) {
-                return Ok(is_done);
+            if is_done {
+                return Ok(true);
+            }
+            let left = left(*end.get_or_insert_with(|| Instant::now().checked_add(timeout)));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(false);
             }
             // The other end may wait for this one to read.
             self.0.read_ready();
             let input = if self.0.is_reading() { PollFlags::IN } else { PollFlags::empty() };
-            let events = PollFlags::OUT | input;
-            wait(&mut [PollFd::from_borrowed_fd(self.0.socket(), events)], left)?;
+            self.0.wait_for(PollFlags::OUT | input, left)?;
         }
     }
 
@@ -216,16 +223,16 @@ impl Channel {
     /// [`Refused`](Error::Refused) for anything but messages of a channel: the channel is closed then.
     pub fn receive(&self) -> Result<Option<Message>, Error> {
         loop {
-            self.wait(Duration::MAX)?;
-            let mut reading = lock(&self.0.reading);
+            let mut reading = self.0.look();
             if let Some((entries, memory, lease)) = reading.inbox.pop_front() {
                 let from = Some((Arc::clone(&self.0), lease));
                 return Ok(Some(Message::new(entries, memory, from)));
             }
-            // Otherwise another thread received it.
             if let Some(end) = &reading.end {
                 return end.clone().map(|()| None);
             }
+            drop(reading);
+            self.0.wait_for(PollFlags::IN, None)?;
         }
     }
 
@@ -235,20 +242,19 @@ impl Channel {
     ///
     /// [`Refused`](Error::Refused) with what the system says.
     pub fn wait(&self, timeout: Duration) -> Result<bool, Error> {
-        let end = Instant::now().checked_add(timeout);
+        let mut end = None;
         loop {
-            let is_ready = {
-                let mut reading = lock(&self.0.reading);
-                if reading.inbox.is_empty() {
-                    self.0.read(&mut reading);
-                }
-                !reading.inbox.is_empty() || reading.end.is_some()
-            };
-            let left = left(end);
-            if is_ready || left.is_some_and(|left| left.is_zero()) {
+            let reading = self.0.look();
+            let is_ready = !reading.inbox.is_empty() || reading.end.is_some();
+            drop(reading);
+            if is_ready || timeout.is_zero() {
                 return Ok(is_ready);
             }
-            wait(&mut [PollFd::from_borrowed_fd(self.0.socket(), PollFlags::IN)], left)?;
+            let left = left(*end.get_or_insert_with(|| Instant::now().checked_add(timeout)));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(false);
+            }
+            self.0.wait_for(PollFlags::IN, left)?;
         }
     }
 
@@ -276,6 +282,19 @@ impl AsFd for Channel {
 impl Inner {
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// What came, after a look at the socket if that is nothing.
+    fn look(&self) -> MutexGuard<'_, Reading> {
+        let mut reading = lock(&self.reading);
+        if reading.inbox.is_empty() {
+            self.read(&mut reading);
+        }
+        reading
+    }
+
+    fn wait_for(&self, events: PollFlags, timeout: Option<Duration>) -> Result<(), Error> {
+        wait(&mut [PollFd::from_borrowed_fd(self.socket(), events)], timeout)
     }
 
     /// Asks the other end to make a sealed file of a lease: its descriptor, `Some(None)` where there is

@@ -19,6 +19,9 @@ use crate::{header, refused};
 pub(super) struct Held {
     slot: Option<Slot>,
     entries: Vec<Entry>,
+    /// The entries as they travel, and the size of their values.
+    pub(super) description: Vec<u8>,
+    pub(super) len: usize,
     pool: Pool,
     /// A reader may still have it: it is not used again.
     retired: AtomicBool,
@@ -80,6 +83,18 @@ impl Held {
         self.retired.store(true, Ordering::Relaxed);
     }
 
+    /// Uses the values of a message that travels inline.
+    pub(super) fn with_values<T>(&self, work: impl FnOnce(&[u8]) -> T) -> T {
+        let mut memory = self.slot().memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = memory.as_mut().and_then(Unsplit::restart).expect("filled, and never sealed");
+        work(&bytes[START..START + self.len])
+    }
+
+    /// Whether the message is so small that its values travel, and no lease.
+    pub(super) fn is_inline(&self) -> bool {
+        self.len <= wire::INLINE
+    }
+
     /// The mapping of a slot that is being filled.
     fn memory(&mut self) -> Option<&mut Unsplit> {
         let memory = self.slot.as_mut()?.memory.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -87,11 +102,11 @@ impl Held {
     }
 
     fn regions(&mut self) -> Result<Vec<Option<Region>>, Error> {
-        let entries = self.entries.iter();
-        let ranges: Vec<_> =
-            entries.map(|entry| START + entry.offset..START + entry.offset + entry.len).collect();
-        let memory = self.memory().expect("sealed after it was sent");
-        ranges.iter().map(|range| memory.split(range).map(Some)).collect()
+        let memory = self.slot.as_mut().map(|slot| slot.memory.get_mut());
+        let memory = memory.map(|memory| memory.unwrap_or_else(PoisonError::into_inner));
+        let memory = memory.and_then(Option::as_mut).expect("sealed after it was sent");
+        let range = |entry: &Entry| START + entry.offset..START + entry.offset + entry.len;
+        self.entries.iter().map(|entry| memory.split(&range(entry)).map(Some)).collect()
     }
 
     /// How many regions are alive.
@@ -117,8 +132,6 @@ pub struct Loan {
     /// Dropped before the slot, which is free again if there is no region.
     regions: Vec<Option<Region>>,
     held: Held,
-    description: Vec<u8>,
-    len: usize,
     channel: Option<Channel>,
 }
 
@@ -131,9 +144,9 @@ impl Loan {
         len: usize,
     ) -> Result<Self, Error> {
         let (slot, retired, is_kept) = (Some(slot), AtomicBool::new(false), OnceLock::new());
-        let mut held = Held { slot, entries, pool, retired, is_kept };
+        let mut held = Held { slot, entries, description, len, pool, retired, is_kept };
         let regions = held.regions()?;
-        Ok(Self { regions, held, description, len, channel: None })
+        Ok(Self { regions, held, channel: None })
     }
 
     /// The names of the tensors.
@@ -187,16 +200,12 @@ impl Loan {
     pub fn ready(mut self) -> Result<Ready, Error> {
         self.regions.clear();
         let alive = self.held.alive();
-        let Some(bytes) = self.held.memory().and_then(Unsplit::restart) else {
+        if alive > 0 {
             return Err(refused(format!(
                 "expected that all tensors of the loan are dropped, found {alive} alive"
             )));
-        };
-        let is_inline = self.len <= wire::INLINE;
-        let values =
-            if is_inline { Arc::from(&bytes[START..START + self.len]) } else { Arc::default() };
-        let held = (!is_inline).then(|| Arc::new(self.held));
-        Ok(Ready { description: self.description.into(), values, held })
+        }
+        Ok(Ready(Arc::new(self.held)))
     }
 
     /// Sends the message by the channel that loaned it.
@@ -219,10 +228,4 @@ impl Loan {
 
 /// A message that is filled, for [`Channel::send`]. Clones are the same message.
 #[derive(Clone, Debug)]
-pub struct Ready {
-    pub(super) description: Arc<[u8]>,
-    /// The values of a small message.
-    pub(super) values: Arc<[u8]>,
-    /// The slot of a large one.
-    pub(super) held: Option<Arc<Held>>,
-}
+pub struct Ready(pub(super) Arc<Held>);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use dlbridge::{Error, Tensor};
 
 use super::end::Inner;
-use super::raw::Memory;
+use super::raw::{Memory, process};
 use super::reading::Answer;
 use super::wire::{Entry, Kind};
 use crate::{SealedTensors, seal};
@@ -29,7 +29,7 @@ struct Lease {
     /// The channel that waits for its end, and its number.
     from: Option<(Arc<Inner>, u64)>,
     /// A child that is forked later has the message too, and ends no lease.
-    process: u32,
+    process: u64,
     /// Once the sender was asked to keep the memory as it is.
     answer: OnceLock<Arc<Answer>>,
 }
@@ -40,7 +40,7 @@ impl Message {
         memory: Memory,
         from: Option<(Arc<Inner>, u64)>,
     ) -> Self {
-        let (process, answer) = (std::process::id(), OnceLock::new());
+        let (process, answer) = (process(), OnceLock::new());
         Self { entries, lease: Arc::new(Lease { memory, from, process, answer }) }
     }
 
@@ -91,9 +91,9 @@ impl Message {
     ///
     /// Those of [`seal`](crate::seal) and [`SealedTensors::try_from`].
     pub fn keep(&self, timeout: Duration) -> Result<Option<SealedTensors>, Error> {
-        let Lease { memory, from, process, answer } = &*self.lease;
+        let Lease { memory, from, process: owner, answer } = &*self.lease;
         if let (Memory::Slot(_), Some((channel, number))) = (memory, from) {
-            if *process == std::process::id() {
+            if *owner == process() {
                 match channel.keep(*number, answer, timeout)? {
                     Some(Some(file)) => return SealedTensors::try_from(file).map(Some),
                     Some(None) => {}
@@ -112,7 +112,7 @@ impl Drop for Lease {
         let Memory::Slot(slot) = &self.memory else { return };
         slot.end_lease();
         if let Some((channel, number)) = &self.from {
-            if self.process == std::process::id() {
+            if self.process == process() {
                 channel.tell(Kind::Return, *number, None);
             }
         }

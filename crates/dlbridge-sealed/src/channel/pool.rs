@@ -9,12 +9,15 @@ use dlbridge::{DType, Error};
 use super::LIMIT;
 use super::end::{Inner, readable};
 use super::loan::Loan;
+use super::raw::process;
 use super::wire::{self, START};
 use crate::raw::{NewFile, Unsplit};
 use crate::refused;
 
 /// How long a call waits before it looks again: another thread may have read the answer.
 pub(super) const TICK: Duration = Duration::from_millis(5);
+/// How many loans take a free slot without a look at what readers sent.
+const LOANS: u32 = 16;
 const PAGE: usize = 4096;
 
 /// Memory for the messages of one channel or of several, with a limit.
@@ -42,7 +45,30 @@ struct Slots {
     next: u32,
     channels: Vec<Weak<Inner>>,
     /// The process that has the slots; 0 before there is one. Its forked children have them too.
-    process: u32,
+    process: u64,
+    /// How many times memory was loaned.
+    loans: u32,
+}
+
+impl Slots {
+    fn check_process(&mut self) -> Result<(), Error> {
+        let process = process();
+        if self.process != 0 && self.process != process {
+            return Err(refused(
+                "expected the process that filled the pool, found a child that was forked later; make a \
+                 channel in the child"
+                    .into(),
+            ));
+        }
+        self.process = process;
+        Ok(())
+    }
+
+    /// The free slot of this size that came back last.
+    fn free(&mut self, size: usize) -> Option<Slot> {
+        let at = self.free.iter().rposition(|slot| slot.size == size)?;
+        Some(self.free.remove(at))
+    }
 }
 
 #[derive(Debug)]
@@ -99,15 +125,17 @@ impl Pool {
         tensors: &[(&str, DType, &[i64])],
         timeout: Duration,
     ) -> Result<Option<Loan>, Error> {
-        let declared =
-            tensors.iter().map(|(name, dtype, shape)| ((*name).into(), *dtype, (*shape).into()));
-        let (entries, description, len) = wire::plan(declared.collect())?;
+        let (entries, description, len) = wire::plan(tensors)?;
         let size = class(len).and_then(|size| size.checked_add(START)).filter(|&size| size <= self.0.limit).ok_or_else(|| {
             refused(format!(
                 "expected at most {} bytes, the limit of the pool, found {len}; make a larger pool",
                 self.0.limit
             ))
         })?;
+        let loan = |slot| Loan::new(slot, self.clone(), entries, description, len).map(Some);
+        if let Some(slot) = self.free(size)? {
+            return loan(slot);
+        }
         let end = Instant::now().checked_add(timeout);
         loop {
             let channels = self.channels();
@@ -115,7 +143,7 @@ impl Pool {
                 channel.read_ready();
             }
             if let Some(slot) = self.take(size)? {
-                return Loan::new(slot, self.clone(), entries, description, len).map(Some);
+                return loan(slot);
             }
             let left = end.map_or(TICK, |end| end.saturating_duration_since(Instant::now()));
             if left.is_zero() {
@@ -146,20 +174,21 @@ impl Pool {
         self.slots().channels.push(channel);
     }
 
+    /// A free slot of this size, without a look at what readers returned; `None` if there is none, and now and then,
+    /// because readers that ask to keep a message wait for that look.
+    fn free(&self, size: usize) -> Result<Option<Slot>, Error> {
+        let mut slots = self.slots();
+        slots.check_process()?;
+        slots.loans = slots.loans.wrapping_add(1);
+        Ok(if slots.loans % LOANS == 0 { None } else { slots.free(size) })
+    }
+
     /// A free slot of this size, or a new one; `None` at the limit.
     fn take(&self, size: usize) -> Result<Option<Slot>, Error> {
         let mut slots = self.slots();
-        let process = std::process::id();
-        if slots.process != 0 && slots.process != process {
-            return Err(refused(
-                "expected the process that filled the pool, found a child that was forked later; make a \
-                 channel in the child"
-                    .into(),
-            ));
-        }
-        slots.process = process;
-        if let Some(at) = slots.free.iter().rposition(|slot| slot.size == size) {
-            return Ok(Some(slots.free.remove(at)));
+        slots.check_process()?;
+        if let Some(slot) = slots.free(size) {
+            return Ok(Some(slot));
         }
         // Slots of other sizes make room, those that were used longest ago first.
         let mut freed = Vec::new();

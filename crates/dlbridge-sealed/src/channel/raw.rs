@@ -5,8 +5,8 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use dlbridge::{DType, Device, Error, Flags, Tensor};
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
@@ -19,7 +19,7 @@ use crate::raw::{check_pages, check_seals, system};
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE);
 
 /// The kernel's list of the pages of a process, kept open. A child that is forked has pages of its own.
-pub(super) type Pages = Option<(u32, File)>;
+pub(super) type Pages = Option<(u64, File)>;
 
 /// A slot of the other end.
 #[derive(Debug)]
@@ -75,11 +75,11 @@ impl PeerSlot {
         }
         let mut entries = vec![0; self.map.len().div_ceil(PAGE) * size_of::<u64>()];
         let start = self.map.as_ptr().addr() / PAGE * size_of::<u64>();
-        let process = std::process::id();
+        let process = process();
         if pages.as_ref().is_none_or(|(owner, _)| *owner != process) {
             *pages = File::open("/proc/self/pagemap").ok().map(|list| (process, list));
         }
-        let read = |(_, list): &(u32, File)| list.read_exact_at(&mut entries, start as u64);
+        let read = |(_, list): &(u64, File)| list.read_exact_at(&mut entries, start as u64);
         if pages.as_ref().map(read).is_none_or(|read| read.is_err()) {
             return true;
         }
@@ -123,5 +123,30 @@ impl Memory {
         // SAFETY: inside the memory (asserted), which the owner keeps (R2). Its class is `Shared`, since
         // another process may write to it (R4); size and pages stay (F10).
         unsafe { builder.build_raw(data, Device::CPU, Flags::READ_ONLY) }
+    }
+}
+
+/// A number of this process that no process has which it was forked from: its id, without a call of the system.
+pub(super) fn process() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    static PAGE: OnceLock<Option<MmapRaw>> = OnceLock::new();
+    let page = PAGE.get_or_init(|| {
+        let map: MmapRaw = MmapOptions::new().len(size_of::<u64>()).map_anon().ok()?.into();
+        // A forked child finds zeros.
+        // SAFETY: the pages of this mapping, which is in no tensor (R2).
+        let done =
+            unsafe { libc::madvise(map.as_mut_ptr().cast(), map.len(), libc::MADV_WIPEONFORK) };
+        (done == 0).then_some(map)
+    });
+    let Some(page) = page else { return std::process::id().into() };
+    // SAFETY: aligned to a page, which stays mapped and is only accessed here (R2).
+    let number = unsafe { AtomicU64::from_ptr(page.as_mut_ptr().cast()) };
+    match number.load(Ordering::Relaxed) {
+        0 => {
+            let next = NEXT.fetch_add(1, Ordering::Relaxed);
+            let set = number.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed);
+            set.map_or_else(|found| found, |_| next)
+        }
+        found => found,
     }
 }

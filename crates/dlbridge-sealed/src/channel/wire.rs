@@ -1,8 +1,6 @@
 //! The bytes of a channel: frames of a head, a description of tensors, and the values of small messages.
 //! Invariant: what is decoded fits the size that it is decoded for, whoever sent it.
 
-use std::collections::HashSet;
-
 use dlbridge::layout::contiguous_nbytes;
 use dlbridge::{DType, DescriptorError, Error, TypeCode};
 
@@ -12,6 +10,8 @@ use crate::{ALIGN, refused};
 pub(super) const HEAD: usize = 32;
 /// The most bytes of a description.
 pub(super) const LONGEST: usize = 128 << 10;
+/// The bytes of a tensor's description beside its name and its shape.
+const FIXED: usize = 17;
 /// The most bytes of values in a frame. Larger messages travel as a lease of a slot.
 pub(super) const INLINE: usize = 16 << 10;
 
@@ -111,15 +111,19 @@ pub(super) struct Entry {
 
 /// Places tensors one after the other; their description, and the size of all.
 pub(super) fn plan(
-    declared: Vec<(String, DType, Vec<i64>)>,
+    declared: &[(&str, DType, &[i64])],
 ) -> Result<(Vec<Entry>, Vec<u8>, usize), Error> {
-    let (mut entries, mut bytes, mut end) = (Vec::new(), Vec::new(), 0_usize);
-    let mut names = HashSet::new();
-    for (name, dtype, shape) in declared {
-        if !names.insert(name.clone()) {
-            return Err(refused(format!("expected a name that is not used twice, found {name:?}")));
-        }
-        let len = contiguous_nbytes(dtype, &shape)?;
+    let mut names: Vec<&str> = declared.iter().map(|(name, ..)| *name).collect();
+    names.sort_unstable();
+    if let Some(twice) = names.windows(2).find(|two| two[0] == two[1]) {
+        let name = twice[0];
+        return Err(refused(format!("expected a name that is not used twice, found {name:?}")));
+    }
+    let (mut entries, mut end) = (Vec::with_capacity(declared.len()), 0_usize);
+    let size = |(name, _, shape): &(&str, DType, &[i64])| FIXED + name.len() + size_of_val(*shape);
+    let mut bytes = Vec::with_capacity(declared.iter().map(size).sum());
+    for &(name, dtype, shape) in declared {
+        let len = contiguous_nbytes(dtype, shape)?;
         let too_large = || Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" });
         let offset = end.checked_next_multiple_of(ALIGN).ok_or_else(too_large)?;
         end = offset.checked_add(len).ok_or_else(too_large)?;
@@ -130,7 +134,7 @@ pub(super) fn plan(
         bytes.push(shape.len() as u8);
         bytes.extend(shape.iter().flat_map(|extent| extent.to_ne_bytes()));
         bytes.extend((offset as u64).to_ne_bytes());
-        entries.push(Entry { name, dtype, shape, offset, len });
+        entries.push(Entry { name: name.into(), dtype, shape: shape.into(), offset, len });
     }
     if bytes.len() > LONGEST {
         let found = bytes.len();

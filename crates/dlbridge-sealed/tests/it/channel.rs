@@ -137,6 +137,31 @@ fn a_reader_that_returns_nothing_reaches_its_quota_alone() {
 }
 
 #[test]
+fn what_a_reader_has_returned_counts_for_no_quota() {
+    let pool = Pool::new(8 * SIZE as usize);
+    let (maker, reader) = pair_with(&pool, 2 * SIZE as usize);
+    for value in 0..20 {
+        // A free slot is loaned without a look at what came.
+        let spare = maker.loan(&[("x", DType::U8, &[SIZE])]).expect("memory");
+        send(&maker, value);
+        drop((spare, reader.receive().expect("a frame").expect("a message")));
+    }
+    assert!(pool.nbytes() < 4 * SIZE as usize);
+}
+
+#[test]
+fn a_maker_of_small_messages_answers_who_keeps_a_large_one() {
+    let (maker, reader) = Channel::pair().expect("sockets");
+    send(&maker, 1);
+    let message = reader.receive().expect("a frame").expect("a message");
+    assert!(message.keep(NO_TIME).expect("no error").is_none());
+    for _ in 0..20 {
+        maker.send_copy(&[("y", &Tensor::from(vec![1_i64]))]).expect("a reader");
+    }
+    assert!(message.keep(NO_TIME).expect("no error").is_some());
+}
+
+#[test]
 fn a_tensor_that_is_alive_prevents_sending() {
     let (maker, reader) = Channel::pair().expect("sockets");
     let mut loan = maker.loan(&[("x", DType::U8, &[SIZE])]).expect("memory");
