@@ -73,17 +73,12 @@ impl Inner {
             };
             reading.end = Some(end);
             reading.files.clear();
-            // A reader that is gone keeps nothing.
             let _ = shutdown(&self.socket, Shutdown::Both);
-            self.end_leases();
+            // Nothing is returned any more. Messages that the other end still has keep their values, so no slot
+            // of theirs is used again.
+            let given = std::mem::take(&mut *lock(&self.given));
+            given.leases.values().for_each(|(held, _)| held.retire());
         }
-    }
-
-    /// Nothing is returned any more. Messages that a reader still has keep their values, so that no slot of
-    /// theirs is used again.
-    pub(super) fn end_leases(&self) {
-        let given = std::mem::take(&mut *lock(&self.given));
-        given.leases.values().for_each(|(held, _)| held.retire());
     }
 
     /// Whether the socket is read: there is room in the inbox, and it is not closed.

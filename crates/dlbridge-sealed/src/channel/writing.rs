@@ -165,8 +165,8 @@ impl Inner {
             return match sendmsg(&self.socket, bytes, &mut control, flags) {
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => Ok(None),
+                // Its leases end when what it sent before is read.
                 Err(error @ (Errno::PIPE | Errno::CONNRESET)) => {
-                    self.end_leases();
                     Err(system("sendmsg", format!("{error}: the other end is closed")))
                 }
                 sent => sent.map(Some).map_err(|error| system("sendmsg", error)),

@@ -162,6 +162,21 @@ fn a_maker_of_small_messages_answers_who_keeps_a_large_one() {
 }
 
 #[test]
+fn what_came_before_the_other_end_closed_is_received_after_a_failed_send() {
+    let (maker, reader) = Channel::pair().expect("sockets");
+    send(&maker, 1);
+    let loan = maker.loan(&[("x", DType::U8, &[SIZE])]).expect("memory");
+    let message = reader.receive().expect("a frame").expect("a message");
+    drop(message); // A frame that ends the lease is before the answer.
+    send(&reader, 2);
+    drop(reader);
+    assert!(loan.send().is_err());
+    let answer = maker.receive().expect("no error").expect("the answer");
+    assert_eq!(answer.to_owned("x").expect("x").as_slice::<u8>().expect("exclusive")[0], 2);
+    assert!(maker.receive().expect("the end").is_none());
+}
+
+#[test]
 fn a_tensor_that_is_alive_prevents_sending() {
     let (maker, reader) = Channel::pair().expect("sockets");
     let mut loan = maker.loan(&[("x", DType::U8, &[SIZE])]).expect("memory");
