@@ -18,9 +18,9 @@ use std::time::Duration;
 use dlbridge::Error;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::raw::{is_of_this_user, system};
+use crate::raw::is_of_this_user;
 use crate::socket::{receive_file, send_file};
-use crate::{SealedTensors, refused};
+use crate::{SealedTensors, refused, system};
 
 /// A handle: this, the process that made it, the machine since it booted, the network namespace,
 /// the name of a socket, a secret.

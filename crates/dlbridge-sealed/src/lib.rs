@@ -1,5 +1,5 @@
 //! Tensors that other processes read without a copy (Linux): kept in sealed memory files, or sent
-//! through a channel.
+//! through a channel, which sends bytes to other machines.
 //!
 //! A [`Builder`] declares tensors and allocates them in a memory file (memfd) without a name. They
 //! are filled in place, then sealed: the kernel refuses every change of the file from then on, in
@@ -16,12 +16,13 @@
 //! | sealed tensors | a tensor to read | [`SealedTensors::tensor`] |
 //! | sealed tensors | a tensor to write, of my own | [`SealedTensors::private`] |
 //! | many sealed tensors | all of them to write | [`SealedTensors::private_tensors`] |
-//! | a stream of tensors, and a socket | memory to fill, and to use again | `Channel::loan`, `Loan::send` |
-//! | the other end of that socket | the tensors | `Channel::receive` |
+//! | a stream of tensors, and a socket | memory to fill, and to use again | [`Channel::loan`], [`Loan::send`] |
+//! | the other end of that socket | the tensors | [`Channel::receive`] |
+//! | another machine, or another system | the same stream as bytes | [`Channel::by_bytes`] |
 //!
 //! Sealed files are for values that are kept, read many times, or sent to strangers. A `Channel` is for a stream: it
 //! uses its memory again, so no page is new. Its reader gets class [`Shared`](dlbridge::Access::Shared), since the
-//! sender could still write.
+//! sender could still write. Over TCP and on other systems, the same calls send bytes.
 //!
 //! ```
 //! # #[cfg(target_os = "linux")]
@@ -52,12 +53,12 @@
 //! and on a big-endian machine all that are wider than a byte, are bytes to such a reader.
 //! `SAFETY.md` of the repository says why sealed memory is [`Frozen`](dlbridge::Access::Frozen), also from an untrusted
 //! sender.
-//! On systems other than Linux, every call is an error.
+//! On systems other than Linux, every call is an error, except those of a [`Channel`].
 
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "elsewhere.rs")]
 mod raw;
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(any(unix, windows))]
 mod channel;
 mod filling;
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -67,7 +68,7 @@ mod sealed;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod socket;
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(any(unix, windows))]
 pub use channel::{Channel, Loan, Message, Pool, Ready};
 pub use filling::{Builder, Filling};
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -75,6 +76,8 @@ pub use handle::{Opens, open_handle};
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub use raw::open_handle;
 pub use sealed::{SealedTensors, seal};
+
+use std::fmt;
 
 use dlbridge::Error;
 
@@ -84,4 +87,9 @@ const ALIGN: usize = 64;
 /// The error for a file, or a use of it, that is not as expected.
 fn refused(reason: String) -> Error {
     Error::Refused { by: "sealed tensors", reason }
+}
+
+/// The error of a call of the system.
+fn system(call: &'static str, error: impl fmt::Display) -> Error {
+    Error::Refused { by: call, reason: error.to_string() }
 }

@@ -4,7 +4,6 @@
 //! `Exclusive` only in a region that is split off once, or in a private mapping of one tensor.
 #![allow(unsafe_code)]
 
-use std::fmt;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -13,12 +12,12 @@ use std::sync::Arc;
 
 use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
 use rustix::fs::{self, FileType, MemfdFlags, SealFlags, SeekFrom};
-use rustix::io::{Errno, pwrite, retry_on_intr};
+use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 use rustix::process::geteuid;
 
 use dlbridge::Error;
 
-use crate::refused;
+use crate::{refused, system};
 
 /// A descriptor of a file.
 pub(crate) use std::os::fd::OwnedFd as Descriptor;
@@ -75,6 +74,19 @@ impl NewFile {
             let written = written.map_err(|error| self.no_memory("pwrite", error))?;
             offset += written;
             bytes = &bytes[written..];
+        }
+        Ok(())
+    }
+
+    /// Reads bytes that were written, by this call or through the mapping.
+    pub(crate) fn read(&self, mut offset: usize, mut bytes: &mut [u8]) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            let read = retry_on_intr(|| pread(&self.file, &mut *bytes, offset as u64));
+            let read = read.map_err(|error| system("pread", error))?;
+            if read == 0 {
+                return Err(refused(format!("expected bytes at {offset}, found the end")));
+            }
+            (offset, bytes) = (offset + read, &mut bytes[read..]);
         }
         Ok(())
     }
@@ -355,10 +367,6 @@ pub(crate) fn is_of_this_user(socket: &UnixStream) -> Result<bool, Error> {
         return Err(system("getsockopt(SO_PEERCRED)", io::Error::last_os_error()));
     }
     Ok(peer.uid == geteuid().as_raw())
-}
-
-pub(crate) fn system(call: &'static str, error: impl fmt::Display) -> Error {
-    Error::Refused { by: call, reason: error.to_string() }
 }
 
 /// Says what was found where seals were asked for.

@@ -14,8 +14,7 @@ use rustix::net::{
 
 use dlbridge::Error;
 
-use crate::raw::system;
-use crate::{SealedTensors, refused};
+use crate::{SealedTensors, refused, system};
 
 /// A descriptor travels beside a byte at least.
 const BYTE: [u8; 1] = [0];

@@ -8,6 +8,7 @@ use dlbridge::{DType, Error};
 
 use super::LIMIT;
 use super::end::{Inner, readable};
+use super::held::Held;
 use super::loan::Loan;
 use super::raw::process;
 use super::wire::{self, START};
@@ -126,13 +127,12 @@ impl Pool {
         timeout: Duration,
     ) -> Result<Option<Loan>, Error> {
         let (entries, description, len) = wire::plan(tensors)?;
-        let size = class(len).and_then(|size| size.checked_add(START)).filter(|&size| size <= self.0.limit).ok_or_else(|| {
-            refused(format!(
-                "expected at most {} bytes, the limit of the pool, found {len}; make a larger pool",
-                self.0.limit
-            ))
-        })?;
-        let loan = |slot| Loan::new(slot, self.clone(), entries, description, len).map(Some);
+        let size = class(len).and_then(|size| size.checked_add(START));
+        let size = size.filter(|&size| size <= self.0.limit);
+        let size = size.ok_or_else(|| wire::too_large(self.0.limit, len))?;
+        let loan = |slot| {
+            Loan::in_slot(Held::new(slot, self.clone(), entries, description, len)).map(Some)
+        };
         if let Some(slot) = self.free(size)? {
             return loan(slot);
         }

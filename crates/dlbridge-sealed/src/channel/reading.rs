@@ -14,11 +14,11 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, Shutdown, recvmsg, shutdown,
 };
 
-use super::end::{Inner, lock};
+use super::api::lock;
+use super::end::Inner;
 use super::raw::{Memory, Pages, PeerSlot};
 use super::wire::{self, Entry, HEAD, Head, Kind, broken};
-use crate::raw::system;
-use crate::refused;
+use crate::{refused, system};
 
 /// Messages that wait to be received: more stay in the socket.
 const INBOX: usize = 256;
@@ -145,7 +145,7 @@ impl Inner {
         let mut buffer = std::mem::take(&mut reading.buffer);
         let mut rest = &buffer[..reading.filled];
         while let Some(head) = rest.first_chunk::<HEAD>() {
-            let head = Head::decode(head)?;
+            let head = Head::decode(head, false)?;
             let Some((frame, next)) = rest.split_at_checked(head.len()) else { break };
             rest = next;
             let (description, values) = frame[HEAD..].split_at(head.described);
@@ -190,6 +190,7 @@ impl Inner {
                 let memory = Memory::Slot(Arc::clone(slot));
                 reading.inbox.push_back((entries, memory, head.lease));
             }
+            Kind::Bytes => return Err(wire::mixed(false)),
             Kind::Return => {
                 let held = lock(&self.given).take_back(head.lease);
                 held.ok_or_else(|| broken(format!("the end of lease {}, unknown", head.lease)))?;

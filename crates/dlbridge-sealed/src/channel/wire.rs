@@ -17,6 +17,7 @@ pub(super) const INLINE: usize = 16 << 10;
 
 /// Where values begin in a slot: before them is room for the header of a sealed file, which the slot becomes if its
 /// message is kept.
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) const START: usize = 4096;
 
 /// What a frame is for.
@@ -39,6 +40,8 @@ pub(super) enum Kind {
     Kept = 7,
     /// The answer: the receiver has to copy.
     NotKept = 8,
+    /// A message with its values, of any size, between ends that send bytes.
+    Bytes = 9,
 }
 
 /// The head of a frame.
@@ -61,13 +64,20 @@ impl Head {
         let mut bytes = [0; HEAD];
         bytes[..4].copy_from_slice(&(self.kind as u32).to_ne_bytes());
         bytes[4..8].copy_from_slice(&(self.described as u32).to_ne_bytes());
-        bytes[8..12].copy_from_slice(&(self.values as u32).to_ne_bytes());
+        // The size of any message does not fit: it has the place of a lease.
+        let (values, lease) = if self.kind == Kind::Bytes {
+            (0, self.values as u64)
+        } else {
+            (self.values as u32, self.lease)
+        };
+        bytes[8..12].copy_from_slice(&values.to_ne_bytes());
         bytes[12..16].copy_from_slice(&self.slot.to_ne_bytes());
-        bytes[16..24].copy_from_slice(&self.lease.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&lease.to_ne_bytes());
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8; HEAD]) -> Result<Self, Error> {
+    /// Decodes the head of a frame for an end that sends bytes, or one that shares memory.
+    pub(super) fn decode(bytes: &[u8; HEAD], is_by_bytes: bool) -> Result<Self, Error> {
         let number = |at: usize| {
             u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
@@ -80,19 +90,34 @@ impl Head {
             Kind::Keep,
             Kind::Kept,
             Kind::NotKept,
+            Kind::Bytes,
         ];
-        let kind = kinds.into_iter().find(|&kind| kind as u32 == number(0));
-        let kind = kind.ok_or_else(|| broken(format!("a frame of kind {}", number(0))))?;
+        let find = |number| kinds.into_iter().find(|&kind| kind as u32 == number);
+        let kind = find(number(0)).ok_or_else(|| match find(number(0).swap_bytes()) {
+            Some(_) => {
+                broken("one of a machine of the other byte order, which is not supported".into())
+            }
+            None => broken(format!("a frame of kind {}", number(0))),
+        })?;
+        if (kind == Kind::Bytes) != is_by_bytes {
+            return Err(mixed(is_by_bytes));
+        }
         let (described, values) = (number(4) as usize, number(8) as usize);
         if described > LONGEST || values > INLINE {
             return Err(broken(format!("a frame of {described} and {values} bytes")));
         }
         let mut lease = [0; 8];
         lease.copy_from_slice(&bytes[16..24]);
-        Ok(Self { kind, described, values, slot: number(12), lease: u64::from_ne_bytes(lease) })
+        let lease = u64::from_ne_bytes(lease);
+        if kind == Kind::Bytes {
+            let values = usize::try_from(lease).unwrap_or(usize::MAX);
+            return Ok(Self { kind, described, values, slot: 0, lease: 0 });
+        }
+        Ok(Self { kind, described, values, slot: number(12), lease })
     }
 
     /// The size of the whole frame.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) fn len(self) -> usize {
         HEAD + self.described + self.values
     }
@@ -183,6 +208,20 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (first, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(*first)
+}
+
+/// The error for a message that is larger than what its end allocates.
+pub(super) fn too_large(limit: usize, found: usize) -> Error {
+    refused(format!(
+        "expected at most {limit} bytes, the limit of the pool, found {found}; make a larger pool"
+    ))
+}
+
+/// The error for a peer of the other kind.
+pub(super) fn mixed(is_by_bytes: bool) -> Error {
+    let (here, there) = ("sends bytes", "shares memory");
+    let (here, there) = if is_by_bytes { (here, there) } else { (there, here) };
+    broken(format!("one of an end that {there}, while this one {here}: make both the same way"))
 }
 
 /// The error for a peer that does not keep to the protocol.

@@ -11,11 +11,11 @@ use rustix::cmsg_space;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-use super::end::{Inner, lock};
-use super::loan::Held;
+use super::api::lock;
+use super::end::Inner;
+use super::held::Held;
 use super::wire::{Head, Kind};
-use crate::raw::system;
-use crate::refused;
+use crate::{refused, system};
 
 #[derive(Default, Debug)]
 pub(super) struct Writing {

@@ -92,7 +92,8 @@ fn a_frame_that_is_none_closes_the_channel() {
     let [long, many] = [(128 << 10) + 1, (16 << 10) + 1].map(|size: usize| vec![0; size]);
     for (frame, wanted) in [
         (vec![0; 32], "a frame of kind 0"),
-        (frame(9, &[], &[], 0, 0), "a frame of kind 9"),
+        (frame(10, &[], &[], 0, 0), "a frame of kind 10"),
+        (frame(9, &[], &[], 0, u64::MAX), "an end that sends bytes, while this one shares memory"),
         (frame(INLINE, &[], &[], 0, 0)[..31].to_vec(), "ends early"),
         (frame(INLINE, &long, &[], 0, 0), "131073"),
         (frame(INLINE, &[], &many, 0, 0), "16385"),

@@ -1,7 +1,7 @@
 //! Sealed tensors on systems that have no sealed memory files.
 
 use dlbridge::{DType, Tensor};
-use dlbridge_sealed::Builder;
+use dlbridge_sealed::{Builder, SealedTensors};
 
 #[test]
 fn sealing_is_an_error_that_names_linux() {

@@ -3,6 +3,8 @@
 
 #[cfg(target_os = "linux")]
 mod attacks;
+mod bytes;
+mod bytes_hostile;
 #[cfg(target_os = "linux")]
 mod channel;
 #[cfg(target_os = "linux")]

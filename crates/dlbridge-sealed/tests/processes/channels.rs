@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use dlbridge::DType;
 use dlbridge_sealed::{Channel, Pool};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::other::{Other, alone};
 
@@ -26,8 +27,14 @@ fn send(channel: &Channel, step: &dyn Fn(&str)) {
     step("sent");
 }
 
-pub(crate) fn make(socket: &UnixStream, step: &dyn Fn(&str)) {
-    send(&Channel::new(socket.try_clone().expect("a socket")), step);
+/// An end that shares memory, or sends bytes.
+fn end(socket: &UnixStream, by_bytes: bool) -> Channel {
+    let socket = socket.try_clone().expect("a socket");
+    if by_bytes { Channel::by_bytes(socket, &Pool::default()) } else { Channel::new(socket) }
+}
+
+pub(crate) fn make(socket: &UnixStream, by_bytes: bool, step: &dyn Fn(&str)) {
+    send(&end(socket, by_bytes), step);
 }
 
 pub(crate) fn read(socket: &UnixStream, step: &dyn Fn(&str)) {
@@ -45,9 +52,10 @@ pub(crate) fn read(socket: &UnixStream, step: &dyn Fn(&str)) {
 #[test]
 fn a_maker_that_is_killed_ends_the_stream_after_its_messages() {
     let _alone = alone();
-    for step in MAKER {
-        let mut other = Other::start("channel_maker", step);
-        let channel = Channel::new(other.socket.try_clone().expect("a socket"));
+    for (step, by_bytes) in MAKER.into_iter().flat_map(|step| [(step, false), (step, true)]) {
+        let role = if by_bytes { "bytes_maker" } else { "channel_maker" };
+        let mut other = Other::start(role, step);
+        let channel = end(&other.socket, by_bytes);
         let message = if step == "sent" {
             Some(channel.receive().expect("a frame"))
         } else {
@@ -85,6 +93,18 @@ fn a_reader_that_is_killed_returns_all_its_leases() {
         assert_eq!(channel.kept(), (0, 0), "{step}");
         drop(loan);
     }
+}
+
+#[test]
+fn a_maker_of_bytes_that_is_killed_amid_a_message_ends_the_stream() {
+    let _alone = alone();
+    let other = Other::start("bytes_maker", "sent");
+    let channel = end(&other.socket, true);
+    // The rest waits until the socket is read.
+    poll(&mut [PollFd::new(&channel, PollFlags::IN)], None).expect("the start of a message");
+    other.kill();
+    let error = channel.receive().map(drop).expect_err("half a message").to_string();
+    assert!(error.contains("a frame that ends early"), "{error}");
 }
 
 #[test]

@@ -44,7 +44,8 @@ fn other_side() {
         }
     };
     match &*role {
-        "channel_maker" => channels::make(&socket, &step),
+        "channel_maker" => channels::make(&socket, false, &step),
+        "bytes_maker" => channels::make(&socket, true, &step),
         "channel_reader" => channels::read(&socket, &step),
         "maker" => make(&socket, &step),
         "reader" => read(&socket, &step),
