@@ -76,6 +76,7 @@ macro_rules! markers {
             $(
                 const WRITABLE: bool = $writable;
 
+                #[inline(always)]
                 fn check_object(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
                     $check_object(object)
                 }

@@ -97,9 +97,14 @@ unsafe extern "C" fn release_foreign(capsule: *mut ffi::PyObject) {
 
 /// Releases the tensor of a keeper.
 unsafe extern "C" fn release_kept(capsule: *mut ffi::PyObject) {
-    // SAFETY: Python calls the destructor with its capsule (F1).
-    let tensor = unsafe { named(capsule, KEEPER) }.map_or(ptr::null_mut(), NonNull::as_ptr);
-    // SAFETY: the keeper owned the tensor, and is being freed; or null (F4).
+    // SAFETY: Python calls the destructor with its capsule; the function checks the name (F1, F4).
+    let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, KEEPER.as_ptr()) };
+    if tensor.is_null() {
+        // Foreign code renamed the capsule: the tensor leaks.
+        // SAFETY: attached, with an exception set (F1).
+        return unsafe { ffi::PyErr_WriteUnraisable(ptr::null_mut()) };
+    }
+    // SAFETY: the keeper owned the tensor, and is being freed (F4).
     unsafe { dlbridge::ffi::release_raw(tensor.cast::<DLManagedTensorVersioned>()) };
 }
 

@@ -115,6 +115,20 @@ impl Head {
     }
 }
 
+/// Whether another reference to an object certainly exists, so that giving one up frees nothing. Never known without the
+/// GIL, where another thread may give up the other one meanwhile.
+#[inline(always)]
+pub(crate) fn has_other_references(object: &Bound<'_, PyAny>) -> bool {
+    if COMPILED != COUNTED {
+        return false;
+    }
+    let head = object.as_ptr().cast::<Counted>();
+    // SAFETY: an object with a head of this build, attached, so that no other thread changes the count (F1, F5).
+    let count = unsafe { (*head).count };
+    // Since 3.14 the upper half has flags.
+    count as u32 > 1
+}
+
 /// Lets threads of a free-threaded Python (3.14 and newer) call a module's functions without
 /// competing for their reference counts. Call it at the end of the module's function. With the
 /// GIL, it does nothing.

@@ -34,16 +34,24 @@ fn ask(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
 }
 
 /// Rejects writing to an object that requires grad.
+#[inline(always)]
 pub(crate) fn check(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
     refuse(object, "memory to write to")
 }
 
 /// Rejects reading an object that requires grad, because the result has none.
+#[inline(always)]
 pub(crate) fn check_read(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
     refuse(object, "an array without gradients")
 }
 
+#[inline(always)]
 fn refuse(object: Borrowed<'_, '_, PyAny>, wanted: &str) -> Result<()> {
+    if table_of(object).is_none() { Ok(()) } else { refuse_by_table(object, wanted) }
+}
+
+#[inline(never)]
+fn refuse_by_table(object: Borrowed<'_, '_, PyAny>, wanted: &str) -> Result<()> {
     if !requires_grad(object)? {
         return Ok(());
     }

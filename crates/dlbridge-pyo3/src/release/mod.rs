@@ -93,7 +93,11 @@ impl ObjectTensor {
 fn release<T: NeedsInterpreter>(value: T) {
     match attached() {
         Some(py) => {
-            run(py, value);
+            if value.runs_code(py) {
+                run(py, value);
+            } else {
+                value.release(py);
+            }
             drain(py);
         }
         None => later::put_off(value),

@@ -13,18 +13,32 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::prelude::*;
 
+use crate::ffi::class::has_other_references;
 use crate::ffi::interpreter;
 
 /// A value that only an attached thread may release. It is never dropped, only released or leaked.
 pub(crate) trait NeedsInterpreter: Send + 'static {
     /// Releases the value. It must not panic, and may run Python code.
     fn release(self, py: Python<'_>);
+
+    /// Whether the release may run code: releases nest, and exceptions are set.
+    #[inline]
+    fn runs_code(&self, _: Python<'_>) -> bool {
+        true
+    }
 }
 
 impl NeedsInterpreter for Py<PyAny> {
     #[inline]
     fn release(self, py: Python<'_>) {
         interpreter::release(self.into_bound(py));
+    }
+
+    /// An argument has a reference of its caller's: without this, importing and dropping a NumPy array takes 634
+    /// instructions for 602, and writing one in place more than with rust-numpy.
+    #[inline]
+    fn runs_code(&self, py: Python<'_>) -> bool {
+        !has_other_references(self.bind(py))
     }
 }
 

@@ -160,6 +160,7 @@ pub(crate) fn path_of<'a, 'py>(object: Borrowed<'a, 'py, PyAny>) -> Option<Path<
 }
 
 /// An object with the exchange table of its type.
+#[inline(always)]
 pub(crate) fn table_of<'a, 'py>(object: Borrowed<'a, 'py, PyAny>) -> Option<Published<'a, 'py>> {
     match path_of(object) {
         Some(Path::Own(published) | Path::Table(published)) => Some(published),

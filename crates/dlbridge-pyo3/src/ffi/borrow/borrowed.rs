@@ -53,14 +53,12 @@ impl Borrowed {
 
     /// Borrows the memory of a tensor to write.
     pub(crate) fn write(tensor: Tensor) -> Result<Self> {
-        if tensor.access() != Access::Shared {
+        if tensor.access() != Access::Shared || tensor.is_empty() {
             return Ok(Self::unborrowed(tensor));
         }
         // SAFETY: as above (F11).
         match unsafe { table().write(descriptor(&tensor)) } {
-            Ok(number) => {
-                Ok(Self { borrow: number.map_or(NONE, |number| number | WRITES), tensor })
-            }
+            Ok(number) => Ok(Self { borrow: number | WRITES, tensor }),
             Err(conflict) => Err(refusal(&tensor, conflict)),
         }
     }

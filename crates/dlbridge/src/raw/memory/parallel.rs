@@ -152,7 +152,7 @@ impl<T: Element> ElementsMut<'_, T> {
         elements.checked().check_disjoint()?;
         let rows = RowElements::new(elements, 1);
         // Each number once, so that an element is in one row only (this type's invariant).
-        let row = move |number| ElementsMut::over(Described::Whole(*rows.row(number).checked()));
+        let row = move |number| ElementsMut::over(Described::Whole(rows.row(number)));
         Ok((0..RowElements::new(elements, 1).len()).into_par_iter().map(row))
     }
 }

@@ -13,13 +13,13 @@ use crate::{Element, Error};
 
 /// Elements of one type with exclusive access. They may overlap, since no reference is formed.
 pub(crate) struct ElementsMut<'a, T> {
-    described: Described<'a>,
+    described: Described<'a, T>,
     elements: PhantomData<&'a mut [T]>,
 }
 
 /// Elements whose type and device were checked.
-pub(super) enum Described<'a> {
-    Whole(Checked<'a>),
+pub(super) enum Described<'a, T> {
+    Whole(Elements<'a, T>),
     Part(Borrowed<'a>),
 }
 
@@ -34,26 +34,24 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     /// For `'a`, no reference to the elements exists, and no other thread accesses them during a call.
     pub(crate) unsafe fn new(checked: Checked<'a>) -> Result<Self, Error> {
         checked.check_writable()?;
-        Elements::<T>::new(checked)?;
-        Ok(Self::over(Described::Whole(checked)))
+        Ok(Self::over(Described::Whole(Elements::new(checked)?)))
     }
 
-    pub(super) fn over(described: Described<'a>) -> Self {
+    pub(super) fn over(described: Described<'a, T>) -> Self {
         Self { described, elements: PhantomData }
     }
 
     #[inline]
     pub(crate) fn elements(&self) -> Elements<'_, T> {
         match &self.described {
-            Described::Whole(checked) => Elements::of_checked(*checked),
+            Described::Whole(elements) => *elements,
             Described::Part(part) => Elements::of_checked(part.checked()),
         }
     }
 
     /// The same elements, for a shorter lifetime.
     pub(crate) fn reborrow(&mut self) -> ElementsMut<'_, T> {
-        let checked = *self.elements().checked();
-        ElementsMut::over(Described::Whole(checked))
+        ElementsMut::over(Described::Whole(self.elements()))
     }
 
     /// A part of the elements.
@@ -78,13 +76,13 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     /// Calls `function` with each row, one after the other.
     pub(crate) fn for_each_row(&mut self, mut function: impl FnMut(ElementsMut<'_, T>)) {
         for row in RowElements::new(self.elements(), 1) {
-            function(ElementsMut::over(Described::Whole(*row.checked())));
+            function(ElementsMut::over(Described::Whole(row)));
         }
     }
 
     fn borrowed(self) -> Borrowed<'a> {
         match self.described {
-            Described::Whole(checked) => Borrowed::from_checked(checked),
+            Described::Whole(elements) => Borrowed::from_checked(*elements.checked()),
             Described::Part(part) => part,
         }
     }
@@ -121,16 +119,14 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     pub(crate) fn replace_in_memory_order(&mut self, mut value: impl FnMut(T) -> T) {
         let elements = self.elements();
         let len = elements.checked().len();
-        let (line, by_stride);
-        let (shape, strides): (&[i64], &[i64]) = if elements.checked().is_contiguous() {
-            // Most memory is: one axis, without sorting.
-            line = [len as i64];
-            (&line, &[1])
-        } else {
-            by_stride = layout::by_stride(elements.checked().shape(), elements.checked().strides());
-            (&by_stride.0, &by_stride.1)
-        };
-        for run in Runs::new(shape, strides, len) {
+        if elements.checked().is_contiguous() {
+            // SAFETY: all of these elements, which are exclusive (R4, this type's invariant).
+            unsafe { write_run(&elements, Run { start: 0, len, step: 1 }, |_, old| value(old)) };
+            return;
+        }
+        let (shape, strides) =
+            layout::by_stride(elements.checked().shape(), elements.checked().strides());
+        for run in Runs::new(&shape, &strides, len) {
             // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant).
             unsafe { write_run(&elements, run, |_, old| value(old)) };
         }
