@@ -67,7 +67,23 @@ fn an_owner_becomes_a_tensor_with_one_allocation() {
     assert_eq!(counted(|| drop(Tensor::scalar(1.0))).1, (1, 1));
     assert_eq!(counted(|| drop(Tensor::from([1.0; 100]))).1, (1, 1));
     assert_eq!(counted(|| drop(Tensor::from(&[1.0; 100][..]))).1, (1, 1));
-    assert_eq!(counted(|| drop(Tensor::zeros(DType::F32, &[8]))).1, (2, 2));
+}
+
+#[test]
+fn elements_of_dlbridges_own_share_the_allocation_of_their_header() {
+    let zeros = |shape: &[i64]| Tensor::zeros(DType::F32, shape).expect("small");
+    assert_eq!(counted(|| drop(zeros(&[8]))).1, (1, 1));
+    assert_eq!(counted(|| drop(zeros(&[2; 4]))).1, (1, 1));
+    assert_eq!(counted(|| drop(zeros(&[2; 5]))).1, (2, 2), "room for four axes");
+    assert_eq!(counted(|| drop(zeros(&[0]))).1, (1, 1), "the header");
+    let tensor = zeros(&[2, 3]);
+    let double = || tensor.view::<f32>()?.map_to_tensor(|x| 2.0 * x + 1.0);
+    let (doubled, counts) = counted(|| double().expect("small"));
+    assert_eq!(counts, (1, 0));
+    assert_eq!(doubled.as_slice::<f32>().expect("exclusive"), [1.0; 6]);
+    let (managed, counts) = counted(|| doubled.into_raw());
+    assert_eq!(counts, NONE);
+    assert_eq!(counted(|| delete(managed)).1, (0, 1));
 }
 
 #[test]

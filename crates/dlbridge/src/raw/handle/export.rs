@@ -53,6 +53,23 @@ impl Handle {
         Ok(Self { tensor: header::tensor_of(header), metadata })
     }
 
+    /// As [`export`](Self::export), with the header in memory of the owner's own.
+    ///
+    /// # Safety
+    ///
+    /// As for [`header::within`].
+    #[inline]
+    pub(crate) unsafe fn export_within<O: Send + 'static>(
+        place: NonNull<u8>,
+        owner: O,
+        rank: usize,
+        describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Layout<'l>, Memory), Error>,
+    ) -> Result<Self, Error> {
+        // SAFETY: the caller's duty.
+        let (header, metadata) = unsafe { header::within(place, owner, rank, describe) }?;
+        Ok(Self { tensor: header::tensor_of(header), metadata })
+    }
+
     /// Exports the tensor as a versioned managed tensor.
     pub(crate) fn into_versioned(self) -> NonNull<DLManagedTensorVersioned> {
         let this = self.given(None);

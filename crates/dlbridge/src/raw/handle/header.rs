@@ -1,4 +1,4 @@
-//! The header of an export: descriptor, owner, shape and strides in one allocation (R3, R6).
+//! The header of an export: descriptor, owner, shape and strides in one allocation, which may be the owner's (R3, R6).
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::any::{Any, TypeId};
@@ -89,14 +89,52 @@ pub(crate) unsafe fn allocate<O: Send + 'static>(
     rank: usize,
     describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Measured<'l>, Memory), Error>,
 ) -> Result<(NonNull<Header>, Metadata), Error> {
-    let (layout, numbers_at) = allocation::<O>(rank);
+    let (layout, _) = allocation::<O>(rank);
     // SAFETY: a header is never of size 0 (R7).
     let start = unsafe { alloc(layout) };
     let Some(header) = NonNull::new(start.cast::<Header>()) else { handle_alloc_error(layout) };
+    // SAFETY: fresh memory of this layout, which `destroy` frees (R7); the rest is the caller's duty.
+    unsafe { fill(header, owner, destroy.0, rank, describe) }
+}
+
+/// The bytes of a header with its lists.
+pub(crate) const fn room<O>(rank: usize) -> usize {
+    size_of::<Owned<O>>().next_multiple_of(align_of::<i64>()) + 2 * rank * size_of::<i64>()
+}
+
+/// As [`allocate`], in memory of the owner's own.
+///
+/// # Safety
+///
+/// As for [`allocate`]. The owner has `place`, wherever it is moved: [`room`] bytes, aligned, used by no other code, and
+/// freed when it is dropped. It is never taken out of the header.
+#[inline]
+pub(crate) unsafe fn within<O: Send + 'static>(
+    place: NonNull<u8>,
+    owner: O,
+    rank: usize,
+    describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Measured<'l>, Memory), Error>,
+) -> Result<(NonNull<Header>, Metadata), Error> {
+    // SAFETY: memory of this layout, which the owner frees (the caller's duty).
+    unsafe { fill(place.cast(), owner, destroy_within::<O>, rank, describe) }
+}
+
+/// # Safety
+///
+/// As for [`allocate`]; `header` is memory of the layout for `O` and this rank, which `destroy` frees.
+#[inline(always)]
+unsafe fn fill<O: Send + 'static>(
+    header: NonNull<Header>,
+    owner: O,
+    destroy: DestroyFn,
+    rank: usize,
+    describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Measured<'l>, Memory), Error>,
+) -> Result<(NonNull<Header>, Metadata), Error> {
+    let (start, (_, numbers_at)) = (header.as_ptr().cast::<u8>(), allocation::<O>(rank));
     let content = Owned {
         header: Header {
             descriptor: MaybeUninit::uninit(),
-            destroy: destroy.0,
+            destroy,
             owner_type: TypeId::of::<O>(),
             rank: rank as u32,
             handles: AtomicU32::new(1),
@@ -104,7 +142,7 @@ pub(crate) unsafe fn allocate<O: Send + 'static>(
         owner,
     };
     let owned = start.cast::<Owned<O>>();
-    // SAFETY: fresh memory of this layout (R7).
+    // SAFETY: memory of this layout (the caller's duty; R7).
     unsafe { owned.write(content) };
     // From here on, an error or a panic drops the owner and frees the header.
     let guard = Guard(header);
@@ -154,6 +192,14 @@ unsafe fn destroy<O: 'static>(header: NonNull<Header>) {
     // `free` still frees the header.
     unsafe { owner_of::<O>(header).drop_in_place() };
     drop(free);
+}
+
+/// # Safety
+///
+/// As for [`destroy`]; the header was made by [`within`].
+unsafe fn destroy_within<O: 'static>(header: NonNull<Header>) {
+    // SAFETY: alive, and read once; its drop frees the header (the caller's duty; R3).
+    drop(unsafe { owner_of::<O>(header).read() });
 }
 
 /// The address of the owner in a header made for one of type `O`.

@@ -1,11 +1,12 @@
 //! Host memory that is allocated here, aligned to 64 bytes.
 //! Invariant: `data` owns `size` initialised bytes, or dangles if `size` is 0. They were allocated `skipped`
-//! bytes before `data`.
+//! bytes before `data`, and the first `ROOM` of these are for the header of a tensor.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::ptr::{self, NonNull};
 use std::slice;
 
+use super::owner::ROOM;
 use crate::Error;
 
 /// JAX copies memory that is aligned to less than this many bytes.
@@ -14,7 +15,7 @@ pub(crate) const ALIGN: usize = 64;
 /// An alignment that every allocation has. The system's allocator is quick for no larger one: it finds a free piece in
 /// a few instructions for eight hundred, and gets large zeroed pieces from the kernel without writing them, so that
 /// `zeros` of 16 MB takes microseconds for milliseconds.
-const SMALL_ALIGN: usize = 8;
+pub(super) const SMALL_ALIGN: usize = 8;
 
 /// Bytes at an address that is a multiple of [`ALIGN`].
 pub(crate) struct Buffer {
@@ -81,17 +82,24 @@ impl Buffer {
         let layout = padded(size).ok_or_else(none)?;
         // SAFETY: the size is not zero (R7).
         let base = NonNull::new(unsafe { allocate(layout) }).ok_or_else(none)?;
-        let skipped = base.addr().get().wrapping_neg() % ALIGN;
+        let skipped = ROOM + (base.addr().get() + ROOM).wrapping_neg() % ALIGN;
         // SAFETY: fewer than the bytes that were allocated in addition (R7).
         let data = unsafe { base.add(skipped) };
         prefer_huge_pages(data, size);
         Ok(Self { data, size, skipped })
     }
+
+    /// Where `ROOM` bytes are unused, as long as the buffer lives; `None` without bytes.
+    pub(super) fn room(&self) -> Option<NonNull<u8>> {
+        // SAFETY: the start of its allocation (this type's invariant; R7).
+        (self.size != 0).then(|| unsafe { self.data.sub(self.skipped) })
+    }
 }
 
 /// The layout of an allocation in which `size` aligned bytes find room.
 fn padded(size: usize) -> Option<Layout> {
-    Layout::from_size_align(size.checked_add(ALIGN - SMALL_ALIGN)?, SMALL_ALIGN).ok()
+    let size = size.checked_add(ROOM + ALIGN - SMALL_ALIGN)?;
+    Layout::from_size_align(size, SMALL_ALIGN).ok()
 }
 
 /// Requests huge pages for a large buffer, as NumPy does for its arrays: filling 16 MB then takes two
@@ -118,12 +126,9 @@ fn prefer_huge_pages(_: NonNull<u8>, _: usize) {}
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if self.size == 0 {
-            return;
-        }
-        let base = self.data.as_ptr().wrapping_sub(self.skipped);
+        let Some(base) = self.room() else { return };
         // SAFETY: allocated there with this layout by `allocated`, freed here once (R7).
-        unsafe { dealloc(base, padded(self.size).expect("as it was allocated")) };
+        unsafe { dealloc(base.as_ptr(), padded(self.size).expect("as it was allocated")) };
     }
 }
 
