@@ -288,11 +288,10 @@ fn borrowed_memory_is_not_written_within_the_closure() {
 fn threads_that_keep_and_threads_that_write_exclude_each_other() {
     Python::attach(|py| {
         let array = zeros(py, 500).unbind();
-        let cell = Mutex::new(Vec::<ArcTensor>::new());
-        let done = AtomicBool::new(false);
+        let (array, cell) = (&array, Mutex::new(Vec::<ArcTensor>::new()));
         py.detach(|| {
             thread::scope(|scope| {
-                scope.spawn(|| {
+                let keeper = scope.spawn(|| {
                     for _ in 0..300 {
                         let tensor = Python::attach(|py| {
                             let options = ImportOptions::default();
@@ -310,11 +309,11 @@ fn threads_that_keep_and_threads_that_write_exclude_each_other() {
                         }
                     }
                     cell.lock().expect("no panic").clear();
-                    done.store(true, Ordering::Relaxed);
                 });
-                scope.spawn(|| {
+                scope.spawn(move || {
                     let mut number = 0;
-                    while !done.load(Ordering::Relaxed) {
+                    // Also where it panics.
+                    while !keeper.is_finished() {
                         let borrow =
                             Python::attach(|py| array.extract::<PyTensorMut<u64>>(py).ok());
                         if let Some(mut borrow) = borrow {

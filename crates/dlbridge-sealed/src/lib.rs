@@ -60,6 +60,8 @@ mod raw;
 
 #[cfg(any(unix, windows))]
 mod channel;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod check;
 mod filling;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod handle;

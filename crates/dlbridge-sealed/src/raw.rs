@@ -11,12 +11,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
-use rustix::fs::{self, FileType, MemfdFlags, SealFlags, SeekFrom};
+use rustix::fs::{self, MemfdFlags, SealFlags, SeekFrom};
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 use rustix::process::geteuid;
 
 use dlbridge::Error;
 
+use crate::check::{check_pages, check_seals, stat};
 use crate::{refused, system};
 
 /// A descriptor of a file.
@@ -28,9 +29,6 @@ pub(crate) use memmap2::Mmap as Map;
 /// What a file needs, so that no process can ever change its bytes or its size.
 const SEALS: SealFlags =
     SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
-/// The file system of ordinary memory files. Those of huge pages are in another one, whose pages can
-/// be missing when they are read.
-const TMPFS: u64 = 0x0102_1994;
 /// What to do about the limit of mappings of a process, by default 65,530.
 const MAPPINGS: &str = "if the process is at its limit of mappings (vm.max_map_count), drop tensors, \
                         or take all tensors of a file by private_tensors, which maps it once";
@@ -307,47 +305,6 @@ impl AsFd for SealedFile {
     }
 }
 
-/// Whether a descriptor is of a memory file of ordinary pages that has these seals at least.
-pub(crate) fn check_seals(file: &OwnedFd, wanted: SealFlags) -> Result<(), Error> {
-    let seals = fs::fcntl_get_seals(file).map_err(|error| not_a_memfd(file, error))?;
-    if !seals.contains(wanted) {
-        let missing = wanted.difference(seals);
-        let missing: Vec<_> = missing.iter_names().map(|(name, _)| name).collect();
-        let missing = missing.join(", ");
-        return Err(refused(format!(
-            "expected a memory file with all seals, found one without the seals {missing}; \
-             seal it where it was made"
-        )));
-    }
-    let system_of = fs::fstatfs(file).map_err(|error| system("fstatfs", error))?.f_type;
-    if u64::try_from(system_of) != Ok(TMPFS) {
-        return Err(refused("expected a memory file of ordinary pages, found huge pages".into()));
-    }
-    Ok(())
-}
-
-/// The size of a file of which each page was written, by `SEEK_HOLE`: reading another one would allocate it, or wait for
-/// the memory of a call that is killed.
-pub(crate) fn check_pages(file: &OwnedFd) -> Result<(usize, fs::Stat), Error> {
-    let found = stat(file)?;
-    let size = usize::try_from(found.st_size).unwrap_or_default();
-    // The position belongs to all that have the descriptor.
-    let position = fs::tell(file).map_err(|error| system("lseek", error))?;
-    let written = fs::seek(file, SeekFrom::Hole(0)).unwrap_or_default();
-    fs::seek(file, SeekFrom::Start(position)).map_err(|error| system("lseek", error))?;
-    if size == 0 || written != size as u64 {
-        return Err(refused(format!(
-            "expected a memory file with all its pages, found a hole at byte {written} of {size}; \
-             write each page before sealing"
-        )));
-    }
-    Ok((size, found))
-}
-
-fn stat(file: &OwnedFd) -> Result<fs::Stat, Error> {
-    fs::fstat(file).map_err(|error| system("fstat", error))
-}
-
 #[allow(clippy::unnecessary_cast, reason = "of other types on other machines")]
 fn identity(found: &fs::Stat) -> (u64, u64) {
     (found.st_dev as u64, found.st_ino as u64)
@@ -367,17 +324,4 @@ pub(crate) fn is_of_this_user(socket: &UnixStream) -> Result<bool, Error> {
         return Err(system("getsockopt(SO_PEERCRED)", io::Error::last_os_error()));
     }
     Ok(peer.uid == geteuid().as_raw())
-}
-
-/// Says what was found where seals were asked for.
-fn not_a_memfd(file: &OwnedFd, error: Errno) -> Error {
-    let found = match fs::fstat(file).map(|found| FileType::from_raw_mode(found.st_mode)) {
-        Ok(FileType::RegularFile) => "a file on disk".to_owned(),
-        Ok(FileType::Directory) => "a directory".to_owned(),
-        Ok(FileType::Fifo) => "a pipe".to_owned(),
-        Ok(FileType::Socket) => "a socket".to_owned(),
-        Ok(FileType::CharacterDevice | FileType::BlockDevice) => "a device".to_owned(),
-        _ => error.to_string(),
-    };
-    refused(format!("expected a sealed memory file (memfd), found {found}"))
 }

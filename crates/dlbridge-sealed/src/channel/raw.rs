@@ -13,7 +13,7 @@ use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 use rustix::fs::SealFlags;
 
 use super::wire::START;
-use crate::raw::{check_pages, check_seals};
+use crate::check::{check_pages, check_seals};
 use crate::system;
 
 /// What keeps the size and the pages of a slot as they are, although its maker writes to it.

@@ -2,6 +2,7 @@
 //! its standard input. It lives through a script of steps, each of which may be its last one.
 #![cfg(all(target_os = "linux", not(miri)))]
 
+mod allocated;
 mod channels;
 mod other;
 mod traced;
@@ -44,6 +45,7 @@ fn other_side() {
         }
     };
     match &*role {
+        "allocator" => allocated::allocate(&last, &socket),
         "channel_maker" => channels::make(&socket, false, &step),
         "bytes_maker" => channels::make(&socket, true, &step),
         "channel_reader" => channels::read(&socket, &step),

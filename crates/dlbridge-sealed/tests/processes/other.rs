@@ -41,7 +41,14 @@ impl Other {
         }
     }
 
-    pub(crate) fn kill(mut self) {
+    pub(crate) fn kill(self) {
+        drop(self);
+    }
+}
+
+/// A test that fails leaves no process.
+impl Drop for Other {
+    fn drop(&mut self) {
         self.child.kill().expect("a process");
         self.child.wait().expect("a process");
     }
