@@ -182,6 +182,11 @@ impl Unsplit {
         Ok(Region { map: Arc::clone(&self.map), start, len: end - start })
     }
 
+    /// The whole mapping, of which no region was split off.
+    pub(crate) fn into_map(self) -> Arc<MmapRaw> {
+        self.map
+    }
+
     /// How many regions there are.
     pub(crate) fn regions(&self) -> usize {
         Arc::strong_count(&self.map) - 1

@@ -143,7 +143,7 @@ impl Channel {
         Ok(self.0.loan(tensors, timeout)?.map(|loan| loan.of(self.clone())))
     }
 
-    /// Sends a message. Waits while the socket is full.
+    /// Sends a message. Waits while the socket is full. That the other end is closed may be noticed some messages later.
     ///
     /// # Errors
     ///

@@ -2,6 +2,7 @@
 //! Invariant: no lock is held while a call waits, and a drop waits for nothing.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,14 +12,14 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::api::{End, left, lock};
 use super::connection::wait;
-use super::held::Held;
 use super::lease::Lease;
 use super::loan::{Filled, Loan, Ready};
 use super::message::Message;
 use super::pool::{Pool, TICK};
 use super::reading::{Answer, Reading};
+use super::ring::{Counter, Rings, soon};
 use super::wire::{Head, Kind};
-use super::writing::{Given, Writing};
+use super::writing::{Given, Sent, Writing};
 use crate::{refused, system};
 
 /// An end that shares the memory of its messages with the other one.
@@ -35,12 +36,13 @@ pub(super) struct Inner {
     pub(super) writing: Mutex<Writing>,
     /// What this end gave, and has not got back.
     pub(super) given: Mutex<Given>,
-    /// What the other end has not been told of leases, with a slot whose descriptor travels.
+    /// What the other end has not been told of leases, with a file whose descriptor travels.
     pub(super) told: Mutex<Vec<Told>>,
+    pub(super) rings: Rings,
 }
 
 /// What there is to tell, and the lease.
-pub(super) type Told = (Kind, u64, Option<Arc<Held>>);
+pub(super) type Told = (Kind, u64, Sent);
 
 impl Shared {
     pub(super) fn new(socket: OwnedFd, pool: &Pool, quota: usize, is_private: bool) -> Self {
@@ -53,6 +55,7 @@ impl Shared {
             writing: Mutex::default(),
             given: Mutex::default(),
             told: Mutex::default(),
+            rings: Rings::default(),
         });
         pool.add(Arc::downgrade(&inner));
         Self(inner)
@@ -132,8 +135,7 @@ impl End for Shared {
             }
             // The other end may wait for this one to read.
             self.0.read_ready();
-            let input = if self.0.is_reading() { PollFlags::IN } else { PollFlags::empty() };
-            self.0.wait_for(PollFlags::OUT | input, left)?;
+            self.0.wait_for(true, left)?;
         }
     }
 
@@ -152,14 +154,18 @@ impl End for Shared {
             let reading = self.0.look();
             let is_ready = !reading.inbox.is_empty() || reading.end.is_some();
             drop(reading);
-            if is_ready || timeout.is_zero() {
-                return Ok(is_ready);
+            if is_ready {
+                return Ok(true);
             }
             let left = left(*end.get_or_insert_with(|| Instant::now().checked_add(timeout)));
             if left.is_some_and(|left| left.is_zero()) {
-                return Ok(false);
+                // From here on, a message makes the socket readable: an event loop waits for that.
+                self.0.rings.ask(Counter::Bytes);
+                let mut reading = lock(&self.0.reading);
+                self.0.read_all(&mut reading);
+                return Ok(!reading.inbox.is_empty() || reading.end.is_some());
             }
-            self.0.wait_for(PollFlags::IN, left)?;
+            self.0.wait_for(false, left)?;
         }
     }
 
@@ -188,8 +194,34 @@ impl Inner {
         reading
     }
 
-    fn wait_for(&self, events: PollFlags, timeout: Option<Duration>) -> Result<(), Error> {
-        wait(&mut [PollFd::from_borrowed_fd(self.socket(), events)], timeout)
+    /// Waits until something came, or can be written, or so long.
+    fn wait_for(&self, writes: bool, timeout: Option<Duration>) -> Result<(), Error> {
+        let rings = &self.rings;
+        let writes_ring = writes && rings.writes.load(Ordering::Relaxed);
+        let reads = self.is_reading();
+        let is_ready = || (reads && rings.has_bytes()) || (writes_ring && rings.has_room());
+        if rings.is_there() && soon(is_ready) {
+            return Ok(());
+        }
+        let reads_ring = rings.reads.load(Ordering::Relaxed);
+        let mut events = PollFlags::empty();
+        events.set(PollFlags::IN, reads_ring || !writes || reads);
+        events.set(PollFlags::OUT, writes && !writes_ring);
+        // The inbox may be full, so that nothing is read that could wake this end.
+        let tick = writes_ring.then(|| timeout.unwrap_or(TICK).min(TICK));
+        rings.sleepers.fetch_add(1, Ordering::Relaxed);
+        rings.ask(Counter::Bytes);
+        if writes_ring {
+            rings.ask(Counter::Room);
+        }
+        let waited = if is_ready() {
+            Ok(())
+        } else {
+            wait(&mut [PollFd::from_borrowed_fd(self.socket(), events)], tick.or(timeout))
+        };
+        rings.sleepers.fetch_sub(1, Ordering::Relaxed);
+        self.drain(&mut lock(&self.reading));
+        waited
     }
 
     /// Asks the other end to make a sealed file of a lease: its descriptor, `Some(None)` where there is
@@ -223,7 +255,7 @@ impl Inner {
             if left.is_zero() {
                 return Ok(None);
             }
-            readable(&[self.socket()], left.min(TICK))?;
+            self.wait_for(false, Some(left.min(TICK)))?;
         }
     }
 }

@@ -88,10 +88,6 @@ impl Held {
         self.slot().size
     }
 
-    pub(super) fn file(&self) -> BorrowedFd<'_> {
-        self.slot().file.as_fd()
-    }
-
     /// Whether the slot exists, asked after it was dropped.
     pub(super) fn existence(&self) -> Weak<()> {
         Arc::downgrade(&self.slot().alive)
@@ -131,6 +127,13 @@ impl Held {
     pub(super) fn alive(&self) -> usize {
         let memory = self.slot().memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.as_ref().map_or(0, Unsplit::regions)
+    }
+}
+
+/// The file of the slot.
+impl AsFd for Held {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.slot().file.as_fd()
     }
 }
 

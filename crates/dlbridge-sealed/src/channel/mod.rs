@@ -22,6 +22,8 @@ mod raw;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod reading;
 #[cfg(any(target_os = "linux", target_os = "android"))]
+mod ring;
+#[cfg(any(target_os = "linux", target_os = "android"))]
 mod writing;
 
 pub use api::Channel;

@@ -11,6 +11,7 @@ use super::end::{Inner, readable};
 use super::held::Held;
 use super::loan::Loan;
 use super::raw::process;
+use super::ring::{Counter, soon};
 use super::wire::{self, START};
 use crate::raw::{NewFile, Unsplit};
 use crate::refused;
@@ -18,7 +19,7 @@ use crate::refused;
 /// How long a call waits before it looks again: another thread may have read the answer.
 pub(super) const TICK: Duration = Duration::from_millis(5);
 /// How many loans take a free slot without a look at what readers sent.
-const LOANS: u32 = 16;
+const LOANS: u32 = 8;
 const PAGE: usize = 4096;
 
 /// Memory for the messages of one channel or of several, with a limit.
@@ -137,6 +138,7 @@ impl Pool {
             return loan(slot);
         }
         let end = Instant::now().checked_add(timeout);
+        let mut has_asked = false;
         loop {
             let channels = self.channels();
             for channel in &channels {
@@ -149,11 +151,20 @@ impl Pool {
             if left.is_zero() {
                 return Ok(None);
             }
-            let open = channels.iter().filter(|channel| channel.is_reading());
-            if open.clone().count() == 0 && !channels.is_empty() {
+            let open: Vec<_> = channels.iter().filter(|channel| channel.is_reading()).collect();
+            if open.is_empty() && !channels.is_empty() {
                 channels.iter().try_for_each(|channel| channel.check_inbox())?;
             }
-            let sockets: Vec<_> = open.map(|channel| channel.socket()).collect();
+            // What came before it asked to be woken is looked for once more.
+            if !has_asked {
+                has_asked = !soon(|| open.iter().any(|channel| channel.rings.has_bytes()));
+                if has_asked {
+                    open.iter().for_each(|channel| channel.rings.ask(Counter::Bytes));
+                }
+                continue;
+            }
+            has_asked = false;
+            let sockets: Vec<_> = open.iter().map(|channel| channel.socket()).collect();
             readable(&sockets, left.min(TICK))?;
         }
     }

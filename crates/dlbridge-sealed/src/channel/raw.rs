@@ -48,6 +48,11 @@ impl PeerSlot {
         Ok(Self { map, is_private, is_leased: AtomicBool::new(false) })
     }
 
+    /// Where values begin.
+    pub(super) fn start(&self) -> *mut u8 {
+        self.map.as_mut_ptr().wrapping_add(START)
+    }
+
     /// The bytes for values.
     pub(super) fn room(&self) -> usize {
         self.map.len().saturating_sub(START)
@@ -115,7 +120,7 @@ impl Memory {
         len: usize,
     ) -> Result<Tensor, Error> {
         let (base, size) = match self {
-            Self::Slot(slot) => (slot.map.as_mut_ptr().wrapping_add(START), slot.room()),
+            Self::Slot(slot) => (slot.start(), slot.room()),
             Self::Copy(bytes) => (bytes.data_ptr().cast(), bytes.nbytes()),
         };
         assert!(offset <= size && len <= size - offset, "a tensor lies inside its message");

@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, TryLockError, Weak};
 
 use dlbridge::{DType, Error, Tensor};
@@ -17,7 +18,9 @@ use rustix::net::{
 use super::api::lock;
 use super::end::Inner;
 use super::raw::{Memory, Pages, PeerSlot};
+use super::ring::Counter;
 use super::wire::{self, Entry, HEAD, Head, Kind, broken};
+use super::writing::File;
 use crate::{refused, system};
 
 /// Messages that wait to be received: more stay in the socket.
@@ -42,6 +45,8 @@ pub(super) struct Reading {
     pub(super) inbox: VecDeque<(Vec<Entry>, Memory, u64)>,
     /// Leases that this end wants to keep.
     pub(super) asked: HashMap<u64, Weak<Answer>>,
+    /// How the socket ended. The ring may have frames still.
+    ended: Option<Result<(), Error>>,
     /// Why nothing more comes: the end of the stream, or an error.
     pub(super) end: Option<Result<(), Error>>,
 }
@@ -50,10 +55,39 @@ impl Inner {
     /// Reads what has come, unless another thread does.
     pub(super) fn read_ready(&self) {
         match self.reading.try_lock() {
-            Ok(mut reading) => self.read(&mut reading),
-            Err(TryLockError::Poisoned(poisoned)) => self.read(&mut poisoned.into_inner()),
+            Ok(mut reading) => self.read_all(&mut reading),
+            Err(TryLockError::Poisoned(poisoned)) => self.read_all(&mut poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => {}
         }
+    }
+
+    /// Reads what has come, also beside the ring.
+    pub(super) fn read_all(&self, reading: &mut Reading) {
+        // A peer that sends for ever is not read for ever.
+        let _ = (0..MOST_FILES).find(|_| !self.drain(reading));
+        self.read(reading);
+    }
+
+    /// Takes what comes beside the ring from the socket: descriptors, bytes that wake, the end. Whether there may be
+    /// more.
+    pub(super) fn drain(&self, reading: &mut Reading) -> bool {
+        if !self.rings.reads.load(Ordering::Relaxed) || reading.ended.is_some() {
+            return false;
+        }
+        let ended = match self.read_socket(&mut reading.files, &mut [0; 64]) {
+            Ok(None) => return false,
+            Ok(Some(0)) => Ok(()),
+            Err(error) => Err(error),
+            Ok(Some(_)) => {
+                // Another thread may have asked to be woken.
+                if self.rings.sleepers.load(Ordering::Relaxed) > 0 {
+                    self.rings.ask(Counter::Bytes);
+                }
+                return true;
+            }
+        };
+        reading.ended = Some(ended);
+        false
     }
 
     /// Reads frames until the socket is empty or the inbox full. An error ends the stream.
@@ -73,6 +107,7 @@ impl Inner {
             };
             reading.end = Some(end);
             reading.files.clear();
+            self.rings.is_over.store(true, Ordering::Relaxed);
             let _ = shutdown(&self.socket, Shutdown::Both);
             // Nothing is returned any more. Messages that the other end still has keep their values, so no slot
             // of theirs is used again.
@@ -100,13 +135,35 @@ impl Inner {
 
     /// The number of bytes that were read, 0 at the end of the stream; `None` if there are none yet.
     fn read_once(&self, reading: &mut Reading) -> Result<Option<usize>, Error> {
-        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
         let start = reading.filled;
         if reading.buffer.len() < start + READ {
             reading.buffer.resize(start + READ, 0);
         }
-        let mut bytes = [IoSliceMut::new(&mut reading.buffer[start..start + READ])];
+        let bytes = &mut reading.buffer[start..start + READ];
+        let read = if self.rings.reads.load(Ordering::Relaxed) {
+            let read = self.rings.read(bytes)?;
+            if read > 0 {
+                self.wake(Counter::Room);
+            }
+            match &reading.ended {
+                Some(ended) if read == 0 => Some(ended.clone().map(|()| 0)?),
+                _ => (read > 0).then_some(read),
+            }
+        } else {
+            self.read_socket(&mut reading.files, bytes)?
+        };
+        reading.filled += read.unwrap_or_default();
+        Ok(read)
+    }
+
+    fn read_socket(
+        &self,
+        files: &mut VecDeque<OwnedFd>,
+        bytes: &mut [u8],
+    ) -> Result<Option<usize>, Error> {
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut bytes = [IoSliceMut::new(bytes)];
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let received = loop {
             match recvmsg(&self.socket, &mut bytes, &mut control, flags) {
@@ -114,8 +171,6 @@ impl Inner {
                 received => break received,
             }
         };
-        let read = received.as_ref().map_or(0, |received| received.bytes);
-        reading.filled += read;
         let received = match received {
             Err(Errno::AGAIN) => return Ok(None),
             // The other end was closed with frames that it had not read.
@@ -123,8 +178,8 @@ impl Inner {
             received => received.map_err(|error| system("recvmsg", error))?,
         };
         for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(files) = message {
-                reading.files.extend(files);
+            if let RecvAncillaryMessage::ScmRights(found) = message {
+                files.extend(found);
             }
         }
         if received.flags.contains(ReturnFlags::CTRUNC) {
@@ -134,10 +189,10 @@ impl Inner {
                     .into(),
             ));
         }
-        if reading.files.len() > MOST_FILES {
+        if files.len() > MOST_FILES {
             return Err(broken("descriptors without frames".into()));
         }
-        Ok(Some(read))
+        Ok(Some(received.bytes))
     }
 
     /// Takes whole frames from the buffer.
@@ -147,7 +202,8 @@ impl Inner {
         while let Some(head) = rest.first_chunk::<HEAD>() {
             let head = Head::decode(head, false)?;
             let Some((frame, next)) = rest.split_at_checked(head.len()) else { break };
-            rest = next;
+            // What follows a switch wakes this end: it is awake.
+            rest = if head.kind == Kind::Switch { &[] } else { next };
             let (description, values) = frame[HEAD..].split_at(head.described);
             self.take(reading, head, description, values)?;
         }
@@ -173,7 +229,7 @@ impl Inner {
             }
             Kind::Lease | Kind::LeaseNew => {
                 if head.kind == Kind::LeaseNew {
-                    let file = reading.files.pop_front();
+                    let file = self.take_file(reading);
                     let file = file.ok_or_else(|| broken("a slot without a descriptor".into()))?;
                     let slot = Arc::new(PeerSlot::open(&file, self.is_private)?);
                     let is_known = reading.slots.insert(head.slot, slot).is_some();
@@ -203,7 +259,7 @@ impl Inner {
                     broken(format!("lease {} to keep, unknown or kept", head.lease))
                 })?;
                 let (kind, file) = if is_allowed && held.keep() {
-                    (Kind::Kept, Some(held))
+                    (Kind::Kept, Some(held as Arc<dyn File>))
                 } else {
                     (Kind::NotKept, None)
                 };
@@ -212,12 +268,30 @@ impl Inner {
             Kind::Kept | Kind::NotKept => {
                 let asked = reading.asked.remove(&head.lease);
                 let asked = asked.ok_or_else(|| broken("an answer without a question".into()))?;
-                let file = (head.kind == Kind::Kept).then(|| reading.files.pop_front());
+                let file = (head.kind == Kind::Kept).then(|| self.take_file(reading));
                 let file = file.map(|file| file.ok_or_else(|| broken("no descriptor".into())));
                 let file = file.transpose()?;
                 let _ = asked.upgrade().map(|answer| answer.set(file));
             }
+            Kind::Ring => {
+                let file = self.take_file(reading);
+                let file = file.ok_or_else(|| broken("a ring without a descriptor".into()))?;
+                self.rings.accept(PeerSlot::open(&file, false)?)?;
+                self.offer();
+                self.tell(Kind::Forget, 0, None);
+            }
+            Kind::Switch => {
+                if !self.rings.is_there() || self.rings.reads.swap(true, Ordering::Relaxed) {
+                    return Err(broken("a switch without rings, or one more".into()));
+                }
+            }
         }
         Ok(())
+    }
+
+    /// The next descriptor that came: beside a frame, or before it where frames are in a ring.
+    fn take_file(&self, reading: &mut Reading) -> Option<OwnedFd> {
+        while reading.files.is_empty() && self.drain(reading) {}
+        reading.files.pop_front()
     }
 }

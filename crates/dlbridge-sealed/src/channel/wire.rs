@@ -42,6 +42,11 @@ pub(super) enum Kind {
     NotKept = 8,
     /// A message with its values, of any size, between ends that send bytes.
     Bytes = 9,
+    /// The sender has a ring, whose descriptor travels with the frame.
+    Ring = 10,
+    /// The sender has both rings: its next frame is in its own. After this one, the socket has descriptors, each beside a
+    /// byte, and bytes that wake its reader.
+    Switch = 11,
 }
 
 /// The head of a frame.
@@ -91,6 +96,8 @@ impl Head {
             Kind::Kept,
             Kind::NotKept,
             Kind::Bytes,
+            Kind::Ring,
+            Kind::Switch,
         ];
         let find = |number| kinds.into_iter().find(|&kind| kind as u32 == number);
         let kind = find(number(0)).ok_or_else(|| match find(number(0).swap_bytes()) {

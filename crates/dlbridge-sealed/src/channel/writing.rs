@@ -2,25 +2,42 @@
 //! Invariant: nothing here waits. What the socket does not take is kept, in order.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt::Debug;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use dlbridge::Error;
 use rustix::cmsg_space;
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, send, sendmsg};
 
 use super::api::lock;
 use super::end::Inner;
 use super::held::Held;
+use super::ring::Counter;
 use super::wire::{Head, Kind};
 use crate::{refused, system};
 
+/// How many frames an end sends before it makes a ring, which costs 68 KiB and a few calls.
+const OFFER: u64 = 16;
+
+/// A file whose descriptor travels with a frame.
+pub(super) trait File: AsFd + Debug + Send + Sync {}
+
+impl<T: AsFd + Debug + Send + Sync> File for T {}
+
+pub(super) type Sent = Option<Arc<dyn File>>;
+
 #[derive(Default, Debug)]
 pub(super) struct Writing {
-    /// What the socket has not taken yet, and the slot whose descriptor travels with its first byte.
-    pub(super) rest: VecDeque<(Vec<u8>, Option<Arc<Held>>)>,
+    /// What the socket or the ring has not taken yet, and the file whose descriptor travels with its first byte.
+    pub(super) rest: VecDeque<(Vec<u8>, Sent)>,
+    frames: u64,
+    /// Whether the other end was sent the ring of this one.
+    is_offered: bool,
     pub(super) known: HashMap<u32, Weak<()>>,
     pub(super) next: u64,
 }
@@ -73,7 +90,7 @@ impl Given {
 
 impl Inner {
     /// Tells the other end of a lease, without waiting: from a drop, on any thread.
-    pub(super) fn tell(&self, kind: Kind, lease: u64, file: Option<Arc<Held>>) {
+    pub(super) fn tell(&self, kind: Kind, lease: u64, file: Sent) {
         lock(&self.told).push((kind, lease, file));
         // Whoever holds the lock writes it, after what it writes now.
         while let Ok(mut writing) = self.writing.try_lock() {
@@ -96,11 +113,44 @@ impl Inner {
         })
     }
 
+    /// Makes the ring of this end, and tells the other one.
+    pub(super) fn offer(&self) {
+        if let Some(file) = self.rings.offer() {
+            self.tell(Kind::Ring, 0, Some(file));
+        }
+    }
+
+    /// Goes over to the ring, before the next frame. A frame of this size travels whole or not at all.
+    fn switch(&self, writing: &Writing) -> Result<(), Error> {
+        if writing.is_offered && self.rings.is_there() && !self.rings.writes.load(Ordering::Relaxed)
+        {
+            let frame = Head::new(Kind::Switch, 0, 0).encode();
+            let written = self.write_socket(&[IoSlice::new(&frame)], None)?;
+            self.rings.writes.store(written.is_some(), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Wakes the other end if it has asked for that.
+    pub(super) fn wake(&self, wish: Counter) {
+        if !self.rings.is_asked(wish) {
+            return;
+        }
+        if self.rings.writes.load(Ordering::Relaxed) {
+            // A socket that is full wakes it as well, and one that is closed is found by the next look.
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            let _ = send(&self.socket, &[0], flags);
+        } else {
+            // A frame that says nothing.
+            self.tell(Kind::Forget, 0, None);
+        }
+    }
+
     /// Writes the rest of earlier frames and the ends of leases, as far as the socket takes them.
     pub(super) fn write_rest(&self, writing: &mut Writing) -> Result<(), Error> {
         loop {
             while let Some((bytes, file)) = writing.rest.front_mut() {
-                let written = self.write_once(&[IoSlice::new(bytes)], file.as_ref())?;
+                let written = self.write_once(&[IoSlice::new(bytes)], file.as_deref())?;
                 let Some(written) = written else { return Ok(()) };
                 *file = None;
                 if written == bytes.len() {
@@ -109,11 +159,13 @@ impl Inner {
                     bytes.drain(..written);
                 }
             }
+            self.switch(writing)?;
             let told = std::mem::take(&mut *lock(&self.told));
             if told.is_empty() {
                 return Ok(());
             }
             for (kind, lease, file) in told {
+                writing.is_offered |= kind == Kind::Ring;
                 let frame = Head::new(kind, 0, lease).encode();
                 match writing.rest.back_mut() {
                     Some((bytes, None)) if file.is_none() => bytes.extend(frame),
@@ -132,31 +184,56 @@ impl Inner {
         values: &[u8],
         file: Option<&Arc<Held>>,
     ) -> Result<(), Error> {
+        writing.frames += 1;
+        if writing.frames == OFFER {
+            self.offer();
+        }
         self.write_rest(writing)?;
         let head = head.encode();
         let parts = [&head[..], description, values];
         let written = if writing.rest.is_empty() {
-            self.write_once(&parts.map(IoSlice::new), file)?
+            self.write_once(&parts.map(IoSlice::new), file.map(|file| &**file as &dyn File))?
         } else {
             None
         };
         let bytes = written.unwrap_or_default();
         if bytes < parts.iter().map(|part| part.len()).sum() {
             let rest = parts.concat().split_off(bytes);
-            writing.rest.push_back((rest, file.filter(|_| written.is_none()).cloned()));
+            let file = file.filter(|_| written.is_none());
+            writing.rest.push_back((rest, file.map(|file| Arc::clone(file) as Arc<dyn File>)));
         }
         Ok(())
     }
 
-    /// The number of bytes that the socket took, with the descriptor; `None` if it is full.
+    /// The number of bytes that the socket or the ring took, with the descriptor; `None` if it is full.
     fn write_once(
         &self,
         bytes: &[IoSlice<'_>],
-        file: Option<&Arc<Held>>,
+        file: Option<&dyn File>,
+    ) -> Result<Option<usize>, Error> {
+        if !self.rings.writes.load(Ordering::Relaxed) {
+            return self.write_socket(bytes, file);
+        }
+        if self.rings.is_over.load(Ordering::Relaxed) {
+            return Err(system("send", "the other end is closed"));
+        }
+        let is_sent = file.is_some();
+        if is_sent && self.write_socket(&[IoSlice::new(&[0])], file)?.is_none() {
+            return Ok(None);
+        }
+        let written = self.rings.write(bytes)?;
+        self.wake(Counter::Bytes);
+        Ok((is_sent || written > 0).then_some(written))
+    }
+
+    fn write_socket(
+        &self,
+        bytes: &[IoSlice<'_>],
+        file: Option<&dyn File>,
     ) -> Result<Option<usize>, Error> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        let files = file.map(|held| [held.file()]);
+        let files = file.map(|file| [file.as_fd()]);
         if let Some(files) = &files {
             control.push(SendAncillaryMessage::ScmRights(files));
         }

@@ -25,12 +25,19 @@ const KEEP: u32 = 6;
 const KEPT: u32 = 7;
 const NOT_KEPT: u32 = 8;
 /// Where the values of a slot begin.
-const START: usize = 4096;
+pub(crate) const START: usize = 4096;
 /// What a slot needs.
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE);
+pub(crate) const SEALS: SealFlags =
+    SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE);
 const SIZE: i64 = 100_000;
 
-fn frame(kind: u32, description: &[u8], values: &[u8], slot: u32, lease: u64) -> Vec<u8> {
+pub(crate) fn frame(
+    kind: u32,
+    description: &[u8],
+    values: &[u8],
+    slot: u32,
+    lease: u64,
+) -> Vec<u8> {
     let sizes = [kind, description.len() as u32, values.len() as u32, slot];
     let mut frame: Vec<u8> = sizes.iter().flat_map(|number| number.to_ne_bytes()).collect();
     frame.extend(lease.to_ne_bytes());
@@ -41,7 +48,7 @@ fn frame(kind: u32, description: &[u8], values: &[u8], slot: u32, lease: u64) ->
 }
 
 /// The description of a tensor of bytes.
-fn bytes(name: &[u8], shape: &[i64], offset: u64) -> Vec<u8> {
+pub(crate) fn bytes(name: &[u8], shape: &[i64], offset: u64) -> Vec<u8> {
     let mut described = (name.len() as u32).to_ne_bytes().to_vec();
     described.extend(name);
     described.extend([1, 8, 1, 0, shape.len() as u8]);
@@ -50,7 +57,7 @@ fn bytes(name: &[u8], shape: &[i64], offset: u64) -> Vec<u8> {
     described
 }
 
-fn memfd(size: usize, seals: SealFlags) -> OwnedFd {
+pub(crate) fn memfd(size: usize, seals: SealFlags) -> OwnedFd {
     let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
     let mut file = File::from(file.expect("a memfd"));
     file.write_all(&vec![7; size]).expect("room");
@@ -58,7 +65,7 @@ fn memfd(size: usize, seals: SealFlags) -> OwnedFd {
     file.into()
 }
 
-fn send(socket: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) {
+pub(crate) fn send(socket: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(70))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !files.is_empty() {
@@ -92,7 +99,7 @@ fn a_frame_that_is_none_closes_the_channel() {
     let [long, many] = [(128 << 10) + 1, (16 << 10) + 1].map(|size: usize| vec![0; size]);
     for (frame, wanted) in [
         (vec![0; 32], "a frame of kind 0"),
-        (frame(10, &[], &[], 0, 0), "a frame of kind 10"),
+        (frame(99, &[], &[], 0, 0), "a frame of kind 99"),
         (frame(9, &[], &[], 0, u64::MAX), "an end that sends bytes, while this one shares memory"),
         (frame(INLINE, &[], &[], 0, 0)[..31].to_vec(), "ends early"),
         (frame(INLINE, &long, &[], 0, 0), "131073"),

@@ -9,6 +9,8 @@ mod bytes_hostile;
 mod channel;
 #[cfg(target_os = "linux")]
 mod channel_hostile;
+#[cfg(target_os = "linux")]
+mod channel_ring;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod elsewhere;
 #[cfg(target_os = "linux")]
