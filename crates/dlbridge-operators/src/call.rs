@@ -48,28 +48,29 @@ impl Plan {
             let is_whole = self.signature.is_whole && !leading.is_empty();
             let (walked, whole) =
                 if is_whole { (Dims::zeros(0), &leading[..]) } else { (leading.clone(), &[][..]) };
-            let mut walk = Walk::new(walked, parameters.len());
             let mut cores = self.signature.operands().map(Vec::len);
-            for (parameter, slot) in parameters.iter().zip(arguments) {
-                let core = parameter.kind.is_tensor().then(|| cores.next()).flatten();
-                let is_written = matches!(parameter.kind, Kind::InPlace(_));
-                if let (true, Some(operand)) = (is_written, slot.tensor()) {
-                    operand.check_written(parameter.name, arguments)?;
+            Walk::with(walked, parameters.len(), |mut walk| {
+                for (parameter, slot) in parameters.iter().zip(arguments) {
+                    let core = parameter.kind.is_tensor().then(|| cores.next()).flatten();
+                    let is_written = matches!(parameter.kind, Kind::InPlace(_));
+                    if let (true, Some(operand)) = (is_written, slot.tensor()) {
+                        operand.check_written(parameter.name, arguments)?;
+                    }
+                    let placed = walk.add(slot, core.unwrap_or(0), whole, is_written);
+                    placed.map_err(|error| Failure::new(format!("{}: {error}", parameter.name)))?;
                 }
-                let placed = walk.add(slot, core.unwrap_or(0), whole, is_written);
-                placed.map_err(|error| Failure::new(format!("{}: {error}", parameter.name)))?;
-            }
-            for ((dtype, shape), operand) in self.outputs().zip(outputs) {
-                if (dtype, &*shape) != (operand.dtype, &*operand.shape) {
-                    let (shape, other, found) = (&*shape, operand.dtype, &*operand.shape);
-                    return Err(Failure::new(format!(
-                        "expected an output {dtype}{shape:?}, found {other}{found:?}"
-                    )));
+                for ((dtype, shape), operand) in self.outputs().zip(outputs) {
+                    if (dtype, &*shape) != (operand.dtype, &*operand.shape) {
+                        let (shape, other, found) = (&*shape, operand.dtype, &*operand.shape);
+                        return Err(Failure::new(format!(
+                            "expected an output {dtype}{shape:?}, found {other}{found:?}"
+                        )));
+                    }
+                    let core = cores.next().unwrap_or(0);
+                    walk.add(&Slot::Tensor(operand), core, whole, true)?;
                 }
-                let core = cores.next().unwrap_or(0);
-                walk.add(&Slot::Tensor(operand), core, whole, true)?;
-            }
-            walk.call(self.instance)
+                walk.call(self.instance)
+            })
         })
     }
 }

@@ -232,51 +232,53 @@ fn call(
     let is_whole = signature.is_whole
         && all.all(|(one, lane)| reader(one.kind).is_none() || lane.step == 0 || count == 1);
     let leading = if is_whole { Dims::zeros(0) } else { Dims::from(&[count][..]) };
-    let mut walk = Walk::new(leading, lanes.len());
-    let mut cores = signature.operands();
-    let mut copies = Vec::new();
-    for (parameter, lane) in instance.parameters.iter().zip(lanes) {
-        if let Some(read) = reader(parameter.kind) {
-            // SAFETY: NumPy's array of this dtype (T13).
-            unsafe { walk.add_scalars(lane.data, lane.step as i64, read) };
-            continue;
-        }
-        let axes = cores.next().map_or(&[][..], Vec::as_slice);
-        let own: Vec<isize>;
-        (own, strides) = (strides[..axes.len()].to_vec(), &strides[axes.len()..]);
-        let mut shape: Vec<i64> = axes.iter().map(|&axis| extents[axis] as i64).collect();
-        let (mut data, mut bytes, mut step) = (lane.data, own, lane.step);
-        let is_result = |other: &Lane| other.is_written && other.data == data;
-        if is_whole {
-            (shape, bytes, step) = (vec![count], vec![step], 0);
-        } else if !axes.is_empty() && !lane.is_written && lanes.iter().any(is_result) {
-            // NumPy copies an argument that shares memory with a result, except where both are one array.
-            let all: Vec<_> = [count].into_iter().chain(shape.iter().copied()).collect();
-            let steps: Vec<_> = [step].into_iter().chain(bytes).collect();
-            // SAFETY: NumPy's array (T13).
-            let copy = unsafe { copied(data, lane.itemsize, &all, &steps) };
-            data = copy.as_ptr().cast_mut().cast();
-            let strides = contiguous(&all);
-            let in_bytes = |stride: &i64| *stride as isize * lane.itemsize as isize;
-            (step, bytes) = (in_bytes(&strides[0]), strides[1..].iter().map(in_bytes).collect());
-            copies.push(copy);
-        }
-        let mut strides = Dims::zeros(shape.len());
-        for ((stride, &bytes), &extent) in strides.iter_mut().zip(&bytes).zip(&shape) {
-            let itemsize = lane.itemsize.max(1) as isize;
-            if bytes % itemsize != 0 && extent > 1 {
-                return Err(Failure::new(format!(
-                    "{}: expected strides of whole elements, found {bytes} bytes; use np.ascontiguousarray(x)",
-                    parameter.name
-                )));
+    Walk::with(leading, lanes.len(), |mut walk| {
+        let mut cores = signature.operands();
+        let mut copies = Vec::new();
+        for (parameter, lane) in instance.parameters.iter().zip(lanes) {
+            if let Some(read) = reader(parameter.kind) {
+                // SAFETY: NumPy's array of this dtype (T13).
+                unsafe { walk.add_scalars(lane.data, lane.step as i64, read) }?;
+                continue;
             }
-            *stride = (bytes / itemsize) as i64;
+            let axes = cores.next().map_or(&[][..], Vec::as_slice);
+            let own: Vec<isize>;
+            (own, strides) = (strides[..axes.len()].to_vec(), &strides[axes.len()..]);
+            let mut shape: Vec<i64> = axes.iter().map(|&axis| extents[axis] as i64).collect();
+            let (mut data, mut bytes, mut step) = (lane.data, own, lane.step);
+            let is_result = |other: &Lane| other.is_written && other.data == data;
+            if is_whole {
+                (shape, bytes, step) = (vec![count], vec![step], 0);
+            } else if !axes.is_empty() && !lane.is_written && lanes.iter().any(is_result) {
+                // NumPy copies an argument that shares memory with a result, except where both are one array.
+                let all: Vec<_> = [count].into_iter().chain(shape.iter().copied()).collect();
+                let steps: Vec<_> = [step].into_iter().chain(bytes).collect();
+                // SAFETY: NumPy's array (T13).
+                let copy = unsafe { copied(data, lane.itemsize, &all, &steps) };
+                data = copy.as_ptr().cast_mut().cast();
+                let strides = contiguous(&all);
+                let in_bytes = |stride: &i64| *stride as isize * lane.itemsize as isize;
+                (step, bytes) =
+                    (in_bytes(&strides[0]), strides[1..].iter().map(in_bytes).collect());
+                copies.push(copy);
+            }
+            let mut strides = Dims::zeros(shape.len());
+            for ((stride, &bytes), &extent) in strides.iter_mut().zip(&bytes).zip(&shape) {
+                let itemsize = lane.itemsize.max(1) as isize;
+                if bytes % itemsize != 0 && extent > 1 {
+                    return Err(Failure::new(format!(
+                        "{}: expected strides of whole elements, found {bytes} bytes; use np.ascontiguousarray(x)",
+                        parameter.name
+                    )));
+                }
+                *stride = (bytes / itemsize) as i64;
+            }
+            let (dtype, shape) = (dtype(parameter), Dims::from(&shape[..]));
+            let steps = if is_whole { Dims::zeros(0) } else { Dims::from(&[step as i64][..]) };
+            // SAFETY: NumPy's array of this dtype, with these extents and strides, or its copy; a result is written by
+            // this loop alone (T10, T13).
+            unsafe { walk.add_raw(data, dtype, shape, strides, steps, lane.is_written) }?;
         }
-        let (dtype, shape) = (dtype(parameter), Dims::from(&shape[..]));
-        let steps = if is_whole { Dims::zeros(0) } else { Dims::from(&[step as i64][..]) };
-        // SAFETY: NumPy's array of this dtype, with these extents and strides, or its copy; a result is written by
-        // this loop alone (T10, T13).
-        unsafe { walk.add_raw(data, dtype, shape, strides, steps, lane.is_written) };
-    }
-    walk.call(instance)
+        walk.call(instance)
+    })
 }

@@ -15,13 +15,18 @@ use super::operand::{Operand, Slot};
 use crate::operator::{Inner, Scalar, Value};
 use crate::{Failure, Instance};
 
+/// So many parameters need no heap.
+const FEW: usize = 8;
+
 /// The places of a function's parameters, for each index of the leading axes.
-pub(crate) struct Walk<'a> {
+pub(crate) struct Walk<'a, 'p> {
     leading: Dims,
-    places: Vec<Place<'a>>,
+    places: &'p mut [Place<'a>],
+    added: usize,
 }
 
-enum Place<'a> {
+/// Where the arguments for one parameter are.
+pub(crate) enum Place<'a> {
     Read(Part<'a>),
     Write(Part<'a>),
     Absent,
@@ -31,22 +36,59 @@ enum Place<'a> {
 }
 
 /// Where the parts of an operand are.
-struct Part<'a> {
+pub(crate) struct Part<'a> {
     data: *mut c_void,
     dtype: DType,
     shape: Dims,
     strides: Dims,
     /// In bytes, along each leading axis.
     steps: Dims,
-    tensor: MaybeUninit<DLTensor>,
-    room: [MaybeUninit<i64>; MAX_RANK],
     memory: PhantomData<&'a mut c_void>,
 }
 
-impl<'a> Walk<'a> {
-    /// A walk over leading axes, for a function of so many parameters.
-    pub(crate) fn new(leading: Dims, parameters: usize) -> Self {
-        Self { leading, places: Vec::with_capacity(parameters) }
+/// The descriptor of the part at one index. Written when it is used.
+struct Descriptor {
+    tensor: MaybeUninit<DLTensor>,
+    room: [MaybeUninit<i64>; MAX_RANK],
+}
+
+impl Descriptor {
+    const fn new() -> Self {
+        Self { tensor: MaybeUninit::uninit(), room: BorrowedTensor::NO_STRIDES }
+    }
+}
+
+/// So many places: the first of `few`, or `many` if those do not suffice.
+fn room<'r, T>(
+    count: usize,
+    few: &'r mut [T; FEW],
+    many: &'r mut Vec<T>,
+    empty: impl FnMut() -> T,
+) -> &'r mut [T] {
+    if count > FEW {
+        many.resize_with(count, empty);
+        return many;
+    }
+    &mut few[..count]
+}
+
+impl<'a> Walk<'a, '_> {
+    /// Builds a walk over leading axes, for a function of so many parameters.
+    pub(crate) fn with<R>(
+        leading: Dims,
+        parameters: usize,
+        build: impl FnOnce(Walk<'a, '_>) -> R,
+    ) -> R {
+        let (mut few, mut many) = ([const { Place::Absent }; FEW], Vec::new());
+        let places = room(parameters, &mut few, &mut many, || Place::Absent);
+        build(Walk { leading, places, added: 0 })
+    }
+
+    fn push(&mut self, place: Place<'a>) -> Result<(), Failure> {
+        let next = self.places.get_mut(self.added);
+        *next.ok_or_else(|| Failure::new("more arguments than parameters"))? = place;
+        self.added += 1;
+        Ok(())
     }
 
     /// Adds the next parameter, whose tensor has `core` axes of its own. `whole` are leading axes that the function
@@ -66,8 +108,7 @@ impl<'a> Walk<'a> {
             Slot::Tensor(operand) => operand,
             Slot::Absent | Slot::Scalar(_) => {
                 let scalar = if let Slot::Scalar(scalar) = slot { Some(*scalar) } else { None };
-                self.places.push(scalar.map_or(Place::Absent, Place::Scalar));
-                return Ok(());
+                return self.push(scalar.map_or(Place::Absent, Place::Scalar));
             }
         };
         let leading = if whole.is_empty() { &self.leading[..] } else { whole };
@@ -90,8 +131,7 @@ impl<'a> Walk<'a> {
             (Dims::from(whole), steps, Dims::zeros(self.leading.len()))
         };
         // SAFETY: the operand's elements, by its invariant; repeated along axes without a step (R1, R2).
-        unsafe { self.add_raw(operand.data, operand.dtype, shape, strides, steps, is_written) };
-        Ok(())
+        unsafe { self.add_raw(operand.data, operand.dtype, shape, strides, steps, is_written) }
     }
 
     /// Adds a tensor whose strides count elements, and whose steps count bytes.
@@ -107,10 +147,9 @@ impl<'a> Walk<'a> {
         strides: Dims,
         steps: Dims,
         is_written: bool,
-    ) {
-        let (tensor, room) = (MaybeUninit::uninit(), BorrowedTensor::NO_STRIDES);
-        let part = Part { data, dtype, shape, strides, steps, tensor, room, memory: PhantomData };
-        self.places.push(if is_written { Place::Write(part) } else { Place::Read(part) });
+    ) -> Result<(), Failure> {
+        let part = Part { data, dtype, shape, strides, steps, memory: PhantomData };
+        self.push(if is_written { Place::Write(part) } else { Place::Read(part) })
     }
 
     /// Adds a scalar for each index of a walk along one axis.
@@ -123,22 +162,28 @@ impl<'a> Walk<'a> {
         data: *const c_void,
         step: i64,
         read: unsafe fn(*const c_void) -> Scalar,
-    ) {
-        self.places.push(Place::Scalars(data, step, read));
+    ) -> Result<(), Failure> {
+        self.push(Place::Scalars(data, step, read))
     }
 
     /// Calls a function for each index.
     pub(crate) fn call(&mut self, instance: &Instance) -> Result<(), Failure> {
-        let Self { leading, places } = self;
+        let leading = &self.leading;
+        let places = &mut self.places[..self.added];
         if leading.contains(&0) {
             return Ok(());
         }
+        let (mut few, mut many) = ([const { Descriptor::new() }; FEW], Vec::new());
+        let descriptors = room(places.len(), &mut few, &mut many, Descriptor::new);
         let mut index = Dims::zeros(leading.len());
         loop {
-            let values = places.iter_mut().map(|place| place.at(&index));
-            let mut values = values.collect::<Result<Vec<_>, _>>()?;
-            (instance.call)(&mut values)?;
-            drop(values);
+            let (mut few, mut many) = ([const { Value(Inner::Absent) }; FEW], Vec::new());
+            let values = room(places.len(), &mut few, &mut many, || Value(Inner::Absent));
+            for ((value, place), room) in values.iter_mut().zip(&mut *places).zip(&mut *descriptors)
+            {
+                *value = place.at(&index, room)?;
+            }
+            (instance.call)(values)?;
             let Some(axis) = (0..leading.len()).rev().find(|&at| index[at] + 1 < leading[at])
             else {
                 return Ok(());
@@ -170,10 +215,10 @@ fn mismatch() -> Failure {
 
 impl Place<'_> {
     /// The value at an index within the leading axes.
-    fn at(&mut self, index: &[i64]) -> Result<Value<'_>, Error> {
+    fn at<'r>(&'r mut self, index: &[i64], room: &'r mut Descriptor) -> Result<Value<'r>, Error> {
         Ok(Value(match self {
-            Self::Read(part) => Inner::Input(part.at(index)?),
-            Self::Write(part) => Inner::Output(part.at(index)?),
+            Self::Read(part) => Inner::Input(part.at(index, room)?),
+            Self::Write(part) => Inner::Output(part.at(index, room)?),
             Self::Absent => Inner::Absent,
             Self::Scalar(scalar) => Inner::Scalar(*scalar),
             Self::Scalars(data, step, read) => {
@@ -186,10 +231,10 @@ impl Place<'_> {
 }
 
 impl Part<'_> {
-    fn at(&mut self, index: &[i64]) -> Result<Borrowed<'_>, Error> {
+    fn at<'r>(&'r mut self, index: &[i64], to: &'r mut Descriptor) -> Result<Borrowed<'r>, Error> {
         let steps = self.steps.iter().zip(index);
         let bytes: i64 = steps.map(|(step, at)| step.wrapping_mul(*at)).sum();
-        let tensor = self.tensor.write(DLTensor {
+        let tensor = to.tensor.write(DLTensor {
             data: self.data.wrapping_byte_offset(bytes as isize),
             device: Device::CPU.into(),
             ndim: self.shape.len() as i32,
@@ -202,7 +247,7 @@ impl Part<'_> {
             (tensor.shape, tensor.strides) = (ptr::null_mut(), ptr::null_mut());
         }
         // SAFETY: the first of the elements at this index (the invariant; R1, R2), with lists that live as long.
-        Ok(Borrowed(unsafe { BorrowedTensor::from_raw(tensor, &mut self.room, Flags::NONE) }?))
+        Ok(Borrowed(unsafe { BorrowedTensor::from_raw(tensor, &mut to.room, Flags::NONE) }?))
     }
 }
 
