@@ -1,7 +1,7 @@
 """Measures, prints tables, and updates sections of docs/benchmarks.md: see `cargo xtask bench`.
 
 `python benches rust PROGRAM [PART...]`, `python benches python [PART...]`,
-`python benches calls`, `python benches processes PROGRAM`, `python benches julia FILE`, `python benches check`.
+`python benches calls`, `python benches operators`, `python benches processes PROGRAM`, `python benches julia FILE`, `python benches check`.
 `python benches modules NAME...` only builds the modules of other libraries, and prints their folder and versions.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import history
+import operators
 import paths
 import processes
 import sections
@@ -108,6 +109,7 @@ def main() -> None:
     of_python.add_argument("--quick", action="store_true")
     of_python.add_argument("--json")
     commands.add_parser("calls")
+    commands.add_parser("operators")
     commands.add_parser("processes").add_argument("program")
     commands.add_parser("julia").add_argument("file")
     commands.add_parser("check")
@@ -134,6 +136,8 @@ def main() -> None:
         todo = iter([lambda: sections.julia(Path(given.file).read_text())])
     elif given.command == "calls":
         todo = iter([paths.calls])
+    elif given.command == "operators":
+        todo = iter([operators.section])
     elif given.command == "processes":
         todo = iter([lambda: in_processes(Path(given.program))])
     else:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tables import ROOT, Unmeasured, target
 
 SOURCES = ROOT / "benches/python"
-FLOOR, OURS = "floor", "dlbridge"
+FLOOR, OURS, OPERATORS = "floor", "dlbridge", "operators"
 PEERS = [
     "dlpack_rs",
     "dlpark",
@@ -84,7 +84,8 @@ def build(module: str) -> None:
     peer = SOURCES / "peers" / module
     if module in ("meter", FLOOR):
         compile_with("cc", C_FLAGS, list((SOURCES / module).glob("*.c")), module)
-    elif module == OURS:
+    elif module in (OURS, OPERATORS):
+        package = "dlbridge-bench" if module == OURS else "dlbridge-bench-operators"
         run(
             *[
                 "cargo",
@@ -93,7 +94,7 @@ def build(module: str) -> None:
                 "--profile",
                 "wheel",
                 "--package",
-                "dlbridge-bench",
+                package,
             ]
         )
         shutil.copy(target() / f"wheel/libbench_{module}.so", file_of(module))

@@ -150,10 +150,12 @@ def shown(library: str) -> str:
     return library.replace("_", "-")
 
 
-def measure(framework: str, libraries: list[str], *, count: bool, calls: bool) -> str:
+def measure(
+    framework: str, libraries: list[str], script: Path, *, count: bool, calls: bool
+) -> str:
     """The records of one framework's paths, timed or under callgrind."""
     flags, folder = ["--calls"] * calls, dumps(framework)
-    command = [sys.executable, str(SOURCES / "measure.py"), "--framework", framework]
+    command = [sys.executable, str(script), "--framework", framework]
     if count:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -186,6 +188,7 @@ def measured(
     *,
     time: bool,
     calls: bool = False,
+    script: Path = SOURCES / "measure.py",
 ) -> Results:
     """Times (if `time`) and counts the paths of each installed framework."""
     results = Results()
@@ -193,7 +196,7 @@ def measured(
     for framework in frameworks:
         if time:
             results.read_records(
-                measure(framework, libraries, count=False, calls=calls)
+                measure(framework, libraries, script, count=False, calls=calls)
             )
             if framework not in results.versions:
                 continue
@@ -202,7 +205,8 @@ def measured(
                 "instructions are not counted: no valgrind: install your system's package"
             )
             continue
-        results.read_records(measure(framework, libraries, count=True, calls=calls))
+        lines = measure(framework, libraries, script, count=True, calls=calls)
+        results.read_records(lines)
         files = sorted(dumps(framework).glob("dump*"))
         results.read_dumps(file.read_text(errors="replace") for file in files)
     return results

@@ -39,7 +39,7 @@ pub(crate) struct Options {
     part: Option<String>,
 }
 
-const SUITES: [&str; 5] = ["rust", "python", "calls", "processes", "julia"];
+const SUITES: [&str; 6] = ["rust", "python", "calls", "operators", "processes", "julia"];
 
 /// Runs the measurements of one language, or of all.
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -64,7 +64,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             steps.step(&format!("measure: {suite}"), || match *suite {
                 "rust" => rust(&venv, part, write),
                 "python" => in_python(&venv, options, write),
-                "calls" => Ok(cmd!(venv.sh, "python benches {write...} calls").run()?),
+                "calls" | "operators" => {
+                    Ok(cmd!(venv.sh, "python benches {write...} {suite}").run()?)
+                }
                 "processes" => in_processes(&venv, write),
                 _ => in_julia(&venv, write),
             });

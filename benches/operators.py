@@ -1,0 +1,173 @@
+"""The section on operators: calls of one in Rust beside the same operator in C++, C and Python."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from build import C_FLAGS, SOURCES, build, compile_with, modules, run
+from paths import Results, measured
+from tables import Rows, Section, Unmeasured, number, table
+
+FOLDER = SOURCES / "operators"
+# The ways of calling: title, and the goal as a multiple of the floor.
+WAYS = {
+    "torch": ("PyTorch, an operator without a gradient", None),
+    "torch-with-gradient": (
+        "PyTorch, an operator that has one, of a tensor that needs none",
+        1.1,
+    ),
+    "torch-gradient": (
+        "the same, of a tensor that requires grad: the graph is recorded",
+        None,
+    ),
+    "torch-compile": ("the same inside `torch.compile`, between two additions", 1.1),
+    "jax": ("JAX, `jit`", 1.1),
+    "jax-call": ("JAX, called without `jit`", None),
+    "jax-loop": ("JAX, 1,000 calls in one compiled loop", None),
+    "numpy": ("NumPy, one vector, by a generalised ufunc", 1.1),
+    "numpy-each": ("NumPy, one vector, by a ufunc of elements", 1.1),
+    "numpy-rows": ("NumPy, 1,000 vectors, by a generalised ufunc", None),
+}
+# The implementations. The floor of each way comes first.
+NAMES = {
+    "torch": {
+        "floor": "C++: `TORCH_LIBRARY`, autograd in C++",
+        "torch-stable": "C++: PyTorch's stable ABI, autograd in Python",
+    },
+    "jax": {
+        "floor": "C++: a handler that does nothing",
+        "ffi": "C++: the same operator",
+    },
+    "numpy": {"floor": "C"},
+}
+COMMON = {
+    "custom-op": "`torch.library.custom_op`",
+    "dlbridge": "dlbridge",
+    "dlbridge-call": "dlbridge, as `scale(x, 2.0)`",
+}
+CPP = ["-O3", "-shared", "-fPIC", "-Wall"]
+
+
+def included(package: str, *folders: str) -> list[str]:
+    """The compiler's flags for the headers in a package."""
+    found = importlib.util.find_spec(package)
+    if not found or not found.origin:
+        raise Unmeasured(
+            f"{package} is not installed: cargo xtask bench operators --with {package}"
+        )
+    return [
+        word
+        for folder in folders
+        for word in ("-isystem", str(Path(found.origin).parent / folder))
+    ]
+
+
+def build_operators() -> None:
+    import numpy as np
+
+    build("meter")
+    build("operators")
+    libraries = str(Path(included("torch", "lib")[1]))
+    flags = included("torch", "include", "include/torch/csrc/api/include")
+    for name in ("torch", "torch_stable"):
+        end = ["-L", libraries, "-lc10", "-ltorch_cpu"]
+        out = modules() / f"bench_{name}.so"
+        run("c++", *CPP, "-std=c++20", *flags, FOLDER / f"{name}.cpp", "-o", out, *end)
+    flags = included("jaxlib", "include")
+    run(
+        "c++",
+        *CPP,
+        "-std=c++17",
+        *flags,
+        FOLDER / "xla.cpp",
+        "-o",
+        modules() / "bench_xla.so",
+    )
+    compile_with(
+        "cc", [*C_FLAGS, "-isystem", np.get_include()], [FOLDER / "ufunc.c"], "ufunc"
+    )
+
+
+def rows_of(results: Results, way: str, names: dict[str, str]) -> Rows:
+    title, goal = WAYS[way]
+    shown: Rows = []
+    for library, name in names.items():
+        costs = [
+            results.get(way, library, what) for what in ("nanoseconds", "instructions")
+        ]
+        if costs[0] is None:
+            continue
+        floors = [
+            results.get(way, "floor", what) for what in ("nanoseconds", "instructions")
+        ]
+        ratios = [
+            own / floor if own and floor else None
+            for own, floor in zip(costs, floors, strict=True)
+        ]
+        # Instructions do not depend on other programs.
+        ratio = ratios[1] or ratios[0]
+        verdict = (
+            ""
+            if library != "dlbridge" or goal is None or not ratio
+            else "ok"
+            if ratio <= goal
+            else "over"
+        )
+        cells = [
+            number(costs[0], ",.0f"),
+            number(ratios[0], ".2f"),
+            number(costs[1], ",.0f"),
+            number(ratios[1], ".2f"),
+        ]
+        shown.append(
+            [
+                "" if shown else title,
+                name,
+                *cells,
+                f"{goal:.2f}" if goal and library == "dlbridge" else "-",
+                verdict,
+            ]
+        )
+    return shown
+
+
+def section() -> Section:
+    build_operators()
+    script = FOLDER / "calls.py"
+    results = measured(list(NAMES), ["all"], "", time=True, script=script)
+    cells: Rows = []
+    for framework, names in NAMES.items():
+        for way in (way for way in WAYS if way.split("-")[0] == framework):
+            cells += rows_of(results, way, names | COMMON)
+    notes = "".join(f"\n- {note}" for note in results.notes)
+    versions = ", ".join(
+        f"{name} {version}" for name, version in sorted(results.versions.items())
+    )
+    heads = "way | operator | ns | x floor | instructions | x floor | goal | "
+    body = f"""\
+An operator that multiplies four `float32` by a number, in Rust ([dlbridge-operators](guide/operators.md)) and in other languages
+([benches/python/operators](../benches/python/operators)). The number is the cost of a whole call from Python, so that of the framework's own dispatcher is in all rows.
+`x floor` is a multiple of the first row of each way, `goal` what dlbridge is to reach. The median of 31 rounds, in which they take turns; instructions by callgrind.
+
+{versions}
+
+{table(heads, "llrrrrrl", cells)}{notes}"""
+
+    def draw() -> Any:
+        import charts
+
+        panels = []
+        for framework, names in NAMES.items():
+            for way in (way for way in WAYS if way.split("-")[0] == framework):
+                floor = results.get(way, "floor", "nanoseconds")
+                shown = [
+                    (name.replace("`", ""), [(taken / floor, "dlbridge" in name)])
+                    for library, name in (names | COMMON).items()
+                    if library != "floor"
+                    and (taken := results.get(way, library, "nanoseconds"))
+                ]
+                panels.append((WAYS[way][0].replace("`", ""), shown, WAYS[way][1]))
+        subtitle = "time of a call, as a multiple of that of C or C++; logarithmic axis"
+        return charts.bars("Operators", subtitle, panels)
+
+    return Section("Operators", body, "operators", "operators", draw)
