@@ -1,21 +1,22 @@
 //! Handles: short byte strings that open sealed tensors in another process, whichever way they came.
 //! Invariant: a file is sent only to a process of this user that knows a secret of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 #[cfg(target_os = "android")]
 use std::os::android::net::SocketAddrExt;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 #[cfg(target_os = "linux")]
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dlbridge::Error;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::raw::is_of_this_user;
@@ -36,11 +37,12 @@ type Key = [u8; 16];
 /// sockets are.
 type Machine = [u8; 44];
 
-/// How long the maker waits for a process that opens a handle, and how long such a process waits for
-/// its turn.
+/// How long the maker waits for a process that opens a handle, for how many of them at once, and how long such a
+/// process waits for its turn.
+const CLIENTS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(1);
 const TURN: Duration = Duration::from_secs(30);
-/// How long the maker waits when it has no descriptor left.
+/// How long the maker waits when it has no descriptor left, before it looks again.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How often a [handle](SealedTensors::handle) opens its tensors.
@@ -211,6 +213,7 @@ fn start(place: &'static Next, process: u32) -> Result<(), Error> {
     let name = random()?;
     let listener = address(&name).and_then(|name| UnixListener::bind_addr(&name));
     let listener = listener.map_err(|error| system("bind", error))?;
+    listener.set_nonblocking(true).map_err(|error| system("ioctl", error))?;
     let (sender, receiver) = mpsc::channel::<&'static Server>();
     let serve = move || receiver.iter().for_each(|server| server.serve(&listener));
     let thread = thread::Builder::new().name("dlbridge-handles".into()).spawn(serve);
@@ -224,24 +227,43 @@ fn start(place: &'static Next, process: u32) -> Result<(), Error> {
 }
 
 impl Server {
+    /// Answers each client as soon as it has sent its secret, so that a silent one delays no other.
     fn serve(&self, listener: &UnixListener) {
+        let mut clients = VecDeque::<(UnixStream, Instant)>::new();
         loop {
             match listener.accept() {
+                Ok((client, _)) => clients.push_back((client, Instant::now())),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => wait(listener, &clients),
+                // No descriptor is left, but those of silent clients.
+                Err(_) if clients.is_empty() => thread::sleep(PAUSE),
+                Err(_) => drop(clients.pop_front()),
+            }
+            clients.retain(|(client, since)| {
                 // A process that goes, or sends another secret, gets nothing.
-                Ok((client, _)) => drop(self.answer(&client)),
-                Err(_) => thread::sleep(PAUSE),
+                since.elapsed() < PATIENCE && matches!(self.answer(client), Ok(false))
+            });
+            if clients.len() > CLIENTS {
+                clients.pop_front();
             }
         }
     }
 
-    fn answer(&self, mut client: &UnixStream) -> Result<(), Error> {
+    /// Whether the client is done; not before it has sent its secret.
+    fn answer(&self, mut client: &UnixStream) -> Result<bool, Error> {
         if !is_of_this_user(client)? {
-            return Ok(());
+            return Ok(true);
         }
-        limit(client, PATIENCE)?;
+        client.set_nonblocking(true).map_err(|error| system("ioctl", error))?;
         let mut secret = Key::default();
-        client.read_exact(&mut secret).map_err(|error| system("read", error))?;
-        self.open(&secret)?.map_or(Ok(()), |file| send_file(client, &file))
+        match client.read(&mut secret) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            // It is sent as one.
+            Ok(read) if read == secret.len() => {
+                self.open(&secret)?.map_or(Ok(()), |file| send_file(client, &file))?;
+            }
+            _ => {}
+        }
+        Ok(true)
     }
 
     fn open(&self, secret: &Key) -> Result<Option<OwnedFd>, Error> {
@@ -263,6 +285,21 @@ impl Server {
         if shared.expected == 0 {
             table.remove(secret);
         }
+    }
+}
+
+/// Waits for the next client, or until one has sent its secret, or its time is over.
+fn wait(listener: &UnixListener, clients: &VecDeque<(UnixStream, Instant)>) {
+    let sockets = clients.iter().map(|(client, _)| client.as_fd());
+    let mut fds: Vec<_> = std::iter::once(listener.as_fd())
+        .chain(sockets)
+        .map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN))
+        .collect();
+    let left = clients.front().map(|(_, since)| PATIENCE.saturating_sub(since.elapsed()));
+    let left = left.and_then(|left| Timespec::try_from(left).ok());
+    // More sockets than the limit of descriptors allows, for instance.
+    if poll(&mut fds, left.as_ref()).is_err() {
+        thread::sleep(PAUSE);
     }
 }
 
