@@ -170,7 +170,7 @@ impl Frame {
             Filled::Buffers(buffers) => Arc::clone(buffers),
             #[cfg(any(target_os = "linux", target_os = "android"))]
             Filled::Slot(held) => {
-                let (description, buffers) = (held.description.clone(), vec![held.copy()?]);
+                let (description, buffers) = (held.plan.description.clone(), vec![held.copy()?]);
                 Arc::new(Buffers { description, buffers })
             }
         };

@@ -86,11 +86,11 @@ impl End for Shared {
                 "expected a loan of this channel or its pool, found one of a channel that sends bytes".into(),
             ));
         };
-        let described = held.description.len();
+        let described = held.plan.description.len();
         if held.is_inline() {
-            let head = Head { described, values: held.len, ..Head::new(Kind::Inline, 0, 0) };
+            let head = Head { described, values: held.plan.len, ..Head::new(Kind::Inline, 0, 0) };
             return held.with_values(|values| {
-                self.0.write(&mut writing, head, &held.description, values, None)
+                self.0.write(&mut writing, head, &held.plan.description, values, None)
             });
         }
         writing.next += 1;
@@ -110,7 +110,7 @@ impl End for Shared {
         let kind = if is_new { Kind::LeaseNew } else { Kind::Lease };
         let head = Head { described, ..Head::new(kind, held.number(), lease) };
         let file = is_new.then_some(held);
-        let written = self.0.write(&mut writing, head, &held.description, &[], file);
+        let written = self.0.write(&mut writing, head, &held.plan.description, &[], file);
         written.inspect_err(|_| {
             drop(lock(&self.0.given).take_back(lease));
             if is_new {

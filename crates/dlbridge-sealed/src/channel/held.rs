@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use dlbridge::Error;
 
 use super::buffer::Buffer;
-use super::pool::{Pool, Slot};
+use super::pool::{Plan, Pool, Slot};
 use super::wire::{Entry, INLINE, START};
 use crate::header;
 use crate::raw::{Region, Unsplit};
@@ -18,10 +18,7 @@ use crate::raw::{Region, Unsplit};
 #[derive(Debug)]
 pub(super) struct Held {
     slot: Option<Slot>,
-    pub(super) entries: Vec<Entry>,
-    /// The entries as they travel, and the size of their values.
-    pub(super) description: Vec<u8>,
-    pub(super) len: usize,
+    pub(super) plan: Arc<Plan>,
     pool: Pool,
     /// A reader may still have it: it is not used again.
     retired: AtomicBool,
@@ -29,20 +26,14 @@ pub(super) struct Held {
 }
 
 impl Held {
-    pub(super) fn new(
-        slot: Slot,
-        pool: Pool,
-        entries: Vec<Entry>,
-        description: Vec<u8>,
-        len: usize,
-    ) -> Self {
+    pub(super) fn new(slot: Slot, pool: Pool, plan: Arc<Plan>) -> Self {
         let (slot, retired, is_kept) = (Some(slot), AtomicBool::new(false), OnceLock::new());
-        Self { slot, entries, description, len, pool, retired, is_kept }
+        Self { slot, plan, pool, retired, is_kept }
     }
 
     /// A copy of the values, from the file: the mapping is gone once it is sealed.
     pub(super) fn copy(&self) -> Result<Buffer, Error> {
-        let mut buffer = Buffer::zeroed(self.len)?;
+        let mut buffer = Buffer::zeroed(self.plan.len)?;
         self.slot().file.read(START, buffer.as_mut())?;
         Ok(buffer)
     }
@@ -52,7 +43,7 @@ impl Held {
     pub(super) fn keep(&self) -> bool {
         *self.is_kept.get_or_init(|| {
             let slot = self.slot();
-            let entries = self.entries.iter();
+            let entries = self.plan.entries.iter();
             let declared =
                 entries.map(|entry| (entry.name.clone(), entry.dtype, entry.shape.clone()));
             let header =
@@ -65,7 +56,7 @@ impl Held {
             bytes[..START].copy_from_slice(&header);
             // What is left of earlier messages is not passed on with the file.
             let mut end = START;
-            for entry in &self.entries {
+            for entry in &self.plan.entries {
                 bytes[end..START + entry.offset].fill(0);
                 end = START + entry.offset + entry.len;
             }
@@ -101,12 +92,12 @@ impl Held {
     pub(super) fn with_values<T>(&self, work: impl FnOnce(&[u8]) -> T) -> T {
         let mut memory = self.slot().memory.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = memory.as_mut().and_then(Unsplit::restart).expect("filled, and never sealed");
-        work(&bytes[START..START + self.len])
+        work(&bytes[START..START + self.plan.len])
     }
 
     /// Whether the message is so small that its values travel, and no lease.
     pub(super) fn is_inline(&self) -> bool {
-        self.len <= INLINE
+        self.plan.len <= INLINE
     }
 
     /// The mapping of a slot that is being filled.
@@ -115,12 +106,12 @@ impl Held {
         memory.as_mut()
     }
 
-    pub(super) fn regions(&mut self) -> Result<Vec<Option<Region>>, Error> {
+    pub(super) fn regions<T>(&mut self, part: impl Fn(Region) -> T) -> Result<Vec<T>, Error> {
         let memory = self.slot.as_mut().map(|slot| slot.memory.get_mut());
         let memory = memory.map(|memory| memory.unwrap_or_else(PoisonError::into_inner));
         let memory = memory.and_then(Option::as_mut).expect("sealed after it was sent");
         let range = |entry: &Entry| START + entry.offset..START + entry.offset + entry.len;
-        self.entries.iter().map(|entry| memory.split(&range(entry)).map(Some)).collect()
+        self.plan.entries.iter().map(|entry| memory.split(&range(entry)).map(&part)).collect()
     }
 
     /// How many regions are alive.

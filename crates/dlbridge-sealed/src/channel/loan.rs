@@ -55,8 +55,7 @@ impl AsMut<[u8]> for Part {
 impl Loan {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) fn in_slot(mut held: Held) -> Result<Self, Error> {
-        let regions = held.regions()?;
-        let parts = regions.into_iter().map(|region| region.map(Part::Slot)).collect();
+        let parts = held.regions(|region| Some(Part::Slot(region)))?;
         Ok(Self { parts, memory: Memory::Slot(held), channel: None })
     }
 
@@ -78,7 +77,7 @@ impl Loan {
     fn entries(&self) -> &[Entry] {
         match &self.memory {
             #[cfg(any(target_os = "linux", target_os = "android"))]
-            Memory::Slot(held) => &held.entries,
+            Memory::Slot(held) => &held.plan.entries,
             Memory::Buffers { entries, .. } => entries,
         }
     }

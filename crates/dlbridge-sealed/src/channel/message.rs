@@ -1,8 +1,6 @@
 //! A message that was received.
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dlbridge::{ArcTensor, Error, Tensor};
@@ -19,7 +17,7 @@ use crate::{SealedTensors, seal};
 /// and all its tensors are dropped. Nothing is copied.
 #[derive(Debug)]
 pub struct Message {
-    entries: Vec<Entry>,
+    entries: Arc<[Entry]>,
     memory: Memory,
 }
 
@@ -54,14 +52,14 @@ impl Own {
 
 impl Message {
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(super) fn leased(entries: Vec<Entry>, lease: Lease) -> Self {
+    pub(super) fn leased(entries: Arc<[Entry]>, lease: Lease) -> Self {
         Self { entries, memory: Memory::Leased(Arc::new(lease)) }
     }
 
     /// One tensor for each entry.
     pub(super) fn own(entries: Vec<Entry>, tensors: Vec<Tensor>) -> Self {
         let tensors = tensors.into_iter().map(|tensor| Mutex::new(Own::Exclusive(Some(tensor))));
-        Self { entries, memory: Memory::Own(tensors.collect()) }
+        Self { entries: entries.into(), memory: Memory::Own(tensors.collect()) }
     }
 
     /// The names of the tensors, in the order of the sender.
@@ -111,7 +109,7 @@ impl Message {
     /// # Errors
     ///
     /// [`OutOfMemory`](Error::OutOfMemory).
-    pub fn into_tensors(mut self) -> Result<Vec<(String, Tensor)>, Error> {
+    pub fn into_tensors(self) -> Result<Vec<(String, Tensor)>, Error> {
         let exclusive = |place: usize| match &self.memory {
             Memory::Own(tensors) => match &mut *lock(&tensors[place]) {
                 Own::Exclusive(tensor) => tensor.take(),
@@ -123,7 +121,7 @@ impl Message {
         let tensor =
             |place| exclusive(place).map_or_else(|| self.tensor_at(place)?.to_contiguous(), Ok);
         let tensors = (0..self.entries.len()).map(tensor).collect::<Result<Vec<_>, Error>>()?;
-        let names = self.entries.drain(..).map(|entry| entry.name);
+        let names = self.entries.iter().map(|entry| entry.name.clone());
         Ok(names.zip(tensors).collect())
     }
 

@@ -42,13 +42,29 @@ pub(super) struct Reading {
     pages: Pages,
     pub(super) files: VecDeque<OwnedFd>,
     pub(super) slots: HashMap<u32, Arc<PeerSlot>>,
-    pub(super) inbox: VecDeque<(Vec<Entry>, Memory, u64)>,
+    pub(super) inbox: VecDeque<(Arc<[Entry]>, Memory, u64)>,
+    /// The last description, the size that it was read for, and what it says.
+    last: Option<(Vec<u8>, usize, Arc<[Entry]>)>,
     /// Leases that this end wants to keep.
     pub(super) asked: HashMap<u64, Weak<Answer>>,
     /// How the socket ended. The ring may have frames still.
     ended: Option<Result<(), Error>>,
     /// Why nothing more comes: the end of the stream, or an error.
     pub(super) end: Option<Result<(), Error>>,
+}
+
+impl Reading {
+    /// What a description says of so many bytes. Most messages of a stream have that of the one before.
+    fn describe(&mut self, description: &[u8], size: usize) -> Result<Arc<[Entry]>, Error> {
+        if let Some((last, enough, entries)) = &self.last {
+            if last == description && *enough <= size {
+                return Ok(Arc::clone(entries));
+            }
+        }
+        let entries: Arc<[Entry]> = wire::describe(description, size)?.into();
+        self.last = Some((description.to_vec(), size, Arc::clone(&entries)));
+        Ok(entries)
+    }
 }
 
 impl Inner {
@@ -222,7 +238,7 @@ impl Inner {
     ) -> Result<(), Error> {
         match head.kind {
             Kind::Inline => {
-                let entries = wire::describe(description, values.len())?;
+                let entries = reading.describe(description, values.len())?;
                 let size = [values.len() as i64];
                 let copy = Tensor::from_bytes(DType::U8, &size, values)?;
                 reading.inbox.push_back((entries, Memory::Copy(copy), 0));
@@ -237,13 +253,13 @@ impl Inner {
                         return Err(broken(format!("slot {} once more, or too many", head.slot)));
                     }
                 }
-                let slot = reading.slots.get(&head.slot);
+                let slot = reading.slots.get(&head.slot).cloned();
                 let slot = slot.ok_or_else(|| broken(format!("slot {}, unknown", head.slot)))?;
-                let entries = wire::describe(description, slot.room())?;
+                let entries = reading.describe(description, slot.room())?;
                 if !slot.lease(&mut reading.pages) {
                     return Err(broken(format!("slot {}, whose lease has not ended", head.slot)));
                 }
-                let memory = Memory::Slot(Arc::clone(slot));
+                let memory = Memory::Slot(slot);
                 reading.inbox.push_back((entries, memory, head.lease));
             }
             Kind::Bytes => return Err(wire::mixed(false)),
