@@ -12,7 +12,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use dlbridge::ffi::stopping;
+use dlbridge::ffi::{from_owner_raw, stopping};
+use dlbridge::sys::DLTensor;
 use dlbridge::{DType, Device, Flags, Tensor, layout};
 use pyo3::Borrowed;
 use pyo3::ffi::{self, Py_ssize_t, PyObject};
@@ -239,11 +240,14 @@ pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Te
     }
     let buffer = Acquired::new(object)?;
     if let Some((len, dtype)) = buffer.line()? {
-        let Buffer { buf, readonly, .. } = *buffer.0;
+        let Buffer { buf: data, readonly, .. } = *buffer.0;
         let flags = if readonly != 0 { Flags::READ_ONLY } else { Flags::NONE };
-        let builder = Tensor::builder(Owner::new(buffer)).dtype(dtype).shape(&[len]);
-        // SAFETY: as below (F8, T3).
-        return Ok(Some(unsafe { builder.build_raw(buf, Device::CPU, flags) }?));
+        let (mut shape, mut strides) = ([len], [1]);
+        let (shape, strides) = (shape.as_mut_ptr(), strides.as_mut_ptr());
+        let (device, dtype, ndim, byte_offset) = (Device::CPU.into(), dtype.into(), 1, 0);
+        let tensor = DLTensor { data, device, ndim, dtype, shape, strides, byte_offset };
+        // SAFETY: one number each for shape and strides, which live during the call; as below (F8, T3).
+        return Ok(Some(unsafe { from_owner_raw(Owner::new(buffer), &tensor, flags) }?));
     }
     let memory = buffer.memory()?;
     // SAFETY: a buffer's memory stays where it is, as it is described, until it is released (PEP
@@ -287,7 +291,8 @@ impl Acquired {
             obj: ptr::null_mut(),
             len: 0,
             itemsize: 0,
-            readonly: 0,
+            // Not all zeros: the compiler would allocate by `calloc`, a tenth of the import more.
+            readonly: 1,
             ndim: 0,
             format: ptr::null_mut(),
             shape: ptr::null_mut(),
