@@ -121,7 +121,7 @@ impl Borrowed {
     fn end_other(&self, borrow: u32) {
         match borrow & WRITES {
             0 => table().release_without_slot(),
-            _ => table().release_write(borrow & !WRITES, descriptor(&self.tensor)),
+            _ => table().release_write(borrow & !WRITES),
         }
     }
 

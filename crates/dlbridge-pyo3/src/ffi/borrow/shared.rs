@@ -12,7 +12,7 @@ use super::table::Table;
 use crate::ffi::interpreter::attached;
 
 /// The name says the layout of `Table`: another layout needs another number.
-const NAME: &CStr = c"dlbridge.borrows.2";
+const NAME: &CStr = c"dlbridge.borrows.3";
 
 /// The table of this extension module, which is used if no other module was first.
 static OWN: Table = Table::new();
@@ -74,7 +74,7 @@ fn shared(py: Python<'_>) -> PyResult<&'static Table> {
     let own = unsafe { Bound::from_owned_ptr_or_err(py, own) }?;
     let names = py.import(intern!(py, "sys"))?.dict();
     let found =
-        names.call_method1(intern!(py, "setdefault"), (intern!(py, "_dlbridge_borrows_2"), own))?;
+        names.call_method1(intern!(py, "setdefault"), (intern!(py, "_dlbridge_borrows_3"), own))?;
     // SAFETY: attached; the function checks the type and the name (F1, F4).
     let table = unsafe { ffi::PyCapsule_GetPointer(found.as_ptr(), NAME.as_ptr()) };
     if table.is_null() {
@@ -122,14 +122,14 @@ mod tests {
             assert!(ptr::eq(first, shared(py).expect("the same")));
             // A module that is loaded afterwards.
             let names = py.import("sys").expect("sys").dict();
-            let capsule = names.get_item("_dlbridge_borrows_2").expect("a dict").expect("set");
+            let capsule = names.get_item("_dlbridge_borrows_3").expect("a dict").expect("set");
             // SAFETY: attached; the function checks the type and the name (F1, F4).
             let table = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), NAME.as_ptr()) };
             assert!(ptr::eq(table.cast::<Table>(), first));
             // Something else under the name is no table; each module then has its own.
-            names.set_item("_dlbridge_borrows_2", 1).expect("a dict");
+            names.set_item("_dlbridge_borrows_3", 1).expect("a dict");
             assert!(shared(py).is_err());
-            names.set_item("_dlbridge_borrows_2", capsule).expect("a dict");
+            names.set_item("_dlbridge_borrows_3", capsule).expect("a dict");
         });
     }
 }

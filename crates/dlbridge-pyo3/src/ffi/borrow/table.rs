@@ -9,7 +9,7 @@
 //! except in the slot of a writer that is being checked.
 
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::thread;
 
 use super::range::{Bytes, measure, named};
@@ -36,15 +36,17 @@ const FLAGS: usize = WRITES | PINNED | KEPT;
 
 const _: () = assert!(align_of::<DLTensor>() > FLAGS);
 
+/// Less than the number of any slot.
+const LOCKED: isize = -1;
+
 /// The borrows of a process.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// 1 while a thread checks a borrow to write, or a borrow to read while there are writers.
-    lock: AtomicUsize,
-    /// The number of slots that were ever used if there is no writer, otherwise 0: one comparison tells
-    /// a reader that it has nothing else to do.
-    quiet: AtomicUsize,
+    /// The number of slots that were ever used if there is no writer, otherwise 0; `LOCKED` while a thread checks a
+    /// borrow to write, or a borrow to read while there are writers. One comparison tells a reader that it
+    /// has nothing else to do, and one operation both locks the table and holds readers up.
+    quiet: AtomicIsize,
     /// The number of slots that were ever used.
     used: AtomicUsize,
     writers: AtomicUsize,
@@ -59,8 +61,7 @@ impl Table {
     pub(crate) const fn new() -> Self {
         const { assert!(FREE == 0) };
         Self {
-            lock: AtomicUsize::new(0),
-            quiet: AtomicUsize::new(0),
+            quiet: AtomicIsize::new(0),
             used: AtomicUsize::new(0),
             writers: AtomicUsize::new(0),
             without_slot: AtomicUsize::new(0),
@@ -101,7 +102,7 @@ impl Table {
             }
             // The exchange is sequentially consistent: either this load finds that a writer is being
             // checked, or that writer finds the slot.
-            if number < self.quiet.load(Ordering::SeqCst) {
+            if (number as isize) < self.quiet.load(Ordering::SeqCst) {
                 return Ok(number as u32);
             }
             // SAFETY: the caller's duty.
@@ -160,7 +161,7 @@ impl Table {
             }
         }
         if kind == Kind::Write {
-            self.locked(|| self.end_writer());
+            self.locked(|| self.add_writers(-1));
         }
         number
     }
@@ -200,7 +201,6 @@ impl Table {
         let word = tensor.expose_provenance() | WRITES;
         self.locked(|| {
             self.add_writers(1);
-            self.quiet.store(0, Ordering::SeqCst);
             let number = self.fill(word);
             if let Some(number) = number {
                 self.note_used(number);
@@ -220,7 +220,7 @@ impl Table {
             if let Some(number) = number {
                 self.free_locked(number as u32);
             }
-            self.end_writer();
+            self.add_writers(-1);
             Err(conflict)
         })
     }
@@ -246,9 +246,12 @@ impl Table {
     }
 
     /// Ends a borrow to write, on any thread.
-    pub(crate) fn release_write(&self, number: u32, tensor: *const DLTensor) {
-        self.free(number, tensor.addr() | WRITES);
-        self.locked(|| self.end_writer());
+    pub(crate) fn release_write(&self, number: u32) {
+        self.locked(|| {
+            self.free_locked(number);
+            self.add_writers(-1);
+        });
+        self.next.store(number as usize, Ordering::Relaxed);
     }
 
     #[inline]
@@ -268,30 +271,19 @@ impl Table {
 
     /// Frees a slot under the lock, where no other thread has pinned it.
     fn free_locked(&self, number: u32) {
-        self.slots[number as usize].store(FREE, Ordering::SeqCst);
+        self.slots[number as usize % SLOTS].store(FREE, Ordering::Release);
     }
 
     /// Called under the lock, which orders all that only its holders access.
-    fn end_writer(&self) {
-        if self.add_writers(-1) == 0 {
-            self.quiet.store(self.used.load(Ordering::Relaxed), Ordering::Release);
-        }
-    }
-
-    /// Called under the lock.
-    fn add_writers(&self, more: isize) -> usize {
+    fn add_writers(&self, more: isize) {
         let writers = self.writers.load(Ordering::Relaxed).wrapping_add_signed(more);
         self.writers.store(writers, Ordering::Relaxed);
-        writers
     }
 
     /// Called under the lock.
     fn note_used(&self, number: usize) {
         let used = self.used.load(Ordering::Relaxed).max(number + 1);
         self.used.store(used, Ordering::Relaxed);
-        if self.writers.load(Ordering::Relaxed) == 0 {
-            self.quiet.store(used, Ordering::Release);
-        }
     }
 
     /// Fills a free slot, of which the next one probably is one; `None` if there is none.
@@ -346,7 +338,7 @@ impl Table {
 
     /// Runs a function of a few hundred instructions, which does not lock, under the lock.
     pub(super) fn locked<R>(&self, function: impl FnOnce() -> R) -> R {
-        while !exchange(&self.lock, 0, 1) {
+        while self.quiet.swap(LOCKED, Ordering::SeqCst) == LOCKED {
             thread::yield_now();
         }
         let result = function();
@@ -355,7 +347,9 @@ impl Table {
     }
 
     pub(super) fn free_the_lock(&self) {
-        self.lock.store(0, Ordering::Release);
+        let is_quiet = self.writers.load(Ordering::Relaxed) == 0;
+        let quiet = if is_quiet { self.used.load(Ordering::Relaxed) as isize } else { 0 };
+        self.quiet.store(quiet, Ordering::Release);
     }
 }
 
