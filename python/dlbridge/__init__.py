@@ -11,21 +11,24 @@ dlbridge.Tensor([0.0, 1.0, 2.0, 3.0], shape=(4,), dtype=float32, device=cpu)
 copying. Every framework imports a `Tensor` with its own `from_dlpack`; `memoryview` accepts it as
 well. `inspect` shows the descriptor that an object exports.
 
-On Linux, `seal` copies arrays into memory that other processes read without a copy, and `channel`
-makes a stream of arrays to another process.
+On Linux, `seal` copies arrays into memory that other processes read without a copy. `channel`
+makes a stream of arrays to another process: over shared memory on Linux, as bytes elsewhere.
 """
 
-import sys
 from typing import Protocol
 
 from dlbridge._inspect import Description, inspect
 from dlbridge._native import (
     DLPACK_VERSION,
+    Channel,
+    Loan,
+    Message,
     SealedTensors,
     Tensor,
     UnsealedTensors,
     __version__,
     arange,
+    channel,
     empty_sealed,
     fill,
     from_bytes,
@@ -38,13 +41,17 @@ from dlbridge._native import (
 
 __all__ = [
     "DLPACK_VERSION",
+    "Channel",
     "Description",
+    "Loan",
+    "Message",
     "SealedTensors",
     "SupportsDLPack",
     "Tensor",
     "UnsealedTensors",
     "__version__",
     "arange",
+    "channel",
     "empty_sealed",
     "fill",
     "from_bytes",
@@ -62,10 +69,3 @@ class SupportsDLPack(Protocol):
 
     # The types of JAX's arrays list no other method of DLPack.
     def __dlpack__(self) -> object: ...
-
-
-if sys.platform == "linux":
-    from dlbridge._native import Channel, Loan, Message, channel
-
-    __all__ += ["Channel", "Loan", "Message", "channel"]
-    __all__.sort()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable
 from multiprocessing import reduction
 from typing import Any, Protocol
@@ -12,7 +13,7 @@ from dlbridge._native import Channel, Message
 
 
 class _Sent(Protocol):
-    def detach(self) -> int: ...
+    def detach(self) -> Any: ...
 
 
 class _Descriptor:
@@ -23,14 +24,23 @@ class _Descriptor:
         return self.number
 
 
-def _send(channel: Channel) -> tuple[Callable[..., Any], tuple[_Sent]]:
-    return _receive, (reduction.DupFd(channel.fileno()),)
+def _send(channel: Channel) -> tuple[Callable[..., Any], tuple[_Sent, bool]]:
+    if sys.platform == "win32":
+        import socket
+        from multiprocessing.resource_sharer import DupSocket
+
+        own = socket.fromfd(channel.fileno(), socket.AF_INET, socket.SOCK_STREAM)
+        return _receive, (DupSocket(own), True)
+    return _receive, (reduction.DupFd(channel.fileno()), not channel.shares_memory)
 
 
-def _receive(sent: _Sent) -> Channel:
+def _receive(sent: _Sent, by_bytes: bool) -> Channel:
+    if sys.platform == "win32":
+        with sent.detach() as own:
+            return Channel(own, by_bytes=by_bytes)
     descriptor = sent.detach()
     try:
-        return Channel(_Descriptor(descriptor))
+        return Channel(_Descriptor(descriptor), by_bytes=by_bytes)
     finally:
         os.close(descriptor)
 
@@ -45,7 +55,12 @@ async def receive(channel: Channel) -> Message:
             if not future.done():
                 future.set_result(None)
 
-        loop.add_reader(channel.fileno(), wake)
+        try:
+            loop.add_reader(channel.fileno(), wake)
+        except NotImplementedError:
+            # The event loop of Windows waits for no socket of another library.
+            await asyncio.to_thread(channel.wait, 0.1)
+            continue
         try:
             await readable
         finally:

@@ -1,33 +1,40 @@
-//! `Channel`: streams of tensors between processes, over memory that is used again (Linux).
+//! `Channel`: streams of tensors between processes, over memory that is used again (Linux), or as bytes.
 //! Invariant: no call waits with the GIL held, and none longer than `TICK` without a look at signals.
-#![cfg(any(target_os = "linux", target_os = "android"))]
+#![cfg(any(unix, windows))]
 #![allow(unsafe_code, reason = "borrows a descriptor by its number")]
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::net::TcpStream;
+#[cfg(unix)]
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+#[cfg(unix)]
 use std::os::unix::net::UnixStream;
+#[cfg(windows)]
+use std::os::windows::io::{AsRawSocket, AsSocket, BorrowedSocket, OwnedSocket as OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dlbridge::DType;
 use dlbridge_pyo3::{Error, PyTensor, Result, TensorObject};
-use dlbridge_sealed::{Channel, Loan, Message, Pool};
+use dlbridge_sealed::{Channel, Loan, Pool};
 use pyo3::exceptions::{PyBufferError, PyEOFError, PyKeyError, PyTimeoutError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyList, PyMapping};
+use pyo3::types::PyMapping;
 
-use crate::sealed::{SealedObject, declared, entry, exception};
+use crate::message::MessageObject;
+use crate::sealed::{declared, entry, exception};
 
 /// The longest time without a look at signals.
-const TICK: Duration = Duration::from_millis(50);
+pub(crate) const TICK: Duration = Duration::from_millis(50);
 /// The limit of the memory of an end, in bytes.
 const LIMIT: usize = 256 << 20;
 
-/// An end of a stream of tensors between two processes on one machine.
+/// An end of a stream of tensors between two processes.
 ///
-/// `socket` is one end of `socket.socketpair()`, or a connected Unix socket, or an object with its
-/// `fileno()`. Both ends send and receive; `limit` is how many bytes this end allocates for what it sends,
-/// `share` another end of this process that uses the same memory, for a message to several readers.
+/// `socket` is a connected socket, of Unix or TCP, or an object with its `fileno()`. Both ends send and receive.
+/// Over a Unix socket on Linux they share the memory of a message; over TCP, on other systems and if `by_bytes` is true, values
+/// travel as bytes. `limit` is how many bytes this end allocates for what it sends, and the most bytes of one message; `share` another end of
+/// this process that uses the same memory, for a message to several readers.
 #[pyclass(frozen, weakref, name = "Channel", module = "dlbridge")]
 pub(crate) struct ChannelObject(Channel, Pool);
 
@@ -35,19 +42,21 @@ pub(crate) struct ChannelObject(Channel, Pool);
 impl ChannelObject {
     #[new]
     #[pyo3(
-        signature = (socket, /, *, limit=LIMIT, share=None),
-        text_signature = "(socket, /, *, limit=268435456, share=None)"
+        signature = (socket, /, *, limit=LIMIT, share=None, by_bytes=false),
+        text_signature = "(socket, /, *, limit=268435456, share=None, by_bytes=False)"
     )]
-    fn new(socket: &Bound<'_, PyAny>, limit: usize, share: Share<'_, '_>) -> Result<Self> {
-        let number: i32 = socket.call_method0(intern!(socket.py(), "fileno"))?.extract()?;
+    fn new(
+        socket: &Bound<'_, PyAny>,
+        limit: usize,
+        share: Share<'_, '_>,
+        by_bytes: bool,
+    ) -> Result<Self> {
+        let number: i64 = socket.call_method0(intern!(socket.py(), "fileno"))?.extract()?;
         if number < 0 {
             let message = format!("socket: expected an open socket, found descriptor {number}");
             return Err(PyValueError::new_err(message).into());
         }
-        // SAFETY: a call of the system, which refuses a number that is no descriptor (F10).
-        let caller = unsafe { BorrowedFd::borrow_raw(number) };
-        let own = caller.try_clone_to_owned().map_err(PyErr::from)?;
-        Self::create(socket.py(), own.into(), limit, share)
+        Self::create(socket.py(), duplicate(number)?, limit, share, by_bytes)
     }
 
     /// Loan memory for tensors, a dict of names to pairs of a shape and a dtype: to be filled, then sent.
@@ -125,9 +134,18 @@ impl ChannelObject {
         py.detach(|| self.0.kept())
     }
 
+    /// Whether the receiver reads the memory of the sender. Otherwise values travel as bytes.
+    #[getter]
+    fn shares_memory(&self) -> bool {
+        self.0.shares_memory()
+    }
+
     /// The number of the socket's descriptor, which is closed with this object.
-    fn fileno(&self) -> i32 {
-        self.0.as_fd().as_raw_fd()
+    fn fileno(&self) -> i64 {
+        #[cfg(unix)]
+        return self.0.as_fd().as_raw_fd().into();
+        #[cfg(windows)]
+        return self.0.as_socket().as_raw_socket() as i64;
     }
 
     /// End the stream. Messages that were received stay valid.
@@ -148,15 +166,34 @@ impl ChannelObject {
 impl ChannelObject {
     fn create(
         py: Python<'_>,
-        socket: UnixStream,
+        socket: OwnedFd,
         limit: usize,
         share: Share<'_, '_>,
+        by_bytes: bool,
     ) -> Result<Self> {
         // Registers the class with the picklers of multiprocessing.
         py.import(intern!(py, "dlbridge._channel"))?;
-        // Consumers in Python may ignore `readonly`.
         let pool = share.map_or_else(|| Pool::new(limit), |other| other.get().1.clone());
-        Ok(Self(Channel::with_pool(socket, &pool, usize::MAX, true), pool))
+        #[cfg(unix)]
+        let socket = {
+            let socket = UnixStream::from(socket);
+            // An error says that the socket is of another kind.
+            if socket.local_addr().is_ok() {
+                // Consumers in Python may ignore `readonly`.
+                let channel = if by_bytes {
+                    Channel::by_bytes(socket, &pool)
+                } else {
+                    Channel::with_pool(socket, &pool, usize::MAX, true)
+                };
+                return Ok(Self(channel, pool));
+            }
+            OwnedFd::from(socket)
+        };
+        #[cfg(not(unix))]
+        let _ = by_bytes;
+        let socket = TcpStream::from(socket);
+        socket.peer_addr().map_err(PyErr::from)?;
+        Ok(Self(Channel::by_bytes(socket, &pool), pool))
     }
 
     fn wait_for_loan(&self, py: Python<'_>, tensors: &[(String, DType, Vec<i64>)]) -> Result<Loan> {
@@ -202,17 +239,40 @@ type Share<'a, 'py> = Option<&'a Bound<'py, ChannelObject>>;
 /// [7, 7, 7]
 #[pyfunction]
 #[pyo3(
-    signature = (*, limit=LIMIT, share=None),
-    text_signature = "(*, limit=268435456, share=None)"
+    signature = (*, limit=LIMIT, share=None, by_bytes=false),
+    text_signature = "(*, limit=268435456, share=None, by_bytes=False)"
 )]
 pub(crate) fn channel(
     py: Python<'_>,
     limit: usize,
     share: Share<'_, '_>,
+    by_bytes: bool,
 ) -> Result<(ChannelObject, ChannelObject)> {
-    let (one, other) = UnixStream::pair().map_err(PyErr::from)?;
-    let first = ChannelObject::create(py, one, limit, share)?;
-    Ok((first, ChannelObject::create(py, other, limit, None)?))
+    let sockets = py.import(intern!(py, "socket"))?.call_method0(intern!(py, "socketpair"))?;
+    let (one, other): (Bound<'_, PyAny>, Bound<'_, PyAny>) = sockets.extract()?;
+    let first = ChannelObject::new(&one, limit, share, by_bytes)?;
+    let second = ChannelObject::new(&other, limit, None, by_bytes)?;
+    for socket in [one, other] {
+        socket.call_method0(intern!(py, "close"))?;
+    }
+    Ok((first, second))
+}
+
+/// The socket of a number, by a descriptor of our own.
+fn duplicate(number: i64) -> PyResult<OwnedFd> {
+    #[cfg(unix)]
+    {
+        let number = i32::try_from(number)?;
+        // SAFETY: a call of the system, which refuses a number that is no descriptor (F10).
+        let caller = unsafe { BorrowedFd::borrow_raw(number) };
+        Ok(caller.try_clone_to_owned()?)
+    }
+    #[cfg(windows)]
+    {
+        // SAFETY: a call of the system, which refuses a number that is no socket (F10).
+        let caller = unsafe { BorrowedSocket::borrow_raw(number as u64) };
+        Ok(caller.try_clone_to_owned()?)
+    }
 }
 
 /// Memory for the tensors of a message, writable until it is sent; `Channel.loan` makes it.
@@ -284,77 +344,8 @@ impl LoanObject {
     }
 }
 
-/// Tensors that another process sent. Its memory is used again when this object and all arrays made of it are
-/// deleted.
-#[pyclass(frozen, weakref, name = "Message", module = "dlbridge")]
-pub(crate) struct MessageObject(Message);
-
-#[pymethods]
-impl MessageObject {
-    /// A tensor over the memory of the message, read-only. A write through PyTorch, which ignores that, goes to
-    /// a copy of the page.
-    fn __getitem__(&self, name: &str) -> Result<TensorObject> {
-        Ok(TensorObject::new(self.0.tensor(name).map_err(unknown)?))
-    }
-
-    /// A writable copy of a tensor, in memory of its own.
-    fn copy(&self, name: &str) -> Result<TensorObject> {
-        Ok(TensorObject::new(self.0.to_owned(name).map_err(unknown)?))
-    }
-
-    /// The tensors in a sealed file, for values that outlive the stream.
-    ///
-    /// The other process gives up the memory, so nothing is copied; a small message is. It does so when it next loans,
-    /// sends or receives: wait for that, `TimeoutError` after `timeout` seconds.
-    #[pyo3(signature = (timeout=None))]
-    fn keep(&self, py: Python<'_>, timeout: Option<f64>) -> Result<SealedObject> {
-        let end = deadline(timeout)?;
-        loop {
-            let left = end.map_or(TICK, |end| end.saturating_duration_since(Instant::now()));
-            let kept = py.detach(|| self.0.keep(left.min(TICK))).map_err(exception)?;
-            if let Some(sealed) = kept {
-                return Ok(SealedObject(sealed));
-            }
-            if left.is_zero() {
-                let message = "expected that the other process uses its end, found no answer in the time; \
-                               call keep() again, or copy()";
-                return Err(PyTimeoutError::new_err(message).into());
-            }
-            py.check_signals()?;
-        }
-    }
-
-    /// The tensors by their names.
-    fn tensors<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
-        let dict = PyDict::new(py);
-        for name in self.0.names() {
-            dict.set_item(name, TensorObject::new(self.0.tensor(name).map_err(unknown)?))?;
-        }
-        Ok(dict)
-    }
-
-    /// The names of the tensors.
-    fn keys(&self) -> Vec<&str> {
-        self.0.names().collect()
-    }
-
-    /// The size of all tensors in bytes.
-    #[getter]
-    fn nbytes(&self) -> usize {
-        self.0.nbytes()
-    }
-
-    fn __len__(&self) -> usize {
-        self.0.names().len()
-    }
-
-    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
-        PyList::new(py, self.0.names())?.try_iter()
-    }
-}
-
 /// The end of so many seconds; `None` for ever.
-fn deadline(timeout: Option<f64>) -> Result<Option<Instant>> {
+pub(crate) fn deadline(timeout: Option<f64>) -> Result<Option<Instant>> {
     let seconds = timeout.map(Duration::try_from_secs_f64).transpose();
     let seconds = seconds.map_err(|error| PyValueError::new_err(format!("timeout: {error}")))?;
     Ok(seconds.and_then(|seconds| Instant::now().checked_add(seconds)))
@@ -364,7 +355,7 @@ fn gone() -> PyErr {
     PyValueError::new_err("expected a loan, found one that was sent or returned; call loan() again")
 }
 
-fn unknown(error: dlbridge::Error) -> Error {
+pub(crate) fn unknown(error: dlbridge::Error) -> Error {
     match error {
         dlbridge::Error::UnknownName { name, .. } => Error::Python(PyKeyError::new_err(name)),
         error => exception(error),

@@ -8,6 +8,7 @@ mod create;
 mod dispatch;
 mod fill;
 mod inspect;
+mod message;
 mod sealed;
 #[cfg(feature = "testing")]
 mod testing;
@@ -52,11 +53,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("DLPACK_VERSION", dlpack_version())?;
     module.add_class::<TensorObject>()?;
-    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[cfg(any(unix, windows))]
     {
         module.add_class::<channel::ChannelObject>()?;
         module.add_class::<channel::LoanObject>()?;
-        module.add_class::<channel::MessageObject>()?;
+        module.add_class::<message::MessageObject>()?;
         module.add_function(wrap_pyfunction!(channel::channel, module)?)?;
     }
     module.add_class::<sealed::SealedObject>()?;
