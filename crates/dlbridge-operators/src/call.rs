@@ -7,7 +7,7 @@ use dlbridge::ffi::{Dims, catch};
 use crate::Failure;
 use crate::operator::{Instance, Kind, Operator, Parameter};
 use crate::raw::operand::{Operand, Slot};
-use crate::raw::walk::Walk;
+use crate::raw::walk::{Walk, once};
 use crate::signature::{Axis, Resolved, Signature};
 
 /// The extents and the instance of a call.
@@ -39,33 +39,44 @@ impl Plan {
     pub(crate) fn run<'a, O: Operator>(
         &self,
         arguments: &[Slot<'a>],
-        outputs: impl Iterator<Item = Operand<'a>>,
+        outputs: Vec<Operand<'a>>,
     ) -> Result<(), Failure> {
         guarded::<O>(|| {
             let parameters = self.instance.parameters;
             let leading = &self.resolved.leading;
+            for (parameter, slot) in parameters.iter().zip(arguments) {
+                if let (Kind::InPlace(_), Some(operand)) = (parameter.kind, slot.tensor()) {
+                    operand.check_written(parameter.name, arguments)?;
+                }
+            }
+            for ((dtype, shape), operand) in self.outputs().zip(&outputs) {
+                if (dtype, &*shape) != (operand.dtype, &*operand.shape) {
+                    let (shape, other, found) = (&*shape, operand.dtype, &*operand.shape);
+                    return Err(Failure::new(format!(
+                        "expected an output {dtype}{shape:?}, found {other}{found:?}"
+                    )));
+                }
+            }
+            let mut shapes = arguments.iter().filter_map(Slot::shape);
+            if leading.is_empty() || self.signature.is_whole && shapes.all(|one| one == &**leading)
+            {
+                return once(self.instance, arguments, &outputs);
+            }
             // The function sees all axes, so there is one call.
-            let is_whole = self.signature.is_whole && !leading.is_empty();
-            let (walked, whole) =
-                if is_whole { (Dims::zeros(0), &leading[..]) } else { (leading.clone(), &[][..]) };
+            let (walked, whole) = if self.signature.is_whole {
+                (Dims::zeros(0), &leading[..])
+            } else {
+                (leading.clone(), &[][..])
+            };
             let mut cores = self.signature.operands().map(Vec::len);
             Walk::with(walked, parameters.len(), |mut walk| {
                 for (parameter, slot) in parameters.iter().zip(arguments) {
                     let core = parameter.kind.is_tensor().then(|| cores.next()).flatten();
                     let is_written = matches!(parameter.kind, Kind::InPlace(_));
-                    if let (true, Some(operand)) = (is_written, slot.tensor()) {
-                        operand.check_written(parameter.name, arguments)?;
-                    }
                     let placed = walk.add(slot, core.unwrap_or(0), whole, is_written);
                     placed.map_err(|error| Failure::new(format!("{}: {error}", parameter.name)))?;
                 }
-                for ((dtype, shape), operand) in self.outputs().zip(outputs) {
-                    if (dtype, &*shape) != (operand.dtype, &*operand.shape) {
-                        let (shape, other, found) = (&*shape, operand.dtype, &*operand.shape);
-                        return Err(Failure::new(format!(
-                            "expected an output {dtype}{shape:?}, found {other}{found:?}"
-                        )));
-                    }
+                for operand in outputs {
                     let core = cores.next().unwrap_or(0);
                     walk.add(&Slot::Tensor(operand), core, whole, true)?;
                 }

@@ -120,7 +120,8 @@ def single(results):
 def make_torch(about, register, module):
     import torch
 
-    register(str(next(Path(torch.__file__).parent.glob("lib/*torch_cpu.*"))))
+    library = str(next(Path(torch.__file__).parent.glob("lib/*torch_cpu.*")))
+    has_autograd = register(library, known_in_torch())
     name = f"{about['namespace']}::{about['name']}"
     operator = getattr(getattr(torch.ops, about["namespace"]), about["name"])
     count = len(about["inputs"])
@@ -172,7 +173,7 @@ def make_torch(about, register, module):
             found = gradients_of(about, found, tensors, lambda tensor: None, total)
             return (*found, *(None for _ in ctx.scalars))
 
-        torch.library.register_autograd(name, backward, setup_context=setup_context)
+        differentiate(about, operator, has_autograd, backward, setup_context)
     else:
 
         def no_backward(ctx, *gradients):
@@ -180,8 +181,50 @@ def make_torch(about, register, module):
                 f"{name} has no gradient: declare `backward = ...` in Rust, or pass x.detach()"
             )
 
-        torch.library.register_autograd(name, no_backward)
+        differentiate(about, operator, has_autograd, no_backward)
     return operator
+
+
+def known_in_torch():
+    """Two tensors, autograd's dispatch keys and the function for a thread's keys: functions of PyTorch are compared with them."""
+    import torch
+
+    try:
+        excluded = torch._C._dispatch_tls_local_exclude_set
+        before = excluded().raw_repr()
+        with torch._C._AutoDispatchBelowAutograd():
+            keys = excluded().raw_repr() & ~before
+        samples = torch.zeros(1), torch.zeros(1, requires_grad=True)
+    except (AttributeError, RuntimeError):
+        return None
+    # There are none in inference mode.
+    return (*samples, keys, excluded) if keys else None
+
+
+def differentiate(about, operator, has_autograd, backward, setup_context=None):
+    """Registers a gradient. If the operator has a kernel for autograd, that calls another operator for tensors that need one."""
+    import torch
+
+    name = f"{about['namespace']}::{about['name']}"
+    if not has_autograd:
+        torch.library.register_autograd(name, backward, setup_context=setup_context)
+        return
+
+    def forward(ctx, *arguments):
+        with torch._C._AutoDispatchBelowAutograd():
+            results = operator(*arguments)
+        if setup_context:
+            setup_context(ctx, arguments, results)
+        return results
+
+    functions = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    function = type(about["name"], (torch.autograd.Function,), functions)
+    other = f"_{about['name']}_autograd"
+    library = torch.library.Library(about["namespace"], "FRAGMENT")
+    library.define(other + str(operator.default._schema).removeprefix(name))
+    apply = lambda *arguments: function.apply(*arguments)
+    library.impl(other, apply, "CompositeImplicitAutograd")
+    LIBRARIES.append(library)
 
 
 def written_in_torch(about, operator):
@@ -295,8 +338,11 @@ def make_jax(about, target, module):
             return jax.jit(differentiable(values))
         return jax.jit(lambda *tensors: call(tensors, values))
 
+    def array(tensor):
+        return tensor if isinstance(tensor, jax.Array) else jax.numpy.asarray(tensor)
+
     def function(*arguments):
-        tensors = each(jax.numpy.asarray, arguments[:count])
+        tensors = each(array, arguments[:count])
         return compiled(tuple(arguments[count:]))(*tensors)
 
     return function

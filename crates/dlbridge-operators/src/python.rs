@@ -13,6 +13,7 @@ use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple};
 
 use crate::call::{Plan, check, parameters, tensors};
 use crate::operator::{Kind, Parameter, Scalar};
+use crate::raw::autograd::Known;
 use crate::raw::operand::{Operand, Slot};
 use crate::raw::{numpy, torch, xla};
 use crate::signature::Axis;
@@ -63,7 +64,8 @@ impl AddOperator for Bound<'_, PyModule> {
             let library: PathBuf = arguments.get_item(0)?.extract()?;
             let too_old = |error: Failure| PyImportError::new_err(error.to_string());
             torch::load::<O>(&library).map_err(too_old)?;
-            torch::register::<O>(&space).map_err(raised)
+            let known: Option<Known<'_>> = arguments.get_item(1)?.extract()?;
+            torch::register::<O>(&space, known.as_ref()).map_err(raised)
         })?;
         let target = xla::capsule::<O>(py)?;
         let ufunc = |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
@@ -164,7 +166,7 @@ fn eager<O: Operator>(arguments: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
     let made = made.collect::<Result<Vec<Tensor>, _>>();
     let mut results = made.map_err(dlbridge_pyo3::Error::from)?;
     let outputs = results.iter_mut().map(Operand::filling).collect::<Result<Vec<_>, _>>();
-    plan.run::<O>(&slots, outputs.map_err(failed)?.into_iter()).map_err(raised)?;
+    plan.run::<O>(&slots, outputs.map_err(failed)?).map_err(raised)?;
     let caller = arguments.get_item(0)?;
     let give = |result: Tensor| Ok(PyTensor::from(result).to_caller(&caller)?);
     let mut results = results.into_iter().map(give).collect::<PyResult<Vec<_>>>()?;

@@ -1,6 +1,7 @@
 //! Signatures in the notation of NumPy's generalised ufuncs: `(n,d),(m,d)->(n,m)`.
 //! Invariant: a resolved signature has one extent for each name, and broadcast leading axes.
 
+use std::ffi::CString;
 use std::sync::OnceLock;
 
 use dlbridge::ffi::Dims;
@@ -32,18 +33,22 @@ pub(crate) struct Signature {
 
 /// A signature that is parsed at its first use.
 #[derive(Debug)]
-pub struct Parsed(OnceLock<Result<Signature, Failure>>);
+pub struct Parsed {
+    signature: OnceLock<Result<Signature, Failure>>,
+    /// The names in PyTorch of the operator, and of that which Python differentiates.
+    pub(crate) names: OnceLock<[CString; 2]>,
+}
 
 impl Parsed {
     /// A signature that is not parsed yet.
     #[must_use]
     #[allow(clippy::new_without_default, reason = "a static")]
     pub const fn new() -> Self {
-        Self(OnceLock::new())
+        Self { signature: OnceLock::new(), names: OnceLock::new() }
     }
 
     pub(crate) fn get(&'static self, text: &str) -> Result<&'static Signature, Failure> {
-        self.0.get_or_init(|| Signature::parse(text)).as_ref().map_err(Clone::clone)
+        self.signature.get_or_init(|| Signature::parse(text)).as_ref().map_err(Clone::clone)
     }
 }
 

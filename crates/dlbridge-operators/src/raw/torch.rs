@@ -1,7 +1,7 @@
 //! PyTorch's stable C shim: registers an operator and its CPU kernel, found in the library that is loaded.
 //! Invariant: no Rust panic leaves a kernel; PyTorch's exception is raised when nothing is left to drop but a text.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::Path;
 use std::ptr;
 use std::sync::OnceLock;
@@ -10,19 +10,23 @@ use dlbridge::DType;
 use dlbridge::ffi::{Dims, catch};
 use libloading::Library;
 
+use super::autograd::{self, Known};
 use super::operand::{Operand, Slot, contiguous};
 use crate::call::{Plan, parameters};
 use crate::operator::{Kind, Scalar};
 use crate::{Failure, Operator};
 
-type Code = i32;
-type Handle = *mut c_void;
-type Kernel = unsafe extern "C-unwind" fn(*mut u64, u64, u64);
+pub(super) type Code = i32;
+pub(super) type Handle = *mut c_void;
+pub(super) type Kernel = unsafe extern "C-unwind" fn(*mut u64, u64, u64);
 
 macro_rules! shim {
     ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// The functions of the shim, by name (F5).
-        struct Shim {
+        #[derive(Debug)]
+        pub(super) struct Shim {
+            /// PyTorch's library, which stays open until the process ends.
+            pub(super) library: Library,
             $($name: unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?,)*
             /// From PyTorch 2.13 on.
             torch_delete_stable_ivalue: Option<unsafe extern "C-unwind" fn(*mut u64) -> Code>,
@@ -32,7 +36,7 @@ macro_rules! shim {
             /// # Safety
             ///
             /// The library is PyTorch's, which exports these functions with these types (F5).
-            unsafe fn load(library: &Library) -> Result<Self, Failure> {
+            unsafe fn load(library: Library) -> Result<Self, Failure> {
                 Ok(Self {
                     $($name: {
                         // SAFETY: the caller's duty.
@@ -44,6 +48,7 @@ macro_rules! shim {
                     // SAFETY: as above.
                     torch_delete_stable_ivalue: unsafe { library.get(b"torch_delete_stable_ivalue\0") }
                         .ok().map(|found| *found),
+                    library,
                 })
             }
         }
@@ -107,46 +112,39 @@ fn find(library: &Path) -> Result<&'static Shim, Failure> {
     let opened = unsafe { Library::new(library) };
     let opened = opened.map_err(|error| Failure::new(format!("PyTorch's library: {error}")))?;
     // SAFETY: PyTorch's library (F5).
-    let loaded = unsafe { Shim::load(&opened) }?;
-    // The functions are used until the process ends.
-    std::mem::forget(opened);
+    let loaded = unsafe { Shim::load(opened) }?;
     Ok(SHIM.get_or_init(|| loaded))
 }
 
-/// Registers an operator with the PyTorch that was [loaded](load).
-pub(crate) fn register<O: Operator>(namespace: &str) -> Result<(), Failure> {
+/// Registers an operator with the PyTorch that was [loaded](load). Returns whether its autograd needs no Python for
+/// tensors without gradients: see [`autograd`].
+pub(crate) fn register<O: Operator>(
+    namespace: &str,
+    known: Option<&Known<'_>>,
+) -> Result<bool, Failure> {
     let shim = SHIM.get().ok_or_else(|| Failure::new("PyTorch is not loaded"))?;
-    let text =
-        |text: String| CString::new(text).map_err(|_| Failure::new("expected a name without NUL"));
-    let (space, name) = (text(namespace.to_owned())?, text(O::NAME.to_owned())?);
-    let schema = text(schema::<O>())?;
-    let failed =
-        |what: &str| Failure::new(format!("{namespace}::{}: PyTorch rejects {what}", O::NAME));
-    let file = c"dlbridge".as_ptr();
-    let (mut fragment, mut kernels) = (ptr::null_mut(), ptr::null_mut());
+    let (space, schema) = (text(namespace)?, text(&schema::<O>())?);
+    let (mut fragment, file) = (ptr::null_mut(), c"dlbridge".as_ptr());
     // SAFETY: static and live texts, and a place to write to (F2, F5).
     let code =
         unsafe { (shim.aoti_torch_library_init_fragment)(space.as_ptr(), file, 1, &mut fragment) };
     if code != 0 {
-        return Err(failed("the namespace"));
+        return Err(rejected::<O>(namespace, "the namespace"));
     }
     // SAFETY: a library made just now, and a live text (F2, F5).
     if unsafe { (shim.aoti_torch_library_def)(fragment, schema.as_ptr()) } != 0 {
-        return Err(failed("the operator: another one may have this name"));
+        return Err(rejected::<O>(namespace, "the operator: another one may have this name"));
     }
-    // SAFETY: as above.
-    let code = unsafe {
-        (shim.aoti_torch_library_init_impl)(space.as_ptr(), c"CPU".as_ptr(), file, 1, &mut kernels)
-    };
-    if code != 0 {
-        return Err(failed("a library of CPU kernels"));
-    }
-    // SAFETY: may be called at any time (F5).
-    let version = unsafe { (shim.aoti_torch_abi_version)() };
-    // SAFETY: as above; the kernel has the type of this version (F5).
-    let code = unsafe { (shim.torch_library_impl)(kernels, name.as_ptr(), kernel::<O>, version) };
-    // The libraries are never deleted: that would remove the operator.
-    if code == 0 { Ok(()) } else { Err(failed("the kernel")) }
+    shim.add_kernel::<O>(namespace, c"CPU", kernel::<O>)?;
+    autograd::register::<O>(shim, known, namespace)
+}
+
+fn text(text: &str) -> Result<CString, Failure> {
+    CString::new(text).map_err(|_| Failure::new("expected a name without NUL"))
+}
+
+fn rejected<O: Operator>(namespace: &str, what: &str) -> Failure {
+    Failure::new(format!("{namespace}::{}: PyTorch rejects {what}", O::NAME))
 }
 
 /// Such as `scale(Tensor x, float factor) -> Tensor`.
@@ -184,18 +182,23 @@ unsafe extern "C-unwind" fn kernel<O: Operator>(stack: *mut u64, inputs: u64, ou
     let result = result.unwrap_or_else(|panic| Err(Failure::new(panic.words())));
     if let Err(error) = result {
         let message = CString::new(error.to_string().replace('\0', " ")).unwrap_or_default();
-        let (name, file) = (c"dlbridge".as_ptr(), c"operator".as_ptr());
-        // SAFETY: live texts (F2). It throws PyTorch's exception, which passes through this frame: "C-unwind".
-        unsafe { (shim.aoti_torch_check)(false, name, file, 0, message.as_ptr()) };
+        raise(shim, &message);
     }
 }
 
-fn handle(word: u64) -> Handle {
+/// Throws PyTorch's exception, which passes through the frames of a kernel: "C-unwind".
+pub(super) fn raise(shim: &Shim, message: &CStr) {
+    let (name, file) = (c"dlbridge".as_ptr(), c"operator".as_ptr());
+    // SAFETY: live texts (F2).
+    unsafe { (shim.aoti_torch_check)(false, name, file, 0, message.as_ptr()) };
+}
+
+pub(super) fn handle(word: u64) -> Handle {
     ptr::with_exposed_provenance_mut(word as usize)
 }
 
 /// A tensor handle that is owned.
-struct Owned<'s>(&'s Shim, Handle);
+pub(super) struct Owned<'s>(pub(super) &'s Shim, pub(super) Handle);
 
 impl Drop for Owned<'_> {
     fn drop(&mut self) {
@@ -205,6 +208,35 @@ impl Drop for Owned<'_> {
 }
 
 impl Shim {
+    /// The version of the loaded PyTorch, for which kernels are written.
+    pub(super) fn version(&self) -> u64 {
+        // SAFETY: may be called at any time (F5).
+        unsafe { (self.aoti_torch_abi_version)() }
+    }
+
+    /// Adds a kernel for a dispatch key.
+    pub(super) fn add_kernel<O: Operator>(
+        &self,
+        namespace: &str,
+        key: &CStr,
+        kernel: Kernel,
+    ) -> Result<(), Failure> {
+        let (space, name) = (text(namespace)?, text(O::NAME)?);
+        let (mut kernels, file) = (ptr::null_mut(), c"dlbridge".as_ptr());
+        // SAFETY: static and live texts, and a place to write to (F2, F5).
+        let code = unsafe {
+            (self.aoti_torch_library_init_impl)(space.as_ptr(), key.as_ptr(), file, 1, &mut kernels)
+        };
+        if code != 0 {
+            return Err(rejected::<O>(namespace, "a library of kernels"));
+        }
+        // SAFETY: as above; the kernel has the type of this version (F5).
+        let code =
+            unsafe { (self.torch_library_impl)(kernels, name.as_ptr(), kernel, self.version()) };
+        // The libraries are never deleted: that would remove the operator.
+        if code == 0 { Ok(()) } else { Err(rejected::<O>(namespace, "the kernel")) }
+    }
+
     fn call<O: Operator>(&self, stack: &mut [u64]) -> Result<(), Failure> {
         let parameters = parameters::<O>();
         // Deleted when this function returns, after what reads them.
@@ -235,7 +267,7 @@ impl Shim {
         let results = plan.outputs().map(|(dtype, shape)| self.empty(dtype, &shape));
         let results = results.collect::<Result<Vec<_>, _>>()?;
         let outputs = results.iter().map(|tensor| self.filled(tensor));
-        plan.run::<O>(&arguments, outputs.collect::<Result<Vec<_>, _>>()?.into_iter())?;
+        plan.run::<O>(&arguments, outputs.collect::<Result<_, _>>()?)?;
         for (place, result) in stack.iter_mut().zip(results) {
             *place = result.1.expose_provenance() as u64;
             // Now PyTorch's.

@@ -12,7 +12,7 @@ use dlbridge::sys::{DLDataType, DLTensor};
 use dlbridge::{DType, Device, Element, Error, Flags, MAX_RANK, View, ViewMut};
 
 use super::operand::{Operand, Slot};
-use crate::operator::{Inner, Scalar, Value};
+use crate::operator::{Inner, Kind, Scalar, Value};
 use crate::{Failure, Instance};
 
 /// So many parameters need no heap.
@@ -194,6 +194,73 @@ impl<'a> Walk<'a, '_> {
     }
 }
 
+/// Calls a function that sees all axes of its tensors.
+pub(crate) fn once(
+    instance: &Instance,
+    arguments: &[Slot<'_>],
+    outputs: &[Operand<'_>],
+) -> Result<(), Failure> {
+    let count = arguments.len() + outputs.len();
+    let (mut few, mut many) = ([const { Descriptor::new() }; FEW], Vec::new());
+    let mut rooms = room(count, &mut few, &mut many, Descriptor::new).iter_mut();
+    let (mut few, mut many) = ([const { Value(Inner::Absent) }; FEW], Vec::new());
+    let values = room(count, &mut few, &mut many, || Value(Inner::Absent));
+    let (read, written) = values.split_at_mut(arguments.len());
+    for (((value, slot), parameter), room) in
+        read.iter_mut().zip(arguments).zip(instance.parameters).zip(&mut rooms)
+    {
+        value.0 = match slot {
+            Slot::Tensor(operand) => match (operand.describe(room)?, parameter.kind) {
+                (tensor, Kind::InPlace(_)) => Inner::Output(tensor),
+                (tensor, _) => Inner::Input(tensor),
+            },
+            Slot::Absent => Inner::Absent,
+            Slot::Scalar(scalar) => Inner::Scalar(*scalar),
+        };
+    }
+    for ((value, operand), room) in written.iter_mut().zip(outputs).zip(rooms) {
+        value.0 = Inner::Output(operand.describe(room)?);
+    }
+    (instance.call)(values)
+}
+
+impl Operand<'_> {
+    fn describe<'r>(&'r self, to: &'r mut Descriptor) -> Result<Borrowed<'r>, Error> {
+        // SAFETY: the operand's elements, by its invariant.
+        unsafe { described(self.data, self.dtype, &self.shape, &self.strides, to) }
+    }
+}
+
+/// Validates a description.
+///
+/// # Safety
+///
+/// `data` is the address of the first of the elements that shape and strides reach, alive for `'r` (R1, R2).
+unsafe fn described<'r>(
+    data: *mut c_void,
+    dtype: DType,
+    shape: &'r [i64],
+    strides: &'r [i64],
+    to: &'r mut Descriptor,
+) -> Result<Borrowed<'r>, Error> {
+    let list = |numbers: &[i64]| match numbers {
+        [] => ptr::null_mut(),
+        numbers => numbers.as_ptr().cast_mut(),
+    };
+    // No code writes to the lists.
+    let tensor = to.tensor.write(DLTensor {
+        data,
+        device: Device::CPU.into(),
+        ndim: shape.len() as i32,
+        dtype: DLDataType::from(dtype),
+        shape: list(shape),
+        strides: list(strides),
+        byte_offset: 0,
+    });
+    // SAFETY: the caller's duty, with lists that live as long.
+    Ok(Borrowed(unsafe { BorrowedTensor::from_raw(tensor, &mut to.room, Flags::NONE) }?))
+}
+
 /// The strides of an operand along axes to which its first `front` ones broadcast.
 fn broadcast(operand: &Operand<'_>, front: usize, leading: &[i64]) -> Result<Dims, Failure> {
     let mut steps = Dims::zeros(leading.len());
@@ -234,20 +301,9 @@ impl Part<'_> {
     fn at<'r>(&'r mut self, index: &[i64], to: &'r mut Descriptor) -> Result<Borrowed<'r>, Error> {
         let steps = self.steps.iter().zip(index);
         let bytes: i64 = steps.map(|(step, at)| step.wrapping_mul(*at)).sum();
-        let tensor = to.tensor.write(DLTensor {
-            data: self.data.wrapping_byte_offset(bytes as isize),
-            device: Device::CPU.into(),
-            ndim: self.shape.len() as i32,
-            dtype: DLDataType::from(self.dtype),
-            shape: self.shape.as_mut_ptr(),
-            strides: self.strides.as_mut_ptr(),
-            byte_offset: 0,
-        });
-        if self.shape.is_empty() {
-            (tensor.shape, tensor.strides) = (ptr::null_mut(), ptr::null_mut());
-        }
-        // SAFETY: the first of the elements at this index (the invariant; R1, R2), with lists that live as long.
-        Ok(Borrowed(unsafe { BorrowedTensor::from_raw(tensor, &mut to.room, Flags::NONE) }?))
+        let data = self.data.wrapping_byte_offset(bytes as isize);
+        // SAFETY: the first of the elements at this index (the invariant).
+        unsafe { described(data, self.dtype, &self.shape, &self.strides, to) }
     }
 }
 

@@ -216,7 +216,7 @@ fn execute<O: Operator>(frame: &Frame) -> Result<(), Failure> {
         });
     }
     let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
-    Plan::new::<O>(&arguments)?.run::<O>(&arguments, outputs.into_iter())
+    Plan::new::<O>(&arguments)?.run::<O>(&arguments, outputs)
 }
 
 /// The buffers of a list: contiguous, row-major.

@@ -72,6 +72,17 @@ torch.testing.assert_close(
     torch.stack([my.distances(one, q) for one in p]),
 )
 
+# From PyTorch 2.14 on, autograd needs no Python for tensors without gradients.
+dump = torch._C._dispatch_dump("my_operators::scale")
+registered = next(line for line in dump.splitlines() if line.startswith("Autograd"))
+is_new = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 14)
+assert ("registered at dlbridge" in registered) == is_new, dump
+(of_leaf,) = torch.autograd.grad(my.scale(x.requires_grad_(), 3.0).sum(), x)
+assert (of_leaf == 3).all() and my.scale(x.detach(), 3.0).grad_fn is None
+with torch.no_grad():
+    assert not my.scale(x, 3.0).requires_grad
+x.requires_grad_(False)
+
 for operator, arguments in [
     (my.scale, (x.requires_grad_(), 2.0)),
     (my.distances, (p.requires_grad_(), q)),
