@@ -219,13 +219,13 @@ unsafe extern "C" fn inner<O: Operator>(
 }
 
 /// Calls the function for each element of the lanes, or once for all where it sees whole arrays. `dimensions` are the
-/// number of elements and the core extents, `strides` the core strides in bytes.
+/// number of elements and the core extents, `core_strides` are in bytes.
 fn call(
     instance: &Instance,
     signature: &Signature,
     lanes: &[Lane],
     dimensions: &[isize],
-    mut strides: &[isize],
+    mut core_strides: &[isize],
 ) -> Result<(), Failure> {
     let (count, extents) = (dimensions[0] as i64, &dimensions[1..]);
     let mut all = instance.parameters.iter().zip(lanes);
@@ -242,38 +242,44 @@ fn call(
                 continue;
             }
             let axes = cores.next().map_or(&[][..], Vec::as_slice);
-            let own: Vec<isize>;
-            (own, strides) = (strides[..axes.len()].to_vec(), &strides[axes.len()..]);
-            let mut shape: Vec<i64> = axes.iter().map(|&axis| extents[axis] as i64).collect();
-            let (mut data, mut bytes, mut step) = (lane.data, own, lane.step);
+            let (own, others) = core_strides.split_at(axes.len());
+            core_strides = others;
+            let rank = if is_whole { 1 } else { axes.len() };
+            let (mut shape, mut strides) = (Dims::zeros(rank), Dims::zeros(rank));
+            let (mut data, mut step) = (lane.data, lane.step);
             let is_result = |other: &Lane| other.is_written && other.data == data;
             if is_whole {
-                (shape, bytes, step) = (vec![count], vec![step], 0);
-            } else if !axes.is_empty() && !lane.is_written && lanes.iter().any(is_result) {
-                // NumPy copies an argument that shares memory with a result, except where both are one array.
-                let all: Vec<_> = [count].into_iter().chain(shape.iter().copied()).collect();
-                let steps: Vec<_> = [step].into_iter().chain(bytes).collect();
-                // SAFETY: NumPy's array (T13).
-                let copy = unsafe { copied(data, lane.itemsize, &all, &steps) };
-                data = copy.as_ptr().cast_mut().cast();
-                let strides = contiguous(&all);
-                let in_bytes = |stride: &i64| *stride as isize * lane.itemsize as isize;
-                (step, bytes) =
-                    (in_bytes(&strides[0]), strides[1..].iter().map(in_bytes).collect());
-                copies.push(copy);
+                (shape[0], strides[0], step) = (count, step as i64, 0);
+            } else {
+                for (at, (&axis, &stride)) in axes.iter().zip(own).enumerate() {
+                    (shape[at], strides[at]) = (extents[axis] as i64, stride as i64);
+                }
+                if !axes.is_empty() && !lane.is_written && lanes.iter().any(is_result) {
+                    // NumPy copies an argument that shares memory with a result, except where both are one array.
+                    let all: Vec<_> = [count].into_iter().chain(shape.iter().copied()).collect();
+                    let steps: Vec<_> = [step].into_iter().chain(own.iter().copied()).collect();
+                    // SAFETY: NumPy's array (T13).
+                    let copy = unsafe { copied(data, lane.itemsize, &all, &steps) };
+                    data = copy.as_ptr().cast_mut().cast();
+                    let mut steps = contiguous(&all);
+                    steps.iter_mut().for_each(|step| *step *= lane.itemsize as i64);
+                    step = steps[0] as isize;
+                    strides.copy_from_slice(&steps[1..]);
+                    copies.push(copy);
+                }
             }
-            let mut strides = Dims::zeros(shape.len());
-            for ((stride, &bytes), &extent) in strides.iter_mut().zip(&bytes).zip(&shape) {
-                let itemsize = lane.itemsize.max(1) as isize;
-                if bytes % itemsize != 0 && extent > 1 {
+            // From bytes to elements.
+            for (stride, &extent) in strides.iter_mut().zip(&*shape) {
+                let itemsize = lane.itemsize.max(1) as i64;
+                if *stride % itemsize != 0 && extent > 1 {
                     return Err(Failure::new(format!(
-                        "{}: expected strides of whole elements, found {bytes} bytes; use np.ascontiguousarray(x)",
+                        "{}: expected strides of whole elements, found {stride} bytes; use np.ascontiguousarray(x)",
                         parameter.name
                     )));
                 }
-                *stride = (bytes / itemsize) as i64;
+                *stride /= itemsize;
             }
-            let (dtype, shape) = (dtype(parameter), Dims::from(&shape[..]));
+            let dtype = dtype(parameter);
             let steps = if is_whole { Dims::zeros(0) } else { Dims::from(&[step as i64][..]) };
             // SAFETY: NumPy's array of this dtype, with these extents and strides, or its copy; a result is written by
             // this loop alone (T10, T13).
