@@ -121,7 +121,7 @@ def make_torch(about, register, module):
     import torch
 
     library = str(next(Path(torch.__file__).parent.glob("lib/*torch_cpu.*")))
-    has_autograd = register(library, known_in_torch())
+    has_autograd = register(library, known_in_torch())  # noqa: F821
     name = f"{about['namespace']}::{about['name']}"
     operator = getattr(getattr(torch.ops, about["namespace"]), about["name"])
     count = len(about["inputs"])
@@ -173,7 +173,7 @@ def make_torch(about, register, module):
             found = gradients_of(about, found, tensors, lambda tensor: None, total)
             return (*found, *(None for _ in ctx.scalars))
 
-        differentiate(about, operator, has_autograd, backward, setup_context)
+        differentiate(about, operator, has_autograd, backward, setup_context)  # noqa: F821
     else:
 
         def no_backward(ctx, *gradients):
@@ -181,50 +181,8 @@ def make_torch(about, register, module):
                 f"{name} has no gradient: declare `backward = ...` in Rust, or pass x.detach()"
             )
 
-        differentiate(about, operator, has_autograd, no_backward)
+        differentiate(about, operator, has_autograd, no_backward)  # noqa: F821
     return operator
-
-
-def known_in_torch():
-    """Two tensors, autograd's dispatch keys and the function for a thread's keys: functions of PyTorch are compared with them."""
-    import torch
-
-    try:
-        excluded = torch._C._dispatch_tls_local_exclude_set
-        before = excluded().raw_repr()
-        with torch._C._AutoDispatchBelowAutograd():
-            keys = excluded().raw_repr() & ~before
-        samples = torch.zeros(1), torch.zeros(1, requires_grad=True)
-    except (AttributeError, RuntimeError):
-        return None
-    # There are none in inference mode.
-    return (*samples, keys, excluded) if keys else None
-
-
-def differentiate(about, operator, has_autograd, backward, setup_context=None):
-    """Registers a gradient. If the operator has a kernel for autograd, that calls another operator for tensors that need one."""
-    import torch
-
-    name = f"{about['namespace']}::{about['name']}"
-    if not has_autograd:
-        torch.library.register_autograd(name, backward, setup_context=setup_context)
-        return
-
-    def forward(ctx, *arguments):
-        with torch._C._AutoDispatchBelowAutograd():
-            results = operator(*arguments)
-        if setup_context:
-            setup_context(ctx, arguments, results)
-        return results
-
-    functions = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
-    function = type(about["name"], (torch.autograd.Function,), functions)
-    other = f"_{about['name']}_autograd"
-    library = torch.library.Library(about["namespace"], "FRAGMENT")
-    library.define(other + str(operator.default._schema).removeprefix(name))
-    apply = lambda *arguments: function.apply(*arguments)
-    library.impl(other, apply, "CompositeImplicitAutograd")
-    LIBRARIES.append(library)
 
 
 def written_in_torch(about, operator):

@@ -86,7 +86,7 @@ fn raised(error: Failure) -> PyErr {
 fn glue(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static GLUE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     if GLUE.get(py).is_none() {
-        let code = CString::new(include_str!("glue.py"))
+        let code = CString::new(concat!(include_str!("glue.py"), include_str!("autograd.py")))
             .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         let made = PyModule::from_code(py, &code, c"dlbridge_operators.py", c"dlbridge_operators")?;
         // Another thread may have been quicker.

@@ -226,7 +226,7 @@ pub(crate) fn once(
 
 impl Operand<'_> {
     fn describe<'r>(&'r self, to: &'r mut Descriptor) -> Result<Borrowed<'r>, Error> {
-        // SAFETY: the operand's elements, by its invariant.
+        // SAFETY: the operand's elements, by its invariant (R1, R2).
         unsafe { described(self.data, self.dtype, &self.shape, &self.strides, to) }
     }
 }
@@ -302,7 +302,7 @@ impl Part<'_> {
         let steps = self.steps.iter().zip(index);
         let bytes: i64 = steps.map(|(step, at)| step.wrapping_mul(*at)).sum();
         let data = self.data.wrapping_byte_offset(bytes as isize);
-        // SAFETY: the first of the elements at this index (the invariant).
+        // SAFETY: the first of the elements at this index (the invariant; R1, R2).
         unsafe { described(data, self.dtype, &self.shape, &self.strides, to) }
     }
 }
