@@ -8,6 +8,8 @@ pub mod adapters;
 mod axes;
 pub mod borrowed;
 pub mod builder;
+#[cfg(target_os = "linux")]
+pub mod channel;
 pub mod driver;
 mod elements;
 mod facts;
@@ -32,14 +34,16 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
-/// Sealed files are files of Linux.
+/// Sealed files, and descriptors that a socket carries, are of Linux.
 #[cfg(not(target_os = "linux"))]
 mod sealed {
     pub(crate) fn run(_data: &[u8]) {}
 }
+#[cfg(not(target_os = "linux"))]
+use sealed as channel;
 
 /// Every target.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     Target { name: "gate", run: gate::run },
     Target { name: "layout", run: layout::run },
     Target { name: "view", run: view::run },
@@ -47,6 +51,7 @@ pub const TARGETS: [Target; 7] = [
     Target { name: "adapters", run: adapters::run },
     Target { name: "borrowed", run: borrowed::run },
     Target { name: "sealed", run: sealed::run },
+    Target { name: "channel", run: channel::run },
 ];
 
 /// The target with a name, if there is one.

@@ -65,9 +65,16 @@ fn sealed() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri makes no memory files")]
+fn channel() {
+    replay_all("channel");
+}
+
+#[test]
 fn any_bytes_are_an_input() {
     // Miri makes no memory files.
-    for target in TARGETS.iter().filter(|target| !cfg!(miri) || target.name != "sealed") {
+    let needs_files = |target: &Target| ["sealed", "channel"].contains(&target.name);
+    for target in TARGETS.iter().filter(|target| !cfg!(miri) || !needs_files(target)) {
         for byte in [0, 1, 0x55, 0x80, 0xff] {
             for len in [0, 1, 7, 64, 300] {
                 (target.run)(&vec![byte; len]);

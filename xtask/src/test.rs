@@ -23,8 +23,12 @@ const WORKERS: &str = "2";
 const OLDER_PYO3: [&str; 2] = ["0.27.2", "0.28.3"];
 /// The oldest versions of PyTorch and JAX that have operators, and the newest that the index has.
 const OPERATORS: [[&str; 2]; 2] = [["torch==2.10.0", "jax==0.5.0"], ["torch", "jax"]];
-/// Tests that build a project of their own, which only CI runs. Those in Python have the mark `long`.
-const LONG: [&str; 2] = ["misuse_does_not_compile", "a_new_project_builds_and_passes_its_tests"];
+/// Tests that take minutes or build a project of their own, which only CI runs. Those in Python have the mark `long`.
+const LONG: [&str; 3] = [
+    "misuse_does_not_compile",
+    "a_new_project_builds_and_passes_its_tests",
+    "a_hundred_thousand_messages_leak_nothing",
+];
 const NOT_LONG: [&str; 2] = ["-m", "not long"];
 
 #[derive(Debug, Args)]

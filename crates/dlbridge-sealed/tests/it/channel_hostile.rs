@@ -66,7 +66,7 @@ pub(crate) fn memfd(size: usize, seals: SealFlags) -> OwnedFd {
 }
 
 pub(crate) fn send(socket: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(70))];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(253))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !files.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(files));
@@ -139,6 +139,8 @@ fn a_descriptor_of_another_kind_closes_the_channel() {
     for (file, wanted) in [
         (pipe, "found a pipe"),
         (zero, "found a device"),
+        (File::open("/").expect("on every Linux").into(), "found a directory"),
+        (UnixStream::pair().expect("sockets").0.into(), "found a socket"),
         (memfd(4096, SealFlags::empty()), "without the seals"),
         (memfd(4096, SealFlags::SHRINK | SealFlags::GROW), "without the seals FUTURE_WRITE"),
         (memfd(4096, SealFlags::FUTURE_WRITE), "without the seals"),
@@ -153,6 +155,9 @@ fn a_descriptor_of_another_kind_closes_the_channel() {
     let file = memfd(START + 4096, SEALS);
     let found = why(&frame(INLINE, &[], &[], 0, 0), &[file.as_fd(); 4]);
     assert_eq!(found, "the end");
+    // As many as the kernel sends at once.
+    let found = why(&frame(INLINE, &[], &[], 0, 0), &[file.as_fd(); 253]);
+    assert!(found.contains("expected room for a descriptor"), "{found}");
     let found = why(&[x.clone(), x].concat(), &[file.as_fd(); 2]);
     assert!(found.contains("slot 1 once more"), "{found}");
     let (attacker, socket) = UnixStream::pair().expect("sockets");

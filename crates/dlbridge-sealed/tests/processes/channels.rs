@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use dlbridge::DType;
 use dlbridge_sealed::{Channel, Pool};
@@ -11,9 +12,13 @@ use crate::other::{Other, alone};
 
 const MAKER: [&str; 4] = ["loaned", "taken", "filled", "sent"];
 const READER: [&str; 4] = ["waiting", "received", "read", "dropped"];
+const KEEPER: [&str; 3] = ["received", "kept", "dropped"];
 const SIZE: i64 = 4 << 20;
-/// Messages of the test of leaks.
+/// How long a test waits for what a mistake would keep for ever.
+const LONG: Duration = Duration::from_secs(20);
+/// Messages of the tests of leaks.
 const ROUNDS: usize = 3_000;
+const MANY_ROUNDS: usize = 100_000;
 
 fn send(channel: &Channel, step: &dyn Fn(&str)) {
     let mut loan = channel.loan(&[("x", DType::U8, &[SIZE])]).expect("memory");
@@ -49,6 +54,19 @@ pub(crate) fn read(socket: &UnixStream, step: &dyn Fn(&str)) {
     step("dropped");
 }
 
+/// Keeps a message as a sealed file.
+pub(crate) fn keep(socket: &UnixStream, step: &dyn Fn(&str)) {
+    let channel = Channel::new(socket.try_clone().expect("a socket"));
+    let message = channel.receive().expect("a frame").expect("a message");
+    step("received");
+    let sealed = message.keep(Duration::MAX).expect("memory").expect("an answer");
+    step("kept");
+    drop(message);
+    let x = sealed.tensor("x").expect("there");
+    assert_eq!(x.as_slice::<u8>().expect("frozen")[0], 7);
+    step("dropped");
+}
+
 #[test]
 fn a_maker_that_is_killed_ends_the_stream_after_its_messages() {
     let _alone = alone();
@@ -66,8 +84,11 @@ fn a_maker_that_is_killed_ends_the_stream_after_its_messages() {
         // The end, or the byte of the step, which is no frame.
         assert!(matches!(channel.receive(), Err(_) | Ok(None)), "{step}");
         let Some(message) = message else { continue };
-        let tensor = message.expect("a message").tensor("x").expect("there");
-        drop(channel);
+        let message = message.expect("a message");
+        let kept = message.keep(LONG).expect("memory").expect("a copy");
+        assert_eq!(kept.tensor("x").expect("there").as_slice::<u8>().expect("frozen")[0], 7);
+        let tensor = message.tensor("x").expect("there");
+        drop((channel, message));
         assert!(tensor.view::<u8>().expect("bytes").iter().all(|byte| byte == 7));
     }
 }
@@ -96,6 +117,68 @@ fn a_reader_that_is_killed_returns_all_its_leases() {
 }
 
 #[test]
+fn a_reader_of_three_that_is_killed_leaves_the_memory_to_the_others() {
+    let _alone = alone();
+    let x: [(&str, DType, &[i64]); 1] = [("x", DType::U8, &[SIZE])];
+    let pool = Pool::new(SIZE as usize + (1 << 20));
+    for step in READER.into_iter().skip(1) {
+        let steps = [step, "dropped", "dropped"];
+        let mut others = steps.map(|step| Other::start("channel_reader", step));
+        let channels = others.each_ref().map(|other| {
+            let socket = other.socket.try_clone().expect("a socket");
+            Channel::with_pool(socket, &pool, usize::MAX, false)
+        });
+        let mut loan = pool.loan_timeout(&x, LONG).expect("memory").expect("in time");
+        loan.tensor("x").expect("there").as_slice_mut::<u8>().expect("exclusive").fill(7);
+        let ready = loan.ready().expect("no tensor is alive");
+        channels.iter().for_each(|channel| channel.send(&ready).expect("a reader"));
+        drop(ready);
+        others[0].wait();
+        others[0].child.kill().expect("a process");
+        // The others read on, and the memory is there once they have.
+        let loan = pool.loan_timeout(&x, LONG).expect("memory").expect("in time");
+        assert!(channels.iter().all(|channel| channel.kept() == (0, 0)), "{step}");
+        drop(loan);
+    }
+}
+
+#[test]
+fn a_reader_that_is_killed_while_it_keeps_a_message_takes_nothing_with_it() {
+    let _alone = alone();
+    let pool = Pool::new(SIZE as usize + (1 << 20));
+    for step in KEEPER {
+        let other = Other::start("keeper", step);
+        let socket = other.socket.try_clone().expect("a socket");
+        let channel = Channel::with_pool(socket, &pool, usize::MAX, false);
+        send(&channel, &|_| {});
+        // The byte of the step would be a frame that has not ended.
+        let end = Instant::now() + LONG;
+        let maps = format!("/proc/{}/maps", other.child.id());
+        let files = format!("/proc/{}/fd", other.child.id());
+        let is_there = || match step {
+            "received" => fs::read_to_string(&maps).expect("procfs").contains("memfd:dlbridge"),
+            // The maker answers while it looks.
+            "kept" => channel.kept().0 == 1 && links(&files).contains("memfd:dlbridge"),
+            _ => channel.kept().0 == 0,
+        };
+        while !is_there() {
+            assert!(Instant::now() < end, "{step}");
+        }
+        other.kill();
+        let loan = pool.loan_timeout(&[("x", DType::U8, &[SIZE])], LONG).expect("memory");
+        assert!(loan.is_some(), "{step}");
+        assert_eq!(channel.kept(), (0, 0), "{step}");
+    }
+}
+
+/// What the descriptors of a process are.
+fn links(folder: &str) -> String {
+    let paths = fs::read_dir(folder).expect("procfs");
+    let paths = paths.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    paths.map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
+#[test]
 fn a_maker_of_bytes_that_is_killed_amid_a_message_ends_the_stream() {
     let _alone = alone();
     let other = Other::start("bytes_maker", "sent");
@@ -109,6 +192,16 @@ fn a_maker_of_bytes_that_is_killed_amid_a_message_ends_the_stream() {
 
 #[test]
 fn a_channel_leaks_no_descriptor_no_mapping_and_no_memory() {
+    leak(ROUNDS);
+}
+
+#[test]
+fn a_hundred_thousand_messages_leak_nothing() {
+    leak(MANY_ROUNDS);
+}
+
+/// Sends messages of every size, and counts what is left of them.
+fn leak(rounds: usize) {
     let count = |path: &str| match path.strip_suffix("fd") {
         Some(_) => fs::read_dir(path).expect("procfs").count(),
         None => fs::read_to_string(path).expect("procfs").matches("memfd:dlbridge").count(),
@@ -120,7 +213,7 @@ fn a_channel_leaks_no_descriptor_no_mapping_and_no_memory() {
     let pool = Pool::new(2 << 20);
     let maker = Channel::with_pool(one, &pool, usize::MAX, false);
     let reader = Channel::new(other);
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         // Sizes of every class, which take the memory of each other.
         let size = (round as i64 * 7919) % (1 << 20);
         maker.loan(&[("x", DType::U8, &[size])]).expect("memory").send().expect("a reader");

@@ -4,6 +4,7 @@
 
 mod allocated;
 mod channels;
+mod limits;
 mod other;
 mod traced;
 
@@ -45,6 +46,10 @@ fn other_side() {
         }
     };
     match &*role {
+        "handles" => limits::make_handles(),
+        "limited" => limits::live(&last, &socket),
+        "contained" => limits::contain(&socket),
+        "keeper" => channels::keep(&socket, &step),
         "allocator" => allocated::allocate(&last, &socket),
         "channel_maker" => channels::make(&socket, false, &step),
         "bytes_maker" => channels::make(&socket, true, &step),
