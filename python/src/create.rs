@@ -1,7 +1,8 @@
 //! `zeros`, `arange` and `from_bytes`: tensors over memory that Rust owns.
 //! Invariant: every tensor created here is contiguous, writable and 64-byte aligned.
 
-use dlbridge::{DType, ErrorKind, Parts, Tensor, ViewMut};
+use dlbridge::layout::contiguous_nbytes;
+use dlbridge::{DType, ErrorKind, Tensor};
 use dlbridge_pyo3::{Error, PyDType, Result, TensorObject};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -48,8 +49,8 @@ pub(crate) fn arange(
     if step.float() == 0.0 {
         return bad_value("step: expected a number other than 0, found 0".to_owned());
     }
-    let mut tensor = zeroed(dtype, &[range_len(start, stop, step)?])?;
-    with_element!(dtype, |T| fill_range::<T>(&mut tensor, start, step)?,
+    let len = range_len(start, stop, step)?;
+    let tensor = with_element!(dtype, |T| range::<T>(len, start, step)?,
         otherwise return Err(no_numbers(dtype)));
     Ok(TensorObject::new(tensor))
 }
@@ -77,53 +78,50 @@ fn range_len(start: Number, stop: Number, step: Number) -> Result<i64> {
     }
 }
 
-fn fill_range<T: FromNumber>(tensor: &mut Tensor, start: Number, step: Number) -> Result<()> {
+fn range<T: FromNumber>(len: i64, start: Number, step: Number) -> Result<Tensor> {
     let number = |index: i128| match (start, step) {
         (Number::Integer(start), Number::Integer(step)) => {
             Number::Integer(start.wrapping_add(index.wrapping_mul(step)))
         }
         _ => Number::Float(start.float() + index as f64 * step.float()),
     };
-    let Some(last) = tensor.len().checked_sub(1) else { return Ok(()) };
-    for end in [number(0), number(last as i128)] {
+    // Too many elements are an error of the size, whatever their values.
+    if contiguous_nbytes(T::DTYPE, &[len]).map_err(bad_argument)? == 0 {
+        return zeroed(T::DTYPE, &[0]);
+    }
+    let last = number(i128::from(len - 1));
+    for end in [number(0), last] {
         if end.checked::<T>().is_none() {
-            let dtype = tensor.dtype();
+            let dtype = T::DTYPE;
             let message =
                 format!("start, stop, step: expected numbers within {dtype}, found {end}");
             return Err(Error::Python(PyOverflowError::new_err(message)));
         }
     }
-    let mut view = tensor.view_mut::<T>()?;
     let small = |number| match number {
         Number::Integer(integer) => i64::try_from(integer).ok(),
         Number::Float(_) => None,
     };
-    let ends = small(start).zip(small(number(last as i128)));
+    let ends = small(start).zip(small(last));
     if let Some(((start, _), step)) = ends.zip(small(step)) {
         // Both ends fit, so that nothing between them wraps.
-        fill_by_index(&mut view, |index| {
-            T::from_i64(start.wrapping_add(index.wrapping_mul(step)))
-        })?;
+        by_index(len, |index| T::from_i64(start.wrapping_add(index.wrapping_mul(step))))
     } else {
-        fill_by_index(&mut view, |index| number(i128::from(index)).to_element())?;
+        by_index(len, |index| number(i128::from(index)).to_element::<T>())
     }
-    Ok(())
 }
 
-/// Writes the elements of one axis, block by block.
-fn fill_by_index<T: FromNumber>(
-    view: &mut ViewMut<'_, T>,
-    element: impl Fn(i64) -> T,
-) -> Result<()> {
-    let mut block = [element(0); 512];
-    let len = view.len();
-    for start in (0..len).step_by(block.len()) {
-        let block = &mut block[..512.min(len - start)];
-        (start as i64..).zip(block.iter_mut()).for_each(|(index, place)| *place = element(index));
-        let mut part = view.reborrow().slice(0, start..start + block.len())?;
-        part.copy_from_slice(block)?;
-    }
-    Ok(())
+/// A tensor of one axis. It is mapped from one zero that is broadcast, so that its memory is written once; memory
+/// that is zeroed first may come from the kernel page by page.
+fn by_index<T: FromNumber>(len: i64, element: impl Fn(i64) -> T) -> Result<Tensor> {
+    let zeros = Tensor::from([0_u8]).broadcast_to(&[len]).map_err(bad_argument)?;
+    let mut index = 0;
+    let next = |_| {
+        let value = element(index);
+        index += 1;
+        value
+    };
+    zeros.view::<u8>()?.map_to_tensor(next).map_err(bad_argument)
 }
 
 /// Create a tensor from a copy of some bytes, in memory that Rust owns.
