@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sysconfig
+import zlib
 from pathlib import Path
 
 from tables import ROOT, Unmeasured, target
@@ -54,11 +55,17 @@ def file_of(module: str) -> Path:
     return file
 
 
-def run(*command: str | Path) -> None:
+def run(*command: str | Path, **settings: str) -> None:
     """Runs a compiler; raises `Unmeasured` with its first error."""
-    print("$", *command, flush=True)
+    words = [f"{name}={value}" for name, value in settings.items()]
+    print("$", *words, *command, flush=True)
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False
+        command,
+        cwd=ROOT,
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         print(done.stderr)
@@ -125,6 +132,20 @@ def build(module: str) -> None:
     else:
         modules().mkdir(parents=True, exist_ok=True)
         shutil.copy(peer / f"bench_{module}.py", modules())
+
+
+def extension_size(module: str, profile: dict[str, str]) -> tuple[int, int]:
+    """Bytes of an extension of the calls alone, and of it in a wheel, which is a ZIP archive."""
+    manifest = SOURCES / ("dlbridge" if module == OURS else f"peers/{module}")
+    folder = target() / "bench/sizes"
+    settings = {
+        f"CARGO_PROFILE_RELEASE_{name}": value for name, value in profile.items()
+    }
+    words = ["cargo", "build", "--quiet", "--release", "--locked"]
+    where = ["--manifest-path", manifest / "Cargo.toml", "--target-dir", folder]
+    run(*words, "--no-default-features", *where, **settings)
+    content = (folder / f"release/libbench_{module}.so").read_bytes()
+    return len(content), len(zlib.compress(content))
 
 
 def version(module: str) -> str | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from build import FLOOR, OURS, SOURCES, build, build_all, modules
+from build import FLOOR, OURS, SOURCES, build, build_all, extension_size, modules
 from tables import Rows, Section, Unmeasured, number, table, target
 
 # The paths on which libraries are compared: title, and dlbridge's budget as a multiple of the floor.
@@ -304,6 +304,26 @@ CALLS = {
 }
 
 
+# Profiles of cargo: the guide's for wheels, and the one of `cargo build --release`.
+PROFILES = {
+    "wheel": {"LTO": "fat", "CODEGEN_UNITS": "1", "STRIP": "debuginfo", "DEBUG": "0"},
+    "release": {"LTO": "false", "CODEGEN_UNITS": "16", "DEBUG": "0"},
+}
+
+
+def extension_sizes() -> str:
+    """An extension of these functions and no others, beside the same on rust-numpy."""
+    rows: Rows = []
+    for name, profile in PROFILES.items():
+        ours, other = (
+            extension_size(module, profile) for module in (OURS, "rust_numpy")
+        )
+        for what, own, less in zip(("file", "in a wheel"), ours, other, strict=True):
+            cells = (f"{count / 1000:,.0f}" for count in (own, less, own - less))
+            rows.append([name, what, *cells])
+    return table("profile | KB | dlbridge | rust-numpy | more", "llrrr", rows)
+
+
 def calls() -> Section:
     """Whole calls beside rust-numpy, and beside the floor of the protocol."""
     rivals = [(FLOOR, "", "C"), ("rust_numpy", "", "rust-numpy")]
@@ -338,7 +358,10 @@ A whole call of a function of arrays of `float64[4]`, from Python's vectorcall t
 borrows are checked (`PyReadonlyArray`), or left out (`&Bound<PyArray>` with `unsafe`). C is a hand-written extension that does the minimum of the
 protocol: the C exchange API for PyTorch, `__dlpack__` for JAX. `x` is dlbridge's number as a multiple of the one before it.
 
-{shown}"""
+{shown}
+Size of an extension of these functions alone, built as [the guide](guide/extension.md) says and by `cargo build --release`:
+
+{extension_sizes()}"""
     return Section("Python: calls", body, "calls")
 
 

@@ -1,0 +1,166 @@
+//! The paths of the benchmark through dlbridge, as its README shows them.
+//! Invariant: every function does what the same name in `../../floor/floor.c` does.
+#![allow(unsafe_code, reason = "borrowing is unsafe")]
+
+use dlbridge::{ArcTensor, Tensor};
+use dlbridge_pyo3::{
+    Error, ExportDlpack, PyTensor, PyTensorMut, Result, dlpack_methods, with_borrowed,
+};
+use ndarray::Array2;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+/// What a call costs that does nothing: subtracted from every other.
+#[pyfunction]
+fn nothing() {}
+
+/// The same with an argument and a result.
+#[pyfunction]
+fn ignore(_array: &Bound<'_, PyAny>) -> f32 {
+    1.5
+}
+
+/// Whatever the argument speaks: the capsule, or the C exchange API.
+#[pyfunction]
+fn read(array: PyTensor) -> Result<f32> {
+    array.view::<f32>()?.get(&[0, 0]).ok_or_else(no_elements)
+}
+
+#[cold]
+fn no_elements() -> Error {
+    PyTypeError::new_err("expected elements").into()
+}
+
+/// The same of one axis: a buffer without DLPack.
+#[pyfunction]
+fn read_line(list: PyTensor) -> Result<f32> {
+    list.view::<f32>()?.get(&[0]).ok_or_else(no_elements)
+}
+
+/// The same memory, borrowed for the length of the call.
+#[pyfunction]
+fn read_borrowed(array: &Bound<'_, PyAny>) -> Result<f32> {
+    // SAFETY: the closure runs no Python code, and the interpreter's lock keeps others from it.
+    unsafe {
+        with_borrowed(array.as_borrowed(), |array| {
+            array.view::<f32>()?.get(&[0, 0]).ok_or_else(no_elements)
+        })
+    }
+}
+
+fn new_tensor() -> PyResult<Tensor> {
+    let elements = vec![1.5_f32, 2.5, 3.5, 4.5, 5.5, 6.5];
+    let array = Array2::from_shape_vec((2, 3), elements);
+    let array = array.map_err(|error| PyTypeError::new_err(error.to_string()))?;
+    Ok(Tensor::from(array))
+}
+
+/// What never reaches Python: an array becomes a tensor, is looked at and dropped.
+#[pyfunction]
+fn share() -> Result<f32> {
+    // Opaque, so that the compiler does not see the array through the tensor.
+    let tensor = std::hint::black_box(new_tensor()?);
+    tensor.view::<f32>()?.get(&[0, 0]).ok_or_else(no_elements)
+}
+
+/// A `dlbridge.Tensor`.
+#[pyfunction]
+fn make() -> PyResult<PyTensor> {
+    Ok(new_tensor()?.into())
+}
+
+/// A user's own class over a tensor.
+#[pyclass(frozen)]
+struct Class(ArcTensor);
+
+impl ExportDlpack for Class {
+    fn tensor(&self) -> Result<Tensor> {
+        Ok(self.0.clone().into())
+    }
+}
+
+dlpack_methods!(Class);
+
+/// An object of this class.
+#[pyfunction]
+fn make_class() -> PyResult<Class> {
+    Ok(Class(new_tensor()?.into_shared()))
+}
+
+/// A NumPy array, by NumPy's own C API.
+#[pyfunction]
+fn make_numpy(py: Python<'_>) -> Result<Bound<'_, PyAny>> {
+    make()?.into_numpy(py)
+}
+
+/// The argument's memory, as a `dlbridge.Tensor`.
+#[pyfunction]
+fn pass_on(array: PyTensor) -> PyTensor {
+    array
+}
+
+/// A contiguous copy.
+#[pyfunction]
+fn copy(array: PyTensor) -> Result<PyTensor> {
+    Ok(array.to_contiguous()?.into())
+}
+
+/// A new array, `factor` times the argument.
+#[pyfunction]
+fn scale(array: PyTensor, factor: f32) -> Result<PyTensor> {
+    Ok(array.view::<f32>()?.map_to_tensor(|value| factor * value)?.into())
+}
+
+/// Writes `value` to every element.
+#[pyfunction]
+fn fill(array: PyTensor, value: f32) -> Result<()> {
+    // SAFETY: the benchmark has one thread, which waits for this call.
+    unsafe { dlbridge::ffi::view_mut_unchecked::<f32>(&array) }?.fill(value);
+    Ok(())
+}
+
+/// Replaces negative elements by 0.
+#[pyfunction]
+fn clip(mut array: PyTensorMut<f32>) {
+    array.view_mut().map_inplace(|value| value.max(0.0));
+}
+
+/// The sum, in float64.
+#[pyfunction]
+fn sum(array: PyTensor) -> Result<f64> {
+    Ok(array.view::<f32>()?.iter().map(f64::from).sum())
+}
+
+/// 64 KiB of zeros.
+#[pyfunction]
+fn zeros() -> Result<PyTensor> {
+    Ok(Tensor::zeros(dlbridge::DType::F32, &[1 << 14])?.into())
+}
+
+/// A new array of the argument's type, by the C exchange API where there is one.
+#[pyfunction]
+fn make_exchange<'py>(like: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+    make()?.to_caller(like)
+}
+
+/// Adds all to a module.
+pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(nothing, module)?)?;
+    module.add_function(wrap_pyfunction!(ignore, module)?)?;
+    module.add_function(wrap_pyfunction!(read, module)?)?;
+    module.add_function(wrap_pyfunction!(read_line, module)?)?;
+    module.add_function(wrap_pyfunction!(read_borrowed, module)?)?;
+    module.add_function(wrap_pyfunction!(pass_on, module)?)?;
+    module.add_function(wrap_pyfunction!(copy, module)?)?;
+    module.add_function(wrap_pyfunction!(scale, module)?)?;
+    module.add_function(wrap_pyfunction!(fill, module)?)?;
+    module.add_function(wrap_pyfunction!(clip, module)?)?;
+    module.add_function(wrap_pyfunction!(sum, module)?)?;
+    module.add_function(wrap_pyfunction!(zeros, module)?)?;
+    module.add_function(wrap_pyfunction!(share, module)?)?;
+    module.add_function(wrap_pyfunction!(make_exchange, module)?)?;
+    module.add_function(wrap_pyfunction!(make_numpy, module)?)?;
+    module.add_function(wrap_pyfunction!(make_class, module)?)?;
+    module.add_function(wrap_pyfunction!(make, module)?)?;
+    Ok(())
+}
