@@ -67,6 +67,10 @@ impl Reading {
     }
 }
 
+fn unnamed() -> Error {
+    broken("descriptors without frames".into())
+}
+
 impl Inner {
     /// Reads what has come, unless another thread does.
     pub(super) fn read_ready(&self) {
@@ -87,7 +91,11 @@ impl Inner {
     /// Takes what comes beside the ring from the socket: descriptors, bytes that wake, the end. Whether there may be
     /// more.
     pub(super) fn drain(&self, reading: &mut Reading) -> bool {
-        if !self.rings.reads.load(Ordering::Relaxed) || reading.ended.is_some() {
+        // Further descriptors stay in the socket until the frames of these are read, for which the inbox needs room.
+        if !self.rings.reads.load(Ordering::Relaxed)
+            || reading.ended.is_some()
+            || reading.files.len() >= MOST_FILES
+        {
             return false;
         }
         let ended = match self.read_socket(&mut reading.files, &mut [0; 64]) {
@@ -163,6 +171,7 @@ impl Inner {
             }
             match &reading.ended {
                 Some(ended) if read == 0 => Some(ended.clone().map(|()| 0)?),
+                None if read == 0 && reading.files.len() >= MOST_FILES => return Err(unnamed()),
                 _ => (read > 0).then_some(read),
             }
         } else {
@@ -206,7 +215,7 @@ impl Inner {
             ));
         }
         if files.len() > MOST_FILES {
-            return Err(broken("descriptors without frames".into()));
+            return Err(unnamed());
         }
         Ok(Some(received.bytes))
     }

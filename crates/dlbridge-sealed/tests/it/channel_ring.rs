@@ -165,6 +165,27 @@ fn a_full_ring_waits_for_its_reader() {
 }
 
 #[test]
+fn descriptors_wait_for_their_frames_while_nothing_is_received() {
+    let (one, other) = Channel::pair().expect("sockets");
+    let x = Tensor::from(vec![7_i64; 2500]);
+    thread::scope(|scope| {
+        // More leases than messages may wait, each of a new slot.
+        scope.spawn(|| {
+            (0..1000).for_each(|_| one.send_copy(&[("x", &x)]).expect("a reader"));
+        });
+        while one.kept().0 < 450 {
+            assert_eq!(other.kept(), (0, 0));
+        }
+        (0..1000).for_each(|_| assert_eq!(receive_seven(&other), 7));
+    });
+}
+
+fn receive_seven(channel: &Channel) -> i64 {
+    let message = channel.receive().expect("a frame").expect("a message");
+    message.tensor("x").expect("x").view::<i64>().expect("x").iter().next().expect("one")
+}
+
+#[test]
 fn a_ring_of_another_kind_closes_the_channel() {
     let ring = frame(RING, &[], &[], 0, 0);
     let whole = || memfd(START + ROOM, SEALS);
