@@ -28,6 +28,8 @@ const INBOX: usize = 256;
 /// Slots of the other end, and descriptors that no frame has named yet.
 const MOST_SLOTS: usize = 4096;
 const MOST_FILES: usize = 64;
+/// How often the socket is read for a descriptor that a frame in the ring names: more than it holds.
+const MOST_WAKES: usize = 4096;
 /// How many bytes one call reads.
 const READ: usize = 64 << 10;
 
@@ -316,7 +318,8 @@ impl Inner {
 
     /// The next descriptor that came: beside a frame, or before it where frames are in a ring.
     fn take_file(&self, reading: &mut Reading) -> Option<OwnedFd> {
-        while reading.files.is_empty() && self.drain(reading) {}
+        // A peer that wakes this end for ever is not read for ever.
+        let _ = (0..MOST_WAKES).find(|_| !reading.files.is_empty() || !self.drain(reading));
         reading.files.pop_front()
     }
 }

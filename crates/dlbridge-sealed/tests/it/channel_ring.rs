@@ -1,11 +1,11 @@
 //! Streams that have begun, whose frames travel through memory, and peers that break the rules of that memory.
 
-use std::io::IoSliceMut;
+use std::io::{IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dlbridge::{DType, Tensor};
 use dlbridge_sealed::Channel;
@@ -18,9 +18,12 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use crate::channel_hostile::{SEALS, START, bytes, frame, memfd, send};
 
 const INLINE: u32 = 1;
+const NEW: u32 = 3;
 const RING: u32 = 10;
 const SWITCH: u32 = 11;
 const ROOM: usize = 64 << 10;
+/// How long an attack lasts that nothing ends.
+const ENOUGH: Duration = Duration::from_secs(10);
 /// The places of counters: bytes that were written, bytes that were read, calls to be woken.
 const WRITTEN: usize = 0;
 const READ: usize = 64;
@@ -256,6 +259,25 @@ fn ring_of(attack: &Attack, counter: usize) -> u32 {
     #[allow(unsafe_code)]
     let map = unsafe { MmapOptions::new().map(&attack.theirs) }.expect("a ring");
     u32::from_ne_bytes(map[counter..counter + 4].try_into().expect("four bytes"))
+}
+
+#[test]
+fn a_peer_that_wakes_for_ever_is_not_read_for_ever() {
+    let mut attack = Attack::new();
+    // It names a descriptor that does not come.
+    attack.write(&frame(NEW, &bytes(b"x", &[4], 0), &[], 1, 1));
+    let end = Instant::now() + ENOUGH;
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut socket = attack.socket.try_clone().expect("a socket");
+            scope.spawn(
+                move || while Instant::now() < end && socket.write_all(&[0; 64 << 10]).is_ok() {},
+            );
+        }
+        thread::sleep(Duration::from_millis(20));
+        assert!(attack.why().contains("a slot without a descriptor"));
+        assert!(Instant::now() < end);
+    });
 }
 
 #[test]
