@@ -25,7 +25,7 @@ use crate::message::MessageObject;
 use crate::sealed::{declared, entry, exception};
 
 /// The longest time without a look at signals.
-pub(crate) const TICK: Duration = Duration::from_millis(50);
+const TICK: Duration = Duration::from_millis(50);
 /// The limit of the memory of an end, in bytes.
 const LIMIT: usize = 256 << 20;
 
@@ -88,9 +88,7 @@ impl ChannelObject {
         drop(ready);
         for (end, sent) in ends.into_iter().zip(sent) {
             sent.map_err(exception)?;
-            while !py.detach(|| end.flush(TICK)).map_err(exception)? {
-                py.check_signals()?;
-            }
+            patiently(py, None, |time| end.flush(time).map(|is_done| is_done.then_some(())))?;
         }
         Ok(())
     }
@@ -98,13 +96,17 @@ impl ChannelObject {
     /// Wait for the next message. `EOFError` at the end of the stream, `TimeoutError` after `timeout` seconds.
     #[pyo3(signature = (timeout=None))]
     fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> Result<MessageObject> {
-        if !self.wait(py, timeout)? {
-            let message = "expected a message, found none in the time; call receive() again";
-            return Err(PyTimeoutError::new_err(message).into());
-        }
-        match py.detach(|| self.0.receive()).map_err(exception)? {
-            Some(message) => Ok(MessageObject(message)),
-            None => Err(PyEOFError::new_err("the other end of the channel is closed").into()),
+        let received = patiently(py, timeout, |time| match self.0.wait(time)? {
+            true => self.0.receive().map(Some),
+            false => Ok(None),
+        })?;
+        match received {
+            Some(Some(message)) => Ok(MessageObject(message)),
+            Some(None) => Err(PyEOFError::new_err("the other end of the channel is closed").into()),
+            None => {
+                let message = "expected a message, found none in the time; call receive() again";
+                Err(PyTimeoutError::new_err(message).into())
+            }
         }
     }
 
@@ -117,15 +119,8 @@ impl ChannelObject {
     /// Whether `receive` would not wait: a message is there, or the end. Wait for it `timeout` seconds at most.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> Result<bool> {
-        let end = deadline(timeout)?;
-        loop {
-            let left = end.map_or(TICK, |end| end.saturating_duration_since(Instant::now()));
-            let is_ready = py.detach(|| self.0.wait(left.min(TICK))).map_err(exception)?;
-            if is_ready || left.is_zero() {
-                return Ok(is_ready);
-            }
-            py.check_signals()?;
-        }
+        let is_ready = |time| self.0.wait(time).map(|is_ready| is_ready.then_some(()));
+        Ok(patiently(py, timeout, is_ready)?.is_some())
     }
 
     /// How many messages the other end has not returned, and how many bytes of memory they keep.
@@ -199,13 +194,8 @@ impl ChannelObject {
     fn wait_for_loan(&self, py: Python<'_>, tensors: &[(String, DType, Vec<i64>)]) -> Result<Loan> {
         let tensors: Vec<_> =
             tensors.iter().map(|(name, dtype, shape)| (&**name, *dtype, &**shape)).collect();
-        loop {
-            let loan = py.detach(|| self.0.loan_timeout(&tensors, TICK)).map_err(exception)?;
-            if let Some(loan) = loan {
-                return Ok(loan);
-            }
-            py.check_signals()?;
-        }
+        let loan = patiently(py, None, |time| self.0.loan_timeout(&tensors, time))?;
+        Ok(loan.expect("waited for without an end"))
     }
 
     /// A loan with copies of arrays.
@@ -344,11 +334,24 @@ impl LoanObject {
     }
 }
 
-/// The end of so many seconds; `None` for ever.
-pub(crate) fn deadline(timeout: Option<f64>) -> Result<Option<Instant>> {
+/// Calls a function that waits for the time that it is given, until it has a result: `None` after `timeout` seconds.
+/// The GIL is released meanwhile, and signals are looked at.
+pub(crate) fn patiently<T: Send>(
+    py: Python<'_>,
+    timeout: Option<f64>,
+    call: impl Fn(Duration) -> std::result::Result<Option<T>, dlbridge::Error> + Sync,
+) -> Result<Option<T>> {
     let seconds = timeout.map(Duration::try_from_secs_f64).transpose();
     let seconds = seconds.map_err(|error| PyValueError::new_err(format!("timeout: {error}")))?;
-    Ok(seconds.and_then(|seconds| Instant::now().checked_add(seconds)))
+    let end = seconds.and_then(|seconds| Instant::now().checked_add(seconds));
+    loop {
+        let left = end.map_or(TICK, |end| end.saturating_duration_since(Instant::now()));
+        let found = py.detach(|| call(left.min(TICK))).map_err(exception)?;
+        if found.is_some() || left.is_zero() {
+            return Ok(found);
+        }
+        py.check_signals()?;
+    }
 }
 
 fn gone() -> PyErr {

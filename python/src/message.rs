@@ -1,16 +1,14 @@
 //! `Message`: what a channel received.
 #![cfg(any(unix, windows))]
 
-use std::time::Instant;
-
 use dlbridge_pyo3::{Result, TensorObject};
 use dlbridge_sealed::Message;
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList};
 
-use crate::channel::{TICK, deadline, unknown};
-use crate::sealed::{SealedObject, exception};
+use crate::channel::{patiently, unknown};
+use crate::sealed::SealedObject;
 
 /// Tensors that another process sent. Shared memory is used again when this object and all arrays made of it are
 /// deleted.
@@ -36,20 +34,10 @@ impl MessageObject {
     /// sends or receives: wait for that, `TimeoutError` after `timeout` seconds.
     #[pyo3(signature = (timeout=None))]
     fn keep(&self, py: Python<'_>, timeout: Option<f64>) -> Result<SealedObject> {
-        let end = deadline(timeout)?;
-        loop {
-            let left = end.map_or(TICK, |end| end.saturating_duration_since(Instant::now()));
-            let kept = py.detach(|| self.0.keep(left.min(TICK))).map_err(exception)?;
-            if let Some(sealed) = kept {
-                return Ok(SealedObject(sealed));
-            }
-            if left.is_zero() {
-                let message = "expected that the other process uses its end, found no answer in the time; \
-                               call keep() again, or copy()";
-                return Err(PyTimeoutError::new_err(message).into());
-            }
-            py.check_signals()?;
-        }
+        let kept = patiently(py, timeout, |time| self.0.keep(time))?;
+        let message = "expected that the other process uses its end, found no answer in the time; \
+                       call keep() again, or copy()";
+        Ok(SealedObject(kept.ok_or_else(|| PyTimeoutError::new_err(message))?))
     }
 
     /// The tensors by their names.
