@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 
 import dlbridge
 import model
@@ -32,7 +33,7 @@ def main() -> None:
     # Control-C reaches all processes of a terminal. The gateway answers what it has, then ends this.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(fileno=os.dup(0)) as stdin:
-        gateway = dlbridge.Channel(stdin)
+        gateway = dlbridge.Channel(stdin, by_bytes="--bytes" in sys.argv)
     runtime, run = model.load()
     gateway.send({"ready": text(runtime)})
     while True:

@@ -99,6 +99,15 @@ async fn discard(mut body: Incoming) {
     }
 }
 
+/// The parts of a body. hyper has checked that they are as long as the head says.
+async fn read(body: &mut Incoming) -> hyper::Result<Vec<Bytes>> {
+    let mut parts = Vec::new();
+    while let Some(frame) = body.frame().await {
+        parts.extend(frame?.into_data());
+    }
+    Ok(parts)
+}
+
 /// Answers one request, unless it is refused.
 async fn answer(
     head: &Parts,
@@ -112,10 +121,10 @@ async fn answer(
         return Err((503, "expected a gateway with room, found a full one; try again".into()));
     };
     let late = |what| move |_| (504, format!("expected {what} in time, found none"));
-    let body = timeout(PATIENCE, body.collect()).await.map_err(late("a body"))?;
-    let rows = body.map_err(|error| (400, error.to_string()))?.to_bytes();
+    let parts = timeout(PATIENCE, read(body)).await.map_err(late("a body"))?;
+    let parts = parts.map_err(|error| (400, error.to_string()))?;
     let (reply, answered) = oneshot::channel();
-    queue.push(Job { rows, output, reply });
+    queue.push(Job { parts, len, output, reply });
     let answered = timeout(PATIENCE, answered).await.map_err(late("an answer"))?;
     let answered = answered.map_err(|_| (503, "the gateway ends".into()))?;
     let (bytes, shape) = answered.map_err(|text| (502, text))?;

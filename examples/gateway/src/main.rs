@@ -29,6 +29,9 @@ struct Options {
     /// How many seconds a worker may take to load the model, and to answer
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     patience: u64,
+    /// Send batches to the workers as bytes, to compare
+    #[arg(long)]
+    bytes: bool,
 }
 
 #[cfg(target_os = "linux")]

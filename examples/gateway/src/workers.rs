@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result, ensure};
 use dlbridge::{DType, Tensor};
-use dlbridge_sealed::{Channel, Message};
+use dlbridge_sealed::{Channel, Message, Pool};
 use hyper::body::Bytes;
 use tokio::sync::oneshot;
 
@@ -37,7 +37,10 @@ const FAILURES: usize = 2;
 
 /// A request that waits for a worker.
 pub(crate) struct Job {
-    pub(crate) rows: Bytes,
+    /// In the parts that came, which are copied once: into the memory of the channel.
+    pub(crate) parts: Vec<Bytes>,
+    /// The bytes of all.
+    pub(crate) len: usize,
     /// The index of the output that the client wants.
     pub(crate) output: usize,
     pub(crate) reply: oneshot::Sender<Result<Rows, String>>,
@@ -81,9 +84,9 @@ impl Queue {
             return Some(again);
         }
         let (mut batch, mut bytes) = (Vec::new(), 0);
-        let fits = |next: &Job, bytes| bytes == 0 || bytes + next.rows.len() <= BATCH;
+        let fits = |next: &Job, bytes| bytes == 0 || bytes + next.len <= BATCH;
         while waiting.jobs.front().is_some_and(|next| fits(next, bytes)) {
-            bytes += waiting.jobs[0].rows.len();
+            bytes += waiting.jobs[0].len;
             batch.extend(waiting.jobs.pop_front());
         }
         (!batch.is_empty() || !waiting.is_closed).then_some((batch, 0))
@@ -108,11 +111,16 @@ impl Worker {
         let (socket, theirs) = UnixStream::pair()?;
         let child = Command::new(&options.python)
             .arg(&options.worker)
+            .args(options.bytes.then_some("--bytes"))
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null())
             .spawn()
             .with_context(|| format!("cannot start {}", options.python.display()))?;
-        let (channel, patience) = (Channel::new(socket), Duration::from_secs(options.patience));
+        let channel = match options.bytes {
+            true => Channel::by_bytes(socket, &Pool::default()),
+            false => Channel::new(socket),
+        };
+        let patience = Duration::from_secs(options.patience);
         let worker = Self { child, channel, patience, asked: 0 };
         let ready = text(&worker.receive().context("a worker that starts")?, "ready")?;
         eprintln!("worker {} runs {ready:?}", worker.child.id());
@@ -127,18 +135,16 @@ impl Worker {
     /// Asks for the outputs of a batch, or what the model says in their place. After an error, the worker
     /// is of no use any more.
     fn ask(&mut self, batch: &[Job]) -> Result<Result<Vec<Tensor>, String>> {
-        let rows = batch.iter().map(|job| job.rows.len() / ROW).sum::<usize>() as i64;
+        let rows = batch.iter().map(|job| job.len / ROW).sum::<usize>() as i64;
         self.asked += 1;
         let shape = [rows, FEATURES as i64];
         let mut loan = self.channel.loan(&[("x", DType::F32, &shape), ("id", DType::I64, &[1])])?;
         loan.tensor("id")?.as_slice_mut()?[0] = self.asked;
         let mut x = loan.tensor("x")?;
-        let mut rest = x.as_slice_mut::<f32>()?;
-        for job in batch {
-            let (part, next) = rest.split_at_mut(job.rows.len() / size_of::<f32>());
-            for (x, bytes) in part.iter_mut().zip(job.rows.chunks_exact(size_of::<f32>())) {
-                *x = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-            }
+        let mut rest = x.as_bytes_mut()?;
+        for part in batch.iter().flat_map(|job| &job.parts) {
+            let (place, next) = rest.split_at_mut(part.len());
+            place.copy_from_slice(part);
             rest = next;
         }
         drop(x);
@@ -183,7 +189,7 @@ fn text(message: &Message, name: &str) -> Result<String> {
 fn reply(batch: Vec<Job>, answer: &Result<Vec<Tensor>, String>) {
     let mut start = 0;
     for job in batch {
-        let end = start + job.rows.len() / ROW;
+        let end = start + job.len / ROW;
         let part = answer.as_ref().map_err(String::clone).and_then(|outputs| {
             let all = outputs[job.output].as_bytes().map_err(|error| error.to_string())?;
             let mut shape = outputs[job.output].shape().to_vec();
