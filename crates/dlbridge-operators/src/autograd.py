@@ -41,3 +41,7 @@ def differentiate(about, operator, has_autograd, backward, setup_context=None):
     apply = lambda *arguments: function.apply(*arguments)
     library.impl(other, apply, "CompositeImplicitAutograd")
     LIBRARIES.append(library)  # noqa: F821
+
+
+def is_differentiable(tensor):
+    return tensor.dtype.is_floating_point or tensor.dtype.is_complex

@@ -1,133 +1,31 @@
-"""The Python half of dlbridge-operators: calls the functions by which PyTorch and JAX accept operators."""
+"""The Python half of dlbridge-operators: calls the functions by which PyTorch and JAX accept operators.
 
-import contextlib
+It has the names of `shapes.py`, which runs before it.
+"""
+# ruff: noqa: F821
+
 import functools
-import inspect
-import sys
+import math
+import struct
 from pathlib import Path
-
-
-def extents(about, shapes):
-    """The broadcast leading axes, and the extents of the named axes; sizes may be symbolic."""
-    sizes, leading = {}, []
-    for name, axes, shape in zip(names(about), about["inputs"], shapes):
-        if shape is None:
-            continue
-        front = len(shape) - len(axes)
-        if front < 0:
-            raise ValueError(
-                f"{about['name']}: {name}: expected at least {len(axes)} axes, found {len(shape)}"
-            )
-        for axis, extent in zip(axes, shape[front:]):
-            expected = axis if isinstance(axis, int) else sizes.setdefault(axis, extent)
-            if expected != extent:
-                raise ValueError(
-                    f"{about['name']}: {name}: expected {expected} along {axis}, found {extent}"
-                )
-        batch = list(shape[:front])
-        longest = max(len(leading), front)
-        leading = [
-            b if a == 1 else a
-            for a, b in zip(padded(leading, longest), padded(batch, longest))
-        ]
-    return leading, sizes
-
-
-def padded(shape, rank):
-    return [1] * (rank - len(shape)) + list(shape)
-
-
-def output_shapes(about, shapes):
-    leading, sizes = extents(about, shapes)
-    size = lambda axis: axis if isinstance(axis, int) else sizes[axis]
-    return [[*leading, *map(size, axes)] for axes in about["outputs"]]
-
-
-def output_dtypes(about, found):
-    """The names of the outputs' dtypes for the names of the inputs'."""
-    for inputs, outputs in about["dtypes"]:
-        if all(b in (None, a) for a, b in zip(inputs, found)):
-            return outputs
-    expected = " or ".join(", ".join(inputs) for inputs, _ in about["dtypes"])
-    found = ", ".join(str(dtype) for dtype in found)
-    raise TypeError(f"{about['name']}: expected {expected}, found {found}")
-
-
-TENSORS = ("tensor", "optional", "in place")
-
-
-def names(about, kinds=TENSORS):
-    return [name for name, kind in about["parameters"] if kind in kinds]
-
-
-def in_place(about):
-    """The indices of the tensors that the function changes."""
-    kinds = [kind for _, kind in about["parameters"]]
-    return [index for index, kind in enumerate(kinds) if kind == "in place"]
-
-
-def each(function, tensors):
-    """The function of each tensor, and `None` where an optional one is absent."""
-    return [None if tensor is None else function(tensor) for tensor in tensors]
-
-
-def aligned(about, shapes):
-    """The shapes with as many leading axes each, so that one more in front of each is one axis."""
-    fronts = [
-        0 if shape is None else len(shape) - len(axes)
-        for axes, shape in zip(about["inputs"], shapes)
-    ]
-    return [
-        shape if shape is None else (1,) * (max(fronts) - front) + tuple(shape)
-        for front, shape in zip(fronts, shapes)
-    ]
-
-
-def gradients_of(about, found, tensors, no_gradient, total):
-    """The gradient of each tensor: of those that have one, in the order in which `backward` fills them."""
-    found, gradients = iter(found), []
-    for has_gradient, tensor in zip(about["floating"], tensors):
-        gradient = next(found) if has_gradient else None
-        if tensor is None:
-            gradients.append(None)
-        elif gradient is None:
-            gradients.append(no_gradient(tensor))
-        else:
-            gradients.append(summed(gradient, tensor.shape, total))
-    return gradients
-
-
-def summed(gradient, shape, total):
-    """The gradient of an input that was broadcast."""
-    extra = gradient.ndim - len(shape)
-    axes = [
-        axis
-        for axis in range(gradient.ndim)
-        if axis < extra or shape[axis - extra] == 1
-    ]
-    return total(gradient, tuple(axes)).reshape(shape) if axes else gradient
-
-
-def many(result):
-    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
-
-
-def single(results):
-    """What a function of so many results returns."""
-    return tuple(results) if len(results) > 1 else next(iter(results), None)
 
 
 def make_torch(about, register, module):
     import torch
 
     library = str(next(Path(torch.__file__).parent.glob("lib/*torch_cpu.*")))
-    has_autograd = register(library, known_in_torch())  # noqa: F821
+    has_autograd = register(library, known_in_torch())
     name = f"{about['namespace']}::{about['name']}"
     operator = getattr(getattr(torch.ops, about["namespace"]), about["name"])
     count = len(about["inputs"])
 
     def fake(*arguments):
         tensors = arguments[:count]
+        devices = {str(tensor.device) for tensor in tensors if tensor is not None}
+        if len(devices) > 1:
+            raise RuntimeError(
+                f"{name}: expected tensors on one device, found {', '.join(sorted(devices))}; use x.to(...)"
+            )
         found = each(lambda tensor: str(tensor.dtype).removeprefix("torch."), tensors)
         dtypes = output_dtypes(about, found)
         shapes = output_shapes(about, each(lambda tensor: tensor.shape, tensors))
@@ -170,10 +68,12 @@ def make_torch(about, register, module):
             function = getattr(module, about["backward"]).torch
             found = many(function(*gradients, *tensors, *ctx.scalars))
             total = lambda gradient, axes: gradient.sum(axes, keepdim=True)
-            found = gradients_of(about, found, tensors, lambda tensor: None, total)
+            found = gradients_of(
+                about, found, tensors, is_differentiable, lambda tensor: None, total
+            )
             return (*found, *(None for _ in ctx.scalars))
 
-        differentiate(about, operator, has_autograd, backward, setup_context)  # noqa: F821
+        differentiate(about, operator, has_autograd, backward, setup_context)
     else:
 
         def no_backward(ctx, *gradients):
@@ -181,7 +81,7 @@ def make_torch(about, register, module):
                 f"{name} has no gradient: declare `backward = ...` in Rust, or pass x.detach()"
             )
 
-        differentiate(about, operator, has_autograd, no_backward)  # noqa: F821
+        differentiate(about, operator, has_autograd, no_backward)
     return operator
 
 
@@ -203,8 +103,20 @@ def written_in_torch(about, operator):
             keyset = keyset & torch._C._after_autograd_keyset
             return operator.redispatch(keyset, *arguments)
 
+    def resolved(*arguments):
+        # PyTorch's own function for these keys requires that the operator returns what it has written.
+        is_lazy = lambda tensor: tensor.is_neg() or tensor.is_conj()
+        if any(is_lazy(arguments[at]) for at in written):
+            raise RuntimeError(
+                f"{name}: expected values to write, found those of a lazy x.conj() or its parts; pass x.resolve_conj().resolve_neg()"
+            )
+        values = lambda tensor: tensor.resolve_conj().resolve_neg()
+        return operator(*each(values, arguments[:count]), *arguments[count:])
+
     library = torch.library.Library(about["namespace"], "FRAGMENT")
     library.impl(about["name"], checked, "Autograd", with_keyset=True)
+    library.impl(about["name"], resolved, "Conjugate")
+    library.impl(about["name"], resolved, "Negative")
     # Deleting it would remove the function.
     LIBRARIES.append(library)
 
@@ -222,6 +134,11 @@ def make_jax(about, target, module):
     optional = names(about, ["optional"])
     scalars = about["parameters"][count:]
     types = {"float": np.float64, "int": np.int64, "bool": np.bool_}
+    words = struct.Struct(
+        "="
+        + "".join({"float": "d", "int": "q", "bool": "?"}[kind] for _, kind in scalars)
+    )
+    truths = [at for at, (_, kind) in enumerate(scalars) if kind == "bool"]
 
     def varying(tensor):
         """The axes of a mesh along which devices have other values, inside `shard_map`."""
@@ -239,11 +156,38 @@ def make_jax(about, target, module):
             return jax.lax.pcast(result, axes, to="varying")
         return jax.lax.pvary(result, axes)
 
+    def packed(values):
+        """The scalars as words, because 0.0 == -0.0, and 1 == True."""
+        try:
+            if all(isinstance(values[at], (bool, np.bool_)) for at in truths):
+                return words.pack(*values)
+        except (struct.error, IndexError):
+            pass
+        expected = ", ".join(f"{name}: {kind}" for name, kind in scalars)
+        found = ", ".join(type(value).__name__ for value in values)
+        raise TypeError(
+            f"{about['name']}: expected {expected}, found {found}; a scalar is a constant of jax.jit: use static_argnums"
+        )
+
     def call(tensors, values):
+        for (tensor_name, kind), tensor in zip(about["parameters"], tensors):
+            if tensor is None and kind != "optional":
+                raise TypeError(
+                    f"{about['name']}: {tensor_name}: expected an array, found None"
+                )
         found = each(lambda tensor: tensor.dtype.name, tensors)
         dtypes = [found[at] for at in written] + output_dtypes(about, found)
         shapes = aligned(about, each(lambda tensor: tensor.shape, tensors))
         results = [shapes[at] for at in written] + output_shapes(about, shapes)
+        for shape in results:
+            # XLA ends the process.
+            if (
+                all(isinstance(extent, int) for extent in shape)
+                and math.prod(filter(None, shape)) >= 2**60
+            ):
+                raise ValueError(
+                    f"{about['name']}: expected results that fit into memory, found extents {tuple(shape)}"
+                )
         made = [
             jax.ShapeDtypeStruct(tuple(shape), jax.numpy.dtype(dtype))
             for shape, dtype in zip(results, dtypes)
@@ -277,7 +221,8 @@ def make_jax(about, target, module):
             found = many(other(*many(gradients), *tensors, *values))
             total = lambda gradient, axes: gradient.sum(axes, keepdims=True)
             none = lambda tensor: np.zeros(tensor.shape, jax.dtypes.float0)
-            found = gradients_of(about, found, tensors, none, total)
+            is_floating = lambda tensor: jax.numpy.issubdtype(tensor.dtype, np.inexact)
+            found = gradients_of(about, found, tensors, is_floating, none, total)
             # Devices that share a tensor share the sum of their gradients.
             return tuple(
                 gradient
@@ -291,7 +236,8 @@ def make_jax(about, target, module):
 
     # Compiled for each list of scalars, which are constants of an XLA custom call.
     @functools.lru_cache(maxsize=256)
-    def compiled(values):
+    def compiled(bits):
+        values = words.unpack(bits)
         if about["backward"]:
             return jax.jit(differentiable(values))
         return jax.jit(lambda *tensors: call(tensors, values))
@@ -301,73 +247,6 @@ def make_jax(about, target, module):
 
     def function(*arguments):
         tensors = each(array, arguments[:count])
-        return compiled(tuple(arguments[count:]))(*tensors)
+        return compiled(packed(arguments[count:]))(*tensors)
 
     return function
-
-
-class Operator:
-    """A function in Rust: an operator of PyTorch (`torch`) and of JAX (`jax`), NumPy's universal function (`ufunc`)."""
-
-    def __init__(self, about, ways, module):
-        self._about, self._module = about, module
-        self._eager, self._register, self._target, self._make_ufunc = ways
-        self._count, self._arity = len(about["inputs"]), len(about["parameters"])
-        self.__name__ = self.__qualname__ = about["name"]
-        self.__module__, self.__doc__ = about["module"], about["doc"]
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        self.__signature__ = inspect.Signature(
-            [inspect.Parameter(name, kind) for name, _ in about["parameters"]]
-        )
-
-    @functools.cached_property
-    def torch(self):
-        """The operator of PyTorch, `torch.ops.NAMESPACE.NAME`."""
-        return make_torch(self._about, self._register, self._module)
-
-    @functools.cached_property
-    def jax(self):
-        """The function of JAX, for `jit`, `vmap` and `grad`."""
-        return make_jax(self._about, self._target, self._module)
-
-    @functools.cached_property
-    def ufunc(self):
-        """The universal function of NumPy: `out=`, `axes=`, `where=`, other dtypes are converted."""
-        return self._make_ufunc()
-
-    def __call__(self, *arguments, **keywords):
-        if keywords or len(arguments) != self._arity:
-            arguments = self.__signature__.bind(*arguments, **keywords).args
-        tensors = arguments[: self._count]
-        # A module that another thread is importing has no such class yet, and no tensors.
-        torch = getattr(sys.modules.get("torch"), "Tensor", ())
-        for tensor in tensors:
-            if isinstance(tensor, torch):
-                return self._with_torch(arguments)
-        jax = getattr(sys.modules.get("jax"), "Array", ())
-        for tensor in tensors:
-            if isinstance(tensor, jax):
-                return self.jax(*arguments)
-        return self._eager(*arguments)
-
-    def _with_torch(self, arguments):
-        try:
-            operator = self.torch
-        except ImportError:
-            tensors = arguments[: self._count]
-            if any(getattr(x, "requires_grad", False) for x in tensors):
-                raise
-            return self._eager(*arguments)
-        return operator(*arguments)
-
-    def __repr__(self):
-        return f"<operator {self.__module__}.{self.__name__}{self.__signature__}>"
-
-
-def make(about, ways, module):
-    operator = Operator(about, ways, module)
-    # Now, so that two operators of one name are an error of the module that adds the second one.
-    if hasattr(sys.modules.get("torch"), "compile"):
-        with contextlib.suppress(ImportError):
-            operator.torch  # noqa: B018
-    return operator

@@ -60,5 +60,6 @@ pub use operator::BorrowMut;
 pub use operator::{Argument, Failure, InPlace, Instance, Kind, Operator};
 pub use operator::{Outcome, Parameter, Value};
 pub use python::AddOperator;
+pub use raw::attach::attach;
 #[doc(hidden)]
 pub use signature::Parsed;

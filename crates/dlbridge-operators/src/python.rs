@@ -1,10 +1,11 @@
 //! Adds operators to Python modules.
 
+use std::any::TypeId;
 use std::ffi::CString;
 use std::ops::Deref;
 use std::path::PathBuf;
 
-use dlbridge::{Tensor, TypeCode};
+use dlbridge::{DType, Tensor, TypeCode};
 use dlbridge_pyo3::PyTensor;
 use pyo3::exceptions::{PyImportError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -13,6 +14,7 @@ use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple};
 
 use crate::call::{Plan, check, parameters, tensors};
 use crate::operator::{Kind, Parameter, Scalar};
+use crate::raw::attach::is_main_interpreter;
 use crate::raw::autograd::Known;
 use crate::raw::operand::{Operand, Slot};
 use crate::raw::{numpy, torch, xla};
@@ -28,7 +30,7 @@ pub trait AddOperator {
     ///
     /// # Errors
     ///
-    /// If the declaration contradicts itself, or PyTorch has an operator of this name.
+    /// If the declaration contradicts itself, if the module or PyTorch has an operator of this name, or in a sub-interpreter.
     fn add_operator<O: Operator>(&self, operator: O) -> PyResult<()>;
 }
 
@@ -37,10 +39,22 @@ impl AddOperator for Bound<'_, PyModule> {
         let py = self.py();
         let signature = check::<O>().map_err(raised)?;
         let module: String = self.name()?.extract()?;
+        if !is_main_interpreter(py) {
+            return Err(PyImportError::new_err(format!(
+                "expected the main interpreter, found a sub-interpreter; import {module} in the main one"
+            )));
+        }
+        if self.hasattr(O::NAME)? {
+            let name = O::NAME;
+            return Err(PyValueError::new_err(format!(
+                "expected one {name} in {module}, found another one; rename it"
+            )));
+        }
         let namespace = module.rsplit('.').next().unwrap_or(&module).to_owned();
         let about = PyDict::new(py);
         about.set_item("name", O::NAME)?;
         about.set_item("module", &module)?;
+        about.set_item("type", format!("{:?}", TypeId::of::<O>()))?;
         about.set_item("namespace", &namespace)?;
         about.set_item("doc", O::DOC.trim())?;
         about.set_item("backward", O::BACKWARD)?;
@@ -86,8 +100,13 @@ fn raised(error: Failure) -> PyErr {
 fn glue(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static GLUE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     if GLUE.get(py).is_none() {
-        let code = CString::new(concat!(include_str!("glue.py"), include_str!("autograd.py")))
-            .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        let code = CString::new(concat!(
+            include_str!("shapes.py"),
+            include_str!("glue.py"),
+            include_str!("autograd.py"),
+            include_str!("operator.py")
+        ))
+        .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         let made = PyModule::from_code(py, &code, c"dlbridge_operators.py", c"dlbridge_operators")?;
         // Another thread may have been quicker.
         let _ = GLUE.set(py, made.unbind());
@@ -123,12 +142,16 @@ fn dtypes<O: Operator>() -> Vec<(Vec<String>, Vec<String>)> {
     O::INSTANCES.iter().map(instance).collect()
 }
 
-/// For each tensor, whether its elements are floating-point numbers, which have gradients.
+/// For each tensor, whether its elements are floating-point numbers in an instance, which have gradients.
 fn floating<O: Operator>() -> Vec<bool> {
-    let is_floating = |word: &str| word.ends_with("float") || word == "complex";
-    let has_gradient = |code: TypeCode| code.name().is_some_and(is_floating);
-    let first = O::INSTANCES.first().into_iter();
-    first.flat_map(tensors).map(|(_, dtype)| has_gradient(dtype.code)).collect()
+    let is_real = |word: &str| word.ends_with("float") || word == "complex";
+    let has_gradient = |code: TypeCode| code.name().is_some_and(is_real);
+    let count = O::INSTANCES.first().into_iter().flat_map(tensors).count();
+    let is_floating = |one, at| {
+        tensors(one).nth(at).is_some_and(|(_, dtype): (_, DType)| has_gradient(dtype.code))
+    };
+    let in_any = |at| O::INSTANCES.iter().any(|one| is_floating(one, at));
+    (0..count).map(in_any).collect()
 }
 
 /// The function for arrays of any framework: imports them, and returns new arrays of the first one's type.

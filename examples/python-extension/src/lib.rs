@@ -5,6 +5,7 @@
 #[cfg(feature = "cuda")]
 mod gpu;
 mod image;
+mod operators;
 
 use dlbridge::{Parts, Tensor};
 use dlbridge_pyo3::{

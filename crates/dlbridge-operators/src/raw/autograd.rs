@@ -124,7 +124,12 @@ unsafe extern "C-unwind" fn kernel<O: Operator>(stack: *mut u64, inputs: u64, _:
         // SAFETY: may be called at any time (F5).
         let message = unsafe { (autograd.what)() };
         // SAFETY: a text that lives until the next exception on this thread (F5).
-        let message = unsafe { CStr::from_ptr(message) }.to_owned();
+        let mut message = unsafe { CStr::from_ptr(message) }.to_owned();
+        if message.is_empty() {
+            let words = "Python code that PyTorch called failed, such as the shape rule; call it in torch.inference_mode() for its words";
+            message =
+                CString::new(format!("{}: {words}", own.to_string_lossy())).unwrap_or_default();
+        }
         raise(autograd.shim, &message);
     }
 }

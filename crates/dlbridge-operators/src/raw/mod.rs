@@ -2,6 +2,7 @@
 //! The only room of this crate with unsafe code.
 #![allow(unsafe_code)]
 
+pub(crate) mod attach;
 pub(crate) mod autograd;
 mod lanes;
 pub(crate) mod numpy;

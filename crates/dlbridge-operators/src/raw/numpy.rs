@@ -12,6 +12,7 @@ use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
+use super::attach::attach;
 use super::lanes::{Lane, apart, copied};
 use super::operand::contiguous;
 use super::walk::Walk;
@@ -178,7 +179,7 @@ unsafe extern "C" fn inner<O: Operator>(
     steps: *const isize,
     instance: *mut c_void,
 ) {
-    if FAILED.get() && Python::try_attach(PyErr::occurred) == Some(true) {
+    if FAILED.get() && attach(PyErr::occurred) {
         return;
     }
     FAILED.set(false);
@@ -214,7 +215,7 @@ unsafe extern "C" fn inner<O: Operator>(
     });
     if let Err(error) = result {
         FAILED.set(true);
-        let _ = Python::try_attach(|py| PyValueError::new_err(error.to_string()).restore(py));
+        attach(|py| PyValueError::new_err(error.to_string()).restore(py));
     }
 }
 

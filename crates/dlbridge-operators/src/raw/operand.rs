@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr;
 
-use dlbridge::ffi::Dims;
+use dlbridge::ffi::{Bytes, Dims};
 use dlbridge::{Access, DType, Tensor, layout};
 
 use crate::Failure;
@@ -79,31 +79,30 @@ impl<'a> Operand<'a> {
     }
 
     /// Whether writing to it is well defined, beside tensors that are read: no element has two indices, and none is
-    /// known to be one of theirs.
+    /// one of theirs.
     pub(crate) fn check_written(&self, name: &str, others: &[Slot<'_>]) -> Result<(), Failure> {
         if layout::may_overlap(&self.shape, &self.strides) {
             return Err(Failure::new(format!(
                 "{name}: expected elements that are written once, found some that are written more than once; pass a copy"
             )));
         }
-        let bytes = |one: &Operand<'_>| {
-            let nbytes = layout::contiguous_nbytes(one.dtype, &one.shape).unwrap_or(0);
-            one.data.addr()..one.data.addr() + nbytes
-        };
-        let is_contiguous = |one: &Operand<'_>| layout::is_contiguous(&one.shape, &one.strides);
-        let shares = |other: &&Operand<'_>| {
-            let (own, their) = (bytes(self), bytes(other));
-            let overlap = own.start < their.end && their.start < own.end;
-            let is_same = self.data == other.data;
-            overlap && (is_same || is_contiguous(self) && is_contiguous(other))
-        };
-        let others = others.iter().filter_map(Slot::tensor).filter(|other| !ptr::eq(*other, self));
-        match others.filter(shares).count() {
-            0 => Ok(()),
-            _ => Err(Failure::new(format!(
-                "{name}: expected memory that no other argument has, found some that is another one's; pass a copy"
-            ))),
+        let Some(own) = self.bytes()? else { return Ok(()) };
+        for other in others.iter().filter_map(Slot::tensor).filter(|other| !ptr::eq(*other, self)) {
+            if other.bytes()?.is_some_and(|other| own.overlaps(&other)) {
+                return Err(Failure::new(format!(
+                    "{name}: expected memory that no other argument has, found some that is another one's; pass a copy"
+                )));
+            }
         }
+        Ok(())
+    }
+
+    /// The bytes of the elements; `None` without elements.
+    fn bytes(&self) -> Result<Option<Bytes>, Failure> {
+        // Checks that no size overflows.
+        layout::span(&self.shape, &self.strides)?;
+        let size = self.dtype.itemsize().unwrap_or(1);
+        Ok(Bytes::of(self.data.addr(), &self.shape, &self.strides, size))
     }
 
     /// Copies the values to another operand, unless they are there.

@@ -216,6 +216,10 @@ fn execute<O: Operator>(frame: &Frame) -> Result<(), Failure> {
         });
     }
     let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
+    let results = parameters::<O>().iter().filter(|one| one.output().is_some()).count();
+    if inputs.next().is_some() || outputs.len() != results {
+        return Err(missing());
+    }
     Plan::new::<O>(&arguments)?.run::<O>(&arguments, outputs)
 }
 

@@ -6,6 +6,7 @@ mod dims;
 mod measured;
 mod part;
 mod placement;
+mod range;
 mod raw;
 mod reshape;
 mod runs;
@@ -31,4 +32,6 @@ pub use dims::Dims;
 pub(crate) use measured::{Layout, Lists, OwnedLayout};
 pub(crate) use part::Cut;
 pub(crate) use placement::Placement;
+#[doc(hidden)]
+pub use range::{Bytes, Comb};
 pub(crate) use runs::{Run, Runs};

@@ -12,8 +12,9 @@ use std::ptr;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::thread;
 
-use super::range::{Bytes, measure, named};
+use super::range::{measure, named};
 use super::{Conflict, Kind, Other};
+use dlbridge::ffi::Bytes;
 use dlbridge::sys::DLTensor;
 
 /// The number of borrows that have a slot each. The table is zeroed memory, of which the system

@@ -4,7 +4,7 @@ use dlbridge_sys::DLTensor;
 
 pub use super::borrowed::BorrowedTensor;
 use super::destroy;
-pub use crate::layout::Dims;
+pub use crate::layout::{Bytes, Comb, Dims};
 use crate::raw::Handle;
 use crate::raw::descriptor::validate::{checked_with, validate};
 pub use crate::raw::handle::KeepAlive;
