@@ -95,6 +95,7 @@ pub fn run(data: &[u8]) {
             _ => match model.speak(&mut input, &peer) {
                 Outcome::Nothing => assert!(!channel.wait(NO_TIME).expect("open")),
                 Outcome::Received(wanted, slot) => {
+                    assert!(channel.wait(NO_TIME).expect("open"), "nothing came");
                     let message = channel.receive().expect("a frame").expect("a message");
                     compare(&message, &wanted);
                     held.push((message, slot));
@@ -124,6 +125,7 @@ pub fn run(data: &[u8]) {
 }
 
 fn expect_closed(channel: &Channel, held: &[(Message, Option<u32>)]) {
+    assert!(channel.wait(NO_TIME).expect("a socket"), "not closed");
     let error = channel.receive().map(|_| ()).expect_err("closed");
     assert_eq!(channel.receive().map(|_| ()), Err(error));
     assert_eq!(channel.kept(), (0, 0));
