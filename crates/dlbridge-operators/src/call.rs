@@ -4,11 +4,11 @@
 use dlbridge::DType;
 use dlbridge::ffi::{Dims, catch};
 
-use crate::Failure;
 use crate::operator::{Instance, Kind, Operator, Parameter};
 use crate::raw::operand::{Operand, Slot};
 use crate::raw::walk::{Walk, once};
 use crate::signature::{Axis, Resolved, Signature};
+use crate::{DeviceStream, Failure};
 
 /// The extents and the instance of a call.
 pub(crate) struct Plan {
@@ -42,21 +42,8 @@ impl Plan {
         outputs: Vec<Operand<'a>>,
     ) -> Result<(), Failure> {
         guarded::<O>(|| {
-            let parameters = self.instance.parameters;
             let leading = &self.resolved.leading;
-            for (parameter, slot) in parameters.iter().zip(arguments) {
-                if let (Kind::InPlace(_), Some(operand)) = (parameter.kind, slot.tensor()) {
-                    operand.check_written(parameter.name, arguments)?;
-                }
-            }
-            for ((dtype, shape), operand) in self.outputs().zip(&outputs) {
-                if (dtype, &*shape) != (operand.dtype, &*operand.shape) {
-                    let (shape, other, found) = (&*shape, operand.dtype, &*operand.shape);
-                    return Err(Failure::new(format!(
-                        "expected an output {dtype}{shape:?}, found {other}{found:?}"
-                    )));
-                }
-            }
+            self.check_outputs(arguments, &outputs)?;
             let mut shapes = arguments.iter().filter_map(Slot::shape);
             if leading.is_empty() || self.signature.is_whole && shapes.all(|one| one == &**leading)
             {
@@ -68,21 +55,85 @@ impl Plan {
             } else {
                 (leading.clone(), &[][..])
             };
-            let mut cores = self.signature.operands().map(Vec::len);
-            Walk::with(walked, parameters.len(), |mut walk| {
-                for (parameter, slot) in parameters.iter().zip(arguments) {
-                    let core = parameter.kind.is_tensor().then(|| cores.next()).flatten();
-                    let is_written = matches!(parameter.kind, Kind::InPlace(_));
-                    let placed = walk.add(slot, core.unwrap_or(0), whole, is_written);
-                    placed.map_err(|error| Failure::new(format!("{}: {error}", parameter.name)))?;
-                }
-                for operand in outputs {
-                    let core = cores.next().unwrap_or(0);
-                    walk.add(&Slot::Tensor(operand), core, whole, true)?;
-                }
+            Walk::with(walked, self.instance.parameters.len(), |mut walk| {
+                self.place(&mut walk, whole, arguments, outputs)?;
                 walk.call(self.instance)
             })
         })
+    }
+
+    /// Calls the CUDA function once, with all axes. It queues its work on the stream.
+    pub(crate) fn launch<'a, O: Operator>(
+        &self,
+        stream: &DeviceStream<'_>,
+        arguments: &[Slot<'a>],
+        outputs: Vec<Operand<'a>>,
+    ) -> Result<(), Failure> {
+        guarded::<O>(|| {
+            let launch = self.instance.cuda.ok_or_else(|| Failure::new("no CUDA function"))?;
+            self.check_outputs(arguments, &outputs)?;
+            let mut written = self.written(arguments);
+            // A launch of no threads is an error of the driver.
+            if written.all(|shape| shape.contains(&0)) {
+                return Ok(());
+            }
+            Walk::with(Dims::zeros(0), self.instance.parameters.len(), |mut walk| {
+                self.place(&mut walk, &self.resolved.leading, arguments, outputs)?;
+                walk.each(|values| launch(stream, values))
+            })
+        })
+    }
+
+    /// The shapes of the tensors that the function writes.
+    fn written(&self, arguments: &[Slot<'_>]) -> impl Iterator<Item = Dims> {
+        let arguments = self.instance.parameters.iter().zip(arguments);
+        let in_place = arguments.filter(|(one, _)| matches!(one.kind, Kind::InPlace(_)));
+        let in_place = in_place.filter_map(|(_, slot)| slot.shape().map(Dims::from));
+        in_place.chain(self.outputs().map(|(_, shape)| shape))
+    }
+
+    /// Rejects results that the declaration does not have, and arguments in place that cannot be written.
+    fn check_outputs(
+        &self,
+        arguments: &[Slot<'_>],
+        outputs: &[Operand<'_>],
+    ) -> Result<(), Failure> {
+        for (parameter, slot) in self.instance.parameters.iter().zip(arguments) {
+            if let (Kind::InPlace(_), Some(operand)) = (parameter.kind, slot.tensor()) {
+                operand.check_written(parameter.name, arguments)?;
+            }
+        }
+        for ((dtype, shape), operand) in self.outputs().zip(outputs) {
+            if (dtype, &*shape) != (operand.dtype, &*operand.shape) {
+                let (shape, other, found) = (&*shape, operand.dtype, &*operand.shape);
+                return Err(Failure::new(format!(
+                    "expected an output {dtype}{shape:?}, found {other}{found:?}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds all arguments and outputs to a walk. `whole` are leading axes that the function sees as well.
+    fn place<'a>(
+        &self,
+        walk: &mut Walk<'a, '_>,
+        whole: &[i64],
+        arguments: &[Slot<'a>],
+        outputs: Vec<Operand<'a>>,
+    ) -> Result<(), Failure> {
+        let mut cores = self.signature.operands().map(Vec::len);
+        for (parameter, slot) in self.instance.parameters.iter().zip(arguments) {
+            let core = parameter.kind.is_tensor().then(|| cores.next()).flatten();
+            let is_written = matches!(parameter.kind, Kind::InPlace(_));
+            let placed = walk.add(slot, core.unwrap_or(0), whole, is_written);
+            placed.map_err(|error| Failure::new(format!("{}: {error}", parameter.name)))?;
+        }
+        for operand in outputs {
+            let core = cores.next().unwrap_or(0);
+            walk.add(&Slot::Tensor(operand), core, whole, true)?;
+        }
+        Ok(())
     }
 }
 
@@ -96,8 +147,18 @@ pub(crate) fn guarded<O: Operator>(
     }
 }
 
-fn named<O: Operator>(error: Failure) -> Failure {
+pub(crate) fn named<O: Operator>(error: Failure) -> Failure {
     Failure::new(format!("{}: {error}", O::NAME))
+}
+
+/// Whether an operator has a CUDA function; `advice` is the call for a caller of one that has none.
+pub(crate) fn check_cuda<O: Operator>(advice: &str) -> Result<(), Failure> {
+    match O::INSTANCES.first().and_then(|instance| instance.cuda) {
+        Some(_) => Ok(()),
+        None => Err(named::<O>(Failure::new(format!(
+            "expected memory on cpu, found memory on cuda; pass {advice}, or declare `cuda = ...` in Rust"
+        )))),
+    }
 }
 
 /// The parameters, whose names and kinds are the same for all instances but for their types.

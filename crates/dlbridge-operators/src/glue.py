@@ -13,8 +13,10 @@ from pathlib import Path
 def make_torch(about, register, module):
     import torch
 
-    library = str(next(Path(torch.__file__).parent.glob("lib/*torch_cpu.*")))
-    has_autograd = register(library, known_in_torch())
+    folder = Path(torch.__file__).parent
+    library = lambda name: next(map(str, folder.glob(f"lib/*{name}.*")), None)
+    known = known_in_torch()
+    has_autograd = register(library("torch_cpu"), known, library("torch_cuda"))
     name = f"{about['namespace']}::{about['name']}"
     operator = getattr(getattr(torch.ops, about["namespace"]), about["name"])
     count = len(about["inputs"])
@@ -124,12 +126,13 @@ def written_in_torch(about, operator):
 LIBRARIES = []
 
 
-def make_jax(about, target, module):
+def make_jax(about, targets, module):
     import jax
     import numpy as np
 
     name = f"{about['module']}.{about['name']}"
-    jax.ffi.register_ffi_target(name, target, platform="cpu")
+    for platform, target in zip(("cpu", "CUDA"), targets):
+        jax.ffi.register_ffi_target(name, target, platform=platform)
     count, written = len(about["inputs"]), in_place(about)
     optional = names(about, ["optional"])
     scalars = about["parameters"][count:]

@@ -46,20 +46,29 @@
 //! - Nothing is linked: PyTorch's functions are found in the library that is loaded (its stable C shim), NumPy's in its
 //!   table, and XLA brings its own. With an older PyTorch, the function works on tensors that need no gradient, without the operator.
 //!
-//! Host memory only. XLA calls handlers on its own threads, NumPy its loops without the GIL.
+//! - **CUDA**: `cuda = NAME` names a function that queues the same work on the framework's stream ([`DeviceStream`]), for
+//!   tensors of PyTorch and JAX. It gets device memory ([`DeviceView`], [`DeviceViewMut`]) instead of views. The feature
+//!   `cudarc-0_19` makes the stream one of cudarc. Not yet tested on a GPU.
+//!
+//! XLA calls handlers on its own threads, NumPy its loops without the GIL.
 
 mod call;
+mod device;
+mod failure;
 mod operator;
 mod python;
 mod raw;
 mod signature;
 
+pub use device::{DeviceView, DeviceViewMut};
 pub use dlbridge::{View, ViewMut};
+pub use failure::{Failure, Outcome};
 #[doc(hidden)]
 pub use operator::BorrowMut;
-pub use operator::{Argument, Failure, InPlace, Instance, Kind, Operator};
-pub use operator::{Outcome, Parameter, Value};
+pub use operator::{Argument, InPlace, Instance, Kind, Launch, Operator};
+pub use operator::{Parameter, Value};
 pub use python::AddOperator;
 pub use raw::attach::attach;
+pub use raw::stream::DeviceStream;
 #[doc(hidden)]
 pub use signature::Parsed;

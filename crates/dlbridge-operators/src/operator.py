@@ -50,7 +50,7 @@ class Operator:
 
     def __init__(self, about, ways, module):
         self._about, self._module, self._made = about, module, {}
-        self._eager, self._register, self._target, self._make_ufunc = ways
+        self._eager, self._register, self._targets, self._make_ufunc = ways
         self._count, self._arity = len(about["inputs"]), len(about["parameters"])
         self.__name__ = self.__qualname__ = about["name"]
         self.__module__, self.__doc__ = about["module"], about["doc"]
@@ -67,7 +67,7 @@ class Operator:
     @Once
     def jax(self):
         """The function of JAX, for `jit`, `vmap` and `grad`."""
-        return make_jax(self._about, self._target, self._module)
+        return make_jax(self._about, self._targets, self._module)
 
     @Once
     def ufunc(self):

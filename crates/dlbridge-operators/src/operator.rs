@@ -1,6 +1,5 @@
-//! What an operator is: the trait that [`operator!`](crate::operator!) implements, its arguments and its errors.
+//! What an operator is: the trait that [`operator!`](crate::operator!) implements, and its arguments.
 
-use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use dlbridge::{DType, Element, Tensor, View, ViewMut};
@@ -9,6 +8,7 @@ use pyo3::prelude::*;
 
 use crate::raw::walk::Borrowed;
 use crate::signature::Parsed;
+use crate::{DeviceStream, DeviceView, DeviceViewMut, Failure};
 
 /// An operator, as [`operator!`](crate::operator!) makes it.
 pub trait Operator: 'static {
@@ -34,7 +34,12 @@ pub struct Instance {
     pub parameters: &'static [Parameter],
     /// Calls the function.
     pub call: fn(&mut [Value<'_>]) -> Result<(), Failure>,
+    /// Queues the same work on a stream, for tensors in CUDA memory.
+    pub cuda: Option<Launch>,
 }
+
+/// An operator's function for CUDA memory.
+pub type Launch = fn(&DeviceStream<'_>, &mut [Value<'_>]) -> Result<(), Failure>;
 
 /// One parameter of an operator.
 #[derive(Debug, Clone, Copy)]
@@ -126,9 +131,19 @@ pub trait Argument {
     ///
     /// If the value is of another kind.
     fn get<'v>(value: &'v mut Value<'_>) -> Result<Self::Item<'v>, Failure>;
+
+    /// The type of the argument of a call of the CUDA function.
+    type OnDevice<'v>;
+
+    /// The argument's value for the CUDA function.
+    ///
+    /// # Errors
+    ///
+    /// If the value is of another kind.
+    fn on_device<'v>(value: &'v mut Value<'_>) -> Result<Self::OnDevice<'v>, Failure>;
 }
 
-fn other_kind<T>(expected: &str) -> Result<T, Failure> {
+pub(crate) fn other_kind<T>(expected: &str) -> Result<T, Failure> {
     Err(Failure::new(format!("expected {expected}, found an argument of another kind")))
 }
 
@@ -142,6 +157,12 @@ impl<T: Element> Argument for View<'_, T> {
             _ => other_kind("a tensor to read"),
         }
     }
+
+    type OnDevice<'v> = DeviceView<'v, T>;
+
+    fn on_device<'v>(value: &'v mut Value<'_>) -> Result<DeviceView<'v, T>, Failure> {
+        DeviceView::new(value)
+    }
 }
 
 impl<T: Element> Argument for Option<View<'_, T>> {
@@ -152,6 +173,15 @@ impl<T: Element> Argument for Option<View<'_, T>> {
         match value.0 {
             Inner::Absent => Ok(None),
             _ => <View<'_, T> as Argument>::get(value).map(Some),
+        }
+    }
+
+    type OnDevice<'v> = Option<DeviceView<'v, T>>;
+
+    fn on_device<'v>(value: &'v mut Value<'_>) -> Result<Self::OnDevice<'v>, Failure> {
+        match value.0 {
+            Inner::Absent => Ok(None),
+            _ => DeviceView::new(value).map(Some),
         }
     }
 }
@@ -185,6 +215,12 @@ impl<T: Element> Argument for InPlace<'_, T> {
     fn get<'v>(value: &'v mut Value<'_>) -> Result<InPlace<'v, T>, Failure> {
         <ViewMut<'_, T> as Argument>::get(value).map(InPlace)
     }
+
+    type OnDevice<'v> = DeviceViewMut<'v, T>;
+
+    fn on_device<'v>(value: &'v mut Value<'_>) -> Result<DeviceViewMut<'v, T>, Failure> {
+        DeviceViewMut::new(value)
+    }
 }
 
 impl<T: Element> Argument for ViewMut<'_, T> {
@@ -196,6 +232,12 @@ impl<T: Element> Argument for ViewMut<'_, T> {
             Inner::Output(tensor) => Ok(tensor.view_mut()?),
             _ => other_kind("a tensor to fill"),
         }
+    }
+
+    type OnDevice<'v> = DeviceViewMut<'v, T>;
+
+    fn on_device<'v>(value: &'v mut Value<'_>) -> Result<DeviceViewMut<'v, T>, Failure> {
+        DeviceViewMut::new(value)
     }
 }
 
@@ -211,6 +253,12 @@ macro_rules! scalars {
                     _ => other_kind($word),
                 }
             }
+
+            type OnDevice<'v> = $ty;
+
+            fn on_device(value: &mut Value<'_>) -> Result<$ty, Failure> {
+                Self::get(value)
+            }
         }
     )*};
 }
@@ -221,71 +269,15 @@ scalars! {
     bool: Bool, "a bool";
 }
 
-/// Why a call failed: the message of the exception that the framework raises.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure(String);
-
-impl Failure {
-    /// A failure with a message.
-    #[must_use]
-    pub fn new(message: impl Into<String>) -> Self {
-        Self(message.into())
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Failure {}
-
-impl From<dlbridge::Error> for Failure {
-    fn from(error: dlbridge::Error) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl From<String> for Failure {
-    fn from(message: String) -> Self {
-        Self(message)
-    }
-}
-
-impl From<&str> for Failure {
-    fn from(message: &str) -> Self {
-        Self(message.to_owned())
-    }
-}
-
-/// What an operator's function returns: nothing, or a `Result` whose error becomes the framework's exception.
-pub trait Outcome {
-    /// The result of the call.
-    ///
-    /// # Errors
-    ///
-    /// The function's own.
-    fn into_result(self) -> Result<(), Failure>;
-}
-
-impl Outcome for () {
-    fn into_result(self) -> Result<(), Failure> {
-        Ok(())
-    }
-}
-
-impl<E: Into<Failure>> Outcome for Result<(), E> {
-    fn into_result(self) -> Result<(), Failure> {
-        self.map_err(Into::into)
-    }
-}
-
 /// Makes an operator of a function.
 ///
 /// The tensors of the caller come first: to read ([`View`]; `Option<View<T>>` if it may be absent), or to change
 /// ([`InPlace`]). Then come the scalars (`f64`, `i64`, `bool`), then the tensors to fill. The signature says which axes
 /// the function sees; axes in front of them are broadcast. `(...)` shows it whole arrays.
+///
+/// `backward = NAME` and `cuda = NAME`, in this order, name the operator of the gradients and the function for CUDA. That function's
+/// parameters are the stream, then those of the operator with [`DeviceView`] for `View`, and [`DeviceViewMut`] for `ViewMut` and
+/// `InPlace`. It is called once, with all axes, and not where there is no element to write.
 ///
 /// ```
 /// use dlbridge_operators::operator;
@@ -308,7 +300,7 @@ macro_rules! operator {
         $(#[doc = $doc:literal])*
         $vis:vis fn $name:ident $(<$($T:ident: $($element:ty)|+),+>)?
         ($($argument:ident: $ty:ty),* $(,)?) $(-> $result:ty)? as $signature:literal
-        $(, backward = $backward:ident)? $body:block
+        $(, backward = $backward:ident)? $(, cuda = $cuda:path)? $body:block
     ) => {
         $(#[doc = $doc])*
         #[allow(non_camel_case_types)]
@@ -324,7 +316,7 @@ macro_rules! operator {
                 const DOC: &'static str = concat!($($doc, "\n"),*);
                 const SIGNATURE: &'static str = $signature;
                 const INSTANCES: &'static [$crate::Instance] = $crate::operator!(
-                    @product [{}] [$($($T [$($element),+])+)?] {($($argument: $ty),*) ($($result)?) $body}
+                    @product [{}] [$($($T [$($element),+])+)?] {($($argument: $ty),*) ($($result)?) [$($cuda)?] $body}
                 );
                 const BACKWARD: Option<&'static str> = $crate::operator!(@backward $($backward)?);
 
@@ -357,7 +349,7 @@ macro_rules! operator {
         $crate::operator!(@types $types);
         type $T = $element;
     };
-    (@instance $types:tt {($($argument:ident: $ty:ty),*) ($($result:ty)?) $body:block}) => {{
+    (@instance $types:tt {($($argument:ident: $ty:ty),*) ($($result:ty)?) $cuda:tt $body:block}) => {{
         $crate::operator!(@types $types);
         fn call(values: &mut [$crate::Value<'_>]) -> Result<(), $crate::Failure> {
             #[allow(unused_mut)]
@@ -374,6 +366,26 @@ macro_rules! operator {
             kind: <$ty as $crate::Argument>::KIND,
             borrow: <$ty as $crate::Argument>::BORROW,
         }),*];
-        $crate::Instance { parameters: PARAMETERS, call }
+        $crate::Instance {
+            parameters: PARAMETERS,
+            call,
+            cuda: $crate::operator!(@cuda $cuda ($($argument: $ty),*)),
+        }
+    }};
+    (@cuda [] $parameters:tt) => { None };
+    (@cuda [$cuda:path] ($($argument:ident: $ty:ty),*)) => {{
+        fn launch(
+            stream: &$crate::DeviceStream<'_>,
+            values: &mut [$crate::Value<'_>],
+        ) -> Result<(), $crate::Failure> {
+            let [$($argument),*] = values else {
+                return Err($crate::Failure::new("called with another number of arguments"));
+            };
+            $crate::Outcome::into_result($cuda(
+                stream,
+                $(<$ty as $crate::Argument>::on_device($argument)?),*
+            ))
+        }
+        Some(launch as $crate::Launch)
     }};
 }

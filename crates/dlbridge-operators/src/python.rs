@@ -79,14 +79,18 @@ impl AddOperator for Bound<'_, PyModule> {
             let too_old = |error: Failure| PyImportError::new_err(error.to_string());
             torch::load::<O>(&library).map_err(too_old)?;
             let known: Option<Known<'_>> = arguments.get_item(1)?.extract()?;
+            let cuda: Option<PathBuf> = arguments.get_item(2)?.extract()?;
+            if let Some(library) = cuda {
+                torch::cuda::load(&library).map_err(too_old)?;
+            }
             torch::register::<O>(&space, known.as_ref()).map_err(raised)
         })?;
-        let target = xla::capsule::<O>(py)?;
+        let targets = (xla::capsule::<O, false>(py)?, xla::capsule::<O, true>(py)?);
         let ufunc = |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
             numpy::ufunc::<O>(arguments.py()).map(Bound::unbind)
         };
         let ufunc = PyCFunction::new_closure(py, None, None, ufunc)?;
-        let ways = (eager, register, target, ufunc);
+        let ways = (eager, register, targets, ufunc);
         let function = glue(py)?.getattr("make")?.call1((about, ways, self))?;
         self.add(O::NAME, function)
     }

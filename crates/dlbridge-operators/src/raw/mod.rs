@@ -7,6 +7,7 @@ pub(crate) mod autograd;
 mod lanes;
 pub(crate) mod numpy;
 pub(crate) mod operand;
+pub(crate) mod stream;
 pub(crate) mod torch;
 pub(crate) mod walk;
 pub(crate) mod xla;

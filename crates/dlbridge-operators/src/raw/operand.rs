@@ -1,4 +1,4 @@
-//! The tensors of a call: host memory that a framework describes.
+//! The tensors of a call: memory that a framework describes.
 //! Invariant: an `Operand`'s elements are alive for its lifetime; no other code writes those of one that is filled.
 
 use std::ffi::c_void;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ptr;
 
 use dlbridge::ffi::{Bytes, Dims};
-use dlbridge::{Access, DType, Tensor, layout};
+use dlbridge::{Access, DType, Device, Tensor, layout};
 
 use crate::Failure;
 use crate::operator::Scalar;
@@ -33,17 +33,20 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// A tensor of a call, in host memory. Strides count elements.
+/// A tensor of a call. Strides count elements.
 #[derive(Debug)]
 pub(crate) struct Operand<'a> {
     pub(super) data: *mut c_void,
     pub(crate) dtype: DType,
     pub(crate) shape: Dims,
     pub(super) strides: Dims,
+    pub(crate) device: Device,
     memory: PhantomData<&'a mut c_void>,
 }
 
 impl<'a> Operand<'a> {
+    /// A tensor in host memory.
+    ///
     /// # Safety
     ///
     /// `shape` and `strides` reach only elements of `dtype` in one allocation from `data` on, alive for `'a`. If
@@ -55,14 +58,22 @@ impl<'a> Operand<'a> {
         strides: Option<Dims>,
     ) -> Self {
         let strides = strides.unwrap_or_else(|| contiguous(&shape));
-        Self { data, dtype, shape, strides, memory: PhantomData }
+        Self { data, dtype, shape, strides, device: Device::CPU, memory: PhantomData }
+    }
+
+    /// The same memory, which is on this device. The elements of a GPU's are never accessed here.
+    pub(crate) fn on(self, device: Device) -> Self {
+        Self { device, ..self }
     }
 
     /// A tensor in host memory, to read.
     pub(crate) fn reading(tensor: &'a Tensor) -> Result<Self, Failure> {
         if !tensor.device().is_host_accessible() {
             let device = tensor.device();
-            return Err(Failure::new(format!("expected host memory, found memory on {device}")));
+            return Err(Failure::new(format!(
+                "expected host memory or a tensor of PyTorch or JAX, found memory on {device}; \
+                 copy it with dlbridge.from_dlpack(x, device=\"cpu\")"
+            )));
         }
         let (shape, strides) = (Dims::from(tensor.shape()), Dims::from(tensor.strides()));
         // SAFETY: a valid tensor, borrowed for `'a` (R1, R2).

@@ -1,13 +1,15 @@
 //! PyTorch's stable C shim: registers an operator and its CPU kernel, found in the library that is loaded.
 //! Invariant: no Rust panic leaves a kernel; PyTorch's exception is raised when nothing is left to drop but a text.
 
+pub(crate) mod cuda;
+
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::Path;
 use std::ptr;
 use std::sync::OnceLock;
 
-use dlbridge::DType;
 use dlbridge::ffi::{Dims, catch};
+use dlbridge::{DType, Device};
 use libloading::Library;
 
 use super::autograd::{self, Known};
@@ -65,12 +67,19 @@ shim! {
     aoti_torch_get_sizes(Handle, *mut *const i64) -> Code;
     aoti_torch_get_strides(Handle, *mut *const i64) -> Code;
     aoti_torch_get_dtype(Handle, *mut i32) -> Code;
+    aoti_torch_get_device_type(Handle, *mut i32) -> Code;
+    aoti_torch_get_device_index(Handle, *mut i32) -> Code;
+    aoti_torch_create_device_guard(i32, *mut Handle) -> Code;
+    aoti_torch_delete_device_guard(Handle) -> Code;
     torch_get_const_data_ptr(Handle, *mut *const c_void) -> Code;
     torch_get_mutable_data_ptr(Handle, *mut *mut c_void) -> Code;
     aoti_torch_empty_strided(i64, *const i64, *const i64, i32, i32, i32, *mut Handle) -> Code;
     aoti_torch_delete_tensor_object(Handle) -> Code;
     aoti_torch_check(bool, *const c_char, *const c_char, u32, *const c_char);
 }
+
+/// PyTorch's code of the CPU.
+const CPU: i32 = 0;
 
 static SHIM: OnceLock<Shim> = OnceLock::new();
 
@@ -135,7 +144,8 @@ pub(crate) fn register<O: Operator>(
     if unsafe { (shim.aoti_torch_library_def)(fragment, schema.as_ptr()) } != 0 {
         return Err(rejected::<O>(namespace, "the operator: another one may have this name"));
     }
-    shim.add_kernel::<O>(namespace, c"CPU", kernel::<O>)?;
+    shim.add_kernel::<O>(namespace, c"CPU", kernel::<O, false>)?;
+    shim.add_kernel::<O>(namespace, c"CUDA", kernel::<O, true>)?;
     autograd::register::<O>(shim, known, namespace)
 }
 
@@ -173,12 +183,16 @@ fn schema<O: Operator>() -> String {
     format!("{}({}) -> {results}", O::NAME, arguments.join(", "))
 }
 
-/// The CPU kernel. On the stack are the arguments, a tensor as a handle that is owned; the results take their place.
-unsafe extern "C-unwind" fn kernel<O: Operator>(stack: *mut u64, inputs: u64, outputs: u64) {
+/// The kernel for the CPU, or for CUDA. On the stack are the arguments, a tensor as a handle that is owned; the results take their place.
+unsafe extern "C-unwind" fn kernel<O: Operator, const CUDA: bool>(
+    stack: *mut u64,
+    inputs: u64,
+    outputs: u64,
+) {
     let Some(shim) = SHIM.get() else { return };
     // SAFETY: PyTorch's stack has room for all arguments and results (F5).
     let stack = unsafe { std::slice::from_raw_parts_mut(stack, inputs.max(outputs) as usize) };
-    let result = catch(|| shim.call::<O>(stack));
+    let result = catch(|| shim.call::<O, CUDA>(stack));
     let result = result.unwrap_or_else(|panic| Err(Failure::new(panic.words())));
     if let Err(error) = result {
         let message = CString::new(error.to_string().replace('\0', " ")).unwrap_or_default();
@@ -237,7 +251,7 @@ impl Shim {
         if code == 0 { Ok(()) } else { Err(rejected::<O>(namespace, "the kernel")) }
     }
 
-    fn call<O: Operator>(&self, stack: &mut [u64]) -> Result<(), Failure> {
+    fn call<O: Operator, const CUDA: bool>(&self, stack: &mut [u64]) -> Result<(), Failure> {
         let parameters = parameters::<O>();
         // Deleted when this function returns, after what reads them.
         let mut owned: Vec<Owned<'_>> = Vec::with_capacity(parameters.len());
@@ -248,15 +262,17 @@ impl Shim {
                 _ => {}
             }
         }
+        let place = if CUDA { Some(cuda::Place::of::<O>(self, &owned)?) } else { None };
+        let device = place.as_ref().map_or(Device::CPU, |place| place.stream.device());
         let mut tensors = owned.iter();
         let mut arguments = Vec::with_capacity(parameters.len());
         for (parameter, &word) in parameters.iter().zip(stack.iter()) {
             let mut next = || tensors.next().ok_or_else(|| Failure::new("a tensor is missing"));
             arguments.push(match parameter.kind {
-                Kind::Input(_) => Slot::Tensor(self.operand(next()?)?),
+                Kind::Input(_) => Slot::Tensor(self.operand(next()?)?.on(device)),
                 Kind::Optional(_) if word == 0 => Slot::Absent,
-                Kind::Optional(_) => Slot::Tensor(self.operand(next()?)?),
-                Kind::InPlace(_) => Slot::Tensor(self.filled(next()?)?),
+                Kind::Optional(_) => Slot::Tensor(self.operand(next()?)?.on(device)),
+                Kind::InPlace(_) => Slot::Tensor(self.filled(next()?)?.on(device)),
                 Kind::Float => Slot::Scalar(Scalar::Float(f64::from_bits(word))),
                 Kind::Int => Slot::Scalar(Scalar::Int(word as i64)),
                 Kind::Bool => Slot::Scalar(Scalar::Bool(word & 1 != 0)),
@@ -264,10 +280,14 @@ impl Shim {
             });
         }
         let plan = Plan::new::<O>(&arguments)?;
-        let results = plan.outputs().map(|(dtype, shape)| self.empty(dtype, &shape));
+        let results = plan.outputs().map(|(dtype, shape)| self.empty(dtype, &shape, device));
         let results = results.collect::<Result<Vec<_>, _>>()?;
-        let outputs = results.iter().map(|tensor| self.filled(tensor));
-        plan.run::<O>(&arguments, outputs.collect::<Result<_, _>>()?)?;
+        let outputs = results.iter().map(|tensor| Ok(self.filled(tensor)?.on(device)));
+        let outputs = outputs.collect::<Result<_, Failure>>()?;
+        match &place {
+            None => plan.run::<O>(&arguments, outputs)?,
+            Some(place) => plan.launch::<O>(&place.stream, &arguments, outputs)?,
+        }
         for (place, result) in stack.iter_mut().zip(results) {
             *place = result.1.expose_provenance() as u64;
             // Now PyTorch's.
@@ -338,16 +358,17 @@ impl Shim {
     }
 
     /// A new contiguous tensor.
-    fn empty(&self, dtype: DType, shape: &[i64]) -> Result<Owned<'_>, Failure> {
+    fn empty(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Owned<'_>, Failure> {
         let code = DTYPES.iter().find(|(_, known)| *known == dtype);
         let (code, _) =
             code.ok_or_else(|| Failure::new(format!("PyTorch has no tensors of {dtype}")))?;
         let strides = contiguous(shape);
         let (rank, mut made) = (shape.len() as i64, ptr::null_mut());
         let (sizes, steps) = (shape.as_ptr(), strides.as_ptr());
-        // SAFETY: lists of `rank` numbers, and a place to write to (F2, F5). 0 is the CPU's code.
+        let (kind, index) = if device == Device::CPU { (CPU, -1) } else { (cuda::CUDA, device.id) };
+        // SAFETY: lists of `rank` numbers, and a place to write to (F2, F5).
         let made_it = check(unsafe {
-            (self.aoti_torch_empty_strided)(rank, sizes, steps, *code, 0, -1, &mut made)
+            (self.aoti_torch_empty_strided)(rank, sizes, steps, *code, kind, index, &mut made)
         });
         made_it.map_err(|_| Failure::new(format!("PyTorch cannot allocate {dtype}{shape:?}")))?;
         Ok(Owned(self, made))

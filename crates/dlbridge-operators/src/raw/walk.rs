@@ -9,7 +9,7 @@ use std::ptr;
 
 use dlbridge::ffi::{self, BorrowedTensor, Dims};
 use dlbridge::sys::{DLDataType, DLTensor};
-use dlbridge::{DType, Device, Element, Error, Flags, MAX_RANK, View, ViewMut};
+use dlbridge::{DType, Device, Element, Error, Flags, MAX_RANK, Tensor, View, ViewMut};
 
 use super::operand::{Operand, Slot};
 use crate::operator::{Inner, Kind, Scalar, Value};
@@ -41,6 +41,7 @@ pub(crate) struct Part<'a> {
     dtype: DType,
     shape: Dims,
     strides: Dims,
+    device: Device,
     /// In bytes, along each leading axis.
     steps: Dims,
     memory: PhantomData<&'a mut c_void>,
@@ -128,13 +129,18 @@ impl<'a> Walk<'a, '_> {
             let own = |list: &[i64]| Dims::from(&list[front..]);
             (own(&operand.shape), own(&operand.strides), steps)
         } else {
-            (Dims::from(whole), steps, Dims::zeros(self.leading.len()))
+            let shape = joined(whole, &operand.shape[front..]);
+            (shape, joined(&steps, &operand.strides[front..]), Dims::zeros(self.leading.len()))
         };
         // SAFETY: the operand's elements, by its invariant; repeated along axes without a step (R1, R2).
-        unsafe { self.add_raw(operand.data, operand.dtype, shape, strides, steps, is_written) }
+        unsafe { self.add_raw(operand.data, operand.dtype, shape, strides, steps, is_written) }?;
+        if let Some(Place::Read(part) | Place::Write(part)) = self.places[..self.added].last_mut() {
+            part.device = operand.device;
+        }
+        Ok(())
     }
 
-    /// Adds a tensor whose strides count elements, and whose steps count bytes.
+    /// Adds a tensor in host memory, whose strides count elements, and whose steps count bytes.
     ///
     /// # Safety
     ///
@@ -148,7 +154,8 @@ impl<'a> Walk<'a, '_> {
         steps: Dims,
         is_written: bool,
     ) -> Result<(), Failure> {
-        let part = Part { data, dtype, shape, strides, steps, memory: PhantomData };
+        let (device, memory) = (Device::CPU, PhantomData);
+        let part = Part { data, dtype, shape, strides, device, steps, memory };
         self.push(if is_written { Place::Write(part) } else { Place::Read(part) })
     }
 
@@ -166,8 +173,16 @@ impl<'a> Walk<'a, '_> {
         self.push(Place::Scalars(data, step, read))
     }
 
-    /// Calls a function for each index.
+    /// Calls an instance's function for each index.
     pub(crate) fn call(&mut self, instance: &Instance) -> Result<(), Failure> {
+        self.each(|values| (instance.call)(values))
+    }
+
+    /// Calls a function for each index.
+    pub(crate) fn each(
+        &mut self,
+        mut call: impl FnMut(&mut [Value<'_>]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let leading = &self.leading;
         let places = &mut self.places[..self.added];
         if leading.contains(&0) {
@@ -183,7 +198,7 @@ impl<'a> Walk<'a, '_> {
             {
                 *value = place.at(&index, room)?;
             }
-            (instance.call)(values)?;
+            call(values)?;
             let Some(axis) = (0..leading.len()).rev().find(|&at| index[at] + 1 < leading[at])
             else {
                 return Ok(());
@@ -227,7 +242,7 @@ pub(crate) fn once(
 impl Operand<'_> {
     fn describe<'r>(&'r self, to: &'r mut Descriptor) -> Result<Borrowed<'r>, Error> {
         // SAFETY: the operand's elements, by its invariant (R1, R2).
-        unsafe { described(self.data, self.dtype, &self.shape, &self.strides, to) }
+        unsafe { described(self.data, self.dtype, self.device, &self.shape, &self.strides, to) }
     }
 }
 
@@ -239,6 +254,7 @@ impl Operand<'_> {
 unsafe fn described<'r>(
     data: *mut c_void,
     dtype: DType,
+    device: Device,
     shape: &'r [i64],
     strides: &'r [i64],
     to: &'r mut Descriptor,
@@ -250,7 +266,7 @@ unsafe fn described<'r>(
     // No code writes to the lists.
     let tensor = to.tensor.write(DLTensor {
         data,
-        device: Device::CPU.into(),
+        device: device.into(),
         ndim: shape.len() as i32,
         dtype: DLDataType::from(dtype),
         shape: list(shape),
@@ -259,6 +275,14 @@ unsafe fn described<'r>(
     });
     // SAFETY: the caller's duty, with lists that live as long.
     Ok(Borrowed(unsafe { BorrowedTensor::from_raw(tensor, &mut to.room, Flags::NONE) }?))
+}
+
+/// Two lists, one behind the other.
+fn joined(front: &[i64], back: &[i64]) -> Dims {
+    let mut all = Dims::zeros(front.len() + back.len());
+    all[..front.len()].copy_from_slice(front);
+    all[front.len()..].copy_from_slice(back);
+    all
 }
 
 /// The strides of an operand along axes to which its first `front` ones broadcast.
@@ -303,7 +327,7 @@ impl Part<'_> {
         let bytes: i64 = steps.map(|(step, at)| step.wrapping_mul(*at)).sum();
         let data = self.data.wrapping_byte_offset(bytes as isize);
         // SAFETY: the first of the elements at this index (the invariant; R1, R2).
-        unsafe { described(data, self.dtype, &self.shape, &self.strides, to) }
+        unsafe { described(data, self.dtype, self.device, &self.shape, &self.strides, to) }
     }
 }
 
@@ -312,6 +336,10 @@ impl Part<'_> {
 pub(crate) struct Borrowed<'a>(BorrowedTensor<'a>);
 
 impl Borrowed<'_> {
+    pub(crate) fn tensor(&self) -> &Tensor {
+        &self.0
+    }
+
     pub(crate) fn view<T: Element>(&self) -> Result<View<'_, T>, Error> {
         self.0.view()
     }

@@ -2,18 +2,20 @@
 //! table of functions. Layouts are those of XLA's header, API 0.1; later minor versions only append.
 //! Invariant: no panic leaves a handler.
 
+mod cuda;
+
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 
-use dlbridge::DType;
 use dlbridge::ffi::{Dims, catch};
+use dlbridge::{DType, Device};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::operand::{Operand, Slot};
 use crate::call::{Plan, parameters};
 use crate::operator::{Kind, Scalar};
-use crate::{Failure, Operator};
+use crate::{DeviceStream, Failure, Operator};
 
 /// The version of XLA's interface that handlers ask for.
 const API: (c_int, c_int) = (0, 1);
@@ -106,6 +108,12 @@ struct Api {
     version: Version,
     internal: *const c_void,
     error_create: unsafe extern "C" fn(*mut ErrorCreate) -> *mut c_void,
+    error_get_message: *const c_void,
+    error_destroy: cuda::Destroy,
+    handler_register: *const c_void,
+    stream_get: cuda::StreamGet,
+    more: [*const c_void; 12],
+    device_ordinal_get: cuda::OrdinalGet,
 }
 
 #[repr(C)]
@@ -142,8 +150,10 @@ const DTYPES: [(c_int, DType); 15] = [
     (18, DType::COMPLEX128),
 ];
 
-/// The handler of an operator. XLA calls it on its own threads, without the GIL.
-pub(crate) unsafe extern "C" fn handler<O: Operator>(frame: *mut Frame) -> *mut c_void {
+/// The handler of an operator, for the CPU or for CUDA. XLA calls it on its own threads, without the GIL.
+pub(crate) unsafe extern "C" fn handler<O: Operator, const CUDA: bool>(
+    frame: *mut Frame,
+) -> *mut c_void {
     // SAFETY: XLA's frame, alive during the call (F5).
     let frame = unsafe { &*frame };
     // SAFETY: null, or the first extension of the frame (F5).
@@ -159,7 +169,7 @@ pub(crate) unsafe extern "C" fn handler<O: Operator>(frame: *mut Frame) -> *mut 
     if frame.stage != EXECUTE {
         return ptr::null_mut();
     }
-    let result = catch(|| execute::<O>(frame));
+    let result = catch(|| execute::<O, CUDA>(frame));
     match result.unwrap_or_else(|panic| Err(Failure::new(panic.words()))) {
         Ok(()) => ptr::null_mut(),
         Err(error) => {
@@ -179,8 +189,8 @@ pub(crate) unsafe extern "C" fn handler<O: Operator>(frame: *mut Frame) -> *mut 
 }
 
 /// A capsule with the handler, as JAX registers it.
-pub(crate) fn capsule<O: Operator>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    let handler: Handler = handler::<O>;
+pub(crate) fn capsule<O: Operator, const CUDA: bool>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let handler: Handler = handler::<O, CUDA>;
     // SAFETY: attached; a static name, an address that is not null, and no destructor (F1, F2).
     let made = unsafe {
         ffi::PyCapsule_New(handler as *mut c_void, c"xla._CUSTOM_CALL_TARGET".as_ptr(), None)
@@ -189,8 +199,11 @@ pub(crate) fn capsule<O: Operator>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>>
     unsafe { Bound::from_owned_ptr_or_err(py, made) }
 }
 
-fn execute<O: Operator>(frame: &Frame) -> Result<(), Failure> {
-    let (mut inputs, mut outputs) = (operands(&frame.arguments), operands(&frame.results));
+fn execute<O: Operator, const CUDA: bool>(frame: &Frame) -> Result<(), Failure> {
+    let stream = if CUDA { Some(cuda::stream::<O>(frame)?) } else { None };
+    let device = stream.as_ref().map_or(Device::CPU, DeviceStream::device);
+    let (mut inputs, mut outputs) =
+        (operands(&frame.arguments, device), operands(&frame.results, device));
     let missing = || Failure::new("expected as many buffers as there are tensors");
     let mut arguments = Vec::new();
     for parameter in parameters::<O>() {
@@ -205,8 +218,12 @@ fn execute<O: Operator>(frame: &Frame) -> Result<(), Failure> {
             Kind::InPlace(_) => {
                 let (from, to) = (inputs.next(), outputs.next());
                 let (from, to) = (from.ok_or_else(missing)??, to.ok_or_else(missing)??);
-                // SAFETY: a result's buffer (T10).
-                unsafe { from.copy_to(&to) }?;
+                if CUDA {
+                    cuda::check_aliased(&from, &to)?;
+                } else {
+                    // SAFETY: a result's buffer (T10).
+                    unsafe { from.copy_to(&to) }?;
+                }
                 Slot::Tensor(to)
             }
             Kind::Float | Kind::Int | Kind::Bool => {
@@ -220,12 +237,16 @@ fn execute<O: Operator>(frame: &Frame) -> Result<(), Failure> {
     if inputs.next().is_some() || outputs.len() != results {
         return Err(missing());
     }
-    Plan::new::<O>(&arguments)?.run::<O>(&arguments, outputs)
+    let plan = Plan::new::<O>(&arguments)?;
+    match &stream {
+        None => plan.run::<O>(&arguments, outputs),
+        Some(stream) => plan.launch::<O>(stream, &arguments, outputs),
+    }
 }
 
 /// The buffers of a list: contiguous, row-major.
-fn operands(list: &List) -> impl Iterator<Item = Result<Operand<'_>, Failure>> {
-    (0..list.len).map(|at| {
+fn operands(list: &List, device: Device) -> impl Iterator<Item = Result<Operand<'_>, Failure>> {
+    (0..list.len).map(move |at| {
         // SAFETY: one of the list's buffers (F5).
         let buffer = unsafe { *list.values.wrapping_add(at as usize) };
         // SAFETY: alive during the call (F5).
@@ -243,7 +264,8 @@ fn operands(list: &List) -> impl Iterator<Item = Result<Operand<'_>, Failure>> {
             rank => Dims::from(unsafe { std::slice::from_raw_parts(buffer.dims, rank as usize) }),
         };
         // SAFETY: XLA's buffers are dense; a result's is written by this handler alone (T10, T13).
-        Ok(unsafe { Operand::new(buffer.data, *dtype, shape, None) })
+        let operand = unsafe { Operand::new(buffer.data, *dtype, shape, None) };
+        Ok(operand.on(device))
     })
 }
 

@@ -154,3 +154,10 @@ if hasattr(jax, "shard_map"):
     on_several_devices()
 else:
     print("skipped: shard_map needs JAX 0.6 or newer")
+
+# JAX's plugin for CUDA asks for the handlers of this platform when it is loaded.
+from jaxlib import xla_client
+
+found = []
+xla_client.register_custom_call_handler("CUDA", lambda name, *_: found.append(name))
+assert "my_jax.scale" in found, found

@@ -54,6 +54,18 @@ raises(
     lambda: my.scale_backward(x, x.clone().requires_grad_(), 2.0).sum().backward(),
 )
 
+# Of CUDA memory: the compiler knows the device of the result, and the operator has no function for it.
+with torch._subclasses.FakeTensorMode():
+    assert my.scale(torch.ones(2, device="cuda"), 2.0).device == torch.device("cuda:0")
+on_cuda = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+raises(
+    "scale: expected memory on cpu, found memory on cuda; pass x.cpu(), or declare",
+    my.scale.torch.default.redispatch,
+    on_cuda,
+    x,
+    2.0,
+)
+
 # Gradients, also of an operand that is broadcast.
 a.requires_grad_(), b.requires_grad_()
 assert torch.autograd.gradcheck(my.distances, (a, b))

@@ -1,0 +1,70 @@
+//! Why a call failed, and what a function may return.
+
+use std::fmt;
+
+/// Why a call failed: the message of the exception that the framework raises.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure(String);
+
+impl Failure {
+    /// A failure with a message.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<dlbridge::Error> for Failure {
+    fn from(error: dlbridge::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+#[cfg(feature = "cudarc-0_19")]
+impl From<cudarc::driver::DriverError> for Failure {
+    fn from(error: cudarc::driver::DriverError) -> Self {
+        Self(format!("driver: {error}"))
+    }
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self(message)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(message: &str) -> Self {
+        Self(message.to_owned())
+    }
+}
+
+/// What an operator's function returns: nothing, or a `Result` whose error becomes the framework's exception.
+pub trait Outcome {
+    /// The result of the call.
+    ///
+    /// # Errors
+    ///
+    /// The function's own.
+    fn into_result(self) -> Result<(), Failure>;
+}
+
+impl Outcome for () {
+    fn into_result(self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+impl<E: Into<Failure>> Outcome for Result<(), E> {
+    fn into_result(self) -> Result<(), Failure> {
+        self.map_err(Into::into)
+    }
+}

@@ -1,0 +1,100 @@
+//! The device of a call of the CUDA kernel, and PyTorch's current stream there.
+
+use std::ffi::c_void;
+use std::path::Path;
+use std::ptr;
+use std::sync::OnceLock;
+
+use dlbridge::Device;
+use libloading::Library;
+
+use super::{CPU, Code, Handle, Owned, Shim, check};
+use crate::call::{check_cuda, named};
+use crate::{DeviceStream, Failure, Operator};
+
+/// PyTorch's code of CUDA devices.
+pub(super) const CUDA: i32 = 1;
+
+/// `aoti_torch_get_current_cuda_stream`, of PyTorch's library for CUDA.
+type CurrentStream = unsafe extern "C-unwind" fn(i32, *mut *mut c_void) -> Code;
+
+static CURRENT_STREAM: OnceLock<CurrentStream> = OnceLock::new();
+
+/// Finds the function in PyTorch's library for CUDA, which only a PyTorch with CUDA has.
+pub(crate) fn load(library: &Path) -> Result<(), Failure> {
+    if CURRENT_STREAM.get().is_some() {
+        return Ok(());
+    }
+    // SAFETY: loaded by PyTorch already, so that no initialiser runs (F5).
+    let opened = unsafe { Library::new(library) };
+    let opened = opened.map_err(|error| Failure::new(format!("PyTorch's library: {error}")))?;
+    // SAFETY: PyTorch's library, whose header declares this type (F5).
+    let found = unsafe { opened.get(b"aoti_torch_get_current_cuda_stream\0") };
+    let found = *found.map_err(|error| Failure::new(format!("PyTorch's library: {error}")))?;
+    let _ = CURRENT_STREAM.set(found);
+    // The function is used until the process ends.
+    std::mem::forget(opened);
+    Ok(())
+}
+
+/// Where a call of the CUDA kernel runs. The device is PyTorch's current one until this is dropped.
+pub(super) struct Place<'s> {
+    shim: &'s Shim,
+    guard: Handle,
+    pub(super) stream: DeviceStream<'s>,
+}
+
+impl<'s> Place<'s> {
+    /// The place of a call with these tensors: all are on one CUDA device.
+    pub(super) fn of<O: Operator>(shim: &'s Shim, tensors: &[Owned<'_>]) -> Result<Self, Failure> {
+        check_cuda::<O>("x.cpu()")?;
+        Self::with_tensors(shim, tensors).map_err(named::<O>)
+    }
+
+    fn with_tensors(shim: &'s Shim, tensors: &[Owned<'_>]) -> Result<Self, Failure> {
+        let devices = tensors.iter().map(|tensor| shim.device(tensor));
+        let devices = devices.collect::<Result<Vec<_>, _>>()?;
+        let index = devices.iter().find_map(|&(kind, index)| (kind == CUDA).then_some(index));
+        let index = index.ok_or_else(|| Failure::new("expected memory on cuda, found none"))?;
+        if let Some((kind, other)) = devices.iter().find(|&&device| device != (CUDA, index)) {
+            let found = match *kind {
+                CPU => "cpu".to_owned(),
+                CUDA => format!("cuda:{other}"),
+                _ => "another device".to_owned(),
+            };
+            return Err(Failure::new(format!(
+                "expected all tensors on cuda:{index}, found one on {found}; use x.to(\"cuda:{index}\")"
+            )));
+        }
+        let current = CURRENT_STREAM.get().ok_or_else(|| {
+            Failure::new("expected a PyTorch with CUDA, found one without its library")
+        })?;
+        let (mut stream, mut guard) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: a place to write to (F2, F5).
+        check(unsafe { current(index, &mut stream) })?;
+        // SAFETY: PyTorch's current stream of this device, which exists during the call (T14).
+        let stream = unsafe { DeviceStream::new(stream, Device::cuda(index)) };
+        // SAFETY: a place to write to (F2, F5).
+        check(unsafe { (shim.aoti_torch_create_device_guard)(index, &mut guard) })?;
+        Ok(Self { shim, guard, stream })
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made by PyTorch, and deleted once (R7).
+        let _ = unsafe { (self.shim.aoti_torch_delete_device_guard)(self.guard) };
+    }
+}
+
+impl Shim {
+    /// The code and the index of a tensor's device.
+    fn device(&self, tensor: &Owned<'_>) -> Result<(i32, i32), Failure> {
+        let (mut kind, mut index) = (0, 0);
+        // SAFETY: a live tensor, and a place to write to (F2, F5).
+        check(unsafe { (self.aoti_torch_get_device_type)(tensor.1, &mut kind) })?;
+        // SAFETY: the same.
+        check(unsafe { (self.aoti_torch_get_device_index)(tensor.1, &mut index) })?;
+        Ok((kind, index))
+    }
+}
