@@ -1,8 +1,8 @@
 #!/bin/sh
-# gpu-tests.sh pack DIR [WHEEL [EXAMPLE]]    on a machine with Rust: puts all that is needed into DIR
+# gpu-tests.sh pack DIR [WHEEL [EXAMPLE [OPERATORS]]]    on a machine with Rust: puts all that is needed into DIR
 # gpu-tests.sh run DIR                       on a machine with a GPU: prints "N passed, N failed"
 #
-# DIR gets the wheel and that of the example extension (built, unless they are named), the tests of
+# DIR gets the wheel and those of the example extension and operators (built, unless they are named), the tests of
 # python/tests/gpu, the Rust test programs that need a GPU, and this script. The machine with the GPU
 # needs Python 3.10 or newer and whatever frameworks are to be tested; no network, no Rust, no pip.
 #
@@ -33,6 +33,7 @@ pack() {
     target=$(cd "$1" && pwd)
     wheel python "$2"
     wheel examples/python-extension "$3" --features cuda
+    wheel examples/cuda-operators "$4"
     cp "$root"/python/tests/gpu/*.py "$target/tests"
     cp "$0" "$target"
     program=$(cd "$root" && cargo test --package dlbridge --features testing,cudarc-0_19 \
@@ -58,9 +59,9 @@ run() {
 
 case "${1:-}" in
     pack | run) [ -n "${2:-}" ] || fail "$1: wanted a folder" ;;
-    *) fail "wanted: pack DIR [WHEEL [EXAMPLE]], or run DIR" ;;
+    *) fail "wanted: pack DIR [WHEEL [EXAMPLE [OPERATORS]]], or run DIR" ;;
 esac
 case $1 in
-    pack) pack "$2" "${3:-}" "${4:-}" ;;
+    pack) pack "$2" "${3:-}" "${4:-}" "${5:-}" ;;
     run) run "$2" ;;
 esac
