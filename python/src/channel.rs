@@ -61,11 +61,18 @@ impl ChannelObject {
 
     /// Loan memory for tensors, a dict of names to pairs of a shape and a dtype: to be filled, then sent.
     ///
-    /// Wait while the other end has all memory of this one. The memory has values of an earlier message.
-    fn loan(&self, py: Python<'_>, tensors: &Bound<'_, PyMapping>) -> Result<LoanObject> {
+    /// Wait while the other end has all memory of this one; `TimeoutError` after `timeout` seconds. The memory has values
+    /// of an earlier message.
+    #[pyo3(signature = (tensors, /, *, timeout=None))]
+    fn loan(
+        &self,
+        py: Python<'_>,
+        tensors: &Bound<'_, PyMapping>,
+        timeout: Option<f64>,
+    ) -> Result<LoanObject> {
         let items = tensors.items()?;
         let declared: Vec<_> = items.iter().map(|item| declared(&item)).collect::<Result<_>>()?;
-        let loan = Some(self.wait_for_loan(py, &declared)?);
+        let loan = Some(self.wait_for_loan(py, &declared, timeout)?);
         Ok(LoanObject(Mutex::new(Loaned { loan, tensors: Vec::new() })))
     }
 
@@ -96,11 +103,7 @@ impl ChannelObject {
     /// Wait for the next message. `EOFError` at the end of the stream, `TimeoutError` after `timeout` seconds.
     #[pyo3(signature = (timeout=None))]
     fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> Result<MessageObject> {
-        let received = patiently(py, timeout, |time| match self.0.wait(time)? {
-            true => self.0.receive().map(Some),
-            false => Ok(None),
-        })?;
-        match received {
+        match patiently(py, timeout, |time| self.0.receive_timeout(time))? {
             Some(Some(message)) => Ok(MessageObject(message)),
             Some(None) => Err(PyEOFError::new_err("the other end of the channel is closed").into()),
             None => {
@@ -191,11 +194,18 @@ impl ChannelObject {
         Ok(Self(Channel::by_bytes(socket, &pool), pool))
     }
 
-    fn wait_for_loan(&self, py: Python<'_>, tensors: &[(String, DType, Vec<i64>)]) -> Result<Loan> {
+    fn wait_for_loan(
+        &self,
+        py: Python<'_>,
+        tensors: &[(String, DType, Vec<i64>)],
+        timeout: Option<f64>,
+    ) -> Result<Loan> {
         let tensors: Vec<_> =
             tensors.iter().map(|(name, dtype, shape)| (&**name, *dtype, &**shape)).collect();
-        let loan = patiently(py, None, |time| self.0.loan_timeout(&tensors, time))?;
-        Ok(loan.expect("waited for without an end"))
+        let loan = patiently(py, timeout, |time| self.0.loan_timeout(&tensors, time))?;
+        let message = "expected free memory, found none in the time: the other end has all of it; receive and delete \
+                       messages there, or make a channel with a larger limit";
+        Ok(loan.ok_or_else(|| PyTimeoutError::new_err(message))?)
     }
 
     /// A loan with copies of arrays.
@@ -208,7 +218,7 @@ impl ChannelObject {
         let tensors: Vec<(String, PyTensor)> = items.iter().map(tensor).collect::<Result<_>>()?;
         let declared: Vec<_> =
             tensors.iter().map(|(name, x)| (name.clone(), x.dtype(), x.shape().to_vec())).collect();
-        let mut loan = self.wait_for_loan(arrays.py(), &declared)?;
+        let mut loan = self.wait_for_loan(arrays.py(), &declared, None)?;
         for (name, tensor) in &tensors {
             loan.copy_from(name, tensor).map_err(exception)?;
         }

@@ -114,6 +114,38 @@ def test_the_end_and_a_timeout_are_told(ends):
         reader.receive(timeout=5)
 
 
+def test_a_loan_waits_for_memory_as_long_as_it_is_told():
+    maker, reader = dlbridge.channel(limit=1 << 20)
+    send(maker, 1)
+    with pytest.raises(TimeoutError, match="larger limit"):
+        maker.loan({"x": (SIZE, "int64")}, timeout=0.01)
+    reader.receive(timeout=5)  # and dropped
+    with maker.loan({"x": (SIZE, "int64")}, timeout=5) as batch:
+        assert batch["x"].shape == (SIZE,)
+
+
+def test_threads_that_receive_from_one_end_keep_their_timeouts(ends):
+    maker, reader = ends
+    received = []
+
+    def receive():
+        while True:
+            try:
+                received.append(reader.receive(timeout=0.2)["x"].tolist())
+            except TimeoutError:
+                return
+
+    threads = [threading.Thread(target=receive, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for value in range(500):
+        maker.send({"x": np.array(value)})
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads)
+    assert sorted(received) == list(range(500))
+
+
 def test_a_socket_of_the_caller_stays_the_callers():
     with socket.socketpair()[0] as one:
         channel = dlbridge.Channel(one)

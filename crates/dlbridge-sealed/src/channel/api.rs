@@ -195,10 +195,27 @@ impl Channel {
     /// [`Refused`](Error::Refused) for anything but messages of a channel: the channel is closed then.
     pub fn receive(&self) -> Result<Option<Message>, Error> {
         loop {
-            if let Some(found) = self.0.take() {
-                return found;
+            if let Some(found) = self.receive_timeout(Duration::MAX)? {
+                return Ok(found);
             }
-            self.wait(Duration::MAX)?;
+        }
+    }
+
+    /// As [`receive`](Self::receive), but waits at most so long: the outer `None` then.
+    ///
+    /// # Errors
+    ///
+    /// As [`receive`](Self::receive).
+    pub fn receive_timeout(&self, timeout: Duration) -> Result<Option<Option<Message>>, Error> {
+        let end = Instant::now().checked_add(timeout);
+        loop {
+            if let Some(found) = self.0.take() {
+                return found.map(Some);
+            }
+            // Another thread may receive what this one waited for.
+            if !self.wait(left(end).unwrap_or(Duration::MAX))? {
+                return Ok(None);
+            }
         }
     }
 
