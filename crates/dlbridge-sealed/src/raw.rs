@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
 use rustix::fs::{self, MemfdFlags, SealFlags, SeekFrom};
@@ -29,6 +30,8 @@ pub(crate) use memmap2::Mmap as Map;
 /// What a file needs, so that no process can ever change its bytes or its size.
 const SEALS: SealFlags =
     SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
+/// A call that takes longer was not refused for a mapping.
+const MAPPED: Duration = Duration::from_millis(50);
 /// What to do about the limit of mappings of a process, by default 65,530.
 const MAPPINGS: &str = "if the process is at its limit of mappings (vm.max_map_count), drop tensors, \
                         or take all tensors of a file by private_tensors, which maps it once";
@@ -140,12 +143,25 @@ impl NewFile {
         fs::fcntl_add_seals(&self.file, SEALS).map_err(|error| system("fcntl(F_ADD_SEALS)", error))
     }
 
+    /// The kernel refuses a writable mapping at once. For pages in use, which may be by itself, it waits 150 ms; this
+    /// asks it some more times.
+    fn add_seals_patiently(&self) -> rustix::io::Result<()> {
+        let mut left = 4;
+        loop {
+            let start = Instant::now();
+            match fs::fcntl_add_seals(&self.file, SEALS) {
+                Err(Errno::BUSY) if left > 0 && start.elapsed() > MAPPED => left -= 1,
+                sealed => return sealed,
+            }
+        }
+    }
+
     /// Seals the file, unless a writable mapping of it is left.
     pub(crate) fn seal(self) -> Result<(SealedFile, Map), (Self, Error)> {
         if let Err(error) = self.complete() {
             return Err((self, error));
         }
-        let error = match fs::fcntl_add_seals(&self.file, SEALS) {
+        let error = match self.add_seals_patiently() {
             Ok(()) => match SealedFile::map(&self.file) {
                 Ok((size, identity, map)) => {
                     return Ok((SealedFile { file: self.file, size, identity }, map));

@@ -6,6 +6,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::thread;
+use std::time::Duration;
 
 use dlbridge::Tensor;
 use dlbridge_sealed::{Builder, Filling, SealedTensors};
@@ -159,8 +161,14 @@ fn pages_that_are_in_use_by_other_calls_prevent_sealing() {
     drop(map);
     let error = filling.seal().map(drop).expect_err("a page in use").to_string();
     assert!(error.contains("I/O that still has pages"), "{error}");
-    drop((reads, writes));
-    filling.seal().expect("no page is in use");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Longer than one call of the kernel waits.
+            thread::sleep(Duration::from_millis(300));
+            drop((reads, writes));
+        });
+        filling.seal().expect("no page is in use any more");
+    });
 }
 
 #[test]
