@@ -23,6 +23,8 @@ const CLOSED: Errno = Errno::PIPE;
 const CLOSED: Errno = Errno::SHUTDOWN;
 /// The most parts of a frame that one call writes.
 const MOST_PARTS: usize = 64;
+/// The longest wait: another thread may have read what this one waits for, which no descriptor tells.
+const RECHECK: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(super) struct Connection(OwnedFd);
@@ -101,12 +103,10 @@ impl Connection {
     }
 }
 
-/// Waits for an event. A signal ends it early, so that the caller looks again.
+/// Waits for an event, and no longer than `RECHECK`. A signal ends it early as well, so that the caller looks again.
 pub(super) fn wait(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> Result<(), Error> {
-    let timeout = timeout.map(|timeout| {
-        Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
-    });
-    match poll(fds, timeout.as_ref()) {
+    let timeout = Timespec::try_from(timeout.map_or(RECHECK, |timeout| timeout.min(RECHECK)));
+    match poll(fds, timeout.ok().as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(system("poll", error)),
     }

@@ -290,3 +290,20 @@ fn a_peer_writes_nothing_to_the_ring_of_an_end() {
     assert_eq!(rustix::io::pwrite(&attack.theirs, &[1], 0), Err(Errno::PERM));
     assert_eq!(rustix::fs::ftruncate(&attack.theirs, 0), Err(Errno::PERM));
 }
+
+#[test]
+fn each_thread_that_receives_from_one_end_gets_its_message() {
+    for _ in 0..300 {
+        let (one, other) = Channel::pair().expect("sockets");
+        for value in 0..20 {
+            send_one(&one, value);
+            assert_eq!(receive_one(&other), value);
+        }
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| receive_one(&other))).collect();
+            (1..5).for_each(|value| send_one(&one, value));
+            let sum: i64 = threads.into_iter().map(|thread| thread.join().expect("one")).sum();
+            assert_eq!(sum, 10);
+        });
+    }
+}
