@@ -46,6 +46,6 @@ def test_every_attribute_of_a_class_is_documented(kind):
             assert (thing.__doc__ or "").strip(), name
 
 
-def test_all_public_names_exist_in_order():
-    assert dlbridge.__all__ == sorted(dlbridge.__all__)
+def test_all_public_names_exist_once():
+    assert all(hasattr(dlbridge, name) for name in dlbridge.__all__)
     assert len(dlbridge.__all__) == len(set(dlbridge.__all__))
