@@ -250,7 +250,7 @@ class TestJax:
 
     def test_arguments_that_share_memory(self):
         jnp, compiled = self.jax.numpy, self.jax.jit(lambda y, x: my.add_(y, x))
-        x = jnp.arange(6.0)
+        x = jnp.arange(6, dtype="float32")
         for function in (my.add_, compiled):
             assert function(x, x).tolist() == [0, 2, 4, 6, 8, 10]
             assert function(x[:-1], x[1:]).tolist() == [1, 3, 5, 7, 9]
@@ -258,7 +258,7 @@ class TestJax:
         assert my.add_.jax(own, own)[3] == 6 and own[3] == 3 and x[1] == 1
 
     def test_gradients(self):
-        jax, x = self.jax, self.jax.numpy.arange(3.0)
+        jax, x = self.jax, self.jax.numpy.arange(3, dtype="float32")
 
         def total(x, weight):
             return my.weighted(x, weight).sum()
@@ -273,7 +273,7 @@ class TestJax:
             jax.grad(lambda x: my.fragile(x).sum())(x)
 
     def test_constants_and_absent_arrays(self):
-        jax, x = self.jax, self.jax.numpy.ones(3)
+        jax, x = self.jax, self.jax.numpy.ones(3, "float32")
         with pytest.raises(TypeError, match="use static_argnums"):
             jax.jit(my.times)(x, 2.0, 1, False)
         static = jax.jit(my.times, static_argnums=(1, 2, 3))
@@ -281,13 +281,13 @@ class TestJax:
         with pytest.raises(TypeError, match="weight: expected an array, found None"):
             my.weighted(x, None)
         with pytest.raises(ValueError, match="6 or 1 along a leading axis, found 3"):
-            jax.eval_shape(my.weighted, jax.numpy.ones(6), x)
+            jax.eval_shape(my.weighted, jax.numpy.ones(6, "float32"), x)
         found = jax.vmap(my.weighted, (None, None), axis_size=3)(x, x)
         assert found.shape == (3, 3)
 
     def test_calls_that_contradict_the_declaration(self):
         """By JAX's own function, with other results, arguments and attributes."""
-        jax, x = self.jax, self.jax.numpy.ones(6)
+        jax, x = self.jax, self.jax.numpy.ones(6, "float32")
         assert my.same(x)[0] == 1, "the target is registered"
 
         def shape(n, dtype="float32"):

@@ -40,12 +40,12 @@ pub(crate) fn serve(address: &str, queue: &Queue) -> Result<()> {
     // Connections end before this function does, or with the process.
     let queue = queue.clone();
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let (mut term, mut int) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let listener = TcpListener::bind(address).await?;
         println!("listening on {}", listener.local_addr()?);
         let (connections, mut server) = (GracefulShutdown::new(), http1::Builder::new());
         server.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(16 << 10);
-        let (mut term, mut int) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
