@@ -146,7 +146,7 @@ def section() -> Section:
     heads = "way | operator | ns | x floor | instructions | x floor | goal | "
     body = f"""\
 An operator that multiplies four `float32` by a number, in Rust ([dlbridge-operators](guide/operators.md)) and in other languages
-([benches/python/operators](../benches/python/operators)). The number is the cost of a whole call from Python, so that of the framework's own dispatcher is in all rows.
+(`benches/python/operators`). The number is the cost of a whole call from Python, so that of the framework's own dispatcher is in all rows.
 `x floor` is a multiple of the first row of each way, `goal` what dlbridge is to reach. The median of 31 rounds, in which they take turns; instructions by callgrind.
 With `TORCH_LIBRARY` the gradient is C++ too (`torch::autograd::Function`); with the stable ABI, which has no autograd, it is registered in Python.
 
