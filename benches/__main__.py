@@ -1,7 +1,7 @@
 """Measures, prints tables, and updates sections of docs/benchmarks.md: see `cargo xtask bench`.
 
 `python benches rust PROGRAM [PART...]`, `python benches python [PART...]`,
-`python benches calls`, `python benches operators`, `python benches processes PROGRAM`, `python benches julia FILE`, `python benches check`.
+`python benches calls`, `python benches operators`, `python benches processes PROGRAM`, `python benches julia FILE`, `python benches check PYTHON`.
 `python benches modules NAME...` only builds the modules of other libraries, and prints their folder and versions.
 """
 
@@ -13,16 +13,16 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import history
+import counts
 import operators
 import paths
 import processes
 import sections
-from build import FLOOR, OURS, SOURCES, build, build_all, modules, version
+from build import SOURCES, build, build_all, modules, version
 from tables import Section, Unmeasured, aligned, keep
 
-RUST_PARTS = ["shares", "views", "reads", "sizes", "threads"]
-PYTHON_PARTS = ["paths", "sizes", "copies", "threads"]
+RUST_PARTS = ["shares", "views", "reads"]
+PYTHON_PARTS = ["paths", "copies", "threads"]
 
 
 def machine(*, python: bool) -> str:
@@ -35,9 +35,7 @@ def machine(*, python: bool) -> str:
             return ""
 
     info = Path("/proc/cpuinfo")
-    names = [
-        line for line in info.read_text().splitlines() if line.startswith("model name")
-    ]
+    names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
     processor = names[0].split(": ")[1] if names else platform.machine()
     tools = [first_line("rustc", "--version"), first_line("valgrind", "--version")]
     if python:
@@ -45,11 +43,6 @@ def machine(*, python: bool) -> str:
         tools.append(f"Python {platform.python_version()}")
     day = datetime.date.today().isoformat()
     return f"{day}. {processor}, {sections.cores()}. {'; '.join(filter(None, tools))}"
-
-
-def commit() -> str:
-    """The commit that is checked out, with a plus sign if files differ from it."""
-    return sections.output("git", "describe", "--always", "--dirty=+").strip()
 
 
 def write(section: Section, *, python: bool) -> None:
@@ -64,29 +57,25 @@ def rust(given: argparse.Namespace) -> Iterator[Callable[[], Section]]:
         if part in ("shares", "views"):
             yield lambda part=part: getattr(sections, part)(program)
         else:
-            yield lambda part=part: getattr(sections, part)(
-                "Rust", sections.output(program, part)
-            )
+            yield lambda part=part: getattr(sections, part)("Rust", sections.output(program, part))
 
 
 def python(given: argparse.Namespace) -> Iterator[Callable[[], Section]]:
     parts = given.parts or PYTHON_PARTS
     if "paths" in parts:
         yield lambda: paths.paths(given)
-    libraries = build_all(quick=given.quick)[0] if set(parts) - {"paths"} else []
+    if "copies" in parts:
+        build_all(quick=True)
     os.environ |= {"PYTHONPATH": str(modules()), "PYTHONDONTWRITEBYTECODE": "1"}
     is_free = not getattr(sys, "_is_gil_enabled", lambda: True)()
-    if "sizes" in parts:
-        script = SOURCES / "sizes.py"
-        yield lambda: sections.sizes("Python", sections.output(sys.executable, script))
     if "copies" in parts:
         script = SOURCES / "copies.py"
-        yield lambda: sections.copies(sections.output(sys.executable, script))
+        yield lambda script=script: sections.copies(sections.output(sys.executable, script))
     if "threads" in parts:
         language = "Free-threaded Python" if is_free else "Python"
-        command = (SOURCES / "threads.py", "--libraries", ",".join(libraries))
-        yield lambda: sections.threads(
-            language, sections.output(sys.executable, *command)
+        script = SOURCES / "threads.py"
+        yield lambda script=script: sections.threads(
+            language, sections.output(sys.executable, script)
         )
 
 
@@ -107,25 +96,16 @@ def main() -> None:
     of_python = commands.add_parser("python")
     of_python.add_argument("parts", nargs="*", choices=[*PYTHON_PARTS, []])
     of_python.add_argument("--quick", action="store_true")
-    of_python.add_argument("--json")
     commands.add_parser("calls")
     commands.add_parser("operators")
     commands.add_parser("processes").add_argument("program")
     commands.add_parser("julia").add_argument("file")
-    commands.add_parser("check")
+    commands.add_parser("check").add_argument("bare")
     commands.add_parser("modules").add_argument("names", nargs="+")
     given = parser.parse_args()
     if given.command == "check":
-        try:
-            results = paths.counted()
-        except Unmeasured as reason:
-            sys.exit(str(reason))
-        print("\n" + aligned(paths.paths_table(results, [FLOOR, OURS])))
-        if given.write:
-            history.add(results.counts(), datetime.date.today().isoformat(), commit())
-            write(history.section(), python=True)
-        else:
-            history.compare(results.counts())
+        found = paths.counted(given.bare)
+        (counts.write if given.write else counts.compare)(found)
         return
     if given.command == "modules":
         for name in given.names:

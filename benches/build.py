@@ -17,15 +17,7 @@ from tables import ROOT, Unmeasured, target
 
 SOURCES = ROOT / "benches/python"
 FLOOR, OURS, OPERATORS = "floor", "dlbridge", "operators"
-PEERS = [
-    "dlpack_rs",
-    "dlpark",
-    "dlpk",
-    "pyo3_dlpack",
-    "rust_numpy",
-    "nanobind",
-    "tvm_ffi",
-]
+PEERS = ["dlpark", "pyo3_dlpack", "rust_numpy", "nanobind", "tvm_ffi"]
 # The crate or package that a module is built from, if its name differs.
 PACKAGES = {"rust_numpy": "numpy", "tvm_ffi": "apache-tvm-ffi"}
 # The flags of an optimised extension module, with warnings.
@@ -60,25 +52,16 @@ def run(*command: str | Path, **settings: str) -> None:
     words = [f"{name}={value}" for name, value in settings.items()]
     print("$", *words, *command, flush=True)
     done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-        check=False,
+        command, cwd=ROOT, env=os.environ | settings, capture_output=True, text=True, check=False
     )
     if done.returncode:
         print(done.stderr)
         lines = [line.strip() for line in done.stderr.splitlines()] or ["no message"]
-        errors = [
-            line for line in lines if line.startswith("error") or ": error" in line
-        ]
+        errors = [line for line in lines if line.startswith("error") or ": error" in line]
         raise Unmeasured((errors or lines)[0].replace(f"{ROOT}/", ""))
 
 
-def compile_with(
-    compiler: str, flags: list[str], files: list[Path], module: str
-) -> None:
+def compile_with(compiler: str, flags: list[str], files: list[Path], module: str) -> None:
     include = Path(sysconfig.get_path("include"))
     if not (include / "Python.h").is_file():
         way = "install Python's development package (Debian and Ubuntu: python3-dev)"
@@ -93,17 +76,7 @@ def build(module: str) -> None:
         compile_with("cc", C_FLAGS, list((SOURCES / module).glob("*.c")), module)
     elif module in (OURS, OPERATORS):
         package = "dlbridge-bench" if module == OURS else "dlbridge-bench-operators"
-        run(
-            *[
-                "cargo",
-                "build",
-                "--quiet",
-                "--profile",
-                "wheel",
-                "--package",
-                package,
-            ]
-        )
+        run(*["cargo", "build", "--quiet", "--profile", "wheel", "--package", package])
         shutil.copy(target() / f"wheel/libbench_{module}.so", file_of(module))
     elif module == "nanobind":
         try:
@@ -111,22 +84,13 @@ def build(module: str) -> None:
         except ImportError as error:
             raise Unmeasured(str(error)) from None
         package = Path(nanobind.__path__[0])
-        folders = [
-            f"-I{package / folder}" for folder in ("include", "ext/robin_map/include")
-        ]
+        folders = [f"-I{package / folder}" for folder in ("include", "ext/robin_map/include")]
         files = [package / "src/nb_combined.cpp", *peer.glob("*.cpp")]
         compile_with("c++", CPP_FLAGS + folders, files, module)
     elif (peer / "Cargo.toml").is_file():
         # A workspace of its own: two versions of PyO3 cannot share a lock file.
         folder = target() / "bench/peers"
-        words = [
-            "cargo",
-            "build",
-            "--quiet",
-            "--release",
-            "--locked",
-            "--manifest-path",
-        ]
+        words = ["cargo", "build", "--quiet", "--release", "--locked", "--manifest-path"]
         run(*words, peer / "Cargo.toml", "--target-dir", folder)
         shutil.copy(folder / f"release/libbench_{module}.so", file_of(module))
     else:
@@ -138,9 +102,7 @@ def extension_size(module: str, profile: dict[str, str]) -> tuple[int, int]:
     """Bytes of an extension of the calls alone, and of it in a wheel, which is a ZIP archive."""
     manifest = SOURCES / ("dlbridge" if module == OURS else f"peers/{module}")
     folder = target() / "bench/sizes"
-    settings = {
-        f"CARGO_PROFILE_RELEASE_{name}": value for name, value in profile.items()
-    }
+    settings = {f"CARGO_PROFILE_RELEASE_{name}": value for name, value in profile.items()}
     words = ["cargo", "build", "--quiet", "--release", "--locked"]
     where = ["--manifest-path", manifest / "Cargo.toml", "--target-dir", folder]
     run(*words, "--no-default-features", *where, **settings)

@@ -1,8 +1,7 @@
-"""The section on operators: calls of one in Rust beside the same operator in C++, C and Python."""
+"""The section on operators: what a call costs if the operator is in Rust, C++, C or Python."""
 
 import importlib.util
 from pathlib import Path
-from typing import Any
 
 from build import C_FLAGS, SOURCES, build, compile_with, modules, run
 from paths import Results, measured
@@ -12,14 +11,9 @@ FOLDER = SOURCES / "operators"
 # The ways of calling: title, and the goal as a multiple of the floor.
 WAYS = {
     "torch": ("PyTorch, an operator without a gradient", None),
-    "torch-with-gradient": (
-        "PyTorch, an operator that has one, of a tensor that needs none",
-        1.1,
-    ),
-    "torch-gradient": (
-        "the same, of a tensor that requires grad: the graph is recorded",
-        None,
-    ),
+    "torch-rows": ("PyTorch, 20,000 vectors of four", None),
+    "torch-with-gradient": ("PyTorch, an operator that has one, of a tensor that needs none", 1.1),
+    "torch-gradient": ("the same, of a tensor that requires grad: the graph is recorded", None),
     "torch-compile": ("the same inside `torch.compile`, between two additions", 1.1),
     "jax": ("JAX, `jit`", 1.1),
     "jax-call": ("JAX, called without `jit`", None),
@@ -30,14 +24,8 @@ WAYS = {
 }
 # The implementations. The floor of each way comes first.
 NAMES = {
-    "torch": {
-        "floor": "C++: `TORCH_LIBRARY`",
-        "torch-stable": "C++: PyTorch's stable ABI, boxed",
-    },
-    "jax": {
-        "floor": "C++: a handler that does nothing",
-        "ffi": "C++: the same operator",
-    },
+    "torch": {"floor": "C++: `TORCH_LIBRARY`", "torch-stable": "C++: PyTorch's stable ABI, boxed"},
+    "jax": {"floor": "C++: a handler that does nothing", "ffi": "C++: the same operator"},
     "numpy": {"floor": "C"},
 }
 COMMON = {
@@ -56,9 +44,7 @@ def included(package: str, *folders: str) -> list[str]:
             f"{package} is not installed: cargo xtask bench operators --with {package}"
         )
     return [
-        word
-        for folder in folders
-        for word in ("-isystem", str(Path(found.origin).parent / folder))
+        word for folder in folders for word in ("-isystem", str(Path(found.origin).parent / folder))
     ]
 
 
@@ -74,35 +60,20 @@ def build_operators() -> None:
         out = modules() / f"bench_{name}.so"
         run("c++", *CPP, "-std=c++20", *flags, FOLDER / f"{name}.cpp", "-o", out, *end)
     flags = included("jaxlib", "include")
-    run(
-        "c++",
-        *CPP,
-        "-std=c++17",
-        *flags,
-        FOLDER / "xla.cpp",
-        "-o",
-        modules() / "bench_xla.so",
-    )
-    compile_with(
-        "cc", [*C_FLAGS, "-isystem", np.get_include()], [FOLDER / "ufunc.c"], "ufunc"
-    )
+    run("c++", *CPP, "-std=c++17", *flags, FOLDER / "xla.cpp", "-o", modules() / "bench_xla.so")
+    compile_with("cc", [*C_FLAGS, "-isystem", np.get_include()], [FOLDER / "ufunc.c"], "ufunc")
 
 
 def rows_of(results: Results, way: str, names: dict[str, str]) -> Rows:
     title, goal = WAYS[way]
     shown: Rows = []
     for library, name in names.items():
-        costs = [
-            results.get(way, library, what) for what in ("nanoseconds", "instructions")
-        ]
+        costs = [results.get(way, library, what) for what in ("nanoseconds", "instructions")]
         if costs[0] is None:
             continue
-        floors = [
-            results.get(way, "floor", what) for what in ("nanoseconds", "instructions")
-        ]
+        floors = [results.get(way, "floor", what) for what in ("nanoseconds", "instructions")]
         ratios = [
-            own / floor if own and floor else None
-            for own, floor in zip(costs, floors, strict=True)
+            own / floor if own and floor else None for own, floor in zip(costs, floors, strict=True)
         ]
         # Instructions do not depend on other programs.
         ratio = ratios[1] or ratios[0]
@@ -140,9 +111,7 @@ def section() -> Section:
         for way in (way for way in WAYS if way.split("-")[0] == framework):
             cells += rows_of(results, way, names | COMMON)
     notes = "".join(f"\n- {note}" for note in results.notes)
-    versions = ", ".join(
-        f"{name} {version}" for name, version in sorted(results.versions.items())
-    )
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(results.versions.items()))
     heads = "way | operator | ns | x floor | instructions | x floor | goal | "
     body = f"""\
 An operator that multiplies four `float32` by a number, in Rust ([dlbridge-operators](guide/operators.md)) and in other languages
@@ -154,21 +123,4 @@ With `TORCH_LIBRARY` the gradient is C++ too (`torch::autograd::Function`); with
 
 {table(heads, "llrrrrrl", cells)}{notes}"""
 
-    def draw() -> Any:
-        import charts
-
-        panels = []
-        for framework, names in NAMES.items():
-            for way in (way for way in WAYS if way.split("-")[0] == framework):
-                floor = results.get(way, "floor", "nanoseconds")
-                shown = [
-                    (name.replace("`", ""), [(taken / floor, "dlbridge" in name)])
-                    for library, name in (names | COMMON).items()
-                    if library != "floor"
-                    and (taken := results.get(way, library, "nanoseconds"))
-                ]
-                panels.append((WAYS[way][0].replace("`", ""), shown, WAYS[way][1]))
-        subtitle = "time of a call, as a multiple of that of C or C++; logarithmic axis"
-        return charts.bars("Operators", subtitle, panels)
-
-    return Section("Operators", body, "operators", "operators", draw)
+    return Section("Operators", body, "operators")

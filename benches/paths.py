@@ -4,7 +4,6 @@ Every number is the cost of a library's call less that of an empty call.
 """
 
 import argparse
-import json
 import os
 import re
 import shutil
@@ -22,7 +21,6 @@ from tables import Rows, Section, Unmeasured, number, table, target
 PATHS = {
     "numpy-in": ("import a NumPy array, read one element, drop", 1.10),
     "torch-in": ("import a PyTorch tensor, read, drop", 1.10),
-    "torch-borrowed": ("borrow a PyTorch tensor for a call, read", 1.10),
     "jax-in": ("import a JAX array, read, drop", None),
     "buffer-in": ("import a buffer (array.array), read, drop", None),
     "rust-share": ("create a tensor in Rust, read, drop", 1.3),
@@ -33,28 +31,8 @@ PATHS = {
     "torch-out": ("create a tensor, export it to PyTorch (from_dlpack)", None),
     "torch-out-exchange": ("the same by the C exchange API", None),
 }
-# Protocols to reach the memory of a NumPy array, implemented in C.
-WAYS_IN = {
-    "numpy-in": "DLPack: a capsule from __dlpack__",
-    "numpy-new": "DLPack, a new array per call",
-    "numpy-buffer": "buffer protocol, owned",
-    "numpy-buffer-new": "buffer protocol, a new array per call",
-    "numpy-buffer-call": "buffer protocol, borrowed for a call",
-    "numpy-array-struct": "__array_struct__",
-    "numpy-array-interface": "__array_interface__",
-    "numpy-array-object": "the array's own C struct",
-    "numpy-array-object-new": "the same, a new array per call",
-    "numpy-array-object-call": "the same, borrowed for a call",
-}
 # Functions of the C library that allocate; all other allocators call one of them.
-ALLOCATORS = {
-    "malloc",
-    "calloc",
-    "realloc",
-    "posix_memalign",
-    "aligned_alloc",
-    "memalign",
-}
+ALLOCATORS = {"malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc", "memalign"}
 
 
 @dataclass
@@ -77,16 +55,14 @@ class Results:
         own, floor = (self.get(path, who, "instructions") for who in (library, FLOOR))
         return own / floor if own is not None and floor else None
 
-    def counts(self) -> dict[str, dict[str, int]]:
-        """The instructions of the floor and of dlbridge, by path, where both are known."""
-        return {
-            path: {
-                who: round(self.costs[path, who]["instructions"])
-                for who in (FLOOR, OURS)
-            }
-            for path in PATHS
-            if self.ratio(path, OURS) is not None
-        }
+    def counts(self) -> dict[str, tuple[int, int | None]]:
+        """The instructions of dlbridge and of the reference, by path."""
+        found: dict[str, tuple[int, int | None]] = {}
+        for path, library in self.costs:
+            ours, other = (self.get(path, who, "instructions") for who in (OURS, FLOOR))
+            if library == OURS and ours is not None:
+                found[path] = round(ours), None if other is None else round(other)
+        return found
 
     def read_records(self, lines: str) -> None:
         for line in lines.splitlines():
@@ -105,7 +81,7 @@ class Results:
                 case ["broken", library, reason]:
                     self.note(f"{shown(library)}: {reason}")
                 case ["failed", path, library, reason]:
-                    title = PATHS.get(path, (WAYS_IN.get(path, path),))[0]
+                    title = PATHS.get(path, (path,))[0]
                     self.note(f"{shown(library)}, {title}: {reason}")
 
     def note(self, note: str) -> None:
@@ -151,11 +127,11 @@ def shown(library: str) -> str:
 
 
 def measure(
-    framework: str, libraries: list[str], script: Path, *, count: bool, calls: bool
+    framework: str, libraries: list[str], script: Path, *, count: bool, sets: str, python: str
 ) -> str:
     """The records of one framework's paths, timed or under callgrind."""
-    flags, folder = ["--calls"] * calls, dumps(framework)
-    command = [sys.executable, str(script), "--framework", framework]
+    flags, folder = ["--sets", sets] if sets != "paths" else [], dumps(framework)
+    command = [python, str(script), "--framework", framework]
     if count:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -163,11 +139,7 @@ def measure(
         command = [*valgrind, f"--callgrind-out-file={folder / 'dump'}", *command]
         flags.append("--count")
     # Make runs reproducible: fixed hashes, one thread.
-    settings = {
-        "PYTHONHASHSEED": "0",
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
+    settings = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     settings |= {"PYTHONPATH": str(modules()), "PYTHONDONTWRITEBYTECODE": "1"}
     print(f"{'counting' if count else 'timing'} the paths of {framework}", flush=True)
     command += ["--libraries", ",".join(libraries), *flags]
@@ -187,7 +159,8 @@ def measured(
     records: str,
     *,
     time: bool,
-    calls: bool = False,
+    sets: str = "paths",
+    python: str = sys.executable,
     script: Path = SOURCES / "measure.py",
 ) -> Results:
     """Times (if `time`) and counts the paths of each installed framework."""
@@ -196,29 +169,53 @@ def measured(
     for framework in frameworks:
         if time:
             results.read_records(
-                measure(framework, libraries, script, count=False, calls=calls)
+                measure(framework, libraries, script, count=False, sets=sets, python=python)
             )
             if framework not in results.versions:
                 continue
         if not shutil.which("valgrind"):
-            results.note(
-                "instructions are not counted: no valgrind: install your system's package"
-            )
+            results.note("instructions are not counted: no valgrind: install your system's package")
             continue
-        lines = measure(framework, libraries, script, count=True, calls=calls)
+        lines = measure(framework, libraries, script, count=True, sets=sets, python=python)
         results.read_records(lines)
         files = sorted(dumps(framework).glob("dump*"))
         results.read_dumps(file.read_text(errors="replace") for file in files)
     return results
 
 
-def counted() -> Results:
-    """Counts the floor and dlbridge."""
+# Calls of the package where NumPy is the only other package, and where frameworks are imported.
+ENVIRONMENTS = {"bare": ("numpy", "paths,calls,package"), "full": ("torch", "paths,calls,package")}
+
+
+def counted(bare: str) -> dict[tuple[str, str], tuple[int, int | None]]:
+    """Counts dlbridge beside its references, with the Python of an environment that has NumPy alone and with this one."""
     if not shutil.which("valgrind"):
         raise Unmeasured("no valgrind: install your system's package")
     libraries, _ = build_all(quick=True)
-    # Only the frameworks that start quickly.
-    return measured(["numpy", "torch"], libraries, "", time=False)
+    counts: dict[tuple[str, str], tuple[int, int | None]] = {}
+    for name, (framework, sets) in ENVIRONMENTS.items():
+        python = bare if name == "bare" else sys.executable
+        results = measured([framework], libraries, "", time=False, sets=sets, python=python)
+        for note in results.notes:
+            print(note)
+        counts |= {(name, path): both for path, both in results.counts().items()}
+    return counts
+
+
+def package_table(results: Results) -> str:
+    """The calls of the package beside NumPy's."""
+    rows: Rows = []
+    for path in dict.fromkeys(path for path, _ in results.costs):
+        if path in PATHS or path.startswith("call-"):
+            continue
+        cells = [f"`{path}`"]
+        for what in ("instructions", "nanoseconds"):
+            ours, other = (results.get(path, who, what) for who in (OURS, FLOOR))
+            ratio = ours / other if ours and other else None
+            cells += [number(ours, ",.0f"), number(other, ",.0f"), number(ratio, ".2f")]
+        rows.append(cells)
+    heads = "call | instructions | NumPy | x | ns | NumPy | x"
+    return table(heads, "lrrrrrr", rows)
 
 
 def paths_table(results: Results, libraries: list[str]) -> str:
@@ -234,28 +231,11 @@ def paths_table(results: Results, libraries: list[str]) -> str:
     return table(heads, "llrrrrrl", rows)
 
 
-def ways_table(results: Results) -> str:
-    first = results.get(next(iter(WAYS_IN)), FLOOR, "instructions")
-    ways: Rows = []
-    for path, title in WAYS_IN.items():
-        if (path, FLOOR) in results.costs:
-            cells = row(results, path, FLOOR, None)
-            own = results.get(path, FLOOR, "instructions")
-            times = own / first if own is not None and first else None
-            ways.append([title, cells[2], number(times, ".2f"), *cells[4:6]])
-    return table("path | instructions | x floor | allocations | ns", "lrrrr", ways)
-
-
 def paths(given: argparse.Namespace) -> Section:
     """The section of all paths."""
     libraries, records = build_all(quick=given.quick)
     results = measured(["numpy", "torch", "jax"], libraries, records, time=True)
-    if given.json:
-        Path(given.json).write_text(as_json(results, libraries))
-        print(f"wrote {given.json}")
-    versions = ", ".join(
-        f"{name} {version}" for name, version in sorted(results.versions.items())
-    )
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(results.versions.items()))
     notes = "".join(f"- {note}\n" for note in results.notes)
     body = f"""\
 Each number is the cost of one call less that of an empty call, with arrays of `float32[2, 3]`
@@ -265,12 +245,7 @@ Each number is the cost of one call less that of an empty call, with arrays of `
 {versions}
 
 {paths_table(results, libraries)}
-{notes}
-### Protocols to reach the memory of a NumPy array
-
-The floor's C code, by protocol: each creates the data of an owning tensor, reads one element and releases it.
-
-{ways_table(results)}"""
+{notes}"""
 
     def draw() -> Any:
         from charts import Bar
@@ -282,12 +257,10 @@ The floor's C code, by protocol: each creates the data of an owning tensor, read
             ratios = [(ratio, who) for who, ratio in found.items() if ratio is not None]
             ratios.sort(key=lambda bar: (bar[1] != OURS, bar[0]))
             if len(ratios) > 1:
-                named: list[Bar] = [
-                    (shown(who), [(ratio, who == OURS)]) for ratio, who in ratios
-                ]
+                named: list[Bar] = [(shown(who), [(ratio, who == OURS)]) for ratio, who in ratios]
                 panels.append((title, named, budget))
         least = "a hand-written C extension, the floor (1)"
-        subtitle = f"instructions, as multiples of {least}; logarithmic axis"
+        subtitle = f"instructions, as multiples of {least}; logarithmic axis; dashed: the budget"
         return draw_bars("Cost of sharing an array in Python", subtitle, panels)
 
     return Section("Python", body, "python paths", "paths", draw)
@@ -301,23 +274,28 @@ CALLS = {
     "call-new-tensor": "the same, as a `dlbridge.Tensor`",
     "call-two-new": "a new array of two",
     "call-write": "one array in place",
+    "call-write-array": "one array in place, by ndarray",
+    "call-slice": "a number of one slice",
+    "call-two-slices": "a number of two slices",
+    "call-slice-new": "a new array of a slice",
+    "call-matrix": "a number of a matrix of ndarray",
+    "call-bytes": "a number of `bytes`; by PyO3's `PyBuffer`",
+    "call-two-large": "a number of two arrays of 1,000",
 }
 
 
 # Profiles of cargo: the guide's for wheels, and the one of `cargo build --release`.
 PROFILES = {
-    "wheel": {"LTO": "fat", "CODEGEN_UNITS": "1", "STRIP": "debuginfo", "DEBUG": "0"},
+    "wheel": {"LTO": "fat", "CODEGEN_UNITS": "1", "STRIP": "symbols", "DEBUG": "0"},
     "release": {"LTO": "false", "CODEGEN_UNITS": "16", "DEBUG": "0"},
 }
 
 
 def extension_sizes() -> str:
-    """An extension of these functions and no others, beside the same on rust-numpy."""
+    """The sizes of two extensions that have the same functions, by dlbridge and by rust-numpy."""
     rows: Rows = []
     for name, profile in PROFILES.items():
-        ours, other = (
-            extension_size(module, profile) for module in (OURS, "rust_numpy")
-        )
+        ours, other = (extension_size(module, profile) for module in (OURS, "rust_numpy"))
         for what, own, less in zip(("file", "in a wheel"), ours, other, strict=True):
             cells = (f"{count / 1000:,.0f}" for count in (own, less, own - less))
             rows.append([name, what, *cells])
@@ -332,9 +310,12 @@ def calls() -> Section:
         build(module)
     tables: dict[str, Rows] = {"instructions": [], "nanoseconds": []}
     names = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX"}
+    of_package = ""
     for framework, name in names.items():
         libraries = [OURS, "rust_numpy" if framework == "numpy" else FLOOR]
-        results = measured([framework], libraries, "", time=True, calls=True)
+        sets = "calls,package" if framework == "numpy" else "calls"
+        results = measured([framework], libraries, "", time=True, sets=sets)
+        of_package = of_package or package_table(results)
         for what, rows in tables.items():
             for path, title in CALLS.items():
                 own = results.get(path, OURS, what)
@@ -346,9 +327,7 @@ def calls() -> Section:
                     ratio = own / other if other else None
                     cells += [number(other, ",.0f"), number(ratio, ".2f")]
                 rows.append(cells)
-    heads = "function | arrays | dlbridge | " + " | ".join(
-        f"{it} | x" for *_, it in rivals
-    )
+    heads = "function | arrays | dlbridge | " + " | ".join(f"{it} | x" for *_, it in rivals)
     shown = "\n".join(
         f"{what.capitalize()}:\n\n{table(heads, 'll' + 'r' * 7, rows)}"
         for what, rows in tables.items()
@@ -359,6 +338,9 @@ borrows are checked (`PyReadonlyArray`), or left out (`&Bound<PyArray>` with `un
 protocol: the C exchange API for PyTorch, `__dlpack__` for JAX. `x` is dlbridge's number as a multiple of the one before it.
 
 {shown}
+Public calls of the Python package, beside what a NumPy user writes:
+
+{of_package}
 Size of an extension of these functions alone, built as [the guide](guide/extension.md) says and by `cargo build --release`:
 
 {extension_sizes()}"""
@@ -368,31 +350,9 @@ Size of an extension of these functions alone, built as [the guide](guide/extens
 def row(results: Results, path: str, library: str, budget: float | None) -> list[str]:
     ratio = results.ratio(path, library)
     limit = budget if library == OURS else None
-    verdict = (
-        "" if limit is None or ratio is None else "ok" if ratio <= limit else "over"
-    )
+    verdict = "" if limit is None or ratio is None else "ok" if ratio <= limit else "over"
     costs = [
-        results.get(path, library, what)
-        for what in ("instructions", "allocations", "nanoseconds")
+        results.get(path, library, what) for what in ("instructions", "allocations", "nanoseconds")
     ]
     numbers = [number(costs[0], ",.0f"), number(ratio, ".2f"), number(costs[1], ".0f")]
-    return [
-        "",
-        shown(library),
-        *numbers,
-        number(costs[2], ".1f"),
-        number(limit, ".2f"),
-        verdict,
-    ]
-
-
-def as_json(results: Results, libraries: list[str]) -> str:
-    costs = [
-        {"path": path, "library": shown(who), **results.costs[path, who]}
-        | {"ratio": results.ratio(path, who), "budget": budget}
-        for path, (_, budget) in PATHS.items()
-        for who in libraries
-        if (path, who) in results.costs
-    ]
-    whole = {"versions": results.versions, "costs": costs, "notes": results.notes}
-    return json.dumps(whole, indent=1) + "\n"
+    return ["", shown(library), *numbers, number(costs[2], ".1f"), number(limit, ".2f"), verdict]

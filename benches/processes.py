@@ -1,7 +1,6 @@
 """The section on two processes, from the lines of `benches/rust` and of `benches/python/processes.py`."""
 
 import os
-from typing import Any
 
 from tables import Rows, Section, size, table
 
@@ -53,16 +52,11 @@ def section(lines: str, before: str) -> Section:
             added.append([who, readers, *(size(max(0.0, float(n))) for n in counts)])
         elif kind == "moved":
             count, number, who, taken, cpu = row
-            moved.setdefault(who, {})[int(count), int(number)] = (
-                float(taken),
-                float(cpu),
-            )
+            moved.setdefault(who, {})[int(count), int(number)] = (float(taken), float(cpu))
         else:
             notes += f"- {row[0]}\n"
     sizes = sorted({count for times in opened.values() for count in times})
-    of_open = [
-        [who, *(quantity(times[n]) for n in sizes)] for who, times in opened.items()
-    ]
+    of_open = [[who, *(quantity(times[n]) for n in sizes)] for who, times in opened.items()]
     batches = sorted({key for times in moved.values() for key in times})
     of_moved = {
         number: [
@@ -78,17 +72,13 @@ def section(lines: str, before: str) -> Section:
         for number in sorted({number for _, number in batches})
     }
     sizes_moved = sorted({n for n, _ in batches})
-    head = "way | " + " | ".join(
-        f"{size(n)}, /s | x bytes | CPU µs" for n in sizes_moved
-    )
+    head = "way | " + " | ".join(f"{size(n)}, /s | x bytes | CPU µs" for n in sizes_moved)
     align = "l" + "rrr" * len(sizes_moved)
     of_batches = "\n".join(
         f"{number} reader{'s' * (number > 1)}:\n\n{table(head, align, cells)}"
         for number, cells in of_moved.items()
     )
-    most = max(
-        max(times.values()) for who, times in opened.items() if "dlbridge" in who
-    )
+    most = max(max(times.values()) for who, times in opened.items() if "dlbridge" in who)
     verdict = "within" if most <= OPEN_LIMIT else "**above**"
     body = f"""\
 [Sealed tensors](guide/processes.md) beside other ways between two processes. The machine had {before} before and {state()} after.
@@ -113,27 +103,4 @@ memory again, so the kernel need not allocate and clear pages; all others but by
 
 {of_batches}"""
 
-    def draw() -> Any:
-        import charts
-
-        panels: list[Any] = []
-        for n in sizes_moved:
-            shown = [
-                (
-                    who,
-                    [
-                        (
-                            times[n, 1][0] / moved[plain(who)][n, 1][0],
-                            "dlbridge" in who,
-                        )
-                    ],
-                )
-                for who, times in moved.items()
-            ]
-            panels.append((f"Batches of {size(n)}", shown, None))
-        subtitle = (
-            "time of a batch, as a multiple of that of plain bytes: filled, sent, read"
-        )
-        return charts.bars("Between two processes", subtitle, panels)
-
-    return Section("Processes", body, "processes", "processes", draw)
+    return Section("Processes", body, "processes")

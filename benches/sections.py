@@ -6,14 +6,11 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from tables import Rows, Section, Unmeasured, number, size, table, target
+from tables import Rows, Section, Unmeasured, number, table, target
 
 # Limits of the main row of shares: time as a multiple of the floor's, and allocations.
 SHARE_LIMITS = (1.3, 1)
-# Limits of loops as multiples: over contiguous memory of a slice's, over others of ndarray's.
-VIEW_LIMITS = {"slice": 1.05, "ndarray": 1.0}
 # The function whose calls callgrind counts, and how many loops one call runs.
 COUNTED, LOOPS = "counted_views", 20
 
@@ -39,53 +36,6 @@ def cores() -> str:
     return "1 core" if count == 1 else f"{count} cores"
 
 
-def sizes(language: str, lines: str) -> Section:
-    """The cost of sharing and of copying, by size: `bytes who nanoseconds added`."""
-    rows = words(lines, 4)
-    ways = list(dict.fromkeys(row[1] for row in rows))
-    found = {(float(row[0]), row[1]): (float(row[2]), float(row[3])) for row in rows}
-    all_sizes = sorted({count for count, _ in found})
-    cells = [
-        [size(count)]
-        + [
-            cell
-            for way in ways
-            for cell in (f"{found[count, way][0]:.0f}", size(found[count, way][1]))
-        ]
-        for count in all_sizes
-    ]
-    heads = "size | " + " | ".join(f"{way}, ns | added" for way in ways)
-    intro = {
-        "Python": """\
-Arrays of `uint8`: nanoseconds of the fastest round, and the bytes of resident memory
-that one result adds while the source array lives. Each array passes through a Rust function that
-accepts a `PyTensor` and returns it.""",
-        "Rust": """\
-A vector of bytes becomes a `Tensor`, is read as a slice, and becomes a vector again: nanoseconds of the fastest
-round, and the bytes allocated. The only allocation is the tensor's header.""",
-    }[language]
-    body = f"{intro}\n\n{table(heads, 'r' * (1 + 2 * len(ways)), cells)}"
-
-    def draw() -> Any:
-        import charts
-
-        drawn = [
-            (
-                way,
-                [(count, found[count, way][0]) for count in all_sizes],
-                "copy" not in way,
-            )
-            for way in ways
-        ]
-        title = f"{language}: sharing takes the same time for every size"
-        subtitle = "time to share or copy an array once, by size; both axes logarithmic"
-        ticks = {count: size(count) for count in all_sizes[::3]}
-        return charts.lines(title, subtitle, drawn, ticks, is_time=True)
-
-    name = language.lower()
-    return Section(f"{language}: sizes", body, f"{name} sizes", f"sizes-{name}", draw)
-
-
 def copies(lines: str) -> Section:
     """Copies and computed arrays beside NumPy's: `what dtype nanoseconds nanoseconds`."""
     cells = [
@@ -107,58 +57,20 @@ and a Rust function that accepts the same NumPy array take turns.
 
 
 def threads(language: str, lines: str) -> Section:
-    """Exchanges per second, by threads: `threads [path] who rate`, and notes."""
-    rows = [line.split("\t") for line in lines.splitlines()]
-    notes = "".join(f"- {row[1]}\n" for row in rows if row[0] == "note")
-    rates: dict[str, dict[int, float]] = {}
-    for count, *path, who, rate in (row for row in rows if row[0] != "note"):
-        name = ", ".join([*path, who.replace("_", "-")])
-        rates.setdefault(name, {})[int(count)] = float(rate)
-    counts = sorted({count for points in rates.values() for count in points})
-    named = {
-        count: "1 thread" if count == 1 else f"{count} threads" for count in counts
-    }
+    """Calls of the package by one thread and by two: `threads call rate`."""
+    rates: dict[str, list[float]] = {}
+    for _, call, rate in words(lines, 3):
+        rates.setdefault(call, []).append(float(rate))
     cells = [
-        [who]
-        + [number(points[n] / 1e6 if n in points else None, ".2f") for n in counts]
-        for who, points in rates.items()
+        [call, f"{one / 1e6:.2f}", f"{two / 1e6:.2f}", f"{two / one:.2f}"]
+        for call, (one, two) in rates.items()
     ]
-    if language == "Rust":
-        what = "An exchange creates an array of 2 x 3 numbers, converts it to a tensor, views that as an array and drops all three."
-    else:
-        what = """\
-Import: each thread imports its own NumPy array into Rust and reads one element. Export: a new
-tensor becomes a NumPy array. Zeros: a new tensor, dropped. All numbers include Python's loop. The last row is a loop without
-an exchange: if it does not grow with the threads, no row can, for lack of a free core or because of
-the GIL."""
     body = f"""\
-Millions of exchanges per second, all threads together, the best of 11 rounds, on {cores()}.
-{what}
+Millions of calls per second, all threads together, the best of 11 rounds, on {cores()}. Python's loop is included.
+The last row calls nothing of the package: no other can gain more by a second thread.
 
-{table(" | ".join(["by", *named.values()]), "l" + "r" * len(counts), cells)}
-{notes}"""
-
-    def draw() -> Any:
-        import charts
-
-        # Of several paths, the first.
-        prefix = ", ".join(next(iter(rates)).split(", ")[:-1])
-        drawn = [
-            (who.rpartition(", ")[2], sorted(points.items()), who.endswith("dlbridge"))
-            for who, points in rates.items()
-            if who.rpartition(", ")[0] == prefix
-        ]
-        title = f"{language}: exchanges per second, by threads"
-        subtitle = (
-            f"{prefix + ', ' if prefix else ''}all threads together, on {cores()}"
-        )
-        return charts.lines(title, subtitle, drawn, dict(named), is_time=False)
-
-    chart = {"Rust": "threads-rust", "Python": "threads-python"}.get(
-        language, "threads-free-threaded"
-    )
-    command = f"{'rust' if language == 'Rust' else 'python'} threads"
-    return Section(f"{language}: threads", body, command, chart, draw)
+{table("call | 1 thread | 2 threads | x", "lrrr", cells)}"""
+    return Section(f"{language}: threads", body, "python threads")
 
 
 def shares(program: Path) -> Section:
@@ -168,20 +80,10 @@ def shares(program: Path) -> Section:
     for group, case, title, shape, who, ns, allocations in rows:
         first = float(ns) if case == "0" else first
         # The other groups copy: their time does not follow from the instruction count.
-        counted = (
-            share_count(program, case) if group == "0" and has_valgrind() else None
-        )
+        counted = share_count(program, case) if group == "0" and has_valgrind() else None
         times = f"{float(ns) / first:.2f}"
         cells.append(
-            [
-                title,
-                shape,
-                who,
-                f"{float(ns):.0f}",
-                times,
-                allocations,
-                number(counted, "d"),
-            ]
+            [title, shape, who, f"{float(ns):.0f}", times, allocations, number(counted, "d")]
         )
     main, floor = (
         next(row for row in rows if row[0] == "0" and row[4] == who)
@@ -236,12 +138,8 @@ def views(program: Path) -> Section:
             contiguous.append([name, dtype, f"{case['slice'][0]:.0f}", *others])
         elif layout != "contiguous" and "ndarray" in case:
             first = f"{case['ndarray'][0]:.0f}"
-            strided.append(
-                [layout, name, dtype, first, view_cell(case, "View", "ndarray")]
-            )
-    heads = (
-        "loop | elements | slice, ns | View | as_cells | as_slice | to_vec | ndarray"
-    )
+            strided.append([layout, name, dtype, first, view_cell(case, "View", "ndarray")])
+    heads = "loop | elements | slice, ns | View | as_cells | as_slice | to_vec | ndarray"
     body = f"""\
 Loops over 16 KiB of contiguous elements, or over 4096 elements of other layouts. A number is the time of
 the loop as a multiple of the first column's (the fastest of 301 rounds), and in brackets the
@@ -253,36 +151,7 @@ language may write; slices are for exclusive memory. `as_cells` is for contiguou
 
 {table("layout | loop | elements | ndarray, ns | View", "lllrr", strided)}"""
 
-    def draw() -> Any:
-        import charts
-
-        panels: list[Any] = []
-        for reference, limit in VIEW_LIMITS.items():
-            shown = []
-            for (layout, name, dtype), case in cases.items():
-                is_slice = layout == "contiguous"
-                if (
-                    dtype != "uint8"
-                    or is_slice != (reference == "slice")
-                    or reference not in case
-                ):
-                    continue
-                # Instructions come out the same in each run.
-                values = [
-                    ratio[-1]
-                    for who in ("View", "ndarray")
-                    if (ratio := ratios(case, who, reference))
-                ]
-                marks = [(value, i == 0) for i, value in enumerate(values)]
-                label = name if is_slice else f"{layout}: {name}"
-                shown.append((label, marks if is_slice else marks[:1]))
-            memory = "Contiguous" if reference == "slice" else "Strided"
-            panels.append((f"{memory} memory, x {reference}", shown, limit))
-        what = "instructions, times those of a slice's loop or of ndarray's"
-        subtitle = f"{what}; blue and first: View, grey: ndarray"
-        return charts.bars("Loops over a View of bytes", subtitle, panels)
-
-    return Section("Rust: views", body, "rust views", "views", draw)
+    return Section("Rust: views", body, "rust views")
 
 
 def view_counts(program: Path) -> Iterable[float]:
@@ -290,12 +159,7 @@ def view_counts(program: Path) -> Iterable[float]:
     folder = target() / "bench/callgrind/views"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    valgrind = [
-        "valgrind",
-        "--tool=callgrind",
-        "--quiet",
-        f"--toggle-collect={COUNTED}",
-    ]
+    valgrind = ["valgrind", "--tool=callgrind", "--quiet", f"--toggle-collect={COUNTED}"]
     output(
         *valgrind,
         f"--dump-after={COUNTED}",
@@ -306,9 +170,7 @@ def view_counts(program: Path) -> Iterable[float]:
     )
     files = sorted(folder.glob("dump.*"), key=lambda file: int(file.suffix[1:]))
     for file in files:
-        totals = re.findall(
-            r"^totals: (\d+)", file.read_text(errors="replace"), re.MULTILINE
-        )
+        totals = re.findall(r"^totals: (\d+)", file.read_text(errors="replace"), re.MULTILINE)
         # The last dump is written at the end of the program, after the last call.
         if totals and int(totals[-1]):
             yield int(totals[-1]) / LOOPS

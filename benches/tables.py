@@ -50,9 +50,7 @@ def size(count: float) -> str:
 def table(heads: str, align: str, rows: Rows) -> str:
     """A Markdown table without its empty columns; `align` has l or r for each column."""
     names = [head.strip() for head in heads.split("|")]
-    used = [
-        i for i in range(len(names)) if any(row[i] not in ("", "-") for row in rows)
-    ]
+    used = [i for i in range(len(names)) if any(row[i] not in ("", "-") for row in rows)]
     rule = ["---:" if side == "r" else "---" for side in align]
     lines = [[row[i] for i in used] for row in [names, rule, *rows]]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -68,10 +66,7 @@ def aligned(text: str) -> str:
         lines = ""
         for row in rows:
             cells = zip(row, widths, right, strict=True)
-            padded = [
-                cell.rjust(width) if r else cell.ljust(width)
-                for cell, width, r in cells
-            ]
+            padded = [cell.rjust(width) if r else cell.ljust(width) for cell, width, r in cells]
             lines += "  ".join(padded).rstrip() + "\n"
         return lines
 
@@ -96,10 +91,6 @@ def keep(section: Section, machine: str, save: Callable[[Any, Path], None]) -> N
         save(section.draw(), PAGE.parent / f"benchmarks/{section.chart}.svg")
         if f"/{section.chart}.svg" not in page.split("\n## ")[0]:
             image = f"![{section.title}](benchmarks/{section.chart}.svg)\n\n"
-    intro = (
-        f"`cargo xtask bench {section.command} --write` wrote this section. {machine}."
-    )
-    PAGE.write_text(
-        with_section(page, section.title, f"{intro}\n\n{image}{section.body}")
-    )
+    intro = f"`cargo xtask bench {section.command} --write` wrote this section. {machine}."
+    PAGE.write_text(with_section(page, section.title, f"{intro}\n\n{image}{section.body}"))
     print(f"wrote the section {section.title} of {PAGE.relative_to(ROOT)}")

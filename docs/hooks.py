@@ -47,5 +47,5 @@ def on_post_build(config: Any) -> None:
         return f"<pre>{escape(REMARK.sub('', HIDDEN.sub('', code)))}</pre>"
 
     page = (pages / "docs/site/index.html").read_text(encoding="utf-8")
-    site = Path(config["site_dir"]).parent / "landing.html"
+    site = Path(config["site_dir"]).parent / "index.html"
     site.write_text(PLACE.sub(filled, page), encoding="utf-8")

@@ -30,9 +30,14 @@ privately() {
         "$@"
 }
 
+# A mirror that is out of reach for a moment is asked again.
 private_apt() {
-    privately apt-get "$@" >>"$state/log" 2>&1 ||
-        { cat "$state/log" >&2; fail "apt-get $1 failed"; }
+    for pause in 10 30 0; do
+        privately apt-get "$@" >>"$state/log" 2>&1 && return
+        sleep "$pause"
+    done
+    cat "$state/log" >&2
+    fail "apt-get $1 failed"
 }
 
 # prepare_lists LINE: of sources.list.

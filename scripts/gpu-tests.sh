@@ -4,7 +4,7 @@
 #
 # DIR gets the wheel and those of the example extension and operators (built, unless they are named), the tests of
 # python/tests/gpu, the Rust test programs that need a GPU, and this script. The machine with the GPU
-# needs Python 3.10 or newer and whatever frameworks are to be tested; no network, no Rust, no pip.
+# needs Python 3.11 or newer and whatever frameworks are to be tested; no network, no Rust, no pip.
 #
 # Ends with 0 if all that ran passed, with 1 if something failed, with 2 if it could not be begun,
 # and with 3 where there is no GPU: nothing was shown of one then.

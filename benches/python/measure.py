@@ -1,4 +1,4 @@
-"""Measures every path through every library with one framework's arrays.
+"""Measures every path through every library with one framework's arrays, and whole calls.
 
 `cargo xtask bench python` runs this, with the built modules on PYTHONPATH, once for time and once
 under callgrind. Each printed line is a tab-separated record; README.md lists them.
@@ -60,22 +60,9 @@ def call(
         for name in names.split():
             if hasattr(module, name):
                 idle = (module.ignore if arguments else module.nothing, arguments)
-                empty = getattr(module, "EMPTY", {}).get(name, idle)
                 work = Work(getattr(module, name), arguments, then)
-                return Case(work, None if is_whole else Work(*empty))
+                return Case(work, None if is_whole else Work(*idle))
         return None
-
-    return find
-
-
-def call_with_new(array: Any, name: str) -> Finder:
-    """Calls a function with a new array object each time."""
-
-    def find(module: Any) -> Case | None:
-        if not hasattr(module, name):
-            return None
-        work = Work(array.view, then=getattr(module, name))
-        return Case(work, Work(array.view, then=module.ignore))
 
     return find
 
@@ -89,22 +76,37 @@ def matrix() -> Any:
     return np.arange(6, dtype=np.float32).reshape(2, 3) + np.float32(1.5)
 
 
+X, Y = np.array([0.75, 0.25, 0.5, 0.0]), np.array([0.75, 1.25, 1.25, 0.0])
+# Whole calls of functions of small arrays: the arguments.
+ARGUMENTS = {
+    "call-one": (X,),
+    "call-two": (X, Y),
+    "call-new": (X,),
+    "call-new-tensor": (X,),
+    "call-two-new": (X, Y),
+    "call-write": (X,),
+    "call-write-array": (X,),
+    "call-slice": (X,),
+    "call-two-slices": (X, Y),
+    "call-slice-new": (X,),
+    "call-matrix": (X.reshape(2, 2),),
+    "call-bytes": (b"\1\1\1\0",),
+    "call-two-large": (np.append(X, np.zeros(996)), np.append(Y, np.zeros(996))),
+}
+# The C floor has a function for each protocol.
+INPUTS = {"call-one": "call_one", "call-two": "call_two"}
+
+
 def calls(names: dict[str, str], convert: Callable[[Any], Any]) -> dict[str, Finder]:
-    """Whole calls of functions of one or two vectors, by path: the names of the function."""
-    x = convert(np.array([0.75, 0.25, 0.5, 0.0]))
-    y = convert(np.array([0.75, 1.25, 1.25, 0.0]))
-    arrays = {path: (x, y) if path.startswith("call-two") else (x,) for path in names}
-    return {path: call(names[path], *arrays[path], is_whole=True) for path in names}
+    """Whole calls, by path: the names of the function."""
+    given = {path: map(convert, ARGUMENTS[path.removesuffix("-unchecked")]) for path in names}
+    return {path: call(names[path], *given[path], is_whole=True) for path in names}
 
 
 def numpy_calls() -> dict[str, Finder]:
-    paths = ["call-one", "call-two", "call-new", "call-two-new", "call-write", "call-new-tensor"]
-    paths += [f"{path}-unchecked" for path in paths]
-    return calls({path: path.replace("-", "_") for path in paths}, np.array)
-
-
-# The C floor has a function for each protocol.
-INPUTS = {"call-one": "call_one", "call-two": "call_two"}
+    names = {path: path.replace("-", "_").removesuffix("_large") for path in ARGUMENTS}
+    names |= {f"{path}-unchecked": f"{name}_unchecked" for path, name in names.items()}
+    return calls(names, lambda x: x)
 
 
 def torch_calls() -> dict[str, Finder]:
@@ -134,15 +136,6 @@ def numpy_paths() -> dict[str, Finder]:
         "numpy-from-dlpack": exported,
         "numpy-from-class": call("make_exporter make_class make", then=np.from_dlpack),
         "buffer-in": call("read_line", array.array("f", [1.5, 2.5])),
-        "numpy-new": call_with_new(x, "read"),
-        "numpy-buffer": call("read_buffer", x),
-        "numpy-buffer-new": call_with_new(x, "read_buffer"),
-        "numpy-buffer-call": call("read_buffer_for_call", x),
-        "numpy-array-struct": call("read_array_struct", x),
-        "numpy-array-interface": call("read_array_interface", x),
-        "numpy-array-object": call("read_array_object", x),
-        "numpy-array-object-call": call("read_array_object_for_call", x),
-        "numpy-array-object-new": call_with_new(x, "read_array_object"),
     }
 
 
@@ -154,7 +147,6 @@ def torch_paths() -> dict[str, Finder]:
     exported = call("make_exporter make", then=torch.from_dlpack)
     return {
         "torch-in": call("read_exchange read", x),
-        "torch-borrowed": call("read_borrowed", x),
         "torch-out": either(call("make_torch"), exported),
         "torch-out-exchange": call("make_exchange", x),
     }
@@ -170,6 +162,7 @@ def jax_paths() -> dict[str, Finder]:
 
 FRAMEWORKS = {"numpy": numpy_paths, "torch": torch_paths, "jax": jax_paths}
 CALLS = {"numpy": numpy_calls, "torch": torch_calls, "jax": jax_calls}
+SETS = {"paths": FRAMEWORKS, "calls": CALLS}
 
 
 class Holder:
@@ -187,7 +180,7 @@ class Holder:
 
 def check(result: Any) -> None:
     """Raises unless the result is the one expected of every library."""
-    if result is None:  # borrowed for the call
+    if result is None:  # in place, or an empty call
         return
     if not isinstance(result, float):
         array = np.from_dlpack(result if hasattr(result, "__dlpack__") else Holder(result))
@@ -227,6 +220,16 @@ def cases(paths: dict[str, Finder], libraries: list[str]) -> Iterator[Case]:
                 record("failed", path, library, reason(error))
             else:
                 yield case
+
+
+def package_cases() -> Iterator[Case]:
+    """The calls of the package, and NumPy's in place of the floor's."""
+    import package
+
+    for path, ways in package.calls().items():
+        for library, way in zip(("dlbridge", "floor"), ways, strict=True):
+            if way:
+                yield Case(Work(*way), None, path, library)
 
 
 def measure_time(todo: list[Case]) -> None:
@@ -276,19 +279,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the paths of one framework.")
     parser.add_argument("--framework", choices=FRAMEWORKS, required=True)
     parser.add_argument("--libraries", required=True, help="comma-separated names")
-    parser.add_argument("--calls", action="store_true", help="whole calls in place of paths")
+    parser.add_argument("--sets", default="paths", help="of paths, calls and package")
     parser.add_argument("--count", action="store_true", help="count instead of timing")
     given = parser.parse_args()
     # A crashing library ends the process; the traceback names it.
     faulthandler.enable()
     gc.disable()
+    names = given.sets.split(",")
     try:
-        paths = (CALLS if given.calls else FRAMEWORKS)[given.framework]()
+        paths = {}
+        for name in set(names) & SETS.keys():
+            paths |= SETS[name][given.framework]()
     except ImportError:
         record("absent", given.framework)
         return
     record("version", given.framework, importlib.import_module(given.framework).__version__)
     todo = list(cases(paths, given.libraries.split(",")))
+    if "package" in names:
+        todo += package_cases()
     if given.count:
         count(todo)
     else:

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ways import AHEAD, WAYS, ByHand, Named, Queued, Sealed, Torch, Way, context
 
 import dlbridge
-from ways import AHEAD, WAYS, ByHand, Named, Queued, Sealed, Torch, Way, context
 
 SIZES = [1 << 10, 1 << 20, 64 << 20, 1 << 30]
 OPENED = 101

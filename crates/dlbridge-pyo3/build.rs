@@ -6,20 +6,19 @@
 
 use std::env;
 
-/// Before 3.10, Python lacks functions that this crate calls.
-const OLDEST: u32 = 10;
+/// Before 3.11, the limited API lacks the buffer protocol.
+const OLDEST: u32 = 11;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rustc-check-cfg=cfg(buffer_methods, type_hints)");
+    println!("cargo::rustc-check-cfg=cfg(type_hints)");
     let Some(configuration) = env::var("DEP_PYTHON_PYO3_CONFIG").ok().and_then(|hex| text(&hex))
     else {
         return;
     };
     let value = |name: &str| configuration.lines().find_map(|line| line.strip_prefix(name));
-    // Such as "CPython-abi3-3.10"; PyO3 0.28 and older write two lines, "abi3=true" and "version=3.10".
+    // Such as "CPython-abi3-3.11"; PyO3 0.28 and older write two lines, "abi3=true" and "version=3.11".
     let target = value("target_abi=");
-    let is_limited = target.map_or(value("abi3=") == Some("true"), |abi| abi.contains("abi3"));
     let version = target.and_then(|abi| abi.rsplit('-').next()).or(value("version="));
     let minor = version.and_then(|version| version.strip_prefix("3.")?.parse().ok());
     if let Some(minor @ ..OLDEST) = minor {
@@ -31,10 +30,6 @@ fn main() {
     // PyO3 before 0.29 has other types for this.
     if target.is_some() && env::var_os("CARGO_FEATURE_EXPERIMENTAL_INSPECT").is_some() {
         println!("cargo::rustc-cfg=type_hints");
-    }
-    // Without this, the class's buffer functions are set when it is created.
-    if !is_limited || minor.is_some_and(|minor| minor > OLDEST) {
-        println!("cargo::rustc-cfg=buffer_methods");
     }
 }
 

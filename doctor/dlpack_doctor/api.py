@@ -6,6 +6,7 @@ pytest plugin, and the command line, use child processes.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -50,9 +51,13 @@ def _run(subject: Subject, side: str, checks: Iterable[str] | None) -> Findings:
     unknown = (chosen or set()) - {check.id for check in known}
     if unknown:
         raise ValueError(f"no such check: {', '.join(sorted(unknown))}")
-    findings.results = [
-        Result(check.id, subject.name, registry.run(check, subject))
-        for check in known
-        if chosen is None or check.id in chosen
-    ]
+    asked = [check for check in known if chosen is None or check.id in chosen]
+    # The checks collect often, and the caller's own objects are many.
+    gc.freeze()
+    try:
+        findings.results = [
+            Result(check.id, subject.name, registry.run(check, subject)) for check in asked
+        ]
+    finally:
+        gc.unfreeze()
     return findings

@@ -9,8 +9,9 @@ import ctypes
 import functools
 import itertools
 import math
+import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 DTYPES: dict[str, tuple[int, int, int]] = {
@@ -23,22 +24,19 @@ DTYPES: dict[str, tuple[int, int, int]] = {
 }
 """Code, bits and lanes of the types that are checked."""
 NAMES = {triple: name for name, triple in DTYPES.items()}
-_FORMATS = {
-    "bool": "?",
-    "int8": "b",
-    "int16": "h",
-    "int32": "i",
-    "int64": "q",
-    "uint8": "B",
-    "uint16": "H",
-    "uint32": "I",
-    "uint64": "Q",
-    "float16": "e",
-    "float32": "f",
-    "float64": "d",
-    "complex64": "ff",
-    "complex128": "dd",
-}
+_LETTERS = ("?", *"bhiq", *"BHIQ", *"efd", "", "ff", "dd")
+_FORMATS = dict(zip(DTYPES, _LETTERS, strict=True))
+BEYOND = (0, 1 << 33)
+"""A shape whose second extent does not fit in 32 bits, and that needs no memory."""
+
+
+def shapes() -> Iterator[tuple[int, ...]]:
+    """Shapes of every rank that consumers have limits at, and some by chance."""
+    for rank in (*range(1, 10), 33):
+        yield (2, *[1] * (rank - 4), 3, 1, 2) if rank > 3 else (2, 3, 2)[:rank]
+    chance = random.Random(1)
+    for rank in range(1, 6):
+        yield tuple(chance.randint(1, 3) for _ in range(rank))
 
 
 def name_of(triple: tuple[int, int, int]) -> str:

@@ -5,125 +5,96 @@ Lines are for the programs of `reproduce`. A check without lines shows its last 
 
 from __future__ import annotations
 
-WRONG = "A consumer reads wrong numbers, without an error."
-CRASH = "A consumer reads or writes memory that is not the array's, and may crash."
-LEAK = "The memory of each exchange stays allocated until the process ends."
-FREED = "A consumer reads memory that was freed or reused."
-TWICE = "Memory is freed twice, which corrupts the heap."
-STALE = "A consumer that asks for this gets an exception and cannot import the array."
-COPY = "The caller requested its own memory, and writes to the producer's array."
-LOST = "A legal array is refused, or its numbers are wrong; the caller has to copy it first."
-TABLE = "Compiled consumers that use the exchange table see other tensors than Python does."
-RULES = "Code that follows the standard's wording fails here, and only here."
-
-MEANS = {
+# Checks with the same effect, then those with one of their own.
+_SHARED = {
+    "Code that follows the standard's wording fails here, and only here.": """
+        producer.keyword-only consumer.no-methods""",
+    "Consumers of the legacy ABI cannot import the array.": """
+        producer.version-unasked producer.version-0.8""",
+    "A consumer reads wrong numbers, without an error.": """
+        producer.shape producer.values producer.dtypes producer.rank-0 producer.view-offset
+        producer.view-every-second producer.view-transposed producer.view-reversed
+        producer.view-flipped producer.shapes producer.view-broadcast consumer.dtypes
+        consumer.unknown-dtype consumer.lanes""",
+    "The memory of each exchange stays allocated until the process ends.": """
+        producer.unconsumed producer.released producer.refusal-leak consumer.releases
+        consumer.null-context consumer.refused-released consumer.refused-gpu-released""",
+    "Memory is freed twice, which corrupts the heap.": """
+        producer.consumed consumer.releases-once consumer.used-capsule""",
+    "A consumer reads memory that was freed or reused.": """
+        producer.owner-kept producer.copy-kept producer.two-exports consumer.keeps""",
+    "The caller requested its own memory, and writes to the producer's array.": """
+        producer.copy-true producer.copy-true-old consumer.copy-true""",
+    "The caller asked for no copy, and its writes are lost.": """
+        producer.copy-false consumer.copy-false""",
+    "Each exchange costs a copy, and writes are not seen.": """
+        producer.zero-copy consumer.zero-copy""",
+    "A consumer that asks for this gets an exception and cannot import the array.": """
+        producer.own-device producer.stream-none""",
+    "Compiled consumers that use the exchange table see other tensors than Python does.": """
+        producer.table-agrees producer.table-borrow""",
+    "A consumer reads or writes memory that is not the array's, and may crash.": """
+        producer.table-major consumer.other-major consumer.unknown-device consumer.absent-gpu
+        consumer.wrong-name consumer.no-capsule""",
+    "Arrays of older frameworks cannot be imported.": """
+        consumer.old-producer consumer.old-answer""",
+    "A legal array is refused, or its numbers are wrong; the caller has to copy it first.": """
+        consumer.transposed consumer.gaps consumer.negative consumer.zero consumer.size-1
+        consumer.many-axes consumer.rank-0 consumer.rank-0-null consumer.empty
+        consumer.large-extents consumer.unaligned""",
+}
+MEANS = {check: text for text, checks in _SHARED.items() for check in checks.split()} | {
     "producer.factory": "Nothing was checked: the doctor had no array.",
     "producer.methods": "No consumer can import the array.",
     "producer.keywords": "Consumers that pass the keyword get a TypeError, or must call twice.",
-    "producer.keyword-only": RULES,
     "producer.device": "Consumers that compare device tuples reject the array.",
     "producer.device-agrees": "A consumer chooses its device by the method, and reads the other's.",
     "producer.host-id": "Consumers that compare with (1, 0) reject the array.",
-    "producer.version-unasked": "Consumers of the legacy ABI cannot import the array.",
-    "producer.version-0.8": "Consumers of the legacy ABI cannot import the array.",
     "producer.version-1": "READ_ONLY and IS_COPIED are lost: consumers may write by mistake.",
     "producer.header": "Consumers reject the tensor, or read fields that are not there.",
     "producer.capsule-name": "A consumer casts the pointer to the wrong struct, and crashes.",
-    "producer.shape": WRONG,
-    "producer.values": WRONG,
     "producer.abis-agree": "Consumers of one ABI see another tensor than those of the other.",
     "producer.strides": "Consumers that follow the strides crash, or read wrong numbers.",
-    "producer.dtypes": WRONG,
     "producer.alignment": "Vectorised loads of a consumer crash.",
     "producer.flags": "Consumers misread the tensor, or reject it.",
     "producer.copied-alias": "A consumer writes in place, and changes the producer's array.",
-    "producer.rank-0": WRONG,
     "producer.empty": "Shapes of empty arrays change on the way.",
     "producer.empty-data": "Consumers that test for NULL do not see that the array is empty.",
-    "producer.view-offset": WRONG,
-    "producer.view-every-second": WRONG,
-    "producer.view-transposed": WRONG,
-    "producer.view-reversed": WRONG,
-    "producer.view-broadcast": WRONG,
     "producer.byte-offset": "Paddle, ONNX Runtime and others ignore it, and read wrong numbers.",
     "producer.refusal": "Callers that catch BufferError see another exception, or wrong numbers.",
     "producer.read-only": "A consumer writes to memory that must not change, or crashes.",
     "producer.read-only-old": "A consumer of the legacy ABI writes to memory that must not change.",
     "producer.writable": "In-place operations fail on an array that may be written.",
     "producer.deleter": "JAX and ONNX Runtime abort when they release the tensor.",
-    "producer.unconsumed": LEAK,
-    "producer.consumed": TWICE,
-    "producer.owner-kept": FREED,
-    "producer.copy-kept": FREED,
     "producer.fresh-capsule": "The second consumer is rejected, or frees the first one's memory.",
-    "producer.released": LEAK,
     "producer.small-leak": "A long-running process grows with every exchange.",
-    "producer.refusal-leak": LEAK,
-    "producer.two-exports": FREED,
+    "producer.exception": "The caller sees another error than the one that was raised.",
     "producer.deleter-thread": "Consumers that release on threads of their own crash.",
-    "producer.copy-true": COPY,
     "producer.copied-flag": "Consumers that trust the flag copy a second time, or refuse to write.",
-    "producer.copy-true-old": COPY,
-    "producer.copy-false": "The caller asked for no copy, and its writes are lost.",
-    "producer.zero-copy": "Each exchange costs a copy, and writes are not seen.",
-    "producer.own-device": STALE,
     "producer.other-device": "The caller believes that the memory is on the device it named.",
-    "producer.stream-none": STALE,
     "producer.stream-number": "A wrong stream passes without an error.",
     "producer.table": "Compiled consumers call a NULL function, and crash.",
-    "producer.table-agrees": TABLE,
-    "producer.table-borrow": TABLE,
     "producer.table-refusal": "Compiled consumers get arrays that __dlpack__ refuses to export.",
     "producer.table-import": "Arrays made by compiled code leak, or free memory twice.",
-    "producer.table-major": CRASH,
     "producer.table-stream": "Compiled consumers queue work on a stream that was never set.",
     "producer.table-allocator": "Compiled code cannot allocate the framework's arrays.",
     "producer.speed": "The price of an export.",
     "consumer.takes": "from_dlpack(x) refuses the arrays of other frameworks.",
     "consumer.keywords": "Producers raise TypeError, or export other memory than expected.",
     "consumer.asks-versioned": "Read-only memory arrives as writable, or is refused.",
-    "consumer.old-producer": "Arrays of older frameworks cannot be imported.",
-    "consumer.old-answer": "Arrays of older frameworks cannot be imported.",
     "consumer.new-answer": "Arrays of frameworks without the legacy ABI cannot be imported.",
     "consumer.newer-minor": "The next release of any producer is rejected.",
     "consumer.read-only": "An in-place operation changes, or crashes on, read-only memory.",
-    "consumer.zero-copy": "Each exchange costs a copy, and writes are not seen.",
-    "consumer.copy-true": COPY,
     "consumer.leaves-tensor": "The producer's own array changes when it is imported.",
     "consumer.comes-back": "An array that is imported and exported again is a copy.",
-    "consumer.transposed": LOST,
-    "consumer.gaps": LOST,
-    "consumer.negative": LOST,
-    "consumer.zero": LOST,
-    "consumer.size-1": LOST,
-    "consumer.many-axes": LOST,
-    "consumer.rank-0": LOST,
-    "consumer.rank-0-null": LOST,
-    "consumer.empty": LOST,
     "consumer.null-strides": "Arrays of older frameworks crash the consumer, or are misread.",
     "consumer.byte-offset": "Views of producers that use the field are read from the wrong place.",
-    "consumer.unaligned": LOST,
-    "consumer.dtypes": WRONG,
-    "consumer.unknown-dtype": WRONG,
-    "consumer.lanes": WRONG,
-    "consumer.releases": LEAK,
     "consumer.deleter-argument": "The producer's deleter frees another object, and crashes.",
-    "consumer.releases-once": TWICE,
-    "consumer.null-context": LEAK,
-    "consumer.keeps": FREED,
     "consumer.renames": "The capsule's destructor can release the tensor a second time.",
-    "consumer.used-capsule": TWICE,
     "consumer.null-deleter": "Importing an array of such a producer ends the process.",
     "consumer.twice": "A second import breaks the first.",
-    "consumer.other-major": CRASH,
-    "consumer.unknown-device": CRASH,
-    "consumer.absent-gpu": CRASH,
-    "consumer.refused-released": LEAK,
-    "consumer.refused-gpu-released": LEAK,
+    "consumer.refusal": "The caller goes on with None, and fails far from the cause.",
     "consumer.producer-error": "The caller cannot distinguish a refusal from a defect.",
-    "consumer.no-methods": RULES,
-    "consumer.wrong-name": CRASH,
-    "consumer.no-capsule": CRASH,
     "consumer.speed": "The price of an import.",
 }
 
@@ -156,11 +127,7 @@ SHOWS = {
     "producer.rank-0": "values",
     "producer.refusal": "values",
     "producer.empty": "shape",
-    "producer.view-offset": "strides",
-    "producer.view-every-second": "strides",
-    "producer.view-transposed": "strides",
-    "producer.view-reversed": "strides",
-    "producer.view-broadcast": "strides",
+    **dict.fromkeys((check for check in MEANS if "view-" in check), "strides"),
     "producer.unconsumed": _COUNT,
     "producer.refusal-leak": "import sys; before = sys.getrefcount(x)\n"
     "try: x.__dlpack__(dl_device=(9, 0))\n"

@@ -165,6 +165,8 @@ class Export:
             raise Malformed(f"data is NULL, but the shape is {shape}")
         if self.in_bytes:
             raise Malformed(f"the strides {self.strides} of shape {shape} are in bytes")
+        if any(abs(step) >> 48 for step in self.strides or ()):
+            raise Malformed(f"the strides {self.strides} reach beyond all memory")
         return elements.read(self.pointer, name, shape, self.strides or elements.row_major(shape))
 
     def watch(self) -> Counter:

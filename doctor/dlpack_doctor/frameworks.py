@@ -15,15 +15,7 @@ from typing import Any
 
 from dlpack_doctor import abi, elements
 from dlpack_doctor.source import Managed, producer_of
-from dlpack_doctor.subject import Array, Odd, Shape, Subject
-
-VIEWS = {
-    "offset": "x[1]",
-    "every second": "x[:, ::2]",
-    "transposed": "x.T",
-    "reversed": "x[:, ::-1]",
-}
-"""Views as most frameworks write them."""
+from dlpack_doctor.subject import VIEWS, Array, Odd, Shape, Subject
 
 
 def _without(*names: str) -> dict[str, str]:
@@ -44,7 +36,6 @@ class Framework:
     cast: str = "{row}.astype('{dtype}')"
     """The same as {dtype}."""
     take: str = ""
-    take_copy: str = ""
     wrap: str = "{}"
     """Wraps the array that `row` and `cast` make."""
     empty: str = ""
@@ -89,10 +80,9 @@ class Framework:
 
         return Subject(
             name,
-            version=importlib.metadata.version(self.package),
+            version=importlib.metadata.version(self.package) if self.package else "",
             make=(lambda shape, dtype: eval(self.code(shape, dtype), space)) if self.row else None,
-            take=of(self.take, "p"),
-            take_copy=of(self.take_copy, "p"),
+            take=of(self.take.replace("(p)", "(p, **k)"), "p, **k"),
             shape=self.shape,
             immutable=self.immutable,
             freeze=of(self.freeze),
@@ -113,7 +103,6 @@ NUMPY = Framework(
     "numpy",
     "import numpy as np",
     take="np.from_dlpack(p)",
-    take_copy="np.from_dlpack(p, copy=True)",
     freeze="(y := x.view(), setattr(y.flags, 'writeable', False))[0]",
     views={**VIEWS, "broadcast": "np.broadcast_to(x[0], (2, 3))"},
     odd=(
@@ -132,24 +121,21 @@ NUMPY = Framework(
 )
 
 
-def _namespace(package: str, module: str, name: str, **fields: Any) -> Framework:
+def namespace(package: str, module: str, name: str, **fields: Any) -> Framework:
     """A framework that is known by the functions of the array API."""
-    return Framework(
-        package,
-        module,
-        f"import {module} as {name}" if name != module else f"import {module}",
-        row=f"{name}.reshape({name}.arange({{count}}), {{shape}})",
-        cast=f"{name}.astype({{row}}, {name}.{{dtype}})",
-        take=f"{name}.from_dlpack(p)",
-        take_copy=f"{name}.from_dlpack(p, copy=True)",
-        **fields,
-    )
+    expressions = {
+        "row": f"{name}.reshape({name}.arange({{count}}), {{shape}})",
+        "cast": f"{name}.astype({{row}}, {name}.{{dtype}})",
+        "take": f"{name}.from_dlpack(p)",
+    }
+    setup = f"import {module} as {name}" if name != module else f"import {module}"
+    return Framework(package, module, setup, **expressions | fields)
 
 
 # Paddle stands before TensorFlow: imported after it, Paddle 3.3 crashes.
 FRAMEWORKS: dict[str, Framework] = {
     "numpy": NUMPY,
-    "array_api_strict": _namespace(
+    "array_api_strict": namespace(
         "array-api-strict",
         "array_api_strict",
         "xp",
@@ -162,9 +148,8 @@ FRAMEWORKS: dict[str, Framework] = {
         row="torch.arange({count}).reshape({shape})",
         cast="{row}.to(torch.{dtype})",
         take="torch.from_dlpack(p)",
-        take_copy="torch.from_dlpack(p, copy=True)",
         freeze="torch.utils.dlpack.ReadOnlyTensorWrapper(x)",
-        views={**_without("reversed"), "broadcast": "x[:1].expand(2, 3)"},
+        views={**_without("reversed", "flipped"), "broadcast": "x[:1].expand(2, 3)"},
         odd=(
             ("a tensor that needs a gradient", "torch.ones(3, requires_grad=True)"),
             ("a lazily conjugated view", "torch.tensor([1 + 2j]).conj()", [1 - 2j]),
@@ -183,7 +168,6 @@ FRAMEWORKS: dict[str, Framework] = {
         "jax.config.update('jax_default_device', jax.devices('cpu')[0])",
         row="jnp.arange({count}).reshape({shape})",
         take="jnp.from_dlpack(p)",
-        take_copy="jnp.from_dlpack(p, copy=True)",
         immutable=True,
         look="x.tolist()",
         address="int(x.unsafe_buffer_pointer())",
@@ -243,7 +227,6 @@ FRAMEWORKS: dict[str, Framework] = {
         # Its old name for bfloat16.
         lacks=("uint16",),
         take="paddle.from_dlpack(p)",
-        take_copy="paddle.from_dlpack(p, copy=True)",
         views={"broadcast": "paddle.as_strided(x, [2, 3], [0, 1])"},
         odd=(
             (
@@ -314,7 +297,7 @@ FRAMEWORKS: dict[str, Framework] = {
         look=NUMPY.look,
         address=NUMPY.address,
     ),
-    "cupy": _namespace(
+    "cupy": namespace(
         "cupy",
         "cupy",
         "cupy",
@@ -361,15 +344,16 @@ def dlbridge() -> Subject:
         version=dlbridge.__version__,
         make=make,
         take=dlbridge.from_dlpack,
-        take_copy=lambda x: dlbridge.from_dlpack(x, copy=True),
         freeze=lambda x: dlbridge.from_dlpack(
             producer_of(Managed(x.shape, dtype=x.dtype, flags=abi.READ_ONLY))
         ),
         views={
             "offset": strided((3,), (1,), 3),
+            "corner": strided((1, 2), (3, 1), 4),
             "every second": strided((2, 2), (3, 2)),
             "transposed": strided((3, 2), (1, 3)),
             "reversed": strided((2, 3), (3, -1), 2),
+            "flipped": strided((3, 2), (-1, 3), 2),
             "broadcast": strided((2, 3), (0, 1)),
         },
         address=lambda a: int(a.data_ptr),

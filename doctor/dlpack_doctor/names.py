@@ -6,8 +6,8 @@ import difflib
 import importlib
 from typing import Any
 
-from dlpack_doctor.frameworks import FRAMEWORKS, dlbridge, installed, is_there
-from dlpack_doctor.subject import Shape, Subject, of_factory
+from dlpack_doctor.frameworks import FRAMEWORKS, dlbridge, installed, is_there, namespace
+from dlpack_doctor.subject import Subject, of_factory
 
 
 class Unknown(Exception):
@@ -73,22 +73,8 @@ def _namespace(space: Any, name: str) -> Subject:
     if not hasattr(space, "arange") and take is None:
         raise Unknown(f"{name} has neither arange nor from_dlpack; name a module:factory")
 
-    def code(shape: Shape, dtype: str) -> str:
-        count = 1
-        for extent in shape:
-            count *= extent
-        row = f"xp.reshape(xp.arange({count}), {shape})"
-        return f"{row} % 2 == 1" if dtype == "bool" else f"xp.astype({row}, xp.{dtype})"
-
-    return Subject(
-        name,
-        version=str(getattr(space, "__version__", "")),
-        make=(lambda shape, dtype: eval(code(shape, dtype), {"xp": space}))
-        if hasattr(space, "arange")
-        else None,
-        take=take,
-        take_copy=None if take is None else lambda x: take(x, copy=True),
-        setup=f"import {name} as xp",
-        code=code,
-        take_code="xp.from_dlpack({})" if take else "",
-    )
+    # What it lacks, it is not asked for.
+    lacks = {} if hasattr(space, "arange") else {"row": ""}
+    subject = namespace("", name, "xp", **lacks | ({} if take else {"take": ""})).subject(name)
+    subject.version = str(getattr(space, "__version__", ""))
+    return subject

@@ -24,38 +24,28 @@ from dlpack_doctor.verdict import (
 )
 
 _checks: dict[str, Check] = {}
-_MODULES = (
-    "producer.factory",
-    "producer.protocol",
-    "producer.versions",
-    "producer.descriptor",
-    "producer.layouts",
-    "producer.access",
-    "producer.lifetime",
-    "producer.keeping",
-    "producer.requests",
-    "producer.exchange",
-    "producer.speed",
-    "consumer.protocol",
-    "consumer.layouts",
-    "consumer.elements",
-    "consumer.lifetime",
-    "consumer.errors",
-    "consumer.speed",
-)
+_MODULES = {
+    PRODUCER: "protocol versions descriptor layouts odd access lifetime keeping requests exchange "
+    "speed",
+    CONSUMER: "protocol layouts elements lifetime errors speed",
+}
 
 Function = Callable[[Any], Outcome]
 
 
-def check(identity: str, summary: str, *, clause: str) -> Callable[[Function], Function]:
-    """Register a function as the check of that id; the part before the dot is the side."""
+def check(identity: str, clause: str, summary: str = "") -> Callable[[Function], Function]:
+    """Register a function as the check of that id; the part before the dot is the side.
+
+    Its docstring is the summary, unless one is passed.
+    """
     side = identity.split(".")[0]
     assert side in (PRODUCER, CONSUMER), identity
     assert identity not in _checks, identity
 
     def register(run: Function) -> Function:
         means, shows = MEANS[identity], SHOWS.get(identity, "")
-        _checks[identity] = Check(identity, side, summary, clause, means, shows, run)
+        does = summary or (run.__doc__ or "").strip()
+        _checks[identity] = Check(identity, side, does, clause, means, shows, run)
         return run
 
     return register
@@ -63,8 +53,9 @@ def check(identity: str, summary: str, *, clause: str) -> Callable[[Function], F
 
 def all_checks(side: str | None = None) -> list[Check]:
     """Every check, or those of one side."""
-    for module in _MODULES:
-        importlib.import_module(f"dlpack_doctor.{module}")
+    for package, modules in _MODULES.items():
+        for module in modules.split():
+            importlib.import_module(f"dlpack_doctor.{package}.{module}")
     return [check for check in _checks.values() if side in (None, check.side)]
 
 

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from dlpack_doctor.findings import outcome_of
@@ -21,6 +22,8 @@ from dlpack_doctor.verdict import Outcome, Verdict
 
 Task = tuple[str, str, str]
 LOAD_SECONDS, TASK_SECONDS = 180.0, 30.0
+_HERE = str(Path(__file__).parents[1])
+_WORKER = "from dlpack_doctor.worker import main; main()"
 HUNG = "hung"
 
 
@@ -108,7 +111,8 @@ class _Child:
 
     def __init__(self, tasks: list[list[Any]]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dlpack_doctor.worker"],
+            # By its own path: a child does not inherit `sys.path`, which the job has.
+            [sys.executable, "-c", f"import sys; sys.path.insert(0, {_HERE!r}); {_WORKER}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -7,6 +7,7 @@ With `poison`, released memory is overwritten, which a consumer that still reads
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -90,7 +91,7 @@ class Managed:
             strides = None if shape is None else elements.row_major(shape)
         self.shape = tuple(shape or ())
         steps = elements.row_major(self.shape) if strides is None else tuple(strides)
-        self.values = [numbers[offset + at] for at in elements.offsets(self.shape, steps)]
+        self._numbers, self._steps, self._start = numbers, steps, offset
         self.dtype = known
         self._shape, self._strides = _numbers(shape), _numbers(strides)
         code, bits, lanes = triple
@@ -138,6 +139,12 @@ class Managed:
                 **({"dtype_format": form} if form else {}),
             }
         )
+
+    @functools.cached_property
+    def values(self) -> list[Any]:
+        """The elements, in row-major order."""
+        at = elements.offsets(self.shape, self._steps)
+        return [self._numbers[self._start + offset] for offset in at]
 
     def _bytes(self) -> dict[str, bytes]:
         """The parts that no consumer may write."""

@@ -20,6 +20,15 @@ from dlpack_doctor.verdict import NotApplicable, describe
 
 Array = Any
 Shape = tuple[int, ...]
+VIEWS = {
+    "offset": "x[1]",
+    "corner": "x[1:, 1:]",
+    "every second": "x[:, ::2]",
+    "transposed": "x.T",
+    "reversed": "x[:, ::-1]",
+    "flipped": "x[:, ::-1].T",
+}
+"""Views as most frameworks write them."""
 
 
 class FactoryFailed(NotApplicable):
@@ -45,10 +54,8 @@ class Subject:
     version: str = ""
     make: Callable[[Shape, str], Array] | None = None
     """An array of that shape and element type, holding 0, 1, 2, ... in row-major order."""
-    take: Callable[[Any], Array] | None = None
-    """The framework's `from_dlpack`."""
-    take_copy: Callable[[Any], Array] | None = None
-    """The same, asked for a copy."""
+    take: Callable[..., Array] | None = None
+    """The framework's `from_dlpack`, with its keywords."""
     shape: Shape = (2, 3)
     """The shape that it is asked for by default."""
     any_shape: bool = True
@@ -113,10 +120,12 @@ class Subject:
         except Exception as error:
             raise NotApplicable(f"cannot make one ({describe(error)})") from None
 
-    def expected(self, array: Array, dtype: str = "float32") -> list[Any]:
+    def expected(
+        self, array: Array, dtype: str = "float32", shape: Shape | None = None
+    ) -> list[Any]:
         """The values that an array of `array()` must hold."""
         if self.known:
-            extents = shape_of(array)
+            extents = shape_of(array) if shape is None else shape
             return elements.sample(dtype, prod(self.shape if extents is None else extents))
         try:
             return flat(array.tolist())
@@ -138,7 +147,7 @@ class Subject:
                 return not isinstance(offered, Producer)
         return False
 
-    def importer(self) -> Callable[[Any], Array]:
+    def importer(self) -> Callable[..., Array]:
         """`take` as a function of a producer."""
         if self.take is None:
             raise NotApplicable("it imports no arrays")
@@ -151,12 +160,14 @@ class Subject:
         capsule = "{}.__dlpack__()" if self.capsules_only else "{}"
         return self.take_code.replace("{}", capsule)
 
-    def taken(self, producer: Any) -> Array:
+    def taken(self, producer: Any, **keywords: Any) -> Array:
         """The array that its `from_dlpack` makes of a producer; exceptions pass."""
         importer = self.importer()
-        reproduce.note(setup=self.setup, take=self.call_code)
+        words = "".join(f", {name}={value!r}" for name, value in keywords.items())
+        code = f"{self.call_code[:-1]}{words})" if self.call_code else ""
+        reproduce.note(setup=self.setup, take=code)
         reproduce.about_to_call()
-        return importer(producer)
+        return importer(producer, **keywords)
 
     def values(self, array: Array) -> list[Any]:
         """An array's values."""
@@ -178,10 +189,9 @@ class Subject:
 
     def is_frozen(self, array: Array) -> bool:
         """Whether an array may not be written."""
-        if self.immutable:
-            return True
-        if self.frozen is not None:
-            return self.frozen(array)
+        said = self.says_frozen(array)
+        if said is not None:
+            return said
         export = best(array)
         if not export.versioned:
             raise NotApplicable("no attribute of its arrays says whether they may be written")
@@ -209,6 +219,14 @@ class Subject:
             return memoryview(array).readonly
         except (TypeError, BufferError, ValueError):
             return None
+
+    def says_dtype(self, array: Array) -> str | None:
+        """The element type that an array says it has, if it has one of that name."""
+        try:
+            said = str(getattr(array, "dtype", getattr(array, "type", ""))).rpartition(".")[2]
+        except Exception:
+            return None
+        return said if said in elements.DTYPES else None
 
     def dtype_of(self, array: Array) -> tuple[int, int, int] | None:
         """The element type that an array exports; None if it exports nothing."""
@@ -260,6 +278,8 @@ def of_factory(
         any_shape=count > 0,
         any_dtype=count > 1,
         known=False,
+        views={view: eval(f"lambda x: {code}") for view, code in VIEWS.items()},
+        view_code=VIEWS,
         setup=f"import {where}",
         code=code if where else None,
         take_code=f"{where}.from_dlpack({{}})" if where and take else "",

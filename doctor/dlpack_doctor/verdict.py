@@ -12,7 +12,7 @@ from dlpack_doctor import reproduce
 PRODUCER, CONSUMER, PAIR = "producer", "consumer", "pair"
 
 
-class Verdict(str, enum.Enum):
+class Verdict(enum.StrEnum):
     """How a check ended."""
 
     PASS = "pass"
@@ -91,6 +91,8 @@ class Result:
 
 def combine(*outcomes: Outcome) -> Outcome:
     """The worst of several outcomes, with the evidence of all that are equally bad."""
+    if not outcomes:
+        raise NotApplicable("it has or imports none of them")
     order = [Verdict.FAIL, Verdict.WARN, Verdict.PASS]
     worst = min((outcome.verdict for outcome in outcomes), key=order.index)
     bad = [outcome for outcome in outcomes if outcome.verdict is worst]

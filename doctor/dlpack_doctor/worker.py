@@ -73,7 +73,3 @@ def main() -> None:
     pipe.flush()
     # What a framework does at its exit is not examined.
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import signal
 import threading
@@ -11,8 +12,15 @@ import time
 from planted import Array
 
 
-class Plain(Array):
-    """Nothing is wrong with it."""
+class Plain:
+    """Nothing is wrong with it: its capsules are NumPy's, whose destructor is made of C."""
+
+    def __init__(self, shape=(2, 3), dtype="float32"):
+        import numpy as np
+
+        self.array = np.arange(math.prod(shape)).reshape(shape).astype(dtype)
+        self.shape, self.tolist = shape, self.array.tolist
+        self.__dlpack__, self.__dlpack_device__ = self.array.__dlpack__, (lambda: (1, 0))
 
 
 class CrashesOnCopies(Array):

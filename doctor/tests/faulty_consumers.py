@@ -291,6 +291,13 @@ class TakesUnknownDevices(_Unchecked):
     field = "device"
 
 
+class IgnoresCopyTrue(Consumer):
+    def __call__(self, x, *, copy=None):
+        if copy is None:
+            return super().__call__(x)
+        return self.make(seen(x.__dlpack__(max_version=(1, 3), copy=None if copy else copy)))
+
+
 FAULTS = {
     TakesNothing: {"takes"},
     OwnKeyword: {"keywords"},
@@ -316,6 +323,7 @@ FAULTS = {
     LeaksWhatIsOnAGpu: {"refused-gpu-released"},
     HidesErrors: {"producer-error"},
     TakesAnything: {"no-methods"},
+    IgnoresCopyTrue: {"copy-true"},
     TakesUnknownTypes: {"unknown-dtype"},
     # Two devices are offered: one that no framework has, and a GPU that is not there.
     TakesUnknownDevices: {"unknown-device", "absent-gpu"},

@@ -31,6 +31,9 @@ def _destroy(capsule):
 
 
 DESTRUCTOR = abi.Destructor(_destroy)
+# Some faults keep capsules to the end of the process, which would call functions freed before them.
+for _function in (DELETER, DESTRUCTOR):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_function))
 
 
 class Exported:

@@ -13,7 +13,9 @@ def failures(findings):
     return {result.check: result.outcome.evidence for result in findings.failures}
 
 
-PRODUCER = [check.id for check in registry.all_checks("producer") if "speed" not in check.id]
+# No destructor that ctypes makes keeps an exception that is in flight.
+LEFT_OUT = ("producer.speed", "producer.exception")
+PRODUCER = [check.id for check in registry.all_checks("producer") if check.id not in LEFT_OUT]
 SOME = ["producer.methods", "producer.copy-true", "producer.copied-flag", "producer.deleter-thread"]
 
 
@@ -48,7 +50,7 @@ def test_a_hang_is_ended_and_named():
 def test_a_consumer_may_crash_too():
     findings = examine(["breaking:crashing_from_dlpack"])
     assert failures(findings) == {"consumer.unknown-device": "crashed (SIGBUS)"} | {
-        check: text for check, text in failures(findings).items() if "released" in check
+        check: text for check, text in failures(findings).items() if "refus" in check
     }
     assert failures(findings)["consumer.refused-released"] == "crashed (SIGBUS)"
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlpack_doctor import Verdict, check_consumer
-from dlpack_doctor.consumer.protocol import copy_true
-from dlpack_doctor.registry import all_checks, guarded
-from dlpack_doctor.subject import Subject
+from dlpack_doctor.registry import all_checks
 from faulty_consumers import FAULTS as FAULTY
 from faulty_consumers import SURPRISES
 from planted import Consumer
@@ -49,25 +47,3 @@ def test_what_is_allowed_but_surprising_is_a_warning(surprise):
     findings = examine(surprise())
     assert named(findings, Verdict.FAIL) == set()
     assert named(findings, Verdict.WARN) == {f"consumer.{name}" for name in SURPRISES[surprise]}
-
-
-def test_a_copy_that_is_an_alias_is_found():
-    consumer = Consumer()
-    subject = Subject(
-        "alias",
-        take=consumer,
-        take_copy=consumer,
-        look=lambda array: array.tolist(),
-        address=lambda array: array.pointer,
-    )
-    assert guarded(lambda: copy_true(subject)).verdict is Verdict.FAIL
-    subject.take_copy = lambda x: consumer(_Copying(x))
-    assert guarded(lambda: copy_true(subject)).verdict is Verdict.PASS
-
-
-class _Copying:
-    def __init__(self, x):
-        self.x = x
-
-    def __dlpack__(self, **keywords):
-        return self.x.__dlpack__(copy=True, **keywords)

@@ -1,5 +1,6 @@
-//! Target `channel`: a hostile peer of a channel, which sends frames of any kind with any descriptors, and returns leases that it
-//! has, or has not. The model says which frame closes the channel, and what each message holds.
+//! Target `channel`, first half: a hostile peer of a channel, which sends frames of any kind with any descriptors, and returns leases
+//! that it has, or has not. The model says which frame closes the channel, and what each message holds. The second half is in
+//! `ends.rs`: two honest ends.
 //! Invariant: the model knows all that was sent and received; it parses no byte of it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -17,19 +18,17 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use crate::input::Input;
-use crate::model;
+use crate::{ends, model};
 
 const INLINE: u32 = 1;
 const LEASE: u32 = 2;
 const NEW: u32 = 3;
 const RETURN: u32 = 4;
 const FORGET: u32 = 5;
-const KEEP: u32 = 6;
-const RING: u32 = 10;
 /// Descriptors that one call of a channel takes; not twice as many.
 const FILES: usize = 4;
-/// Where the values of a slot begin.
-const START: usize = 4096;
+/// The bytes of a small file.
+const PAGE: usize = 4096;
 const ALIGN: u64 = 64;
 const SEALS: [SealFlags; 3] = [SealFlags::SHRINK, SealFlags::GROW, SealFlags::FUTURE_WRITE];
 /// A message of the channel that travels as a lease, and the memory for some.
@@ -54,8 +53,8 @@ struct Model {
     files: VecDeque<Option<usize>>,
     /// The bytes for values, and whether there is a lease.
     slots: HashMap<u32, (usize, bool)>,
-    /// The leases of the peer, and whether it asked to keep each.
-    given: HashMap<u64, bool>,
+    /// The leases of the peer.
+    given: HashSet<u64>,
     next: u64,
 }
 
@@ -67,8 +66,6 @@ enum Outcome {
     Nothing,
     Received(Wanted, Option<u32>),
     Closed,
-    /// Left to the tests of rings.
-    Unknown,
 }
 
 /// Lets one peer speak to a channel.
@@ -78,6 +75,9 @@ enum Outcome {
 /// If the channel accepts or rejects a frame otherwise than the model, or a tensor differs.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
+    if input.rarely(2) {
+        return ends::run(&mut input);
+    }
     let (socket, peer) = UnixStream::pair().expect("sockets");
     let pool = Pool::new(LIMIT);
     let channel = Channel::with_pool(socket, &pool, usize::MAX, input.rarely(4));
@@ -101,13 +101,6 @@ pub fn run(data: &[u8]) {
                     held.push((message, slot));
                 }
                 Outcome::Closed => return expect_closed(&channel, &held),
-                Outcome::Unknown => {
-                    return while channel
-                        .wait(NO_TIME)
-                        .is_ok_and(|ready| ready && matches!(channel.receive(), Ok(Some(_))))
-                    {
-                    };
-                }
             },
         }
         assert_eq!(channel.kept().0, model.given.len());
@@ -140,17 +133,17 @@ impl Model {
     /// The channel sends a message, if it has the memory.
     fn send(&mut self, channel: &Channel) {
         let x: [(&str, DType, &[i64]); 1] = [("x", DType::U8, &[SIZE])];
-        if let Some(loan) = channel.loan_timeout(&x, NO_TIME).expect("open") {
+        if let Ok(loan) = channel.loan_timeout(&x, NO_TIME) {
             loan.send().expect("open");
             self.next += 1;
-            self.given.insert(self.next, false);
+            self.given.insert(self.next);
         }
     }
 
     /// The peer sends a frame.
     fn speak(&mut self, input: &mut Input<'_>, peer: &UnixStream) -> Outcome {
-        let kinds = [INLINE, LEASE, NEW, NEW, RETURN, RETURN, FORGET, KEEP];
-        let kind = if input.rarely(16) { input.below(13) as u32 } else { input.one_of(&kinds) };
+        let kinds = [INLINE, LEASE, NEW, NEW, RETURN, RETURN, FORGET, INLINE];
+        let kind = if input.rarely(16) { input.below(8) as u32 } else { input.one_of(&kinds) };
         let (slot, lease) = (input.below(4) as u32, input.below(6) as u64);
         let told: Vec<Told> = (0..input.below(4)).map(|i| tell(input, i)).collect();
         let mut described: Vec<u8> = told.iter().flat_map(describe).collect();
@@ -159,17 +152,20 @@ impl Model {
         let count = if input.rarely(8) { 16_000 } else { input.below(300) };
         let values: Vec<u8> = (0..count).map(|i| i as u8).collect();
         // Mostly one where one is needed.
-        let count = usize::from(kind == NEW || kind == RING);
+        let count = usize::from(kind == NEW);
         let count =
             if input.rarely(8) { input.one_of(&[0, 1, 2, FILES, 2 * FILES]) } else { count };
         let files: Vec<_> = (0..count).map(|_| file(input)).collect();
-        let mut frame: Vec<u8> = [kind, described.len() as u32, values.len() as u32, slot]
+        let texts = [1_u32.to_ne_bytes(), *b"k\x01\0\0"].concat();
+        let texts = if input.rarely(4) { [&texts[..], &[0, b'v']].concat() } else { Vec::new() };
+        let sizes = [described.len(), texts.len(), values.len()].map(|size| size as u32);
+        let mut frame: Vec<u8> = [kind, sizes[0], sizes[1], sizes[2], slot, 0]
             .iter()
             .flat_map(|number| number.to_ne_bytes())
             .collect();
         frame.extend(lease.to_ne_bytes());
-        frame.extend([0; 8]);
         frame.extend(&described);
+        frame.extend(&texts);
         frame.extend(&values);
         let borrowed: Vec<_> = files.iter().map(|(file, _)| file.as_fd()).collect();
         send(peer, &frame, &borrowed);
@@ -188,8 +184,9 @@ impl Model {
         told: Option<Vec<Told>>,
         values: Vec<u8>,
     ) -> Outcome {
-        let is_valid =
-            |size: usize| told.as_ref().is_some_and(|all| all.iter().all(|one| fits(one, size)));
+        let is_valid = |size: usize| {
+            told.as_ref().is_some_and(|all| are_apart(all) && all.iter().all(|one| fits(one, size)))
+        };
         let is_fine = match kind {
             INLINE if is_valid(values.len()) => {
                 return Outcome::Received((told.unwrap_or_default(), values), None);
@@ -205,20 +202,17 @@ impl Model {
                 match self.slots.get_mut(&slot) {
                     Some((room, is_leased)) if is_valid(*room) && !*is_leased => {
                         *is_leased = true;
-                        let bytes = (START..START + *room).map(|i| i as u8).collect();
+                        let bytes = (0..*room).map(|i| i as u8).collect();
                         return Outcome::Received((told.unwrap_or_default(), bytes), Some(slot));
                     }
                     _ => false,
                 }
             }
-            RETURN => self.given.remove(&lease).is_some(),
+            RETURN => self.given.remove(&lease),
             FORGET => {
                 self.slots.remove(&slot);
                 true
             }
-            KEEP => self.given.get_mut(&lease).is_some_and(|asked| !std::mem::replace(asked, true)),
-            RING if !self.files.is_empty() => return Outcome::Unknown,
-            // Also a switch without a ring, and an answer without a question.
             _ => false,
         };
         if is_fine { Outcome::Nothing } else { Outcome::Closed }
@@ -258,11 +252,21 @@ fn nbytes(told: &Told) -> Option<i128> {
     model::size(span.len, told.dtype, Flags::NONE)
 }
 
+/// Where a tensor ends.
+fn end(told: &Told) -> Option<i128> {
+    nbytes(told).map(|len| len + i128::from(told.offset))
+}
+
 /// Whether a tensor lies in so many bytes.
 fn fits(told: &Told, size: usize) -> bool {
-    let end = nbytes(told).map(|len| len + i128::from(told.offset));
     let is_name = std::str::from_utf8(&told.name).is_ok();
-    is_name && told.offset % ALIGN == 0 && end.is_some_and(|end| end <= size as i128)
+    is_name && told.offset % ALIGN == 0 && end(told).is_some_and(|end| end <= size as i128)
+}
+
+/// Whether each tensor begins after the one before it.
+fn are_apart(all: &[Told]) -> bool {
+    let starts = all.iter().skip(1).map(|told| i128::from(told.offset));
+    all.iter().zip(starts).all(|(before, start)| end(before).is_none_or(|end| end <= start))
 }
 
 /// A descriptor, and the bytes for values if it is a slot.
@@ -274,20 +278,20 @@ fn file(input: &mut Input<'_>) -> (OwnedFd, Option<usize>) {
         _ => {}
     }
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let size = if input.rarely(8) { input.below(2 * START) } else { START + input.below(300) };
+    let size = if input.rarely(8) { input.below(2 * PAGE) } else { PAGE + input.below(300) };
     let bytes: Vec<u8> = (0..size).map(|i| i as u8).collect();
     let mut file = File::from(memfd_create("fuzz", flags).expect("a memory file"));
     file.write_all(&bytes).expect("memory");
     let is_sparse = input.rarely(16);
     if is_sparse {
-        ftruncate(&file, 5 * START as u64).expect("a hole");
+        ftruncate(&file, 5 * PAGE as u64).expect("a hole");
     }
     let seals = if input.rarely(8) { input.any::<u8>() } else { 0xff };
     let chosen = SEALS.iter().enumerate().filter(|(i, _)| seals >> i & 1 == 1);
     let seals = chosen.fold(SealFlags::empty(), |all, (_, &seal)| all | seal);
     fcntl_add_seals(&file, seals).expect("no mapping");
     let is_slot = size > 0 && !is_sparse && SEALS.iter().all(|&seal| seals.contains(seal));
-    (file.into(), is_slot.then_some(size.saturating_sub(START)))
+    (file.into(), is_slot.then_some(size))
 }
 
 fn send(peer: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) {

@@ -91,6 +91,16 @@ fn make(target: Target, seconds: u64, seed: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// As many inputs of a target as one likes, the same for the same corpus and seed.
+///
+/// # Errors
+///
+/// If the corpus cannot be read.
+pub fn seeded(target: Target, seed: u64) -> io::Result<impl Iterator<Item = Vec<u8>>> {
+    let (corpus, mut numbers) = (inputs(&list("corpus", target))?, Numbers(seed));
+    Ok(std::iter::repeat_with(move || numbers.input(&corpus)))
+}
+
 /// Writes a failing input to the folder that libFuzzer uses.
 fn keep(target: Target, data: &[u8]) -> ExitCode {
     let sum = data.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, &byte| {

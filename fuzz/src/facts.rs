@@ -154,6 +154,13 @@ impl Facts {
         (0..*len).map(element).collect()
     }
 
+    /// The facts of a borrow, which only reads.
+    pub(crate) fn borrowed(&self) -> Self {
+        let access = if self.access == Access::Shared { Access::Shared } else { Access::Frozen };
+        let flags = (self.flags - Flags::IS_COPIED) | Flags::READ_ONLY;
+        Self { access, flags, ..self.clone() }
+    }
+
     pub(crate) fn is_contiguous(&self) -> bool {
         model::is_contiguous(&self.shape, &self.strides)
     }

@@ -50,7 +50,7 @@ fn versioned(given: &Given, input: &mut Input<'_>) {
     let null = std::ptr::null_mut::<DLManagedTensorVersioned>();
     // SAFETY: null is allowed.
     let rejected = unsafe { Tensor::from_raw(null) }.expect_err("null");
-    assert_eq!(rejected.error(), &DescriptorError::NullTensor.into());
+    assert_eq!(rejected, DescriptorError::NullTensor.into());
     let mut foreign = given.foreign();
     let (start, releases) = (foreign.memory().addr(), foreign.releases());
     let wanted = Facts::of(given, said(given), start);
@@ -75,11 +75,9 @@ fn kept_on_failure(given: &Given, input: &mut Input<'_>) {
     let wanted = Facts::of(given, said(given), start);
     let managed = foreign.into_versioned();
     // SAFETY: as above.
-    let found = unsafe { Tensor::from_raw(managed) }.map_err(|rejected| {
-        let (kept, error) = rejected.into_parts();
+    let found = unsafe { Tensor::from_raw(managed) }.inspect_err(|_| {
         releases.expect(0, "refused, and still the caller's");
-        delete(kept);
-        error
+        delete(managed);
     });
     taken(given, found, wanted, &releases, input);
 }
@@ -90,11 +88,9 @@ fn legacy_kept_on_failure(given: &Given, input: &mut Input<'_>) {
     let wanted = Facts::of(given, LEGACY, start);
     let managed = foreign.into_legacy();
     // SAFETY: as above.
-    let found = unsafe { Tensor::from_raw(managed) }.map_err(|rejected| {
-        let (kept, error) = rejected.into_parts();
+    let found = unsafe { Tensor::from_raw(managed) }.inspect_err(|_| {
         releases.expect(0, "refused, and still the caller's");
-        delete_legacy(kept);
-        error
+        delete_legacy(managed);
     });
     taken(given, found, wanted, &releases, input);
 }
@@ -139,7 +135,7 @@ fn borrowed(given: &Given, input: &mut Input<'_>) {
         let found = unsafe { TensorRef::from_raw(tensor) };
         match (&wanted, found) {
             (Ok(facts), Ok(tensor)) => {
-                assert_ref_says(&tensor, facts);
+                assert_ref_says(&tensor, &facts.borrowed());
                 elements::check_ref(&tensor, facts, input);
                 tensor.with_raw(|raw| {
                     // SAFETY: valid until this function returns.
@@ -240,7 +236,7 @@ fn promised(tensor: Tensor, facts: Facts) -> (Tensor, Facts) {
 }
 
 fn assert_says_ref(tensor: &Tensor, facts: &Facts) {
-    assert_ref_says(&tensor.as_tensor_ref(), facts);
+    assert_ref_says(&tensor.as_tensor_ref(), &facts.borrowed());
 }
 
 /// The expected facts after `into_shared`: no copy made for one consumer, and an exclusive tensor

@@ -50,6 +50,20 @@ fn numbers(input: &mut Input<'_>) {
     for (axis, wanted) in model::contiguous(&shape).into_iter().enumerate() {
         assert!(wanted.is_none_or(|wanted| made[axis] == wanted), "{shape:?} made {made:?}");
     }
+    ordinary(input);
+}
+
+/// Axes in any order and direction, each of which steps over what the axes before it reach, do not overlap.
+fn ordinary(input: &mut Input<'_>) {
+    let shape: Vec<i64> = (0..input.below(5)).map(|_| input.below(6) as i64).collect();
+    let (mut strides, gap) = (vec![0; shape.len()], 1 + input.below(3) as i64);
+    let (mut axes, mut step): (Vec<_>, _) = ((0..shape.len()).collect(), gap);
+    while !axes.is_empty() {
+        let axis = axes.swap_remove(input.below(axes.len()));
+        strides[axis] = if input.below(2) == 0 { step } else { -step };
+        step *= shape[axis].max(1) + gap - 1;
+    }
+    assert!(!may_overlap(&shape, &strides), "{shape:?} {strides:?} do not overlap");
 }
 
 /// Compares every property of a layout.

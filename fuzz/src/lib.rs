@@ -12,6 +12,8 @@ pub mod builder;
 pub mod channel;
 pub mod driver;
 mod elements;
+#[cfg(target_os = "linux")]
+mod ends;
 mod facts;
 pub mod gate;
 mod given;
@@ -19,6 +21,7 @@ mod input;
 pub mod layout;
 mod model;
 mod release;
+pub mod rights;
 #[cfg(target_os = "linux")]
 pub mod sealed;
 mod shown;
@@ -43,13 +46,14 @@ mod sealed {
 use sealed as channel;
 
 /// Every target.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "gate", run: gate::run },
     Target { name: "layout", run: layout::run },
     Target { name: "view", run: view::run },
     Target { name: "builder", run: builder::run },
     Target { name: "adapters", run: adapters::run },
     Target { name: "borrowed", run: borrowed::run },
+    Target { name: "rights", run: rights::run },
     Target { name: "sealed", run: sealed::run },
     Target { name: "channel", run: channel::run },
 ];

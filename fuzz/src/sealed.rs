@@ -231,15 +231,15 @@ fn judge(told: &[Told], start: usize, size: usize) -> Option<Wanted> {
         if bits % 8 != 0 || bits / 8 != one.end - one.begin {
             return None;
         }
-        if one.name.starts_with("__pad_") {
+        let extents = one.shape.iter().map(|&extent| i64::try_from(extent).ok());
+        let extents =
+            extents.collect::<Option<Vec<_>>>().filter(|shape| shape.len() <= MAX_RANK)?;
+        if one.name.starts_with("__pad_") && one.typed.is_none() {
             continue;
         }
         let (dtype, shape) = match &one.typed {
             Some((dtype, shape)) => (*dtype, shape.clone()),
-            None => {
-                let extents = one.shape.iter().map(|&extent| i64::try_from(extent).ok());
-                (stored, extents.collect::<Option<_>>()?)
-            }
+            None => (stored, extents),
         };
         let strides = vec![0; shape.len()];
         if model::is_impossible(dtype) || shape.len() > MAX_RANK {

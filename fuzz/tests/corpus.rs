@@ -1,9 +1,9 @@
-//! Replays every stored input: the corpus, and the inputs that once found a defect. `cargo xtask
-//! fuzz` finds new ones.
+//! Replays every stored input: the corpus, and the inputs that once found a defect; then inputs of a fixed seed. `cargo
+//! xtask fuzz` finds new ones.
 
 use std::panic::catch_unwind;
 
-use dlbridge_fuzz::driver::{inputs, list};
+use dlbridge_fuzz::driver::{inputs, list, seeded};
 use dlbridge_fuzz::{TARGETS, Target, target};
 
 /// Runs the inputs of a kind, and returns their number.
@@ -26,6 +26,20 @@ fn replay_all(name: &str) {
     let kept = replay("corpus", target);
     assert!(kept > 10, "{name} has {kept} inputs");
     replay("regressions", target);
+}
+
+/// The number of inputs for each target that has no files to make.
+const SEEDED: usize = if cfg!(miri) { 50 } else { 20_000 };
+
+#[test]
+fn inputs_of_a_fixed_seed() {
+    for name in ["gate", "layout", "view", "builder", "adapters", "borrowed"] {
+        let target = target(name).unwrap();
+        for (index, data) in seeded(target, 7).unwrap().take(SEEDED).enumerate() {
+            let result = catch_unwind(|| (target.run)(&data));
+            assert!(result.is_ok(), "{name}: input {index} of seed 7, {data:02x?}");
+        }
+    }
 }
 
 #[test]
@@ -56,6 +70,11 @@ fn adapters() {
 #[test]
 fn borrowed() {
     replay_all("borrowed");
+}
+
+#[test]
+fn rights() {
+    replay_all("rights");
 }
 
 #[test]

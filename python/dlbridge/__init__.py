@@ -1,7 +1,7 @@
 """Share tensor memory without copies, over DLPack.
 
->>> import dlbridge
->>> tensor = dlbridge.arange(4, dtype="float32")
+>>> import dlbridge, numpy
+>>> tensor = dlbridge.from_dlpack(numpy.arange(4, dtype="float32"))
 >>> tensor
 dlbridge.Tensor([0.0, 1.0, 2.0, 3.0], shape=(4,), dtype=float32, device=cpu)
 >>> tensor[1:3].tolist()
@@ -10,6 +10,8 @@ dlbridge.Tensor([0.0, 1.0, 2.0, 3.0], shape=(4,), dtype=float32, device=cpu)
 `from_dlpack` imports an array of any framework, or an object with the buffer protocol, without
 copying. Every framework imports a `Tensor` with its own `from_dlpack`; `memoryview` accepts it as
 well. `inspect` shows the descriptor that an object exports.
+
+`open_safetensors` maps a file of weights, and `save_safetensors` writes one.
 
 On Linux, `seal` copies arrays into memory that other processes read without a copy. `channel`
 makes a stream of arrays to another process: over shared memory on Linux, as bytes elsewhere.
@@ -27,17 +29,18 @@ from dlbridge._native import (
     Tensor,
     UnsealedTensors,
     __version__,
-    arange,
     channel,
     empty_sealed,
-    fill,
     from_bytes,
     from_dlpack,
     open_handle,
     open_sealed,
+    save_safetensors,
     seal,
+    seal_safetensors,
     zeros,
 )
+from dlbridge._safetensors import SafetensorsFile, open_safetensors
 
 __all__ = [
     "DLPACK_VERSION",
@@ -45,21 +48,23 @@ __all__ = [
     "Description",
     "Loan",
     "Message",
+    "SafetensorsFile",
     "SealedTensors",
     "SupportsDLPack",
     "Tensor",
     "UnsealedTensors",
     "__version__",
-    "arange",
     "channel",
     "empty_sealed",
-    "fill",
     "from_bytes",
     "from_dlpack",
     "inspect",
     "open_handle",
+    "open_safetensors",
     "open_sealed",
+    "save_safetensors",
     "seal",
+    "seal_safetensors",
     "zeros",
 ]
 

@@ -23,7 +23,7 @@ def main(words: list[str]) -> int:
         case ["doctor", *rest]:
             return doctor(rest)
         case ["demo", *rest]:
-            from dlbridge.demo.__main__ import main as demo
+            from dlbridge.demo import main as demo
 
             return demo(rest)
         case ["-h" | "--help"]:

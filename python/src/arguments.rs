@@ -1,12 +1,12 @@
 //! Arguments of the functions, whose errors name what was expected in Python's words.
 //! Dtypes, devices and streams belong to `dlbridge-pyo3`.
 
-use dlbridge_pyo3::{CopyMode, TensorObject};
+use dlbridge_pyo3::CopyMode;
+use dlbridge_pyo3::error_of;
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-
-use crate::dispatch::FromNumber;
+use pyo3::types::PyTuple;
 
 /// A shape, or the one extent of a shape with one axis.
 pub(crate) struct Shape(pub(crate) Vec<i64>);
@@ -15,86 +15,29 @@ impl<'py> FromPyObject<'_, 'py> for Shape {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        let (one, several) = match (object.extract::<i64>(), object.extract::<Vec<i64>>()) {
-            (Ok(extent), _) => return Ok(Self(vec![extent])),
-            (_, Ok(extents)) => return Ok(Self(extents)),
-            (Err(one), Err(several)) => (one, several),
+        // A failed question makes an exception, which takes longer than the answer to the other one.
+        if let Ok(extents) = object.cast::<PyTuple>() {
+            if let Ok(extents) = extents.iter_borrowed().map(|extent| extent.extract()).collect() {
+                return Ok(Self(extents));
+            }
+        }
+        let one = match object.extract::<i64>() {
+            Ok(extent) => return Ok(Self(vec![extent])),
+            Err(error) => error,
+        };
+        let several = match object.extract::<Vec<i64>>() {
+            Ok(extents) => return Ok(Self(extents)),
+            Err(error) => error,
         };
         let found = object.repr()?;
         let is_large = |error: &PyErr| error.is_instance_of::<PyOverflowError>(object.py());
         if is_large(&one) || is_large(&several) {
             let message = format!("shape: expected extents below 2**63, found {found}");
-            return Err(PyOverflowError::new_err(message));
+            return Err(error_of::<PyOverflowError>(message));
         }
         let message = format!("shape: expected an int or a sequence of ints, found {found}");
-        Err(PyTypeError::new_err(message))
+        Err(error_of::<PyTypeError>(message))
     }
-}
-
-/// An integer or any other real number.
-#[derive(Clone, Copy)]
-pub(crate) enum Number {
-    Integer(i128),
-    Float(f64),
-}
-
-impl<'py> FromPyObject<'_, 'py> for Number {
-    type Error = PyErr;
-
-    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        if let Ok(value) = object.extract() {
-            return Ok(Self::Integer(value));
-        }
-        object.extract().map(Self::Float).or_else(|error: PyErr| {
-            if error.is_instance_of::<PyOverflowError>(object.py()) {
-                let bits = object.call_method0("bit_length")?;
-                let message =
-                    format!("expected a number within float64, found an int of {bits} bits");
-                return Err(PyOverflowError::new_err(message));
-            }
-            let message = format!("expected an int or a float, found {}", object.repr()?);
-            Err(PyTypeError::new_err(message))
-        })
-    }
-}
-
-impl Number {
-    pub(crate) fn to_element<T: FromNumber>(self) -> T {
-        match self {
-            Self::Integer(value) => T::from_integer(value),
-            Self::Float(value) => T::from_float(value),
-        }
-    }
-
-    /// The number as an element, if it is one after fractions are cut off.
-    pub(crate) fn checked<T: FromNumber>(self) -> Option<T> {
-        let holds = match self {
-            Self::Integer(value) => T::holds_integer(value),
-            Self::Float(value) => T::holds_float(value),
-        };
-        holds.then(|| self.to_element())
-    }
-
-    pub(crate) fn float(self) -> f64 {
-        match self {
-            Self::Integer(value) => value as f64,
-            Self::Float(value) => value,
-        }
-    }
-}
-
-impl std::fmt::Display for Number {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Integer(value) => value.fmt(f),
-            Self::Float(value) => f.write_str(&in_python(*value)),
-        }
-    }
-}
-
-/// A float as Python writes it: `nan`, `inf`, `1.0`.
-pub(crate) fn in_python(value: f64) -> String {
-    format!("{value:?}").to_lowercase()
 }
 
 /// Whether a call copies: `copy=None`, `copy=False` or `copy=True`.
@@ -111,26 +54,8 @@ impl<'py> FromPyObject<'_, 'py> for Copy {
             Err(_) => {
                 let message =
                     format!("copy: expected True, False or None, found {}", object.repr()?);
-                Err(PyTypeError::new_err(message))
+                Err(error_of::<PyTypeError>(message))
             }
         }
-    }
-}
-
-/// A `dlbridge.Tensor`; the functions that write take no other array.
-pub(crate) struct Ours<'py>(pub(crate) Bound<'py, TensorObject>);
-
-impl<'py> FromPyObject<'_, 'py> for Ours<'py> {
-    type Error = PyErr;
-
-    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        if let Ok(tensor) = object.cast::<TensorObject>() {
-            return Ok(Self(tensor.to_owned()));
-        }
-        let found = object.get_type().qualname()?;
-        let help =
-            if object.hasattr("__dlpack__")? { "; pass dlbridge.from_dlpack(x)" } else { "" };
-        let message = format!("tensor: expected a dlbridge.Tensor, found {found}{help}");
-        Err(PyTypeError::new_err(message))
     }
 }

@@ -5,13 +5,13 @@
 mod arguments;
 mod channel;
 mod create;
-mod dispatch;
-mod fill;
 mod inspect;
 mod message;
+mod safetensors;
 mod sealed;
 #[cfg(feature = "testing")]
 mod testing;
+mod timer;
 
 use dlbridge_pyo3::{
     CopyMode, ImportOptions, PyDType, PyDevice, Result, Stream, TensorObject,
@@ -53,24 +53,22 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("DLPACK_VERSION", dlpack_version())?;
     module.add_class::<TensorObject>()?;
-    #[cfg(any(unix, windows))]
-    {
-        module.add_class::<channel::ChannelObject>()?;
-        module.add_class::<channel::LoanObject>()?;
-        module.add_class::<message::MessageObject>()?;
-        module.add_function(wrap_pyfunction!(channel::channel, module)?)?;
-    }
+    module.add_class::<channel::ChannelObject>()?;
+    module.add_class::<message::LoanObject>()?;
+    module.add_class::<message::MessageObject>()?;
+    module.add_function(wrap_pyfunction!(channel::channel, module)?)?;
     module.add_class::<sealed::SealedObject>()?;
     module.add_class::<sealed::UnsealedObject>()?;
     module.add_function(wrap_pyfunction!(from_dlpack, module)?)?;
     module.add_function(wrap_pyfunction!(create::zeros, module)?)?;
-    module.add_function(wrap_pyfunction!(create::arange, module)?)?;
     module.add_function(wrap_pyfunction!(create::from_bytes, module)?)?;
-    module.add_function(wrap_pyfunction!(fill::fill, module)?)?;
     module.add_function(wrap_pyfunction!(sealed::seal, module)?)?;
     module.add_function(wrap_pyfunction!(sealed::empty_sealed, module)?)?;
     module.add_function(wrap_pyfunction!(sealed::open_sealed, module)?)?;
     module.add_function(wrap_pyfunction!(sealed::open_handle, module)?)?;
+    module.add_function(wrap_pyfunction!(safetensors::open_safetensors, module)?)?;
+    module.add_function(wrap_pyfunction!(safetensors::save_safetensors, module)?)?;
+    module.add_function(wrap_pyfunction!(safetensors::seal_safetensors, module)?)?;
     module.add_function(wrap_pyfunction!(_unpickle, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::inspect, module)?)?;
     #[cfg(feature = "testing")]

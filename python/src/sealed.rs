@@ -3,10 +3,11 @@
 //! consumer that ignores `readonly` writes to a copy of the page.
 #![allow(unsafe_code, reason = "borrows a descriptor by its number")]
 
+use dlbridge_pyo3::error_of;
 use std::collections::BTreeMap;
 #[cfg(unix)]
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dlbridge::{DType, Tensor};
 use dlbridge_pyo3::{Error, PyDType, PyTensor, Result, TensorObject};
@@ -17,10 +18,11 @@ use pyo3::exceptions::{PyBufferError, PyKeyError, PyOSError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMapping};
 
 use crate::arguments::Shape;
-use crate::create::bad_argument;
+use crate::timer::{Timer, exception};
 
 /// The name of a tensor that was given none.
 const ONE: &str = "tensor";
@@ -76,7 +78,9 @@ impl SealedObject {
     /// One of `tensors()`.
     fn __getitem__(&self, name: &str) -> Result<TensorObject> {
         let private = self.0.private(name).map_err(|error| match error {
-            dlbridge::Error::UnknownName { name, .. } => Error::Python(PyKeyError::new_err(name)),
+            dlbridge::Error::UnknownName { name, .. } => {
+                Error::Python(error_of::<PyKeyError>(name))
+            }
             error => exception(error),
         })?;
         Ok(TensorObject::new(read_only(private)))
@@ -165,7 +169,7 @@ struct Unsealed {
 impl UnsealedObject {
     /// The tensors by their names, to be filled. They are zeros in the beginning.
     fn tensors<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
-        let mut unsealed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unsealed = self.lock(py);
         let Unsealed { filling, tensors } = &mut *unsealed;
         if tensors.is_empty() {
             let names: Vec<String> = filling.names().map(str::to_owned).collect();
@@ -188,8 +192,8 @@ impl UnsealedObject {
     ///
     /// Delete the tensors and the arrays made of them first; while one exists, this raises
     /// `BufferError`.
-    fn seal(&self) -> Result<SealedObject> {
-        let mut unsealed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn seal(&self, py: Python<'_>) -> Result<SealedObject> {
+        let mut unsealed = self.lock(py);
         let given = std::mem::take(&mut unsealed.tensors);
         drop(given);
         let alive = unsealed.filling.alive();
@@ -198,17 +202,25 @@ impl UnsealedObject {
                 "expected no tensor that can still be filled, found {alive}: delete them and the \
                  arrays made of them (del x), then call seal() again"
             );
-            return Err(PyBufferError::new_err(message).into());
+            return Err(error_of::<PyBufferError>(message).into());
         }
-        Ok(SealedObject(unsealed.filling.seal().map_err(exception)?))
+        let filling = &mut unsealed.filling;
+        Ok(SealedObject(py.detach(|| filling.seal()).map_err(exception)?))
+    }
+}
+
+impl UnsealedObject {
+    /// The lock, which a thread without the GIL may have: this one waits for it without the GIL.
+    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Unsealed> {
+        self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Copy an array, or a dict of arrays, into sealed memory, which other processes read without a
 /// copy.
 ///
-/// >>> import dlbridge
-/// >>> sealed = dlbridge.seal({"x": dlbridge.arange(3), "y": dlbridge.zeros((2, 2))})
+/// >>> import dlbridge, numpy
+/// >>> sealed = dlbridge.seal({"x": numpy.arange(3), "y": dlbridge.zeros((2, 2))})
 /// >>> sealed
 /// dlbridge.SealedTensors({"x": int64[3], "y": float64[2, 2]}, nbytes=288)
 /// >>> sealed["x"].tolist()
@@ -231,18 +243,20 @@ pub(crate) fn seal(x: &Bound<'_, PyAny>, metadata: Metadata) -> Result<SealedObj
         Err(_) => vec![(ONE.to_owned(), x.extract()?)],
     };
     let declared = tensors.iter().map(|(name, x)| (name.clone(), x.dtype(), x.shape().to_vec()));
-    let mut filling = allocate(x.py(), declared.collect(), metadata)?;
+    let py = x.py();
+    let mut filling = allocate(py, declared.collect(), metadata)?;
     for (name, tensor) in &tensors {
-        filling.copy_from(name, tensor)?;
+        let tensor: &Tensor = tensor;
+        py.detach(|| filling.copy_from(name, tensor))?;
     }
-    Ok(SealedObject(filling.seal().map_err(exception)?))
+    Ok(SealedObject(py.detach(|| filling.seal()).map_err(exception)?))
 }
 
 /// Allocate tensors to be filled and then sealed: values that are computed there are not copied.
 ///
 /// >>> import dlbridge
 /// >>> batch = dlbridge.empty_sealed({"images": ((8, 32, 32), "uint8"), "labels": (8, "int64")})
-/// >>> dlbridge.fill(batch.tensors()["labels"], 7)
+/// >>> batch.tensors()["labels"].numpy()[:] = 7
 /// >>> sealed = batch.seal()
 /// >>> sealed["labels"].tolist()
 /// [7, 7, 7, 7, 7, 7, 7, 7]
@@ -277,8 +291,8 @@ pub(crate) fn empty_sealed(
 /// `fileno()`. The sender need not be trusted: anything but a sealed file of tensors raises
 /// `ValueError`.
 ///
-/// >>> import dlbridge
-/// >>> sealed = dlbridge.seal(dlbridge.arange(3))
+/// >>> import dlbridge, numpy
+/// >>> sealed = dlbridge.seal(numpy.arange(3))
 /// >>> dlbridge.open_sealed(sealed.fileno())["tensor"].tolist()
 /// [0, 1, 2]
 #[pyfunction]
@@ -297,7 +311,7 @@ pub(crate) fn open_sealed(fd: &Bound<'_, PyAny>) -> Result<SealedObject> {
 fn open(number: i32) -> Result<SealedTensors> {
     if number < 0 {
         let message = format!("fd: expected the number of a descriptor, found {number}");
-        return Err(pyo3::exceptions::PyValueError::new_err(message).into());
+        return Err(error_of::<pyo3::exceptions::PyValueError>(message).into());
     }
     // SAFETY: a call of the system, which refuses a number that is no descriptor (F10).
     let caller = unsafe { BorrowedFd::borrow_raw(number) };
@@ -307,23 +321,31 @@ fn open(number: i32) -> Result<SealedTensors> {
 
 #[cfg(not(unix))]
 fn open(_number: i32) -> Result<SealedTensors> {
-    Err(supported().err().unwrap_or_else(|| PyOSError::new_err("no descriptors").into()))
+    Err(supported().err().unwrap_or_else(|| error_of::<PyOSError>("no descriptors").into()))
 }
 
 /// Open sealed tensors by a handle that another process made: `SealedTensors.handle`.
 ///
-/// That process must be alive, of the same user, and on the same machine.
+/// That process must be alive, of the same user, and on the same machine. `TimeoutError` if it does not answer.
 ///
-/// >>> import dlbridge
-/// >>> sealed = dlbridge.seal(dlbridge.arange(3))
+/// >>> import dlbridge, numpy
+/// >>> sealed = dlbridge.seal(numpy.arange(3))
 /// >>> dlbridge.open_handle(sealed.handle())["tensor"].tolist()
 /// [0, 1, 2]
 #[pyfunction]
 #[pyo3(signature = (handle, /))]
 pub(crate) fn open_handle(py: Python<'_>, handle: PyBackedBytes) -> Result<SealedObject> {
     supported()?;
-    let sealed = py.detach(|| dlbridge_sealed::open_handle(&handle));
-    Ok(SealedObject(sealed.map_err(exception)?))
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let sealed = {
+        let mut opening = dlbridge_sealed::Opening::new(&handle).map_err(exception)?;
+        let late = "expected an answer of the process that made the handle, found none in 10 s: it is stopped, or has too \
+                    much to do; open the handle again";
+        Timer::new(Some(10.0))?.wait(py, late, |time| opening.wait(time))?
+    };
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let sealed = py.detach(|| dlbridge_sealed::open_handle(&handle)).map_err(exception)?;
+    Ok(SealedObject(sealed))
 }
 
 /// An item of a dict.
@@ -331,7 +353,7 @@ pub(crate) fn entry<'py>(item: &Bound<'py, PyAny>) -> Result<(String, Bound<'py,
     let (name, value) = item.extract::<(Bound<'py, PyAny>, Bound<'py, PyAny>)>()?;
     let Ok(text) = name.extract() else {
         let message = format!("name: expected a str, found {}", name.repr()?);
-        return Err(PyTypeError::new_err(message).into());
+        return Err(error_of::<PyTypeError>(message).into());
     };
     Ok((text, value))
 }
@@ -344,7 +366,7 @@ pub(crate) fn declared(item: &Bound<'_, PyAny>) -> Result<(String, DType, Vec<i6
             "{name}: expected a pair of a shape and a dtype, ((2, 3), \"float32\"), found {}",
             pair.repr()?
         );
-        return Err(PyTypeError::new_err(message).into());
+        return Err(error_of::<PyTypeError>(message).into());
     };
     Ok((name, dtype.extract::<PyDType>()?.0, shape.0))
 }
@@ -362,7 +384,7 @@ fn allocate(
     py.detach(|| builder.allocate()).map_err(exception)
 }
 
-fn dict<'py, N: IntoPyObject<'py>>(
+pub(crate) fn dict<'py, N: IntoPyObject<'py>>(
     py: Python<'py>,
     tensors: impl Iterator<Item = Result<(N, Tensor)>>,
 ) -> Result<Bound<'py, PyDict>> {
@@ -374,23 +396,12 @@ fn dict<'py, N: IntoPyObject<'py>>(
     Ok(dict)
 }
 
-fn supported() -> Result<()> {
+pub(crate) fn supported() -> Result<()> {
     if cfg!(any(target_os = "linux", target_os = "android")) {
         return Ok(());
     }
-    Err(Error::Python(PyOSError::new_err(format!(
+    Err(Error::Python(error_of::<PyOSError>(format!(
         "sealed memory: expected Linux, found {}; pickle the tensor, which copies it",
         std::env::consts::OS
     ))))
-}
-
-/// A call of the system that failed is an `OSError`, a wrong argument a `ValueError`.
-pub(crate) fn exception(error: dlbridge::Error) -> Error {
-    match &error {
-        dlbridge::Error::Refused { by, .. } if *by != "sealed tensors" => {
-            let text = error.to_string().replace("private_tensors", "tensors() or private()");
-            Error::Python(PyOSError::new_err(text))
-        }
-        _ => bad_argument(error),
-    }
 }

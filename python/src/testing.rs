@@ -1,46 +1,48 @@
 //! What tests call in place of an extension; in no user's wheel, only with the feature `testing`.
-//! Invariants: no Python code runs while memory is borrowed. The functions stay attached while they wait.
-#![allow(unsafe_code, reason = "borrowing is unsafe")]
+//! Invariant: the functions stay attached while they wait.
 
 use std::cell::RefCell;
 use std::thread;
 
-use dlbridge_pyo3::{PyTensor, Result, with_borrowed};
+use dlbridge::Tensor;
+use dlbridge_pyo3::{ExportDlpack, ImportOptions, PyTensor, Result, dlpack_class, import};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 /// Adds the functions to the module.
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(_borrow, module)?)?;
+    module.add_class::<Calls>()?;
     module.add_function(wrap_pyfunction!(_keep, module)?)?;
     module.add_function(wrap_pyfunction!(_drop_on_threads, module)?)
 }
 
-/// Describe an object's borrowed descriptor, as a dict. No tensor is owned, so none is released.
-#[pyfunction]
-#[pyo3(signature = (x, /))]
-fn _borrow<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>> {
-    // SAFETY: the closure runs no Python code, and by SAFETY.md, T12, no other thread moves the
-    // memory.
-    let borrowed = unsafe {
-        with_borrowed(x.as_borrowed(), |tensor| {
-            let (shape, strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());
-            let dtype = tensor.dtype().to_string();
-            Ok((shape, strides, dtype, tensor.is_read_only(), tensor.data_ptr().addr()))
-        })
-    };
-    let (shape, strides, dtype, readonly, data_ptr) = borrowed?;
-    let facts = PyDict::new(x.py());
-    facts.set_item("shape", shape)?;
-    facts.set_item("strides", strides)?;
-    facts.set_item("dtype", dtype)?;
-    facts.set_item("readonly", readonly)?;
-    facts.set_item("data_ptr", data_ptr)?;
-    Ok(facts)
-}
-
 thread_local! {
     static KEPT: RefCell<Vec<PyTensor>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A class whose tensor is that of the object that a function returns.
+#[pyclass(frozen, name = "_Calls", module = "dlbridge._native")]
+struct Calls(Py<PyAny>);
+
+#[pymethods]
+impl Calls {
+    #[new]
+    fn new(function: Py<PyAny>) -> Self {
+        Self(function)
+    }
+
+    #[classattr]
+    fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
+        dlpack_class::<Self>(py)
+    }
+}
+
+impl ExportDlpack for Calls {
+    fn tensor(&self) -> Result<Tensor> {
+        Python::attach(|py| {
+            let object = self.0.bind(py).call0()?;
+            Ok(import(object.as_borrowed(), ImportOptions::default())?.tensor)
+        })
+    }
 }
 
 /// Keep a tensor until this thread ends, which is after Python has deleted the thread's state.

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dlbridge
+from values import fill
 
 NATIVE, OTHER = ("<", ">") if sys.byteorder == "little" else (">", "<")
 
@@ -259,5 +260,5 @@ def test_memory_at_an_odd_address_is_read():
     at = ctypes.addressof(memory) + 1
     described = {"version": 3, "shape": (2,), "typestr": f"{NATIVE}f8", "data": (at, False)}
     tensor = dlbridge.from_dlpack(Interface(described, memory))
-    dlbridge.fill(tensor, 2)
+    fill(tensor, 2)
     assert memoryview(dlbridge.from_dlpack(tensor, copy=True)).tolist() == [2, 2]

@@ -1,10 +1,11 @@
 """The tables and the comparison behind `cargo xtask bench`, without a measurement."""
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
+
+import dlbridge
 
 BENCHES = Path(__file__).resolve().parents[2] / "benches"
 DUMP = """\
@@ -26,12 +27,12 @@ totals: {total}
 def benches():
     sys.path.insert(0, str(BENCHES))
     try:
-        import history
+        import counts
         import paths
         import sections
         import tables
 
-        modules = {"history": history, "paths": paths, "sections": sections, "tables": tables}
+        modules = {"counts": counts, "paths": paths, "sections": sections, "tables": tables}
         yield type("Benches", (), modules)
     finally:
         sys.path.remove(str(BENCHES))
@@ -44,7 +45,7 @@ def dump(library, kind, total, calls):
 def results(benches):
     found = benches.paths.Results()
     found.read_records(
-        "version\tnumpy\t2.4.6\ntime\tnumpy-in\tfloor\t70.5\nbroken\tdlpk\tImportError: no\n"
+        "version\tnumpy\t2.4.6\ntime\tnumpy-in\tfloor\t70.5\nbroken\tdlpark\tImportError: no\n"
         "failed\tjax-in\trust_numpy\tTypeError: x\nabsent\ttorch\ncalls\t10\nnoise\n"
     )
     found.read_dumps(
@@ -70,9 +71,9 @@ def test_an_empty_call_is_subtracted_and_half_a_measurement_is_none(benches):
 
 def test_a_missing_feature_is_noted_once(benches):
     found = results(benches)
-    found.read_records("broken\tdlpk\tImportError: no\n")
+    found.read_records("broken\tdlpark\tImportError: no\n")
     assert found.notes[:2] == [
-        "dlpk: ImportError: no",
+        "dlpark: ImportError: no",
         "rust-numpy, import a JAX array, read, drop: TypeError: x",
     ]
     assert len(found.notes) == 3 and found.notes[2].endswith("--with torch")
@@ -80,40 +81,42 @@ def test_a_missing_feature_is_noted_once(benches):
 
 
 def test_a_path_has_a_row_for_each_library_and_one_for_the_rest(benches):
-    table = benches.paths.paths_table(results(benches), ["floor", "dlbridge", "dlpk", "tvm_ffi"])
+    table = benches.paths.paths_table(
+        results(benches), ["floor", "dlbridge", "nanobind", "tvm_ffi"]
+    )
     rows = table.splitlines()
     assert rows[2].endswith("| floor | 1,000 | 1.00 | 1 | 70.5 | - |  |")
     assert rows[3] == "|  | dlbridge | 1,500 | 1.50 | 2 | - | 1.10 | over |"
     assert rows[4] == "|  | the others | - | - | - | - | - |  |"
-    ways = benches.paths.ways_table(results(benches)).splitlines()
-    assert ways[2] == "| DLPack: a capsule from __dlpack__ | 1,000 | 1.00 | 1 | 70.5 |"
-    numbers = json.loads(benches.paths.as_json(results(benches), ["floor", "dlbridge"]))["costs"]
-    assert [cost["ratio"] for cost in numbers] == [1.0, 1.5]
 
 
-def counts(path, floor, dlbridge):
-    return {path: {"floor": floor, "dlbridge": dlbridge}}
+KEY = ("bare", "torch-in")
 
 
 @pytest.mark.parametrize(
     ("old", "new", "change"),
     [
-        ((1000, 1400), (1000, 1500), "+7.1 %"),
-        ((1000, 1440), (1000, 1500), "+4.2 %"),
-        ((1000, 1480), (1000, 1500), None),
-        ((1000, 2000), (1000, 1500), None),
-        # With another Python, only one of the ratio and the instructions above the floor grows.
-        ((1000, 1500), (800, 1300), None),
-        ((1000, 1500), (1500, 2100), None),
-        # Below the floor, coming nearer to it is worse.
-        ((1000, 500), (1000, 600), "+20.0 %"),
+        ((1400, 1000), (1500, 1000), "+7.1 %"),
+        ((1440, 1000), (1500, 1000), "+4.2 %"),
+        ((1480, 1000), (1500, 1000), None),
+        ((2000, 1000), (1500, 1000), None),
+        # With another Python, only one of the ratio and the instructions above the reference grows.
+        ((1500, 1000), (1300, 800), None),
+        ((1500, 1000), (2100, 1500), None),
+        # Below the reference, coming nearer to it is worse.
+        ((500, 1000), (600, 1000), "+20.0 %"),
+        # Without one, counts of the same Python are compared.
+        ((1000, None), (1030, None), "+3.0 %"),
+        ((1000, None), (1010, None), None),
     ],
 )
-def test_only_a_path_that_became_worse_is_reported(benches, old, new, change):
-    found = benches.history.grown(counts("torch-in", *old), counts("torch-in", *new), 0.02)
-    line = f"torch in: {old[1]:,} -> {new[1]:,} instructions, {change}"
-    assert found == ([line] if change else [])
-    assert benches.history.grown({}, counts("torch-in", *new), 0.02) == []
+def test_only_a_call_that_became_worse_is_reported(benches, old, new, change):
+    found = benches.counts.grown({KEY: old}, {KEY: new}, 0.02, is_same=True)
+    line = f"bare torch-in: {old[0]:,} -> {new[0]:,} instructions, {change}"
+    moved = f" (reference: {old[1]:,} -> {new[1]:,})" if old[1] != new[1] else ""
+    assert found == ([line + moved] if change else [])
+    assert benches.counts.grown({}, {KEY: new}, 0.02, is_same=True) == []
+    assert benches.counts.grown({KEY: (1000, None)}, {KEY: (2000, None)}, 0.02, is_same=False) == []
 
 
 @pytest.mark.parametrize(
@@ -123,52 +126,45 @@ def test_only_a_path_that_became_worse_is_reported(benches, old, new, change):
 def test_two_percent_more_is_reported_and_five_percent_fails(
     benches, tmp_path, monkeypatch, capsys, cost, is_reported, fails
 ):
-    summary = tmp_path / "summary.md"
-    monkeypatch.setattr(benches.history, "COUNTS", tmp_path / "counts.txt")
-    monkeypatch.setattr(benches.history, "ROOT", tmp_path)
+    summary, counts = tmp_path / "summary.md", benches.counts
+    monkeypatch.setattr(counts, "COUNTS", tmp_path / "counts.txt")
+    monkeypatch.setattr(counts, "ROOT", tmp_path)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    benches.history.COUNTS.write_text("date commit\n")
-    benches.history.add(counts("torch-in", 844, 1048), "2026-11-22", "9a27854")
+    counts.write({KEY: (1048, 844)})
+    assert counts.stored() == (counts.python(), {KEY: (1048, 844)})
     capsys.readouterr()
     if fails:
-        with pytest.raises(SystemExit, match=r"less than 5%.*\ntorch in: .*, \+5.4 %"):
-            benches.history.compare(counts("torch-in", 844, cost))
+        with pytest.raises(SystemExit, match=r"less than 5%.*\nbare torch-in: .*, \+5.4 %"):
+            counts.compare({KEY: (cost, 844)})
     else:
-        benches.history.compare(counts("torch-in", 844, cost))
-    line = f"torch in: 1,048 -> {cost:,} instructions, "
+        counts.compare({KEY: (cost, 844)})
+    line = f"bare torch-in: 1,048 -> {cost:,} instructions, "
     assert (f"::warning::{line}" in capsys.readouterr().out) == is_reported
     assert summary.exists() == is_reported
-    if is_reported:
-        assert f"Instructions since 9a27854:\n\n- {line}" in summary.read_text()
-
-
-def test_a_state_is_added_once_and_the_last_count_of_each_path_is_compared(
-    benches, tmp_path, monkeypatch
-):
-    history = benches.history
-    monkeypatch.setattr(history, "COUNTS", tmp_path / "counts.txt")
-    monkeypatch.setattr(history, "ROOT", tmp_path)
-    history.COUNTS.write_text("date commit\n")
-    first = counts("torch-in", 844, 1048) | counts("numpy-in", 1127, 612)
-    history.add(first, "2026-11-21", "1111111")
-    history.add(counts("numpy-in", 1, 1), "2026-11-22", "2222222+")
-    history.add(counts("numpy-in", 1127, 610), "2026-11-22", "2222222+")
-    assert history.COUNTS.read_text() == (
-        "date        commit    numpy-in  torch-in\n"
-        "2026-11-21  1111111   612/1127  1048/844\n"
-        "2026-11-22  2222222+  610/1127  -\n"
-    )
-    assert history.states()[0] == ("2026-11-21", "1111111", first)
-    assert history.latest() == counts("torch-in", 844, 1048) | counts("numpy-in", 1127, 610)
+    with pytest.raises(SystemExit, match="found none of\nbare torch-in"):
+        counts.compare({})
 
 
 def test_every_path_is_measured_and_counted(benches):
     script = (BENCHES / "python/measure.py").read_text()
-    for path in [*benches.paths.PATHS, *benches.paths.WAYS_IN]:
+    for path in [*benches.paths.PATHS, *benches.paths.CALLS]:
         assert f'"{path}":' in script, path
-    assert benches.history.latest().keys() <= benches.paths.PATHS.keys()
-    # Each row has a cell for each path.
-    assert all(found for *_, found in benches.history.states())
+    _, stored = benches.counts.stored()
+    assert {environment for environment, _ in stored} == benches.paths.ENVIRONMENTS.keys()
+
+
+def test_every_public_name_of_the_package_is_counted():
+    sys.path.insert(0, str(BENCHES / "python"))
+    import package
+
+    text = (BENCHES / "python/package.py").read_text()
+    left_out = {"Description", "SupportsDLPack", "Tensor", *package.LEFT_OUT.split()}
+    for name in dlbridge.__all__:
+        if not name.isupper() and not name.startswith("__") and name not in left_out:
+            assert f"dlbridge.{name}" in text, name
+    for name in dir(dlbridge.Tensor):
+        if not name.startswith("_"):
+            assert name in package.calls(), name
 
 
 def test_a_section_replaces_only_itself(benches):
@@ -180,28 +176,17 @@ def test_a_section_replaces_only_itself(benches):
     assert put(page, "Python: sizes", "others").endswith("\n\nothers\n")
 
 
-def test_tables_of_sizes_threads_and_julia(benches):
-    sizes = benches.sections.sizes(
-        "Rust",
-        "1024\tdlbridge\t16.0\t152\n1024\tcopy\t80.0\t1536\n4096\tdlbridge\t16.0\t0\n"
-        "4096\tcopy\t300.0\t4096\n",
-    )
-    assert "| 1 KiB | 16 | 152 B | 80 | 1.5 KiB |\n" in sizes.body
-    assert sizes.body.endswith("| 4 KiB | 16 | 0 B | 300 | 4 KiB |\n")
-    lines = "".join(
-        f"{threads}\timport\t{who}\t{rate}\n"
-        for threads, who, rate in [(1, "dlbridge", 2e6), (2, "dlbridge", 3e6), (1, "floor", 1e6)]
-    )
-    threads = benches.sections.threads("Python", lines + "note\tno torch\n")
-    rows = "| import, dlbridge | 2.00 | 3.00 |\n| import, floor | 1.00 | - |\n\n- no torch\n"
-    assert threads.body.endswith(rows), threads.body
+def test_tables_of_threads_and_julia(benches):
+    lines = "1\tzeros\t2000000\n2\tzeros\t3000000\n"
+    threads = benches.sections.threads("Python", lines)
+    assert threads.body.endswith("| zeros | 2.00 | 3.00 | 1.50 |\n"), threads.body
     julia = benches.sections.julia(
         "julia\t1.5.3\nimport\tby hand\t100.0\t0\nimport\tours\t150.4\t96\nshare\ttype\t30.0\t16"
     )
     rows = "| import | by hand | 100 | 1.00 | 0 |\n|  | ours | 150 | 1.50 | 96 |\n"
     assert julia.body.endswith(rows + "| share | type | 30 | 1.00 | 16 |\n")
     with pytest.raises(benches.tables.Unmeasured):
-        benches.sections.sizes("Rust", "1024\tcopy\n")
+        benches.sections.copies("copy\tfloat32\n")
 
 
 def table(text, header):

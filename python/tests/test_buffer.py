@@ -17,6 +17,7 @@ import pytest
 
 import dlbridge
 from hostile import Producer, read
+from values import fill
 
 
 def address_of(source) -> int:
@@ -89,7 +90,7 @@ class TestImport:
         description = dlbridge.inspect(source)
         assert (description.protocol, description.version) == ("buffer protocol", None)
         if not readonly:
-            dlbridge.fill(tensor, 1)
+            fill(tensor, 1)
             assert list(source) == [1, 1, 1]
 
     def test_a_mapped_file_is_memory_like_any_other(self, tmp_path):
@@ -100,7 +101,7 @@ class TestImport:
             assert (tensor.shape, tensor.readonly) == ((64,), False)
             with pytest.raises(BufferError):
                 mapped.close()
-            dlbridge.fill(tensor, 7)
+            fill(tensor, 7)
             del tensor
             mapped.flush()
         assert path.read_bytes() == b"\7" * 64

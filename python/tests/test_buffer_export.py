@@ -11,6 +11,7 @@ import pytest
 
 import dlbridge
 from hostile import READ_ONLY, Managed, producer_of
+from values import arange
 
 DTYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool"]
 DTYPES += ["float16", "float32", "float64", "complex64", "complex128"]
@@ -45,7 +46,7 @@ class TestExport:
     def test_files_and_sockets_take_it(self, tmp_path):
         path = tmp_path / "numbers"
         with path.open("wb") as file:
-            file.write(dlbridge.arange(4, dtype="uint8"))
+            file.write(arange(4, dtype="uint8"))
         assert path.read_bytes() == bytes(range(4))
         tensor = dlbridge.zeros(4, dtype="uint8")
         with path.open("rb") as file:
@@ -147,7 +148,7 @@ class TestExport:
         assert sys.getrefcount(tensor) == before
 
     def test_a_buffer_goes_out_and_comes_in(self):
-        tensor = dlbridge.arange(6, dtype="float64")
+        tensor = arange(6, dtype="float64")
         again = dlbridge.from_dlpack(memoryview(tensor))
         assert again.data_ptr == tensor.data_ptr
         before = sys.getrefcount(tensor)

@@ -11,6 +11,7 @@ import pytest
 import dlbridge
 import hostile
 from hostile import LEGACY, VERSIONED, Managed, name_of, new_capsule
+from values import arange
 
 KINDS = pytest.mark.parametrize("legacy", [False, True], ids=["versioned", "legacy"])
 VERSIONS = {VERSIONED: (1, 3), LEGACY: None}
@@ -28,7 +29,7 @@ no_double_release = hostile.no_double_release
 
 @NAMES
 def test_a_capsule_is_consumed_once_and_renamed(name):
-    tensor = dlbridge.arange(3)
+    tensor = arange(3)
     capsule = export(tensor, name)
     again = dlbridge.from_dlpack(capsule)
     assert again.data_ptr == tensor.data_ptr
@@ -180,7 +181,7 @@ def test_a_capsule_that_is_freed_by_a_failed_call_keeps_the_exception(name):
 
 def test_the_first_of_two_consumers_of_one_capsule_gets_it():
     np = pytest.importorskip("numpy", reason="numpy is not installed")
-    tensor = dlbridge.arange(4, dtype="int16")
+    tensor = arange(4, dtype="int16")
 
     capsule = tensor.__dlpack__(max_version=(1, 3))
     producer = hostile.Producer(lambda **_keywords: capsule)

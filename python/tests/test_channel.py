@@ -31,7 +31,7 @@ def ends():
 
 def send(channel, value, size=SIZE):
     with channel.loan({"x": (size, "int64")}) as batch:
-        dlbridge.fill(batch["x"], value)
+        batch["x"].numpy()[:] = value
         channel.send(batch)
 
 
@@ -198,30 +198,42 @@ def test_asyncio_awaits_messages(ends):
     assert asyncio.run(both()) == list(range(20))
 
 
-def echo(channel):
-    """Answers each message with its sum, until the end."""
-    try:
-        while True:
-            message = channel.receive()
-            total = np.from_dlpack(message["x"]).sum(keepdims=True)
-            del message
-            channel.send({"sum": total})
-    except EOFError:
-        pass
+def answer(channel):
+    """Runs a model over each batch, until the end of the stream."""
+    for batch in channel:
+        x = np.from_dlpack(batch["x"])  # the memory of the server, read-only
+        channel.send({"y": x.sum(axis=1)}, metadata=batch.metadata)
+        del x, batch  # the memory goes back to the server
+
+
+def ask(channel, requests):
+    """The answers to requests, by their names."""
+    names, rows = zip(*requests.items(), strict=True)
+    stacked = {"x": ((len(rows), *rows[0].shape), "float32")}
+    with channel.loan(stacked, timeout=60) as batch:
+        np.stack(rows, out=np.from_dlpack(batch["x"]))
+        channel.send(batch, timeout=60, metadata={"names": ",".join(names)})
+    answers = channel.receive(timeout=60)
+    assert answers.metadata["names"].split(",") == list(names)
+    return dict(zip(names, np.from_dlpack(answers.copy("y")), strict=True))
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_a_process_has_the_other_end(ends, method):
     maker, reader = ends
-    process = multiprocessing.get_context(method).Process(target=echo, args=(reader,))
+    process = multiprocessing.get_context(method).Process(target=answer, args=(reader,))
     process.start()
+    reader.close()  # the copy of this process: the end of a killed worker is seen
     for value in range(50):
-        send(maker, value)
-        assert maker.receive(timeout=60)["sum"].tolist() == [value * SIZE]
-    assert maker.kept == (0, 0)
+        found = ask(maker, {"a": np.full(SIZE, value, "float32"), "b": np.zeros(SIZE, "float32")})
+        assert found == {"a": value * SIZE, "b": 0}
+    if method == "forkserver":
+        process.kill()
+        with pytest.raises(EOFError):
+            maker.receive(timeout=60)
     maker.close()
     process.join(30)
-    assert process.exitcode == 0
+    assert process.exitcode == (-9 if method == "forkserver" else 0)
 
 
 ends_of_worker = []
@@ -265,21 +277,167 @@ def test_a_child_that_is_forked_ends_no_lease_of_its_parent(ends):
 
 
 @pytest.mark.parametrize("size", [10, SIZE])
-def test_a_message_is_kept_when_the_maker_looks_at_its_end(ends, size):
+def test_a_message_is_sealed_by_a_copy(ends, size):
     maker, reader = ends
     send(maker, 7, size)
     message = reader.receive()
-    if size == SIZE:
-        with pytest.raises(TimeoutError, match="again, or copy"):
-            message.keep(timeout=0)
-        assert maker.kept[0] == 1
-    sealed = message.keep(timeout=60)
+    sealed = dlbridge.seal(message.tensors(), metadata=message.metadata)
     del message
+    assert maker.kept == (0, 0)
     send(maker, 8, size)
-    assert reader.receive()["x"].tolist()[0] == 8
     array = np.from_dlpack(sealed["x"])
     assert (array == 7).all() and len(array) == size
     assert dlbridge.open_handle(sealed.handle())["x"].tolist()[0] == 7
+
+
+@pytest.mark.parametrize("size", [1, SIZE])
+def test_texts_travel_beside_the_tensors(ends, size):
+    maker, reader = ends
+    for metadata in [None, {}, {"id": "7", "": "ä"}]:
+        maker.send({"x": np.arange(size)}, metadata=metadata)
+        assert reader.receive().metadata == (metadata or {})
+    with maker.loan({}) as batch:
+        maker.send(batch, metadata={"id": "8"})
+    assert reader.receive().metadata["id"] == "8"
+    with pytest.raises(TypeError):
+        maker.send({}, metadata={"id": 8})
+    with pytest.raises(ValueError, match="metadata of at most"):
+        maker.send({}, metadata={"id": "x" * 200_000})
+
+
+def test_an_end_is_an_iterator_over_its_messages(ends):
+    maker, reader = ends
+    for value in range(5):
+        maker.send({"x": np.array(value)})
+    maker.close()
+    assert [message["x"].tolist() for message in reader] == list(range(5))
+    assert list(reader) == []
+
+
+def test_sending_to_an_end_that_does_not_read_has_a_timeout(ends):
+    maker, reader = ends
+    small, sent = np.arange(1000), 0
+    with pytest.raises(TimeoutError, match="took nothing in the time"):
+        for _ in range(1000):
+            maker.send({"x": small}, timeout=0.05)
+            sent += 1
+    assert sent > 1
+    # Nothing of the last message was sent.
+    for _ in range(sent):
+        assert reader.receive(timeout=5)["x"].shape == (1000,)
+    assert not reader.wait(0)
+    maker.send({"x": small}, timeout=0)
+    assert reader.receive(timeout=5)["x"].shape == (1000,)
+    with pytest.raises(ValueError, match="timeout"):
+        maker.send({"x": small}, timeout=-1)
+
+
+def test_a_reader_that_keeps_its_quota_is_told_of_alone():
+    maker, reader = dlbridge.channel(quota=1 << 20)
+    quick, quick_reader = dlbridge.channel(share=maker)
+    message = {"x": np.arange(SIZE)}
+    maker.send(message, quick)
+    kept = reader.receive()
+    del kept, message["x"]
+    message["x"] = np.arange(SIZE)
+    maker.send(message, quick)
+    with pytest.raises(OSError, match="keeps at most 1048576 bytes"):
+        maker.send(message, quick)
+    assert sum(1 for _ in range(3) if quick_reader.receive(timeout=5)) == 3
+
+
+def test_several_tasks_await_messages_of_one_end(ends):
+    maker, reader = ends
+
+    async def all_of_them():
+        async def take():
+            return [(await reader.areceive())["x"].tolist() for _ in range(5)]
+
+        tasks = [asyncio.create_task(take()) for _ in range(4)]
+        for value in range(20):
+            maker.send({"x": np.array(value)})
+            await asyncio.sleep(0.001)
+        found = await asyncio.wait_for(asyncio.gather(*tasks), 60)
+        # One that is cancelled takes no message.
+        waiting = [asyncio.create_task(reader.areceive()) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        waiting[0].cancel()
+        maker.send({"x": np.array(20)})
+        last = await asyncio.wait_for(waiting[1], 60)
+        return sorted(number for numbers in found for number in numbers), last["x"].tolist()
+
+    assert asyncio.run(all_of_them()) == (list(range(20)), 20)
+    # In the next loop as well.
+    maker.send({"x": np.array(1)})
+    assert asyncio.run(one_of(reader)) == 1
+
+
+async def one_of(reader):
+    return (await reader.areceive())["x"].tolist()
+
+
+def test_an_end_knows_that_it_was_forked(ends):
+    maker, reader = ends
+    maker.send({"x": np.array(1)})
+    child = os.fork()
+    if child == 0:
+        # The end that the parent used is refused, the other one is this process's from here on.
+        failed = False
+        try:
+            maker.send({"x": np.array(2)}, timeout=5)
+        except ValueError as error:
+            failed = "forked" in str(error)
+        maker.close()
+        received = reader.receive(timeout=5)["x"].tolist() == 1
+        os._exit(0 if failed and received else 1)
+    reader.close()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with pytest.raises(OSError, match="closed"):
+        for _ in range(1000):
+            maker.send({"x": np.array(3)}, timeout=5)
+
+
+@pytest.mark.parametrize("how", ["close", "with", "kill"])
+def test_the_end_comes_when_the_other_process_closes_its_end_or_ends(ends, how):
+    maker, reader = ends
+    context = multiprocessing.get_context("fork")
+    process = context.Process(target=finish, args=(maker, how))
+    process.start()
+    assert reader.receive(timeout=60)["x"].tolist() == 1
+    if how == "kill":
+        # A copy of the other end keeps the stream open, until it is closed.
+        process.kill()
+        process.join()
+        assert not reader.wait(0.2)
+        maker.close()
+    with pytest.raises(EOFError):
+        reader.receive(timeout=60)
+    process.kill()
+
+
+def finish(channel, how):
+    channel.send({"x": np.array(1)})
+    if how == "close":
+        channel.close()
+    elif how == "with":
+        with channel:
+            pass
+    signal.pause()
+
+
+def test_an_end_that_is_closed_is_told_of(ends):
+    maker, reader = ends
+    maker.close()
+    maker.close()
+    with pytest.raises(ValueError, match="closed here"):
+        maker.send({"x": np.array(1)})
+    with pytest.raises(EOFError):
+        reader.receive(timeout=5)
+
+
+def test_a_socket_of_another_kind_is_refused():
+    with socket.socket() as tcp, pytest.raises(ValueError, match="expected a Unix socket"):
+        dlbridge.Channel(tcp)
 
 
 def test_several_readers_receive_one_message():
@@ -288,7 +446,7 @@ def test_several_readers_receive_one_message():
     readers = [reader, *(other for _, other in others)]
     for value in range(5):
         with maker.loan({"x": (SIZE, "int64")}) as batch:
-            dlbridge.fill(batch["x"], value)
+            batch["x"].numpy()[:] = value
             maker.send(batch, *(other for other, _ in others))
         messages = [one.receive() for one in readers]
         assert all((np.from_dlpack(message["x"]) == value).all() for message in messages)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dlbridge
+from values import arange
 
 
 @pytest.fixture
@@ -215,30 +216,30 @@ class TestPyarrow:
 
 class TestExport:
     def test_polars_makes_a_series(self, pl):
-        tensor = dlbridge.arange(6, dtype="float32")
+        tensor = arange(6, dtype="float32")
         series = pl.Series("x", tensor)
         assert (series.dtype, series.to_list()) == (pl.Float32, [0, 1, 2, 3, 4, 5])
         assert dlbridge.from_dlpack(series).data_ptr == tensor.data_ptr
         matrix = pl.DataFrame({"m": tensor.reshape(2, 3)})
         assert matrix.schema == {"m": pl.Array(pl.Float32, 3)}
-        assert pl.Series(dlbridge.arange(2)).name == ""
+        assert pl.Series(arange(2)).name == ""
 
     def test_pyarrow_makes_an_array(self, pa):
-        tensor = dlbridge.arange(24, dtype="int16").reshape(2, 3, 4)
+        tensor = arange(24, dtype="int16").reshape(2, 3, 4)
         array = pa.array(tensor)
         assert array.type == pa.list_(pa.list_(pa.int16(), 4), 3)
         assert array.to_pylist() == tensor.tolist()
         assert array.flatten().flatten().buffers()[1].address == tensor.data_ptr
         assert pa.array(tensor[0, 0], pa.float64()).to_pylist() == [0.0, 1.0, 2.0, 3.0]
-        assert pa.table({"x": dlbridge.arange(2)}).schema.field("x").type == pa.int64()
+        assert pa.table({"x": arange(2)}).schema.field("x").type == pa.int64()
 
     def test_duckdb_takes_a_column(self, duckdb, pa):
-        measured = pa.table({"x": dlbridge.arange(5, dtype="float64")})
+        measured = pa.table({"x": arange(5, dtype="float64")})
         assert measured.num_rows == 5
         assert duckdb.sql("select sum(x) from measured").fetchall() == [(10.0,)]
 
     def test_other_layouts_are_copied(self, pa):
-        matrix = dlbridge.arange(6).reshape(2, 3)
+        matrix = arange(6).reshape(2, 3)
         assert pa.array(matrix.T).to_pylist() == matrix.T.tolist()
         assert pa.array(matrix[0][::-1]).to_pylist() == [2, 1, 0]
         misaligned = dlbridge.from_dlpack(np.frombuffer(bytes(9), "uint8")[1:].view("int32"))

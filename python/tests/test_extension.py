@@ -385,3 +385,27 @@ class TestAllocator:
         x = module.from_dlpack(np.array([3, 1, 4, 1], dtype="float32"))
         example.normalise(x[::2])
         assert x.tolist() == np.array([0.6, 1, 0.8, 1], "float32").tolist()
+
+
+class TestTensor:
+    """The class of a returned `PyTensor`, which is smaller than that of the package."""
+
+    def test_it_describes_itself_and_crosses(self):
+        planes = example.to_planes(example.Image(2, 3))
+        assert (planes.shape, planes.dtype, planes.device) == ((3, 2, 3), "float32", "cpu")
+        assert repr(planes) == "dlbridge.Tensor(shape=(3, 2, 3), dtype=float32, device=cpu)"
+        for array in (planes.numpy(), np.asarray(planes), np.from_dlpack(planes)):
+            assert array.ctypes.data == planes.data_ptr
+        assert memoryview(planes).shape == (3, 2, 3)
+        assert planes.copy().data_ptr != planes.data_ptr
+
+    def test_the_package_has_the_other_methods(self):
+        planes = example.to_planes(example.Image(2, 3))
+        for name in ("__getitem__", "__iter__", "__index__", "__arrow_c_array__", "tolist", "item"):
+            assert not hasattr(planes, name)
+        for number in (bool, int, float, complex):
+            with pytest.raises(TypeError, match=r"found the tensor of an extension; use x\.numpy"):
+                number(planes)
+        whole = dlbridge.from_dlpack(planes)
+        assert whole.data_ptr == planes.data_ptr
+        assert whole[0].tolist() == [[0] * 3] * 2

@@ -13,6 +13,7 @@ import dlbridge
 from hostile import new_capsule
 from test_arrow import Array, Made, Schema
 from test_arrow import _Destructor as Destructor
+from values import arange
 
 
 class Stream(ctypes.Structure):
@@ -217,7 +218,7 @@ def column_of_tensors(shape):
 
 class TestExport:
     def test_a_child_may_be_moved_away(self):
-        tensor = dlbridge.arange(6, dtype="int32").reshape(2, 3)
+        tensor = arange(6, dtype="int32").reshape(2, 3)
         schema, array = tensor.__arrow_c_array__()
         pointer = ctypes.pythonapi.PyCapsule_GetPointer
         pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)

@@ -9,10 +9,11 @@ import pytest
 
 import dlbridge
 from hostile import IS_COPIED, READ_ONLY, SUBBYTE_PADDED, Managed, producer_of
+from values import arange
 
 
 def test_a_tensor_reads_well():
-    assert repr(dlbridge.arange(6, dtype="float32")) == (
+    assert repr(arange(6, dtype="float32")) == (
         "dlbridge.Tensor([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], shape=(6,), dtype=float32, device=cpu)"
     )
     assert repr(dlbridge.zeros((), dtype="bool")) == (

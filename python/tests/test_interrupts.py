@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import weakref
 
 import numpy as np
 import pytest
 
 import dlbridge
-
-LONG = 1 << 40
 
 
 def strided(shape, strides):
@@ -48,33 +48,49 @@ def test_a_list_of_short_lists_is_interrupted(interrupted):
     interrupted(strided((2,) * 30, (0,) * 30).tolist)
 
 
-def test_filling_overlapping_elements_is_interrupted(interrupted):
-    windows = strided((1 << 20, 1 << 20), (1, 1))
-    interrupted(lambda: dlbridge.fill(windows, 1))
+class Memory(bytearray):
+    """Memory that a weak reference can watch."""
 
 
-@pytest.mark.parametrize(
-    ("shape", "strides"),
-    [((LONG,), (0,)), ((2,) * 32, (0,) * 32), ((1 << 20, 3, 1 << 20), (0, 1, 0))],
-)
-def test_elements_of_stride_0_are_filled_once(shape, strides):
-    tensor = strided(shape, strides)
-    dlbridge.fill(tensor, 7)
-    memory = dlbridge.from_dlpack(tensor[(0,) * (len(shape) - 1)])
-    assert memory[0].item() == 7
-    filled = strided((5,), (1,))
-    dlbridge.fill(filled[1:4], 7)
-    assert filled.tolist() == [0, 7, 7, 7, 0]
+class Chunks:
+    """A column whose chunks come from one stream."""
+
+    def __init__(self, capsule):
+        self.capsules = [capsule]
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.capsules.pop()
 
 
-def test_many_parts_are_filled_whole():
-    tensor = dlbridge.zeros((3, 5, 1_000_003), dtype="uint8")
-    dlbridge.fill(tensor, 7)
-    assert (np.from_dlpack(tensor) == 7).all()
-    array = np.zeros((4, 3_000_001), "int16")
-    dlbridge.fill(dlbridge.from_dlpack(array[:, ::2]), 7)
-    assert (array[:, ::2] == 7).all()
-    assert (array[:, 1::2] == 0).all()
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_copy_of_chunks_handles_signals(raises):
+    """A query of minutes, which produces chunk by chunk, saw Ctrl-C at its end."""
+    pa = pytest.importorskip("pyarrow")
+    if not hasattr(signal, "setitimer"):
+        pytest.skip("no timer")
+    memory = Memory(64)
+    column = pa.Array.from_buffers(pa.uint8(), 64, [None, pa.py_buffer(memory)])
+    chunks = Chunks(pa.chunked_array([column] * 200_000).__arrow_c_stream__())
+    is_used, memory, column = weakref.ref(memory), None, None
+    seen = []
+
+    def handle(_, frame):
+        if frame.f_code is not Chunks.__arrow_c_stream__.__code__:
+            seen.append(is_used() is not None)
+            if raises and seen[-1]:
+                raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+        with pytest.raises(KeyboardInterrupt) if raises else contextlib.nullcontext():
+            dlbridge.from_dlpack(chunks, copy=True)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    # While the stream was there, not after the copy.
+    assert any(seen)
+    assert is_used() is None
 
 
 @pytest.mark.parametrize("rank", [10, 15])

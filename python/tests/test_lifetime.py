@@ -16,6 +16,7 @@ import dlbridge
 import hostile
 from hostile import Managed, Producer, producer_of
 from threads import failures_in_threads
+from values import arange
 
 
 class Watched(np.ndarray):
@@ -54,7 +55,7 @@ def test_a_consumer_keeps_the_producer_of_a_tensor_alive():
 
 
 def test_memory_of_rust_lives_as_long_as_its_last_consumer():
-    tensor = dlbridge.arange(100_000, dtype="int32")
+    tensor = arange(100_000, dtype="int32")
     first, second = np.from_dlpack(tensor), np.from_dlpack(tensor)
     del tensor, first
     gc.collect()
@@ -150,7 +151,7 @@ def test_a_cycle_through_a_producer_is_collected():
 
 def test_a_release_may_use_the_library_again():
     seen = []
-    made = Managed(on_release=lambda: seen.append(dlbridge.arange(3).shape))
+    made = Managed(on_release=lambda: seen.append(dlbridge.zeros(3).shape))
     dlbridge.from_dlpack(producer_of(made))
     assert seen == [(3,)]
 
@@ -210,7 +211,7 @@ def test_null_strides_leave_nothing_behind():
 def test_eight_threads_share_one_tensor():
     made = Managed(shape=[64])
     shared = [dlbridge.from_dlpack(producer_of(made))]
-    own = dlbridge.arange(64, dtype="int64")
+    own = arange(64, dtype="int64")
 
     def work():
         for i in range(2000):
@@ -258,20 +259,20 @@ def test_of_many_threads_one_consumes_a_capsule():
 
 
 AT_EXIT = {
-    "a tensor of Rust": "kept = dlbridge.arange(10)",
+    "a tensor of Rust": "kept = dlbridge.zeros(10)",
     "a tensor of NumPy": "kept = dlbridge.from_dlpack(np.arange(10))",
     "a consumer": "kept = np.from_dlpack(dlbridge.from_dlpack(np.arange(10)))",
-    "a capsule": "kept = dlbridge.arange(10).__dlpack__(max_version=(1, 3))",
+    "a capsule": "kept = dlbridge.zeros(10).__dlpack__(max_version=(1, 3))",
     "a legacy capsule": "kept = dlbridge.from_dlpack(np.arange(10)).__dlpack__()",
-    "the module": "sys.keep = kept = dlbridge.arange(3), dlbridge",
+    "the module": "sys.keep = kept = dlbridge.zeros(3), dlbridge",
     "a cycle": "kept = []; kept += [kept, dlbridge.from_dlpack(np.arange(3)), kept]",
     "a thread": (
         "kept = dlbridge.from_dlpack(np.arange(10))\n"
         "run = threading.Event().wait\n"
         "threading.Thread(target=lambda t: run(), args=(kept,), daemon=True).start()"
     ),
-    "an exit hook": "import atexit; atexit.register(lambda t: None, dlbridge.arange(3))",
-    "a hidden place": "ctypes.pythonapi.Py_IncRef(ctypes.py_object(dlbridge.arange(3)))",
+    "an exit hook": "import atexit; atexit.register(lambda t: None, dlbridge.zeros(3))",
+    "a hidden place": "ctypes.pythonapi.Py_IncRef(ctypes.py_object(dlbridge.zeros(3)))",
 }
 
 
@@ -290,9 +291,7 @@ def test_a_tensor_that_lives_at_the_interpreters_exit_does_no_harm(what):
 
 def test_torch_may_hold_our_memory_at_the_interpreters_exit():
     pytest.importorskip("torch", reason="torch is not installed")
-    script = (
-        "import dlbridge, torch; kept = torch.from_dlpack(dlbridge.arange(10)); kept.own = kept"
-    )
+    script = "import dlbridge, torch; kept = torch.from_dlpack(dlbridge.zeros(10)); kept.own = kept"
     result = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )

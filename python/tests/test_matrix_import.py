@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import weakref
 
@@ -76,6 +77,9 @@ def test_an_array_is_seen_as_it_is(framework: Framework, case: Case):
     if framework.shares_on_making:
         assert owner() is not None
     del tensor
+    if framework.name == "jax":
+        # It keeps the source of its copy until it is called again, or garbage is collected.
+        gc.collect()
     assert owner() is None
 
 

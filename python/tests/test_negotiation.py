@@ -147,8 +147,7 @@ def test_a_value_of_the_wrong_type_names_its_argument(tensor, keywords):
     with pytest.raises(TypeError) as raised:
         tensor.__dlpack__(**keywords)
     # PyO3 names the argument in a note, which exceptions have since 3.11.
-    if sys.version_info >= (3, 11):
-        assert f"'{next(iter(keywords))}'" in "".join(traceback.format_exception(raised.value))
+    assert f"'{next(iter(keywords))}'" in "".join(traceback.format_exception(raised.value))
 
 
 @pytest.mark.parametrize("max_version", [None, (1, 0)])
@@ -286,3 +285,23 @@ def test_calls_in_any_form_have_one_meaning():
         dlbridge.Tensor.__dlpack__(3)
     signature = "(self, /, *, stream=None, max_version=None, dl_device=None, copy=None)"
     assert str(inspect.signature(dlbridge.Tensor.__dlpack__)) == signature
+
+
+def test_a_version_is_read_again_unless_it_is_constant():
+    class Version:
+        number = 0
+
+        def __index__(self):
+            return self.number
+
+    tensor, version = dlbridge.zeros(2), Version()
+    constant, changing = (1, 0), (version, 0)
+    for _ in range(3):
+        version.number = 0
+        assert '"dltensor"' in repr(tensor.__dlpack__(max_version=changing))
+        version.number = 1
+        assert "versioned" in repr(tensor.__dlpack__(max_version=changing))
+        assert "versioned" in repr(tensor.__dlpack__(max_version=constant))
+        assert '"dltensor"' in repr(tensor.__dlpack__(max_version=tuple([0, 8])))
+        with pytest.raises(TypeError, match="argument 'max_version'"):
+            tensor.__dlpack__(max_version=("1", "0"))

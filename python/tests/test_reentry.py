@@ -37,3 +37,41 @@ def test_an_import_hook_calls_the_function_that_imports(call):
     """It waited for itself."""
     program = f"{HOOKED}\ndef call(): assert {call}\ncall()\nassert inner, 'nothing was imported'"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=100)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "dlbridge.from_dlpack(calls)",
+        "calls.__dlpack__()",
+        "calls.__dlpack_device__()",
+        "np.from_dlpack(calls)",
+        "memoryview(calls)",
+        "calls.__arrow_c_array__()",
+    ],
+)
+def test_a_class_that_imports_itself_raises_a_recursion_error(use):
+    """The stack overflowed. A second way at each level would double the work each time."""
+    program = f"""
+import faulthandler
+import numpy as np
+import dlbridge
+from dlbridge import _native
+
+faulthandler.dump_traceback_later(60, exit=True)
+itself = []
+calls = _native._Calls(lambda: itself[0])
+itself.append(calls)
+try:
+    {use}
+except RecursionError as error:
+    assert "imports itself" in str(error), error
+else:
+    raise AssertionError("no error")
+
+chain = np.ones(3)
+for _ in range(90):
+    chain = _native._Calls(lambda chain=chain: chain)
+assert dlbridge.from_dlpack(chain).tolist() == [1, 1, 1]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

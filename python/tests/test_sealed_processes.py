@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ import pytest
 
 import dlbridge
 from sealed_peers import SIZE, descriptors, file_of, look, make
+from values import arange
 
 if sys.platform != "linux":
     pytest.skip("sealed memory is for Linux", allow_module_level=True)
@@ -102,7 +104,7 @@ class TestHandles:
         assert handle == sealed.handle()
         opened = [dlbridge.open_handle(handle) for _ in range(3)]
         assert all(x["y"].tolist() == [[1, 1, 1]] * 2 for x in opened)
-        mine = dlbridge.seal(dlbridge.arange(3))
+        mine = dlbridge.seal(arange(3))
         handle = mine.handle()
         del mine
         with pytest.raises(OSError, match="revoked, used"):
@@ -112,7 +114,7 @@ class TestHandles:
 
     def test_a_handle_of_one_use_keeps_the_memory_until_then(self):
         before = len(os.listdir("/proc/self/fd"))
-        handles = [dlbridge.seal(dlbridge.arange(size)).handle(once=True) for size in (3, 4)]
+        handles = [dlbridge.seal(arange(size)).handle(once=True) for size in (3, 4)]
         assert [dlbridge.open_handle(x)["tensor"].shape for x in handles] == [(3,), (4,)]
         for handle in handles:
             with pytest.raises(OSError, match="revoked, used"):
@@ -200,9 +202,33 @@ def child_is_refused(handle, change, text):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_a_handle_ends_with_the_process_that_made_it():
-    program = "import dlbridge, sys; x = dlbridge.seal(dlbridge.arange(3)); " + (
-        "print(x.handle().hex(), x.handle(once=True).hex(), flush=True); sys.stdin.read()"
+def test_a_signal_ends_waiting_for_a_silent_maker():
+    handle = bytearray(make(3).handle())
+    handle[52:68] = os.urandom(16)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(b"\0dlbridge-" + handle[52:68])
+            listener.listen()
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            start = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                dlbridge.open_handle(bytes(handle))
+            assert time.monotonic() - start < 5
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("forks", ["", "os.fork(); "])
+def test_a_handle_ends_with_the_process_that_made_it(forks):
+    # A child that it forked lives on, and serves nothing.
+    program = "import dlbridge, numpy, os; x = dlbridge.seal(numpy.arange(3)); " + (
+        f"text = x.handle().hex() + ' ' + x.handle(once=True).hex() + '\\n'; {forks}"
+        "os.write(1, text.encode()); os.read(0, 1)"
     )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", program], **pipes) as maker:
@@ -210,9 +236,10 @@ def test_a_handle_ends_with_the_process_that_made_it():
         opened = dlbridge.open_handle(handles[0])
         maker.kill()
         maker.wait()
-    for handle in handles:
-        with pytest.raises(OSError, match=f"process {maker.pid}, which made the handle, is alive"):
-            dlbridge.open_handle(handle)
+        for handle in handles:
+            wanted = f"process {maker.pid}, which made the handle, is alive"
+            with pytest.raises(OSError, match=wanted):
+                dlbridge.open_handle(handle)
     assert opened["tensor"].tolist() == [0, 1, 2]
 
 

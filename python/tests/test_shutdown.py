@@ -19,6 +19,9 @@ USES = {
     "another protocol": "dlbridge.from_dlpack(Interface())",
     "the buffer of an object that runs Python code": "dlbridge.from_dlpack(Bytes(8))",
     "a stream of an object": "refused(Stream())",
+    "a class of Rust that runs Python code": "np.from_dlpack(_native._Calls(slow))",
+    "the buffer of a class of Rust that runs Python code": "memoryview(_native._Calls(slow))",
+    "a masked array": "dlbridge.from_dlpack(masked)",
     "a drop on a thread of Rust": "_native._drop_on_threads([dlbridge.from_dlpack(array)])",
 }
 
@@ -45,6 +48,13 @@ def test_daemon_threads_do_not_abort_the_process(use):
 
             def __dlpack_device__(self):
                 return (1, 0)
+
+        masked = np.ma.masked_array([1.0, 2.0], mask=[False, False])
+
+        def slow():
+            for _ in range(50):
+                pass
+            return Slow()
 
         class Memory:
             __array_interface__ = array.__array_interface__

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dlbridge
+from values import arange, fill
 
 NUMBERS = [
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -52,7 +53,7 @@ class TestParts:
         part, wanted = tensor[index], np.asarray(array[index])
         assert (part.shape, part.tolist()) == (wanted.shape, wanted.tolist())
         if part.size:
-            dlbridge.fill(part, 99)
+            fill(part, 99)
             assert np.all(array[index] == 99)
             assert (array == 99).sum() == wanted.size
 
@@ -161,7 +162,7 @@ class TestValues:
         with pytest.raises(TypeError, match="ml_dtypes"):
             dlbridge.zeros(2, dtype="float8_e5m2").tolist()
         for method in ("tolist", "numpy", "item"):
-            with pytest.raises(TypeError, match=r"found int4; x\.tobytes\(\) has"):
+            with pytest.raises(TypeError, match=r"found int4; .*x\)?\.tobytes\(\) has"):
                 getattr(dlbridge.zeros(1, dtype="int4"), method)()
         assert dlbridge.from_bytes(b"\x21", dtype="int4", shape=2).tobytes() == b"\x21"
 
@@ -191,7 +192,7 @@ class TestValues:
             float(dlbridge.zeros((), dtype="complex64"))
 
     def test_text_has_the_values(self):
-        assert repr(dlbridge.arange(3, dtype="float32")) == (
+        assert repr(arange(3, dtype="float32")) == (
             "dlbridge.Tensor([0.0, 1.0, 2.0], shape=(3,), dtype=float32, device=cpu)"
         )
         matrix = dlbridge.from_dlpack(np.array([[1, 2], [3, 4]], "complex64"))
@@ -216,7 +217,7 @@ class TestCopies:
         for twin in (tensor.T.copy(), copy.deepcopy(tensor.T)):
             assert twin.contiguous
             assert not twin.readonly
-            dlbridge.fill(twin, 7)
+            fill(twin, 7)
         assert array.tolist() == tensor.tolist() != twin.tolist()
         assert dlbridge.from_dlpack(b"ab").copy().readonly is False
 
@@ -309,18 +310,18 @@ class TestOthers:
     def test_jax_makes_an_array(self):
         jax = pytest.importorskip("jax", reason="jax is not installed")
         for dtype in ("float32", "int32", "bfloat16"):
-            tensor = dlbridge.arange(6, dtype=dtype).reshape(2, 3)
+            tensor = arange(6, dtype=dtype).reshape(2, 3)
             array = jax.numpy.asarray(tensor)
             assert (str(array.dtype), array.tolist()) == (dtype, tensor.tolist())
 
     def test_pandas_makes_a_series(self):
         pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-        series = pandas.Series(dlbridge.arange(3, dtype="int16"))
+        series = pandas.Series(arange(3, dtype="int16"))
         assert (series.dtype, series.tolist()) == ("int16", [0, 1, 2])
 
     def test_pyarrow_makes_an_array(self):
         pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-        array = pyarrow.array(dlbridge.arange(3, dtype="int16"))
+        array = pyarrow.array(arange(3, dtype="int16"))
         assert (array.type, array.to_pylist()) == (pyarrow.int16(), [0, 1, 2])
 
     def test_pillow_makes_an_image_of_the_array(self):

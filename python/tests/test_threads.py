@@ -19,6 +19,7 @@ from dlpack_doctor.abi import USED, name_of
 from hostile import Managed, Producer, producer_of
 from test_arrow import Made
 from threads import failures_in_step, failures_in_threads
+from values import arange
 
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 THREADS = 8
@@ -168,7 +169,7 @@ def test_the_callers_kind_is_found_by_all():
         "dlbridge_example", reason="the example extension is not installed"
     )
     strict = pytest.importorskip("array_api_strict", reason="array-api-strict is not installed")
-    tensor = dlbridge.arange(8, dtype="float32")
+    tensor = arange(8, dtype="float32")
     array, other = np.zeros(1, "float32"), strict.zeros(1, dtype=strict.float32)
 
     def work():

@@ -87,6 +87,27 @@ def test_signatures_are_those_of_the_stub(name):
     assert optional == given
 
 
+def test_the_guide_names_what_dlpack_class_adds_to_a_class():
+    example = pytest.importorskip(
+        "dlbridge_example", reason="the example extension is not installed"
+    )
+    page = (Path(__file__).parents[2] / "docs/guide/extension.md").read_text()
+    _, block = page.split("Write them into its stub:\n\n```python\n")
+    (image,) = [
+        node for node in ast.parse(block.split("```")[0]).body if isinstance(node, ast.ClassDef)
+    ]
+    stub = {node.name: node.args for node in image.body if isinstance(node, ast.FunctionDef)}
+    # What the class itself declares, and what Python makes of its buffer functions.
+    others = {"__module__", "__dlpack_c_exchange_api__", "__release_buffer__"}
+    there = {name for name in vars(example.Image) if name.startswith("__")} - others
+    there -= set(dir(object))
+    assert set(stub) - {"__buffer__"} == there - {"__buffer__"}
+    for name in there - {"__buffer__"}:
+        arguments = [*stub[name].args, *stub[name].kwonlyargs]
+        found = list(inspect.signature(getattr(example.Image, name)).parameters)
+        assert [one.arg for one in arguments] == found, name
+
+
 def test_the_values_of_a_tensor_have_the_types_of_the_stub():
     # An array or a dtype of NumPy, which the stubs do not name.
     kinds = {
@@ -116,7 +137,6 @@ tensor = dlbridge.zeros((2, 3), dtype="bfloat16")
 arrays: list[dlbridge.SupportsDLPack] = [tensor, np.ones(2)]
 assert_type(tensor, dlbridge.Tensor)
 assert_type(dlbridge.zeros(3), dlbridge.Tensor)
-assert_type(dlbridge.arange(0, 1, 0.5, dtype="float32"), dlbridge.Tensor)
 assert_type(dlbridge.from_bytes(bytearray(4), shape=[2, 2]), dlbridge.Tensor)
 assert_type(dlbridge.from_dlpack(tensor, device="cpu", copy=False), dlbridge.Tensor)
 assert_type(tensor.shape, tuple[int, ...])
@@ -132,7 +152,7 @@ assert_type(dlbridge.inspect(tensor), dlbridge.Description)
 assert_type(dlbridge.inspect(tensor).version, tuple[int, int] | None)
 assert_type(dlbridge.DLPACK_VERSION, tuple[int, int])
 capsule = tensor.__dlpack__(max_version=(1, 3), dl_device=(1, None), stream=None, copy=True)
-dlbridge.fill(dlbridge.from_dlpack(capsule), 1.5)
+dlbridge.from_dlpack(capsule)
 batch = dlbridge.empty_sealed({"x": ((2, 3), "float32"), "y": (3, "int64")})
 assert_type(batch.tensors(), dict[str, dlbridge.Tensor])
 sealed = batch.seal()
@@ -148,7 +168,6 @@ import dlbridge
 
 dlbridge.zeros("3")
 dlbridge.zeros(3, "float32")
-dlbridge.fill([1], 1)
 dlbridge.from_dlpack(x=3)
 dlbridge.from_dlpack(3, copy="yes")
 dlbridge.zeros(3).shape = ()

@@ -3,43 +3,14 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
-use clap::Args;
+use anyhow::{Result, ensure};
 use xshell::cmd;
 
+use crate::arguments::{Bench as Options, SUITES};
+use crate::julia;
 use crate::python::{RELEASE, Set, Venv, resolve};
 use crate::shell::{lacks_valgrind, target};
 use crate::steps::{Steps, skip};
-use crate::{With, julia};
-
-#[derive(Debug, Args)]
-pub(crate) struct Options {
-    #[command(flatten)]
-    with: With,
-    /// Write the results, with charts, to docs/benchmarks.md; with --check, add the new counts
-    #[arg(long)]
-    write: bool,
-    /// Print which paths in Python take 2 % more instructions than the last row of
-    /// benches/python/counts.txt says, and fail at 5 %
-    #[arg(long)]
-    check: bool,
-    /// Leave other Python libraries out
-    #[arg(long)]
-    quick: bool,
-    /// Write all numbers of the paths in Python to a file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Measure with another Python, such as a free-threaded one
-    #[arg(long, value_name = "PATH")]
-    python: Option<PathBuf>,
-    /// What to measure; default: all
-    #[arg(value_parser = SUITES)]
-    suite: Option<String>,
-    /// A part of it: shares, views, reads, sizes or threads in Rust; paths, sizes, copies or threads in Python
-    part: Option<String>,
-}
-
-const SUITES: [&str; 6] = ["rust", "python", "calls", "operators", "processes", "julia"];
 
 /// Runs the measurements of one language, or of all.
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -50,11 +21,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             None => Venv::ready(&options.with.with)?,
         };
         if options.check {
-            if write.is_some() {
-                install(&venv, steps)?;
-            }
             steps.step("instructions", || check(&venv, options.write));
             return Ok(());
+        }
+        if options.suite.as_deref() == Some("operators") {
+            has_frameworks(&venv)?;
         }
         if write.is_some() || !options.quick {
             install(&venv, steps)?;
@@ -64,9 +35,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             steps.step(&format!("measure: {suite}"), || match *suite {
                 "rust" => rust(&venv, part, write),
                 "python" => in_python(&venv, options, write),
-                "calls" | "operators" => {
-                    Ok(cmd!(venv.sh, "python benches {write...} {suite}").run()?)
+                "calls" => {
+                    venv.install_member("python", RELEASE)?;
+                    Ok(cmd!(venv.sh, "python benches {write...} calls").run()?)
                 }
+                "operators" => Ok(cmd!(venv.sh, "python benches {write...} operators").run()?),
                 "processes" => in_processes(&venv, write),
                 _ => in_julia(&venv, write),
             });
@@ -77,15 +50,26 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn in_python(venv: &Venv, options: &Options, write: Option<&str>) -> Result<()> {
     let quick = options.quick.then_some("--quick");
-    let json = options.json.iter().map(|file| format!("--json={}", file.display()));
     // A Python without a shared library would be linked into the modules.
     let is_apart = options.python.is_some().then_some(("PYO3_BUILD_EXTENSION_MODULE", "1"));
     let part = &options.part;
-    if options.python.is_none() && part.as_ref().is_none_or(|part| part == "copies") {
+    if part.as_ref().is_none_or(|part| part == "threads") {
         venv.install_member("python", RELEASE)?;
     }
-    let measure = cmd!(venv.sh, "python benches {write...} python {part...} {quick...} {json...}");
+    let measure = cmd!(venv.sh, "python benches {write...} python {part...} {quick...}");
     Ok(measure.env("CARGO_TARGET_DIR", &venv.target).envs(is_apart).run()?)
+}
+
+/// Whether the frameworks are there that have operators: said first, because what is installed next takes a minute.
+fn has_frameworks(venv: &Venv) -> Result<()> {
+    let code = "import importlib.util as it; print(*[n for n in ('torch', 'jax') if not it.find_spec(n)], sep=',')";
+    let python = venv.python()?;
+    let missing = cmd!(venv.sh, "{python} -c {code}").quiet().read()?;
+    ensure!(
+        missing.is_empty(),
+        "{missing}: not installed; cargo xtask bench operators --with {missing}"
+    );
+    Ok(())
 }
 
 /// Installs what charts and other libraries need.
@@ -96,15 +80,24 @@ fn install(venv: &Venv, steps: &mut Steps) -> Result<()> {
     Ok(())
 }
 
-/// Counts the instructions of the paths in Python, and compares with the checked-in counts, or
-/// adds a row to them.
+/// Counts the instructions of calls in Python, where NumPy is the only other package and beside frameworks, and
+/// compares with the checked-in counts, or writes them.
 pub(crate) fn check(venv: &Venv, write: bool) -> Result<()> {
     let reason = lacks_valgrind(&venv.sh);
     if let Some(reason) = reason.or((!cfg!(target_os = "linux")).then_some("Linux only")) {
         return skip(reason);
     }
+    let wheel = venv.build_wheel("python", RELEASE)?;
+    venv.install_wheel(&wheel)?;
+    let (bare, own) = (target().join("bench/bare"), venv.python()?);
+    cmd!(venv.sh, "{own} -m venv {bare}").run()?;
+    let (bare, install) = (bare.join("bin/python"), "-m pip install --quiet".split(' '));
+    let pins = ["numpy", "-c", "requirements/base.txt"];
+    cmd!(venv.sh, "{bare} {install...} {pins...}").run()?;
+    let install = "-m pip install --quiet --force-reinstall --no-deps".split(' ');
+    cmd!(venv.sh, "{bare} {install...} {wheel}").run()?;
     let write = write.then_some("--write");
-    Ok(cmd!(venv.sh, "python benches {write...} check").run()?)
+    Ok(cmd!(venv.sh, "python benches {write...} check {bare}").run()?)
 }
 
 /// Builds the program in Rust.

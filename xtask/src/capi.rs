@@ -23,10 +23,13 @@ const TEXTS: [(&str, &str); 3] = [
     ("dlbridge-config-version.cmake", "lib/cmake/dlbridge"),
 ];
 
-/// Keeps a plugin with the static library loaded: Python objects of the library's class outlive every
-/// `dlclose`. Only ELF has the flag.
-const STAYS_LOADED: &str =
-    if cfg!(any(windows, target_os = "macos")) { "" } else { "-Wl,-z,nodelete" };
+/// The linker's flags for the static library. A plugin with it stays loaded, because Python objects of the
+/// library's class outlive every `dlclose`. It exports none of the library's symbols, which another plugin
+/// would call in place of its own. Only ELF has the flags.
+const LINK_FLAGS: &str = match cfg!(any(windows, target_os = "macos")) {
+    true => "",
+    false => "-Wl,-z,nodelete -Wl,--exclude-libs,libdlbridge.a",
+};
 
 /// Installs into `target/capi`, or the given folder.
 pub(crate) fn run(prefix: Option<PathBuf>) -> Result<()> {
@@ -91,7 +94,7 @@ fn install(prefix: &Path) -> Result<()> {
     for (name, folder) in TEXTS {
         let text = sh.read_file(format!("crates/{PACKAGE}/packaging/{name}.in"))?;
         let text = text.replace("@VERSION@", main_crate.text("version"));
-        let text = text.replace("@LIBRARIES@", &libraries).replace("@STAYS_LOADED@", STAYS_LOADED);
+        let text = text.replace("@LIBRARIES@", &libraries).replace("@LINK_FLAGS@", LINK_FLAGS);
         let text = text.replace("@SHARED@", &shared).replace("@STATIC@", &fixed);
         sh.write_file(prefix.join(folder).join(name), text)?;
     }

@@ -5,10 +5,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::Args;
 use xshell::{Cmd, cmd};
 
-use crate::With;
+use crate::arguments::Doctor as Options;
 use crate::python::{RELEASE, Set, Venv, resolve};
 use crate::shell::{answer, root, shell, target};
 
@@ -17,7 +16,7 @@ use crate::shell::{answer, root, shell, target};
 const CHOICE: &str = "DLBRIDGE_DOCTOR_PYTHON";
 const NEWEST: &str = "3.13";
 const PROGRAM: &str = "import sys; print(sys.executable)";
-/// The report that is kept. The coloured page and the findings are build results: see [`pages`].
+/// The report that is kept. The coloured page and the findings are build results.
 const REPORT: &str = "docs/doctor.md";
 const NOTES: [&str; 2] = [
     "polars 2.1.0 and pandas 3.1.1 have no __dlpack__, and CuPy needs a GPU: they are not examined",
@@ -26,21 +25,6 @@ const NOTES: [&str; 2] = [
 /// The modules of other libraries that the page has, from the benchmarks, and their factories.
 const OBJECTS: [(&str, &str); 3] =
     [("dlpark", "make_exporter"), ("nanobind", "make"), ("pyo3_dlpack", "make_exporter")];
-
-#[derive(Debug, Args)]
-pub(crate) struct Options {
-    #[command(flatten)]
-    pub(crate) with: With,
-    /// Install every framework first
-    #[arg(long)]
-    pub(crate) full: bool,
-    /// Install every framework for the newest Python, and write docs/doctor.md (several GB)
-    #[arg(long)]
-    report: bool,
-    /// Arguments for `python -m dlpack_doctor`
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) args: Vec<String>,
-}
 
 /// Runs the doctor with its own arguments, or writes the report.
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -51,22 +35,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let venv = Venv::ready(&[&options.with.with[..], full.as_slice()].concat())?;
     venv.install_member("python", RELEASE)?;
     Ok(doctor(&venv, &[])?.args(&options.args).run()?)
-}
-
-/// The coloured page and the findings of the last report on this machine; where there is none, those of
-/// what `.venv` has.
-pub(crate) fn pages(venv: &Venv) -> Result<[PathBuf; 2]> {
-    let [html, json] = made();
-    if !html.is_file() || !json.is_file() {
-        venv.install_member("python", RELEASE)?;
-        let doctor = doctor(venv, &[])?.args(["--exit-zero", "--html"]).arg(&html);
-        doctor.arg("--json").arg(&json).arg("installed").run()?;
-    }
-    Ok([html, json])
-}
-
-fn made() -> [PathBuf; 2] {
-    ["doctor.html", "doctor.json"].map(|name| target().join(name))
 }
 
 /// Checks every framework and the objects of other libraries, and writes the pages.
@@ -87,7 +55,7 @@ fn report(args: &[String]) -> Result<()> {
     let lines: Vec<_> = built.lines().collect();
     let (folder, versions) =
         lines[lines.len() - OBJECTS.len() - 1..].split_first().expect("a line for each");
-    let [html, json] = made();
+    let [html, json] = ["doctor.html", "doctor.json"].map(|name| target().join(name));
     let since = json.is_file().then(|| ["--since".into(), json.clone()]);
     let objects = OBJECTS.iter().zip(versions).map(|((module, factory), version)| {
         format!("{} {version}=bench_{module}:{factory}", module.replace('_', "-"))

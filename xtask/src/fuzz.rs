@@ -6,10 +6,10 @@ use std::env;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use clap::Args;
 use xshell::{Cmd, Shell, cmd};
 
-use crate::shell::{files_in, root, shell, stem, succeeds, target};
+use crate::arguments::{Fuzz as Options, targets};
+use crate::shell::{root, shell, succeeds, target};
 use crate::steps::{Steps, skip};
 use crate::workspace;
 
@@ -23,35 +23,6 @@ const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module \
 const LONGEST: &str = "-max_len=256";
 /// Names the target, since libFuzzer reads the command line.
 const TARGET: &str = "DLBRIDGE_FUZZ_TARGET";
-
-#[derive(Debug, Args)]
-pub(crate) struct Options {
-    /// The targets to run; default: all
-    #[arg(value_parser = target_name)]
-    targets: Vec<String>,
-    /// How long each target runs
-    #[arg(long, default_value_t = 20)]
-    seconds: u64,
-    /// The seed of the random inputs
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Add inputs that reach new code to the corpus, and remove those that nothing needs
-    #[arg(long)]
-    keep: bool,
-    /// Run under AddressSanitizer, with a nightly Rust
-    #[arg(long)]
-    asan: bool,
-}
-
-fn targets() -> Vec<String> {
-    files_in("fuzz/corpus", "txt").iter().map(|file| stem(file)).collect()
-}
-
-fn target_name(name: &str) -> Result<String, String> {
-    let all = targets();
-    let problem = || format!("expected one of {}", all.join(", "));
-    all.iter().find(|known| *known == name).cloned().ok_or_else(problem)
-}
 
 /// Runs all targets, or the given ones.
 pub(crate) fn run(options: &Options) -> Result<()> {

@@ -9,9 +9,9 @@ use clap::Parser;
 use pulldown_cmark::{CodeBlockKind, Event, Tag, TagEnd};
 use xshell::cmd;
 
+use crate::arguments::Cli;
 use crate::python::{Set, Venv};
 use crate::shell::{files, line_of, report, root, target};
-use crate::{Cli, doctor, workspace};
 
 /// mkdocs's configuration, with the order of the pages.
 const CONFIGURATION: &str = "docs/mkdocs.yml";
@@ -32,14 +32,14 @@ const CARGO: &[&str] = &["add", "new", "run", "test"];
 /// Modules that `python -m` runs.
 const MODULES: &[&str] = &["dlbridge", "pip", "venv"];
 
-/// Makes pages, and prints where the first one is.
-pub(crate) fn print(make: fn(&Venv) -> Result<PathBuf>) -> Result<()> {
-    let page = make(&Venv::ready(&[Set::named("guide")?])?)?;
+/// Makes the pages, and prints where the landing page is.
+pub(crate) fn run() -> Result<()> {
+    let page = build(&Venv::ready(&[Set::named("guide")?])?)?;
     println!("{}", page.display());
     Ok(())
 }
 
-/// Checks every page of the repository and renders them all; returns the first one rendered.
+/// Checks every page of the repository and renders them all; returns the landing page.
 pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
     let (sh, folder) = (&venv.sh, target().join("guide"));
     sh.remove_path(&folder)?;
@@ -68,27 +68,7 @@ pub(crate) fn build(venv: &Venv) -> Result<PathBuf> {
     sh.write_file(&copy, configuration)?;
     // Not `--quiet`, which would leave warnings uncounted.
     cmd!(sh, "python -m mkdocs build --strict --config-file {copy}").run()?;
-    Ok(folder.join("html/index.html"))
-}
-
-/// The guide behind a landing page, with the documentation of the crates and the doctor's page; returns
-/// the landing page.
-pub(crate) fn site(venv: &Venv) -> Result<PathBuf> {
-    let (sh, site, guide) = (&venv.sh, target().join("site"), target().join("guide"));
-    build(venv)?;
-    let libraries = workspace::libraries()?;
-    let packages = libraries.iter().flat_map(|library| ["--package", library.name()]);
-    cmd!(sh, "cargo doc --all-features --no-deps {packages...}").run()?;
-    sh.remove_path(&site)?;
-    sh.create_dir(&site)?;
-    std::fs::rename(guide.join("html"), site.join("guide"))?;
-    let (documentation, api) = (target().join("doc"), site.join("api"));
-    cmd!(sh, "cp -r {documentation} {api}").run()?;
-    for page in doctor::pages(venv)? {
-        sh.copy_file(page, &site)?;
-    }
-    sh.copy_file(guide.join("landing.html"), site.join("index.html"))?;
-    Ok(site.join("index.html"))
+    Ok(folder.join("index.html"))
 }
 
 /// A block of code.

@@ -2,23 +2,16 @@
 //! the command that installs it.
 
 use anyhow::Result;
-use clap::Args;
 use xshell::cmd;
 
+use crate::arguments::Lint as Options;
 use crate::python::{Set, Venv};
 use crate::shell::{succeeds, target};
 use crate::steps::{Steps, skip};
-use crate::{api, guide, house, workspace};
+use crate::{guide, house, package, shell, workspace};
 
 /// Crates that take most of the time of all adapters' crates.
 const LARGE: [&str; 7] = ["arrow", "burn", "candle", "faer", "image", "nalgebra", "safetensors"];
-
-#[derive(Debug, Args)]
-pub(crate) struct Options {
-    /// Only the libraries with the oldest Rust and the oldest dependencies that they support
-    #[arg(long)]
-    oldest: bool,
-}
 
 /// Runs all checks, or those with other compilers.
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -55,9 +48,9 @@ pub(crate) fn steps(steps: &mut Steps, beside: &[&str]) -> Result<()> {
         let _python = sh.push_dir("python");
         Ok(cmd!(sh, "python -m mypy").run()?)
     });
+    steps.step("packed crates", || package::pack_and_drop(sh));
     steps.step("house rules", house::check);
     steps.step("guide", || guide::build(&venv).map(drop));
-    steps.step("public API", api::check);
     steps.step("licences and advisories", || {
         if !succeeds(cmd!(sh, "cargo deny --version")) {
             return skip("cargo install cargo-deny --locked");
@@ -67,7 +60,7 @@ pub(crate) fn steps(steps: &mut Steps, beside: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Each library that has features, with none, with each one, and with those over large crates at once. These
+/// Each library that has features, with none, with each one, whose examples run, and with those over large crates at once. These
 /// cannot interact, since each adapter has a folder of its own, and most of the time goes into their crates.
 /// (The step `clippy` has all; `cargo xtask package` builds each one alone.)
 fn each_feature(venv: &Venv) -> Result<()> {
@@ -82,6 +75,22 @@ fn each_feature(venv: &Venv) -> Result<()> {
         clippy(&["--no-default-features"])?;
         let is_large = |feature: &String| LARGE.iter().any(|name| feature.starts_with(name));
         let (large, small): (Vec<_>, Vec<_>) = features.into_iter().partition(is_large);
+        let adapters = shell::root().join(library.folder()).join("src/adapters/mod.rs");
+        let adapters = std::fs::read_to_string(adapters).unwrap_or_default();
+        for feature in &small {
+            // The examples on its page; with all features, another one may give them what they lack.
+            let chosen = "--no-default-features --features".split(' ');
+            let adapter = feature.replace('-', "_");
+            if !adapters.contains(&format!("pub mod {adapter}")) {
+                continue;
+            }
+            let page = format!("adapters::{adapter}");
+            cmd!(
+                venv.sh,
+                "cargo test --quiet --doc --package {name} {chosen...} {feature} -- {page}"
+            )
+            .run()?;
+        }
         for chosen in small.into_iter().chain((!large.is_empty()).then(|| large.join(","))) {
             clippy(&["--no-default-features", "--features", &chosen])?;
         }

@@ -102,6 +102,12 @@ fn pack_and_use(venv: &Venv, steps: &mut Steps) -> Result<()> {
     Ok(cmd!(sh, "ls -sh {packed}").run()?)
 }
 
+/// Packs the crates, and keeps nothing.
+pub(crate) fn pack_and_drop(sh: &Shell) -> Result<()> {
+    let scratch = sh.create_temp_dir()?;
+    pack_crates(sh, scratch.path(), &scratch.path().join("crates"))
+}
+
 /// Packs the crates as the index gets them, and unpacks each one into a folder of its name.
 fn pack_crates(sh: &Shell, packed: &Path, crates: &Path) -> Result<()> {
     let publish = cmd!(sh, "cargo publish --dry-run --no-verify --allow-dirty --workspace");

@@ -14,12 +14,11 @@ use crate::shell::{answer, files_in, root, shell, stem, target};
 use crate::workspace;
 
 /// The oldest Python that the wheel supports.
-const OLDEST: (u64, u64) = (3, 10);
+const OLDEST: (u64, u64) = (3, 11);
 /// Names the Python for `.venv`; no other is tried then.
 pub(crate) const CHOICE: &str = "DLBRIDGE_PYTHON";
 /// Otherwise, the first that is usable.
-const NAMES: &str =
-    "python3 python3.15 python3.14 python3.13 python3.12 python3.11 python3.10 python";
+const NAMES: &str = "python3 python3.15 python3.14 python3.13 python3.12 python3.11 python";
 /// Prints the version, whether the build is free-threaded, where Python and its library are installed,
 /// and whether virtual environments can be made.
 const QUESTIONS: &str = "\

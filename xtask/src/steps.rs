@@ -172,11 +172,13 @@ impl Steps {
         !self.ended.iter().any(|row| row.contains(FAILED))
     }
 
-    /// A table in Markdown, why tests were skipped, and the sum of the tests.
+    /// A table in Markdown, why tests were skipped, the rows of failed steps again, since a long log is
+    /// read from its end, and the sum of the tests.
     fn summary(&self) -> String {
         let mut text = "| step | seconds | outcome |\n| --- | ---: | --- |\n".to_owned();
         let all = format!("| in all | {:.1} | |", self.started.elapsed().as_secs_f32());
-        for line in self.ended.iter().chain([&all]).chain(&self.left_out) {
+        let failed = self.ended.iter().filter(|row| row.contains(FAILED));
+        for line in self.ended.iter().chain([&all]).chain(&self.left_out).chain(failed) {
             text += &format!("{line}\n");
         }
         text + &self.tally.iter().map(|tally| format!("\n{tally}\n")).collect::<String>()
@@ -331,6 +333,9 @@ mod tests {
         assert_eq!(steps.tally, Some(tally(3, 1, 1)));
         assert_eq!(steps.ended[0], "| beside: fuzz | 0.0 | skipped: no compiler |");
         assert_eq!(steps.left_out, ["- Julia: CUDA: no GPU (1)"]);
+        let summary = steps.summary();
+        let end: Vec<&str> = summary.lines().rev().take(3).collect();
+        assert_eq!(end, ["3 passed, 1 failed, 1 skipped", "", &*steps.ended[1]]);
         assert!(!steps.finish());
     }
 

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
 use xshell::cmd;
 
+use crate::arguments::{Suite, Test as Options};
 use crate::python::{RELEASE, Set, Venv, others, resolve, test_profile};
 use crate::shell::{debug_folder, files_in, root, stem, target};
 use crate::steps::{Steps, Tally, skip};
 use crate::workspace::{self, Member};
-use crate::{With, cross, julia};
+use crate::{cross, julia};
 
 /// The Python tests, those of the doctor included, and the configuration of both.
 const PYTHON_TESTS: [&str; 4] = ["-c", "python/pyproject.toml", "python/tests", "doctor/tests"];
@@ -30,40 +30,6 @@ const LONG: [&str; 3] = [
     "a_hundred_thousand_messages_leak_nothing",
 ];
 const NOT_LONG: [&str; 2] = ["-m", "not long"];
-
-#[derive(Debug, Args)]
-pub(crate) struct Options {
-    #[command(flatten)]
-    with: With,
-    /// The core's tests in Rust and the Python tests without the slow ones, in a few minutes
-    #[arg(long, conflicts_with = "with")]
-    quick: bool,
-    /// The tests to run; default: all but the long ones
-    suite: Option<Suite>,
-    /// Arguments for the suite's test runner
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    args: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Suite {
-    /// cargo test alone
-    Rust,
-    /// pytest alone
-    Python,
-    /// pytest on a Python without the GIL
-    FreeThreaded,
-    /// pytest on Python 3.15, with the GIL and without, over one wheel
-    Abi3t,
-    /// The tests of `dlbridge-pyo3` with older versions of PyO3
-    Pyo3,
-    /// The tests of `dlbridge-operators` with the oldest PyTorch and JAX, and with the newest (several GB)
-    Operators,
-    /// The core's tests on aarch64, 32-bit x86 and big-endian s390x, under QEMU
-    Cross,
-    /// The Julia package alone; arguments are files of its folder `test`
-    Julia,
-}
 
 /// Runs all tests, or those of one suite with arguments for its test runner.
 pub(crate) fn run(options: &Options) -> Result<()> {

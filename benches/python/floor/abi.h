@@ -72,7 +72,6 @@ PyObject *first_element(const void *data);
 PyObject *read_tensor(const Tensor *tensor);
 PyObject *read_capsule(PyObject *module, PyObject *array);
 PyObject *read_exchange(PyObject *module, PyObject *array);
-PyObject *read_borrowed(PyObject *module, PyObject *array);
 /* The sum of one or two vectors of float64: of their elements, or of the products. */
 PyObject *call_capsule(PyObject *module, PyObject *const *arrays, Py_ssize_t count);
 PyObject *call_exchange(PyObject *module, PyObject *const *arrays, Py_ssize_t count);
@@ -83,15 +82,7 @@ PyObject *share(PyObject *module, PyObject *nothing);
 PyObject *make(PyObject *module, PyObject *nothing);
 PyObject *make_exchange(PyObject *module, PyObject *like);
 
-/* numpy.c: other ways to NumPy's memory than DLPack. */
-int numpy_ready(void);
-PyObject *read_buffer(PyObject *module, PyObject *array);
-PyObject *read_buffer_for_call(PyObject *module, PyObject *array);
-/* The same as `read_buffer`, of one axis. */
+/* buffer.c: the buffer protocol. */
 PyObject *read_line(PyObject *module, PyObject *list);
-PyObject *read_array_struct(PyObject *module, PyObject *array);
-PyObject *read_array_interface(PyObject *module, PyObject *array);
-PyObject *read_array_object(PyObject *module, PyObject *array);
-PyObject *read_array_object_for_call(PyObject *module, PyObject *array);
 
 #endif

@@ -1,5 +1,5 @@
 /* The floor: the least that a correct extension written by hand does for each path.
- * The paths stand in import.c, export.c and numpy.c; this names them for Python.
+ * The paths stand in import.c, export.c and buffer.c; this names them for Python.
  */
 #include "abi.h"
 
@@ -21,18 +21,11 @@ static PyMethodDef functions[] = {
     {"ignore", ignore, METH_O, "Give a number whatever the argument is."},
     {"read", read_capsule, METH_O, "Own the tensor of __dlpack__."},
     {"read_exchange", read_exchange, METH_O, "Own the tensor of the C exchange API."},
-    {"read_borrowed", read_borrowed, METH_O, "Borrow through the C exchange API."},
     {"call_one", FASTCALL(call_capsule), "Sum the vectors of __dlpack__."},
     {"call_two", FASTCALL(call_capsule), "The same."},
     {"call_one_exchange", FASTCALL(call_exchange), "Sum vectors of the C exchange API."},
     {"call_two_exchange", FASTCALL(call_exchange), "The same."},
-    {"read_buffer", read_buffer, METH_O, "Own a buffer."},
-    {"read_buffer_for_call", read_buffer_for_call, METH_O, "Own a buffer on the stack."},
     {"read_line", read_line, METH_O, "Own a buffer of one axis."},
-    {"read_array_struct", read_array_struct, METH_O, "Own an __array_struct__."},
-    {"read_array_interface", read_array_interface, METH_O, "Own an __array_interface__."},
-    {"read_array_object", read_array_object, METH_O, "Own an ndarray and look into it."},
-    {"read_array_object_for_call", read_array_object_for_call, METH_O, "Look into an ndarray."},
     {"share", share, METH_NOARGS, "A new tensor, read and dropped."},
     {"make", make, METH_NOARGS, "An object with a new tensor."},
     {"make_exchange", make_exchange, METH_O, "A new array of the argument's type."},
@@ -48,7 +41,7 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit_bench_floor(void) {
     PyObject *module = PyModule_Create(&definition);
-    if (module && (import_ready() || numpy_ready() || export_ready(module))) {
+    if (module && (import_ready() || export_ready(module))) {
         Py_CLEAR(module);
     }
 #ifdef Py_GIL_DISABLED

@@ -203,16 +203,3 @@ PyObject *call_exchange(PyObject *module, PyObject *const *arrays, Py_ssize_t co
     (void)module;
     return call(arrays, count, take_exchange);
 }
-
-PyObject *read_borrowed(PyObject *module, PyObject *array) {
-    (void)module;
-    const Exchange *table = exchange_of(array);
-    if (table && !table->borrow) {
-        return read_exchange(module, array);
-    }
-    Tensor tensor;
-    if (!table || table->borrow(array, &tensor)) {
-        return NULL;
-    }
-    return read_tensor(&tensor);
-}

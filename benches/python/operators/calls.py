@@ -21,6 +21,8 @@ sys.path.append(str(Path(__file__).parent.parent))
 from measure import Case, Work, count, measure_time, record
 
 FOLDER = Path(importlib.import_module("bench_meter").__file__).parent
+# How many calls one call of the compiled loop makes, and how many rows an array has.
+LOOPS = 1000
 # An implementation, the function, and its arguments.
 Row = tuple[str, Callable[..., Any], tuple[Any, ...]]
 
@@ -65,6 +67,14 @@ def torch_calls(is_counted: bool) -> Iterator[tuple[str, list[Row]]]:
     plain = {"floor": ops.bench_torch.scale, "torch-stable": ops.bench_torch_stable.scale}
     plain |= {"dlbridge": ours.scale.torch, "dlbridge-call": ours.scale}
     yield "torch", [(name, operator, (x, 2.0)) for name, operator in plain.items()]
+    rows = torch.ones(20 * LOOPS, 4)
+    yield (
+        "torch-rows",
+        [
+            ("floor", ops.bench_torch.scale_rows, (rows, 2.0)),
+            ("dlbridge", ours.scale.torch, (rows, 2.0)),
+        ],
+    )
     yield "torch-with-gradient", [(name, one, (x, 2.0)) for name, one in operators.items()]
     yield (
         "torch-gradient",
@@ -81,10 +91,6 @@ def torch_calls(is_counted: bool) -> Iterator[tuple[str, list[Row]]]:
 
     names = ("floor", "custom-op", "dlbridge")
     yield "torch-compile", [(name, compiled(operators[name]), (x,)) for name in names]
-
-
-# How many calls one call of the compiled loop makes.
-LOOPS = 1000
 
 
 def jax_calls(is_counted: bool) -> Iterator[tuple[str, list[Row]]]:

@@ -1,7 +1,7 @@
 //! Measures dlbridge and its peers in Rust. Prints tab-separated lines, from which `cargo xtask
 //! bench rust` creates tables.
 //!
-//! `dlbridge-bench-rust shares|views|reads|sizes|threads|processes` measures. For a tool that counts
+//! `dlbridge-bench-rust shares|views|reads|processes` measures. For a tool that counts
 //! instructions, `shares GROUP CASE COUNT` runs one case COUNT times, `views COUNT` all loops, and
 //! `processes WAY BYTES COUNT READERS` sends COUNT batches, by a socket (0) or a channel (1).
 
@@ -11,8 +11,6 @@ mod processes;
 #[cfg(target_arch = "x86_64")]
 mod reads;
 mod shares;
-mod sizes;
-mod threads;
 mod views;
 
 #[global_allocator]
@@ -28,8 +26,6 @@ fn main() {
         (Some("views"), &[times]) => views::count(times),
         #[cfg(target_arch = "x86_64")]
         (Some("reads"), []) => reads::measure(),
-        (Some("sizes"), []) => sizes::measure(),
-        (Some("threads"), []) => threads::measure(),
         #[cfg(target_os = "linux")]
         (Some("processes"), []) => processes::measure(),
         #[cfg(target_os = "linux")]
@@ -40,7 +36,7 @@ fn main() {
             println!("{:.0} messages/s, {:.2} us of the CPU each", 1.0 / seconds, cpu * 1e6);
         }
         _ => panic!(
-            "expected shares, views, reads, sizes, threads or processes; to count: shares 0 1 100, views 100"
+            "expected shares, views, reads or processes; to count: shares 0 1 100, views 100"
         ),
     }
 }

@@ -283,6 +283,9 @@ enum dlb_status dlb_from_legacy(struct DLManagedTensor *managed, struct dlb_tens
 // Imports a Python object's memory: through the C exchange API of its type, through `__dlpack__`,
 // or from a capsule, which is renamed. `request` may be null. No exception may be set.
 //
+// An object that requires grad (PyTorch, Paddle) is read-only, because automatic differentiation would not
+// record what is written: import its `detach()` to write.
+//
 // Memory of a device is ready on the stream that was asked for. Where none was, `dlb_info.stream`
 // is the producer's current stream if its type has an exchange table; otherwise it is ready on the
 // device's default stream.
@@ -355,9 +358,9 @@ enum dlb_status dlb_export(const struct dlb_memory *memory, struct dlb_tensor **
 // ---- Release a tensor ----
 
 // Gives up a reference. With the last one the producer's deleter runs, on this thread. For a tensor
-// of a Python object that may mean to wait for the GIL; once Python is being shut down, a thread
-// without the GIL leaks such a tensor. CPython before 3.14 ends a thread that it finds waiting then
-// (`pthread_exit`), later ones stop it.
+// of a Python object that may mean to wait for the GIL. Python's exit waits for releases under way; after
+// that, a thread without the GIL leaks such a tensor. On a thread that is in another interpreter than
+// the tensor's, the deleter runs in the next call of this library in the right one.
 //
 // A Python exception that is set stays set; one that a deleter leaves goes to `sys.unraisablehook`,
 // if the library has used Python before. Does nothing for null.
@@ -436,11 +439,14 @@ enum dlb_status dlb_queue_release(struct dlb_queue *queue, struct dlb_tensor *te
 size_t dlb_queue_drain(struct dlb_queue *queue);
 
 // Moves up to `capacity` tokens out of the queue, in no particular order, and returns their
-// number; 0 for null. Each stands for an export that is no longer used. Call it until it returns
-// less than `capacity`: `wake` is called again only once the queue has no tokens.
+// number; 0 for null, also where `tokens` is null. Each stands for an export that is no longer used.
+// Call it until it returns less than `capacity`: `wake` is called again only once the queue has no
+// tokens.
 //
-// Requires: `queue` is null or a live queue; `tokens` can be written for `capacity` pointers.
-size_t dlb_queue_take(struct dlb_queue *queue, void **tokens, size_t capacity);
+// Requires: `queue` is null or a live queue; `tokens` is null or can be written for `capacity` pointers.
+size_t dlb_queue_take(struct dlb_queue *queue,
+                      void **tokens,
+                      size_t capacity);
 
 // The number of tokens and tensors in the queue; 0 for null.
 //

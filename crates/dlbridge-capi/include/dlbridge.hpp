@@ -15,6 +15,7 @@
 
 #include <dlbridge.h>
 
+#include <array>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +33,20 @@
 #include <span>
 #endif
 
+// Names differ with and without exceptions and with and without `std::span`, so that objects of all kinds can
+// be linked together.
+#if defined(__cpp_exceptions) && defined(__cpp_lib_span)
+#define DLB_NAMESPACE with_exceptions_and_std_span
+#elif defined(__cpp_exceptions)
+#define DLB_NAMESPACE with_exceptions
+#elif defined(__cpp_lib_span)
+#define DLB_NAMESPACE without_exceptions_with_std_span
+#else
+#define DLB_NAMESPACE without_exceptions
+#endif
+
 namespace dlb {
+inline namespace DLB_NAMESPACE {
 
 // A failure: its status, and its message as `what()`.
 class error : public std::runtime_error {
@@ -99,13 +113,25 @@ class span {
 public:
     constexpr span() noexcept = default;
     constexpr span(T *data, std::size_t size) noexcept : data_(data), size_(size) {}
+    // A span of constants from one of the same numbers.
+    template <class U, class = std::enable_if_t<std::is_convertible_v<U (*)[], T (*)[]>>>
+    constexpr span(const span<U> &other) noexcept : data_(other.data()), size_(other.size()) {}
 
     constexpr T *data() const noexcept { return data_; }
     constexpr std::size_t size() const noexcept { return size_; }
     constexpr bool empty() const noexcept { return size_ == 0; }
     constexpr T &operator[](std::size_t index) const noexcept { return data_[index]; }
+    constexpr T &front() const noexcept { return data_[0]; }
+    constexpr T &back() const noexcept { return data_[size_ - 1]; }
     constexpr T *begin() const noexcept { return data_; }
     constexpr T *end() const noexcept { return data_ + size_; }
+
+    constexpr span first(std::size_t count) const noexcept { return {data_, count}; }
+    constexpr span last(std::size_t count) const noexcept { return {data_ + (size_ - count), count}; }
+    // The elements from `offset` on, by default all of them.
+    constexpr span subspan(std::size_t offset, std::size_t count = std::size_t(-1)) const noexcept {
+        return {data_ + offset, count == std::size_t(-1) ? size_ - offset : count};
+    }
 
 private:
     T *data_ = nullptr;
@@ -115,10 +141,9 @@ private:
 
 namespace detail {
 
+// Only these: a `std::complex<long double>` has no type of DLPack.
 template <class T>
-struct is_complex : std::false_type {};
-template <class T>
-struct is_complex<std::complex<T>> : std::true_type {};
+constexpr bool is_complex = std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
 
 inline result<void> done(dlb_status status) {
     if (status == DLB_STATUS_OK) return std::monostate();
@@ -135,12 +160,13 @@ result<T> made(dlb_status status, U &value) {
 } // namespace detail
 
 // The type of DLPack for a number of C++.
-template <class T>
+template <class Number>
 constexpr dlb_dtype dtype_of() {
+    using T = std::remove_cv_t<Number>;
     constexpr auto bits = static_cast<std::uint8_t>(sizeof(T) * 8);
     if constexpr (std::is_same_v<T, bool>) return {DLB_TYPE_BOOL, bits, 1};
     else if constexpr (std::is_integral_v<T>) return {std::is_signed_v<T> ? DLB_TYPE_INT : DLB_TYPE_UINT, bits, 1};
-    else if constexpr (detail::is_complex<T>::value) return {DLB_TYPE_COMPLEX, bits, 1};
+    else if constexpr (detail::is_complex<T>) return {DLB_TYPE_COMPLEX, bits, 1};
     else {
         static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
                       "no type of DLPack: name one where a function takes it");
@@ -223,6 +249,7 @@ public:
     // The same to be written; fails for read-only memory, too.
     template <class T>
     result<span<T>> mutable_elements(dlb_dtype dtype = dtype_of<T>()) {
+        static_assert(!std::is_const_v<T>, "elements to write are not constant");
         return elements_as<T>(dtype, DLB_EXPECT_WRITABLE);
     }
 
@@ -238,11 +265,17 @@ public:
     result<legacy> into_legacy() && { return consumed<legacy>(dlb_into_legacy); }
     // A new reference to a Python object. On a thread that is attached to Python.
     result<_object *> into_python() && { return consumed<_object *>(dlb_into_python); }
+    // The same for a capsule, which one consumer takes.
+    result<_object *> into_capsule(bool is_versioned = true) && {
+        return consumed<_object *>([=](dlb_tensor *tensor, _object **out) {
+            return dlb_into_capsule(tensor, is_versioned, out);
+        });
+    }
 
 private:
-    template <class T, class Pointer>
-    result<T> consumed(dlb_status (*into)(dlb_tensor *, Pointer **)) {
-        Pointer *made = nullptr;
+    template <class T, class Into>
+    result<T> consumed(Into into) {
+        std::remove_reference_t<decltype(*std::declval<T>())> *made = nullptr;
         dlb_status status = into(handle_, &made);
         if (status == DLB_STATUS_OK) handle_ = nullptr;
         return detail::made<T>(status, made);
@@ -315,30 +348,121 @@ result<tensor> share(std::unique_ptr<Owner> owner, dlb_memory memory) {
     return detail::made<tensor>(status, made);
 }
 
-// A tensor that has a vector's numbers, in row-major order; by default with one axis.
-template <class T>
-result<tensor> share(std::vector<T> values, std::vector<std::int64_t> shape = {-1}) {
-    static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no array of elements");
-    if (shape.size() == 1 && shape[0] == -1) shape[0] = static_cast<std::int64_t>(values.size());
-    std::size_t rest = values.size();
+// The same with an owner that other code keeps as well.
+template <class Owner, class Memory, class = std::enable_if_t<std::is_same_v<Memory, dlb_memory>>>
+result<tensor> share(std::shared_ptr<Owner> owner, Memory memory) {
+    return share(std::make_unique<std::shared_ptr<Owner>>(std::move(owner)), memory);
+}
+
+namespace detail {
+
+// A tensor over the numbers of a container in `owner`, in row-major order.
+template <class Owner, class Container>
+result<tensor> share_elements(Owner owner, Container &values, std::vector<std::int64_t> shape) {
+    using T = std::remove_pointer_t<decltype(values.data())>;
+    const std::size_t size = values.size();
+    if (shape.size() == 1 && shape[0] == -1) shape[0] = static_cast<std::int64_t>(size);
+    std::size_t rest = size;
     bool fits = true, is_empty = false;
     for (std::int64_t extent : shape) {
         is_empty |= extent == 0;
         fits &= extent > 0 && rest % static_cast<std::size_t>(extent) == 0;
         if (extent > 0) rest /= static_cast<std::size_t>(extent);
     }
-    if (is_empty ? !values.empty() : !fits || rest != 1 || values.empty())
-        return error(DLB_STATUS_INVALID,
-                     "shape: expected one of " + std::to_string(values.size()) + " elements");
-    auto owner = std::make_unique<std::vector<T>>(std::move(values));
+    if (is_empty ? size != 0 : !fits || rest != 1 || size == 0)
+        return error(DLB_STATUS_INVALID, "shape: expected one of " + std::to_string(size) + " elements");
     dlb_memory memory{};
-    memory.data = owner->data();
+    memory.data = const_cast<std::remove_const_t<T> *>(values.data());
+    memory.flags = std::is_const_v<T> ? DLB_FLAG_READ_ONLY : 0;
     memory.shape = shape.data();
     memory.device = {DLB_DEVICE_CPU, 0};
     memory.dtype = dtype_of<T>();
     memory.rank = static_cast<std::int32_t>(shape.size());
     return share(std::move(owner), memory);
 }
+
+} // namespace detail
+
+// A tensor that has a vector's numbers, in row-major order; by default with one axis.
+template <class T>
+result<tensor> share(std::vector<T> values, std::vector<std::int64_t> shape = {-1}) {
+    static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no array of elements");
+    auto owner = std::make_unique<std::vector<T>>(std::move(values));
+    auto &kept = *owner;
+    return detail::share_elements(std::move(owner), kept, std::move(shape));
+}
+
+// The same with an array's numbers.
+template <class T, std::size_t N>
+result<tensor> share(std::array<T, N> values, std::vector<std::int64_t> shape = {-1}) {
+    auto owner = std::make_unique<std::array<T, N>>(std::move(values));
+    auto &kept = *owner;
+    return detail::share_elements(std::move(owner), kept, std::move(shape));
+}
+
+// The same with the numbers of a container that other code keeps as well. It must not be resized while a tensor has it.
+// A constant container is read-only.
+template <class Container>
+result<tensor> share(std::shared_ptr<Container> values, std::vector<std::int64_t> shape = {-1}) {
+    if (!values) return error(DLB_STATUS_INVALID, "values: expected a container, found a null pointer");
+    auto &kept = *values;
+    return detail::share_elements(std::move(values), kept, std::move(shape));
+}
+
+// Named tensors in a sealed memory file (Linux). They stay valid without it.
+class sealed {
+public:
+    // Opens the file of a descriptor, which stays the caller's to close. Its sender need not be trusted.
+    static result<sealed> open(int descriptor) {
+        dlb_sealed *opened = nullptr;
+        dlb_status status = dlb_sealed_open(descriptor, &opened);
+        return detail::made<sealed>(status, opened);
+    }
+
+    // Makes a file with copies of tensors.
+    static result<sealed> copy(const std::vector<std::pair<std::string, dlb::tensor>> &tensors) {
+        std::vector<const char *> names;
+        std::vector<const dlb_tensor *> handles;
+        for (const auto &[name, tensor] : tensors) {
+            names.push_back(name.c_str());
+            handles.push_back(tensor.get());
+        }
+        dlb_sealed *made = nullptr;
+        dlb_status status = dlb_sealed_copy(names.data(), handles.data(), names.size(), &made);
+        return detail::made<sealed>(status, made);
+    }
+
+    // Takes a file over.
+    explicit sealed(dlb_sealed *owned) noexcept : handle_(owned) {}
+
+    dlb_sealed *get() const noexcept { return handle_.get(); }
+    // The file's descriptor, to be sent. It is closed with this object.
+    int descriptor() const noexcept { return dlb_sealed_descriptor(get()); }
+
+    std::vector<std::string> names() const {
+        std::vector<std::string> names;
+        for (std::size_t i = 0; i < dlb_sealed_count(get()); i++) names.push_back(dlb_sealed_name(get(), i));
+        return names;
+    }
+
+    // A read-only tensor over the file's memory.
+    result<dlb::tensor> tensor(const std::string &name) const { return found(dlb_sealed_tensor, name); }
+    // A writable one. The first write to a page copies it; the file does not change.
+    result<dlb::tensor> private_tensor(const std::string &name) const { return found(dlb_sealed_private, name); }
+
+private:
+    template <class Find>
+    result<dlb::tensor> found(Find find, const std::string &name) const {
+        dlb_tensor *tensor = nullptr;
+        dlb_status status = find(get(), name.c_str(), &tensor);
+        return detail::made<dlb::tensor>(status, tensor);
+    }
+
+    struct closer {
+        void operator()(dlb_sealed *sealed) const noexcept { dlb_sealed_close(sealed); }
+    };
+    std::unique_ptr<dlb_sealed, closer> handle_;
+};
 
 // A queue of releases for a chosen thread. `wake` is as for `dlb_queue_new`.
 class queue {
@@ -385,6 +509,9 @@ private:
     std::unique_ptr<dlb_queue, closer> handle_;
 };
 
+} // namespace DLB_NAMESPACE
 } // namespace dlb
+
+#undef DLB_NAMESPACE
 
 #endif // DLBRIDGE_HPP

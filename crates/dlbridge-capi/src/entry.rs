@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::mem::ManuallyDrop;
+use std::mem::{self, ManuallyDrop};
 
 use dlbridge::ffi::catch;
 
@@ -14,8 +14,15 @@ use crate::error::{Error, Result, Status};
 /// fields at the end of a struct and constants are only added.
 pub const DLB_API_VERSION: u32 = 2;
 
+/// The messages of a thread that are valid. C may still read both.
+struct Messages {
+    last: Option<CString>,
+    /// The last one of calls within a call that is over, if no failure followed.
+    nested: Option<CString>,
+}
+
 thread_local! {
-    static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
+    static MESSAGES: RefCell<Messages> = const { RefCell::new(Messages { last: None, nested: None }) };
 }
 
 /// The message of a panic.
@@ -40,10 +47,15 @@ pub(crate) fn contained<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
 
 /// Runs deleters in an entry without a status: what fails in them does not replace the last message.
 pub(crate) fn silent<T>(body: impl FnOnce() -> T) -> T {
-    // Not dropped if CPython ends the thread in `body` (`python::release`).
-    let last = ManuallyDrop::new(LAST.try_with(|last| last.take()).ok().flatten());
+    let last = MESSAGES.try_with(|messages| messages.borrow_mut().last.take());
+    // Not dropped if the call of `dlb_attempt` unwinds.
+    let last = ManuallyDrop::new(last.ok().flatten());
     let result = body();
-    let _ = LAST.try_with(|place| place.replace(ManuallyDrop::into_inner(last)));
+    let _ = MESSAGES.try_with(|messages| {
+        let messages = &mut *messages.borrow_mut();
+        let nested = mem::replace(&mut messages.last, ManuallyDrop::into_inner(last));
+        messages.nested = nested.or(messages.nested.take());
+    });
     result
 }
 
@@ -61,7 +73,9 @@ fn failed(error: Error) -> Status {
 
 fn remember(message: &str) {
     // A thread that is ending has no place for messages any more.
-    let _ = LAST.try_with(|last| last.replace(Some(c_text(message))));
+    let _ = MESSAGES.try_with(|messages| {
+        messages.replace(Messages { last: Some(c_text(message)), nested: None })
+    });
 }
 
 /// A text as C reads it. A zero byte would end it: it is escaped.
@@ -73,7 +87,8 @@ pub(crate) fn c_text(text: &str) -> CString {
 /// this library, and is valid until the next call on this thread that fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlb_last_error() -> *const c_char {
-    let message = LAST.try_with(|last| last.borrow().as_ref().map(|text| text.as_ptr()));
+    let message =
+        MESSAGES.try_with(|messages| messages.borrow().last.as_ref().map(|text| text.as_ptr()));
     message.ok().flatten().unwrap_or(c"".as_ptr())
 }
 
@@ -112,10 +127,17 @@ unsafe fn attempt(
         None => guarded(|| Err(Error::Invalid("call: expected a function, found a null pointer")))
             as c_int,
     };
-    let text = LAST.try_with(|last| last.take()).ok().flatten().unwrap_or_default();
-    let text = if status == 0 { "" } else { text.to_str().unwrap_or_default() };
-    // SAFETY: the caller's duty.
-    unsafe { write_text(text, message, size) };
+    let written = MESSAGES.try_with(|messages| {
+        let messages = messages.borrow();
+        let text = messages.last.as_ref().filter(|_| status != 0);
+        let text = text.map_or("", |text| text.to_str().unwrap_or_default());
+        // SAFETY: the caller's duty.
+        unsafe { write_text(text, message, size) }
+    });
+    if written.is_err() {
+        // SAFETY: the same.
+        unsafe { write_text("", message, size) };
+    }
     status
 }
 

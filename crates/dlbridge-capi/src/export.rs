@@ -16,7 +16,7 @@ use crate::entry::guarded;
 use crate::error::{Error, NULL_OUT, NULL_TENSOR, Result, Status};
 use crate::handle::{Origin, TensorHandle};
 use crate::info::{DataType, DeviceId};
-use crate::python::{self, PyObject, Python};
+use crate::python::{self, PyObject};
 use crate::queue::{self, ReleaseQueue, Token};
 use crate::sized;
 
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn dlb_export_python(
     let export = || {
         // SAFETY: the caller's duty.
         let memory = unsafe { Validated::new(memory) }?;
-        let python = Python::attached()?;
+        let python = python::attached()?;
         // SAFETY: the same.
         Ok(python::object(python, || unsafe { memory.export() })?.into_raw())
     };
@@ -249,7 +249,7 @@ pub unsafe extern "C" fn dlb_into_python(
         check_tensor(tensor)?;
         // SAFETY: the caller's duty, and not null.
         let take = || unsafe { TensorHandle::consume(tensor, true) };
-        Ok(python::object(Python::attached()?, take)?.into_raw())
+        Ok(python::object(python::attached()?, take)?.into_raw())
     };
     // SAFETY: the caller's duty.
     unsafe { write_out(out, export) }
@@ -275,7 +275,7 @@ pub unsafe extern "C" fn dlb_into_capsule(
         }
         // SAFETY: the caller's duty, and not null.
         let take = || unsafe { TensorHandle::consume(tensor, versioned != 0) };
-        Ok(python::capsule(Python::attached()?, versioned != 0, take)?.into_raw())
+        Ok(python::capsule(python::attached()?, versioned != 0, take)?.into_raw())
     };
     // SAFETY: the caller's duty.
     unsafe { write_out(out, export) }

@@ -72,8 +72,7 @@ impl TensorHandle {
         (!handle.is_null()).then(|| unsafe { Arc::from_raw(handle) })
     }
 
-    /// Gives up a reference. The last one runs the deleter, which may wait for the GIL: CPython may end
-    /// the thread then, so no frame from here to the entry has anything to drop.
+    /// Gives up a reference. The last one runs the deleter, which may wait for the GIL.
     ///
     /// # Safety
     ///
@@ -81,14 +80,8 @@ impl TensorHandle {
     pub(crate) unsafe fn release(handle: *const Self) {
         // SAFETY: the caller's duty.
         let last = unsafe { Self::own(handle) }.and_then(Arc::into_inner);
-        if let Some(mut last) = last.map(ManuallyDrop::new) {
-            let Self { tensor, origin, .. } = &mut *last;
-            // SAFETY: taken once: the handle is not dropped (R7).
-            let delete = || unsafe { ManuallyDrop::drop(tensor) };
-            silent(|| match origin {
-                Origin::C => python::undisturbed(delete),
-                Origin::Python => python::release(delete),
-            });
+        if let Some(last) = last {
+            silent(|| drop(last));
         }
     }
 
@@ -130,14 +123,14 @@ impl TensorHandle {
     }
 }
 
-/// Runs the deleter, in a consumer's call of the deleter of an export.
+/// Runs the deleter.
 impl Drop for TensorHandle {
     fn drop(&mut self) {
-        // SAFETY: dropped once, here, unless `consume` or `release` took it (R7).
-        let delete = || unsafe { ManuallyDrop::drop(&mut self.tensor) };
+        // SAFETY: taken once, here, unless `consume` took it and the handle is not dropped (R7).
+        let tensor = unsafe { ManuallyDrop::take(&mut self.tensor) };
         match self.origin {
-            Origin::C => python::undisturbed(delete),
-            Origin::Python => python::release_nested(delete),
+            Origin::C => python::undisturbed(|| drop(tensor)),
+            Origin::Python => python::release(tensor),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::entry::{contained, guarded, silent};
 use crate::error::{Error, NULL_OUT, Result, Status};
 use crate::handle::{Origin, TensorHandle};
 use crate::info::{Stream, TensorInfo};
-use crate::python::{self, PyObject, Python};
+use crate::python::{self, PyObject};
 use crate::sized;
 
 /// Options for importing from a Python producer. Set `struct_size`, and zero the other fields:
@@ -76,11 +76,7 @@ unsafe fn import_managed<M: ManagedTensor>(managed: *mut M, out: *mut *mut Tenso
             return Err(NULL_MANAGED);
         }
         // SAFETY: the caller's duty.
-        Ok((
-            unsafe { Tensor::from_raw(managed) }.map_err(|rejected| rejected.into_parts().1)?,
-            Origin::C,
-            None,
-        ))
+        Ok((unsafe { Tensor::from_raw(managed) }?, Origin::C, None))
     };
     // SAFETY: the caller's duty.
     unsafe { write_tensor(out, import) }
@@ -146,6 +142,9 @@ pub unsafe extern "C" fn dlb_delete_legacy(managed: *mut DLManagedTensor) {
 /// Imports a Python object's memory: through the C exchange API of its type, through `__dlpack__`,
 /// or from a capsule, which is renamed. `request` may be null. No exception may be set.
 ///
+/// An object that requires grad (PyTorch, Paddle) is read-only, because automatic differentiation would not
+/// record what is written: import its `detach()` to write.
+///
 /// Memory of a device is ready on the stream that was asked for. Where none was, `dlb_info.stream`
 /// is the producer's current stream if its type has an exchange table; otherwise it is ready on the
 /// device's default stream.
@@ -172,7 +171,7 @@ pub unsafe extern "C" fn dlb_from_python(
         if request.is_some_and(|asked| asked.reserved != [0; 6]) {
             return Err(RESERVED);
         }
-        let python = Python::attached()?;
+        let python = python::attached()?;
         // SAFETY: the caller's duty.
         let object = unsafe { python.borrow(object) }.ok_or(NULL_OBJECT)?;
         let stream = request.filter(|asked| asked.has_stream != 0).map(|asked| asked.stream);
@@ -232,9 +231,9 @@ pub unsafe extern "C" fn dlb_is_legacy_read_only(tensor: *const TensorHandle) ->
 }
 
 /// Gives up a reference. With the last one the producer's deleter runs, on this thread. For a tensor
-/// of a Python object that may mean to wait for the GIL; once Python is being shut down, a thread
-/// without the GIL leaks such a tensor. CPython before 3.14 ends a thread that it finds waiting then
-/// (`pthread_exit`), later ones stop it.
+/// of a Python object that may mean to wait for the GIL. Python's exit waits for releases under way; after
+/// that, a thread without the GIL leaks such a tensor. On a thread that is in another interpreter than
+/// the tensor's, the deleter runs in the next call of this library in the right one.
 ///
 /// A Python exception that is set stays set; one that a deleter leaves goes to `sys.unraisablehook`,
 /// if the library has used Python before. Does nothing for null.
@@ -243,7 +242,7 @@ pub unsafe extern "C" fn dlb_is_legacy_read_only(tensor: *const TensorHandle) ->
 ///
 /// `tensor` is null or a reference that the caller owns.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn dlb_release(tensor: *mut TensorHandle) {
+pub unsafe extern "C" fn dlb_release(tensor: *mut TensorHandle) {
     // SAFETY: the caller's duty.
     unsafe { TensorHandle::release(tensor) };
 }

@@ -9,7 +9,7 @@
 //! | a `DLManagedTensorVersioned *` or `DLManagedTensor *` | a checked tensor | [`dlb_from_versioned`], [`dlb_from_legacy`] |
 //! | a `PyObject *` | the same | [`dlb_from_python`] |
 //! | a tensor | its address, shape, type, device | [`dlb_tensor_info`] |
-//! | a tensor | whether it is read-only only for want of a flag | [`dlb_is_legacy_read_only`] |
+//! | a tensor | whether it counts as read-only because its legacy descriptor has no flag | [`dlb_is_legacy_read_only`] |
 //! | a tensor | to check that my code can use it | [`dlb_expect`] |
 //! | a tensor | a copy | [`dlb_copy`] |
 //! | a shape | a tensor of zeros, aligned to 64 bytes | [`dlb_new`] |

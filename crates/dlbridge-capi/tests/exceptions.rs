@@ -50,6 +50,7 @@ fn exceptions_are_neither_lost_nor_left() {
     let _ = FAIL.set(host.function("PyErr_NoMemory"));
     the_first_export_keeps_the_callers(&host);
     deleters_leave_none(&host);
+    deleters_of_rejected_tensors_leave_none(&host);
     tables_leave_none(&host);
 }
 
@@ -110,6 +111,30 @@ fn deleters_leave_none(host: &Host) {
     }
     // Python's hook is told.
     assert!(host.truth("said == [MemoryError] * 4"), "said");
+}
+
+unsafe extern "C" fn give_broken(_: *mut c_void, out: *mut *mut DLManagedTensorVersioned) -> c_int {
+    let managed = managed();
+    // SAFETY: exported, and owned here.
+    unsafe { &mut *managed }.dl_tensor.ndim = -1;
+    // SAFETY: a place of the caller.
+    unsafe { out.write(managed) };
+    0
+}
+
+/// A table whose tensors are rejected.
+static BROKEN: Table = Table::new(give_broken, stream);
+
+fn deleters_of_rejected_tensors_leave_none(host: &Host) {
+    BROKEN.publish(host, "broken");
+    host.run("class Broken:\n __dlpack_c_exchange_api__ = broken\nsaid.clear()");
+    let (object, mut tensor) = (host.eval("Broken()"), ptr::null_mut());
+    // SAFETY: a live object, on the thread that started Python.
+    let status = unsafe { dlb_from_python(object, ptr::null(), &mut tensor) };
+    assert_eq!(status, Status::Refused);
+    assert!(host.is_calm(), "the deleter's exception stays set");
+    assert!(host.truth("said == [MemoryError]"), "Python's hook is told");
+    host.drop(object);
 }
 
 unsafe extern "C" fn give(_: *mut c_void, out: *mut *mut DLManagedTensorVersioned) -> c_int {

@@ -31,6 +31,20 @@ fn request() -> Request {
 
 /// Imports what an expression gives, and tells the stream that it is ready on.
 fn import(host: &Host, code: &str, request: Request) -> Result<Option<usize>, (Status, String)> {
+    let read = |info: &TensorInfo| (info.has_stream == 1).then_some(info.stream.addr());
+    import_and(host, code, request, read)
+}
+
+fn is_read_only(host: &Host, code: &str) -> bool {
+    import_and(host, code, request(), |info| info.flags & DLB_FLAG_READ_ONLY != 0).expect(code)
+}
+
+fn import_and<T>(
+    host: &Host,
+    code: &str,
+    request: Request,
+    read: impl FnOnce(&TensorInfo) -> T,
+) -> Result<T, (Status, String)> {
     let object = host.eval(code);
     let mut tensor = ptr::null_mut();
     // SAFETY: a live object, on the thread that started Python.
@@ -42,11 +56,10 @@ fn import(host: &Host, code: &str, request: Request) -> Result<Option<usize>, (S
     // SAFETY: a tensor that was imported just now.
     let info = unsafe { dlb_tensor_info(tensor) };
     // SAFETY: it belongs to the tensor.
-    let info = unsafe { &*info };
-    let stream = (info.has_stream == 1).then_some(info.stream.addr());
+    let found = read(unsafe { &*info });
     // SAFETY: released once.
     unsafe { dlb_release(tensor) };
-    Ok(stream)
+    Ok(found)
 }
 
 fn refusal(host: &Host, code: &str) -> (Status, String) {
@@ -297,6 +310,14 @@ fn torch_has_the_last_word(host: &Host) {
     }
     for (code, word) in [("ones.as_subclass(Own)", "mine"), ("ones.as_subclass(Hook)", "hooked")] {
         assert_eq!(refusal(host, code), (Status::Python, format!("BufferError: {word}")), "{code}");
+    }
+    // Autograd does not record what C writes.
+    host.run("leaf = torch.ones(2, requires_grad=True)\nclass Asks(torch.Tensor): pass");
+    for code in ["leaf", "leaf * 2", "torch.nn.Parameter(ones)", "leaf.as_subclass(Asks)"] {
+        assert!(is_read_only(host, code), "{code}");
+    }
+    for code in ["ones", "leaf.detach()", "ones.as_subclass(Asks)"] {
+        assert!(!is_read_only(host, code), "{code}");
     }
     // Their memory does not hold their values.
     host.run("x = torch.tensor([1 + 2j, 3 - 4j]).conj()");

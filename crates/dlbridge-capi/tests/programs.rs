@@ -65,6 +65,82 @@ fn cpp_program_with_the_wrapper() {
     }
 }
 
+/// A complex number without a type of DLPack does not compile.
+#[test]
+fn cpp_numbers_without_a_type_are_refused() {
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("long_double.cpp");
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    for (number, compiles) in [("double", true), ("long double", false)] {
+        let code =
+            format!("#include <dlbridge.hpp>\nauto d = dlb::dtype_of<std::complex<{number}>>();\n");
+        std::fs::write(&source, code).unwrap();
+        let mut compiler = Command::new("c++");
+        compiler.args(["-std=c++17", "-fsyntax-only", "-I"]).arg(&include).arg(&source);
+        assert_eq!(compiler.output().unwrap().status.success(), compiles, "{number}");
+    }
+}
+
+/// An object without exceptions does not change what another one does at a failure.
+#[test]
+fn cpp_objects_with_and_without_exceptions_are_linked() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let source = |name: &str, code: &str| {
+        let source = folder.join(name);
+        std::fs::write(&source, format!("#include <dlbridge.hpp>\n{code}")).unwrap();
+        source
+    };
+    let quiet =
+        source("quiet.cpp", "int quiet() { return dlb::zeros<float>({2}).value().rank(); }\n");
+    let object = folder.join("quiet.o");
+    let mut compiler = Command::new("c++");
+    compiler.args(["-std=c++17", "-fno-exceptions", "-fPIC", "-c", "-I"]);
+    compiler.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"));
+    succeed(compiler.arg(&quiet).arg("-o").arg(&object));
+    let throws = source(
+        "throws.cpp",
+        "int quiet();\nint main() {\n try { dlb::zeros<float>({-1}).value(); }\n \
+         catch (const dlb::error &) { return quiet() == 1 ? 0 : 2; }\n return 1; }\n",
+    );
+    // The linker takes the first copy of a function.
+    let mut link = vec![object.display().to_string()];
+    link.extend(shared_library());
+    let text = throws.display().to_string();
+    let mut compiler = Command::new("c++");
+    compiler.args(["-std=c++17", "-I"]).arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"));
+    let program = folder.join("throws");
+    succeed(compiler.arg(&link[0]).arg(&text).args(&link[1..]).arg("-o").arg(&program));
+    succeed(&mut Command::new(program));
+}
+
+/// `dlb::span` is a class of its own in C++17, and `std::span` in C++20, so that no function of both has one name.
+#[test]
+fn cpp_objects_of_two_standards_are_linked() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    let object = |name: &str, standard: &str| {
+        let (source, object) = (folder.join(name).with_extension("cpp"), folder.join(name));
+        let code = format!(
+            "#include <dlbridge.hpp>\n#include <typeinfo>\n\
+             const char *{name}() {{ return typeid(dlb::tensor).name(); }}\n"
+        );
+        std::fs::write(&source, code).unwrap();
+        let mut compiler = Command::new("c++");
+        compiler.args([standard, "-fPIC", "-c", "-I"]).arg(&include).arg(&source);
+        succeed(compiler.arg("-o").arg(&object));
+        object
+    };
+    let objects = [object("of_17", "-std=c++17"), object("of_20", "-std=c++20")];
+    let main = folder.join("standards.cpp");
+    let code = "#include <cstring>\nconst char *of_17();\nconst char *of_20();\n\
+                int main() { return std::strcmp(of_17(), of_20()) == 0; }\n";
+    std::fs::write(&main, code).unwrap();
+    let program = folder.join("standards");
+    let mut compiler = Command::new("c++");
+    compiler.arg(&main).args(&objects).args(shared_library());
+    succeed(compiler.arg("-o").arg(&program));
+    succeed(&mut Command::new(program));
+}
+
 #[test]
 fn pkg_config_finds_the_library_in_a_folder_with_a_space() {
     if Command::new("pkg-config").arg("--version").output().is_err() {

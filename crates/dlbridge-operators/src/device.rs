@@ -6,7 +6,59 @@ use std::ops::Deref;
 use dlbridge::{Element, Tensor};
 
 use crate::Failure;
-use crate::operator::{Inner, Value, other_kind};
+use crate::kind::Scalar;
+
+/// The value of one argument of a call of the CUDA function.
+#[derive(Debug)]
+pub struct DeviceValue<'a>(pub(crate) OnDevice<'a>);
+
+#[derive(Debug)]
+pub(crate) enum OnDevice<'a> {
+    Read(&'a Tensor),
+    Write(&'a Tensor),
+    Absent,
+    Scalar(Scalar),
+}
+
+/// The values of all arguments, in order.
+pub type DeviceValues<'a> = Vec<DeviceValue<'a>>;
+
+impl<'a> DeviceValue<'a> {
+    pub(crate) fn view<T: Element>(self) -> Option<DeviceView<'a, T>> {
+        match self.0 {
+            OnDevice::Read(tensor) => Some(DeviceView { tensor, element: PhantomData }),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn view_mut<T: Element>(self) -> Option<DeviceViewMut<'a, T>> {
+        match self.0 {
+            OnDevice::Write(tensor) => {
+                let view = DeviceView { tensor, element: PhantomData };
+                Some(DeviceViewMut { view, element: PhantomData })
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_absent(&self) -> bool {
+        matches!(self.0, OnDevice::Absent)
+    }
+
+    pub(crate) fn scalar(&self) -> Option<Scalar> {
+        if let OnDevice::Scalar(scalar) = self.0 { Some(scalar) } else { None }
+    }
+
+    /// So many values, for the parameters of a function.
+    ///
+    /// # Errors
+    ///
+    /// If there are more or fewer.
+    #[doc(hidden)]
+    pub fn exactly<const N: usize>(values: DeviceValues<'a>) -> Result<[Self; N], Failure> {
+        values.try_into().map_err(|_| Failure::of_count())
+    }
+}
 
 /// A tensor in CUDA memory to read: shape, strides, dtype, device and address, by the [`Tensor`] that it is.
 ///
@@ -23,15 +75,6 @@ pub struct DeviceView<'a, T> {
 pub struct DeviceViewMut<'a, T> {
     view: DeviceView<'a, T>,
     element: PhantomData<&'a mut T>,
-}
-
-impl<'a, T: Element> DeviceView<'a, T> {
-    pub(crate) fn new(value: &'a Value<'_>) -> Result<Self, Failure> {
-        match &value.0 {
-            Inner::Input(tensor) => Ok(Self { tensor: tensor.tensor(), element: PhantomData }),
-            _ => other_kind("a tensor to read"),
-        }
-    }
 }
 
 impl<T> DeviceView<'_, T> {
@@ -54,18 +97,6 @@ impl<T> DeviceView<'_, T> {
             )));
         }
         Ok(self.pointer())
-    }
-}
-
-impl<'a, T: Element> DeviceViewMut<'a, T> {
-    pub(crate) fn new(value: &'a mut Value<'_>) -> Result<Self, Failure> {
-        match &value.0 {
-            Inner::Output(tensor) => {
-                let view = DeviceView { tensor: tensor.tensor(), element: PhantomData };
-                Ok(Self { view, element: PhantomData })
-            }
-            _ => other_kind("a tensor to fill"),
-        }
     }
 }
 

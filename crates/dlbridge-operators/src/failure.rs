@@ -12,6 +12,19 @@ impl Failure {
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
+
+    /// The failure for an argument that is of another kind than its parameter.
+    #[doc(hidden)]
+    #[cold]
+    #[must_use]
+    pub fn of_kind(name: &str) -> Self {
+        Self(format!("{name}: expected what the parameter says, found an argument of another kind"))
+    }
+
+    #[cold]
+    pub(crate) fn of_count() -> Self {
+        Self("called with another number of arguments".to_owned())
+    }
 }
 
 impl fmt::Display for Failure {
@@ -23,6 +36,8 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 impl From<dlbridge::Error> for Failure {
+    #[cold]
+    #[inline(never)]
     fn from(error: dlbridge::Error) -> Self {
         Self(error.to_string())
     }
@@ -47,8 +62,16 @@ impl From<&str> for Failure {
     }
 }
 
+mod sealed {
+    pub trait Sealed {}
+}
+
 /// What an operator's function returns: nothing, or a `Result` whose error becomes the framework's exception.
-pub trait Outcome {
+#[diagnostic::on_unimplemented(
+    message = "an operator's function cannot return `{Self}`",
+    note = "it returns nothing, or a `Result<(), E>` where `E` is `Failure`, `dlbridge::Error`, `String` or `&str`"
+)]
+pub trait Outcome: sealed::Sealed {
     /// The result of the call.
     ///
     /// # Errors
@@ -57,13 +80,19 @@ pub trait Outcome {
     fn into_result(self) -> Result<(), Failure>;
 }
 
+impl sealed::Sealed for () {}
+
 impl Outcome for () {
+    #[inline(always)]
     fn into_result(self) -> Result<(), Failure> {
         Ok(())
     }
 }
 
+impl<E: Into<Failure>> sealed::Sealed for Result<(), E> {}
+
 impl<E: Into<Failure>> Outcome for Result<(), E> {
+    #[inline(always)]
     fn into_result(self) -> Result<(), Failure> {
         self.map_err(Into::into)
     }

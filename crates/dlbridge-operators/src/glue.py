@@ -7,16 +7,15 @@ It has the names of `shapes.py`, which runs before it.
 import functools
 import math
 import struct
-from pathlib import Path
 
 
-def make_torch(about, register, module):
+def make_torch(about, register, keep, module):
     import torch
 
-    folder = Path(torch.__file__).parent
-    library = lambda name: next(map(str, folder.glob(f"lib/*{name}.*")), None)
-    known = known_in_torch()
-    has_autograd = register(library("torch_cpu"), known, library("torch_cuda"))
+    libraries = library_of_torch("torch_cpu"), library_of_torch("torch_cuda")
+    # Inference mode, which excludes autograd's keys, would decide for later calls.
+    with torch.inference_mode(False):
+        has_autograd = register(libraries[0], known_in_torch(), libraries[1])
     name = f"{about['namespace']}::{about['name']}"
     operator = getattr(getattr(torch.ops, about["namespace"]), about["name"])
     count = len(about["inputs"])
@@ -29,7 +28,7 @@ def make_torch(about, register, module):
                 f"{name}: expected tensors on one device, found {', '.join(sorted(devices))}; use x.to(...)"
             )
         found = each(lambda tensor: str(tensor.dtype).removeprefix("torch."), tensors)
-        dtypes = output_dtypes(about, found)
+        dtypes = output_dtypes(about, found, "{}.to(torch.{})")
         shapes = output_shapes(about, each(lambda tensor: tensor.shape, tensors))
         return single(
             [
@@ -55,27 +54,29 @@ def make_torch(about, register, module):
             return None, None
         return results, tuple(0 for _ in results) if isinstance(results, tuple) else 0
 
-    torch.library.register_fake(name, fake)
-    torch.library.register_vmap(name, batched)
+    torch.library.register_fake(name, keeping(about, keep, fake))
+    torch.library.register_vmap(name, keeping(about, keep, batched, 2))
     if in_place(about):
         written_in_torch(about, operator.default)
     elif about["backward"]:
 
         def setup_context(ctx, inputs, output):
-            ctx.save_for_backward(*inputs[:count])
+            results = many(output) if about["with_results"] else ()
+            ctx.save_for_backward(*results, *inputs[:count])
             ctx.scalars = inputs[count:]
 
         def backward(ctx, *gradients):
-            tensors = ctx.saved_tensors
+            saved = ctx.saved_tensors
+            tensors = saved[len(saved) - count :]
             function = getattr(module, about["backward"]).torch
-            found = many(function(*gradients, *tensors, *ctx.scalars))
+            found = many(function(*gradients, *saved, *ctx.scalars))
             total = lambda gradient, axes: gradient.sum(axes, keepdim=True)
             found = gradients_of(
                 about, found, tensors, is_differentiable, lambda tensor: None, total
             )
             return (*found, *(None for _ in ctx.scalars))
 
-        differentiate(about, operator, has_autograd, backward, setup_context)
+        differentiate(about, operator, has_autograd, keep, backward, setup_context)
     else:
 
         def no_backward(ctx, *gradients):
@@ -83,7 +84,7 @@ def make_torch(about, register, module):
                 f"{name} has no gradient: declare `backward = ...` in Rust, or pass x.detach()"
             )
 
-        differentiate(about, operator, has_autograd, no_backward)
+        differentiate(about, operator, has_autograd, keep, no_backward)
     return operator
 
 
@@ -100,9 +101,19 @@ def written_in_torch(about, operator):
             raise RuntimeError(
                 f"{name} changes a tensor in place and has no gradient: pass x.detach(), or use torch.no_grad()"
             )
-        torch.autograd.graph.increment_version([arguments[at] for at in written])
+        if has_tangent(tensors):
+            raise RuntimeError(
+                f"{name} changes a tensor in place and has no derivative in forward mode"
+            )
         with torch._C._AutoDispatchBelowAutograd():
             keyset = keyset & torch._C._after_autograd_keyset
+            return operator.redispatch(keyset, *arguments)
+
+    def counted(keyset, *arguments):
+        # Below autograd, because `torch.inference_mode` skips that.
+        torch.autograd.graph.increment_version([arguments[at] for at in written])
+        with torch._C._AutoDispatchBelowADInplaceOrView():
+            keyset = keyset & torch._C._after_ADInplaceOrView_keyset
             return operator.redispatch(keyset, *arguments)
 
     def resolved(*arguments):
@@ -115,15 +126,19 @@ def written_in_torch(about, operator):
         values = lambda tensor: tensor.resolve_conj().resolve_neg()
         return operator(*each(values, arguments[:count]), *arguments[count:])
 
-    library = torch.library.Library(about["namespace"], "FRAGMENT")
-    library.impl(about["name"], checked, "Autograd", with_keyset=True)
-    library.impl(about["name"], resolved, "Conjugate")
-    library.impl(about["name"], resolved, "Negative")
-    # Deleting it would remove the function.
-    LIBRARIES.append(library)
+    library = library_for(about)
+    for key, function in (("Autograd", checked), ("ADInplaceOrView", counted)):
+        library.impl(about["name"], complete(about, function, 1), key, with_keyset=True)
+    for key in ("Conjugate", "Negative"):
+        library.impl(about["name"], complete(about, resolved), key)
 
 
-LIBRARIES = []
+def has_tangent(tensors):
+    from torch.autograd import forward_ad
+
+    if getattr(forward_ad, "_current_level", 0) < 0:
+        return False
+    return any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
 
 
 def make_jax(about, targets, module):
@@ -179,7 +194,9 @@ def make_jax(about, targets, module):
                     f"{about['name']}: {tensor_name}: expected an array, found None"
                 )
         found = each(lambda tensor: tensor.dtype.name, tensors)
-        dtypes = [found[at] for at in written] + output_dtypes(about, found)
+        dtypes = [found[at] for at in written] + output_dtypes(
+            about, found, "{}.astype(jnp.{})"
+        )
         shapes = aligned(about, each(lambda tensor: tensor.shape, tensors))
         results = [shapes[at] for at in written] + output_shapes(about, shapes)
         for shape in results:
@@ -219,9 +236,17 @@ def make_jax(about, targets, module):
         def function(*tensors):
             return call(tensors, values)
 
-        def backward(tensors, gradients):
+        def forward(*tensors):
+            results = function(*tensors)
+            return results, (
+                many(results) if about["with_results"] else (),
+                tensors,
+            )
+
+        def backward(saved, gradients):
+            results, tensors = saved
             other = getattr(module, about["backward"]).jax
-            found = many(other(*many(gradients), *tensors, *values))
+            found = many(other(*many(gradients), *results, *tensors, *values))
             total = lambda gradient, axes: gradient.sum(axes, keepdims=True)
             none = lambda tensor: np.zeros(tensor.shape, jax.dtypes.float0)
             is_floating = lambda tensor: jax.numpy.issubdtype(tensor.dtype, np.inexact)
@@ -234,7 +259,7 @@ def make_jax(about, targets, module):
                 for gradient, tensor in zip(found, tensors)
             )
 
-        function.defvjp(lambda *tensors: (function(*tensors), tensors), backward)
+        function.defvjp(forward, backward)
         return function
 
     # Compiled for each list of scalars, which are constants of an XLA custom call.
@@ -249,6 +274,9 @@ def make_jax(about, targets, module):
         return tensor if isinstance(tensor, jax.Array) else jax.numpy.asarray(tensor)
 
     def function(*arguments):
+        missing = len(about["parameters"]) - len(arguments)
+        if 0 < missing <= len(about["defaults"]):
+            arguments += (None,) * missing
         tensors = each(array, arguments[:count])
         return compiled(packed(arguments[count:]))(*tensors)
 

@@ -41,7 +41,8 @@
 //!   batches, and the result's shape follows, also for the symbolic sizes of a compiler. `(...)` shows the
 //!   function whole arrays, broadcast to one shape.
 //! - **Gradients** are computed by another operator, `backward = NAME` behind the signature: from the gradients of
-//!   the results, the inputs and the scalars, it fills the gradients of the inputs. Those of a broadcast input are summed.
+//!   the results, the results if it asks for them, the inputs and the scalars, it fills the gradients of the inputs. Those
+//!   of a broadcast input are summed.
 //! - **Errors** of a `Result`, and panics, are exceptions of the framework.
 //! - Nothing is linked: PyTorch's functions are found in the library that is loaded (its stable C shim), NumPy's in its
 //!   table, and XLA brings its own. With an older PyTorch, the function works on tensors that need no gradient, without the operator.
@@ -50,25 +51,43 @@
 //!   tensors of PyTorch and JAX. It gets device memory ([`DeviceView`], [`DeviceViewMut`]) instead of views. The feature
 //!   `cudarc-0_19` makes the stream one of cudarc. Not yet tested on a GPU.
 //!
-//! XLA calls handlers on its own threads, NumPy its loops without the GIL.
+//! XLA calls handlers on its own threads, NumPy its loops without the GIL. The crate does not compile with `panic = "abort"`,
+//! because errors pass through PyTorch's frames as C++'s exceptions.
 
+// Errors pass through the frames of a kernel as C++'s exceptions, and a panic becomes one.
+#[cfg(not(panic = "unwind"))]
+compile_error!(
+    "dlbridge-operators needs `panic = \"unwind\"`: with `abort`, each error of an operator would end the process"
+);
+
+mod argument;
 mod call;
+mod declaration;
+mod definition;
 mod device;
 mod failure;
+mod kind;
 mod operator;
 mod python;
 mod raw;
 mod signature;
+mod writable;
 
+pub use argument::InPlace;
+#[doc(hidden)]
+pub use argument::{Argument, Instance, Launch, Parameter};
+pub use definition::Operator;
+#[doc(hidden)]
+pub use definition::{Backward, Definition, check_declaration};
+#[doc(hidden)]
+pub use device::{DeviceValue, DeviceValues};
 pub use device::{DeviceView, DeviceViewMut};
 pub use dlbridge::{View, ViewMut};
-pub use failure::{Failure, Outcome};
+pub use failure::Failure;
 #[doc(hidden)]
-pub use operator::BorrowMut;
-pub use operator::{Argument, InPlace, Instance, Kind, Launch, Operator};
-pub use operator::{Parameter, Value};
+pub use failure::Outcome;
 pub use python::AddOperator;
 pub use raw::attach::attach;
-pub use raw::stream::DeviceStream;
 #[doc(hidden)]
-pub use signature::Parsed;
+pub use raw::rows::Rows;
+pub use raw::stream::DeviceStream;

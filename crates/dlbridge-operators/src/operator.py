@@ -1,9 +1,7 @@
-"""The Python object of an operator. It has the names of `glue.py`, which runs before it."""
-# ruff: noqa: F821
+"""The Python object of an operator. It imports little, because every extension module runs this."""
 
 import contextlib
 import importlib
-import inspect
 import os
 import sys
 import threading
@@ -50,24 +48,35 @@ class Operator:
 
     def __init__(self, about, ways, module):
         self._about, self._module, self._made = about, module, {}
-        self._eager, self._register, self._targets, self._make_ufunc = ways
-        self._count, self._arity = len(about["inputs"]), len(about["parameters"])
+        self._eager, self._register, self._keep, self._targets = ways[:4]
+        self._make_ufunc, self._frameworks = ways[4:]
+        self._names = [name for name, _ in about["parameters"]]
+        self._count, self._arity = len(about["inputs"]), len(self._names)
         self.__name__ = self.__qualname__ = about["name"]
         self.__module__, self.__doc__ = about["module"], about["doc"]
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        self.__signature__ = inspect.Signature(
-            [inspect.Parameter(name, kind) for name, _ in about["parameters"]]
-        )
+
+    @property
+    def __signature__(self):
+        import inspect
+
+        def parameter(name):
+            empty = inspect.Parameter.empty
+            default = None if name in self._about["defaults"] else empty
+            kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+            return inspect.Parameter(name, kind, default=default)
+
+        return inspect.Signature(list(map(parameter, self._names)))
 
     @Once
     def torch(self):
         """The operator of PyTorch, `torch.ops.NAMESPACE.NAME`."""
-        return make_torch(self._about, self._register, self._module)
+        make = self._frameworks().make_torch
+        return make(self._about, self._register, self._keep, self._module)
 
     @Once
     def jax(self):
         """The function of JAX, for `jit`, `vmap` and `grad`."""
-        return make_jax(self._about, self._targets, self._module)
+        return self._frameworks().make_jax(self._about, self._targets, self._module)
 
     @Once
     def ufunc(self):
@@ -76,13 +85,13 @@ class Operator:
 
     def __call__(self, *arguments, **keywords):
         if keywords or len(arguments) != self._arity:
-            arguments = self.__signature__.bind(*arguments, **keywords).args
+            arguments = self._bound(arguments, keywords)
         tensors = arguments[: self._count]
         # A module that another thread is importing has no such class yet, and no tensors.
         torch = getattr(sys.modules.get("torch"), "Tensor", ())
         for tensor in tensors:
             if isinstance(tensor, torch):
-                return self._with_torch(arguments)
+                return self._with_torch(arguments, torch)
         jax = getattr(sys.modules.get("jax"), "Array", ())
         for tensor in tensors:
             if isinstance(tensor, jax):
@@ -90,15 +99,45 @@ class Operator:
                 return function(*arguments)
         return self._eager(*arguments)
 
-    def _with_torch(self, arguments):
+    def _bound(self, arguments, keywords):
+        """All arguments in the order of the parameters."""
+        wrong = lambda words: TypeError(f"{self.__name__}: {words}")
+        if len(arguments) > self._arity:
+            raise wrong(f"expected {self._arity} arguments, found {len(arguments)}")
+        bound, left = list(arguments), dict(keywords)
+        for name in self._names[len(arguments) :]:
+            if name not in left and name not in self._about["defaults"]:
+                raise wrong(f"missing a required argument: {name!r}")
+            bound.append(left.pop(name, None))
+        for name in left:
+            kind = "several values for" if name in self._names else "an unexpected"
+            raise wrong(f"got {kind} argument {name!r}")
+        return tuple(bound)
+
+    def _with_torch(self, arguments, torch):
+        tensors = arguments[: self._count]
         try:
             operator = self.torch
         except ImportError:
-            tensors = arguments[: self._count]
             if any(getattr(x, "requires_grad", False) for x in tensors):
                 raise
             return self._eager(*arguments)
-        return operator(*arguments)
+        try:
+            return operator(*arguments)
+        except RuntimeError:
+            for name, tensor in zip(self._names, tensors):
+                if tensor is not None and not isinstance(tensor, torch):
+                    break
+            else:
+                raise
+        kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+        raise TypeError(
+            f"{self.__name__}: {name}: expected a torch.Tensor as the other arguments are, found {kind}; pass torch.as_tensor({name})"
+        )
+
+    def __reduce__(self):
+        # By its name, as functions are: for `copy.deepcopy`, `pickle` and `torch.save`.
+        return self.__name__
 
     def __repr__(self):
         return f"<operator {self.__module__}.{self.__name__}{self.__signature__}>"

@@ -45,14 +45,22 @@ def output_shapes(about, shapes):
     return [[*leading, *map(size, axes)] for axes in about["outputs"]]
 
 
-def output_dtypes(about, found):
-    """The names of the outputs' dtypes for the names of the inputs'."""
+def output_dtypes(about, found, convert):
+    """The names of the outputs' dtypes for the names of the inputs'. `convert` is how a caller makes another dtype."""
     for inputs, outputs in about["dtypes"]:
         if all(b in (None, a) for a, b in zip(inputs, found)):
             return outputs
-    expected = " or ".join(", ".join(inputs) for inputs, _ in about["dtypes"])
-    found = ", ".join(str(dtype) for dtype in found)
-    raise TypeError(f"{about['name']}: expected {expected}, found {found}")
+    pairs = lambda inputs: ", ".join(map(": ".join, zip(names(about), inputs)))
+    expected = " or ".join(pairs(inputs) for inputs, _ in about["dtypes"])
+    advice = " and ".join(
+        convert.format(name, wanted)
+        for name, wanted, dtype in zip(names(about), about["dtypes"][0][0], found)
+        if dtype not in (None, wanted)
+    )
+    found = ", ".join(dtype for dtype in found if dtype)
+    raise TypeError(
+        f"{about['name']}: expected {expected}, found {found}; convert with {advice}"
+    )
 
 
 TENSORS = ("tensor", "optional", "in place")

@@ -1,9 +1,6 @@
 //! Signatures in the notation of NumPy's generalised ufuncs: `(n,d),(m,d)->(n,m)`.
 //! Invariant: a resolved signature has one extent for each name, and broadcast leading axes.
 
-use std::ffi::CString;
-use std::sync::OnceLock;
-
 use dlbridge::ffi::Dims;
 
 use crate::Failure;
@@ -29,27 +26,6 @@ pub(crate) struct Signature {
     pub(crate) outputs: Vec<Vec<usize>>,
     /// `(...)`: the function sees whole arrays, which are broadcast to one shape.
     pub(crate) is_whole: bool,
-}
-
-/// A signature that is parsed at its first use.
-#[derive(Debug)]
-pub struct Parsed {
-    signature: OnceLock<Result<Signature, Failure>>,
-    /// The names in PyTorch of the operator, and of that which Python differentiates.
-    pub(crate) names: OnceLock<[CString; 2]>,
-}
-
-impl Parsed {
-    /// A signature that is not parsed yet.
-    #[must_use]
-    #[allow(clippy::new_without_default, reason = "a static")]
-    pub const fn new() -> Self {
-        Self { signature: OnceLock::new(), names: OnceLock::new() }
-    }
-
-    pub(crate) fn get(&'static self, text: &str) -> Result<&'static Signature, Failure> {
-        self.signature.get_or_init(|| Signature::parse(text)).as_ref().map_err(Clone::clone)
-    }
 }
 
 /// The extents of a call.
@@ -142,6 +118,11 @@ impl Signature {
     /// The core axes of all operands, the inputs first.
     pub(crate) fn operands(&self) -> impl Iterator<Item = &Vec<usize>> {
         self.inputs.iter().chain(&self.outputs)
+    }
+
+    /// The number of core axes of each operand.
+    pub(crate) fn cores(&self) -> impl Iterator<Item = usize> {
+        self.operands().map(Vec::len)
     }
 }
 

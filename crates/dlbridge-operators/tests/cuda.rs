@@ -1,5 +1,5 @@
-//! Operators on CUDA memory, on the stream that the framework gives. No GPU runs this: the tests run beside a fake
-//! driver, which works as late as CUDA permits. XLA's call frame and PyTorch's C shim are fakes as well, because JAX and
+//! Operators on CUDA memory, on the stream that the framework gives. The tests need no GPU: a fake driver runs the work
+//! of a stream as late as CUDA permits. XLA's call frame and PyTorch's C shim are fakes as well, because JAX and
 //! PyTorch call no kernel for CUDA without a GPU.
 #![cfg(feature = "cudarc-0_19")]
 #![allow(unsafe_code, reason = "queues work of a driver")]
@@ -66,6 +66,13 @@ fn clear_on_cuda(stream: &DeviceStream<'_>, x: DeviceViewMut<'_, f32>) -> Result
 }
 
 operator! {
+    /// Adds a tensor to another one.
+    fn add_(y: View<f32>, x: InPlace<f32>) -> Result<(), dlbridge::Error> as "(n),(n)->" {
+        x.zip_inplace(&y, |x, y| x + y)
+    }
+}
+
+operator! {
     /// Fails with what it is called with.
     fn tells(x: View<f32>, y: View<f32>, z: Option<View<f32>>, factor: f64, out: ViewMut<f32>)
     as "(n),(n),()->()", cuda = tell {
@@ -111,6 +118,7 @@ fn check(program: &str) {
         module.add_operator(copy).expect("added");
         module.add_operator(hasty).expect("added");
         module.add_operator(clear_).expect("added");
+        module.add_operator(add_).expect("added");
         module.add_operator(tells).expect("added");
         module.add_operator(hosts).expect("added");
         let names = PyDict::new(py);

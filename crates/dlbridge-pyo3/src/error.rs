@@ -2,10 +2,16 @@
 //! Invariant: an export or import that is impossible as requested is a `BufferError`, as the array
 //! API standard requires; never a `TypeError`, which consumers interpret as a missing keyword.
 
+use std::borrow::Cow;
+
 use dlbridge::protocol::Refusal;
-use dlbridge::{DescriptorError, ErrorKind, PartError};
-use pyo3::PyErr;
-use pyo3::exceptions::{PyBufferError, PyIndexError, PyMemoryError, PyTypeError, PyValueError};
+use dlbridge::{DescriptorError, ErrorKind, PartError, ShapeField};
+use pyo3::exceptions::{
+    PyBufferError, PyException, PyIndexError, PyMemoryError, PyRecursionError, PyTypeError,
+    PyValueError,
+};
+use pyo3::types::PyString;
+use pyo3::{Py, PyAny, PyErr, PyErrArguments, PyTypeInfo, Python};
 
 /// The error of a function that handles tensors and Python objects.
 ///
@@ -17,14 +23,55 @@ pub enum Error {
     Tensor(dlbridge::Error),
     /// A Python exception.
     Python(PyErr),
+    /// The exception for an object that has no protocol, or whose elements have no dtype of DLPack:
+    /// [`PyTensorLike`](crate::PyTensorLike) has NumPy convert it.
+    Unsupported(PyErr),
 }
 
 /// The result of a function that handles tensors and Python objects.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// An exception with a text. PyO3's own makes the text when it is raised, and without memory for it ends the process:
+/// this one then has none.
+#[doc(hidden)]
+pub fn error_of<E: PyTypeInfo>(text: impl Into<Cow<'static, str>>) -> PyErr {
+    PyErr::new::<E, _>(Text(text.into()))
+}
+
+struct Text(Cow<'static, str>);
+
+impl PyErrArguments for Text {
+    fn arguments(self, py: Python<'_>) -> Py<PyAny> {
+        let text = PyString::from_bytes(py, self.0.as_bytes());
+        text.map_or_else(|_| py.None(), |text| text.into_any().unbind())
+    }
+}
+
 impl Error {
-    pub(crate) fn buffer(message: impl Into<String>) -> Self {
-        Self::Python(PyBufferError::new_err(message.into()))
+    pub(crate) fn buffer(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::Python(error_of::<PyBufferError>(message))
+    }
+
+    /// The error of a tensor that cannot be written as requested.
+    pub(crate) fn of_writing(error: dlbridge::Error) -> Self {
+        match help(&error) {
+            "" => error.into(),
+            _ => Self::buffer(in_python(&error) + RESULT_IN_COPY),
+        }
+    }
+
+    /// Rejects elements that have no dtype of DLPack.
+    pub(crate) fn dtype(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::Unsupported(error_of::<PyBufferError>(message))
+    }
+
+    /// Whether it says that an object cannot do what was asked of it, so that another way may be tried. Interrupts
+    /// and exits say nothing of the object; without memory, or with the stack used up, another way would fail as well.
+    pub(crate) fn is_refusal(&self, py: Python<'_>) -> bool {
+        match self {
+            Self::Tensor(error) => error.kind() != ErrorKind::OutOfMemory,
+            Self::Python(error) | Self::Unsupported(error) => is_refusal(py, error),
+        }
     }
 
     /// Rejects memory under automatic differentiation, which would not record what is done with it.
@@ -35,11 +82,30 @@ impl Error {
     }
 }
 
+/// As [`Error::is_refusal`].
+pub(crate) fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyException>(py)
+        && !error.is_instance_of::<PyMemoryError>(py)
+        && !error.is_instance_of::<PyRecursionError>(py)
+}
+
+/// The value, or `None` for an error that is a refusal.
+pub(crate) fn unless_refused<T, E: Into<Error>>(
+    py: Python<'_>,
+    outcome: std::result::Result<T, E>,
+) -> Result<Option<T>> {
+    match outcome.map_err(Into::into) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_refusal(py) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Tensor(error) => f.write_str(&in_python(error)),
-            Self::Python(error) => error.fmt(f),
+            Self::Python(error) | Self::Unsupported(error) => error.fmt(f),
         }
     }
 }
@@ -48,7 +114,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Tensor(error) => Some(error),
-            Self::Python(error) => Some(error),
+            Self::Python(error) | Self::Unsupported(error) => Some(error),
         }
     }
 }
@@ -71,6 +137,9 @@ impl From<PyErr> for Error {
     }
 }
 
+/// What a caller whose array cannot be written in place must know of a copy.
+pub(crate) const RESULT_IN_COPY: &str = ", and read the result from that copy";
+
 /// The message of a tensor error, with Python's call in place of Rust's.
 pub(crate) fn in_python(error: &dlbridge::Error) -> String {
     let mut message = error.to_string();
@@ -78,6 +147,9 @@ pub(crate) fn in_python(error: &dlbridge::Error) -> String {
         message.truncate(message.len() - rust.len() - "; ".len());
     }
     if let dlbridge::Error::DTypeMismatch { expected, .. } = error {
+        return format!("{message}; pass x.astype(\"{expected}\")");
+    }
+    if let dlbridge::Error::DTypeNotIn { expected: [expected, ..], .. } = error {
         return format!("{message}; pass x.astype(\"{expected}\")");
     }
     message + help(error)
@@ -89,12 +161,20 @@ fn help(error: &dlbridge::Error) -> &'static str {
         dlbridge::Error::Descriptor(DescriptorError::NullData { .. }) => {
             "; a fake tensor (FakeTensorMode, torch.compile) has a shape but no memory"
         }
-        dlbridge::Error::SharedMemory
-        | dlbridge::Error::ReadOnly
+        // Every array of Python is shared, also a copy: the function must change, not its caller.
+        dlbridge::Error::SharedMemory => {
+            "; in the function, read it by view(), write it as a PyTensorMut, or take a PyTensorOf with a promise \
+             that callers leave it alone: struct Stable; unsafe \
+             impl StableArguments for Stable {}"
+        }
+        dlbridge::Error::ReadOnly
         | dlbridge::Error::Overlapping
         | dlbridge::Error::Misaligned { .. } => "; pass a copy: np.array(x), in PyTorch x.clone()",
         dlbridge::Error::NotContiguous { .. } | dlbridge::Error::StrideMismatch { .. } => {
             "; pass np.ascontiguousarray(x), or another framework's x.contiguous()"
+        }
+        dlbridge::Error::ShapeMismatch { field: ShapeField::Rank, .. } => {
+            "; pass x.reshape(...) with as many axes"
         }
         dlbridge::Error::Part(PartError::ReshapeCopies { .. }) => "; pass np.ascontiguousarray(x)",
         dlbridge::Error::NotHostAccessible { .. } => {
@@ -111,19 +191,19 @@ fn help(error: &dlbridge::Error) -> &'static str {
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         let error = match error {
-            Error::Python(error) => return error,
+            Error::Python(error) | Error::Unsupported(error) => return error,
             Error::Tensor(error) => error,
         };
         let message = in_python(&error);
         match error.kind() {
-            ErrorKind::DType => PyTypeError::new_err(message),
-            ErrorKind::Index => PyIndexError::new_err(message),
-            ErrorKind::OutOfMemory => PyMemoryError::new_err(message),
+            ErrorKind::DType => error_of::<PyTypeError>(message),
+            ErrorKind::Index => error_of::<PyIndexError>(message),
+            ErrorKind::OutOfMemory => error_of::<PyMemoryError>(message),
             ErrorKind::Shape
             | ErrorKind::OutOfBounds
             | ErrorKind::UnknownName
-            | ErrorKind::Argument => PyValueError::new_err(message),
-            _ => PyBufferError::new_err(message),
+            | ErrorKind::Argument => error_of::<PyValueError>(message),
+            _ => error_of::<PyBufferError>(message),
         }
     }
 }
@@ -135,7 +215,7 @@ mod tests {
     #[test]
     fn a_message_for_python_names_no_rust_call() {
         let contiguous = dlbridge::Error::NotContiguous { axis: 0, stride: 2, expected: 1 };
-        for error in [dlbridge::Error::ReadOnly, dlbridge::Error::SharedMemory, contiguous] {
+        for error in [dlbridge::Error::ReadOnly, dlbridge::Error::Overlapping, contiguous] {
             let rust = error.help().expect("a copy helps");
             let message = in_python(&error);
             assert!(!message.contains(rust) && !message.contains("to_contiguous"), "{message}");

@@ -47,7 +47,6 @@
 //! | an array to write in place | a view to write | `mut x: PyTensorMut<f32>`, then [`view_mut`](PyTensorOf::view_mut) |
 //! | an algorithm over `&[T]` or `ArrayView` | a slice or an array of the caller's memory | [`as_slice`](PyTensorOf::as_slice), [`as_array`](PyTensorOf::as_array), after one [`StableArguments`] |
 //! | a Python object | a tensor over its memory | [`import`] |
-//! | any array | to borrow it for one call | [`with_borrowed`] |
 //! | any array | the protocol through which it was imported | [`Imported::protocol`] |
 //! | a GPU array and a stream to use it on | to make the stream wait until it is ready | [`ImportOptions::stream`] |
 //! | a GPU array | the stream on which its memory is ready | [`Imported::stream`] |
@@ -73,6 +72,7 @@ mod export;
 mod ffi;
 mod framework;
 mod import;
+mod interpreter;
 mod object;
 mod release;
 mod stream;
@@ -81,11 +81,13 @@ mod types;
 #[doc(hidden)]
 pub use arguments::shapes;
 pub use arguments::{
-    ANY_RANK, ColumnMajor, Constraint, Contiguous, NoGrad, PyTensor, PyTensorLike, PyTensorMut,
-    PyTensorOf, Writable,
+    ANY_RANK, AnyContiguous, ArrayOf, ColumnMajor, Constraint, Contiguous, IntoTensor, Metadata,
+    NoGrad, PyTensor, PyTensorLike, PyTensorMut, PyTensorOf, Writable,
 };
 pub use class::{ExportDlpack, Pickle, dlpack_class};
 pub use dtypes::names::{PyDType, PyDevice};
+#[doc(hidden)]
+pub use error::error_of;
 pub use error::{Error, Result};
 pub use ffi::borrow::{Promised, StableArguments};
 pub use ffi::callbacks::Borrow;
@@ -93,6 +95,6 @@ pub use ffi::class::defer_reference_counts;
 pub use framework::{Allocator, CallerArray, Output};
 #[doc(hidden)]
 pub use import::import_as_consumer;
-pub use import::{CopyMode, ImportOptions, Imported, Protocol, import, with_borrowed};
+pub use import::{CopyMode, ImportOptions, Imported, Protocol, import};
 pub use object::TensorObject;
 pub use stream::Stream;

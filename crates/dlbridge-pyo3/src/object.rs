@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use dlbridge::{ArcTensor, DType, Tensor};
+use dlbridge::{ArcTensor, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
 use crate::ffi::borrow::{self, Reading, give_shared};
+use crate::ffi::buffer::Extents;
 use crate::release::{self, ObjectTensor};
 use crate::stream::{Ready, Stream};
 use crate::{Error, Result, stream};
@@ -28,6 +29,8 @@ pub struct TensorObject {
     pub(crate) ready: Option<Arc<Ready>>,
     /// Whether the memory belongs to a tensor that requires grad, so that it must not be written.
     pub(crate) requires_grad: bool,
+    /// What the buffers of this object point to.
+    pub(crate) extents: Extents,
 }
 
 impl TensorObject {
@@ -53,7 +56,12 @@ impl TensorObject {
             Some(stream) => Ready::on(stream, tensor.device())?.map(Arc::new),
             None => None,
         };
-        Ok(Self { tensor: ObjectTensor::new(tensor), ready, requires_grad })
+        Ok(Self {
+            tensor: ObjectTensor::of(give_shared(tensor)),
+            ready,
+            requires_grad,
+            extents: Extents::default(),
+        })
     }
 
     /// Declares that the memory is ready after the work that is queued on `stream` now. A
@@ -90,7 +98,12 @@ impl TensorObject {
     /// An object over a tensor that is already shared, without a lease.
     pub(crate) fn sharing(tensor: ArcTensor) -> Self {
         let ready = Ready::for_tensor(&tensor).map(Arc::new);
-        Self { tensor: ObjectTensor::of(tensor), ready, requires_grad: false }
+        Self {
+            tensor: ObjectTensor::of(tensor),
+            ready,
+            requires_grad: false,
+            extents: Extents::default(),
+        }
     }
 
     /// The Python object.
@@ -118,7 +131,7 @@ impl TensorObject {
     /// An object over a part of the memory, which is ready when the whole is.
     pub(crate) fn part(&self, tensor: ArcTensor) -> Self {
         let (ready, requires_grad) = (self.ready.clone(), self.requires_grad);
-        Self { tensor: ObjectTensor::of(tensor), ready, requires_grad }
+        Self { tensor: ObjectTensor::of(tensor), ready, requires_grad, extents: Extents::default() }
     }
 
     /// The tensor, borrowed to read it once the host may.
@@ -154,13 +167,13 @@ impl TensorObject {
         Tensor::from(self.tensor.clone())
     }
 
-    /// Checks that Python may write to the memory, and returns the dtype.
+    /// Checks that Python may write to the memory.
     ///
     /// # Errors
     ///
     /// A `BufferError` if the memory is not the host's or read-only, or belongs to a tensor that requires grad,
     /// since automatic differentiation would not record the write.
-    pub fn to_write(&self) -> Result<DType> {
+    pub fn check_writable(&self) -> Result<()> {
         if self.requires_grad {
             return Err(Error::requires_grad("memory to write to", "tensor"));
         }
@@ -178,7 +191,7 @@ impl TensorObject {
         if !device.is_host_accessible() {
             return Err(dlbridge::Error::NotHostAccessible { device }.into());
         }
-        Ok(self.tensor.dtype())
+        Ok(())
     }
 
     /// A tensor over the same memory, which it keeps alive, and borrows to read for as long as Rust has it.

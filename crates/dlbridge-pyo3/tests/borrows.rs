@@ -102,10 +102,10 @@ fn the_error_names_the_argument_and_says_what_the_other_one_does() -> PyResult<(
 import sys
 a = np.zeros(3)
 message = refused(add_to, a, a)
-assert 'found float64[3]' in message and 'another argument, float64[3] at 0x' in message and 'writes a part' in message, message
+assert 'found float64[3]' in message and 'another argument, 24 bytes at 0x' in message and 'writes a part' in message, message
 if sys.version_info >= (3, 11): assert \"'x'\" in message, message
 message = refused(add_from, a, a)
-assert 'found float64[3]' in message and 'another argument, float64[3] at 0x' in message and 'reads a part' in message, message
+assert 'found float64[3]' in message and 'another argument, 24 bytes at 0x' in message and 'reads a part' in message, message
 if sys.version_info >= (3, 11): assert \"'out'\" in message, message
 ")
 }
@@ -175,7 +175,7 @@ fn a_tensor_that_is_shared_in_rust_is_not_written_by_its_clone() {
     assert!(error.to_string().contains("extract"), "{error}");
     let mut own = PyTensorOf::<u64, 1, Writable>::new(Tensor::from(vec![0_u64; 2])).unwrap();
     own.view_mut().fill(1);
-    assert_eq!(own.as_slice::<u64>().unwrap(), [1, 1]);
+    assert_eq!(own.view().to_vec(), [1, 1]);
 }
 
 #[test]

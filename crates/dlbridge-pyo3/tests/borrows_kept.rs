@@ -1,8 +1,6 @@
 //! Tensors that Rust keeps beside arguments: no argument writes their memory meanwhile.
 //! Arguments among themselves are in `borrows.rs`.
 
-#![allow(unsafe_code, reason = "with_borrowed is unsafe")]
-
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,11 +8,11 @@ use std::thread;
 use dlbridge::{ArcTensor, Parts, Tensor};
 use dlbridge_pyo3::{
     ExportDlpack, ImportOptions, PyTensor, PyTensorMut, Result, TensorObject, dlpack_methods,
-    import, with_borrowed,
+    import,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyDict, PyList};
 
 fn zeros(py: Python<'_>, len: usize) -> Bound<'_, PyAny> {
     let numpy = py.import("numpy").expect("NumPy");
@@ -110,7 +108,7 @@ fn the_error_says_that_rust_keeps_a_tensor_and_what_to_do() {
         let tensor = kept(&array);
         let message = refusal(&array.get_item(0).expect("a row")).expect("refused");
         let address = format!("{:#x}", tensor.data_ptr().addr());
-        assert!(message.contains("a tensor that Rust keeps, uint64[2, 3] at"), "{message}");
+        assert!(message.contains("a tensor that Rust keeps, 48 bytes at"), "{message}");
         assert!(message.contains(&address) && message.contains("found uint64[3] at"), "{message}");
         assert!(message.contains("delete the object that keeps it"), "{message}");
     });
@@ -241,6 +239,51 @@ fn an_object_that_keeps_a_tensor_refuses_writers_until_it_is_deleted() {
 }
 
 #[test]
+fn a_tensor_from_a_capsule_or_a_class_is_borrowed_whatever_becomes_of_its_descriptor() {
+    Python::attach(|py| {
+        let versioned = PyDict::new(py);
+        versioned.set_item("max_version", (1, 3)).expect("a dict");
+        for round in 0..10 {
+            let array = zeros(py, 1000);
+            let object = objects(&array).pop().expect("a dlbridge.Tensor");
+            let class = Bound::new(py, Given(object.clone().unbind())).expect("an object");
+            let capsule = object.call_method("__dlpack__", (), Some(&versioned)).expect("capsule");
+            let sources = [capsule, object, class.into_any()];
+            let ways: [fn(&Bound<'_, PyAny>) -> Tensor; 3] = [
+                kept,
+                |object| object.extract::<PyTensor>().expect("readable").into_inner(),
+                |object| {
+                    let mut argument = object.extract::<PyTensor>().expect("readable");
+                    std::mem::replace(&mut *argument, Tensor::from(vec![0_u8]))
+                },
+            ];
+            let tensor = ways[round % 3](&sources[round % 2 * 2]);
+            drop(sources);
+            // Other memory, where a descriptor of the source was.
+            drop(kept(
+                &Bound::new(py, Kept(Tensor::from(vec![0]).into_shared())).expect("an object"),
+            ));
+            let others: Vec<_> = (0..4000).map(|at| vec![1_u8; at % 500]).collect();
+            assert!(!may_write(&array), "round {round}");
+            drop((tensor, others));
+            assert!(may_write(&array));
+        }
+    });
+}
+
+/// Exports an object that Python has.
+#[pyclass(frozen)]
+struct Given(Py<PyAny>);
+
+impl ExportDlpack for Given {
+    fn tensor(&self) -> Result<Tensor> {
+        Python::attach(|py| Ok(self.0.extract::<PyTensor>(py)?.into_inner()))
+    }
+}
+
+dlpack_methods!(Given);
+
+#[test]
 fn python_objects_are_read_under_a_borrow() {
     Python::attach(|py| {
         let array = zeros(py, 3);
@@ -259,28 +302,6 @@ fn python_objects_are_read_under_a_borrow() {
         import(array.as_borrowed(), ImportOptions::default()).expect_err("it is to be written");
         drop(to_write);
         assert_eq!(object.call_method0("tolist").expect("a list").len().expect("its length"), 3);
-    });
-}
-
-#[test]
-fn borrowed_memory_is_not_written_within_the_closure() {
-    Python::attach(|py| {
-        let array = zeros(py, 1000);
-        for object in objects(&array) {
-            let work = |tensor: &Tensor| {
-                // On this thread and on another one, which attaches.
-                torn(tensor, &array).expect_err("refused");
-                Ok(())
-            };
-            // SAFETY: nothing in the closure moves or frees the array.
-            unsafe { with_borrowed(object.as_borrowed(), work) }.expect("readable");
-            let to_write: PyTensorMut<u64> = array.extract().expect("writable");
-            // SAFETY: the same.
-            let error = unsafe { with_borrowed(object.as_borrowed(), |_| Ok(())) };
-            error.expect_err("it is to be written");
-            drop(to_write);
-        }
-        assert!(may_write(&array));
     });
 }
 

@@ -1,8 +1,13 @@
 //! An argument that keeps the caller's object, and functions with an `out` argument.
 
+use std::sync::{Mutex, PoisonError};
+
 use dlbridge_pyo3::{ANY_RANK, CallerArray, NoGrad, PyTensorOf, Result, Writable};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+/// Frameworks fail where a second thread imports them before the first is done. Held before a thread attaches.
+static IMPORTS: Mutex<()> = Mutex::new(());
 
 type Out<'py> = Option<CallerArray<'py, f32, ANY_RANK, Writable>>;
 
@@ -23,6 +28,7 @@ fn norm<'py>(py: Python<'py>, x: CallerArray<'py, f32, 1>) -> Result<Bound<'py, 
 
 #[test]
 fn a_result_has_the_callers_type_and_goes_to_out_if_there_is_one() -> PyResult<()> {
+    let _alone = IMPORTS.lock().unwrap_or_else(PoisonError::into_inner);
     Python::attach(|py| {
         let names = PyDict::new(py);
         names.set_item("np", py.import("numpy")?)?;
@@ -87,6 +93,7 @@ fn above<'py>(x: CallerArray<'py, f32, 1>, limit: f32) -> Result<Bound<'py, PyAn
 
 /// Runs lines with the functions, if the framework is installed.
 fn with_framework(name: &str, program: &std::ffi::CStr) -> PyResult<()> {
+    let _alone = IMPORTS.lock().unwrap_or_else(PoisonError::into_inner);
     Python::attach(|py| {
         let names = PyDict::new(py);
         let Ok(framework) = py.import(name) else {

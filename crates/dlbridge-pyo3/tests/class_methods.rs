@@ -116,6 +116,41 @@ fn a_buffer_keeps_the_memory_of_an_object() {
     });
 }
 
+/// A class from which Python code may derive others.
+#[pyclass(frozen, subclass)]
+struct Base;
+
+impl ExportDlpack for Base {
+    fn tensor(&self) -> Result<Tensor> {
+        Ok(Tensor::from(vec![1_u8, 2]))
+    }
+}
+
+#[pymethods]
+impl Base {
+    #[classattr]
+    fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
+        dlpack_class::<Self>(py)
+    }
+
+    #[new]
+    fn new() -> Self {
+        Self
+    }
+}
+
+#[test]
+fn a_class_that_python_derives_has_buffers() {
+    Python::attach(|py| {
+        let base = py.get_type::<Base>().into_any();
+        for derived in [c"type('D', (x,), {})()", c"type('D', (type('C', (x,), {}),), {})()"] {
+            let object = eval(&base, derived).expect("a class that may be derived");
+            assert!(holds(&object, c"bytes(memoryview(x)) == b'\\x01\\x02'"));
+            assert!(holds(&object, c"np.asarray(x).tolist() == [1, 2]"));
+        }
+    });
+}
+
 #[test]
 fn read_only_memory_stays_read_only() {
     Python::attach(|py| {

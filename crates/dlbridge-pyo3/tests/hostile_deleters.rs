@@ -2,13 +2,17 @@
 //! How often a deleter runs in Rust alone is in `releases.rs` of `dlbridge`.
 #![allow(unsafe_code, reason = "deleters are C functions")]
 
-use std::cell::Cell;
+mod common;
 
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+
+use common::{empty_table, object_with};
 use dlbridge::Tensor;
 use dlbridge::sys::DLManagedTensorVersioned;
-use dlbridge_pyo3::TensorObject;
+use dlbridge_pyo3::{ImportOptions, PyTensor, TensorObject, import};
 use dlbridge_testing::{Foreign, Releases};
-use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyKeyError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -34,17 +38,43 @@ unsafe extern "C" fn raising_deleter(tensor: *mut DLManagedTensorVersioned) {
     unsafe { OWN.get().expect("the test keeps it")(tensor) };
 }
 
-/// A Python object over a tensor with `raising_deleter`.
-fn object_of_a_careless_producer(py: Python<'_>) -> (Py<TensorObject>, Releases) {
-    let foreign = Foreign::new(&[2], &[1.0_f32, 2.0]);
-    let releases = foreign.releases();
+/// A tensor with `raising_deleter`.
+fn careless(foreign: Foreign) -> *mut DLManagedTensorVersioned {
     let managed = foreign.into_versioned();
     // SAFETY: owned by the test.
     OWN.set(unsafe { &mut *managed }.deleter.replace(raising_deleter));
-    // SAFETY: legal, and exported.
-    let tensor = unsafe { Tensor::from_raw(managed) }.expect("legal");
     DELETED.set((0, false));
+    managed
+}
+
+fn pair() -> Foreign {
+    Foreign::new(&[2], &[1.0_f32, 2.0])
+}
+
+fn careless_tensor() -> (Tensor, Releases) {
+    let foreign = pair();
+    let releases = foreign.releases();
+    // SAFETY: legal, and exported.
+    (unsafe { Tensor::from_raw(careless(foreign)) }.expect("legal"), releases)
+}
+
+/// A Python object over a tensor with `raising_deleter`.
+fn object_of_a_careless_producer(py: Python<'_>) -> (Py<TensorObject>, Releases) {
+    let (tensor, releases) = careless_tensor();
     (Py::new(py, TensorObject::new(tensor)).expect("an object"), releases)
+}
+
+unsafe extern "C" fn gives_a_broken_one(
+    _: *mut c_void,
+    out: *mut *mut DLManagedTensorVersioned,
+) -> c_int {
+    // SAFETY: a place to write to.
+    unsafe { out.write(careless(pair().ndim(-1))) };
+    0
+}
+
+unsafe extern "C" fn makes_nothing(_: *mut DLManagedTensorVersioned, _: *mut *mut c_void) -> c_int {
+    -1
 }
 
 #[track_caller]
@@ -74,5 +104,32 @@ fn a_deleter_neither_sees_nor_changes_a_pending_exception() {
         assert!(kept.is_instance_of::<PyTypeError>(py), "{kept}");
         assert_eq!(DELETED.get(), (1, false));
         releases.expect(1, "the object is gone");
+    });
+}
+
+#[test]
+fn the_deleter_of_a_rejected_tensor_leaves_no_exception() {
+    Python::attach(|py| {
+        let table = empty_table();
+        table.managed_tensor_from_py_object_no_sync = Some(gives_a_broken_one);
+        let object = object_with(py, table);
+        let result = import(object.as_borrowed(), ImportOptions::default()).map(drop);
+        calm(py);
+        assert!(PyErr::from(result.expect_err("broken")).is_instance_of::<PyBufferError>(py));
+        assert_eq!(DELETED.get(), (1, false));
+    });
+}
+
+#[test]
+fn the_deleter_of_a_tensor_that_a_table_refuses_leaves_no_exception() {
+    Python::attach(|py| {
+        let table = empty_table();
+        table.managed_tensor_to_py_object_no_sync = Some(makes_nothing);
+        let (tensor, releases) = careless_tensor();
+        let result = PyTensor::from(tensor).to_caller(&object_with(py, table)).map(drop);
+        calm(py);
+        assert!(PyErr::from(result.expect_err("refused")).is_instance_of::<PyBufferError>(py));
+        assert_eq!(DELETED.get(), (1, false));
+        releases.expect(1, "refused");
     });
 }

@@ -10,23 +10,21 @@ use std::ptr;
 
 use common::{empty_table, object_with};
 use dlbridge::sys::{
-    DLManagedTensorVersioned, DLPackDLTensorFromPyObjectNoSync, DLPackExchangeAPI,
-    DLPackManagedTensorFromPyObjectNoSync, DLPackSetError, DLPackVersion, DLTensor,
+    DLManagedTensorVersioned, DLPackExchangeAPI, DLPackManagedTensorFromPyObjectNoSync,
+    DLPackSetError, DLPackVersion, DLTensor,
 };
 use dlbridge::{Access, DType, Device, Flags, Tensor};
-use dlbridge_pyo3::{Allocator, ImportOptions, PyTensor, import, with_borrowed};
+use dlbridge_pyo3::{Allocator, ImportOptions, PyTensor, import};
 use dlbridge_testing::{Foreign, Releases};
-use pyo3::exceptions::{PyBufferError, PyKeyError, PyKeyboardInterrupt, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 
 type FromObject = DLPackManagedTensorFromPyObjectNoSync;
-type Borrow = DLPackDLTensorFromPyObjectNoSync;
 type Make = fn() -> Foreign;
 
-fn table(from_object: Option<FromObject>, borrow: Option<Borrow>) -> &'static DLPackExchangeAPI {
+fn table(from_object: Option<FromObject>) -> &'static DLPackExchangeAPI {
     let table = empty_table();
     table.managed_tensor_from_py_object_no_sync = from_object;
-    table.dltensor_from_py_object_no_sync = borrow;
     table
 }
 
@@ -124,7 +122,7 @@ fn each_wrong_field_of_a_tables_tensor_is_named_and_the_tensor_released_once() {
     Python::attach(|py| {
         for (message, make) in wrong {
             let releases = next(make());
-            let error = import_by(py, table(Some(gives), None)).map(drop).expect_err(message);
+            let error = import_by(py, table(Some(gives))).map(drop).expect_err(message);
             assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
             assert!(error.value(py).to_string().starts_with(message), "{error}");
             releases.expect(1, message);
@@ -136,10 +134,10 @@ fn each_wrong_field_of_a_tables_tensor_is_named_and_the_tensor_released_once() {
 #[test]
 fn a_table_that_fails_without_an_exception_is_a_buffer_error() {
     Python::attach(|py| {
-        let error = import_by(py, table(Some(fails), None)).map(drop).expect_err("it fails");
+        let error = import_by(py, table(Some(fails))).map(drop).expect_err("it fails");
         assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
         assert!(error.to_string().contains("its exchange table failed without a reason"));
-        let error = import_by(py, table(Some(raises), None)).map(drop).expect_err("it raises");
+        let error = import_by(py, table(Some(raises))).map(drop).expect_err("it raises");
         assert!(error.is_instance_of::<PyKeyError>(py), "{error}");
         calm(py);
     });
@@ -148,7 +146,7 @@ fn a_table_that_fails_without_an_exception_is_a_buffer_error() {
 #[test]
 fn a_table_that_returns_null_is_a_buffer_error() {
     Python::attach(|py| {
-        let error = import_by(py, table(Some(gives_nothing), None)).map(drop);
+        let error = import_by(py, table(Some(gives_nothing))).map(drop);
         let error = error.expect_err("there is no tensor");
         assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
         assert!(error.to_string().contains("null pointer"), "{error}");
@@ -160,7 +158,7 @@ fn a_table_that_returns_null_is_a_buffer_error() {
 fn what_a_failing_table_gives_stays_the_tables() {
     Python::attach(|py| {
         let releases = next(pair());
-        let error = import_by(py, table(Some(fails_and_gives), None)).map(drop);
+        let error = import_by(py, table(Some(fails_and_gives))).map(drop);
         assert!(error.expect_err("it fails").is_instance_of::<PyBufferError>(py));
         releases.expect(0, "never consumed");
         // SAFETY: nobody took it.
@@ -173,7 +171,7 @@ fn what_a_failing_table_gives_stays_the_tables() {
 fn a_table_that_succeeds_with_an_exception_set_still_returns_a_tensor() {
     Python::attach(|py| {
         let releases = next(pair());
-        let tensor = import_by(py, table(Some(gives_and_raises), None)).expect("it gives one");
+        let tensor = import_by(py, table(Some(gives_and_raises))).expect("it gives one");
         // It breaks a rule of Python, whose next check of a result finds it.
         assert!(PyErr::take(py).is_some_and(|error| error.is_instance_of::<PyKeyError>(py)));
         assert_eq!(tensor.view::<f32>().expect("host").to_vec(), [1.0, 2.0]);
@@ -224,73 +222,10 @@ fn a_table_of_null_callbacks_is_not_used() {
         let error = import(object.as_borrowed(), ImportOptions::default()).map(drop);
         let error = PyErr::from(error.expect_err("there is no other way"));
         assert!(error.is_instance_of::<PyTypeError>(py), "{error}");
-        // SAFETY: nothing is borrowed.
-        let borrowed = unsafe { with_borrowed(object.as_borrowed(), |_| Ok(())) };
-        assert!(PyErr::from(borrowed.expect_err("nor this")).is_instance_of::<PyTypeError>(py));
         let array = PyTensor::new(vec![1_u8]).to_caller(&object).expect("NumPy is installed");
         assert_eq!(array.get_type().to_string(), "<class 'numpy.ndarray'>");
         let memory = Allocator::of(&object).zeros::<u8>(&[2]).expect("our own");
         assert!(dlbridge::ffi::raw_fields(&memory).is_none());
-        calm(py);
-    });
-}
-
-unsafe extern "C" fn borrows_nothing(_: *mut c_void, _: *mut DLTensor) -> c_int {
-    0
-}
-
-unsafe extern "C" fn borrows_wrong(_: *mut c_void, out: *mut DLTensor) -> c_int {
-    pair().ndim(-1).with_raw(|tensor| {
-        // SAFETY: two descriptors; what the first points to is not looked at, with such a rank.
-        unsafe { out.copy_from_nonoverlapping(tensor, 1) };
-    });
-    0
-}
-
-unsafe extern "C" fn does_not_borrow(_: *mut c_void, _: *mut DLTensor) -> c_int {
-    set_exception();
-    -1
-}
-
-unsafe extern "C" fn is_interrupted(_: *mut c_void, _: *mut DLTensor) -> c_int {
-    // SAFETY: called with the interpreter attached.
-    let py = unsafe { Python::assume_attached() };
-    PyKeyboardInterrupt::new_err("").restore(py);
-    -1
-}
-
-#[test]
-fn a_wrong_loan_is_refused() {
-    Python::attach(|py| {
-        let object = object_with(py, table(Some(fails), Some(borrows_wrong)));
-        // SAFETY: nothing is borrowed.
-        let borrowed = unsafe { with_borrowed(object.as_borrowed(), |_| unreachable!()) };
-        let borrowed: Result<(), _> = borrowed;
-        let error = PyErr::from(borrowed.expect_err("a negative rank"));
-        assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
-        assert!(error.value(py).to_string().starts_with("ndim: "), "{error}");
-        calm(py);
-    });
-}
-
-#[test]
-fn memory_that_cannot_be_borrowed_is_imported_but_an_interrupt_is_raised() {
-    Python::attach(|py| {
-        for borrow in [does_not_borrow as Borrow, borrows_nothing] {
-            let object = object_with(py, table(Some(gives), Some(borrow)));
-            let releases = next(pair());
-            // SAFETY: the tensor is owned.
-            let borrowed =
-                unsafe { with_borrowed(object.as_borrowed(), |borrowed| Ok(borrowed.len())) };
-            assert_eq!(borrowed.expect("an owned one"), 2);
-            releases.expect(1, "the call is over");
-        }
-        let object = object_with(py, table(Some(gives), Some(is_interrupted)));
-        // SAFETY: nothing is borrowed.
-        let borrowed = unsafe { with_borrowed(object.as_borrowed(), |_| Ok(())) };
-        assert!(
-            PyErr::from(borrowed.expect_err("stopped")).is_instance_of::<PyKeyboardInterrupt>(py)
-        );
         calm(py);
     });
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use dlbridge_pyo3::{PyTensor, PyTensorLike};
+use dlbridge_pyo3::{PyTensor, PyTensorLike, Result};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -82,6 +82,95 @@ fn what_would_lose_its_kind_is_refused() {
         assert!(text.ends_with("found list, which NumPy reads as str96; pass numbers"), "{text}");
         assert!(refused(c"None").is_instance_of::<PyTypeError>(py));
     });
+}
+
+#[pyfunction]
+fn shared(x: PyTensor) -> Result<f64> {
+    Ok(x.view::<f64>()?.iter().sum())
+}
+
+#[pyfunction]
+fn like(x: PyTensorLike<f64>) -> f64 {
+    x.view().iter().sum()
+}
+
+#[test]
+fn what_an_array_refuses_is_not_converted() -> PyResult<()> {
+    Python::attach(|py| {
+        let names = PyDict::new(py);
+        names.set_item("np", py.import("numpy")?)?;
+        names.set_item("torch", py.import("torch").ok())?;
+        names.set_item("pa", py.import("pyarrow").ok())?;
+        names.set_item("shared", wrap_pyfunction!(shared, py)?)?;
+        names.set_item("like", wrap_pyfunction!(like, py)?)?;
+        let program = c"
+def error(function, x):
+    try:
+        function(x)
+    except BaseException as error:
+        return type(error), str(error).removeprefix(\"argument 'x': \")
+    raise AssertionError(f'accepted {type(x)}')
+
+class Raises:
+    def __init__(self, error):
+        self.error = error
+    def __dlpack__(self, **_):
+        raise self.error
+    def __array__(self, *_, **__):
+        return np.ones(3)
+
+class RaisesInside(Raises):
+    def __dlpack__(self, **_):
+        return self.missing
+
+class ArrayOnly:
+    def __array__(self, *_, **__):
+        return np.ones(3)
+
+refused = [
+    np.ma.array([1.0, 1e300, 2.0], mask=[0, 1, 0]),
+    *map(Raises, [MemoryError('no'), BufferError('grad'), ValueError(), TypeError('no'), KeyError(1), KeyboardInterrupt()]),
+    Raises(AttributeError('inside')),
+    RaisesInside(None),
+]
+if torch:
+    refused += [
+        torch.ones(3, dtype=torch.complex128).conj().imag,
+        torch.ones(3, dtype=torch.complex128).conj(),
+        torch._efficientzerotensor(3, dtype=torch.float64),
+        torch.ones(3, dtype=torch.float64).to_sparse(),
+    ]
+    class Derived(torch.Tensor):
+        pass
+    refused.append(torch.ones(3, dtype=torch.complex128).conj().imag.as_subclass(Derived))
+    found = []
+    def within(x):
+        found.append((error(shared, x), error(like, x)))
+        return x
+    torch.func.functionalize(within)(torch.full((3,), 7.0, dtype=torch.float64))
+    assert found[0][0] == found[0][1], found
+if pa:
+    refused += [pa.array([1.0, None]), pa.chunked_array([[1.0, None], [2.0]])]
+for x in refused:
+    assert error(shared, x) == error(like, x), (error(shared, x), error(like, x))
+
+# No protocol, or another dtype.
+assert like(ArrayOnly()) == 3
+assert like(np.ma.array([1.0, 2.0])) == 3
+assert like(np.ma.array([1, 2])) == 3
+assert like(np.array([1, 2], '>f8')) == 3
+assert like(memoryview(np.array([1, 2], '>i2'))) == 3
+assert like(np.array([1, 2], np.longdouble)) == 3
+if pa:
+    assert like(pa.chunked_array([[True, False]])) == 1
+    assert like(pa.chunked_array([[1, 2]])) == 3
+    assert like(pa.table({'x': [1.0, 2.0], 'y': [3.0, 4.0]})) == 10
+if torch:
+    assert like(torch.ones(3)) == 3
+    assert like(torch.ones(3, dtype=torch.int8)) == 3
+";
+        py.run(program, Some(&names), None)
+    })
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Pickles of a user's own classes, and of `dlbridge.Tensor` in an extension.
 //! Those of the Python package and an extension are in `python/tests/test_pickle.py`.
 
+use std::ffi::CStr;
+
 use dlbridge::{ArcTensor, Tensor};
 use dlbridge_pyo3::{
     ExportDlpack, Pickle, PyDType, PyTensor, Result, TensorObject, dlpack_class, dlpack_methods,
@@ -122,7 +124,7 @@ fn an_object_of_a_derived_class_is_not_pickled_as_one_of_its_base() {
 
 #[test]
 fn a_class_pickles_by_one_constant() {
-    const PROGRAM: &std::ffi::CStr = c"
+    const PROGRAM: &CStr = c"
 import pickle
 for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
     again = pickle.loads(pickle.dumps(x, protocol))
@@ -167,6 +169,18 @@ fn _unpickle(
     TensorObject::unpickle(data.as_borrowed(), dtype.0, &shape, flags)
 }
 
+/// Raises an exception while the package is imported.
+const FINDER: &CStr = c"
+import sys
+
+class Finder:
+    def find_spec(name, path=None, target=None, error=eval(raised)):
+        if name.startswith('dlbridge'):
+            raise error
+
+sys.meta_path.insert(0, Finder)
+";
+
 #[test]
 fn a_tensor_of_an_extension_pickles_by_the_package() {
     Python::attach(|py| {
@@ -180,6 +194,27 @@ fn a_tensor_of_an_extension_pickles_by_the_package() {
         let error = pickle.call_method1("dumps", (&tensor, 5)).expect_err("no package");
         assert!(error.is_instance_of::<PyTypeError>(py), "{error}");
         assert!(error.to_string().contains("expected the Python package dlbridge"), "{error}");
+
+        // An exception that says something else than that the package is not there.
+        for raised in [
+            "KeyboardInterrupt()",
+            "MemoryError()",
+            "ValueError()",
+            "ImportError('of another', name='another')",
+        ] {
+            let before = modules.call_method0("copy").expect("a dict");
+            for name in ["dlbridge", "dlbridge._native"] {
+                modules.del_item(name).expect("a dict");
+            }
+            let names = PyDict::new(py);
+            names.set_item("raised", raised).expect("a dict");
+            py.run(FINDER, Some(&names), None).expect("a finder");
+            let error = pickle.call_method1("dumps", (&tensor, 5)).expect_err("no package");
+            py.run(c"import sys; sys.meta_path.pop(0)", None, None).expect("the finder leaves");
+            modules.call_method1("update", (before,)).expect("a dict");
+            let found = error.value(py).repr().expect("a name").to_string();
+            assert_eq!(found.split('(').next(), raised.split('(').next(), "{found}");
+        }
 
         let native = PyModule::new(py, "dlbridge._native").expect("a module");
         let function = wrap_pyfunction!(_unpickle, &native).expect("a function");

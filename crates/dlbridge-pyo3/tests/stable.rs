@@ -1,10 +1,13 @@
 //! Slices and arrays over the caller's memory, for an extension that promises that it does not change.
 #![allow(unsafe_code, reason = "the promise")]
 
-use dlbridge_pyo3::{PyTensorOf, Result, StableArguments, Writable};
+use dlbridge_pyo3::{
+    ANY_RANK, AnyContiguous, CallerArray, ColumnMajor, Constraint, Metadata, PyTensorOf, Result,
+    StableArguments, Writable,
+};
 use ndarray::{ArrayView1, ArrayView2, ArrayViewD, ArrayViewMut2, Axis};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 struct Stable;
 
@@ -41,13 +44,84 @@ fn double(mut x: ArrayMut<f64, 2>) -> Result<()> {
 }
 
 #[pyfunction]
-fn count(mask: PyTensorOf<bool, { dlbridge_pyo3::ANY_RANK }, Stable>) -> Result<usize> {
+fn count(mask: PyTensorOf<bool, ANY_RANK, Stable>) -> Result<usize> {
     Ok(mask.as_bools()?.iter().filter(|&&is_set| is_set).count())
 }
 
 #[pyfunction]
-fn rank(x: PyTensorOf<f32, { dlbridge_pyo3::ANY_RANK }, Stable>) -> Result<usize> {
+fn rank(x: PyTensorOf<f32, ANY_RANK, Stable>) -> Result<usize> {
     Ok(x.as_array::<ArrayViewD<f32>>()?.ndim())
+}
+
+#[pyfunction]
+fn in_memory(x: PyTensorOf<f64, ANY_RANK, (Stable, AnyContiguous)>) -> Result<Vec<f64>> {
+    Ok(x.as_slice_memory_order()?.to_vec())
+}
+
+#[pyfunction]
+fn columns(x: PyTensorOf<f64, 2, (Stable, ColumnMajor)>) -> Result<Vec<f64>> {
+    Ok(x.as_slice_memory_order()?.to_vec())
+}
+
+#[pyfunction]
+fn number(mut x: PyTensorOf<f64, ANY_RANK, (Stable, AnyContiguous, Writable)>) -> Result<()> {
+    let values = x.as_slice_memory_order_mut()?;
+    values.iter_mut().enumerate().for_each(|(index, value)| *value = index as f64);
+    Ok(())
+}
+
+/// A marker that accepts read-only memory, and says that it does not.
+struct SaysWritable;
+
+impl Constraint for SaysWritable {
+    const WRITABLE: bool = true;
+
+    fn is_met(_: Metadata<'_>) -> bool {
+        true
+    }
+
+    fn name(_: &mut String) {}
+}
+
+#[test]
+fn booleans_are_written_in_place() {
+    Python::attach(|py| -> Result<()> {
+        let numpy = py.import("numpy")?;
+        let bytes = numpy.call_method1("array", ([0, 1, 2], "uint8"))?;
+        let array = bytes.call_method1("view", ("bool",))?;
+        let mut mask: PyTensorOf<bool, 1, (Stable, Writable)> = array.extract()?;
+        assert!(mask.as_bools_mut().expect_err("no boolean").to_string().contains("found 2"));
+        bytes.set_item(2, 0)?;
+        mask.as_bools_mut()?.iter_mut().for_each(|flag| *flag = !*flag);
+        assert_eq!(bytes.call_method0("tolist")?.extract::<Vec<u8>>()?, [1, 0, 1]);
+        drop(mask);
+        let columns = numpy.call_method1("zeros", ((2, 3), "bool"))?.getattr("T")?;
+        let mut mask: PyTensorOf<bool, 2, (Stable, Writable)> = columns.extract()?;
+        mask.as_bools_mut().expect_err("in column-major order");
+        let mut mask: PyTensorOf<bool, 1, (Stable, Writable)> =
+            numpy.call_method1("zeros", (0, "bool"))?.extract()?;
+        assert!(mask.as_bools_mut()?.is_empty());
+        let bytes = numpy.call_method1("frombuffer", (PyBytes::new(py, &[0]), "bool"))?;
+        let mut mask: PyTensorOf<bool, 1, (Stable, SaysWritable)> = bytes.extract()?;
+        mask.as_bools_mut().expect_err("read-only");
+        Ok(())
+    })
+    .expect("an array");
+}
+
+#[test]
+fn an_argument_is_shown_with_a_marker_that_is_not() {
+    Python::attach(|py| {
+        let x = py
+            .import("numpy")
+            .and_then(|numpy| numpy.call_method1("ones", (2,)))
+            .expect("an array");
+        let tensor: ArrayMut<f64, 1> = x.extract().expect("an argument");
+        assert!(format!("{tensor:?}").starts_with("PyTensorOf(Tensor {"), "{tensor:?}");
+        drop(tensor);
+        let array: CallerArray<'_, f64, 1, Stable> = x.extract().expect("an argument");
+        assert!(format!("{array:?}").starts_with("CallerArray(PyTensorOf(Tensor {"), "{array:?}");
+    });
 }
 
 #[test]
@@ -63,6 +137,9 @@ fn the_callers_memory_is_borrowed_as_slices_and_arrays() -> PyResult<()> {
         module.add_function(wrap_pyfunction!(double, py)?)?;
         module.add_function(wrap_pyfunction!(count, py)?)?;
         module.add_function(wrap_pyfunction!(rank, py)?)?;
+        module.add_function(wrap_pyfunction!(in_memory, py)?)?;
+        module.add_function(wrap_pyfunction!(columns, py)?)?;
+        module.add_function(wrap_pyfunction!(number, py)?)?;
         names.set_item("m", module)?;
         let program = c"
 def refused(error, text, function, *arguments):
@@ -97,12 +174,26 @@ assert out.tolist() == [5, 14]
 m.double(matrix[:, 1:])
 assert matrix.tolist() == [[0, 2, 4], [3, 8, 10]]
 windows = np.lib.stride_tricks.as_strided(x, (2, 2), (8, 8))
-refused(BufferError, 'may reach the same element', m.double, windows)
+refused(TypeError, 'elements that may overlap', m.double, windows)
+out = np.zeros(4)[::2]
+refused(BufferError, 'np.ascontiguousarray(x), or another framework\\'s x.contiguous(), and read the result', m.product, matrix, matrix[0].copy(), out)
 refused(TypeError, 'writable', m.double, np.broadcast_to(x, (2, 6)))
 if torch:
     tensor = torch.ones(2, 3, dtype=torch.float64)
     m.double(tensor)
     assert m.array_sum(tensor.T) == 12
+
+cube = np.arange(24.0).reshape(2, 3, 4)
+for layout in [cube, cube.T, cube[:1], cube[1], cube[1].T, cube[0, 0], cube[0, 0, 0:0], np.array(1.0)]:
+    assert m.in_memory(layout) == layout.ravel('K').tolist()
+    m.number(layout.copy('K'))
+refused(TypeError, 'contiguous in either order, found', m.in_memory, cube.transpose(0, 2, 1))
+refused(TypeError, 'contiguous in either order, found', m.in_memory, cube[..., ::2])
+refused(TypeError, 'contiguous in either order, found', m.in_memory, cube[::-1])
+m.number(cube.T)
+assert (cube.ravel() == np.arange(24)).all()
+assert m.columns(cube[0].T) == list(range(12))
+refused(TypeError, 'pass np.asfortranarray(x)', m.columns, cube[0])
 
 assert m.count(np.array([True, False, True])) == 2 and m.count(np.zeros((0, 2), bool)) == 0
 refused(BufferError, 'found 2', m.count, np.array([0, 2], 'uint8').view(bool))

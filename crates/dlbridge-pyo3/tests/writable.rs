@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 
 use dlbridge::Parts;
-use dlbridge_pyo3::{Contiguous, PyTensorMut, PyTensorOf, Writable};
+use dlbridge_pyo3::{Contiguous, ImportOptions, PyTensorMut, PyTensorOf, TensorObject, Writable};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -119,6 +119,101 @@ fn immutable_arrays_are_not_written() {
             let error = PyErr::from(array.extract::<ToWrite>().map(drop).expect_err("read-only"));
             assert!(error.is_instance_of::<PyTypeError>(py), "{error}");
             assert!(error.to_string().contains(", writable, found float32[3] on cpu"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn elements_that_overlap_are_not_written() {
+    Python::attach(|py| {
+        let cases = [
+            ("torch", c"m.ones(1).expand(5)", false),
+            ("torch", c"m.ones(1).expand(1)", true),
+            ("torch", c"m.ones(4).as_strided((2, 2), (1, 1))", false),
+            ("torch", c"m.ones(4).as_strided((0, 2), (1, 1))", true),
+            ("torch", c"m.ones(4, 1)[:, :0].expand(4, 0)", true),
+            ("torch", c"m.ones(3, 4).t()[1:, ::2]", true),
+            ("numpy", c"m.lib.stride_tricks.as_strided(m.ones(5, 'f4'), (3, 3), (4, 4))", false),
+            (
+                "numpy",
+                c"m.lib.stride_tricks.as_strided(m.ones(5, 'f4')[3:], (2, 2), (-4, -4))",
+                false,
+            ),
+            ("numpy", c"m.lib.stride_tricks.as_strided(m.ones(5, 'f4'), (2,), (0,))", false),
+            ("numpy", c"m.lib.stride_tricks.as_strided(m.ones(5, 'f4'), (1,), (0,))", true),
+            ("numpy", c"m.ones((2, 3, 4), 'f4').transpose(2, 0, 1)[::-1]", true),
+            ("numpy", c"m.ones((), 'f4')", true),
+        ];
+        for (framework, source, is_accepted) in cases {
+            let Some(array) = array(py, framework, source) else { continue };
+            let error = match (array.extract::<PyTensorMut<f32>>(), is_accepted) {
+                (Ok(_), true) => continue,
+                (Err(error), false) => PyErr::from(error),
+                (found, _) => panic!("{source:?}: {found:?}"),
+            };
+            assert!(error.is_instance_of::<PyTypeError>(py), "{error}");
+            let text = error.to_string();
+            assert!(
+                text.contains(", elements that may overlap; pass a copy: np.array(x)"),
+                "{text}"
+            );
+            array.extract::<PyTensorOf<f32>>().expect("reading");
+        }
+    });
+}
+
+#[test]
+fn a_copy_to_write_to_is_where_the_result_is() {
+    Python::attach(|py| {
+        type Result = PyTensorOf<f64, 1, (Contiguous, Writable)>;
+        let cases = [
+            (c"m.ones(4)[::2]", "pass np.ascontiguousarray(x), and read the result from that copy"),
+            (c"m.broadcast_to(1.0, 1)", "x.clone(), and read the result from that copy"),
+            (
+                c"m.broadcast_to(m.float32(1), 1)",
+                "x.to(torch.float64), and read the result from that copy",
+            ),
+            (c"m.ones((4, 4))[::2]", "with 1 axis, and read the result from that copy"),
+            // A view.
+            (c"m.ones((4, 4))", "pass x.reshape(...) with 1 axis"),
+        ];
+        for (source, expected) in cases {
+            let Some(array) = array(py, "numpy", source) else { return };
+            let error = array.extract::<Result>().map(drop).expect_err("refused").to_string();
+            assert!(error.ends_with(expected), "{error}");
+            // A function that reads needs no result.
+            let read =
+                array.extract::<PyTensorOf<f32, 3, Contiguous>>().map(drop).expect_err("refused");
+            assert!(!read.to_string().contains("result"), "{read}");
+        }
+    });
+}
+
+#[test]
+fn an_object_says_whether_python_may_write_to_its_memory() {
+    Python::attach(|py| {
+        let cases = [
+            ("numpy", c"m.ones(3)", None),
+            (
+                "numpy",
+                c"m.broadcast_to(m.ones(()), 3)",
+                Some("expected writable memory, found read-only"),
+            ),
+            ("numpy", c"m.ones(3).__dlpack__()", Some("found a tensor from a legacy capsule")),
+            ("torch", c"m.ones(3, requires_grad=True)", Some("requires grad: pass x.detach()")),
+        ];
+        for (framework, source, expected) in cases {
+            let Some(array) = array(py, framework, source) else { continue };
+            let object = TensorObject::import(array.as_borrowed(), ImportOptions::default());
+            match (object.expect("a tensor").check_writable(), expected) {
+                (Ok(()), None) => {}
+                (Err(error), Some(expected)) => {
+                    let error = PyErr::from(error);
+                    assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
+                    assert!(error.to_string().contains(expected), "{error}");
+                }
+                (found, expected) => panic!("{source:?}: expected {expected:?}, found {found:?}"),
+            }
         }
     });
 }

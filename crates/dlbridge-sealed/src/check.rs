@@ -1,7 +1,7 @@
 //! Whether a descriptor is of a memory file that keeps its size and its pages, whoever made it.
 //! Invariant: a check touches no page, and allocates none.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use dlbridge::Error;
@@ -21,8 +21,8 @@ const WINDOW: Duration = Duration::from_micros(10);
 const ATTEMPTS: usize = 3;
 
 /// Whether a descriptor is of a memory file of ordinary pages that has these seals at least.
-pub(crate) fn check_seals(file: &OwnedFd, wanted: SealFlags) -> Result<(), Error> {
-    let seals = fs::fcntl_get_seals(file).map_err(|error| not_a_memfd(file, error))?;
+pub(crate) fn check_seals(file: impl AsFd, wanted: SealFlags) -> Result<(), Error> {
+    let seals = fs::fcntl_get_seals(&file).map_err(|error| not_a_memfd(&file, error))?;
     if !seals.contains(wanted) {
         let missing = wanted.difference(seals);
         let missing: Vec<_> = missing.iter_names().map(|(name, _)| name).collect();
@@ -32,7 +32,7 @@ pub(crate) fn check_seals(file: &OwnedFd, wanted: SealFlags) -> Result<(), Error
              seal it where it was made"
         )));
     }
-    let system_of = fs::fstatfs(file).map_err(|error| system("fstatfs", error))?.f_type;
+    let system_of = fs::fstatfs(&file).map_err(|error| system("fstatfs", error))?.f_type;
     if u64::try_from(system_of) != Ok(TMPFS) {
         return Err(refused("expected a memory file of ordinary pages, found huge pages".into()));
     }
@@ -76,7 +76,7 @@ pub(crate) fn stat(file: &OwnedFd) -> Result<fs::Stat, Error> {
 }
 
 /// Says what was found where seals were asked for.
-fn not_a_memfd(file: &OwnedFd, error: Errno) -> Error {
+fn not_a_memfd(file: impl AsFd, error: Errno) -> Error {
     let found = match fs::fstat(file).map(|found| FileType::from_raw_mode(found.st_mode)) {
         Ok(FileType::RegularFile) => "a file on disk".to_owned(),
         Ok(FileType::Directory) => "a directory".to_owned(),

@@ -15,7 +15,7 @@ pub(crate) type Descriptor = std::os::fd::OwnedFd;
 #[cfg(not(unix))]
 pub(crate) type Descriptor = Infallible;
 
-fn unsupported<T>() -> Result<T, Error> {
+pub(crate) fn unsupported<T>() -> Result<T, Error> {
     Err(refused(format!("expected Linux, found {}; send the bytes instead", std::env::consts::OS)))
 }
 

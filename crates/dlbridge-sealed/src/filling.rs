@@ -9,7 +9,7 @@ use std::ops::Range;
 use dlbridge::{DType, Error, Tensor};
 
 use crate::header::{Contents, plan};
-use crate::raw::{NewFile, Region, Unsplit};
+use crate::memfd::{NewFile, Region, Unsplit};
 use crate::{SealedTensors, refused};
 
 /// How many bytes go to a file by one call: they stay in the processor's cache.
@@ -74,11 +74,10 @@ impl Builder {
     ///
     /// [`OutOfMemory`](Error::OutOfMemory) for a size that the machine does not have (pages are
     /// allocated when they are filled), a shape or dtype that no tensor can have, or
-    /// [`Refused`](Error::Refused) for a name that is used twice or reserved (`__metadata__`, and
-    /// names that begin with `__pad_`), for metadata whose key begins with `dlbridge:`, and on
-    /// systems other than Linux.
+    /// [`Refused`](Error::Refused) for a name that is used twice or reserved (`__metadata__`), for a header above 16 MiB,
+    /// and on systems other than Linux.
     pub fn allocate(self) -> Result<Filling, Error> {
-        let (header, contents) = plan(self.tensors, self.metadata, None)?;
+        let (header, contents) = plan(self.tensors, self.metadata)?;
         let file = NewFile::create(contents.size)?;
         file.write(0, &header)?;
         Ok(Filling { file: Some(file), contents, mapped: None, regions: Vec::new() })

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 #[cfg(target_os = "android")]
 use std::os::android::net::SocketAddrExt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,17 +11,24 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use dlbridge::Error;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
+    socket_with,
+};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::raw::is_of_this_user;
+use crate::fork::never_inherited;
+use crate::memfd::is_of_this_user;
 use crate::socket::{receive_file, send_file};
-use crate::{SealedTensors, refused, system};
+use crate::wait::{Deadline, WaitError};
+use crate::{SealedTensors, lock, refused, system};
 
 /// A handle: this, the process that made it, the machine since it booted, the network namespace,
 /// the name of a socket, a secret.
@@ -37,11 +44,11 @@ type Key = [u8; 16];
 /// sockets are.
 type Machine = [u8; 44];
 
-/// How long the maker waits for a process that opens a handle, for how many of them at once, and how long such a
-/// process waits for its turn.
+/// For how many processes that open handles the maker waits at once, and how long for each.
 const CLIENTS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(1);
-const TURN: Duration = Duration::from_secs(30);
+/// How long a process that opens a handle waits for the maker.
+const TURN: Duration = Duration::from_secs(10);
 /// How long the maker waits when it has no descriptor left, before it looks again.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -108,45 +115,130 @@ impl SealedTensors {
 }
 
 /// Opens sealed tensors by a [handle](SealedTensors::handle), from any message. They are checked like any
-/// others.
+/// others. Waits for the process that made it for ten seconds at most.
 ///
 /// # Errors
 ///
 /// [`Refused`](Error::Refused) for bytes that are no handle; for a handle of another user, of another machine or
-/// network namespace; for one that was revoked, used, or forged; if the process that made it has ended; and those of
-/// [`try_from`](SealedTensors::try_from).
+/// network namespace; for one that was revoked, used, or forged; if the process that made it has ended or does not
+/// answer; and those of [`try_from`](SealedTensors::try_from).
 pub fn open_handle(handle: &[u8]) -> Result<SealedTensors, Error> {
-    if handle.len() != LEN || !handle.starts_with(&MAGIC) {
-        let found = handle.len();
-        return Err(refused(format!(
-            "expected a handle of {LEN} bytes, found {found} other bytes"
-        )));
+    let mut opening = Opening::new(handle)?;
+    match opening.wait(TURN) {
+        Err(WaitError::Timeout) => Err(opening.is_silent()),
+        opened => Ok(opened?),
     }
-    if handle[BOOT..NAME] != machine()? {
-        return Err(failed(
-            "expected a handle of this machine, its last boot and this network namespace, found one of another; \
-             send the bytes of the tensors",
-        ));
+}
+
+/// Sealed tensors that are being opened by a handle, for a caller that has more to do while it waits.
+#[derive(Debug)]
+pub struct Opening {
+    handle: [u8; LEN],
+    socket: OwnedFd,
+    is_asked: bool,
+}
+
+impl Opening {
+    /// Checks a handle, and waits for nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open_handle`] that need no other process.
+    pub fn new(handle: &[u8]) -> Result<Self, Error> {
+        let bytes = handle.try_into().ok().filter(|_| handle.starts_with(&MAGIC));
+        let handle: [u8; LEN] = bytes.ok_or_else(|| {
+            let found = handle.len();
+            refused(format!("expected a handle of {LEN} bytes, found {found} other bytes"))
+        })?;
+        if handle[BOOT..NAME] != machine()? {
+            return Err(failed(
+                "expected a handle of this machine, its last boot and this network namespace, found one of another; \
+                 send the bytes of the tensors",
+            ));
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+        let socket = socket.map_err(|error| system("socket", error))?;
+        Ok(Self { handle, socket, is_asked: false })
     }
-    let socket = address(&handle[NAME..SECRET]).and_then(|name| UnixStream::connect_addr(&name));
-    let process =
-        handle[PROCESS..BOOT].iter().rev().fold(0, |all, &byte| all << 8 | u32::from(byte));
-    let mut socket = socket.map_err(|error| {
+
+    /// Opens the tensors, or waits at most so long. The next call waits on.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open_handle`], and [`WaitError::Timeout`].
+    pub fn wait(&mut self, timeout: Duration) -> Result<SealedTensors, WaitError> {
+        let deadline = Deadline::after(timeout);
+        loop {
+            self.is_asked = self.is_asked || self.ask()?;
+            // A process whose queue of clients is full is asked once more after a pause.
+            let (events, most) =
+                if self.is_asked { (PollFlags::IN, TURN) } else { (PollFlags::empty(), PAUSE) };
+            let left = deadline.left(most);
+            let mut fds = [PollFd::new(&self.socket, events)];
+            let polled = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
+            if self.is_asked && polled.is_ok_and(|found| found > 0) {
+                return Ok(self.receive()?);
+            }
+            if left.is_zero() {
+                return Err(WaitError::Timeout);
+            }
+        }
+    }
+
+    /// Sends the secret, unless the process has no room for one more client.
+    fn ask(&self) -> Result<bool, Error> {
+        let name = [b"dlbridge-", &self.handle[NAME..SECRET]].concat();
+        let address = SocketAddrUnix::new_abstract_name(&name);
+        match address.and_then(|address| connect(&self.socket, &address)) {
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
+            Err(error) => return Err(self.is_gone(error)),
+            Ok(()) => {}
+        }
+        if !is_of_this_user(&self.socket)? {
+            return Err(failed("expected a handle of this user, found one of another user"));
+        }
+        // A new socket has room for so few bytes.
+        let secret = &self.handle[SECRET..];
+        let sent = rustix::net::send(&self.socket, secret, SendFlags::NOSIGNAL);
+        sent.map(|_| true).map_err(|error| match error {
+            Errno::PIPE | Errno::CONNRESET => self.is_gone(error),
+            error => system("send", error),
+        })
+    }
+
+    fn receive(&self) -> Result<SealedTensors, Error> {
+        // A process that ended before it took the client.
+        if let Err(error @ Errno::CONNRESET) = recv(&self.socket, &mut [0; 1], RecvFlags::PEEK) {
+            return Err(self.is_gone(error));
+        }
+        match receive_file(&self.socket)? {
+            Some(file) => SealedTensors::open(file),
+            None => Err(failed(
+                "expected a handle that is valid, found one that was revoked, used, or made by another user: keep the \
+                 sealed tensors until it is opened",
+            )),
+        }
+    }
+
+    fn process(&self) -> u32 {
+        let bytes = self.handle[PROCESS..BOOT].iter().rev();
+        bytes.fold(0, |all, &byte| all << 8 | u32::from(byte))
+    }
+
+    fn is_gone(&self, error: Errno) -> Error {
+        let process = self.process();
         failed(&format!(
             "expected that process {process}, which made the handle, is alive: {error}"
         ))
-    })?;
-    if !is_of_this_user(&socket)? {
-        return Err(failed("expected a handle of this user, found one of another user"));
     }
-    limit(&socket, TURN)?;
-    socket.write_all(&handle[SECRET..]).map_err(|error| system("write", error))?;
-    match receive_file(&socket)? {
-        Some(file) => SealedTensors::open(file),
-        None => Err(failed(
-            "expected a handle that is valid, found one that was revoked, used, or made by another user: keep the \
-             sealed tensors until it is opened",
-        )),
+
+    fn is_silent(&self) -> Error {
+        let (process, seconds) = (self.process(), TURN.as_secs());
+        failed(&format!(
+            "expected an answer of process {process}, which made the handle, found none in {seconds} s: it is stopped, or has \
+             too much to do; open the handle again"
+        ))
     }
 }
 
@@ -214,14 +306,15 @@ fn start(place: &'static Next, process: u32) -> Result<(), Error> {
     let listener = address(&name).and_then(|name| UnixListener::bind_addr(&name));
     let listener = listener.map_err(|error| system("bind", error))?;
     listener.set_nonblocking(true).map_err(|error| system("ioctl", error))?;
-    let (sender, receiver) = mpsc::channel::<&'static Server>();
-    let serve = move || receiver.iter().for_each(|server| server.serve(&listener));
+    let (sender, receiver) = mpsc::channel::<(&'static Server, &'static UnixListener)>();
+    let serve = move || receiver.iter().for_each(|(server, listener)| server.serve(listener));
     let thread = thread::Builder::new().name("dlbridge-handles".into()).spawn(serve);
     thread.map_err(|error| system("pthread_create", error))?;
     let server = Server { process, name, shared: Mutex::default(), next: OnceLock::new() };
     if place.set(Box::new(server)).is_ok() {
         // The thread has the other end of this channel.
-        let _ = place.get().map(|server| sender.send(server));
+        let listener = never_inherited(listener);
+        let _ = place.get().map(|server| sender.send((server, listener)));
     }
     Ok(())
 }
@@ -232,7 +325,12 @@ impl Server {
         let mut clients = VecDeque::<(UnixStream, Instant)>::new();
         loop {
             match listener.accept() {
-                Ok((client, _)) => clients.push_back((client, Instant::now())),
+                Ok((client, _)) => {
+                    // A process of another user gets nothing.
+                    if is_served(&client) {
+                        clients.push_back((client, Instant::now()));
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => wait(listener, &clients),
                 // No descriptor is left, but those of silent clients.
                 Err(_) if clients.is_empty() => thread::sleep(PAUSE),
@@ -250,10 +348,6 @@ impl Server {
 
     /// Whether the client is done; not before it has sent its secret.
     fn answer(&self, mut client: &UnixStream) -> Result<bool, Error> {
-        if !is_of_this_user(client)? {
-            return Ok(true);
-        }
-        client.set_nonblocking(true).map_err(|error| system("ioctl", error))?;
         let mut secret = Key::default();
         match client.read(&mut secret) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
@@ -288,6 +382,11 @@ impl Server {
     }
 }
 
+/// Whether a client is of this user. Its socket waits for nothing from here on.
+fn is_served(client: &UnixStream) -> bool {
+    matches!(is_of_this_user(client), Ok(true)) && client.set_nonblocking(true).is_ok()
+}
+
 /// Waits for the next client, or until one has sent its secret, or its time is over.
 fn wait(listener: &UnixListener, clients: &VecDeque<(UnixStream, Instant)>) {
     let sockets = clients.iter().map(|(client, _)| client.as_fd());
@@ -306,12 +405,6 @@ fn wait(listener: &UnixListener, clients: &VecDeque<(UnixStream, Instant)>) {
 /// The name of a socket that is in no folder, and gone with its process.
 fn address(name: &[u8]) -> std::io::Result<SocketAddr> {
     SocketAddr::from_abstract_name([b"dlbridge-", name].concat())
-}
-
-fn limit(socket: &UnixStream, time: Duration) -> Result<(), Error> {
-    let done = socket.set_read_timeout(Some(time));
-    let done = done.and_then(|()| socket.set_write_timeout(Some(time)));
-    done.map_err(|error| system("setsockopt", error))
 }
 
 fn machine() -> Result<Machine, Error> {
@@ -335,9 +428,4 @@ fn random() -> Result<Key, Error> {
 
 fn failed(reason: &str) -> Error {
     Error::Refused { by: "open_handle", reason: reason.into() }
-}
-
-/// A lock that is held for a few instructions.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

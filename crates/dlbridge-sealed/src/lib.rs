@@ -1,5 +1,5 @@
-//! Tensors that other processes read without a copy (Linux): kept in sealed memory files, or sent
-//! through a channel, which sends bytes to other machines.
+//! Tensors that other processes of the machine read without a copy (Linux): kept in sealed memory files, or sent through
+//! a channel.
 //!
 //! A [`Builder`] declares tensors and allocates them in a memory file (memfd) without a name. They
 //! are filled in place, then sealed: the kernel refuses every change of the file from then on, in
@@ -9,6 +9,7 @@
 //! | --- | --- | --- |
 //! | tensors to compute | them in a file from the start | [`Builder`], [`Filling::seal`] |
 //! | a tensor, some tensors | a sealed copy | [`SealedTensors::try_from`], [`seal`] |
+//! | a safetensors file | a sealed copy | [`seal_file`] |
 //! | sealed tensors, a Unix socket | them in another process | `SealedTensors::send`, `receive` |
 //! | sealed tensors, any other message | bytes that open them in another process | `SealedTensors::handle`, `open_handle` |
 //! | sealed tensors | their descriptor | `as_fd`, `OwnedFd::from` |
@@ -18,11 +19,11 @@
 //! | many sealed tensors | all of them to write | [`SealedTensors::private_tensors`] |
 //! | a stream of tensors, and a socket | memory to fill, and to use again | [`Channel::loan`], [`Loan::send`] |
 //! | the other end of that socket | the tensors | [`Channel::receive`] |
-//! | another machine, or another system | the same stream as bytes | [`Channel::by_bytes`] |
+//! | a message | a copy that outlives the stream | [`Message::to_owned`], [`Message::seal`] |
 //!
-//! Sealed files are for values that are kept, read many times, or sent to strangers. A `Channel` is for a stream: it
-//! uses its memory again, so no page is new. Its reader gets class [`Shared`](dlbridge::Access::Shared), since the
-//! sender could still write. Over TCP and on other systems, the same calls send bytes.
+//! Use sealed files for values that are kept or read many times, because their reader gets slices. Use a `Channel` for a
+//! stream, because it uses its memory again: no page is allocated or cleared for a message. Its reader gets class
+//! [`Shared`](dlbridge::Access::Shared), since the sender could still write. Arrays between machines are the work of Ray, Dask or gRPC.
 //!
 //! ```
 //! # #[cfg(target_os = "linux")]
@@ -53,33 +54,36 @@
 //! and on a big-endian machine all that are wider than a byte, are bytes to such a reader.
 //! `SAFETY.md` of the repository says why sealed memory is [`Frozen`](dlbridge::Access::Frozen), also from an untrusted
 //! sender.
-//! On systems other than Linux, every call is an error, except those of a [`Channel`].
+//! On systems other than Linux, every call is an error.
 
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "elsewhere.rs")]
-mod raw;
+mod memfd;
 
-#[cfg(any(unix, windows))]
 mod channel;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod check;
 mod filling;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod fork;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod handle;
 mod header;
 mod sealed;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod socket;
+mod wait;
 
-#[cfg(any(unix, windows))]
 pub use channel::{Channel, Loan, Message, Pool, Ready};
 pub use filling::{Builder, Filling};
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub use handle::{Opens, open_handle};
+pub use handle::{Opening, Opens, open_handle};
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub use raw::open_handle;
-pub use sealed::{SealedTensors, seal};
+pub use memfd::open_handle;
+pub use sealed::{SealedTensors, seal, seal_file};
+pub use wait::WaitError;
 
 use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dlbridge::Error;
 
@@ -94,4 +98,10 @@ fn refused(reason: String) -> Error {
 /// The error of a call of the system.
 fn system(call: &'static str, error: impl fmt::Display) -> Error {
     Error::Refused { by: call, reason: error.to_string() }
+}
+
+/// A lock that is held for a few instructions, or while frames are read or written.
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,16 +2,20 @@
 //! Invariant: the header is read from the mapping after the seals were checked.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
 #[cfg(unix)]
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
+use dlbridge::safetensors_0_8::file::{self, FileError};
+use dlbridge::safetensors_0_8::little_endian;
 use dlbridge::{Error, Tensor};
 
 use crate::Builder;
 use crate::header::{self, Contents, Entry};
-use crate::raw::{Descriptor, Map, SealedFile};
+use crate::memfd::{Descriptor, Map, SealedFile};
 
 /// The name of a tensor that is sealed without one.
 const ONE: &str = "tensor";
@@ -215,4 +219,38 @@ pub fn seal<'a, N: Into<String>>(
         filling.copy_from(&name, tensor)?;
     }
     filling.seal()
+}
+
+/// Seals a copy of a safetensors file, or of a sharded model by its index (`*.index.json`): one for all processes of
+/// the machine, which none of them can change, and which no change of the file reaches.
+///
+/// ```no_run
+/// # fn main() -> std::io::Result<()> {
+/// let sealed = dlbridge_sealed::seal_file("model.safetensors")?;
+/// println!("{} tensors", sealed.names().len());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// Those of [`Archive::open`](dlbridge::safetensors_0_8::Archive::open),
+/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) for a file that becomes shorter meanwhile, and those of
+/// [`Builder::allocate`].
+pub fn seal_file(path: impl AsRef<Path>) -> io::Result<SealedTensors> {
+    let path = path.as_ref();
+    let (files, Contents { entries, metadata, .. }) = file::open(path)?;
+    let mut builder = Builder::new();
+    for Entry { name, dtype, shape, .. } in &entries {
+        builder = builder.tensor(name, little_endian(*dtype)?, shape);
+    }
+    let texts = metadata.into_iter();
+    let builder = texts.fold(builder, |builder, (key, value)| builder.metadata(key, value));
+    let mut filling = builder.allocate()?;
+    for entry in &entries {
+        // The tensors of a file follow each other without a gap.
+        let filled = filling.read_from(&entry.name, &files[entry.file]);
+        filled.map_err(FileError::of(path))?;
+    }
+    Ok(filling.seal()?)
 }

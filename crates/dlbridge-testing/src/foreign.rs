@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Mutex;
 
-use dlbridge::{Access, DType, Device, Element, Error, Flags, Tensor, layout};
+use dlbridge::{Access, DType, Device, Element, Error, Flags, ManagedTensor, Tensor, layout};
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor};
 
 use crate::Releases;
@@ -221,7 +221,7 @@ impl Foreign {
         function(&raw mut descriptor)
     }
 
-    /// [`Tensor::from_raw`] of a descriptor of DLPack 1.x.
+    /// [`Tensor::from_raw`] of a descriptor of DLPack 1.x. The deleter of a rejected one is called.
     ///
     /// # Safety
     ///
@@ -233,12 +233,12 @@ impl Foreign {
     pub unsafe fn import(self) -> Result<Tensor, Error> {
         let class = self.class;
         // SAFETY: the caller's duty.
-        let tensor = unsafe { Tensor::from_raw(self.into_versioned()) }?;
+        let tensor = unsafe { imported(self.into_versioned()) }?;
         // SAFETY: the caller's duty.
         Ok(unsafe { dlbridge::ffi::assume_class(tensor, class) })
     }
 
-    /// [`Tensor::from_raw`] of a descriptor of DLPack before 1.0.
+    /// [`Tensor::from_raw`] of a descriptor of DLPack before 1.0. The deleter of a rejected one is called.
     ///
     /// # Safety
     ///
@@ -249,7 +249,7 @@ impl Foreign {
     /// Those of [`Tensor::from_raw`].
     pub unsafe fn import_legacy(self) -> Result<Tensor, Error> {
         // SAFETY: the caller's duty.
-        Ok(unsafe { Tensor::from_raw(self.into_legacy()) }?)
+        unsafe { imported(self.into_legacy()) }
     }
 
     /// The descriptor, pointing into this value's lists and memory.
@@ -299,6 +299,19 @@ unsafe extern "C" fn delete<M>(managed: *mut M) {
     // SAFETY: the descriptor is the block's first field, and its pointer the block's own (R7).
     let block = unsafe { Box::from_raw(managed.cast::<Block<M>>()) };
     block.producer.releases.record();
+}
+
+/// Imports a tensor, or calls its deleter.
+///
+/// # Safety
+///
+/// As for [`Tensor::from_raw`].
+unsafe fn imported<A: ManagedTensor>(managed: *mut A) -> Result<Tensor, Error> {
+    // SAFETY: the caller's duty.
+    unsafe { Tensor::from_raw(managed) }.inspect_err(|_| {
+        // SAFETY: rejected, and so still the caller's, who passes it on (R3).
+        unsafe { dlbridge::ffi::release_raw(managed) };
+    })
 }
 
 /// Memory without a deleter, kept reachable for leak checkers.

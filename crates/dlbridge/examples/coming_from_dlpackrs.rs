@@ -175,13 +175,13 @@ fn raw_descriptors() -> Result<(), Error> {
 #[allow(unsafe_code, reason = "only the caller knows what a pointer points to")]
 fn take(tensor: *mut DLManagedTensor) -> Result<Tensor, Error> {
     // SAFETY: it was made by `into_raw_legacy` and has no other owner.
-    Ok(unsafe { Tensor::from_raw(tensor) }?)
+    unsafe { Tensor::from_raw(tensor) }
 }
 
 #[allow(unsafe_code, reason = "only the caller knows what a pointer points to")]
 fn take_versioned(tensor: *mut dlbridge::sys::DLManagedTensorVersioned) -> Result<Tensor, Error> {
     // SAFETY: it was made by `into_raw` and has no other owner.
-    Ok(unsafe { Tensor::from_raw(tensor) }?)
+    unsafe { Tensor::from_raw(tensor) }
 }
 
 #[allow(unsafe_code, reason = "only the caller knows what a pointer points to")]

@@ -34,6 +34,15 @@ impl Access {
     /// `IS_COPIED` says that the producer made a copy, not that no other code has it (T5). NumPy, for
     /// instance, passes each copy to `__array_finalize__` of a subclass, which may keep it.
     pub(crate) const IMPORTED: Self = Self::Shared;
+
+    /// The class of memory that is only read from now on, or for as long as it is borrowed.
+    #[inline]
+    pub(crate) const fn to_read(self) -> Self {
+        match self {
+            Self::Exclusive | Self::Frozen => Self::Frozen,
+            Self::Shared => Self::Shared,
+        }
+    }
 }
 
 impl fmt::Display for Access {

@@ -198,11 +198,15 @@ impl FromStr for Device {
             .iter()
             .copied()
             .find(|kind| kind.name() == Some(name))
-            .or_else(|| name.strip_prefix("kind")?.parse().ok().map(DeviceKind));
-        // To `parse`, a plus sign is part of a number; it is no part of a name.
-        match (kind, id.parse()) {
-            (Some(kind), Ok(number)) if !id.starts_with('+') => Ok(Self::new(kind, number)),
+            .or_else(|| name.strip_prefix("kind").and_then(number).map(DeviceKind));
+        match (kind, number(id)) {
+            (Some(kind), Some(id)) => Ok(Self::new(kind, id)),
             _ => Err(Error::UnknownName { what: "device", name: text.into() }),
         }
     }
+}
+
+/// A number in a name. To `parse`, a plus sign is part of a number; it is no part of a name.
+fn number(text: &str) -> Option<i32> {
+    if text.starts_with('+') { None } else { text.parse().ok() }
 }

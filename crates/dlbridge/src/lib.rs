@@ -41,8 +41,8 @@
 //! repository gives the rules and their reasons, and lists what a foreign producer is trusted for.
 //!
 //! Features add conversions for other crates, each named with the version that it supports:
-//! `arrow-60`, `burn-0_22`, `burn-flex-0_22`, `bytes-1`, `candle-core-0_11`, `cudarc-0_19`,
-//! `faer-0_24`, `image-0_25`, `nalgebra-0_35`, `ndarray-0_15`, `ndarray-0_16`, `ndarray-0_17`, `safetensors-0_8`,
+//! `arrow-58`, `arrow-59`, `arrow-60`, `burn-0_22`, `burn-flex-0_22`, `bytes-1`, `candle-core-0_11`,
+//! `cudarc-0_19`, `faer-0_24`, `image-0_25`, `nalgebra-0_35`, `ndarray-0_15`, `ndarray-0_16`, `ndarray-0_17`, `safetensors-0_8`,
 //! and element types: `float4-0_2`, `float8-0_7`, `half-2`, `microfloat-0_1`, `num-complex-0_4`.
 //! `rayon` computes on many threads. The crate `dlbridge-sealed` shares tensors with other processes,
 //! `dlbridge-testing` has the suites that test conversions.
@@ -77,8 +77,8 @@ pub use tensor::ParIter;
 #[doc(hidden)]
 pub use tensor::ffi;
 pub use tensor::{
-    ArcTensor, AxisIter, Builder, ChunksMut, Indexed, Parts, Pieces, Rejected, Rows, Tensor,
-    TensorMut, TensorRef, TensorSlice, TensorSliceMut, View, ViewMut, ViewPart, Zip,
+    ArcTensor, AxisIter, Builder, ChunksMut, Indexed, Parts, Pieces, Rows, Tensor, TensorMut,
+    TensorRef, TensorSlice, TensorSliceMut, View, ViewMut, ViewPart, Zip,
 };
 
 /// The most axes that a tensor may have, as in NumPy.

@@ -53,4 +53,10 @@ macro_rules! match_dtype {
             }
         }
     }};
+    ($($other:tt)*) => {
+        ::core::compile_error!(
+            "expected a dtype, a name and its types: `match_dtype!(x.dtype(), T: f32 | f64 => body)`; \
+             `_ => other` may follow"
+        )
+    };
 }

@@ -8,10 +8,12 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use common::{import, take_back, take_back_legacy};
-use dlbridge::{Access, Tensor, ffi};
+use dlbridge::{Access, Tensor, TensorRef, ffi};
 use dlbridge_testing::{CountingOwner, Foreign, PanicOnDrop, Releases};
 
 const ROUNDS: usize = if cfg!(miri) { 40 } else { 1_000_000 };
@@ -198,6 +200,63 @@ fn owners_that_hold_tensors_are_released_without_recursion() {
         Tensor::builder(slice).build::<u8>().expect("as many")
     });
     chain(around);
+}
+
+/// A user's owner that keeps a tensor beside its own bytes.
+struct Keeps(#[allow(dead_code, reason = "kept alive")] Box<dyn Send>, Vec<u8>);
+
+impl AsMut<[u8]> for Keeps {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.1
+    }
+}
+
+/// A user's type that lends its tensor.
+struct Lends(Tensor);
+
+impl<'a> From<&'a Lends> for TensorRef<'a> {
+    fn from(lends: &'a Lends) -> Self {
+        lends.0.as_tensor_ref()
+    }
+}
+
+#[test]
+fn owners_of_users_are_released_without_recursion() {
+    let keeps = |kept: Box<dyn Send>| Tensor::builder(Keeps(kept, vec![1, 2, 3])).build::<u8>();
+    chain(move |tensor| keeps(Box::new(tensor)).expect("three bytes"));
+    chain(move |tensor| keeps(Box::new(vec![tensor.into_shared()])).expect("three bytes"));
+    chain(move |tensor| keeps(Box::new(tensor.into_slice::<u8>())).expect("three bytes"));
+    chain(|tensor| Tensor::from_guard(Arc::new(Lends(tensor))));
+    chain(|tensor| Tensor::from_guard(Box::new(Lends(tensor))));
+}
+
+/// Waits for the end of the tensor that it drops.
+struct Waits(Option<Tensor>, Arc<AtomicBool>, Arc<AtomicBool>);
+
+impl AsMut<[u8]> for Waits {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut []
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let has_inner = self.0.take().is_some();
+        assert!(!has_inner || self.1.load(Ordering::Relaxed), "the tensor inside is released");
+        self.2.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn an_owner_waits_for_sixteen_levels_inside_it() {
+    let mut inner = (None, Arc::default());
+    for _ in 0..16 {
+        let released = Arc::default();
+        let owner = Waits(inner.0, inner.1, Arc::clone(&released));
+        inner = (Some(Tensor::builder(owner).build::<u8>().expect("empty")), released);
+    }
+    drop(inner.0);
+    assert!(inner.1.load(Ordering::Relaxed));
 }
 
 #[cfg(feature = "arrow-60")]

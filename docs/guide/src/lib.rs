@@ -38,6 +38,9 @@ mod operators {}
 #[doc = include_str!("../../../docs/guide/processes.md")]
 mod processes {}
 
+#[doc = include_str!("../../../docs/guide/weights.md")]
+mod weights {}
+
 #[doc = include_str!("../../../crates/dlbridge-operators/README.md")]
 mod operators_readme {}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlpack_doctor import abi
+from dlpack_doctor import abi, elements
 from dlpack_doctor.consumer.elements import UNKNOWN
 from dlpack_doctor.consumer.layouts import LAYOUTS
-from dlpack_doctor.consumer.offer import Offer, asks, refuses, taken
+from dlpack_doctor.consumer.offer import Offer, ReturnedNone, asks, attempt, refuses, taken
 from dlpack_doctor.export import best
 from dlpack_doctor.registry import check
 from dlpack_doctor.source import Producer
@@ -20,12 +20,9 @@ FAR_GPU = (abi.CUDA, 99)
 """A GPU that no machine has."""
 
 
-@check(
-    "consumer.other-major",
-    "a header of another major version is refused",
-    clause="DLPack 1.3, DLPackVersion: no other field may be read then",
-)
+@check("consumer.other-major", "DLPack 1.3, DLPackVersion: no other field may be read then")
 def other_major(subject: Subject) -> Outcome:
+    """A header of another major version is refused."""
     taken(subject, legacy=False)
     return refuses(
         subject,
@@ -49,28 +46,33 @@ def _device(subject: Subject, device: tuple[int, int]) -> Outcome:
 
 
 @check(
-    "consumer.unknown-device",
-    "a tensor on a device that no framework has is refused, or carried as it is",
-    clause="DLPack, Python specification: BufferError for an unsupported device",
+    "consumer.unknown-device", "DLPack, Python specification: BufferError for an unsupported device"
 )
 def unknown_device(subject: Subject) -> Outcome:
+    """A tensor on a device that no framework has is refused, or carried as it is."""
     return _device(subject, SIMULATOR)
 
 
-@check(
-    "consumer.absent-gpu",
-    "a tensor on a GPU that is not there is refused, or carried as it is",
-    clause="DLPack, Python specification: BufferError for an unsupported device",
-)
+@check("consumer.absent-gpu", "DLPack, Python specification: BufferError for an unsupported device")
 def absent_gpu(subject: Subject) -> Outcome:
+    """A tensor on a GPU that is not there is refused, or carried as it is."""
     return _device(subject, FAR_GPU)
 
 
 REFUSED: dict[str, dict[str, Any]] = {
     "an unknown element type": {"dtype": UNKNOWN},
+    "two lanes": {"dtype": (2, 32, 2)},
     "an unknown device": {"device": SIMULATOR},
     "another major version": {"legacy": False, "version": (2, 0)},
-    "a negative stride": LAYOUTS["negative"][0],
+    "a newer minor version": {"legacy": False, "version": (1, 99)},
+    "a legacy capsule": {"legacy": True},
+    "a versioned capsule": {"legacy": False},
+    "read-only memory": {"legacy": False, "flags": abi.READ_ONLY},
+    "no strides": {"strides": None},
+    "a byte offset": {"byte_offset": 64, "offset": 16},
+    "unaligned memory": {"skew": 4},
+    **{name: {"dtype": name} for name in elements.DTYPES},
+    **{f"{name} ({at})": one for name, each in LAYOUTS.items() for at, one in enumerate(each)},
 }
 
 
@@ -91,86 +93,72 @@ def _refused_once(subject: Subject, cases: dict[str, dict[str, Any]]) -> Outcome
 
 
 @check(
+    "consumer.refusal",
+    "array API, from_dlpack: BufferError or another exception when there is no array",
+)
+def refusal(subject: Subject) -> Outcome:
+    """A tensor is refused by an exception, not by None."""
+    offers = {what: Offer(subject, **fields) for what, fields in REFUSED.items()}
+    silent = [what for what, offer in offers.items() if isinstance(offer.error, ReturnedNone)]
+    return failed(f"None for {', '.join(silent)}") if silent else passed()
+
+
+@check(
     "consumer.refused-released",
-    "a refused tensor is released exactly once",
-    clause="DLPack, Python specification: the capsule's destructor, or else the consumer",
+    "DLPack, Python specification: the capsule's destructor, or else the consumer",
 )
 def refused_released(subject: Subject) -> Outcome:
+    """A refused tensor is released exactly once."""
     return _refused_once(subject, REFUSED)
 
 
 @check(
     "consumer.refused-gpu-released",
-    "a tensor refused for a GPU that is not there is released exactly once",
-    clause="DLPack, Python specification: the capsule's destructor, or else the consumer",
+    "DLPack, Python specification: the capsule's destructor, or else the consumer",
 )
 def refused_gpu_released(subject: Subject) -> Outcome:
+    """A tensor refused for a GPU that is not there is released exactly once."""
     return _refused_once(subject, {"an absent GPU": {"device": FAR_GPU}})
 
 
-@check(
-    "consumer.producer-error",
-    "a BufferError of the producer reaches the caller",
-    clause="array API, from_dlpack: must propagate such exceptions",
-)
+@check("consumer.producer-error", "array API, from_dlpack: must propagate such exceptions")
 def producer_error(subject: Subject) -> Outcome:
+    """A BufferError of the producer reaches the caller."""
+
     def refuse(_keywords: dict[str, Any]) -> Any:
         raise BufferError("the doctor's producer refuses")
 
     asks(subject)
-    try:
-        subject.taken(Producer(refuse))
-    except BufferError:
-        return passed()
-    except NotApplicable:
-        raise
-    except Exception as error:
-        return failed(f"{describe(error)} instead")
-    return failed("no exception")
+    answer = attempt(subject, Producer(refuse))
+    if isinstance(answer, ReturnedNone) or not isinstance(answer, Exception):
+        return failed("no exception")
+    return passed() if isinstance(answer, BufferError) else failed(f"{describe(answer)} instead")
 
 
 @check(
-    "consumer.no-methods",
-    "an object without the two methods is an AttributeError",
-    clause="array API, from_dlpack: AttributeError if the methods are not present",
+    "consumer.no-methods", "array API, from_dlpack: AttributeError if the methods are not present"
 )
 def no_methods(subject: Subject) -> Outcome:
+    """An object without the two methods is an AttributeError."""
     asks(subject)
-    try:
-        subject.taken(object())
-    except AttributeError:
-        return passed()
-    except NotApplicable:
-        raise
-    except Exception as error:
-        return warned(f"{describe(error)} instead")
-    return failed("it is imported")
-
-
-def _refuses_answer(subject: Subject, answer: object) -> Outcome:
-    try:
-        subject.taken(Producer(lambda _keywords: answer))
-    except NotApplicable:
-        raise
-    except Exception as error:
-        return passed(describe(error))
-    return failed("it is imported")
+    answer = attempt(subject, object())
+    if not isinstance(answer, Exception):
+        return failed("it is imported")
+    return passed() if isinstance(answer, AttributeError) else warned(f"{describe(answer)} instead")
 
 
 @check(
     "consumer.wrong-name",
-    "a capsule of another name is refused",
-    clause="DLPack, Python specification: the name says which struct the capsule holds",
+    "DLPack, Python specification: the name says which struct the capsule holds",
 )
 def wrong_name(subject: Subject) -> Outcome:
+    """A capsule of another name is refused."""
     offer = Offer(subject, name=b"something_else", legacy=False)
     return passed(offer.refusal) if offer.refused else failed("it is imported")
 
 
-@check(
-    "consumer.no-capsule",
-    "an answer that is no capsule is refused",
-    clause="array API, __dlpack__: returns a PyCapsule",
-)
+@check("consumer.no-capsule", "array API, __dlpack__: returns a PyCapsule")
 def no_capsule(subject: Subject) -> Outcome:
-    return _refuses_answer(subject, 42)
+    """An answer that is no capsule is refused."""
+    answer = attempt(subject, Producer(lambda _keywords: 42))
+    return passed(describe(answer)) if isinstance(answer, Exception) else failed("it is imported")

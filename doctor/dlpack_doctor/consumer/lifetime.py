@@ -40,10 +40,10 @@ def _rounds(subject: Subject) -> dict[str, int]:
 
 @check(
     "consumer.releases",
-    "the deleter is called when the array is dropped",
-    clause=SPECIFICATION + "the consumer calls the deleter when it no longer needs the data",
+    SPECIFICATION + "the consumer calls the deleter when it no longer needs the data",
 )
 def releases(subject: Subject) -> Outcome:
+    """The deleter is called when the array is dropped."""
     source.strays.clear()
     leaked = [form for form, count in _rounds(subject).items() if count < 1]
     if source.strays:
@@ -53,45 +53,36 @@ def releases(subject: Subject) -> Outcome:
 
 @check(
     "consumer.deleter-argument",
-    "the deleter is called with the managed tensor that it belongs to",
-    clause="DLPack 1.3, deleter: void (*deleter)(struct DLManagedTensor* self)",
+    "DLPack 1.3, deleter: void (*deleter)(struct DLManagedTensor* self)",
 )
 def deleter_argument(subject: Subject) -> Outcome:
+    """The deleter is called with the managed tensor that it belongs to."""
     source.strays.clear()
     _rounds(subject)
     count = len(source.strays)
     return failed(f"{count} calls with another address") if count else passed()
 
 
-@check(
-    "consumer.releases-once",
-    "the deleter is called once",
-    clause="DLPack 1.3, deleter: destroys the managed tensor itself",
-)
+@check("consumer.releases-once", "DLPack 1.3, deleter: destroys the managed tensor itself")
 def releases_once(subject: Subject) -> Outcome:
+    """The deleter is called once."""
     twice = {form: count for form, count in _rounds(subject).items() if count > 1}
     text = ", ".join(f"{form}: {count} times" for form, count in twice.items())
     return failed(text) if twice else passed()
 
 
-@check(
-    "consumer.null-context",
-    "a tensor whose manager_ctx is NULL is released like any other",
-    clause="DLPack 1.3, manager_ctx: may be NULL",
-)
+@check("consumer.null-context", "DLPack 1.3, manager_ctx: may be NULL")
 def null_context(subject: Subject) -> Outcome:
+    """A tensor whose manager_ctx is NULL is released like any other."""
     if taken(subject).releases() == 0:
         raise NotApplicable("releases no tensor at all")
     count = taken(subject, context=False).releases()
     return passed() if count else failed("never released")
 
 
-@check(
-    "consumer.keeps",
-    "memory is not released while the array uses it",
-    clause="DLPack 1.3, DLManagedTensor: borrowed until the deleter is called",
-)
+@check("consumer.keeps", "DLPack 1.3, DLManagedTensor: borrowed until the deleter is called")
 def keeps(subject: Subject) -> Outcome:
+    """Memory is not released while the array uses it."""
     offer = taken(subject, poison=True)
     expected = offer.tensor.values
     offer.producer.capsules.clear()
@@ -104,12 +95,9 @@ def keeps(subject: Subject) -> Outcome:
     return passed("copied, and released at once" if offer.tensor.releases else "")
 
 
-@check(
-    "consumer.renames",
-    "a consumed capsule is renamed",
-    clause=SPECIFICATION + "the consumer renames it to used_dltensor...",
-)
+@check("consumer.renames", SPECIFICATION + "the consumer renames it to used_dltensor...")
 def renames(subject: Subject) -> Outcome:
+    """A consumed capsule is renamed."""
     taken(subject)
     seen = []
     for legacy in (True, False):
@@ -123,24 +111,18 @@ def renames(subject: Subject) -> Outcome:
     return passed(", ".join(seen))
 
 
-@check(
-    "consumer.used-capsule",
-    "a capsule that was consumed already is refused",
-    clause=SPECIFICATION + "a capsule is consumed exactly once",
-)
+@check("consumer.used-capsule", SPECIFICATION + "a capsule is consumed exactly once")
 def used_capsule(subject: Subject) -> Outcome:
+    """A capsule that was consumed already is refused."""
     # A capsule of the ABI that is imported, renamed as a consumer does.
     name = taken(subject).tensor.name
     offer = Offer(subject, name=abi.USED[name], legacy=name == abi.LEGACY)
     return passed(offer.refusal) if offer.refused else failed("it is imported a second time")
 
 
-@check(
-    "consumer.null-deleter",
-    "a tensor without a deleter is imported and dropped",
-    clause="DLPack 1.3, deleter: may be NULL",
-)
+@check("consumer.null-deleter", "DLPack 1.3, deleter: may be NULL")
 def null_deleter(subject: Subject) -> Outcome:
+    """A tensor without a deleter is imported and dropped."""
     offer = Offer(subject, deleter=False)
     if offer.refused:
         return passed(offer.refusal)
@@ -150,12 +132,9 @@ def null_deleter(subject: Subject) -> Outcome:
     return passed() if found == expected else failed(f"holds {found}, not {expected}")
 
 
-@check(
-    "consumer.twice",
-    "a producer may be imported twice",
-    clause=SPECIFICATION + "both arrays may continue to be used",
-)
+@check("consumer.twice", SPECIFICATION + "both arrays may continue to be used")
 def twice(subject: Subject) -> Outcome:
+    """A producer may be imported twice."""
     offer = taken(subject)
     producer: Producer = offer.producer
     again = subject.taken(producer)

@@ -6,11 +6,11 @@ import gc
 from typing import Any
 
 from dlpack_doctor import abi, reproduce
-from dlpack_doctor.consumer.offer import Offer, asks, judge, taken, wants_versioned
+from dlpack_doctor.consumer.offer import Offer, asks, attempt, judge, taken, wants_versioned
 from dlpack_doctor.export import best
 from dlpack_doctor.registry import check
 from dlpack_doctor.source import Managed, Producer
-from dlpack_doctor.subject import Subject
+from dlpack_doctor.subject import Array, Subject
 from dlpack_doctor.verdict import (
     NotApplicable,
     Outcome,
@@ -26,12 +26,9 @@ KNOWN = {"stream", "max_version", "dl_device", "copy"}
 RECOMMENDED = "array API 2023.12, __dlpack__, notes for consumers: "
 
 
-@check(
-    "consumer.takes",
-    "a tensor of a producer without a fault is imported, with its numbers",
-    clause="array API, from_dlpack: an array with the data of x",
-)
+@check("consumer.takes", "array API, from_dlpack: an array with the data of x")
 def takes(subject: Subject) -> Outcome:
+    """A tensor of a producer without a fault is imported, with its numbers."""
     outcome = judge(subject)
     if outcome.evidence.startswith("refused"):
         return failed(outcome.evidence)
@@ -41,20 +38,27 @@ def takes(subject: Subject) -> Outcome:
     return outcome
 
 
-@check(
-    "consumer.keywords",
-    "__dlpack__ is called with keywords that the standard has, and proper values",
-    clause="array API 2023.12, __dlpack__",
-)
-def keywords(subject: Subject) -> Outcome:
+def _calls(subject: Subject) -> list[dict[str, Any]]:
+    """The keywords of each call of `__dlpack__` by one import."""
     asks(subject)
     calls = Offer(subject).producer.calls
     if not calls:
         raise NotApplicable("__dlpack__ was not called")
+    return calls
+
+
+@check("consumer.keywords", "array API 2023.12, __dlpack__")
+def keywords(subject: Subject) -> Outcome:
+    """__dlpack__ is called with keywords that the standard has, and proper values."""
+    calls = _calls(subject)
+    device = getattr(Offer(subject).array, "device", (abi.CPU, 0))
+    asked: list[dict[str, Any]] = [{"copy": True}, {"copy": False}, {"device": device}]
+    offers = [Offer(subject, keywords=keywords) for keywords in (*asked, asked[1] | asked[2])]
     used: dict[str, Any] = {}
     for call in calls:
         used |= call
-    unknown = used.keys() - KNOWN
+    unknown = {name for offer in offers for call in offer.producer.calls for name in call}
+    unknown = (unknown | used.keys()) - KNOWN
     if unknown:
         return failed(f"passes {', '.join(sorted(unknown))}")
     version = used.get("max_version")
@@ -72,73 +76,50 @@ def keywords(subject: Subject) -> Outcome:
     return passed(text or "no keyword")
 
 
-@check(
-    "consumer.asks-versioned",
-    "the versioned ABI is requested",
-    clause="DLPack 1.3, DLManagedTensor: deprecated since 1.0",
-)
+@check("consumer.asks-versioned", "DLPack 1.3, DLManagedTensor: deprecated since 1.0")
 def asks_versioned(subject: Subject) -> Outcome:
-    asks(subject)
-    calls = Offer(subject).producer.calls
-    if not calls:
-        raise NotApplicable("__dlpack__ was not called")
+    """The versioned ABI is requested."""
+    calls = _calls(subject)
     if any(map(wants_versioned, calls)):
         return passed()
     return warned("max_version is not passed, so READ_ONLY and IS_COPIED never arrive")
 
 
-@check(
-    "consumer.old-producer",
-    "a producer that knows `stream` alone is asked again without the other keywords",
-    clause=RECOMMENDED + "on TypeError, call without the newer keywords",
-)
+@check("consumer.old-producer", RECOMMENDED + "on TypeError, call without the newer keywords")
 def old_producer(subject: Subject) -> Outcome:
+    """A producer that knows `stream` alone is asked again without the other keywords."""
     asks(subject)
-    made = Managed(subject.shape, legacy=True)
-    capsules: list[object] = []
-
-    class Old:
-        def __dlpack__(self, stream: object = None) -> object:
-            capsules.append(made.capsule())
-            return capsules[-1]
-
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return (abi.CPU, 0)
-
-    try:
-        array = subject.taken(Old())
-    except NotApplicable:
-        raise
-    except Exception as error:
-        return warned(f"refused: {describe(error)}")
+    producer = _Old(subject)
+    array = attempt(subject, producer)
+    if isinstance(array, Exception):
+        return warned(f"refused: {describe(array)}")
+    expected = producer.tensor.values
     found = subject.values(array)
-    return passed() if found == made.values else failed(f"holds {found}, not {made.values}")
+    return passed() if found == expected else failed(f"holds {found}, not {expected}")
 
 
 @check(
-    "consumer.old-answer",
-    "a legacy capsule is imported, whatever was requested",
-    clause="array API 2023.12, max_version: the answer may have a different version",
+    "consumer.old-answer", "array API 2023.12, max_version: the answer may have a different version"
 )
 def old_answer(subject: Subject) -> Outcome:
+    """A legacy capsule is imported, whatever was requested."""
     return judge(subject, legacy=True)
 
 
 @check(
-    "consumer.new-answer",
-    "a versioned capsule is imported, even if it was not requested",
-    clause="array API 2023.12, max_version: the answer may have a different version",
+    "consumer.new-answer", "array API 2023.12, max_version: the answer may have a different version"
 )
 def new_answer(subject: Subject) -> Outcome:
+    """A versioned capsule is imported, even if it was not requested."""
     return judge(subject, legacy=False)
 
 
 @check(
     "consumer.newer-minor",
-    "a header of a newer minor version is imported",
-    clause="DLPack 1.3, DLPackVersion: a minor version only adds enumeration values",
+    "DLPack 1.3, DLPackVersion: a minor version only adds enumeration values",
 )
 def newer_minor(subject: Subject) -> Outcome:
+    """A header of a newer minor version is imported."""
     taken(subject, legacy=False)
     outcome = judge(subject, legacy=False, version=(1, 99))
     return failed(outcome.evidence) if outcome.evidence.startswith("refused") else outcome
@@ -146,37 +127,59 @@ def newer_minor(subject: Subject) -> Outcome:
 
 @check(
     "consumer.read-only",
-    "a read-only tensor becomes an array that cannot be written",
-    clause="array API, __dlpack__, notes: libraries without read-only arrays ignore the flag",
+    "array API, __dlpack__, notes: libraries without read-only arrays ignore the flag",
 )
 def read_only(subject: Subject) -> Outcome:
+    """A read-only tensor becomes an array that cannot be written."""
     offer = taken(subject, legacy=False, flags=abi.READ_ONLY)
     if subject.is_frozen(offer.array):
-        return passed()
+        both = Offer(subject, legacy=False, flags=abi.READ_ONLY | abi.IS_COPIED)
+        if both.refused or subject.is_frozen(both.array):
+            return passed()
+        return failed("the flag is lost beside IS_COPIED")
     if subject.pointer(offer.array) != offer.tensor.pointer:
         return passed("copied, so it may be written")
     return warned("a writable array over read-only memory")
 
 
-@check(
-    "consumer.zero-copy",
-    "the array is over the producer's memory",
-    clause="DLPack, Python specification: zero-copy if possible",
-)
+@check("consumer.zero-copy", "DLPack, Python specification: zero-copy if possible")
 def zero_copy(subject: Subject) -> Outcome:
+    """The array is over the producer's memory."""
     offer = taken(subject)
     found, expected = subject.pointer(offer.array), offer.tensor.pointer
     return passed() if found == expected else warned("the numbers are copied")
 
 
-@check(
-    "consumer.copy-true",
-    "from_dlpack(x, copy=True) copies to memory of its own",
-    clause="array API 2023.12, from_dlpack, copy: if True, always copy",
-)
+class _Old:
+    """A producer that knows `stream` alone."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.tensor = Managed(subject.shape, legacy=True)
+        self.capsules: list[object] = []
+
+    def __dlpack__(self, stream: object = None) -> object:
+        self.capsules.append(self.tensor.capsule())
+        return self.capsules[-1]
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (abi.CPU, 0)
+
+
+def _asked(subject: Subject, producer: Producer, **keywords: Any) -> Array | Exception:
+    """The array, or the exception; without the keyword there is nothing to check."""
+    asks(subject)
+    answer = attempt(subject, producer, **keywords)
+    if isinstance(answer, TypeError) and not producer.calls:
+        raise NotApplicable(f"has no such keyword ({describe(answer)})")
+    return answer
+
+
+COPY = "array API 2023.12, from_dlpack, copy: "
+
+
+@check("consumer.copy-true", COPY + "if True, always copy")
 def copy_true(subject: Subject) -> Outcome:
-    if subject.take_copy is None:
-        raise NotApplicable("has no copy keyword")
+    """from_dlpack(x, copy=True) copies to memory of its own."""
     # One of each ABI; as producers go, it is the same memory.
     originals = {legacy: Managed(subject.shape, legacy=legacy) for legacy in (True, False)}
 
@@ -186,25 +189,54 @@ def copy_true(subject: Subject) -> Outcome:
             return Managed(subject.shape, legacy=legacy, flags=abi.IS_COPIED).capsule()
         return originals[legacy].capsule()
 
-    reproduce.note(setup=subject.setup, take=f"{subject.take_code[:-1]}, copy=True)")
-    try:
-        array = subject.take_copy(Producer(answer))
-    except TypeError as error:
-        raise NotApplicable(f"has no copy keyword ({describe(error)})") from None
-    except Exception as error:
-        return failed(f"refused: {describe(error)}")
+    array = _asked(subject, Producer(answer), copy=True)
+    if isinstance(array, Exception):
+        return failed(f"refused: {describe(array)}")
     if subject.pointer(array) in [original.pointer for original in originals.values()]:
         return failed("the array has the same memory")
     found, expected = subject.values(array), originals[True].values
-    return passed() if found == expected else failed(f"holds {found}")
+    if found != expected:
+        return failed(f"holds {found}")
+    old = _Old(subject)
+    other = attempt(subject, old, copy=True)
+    if not isinstance(other, Exception) and subject.pointer(other) == old.tensor.pointer:
+        return failed("the memory of a producer without the keyword is not copied")
+    return passed()
+
+
+@check(
+    "consumer.copy-false", COPY + "if False, never copy, and raise BufferError if a copy is needed"
+)
+def copy_false(subject: Subject) -> Outcome:
+    """from_dlpack(x, copy=False) has the producer's memory, or raises."""
+
+    def answer(keywords: dict[str, Any]) -> Any:
+        if keywords.get("copy") is False:
+            raise BufferError("this producer can only copy")
+        legacy = not wants_versioned(keywords)
+        return Managed(subject.shape, legacy=legacy, flags=abi.IS_COPIED).capsule()
+
+    array = _asked(subject, Producer(answer), copy=False)
+    if not isinstance(array, Exception):
+        return failed("copy=False is not passed on, and the producer copies")
+    for keywords in ({"copy": False}, {"copy": False, "device": _device(subject)}):
+        offer = Offer(subject, keywords=keywords)
+        if not offer.refused and subject.pointer(offer.array) != offer.tensor.pointer:
+            return failed(f"copied with {', '.join(keywords)}")
+    return passed()
+
+
+def _device(subject: Subject) -> Any:
+    """What its arrays name as their device."""
+    return getattr(taken(subject).array, "device", (abi.CPU, 0))
 
 
 @check(
     "consumer.leaves-tensor",
-    "the import writes neither the descriptor nor the memory",
-    clause="DLPack 1.3, DLManagedTensor: it is the producer's until the deleter is called",
+    "DLPack 1.3, DLManagedTensor: it is the producer's until the deleter is called",
 )
 def leaves_tensor(subject: Subject) -> Outcome:
+    """The import writes neither the descriptor nor the memory."""
     outcomes = []
     for legacy in (True, False):
         offer = Offer(subject, legacy=legacy)
@@ -224,12 +256,9 @@ def _written(offer: Offer) -> Outcome:
     return failed(f"writes {', '.join(changed)}") if changed else passed()
 
 
-@check(
-    "consumer.comes-back",
-    "an imported array is exported again over the same memory",
-    clause="DLPack, Python specification: both arrays may continue to be used",
-)
+@check("consumer.comes-back", "DLPack, Python specification: both arrays may continue to be used")
 def comes_back(subject: Subject) -> Outcome:
+    """An imported array is exported again over the same memory."""
     offer = taken(subject)
     if not hasattr(offer.array, "__dlpack__"):
         raise NotApplicable("its arrays have no __dlpack__")

@@ -14,12 +14,9 @@ from dlpack_doctor.verdict import NotApplicable, Outcome, describe, passed
 IMPORT = "from_dlpack"
 
 
-@check(
-    "consumer.speed",
-    "the time to import an array and drop it",
-    clause="not in the standard",
-)
+@check("consumer.speed", "not in the standard")
 def speed(subject: Subject) -> Outcome:
+    """The time to import an array and drop it."""
     if is_there("numpy"):
         np: Any = importlib.import_module("numpy")
         tensor, whose = np.zeros(subject.shape, "float32"), "a NumPy array"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dlpack_doctor import abi
 from dlpack_doctor.export import Export, attempt, best, versioned
 from dlpack_doctor.registry import check
@@ -24,24 +26,26 @@ def _frozen(subject: Subject) -> Array:
     raise NotApplicable("has no read-only arrays")
 
 
-@check(
-    "producer.read-only",
-    "memory that must not be written is flagged READ_ONLY",
-    clause="DLPack 1.3, READ_ONLY",
-)
+@check("producer.read-only", "DLPack 1.3, READ_ONLY")
 def read_only(subject: Subject) -> Outcome:
+    """Memory that must not be written is flagged READ_ONLY."""
     array = _frozen(subject)
-    if versioned(array).flags & abi.READ_ONLY:
-        return passed()
-    return failed("a read-only array is exported as writable")
+    export = versioned(array)
+    asked: list[dict[str, Any]] = [{}, {"copy": False}, {"dl_device": export.device}]
+    for keywords in asked:
+        answer = attempt(array, max_version=(1, 3), **keywords)
+        if isinstance(answer, Export) and answer.versioned and not answer.flags & abi.READ_ONLY:
+            words = "".join(f", asked for {name}={value}" for name, value in keywords.items())
+            return failed(f"a read-only array is exported as writable{words}")
+    return passed()
 
 
 @check(
     "producer.read-only-old",
-    "read-only memory is not exported by the legacy ABI, which cannot say so",
-    clause="array API 2022.12, __dlpack__: BufferError when the data cannot be exported",
+    "array API 2022.12, __dlpack__: BufferError when the data cannot be exported",
 )
 def read_only_old(subject: Subject) -> Outcome:
+    """read-only memory is not exported by the legacy ABI, which cannot say so."""
     array = _frozen(subject)
     outcomes = [_legacy(array)]
     if not isinstance(attempt(array, max_version=(0, 8)), TypeError):
@@ -62,12 +66,9 @@ def _legacy(array: Array, **keywords: object) -> Outcome:
     return failed("a read-only array is exported as dltensor, which cannot say so")
 
 
-@check(
-    "producer.writable",
-    "memory that may be written is not flagged READ_ONLY",
-    clause="DLPack 1.3, READ_ONLY",
-)
+@check("producer.writable", "DLPack 1.3, READ_ONLY")
 def writable(subject: Subject) -> Outcome:
+    """Memory that may be written is not flagged READ_ONLY."""
     if subject.immutable or (
         not subject.known and subject.says_frozen(subject.array()) is not False
     ):

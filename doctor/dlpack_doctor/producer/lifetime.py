@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import gc
+import sys
 
-from dlpack_doctor import memory
+from dlpack_doctor import memory, reproduce
 from dlpack_doctor.export import Export, best, both, call_on_foreign_thread, drop_capsules
 from dlpack_doctor.registry import check
 from dlpack_doctor.subject import Subject
-from dlpack_doctor.verdict import NotApplicable, Outcome, combine, failed, passed, warned
+from dlpack_doctor.verdict import (
+    NotApplicable,
+    Outcome,
+    combine,
+    describe,
+    failed,
+    passed,
+    warned,
+)
 
 SPECIFICATION = "DLPack, Python specification: "
 
 
-@check(
-    "producer.deleter",
-    "the descriptor has a deleter",
-    clause="DLPack 1.3, deleter: may be NULL if there is no reasonable one",
-)
+@check("producer.deleter", "DLPack 1.3, deleter: may be NULL if there is no reasonable one")
 def deleter(subject: Subject) -> Outcome:
+    """The descriptor has a deleter."""
     array = subject.array()
     outcomes = [
         passed() if export.raw.deleter else warned(f"none in {export.kind}; some consumers crash")
@@ -27,12 +33,9 @@ def deleter(subject: Subject) -> Outcome:
     return combine(*outcomes)
 
 
-@check(
-    "producer.unconsumed",
-    "a capsule that is not consumed releases its tensor once",
-    clause=SPECIFICATION + "the capsule's destructor calls the deleter",
-)
+@check("producer.unconsumed", SPECIFICATION + "the capsule's destructor calls the deleter")
 def unconsumed(subject: Subject) -> Outcome:
+    """A capsule that is not consumed releases its tensor once."""
     outcomes = []
     for index in range(len(both(subject.array()))):
         array = subject.array()
@@ -75,12 +78,9 @@ def _released_otherwise(subject: Subject, sample: Export, kind: str) -> Outcome:
     return failed(text) if memory.references(array) > before else warned(text)
 
 
-@check(
-    "producer.consumed",
-    "a consumed capsule does not call the deleter again",
-    clause=SPECIFICATION + "a renamed capsule is left alone by its destructor",
-)
+@check("producer.consumed", SPECIFICATION + "a renamed capsule is left alone by its destructor")
 def consumed(subject: Subject) -> Outcome:
+    """A consumed capsule does not call the deleter again."""
     outcomes = []
     for export in both(subject.array()):
         if not export.raw.deleter:
@@ -100,12 +100,9 @@ def consumed(subject: Subject) -> Outcome:
     return combine(*outcomes)
 
 
-@check(
-    "producer.released",
-    "after the deleter nothing keeps the array",
-    clause="DLPack 1.3, deleter: releases what manager_ctx holds",
-)
+@check("producer.released", "DLPack 1.3, deleter: releases what manager_ctx holds")
 def released(subject: Subject) -> Outcome:
+    """After the deleter nothing keeps the array."""
     if not best(subject.array()).raw.deleter:
         raise NotApplicable("there is no deleter")
     array = subject.array()
@@ -135,12 +132,9 @@ def _memory_back(subject: Subject) -> Outcome:
     return passed()
 
 
-@check(
-    "producer.two-exports",
-    "exports of one array do not depend on each other",
-    clause="DLPack, Python specification: both arrays may continue to be used",
-)
+@check("producer.two-exports", "DLPack, Python specification: both arrays may continue to be used")
 def two_exports(subject: Subject) -> Outcome:
+    """Exports of one array do not depend on each other."""
     array = subject.array()
     one, other = best(array).take(), best(array).take()
     expected = other.export.values()
@@ -152,18 +146,55 @@ def two_exports(subject: Subject) -> Outcome:
     return passed()
 
 
-@check(
-    "producer.deleter-thread",
-    "the deleter may be called on a foreign thread, without the GIL",
-    clause=SPECIFICATION + "the deleter must acquire the GIL itself",
-)
+@check("producer.deleter-thread", SPECIFICATION + "the deleter must acquire the GIL itself")
 def deleter_thread(subject: Subject) -> Outcome:
+    """The deleter may be called on a foreign thread, without the GIL."""
     rounds = 50
+    array = subject.array()
+    best(array).take().release()
+    before = memory.references(array)
+    best(array).take().release()
+    kept = memory.references(array) > before
     for _ in range(rounds):
-        for export in both(subject.array()):
+        for export in both(array):
             if not export.raw.deleter:
                 raise NotApplicable("there is no deleter")
             taken = export.take()
             assert taken.deleter is not None
             call_on_foreign_thread(taken.deleter, export.address)
+    # What no thread releases is the fault of `producer.released`.
+    if not kept and not memory.settle(lambda: memory.references(array) - before < rounds):
+        return failed("the array's references are not released there")
     return passed(f"{rounds} times")
+
+
+class _InFlight(Exception):
+    """The exception that must survive."""
+
+
+def _raise() -> object:
+    raise _InFlight
+
+
+@check("producer.exception", SPECIFICATION + "the destructor keeps an exception that is in flight")
+def exception(subject: Subject) -> Outcome:
+    """An exception in flight survives the destructor of a capsule."""
+    if reproduce.announce is None:
+        raise NotApplicable("it may end the process, so only a child process is asked")
+    array, lost = subject.array(), []
+    hook, sys.unraisablehook = sys.unraisablehook, lambda found: lost.append(found.exc_value)
+    try:
+        for export in both(array):
+            keywords = export.keywords
+            drop_capsules()
+            export.drop()
+            try:
+                # The stack drops the capsule while the exception looks for its handler.
+                (array.__dlpack__(**keywords), _raise())
+            except _InFlight:
+                continue
+            except Exception as error:
+                lost.append(error)
+    finally:
+        sys.unraisablehook = hook
+    return failed(f"it becomes {describe(lost[0] or _InFlight())}") if lost else passed()

@@ -17,12 +17,9 @@ from dlpack_doctor.verdict import NotApplicable, Outcome, describe, passed
 OLD, NEW, TABLE = "dltensor", "dltensor_versioned", "exchange table"
 
 
-@check(
-    "producer.speed",
-    "the time of an export and its release, by each way that there is",
-    clause="not in the standard",
-)
+@check("producer.speed", "not in the standard")
 def speed(subject: Subject) -> Outcome:
+    """The time of an export and its release, by each way that there is."""
     array = subject.array()
     ways: dict[str, Callable[[], object]] = {}
     answer = attempt(array)

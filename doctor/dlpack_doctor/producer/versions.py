@@ -40,29 +40,28 @@ def _old(answer: Export | Exception, asked: str) -> Outcome:
 
 @check(
     "producer.version-unasked",
-    "without max_version: the legacy ABI, or BufferError",
-    clause=MAX_VERSION + "if None, keep the 0.x form; it is okay to raise BufferError",
+    MAX_VERSION + "if None, keep the 0.x form; it is okay to raise BufferError",
 )
 def unasked(subject: Subject) -> Outcome:
+    """Without max_version: the legacy ABI, or BufferError."""
     array = subject.array()
     return _old(attempt(array), "none")
 
 
 @check(
-    "producer.version-0.8",
-    "max_version=(0, 8): the legacy ABI, or BufferError",
-    clause=MAX_VERSION + "too old a consumer gets the older form or BufferError",
+    "producer.version-0.8", MAX_VERSION + "too old a consumer gets the older form or BufferError"
 )
 def before_one(subject: Subject) -> Outcome:
+    """max_version=(0, 8): the legacy ABI, or BufferError."""
     return _old(_answer(subject, max_version=(0, 8)), "(0, 8)")
 
 
 @check(
     "producer.version-1",
-    "max_version=(1, 0), (1, 3) or (2, 0): a versioned capsule of major version 1",
-    clause=MAX_VERSION + "a consumer of the same major version gets the producer's own",
+    MAX_VERSION + "a consumer of the same major version gets the producer's own",
 )
 def one(subject: Subject) -> Outcome:
+    """max_version=(1, 0), (1, 3) or (2, 0): a versioned capsule of major version 1."""
     asked = [(1, 0), (1, 3), (2, 0)]
     return combine(*(_new(_answer(subject, max_version=version), version) for version in asked))
 
@@ -77,12 +76,9 @@ def _new(answer: Export | Exception, asked: tuple[int, int]) -> Outcome:
     return passed(f"{asked}: {answer.kind}")
 
 
-@check(
-    "producer.header",
-    "a versioned header states a version that exists",
-    clause="DLPack 1.3, DLPackVersion: the version that the producer was built with",
-)
+@check("producer.header", "DLPack 1.3, DLPackVersion: the version that the producer was built with")
 def header(subject: Subject) -> Outcome:
+    """A versioned header states a version that exists."""
     array = subject.array()
     answer = attempt(array, max_version=(1, 3))
     if isinstance(answer, Exception) or answer.version is None:
@@ -93,12 +89,9 @@ def header(subject: Subject) -> Outcome:
     return passed(f"{major}.{minor}")
 
 
-@check(
-    "producer.capsule-name",
-    "a capsule is named dltensor or dltensor_versioned",
-    clause="DLPack, Python specification: the producer names the capsule",
-)
+@check("producer.capsule-name", "DLPack, Python specification: the producer names the capsule")
 def capsule_name(subject: Subject) -> Outcome:
+    """A capsule is named dltensor or dltensor_versioned."""
     array = subject.array()
     seen: list[str] = []
     for keywords in ({}, {"max_version": (1, 3)}):

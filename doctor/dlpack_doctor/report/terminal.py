@@ -1,4 +1,4 @@
-"""The findings in a terminal: failures first, ten lines unless all are asked for."""
+"""The findings in a terminal: all failures, and the warnings if they are asked for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from dlpack_doctor.findings import Findings
 from dlpack_doctor.report import grid
 from dlpack_doctor.verdict import Verdict
 
-SHOWN = 10
 COLOURS = {"same": "green", "copy": "yellow", "refused": "yellow", "FAIL": "bold red"}
 STYLES = {Verdict.FAIL: "bold red", Verdict.WARN: "yellow", Verdict.PASS: "green"}
 
@@ -21,7 +20,7 @@ def show(console: Console, findings: Findings, verbose: bool) -> None:
     """Print failures, warnings if asked for, the pairs, and a line for each subject."""
     found = grid.listed(findings)
     failures = [one for one in found if one.outcome.verdict is Verdict.FAIL]
-    shown = found if verbose else failures[:SHOWN]
+    shown = found if verbose else failures
     for one in shown:
         _finding(console, one, verbose)
     broken = [pair for pair in findings.pairs if pair.outcome.verdict is Verdict.FAIL]
@@ -34,8 +33,8 @@ def show(console: Console, findings: Findings, verbose: bool) -> None:
     for subject in findings.subjects:
         console.print(escape(grid.summary(findings, subject.name)))
     if len(found) > len(shown):
-        text = f"{len(found) - len(shown)} more failures and warnings"
-        console.print(f"{text}; -v shows all, with the clause and a program to reproduce each")
+        text = f"{len(found) - len(shown)} warnings"
+        console.print(f"{text}; -v shows them, and the clause and a program for each finding")
 
 
 def _finding(console: Console, one: grid.Finding, verbose: bool) -> None:

@@ -29,18 +29,16 @@ include("releases.jl")
 include("closing.jl")
 include("copies.jl")
 include("memory.jl")
+include("views.jl")
 include("products.jl")
+include("bulk.jl")
 include("factorizations.jl")
 include("imports.jl")
 include("sealed.jl")
 include("shares.jl")
 include("bridges.jl")
 
-function __init__()
-    load_library()
-    start_releases()
-    load_bridges()
-    return nothing
-end
+# The library is loaded by the first call that needs it (see library.jl).
+__init__() = load_bridges()
 
 end

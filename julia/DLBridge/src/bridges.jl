@@ -40,7 +40,14 @@ python_call(::Type, f, object) = f(object)
 Names the libpython whose functions are called, by its handle from `dlopen`. Needed where they are no
 global names of the process. The first one counts.
 """
-use_python(handle::Ptr{Cvoid}) = check(ccall(dlb_use_python[], Cint, (Ptr{Cvoid},), handle))
+function use_python(handle::Ptr{Cvoid})
+    lock(LOADING) do
+        is_loaded() ? name_python(handle) : PYTHON[] == C_NULL && (PYTHON[] = handle)
+    end
+    return nothing
+end
+
+name_python(handle) = check(ccall(dlb_use_python.address, Cint, (Ptr{Cvoid},), handle))
 
 # Types of Python objects, in the order in which their packages were loaded.
 const OBJECT_TYPES = Any[]

@@ -17,7 +17,7 @@ end
 # Whether the elements can be read as those of an `Array`.
 function is_plain_memory(x::StridedTensor{T}) where {T}
     check_open(x)
-    return x.is_aligned && T !== Bool && x.strides == Base.size_to_strides(1, size(x)...)
+    return x.is_aligned && T !== Bool && is_column_major(x)
 end
 
 Base.copy(x::StridedTensor) = elements(x)
@@ -27,9 +27,8 @@ Base.unaliascopy(x::StridedTensor) = StridedTensor(elements(x))
 Base.unaliascopy(A::PermutedDimsArray{<:Any,<:Any,permutation,<:Any,<:StridedTensor}) where {permutation} =
     PermutedDimsArray(Base.unaliascopy(parent(A)), permutation)
 
-# A field by field copy would have the pointer and no finalizer. Shared references stay shared.
-Base.deepcopy_internal(x::StridedTensor, known::IdDict) =
-    get!(() -> Base.unaliascopy(x), known, x.root)::typeof(x)
+# A field by field copy would have the pointer and no finalizer. One tensor stays one; a view is copied apart.
+Base.deepcopy_internal(x::StridedTensor, known::IdDict) = get!(() -> Base.unaliascopy(x), known, x)::typeof(x)
 
 # Another process cannot use the pointer.
 function Serialization.serialize(s::AbstractSerializer, x::StridedTensor)

@@ -13,7 +13,7 @@ const RAISED_BY_PYTHON = 4
 
 # The message is read before anything else can fail on this thread.
 @noinline function throw_failure(status::Cint)
-    message = unsafe_string(ccall(dlb_last_error[], Cstring, ()))
+    message = unsafe_string(ccall(dlb_last_error.address, Cstring, ()))
     status in REFUSED_BY_ARGUMENT && throw(ArgumentError(message))
     status == RAISED_BY_PYTHON && throw(PythonError(message))
     error(message)

@@ -66,10 +66,30 @@ const FUNCTIONS = (
     :dlb_sealed_name, :dlb_sealed_tensor, :dlb_sealed_private, :dlb_sealed_close,
 )
 
-# The address of each function, under its own name.
-for name in FUNCTIONS
-    @eval const $name = Ref{Ptr{Cvoid}}(C_NULL)
+# A function of the library, `f[]` its address. The first use of any loads the library.
+mutable struct CFunction
+    address::Ptr{Cvoid}
 end
+
+@inline function Base.getindex(f::CFunction)
+    # Both, since another thread may be loading it.
+    f.address != C_NULL && is_loaded() || load_library()
+    return f.address
+end
+
+# Under its own name.
+for name in FUNCTIONS
+    @eval const $name = CFunction(C_NULL)
+end
+
+# The queue that other threads put tokens into, and finalizers tensors. It lives as long as Julia; null until the library
+# is loaded.
+const QUEUE = Ref{Ptr{Cvoid}}(C_NULL)
+const LOADING = ReentrantLock()
+is_loaded() = QUEUE[] != C_NULL
+
+# The libpython that an extension named (see bridges.jl) before the library was loaded.
+const PYTHON = Ref{Ptr{Cvoid}}(C_NULL)
 
 # As `cargo xtask capi` installs it. A DLL keeps cargo's name, which its import library has inside.
 const LIBRARY_FILE = Sys.iswindows() ? "dlbridge_capi.dll" : "libdlbridge." * Libdl.dlext
@@ -105,18 +125,25 @@ function binary_package_library()
 end
 
 function load_library()
+    lock(LOADING) do
+        is_loaded() && return nothing
+        load_functions(open_library())
+        PYTHON[] == C_NULL || name_python(PYTHON[])
+        QUEUE[] = start_releases()
+    end
+    return nothing
+end
+
+function open_library()
     candidates = library_candidates()
-    library = nothing
     for candidate in candidates
         library = Libdl.dlopen(candidate, Libdl.RTLD_NOW; throw_error = false)
-        library === nothing || break
+        library === nothing || return library
     end
-    library === nothing && error(
+    error(
         "library: expected dlbridge-capi, found none as $(join(candidates, " or ")); build it with " *
         "`cargo xtask capi`, or name it in DLBRIDGE_LIBRARY",
     )
-    load_functions(library)
-    return nothing
 end
 
 function load_functions(library)
@@ -128,7 +155,7 @@ function load_functions(library)
         "build it with `cargo xtask capi` of the same checkout",
     )
     for name in FUNCTIONS
-        getfield(DLBridge, name)[] = Libdl.dlsym(library, name)
+        getfield(DLBridge, name).address = Libdl.dlsym(library, name)
     end
     return nothing
 end

@@ -2,42 +2,17 @@
 # A strided tensor is not a `DenseArray`, because functions for those write to read-only memory without a check.
 # Invariant: plain arrays over a tensor's memory are only read, and only until the call returns.
 
-const Indices = Tuple{Vararg{Union{Integer,AbstractRange{<:Integer}}}}
-# A view by integers and ranges, whose elements have strides of their own.
-const TensorView{T,N} = SubArray{T,N,<:StridedTensor,<:Indices}
-const ReshapedTensor{T,N} = Base.ReshapedArray{T,N,<:Union{StridedTensor,TensorView}}
-const TensorLike{T,N} = Union{StridedTensor{T,N},TensorView{T,N},ReshapedTensor{T,N}}
-
-root_of_tensor(x::StridedTensor) = x.root
-root_of_tensor(x::AbstractArray) = root_of_tensor(parent(x))
-
-# A view as a tensor.
-strided(x::StridedTensor) = x
-
-function strided(x::TensorView{T,N}) where {T,N}
-    start, steps = memory(x)
-    whole = parent(x)
-    return StridedTensor{T,N}(start, size(x), steps, whole.is_readonly, whole.is_aligned, whole.root)
-end
-
 # An array for Julia's own methods, which may use BLAS: over the same memory where its strides allow it, else a copy.
 plain(x) = x
-plain(x::Transpose{<:Any,<:TensorLike}) = transpose(plain(parent(x)))
-plain(x::Adjoint{<:Any,<:TensorLike}) = adjoint(plain(parent(x)))
+plain(x::Transpose{<:Any,<:StridedTensor}) = transpose(plain(parent(x)))
+plain(x::Adjoint{<:Any,<:StridedTensor}) = adjoint(plain(parent(x)))
 
-function plain(x::TensorLike)
+function plain(x::StridedTensor)
     array = in_place(x)
     return array === nothing ? elements(x) : array
 end
 
 # An array over the same memory, or nothing where no strided array of Julia has these strides and elements.
-in_place(x::TensorView) = in_place(strided(x))
-
-function in_place(x::ReshapedTensor)
-    whole = strided(parent(x))
-    return is_plain_memory(whole) ? plain_array(whole.pointer, size(x)) : nothing
-end
-
 in_place(x::StridedTensor) = is_plain_memory(x) ? plain_array(x.pointer, x.size) : nothing
 
 function in_place(x::StridedTensor{<:Any,1})
@@ -72,13 +47,12 @@ is_plain_element(x::StridedTensor{T}) where {T} = (check_open(x); x.is_aligned &
 
 # Calls `work` with an array over the same memory, or with `x` where there is none: a copy of a broadcast array may be larger
 # than all memory. `close` refuses meanwhile, since `work` may call functions of the user.
-function with_array(work, x::TensorLike)
-    root = root_of_tensor(x)
-    keep_open!(root, 1)
+function with_array(work, x::StridedTensor, array_of = in_place)
+    keep_open!(x.root, 1)
     try
-        return GC.@preserve x work(in_place(x))
+        return GC.@preserve x work(array_of(x))
     finally
-        keep_open!(root, -1)
+        keep_open!(x.root, -1)
     end
 end
 
@@ -92,29 +66,33 @@ function keep_open!(root, change)
     return nothing
 end
 
-# `sum`, `prod`, `maximum`, `minimum`, `reduce`, `count` come here.
-Base.mapreduce(f, op, x::TensorLike; keywords...) = with_array(x) do array
+# Operations whose result does not depend on the order of the elements.
+const COMMUTATIVE = Union{typeof(+),typeof(max),typeof(min),typeof(Base.add_sum)}
+
+# `sum`, `prod`, `maximum`, `minimum`, `reduce` come here.
+Base.mapreduce(f, op, x::StridedTensor; keywords...) =
+    with_array(x, op isa COMMUTATIVE && get(keywords, :dims, :) isa Colon ? in_any_order : in_place) do array
     array === nothing || return mapreduce(f, op, array; keywords...)
     return invoke(mapreduce, Tuple{Any,Any,AbstractArray}, f, op, x; keywords...)
 end
 
-LinearAlgebra.norm(x::TensorLike, p::Real = 2) = with_array(x) do array
+LinearAlgebra.norm(x::StridedTensor, p::Real = 2) = with_array(x, in_any_order) do array
     array === nothing || return LinearAlgebra.norm(array, p)
     return invoke(LinearAlgebra.norm, Tuple{Any,Real}, x, p)
 end
 
-Base.permutedims(x::TensorLike, order) = GC.@preserve x permutedims(plain(x), order)
+Base.permutedims(x::StridedTensor, order) = GC.@preserve x permutedims(plain(x), order)
 
 # Julia computes half of a product of an array and its own transpose, which is exactly symmetric; it needs
 # both operands to be the same object.
 plain_pair(A, B) = (plain(A), plain(B))
 
 for (wrapper, wrap) in ((:Transpose, :transpose), (:Adjoint, :adjoint))
-    @eval function plain_pair(A::$wrapper{<:Any,<:TensorLike}, B::TensorLike)
+    @eval function plain_pair(A::$wrapper{<:Any,<:StridedTensor}, B::StridedTensor)
         b = plain(B)
         return (parent(A) === B ? $wrap(b) : plain(A), b)
     end
-    @eval function plain_pair(A::TensorLike, B::$wrapper{<:Any,<:TensorLike})
+    @eval function plain_pair(A::StridedTensor, B::$wrapper{<:Any,<:StridedTensor})
         a = plain(A)
         return (a, parent(B) === A ? $wrap(a) : plain(B))
     end
@@ -128,21 +106,33 @@ function plain_mul!(C, A, B, α, β)
     return C
 end
 
-as_they_are_or_transposed(M) = (M, Transpose{<:Any,<:M}, Adjoint{<:Any,<:M})
-const TENSORS = as_they_are_or_transposed(TensorLike{<:Any,2})
-const ARRAYS = as_they_are_or_transposed(StridedMatrix)
+const TensorMatrix = StridedTensor{<:Any,2}
+const TensorVector = StridedTensor{<:Any,1}
 
-for A in (TENSORS..., ARRAYS...)
-    for B in (A in TENSORS ? (TENSORS..., ARRAYS...) : TENSORS)
-        @eval LinearAlgebra.mul!(C::AbstractMatrix, A::$A, B::$B, α::Number, β::Number) =
-            plain_mul!(C, A, B, α, β)
-    end
-    for b in (A in TENSORS ? (TensorLike{<:Any,1}, StridedVector) : (TensorLike{<:Any,1},))
-        @eval LinearAlgebra.mul!(c::AbstractVector, A::$A, b::$b, α::Number, β::Number) =
-            plain_mul!(c, A, b, α, β)
+# Few methods, since each takes some 20 ms of `using DLBridge`.
+wrapped(M) = (M, Transpose{<:Any,<:M}, Adjoint{<:Any,<:M})
+
+for (matrix, other, vector) in (
+    (TensorMatrix, Union{TensorMatrix,StridedMatrix}, Union{TensorVector,StridedVector}),
+    (StridedMatrix, TensorMatrix, TensorVector),
+)
+    for A in wrapped(matrix), (b, result) in (map(B -> (B, AbstractMatrix), wrapped(other))..., (vector, AbstractVector))
+        @eval LinearAlgebra.mul!(C::$result, A::$A, B::$b, α::Number, β::Number) = plain_mul!(C, A, B, α, β)
     end
 end
 
-for (x, y) in ((TensorLike, TensorLike), (TensorLike, StridedArray), (StridedArray, TensorLike))
+for (x, y) in ((StridedTensor, StridedArray), (StridedArray, StridedTensor))
     @eval LinearAlgebra.dot(x::$x, y::$y) = GC.@preserve x y dot(plain(x), plain(y))
 end
+
+function LinearAlgebra.dot(x::StridedTensor, y::StridedTensor)
+    GC.@preserve x y begin
+        a, b = in_any_order(x), in_any_order(y)
+        # In one order only if both have the axes of that order.
+        is_same = a !== nothing && b !== nothing && size(a) == size(b) && is_reordered(x, a) == is_reordered(y, b)
+        return is_same ? dot(a, b) : dot(plain(x), plain(y))
+    end
+end
+
+# A square matrix has the size of its transpose.
+is_reordered(x, array) = array isa Array && ndims(x) > 1 && !is_plain_memory(x)

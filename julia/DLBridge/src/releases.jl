@@ -54,6 +54,7 @@ end
 
 # Takes all tokens out of the queue and removes their entries.
 function forget_released!()
+    is_loaded() || return nothing
     lock(ROOTS.lock)
     try
         while true
@@ -83,27 +84,23 @@ function shared_count()
     end
 end
 
-# The queue that other threads put tokens into, and finalizers tensors. It lives as long as Julia.
-const QUEUE = Ref{Ptr{Cvoid}}(C_NULL)
 const WAKER = Ref{Any}(nothing)
 
+# A new queue, and the task that empties it.
 function start_releases()
     # While packages are compiled ahead nothing may wait.
-    if is_precompiling()
-        QUEUE[] = new_queue(C_NULL, C_NULL)
-        return nothing
-    end
+    is_precompiling() && return new_queue(C_NULL, C_NULL)
     waker = Base.AsyncCondition()
     WAKER[] = waker
-    QUEUE[] = new_queue(cglobal(:uv_async_send), waker.handle)
+    queue = new_queue(cglobal(:uv_async_send), waker.handle)
     # The event loop closes the waker after the exit hooks.
-    atexit(() -> ccall(dlb_queue_mute[], Cvoid, (Ptr{Cvoid},), QUEUE[]))
+    atexit(() -> ccall(dlb_queue_mute[], Cvoid, (Ptr{Cvoid},), queue))
     @async drain_when_woken(waker)
-    return nothing
+    return queue
 end
 
 new_queue(wake, context) =
-    ccall(dlb_queue_new[], Ptr{Cvoid}, (Ptr{Cvoid}, Ptr{Cvoid}), wake, context)
+    ccall(dlb_queue_new.address, Ptr{Cvoid}, (Ptr{Cvoid}, Ptr{Cvoid}), wake, context)
 
 # Seconds between attempts while this thread does not hold the GIL. The queue wakes for the first tensor alone, and
 # that wake-up may have been in vain.
@@ -141,13 +138,14 @@ Releases Julia's arrays whose last user in Python or C is gone, and tensors whos
 itself; where Python runs, tensors are released only on a thread that holds the GIL.
 """
 function drain()
+    is_loaded() || return nothing
     forget_released!()
     ccall(dlb_queue_drain[], Csize_t, (Ptr{Cvoid},), QUEUE[])
     return nothing
 end
 
 "The number of tokens and tensors that wait to be released."
-pending_count() = Int(ccall(dlb_queue_pending[], Csize_t, (Ptr{Cvoid},), QUEUE[]))
+pending_count() = is_loaded() ? Int(ccall(dlb_queue_pending[], Csize_t, (Ptr{Cvoid},), QUEUE[])) : 0
 
 @inline drain_if_pending() = pending_count() == 0 ? nothing : drain()
 

@@ -89,6 +89,7 @@ end
 # Calls `use` with a description of the memory, which `use` must export: the library returns the token
 # once the memory is no longer used. If `use` fails, it is returned here.
 @inline function with_export(use, A::AbstractArray{T,N}, reversed::Bool, readonly::Bool) where {T,N}
+    is_loaded() || load_library()
     drain_if_pending()
     element = dtype(T)
     start, steps = memory(A)

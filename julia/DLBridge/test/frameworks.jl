@@ -34,6 +34,10 @@ else
         @test endswith(refused("torch.zeros(2, dtype=torch.float8_e5m2)"), "; load DLFP8Types")
         @test occursin("resolve_conj", refused("torch.zeros(2, dtype=torch.complex64).conj()"))
         @test refused("torch.zeros(2, dtype=torch.complex64)") == ""
+        # Autograd does not record what Julia writes.
+        run_python("leaf = torch.ones(2, requires_grad=True)")
+        @test is_readonly(CPython.import_of(from_dlpack, "leaf"))
+        @test CPython.import_of(from_dlpack, "leaf.detach()") isa Vector{Float32}
         # Memory without data is refused, whatever PyTorch says of it.
         @test refused("torch.zeros(2, device='meta')") != ""
     end

@@ -34,6 +34,25 @@ end
     @test last(found) == file && endswith(first(found), joinpath("target", "capi", "lib", file))
 end
 
+@testset "the library is loaded by the first call that needs it" begin
+    program = """
+    using DLBridge
+    using DLBridge: StridedTensor, shared_count, pending_count, drain, is_loaded
+    x = StridedTensor([1.0 2.0; 3.0 4.0])
+    drain(); sum(x); deepcopy(x); close(x); shared_count(); pending_count()
+    println(is_loaded())
+    error = try DLBridge.unsafe_share([1.0]) catch e; e.msg end
+    println(occursin("expected dlbridge-capi, found none as nowhere", error))
+    ENV["DLBRIDGE_LIBRARY"] = $(repr(DLBridge.library_candidates()[1]))
+    pointer = DLBridge.unsafe_share([1.0])
+    println(is_loaded(), shared_count(), DLBridge.unsafe_from_dlpack(pointer))
+    """
+    lines = withenv("DLBRIDGE_LIBRARY" => "nowhere") do
+        readlines(`$(Base.julia_cmd()) --startup-file=no --project=$(dirname(@__DIR__)) -e $program`)
+    end
+    @test lines == ["false", "true", "true1[1.0]"]
+end
+
 @testset "CARGO_TARGET_DIR is searched" begin
     folder = withenv(DLBridge.library_candidates, "DLBRIDGE_LIBRARY" => nothing, "CARGO_TARGET_DIR" => "elsewhere")[1]
     @test dirname(folder) == abspath("elsewhere", "capi", "lib")

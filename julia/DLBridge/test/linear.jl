@@ -60,16 +60,35 @@ end
 end
 
 @testset "BLAS reads a tensor and its views in place" begin
-    for (x, first) in (
-        (SQUARE, 1), (view(SQUARE, 2:4, 3:6), (2, 3)), (view(WIDE, :, 2), (1, 2)), (view(WIDE, 3, :), (3, 1)),
-        (reshape(SQUARE, 4, 9), 1), (CPython.import_of(o -> from_dlpack(o; layout = ColMajor), "wide[:, 2:]"), 1),
+    for (x, start) in (
+        (SQUARE, pointer(SQUARE)), (view(SQUARE, 2:4, 3:6), pointer(SQUARE, 14)), (view(WIDE, :, 2), pointer(WIDE, 11)),
+        (view(WIDE, 3, :), pointer(WIDE, 3)), (reshape(SQUARE, 4, 9), pointer(SQUARE)),
+        (CPython.import_of(o -> from_dlpack(o; layout = ColMajor), "wide[:, 2:]"), nothing),
     )
         array = DLBridge.plain(x)
-        whole = x isa StridedTensor ? x : parent(x)
         @test array isa Union{StridedArray,Transpose{Float64,<:StridedMatrix}} && array == x
-        start = first isa Tuple ? pointer(whole, LinearIndices(whole)[first...]) : pointer(whole)
-        @test pointer(array isa Transpose ? parent(array) : array) == start
+        @test pointer(array isa Transpose ? parent(array) : array) == something(start, pointer(x))
     end
+end
+
+@testset "views and reshapes of a tensor are tensors over the same memory" begin
+    cube = CPython.import_of(from_dlpack, "np.arange(24.0).reshape(2, 3, 4)[:, ::-1]")
+    for x in (SQUARE, LINE, cube), indices in Iterators.product(fill((:, 2, 2:3, 4:-2:1, 3:2, 0x01:0x02), ndims(x))...)
+        all(checkindex(Bool, axes(x, k), index isa Colon ? axes(x, k) : index) for (k, index) in enumerate(indices)) || continue
+        y, Y = view(x, indices...), view(Array(x), indices...)
+        @test y isa StridedTensor && size(y) == size(Y) && y == Y && y.root === x.root && is_readonly(y) == is_readonly(x)
+        @test reshape(y, length(Y)) == vec(Y) && reshape(y, 1, length(Y)) == reshape(Y, 1, :)
+    end
+    @test reshape(view(LINE, 6:-1:1), 3, 2) isa StridedTensor && reshape(SQUARE, 4, 9) isa StridedTensor
+    # By other indices, and where the elements have no strides, the wrappers of Julia.
+    @test view(SQUARE, [2, 1], :) == Array(SQUARE)[[2, 1], :] && view(SQUARE, 3:9) == Array(SQUARE)[3:9]
+    @test view(LINE, LINE .> 0.5) == filter(>(0.5), Array(LINE))
+    @test reshape(view(SQUARE, 1:4, :), 3, 8) == reshape(SQUARE[1:4, :], 3, 8) && inv(reshape(view(SQUARE, 1:2, 1:2), 2, 2)) ≈ inv(SQUARE[1:2, 1:2])
+    for indices in ((7, 1), (0, 1), (1:7, 1), (:, 7), (true, 1))
+        @test_throws Union{BoundsError,ArgumentError} view(SQUARE, indices...)
+    end
+    @test_throws DimensionMismatch reshape(SQUARE, 5, 7)
+    @test reshape(SQUARE, :) isa StridedTensor{Float64,1} && reshape(SQUARE, 9, :) == reshape(Array(SQUARE), 9, :)
 end
 
 @testset "a reduction copies no broadcast array" begin
@@ -131,4 +150,66 @@ end
     @test_throws ArgumentError aligned_array(String, 2)
     @test_throws ArgumentError aligned_array(Float64, -1)
     @test_throws OverflowError aligned_array(Float64, typemax(Int), 2)
+end
+
+run_python("cube = rng.random((3, 4, 5)); cube.flags.writeable = False; long = np.broadcast_to(np.ones(1), (2**40,))")
+
+@testset "functions over all elements of a $name have the values of an Array" for (name, x) in (
+    SQUARES..., "vector" => LINE, "part of a vector" => view(LINE, 2:5), "reversed vector" => view(LINE, 6:-1:1), "matrix" => WIDE,
+    "row-major cube" => CPython.import_of(o -> from_dlpack(o; layout = ColMajor), "cube"), "cube" => CPython.import_of(from_dlpack, "cube"),
+)
+    X = Array(x)
+    for f in (any, all, count, findall, findfirst, findlast, filter, map)
+        @test f(v -> v > 0.5, x) == f(v -> v > 0.5, X)
+    end
+    @test sum(x) ≈ sum(X) && norm(x) ≈ norm(X) && dot(x, x) ≈ dot(X, X) && dot(x, X) ≈ dot(X, X) && maximum(x) == maximum(X)
+    @test sum(x; dims = 1) ≈ sum(X; dims = 1) && any(v -> v > 0.9, x; dims = 1) == any(v -> v > 0.9, X; dims = 1)
+    total = Ref(0.0)
+    foreach(v -> total[] += v, x)
+    @test total[] ≈ sum(X) && [2v for v in x] == [2v for v in X] && circshift(x, 1) == circshift(X, 1)
+    if ndims(x) == 2
+        @test all(f -> f(x) == f(X), (rotl90, rotr90, rot180)) && mapslices(sum, x; dims = 1) == mapslices(sum, X; dims = 1)
+        @test copy(transpose(x)) == copy(transpose(X)) && copy(x') isa Matrix && circshift(x, (1, 2)) == circshift(X, (1, 2))
+    end
+    # Not of any order.
+    @test reduce((a, b) -> a / 2 + b, vec(x)) ≈ reduce((a, b) -> a / 2 + b, vec(X))
+    @test x == X && X == x && x == x && first(X) in x && map(+, x, x) == X + X && collect(x) == Array{Float64}(x) == X
+    @test x + x == X + X && 2x == 2X && -x == -X && x .+ 1 == X .+ 1 && x .* X .- 1 == X .* X .- 1 && sqrt.(x) == sqrt.(X)
+    @test (x .> 0.5) isa BitArray && (X .= x .* 2) == 2 .* x
+    if ndims(x) == 1
+        for f in (findmax, findmin, argmax, argmin, diff, reverse, sortperm)
+            @test f(x) == f(collect(x))
+        end
+        @test x[2:3] == collect(x)[2:3] && x[:] == collect(x) && vcat(x, x) == repeat(collect(x), 2)
+    else
+        @test x[:, 1:2, ntuple(_ -> 1, ndims(x) - 2)...] == collect(x)[:, 1:2, ntuple(_ -> 1, ndims(x) - 2)...]
+    end
+end
+
+@testset "a row-major matrix and its transpose are not taken for each other" begin
+    run_python("skew = square + np.arange(6); skew.flags.writeable = False")
+    rowwise = CPython.import_of(o -> from_dlpack(o; layout = ColMajor), "skew")
+    columnwise = CPython.import_of(from_dlpack, "skew")
+    @test dot(rowwise, columnwise) ≈ dot(Array(rowwise), Array(columnwise))
+    @test dot(columnwise, rowwise) ≈ dot(Array(columnwise), Array(rowwise))
+end
+
+@testset "in broadcasts with other arrays a tensor counts as an Array" begin
+    @test typeof(SQUARE .* Diagonal(1.0:6.0)) == typeof(Array(SQUARE) .* Diagonal(1.0:6.0))
+    @test (LINE .* LINE' .+ SQUARE) == Array(LINE) .* Array(LINE)' .+ Array(SQUARE)
+end
+
+@testset "no array is made of a broadcast tensor" begin
+    x = CPython.import_of(from_dlpack, "long")
+    @test any(isone, x) && findfirst(isone, x) == 1 && 1.0 in x && x[2:3] == [1, 1]
+end
+
+@testset "memory stays open while functions of the user run" begin
+    x = CPython.import_of(from_dlpack, "wide")
+    @test_throws ArgumentError map(v -> (DLBridge.close(x); v), x)
+    @test_throws ArgumentError broadcast(v -> (DLBridge.close(x); v), x)
+    @test isopen(x) && DLBridge.close(x) === nothing
+    @test_throws ArgumentError x .+ 1
+    @test_throws ArgumentError any(iszero, x)
+    @test_throws ArgumentError Array(x)
 end

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import dlbridge
-from dlbridge import _native
 from dlpack_doctor.abi import name_of
+from values import fill
 
 
 def load(name):
@@ -28,7 +28,6 @@ class TestPaddle:
     def test_it_goes_through_its_exchange_table(self):
         tensor = self.paddle.to_tensor(np.arange(3, dtype="float32"))
         assert dlbridge.inspect(tensor).protocol == "C exchange API"
-        assert _native._borrow(tensor)["data_ptr"] == tensor.data_ptr()
 
     def test_a_tensor_that_needs_a_gradient_is_taken_as_its_memory(self):
         tensor = self.paddle.to_tensor(np.arange(3, dtype="float32"), stop_gradient=False)
@@ -80,7 +79,7 @@ class TestTensorFlow:
         with pytest.raises(RuntimeError):
             tensor.__dlpack__(copy=True)
         copy = dlbridge.from_dlpack(tensor, copy=True)
-        dlbridge.fill(copy, 9)
+        fill(copy, 9)
         assert tensor.numpy().tolist() == [1.0, 2.0]
 
     def test_a_device_that_it_refuses_to_hear_of_is_not_asked_for(self):

@@ -9,21 +9,6 @@ import numpy as np
 import pytest
 
 import dlbridge
-from dlbridge import _native
-
-
-def test_what_is_borrowed_from_numpy_is_the_array_itself():
-    array = np.arange(6, dtype="float32").reshape(2, 3)[:, ::-1]
-    borrowed = _native._borrow(array)
-    assert borrowed == {
-        "shape": [2, 3],
-        "strides": [3, -1],
-        "dtype": "float32",
-        "readonly": False,
-        "data_ptr": array.ctypes.data,
-    }
-    array.flags.writeable = False
-    assert _native._borrow(array)["readonly"] is True
 
 
 def test_a_broadcast_view_is_taken_read_only():

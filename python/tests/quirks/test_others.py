@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import dlbridge
-from dlbridge import _native
 from dlpack_doctor.abi import DLManagedTensorVersioned, name_of
 from hostile import VERSIONED, Managed, producer_of, read
 
@@ -22,8 +21,6 @@ def test_a_legacy_capsule_of_jax_says_nothing_of_access():
     array = load("jax").numpy.arange(3)
     tensor = dlbridge.from_dlpack(array.__dlpack__())
     assert tensor.readonly
-    with pytest.raises(BufferError, match="legacy capsule"):
-        dlbridge.fill(tensor, 7)
     with pytest.raises(ValueError, match="read-only"):
         np.from_dlpack(tensor)[0] = 7
     assert array.tolist() == [0, 1, 2]
@@ -65,7 +62,6 @@ def test_a_table_of_tvm_without_callbacks_is_passed_over():
     tensor = load("tvm_ffi").from_dlpack(np.arange(3, dtype="float32"))
     wrapped = wrapper(tensor)
     assert dlbridge.from_dlpack(wrapped).data_ptr == tensor.data_ptr()
-    assert _native._borrow(wrapped)["data_ptr"] == tensor.data_ptr()
 
 
 def test_tvm_forgets_that_memory_is_read_only_and_does_not_get_it():

@@ -1,10 +1,11 @@
 //! The rules of the house that no other tool checks. What no file may contain is in `rules`, those for
-//! SAFETY notes in `notes`, those for what pages name in `names`, the checklist for a new dtype in
+//! SAFETY notes in `notes`, those for what pages name in `names`, the order of rooms in `rooms`, the checklist for a new dtype in
 //! `dtypes`.
 
 mod dtypes;
 mod names;
 mod notes;
+mod rooms;
 mod rules;
 
 use anyhow::Result;
@@ -15,7 +16,7 @@ use crate::workspace;
 /// Written by cbindgen, as long as the C API is.
 const HEADER: &str = "crates/dlbridge-capi/include/dlbridge.h";
 /// The most lines that a source file may have.
-const LONGEST: usize = 400;
+const LONGEST: usize = 500;
 const SOURCES: [&str; 8] = [".rs", ".py", ".pyi", ".jl", ".h", ".c", ".cpp", ".sh"];
 /// Lists the numbers that SAFETY notes cite.
 const SAFETY: &str = "SAFETY.md";
@@ -31,6 +32,7 @@ pub(crate) fn check() -> Result<()> {
     let listed = notes::listed(&read(SAFETY).unwrap_or_default());
     let (mut findings, mut cited) = (rules::check()?, Vec::new());
     findings.extend(dtypes::check(&texts));
+    findings.extend(rooms::check(&texts));
     for (name, text) in &texts {
         if name.ends_with(".md") {
             findings.extend(names.check(name, text));

@@ -7,7 +7,7 @@ use xshell::{Shell, cmd};
 use crate::shell::shell;
 
 /// What is wrong, a pattern that finds it, and where it is looked for.
-const RULES: [(&str, &str, &[&str]); 8] = [
+const RULES: [(&str, &str, &[&str]); 9] = [
     (
         "unsafe code outside files and folders named `raw`",
         UNSAFE,
@@ -16,15 +16,18 @@ const RULES: [(&str, &str, &[&str]); 8] = [
             ":(exclude,glob)crates/dlbridge/src/**/raw/**",
             ":(exclude,glob)crates/dlbridge/src/**/raw.rs",
             "crates/dlbridge-sealed/src",
-            ":(exclude,glob)crates/dlbridge-sealed/src/**/raw.rs",
+            ":(exclude)crates/dlbridge-sealed/src/fork.rs",
+            ":(exclude)crates/dlbridge-sealed/src/memfd.rs",
+            ":(exclude)crates/dlbridge-sealed/src/channel/peer.rs",
         ],
     ),
     (
-        "unsafe code of the Python crate outside `ffi` and the files listed in `house/rules.rs`",
+        "unsafe code of the Python crate outside `ffi`, `interpreter` and the files listed in `house/rules.rs`",
         UNSAFE,
         &[
             "crates/dlbridge-pyo3/src",
             ":(exclude)crates/dlbridge-pyo3/src/ffi",
+            ":(exclude)crates/dlbridge-pyo3/src/interpreter",
             // Below `ffi`: what is released later.
             ":(exclude)crates/dlbridge-pyo3/src/release/queue.rs",
             // Pairs an object with the table or layout that its type was found to have.
@@ -35,15 +38,21 @@ const RULES: [(&str, &str, &[&str]); 8] = [
         ],
     ),
     (
-        "a struct with the head of an object, which has no size for abi3t: see `ffi/class.rs`",
+        "a struct with the head of an object, which has no size for abi3t: see `interpreter/head.rs`",
         r"^[[:space:]]+(pub(\([a-z]+\))? )?[a-z_]+: (ffi::)?Py(Var)?[O]bject,",
         &["crates/dlbridge-pyo3/src"],
     ),
     (
         "Python code inside `get_or_init` of a `PyOnceLock`, where it waits for itself if it comes back: \
-         see `ffi/once.rs`",
+         see `interpreter/once.rs`",
         r"[.]get_or_(try_)?init\((([a-z_]+[.])*py(\(\))?,|$)",
         &["crates", "docs", "examples", "python"],
+    ),
+    (
+        "an exception whose text PyO3 makes, which ends the process where there is no memory for it: see \
+         `error.rs::error_of`",
+        r"::new_er[r]\(([^(]|$)",
+        &["crates/dlbridge-pyo3/src", "crates/dlbridge-operators/src", "python/src"],
     ),
     (
         "a `catch_unwind`, which ends the process where Python ends the thread: see `raw/unwind.rs`",
@@ -100,6 +109,7 @@ mod tests {
             unsafe_code,
             "    head: Py~Object,\n    pub(crate) head: ffi::Py~Object,\n    base: ffi::PyVar~Object,",
             "L.get_or_~init(py, || 1)\nL.get_or_~try_init(object.py(), make)\nL.get_or_~init(",
+            "PyTypeError::new_er~r(message)\nPyTypeError::new_er~r(\nE::new_er~r(text)",
             "panic::catch_unwin~d(work)\nuse std::panic::catch_unwin~d;\n{catch_unwin~d, x}",
             "``~`ignore\n``~`rust,ignore\n``~`rust, ignore",
             "/ho~me/x\nsee `/wo~rk/x`\nfile:///ro~ot/x",

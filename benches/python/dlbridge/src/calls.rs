@@ -2,8 +2,18 @@
 //! Invariant: every function does what the same name in `../../peers/rust_numpy/src/calls.rs` does, so that the
 //! size of an extension with these alone compares the two libraries.
 
-use dlbridge_pyo3::{CallerArray, PyTensor, PyTensorMut, PyTensorOf, Result};
+#![allow(unsafe_code, reason = "slices of the caller's memory need a promise")]
+
+use dlbridge_pyo3::{
+    CallerArray, PyTensor, PyTensorMut, PyTensorOf, Result, StableArguments, Writable,
+};
+use ndarray::{ArrayView2, ArrayViewMut1};
 use pyo3::prelude::*;
+
+struct Stable;
+
+// SAFETY: the benchmark has one thread, which waits for each call.
+unsafe impl StableArguments for Stable {}
 
 /// A number of one array.
 #[pyfunction]
@@ -44,6 +54,43 @@ fn call_write(mut x: PyTensorMut<f64, 1>) {
     x.view_mut().map_inplace(|x| x.max(0.0));
 }
 
+/// The same in place as an array of ndarray.
+#[pyfunction]
+fn call_write_array(mut x: PyTensorOf<f64, 1, (Stable, Writable)>) -> Result<()> {
+    x.as_array_mut::<ArrayViewMut1<f64>>()?.mapv_inplace(|x| x.max(0.0));
+    Ok(())
+}
+
+/// A number of one slice.
+#[pyfunction]
+fn call_slice(x: PyTensorOf<f64, 1, Stable>) -> Result<f64> {
+    Ok(x.as_slice()?.iter().sum())
+}
+
+/// A number of two slices.
+#[pyfunction]
+fn call_two_slices(x: PyTensorOf<f64, 1, Stable>, y: PyTensorOf<f64, 1, Stable>) -> Result<f64> {
+    Ok(x.as_slice()?.iter().zip(y.as_slice()?).map(|(x, y)| x * y).sum())
+}
+
+/// A new array of a slice.
+#[pyfunction]
+fn call_slice_new<'py>(x: CallerArray<'py, f64, 1, Stable>) -> Result<Bound<'py, PyAny>> {
+    x.to_caller(x.as_slice()?.iter().map(|x| 2.0 * x).collect::<Vec<_>>())
+}
+
+/// A number of a matrix of ndarray.
+#[pyfunction]
+fn call_matrix(x: PyTensorOf<f64, 2, Stable>) -> Result<f64> {
+    Ok(x.as_array::<ArrayView2<f64>>()?.sum())
+}
+
+/// A number of bytes.
+#[pyfunction]
+fn call_bytes(x: PyTensorOf<u8, 1>) -> f64 {
+    f64::from(x.view().iter().sum::<u8>()) / 2.0
+}
+
 /// Adds all to a module.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(call_one, module)?)?;
@@ -52,5 +99,11 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(call_new_tensor, module)?)?;
     module.add_function(wrap_pyfunction!(call_two_new, module)?)?;
     module.add_function(wrap_pyfunction!(call_write, module)?)?;
+    module.add_function(wrap_pyfunction!(call_write_array, module)?)?;
+    module.add_function(wrap_pyfunction!(call_slice, module)?)?;
+    module.add_function(wrap_pyfunction!(call_two_slices, module)?)?;
+    module.add_function(wrap_pyfunction!(call_slice_new, module)?)?;
+    module.add_function(wrap_pyfunction!(call_matrix, module)?)?;
+    module.add_function(wrap_pyfunction!(call_bytes, module)?)?;
     Ok(())
 }

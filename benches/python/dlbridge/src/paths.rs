@@ -1,11 +1,9 @@
 //! The paths of the benchmark through dlbridge, as its README shows them.
 //! Invariant: every function does what the same name in `../../floor/floor.c` does.
-#![allow(unsafe_code, reason = "borrowing is unsafe")]
+#![allow(unsafe_code, reason = "writing without a borrow is unsafe")]
 
 use dlbridge::{ArcTensor, Tensor};
-use dlbridge_pyo3::{
-    Error, ExportDlpack, PyTensor, PyTensorMut, Result, dlpack_methods, with_borrowed,
-};
+use dlbridge_pyo3::{Error, ExportDlpack, PyTensor, PyTensorMut, Result, dlpack_methods};
 use ndarray::Array2;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -35,17 +33,6 @@ fn no_elements() -> Error {
 #[pyfunction]
 fn read_line(list: PyTensor) -> Result<f32> {
     list.view::<f32>()?.get(&[0]).ok_or_else(no_elements)
-}
-
-/// The same memory, borrowed for the length of the call.
-#[pyfunction]
-fn read_borrowed(array: &Bound<'_, PyAny>) -> Result<f32> {
-    // SAFETY: the closure runs no Python code, and the interpreter's lock keeps others from it.
-    unsafe {
-        with_borrowed(array.as_borrowed(), |array| {
-            array.view::<f32>()?.get(&[0, 0]).ok_or_else(no_elements)
-        })
-    }
 }
 
 fn new_tensor() -> PyResult<Tensor> {
@@ -91,12 +78,6 @@ fn make_class() -> PyResult<Class> {
 #[pyfunction]
 fn make_numpy(py: Python<'_>) -> Result<Bound<'_, PyAny>> {
     make()?.into_numpy(py)
-}
-
-/// The argument's memory, as a `dlbridge.Tensor`.
-#[pyfunction]
-fn pass_on(array: PyTensor) -> PyTensor {
-    array
 }
 
 /// A contiguous copy.
@@ -149,8 +130,6 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ignore, module)?)?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(read_line, module)?)?;
-    module.add_function(wrap_pyfunction!(read_borrowed, module)?)?;
-    module.add_function(wrap_pyfunction!(pass_on, module)?)?;
     module.add_function(wrap_pyfunction!(copy, module)?)?;
     module.add_function(wrap_pyfunction!(scale, module)?)?;
     module.add_function(wrap_pyfunction!(fill, module)?)?;

@@ -60,10 +60,5 @@ pub fn there_and_back() -> Vec<Case> {
             let view = unsafe { ArrayViewD::<f32>::try_from_dlpack(&dlpack, ()) };
             view.expect("floats on the CPU")[[0, 0]]
         }),
-        ("dlpk", |array| {
-            let tensor = dlpk::DLPackTensor::try_from(array).expect("an array");
-            let view: ArrayView2<'_, f32> = tensor.as_ref().try_into().expect("floats on the CPU");
-            view[[0, 0]]
-        }),
     ]
 }

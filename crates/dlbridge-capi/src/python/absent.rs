@@ -5,7 +5,7 @@ use std::fmt;
 use crate::error::Error;
 
 /// The oldest Python whose code may call this library's class.
-pub(super) const OLDEST: (u32, u32) = (3, 10);
+pub(super) const OLDEST: (u32, u32) = (3, 11);
 
 /// Why there is no table.
 #[derive(Clone, Debug, PartialEq, Eq)]

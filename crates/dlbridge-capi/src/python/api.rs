@@ -39,6 +39,12 @@ pub(super) struct Method {
     pub(super) doc: *const c_char,
 }
 
+// SAFETY: addresses, of functions and static texts (F6); only unsafe code reads what is there.
+unsafe impl Sync for Method {}
+
+pub(super) const METH_NOARGS: c_int = 0x0004;
+pub(super) const METH_O: c_int = 0x0008;
+
 /// `PyType_Slot`, which is part of the stable ABI.
 #[repr(C)]
 pub(super) struct Slot {
@@ -75,7 +81,6 @@ macro_rules! api {
             finalizing: Option<unsafe extern "C" fn() -> c_int>,
         }
 
-        #[allow(dead_code, reason = "`attach` calls its function without the frame of `foreign`")]
         impl Api {
             $(
                 /// The function of Python's headers.
@@ -129,6 +134,9 @@ api! {
         Py_AtExit(a: unsafe extern "C" fn()) -> c_int;
         PyInterpreterState_Get() -> *mut c_void;
         PyInterpreterState_GetID(a: *mut c_void) -> i64;
+        PyEval_SaveThread() -> *mut c_void;
+        PyEval_RestoreThread(a: *mut c_void);
+        PyGILState_Check() -> c_int;
         PyGILState_Ensure() -> c_int;
         PyGILState_Release(a: c_int);
         Py_IncRef(a: Pointer);
@@ -168,6 +176,7 @@ api! {
         PyCapsule_SetDestructor(a: Pointer, b: Option<unsafe extern "C" fn(Pointer)>) -> c_int;
         PyCFunction_NewEx(a: *const Method, b: Pointer, c: Pointer) -> Pointer;
         PyImport_GetModule(a: Pointer) -> Pointer;
+        PyImport_ImportModule(a: *const c_char) -> Pointer;
         PyType_FromSpec(a: *mut Spec) -> Pointer;
         PyType_GetFlags(a: Pointer) -> c_ulong;
         PyType_GetSlot(a: Pointer, b: c_int) -> *mut c_void;
@@ -201,16 +210,18 @@ impl Api {
 }
 
 impl Api {
-    /// Attaches a thread that is not attached, and may wait for that. While Python is shut down, CPython
-    /// before 3.14 ends the waiting thread by `pthread_exit`, later ones stop it: no frame below may
-    /// have something to drop, or catch panics.
+    /// Whether a thread that [`is_attached`](Self::is_attached) does not find attached may hold the GIL for
+    /// another interpreter. `PyGILState_Ensure` would wait for ever there.
     ///
-    /// # Safety
-    ///
-    /// Python runs, and is not being shut down. The result is passed to `PyGILState_Release`.
-    pub(super) unsafe fn attach(&self) -> c_int {
-        // SAFETY: the caller's duty.
-        unsafe { (self.PyGILState_Ensure)() }
+    /// Before Python 3.12 no function tells for certain: `PyGILState_Check` returns 1 on such a thread, but on
+    /// every thread once there has been a second interpreter. A thread without a state is not attached.
+    #[cold]
+    pub(super) fn may_be_elsewhere(&self) -> bool {
+        let Attachment::OfProcess { own, .. } = self.attachment else { return false };
+        // SAFETY: Python runs; any thread may call it (F1, F5).
+        let is_unknown = unsafe { own() }.is_null();
+        // SAFETY: the same.
+        !is_unknown && unsafe { self.PyGILState_Check() } != 0
     }
 
     /// Whether Python is being shut down.

@@ -31,14 +31,20 @@ unsafe extern "C" fn ended() {
 impl Python {
     /// Finds Python, and checks that this thread may use it.
     #[inline]
-    pub(crate) fn attached() -> Result<Self> {
+    pub(super) fn attached() -> Result<Self> {
         let api = api::get()?;
         check_running(api)?;
         if !api.is_attached() {
-            return Err(not_attached(
-                "python: expected a thread that is attached to the main interpreter, found one \
-                 that is not; PyGILState_Ensure attaches it",
-            ));
+            return Err(not_attached(match api.may_be_elsewhere() {
+                false => {
+                    "python: expected a thread that is attached to the main interpreter, found one \
+                     that is not; PyGILState_Ensure attaches it"
+                }
+                true => {
+                    "python: expected a thread that is attached to the main interpreter, found one \
+                     that is detached, or in another interpreter; PyThreadState_Swap returns from that"
+                }
+            }));
         }
         let python = Self::of(api);
         python.check_interpreter()?;
@@ -49,12 +55,23 @@ impl Python {
     /// with a GIL of its own would change their reference counts at the same time.
     #[inline]
     fn check_interpreter(self) -> Result<()> {
+        let found = self.interpreter();
+        let first = INTERPRETER.load(Ordering::Acquire);
+        if first == found { Ok(()) } else { self.claim(found) }
+    }
+
+    /// The number of the interpreter that this thread is attached to.
+    #[inline]
+    fn interpreter(self) -> i64 {
         // SAFETY: attached (F1).
         let interpreter = unsafe { self.api.PyInterpreterState_Get() };
         // SAFETY: the current interpreter (F1).
-        let found = unsafe { self.api.PyInterpreterState_GetID(interpreter) };
-        let first = INTERPRETER.load(Ordering::Acquire);
-        if first == found { Ok(()) } else { self.claim(found) }
+        unsafe { self.api.PyInterpreterState_GetID(interpreter) }
+    }
+
+    /// Whether it is the one that uses this library.
+    pub(super) fn is_home(self) -> bool {
+        self.interpreter() == INTERPRETER.load(Ordering::Acquire)
     }
 
     #[cold]

@@ -56,7 +56,7 @@ fn take_as<A: ManagedTensor>(capsule: &Object) -> Result<Tensor> {
     // The check comes before the renaming, so that a refused tensor stays the capsule's.
     // SAFETY: an unused capsule of this name owns a tensor of this ABI (F4), whose producer is
     // trusted (T1 to T9).
-    let tensor = unsafe { Tensor::from_raw(tensor.cast::<A>()) }.map_err(|it| it.into_parts().1)?;
+    let tensor = unsafe { Tensor::from_raw(tensor.cast::<A>()) }?;
     // SAFETY: still a valid capsule; the name is static (F4).
     unsafe { api.PyCapsule_SetName(capsule.as_ptr(), A::USED.as_ptr()) };
     Ok(tensor)

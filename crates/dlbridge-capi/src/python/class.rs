@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use dlbridge::{ArcTensor, Tensor};
 
 use super::answer::Arguments;
-use super::api::{Method, Pointer, Slot, Spec};
+use super::api::{METH_NOARGS, Method, Pointer, Slot, Spec};
 use super::attached::{Object, Python};
 use super::exception::{Exception, raise};
 use crate::entry::{PANICKED, contained};
@@ -27,7 +27,6 @@ const TP_DEALLOC: c_int = 52;
 const TP_DOC: c_int = 56;
 const TP_METHODS: c_int = 64;
 const TP_FREE: c_int = 74;
-const METH_NOARGS: c_int = 0x0004;
 const METH_FASTCALL_KEYWORDS: c_int = 0x0080 | 0x0002;
 const DEFAULT: u32 = 1 << 18;
 const DISALLOW_INSTANTIATION: u32 = 1 << 7;
@@ -37,12 +36,7 @@ type Fastcall = unsafe extern "C" fn(Pointer, *const Pointer, isize, Pointer) ->
 type Noargs = unsafe extern "C" fn(Pointer, Pointer) -> Pointer;
 
 /// A table that Python keeps for as long as the class lives.
-struct Methods([Method; 3]);
-
-// SAFETY: addresses of functions and static texts (F6).
-unsafe impl Sync for Methods {}
-
-static METHODS: Methods = Methods([
+static METHODS: [Method; 3] = [
     Method {
         name: c"__dlpack__".as_ptr(),
         function: dlpack as Fastcall as *const c_void,
@@ -56,7 +50,7 @@ static METHODS: Methods = Methods([
         doc: c"The kind and number of the device that the memory is on.".as_ptr(),
     },
     Method { name: ptr::null(), function: ptr::null(), flags: 0, doc: ptr::null() },
-]);
+];
 
 const NAME: &CStr = c"dlbridge_capi.Tensor";
 const DOC: &CStr = c"A tensor for from_dlpack.";
@@ -88,7 +82,7 @@ fn make(python: Python) -> Result<Class, Exception> {
     let offset = size_of_plain_object(python)?;
     let mut slots = [
         Slot { id: TP_DEALLOC, value: dealloc as unsafe extern "C" fn(Pointer) as *mut c_void },
-        Slot { id: TP_METHODS, value: (&raw const METHODS.0).cast_mut().cast() },
+        Slot { id: TP_METHODS, value: (&raw const METHODS).cast_mut().cast() },
         Slot { id: TP_DOC, value: DOC.as_ptr().cast_mut().cast() },
         Slot { id: 0, value: ptr::null_mut() },
     ];

@@ -22,6 +22,10 @@ pub(super) struct Constants {
     pub(super) is_neg: Pointer,
     /// `"_is_zerotensor"`.
     pub(super) is_zeros: Pointer,
+    /// `"requires_grad"`.
+    pub(super) requires_grad: Pointer,
+    /// `"stop_gradient"`.
+    pub(super) stop_gradient: Pointer,
     /// `"numel"`, `"untyped_storage"` and `"data_ptr"`.
     pub(super) memory: [Pointer; 3],
     /// `"__mro__"`.
@@ -78,6 +82,8 @@ impl Constants {
             is_conj: name(c"is_conj")?,
             is_neg: name(c"is_neg")?,
             is_zeros: name(c"_is_zerotensor")?,
+            requires_grad: name(c"requires_grad")?,
+            stop_gradient: name(c"stop_gradient")?,
             memory: [name(c"numel")?, name(c"untyped_storage")?, name(c"data_ptr")?],
             mro: name(c"__mro__")?,
             dict: name(c"__dict__")?,

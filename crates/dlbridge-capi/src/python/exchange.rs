@@ -8,13 +8,13 @@ use dlbridge::ffi::Unwinds;
 use dlbridge::protocol::stream::platform;
 use dlbridge::protocol::table::{CONJUGATED, NEGATED, ZEROS, may_be_conjugated, no_memory};
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
-use dlbridge::{Device, Tensor, TypeCode};
+use dlbridge::{Device, Flags, Tensor, TypeCode};
 
 use super::api::{Pointer, foreign};
 use super::attached::{Object, Python};
 use super::constants::Constants;
 use super::exception::Exception;
-use super::table;
+use super::table::{self, Grad};
 use crate::error::{Error, Result};
 use crate::info::Stream;
 
@@ -51,10 +51,38 @@ pub(super) fn import(object: &Object) -> Option<Result<(Tensor, Stream)>> {
                     return Some(Err(error));
                 }
             }
-            Some(Ok((tensor, stream)))
+            match requires_grad(object, table.grad) {
+                Ok(false) => Some(Ok((tensor, stream))),
+                Ok(true) => Some(read_only(tensor).map(|tensor| (tensor, stream))),
+                Err(error) if error.is_a(|api| api.PyExc_Exception) => None,
+                Err(error) => Some(Err(Error::Python(error))),
+            }
         }
-        Err(rejected) => Some(Err(dlbridge::Error::from(rejected).into())),
+        Err(error) => {
+            // SAFETY: rejected, and so still ours (R3).
+            object.python.undisturbed(|| unsafe { dlbridge::ffi::release_raw(tensor) });
+            Some(Err(error.into()))
+        }
     }
+}
+
+/// Whether automatic differentiation records what is done with an object, which it cannot of writes in C.
+fn requires_grad(object: &Object, grad: Option<Grad>) -> Result<bool, Exception> {
+    let Some(grad) = grad else { return Ok(false) };
+    let constants = Constants::get(object.python)?;
+    match grad {
+        Grad::Requires => object.attribute(constants.requires_grad)?.is_true(),
+        Grad::Stops => Ok(!object.attribute(constants.stop_gradient)?.is_true()?),
+    }
+}
+
+/// The same tensor, read-only.
+#[cold]
+fn read_only(tensor: Tensor) -> Result<Tensor> {
+    let flags = tensor.flags() | Flags::READ_ONLY;
+    let descriptor = tensor.as_raw();
+    // SAFETY: the lists and the elements are those of the tensor, which its owner keeps alive (R2).
+    Ok(unsafe { dlbridge::ffi::from_owner_raw(tensor, &descriptor, flags) }?)
 }
 
 /// The producer's current stream on a device, on which the memory is ready.

@@ -2,7 +2,7 @@
 //! Calling it belongs to `exchange`.
 //! Invariant: a result is cached for a type that cannot be freed, or until the type is freed.
 
-use std::ffi::{c_int, c_ulong};
+use std::ffi::c_ulong;
 use std::mem;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use dlbridge::protocol::table::{CAPSULE, DISPATCH, METHODS, serves, usable};
 use dlbridge::sys::{DLPackExchangeAPI, DLPackExchangeAPIHeader};
 
-use super::api::{Method, Pointer};
+use super::api::{METH_O, Method, Pointer};
 use super::attached::{Object, Python};
 use super::constants::Constants;
 use super::exception::Exception;
@@ -19,7 +19,6 @@ use crate::entry::contained;
 /// How many types are remembered. Types that share a slot replace each other.
 const SLOTS: usize = 64;
 
-const METH_O: c_int = 0x0008;
 const HEAP_TYPE: c_ulong = 1 << 9;
 
 /// The table of a type.
@@ -31,6 +30,17 @@ pub(super) struct Table {
     pub(super) is_lazy: bool,
     /// Whether it is derived from PyTorch's class and has a hook of its own: its objects may have no memory.
     pub(super) has_hook: bool,
+    /// The attribute that tells of automatic differentiation, if the type has one.
+    pub(super) grad: Option<Grad>,
+}
+
+/// An attribute that tells whether an object requires grad.
+#[derive(Clone, Copy)]
+pub(super) enum Grad {
+    /// PyTorch's `requires_grad`.
+    Requires,
+    /// Paddle's `stop_gradient`.
+    Stops,
 }
 
 /// A type and the answer for it.
@@ -113,17 +123,12 @@ fn watch(kind: &Object) -> Result<Object, Exception> {
 }
 
 /// A definition that Python keeps.
-struct Definition(Method);
-
-// SAFETY: addresses of a function and of static texts (F6).
-unsafe impl Sync for Definition {}
-
-static FREED: Definition = Definition(Method {
+static FREED: Method = Method {
     name: c"freed".as_ptr(),
     function: freed as unsafe extern "C" fn(Pointer, Pointer) -> Pointer as *const _,
     flags: METH_O,
     doc: c"Forgets a type.".as_ptr(),
-});
+};
 
 /// The Python function around [`freed`].
 struct Callback(Pointer);
@@ -137,7 +142,7 @@ unsafe impl Sync for Callback {}
 static CALLBACK: OnceLock<Callback> = OnceLock::new();
 
 fn make_callback(python: Python) -> Result<Object, Exception> {
-    let (method, none) = (&raw const FREED.0, ptr::null_mut());
+    let (method, none) = (&raw const FREED, ptr::null_mut());
     // SAFETY: attached; a static table (F1, F6).
     let function = unsafe { python.api.PyCFunction_NewEx(method, none, none) };
     // SAFETY: a new reference or null (F3).
@@ -185,7 +190,12 @@ fn ask(kind: &Object) -> Result<Option<Table>, Exception> {
     let api = if serves(&inherits, is_hook_off)? { read(&capsule) } else { None };
     let is_lazy = defined(kind, constants.is_neg)?.is_some();
     let has_hook = is_lazy && !(api.is_some() && inherits(DISPATCH)?);
-    Ok((api.is_some() || has_hook).then_some(Table { api, is_lazy, has_hook }))
+    let grad = if defined(kind, constants.requires_grad)?.is_some() {
+        Some(Grad::Requires)
+    } else {
+        defined(kind, constants.stop_gradient)?.map(|_| Grad::Stops)
+    };
+    Ok((api.is_some() || has_hook).then_some(Table { api, is_lazy, has_hook, grad }))
 }
 
 /// The first class among the bases that defines an attribute, and its value.

@@ -1,5 +1,8 @@
 //! Keeps the locks of queues free in the child of a fork, which has one thread only.
 //! Invariant: a thread that forks holds the locks of all queues during the fork.
+//!
+//! POSIX runs `prepare` of the last registered handler first, and `parent` and `child` of the first. So handlers that a
+//! program registered before its first queue run under these locks: they must not use a queue.
 
 #[cfg(not(unix))]
 pub(super) use other::{add, remove};

@@ -117,12 +117,13 @@ pub unsafe extern "C" fn dlb_queue_descriptor(queue: *mut ReleaseQueue, out: *mu
 }
 
 /// Moves up to `capacity` tokens out of the queue, in no particular order, and returns their
-/// number; 0 for null. Each stands for an export that is no longer used. Call it until it returns
-/// less than `capacity`: `wake` is called again only once the queue has no tokens.
+/// number; 0 for null, also where `tokens` is null. Each stands for an export that is no longer used.
+/// Call it until it returns less than `capacity`: `wake` is called again only once the queue has no
+/// tokens.
 ///
 /// # Safety
 ///
-/// `queue` is null or a live queue; `tokens` can be written for `capacity` pointers.
+/// `queue` is null or a live queue; `tokens` is null or can be written for `capacity` pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_queue_take(
     queue: *mut ReleaseQueue,
@@ -131,6 +132,9 @@ pub unsafe extern "C" fn dlb_queue_take(
 ) -> usize {
     // SAFETY: the caller's duty.
     let Some(queue) = (unsafe { queue.as_ref() }) else { return 0 };
+    if tokens.is_null() {
+        return 0;
+    }
     contained(0, || {
         let taken = queue.take_tokens(capacity);
         for (index, token) in taken.iter().enumerate() {

@@ -59,7 +59,7 @@ mod other {
 
     use crate::error::Result;
 
-    /// There is none.
+    /// Never made: this system has no descriptors for queues.
     #[derive(Debug)]
     pub(in super::super) enum Signal {}
 

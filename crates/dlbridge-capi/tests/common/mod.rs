@@ -110,7 +110,7 @@ pub(crate) fn prefix(name: &str, text: &str, place: &str) -> PathBuf {
     let filled = filled
         .replace("@VERSION@", "1.2.3")
         .replace("@LIBRARIES@", &SYSTEM.join(" "))
-        .replace("@STAYS_LOADED@", "-Wl,-z,nodelete")
+        .replace("@LINK_FLAGS@", "-Wl,-z,nodelete -Wl,--exclude-libs,libdlbridge.a")
         .replace("@SHARED@", "libdlbridge.so")
         .replace("@STATIC@", "libdlbridge.a");
     assert!(!filled.contains('@'), "{filled}");

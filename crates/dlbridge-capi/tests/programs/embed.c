@@ -148,12 +148,40 @@ static void a_second_interpreter_is_refused_by_name(void) {
     finish();
 }
 
+// A tensor of the main interpreter, released on a thread that is in another one.
+static void a_release_in_another_interpreter_is_deferred(void) {
+    start();
+    void *main_state = FN("PyThreadState_Get", void *, void)();
+    PyObject *object = object_of_number();
+    dlb_tensor *tensor = NULL, *other_tensor = NULL;
+    CHECK(dlb_from_python(object, NULL, &tensor) == DLB_STATUS_OK);
+    drop(object);
+    void *other = FN("Py_NewInterpreter", void *, void)();
+    CHECK(other);
+    dlb_release(tensor);
+    CHECK(released == 0);
+    tensor = export_number();
+    CHECK(dlb_into_python(tensor, &object) == DLB_STATUS_NOT_ATTACHED);
+    CHECK(!strstr(dlb_last_error(), "PyGILState_Ensure"));
+    FN("Py_EndInterpreter", void, void *)(other);
+    FN("PyThreadState_Swap", void *, void *)(main_state);
+    CHECK(released == 0);
+    // The next call in the main interpreter releases it.
+    CHECK(dlb_into_python(tensor, &object) == DLB_STATUS_OK);
+    CHECK(released == 1);
+    CHECK(dlb_from_python(object, NULL, &other_tensor) == DLB_STATUS_OK);
+    drop(object);
+    dlb_release(other_tensor);
+    CHECK(released == 2);
+    finish();
+}
+
 static void an_old_python_is_refused_by_its_version(void) {
     start();
     PyObject *object = NULL;
     dlb_tensor *tensor = export_number();
     CHECK(dlb_into_python(tensor, &object) == DLB_STATUS_NOT_ATTACHED);
-    CHECK(strstr(dlb_last_error(), "python: expected 3.10 or newer, found 3.") != NULL);
+    CHECK(strstr(dlb_last_error(), "python: expected 3.11 or newer, found 3.") != NULL);
     dlb_release(tensor);
     finish();
 }
@@ -186,6 +214,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
     CASE(queues_drain_before_and_after_python_runs),
     CASE(a_python_that_starts_again_is_refused),
     CASE(a_second_interpreter_is_refused_by_name),
+    CASE(a_release_in_another_interpreter_is_deferred),
     CASE(an_old_python_is_refused_by_its_version),
     CASE(another_python_is_refused),
     CASE(the_class_is_immutable),

@@ -5,13 +5,22 @@
 static float number = 1;
 static int released;
 
+// A message of a callback, which the callback kept.
+static const char *kept;
+
 // A callback that fails in the library: its message is not the caller's.
 static void release(void *token) {
     dlb_tensor *tensor = NULL;
     (void)token;
     released++;
     CHECK(dlb_export(NULL, &tensor) == DLB_STATUS_INVALID);
-    CHECK(strstr(dlb_last_error(), "memory: ") == dlb_last_error());
+    kept = dlb_last_error();
+    CHECK(strstr(kept, "memory: ") == kept);
+}
+
+static int fail_and_succeed(void *context) {
+    release(context);
+    return 0;
 }
 
 static dlb_memory memory(void) {
@@ -91,7 +100,33 @@ static void test_messages_stay(void) {
     CHECK(!strcmp(message, "tensor: expected a tensor, found a null pointer"));
 }
 
+// A message stays valid until the next failure, also one from inside of a call that succeeds.
+static void test_messages_of_callbacks_stay(void) {
+    char text[8];
+    for (int attempts = 0; attempts < 2; attempts++) {
+        if (attempts) CHECK(dlb_attempt(fail_and_succeed, NULL, text, sizeof text) == 0 && !*text);
+        else dlb_release(export_number());
+        CHECK(dlb_attempt(fail_and_succeed, NULL, NULL, 0) == 0);
+        CHECK(!strcmp(kept, "memory: expected a dlb_memory, found a null pointer"));
+    }
+}
+
+static void test_tokens_without_a_place(void) {
+    dlb_memory queued = memory();
+    void *token = NULL;
+    queued.release = NULL;
+    queued.queue = dlb_queue_new(NULL, NULL);
+    dlb_tensor *tensor = NULL;
+    CHECK(dlb_export(&queued, &tensor) == DLB_STATUS_OK);
+    dlb_release(tensor);
+    CHECK(dlb_queue_take(queued.queue, NULL, 5) == 0);
+    CHECK(dlb_queue_pending(queued.queue) == 1 && dlb_queue_take(queued.queue, &token, 1) == 1);
+    dlb_queue_close(queued.queue);
+}
+
 int main(void) {
+    test_messages_of_callbacks_stay();
+    test_tokens_without_a_place();
     test_forgotten_fields();
     test_newer_structs();
     test_messages_stay();

@@ -1,5 +1,5 @@
 // A program that opens the library, makes a Python object, closes the library, and goes on with the
-// object. The arguments are libpython and the library.
+// object. The arguments are libpython, the library and its function that makes the object.
 
 #include <dlbridge.h>
 #include <dlfcn.h>
@@ -20,7 +20,7 @@ typedef struct _object PyObject;
     (*(result(**)(__VA_ARGS__))&(void *){dlsym(library, name)})
 
 int main(int count, char **arguments) {
-    CHECK(count == 3);
+    CHECK(count == 4);
     void *python = dlopen(arguments[1], RTLD_NOW | RTLD_GLOBAL);
     CHECK(python);
     FN(python, "Py_InitializeEx", void, int)(0);
@@ -32,7 +32,7 @@ int main(int count, char **arguments) {
         .dtype = {DLB_TYPE_FLOAT, 32, 1}, .device = {DLB_DEVICE_CPU, 0},
     };
     PyObject *object = NULL;
-    CHECK(FN(library, "dlb_export_python", dlb_status, const dlb_memory *, PyObject **)(&memory, &object) == DLB_STATUS_OK);
+    CHECK(FN(library, arguments[3], dlb_status, const dlb_memory *, PyObject **)(&memory, &object) == DLB_STATUS_OK);
     CHECK(dlclose(library) == 0);
     PyObject *device = FN(python, "PyObject_CallMethod", PyObject *, PyObject *, const char *, const char *)(object, "__dlpack_device__", NULL);
     CHECK(device);

@@ -2,6 +2,7 @@
 
 #include <dlbridge.hpp>
 
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <thread>
@@ -78,6 +79,10 @@ void elements_are_checked() {
     CHECK(copy.mutable_elements<double>() && copy.elements<double>()->size() == 6);
     CHECK(copy.expect(dlb::dtype_of<double>(), 2, DLB_EXPECT_HOST));
     CHECK(!copy.expect(dlb::dtype_of<double>(), 3));
+    CHECK(tensor.elements<const double>().value().front() == 10);
+    dlb::span<const double> all = tensor.mutable_elements<double>().value();
+    CHECK(all.back() == 6 && all.subspan(2).size() == 4 && all.subspan(1, 2)[1] == 3);
+    CHECK(all.first(2).size() == 2 && all.last(2).front() == 5);
     // A part at an odd address.
     auto owner = std::make_unique<Owner>();
     dlb_memory memory = memory_of(*owner);
@@ -107,6 +112,39 @@ void vectors_are_shared() {
     CHECK(dlb::parse_dtype("bfloat16")->code == DLB_TYPE_BFLOAT && !dlb::parse_dtype("number"));
 }
 
+void shared_owners_and_arrays_are_shared() {
+    auto owner = std::make_shared<Owner>();
+    dlb::tensor tensor = dlb::share(owner, memory_of(*owner)).value();
+    CHECK(owner.use_count() == 2 && tensor.info().data == owner->values.data());
+    owner.reset();
+    CHECK(owners == 1 && tensor.elements<double>().value()[5] == 6);
+    tensor = dlb::tensor();
+    CHECK(owners == 0);
+    tensor = dlb::share(std::array<std::int32_t, 6>{1, 2, 3, 4, 5, 6}, {2, 3}).value();
+    CHECK(tensor.rank() == 2 && tensor.elements<std::int32_t>().value()[4] == 5);
+    CHECK(!dlb::share(std::array<float, 3>{}, {4}));
+    CHECK(dlb::share(std::array<float, 0>{}).value().size() == 0);
+    auto values = std::make_shared<std::vector<float>>(4);
+    tensor = dlb::share(values, {2, 2}).value();
+    tensor.mutable_elements<float>().value()[3] = 7;
+    CHECK((*values)[3] == 7 && !dlb::share(values, {3}));
+    std::shared_ptr<const std::vector<float>> constant = values;
+    CHECK(dlb::share(constant).value().is_read_only());
+    CHECK(!dlb::share(std::shared_ptr<std::vector<float>>()));
+}
+
+void sealed_files_are_opened() {
+#if defined(__linux__)
+    dlb::sealed made = dlb::sealed::copy({{"one", make()}, {"two", make()}}).value();
+    dlb::sealed sealed = dlb::sealed::open(made.descriptor()).value();
+    CHECK(sealed.names() == (std::vector<std::string>{"one", "two"}));
+    CHECK(sealed.tensor("two").value().is_read_only() && !sealed.tensor("three"));
+    dlb::tensor writable = sealed.private_tensor("one").value();
+    CHECK(writable.mutable_elements<double>().value().size() == 6 && owners == 0);
+#endif
+    CHECK(!dlb::sealed::open(-1));
+}
+
 void exports_come_back() {
     dlb::versioned managed = make().into_versioned().value();
     CHECK(owners == 1);
@@ -122,6 +160,7 @@ void exports_come_back() {
     dlb::tensor read_only = make(DLB_FLAG_READ_ONLY);
     CHECK(!std::move(read_only).into_legacy() && read_only && owners == 1);
     CHECK(!std::move(read_only).into_python() && read_only);
+    CHECK(!std::move(read_only).into_capsule() && read_only);
     CHECK(!dlb::from_versioned(nullptr) && !dlb::from_python(nullptr));
     // An export that no consumer takes.
     managed = std::move(read_only).into_versioned().value();
@@ -175,6 +214,8 @@ int main() {
     owners_are_released_once();
     elements_are_checked();
     vectors_are_shared();
+    shared_owners_and_arrays_are_shared();
+    sealed_files_are_opened();
     exports_come_back();
     queues_collect();
     failures_are_thrown();

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use dlbridge::ffi::stopping;
+use dlbridge::ffi::stopping_first;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -28,24 +28,54 @@ use pyo3::prelude::*;
 ///
 /// A thread that needs Python once that has ended stops, as it does in CPython 3.14.
 pub fn attach<R>(work: impl FnOnce(Python<'_>) -> R) -> R {
-    // SAFETY: may be called at any time (F1).
-    while unsafe { ffi::Py_IsInitialized() } == 0 {
-        thread::park();
-    }
-    // SAFETY: Python runs; any thread may call it, attached or not (F1).
-    let _attached = Attached(unsafe { ffi::PyGILState_Ensure() });
-    // SAFETY: attached above, until the end of this function (F1).
-    let py = unsafe { Python::assume_attached() };
-    // CPython before 3.14 may end the thread in `work`.
-    stopping(|| work(py))
+    let _attached = Attached::new();
+    // CPython before 3.14 may end the thread in `work`. PyO3 counts this thread as attached as well, so that it drops
+    // Python objects at once.
+    stopping_first(|| Python::attach(work))
 }
 
-struct Attached(ffi::PyGILState_STATE);
+pub(super) struct Attached(ffi::PyGILState_STATE);
+
+impl Attached {
+    pub(super) fn new() -> Self {
+        // SAFETY: may be called at any time (F1).
+        while unsafe { ffi::Py_IsInitialized() } == 0 {
+            thread::park();
+        }
+        // SAFETY: Python runs; any thread may call it, attached or not (F1).
+        Self(unsafe { ffi::PyGILState_Ensure() })
+    }
+}
 
 impl Drop for Attached {
     fn drop(&mut self) {
         // SAFETY: the state of the call that attached this thread, once (F1, R7).
         unsafe { ffi::PyGILState_Release(self.0) };
+    }
+}
+
+/// Whether an exception is set on this thread. Without PyO3, which would keep objects that it drops until its next call.
+pub(super) fn is_error_set() -> bool {
+    let _attached = Attached::new();
+    // SAFETY: attached (F1).
+    !unsafe { ffi::PyErr_Occurred() }.is_null()
+}
+
+/// Sets a `ValueError` on this thread, which may be attached or not.
+pub(super) fn set_error(message: &str) {
+    let _attached = Attached::new();
+    // SAFETY: attached, and a live text, which is UTF-8 (F1, F2).
+    let text = unsafe {
+        ffi::PyUnicode_FromStringAndSize(message.as_ptr().cast(), message.len() as ffi::Py_ssize_t)
+    };
+    // Without memory for the text, another exception is set.
+    if !text.is_null() {
+        // SAFETY: Python's, which is initialised (F2).
+        let class = unsafe { ffi::PyExc_ValueError };
+        // SAFETY: attached; a live class and text (F1, F2).
+        unsafe { ffi::PyErr_SetObject(class, text) };
+        // SAFETY: a new reference of this function (F3, R7).
+        unsafe { ffi::Py_DECREF(text) };
     }
 }
 

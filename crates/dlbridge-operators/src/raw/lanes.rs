@@ -15,6 +15,10 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
+    /// Room for one.
+    pub(crate) const NONE: Self =
+        Self { data: std::ptr::null_mut(), step: 0, itemsize: 0, is_written: false };
+
     fn at(self, index: isize) -> Self {
         Self { data: self.data.wrapping_byte_offset(self.step.wrapping_mul(index)), ..self }
     }
@@ -31,6 +35,18 @@ impl Lane {
     }
 }
 
+/// Calls a function with the offset in bytes of each element, in row-major order.
+fn offsets(shape: &[i64], strides: &[i64], mut each: impl FnMut(isize)) {
+    for number in 0..shape.iter().product() {
+        let (mut rest, mut offset) = (number, 0);
+        for (&extent, &stride) in shape.iter().zip(strides).rev() {
+            offset += (rest % extent) * stride;
+            rest /= extent;
+        }
+        each(offset as isize);
+    }
+}
+
 /// Copies the elements of an array, in row-major order. The result is aligned for every dtype.
 ///
 /// # Safety
@@ -40,23 +56,43 @@ pub(crate) unsafe fn copied(
     data: *mut c_void,
     itemsize: usize,
     shape: &[i64],
-    strides: &[isize],
+    strides: &[i64],
 ) -> Vec<u128> {
     let count: i64 = shape.iter().product();
     let mut copy = vec![0_u128; (count as usize * itemsize).div_ceil(size_of::<u128>())];
-    let to = copy.as_mut_ptr().cast::<u8>();
-    for number in 0..count {
-        let (mut rest, mut offset) = (number, 0);
-        for (&extent, &stride) in shape.iter().zip(strides).rev() {
-            offset += (rest % extent) as isize * stride;
-            rest /= extent;
-        }
+    let mut to = copy.as_mut_ptr().cast::<u8>();
+    offsets(shape, strides, |offset| {
         let from = data.cast::<u8>().wrapping_offset(offset);
-        let to = to.wrapping_add(number as usize * itemsize);
         // SAFETY: an element of the array, and its place in the copy (R1; the caller's duty).
         unsafe { std::ptr::copy_nonoverlapping(from, to, itemsize) };
-    }
+        to = to.wrapping_add(itemsize);
+    });
     copy
+}
+
+/// Sets the elements of a result to zero, so that no function sees or returns what was in the memory.
+///
+/// # Safety
+///
+/// Extents and strides, in bytes, reach elements of this size from `data` on, which no other code accesses.
+pub(crate) unsafe fn zero(data: *mut c_void, itemsize: usize, shape: &[i64], strides: &[i64]) {
+    // The axes that are contiguous, from the last one on.
+    let (mut bytes, mut front) = (itemsize, shape.len());
+    while let Some(at) = front.checked_sub(1).filter(|&at| strides[at] == bytes as i64) {
+        (bytes, front) = (bytes * shape[at] as usize, at);
+    }
+    if bytes == 0 {
+        return;
+    }
+    if front == 0 {
+        // SAFETY: contiguous elements of the array (R1; the caller's duty).
+        return unsafe { data.cast::<u8>().write_bytes(0, bytes) };
+    }
+    offsets(&shape[..front], &strides[..front], |offset| {
+        let place = data.cast::<u8>().wrapping_offset(offset);
+        // SAFETY: contiguous elements of the array (R1; the caller's duty).
+        unsafe { place.write_bytes(0, bytes) };
+    });
 }
 
 /// Calls a function with lanes that share no memory with one that is written: for all elements, or for one at a time
@@ -91,11 +127,15 @@ pub(crate) unsafe fn apart(
             unsafe { apart(&lanes, 1, call) }
         });
     }
+    if !lanes.iter().any(shares) {
+        return call(lanes, count);
+    }
     let mut apart = lanes.to_vec();
     let mut copies = Vec::new();
     for lane in apart.iter_mut().filter(|lane| shares(lane)) {
         // SAFETY: the caller's duty.
-        let copy = unsafe { copied(lane.data, lane.itemsize, &[count as i64], &[lane.step]) };
+        let copy =
+            unsafe { copied(lane.data, lane.itemsize, &[count as i64], &[lane.step as i64]) };
         (lane.data, lane.step) = (copy.as_ptr().cast_mut().cast(), lane.itemsize as isize);
         copies.push(copy);
     }

@@ -3,11 +3,11 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod attach;
-pub(crate) mod autograd;
+pub(crate) mod device_call;
 mod lanes;
 pub(crate) mod numpy;
 pub(crate) mod operand;
+pub(crate) mod rows;
 pub(crate) mod stream;
 pub(crate) mod torch;
-pub(crate) mod walk;
 pub(crate) mod xla;

@@ -1,25 +1,26 @@
 //! NumPy's universal functions: makes one of an operator by the C API of the NumPy that is installed.
 //! Invariant: no panic leaves a loop; its error is raised when the loop has returned to NumPy.
 
+use dlbridge_pyo3::error_of;
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int, c_long, c_void};
 use std::ptr;
 
-use dlbridge::DType;
-use dlbridge::ffi::Dims;
+use dlbridge::{DType, layout};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use super::attach::attach;
-use super::lanes::{Lane, apart, copied};
-use super::operand::contiguous;
-use super::walk::Walk;
-use crate::call::{guarded, parameters};
-use crate::operator::{Kind, Parameter, Scalar};
+use super::attach::{is_error_set, set_error};
+use super::lanes::{Lane, apart, copied, zero};
+use super::rows::{Reader, Rows};
+use crate::Failure;
+use crate::argument::{Instance, Parameter};
+use crate::call::guarded;
+use crate::definition::{Checked, Operator, checked};
+use crate::kind::{Kind, Scalar};
 use crate::signature::{Axis, Signature};
-use crate::{Failure, Instance, Operator};
 
 /// A loop: the arguments, the extents, the strides in bytes, and the instance.
 type Loop = unsafe extern "C" fn(*mut *mut c_void, *const isize, *const isize, *mut c_void);
@@ -41,6 +42,10 @@ type Make = unsafe extern "C" fn(
 
 /// The entry of `Make` in the table of `numpy/__ufunc_api.h`.
 const MAKE: usize = 31;
+/// So many extents and strides need no heap.
+const FEW: usize = 32;
+/// So many arguments need none.
+const FEW_LANES: usize = 8;
 /// `PyUFunc_None`: no identity, so that a reduction needs an element.
 const NO_IDENTITY: c_int = -1;
 
@@ -65,19 +70,19 @@ const DTYPES: [(c_char, DType); 14] = [
 
 /// The universal function of an operator, with one loop for each instance whose dtypes NumPy has.
 pub(crate) fn ufunc<O: Operator>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    let failed = |error: Failure| PyTypeError::new_err(error.to_string());
-    let signature = O::parsed().get(O::SIGNATURE).map_err(failed)?;
-    let all = parameters::<O>();
+    let failed = |error: Failure| error_of::<PyTypeError>(error.to_string());
+    let operator = checked::<O>().map_err(failed)?;
+    let (signature, all) = (&operator.signature, operator.parameters);
     if all.iter().any(|one| matches!(one.kind, Kind::Optional(_) | Kind::InPlace(_))) {
         return Err(failed(Failure::new(format!(
             "{}: a universal function of NumPy has neither optional arguments nor arguments in place",
-            O::NAME
+            operator.name
         ))));
     }
     let (mut types, mut data) = (Vec::new(), Vec::new());
-    for instance in O::INSTANCES {
+    for instance in operator.instances {
         let number = |one: &Parameter| {
-            let dtype = dtype(one);
+            let dtype = one.kind.dtype();
             DTYPES.iter().find(|(_, known)| *known == dtype).map(|(number, _)| *number)
         };
         if let Some(numbers) = instance.parameters.iter().map(number).collect::<Option<Vec<_>>>() {
@@ -88,9 +93,10 @@ pub(crate) fn ufunc<O: Operator>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let (count, outputs) = (data.len() as c_int, signature.outputs.len());
     let inputs = all.len() - outputs;
     let loops: Vec<Loop> = vec![inner::<O>; data.len()];
-    let text =
-        |text: &str| CString::new(text).map_err(|error| PyValueError::new_err(error.to_string()));
-    let (name, doc) = (text(O::NAME)?, text(O::DOC.trim())?);
+    let text = |text: &str| {
+        CString::new(text).map_err(|error| error_of::<PyValueError>(error.to_string()))
+    };
+    let (name, doc) = (text(operator.name)?, text(O::DOC.trim())?);
     let written = if signature.is_whole { None } else { Some(text(&notation(signature, all))?) };
     let written_ptr = written.as_ref().map_or(ptr::null(), |written| written.as_ptr());
     let make = api(py)?;
@@ -137,27 +143,17 @@ fn notation(signature: &Signature, parameters: &[Parameter]) -> String {
     };
     let one =
         |axes: &Vec<usize>| format!("({})", axes.iter().map(name).collect::<Vec<_>>().join(","));
-    let is_scalar = |one: &&Parameter| !one.kind.is_tensor() && one.output().is_none();
+    let is_scalar = |one: &&Parameter| reader(one.kind).is_some();
     let scalars = parameters.iter().filter(is_scalar).map(|_| "()".to_owned());
     let inputs: Vec<_> = signature.inputs.iter().map(one).chain(scalars).collect();
     let outputs: Vec<_> = signature.outputs.iter().map(one).collect();
     format!("{}->{}", inputs.join(","), outputs.join(","))
 }
 
-fn dtype(parameter: &Parameter) -> DType {
-    match parameter.kind {
-        Kind::Input(dtype) | Kind::Optional(dtype) | Kind::InPlace(dtype) => dtype,
-        Kind::Output(dtype) => dtype,
-        Kind::Float => DType::F64,
-        Kind::Int => DType::I64,
-        Kind::Bool => DType::BOOL,
-    }
-}
-
 /// How a scalar is read; `None` for a tensor.
-fn reader(kind: Kind) -> Option<unsafe fn(*const c_void) -> Scalar> {
+fn reader(kind: Kind) -> Option<Reader> {
     match kind {
-        // SAFETY: a value of this dtype (the duty of `Walk::add_scalars`).
+        // SAFETY: a value of this dtype (the duty of `Rows::add_scalars`).
         Kind::Float => Some(|at| Scalar::Float(unsafe { at.cast::<f64>().read_unaligned() })),
         // SAFETY: the same.
         Kind::Int => Some(|at| Scalar::Int(unsafe { at.cast::<i64>().read_unaligned() })),
@@ -179,113 +175,138 @@ unsafe extern "C" fn inner<O: Operator>(
     steps: *const isize,
     instance: *mut c_void,
 ) {
-    if FAILED.get() && attach(PyErr::occurred) {
+    if FAILED.get() && is_error_set() {
         return;
     }
     FAILED.set(false);
-    let result = guarded::<O>(|| {
-        let signature = O::parsed().get(O::SIGNATURE)?;
-        // SAFETY: the instance that `ufunc` gave NumPy with this loop, a static (F5).
-        let instance = unsafe { &*instance.cast::<Instance>() };
-        let parameters = instance.parameters;
-        let cores: usize = signature.operands().map(Vec::len).sum();
-        // SAFETY: the number of calls, then the extent of each axis (F5).
-        let dimensions =
-            unsafe { std::slice::from_raw_parts(dimensions, 1 + signature.axes.len()) };
-        // SAFETY: the step of each argument, then the stride of each core axis (F5).
-        let steps = unsafe { std::slice::from_raw_parts(steps, parameters.len() + cores) };
-        // SAFETY: the address of each argument (F5).
-        let arguments = unsafe { std::slice::from_raw_parts(arguments, parameters.len()) };
-        let lane = |((parameter, &data), &step): ((&Parameter, &*mut c_void), &isize)| Lane {
-            data: data.cast(),
-            step,
-            itemsize: dtype(parameter).itemsize().unwrap_or(0),
-            is_written: parameter.output().is_some(),
-        };
-        let lanes: Vec<_> = parameters.iter().zip(arguments).zip(steps).map(lane).collect();
-        if !signature.axes.is_empty() {
-            return call(instance, signature, &lanes, dimensions, &steps[parameters.len()..]);
-        }
-        // SAFETY: NumPy's arrays; each argument has this many elements (T13).
-        unsafe {
-            apart(&lanes, dimensions[0], &|lanes, count| {
-                call(instance, signature, lanes, &[count], &[])
-            })
-        }
+    let result = checked::<O>().and_then(|operator| {
+        guarded(operator, || {
+            // SAFETY: the instance that `ufunc` gave NumPy with this loop, a static (F5).
+            let instance = unsafe { &*instance.cast::<Instance>() };
+            let (signature, parameters) = (&operator.signature, instance.parameters);
+            let cores: usize = signature.cores().sum();
+            // SAFETY: the number of calls, then the extent of each axis (F5).
+            let dimensions =
+                unsafe { std::slice::from_raw_parts(dimensions, 1 + signature.axes.len()) };
+            // SAFETY: the step of each argument, then the stride of each core axis (F5).
+            let steps = unsafe { std::slice::from_raw_parts(steps, parameters.len() + cores) };
+            // SAFETY: the address of each argument (F5).
+            let arguments = unsafe { std::slice::from_raw_parts(arguments, parameters.len()) };
+            let lane = |((parameter, &data), &step): ((&Parameter, &*mut c_void), &isize)| Lane {
+                data,
+                step,
+                itemsize: parameter.kind.dtype().itemsize().unwrap_or(0),
+                is_written: parameter.kind.output().is_some(),
+            };
+            let all = parameters.iter().zip(arguments).zip(steps).map(lane);
+            let (mut few, many);
+            let lanes = if parameters.len() <= FEW_LANES {
+                few = [Lane::NONE; FEW_LANES];
+                few.iter_mut().zip(all).for_each(|(place, lane)| *place = lane);
+                &few[..parameters.len()]
+            } else {
+                many = all.collect::<Vec<_>>();
+                &many[..]
+            };
+            if !signature.axes.is_empty() {
+                let strides = &steps[parameters.len()..];
+                // SAFETY: NumPy's arrays (T13).
+                return unsafe { call(operator, instance, lanes, dimensions, strides) };
+            }
+            // SAFETY: the same arrays, or copies of them.
+            let part =
+                |lanes: &[Lane], count| unsafe { call(operator, instance, lanes, &[count], &[]) };
+            // SAFETY: NumPy's arrays; each argument has this many elements (T13).
+            unsafe { apart(lanes, dimensions[0], &part) }
+        })
     });
     if let Err(error) = result {
         FAILED.set(true);
-        attach(|py| PyValueError::new_err(error.to_string()).restore(py));
+        set_error(&error.to_string());
     }
 }
 
 /// Calls the function for each element of the lanes, or once for all where it sees whole arrays. `dimensions` are the
 /// number of elements and the core extents, `core_strides` are in bytes.
-fn call(
+///
+/// # Safety
+///
+/// Each lane has these elements, of the parameter's dtype; no other code accesses those of one that is written.
+unsafe fn call(
+    operator: &Checked,
     instance: &Instance,
-    signature: &Signature,
     lanes: &[Lane],
     dimensions: &[isize],
     mut core_strides: &[isize],
 ) -> Result<(), Failure> {
-    let (count, extents) = (dimensions[0] as i64, &dimensions[1..]);
+    let (count, extents) = (dimensions[0], &dimensions[1..]);
     let mut all = instance.parameters.iter().zip(lanes);
-    let is_whole = signature.is_whole
+    let is_whole = operator.signature.is_whole
         && all.all(|(one, lane)| reader(one.kind).is_none() || lane.step == 0 || count == 1);
-    let leading = if is_whole { Dims::zeros(0) } else { Dims::from(&[count][..]) };
-    Walk::with(leading, lanes.len(), |mut walk| {
-        let mut cores = signature.operands();
-        let mut copies = Vec::new();
-        for (parameter, lane) in instance.parameters.iter().zip(lanes) {
-            if let Some(read) = reader(parameter.kind) {
-                // SAFETY: NumPy's array of this dtype (T13).
-                unsafe { walk.add_scalars(lane.data, lane.step as i64, read) }?;
+    let (leading, inner) = if is_whole { (&[][..], 0) } else { (&[count as i64][..], 1) };
+    // For each tensor the number of calls and its extents, then its strides, which are those of the rows later on.
+    let len = 2 * lanes.len() + 2 * core_strides.len();
+    let (mut few, mut many) = ([0_i64; FEW], Vec::new());
+    let mut lists = if len <= FEW {
+        &mut few[..len]
+    } else {
+        many.resize(len, 0_i64);
+        &mut many[..]
+    };
+    let mut rows = Rows::new(leading, lanes.len());
+    let (mut cores, mut copies) = (operator.signature.operands(), Vec::new());
+    for (parameter, lane) in instance.parameters.iter().zip(lanes) {
+        let read = reader(parameter.kind);
+        let axes = if read.is_some() { None } else { cores.next() };
+        let axes = axes.map_or(&[][..], Vec::as_slice);
+        let (own, others) = core_strides.split_at(axes.len());
+        core_strides = others;
+        let (shape, rest) = lists.split_at_mut(1 + axes.len());
+        let (strides, rest) = rest.split_at_mut(1 + axes.len());
+        lists = rest;
+        (shape[0], strides[0]) = (count as i64, lane.step as i64);
+        for (at, (&axis, &stride)) in axes.iter().zip(own).enumerate() {
+            (shape[at + 1], strides[at + 1]) = (extents[axis] as i64, stride as i64);
+        }
+        let (mut data, itemsize) = (lane.data, lane.itemsize);
+        if lane.is_written {
+            // SAFETY: NumPy's array, which this loop alone accesses (T13); arguments in the same memory are copied.
+            unsafe { zero(data, itemsize, shape, strides) };
+        } else if lanes.iter().any(|other| other.is_written && other.data == data) {
+            // NumPy copies an argument that shares memory with a result, except where both are one array.
+            // SAFETY: NumPy's array (T13).
+            let copy = unsafe { copied(data, itemsize, shape, strides) };
+            data = copy.as_ptr().cast_mut().cast();
+            layout::contiguous_strides(shape, strides);
+            strides.iter_mut().for_each(|stride| *stride *= itemsize as i64);
+            copies.push(copy);
+        }
+        let step = strides[0] as isize;
+        if let Some(read) = read {
+            // SAFETY: NumPy's array of this dtype, or its copy (T13).
+            unsafe { rows.add_scalars(data, step, read) };
+            continue;
+        }
+        let (shape, strides) = (&shape[inner..], &mut strides[inner..]);
+        // From bytes to elements.
+        let itemsize = itemsize.max(1) as i64;
+        for (stride, &extent) in strides.iter_mut().zip(shape) {
+            if *stride == itemsize {
+                *stride = 1;
                 continue;
             }
-            let axes = cores.next().map_or(&[][..], Vec::as_slice);
-            let (own, others) = core_strides.split_at(axes.len());
-            core_strides = others;
-            let rank = if is_whole { 1 } else { axes.len() };
-            let (mut shape, mut strides) = (Dims::zeros(rank), Dims::zeros(rank));
-            let (mut data, mut step) = (lane.data, lane.step);
-            let is_result = |other: &Lane| other.is_written && other.data == data;
-            if is_whole {
-                (shape[0], strides[0], step) = (count, step as i64, 0);
-            } else {
-                for (at, (&axis, &stride)) in axes.iter().zip(own).enumerate() {
-                    (shape[at], strides[at]) = (extents[axis] as i64, stride as i64);
-                }
-                if !axes.is_empty() && !lane.is_written && lanes.iter().any(is_result) {
-                    // NumPy copies an argument that shares memory with a result, except where both are one array.
-                    let all: Vec<_> = [count].into_iter().chain(shape.iter().copied()).collect();
-                    let steps: Vec<_> = [step].into_iter().chain(own.iter().copied()).collect();
-                    // SAFETY: NumPy's array (T13).
-                    let copy = unsafe { copied(data, lane.itemsize, &all, &steps) };
-                    data = copy.as_ptr().cast_mut().cast();
-                    let mut steps = contiguous(&all);
-                    steps.iter_mut().for_each(|step| *step *= lane.itemsize as i64);
-                    step = steps[0] as isize;
-                    strides.copy_from_slice(&steps[1..]);
-                    copies.push(copy);
-                }
+            if *stride % itemsize != 0 && extent > 1 {
+                return Err(Failure::new(format!(
+                    "{}: expected strides of whole elements, found {stride} bytes; use np.ascontiguousarray(x)",
+                    parameter.name
+                )));
             }
-            // From bytes to elements.
-            for (stride, &extent) in strides.iter_mut().zip(&*shape) {
-                let itemsize = lane.itemsize.max(1) as i64;
-                if *stride % itemsize != 0 && extent > 1 {
-                    return Err(Failure::new(format!(
-                        "{}: expected strides of whole elements, found {stride} bytes; use np.ascontiguousarray(x)",
-                        parameter.name
-                    )));
-                }
-                *stride /= itemsize;
-            }
-            let dtype = dtype(parameter);
-            let steps = if is_whole { Dims::zeros(0) } else { Dims::from(&[step as i64][..]) };
-            // SAFETY: NumPy's array of this dtype, with these extents and strides, or its copy; a result is written by
-            // this loop alone (T10, T13).
-            unsafe { walk.add_raw(data, dtype, shape, strides, steps, lane.is_written) }?;
+            *stride /= itemsize;
         }
-        walk.call(instance)
-    })
+        let dtype = parameter.kind.dtype();
+        // SAFETY: NumPy's array of this dtype, with these extents and strides, or its copy; a result is written by
+        // this loop alone (T10, T13).
+        unsafe { rows.add_raw(data, dtype, (shape, strides), step, lane.is_written) }?;
+    }
+    (instance.call)(rows)
 }

@@ -1,20 +1,26 @@
 //! The tensors of a call: memory that a framework describes.
-//! Invariant: an `Operand`'s elements are alive for its lifetime; no other code writes those of one that is filled.
+//! Invariant: an `Operand`'s elements are alive for its lifetime. Those of a `Written` have values, may be written, and
+//! no other code accesses them.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr;
 
-use dlbridge::ffi::{Bytes, Dims};
-use dlbridge::{Access, DType, Device, Tensor, layout};
+use dlbridge::ffi::{BorrowedTensor, Bytes, Dims};
+use dlbridge::sys::{DLDataType, DLTensor};
+use dlbridge::{Access, DType, Device, Error, Flags, Tensor, layout};
 
 use crate::Failure;
-use crate::operator::Scalar;
+use crate::kind::Scalar;
+use crate::writable::Writable;
 
 /// One argument or result of a call.
 #[derive(Debug)]
 pub(crate) enum Slot<'a> {
-    Tensor(Operand<'a>),
+    /// A tensor that was borrowed to be read.
+    Read(Operand<'a>),
+    /// A tensor that was borrowed to be written, or made for that.
+    Write(Written<'a>),
     /// An optional tensor that is absent.
     Absent,
     Scalar(Scalar),
@@ -23,25 +29,94 @@ pub(crate) enum Slot<'a> {
 impl<'a> Slot<'a> {
     pub(crate) fn tensor(&self) -> Option<&Operand<'a>> {
         match self {
-            Self::Tensor(operand) => Some(operand),
+            Self::Read(operand) | Self::Write(Written(operand)) => Some(operand),
             Self::Absent | Self::Scalar(_) => None,
         }
     }
 
     pub(crate) fn shape(&self) -> Option<&[i64]> {
-        self.tensor().map(|operand| &*operand.shape)
+        self.tensor().map(|operand| operand.shape())
+    }
+
+    /// Gives a tensor the leading axes of a call, as [`Operand::broadcast`] does.
+    pub(crate) fn broadcast(&mut self, core: usize, leading: &[i64]) -> Result<(), Failure> {
+        match self {
+            Self::Read(operand) => operand.broadcast(core, leading, false),
+            Self::Write(Written(operand)) => operand.broadcast(core, leading, true),
+            Self::Absent | Self::Scalar(_) => Ok(()),
+        }
     }
 }
 
-/// A tensor of a call. Strides count elements.
+/// A tensor of a call.
 #[derive(Debug)]
 pub(crate) struct Operand<'a> {
     pub(super) data: *mut c_void,
     pub(crate) dtype: DType,
-    pub(crate) shape: Dims,
-    pub(super) strides: Dims,
     pub(crate) device: Device,
+    /// The extents, then the strides, which count elements.
+    lists: Dims,
     memory: PhantomData<&'a mut c_void>,
+}
+
+/// A tensor of a call that the function writes.
+#[derive(Debug)]
+pub(crate) struct Written<'a>(Operand<'a>);
+
+impl<'a> Written<'a> {
+    /// A tensor whose elements have values.
+    ///
+    /// # Safety
+    ///
+    /// The elements may be written, and no other code accesses them for `'a`.
+    pub(crate) unsafe fn new(operand: Operand<'a>) -> Self {
+        Self(operand)
+    }
+
+    /// A new, contiguous tensor, whose elements become zero, so that an operator returns no memory of other code.
+    /// Those on a device keep what they are, because the host cannot read them.
+    ///
+    /// # Safety
+    ///
+    /// As for [`new`](Self::new), but the elements need no values.
+    ///
+    /// # Errors
+    ///
+    /// If the memory is not contiguous, or none.
+    pub(crate) unsafe fn zeroed(operand: Operand<'a>) -> Result<Self, Failure> {
+        if operand.device == Device::CPU {
+            if !layout::is_contiguous(operand.shape(), operand.strides()) {
+                return Err(Failure::new("expected a contiguous result"));
+            }
+            let bytes = layout::contiguous_nbytes(operand.dtype, operand.shape())?;
+            if bytes > 0 && operand.data.is_null() {
+                return Err(Failure::new("expected memory for a result, found a null pointer"));
+            }
+            if bytes > 0 {
+                // SAFETY: so many contiguous bytes (the invariant, R1), which may be written (the caller's duty).
+                unsafe { operand.data.cast::<u8>().write_bytes(0, bytes) };
+            }
+        }
+        Ok(Self(operand))
+    }
+
+    /// A tensor of Rust, to fill.
+    pub(crate) fn filling(tensor: &'a mut Tensor) -> Result<Self, Failure> {
+        // Exclusive, so that no other code reads or writes the elements.
+        if tensor.access() != Access::Exclusive {
+            return Err(Failure::new("expected exclusive memory to fill"));
+        }
+        Ok(Self(Operand::reading(tensor)?))
+    }
+
+    /// An array of Python that is borrowed to be written.
+    pub(crate) fn borrowed(tensor: &'a Writable) -> Result<Self, Failure> {
+        Ok(Self(Operand::reading(tensor.tensor())?))
+    }
+
+    pub(crate) fn operand(&self) -> &Operand<'a> {
+        &self.0
+    }
 }
 
 impl<'a> Operand<'a> {
@@ -49,21 +124,55 @@ impl<'a> Operand<'a> {
     ///
     /// # Safety
     ///
-    /// `shape` and `strides` reach only elements of `dtype` in one allocation from `data` on, alive for `'a`. If
-    /// it is filled, no other code accesses them meanwhile.
+    /// `shape` and `strides` reach only elements of `dtype` in one allocation from `data` on, alive for `'a`.
+    #[inline]
     pub(crate) unsafe fn new(
         data: *mut c_void,
         dtype: DType,
-        shape: Dims,
-        strides: Option<Dims>,
+        shape: &[i64],
+        strides: Option<&[i64]>,
     ) -> Self {
-        let strides = strides.unwrap_or_else(|| contiguous(&shape));
-        Self { data, dtype, shape, strides, device: Device::CPU, memory: PhantomData }
+        let mut lists = Dims::zeros(2 * shape.len());
+        let (extents, steps) = lists.split_at_mut(shape.len());
+        extents.copy_from_slice(shape);
+        match strides {
+            Some(strides) => steps.copy_from_slice(strides),
+            None => layout::contiguous_strides(shape, steps),
+        }
+        Self { data, dtype, device: Device::CPU, lists, memory: PhantomData }
+    }
+
+    #[inline]
+    pub(crate) fn shape(&self) -> &[i64] {
+        &self.lists[..self.lists.len() / 2]
+    }
+
+    #[inline]
+    pub(super) fn strides(&self) -> &[i64] {
+        &self.lists[self.lists.len() / 2..]
     }
 
     /// The same memory, which is on this device. The elements of a GPU's are never accessed here.
     pub(crate) fn on(self, device: Device) -> Self {
         Self { device, ..self }
+    }
+
+    /// The address of the first element.
+    pub(crate) fn address(&self) -> usize {
+        self.data.addr()
+    }
+
+    /// Validates the description.
+    ///
+    /// # Errors
+    ///
+    /// If the address is null, the numbers are too large, or there are too many axes.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let mut room = BorrowedTensor::NO_STRIDES;
+        let mut tensor =
+            described(self.data, self.dtype, self.device, (self.shape(), self.strides()));
+        // SAFETY: the operand's elements, by its invariant, and lists that live as long (R1, R2).
+        unsafe { BorrowedTensor::from_raw(&mut tensor, &mut room, Flags::NONE) }.map(drop)
     }
 
     /// A tensor in host memory, to read.
@@ -75,24 +184,55 @@ impl<'a> Operand<'a> {
                  copy it with dlbridge.from_dlpack(x, device=\"cpu\")"
             )));
         }
-        let (shape, strides) = (Dims::from(tensor.shape()), Dims::from(tensor.strides()));
+        let (shape, strides) = (tensor.shape(), tensor.strides());
         // SAFETY: a valid tensor, borrowed for `'a` (R1, R2).
         Ok(unsafe { Self::new(tensor.data_ptr(), tensor.dtype(), shape, Some(strides)) })
     }
 
-    /// A tensor to fill.
-    pub(crate) fn filling(tensor: &'a mut Tensor) -> Result<Self, Failure> {
-        // Exclusive, so that no other code reads or writes the elements.
-        if tensor.access() != Access::Exclusive {
-            return Err(Failure::new("expected exclusive memory to fill"));
+    /// Gives the tensor, which has `core` axes of its own, the leading axes of a call: those that it lacks, or has once,
+    /// are repeated.
+    ///
+    /// # Errors
+    ///
+    /// If its leading axes do not broadcast to these, or it is written and would be repeated.
+    pub(super) fn broadcast(
+        &mut self,
+        core: usize,
+        leading: &[i64],
+        is_written: bool,
+    ) -> Result<(), Failure> {
+        let front = self.shape().len().checked_sub(core).ok_or_else(mismatch)?;
+        let (own, inner) = self.shape().split_at(front);
+        if own == leading {
+            return Ok(());
         }
-        Self::reading(tensor)
+        if is_written {
+            return Err(Failure::new(format!(
+                "expected leading axes {leading:?} of a tensor that is written, found {own:?}"
+            )));
+        }
+        let missing = leading.len().checked_sub(front).ok_or_else(mismatch)?;
+        let rank = leading.len() + inner.len();
+        let mut lists = Dims::zeros(2 * rank);
+        let (extents, steps) = lists.split_at_mut(rank);
+        extents[..leading.len()].copy_from_slice(leading);
+        extents[leading.len()..].copy_from_slice(inner);
+        steps[leading.len()..].copy_from_slice(&self.strides()[front..]);
+        for (at, (&found, &stride)) in own.iter().zip(self.strides()).enumerate() {
+            match found {
+                found if found == leading[missing + at] => steps[missing + at] = stride,
+                1 => {}
+                _ => return Err(mismatch()),
+            }
+        }
+        self.lists = lists;
+        Ok(())
     }
 
     /// Whether writing to it is well defined, beside tensors that are read: no element has two indices, and none is
     /// one of theirs.
     pub(crate) fn check_written(&self, name: &str, others: &[Slot<'_>]) -> Result<(), Failure> {
-        if layout::may_overlap(&self.shape, &self.strides) {
+        if layout::may_overlap(self.shape(), self.strides()) {
             return Err(Failure::new(format!(
                 "{name}: expected elements that are written once, found some that are written more than once; pass a copy"
             )));
@@ -111,9 +251,9 @@ impl<'a> Operand<'a> {
     /// The bytes of the elements; `None` without elements.
     fn bytes(&self) -> Result<Option<Bytes>, Failure> {
         // Checks that no size overflows.
-        layout::span(&self.shape, &self.strides)?;
+        layout::span(self.shape(), self.strides())?;
         let size = self.dtype.itemsize().unwrap_or(1);
-        Ok(Bytes::of(self.data.addr(), &self.shape, &self.strides, size))
+        Ok(Bytes::of(self.data.addr(), self.shape(), self.strides(), size))
     }
 
     /// Copies the values to another operand, unless they are there.
@@ -126,8 +266,8 @@ impl<'a> Operand<'a> {
     ///
     /// If the dtypes or shapes differ, or one is not contiguous.
     pub(crate) unsafe fn copy_to(&self, to: &Operand<'_>) -> Result<(), Failure> {
-        let is_contiguous = |one: &Operand<'_>| layout::is_contiguous(&one.shape, &one.strides);
-        if (self.dtype, &*self.shape) != (to.dtype, &*to.shape)
+        let is_contiguous = |one: &Operand<'_>| layout::is_contiguous(one.shape(), one.strides());
+        if (self.dtype, self.shape()) != (to.dtype, to.shape())
             || !is_contiguous(self)
             || !is_contiguous(to)
         {
@@ -135,7 +275,7 @@ impl<'a> Operand<'a> {
                 "expected a result with the extents of the argument in place",
             ));
         }
-        let bytes = layout::contiguous_nbytes(self.dtype, &self.shape)?;
+        let bytes = layout::contiguous_nbytes(self.dtype, self.shape())?;
         if self.data != to.data && bytes > 0 {
             let (from, to) = (self.data.cast::<u8>(), to.data.cast::<u8>());
             // SAFETY: as many bytes each (the invariant, R1), which may overlap; the caller's duty.
@@ -145,9 +285,28 @@ impl<'a> Operand<'a> {
     }
 }
 
-/// The strides of contiguous elements.
-pub(crate) fn contiguous(shape: &[i64]) -> Dims {
-    let mut strides = Dims::zeros(shape.len());
-    layout::contiguous_strides(shape, &mut strides);
-    strides
+fn mismatch() -> Failure {
+    Failure::new("expected leading axes that broadcast")
+}
+
+/// The descriptor of a tensor with these lists, which no code writes.
+pub(super) fn described(
+    data: *mut c_void,
+    dtype: DType,
+    device: Device,
+    (shape, strides): (&[i64], &[i64]),
+) -> DLTensor {
+    let list = |numbers: &[i64]| match numbers {
+        [] => ptr::null_mut(),
+        numbers => numbers.as_ptr().cast_mut(),
+    };
+    DLTensor {
+        data,
+        device: device.into(),
+        ndim: shape.len() as i32,
+        dtype: DLDataType::from(dtype),
+        shape: list(shape),
+        strides: list(strides),
+        byte_offset: 0,
+    }
 }

@@ -7,15 +7,16 @@ mod cuda;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 
-use dlbridge::ffi::{Dims, catch};
+use dlbridge::ffi::catch;
 use dlbridge::{DType, Device};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::operand::{Operand, Slot};
-use crate::call::{Plan, parameters};
-use crate::operator::{Kind, Scalar};
-use crate::{DeviceStream, Failure, Operator};
+use super::operand::{Operand, Slot, Written};
+use crate::call::Plan;
+use crate::definition::{Checked, Operator, checked};
+use crate::kind::{Kind, Scalar};
+use crate::{DeviceStream, Failure};
 
 /// The version of XLA's interface that handlers ask for.
 const API: (c_int, c_int) = (0, 1);
@@ -169,7 +170,7 @@ pub(crate) unsafe extern "C" fn handler<O: Operator, const CUDA: bool>(
     if frame.stage != EXECUTE {
         return ptr::null_mut();
     }
-    let result = catch(|| execute::<O, CUDA>(frame));
+    let result = catch(|| execute::<CUDA>(checked::<O>()?, frame));
     match result.unwrap_or_else(|panic| Err(Failure::new(panic.words()))) {
         Ok(()) => ptr::null_mut(),
         Err(error) => {
@@ -199,19 +200,24 @@ pub(crate) fn capsule<O: Operator, const CUDA: bool>(py: Python<'_>) -> PyResult
     unsafe { Bound::from_owned_ptr_or_err(py, made) }
 }
 
-fn execute<O: Operator, const CUDA: bool>(frame: &Frame) -> Result<(), Failure> {
-    let stream = if CUDA { Some(cuda::stream::<O>(frame)?) } else { None };
+/// How a caller makes a tensor of another dtype.
+fn convert(dtype: DType) -> String {
+    format!("x.astype(jnp.{dtype})")
+}
+
+fn execute<const CUDA: bool>(operator: &'static Checked, frame: &Frame) -> Result<(), Failure> {
+    let stream = if CUDA { Some(cuda::stream(operator, frame)?) } else { None };
     let device = stream.as_ref().map_or(Device::CPU, DeviceStream::device);
     let (mut inputs, mut outputs) =
         (operands(&frame.arguments, device), operands(&frame.results, device));
     let missing = || Failure::new("expected as many buffers as there are tensors");
-    let mut arguments = Vec::new();
-    for parameter in parameters::<O>() {
-        arguments.push(match parameter.kind {
-            Kind::Input(_) => Slot::Tensor(inputs.next().ok_or_else(missing)??),
+    let mut slots = Vec::with_capacity(operator.parameters.len());
+    for parameter in operator.parameters {
+        slots.push(match parameter.kind {
+            Kind::Input(_) => Slot::Read(inputs.next().ok_or_else(missing)??),
             Kind::Optional(_) => match scalar(&frame.attributes, parameter.name)? {
                 Scalar::Bool(false) => Slot::Absent,
-                _ => Slot::Tensor(inputs.next().ok_or_else(missing)??),
+                _ => Slot::Read(inputs.next().ok_or_else(missing)??),
             },
             // XLA's arguments are constant. So the result has the new values, in the argument's memory if nobody
             // else needs that.
@@ -221,10 +227,15 @@ fn execute<O: Operator, const CUDA: bool>(frame: &Frame) -> Result<(), Failure> 
                 if CUDA {
                     cuda::check_aliased(&from, &to)?;
                 } else {
-                    // SAFETY: a result's buffer (T10).
+                    // Before the copy, which would change the other argument.
+                    if from.address() != to.address() {
+                        check_own(&frame.arguments, &to)?;
+                    }
+                    // SAFETY: a result's buffer, which no other argument has (T10).
                     unsafe { from.copy_to(&to) }?;
                 }
-                Slot::Tensor(to)
+                // SAFETY: the same; it has the values of the argument.
+                Slot::Write(unsafe { Written::new(to) })
             }
             Kind::Float | Kind::Int | Kind::Bool => {
                 Slot::Scalar(scalar(&frame.attributes, parameter.name)?)
@@ -232,25 +243,60 @@ fn execute<O: Operator, const CUDA: bool>(frame: &Frame) -> Result<(), Failure> 
             Kind::Output(_) => break,
         });
     }
-    let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
-    let results = parameters::<O>().iter().filter(|one| one.output().is_some()).count();
-    if inputs.next().is_some() || outputs.len() != results {
+    let results = operator.signature.outputs.len() + slots.iter().filter(is_written).count();
+    if inputs.next().is_some() || frame.results.len != results as i64 {
         return Err(missing());
     }
-    let plan = Plan::new::<O>(&arguments)?;
+    let plan = Plan::new(operator, slots, convert)?;
+    let outputs = outputs.map(|operand| {
+        let operand = operand?;
+        check_own(&frame.arguments, &operand)?;
+        // SAFETY: the buffer of a result, which XLA made for this call (T10).
+        unsafe { Written::zeroed(operand) }
+    });
     match &stream {
-        None => plan.run::<O>(&arguments, outputs),
-        Some(stream) => plan.launch::<O>(stream, &arguments, outputs),
+        None => plan.run(outputs),
+        Some(stream) => plan.launch(stream, outputs),
     }
+}
+
+/// Rejects a result in the memory of an argument. A call that declares other aliases than ours makes one buffer of both.
+fn check_own(arguments: &List, result: &Operand<'_>) -> Result<(), Failure> {
+    let is_there =
+        |buffer: &Buffer| buffer.data.addr() == result.address() && !buffer.shape().contains(&0);
+    if result.shape().contains(&0) || !(0..arguments.len).any(|at| is_there(buffer(arguments, at)))
+    {
+        return Ok(());
+    }
+    Err(Failure::new("expected a result with memory of its own"))
+}
+
+/// A buffer of a list.
+fn buffer(list: &List, at: i64) -> &Buffer {
+    // SAFETY: one of the list's buffers (F5).
+    let buffer = unsafe { *list.values.wrapping_add(at as usize) };
+    // SAFETY: alive during the call (F5).
+    unsafe { &*buffer }
+}
+
+impl Buffer {
+    fn shape(&self) -> &[i64] {
+        match self.rank {
+            0 => &[],
+            // SAFETY: as many numbers as the buffer has axes (T2).
+            rank => unsafe { std::slice::from_raw_parts(self.dims, rank as usize) },
+        }
+    }
+}
+
+fn is_written(slot: &&Slot<'_>) -> bool {
+    matches!(slot, Slot::Write(_))
 }
 
 /// The buffers of a list: contiguous, row-major.
 fn operands(list: &List, device: Device) -> impl Iterator<Item = Result<Operand<'_>, Failure>> {
     (0..list.len).map(move |at| {
-        // SAFETY: one of the list's buffers (F5).
-        let buffer = unsafe { *list.values.wrapping_add(at as usize) };
-        // SAFETY: alive during the call (F5).
-        let buffer = unsafe { &*buffer };
+        let buffer = buffer(list, at);
         let known = DTYPES.iter().find(|(code, _)| *code == buffer.dtype);
         let (_, dtype) = known.ok_or_else(|| {
             Failure::new(format!(
@@ -258,13 +304,8 @@ fn operands(list: &List, device: Device) -> impl Iterator<Item = Result<Operand<
                 buffer.dtype
             ))
         })?;
-        let shape = match buffer.rank {
-            0 => Dims::zeros(0),
-            // SAFETY: as many numbers as the buffer has axes (T2).
-            rank => Dims::from(unsafe { std::slice::from_raw_parts(buffer.dims, rank as usize) }),
-        };
         // SAFETY: XLA's buffers are dense; a result's is written by this handler alone (T10, T13).
-        let operand = unsafe { Operand::new(buffer.data, *dtype, shape, None) };
+        let operand = unsafe { Operand::new(buffer.data, *dtype, buffer.shape(), None) };
         Ok(operand.on(device))
     })
 }

@@ -140,6 +140,12 @@ assert list(x) == [0.0] * 4
 error = call(my.clear_, [(x, (4,))], [(other, (4,))])
 assert "expected the result in place to have the memory of its argument" in error, error
 
+# A result in the memory of another argument is refused before it is written.
+x, y = floats(4, 3.0), floats(4, 5.0)
+error = call(my.add_, [(y, (4,)), (x, (4,))], [(y, (4,))], platform=0)
+assert "expected a result with memory of its own" in error, error
+assert list(y) == [5.0] * 4 and list(x) == [3.0] * 4
+
 # The function sees the leading axes of the call, once.
 x, y, z, out = floats(6), floats(12), floats(1), floats(4)
 tensors = [(x, (2, 1, 3)), (y, (2, 3))]

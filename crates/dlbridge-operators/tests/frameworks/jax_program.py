@@ -66,7 +66,11 @@ raises(
 )
 raises(jax.errors.JaxRuntimeError, "panics panicked: as asked", my.panics, x)
 raises(
-    TypeError, "expected float32 or float64, found int32", my.scale, jnp.arange(3), 2.0
+    TypeError,
+    "expected x: float32 or x: float64, found int32; convert with x.astype(jnp.float32)",
+    my.scale,
+    jnp.arange(3),
+    2.0,
 )
 raises(
     ValueError,
@@ -161,3 +165,11 @@ from jaxlib import xla_client
 found = []
 xla_client.register_custom_call_handler("CUDA", lambda name, *_: found.append(name))
 assert "my_jax.scale" in found, found
+
+# A gradient that needs the result.
+np.testing.assert_allclose(my.softmax(a), jax.nn.softmax(a), rtol=1e-5)
+weights = jnp.arange(a.size, dtype=a.dtype).reshape(a.shape)
+of_softmax = jax.grad(lambda a: (my.softmax(a) * weights).sum())(a)
+plainly = jax.grad(lambda a: (jax.nn.softmax(a) * weights).sum())(a)
+np.testing.assert_allclose(of_softmax, plainly, rtol=1e-4, atol=1e-5)
+np.testing.assert_allclose(my.affine.jax(a, a), my.affine(a, a, None))

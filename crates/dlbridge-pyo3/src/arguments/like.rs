@@ -5,20 +5,22 @@
 use std::ops::Deref;
 
 use dlbridge::{Element, Tensor, TypeCode};
-use pyo3::exceptions::{PyException, PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
+use crate::error::error_of;
 use crate::import::import_tensor;
 use crate::{ANY_RANK, Error, PyTensorOf, Result};
 
 /// An argument that `numpy.asarray` accepts, with elements of type `T` and `N` axes: an array, a list,
 /// a number.
 ///
-/// An array of `T` in host memory is used as it is, like a [`PyTensorOf`]. Anything else is
-/// converted by NumPy, which copies it: an array of another dtype only within its kind of numbers
-/// (float64 to float32, but not floats to integers, which raises `TypeError`). Integers that do not
-/// fit `T` raise `OverflowError`. The tensor is for reading: the caller would not see a write to a copy.
+/// An array of `T` in host memory is used as it is, like a [`PyTensorOf`]. An array of another dtype or device, and an
+/// object without a protocol for arrays, is converted by NumPy, which copies it: another dtype only within its kind of
+/// numbers (float64 to float32, but not floats to integers, which raises `TypeError`). Integers that do not
+/// fit `T` raise `OverflowError`. What a [`PyTensor`](crate::PyTensor) refuses for another reason, such as masked
+/// elements or nulls, is the same error here. The tensor is for reading: the caller would not see a write to a copy.
 ///
 /// ```
 /// use dlbridge_pyo3::PyTensorLike;
@@ -66,11 +68,9 @@ impl<'a, 'py, T: Element, const N: usize> FromPyObject<'a, 'py> for PyTensorLike
             Ok(tensor) if tensor.dtype() == T::DTYPE && tensor.device().is_host_accessible() => {
                 tensor
             }
-            // An interrupt stays one.
-            Err(Error::Python(error)) if !error.is_instance_of::<PyException>(object.py()) => {
-                return Err(error.into());
-            }
-            _ => converted::<T>(object)?,
+            Ok(_) | Err(Error::Unsupported(_)) => converted::<T>(object)?,
+            // NumPy may read what the object's own protocol has just refused.
+            Err(error) => return Err(error),
         };
         Ok(Self(PyTensorOf::new(tensor)?))
     }
@@ -95,13 +95,13 @@ fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
     if !(are_integers || is_empty) {
         let fits = numpy.call_method1(intern!(py, "can_cast"), (found, &wanted, "same_kind"))?;
         if !matches!(&*kind, "b" | "i" | "u" | "f" | "c") {
-            return Err(Error::Python(PyTypeError::new_err(format!(
+            return Err(Error::Python(error_of::<PyTypeError>(format!(
                 "expected {wanted}, found {}, which NumPy reads as {name}; pass numbers",
                 object.get_type().name()?,
             ))));
         }
         if !fits.is_truthy()? {
-            return Err(Error::Python(PyTypeError::new_err(format!(
+            return Err(Error::Python(error_of::<PyTypeError>(format!(
                 "expected {wanted}, found {name}, which is another kind of number; convert it with \
                  numpy.asarray(x, \"{wanted}\")"
             ))));
@@ -112,7 +112,7 @@ fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
         let is_same = numpy.call_method1(intern!(py, "array_equal"), (&array, &converted))?;
         if !is_same.is_truthy()? {
             let message = format!("expected numbers within {wanted}, found others in {name}");
-            return Err(Error::Python(PyOverflowError::new_err(message)));
+            return Err(Error::Python(error_of::<PyOverflowError>(message)));
         }
     }
     import_tensor(converted.as_borrowed())

@@ -18,17 +18,21 @@ pub(crate) mod hints {
 }
 
 mod like;
+mod metadata;
 mod shape;
 mod stable;
 mod tensor;
 mod typed;
 
 pub use like::PyTensorLike;
+pub use metadata::Metadata;
 #[doc(hidden)]
 pub use shape::shapes;
-pub use tensor::PyTensor;
+pub use stable::ArrayOf;
+pub use tensor::{IntoTensor, PyTensor};
 pub use typed::{
-    ANY_RANK, ColumnMajor, Constraint, Contiguous, NoGrad, PyTensorMut, PyTensorOf, Writable,
+    ANY_RANK, AnyContiguous, ColumnMajor, Constraint, Contiguous, NoGrad, PyTensorMut, PyTensorOf,
+    Writable,
 };
 
 use std::fmt::Write;
@@ -37,6 +41,8 @@ use dlbridge::{DType, Tensor};
 use pyo3::exceptions::PyTypeError;
 
 use crate::Error;
+use crate::error::RESULT_IN_COPY;
+use crate::error::error_of;
 
 /// What a [`PyTensorOf`] requires, so that the message is compiled once and not for each type.
 struct Wanted {
@@ -45,7 +51,7 @@ struct Wanted {
     shape: Option<&'static [i64]>,
     writable: bool,
     name: fn(&mut String),
-    help: fn(&Tensor) -> &'static str,
+    help: fn(Metadata<'_>) -> &'static str,
 }
 
 impl Wanted {
@@ -74,11 +80,23 @@ impl Wanted {
         } else if self.writable && tensor.is_read_only() {
             found.push_str(", read-only");
         }
+        if self.writable && Metadata::of(tensor).may_overlap() {
+            found.push_str(", elements that may overlap");
+        }
         let help = match self.help(tensor) {
             help if help.is_empty() => String::new(),
-            help => format!("; pass {help}"),
+            help => format!("; pass {help}{}", self.result_in_copy(tensor)),
         };
-        Error::Python(PyTypeError::new_err(format!("expected {wanted}, found {found}{help}")))
+        Error::Python(error_of::<PyTypeError>(format!("expected {wanted}, found {found}{help}")))
+    }
+
+    /// Where the result is, unless what helps is a view of the same memory.
+    fn result_in_copy(&self, tensor: &Tensor) -> &'static str {
+        let is_view = tensor.dtype() == self.dtype
+            && tensor.is_contiguous()
+            && self.rank != ANY_RANK
+            && self.rank != tensor.rank();
+        if self.writable && !is_view { RESULT_IN_COPY } else { "" }
     }
 
     /// What to pass in place of the tensor.
@@ -93,6 +111,6 @@ impl Wanted {
             let axes = if self.rank == 1 { "axis" } else { "axes" };
             return format!("x.reshape(...) with {} {axes}", self.rank);
         }
-        (self.help)(tensor).to_owned()
+        (self.help)(Metadata::of(tensor)).to_owned()
     }
 }

@@ -44,6 +44,7 @@
 #[macro_export]
 macro_rules! Shape {
     (@extent _) => { -1 };
+    (@extent None) => { $crate::Shape!() };
     (@extent $extent:tt) => { $extent };
     ($a:tt $(,)?) => {
         $crate::shapes::Shape1<{ $crate::Shape!(@extent $a) }>
@@ -69,15 +70,16 @@ macro_rules! Shape {
     ($a:tt, $b:tt, $c:tt, $d:tt, $e:tt, $f:tt, $g:tt, $h:tt $(,)?) => {
         $crate::shapes::Shape8<{ $crate::Shape!(@extent $a) }, { $crate::Shape!(@extent $b) }, { $crate::Shape!(@extent $c) }, { $crate::Shape!(@extent $d) }, { $crate::Shape!(@extent $e) }, { $crate::Shape!(@extent $f) }, { $crate::Shape!(@extent $g) }, { $crate::Shape!(@extent $h) }>
     };
+    ($($other:tt)*) => {
+        ::core::compile_error!("expected 1 to 8 extents, with `_` for an axis of any: `Shape![_, _, 3]`")
+    };
 }
 
 /// The types that [`Shape!`](crate::Shape!) names, one for each rank: one type with a list of
 /// axes would be too complex for clippy. An extent of -1 is any.
 #[doc(hidden)]
 pub mod shapes {
-    use dlbridge::Tensor;
-
-    use crate::Constraint;
+    use crate::{Constraint, Metadata};
 
     macro_rules! shapes {
         ($($name:ident($($extent:ident),+))*) => {$(
@@ -87,8 +89,8 @@ pub mod shapes {
             impl<$(const $extent: i64),+> Constraint for $name<$($extent),+> {
                 const SHAPE: Option<&'static [i64]> = Some(&[$($extent),+]);
 
-                fn is_met(tensor: &Tensor) -> bool {
-                    fits(tensor.shape(), &[$($extent),+])
+                fn is_met(found: Metadata<'_>) -> bool {
+                    fits(found.shape(), &[$($extent),+])
                 }
 
                 /// The message has the extents behind the dtype.

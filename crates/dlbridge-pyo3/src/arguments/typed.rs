@@ -2,6 +2,7 @@
 //! Tensors of any dtype belong to `tensor`.
 //! Invariant: host memory of `T`'s dtype, of rank `N`, that satisfies `C`.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
@@ -10,7 +11,8 @@ use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use super::Wanted;
+use super::{Metadata, Wanted};
+use crate::error::error_of;
 use crate::ffi::borrow::Borrowed as BorrowedMemory;
 use crate::import::autograd;
 use crate::import::import_tensor;
@@ -20,6 +22,52 @@ use crate::{Error, Result};
 pub const ANY_RANK: usize = usize::MAX;
 
 /// A requirement of a [`PyTensorOf`] beyond dtype and rank: a marker, or a tuple of markers.
+///
+/// A marker of your own sees the [`Metadata`] of the argument:
+///
+/// ```
+/// use dlbridge_pyo3::{Constraint, Metadata, PyTensorOf};
+/// use pyo3::prelude::*;
+///
+/// struct Square;
+///
+/// impl Constraint for Square {
+///     fn is_met(found: Metadata<'_>) -> bool {
+///         matches!(found.shape(), [rows, columns] if rows == columns)
+///     }
+///
+///     fn name(wanted: &mut String) {
+///         wanted.push_str(", square");
+///     }
+/// }
+///
+/// #[pyfunction]
+/// fn trace(matrix: PyTensorOf<f64, 2, Square>) -> f64 {
+///     matrix.view().iter().step_by(matrix.extents()[0] + 1).sum()
+/// }
+/// # Python::initialize();
+/// # Python::attach(|py| -> PyResult<()> {
+/// # let trace = wrap_pyfunction!(trace, py)?;
+/// let numpy = py.import("numpy")?;
+/// assert_eq!(trace.call1((numpy.call_method1("identity", (3,))?,))?.extract::<f64>()?, 3.0);
+/// let error = trace.call1((numpy.call_method1("ones", ((2, 3),))?,)).unwrap_err();
+/// assert!(error.to_string().ends_with("on the host, square, found float64[2, 3] on cpu"));
+/// # Ok(()) }).unwrap();
+/// ```
+///
+/// It does not see the elements, because their memory is borrowed afterwards:
+///
+/// ```compile_fail,E0599
+/// # use dlbridge_pyo3::{Constraint, Metadata};
+/// struct Positive;
+///
+/// impl Constraint for Positive {
+///     fn is_met(found: Metadata<'_>) -> bool {
+///         found.view::<f64>().is_ok_and(|view| view.iter().all(|x| x > 0.0))
+///     }
+/// #     fn name(_: &mut String) {}
+/// }
+/// ```
 pub trait Constraint {
     /// Whether read-only memory never meets the requirement, so that
     /// [`view_mut`](PyTensorOf::view_mut) is available.
@@ -28,15 +76,15 @@ pub trait Constraint {
     /// The extents that are required, -1 for an axis of any extent; see [`Shape!`](crate::Shape!).
     const SHAPE: Option<&'static [i64]> = None;
 
-    /// Whether the tensor meets the requirement.
-    fn is_met(tensor: &Tensor) -> bool;
+    /// Whether an argument meets the requirement.
+    fn is_met(found: Metadata<'_>) -> bool;
 
     /// Appends the requirement's name to the error message.
     fn name(wanted: &mut String);
 
-    /// The call of Python that makes an array meet the requirement; empty for a tensor that meets it.
+    /// The call of Python that makes an array meet the requirement; empty for one that meets it.
     #[must_use]
-    fn help(_tensor: &Tensor) -> &'static str {
+    fn help(_found: Metadata<'_>) -> &'static str {
         ""
     }
 
@@ -55,14 +103,14 @@ pub trait Constraint {
 macro_rules! markers {
     ($(
         $(#[$doc:meta])*
-        $name:ident, $word:literal, $help:literal, |$tensor:ident| $check:expr $(, object: $check_object:path, writable: $writable:literal)?;
+        $name:ident, $word:literal, $help:literal, |$found:ident| $check:expr $(, object: $check_object:path, writable: $writable:literal)?;
     )*) => {$(
         $(#[$doc])*
         #[derive(Debug)]
         pub struct $name;
 
         impl Constraint for $name {
-            fn is_met($tensor: &Tensor) -> bool {
+            fn is_met($found: Metadata<'_>) -> bool {
                 $check
             }
 
@@ -70,8 +118,8 @@ macro_rules! markers {
                 wanted.push_str(concat!(", ", $word));
             }
 
-            fn help(tensor: &Tensor) -> &'static str {
-                if Self::is_met(tensor) { "" } else { $help }
+            fn help(found: Metadata<'_>) -> &'static str {
+                if Self::is_met(found) { "" } else { $help }
             }
             $(
                 const WRITABLE: bool = $writable;
@@ -86,20 +134,25 @@ macro_rules! markers {
 }
 
 markers! {
-    /// Contiguous elements in row-major order.
-    Contiguous, "contiguous", "np.ascontiguousarray(x)", |tensor| tensor.is_contiguous();
+    /// Contiguous elements in row-major order, that of C and the default of NumPy; see [`ColumnMajor`] and
+    /// [`AnyContiguous`] for others.
+    Contiguous, "contiguous", "np.ascontiguousarray(x)", |found| found.is_contiguous();
     /// Contiguous elements in column-major order, as in Fortran and Julia.
     ColumnMajor, "column-major", "np.asfortranarray(x)",
-        |tensor| dlbridge::layout::is_column_major(tensor.shape(), tensor.strides());
-    /// Writable memory. A tensor from a legacy capsule is rejected, since a legacy capsule does not
+        |found| found.is_column_major();
+    /// Contiguous elements in row-major or in column-major order, for functions that use each element once, wherever
+    /// it is; see [`as_slice_memory_order`](PyTensorOf::as_slice_memory_order).
+    AnyContiguous, "contiguous in either order", "np.ascontiguousarray(x)",
+        |found| found.is_contiguous() || found.is_column_major();
+    /// Writable memory, in which no two elements overlap. A tensor from a legacy capsule is rejected, since a legacy capsule does not
     /// say whether it is writable. A PyTorch or Paddle tensor that requires grad is rejected,
     /// whether it is a leaf or not: automatic differentiation would not record the write, and
     /// gradients would be wrong.
-    Writable, "writable", "a copy: np.array(x), in PyTorch x.clone()", |tensor| !tensor.is_read_only(), object: autograd::check,
+    Writable, "writable", "a copy: np.array(x), in PyTorch x.clone()", |found| !found.is_read_only() && !found.may_overlap(), object: autograd::check,
         writable: true;
     /// No gradients. A PyTorch or Paddle tensor that requires grad is rejected: without this constraint its values are
     /// read, and the result is outside of its graph. (An operator of `dlbridge-operators` has gradients.)
-    NoGrad, "without gradients", "x.detach()", |_tensor| true, object: autograd::check_read, writable: false;
+    NoGrad, "without gradients", "x.detach()", |_found| true, object: autograd::check_read, writable: false;
 }
 
 macro_rules! tuples {
@@ -113,16 +166,16 @@ macro_rules! tuples {
                 shape
             };
 
-            fn is_met(_tensor: &Tensor) -> bool {
-                true $(&& $name::is_met(_tensor))*
+            fn is_met(_found: Metadata<'_>) -> bool {
+                true $(&& $name::is_met(_found))*
             }
 
             fn name(_wanted: &mut String) {
                 $($name::name(_wanted);)*
             }
 
-            fn help(_tensor: &Tensor) -> &'static str {
-                let helps: &[&str] = &[$($name::help(_tensor)),*];
+            fn help(_found: Metadata<'_>) -> &'static str {
+                let helps: &[&str] = &[$($name::help(_found)),*];
                 helps.iter().find(|help| !help.is_empty()).unwrap_or(&"")
             }
 
@@ -169,7 +222,6 @@ tuples! { () (A, B) (A, B, C) }
 /// # assert_eq!(trace.call1((PyTensor::from(matrix),))?.extract::<f32>()?, 5.0);
 /// # Ok(()) }).unwrap();
 /// ```
-#[derive(Debug)]
 pub struct PyTensorOf<T, const N: usize = ANY_RANK, C = ()> {
     pub(super) memory: BorrowedMemory,
     wanted: PhantomData<fn() -> (T, C)>,
@@ -205,7 +257,7 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     /// A `TypeError` that names what was expected and what was found.
     pub fn new(tensor: Tensor) -> Result<Self> {
         if C::WRITABLE && tensor.access() == Access::Shared {
-            return Err(Error::Python(PyTypeError::new_err(
+            return Err(Error::Python(error_of::<PyTypeError>(
                 "expected memory that no other tensor has, found shared memory; extract the \
                  `PyTensorMut` from the Python object",
             )));
@@ -221,12 +273,15 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
                 Some(shape) => N == ANY_RANK || N == shape.len(),
                 None => true,
             };
-            assert!(is_one, "the constraint `Shape!` has another rank");
+            assert!(
+                is_one,
+                "the constraint `Shape!` has another rank: `PyTensorOf<T, 3, Shape![_, _, 3]>` has 3 axes in both"
+            );
         }
         let fits = tensor.dtype() == T::DTYPE
             && (N == ANY_RANK || tensor.rank() == N)
             && tensor.device().is_host_accessible()
-            && C::is_met(&tensor);
+            && C::is_met(Metadata::of(&tensor));
         if !fits {
             return Err(Self::refusal(&tensor));
         }
@@ -241,13 +296,6 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     fn refusal(tensor: &Tensor) -> Error {
         let (name, help, writable) = (C::name, C::help, C::WRITABLE);
         Wanted { dtype: T::DTYPE, rank: N, shape: C::SHAPE, writable, name, help }.refusal(tensor)
-    }
-
-    /// A view of the elements, which are read by value.
-    #[must_use]
-    #[expect(clippy::missing_panics_doc, reason = "the type and the device were checked")]
-    pub fn view(&self) -> View<'_, T> {
-        self.memory.tensor().view().expect("checked on the way in")
     }
 
     /// A view to write the caller's array in place, by value.
@@ -302,7 +350,12 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "the type, device and flag were checked")]
     pub fn view_mut(&mut self) -> ViewMut<'_, T> {
-        const { assert!(C::WRITABLE, "view_mut needs the constraint `Writable`") };
+        const {
+            assert!(
+                C::WRITABLE,
+                "`view_mut()` needs the constraint `Writable`: take a `PyTensorMut<T, N>`"
+            );
+        }
         self.memory.view_mut().expect("checked on the way in")
     }
 
@@ -310,7 +363,12 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     /// [`shape`](Tensor::shape) there.
     #[must_use]
     pub fn extents(&self) -> [usize; N] {
-        const { assert!(N != ANY_RANK, "a tensor of any rank has no array of extents") };
+        const {
+            assert!(
+                N != ANY_RANK,
+                "`extents()` needs a rank, as `PyTensorOf<T, 2>` has; `shape()` is there for any rank"
+            );
+        }
         let mut extents = [0; N];
         for (to, &from) in extents.iter_mut().zip(self.shape()) {
             *to = from as usize;
@@ -322,6 +380,27 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     #[must_use]
     pub fn into_inner(self) -> Tensor {
         self.memory.into_kept()
+    }
+}
+
+// The bound is one of the method: with one of the block, the compiler would look for the tensor's `view` in a helper that
+// forgets it.
+impl<T, const N: usize, C> PyTensorOf<T, N, C> {
+    /// A view of the elements, which are read by value.
+    #[must_use]
+    #[expect(clippy::missing_panics_doc, reason = "the type and the device were checked")]
+    pub fn view(&self) -> View<'_, T>
+    where
+        T: Element,
+    {
+        self.memory.tensor().view().expect("checked on the way in")
+    }
+}
+
+// Not derived, which would ask the marker `C` for it as well.
+impl<T, const N: usize, C> fmt::Debug for PyTensorOf<T, N, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PyTensorOf").field(self.memory.tensor()).finish()
     }
 }
 

@@ -8,11 +8,12 @@ use dlbridge::protocol::export::Request;
 use pyo3::FromPyObject;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyInt, PyString, PyTuple};
 
 use crate::Result;
+use crate::error::error_of;
 use crate::ffi::callbacks::{Argument, Call};
-use crate::ffi::once::Once;
+use crate::interpreter::once::Once;
 
 /// The request and the stream of a call of `__dlpack__` (array API standard 2024.12).
 #[inline]
@@ -41,7 +42,7 @@ pub(super) fn request<'a, 'py>(
                 let (kind, id) = extract(keyword, value)?;
                 request.dl_device = Some(protocol::device(kind, id));
             }
-            Keyword::MaxVersion => request.max_version = Some(extract(keyword, value)?),
+            Keyword::MaxVersion => request.max_version = Some(max_version(value)?),
             Keyword::Stream => stream = Some(value),
         }
     }
@@ -89,8 +90,40 @@ impl Keyword {
     }
 }
 
+/// The version in a tuple. A consumer passes the same tuple in each call, so the first ones are kept, with what
+/// they say.
+#[inline]
+fn max_version(value: Argument<'_, '_>) -> Result<(u32, u32)> {
+    static KNOWN: [Once<Known>; 3] = [const { Once::new() }; 3];
+    let py = value.py();
+    for known in &KNOWN {
+        let Some((tuple, version)) = known.get(py) else {
+            let version = extract(Keyword::MaxVersion, value)?;
+            if is_constant(value) {
+                let Ok(_) = known
+                    .get_or_make(py, || Ok::<_, Infallible>((value.to_owned().unbind(), version)));
+            }
+            return Ok(version);
+        };
+        if value.is(tuple) {
+            return Ok(*version);
+        }
+    }
+    extract(Keyword::MaxVersion, value)
+}
+
+/// A tuple, and the version in it.
+type Known = (Py<PyAny>, (u32, u32));
+
+/// Whether an object always says the same version: a tuple of ints, not of objects that become ints.
+#[cold]
+fn is_constant(value: Argument<'_, '_>) -> bool {
+    let is_int = |item: Argument<'_, '_>| item.is_exact_instance_of::<PyInt>();
+    value.cast_exact::<PyTuple>().is_ok_and(|items| items.iter_borrowed().all(is_int))
+}
+
 fn refused<T>(message: String) -> Result<T> {
-    Err(PyTypeError::new_err(message).into())
+    Err(error_of::<PyTypeError>(message).into())
 }
 
 /// The value of a keyword.

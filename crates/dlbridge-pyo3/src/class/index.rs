@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
 
 use crate::Result;
+use crate::error::error_of;
 
 /// The part of a tensor that an index selects: an int, a slice, `...`, None, or a tuple of them.
 pub(super) fn index(tensor: &ArcTensor, index: &Bound<'_, PyAny>) -> Result<ArcTensor> {
@@ -24,11 +25,11 @@ pub(super) fn index(tensor: &ArcTensor, index: &Bound<'_, PyAny>) -> Result<ArcT
     let ellipses = items.iter().filter(is_ellipsis).count();
     let named = items.iter().filter(|item| !item.is_none() && !is_ellipsis(item)).count();
     if ellipses > 1 {
-        return Err(PyIndexError::new_err("expected one ellipsis at most, found more").into());
+        return Err(error_of::<PyIndexError>("expected one ellipsis at most, found more").into());
     }
     if named > rank {
         let message = format!("expected {rank} indices at most, found {named}");
-        return Err(PyIndexError::new_err(message).into());
+        return Err(error_of::<PyIndexError>(message).into());
     }
     let (mut part, mut axis) = (tensor.clone(), 0);
     for item in items {
@@ -45,6 +46,18 @@ pub(super) fn index(tensor: &ArcTensor, index: &Bound<'_, PyAny>) -> Result<ArcT
         }
     }
     Ok(part)
+}
+
+/// The positions of one element; `None` if the index has other items than one int for each axis.
+pub(super) fn positions(shape: &[i64], index: &Bound<'_, PyTuple>) -> Result<Option<Vec<usize>>> {
+    let is_int = |item: Bound<'_, PyAny>| item.is_exact_instance_of::<PyInt>();
+    if index.len() != shape.len() || !index.iter().all(is_int) {
+        return Ok(None);
+    }
+    let axes = index.iter().zip(shape).enumerate();
+    axes.map(|(axis, (item, &extent))| position(&item, axis, extent))
+        .collect::<Result<_>>()
+        .map(Some)
 }
 
 fn sliced(part: ArcTensor, axis: usize, slice: &Bound<'_, PySlice>) -> Result<ArcTensor> {
@@ -70,7 +83,7 @@ fn position(item: &Bound<'_, PyAny>, axis: usize, extent: i64) -> Result<usize> 
              numpy.from_dlpack(x) takes all of NumPy's indices",
             item.get_type().name()?
         );
-        return Err(PyTypeError::new_err(message).into());
+        return Err(error_of::<PyTypeError>(message).into());
     }
     let from_start = index.map(|index| if index < 0 { index + extent } else { index });
     match from_start {
@@ -82,7 +95,7 @@ fn position(item: &Bound<'_, PyAny>, axis: usize, extent: i64) -> Result<usize> 
                 let last = extent - 1;
                 format!("expected an index from {} to {last} on axis {axis}, found {item}", -extent)
             };
-            Err(PyIndexError::new_err(message).into())
+            Err(error_of::<PyIndexError>(message).into())
         }
     }
 }
@@ -96,7 +109,7 @@ pub(super) fn shape(arguments: &Bound<'_, PyTuple>, len: usize) -> Result<Vec<i6
     let Ok(mut extents) = extents else {
         let message =
             format!("shape: expected ints, or one sequence of ints, found {}", arguments.repr()?);
-        return Err(PyTypeError::new_err(message).into());
+        return Err(error_of::<PyTypeError>(message).into());
     };
     if let Some(at) = extents.iter().position(|&extent| extent == -1) {
         let others = extents.iter().enumerate().filter(|&(axis, _)| axis != at);
@@ -108,7 +121,7 @@ pub(super) fn shape(arguments: &Bound<'_, PyTuple>, len: usize) -> Result<Vec<i6
                     "shape: expected extents of {len} elements, at most one of them -1, found \
                      {extents:?}"
                 );
-                return Err(PyValueError::new_err(message).into());
+                return Err(error_of::<PyValueError>(message).into());
             }
         }
     }

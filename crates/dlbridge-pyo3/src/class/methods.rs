@@ -12,11 +12,12 @@ use pyo3::types::{PyCFunction, PyMemoryView, PyType};
 use super::call::request;
 use super::pickle::{self, Pickle};
 use super::traits::{ExportDlpack, export, on_host, permitted};
+use crate::error::error_of;
 use crate::export::answer::answer;
 use crate::ffi::arrow;
 use crate::ffi::buffer::BufferRequest;
 use crate::ffi::callbacks::{Body, Call};
-use crate::ffi::class::{Method, SETS_BUFFERS, has_buffers, set_buffers};
+use crate::ffi::class::{Method, makes_buffers, set_buffers};
 use crate::ffi::table;
 use crate::{Error, PyDType, Result, TensorObject};
 
@@ -69,11 +70,11 @@ pub fn dlpack_class<T: ExportDlpack>(py: Python<'_>) -> PyResult<Py<PyAny>> {
     let kind = py.get_type::<T>();
     MethodsOf::<T>::DLPACK.add_to(&kind)?;
     MethodsOf::<T>::OTHERS.iter().try_for_each(|method| method.add_to(&kind))?;
-    if SETS_BUFFERS {
-        set_buffers::<T>(&kind, None)?;
-    } else {
+    if makes_buffers(py) {
         // A class with functions of its own has the method, from Python.
         MethodsOf::<T>::FORWARDED_BUFFER.add_to(&kind)?;
+    } else {
+        set_buffers::<T>(&kind);
     }
     if let Some(pickle) = T::PICKLE {
         MethodsOf::<T>::REDUCE.add_to(&kind)?;
@@ -129,7 +130,7 @@ impl<T: ExportDlpack> MethodsOf<T> {
     const REDUCE: &'static Method = &Method::of::<T, Reduce>(c"__reduce_ex__", c"For pickle.");
 }
 
-/// The method of PEP 688, which marks a class with buffers, where Python does not make it. It is not made by PyO3:
+/// The method of PEP 688, which Python makes from 3.12 on. It is not made by PyO3:
 /// with more methods whose arguments PyO3 parses, the compiler inlines less of the code that makes a tensor
 /// object, which then takes 81 more of 812 instructions.
 static BUFFER: Method = Method::of::<TensorObject, Buffer>(c"__buffer__", BUFFER_DOC);
@@ -137,25 +138,20 @@ static BUFFER: Method = Method::of::<TensorObject, Buffer>(c"__buffer__", BUFFER
 const BUFFER_DOC: &CStr =
     c"__buffer__($self, flags, /)\n--\n\nGive a memoryview over the same memory (PEP 688).";
 
-/// Adds to `dlbridge.Tensor` the methods that PyO3 does not make, and buffers where it does not.
+/// Adds to `dlbridge.Tensor` the methods that PyO3 does not make.
 ///
 /// Called while the class is being created, before it has an object or a subclass. Threads that need
-/// the class at the same time all call it; a build for Python without the GIL has buffers by PyO3.
+/// the class at the same time all call it.
 pub(super) fn complete_tensor(py: Python<'_>) -> PyResult<()> {
     let kind = py.get_type::<TensorObject>();
-    if has_buffers(&kind) {
-        // Since 3.12, Python has made the method from the functions.
-        BUFFER.add_to(&kind)?;
-    } else {
-        set_buffers::<TensorObject>(&kind, Some(&BUFFER))?;
-    }
+    BUFFER.add_to(&kind)?;
     MethodsOf::<TensorObject>::DLPACK.add_to(&kind)
 }
 
 /// The error for an object of a derived class: its pickle would make one of the base class, without
 /// the object's own attributes.
 fn other_class(class: &Class<'_>, found: &Class<'_>) -> Error {
-    Error::from(PyTypeError::new_err(format!(
+    Error::from(error_of::<PyTypeError>(format!(
         "expected an object of {class} to pickle, found one of {found}, which is derived from it: \
          define __reduce_ex__ there"
     )))

@@ -1,13 +1,17 @@
 //! Python classes with DLPack: `dlbridge.Tensor`, and users' classes.
 
 mod call;
+#[cfg(feature = "tensor-methods")]
 mod index;
 mod methods;
 mod pickle;
 mod table;
 mod tensor;
 mod traits;
+#[cfg(feature = "tensor-methods")]
 mod values;
+#[cfg(feature = "tensor-methods")]
+mod whole;
 
 pub use methods::dlpack_class;
 pub use pickle::Pickle;

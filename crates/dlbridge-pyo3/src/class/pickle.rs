@@ -3,16 +3,18 @@
 //! Invariant: a tensor is made over foreign bytes only if they are as many as its elements need.
 
 use dlbridge::{DType, Flags, Tensor};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyImportError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyMemoryView, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyTuple};
 use pyo3::{Borrowed, PyClass, PyClassInitializer, PyTypeInfo};
 
+use crate::error::error_of;
 use crate::ffi::borrow::{copied, kept};
 use crate::ffi::callbacks::caught;
 use crate::ffi::memory::reinterpret;
 use crate::import::import_tensor;
+use crate::interpreter::module;
 use crate::{Error, Result, TensorObject};
 
 /// Pickles of a class of your own: the memory out of band with protocol 5, in band with older ones.
@@ -81,8 +83,11 @@ impl TensorObject {
     ) -> Result<Bound<'py, PyTuple>> {
         let state = self.state(py, protocol)?;
         // The class is in each extension; pickle finds it by the name of the package.
-        let rebuild = py.import(intern!(py, "dlbridge._native")).map_err(|error| {
-            let missing = PyTypeError::new_err(
+        let rebuild = module(intern!(py, "dlbridge._native")).map_err(|error| {
+            if !is_missing(py, &error) {
+                return error;
+            }
+            let missing = error_of::<PyTypeError>(
                 "expected the Python package dlbridge, which pickles tensors, found none: install \
                  it, or pickle x.numpy()",
             );
@@ -109,11 +114,13 @@ impl TensorObject {
         let bytes = reinterpret(tensor, DType::U8, &[len], Flags::NONE)?;
         let bytes = TensorObject::new(bytes).into_bound(py)?;
         let data = if protocol >= OUT_OF_BAND {
-            py.import(intern!(py, "pickle"))?.call_method1("PickleBuffer", (bytes,))?
+            let pickle = module(intern!(py, "pickle"))?;
+            pickle.call_method1(intern!(py, "PickleBuffer"), (bytes,))?
         } else {
-            let kind = if flags & Flags::READ_ONLY.0 == 0 { "bytearray" } else { "bytes" };
-            let view = PyMemoryView::from(bytes.as_any())?;
-            py.import(intern!(py, "builtins"))?.call_method1(kind, (view,))?
+            let is_writable = flags & Flags::READ_ONLY.0 == 0;
+            let kind =
+                if is_writable { py.get_type::<PyByteArray>() } else { py.get_type::<PyBytes>() };
+            kind.call1((PyMemoryView::from(bytes.as_any())?,))?
         };
         Ok((data, dtype, PyTuple::new(py, shape)?, flags).into_pyobject(py)?)
     }
@@ -155,9 +162,16 @@ pub(super) fn rebuild(
     shape: &[i64],
     flags: u64,
 ) -> Result<Tensor> {
-    let wrong = |message: String| Error::Python(PyValueError::new_err(message));
+    let wrong = |message: String| Error::Python(error_of::<PyValueError>(message));
     if flags & !KEPT.0 != 0 {
         return Err(wrong(format!("flags: expected read-only or padded, found {flags:#x}")));
     }
     reinterpret(import_tensor(data)?, dtype, shape, Flags(flags))
+}
+
+/// Whether an import failed because the package itself is not there, or does not load.
+fn is_missing(py: Python<'_>, error: &PyErr) -> bool {
+    let name = || error.value(py).getattr(intern!(py, "name")).ok()?.extract::<String>().ok();
+    error.is_instance_of::<PyImportError>(py)
+        && name().is_some_and(|name| matches!(&*name, "dlbridge" | "dlbridge._native"))
 }

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 
 use super::traits::{ExportDlpack, export, on_host, permitted};
 use crate::ffi::borrow;
+use crate::ffi::buffer::{Extents, KeepsExtents};
 use crate::ffi::callbacks::{Borrow, Publish};
 use crate::stream::{Ready, settle};
 use crate::{Error, Result, TensorObject};
@@ -41,6 +42,13 @@ impl<T: ExportDlpack> Publish for T {
     /// own type, but not every class can be made from any tensor.
     fn made(py: Python<'_>, tensor: ArcTensor) -> PyResult<Bound<'_, PyAny>> {
         Ok(TensorObject::sharing(tensor).into_bound(py)?.into_any())
+    }
+}
+
+impl KeepsExtents for TensorObject {
+    fn parts<'a>(object: &'a Bound<'_, Self>) -> Result<(&'a Tensor, &'a Extents)> {
+        let this = object.get();
+        Ok((this.on_host(object.py())?, &this.extents))
     }
 }
 

@@ -10,7 +10,7 @@ use pyo3::{Borrowed, Bound, PyClass};
 
 use super::pickle::Pickle;
 use crate::ffi::borrow::copied;
-use crate::ffi::callbacks::Borrow;
+use crate::ffi::callbacks::{Borrow, exporting};
 use crate::ffi::versions::class_name;
 use crate::stream::Ready;
 use crate::{Error, Result, TensorObject, stream};
@@ -138,7 +138,7 @@ pub trait ExportDlpack: PyClass {
     /// The handle that is exported, which Rust does not read.
     #[doc(hidden)]
     fn unread(&self) -> Result<Unread> {
-        self.tensor().map(Unread)
+        exporting(|| self.tensor()).map(Unread)
     }
 
     /// The work after which the memory of this object's tensor is ready.

@@ -7,7 +7,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyList};
 
-use crate::ffi::memory::{Bfloat, Complex, Half};
+use crate::error::error_of;
+use crate::ffi::elements::{Bfloat, Complex, Half};
 use crate::{Error, Result};
 
 /// Above this number of elements, text has only the outermost ones, as in NumPy.
@@ -131,17 +132,33 @@ pub(super) fn to_list<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py
 
 /// The number of a tensor of one element.
 pub(super) fn one<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>> {
-    let mut values = all_numbers(tensor)?;
-    match (values.next(), values.next()) {
-        (Some(value), None) => Ok(value.to_python(py)?),
+    let number =
+        with_value!(tensor, |T| first(&tensor.view::<T>()?), _ => return Err(no_numbers(tensor)));
+    match number {
+        Some(number) if tensor.len() == 1 => Ok(number.to_python(py)?),
         _ => {
             let message = format!(
                 "item: expected a tensor of one element, found shape {:?}; use x.item(index)",
                 tensor.shape()
             );
-            Err(PyValueError::new_err(message).into())
+            Err(error_of::<PyValueError>(message).into())
         }
     }
+}
+
+fn first<T: Value>(view: &View<'_, T>) -> Option<Number> {
+    view.iter().next().map(T::number)
+}
+
+/// The number of the element at an index, which has a position within each axis.
+pub(super) fn at_index<'py>(
+    py: Python<'py>,
+    tensor: &Tensor,
+    index: &[usize],
+) -> Result<Bound<'py, PyAny>> {
+    let number = with_value!(tensor, |T| tensor.view::<T>()?.get(index).map(T::number),
+        _ => return Err(no_numbers(tensor)));
+    Ok(number.expect("an index of the shape").to_python(py)?)
 }
 
 fn no_numbers(tensor: &Tensor) -> Error {
@@ -151,7 +168,7 @@ fn no_numbers(tensor: &Tensor) -> Error {
         None => "x.tobytes() has its bits",
     };
     let message = format!("dtype: expected one that Python has numbers for, found {dtype}; {help}");
-    PyTypeError::new_err(message).into()
+    error_of::<PyTypeError>(message).into()
 }
 
 /// A list, whose memory is requested beforehand: a broadcast tensor has any number of elements, and a

@@ -21,7 +21,7 @@ pub(crate) fn dtype_of(format: &[u8], itemsize: usize) -> Result<DType> {
     let refused = |expected: &str| {
         let format = String::from_utf8_lossy(format);
         let message = format!("format: expected {expected}, found {format:?} of {itemsize} bytes");
-        Err(Error::buffer(message))
+        Err(Error::dtype(message))
     };
     let letters = match format {
         [b'@' | b'=', letters @ ..] => letters,

@@ -1,6 +1,8 @@
 //! Element types and devices in the forms that Python users write them.
 //! The names of DLPack belong to `dlbridge`.
 
+use std::convert::Infallible;
+
 use dlbridge::{DType, Device, DeviceKind};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -8,6 +10,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
+use crate::error::error_of;
+use crate::error::unless_refused;
+use crate::interpreter::once::Once;
 use crate::{Error, Result};
 
 const DTYPES: &str = "bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, \
@@ -49,17 +54,29 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PyDType {
             return named(name).map(Self).ok_or_else(|| {
                 let message =
                     format!("dtype: expected a known name, found {name:?}; known are {DTYPES}");
-                PyValueError::new_err(message).into()
+                error_of::<PyValueError>(message).into()
             });
         }
-        if let Ok(false) =
-            object.getattr(intern!(object.py(), "isnative")).and_then(|n| n.extract())
-        {
-            let message = format!("dtype: expected native byte order, found {}", object.str()?);
-            return Err(PyValueError::new_err(message).into());
+        // The scalar types of NumPy, and Python's own.
+        if let Ok(kind) = object.cast::<PyType>() {
+            let name = kind.getattr(intern!(object.py(), "__name__"))?;
+            let name = name.cast::<PyString>().map_err(PyErr::from)?;
+            if let Some(dtype) = named(name.to_str()?) {
+                return Ok(Self(dtype));
+            }
         }
-        let is_none_or_number = object.is_none() || object.extract::<f64>().is_ok();
-        let name = if is_none_or_number { None } else { name_of(object)? };
+        let py = object.py();
+        let is_native = match unless_refused(py, object.getattr_opt(intern!(py, "isnative")))? {
+            Some(Some(is_native)) => unless_refused(py, is_native.extract::<bool>())?,
+            _ => None,
+        };
+        if is_native == Some(false) {
+            let message = format!("dtype: expected native byte order, found {}", object.str()?);
+            return Err(error_of::<PyValueError>(message).into());
+        }
+        let is_none_or_number =
+            object.is_none() || unless_refused(py, object.extract::<f64>())?.is_some();
+        let name = if is_none_or_number { None } else { own_name(object)? };
         if let Some(dtype) = name.as_deref().and_then(named) {
             return Ok(Self(dtype));
         }
@@ -68,24 +85,38 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PyDType {
              found {}",
             object.repr()?
         );
-        Err(PyTypeError::new_err(message).into())
+        Err(error_of::<PyTypeError>(message).into())
+    }
+}
+
+/// The name of a dtype as a string of Python, which is made once.
+#[inline]
+pub(crate) fn name_of(py: Python<'_>, dtype: DType) -> Bound<'_, PyString> {
+    static NAMES: Once<Vec<Py<PyString>>> = Once::new();
+    let interned = |dtype: &DType| PyString::intern(py, &dtype.to_string()).unbind();
+    let make = || Ok::<_, Infallible>(DType::NAMED.iter().map(interned).collect());
+    let Ok(names) = NAMES.get_or_make(py, make);
+    match DType::NAMED.iter().zip(names).find(|&(&named, _)| named == dtype) {
+        Some((_, name)) => name.bind(py).clone(),
+        None => PyString::new(py, &dtype.to_string()),
     }
 }
 
 /// What a type of a framework calls itself.
-fn name_of(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<String>> {
+fn own_name(object: Borrowed<'_, '_, PyAny>) -> Result<Option<String>> {
     let py = object.py();
     if object.cast::<PyType>().is_err() {
         // A dtype of NumPy or TensorFlow has a name; a scalar type of JAX has the dtype.
-        let dtype = object.getattr(intern!(py, "dtype"));
-        let named = dtype.as_ref().map_or(&*object, |dtype| dtype);
-        if let Ok(name) = named.getattr(intern!(py, "name")).and_then(|name| name.extract()) {
+        let dtype = unless_refused(py, object.getattr(intern!(py, "dtype")))?;
+        let named = dtype.as_ref().unwrap_or(&object);
+        let name = named.getattr(intern!(py, "name")).and_then(|name| name.extract());
+        if let Some(name) = unless_refused(py, name)? {
             return Ok(Some(name));
         }
     }
-    let text = match object.getattr(intern!(py, "__name__")) {
-        Ok(name) => name.str()?,
-        Err(_) => object.str()?,
+    let text = match unless_refused(py, object.getattr(intern!(py, "__name__")))? {
+        Some(name) => name.str()?,
+        None => object.str()?,
     };
     // torch.float32, paddle.float32, mlx.core.float32
     Ok(text.to_str()?.rsplit('.').next().map(ToOwned::to_owned))
@@ -126,16 +157,18 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PyDevice {
         if let Ok(name) = object.cast::<PyString>() {
             return device(name.to_str()?);
         }
-        if let Ok((kind, id)) = object.extract::<(i32, Option<i32>)>() {
+        let py = object.py();
+        let pair = object.extract::<(i32, Option<i32>)>();
+        if let Some((kind, id)) = unless_refused(py, pair)? {
             return Ok(Self(Device::new(DeviceKind(kind), id.unwrap_or(0))));
         }
         // torch.device and jax.Device
         for (kind, id) in [("type", "index"), ("platform", "id")] {
             let kind = object.getattr(kind).and_then(|kind| kind.extract::<String>());
-            let Ok(kind) = kind else { continue };
+            let Some(kind) = unless_refused(py, kind)? else { continue };
             let id = object.getattr(id).and_then(|id| id.extract::<Option<i32>>());
             let kind = if kind == "gpu" { "cuda".to_owned() } else { kind };
-            return match id.ok().flatten() {
+            return match unless_refused(py, id)?.flatten() {
                 Some(id) => device(&format!("{kind}:{id}")),
                 None => device(&kind),
             };
@@ -145,7 +178,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PyDevice {
              torch.device, found {}",
             object.repr()?
         );
-        Err(PyTypeError::new_err(message).into())
+        Err(error_of::<PyTypeError>(message).into())
     }
 }
 
@@ -156,6 +189,6 @@ fn device(name: &str) -> Result<PyDevice> {
             "device: expected a known name, found {name:?}; known are {}",
             known.join(", ")
         );
-        PyValueError::new_err(message).into()
+        error_of::<PyValueError>(message).into()
     })
 }

@@ -14,7 +14,7 @@ const NATIVE: char = if cfg!(target_endian = "little") { '<' } else { '>' };
 pub(crate) fn dtype_of(typestr: &str) -> Result<DType> {
     let refused = |why: &str| {
         let message = format!("typestr: expected {why}, found {typestr:?}");
-        Err(Error::buffer(message))
+        Err(Error::dtype(message))
     };
     let mut letters = typestr.chars();
     let (order, kind) = (letters.next(), letters.next());

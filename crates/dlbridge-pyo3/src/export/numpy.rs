@@ -6,76 +6,91 @@
 use std::ffi::c_int;
 
 use dlbridge::{DType, Device, Tensor};
-use pyo3::exceptions::PyAttributeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::dtypes::numpy::number_of;
 use crate::dtypes::typestr;
 use crate::ffi::numpy::{Api, MAX_RANK};
+use crate::interpreter::module;
 use crate::{Result, TensorObject};
 
 /// Makes an array over a tensor's memory. It is read-only if the tensor is.
+#[inline]
 pub(crate) fn array(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
     if let (Some(number), Some(api)) = (number_for(&tensor), Api::get(py)?) {
         return api.array_over(py, number, tensor);
     }
-    let from_dlpack = py.import(intern!(py, "numpy"))?.getattr(intern!(py, "from_dlpack"))?;
-    Ok(from_dlpack.call1((TensorObject::new(tensor).into_bound(py)?,))?)
+    by_from_dlpack(&TensorObject::new(tensor).into_bound(py)?)
+}
+
+/// An array over an object's memory.
+#[inline]
+pub(crate) fn array_of<'py>(object: &Bound<'py, TensorObject>) -> Result<Bound<'py, PyAny>> {
+    let (py, this) = (object.py(), object.get());
+    if let (Some(number), Some(api)) = (number_for(this.inner()), Api::get(py)?) {
+        return api.array_over(py, number, this.handle());
+    }
+    match of_ml_dtypes(object)? {
+        Some(array) => Ok(array),
+        None => by_from_dlpack(object),
+    }
+}
+
+#[cold]
+fn by_from_dlpack<'py>(object: &Bound<'py, TensorObject>) -> Result<Bound<'py, PyAny>> {
+    let numpy = module(intern!(object.py(), "numpy"))?;
+    Ok(numpy.call_method1(intern!(object.py(), "from_dlpack"), (object,))?)
 }
 
 /// An array of a type that NumPy has from the package `ml_dtypes`: bfloat16 and the floats of 8 bits.
 /// `None` for another type, or without the package.
-pub(crate) fn of_ml_dtypes<'py>(
-    object: &Bound<'py, TensorObject>,
-) -> PyResult<Option<Bound<'py, PyAny>>> {
+#[cold]
+fn of_ml_dtypes<'py>(object: &Bound<'py, TensorObject>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let (py, tensor) = (object.py(), object.get().inner());
     let dtype = tensor.dtype();
-    let bits = typestr::of_bits(dtype).filter(|_| dtype.bits <= 16);
-    let (Some(bits), Some(kind)) = (bits, ml_dtype(py, dtype)) else { return Ok(None) };
+    if dtype.bits > 16 || number_of(dtype).is_some() {
+        return Ok(None);
+    }
+    let Some(bits) = typestr::of_bits(dtype) else { return Ok(None) };
+    let Some(kind) = ml_dtype(py, dtype) else { return Ok(None) };
     let interface = described(py, tensor, &bits)?;
     // The array keeps the object that it reads the interface from, which keeps the tensor.
     let fields = PyDict::new(py);
     fields.set_item("__array_interface__", interface)?;
     fields.set_item("tensor", object)?;
-    let interface = py.import("types")?.getattr("SimpleNamespace")?.call((), Some(&fields))?;
-    let array = py.import(intern!(py, "numpy"))?.call_method1("asarray", (interface,))?;
+    let types = module(intern!(py, "types"))?;
+    let interface = types.getattr(intern!(py, "SimpleNamespace"))?.call((), Some(&fields))?;
+    let numpy = module(intern!(py, "numpy"))?;
+    let array = numpy.call_method1(intern!(py, "asarray"), (interface,))?;
     array.call_method1("view", (kind,)).map(Some)
 }
 
-/// The scalar type of the package `ml_dtypes` for a dtype.
+/// The scalar type of the package `ml_dtypes` for a dtype that NumPy itself lacks. Without the package, each
+/// question searches for it, and the caller has an error to raise.
+#[cold]
 fn ml_dtype(py: Python<'_>, dtype: DType) -> Option<Bound<'_, PyAny>> {
-    py.import(intern!(py, "ml_dtypes")).ok()?.getattr(dtype.to_string()).ok()
+    module(intern!(py, "ml_dtypes")).ok()?.getattr(dtype.to_string()).ok()
 }
 
 /// The dtype of NumPy with the name of `dtype`.
+#[cfg(feature = "tensor-methods")]
 pub(crate) fn dtype_of(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
-    let numpy = py.import(intern!(py, "numpy"))?;
-    match ml_dtype(py, dtype) {
+    let numpy = module(intern!(py, "numpy"))?;
+    let kind = if number_of(dtype).is_some() { None } else { ml_dtype(py, dtype) };
+    match kind {
         Some(kind) => numpy.call_method1(intern!(py, "dtype"), (kind,)),
         None => numpy.call_method1(intern!(py, "dtype"), (dtype.to_string(),)),
     }
 }
 
-/// A tensor's dict for `__array_interface__` (version 3 of NumPy's array interface protocol).
-///
-/// # Errors
-///
-/// An `AttributeError` for a dtype that the protocol lacks, since consumers then try others.
-pub(crate) fn interface<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyDict>> {
-    let dtype = tensor.dtype();
-    match typestr::of(dtype) {
-        Some(typestr) => described(py, tensor, &typestr),
-        None => {
-            let message = format!("expected a dtype of NumPy's own, found {dtype}; use x.numpy()");
-            Err(PyAttributeError::new_err(message))
-        }
-    }
-}
-
 /// The dict of a tensor with elements of this type string.
-fn described<'py>(py: Python<'py>, tensor: &Tensor, typestr: &str) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn described<'py>(
+    py: Python<'py>,
+    tensor: &Tensor,
+    typestr: &str,
+) -> PyResult<Bound<'py, PyDict>> {
     let itemsize = i64::from(tensor.dtype().bits / 8);
     let interface = PyDict::new(py);
     interface.set_item("version", 3)?;
@@ -101,12 +116,12 @@ fn number_for(tensor: &Tensor) -> Option<c_int> {
 /// What a function of a module makes of a tensor's array of NumPy.
 pub(crate) fn forward<'py>(
     object: &Bound<'py, TensorObject>,
-    module: &str,
-    function: &str,
+    library: &Bound<'py, PyString>,
+    function: &Bound<'py, PyString>,
     arguments: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> Result<Bound<'py, PyAny>> {
     let array = PyTuple::new(object.py(), [TensorObject::numpy(object)?])?;
     let arguments = array.add(arguments)?.cast_into::<PyTuple>().map_err(PyErr::from)?;
-    Ok(object.py().import(module)?.call_method(function, arguments, keywords)?)
+    Ok(module(library)?.call_method(function, arguments, keywords)?)
 }

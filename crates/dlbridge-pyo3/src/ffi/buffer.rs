@@ -1,22 +1,22 @@
-//! The buffer protocol (PEP 3118): its C struct, the functions that export a class's host memory, and the
-//! import of buffers. Installing the functions into a class belongs to `class`.
-//! Invariants: the struct is that of CPython's `pybuffer.h`, the same in every version. A request that
-//! cannot describe the tensor's layout fails with a `BufferError`. A buffer owns a handle to its
-//! memory until it is released; a tensor owns the acquired buffer itself, which no Python code can find and
-//! release, and which is released once.
-//!
-//! The limited API has these declarations since Python 3.11 only, so they are made here, as in every
-//! CPython since 3.0.
+//! The buffer protocol (PEP 3118): the functions that export a class's host memory, and the import of
+//! buffers. Installing the functions into a class belongs to `class`.
+//! Invariants: a request that cannot describe the tensor's layout fails with a `BufferError`. A buffer of a
+//! `dlbridge.Tensor` points to what that object keeps, so nothing is lost if Python code replaces
+//! `__release_buffer__`; a buffer of a user's class owns a handle to its memory until it is released. A
+//! tensor owns the acquired buffer itself, which no Python code can find and release, and which is
+//! released once.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_int};
+use std::hint::black_box;
 use std::ptr::{self, NonNull};
 use std::slice;
+use std::sync::OnceLock;
 
-use dlbridge::ffi::{from_owner_raw, stopping};
+use dlbridge::ffi::{Unwinds, from_owner_raw, stopping};
 use dlbridge::sys::DLTensor;
 use dlbridge::{DType, Device, Flags, Tensor, layout};
 use pyo3::Borrowed;
-use pyo3::ffi::{self, Py_ssize_t, PyObject};
+use pyo3::ffi::{self, Py_buffer, Py_ssize_t, PyObject};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -27,55 +27,8 @@ use crate::dtypes::buffer::{dtype_of, format_of, size_of_item};
 use crate::release::{NeedsInterpreter, ObjectTensor, Owner};
 use crate::{Error, Result};
 
-/// CPython's `Py_buffer`.
-#[repr(C)]
-pub(crate) struct Buffer {
-    buf: *mut c_void,
-    /// A reference that this struct owns.
-    obj: *mut PyObject,
-    len: Py_ssize_t,
-    itemsize: Py_ssize_t,
-    readonly: c_int,
-    ndim: c_int,
-    format: *mut c_char,
-    shape: *mut Py_ssize_t,
-    strides: *mut Py_ssize_t,
-    suboffsets: *mut Py_ssize_t,
-    /// The exporter's own.
-    internal: *mut c_void,
-}
-
-const WRITABLE: c_int = 0x1;
-const FORMAT: c_int = 0x4;
-const ND: c_int = 0x8;
-const STRIDES: c_int = 0x10 | ND;
-const C_CONTIGUOUS: c_int = 0x20 | STRIDES;
-const F_CONTIGUOUS: c_int = 0x40 | STRIDES;
-const ANY_CONTIGUOUS: c_int = 0x80 | STRIDES;
 /// A request for a read-only buffer of any format and strides, and with sub-offsets.
-const FULL_READ_ONLY: c_int = 0x100 | STRIDES | FORMAT;
-
-/// `bf_getbuffer`.
-pub(super) type GetBuffer = unsafe extern "C" fn(*mut PyObject, *mut Buffer, c_int) -> c_int;
-/// `bf_releasebuffer`.
-pub(super) type ReleaseBuffer = unsafe extern "C" fn(*mut PyObject, *mut Buffer);
-
-// Part of the limited API since 3.11 only, but exported by every CPython since 3.0; not by the
-// version-independent library of Windows.
-#[cfg(not(windows))]
-unsafe extern "C-unwind" {
-    fn PyObject_GetBuffer(object: *mut PyObject, view: *mut Buffer, flags: c_int) -> c_int;
-    fn PyBuffer_Release(view: *mut Buffer);
-}
-
-/// No buffer is ever acquired there.
-#[cfg(windows)]
-unsafe fn PyObject_GetBuffer(_: *mut PyObject, _: *mut Buffer, _: c_int) -> c_int {
-    -1
-}
-
-#[cfg(windows)]
-unsafe fn PyBuffer_Release(_: *mut Buffer) {}
+const FULL_READ_ONLY: c_int = ffi::PyBUF_FULL_RO;
 
 /// The address of an empty tensor without one: some consumers reject null.
 static NOWHERE: u64 = 0;
@@ -104,11 +57,11 @@ impl BufferRequest {
                 "elements that have a struct format",
             );
         }
-        if self.asks(WRITABLE) && tensor.is_read_only() {
+        if self.asks(ffi::PyBUF_WRITABLE) && tensor.is_read_only() {
             return refused("read-only memory".to_owned(), "writable memory");
         }
         // Without a shape, a buffer is its bytes, which a format other than "B" contradicts.
-        if self.asks(FORMAT) && !self.asks(ND) {
+        if self.asks(ffi::PyBUF_FORMAT) && !self.asks(ffi::PyBUF_ND) {
             return refused(
                 "a request for a format".to_owned(),
                 "a request for a format and a shape",
@@ -117,13 +70,13 @@ impl BufferRequest {
         let (shape, strides) = (tensor.shape(), tensor.strides());
         let is_c = tensor.is_contiguous();
         let is_f = layout::is_column_major(shape, strides);
-        let expected = if self.asks(C_CONTIGUOUS) && !is_c {
+        let expected = if self.asks(ffi::PyBUF_C_CONTIGUOUS) && !is_c {
             "row-major contiguous memory"
-        } else if self.asks(F_CONTIGUOUS) && !is_f {
+        } else if self.asks(ffi::PyBUF_F_CONTIGUOUS) && !is_f {
             "column-major contiguous memory"
-        } else if self.asks(ANY_CONTIGUOUS) && !is_c && !is_f {
+        } else if self.asks(ffi::PyBUF_ANY_CONTIGUOUS) && !is_c && !is_f {
             "contiguous memory"
-        } else if !self.asks(STRIDES) && !is_c {
+        } else if !self.asks(ffi::PyBUF_STRIDES) && !is_c {
             "row-major contiguous memory, or a request for strides"
         } else {
             return Ok(());
@@ -143,54 +96,122 @@ fn extents(tensor: &Tensor, itemsize: i64) -> Result<Box<[Py_ssize_t]>> {
     })
 }
 
-/// What a buffer owns.
+/// The numbers to which the buffers of one object point, made for the first of them.
+#[derive(Debug, Default)]
+pub(crate) struct Extents(OnceLock<Box<Box<[Py_ssize_t]>>>);
+
+/// What a buffer of a user's class owns.
 struct Owned {
     _tensor: ObjectTensor,
     numbers: Box<[Py_ssize_t]>,
 }
 
-/// Fills in a buffer.
-fn fill<T: Publish>(object: &Bound<'_, T>, request: BufferRequest) -> Result<Buffer> {
+/// Fills in a buffer of a class's object, which owns a handle to the memory.
+fn fill<T: Publish>(object: &Bound<'_, T>, request: BufferRequest) -> Result<Py_buffer> {
     let tensor = T::on_host(object)?;
     request.check(&tensor)?;
     let tensor = give_shared(tensor);
     let itemsize = tensor.dtype().itemsize().unwrap_or(1);
-    let rank = tensor.rank();
-    let mut owned = Box::new(Owned {
+    let owned = Box::new(Owned {
         numbers: extents(&tensor, itemsize as i64)?,
         _tensor: ObjectTensor::of(tensor.clone()),
     });
-    let numbers = owned.numbers.as_mut_ptr();
+    let buffer = described(object, &tensor, &owned.numbers, request);
+    Ok(Py_buffer { internal: Box::into_raw(owned).cast(), ..buffer })
+}
+
+/// A class whose objects keep all that their buffers point to.
+pub(crate) trait KeepsExtents: Publish {
+    /// The tensor of an object, which is never replaced, once the host may read it, and the numbers that
+    /// the object keeps.
+    fn parts<'a>(object: &'a Bound<'_, Self>) -> Result<(&'a Tensor, &'a Extents)>;
+}
+
+/// Fills in a buffer of an object that keeps all that it points to.
+fn fill_kept<T: KeepsExtents>(object: &Bound<'_, T>, request: BufferRequest) -> Result<Py_buffer> {
+    let (tensor, Extents(kept)) = T::parts(object)?;
+    request.check(tensor)?;
+    let numbers = match kept.get() {
+        Some(numbers) => numbers,
+        None => {
+            let itemsize = tensor.dtype().itemsize().unwrap_or(1);
+            let numbers = Box::new(extents(tensor, itemsize as i64)?);
+            kept.get_or_init(|| numbers)
+        }
+    };
+    Ok(described(object, tensor, numbers, request))
+}
+
+/// A buffer that owns nothing but a reference to the object.
+fn described<T>(
+    object: &Bound<'_, T>,
+    tensor: &Tensor,
+    numbers: &[Py_ssize_t],
+    request: BufferRequest,
+) -> Py_buffer {
+    let (rank, numbers) = (tensor.rank(), numbers.as_ptr().cast_mut());
+    let itemsize = tensor.dtype().itemsize().unwrap_or(1);
     let data = match tensor.data_ptr() {
         data if data.is_null() => (&raw const NOWHERE).cast_mut().cast(),
         data => data,
     };
-    let format = format_of(tensor.dtype()).filter(|_| request.asks(FORMAT));
-    Ok(Buffer {
+    let format = format_of(tensor.dtype()).filter(|_| request.asks(ffi::PyBUF_FORMAT));
+    Py_buffer {
         buf: data,
         obj: object.clone().into_any().into_ptr(),
         len: tensor.nbytes() as Py_ssize_t,
         itemsize: itemsize as Py_ssize_t,
         readonly: c_int::from(tensor.is_read_only()),
         // Without a shape, a buffer has one axis: its bytes.
-        ndim: if request.asks(ND) { rank as c_int } else { 1 },
+        ndim: if request.asks(ffi::PyBUF_ND) { rank as c_int } else { 1 },
         format: format.map_or(ptr::null_mut(), |format| format.as_ptr().cast_mut()),
-        shape: if request.asks(ND) { numbers } else { ptr::null_mut() },
-        strides: if request.asks(STRIDES) { numbers.wrapping_add(rank) } else { ptr::null_mut() },
+        shape: if request.asks(ffi::PyBUF_ND) { numbers } else { ptr::null_mut() },
+        strides: if request.asks(ffi::PyBUF_STRIDES) {
+            numbers.wrapping_add(rank)
+        } else {
+            ptr::null_mut()
+        },
         suboffsets: ptr::null_mut(),
-        internal: Box::into_raw(owned).cast(),
-    })
+        internal: ptr::null_mut(),
+    }
 }
 
-/// `bf_getbuffer` of the class.
+/// `bf_getbuffer` of a class whose buffers own nothing, and need no `bf_releasebuffer`.
+///
+/// # Safety
+///
+/// Python's: attached, `object` is one of the class, `view` a place to fill in.
+pub(crate) unsafe fn get_kept<T: KeepsExtents>(
+    object: *mut PyObject,
+    view: *mut Py_buffer,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's duty.
+    unsafe { get_by(object, view, BufferRequest(flags), fill_kept::<T>) }
+}
+
+/// `bf_getbuffer` of a user's class.
 ///
 /// # Safety
 ///
 /// Python's: attached, `object` is one of the class, `view` a place to fill in.
 pub(crate) unsafe extern "C" fn get<T: Publish>(
     object: *mut PyObject,
-    view: *mut Buffer,
+    view: *mut Py_buffer,
     flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's duty.
+    unsafe { get_by::<T>(object, view, BufferRequest(flags), fill) }
+}
+
+/// # Safety
+///
+/// As for [`get`].
+unsafe fn get_by<T: Publish>(
+    object: *mut PyObject,
+    view: *mut Py_buffer,
+    request: BufferRequest,
+    fill: fn(&Bound<'_, T>, BufferRequest) -> Result<Py_buffer>,
 ) -> c_int {
     let Some(view) = NonNull::new(view) else {
         let refuse = |_: &Bound<'_, T>| {
@@ -203,8 +224,7 @@ pub(crate) unsafe extern "C" fn get<T: Publish>(
         return -1;
     };
     // SAFETY: the caller's duty.
-    match unsafe { with_object(object, |object: &Bound<'_, T>| fill(object, BufferRequest(flags))) }
-    {
+    match unsafe { with_object(object, |object: &Bound<'_, T>| fill(object, request)) } {
         Some(buffer) => {
             // SAFETY: the caller's duty; nothing there needs to be dropped.
             unsafe { view.write(buffer) };
@@ -219,12 +239,12 @@ pub(crate) unsafe extern "C" fn get<T: Publish>(
     }
 }
 
-/// `bf_releasebuffer` of the class. Python itself drops the reference.
+/// `bf_releasebuffer` of a user's class. Python itself drops the reference.
 ///
 /// # Safety
 ///
 /// Python's: attached, `view` was filled in by [`get`], and is released once.
-pub(crate) unsafe extern "C" fn release(_: *mut PyObject, view: *mut Buffer) {
+pub(crate) unsafe extern "C" fn release(_: *mut PyObject, view: *mut Py_buffer) {
     // SAFETY: the caller's duty; the field is read once.
     let owned = unsafe { std::mem::replace(&mut (*view).internal, ptr::null_mut()) };
     if !owned.is_null() {
@@ -240,7 +260,7 @@ pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Te
     }
     let buffer = Acquired::new(object)?;
     if let Some((len, dtype)) = buffer.line()? {
-        let Buffer { buf: data, readonly, .. } = *buffer.0;
+        let Py_buffer { buf: data, readonly, .. } = *buffer.0;
         let flags = if readonly != 0 { Flags::READ_ONLY } else { Flags::NONE };
         let (mut shape, mut strides) = ([len], [1]);
         let (shape, strides) = (shape.as_mut_ptr(), strides.as_mut_ptr());
@@ -255,6 +275,13 @@ pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Te
     unsafe { memory.tensor(Owner::new(buffer)) }.map(Some)
 }
 
+/// As [`import_buffer`], for an array of JAX.
+pub(crate) fn import_jax(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
+    let tensor = import_buffer(object)?;
+    // SAFETY: JAX exports its arrays by the legacy ABI, and imports them from it (T8).
+    Ok(tensor.map(|tensor| unsafe { dlbridge::ffi::assume_legacy(tensor) }))
+}
+
 /// An object's buffer and its description.
 pub(crate) fn open(object: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, ForeignMemory)> {
     let buffer = Acquired::new(object)?;
@@ -264,16 +291,14 @@ pub(crate) fn open(object: Borrowed<'_, '_, PyAny>) -> Result<(Acquired, Foreign
 
 /// Whether an object's type has the buffer protocol.
 pub(crate) fn has_buffer(kind: &Bound<'_, PyType>) -> bool {
-    // Of static types, too, since 3.10; the number of the slot is part of the stable ABI.
-    const BF_GETBUFFER: c_int = 1;
     // SAFETY: a type, and a slot that every version has (F1).
-    !cfg!(windows) && !unsafe { ffi::PyType_GetSlot(kind.as_type_ptr(), BF_GETBUFFER) }.is_null()
+    !unsafe { ffi::PyType_GetSlot(kind.as_type_ptr(), ffi::Py_bf_getbuffer) }.is_null()
 }
 
 /// An acquired buffer: its exporter counts it, and a `bytearray` with one is not resized.
 /// Boxed, since exporters may point into it. Dropped on threads that are attached only: anywhere
 /// else an `Owner` keeps it.
-pub(crate) struct Acquired(Box<Buffer>);
+pub(crate) struct Acquired(Box<Py_buffer>);
 
 // SAFETY: plain numbers and pointers, which are used on a thread that is attached (F8, R9).
 unsafe impl Send for Acquired {}
@@ -286,7 +311,7 @@ impl NeedsInterpreter for Acquired {
 
 impl Acquired {
     fn new(object: Borrowed<'_, '_, PyAny>) -> Result<Self> {
-        let mut buffer = Box::new(Buffer {
+        let mut buffer = Box::new(Py_buffer {
             buf: ptr::null_mut(),
             obj: ptr::null_mut(),
             len: 0,
@@ -300,16 +325,13 @@ impl Acquired {
             suboffsets: ptr::null_mut(),
             internal: ptr::null_mut(),
         });
+        // The compiler would see a function that is declared as one that does not unwind.
+        let get: unsafe extern "C" fn(*mut PyObject, *mut Py_buffer, c_int) -> c_int =
+            black_box(ffi::PyObject_GetBuffer);
+        let view = &raw mut *buffer;
         // SAFETY: an object, and a struct to fill in (F1, F5).
-        let status =
-            unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *buffer, FULL_READ_ONLY) };
-        match status {
-            0 => Ok(Self(buffer)),
-            _ if cfg!(windows) => Err(Error::buffer(
-                "data: expected an address: no buffers on this platform, found an object",
-            )),
-            _ => Err(PyErr::fetch(object.py()).into()),
-        }
+        let status = stopping(|| unsafe { get.unwinding()(object.as_ptr(), view, FULL_READ_ONLY) });
+        if status == 0 { Ok(Self(buffer)) } else { Err(PyErr::fetch(object.py()).into()) }
     }
 
     /// The length and dtype of a buffer of one axis without gaps, which is most of them.
@@ -318,7 +340,7 @@ impl Acquired {
     ///
     /// A format that is not one number.
     fn line(&self) -> Result<Option<(i64, DType)>> {
-        let Buffer { len, itemsize, ndim, shape, strides, suboffsets, .. } = *self.0;
+        let Py_buffer { len, itemsize, ndim, shape, strides, suboffsets, .. } = *self.0;
         if ndim != 1 || itemsize <= 0 || !suboffsets.is_null() || shape.is_null() {
             return Ok(None);
         }
@@ -337,7 +359,7 @@ impl Acquired {
     ///
     /// A format that is not one number, sub-offsets, or a length that is not that of the shape.
     fn memory(&self) -> Result<ForeignMemory> {
-        let Buffer { buf, len, ndim, readonly, .. } = *self.0;
+        let Py_buffer { buf, len, ndim, readonly, .. } = *self.0;
         if !self.0.suboffsets.is_null() {
             let message = "suboffsets: expected memory without pointers, found some";
             return Err(Error::buffer(message));
@@ -380,7 +402,9 @@ impl Acquired {
 
 impl Drop for Acquired {
     fn drop(&mut self) {
+        let release: unsafe extern "C" fn(*mut Py_buffer) = black_box(ffi::PyBuffer_Release);
+        let view = &raw mut *self.0;
         // SAFETY: filled in by `new`, attached, and released once (F1, F8).
-        stopping(|| unsafe { PyBuffer_Release(&raw mut *self.0) });
+        stopping(|| unsafe { release.unwinding()(view) });
     }
 }

@@ -2,19 +2,22 @@
 //! What the functions do belongs to `class`.
 //! Invariant: no panic leaves it. No Python object that it drops stays with PyO3.
 
+use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::slice;
 
 use dlbridge::ffi::{Panic, catch};
 use dlbridge::{ArcTensor, Tensor};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
-use pyo3::ffi::{Py_ssize_t, PyObject};
+use pyo3::exceptions::{PyRecursionError, PyRuntimeError, PyTypeError};
+use pyo3::ffi::{self, Py_ssize_t, PyObject};
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{Borrowed, PyClass, PyTypeInfo};
 
 use super::versions::class_name;
+use crate::error::error_of;
+use crate::interpreter::through_pyo3;
 use crate::{Error, Result};
 
 /// Runs `work` as a function of PyO3 runs, which releases a dropped `Py` at once. PyO3 counts only the
@@ -42,14 +45,22 @@ pub(super) fn guarded<T: PyTypeInfo, R>(
         Ok(Ok(value)) => return Some(value),
         outcome => outcome,
     };
-    counted(|| {
-        let error = match outcome {
-            Ok(result) => PyErr::from(result.err()?),
-            Err(panic) => raised::<T>(py, "its export", &panic).into(),
-        };
-        error.restore(py);
-        None
-    })
+    let raise = || {
+        counted(|| {
+            let error = match outcome {
+                Ok(result) => PyErr::from(result.err()?),
+                Err(panic) => raised::<T>(py, "its export", &panic).into(),
+            };
+            error.restore(py);
+            Some(())
+        })
+    };
+    if catch(raise).is_err() {
+        // PyO3 panics where Python has no memory for the exception. This one is allocated beforehand.
+        // SAFETY: attached (F1).
+        unsafe { ffi::PyErr_NoMemory() };
+    }
+    None
 }
 
 /// Runs a function of a class with an object. Returns its result, or `None` with an exception set.
@@ -70,13 +81,48 @@ pub(super) unsafe fn with_object<T: Publish, R>(
     if T::drops_objects() { counted(work) } else { work() }
 }
 
+/// How many exports of classes may run inside one another. Python's own limit counts no frames of Rust.
+const DEPTH: u32 = 100;
+
+/// Runs the `tensor` of a user's class, which may call Python, and so itself.
+///
+/// # Errors
+///
+/// A `RecursionError`, which ends each import on the way back, inside too many others.
+pub(crate) fn exporting<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
+    thread_local! {
+        static NESTED: Cell<u32> = const { Cell::new(0) };
+    }
+    struct Nested;
+    impl Drop for Nested {
+        fn drop(&mut self) {
+            // Counted down, not restored: Python code may have switched to another stack in between.
+            NESTED.set(NESTED.get() - 1);
+        }
+    }
+    let depth = NESTED.get();
+    if depth == DEPTH {
+        return Err(too_deep());
+    }
+    NESTED.set(depth + 1);
+    let _nested = Nested;
+    through_pyo3(work)
+}
+
+#[cold]
+fn too_deep() -> Error {
+    Error::Python(error_of::<PyRecursionError>(format!(
+        "tensor: expected at most {DEPTH} exports inside one another, found more: a class imports itself"
+    )))
+}
+
 /// Runs a function of a class, and raises a panic.
 pub(crate) fn caught<T: PyTypeInfo, R>(
     py: Python<'_>,
     function: &str,
     work: impl FnOnce() -> Result<R>,
 ) -> Result<R> {
-    catch(work).unwrap_or_else(|panic| Err(raised::<T>(py, function, &panic)))
+    catch(|| through_pyo3(work)).unwrap_or_else(|panic| Err(raised::<T>(py, function, &panic)))
 }
 
 /// A panic in a function of a class as a `RuntimeError`, not PyO3's `PanicException`, which
@@ -84,7 +130,7 @@ pub(crate) fn caught<T: PyTypeInfo, R>(
 #[cold]
 fn raised<T: PyTypeInfo>(py: Python<'_>, function: &str, panic: &Panic) -> Error {
     let message = panicked(&class_name::<T>(py), function, panic);
-    Error::Python(PyRuntimeError::new_err(message))
+    Error::Python(error_of::<PyRuntimeError>(message))
 }
 
 /// The message of a panic in a function of a class.
@@ -254,7 +300,7 @@ impl<'a, 'py> Call<'a, 'py> {
             (Some(argument), 1, 0) => Ok(argument),
             (_, count, named) => {
                 let message = format!("expected one argument, found {}", count + named);
-                Err(PyTypeError::new_err(message))
+                Err(error_of::<PyTypeError>(message))
             }
         }
     }

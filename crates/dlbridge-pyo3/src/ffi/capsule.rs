@@ -16,8 +16,9 @@ use pyo3::types::PyCapsule;
 use pyo3::{Borrowed, ffi};
 
 use super::borrow::give;
-use super::interpreter::undisturbed;
 use super::versions::with_critical_section;
+use crate::error::error_of;
+use crate::interpreter::undisturbed;
 use crate::release;
 use crate::{Error, Result};
 
@@ -71,7 +72,7 @@ unsafe fn owning<'py, A: ManagedTensor>(
     // SAFETY: not null, and the destructor is made for the pointer and the name (the caller's duty).
     unsafe { make(py, tensor.cast(), name, Some(release)) }.map_err(|error| {
         // SAFETY: no capsule took it (R3).
-        unsafe { dlbridge::ffi::release_raw(tensor) };
+        unsafe { release_rejected(py, tensor) };
         error.into()
     })
 }
@@ -82,9 +83,8 @@ unsafe extern "C" fn release<A: ManagedTensor>(capsule: *mut ffi::PyObject) {
     let Some(tensor) = (unsafe { named(capsule, A::UNUSED) }) else { return };
     // SAFETY: attached to the interpreter, as every destructor is (F1).
     let py = unsafe { Python::assume_attached() };
-    // The owner may be a Python object of another library.
     // SAFETY: the unused capsule owned the tensor, and is being freed (F4).
-    undisturbed(py, || unsafe { dlbridge::ffi::release_raw(tensor.cast::<A>().as_ptr()) });
+    unsafe { release_rejected(py, tensor.cast::<A>().as_ptr()) };
 }
 
 /// Releases the tensor of a keeper from another library.
@@ -162,7 +162,7 @@ fn refusal(object: Borrowed<'_, '_, PyAny>) -> Error {
         },
         Err(_) => object.get_type().to_string(),
     };
-    Error::Python(PyTypeError::new_err(expected(&found)))
+    Error::Python(error_of::<PyTypeError>(expected(&found)))
 }
 
 /// Imports a producer's tensor as [`Tensor::from_raw`] does. Its deleter, which may need the
@@ -172,12 +172,26 @@ fn refusal(object: Borrowed<'_, '_, PyAny>) -> Error {
 ///
 /// As for [`Tensor::from_raw`].
 #[inline(always)]
-pub(crate) unsafe fn adopt(tensor: *mut DLManagedTensorVersioned) -> Result<Tensor> {
+pub(crate) unsafe fn adopt(
+    py: Python<'_>,
+    tensor: *mut DLManagedTensorVersioned,
+) -> Result<Tensor> {
     // SAFETY: the caller's duty.
     unsafe { try_adopt(tensor) }.inspect_err(|_| {
         // SAFETY: the caller gave it up, and validation rejects it (R3).
-        unsafe { dlbridge::ffi::release_raw(tensor) };
+        unsafe { release_rejected(py, tensor) };
     })
+}
+
+/// Calls the deleter of a tensor that was not imported. It may be Python code, or leave an exception.
+///
+/// # Safety
+///
+/// `tensor` is null or a tensor whose ownership the caller passes on.
+#[cold]
+pub(super) unsafe fn release_rejected<A: ManagedTensor>(py: Python<'_>, tensor: *mut A) {
+    // SAFETY: the caller's duty.
+    undisturbed(py, || unsafe { dlbridge::ffi::release_raw(tensor) });
 }
 
 /// Like [`adopt`], but the caller keeps a tensor that is rejected.

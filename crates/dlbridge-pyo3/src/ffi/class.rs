@@ -1,133 +1,33 @@
-//! The structs of Python's objects and classes: the head of every object and the fields behind it; more
-//! methods and buffers for a class that PyO3 made. What the methods do belongs to `class`.
-//! Invariants: a `Head` has the size that this interpreter reports, and that this build knows. A method or
-//! buffer function of a class's own is kept. Nothing is changed where Python's functions or layouts are not
-//! known.
-//!
-//! PyO3's `PyObject` does not tell the head's size: in a build for `abi3t` (PEP 803), which runs with and
-//! without the GIL, it is opaque and has size 0. So no struct of this crate begins with one; the fields behind
-//! a head are a struct of their own, found by [`Head::fields`].
+//! Classes that PyO3 made: more methods, buffers and reference counts for them. What the methods do belongs to
+//! `class`.
+//! Invariants: a method or buffer function of a class's own is kept. Nothing is changed where Python's functions
+//! or layouts are not known.
 //!
 //! A function or class that several threads use has one reference count, which each call changes:
 //! with two threads, calls are slower than with one. CPython defers the counts of functions that
 //! are in a module's method table, but PyO3 adds its functions one by one. A class is counted by
 //! each of its objects; PyO3 keeps every class as long as the process, so its count may be fixed.
 //!
-//! PyO3 makes the buffer functions of `dlbridge.Tensor` (`__getbuffer__`), except with the limited
-//! API of Python 3.10, which has none and for which one of our wheels is built; and it takes those of
-//! a user's class from the user's own block of methods alone. But the buffer functions of a heap type
-//! can be set at any time: they are in the type object itself, `tp_as_buffer` points to them, and
-//! every CPython calls them there. The struct of a type is not part of the limited API, so its layout
-//! is checked against the slots that the stable ABI returns for the same type.
-//!
-//! A build for `abi3t` does not read that struct. It runs on Python 3.15 and newer, which makes the
-//! buffer functions of a user's class from its method `__buffer__` (PEP 688).
+//! PyO3 makes the buffer functions of `dlbridge.Tensor` (`__getbuffer__`), and takes those of a user's class
+//! from the user's own block of methods alone. From 3.12 on, Python makes them from the method `__buffer__` of
+//! the class (PEP 688), as it does again each time that code replaces the method. In 3.11 they are set in the
+//! type object itself, where every CPython calls them: `tp_as_buffer` points to them. The struct of a type is
+//! not part of the limited API, so its layout is checked against the slots that the stable ABI returns for the
+//! same type.
 
 use std::ffi::{CStr, c_int, c_ulong, c_void};
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use pyo3::ffi::{self, PyMethodDefPointer};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyString, PyType};
 
-use super::buffer::{self, GetBuffer, ReleaseBuffer};
 use super::callbacks::{self, Body, Publish};
 use super::versions::with_critical_section;
-
-/// The head with the GIL.
-#[repr(C)]
-struct Counted {
-    count: isize,
-    kind: *mut ffi::PyTypeObject,
-}
-
-/// The head without the GIL, the same from CPython 3.13 to 3.15.
-#[repr(C)]
-struct FreeThreaded {
-    thread: usize,
-    flags: u16,
-    mutex: u8,
-    gc_bits: u8,
-    local_count: AtomicU32,
-    shared_count: isize,
-    kind: *mut ffi::PyTypeObject,
-}
-
-/// The size for which this build is compiled; 0 for `abi3t`.
-const COMPILED: usize = size_of::<ffi::PyObject>();
-const COUNTED: usize = size_of::<Counted>();
-const FREE_THREADED: usize = size_of::<FreeThreaded>();
-
-const _: () = assert!(size_of::<usize>() != 8 || (COUNTED == 16 && FREE_THREADED == 32));
-
-/// The size that the interpreter reported; 0 before.
-static MEASURED: AtomicUsize = AtomicUsize::new(0);
-
-/// Proof that the size of the head is known.
-#[derive(Clone, Copy)]
-pub(crate) struct Head {
-    size: usize,
-}
-
-impl Head {
-    /// Whether this build is compiled for one size.
-    pub(crate) const IS_COMPILED: bool = COMPILED != 0;
-
-    /// The head of this interpreter's objects; `None` for one that this build does not know.
-    #[cold]
-    pub(crate) fn measure(py: Python<'_>) -> Option<Self> {
-        let object = py.get_type::<PyAny>();
-        let size = object.getattr(intern!(py, "__basicsize__")).ok()?.extract().ok()?;
-        let is_compiled = !Self::IS_COMPILED || size == COMPILED;
-        let is_known = is_compiled && matches!(size, COUNTED | FREE_THREADED);
-        is_known.then(|| {
-            MEASURED.store(size, Ordering::Relaxed);
-            Self { size }
-        })
-    }
-
-    /// The same, without asking the interpreter.
-    ///
-    /// # Safety
-    ///
-    /// [`measure`](Self::measure) returned a head before.
-    #[inline(always)]
-    pub(crate) unsafe fn measured() -> Self {
-        Self { size: if Self::IS_COMPILED { COMPILED } else { MEASURED.load(Ordering::Relaxed) } }
-    }
-
-    pub(crate) fn size(self) -> usize {
-        self.size
-    }
-
-    /// The fields behind the head of an object.
-    #[inline(always)]
-    pub(crate) fn fields<T>(self, object: *mut ffi::PyObject) -> *mut T {
-        const { assert!(align_of::<T>() <= align_of::<Counted>(), "heads end at such an address") };
-        object.wrapping_byte_add(self.size).cast()
-    }
-
-    /// The head itself, where it is that of an interpreter without the GIL.
-    fn free_threaded(self, object: *mut ffi::PyObject) -> Option<*mut FreeThreaded> {
-        (self.size == FREE_THREADED).then_some(object.cast())
-    }
-}
-
-/// Whether another reference to an object certainly exists, so that giving one up frees nothing. Never known without the
-/// GIL, where another thread may give up the other one meanwhile.
-#[inline(always)]
-pub(crate) fn has_other_references(object: &Bound<'_, PyAny>) -> bool {
-    if COMPILED != COUNTED {
-        return false;
-    }
-    let head = object.as_ptr().cast::<Counted>();
-    // SAFETY: an object with a head of this build, attached, so that no other thread changes the count (F1, F5).
-    let count = unsafe { (*head).count };
-    // Since 3.14 the upper half has flags.
-    count as u32 > 1
-}
+use super::{borrow, buffer};
+use crate::interpreter::head::Head;
 
 /// Lets threads of a free-threaded Python (3.14 and newer) call a module's functions without
 /// competing for their reference counts. Call it at the end of the module's function. With the
@@ -168,6 +68,7 @@ pub fn defer_reference_counts(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Does the same for a class that PyO3 has just made, and for its methods. `made` is a new object
 /// of this thread.
 pub(crate) fn prepare_class(class: &Bound<'_, PyType>, made: &Bound<'_, PyAny>) -> PyResult<()> {
+    borrow::prepare();
     // A copy: another thread that creates the class may add attributes during the loop.
     let names = class.getattr(intern!(class.py(), "__dict__"))?;
     let names = names.call_method0(intern!(class.py(), "copy"))?.cast_into::<PyDict>()?;
@@ -265,7 +166,7 @@ impl Method {
     }
 }
 
-/// CPython's `PyTypeObject` behind its head, as far as `tp_flags`: the same from 3.8 to 3.15.
+/// The `PyTypeObject` of Python 3.11 behind its head, as far as `tp_flags`.
 #[repr(C)]
 struct TypeObject {
     size: ffi::Py_ssize_t,
@@ -293,51 +194,46 @@ struct TypeObject {
 /// CPython's `PyBufferProcs`.
 #[repr(C)]
 struct BufferProcs {
-    get: Option<GetBuffer>,
-    release: Option<ReleaseBuffer>,
+    get: Option<ffi::getbufferproc>,
+    release: Option<ffi::releasebufferproc>,
 }
 
-/// Numbers of slots, which are part of the stable ABI.
-const BF_GETBUFFER: c_int = 1;
-const BF_RELEASEBUFFER: c_int = 2;
+/// Whether Python makes a class's buffer functions from its method `__buffer__`.
+pub(crate) fn makes_buffers(py: Python<'_>) -> bool {
+    py.version_info() >= (3, 12)
+}
 
 /// Whether a type has buffer functions.
-pub(crate) fn has_buffers(kind: &Bound<'_, PyType>) -> bool {
+fn has_buffers(kind: &Bound<'_, PyType>) -> bool {
     let raw = kind.as_type_ptr();
-    !(slot(raw, BF_GETBUFFER).is_null() && slot(raw, BF_RELEASEBUFFER).is_null())
+    !(slot(raw, ffi::Py_bf_getbuffer).is_null() && slot(raw, ffi::Py_bf_releasebuffer).is_null())
 }
 
-/// Sets the buffer functions of the class `T`, if it has none and the layout is as expected, and adds
-/// `method` before.
+/// Sets the buffer functions of the class `T` in Python 3.11, if it has none and the layout is as expected.
 ///
 /// Called while the class is being created, before it has an object or a subclass.
-pub(crate) fn set_buffers<T: Publish>(
-    kind: &Bound<'_, PyType>,
-    method: Option<&'static Method>,
-) -> PyResult<()> {
+pub(crate) fn set_buffers<T: Publish>(kind: &Bound<'_, PyType>) {
     with_critical_section(kind, || {
-        let Some(functions) = functions_of(kind) else { return Ok(()) };
-        if let Some(method) = method {
-            // Since 3.12, this makes functions that call the method, which are then replaced.
-            method.add_to(kind)?;
-        }
+        let Some(functions) = functions_of(kind) else { return };
         let ours = BufferProcs { get: Some(buffer::get::<T>), release: Some(buffer::release) };
         // SAFETY: the type's own struct of buffer functions, checked, and guarded from other threads,
         // which have the type only afterwards (F5).
         unsafe { functions.write(ours) };
-        let found = slot(kind.as_type_ptr(), BF_GETBUFFER);
+        let found = slot(kind.as_type_ptr(), ffi::Py_bf_getbuffer);
         debug_assert_eq!(found, buffer::get::<T> as *mut c_void, "as Python finds it");
-        Ok(())
-    })
+    });
 }
-
-/// Whether this build can set the buffer functions of a class.
-pub(crate) const SETS_BUFFERS: bool = Head::IS_COMPILED;
 
 /// Whether the attributes of a type's objects are what its classes define: no code answers for them.
 pub(crate) fn looks_up_plainly(kind: &Bound<'_, PyType>) -> bool {
     let lookup = slot(kind.as_type_ptr(), ffi::Py_tp_getattro);
     lookup == ffi::PyObject_GenericGetAttr as *mut c_void
+}
+
+/// The classes of a type's `__mro__`; none if its metaclass raises. (PyO3's `mro` panics then.)
+pub(crate) fn mro_of<'py>(kind: &Bound<'py, PyType>) -> Vec<Bound<'py, PyAny>> {
+    let found = kind.getattr(intern!(kind.py(), "__mro__"));
+    found.and_then(|found| found.extract()).unwrap_or_default()
 }
 
 /// Whether a type does not change.

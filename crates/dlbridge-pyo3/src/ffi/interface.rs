@@ -14,6 +14,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use super::buffer::Acquired;
 use super::memory::ForeignMemory;
 use crate::dtypes::typestr;
+use crate::error::unless_refused;
 use crate::{Error, Result};
 
 /// The dict of an object's `__array_interface__` or `__cuda_array_interface__`.
@@ -36,7 +37,8 @@ impl<'py> Interface<'py> {
         };
         let this = Self(dict);
         let version = this.need("version")?;
-        if version.extract::<i64>().is_ok_and(|version| versions.contains(&version)) {
+        let number = unless_refused(version.py(), version.extract::<i64>())?;
+        if number.is_some_and(|number| versions.contains(&number)) {
             return Ok(Some(this));
         }
         let (first, last) = (versions.start(), versions.end());
@@ -53,8 +55,9 @@ impl<'py> Interface<'py> {
     }
 
     fn numbers(&self, key: &str, value: &Bound<'py, PyAny>) -> Result<Vec<i64>> {
-        let numbers = value.cast::<PyTuple>().ok().and_then(|tuple| tuple.extract().ok());
-        match numbers {
+        let tuple = value.cast::<PyTuple>().map_err(PyErr::from);
+        let numbers = tuple.and_then(|tuple| tuple.extract());
+        match unless_refused(value.py(), numbers)? {
             Some(numbers) => Ok(numbers),
             None => wrong(key, value, "a tuple of integers"),
         }
@@ -81,11 +84,9 @@ impl<'py> Interface<'py> {
     pub(crate) fn address(&self) -> Result<Option<(usize, bool)>> {
         let Some(found) = self.get("data")? else { return Ok(None) };
         let Ok(pair) = found.cast::<PyTuple>() else { return Ok(None) };
-        match pair.extract::<(usize, Bound<'py, PyAny>)>() {
-            // Some write 0 and 1 for the flag.
-            Ok((address, flag)) if flag.extract::<u8>().is_ok_and(|flag| flag <= 1) => {
-                Ok(Some((address, flag.is_truthy()?)))
-            }
+        // Some write 0 and 1 for the flag.
+        match unless_refused(pair.py(), pair.extract::<(usize, u8)>())? {
+            Some((address, flag @ 0..=1)) => Ok(Some((address, flag == 1))),
             _ => wrong("data", &found, "an address and whether it is read-only"),
         }
     }

@@ -1,15 +1,15 @@
-//! Makes tensors over foreign memory that has no DLPack descriptor, and over other tensors' memory; has the
-//! element types of foreign memory that Rust has no types for.
+//! Makes tensors over foreign memory that has no DLPack descriptor, and over other tensors' memory.
 //! Reading the description belongs to the file of each protocol.
 //! Invariant: no element's address overflows, and strides count elements. Only files of `ffi` describe
 //! memory.
 
 use std::ffi::c_void;
 
-use dlbridge::{DType, Device, Element, Flags, MAX_RANK, Tensor, layout};
+use dlbridge::{DType, Device, Flags, MAX_RANK, Tensor, layout};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::error::error_of;
 use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 
@@ -173,7 +173,7 @@ pub(crate) fn reinterpret(
     shape: &[i64],
     flags: Flags,
 ) -> Result<Tensor> {
-    let wrong = |message: String| Error::Python(PyValueError::new_err(message));
+    let wrong = |message: String| Error::Python(error_of::<PyValueError>(message));
     if !bytes.device().is_host_accessible() || !bytes.is_contiguous() {
         return Err(wrong(format!(
             "data: expected contiguous bytes in host memory, found strides {:?} on {}",
@@ -219,58 +219,4 @@ pub(crate) fn with_dtype(tensor: Tensor, dtype: DType) -> Result<Tensor> {
     };
     // SAFETY: the memory of `tensor`, which is the owner, with elements of the same size (T3).
     unsafe { memory.tensor(tensor) }
-}
-
-/// A float of 16 bits, which Rust has no type for.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub(crate) struct Half(u16);
-
-/// The upper half of a `f32`.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub(crate) struct Bfloat(u16);
-
-/// A real and an imaginary part.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub(crate) struct Complex<T>(pub(crate) [T; 2]);
-
-// SAFETY: 16 bits, any of which are a value (Element's duty).
-unsafe impl Element for Half {
-    const DTYPE: DType = DType::F16;
-}
-
-// SAFETY: the same.
-unsafe impl Element for Bfloat {
-    const DTYPE: DType = DType::BF16;
-}
-
-// SAFETY: two floats, any bits of which are a value (Element's duty).
-unsafe impl Element for Complex<f32> {
-    const DTYPE: DType = DType::COMPLEX64;
-}
-
-// SAFETY: the same.
-unsafe impl Element for Complex<f64> {
-    const DTYPE: DType = DType::COMPLEX128;
-}
-
-impl Half {
-    pub(crate) fn to_f32(self) -> f32 {
-        let sign = u32::from(self.0 >> 15) << 31;
-        let (exponent, mantissa) = (u32::from(self.0 >> 10) & 0x1f, u32::from(self.0) & 0x3ff);
-        match exponent {
-            // Subnormal: exact in a float of 32 bits.
-            0 => f32::from_bits(sign | (mantissa as f32 / 16_777_216.0).to_bits()),
-            0x1f => f32::from_bits(sign | 0x7f80_0000 | mantissa << 13),
-            _ => f32::from_bits(sign | (exponent + 112) << 23 | mantissa << 13),
-        }
-    }
-}
-
-impl Bfloat {
-    pub(crate) fn to_f32(self) -> f32 {
-        f32::from_bits(u32::from(self.0) << 16)
-    }
 }

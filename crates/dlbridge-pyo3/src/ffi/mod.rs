@@ -7,14 +7,14 @@ pub(crate) mod buffer;
 pub(crate) mod callbacks;
 pub(crate) mod capsule;
 pub(crate) mod class;
-pub(crate) mod descriptor;
 pub(crate) mod driver;
+#[cfg(feature = "tensor-methods")]
+pub(crate) mod elements;
 pub(crate) mod interface;
-pub(crate) mod interpreter;
 pub(crate) mod memory;
 pub(crate) mod numpy;
-pub(crate) mod once;
 pub(crate) mod published;
 pub(crate) mod table;
 pub(crate) mod torch;
+pub(crate) mod type_version;
 pub(crate) mod versions;

@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use dlbridge::ffi::{BorrowedTensor, KeepAlive};
+use dlbridge::ffi::KeepAlive;
 use dlbridge::sys::DLTensor;
 use dlbridge::{Device, Flags, Tensor};
 use pyo3::Borrowed;
@@ -17,11 +17,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyType};
 
 use super::capsule;
-use super::class::Head;
-use super::descriptor::{Described, DescriptorSpace};
-use super::once::Once;
 use crate::Result;
 use crate::dtypes::numpy::DTYPES;
+use crate::interpreter::head::Head;
+use crate::interpreter::once::Once;
 use crate::release::{self, Owner};
 
 /// The results of `PyArray_GetNDArrayCVersion` for NumPy 1.x and NumPy 2.x.
@@ -251,7 +250,7 @@ impl<'a, 'py> Array<'a, 'py> {
     /// Imports the array; `None` if `__dlpack__` must be called.
     #[inline]
     pub(crate) fn tensor(self) -> Result<Option<Tensor>> {
-        let mut strides = BorrowedTensor::NO_STRIDES;
+        let mut strides = [const { MaybeUninit::uninit() }; dlbridge::MAX_RANK];
         // From here on no Python code runs that could change the array.
         release::prepare();
         let Some((descriptor, flags)) = self.read(&mut strides) else { return Ok(None) };
@@ -266,14 +265,6 @@ impl<'a, 'py> Array<'a, 'py> {
         // `refcheck=False`, and `__setstate__` does not look at all.
         let tensor = unsafe { dlbridge::ffi::from_owner_raw(owner, descriptor, flags) }?;
         Ok(Some(tensor))
-    }
-
-    /// Describes the memory of the array in `space`; `None` if `__dlpack__` must be called.
-    #[inline(always)]
-    pub(crate) fn describe(self, space: &mut DescriptorSpace) -> Option<Described<'_>> {
-        let (descriptor, flags) = self.read(&mut space.strides)?;
-        space.descriptor = descriptor;
-        space.described(flags)
     }
 
     /// Keeps the memory of an array over an export of this library, without the array, so that a tensor

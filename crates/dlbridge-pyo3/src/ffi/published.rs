@@ -9,20 +9,20 @@ use std::ptr;
 use dlbridge::ffi::{Unwinds, stopping};
 use dlbridge::protocol::table::{ATTRIBUTE, CAPSULE, usable};
 use dlbridge::sys::{
-    DLDeviceType, DLPackDLTensorFromPyObjectNoSync, DLPackExchangeAPI, DLPackExchangeAPIHeader,
-    DLPackManagedTensorAllocator, DLPackManagedTensorFromPyObjectNoSync,
-    DLPackManagedTensorToPyObjectNoSync, DLTensor,
+    DLDeviceType, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackManagedTensorAllocator,
+    DLPackManagedTensorFromPyObjectNoSync, DLPackManagedTensorToPyObjectNoSync, DLTensor,
 };
 use dlbridge::{DType, Device, Tensor};
-use pyo3::exceptions::{PyBufferError, PyException, PyMemoryError, PyNotImplementedError};
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyNotImplementedError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyType};
 use pyo3::{Borrowed, intern};
 
-use super::capsule::adopt;
-use super::descriptor::DescriptorSpace;
+use super::capsule::{adopt, release_rejected};
 use super::driver::Stream;
 use super::table::is_ours;
+use crate::error::error_of;
+use crate::error::is_refusal;
 use crate::{Error, Result};
 
 /// The table in a type's attribute, if its version is supported.
@@ -81,13 +81,6 @@ impl<'a, 'py> Published<'a, 'py> {
         Some(Gives { object: self.object, function })
     }
 
-    /// The function that describes memory to borrow, if the table has it.
-    #[inline(always)]
-    pub(crate) fn describes(self) -> Option<Describes<'a, 'py>> {
-        let function = self.table.dltensor_from_py_object_no_sync?;
-        Some(Describes { object: self.object, function })
-    }
-
     /// The function that makes an array of a tensor, if the table has it.
     #[inline(always)]
     pub(crate) fn makes(self) -> Option<Makes> {
@@ -136,25 +129,7 @@ impl Gives<'_, '_> {
             return Ok(None);
         }
         // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
-        unsafe { adopt(tensor) }.map(Some)
-    }
-}
-
-/// Describes an object's memory, without an allocation.
-pub(crate) struct Describes<'a, 'py> {
-    object: Borrowed<'a, 'py, PyAny>,
-    function: DLPackDLTensorFromPyObjectNoSync,
-}
-
-impl Describes<'_, '_> {
-    /// Writes the descriptor to `space`; `false` if the table failed.
-    #[inline(always)]
-    pub(crate) fn write(&self, space: &mut DescriptorSpace) -> bool {
-        // SAFETY: the object goes by the table, and the interpreter is attached (F1, F5).
-        let status = stopping(|| unsafe {
-            self.function.unwinding()(self.object.as_ptr().cast(), &raw mut space.descriptor)
-        });
-        status == 0
+        unsafe { adopt(self.object.py(), tensor) }.map(Some)
     }
 }
 
@@ -169,10 +144,9 @@ impl Makes {
         // SAFETY: the interpreter is attached, and the tensor was exported just now (F1, R3).
         let status = stopping(|| unsafe { self.0.unwinding()(tensor, &raw mut object) });
         if status != 0 {
-            // Fetched first: releasing may run Python code, which must not find an exception set.
             let error = failure(py);
             // SAFETY: a table that fails leaves the tensor with its caller (`dlbridge-sys`; T1).
-            unsafe { dlbridge::ffi::release_raw(tensor) };
+            unsafe { release_rejected(py, tensor) };
             return Err(error.into());
         }
         // SAFETY: a call that succeeds gives a new reference; null is asked for (F3).
@@ -185,7 +159,7 @@ impl Makes {
 #[cold]
 fn failure(py: Python<'_>) -> PyErr {
     let unsaid = || {
-        PyBufferError::new_err("exchange table: expected an array, found none, without a reason")
+        error_of::<PyBufferError>("exchange table: expected an array, found none, without a reason")
     };
     PyErr::take(py).unwrap_or_else(unsaid)
 }
@@ -222,7 +196,7 @@ impl Allocates {
             return said.into_outcome(py, &format!("{dtype}{shape:?} on {device}"));
         }
         // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
-        let tensor = unsafe { adopt(tensor) }?;
+        let tensor = unsafe { adopt(py, tensor) }?;
         if (tensor.dtype(), tensor.shape(), tensor.device()) != (dtype, shape, device) {
             let found = (tensor.dtype(), tensor.shape(), tensor.device());
             return Err(Error::buffer(format!(
@@ -252,8 +226,7 @@ impl Said {
         let raised = PyErr::take(py);
         match &raised {
             Some(error) if error.is_instance_of::<PyNotImplementedError>(py) => return Ok(None),
-            // An interrupt stays one.
-            Some(error) if !error.is_instance_of::<PyException>(py) => {
+            Some(error) if !is_refusal(py, error) => {
                 return Err(error.clone_ref(py).into());
             }
             _ => {}
@@ -268,9 +241,9 @@ impl Said {
         let is_memory = self.kind == "MemoryError"
             && ["out of memory", "allocate memory"].iter().any(|words| message.contains(words));
         let error = if is_memory {
-            PyMemoryError::new_err(message)
+            error_of::<PyMemoryError>(message)
         } else {
-            PyBufferError::new_err(message)
+            error_of::<PyBufferError>(message)
         };
         error.set_cause(py, raised);
         Err(error.into())

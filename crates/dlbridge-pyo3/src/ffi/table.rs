@@ -17,11 +17,11 @@ use dlbridge::{DType, DescriptorError, Device, DeviceKind, Tensor, TypeCode};
 use pyo3::prelude::*;
 
 use super::borrow::{give, give_shared};
-use super::callbacks::{Publish, guarded, panicked, with_object};
+use super::callbacks::{Publish, caught, guarded, panicked, with_object};
 use super::capsule::{self, try_adopt};
 use super::class::prepare_class;
-use super::interpreter::check_ended;
 use crate::Error;
+use crate::interpreter::check_ended;
 
 /// A table that threads share: its fields never change.
 struct Table(DLPackExchangeAPI);
@@ -101,13 +101,14 @@ unsafe extern "C" fn to_object<T: Publish>(
     let outcome = guarded::<T, _>(py, || {
         // SAFETY: the caller's duty is to give a tensor away, if validation accepts it.
         let tensor = give_shared(unsafe { try_adopt(tensor) }?);
-        match T::made(py, tensor.clone()) {
+        // A panic that left this frame would drop the tensor, which is the caller's.
+        match caught::<T, _>(py, "its export", || Ok(T::made(py, tensor.clone())?)) {
             // SAFETY: the caller's duty is to give a place to write to.
             Ok(object) => unsafe { out.write(object.into_ptr().cast()) },
             Err(error) => {
                 // Not released: it stays the caller's.
                 std::mem::forget(tensor.into_inner());
-                return Err(error.into());
+                return Err(error);
             }
         }
         Ok(())
@@ -194,4 +195,61 @@ unsafe fn zeros_like(prototype: *mut DLTensor) -> Result<Tensor, dlbridge::Error
     };
     let dtype = DType { code: TypeCode(dtype.code.0), bits: dtype.bits, lanes: dtype.lanes };
     Tensor::zeros(dtype, shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use dlbridge::ArcTensor;
+    use dlbridge_testing::Foreign;
+    use pyo3::exceptions::PyRuntimeError;
+
+    use super::super::callbacks::Borrow;
+    use super::*;
+    use crate::Result;
+
+    /// A class whose objects cannot be made.
+    #[pyclass(frozen)]
+    struct Unmakeable;
+
+    impl Publish for Unmakeable {
+        const LENT: Option<Borrow<Self>> = None;
+
+        fn drops_objects() -> bool {
+            false
+        }
+
+        fn exported(_: &Bound<'_, Self>) -> Result<Tensor> {
+            unreachable!("there is no object")
+        }
+
+        fn before_borrow(&self, _: &Tensor) -> Result<()> {
+            unreachable!("there is no object")
+        }
+
+        fn on_host(_: &Bound<'_, Self>) -> Result<Tensor> {
+            unreachable!("there is no object")
+        }
+
+        fn made(_: Python<'_>, tensor: ArcTensor) -> PyResult<Bound<'_, PyAny>> {
+            panic!("no object of {:?}", tensor.shape())
+        }
+    }
+
+    #[test]
+    fn a_panic_while_an_object_is_made_leaves_the_tensor_with_its_owner() {
+        Python::attach(|py| {
+            let foreign = Foreign::new(&[2], &[1.0_f32, 2.0]);
+            let releases = foreign.releases();
+            let tensor = foreign.into_versioned();
+            let mut object = ptr::null_mut();
+            // SAFETY: attached, with a valid tensor and a place to write to (F1).
+            let status = unsafe { to_object::<Unmakeable>(tensor, &raw mut object) };
+            let error = PyErr::take(py).expect("an exception");
+            assert!(error.is_instance_of::<PyRuntimeError>(py), "{error}");
+            assert_eq!((status, releases.count()), (-1, 0));
+            // SAFETY: a call that failed consumed nothing (R3).
+            unsafe { dlbridge::ffi::release_raw(tensor) };
+            assert_eq!(releases.count(), 1);
+        });
+    }
 }

@@ -16,9 +16,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use super::class::Head;
-use super::interpreter::imported_module;
 use super::published::Published;
+use crate::interpreter::head::Head;
+use crate::interpreter::imported_module;
 
 /// Where the values of an object are.
 pub(crate) enum Values {

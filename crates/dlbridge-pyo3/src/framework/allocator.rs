@@ -12,6 +12,7 @@ use super::importer::namespace_of;
 use crate::dtypes::numpy::number_of;
 use crate::ffi::numpy::Api;
 use crate::import::import_tensor;
+use crate::interpreter::through_pyo3;
 use crate::types::{framework_of, name_of, table_of};
 use crate::{Error, PyTensor, Result};
 
@@ -87,7 +88,8 @@ impl<'py> Allocator<'py> {
             if let Some(tensor) = self.by_table(dtype, shape, device)? {
                 return Ok(tensor.into());
             }
-            if let Some(tensor) = self.by_namespace(dtype, shape, device)? {
+            let found = through_pyo3(|| self.by_namespace(dtype, shape, device))?;
+            if let Some(tensor) = found {
                 return Ok(tensor.into());
             }
         }

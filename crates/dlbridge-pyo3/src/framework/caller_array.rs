@@ -1,15 +1,17 @@
 //! `CallerArray`, an argument that keeps the caller's object, and `Output`, the result of a function
 //! with an `out` argument. The checks of the array belong to `PyTensorOf`.
 
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use dlbridge::{Element, Tensor, ViewMut};
+use dlbridge::{Element, ViewMut};
 use pyo3::Borrowed;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::Allocator;
-use crate::{ANY_RANK, Constraint, Error, PyTensor, PyTensorOf, Result, Writable};
+use crate::error::error_of;
+use crate::{ANY_RANK, Constraint, Error, IntoTensor, PyTensor, PyTensorOf, Result, Writable};
 
 /// A [`PyTensorOf`] that keeps the caller's object, so that a result gets the type of the argument.
 ///
@@ -31,7 +33,6 @@ use crate::{ANY_RANK, Constraint, Error, PyTensor, PyTensorOf, Result, Writable}
 ///
 /// It dereferences to the `PyTensorOf`. A [detached](Python::detach) closure does not capture a Python
 /// object; it captures a view: `let view = x.view(); py.detach(|| view.iter().sum())`.
-#[derive(Debug)]
 pub struct CallerArray<'py, T, const N: usize = ANY_RANK, C = ()> {
     tensor: PyTensorOf<T, N, C>,
     object: Bound<'py, PyAny>,
@@ -49,7 +50,7 @@ impl<'py, T, const N: usize, C> CallerArray<'py, T, N, C> {
     /// # Errors
     ///
     /// Those of [`PyTensor::to_caller`].
-    pub fn to_caller(&self, result: impl Into<Tensor>) -> Result<Bound<'py, PyAny>> {
+    pub fn to_caller(&self, result: impl IntoTensor) -> Result<Bound<'py, PyAny>> {
         PyTensor::new(result).to_caller(&self.object)
     }
 
@@ -100,9 +101,15 @@ impl<'py, T, const N: usize, C> CallerArray<'py, T, N, C> {
             Some(out) if out.shape() == shape => Ok(Output(Place::Caller(out))),
             Some(out) => {
                 let message = format!("out: expected shape {shape:?}, found {:?}", out.shape());
-                Err(Error::Python(PyValueError::new_err(message)))
+                Err(Error::Python(error_of::<PyValueError>(message)))
             }
         }
+    }
+}
+
+impl<T, const N: usize, C> fmt::Debug for CallerArray<'_, T, N, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CallerArray").field(&self.tensor).finish()
     }
 }
 

@@ -11,6 +11,7 @@ use crate::ffi::borrow::give;
 use crate::ffi::capsule;
 use crate::ffi::published::Published;
 use crate::import::current_stream;
+use crate::interpreter::through_pyo3;
 use crate::stream::{Ready, settle};
 use crate::types::{Path, framework_of, name_of, path_of};
 use crate::{Error, PyTensor, Result, TensorObject};
@@ -78,26 +79,9 @@ impl PyTensor {
                     return makes.array(py, give(tensor));
                 }
             }
-            None | Some(Path::Masked | Path::TorchSubclass | Path::Buffer) => {}
+            None | Some(Path::Masked | Path::TorchSubclass | Path::Buffer | Path::Jax) => {}
         }
-        let Some(Importer { function, framework }) = Importer::for_type_of(object)? else {
-            return numpy_array(py, tensor);
-        };
-        if tensor.is_read_only() && !framework.keeps_read_only {
-            return Err(forgets_read_only(object, &tensor));
-        }
-        framework.check(&tensor)?;
-        framework.check_device(object, tensor.device())?;
-        let dtype = tensor.dtype();
-        let array = if framework.wants_legacy {
-            // A bare capsule is ready on the default stream.
-            settle(Ready::for_tensor(&tensor).as_ref(), tensor.device())?;
-            function.call1((capsule::legacy(py, tensor)?,))
-        } else {
-            function.call1((TensorObject::new(tensor).into_bound(py)?,))
-        }?;
-        framework.warn_if_narrowed(&array, dtype)?;
-        Ok(array)
+        through_pyo3(|| by_from_dlpack(object, tensor))
     }
 
     /// Makes a NumPy array over the same memory. Read-only memory becomes a read-only array. See
@@ -131,6 +115,29 @@ impl PyTensor {
     pub fn into_numpy(self, py: Python<'_>) -> Result<Bound<'_, PyAny>> {
         numpy_array(py, self.into_given())
     }
+}
+
+/// Makes an array of the caller's type by its framework's `from_dlpack`, or one of NumPy.
+fn by_from_dlpack<'py>(object: &Bound<'py, PyAny>, tensor: Tensor) -> Result<Bound<'py, PyAny>> {
+    let py = object.py();
+    let Some(Importer { function, framework }) = Importer::for_type_of(object)? else {
+        return numpy_array(py, tensor);
+    };
+    if tensor.is_read_only() && !framework.keeps_read_only {
+        return Err(forgets_read_only(object, &tensor));
+    }
+    framework.check(&tensor)?;
+    framework.check_device(object, tensor.device())?;
+    let dtype = tensor.dtype();
+    let array = if framework.wants_legacy {
+        // A bare capsule is ready on the default stream.
+        settle(Ready::for_tensor(&tensor).as_ref(), tensor.device())?;
+        function.call1((capsule::legacy(py, tensor)?,))
+    } else {
+        function.call1((TensorObject::new(tensor).into_bound(py)?,))
+    }?;
+    framework.warn_if_narrowed(&array, dtype)?;
+    Ok(array)
 }
 
 /// Makes the current stream of a table's framework wait for a tensor that reports its own stream:

@@ -2,7 +2,7 @@
 //! Invariant: the exception of a producer is replaced only by one that has it as its cause.
 
 use dlbridge::protocol::table::no_memory;
-use pyo3::exceptions::{PyBufferError, PyException, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyInt, PyIterator, PySequence, PyString,
@@ -11,6 +11,8 @@ use pyo3::types::{
 use pyo3::{Borrowed, intern};
 
 use super::exchange;
+use crate::error::{error_of, is_refusal, unless_refused};
+use crate::interpreter::module;
 use crate::types::{framework_of, loaded, name_of};
 use crate::{Error, Result};
 
@@ -30,7 +32,7 @@ pub(super) fn no_array(object: Borrowed<'_, '_, PyAny>) -> Error {
         Err(error) => return error.into(),
     };
     let message = format!("expected an array (NumPy, PyTorch, JAX, a buffer, ...), found {found}");
-    PyTypeError::new_err(message + help).into()
+    Error::Unsupported(error_of::<PyTypeError>(message + help))
 }
 
 /// The call that makes an array of an object.
@@ -75,7 +77,7 @@ pub(super) fn refuse_scalar(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
         return Ok(());
     }
     match problem_of_dtype(object)? {
-        Some(problem) => Err(Error::buffer(problem)),
+        Some(problem) => Err(Error::dtype(problem)),
         None => Ok(()),
     }
 }
@@ -85,7 +87,7 @@ pub(super) fn refuse_scalar(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
 #[cold]
 pub(super) fn refuse_mask(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
     let py = object.py();
-    let Some(module) = loaded(intern!(py, "numpy.ma"))? else { return Ok(()) };
+    let module = module(intern!(py, "numpy.ma"))?;
     let count: usize = module.call_method1(intern!(py, "count_masked"), (object,))?.extract()?;
     if count == 0 {
         return Ok(());
@@ -101,18 +103,12 @@ pub(super) fn refuse_mask(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
 #[cold]
 pub(super) fn refuse_without_values(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
     let py = object.py();
-    let is_exception = |error: &PyErr| error.is_instance_of::<PyException>(py);
-    match exchange::elsewhere(object) {
-        Ok(None) => {}
-        Ok(Some(why)) => return Err(Error::buffer(why)),
-        Err(error) if is_exception(&error) => {}
-        Err(error) => return Err(error.into()),
+    if let Some(Some(why)) = unless_refused(py, exchange::elsewhere(object))? {
+        return Err(Error::buffer(why));
     }
-    match has_memory(object) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(Error::buffer(no_memory(&name_of(&object.get_type())))),
-        Err(error) if is_exception(&error) => Ok(()),
-        Err(error) => Err(error.into()),
+    match unless_refused(py, has_memory(object))? {
+        Some(false) => Err(Error::buffer(no_memory(&name_of(&object.get_type())))),
+        Some(true) | None => Ok(()),
     }
 }
 
@@ -131,7 +127,9 @@ fn has_memory(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
     match storage.call_method0(intern!(py, "data_ptr")) {
         Ok(address) => address.is_truthy(),
         // That of a wrapper must not be asked for.
-        Err(error) if error.is_instance_of::<PyRuntimeError>(py) => Ok(false),
+        Err(error) if error.is_instance_of::<PyRuntimeError>(py) && is_refusal(py, &error) => {
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
 }
@@ -139,23 +137,58 @@ fn has_memory(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
 /// The `BufferError` of NumPy, which names neither the dtype nor a call that helps, with both. That
 /// of another producer is returned as it is.
 #[cold]
-pub(super) fn explained(object: Borrowed<'_, '_, PyAny>, exception: PyErr) -> PyErr {
+pub(super) fn explained(object: Borrowed<'_, '_, PyAny>, exception: PyErr) -> Error {
     if !framework_of(&object.get_type()).has_numpys_memory {
-        return exception;
+        return traced(object, exception).into();
     }
-    let problem = match problem_of_dtype(object) {
-        Ok(None) => problem_of_strides(object),
-        problem => problem,
+    let (kind, problem): (fn(PyErr) -> Error, _) = match problem_of_dtype(object) {
+        Ok(None) => (Error::Python, problem_of_strides(object)),
+        problem => (Error::Unsupported, problem),
     };
     match problem {
         Ok(Some(problem)) => {
-            let error = PyBufferError::new_err(problem);
+            let error = error_of::<PyBufferError>(problem);
             error.set_cause(object.py(), Some(exception));
+            kind(error)
+        }
+        Err(error) if !is_refusal(object.py(), &error) => error.into(),
+        _ => exception.into(),
+    }
+}
+
+/// The exception of a producer, or one that names operators for an array without elements that JAX or PyTorch traces.
+#[cold]
+pub(super) fn traced(object: Borrowed<'_, '_, PyAny>, exception: PyErr) -> PyErr {
+    let py = object.py();
+    match tracer(object) {
+        Ok(Some(tracer)) => {
+            let error = error_of::<PyTypeError>(format!(
+                "expected an array with elements, found one that {tracer} traces; make the function an operator \
+                 with the crate dlbridge-operators"
+            ));
+            error.set_cause(py, Some(exception));
             error
         }
-        Err(error) if !error.is_instance_of::<PyException>(object.py()) => error,
+        Err(error) if !is_refusal(py, &error) => error,
         _ => exception,
     }
+}
+
+/// The functions that trace an array, if it has no elements for that reason.
+fn tracer(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<&'static str>> {
+    let py = object.py();
+    if let Some(core) = loaded(intern!(py, "jax.core"))? {
+        if object.is_instance(&core.getattr(intern!(py, "Tracer"))?)? {
+            return Ok(Some("jax.jit, vmap or grad"));
+        }
+    }
+    if let Some(functorch) = loaded(intern!(py, "torch._C._functorch"))? {
+        let is_wrapped = intern!(py, "is_functorch_wrapped_tensor");
+        if functorch.call_method1(is_wrapped, (object,))?.is_truthy()? {
+            return Ok(Some("torch.vmap or torch.func"));
+        }
+    }
+    Ok(None)
 }
 
 /// What is wrong with the dtype of a NumPy array or scalar.

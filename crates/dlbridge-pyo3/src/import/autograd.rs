@@ -3,23 +3,25 @@
 //! Invariant: only objects imported through an exchange table are checked. The `__dlpack__` of all
 //! others that require grad raises an exception.
 
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
+use crate::error::unless_refused;
+use crate::interpreter::through_pyo3;
+use crate::object::TensorObject;
 use crate::types::{name_of, table_of};
 use crate::{Error, Result};
 
-/// Whether an object (of PyTorch or Paddle) requires grad. Runs Python code.
+/// Whether an object (of PyTorch or Paddle, or a tensor of ours made from one) requires grad. Runs Python code.
 pub(crate) fn requires_grad(object: Borrowed<'_, '_, PyAny>) -> Result<bool> {
     if table_of(object).is_none() {
         return Ok(false);
     }
-    match ask(object) {
-        // Some types refuse every question.
-        Err(error) if error.is_instance_of::<PyException>(object.py()) => Ok(false),
-        answer => Ok(answer?),
+    if let Ok(own) = object.cast_exact::<TensorObject>() {
+        return Ok(own.get().requires_grad);
     }
+    // Some types refuse every question.
+    Ok(unless_refused(object.py(), through_pyo3(|| ask(object)))?.unwrap_or(false))
 }
 
 fn ask(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {

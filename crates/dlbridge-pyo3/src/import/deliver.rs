@@ -3,11 +3,11 @@
 use dlbridge::protocol::import::{Delivery, Keywords};
 use dlbridge::{Device, Tensor};
 use pyo3::Borrowed;
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use super::dlpack;
 use super::options::ImportOptions;
+use crate::error::is_refusal;
 use crate::ffi::borrow::copied;
 use crate::stream::{Ready, Stream};
 use crate::{Error, Result};
@@ -61,16 +61,22 @@ fn ask_for(
     }
 }
 
-/// A `BufferError` with the producer's own exception as its cause. A `KeyboardInterrupt` is not
-/// replaced.
+/// A `BufferError` with the producer's own exception as its cause, if that is a refusal.
 fn no_copy(py: Python<'_>, device: Device, found: Device, cause: PyErr) -> PyErr {
-    if !cause.is_instance_of::<PyException>(py) {
+    if !is_refusal(py, &cause) {
         return cause;
     }
-    let message = format!(
-        "device: expected {device}, found {found}, and the producer refused to copy; copy it with a \
-         framework that has this device, as x.to(\"{device}\") in PyTorch"
-    );
+    let message = if device == found {
+        format!(
+            "copy: expected a copy on {device}, but the producer refused to make one; copy it with its \
+             own framework, as x.clone() in PyTorch"
+        )
+    } else {
+        format!(
+            "device: expected {device}, found {found}, and the producer refused to copy; copy it with a \
+             framework that has this device, as x.to(\"{device}\") in PyTorch"
+        )
+    };
     let error: PyErr = Error::buffer(message).into();
     error.set_cause(py, Some(cause));
     error

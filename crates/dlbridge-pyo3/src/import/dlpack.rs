@@ -17,11 +17,11 @@ use pyo3::{Borrowed, intern};
 use super::options::Protocol;
 use super::{advice, fallback};
 use crate::ffi::capsule;
-use crate::ffi::interpreter::through_pyo3;
 #[cfg(not(windows))]
-use crate::ffi::interpreter::{Keyword, call_with_keyword};
+use crate::interpreter::once::Once;
+use crate::interpreter::through_pyo3;
 #[cfg(not(windows))]
-use crate::ffi::once::Once;
+use crate::interpreter::{Keyword, call_with_keyword};
 use crate::{Error, Result};
 
 /// The result of `__dlpack__`, and the keywords that it accepted.
@@ -79,6 +79,10 @@ pub(super) fn ask<'py>(
         };
         match next(object, &exception, keywords) {
             Ok(Next::Call(fewer)) => keywords = fewer,
+            Ok(next @ Next::Raise) => {
+                let exception = advice::traced(object, exception);
+                return Err(Failure { exception, next });
+            }
             Ok(next) => return Err(Failure { exception, next }),
             Err(exception) => return Err(Failure { exception, next: Next::Raise }),
         }
@@ -122,9 +126,9 @@ fn import_otherwise(
             advice::refuse_scalar(object)?;
             fallback::import_by_fallback(object)?.ok_or_else(|| advice::no_array(object))
         }
-        Next::Buffer => match fallback::import_refused(object) {
+        Next::Buffer => match fallback::import_refused(object)? {
             Some(found) => Ok(found),
-            None => Err(advice::explained(object, failure.exception).into()),
+            None => Err(advice::explained(object, failure.exception)),
         },
         Next::Call(_) | Next::Raise => Err(failure.into()),
     }

@@ -25,7 +25,6 @@ mod options;
 mod refusals;
 mod shared;
 
-use dlbridge::ffi::BorrowedTensor;
 pub use dlbridge::protocol::import::CopyMode;
 use dlbridge::{Device, Tensor};
 use pyo3::Borrowed;
@@ -34,14 +33,13 @@ use pyo3::prelude::*;
 pub(crate) use exchange::current_stream;
 pub use options::{ImportOptions, Protocol};
 
-use shared::{describe, import_by_path, import_shared};
+use shared::{import_by_path, import_shared};
 
 use crate::ffi::borrow::{self, Reading};
-use crate::ffi::descriptor::DescriptorSpace;
-use crate::ffi::interpreter::through_pyo3;
+use crate::interpreter::through_pyo3;
 use crate::stream::Stream;
-use crate::types::path_of;
-use crate::{Result, TensorObject, release};
+use crate::types::{Path, path_of};
+use crate::{Result, TensorObject};
 
 /// Imports a Python object as a tensor over the same memory.
 ///
@@ -153,86 +151,10 @@ pub fn import_as_consumer<R>(
     object: Borrowed<'_, '_, PyAny>,
     function: impl FnOnce(&Tensor, Protocol) -> Result<R>,
 ) -> Result<R> {
-    let (tensor, protocol) = import_by_path(object, path_of(object))?;
+    // Of JAX's arrays, the buffer says less than DLPack.
+    let path = path_of(object).filter(|path| !matches!(path, Path::Jax));
+    let (tensor, protocol) = import_by_path(object, path)?;
     function(&*Reading::new(&tensor)?, protocol)
-}
-
-/// Calls `function` with a borrow of an object's memory. For types with the C exchange API and for
-/// NumPy arrays, this allocates nothing and calls no deleter. Other objects are imported for the
-/// length of the call.
-///
-/// Until `function` returns, the memory is borrowed to read: an argument that would write it is refused.
-///
-/// The tensor is flagged [`READ_ONLY`](dlbridge::Flags::READ_ONLY) if it came through the exchange
-/// API, whose borrowed descriptors have no flags.
-///
-/// ```
-/// use dlbridge_pyo3::with_borrowed;
-/// use pyo3::prelude::*;
-///
-/// fn first(x: &Bound<'_, PyAny>) -> dlbridge_pyo3::Result<f64> {
-///     // SAFETY: nothing in the closure runs Python code, which might resize `x`.
-///     unsafe { with_borrowed(x.as_borrowed(), |x| Ok(x.view::<f64>()?.item()?)) }
-/// }
-/// # Python::initialize();
-/// # Python::attach(|py| {
-/// let x = dlbridge_pyo3::PyTensor::from(dlbridge::Tensor::scalar(2.5)).into_pyobject(py).unwrap();
-/// assert_eq!(first(&x).unwrap(), 2.5);
-/// # });
-/// ```
-///
-/// # Safety
-///
-/// From the moment `function` is called until it returns, the object's memory is not moved, resized
-/// or freed. (All Python code that this call itself runs comes before that moment.) So:
-///
-/// - `function` runs no Python code that reaches the object, and does not detach from the
-///   interpreter. Python code also runs where Python objects, and tensors over their memory, are
-///   dropped.
-/// - No other thread is inside an operation that moves, resizes or frees the memory (`resize_` or
-///   `set_` of PyTorch, `resize` of NumPy) or changes the object's shape. With the GIL, Python code
-///   of other threads waits, but not an operation that a framework began before and runs without
-///   the GIL. On a free-threaded build nothing waits: the caller must know that no other thread has
-///   the object, or document for its own callers that none may change it (`SAFETY.md`,
-///   T12), as NumPy does.
-///
-/// # Errors
-///
-/// Those of [`import`], and those of `function`.
-#[inline]
-#[allow(unsafe_code, reason = "its caller promises that the memory stays")]
-pub unsafe fn with_borrowed<R>(
-    object: Borrowed<'_, '_, PyAny>,
-    function: impl FnOnce(&Tensor) -> Result<R>,
-) -> Result<R> {
-    release::drain(object.py());
-    // One by one, so that neither is moved.
-    let mut space = DescriptorSpace::empty();
-    let mut strides = BorrowedTensor::NO_STRIDES;
-    let (described, imported);
-    let tensor = match describe(object, &mut space)? {
-        Some(found) => {
-            let (descriptor, flags) = found.parts();
-            // SAFETY: described by a table, whose producer is trusted as SAFETY.md lists, or of an
-            // array, which the caller borrows (F9); alive and unchanged until `function` returns
-            // (the caller's duty).
-            described = unsafe { BorrowedTensor::from_raw(descriptor, &mut strides, flags) }?;
-            &*described
-        }
-        None => {
-            imported = import_to_borrow(object)?;
-            &imported
-        }
-    };
-    // Called in one place, where it is inlined.
-    function(&*Reading::new(tensor)?)
-}
-
-/// Out of line, to keep the fast path small.
-#[cold]
-#[inline(never)]
-fn import_to_borrow(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
-    import_shared(object).map(|(tensor, _)| tensor)
 }
 
 /// The copy of a column in chunks, if a copy on the host was requested and the object is one.
@@ -240,8 +162,10 @@ fn copied_chunks(
     object: Borrowed<'_, '_, PyAny>,
     options: ImportOptions,
 ) -> Result<Option<(Tensor, Protocol)>> {
+    // A type with a fast path has no chunks, and is not asked for them.
     let is_asked = options.copy == CopyMode::Always
         && options.stream.is_none()
+        && path_of(object).is_none()
         && options.device.is_none_or(|device| device == Device::CPU);
     if is_asked { through_pyo3(|| fallback::copy_chunks(object)) } else { Ok(None) }
 }

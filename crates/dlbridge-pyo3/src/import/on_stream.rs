@@ -13,6 +13,8 @@ use pyo3::{Borrowed, intern};
 use super::options::Protocol;
 use super::shared::import_shared;
 use super::{dlpack, exchange, fallback};
+use crate::error::error_of;
+use crate::error::unless_refused;
 use crate::stream::Stream;
 use crate::types::table_of;
 use crate::{Error, Result};
@@ -41,10 +43,10 @@ fn device_of(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Device>> {
         Err(error) if error.is_instance_of::<PyAttributeError>(py) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let pair = answer.cast::<PyTuple>().ok().and_then(|pair| pair.extract().ok());
-    let Some((kind, id)) = pair else {
+    let pair = answer.cast::<PyTuple>().map_err(PyErr::from).and_then(|pair| pair.extract());
+    let Some((kind, id)) = unless_refused(py, pair)? else {
         let message = format!("__dlpack_device__: expected two numbers, found {}", answer.repr()?);
-        return Err(Error::Python(PyTypeError::new_err(message)));
+        return Err(Error::Python(error_of::<PyTypeError>(message)));
     };
     Ok(Some(protocol::device(kind, id)))
 }

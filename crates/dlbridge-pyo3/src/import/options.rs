@@ -38,7 +38,7 @@ pub enum Protocol {
     Capsule,
     /// `__cuda_array_interface__`: device memory, without DLPack.
     CudaArrayInterface,
-    /// The buffer protocol, without DLPack.
+    /// The buffer protocol, without DLPack, or of an array of JAX.
     Buffer,
     /// NumPy's `__array_interface__`, without DLPack.
     ArrayInterface,

@@ -11,12 +11,14 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use dlbridge::sys::DLPackExchangeAPI;
-use pyo3::exceptions::{PyBufferError, PyException};
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 use pyo3::{Borrowed, intern};
 
+use crate::error::error_of;
+use crate::error::unless_refused;
 use crate::ffi::published::Published;
+use crate::interpreter::through_pyo3;
 use crate::types::loaded;
 use crate::{Error, Result};
 
@@ -25,24 +27,27 @@ static FAILED: AtomicPtr<DLPackExchangeAPI> = AtomicPtr::new(ptr::null_mut());
 
 /// Whether a table is known to reject an object.
 #[inline(always)]
-pub(super) fn expected_of(published: Published<'_, '_>) -> bool {
-    ptr::eq(FAILED.load(Ordering::Relaxed), published.table()) && is_refused(published.object())
+pub(super) fn expected_of(published: Published<'_, '_>) -> Result<bool> {
+    if !ptr::eq(FAILED.load(Ordering::Relaxed), published.table()) {
+        return Ok(false);
+    }
+    through_pyo3(|| is_refused(published.object()))
 }
 
 /// The error of a table that just failed; none if `__dlpack__` can be called for the reason.
 #[cold]
 pub(super) fn after(published: Published<'_, '_>) -> Result<()> {
+    through_pyo3(|| judged(published))
+}
+
+fn judged(published: Published<'_, '_>) -> Result<()> {
     let object = published.object();
     let py = object.py();
-    let error = match failure(object) {
-        // An interrupt stays one.
-        Error::Python(error) if error.is_instance_of::<PyException>(py) => error,
-        error => return Err(error),
-    };
-    if !object.hasattr(intern!(py, "__dlpack__"))? {
-        return Err(error.into());
+    let error = failure(object);
+    if !error.is_refusal(py) || !object.hasattr(intern!(py, "__dlpack__"))? {
+        return Err(error);
     }
-    if is_refused(object) {
+    if is_refused(object)? {
         FAILED.store(ptr::from_ref(published.table()).cast_mut(), Ordering::Relaxed);
     }
     Ok(())
@@ -54,7 +59,7 @@ pub(super) fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
     let py = object.py();
     let error = PyErr::take(py).unwrap_or_else(|| {
         let kind = object.get_type();
-        PyBufferError::new_err(format!(
+        error_of::<PyBufferError>(format!(
             "{kind}: expected a tensor, but its exchange table failed without a reason"
         ))
     });
@@ -63,18 +68,22 @@ pub(super) fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
 
 /// Whether PyTorch's table fails for a tensor; `false` for an object without these properties.
 #[cold]
-fn is_refused(object: Borrowed<'_, '_, PyAny>) -> bool {
+fn is_refused(object: Borrowed<'_, '_, PyAny>) -> Result<bool> {
     let py = object.py();
-    let is = |name: &Bound<'_, PyString>| {
-        object
-            .getattr_opt(name)
-            .is_ok_and(|found| found.is_some_and(|it| it.is_truthy().unwrap_or(false)))
+    let is_true = |name| match object.getattr_opt(name)? {
+        Some(found) => found.is_truthy(),
+        None => Ok(false),
     };
     // First what PyTorch itself refuses in the least time.
-    has_no_storage(object).unwrap_or(false)
-        || is(intern!(py, "is_meta"))
-        || is(intern!(py, "is_quantized"))
-        || is(intern!(py, "is_nested"))
+    if unless_refused(py, has_no_storage(object))? == Some(true) {
+        return Ok(true);
+    }
+    for name in [intern!(py, "is_meta"), intern!(py, "is_quantized"), intern!(py, "is_nested")] {
+        if unless_refused(py, is_true(name))? == Some(true) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a tensor of PyTorch has no storage: sparse, of MKL-DNN, or of a transform (`vmap`).

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use super::options::Protocol;
 use super::{advice, dlpack, exchange, fallback};
-use crate::ffi::descriptor::{Described, DescriptorSpace};
+use crate::interpreter::through_pyo3;
 use crate::types::{Path, path_of};
 use crate::{Result, TensorObject, release};
 
@@ -41,8 +41,13 @@ pub(super) fn import_by_path(
                 return Ok(found);
             }
         }
-        Some(Path::Masked) => advice::refuse_mask(object)?,
-        Some(Path::TorchSubclass) => advice::refuse_without_values(object)?,
+        Some(Path::Jax) => {
+            if let Some(found) = fallback::import_jax(object)? {
+                return Ok(found);
+            }
+        }
+        Some(Path::Masked) => through_pyo3(|| advice::refuse_mask(object))?,
+        Some(Path::TorchSubclass) => through_pyo3(|| advice::refuse_without_values(object))?,
         Some(Path::Own(published) | Path::Table(published)) => {
             if let Some(tensor) = exchange::import_by_table(published)? {
                 return Ok((tensor, Protocol::ExchangeApi));
@@ -50,19 +55,4 @@ pub(super) fn import_by_path(
         }
     }
     dlpack::import_by_dlpack(object)
-}
-
-/// Describes an object's memory without an allocation, if its type has a fast path.
-#[inline(always)]
-pub(super) fn describe<'p>(
-    object: Borrowed<'_, '_, PyAny>,
-    space: &'p mut DescriptorSpace,
-) -> Result<Option<Described<'p>>> {
-    match path_of(object) {
-        None | Some(Path::Masked | Path::TorchSubclass | Path::Buffer) => Ok(None),
-        Some(Path::NumPy(array)) => Ok(array.describe(space)),
-        Some(Path::Own(published) | Path::Table(published)) => {
-            exchange::describe_by_table(published, space)
-        }
-    }
 }

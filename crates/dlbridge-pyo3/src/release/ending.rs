@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
 use super::nested::drain;
-use crate::ffi::interpreter::is_initialized;
+use crate::interpreter::is_initialized;
 
 /// Whether the exit handlers may have run.
 static MAY_END: AtomicBool = AtomicBool::new(true);

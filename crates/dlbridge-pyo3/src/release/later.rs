@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use super::ending;
 use super::nested::drain;
 use super::queue::{NeedsInterpreter, push};
-use crate::ffi::interpreter::add_pending;
+use crate::interpreter::add_pending;
 
 /// Whether a pending call that empties the queue is requested.
 static CALLED: AtomicBool = AtomicBool::new(false);

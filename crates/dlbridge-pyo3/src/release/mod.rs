@@ -25,8 +25,7 @@ use dlbridge::ffi::{Binding, on_unwind};
 use dlbridge::{ArcTensor, Tensor};
 use pyo3::prelude::*;
 
-use crate::ffi::borrow::give_shared;
-use crate::ffi::interpreter::{attached, check_ended};
+use crate::interpreter::{attached, check_ended};
 pub(crate) use nested::drain;
 use nested::run;
 pub(crate) use queue::NeedsInterpreter;
@@ -77,14 +76,6 @@ impl Pass<ArcTensor> for ReleasedIfForeign {
         if dlbridge::ffi::is_foreign(&tensor) {
             release(Tensor::from(tensor));
         }
-    }
-}
-
-impl ObjectTensor {
-    /// Rust reads the tensor only while it borrows it.
-    #[inline]
-    pub(crate) fn new(tensor: Tensor) -> Self {
-        Self::of(give_shared(tensor))
     }
 }
 

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use pyo3::prelude::*;
 
 use super::queue::{self, NeedsInterpreter};
-use crate::ffi::interpreter::undisturbed;
+use crate::interpreter::undisturbed;
 
 /// The depth from which nested releases run in a loop.
 const DEPTH: u32 = 16;

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::prelude::*;
 
-use crate::ffi::class::has_other_references;
-use crate::ffi::interpreter;
+use crate::interpreter;
+use crate::interpreter::head::has_other_references;
 
 /// A value that only an attached thread may release. It is never dropped, only released or leaked.
 pub(crate) trait NeedsInterpreter: Send + 'static {

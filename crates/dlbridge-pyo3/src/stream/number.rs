@@ -3,13 +3,15 @@
 
 use dlbridge::Device;
 use dlbridge::protocol::stream;
-use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 use pyo3::{Borrowed, intern};
 
+use crate::error::error_of;
+use crate::error::{is_refusal, unless_refused};
 use crate::ffi::driver::Stream;
-use crate::ffi::interpreter::through_pyo3;
+use crate::interpreter::through_pyo3;
 use crate::{Error, Result};
 
 impl Stream {
@@ -26,7 +28,7 @@ impl Stream {
             },
             Err(error) => PyErr::from(error),
         };
-        if !error.is_instance_of::<PyException>(found.py()) {
+        if !is_refusal(found.py(), &error) {
             return Err(error.into());
         }
         Err(stream::not_a_stream(&found.repr()?.to_string(), device).into())
@@ -43,8 +45,8 @@ impl<'py> FromPyObject<'_, 'py> for Stream {
 }
 
 fn of_object(object: Borrowed<'_, '_, PyAny>) -> Result<Stream> {
-    let number = object.extract::<i64>();
-    if let Some(stream) = number.ok().and_then(Stream::from_number) {
+    let number = unless_refused(object.py(), object.extract::<i64>())?;
+    if let Some(stream) = number.and_then(Stream::from_number) {
         return Ok(stream);
     }
     if let Some(protocol) = object.getattr_opt(intern!(object.py(), "__cuda_stream__"))? {
@@ -56,14 +58,14 @@ fn of_object(object: Borrowed<'_, '_, PyAny>) -> Result<Stream> {
     if object.is_instance_of::<PyInt>() {
         return Err(Error::buffer(message));
     }
-    Err(PyTypeError::new_err(message).into())
+    Err(error_of::<PyTypeError>(message).into())
 }
 
 /// The stream of an object's `__cuda_stream__`: version 0 of the protocol is the pair of 0
 /// and the handle. The first cuda.core had the pair as a property.
 fn of_protocol(protocol: &Bound<'_, PyAny>) -> Result<Stream> {
     let pair = if protocol.is_callable() { protocol.call0()? } else { protocol.clone() };
-    let Ok((0, handle)) = pair.extract::<(i64, usize)>() else {
+    let Some((0, handle)) = unless_refused(pair.py(), pair.extract::<(i64, usize)>())? else {
         let found = pair.repr()?;
         let message = format!("__cuda_stream__: expected (0, handle), found {found}");
         return Err(Error::buffer(message));

@@ -1,11 +1,12 @@
 //! The cache of facts about Python types, by the type's address.
 //! Invariants: a slot is read whole, as one writer wrote it. A slot with a path keeps its type
 //! alive; a slot without a path, or with one of classes that come and go, is cleared when its type is freed. So a
-//! new type at a freed address gets no stale path.
+//! new type at a freed address gets no stale path. A slot whose path depends on attributes of a type that can change
+//! has the type's version, and counts for no other.
 #![allow(unsafe_code, reason = "it pairs an object with what its type was found to have")]
 
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dlbridge::sys::DLPackExchangeAPI;
@@ -14,12 +15,13 @@ use pyo3::types::{PyCFunction, PyType, PyWeakrefReference};
 use pyo3::{Borrowed, ffi};
 
 use super::framework::Framework;
-use super::path::{Path, TypePath, find};
+use super::path::{Found, Path, TypePath, find};
 use crate::TensorObject;
 use crate::ffi::numpy::Array;
-use crate::ffi::once::Once;
 use crate::ffi::published::Published;
-use crate::ffi::table;
+use crate::ffi::{table, type_version};
+use crate::interpreter::once::Once;
+use crate::interpreter::through_pyo3;
 
 /// The number of cached types. A program uses few.
 const COUNT: usize = 128;
@@ -33,6 +35,9 @@ static DETAILS: Mutex<[Option<Details>; COUNT]> = Mutex::new([const { None }; CO
 struct Details {
     /// A reference to a type with a path, a weak one to a type whose slot is cleared when it is freed.
     guard: Py<PyAny>,
+    /// The `__dlpack__` that the class with the exchange table had at the first sight. While it has another one, that
+    /// one is called.
+    method: Option<Py<PyAny>>,
     /// The type's framework, once it was looked up.
     framework: Option<&'static Framework>,
     /// The `from_dlpack` that makes arrays of this type, if it is the framework's own.
@@ -48,6 +53,8 @@ struct Slot {
     /// Odd while the slot is written.
     version: AtomicUsize,
     kind: AtomicPtr<ffi::PyTypeObject>,
+    /// The version of the type that has this path.
+    of: AtomicU32,
     /// The path, as [`encoded`].
     path: AtomicPtr<DLPackExchangeAPI>,
 }
@@ -59,6 +66,7 @@ const OWN: usize = 2;
 const MASKED: usize = 3;
 const TORCH_SUBCLASS: usize = 4;
 const BUFFER: usize = 5;
+const JAX: usize = 6;
 
 fn encoded(path: Option<TypePath>) -> *mut DLPackExchangeAPI {
     match path {
@@ -68,6 +76,7 @@ fn encoded(path: Option<TypePath>) -> *mut DLPackExchangeAPI {
         Some(TypePath::Masked) => ptr::without_provenance_mut(MASKED),
         Some(TypePath::TorchSubclass) => ptr::without_provenance_mut(TORCH_SUBCLASS),
         Some(TypePath::Buffer) => ptr::without_provenance_mut(BUFFER),
+        Some(TypePath::Jax) => ptr::without_provenance_mut(JAX),
         Some(TypePath::Table(table)) => ptr::from_ref(table).cast_mut(),
     }
 }
@@ -77,7 +86,7 @@ fn encoded(path: Option<TypePath>) -> *mut DLPackExchangeAPI {
 /// `path` was [`encoded`].
 #[inline(always)]
 unsafe fn decoded(path: *mut DLPackExchangeAPI) -> Option<TypePath> {
-    if path.addr() > BUFFER {
+    if path.addr() > JAX {
         // SAFETY: made of a table, which lives as long as the process (F6).
         return Some(TypePath::Table(unsafe { &*path }));
     }
@@ -87,7 +96,8 @@ unsafe fn decoded(path: *mut DLPackExchangeAPI) -> Option<TypePath> {
         OWN => Some(TypePath::Own),
         MASKED => Some(TypePath::Masked),
         TORCH_SUBCLASS => Some(TypePath::TorchSubclass),
-        _ => Some(TypePath::Buffer),
+        BUFFER => Some(TypePath::Buffer),
+        _ => Some(TypePath::Jax),
     }
 }
 
@@ -96,6 +106,7 @@ impl Slot {
         Self {
             version: AtomicUsize::new(0),
             kind: AtomicPtr::new(ptr::null_mut()),
+            of: AtomicU32::new(type_version::ANY),
             path: AtomicPtr::new(ptr::null_mut()),
         }
     }
@@ -107,19 +118,22 @@ impl Slot {
         if self.kind.load(Ordering::Relaxed) != kind {
             return None;
         }
+        let of = self.of.load(Ordering::Relaxed);
         let path = self.path.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         let is_whole = version & 1 == 0 && self.version.load(Ordering::Relaxed) == version;
+        let is_valid = is_whole && type_version::is_unchanged(kind, of);
         // SAFETY: written by `set` (F6).
-        is_whole.then(|| unsafe { decoded(path) })
+        is_valid.then(|| unsafe { decoded(path) })
     }
 
     /// Writers hold the lock of `DETAILS`.
-    fn set(&self, kind: *mut ffi::PyTypeObject, path: Option<TypePath>) {
+    fn set(&self, kind: *mut ffi::PyTypeObject, of: u32, path: Option<TypePath>) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
         self.kind.store(kind, Ordering::Relaxed);
+        self.of.store(of, Ordering::Relaxed);
         self.path.store(encoded(path), Ordering::Relaxed);
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
@@ -156,6 +170,7 @@ pub(crate) fn path_of<'a, 'py>(object: Borrowed<'a, 'py, PyAny>) -> Option<Path<
         // SAFETY: the same.
         TypePath::Table(table) => Path::Table(unsafe { Published::new(object, table) }),
         TypePath::Buffer => Path::Buffer,
+        TypePath::Jax => Path::Jax,
     })
 }
 
@@ -175,8 +190,12 @@ fn look_further(object: Borrowed<'_, '_, PyAny>, home: usize) -> Option<TypePath
     if let Some(path) = SLOTS[home ^ 1].get(kind.as_type_ptr()) {
         return path;
     }
-    let path = find(&kind);
-    remember(&kind, home, path);
+    let method_of = |class: &Bound<'_, PyType>| {
+        with_details(class, |details| details.method.as_ref().map(|it| it.clone_ref(class.py())))
+    };
+    let found = through_pyo3(|| find(&kind, |class| method_of(class).flatten()));
+    let path = found.path;
+    remember(&kind, home, found);
     path
 }
 
@@ -186,11 +205,13 @@ fn slot_with(kind: *mut ffi::PyTypeObject, home: usize) -> Option<usize> {
 }
 
 /// Caches a type, and evicts another one if both places are used.
-fn remember(kind: &Bound<'_, PyType>, home: usize, path: Option<TypePath>) {
+fn remember(kind: &Bound<'_, PyType>, home: usize, found: Found<'_>) {
+    let Found { path, version, method } = found;
+    let method = method.map(Bound::unbind);
     let guard = match path {
-        Some(TypePath::NumPy | TypePath::Masked | TypePath::Own | TypePath::Table(_)) => {
-            kind.clone().into_any().unbind()
-        }
+        Some(
+            TypePath::NumPy | TypePath::Masked | TypePath::Own | TypePath::Table(_) | TypePath::Jax,
+        ) => kind.clone().into_any().unbind(),
         // ctypes makes a type for each length of array.
         Some(TypePath::TorchSubclass | TypePath::Buffer) | None => match watched(kind) {
             Ok(guard) => guard,
@@ -209,8 +230,8 @@ fn remember(kind: &Bound<'_, PyType>, home: usize, path: Option<TypePath>) {
                 both.map(|at| SLOTS[at].version.load(Ordering::Relaxed) / 2).into_iter().sum();
             both[writes % 2]
         });
-        SLOTS[at].set(kind, path);
-        details[at].replace(Details { guard, framework: None, importer: None })
+        SLOTS[at].set(kind, version, path);
+        details[at].replace(Details { guard, method, framework: None, importer: None })
     };
     // Freeing a type may run Python code: not under the lock.
     drop(replaced);
@@ -261,7 +282,7 @@ fn type_is_freed(reference: &Bound<'_, PyAny>) {
     let mut details = details();
     let is_this = |it: &Option<Details>| it.as_ref().is_some_and(|it| it.guard.is(reference));
     let Some(at) = details.iter().position(is_this) else { return };
-    SLOTS[at].set(ptr::null_mut(), None);
+    SLOTS[at].set(ptr::null_mut(), type_version::ANY, None);
     let freed = details[at].take();
     drop(details);
     drop(freed);
@@ -282,8 +303,8 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..20_000 {
-                    slot.set(kind(1), Some(TypePath::NumPy));
-                    slot.set(kind(2), None);
+                    slot.set(kind(1), type_version::ANY, Some(TypePath::NumPy));
+                    slot.set(kind(2), type_version::ANY, None);
                 }
                 is_done.store(true, Ordering::Relaxed);
             });

@@ -4,7 +4,6 @@ mod cache;
 mod framework;
 mod path;
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -12,16 +11,11 @@ pub(crate) use cache::{framework_of, importer_of, path_of, remember_importer, ta
 pub(crate) use framework::{Framework, UNKNOWN, roots};
 pub(crate) use path::Path;
 
-pub(crate) use crate::ffi::interpreter::imported_module as loaded;
+pub(crate) use crate::ffi::class::mro_of;
+pub(crate) use crate::interpreter::imported_module as loaded;
 
 /// A type's name with its module, if it has one.
 pub(crate) fn name_of(kind: &Bound<'_, PyType>) -> String {
     let name = kind.fully_qualified_name().or_else(|_| kind.qualname());
     name.map_or_else(|_| "this type".to_owned(), |name| name.to_string())
-}
-
-/// The classes of a type's `__mro__`; none if its metaclass raises. (PyO3's `mro` panics then.)
-fn mro_of<'py>(kind: &Bound<'py, PyType>) -> Vec<Bound<'py, PyAny>> {
-    let found = kind.getattr(intern!(kind.py(), "__mro__"));
-    found.and_then(|found| found.extract()).unwrap_or_default()
 }

@@ -1,61 +1,134 @@
-//! The pool of systems that share no memory: a limit for messages.
+//! The fallback for systems that seal no memory: there is no end of a channel, and no slot.
 
+use std::convert::Infallible;
+#[cfg(unix)]
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
-use dlbridge::{DType, Error};
+use dlbridge::{DType, Error, Tensor};
 
-use super::LIMIT;
-use super::loan::Loan;
+use super::wire::{Entry, Texts};
+use crate::memfd::{Region, unsupported};
+use crate::wait::{Deadline, WaitError};
 
-/// The limit of messages that travel as bytes, on systems other than Linux.
-#[derive(Clone, Debug)]
-pub struct Pool {
-    limit: usize,
-}
+#[derive(Debug)]
+pub(super) struct End(Infallible);
 
-impl Default for Pool {
-    /// A pool of 256 MiB at most.
-    fn default() -> Self {
-        Self::new(LIMIT)
+pub(super) type Taken = (Arc<[Entry]>, Texts, Lease);
+
+impl End {
+    pub(super) fn pair() -> Result<(Self, Self), Error> {
+        unsupported()
+    }
+
+    pub(super) fn send(&self, _: &Arc<UsedSlot>, _: &[u8], _: Deadline) -> Result<(), WaitError> {
+        match self.0 {}
+    }
+
+    pub(super) fn flush_until(&self, _: Deadline) -> Result<(), WaitError> {
+        match self.0 {}
+    }
+
+    pub(super) fn wait(&self, _: Deadline) -> Result<bool, Error> {
+        match self.0 {}
+    }
+
+    pub(super) fn take(self: &Arc<Self>) -> Option<Result<Option<Taken>, Error>> {
+        match self.0 {}
+    }
+
+    pub(super) fn collect(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub(super) fn leases(&self) -> usize {
+        match self.0 {}
+    }
+
+    pub(super) fn sent_slots(&self) -> Vec<u32> {
+        match self.0 {}
+    }
+
+    pub(super) fn check_inbox(&self) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    pub(super) fn kept(&self) -> (usize, usize) {
+        match self.0 {}
+    }
+
+    pub(super) fn close(&self) {
+        match self.0 {}
     }
 }
 
-impl Pool {
-    /// A pool of at most so many bytes in each message.
-    #[must_use]
-    pub fn new(limit: usize) -> Self {
-        Self { limit }
+#[cfg(unix)]
+impl AsFd for End {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self.0 {}
+    }
+}
+
+pub(super) fn readable(_: &[&Arc<End>], _: Duration) -> Result<(), Error> {
+    unsupported()
+}
+
+#[derive(Debug)]
+pub(super) struct Lease(Infallible);
+
+impl Lease {
+    pub(super) fn tensor(self: &Arc<Self>, _: &Entry) -> Result<Tensor, Error> {
+        match self.0 {}
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Slots;
+
+impl Slots {
+    pub(super) fn new(_limit: usize) -> Self {
+        Self
     }
 
-    /// The bytes of memory that is used again: none.
-    #[must_use]
-    pub fn nbytes(&self) -> usize {
+    pub(super) fn nbytes(&self) -> usize {
         0
     }
 
-    /// Loans memory for tensors, to be sent by several channels ([`Loan::ready`]).
-    ///
-    /// # Errors
-    ///
-    /// As [`Channel::loan`](crate::Channel::loan).
-    pub fn loan(&self, tensors: &[(&str, DType, &[i64])]) -> Result<Loan, Error> {
-        Loan::by_bytes(tensors, self.limit)
+    pub(super) fn in_use(&self) -> usize {
+        0
     }
 
-    /// As [`loan`](Self::loan), which never waits here.
-    ///
-    /// # Errors
-    ///
-    /// As [`Channel::loan`](crate::Channel::loan).
-    pub fn loan_timeout(
-        &self,
-        tensors: &[(&str, DType, &[i64])],
-        _timeout: Duration,
-    ) -> Result<Option<Loan>, Error> {
-        self.loan(tensors).map(Some)
+    pub(super) fn plan(&self, _: &[(&str, DType, &[i64])]) -> Result<Infallible, Error> {
+        unsupported()
     }
 
-    pub(super) fn limit(&self) -> usize {
-        self.limit
+    pub(super) fn reuse(&self, plan: &Infallible) -> Result<Option<UsedSlot>, Error> {
+        match *plan {}
+    }
+
+    pub(super) fn take(&self, plan: &Infallible) -> Result<Option<UsedSlot>, Error> {
+        match *plan {}
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct UsedSlot(Infallible);
+
+impl UsedSlot {
+    pub(super) fn is_of(&self, _: &Arc<Slots>) -> bool {
+        match self.0 {}
+    }
+
+    pub(super) fn entries(&self) -> &[Entry] {
+        match self.0 {}
+    }
+
+    pub(super) fn regions(&mut self) -> Result<Vec<Region>, Error> {
+        match self.0 {}
+    }
+
+    pub(super) fn alive(&self) -> usize {
+        match self.0 {}
     }
 }

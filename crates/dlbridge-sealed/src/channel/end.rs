@@ -1,275 +1,379 @@
-//! An end that shares memory: a socket, the slots that the other end has, and those that it gave.
+//! An end of a channel: a transport, the slots that the other end has, and those that it gave.
 //! Invariant: no lock is held while a call waits, and a drop waits for nothing.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
-use dlbridge::{DType, Error};
-use rustix::event::{PollFd, PollFlags};
-use rustix::net::{Shutdown, shutdown};
+use dlbridge::{Error, Tensor};
+use rustix::event::PollFlags;
 
-use super::api::{End, left, lock};
-use super::connection::wait;
-use super::lease::Lease;
-use super::loan::{Filled, Loan, Ready};
-use super::message::Message;
-use super::pool::{Pool, TICK};
-use super::reading::{Answer, Reading};
-use super::ring::{Counter, Rings, soon};
-use super::wire::{Head, Kind};
-use super::writing::{Given, Sent, Writing};
-use crate::{refused, system};
+use super::peer::Memory;
+use super::reading::{Reader, Received};
+use super::slots::{Given, MOST_SLOTS};
+pub(super) use super::slots::{Slots, UsedSlot};
+use super::transport::Transport;
+use super::wire::{Entry, Texts, broken};
+use super::writing::Writer;
+use crate::fork::process;
+use crate::socket::wait;
+use crate::wait::{Deadline, WaitError};
+use crate::{lock, refused, system};
 
-/// An end that shares the memory of its messages with the other one.
+/// The longest sleep: another thread may have read what this one waits for, which no descriptor tells.
+const RECHECK: Duration = Duration::from_millis(20);
+/// How long nothing moves before both ends seem to send, and neither to receive.
+const STALLED: Duration = Duration::from_secs(10);
+
 #[derive(Debug)]
-pub(super) struct Shared(Arc<Inner>);
-
-#[derive(Debug)]
-pub(super) struct Inner {
-    pub(super) socket: OwnedFd,
-    pub(super) pool: Pool,
-    pub(super) quota: usize,
-    pub(super) is_private: bool,
-    pub(super) reading: Mutex<Reading>,
-    pub(super) writing: Mutex<Writing>,
-    /// What this end gave, and has not got back.
-    pub(super) given: Mutex<Given>,
-    /// What the other end has not been told of leases, with a file whose descriptor travels.
-    pub(super) told: Mutex<Vec<Told>>,
-    pub(super) rings: Rings,
+pub(super) struct End {
+    transport: Transport,
+    quota: usize,
+    /// The process that uses this end; 0 before its first use. A forked child has a copy of it.
+    owner: AtomicU64,
+    reader: Mutex<Reader>,
+    writer: Mutex<Writer>,
+    given: Mutex<Given>,
+    /// Leases that have ended, which the other end was not told.
+    returns: Mutex<Vec<u64>>,
+    /// Why this end closed the stream, if not for a frame.
+    fault: OnceLock<Error>,
+    /// Since when no byte was sent and no message received, and how many were before.
+    still: Mutex<Option<(Instant, usize, usize)>>,
 }
 
-/// What there is to tell, and the lease.
-pub(super) type Told = (Kind, u64, Sent);
-
-impl Shared {
-    pub(super) fn new(socket: OwnedFd, pool: &Pool, quota: usize, is_private: bool) -> Self {
-        let inner = Arc::new(Inner {
-            socket,
-            pool: pool.clone(),
+impl End {
+    pub(super) fn new(socket: OwnedFd, quota: usize, is_private: bool) -> Self {
+        Self {
+            transport: Transport::new(socket),
             quota,
-            is_private,
-            reading: Mutex::default(),
-            writing: Mutex::default(),
+            owner: AtomicU64::new(0),
+            reader: Mutex::new(Reader::new(is_private)),
+            writer: Mutex::default(),
             given: Mutex::default(),
-            told: Mutex::default(),
-            rings: Rings::default(),
-        });
-        pool.add(Arc::downgrade(&inner));
-        Self(inner)
-    }
-}
-
-impl End for Shared {
-    fn shares_memory(&self) -> bool {
-        true
+            returns: Mutex::default(),
+            fault: OnceLock::new(),
+            still: Mutex::default(),
+        }
     }
 
-    fn socket(&self) -> BorrowedFd<'_> {
-        self.0.socket()
+    /// Both ends of a stream, in one process.
+    pub(super) fn pair() -> Result<(Self, Self), Error> {
+        let pair = UnixStream::pair().map_err(|error| system("socketpair", error))?;
+        let end = |socket: UnixStream| Self::new(socket.into(), usize::MAX, false);
+        Ok((end(pair.0), end(pair.1)))
     }
 
-    fn loan(
+    fn is_used_here(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) == process()
+    }
+
+    /// Uses this end in this process, and in no other one from here on.
+    fn use_here(&self) -> Result<(), Error> {
+        let (process, order) = (process(), Ordering::Relaxed);
+        match self.owner.compare_exchange(0, process, order, order) {
+            Err(owner) if owner != process => Err(refused(
+                "expected the process that uses this end of the channel, found a child that was forked later; make a \
+                 channel for the child before it starts, and use one end of it there alone"
+                    .into(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a message. Where the time ends amid the message, its rest leaves with the next call.
+    pub(super) fn send(
         &self,
-        tensors: &[(&str, DType, &[i64])],
-        timeout: Duration,
-    ) -> Result<Option<Loan>, Error> {
-        self.0.pool.loan_timeout(tensors, timeout)
+        slot: &Arc<UsedSlot>,
+        texts: &[u8],
+        deadline: Deadline,
+    ) -> Result<(), WaitError> {
+        self.use_here()?;
+        let lease = if slot.is_inline() { None } else { Some(self.give(slot)?) };
+        let mut is_taken = false;
+        let sent = loop {
+            let written = self.write(|writer| {
+                is_taken = is_taken || writer.offer(&self.transport, slot, lease, texts)?;
+                Ok(is_taken && self.flush(writer)?)
+            });
+            let waited = match written {
+                Ok(true) => break Ok(()),
+                Ok(false) => self.wait_to_write(deadline),
+                Err(error) => Err(error.into()),
+            };
+            match waited {
+                Ok(()) => {}
+                Err(WaitError::Timeout | WaitError::Stalled(_)) if is_taken => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        if let (false, Some(lease)) = (is_taken, lease) {
+            self.take_back(lease);
+        }
+        sent
     }
 
-    fn post(&self, message: &Ready) -> Result<(), Error> {
-        let mut writing = lock(&self.0.writing);
-        let Filled::Slot(held) = &message.0 else {
-            return Err(refused(
-                "expected a loan of this channel or its pool, found one of a channel that sends bytes".into(),
-            ));
-        };
-        let described = held.plan.description.len();
-        if held.is_inline() {
-            let head = Head { described, values: held.plan.len, ..Head::new(Kind::Inline, 0, 0) };
-            return held.with_values(|values| {
-                self.0.write(&mut writing, head, &held.plan.description, values, None)
-            });
-        }
-        writing.next += 1;
-        let lease = writing.next;
-        let given = lock(&self.0.given).give(lease, held, self.0.quota);
-        given.or_else(|_| {
-            // The reader may have returned some since.
-            self.0.read_ready();
-            let _ = self.0.write_rest(&mut writing);
-            lock(&self.0.given).give(lease, held, self.0.quota)
-        })?;
-        let is_new = !writing.known.contains_key(&held.number());
-        if is_new {
-            self.0.forget(&mut writing)?;
-            writing.known.insert(held.number(), held.existence());
-        }
-        let kind = if is_new { Kind::LeaseNew } else { Kind::Lease };
-        let head = Head { described, ..Head::new(kind, held.number(), lease) };
-        let file = is_new.then_some(held);
-        let written = self.0.write(&mut writing, head, &held.plan.description, &[], file);
-        written.inspect_err(|_| {
-            drop(lock(&self.0.given).take_back(lease));
-            if is_new {
-                writing.known.remove(&held.number());
+    /// Waits until the socket has all that was sent, or the time is over.
+    pub(super) fn flush_until(&self, deadline: Deadline) -> Result<(), WaitError> {
+        self.use_here()?;
+        loop {
+            if self.write(|writer| self.flush(writer))? {
+                return Ok(());
             }
+            self.wait_to_write(deadline)?;
+        }
+    }
+
+    /// Waits until the socket can be written, or may be. The other end may wait for this one to read.
+    fn wait_to_write(&self, deadline: Deadline) -> Result<(), WaitError> {
+        let left = deadline.left(RECHECK);
+        if left.is_zero() {
+            return Err(WaitError::Timeout);
+        }
+        self.wait_for(PollFlags::OUT, left)?;
+        self.check_movement()
+    }
+
+    /// Fails if this end has no room for messages, no thread has received one for long, and the other end has taken nothing:
+    /// two ends that send wait for each other.
+    fn check_movement(&self) -> Result<(), WaitError> {
+        let reader = lock(&self.reader);
+        let (sent, received) = (self.transport.sent(), reader.received());
+        let (is_full, waiting) = (reader.is_full(), reader.waiting());
+        drop(reader);
+        let mut still = lock(&self.still);
+        match *still {
+            Some((since, ..)) if *still == Some((since, sent, received)) => {
+                if since.elapsed() > STALLED && is_full {
+                    return Err(WaitError::Stalled(waiting));
+                }
+            }
+            _ => *still = Some((Instant::now(), sent, received)),
+        }
+        Ok(())
+    }
+
+    /// Gives the other end a lease of a slot.
+    fn give(&self, slot: &Arc<UsedSlot>) -> Result<u64, Error> {
+        let given = lock(&self.given).give(slot, self.quota);
+        given.or_else(|_| {
+            // The other end may have returned some since.
+            drop(self.read());
+            lock(&self.given).give(slot, self.quota)
         })
     }
 
-    fn flush(&self, timeout: Duration) -> Result<bool, Error> {
-        let mut end = None;
+    /// The slot is dropped without the lock.
+    fn take_back(&self, lease: u64) -> bool {
+        let slot = lock(&self.given).take_back(lease);
+        slot.is_some()
+    }
+
+    fn flush(&self, writer: &mut Writer) -> Result<bool, Error> {
+        writer.flush(&self.transport, &self.returns)
+    }
+
+    /// Writes, then tells of leases that ended meanwhile. Whether nothing is left.
+    fn write(&self, work: impl FnOnce(&mut Writer) -> Result<bool, Error>) -> Result<bool, Error> {
+        let written = lock(&self.writer).unless_over(work);
+        if written.is_err() {
+            // Nothing is told any more.
+            lock(&self.returns).clear();
+        }
+        self.tell();
+        written
+    }
+
+    /// Tells the other end of leases that ended, without waiting: from a drop, on any thread. A thread that writes tells of
+    /// them when it has written.
+    fn tell(&self) {
+        while !lock(&self.returns).is_empty() {
+            let mut writer = match self.writer.try_lock() {
+                Ok(writer) => writer,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            let written = writer.unless_over(|writer| self.flush(writer));
+            if !matches!(written, Ok(true)) {
+                return;
+            }
+        }
+    }
+
+    /// Ends a lease of the other end's memory.
+    fn end_lease(&self, lease: u64) {
+        let mut returns = lock(&self.returns);
+        if returns.len() < MOST_SLOTS {
+            returns.push(lease);
+            drop(returns);
+            return self.tell();
+        }
+        drop(returns);
+        // An honest maker has no more slots, and uses one again once it knows that its lease has ended.
+        let _ =
+            self.fault.set(broken(format!("{MOST_SLOTS} ends of leases that it does not read")));
+        self.transport.close();
+    }
+
+    /// Reads what has come.
+    fn read(&self) -> MutexGuard<'_, Reader> {
+        let mut reader = lock(&self.reader);
+        reader.read(&self.transport, &self.given);
+        reader
+    }
+
+    /// Waits until the socket can be read, or used for more events, or so long. What came is read before.
+    fn wait_for(&self, more: PollFlags, time: Duration) -> Result<(), Error> {
+        let mut events = more;
+        events.set(PollFlags::IN, self.read().is_open());
+        wait(&[(self.as_fd(), events)], time)
+    }
+
+    /// Waits until a message or the end has come, or the time is over. Whether it has.
+    pub(super) fn wait(&self, deadline: Deadline) -> Result<bool, Error> {
+        self.use_here()?;
         loop {
-            let mut writing = lock(&self.0.writing);
-            self.0.write_rest(&mut writing)?;
-            let is_done = writing.rest.is_empty();
-            drop(writing);
-            if is_done {
-                return Ok(true);
+            // What the socket did not take before. An error is found by reading.
+            let is_sent = self.write(|writer| self.flush(writer)).unwrap_or(true);
+            let is_ready = self.read().is_ready();
+            let left = deadline.left(RECHECK);
+            if is_ready || left.is_zero() {
+                return Ok(is_ready);
             }
-            let left = left(*end.get_or_insert_with(|| Instant::now().checked_add(timeout)));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Ok(false);
-            }
-            // The other end may wait for this one to read.
-            self.0.read_ready();
-            self.0.wait_for(true, left)?;
+            let events = if is_sent { PollFlags::empty() } else { PollFlags::OUT };
+            self.wait_for(events, left)?;
         }
     }
 
-    fn take(&self) -> Option<Result<Option<Message>, Error>> {
-        let mut reading = self.0.look();
-        if let Some((entries, memory, lease)) = reading.inbox.pop_front() {
-            let lease = Lease::new(memory, Arc::clone(&self.0), lease);
-            return Some(Ok(Some(Message::leased(entries, lease))));
+    /// The next message that has come, or the end of the stream, if there is one.
+    pub(super) fn take(self: &Arc<Self>) -> Option<Result<Option<Taken>, Error>> {
+        if let Err(error) = self.use_here() {
+            return Some(Err(error));
         }
-        reading.end.clone().map(|end| end.map(|()| None))
-    }
-
-    fn wait(&self, timeout: Duration) -> Result<bool, Error> {
-        let mut end = None;
-        loop {
-            let reading = self.0.look();
-            let is_ready = !reading.inbox.is_empty() || reading.end.is_some();
-            drop(reading);
-            if is_ready {
-                return Ok(true);
-            }
-            let left = left(*end.get_or_insert_with(|| Instant::now().checked_add(timeout)));
-            if left.is_some_and(|left| left.is_zero()) {
-                // From here on, a message makes the socket readable: an event loop waits for that.
-                self.0.rings.ask(Counter::Bytes);
-                let mut reading = lock(&self.0.reading);
-                self.0.read_all(&mut reading);
-                return Ok(!reading.inbox.is_empty() || reading.end.is_some());
-            }
-            self.0.wait_for(false, left)?;
+        let mut reader = lock(&self.reader);
+        if !reader.is_ready() {
+            reader.read(&self.transport, &self.given);
         }
+        let message = match (reader.take()?, self.fault.get()) {
+            (Ok(None), Some(fault)) => Err(fault.clone()),
+            (message, _) => message,
+        };
+        Some(message.map(|message| {
+            let Received { entries, texts, memory, lease, .. } = message?;
+            Some((entries, texts, Lease { memory, end: Arc::downgrade(self), number: lease }))
+        }))
     }
 
-    fn kept(&self) -> (usize, usize) {
-        self.0.read_ready();
-        let given = lock(&self.0.given);
-        (given.leases.len(), given.nbytes)
-    }
-
-    fn close(&self) {
-        let _ = shutdown(&self.0.socket, Shutdown::Both);
-    }
-}
-
-impl Inner {
-    pub(super) fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
-    /// What came, after a look at the socket if that is nothing.
-    fn look(&self) -> MutexGuard<'_, Reading> {
-        let mut reading = lock(&self.reading);
-        if reading.inbox.is_empty() {
-            self.read(&mut reading);
+    /// Reads what the other end has returned. Whether more may come.
+    pub(super) fn collect(&self) -> bool {
+        if !self.is_used_here() {
+            return false;
         }
-        reading
+        let reader = self.read();
+        let is_open = reader.is_open();
+        drop(reader);
+        // The returns of an end that is gone may be behind messages for which there is no room. All its leases have ended.
+        if !is_open && self.transport.is_hung_up() {
+            let slots = lock(&self.given).end();
+            drop(slots);
+        }
+        is_open
     }
 
-    /// Waits until something came, or can be written, or so long.
-    fn wait_for(&self, writes: bool, timeout: Option<Duration>) -> Result<(), Error> {
-        let rings = &self.rings;
-        let writes_ring = writes && rings.writes.load(Ordering::Relaxed);
-        let reads = self.is_reading();
-        let is_ready = || (reads && rings.has_bytes()) || (writes_ring && rings.has_room());
-        if rings.is_there() && soon(is_ready) {
+    /// How many leases the other end has.
+    pub(super) fn leases(&self) -> usize {
+        lock(&self.given).count().0
+    }
+
+    /// The slots that the other end has.
+    pub(super) fn sent_slots(&self) -> Vec<u32> {
+        if self.is_used_here() { lock(&self.given).slots().collect() } else { Vec::new() }
+    }
+
+    /// Fails if returns of leases are behind messages that wait to be received.
+    pub(super) fn check_inbox(&self) -> Result<(), Error> {
+        if !self.is_used_here() || self.leases() == 0 {
             return Ok(());
         }
-        let reads_ring = rings.reads.load(Ordering::Relaxed);
-        let mut events = PollFlags::empty();
-        events.set(PollFlags::IN, reads_ring || !writes || reads);
-        events.set(PollFlags::OUT, writes && !writes_ring);
-        // The inbox may be full, so that nothing is read that could wake this end.
-        let tick = writes_ring.then(|| timeout.unwrap_or(TICK).min(TICK));
-        rings.sleepers.fetch_add(1, Ordering::Relaxed);
-        rings.ask(Counter::Bytes);
-        if writes_ring {
-            rings.ask(Counter::Room);
+        let reader = lock(&self.reader);
+        if !reader.is_full() {
+            return Ok(());
         }
-        let waited = if is_ready() {
-            Ok(())
-        } else {
-            wait(&mut [PollFd::from_borrowed_fd(self.socket(), events)], tick.or(timeout))
-        };
-        rings.sleepers.fetch_sub(1, Ordering::Relaxed);
-        self.drain(&mut lock(&self.reading));
-        waited
+        let waiting = reader.waiting();
+        Err(refused(format!(
+            "expected messages to be received before more are loaned, found {waiting} waiting: this end reads \
+             which memory is free again when it has received them"
+        )))
     }
 
-    /// Asks the other end to make a sealed file of a lease: its descriptor, `Some(None)` where there is
-    /// none, `None` where no answer has come in this time.
-    pub(super) fn keep(
-        &self,
-        lease: u64,
-        answer: &OnceLock<Arc<Answer>>,
-        timeout: Duration,
-    ) -> Result<Option<Option<OwnedFd>>, Error> {
-        let end = Instant::now().checked_add(timeout);
-        let answer = answer.get_or_init(|| {
-            let answer = Arc::default();
-            lock(&self.reading).asked.insert(lease, Arc::downgrade(&answer));
-            self.tell(Kind::Keep, lease, None);
-            answer
-        });
-        loop {
-            let _ = self.write_rest(&mut lock(&self.writing));
-            self.read_ready();
-            let is_reading = self.is_reading();
-            if let Some(file) = answer.get() {
-                let file = file.as_ref().map(OwnedFd::try_clone).transpose();
-                return file.map(Some).map_err(|error| system("dup", error));
-            }
-            // The end, or an inbox that is full: the answer is behind it.
-            if !is_reading {
-                return Ok(Some(None));
-            }
-            let left = left(end).unwrap_or(TICK);
-            if left.is_zero() {
-                return Ok(None);
-            }
-            self.wait_for(false, Some(left.min(TICK)))?;
+    /// The leases of the other end, and the bytes of their slots.
+    pub(super) fn kept(&self) -> (usize, usize) {
+        // A lock of a process that was forked may be held for ever.
+        if !self.is_used_here() {
+            return (0, 0);
+        }
+        drop(self.read());
+        lock(&self.given).count()
+    }
+
+    /// Ends the stream, if this process uses this end. Otherwise another one may.
+    pub(super) fn close(&self) {
+        if self.is_used_here() {
+            self.transport.close();
         }
     }
 }
 
-impl Drop for Inner {
+impl AsFd for End {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.transport.as_fd()
+    }
+}
+
+impl Drop for End {
     fn drop(&mut self) {
         // The other end may still read.
         let given = self.given.get_mut().unwrap_or_else(PoisonError::into_inner);
-        given.leases.values().for_each(|(held, _)| held.retire());
+        drop(given.end());
+        // Copies of the descriptor, in children that were forked, do not keep the stream open.
+        self.close();
+    }
+}
+
+/// A message: its tensors, its metadata, and what keeps its memory.
+pub(super) type Taken = (Arc<[Entry]>, Texts, Lease);
+
+/// What keeps the memory of a message. The lease ends when the message and all its tensors are dropped.
+#[derive(Debug)]
+pub(super) struct Lease {
+    memory: Memory,
+    /// Dropping the end ends the stream, whatever messages there are.
+    end: Weak<End>,
+    number: u64,
+}
+
+impl Lease {
+    pub(super) fn tensor(self: &Arc<Self>, entry: &Entry) -> Result<Tensor, Error> {
+        let Entry { dtype, shape, offset, len, .. } = entry;
+        self.memory.tensor(Arc::clone(self), *dtype, shape, *offset, *len)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Memory::Slot(slot) = &self.memory else { return };
+        slot.end_lease();
+        // A child that is forked later has the message too, and ends no lease.
+        if let Some(end) = self.end.upgrade().filter(|end| end.is_used_here()) {
+            end.end_lease(self.number);
+        }
     }
 }
 
 /// Waits until one of the sockets can be read, or so long.
-pub(super) fn readable(sockets: &[BorrowedFd<'_>], timeout: Duration) -> Result<(), Error> {
-    let fds = sockets.iter().map(|&socket| PollFd::from_borrowed_fd(socket, PollFlags::IN));
-    wait(&mut fds.collect::<Vec<_>>(), Some(timeout))
+pub(super) fn readable(ends: &[&Arc<End>], time: Duration) -> Result<(), Error> {
+    let sockets: Vec<_> = ends.iter().map(|end| (end.as_fd(), PollFlags::IN)).collect();
+    wait(&sockets, time)
 }

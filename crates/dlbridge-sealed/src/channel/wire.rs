@@ -1,5 +1,8 @@
-//! The bytes of a channel: frames of a head, a description of tensors, and the values of small messages.
+//! The bytes of a channel: frames of a head, a description of tensors, metadata, and the values of small messages.
 //! Invariant: what is decoded fits the size that it is decoded for, whoever sent it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 use dlbridge::layout::contiguous_nbytes;
 use dlbridge::{DType, DescriptorError, Error, TypeCode};
@@ -8,17 +11,16 @@ use crate::{ALIGN, refused};
 
 /// The size of the head of a frame in bytes.
 pub(super) const HEAD: usize = 32;
-/// The most bytes of a description.
-pub(super) const LONGEST: usize = 128 << 10;
+/// Where the number of a lease is in it.
+const LEASE: usize = 24;
+/// The most bytes of a description, and of metadata.
+const LONGEST: usize = 128 << 10;
+/// The most tensors of a message. Those without elements need memory as well.
+const MOST_TENSORS: usize = 4096;
 /// The bytes of a tensor's description beside its name and its shape.
 const FIXED: usize = 17;
 /// The most bytes of values in a frame. Larger messages travel as a lease of a slot.
 pub(super) const INLINE: usize = 16 << 10;
-
-/// Where values begin in a slot: before them is room for the header of a sealed file, which the slot becomes if its
-/// message is kept.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) const START: usize = 4096;
 
 /// What a frame is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,27 +36,15 @@ pub(super) enum Kind {
     Return = 4,
     /// The sender has freed a slot.
     Forget = 5,
-    /// The receiver asks that the slot of a lease becomes a sealed file.
-    Keep = 6,
-    /// The answer: it is one, whose descriptor travels with the frame.
-    Kept = 7,
-    /// The answer: the receiver has to copy.
-    NotKept = 8,
-    /// A message with its values, of any size, between ends that send bytes.
-    Bytes = 9,
-    /// The sender has a ring, whose descriptor travels with the frame.
-    Ring = 10,
-    /// The sender has both rings: its next frame is in its own. After this one, the socket has descriptors, each beside a
-    /// byte, and bytes that wake its reader.
-    Switch = 11,
 }
 
 /// The head of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     pub(super) kind: Kind,
-    /// The sizes of the description and of the values that follow.
+    /// The sizes of the description, of the metadata and of the values that follow.
     pub(super) described: usize,
+    pub(super) texts: usize,
     pub(super) values: usize,
     pub(super) slot: u32,
     pub(super) lease: u64,
@@ -62,72 +52,104 @@ pub(super) struct Head {
 
 impl Head {
     pub(super) fn new(kind: Kind, slot: u32, lease: u64) -> Self {
-        Self { kind, described: 0, values: 0, slot, lease }
+        Self { kind, described: 0, texts: 0, values: 0, slot, lease }
     }
 
     pub(super) fn encode(self) -> [u8; HEAD] {
+        let numbers = [
+            self.kind as u32,
+            self.described as u32,
+            self.texts as u32,
+            self.values as u32,
+            self.slot,
+        ];
         let mut bytes = [0; HEAD];
-        bytes[..4].copy_from_slice(&(self.kind as u32).to_ne_bytes());
-        bytes[4..8].copy_from_slice(&(self.described as u32).to_ne_bytes());
-        // The size of any message does not fit: it has the place of a lease.
-        let (values, lease) = if self.kind == Kind::Bytes {
-            (0, self.values as u64)
-        } else {
-            (self.values as u32, self.lease)
-        };
-        bytes[8..12].copy_from_slice(&values.to_ne_bytes());
-        bytes[12..16].copy_from_slice(&self.slot.to_ne_bytes());
-        bytes[16..24].copy_from_slice(&lease.to_ne_bytes());
+        for (place, number) in bytes.chunks_exact_mut(size_of::<u32>()).zip(numbers) {
+            place.copy_from_slice(&number.to_ne_bytes());
+        }
+        bytes[LEASE..].copy_from_slice(&self.lease.to_ne_bytes());
         bytes
     }
 
-    /// Decodes the head of a frame for an end that sends bytes, or one that shares memory.
-    pub(super) fn decode(bytes: &[u8; HEAD], is_by_bytes: bool) -> Result<Self, Error> {
-        let number = |at: usize| {
-            u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-        };
-        let kinds = [
-            Kind::Inline,
-            Kind::Lease,
-            Kind::LeaseNew,
-            Kind::Return,
-            Kind::Forget,
-            Kind::Keep,
-            Kind::Kept,
-            Kind::NotKept,
-            Kind::Bytes,
-            Kind::Ring,
-            Kind::Switch,
-        ];
-        let find = |number| kinds.into_iter().find(|&kind| kind as u32 == number);
-        let kind = find(number(0)).ok_or_else(|| match find(number(0).swap_bytes()) {
-            Some(_) => {
-                broken("one of a machine of the other byte order, which is not supported".into())
+    fn decode(mut bytes: &[u8]) -> Result<Self, Error> {
+        let mut number = || take(&mut bytes).map_or(0, u32::from_ne_bytes);
+        let [kind, described, texts, values, slot, _] = std::array::from_fn(|_| number());
+        let kinds = [Kind::Inline, Kind::Lease, Kind::LeaseNew, Kind::Return, Kind::Forget];
+        let found = kinds.into_iter().find(|&known| known as u32 == kind);
+        let kind = found.ok_or_else(|| broken(format!("a frame of kind {kind}")))?;
+        let sizes = [(described, LONGEST), (texts, LONGEST), (values, INLINE)];
+        let [described, texts, values] = sizes.map(|(size, most)| {
+            let size = usize::try_from(size).unwrap_or(usize::MAX);
+            if size <= most {
+                Ok(size)
+            } else {
+                Err(broken(format!("{size} bytes of at most {most}")))
             }
-            None => broken(format!("a frame of kind {}", number(0))),
-        })?;
-        if (kind == Kind::Bytes) != is_by_bytes {
-            return Err(mixed(is_by_bytes));
-        }
-        let (described, values) = (number(4) as usize, number(8) as usize);
-        if described > LONGEST || values > INLINE {
-            return Err(broken(format!("a frame of {described} and {values} bytes")));
-        }
-        let mut lease = [0; 8];
-        lease.copy_from_slice(&bytes[16..24]);
-        let lease = u64::from_ne_bytes(lease);
-        if kind == Kind::Bytes {
-            let values = usize::try_from(lease).unwrap_or(usize::MAX);
-            return Ok(Self { kind, described, values, slot: 0, lease: 0 });
-        }
-        Ok(Self { kind, described, values, slot: number(12), lease })
+        });
+        let lease = take(&mut bytes).map_or(0, u64::from_ne_bytes);
+        Ok(Self { kind, described: described?, texts: texts?, values: values?, slot, lease })
     }
+}
 
-    /// The size of the whole frame.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(super) fn len(self) -> usize {
-        HEAD + self.described + self.values
+/// A frame that came whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame<'a> {
+    pub(super) head: Head,
+    pub(super) description: &'a [u8],
+    pub(super) texts: &'a [u8],
+    pub(super) values: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// The first frame of bytes, and the bytes after it; `None` if it is not whole.
+    pub(super) fn split(bytes: &'a [u8]) -> Result<Option<(Self, &'a [u8])>, Error> {
+        let Some((head, bytes)) = bytes.split_at_checked(HEAD) else { return Ok(None) };
+        let head = Head::decode(head)?;
+        let split = || {
+            let (description, bytes) = bytes.split_at_checked(head.described)?;
+            let (texts, bytes) = bytes.split_at_checked(head.texts)?;
+            let (values, bytes) = bytes.split_at_checked(head.values)?;
+            Some((Self { head, description, texts, values }, bytes))
+        };
+        Ok(split())
     }
+}
+
+/// Texts that travel with a message, by their keys.
+pub(super) type Texts = BTreeMap<String, String>;
+
+/// The bytes of texts.
+pub(super) fn encode_texts(texts: &Texts) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    for text in texts.iter().flat_map(|(key, value)| [key, value]) {
+        if bytes.len() + size_of::<u32>() + text.len() > LONGEST {
+            return Err(refused(format!(
+                "expected metadata of at most {LONGEST} bytes, found more"
+            )));
+        }
+        bytes.extend((text.len() as u32).to_ne_bytes());
+        bytes.extend(text.bytes());
+    }
+    Ok(bytes)
+}
+
+pub(super) fn decode_texts(mut bytes: &[u8]) -> Result<Texts, Error> {
+    let mut texts = Texts::new();
+    while !bytes.is_empty() {
+        let [key, value] = [text(&mut bytes)?, text(&mut bytes)?];
+        texts.insert(key, value);
+    }
+    Ok(texts)
+}
+
+/// The next text, after its length.
+fn text(bytes: &mut &[u8]) -> Result<String, Error> {
+    let length = take(bytes).map_or(usize::MAX, |length| u32::from_ne_bytes(length) as usize);
+    let split = bytes.split_at_checked(length);
+    let (text, rest) = split.ok_or_else(|| broken("a text that ends early".into()))?;
+    *bytes = rest;
+    let text = std::str::from_utf8(text).map_err(|_| broken("a text that is no UTF-8".into()))?;
+    Ok(text.to_owned())
 }
 
 /// A tensor of a message.
@@ -145,15 +167,25 @@ pub(super) struct Entry {
 pub(super) fn plan(
     declared: &[(&str, DType, &[i64])],
 ) -> Result<(Vec<Entry>, Vec<u8>, usize), Error> {
+    let found = declared.len();
+    if found > MOST_TENSORS {
+        return Err(refused(format!("expected at most {MOST_TENSORS} tensors, found {found}")));
+    }
     let mut names: Vec<&str> = declared.iter().map(|(name, ..)| *name).collect();
     names.sort_unstable();
     if let Some(twice) = names.windows(2).find(|two| two[0] == two[1]) {
         let name = twice[0];
         return Err(refused(format!("expected a name that is not used twice, found {name:?}")));
     }
-    let (mut entries, mut end) = (Vec::with_capacity(declared.len()), 0_usize);
     let size = |(name, _, shape): &(&str, DType, &[i64])| FIXED + name.len() + size_of_val(*shape);
-    let mut bytes = Vec::with_capacity(declared.iter().map(size).sum());
+    let found = declared.iter().map(size).fold(0, usize::saturating_add);
+    if found > LONGEST {
+        return Err(refused(format!(
+            "expected names and shapes of at most {LONGEST} bytes, found {found}"
+        )));
+    }
+    let (mut entries, mut end) = (Vec::with_capacity(declared.len()), 0_usize);
+    let mut bytes = Vec::with_capacity(found);
     for &(name, dtype, shape) in declared {
         let len = contiguous_nbytes(dtype, shape)?;
         let too_large = || Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" });
@@ -168,27 +200,27 @@ pub(super) fn plan(
         bytes.extend((offset as u64).to_ne_bytes());
         entries.push(Entry { name: name.into(), dtype, shape: shape.into(), offset, len });
     }
-    if bytes.len() > LONGEST {
-        let found = bytes.len();
-        return Err(refused(format!(
-            "expected names and shapes of at most {LONGEST} bytes, found {found}"
-        )));
-    }
     Ok((entries, bytes, end))
 }
 
-/// Reads a description of tensors in `size` bytes.
+/// Reads a description of tensors in `size` bytes, one after the other, as [`plan`] places them: together they are not
+/// larger than the message.
 pub(super) fn describe(mut bytes: &[u8], size: usize) -> Result<Vec<Entry>, Error> {
-    let mut entries = Vec::new();
+    let (mut entries, mut end) = (Vec::new(), 0);
     while !bytes.is_empty() {
-        let entry = entry(&mut bytes, size)?;
-        entries.push(entry.ok_or_else(|| broken("a description that ends early".into()))?);
+        let entry = entry(&mut bytes, end..size)?;
+        let entry = entry.ok_or_else(|| broken("a description that ends early".into()))?;
+        end = entry.offset + entry.len;
+        entries.push(entry);
+        if entries.len() > MOST_TENSORS {
+            return Err(broken(format!("a message of more than {MOST_TENSORS} tensors")));
+        }
     }
     Ok(entries)
 }
 
-/// The next tensor; `None` if the bytes end before it does.
-fn entry(bytes: &mut &[u8], size: usize) -> Result<Option<Entry>, Error> {
+/// The next tensor, in a range of the message; `None` if the bytes end before it does.
+fn entry(bytes: &mut &[u8], place: Range<usize>) -> Result<Option<Entry>, Error> {
     let mut parse = || {
         let length = u32::from_ne_bytes(take(bytes)?) as usize;
         let (name, rest) = bytes.split_at_checked(length)?;
@@ -205,8 +237,9 @@ fn entry(bytes: &mut &[u8], size: usize) -> Result<Option<Entry>, Error> {
     let name = std::str::from_utf8(name).map_err(|_| broken("a name that is no UTF-8".into()))?;
     let len = contiguous_nbytes(dtype, &shape)?;
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-    if offset % ALIGN != 0 || offset > size || len > size - offset {
-        return Err(broken(format!("a tensor of {len} bytes at {offset} in {size}")));
+    let Range { start, end } = place;
+    if offset % ALIGN != 0 || offset < start || offset > end || len > end - offset {
+        return Err(broken(format!("a tensor of {len} bytes at {offset} in {start}..{end}")));
     }
     Ok(Some(Entry { name: name.into(), dtype, shape, offset, len }))
 }
@@ -222,13 +255,6 @@ pub(super) fn too_large(limit: usize, found: usize) -> Error {
     refused(format!(
         "expected at most {limit} bytes, the limit of the pool, found {found}; make a larger pool"
     ))
-}
-
-/// The error for a peer of the other kind.
-pub(super) fn mixed(is_by_bytes: bool) -> Error {
-    let (here, there) = ("sends bytes", "shares memory");
-    let (here, there) = if is_by_bytes { (here, there) } else { (there, here) };
-    broken(format!("one of an end that {there}, while this one {here}: make both the same way"))
 }
 
 /// The error for a peer that does not keep to the protocol.

@@ -1,13 +1,12 @@
 //! Channels in one process: what travels, when memory is used again, and limits. Peers that break the
 //! protocol belong to `channel_hostile.rs`, other processes to `processes/`.
 
-use std::fs;
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
 use dlbridge::{Access, DType, Error, Tensor};
-use dlbridge_sealed::{Channel, Message, Opens, Pool, SealedTensors, open_handle};
+use dlbridge_sealed::{Channel, Pool, WaitError};
 
 const NO_TIME: Duration = Duration::ZERO;
 /// Too large to travel inline.
@@ -23,6 +22,50 @@ fn send(channel: &Channel, value: u8) {
     let mut loan = channel.loan(&[("x", DType::U8, &[SIZE])]).expect("memory");
     loan.tensor("x").expect("there").as_slice_mut::<u8>().expect("exclusive").fill(value);
     loan.send().expect("a reader");
+}
+
+/// Lets no call of this thread add the seal `FUTURE_WRITE`, as Linux before 5.1. Whether it was possible.
+#[cfg(all(target_endian = "little", target_pointer_width = "64"))]
+#[allow(unsafe_code, reason = "calls of the system")]
+fn forget_the_seal() -> bool {
+    let test = |at: u32, wanted: libc::c_int, or: u8, code: u32| {
+        [(0x20, 0, 0, at), (code as u16, 0, or, wanted as u32)]
+    };
+    let [fcntl, adds, seal] = [
+        test(0, libc::SYS_fcntl as libc::c_int, 5, 0x15),
+        test(24, libc::F_ADD_SEALS, 3, 0x15),
+        test(32, libc::F_SEAL_FUTURE_WRITE, 1, 0x45),
+    ];
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::EINVAL as u32;
+    let ends = [(0x06, 0, 0, refuse), (0x06, 0, 0, libc::SECCOMP_RET_ALLOW)];
+    let words = [fcntl, adds, seal, ends].concat();
+    let mut filter: Vec<_> =
+        words.into_iter().map(|(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k }).collect();
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: a setting of this thread.
+    let is_set = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    let (option, mode) = (libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER);
+    // SAFETY: a program that lives during the call, for this thread alone.
+    let is_filtered = unsafe { libc::prctl(option, mode, &raw const program) };
+    (is_set, is_filtered) == (0, 0)
+}
+
+#[cfg(all(target_endian = "little", target_pointer_width = "64"))]
+#[test]
+fn memory_that_a_reader_would_refuse_is_not_loaned() {
+    let loaned = thread::spawn(|| {
+        forget_the_seal().then(|| {
+            let (maker, _reader) = Channel::pair().expect("sockets");
+            maker.loan(&[("x", DType::U8, &[SIZE])]).map(drop)
+        })
+    });
+    match loaned.join().expect("no panic") {
+        Some(loaned) => {
+            let error = loaned.expect_err("no seal").to_string();
+            assert!(error.contains("expected Linux 5.1 or newer"), "{error}");
+        }
+        None => println!("skipped: no filter of system calls here"),
+    }
 }
 
 #[test]
@@ -51,6 +94,20 @@ fn every_size_type_and_shape_arrives_as_it_was_sent() {
     assert!(reader.receive().expect("the end").is_none());
 }
 
+/// Each pool counts its slots, and the other end knows them by number.
+#[test]
+fn a_message_of_another_pool_is_refused() {
+    let (maker, _reader) = Channel::pair().expect("sockets");
+    let (other, reader) = Channel::pair().expect("sockets");
+    for size in [1, SIZE] {
+        let loan = maker.loan(&[("x", DType::U8, &[size])]).expect("memory");
+        let refused = other.send(&loan.ready().expect("filled")).expect_err("another pool");
+        assert!(refused.to_string().contains("found one of another"), "{refused}");
+    }
+    send(&other, 7);
+    assert!(reader.receive().expect("a frame").is_some());
+}
+
 #[test]
 fn memory_is_used_again_once_all_tensors_of_a_message_are_dropped() {
     let pool = Pool::new(1 << 20);
@@ -77,7 +134,7 @@ fn a_loan_waits_while_readers_have_all_memory() {
     let (maker, reader) = pair_with(&pool, usize::MAX);
     send(&maker, 1);
     let tensors: [(&str, DType, &[i64]); 1] = [("x", DType::U8, &[SIZE])];
-    assert!(maker.loan_timeout(&tensors, NO_TIME).expect("no error").is_none());
+    assert_eq!(maker.loan_timeout(&tensors, NO_TIME).map(drop), Err(WaitError::Timeout));
     let message = reader.receive().expect("a frame").expect("a message");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| send(&maker, 2));
@@ -105,9 +162,8 @@ fn one_message_goes_to_several_readers() {
         let messages: Vec<_> = ends.iter().map(receive).collect();
         for message in messages {
             // The slot is free when the last one has returned it.
-            let mut more =
-                pool.loan_timeout(&[("x", DType::U8, &[SIZE])], NO_TIME).expect("no error");
-            assert!(more.take().is_none());
+            let more = pool.loan_timeout(&[("x", DType::U8, &[SIZE])], NO_TIME);
+            assert_eq!(more.map(drop), Err(WaitError::Timeout));
             let x = message.to_owned("x").expect("x");
             assert!(x.as_slice::<u8>().expect("bytes").iter().all(|&byte| byte == value));
         }
@@ -147,18 +203,6 @@ fn what_a_reader_has_returned_counts_for_no_quota() {
         drop((spare, reader.receive().expect("a frame").expect("a message")));
     }
     assert!(pool.nbytes() < 4 * SIZE as usize);
-}
-
-#[test]
-fn a_maker_of_small_messages_answers_who_keeps_a_large_one() {
-    let (maker, reader) = Channel::pair().expect("sockets");
-    send(&maker, 1);
-    let message = reader.receive().expect("a frame").expect("a message");
-    assert!(message.keep(NO_TIME).expect("no error").is_none());
-    for _ in 0..20 {
-        maker.send_copy(&[("y", &Tensor::from(vec![1_i64]))]).expect("a reader");
-    }
-    assert!(message.keep(NO_TIME).expect("no error").is_some());
 }
 
 #[test]
@@ -248,87 +292,46 @@ fn a_private_mapping_has_the_values_of_the_message_after_a_write() {
     }
 }
 
-/// Keeps a message while another thread looks at its maker.
-fn keep(maker: &Channel, message: &Message) -> SealedTensors {
-    assert!(message.keep(NO_TIME).expect("no error").is_none());
-    thread::scope(|scope| {
-        scope.spawn(|| maker.kept());
-        message.keep(Duration::MAX).expect("no error").expect("an answer")
-    })
+#[test]
+fn a_message_is_sealed_by_one_copy() {
+    let (maker, reader) = Channel::pair().expect("sockets");
+    let (x, y) = (Tensor::from(vec![7_u8; SIZE as usize]), Tensor::from(vec![1_i64, 2, 3]));
+    for tensors in [&[("y", &y), ("x", &x)][..], &[("y", &y)]] {
+        maker.send_copy(tensors).expect("a reader");
+        let sealed = reader.receive().expect("a frame").expect("a message").seal();
+        let sealed = sealed.expect("memory");
+        // The memory is free again, and the values stay.
+        assert_eq!(maker.kept(), (0, 0));
+        send(&maker, 8);
+        assert!(reader.receive().expect("a frame").is_some());
+        assert!(sealed.names().eq(tensors.iter().map(|(name, _)| *name)));
+        let kept = sealed.tensor("y").expect("y");
+        assert_eq!((kept.access(), kept.as_slice::<i64>()), (Access::Frozen, y.as_slice()));
+    }
 }
 
 #[test]
-fn a_message_is_kept_as_sealed_tensors_over_the_same_memory() {
-    let pool = Pool::new(1 << 20);
-    let (maker, reader) = pair_with(&pool, usize::MAX);
-    let x = Tensor::from(vec![7_u8; SIZE as usize]);
-    let y = Tensor::from(vec![1_i64, 2, 3]);
-    maker.send_copy(&[("y", &y), ("x", &x)]).expect("a reader");
-    let message = reader.receive().expect("a frame").expect("a message");
-    let file = |tensor: &Tensor| file_at(tensor.data_ptr().addr());
-    let before = file(&message.tensor("x").expect("x"));
-    let sealed = keep(&maker, &message);
-    assert_eq!(sealed.names().collect::<Vec<_>>(), ["y", "x"]);
-    let kept = sealed.tensor("x").expect("x");
-    assert_eq!((kept.access(), kept.as_slice::<u8>()), (Access::Frozen, x.as_slice()));
-    if is_linux_6_7() {
-        assert_eq!(file(&kept), before);
+fn texts_travel_beside_the_tensors_of_a_message() {
+    let (maker, reader) = Channel::pair().expect("sockets");
+    for size in [1, SIZE] {
+        for texts in [vec![], vec![("id", "7")], vec![("", ""), ("ключ", "\0"), ("id", "8")]] {
+            let mut loan = maker.loan(&[("x", DType::U8, &[size])]).expect("memory");
+            texts.iter().for_each(|&(key, value)| loan.metadata(key, value));
+            loan.send().expect("a reader");
+            let message = reader.receive().expect("a frame").expect("a message");
+            let found = message.metadata().iter().map(|(key, value)| (&**key, &**value));
+            let mut wanted = texts;
+            wanted.sort_unstable();
+            assert_eq!(found.collect::<Vec<_>>(), wanted);
+        }
     }
-    // The memory has left the pool, and its values stay when the message is gone.
-    drop(message);
-    assert_eq!((maker.kept(), pool.nbytes()), ((0, 0), 0));
-    send(&maker, 8);
-    let next = reader.receive().expect("a frame").expect("a message");
-    assert_eq!(next.to_owned("x").expect("x").as_slice::<u8>().expect("bytes")[0], 8);
-    assert_eq!(kept.as_slice::<u8>(), x.as_slice());
-    // Any reader of the file opens it.
-    let handle = sealed.handle(Opens::Many).expect("a server");
-    let opened = open_handle(&handle).expect("a sealed file");
-    assert_eq!(opened.tensor("y").expect("y").as_slice::<i64>(), Ok(&[1, 2, 3][..]));
-}
-
-#[test]
-fn a_message_that_cannot_be_kept_is_copied() {
-    let pool = Pool::new(1 << 20);
-    let (maker, reader) = pair_with(&pool, usize::MAX);
-    // Inline, and of more names than there is room for.
-    let names: Vec<String> = (0..200).map(|i| format!("x{i}")).collect();
-    let x = Tensor::from(vec![7_u8; 1000]);
-    let many: Vec<(&str, &Tensor)> = names.iter().map(|name| (&name[..], &x)).collect();
-    maker.send_copy(&[("x0", &x)]).expect("a reader");
-    maker.send_copy(&many).expect("a reader");
-    send(&maker, 7);
-    for _ in 0..2 {
-        let message = reader.receive().expect("a frame").expect("a message");
-        let sealed = if message.names().len() == 1 {
-            message.keep(NO_TIME).expect("no error").expect("inline")
-        } else {
-            keep(&maker, &message)
-        };
-        assert_eq!(sealed.tensor("x0").expect("x0").as_slice::<u8>(), x.as_slice());
+    // As much as fits, and one more.
+    for (size, is_sent) in [((128 << 10) - 9, true), ((128 << 10) - 8, false)] {
+        let mut loan = maker.loan(&[]).expect("memory");
+        loan.metadata("k", "x".repeat(size));
+        let sent = loan.send();
+        assert_eq!(sent.is_ok(), is_sent, "{sent:?}");
     }
-    // The maker is gone.
     let message = reader.receive().expect("a frame").expect("a message");
-    drop(maker);
-    let sealed = message.keep(Duration::MAX).expect("no error").expect("the end");
-    assert_eq!(sealed.tensor("x").expect("x").as_slice::<u8>(), Ok(&[7; SIZE as usize][..]));
-}
-
-/// The number of the file that is mapped at an address.
-fn file_at(address: usize) -> String {
-    let maps = fs::read_to_string("/proc/self/maps").expect("procfs");
-    let is_there = |line: &&str| {
-        let (start, rest) = line.split_once('-').expect("a range");
-        let (end, _) = rest.split_once(' ').expect("a range");
-        let [start, end] = [start, end].map(|text| usize::from_str_radix(text, 16).expect("hex"));
-        (start..end).contains(&address)
-    };
-    let line = maps.lines().find(is_there).expect("a mapping");
-    line.split_whitespace().nth(4).expect("a number").to_owned()
-}
-
-fn is_linux_6_7() -> bool {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("procfs");
-    let mut numbers = release.split(['.', '-']).map_while(|word| word.parse::<u32>().ok());
-    (numbers.next(), numbers.next()) >= (Some(6), Some(7))
+    assert_eq!(message.metadata()["k"].len(), (128 << 10) - 9);
 }

@@ -1,13 +1,15 @@
 //! Sealed tensors in one process: what they hold, and in which order they are made.
 //! Files to reject belong to `hostile.rs`, other processes to `processes/`.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use dlbridge::safetensors_0_8::save;
 use dlbridge::{Access, DType, DescriptorError, Error, Tensor};
-use dlbridge_sealed::{Builder, Opens, SealedTensors, open_handle, seal};
+use dlbridge_sealed::{Builder, Opens, SealedTensors, open_handle, seal, seal_file};
 use dlbridge_testing::conformance::{self, Expected};
 use rustix::fs::{SealFlags, fcntl_get_seals};
 use safetensors::Dtype;
@@ -186,11 +188,8 @@ fn a_copy_has_the_type_and_shape_that_were_declared() {
 #[cfg_attr(target_pointer_width = "32", ignore = "its sizes are of 64 bits")]
 fn names_and_sizes_that_no_file_can_have_are_refused() {
     let refused = |builder: Builder| builder.allocate().map(drop).expect_err("refused");
-    for name in ["__metadata__", "__pad_0"] {
-        refused(Builder::new().tensor(name, DType::U8, &[1]));
-    }
+    refused(Builder::new().tensor("__metadata__", DType::U8, &[1]));
     refused(Builder::new().tensor("x", DType::U8, &[1]).tensor("x", DType::U8, &[1]));
-    refused(Builder::new().metadata("dlbridge:x", "int4 3"));
     refused(Builder::new().metadata("long", "x".repeat(17 << 20)));
     assert_eq!(
         refused(Builder::new().tensor("x", DType::U8, &[-1])),
@@ -203,6 +202,50 @@ fn names_and_sizes_that_no_file_can_have_are_refused() {
     let memory = refused(Builder::new().tensor("x", DType::U8, &[1 << 50]));
     assert!(matches!(memory, Error::OutOfMemory { .. }), "{memory}");
     assert!(Builder::new().tensor("x", DType::U8, &[1; 65]).allocate().is_err());
+}
+
+#[test]
+fn names_and_keys_like_those_of_a_sealed_file_are_kept() {
+    let names = ["__pad_0", "__pad_1", "x", "__pad_"];
+    let keys = ["dlbridge:x", "dlbridge-metadata:dlbridge:x", "dlbridge-metadata:", "y"];
+    let builder =
+        Builder::new().tensor(names[0], DType::U8, &[1]).tensor(names[1], DType::F64, &[2]);
+    let builder =
+        builder.tensor(names[2], DType::FLOAT8_E4M3, &[3]).tensor(names[3], DType::U8, &[0]);
+    let builder = keys.iter().fold(builder, |builder, key| builder.metadata(*key, "int4 3"));
+    let sealed = builder.allocate().and_then(|mut filling| filling.seal()).expect("a seal");
+    let again = SealedTensors::try_from(OwnedFd::from(sealed)).expect("sealed by us");
+    assert_eq!(again.names().collect::<Vec<_>>(), names);
+    assert_eq!(again.tensor("__pad_1").expect("there").dtype(), DType::F64);
+    assert!(again.metadata().keys().eq([
+        "dlbridge-metadata:",
+        "dlbridge-metadata:dlbridge:x",
+        "dlbridge:x",
+        "y"
+    ]));
+}
+
+#[cfg(target_endian = "little")] // On other machines, a file of wide elements is refused.
+#[test]
+fn a_file_on_disk_is_sealed() {
+    let path =
+        std::env::temp_dir().join(format!("dlbridge-{}-sealed.safetensors", std::process::id()));
+    let (x, y) = (Tensor::from(vec![1_u8, 2, 3]), Tensor::from(vec![0.5_f64]));
+    let tensors = [("__pad_7", &x), ("y", &y)];
+    let texts = BTreeMap::from([("dlbridge:y".to_owned(), "a text".to_owned())]);
+    save(&path, tensors, &texts, false).expect("saved");
+    let sealed = seal_file(&path).expect("a file");
+    // A change of the file reaches no sealed tensor.
+    std::fs::write(&path, "").expect("shorter");
+    let reads = |name| sealed.tensor(name).expect("there");
+    assert_eq!(
+        (reads("__pad_7").as_slice(), reads("y").as_slice()),
+        (Ok(&[1_u8, 2, 3][..]), Ok(&[0.5][..]))
+    );
+    assert_eq!(sealed.metadata(), &texts);
+    let error = seal_file(&path).expect_err("no header").to_string();
+    assert!(error.contains("expected a header with its size, found 0 bytes"), "{error}");
+    std::fs::remove_file(&path).expect("there");
 }
 
 #[cfg(target_endian = "little")] // On other machines, the file has the bytes of `y` as uint8.

@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::{Duration, Instant};
 
 use dlbridge::Tensor;
-use dlbridge_sealed::{Opens, SealedTensors, open_handle};
+use dlbridge_sealed::{Opening, Opens, SealedTensors, WaitError, open_handle};
 
 /// Where a handle has the name of its maker's socket, and where its secret.
 const NAME: usize = 52;
@@ -56,4 +56,42 @@ fn a_client_gets_nothing_for_anything_but_a_secret() {
         assert!(!matches!(client.read(&mut [0]), Ok(1)));
     }
     assert!(open_handle(&handle).is_ok());
+}
+
+#[test]
+fn a_maker_that_is_silent_is_waited_for_as_long_as_told() {
+    let sealed = sealed();
+    let mut handle = sealed.handle(Opens::Many).expect("a server");
+    // A process that listens and does not answer, then one whose queue is full.
+    handle[NAME..SECRET].copy_from_slice(&[7; 16]);
+    let name = [b"dlbridge-", &handle[NAME..SECRET]].concat();
+    let address = SocketAddr::from_abstract_name(name).expect("a name");
+    let _listener = std::os::unix::net::UnixListener::bind_addr(&address).expect("a name");
+    let wait = || {
+        let mut opening = Opening::new(&handle).expect("a handle");
+        let start = Instant::now();
+        for _ in 0..2 {
+            let opened = opening.wait(Duration::from_millis(50)).map(drop);
+            assert_eq!(opened, Err(WaitError::Timeout));
+        }
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        opening
+    };
+    let full: Vec<_> = (0..5000).map_while(|_| connect_now(&address)).collect();
+    wait();
+    drop(full);
+    let start = Instant::now();
+    let error = open_handle(&handle).map(drop).expect_err("silence").to_string();
+    assert!(error.contains("found none in 10 s"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+/// A connection, unless the queue of the listener is full.
+fn connect_now(address: &SocketAddr) -> Option<rustix::fd::OwnedFd> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let socket = socket.expect("a socket");
+    let address = SocketAddrUnix::new_abstract_name(address.as_abstract_name()?).expect("a name");
+    rustix::net::connect(&socket, &address).is_ok().then_some(socket)
 }

@@ -3,14 +3,12 @@
 
 #[cfg(target_os = "linux")]
 mod attacks;
-mod bytes;
-mod bytes_hostile;
 #[cfg(target_os = "linux")]
 mod channel;
 #[cfg(target_os = "linux")]
-mod channel_hostile;
+mod channel_ends;
 #[cfg(target_os = "linux")]
-mod channel_ring;
+mod channel_hostile;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod elsewhere;
 #[cfg(target_os = "linux")]

@@ -6,13 +6,11 @@ use std::time::{Duration, Instant};
 
 use dlbridge::DType;
 use dlbridge_sealed::{Channel, Pool};
-use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::other::{Other, alone};
 
 const MAKER: [&str; 4] = ["loaned", "taken", "filled", "sent"];
 const READER: [&str; 4] = ["waiting", "received", "read", "dropped"];
-const KEEPER: [&str; 3] = ["received", "kept", "dropped"];
 const SIZE: i64 = 4 << 20;
 /// How long a test waits for what a mistake would keep for ever.
 const LONG: Duration = Duration::from_secs(20);
@@ -32,14 +30,8 @@ fn send(channel: &Channel, step: &dyn Fn(&str)) {
     step("sent");
 }
 
-/// An end that shares memory, or sends bytes.
-fn end(socket: &UnixStream, by_bytes: bool) -> Channel {
-    let socket = socket.try_clone().expect("a socket");
-    if by_bytes { Channel::by_bytes(socket, &Pool::default()) } else { Channel::new(socket) }
-}
-
-pub(crate) fn make(socket: &UnixStream, by_bytes: bool, step: &dyn Fn(&str)) {
-    send(&end(socket, by_bytes), step);
+pub(crate) fn make(socket: &UnixStream, step: &dyn Fn(&str)) {
+    send(&Channel::new(socket.try_clone().expect("a socket")), step);
 }
 
 pub(crate) fn read(socket: &UnixStream, step: &dyn Fn(&str)) {
@@ -54,26 +46,12 @@ pub(crate) fn read(socket: &UnixStream, step: &dyn Fn(&str)) {
     step("dropped");
 }
 
-/// Keeps a message as a sealed file.
-pub(crate) fn keep(socket: &UnixStream, step: &dyn Fn(&str)) {
-    let channel = Channel::new(socket.try_clone().expect("a socket"));
-    let message = channel.receive().expect("a frame").expect("a message");
-    step("received");
-    let sealed = message.keep(Duration::MAX).expect("memory").expect("an answer");
-    step("kept");
-    drop(message);
-    let x = sealed.tensor("x").expect("there");
-    assert_eq!(x.as_slice::<u8>().expect("frozen")[0], 7);
-    step("dropped");
-}
-
 #[test]
 fn a_maker_that_is_killed_ends_the_stream_after_its_messages() {
     let _alone = alone();
-    for (step, by_bytes) in MAKER.into_iter().flat_map(|step| [(step, false), (step, true)]) {
-        let role = if by_bytes { "bytes_maker" } else { "channel_maker" };
-        let mut other = Other::start(role, step);
-        let channel = end(&other.socket, by_bytes);
+    for step in MAKER {
+        let mut other = Other::start("channel_maker", step);
+        let channel = Channel::new(other.socket.try_clone().expect("a socket"));
         let message = if step == "sent" {
             Some(channel.receive().expect("a frame"))
         } else {
@@ -85,7 +63,7 @@ fn a_maker_that_is_killed_ends_the_stream_after_its_messages() {
         assert!(matches!(channel.receive(), Err(_) | Ok(None)), "{step}");
         let Some(message) = message else { continue };
         let message = message.expect("a message");
-        let kept = message.keep(LONG).expect("memory").expect("a copy");
+        let kept = message.seal().expect("memory");
         assert_eq!(kept.tensor("x").expect("there").as_slice::<u8>().expect("frozen")[0], 7);
         let tensor = message.tensor("x").expect("there");
         drop((channel, message));
@@ -128,7 +106,7 @@ fn a_reader_of_three_that_is_killed_leaves_the_memory_to_the_others() {
             let socket = other.socket.try_clone().expect("a socket");
             Channel::with_pool(socket, &pool, usize::MAX, false)
         });
-        let mut loan = pool.loan_timeout(&x, LONG).expect("memory").expect("in time");
+        let mut loan = pool.loan_timeout(&x, LONG).expect("memory in time");
         loan.tensor("x").expect("there").as_slice_mut::<u8>().expect("exclusive").fill(7);
         let ready = loan.ready().expect("no tensor is alive");
         channels.iter().for_each(|channel| channel.send(&ready).expect("a reader"));
@@ -136,58 +114,51 @@ fn a_reader_of_three_that_is_killed_leaves_the_memory_to_the_others() {
         others[0].wait();
         others[0].child.kill().expect("a process");
         // The others read on, and the memory is there once they have.
-        let loan = pool.loan_timeout(&x, LONG).expect("memory").expect("in time");
+        let loan = pool.loan_timeout(&x, LONG).expect("memory in time");
         assert!(channels.iter().all(|channel| channel.kept() == (0, 0)), "{step}");
         drop(loan);
     }
 }
 
+/// Sends so many messages, reads none, and stops.
+pub(crate) fn stuff(socket: &UnixStream, step: &dyn Fn(&str)) {
+    let channel = Channel::new(socket.try_clone().expect("a socket"));
+    let x = dlbridge::Tensor::from(vec![7_u8; 100]);
+    (0..400).for_each(|_| channel.send_copy(&[("x", &x)]).expect("a reader"));
+    step("stuffed");
+}
+
 #[test]
-fn a_reader_that_is_killed_while_it_keeps_a_message_takes_nothing_with_it() {
+fn sending_to_a_process_that_is_killed_ends_while_its_messages_wait() {
     let _alone = alone();
-    let pool = Pool::new(SIZE as usize + (1 << 20));
-    for step in KEEPER {
-        let other = Other::start("keeper", step);
-        let socket = other.socket.try_clone().expect("a socket");
-        let channel = Channel::with_pool(socket, &pool, usize::MAX, false);
-        send(&channel, &|_| {});
-        // The byte of the step would be a frame that has not ended.
-        let end = Instant::now() + LONG;
-        let maps = format!("/proc/{}/maps", other.child.id());
-        let files = format!("/proc/{}/fd", other.child.id());
-        let is_there = || match step {
-            "received" => fs::read_to_string(&maps).expect("procfs").contains("memfd:dlbridge"),
-            // The maker answers while it looks.
-            "kept" => channel.kept().0 == 1 && links(&files).contains("memfd:dlbridge"),
-            _ => channel.kept().0 == 0,
-        };
-        while !is_there() {
-            assert!(Instant::now() < end, "{step}");
-        }
-        other.kill();
-        let loan = pool.loan_timeout(&[("x", DType::U8, &[SIZE])], LONG).expect("memory");
-        assert!(loan.is_some(), "{step}");
-        assert_eq!(channel.kept(), (0, 0), "{step}");
+    let other = Other::start("stuffer", "stuffed");
+    let channel = Channel::new(other.socket.try_clone().expect("a socket"));
+    // As many as an inbox holds are read, and leave room for the others in the socket.
+    let end = Instant::now() + LONG;
+    while !channel.wait(Duration::from_millis(10)).expect("open") || !is_sleeping(other.child.id())
+    {
+        let _ = channel.kept();
+        assert!(Instant::now() < end);
     }
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        other.kill();
+    });
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let x = dlbridge::Tensor::from(vec![7_u8; 10_000]);
+        let error = (0..10_000).find_map(|_| channel.send_copy(&[("x", &x)]).err());
+        sender.send(error.map(|error| error.to_string()))
+    });
+    let error = receiver.recv_timeout(LONG).expect("a call that ends").expect("an error");
+    assert!(error.contains("closed"), "{error}");
+    killer.join().expect("a kill");
 }
 
-/// What the descriptors of a process are.
-fn links(folder: &str) -> String {
-    let paths = fs::read_dir(folder).expect("procfs");
-    let paths = paths.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-    paths.map(|path| path.to_string_lossy().into_owned()).collect()
-}
-
-#[test]
-fn a_maker_of_bytes_that_is_killed_amid_a_message_ends_the_stream() {
-    let _alone = alone();
-    let other = Other::start("bytes_maker", "sent");
-    let channel = end(&other.socket, true);
-    // The rest waits until the socket is read.
-    poll(&mut [PollFd::new(&channel, PollFlags::IN)], None).expect("the start of a message");
-    other.kill();
-    let error = channel.receive().map(drop).expect_err("half a message").to_string();
-    assert!(error.contains("a frame that ends early"), "{error}");
+/// Whether a process waits for an event.
+fn is_sleeping(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/stat")).expect("procfs");
+    status.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('S'))
 }
 
 #[test]

@@ -24,11 +24,11 @@ use super::Expected;
 /// If it does not conform, saying where.
 #[track_caller]
 pub fn borrowed<T: Element + PartialEq + Debug>(tensor: &TensorRef<'_>, expected: &Expected<T>) {
-    assert!(tensor.is_read_only(), "borrowed: what is borrowed immutably is read-only");
-    expected.check(tensor, Access::Frozen, "borrowed");
+    assert_eq!(tensor.access(), Access::Frozen, "borrowed: access class");
+    expected.check(tensor, "borrowed");
     tensor.with_raw(|descriptor| {
         // SAFETY: alive until this closure ends (R2).
         let again = unsafe { TensorRef::from_raw(descriptor) }.expect("a valid descriptor");
-        expected.check(&again, Access::Shared, "borrowed, as a C function sees it");
+        expected.check(&again, "borrowed, as a C function sees it");
     });
 }

@@ -114,15 +114,21 @@ impl<T: Element + PartialEq + Debug> Expected<T> {
         }
     }
 
-    /// Checks what a tensor says of itself, and its elements.
+    /// Checks what a tensor says of itself, its class, and its elements.
     #[track_caller]
-    pub(super) fn check(&self, tensor: &TensorRef<'_>, access: Access, when: &str) {
+    pub(super) fn check_tensor(&self, tensor: &Tensor, access: Access, when: &str) {
+        assert_eq!(tensor.access(), access, "{when}: access class");
+        self.check(&tensor.as_tensor_ref(), when);
+    }
+
+    /// Checks what a borrowed tensor says of itself, and its elements.
+    #[track_caller]
+    pub(super) fn check(&self, tensor: &TensorRef<'_>, when: &str) {
         assert_eq!(tensor.dtype(), T::DTYPE, "{when}: dtype");
         assert_eq!(tensor.shape(), self.shape, "{when}: shape");
         assert_eq!(tensor.rank(), self.shape.len(), "{when}: rank");
         assert_eq!(tensor.device(), self.device, "{when}: device");
         assert_eq!(tensor.byte_offset(), 0, "{when}: byte offset left over");
-        assert_eq!(tensor.access(), access, "{when}: access class");
         assert_eq!(tensor.is_empty(), self.is_empty(), "{when}: is_empty");
         let len: i64 = self.shape.iter().product();
         assert_eq!(tensor.len() as i64, len, "{when}: len");

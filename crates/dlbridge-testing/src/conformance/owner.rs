@@ -65,10 +65,10 @@ where
 }
 
 fn made<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Expected<T>) {
-    expected.check(&tensor.as_tensor_ref(), expected.access, "made");
+    expected.check_tensor(&tensor, expected.access, "made");
     check_read_only(&tensor, expected, "made");
     let moved = Box::new(tensor);
-    expected.check(&moved.as_tensor_ref(), expected.access, "moved");
+    expected.check_tensor(&moved, expected.access, "moved");
 }
 
 fn written<T: Element + PartialEq + Debug>(mut tensor: Tensor, expected: &Expected<T>) {
@@ -141,7 +141,7 @@ fn check_descriptor<T: Element + PartialEq + Debug>(
     assert!(rank == 0 || !descriptor.strides.is_null(), "descriptor: strides are explicit");
     // SAFETY: the descriptor is alive and was made a moment ago (R2).
     let again = unsafe { TensorRef::from_raw(descriptor) }.expect("descriptor: accepted");
-    expected.check(&again, Access::Shared, "descriptor");
+    expected.check(&again, "descriptor");
 }
 
 fn deleted_elsewhere<T: Element>(tensor: Tensor, _: &Expected<T>) {
@@ -165,7 +165,7 @@ fn there_and_back<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Exp
     let managed = tensor.into_raw();
     // SAFETY: exported here, to no other consumer (R3).
     let tensor = unsafe { Tensor::from_raw(managed) }.expect("our own export is valid");
-    expected.check(&tensor.as_tensor_ref(), Access::Shared, "there and back");
+    expected.check_tensor(&tensor, Access::Shared, "there and back");
     assert_eq!(tensor.is_read_only(), read_only, "there and back: read-only");
     assert_eq!(tensor.into_raw(), managed, "there and back twice: the same descriptor");
     // SAFETY: as above.
@@ -179,7 +179,7 @@ fn there_and_back<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Exp
     };
     // SAFETY: as above.
     let tensor = unsafe { Tensor::from_raw(legacy) }.expect("valid in either ABI");
-    expected.check(&tensor.as_tensor_ref(), Access::Shared, "there and back, in both ABIs");
+    expected.check_tensor(&tensor, Access::Shared, "there and back, in both ABIs");
 }
 
 fn frozen<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Expected<T>) {
@@ -190,12 +190,12 @@ fn frozen<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Expected<T>
         Access::Shared => Access::Shared,
         Access::Exclusive | Access::Frozen => Access::Frozen,
     };
-    expected.check(&first.as_tensor_ref(), access, "shared");
+    expected.check_tensor(&first, access, "shared");
     assert!(first.is_read_only(), "shared: read-only");
     drop(tensor);
     drop(first);
     expected.expect_releases(0, "shared: one share is left");
-    expected.check(&second.as_tensor_ref(), access, "shared: the last");
+    expected.check_tensor(&second, access, "shared: the last");
 }
 
 fn made_shared<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Expected<T>) {
@@ -204,6 +204,6 @@ fn made_shared<T: Element + PartialEq + Debug>(tensor: Tensor, expected: &Expect
         Access::Exclusive => Access::Shared,
         access => access,
     };
-    expected.check(&tensor.as_tensor_ref(), access, "made shared");
+    expected.check_tensor(&tensor, access, "made shared");
     assert!(tensor.view_mut::<T>().is_err(), "made shared: no safe writing");
 }

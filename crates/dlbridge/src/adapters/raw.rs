@@ -5,10 +5,11 @@
 
 /// Implements [`Strided`] for an owner that dereferences to an array.
 macro_rules! owner_of_array {
-    ([$($generics:tt)*] $owner:ty => $array:ty) => {
+    ([$($generics:tt)*] $owner:ty => $array:ty $(, $owns:expr)?) => {
         // SAFETY: the owner has the array in the same place until it is used again (R10).
         unsafe impl<$($generics)*> Strided for $owner {
             type Elem = <$array as Strided>::Elem;
+            $(const OWNS: crate::raw::handle::header::Owns = $owns;)?
 
             #[inline]
             fn axes(&self) -> usize {
@@ -30,8 +31,8 @@ macro_rules! owner_of_array {
 
 /// Also implements [`StridedMut`], for the unique owner of an array.
 macro_rules! owner_of_array_mut {
-    ([$($generics:tt)*] $owner:ty => $array:ty) => {
-        owner_of_array!([$($generics)*] $owner => $array);
+    ([$($generics:tt)*] $owner:ty => $array:ty $(, $owns:expr)?) => {
+        owner_of_array!([$($generics)*] $owner => $array $(, $owns)?);
 
         // SAFETY: a unique borrow of the owner is one of the array (R10).
         unsafe impl<$($generics)*> StridedMut for $owner {
@@ -47,6 +48,7 @@ use super::describable;
 use crate::layout::{Lists, OwnedLayout};
 use crate::raw::borrowed::Borrowed;
 use crate::raw::checked::Memory;
+use crate::raw::handle::header::Owns;
 use crate::raw::{Checked, Handle, Plain};
 use crate::{Access, Device, Element, Error, Flags, Tensor, TensorMut, TensorRef, View};
 
@@ -59,6 +61,8 @@ use crate::{Access, Device, Element, Error, Flags, Tensor, TensorMut, TensorRef,
 /// `&self`, no code writes them.
 pub(crate) unsafe trait Strided {
     type Elem: Element;
+    /// What the value can drop. [`Owns::Elements`] is a promise that it can drop no tensor.
+    const OWNS: Owns = Owns::Anything;
 
     fn axes(&self) -> usize;
 
@@ -91,7 +95,7 @@ where
     let rank = array.axes();
     // SAFETY: `StridedMut`'s duty (R10); the array moved in, so no other code has it (R4).
     unsafe {
-        Handle::export(array, rank, |array, mut lists| {
+        Handle::export(array, A::OWNS, rank, |array, mut lists| {
             let memory = memory(array.origin_mut(), Flags::NONE, Access::Exclusive);
             array.describe(&mut lists)?;
             Ok((lists.measure(A::Elem::DTYPE, Flags::NONE)?, memory))
@@ -111,7 +115,7 @@ where
     let rank = array.axes();
     // SAFETY: `Strided`'s duty (R10), and an array that is only borrowed is not written (R4).
     unsafe {
-        Handle::export(array, rank, |array, mut lists| {
+        Handle::export(array, A::OWNS, rank, |array, mut lists| {
             array.describe(&mut lists)?;
             let layout = lists.measure(A::Elem::DTYPE, Flags::READ_ONLY)?;
             Ok((layout, memory(array.origin().cast_mut(), Flags::READ_ONLY, Access::Frozen)))

@@ -54,12 +54,7 @@ pub(crate) fn extent(extent: usize) -> Result<i64, Error> {
 }
 
 /// The extents, or strides that are not negative, of another crate's array.
-#[cfg(any(
-    feature = "burn-0_22",
-    feature = "burn-flex-0_22",
-    feature = "candle-core-0_11",
-    feature = "safetensors-0_8"
-))]
+#[cfg(any(feature = "burn-0_22", feature = "burn-flex-0_22", feature = "candle-core-0_11"))]
 pub(crate) fn extents(extents: &[usize]) -> Result<Vec<i64>, Error> {
     extents.iter().map(|&number| extent(number)).collect()
 }
@@ -246,6 +241,12 @@ impl Unit {
             Some(itemsize) => Self { amount: itemsize, packed: false },
             None => Self { amount: dtype.element_bits() as usize, packed: true },
         }
+    }
+
+    /// The bytes of an element that has them to itself, at most.
+    #[inline]
+    pub(crate) fn bytes(self) -> usize {
+        if self.packed { self.amount.div_ceil(8) } else { self.amount }
     }
 
     /// Whether elements begin inside of bytes.

@@ -13,14 +13,9 @@ mod runs;
 pub(crate) mod small;
 
 pub(crate) use arithmetic::count;
-#[cfg(feature = "arrow-60")]
+#[cfg(any(feature = "arrow-58", feature = "arrow-59", feature = "arrow-60"))]
 pub(crate) use arithmetic::extent;
-#[cfg(any(
-    feature = "burn-0_22",
-    feature = "burn-flex-0_22",
-    feature = "candle-core-0_11",
-    feature = "safetensors-0_8"
-))]
+#[cfg(any(feature = "burn-0_22", feature = "burn-flex-0_22", feature = "candle-core-0_11"))]
 pub(crate) use arithmetic::extents;
 pub use arithmetic::{
     Span, contiguous_nbytes, contiguous_strides, first_gap, is_column_major, is_contiguous,

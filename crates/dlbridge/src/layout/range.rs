@@ -1,30 +1,45 @@
 //! The bytes that the elements of a tensor occupy, and whether two tensors have a byte in common.
 
-/// The bytes of a tensor: a range of addresses, of which only those in two combs are used.
+use std::mem::offset_of;
+
+/// The bytes of a tensor: those of a range of addresses that are in both of two repeated patterns.
+#[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bytes {
     /// The address of the element with the lowest address. Not 0.
     pub start: usize,
     /// The address behind the last byte.
     pub end: usize,
-    /// Single elements: the planes of a picture have none in common.
+    /// The pattern of single elements, by which the planes of a picture are known to have no byte in common.
     pub fine: Comb,
-    /// What lies within one step of the outermost axis: the left and the right half of a matrix have
-    /// none in common.
+    /// The pattern of what lies within one step of the outermost axis, by which the left and the right half
+    /// of a matrix are known to have no byte in common.
     pub coarse: Comb,
 }
 
-/// Every byte is within `width` bytes behind a multiple of `step` bytes from the start. A step of 0 has
-/// one multiple.
+/// A pattern that repeats: `width` bytes from every multiple of `step` bytes on, counted from the start. With a
+/// step of 0 it occurs once.
+#[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Comb {
-    /// From one multiple to the next.
+    /// The bytes from one repetition to the next.
     pub step: usize,
-    /// How far the bytes reach behind each multiple.
+    /// The bytes of one repetition.
     pub width: usize,
 }
 
 impl Bytes {
+    /// The size, and the offsets of the fields and of those of a comb: extension modules share such bytes.
+    pub const LAYOUT: [usize; 7] = [
+        size_of::<Self>(),
+        offset_of!(Self, start),
+        offset_of!(Self, end),
+        offset_of!(Self, fine),
+        offset_of!(Self, coarse),
+        offset_of!(Comb, step),
+        offset_of!(Comb, width),
+    ];
+
     /// The bytes of elements of `size` bytes from an address on, with strides in elements; `None` without
     /// elements. The lists were validated.
     #[must_use]
@@ -56,6 +71,13 @@ impl Bytes {
         Some(Self { start, end, fine, coarse })
     }
 
+    /// All bytes from the start to the end.
+    #[cold]
+    pub(crate) fn without_gaps(self) -> Self {
+        let whole = Comb { step: 0, width: self.end.wrapping_sub(self.start) };
+        Self { fine: whole, coarse: whole, ..self }
+    }
+
     /// Whether an element of one may share a byte with an element of the other. Never false if one
     /// does; true for some interleaved parts whose steps have no common divisor.
     #[must_use]
@@ -70,7 +92,30 @@ impl Bytes {
 }
 
 impl Comb {
-    /// Whether a tooth of the other comb, which starts at a distance, may meet one of these.
+    /// The teeth of both combs, and more.
+    #[must_use]
+    #[inline]
+    pub fn joined(self, other: Self) -> Self {
+        let step = if self.step == other.step { self.step } else { gcd(self.step, other.step) };
+        Self { step, width: self.width.max(other.width) }
+    }
+
+    /// Whether some start, from the first to the last one, is that of a comb like this with a byte that `bytes` may have.
+    #[must_use]
+    #[inline]
+    pub fn meets_from(self, first: usize, last: usize, bytes: &Bytes) -> bool {
+        let other = bytes.coarse;
+        let step = gcd(self.step, other.step) as i128;
+        if step == 0 {
+            return true;
+        }
+        // Those from `top - length` to `top` are the distances at which they meet; a multiple of the step is one.
+        let length = (last - first) as i128 + self.width as i128 + other.width as i128 - 2;
+        let top = last as i128 - bytes.start as i128 + self.width as i128 - 1;
+        top.rem_euclid(step) <= length
+    }
+
+    /// Whether a repetition of the other comb, which starts at a distance, may share a byte with one of this.
     fn meets(self, other: Self, distance: i128) -> bool {
         let step = gcd(self.step, other.step);
         if step == 0 {

@@ -27,8 +27,8 @@ const EXTENT_BITS: [u8; RANK + 1] = {
         if rank > 2 {
             bits[rank] = (COUNT_BITS / rank as u32) as u8;
         }
-        // Each axis reaches less than an extent times a stride, all of them `rank` times as far at
-        // most; behind it there is an element, and in front of it an address.
+        // The last element lies less than `rank` times an extent times a stride behind the first. With
+        // its own bytes and any small address before it, that is within the address space.
         assert!(rank << (bits[rank] as u32 + STRIDE_BITS) < ADDRESS_END / ELEMENT);
         rank += 1;
     }

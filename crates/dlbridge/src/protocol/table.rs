@@ -86,6 +86,7 @@ pub const ZEROS: &str = "object: expected a tensor whose memory holds its values
 pub fn no_memory(kind: &str) -> String {
     format!(
         "object: expected a tensor with memory, found {kind} without; a fake tensor (FakeTensorMode, \
-         torch.compile) has a shape only, and a wrapper has the memory of what it wraps"
+         torch.compile) has a shape only: make the function an operator with the crate dlbridge-operators; \
+         a wrapper has the memory of what it wraps"
     )
 }

@@ -17,6 +17,11 @@ use crate::DType;
 ///   [`BOOL`](crate::TypeCode::BOOL) may have only the values 0 and 1.
 /// - [`read`](Self::read) returns a valid value for any bytes.
 /// - [`copy_run`](Self::copy_run) writes `len` valid values.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no element of a tensor",
+    note = "elements are `bool`, integers and floats; those of other crates need a feature of `dlbridge`: \
+            `half-2` (f16, bf16), `num-complex-0_4`, `float8-0_7`, `microfloat-0_1` or `float4-0_2`"
+)]
 pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// The dtype whose elements this type reads.
     const DTYPE: DType;
@@ -56,6 +61,11 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
 ///
 /// Every bit pattern of the type's size is a valid value, and the dtype's code is not
 /// [`BOOL`](crate::TypeCode::BOOL): a `&mut [T]` could write other bytes than 0 and 1 to a `Vec<bool>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be borrowed from a tensor: not every pattern of bits is a `{Self}`",
+    note = "read booleans by `view()`, borrow them by `as_bools()` or `as_bools_mut()` of a `PyTensorOf`, which check each byte, or \
+            copy them: `copy_as::<Array2<bool>>()`"
+)]
 pub unsafe trait Plain: Element {}
 
 macro_rules! plain {
@@ -72,9 +82,6 @@ macro_rules! plain {
         const _: () = assert!(size_of::<$ty>() * 8 == $crate::DType::$dtype.element_bits() as usize);
     )*};
 }
-
-#[allow(unused_imports, reason = "each use is behind a feature")]
-pub(crate) use plain;
 
 plain! {
     i8 = I8;
@@ -102,6 +109,61 @@ plain! {
     isize = I32;
     usize = U32;
 }
+
+// The types of other crates, each feature's lines; its page is a module of `adapters`. A number of 8 or 16
+// bits is transparent over an integer, a complex number is `repr(C)` with the real part first.
+
+#[cfg(feature = "half-2")]
+plain! {
+    half::f16 = F16;
+    half::bf16 = BF16;
+}
+
+#[cfg(feature = "num-complex-0_4")]
+plain! {
+    num_complex::Complex<f32> = COMPLEX64;
+    num_complex::Complex<f64> = COMPLEX128;
+}
+
+#[cfg(all(feature = "half-2", feature = "num-complex-0_4"))]
+plain! {
+    num_complex::Complex<half::f16> = COMPLEX32;
+}
+
+// The bits of its `F8E4M3` mean what DLPack calls `e4m3fn` (no infinities, 448 the largest number).
+#[cfg(feature = "float8-0_7")]
+plain! {
+    float8::F8E4M3 = FLOAT8_E4M3FN;
+    float8::F8E5M2 = FLOAT8_E5M2;
+}
+
+#[cfg(feature = "microfloat-0_1")]
+plain! {
+    microfloat::f8e3m4 = FLOAT8_E3M4;
+    microfloat::f8e4m3 = FLOAT8_E4M3;
+    microfloat::f8e4m3b11fnuz = FLOAT8_E4M3B11FNUZ;
+    microfloat::f8e4m3fn = FLOAT8_E4M3FN;
+    microfloat::f8e4m3fnuz = FLOAT8_E4M3FNUZ;
+    microfloat::f8e5m2 = FLOAT8_E5M2;
+    microfloat::f8e5m2fnuz = FLOAT8_E5M2FNUZ;
+    microfloat::f8e8m0fnu = FLOAT8_E8M0FNU;
+}
+
+#[cfg(feature = "float4-0_2")]
+plain! {
+    float4::E8M0 = FLOAT8_E8M0FNU;
+}
+
+// SAFETY: transparent over `u8`, as long as two numbers of 4 bits, the first in the low ones; every byte is a
+// pair (R8).
+#[cfg(feature = "float4-0_2")]
+unsafe impl Element for float4::F4E2M1x2 {
+    const DTYPE: DType = DType::FLOAT4_E2M1FN.with_lanes(2);
+}
+
+// SAFETY: every bit pattern is a pair of numbers (R8).
+#[cfg(feature = "float4-0_2")]
+unsafe impl Plain for float4::F4E2M1x2 {}
 
 // SAFETY: one byte; any byte but 0 reads as true (R8).
 unsafe impl Element for bool {

@@ -31,6 +31,7 @@
 //!   in place, initialised, until it is used again.
 #![allow(unsafe_code)]
 
+pub(crate) mod cleanup;
 pub(crate) mod descriptor;
 pub(crate) mod element;
 pub(crate) mod handle;

@@ -42,7 +42,7 @@ impl Drop for Unwound {
 }
 
 #[cold]
-fn stop() -> ! {
+pub(super) fn stop() -> ! {
     match STOP.get() {
         Some(stop) => stop(),
         None => {

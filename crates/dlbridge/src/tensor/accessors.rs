@@ -216,8 +216,9 @@ macro_rules! reading {
         /// # Errors
         ///
         /// [`DTypeMismatch`](crate::Error::DTypeMismatch),
-        /// [`NotHostAccessible`](crate::Error::NotHostAccessible), and an error that names the
-        /// shape if the type cannot have it.
+        /// [`NotHostAccessible`](crate::Error::NotHostAccessible),
+        /// [`OutOfMemory`](crate::Error::OutOfMemory), and an error that names the shape if the type
+        /// cannot have it.
         #[inline]
         pub fn copy_as<A>(&self) -> Result<A, $crate::Error>
         where

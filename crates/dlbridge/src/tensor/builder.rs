@@ -3,8 +3,8 @@
 
 use crate::layout::{Dims, contiguous_strides};
 use crate::layout::{Layout, Placement};
-use crate::raw::buffer::Buffer;
-use crate::raw::owner::{export_buffer, export_mut, export_ref};
+use crate::raw::buffer::{Buffer, export_buffer};
+use crate::raw::owner::{export_mut, export_ref};
 use crate::raw::{Handle, Plain};
 use crate::{DType, Element, Error, Flags, ShapeField, Tensor, layout};
 
@@ -28,6 +28,11 @@ impl Tensor {
     /// assert_eq!(number.view::<u32>()?.item()?, 258);
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
+    ///
+    /// The owner is dropped with the last tensor over its memory, on any thread. It may own tensors, whose owners own
+    /// tensors: a chain of any length is released with a small stack. Below 16 of such releases the next ones
+    /// wait until one of them has returned, so an owner whose `drop` waits for the end of a tensor that it
+    /// drops must not stand in a longer chain.
     pub fn builder<O: Send + 'static>(owner: O) -> Builder<O> {
         Builder { owner, dtype: None, shape: None, strides: None, offset: 0 }
     }

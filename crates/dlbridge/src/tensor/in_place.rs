@@ -39,16 +39,29 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// # Errors
     ///
     /// [`Part`](Error::Part) if the shapes do not fit.
+    #[inline]
     pub fn zip_inplace<U: Element>(
         &mut self,
         other: &View<'_, U>,
+        mut function: impl FnMut(T, U) -> T,
+    ) -> Result<(), Error> {
+        if self.elements_mut().replace_line(&other.elements, &mut function) {
+            return Ok(());
+        }
+        Self::zip_any((self.reborrow(), *other), function)
+    }
+
+    /// Both views in one argument: of two, LLVM passes the address of the caller's own, which then leave the registers.
+    #[inline(never)]
+    fn zip_any<U: Element>(
+        (mut target, other): (ViewMut<'_, T>, View<'_, U>),
         function: impl FnMut(T, U) -> T,
     ) -> Result<(), Error> {
-        if same_shape(self.shape(), other.shape()).is_ok() {
-            self.elements_mut().replace_zipped(&other.elements, function);
+        if same_shape(target.shape(), other.shape()).is_ok() {
+            target.elements_mut().replace_zipped(&other.elements, function);
         } else {
-            let other = other.broadcast_to(self.shape())?;
-            self.elements_mut().replace_zipped(&other.view().elements, function);
+            let other = other.broadcast_to(target.shape())?;
+            target.elements_mut().replace_zipped(&other.view().elements, function);
         }
         Ok(())
     }
@@ -117,6 +130,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
     #[must_use]
+    #[inline]
     pub fn reborrow(&mut self) -> ViewMut<'_, T> {
         ViewMut::from_elements(self.elements_mut().reborrow())
     }

@@ -6,6 +6,7 @@ mod owned;
 mod accessors;
 mod builder;
 mod in_place;
+mod indexed;
 mod map;
 #[cfg(feature = "rayon")]
 mod parallel;
@@ -23,9 +24,7 @@ pub(crate) use owned::debug;
 #[cfg(feature = "rayon")]
 pub use parallel::ParIter;
 pub use parts::Parts;
-#[cfg(any(feature = "arrow-60", feature = "burn-0_22"))]
-pub(crate) use raw::Nested;
-pub use raw::{ArcTensor, Rejected, TensorSlice, TensorSliceMut, ffi};
+pub use raw::{ArcTensor, TensorSlice, TensorSliceMut, ffi};
 pub use rows::{AxisIter, Indexed, Pieces, Rows, Zip};
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};

@@ -197,8 +197,10 @@ pub trait Parts: Sized {
     ///
     /// # Errors
     ///
-    /// [`Part`](Error::Part) if the shape has another number of elements, or the elements would have to
-    /// be copied.
+    /// [`Part`](Error::Part) if the shape has another number of elements or a negative extent, or the
+    /// elements would have to be copied. [`Descriptor`](Error::Descriptor) if the shape of a tensor without
+    /// elements has extents whose product overflows, or if there are more than
+    /// [`MAX_RANK`](crate::MAX_RANK) axes.
     fn reshape(self, shape: &[i64]) -> Result<Self::Part, Error> {
         self.cut(Cut::Reshape(shape))
     }

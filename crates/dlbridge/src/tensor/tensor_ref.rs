@@ -8,6 +8,9 @@ use crate::raw::borrowed::Borrowed;
 
 /// A borrowed tensor, for reading: a C function gets it as `const DLTensor *`.
 ///
+/// It reports the rights that it gives, which are not those of the tensor that it borrows: it is
+/// [`READ_ONLY`](crate::Flags::READ_ONLY), and of class [`Frozen`](crate::Access::Frozen) at most.
+///
 /// ```
 /// use dlbridge::TensorRef;
 ///
@@ -23,11 +26,13 @@ impl<'a> TensorRef<'a> {
     reading!();
 
     pub(crate) fn from_checked(checked: Checked<'a>) -> Self {
-        Self(Borrowed::from_checked(checked))
+        Self::from_borrowed(Borrowed::from_checked(checked))
     }
 
+    /// The only way to make one, which takes the rights that a borrow does not give.
+    #[inline]
     pub(crate) fn from_borrowed(borrowed: Borrowed<'a>) -> Self {
-        Self(borrowed)
+        Self(borrowed.into_read_only())
     }
 
     #[inline]

@@ -34,6 +34,11 @@ impl<'a, T: Element> View<'a, T> {
         Ok(Self { elements: Elements::new(checked)? })
     }
 
+    #[inline(always)]
+    pub(crate) fn from_elements(elements: Elements<'a, T>) -> Self {
+        Self { elements }
+    }
+
     /// The extents, outermost axis first.
     #[must_use]
     pub fn shape(&self) -> &'a [i64] {
@@ -120,23 +125,31 @@ impl<'a, T: Element> View<'a, T> {
     /// assert_eq!(tensor.view::<i32>()?.map(|x| f64::from(x) / 2.0), [0.5, 1.0, 1.5]);
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the vector cannot be allocated: a broadcast tensor can have more elements than fit in memory.
+    /// [`map_to_tensor`](Self::map_to_tensor) returns an error in that case.
     #[must_use]
     #[inline]
+    #[track_caller]
     pub fn map<U>(&self, function: impl FnMut(T) -> U) -> Vec<U> {
-        self.elements.map(function)
+        allocated(self.elements.map(function))
     }
 
     /// A copy of the elements in row-major order.
     ///
-    /// Without memory for the copy the process ends, as for any vector: a broadcast tensor can have more
-    /// elements than fit in memory. [`Tensor::to_contiguous`](crate::Tensor::to_contiguous) returns an
-    /// error in that case.
+    /// # Panics
+    ///
+    /// If the vector cannot be allocated: a broadcast tensor can have more elements than fit in memory.
+    /// [`copy_as::<Vec<T>>`](Self::copy_as) returns an error in that case.
     #[must_use]
+    #[track_caller]
     pub fn to_vec(&self) -> Vec<T> {
-        self.elements.to_vec()
+        allocated(self.elements.to_vec())
     }
 
-    /// A copy of the elements as an owned type of another crate: `ndarray::Array`,
+    /// A copy of the elements as a `Vec`, or an owned type of another crate: `ndarray::Array`,
     /// `nalgebra::OMatrix`, `faer::Mat`, `image::ImageBuffer`.
     ///
     /// ```
@@ -153,7 +166,7 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// # Errors
     ///
-    /// An error that names the shape if the type cannot have it.
+    /// An error that names the shape if the type cannot have it, or [`OutOfMemory`](Error::OutOfMemory).
     pub fn copy_as<A>(&self) -> Result<A, Error>
     where
         A: for<'t> TryFrom<&'t Self, Error = Error>,
@@ -169,6 +182,13 @@ impl<'a, T: Element> View<'a, T> {
     pub fn copy_to_slice(&self, target: &mut [T]) -> Result<(), Error> {
         self.elements.copy_to_slice(target)
     }
+}
+
+/// The vector, or a panic in place of the end of the process.
+#[inline]
+#[track_caller]
+fn allocated<T>(values: Result<Vec<T>, Error>) -> Vec<T> {
+    values.unwrap_or_else(|error| panic!("{error}"))
 }
 
 impl<'a, T: Element> IntoIterator for View<'a, T> {
@@ -218,6 +238,7 @@ impl<T: Element> fmt::Debug for View<'_, T> {
 pub struct ViewMut<'a, T>(ElementsMut<'a, T>);
 
 impl<'a, T: Element> ViewMut<'a, T> {
+    #[inline(always)]
     pub(crate) fn from_elements(elements: ElementsMut<'a, T>) -> Self {
         Self(elements)
     }
@@ -226,6 +247,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
         self.0
     }
 
+    #[inline(always)]
     pub(crate) fn elements_mut(&mut self) -> &mut ElementsMut<'a, T> {
         &mut self.0
     }

@@ -93,7 +93,12 @@ impl<'a, T: Element> ViewPart<'a, T> {
     }
 
     /// A copy of the elements in row-major order; see [`View::to_vec`].
+    ///
+    /// # Panics
+    ///
+    /// As for [`View::to_vec`].
     #[must_use]
+    #[track_caller]
     pub fn to_vec(&self) -> Vec<T> {
         self.view().to_vec()
     }

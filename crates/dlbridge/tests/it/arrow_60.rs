@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::thread;
 
+use super::arrow::array::types::Float64Type;
+use super::arrow::array::{ArrayRef, BooleanArray, Date32Array, Int32Array, PrimitiveArray};
+use super::arrow::buffer::{Buffer, ScalarBuffer};
 use crate::common::{import, other_rank};
-use arrow_array::types::Float64Type;
-use arrow_array::{ArrayRef, BooleanArray, Date32Array, Int32Array, PrimitiveArray};
-use arrow_buffer::{Buffer, ScalarBuffer};
 use dlbridge::{Access, Device, Error, Flags, Tensor, TensorRef};
 use dlbridge_testing::conformance::{self, Expected};
 use dlbridge_testing::{CountingOwner, Foreign};

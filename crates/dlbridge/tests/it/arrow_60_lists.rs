@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::arrow::adapter;
+use super::arrow::array::cast::AsArray;
+use super::arrow::array::types::Int32Type;
+use super::arrow::array::{Array, ArrayRef, FixedSizeListArray, Int32Array, StringArray};
+use super::arrow::buffer::NullBuffer;
+use super::arrow::schema::{DataType, Field};
 use crate::common::other_rank;
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int32Type;
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, StringArray};
-use arrow_buffer::NullBuffer;
-use arrow_schema::{DataType, Field};
-use dlbridge::{DType, Tensor, arrow_60};
+use dlbridge::{DType, Tensor};
 use dlbridge_testing::conformance::{self, Expected};
 
 const TENSOR: &str = "arrow.fixed_shape_tensor";
@@ -134,9 +135,8 @@ fn extents_beyond_a_list_are_refused() {
     let wanted = format!("found lists of {huge} items");
     let error = ArrayRef::try_from(empty()).map(drop).expect_err("too long for a list");
     assert!(error.to_string().ends_with(&wanted), "{error}");
-    let error = arrow_60::into_fixed_shape_tensors(empty(), "x")
-        .map(drop)
-        .expect_err("too long for a list");
+    let error =
+        adapter::into_fixed_shape_tensors(empty(), "x").map(drop).expect_err("too long for a list");
     assert!(error.to_string().ends_with(&wanted), "{error}");
 }
 
@@ -155,7 +155,7 @@ fn a_column_of_tensors_conforms() {
         let expected = Expected::new(&[2, 2, 3], &all).at(start(&values)).read_only();
         let array = lists(6, values);
         let field = tensors(TENSOR, r#"{"shape":[2,3]}"#, &array);
-        (arrow_60::from_fixed_shape_tensors(&field, array).expect("no nulls"), expected)
+        (adapter::from_fixed_shape_tensors(&field, array).expect("no nulls"), expected)
     });
 }
 
@@ -175,7 +175,7 @@ fn a_permuted_column_has_strides() {
             }
         }
         let expected = Expected::new(&[2, 4, 2, 3], &wanted).strides(&[24, 1, 12, 4]);
-        let tensor = arrow_60::from_fixed_shape_tensors(&field, array).expect("no nulls");
+        let tensor = adapter::from_fixed_shape_tensors(&field, array).expect("no nulls");
         (tensor, expected.at(start(&values)).read_only())
     });
 }
@@ -185,19 +185,18 @@ fn a_column_goes_there_and_back() {
     let tensor = Tensor::builder((0..12).collect::<Vec<i32>>()).shape(&[2, 3, 2]);
     let tensor = tensor.build::<i32>().expect("it fits");
     let data = tensor.data_ptr();
-    let (field, array) = arrow_60::into_fixed_shape_tensors(tensor, "x").expect("exclusive");
+    let (field, array) = adapter::into_fixed_shape_tensors(tensor, "x").expect("exclusive");
     assert_eq!(field.extension_type_name(), Some(TENSOR));
     assert_eq!((field.data_type(), array.len()), (array.data_type(), 2));
-    let again = arrow_60::from_fixed_shape_tensors(&field, array).expect("no nulls");
+    let again = adapter::from_fixed_shape_tensors(&field, array).expect("no nulls");
     assert_eq!((again.shape(), again.data_ptr()), (&[2, 3, 2][..], data));
 }
 
 #[test]
 fn a_column_of_less_than_an_axis_is_refused() {
     for (tensor, found) in [(Tensor::scalar(1_i32), 0), (Tensor::from(vec![1_i32]), 1)] {
-        let error = arrow_60::into_fixed_shape_tensors(tensor, "x")
-            .map(drop)
-            .expect_err("no axis to count");
+        let error =
+            adapter::into_fixed_shape_tensors(tensor, "x").map(drop).expect_err("no axis to count");
         assert_eq!(error, other_rank(2, found));
     }
 }
@@ -207,7 +206,7 @@ fn a_wrong_field_is_refused() {
     let refuse = |name: &str, metadata: &str| {
         let array = lists(6, numbers(12));
         let field = tensors(name, metadata, &array);
-        arrow_60::from_fixed_shape_tensors(&field, array)
+        adapter::from_fixed_shape_tensors(&field, array)
             .map(drop)
             .map_err(|error| error.to_string())
     };
@@ -235,5 +234,5 @@ fn a_wrong_field_is_refused() {
     let error = refuse("arrow.uuid", "").expect_err("another extension");
     assert!(error.ends_with(", found the extension arrow.uuid"), "{error}");
     let plain = Field::new("x", DataType::Int32, false);
-    assert!(arrow_60::from_fixed_shape_tensors(&plain, lists(6, numbers(12))).is_err());
+    assert!(adapter::from_fixed_shape_tensors(&plain, lists(6, numbers(12))).is_err());
 }

@@ -147,6 +147,20 @@ fn a_variable_is_refused_and_can_be_set() {
 }
 
 #[test]
+fn a_tensor_that_is_not_moved_keeps_its_class() {
+    let make =
+        || Tensor::builder(vec![1_i64, 2, 3]).shape(&[2]).offset(1).build().expect("it fits");
+    let frozen = || Tensor::from(make().into_frozen());
+    let shared = || Tensor::from(make().into_shared());
+    for tensor in [make(), frozen(), shared(), Tensor::from(shared().into_frozen())] {
+        let before = (tensor.access(), tensor.is_read_only());
+        let again = tensor.into_as::<Candle>().expect_err("not the first of the vector");
+        assert_eq!((again.access(), again.is_read_only()), before);
+        assert_eq!(again.view::<i64>().expect("int64").to_vec(), [2, 3]);
+    }
+}
+
+#[test]
 fn a_refused_tensor_is_not_locked() {
     let wrong = Candle::from_storage(
         Storage::Cpu(CpuStorage::I64(vec![1, 2])),

@@ -2,11 +2,11 @@
 //! each crate: what can be described is read right, what cannot is refused.
 #![forbid(unsafe_code)]
 
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[allow(unused_imports, reason = "for the adapters")]
 use dlbridge::TensorRef;
-use dlbridge::{DType, DescriptorError, Error, Tensor};
+use dlbridge::{DType, DescriptorError, Error, Parts, Tensor};
 use dlbridge_testing::conformance::repeated;
 
 const ELEMENTS: Error = Error::Descriptor(DescriptorError::SizeOverflow { what: "element count" });
@@ -196,9 +196,9 @@ mod ndarray_0_17 {
     fn a_broadcast_of_more_bytes_than_fit_is_refused() {
         let one = arr0(5.0_f64);
         let view = one.broadcast(1_usize << 60).expect("as many as fit isize");
-        panics(&BYTES, std::panic::AssertUnwindSafe(|| drop(TensorRef::from(&view))));
+        panics(&BYTES, AssertUnwindSafe(|| drop(TensorRef::from(&view))));
         let borrow = || drop(TensorRef::from(&*view));
-        panics(&BYTES, std::panic::AssertUnwindSafe(borrow));
+        panics(&BYTES, AssertUnwindSafe(borrow));
     }
 
     #[test]
@@ -324,4 +324,85 @@ fn a_broadcast_axis_is_filled_once() {
         Tensor::builder([1_u8]).shape(&[1 << 40, 0]).strides(&[0, 1]).build::<u8>().expect("none");
     empty.view_mut::<u8>().expect("exclusive").fill(9);
     assert_eq!(empty.into_owner::<[u8; 1]>().expect("the array"), [1]);
+}
+
+/// A tensor of one value with more bytes than there are addresses, and of any shape.
+fn repeated_value(shape: &[i64]) -> Tensor {
+    Tensor::from([1.5_f64]).broadcast_to(shape).expect("fewer bytes than isize::MAX")
+}
+
+#[test]
+fn copies_without_memory_are_errors() {
+    let size = 1 << 58;
+    let (line, matrix) = (repeated_value(&[1 << 55]), repeated_value(&[1 << 25, 1 << 30]));
+    let too_large = Err(Error::OutOfMemory { size });
+    assert_eq!(line.copy_as::<Vec<f64>>().map(drop), too_large);
+    assert_eq!(matrix.as_tensor_ref().copy_as::<Vec<f64>>().map(drop), too_large);
+    assert_eq!(line.to_contiguous().map(drop), too_large);
+    #[cfg(feature = "ndarray-0_17")]
+    {
+        assert_eq!(matrix.copy_as::<ndarray::Array2<f64>>().map(drop), too_large);
+        assert_eq!(line.copy_as::<ndarray::ArrayD<f64>>().map(drop), too_large);
+    }
+    #[cfg(feature = "nalgebra-0_35")]
+    {
+        use nalgebra::{DMatrix, DVector, Matrix3xX};
+        assert_eq!(matrix.copy_as::<DMatrix<f64>>().map(drop), too_large);
+        assert_eq!(line.copy_as::<DVector<f64>>().map(drop), too_large);
+        let rows = repeated_value(&[3, 1 << 55]).copy_as::<Matrix3xX<f64>>();
+        assert_eq!(rows.map(drop), Err(Error::OutOfMemory { size: 3 * size }));
+    }
+    #[cfg(feature = "faer-0_24")]
+    {
+        assert_eq!(matrix.copy_as::<faer::Mat<f64>>().map(drop), too_large);
+        assert_eq!(line.copy_as::<faer::Col<f64>>().map(drop), too_large);
+    }
+    #[cfg(feature = "image-0_25")]
+    {
+        let picture = Tensor::from([7_u8]).broadcast_to(&[(1 << 32) - 1, (1 << 28) - 1, 3]);
+        let copy = picture.expect("described").copy_as::<image::RgbImage>();
+        assert!(matches!(copy.map(drop), Err(Error::OutOfMemory { .. })));
+    }
+}
+
+#[test]
+fn vectors_without_memory_are_panics_that_name_their_size() {
+    let tensor = repeated_value(&[1 << 55]);
+    let view = tensor.view::<f64>().expect("float64");
+    let part = view.flip(0).expect("one axis");
+    let copies: [&dyn Fn(); 3] =
+        [&|| drop(view.to_vec()), &|| drop(view.map(|x| x)), &|| drop(part.to_vec())];
+    for copy in copies {
+        let payload = catch_unwind(AssertUnwindSafe(copy)).expect_err("too large");
+        let message = payload.downcast::<String>().expect("a formatted message");
+        assert!(message.contains("cannot allocate 288230376151711744 bytes"), "{message}");
+    }
+    // Values without a size take no memory.
+    assert_eq!(Tensor::from([1, 2]).view::<i32>().expect("int32").map(drop).len(), 2);
+}
+
+#[cfg(any(feature = "faer-0_24", feature = "nalgebra-0_35", feature = "ndarray-0_17"))]
+#[test]
+fn copies_of_nothing_end_at_once_whatever_the_extents() {
+    let shapes = [[0, 1 << 62], [1 << 55, 0], [0, 0]];
+    for shape in shapes {
+        let tensor = Tensor::zeros(DType::F64, &shape).expect("no elements");
+        let _expected = (shape[0] as usize, shape[1] as usize);
+        #[cfg(feature = "faer-0_24")]
+        {
+            let copy = tensor.copy_as::<faer::Mat<f64>>().expect("no elements");
+            assert_eq!((copy.nrows(), copy.ncols()), _expected);
+        }
+        #[cfg(feature = "nalgebra-0_35")]
+        {
+            let copy = tensor.copy_as::<nalgebra::DMatrix<f64>>().expect("no elements");
+            assert_eq!(copy.shape(), _expected);
+        }
+        #[cfg(feature = "ndarray-0_17")]
+        {
+            let copy = tensor.copy_as::<ndarray::Array2<f64>>().expect("no elements");
+            assert_eq!(copy.dim(), _expected);
+        }
+        drop(tensor);
+    }
 }

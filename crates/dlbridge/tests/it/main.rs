@@ -6,6 +6,12 @@ mod access;
 mod aliasing;
 mod arc_tensor;
 #[cfg(feature = "arrow-60")]
+mod arrow;
+#[cfg(feature = "arrow-58")]
+mod arrow_58;
+#[cfg(feature = "arrow-59")]
+mod arrow_59;
+#[cfg(feature = "arrow-60")]
 mod arrow_60;
 #[cfg(feature = "arrow-60")]
 mod arrow_60_lists;
@@ -57,12 +63,11 @@ mod packed;
 #[cfg(feature = "rayon")]
 mod parallel;
 mod parts;
-mod prop_layout;
 mod prop_parts;
-mod prop_validation;
 mod protocol;
 mod rank_0;
 mod releases;
+mod rights;
 mod rows;
 #[cfg(all(feature = "safetensors-0_8", target_endian = "little"))]
 mod safetensors_0_8;

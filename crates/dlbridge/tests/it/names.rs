@@ -151,7 +151,19 @@ fn unknown_device_kinds_survive_their_names() {
 
 #[test]
 fn an_unknown_device_name_is_an_error_that_names_it() {
-    for name in ["", "cpu:", ":0", "cuda:x", "gpu", "CUDA", "cuda:0:0", "cuda:2147483648", "kind"] {
+    for name in [
+        "",
+        "cpu:",
+        ":0",
+        "cuda:x",
+        "gpu",
+        "CUDA",
+        "cuda:0:0",
+        "cuda:2147483648",
+        "kind",
+        "kind+5",
+        "kind+5:1",
+    ] {
         let wanted = Error::UnknownName { what: "device", name: name.into() };
         assert_eq!(name.parse::<Device>(), Err(wanted), "{name:?}");
     }

@@ -2,7 +2,7 @@
 //! Whole bytes are in `builder.rs` and `strides.rs`.
 
 use crate::common::{import, take_back, take_back_legacy};
-use dlbridge::{DType, Error, Flags, Tensor, TypeCode, layout};
+use dlbridge::{DType, Error, Flags, Tensor, TypeCode, ffi, layout};
 use dlbridge_testing::Foreign;
 
 const FP4: DType = DType::FLOAT4_E2M1FN;
@@ -189,4 +189,20 @@ fn typed(tensor: &Tensor, padded: bool) {
         assert_eq!(slice.is_ok(), view.is_ok() && tensor.access() != dlbridge::Access::Shared);
     }
     let _ = (tensor, padded);
+}
+
+/// Borrows are compared by bytes, so none may be missing: elements with padded lanes are wider than their bits,
+/// and the gaps between packed ones are not where their strides say in whole bytes.
+#[test]
+fn a_borrow_has_every_byte_of_narrow_elements() {
+    let padded = Foreign::of_bytes(FP4.with_lanes(2), &[2], &[1, 2, 3, 4]);
+    let padded = import(padded.flags(Flags::SUBBYTE_PADDED)).expect("legal");
+    let found = ffi::bytes(&padded).expect("elements");
+    assert_eq!(found.end - found.start, padded.nbytes());
+    let packed = Foreign::of_bytes(FP4, &[2, 8], &[0; 12]).strides(&[16, 1]);
+    let packed = import(packed).expect("legal");
+    let found = ffi::bytes(&packed).expect("elements");
+    assert!(found.end - found.start >= 12);
+    let gap = ffi::Bytes::of(found.start + 8, &[4], &[1], 1).expect("elements");
+    assert!(found.overlaps(&gap));
 }

@@ -8,8 +8,8 @@ use std::thread;
 
 use crate::common::{SIX, import, owned_and_imported, take_back, values};
 use dlbridge::{
-    Access, DType, DescriptorError, Device, DeviceKind, Error, Flags, PartError, Parts, Tensor,
-    TensorMut, TensorRef,
+    Access, DType, DescriptorError, Device, DeviceKind, Error, ErrorKind, Flags, PartError, Parts,
+    Tensor, TensorMut, TensorRef,
 };
 use dlbridge_testing::{CountingOwner, Foreign};
 
@@ -333,4 +333,17 @@ fn misfits_are_errors_with_numbers() {
     let tensor = Tensor::from(SIX);
     let error = tensor.as_tensor_ref().select(0, 6).expect_err("past the end");
     assert_eq!(error, Error::Part(PartError::Index { axis: 0, index: 6, extent: 6 }));
+}
+
+#[test]
+fn a_reshape_lists_its_errors() {
+    let kind = |tensor: Tensor, shape: &[i64]| tensor.reshape(shape).unwrap_err().kind();
+    let (six, none) = (|| Tensor::from([1, 2, 3, 4, 5, 6]), || Tensor::from(Vec::<u8>::new()));
+    assert_eq!(kind(six(), &[4]), ErrorKind::Shape);
+    assert_eq!(kind(six(), &[-2, -3]), ErrorKind::Shape);
+    let columns = six().reshape(&[2, 3]).expect("six").transpose();
+    assert_eq!(kind(columns, &[6]), ErrorKind::Shape);
+    assert_eq!(kind(none(), &[0, -2]), ErrorKind::InvalidDescriptor);
+    assert_eq!(kind(none(), &[0, 1 << 62, 1 << 62]), ErrorKind::InvalidDescriptor);
+    assert_eq!(kind(six(), &[&[6][..], &[1; 64]].concat()), ErrorKind::InvalidDescriptor);
 }

@@ -1,14 +1,16 @@
 //! `safetensors` 0.8: the tensors of files in memory, on disk and mapped, and tensors to write.
 //! What is wrong with a file is for the crate to find; that it is told on is tested here.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::common::{import, take_back};
-use dlbridge::safetensors_0_8::Archive;
-use dlbridge::{Access, DType, DescriptorError, Error, Flags, Tensor, TensorMut, TensorRef};
+use dlbridge::safetensors_0_8::{Archive, save};
+use dlbridge::{Access, DType, Error, Flags, Parts, Tensor, TensorMut, TensorRef};
 use dlbridge_testing::conformance::{self, Expected};
 use dlbridge_testing::{CountingOwner, Foreign};
 use safetensors::tensor::{Dtype, TensorView};
@@ -90,9 +92,8 @@ fn each_tensor_keeps_the_file_alive() {
     let owner = CountingOwner::new(file(header, &[1, 2, 255], 0));
     let drops = owner.drops();
     let archive = Archive::new(owner).expect("a file");
-    assert_eq!(archive.names(), ["b", "a"]);
-    let metadata = archive.metadata().metadata().as_ref();
-    assert_eq!(metadata.and_then(|words| words.get("made by")).expect("there"), "hand");
+    assert_eq!(archive.names().collect::<Vec<_>>(), ["b", "a"]);
+    assert_eq!(archive.metadata()["made by"], "hand");
     let (a, b) = (archive.tensor("a").expect("there"), archive.tensor("b").expect("there"));
     let wanted = Error::UnknownName { what: "tensor", name: "c".into() };
     assert_eq!(archive.tensor("c").map(|_| ()), Err(wanted));
@@ -178,16 +179,61 @@ fn a_broken_file_is_refused() {
         Err(Error::Refused { by: "safetensors", reason }) => reason,
         other => panic!("{other:?}"),
     };
+    for (header, data, wanted) in [
+        (String::new(), 0, "EOF"),
+        ("[]".into(), 0, "a map of tensors"),
+        (r#"{"x":1}"#.into(), 0, "\"x\": "),
+        (x("U8", "[2]", "[0,2]"), 1, "expected 2 bytes of tensors after the header, found 1"),
+        (x("U8", "[1]", "[0,1]"), 2, "expected 1 bytes of tensors after the header, found 2"),
+        (x("U8", "[1]", "[1,0]"), 1, "\"x\": expected bytes from 0 on, found 1..0"),
+        (x("F32", "[9]", "[0,8]"), 8, "\"x\": expected 36 bytes for float32[9], found 8"),
+        (x("F4", "[3]", "[0,1]"), 1, "\"x\": expected whole bytes"),
+        (x("F33", "[1]", "[0,1]"), 1, "F33"),
+        (x("U8", "[-1]", "[0,1]"), 1, "-1"),
+        // Sizes near 2^64, which were added to the length of the header.
+        (x("U8", &format!("[{}]", u64::MAX), &format!("[0,{}]", u64::MAX)), 0, "element count"),
+        (x("I64", &format!("[{}]", 1_u64 << 61), &format!("[0,{}]", u64::MAX)), 0, "expected"),
+        (x("U8", &format!("[{},0]", u64::MAX), "[0,0]"), 0, "element count"),
+        (x("U8", &format!("[{}1]", "1,".repeat(64)), "[0,1]"), 1, "axes"),
+        // Twice.
+        (format!("{{{0},{0}}}", entry("x", "U8", "[0]", "[0,0]")), 0, "\"x\" twice"),
+        (r#"{"__metadata__":{"a":"1","a":"2"}}"#.into(), 0, "\"a\" twice"),
+        (r#"{"__metadata__":{},"__metadata__":{}}"#.into(), 0, "duplicate"),
+        (r#"{"x":{"dtype":"U8","dtype":"I8"}}"#.into(), 0, "duplicate"),
+        (r#"{"x":{"dtype":"U8","shape":[]}}"#.into(), 0, "missing field `data_offsets`"),
+        (r#"{"__metadata__":{"a":1}}"#.into(), 0, "expected a string"),
+    ] {
+        let found = reason(&file(&header, &vec![0; data], 0));
+        assert!(found.contains(wanted) && !found.contains('\n'), "{header}: {found}");
+    }
+    assert!(reason(&u64::MAX.to_le_bytes()).contains("at most"));
+    // Each size is possible. The sum of them and of the header's length is not.
+    let each = (1_u64 << 61) - 64;
+    let ranges =
+        (0..8).map(|i| i * each..(i + 1) * each).chain(std::iter::once(each * 8..u64::MAX));
+    let entries = ranges.map(|Range { start, end }| {
+        entry(&start.to_string(), "U8", &format!("[{}]", end - start), &format!("[{start},{end}]"))
+    });
+    let header = format!("{{{}}}", entries.collect::<Vec<_>>().join(","));
+    assert!(reason(&file(&header, &[], 0)).contains("expected 18446744073709551615 bytes"));
     let (good, _) = floats();
-    assert_eq!(reason(&[]), "header too small");
-    assert_eq!(reason(&good[..good.len() - 1]), "incomplete metadata, file not fully covered");
-    assert_eq!(reason(&u64::MAX.to_le_bytes()), "header too large");
-    assert!(reason(&file("{", &[], 0)).contains("JSON"));
-    let overlong = one("F32", "[9]", &[0; 8]);
-    assert_eq!(reason(&overlong), "invalid shape, data type, or offset for tensor");
-    let wanted = Error::from(DescriptorError::SizeOverflow { what: "element count" });
-    let huge = Archive::new(one("U8", &format!("[{},0]", u64::MAX), &[])).expect("no elements");
-    assert_eq!(huge.tensor("x").map(|_| ()), Err(wanted));
+    for length in 0..good.len() {
+        let found = reason(&good[..length]);
+        assert!(found.contains("expected") && !found.contains('\n'), "{length}: {found}");
+    }
+    // What the format allows.
+    let fine =
+        r#"{"__metadata__":null,"x":{"dtype":"U8","shape":[1],"more":[{}],"data_offsets":[0,1]}}"#;
+    assert_eq!(Archive::new(file(fine, &[1], 0)).expect("a file").metadata().len(), 0);
+}
+
+/// A header of one tensor.
+fn x(dtype: &str, shape: &str, offsets: &str) -> String {
+    format!("{{{}}}", entry("x", dtype, shape, offsets))
+}
+
+fn entry(name: &str, dtype: &str, shape: &str, offsets: &str) -> String {
+    format!(r#""{name}":{{"dtype":"{dtype}","shape":{shape},"data_offsets":{offsets}}}"#)
 }
 
 #[test]
@@ -198,9 +244,94 @@ fn a_file_is_read_or_mapped() {
     let tensor = archive.tensor("x").expect("there");
     assert_eq!((tensor.access(), tensor.is_read_only()), (Access::Frozen, true));
     assert_eq!(tensor.as_slice::<f32>(), Ok(&values[..]));
-    match Archive::read(path.0.with_extension("missing")) {
-        Err(Error::Refused { by: "file", .. }) => {}
-        other => panic!("{other:?}"),
+    for wrong in [path.0.with_extension("missing"), std::env::temp_dir()] {
+        match Archive::read(wrong) {
+            Err(Error::Refused { by: "file", .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no files")]
+fn an_opened_file_is_shared_and_a_private_tensor_writable() {
+    let (bytes, values) = floats();
+    let path = Temporary::new("opened", &bytes);
+    conformance::owner(|| {
+        let tensor = Archive::open(&path.0).expect("a file").tensor("x").expect("there");
+        let expected = Expected::new(&[2, 3], &values).at(tensor.data_ptr().cast::<f32>());
+        (tensor, expected.read_only().access(Access::Shared))
+    });
+    let (one, two) =
+        (Archive::open(&path.0).expect("a file"), Archive::open(&path.0).expect("a file"));
+    let alive = one.tensor("x").expect("there");
+    let error = one.into_private().expect_err("two tensors of one memory").to_string();
+    assert!(error.contains("found one that is alive"), "{error}");
+    drop(alive);
+    let mut private = two.into_private().expect("no other");
+    let (name, private) = private.pop().expect("one");
+    assert_eq!(name, "x");
+    assert_eq!((private.access(), private.is_read_only()), (Access::Shared, false));
+    // Over the file that is open, of tensors of that file.
+    let one = [("y", &private), ("z", &Tensor::from(vec![true]))];
+    save(&path.0, one, &BTreeMap::from([("made by".into(), "us".into())]), true).expect("saved");
+    assert_eq!(private.view::<f32>().expect("f32").to_vec(), values);
+    let again = Archive::open(&path.0).expect("a file");
+    assert_eq!(again.names().collect::<Vec<_>>(), ["y", "z"]);
+    assert_eq!(again.metadata()["made by"], "us");
+    assert_eq!(again.tensor("y").expect("there").view::<f32>().expect("f32").to_vec(), values);
+    let read = std::fs::read(&path.0).expect("a file");
+    let theirs = safetensors::SafeTensors::deserialize(&read).expect("the format");
+    assert_eq!(theirs.tensor("z").expect("there").data(), [1]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no files")]
+fn what_is_saved_can_be_opened() {
+    let path = Temporary::new("saved", &[]);
+    let zeros = |dtype, shape: &[i64]| Tensor::zeros(dtype, shape).expect("zeros");
+    let save = |tensor: &Tensor| save(&path.0, [("x", tensor)], &BTreeMap::new(), false);
+    for (shape, flip) in
+        [(&[3, 2][..], true), (&[3, 0], false), (&[0, 1 << 20], false), (&[], false)]
+    {
+        let tensor = zeros(DType::I16, shape);
+        let tensor = if flip {
+            tensor.flip(0).and_then(|x| x.permute(&[1, 0])).expect("axes")
+        } else {
+            tensor
+        };
+        save(&tensor).expect("saved");
+        let again = Archive::open(&path.0).expect("a file").tensor("x").expect("there");
+        assert_eq!(again.shape(), tensor.shape());
+    }
+    let before = std::fs::read(&path.0).expect("a file");
+    for wrong in [
+        zeros(DType::FLOAT4_E2M1FN, &[3]),
+        import(Foreign::of_bytes(DType::FLOAT4_E2M1FN, &[2], &[1, 2]).flags(Flags::SUBBYTE_PADDED))
+            .expect("legal"),
+        import(Foreign::new(&[2], &[1, 2]).device("cuda:0".parse().expect("a name")))
+            .expect("legal"),
+    ] {
+        let error = save(&wrong).expect_err("no such file");
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
+    }
+    assert_eq!(std::fs::read(&path.0).expect("a file"), before);
+}
+
+#[test]
+#[cfg(unix)]
+#[cfg_attr(miri, ignore = "Miri makes no FIFO")]
+fn a_fifo_is_refused_at_once() {
+    let path = std::env::temp_dir().join(format!("dlbridge-{}-fifo", std::process::id()));
+    let made = std::process::Command::new("mkfifo").arg(&path).status().expect("a command");
+    assert!(made.success());
+    let read = Archive::read(&path).map(drop).expect_err("no file").to_string();
+    let opened = Archive::open(&path).map(drop).expect_err("no file").to_string();
+    let saved = save(&path, [("x", &Tensor::from(vec![1]))], &BTreeMap::new(), false);
+    let saved = saved.expect_err("no file").to_string();
+    std::fs::remove_file(&path).expect("still there");
+    for found in [read, opened, saved] {
+        assert!(found.contains("expected a regular file, found a pipe"), "{found}");
     }
 }
 

@@ -1,5 +1,5 @@
 //! Views over every kind of layout, against a brute-force model.
-//! Random layouts are in `prop_layout.rs`.
+//! Random layouts are those of the fuzz targets `layout` and `view`.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

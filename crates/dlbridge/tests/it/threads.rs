@@ -5,9 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use crate::common::{import, take_back};
-use dlbridge::{
-    DType, Device, Error, Iter, ReadCell, Rejected, Tensor, TensorMut, TensorRef, View, ViewMut,
-};
+use dlbridge::{DType, Device, Error, Iter, ReadCell, Tensor, TensorMut, TensorRef, View, ViewMut};
 use dlbridge_testing::{CountingOwner, Foreign};
 
 /// Miri is slow.
@@ -26,7 +24,7 @@ fn what_holds_or_borrows_elements_is_send_and_sync() {
     send_and_sync::<ReadCell<f32>>();
     send_and_sync::<&[ReadCell<bool>]>();
     send_and_sync::<dlbridge::Builder<Vec<f32>>>();
-    send_and_sync::<(DType, Device, Rejected<dlbridge::sys::DLManagedTensor>)>();
+    send_and_sync::<(DType, Device)>();
     fn error<T: std::error::Error + Send + Sync + Clone + 'static>() {}
     error::<Error>();
 }

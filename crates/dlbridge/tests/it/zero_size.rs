@@ -109,3 +109,10 @@ fn packed_elements_may_be_none() {
     assert_eq!(tensor.nbytes(), 0);
     assert_eq!(tensor.to_contiguous().expect("host").nbytes(), 0);
 }
+
+#[test]
+#[should_panic(expected = "expected an array that a tensor can describe: shape")]
+fn more_rows_without_elements_than_an_extent_holds_are_refused_with_a_reason() {
+    let rows: Vec<[u8; 0]> = vec![[]; usize::MAX];
+    drop(Tensor::from(rows));
+}

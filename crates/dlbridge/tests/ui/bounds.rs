@@ -57,6 +57,14 @@ mod writable_bools {
     }
 }
 
+mod no_element {
+    //! The message names the features whose crates have more elements.
+
+    fn main() {
+        let _ = dlbridge::Tensor::from(vec![1]).view::<char>();
+    }
+}
+
 mod bool_slice {
     //! Foreign bytes need not be 0 or 1, so no `&bool` is formed over them.
 

@@ -1,9 +1,10 @@
-//! Programs that must not compile: each file beside this one, or each module of it, is one misuse, with the
+//! Programs that must not compile: each file of a package's folder, or each module of it, is one misuse, with the
 //! messages of the compiler.
-//! Misuse that only shows at run time is in `it/aliasing.rs` and `it/access.rs`.
+//! `dlbridge-ui` and `dlbridge-pyo3-ui` run it, each over its own folder. Misuse that only shows at run time is in
+//! `it/aliasing.rs`, `it/access.rs` and `borrows_misuse.rs`.
 //!
 //! The messages change from version to version, so this runs with the pinned compiler only.
-//! After a change: `TRYBUILD=overwrite cargo +1.95 test -p dlbridge-ui`.
+//! After a change: `TRYBUILD=overwrite cargo +1.95 test -p dlbridge-ui -p dlbridge-pyo3-ui`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -8,12 +8,9 @@ use std::sync::OnceLock;
 use dlbridge::Device;
 use libloading::Library;
 
-use super::{CPU, Code, Handle, Owned, Shim, check};
-use crate::call::{check_cuda, named};
-use crate::{DeviceStream, Failure, Operator};
-
-/// PyTorch's code of CUDA devices.
-pub(super) const CUDA: i32 = 1;
+use super::shim::{CPU, CUDA, Code, Handle, Owned, Shim, check};
+use crate::definition::Checked;
+use crate::{DeviceStream, Failure};
 
 /// `aoti_torch_get_current_cuda_stream`, of PyTorch's library for CUDA.
 type CurrentStream = unsafe extern "C-unwind" fn(i32, *mut *mut c_void) -> Code;
@@ -21,7 +18,7 @@ type CurrentStream = unsafe extern "C-unwind" fn(i32, *mut *mut c_void) -> Code;
 static CURRENT_STREAM: OnceLock<CurrentStream> = OnceLock::new();
 
 /// Finds the function in PyTorch's library for CUDA, which only a PyTorch with CUDA has.
-pub(crate) fn load(library: &Path) -> Result<(), Failure> {
+pub(super) fn load(library: &Path) -> Result<(), Failure> {
     if CURRENT_STREAM.get().is_some() {
         return Ok(());
     }
@@ -46,9 +43,13 @@ pub(super) struct Place<'s> {
 
 impl<'s> Place<'s> {
     /// The place of a call with these tensors: all are on one CUDA device.
-    pub(super) fn of<O: Operator>(shim: &'s Shim, tensors: &[Owned<'_>]) -> Result<Self, Failure> {
-        check_cuda::<O>("x.cpu()")?;
-        Self::with_tensors(shim, tensors).map_err(named::<O>)
+    pub(super) fn of(
+        operator: &Checked,
+        shim: &'s Shim,
+        tensors: &[Owned<'_>],
+    ) -> Result<Self, Failure> {
+        operator.check_cuda("x.cpu()")?;
+        Self::with_tensors(shim, tensors).map_err(|error| operator.named(error))
     }
 
     fn with_tensors(shim: &'s Shim, tensors: &[Owned<'_>]) -> Result<Self, Failure> {

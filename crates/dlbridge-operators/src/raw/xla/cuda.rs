@@ -7,9 +7,9 @@ use std::ptr;
 use dlbridge::Device;
 
 use super::{Api, Extension, Frame};
-use crate::call::{check_cuda, named};
+use crate::definition::Checked;
 use crate::raw::operand::Operand;
-use crate::{DeviceStream, Failure, Operator};
+use crate::{DeviceStream, Failure};
 
 #[repr(C)]
 pub(super) struct Stream {
@@ -39,9 +39,12 @@ pub(super) type OrdinalGet = unsafe extern "C" fn(*mut Ordinal) -> *mut c_void;
 pub(super) type Destroy = unsafe extern "C" fn(*mut ErrorDestroy);
 
 /// The stream on which XLA runs a call.
-pub(super) fn stream<O: Operator>(frame: &Frame) -> Result<DeviceStream<'_>, Failure> {
-    check_cuda::<O>("jax.device_put(x, jax.devices(\"cpu\")[0])")?;
-    of(frame).map_err(named::<O>)
+pub(super) fn stream<'f>(
+    operator: &Checked,
+    frame: &'f Frame,
+) -> Result<DeviceStream<'f>, Failure> {
+    operator.check_cuda("jax.device_put(x, jax.devices(\"cpu\")[0])")?;
+    of(frame).map_err(|error| operator.named(error))
 }
 
 fn of(frame: &Frame) -> Result<DeviceStream<'_>, Failure> {
@@ -86,7 +89,7 @@ fn check(frame: &Frame, error: *mut c_void) -> Result<(), Failure> {
 
 /// Rejects a result in place whose memory is not the argument's. XLA gives it that, because the call declares the alias.
 pub(super) fn check_aliased(from: &Operand<'_>, to: &Operand<'_>) -> Result<(), Failure> {
-    if from.data == to.data && (from.dtype, &*from.shape) == (to.dtype, &*to.shape) {
+    if from.data == to.data && (from.dtype, from.shape()) == (to.dtype, to.shape()) {
         return Ok(());
     }
     Err(Failure::new("expected the result in place to have the memory of its argument"))

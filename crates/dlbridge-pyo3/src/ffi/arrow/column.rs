@@ -47,7 +47,7 @@ impl Unparsed {
             let format = schema.format(name)?;
             let refuse = |what: &str, help: &str| {
                 let message = format!("{name}: expected numbers, found {what} ({format:?}){help}");
-                Err(Error::buffer(message))
+                Err(Error::dtype(message))
             };
             if !schema.0.dictionary.is_null() {
                 let help = "; take the values or the codes: x.cast(pl.String) or x.to_physical() in \
@@ -75,7 +75,7 @@ impl Unparsed {
                 None if format == "+s" && levels.is_empty() => {
                     let columns = schema.0.n_children;
                     if columns != 1 {
-                        return Err(Error::buffer(format!(
+                        return Err(Error::dtype(format!(
                             "{name}: expected one column, found {columns}; select one: x[\"name\"], or \
                              copy all to a matrix: numpy.asarray(x)"
                         )));

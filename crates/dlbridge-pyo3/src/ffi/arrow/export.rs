@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use super::{ArrowArray, ArrowSchema, Owned, Releasable};
 use crate::dtypes::arrow::format_of;
-use crate::ffi::borrow::copied;
+use crate::ffi::borrow::{copied, give_shared};
 use crate::ffi::callbacks::dropped;
 use crate::ffi::capsule;
 use crate::release::ObjectTensor;
@@ -127,7 +127,7 @@ fn array(lengths: &[i64], tensor: &mut Option<Tensor>) -> ArrowArray {
         Some(data) if !data.is_null() => data.cast_const(),
         _ => (&raw const NOWHERE).cast(),
     };
-    let tensor = tensor.map(ObjectTensor::new);
+    let tensor = tensor.map(|tensor| ObjectTensor::of(give_shared(tensor)));
     let n_buffers = if child.is_some() { 1 } else { 2 };
     let kept = ([ptr::null(), values], tensor);
     let (parts, n_children): (*mut ArrayParts, _) = parts(child, kept);

@@ -3,6 +3,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use crate::error::unless_refused;
 use crate::{Error, Result};
 
 /// The extension type of columns whose rows are tensors of one shape.
@@ -35,9 +36,9 @@ impl Shape {
         };
         let text = String::from_utf8_lossy(parameters);
         let parsed = py.import(intern!(py, "json"))?.call_method1("loads", (&*text,));
-        let parsed = parsed.map_err(|_| wrong(&text))?;
-        let extents: Vec<i64> =
-            parsed.get_item("shape").and_then(|s| s.extract()).map_err(|_| wrong(&text))?;
+        let Some(parsed) = unless_refused(py, parsed)? else { return Err(wrong(&text)) };
+        let extents = parsed.get_item("shape").and_then(|shape| shape.extract::<Vec<i64>>());
+        let Some(extents) = unless_refused(py, extents)? else { return Err(wrong(&text)) };
         let len = extents.iter().try_fold(1_i64, |len, &extent| len.checked_mul(extent));
         if len != Some(size) || extents.iter().any(|&extent| extent < 0) {
             return Err(wrong(&text));

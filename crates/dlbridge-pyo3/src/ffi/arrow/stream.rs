@@ -25,9 +25,10 @@ impl Chunks {
         Ok(Self { stream, column })
     }
 
-    /// The next chunk that has values.
+    /// The next chunk that has values. Signals are handled before each chunk: the producer may be a query of minutes.
     pub(crate) fn next(&mut self, py: Python<'_>) -> Result<Option<Chunk>> {
         loop {
+            py.check_signals()?;
             let mut array = self.stream.filled(py, self.stream.0.get_next)?;
             if !array.is_live() {
                 return Ok(None);
@@ -47,7 +48,7 @@ impl Chunks {
 
 impl Chunk {
     /// A copy of the values of chunks.
-    pub(crate) fn joined(chunks: &[Self]) -> Result<Tensor> {
+    pub(crate) fn joined(py: Python<'_>, chunks: &[Self]) -> Result<Tensor> {
         let first = &chunks[0].memory;
         let rows =
             chunks.iter().try_fold(0_i64, |rows, chunk| rows.checked_add(chunk.memory.shape[0]));
@@ -62,6 +63,7 @@ impl Chunk {
         let mut copy = Tensor::zeros(first.dtype, &shape)?;
         let mut rest = copy.as_bytes_mut()?;
         for chunk in chunks {
+            py.check_signals()?;
             let size = chunk.copy_to(rest)?;
             rest = &mut rest[size..];
         }

@@ -8,29 +8,31 @@ use std::mem::{self, ManuallyDrop};
 use std::ops::Deref;
 use std::{ptr, slice};
 
-use dlbridge::ffi::{self, Kept, descriptor};
-use dlbridge::sys::DLTensor;
-use dlbridge::{Access, ArcTensor, Element, Tensor, TensorMut, TensorRef, ViewMut};
+use dlbridge::ffi::{self, Bytes, Kept};
+use dlbridge::{Access, ArcTensor, Element, Plain, Tensor, TensorMut, TensorRef, ViewMut};
 
-use super::table::{Table, WITHOUT_SLOT};
-use super::{Kind, refusal, table};
+use super::table::{Table, is_in_slot};
+use super::{Kind, refusal, shared};
 use crate::{Error, Result};
 
 /// A tensor whose memory is borrowed, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Borrowed {
     /// The number of the borrow, with `WRITES` if it is one to write; or `NONE`.
-    borrow: u32,
+    borrow: u64,
     tensor: Tensor,
 }
 
 /// No borrow is necessary, or none is wanted.
-const NONE: u32 = u32::MAX;
-const WRITES: u32 = 1 << 31;
+const NONE: u64 = u64::MAX;
+const WRITES: u64 = 1 << 63;
+
+fn number_and_kind(borrow: u64) -> (u64, Kind) {
+    (borrow & !WRITES, if borrow & WRITES == 0 { Kind::Read } else { Kind::Write })
+}
 
 impl Drop for Borrowed {
-    /// Ends the borrow before the tensor is dropped, since the table has the address of the tensor's
-    /// descriptor, and a deleter may run Python code that borrows the memory.
+    /// Ends the borrow before the tensor is dropped: a deleter may run Python code that borrows the memory.
     #[inline]
     fn drop(&mut self) {
         self.end_borrow();
@@ -44,22 +46,22 @@ impl Borrowed {
         if tensor.access() != Access::Shared {
             return Ok(Self::unborrowed(tensor));
         }
-        // SAFETY: `Borrowed` ends the borrow before it gives the tensor up (F11).
-        match unsafe { table().read(descriptor(&tensor)) } {
-            Ok(borrow) => Ok(Self { borrow, tensor }),
-            Err(conflict) => Err(refusal(&tensor, conflict)),
+        let Some(bytes) = ffi::bytes(&tensor) else { return Ok(Self::unborrowed(tensor)) };
+        match shared::read::<true>(&bytes) {
+            Ok((borrow, _)) => Ok(Self { borrow, tensor }),
+            Err(other) => Err(refusal(&tensor, other)),
         }
     }
 
     /// Borrows the memory of a tensor to write.
     pub(crate) fn write(tensor: Tensor) -> Result<Self> {
-        if tensor.access() != Access::Shared || tensor.is_empty() {
+        if tensor.access() != Access::Shared {
             return Ok(Self::unborrowed(tensor));
         }
-        // SAFETY: as above (F11).
-        match unsafe { table().write(descriptor(&tensor)) } {
+        let Some(bytes) = ffi::bytes(&tensor) else { return Ok(Self::unborrowed(tensor)) };
+        match shared::write(&bytes) {
             Ok(number) => Ok(Self { borrow: number | WRITES, tensor }),
-            Err(conflict) => Err(refusal(&tensor, conflict)),
+            Err(other) => Err(refusal(&tensor, other)),
         }
     }
 
@@ -92,15 +94,18 @@ impl Borrowed {
 
     /// The tensor, which borrows the memory to read for as long as Rust has it, with its parts and clones.
     pub(crate) fn into_kept(self) -> Tensor {
-        if self.borrow == NONE || !self.tensor.device().is_host_accessible() {
+        let Some(bytes) = ffi::bytes(&self.tensor).filter(|_| self.borrow != NONE) else {
             return self.into_given();
-        }
+        };
         let (borrow, tensor) = self.into_parts();
-        let kind = if borrow & WRITES == 0 { Kind::Read } else { Kind::Write };
-        keep(tensor, borrow & !WRITES, kind)
+        let (number, kind) = number_and_kind(borrow);
+        // An early borrow stays as it is.
+        let number =
+            shared::table().map_or(number, |table| table.keep_argument(&bytes, number, kind));
+        ffi::keep_borrowed(tensor, Kept { number, start: bytes.start, end })
     }
 
-    fn into_parts(self) -> (u32, Tensor) {
+    fn into_parts(self) -> (u64, Tensor) {
         let this = ManuallyDrop::new(self);
         // SAFETY: taken once, from a value that is forgotten (R7).
         (this.borrow, unsafe { ptr::read(&raw const this.tensor) })
@@ -110,18 +115,24 @@ impl Borrowed {
     fn end_borrow(&mut self) {
         let borrow = mem::replace(&mut self.borrow, NONE);
         // One comparison for all that is no borrow to read with a slot.
-        if borrow < WITHOUT_SLOT {
-            table().release_read(borrow, descriptor(&self.tensor));
+        if is_in_slot(borrow) {
+            if let Some(table) = shared::table() {
+                table.end_slot::<true>(borrow);
+            }
         } else if borrow != NONE {
             self.end_other(borrow);
         }
     }
 
     #[cold]
-    fn end_other(&self, borrow: u32) {
-        match borrow & WRITES {
-            0 => table().release_without_slot(),
-            _ => table().release_write(borrow & !WRITES),
+    fn end_other(&self, borrow: u64) {
+        let (number, kind) = number_and_kind(borrow);
+        // A borrow with a slot is found without its address.
+        if is_in_slot(number) {
+            return shared::end(number, 0, kind);
+        }
+        if let Some(bytes) = ffi::bytes(&self.tensor) {
+            shared::end(number, bytes.start, kind);
         }
     }
 
@@ -149,6 +160,30 @@ impl Borrowed {
         unsafe { self.tensor.assume_frozen() }
     }
 
+    /// The elements as a slice, as if no code could write them.
+    #[inline]
+    pub(crate) fn slice<T: Plain, P: Promised>(&self, _: PhantomData<P>) -> Result<&[T]> {
+        // SAFETY: no Rust code writes, because of the borrow (F11); no other code, by the duty of
+        // `StableArguments`.
+        Ok(unsafe { ffi::slice_unchecked(&self.tensor) }?)
+    }
+
+    /// The elements as a mutable slice, as if no other code could access them.
+    ///
+    /// # Panics
+    ///
+    /// If the memory is borrowed to read.
+    #[inline]
+    pub(crate) fn slice_mut<T: Plain, P: Promised>(
+        &mut self,
+        _: PhantomData<P>,
+    ) -> Result<&mut [T]> {
+        assert!(self.writes(), "borrowed to write, or no borrow is necessary");
+        // SAFETY: no Rust code accesses the memory, because of the borrow (F11); no other code, by the duty
+        // of `StableArguments`.
+        unsafe { ffi::slice_mut_unchecked(&mut self.tensor) }.map_err(Error::of_writing)
+    }
+
     /// The memory as if no other code could access it.
     ///
     /// # Panics
@@ -162,9 +197,10 @@ impl Borrowed {
     }
 
     /// The elements as booleans, each of which was checked.
-    pub(crate) fn bools<P: Promised>(&self, promise: PhantomData<P>) -> Result<&[bool]> {
-        let frozen = self.frozen(promise);
-        let bytes = frozen.as_bytes()?;
+    pub(crate) fn bools<P: Promised>(&self, _: PhantomData<P>) -> Result<&[bool]> {
+        // SAFETY: no Rust code writes, because of the borrow (F11); no other code, by the duty of
+        // `StableArguments`.
+        let bytes = unsafe { ffi::bytes_unchecked(&self.tensor) }?;
         match bytes.iter().find(|&&byte| byte > 1) {
             // SAFETY: as long and as aligned as bytes; 0 or 1, which no code changes, as long as `self` is
             // borrowed (R5, and the duty of `StableArguments`).
@@ -174,14 +210,37 @@ impl Borrowed {
             ))),
         }
     }
+
+    /// The elements as booleans to write, each of which was checked.
+    ///
+    /// # Panics
+    ///
+    /// If the memory is borrowed to read.
+    pub(crate) fn bools_mut<P: Promised>(
+        &mut self,
+        promise: PhantomData<P>,
+    ) -> Result<&mut [bool]> {
+        assert!(self.writes(), "borrowed to write, or no borrow is necessary");
+        // A marker of a user may accept read-only memory.
+        if self.tensor.is_read_only() {
+            return Err(Error::of_writing(dlbridge::Error::ReadOnly));
+        }
+        let length = self.bools(promise)?.len();
+        if length == 0 {
+            return Ok(&mut []);
+        }
+        // SAFETY: as in `bools`; no Rust code accesses the memory, because of the borrow (F11), no other code, by the
+        // duty of `StableArguments`.
+        Ok(unsafe { slice::from_raw_parts_mut(self.tensor.data_ptr().cast(), length) })
+    }
 }
 
 /// A tensor whose memory is borrowed to read.
 #[derive(Debug)]
 pub(crate) struct Reading<'a> {
     tensor: &'a Tensor,
-    /// The borrow, if one is necessary: its number, and the table.
-    borrow: Option<(u32, &'static Table)>,
+    /// The borrow, if one is necessary: its number, and the table of its slot.
+    borrow: Option<(u64, &'static Table)>,
 }
 
 impl<'a> Reading<'a> {
@@ -191,12 +250,10 @@ impl<'a> Reading<'a> {
         if tensor.access() != Access::Shared {
             return Ok(Self { tensor, borrow: None });
         }
-        let table = table();
-        // SAFETY: the tensor lives as long as `Reading`, which the functions of this crate that make one drop
-        // before they return (F11).
-        match unsafe { table.enter::<false>(descriptor(tensor), 0) } {
-            Ok(number) => Ok(Self { tensor, borrow: Some((number, table)) }),
-            Err(conflict) => Err(refusal(tensor, conflict)),
+        let Some(bytes) = ffi::bytes(tensor) else { return Ok(Self { tensor, borrow: None }) };
+        match shared::read::<false>(&bytes) {
+            Ok(borrow) => Ok(Self { tensor, borrow: Some(borrow) }),
+            Err(other) => Err(refusal(tensor, other)),
         }
     }
 }
@@ -213,9 +270,18 @@ impl Deref for Reading<'_> {
 impl Drop for Reading<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some((number, table)) = self.borrow {
-            table.release_moment(number, descriptor(self.tensor));
+        match self.borrow {
+            None => {}
+            Some((number, table)) if is_in_slot(number) => table.end_slot::<false>(number),
+            Some((number, _)) => end_reading(number, self.tensor),
         }
+    }
+}
+
+#[cold]
+fn end_reading(number: u64, tensor: &Tensor) {
+    if let Some(bytes) = ffi::bytes(tensor) {
+        shared::end(number, bytes.start, Kind::Read);
     }
 }
 
@@ -229,16 +295,10 @@ pub(crate) fn copied(tensor: &Tensor) -> Result<Tensor> {
     Ok(Reading::new(tensor)?.to_contiguous()?)
 }
 
-/// The tensor of a borrow with this number, which Rust keeps from now on.
-fn keep(tensor: Tensor, number: u32, kind: Kind) -> Tensor {
-    let place = descriptor(&tensor);
-    let number = table().keep(number, place, kind);
-    ffi::keep_borrowed(tensor, Kept { number, descriptor: place.addr(), end })
-}
-
 /// The tensor for Python. Handles that Rust keeps of the memory borrow it to read.
 #[inline]
 pub(crate) fn give(tensor: Tensor) -> Tensor {
+    prepare();
     ffi::give(tensor, enter)
 }
 
@@ -248,14 +308,18 @@ pub(crate) fn give_shared(tensor: Tensor) -> ArcTensor {
     ffi::give_shared(tensor, enter)
 }
 
-fn enter(tensor: *const DLTensor) -> Kept {
-    // SAFETY: a descriptor of a lease, which drops the `Kept` before it (F11).
-    let number = unsafe { table().read_kept(tensor) };
-    Kept { number, descriptor: tensor.addr(), end }
+/// Finds the table of the process, before Python code can have the memory of a tensor.
+#[inline]
+pub(crate) fn prepare() {
+    let _ = shared::table();
 }
 
-fn end(number: u32, descriptor: usize) {
-    table().release_kept(number, descriptor);
+fn enter(bytes: &Bytes) -> Kept {
+    Kept { number: shared::keep(bytes), start: bytes.start, end }
+}
+
+fn end(number: u64, start: usize) {
+    shared::end(number, start, Kind::Read);
 }
 
 /// A marker by which an extension promises, once for all its functions, that its callers leave the
@@ -326,9 +390,10 @@ pub unsafe trait StableArguments: 'static {}
 /// That of [`StableArguments`].
 #[diagnostic::on_unimplemented(
     message = "`&[T]` over the caller's memory needs a promise that it does not change during a call",
-    label = "the argument has no `StableArguments` marker",
+    label = "the argument has no `StableArguments` marker, or another constraint before it",
     note = "say it once in the crate: `struct Stable; unsafe impl dlbridge_pyo3::StableArguments for Stable {{}}`, \
             and take `PyTensorOf<T, N, Stable>`, or `PyTensorOf<T, N, (Stable, Writable)>` to write",
+    note = "the marker is the first in a tuple: `(Stable, Contiguous)`",
     note = "without a promise, `view()` reads and writes by value, at the speed of a slice"
 )]
 pub unsafe trait Promised {}

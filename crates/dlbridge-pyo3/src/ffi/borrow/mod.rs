@@ -8,26 +8,30 @@
 //! | file | job |
 //! | --- | --- |
 //! | `borrowed` | a tensor and its borrow: of an argument, for a moment, or for as long as Rust keeps it; what an extension promises of its callers |
-//! | `table`, `shared` | what is borrowed now, in the whole process |
-//! | `range` | whether two tensors have a byte in common |
+//! | `table`, `shared` | the bytes that are borrowed now, in the whole process |
+//! | `slot` | ... by one argument |
+//! | `ordered` | ... by tensors that Rust keeps, in the order of their addresses |
 //!
 //! Invariant: a borrow to write excludes every other borrow of its bytes.
 
 mod borrowed;
-mod range;
+mod ordered;
 mod shared;
+mod slot;
 mod table;
 
-use dlbridge::{DType, Tensor};
+use dlbridge::Tensor;
+use dlbridge::ffi::Bytes;
 use pyo3::exceptions::PyTypeError;
 
 use crate::Error;
+use crate::error::error_of;
 
-pub(crate) use borrowed::{Borrowed, Reading, copied, give, give_shared, kept};
+pub(crate) use borrowed::{Borrowed, Reading, copied, give, give_shared, kept, prepare};
 pub use borrowed::{Promised, StableArguments};
-use shared::table;
 
 /// What the borrower does with the elements.
+#[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Read,
@@ -35,50 +39,30 @@ enum Kind {
 }
 
 /// Another borrow of some of the bytes.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Other {
     kind: Kind,
     /// Whether it is of a tensor that Rust keeps, not of an argument.
     is_kept: bool,
-    dtype: DType,
-    shape: Vec<i64>,
-    /// The address of its lowest element.
-    start: usize,
+    bytes: Bytes,
 }
 
-/// Why memory cannot be borrowed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Conflict {
-    /// Another borrow has the bytes.
-    Borrowed(Other),
-    /// There are more borrows than slots, so that not all are known.
-    TooMany,
-}
-
-/// PyO3 adds the name of the argument.
+/// Why memory cannot be borrowed. PyO3 adds the name of the argument.
 #[cold]
-fn refusal(tensor: &Tensor, conflict: Conflict) -> Error {
+fn refusal(tensor: &Tensor, other: Other) -> Error {
     let found = format!("{}{:?} at {:p}", tensor.dtype(), tensor.shape(), tensor.data_ptr());
-    let (expected, user, help) = match conflict {
-        Conflict::Borrowed(Other { kind, is_kept, dtype, shape, start }) => {
-            let (expected, verb) = match kind {
-                Kind::Write => ("memory that no other argument writes", "writes"),
-                Kind::Read => ("memory to write that no other code in Rust uses", "reads"),
-            };
-            let (user, help) = match is_kept {
-                true => ("a tensor that Rust keeps", "delete the object that keeps it, or "),
-                false => ("another argument", ""),
-            };
-            (expected, format!("{user}, {dtype}{shape:?} at {start:#x}, {verb} a part"), help)
-        }
-        Conflict::TooMany => (
-            "memory to write that no other code in Rust uses",
-            "another argument or a tensor that Rust keeps may read a part".to_owned(),
-            "delete some of the more than 32,768 tensors, or ",
-        ),
+    let Other { kind, is_kept, bytes: Bytes { start, end, .. } } = other;
+    let (expected, verb) = match kind {
+        Kind::Write => ("memory that no other argument writes", "writes"),
+        Kind::Read => ("memory to write that no other code in Rust uses", "reads"),
     };
-    Error::Python(PyTypeError::new_err(format!(
-        "expected {expected}, found {found}, of which {user}; {help}pass a copy: \
-         np.array(x), in PyTorch x.clone()"
+    let (user, help) = match is_kept {
+        true => ("a tensor that Rust keeps", "delete the object that keeps it, or "),
+        false => ("another argument", ""),
+    };
+    Error::Python(error_of::<PyTypeError>(format!(
+        "expected {expected}, found {found}, of which {user}, {} bytes at {start:#x}, {verb} a part; \
+         {help}pass a copy: np.array(x), in PyTorch x.clone()",
+        end - start,
     )))
 }

@@ -2,48 +2,193 @@
 //! Invariant: a capsule of this name has a `Table` that lives as long as the process (F6).
 
 use std::ffi::CStr;
-use std::ptr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{ptr, thread};
 
+use dlbridge::ffi::Bytes;
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::{ffi, intern};
 
+use super::ordered::{NODE, Node, Ordered};
+use super::slot::Slot;
 use super::table::Table;
-use crate::ffi::interpreter::attached;
+use super::{Kind, Other};
+use crate::error::error_of;
+use crate::interpreter::{attached, imported_module};
 
-/// The name says the layout of `Table`: another layout needs another number.
-const NAME: &CStr = c"dlbridge.borrows.3";
+/// The name says the layout of `Table` and how its words are used. A change of either changes the number here and in
+/// `KEY`, and then two versions in a process have a table each.
+const NAME: &CStr = c"dlbridge.borrows.5";
+
+/// The name in the dict of `sys`.
+const KEY: &str = "_dlbridge_borrows_5";
+
+/// The layout of version 5. Whoever changes a number here changes `NAME` and `KEY`.
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(is(&Table::LAYOUT, &[16_448, 0, 8, 16, 24, 32, 64]));
+    assert!(is(&Ordered::LAYOUT, &[24, 0, 8, 16]));
+    assert!(is(&Slot::LAYOUT, &[64, 0, 8, 16, 24]));
+    assert!(is(&NODE, &[120, 0, 48, 56, 57, 64, 72, 80, 88, 104, 112]));
+    assert!(is(&Bytes::LAYOUT, &[48, 0, 8, 16, 32, 0, 8]));
+    assert!(is(&[Kind::Read as usize, Kind::Write as usize], &[0, 1]));
+};
+
+#[cfg(target_pointer_width = "64")]
+const fn is(found: &[usize], expected: &[usize]) -> bool {
+    let mut at = 0;
+    while at < expected.len() && found[at] == expected[at] {
+        at += 1;
+    }
+    at == expected.len() && at == found.len()
+}
 
 /// The table of this extension module, which is used if no other module was first.
 static OWN: Table = Table::new();
 
-/// The table of the process.
-static SHARED: OnceLock<&'static Table> = OnceLock::new();
+static MODULE: Module = Module::new(&OWN);
 
+/// The tables of an extension module.
+struct Module {
+    own: &'static Table,
+    /// The table of the process. It is set under the lock of `own`, and takes the borrows from the tree of `own`.
+    shared: OnceLock<&'static Table>,
+    /// The number of borrows before.
+    early: AtomicU64,
+}
+
+/// The table of the process; `None` until a thread with the interpreter has asked for it. Memory that was borrowed
+/// before is known to this module alone: Python objects are made, and tensors exported, afterwards.
 #[inline]
-pub(super) fn table() -> &'static Table {
-    match SHARED.get() {
-        Some(table) => table,
-        None => first_table(),
+pub(super) fn table() -> Option<&'static Table> {
+    MODULE.shared.get().copied().or_else(first_table)
+}
+
+#[cold]
+fn first_table() -> Option<&'static Table> {
+    // Before another module can find the table.
+    #[cfg(unix)]
+    forks::wait_for_the_lock();
+    // Only such a thread can ask for the table of other modules.
+    let py = attached()?;
+    match shared(py) {
+        Ok(table) => Some(MODULE.share(table)),
+        // Something else has the name, and has it in all modules.
+        Err(error) if error.is_instance_of::<PyValueError>(py) => Some(MODULE.share(&OWN)),
+        // Without memory for a capsule the table is not known yet. With one of its own, this module would never
+        // see what others borrow.
+        Err(_) => None,
+    }
+}
+
+/// Borrows bytes to read, and returns the number of the borrow, with its table if that is known.
+#[inline(always)]
+pub(super) fn read<const STAYS: bool>(bytes: &Bytes) -> Result<(u64, &'static Table), Other> {
+    match table() {
+        Some(table) => Ok((table.read::<STAYS>(bytes)?, table)),
+        None => read_early(bytes),
     }
 }
 
 #[cold]
-fn first_table() -> &'static Table {
-    // Before the lock of `SHARED` is held, since Python code runs. A thread without the interpreter
-    // cannot ask for the table of other modules.
-    let found = attached().and_then(|py| shared(py).ok());
-    SHARED.get_or_init(|| {
-        #[cfg(unix)]
-        forks::free_the_lock();
-        found.unwrap_or(&OWN)
-    })
+fn read_early(bytes: &Bytes) -> Result<(u64, &'static Table), Other> {
+    match MODULE.borrow_early(Node::new(bytes, Kind::Read, false)) {
+        Ok(number) => Ok((number, &OWN)),
+        Err(table) => Ok((table.read::<true>(bytes)?, table)),
+    }
 }
 
-/// The child of a fork has one thread, which does not hold the lock: it forks nowhere under it.
+/// Borrows bytes to write, and returns the number of the borrow.
+pub(super) fn write(bytes: &Bytes) -> Result<u64, Other> {
+    match table() {
+        Some(table) => table.write(bytes),
+        // An argument is extracted by a thread with the interpreter, so no memory is left to ask: other modules may
+        // have borrowed anything.
+        None => Err(Other { kind: Kind::Read, is_kept: false, bytes: *bytes }),
+    }
+}
+
+/// Borrows bytes to read that Rust keeps and exports for the first time, so that they have no writers.
+pub(super) fn keep(bytes: &Bytes) -> u64 {
+    match table() {
+        Some(table) => table.keep(bytes),
+        None => {
+            let kept = MODULE.borrow_early(Node::new(bytes, Kind::Read, true));
+            kept.unwrap_or_else(|table| table.keep(bytes))
+        }
+    }
+}
+
+/// Ends a borrow of bytes that begin at `start`, on any thread.
+pub(super) fn end(number: u64, start: usize, kind: Kind) {
+    let ended = match table() {
+        Some(table) => Err(table),
+        None => MODULE.end_early(number, start),
+    };
+    if let Err(table) = ended {
+        table.end(number, start, kind);
+    }
+}
+
+/// The first number of a borrow before the table is known: above those of other borrows.
+const EARLY: u64 = 1 << 62;
+
+impl Module {
+    const fn new(own: &'static Table) -> Self {
+        Self { own, shared: OnceLock::new(), early: AtomicU64::new(0) }
+    }
+
+    /// Uses a table from now on, unless another one is used already.
+    fn share(&self, table: &'static Table) -> &'static Table {
+        loop {
+            let used = self.own.locked(|early| {
+                if self.shared.get().is_none() && !ptr::eq(table, self.own) {
+                    // A thread that forks holds the locks in an order of its own.
+                    table.try_locked(|ordered| ordered.adopt(early))?;
+                }
+                Some(*self.shared.get_or_init(|| table))
+            });
+            match used {
+                Some(used) => return used,
+                None => thread::yield_now(),
+            }
+        }
+    }
+
+    /// Borrows bytes in the tree of this module's table, or returns the table that is known by now.
+    fn borrow_early(&self, node: Box<Node>) -> Result<u64, &'static Table> {
+        let result = self.own.locked(|early| match self.shared.get() {
+            Some(table) => Err((*table, node)),
+            None => {
+                let number = self.early.fetch_add(1, Ordering::Relaxed);
+                // No two modules have a number: their tables are that far apart.
+                let first = (ptr::from_ref(self.own).addr() as u64) << 14 & (EARLY - 1);
+                Ok(early.insert_as(node, EARLY | first.wrapping_add(number) & (EARLY - 1)))
+            }
+        });
+        // A node without use is freed when the lock is free again.
+        result.map_err(|(table, _node)| table)
+    }
+
+    /// Ends a borrow in the tree of this module's table, or returns the table that has it.
+    fn end_early(&self, number: u64, start: usize) -> Result<Option<Box<Node>>, &'static Table> {
+        self.own.locked(|early| match self.shared.get() {
+            None => Ok(early.remove(number, start)),
+            Some(table) => Err(*table),
+        })
+    }
+}
+
+/// A fork waits until no thread changes the table of this module, so that the child has a whole one.
 #[cfg(unix)]
 mod forks {
     use std::ffi::c_int;
+    use std::sync::Once;
+
+    use super::OWN;
 
     type Handler = Option<unsafe extern "C" fn()>;
 
@@ -52,16 +197,27 @@ mod forks {
         fn pthread_atfork(prepare: Handler, parent: Handler, child: Handler) -> c_int;
     }
 
-    /// Frees the table's lock in every child, where the thread that held it does not exist.
-    pub(super) fn free_the_lock() {
-        // SAFETY: a function that stays loaded; without memory for it, forks go on (F5).
-        let _ = unsafe { pthread_atfork(None, None, Some(child)) };
+    pub(super) fn wait_for_the_lock() {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            // SAFETY: functions that stay loaded. Without memory for them, a child may find the table
+            // locked, and waits (F5).
+            let _ = unsafe { pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+        });
     }
 
+    unsafe extern "C" fn prepare() {
+        OWN.lock();
+    }
+
+    unsafe extern "C" fn parent() {
+        OWN.unlock();
+    }
+
+    /// Other threads do not exist in the child.
     unsafe extern "C" fn child() {
-        if let Some(table) = super::SHARED.get() {
-            table.free_the_lock();
-        }
+        OWN.free_claimed();
+        OWN.unlock();
     }
 }
 
@@ -72,9 +228,12 @@ fn shared(py: Python<'_>) -> PyResult<&'static Table> {
         unsafe { ffi::PyCapsule_New(ptr::from_ref(&OWN).cast_mut().cast(), NAME.as_ptr(), None) };
     // SAFETY: a new reference, or null with an exception set (F3).
     let own = unsafe { Bound::from_owned_ptr_or_err(py, own) }?;
-    let names = py.import(intern!(py, "sys"))?.dict();
-    let found =
-        names.call_method1(intern!(py, "setdefault"), (intern!(py, "_dlbridge_borrows_3"), own))?;
+    // Python's `__import__` may be replaced, and may be interrupted.
+    let module = imported_module(intern!(py, "sys"))?;
+    // No `ValueError`, which says that another object has the name.
+    let module = module.ok_or_else(|| error_of::<PyRuntimeError>("no sys"))?;
+    let names = module.cast_into::<PyModule>()?.dict();
+    let found = names.call_method1(intern!(py, "setdefault"), (intern!(py, KEY), own))?;
     // SAFETY: attached; the function checks the type and the name (F1, F4).
     let table = unsafe { ffi::PyCapsule_GetPointer(found.as_ptr(), NAME.as_ptr()) };
     if table.is_null() {
@@ -91,8 +250,9 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn the_child_of_a_fork_has_a_free_lock() {
+    fn a_fork_waits_for_the_lock_and_its_child_has_a_free_one() {
         use std::ffi::{c_int, c_uint};
+        use std::time::Duration;
 
         unsafe extern "C" {
             safe fn fork() -> c_int;
@@ -100,19 +260,26 @@ mod tests {
             safe fn _exit(status: c_int) -> !;
             safe fn waitpid(process: c_int, status: &mut c_int, options: c_int) -> c_int;
         }
-        let table = table();
-        let child = table.locked(|| {
-            let child = fork();
-            if child == 0 {
-                alarm(20);
-                table.locked(|| ());
-                _exit(0);
-            }
-            child
+        table();
+        MODULE.share(&OWN);
+        let (locked, is_locked) = std::sync::mpsc::channel();
+        let holder = thread::spawn(move || {
+            OWN.locked(|_| {
+                locked.send(()).expect("received");
+                thread::sleep(Duration::from_millis(50));
+            });
         });
+        is_locked.recv().expect("sent");
+        let child = fork();
+        if child == 0 {
+            alarm(20);
+            OWN.locked(|_| ());
+            _exit(0);
+        }
         let mut status = -1;
         waitpid(child, &mut status, 0);
         assert_eq!(status, 0, "ended by a signal: the lock was held");
+        holder.join().expect("no panic");
     }
 
     #[test]
@@ -122,14 +289,40 @@ mod tests {
             assert!(ptr::eq(first, shared(py).expect("the same")));
             // A module that is loaded afterwards.
             let names = py.import("sys").expect("sys").dict();
-            let capsule = names.get_item("_dlbridge_borrows_3").expect("a dict").expect("set");
+            let capsule = names.get_item(KEY).expect("a dict").expect("set");
             // SAFETY: attached; the function checks the type and the name (F1, F4).
             let table = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), NAME.as_ptr()) };
             assert!(ptr::eq(table.cast::<Table>(), first));
             // Something else under the name is no table; each module then has its own.
-            names.set_item("_dlbridge_borrows_3", 1).expect("a dict");
+            names.set_item(KEY, 1).expect("a dict");
             assert!(shared(py).is_err());
-            names.set_item("_dlbridge_borrows_3", capsule).expect("a dict");
+            names.set_item(KEY, capsule).expect("a dict");
         });
+    }
+
+    #[test]
+    fn borrows_before_the_table_is_known_move_to_it() {
+        static OTHER: Table = Table::new();
+        static OURS: Table = Table::new();
+        static MODULE: Module = Module::new(&OURS);
+        let bytes = |start| Bytes::of(start, &[8], &[1], 1).expect("elements");
+        let node = |start| Node::new(&bytes(start), Kind::Read, true);
+        let numbers = [64, 96, 80].map(|start| MODULE.borrow_early(node(start)).expect("early"));
+        MODULE.end_early(numbers[1], 96).expect("early").expect("it was there");
+        let theirs = OTHER.keep(&bytes(64));
+        assert!(ptr::eq(MODULE.share(&OTHER), &OTHER));
+        for start in [64, 80] {
+            OTHER.write(&bytes(start)).expect_err("kept");
+        }
+        OTHER.write(&bytes(96)).map(|number| OTHER.end(number, 96, Kind::Write)).expect("ended");
+        assert!(MODULE.borrow_early(node(64)).is_err_and(|table| ptr::eq(table, &OTHER)));
+        assert!(MODULE.end_early(numbers[0], 64).is_err_and(|table| ptr::eq(table, &OTHER)));
+        OTHER.end(theirs, 64, Kind::Read);
+        OTHER.write(&bytes(64)).expect_err("kept by this module");
+        for (number, start) in [(numbers[0], 64), (numbers[2], 80)] {
+            OTHER.end(number, start, Kind::Read);
+            OTHER.write(&bytes(start)).expect("ended");
+        }
+        assert!(ptr::eq(MODULE.share(&OURS), &OTHER), "once");
     }
 }

@@ -6,6 +6,7 @@ use dlbridge::{Device, Tensor};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
+use crate::error::unless_refused;
 use crate::ffi::buffer::{self, Acquired};
 use crate::ffi::interface::{Interface, pointer, wrong};
 use crate::ffi::memory::ForeignMemory;
@@ -36,9 +37,9 @@ fn within_buffer(interface: &Interface<'_>) -> Result<(ForeignMemory, Option<Acq
     }
     let offset = match interface.get("offset")? {
         None => 0,
-        Some(offset) => match offset.extract::<usize>() {
-            Ok(offset) => offset,
-            Err(_) => return wrong("offset", &offset, "a number of bytes"),
+        Some(offset) => match unless_refused(offset.py(), offset.extract::<usize>())? {
+            Some(offset) => offset,
+            None => return wrong("offset", &offset, "a number of bytes"),
         },
     };
     let (acquired, bytes) = buffer::open(exporter.as_borrowed())?;

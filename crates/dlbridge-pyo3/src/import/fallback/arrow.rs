@@ -50,10 +50,11 @@ pub(super) fn import_stream(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Te
 pub(super) fn copy_stream(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     let Some(mut chunks) = open(object)? else { return Ok(None) };
     let mut found = Vec::new();
-    while let Some(chunk) = chunks.next(object.py())? {
+    let py = object.py();
+    while let Some(chunk) = chunks.next(py)? {
         found.push(chunk);
     }
-    if found.is_empty() { chunks.empty() } else { Chunk::joined(&found) }.map(Some)
+    if found.is_empty() { chunks.empty() } else { Chunk::joined(py, &found) }.map(Some)
 }
 
 /// Calls the method. `None` if there is no such method, or if it needs a package that is not installed

@@ -8,6 +8,7 @@ use dlbridge::{Device, Tensor};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
+use crate::error::unless_refused;
 use crate::ffi::driver::device_of_pointer;
 use crate::ffi::interface::{Interface, pointer, wrong};
 use crate::stream::{Ready, Stream};
@@ -49,8 +50,8 @@ pub(super) fn import_cuda_array_interface(
 /// is ambiguous, and so forbidden; 1 and 2 are the default streams.
 fn work_before(interface: &Interface<'_>) -> Result<Option<Stream>> {
     let Some(found) = interface.get("stream")? else { return Ok(None) };
-    match found.extract::<i64>() {
-        Ok(number) if number > 0 => found.extract::<Stream>().map(Some),
+    match unless_refused(found.py(), found.extract::<i64>())? {
+        Some(number) if number > 0 => found.extract::<Stream>().map(Some),
         _ => {
             wrong("stream", &found, "None, 1 (legacy default), 2 (per-thread default) or a handle")
         }

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
 use crate::Result;
+use crate::error::unless_refused;
 use crate::ffi::buffer;
 use crate::import::options::Protocol;
 use crate::stream::Stream;
@@ -65,12 +66,21 @@ pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(T
     Ok(buffer::import_buffer(object)?.map(|tensor| (tensor, Protocol::Buffer)))
 }
 
-/// Imports an object whose `__dlpack__` raised `BufferError`. The errors of other ways to its memory
-/// say less than that exception.
-pub(crate) fn import_refused(object: Borrowed<'_, '_, PyAny>) -> Option<(Tensor, Protocol)> {
-    if let Ok(Some(found)) = import_buffer(object) {
-        return Some(found);
+/// Imports an array of JAX by its buffer; `None` for one that has none, or was deleted.
+pub(crate) fn import_jax(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Tensor, Protocol)>> {
+    let found = unless_refused(object.py(), buffer::import_jax(object))?.flatten();
+    Ok(found.map(|tensor| (tensor, Protocol::Buffer)))
+}
+
+/// Imports an object whose `__dlpack__` raised `BufferError`; `None` if other ways to its memory refuse
+/// it as well, whose errors say less than that exception.
+pub(crate) fn import_refused(
+    object: Borrowed<'_, '_, PyAny>,
+) -> Result<Option<(Tensor, Protocol)>> {
+    let py = object.py();
+    if let Some(found) = unless_refused(py, import_buffer(object))?.flatten() {
+        return Ok(Some(found));
     }
-    let tensor = ml_dtypes::import_ml_dtypes(object).ok().flatten()?;
-    Some((tensor, Protocol::ArrayInterface))
+    let tensor = unless_refused(py, ml_dtypes::import_ml_dtypes(object))?.flatten();
+    Ok(tensor.map(|tensor| (tensor, Protocol::ArrayInterface)))
 }

@@ -12,7 +12,6 @@ use burn_std::{
 use crate::layout::Placement;
 use crate::raw::Handle;
 use crate::raw::owner::export_within;
-use crate::tensor::Nested;
 use crate::{Access, Error, Flags, Tensor};
 
 /// The largest alignment that Burn knows.
@@ -71,7 +70,7 @@ pub(crate) fn bytes(tensor: Tensor) -> Result<Bytes, Error> {
         // Aligned for every type, though there are no elements.
         return Ok(Bytes::from_elems(Vec::<u128>::new()));
     }
-    let memory = Box::new(Kept { tensor: Nested::new(tensor), size });
+    let memory = Box::new(Kept { tensor, size });
     // SAFETY: a tensor's elements are initialised (T3, or a Rust owner's), all `size` bytes.
     let bytes = unsafe { Bytes::from_controller(memory, size) };
     Ok(if access == Access::Exclusive { bytes } else { bytes.shared() })
@@ -79,7 +78,7 @@ pub(crate) fn bytes(tensor: Tensor) -> Result<Bytes, Error> {
 
 /// A tensor that Burn holds: host memory, contiguous, not shared with another language.
 struct Kept {
-    tensor: Nested,
+    tensor: Tensor,
     size: usize,
 }
 

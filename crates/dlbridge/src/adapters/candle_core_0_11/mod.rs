@@ -30,7 +30,7 @@ use half::{bf16, f16};
 use self::raw::{Locked, export_locked};
 use crate::layout::extents;
 use crate::raw::Checked;
-use crate::{Builder, DType, Device, Error, Plain, Tensor, TensorMut, TensorRef, View};
+use crate::{Access, Builder, DType, Device, Error, Plain, Tensor, TensorMut, TensorRef, View};
 
 /// What Candle has a type for, on the CPU.
 const TYPES: &str = "uint8, uint32, int16, int32, int64, bfloat16, float16, float32 or float64";
@@ -133,6 +133,7 @@ fn moved_vec<T: Plain + candle_core::WithDType>(
 ) -> Result<candle_core::Tensor, Tensor> {
     let (shape, strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());
     let (data, len) = (tensor.data_ptr().addr(), tensor.len());
+    let (access, is_read_only) = (tensor.access(), tensor.is_read_only());
     if !tensor.is_contiguous() || tensor.is_empty() {
         return Err(tensor);
     }
@@ -144,7 +145,10 @@ fn moved_vec<T: Plain + candle_core::WithDType>(
     }
     let offset = (data - values.as_ptr().addr()) / size_of::<T>();
     let again = Tensor::builder(values).shape(&shape).strides(&strides).offset(offset);
-    Err(again.build::<T>().expect("as it was built before"))
+    let again = again.build::<T>().expect("as it was built before");
+    // The class that it had: other handles of Python, or of C, may still reach the memory.
+    let again = if access == Access::Shared { again.into_shared().into() } else { again };
+    Err(if is_read_only { again.into_frozen().into() } else { again })
 }
 
 macro_rules! types {
@@ -160,7 +164,7 @@ macro_rules! types {
         fn copied(checked: Checked<'_>) -> Result<candle_core::Tensor, Error> {
             match checked.dtype() {
                 $(DType::$dtype => {
-                    from_vec(View::<$ty>::new(checked)?.to_vec(), dims(checked.shape()))
+                    from_vec(View::<$ty>::new(checked)?.elements.to_vec()?, dims(checked.shape()))
                 })*
                 found => Err(Error::other_dtype(found, TYPES)),
             }

@@ -132,12 +132,27 @@ copies!([T: Element] T => Col<T>, column);
 
 fn matrix<T: Element>(view: &View<'_, T>) -> Result<Mat<T>, Error> {
     let &[rows, columns] = view.shape() else { return Err(expected(2, view)) };
-    Ok(Mat::from_fn(rows as usize, columns as usize, |i, j| at(view, &[i, j])))
+    let (rows, columns) = (rows as usize, columns as usize);
+    let mut matrix = Mat::new();
+    matrix.try_reserve(rows, columns).map_err(|_| no_memory(view))?;
+    if view.is_empty() {
+        return Ok(raw::without_elements(matrix, rows, columns));
+    }
+    matrix.resize_with(rows, columns, |i, j| at(view, &[i, j]));
+    Ok(matrix)
 }
 
 fn column<T: Element>(view: &View<'_, T>) -> Result<Col<T>, Error> {
     let &[rows] = view.shape() else { return Err(expected(1, view)) };
-    Ok(Col::from_fn(rows as usize, |i| at(view, &[i])))
+    let mut column = Col::from_fn(0, |_| unreachable!("no rows"));
+    column.try_reserve(rows as usize).map_err(|_| no_memory(view))?;
+    column.resize_with(rows as usize, |i| at(view, &[i]));
+    Ok(column)
+}
+
+/// faer's matrices have room between their columns, which is not counted.
+fn no_memory<T: Element>(view: &View<'_, T>) -> Error {
+    Error::OutOfMemory { size: view.elements.checked().nbytes() }
 }
 
 fn expected<T: Element>(expected: usize, view: &View<'_, T>) -> Error {

@@ -6,6 +6,7 @@ use faer::{Col, ColMut, ColRef, Mat, MatMut, MatRef, Row, RowMut, RowRef, Shape,
 use crate::adapters::raw::{Strided, StridedMut, ViewMutOf, ViewOf};
 use crate::layout::Lists;
 use crate::raw::Checked;
+use crate::raw::handle::header::Owns;
 use crate::{Element, Error, Plain};
 
 /// Where the elements of one of faer's types lie: an extent and a stride for each axis.
@@ -15,6 +16,7 @@ macro_rules! strided {
         // by an unsafe call, whose duty was that no code reads it (R10).
         unsafe impl<T: Element, $($generics)*> Strided for $ty {
             type Elem = T;
+            const OWNS: Owns = Owns::Elements;
 
             fn axes(&self) -> usize {
                 [$(stringify!($extent)),+].len()
@@ -58,6 +60,15 @@ strided_mut!([R: Shape, RS: Stride] ColMut<'_, T, R, RS>, nrows * row_stride);
 strided_mut!([C: Shape] Row<T, C>, ncols * col_stride);
 strided!([C: Shape, CS: Stride] RowRef<'_, T, C, CS>, ncols * col_stride);
 strided_mut!([C: Shape, CS: Stride] RowMut<'_, T, C, CS>, ncols * col_stride);
+
+/// A matrix of these extents, one of which is 0. faer's own functions loop over the columns, of which there
+/// can be any number.
+pub(super) fn without_elements<T>(mut matrix: Mat<T>, rows: usize, columns: usize) -> Mat<T> {
+    assert!(rows == 0 || columns == 0, "no elements");
+    // SAFETY: no element comes into bounds, so that none is uninitialised (R10).
+    unsafe { matrix.set_dims(rows, columns) };
+    matrix
+}
 
 /// Extents and strides as faer has them.
 fn layout<const AXES: usize>(

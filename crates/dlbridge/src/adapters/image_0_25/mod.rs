@@ -225,7 +225,7 @@ copies!([P: Pixel<Subpixel: Element>] P::Subpixel => ImageBuffer<P, Vec<P::Subpi
 fn copied<P: Pixel<Subpixel: Element>>(
     view: &View<'_, P::Subpixel>,
 ) -> Result<ImageBuffer<P, Vec<P::Subpixel>>, Error> {
-    Ok(over(size::<P>(view.shape())?, view.to_vec()))
+    Ok(over(size::<P>(view.shape())?, view.elements.to_vec()?))
 }
 
 try_from!([P: Pixel<Subpixel: Plain>] Tensor => ImageBuffer<P, TensorSlice<P::Subpixel>>, tensor => {

@@ -39,7 +39,7 @@ use nalgebra::{
 use self::raw::{Rows, dims};
 use super::describable;
 use super::raw::{borrow, borrow_mut, export, export_frozen};
-use crate::{Element, Error, Plain, Tensor, TensorMut, TensorRef, View};
+use crate::{Element, Error, Parts, Plain, Tensor, TensorMut, TensorRef, View};
 
 /// A matrix becomes a column-major tensor of two axes, a vector (a type of one column) one of one
 /// axis, without a copy. Statically sized ones move into the tensor's own allocation.
@@ -146,5 +146,10 @@ where
     DefaultAllocator: Allocator<R, C>,
 {
     let (rows, columns) = dims(view.shape(), Rows::First)?;
-    Ok(OMatrix::from_row_iterator_generic(rows, columns, view.iter()))
+    if R::try_to_usize().is_some() && C::try_to_usize().is_some() {
+        return Ok(OMatrix::from_row_iterator_generic(rows, columns, view.iter()));
+    }
+    // Column by column, in a vector whose allocation becomes that of the matrix.
+    let elements = view.transpose().view().elements.to_vec()?;
+    Ok(OMatrix::from_iterator_generic(rows, columns, elements))
 }

@@ -95,6 +95,6 @@ fn copied<T: Element, D: Dimension>(view: &View<'_, T>) -> Result<Array<T, D>, E
     for (to, &from) in dim.slice_mut().iter_mut().zip(shape) {
         *to = from as usize;
     }
-    let array = Array::from_shape_vec(dim, view.to_vec());
+    let array = Array::from_shape_vec(dim, view.elements.to_vec()?);
     Ok(array.expect("as many elements as the shape has"))
 }

@@ -7,6 +7,7 @@
 use crate::adapters::raw::{Source, Strided, StridedMut, ViewMutOf, ViewOf};
 use crate::layout::Lists;
 use crate::raw::Checked;
+use crate::raw::handle::header::Owns;
 use crate::{Element, Error, Plain, ReadCell};
 
 use super::super::ndarray::{
@@ -20,6 +21,8 @@ macro_rules! strided {
         // alone. Owned elements stay in the heap when the array moves (R10).
         unsafe impl<$($generics)*> Strided for $array {
             type Elem = $elem;
+            // An array of a version of ndarray has elements alone, whatever its storage.
+            const OWNS: Owns = Owns::Elements;
 
             #[inline]
             fn axes(&self) -> usize {

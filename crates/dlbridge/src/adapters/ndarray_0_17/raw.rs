@@ -6,6 +6,7 @@ use ndarray::{ArrayRef, Dimension};
 use super::conversions::raw::strided;
 use crate::adapters::raw::{Strided, StridedMut};
 use crate::layout::Lists;
+use crate::raw::handle::header::Owns;
 use crate::{Element, Error};
 
 strided!([T: Element, D: Dimension] ArrayRef<T, D>, T);

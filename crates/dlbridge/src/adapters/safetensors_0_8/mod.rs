@@ -1,22 +1,36 @@
-//! `safetensors` 0.8: the tensors of a file without a copy, and tensors as views to write.
+//! `safetensors` 0.8: the tensors of a file without a copy, and files of tensors.
 //! Feature `safetensors-0_8`.
 //!
 //! [`Archive`] returns the tensors of a file, read-only, in the memory of the file, which each tensor
-//! keeps alive. A contiguous tensor becomes a `TensorView`, by [`view_as`](Tensor::view_as), to write a file.
+//! keeps alive. [`save`] writes a file. A contiguous tensor becomes a `TensorView`, by [`view_as`](Tensor::view_as), for
+//! the crate's own functions.
 
+#[doc(hidden)]
+pub mod file;
+#[doc(hidden)]
+pub mod header;
+mod raw;
+mod save;
+
+use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, SafeTensorError, TensorView};
 
+pub use self::raw::MappedFile;
+pub use self::save::save;
+
+use self::file::FileError;
+use self::header::Contents;
 use crate::layout::Placement;
-use crate::layout::{contiguous_strides, extents};
-use crate::raw::Checked;
+use crate::layout::contiguous_strides;
 use crate::raw::buffer::Buffer;
 use crate::raw::owner::{OtherWriters, export_slice};
+use crate::raw::{Checked, Handle};
 use crate::{DType, DescriptorError, Error, Flags, Tensor, TensorMut, TensorRef, TensorSlice};
 
 /// The names of types in a file, and their dtypes. The format's `F8_E4M3` is the finite one.
@@ -45,16 +59,17 @@ const DTYPES: [(Dtype, DType); 22] = [
     (Dtype::U64, DType::U64),
 ];
 
-/// A safetensors file in memory, and the tensors in it.
+/// A safetensors file, and the tensors in it.
 ///
-/// The owner of the memory is any `AsRef<[u8]>`: a `Vec<u8>`, an `Arc<[u8]>`,
-/// `Bytes`, a mapped file. Each tensor shares it and keeps it alive.
+/// The owner of the memory is a mapped file, or any `AsRef<[u8]>`: a `Vec<u8>`, an `Arc<[u8]>`, `Bytes`. Each tensor
+/// shares it and keeps it alive.
 ///
 /// | the file is | make it by | class of its tensors |
 /// | --- | --- | --- |
-/// | on disk | [`Archive::read`], into new memory | [`Frozen`](crate::Access::Frozen) |
+/// | on disk, to be mapped | [`Archive::open`], also for sharded models | [`Shared`](crate::Access::Shared) |
+/// | on disk, to be read | [`Archive::read`], into new memory | [`Frozen`](crate::Access::Frozen) |
 /// | in memory | [`Archive::new`] | [`Frozen`](crate::Access::Frozen) |
-/// | mapped | [`Archive::mapped`] | [`Shared`](crate::Access::Shared) |
+/// | mapped by the caller | [`Archive::mapped`] | [`Shared`](crate::Access::Shared) |
 ///
 /// A tensor may have a misaligned address: a [`View`](crate::View) reads it, a slice of it is an error
 /// ([`Error::Misaligned`]).
@@ -74,16 +89,68 @@ const DTYPES: [(Dtype, DType); 22] = [
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Archive<O> {
-    owner: Arc<O>,
-    metadata: Metadata,
-    /// Where the header ends, and offsets count from.
-    start: usize,
-    writers: OtherWriters,
+    owners: Vec<Arc<O>>,
+    contents: Contents,
+    export: Export<O>,
 }
+
+/// Makes a tensor over bytes of an owner's memory.
+type Export<O> = fn(Arc<O>, &Placement<'_>, Range<usize>, Flags) -> Result<Handle, Error>;
 
 impl<O> fmt::Debug for Archive<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Archive").field("metadata", &self.metadata).finish_non_exhaustive()
+        let mut fields = f.debug_struct("Archive");
+        fields.field("tensors", &self.contents.entries.len());
+        fields.field("metadata", &self.contents.metadata).finish_non_exhaustive()
+    }
+}
+
+impl Archive<MappedFile> {
+    /// Maps a file, or the files of a sharded model by their index (`*.index.json`). Only headers are read; the
+    /// elements are read from the disk where they are first touched.
+    ///
+    /// Any process can write to a file, and a process that makes it shorter ends those that touch the pages that are gone
+    /// (`SIGBUS`). So its tensors are [`Shared`](crate::Access::Shared). A file that is replaced (renamed over, removed)
+    /// keeps its values. `dlbridge_sealed::seal_file` makes a copy that nobody can change.
+    ///
+    /// ```no_run
+    /// use dlbridge::safetensors_0_8::Archive;
+    ///
+    /// let archive = Archive::open("model.safetensors")?;
+    /// for name in archive.names() {
+    ///     println!("{name}: {:?}", archive.tensor(name)?);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, with the file's name, and [`InvalidData`](io::ErrorKind::InvalidData) for anything but a regular
+    /// file of the format: a header above 16 MiB, sizes that do not fit, a name twice. In an index: a shard or a tensor that
+    /// is missing, and a shard in another folder.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref();
+        let (files, contents) = file::open(path)?;
+        let owners = files.iter().map(|file| MappedFile::new(file).map(Arc::new));
+        let owners = owners.collect::<io::Result<_>>().map_err(FileError::of(path))?;
+        Ok(Self { owners, contents, export: MappedFile::export })
+    }
+
+    /// All tensors with their names, in the order of [`names`](Self::names), writable: the first write to a page copies
+    /// it, so that the file keeps its values.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](Error::Refused) while a tensor of this archive is alive, because both would have the same pages, and those
+    /// of [`tensor`](Self::tensor).
+    pub fn into_private(mut self) -> Result<Vec<(String, Tensor)>, Error> {
+        if self.owners.iter_mut().any(|owner| Arc::get_mut(owner).is_none()) {
+            let reason = "expected no tensor of the file, found one that is alive; drop it first";
+            return Err(refused(FORMAT, reason.into()));
+        }
+        // No two of them overlap.
+        let tensor = |name: &str| Ok((name.to_owned(), self.one(name, Flags::NONE)?));
+        self.names().map(tensor).collect()
     }
 }
 
@@ -92,12 +159,11 @@ impl Archive<TensorSlice<u8>> {
     ///
     /// # Errors
     ///
-    /// [`Refused`](Error::Refused) with the message of the system or of safetensors, or
+    /// [`Refused`](Error::Refused) for what the system says and for anything but a regular file of the format, or
     /// [`OutOfMemory`](Error::OutOfMemory).
     pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let refused = |error: std::io::Error| refused("file", error.to_string());
-        let mut file = File::open(path).map_err(refused)?;
-        let size = file.metadata().map_err(refused)?.len();
+        let refused = |error: io::Error| refused("file", error.to_string());
+        let (mut file, size) = file::regular(path.as_ref()).map_err(refused)?;
         let shape =
             [i64::try_from(size)
                 .map_err(|_| DescriptorError::SizeOverflow { what: "byte size" })?];
@@ -116,9 +182,11 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
     ///
     /// # Errors
     ///
-    /// [`Refused`](Error::Refused) with the message of safetensors.
+    /// [`Refused`](Error::Refused) for anything but a file of the format.
     pub fn new(owner: O) -> Result<Self, Error> {
-        Self::parse(owner, OtherWriters::None)
+        Self::parse(owner, |owner, placement, range, _| {
+            export_slice(owner, placement, OtherWriters::None, |owner| bytes(owner, range))
+        })
     }
 
     /// Takes a file that the caller mapped. Another process may write to it at any time, so that
@@ -132,60 +200,68 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
     /// // SAFETY: no process truncates the file while it is mapped.
     /// let archive = Archive::mapped(unsafe { Mmap::map(&file) }?)?;
     /// for name in archive.names() {
-    ///     println!("{name}: {:?}", archive.tensor(&name)?);
+    ///     println!("{name}: {:?}", archive.tensor(name)?);
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`Refused`](Error::Refused) with the message of safetensors.
+    /// [`Refused`](Error::Refused) for anything but a file of the format.
     pub fn mapped(owner: O) -> Result<Self, Error> {
-        Self::parse(owner, OtherWriters::Possible)
+        Self::parse(owner, |owner, placement, range, _| {
+            export_slice(owner, placement, OtherWriters::Possible, |owner| bytes(owner, range))
+        })
     }
 
-    fn parse(owner: O, writers: OtherWriters) -> Result<Self, Error> {
-        let (header, metadata) = SafeTensors::read_metadata(owner.as_ref()).map_err(format)?;
-        // The header is preceded by its own size.
-        let start = size_of::<u64>() + header;
-        Ok(Self { owner: Arc::new(owner), metadata, start, writers })
+    fn parse(owner: O, export: Export<O>) -> Result<Self, Error> {
+        let contents = header::parse(owner.as_ref()).map_err(|reason| refused(FORMAT, reason))?;
+        Ok(Self { owners: vec![Arc::new(owner)], contents, export })
     }
+}
 
+/// Bytes of an owner; none if it returns fewer bytes than before, which rejects the shape.
+fn bytes<O: AsRef<[u8]>>(owner: &Arc<O>, range: Range<usize>) -> &[u8] {
+    O::as_ref(owner).get(range).unwrap_or_default()
+}
+
+impl<O> Archive<O> {
     /// The names of the tensors, in the order of the file.
     #[must_use]
-    pub fn names(&self) -> Vec<String> {
-        self.metadata.offset_keys()
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.contents.names()
     }
 
-    /// The metadata of the file.
+    /// The metadata of the file. Where shards have the same key, the first one's text.
     #[must_use]
-    pub fn metadata(&self) -> &Metadata {
-        &self.metadata
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.contents.metadata
+    }
+
+    /// The size of the file in bytes, or of all shards.
+    #[must_use]
+    pub fn nbytes(&self) -> usize {
+        self.contents.size
     }
 
     /// One tensor, read-only, in the memory of the file.
     ///
     /// # Errors
     ///
-    /// [`UnknownName`](Error::UnknownName), or [`Refused`](Error::Refused) for a type that DLPack
-    /// has no name for, and for numbers of several bytes on a machine that stores them
-    /// big end first.
+    /// [`UnknownName`](Error::UnknownName), or [`Refused`](Error::Refused) for numbers of several bytes on a machine that
+    /// stores them big end first.
     pub fn tensor(&self, name: &str) -> Result<Tensor, Error> {
-        let unknown = || Error::UnknownName { what: "tensor", name: name.into() };
-        let info = self.metadata.info(name).ok_or_else(unknown)?;
-        let dtype = DType::try_from(info.dtype)?;
-        let shape = extents(&info.shape)?;
+        self.one(name, Flags::READ_ONLY)
+    }
+
+    fn one(&self, name: &str, flags: Flags) -> Result<Tensor, Error> {
+        let entry = &self.contents.entries[self.contents.find(name)?];
+        let (dtype, shape) = (little_endian(entry.dtype)?, &entry.shape);
         let mut strides = vec![0; shape.len()];
-        contiguous_strides(&shape, &mut strides);
-        let placement = Placement::new(dtype, &shape, &strides, 0, Flags::NONE)?;
-        let (first, last) = info.data_offsets;
-        let range = self.start + first..self.start + last;
-        let owner = Arc::clone(&self.owner);
-        let handle = export_slice(owner, &placement, self.writers, |owner: &Arc<O>| {
-            // If the owner returns fewer bytes than before, this rejects the shape.
-            O::as_ref(owner).get(range).unwrap_or_default()
-        });
-        handle.map(Tensor)
+        contiguous_strides(shape, &mut strides);
+        let placement = Placement::new(dtype, shape, &strides, 0, Flags::NONE)?;
+        let owner = Arc::clone(&self.owners[entry.file]);
+        (self.export)(owner, &placement, entry.range.clone(), flags).map(Tensor)
     }
 }
 
@@ -199,10 +275,7 @@ impl TryFrom<Dtype> for DType {
     type Error = Error;
 
     fn try_from(dtype: Dtype) -> Result<Self, Error> {
-        let found = DTYPES.iter().find(|(theirs, _)| *theirs == dtype);
-        let &(_, ours) =
-            found.ok_or_else(|| refused(FORMAT, format!("no DLPack type for {dtype}")))?;
-        little_endian(ours)
+        little_endian(header::dtype_of(dtype).map_err(|reason| refused(FORMAT, reason))?)
     }
 }
 
@@ -224,7 +297,8 @@ impl TryFrom<DType> for Dtype {
 }
 
 /// The format stores numbers in little-endian order.
-fn little_endian(dtype: DType) -> Result<DType, Error> {
+#[doc(hidden)]
+pub fn little_endian(dtype: DType) -> Result<DType, Error> {
     if cfg!(target_endian = "big") && dtype.bits > 8 {
         let found =
             format!("expected little-endian elements, found {dtype} of a big-endian machine");

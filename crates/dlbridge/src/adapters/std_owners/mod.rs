@@ -50,6 +50,10 @@ impl<T: Element, const N: usize> From<[T; N]> for Tensor {
 }
 
 /// Rows of one length become a tensor of two axes, without a copy.
+///
+/// # Panics
+///
+/// If there are more than `i64::MAX` rows, which are rows without elements then.
 impl<T: Element, const N: usize> From<Vec<[T; N]>> for Tensor {
     fn from(rows: Vec<[T; N]>) -> Self {
         describable(export(rows).map(Self))
@@ -57,6 +61,10 @@ impl<T: Element, const N: usize> From<Vec<[T; N]>> for Tensor {
 }
 
 /// Nested arrays become a tensor of two axes; their elements move into the tensor's own allocation.
+///
+/// # Panics
+///
+/// If there are more than `i64::MAX` rows, which are rows without elements then.
 impl<T: Element, const N: usize, const M: usize> From<[[T; N]; M]> for Tensor {
     fn from(rows: [[T; N]; M]) -> Self {
         describable(export(rows).map(Self))
@@ -106,5 +114,5 @@ views_mut!(['a, T: Plain] &'a mut [T]);
 copies!([T: Element] T => Vec<T>, copied);
 
 fn copied<T: Element>(view: &View<'_, T>) -> Result<Vec<T>, Error> {
-    Ok(view.to_vec())
+    view.elements.to_vec()
 }

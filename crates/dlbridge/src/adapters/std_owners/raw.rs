@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::adapters::raw::{Strided, StridedMut, ViewMutOf, ViewOf};
 use crate::layout::Lists;
 use crate::raw::Checked;
+use crate::raw::handle::header::Owns;
 use crate::{Element, Error, Plain};
 
 /// One value, without axes.
@@ -17,6 +18,7 @@ pub(super) struct Scalar<T>(pub(super) T);
 // SAFETY: the one element is the value itself (R10).
 unsafe impl<T: Element> Strided for Scalar<T> {
     type Elem = T;
+    const OWNS: Owns = Owns::Elements;
 
     fn axes(&self) -> usize {
         0
@@ -66,11 +68,11 @@ unsafe impl<T: Element> StridedMut for [T] {
     }
 }
 
-owner_of_array_mut!([T: Element] Vec<T> => [T]);
-owner_of_array_mut!([T: Element] Box<[T]> => [T]);
-owner_of_array_mut!([T: Element, const N: usize] [T; N] => [T]);
-owner_of_array_mut!([T: Element, const N: usize] Vec<[T; N]> => [[T; N]]);
-owner_of_array_mut!([T: Element, const N: usize, const M: usize] [[T; N]; M] => [[T; N]]);
+owner_of_array_mut!([T: Element] Vec<T> => [T], Owns::Elements);
+owner_of_array_mut!([T: Element] Box<[T]> => [T], Owns::Elements);
+owner_of_array_mut!([T: Element, const N: usize] [T; N] => [T], Owns::Elements);
+owner_of_array_mut!([T: Element, const N: usize] Vec<[T; N]> => [[T; N]], Owns::Elements);
+owner_of_array_mut!([T: Element, const N: usize, const M: usize] [[T; N]; M] => [[T; N]], Owns::Elements);
 owner_of_array!([A: Strided + ?Sized] Arc<A> => A);
 owner_of_array!([A: Strided + ?Sized] &A => A);
 

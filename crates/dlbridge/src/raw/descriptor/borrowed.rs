@@ -48,15 +48,24 @@ impl<'a> Borrowed<'a> {
         unsafe { Self::new(checked.layout().into(), memory) }
     }
 
-    /// Changes the class, and adds flags.
+    /// The same memory, only read through this description. Whoever made a copy of it made none for
+    /// this borrow.
+    #[inline]
+    pub(crate) fn into_read_only(mut self) -> Self {
+        let Memory { flags, access, .. } = &mut self.memory;
+        *flags = (*flags - Flags::IS_COPIED) | Flags::READ_ONLY;
+        *access = access.to_read();
+        self
+    }
+
+    /// Changes the class.
     ///
     /// # Safety
     ///
     /// For `'a`, the elements are of this class (R4).
     #[inline]
-    pub(crate) unsafe fn set_class(&mut self, access: Access, flags: Flags) {
+    pub(crate) unsafe fn set_access(&mut self, access: Access) {
         self.memory.access = access;
-        self.memory.flags |= flags;
     }
 
     /// Validates a foreign descriptor, without owning it.

@@ -139,6 +139,16 @@ impl<'a> Checked<'a> {
         layout::is_contiguous(self.shape(), self.strides())
     }
 
+    /// The number of elements, if they are contiguous.
+    #[inline(always)]
+    pub(crate) fn contiguous_len(&self) -> Option<usize> {
+        match (self.shape(), self.strides()) {
+            // One axis, as most rows have, needs no loop.
+            (&[extent], &[1]) => Some(extent as usize),
+            (shape, strides) => layout::is_contiguous(shape, strides).then(|| self.len()),
+        }
+    }
+
     /// Whether the elements have a dtype in the form of Rust types, where numbers narrower than a byte
     /// are packed.
     #[inline]

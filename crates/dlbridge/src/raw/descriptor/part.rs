@@ -3,7 +3,7 @@
 use super::borrowed::Borrowed;
 use super::checked::{Checked, Memory};
 use crate::layout::{self, Cut, OwnedLayout};
-use crate::{Access, DescriptorError, Error, Flags};
+use crate::{DescriptorError, Error, Flags};
 
 impl Checked<'_> {
     /// A part of these elements: its layout, and its location in this memory.
@@ -19,7 +19,7 @@ impl Checked<'_> {
         let Checked { data, byte_offset, device, mut flags, mut access, .. } = *self;
         if let Cut::Broadcast(_) = cut {
             flags |= Flags::READ_ONLY;
-            access = if access == Access::Exclusive { Access::Frozen } else { access };
+            access = access.to_read();
         }
         let bytes = layout.borrow().unit().offset(offset);
         let bytes = bytes.ok_or(Error::SubByte { padded: false, dtype: self.dtype() })?;

@@ -72,15 +72,9 @@ impl Handle {
             return Some(this);
         }
         let metadata = this.metadata;
-        let mut inner = this.take_owner::<Self>().unwrap_or_else(|this| this);
+        let mut inner = this.take_own_owner::<Self>().unwrap_or_else(|this| this);
         inner.metadata = inner.metadata.of_class(metadata);
         Some(inner)
-    }
-
-    /// Whether dropping this handle releases the memory.
-    #[inline]
-    pub(crate) fn is_last(&self) -> bool {
-        self.is_unique() && self.origin() != Origin::Borrowed
     }
 
     /// Another handle of the innermost tensor of the chain that can be counted. It keeps the memory

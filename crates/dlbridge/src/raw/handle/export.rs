@@ -6,12 +6,11 @@ use std::ptr::NonNull;
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
 
 use super::Handle;
-use super::header::{self, Destroy};
+use super::header::{self, Owns};
 use super::metadata::{Metadata, Origin};
-use super::release::Nests;
 use crate::layout::{Layout, Lists};
 use crate::raw::descriptor::checked::{Checked, Memory};
-use crate::{Access, DescriptorError, Error, Flags, MAX_RANK};
+use crate::{DescriptorError, Error, Flags, MAX_RANK};
 
 impl Handle {
     /// Moves an owner into a header that exports what `describe` says.
@@ -23,22 +22,7 @@ impl Handle {
     #[inline]
     pub(crate) unsafe fn export<O: Send + 'static>(
         owner: O,
-        rank: usize,
-        describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Layout<'l>, Memory), Error>,
-    ) -> Result<Self, Error> {
-        // SAFETY: the caller's duty.
-        unsafe { Self::export_owner(owner, Destroy::plain(), rank, describe) }
-    }
-
-    /// As [`export`](Self::export), for an owner that is destroyed in its own way.
-    ///
-    /// # Safety
-    ///
-    /// As for [`export`](Self::export).
-    #[inline]
-    pub(crate) unsafe fn export_owner<O: Send + 'static>(
-        owner: O,
-        destroy: Destroy<O>,
+        owns: Owns,
         rank: usize,
         describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Layout<'l>, Memory), Error>,
     ) -> Result<Self, Error> {
@@ -49,7 +33,7 @@ impl Handle {
             .into());
         }
         // SAFETY: the caller's duty.
-        let (header, metadata) = unsafe { header::allocate(owner, destroy, rank, describe) }?;
+        let (header, metadata) = unsafe { header::allocate(owner, owns, rank, describe) }?;
         Ok(Self { tensor: header::tensor_of(header), metadata })
     }
 
@@ -144,15 +128,13 @@ impl Handle {
     /// # Safety
     ///
     /// `checked` and `metadata` are those of the handle.
-    pub(crate) unsafe fn with_owner<O: Nests>(
+    pub(crate) unsafe fn with_owner<O: Send + 'static>(
         handle: O,
         checked: Checked<'_>,
         metadata: Metadata,
     ) -> Self {
-        let destroy = Destroy::nested::<O>().unwrap_or(Destroy::plain());
         // SAFETY: the caller's duty; the handle keeps what it describes alive (R2, R4).
-        let header =
-            unsafe { Self::share(handle, destroy, checked, checked.access, checked.flags) };
+        let header = unsafe { Self::of_owner(handle, Owns::Anything, checked) };
         let mut header = header.expect("nothing in it fails");
         header.metadata = header.metadata.with_memory_of(metadata);
         header
@@ -162,20 +144,18 @@ impl Handle {
     ///
     /// # Safety
     ///
-    /// `owner` keeps the memory of `checked` alive, and `access` is true of that memory (R4).
-    pub(crate) unsafe fn share<O: Send + 'static>(
+    /// `owner` keeps the memory of `checked` alive, of the class that `checked` states (R4).
+    pub(crate) unsafe fn of_owner<O: Send + 'static>(
         owner: O,
-        destroy: Destroy<O>,
+        owns: Owns,
         checked: Checked<'_>,
-        access: Access,
-        flags: Flags,
     ) -> Result<Self, Error> {
-        let Checked { data, byte_offset, device, .. } = checked;
+        let Checked { data, byte_offset, device, flags, access, .. } = checked;
         let (layout, memory) =
             (checked.layout(), Memory { data, byte_offset, device, flags, access });
         // SAFETY: `checked` satisfies R1, and the rest is the caller's duty.
         unsafe {
-            Self::export_owner(owner, destroy, layout.shape().len(), |_, lists| {
+            Self::export(owner, owns, layout.shape().len(), |_, lists| {
                 Ok((lists.copy(layout), memory))
             })
         }

@@ -3,7 +3,7 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::any::{Any, TypeId};
 use std::ffi::c_void;
-use std::marker::PhantomData;
+use std::io::Write;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 use std::slice;
@@ -13,6 +13,7 @@ use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
 use super::abi::{Abi, Deleter};
 use super::metadata::{Metadata, Origin};
+use super::release;
 use crate::layout::{Layout as Measured, Lists};
 use crate::raw::descriptor::checked::{Checked, Memory, describe};
 use crate::raw::unwind::catch;
@@ -36,22 +37,22 @@ pub(crate) struct Header {
 
 type DestroyFn = unsafe fn(NonNull<Header>);
 
-/// How a header with an owner of type `O` is destroyed.
-pub(crate) struct Destroy<O>(DestroyFn, PhantomData<fn(O)>);
+/// What an owner owns, which decides how its header is destroyed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owns {
+    /// No tensor, for all that Rust knows: it is dropped in place.
+    Elements,
+    /// Anything, so also tensors whose owners own tensors: it is dropped in [turn](super::release).
+    Anything,
+}
 
-impl<O: 'static> Destroy<O> {
-    /// Drops the owner in place.
+impl Owns {
     #[inline]
-    pub(crate) fn plain() -> Self {
-        Self(destroy::<O>, PhantomData)
-    }
-
-    /// # Safety
-    ///
-    /// The function may be called once for each header with an owner of type `O`, and destroys it.
-    #[inline]
-    pub(super) unsafe fn by(destroy: DestroyFn) -> Self {
-        Self(destroy, PhantomData)
+    fn destroys<O: 'static>(self) -> DestroyFn {
+        match self {
+            Self::Elements => destroy::<O>,
+            Self::Anything => release::destroy_in_turn::<O>,
+        }
     }
 }
 
@@ -85,7 +86,7 @@ fn allocation<O>(rank: usize) -> (Layout, usize) {
 #[inline]
 pub(crate) unsafe fn allocate<O: Send + 'static>(
     owner: O,
-    destroy: Destroy<O>,
+    owns: Owns,
     rank: usize,
     describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Measured<'l>, Memory), Error>,
 ) -> Result<(NonNull<Header>, Metadata), Error> {
@@ -94,7 +95,7 @@ pub(crate) unsafe fn allocate<O: Send + 'static>(
     let start = unsafe { alloc(layout) };
     let Some(header) = NonNull::new(start.cast::<Header>()) else { handle_alloc_error(layout) };
     // SAFETY: fresh memory of this layout, which `destroy` frees (R7); the rest is the caller's duty.
-    unsafe { fill(header, owner, destroy.0, rank, describe) }
+    unsafe { fill(header, owner, owns.destroys::<O>(), rank, describe) }
 }
 
 /// The bytes of a header with its lists.
@@ -179,14 +180,16 @@ struct Guard(NonNull<Header>);
 impl Drop for Guard {
     fn drop(&mut self) {
         // SAFETY: the header is whole and has no other handle (R3).
-        unsafe { release(self.0) };
+        unsafe { drop_owner(self.0) };
     }
 }
 
+/// Drops the owner of a header and frees it.
+///
 /// # Safety
 ///
 /// `header` was made for an owner of type `O`, and is not used again.
-unsafe fn destroy<O: 'static>(header: NonNull<Header>) {
+pub(super) unsafe fn destroy<O: 'static>(header: NonNull<Header>) {
     let free = Free::<O>(header.cast());
     // SAFETY: the owner is alive, and dropped here once (the caller's duty). Should it panic,
     // `free` still frees the header.
@@ -243,8 +246,17 @@ pub(crate) unsafe fn retain(header: NonNull<Header>) {
     let before = unsafe { &(*header.as_ptr()).handles }.fetch_add(1, Ordering::Relaxed);
     // Only handles that are forgotten in a loop reach this; a count that wraps would free too early.
     if before > u32::MAX / 2 {
-        std::process::abort();
+        too_many_handles();
     }
+}
+
+/// Ends the process, as `Arc` does, and says why.
+#[cold]
+fn too_many_handles() -> ! {
+    let line =
+        "dlbridge: 2^31 handles of one tensor, most of which were leaked (mem::forget): aborting\n";
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    std::process::abort()
 }
 
 /// Drops a handle, and with the last one the header.
@@ -264,7 +276,7 @@ pub(crate) unsafe fn drop_handle(header: NonNull<Header>) {
         fence(Ordering::Acquire);
     }
     // SAFETY: this was the last handle (R3).
-    unsafe { release(header) };
+    unsafe { drop_owner(header) };
 }
 
 /// Drops the owner of a header and frees it.
@@ -272,7 +284,7 @@ pub(crate) unsafe fn drop_handle(header: NonNull<Header>) {
 /// # Safety
 ///
 /// The caller has the only handle, and forgets it.
-pub(crate) unsafe fn release(header: NonNull<Header>) {
+unsafe fn drop_owner(header: NonNull<Header>) {
     // SAFETY: alive, by the caller's duty.
     let destroy = unsafe { header.as_ref() }.destroy;
     // SAFETY: made for this header's owner, and called once (R3).
@@ -304,20 +316,10 @@ pub(crate) unsafe fn take_owner<O: Any>(header: NonNull<Header>) -> Result<O, No
     if unsafe { header.as_ref() }.owner_type != TypeId::of::<O>() {
         return Err(header);
     }
-    // SAFETY: the owner is of this type; the rest is the caller's duty.
-    Ok(unsafe { read_owner(header) })
-}
-
-/// Takes the owner out of a header and frees the rest.
-///
-/// # Safety
-///
-/// As for [`take_owner`], and the owner is of type `O`.
-pub(super) unsafe fn read_owner<O>(header: NonNull<Header>) -> O {
-    // SAFETY: alive, and read once: the header is freed without it (the caller's duty; R3).
+    // SAFETY: of this type, alive, and read once: the header is freed without it (the caller's duty; R3).
     let owner = unsafe { owner_of::<O>(header).read() };
     drop(Free::<O>(header.cast()));
-    owner
+    Ok(owner)
 }
 
 /// Statics: a generic function may have an address in each crate, and exports are recognised by it.
@@ -392,4 +394,35 @@ unsafe extern "C" fn delete<A: Abi>(tensor: *mut A) {
     // SAFETY: `expose` returned the header's own address, and the consumer, which calls this once, owned
     // a handle (R3, C2).
     let _ = catch(|| unsafe { drop_handle(header) });
+}
+
+#[cfg(all(test, unix, not(miri)))]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+    use std::sync::atomic::Ordering;
+
+    use crate::Tensor;
+
+    #[test]
+    fn too_many_handles_end_the_process_with_a_word() {
+        const CHILD: &str = "DLBRIDGE_TEST_TOO_MANY_HANDLES";
+        if std::env::var_os(CHILD).is_some() {
+            let shared = Tensor::from(vec![1]).into_frozen();
+            let header = shared.0.header().expect("made with one");
+            // SAFETY: alive as long as `shared`; leaked handles are counted, so the count is one that can be
+            // (R3).
+            unsafe { &(*header.as_ptr()).handles }.store(u32::MAX / 2 + 1, Ordering::Relaxed);
+            std::mem::forget((shared.clone(), shared));
+            return;
+        }
+        let name = "raw::handle::header::tests::too_many_handles_end_the_process_with_a_word";
+        let program = std::env::current_exe().expect("a test program");
+        let output =
+            Command::new(program).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output();
+        let output = output.expect("it runs");
+        assert_eq!(output.status.signal(), Some(6), "SIGABRT");
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(words.contains("2^31 handles of one tensor"), "{words}");
+    }
 }

@@ -4,30 +4,28 @@
 //! Invariants: the handle inside has a header, is of class `Shared` and has no lease of its own. A handle
 //! that code outside Rust gets does not own the lease.
 
-use std::any::{Any, TypeId};
+use std::any::Any;
 use std::sync::OnceLock;
 
-use dlbridge_sys::DLTensor;
-
-use super::Handle;
-use super::release::Nests;
+use super::{Handle, Metadata};
 use crate::Access;
+use crate::layout::Bytes;
 use crate::raw::descriptor::Checked;
 
 /// A borrow to read, in a language binding's table. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Kept {
     /// The number of the borrow.
-    pub number: u32,
-    /// The address of the descriptor that it was made with.
-    pub descriptor: usize,
+    pub number: u64,
+    /// The address of the first byte that is borrowed.
+    pub start: usize,
     /// Ends the borrow, on any thread.
-    pub end: fn(u32, usize),
+    pub end: fn(u64, usize),
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        (self.end)(self.number, self.descriptor);
+        (self.end)(self.number, self.start);
     }
 }
 
@@ -38,13 +36,32 @@ pub(crate) struct Lease {
     handle: Handle,
 }
 
+/// A lease that was taken out of its header, with the metadata of the handle that had it: the handle
+/// inside has the flags and the class from before the lease.
+struct Ended {
+    lease: Lease,
+    metadata: Metadata,
+}
+
+impl Ended {
+    /// The handle inside, with the flags and the class of the one that had the lease. The borrow ends.
+    fn into_handle(self) -> Handle {
+        self.lease.into_handle().with_class_of(self.metadata)
+    }
+
+    /// Takes the owner out as well, or puts everything back as it was.
+    fn take_owner<O: Any>(self) -> Result<O, Handle> {
+        let Self { lease: Lease { borrow, handle }, metadata } = self;
+        handle.take_own_owner().map_err(|handle| handle.leased(borrow).with_class_of(metadata))
+    }
+}
+
 impl Lease {
     pub(super) fn handle(&self) -> &Handle {
         &self.handle
     }
-}
 
-impl Nests for Lease {
+    /// The handle inside. The borrow ends first.
     fn into_handle(self) -> Handle {
         drop(self.borrow);
         self.handle
@@ -52,6 +69,21 @@ impl Nests for Lease {
 }
 
 impl Handle {
+    /// The bytes of a tensor in memory that the host can access; `None` without elements.
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> Option<Bytes> {
+        let checked = self.checked();
+        if !checked.device().is_host_accessible() {
+            return None;
+        }
+        let layout = checked.layout();
+        let unit = layout.unit();
+        let (address, shape, strides) = (checked.data().addr(), layout.shape(), layout.strides());
+        let bytes = Bytes::of(address, shape, strides, unit.bytes())?;
+        // Packed elements count as whole bytes, so the range is too wide; the gaps between them are elsewhere.
+        Some(if unit.is_packed() { bytes.without_gaps() } else { bytes })
+    }
+
     /// Puts memory that Rust reads through a view, and that other code may get to write, under a lease.
     #[inline]
     pub(crate) fn under_lease(self) -> Self {
@@ -63,8 +95,13 @@ impl Handle {
         }
     }
 
-    /// Puts a tensor of class `Shared` under a lease with this borrow of its memory.
+    /// Puts a tensor under a lease with this borrow of its memory.
+    ///
+    /// # Panics
+    ///
+    /// If its class is not `Shared`: the lease is one more handle of the memory.
     pub(crate) fn kept(self, borrow: Kept) -> Self {
+        assert_eq!(self.access(), Access::Shared, "a binding borrows memory of class Shared");
         if self.metadata.is_leased() { self } else { self.leased(borrow.into()) }
     }
 
@@ -84,15 +121,15 @@ impl Handle {
     /// `borrow` borrows the memory to read for as long as they do. Without it, the code that gets the tensor has
     /// the duty not to write what they read (T6).
     #[inline]
-    pub(crate) fn given(self, borrow: Option<fn(*const DLTensor) -> Kept>) -> Self {
+    pub(crate) fn given(self, borrow: Option<fn(&Bytes) -> Kept>) -> Self {
         if self.metadata.is_leased() { self.without_lease(borrow) } else { self }
     }
 
     #[cold]
-    fn without_lease(self, borrow: Option<fn(*const DLTensor) -> Kept>) -> Self {
+    fn without_lease(self, borrow: Option<fn(&Bytes) -> Kept>) -> Self {
         let metadata = self.metadata;
-        let whole = match self.take_owner::<Lease>() {
-            Ok(lease) => return lease.into_handle().with_class_of(metadata),
+        let whole = match self.end_lease() {
+            Ok(ended) => return ended.into_handle(),
             Err(this) => this,
         };
         let mut at = &whole;
@@ -103,9 +140,11 @@ impl Handle {
                 (None, None) => return whole,
             }
         };
-        if let (None, Some(borrow)) = (lease.borrow.get(), borrow) {
+        if let (None, Some(borrow), Some(bytes)) =
+            (lease.borrow.get(), borrow, lease.handle.bytes())
+        {
             // An error means that another thread was first, and ends the second borrow.
-            let _ = lease.borrow.set(borrow(lease.handle.descriptor()));
+            let _ = lease.borrow.set(borrow(&bytes));
         }
         // SAFETY: with a header, and not exclusive (this module's invariant; R3).
         let handle = unsafe { lease.handle.another() };
@@ -118,18 +157,20 @@ impl Handle {
 
     /// Without a lease that has no borrow, if this is the only handle.
     pub(super) fn without_new_lease(self) -> Self {
-        let metadata = self.metadata;
         if self.owner::<Lease>().is_none_or(|lease| lease.borrow.get().is_some()) {
             return self;
         }
-        match self.take_owner::<Lease>() {
-            Ok(lease) => lease.into_handle().with_class_of(metadata),
-            Err(this) => this,
-        }
+        self.end_lease().map_or_else(|this| this, Ended::into_handle)
+    }
+
+    /// Takes the lease out, if this is its only handle: the one way out of a lease.
+    fn end_lease(self) -> Result<Ended, Self> {
+        let metadata = self.metadata;
+        self.take_own_owner().map(|lease| Ended { lease, metadata })
     }
 
     /// Flags and class of another handle of the same memory.
-    fn with_class_of(mut self, metadata: super::Metadata) -> Self {
+    fn with_class_of(mut self, metadata: Metadata) -> Self {
         self.metadata = self.metadata.of_class(metadata);
         self
     }
@@ -137,10 +178,6 @@ impl Handle {
     /// Takes the owner out from under the lease, if it is of type `O` and no other handle has the memory.
     #[cold]
     pub(super) fn take_leased_owner<O: Any>(self) -> Result<O, Self> {
-        if !self.metadata.is_leased() || TypeId::of::<O>() == TypeId::of::<Lease>() {
-            return Err(self);
-        }
-        let Lease { borrow, handle } = self.take_owner::<Lease>()?;
-        handle.take_owner::<O>().map_err(|handle| handle.leased(borrow))
+        self.end_lease()?.take_owner()
     }
 }

@@ -207,12 +207,9 @@ impl Handle {
     /// only handle gives up writing.
     pub(crate) fn freeze(&mut self) {
         let metadata = self.metadata;
-        let access = match metadata.access() {
-            Access::Exclusive | Access::Frozen => Access::Frozen,
-            Access::Shared => Access::Shared,
-        };
         let flags = (metadata.flags() - Flags::IS_COPIED) | Flags::READ_ONLY;
-        self.metadata = metadata.with(flags, access).with_legacy_read_only(false);
+        self.metadata =
+            metadata.with(flags, metadata.access().to_read()).with_legacy_read_only(false);
     }
 
     /// Changes the class of the memory.
@@ -229,6 +226,12 @@ impl Handle {
     #[inline]
     pub(crate) fn is_legacy_read_only(&self) -> bool {
         self.metadata.is_legacy_read_only()
+    }
+
+    /// Counts read-only memory as read-only for lack of a flag.
+    pub(crate) fn set_legacy_read_only(&mut self) {
+        let metadata = self.metadata;
+        self.metadata = metadata.with_legacy_read_only(metadata.flags().contains(Flags::READ_ONLY));
     }
 
     /// Makes memory writable that is read-only for lack of a flag in the legacy ABI. Other memory is
@@ -258,9 +261,13 @@ impl Handle {
         if self.may_hold_odd_bools() { Err(self) } else { self.take_owner() }
     }
 
-    /// Takes the owner out, without a check of its values. A handle that shares its header has no owner
-    /// to take.
-    pub(crate) fn take_owner<O: Any>(self) -> Result<O, Self> {
+    /// Takes the owner out, also from under a lease, without a check of its values.
+    fn take_owner<O: Any>(self) -> Result<O, Self> {
+        self.take_own_owner().or_else(Self::take_leased_owner)
+    }
+
+    /// Takes the owner of this handle's header out. A handle that shares its header has no owner to take.
+    fn take_own_owner<O: Any>(self) -> Result<O, Self> {
         if !self.is_unique() {
             return Err(self);
         }
@@ -270,8 +277,7 @@ impl Handle {
         };
         // SAFETY: the handle owned the header and is forgotten; the elements were borrowed from it
         // (R3).
-        unsafe { header::take_owner(header) }
-            .or_else(|_| ManuallyDrop::into_inner(handle).take_leased_owner())
+        unsafe { header::take_owner(header) }.map_err(|_| ManuallyDrop::into_inner(handle))
     }
 
     /// Whether other code may have written bytes that are no `bool` to memory that a `Vec<bool>` may own.

@@ -19,7 +19,8 @@ impl Handle {
         let whole = if self.origin() == Origin::Header { self } else { self.wrap() };
         // A header around a producer's tensor stays: handles are counted by it.
         let is_part = whole.owner::<Self>().is_some_and(|inner| inner.origin() == Origin::Header);
-        let whole = if is_part { whole.take_owner().unwrap_or_else(|whole| whole) } else { whole };
+        let whole =
+            if is_part { whole.take_own_owner().unwrap_or_else(|whole| whole) } else { whole };
         // SAFETY: elements of this handle's (R1), of their class or a weaker one: no other handle has
         // them than before (R4). `whole` keeps them alive (R2).
         let checked = unsafe { Checked::new(layout.borrow(), memory) };

@@ -1,105 +1,105 @@
-//! Drops handles that other handles own: at once up to a depth, in a loop beyond it.
-//! Invariant: a queued handle is dropped before the call that it was queued under returns.
+//! Destroys headers whose owners may own other headers: at once up to a depth, in a loop beyond it.
+//! Invariant: a header that waits is destroyed before the call that it waits under returns.
 
-use std::any::TypeId;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-use super::header::{self, Destroy, Header};
-use super::{Handle, Unstrided};
+use super::header::{self, Header};
 use crate::raw::unwind::{Panic, catch};
 
-/// The depth up to which a handle is dropped at once. The drop of an owner may wait for the end of a
+/// The depth up to which a header is destroyed at once. The drop of an owner may wait for the end of a
 /// tensor that it drops itself, so a release must not be put off without need.
 const DEPTH: u32 = 16;
 
-/// The nested releases of a thread.
-#[derive(Default)]
+/// A header without handles, and the function that destroys it.
+struct Released(NonNull<Header>, unsafe fn(NonNull<Header>));
+
+impl Released {
+    fn destroy(self) {
+        // SAFETY: the duty of the caller of `destroy_in_turn`, who made this; called once (R3).
+        unsafe { (self.1)(self.0) };
+    }
+}
+
+/// The releases that a thread is in. A coroutine (a greenlet of Python) may leave one and come back when the releases
+/// around it have ended, so they are counted, and none has a place on the stack for the others. Without a destructor,
+/// a thread that ends has them to its last moment. While [`DEPTH`] releases are left, others wait for one of them.
 struct Releases {
     depth: Cell<u32>,
-    queue: RefCell<Vec<Handle>>,
+    waiting: Cell<ManuallyDrop<Vec<Released>>>,
     /// The last panic of an owner. It is resumed when all is released.
     panic: Cell<Option<Panic>>,
 }
 
 thread_local! {
-    /// Those of the outermost `release_last` that this thread is in.
-    static RELEASES: Cell<Option<NonNull<Releases>>> = const { Cell::new(None) };
+    static RELEASES: Releases = const {
+        Releases {
+            depth: Cell::new(0),
+            waiting: Cell::new(ManuallyDrop::new(Vec::new())),
+            panic: Cell::new(None),
+        }
+    };
 }
 
-/// Drops a handle that the owner of another handle held.
-#[inline]
-pub(crate) fn release(handle: Handle) {
-    if handle.is_last() { release_last(handle) } else { drop(handle) }
-}
-
-/// Drops a handle and frees its memory. A chain of handles uses no more stack than [`DEPTH`] of them.
+/// Drops an owner of type `O`, which may own tensors, and frees its header. A chain of owners uses no more
+/// stack than [`DEPTH`] of them.
+///
+/// # Safety
+///
+/// As for [`header::destroy`].
 #[inline(never)]
-fn release_last(handle: Handle) {
-    if let Some(releases) = RELEASES.get() {
-        // SAFETY: it stands in a call of this thread that has not returned (R2).
-        return unsafe { releases.as_ref() }.release(handle);
+pub(super) unsafe fn destroy_in_turn<O: 'static>(header: NonNull<Header>) {
+    in_turn(Released(header, header::destroy::<O>));
+}
+
+/// Destroys a header, and those that wait meanwhile. Only the outermost call unwinds, by the panic of an owner.
+fn in_turn(released: Released) {
+    if RELEASES.with(|releases| !releases.begin()) {
+        return RELEASES.with(|releases| releases.put_off(released));
     }
-    let releases = Releases::default();
-    RELEASES.set(Some(NonNull::from(&releases)));
-    releases.release(handle);
-    RELEASES.set(None);
-    if let Some(panic) = releases.panic.take() {
+    let mut next = Some(released);
+    while let Some(released) = next {
+        if let Err(panic) = catch(|| released.destroy()) {
+            RELEASES.with(|releases| releases.panic.set(Some(panic)));
+        }
+        next = RELEASES.with(Releases::next);
+    }
+    if let Some(panic) = RELEASES.with(Releases::end) {
         panic.resume();
     }
 }
 
 impl Releases {
-    /// Drops a handle, and those that are queued meanwhile. It never unwinds.
-    fn release(&self, handle: Handle) {
+    /// Whether a header may be destroyed at once.
+    fn begin(&self) -> bool {
         let depth = self.depth.get();
-        if depth == DEPTH {
-            return self.queue.borrow_mut().push(handle);
+        self.depth.set((depth + 1).min(DEPTH));
+        depth < DEPTH
+    }
+
+    fn put_off(&self, released: Released) {
+        let mut waiting = ManuallyDrop::into_inner(self.waiting.take());
+        waiting.push(released);
+        self.waiting.set(ManuallyDrop::new(waiting));
+    }
+
+    fn next(&self) -> Option<Released> {
+        let mut waiting = ManuallyDrop::into_inner(self.waiting.take());
+        let next = waiting.pop();
+        if next.is_some() {
+            self.waiting.set(ManuallyDrop::new(waiting));
         }
-        self.depth.set(depth + 1);
-        let mut next = Some(handle);
-        while let Some(handle) = next {
-            if let Err(panic) = catch(|| drop(handle)) {
-                self.panic.set(Some(panic));
-            }
-            next = self.queue.borrow_mut().pop();
-        }
+        next
+    }
+
+    /// The panic to resume, at the end of the outermost release.
+    fn end(&self) -> Option<Panic> {
+        let depth = self.depth.get().saturating_sub(1);
         self.depth.set(depth);
+        match depth {
+            0 => self.panic.take(),
+            _ => None,
+        }
     }
-}
-
-/// An owner that holds a handle. When the owner is dropped, [`release`] drops the handle.
-pub(crate) trait Nests: Send + 'static {
-    fn into_handle(self) -> Handle;
-}
-
-impl Nests for Handle {
-    fn into_handle(self) -> Handle {
-        self
-    }
-}
-
-impl Nests for Unstrided {
-    fn into_handle(self) -> Handle {
-        self.0
-    }
-}
-
-impl<O: 'static> Destroy<O> {
-    /// Releases the handle in the owner without recursion, if the owner's type is `P`.
-    #[inline]
-    pub(crate) fn nested<P: Nests>() -> Option<Self> {
-        let is_same = TypeId::of::<O>() == TypeId::of::<P>();
-        // SAFETY: of an owner of type `P`, which is `O`; it reads the owner once (R3).
-        is_same.then(|| unsafe { Self::by(destroy_nested::<P>) })
-    }
-}
-
-/// # Safety
-///
-/// `header` was made for an owner of type `O`, is owned by the caller, and is not used again.
-unsafe fn destroy_nested<O: Nests>(header: NonNull<Header>) {
-    // SAFETY: the caller's duty.
-    let owner = unsafe { header::read_owner::<O>(header) };
-    release(owner.into_handle());
 }

@@ -1,4 +1,4 @@
-//! Host memory that is allocated here, aligned to 64 bytes.
+//! Host memory that is allocated here, aligned to 64 bytes, and tensors that it fills.
 //! Invariant: `data` owns `size` initialised bytes, or dangles if `size` is 0. They were allocated `skipped`
 //! bytes before `data`, and the first `ROOM` of these are for the header of a tensor.
 
@@ -6,8 +6,11 @@ use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use super::owner::ROOM;
-use crate::Error;
+use crate::layout::{Layout as Measured, Lists};
+use crate::raw::Handle;
+use crate::raw::checked::Memory;
+use crate::raw::handle::header::{self, Header, Owns};
+use crate::{Access, DType, Device, Error, Flags};
 
 /// JAX copies memory that is aligned to less than this many bytes.
 pub(crate) const ALIGN: usize = 64;
@@ -15,7 +18,7 @@ pub(crate) const ALIGN: usize = 64;
 /// An alignment that every allocation has. The system's allocator is quick for no larger one: it finds a free piece in
 /// a few instructions for eight hundred, and gets large zeroed pieces from the kernel without writing them, so that
 /// `zeros` of 16 MB takes microseconds for milliseconds.
-pub(super) const SMALL_ALIGN: usize = 8;
+const SMALL_ALIGN: usize = 8;
 
 /// Bytes at an address that is a multiple of [`ALIGN`].
 pub(crate) struct Buffer {
@@ -90,7 +93,7 @@ impl Buffer {
     }
 
     /// Where `ROOM` bytes are unused, as long as the buffer lives; `None` without bytes.
-    pub(super) fn room(&self) -> Option<NonNull<u8>> {
+    fn room(&self) -> Option<NonNull<u8>> {
         // SAFETY: the start of its allocation (this type's invariant; R7).
         (self.size != 0).then(|| unsafe { self.data.sub(self.skipped) })
     }
@@ -143,5 +146,63 @@ impl AsMut<[u8]> for Buffer {
     fn as_mut(&mut self) -> &mut [u8] {
         // SAFETY: this type's invariant, and the borrow is unique (R7).
         unsafe { slice::from_raw_parts_mut(self.data.as_ptr(), self.size) }
+    }
+}
+
+/// The owner of elements in a buffer. Only this file names it, so that it is never taken out of the header, which
+/// may lie in the buffer's own memory.
+struct Filled(Buffer);
+
+/// The axes for which a buffer has room.
+const RANK: usize = 4;
+
+/// The bytes that a buffer has for a header: one allocation less, a third of what making a small tensor takes.
+const ROOM: usize = {
+    assert!(align_of::<Header>() <= SMALL_ALIGN && align_of::<Filled>() <= SMALL_ALIGN);
+    header::room::<Filled>(RANK)
+};
+
+/// Exports contiguous elements that fill a buffer of this crate.
+pub(crate) fn export_buffer(
+    buffer: Buffer,
+    dtype: DType,
+    shape: &[i64],
+    flags: Flags,
+) -> Result<Handle, Error> {
+    let room = buffer.room().filter(|_| shape.len() <= RANK);
+    let (owner, rank) = (Filled(buffer), shape.len());
+    match room {
+        // SAFETY: a buffer of this crate's own, which no other code has (R7), with all elements of the layout
+        // that was measured (R1). It has `ROOM` bytes at this place, and is not taken out (`Filled`'s duty).
+        Some(place) => unsafe {
+            Handle::export_within(place, owner, rank, |owner, lists| {
+                owner.described(lists, dtype, shape, flags)
+            })
+        },
+        // SAFETY: the same buffer and elements.
+        None => unsafe {
+            Handle::export(owner, Owns::Elements, rank, |owner, lists| {
+                owner.described(lists, dtype, shape, flags)
+            })
+        },
+    }
+}
+
+impl Filled {
+    #[inline(always)]
+    fn described<'l>(
+        &mut self,
+        lists: Lists<'l>,
+        dtype: DType,
+        shape: &[i64],
+        flags: Flags,
+    ) -> Result<(Measured<'l>, Memory), Error> {
+        let (layout, bytes) = (lists.contiguous(shape, dtype, flags)?, self.0.as_mut());
+        let (size, found) = (layout.nbytes(), bytes.len());
+        if found < size {
+            return Err(Error::OutOfBounds { low: 0, high: size as isize, size: found });
+        }
+        let (device, access) = (Device::CPU, Access::Exclusive);
+        Ok((layout, Memory { data: bytes.as_mut_ptr(), byte_offset: 0, device, flags, access }))
     }
 }

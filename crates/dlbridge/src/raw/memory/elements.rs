@@ -31,6 +31,13 @@ impl<'a, T: Element> Elements<'a, T> {
         Ok(Self { checked, cells: PhantomData })
     }
 
+    /// The same as [`new`](Self::new), without the reason.
+    #[inline(always)]
+    pub(crate) fn of_host(checked: Checked<'a>) -> Option<Self> {
+        let is_typed = checked.check_dtype(T::DTYPE).is_ok() && checked.check_host().is_ok();
+        is_typed.then_some(Self { checked, cells: PhantomData })
+    }
+
     /// Elements whose type and device were checked before.
     ///
     /// # Panics
@@ -95,9 +102,9 @@ impl<'a, T: Element> Elements<'a, T> {
 
     #[inline]
     pub(crate) fn iter(&self) -> Iter<'a, T> {
-        if self.checked.is_contiguous() {
+        if let Some(len) = self.checked.contiguous_len() {
             // SAFETY: `len` contiguous elements (checked just now; R1, R2).
-            unsafe { Iter::contiguous(self.checked.data, self.checked.len()) }
+            unsafe { Iter::contiguous(self.checked.data, len) }
         } else {
             // SAFETY: the runs are those of the memory's own layout (R1, R2).
             unsafe { Iter::strided(self.checked.data, self.runs()) }
@@ -107,17 +114,18 @@ impl<'a, T: Element> Elements<'a, T> {
     /// The elements as cells, if they are contiguous and aligned.
     #[inline]
     pub(crate) fn cells(&self) -> Option<&'a [ReadCell<T>]> {
-        if self.checked.len() == 0 {
+        let len = self.checked.contiguous_len()?;
+        if len == 0 {
             return Some(&[]);
         }
         let data = self.checked.data.cast::<ReadCell<T>>();
-        if !self.checked.is_contiguous() || !data.is_aligned() {
+        if !data.is_aligned() {
             return None;
         }
         // SAFETY: aligned and contiguous (checked), `len` elements (R1) alive for `'a` (R2); other code
         // may write a cell, which holds any bytes. Over memory that a Rust owner borrows immutably, no
         // code writes: Tree Borrows allows such a cell, Stacked Borrows does not.
-        Some(unsafe { std::slice::from_raw_parts(data, self.checked.len()) })
+        Some(unsafe { std::slice::from_raw_parts(data, len) })
     }
 
     /// Copies the elements, in row-major order, to `target`, and returns their number.
@@ -151,10 +159,21 @@ impl<'a, T: Element> Elements<'a, T> {
         Ok(())
     }
 
+    /// An empty vector with room for as many values. A broadcast tensor can have more elements than fit in
+    /// memory, which must not end the process.
+    #[inline]
+    fn room<U>(&self) -> Result<Vec<U>, Error> {
+        let (mut values, len) = (Vec::new(), self.checked.len());
+        match values.try_reserve_exact(len) {
+            Ok(()) => Ok(values),
+            Err(_) => Err(Error::OutOfMemory { size: len.saturating_mul(size_of::<U>()) }),
+        }
+    }
+
     /// Applies `function` to the elements, in row-major order.
     #[inline]
-    pub(crate) fn map<U>(&self, mut function: impl FnMut(T) -> U) -> Vec<U> {
-        let mut values: Vec<U> = Vec::with_capacity(self.checked.len());
+    pub(crate) fn map<U>(&self, mut function: impl FnMut(T) -> U) -> Result<Vec<U>, Error> {
+        let mut values: Vec<U> = self.room()?;
         let mut filled = Filled { values: &mut values, len: 0 };
         let start = filled.values.as_mut_ptr();
         self.iter().for_each(|value| {
@@ -164,7 +183,7 @@ impl<'a, T: Element> Elements<'a, T> {
             filled.len += 1;
         });
         drop(filled);
-        values
+        Ok(values)
     }
 
     /// Applies `function` to the elements, in row-major order, with the results in a buffer.
@@ -207,13 +226,13 @@ impl<'a, T: Element> Elements<'a, T> {
         layout::nbytes(self.checked.len(), U::DTYPE, Flags::NONE)
     }
 
-    pub(crate) fn to_vec(self) -> Vec<T> {
-        let mut values = Vec::with_capacity(self.checked.len());
+    pub(crate) fn to_vec(self) -> Result<Vec<T>, Error> {
+        let mut values = self.room()?;
         // SAFETY: fresh memory, with room for `len` elements (R7).
         let written = unsafe { self.copy_to(values.as_mut_ptr()) };
         // SAFETY: so many elements were written just now (R8).
         unsafe { values.set_len(written) };
-        values
+        Ok(values)
     }
 }
 

@@ -2,14 +2,13 @@
 
 use std::ffi::c_void;
 
-use super::buffer::{Buffer, SMALL_ALIGN};
-use crate::layout::{Layout, Lists, Placement};
+use crate::layout::Placement;
 use crate::raw::Handle;
 #[cfg(feature = "image-0_25")]
 use crate::raw::borrowed::Borrowed;
 use crate::raw::checked::Memory;
-use crate::raw::handle::header::{self, Header};
-use crate::{Access, DType, DescriptorError, Device, Element, Error, Flags, Plain};
+use crate::raw::handle::header::Owns;
+use crate::{Access, DescriptorError, Device, Element, Error, Flags, Plain};
 
 impl Placement<'_> {
     /// The chosen elements within `size` bytes from `start` on.
@@ -82,66 +81,10 @@ pub(crate) unsafe fn export_on<O: Send + 'static>(
     // SAFETY: every element lies within the memory (R1), which the owner, which is not used again
     // before it is dropped, has at its final address (the caller's duty).
     unsafe {
-        Handle::export(owner, placement.rank(), |owner, lists| {
+        Handle::export(owner, Owns::Anything, placement.rank(), |owner, lists| {
             let memory = placement.within(memory(owner), device, flags, access)?;
             Ok((lists.copy(placement.layout), memory))
         })
-    }
-}
-
-/// The owner of elements in a buffer. Only this file names it, so that it is never taken out of the header, which
-/// may lie in the buffer's own memory.
-struct Filled(Buffer);
-
-/// The axes for which a buffer has room.
-const RANK: usize = 4;
-
-/// The bytes that a buffer has for a header: one allocation less, a third of what making a small tensor takes.
-pub(super) const ROOM: usize = {
-    assert!(align_of::<Header>() <= SMALL_ALIGN && align_of::<Filled>() <= SMALL_ALIGN);
-    header::room::<Filled>(RANK)
-};
-
-/// Exports contiguous elements that fill a buffer of this crate.
-pub(crate) fn export_buffer(
-    buffer: Buffer,
-    dtype: DType,
-    shape: &[i64],
-    flags: Flags,
-) -> Result<Handle, Error> {
-    let room = buffer.room().filter(|_| shape.len() <= RANK);
-    let (owner, rank) = (Filled(buffer), shape.len());
-    match room {
-        // SAFETY: a buffer of this crate's own, which no other code has (R7), with all elements of the layout
-        // that was measured (R1). It has `ROOM` bytes at this place, and is not taken out (`Filled`'s duty).
-        Some(place) => unsafe {
-            Handle::export_within(place, owner, rank, |owner, lists| {
-                owner.described(lists, dtype, shape, flags)
-            })
-        },
-        // SAFETY: the same buffer and elements.
-        None => unsafe {
-            Handle::export(owner, rank, |owner, lists| owner.described(lists, dtype, shape, flags))
-        },
-    }
-}
-
-impl Filled {
-    #[inline(always)]
-    fn described<'l>(
-        &mut self,
-        lists: Lists<'l>,
-        dtype: DType,
-        shape: &[i64],
-        flags: Flags,
-    ) -> Result<(Layout<'l>, Memory), Error> {
-        let (layout, bytes) = (lists.contiguous(shape, dtype, flags)?, self.0.as_mut());
-        let (size, found) = (layout.nbytes(), bytes.len());
-        if found < size {
-            return Err(Error::OutOfBounds { low: 0, high: size as isize, size: found });
-        }
-        let (device, access) = (Device::CPU, Access::Exclusive);
-        Ok((layout, Memory { data: bytes.as_mut_ptr(), byte_offset: 0, device, flags, access }))
     }
 }
 

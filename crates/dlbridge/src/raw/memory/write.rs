@@ -9,7 +9,7 @@ use super::{Iter, ReadCell, RowElements};
 use crate::layout::{self, Cut, Run, Runs};
 use crate::raw::Checked;
 use crate::raw::borrowed::Borrowed;
-use crate::{Element, Error};
+use crate::{Element, Error, Flags};
 
 /// Elements of one type with exclusive access. They may overlap, since no reference is formed.
 pub(crate) struct ElementsMut<'a, T> {
@@ -17,7 +17,9 @@ pub(crate) struct ElementsMut<'a, T> {
     elements: PhantomData<&'a mut [T]>,
 }
 
-/// Elements whose type and device were checked.
+/// Elements whose type and device were checked. The tag is a word, so that moves are of words: those of a byte and of
+/// the bytes behind it stall the loads that follow.
+#[repr(u64)]
 pub(super) enum Described<'a, T> {
     Whole(Elements<'a, T>),
     Part(Borrowed<'a>),
@@ -37,11 +39,25 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         Ok(Self::over(Described::Whole(Elements::new(checked)?)))
     }
 
+    /// The same as [`new`](Self::new), without the reason.
+    ///
+    /// # Safety
+    ///
+    /// As for [`new`](Self::new).
+    #[inline(always)]
+    pub(crate) unsafe fn of_host(checked: Checked<'a>) -> Option<Self> {
+        if checked.flags().contains(Flags::READ_ONLY) {
+            return None;
+        }
+        Elements::of_host(checked).map(|elements| Self::over(Described::Whole(elements)))
+    }
+
+    #[inline(always)]
     pub(super) fn over(described: Described<'a, T>) -> Self {
         Self { described, elements: PhantomData }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn elements(&self) -> Elements<'_, T> {
         match &self.described {
             Described::Whole(elements) => *elements,
@@ -50,6 +66,7 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     }
 
     /// The same elements, for a shorter lifetime.
+    #[inline(always)]
     pub(crate) fn reborrow(&mut self) -> ElementsMut<'_, T> {
         ElementsMut::over(Described::Whole(self.elements()))
     }
@@ -159,6 +176,33 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         }
     }
 
+    /// The same as [`replace_zipped`](Self::replace_zipped), if both are one axis of contiguous elements: without a loop
+    /// over axes, and small enough to be compiled into its caller. Returns whether they are.
+    #[inline(always)]
+    pub(crate) fn replace_line<U: Element>(
+        &mut self,
+        others: &Elements<'_, U>,
+        mut value: impl FnMut(T, U) -> T,
+    ) -> bool {
+        let elements = self.elements();
+        let (&[len], &[1], &[1]) =
+            (elements.checked().shape(), elements.checked().strides(), others.checked().strides())
+        else {
+            return false;
+        };
+        if others.checked().shape() != [len] {
+            return false;
+        }
+        let Some(cells) = others.cells() else { return false };
+        // SAFETY: all of these elements, which are exclusive (R4, this type's invariant).
+        unsafe {
+            write_run(&elements, Run { start: 0, len: cells.len(), step: 1 }, |i, old| {
+                value(old, cells[i].get())
+            });
+        }
+        true
+    }
+
     /// Replaces each element by `value` of it and of another tensor's element, in row-major order.
     ///
     /// # Panics
@@ -170,7 +214,18 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         mut value: impl FnMut(T, U) -> T,
     ) {
         let elements = self.elements();
-        let mut others = Others::new(others.cells(), others.iter(), 0);
+        let cells = others.cells();
+        if let (Some(len), Some(cells)) = (elements.checked().contiguous_len(), cells) {
+            let cells = &cells[..len];
+            // SAFETY: all of these elements, which are exclusive (R4, this type's invariant).
+            unsafe {
+                write_run(&elements, Run { start: 0, len, step: 1 }, |i, old| {
+                    value(old, cells[i].get())
+                });
+            }
+            return;
+        }
+        let mut others = Others::new(cells, others.iter(), 0);
         for run in elements.runs() {
             // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant).
             unsafe { write_run_zipped(&elements, run, &mut others, &mut value) };

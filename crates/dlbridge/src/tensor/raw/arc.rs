@@ -4,8 +4,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use dlbridge_sys::DLTensor;
-
+use crate::layout::Bytes;
 use crate::layout::Cut;
 use crate::raw::handle::lease::Kept;
 use crate::{Error, Tensor};
@@ -49,7 +48,7 @@ impl Tensor {
 
     /// As [`into_shared`](Self::into_shared), for handles that only code outside Rust reads through.
     #[inline]
-    pub(super) fn into_given(mut self, borrow: fn(*const DLTensor) -> Kept) -> ArcTensor {
+    pub(super) fn into_given(mut self, borrow: fn(&Bytes) -> Kept) -> ArcTensor {
         self.0.demote();
         ArcTensor(Self(self.0.given(Some(borrow)).with_header()))
     }

@@ -2,7 +2,7 @@
 //! checked as always.
 
 use crate::raw::borrowed::Borrowed;
-use crate::{Access, Error, Flags, Tensor, TensorMut, TensorRef};
+use crate::{Access, Error, Tensor, TensorMut, TensorRef};
 
 impl Tensor {
     /// Borrows memory of any class as [`Frozen`](Access::Frozen), so that every conversion to a shared
@@ -26,7 +26,7 @@ impl Tensor {
     pub unsafe fn assume_frozen(&self) -> TensorRef<'_> {
         let mut borrowed = Borrowed::from_checked(self.checked());
         // SAFETY: the caller's duty (R4).
-        unsafe { borrowed.set_class(Access::Frozen, Flags::READ_ONLY) };
+        unsafe { borrowed.set_access(Access::Frozen) };
         TensorRef::from_borrowed(borrowed)
     }
 
@@ -56,7 +56,7 @@ impl Tensor {
         self.checked().check_writable()?;
         let mut borrowed = Borrowed::from_checked(self.checked());
         // SAFETY: the caller's duty (R4).
-        unsafe { borrowed.set_class(Access::Exclusive, Flags::NONE) };
+        unsafe { borrowed.set_access(Access::Exclusive) };
         Ok(TensorMut(borrowed))
     }
 }

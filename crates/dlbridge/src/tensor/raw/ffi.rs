@@ -1,11 +1,14 @@
 //! Items that only language bindings need.
 
+use std::any::TypeId;
+
 use dlbridge_sys::DLTensor;
 
 pub use super::borrowed::BorrowedTensor;
-use super::destroy;
+pub use super::row_layout::RowLayout;
 pub use crate::layout::{Bytes, Comb, Dims};
 use crate::raw::Handle;
+pub use crate::raw::cleanup::stopping_first;
 use crate::raw::descriptor::validate::{checked_with, validate};
 pub use crate::raw::handle::KeepAlive;
 use crate::raw::handle::ManagedTensor;
@@ -13,13 +16,13 @@ pub use crate::raw::handle::abi::RawFields;
 use crate::raw::handle::abi::{self, not_null};
 use crate::raw::handle::deferred::keep;
 pub use crate::raw::handle::deferred::{Binding, DeferredDrop};
+use crate::raw::handle::header::Owns;
 pub use crate::raw::handle::lease::Kept;
-use crate::raw::handle::release::Nests;
 pub use crate::raw::unwind::{Panic, Unwinds, catch, on_unwind, stopping};
 use crate::raw::write::ElementsMut;
-use crate::{Access, ArcTensor, Element, Error, Flags, Tensor, ViewMut};
+use crate::{Access, ArcTensor, Element, Error, Flags, Plain, Tensor, ViewMut};
 
-/// As [`Tensor::from_raw`], but a rejected tensor stays with the caller, and the binding decides when the deleter of the producer is called after
+/// As [`Tensor::from_raw`], but the binding decides when the deleter of the producer is called after
 /// the last handle of the memory is dropped. This holds for all handles of the memory and their exports.
 ///
 /// A process has one binding, the first. `binding` is called before its first tensor is imported.
@@ -56,8 +59,9 @@ pub unsafe fn release_raw<A: ManagedTensor>(tensor: *mut A) {
 }
 
 /// Exports memory that a plain descriptor describes and `owner` keeps alive. The shape and the
-/// strides are copied; the descriptor is not used again. The class is [`Shared`](Access::Shared). For a
-/// chosen shape, [`Builder::build_raw`](crate::Builder::build_raw) does the same.
+/// strides are copied; the descriptor is not used again. The class is [`Shared`](Access::Shared). An owner
+/// that is no tensor is dropped in place: an object of another language, whose drop that language nests, or a
+/// callback. For a chosen shape, [`Builder::build_raw`](crate::Builder::build_raw) does the same.
 ///
 /// # Safety
 ///
@@ -74,12 +78,15 @@ pub unsafe fn from_owner_raw<O: Send + 'static>(
     tensor: &DLTensor,
     flags: Flags,
 ) -> Result<Tensor, Error> {
+    let is_tensor =
+        [TypeId::of::<Tensor>(), TypeId::of::<ArcTensor>()].contains(&TypeId::of::<O>());
+    let owns = if is_tensor { Owns::Anything } else { Owns::Elements };
     // SAFETY: the caller's duty.
     let strides = unsafe { validate(tensor, flags) }?;
     // SAFETY: validated just now; the rest is the caller's duty.
     let checked = unsafe { checked_with(tensor, &strides, flags) };
     // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
-    unsafe { Handle::share(owner, destroy(), checked, checked.access(), flags) }.map(Tensor)
+    unsafe { Handle::of_owner(owner, owns, checked) }.map(Tensor)
 }
 
 /// The fields of the producer's descriptor before normalisation; `None` for memory that Rust owns.
@@ -122,6 +129,59 @@ pub unsafe fn view_mut_unchecked<T: Element>(tensor: &Tensor) -> Result<ViewMut<
     unsafe { ElementsMut::new(tensor.checked()) }.map(ViewMut::from_elements)
 }
 
+/// The elements as a slice, for memory of any class: what [`Tensor::assume_frozen`] makes of them, without a copy of the
+/// shape and strides.
+///
+/// # Safety
+///
+/// No code, in whatever language, writes the elements while the slice lives.
+///
+/// # Errors
+///
+/// Those of [`Tensor::as_slice`], but for the class.
+#[inline]
+pub unsafe fn slice_unchecked<T: Plain>(tensor: &Tensor) -> Result<&[T], Error> {
+    let mut checked = tensor.checked();
+    // True by the caller's duty (R4).
+    checked.access = Access::Frozen;
+    checked.slice()
+}
+
+/// The bytes of all elements, for memory of any class; see [`slice_unchecked`].
+///
+/// # Safety
+///
+/// No code, in whatever language, writes the elements while the slice lives.
+///
+/// # Errors
+///
+/// Those of [`Tensor::as_bytes`], but for the class.
+pub unsafe fn bytes_unchecked(tensor: &Tensor) -> Result<&[u8], Error> {
+    let mut checked = tensor.checked();
+    // True by the caller's duty (R4).
+    checked.access = Access::Frozen;
+    checked.bytes()
+}
+
+/// The elements as a mutable slice, for memory of any class; see [`slice_unchecked`].
+///
+/// # Safety
+///
+/// No other code, in whatever language, reads or writes the elements while the slice lives.
+///
+/// # Errors
+///
+/// Those of [`Tensor::as_slice_mut`], but for the class.
+#[inline]
+pub unsafe fn slice_mut_unchecked<T: Plain>(tensor: &mut Tensor) -> Result<&mut [T], Error> {
+    let mut checked = tensor.checked();
+    // True by the caller's duty (R4).
+    checked.access = Access::Exclusive;
+    // SAFETY: the tensor is borrowed mutably for as long as the slice; nothing else uses the elements, by the caller's
+    // duty (R5).
+    unsafe { checked.slice_mut() }
+}
+
 /// The tensor with another class.
 ///
 /// # Safety
@@ -135,6 +195,18 @@ pub unsafe fn assume_class(mut tensor: Tensor, access: Access) -> Tensor {
     tensor
 }
 
+/// The tensor as the legacy ABI would have carried it, which has no read-only flag: by that ABI it can be exported
+/// again ([`Tensor::is_legacy_read_only`]).
+///
+/// # Safety
+///
+/// The producer exports this memory by the legacy ABI itself, whose consumers know that it must not be written.
+#[must_use]
+pub unsafe fn assume_legacy(mut tensor: Tensor) -> Tensor {
+    tensor.0.set_legacy_read_only();
+    tensor
+}
+
 /// The tensor's descriptor, which is validated and has explicit strides. It neither moves nor changes
 /// before the tensor is dropped, moved into another one, or borrowed mutably.
 #[must_use]
@@ -143,18 +215,29 @@ pub fn descriptor(tensor: &Tensor) -> *const DLTensor {
     tensor.0.descriptor()
 }
 
+/// The bytes of a tensor in memory that the host can access; `None` without elements.
+#[must_use]
+#[inline(always)]
+pub fn bytes(tensor: &Tensor) -> Option<Bytes> {
+    tensor.0.bytes()
+}
+
 /// A tensor of class [`Shared`](Access::Shared) that Rust keeps, with a borrow of its memory, which ends when the
 /// last handle in Rust is dropped or [given](give) away.
+///
+/// # Panics
+///
+/// If the tensor is of another class.
 #[must_use]
 pub fn keep_borrowed(tensor: Tensor, borrow: Kept) -> Tensor {
     Tensor(tensor.0.kept(borrow))
 }
 
 /// The tensor for code outside Rust. If handles in Rust share its memory, `borrow` borrows it to read until
-/// the last of them is dropped. It gets a descriptor that lives as long.
+/// the last of them is dropped.
 #[must_use]
 #[inline]
-pub fn give(tensor: Tensor, borrow: fn(*const DLTensor) -> Kept) -> Tensor {
+pub fn give(tensor: Tensor, borrow: fn(&Bytes) -> Kept) -> Tensor {
     Tensor(tensor.0.given(Some(borrow)))
 }
 
@@ -162,7 +245,7 @@ pub fn give(tensor: Tensor, borrow: fn(*const DLTensor) -> Kept) -> Tensor {
 /// its memory only while the binding borrows it.
 #[must_use]
 #[inline]
-pub fn give_shared(tensor: Tensor, borrow: fn(*const DLTensor) -> Kept) -> ArcTensor {
+pub fn give_shared(tensor: Tensor, borrow: fn(&Bytes) -> Kept) -> ArcTensor {
     tensor.into_given(borrow)
 }
 
@@ -195,17 +278,5 @@ pub unsafe fn into_exclusive_zeroed(mut tensor: Tensor) -> Result<Tensor, Error>
 impl From<DeferredDrop> for Tensor {
     fn from(tensor: DeferredDrop) -> Self {
         Self(tensor.into_handle())
-    }
-}
-
-impl Nests for Tensor {
-    fn into_handle(self) -> Handle {
-        self.0
-    }
-}
-
-impl Nests for ArcTensor {
-    fn into_handle(self) -> Handle {
-        Tensor::from(self).0
     }
 }

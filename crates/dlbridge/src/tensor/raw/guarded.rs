@@ -3,18 +3,18 @@
 
 use std::ops::{Deref, DerefMut};
 
+use crate::layout::{Layout, Lists};
 use crate::raw::Handle;
 use crate::raw::checked::{Checked, Memory};
-use crate::{Error, Tensor, TensorMut, TensorRef, TypeCode};
+use crate::raw::handle::header::Owns;
+use crate::{Error, Flags, Tensor, TensorMut, TensorRef, TypeCode};
 
-/// The layout and the memory of a borrowed tensor, for the header that keeps its lender.
-macro_rules! lent {
-    ($borrowed:expr, $lists:expr) => {{
-        let borrowed = $borrowed;
-        let checked = borrowed.checked();
-        let Checked { data, byte_offset, device, flags, access, .. } = checked;
-        Ok(($lists.copy(checked.layout()), Memory { data, byte_offset, device, flags, access }))
-    }};
+/// The layout and the memory of a borrowed tensor, for the header that keeps its lender: with the rights
+/// of the borrow. A copy was made for the lender, and is no consumer's.
+fn lent<'l>(checked: Checked<'_>, lists: Lists<'l>) -> (Layout<'l>, Memory) {
+    let Checked { data, byte_offset, device, access, .. } = checked;
+    let flags = checked.flags - Flags::IS_COPIED;
+    (lists.copy(checked.layout()), Memory { data, byte_offset, device, flags, access })
 }
 
 impl Tensor {
@@ -51,9 +51,12 @@ impl Tensor {
     {
         let rank = TensorRef::from(&*guard).rank();
         // SAFETY: borrowed from the owner at its final address, which is not used again before it is dropped.
-        // The conversion holds for a borrow of any lifetime, so also for this one (R2, R4).
+        // The conversion holds for a borrow of any lifetime, so also for this one (R2). Others may borrow the
+        // same array: a `TensorRef` is frozen at most (R4).
         let handle = unsafe {
-            Handle::export(guard, rank, |guard, lists| lent!(TensorRef::from(&**guard), lists))
+            Handle::export(guard, Owns::Anything, rank, |guard, lists| {
+                Ok(lent(TensorRef::from(&**guard).checked(), lists))
+            })
         };
         Self(handle.expect("a tensor described it"))
     }
@@ -92,7 +95,7 @@ impl Tensor {
         let rank = TensorMut::from(&mut *guard).rank();
         // SAFETY: as in `from_guard`, of a unique borrow (R2, R4).
         let handle = unsafe {
-            Handle::export(guard, rank, |guard, lists| {
+            Handle::export(guard, Owns::Anything, rank, |guard, lists| {
                 let borrowed = TensorMut::from(&mut **guard);
                 // Of this borrow, since `deref_mut` of a guard may return another array each time.
                 if borrowed.dtype().code == TypeCode::BOOL {
@@ -103,7 +106,7 @@ impl Tensor {
                                    read-only with from_guard()",
                     });
                 }
-                lent!(borrowed, lists)
+                Ok(lent(borrowed.checked(), lists))
             })
         };
         handle.map(Self)

@@ -9,30 +9,27 @@ mod borrowed;
 pub mod ffi;
 mod guarded;
 mod legacy;
-mod nested;
 mod owned_slice;
-mod rejected;
+mod row_layout;
 
 use std::ffi::c_void;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
 pub use arc::ArcTensor;
-pub(crate) use nested::Nested;
 pub use owned_slice::{TensorSlice, TensorSliceMut};
-pub use rejected::Rejected;
 
 use crate::raw::Handle;
 use crate::raw::borrowed::Borrowed;
 use crate::raw::descriptor::checked::describe;
 use crate::raw::handle::ManagedTensor;
 use crate::raw::handle::abi::not_null;
-use crate::raw::handle::header::Destroy;
+use crate::raw::handle::header::Owns;
 use crate::{Builder, DescriptorError, Device, Error, Flags, Tensor, TensorMut, TensorRef};
 
 impl Tensor {
-    /// Imports a managed tensor, in either ABI. A rejected tensor is in the error, whose drop calls the
-    /// deleter.
+    /// Imports a managed tensor, in either ABI. A rejected tensor stays with the caller, unchanged: a Python
+    /// capsule keeps it, and any other caller calls its deleter.
     ///
     /// The legacy ABI has no read-only flag, so a tensor imported by it counts as
     /// [`READ_ONLY`](Flags::READ_ONLY), as in NumPy, and is exported as such.
@@ -40,7 +37,7 @@ impl Tensor {
     ///
     /// # Safety
     ///
-    /// `tensor` is null or a tensor whose ownership the caller passes on. What validation cannot check is
+    /// `tensor` is null or a tensor whose ownership the caller passes on, unless there is an error. What validation cannot check is
     /// true (the list of trust in `SAFETY.md`, T1 to T9):
     ///
     /// - It has the layout of its ABI, and no other code changes it or calls its deleter. `shape` and
@@ -58,14 +55,9 @@ impl Tensor {
     /// rank out of range, a null shape, a negative extent, sizes that overflow, an impossible
     /// dtype, null data where there are elements, an address outside the address space.
     #[inline]
-    pub unsafe fn from_raw<A: ManagedTensor>(tensor: *mut A) -> Result<Self, Rejected<A>> {
+    pub unsafe fn from_raw<A: ManagedTensor>(tensor: *mut A) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        let result = not_null(tensor).and_then(|tensor| unsafe { Handle::import(tensor, false) });
-        match result {
-            Ok(handle) => Ok(Self(handle)),
-            // SAFETY: validation rejected it, and the caller passed on its ownership (R3).
-            Err(error) => Err(unsafe { Rejected::new(tensor, error) }),
-        }
+        unsafe { Handle::import(not_null(tensor)?, false) }.map(Self)
     }
 
     /// The plain descriptor of the memory. Its pointers are valid while this tensor lives; code
@@ -108,12 +100,6 @@ impl Tensor {
         }
         Ok(())
     }
-}
-
-/// How to drop an owner of any type: tensors inside tensors without recursion.
-fn destroy<O: 'static>() -> Destroy<O> {
-    let nested = Destroy::nested::<Tensor>().or_else(Destroy::nested::<ArcTensor>);
-    nested.unwrap_or_else(Destroy::plain)
 }
 
 impl TensorRef<'_> {
@@ -177,7 +163,7 @@ impl<O: Send + 'static> Builder<O> {
             let memory = placement.memory(data, device, flags)?;
             // SAFETY: the caller's duty.
             unsafe {
-                Handle::export_owner(owner, destroy(), placement.rank(), |_, lists| {
+                Handle::export(owner, Owns::Anything, placement.rank(), |_, lists| {
                     Ok((lists.copy(placement.layout), memory))
                 })
             }

@@ -5,7 +5,6 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::slice;
 
-use super::Nested;
 use crate::{Error, Plain, Tensor};
 
 /// A slice that owns its [`Tensor`], for APIs that take an owner of a slice.
@@ -23,7 +22,7 @@ use crate::{Error, Plain, Tensor};
 pub struct TensorSlice<T> {
     data: *const T,
     len: usize,
-    tensor: Nested,
+    tensor: Tensor,
 }
 
 // SAFETY: it owns elements as a `Box<[T]>` does, and a tensor, which may go to any thread (R9).
@@ -46,7 +45,7 @@ unsafe impl<T: Sync> Sync for TensorSlice<T> {}
 pub struct TensorSliceMut<T> {
     data: *mut T,
     len: usize,
-    tensor: Nested,
+    tensor: Tensor,
 }
 
 // SAFETY: it owns elements as a `Box<[T]>` does, and a tensor, which may go to any thread (R9).
@@ -64,7 +63,7 @@ impl Tensor {
     pub fn into_slice<T: Plain>(self) -> Result<TensorSlice<T>, Error> {
         let slice = self.as_slice::<T>()?;
         let (data, len) = (slice.as_ptr(), slice.len());
-        Ok(TensorSlice { data, len, tensor: Nested::new(self) })
+        Ok(TensorSlice { data, len, tensor: self })
     }
 
     /// Turns a tensor of any type into the bytes of its elements, which own it.
@@ -75,7 +74,7 @@ impl Tensor {
     pub fn into_bytes(self) -> Result<TensorSlice<u8>, Error> {
         let bytes = self.as_bytes()?;
         let (data, len) = (bytes.as_ptr(), bytes.len());
-        Ok(TensorSlice { data, len, tensor: Nested::new(self) })
+        Ok(TensorSlice { data, len, tensor: self })
     }
 
     /// Turns the tensor into a mutable slice that owns it.
@@ -86,7 +85,7 @@ impl Tensor {
     pub fn into_slice_mut<T: Plain>(mut self) -> Result<TensorSliceMut<T>, Error> {
         let slice = self.as_slice_mut::<T>()?;
         let (data, len) = (slice.as_mut_ptr(), slice.len());
-        Ok(TensorSliceMut { data, len, tensor: Nested::new(self) })
+        Ok(TensorSliceMut { data, len, tensor: self })
     }
 }
 
@@ -132,7 +131,7 @@ macro_rules! owned_slice {
             /// Returns the tensor.
             #[must_use]
             pub fn into_tensor(self) -> Tensor {
-                self.tensor.into_inner()
+                self.tensor
             }
         }
 

@@ -1,0 +1,85 @@
+"""The public calls of the package, and what a NumPy user writes for the same."""
+
+import pickle
+from collections.abc import Callable
+from functools import partial
+from operator import attrgetter, getitem, methodcaller
+from typing import Any
+
+import numpy as np
+
+import dlbridge
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+ATTRIBUTES = "shape strides dtype ndim size nbytes itemsize T"
+OWN_ATTRIBUTES = "device readonly contiguous data_ptr requires_grad"
+# They need a second process, or most of their work is the kernel's.
+LEFT_OUT = "SafetensorsFile open_safetensors save_safetensors seal_safetensors Channel Loan Message SealedTensors UnsealedTensors channel empty_sealed open_handle open_sealed seal"
+
+
+def calls() -> dict[str, tuple[Call, Call | None]]:
+    """Each call, and NumPy's where it has one."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    t = dlbridge.from_dlpack(x)
+    scalar, number = dlbridge.from_dlpack(np.array(1.5)), np.array(1.5)
+    own, bits = dlbridge.zeros((2, 3)), bytes(24)
+    large, large_x = dlbridge.zeros(1 << 16, dtype="uint8"), np.zeros(1 << 16, "uint8")
+
+    def both(function: Callable[[Any], Any]) -> tuple[Call, Call]:
+        return (function, (t,)), (function, (x,))
+
+    rows: dict[str, tuple[Call, Call | None]] = {
+        "from_dlpack(array)": ((dlbridge.from_dlpack, (x,)), (np.from_dlpack, (x,))),
+        "from_dlpack(tensor)": ((dlbridge.from_dlpack, (t,)), (np.from_dlpack, (x,))),
+        "from_dlpack(bytes)": (
+            (dlbridge.from_dlpack, (bits,)),
+            (partial(np.frombuffer, dtype="uint8"), (bits,)),
+        ),
+        "from_dlpack(copy=True)": (
+            (partial(dlbridge.from_dlpack, copy=True), (x,)),
+            (partial(np.from_dlpack, copy=True), (x,)),
+        ),
+        "from_bytes": ((dlbridge.from_bytes, (bits,)), (partial(np.array, dtype="S24"), (bits,))),
+        "zeros": ((dlbridge.zeros, ((2, 3),)), (np.zeros, ((2, 3),))),
+        "zeros(dtype=)": (
+            (partial(dlbridge.zeros, dtype="float32"), ((2, 3),)),
+            (partial(np.zeros, dtype="float32"), ((2, 3),)),
+        ),
+        "inspect": ((dlbridge.inspect, (x,)), None),
+        "numpy": ((methodcaller("numpy"), (t,)), (methodcaller("view"), (x,))),
+        "zeros.numpy": ((methodcaller("numpy"), (own,)), (methodcaller("view"), (x,))),
+        "item": ((methodcaller("item"), (scalar,)), (methodcaller("item"), (number,))),
+        "tobytes(64KiB)": (
+            (methodcaller("tobytes"), (large,)),
+            (methodcaller("tobytes"), (large_x,)),
+        ),
+        "np.asarray": ((np.asarray, (t,)), (np.asarray, (memoryview(x),))),
+        "np.from_dlpack": both(np.from_dlpack),
+        "t[0]": ((getitem, (t, 0)), (getitem, (x, 0))),
+        "t[0,1]": ((getitem, (t, (0, 1))), (getitem, (x, (0, 1)))),
+        "t[:,::2]": ((getitem, (t, np.s_[:, ::2])), (getitem, (x, np.s_[:, ::2]))),
+        "float": ((float, (scalar,)), (float, (number,))),
+        "int": ((int, (scalar,)), (int, (number,))),
+        "bool": ((bool, (scalar,)), (bool, (number,))),
+        "to_device": (
+            (methodcaller("to_device", "cpu"), (t,)),
+            (methodcaller("to_device", "cpu"), (x,)),
+        ),
+        "__array__": ((methodcaller("__array__"), (t,)), (methodcaller("__array__"), (x,))),
+        "__dlpack__": (
+            (methodcaller("__dlpack__", max_version=(1, 0)), (t,)),
+            (methodcaller("__dlpack__", max_version=(1, 0)), (x,)),
+        ),
+    }
+    for name in ["copy", "tobytes", "tolist", "__dlpack_device__"]:
+        rows[name] = both(methodcaller(name))
+    rows["reshape"] = both(methodcaller("reshape", 3, 2))
+    for function in (len, list, repr, memoryview):
+        rows[function.__name__] = both(function)
+    rows["pickle"] = both(partial(pickle.dumps, protocol=5))
+    for name in ATTRIBUTES.split():
+        rows[name] = both(attrgetter(name))
+    for name in OWN_ATTRIBUTES.split():
+        rows[name] = (attrgetter(name), (t,)), None
+    return rows

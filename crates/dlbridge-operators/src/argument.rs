@@ -1,0 +1,232 @@
+//! The parameters of an operator's function: which types they have, and how each gets its value.
+
+use std::ops::{Deref, DerefMut};
+
+use dlbridge::{Element, View, ViewMut};
+use dlbridge_pyo3::PyTensorMut;
+use pyo3::prelude::*;
+
+use crate::device::{DeviceValue, DeviceValues, DeviceView, DeviceViewMut};
+use crate::kind::{Kind, Scalar};
+use crate::raw::rows::{Rows, Value};
+use crate::writable::Writable;
+use crate::{DeviceStream, Failure};
+
+/// An operator's function for one list of element types.
+#[derive(Debug)]
+pub struct Instance {
+    pub(crate) parameters: &'static [Parameter],
+    /// Calls the function for each row.
+    pub(crate) call: Call,
+    /// Queues the same work on a stream, for tensors in CUDA memory.
+    pub(crate) cuda: Option<Launch>,
+}
+
+/// An operator's function over the rows of a call.
+pub(crate) type Call = fn(Rows<'_>) -> Result<(), Failure>;
+
+/// An operator's function for CUDA memory.
+pub type Launch = fn(&DeviceStream<'_>, DeviceValues<'_>) -> Result<(), Failure>;
+
+impl Instance {
+    /// An instance, as `operator!` makes it. A call of another function than the parameters say is an error.
+    #[must_use]
+    pub const fn new(parameters: &'static [Parameter], call: Call, cuda: Option<Launch>) -> Self {
+        Self { parameters, call, cuda }
+    }
+
+    /// The tensors among the arguments, with their dtypes.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&'static str, dlbridge::DType)> {
+        self.parameters.iter().filter_map(|one| Some((one.name, one.kind.input()?)))
+    }
+}
+
+/// One parameter of an operator.
+#[derive(Debug, Clone, Copy)]
+pub struct Parameter {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// Borrows an array of Python to write it, for a tensor in place.
+    pub(crate) borrow: Option<Borrow>,
+}
+
+impl Parameter {
+    /// The parameter of a name, whose type is `A`.
+    #[must_use]
+    pub const fn of<A: Argument>(name: &'static str) -> Self {
+        let Declared { kind, borrow } = A::DECLARED;
+        Self { name, kind, borrow }
+    }
+}
+
+/// A function that borrows an array of Python to write it.
+type Borrow = fn(&Bound<'_, PyAny>) -> PyResult<Writable>;
+
+/// What a parameter's type says of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Declared {
+    kind: Kind,
+    borrow: Option<Borrow>,
+}
+
+impl Declared {
+    const fn new(kind: Kind) -> Self {
+        Self { kind, borrow: None }
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A type that an operator's function can have as a parameter.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no parameter of an operator",
+    note = "parameters are `View<T>`, `Option<View<T>>`, `InPlace<T>`, `f64`, `i64`, `bool` and `ViewMut<T>`, in this order",
+    note = "a function that is generic over its elements says which: `<T: f32 | f64>`"
+)]
+pub trait Argument: sealed::Sealed {
+    /// What the type says of the parameter.
+    const DECLARED: Declared;
+    /// The type of the argument of a call.
+    type Item<'v>;
+
+    /// The argument's value, unless it is of another kind.
+    fn get(value: Value<'_>) -> Option<Self::Item<'_>>;
+
+    /// The type of the argument of a call of the CUDA function.
+    type OnDevice<'v>;
+
+    /// The argument's value for the CUDA function, unless it is of another kind.
+    fn on_device(value: DeviceValue<'_>) -> Option<Self::OnDevice<'_>>;
+}
+
+impl<T: Element> sealed::Sealed for View<'_, T> {}
+
+impl<T: Element> Argument for View<'_, T> {
+    const DECLARED: Declared = Declared::new(Kind::Input(T::DTYPE));
+    type Item<'v> = View<'v, T>;
+
+    #[inline(always)]
+    fn get(value: Value<'_>) -> Option<View<'_, T>> {
+        value.view()
+    }
+
+    type OnDevice<'v> = DeviceView<'v, T>;
+
+    fn on_device(value: DeviceValue<'_>) -> Option<DeviceView<'_, T>> {
+        value.view()
+    }
+}
+
+impl<T: Element> sealed::Sealed for Option<View<'_, T>> {}
+
+impl<T: Element> Argument for Option<View<'_, T>> {
+    const DECLARED: Declared = Declared::new(Kind::Optional(T::DTYPE));
+    type Item<'v> = Option<View<'v, T>>;
+
+    #[inline(always)]
+    fn get(value: Value<'_>) -> Option<Option<View<'_, T>>> {
+        if value.is_absent() { Some(None) } else { value.view().map(Some) }
+    }
+
+    type OnDevice<'v> = Option<DeviceView<'v, T>>;
+
+    fn on_device(value: DeviceValue<'_>) -> Option<Self::OnDevice<'_>> {
+        if value.is_absent() { Some(None) } else { value.view().map(Some) }
+    }
+}
+
+/// A tensor of the caller that the function changes in place: a [`ViewMut`] whose elements have values.
+#[derive(Debug)]
+pub struct InPlace<'a, T: Element>(ViewMut<'a, T>);
+
+impl<'a, T: Element> Deref for InPlace<'a, T> {
+    type Target = ViewMut<'a, T>;
+
+    fn deref(&self) -> &ViewMut<'a, T> {
+        &self.0
+    }
+}
+
+impl<T: Element> DerefMut for InPlace<'_, T> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl<T: Element> sealed::Sealed for InPlace<'_, T> {}
+
+impl<T: Element> Argument for InPlace<'_, T> {
+    const DECLARED: Declared = Declared {
+        kind: Kind::InPlace(T::DTYPE),
+        borrow: Some(|array| {
+            let tensor: PyTensorMut<T> = array.extract()?;
+            Ok(Writable::of(tensor))
+        }),
+    };
+    type Item<'v> = InPlace<'v, T>;
+
+    #[inline(always)]
+    fn get(value: Value<'_>) -> Option<InPlace<'_, T>> {
+        value.view_mut().map(InPlace)
+    }
+
+    type OnDevice<'v> = DeviceViewMut<'v, T>;
+
+    fn on_device(value: DeviceValue<'_>) -> Option<DeviceViewMut<'_, T>> {
+        value.view_mut()
+    }
+}
+
+impl<T: Element> sealed::Sealed for ViewMut<'_, T> {}
+
+impl<T: Element> Argument for ViewMut<'_, T> {
+    const DECLARED: Declared = Declared::new(Kind::Output(T::DTYPE));
+    type Item<'v> = ViewMut<'v, T>;
+
+    #[inline(always)]
+    fn get(value: Value<'_>) -> Option<ViewMut<'_, T>> {
+        value.view_mut()
+    }
+
+    type OnDevice<'v> = DeviceViewMut<'v, T>;
+
+    fn on_device(value: DeviceValue<'_>) -> Option<DeviceViewMut<'_, T>> {
+        value.view_mut()
+    }
+}
+
+macro_rules! scalars {
+    ($($ty:ty: $kind:ident;)*) => {$(
+        impl sealed::Sealed for $ty {}
+
+        impl Argument for $ty {
+            const DECLARED: Declared = Declared::new(Kind::$kind);
+            type Item<'v> = $ty;
+
+            #[inline(always)]
+            fn get(value: Value<'_>) -> Option<$ty> {
+                match value.scalar() {
+                    Some(Scalar::$kind(value)) => Some(value),
+                    _ => None,
+                }
+            }
+
+            type OnDevice<'v> = $ty;
+
+            fn on_device(value: DeviceValue<'_>) -> Option<$ty> {
+                match value.scalar() {
+                    Some(Scalar::$kind(value)) => Some(value),
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+scalars! {
+    f64: Float;
+    i64: Int;
+    bool: Bool;
+}

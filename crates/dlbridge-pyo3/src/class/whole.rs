@@ -1,0 +1,197 @@
+//! The methods of `dlbridge.Tensor` that an extension lacks without the feature `tensor-methods`: its parts and
+//! values, and Arrow's. The Python package has them.
+
+use dlbridge::{Parts, TypeCode};
+use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyIterator, PyTuple};
+
+use super::{index, values};
+use crate::dtypes::typestr;
+use crate::error::error_of;
+use crate::export::numpy;
+use crate::ffi::arrow;
+use crate::ffi::elements::{iterator, to_bytes};
+use crate::interpreter::module;
+use crate::{Error, PyDevice, Result, TensorObject};
+
+pub(super) fn length(object: &TensorObject) -> PyResult<usize> {
+    match object.inner().shape().first() {
+        Some(&extent) => Ok(extent as usize),
+        None => Err(error_of::<PyTypeError>(
+            "expected a tensor with axes, found rank 0, which has no length; use x.item()",
+        )),
+    }
+}
+
+pub(super) fn part(object: &TensorObject, index: &Bound<'_, PyAny>) -> Result<TensorObject> {
+    Ok(object.part(index::index(&object.tensor, index)?))
+}
+
+pub(super) fn iterate<'py>(object: &Bound<'py, TensorObject>) -> PyResult<Bound<'py, PyIterator>> {
+    if object.get().inner().rank() == 0 {
+        return Err(error_of::<PyTypeError>(
+            "expected a tensor with axes, found rank 0, which is not iterated; use x.item()",
+        ));
+    }
+    iterator(object)
+}
+
+pub(super) fn reshaped(object: &TensorObject, shape: &Bound<'_, PyTuple>) -> Result<TensorObject> {
+    let shape = index::shape(shape, object.inner().len())?;
+    Ok(object.part(object.tensor.reshape(&shape)?))
+}
+
+pub(super) fn transposed(object: &TensorObject) -> TensorObject {
+    object.part(object.tensor.transpose())
+}
+
+pub(super) fn on_device<'py>(
+    object: &Bound<'py, TensorObject>,
+    device: &Bound<'py, PyTuple>,
+) -> Result<Bound<'py, PyAny>> {
+    if device.len() != 1 {
+        let message = format!("to_device: expected one device, found {}", device.len());
+        return Err(error_of::<PyTypeError>(message).into());
+    }
+    let PyDevice(wanted) = device.get_item(0)?.extract()?;
+    let found = object.get().inner().device();
+    if wanted == found {
+        return Ok(object.clone().into_any());
+    }
+    Err(Error::buffer(format!(
+        "to_device: expected {found}, where the memory is, found {wanted}; copy it with a framework \
+         that has this device, as torch.from_dlpack(x).to(\"{wanted}\")"
+    )))
+}
+
+pub(super) fn bytes<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bound<'py, PyBytes>> {
+    to_bytes(py, &*object.reading(py)?)
+}
+
+pub(super) fn list<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bound<'py, PyAny>> {
+    values::to_list(py, &*object.reading(py)?)
+}
+
+pub(super) fn item<'py>(
+    py: Python<'py>,
+    object: &TensorObject,
+    index: &Bound<'py, PyTuple>,
+) -> Result<Bound<'py, PyAny>> {
+    let tensor = object.reading(py)?;
+    if index.is_empty() {
+        return values::one(py, &tensor);
+    }
+    if let Some(positions) = index::positions(tensor.shape(), index)? {
+        return values::at_index(py, &tensor, &positions);
+    }
+    let part = index::index(&object.tensor, index)?;
+    if part.rank() > 0 {
+        let message = format!("item: expected {} indices, found {}", tensor.rank(), index.len());
+        return Err(error_of::<PyValueError>(message).into());
+    }
+    values::to_list(py, &part)
+}
+
+pub(super) fn truth(py: Python<'_>, object: &TensorObject) -> Result<bool> {
+    let len = object.inner().len();
+    if len != 1 {
+        let message = format!(
+            "bool: expected a tensor of one element, found {len}, whose truth value is ambiguous; use \
+             x.numpy().any() or x.numpy().all()"
+        );
+        return Err(error_of::<PyValueError>(message).into());
+    }
+    Ok(values::one(py, &*object.reading(py)?)?.is_truthy()?)
+}
+
+pub(super) fn int<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bound<'py, PyAny>> {
+    let number = scalar(py, object, "int")?;
+    if number.is_exact_instance_of::<PyInt>() {
+        return Ok(number);
+    }
+    Ok(py.get_type::<PyInt>().call1((number,))?)
+}
+
+pub(super) fn float<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bound<'py, PyAny>> {
+    let number = scalar(py, object, "float")?;
+    if number.is_exact_instance_of::<PyFloat>() {
+        return Ok(number);
+    }
+    Ok(py.get_type::<PyFloat>().call1((number,))?)
+}
+
+pub(super) fn as_index<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bound<'py, PyAny>> {
+    let dtype = object.inner().dtype();
+    if !matches!(dtype.code, TypeCode::INT | TypeCode::UINT) {
+        let message = format!("expected an integer as an index, found {dtype}; use int(x)");
+        return Err(error_of::<PyTypeError>(message).into());
+    }
+    scalar(py, object, "an index")
+}
+
+/// The number of a tensor of rank 0.
+fn scalar<'py>(py: Python<'py>, object: &TensorObject, wanted: &str) -> Result<Bound<'py, PyAny>> {
+    let shape = object.inner().shape();
+    if !shape.is_empty() {
+        let message =
+            format!("{wanted}: expected a tensor of rank 0, found shape {shape:?}; use x.item()");
+        return Err(error_of::<PyTypeError>(message).into());
+    }
+    values::one(py, &*object.reading(py)?)
+}
+
+/// The dict for `__array_interface__` (version 3 of NumPy's array interface protocol).
+///
+/// # Errors
+///
+/// An `AttributeError` for a dtype that the protocol lacks, since consumers then try others.
+pub(super) fn array_interface<'py>(
+    py: Python<'py>,
+    object: &TensorObject,
+) -> PyResult<Bound<'py, PyDict>> {
+    let refused = |message: String| Err(error_of::<PyAttributeError>(message));
+    let tensor = match object.on_host(py) {
+        Ok(tensor) => tensor,
+        Err(error) => return refused(error.to_string()),
+    };
+    match typestr::of(tensor.dtype()) {
+        Some(typestr) => numpy::described(py, tensor, &typestr),
+        None => refused(format!(
+            "expected a dtype of NumPy's own, found {}; use x.numpy()",
+            tensor.dtype()
+        )),
+    }
+}
+
+/// The capsules of Arrow's schema and array.
+pub(super) fn arrow_array<'py>(
+    py: Python<'py>,
+    object: &TensorObject,
+) -> Result<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    object.settle_on_host(py)?;
+    arrow::capsules(py, object.handle())
+}
+
+/// The array of pyarrow, of the type that the caller requests.
+pub(super) fn pyarrow_array<'py>(
+    object: &Bound<'py, TensorObject>,
+    arguments: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> Result<Bound<'py, PyAny>> {
+    let py = object.py();
+    let column = PyDict::new(py);
+    column.set_item("__arrow_c_array__", object.getattr("__arrow_c_array__")?)?;
+    let types = module(intern!(py, "types"))?;
+    let column = types.getattr(intern!(py, "SimpleNamespace"))?.call((), Some(&column))?;
+    let array = module(intern!(py, "pyarrow"))?.call_method1(intern!(py, "array"), (column,))?;
+    let wanted = match keywords.map(|keywords| keywords.get_item("type")).transpose()? {
+        Some(Some(wanted)) => Some(wanted),
+        _ => arguments.iter().next(),
+    };
+    match wanted.filter(|wanted| !wanted.is_none()) {
+        Some(wanted) => Ok(array.call_method1("cast", (wanted,))?),
+        None => Ok(array),
+    }
+}

@@ -1,0 +1,95 @@
+//! Elements for Python code: the types that Rust lacks, their bytes, an iterator. Compiled with the feature
+//! `tensor-methods`.
+//! Invariant: only memory that the host can read is read.
+
+use dlbridge::{DType, Element, Tensor};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyIterator};
+
+use crate::{Error, Result};
+
+/// An iterator over the items of a sequence, which `__getitem__` gives.
+pub(crate) fn iterator<'py>(sequence: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    // SAFETY: attached, and an object (F1).
+    let iterator = unsafe { ffi::PySeqIter_New(sequence.as_ptr()) };
+    // SAFETY: a new reference, or null with an exception set (F3).
+    let iterator = unsafe { Bound::from_owned_ptr_or_err(sequence.py(), iterator) }?;
+    Ok(iterator.cast_into()?)
+}
+
+/// The bytes of all elements in row-major order, as a copy, which is written once.
+///
+/// # Errors
+///
+/// A `MemoryError`, and an error for memory that the host cannot read.
+pub(crate) fn to_bytes<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyBytes>> {
+    let is_copied_at_once = tensor.is_contiguous() && tensor.device().is_host_accessible();
+    if !is_copied_at_once || tensor.is_empty() {
+        let copy = |bytes: &mut [u8]| {
+            tensor.copy_to_bytes(bytes).map_err(|error| PyErr::from(Error::from(error)))
+        };
+        return Ok(PyBytes::new_with(py, tensor.nbytes(), copy)?);
+    }
+    let (data, size) = (tensor.data_ptr().cast(), tensor.nbytes() as isize);
+    // SAFETY: attached (F1); `size` bytes from `data` on, which the host reads, since the elements are
+    // contiguous (R1); the tensor lives during the call (R2).
+    let bytes = unsafe { ffi::PyBytes_FromStringAndSize(data, size) };
+    // SAFETY: a new reference, or null with an exception set (F3).
+    let bytes = unsafe { Bound::from_owned_ptr_or_err(py, bytes) }?;
+    Ok(bytes.cast_into().map_err(PyErr::from)?)
+}
+
+/// A float of 16 bits, which Rust has no type for.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Half(u16);
+
+/// The upper half of a `f32`.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Bfloat(u16);
+
+/// A real and an imaginary part.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Complex<T>(pub(crate) [T; 2]);
+
+// SAFETY: 16 bits, any of which are a value (Element's duty).
+unsafe impl Element for Half {
+    const DTYPE: DType = DType::F16;
+}
+
+// SAFETY: the same.
+unsafe impl Element for Bfloat {
+    const DTYPE: DType = DType::BF16;
+}
+
+// SAFETY: two floats, any bits of which are a value (Element's duty).
+unsafe impl Element for Complex<f32> {
+    const DTYPE: DType = DType::COMPLEX64;
+}
+
+// SAFETY: the same.
+unsafe impl Element for Complex<f64> {
+    const DTYPE: DType = DType::COMPLEX128;
+}
+
+impl Half {
+    pub(crate) fn to_f32(self) -> f32 {
+        let sign = u32::from(self.0 >> 15) << 31;
+        let (exponent, mantissa) = (u32::from(self.0 >> 10) & 0x1f, u32::from(self.0) & 0x3ff);
+        match exponent {
+            // Subnormal: exact in a float of 32 bits.
+            0 => f32::from_bits(sign | (mantissa as f32 / 16_777_216.0).to_bits()),
+            0x1f => f32::from_bits(sign | 0x7f80_0000 | mantissa << 13),
+            _ => f32::from_bits(sign | (exponent + 112) << 23 | mantissa << 13),
+        }
+    }
+}
+
+impl Bfloat {
+    pub(crate) fn to_f32(self) -> f32 {
+        f32::from_bits(u32::from(self.0) << 16)
+    }
+}

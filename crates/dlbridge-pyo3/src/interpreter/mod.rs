@@ -1,0 +1,227 @@
+//! Functions of the interpreter that PyO3 does not offer: whether this thread is attached, pending calls,
+//! calls of foreign code on a thread that Python may end, a module that is already imported.
+//! Invariants: `attached` never returns a token on a detached thread; none if Python does not provide the
+//! answer. A thread that Python ends unwinds no frame of `through_pyo3`.
+//!
+//! `dlbridge::protocol::attached` chooses the functions that tell whether this thread is attached. PyO3
+//! counts only the threads that it attached itself, and misses those on which Python frees an array,
+//! which calls a deleter of this library.
+#![allow(unsafe_code, reason = "functions and structs of Python; the rooms above have safe ones")]
+
+pub(crate) mod head;
+pub(crate) mod once;
+
+use std::ffi::{CStr, c_int, c_void};
+use std::hint::black_box;
+use std::sync::OnceLock;
+use std::time::Duration;
+use std::{process, ptr, thread};
+
+use dlbridge::ffi::{Unwinds, on_unwind, stopping, stopping_first};
+use dlbridge::protocol::attached::{Attachment, version};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+#[cfg(not(windows))]
+use pyo3::{Borrowed, types::PyTuple};
+
+/// A function that returns a state of a thread.
+type State = unsafe extern "C" fn() -> *mut c_void;
+
+/// The functions of the Python in this process; `None` for one that lacks them.
+static ATTACHMENT: OnceLock<Option<Attachment<State>>> = OnceLock::new();
+
+/// The token of this thread, if it is attached. First called on an attached thread, since the library
+/// loader has locks.
+#[inline]
+pub(crate) fn attached<'py>() -> Option<Python<'py>> {
+    let attachment = (*ATTACHMENT.get_or_init(find))?;
+    // SAFETY: any thread may call them, attached or not (F5).
+    let is_attached = attachment.is_attached(|state| unsafe { state() });
+    // SAFETY: attached, as Python itself says (F1).
+    is_attached.then(|| unsafe { Python::assume_attached() })
+}
+
+#[cold]
+fn find() -> Option<Attachment<State>> {
+    // SAFETY: may be called at any time (F1).
+    let text = unsafe { ffi::Py_GetVersion() };
+    // SAFETY: a static text (F2).
+    let text = unsafe { CStr::from_ptr(text) };
+    let (_, minor) = version(&text.to_string_lossy());
+    Attachment::find(minor, find_by_name).ok()
+}
+
+/// A function of Python. The limited API has `PyThreadState_GetDict`.
+fn find_by_name(name: &'static CStr) -> Option<State> {
+    match symbol(name) {
+        None if name == c"PyThreadState_GetDict" => Some(dict),
+        function => function,
+    }
+}
+
+/// The dict of this thread's state, as an address.
+unsafe extern "C" fn dict() -> *mut c_void {
+    // SAFETY: since 3.12 any thread may call it (F5).
+    unsafe { ffi::PyThreadState_GetDict() }.cast()
+}
+
+#[cfg(unix)]
+fn symbol(name: &CStr) -> Option<State> {
+    let library = libloading::os::unix::Library::this();
+    // SAFETY: all of them have this type (F5).
+    let function = unsafe { library.get::<State>(name.to_bytes_with_nul()) };
+    function.ok().map(|function| *function)
+}
+
+#[cfg(not(unix))]
+fn symbol(_: &CStr) -> Option<State> {
+    None
+}
+
+/// Runs `work`, which may run Python code, and preserves a raised exception. An exception of `work`
+/// is not left set.
+#[inline]
+pub(crate) fn undisturbed(py: Python<'_>, work: impl FnOnce()) {
+    // SAFETY: attached (F1).
+    if !unsafe { ffi::PyErr_Occurred() }.is_null() {
+        return beside_exception(py, work);
+    }
+    work();
+    // SAFETY: attached (F1).
+    if !unsafe { ffi::PyErr_Occurred() }.is_null() {
+        // SAFETY: attached (F1).
+        unsafe { ffi::PyErr_Clear() };
+    }
+}
+
+#[cold]
+#[allow(deprecated, reason = "what takes their place is in no limited API before 3.12")]
+fn beside_exception(_: Python<'_>, work: impl FnOnce()) {
+    let (mut kind, mut value, mut trace) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    // SAFETY: attached; the places are ours (F1).
+    unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut trace) };
+    work();
+    // SAFETY: attached; what was fetched above (F1).
+    unsafe { ffi::PyErr_Restore(kind, value, trace) };
+}
+
+/// Whether there is an interpreter.
+pub(crate) fn is_initialized() -> bool {
+    // SAFETY: may be called at any time, on any thread (F5).
+    unsafe { ffi::Py_IsInitialized() != 0 }
+}
+
+/// Asks the main thread to call `work` soon; `false` if there is no room.
+///
+/// Called while there is an interpreter that does not end.
+pub(crate) fn add_pending(work: &'static fn(Python<'_>)) -> bool {
+    let context = ptr::from_ref(work).cast_mut().cast();
+    // SAFETY: may be called by any thread while there is an interpreter (F5).
+    unsafe { ffi::Py_AddPendingCall(Some(on_pending), context) == 0 }
+}
+
+/// A pending call, on the main thread.
+extern "C" fn on_pending(work: *mut c_void) -> c_int {
+    // SAFETY: the function that `add_pending` was given, which is static (F2).
+    let work = unsafe { &*work.cast::<fn(Python<'_>)>() };
+    // SAFETY: pending calls are made by a thread that is attached (F1).
+    work(unsafe { Python::assume_attached() });
+    0
+}
+
+/// Releases an object, which may run Python code.
+#[inline]
+pub(crate) fn release(object: Bound<'_, PyAny>) {
+    // The compiler would see a function that is declared as one that does not unwind.
+    let decrease: unsafe extern "C" fn(*mut ffi::PyObject) = black_box(ffi::Py_DecRef);
+    let object = object.into_ptr();
+    // SAFETY: attached, and a reference that is given up (F1, F3).
+    stopping(|| unsafe { decrease.unwinding()(object) });
+}
+
+/// Runs work that calls Python through PyO3. The unwinding of a thread that Python ends would drop objects
+/// in PyO3's frames without the GIL, and end the process.
+pub(crate) fn through_pyo3<R>(work: impl FnOnce() -> R) -> R {
+    on_unwind(check_ended);
+    stopping_first(work)
+}
+
+/// Returns if this thread, which foreign code unwinds, is one that Python ends.
+#[cold]
+pub(crate) fn check_ended() {
+    // Python says that it has ended a moment after it has.
+    thread::sleep(Duration::from_millis(100));
+    if is_initialized() {
+        // A C++ exception, which a function of C must not throw.
+        process::abort();
+    }
+}
+
+unsafe extern "C" {
+    // In the stable ABI since Python 3.7; PyO3 declares it for the limited API from 0.28 on.
+    fn PyImport_GetModule(name: *mut ffi::PyObject) -> *mut ffi::PyObject;
+}
+
+/// A module that is already imported. (Importing takes microseconds.)
+pub(crate) fn imported_module<'py>(
+    name: &Bound<'py, PyString>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = name.py();
+    // SAFETY: attached, and a name (F1, F2).
+    let module = unsafe { PyImport_GetModule(name.as_ptr()) };
+    // SAFETY: a new reference, or null with or without an exception set (F3).
+    match unsafe { Bound::from_owned_ptr_or_opt(py, module) } {
+        Some(module) => Ok(Some(module).filter(|module| !module.is_none())),
+        None => PyErr::take(py).map_or(Ok(None), Err),
+    }
+}
+
+/// A module, imported if it is not yet. (PyO3's `import` calls Python's `__import__` each time.)
+pub(crate) fn module<'py>(name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    match imported_module(name)? {
+        Some(module) => Ok(module),
+        None => Ok(name.py().import(name)?.into_any()),
+    }
+}
+
+// Part of the limited API since 3.12 only, but exported by every CPython since 3.9.
+#[cfg(not(windows))]
+unsafe extern "C-unwind" {
+    fn PyObject_VectorcallMethod(
+        name: *mut ffi::PyObject,
+        arguments: *const *mut ffi::PyObject,
+        count: usize,
+        keywords: *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
+}
+
+/// The name of an argument, as a call takes it.
+#[cfg(not(windows))]
+pub(crate) struct Keyword(Py<PyTuple>);
+
+#[cfg(not(windows))]
+impl Keyword {
+    pub(crate) fn new(name: &Bound<'_, PyString>) -> PyResult<Self> {
+        Ok(Self((name,).into_pyobject(name.py())?.unbind()))
+    }
+}
+
+/// Calls a method with one named argument.
+#[cfg(not(windows))]
+#[inline]
+pub(crate) fn call_with_keyword<'py>(
+    object: Borrowed<'_, 'py, PyAny>,
+    method: &Bound<'py, PyString>,
+    value: Borrowed<'_, 'py, PyAny>,
+    keyword: &Keyword,
+) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = [object.as_ptr(), value.as_ptr()];
+    // SAFETY: one positional argument (the object itself) and one value for the one keyword, all
+    // alive during the call (F1, F2).
+    let answer = stopping(|| unsafe {
+        PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, keyword.0.as_ptr())
+    });
+    // SAFETY: a new reference, or null with an exception set (F3).
+    unsafe { Bound::from_owned_ptr_or_err(object.py(), answer) }
+}

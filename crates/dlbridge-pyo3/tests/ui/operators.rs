@@ -1,0 +1,32 @@
+//! Declarations of operators with types that operators do not have.
+#![allow(non_camel_case_types)]
+
+mod a_slice {
+    dlbridge_operators::operator! {
+        fn takes(_x: &[f32], _out: ViewMut<f32>) as "(n)->(n)" {}
+    }
+}
+
+mod a_result {
+    dlbridge_operators::operator! {
+        fn returns(_x: View<f32>, _out: ViewMut<f32>) -> f32 as "(n)->(n)" {
+            0.0
+        }
+    }
+}
+
+mod no_list_of_types {
+    dlbridge_operators::operator! {
+        fn generic<T>(_x: View<T>, _out: ViewMut<T>) as "(n)->(n)" {}
+    }
+}
+
+mod a_backward_that_is_no_operator {
+    struct scale_backward;
+
+    dlbridge_operators::operator! {
+        fn scale(_x: View<f32>, _out: ViewMut<f32>) as "(n)->(n)", backward = scale_backward {}
+    }
+}
+
+fn main() {}

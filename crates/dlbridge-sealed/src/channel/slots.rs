@@ -1,0 +1,339 @@
+//! Memory that is used again: slots of this end, filled for one message after the other, and the leases of readers.
+//! Invariant: a slot is filled by one loan, or read by leases, or free; no region of it is alive when its message is sent.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use dlbridge::{DType, Error};
+
+use super::peer::SEALS;
+use super::wire::{self, Entry, INLINE};
+use crate::check::check_seals;
+use crate::fork::process;
+use crate::memfd::{NewFile, Region, Unsplit};
+use crate::{lock, refused};
+
+/// The most slots of a pool, each of which is a mapping here and in each reader: a process has 65,530 mappings.
+pub(super) const MOST_SLOTS: usize = 512;
+const PAGE: usize = 4096;
+
+/// The slots of a pool.
+#[derive(Debug)]
+pub(super) struct Slots {
+    limit: usize,
+    /// The process that has the slots; 0 before there is one. Its forked children have them too, with the lock as it was.
+    owner: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default, Debug)]
+struct State {
+    /// The slot that was freed last is at the end: its pages are in the processor's cache.
+    free: Vec<Slot>,
+    /// All slots, free ones included, and their bytes.
+    count: usize,
+    total: usize,
+    next: u32,
+    /// That of the last message.
+    last: Option<Arc<Plan>>,
+}
+
+/// What a message consists of.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) entries: Vec<Entry>,
+    /// The entries as they travel, and the size of their values.
+    pub(super) description: Vec<u8>,
+    pub(super) len: usize,
+    /// The size of its slot.
+    size: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    number: u32,
+    size: usize,
+    file: NewFile,
+    memory: Mutex<Unsplit>,
+    /// Dropped with the slot.
+    alive: Arc<()>,
+}
+
+impl Slots {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, owner: AtomicU64::new(0), state: Mutex::default() }
+    }
+
+    pub(super) fn nbytes(&self) -> usize {
+        lock(&self.state).total
+    }
+
+    /// How many slots have messages or loans.
+    pub(super) fn in_use(&self) -> usize {
+        self.state().map_or(0, |state| state.count - state.free.len())
+    }
+
+    /// Where the tensors of a message are: as in the last one, if they are the same.
+    pub(super) fn plan(&self, tensors: &[(&str, DType, &[i64])]) -> Result<Arc<Plan>, Error> {
+        let is_same = |plan: &Arc<Plan>| {
+            let found = plan.entries.iter();
+            found.map(|it| (&*it.name, it.dtype, &*it.shape)).eq(tensors.iter().copied())
+        };
+        let last = self.state()?.last.clone();
+        if let Some(plan) = last.filter(is_same) {
+            return Ok(plan);
+        }
+        let (entries, description, len) = wire::plan(tensors)?;
+        let size = class(len).filter(|&size| size <= self.limit);
+        let size = size.ok_or_else(|| wire::too_large(self.limit, len))?;
+        let plan = Arc::new(Plan { entries, description, len, size });
+        self.state()?.last = Some(Arc::clone(&plan));
+        Ok(plan)
+    }
+
+    /// A slot that was used before; `None` if none is free.
+    pub(super) fn reuse(self: &Arc<Self>, plan: &Arc<Plan>) -> Result<Option<UsedSlot>, Error> {
+        let found = self.state()?.free(plan.size);
+        Ok(found.map(|slot| UsedSlot::new(slot, self, plan)))
+    }
+
+    /// A slot for a message; `None` while there is no free one, and no room for one more.
+    pub(super) fn take(self: &Arc<Self>, plan: &Arc<Plan>) -> Result<Option<UsedSlot>, Error> {
+        let size = plan.size;
+        let mut state = self.state()?;
+        if let Some(slot) = state.free(size) {
+            return Ok(Some(UsedSlot::new(slot, self, plan)));
+        }
+        // Slots of other sizes make room, those that were used longest ago first.
+        let mut freed = Vec::new();
+        while state.total.saturating_add(size) > self.limit || state.count == MOST_SLOTS {
+            if state.free.is_empty() {
+                return Ok(None);
+            }
+            let slot = state.free.remove(0);
+            state.total -= slot.size;
+            state.count -= 1;
+            freed.push(slot);
+        }
+        state.total += size;
+        state.count += 1;
+        state.next = state.next.wrapping_add(1);
+        let number = state.next;
+        drop(state);
+        drop(freed);
+        let slot = Slot::create(number, size).inspect_err(|_| self.forget(size))?;
+        Ok(Some(UsedSlot::new(slot, self, plan)))
+    }
+
+    /// The slots, in the process that has them.
+    fn state(&self) -> Result<MutexGuard<'_, State>, Error> {
+        let (process, order) = (process(), Ordering::Relaxed);
+        match self.owner.compare_exchange(0, process, order, order) {
+            Err(owner) if owner != process => Err(refused(
+                "expected the process that filled the pool, found a child that was forked later; make a \
+                 channel in the child"
+                    .into(),
+            )),
+            _ => Ok(lock(&self.state)),
+        }
+    }
+
+    /// Counts a slot no more.
+    fn forget(&self, size: usize) {
+        let mut state = lock(&self.state);
+        state.total -= size;
+        state.count -= 1;
+    }
+}
+
+impl State {
+    /// The free slot of this size that was freed last.
+    fn free(&mut self, size: usize) -> Option<Slot> {
+        let at = self.free.iter().rposition(|slot| slot.size == size)?;
+        Some(self.free.remove(at))
+    }
+}
+
+impl Slot {
+    fn create(number: u32, size: usize) -> Result<Self, Error> {
+        let file = NewFile::create(size)?;
+        let memory = Mutex::new(file.map()?);
+        check_seals(&file, SEALS).map_err(|_| {
+            refused(
+                "expected Linux 5.1 or newer, found a kernel without the seal FUTURE_WRITE, which readers of a channel \
+                 need; send sealed tensors"
+                    .into(),
+            )
+        })?;
+        Ok(Self { number, size, file, memory, alive: Arc::new(()) })
+    }
+}
+
+/// The size of the slot for so many bytes: whole pages, or at most a quarter more.
+fn class(len: usize) -> Option<usize> {
+    let len = len.max(1);
+    let unit = (len.checked_next_power_of_two()? / 8).max(PAGE);
+    len.checked_next_multiple_of(unit)
+}
+
+/// A slot that is in use. It is free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct UsedSlot {
+    slot: Option<Slot>,
+    pub(super) plan: Arc<Plan>,
+    slots: Arc<Slots>,
+    /// A reader may have it for ever: it is not used again.
+    is_retired: AtomicBool,
+}
+
+impl UsedSlot {
+    fn new(slot: Slot, slots: &Arc<Slots>, plan: &Arc<Plan>) -> Self {
+        let (slots, plan) = (Arc::clone(slots), Arc::clone(plan));
+        Self { slot: Some(slot), plan, slots, is_retired: AtomicBool::new(false) }
+    }
+
+    pub(super) fn is_of(&self, slots: &Arc<Slots>) -> bool {
+        Arc::ptr_eq(&self.slots, slots)
+    }
+
+    fn slot(&self) -> &Slot {
+        self.slot.as_ref().expect("there until it is dropped")
+    }
+
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.plan.entries
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.slot().number
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.slot().size
+    }
+
+    /// Whether the slot exists, asked after it was dropped.
+    pub(super) fn existence(&self) -> Weak<()> {
+        Arc::downgrade(&self.slot().alive)
+    }
+
+    pub(super) fn retire(&self) {
+        self.is_retired.store(true, Ordering::Relaxed);
+    }
+
+    /// Uses the values of a message that travels inline.
+    pub(super) fn with_values<T>(&self, work: impl FnOnce(&[u8]) -> T) -> T {
+        let mut memory = lock(&self.slot().memory);
+        work(&memory.restart().expect("no region is alive")[..self.plan.len])
+    }
+
+    /// Whether the message is so small that its values travel, and no lease.
+    pub(super) fn is_inline(&self) -> bool {
+        self.plan.len <= INLINE
+    }
+
+    /// The memory of each tensor, once.
+    pub(super) fn regions(&mut self) -> Result<Vec<Region>, Error> {
+        let slot = self.slot.as_mut().expect("there until it is dropped");
+        let memory = slot.memory.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let ranges = self.plan.entries.iter().map(|entry| entry.offset..entry.offset + entry.len);
+        ranges.map(|range| memory.split(&range)).collect()
+    }
+
+    /// How many regions are alive.
+    pub(super) fn alive(&self) -> usize {
+        lock(&self.slot().memory).regions()
+    }
+}
+
+/// The file of the slot.
+impl AsFd for UsedSlot {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.slot().file.as_fd()
+    }
+}
+
+impl Drop for UsedSlot {
+    fn drop(&mut self) {
+        let Some(mut slot) = self.slot.take() else { return };
+        if self.slots.owner.load(Ordering::Relaxed) != process() {
+            // The memory is the parent's, and the lock may be held for ever.
+            return std::mem::forget(slot);
+        }
+        let memory = slot.memory.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // A tensor that is still alive keeps the memory, which is not used again.
+        if !*self.is_retired.get_mut() && memory.restart().is_some() {
+            lock(&self.slots.state).free.push(slot);
+        } else {
+            self.slots.forget(slot.size);
+        }
+    }
+}
+
+/// The leases that the other end has.
+#[derive(Default, Debug)]
+pub(super) struct Given {
+    leases: HashMap<u64, Arc<UsedSlot>>,
+    nbytes: usize,
+    last: u64,
+    /// Whether the stream has ended, so that no lease is given or returned.
+    is_over: bool,
+}
+
+impl Given {
+    /// The number of a lease of a slot.
+    pub(super) fn give(&mut self, slot: &Arc<UsedSlot>, quota: usize) -> Result<u64, Error> {
+        if self.slots().any(|given| given == slot.number()) {
+            let reason =
+                "expected a message that the other end does not have, found one that it has".into();
+            return Err(Error::Refused { by: "channel", reason });
+        }
+        if self.nbytes.saturating_add(slot.size()) > quota {
+            let reason = format!(
+                "expected a reader that keeps at most {quota} bytes, found {} messages of {} bytes that it \
+                 has not returned; drop its channel, or send to it later",
+                self.leases.len(),
+                self.nbytes
+            );
+            return Err(Error::Refused { by: "channel", reason });
+        }
+        self.nbytes += slot.size();
+        self.last += 1;
+        self.leases.insert(self.last, Arc::clone(slot));
+        Ok(self.last)
+    }
+
+    /// The slot of a lease that ends; `None` if there is no such lease.
+    pub(super) fn take_back(&mut self, lease: u64) -> Option<Arc<UsedSlot>> {
+        let slot = self.leases.remove(&lease)?;
+        self.nbytes -= slot.size();
+        Some(slot)
+    }
+
+    /// The numbers of their slots.
+    pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
+        self.leases.values().map(|slot| slot.number())
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// The number of leases, and the bytes of their slots.
+    pub(super) fn count(&self) -> (usize, usize) {
+        (self.leases.len(), self.nbytes)
+    }
+
+    /// Ends all leases: nothing is returned any more. Messages that the other end still has keep their values, so no
+    /// slot of theirs is used again.
+    #[must_use = "slots are dropped without a lock"]
+    pub(super) fn end(&mut self) -> Vec<Arc<UsedSlot>> {
+        self.is_over = true;
+        self.nbytes = 0;
+        let slots: Vec<_> = self.leases.drain().map(|(_, slot)| slot).collect();
+        slots.iter().for_each(|slot| slot.retire());
+        slots
+    }
+}

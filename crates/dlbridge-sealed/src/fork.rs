@@ -1,0 +1,38 @@
+//! Which process this is, and what a child that is forked closes.
+//! Invariant: what runs in a child before `fork` returns there counts a number, and closes a descriptor that nothing else
+//! closes (F10).
+#![allow(unsafe_code)]
+
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+static FORKS: AtomicU64 = AtomicU64::new(1);
+/// The descriptor of this process that its children close; -1 for none.
+static CLOSED: AtomicI32 = AtomicI32::new(-1);
+
+/// A number of this process that no process has which it was forked from.
+pub(crate) fn process() -> u64 {
+    static COUNTS: OnceLock<()> = OnceLock::new();
+    extern "C" fn forked() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+        let file = CLOSED.swap(-1, Ordering::Relaxed);
+        if file >= 0 {
+            // SAFETY: a descriptor that its owner never closes, of whose threads this child has none (F10).
+            unsafe { libc::close(file) };
+        }
+    }
+    // SAFETY: the function counts and closes, in a child before `fork` returns there (F10).
+    COUNTS.get_or_init(|| _ = unsafe { libc::pthread_atfork(None, None, Some(forked)) });
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Keeps a socket until the process ends. A child that is forked has no copy of it, which would let the names of sockets
+/// live on.
+pub(crate) fn never_inherited(listener: UnixListener) -> &'static UnixListener {
+    process();
+    let listener: &'static _ = Box::leak(Box::new(listener));
+    CLOSED.store(listener.as_raw_fd(), Ordering::Relaxed);
+    listener
+}

@@ -1,0 +1,79 @@
+//! Waiting with a limit.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use dlbridge::Error;
+
+/// Why a call that waits at most so long has no result.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The time is over. The same call can be made again.
+    Timeout,
+    /// Both ends send, and neither receives: so many messages wait here. The same call can be made again once they are
+    /// received.
+    Stalled(usize),
+    /// The call failed.
+    Failed(Error),
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout => f.write_str("expected a result in the time, found none; call again"),
+            Self::Stalled(waiting) => write!(
+                f,
+                "expected messages to be received before more are sent, found {waiting} waiting here, while the other end \
+                 takes none: it may wait for this one; receive them, then send again, or receive on a thread of its own"
+            ),
+            Self::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WaitError {}
+
+impl From<Error> for WaitError {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<WaitError> for Error {
+    fn from(error: WaitError) -> Self {
+        match error {
+            WaitError::Timeout => Self::Refused { by: "timeout", reason: error.to_string() },
+            WaitError::Stalled(_) => Self::Refused { by: "channel", reason: error.to_string() },
+            WaitError::Failed(error) => error,
+        }
+    }
+}
+
+/// When a call ends that waits.
+#[derive(Clone, Copy)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// `Duration::MAX` waits for ever.
+    pub(crate) fn after(timeout: Duration) -> Self {
+        Self(Instant::now().checked_add(timeout))
+    }
+
+    /// The time until then, and `most` at most.
+    pub(crate) fn left(self, most: Duration) -> Duration {
+        let left = self.0.map(|end| end.saturating_duration_since(Instant::now()));
+        left.map_or(most, |left| left.min(most))
+    }
+}
+
+/// The result of a call that waits for ever.
+pub(crate) fn for_ever<T>(call: impl Fn(Duration) -> Result<T, WaitError>) -> Result<T, Error> {
+    loop {
+        match call(Duration::MAX) {
+            Err(WaitError::Timeout) => {}
+            Err(error) => return Err(error.into()),
+            Ok(found) => return Ok(found),
+        }
+    }
+}

@@ -1,1 +1,0 @@
-"""Shares arrays of the installed frameworks with Rust: `python -m dlbridge.demo`."""

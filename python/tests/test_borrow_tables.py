@@ -1,0 +1,111 @@
+"""The table of borrows that extension modules share: those of one version, beside other versions.
+
+The stub of a third module is memory of this program, with the layout of a table
+(`ffi/borrow/shared.rs`).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("dlbridge_example", reason="the example extension is not installed")
+pytestmark = pytest.mark.skipif(sys.maxsize < 2**32, reason="the layout is that of 64 bits")
+
+PROGRAM = """
+import ctypes, sys
+
+import numpy as np
+
+SIZE, VERSION, WRITE = 16448, 5, 3
+room = ctypes.create_string_buffer(SIZE + 64)
+address = -(-ctypes.addressof(room) // 64) * 64
+words = (ctypes.c_size_t * (SIZE // 8)).from_address(address)
+make = ctypes.pythonapi.PyCapsule_New
+make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+is_valid = ctypes.pythonapi.PyCapsule_IsValid
+is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+names = []
+
+def publish(key, name):
+    names.append(name)
+    setattr(sys, f"_dlbridge_borrows_{key}", make(address, name, None))
+
+x = np.arange(3, dtype=np.float32)
+start = x.ctypes.data
+# The last number of a borrow is that of the slots; the first slot writes the array.
+words[1:4], words[5] = [1, 1, 1], 256
+words[8:11] = [WRITE, start, start + x.nbytes]
+before = bytes(words)
+
+def reads():
+    import dlbridge
+    import dlbridge_example
+
+    calls = [lambda: dlbridge_example.norm(x), lambda: dlbridge.from_dlpack(x).tolist()]
+    for call in calls:
+        try:
+            call()
+            yield True
+        except TypeError as error:
+            assert "writes a part" in str(error), error
+            yield False
+"""
+
+SHARED = """
+publish(VERSION, b"dlbridge.borrows.5")
+assert list(reads()) == [False, False]
+# It ends: the state counts the borrows of its slot.
+words[8], words[2] = 8, 0
+assert list(reads()) == [True, True]
+"""
+
+OLDER = """
+publish(VERSION - 1, b"dlbridge.borrows.4")
+assert list(reads()) == [True, True]
+assert bytes(words) == before
+assert is_valid(sys._dlbridge_borrows_5, b"dlbridge.borrows.5")
+"""
+
+NEWER_BY_NAME_ALONE = """
+publish(VERSION, b"dlbridge.borrows.6")
+assert list(reads()) == [True, True]
+assert bytes(words) == before
+"""
+
+# What an import raises says nothing of the table: with one of its own, a module misses borrows.
+NO_IMPORT = """
+import builtins
+
+publish(VERSION, b"dlbridge.borrows.5")
+own = builtins.__import__
+asked = []
+
+def refuse(name, globals=None, locals=None, fromlist=(), level=0):
+    # As C code imports; Python's own `import sys` goes on.
+    if name == "sys" and isinstance(fromlist, list):
+        asked.append(name)
+        raise KeyboardInterrupt
+    return own(name, globals, locals, fromlist, level)
+
+builtins.__import__ = refuse
+assert list(reads()) == [False, False]
+assert not asked
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(SHARED, id="one version shares"),
+        pytest.param(OLDER, id="an older one is ignored"),
+        pytest.param(NEWER_BY_NAME_ALONE, id="another name is ignored"),
+        pytest.param(NO_IMPORT, id="the first borrow imports nothing"),
+    ],
+)
+def test_modules_share_the_table_of_their_version_alone(program):
+    command = [sys.executable, "-c", PROGRAM + program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

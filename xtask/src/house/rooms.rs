@@ -1,0 +1,149 @@
+//! The order of rooms: a file or folder directly in a crate's `src/` uses only those before it, so that it can be read
+//! without those behind it. `ARCHITECTURE.md` has the same list. Names that a crate's root re-exports are not followed.
+
+use std::collections::BTreeSet;
+
+/// The page, and the heading of its table.
+const PAGE: &str = "ARCHITECTURE.md";
+const HEADING: &str = "\n## Order of rooms\n";
+/// The rooms of each crate, the lowest first.
+const ROOMS: [(&str, &str); 7] = [
+    (
+        "crates/dlbridge",
+        "access device dtype error flags match_dtype layout raw tensor protocol adapters",
+    ),
+    (
+        "crates/dlbridge-pyo3",
+        "error interpreter release dtypes ffi stream types object export import class arguments framework",
+    ),
+    (
+        "crates/dlbridge-sealed",
+        "elsewhere fork check memfd header wait socket handle filling sealed channel",
+    ),
+    (
+        "crates/dlbridge-operators",
+        "failure kind signature writable device argument declaration definition operator call raw python",
+    ),
+    (
+        "crates/dlbridge-capi",
+        "codes error entry info python handle sized import queue export allocate expect sealed",
+    ),
+    ("python", "arguments create timer inspect sealed message channel safetensors testing"),
+    (
+        "xtask",
+        "shell workspace steps python arguments capi cross julia guide outdated package house doctor fuzz bench sanitize test lint",
+    ),
+];
+/// Uses against the order that are still to be cut: this list only becomes shorter.
+const ALLOWED: &[&str] = &[
+    "crates/dlbridge-capi: error uses python",
+    "crates/dlbridge-operators: argument uses raw",
+    "crates/dlbridge-operators: call uses raw",
+];
+
+/// What breaks the order, what is no longer an exception, and what the page says otherwise.
+pub(crate) fn check(files: &[(String, String)]) -> Vec<String> {
+    let (mut findings, mut against) = (Vec::new(), BTreeSet::new());
+    let page = files.iter().find(|(name, _)| name == PAGE).map_or("", |(_, text)| text);
+    let table = page.split(HEADING).nth(1).unwrap_or_default();
+    for (place, rooms) in ROOMS {
+        let (order, folder): (Vec<_>, _) =
+            (rooms.split_whitespace().collect(), format!("{place}/src/"));
+        let row = order.iter().map(|room| format!("`{room}`")).collect::<Vec<_>>().join(", ");
+        if !table.contains(&format!("| `{place}` | {row} |")) {
+            findings.push(format!("{PAGE}: expected a row of the rooms of `{place}`: {row}"));
+        }
+        for (name, text) in files {
+            let Some(room) = name.strip_prefix(&folder).and_then(room) else { continue };
+            let Some(own) = order.iter().position(|one| *one == room) else {
+                findings.push(format!("{name}: `house/rooms.rs` does not list the room {room}"));
+                continue;
+            };
+            let used = used(text).into_iter().filter_map(|used| {
+                order.iter().position(|one| *one == used).filter(|at| *at > own)
+            });
+            against.extend(used.map(|at| format!("{place}: {room} uses {}", order[at])));
+        }
+    }
+    let is_allowed = |found: &String| ALLOWED.contains(&&found[..]);
+    findings.extend(
+        against
+            .iter()
+            .filter(|it| !is_allowed(it))
+            .map(|found| format!("{found}, which stands behind it in `house/rooms.rs`")),
+    );
+    let cut = ALLOWED.iter().filter(|one| !against.contains(**one));
+    findings.extend(cut.map(|one| format!("house/rooms.rs: no exception any more: {one}")));
+    findings
+}
+
+/// The room of a path in `src/`; none for the root of a crate.
+fn room(path: &str) -> Option<&str> {
+    let first = path.split('/').next().unwrap_or_default();
+    let room = first.strip_suffix(".rs").unwrap_or(first);
+    (path.ends_with(".rs") && !["lib", "main"].contains(&room)).then_some(room)
+}
+
+/// The first segments of the paths in the crate that a source names, outside of comments and its tests.
+fn used(text: &str) -> BTreeSet<String> {
+    let code = text.split("#[cfg(test)]\nmod").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let code = lines.flat_map(str::chars).filter(|c| !c.is_whitespace()).collect::<String>();
+    let mut used = BTreeSet::new();
+    for path in code.split("crate::").skip(1) {
+        let Some(group) = path.strip_prefix('{') else {
+            used.insert(first(path));
+            continue;
+        };
+        let (mut depth, mut start) = (1, true);
+        for (at, c) in group.char_indices() {
+            if start && depth == 1 && c != '}' {
+                used.insert(first(&group[at..]));
+            }
+            depth += i32::from(c == '{') - i32::from(c == '}');
+            start = c == ',';
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+    used
+}
+
+fn first(path: &str) -> String {
+    path.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check, room, used};
+
+    #[test]
+    fn the_first_segments_are_found() {
+        let text = "use crate::raw::{a, b};\nuse crate::{\n    layout::{x, y}, Error,\n};\n// crate::no\n\
+            fn f() { crate::tensor::g() }\n#[cfg(test)]\nmod tests {\n use crate::not; }";
+        let names: Vec<_> = used(text).into_iter().collect();
+        assert_eq!(names, ["Error", "layout", "raw", "tensor"]);
+        assert_eq!(room("raw/handle/mod.rs"), Some("raw"));
+        assert_eq!((room("lib.rs"), room("raw.rs"), room("notes.txt")), (None, Some("raw"), None));
+    }
+
+    #[test]
+    fn a_use_against_the_order_is_found() {
+        let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let files = [
+            file("crates/dlbridge/src/raw/one.rs", "use crate::{layout::Layout, tensor::View};"),
+            file("crates/dlbridge/src/tensor/two.rs", "use crate::raw::Handle;"),
+            file("crates/dlbridge/src/attic.rs", ""),
+        ];
+        let found = check(&files);
+        let mine: Vec<_> = found.iter().filter(|it| it.starts_with("crates/dlbridge")).collect();
+        assert_eq!(
+            mine,
+            [
+                "crates/dlbridge/src/attic.rs: `house/rooms.rs` does not list the room attic",
+                "crates/dlbridge: raw uses tensor, which stands behind it in `house/rooms.rs`",
+            ]
+        );
+    }
+}
