@@ -9,7 +9,7 @@ use xshell::cmd;
 use crate::arguments::{Bench as Options, SUITES};
 use crate::julia;
 use crate::python::{RELEASE, Set, Venv, resolve};
-use crate::shell::{lacks_valgrind, target};
+use crate::shell::{each_line, lacks_valgrind, target};
 use crate::steps::{Steps, skip};
 
 /// Runs the measurements of one language, or of all.
@@ -97,7 +97,7 @@ pub(crate) fn check(venv: &Venv, write: bool) -> Result<()> {
     let install = "-m pip install --quiet --force-reinstall --no-deps".split(' ');
     cmd!(venv.sh, "{bare} {install...} {wheel}").run()?;
     let write = write.then_some("--write");
-    Ok(cmd!(venv.sh, "python benches {write...} check {bare}").run()?)
+    each_line(cmd!(venv.sh, "python benches {write...} check {bare}"), |line| println!("{line}"))
 }
 
 /// Builds the program in Rust.

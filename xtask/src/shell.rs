@@ -63,18 +63,26 @@ pub(crate) fn answer(cmd: Cmd<'_>) -> Option<String> {
     cmd.quiet().ignore_stderr().read().ok()
 }
 
-/// Runs a program and passes each line that it prints to `on_line`; errors are shown.
+/// Runs a program and passes each line that it prints to `on_line`; errors are shown. If it fails, the error has the
+/// first lines in which a test runner, or `python benches check`, names what failed: a long log may be cut.
 pub(crate) fn each_line(cmd: Cmd<'_>, mut on_line: impl FnMut(&str)) -> Result<()> {
     let shown = cmd.to_string();
     eprintln!("$ {shown}");
     let mut command = Command::from(cmd);
     let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = started.with_context(|| format!("cannot start `{shown}`"))?;
+    let mut failed = Vec::new();
     for line in BufReader::new(child.stdout.take().expect("it is piped")).split(b'\n') {
-        on_line(String::from_utf8_lossy(&line?).trim_end_matches('\r'));
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        let line = line.trim_end_matches('\r');
+        if failed.len() < 10 && (line.starts_with("FAILED ") || line.ends_with(" FAILED")) {
+            failed.push(line.to_owned());
+        }
+        on_line(line);
     }
     let status = child.wait()?;
-    ensure!(status.success(), "`{shown}` failed ({status})");
+    ensure!(status.success(), "`{shown}` failed ({status}) {}", failed.join("; "));
     Ok(())
 }
 
@@ -95,4 +103,22 @@ pub(crate) fn report(findings: &[String]) -> Result<()> {
 /// The number of the line that a place in a text is in.
 pub(crate) fn line_of(text: &str, place: usize) -> usize {
     1 + text[..place].matches('\n').count()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use xshell::{Shell, cmd};
+
+    use super::each_line;
+
+    #[test]
+    fn an_error_has_the_lines_that_name_what_failed() {
+        let script = "echo one; echo FAILED a.py::b; echo 'test c ... FAILED'; exit 3";
+        let mut lines = Vec::new();
+        let sh = Shell::new().unwrap();
+        let done = each_line(cmd!(sh, "sh -c {script}"), |line| lines.push(line.to_owned()));
+        assert_eq!(lines, ["one", "FAILED a.py::b", "test c ... FAILED"]);
+        let error = done.unwrap_err().to_string();
+        assert!(error.ends_with("FAILED a.py::b; test c ... FAILED"), "{error}");
+    }
 }
