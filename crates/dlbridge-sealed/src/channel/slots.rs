@@ -108,7 +108,11 @@ impl Slots {
         }
         // Slots of other sizes make room, those that were used longest ago first.
         let mut freed = Vec::new();
-        while state.total.saturating_add(size) > self.limit || state.count == MOST_SLOTS {
+        state.total = loop {
+            let total = state.total.checked_add(size).filter(|&total| total <= self.limit);
+            if let Some(total) = total.filter(|_| state.count < MOST_SLOTS) {
+                break total;
+            }
             if state.free.is_empty() {
                 return Ok(None);
             }
@@ -116,8 +120,7 @@ impl Slots {
             state.total -= slot.size;
             state.count -= 1;
             freed.push(slot);
-        }
-        state.total += size;
+        };
         state.count += 1;
         state.next = state.next.wrapping_add(1);
         let number = state.next;
@@ -335,5 +338,52 @@ impl Given {
         let slots: Vec<_> = self.leases.drain().map(|(_, slot)| slot).collect();
         slots.iter().for_each(|slot| slot.retire());
         slots
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan_of(slots: &Slots, size: i64) -> Arc<Plan> {
+        slots.plan(&[("x", DType::U8, &[size])]).expect("below the limit")
+    }
+
+    /// What other threads are about to allocate counts, also where no machine has as much.
+    #[test]
+    fn a_slot_beside_as_many_bytes_as_a_number_counts_waits() {
+        let slots = Arc::new(Slots::new(usize::MAX));
+        let plan = plan_of(&slots, 1);
+        lock(&slots.state).total = usize::MAX - PAGE + 1;
+        assert!(slots.take(&plan).expect("no error").is_none());
+        assert_eq!(slots.nbytes(), usize::MAX - PAGE + 1, "nothing is counted");
+        lock(&slots.state).total -= PAGE;
+        let taken = slots.take(&plan).expect("a page").expect("room for it");
+        assert_eq!(slots.nbytes(), usize::MAX - PAGE + 1);
+        drop(taken);
+    }
+
+    #[test]
+    fn slots_of_other_sizes_make_room_and_those_in_use_do_not() {
+        let slots = Arc::new(Slots::new(3 * PAGE));
+        let (small, large) = (plan_of(&slots, 1), plan_of(&slots, 3 * PAGE as i64));
+        let take = |plan| slots.take(plan).expect("memory");
+        let used: Vec<_> = (0..2).map(|_| take(&small).expect("room")).collect();
+        assert!(take(&large).is_none());
+        assert_eq!((slots.nbytes(), slots.in_use()), (2 * PAGE, 2));
+        drop(used);
+        let whole = take(&large).expect("room of two free slots");
+        assert_eq!((slots.nbytes(), slots.in_use()), (3 * PAGE, 1));
+        assert!(take(&small).is_none());
+        drop(whole);
+    }
+
+    /// A size that the machine does not have is not counted any more once it was refused.
+    #[test]
+    fn what_cannot_be_allocated_is_forgotten() {
+        let slots = Arc::new(Slots::new(usize::MAX));
+        let plan = plan_of(&slots, isize::MAX as i64 - 4096);
+        slots.take(&plan).expect_err("no machine has as much");
+        assert_eq!((slots.nbytes(), slots.in_use()), (0, 0));
     }
 }
