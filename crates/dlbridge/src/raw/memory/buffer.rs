@@ -20,6 +20,10 @@ pub(crate) const ALIGN: usize = 64;
 /// `zeros` of 16 MB takes microseconds for milliseconds.
 const SMALL_ALIGN: usize = 8;
 
+/// With the room for its alignment, the largest size that glibc keeps in lists for each thread. `malloc` takes from
+/// them and `calloc` does not: `zeros` of 32 bytes takes 200 instructions of 1,934 less by `malloc` and a fill.
+const LISTED: usize = 960;
+
 /// Bytes at an address that is a multiple of [`ALIGN`].
 pub(crate) struct Buffer {
     data: NonNull<u8>,
@@ -38,6 +42,15 @@ impl Buffer {
     /// [`OutOfMemory`](Error::OutOfMemory): callers choose the size, so that a lack of memory must not
     /// end the process.
     pub(crate) fn zeroed(size: usize) -> Result<Self, Error> {
+        if size <= LISTED {
+            let write = |target: *mut u8| {
+                // SAFETY: fresh memory for as many bytes (R7).
+                unsafe { target.write_bytes(0, size) };
+                Ok(())
+            };
+            // SAFETY: it initialises all of them (R7).
+            return unsafe { Self::written(size, write) };
+        }
         // SAFETY: zeroed bytes are initialised (R7).
         unsafe { Self::allocated(size, alloc_zeroed) }
     }
