@@ -1,19 +1,23 @@
-//! A checked description of borrowed memory, with its own shape and strides (R1, R2).
-
-use std::marker::PhantomData;
+//! A checked description of borrowed memory, with its own shape and strides, or with those that are
+//! borrowed with it (R1, R2).
 
 use dlbridge_sys::DLTensor;
 
 use super::checked::{Checked, Memory};
 use super::validate::{checked_with, validate};
-use crate::layout::OwnedLayout;
+use crate::layout::{Layout, OwnedLayout};
 use crate::{Access, Error, Flags};
 
 /// Describes memory that is borrowed for `'a`. No heap up to rank 8.
 pub(crate) struct Borrowed<'a> {
-    layout: OwnedLayout,
+    layout: Extents<'a>,
     memory: Memory,
-    lifetime: PhantomData<&'a ()>,
+}
+
+/// A layout with lists of its own, or with those of the tensor that is borrowed.
+enum Extents<'a> {
+    Own(OwnedLayout),
+    Lent(Layout<'a>),
 }
 
 // SAFETY: it gives the access of a slice of plain elements (R9).
@@ -27,13 +31,14 @@ impl<'a> Borrowed<'a> {
     /// For `'a`, the memory has the elements of the layout, of this class (R1, R2, R4).
     #[inline]
     pub(crate) unsafe fn new(layout: OwnedLayout, memory: Memory) -> Self {
-        Self { layout, memory, lifetime: PhantomData }
+        Self { layout: Extents::Own(layout), memory }
     }
 
-    /// Describes the memory of `checked` for the same lifetime.
+    /// Describes the memory of `checked` for the same lifetime. Nothing is copied.
+    #[inline]
     pub(crate) fn from_checked(checked: Checked<'a>) -> Self {
-        // SAFETY: borrowed for `'a` (R2).
-        unsafe { Self::copied(checked) }
+        let layout = Extents::Lent(checked.layout());
+        Self { layout, memory: checked.memory() }
     }
 
     /// Describes the memory of `checked`, with a copy of their shape and strides.
@@ -42,10 +47,8 @@ impl<'a> Borrowed<'a> {
     ///
     /// The elements of `checked` are borrowed for `'a`.
     pub(crate) unsafe fn copied(checked: Checked<'_>) -> Self {
-        let Checked { data, byte_offset, device, flags, access, .. } = checked;
-        let memory = Memory { data, byte_offset, device, flags, access };
         // SAFETY: the memory of checked parts (R1); its lifetime is the caller's duty.
-        unsafe { Self::new(checked.layout().into(), memory) }
+        unsafe { Self::new(checked.layout().into(), checked.memory()) }
     }
 
     /// The same memory, only read through this description. Whoever made a copy of it made none for
@@ -84,7 +87,11 @@ impl<'a> Borrowed<'a> {
 
     #[inline]
     pub(crate) fn checked(&self) -> Checked<'_> {
-        // SAFETY: the duty of the caller of `new`.
-        unsafe { Checked::new(self.layout.borrow(), self.memory) }
+        let layout = match &self.layout {
+            Extents::Own(layout) => layout.borrow(),
+            Extents::Lent(layout) => *layout,
+        };
+        // SAFETY: the duty of the caller of `new`, or checked for `'a`.
+        unsafe { Checked::new(layout, self.memory) }
     }
 }

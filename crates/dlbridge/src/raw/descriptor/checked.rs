@@ -94,6 +94,13 @@ impl<'a> Checked<'a> {
         self.layout
     }
 
+    /// The description without its layout.
+    #[inline(always)]
+    pub(crate) fn memory(&self) -> Memory {
+        let Self { data, byte_offset, device, flags, access, .. } = *self;
+        Memory { data, byte_offset, device, flags, access }
+    }
+
     pub(crate) fn data(&self) -> *mut u8 {
         self.data
     }
@@ -171,7 +178,13 @@ impl<'a> Checked<'a> {
         }
     }
 
+    #[inline]
     pub(crate) fn check_contiguous(&self) -> Result<(), Error> {
+        if self.contiguous_len().is_some() { Ok(()) } else { self.refuse_gap() }
+    }
+
+    #[cold]
+    fn refuse_gap(&self) -> Result<(), Error> {
         match layout::first_gap(self.shape(), self.strides()) {
             None => Ok(()),
             Some((axis, expected)) => {

@@ -55,9 +55,8 @@ impl<'a, T: Element> Elements<'a, T> {
     /// From `start` on, in elements, `layout` reaches elements of this, and no others.
     #[inline(always)]
     pub(crate) unsafe fn part(&self, layout: Layout<'a>, start: isize) -> Self {
-        let Checked { data, byte_offset, device, flags, access, .. } = self.checked;
-        let data = data.wrapping_offset(start.wrapping_mul(size_of::<T>() as isize));
-        let memory = Memory { data, byte_offset, device, flags, access };
+        let data = self.checked.data.wrapping_offset(start.wrapping_mul(size_of::<T>() as isize));
+        let memory = Memory { data, ..self.checked.memory() };
         // SAFETY: elements of checked parts (R1, R2, R4; the caller's duty).
         let checked = unsafe { Checked::new(layout, memory) };
         Self { checked, cells: PhantomData }

@@ -12,9 +12,8 @@ use crate::{Error, Flags, Tensor, TensorMut, TensorRef, TypeCode};
 /// The layout and the memory of a borrowed tensor, for the header that keeps its lender: with the rights
 /// of the borrow. A copy was made for the lender, and is no consumer's.
 fn lent<'l>(checked: Checked<'_>, lists: Lists<'l>) -> (Layout<'l>, Memory) {
-    let Checked { data, byte_offset, device, access, .. } = checked;
     let flags = checked.flags - Flags::IS_COPIED;
-    (lists.copy(checked.layout()), Memory { data, byte_offset, device, flags, access })
+    (lists.copy(checked.layout()), Memory { flags, ..checked.memory() })
 }
 
 impl Tensor {
