@@ -127,11 +127,12 @@ impl Borrowed {
     #[cold]
     fn end_other(&self, borrow: u64) {
         let (number, kind) = number_and_kind(borrow);
-        // A borrow with a slot is found without its address.
         if is_in_slot(number) {
-            return shared::end(number, 0, kind);
-        }
-        if let Some(bytes) = ffi::bytes(&self.tensor) {
+            // One to write, in a table that was known.
+            if let Some(table) = shared::table() {
+                table.end_writer(number);
+            }
+        } else if let Some(bytes) = ffi::bytes(&self.tensor) {
             shared::end(number, bytes.start, kind);
         }
     }

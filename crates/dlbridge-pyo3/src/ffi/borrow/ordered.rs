@@ -131,10 +131,13 @@ impl Ordered {
     /// A borrow of some of the bytes; with `Kind::Read`, only one to write, since readers share.
     #[inline]
     pub(super) fn find(&self, bytes: &Bytes, kind: Kind) -> Option<Other> {
-        match kind {
-            Kind::Read if self.writers == 0 => None,
-            _ => find(&self.root, bytes, kind),
-        }
+        find(&self.root, bytes, kind)
+    }
+
+    /// Whether no borrow of any bytes excludes one of this kind.
+    #[inline]
+    pub(super) fn has_none(&self, kind: Kind) -> bool {
+        self.root.is_none() || (kind == Kind::Read && self.writers == 0)
     }
 
     #[cfg(test)]

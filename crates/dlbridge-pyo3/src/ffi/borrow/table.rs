@@ -243,16 +243,35 @@ impl Table {
     }
 
     /// A borrow of some of the bytes that excludes one of this kind. Called under the lock.
-    #[inline]
+    #[inline(always)]
     fn find(&self, ordered: &Ordered, bytes: &Bytes, kind: Kind) -> Option<Other> {
         let used = self.used.load(Ordering::Relaxed);
+        let has_none = used == 0 && ordered.has_none(kind);
+        if has_none { None } else { self.find_among(used, ordered, bytes, kind) }
+    }
+
+    fn find_among(
+        &self,
+        used: usize,
+        ordered: &Ordered,
+        bytes: &Bytes,
+        kind: Kind,
+    ) -> Option<Other> {
         let in_slots = self.slots[..used].iter().find_map(|slot| {
             let (other, found) = slot.borrow()?;
             let excludes = kind == Kind::Write || other == Kind::Write;
             let found = (excludes && found.overlaps(bytes)).then_some(found)?;
             Some(Other { kind: other, is_kept: false, bytes: found })
         });
-        in_slots.or_else(|| ordered.find(bytes, kind))
+        in_slots.or_else(|| if ordered.has_none(kind) { None } else { ordered.find(bytes, kind) })
+    }
+
+    /// Ends a borrow to write for which [`is_in_slot`] is true, on any thread.
+    pub(crate) fn end_writer(&self, number: u64) {
+        self.locked(|_| {
+            self.add_writers(-1);
+            self.end_slot::<true>(number);
+        });
     }
 
     /// Runs a function of a few hundred instructions, which neither locks nor allocates, under the lock.
