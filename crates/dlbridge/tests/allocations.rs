@@ -55,6 +55,24 @@ fn owners_of_every_crate_become_tensors_with_one_allocation() {
 }
 
 #[test]
+fn a_tensor_of_any_rank_is_borrowed_without_an_allocation() {
+    let tensor = Tensor::builder(vec![1_u8]).shape(&[1; 12]).build().expect("one element");
+    let (rank, counts) = counted(|| tensor.as_tensor_ref().rank());
+    assert_eq!((rank, counts), (12, NONE));
+}
+
+#[test]
+fn what_keeps_a_shared_tensor_has_its_header() {
+    let shared = Tensor::from(vec![1_u8, 2, 3]).into_frozen();
+    let (keeper, counts) = counted(|| dlbridge::ffi::into_keeper(shared.clone().into()));
+    assert_eq!(counts, NONE);
+    drop(shared);
+    // SAFETY: made above, and released once.
+    let ((), counts) = counted(|| unsafe { dlbridge::ffi::release_raw(keeper) });
+    assert_eq!(counts, (0, 2), "the header, and the vector's elements");
+}
+
+#[test]
 fn an_owner_becomes_a_tensor_with_one_allocation() {
     let vector = vec![1_u8, 2, 3];
     let (tensor, counts) = counted(|| Tensor::from(vector));

@@ -8,11 +8,12 @@
 
 use std::ffi::{CStr, c_int};
 use std::hint::black_box;
+use std::mem::{ManuallyDrop, MaybeUninit, offset_of};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::OnceLock;
 
-use dlbridge::ffi::{Unwinds, from_owner_raw, stopping};
+use dlbridge::ffi::{Unwinds, from_owner_within, room, stopping};
 use dlbridge::sys::DLTensor;
 use dlbridge::{DType, Device, Flags, Tensor, layout};
 use pyo3::Borrowed;
@@ -253,33 +254,32 @@ pub(crate) unsafe extern "C" fn release(_: *mut PyObject, view: *mut Py_buffer) 
     }
 }
 
-/// Imports an object's buffer; `None` if it has none.
-pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
-    if !has_buffer(&object.get_type()) {
-        return Ok(None);
-    }
+/// Imports an object's buffer.
+pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
     let buffer = Acquired::new(object)?;
     if let Some((len, dtype)) = buffer.line()? {
-        let Py_buffer { buf: data, readonly, .. } = *buffer.0;
+        let Py_buffer { buf: data, readonly, .. } = *buffer.fields();
         let flags = if readonly != 0 { Flags::READ_ONLY } else { Flags::NONE };
         let (mut shape, mut strides) = ([len], [1]);
         let (shape, strides) = (shape.as_mut_ptr(), strides.as_mut_ptr());
         let (device, dtype, ndim, byte_offset) = (Device::CPU.into(), dtype.into(), 1, 0);
         let tensor = DLTensor { data, device, ndim, dtype, shape, strides, byte_offset };
-        // SAFETY: one number each for shape and strides, which live during the call; as below (F8, T3).
-        return Ok(Some(unsafe { from_owner_raw(Owner::new(buffer), &tensor, flags) }?));
+        // SAFETY: one number each for shape and strides, which live during the call; room for a
+        // header with one axis (R7); as below (F8, T3).
+        let tensor =
+            unsafe { from_owner_within(buffer.header(), Owner::new(buffer), &tensor, flags) };
+        return Ok(tensor?);
     }
     let memory = buffer.memory()?;
     // SAFETY: a buffer's memory stays where it is, as it is described, until it is released (PEP
     // 3118), which the owner does (F8, T3).
-    unsafe { memory.tensor(Owner::new(buffer)) }.map(Some)
+    unsafe { memory.tensor(Owner::new(buffer)) }
 }
 
 /// As [`import_buffer`], for an array of JAX.
-pub(crate) fn import_jax(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
-    let tensor = import_buffer(object)?;
+pub(crate) fn import_jax(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
     // SAFETY: JAX exports its arrays by the legacy ABI, and imports them from it (T8).
-    Ok(tensor.map(|tensor| unsafe { dlbridge::ffi::assume_legacy(tensor) }))
+    Ok(unsafe { dlbridge::ffi::assume_legacy(import_buffer(object)?) })
 }
 
 /// An object's buffer and its description.
@@ -295,10 +295,17 @@ pub(crate) fn has_buffer(kind: &Bound<'_, PyType>) -> bool {
     !unsafe { ffi::PyType_GetSlot(kind.as_type_ptr(), ffi::Py_bf_getbuffer) }.is_null()
 }
 
-/// An acquired buffer: its exporter counts it, and a `bytearray` with one is not resized.
-/// Boxed, since exporters may point into it. Dropped on threads that are attached only: anywhere
-/// else an `Owner` keeps it.
-pub(crate) struct Acquired(Box<Py_buffer>);
+/// An acquired buffer: its exporter counts it, and a `bytearray` with one is not resized. Dropped
+/// on threads that are attached only: anywhere else an `Owner` keeps it.
+pub(crate) struct Acquired(NonNull<Opened>);
+
+/// A buffer, which does not move, since exporters may point into it, and room for the header of a
+/// tensor of one axis.
+#[repr(C)]
+struct Opened {
+    buffer: Py_buffer,
+    header: MaybeUninit<[u64; room::<Owner<Acquired>>(1).div_ceil(8)]>,
+}
 
 // SAFETY: plain numbers and pointers, which are used on a thread that is attached (F8, R9).
 unsafe impl Send for Acquired {}
@@ -311,7 +318,7 @@ impl NeedsInterpreter for Acquired {
 
 impl Acquired {
     fn new(object: Borrowed<'_, '_, PyAny>) -> Result<Self> {
-        let mut buffer = Box::new(Py_buffer {
+        let buffer = Py_buffer {
             buf: ptr::null_mut(),
             obj: ptr::null_mut(),
             len: 0,
@@ -324,14 +331,42 @@ impl Acquired {
             strides: ptr::null_mut(),
             suboffsets: ptr::null_mut(),
             internal: ptr::null_mut(),
-        });
+        };
+        let opened = Box::into_raw(Box::new(Opened { buffer, header: MaybeUninit::uninit() }));
         // The compiler would see a function that is declared as one that does not unwind.
         let get: unsafe extern "C" fn(*mut PyObject, *mut Py_buffer, c_int) -> c_int =
             black_box(ffi::PyObject_GetBuffer);
-        let view = &raw mut *buffer;
+        let view = opened.cast::<Py_buffer>();
         // SAFETY: an object, and a struct to fill in (F1, F5).
         let status = stopping(|| unsafe { get.unwinding()(object.as_ptr(), view, FULL_READ_ONLY) });
-        if status == 0 { Ok(Self(buffer)) } else { Err(PyErr::fetch(object.py()).into()) }
+        // SAFETY: a box is not null (R7).
+        let acquired = Self(unsafe { NonNull::new_unchecked(opened) });
+        if status == 0 {
+            return Ok(acquired);
+        }
+        acquired.free();
+        Err(PyErr::fetch(object.py()).into())
+    }
+
+    /// Frees the struct.
+    fn free(self) {
+        let opened = ManuallyDrop::new(self).0.as_ptr();
+        // SAFETY: the box that `new` made, whose last owner this is (R7).
+        drop(unsafe { Box::from_raw(opened) });
+    }
+
+    /// The struct that the exporter filled in.
+    #[inline(always)]
+    fn fields(&self) -> &Py_buffer {
+        // SAFETY: alive as long as this, and not written (R7).
+        unsafe { &(*self.0.as_ptr()).buffer }
+    }
+
+    /// The room for a header.
+    #[inline(always)]
+    fn header(&self) -> NonNull<u8> {
+        // SAFETY: inside of the box (R7).
+        unsafe { self.0.byte_add(offset_of!(Opened, header)) }.cast()
     }
 
     /// The length and dtype of a buffer of one axis without gaps, which is most of them.
@@ -340,7 +375,7 @@ impl Acquired {
     ///
     /// A format that is not one number.
     fn line(&self) -> Result<Option<(i64, DType)>> {
-        let Py_buffer { len, itemsize, ndim, shape, strides, suboffsets, .. } = *self.0;
+        let Py_buffer { len, itemsize, ndim, shape, strides, suboffsets, .. } = *self.fields();
         if ndim != 1 || itemsize <= 0 || !suboffsets.is_null() || shape.is_null() {
             return Ok(None);
         }
@@ -359,18 +394,18 @@ impl Acquired {
     ///
     /// A format that is not one number, sub-offsets, or a length that is not that of the shape.
     fn memory(&self) -> Result<ForeignMemory> {
-        let Py_buffer { buf, len, ndim, readonly, .. } = *self.0;
-        if !self.0.suboffsets.is_null() {
+        let Py_buffer { buf, len, ndim, readonly, .. } = *self.fields();
+        if !self.fields().suboffsets.is_null() {
             let message = "suboffsets: expected memory without pointers, found some";
             return Err(Error::buffer(message));
         }
-        let itemsize = size_of_item(self.0.itemsize)?;
+        let itemsize = size_of_item(self.fields().itemsize)?;
         let dtype = dtype_of(self.format(), itemsize)?;
-        let shape = self.list(self.0.shape).unwrap_or_else(|| match ndim {
+        let shape = self.list(self.fields().shape).unwrap_or_else(|| match ndim {
             0 => Vec::new(),
             _ => vec![len as i64 / (itemsize as i64).max(1)],
         });
-        let strides = self.list(self.0.strides);
+        let strides = self.list(self.fields().strides);
         let items = shape.iter().try_fold(itemsize as i64, |size, &n| size.checked_mul(n));
         if items != Some(len as i64) {
             let message = format!("len: expected the bytes of shape {shape:?}, found {len}");
@@ -382,15 +417,15 @@ impl Acquired {
 
     /// No format means bytes.
     fn format(&self) -> &[u8] {
-        if self.0.format.is_null() {
+        if self.fields().format.is_null() {
             return b"B";
         }
         // SAFETY: a null-terminated string, as long as the buffer is held (F8).
-        unsafe { CStr::from_ptr(self.0.format) }.to_bytes()
+        unsafe { CStr::from_ptr(self.fields().format) }.to_bytes()
     }
 
     fn list(&self, numbers: *const Py_ssize_t) -> Option<Vec<i64>> {
-        let rank = usize::try_from(self.0.ndim).unwrap_or(0);
+        let rank = usize::try_from(self.fields().ndim).unwrap_or(0);
         if numbers.is_null() || rank == 0 {
             return (rank == 0).then(Vec::new);
         }
@@ -403,8 +438,9 @@ impl Acquired {
 impl Drop for Acquired {
     fn drop(&mut self) {
         let release: unsafe extern "C" fn(*mut Py_buffer) = black_box(ffi::PyBuffer_Release);
-        let view = &raw mut *self.0;
+        let view = self.0.as_ptr().cast::<Py_buffer>();
         // SAFETY: filled in by `new`, attached, and released once (F1, F8).
         stopping(|| unsafe { release.unwinding()(view) });
+        Self(self.0).free();
     }
 }

@@ -6,7 +6,7 @@
 use std::ffi::{CStr, c_void};
 use std::ptr::{self, NonNull};
 
-use dlbridge::ffi::{KeepAlive, try_from_raw_bound};
+use dlbridge::ffi::{KeepAlive, into_keeper, try_from_raw_bound};
 use dlbridge::protocol::capsule::{CONSUMED, Content, expected};
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 use dlbridge::{ManagedTensor, Tensor};
@@ -42,7 +42,7 @@ pub(crate) fn keeper(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>>
     // Memory of Rust is released without running Python code.
     let release = if dlbridge::ffi::is_foreign(&tensor) { release_foreign } else { release_kept };
     // SAFETY: exported in this call, and owned by it (R3).
-    unsafe { owning(py, give(tensor).into_raw(), KEEPER, release) }
+    unsafe { owning(py, into_keeper(give(tensor)), KEEPER, release) }
 }
 
 /// A capsule that owns a legacy tensor.

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use super::options::Protocol;
 use super::{advice, dlpack, exchange, fallback};
+use crate::ffi::buffer;
 use crate::interpreter::through_pyo3;
 use crate::types::{Path, path_of};
 use crate::{Result, TensorObject, release};
@@ -36,11 +37,7 @@ pub(super) fn import_by_path(
                 return Ok((tensor, Protocol::NumPy));
             }
         }
-        Some(Path::Buffer) => {
-            if let Some(found) = fallback::import_buffer(object)? {
-                return Ok(found);
-            }
-        }
+        Some(Path::Buffer) => return Ok((buffer::import_buffer(object)?, Protocol::Buffer)),
         Some(Path::Jax) => {
             if let Some(found) = fallback::import_jax(object)? {
                 return Ok(found);

@@ -11,7 +11,7 @@
 //!   borrowed for `'a`, so that none of them is freed or moved.
 //! - **R3, once.** A producer's managed descriptor is owned by at most one [`Handle`], which calls
 //!   its deleter once, or exports it and forgets it. A header counts its handles: the last one
-//!   frees it, and only a unique one writes it, exports it or takes its owner out.
+//!   frees it, and only a unique one writes it, exports it to a consumer or takes its owner out.
 //! - **R4, class.** Elements of class [`Access::Exclusive`](crate::Access) are reachable by no other
 //!   code; elements of class `Frozen` are written by no code, consumers included (C1). Gaps between
 //!   elements may belong to other code: no reference ever covers one.

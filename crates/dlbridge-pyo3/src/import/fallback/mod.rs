@@ -63,12 +63,15 @@ pub(crate) fn import_cuda(
 
 /// Imports an object with the buffer protocol.
 pub(crate) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Tensor, Protocol)>> {
-    Ok(buffer::import_buffer(object)?.map(|tensor| (tensor, Protocol::Buffer)))
+    if !buffer::has_buffer(&object.get_type()) {
+        return Ok(None);
+    }
+    Ok(Some((buffer::import_buffer(object)?, Protocol::Buffer)))
 }
 
 /// Imports an array of JAX by its buffer; `None` for one that has none, or was deleted.
 pub(crate) fn import_jax(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Tensor, Protocol)>> {
-    let found = unless_refused(object.py(), buffer::import_jax(object))?.flatten();
+    let found = unless_refused(object.py(), buffer::import_jax(object))?;
     Ok(found.map(|tensor| (tensor, Protocol::Buffer)))
 }
 

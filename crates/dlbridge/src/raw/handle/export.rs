@@ -65,6 +65,16 @@ impl Handle {
         unsafe { header::expose(handle.managed(), handle.flags()) }
     }
 
+    /// Exports the tensor for code that only keeps it and calls the deleter: its header may be that
+    /// of other handles.
+    pub(crate) fn into_keeper(self) -> NonNull<DLManagedTensorVersioned> {
+        let this = self.given(None);
+        match this.header() {
+            Some(_) => ManuallyDrop::new(this).managed(),
+            None => this.into_versioned(),
+        }
+    }
+
     /// Exports the tensor as a legacy managed tensor. The caller has checked that no flag is lost
     /// (`Tensor::check_legacy`).
     pub(crate) fn into_legacy(self) -> NonNull<DLManagedTensor> {
@@ -150,9 +160,7 @@ impl Handle {
         owns: Owns,
         checked: Checked<'_>,
     ) -> Result<Self, Error> {
-        let Checked { data, byte_offset, device, flags, access, .. } = checked;
-        let (layout, memory) =
-            (checked.layout(), Memory { data, byte_offset, device, flags, access });
+        let (layout, memory) = (checked.layout(), checked.memory());
         // SAFETY: `checked` satisfies R1, and the rest is the caller's duty.
         unsafe {
             Self::export(owner, owns, layout.shape().len(), |_, lists| {

@@ -98,8 +98,9 @@ pub(crate) unsafe fn allocate<O: Send + 'static>(
     unsafe { fill(header, owner, owns.destroys::<O>(), rank, describe) }
 }
 
-/// The bytes of a header with its lists.
-pub(crate) const fn room<O>(rank: usize) -> usize {
+/// The bytes of a header for an owner of type `O`, with its lists.
+#[must_use]
+pub const fn room<O>(rank: usize) -> usize {
     size_of::<Owned<O>>().next_multiple_of(align_of::<i64>()) + 2 * rank * size_of::<i64>()
 }
 

@@ -1,8 +1,9 @@
 //! Items that only language bindings need.
 
 use std::any::TypeId;
+use std::ptr::NonNull;
 
-use dlbridge_sys::DLTensor;
+use dlbridge_sys::{DLManagedTensorVersioned, DLTensor};
 
 pub use super::borrowed::BorrowedTensor;
 pub use super::row_layout::RowLayout;
@@ -17,6 +18,7 @@ use crate::raw::handle::abi::{self, not_null};
 use crate::raw::handle::deferred::keep;
 pub use crate::raw::handle::deferred::{Binding, DeferredDrop};
 use crate::raw::handle::header::Owns;
+pub use crate::raw::handle::header::room;
 pub use crate::raw::handle::lease::Kept;
 pub use crate::raw::unwind::{Panic, Unwinds, catch, on_unwind, stopping};
 use crate::raw::write::ElementsMut;
@@ -58,6 +60,15 @@ pub unsafe fn release_raw<A: ManagedTensor>(tensor: *mut A) {
     }
 }
 
+/// Exports a tensor to code that keeps it alive: it calls the deleter once ([`release_raw`]), and
+/// neither writes to the descriptor nor gives it to a consumer. Unlike [`Tensor::into_raw`], it may
+/// share a header with other handles, so that nothing is allocated for it.
+#[must_use = "the memory leaks unless the deleter is called"]
+#[inline]
+pub fn into_keeper(tensor: Tensor) -> *mut DLManagedTensorVersioned {
+    tensor.0.into_keeper().as_ptr()
+}
+
 /// Exports memory that a plain descriptor describes and `owner` keeps alive. The shape and the
 /// strides are copied; the descriptor is not used again. The class is [`Shared`](Access::Shared). An owner
 /// that is no tensor is dropped in place: an object of another language, whose drop that language nests, or a
@@ -87,6 +98,40 @@ pub unsafe fn from_owner_raw<O: Send + 'static>(
     let checked = unsafe { checked_with(tensor, &strides, flags) };
     // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
     unsafe { Handle::of_owner(owner, owns, checked) }.map(Tensor)
+}
+
+/// As [`from_owner_raw`], with the header of the tensor in memory of the owner's own: nothing is
+/// allocated.
+///
+/// # Safety
+///
+/// As for [`from_owner_raw`]. The owner has `place`, wherever it is moved: [`room`] bytes for the
+/// tensor's rank, aligned as a `u64`, used by no other code, and freed when it is dropped. It is
+/// never taken out ([`Tensor::into_owner`]).
+///
+/// # Errors
+///
+/// As for [`from_owner_raw`].
+#[inline]
+pub unsafe fn from_owner_within<O: Send + 'static>(
+    place: NonNull<u8>,
+    owner: O,
+    tensor: &DLTensor,
+    flags: Flags,
+) -> Result<Tensor, Error> {
+    const { assert!(align_of::<O>() <= align_of::<u64>()) };
+    // SAFETY: the caller's duty.
+    let strides = unsafe { validate(tensor, flags) }?;
+    // SAFETY: validated just now; the rest is the caller's duty.
+    let checked = unsafe { checked_with(tensor, &strides, flags) };
+    let (layout, memory) = (checked.layout(), checked.memory());
+    // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
+    let handle = unsafe {
+        Handle::export_within(place, owner, layout.shape().len(), |_, lists| {
+            Ok((lists.copy(layout), memory))
+        })
+    };
+    handle.map(Tensor)
 }
 
 /// The fields of the producer's descriptor before normalisation; `None` for memory that Rust owns.
