@@ -61,7 +61,8 @@ pub(super) fn positions(shape: &[i64], index: &Bound<'_, PyTuple>) -> Result<Opt
 }
 
 fn sliced(part: ArcTensor, axis: usize, slice: &Bound<'_, PySlice>) -> Result<ArcTensor> {
-    let indices = slice.indices(part.shape()[axis] as isize)?;
+    let extent = part.shape()[axis] as usize;
+    let indices = slice.indices(extent as isize)?;
     let (first, step, count) = (indices.start, indices.step, indices.slicelength);
     if count == 0 {
         return Ok(part.slice(axis, 0..0)?);
@@ -69,7 +70,8 @@ fn sliced(part: ArcTensor, axis: usize, slice: &Bound<'_, PySlice>) -> Result<Ar
     // Within the axis, as Python says.
     let last = first + (count as isize - 1) * step;
     let range = first.min(last) as usize..=first.max(last) as usize;
-    let part = part.slice(axis, range)?;
+    let is_whole = range == (0..=extent - 1);
+    let part = if is_whole { part } else { part.slice(axis, range)? };
     Ok(if step == 1 { part } else { part.step_by(axis, step)? })
 }
 

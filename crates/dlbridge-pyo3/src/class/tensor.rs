@@ -168,6 +168,9 @@ impl TensorObject {
         arguments: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyAny>> {
+        if arguments.is_empty() && keywords.is_none() {
+            return Self::numpy(slf);
+        }
         let (numpy, function) = (intern!(slf.py(), "numpy"), intern!(slf.py(), "asarray"));
         numpy::forward(slf, numpy, function, arguments, keywords)
     }

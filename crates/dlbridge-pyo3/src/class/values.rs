@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyList};
 
 use crate::error::error_of;
-use crate::ffi::elements::{Bfloat, Complex, Half};
+use crate::ffi::elements::{Bfloat, Complex, Half, list_of_numbers};
 use crate::{Error, Result};
 
 /// Above this number of elements, text has only the outermost ones, as in NumPy.
@@ -100,13 +100,6 @@ values! {
     Complex<f64>, |value| Number::DoubleComplex(value.0);
 }
 
-/// The elements of a tensor, in row-major order.
-type Numbers<'a> = Box<dyn Iterator<Item = Number> + 'a>;
-
-fn numbers<T: Value>(view: View<'_, T>) -> Numbers<'_> {
-    Box::new(view.iter().map(T::number))
-}
-
 /// The elements by their index.
 type At<'a> = Box<dyn Fn(&[usize]) -> Number + 'a>;
 
@@ -121,13 +114,12 @@ macro_rules! with_value {
     };
 }
 
-fn all_numbers(tensor: &Tensor) -> Result<Numbers<'_>> {
-    with_value!(tensor, |T| Ok(numbers(tensor.view::<T>()?)), _ => Err(no_numbers(tensor)))
-}
-
 /// The elements as nested lists; of a tensor of rank 0, its number.
 pub(super) fn to_list<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>> {
-    Ok(list(py, tensor.shape(), &mut *all_numbers(tensor)?)?)
+    with_value!(tensor, |T| {
+        let view = tensor.view::<T>()?;
+        Ok(list(py, view.shape(), &mut view.iter().map(T::number))?)
+    }, _ => Err(no_numbers(tensor)))
 }
 
 /// The number of a tensor of one element.
@@ -147,7 +139,8 @@ pub(super) fn one<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, Py
 }
 
 fn first<T: Value>(view: &View<'_, T>) -> Option<Number> {
-    view.iter().next().map(T::number)
+    let first = if view.shape().is_empty() { view.get(&[]) } else { view.iter().next() };
+    first.map(T::number)
 }
 
 /// The number of the element at an index, which has a position within each axis.
@@ -178,10 +171,13 @@ fn list<'py>(
     shape: &[i64],
     values: &mut dyn Iterator<Item = Number>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let Some((&extent, inner)) = shape.split_first() else {
-        return values.next().expect("as many elements as the shape says").to_python(py);
-    };
+    let mut number = || values.next().expect("as many as the shape says").to_python(py);
+    let Some((&extent, inner)) = shape.split_first() else { return number() };
     let extent = extent as usize;
+    if inner.is_empty() && extent <= BETWEEN_SIGNALS {
+        py.check_signals()?;
+        return list_of_numbers(py, extent, number);
+    }
     let (mut items, size) = (Vec::new(), extent.saturating_mul(size_of::<Py<PyAny>>()));
     let reserved = items.try_reserve_exact(extent);
     reserved.map_err(|_| Error::from(dlbridge::Error::OutOfMemory { size }))?;

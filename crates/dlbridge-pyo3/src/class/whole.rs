@@ -5,14 +5,14 @@ use dlbridge::{Parts, TypeCode};
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyIterator, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyIterator, PyTuple};
 
 use super::{index, values};
 use crate::dtypes::typestr;
 use crate::error::error_of;
 use crate::export::numpy;
 use crate::ffi::arrow;
-use crate::ffi::elements::{iterator, to_bytes};
+use crate::ffi::elements::{int_of, iterator, to_bytes};
 use crate::interpreter::module;
 use crate::{Error, PyDevice, Result, TensorObject};
 
@@ -107,11 +107,7 @@ pub(super) fn truth(py: Python<'_>, object: &TensorObject) -> Result<bool> {
 }
 
 pub(super) fn int<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bound<'py, PyAny>> {
-    let number = scalar(py, object, "int")?;
-    if number.is_exact_instance_of::<PyInt>() {
-        return Ok(number);
-    }
-    Ok(py.get_type::<PyInt>().call1((number,))?)
+    Ok(int_of(&scalar(py, object, "int")?)?)
 }
 
 pub(super) fn float<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bound<'py, PyAny>> {

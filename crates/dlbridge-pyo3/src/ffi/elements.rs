@@ -40,6 +40,43 @@ pub(crate) fn to_bytes<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'p
     Ok(bytes.cast_into().map_err(PyErr::from)?)
 }
 
+/// A list of numbers, which `number` makes without running Python code: such code could find the
+/// list in the garbage collector before it is full.
+///
+/// # Errors
+///
+/// A `MemoryError`, where PyO3 panics.
+pub(crate) fn list_of_numbers<'py>(
+    py: Python<'py>,
+    count: usize,
+    mut number: impl FnMut() -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: attached (F1).
+    let list = unsafe { ffi::PyList_New(count as ffi::Py_ssize_t) };
+    // SAFETY: a new reference, or null with an exception set (F3).
+    let list = unsafe { Bound::from_owned_ptr_or_err(py, list) }?;
+    for index in 0..count {
+        let number = number()?.into_ptr();
+        // SAFETY: attached, a list, and a reference that it takes (F1, F3).
+        if unsafe { ffi::PyList_SetItem(list.as_ptr(), index as ffi::Py_ssize_t, number) } != 0 {
+            return Err(PyErr::fetch(py));
+        }
+    }
+    Ok(list)
+}
+
+/// The int of a number, as Python's `int` makes it.
+///
+/// # Errors
+///
+/// That of Python for a number that has none.
+pub(crate) fn int_of<'py>(number: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: attached, and an object (F1).
+    let int = unsafe { ffi::PyNumber_Long(number.as_ptr()) };
+    // SAFETY: a new reference, or null with an exception set (F3).
+    unsafe { Bound::from_owned_ptr_or_err(number.py(), int) }
+}
+
 /// A float of 16 bits, which Rust has no type for.
 #[derive(Clone, Copy)]
 #[repr(transparent)]

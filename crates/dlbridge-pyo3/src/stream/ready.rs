@@ -84,5 +84,13 @@ pub(crate) fn settle(ready: Option<&Ready>, device: Device) -> Result<()> {
 /// Waits until the host may read memory.
 #[inline]
 pub(crate) fn settle_host(py: Python<'_>, ready: Option<&Ready>, device: Device) -> Result<()> {
-    ready.map_or(Ok(()), |ready| py.detach(|| ready.before_host(device)))
+    match ready {
+        None => Ok(()),
+        Some(ready) => wait_on_host(py, ready, device),
+    }
+}
+
+#[cold]
+fn wait_on_host(py: Python<'_>, ready: &Ready, device: Device) -> Result<()> {
+    py.detach(|| ready.before_host(device))
 }
