@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::device::{DeviceValue, DeviceValues, DeviceView, DeviceViewMut};
 use crate::kind::{Kind, Scalar};
-use crate::raw::rows::{Rows, Value};
+use crate::raw::rows::{Number, Part, Read, Rows, Value, Write};
 use crate::writable::Writable;
 use crate::{DeviceStream, Failure};
 
@@ -91,8 +91,14 @@ pub trait Argument: sealed::Sealed {
     /// The type of the argument of a call.
     type Item<'v>;
 
-    /// The argument's value, unless it is of another kind.
-    fn get(value: Value<'_>) -> Option<Self::Item<'_>>;
+    /// What a row has of the argument.
+    type Row<'v>: Copy;
+
+    /// The argument's rows, unless they are of another kind.
+    fn row(part: Part<'_>) -> Option<Self::Row<'_>>;
+
+    /// The argument in one row.
+    fn get<'v>(value: Value<'v, Self::Row<'v>>) -> Self::Item<'v>;
 
     /// The type of the argument of a call of the CUDA function.
     type OnDevice<'v>;
@@ -106,9 +112,15 @@ impl<T: Element> sealed::Sealed for View<'_, T> {}
 impl<T: Element> Argument for View<'_, T> {
     const DECLARED: Declared = Declared::new(Kind::Input(T::DTYPE));
     type Item<'v> = View<'v, T>;
+    type Row<'v> = Read<'v, T>;
 
     #[inline(always)]
-    fn get(value: Value<'_>) -> Option<View<'_, T>> {
+    fn row(part: Part<'_>) -> Option<Read<'_, T>> {
+        part.read()
+    }
+
+    #[inline(always)]
+    fn get<'v>(value: Value<'v, Read<'v, T>>) -> View<'v, T> {
         value.view()
     }
 
@@ -124,10 +136,16 @@ impl<T: Element> sealed::Sealed for Option<View<'_, T>> {}
 impl<T: Element> Argument for Option<View<'_, T>> {
     const DECLARED: Declared = Declared::new(Kind::Optional(T::DTYPE));
     type Item<'v> = Option<View<'v, T>>;
+    type Row<'v> = Option<Read<'v, T>>;
 
     #[inline(always)]
-    fn get(value: Value<'_>) -> Option<Option<View<'_, T>>> {
-        if value.is_absent() { Some(None) } else { value.view().map(Some) }
+    fn row(part: Part<'_>) -> Option<Option<Read<'_, T>>> {
+        if part.is_absent() { Some(None) } else { part.read().map(Some) }
+    }
+
+    #[inline(always)]
+    fn get<'v>(value: Value<'v, Option<Read<'v, T>>>) -> Option<View<'v, T>> {
+        value.optional()
     }
 
     type OnDevice<'v> = Option<DeviceView<'v, T>>;
@@ -166,10 +184,16 @@ impl<T: Element> Argument for InPlace<'_, T> {
         }),
     };
     type Item<'v> = InPlace<'v, T>;
+    type Row<'v> = Write<'v, T>;
 
     #[inline(always)]
-    fn get(value: Value<'_>) -> Option<InPlace<'_, T>> {
-        value.view_mut().map(InPlace)
+    fn row(part: Part<'_>) -> Option<Write<'_, T>> {
+        part.write()
+    }
+
+    #[inline(always)]
+    fn get<'v>(value: Value<'v, Write<'v, T>>) -> InPlace<'v, T> {
+        InPlace(value.view_mut())
     }
 
     type OnDevice<'v> = DeviceViewMut<'v, T>;
@@ -184,9 +208,15 @@ impl<T: Element> sealed::Sealed for ViewMut<'_, T> {}
 impl<T: Element> Argument for ViewMut<'_, T> {
     const DECLARED: Declared = Declared::new(Kind::Output(T::DTYPE));
     type Item<'v> = ViewMut<'v, T>;
+    type Row<'v> = Write<'v, T>;
 
     #[inline(always)]
-    fn get(value: Value<'_>) -> Option<ViewMut<'_, T>> {
+    fn row(part: Part<'_>) -> Option<Write<'_, T>> {
+        part.write()
+    }
+
+    #[inline(always)]
+    fn get<'v>(value: Value<'v, Write<'v, T>>) -> ViewMut<'v, T> {
         value.view_mut()
     }
 
@@ -204,13 +234,16 @@ macro_rules! scalars {
         impl Argument for $ty {
             const DECLARED: Declared = Declared::new(Kind::$kind);
             type Item<'v> = $ty;
+            type Row<'v> = Number<$ty>;
 
             #[inline(always)]
-            fn get(value: Value<'_>) -> Option<$ty> {
-                match value.scalar() {
-                    Some(Scalar::$kind(value)) => Some(value),
-                    _ => None,
-                }
+            fn row(part: Part<'_>) -> Option<Number<$ty>> {
+                Number::<$ty>::of(part)
+            }
+
+            #[inline(always)]
+            fn get(value: Value<'_, Number<$ty>>) -> $ty {
+                value.number()
             }
 
             type OnDevice<'v> = $ty;

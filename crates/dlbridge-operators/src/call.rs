@@ -54,7 +54,7 @@ impl<'a> Plan<'a> {
             // The function sees all axes, so there is one row.
             let is_whole = self.operator.signature.is_whole;
             let leading = if is_whole { &[][..] } else { &self.resolved.leading[..] };
-            let mut rows = Rows::new(leading, self.slots.len());
+            let mut rows = Rows::new(leading, self.instance.parameters);
             for (parameter, slot) in self.instance.parameters.iter().zip(&self.slots) {
                 rows.add(slot).map_err(|error| named(parameter.name, &error))?;
             }

@@ -50,6 +50,10 @@ impl Kind {
         matches!(self, Self::Input(_) | Self::Optional(_) | Self::InPlace(_))
     }
 
+    pub(crate) const fn is_scalar(self) -> bool {
+        matches!(self, Self::Float | Self::Int | Self::Bool)
+    }
+
     pub(crate) const fn is_optional(self) -> bool {
         matches!(self, Self::Optional(_))
     }

@@ -87,6 +87,9 @@ macro_rules! operator {
             @times [$($done)* $({$types $T $element})+] [$($more)*] $T [$($element),+] $rest $function
         )
     };
+    (@list) => { () };
+    (@list $first:ident, $($rest:tt)*) => { ($first, $crate::operator!(@list $($rest)*)) };
+    (@list $first:ty, $($rest:tt)*) => { ($first, $crate::operator!(@list $($rest)*)) };
     (@types {}) => {};
     (@types {$types:tt $T:ident $element:ty}) => {
         $crate::operator!(@types $types);
@@ -100,10 +103,7 @@ macro_rules! operator {
             #[inline(always)]
             #[allow(unused_mut)]
             fn __dlbridge_function($(mut $argument: $ty),*) $(-> $result)? $body
-            rows.each(|[$($argument),*]| {
-                $(let ::core::option::Option::Some($argument) = <$ty as $crate::Argument>::get($argument) else {
-                    return ::core::result::Result::Err($crate::Failure::of_kind(::core::stringify!($argument)));
-                };)*
+            rows.each::<$crate::operator!(@list $($ty,)*)>(|$crate::operator!(@list $($argument,)*)| {
                 $crate::Outcome::into_result(__dlbridge_function($($argument),*))
             })
         }

@@ -14,12 +14,12 @@ use pyo3::types::PyCapsule;
 
 use super::attach::{is_error_set, set_error};
 use super::lanes::{Lane, apart, copied, zero};
-use super::rows::{Reader, Rows};
+use super::rows::Rows;
 use crate::Failure;
 use crate::argument::{Instance, Parameter};
 use crate::call::guarded;
 use crate::definition::{Checked, Operator, checked};
-use crate::kind::{Kind, Scalar};
+use crate::kind::Kind;
 use crate::signature::{Axis, Signature};
 
 /// A loop: the arguments, the extents, the strides in bytes, and the instance.
@@ -143,24 +143,11 @@ fn notation(signature: &Signature, parameters: &[Parameter]) -> String {
     };
     let one =
         |axes: &Vec<usize>| format!("({})", axes.iter().map(name).collect::<Vec<_>>().join(","));
-    let is_scalar = |one: &&Parameter| reader(one.kind).is_some();
+    let is_scalar = |one: &&Parameter| one.kind.is_scalar();
     let scalars = parameters.iter().filter(is_scalar).map(|_| "()".to_owned());
     let inputs: Vec<_> = signature.inputs.iter().map(one).chain(scalars).collect();
     let outputs: Vec<_> = signature.outputs.iter().map(one).collect();
     format!("{}->{}", inputs.join(","), outputs.join(","))
-}
-
-/// How a scalar is read; `None` for a tensor.
-fn reader(kind: Kind) -> Option<Reader> {
-    match kind {
-        // SAFETY: a value of this dtype (the duty of `Rows::add_scalars`).
-        Kind::Float => Some(|at| Scalar::Float(unsafe { at.cast::<f64>().read_unaligned() })),
-        // SAFETY: the same.
-        Kind::Int => Some(|at| Scalar::Int(unsafe { at.cast::<i64>().read_unaligned() })),
-        // SAFETY: the same.
-        Kind::Bool => Some(|at| Scalar::Bool(unsafe { at.cast::<u8>().read() } != 0)),
-        _ => None,
-    }
 }
 
 thread_local! {
@@ -242,7 +229,7 @@ unsafe fn call(
     let (count, extents) = (dimensions[0], &dimensions[1..]);
     let mut all = instance.parameters.iter().zip(lanes);
     let is_whole = operator.signature.is_whole
-        && all.all(|(one, lane)| reader(one.kind).is_none() || lane.step == 0 || count == 1);
+        && all.all(|(one, lane)| !one.kind.is_scalar() || lane.step == 0 || count == 1);
     let (leading, inner) = if is_whole { (&[][..], 0) } else { (&[count as i64][..], 1) };
     // For each tensor the number of calls and its extents, then its strides, which are those of the rows later on.
     let len = 2 * lanes.len() + 2 * core_strides.len();
@@ -253,11 +240,11 @@ unsafe fn call(
         many.resize(len, 0_i64);
         &mut many[..]
     };
-    let mut rows = Rows::new(leading, lanes.len());
+    let mut rows = Rows::new(leading, instance.parameters);
     let (mut cores, mut copies) = (operator.signature.operands(), Vec::new());
     for (parameter, lane) in instance.parameters.iter().zip(lanes) {
-        let read = reader(parameter.kind);
-        let axes = if read.is_some() { None } else { cores.next() };
+        let is_scalar = parameter.kind.is_scalar();
+        let axes = if is_scalar { None } else { cores.next() };
         let axes = axes.map_or(&[][..], Vec::as_slice);
         let (own, others) = core_strides.split_at(axes.len());
         core_strides = others;
@@ -282,9 +269,9 @@ unsafe fn call(
             copies.push(copy);
         }
         let step = strides[0] as isize;
-        if let Some(read) = read {
+        if is_scalar {
             // SAFETY: NumPy's array of this dtype, or its copy (T13).
-            unsafe { rows.add_scalars(data, step, read) };
+            unsafe { rows.add_scalars(data, step, parameter.kind) };
             continue;
         }
         let (shape, strides) = (&shape[inner..], &mut strides[inner..]);

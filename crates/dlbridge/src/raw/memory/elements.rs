@@ -31,11 +31,14 @@ impl<'a, T: Element> Elements<'a, T> {
         Ok(Self { checked, cells: PhantomData })
     }
 
-    /// The same as [`new`](Self::new), without the reason.
+    /// The same as [`new`](Self::new), without a check.
+    ///
+    /// # Safety
+    ///
+    /// It is host memory of `T`'s dtype.
     #[inline(always)]
-    pub(crate) fn of_host(checked: Checked<'a>) -> Option<Self> {
-        let is_typed = checked.check_dtype(T::DTYPE).is_ok() && checked.check_host().is_ok();
-        is_typed.then_some(Self { checked, cells: PhantomData })
+    pub(crate) unsafe fn typed(checked: Checked<'a>) -> Self {
+        Self { checked, cells: PhantomData }
     }
 
     /// Elements whose type and device were checked before.

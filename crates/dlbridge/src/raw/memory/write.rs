@@ -9,7 +9,7 @@ use super::{Iter, ReadCell, RowElements};
 use crate::layout::{self, Cut, Run, Runs};
 use crate::raw::Checked;
 use crate::raw::borrowed::Borrowed;
-use crate::{Element, Error, Flags};
+use crate::{Element, Error};
 
 /// Elements of one type with exclusive access. They may overlap, since no reference is formed.
 pub(crate) struct ElementsMut<'a, T> {
@@ -39,17 +39,14 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         Ok(Self::over(Described::Whole(Elements::new(checked)?)))
     }
 
-    /// The same as [`new`](Self::new), without the reason.
+    /// Elements in host memory.
     ///
     /// # Safety
     ///
-    /// As for [`new`](Self::new).
+    /// As for [`new`](Self::new), and the elements may be written.
     #[inline(always)]
-    pub(crate) unsafe fn of_host(checked: Checked<'a>) -> Option<Self> {
-        if checked.flags().contains(Flags::READ_ONLY) {
-            return None;
-        }
-        Elements::of_host(checked).map(|elements| Self::over(Described::Whole(elements)))
+    pub(crate) unsafe fn of_elements(elements: Elements<'a, T>) -> Self {
+        Self::over(Described::Whole(elements))
     }
 
     #[inline(always)]

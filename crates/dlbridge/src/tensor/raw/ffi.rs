@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use dlbridge_sys::{DLManagedTensorVersioned, DLTensor};
 
 pub use super::borrowed::BorrowedTensor;
-pub use super::row_layout::RowLayout;
+pub use super::row_layout::{RowLayout, TypedRow};
 pub use crate::layout::{Bytes, Comb, Dims};
 use crate::raw::Handle;
 pub use crate::raw::cleanup::stopping_first;
