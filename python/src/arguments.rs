@@ -1,8 +1,7 @@
 //! Arguments of the functions, whose errors name what was expected in Python's words.
 //! Dtypes, devices and streams belong to `dlbridge-pyo3`.
 
-use dlbridge_pyo3::CopyMode;
-use dlbridge_pyo3::error_of;
+use dlbridge_pyo3::{CopyMode, error_of, through_pyo3};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
@@ -15,19 +14,33 @@ impl<'py> FromPyObject<'_, 'py> for Shape {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        through_pyo3(|| Self::of_object(object))
+    }
+}
+
+impl Shape {
+    fn of_object(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let py = object.py();
+        let is_other = |error: &PyErr| {
+            error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyOverflowError>(py)
+        };
         // A failed question makes an exception, which takes longer than the answer to the other one.
         if let Ok(extents) = object.cast::<PyTuple>() {
-            if let Ok(extents) = extents.iter_borrowed().map(|extent| extent.extract()).collect() {
-                return Ok(Self(extents));
+            match extents.iter_borrowed().map(|extent| extent.extract()).collect() {
+                Ok(extents) => return Ok(Self(extents)),
+                Err(error) if is_other(&error) => {}
+                Err(error) => return Err(error),
             }
         }
         let one = match object.extract::<i64>() {
             Ok(extent) => return Ok(Self(vec![extent])),
-            Err(error) => error,
+            Err(error) if is_other(&error) => error,
+            Err(error) => return Err(error),
         };
         let several = match object.extract::<Vec<i64>>() {
             Ok(extents) => return Ok(Self(extents)),
-            Err(error) => error,
+            Err(error) if is_other(&error) => error,
+            Err(error) => return Err(error),
         };
         let found = object.repr()?;
         let is_large = |error: &PyErr| error.is_instance_of::<PyOverflowError>(object.py());
@@ -47,10 +60,11 @@ impl<'py> FromPyObject<'_, 'py> for Copy {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        match object.extract::<Option<bool>>() {
+        match through_pyo3(|| object.extract::<Option<bool>>()) {
             Ok(None) => Ok(Self(CopyMode::IfNeeded)),
             Ok(Some(false)) => Ok(Self(CopyMode::Never)),
             Ok(Some(true)) => Ok(Self(CopyMode::Always)),
+            Err(error) if !error.is_instance_of::<PyTypeError>(object.py()) => Err(error),
             Err(_) => {
                 let message =
                     format!("copy: expected True, False or None, found {}", object.repr()?);

@@ -3,7 +3,7 @@
 //! consumer that ignores `readonly` writes to a copy of the page.
 #![allow(unsafe_code, reason = "borrows a descriptor by its number")]
 
-use dlbridge_pyo3::error_of;
+use dlbridge_pyo3::{error_of, through_pyo3};
 use std::collections::BTreeMap;
 #[cfg(unix)]
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -300,10 +300,10 @@ pub(crate) fn empty_sealed(
 pub(crate) fn open_sealed(fd: &Bound<'_, PyAny>) -> Result<SealedObject> {
     supported()?;
     let fileno = fd.getattr_opt(intern!(fd.py(), "fileno"))?;
-    let number = match &fileno {
-        Some(fileno) => fileno.call0()?.extract()?,
-        None => fd.extract()?,
-    };
+    let number = through_pyo3(|| match &fileno {
+        Some(fileno) => fileno.call0()?.extract(),
+        None => fd.extract(),
+    })?;
     Ok(SealedObject(fd.py().detach(|| open(number))?))
 }
 

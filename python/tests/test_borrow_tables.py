@@ -96,6 +96,45 @@ assert not asked
 """
 
 
+# Without Python's `sys`, the table of the process is not known: other modules may have borrowed anything.
+NO_SYS = """
+other = {other}
+if other is None:
+    del sys.modules["sys"]
+else:
+    sys.modules["sys"] = other
+
+import dlbridge_example
+
+def refusal():
+    try:
+        dlbridge_example.normalise(x)
+    except RuntimeError as error:
+        return str(error)
+
+for _ in range(2):
+    assert dlbridge_example.norm(x) == np.float32(5**0.5)
+    assert "expected Python's module sys in sys.modules" in refusal()
+    assert x.tolist() == [0, 1, 2]
+    assert not any(name.startswith("_dlbridge") for name in vars(sys))
+sys.modules["sys"] = sys
+# As before: the table of another module is found, in which this array is written.
+publish(VERSION, b"dlbridge.borrows.5")
+assert list(reads()) == [False, False]
+words[8], words[2] = 8, 0
+assert list(reads()) == [True, True]
+assert refusal() is None
+assert np.allclose(x, np.arange(3) / 5**0.5)
+"""
+
+
+@pytest.mark.parametrize("other", ["None", "object()", "5"])
+def test_without_sys_nothing_is_written(other):
+    command = [sys.executable, "-c", PROGRAM + NO_SYS.format(other=other)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     "program",
     [

@@ -22,6 +22,13 @@ USES = {
     "a class of Rust that runs Python code": "np.from_dlpack(_native._Calls(slow))",
     "the buffer of a class of Rust that runs Python code": "memoryview(_native._Calls(slow))",
     "a masked array": "dlbridge.from_dlpack(masked)",
+    "a dtype": "dlbridge.zeros(4, dtype=Named())",
+    "a dtype that is a class": "dlbridge.zeros(4, dtype=Kind)",
+    "a device": "dlbridge.from_dlpack(array, device=Place())",
+    "a shape": "dlbridge.zeros((Number(), Number()))",
+    "an index": "own[Number()], own[Number():]",
+    "extents": "dlbridge.zeros(1).reshape(Number(), Number())",
+    "a device of a keyword": "own.__dlpack__(dl_device=(Number(), 0))",
     "a drop on a thread of Rust": "_native._drop_on_threads([dlbridge.from_dlpack(array)])",
 }
 
@@ -69,6 +76,27 @@ def test_daemon_threads_do_not_abort_the_process(use):
                 for _ in range(50):
                     pass
                 return array.__array_interface__
+
+        class Named:
+            @property
+            def name(self):
+                for _ in range(50):
+                    pass
+                return "float32"
+
+            isnative, dtype = True, property(lambda self: self)
+
+        class Meta(type):
+            __name__ = Named.name
+
+        Kind = Meta("Kind", (), dict())
+
+        class Place:
+            index, type = None, property(lambda self: "cpu" if slow() else "")
+
+        class Number:
+            def __index__(self):
+                return 1 if slow() else 0
 
         class Bytes(bytearray):
             __del__ = Memory.__del__

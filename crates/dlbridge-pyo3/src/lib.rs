@@ -96,5 +96,9 @@ pub use framework::{Allocator, CallerArray, Output};
 #[doc(hidden)]
 pub use import::import_as_consumer;
 pub use import::{CopyMode, ImportOptions, Imported, Protocol, import};
+#[doc(hidden)]
+pub use interpreter::made::{Entries, Made};
+#[doc(hidden)]
+pub use interpreter::through_pyo3;
 pub use object::TensorObject;
 pub use stream::Stream;

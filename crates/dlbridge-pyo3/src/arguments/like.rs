@@ -11,6 +11,7 @@ use pyo3::{Borrowed, intern};
 
 use crate::error::error_of;
 use crate::import::import_tensor;
+use crate::interpreter::through_pyo3;
 use crate::{ANY_RANK, Error, PyTensorOf, Result};
 
 /// An argument that `numpy.asarray` accepts, with elements of type `T` and `N` axes: an array, a list,
@@ -68,7 +69,7 @@ impl<'a, 'py, T: Element, const N: usize> FromPyObject<'a, 'py> for PyTensorLike
             Ok(tensor) if tensor.dtype() == T::DTYPE && tensor.device().is_host_accessible() => {
                 tensor
             }
-            Ok(_) | Err(Error::Unsupported(_)) => converted::<T>(object)?,
+            Ok(_) | Err(Error::Unsupported(_)) => through_pyo3(|| converted::<T>(object))?,
             // NumPy may read what the object's own protocol has just refused.
             Err(error) => return Err(error),
         };

@@ -8,12 +8,13 @@ use dlbridge::protocol::export::Request;
 use pyo3::FromPyObject;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyString, PyTuple};
+use pyo3::types::{PyBool, PyInt, PyString, PyTuple};
 
 use crate::Result;
 use crate::error::error_of;
 use crate::ffi::callbacks::{Argument, Call};
 use crate::interpreter::once::Once;
+use crate::interpreter::through_pyo3;
 
 /// The request and the stream of a call of `__dlpack__` (array API standard 2024.12).
 #[inline]
@@ -132,7 +133,9 @@ fn extract<'a, 'py, T>(keyword: Keyword, value: Argument<'a, 'py>) -> Result<T>
 where
     T: FromPyObject<'a, 'py, Error = PyErr>,
 {
-    value.extract().or_else(|error: PyErr| named_in(keyword, value.py(), error))
+    let is_plain = value.is_exact_instance_of::<PyBool>() || is_constant(value);
+    let found = if is_plain { value.extract() } else { through_pyo3(|| value.extract()) };
+    found.or_else(|error: PyErr| named_in(keyword, value.py(), error))
 }
 
 /// Names the argument in a `TypeError`, as Python does.

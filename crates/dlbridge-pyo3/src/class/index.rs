@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
 
 use crate::Result;
-use crate::error::error_of;
+use crate::error::{error_of, unless_refused};
+use crate::interpreter::{made, through_pyo3};
 
 /// The part of a tensor that an index selects: an int, a slice, `...`, None, or a tuple of them.
 pub(super) fn index(tensor: &ArcTensor, index: &Bound<'_, PyAny>) -> Result<ArcTensor> {
@@ -16,7 +17,7 @@ pub(super) fn index(tensor: &ArcTensor, index: &Bound<'_, PyAny>) -> Result<ArcT
     let items = match index.cast::<PyTuple>() {
         Ok(items) => items,
         Err(_) => {
-            single = PyTuple::new(index.py(), [index])?;
+            single = made::tuple(index.py(), [Ok(index.clone())])?;
             &single
         }
     };
@@ -62,7 +63,7 @@ pub(super) fn positions(shape: &[i64], index: &Bound<'_, PyTuple>) -> Result<Opt
 
 fn sliced(part: ArcTensor, axis: usize, slice: &Bound<'_, PySlice>) -> Result<ArcTensor> {
     let extent = part.shape()[axis] as usize;
-    let indices = slice.indices(extent as isize)?;
+    let indices = through_pyo3(|| slice.indices(extent as isize))?;
     let (first, step, count) = (indices.start, indices.step, indices.slicelength);
     if count == 0 {
         return Ok(part.slice(axis, 0..0)?);
@@ -77,7 +78,12 @@ fn sliced(part: ArcTensor, axis: usize, slice: &Bound<'_, PySlice>) -> Result<Ar
 
 /// An index of an axis, which counts from the end if it is negative.
 fn position(item: &Bound<'_, PyAny>, axis: usize, extent: i64) -> Result<usize> {
-    let index = item.extract::<i64>().ok();
+    let py = item.py();
+    let index = if item.is_exact_instance_of::<PyInt>() {
+        item.extract::<i64>().ok()
+    } else {
+        unless_refused(py, through_pyo3(|| item.extract::<i64>()))?
+    };
     let is_number = index.is_some() || item.is_instance_of::<PyInt>();
     if !is_number || item.is_instance_of::<PyBool>() {
         let message = format!(
@@ -104,11 +110,7 @@ fn position(item: &Bound<'_, PyAny>, axis: usize, extent: i64) -> Result<usize> 
 
 /// Extents as arguments or in one sequence, at most one of them -1, for a number of elements.
 pub(super) fn shape(arguments: &Bound<'_, PyTuple>, len: usize) -> Result<Vec<i64>> {
-    let extents: PyResult<Vec<i64>> = match arguments.len() {
-        1 => arguments.get_item(0)?.extract().or_else(|_| extents_of(arguments)),
-        _ => extents_of(arguments),
-    };
-    let Ok(mut extents) = extents else {
+    let Some(mut extents) = through_pyo3(|| extents_of(arguments))? else {
         let message =
             format!("shape: expected ints, or one sequence of ints, found {}", arguments.repr()?);
         return Err(error_of::<PyTypeError>(message).into());
@@ -130,6 +132,12 @@ pub(super) fn shape(arguments: &Bound<'_, PyTuple>, len: usize) -> Result<Vec<i6
     Ok(extents)
 }
 
-fn extents_of(arguments: &Bound<'_, PyTuple>) -> PyResult<Vec<i64>> {
-    arguments.iter().map(|extent| extent.extract()).collect()
+fn extents_of(arguments: &Bound<'_, PyTuple>) -> Result<Option<Vec<i64>>> {
+    let py = arguments.py();
+    if arguments.len() == 1 {
+        if let Some(extents) = unless_refused(py, arguments.get_item(0)?.extract::<Vec<i64>>())? {
+            return Ok(Some(extents));
+        }
+    }
+    unless_refused(py, arguments.iter().map(|extent| extent.extract()).collect::<PyResult<_>>())
 }

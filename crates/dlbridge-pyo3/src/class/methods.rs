@@ -19,6 +19,7 @@ use crate::ffi::buffer::BufferRequest;
 use crate::ffi::callbacks::{Body, Call};
 use crate::ffi::class::{Method, makes_buffers, set_buffers};
 use crate::ffi::table;
+use crate::interpreter::made::Made;
 use crate::{Error, PyDType, Result, TensorObject};
 
 /// Adds the methods of DLPack to a class, and returns its C exchange API, for a class attribute of
@@ -181,7 +182,7 @@ methods! {
     /// `__dlpack_device__`.
     DlpackDevice, |object, _call| {
         let device = export(object.as_borrowed())?.0.device();
-        (device.kind.0, device.id).into_pyobject(object.py())?
+        (i64::from(device.kind.0), i64::from(device.id)).made(object.py())?
     };
     /// `__array__`.
     Array, |object, call| {
@@ -190,7 +191,7 @@ methods! {
     };
     /// `__arrow_c_array__`. A schema that is requested is a wish.
     ArrowCArray, |object, _call| {
-        arrow::capsules(object.py(), on_host(object)?)?.into_pyobject(object.py())?
+        arrow::capsules(object.py(), on_host(object)?)?.made(object.py())?
     };
     /// `__reduce_ex__`.
     Reduce, |object, call| {
@@ -202,7 +203,7 @@ methods! {
         }
         let rebuild = class.getattr(UNPICKLE.to_string_lossy())?;
         let state = TensorObject::new(on_host(object)?).state(py, protocol)?;
-        (rebuild, state).into_pyobject(py)?
+        (rebuild, state).made(py)?
     };
     /// `__buffer__(flags)` (PEP 688): a `memoryview` of the object itself.
     Buffer, |object, call| {

@@ -9,11 +9,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyTuple};
 use pyo3::{Borrowed, PyClass, PyClassInitializer, PyTypeInfo};
 
+use crate::dtypes::names::name_of;
 use crate::error::error_of;
 use crate::ffi::borrow::{copied, kept};
 use crate::ffi::callbacks::caught;
 use crate::ffi::memory::reinterpret;
 use crate::import::import_tensor;
+use crate::interpreter::made::{self, Made};
 use crate::interpreter::module;
 use crate::{Error, Result, TensorObject};
 
@@ -95,7 +97,7 @@ impl TensorObject {
             missing
         })?;
         let rebuild = rebuild.getattr(intern!(py, "_unpickle"))?;
-        Ok((rebuild, state).into_pyobject(py)?)
+        Ok(made::tuple(py, [Ok(rebuild), Ok(state.into_any())])?)
     }
 
     /// What a pickle keeps of the tensor: bytes, dtype, shape, flags.
@@ -109,7 +111,7 @@ impl TensorObject {
         }
         let tensor = self.contiguous_on_host(py)?;
         let flags = tensor.flags().0 & KEPT.0;
-        let (dtype, shape) = (tensor.dtype().to_string(), tensor.shape().to_vec());
+        let (dtype, shape) = (name_of(py, tensor.dtype())?, tensor.shape().made(py)?);
         let len = tensor.nbytes() as i64;
         let bytes = reinterpret(tensor, DType::U8, &[len], Flags::NONE)?;
         let bytes = TensorObject::new(bytes).into_bound(py)?;
@@ -122,7 +124,7 @@ impl TensorObject {
                 if is_writable { py.get_type::<PyByteArray>() } else { py.get_type::<PyBytes>() };
             kind.call1((PyMemoryView::from(bytes.as_any())?,))?
         };
-        Ok((data, dtype, PyTuple::new(py, shape)?, flags).into_pyobject(py)?)
+        Ok(made::tuple(py, [Ok(data), Ok(dtype.into_any()), Ok(shape), flags.made(py)])?)
     }
 
     fn contiguous_on_host(&self, py: Python<'_>) -> Result<Tensor> {

@@ -14,6 +14,7 @@ use crate::dtypes::names::name_of;
 use crate::error::error_of;
 use crate::export::numpy;
 use crate::ffi::table;
+use crate::interpreter::made::{self, Made};
 use crate::interpreter::module;
 use crate::{Result, TensorObject};
 
@@ -49,27 +50,27 @@ impl TensorObject {
     /// The extents, outermost axis first.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.tensor.shape())
+        Ok(self.tensor.shape().made(py)?.cast_into()?)
     }
 
     /// The strides of the axes, in elements.
     #[getter]
     fn strides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.tensor.strides())
+        Ok(self.tensor.strides().made(py)?.cast_into()?)
     }
 
     /// The name of the element type.
     #[getter]
-    fn dtype<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
+    fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         name_of(py, self.tensor.dtype())
     }
 
     /// The device's name: `"cpu"`, `"cuda:0"`.
     #[getter]
-    fn device<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
+    fn device<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         match self.tensor.device() {
-            Device::CPU => intern!(py, "cpu").clone(),
-            device => PyString::new(py, &device.to_string()),
+            Device::CPU => Ok(intern!(py, "cpu").clone()),
+            device => made::text(py, &device.to_string()),
         }
     }
 
@@ -193,7 +194,7 @@ impl TensorObject {
             .call_method1(intern!(slf.py(), "from_dlpack"), (slf,))
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+    fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         const NAME: &str = "dlbridge.Tensor(";
         let shape = self.shape(py)?.repr()?.to_string();
         let (dtype, device) = (self.tensor.dtype(), self.tensor.device());
@@ -206,7 +207,9 @@ impl TensorObject {
         #[cfg(not(feature = "tensor-methods"))]
         let values = None::<String>;
         let values = values.map(|text| text + ", ").unwrap_or_default();
-        Ok(format!("{NAME}{values}shape={shape}, dtype={dtype}, device={device}{readonly})"))
+        let text =
+            format!("{NAME}{values}shape={shape}, dtype={dtype}, device={device}{readonly})");
+        made::text(py, &text)
     }
 
     #[cfg(feature = "tensor-methods")]
@@ -318,7 +321,7 @@ impl TensorObject {
     /// For `numpy.result_type` and `numpy.dtype`, from NumPy 2.4 on.
     #[cfg(feature = "tensor-methods")]
     #[getter(__numpy_dtype__)]
-    fn numpy_dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn numpy_dtype<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         numpy::dtype_of(py, self.tensor.dtype())
     }
 

@@ -2,13 +2,12 @@
 //! Invariant: only host memory is read, of types that Python has numbers for.
 
 use dlbridge::{Element, Tensor, View, match_dtype};
-use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyComplex, PyList};
 
 use crate::error::error_of;
 use crate::ffi::elements::{Bfloat, Complex, Half, list_of_numbers};
+use crate::interpreter::made::{self, Made};
 use crate::{Error, Result};
 
 /// Above this number of elements, text has only the outermost ones, as in NumPy.
@@ -34,17 +33,14 @@ enum Number {
 
 impl Number {
     fn to_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let complex = |[real, imaginary]: [f64; 2]| {
-            Ok(PyComplex::from_doubles(py, real, imaginary).into_any())
-        };
         match self {
-            Self::Signed(value) => value.into_bound_py_any(py),
-            Self::Unsigned(value) => value.into_bound_py_any(py),
-            Self::Single(value) => value.into_bound_py_any(py),
-            Self::Double(value) => value.into_bound_py_any(py),
-            Self::Bool(value) => value.into_bound_py_any(py),
-            Self::SingleComplex(parts) => complex(parts.map(f64::from)),
-            Self::DoubleComplex(parts) => complex(parts),
+            Self::Signed(value) => value.made(py),
+            Self::Unsigned(value) => value.made(py),
+            Self::Single(value) => f64::from(value).made(py),
+            Self::Double(value) => value.made(py),
+            Self::Bool(value) => value.made(py),
+            Self::SingleComplex(parts) => parts.map(f64::from).made(py),
+            Self::DoubleComplex(parts) => parts.made(py),
         }
     }
 
@@ -188,7 +184,7 @@ fn list<'py>(
         }
         items.push(list(py, inner, values)?);
     }
-    Ok(PyList::new(py, items)?.into_any())
+    Ok(made::list(py, items)?.into_any())
 }
 
 /// The elements as text, the inner ones left out where there are many. `None` if they cannot be read.

@@ -13,6 +13,7 @@ use crate::error::error_of;
 use crate::export::numpy;
 use crate::ffi::arrow;
 use crate::ffi::elements::{int_of, iterator, to_bytes};
+use crate::interpreter::made::Entries;
 use crate::interpreter::module;
 use crate::{Error, PyDevice, Result, TensorObject};
 
@@ -177,8 +178,9 @@ pub(super) fn pyarrow_array<'py>(
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> Result<Bound<'py, PyAny>> {
     let py = object.py();
-    let column = PyDict::new(py);
-    column.set_item("__arrow_c_array__", object.getattr("__arrow_c_array__")?)?;
+    let column = Entries::new(py)?;
+    column.set("__arrow_c_array__", object.getattr(intern!(py, "__arrow_c_array__"))?)?;
+    let column = column.into_dict();
     let types = module(intern!(py, "types"))?;
     let column = types.getattr(intern!(py, "SimpleNamespace"))?.call((), Some(&column))?;
     let array = module(intern!(py, "pyarrow"))?.call_method1(intern!(py, "array"), (column,))?;

@@ -1,8 +1,6 @@
 //! Element types and devices in the forms that Python users write them.
 //! The names of DLPack belong to `dlbridge`.
 
-use std::convert::Infallible;
-
 use dlbridge::{DType, Device, DeviceKind};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -13,6 +11,7 @@ use pyo3::types::{PyString, PyType};
 use crate::error::error_of;
 use crate::error::unless_refused;
 use crate::interpreter::once::Once;
+use crate::interpreter::{made, through_pyo3};
 use crate::{Error, Result};
 
 const DTYPES: &str = "bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, \
@@ -57,6 +56,13 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PyDType {
                 error_of::<PyValueError>(message).into()
             });
         }
+        through_pyo3(|| Self::of_object(object))
+    }
+}
+
+impl PyDType {
+    /// The dtype of an object that is no name.
+    fn of_object(object: Borrowed<'_, '_, PyAny>) -> Result<Self> {
         // The scalar types of NumPy, and Python's own.
         if let Ok(kind) = object.cast::<PyType>() {
             let name = kind.getattr(intern!(object.py(), "__name__"))?;
@@ -91,14 +97,14 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PyDType {
 
 /// The name of a dtype as a string of Python, which is made once.
 #[inline]
-pub(crate) fn name_of(py: Python<'_>, dtype: DType) -> Bound<'_, PyString> {
+pub(crate) fn name_of(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyString>> {
     static NAMES: Once<Vec<Py<PyString>>> = Once::new();
-    let interned = |dtype: &DType| PyString::intern(py, &dtype.to_string()).unbind();
-    let make = || Ok::<_, Infallible>(DType::NAMED.iter().map(interned).collect());
-    let Ok(names) = NAMES.get_or_make(py, make);
+    let name = |dtype: DType| made::text(py, &dtype.to_string());
+    let make = || DType::NAMED.iter().map(|&dtype| name(dtype).map(Bound::unbind)).collect();
+    let names = NAMES.get_or_make(py, make)?;
     match DType::NAMED.iter().zip(names).find(|&(&named, _)| named == dtype) {
-        Some((_, name)) => name.bind(py).clone(),
-        None => PyString::new(py, &dtype.to_string()),
+        Some((_, name)) => Ok(name.bind(py).clone()),
+        None => name(dtype),
     }
 }
 
@@ -157,6 +163,13 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PyDevice {
         if let Ok(name) = object.cast::<PyString>() {
             return device(name.to_str()?);
         }
+        through_pyo3(|| Self::of_object(object))
+    }
+}
+
+impl PyDevice {
+    /// The device of an object that is no name.
+    fn of_object(object: Borrowed<'_, '_, PyAny>) -> Result<Self> {
         let py = object.py();
         let pair = object.extract::<(i32, Option<i32>)>();
         if let Some((kind, id)) = unless_refused(py, pair)? {

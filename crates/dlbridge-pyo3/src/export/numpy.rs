@@ -12,7 +12,9 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::dtypes::numpy::number_of;
 use crate::dtypes::typestr;
+use crate::error::unless_refused;
 use crate::ffi::numpy::{Api, MAX_RANK};
+use crate::interpreter::made::{self, Entries};
 use crate::interpreter::module;
 use crate::{Result, TensorObject};
 
@@ -47,42 +49,45 @@ fn by_from_dlpack<'py>(object: &Bound<'py, TensorObject>) -> Result<Bound<'py, P
 /// An array of a type that NumPy has from the package `ml_dtypes`: bfloat16 and the floats of 8 bits.
 /// `None` for another type, or without the package.
 #[cold]
-fn of_ml_dtypes<'py>(object: &Bound<'py, TensorObject>) -> PyResult<Option<Bound<'py, PyAny>>> {
+fn of_ml_dtypes<'py>(object: &Bound<'py, TensorObject>) -> Result<Option<Bound<'py, PyAny>>> {
     let (py, tensor) = (object.py(), object.get().inner());
     let dtype = tensor.dtype();
     if dtype.bits > 16 || number_of(dtype).is_some() {
         return Ok(None);
     }
     let Some(bits) = typestr::of_bits(dtype) else { return Ok(None) };
-    let Some(kind) = ml_dtype(py, dtype) else { return Ok(None) };
+    let Some(kind) = ml_dtype(py, dtype)? else { return Ok(None) };
     let interface = described(py, tensor, &bits)?;
     // The array keeps the object that it reads the interface from, which keeps the tensor.
-    let fields = PyDict::new(py);
-    fields.set_item("__array_interface__", interface)?;
-    fields.set_item("tensor", object)?;
+    let fields = Entries::new(py)?;
+    fields.set("__array_interface__", interface)?;
+    fields.set("tensor", object.clone())?;
+    let fields = fields.into_dict();
     let types = module(intern!(py, "types"))?;
     let interface = types.getattr(intern!(py, "SimpleNamespace"))?.call((), Some(&fields))?;
     let numpy = module(intern!(py, "numpy"))?;
     let array = numpy.call_method1(intern!(py, "asarray"), (interface,))?;
-    array.call_method1("view", (kind,)).map(Some)
+    Ok(Some(array.call_method1(intern!(py, "view"), (kind,))?))
 }
 
 /// The scalar type of the package `ml_dtypes` for a dtype that NumPy itself lacks. Without the package, each
 /// question searches for it, and the caller has an error to raise.
 #[cold]
-fn ml_dtype(py: Python<'_>, dtype: DType) -> Option<Bound<'_, PyAny>> {
-    module(intern!(py, "ml_dtypes")).ok()?.getattr(dtype.to_string()).ok()
+fn ml_dtype(py: Python<'_>, dtype: DType) -> Result<Option<Bound<'_, PyAny>>> {
+    let name = made::text(py, &dtype.to_string())?;
+    unless_refused(py, module(intern!(py, "ml_dtypes")).and_then(|module| module.getattr(name)))
 }
 
 /// The dtype of NumPy with the name of `dtype`.
 #[cfg(feature = "tensor-methods")]
-pub(crate) fn dtype_of(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
+pub(crate) fn dtype_of(py: Python<'_>, dtype: DType) -> Result<Bound<'_, PyAny>> {
     let numpy = module(intern!(py, "numpy"))?;
-    let kind = if number_of(dtype).is_some() { None } else { ml_dtype(py, dtype) };
-    match kind {
-        Some(kind) => numpy.call_method1(intern!(py, "dtype"), (kind,)),
-        None => numpy.call_method1(intern!(py, "dtype"), (dtype.to_string(),)),
-    }
+    let kind = if number_of(dtype).is_some() { None } else { ml_dtype(py, dtype)? };
+    let kind = match kind {
+        Some(kind) => kind,
+        None => made::text(py, &dtype.to_string())?.into_any(),
+    };
+    Ok(numpy.call_method1(intern!(py, "dtype"), (kind,))?)
 }
 
 /// The dict of a tensor with elements of this type string.
@@ -92,17 +97,17 @@ pub(crate) fn described<'py>(
     typestr: &str,
 ) -> PyResult<Bound<'py, PyDict>> {
     let itemsize = i64::from(tensor.dtype().bits / 8);
-    let interface = PyDict::new(py);
-    interface.set_item("version", 3)?;
-    interface.set_item("typestr", typestr)?;
-    interface.set_item("data", (tensor.data_ptr().addr(), tensor.is_read_only()))?;
-    interface.set_item("shape", PyTuple::new(py, tensor.shape())?)?;
+    let interface = Entries::new(py)?;
+    interface.set("version", 3_i64)?;
+    interface.set("typestr", typestr)?;
+    interface.set("data", (tensor.data_ptr().addr(), tensor.is_read_only()))?;
+    interface.set("shape", tensor.shape())?;
     // None means contiguous in row-major order.
     if !tensor.is_contiguous() {
         let strides = tensor.strides().iter().map(|stride| stride.wrapping_mul(itemsize));
-        interface.set_item("strides", PyTuple::new(py, strides)?)?;
+        interface.set("strides", &*strides.collect::<Vec<_>>())?;
     }
-    Ok(interface)
+    Ok(interface.into_dict())
 }
 
 /// NumPy's type number for the tensor, if NumPy's C API can make an array of its memory.
@@ -121,7 +126,7 @@ pub(crate) fn forward<'py>(
     arguments: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> Result<Bound<'py, PyAny>> {
-    let array = PyTuple::new(object.py(), [TensorObject::numpy(object)?])?;
+    let array = made::tuple(object.py(), [Ok(TensorObject::numpy(object)?)])?;
     let arguments = array.add(arguments)?.cast_into::<PyTuple>().map_err(PyErr::from)?;
     Ok(module(library)?.call_method(function, arguments, keywords)?)
 }

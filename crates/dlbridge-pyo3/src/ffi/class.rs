@@ -22,12 +22,14 @@ use std::sync::atomic::Ordering;
 use pyo3::ffi::{self, PyMethodDefPointer};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict, PyString, PyType};
+use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple, PyType};
 
 use super::callbacks::{self, Body, Publish};
 use super::versions::with_critical_section;
 use super::{borrow, buffer};
+use crate::error::is_refusal;
 use crate::interpreter::head::Head;
+use crate::interpreter::made::{Made, text, tuple};
 
 /// Lets threads of a free-threaded Python (3.14 and newer) call a module's functions without
 /// competing for their reference counts. Call it at the end of the module's function. With the
@@ -154,7 +156,7 @@ impl Method {
     pub(crate) fn add_to(&'static self, kind: &Bound<'_, PyType>) -> PyResult<()> {
         // SAFETY: a static text (F2).
         let name = unsafe { CStr::from_ptr(self.0.ml_name) };
-        let name = PyString::new(kind.py(), &name.to_string_lossy());
+        let name = text(kind.py(), &name.to_string_lossy())?;
         if kind.getattr("__dict__")?.contains(&name)? {
             return Ok(());
         }
@@ -230,10 +232,69 @@ pub(crate) fn looks_up_plainly(kind: &Bound<'_, PyType>) -> bool {
     lookup == ffi::PyObject_GenericGetAttr as *mut c_void
 }
 
-/// The classes of a type's `__mro__`; none if its metaclass raises. (PyO3's `mro` panics then.)
-pub(crate) fn mro_of<'py>(kind: &Bound<'py, PyType>) -> Vec<Bound<'py, PyAny>> {
-    let found = kind.getattr(intern!(kind.py(), "__mro__"));
-    found.and_then(|found| found.extract()).unwrap_or_default()
+/// What Python keeps of every type (`__mro__`, `__dict__`, `__module__`), by the descriptor that `type` has for it: an
+/// ordinary lookup runs code of the type's metaclass.
+pub(crate) fn kept_of<'py>(
+    kind: &Bound<'py, PyType>,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = kind.py();
+    let descriptors = py.get_type::<PyType>().getattr(intern!(py, "__dict__"))?;
+    let get = descriptors.get_item(name)?.getattr(intern!(py, "__get__"))?;
+    get.call1(tuple(py, [kind.clone().made(py)])?)
+}
+
+/// The classes of a type's `__mro__`.
+pub(crate) fn mro_of<'py>(kind: &Bound<'py, PyType>) -> PyResult<Vec<Bound<'py, PyType>>> {
+    let classes = kept_of(kind, intern!(kind.py(), "__mro__"))?.cast_into::<PyTuple>()?;
+    classes.into_iter().map(|class| Ok(class.cast_into()?)).collect()
+}
+
+/// The attribute that a class itself defines. Python as well ignores what a key of its dict raises in a comparison.
+pub(crate) fn own<'py>(
+    class: &Bound<'py, PyType>,
+    name: &str,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = class.py();
+    let name = text(py, name)?;
+    match kept_of(class, intern!(py, "__dict__"))?.get_item(name) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if is_refusal(py, &error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A type's attribute as its class's dict has it, not bound to the type.
+pub(crate) fn inherited<'py>(
+    kind: &Bound<'py, PyType>,
+    name: &str,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let found = mro_of(kind)?.iter().find_map(|class| own(class, name).transpose());
+    found.transpose()
+}
+
+/// The module of a type and its name there, if both are text.
+pub(crate) fn names_of<'py>(
+    kind: &Bound<'py, PyType>,
+) -> PyResult<Option<[Bound<'py, PyString>; 2]>> {
+    let py = kind.py();
+    let of = |name| match kept_of(kind, name) {
+        Ok(found) => Ok(found.cast_into::<PyString>().ok()),
+        Err(error) if is_refusal(py, &error) => Ok(None),
+        Err(error) => Err(error),
+    };
+    let (module, name) = (of(intern!(py, "__module__"))?, of(intern!(py, "__qualname__"))?);
+    Ok(module.zip(name).map(|(module, name)| [module, name]))
+}
+
+/// Whether a type has a name in a module that `is_module` accepts.
+pub(crate) fn is_named(
+    kind: &Bound<'_, PyType>,
+    is_module: impl FnOnce(&str) -> bool,
+    name: &str,
+) -> PyResult<bool> {
+    let Some([module, found]) = names_of(kind)? else { return Ok(false) };
+    Ok(found == name && is_module(module.to_str()?))
 }
 
 /// Whether a type does not change.

@@ -15,6 +15,7 @@ use super::buffer::Acquired;
 use super::memory::ForeignMemory;
 use crate::dtypes::typestr;
 use crate::error::unless_refused;
+use crate::interpreter::made;
 use crate::{Error, Result};
 
 /// The dict of an object's `__array_interface__` or `__cuda_array_interface__`.
@@ -47,6 +48,7 @@ impl<'py> Interface<'py> {
 
     /// An optional entry; None counts as missing.
     pub(crate) fn get(&self, key: &str) -> Result<Option<Bound<'py, PyAny>>> {
+        let key = made::text(self.0.py(), key)?;
         Ok(self.0.get_item(key)?.filter(|value| !value.is_none()))
     }
 
@@ -115,7 +117,8 @@ impl<'py> Interface<'py> {
         memory: ForeignMemory,
         buffer: Option<Acquired>,
     ) -> Result<Tensor> {
-        let objects = PyTuple::new(object.py(), [object.as_any(), self.0.as_any()])?;
+        let objects = [object.to_owned(), self.0.clone().into_any()];
+        let objects = made::tuple(object.py(), objects.map(Ok))?;
         memory.claimed_by(objects.into_any().unbind(), buffer)
     }
 }

@@ -17,8 +17,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyType};
 
 use super::capsule;
+use super::class::is_named;
 use crate::Result;
 use crate::dtypes::numpy::DTYPES;
+use crate::error::unless_refused;
 use crate::interpreter::head::Head;
 use crate::interpreter::once::Once;
 use crate::release::{self, Owner};
@@ -180,11 +182,13 @@ impl Api {
 
 /// Whether a type is NumPy's array type, with the layout that `import` reads.
 #[cold]
-pub(crate) fn is_array_type(kind: &Bound<'_, PyType>) -> bool {
-    let is_array = |api: Option<&Api>| api.is_some_and(|api| api.array == kind.as_type_ptr());
-    kind.module().is_ok_and(|module| module == "numpy")
-        && kind.qualname().is_ok_and(|name| name == "ndarray")
-        && Api::get(kind.py()).is_ok_and(is_array)
+pub(crate) fn is_array_type(kind: &Bound<'_, PyType>) -> Result<bool> {
+    let py = kind.py();
+    if !is_named(kind, |module| module == "numpy", "ndarray")? {
+        return Ok(false);
+    }
+    let api = unless_refused(py, Api::get(py))?.flatten();
+    Ok(api.is_some_and(|api| api.array == kind.as_type_ptr()))
 }
 
 /// `PyArrayObject_fields` behind its head, the same in every NumPy that `Api` knows.
@@ -229,8 +233,8 @@ pub(crate) struct Array<'a, 'py>(Borrowed<'a, 'py, PyAny>);
 impl<'a, 'py> Array<'a, 'py> {
     /// The array that an object is; `None` for an object of any other type.
     #[cold]
-    pub(crate) fn of(object: Borrowed<'a, 'py, PyAny>) -> Option<Self> {
-        is_array_type(&object.get_type()).then_some(Self(object))
+    pub(crate) fn of(object: Borrowed<'a, 'py, PyAny>) -> Result<Option<Self>> {
+        Ok(is_array_type(&object.get_type())?.then_some(Self(object)))
     }
 
     /// # Safety

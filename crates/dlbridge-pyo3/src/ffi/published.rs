@@ -13,12 +13,13 @@ use dlbridge::sys::{
     DLPackManagedTensorFromPyObjectNoSync, DLPackManagedTensorToPyObjectNoSync, DLTensor,
 };
 use dlbridge::{DType, Device, Tensor};
+use pyo3::Borrowed;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyNotImplementedError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyType};
-use pyo3::{Borrowed, intern};
 
 use super::capsule::{adopt, release_rejected};
+use super::class::inherited;
 use super::driver::Stream;
 use super::table::is_ours;
 use crate::error::error_of;
@@ -26,8 +27,11 @@ use crate::error::is_refusal;
 use crate::{Error, Result};
 
 /// The table in a type's attribute, if its version is supported.
-pub(crate) fn find(kind: &Bound<'_, PyType>) -> Option<&'static DLPackExchangeAPI> {
-    let capsule = kind.getattr(intern!(kind.py(), ATTRIBUTE)).ok()?;
+pub(crate) fn find(kind: &Bound<'_, PyType>) -> PyResult<Option<&'static DLPackExchangeAPI>> {
+    Ok(inherited(kind, ATTRIBUTE)?.and_then(|capsule| table_in(&capsule)))
+}
+
+fn table_in(capsule: &Bound<'_, PyAny>) -> Option<&'static DLPackExchangeAPI> {
     let capsule = capsule.cast::<PyCapsule>().ok()?;
     let header = capsule.pointer_checked(Some(CAPSULE)).ok()?;
     // SAFETY: a table that a type publishes is static, and starts with its header in every version

@@ -17,6 +17,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::published::Published;
+use crate::Result;
+use crate::error::unless_refused;
 use crate::interpreter::head::Head;
 use crate::interpreter::imported_module;
 
@@ -77,20 +79,27 @@ pub(crate) fn values(published: Published<'_, '_>, code: TypeCode) -> Values {
 /// Whether a class is PyTorch's tensor class. Its table is then `table`, whose objects are not imported
 /// before this returns.
 #[cold]
-pub(crate) fn prepare(class: &Bound<'_, PyType>, table: &'static DLPackExchangeAPI) -> bool {
+pub(crate) fn prepare(
+    class: &Bound<'_, PyType>,
+    table: &'static DLPackExchangeAPI,
+) -> Result<bool> {
     let py = class.py();
-    let Ok(Some(torch)) = imported_module(intern!(py, "torch")) else { return false };
-    if !torch.getattr(intern!(py, "Tensor")).is_ok_and(|tensor| tensor.is(class)) {
-        return false;
+    let name = intern!(py, "torch");
+    let Some(torch) = unless_refused(py, imported_module(name))?.flatten() else {
+        return Ok(false);
+    };
+    let tensor = unless_refused(py, torch.getattr(intern!(py, "Tensor")))?;
+    if !tensor.is_some_and(|tensor| tensor.is(class)) {
+        return Ok(false);
     }
     if TABLE.load(Ordering::Acquire).is_null() {
-        if let Ok(Some(marks)) = Marks::find(&torch) {
+        if let Some(marks) = unless_refused(py, Marks::find(&torch))?.flatten() {
             // Another thread may have found them as well.
             drop(MARKS.set(marks));
         }
         TABLE.store(ptr::from_ref(table).cast_mut(), Ordering::Release);
     }
-    true
+    Ok(true)
 }
 
 impl Marks {

@@ -12,6 +12,9 @@ use pyo3::types::{PyDict, PyType};
 use pyo3::{ffi, intern};
 
 use super::class::{is_immutable, mro_of};
+use crate::Result;
+use crate::error::unless_refused;
+use crate::interpreter::made::{Made, tuple};
 
 /// The version of a type that does not change, or whose changes do not matter.
 pub(crate) const ANY: u32 = 0;
@@ -39,9 +42,8 @@ fn read(kind: *mut ffi::PyTypeObject, offset: usize) -> u32 {
 /// The version of a type: `ANY` if it cannot change, or if this Python has moved the tag; `None` if Python gives this
 /// type no more versions.
 #[cold]
-pub(crate) fn of(kind: &Bound<'_, PyType>) -> PyResult<Option<u32>> {
-    let is_fixed = |class: &Bound<'_, PyAny>| class.cast::<PyType>().is_ok_and(is_immutable);
-    if mro_of(kind).iter().all(is_fixed) {
+pub(crate) fn of(kind: &Bound<'_, PyType>) -> Result<Option<u32>> {
+    if mro_of(kind)?.iter().all(is_immutable) {
         return Ok(Some(ANY));
     }
     static PROVEN: OnceLock<bool> = OnceLock::new();
@@ -57,13 +59,17 @@ pub(crate) fn of(kind: &Bound<'_, PyType>) -> PyResult<Option<u32>> {
 }
 
 /// The tag of a type, which CPython gives it when one of its attributes is looked up; `None` if it gives none.
-fn tagged(kind: &Bound<'_, PyType>, offset: usize) -> PyResult<Option<u32>> {
-    kind.getattr_opt(intern!(kind.py(), "__dlpack__"))?;
+fn tagged(kind: &Bound<'_, PyType>, offset: usize) -> Result<Option<u32>> {
+    let py = kind.py();
+    // No class has this name, so the lookup finds no code to run.
+    let lookup = py.get_type::<PyType>().getattr(intern!(py, "__getattribute__"))?;
+    let name = intern!(py, "version of dlbridge").clone();
+    unless_refused(py, lookup.call1(tuple(py, [kind.clone().made(py), name.made(py)])?))?;
     Ok(Some(read(kind.as_type_ptr(), offset)).filter(|&tag| tag != ANY))
 }
 
 /// Where the tag is: the number there appears at a lookup, and goes when an attribute of the base is set.
-fn probe(py: Python<'_>) -> PyResult<Option<usize>> {
+fn probe(py: Python<'_>) -> Result<Option<usize>> {
     let object = py.get_type::<PyAny>();
     // Before the first field of a type stands the head of an object with a size.
     let head = object.getattr(intern!(py, "__basicsize__"))?.extract::<usize>()?;

@@ -100,10 +100,10 @@ impl<'py> Allocator<'py> {
     /// Device memory of an exchange table. Host memory is not asked of one: a framework may show it to
     /// Python code before it is here (`TorchDispatchMode`).
     fn by_table(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Option<Tensor>> {
-        let table = table_of(self.object.as_borrowed());
+        let table = table_of(self.object.as_borrowed())?;
         // Our own makes host memory.
         let Some(table) = table.filter(|table| !table.is_ours()) else { return Ok(None) };
-        framework_of(&self.object.get_type()).check_device(&self.object, device)?;
+        framework_of(&self.object.get_type())?.check_device(&self.object, device)?;
         match table.allocates() {
             Some(allocator) => allocator.tensor(self.object.py(), dtype, shape, device),
             None => Ok(None),
@@ -112,7 +112,7 @@ impl<'py> Allocator<'py> {
 
     /// Host memory of NumPy, for the frameworks that use it.
     fn by_numpy(&self, dtype: DType, shape: &[i64]) -> Result<Option<Tensor>> {
-        if !framework_of(&self.object.get_type()).has_numpys_memory {
+        if !framework_of(&self.object.get_type())?.has_numpys_memory {
             return Ok(None);
         }
         let py = self.object.py();

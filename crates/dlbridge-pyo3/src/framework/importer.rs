@@ -19,13 +19,13 @@ impl<'py> Importer<'py> {
     /// of a framework with `from_dlpack`.
     pub(super) fn for_type_of(object: &Bound<'py, PyAny>) -> Result<Option<Self>> {
         let kind = object.get_type();
-        let framework = types::framework_of(&kind);
+        let framework = types::framework_of(&kind)?;
         if let Some(function) = types::importer_of(&kind) {
             return Ok(Some(Self { function, framework }));
         }
         let Some(function) = find(object, &kind, framework)? else { return Ok(None) };
         // Any other is not remembered: two objects may well have two namespaces.
-        if !framework.has(&function) {
+        if !framework.has(&function)? {
             return Ok(Some(Self { function, framework: &UNKNOWN }));
         }
         types::remember_importer(&kind, &function);
@@ -49,7 +49,7 @@ fn find<'py>(
     if let Some(function) = kind.getattr_opt(from_dlpack)? {
         return Ok(Some(function));
     }
-    for root in roots(kind) {
+    for root in roots(kind)? {
         let Some(mut place) = loaded(&root)? else { continue };
         if root == framework.package() {
             for name in framework.place {

@@ -67,7 +67,7 @@ impl PyTensor {
     pub fn to_caller<'py>(self, object: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
         let py = object.py();
         let tensor = self.into_given();
-        match path_of(object.as_borrowed()) {
+        match path_of(object.as_borrowed())? {
             Some(Path::Own(_)) => return Ok(TensorObject::new(tensor).into_bound(py)?.into_any()),
             Some(Path::NumPy(_)) => return numpy_array(py, tensor),
             Some(Path::Table(published)) => {
@@ -158,7 +158,7 @@ fn check(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Result<()> {
     if !is_suspect {
         return Ok(());
     }
-    let framework = framework_of(&object.get_type());
+    let framework = framework_of(&object.get_type())?;
     if tensor.is_read_only() && !framework.keeps_read_only {
         return Err(forgets_read_only(object, tensor));
     }

@@ -72,8 +72,8 @@ fn conversion(object: Borrowed<'_, '_, PyAny>) -> PyResult<&'static str> {
 #[cold]
 pub(super) fn refuse_scalar(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
     // Bytes of NumPy are bytes of Python.
-    let is_numpy = || framework_of(&object.get_type()).has_numpys_memory;
-    if object.is_instance_of::<PyBytes>() || !is_numpy() {
+    let is_numpy = || Result::Ok(framework_of(&object.get_type())?.has_numpys_memory);
+    if object.is_instance_of::<PyBytes>() || !is_numpy()? {
         return Ok(());
     }
     match problem_of_dtype(object)? {
@@ -138,8 +138,10 @@ fn has_memory(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
 /// of another producer is returned as it is.
 #[cold]
 pub(super) fn explained(object: Borrowed<'_, '_, PyAny>, exception: PyErr) -> Error {
-    if !framework_of(&object.get_type()).has_numpys_memory {
-        return traced(object, exception).into();
+    match framework_of(&object.get_type()) {
+        Ok(framework) if framework.has_numpys_memory => {}
+        Ok(_) => return traced(object, exception).into(),
+        Err(error) => return error,
     }
     let (kind, problem): (fn(PyErr) -> Error, _) = match problem_of_dtype(object) {
         Ok(None) => (Error::Python, problem_of_strides(object)),

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 
 /// Whether an object (of PyTorch or Paddle, or a tensor of ours made from one) requires grad. Runs Python code.
 pub(crate) fn requires_grad(object: Borrowed<'_, '_, PyAny>) -> Result<bool> {
-    if table_of(object).is_none() {
+    if table_of(object)?.is_none() {
         return Ok(false);
     }
     if let Ok(own) = object.cast_exact::<TensorObject>() {
@@ -49,7 +49,7 @@ pub(crate) fn check_read(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
 
 #[inline(always)]
 fn refuse(object: Borrowed<'_, '_, PyAny>, wanted: &str) -> Result<()> {
-    if table_of(object).is_none() { Ok(()) } else { refuse_by_table(object, wanted) }
+    if table_of(object)?.is_none() { Ok(()) } else { refuse_by_table(object, wanted) }
 }
 
 #[inline(never)]

@@ -152,7 +152,7 @@ pub fn import_as_consumer<R>(
     function: impl FnOnce(&Tensor, Protocol) -> Result<R>,
 ) -> Result<R> {
     // Of JAX's arrays, the buffer says less than DLPack.
-    let path = path_of(object).filter(|path| !matches!(path, Path::Jax));
+    let path = path_of(object)?.filter(|path| !matches!(path, Path::Jax));
     let (tensor, protocol) = import_by_path(object, path)?;
     function(&*Reading::new(&tensor)?, protocol)
 }
@@ -165,7 +165,7 @@ fn copied_chunks(
     // A type with a fast path has no chunks, and is not asked for them.
     let is_asked = options.copy == CopyMode::Always
         && options.stream.is_none()
-        && path_of(object).is_none()
+        && path_of(object)?.is_none()
         && options.device.is_none_or(|device| device == Device::CPU);
     if is_asked { through_pyo3(|| fallback::copy_chunks(object)) } else { Ok(None) }
 }

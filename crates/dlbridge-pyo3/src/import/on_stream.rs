@@ -28,7 +28,7 @@ pub(super) fn import_on_stream(
     let Some(device) = device_of(object)? else { return import_made(object, stream) };
     let Some(number) = stream.number_on(device)? else { return import_shared(object) };
     // The exchange API gives memory as it is: right for consumers that do not want to wait.
-    if stream == Stream::NO_SYNC && table_of(object).is_some() {
+    if stream == Stream::NO_SYNC && table_of(object)?.is_some() {
         return import_shared(object);
     }
     dlpack::ask(object, Keywords { stream: Some(number), ..Keywords::SHARED })?.take()
@@ -95,7 +95,7 @@ pub(super) fn stream_after(
 /// another device.
 #[cold]
 fn current(object: Borrowed<'_, '_, PyAny>, device: Device) -> Result<Stream> {
-    match table_of(object) {
+    match table_of(object)? {
         Some(published) => exchange::current_stream(published, device),
         None => Ok(Stream::DEFAULT),
     }

@@ -15,7 +15,7 @@ use crate::{Result, TensorObject, release};
 #[inline(always)]
 pub(super) fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
     release::drain(object.py());
-    let path = path_of(object);
+    let path = path_of(object)?;
     if let Some(Path::Own(_)) = path {
         if let Some(tensor) = TensorObject::returned(object)? {
             return Ok((tensor, Protocol::ExchangeApi));

@@ -9,6 +9,7 @@
 #![allow(unsafe_code, reason = "functions and structs of Python; the rooms above have safe ones")]
 
 pub(crate) mod head;
+pub(crate) mod made;
 pub(crate) mod once;
 
 use std::ffi::{CStr, c_int, c_void};
@@ -142,7 +143,7 @@ pub(crate) fn release(object: Bound<'_, PyAny>) {
 
 /// Runs work that calls Python through PyO3. The unwinding of a thread that Python ends would drop objects
 /// in PyO3's frames without the GIL, and end the process.
-pub(crate) fn through_pyo3<R>(work: impl FnOnce() -> R) -> R {
+pub fn through_pyo3<R>(work: impl FnOnce() -> R) -> R {
     on_unwind(check_ended);
     stopping_first(work)
 }

@@ -16,12 +16,12 @@ use pyo3::{Borrowed, ffi};
 
 use super::framework::Framework;
 use super::path::{Found, Path, TypePath, find};
-use crate::TensorObject;
 use crate::ffi::numpy::Array;
 use crate::ffi::published::Published;
 use crate::ffi::{table, type_version};
 use crate::interpreter::once::Once;
 use crate::interpreter::through_pyo3;
+use crate::{Result, TensorObject};
 
 /// The number of cached types. A program uses few.
 const COUNT: usize = 128;
@@ -152,15 +152,16 @@ fn slot_of(kind: *mut ffi::PyTypeObject) -> usize {
 
 /// The fast path for an object, if its type has one.
 #[inline(always)]
-pub(crate) fn path_of<'a, 'py>(object: Borrowed<'a, 'py, PyAny>) -> Option<Path<'a, 'py>> {
+pub(crate) fn path_of<'a, 'py>(object: Borrowed<'a, 'py, PyAny>) -> Result<Option<Path<'a, 'py>>> {
     // SAFETY: any object has a type (F1), which it keeps alive.
     let kind = unsafe { ffi::Py_TYPE(object.as_ptr()) };
     let home = slot_of(kind);
     let path = match SLOTS[home].get(kind) {
         Some(path) => path,
-        None => look_further(object, home),
+        None => look_further(object, home)?,
     };
-    Some(match path? {
+    let Some(path) = path else { return Ok(None) };
+    Ok(Some(match path {
         // SAFETY: the path of the object's own type, for which `find` asked `is_array_type` (F5).
         TypePath::NumPy => Path::NumPy(unsafe { Array::new(object) }),
         TypePath::Masked => Path::Masked,
@@ -171,32 +172,34 @@ pub(crate) fn path_of<'a, 'py>(object: Borrowed<'a, 'py, PyAny>) -> Option<Path<
         TypePath::Table(table) => Path::Table(unsafe { Published::new(object, table) }),
         TypePath::Buffer => Path::Buffer,
         TypePath::Jax => Path::Jax,
-    })
+    }))
 }
 
 /// An object with the exchange table of its type.
 #[inline(always)]
-pub(crate) fn table_of<'a, 'py>(object: Borrowed<'a, 'py, PyAny>) -> Option<Published<'a, 'py>> {
-    match path_of(object) {
+pub(crate) fn table_of<'a, 'py>(
+    object: Borrowed<'a, 'py, PyAny>,
+) -> Result<Option<Published<'a, 'py>>> {
+    Ok(match path_of(object)? {
         Some(Path::Own(published) | Path::Table(published)) => Some(published),
         _ => None,
-    }
+    })
 }
 
 #[cold]
 #[inline(never)]
-fn look_further(object: Borrowed<'_, '_, PyAny>, home: usize) -> Option<TypePath> {
+fn look_further(object: Borrowed<'_, '_, PyAny>, home: usize) -> Result<Option<TypePath>> {
     let kind = object.get_type();
     if let Some(path) = SLOTS[home ^ 1].get(kind.as_type_ptr()) {
-        return path;
+        return Ok(path);
     }
     let method_of = |class: &Bound<'_, PyType>| {
         with_details(class, |details| details.method.as_ref().map(|it| it.clone_ref(class.py())))
     };
-    let found = through_pyo3(|| find(&kind, |class| method_of(class).flatten()));
+    let found = through_pyo3(|| find(&kind, |class| method_of(class).flatten()))?;
     let path = found.path;
     remember(&kind, home, found);
-    path
+    Ok(path)
 }
 
 /// The slot of a type. It does not change while the details are locked.
@@ -246,13 +249,13 @@ fn with_details<R>(kind: &Bound<'_, PyType>, work: impl FnOnce(&mut Details) -> 
 }
 
 /// The framework of a type, or of the nearest type that it is derived from.
-pub(crate) fn framework_of(kind: &Bound<'_, PyType>) -> &'static Framework {
+pub(crate) fn framework_of(kind: &Bound<'_, PyType>) -> Result<&'static Framework> {
     if let Some(Some(framework)) = with_details(kind, |details| details.framework) {
-        return framework;
+        return Ok(framework);
     }
-    let framework = Framework::look_up(kind);
+    let framework = Framework::look_up(kind)?;
     with_details(kind, |details| details.framework = Some(framework));
-    framework
+    Ok(framework)
 }
 
 /// The cached `from_dlpack` of a type.

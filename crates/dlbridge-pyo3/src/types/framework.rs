@@ -9,6 +9,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
+use crate::error::unless_refused;
+use crate::ffi::class::{mro_of, names_of};
+use crate::interpreter::made::text;
 use crate::{Error, Result};
 
 /// The properties of a known framework. Writable memory can also be shared with an unknown one.
@@ -82,8 +85,8 @@ const KNOWN: &[Framework] = &[
 impl Framework {
     /// The framework of a type, or of the nearest type that it is derived from.
     #[cold]
-    pub(super) fn look_up(kind: &Bound<'_, PyType>) -> &'static Self {
-        roots(kind).iter().find_map(Self::named).unwrap_or(&UNKNOWN)
+    pub(super) fn look_up(kind: &Bound<'_, PyType>) -> Result<&'static Self> {
+        Ok(roots(kind)?.iter().find_map(Self::named).unwrap_or(&UNKNOWN))
     }
 
     fn named(root: &Bound<'_, PyString>) -> Option<&'static Self> {
@@ -92,8 +95,11 @@ impl Framework {
 
     /// Whether a function is the framework's own. A subclass of one of its types may have
     /// another one.
-    pub(crate) fn has(&self, function: &Bound<'_, PyAny>) -> bool {
-        root_of(function).is_some_and(|root| root == self.package())
+    pub(crate) fn has(&self, function: &Bound<'_, PyAny>) -> Result<bool> {
+        let py = function.py();
+        let module = unless_refused(py, function.getattr(intern!(py, "__module__")))?;
+        let root = module.map_or(Ok(None), |module| root_in(&module))?;
+        Ok(root.is_some_and(|root| root == self.package()))
     }
 
     pub(crate) fn package(&self) -> &'static str {
@@ -172,16 +178,23 @@ impl Framework {
 }
 
 /// The packages of a type and of those that it is derived from.
-pub(crate) fn roots<'py>(kind: &Bound<'py, PyType>) -> Vec<Bound<'py, PyString>> {
-    super::mro_of(kind).iter().filter_map(root_of).collect()
+pub(crate) fn roots<'py>(kind: &Bound<'py, PyType>) -> Result<Vec<Bound<'py, PyString>>> {
+    let mut roots = Vec::new();
+    for class in mro_of(kind)? {
+        if let Some([module, _]) = names_of(&class)? {
+            roots.extend(root_in(&module)?);
+        }
+    }
+    Ok(roots)
 }
 
-/// The package of a type or a function.
-fn root_of<'py>(thing: &Bound<'py, PyAny>) -> Option<Bound<'py, PyString>> {
-    let py = thing.py();
-    let module = thing.getattr(intern!(py, "__module__")).ok()?.cast_into::<PyString>().ok()?;
-    let root = module.to_str().ok()?.split('.').next()?;
+/// The package in a `__module__`.
+fn root_in<'py>(module: &Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyString>>> {
+    let py = module.py();
+    let Ok(module) = module.cast::<PyString>() else { return Ok(None) };
+    let Some(module) = unless_refused(py, module.to_str())? else { return Ok(None) };
+    let root = module.split('.').next().unwrap_or_default();
     // What a program has at hand says nothing of where its objects come from.
     let says_nothing = matches!(root, "builtins" | "__main__");
-    (!says_nothing).then(|| PyString::new(py, root))
+    if says_nothing { Ok(None) } else { Ok(Some(text(py, root)?)) }
 }

@@ -11,11 +11,20 @@ pub(crate) use cache::{framework_of, importer_of, path_of, remember_importer, ta
 pub(crate) use framework::{Framework, UNKNOWN, roots};
 pub(crate) use path::Path;
 
-pub(crate) use crate::ffi::class::mro_of;
+use crate::ffi::class::names_of;
 pub(crate) use crate::interpreter::imported_module as loaded;
 
 /// A type's name with its module, if it has one.
 pub(crate) fn name_of(kind: &Bound<'_, PyType>) -> String {
-    let name = kind.fully_qualified_name().or_else(|_| kind.qualname());
-    name.map_or_else(|_| "this type".to_owned(), |name| name.to_string())
+    match names_of(kind) {
+        Ok(Some([module, name]))
+            if matches!(&*module.to_string_lossy(), "builtins" | "__main__") =>
+        {
+            name.to_string_lossy().into_owned()
+        }
+        Ok(Some([module, name])) => {
+            format!("{}.{}", module.to_string_lossy(), name.to_string_lossy())
+        }
+        Ok(None) | Err(_) => "this type".to_owned(),
+    }
 }

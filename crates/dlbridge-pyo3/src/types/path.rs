@@ -10,13 +10,16 @@ use pyo3::types::PyType;
 use pyo3::{PyTypeInfo, intern};
 
 use super::framework::Framework;
-use super::{loaded, mro_of};
-use crate::TensorObject;
+use super::loaded;
+use crate::error::unless_refused;
 use crate::ffi::buffer;
-use crate::ffi::class::{is_immutable, looks_up_plainly};
+use crate::ffi::class::{
+    inherited, is_immutable, is_named, kept_of, looks_up_plainly, mro_of, names_of, own,
+};
 use crate::ffi::numpy::{self, Array};
 use crate::ffi::published::{self, Published};
 use crate::ffi::{torch, type_version};
+use crate::{Result, TensorObject};
 
 /// The attributes of the protocols that are tried before the buffer protocol.
 const METHOD: &str = "__dlpack__";
@@ -65,31 +68,34 @@ pub(super) struct Found<'py> {
     pub(super) method: Option<Bound<'py, PyAny>>,
 }
 
-/// Finds the fast path of a type. Runs Python code, of the type's metaclass if it has one. `method_of` tells which
-/// `__dlpack__` a class with a table had at its first sight, if it is cached.
+/// Finds the fast path of a type. No code of the type or its metaclass runs. `method_of` tells which `__dlpack__` a
+/// class with a table had at its first sight, if it is cached.
+///
+/// # Errors
+///
+/// An exception that says nothing of the type (`error::is_refusal`): without memory, or of a signal handler.
 #[cold]
 pub(super) fn find<'py>(
     kind: &Bound<'py, PyType>,
     method_of: impl Fn(&Bound<'py, PyType>) -> Option<Py<PyAny>>,
-) -> Found<'py> {
-    let fixed = |path| Found { path, version: type_version::ANY, method: None };
-    if numpy::is_array_type(kind) {
+) -> Result<Found<'py>> {
+    let fixed = |path| Ok(Found { path, version: type_version::ANY, method: None });
+    if numpy::is_array_type(kind)? {
         return fixed(Some(TypePath::NumPy));
     }
-    if is_masked(kind) {
+    if is_masked(kind)? {
         return fixed(Some(TypePath::Masked));
     }
     // Before the attributes are looked at: one that changes meanwhile changes the version.
-    let version = type_version::of(kind).ok().flatten();
-    let is_jax = is_jax(kind);
-    let publishes = |class: &Bound<'_, PyAny>| is_jax || own(class, ATTRIBUTE).is_some();
-    let publisher = mro_of(kind).into_iter().find(publishes);
-    let Some(publisher) = publisher.and_then(|class| class.cast_into::<PyType>().ok()) else {
-        let path = has_only_a_buffer(kind).then_some(TypePath::Buffer);
+    let version = unless_refused(kind.py(), type_version::of(kind))?.flatten();
+    let is_jax = is_jax(kind)?;
+    let publisher = if is_jax { Some(kind.clone()) } else { publisher_of(kind)? };
+    let Some(publisher) = publisher else {
+        let path = has_only_a_buffer(kind)?.then_some(TypePath::Buffer);
         let version = path.and(version).unwrap_or(type_version::ANY);
-        return Found { path, version, method: None };
+        return Ok(Found { path, version, method: None });
     };
-    let now = inherited(&publisher, METHOD);
+    let now = inherited(&publisher, METHOD)?;
     let first = method_of(&publisher).or_else(|| method_of(kind));
     let method = first.map(|first| first.into_bound(kind.py())).or_else(|| now.clone());
     let is_as_first = match (&method, &now) {
@@ -102,9 +108,19 @@ pub(super) fn find<'py>(
     let path = if is_jax {
         is_known.then_some(TypePath::Jax)
     } else {
-        by_table(kind, &publisher, is_known)
+        by_table(kind, &publisher, is_known)?
     };
-    Found { path, version: version.unwrap_or(type_version::ANY), method }
+    Ok(Found { path, version: version.unwrap_or(type_version::ANY), method })
+}
+
+/// The class that publishes the table of a type.
+fn publisher_of<'py>(kind: &Bound<'py, PyType>) -> PyResult<Option<Bound<'py, PyType>>> {
+    for class in mro_of(kind)? {
+        if own(&class, ATTRIBUTE)?.is_some() {
+            return Ok(Some(class));
+        }
+    }
+    Ok(None)
 }
 
 /// The fast path of a type whose table a class publishes, if the table may be used.
@@ -112,91 +128,75 @@ fn by_table(
     kind: &Bound<'_, PyType>,
     publisher: &Bound<'_, PyType>,
     may_use_table: bool,
-) -> Option<TypePath> {
-    let goes_by_the_table = may_use_table && goes_by_the_table_of(kind, publisher);
-    let table = published::find(kind)?;
-    let is_torch = torch::prepare(publisher, table);
-    if is_torch && !(goes_by_the_table && has_same(DISPATCH, kind, publisher)) {
-        return has_same(METHOD, kind, publisher).then_some(TypePath::TorchSubclass);
-    }
-    if !goes_by_the_table {
-        return None;
+) -> Result<Option<TypePath>> {
+    let goes_by_the_table = may_use_table && goes_by_the_table_of(kind, publisher)?;
+    let Some(table) = published::find(kind)? else { return Ok(None) };
+    let is_torch = torch::prepare(publisher, table)?;
+    if is_torch && !(goes_by_the_table && has_same(DISPATCH, kind, publisher)?) {
+        return Ok(has_same(METHOD, kind, publisher)?.then_some(TypePath::TorchSubclass));
     }
     let is_own = kind.is(TensorObject::type_object(kind.py()));
-    Some(if is_own { TypePath::Own } else { TypePath::Table(table) })
+    let path = if is_own { TypePath::Own } else { TypePath::Table(table) };
+    Ok(goes_by_the_table.then_some(path))
 }
 
 /// Whether a type is that of NumPy's masked arrays, or derived from it. Its module need not be in `sys.modules`.
-fn is_masked(kind: &Bound<'_, PyType>) -> bool {
-    mro_of(kind).iter().filter_map(|class| class.cast::<PyType>().ok()).any(|class| {
-        class.qualname().is_ok_and(|name| name == "MaskedArray")
-            && class.module().is_ok_and(|module| {
-                module.to_str().is_ok_and(|module| matches!(module, "numpy.ma" | "numpy.ma.core"))
-            })
-    })
+fn is_masked(kind: &Bound<'_, PyType>) -> PyResult<bool> {
+    let is_module = |module: &str| matches!(module, "numpy.ma" | "numpy.ma.core");
+    any(&mro_of(kind)?, |class| is_named(class, is_module, "MaskedArray"))
 }
 
 /// Whether a type is that of JAX's arrays, not one derived from it.
-fn is_jax(kind: &Bound<'_, PyType>) -> bool {
-    kind.qualname().is_ok_and(|name| name == "ArrayImpl")
-        && kind
-            .module()
-            .is_ok_and(|module| module.to_str().is_ok_and(|module| module.starts_with("jaxlib.")))
-        && buffer::has_buffer(kind)
+fn is_jax(kind: &Bound<'_, PyType>) -> PyResult<bool> {
+    let is_named = is_named(kind, |module| module.starts_with("jaxlib."), "ArrayImpl")?;
+    Ok(is_named && buffer::has_buffer(kind))
 }
 
 /// Whether objects of a type have the buffer protocol, and cannot have an attribute of a protocol
 /// that is tried before it: no class defines one, no code answers for attributes, objects have no
 /// attributes of their own, and the type does not change. Of the objects of ctypes, which may have
 /// attributes, none is expected to have these.
-fn has_only_a_buffer(kind: &Bound<'_, PyType>) -> bool {
+fn has_only_a_buffer(kind: &Bound<'_, PyType>) -> Result<bool> {
     let py = kind.py();
-    let is_plain = || -> PyResult<bool> {
-        let has_attributes = kind.getattr(intern!(py, "__dictoffset__"))?.extract::<isize>()? != 0;
-        let is_of_ctypes = || PyResult::Ok(kind.get_type().module()? == "_ctypes");
-        Ok((!has_attributes && is_immutable(kind)) || is_of_ctypes()?)
-    };
-    let names = [METHOD, CUDA_ARRAY_INTERFACE];
     // Scalars of NumPy describe some dtypes, such as dates, as bytes.
-    let is_numpys = Framework::look_up(kind).has_numpys_memory;
-    buffer::has_buffer(kind)
-        && !is_numpys
-        && looks_up_plainly(kind)
-        && names.iter().all(|name| inherited(kind, name).is_none())
-        && is_plain().unwrap_or(false)
+    if !(buffer::has_buffer(kind) && looks_up_plainly(kind))
+        || Framework::look_up(kind)?.has_numpys_memory
+        || any(&[METHOD, CUDA_ARRAY_INTERFACE], |name| Ok(inherited(kind, name)?.is_some()))?
+    {
+        return Ok(false);
+    }
+    let has_attributes = kept_of(kind, intern!(py, "__dictoffset__"))?.extract::<isize>()? != 0;
+    let metaclass = names_of(&kind.get_type())?;
+    Ok((!has_attributes && is_immutable(kind))
+        || metaclass.is_some_and(|[module, _]| module == "_ctypes"))
 }
 
 /// Whether a type has the same methods as the class whose table it inherits.
-fn goes_by_the_table_of(kind: &Bound<'_, PyType>, publisher: &Bound<'_, PyType>) -> bool {
-    let inherits = |name| Ok(has_same(name, kind, publisher));
-    let Ok(serves) = serves(inherits, || Ok::<_, std::convert::Infallible>(is_hook_off(kind)));
-    serves
+fn goes_by_the_table_of(kind: &Bound<'_, PyType>, publisher: &Bound<'_, PyType>) -> Result<bool> {
+    serves(|name| Ok(has_same(name, kind, publisher)?), || is_hook_off(kind))
 }
 
 /// Whether two types have the same attribute, or both have none.
-fn has_same(name: &str, kind: &Bound<'_, PyType>, publisher: &Bound<'_, PyType>) -> bool {
-    match (inherited(kind, name), inherited(publisher, name)) {
+fn has_same(name: &str, kind: &Bound<'_, PyType>, publisher: &Bound<'_, PyType>) -> PyResult<bool> {
+    Ok(match (inherited(kind, name)?, inherited(publisher, name)?) {
         (Some(found), Some(theirs)) => found.is(&theirs),
         (None, None) => true,
         _ => false,
-    }
+    })
 }
 
 /// Whether a PyTorch type disables `__torch_function__`, as `torch.nn.Parameter` does.
-fn is_hook_off(kind: &Bound<'_, PyType>) -> bool {
+fn is_hook_off(kind: &Bound<'_, PyType>) -> Result<bool> {
     let py = kind.py();
-    let module = loaded(intern!(py, "torch._C")).ok().flatten();
-    let disabled = module.and_then(|module| module.getattr("_disabled_torch_function_impl").ok());
-    let found = inherited(kind, HOOK);
-    found.zip(disabled).is_some_and(|(found, disabled)| found.is(&disabled))
+    let Some(found) = inherited(kind, HOOK)? else { return Ok(false) };
+    let disabled = || match loaded(intern!(py, "torch._C"))? {
+        Some(module) => module.getattr_opt(intern!(py, "_disabled_torch_function_impl")),
+        None => Ok(None),
+    };
+    let disabled = unless_refused(py, disabled())?.flatten();
+    Ok(disabled.is_some_and(|disabled| found.is(&disabled)))
 }
 
-/// A type's attribute as its class's dict has it, not bound to the type.
-fn inherited<'py>(kind: &Bound<'py, PyType>, name: &str) -> Option<Bound<'py, PyAny>> {
-    mro_of(kind).iter().find_map(|class| own(class, name))
-}
-
-/// The attribute that a class itself defines.
-fn own<'py>(class: &Bound<'py, PyAny>, name: &str) -> Option<Bound<'py, PyAny>> {
-    class.getattr(intern!(class.py(), "__dict__")).ok()?.get_item(name).ok()
+fn any<T>(all: &[T], is: impl Fn(&T) -> PyResult<bool>) -> PyResult<bool> {
+    all.iter().try_fold(false, |found, one| Ok(found || is(one)?))
 }

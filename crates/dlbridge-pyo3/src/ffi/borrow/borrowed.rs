@@ -59,10 +59,8 @@ impl Borrowed {
             return Ok(Self::unborrowed(tensor));
         }
         let Some(bytes) = ffi::bytes(&tensor) else { return Ok(Self::unborrowed(tensor)) };
-        match shared::write(&bytes) {
-            Ok(number) => Ok(Self { borrow: number | WRITES, tensor }),
-            Err(other) => Err(refusal(&tensor, other)),
-        }
+        let number = shared::write(&bytes, &tensor)?;
+        Ok(Self { borrow: number | WRITES, tensor })
     }
 
     /// A tensor whose memory is not borrowed.

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ptr, thread};
 
+use dlbridge::Tensor;
 use dlbridge::ffi::Bytes;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -15,7 +16,8 @@ use pyo3::{ffi, intern};
 use super::ordered::{NODE, Node, Ordered};
 use super::slot::Slot;
 use super::table::Table;
-use super::{Kind, Other};
+use super::{Kind, Other, refusal};
+use crate::Error;
 use crate::error::error_of;
 use crate::interpreter::{attached, imported_module};
 
@@ -101,14 +103,29 @@ fn read_early(bytes: &Bytes) -> Result<(u64, &'static Table), Other> {
     }
 }
 
-/// Borrows bytes to write, and returns the number of the borrow.
-pub(super) fn write(bytes: &Bytes) -> Result<u64, Other> {
+/// Borrows bytes of a tensor to write, and returns the number of the borrow.
+pub(super) fn write(bytes: &Bytes, tensor: &Tensor) -> crate::Result<u64> {
     match table() {
-        Some(table) => table.write(bytes),
-        // An argument is extracted by a thread with the interpreter, so no memory is left to ask: other modules may
-        // have borrowed anything.
-        None => Err(Other { kind: Kind::Read, is_kept: false, bytes: *bytes }),
+        Some(table) => table.write(bytes).map_err(|other| refusal(tensor, other)),
+        None => Err(unknown()),
     }
+}
+
+/// Why the table of the process is not known, so that other modules may have borrowed anything.
+#[cold]
+fn unknown() -> Error {
+    match attached().map(shared) {
+        Some(Err(error)) => error.into(),
+        Some(Ok(_)) | None => no_sys(),
+    }
+}
+
+#[cold]
+fn no_sys() -> Error {
+    Error::Python(error_of::<PyRuntimeError>(
+        "expected Python's module sys in sys.modules, where extension modules find what others borrow, found \
+         another object or none; put it back",
+    ))
 }
 
 /// Borrows bytes to read that Rust keeps and exports for the first time, so that they have no writers.
@@ -231,8 +248,8 @@ fn shared(py: Python<'_>) -> PyResult<&'static Table> {
     // Python's `__import__` may be replaced, and may be interrupted.
     let module = imported_module(intern!(py, "sys"))?;
     // No `ValueError`, which says that another object has the name.
-    let module = module.ok_or_else(|| error_of::<PyRuntimeError>("no sys"))?;
-    let names = module.cast_into::<PyModule>()?.dict();
+    let module = module.and_then(|module| module.cast_into::<PyModule>().ok());
+    let names = module.ok_or_else(no_sys)?.dict();
     let found = names.call_method1(intern!(py, "setdefault"), (intern!(py, KEY), own))?;
     // SAFETY: attached; the function checks the type and the name (F1, F4).
     let table = unsafe { ffi::PyCapsule_GetPointer(found.as_ptr(), NAME.as_ptr()) };

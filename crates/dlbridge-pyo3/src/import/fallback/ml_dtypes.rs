@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
 use crate::Result;
+use crate::dtypes::names::name_of;
 use crate::ffi::memory::with_dtype;
 use crate::ffi::numpy::Array;
 
@@ -26,8 +27,8 @@ pub(super) fn import_ml_dtypes(object: Borrowed<'_, '_, PyAny>) -> Result<Option
     };
     let array = py.import(intern!(py, "numpy"))?.getattr(intern!(py, "ndarray"))?;
     // Of arrays of a derived class as well, `view` makes an array of NumPy's own class.
-    let integers = object.call_method1(intern!(py, "view"), (bits.to_string(), array))?;
-    let Some(integers) = Array::of(integers.as_borrowed()) else { return Ok(None) };
+    let integers = object.call_method1(intern!(py, "view"), (name_of(py, bits)?, array))?;
+    let Some(integers) = Array::of(integers.as_borrowed())? else { return Ok(None) };
     let Some(tensor) = integers.tensor()?.filter(|integers| integers.dtype() == bits) else {
         return Ok(None);
     };

@@ -1,0 +1,146 @@
+//! Python objects of Rust's values. PyO3's own conversions panic where Python has no memory; these raise its
+//! `MemoryError`.
+
+use std::ffi::c_longlong;
+
+use pyo3::ffi::{self, Py_ssize_t, PyObject};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple};
+
+/// A value of which Python has an object.
+pub trait Made<'py> {
+    /// Its object.
+    ///
+    /// # Errors
+    ///
+    /// A `MemoryError`.
+    fn made(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>>;
+}
+
+/// The new reference that a function of Python returned, or the exception that it set.
+fn owned(py: Python<'_>, object: *mut PyObject) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: a new reference, or null with an exception set (F3).
+    unsafe { Bound::from_owned_ptr_or_err(py, object) }
+}
+
+macro_rules! made {
+    ($($kind:ty, |$value:ident| $object:expr;)*) => {$(
+        impl<'py> Made<'py> for $kind {
+            fn made(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                let $value = self;
+                // SAFETY: attached (F1).
+                owned(py, unsafe { $object })
+            }
+        }
+    )*};
+}
+
+made! {
+    i64, |value| ffi::PyLong_FromLongLong(value as c_longlong);
+    u64, |value| ffi::PyLong_FromUnsignedLongLong(value);
+    u32, |value| ffi::PyLong_FromUnsignedLongLong(value.into());
+    usize, |value| ffi::PyLong_FromSize_t(value);
+    f64, |value| ffi::PyFloat_FromDouble(value);
+    [f64; 2], |parts| ffi::PyComplex_FromDoubles(parts[0], parts[1]);
+}
+
+impl<'py> Made<'py> for bool {
+    fn made(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(PyBool::new(py, self).to_owned().into_any())
+    }
+}
+
+impl<'py> Made<'py> for &str {
+    fn made(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(text(py, self)?.into_any())
+    }
+}
+
+impl<'py> Made<'py> for &[i64] {
+    fn made(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(tuple(py, self.iter().map(|&number| number.made(py)))?.into_any())
+    }
+}
+
+impl<'py, T> Made<'py> for Bound<'py, T> {
+    fn made(self, _: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(self.into_any())
+    }
+}
+
+impl<'py, T: Made<'py>> Made<'py> for Option<T> {
+    fn made(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.map_or_else(|| Ok(py.None().into_bound(py)), |value| value.made(py))
+    }
+}
+
+impl<'py, A: Made<'py>, B: Made<'py>> Made<'py> for (A, B) {
+    fn made(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(tuple(py, [self.0.made(py), self.1.made(py)])?.into_any())
+    }
+}
+
+/// A str.
+pub(crate) fn text<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyString>> {
+    PyString::from_bytes(py, text.as_bytes())
+}
+
+/// A tuple of objects.
+pub(crate) fn tuple<'py, I>(py: Python<'py>, objects: I) -> PyResult<Bound<'py, PyTuple>>
+where
+    I: IntoIterator<Item = PyResult<Bound<'py, PyAny>>, IntoIter: ExactSizeIterator>,
+{
+    let objects = objects.into_iter();
+    // SAFETY: attached (F1).
+    let made = owned(py, unsafe { ffi::PyTuple_New(objects.len() as Py_ssize_t) })?;
+    for (at, object) in objects.enumerate() {
+        // SAFETY: a new tuple, which no other code has, a place in it, and a reference that is given up (F1, F3).
+        unsafe { ffi::PyTuple_SetItem(made.as_ptr(), at as Py_ssize_t, object?.into_ptr()) };
+    }
+    Ok(made.cast_into()?)
+}
+
+/// A list of objects.
+pub(crate) fn list<'py>(
+    py: Python<'py>,
+    objects: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyList>> {
+    // SAFETY: attached (F1).
+    let made = owned(py, unsafe { ffi::PyList_New(objects.len() as Py_ssize_t) })?;
+    for (at, object) in objects.into_iter().enumerate() {
+        // SAFETY: a new list, which no other code has, a place in it, and a reference that is given up (F1, F3).
+        unsafe { ffi::PyList_SetItem(made.as_ptr(), at as Py_ssize_t, object.into_ptr()) };
+    }
+    Ok(made.cast_into()?)
+}
+
+/// A dict with text as its keys.
+pub struct Entries<'py>(Bound<'py, PyDict>);
+
+impl<'py> Entries<'py> {
+    /// A dict without entries.
+    ///
+    /// # Errors
+    ///
+    /// A `MemoryError`.
+    pub fn new(py: Python<'py>) -> PyResult<Self> {
+        // SAFETY: attached (F1).
+        Ok(Self(owned(py, unsafe { ffi::PyDict_New() })?.cast_into()?))
+    }
+
+    /// Adds an entry.
+    ///
+    /// # Errors
+    ///
+    /// A `MemoryError`.
+    pub fn set(&self, key: &str, value: impl Made<'py>) -> PyResult<()> {
+        let py = self.0.py();
+        self.0.set_item(text(py, key)?, value.made(py)?)
+    }
+
+    /// The dict.
+    #[must_use]
+    pub fn into_dict(self) -> Bound<'py, PyDict> {
+        self.0
+    }
+}
