@@ -96,7 +96,7 @@ assert not asked
 """
 
 
-# Without Python's `sys`, the table of the process is not known: other modules may have borrowed anything.
+# Without Python's `sys` the table is not known: other modules may have borrowed anything.
 NO_SYS = """
 other = {other}
 if other is None:

@@ -12,7 +12,7 @@ ASKED = None
 
 
 def note(name):
-    """Takes note of an attribute that is asked for while an import is watched, and is interrupted."""
+    """Takes note of what is asked for while an import is watched, and is interrupted."""
     if ASKED is not None:
         ASKED.append(name)
         raise KeyboardInterrupt

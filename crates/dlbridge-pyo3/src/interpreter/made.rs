@@ -1,7 +1,7 @@
 //! Python objects of Rust's values. PyO3's own conversions panic where Python has no memory; these raise its
 //! `MemoryError`.
 
-use std::ffi::c_longlong;
+use std::ffi::{c_double, c_longlong};
 
 use pyo3::ffi::{self, Py_ssize_t, PyObject};
 use pyo3::prelude::*;
@@ -40,8 +40,8 @@ made! {
     u64, |value| ffi::PyLong_FromUnsignedLongLong(value);
     u32, |value| ffi::PyLong_FromUnsignedLongLong(value.into());
     usize, |value| ffi::PyLong_FromSize_t(value);
-    f64, |value| ffi::PyFloat_FromDouble(value);
-    [f64; 2], |parts| ffi::PyComplex_FromDoubles(parts[0], parts[1]);
+    c_double, |value| ffi::PyFloat_FromDouble(value);
+    [c_double; 2], |parts| ffi::PyComplex_FromDoubles(parts[0], parts[1]);
 }
 
 impl<'py> Made<'py> for bool {
