@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use dlbridge::protocol::Refusal;
-use dlbridge::{DescriptorError, ErrorKind, PartError, ShapeField};
+use dlbridge::{DescriptorError, ErrorKind, ShapeField};
 use pyo3::exceptions::{
     PyBufferError, PyException, PyIndexError, PyMemoryError, PyRecursionError, PyTypeError,
     PyValueError,
@@ -176,7 +176,7 @@ fn help(error: &dlbridge::Error) -> &'static str {
         dlbridge::Error::ShapeMismatch { field: ShapeField::Rank, .. } => {
             "; pass x.reshape(...) with as many axes"
         }
-        dlbridge::Error::Part(PartError::ReshapeCopies { .. }) => "; pass np.ascontiguousarray(x)",
+        dlbridge::Error::Part { kind: ErrorKind::Layout, .. } => "; pass np.ascontiguousarray(x)",
         dlbridge::Error::NotHostAccessible { .. } => {
             "; pass a copy on the host: from_dlpack(x, device=\"cpu\")"
         }
@@ -203,6 +203,10 @@ impl From<Error> for PyErr {
             | ErrorKind::OutOfBounds
             | ErrorKind::UnknownName
             | ErrorKind::Argument => error_of::<PyValueError>(message),
+            // The array API asks for it where a reshape needs a copy.
+            ErrorKind::Layout if matches!(error, dlbridge::Error::Part { .. }) => {
+                error_of::<PyValueError>(message)
+            }
             _ => error_of::<PyBufferError>(message),
         }
     }

@@ -68,7 +68,7 @@ pub use adapters::*;
 pub use device::{Device, DeviceKind};
 pub use dlbridge_sys as sys;
 pub use dtype::{DType, TypeCode};
-pub use error::{DescriptorError, Error, ErrorKind, PartError, ShapeField};
+pub use error::{DescriptorError, Error, ErrorKind, ShapeField};
 pub use flags::Flags;
 pub use raw::handle::ManagedTensor;
 pub use raw::{Element, Iter, Plain, ReadCell};

@@ -4,13 +4,11 @@
 
 mod descriptor;
 mod kind;
-mod part;
 
 use std::fmt;
 
 pub use descriptor::DescriptorError;
 pub use kind::ErrorKind;
-pub use part::PartError;
 
 use crate::{DType, Device};
 
@@ -30,8 +28,21 @@ use crate::{DType, Device};
 pub enum Error {
     /// The descriptor is invalid, or no descriptor can describe the tensor.
     Descriptor(DescriptorError),
-    /// The tensor has no such part.
-    Part(PartError),
+    /// The tensor has no such part: the axis, index or shape that was asked for does not fit it.
+    ///
+    /// ```
+    /// use dlbridge::{Parts, Tensor};
+    ///
+    /// let error = Tensor::from([1, 2, 3]).view::<i32>()?.select(0, 5).unwrap_err();
+    /// assert_eq!(error.to_string(), "expected an index below 3 on axis 0, found 5");
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    Part {
+        /// What does not fit.
+        kind: ErrorKind,
+        /// The numbers expected and found.
+        message: Box<str>,
+    },
     /// The shape, or a number that it determines, does not match what was asked for.
     ShapeMismatch {
         /// Which number.
@@ -191,7 +202,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Descriptor(_) => ErrorKind::InvalidDescriptor,
-            Self::Part(error) => error.kind(),
+            Self::Part { kind, .. } => *kind,
             Self::ShapeMismatch { .. } => ErrorKind::Shape,
             Self::DTypeMismatch { .. } | Self::DTypeNotIn { .. } => ErrorKind::DType,
             Self::DeviceMismatch { .. } | Self::NotHostAccessible { .. } => ErrorKind::Device,
@@ -232,9 +243,21 @@ impl Error {
             Self::LegacyPadded { .. } => "export with into_raw()",
             Self::NotChosen { .. } => "call the builder's method of this name",
             Self::SubByte { padded: true, .. } => "read the bytes with as_bytes()",
-            Self::Part(error) => return error.help(),
+            Self::Part { kind: ErrorKind::Layout, .. } => "copy with to_contiguous() first",
             _ => return None,
         })
+    }
+
+    /// There is no such part.
+    #[cold]
+    pub(crate) fn part(kind: ErrorKind, message: fmt::Arguments<'_>) -> Self {
+        Self::Part { kind, message: message.to_string().into() }
+    }
+
+    /// There is no such axis.
+    pub(crate) fn axis(axis: usize, rank: usize) -> Self {
+        let message = format_args!("expected an axis below {rank}, found {axis}");
+        Self::part(ErrorKind::Index, message)
     }
 
     /// The shape has another number of axes.
@@ -262,7 +285,7 @@ impl Error {
     fn problem(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Descriptor(error) => fmt::Display::fmt(error, f),
-            Self::Part(error) => error.problem(f),
+            Self::Part { message, .. } => f.write_str(message),
             Self::ShapeMismatch { field, expected, found } => match field {
                 ShapeField::Rank => write!(f, "rank: expected {expected} axes, found {found}"),
                 ShapeField::Length => {

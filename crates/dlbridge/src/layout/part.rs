@@ -2,9 +2,9 @@
 //! Invariant: each element of a part is an element of the whole, `offset` away from its first element.
 #![forbid(unsafe_code)]
 
-use super::reshape::{refuse, reshaped};
+use super::reshape::reshaped;
 use super::{Dims, Layout, OwnedLayout};
-use crate::{Error, PartError};
+use crate::{Error, ErrorKind};
 
 /// One way to make a part of a tensor.
 ///
@@ -60,7 +60,7 @@ impl Layout<'_> {
         let rank = shape.len();
         let axis_at = |axis| match axis < rank {
             true => Ok((shape[axis], strides[axis])),
-            false => refuse(PartError::Axis { axis, rank }),
+            false => Err(Error::axis(axis, rank)),
         };
         let same = || (Dims::from(shape), Dims::from(strides));
         let mut offset = 0_i64;
@@ -69,7 +69,12 @@ impl Layout<'_> {
                 let (extent, stride) = axis_at(axis)?;
                 let inside = i64::try_from(index).ok().filter(|&index| index < extent);
                 let Some(inside) = inside else {
-                    return refuse(PartError::Index { axis, index, extent });
+                    return Err(Error::part(
+                        ErrorKind::Index,
+                        format_args!(
+                            "expected an index below {extent} on axis {axis}, found {index}"
+                        ),
+                    ));
                 };
                 // Wraps only where there are no elements, as below; `finish` ignores it then.
                 offset = inside.wrapping_mul(stride);
@@ -79,7 +84,12 @@ impl Layout<'_> {
                 let (extent, stride) = axis_at(axis)?;
                 let end = end.unwrap_or(extent as usize);
                 if start > end || end > extent as usize {
-                    return refuse(PartError::Range { axis, start, end, extent });
+                    return Err(Error::part(
+                        ErrorKind::OutOfBounds,
+                        format_args!(
+                            "expected a range within 0..{extent} on axis {axis}, found {start}..{end}"
+                        ),
+                    ));
                 }
                 let (mut shape, strides) = same();
                 shape[axis] = (end - start) as i64;
@@ -89,7 +99,10 @@ impl Layout<'_> {
             Cut::Step { axis, step } => {
                 let (extent, stride) = axis_at(axis)?;
                 if step == 0 {
-                    return refuse(PartError::ZeroStep { axis });
+                    return Err(Error::part(
+                        ErrorKind::Argument,
+                        format_args!("expected a step other than 0 on axis {axis}, found 0"),
+                    ));
                 }
                 let (mut shape, mut strides) = same();
                 if extent > 0 {
@@ -112,20 +125,28 @@ impl Layout<'_> {
             Cut::Permute(axes) => {
                 let once = |axis| axes.iter().filter(|&&other| other == axis).count() == 1;
                 if axes.len() != rank || !(0..rank).all(once) {
-                    return refuse(PartError::Axes { axes: axes.into(), rank });
+                    return Err(Error::part(
+                        ErrorKind::Argument,
+                        format_args!("expected each axis below {rank} once, found {axes:?}"),
+                    ));
                 }
                 (permuted(shape, axes), permuted(strides, axes))
             }
             Cut::Squeeze { axis } => {
                 let (extent, _) = axis_at(axis)?;
                 if extent != 1 {
-                    return refuse(PartError::Squeeze { axis, extent });
+                    return Err(Error::part(
+                        ErrorKind::Shape,
+                        format_args!(
+                            "expected extent 1 on axis {axis}, found {extent}; use select() for one index"
+                        ),
+                    ));
                 }
                 (without(shape, axis), without(strides, axis))
             }
             Cut::Unsqueeze { axis } => {
                 if axis > rank {
-                    return refuse(PartError::Axis { axis, rank: rank + 1 });
+                    return Err(Error::axis(axis, rank + 1));
                 }
                 // As in a contiguous tensor, where this is one: some consumers compare the strides of
                 // all axes.
@@ -174,14 +195,19 @@ fn permuted(numbers: &[i64], axes: &[usize]) -> Dims {
 }
 
 fn broadcast(shape: &[i64], strides: &[i64], expected: &[i64]) -> Result<(Dims, Dims), Error> {
-    let error = || PartError::Broadcast { shape: shape.into(), expected: expected.into() };
-    let Some(front) = expected.len().checked_sub(shape.len()) else { return refuse(error()) };
+    let refused = || {
+        Err(Error::part(
+            ErrorKind::Shape,
+            format_args!("expected a shape that {shape:?} can be repeated to, found {expected:?}"),
+        ))
+    };
+    let Some(front) = expected.len().checked_sub(shape.len()) else { return refused() };
     let mut repeated = Dims::zeros(expected.len());
     for (axis, (&extent, &stride)) in shape.iter().zip(strides).enumerate() {
         repeated[front + axis] = match expected[front + axis] {
             same if same == extent => stride,
             _ if extent == 1 => 0,
-            _ => return refuse(error()),
+            _ => return refused(),
         };
     }
     Ok((expected.into(), repeated))

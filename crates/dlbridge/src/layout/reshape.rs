@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Dims, Layout, contiguous_strides};
-use crate::{Error, PartError};
+use crate::{Error, ErrorKind};
 
 /// The shape, with -1 resolved, and the strides with which it reaches the same elements.
 pub(super) fn reshaped(whole: Layout<'_>, expected: &[i64]) -> Result<(Dims, Dims), Error> {
@@ -15,17 +15,28 @@ pub(super) fn reshaped(whole: Layout<'_>, expected: &[i64]) -> Result<(Dims, Dim
     }
     match regrouped(whole, &shape) {
         Some(strides) => Ok((shape, strides)),
-        None => refuse(PartError::ReshapeCopies {
-            shape: whole.shape().into(),
-            strides: whole.strides().into(),
-            expected: expected.into(),
-        }),
+        None => {
+            let (shape, strides) = (whole.shape(), whole.strides());
+            Err(Error::part(
+                ErrorKind::Layout,
+                format_args!(
+                    "expected strides that allow shape {expected:?} without a copy, found \
+                     {strides:?} for shape {shape:?}"
+                ),
+            ))
+        }
     }
 }
 
 /// The shape, in which -1 stands for what the other extents leave. It has as many elements as `whole`.
 fn resolved(whole: Layout<'_>, expected: &[i64]) -> Result<Dims, Error> {
-    let error = || PartError::Reshape { shape: whole.shape().into(), expected: expected.into() };
+    let refused = || {
+        let shape = whole.shape();
+        Err(Error::part(
+            ErrorKind::Shape,
+            format_args!("expected a shape with the elements of {shape:?}, found {expected:?}"),
+        ))
+    };
     let mut shape = Dims::from(expected);
     // Of extents that fit, or of none: what wraps is refused below, when the shape is measured.
     let known = expected.iter().filter(|&&extent| extent != -1);
@@ -37,16 +48,16 @@ fn resolved(whole: Layout<'_>, expected: &[i64]) -> Result<Dims, Error> {
             _ => None,
         })
     };
-    let Some(known) = known else { return refuse(error()) };
+    let Some(known) = known else { return refused() };
     let len = whole.len() as i64;
     let open: usize = expected.iter().filter(|&&extent| extent == -1).count();
     let missing = match open {
         0 => 1,
         1 if known != 0 && len % known == 0 => len / known,
-        _ => return refuse(error()),
+        _ => return refused(),
     };
     if known * missing != len {
-        return refuse(error());
+        return refused();
     }
     for extent in shape.iter_mut().filter(|extent| **extent == -1) {
         *extent = missing;
@@ -90,8 +101,4 @@ fn regrouped(whole: Layout<'_>, shape: &[i64]) -> Option<Dims> {
         *stride = next;
     }
     Some(strides)
-}
-
-pub(super) fn refuse<P>(error: PartError) -> Result<P, Error> {
-    Err(Error::Part(error))
 }

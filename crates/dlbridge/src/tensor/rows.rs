@@ -4,7 +4,7 @@ use std::iter::FusedIterator;
 use std::ops::Range;
 
 use crate::raw::{Iter, RowElements};
-use crate::{Element, Error, PartError, Parts, View, ViewPart};
+use crate::{Element, Error, ErrorKind, Parts, View, ViewPart};
 
 /// # Rows, axes and windows
 impl<'a, T: Element> View<'a, T> {
@@ -111,7 +111,10 @@ impl<'a, T: Element> View<'a, T> {
         count: usize,
     ) -> Result<Pieces<'a, T>, Error> {
         if size == 0 {
-            return Err(Error::Part(PartError::EmptyPieces { axis }));
+            return Err(Error::part(
+                ErrorKind::Argument,
+                format_args!("expected pieces of one index or more on axis {axis}, found 0"),
+            ));
         }
         Ok(Pieces { view: *self, axis, size, step, numbers: 0..count })
     }
@@ -133,8 +136,11 @@ impl<'a, T: Element> View<'a, T> {
     /// [`Part`](Error::Part) if the shapes differ; [`broadcast_to`](Parts::broadcast_to) makes them one.
     pub fn zip<'b, U: Element>(&self, other: &View<'b, U>) -> Result<Zip<'a, 'b, T, U>, Error> {
         if self.shape() != other.shape() {
-            let (shape, other) = (self.shape().into(), other.shape().into());
-            return Err(Error::Part(PartError::Shapes { shape, other }));
+            let (shape, other) = (self.shape(), other.shape());
+            return Err(Error::part(
+                ErrorKind::Shape,
+                format_args!("expected views of one shape, found {shape:?} and {other:?}"),
+            ));
         }
         Ok(Zip { a: self.iter(), b: other.iter() })
     }
@@ -160,9 +166,8 @@ impl<'a, T: Element> View<'a, T> {
     }
 
     fn extent(&self, axis: usize) -> Result<usize, Error> {
-        let rank = self.shape().len();
         let extent = self.shape().get(axis).map(|&extent| extent as usize);
-        extent.ok_or(Error::Part(PartError::Axis { axis, rank }))
+        extent.ok_or_else(|| Error::axis(axis, self.shape().len()))
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::raw::elements::Elements;
 use crate::raw::write::ElementsMut;
 use crate::raw::{Checked, Iter, ReadCell};
-use crate::{Element, Error, PartError, ShapeField};
+use crate::{Element, Error, ErrorKind, ShapeField};
 
 /// A typed view of host memory that copies elements out.
 ///
@@ -303,11 +303,14 @@ impl<'a, T: Element> ViewMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`PartError::Element`](crate::PartError::Element) if the index has another rank or lies
-    /// outside.
+    /// [`Part`](Error::Part) if the index has another rank or lies outside.
     pub fn set(&mut self, index: &[usize], value: T) -> Result<(), Error> {
         self.0.set(index, value).ok_or_else(|| {
-            Error::Part(PartError::Element { index: index.into(), shape: self.shape().into() })
+            let shape = self.shape();
+            Error::part(
+                ErrorKind::Index,
+                format_args!("index: expected one inside the shape {shape:?}, found {index:?}"),
+            )
         })
     }
 

@@ -1,7 +1,7 @@
 //! The error itself: kinds, messages, size. Which input is refused by which error is tested where it
 //! is refused.
 
-use dlbridge::{DType, DescriptorError, Device, Error, ErrorKind, PartError, ShapeField, Tensor};
+use dlbridge::{DType, DescriptorError, Device, Error, ErrorKind, Parts, ShapeField, Tensor};
 
 use crate::common::{other_extent, other_length, other_rank};
 
@@ -9,7 +9,6 @@ use crate::common::{other_extent, other_length, other_rank};
 fn all() -> Vec<(Error, ErrorKind)> {
     let at_most = ShapeField::ExtentAtMost { axis: 1 };
     let (found, expected) = (Device::cuda(0), Device::CPU);
-    let shape = || Box::from([2_i64]);
     vec![
         (DescriptorError::NullTensor.into(), ErrorKind::InvalidDescriptor),
         (DescriptorError::NullData { len: 2 }.into(), ErrorKind::InvalidDescriptor),
@@ -19,17 +18,7 @@ fn all() -> Vec<(Error, ErrorKind)> {
         (other_length(2, 1), ErrorKind::Shape),
         (Error::ShapeMismatch { field: ShapeField::Size, expected: 8, found: 4 }, ErrorKind::Shape),
         (Error::ShapeMismatch { field: at_most, expected: 2, found: 3 }, ErrorKind::Shape),
-        (Error::Part(PartError::Squeeze { axis: 0, extent: 2 }), ErrorKind::Shape),
-        (Error::Part(PartError::Shapes { shape: shape(), other: shape() }), ErrorKind::Shape),
-        (Error::Part(PartError::Axis { axis: 2, rank: 1 }), ErrorKind::Index),
-        (Error::Part(PartError::Index { axis: 0, index: 2, extent: 2 }), ErrorKind::Index),
-        (Error::Part(PartError::Element { index: [2].into(), shape: shape() }), ErrorKind::Index),
-        (
-            Error::Part(PartError::Range { axis: 0, start: 0, end: 3, extent: 2 }),
-            ErrorKind::OutOfBounds,
-        ),
         (Error::OutOfBounds { low: 0, high: 8, size: 4 }, ErrorKind::OutOfBounds),
-        (Error::Part(PartError::ZeroStep { axis: 0 }), ErrorKind::Argument),
         (Error::NotChosen { what: "shape" }, ErrorKind::Argument),
         (Error::UnknownName { what: "dtype", name: "f".into() }, ErrorKind::UnknownName),
         (Error::DTypeMismatch { found: DType::U8, expected: DType::F32 }, ErrorKind::DType),
@@ -51,6 +40,36 @@ fn all() -> Vec<(Error, ErrorKind)> {
         ),
         (Error::Refused { by: "driver", reason: "no device".into() }, ErrorKind::Refused),
         (Error::OutOfMemory { size: 8 }, ErrorKind::OutOfMemory),
+    ]
+    .into_iter()
+    .chain(parts())
+    .collect()
+}
+
+/// Why there are no such parts of three elements, or of two columns of them.
+fn parts() -> Vec<(Error, ErrorKind)> {
+    let three = Tensor::from([1, 2, 3]);
+    let (view, mut other) = (three.view::<i32>().expect("integers"), Tensor::from([1, 2]));
+    let columns = Tensor::from([1; 6]).reshape(&[2, 3]).expect("six").transpose();
+    let other_view = other.view::<i32>().expect("integers");
+    vec![
+        (view.select(0, 3).unwrap_err(), ErrorKind::Index),
+        (view.select(1, 0).unwrap_err(), ErrorKind::Index),
+        (view.unsqueeze(2).unwrap_err(), ErrorKind::Index),
+        (view.chunks(1, 1).unwrap_err(), ErrorKind::Index),
+        (view.slice(0, 2..4).unwrap_err(), ErrorKind::OutOfBounds),
+        (view.step_by(0, 0).unwrap_err(), ErrorKind::Argument),
+        (view.permute(&[1]).unwrap_err(), ErrorKind::Argument),
+        (view.chunks(0, 0).unwrap_err(), ErrorKind::Argument),
+        (view.squeeze(0).unwrap_err(), ErrorKind::Shape),
+        (view.reshape(&[2]).unwrap_err(), ErrorKind::Shape),
+        (view.broadcast_to(&[4]).unwrap_err(), ErrorKind::Shape),
+        (view.zip(&other_view).unwrap_err(), ErrorKind::Shape),
+        (columns.reshape(&[6]).unwrap_err(), ErrorKind::Layout),
+        (
+            other.view_mut::<i32>().and_then(|mut view| view.set(&[2], 0)).unwrap_err(),
+            ErrorKind::Index,
+        ),
     ]
 }
 

@@ -8,8 +8,8 @@ use std::thread;
 
 use crate::common::{SIX, import, owned_and_imported, take_back, values};
 use dlbridge::{
-    Access, DType, DescriptorError, Device, DeviceKind, Error, ErrorKind, Flags, PartError, Parts,
-    Tensor, TensorMut, TensorRef,
+    Access, DType, DescriptorError, Device, DeviceKind, Error, ErrorKind, Flags, Parts, Tensor,
+    TensorMut, TensorRef,
 };
 use dlbridge_testing::{CountingOwner, Foreign};
 
@@ -332,7 +332,7 @@ fn a_borrowed_part_outlives_the_borrow_that_made_it() {
 fn misfits_are_errors_with_numbers() {
     let tensor = Tensor::from(SIX);
     let error = tensor.as_tensor_ref().select(0, 6).expect_err("past the end");
-    assert_eq!(error, Error::Part(PartError::Index { axis: 0, index: 6, extent: 6 }));
+    assert_eq!(error.to_string(), "expected an index below 6 on axis 0, found 6");
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn a_reshape_lists_its_errors() {
     assert_eq!(kind(six(), &[4]), ErrorKind::Shape);
     assert_eq!(kind(six(), &[-2, -3]), ErrorKind::Shape);
     let columns = six().reshape(&[2, 3]).expect("six").transpose();
-    assert_eq!(kind(columns, &[6]), ErrorKind::Shape);
+    assert_eq!(kind(columns, &[6]), ErrorKind::Layout);
     assert_eq!(kind(none(), &[0, -2]), ErrorKind::InvalidDescriptor);
     assert_eq!(kind(none(), &[0, 1 << 62, 1 << 62]), ErrorKind::InvalidDescriptor);
     assert_eq!(kind(six(), &[&[6][..], &[1; 64]].concat()), ErrorKind::InvalidDescriptor);
