@@ -6,7 +6,6 @@ use std::ptr::NonNull;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor};
 
-use super::header;
 use crate::raw::unwind::{Unwinds, stopping};
 use crate::{DescriptorError, Error, Flags};
 
@@ -34,10 +33,13 @@ impl ManagedTensor for DLManagedTensor {
 /// The deleter of a managed tensor.
 pub(crate) type Deleter<A> = unsafe extern "C" fn(*mut A);
 
+/// The deleters of every export of this library, one for each ABI.
+pub(crate) type Own = (Deleter<DLManagedTensorVersioned>, Deleter<DLManagedTensor>);
+
 pub(crate) use sealed::Abi;
 
 pub(crate) mod sealed {
-    use super::{DLTensor, Deleter, Error, Flags, NonNull, RawFields, c_void};
+    use super::{DLTensor, Deleter, Error, Flags, NonNull, Own, RawFields, c_void};
 
     /// The layout of a managed tensor. Its methods are private to the crate.
     pub trait Abi: Sized + 'static {
@@ -47,11 +49,11 @@ pub(crate) mod sealed {
         const TENSOR_AT: usize;
 
         #[doc(hidden)]
-        fn new(context: *mut c_void, flags: Flags, tensor: DLTensor) -> Self;
+        fn new(context: *mut c_void, own: Own, flags: Flags, tensor: DLTensor) -> Self;
 
-        /// The deleter of every export of this library.
+        /// This ABI's deleter of every export of this library.
         #[doc(hidden)]
-        fn own_deleter() -> Deleter<Self>;
+        fn own_deleter(own: Own) -> Deleter<Self>;
 
         /// The deleter, if there is one. It keeps its place in every version.
         ///
@@ -79,13 +81,13 @@ impl Abi for DLManagedTensorVersioned {
     const IS_VERSIONED: bool = true;
     const TENSOR_AT: usize = std::mem::offset_of!(Self, dl_tensor);
 
-    fn new(manager_ctx: *mut c_void, flags: Flags, dl_tensor: DLTensor) -> Self {
-        let (version, deleter) = (DLPackVersion::CURRENT, Some(Self::own_deleter()));
+    fn new(manager_ctx: *mut c_void, own: Own, flags: Flags, dl_tensor: DLTensor) -> Self {
+        let (version, deleter) = (DLPackVersion::CURRENT, Some(own.0));
         Self { version, manager_ctx, deleter, flags: flags.0, dl_tensor }
     }
 
-    fn own_deleter() -> Deleter<Self> {
-        header::DELETE_VERSIONED
+    fn own_deleter(own: Own) -> Deleter<Self> {
+        own.0
     }
 
     #[inline(always)]
@@ -124,12 +126,12 @@ impl Abi for DLManagedTensor {
     const IS_VERSIONED: bool = false;
     const TENSOR_AT: usize = std::mem::offset_of!(Self, dl_tensor);
 
-    fn new(manager_ctx: *mut c_void, _: Flags, dl_tensor: DLTensor) -> Self {
-        Self { dl_tensor, manager_ctx, deleter: Some(Self::own_deleter()) }
+    fn new(manager_ctx: *mut c_void, own: Own, _: Flags, dl_tensor: DLTensor) -> Self {
+        Self { dl_tensor, manager_ctx, deleter: Some(own.1) }
     }
 
-    fn own_deleter() -> Deleter<Self> {
-        header::DELETE_LEGACY
+    fn own_deleter(own: Own) -> Deleter<Self> {
+        own.1
     }
 
     #[inline(always)]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
-use super::abi::{Abi, Deleter};
+use super::abi::{Abi, Own};
 use super::metadata::{Metadata, Origin};
 use super::release;
 use crate::layout::{Layout as Measured, Lists};
@@ -35,7 +35,7 @@ pub(crate) struct Header {
     handles: AtomicU32,
 }
 
-type DestroyFn = unsafe fn(NonNull<Header>);
+type DestroyFn = unsafe fn(NonNull<u8>);
 
 /// What an owner owns, which decides how its header is destroyed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Owns {
     fn destroys<O: 'static>(self) -> DestroyFn {
         match self {
             Self::Elements => destroy::<O>,
-            Self::Anything => release::destroy_in_turn::<O>,
+            Self::Anything => destroy_in_turn::<O>,
         }
     }
 }
@@ -190,20 +190,31 @@ impl Drop for Guard {
 /// # Safety
 ///
 /// `header` was made for an owner of type `O`, and is not used again.
-pub(super) unsafe fn destroy<O: 'static>(header: NonNull<Header>) {
+unsafe fn destroy<O: 'static>(header: NonNull<u8>) {
     let free = Free::<O>(header.cast());
     // SAFETY: the owner is alive, and dropped here once (the caller's duty). Should it panic,
     // `free` still frees the header.
-    unsafe { owner_of::<O>(header).drop_in_place() };
+    unsafe { owner_of::<O>(header.cast()).drop_in_place() };
     drop(free);
+}
+
+/// The same for an owner that may own tensors. A chain of owners uses no more stack than a few of them.
+///
+/// # Safety
+///
+/// As for [`destroy`].
+#[inline(never)]
+unsafe fn destroy_in_turn<O: 'static>(header: NonNull<u8>) {
+    // SAFETY: the caller's duty; it is called once (R3).
+    unsafe { release::in_turn(header, destroy::<O>) };
 }
 
 /// # Safety
 ///
 /// As for [`destroy`]; the header was made by [`within`].
-unsafe fn destroy_within<O: 'static>(header: NonNull<Header>) {
+unsafe fn destroy_within<O: 'static>(header: NonNull<u8>) {
     // SAFETY: alive, and read once; its drop frees the header (the caller's duty; R3).
-    drop(unsafe { owner_of::<O>(header).read() });
+    drop(unsafe { owner_of::<O>(header.cast()).read() });
 }
 
 /// The address of the owner in a header made for one of type `O`.
@@ -289,7 +300,7 @@ unsafe fn drop_owner(header: NonNull<Header>) {
     // SAFETY: alive, by the caller's duty.
     let destroy = unsafe { header.as_ref() }.destroy;
     // SAFETY: made for this header's owner, and called once (R3).
-    unsafe { destroy(header) };
+    unsafe { destroy(header.cast()) };
 }
 
 /// The owner of a header, if it is one of type `O`.
@@ -323,10 +334,8 @@ pub(crate) unsafe fn take_owner<O: Any>(header: NonNull<Header>) -> Result<O, No
     Ok(owner)
 }
 
-/// Statics: a generic function may have an address in each crate, and exports are recognised by it.
-pub(super) static DELETE_VERSIONED: Deleter<DLManagedTensorVersioned> =
-    delete::<DLManagedTensorVersioned>;
-pub(super) static DELETE_LEGACY: Deleter<DLManagedTensor> = delete::<DLManagedTensor>;
+/// A static: a generic function may have an address in each crate, and exports are recognised by it.
+static OWN: Own = (delete::<DLManagedTensorVersioned>, delete::<DLManagedTensor>);
 
 /// Exports the header as a versioned managed tensor, which it was initialised as.
 ///
@@ -369,7 +378,7 @@ unsafe fn write<A: Abi>(header: NonNull<Header>, checked: &Checked<'_>) -> NonNu
     let context = header.as_ptr().cast::<c_void>();
     let descriptor = header.cast::<A>();
     // SAFETY: the descriptor is a header's first field, and large enough for either ABI (R6).
-    unsafe { descriptor.write(A::new(context, checked.flags, describe(checked))) };
+    unsafe { descriptor.write(A::new(context, OWN, checked.flags, describe(checked))) };
     descriptor
 }
 
@@ -381,7 +390,7 @@ unsafe fn write<A: Abi>(header: NonNull<Header>, checked: &Checked<'_>) -> NonNu
 pub(crate) unsafe fn of_export<A: Abi>(tensor: NonNull<A>) -> Option<NonNull<Header>> {
     // SAFETY: valid (the caller's duty).
     let found = unsafe { A::deleter(tensor) }?;
-    std::ptr::fn_addr_eq(found, A::own_deleter()).then(|| tensor.cast())
+    std::ptr::fn_addr_eq(found, A::own_deleter(OWN)).then(|| tensor.cast())
 }
 
 /// The deleter of every export, in either ABI. A panic in the drop of the owner stops here: it must

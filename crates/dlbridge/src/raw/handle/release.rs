@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-use super::header::{self, Header};
 use crate::raw::unwind::{Panic, catch};
 
 /// The depth up to which a header is destroyed at once. The drop of an owner may wait for the end of a
@@ -13,11 +12,11 @@ use crate::raw::unwind::{Panic, catch};
 const DEPTH: u32 = 16;
 
 /// A header without handles, and the function that destroys it.
-struct Released(NonNull<Header>, unsafe fn(NonNull<Header>));
+struct Released(NonNull<u8>, unsafe fn(NonNull<u8>));
 
 impl Released {
     fn destroy(self) {
-        // SAFETY: the duty of the caller of `destroy_in_turn`, who made this; called once (R3).
+        // SAFETY: the duty of the caller of `in_turn`, which made this; called once (R3).
         unsafe { (self.1)(self.0) };
     }
 }
@@ -42,19 +41,14 @@ thread_local! {
     };
 }
 
-/// Drops an owner of type `O`, which may own tensors, and frees its header. A chain of owners uses no more
-/// stack than [`DEPTH`] of them.
+/// Destroys a header, and those that wait meanwhile: a chain uses no more stack than [`DEPTH`] of them.
+/// Only the outermost call unwinds, by the panic of an owner.
 ///
 /// # Safety
 ///
-/// As for [`header::destroy`].
-#[inline(never)]
-pub(super) unsafe fn destroy_in_turn<O: 'static>(header: NonNull<Header>) {
-    in_turn(Released(header, header::destroy::<O>));
-}
-
-/// Destroys a header, and those that wait meanwhile. Only the outermost call unwinds, by the panic of an owner.
-fn in_turn(released: Released) {
+/// `destroy` may be called with this header, on this thread, once.
+pub(super) unsafe fn in_turn(header: NonNull<u8>, destroy: unsafe fn(NonNull<u8>)) {
+    let released = Released(header, destroy);
     if RELEASES.with(|releases| !releases.begin()) {
         return RELEASES.with(|releases| releases.put_off(released));
     }
