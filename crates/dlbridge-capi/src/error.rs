@@ -7,8 +7,6 @@ use std::fmt;
 
 use dlbridge::protocol::Refusal;
 
-use crate::python::Exception;
-
 /// How a call ended. Every failure has a message: `dlb_last_error`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
@@ -70,10 +68,16 @@ pub(crate) enum Error {
         expected: usize,
         found: usize,
     },
-    Python(Exception),
+    Python(Box<dyn Restore>),
     /// The same, to be set again.
-    Raised(Exception),
+    Raised(Box<dyn Restore>),
     NotAttached(String),
+}
+
+/// An exception of Python, which `python` fetched.
+pub(crate) trait Restore: fmt::Debug + fmt::Display {
+    /// Sets it again.
+    fn restore(self: Box<Self>);
 }
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
@@ -145,11 +149,5 @@ impl From<dlbridge::Error> for Error {
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
         Self::Unsupported(refusal.to_string())
-    }
-}
-
-impl From<Exception> for Error {
-    fn from(exception: Exception) -> Self {
-        Self::Python(exception)
     }
 }

@@ -126,5 +126,5 @@ fn text(object: &Object) -> String {
 
 fn type_error(python: Python, message: &str) -> Error {
     raise(python, |api| api.PyExc_TypeError, message);
-    Error::Python(Exception::take(python))
+    Exception::take(python).into()
 }

@@ -7,6 +7,7 @@ use std::ptr;
 use super::api::{Api, Pointer};
 use super::attached::{Object, Python};
 use crate::entry::c_text;
+use crate::error::{Error, Restore};
 
 /// An exception that was raised.
 pub(crate) struct Exception {
@@ -41,7 +42,7 @@ impl Exception {
     }
 
     /// Sets it again.
-    pub(crate) fn restore(self) {
+    pub(super) fn restore(self) {
         let Self { python, kind, value, trace } = self;
         let [kind, value, trace] =
             [kind, value, trace].map(|object| object.map_or(ptr::null_mut(), Object::into_raw));
@@ -56,6 +57,18 @@ impl Exception {
         let class = unsafe { class(self.python.api).read() };
         // SAFETY: live objects, attached (F1, F2).
         unsafe { self.python.api.PyErr_GivenExceptionMatches(kind.as_ptr(), class) == 1 }
+    }
+}
+
+impl Restore for Exception {
+    fn restore(self: Box<Self>) {
+        (*self).restore();
+    }
+}
+
+impl From<Exception> for Error {
+    fn from(exception: Exception) -> Self {
+        Self::Python(Box::new(exception))
     }
 }
 

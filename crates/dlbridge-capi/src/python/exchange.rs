@@ -38,7 +38,7 @@ pub(super) fn import(object: &Object) -> Option<Result<(Tensor, Stream)>> {
     if status != 0 {
         let exception = Exception::pending(object.python)?;
         let is_ordinary = exception.is_a(|api| api.PyExc_Exception);
-        return (!is_ordinary).then_some(Err(Error::Python(exception)));
+        return (!is_ordinary).then_some(Err(exception.into()));
     }
     // One that succeeds must not have set an exception.
     object.python.clear();
@@ -55,7 +55,7 @@ pub(super) fn import(object: &Object) -> Option<Result<(Tensor, Stream)>> {
                 Ok(false) => Some(Ok((tensor, stream))),
                 Ok(true) => Some(read_only(tensor).map(|tensor| (tensor, stream))),
                 Err(error) if error.is_a(|api| api.PyExc_Exception) => None,
-                Err(error) => Some(Err(Error::Python(error))),
+                Err(error) => Some(Err(error.into())),
             }
         }
         Err(error) => {
@@ -105,7 +105,7 @@ fn refused(reason: Result<Option<impl Into<String>>, Exception>) -> Option<Resul
         Ok(None) => Some(Ok(())),
         Ok(Some(reason)) => Some(Err(Error::Unsupported(reason.into()))),
         Err(error) if error.is_a(|api| api.PyExc_Exception) => None,
-        Err(error) => Some(Err(Error::Python(error))),
+        Err(error) => Some(Err(error.into())),
     }
 }
 

@@ -100,7 +100,7 @@ fn raised<'a>(object: &Object, exception: &Exception, message: &'a str) -> Raise
 #[cold]
 fn import_otherwise(object: &Object, exception: Exception, next: Next) -> Result<Tensor> {
     if next != Next::OtherProtocols {
-        return Err(Error::Python(exception));
+        return Err(exception.into());
     }
     if capsule::is_capsule(object) {
         return capsule::take(object);

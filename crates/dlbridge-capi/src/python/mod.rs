@@ -24,6 +24,5 @@ pub use api::PyObject;
 pub(crate) use api::load_from;
 pub(crate) use capsule::new as capsule;
 pub(crate) use class::new as object;
-pub(crate) use exception::Exception;
 pub(crate) use import::import;
 pub(crate) use release::{attached, drain, release, undisturbed};
