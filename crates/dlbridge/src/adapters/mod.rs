@@ -1,5 +1,5 @@
 //! Conversions from and to other crates' types: one folder for each crate and version, the
-//! conversions in its `mod.rs` and its unsafe half in the `raw.rs` beside it. A crate
+//! conversions in its `mod.rs` and its unsafe half in the `memory.rs` beside it. A crate
 //! whose types are elements, and nothing else, has its page here and its lines in `raw/element.rs`.
 //!
 //! An adapter uses no other adapter, except one that is named after two crates. Adapters of crates add
@@ -23,7 +23,7 @@ macro_rules! try_from {
 /// Implements the conversions to a borrowed view, from every borrow of a tensor.
 macro_rules! views {
     ($generics:tt $view:ty) => {
-        views!($generics $view, source => $crate::adapters::raw::view(source));
+        views!($generics $view, source => $crate::adapters::memory::view(source));
     };
     ($generics:tt $view:ty, $from:ident => $body:expr) => {
         try_from!($generics &'a $crate::Tensor => $view, $from => $body);
@@ -36,7 +36,7 @@ macro_rules! views {
 /// Implements the conversions to a mutable view, from every mutable borrow of a tensor.
 macro_rules! views_mut {
     ($generics:tt $view:ty) => {
-        views_mut!($generics $view, source => $crate::adapters::raw::view_mut(source));
+        views_mut!($generics $view, source => $crate::adapters::memory::view_mut(source));
     };
     ($generics:tt $view:ty, $from:ident => $body:expr) => {
         try_from!($generics &'a mut $crate::Tensor => $view, $from => $body);
@@ -59,7 +59,7 @@ macro_rules! copies {
 
 // Below the macros, which they use.
 #[macro_use]
-mod raw;
+mod memory;
 #[cfg(feature = "arrow-58")]
 pub mod arrow_58;
 #[cfg(feature = "arrow-59")]

@@ -1,5 +1,5 @@
 //! `Layout`: the proof that a shape and strides were measured for elements of one type (R1).
-//! It is made only by measuring, or in `raw.rs` for a descriptor that was made from a `Layout`.
+//! It is made only by measuring, or by `Layout::again` for a descriptor that was made from a `Layout`.
 
 use super::arithmetic::{self, Size, Span, Unit};
 use super::{Dims, small};
@@ -60,6 +60,22 @@ impl<'a> Layout<'a> {
         Ok((Self { shape, strides, dtype, padding: padding(flags) }, size))
     }
 
+    /// The layout of a descriptor that was made from a layout, or validated.
+    ///
+    /// # Safety
+    ///
+    /// These same numbers were measured with this type and these flags.
+    #[allow(unsafe_code, reason = "the only constructor that does not measure")]
+    #[inline(always)]
+    pub(crate) unsafe fn again(
+        shape: &'a [i64],
+        strides: &'a [i64],
+        dtype: DType,
+        flags: Flags,
+    ) -> Self {
+        Self { shape, strides, dtype, padding: padding(flags) }
+    }
+
     #[inline]
     pub(crate) fn shape(&self) -> &'a [i64] {
         self.shape
@@ -106,7 +122,7 @@ impl<'a> Layout<'a> {
 }
 
 #[inline(always)]
-pub(super) fn padding(flags: Flags) -> Flags {
+fn padding(flags: Flags) -> Flags {
     Flags(flags.0 & Flags::SUBBYTE_PADDED.0)
 }
 

@@ -7,7 +7,6 @@ mod measured;
 mod part;
 mod placement;
 mod range;
-mod raw;
 mod reshape;
 mod runs;
 pub(crate) mod small;

@@ -1,8 +1,8 @@
 //! Descriptors and memory, through raw pointers. Nothing here knows `Tensor`: `tensor/` wraps it.
 //!
-//! Only files and folders named `raw` have unsafe code. Every SAFETY note cites a duty of the caller or
-//! one of these invariants, or one of those in `SAFETY.md`: the trust in a producer (`T`), in a
-//! consumer (`C`) and in a foreign interface (`F`). `cargo xtask lint` rejects other notes.
+//! Only folders named `raw`, files of adapters named `memory.rs` and `Layout::again` have unsafe code. Every SAFETY
+//! note cites a duty of the caller or one of these invariants, or one of those in `SAFETY.md`: the trust in a
+//! producer (`T`), in a consumer (`C`) and in a foreign interface (`F`). `cargo xtask lint` rejects other notes.
 //!
 //! - **R1, checked.** A [`Checked`] is made from a [`Layout`](crate::layout::Layout), and only measuring
 //!   makes one: the element count, the size in bytes and the byte span fit `isize`. `data` is not null

@@ -18,8 +18,8 @@ use super::super::arrow::schema::extension::{
     EXTENSION_TYPE_METADATA_KEY, EXTENSION_TYPE_NAME_KEY,
 };
 use super::super::arrow::schema::{DataType, Field};
+use super::memory::buffer;
 use super::no_nulls;
-use super::raw::buffer;
 use crate::layout::{contiguous_strides, extent};
 use crate::raw::owner::{OtherWriters, export_slice};
 use crate::{DType, DescriptorError, Error, Tensor};

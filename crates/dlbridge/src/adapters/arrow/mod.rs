@@ -3,13 +3,13 @@
 
 #[path = "lists.rs"]
 pub(super) mod lists;
-#[path = "raw.rs"]
-mod raw;
+#[path = "memory.rs"]
+mod memory;
 
-use self::raw::buffer;
+use self::memory::buffer;
 use super::arrow::array::{Array, ArrowPrimitiveType, PrimitiveArray};
 use super::arrow::buffer::{ArrowNativeType, Buffer, ScalarBuffer};
-use crate::adapters::raw::{borrow, export_frozen};
+use crate::adapters::memory::{borrow, export_frozen};
 use crate::{Element, Error, Plain, Tensor, TensorRef};
 
 /// Why exporting a buffer cannot fail.

@@ -17,11 +17,11 @@
 //! # Ok::<(), dlbridge::Error>(())
 //! ```
 
-pub(super) mod raw;
+pub(super) mod memory;
 
 use burn_std::{BoolStore, Bytes, DType as BurnType, TensorData};
 
-use self::raw::{bytes, export_bytes};
+use self::memory::{bytes, export_bytes};
 use crate::layout::extents;
 use crate::{DType, Error, Tensor};
 

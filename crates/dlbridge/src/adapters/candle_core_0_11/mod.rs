@@ -22,12 +22,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub(super) mod raw;
+pub(super) mod memory;
 
 use candle_core::{DType as CandleType, Device as CandleDevice, DeviceLocation};
 use half::{bf16, f16};
 
-use self::raw::{Locked, export_locked};
+use self::memory::{Locked, export_locked};
 use crate::layout::extents;
 use crate::raw::Checked;
 use crate::{Access, Builder, DType, Device, Error, Plain, Tensor, TensorMut, TensorRef, View};

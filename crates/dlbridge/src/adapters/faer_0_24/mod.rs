@@ -21,14 +21,14 @@
 //! # Ok::<(), dlbridge::Error>(())
 //! ```
 
-mod raw;
+mod memory;
 
 use std::sync::Arc;
 
 use faer::{Col, ColMut, ColRef, Mat, MatMut, MatRef, Row, RowMut, RowRef, Shape, Stride};
 
 use super::describable;
-use super::raw::{borrow, borrow_mut, export, export_frozen};
+use super::memory::{borrow, borrow_mut, export, export_frozen};
 use crate::{Element, Error, Plain, Tensor, TensorMut, TensorRef, View};
 
 /// A matrix becomes a column-major tensor without a copy; the padding between its columns is not part of
@@ -136,7 +136,7 @@ fn matrix<T: Element>(view: &View<'_, T>) -> Result<Mat<T>, Error> {
     let mut matrix = Mat::new();
     matrix.try_reserve(rows, columns).map_err(|_| no_memory(view))?;
     if view.is_empty() {
-        return Ok(raw::without_elements(matrix, rows, columns));
+        return Ok(memory::without_elements(matrix, rows, columns));
     }
     matrix.resize_with(rows, columns, |i, j| at(view, &[i, j]));
     Ok(matrix)

@@ -26,7 +26,7 @@
 //! # Ok::<(), dlbridge::Error>(())
 //! ```
 
-mod raw;
+mod memory;
 
 use std::sync::Arc;
 
@@ -36,9 +36,9 @@ use nalgebra::{
     RawStorageMut, SMatrix, Scalar, U1, VecStorage,
 };
 
-use self::raw::{Rows, dims};
+use self::memory::{Rows, dims};
 use super::describable;
-use super::raw::{borrow, borrow_mut, export, export_frozen};
+use super::memory::{borrow, borrow_mut, export, export_frozen};
 use crate::{Element, Error, Parts, Plain, Tensor, TensorMut, TensorRef, View};
 
 /// A matrix becomes a column-major tensor of two axes, a vector (a type of one column) one of one

@@ -1,8 +1,8 @@
 // The conversions of every version of `ndarray`: each version's module loads this file, with its
 // crate as `super::ndarray`.
 
-#[path = "raw.rs"]
-pub(super) mod raw;
+#[path = "memory.rs"]
+pub(super) mod memory;
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::ndarray::{
     ArcArray, Array, ArrayBase, ArrayView, ArrayViewMut, Data, DataMut, Dimension,
 };
 use crate::adapters::describable;
-use crate::adapters::raw::{borrow, borrow_mut, export, export_frozen};
+use crate::adapters::memory::{borrow, borrow_mut, export, export_frozen};
 use crate::{Element, Error, Plain, ReadCell, Tensor, TensorMut, TensorRef, View};
 
 /// An array becomes a tensor without a copy, whatever its strides.
@@ -79,9 +79,9 @@ where
 }
 
 views!(['a, T: Plain, D: Dimension] ArrayView<'a, T, D>);
-views!(['a, T: Plain, D: Dimension] ArrayView<'a, ReadCell<T>, D>, source => raw::cells(source));
+views!(['a, T: Plain, D: Dimension] ArrayView<'a, ReadCell<T>, D>, source => memory::cells(source));
 try_from!(['a, T: Plain, D: Dimension] View<'a, T> => ArrayView<'a, ReadCell<T>, D>,
-    view => raw::cells(view));
+    view => memory::cells(view));
 views_mut!(['a, T: Plain, D: Dimension] ArrayViewMut<'a, T, D>);
 copies!([T: Element, D: Dimension] T => Array<T, D>, copied);
 

@@ -36,11 +36,11 @@
 //!
 //! `&ArrayRef` and `&mut ArrayRef`, which this version adds, are borrowed as arrays are.
 
-mod raw;
+mod memory;
 
 use ::ndarray::{self, ArrayRef, Dimension};
 
-use super::raw::{borrow, borrow_mut};
+use super::memory::{borrow, borrow_mut};
 use crate::{Element, TensorMut, TensorRef};
 
 #[allow(clippy::duplicate_mod, reason = "one text for every version of the crate")]

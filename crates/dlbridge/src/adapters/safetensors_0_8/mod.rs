@@ -9,7 +9,7 @@
 pub mod file;
 #[doc(hidden)]
 pub mod header;
-mod raw;
+mod memory;
 mod save;
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use safetensors::tensor::{Dtype, SafeTensorError, TensorView};
 
-pub use self::raw::MappedFile;
+pub use self::memory::MappedFile;
 pub use self::save::save;
 
 use self::file::FileError;

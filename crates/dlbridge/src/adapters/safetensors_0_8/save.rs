@@ -179,7 +179,7 @@ struct Temporary {
 impl Temporary {
     fn create(folder: &Path) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
-        if let Ok(file) = super::raw::unnamed(folder) {
+        if let Ok(file) = super::memory::unnamed(folder) {
             return Ok(Self { path: PathBuf::new(), file });
         }
         let create = |path: &Path| File::options().write(true).create_new(true).open(path);
@@ -189,14 +189,14 @@ impl Temporary {
 
     fn fill(&self, header: &[u8], tensors: &[&Tensor], size: usize) -> io::Result<()> {
         #[cfg(any(target_os = "linux", target_os = "android"))]
-        super::raw::allocate(&self.file, size)?;
+        super::memory::allocate(&self.file, size)?;
         (&self.file).write_all(header)?;
         let is_direct = |tensor: &Tensor| cfg!(unix) && tensor.is_contiguous();
         for tensors in tensors.chunk_by(|a, b| is_direct(a) && is_direct(b)) {
             #[cfg(unix)]
             if is_direct(tensors[0]) {
                 let checked: Vec<_> = tensors.iter().map(|tensor| tensor.checked()).collect();
-                super::raw::write(&self.file, &checked)?;
+                super::memory::write(&self.file, &checked)?;
                 continue;
             }
             for tensor in tensors {
@@ -211,7 +211,7 @@ impl Temporary {
         #[cfg(target_os = "linux")]
         if self.path.as_os_str().is_empty() {
             let folder = path.parent().unwrap_or(Path::new(""));
-            self.path = with_name(folder, |path| super::raw::link(&self.file, path))?.0;
+            self.path = with_name(folder, |path| super::memory::link(&self.file, path))?.0;
         }
         fs::rename(&self.path, path)?;
         self.path = PathBuf::new();

@@ -1,12 +1,12 @@
 //! Vectors, slices and arrays of the standard library, both ways: tensors of one axis.
 
-mod raw;
+mod memory;
 
 use std::sync::Arc;
 
-use self::raw::Scalar;
+use self::memory::Scalar;
 use super::describable;
-use super::raw::{borrow, borrow_mut, export, export_frozen};
+use super::memory::{borrow, borrow_mut, export, export_frozen};
 use crate::{Element, Error, Plain, Tensor, TensorMut, TensorRef, View};
 
 /// Why exporting a list cannot fail.

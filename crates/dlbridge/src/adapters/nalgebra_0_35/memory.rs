@@ -12,7 +12,7 @@ use nalgebra::{
 };
 
 use super::Transposed;
-use crate::adapters::raw::{Strided, StridedMut, ViewMutOf, ViewOf};
+use crate::adapters::memory::{Strided, StridedMut, ViewMutOf, ViewOf};
 use crate::layout::Lists;
 use crate::raw::Checked;
 use crate::{Element, Error, Plain};

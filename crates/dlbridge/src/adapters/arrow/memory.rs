@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::super::arrow::buffer::{ArrowNativeType, Buffer, ScalarBuffer};
-use crate::adapters::raw::Strided;
+use crate::adapters::memory::Strided;
 use crate::{Element, Error, Tensor};
 
 // A buffer's bytes are behind an `Arc`, which only a unique holder can write.

@@ -3,8 +3,8 @@
 
 use ndarray::{ArrayRef, Dimension};
 
-use super::conversions::raw::strided;
-use crate::adapters::raw::{Strided, StridedMut};
+use super::conversions::memory::strided;
+use crate::adapters::memory::{Strided, StridedMut};
 use crate::layout::Lists;
 use crate::raw::handle::header::Owns;
 use crate::{Element, Error};

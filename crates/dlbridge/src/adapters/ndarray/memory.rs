@@ -4,7 +4,7 @@
 // ndarray counts strides in elements, as DLPack does.
 #![allow(unsafe_code)]
 
-use crate::adapters::raw::{Source, Strided, StridedMut, ViewMutOf, ViewOf};
+use crate::adapters::memory::{Source, Strided, StridedMut, ViewMutOf, ViewOf};
 use crate::layout::Lists;
 use crate::raw::Checked;
 use crate::raw::handle::header::Owns;
