@@ -46,72 +46,64 @@ macro_rules! Shape {
     (@extent _) => { -1 };
     (@extent None) => { $crate::Shape!() };
     (@extent $extent:tt) => { $extent };
-    ($a:tt $(,)?) => {
-        $crate::shapes::Shape1<{ $crate::Shape!(@extent $a) }>
+    ($a:tt, $b:tt, $c:tt, $d:tt, $e:tt, $f:tt, $g:tt, $h:tt, $($more:tt),+ $(,)?) => {
+        $crate::Shape!()
     };
-    ($a:tt, $b:tt $(,)?) => {
-        $crate::shapes::Shape2<{ $crate::Shape!(@extent $a) }, { $crate::Shape!(@extent $b) }>
-    };
-    ($a:tt, $b:tt, $c:tt $(,)?) => {
-        $crate::shapes::Shape3<{ $crate::Shape!(@extent $a) }, { $crate::Shape!(@extent $b) }, { $crate::Shape!(@extent $c) }>
-    };
-    ($a:tt, $b:tt, $c:tt, $d:tt $(,)?) => {
-        $crate::shapes::Shape4<{ $crate::Shape!(@extent $a) }, { $crate::Shape!(@extent $b) }, { $crate::Shape!(@extent $c) }, { $crate::Shape!(@extent $d) }>
-    };
-    ($a:tt, $b:tt, $c:tt, $d:tt, $e:tt $(,)?) => {
-        $crate::shapes::Shape5<{ $crate::Shape!(@extent $a) }, { $crate::Shape!(@extent $b) }, { $crate::Shape!(@extent $c) }, { $crate::Shape!(@extent $d) }, { $crate::Shape!(@extent $e) }>
-    };
-    ($a:tt, $b:tt, $c:tt, $d:tt, $e:tt, $f:tt $(,)?) => {
-        $crate::shapes::Shape6<{ $crate::Shape!(@extent $a) }, { $crate::Shape!(@extent $b) }, { $crate::Shape!(@extent $c) }, { $crate::Shape!(@extent $d) }, { $crate::Shape!(@extent $e) }, { $crate::Shape!(@extent $f) }>
-    };
-    ($a:tt, $b:tt, $c:tt, $d:tt, $e:tt, $f:tt, $g:tt $(,)?) => {
-        $crate::shapes::Shape7<{ $crate::Shape!(@extent $a) }, { $crate::Shape!(@extent $b) }, { $crate::Shape!(@extent $c) }, { $crate::Shape!(@extent $d) }, { $crate::Shape!(@extent $e) }, { $crate::Shape!(@extent $f) }, { $crate::Shape!(@extent $g) }>
-    };
-    ($a:tt, $b:tt, $c:tt, $d:tt, $e:tt, $f:tt, $g:tt, $h:tt $(,)?) => {
-        $crate::shapes::Shape8<{ $crate::Shape!(@extent $a) }, { $crate::Shape!(@extent $b) }, { $crate::Shape!(@extent $c) }, { $crate::Shape!(@extent $d) }, { $crate::Shape!(@extent $e) }, { $crate::Shape!(@extent $f) }, { $crate::Shape!(@extent $g) }, { $crate::Shape!(@extent $h) }>
+    ($($extent:tt),+ $(,)?) => {
+        $crate::shapes::Shape<$({ $crate::Shape!(@extent $extent) }),+>
     };
     ($($other:tt)*) => {
         ::core::compile_error!("expected 1 to 8 extents, with `_` for an axis of any: `Shape![_, _, 3]`")
     };
 }
 
-/// The types that [`Shape!`](crate::Shape!) names, one for each rank: one type with a list of
-/// axes would be too complex for clippy. An extent of -1 is any.
+/// The type that [`Shape!`](crate::Shape!) names. An extent of -1 is any, and [`ABSENT`] ends the list.
 #[doc(hidden)]
 pub mod shapes {
     use crate::{Constraint, Metadata};
 
-    macro_rules! shapes {
-        ($($name:ident($($extent:ident),+))*) => {$(
-            #[derive(Debug)]
-            pub struct $name<$(const $extent: i64),+>;
+    const ABSENT: i64 = i64::MIN;
 
-            impl<$(const $extent: i64),+> Constraint for $name<$($extent),+> {
-                const SHAPE: Option<&'static [i64]> = Some(&[$($extent),+]);
+    #[derive(Debug)]
+    pub struct Shape<
+        const A: i64,
+        const B: i64 = ABSENT,
+        const C: i64 = ABSENT,
+        const D: i64 = ABSENT,
+        const E: i64 = ABSENT,
+        const F: i64 = ABSENT,
+        const G: i64 = ABSENT,
+        const H: i64 = ABSENT,
+    >;
 
-                fn is_met(found: Metadata<'_>) -> bool {
-                    fits(found.shape(), &[$($extent),+])
-                }
+    impl<
+        const A: i64,
+        const B: i64,
+        const C: i64,
+        const D: i64,
+        const E: i64,
+        const F: i64,
+        const G: i64,
+        const H: i64,
+    > Constraint for Shape<A, B, C, D, E, F, G, H>
+    {
+        const SHAPE: Option<&'static [i64]> = Some(present(&[A, B, C, D, E, F, G, H]));
 
-                /// The message has the extents behind the dtype.
-                fn name(_: &mut String) {}
-            }
-        )*};
+        fn is_met(found: Metadata<'_>) -> bool {
+            let (found, wanted) = (found.shape(), Self::SHAPE.unwrap_or_default());
+            let is_one = |(found, &wanted): (&i64, &i64)| wanted == -1 || *found == wanted;
+            found.len() == wanted.len() && found.iter().zip(wanted).all(is_one)
+        }
+
+        /// The message has the extents behind the dtype.
+        fn name(_: &mut String) {}
     }
 
-    shapes! {
-        Shape1(A)
-        Shape2(A, B)
-        Shape3(A, B, C)
-        Shape4(A, B, C, D)
-        Shape5(A, B, C, D, E)
-        Shape6(A, B, C, D, E, F)
-        Shape7(A, B, C, D, E, F, G)
-        Shape8(A, B, C, D, E, F, G, H)
-    }
-
-    fn fits(found: &[i64], wanted: &[i64]) -> bool {
-        let is_one = |(found, &wanted): (&i64, &i64)| wanted == -1 || *found == wanted;
-        found.len() == wanted.len() && found.iter().zip(wanted).all(is_one)
+    const fn present(extents: &[i64]) -> &[i64] {
+        let mut rank = extents.len();
+        while rank > 0 && extents[rank - 1] == ABSENT {
+            rank -= 1;
+        }
+        extents.split_at(rank).0
     }
 }
