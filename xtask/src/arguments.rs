@@ -137,8 +137,8 @@ pub(crate) struct Lint {
 #[derive(Debug, Args)]
 pub(crate) struct Sanitize {
     /// AddressSanitizer over the Rust tests (address) or the Python tests (python), ThreadSanitizer
-    /// over the tests with threads, valgrind, Miri; default: all
-    #[arg(value_parser = ["address", "python", "thread", "valgrind", "miri"])]
+    /// over the tests with threads, valgrind, the table of borrows under loom, Miri; default: all
+    #[arg(value_parser = ["address", "python", "thread", "valgrind", "loom", "miri"])]
     pub(crate) tool: Option<String>,
     /// How long Miri runs
     #[arg(long, default_value_t = 30)]

@@ -53,6 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         step("python", &python);
         step("thread", &|| thread(&sh));
         step("valgrind", &|| valgrind(&sh));
+        step("loom", &|| loom(&sh));
         step("miri", &|| miri(&sh, Duration::from_secs(60 * options.minutes)));
         Ok(())
     })
@@ -119,6 +120,14 @@ fn valgrind(sh: &Shell) -> Result<()> {
     let programs =
         cmd!(sh, "cargo test --package dlbridge-capi --test programs -- c_program random");
     Ok(programs.env("DLBRIDGE_CAPI_LIBRARY", capi::build()?).run()?)
+}
+
+/// The table of borrows in every order in which its threads can run. Its crate compiles the table's files with loom's
+/// atomics, under a flag that other crates know as well: a folder of its own keeps their builds.
+fn loom(sh: &Shell) -> Result<()> {
+    let folder = target().join("loom");
+    let run = cmd!(sh, "cargo run --release --package dlbridge-loom --target-dir {folder}");
+    Ok(run.env("RUSTFLAGS", "--cfg loom").env_remove("CARGO_ENCODED_RUSTFLAGS").run()?)
 }
 
 /// Miri over the Rust tests: the core's, what the C API shares without a lock, and the adapters', whose

@@ -14,6 +14,15 @@
 //!
 //! Invariant: a borrow to write excludes every other borrow of its bytes.
 
+/// The number of borrows that have a slot each. More arguments at once are slower: they are in the tree.
+const SLOTS: usize = 256;
+
+/// What the table takes from `std`; `cargo xtask sanitize loom` compiles it with loom's.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicIsize, AtomicUsize, fence};
+    pub(super) use std::thread;
+}
+
 mod borrowed;
 mod ordered;
 mod shared;

@@ -5,12 +5,12 @@
 //! claim and each release, so that a reader notices when the words are those of two borrows.
 
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::thread;
+use std::sync::atomic::Ordering;
 
 use dlbridge::ffi::{Bytes, Comb};
 
 use super::Kind;
+use super::sync::{AtomicUsize, fence, thread};
 
 /// What the low bits of a state say; those above count the borrows that the slot had.
 const USE: usize = 3;

@@ -9,17 +9,14 @@
 
 use std::cell::UnsafeCell;
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::Ordering;
 
 use dlbridge::ffi::Bytes;
 
 use super::ordered::{Node, Ordered};
 use super::slot::Slot;
-use super::{Kind, Other};
-
-/// The number of borrows that have a slot each. More arguments at once are slower: they are in the tree.
-const SLOTS: usize = 256;
+use super::sync::{AtomicIsize, AtomicUsize, thread};
+use super::{Kind, Other, SLOTS};
 
 /// `next`, if no slot is free.
 const FULL: usize = SLOTS + 1;
@@ -321,5 +318,7 @@ pub(crate) const fn is_in_slot(number: u64) -> bool {
     number < SLOTS as u64
 }
 
+// By its path, which is the same where the model of `loom/` includes this file.
 #[cfg(test)]
+#[path = "table/tests.rs"]
 mod tests;
