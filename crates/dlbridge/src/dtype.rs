@@ -157,6 +157,14 @@ dtypes! {
 }
 
 impl DType {
+    /// All fields in one number, of which `match_dtype!` makes one jump where it has many types.
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub const fn word(self) -> u32 {
+        (self.lanes as u32) << 16 | (self.bits as u32) << 8 | self.code.0 as u32
+    }
+
     /// A type of one lane.
     #[must_use]
     pub const fn new(code: TypeCode, bits: u8) -> Self {

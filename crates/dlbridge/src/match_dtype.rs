@@ -28,10 +28,10 @@
 macro_rules! match_dtype {
     ($dtype:expr, $T:ident : $($type:ty)|+ => $body:expr, _ => $other:expr $(,)?) => {{
         let found: $crate::DType = $dtype;
-        match found {
+        match found.word() {
             // Needed for one type, needless for another.
             $(#[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
-            _ if found == <$type as $crate::Element>::DTYPE => {
+            word if word == <$type as $crate::Element>::DTYPE.word() => {
                 type $T = $type;
                 $body
             })+
@@ -40,10 +40,10 @@ macro_rules! match_dtype {
     }};
     ($dtype:expr, $T:ident : $($type:ty)|+ => $body:expr $(,)?) => {{
         let found: $crate::DType = $dtype;
-        match found {
+        match found.word() {
             // Needed for one type, needless for another.
             $(#[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
-            _ if found == <$type as $crate::Element>::DTYPE => {
+            word if word == <$type as $crate::Element>::DTYPE.word() => {
                 type $T = $type;
                 ::core::result::Result::Ok($body)
             })+
