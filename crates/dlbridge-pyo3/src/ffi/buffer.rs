@@ -69,15 +69,14 @@ impl BufferRequest {
             );
         }
         let (shape, strides) = (tensor.shape(), tensor.strides());
-        let is_c = tensor.is_contiguous();
-        let is_f = layout::is_column_major(shape, strides);
-        let expected = if self.asks(ffi::PyBUF_C_CONTIGUOUS) && !is_c {
+        let (is_c, is_f) = (|| tensor.is_contiguous(), || layout::is_column_major(shape, strides));
+        let expected = if self.asks(ffi::PyBUF_C_CONTIGUOUS) && !is_c() {
             "row-major contiguous memory"
-        } else if self.asks(ffi::PyBUF_F_CONTIGUOUS) && !is_f {
+        } else if self.asks(ffi::PyBUF_F_CONTIGUOUS) && !is_f() {
             "column-major contiguous memory"
-        } else if self.asks(ffi::PyBUF_ANY_CONTIGUOUS) && !is_c && !is_f {
+        } else if self.asks(ffi::PyBUF_ANY_CONTIGUOUS) && !is_c() && !is_f() {
             "contiguous memory"
-        } else if !self.asks(ffi::PyBUF_STRIDES) && !is_c {
+        } else if !self.asks(ffi::PyBUF_STRIDES) && !is_c() {
             "row-major contiguous memory, or a request for strides"
         } else {
             return Ok(());
