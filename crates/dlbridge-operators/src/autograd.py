@@ -19,6 +19,7 @@ def known_in_torch():
     )
 
 
+@functools.cache
 def library_of_torch(name):
     from pathlib import Path
 

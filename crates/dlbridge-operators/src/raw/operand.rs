@@ -88,7 +88,8 @@ impl<'a> Written<'a> {
             if !layout::is_contiguous(operand.shape(), operand.strides()) {
                 return Err(Failure::new("expected a contiguous result"));
             }
-            let bytes = layout::contiguous_nbytes(operand.dtype, operand.shape())?;
+            let elements = layout::span(operand.shape(), operand.strides())?.len;
+            let bytes = layout::nbytes(elements, operand.dtype, Flags::NONE)?;
             if bytes > 0 && operand.data.is_null() {
                 return Err(Failure::new("expected memory for a result, found a null pointer"));
             }

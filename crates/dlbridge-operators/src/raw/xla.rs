@@ -3,6 +3,7 @@
 //! Invariant: no panic leaves a handler.
 
 mod cuda;
+mod direct;
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
@@ -132,25 +133,6 @@ pub(crate) struct Frame {
 /// A handler's type.
 pub(crate) type Handler = unsafe extern "C" fn(*mut Frame) -> *mut c_void;
 
-/// XLA's codes of dtypes.
-const DTYPES: [(c_int, DType); 15] = [
-    (1, DType::BOOL),
-    (2, DType::I8),
-    (3, DType::I16),
-    (4, DType::I32),
-    (5, DType::I64),
-    (6, DType::U8),
-    (7, DType::U16),
-    (8, DType::U32),
-    (9, DType::U64),
-    (10, DType::F16),
-    (11, DType::F32),
-    (12, DType::F64),
-    (15, DType::COMPLEX64),
-    (16, DType::BF16),
-    (18, DType::COMPLEX128),
-];
-
 /// The handler of an operator, for the CPU or for CUDA. XLA calls it on its own threads, without the GIL.
 pub(crate) unsafe extern "C" fn handler<O: Operator, const CUDA: bool>(
     frame: *mut Frame,
@@ -206,6 +188,9 @@ fn convert(dtype: DType) -> String {
 }
 
 fn execute<const CUDA: bool>(operator: &'static Checked, frame: &Frame) -> Result<(), Failure> {
+    if let Some(done) = if CUDA { None } else { direct::call(operator, frame) } {
+        return done;
+    }
     let stream = if CUDA { Some(cuda::stream(operator, frame)?) } else { None };
     let device = stream.as_ref().map_or(Device::CPU, DeviceStream::device);
     let (mut inputs, mut outputs) =
@@ -229,7 +214,7 @@ fn execute<const CUDA: bool>(operator: &'static Checked, frame: &Frame) -> Resul
                 } else {
                     // Before the copy, which would change the other argument.
                     if from.address() != to.address() {
-                        check_own(&frame.arguments, &to)?;
+                        check_own(&frame.arguments, to.address(), to.shape())?;
                     }
                     // SAFETY: a result's buffer, which no other argument has (T10).
                     unsafe { from.copy_to(&to) }?;
@@ -250,7 +235,7 @@ fn execute<const CUDA: bool>(operator: &'static Checked, frame: &Frame) -> Resul
     let plan = Plan::new(operator, slots, convert)?;
     let outputs = outputs.map(|operand| {
         let operand = operand?;
-        check_own(&frame.arguments, &operand)?;
+        check_own(&frame.arguments, operand.address(), operand.shape())?;
         // SAFETY: the buffer of a result, which XLA made for this call (T10).
         unsafe { Written::zeroed(operand) }
     });
@@ -261,22 +246,43 @@ fn execute<const CUDA: bool>(operator: &'static Checked, frame: &Frame) -> Resul
 }
 
 /// Rejects a result in the memory of an argument. A call that declares other aliases than ours makes one buffer of both.
-fn check_own(arguments: &List, result: &Operand<'_>) -> Result<(), Failure> {
-    let is_there =
-        |buffer: &Buffer| buffer.data.addr() == result.address() && !buffer.shape().contains(&0);
-    if result.shape().contains(&0) || !(0..arguments.len).any(|at| is_there(buffer(arguments, at)))
-    {
+fn check_own(arguments: &List, address: usize, shape: &[i64]) -> Result<(), Failure> {
+    let is_there = |buffer: &Buffer| buffer.data.addr() == address && !buffer.shape().contains(&0);
+    if shape.contains(&0) || !buffers(arguments).any(is_there) {
         return Ok(());
     }
     Err(Failure::new("expected a result with memory of its own"))
 }
 
-/// A buffer of a list.
-fn buffer(list: &List, at: i64) -> &Buffer {
-    // SAFETY: one of the list's buffers (F5).
-    let buffer = unsafe { *list.values.wrapping_add(at as usize) };
-    // SAFETY: alive during the call (F5).
-    unsafe { &*buffer }
+fn buffers(list: &List) -> impl Iterator<Item = &Buffer> {
+    (0..list.len).map(|at| {
+        // SAFETY: one of the list's buffers (F5).
+        let buffer = unsafe { *list.values.wrapping_add(at as usize) };
+        // SAFETY: alive during the call (F5).
+        unsafe { &*buffer }
+    })
+}
+
+/// The dtype of XLA's number.
+fn dtype(code: c_int) -> Option<DType> {
+    Some(match code {
+        1 => DType::BOOL,
+        2 => DType::I8,
+        3 => DType::I16,
+        4 => DType::I32,
+        5 => DType::I64,
+        6 => DType::U8,
+        7 => DType::U16,
+        8 => DType::U32,
+        9 => DType::U64,
+        10 => DType::F16,
+        11 => DType::F32,
+        12 => DType::F64,
+        15 => DType::COMPLEX64,
+        16 => DType::BF16,
+        18 => DType::COMPLEX128,
+        _ => return None,
+    })
 }
 
 impl Buffer {
@@ -295,23 +301,34 @@ fn is_written(slot: &&Slot<'_>) -> bool {
 
 /// The buffers of a list: contiguous, row-major.
 fn operands(list: &List, device: Device) -> impl Iterator<Item = Result<Operand<'_>, Failure>> {
-    (0..list.len).map(move |at| {
-        let buffer = buffer(list, at);
-        let known = DTYPES.iter().find(|(code, _)| *code == buffer.dtype);
-        let (_, dtype) = known.ok_or_else(|| {
+    buffers(list).map(move |buffer| {
+        let dtype = dtype(buffer.dtype).ok_or_else(|| {
             Failure::new(format!(
                 "expected a dtype with elements, found XLA's number {}",
                 buffer.dtype
             ))
         })?;
         // SAFETY: XLA's buffers are dense; a result's is written by this handler alone (T10, T13).
-        let operand = unsafe { Operand::new(buffer.data, *dtype, buffer.shape(), None) };
+        let operand = unsafe { Operand::new(buffer.data, dtype, buffer.shape(), None) };
         Ok(operand.on(device))
     })
 }
 
 /// The attribute of a name.
 fn scalar(attributes: &Attributes, wanted: &str) -> Result<Scalar, Failure> {
+    let (kind, value) = number(attributes, wanted)?;
+    Ok(match kind {
+        // SAFETY: a float64 (F5).
+        Kind::Float => Scalar::Float(unsafe { *value.cast::<f64>() }),
+        // SAFETY: an int64 (F5).
+        Kind::Int => Scalar::Int(unsafe { *value.cast::<i64>() }),
+        // SAFETY: a bool, which C++ stores as 0 or 1 (F5).
+        _ => Scalar::Bool(unsafe { *value.cast::<u8>() } != 0),
+    })
+}
+
+/// The kind and the address of the attribute of a name.
+fn number(attributes: &Attributes, wanted: &str) -> Result<(Kind, *const c_void), Failure> {
     for at in 0..attributes.len as usize {
         // SAFETY: one of as many names (F5).
         let name = unsafe { *attributes.names.wrapping_add(at) };
@@ -328,16 +345,13 @@ fn scalar(attributes: &Attributes, wanted: &str) -> Result<Scalar, Failure> {
         let number = unsafe { *attributes.values.wrapping_add(at) };
         // SAFETY: of this kind, alive during the call (F5).
         let number = unsafe { &*number };
-        let found = match number.dtype {
-            // SAFETY: a bool, which C++ stores as 0 or 1 (F5).
-            1 => Scalar::Bool(unsafe { *number.value.cast::<u8>() } != 0),
-            // SAFETY: an int64 (F5).
-            5 => Scalar::Int(unsafe { *number.value.cast::<i64>() }),
-            // SAFETY: a float64 (F5).
-            12 => Scalar::Float(unsafe { *number.value.cast::<f64>() }),
+        let kind = match number.dtype {
+            1 => Kind::Bool,
+            5 => Kind::Int,
+            12 => Kind::Float,
             _ => continue,
         };
-        return Ok(found);
+        return Ok((kind, number.value));
     }
     Err(Failure::new(format!("expected an attribute {wanted}, found none")))
 }
