@@ -2,9 +2,11 @@
 
 use std::ffi::CString;
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, OnceLock};
 
 use dlbridge_operators::{AddOperator, Failure, operator};
 use dlbridge_pyo3::PyTensorMut;
@@ -269,8 +271,7 @@ mod example;
 /// The tests of the project that `cargo xtask new --operators` copies.
 #[test]
 fn the_example_is_trained_by_each_framework() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    Python::attach(|py| {
+    in_turn(|py| {
         let module = pyo3::wrap_pymodule!(example::my_extension)(py);
         let modules = py.import("sys").and_then(|sys| sys.getattr("modules")).expect("modules");
         modules.set_item("my_extension", module).expect("a dict");
@@ -288,12 +289,30 @@ fn the_example_is_trained_by_each_framework() {
     });
 }
 
-/// Two threads may not compile at once: PyTorch then fails. Taken before the GIL.
-static TURN: Mutex<()> = Mutex::new(());
+/// Runs work attached to Python, on one thread for all tests. PyTorch fails where two threads compile at once. Without a
+/// GPU, PyTorch 2.10 also keeps a pointer to what belongs to the thread that traced last, and crashes in the next one
+/// (its pull request 178950).
+fn in_turn(work: impl FnOnce(Python<'_>) + Send + 'static) {
+    type Work = Box<dyn FnOnce() + Send>;
+    static THREAD: OnceLock<Mutex<Sender<Work>>> = OnceLock::new();
+    let thread = THREAD.get_or_init(|| {
+        let (thread, todo) = channel::<Work>();
+        std::thread::spawn(move || todo.into_iter().for_each(|work| work()));
+        Mutex::new(thread)
+    });
+    let (done, waiting) = channel();
+    let work = move || {
+        let result = catch_unwind(AssertUnwindSafe(|| Python::attach(work)));
+        done.send(result).expect("the test waits");
+    };
+    thread.lock().expect("no panic").send(Box::new(work)).expect("the thread stays");
+    if let Err(panic) = waiting.recv().expect("the thread stays") {
+        resume_unwind(panic);
+    }
+}
 
-fn check(program: &str, module: &str) {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    Python::attach(|py| {
+fn check(program: &'static str, module: &'static str) {
+    in_turn(move |py| {
         if py.import(module).is_err() {
             println!("skipped: {module} is not installed");
             return;
@@ -350,7 +369,7 @@ fn jax_has_the_operator() {
 
 #[test]
 fn two_operators_of_one_name_are_an_error() {
-    Python::attach(|py| {
+    in_turn(|py| {
         if py.import("torch").is_err() {
             println!("skipped: torch is not installed");
             return;
