@@ -135,6 +135,40 @@ def test_without_sys_nothing_is_written(other):
     assert done.returncode == 0, done.stderr
 
 
+# Each interpreter has a `sys` of its own: a table there would be a second one of the process.
+OTHER_INTERPRETER = """
+import _testcapi
+
+OTHER = '''
+import array, sys
+import dlbridge_example
+
+x = array.array("f", [3, 4])
+assert dlbridge_example.norm(x) == 5
+try:
+    dlbridge_example.normalise(x)
+    print("written", end=" ")
+except RuntimeError as error:
+    assert "expected the main interpreter" in str(error), error
+    print("refused", end=" ")
+assert not any(name.startswith("_dlbridge") for name in vars(sys))
+'''
+assert _testcapi.run_in_subinterp(OTHER) == 0
+
+import dlbridge_example
+
+assert dlbridge_example.norm(x) == np.float32(5**0.5)
+assert _testcapi.run_in_subinterp(OTHER) == 0
+"""
+
+
+def test_the_table_is_that_of_the_main_interpreter():
+    pytest.importorskip("_testcapi", reason="this Python has no _testcapi")
+    command = [sys.executable, "-c", PROGRAM + OTHER_INTERPRETER]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "refused written "), done.stderr
+
+
 @pytest.mark.parametrize(
     "program",
     [

@@ -81,8 +81,9 @@ pub(super) unsafe fn with_object<T: Publish, R>(
     if T::drops_objects() { counted(work) } else { work() }
 }
 
-/// How many exports of classes may run inside one another. Python's own limit counts no frames of Rust.
-const DEPTH: u32 = 100;
+/// How many exports of classes may run inside one another. Python's own limit counts no frames of Rust, of which one
+/// export has up to 14 KiB in a debug build: 100 of them overflowed the stack of a thread with 1 MiB.
+const DEPTH: u32 = 32;
 
 /// Runs the `tensor` of a user's class, which may call Python, and so itself.
 ///

@@ -113,6 +113,14 @@ pub(crate) fn is_initialized() -> bool {
     unsafe { ffi::Py_IsInitialized() != 0 }
 }
 
+/// Whether this thread runs the main interpreter, not a sub-interpreter.
+pub(crate) fn is_main(_: Python<'_>) -> bool {
+    // SAFETY: attached (F1).
+    let current = unsafe { ffi::PyInterpreterState_Get() };
+    // SAFETY: the interpreter of this thread, which lives while it runs (F1, F2).
+    unsafe { ffi::PyInterpreterState_GetID(current) == 0 }
+}
+
 /// Asks the main thread to call `work` soon; `false` if there is no room.
 ///
 /// Called while there is an interpreter that does not end.

@@ -19,7 +19,7 @@ use super::table::Table;
 use super::{Kind, Other, refusal};
 use crate::Error;
 use crate::error::error_of;
-use crate::interpreter::{attached, imported_module};
+use crate::interpreter::{attached, imported_module, is_main};
 
 /// The name says the layout of `Table` and how its words are used. A change of either changes the number here and in
 /// `KEY`, and then two versions in a process have a table each.
@@ -116,8 +116,17 @@ pub(super) fn write(bytes: &Bytes, tensor: &Tensor) -> crate::Result<u64> {
 fn unknown() -> Error {
     match attached().map(shared) {
         Some(Err(error)) => error.into(),
-        Some(Ok(_)) | None => no_sys(),
+        // Python 3.11 has no answer for threads of other interpreters.
+        Some(Ok(_)) | None => other_interpreter(),
     }
+}
+
+#[cold]
+fn other_interpreter() -> Error {
+    Error::Python(error_of::<PyRuntimeError>(
+        "expected the main interpreter, where extension modules find what others borrow, found another one; \
+         call a function of this module there first",
+    ))
 }
 
 #[cold]
@@ -238,8 +247,12 @@ mod forks {
     }
 }
 
-/// The table of the first extension module that asked.
+/// The table of the first extension module that asked, in the `sys` of the main interpreter.
 fn shared(py: Python<'_>) -> PyResult<&'static Table> {
+    // Each interpreter has a `sys` of its own, and one process several tables.
+    if !is_main(py) {
+        return Err(other_interpreter().into());
+    }
     // SAFETY: a pointer that is not null to a static table, a static name, and nothing to release (F2).
     let own =
         unsafe { ffi::PyCapsule_New(ptr::from_ref(&OWN).cast_mut().cast(), NAME.as_ptr(), None) };
