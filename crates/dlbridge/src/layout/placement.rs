@@ -35,32 +35,7 @@ impl<'a> Placement<'a> {
     }
 
     /// The byte offset of element `[0, 0, ...]` in memory of `size` bytes.
-    #[inline]
     pub(crate) fn offset_within(&self, size: usize) -> Result<usize, Error> {
-        match self.ordinary_offset_within(size) {
-            Some(offset) => Ok(offset),
-            None => self.any_offset_within(size),
-        }
-    }
-
-    /// The same, for elements of whole bytes of which none lies in front of the first one; `None`
-    /// also for elements that do not fit.
-    #[inline(always)]
-    fn ordinary_offset_within(&self, size: usize) -> Option<usize> {
-        let Span { len, low, high } = self.span;
-        let unit = self.layout.unit();
-        if low != 0 || unit.is_packed() {
-            return None;
-        }
-        // Not negative, as the upper bound of a span.
-        let places = if len == 0 { 0 } else { high as usize + 1 };
-        let end = unit.size(self.offset.checked_add(places)?)?;
-        if end > size { None } else { unit.size(self.offset) }
-    }
-
-    /// The same, for any elements, with an error for what does not fit.
-    #[cold]
-    fn any_offset_within(&self, size: usize) -> Result<usize, Error> {
         let (span, dtype) = (self.span, self.layout.dtype());
         let overflow = || Error::Descriptor(DescriptorError::SizeOverflow { what: "strided span" });
         let offset = isize::try_from(self.offset).map_err(|_| overflow())?;
@@ -92,39 +67,5 @@ impl<'a> Placement<'a> {
     pub(crate) fn bytes(&self, count: usize) -> Result<usize, Error> {
         let size = self.layout.unit().size(count);
         size.ok_or(Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" }))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::TypeCode;
-    use crate::layout::span;
-
-    proptest! {
-        /// What is not measured again is the same, and the short way to an offset finds the one that
-        /// the whole way finds.
-        #[test]
-        fn short_ways_agree_with_whole_ones(
-            (shape, strides) in (0..4_usize).prop_flat_map(|rank| {
-                let stride = prop_oneof![9 => -2..5_i64, 1 => prop::sample::select(vec![i64::MIN, i64::MAX])];
-                (prop::collection::vec(0..4_i64, rank), prop::collection::vec(stride, rank))
-            }),
-            bits in prop::sample::select(vec![4, 8, 32]),
-            (offset, size) in (prop_oneof![9 => 0..8_usize, 1 => Just(usize::MAX)], 0..80_usize),
-        ) {
-            let dtype = DType { code: TypeCode::UINT, bits, lanes: 1 };
-            let placement = Placement::new(dtype, &shape, &strides, offset, Flags::NONE);
-            if let Ok(placement) = placement {
-                prop_assert_eq!(placement.span, span(&shape, &strides)?);
-                let whole = placement.any_offset_within(size).ok();
-                match placement.ordinary_offset_within(size) {
-                    Some(offset) => prop_assert_eq!(whole, Some(offset)),
-                    None => prop_assert!(whole.is_none() || bits < 8 || placement.span.low < 0),
-                }
-            }
-        }
     }
 }
