@@ -143,8 +143,7 @@ pub(super) fn cells<'a, T: Plain, D: Dimension>(
 impl<'a, T: Plain, D: Dimension> ViewMutOf<'a> for ArrayViewMut<'a, T, D> {
     type Elem = T;
 
-    // As a call, it takes 50 of the 1,230 instructions of a function in place.
-    #[inline(always)]
+    #[inline]
     unsafe fn over_mut(data: *mut T, checked: &Checked<'_>) -> Result<Self, Error> {
         let Upwards { shape, low } = upwards(checked)?;
         // SAFETY: as in `over`; no two indices reach the same element, and no other code has access

@@ -84,22 +84,16 @@ impl<'a> Checked<'a> {
         }
     }
 
-    /// The address of the first of contiguous elements, whose dtype the caller has checked.
     #[inline]
     fn contiguous_data<T: Plain>(&self) -> Result<*mut T, Error> {
         self.check_contiguous()?;
-        self.aligned_data()
+        self.typed_data()
     }
 
     /// The address of the first element: host memory of this dtype, aligned, never null.
     #[inline]
     pub(crate) fn typed_data<T: Plain>(&self) -> Result<*mut T, Error> {
         self.check_dtype(T::DTYPE)?;
-        self.aligned_data()
-    }
-
-    #[inline]
-    fn aligned_data<T>(&self) -> Result<*mut T, Error> {
         self.check_host()?;
         let data = self.data.cast::<T>();
         if self.len() == 0 {
