@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
+import time
 from unittest import mock
 
 import numpy as np
@@ -128,3 +130,48 @@ def test_a_mask_is_seen_without_its_module():
                 del sys.modules[name]
             with pytest.raises(BufferError, match="mask"):
                 dlbridge.from_dlpack(x)
+
+
+def test_classes_that_change_beside_imports_are_imported_by_what_they_have():
+    class Method:
+        __dlpack__ = exported(7.0)
+
+    class Other:
+        __dlpack__ = exported(7.0)
+
+    table = type("Table", (published(),), {})
+    moved = type("Moved", (Method,), {})
+    failed, ended = [], threading.Event()
+
+    def read():
+        while not ended.is_set():
+            by_table, by_method = numbers_of(table()), numbers_of(moved())
+            if by_table not in ([7], [0, 1, 2, 3], [0, 1, 2]) or by_method != [7]:
+                failed.append((by_table, by_method))
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for count in range(100):
+        table.__dlpack__ = exported(7.0)
+        time.sleep(0)
+        del table.__dlpack__
+        moved.__bases__ = (Other if count % 2 else Method,)
+    ended.set()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_an_object_that_changes_its_class_in_an_export_is_imported():
+    class After:
+        __dlpack__ = exported(8.0)
+
+    class Before:
+        def __dlpack__(self, **keywords):
+            self.__class__ = After
+            return exported(7.0)(self, **keywords)
+
+    x = Before()
+    assert numbers_of(x) == [7]
+    assert numbers_of(x) == [8]
