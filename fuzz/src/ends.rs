@@ -190,8 +190,13 @@ fn receive(end: &mut End, other: &End) -> bool {
 }
 
 /// The leases of the other end are those that the model knows, unless this end cannot read what was returned.
-fn look(end: &End, other: &End) {
+fn look(end: &End, other: &mut End) {
     let Some(channel) = &end.channel else { return };
+    // What the other end returned while the socket was full goes with its next call.
+    if let Some(idle) = &other.channel {
+        let _ = idle.flush_timeout(NO_TIME);
+        other.is_used = true;
+    }
     let incoming = &other.incoming;
     let waiting = incoming.waiting.iter().filter(|(_, size)| *size == SIZES[1]).count();
     let held = incoming.held.iter().filter(|(_, size)| *size == SIZES[1]).count();

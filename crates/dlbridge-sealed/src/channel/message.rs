@@ -12,7 +12,8 @@ use crate::{SealedTensors, seal};
 /// Tensors that another process sent through a [`Channel`](super::Channel).
 ///
 /// Their memory is leased: it belongs to the sender, which uses it again once this message and all its tensors are
-/// dropped. Nothing is copied.
+/// dropped. Nothing is copied. A drop waits for nothing: if the socket is full then, because the sender reads nothing, the
+/// sender learns of it at the next call of this end, such as [`flush_timeout`](super::Channel::flush_timeout).
 #[derive(Debug)]
 pub struct Message {
     entries: Arc<[Entry]>,
