@@ -1,4 +1,5 @@
 # The rest of glue.py, in the same module: gradients in PyTorch.
+# ruff: noqa: F821
 
 
 def known_in_torch():
