@@ -27,6 +27,7 @@ USES = {
     "a device": "dlbridge.from_dlpack(array, device=Place())",
     "a shape": "dlbridge.zeros((Number(), Number()))",
     "an index": "own[Number()], own[Number():]",
+    "a protocol of pickle": "own.__reduce_ex__(Number())",
     "extents": "dlbridge.zeros(1).reshape(Number(), Number())",
     "a device of a keyword": "own.__dlpack__(dl_device=(Number(), 0))",
     "a drop on a thread of Rust": "_native._drop_on_threads([dlbridge.from_dlpack(array)])",

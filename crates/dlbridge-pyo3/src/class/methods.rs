@@ -16,10 +16,11 @@ use crate::error::error_of;
 use crate::export::answer::answer;
 use crate::ffi::arrow;
 use crate::ffi::buffer::BufferRequest;
-use crate::ffi::callbacks::{Body, Call};
+use crate::ffi::callbacks::{Argument, Body, Call};
 use crate::ffi::class::{Method, makes_buffers, set_buffers};
 use crate::ffi::table;
 use crate::interpreter::made::Made;
+use crate::interpreter::through_pyo3;
 use crate::{Error, PyDType, Result, TensorObject};
 
 /// Adds the methods of DLPack to a class, and returns its C exchange API, for a class attribute of
@@ -171,6 +172,14 @@ macro_rules! methods {
     )*};
 }
 
+/// A number, which an object of Python may have to be asked for.
+fn number<'a, 'py, T>(argument: Argument<'a, 'py>) -> PyResult<T>
+where
+    T: FromPyObject<'a, 'py, Error = PyErr>,
+{
+    through_pyo3(|| argument.extract())
+}
+
 methods! {
     /// `__dlpack__`.
     Dlpack, |object, call| {
@@ -196,7 +205,7 @@ methods! {
     /// `__reduce_ex__`.
     Reduce, |object, call| {
         let py = object.py();
-        let protocol: i64 = call.only()?.extract()?;
+        let protocol: i64 = number(call.only()?)?;
         let (class, found) = (py.get_type::<T>(), object.as_any().get_type());
         if !found.is(&class) {
             return Err(other_class(&class, &found));
@@ -207,13 +216,13 @@ methods! {
     };
     /// `__buffer__(flags)` (PEP 688): a `memoryview` of the object itself.
     Buffer, |object, call| {
-        BufferRequest(call.only()?.extract()?).check(&on_host(object)?)?;
+        BufferRequest(number(call.only()?)?).check(&on_host(object)?)?;
         PyMemoryView::from(object.as_any())?
     };
     /// The same of a class whose buffer functions call it: a `memoryview` of a `dlbridge.Tensor`.
     ForwardedBuffer, |object, call| {
         let tensor = on_host(object)?;
-        BufferRequest(call.only()?.extract()?).check(&tensor)?;
+        BufferRequest(number(call.only()?)?).check(&tensor)?;
         PyMemoryView::from(&TensorObject::new(tensor).into_bound(object.py())?.into_any())?
     };
 }

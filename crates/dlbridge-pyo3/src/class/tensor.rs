@@ -15,7 +15,7 @@ use crate::error::error_of;
 use crate::export::numpy;
 use crate::ffi::table;
 use crate::interpreter::made::{self, Made};
-use crate::interpreter::module;
+use crate::interpreter::{module, through_pyo3};
 use crate::{Result, TensorObject};
 
 #[pymethods]
@@ -146,7 +146,8 @@ impl TensorObject {
         py: Python<'py>,
         protocol: &Bound<'py, PyTuple>,
     ) -> Result<Bound<'py, PyTuple>> {
-        self.reduce(py, protocol.get_item(0)?.extract()?)
+        let protocol = protocol.get_item(0)?;
+        self.reduce(py, through_pyo3(|| protocol.extract())?)
     }
 
     /// A NumPy array over the same host memory.
