@@ -1,6 +1,9 @@
 //! What a handle may do to its memory: class and `READ_ONLY`, however the handle was made.
 //! The classes themselves are tested in `access.rs`.
 
+use std::ops::Deref;
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use dlbridge::{Access, ArcTensor, Error, Flags, Parts, Tensor, TensorRef};
@@ -100,9 +103,38 @@ fn memory_that_is_kept_for_a_binding_is_shared() {
     fn kept() -> Kept {
         Kept { number: 0, start: 0, end: |_, _| {} }
     }
-    let result = std::panic::catch_unwind(|| keep_borrowed(numbers(), kept()));
+    let result = catch_unwind(|| keep_borrowed(numbers(), kept()));
     assert!(result.is_err(), "exclusive memory beside a handle outside of Rust");
     let tensor = keep_borrowed(numbers().into_shared().into(), kept());
     let outside = give(tensor, |_| kept());
     assert_eq!(outside.access(), Access::Shared);
+}
+
+/// Lends another of its tensors each time, as a safe implementation of `Deref` may.
+struct Fickle([Weights; 3], AtomicUsize);
+
+impl Deref for Fickle {
+    type Target = Weights;
+
+    fn deref(&self) -> &Weights {
+        &self.0[self.1.fetch_add(1, Ordering::Relaxed) % 3]
+    }
+}
+
+#[test]
+fn a_guard_that_lends_another_array_each_time_is_described_as_it_was_borrowed() {
+    let fickle = |first| {
+        let matrix = numbers().reshape(&[1, 3]).expect("as many");
+        let longer = Tensor::from(vec![4, 5, 6, 7]);
+        Fickle([numbers(), longer, matrix].map(Weights), AtomicUsize::new(first))
+    };
+    // Three numbers, then four of one axis.
+    let tensor = Tensor::from_guard(fickle(0));
+    assert_eq!(tensor.as_slice::<i32>(), Ok(&[4, 5, 6, 7][..]));
+    assert_only_read(tensor);
+    // Room for one axis, then two axes, and the other way round: the guard is dropped.
+    for first in [1, 2] {
+        let made = catch_unwind(|| Tensor::from_guard(fickle(first)));
+        assert!(made.is_err());
+    }
 }
