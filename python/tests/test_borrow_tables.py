@@ -106,30 +106,32 @@ else:
 
 import dlbridge_example
 
-def refusal():
+def refusal(function):
     try:
-        dlbridge_example.normalise(x)
+        function(x)
     except RuntimeError as error:
         return str(error)
 
-for _ in range(2):
-    assert dlbridge_example.norm(x) == np.float32(5**0.5)
-    assert "expected Python's module sys in sys.modules" in refusal()
+for is_published in (False, True):
+    if is_published:
+        # Another module, which knows its table, writes the array.
+        publish(VERSION, b"dlbridge.borrows.5")
+    for function in (dlbridge_example.norm, dlbridge_example.normalise):
+        assert "expected Python's module sys in sys.modules" in refusal(function), function
     assert x.tolist() == [0, 1, 2]
-    assert not any(name.startswith("_dlbridge") for name in vars(sys))
+    assert any(name.startswith("_dlbridge") for name in vars(sys)) == is_published
 sys.modules["sys"] = sys
-# As before: the table of another module is found, in which this array is written.
-publish(VERSION, b"dlbridge.borrows.5")
+# As before: the table of the other module is found.
 assert list(reads()) == [False, False]
 words[8], words[2] = 8, 0
 assert list(reads()) == [True, True]
-assert refusal() is None
+assert refusal(dlbridge_example.normalise) is None
 assert np.allclose(x, np.arange(3) / 5**0.5)
 """
 
 
 @pytest.mark.parametrize("other", ["None", "object()", "5"])
-def test_without_sys_nothing_is_written(other):
+def test_without_sys_nothing_is_read_or_written(other):
     command = [sys.executable, "-c", PROGRAM + NO_SYS.format(other=other)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -144,7 +146,11 @@ import array, sys
 import dlbridge_example
 
 x = array.array("f", [3, 4])
-assert dlbridge_example.norm(x) == 5
+try:
+    assert dlbridge_example.norm(x) == 5
+except RuntimeError as error:
+    # Before Python 3.12, a thread in another interpreter counts as one without.
+    assert sys.version_info >= (3, 12) and "expected the main interpreter" in str(error), error
 try:
     dlbridge_example.normalise(x)
     print("written", end=" ")

@@ -12,7 +12,7 @@ use dlbridge::ffi::{self, Bytes, Kept};
 use dlbridge::{Access, ArcTensor, Element, Plain, Tensor, TensorMut, TensorRef, ViewMut};
 
 use super::table::{Table, is_in_slot};
-use super::{Kind, refusal, shared};
+use super::{Kind, shared};
 use crate::{Error, Result};
 
 /// A tensor whose memory is borrowed, until this is dropped.
@@ -47,10 +47,8 @@ impl Borrowed {
             return Ok(Self::unborrowed(tensor));
         }
         let Some(bytes) = ffi::bytes(&tensor) else { return Ok(Self::unborrowed(tensor)) };
-        match shared::read::<true>(&bytes) {
-            Ok((borrow, _)) => Ok(Self { borrow, tensor }),
-            Err(other) => Err(refusal(&tensor, other)),
-        }
+        let (borrow, _) = shared::read::<true>(&bytes, &tensor)?;
+        Ok(Self { borrow, tensor })
     }
 
     /// Borrows the memory of a tensor to write.
@@ -250,10 +248,8 @@ impl<'a> Reading<'a> {
             return Ok(Self { tensor, borrow: None });
         }
         let Some(bytes) = ffi::bytes(tensor) else { return Ok(Self { tensor, borrow: None }) };
-        match shared::read::<false>(&bytes) {
-            Ok(borrow) => Ok(Self { tensor, borrow: Some(borrow) }),
-            Err(other) => Err(refusal(tensor, other)),
-        }
+        let borrow = shared::read::<false>(&bytes, tensor)?;
+        Ok(Self { tensor, borrow: Some(borrow) })
     }
 }
 

@@ -86,21 +86,29 @@ fn first_table() -> Option<&'static Table> {
     }
 }
 
-/// Borrows bytes to read, and returns the number of the borrow, with its table if that is known.
+/// Borrows bytes of a tensor to read, and returns the number of the borrow, with its table if that is known.
 #[inline(always)]
-pub(super) fn read<const STAYS: bool>(bytes: &Bytes) -> Result<(u64, &'static Table), Other> {
-    match table() {
-        Some(table) => Ok((table.read::<STAYS>(bytes)?, table)),
-        None => read_early(bytes),
-    }
+pub(super) fn read<const STAYS: bool>(
+    bytes: &Bytes,
+    tensor: &Tensor,
+) -> crate::Result<(u64, &'static Table)> {
+    let found = match table() {
+        Some(table) => table.read::<STAYS>(bytes).map(|number| (number, table)),
+        None => read_early(bytes)?,
+    };
+    found.map_err(|other| refusal(tensor, other))
 }
 
 #[cold]
-fn read_early(bytes: &Bytes) -> Result<(u64, &'static Table), Other> {
-    match MODULE.borrow_early(Node::new(bytes, Kind::Read, false)) {
-        Ok(number) => Ok((number, &OWN)),
-        Err(table) => Ok((table.read::<true>(bytes)?, table)),
+fn read_early(bytes: &Bytes) -> crate::Result<Result<(u64, &'static Table), Other>> {
+    // Python code that this thread runs next could write the bytes by another module, which knows the table.
+    if attached().is_some() {
+        return Err(unknown());
     }
+    Ok(match MODULE.borrow_early(Node::new(bytes, Kind::Read, false)) {
+        Ok(number) => Ok((number, &OWN)),
+        Err(table) => table.read::<true>(bytes).map(|number| (number, table)),
+    })
 }
 
 /// Borrows bytes of a tensor to write, and returns the number of the borrow.
