@@ -123,3 +123,9 @@ def test_what_a_key_of_a_class_raises_passes_through():
     with pytest.raises(KeyboardInterrupt):
         watched(x)
     assert dlbridge.from_dlpack(x).tolist() == [7]
+
+
+@pytest.mark.parametrize("name", ["ndarray", "MaskedArray", "ArrayImpl"])
+def test_a_module_whose_name_is_no_utf_8_is_that_of_no_framework(name):
+    kind = type(name, (bytearray,), {"__module__": "\ud800"})
+    assert dlbridge.from_dlpack(kind(b"ab")).tolist() == [97, 98]

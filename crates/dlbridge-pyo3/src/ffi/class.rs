@@ -294,7 +294,15 @@ pub(crate) fn is_named(
     name: &str,
 ) -> PyResult<bool> {
     let Some([module, found]) = names_of(kind)? else { return Ok(false) };
-    Ok(found == name && is_module(module.to_str()?))
+    if found != name {
+        return Ok(false);
+    }
+    // Text with half of a pair of surrogates names no module.
+    match module.to_str() {
+        Ok(module) => Ok(is_module(module)),
+        Err(error) if is_refusal(kind.py(), &error) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether a type does not change.
