@@ -69,7 +69,7 @@ macro_rules! operator {
     (@backward $name:ident) => { ::core::option::Option::None };
     (@backward $name:ident $backward:ident) => {
         ::core::option::Option::Some($crate::Backward::of::<$name, $backward>(
-            |module| $crate::AddOperator::add_operator(module, $backward),
+            |__dlbridge_module| $crate::AddOperator::add_operator(__dlbridge_module, $backward),
         ))
     };
     // Each list of types, such as {{{} T f32} I i64}: those of the parameters so far, times those of the next one.
@@ -98,12 +98,12 @@ macro_rules! operator {
     (@instance $types:tt {($($argument:ident: $ty:ty),*) ($($result:ty)?) $cuda:tt $body:block}) => {{
         $crate::operator!(@types $types);
         fn __dlbridge_call(
-            rows: $crate::Rows<'_>,
+            __dlbridge_rows: $crate::Rows<'_>,
         ) -> ::core::result::Result<(), $crate::Failure> {
             #[inline(always)]
             #[allow(unused_mut)]
             fn __dlbridge_function($(mut $argument: $ty),*) $(-> $result)? $body
-            rows.each::<$crate::operator!(@list $($ty,)*)>(|$crate::operator!(@list $($argument,)*)| {
+            __dlbridge_rows.each::<$crate::operator!(@list $($ty,)*)>(|$crate::operator!(@list $($argument,)*)| {
                 $crate::Outcome::into_result(__dlbridge_function($($argument),*))
             })
         }
@@ -118,14 +118,14 @@ macro_rules! operator {
     (@cuda [] $parameters:tt) => { ::core::option::Option::None };
     (@cuda [$cuda:path] ($($argument:ident: $ty:ty),*)) => {{
         fn __dlbridge_launch(
-            stream: &$crate::DeviceStream<'_>,
-            values: $crate::DeviceValues<'_>,
+            __dlbridge_stream: &$crate::DeviceStream<'_>,
+            __dlbridge_values: $crate::DeviceValues<'_>,
         ) -> ::core::result::Result<(), $crate::Failure> {
-            let [$($argument),*] = $crate::DeviceValue::exactly(values)?;
+            let [$($argument),*] = $crate::DeviceValue::exactly(__dlbridge_values)?;
             $(let ::core::option::Option::Some($argument) = <$ty as $crate::Argument>::on_device($argument) else {
                 return ::core::result::Result::Err($crate::Failure::of_kind(::core::stringify!($argument)));
             };)*
-            $crate::Outcome::into_result($cuda(stream, $($argument),*))
+            $crate::Outcome::into_result($cuda(__dlbridge_stream, $($argument),*))
         }
         ::core::option::Option::Some(__dlbridge_launch as $crate::Launch)
     }};
