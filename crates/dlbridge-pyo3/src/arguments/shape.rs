@@ -57,7 +57,7 @@ macro_rules! Shape {
     };
 }
 
-/// The type that [`Shape!`](crate::Shape!) names. An extent of -1 is any, and [`ABSENT`] ends the list.
+/// The type that [`Shape!`](crate::Shape!) names. An extent of -1 is any, and `ABSENT` ends the list.
 #[doc(hidden)]
 pub mod shapes {
     use crate::{Constraint, Metadata};

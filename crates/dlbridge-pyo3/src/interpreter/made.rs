@@ -5,7 +5,7 @@ use std::ffi::{c_double, c_longlong};
 
 use pyo3::ffi::{self, Py_ssize_t, PyObject};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
 
 /// A value of which Python has an object.
 pub trait Made<'py> {
@@ -101,10 +101,11 @@ where
 }
 
 /// A list of objects.
+#[cfg(feature = "tensor-methods")]
 pub(crate) fn list<'py>(
     py: Python<'py>,
     objects: Vec<Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, PyList>> {
+) -> PyResult<Bound<'py, pyo3::types::PyList>> {
     // SAFETY: attached (F1).
     let made = owned(py, unsafe { ffi::PyList_New(objects.len() as Py_ssize_t) })?;
     for (at, object) in objects.into_iter().enumerate() {
