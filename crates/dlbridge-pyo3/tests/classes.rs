@@ -275,14 +275,14 @@ fn a_class_without_a_tensor_to_borrow_has_a_null_callback() {
 fn an_export_may_export_the_same_object_again() {
     Python::attach(|py| {
         let object = Odd::object(py, |myself| {
-            if myself.borrow().exports.load(Ordering::Relaxed) < 50 {
+            if myself.borrow().exports.load(Ordering::Relaxed) < 20 {
                 return Ok(myself.extract::<PyTensor>()?.into_inner());
             }
             Ok(numbers())
         });
         let tensor = object.extract::<PyTensor>().expect("at the bottom there is one");
         assert_eq!(tensor.view::<i32>().expect("int32").to_vec(), [1, 2, 3]);
-        assert_eq!(object.borrow().exports.load(Ordering::Relaxed), 50);
+        assert_eq!(object.borrow().exports.load(Ordering::Relaxed), 20);
     });
 }
 

@@ -256,8 +256,7 @@ impl Error {
 
     /// There is no such axis.
     pub(crate) fn axis(axis: usize, rank: usize) -> Self {
-        let message = format_args!("expected an axis below {rank}, found {axis}");
-        Self::part(ErrorKind::Index, message)
+        Self::part(ErrorKind::Index, format_args!("expected an axis below {rank}, found {axis}"))
     }
 
     /// The shape has another number of axes.
