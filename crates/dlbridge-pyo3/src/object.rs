@@ -199,7 +199,7 @@ impl TensorObject {
     /// # Errors
     ///
     /// A `TypeError` if an argument of a running function is to write the memory.
-    pub fn share(&self) -> Result<Tensor> {
+    pub fn to_tensor(&self) -> Result<Tensor> {
         borrow::kept(self.handle())
     }
 }

@@ -289,11 +289,11 @@ fn python_objects_are_read_under_a_borrow() {
         let array = zeros(py, 3);
         let object = objects(&array).pop().expect("a dlbridge.Tensor");
         let tensor = object.cast::<TensorObject>().expect("one");
-        let shared = tensor.get().share().expect("readable");
+        let shared = tensor.get().to_tensor().expect("readable");
         assert!(!may_write(&array));
         drop(shared);
         let to_write: PyTensorMut<u64> = array.extract().expect("writable");
-        tensor.get().share().expect_err("it is to be written");
+        tensor.get().to_tensor().expect_err("it is to be written");
         for method in ["tolist", "tobytes", "copy"] {
             let error = object.call_method0(method).expect_err("it is to be written");
             assert!(error.to_string().contains("writes a part"), "{error}");

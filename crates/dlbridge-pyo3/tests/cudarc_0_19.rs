@@ -156,7 +156,7 @@ fn the_frameworks_stream_waits_for_an_array_of_its_kind() {
         CURRENT.store(number, Ordering::Relaxed);
         let array = PyTensor::from(tensor).to_caller(&object).expect("the table takes it");
         let array = array.cast::<TensorObject>().expect("of our own table's kind");
-        assert_eq!(read(&array.get().share().expect("no writer")), [1; 4]);
+        assert_eq!(read(&array.get().to_tensor().expect("no writer")), [1; 4]);
     });
 }
 

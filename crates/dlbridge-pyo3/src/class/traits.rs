@@ -197,7 +197,7 @@ impl ExportDlpack for TensorObject {
     const BORROW: Option<Borrow<Self>> = Some(Borrow::new(Self::inner));
 
     fn tensor(&self) -> Result<Tensor> {
-        self.share()
+        self.to_tensor()
     }
 
     fn unread(&self) -> Result<Unread> {
