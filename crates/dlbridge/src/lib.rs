@@ -21,7 +21,6 @@
 //! | a borrowed array | a `DLTensor*` for a C function | [`TensorRef`], [`TensorMut`] |
 //! | a raw managed tensor | a `Tensor` that owns it | [`Tensor::from_raw`] |
 //! | a tensor | a raw managed tensor | [`Tensor::into_raw`] |
-//! | a consumer that asks for a version, a device, a copy or a stream | what to answer | [`protocol`] |
 //!
 //! ```
 //! use dlbridge::{Access, Tensor};
@@ -57,8 +56,10 @@ mod device;
 mod dtype;
 mod error;
 mod flags;
+#[doc(hidden)]
 pub mod layout;
 mod match_dtype;
+#[doc(hidden)]
 pub mod protocol;
 mod raw;
 

@@ -21,11 +21,9 @@ pub use arithmetic::{
     may_overlap, nbytes, span,
 };
 pub(crate) use blocks::{Axis, Blocks, by_stride};
-#[doc(hidden)]
 pub use dims::Dims;
 pub(crate) use measured::{Layout, Lists, OwnedLayout};
 pub(crate) use part::Cut;
 pub(crate) use placement::Placement;
-#[doc(hidden)]
 pub use range::{Bytes, Comb};
 pub(crate) use runs::{Run, Runs};
