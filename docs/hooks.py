@@ -16,6 +16,8 @@ HIDDEN = re.compile(r"^#( .*)?\n", re.MULTILINE)
 TABLE = re.compile(r"(^\|.*\n)+", re.MULTILINE)
 # Comments behind code would make a page of two columns too wide.
 REMARK = re.compile(r" {2,}(//|#|/\*) .*$", re.MULTILINE)
+# A link to another page, as the landing page has it in `html/`.
+LINK = re.compile(r'href="([\w/.-]+)\.md')
 # Such as `@code README.md#In Rust@`: what the landing page takes from a page, or from its part.
 PLACE = re.compile(r"@(lead|code|table) ([\w./]+)(?:#([\w ]+))?@")
 
@@ -40,7 +42,7 @@ def on_post_build(config: Any) -> None:
         text = (pages / name).read_text(encoding="utf-8")
         text = text.split(f"\n## {heading}\n")[1] if heading else text
         if kind == "lead":
-            return markdown(text.split("\n\n")[1])
+            return LINK.sub(r'href="html/\1.html', markdown(text.split("\n\n")[1]))
         if kind == "table":
             return markdown(TABLE.search(text)[0], extensions=["tables"])
         code = next(block[3] for block in BLOCK.finditer(text) if block[2] != "sh")
