@@ -58,7 +58,6 @@ mod error;
 mod flags;
 #[doc(hidden)]
 pub mod layout;
-mod match_dtype;
 #[doc(hidden)]
 pub mod protocol;
 mod raw;

@@ -1,6 +1,6 @@
 //! Why views of nalgebra 0.35 are borrowed of unit row strides alone: with others, its own safe
 //! operations leave the elements. A failure here means that a nalgebra without the faults can be
-//! had, and that `adapters/nalgebra_0_35/memory.rs` may borrow more.
+//! had, and that `adapters/nalgebra_0_35_memory.rs` may borrow more.
 #![cfg(all(feature = "nalgebra-0_35", not(miri)))]
 
 use std::env;

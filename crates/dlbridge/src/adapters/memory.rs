@@ -1,6 +1,6 @@
 //! The traits behind every adapter: array types that become tensors ([`Strided`]), tensors that
 //! become views of another crate ([`ViewOf`]), and the functions that check before they convert.
-//! The `memory.rs` of each adapter implements them for the types of its crate.
+//! The memory file of each adapter implements them for the types of its crate.
 #![allow(unsafe_code)]
 
 /// Implements [`Strided`] for an owner that dereferences to an array.

@@ -1,5 +1,5 @@
-//! Conversions from and to other crates' types: one folder for each crate and version, the
-//! conversions in its `mod.rs` and its unsafe half in the `memory.rs` beside it. A crate
+//! Conversions from and to other crates' types: one file for each crate and version, and its
+//! unsafe half in the file beside it, as `faer_0_24_memory.rs`. A crate
 //! whose types are elements, and nothing else, has its page here and its lines in `raw/element.rs`.
 //!
 //! An adapter uses no other adapter, except one that is named after two crates. Adapters of crates add
@@ -61,13 +61,69 @@ macro_rules! copies {
 #[macro_use]
 mod memory;
 #[cfg(feature = "arrow-58")]
-pub mod arrow_58;
+#[path = "."]
+pub mod arrow_58 {
+    //! `arrow` 58, both ways. Feature `arrow-58`. The conversions are those of
+    #![cfg_attr(feature = "arrow-60", doc = "[`arrow_60`](super::arrow_60).")]
+    #![cfg_attr(not(feature = "arrow-60"), doc = "`arrow_60`.")]
+    //!
+    //! ```
+    //! use arrow_array_58::Float64Array;
+    //! use dlbridge::Tensor;
+    //!
+    //! let tensor = Tensor::try_from(Float64Array::from(vec![1.0, 2.0]))?;
+    //! assert_eq!(tensor.as_slice::<f64>()?, [1.0, 2.0]);
+    //! assert_eq!(tensor.into_as::<Float64Array>()?.value(1), 2.0);
+    //! # Ok::<(), dlbridge::Error>(())
+    //! ```
+
+    mod arrow {
+        pub(super) use ::{
+            arrow_array_58 as array, arrow_buffer_58 as buffer, arrow_schema_58 as schema,
+        };
+    }
+
+    #[allow(clippy::duplicate_mod, reason = "one text for every version of the crate")]
+    #[path = "arrow.rs"]
+    mod conversions;
+
+    pub use self::conversions::{from_fixed_shape_tensors, into_fixed_shape_tensors};
+}
 #[cfg(feature = "arrow-59")]
-pub mod arrow_59;
+#[path = "."]
+pub mod arrow_59 {
+    //! `arrow` 59, both ways. Feature `arrow-59`. The conversions are those of
+    #![cfg_attr(feature = "arrow-60", doc = "[`arrow_60`](super::arrow_60).")]
+    #![cfg_attr(not(feature = "arrow-60"), doc = "`arrow_60`.")]
+    //!
+    //! ```
+    //! use arrow_array_59::Float64Array;
+    //! use dlbridge::Tensor;
+    //!
+    //! let tensor = Tensor::try_from(Float64Array::from(vec![1.0, 2.0]))?;
+    //! assert_eq!(tensor.as_slice::<f64>()?, [1.0, 2.0]);
+    //! assert_eq!(tensor.into_as::<Float64Array>()?.value(1), 2.0);
+    //! # Ok::<(), dlbridge::Error>(())
+    //! ```
+
+    mod arrow {
+        pub(super) use ::{
+            arrow_array_59 as array, arrow_buffer_59 as buffer, arrow_schema_59 as schema,
+        };
+    }
+
+    #[allow(clippy::duplicate_mod, reason = "one text for every version of the crate")]
+    #[path = "arrow.rs"]
+    mod conversions;
+
+    pub use self::conversions::{from_fixed_shape_tensors, into_fixed_shape_tensors};
+}
 #[cfg(feature = "arrow-60")]
 pub mod arrow_60;
 #[cfg(feature = "burn-0_22")]
 pub mod burn_0_22;
+#[cfg(feature = "burn-0_22")]
+mod burn_0_22_memory;
 #[cfg(feature = "burn-flex-0_22")]
 pub mod burn_flex_0_22;
 #[cfg(feature = "bytes-1")]
@@ -76,10 +132,16 @@ pub mod bytes_1;
 pub mod candle_core_0_11;
 #[cfg(feature = "candle-core-0_11-cuda")]
 pub mod candle_core_0_11_cuda;
+#[cfg(feature = "candle-core-0_11")]
+mod candle_core_0_11_memory;
 #[cfg(feature = "cudarc-0_19")]
 pub mod cudarc_0_19;
+#[cfg(feature = "cudarc-0_19")]
+mod cudarc_0_19_memory;
 #[cfg(feature = "faer-0_24")]
 pub mod faer_0_24;
+#[cfg(feature = "faer-0_24")]
+mod faer_0_24_memory;
 #[cfg(feature = "float4-0_2")]
 pub mod float4_0_2 {
     //! `float4` 0.2: pairs of 4-bit floats, and the power-of-two scales beside them, as elements. Feature
@@ -140,10 +202,76 @@ pub mod microfloat_0_1 {
 }
 #[cfg(feature = "nalgebra-0_35")]
 pub mod nalgebra_0_35;
+#[cfg(feature = "nalgebra-0_35")]
+mod nalgebra_0_35_memory;
 #[cfg(feature = "ndarray-0_15")]
-pub mod ndarray_0_15;
+#[path = "."]
+pub mod ndarray_0_15 {
+    //! `ndarray` 0.15, both ways. Feature `ndarray-0_15`. The conversions are those of
+    #![cfg_attr(feature = "ndarray-0_16", doc = "[`ndarray_0_16`](super::ndarray_0_16).")]
+    #![cfg_attr(not(feature = "ndarray-0_16"), doc = "`ndarray_0_16`.")]
+    //!
+    //! ```
+    //! use dlbridge::Tensor;
+    //! use ndarray_0_15::{Array2, ArrayView2, array};
+    //!
+    //! let tensor = Tensor::from(array![[1.0_f32, 2.0], [3.0, 4.0]]);
+    //! assert_eq!(tensor.view_as::<ArrayView2<f32>>()?.sum(), 10.0);
+    //! assert_eq!(tensor.copy_as::<Array2<f32>>()?, array![[1.0, 2.0], [3.0, 4.0]]);
+    //! # Ok::<(), dlbridge::Error>(())
+    //! ```
+
+    use ::ndarray_0_15 as ndarray;
+
+    #[allow(clippy::duplicate_mod, reason = "one text for every version of the crate")]
+    #[path = "ndarray.rs"]
+    mod conversions;
+}
 #[cfg(feature = "ndarray-0_16")]
-pub mod ndarray_0_16;
+#[path = "."]
+pub mod ndarray_0_16 {
+    //! `ndarray` 0.16, both ways. Feature `ndarray-0_16`.
+    //!
+    //! | from | to | copies |
+    //! | --- | --- | --- |
+    //! | `Array`; `ArcArray` and `Arc<Array>`, read-only | [`Tensor`](crate::Tensor), by `From` | no |
+    //! | `&array`, `&mut array`, and views of them | [`TensorRef`](crate::TensorRef), [`TensorMut`](crate::TensorMut), by `From` | no |
+    //! | a tensor that no other code writes | `ArrayView` | no |
+    //! | a tensor that no other code has | `ArrayViewMut`, where no elements overlap | no |
+    //! | any tensor in host memory | `ArrayView` of [`ReadCell`](crate::ReadCell) | no |
+    //! | any tensor in host memory, or its [`View`](crate::View) | `Array`, row-major | yes |
+    //!
+    //! Shape and strides stay as they are, negative strides included.
+    //!
+    //! ```
+    //! use dlbridge::Tensor;
+    //! use ndarray_0_16::{Array2, ArrayView2, ArrayViewMut2, array};
+    //!
+    //! let mut tensor = Tensor::from(array![[1.0_f32, 2.0], [3.0, 4.0]]);
+    //! assert_eq!(tensor.view_as::<ArrayView2<f32>>()?.sum(), 10.0);
+    //! tensor.view_mut_as::<ArrayViewMut2<f32>>()?.fill(0.5);
+    //! assert_eq!(tensor.copy_as::<Array2<f32>>()?, array![[0.5, 0.5], [0.5, 0.5]]);
+    //! # Ok::<(), dlbridge::Error>(())
+    //! ```
+    //!
+    //! Memory that other code may write is seen through cells:
+    //!
+    //! ```
+    //! use dlbridge::{ReadCell, Tensor};
+    //! use ndarray_0_16::{ArrayView2, array};
+    //!
+    //! let tensor = Tensor::from(array![[1, 2], [3, 4]]).into_shared();
+    //! let cells = tensor.view_as::<ArrayView2<ReadCell<i32>>>()?;
+    //! assert_eq!(cells[[1, 0]].get(), 3);
+    //! # Ok::<(), dlbridge::Error>(())
+    //! ```
+
+    use ::ndarray_0_16 as ndarray;
+
+    #[allow(clippy::duplicate_mod, reason = "one text for every version of the crate")]
+    #[path = "ndarray.rs"]
+    mod conversions;
+}
 #[cfg(feature = "ndarray-0_17")]
 pub mod ndarray_0_17;
 #[cfg(feature = "num-complex-0_4")]
@@ -162,9 +290,11 @@ pub mod num_complex_0_4 {
 #[cfg(feature = "safetensors-0_8")]
 pub mod safetensors_0_8;
 mod std_owners;
-mod stream;
+mod std_owners_memory;
 
-use crate::Error;
+use std::ffi::c_void;
+
+use crate::{Error, Tensor};
 
 /// The tensor of an array whose layout is nearly always valid. A `Result` would burden every caller with
 /// an error that hardly occurs.
@@ -183,5 +313,27 @@ pub(crate) fn describable<T>(made: Result<T, Error>) -> T {
     match made {
         Ok(made) => made,
         Err(error) => refused(&error),
+    }
+}
+
+impl Tensor {
+    /// The handle of the stream that orders work on this tensor's device memory, if its owner has one;
+    /// null means the default stream. The stream exists as long as the tensor.
+    ///
+    /// CUDA slices of `cudarc` have a stream, if the feature of that crate is on. Other memory has none:
+    /// the code that imported it has ordered the work.
+    ///
+    /// ```
+    /// # use dlbridge::Tensor;
+    /// assert_eq!(Tensor::from(vec![1.0_f32]).stream_handle(), None);
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn stream_handle(&self) -> Option<*mut c_void> {
+        #[cfg(feature = "cudarc-0_19")]
+        if let Some(stream) = cudarc_0_19::stream(self) {
+            return Some(stream.cu_stream().cast());
+        }
+        None
     }
 }

@@ -1,6 +1,6 @@
 //! Descriptors and memory, through raw pointers. Nothing here knows `Tensor`: `tensor/` wraps it.
 //!
-//! Only folders named `raw`, files of adapters named `memory.rs` and `Layout::again` have unsafe code. Every SAFETY
+//! Only folders named `raw`, memory files of adapters and `Layout::again` have unsafe code. Every SAFETY
 //! note cites a duty of the caller or one of these invariants, or one of those in `SAFETY.md`: the trust in a
 //! producer (`T`), in a consumer (`C`) and in a foreign interface (`F`). `cargo xtask lint` rejects other notes.
 //!

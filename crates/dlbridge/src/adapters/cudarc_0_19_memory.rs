@@ -244,10 +244,9 @@ pub(crate) fn driver<E: Display>(doing: &'static str) -> impl FnOnce(E) -> Error
 #[cfg(test)]
 mod tests {
     use super::check_slice;
+    use crate::{Access, Device, Error, Tensor, ffi};
     use dlbridge_sys::DLDeviceType;
     use dlbridge_testing::Foreign;
-
-    use crate::{Access, Device, Error, Tensor, ffi};
 
     fn import(foreign: Foreign) -> Tensor {
         let descriptor = foreign.into_versioned();

@@ -6,9 +6,9 @@
 use candle_core::Storage;
 use cudarc::driver::CudaSlice;
 
-use super::candle_core_0_11::memory::Locked;
 use super::candle_core_0_11::{as_laid_out, dtype};
-use super::cudarc_0_19::memory::export_borrowed;
+use super::candle_core_0_11_memory::Locked;
+use super::cudarc_0_19_memory::export_borrowed;
 use crate::{Error, Plain, Tensor};
 
 /// A Candle tensor on a CUDA device becomes a read-only tensor without a copy, whatever its

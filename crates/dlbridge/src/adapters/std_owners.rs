@@ -1,12 +1,10 @@
 //! Vectors, slices and arrays of the standard library, both ways: tensors of one axis.
 
-mod memory;
-
 use std::sync::Arc;
 
-use self::memory::Scalar;
 use super::describable;
 use super::memory::{borrow, borrow_mut, export, export_frozen};
+use super::std_owners_memory::Scalar;
 use crate::{Element, Error, Plain, Tensor, TensorMut, TensorRef, View};
 
 /// Why exporting a list cannot fail.

@@ -5,7 +5,7 @@
 use std::slice;
 use std::sync::Arc;
 
-use crate::adapters::memory::{Strided, StridedMut, ViewMutOf, ViewOf};
+use super::memory::{Strided, StridedMut, ViewMutOf, ViewOf};
 use crate::layout::Lists;
 use crate::raw::Checked;
 use crate::raw::handle::header::Owns;

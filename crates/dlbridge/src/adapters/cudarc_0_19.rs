@@ -7,15 +7,15 @@
 //! **Not yet tested on a GPU.** Its GPU tests pass with a fake driver, whose streams run their work as
 //! late as CUDA permits.
 
-pub(super) mod memory;
-
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, CudaViewMut};
 
-use self::memory::{Owned, driver, export_borrowed, export_slice, producer, take_slice};
+use super::cudarc_0_19_memory::{
+    Owned, driver, export_borrowed, export_slice, producer, take_slice,
+};
 use crate::raw::unwind::catch;
 use crate::{Builder, Device, DeviceKind, Error, Plain, Tensor};
 
@@ -131,7 +131,7 @@ pub fn with_slice<T: Plain, R>(
     stream: &Arc<CudaStream>,
     call: impl FnOnce(&CudaSlice<T>) -> R,
 ) -> Result<R, Error> {
-    memory::with_slice(tensor, stream, call)
+    super::cudarc_0_19_memory::with_slice(tensor, stream, call)
 }
 
 /// The same for writing, if no other code can reach the elements (class
@@ -145,7 +145,7 @@ pub fn with_view_mut<T: Plain, R>(
     stream: &Arc<CudaStream>,
     call: impl FnOnce(CudaViewMut<'_, T>) -> R,
 ) -> Result<R, Error> {
-    memory::with_view_mut(tensor, stream, call)
+    super::cudarc_0_19_memory::with_view_mut(tensor, stream, call)
 }
 
 /// A CUDA slice over the memory of a tensor, without a copy, for kernels and copies of cudarc. When it is dropped, the tensor is released after the work that was queued on its stream.

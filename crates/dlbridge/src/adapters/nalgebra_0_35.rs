@@ -26,8 +26,6 @@
 //! # Ok::<(), dlbridge::Error>(())
 //! ```
 
-mod memory;
-
 use std::sync::Arc;
 
 use nalgebra::allocator::Allocator;
@@ -36,9 +34,9 @@ use nalgebra::{
     RawStorageMut, SMatrix, Scalar, U1, VecStorage,
 };
 
-use self::memory::{Rows, dims};
 use super::describable;
 use super::memory::{borrow, borrow_mut, export, export_frozen};
+use super::nalgebra_0_35_memory::{Rows, dims};
 use crate::{Element, Error, Parts, Plain, Tensor, TensorMut, TensorRef, View};
 
 /// A matrix becomes a column-major tensor of two axes, a vector (a type of one column) one of one

@@ -9,7 +9,7 @@ use burn_flex::FlexTensor;
 use burn_std::TensorData;
 
 use super::burn_0_22::dtype;
-use super::burn_0_22::memory::{check_resident, export_shared_bytes};
+use super::burn_0_22_memory::{check_resident, export_shared_bytes};
 use crate::layout::extents;
 use crate::{Error, Tensor};
 

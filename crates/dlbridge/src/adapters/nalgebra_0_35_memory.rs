@@ -11,8 +11,8 @@ use nalgebra::{
     ViewStorageMut,
 };
 
-use super::Transposed;
-use crate::adapters::memory::{Strided, StridedMut, ViewMutOf, ViewOf};
+use super::memory::{Strided, StridedMut, ViewMutOf, ViewOf};
+use super::nalgebra_0_35::Transposed;
 use crate::layout::Lists;
 use crate::raw::Checked;
 use crate::{Element, Error, Plain};

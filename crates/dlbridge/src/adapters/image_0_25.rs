@@ -32,8 +32,7 @@ use std::sync::Arc;
 
 use image::{DynamicImage, ImageBuffer, Pixel};
 
-use crate::layout::Placement;
-use crate::layout::contiguous_strides;
+use crate::layout::{Placement, contiguous_strides};
 use crate::raw::borrowed::Borrowed;
 use crate::raw::owner::{
     OtherWriters, borrow_mut_within, borrow_within, export_slice, export_slice_mut,

@@ -1,4 +1,4 @@
-//! `ndarray` 0.16, both ways. Feature `ndarray-0_16`.
+//! `ndarray` 0.17, both ways. Feature `ndarray-0_17`.
 //!
 //! | from | to | copies |
 //! | --- | --- | --- |
@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use dlbridge::Tensor;
-//! use ndarray_0_16::{Array2, ArrayView2, ArrayViewMut2, array};
+//! use ndarray::{Array2, ArrayView2, ArrayViewMut2, array};
 //!
 //! let mut tensor = Tensor::from(array![[1.0_f32, 2.0], [3.0, 4.0]]);
 //! assert_eq!(tensor.view_as::<ArrayView2<f32>>()?.sum(), 10.0);
@@ -26,16 +26,48 @@
 //!
 //! ```
 //! use dlbridge::{ReadCell, Tensor};
-//! use ndarray_0_16::{ArrayView2, array};
+//! use ndarray::{ArrayView2, array};
 //!
 //! let tensor = Tensor::from(array![[1, 2], [3, 4]]).into_shared();
 //! let cells = tensor.view_as::<ArrayView2<ReadCell<i32>>>()?;
 //! assert_eq!(cells[[1, 0]].get(), 3);
 //! # Ok::<(), dlbridge::Error>(())
 //! ```
+//!
+//! `&ArrayRef` and `&mut ArrayRef`, which this version adds, are borrowed as arrays are.
 
-use ::ndarray_0_16 as ndarray;
+#[path = "ndarray_0_17_memory.rs"]
+mod memory;
+
+use ::ndarray::{self, ArrayRef, Dimension};
+
+use super::memory::{borrow, borrow_mut};
+use crate::{Element, TensorMut, TensorRef};
 
 #[allow(clippy::duplicate_mod, reason = "one text for every version of the crate")]
-#[path = "../ndarray/mod.rs"]
+#[path = "ndarray.rs"]
 mod conversions;
+
+/// Borrows an array or a view of one, read-only, with its strides.
+///
+/// # Panics
+///
+/// If the array has more than [`MAX_RANK`](crate::MAX_RANK) axes, or a broadcast view has more
+/// bytes than fit `isize`.
+impl<'a, T: Element, D: Dimension> From<&'a ArrayRef<T, D>> for TensorRef<'a> {
+    fn from(array: &'a ArrayRef<T, D>) -> Self {
+        borrow(array)
+    }
+}
+
+/// Borrows an array or a mutable view of one, writable, with its strides.
+///
+/// # Panics
+///
+/// If the array has more than [`MAX_RANK`](crate::MAX_RANK) axes, or a broadcast view has more
+/// bytes than fit `isize`.
+impl<'a, T: Element, D: Dimension> From<&'a mut ArrayRef<T, D>> for TensorMut<'a> {
+    fn from(array: &'a mut ArrayRef<T, D>) -> Self {
+        borrow_mut(array)
+    }
+}

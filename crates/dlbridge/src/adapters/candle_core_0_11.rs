@@ -22,12 +22,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub(super) mod memory;
-
 use candle_core::{DType as CandleType, Device as CandleDevice, DeviceLocation};
 use half::{bf16, f16};
 
-use self::memory::{Locked, export_locked};
+use super::candle_core_0_11_memory::{Locked, export_locked};
 use crate::layout::extents;
 use crate::raw::Checked;
 use crate::{Access, Builder, DType, Device, Error, Plain, Tensor, TensorMut, TensorRef, View};

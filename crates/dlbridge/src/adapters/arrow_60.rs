@@ -72,7 +72,7 @@ mod arrow {
 }
 
 #[allow(clippy::duplicate_mod, reason = "one text for every version of the crate")]
-#[path = "../arrow/mod.rs"]
+#[path = "arrow.rs"]
 mod conversions;
 
-pub use self::conversions::lists::{from_fixed_shape_tensors, into_fixed_shape_tensors};
+pub use self::conversions::{from_fixed_shape_tensors, into_fixed_shape_tensors};

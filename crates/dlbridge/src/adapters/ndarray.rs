@@ -1,7 +1,7 @@
 // The conversions of every version of `ndarray`: each version's module loads this file, with its
 // crate as `super::ndarray`.
 
-#[path = "memory.rs"]
+#[path = "ndarray_memory.rs"]
 pub(super) mod memory;
 
 use std::sync::Arc;

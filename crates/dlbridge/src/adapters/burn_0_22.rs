@@ -17,11 +17,9 @@
 //! # Ok::<(), dlbridge::Error>(())
 //! ```
 
-pub(super) mod memory;
-
 use burn_std::{BoolStore, Bytes, DType as BurnType, TensorData};
 
-use self::memory::{bytes, export_bytes};
+use super::burn_0_22_memory::{bytes, export_bytes};
 use crate::layout::extents;
 use crate::{DType, Error, Tensor};
 

@@ -21,8 +21,6 @@
 //! # Ok::<(), dlbridge::Error>(())
 //! ```
 
-mod memory;
-
 use std::sync::Arc;
 
 use faer::{Col, ColMut, ColRef, Mat, MatMut, MatRef, Row, RowMut, RowRef, Shape, Stride};
@@ -136,7 +134,7 @@ fn matrix<T: Element>(view: &View<'_, T>) -> Result<Mat<T>, Error> {
     let mut matrix = Mat::new();
     matrix.try_reserve(rows, columns).map_err(|_| no_memory(view))?;
     if view.is_empty() {
-        return Ok(memory::without_elements(matrix, rows, columns));
+        return Ok(super::faer_0_24_memory::without_elements(matrix, rows, columns));
     }
     matrix.resize_with(rows, columns, |i, j| at(view, &[i, j]));
     Ok(matrix)

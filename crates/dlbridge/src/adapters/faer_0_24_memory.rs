@@ -3,7 +3,7 @@
 
 use faer::{Col, ColMut, ColRef, Mat, MatMut, MatRef, Row, RowMut, RowRef, Shape, Stride};
 
-use crate::adapters::memory::{Strided, StridedMut, ViewMutOf, ViewOf};
+use super::memory::{Strided, StridedMut, ViewMutOf, ViewOf};
 use crate::layout::Lists;
 use crate::raw::Checked;
 use crate::raw::handle::header::Owns;
