@@ -12,7 +12,7 @@ Variables of the environment:
   DLBRIDGE_PYTHON                the Python (3.11 or newer) for .venv; default: python3
   DLBRIDGE_JULIA                 the Julia (1.5 or newer); default: julia, or one is unpacked
   DLBRIDGE_WHEEL_PROFILE         the profile of the wheels that tests install; default: dev
-  DLBRIDGE_REQUIRE               names of steps, with commas between, that fail where they would be skipped";
+  DLBRIDGE_REQUIRE               comma-separated names of steps that fail where they would be skipped";
 
 /// The project's own commands. Each one sets up what it needs.
 #[derive(Debug, Parser)]
@@ -33,7 +33,7 @@ pub(crate) struct With {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Share tensors between everything that is installed, and check every value
+    /// Share tensors with every installed framework, and check every value
     Demo {
         #[command(flatten)]
         with: With,
@@ -47,7 +47,7 @@ pub(crate) enum Command {
     Lint(Lint),
     /// Run the tests under tools that find invalid accesses, leaks and races
     Sanitize(Sanitize),
-    /// Run hostile input against a model
+    /// Compare the library with a model, on random and hostile input
     Fuzz(Fuzz),
     /// Check whether frameworks conform to the DLPack standard, and how fast they are
     Doctor(Doctor),
@@ -59,7 +59,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "FOLDER")]
         prefix: Option<PathBuf>,
     },
-    /// Say which dependency has a newer version than an adapter has, and which pin is old
+    /// List dependencies that are newer than the manifests allow, and old pins of Python packages
     Outdated,
     /// Pack every crate and Python package, and use the packed files as a user does
     Package,
@@ -69,11 +69,11 @@ pub(crate) enum Command {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Start a Python extension in a new folder, with these crates until they are published
+    /// Start a Python extension in a new folder, which uses the crates of this checkout
     New {
         /// The folder, whose name becomes the project's
         folder: PathBuf,
-        /// With operators of PyTorch, JAX and NumPy
+        /// Start from operators of PyTorch, JAX and NumPy
         #[arg(long)]
         operators: bool,
     },
@@ -83,7 +83,7 @@ pub(crate) enum Command {
     Setup(With),
     /// Run what CI runs: setup --with ci, lint, bench --check, test, a short fuzz
     Ci {
-        /// Only the steps that build into folders of their own: `ci` runs them beside the others
+        /// Only the steps that `ci` starts as a second process, because they build into folders of their own
         #[arg(long)]
         beside: bool,
     },
@@ -94,7 +94,7 @@ pub(crate) enum Command {
 pub(crate) struct Test {
     #[command(flatten)]
     pub(crate) with: With,
-    /// The core's tests in Rust and the Python tests without the slow ones, in a few minutes
+    /// The core's tests in Rust and the Python tests that are not slow; takes a few minutes
     #[arg(long, conflicts_with = "with")]
     pub(crate) quick: bool,
     /// The tests to run; default: all but the long ones
@@ -107,9 +107,9 @@ pub(crate) struct Test {
 /// What `cargo xtask test` runs.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Suite {
-    /// cargo test alone
+    /// Only cargo test
     Rust,
-    /// pytest alone
+    /// Only pytest
     Python,
     /// pytest on a Python without the GIL
     FreeThreaded,
@@ -121,7 +121,7 @@ pub(crate) enum Suite {
     Operators,
     /// The core's tests on aarch64, 32-bit x86 and big-endian s390x, under QEMU
     Cross,
-    /// The Julia package alone; arguments are files of its folder `test`
+    /// Only the Julia package; arguments are files of its folder `test`
     Julia,
 }
 
@@ -193,7 +193,7 @@ pub(crate) struct Bench {
     /// and fail at 5 %
     #[arg(long)]
     pub(crate) check: bool,
-    /// Leave other Python libraries out
+    /// Leave out the other Python libraries
     #[arg(long)]
     pub(crate) quick: bool,
     /// Measure with another Python, such as a free-threaded one
@@ -202,7 +202,7 @@ pub(crate) struct Bench {
     /// What to measure; default: all
     #[arg(value_parser = SUITES)]
     pub(crate) suite: Option<String>,
-    /// A part of it: shares, views or reads in Rust; paths, copies or threads in Python
+    /// A part of the suite: shares, views or reads of rust; paths, copies or threads of python
     pub(crate) part: Option<String>,
 }
 

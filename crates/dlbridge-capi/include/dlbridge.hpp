@@ -1,4 +1,4 @@
-// dlbridge in C++17: owners, spans, and results that throw or that are asked.
+// dlbridge in C++17: owners, spans, and results that are tested or that throw.
 //
 //     dlb::tensor tensor = dlb::from_versioned(std::move(managed)).value();    // throws a dlb::error
 //     for (float x : tensor.elements<float>().value()) sum += x;
@@ -7,8 +7,8 @@
 //     else std::puts(imported.error().what());                                 // throws nothing
 //
 // Every function that can fail returns a `dlb::result`. Without exceptions (-fno-exceptions), `value()`
-// of a failure ends the program. What is not here is called by its function of dlbridge.h: `get()` gives
-// the handle of an owner.
+// of a failure ends the program. For all that is not here, call a function of dlbridge.h with `get()`, the
+// handle of an owner.
 
 #ifndef DLBRIDGE_HPP
 #define DLBRIDGE_HPP
@@ -63,7 +63,7 @@ private:
     dlb_status status_;
 };
 
-// A value, or the reason why there is none. `T` may be void.
+// A value or a failure. `T` may be void.
 template <class T>
 class [[nodiscard]] result {
     using stored = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
@@ -246,7 +246,7 @@ public:
         return elements_as<const T>(dtype, 0);
     }
 
-    // The same to be written; fails for read-only memory, too.
+    // The same to be written; fails for read-only memory as well.
     template <class T>
     result<span<T>> mutable_elements(dlb_dtype dtype = dtype_of<T>()) {
         static_assert(!std::is_const_v<T>, "elements to write are not constant");
@@ -476,7 +476,7 @@ public:
     std::size_t drain() { return dlb_queue_drain(get()); }
     void mute() noexcept { dlb_queue_mute(get()); }
 
-    // Gives up a reference, which `drain` releases.
+    // Moves a reference into the queue, for `drain` to release.
     result<void> push(tensor tensor) {
         dlb_status status = dlb_queue_release(get(), tensor.get());
         if (status == DLB_STATUS_OK) static_cast<void>(tensor.release());

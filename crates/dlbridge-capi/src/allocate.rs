@@ -8,8 +8,8 @@ use crate::handle::{Origin, TensorHandle};
 use crate::import::write_tensor;
 use crate::info::DataType;
 
-/// Makes a tensor of zeros in row-major host memory that is aligned to 64 bytes: JAX shares such
-/// memory, and copies other. `rank` extents; elements narrower than a byte are packed.
+/// Makes a tensor of zeros in row-major host memory, aligned to 64 bytes because JAX copies other
+/// memory. `shape` has `rank` extents; elements narrower than a byte are packed.
 ///
 /// # Safety
 ///

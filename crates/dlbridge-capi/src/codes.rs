@@ -47,7 +47,7 @@ pub const DLB_DEVICE_ASCEND: i32 = 21;
 
 /// The elements must not be written.
 pub const DLB_FLAG_READ_ONLY: u64 = 1;
-/// The memory is a copy that was made for its consumer, which nothing else uses.
+/// The memory is a copy for its consumer, used by no other code.
 pub const DLB_FLAG_IS_COPIED: u64 = 2;
 /// Each element narrower than a byte has a byte of its own.
 pub const DLB_FLAG_SUBBYTE_PADDED: u64 = 4;

@@ -21,16 +21,16 @@ use crate::sized;
 pub struct Request {
     /// `sizeof(dlb_request)`.
     pub struct_size: usize,
-    /// The stream to wait for the memory, if `has_stream` is not 0: a handle of the device's
-    /// driver, 1 for CUDA's legacy default stream, 2 for its default stream of the thread, or -1 for
+    /// The stream that waits for the memory, if `has_stream` is not 0: a handle of the device's
+    /// driver, 1 for CUDA's legacy default stream, 2 for its per-thread default stream, or -1 for
     /// none: the caller orders the work, and `dlb_info` has no stream.
     pub stream: i64,
-    /// Whether `stream` is given. It means nothing for memory of the host.
+    /// Whether `stream` is given. It is ignored for host memory.
     pub has_stream: u8,
     /// Not 0: an exception that Python raised (`DLB_STATUS_PYTHON`) stays set, as functions of
     /// Python leave it. 0: it is cleared.
     pub keep_exception: u8,
-    /// Zeros; later versions give them a meaning.
+    /// Must be zeros, because later versions may use them.
     pub reserved: [u8; 6],
 }
 
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn dlb_from_python(
     unsafe { write_tensor(out, import) }
 }
 
-/// Adds a reference to a tensor and returns it; null for null. Each reference is given up once: by
+/// Adds a reference to a tensor and returns it; null for null. Each reference is released once: by
 /// `dlb_release`, `dlb_queue_release`, or a call that consumes it.
 ///
 /// # Safety
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn dlb_retain(tensor: *mut TensorHandle) -> *mut TensorHan
 }
 
 /// Describes a tensor; null for null. The struct, and what it points to, are valid until the last
-/// reference to the tensor is given up, or consumed by `dlb_into_*`.
+/// reference to the tensor is released, or consumed by `dlb_into_*`.
 ///
 /// # Safety
 ///
@@ -230,8 +230,8 @@ pub unsafe extern "C" fn dlb_is_legacy_read_only(tensor: *const TensorHandle) ->
         .into()
 }
 
-/// Gives up a reference. With the last one the producer's deleter runs, on this thread. For a tensor
-/// of a Python object that may mean to wait for the GIL. Python's exit waits for releases under way; after
+/// Releases a reference. With the last one the producer's deleter runs, on this thread. For a tensor
+/// of a Python object this may wait for the GIL. Python's exit waits for releases under way; after
 /// that, a thread without the GIL leaks such a tensor. On a thread that is in another interpreter than
 /// the tensor's, the deleter runs in the next call of this library in the right one.
 ///

@@ -1,8 +1,8 @@
 //! A C API over `dlbridge`, and the engine of the Julia package.
 //!
 //! Tensors come from DLPack's managed descriptors or from Python objects, are checked once, and are
-//! opaque from there on. The header `include/dlbridge.h` is generated from this crate; the duties
-//! of a C caller stand there, at each function.
+//! opaque to C. The header `include/dlbridge.h` is generated from this crate; each function has the
+//! duties of its caller.
 //!
 //! | I have | I want | call |
 //! | --- | --- | --- |
@@ -17,7 +17,7 @@
 //! | a tensor | to release it | [`dlb_release`], or [`dlb_queue_release`] where a deleter must not run |
 //! | memory and its owner | a tensor | [`dlb_export`] |
 //! | a tensor | to export it | [`dlb_into_versioned`], [`dlb_into_legacy`], [`dlb_into_python`], [`dlb_into_capsule`] |
-//! | tensors, and another process that is to read them | them in sealed memory | [`dlb_sealed_copy`] |
+//! | tensors | sealed memory that another process can read | [`dlb_sealed_copy`] |
 //! | a descriptor of sealed memory | its tensors | [`dlb_sealed_open`], [`dlb_sealed_tensor`] |
 //! | a failure | its reason | [`dlb_last_error`], or [`dlb_attempt`] where a function changes threads |
 //!

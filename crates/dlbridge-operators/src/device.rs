@@ -60,7 +60,7 @@ impl<'a> DeviceValue<'a> {
     }
 }
 
-/// A tensor in CUDA memory to read: shape, strides, dtype, device and address, by the [`Tensor`] that it is.
+/// A tensor in CUDA memory to read. It dereferences to a [`Tensor`] with its shape, strides, dtype, device and address.
 ///
 /// It has the leading axes of the call in front of its own; a stride of 0 repeats its elements. The host cannot read
 /// the elements: [`view`](Tensor::view) is an error.

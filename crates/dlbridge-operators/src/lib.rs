@@ -1,6 +1,6 @@
 //! One Rust function as an operator of PyTorch and JAX, a universal function of NumPy, and a function of every other array.
 //!
-//! A function that Python calls stops `torch.compile`, `jax.jit`, `vmap` and gradients. An operator does not: both
+//! A plain Python function stops `torch.compile`, `jax.jit`, `vmap` and gradients. An operator does not: both
 //! frameworks know its result's shape, call it without Python, and differentiate it.
 //!
 //! ```
@@ -34,19 +34,18 @@
 //! | `my_operators.distances.ufunc` | a universal function of NumPy, with `out=` and `axes=` |
 //!
 //! - **Tensors to read** are a [`View`], of any strides, or an `Option` of one; **tensors to change** are an
-//!   [`InPlace`]; **tensors to fill** are a [`ViewMut`], which the framework allocates. **Scalars** are `f64`, `i64`
-//!   and `bool`, between the former and the latter.
+//!   [`InPlace`]; **tensors to fill** are a [`ViewMut`], which the framework allocates. **Scalars**, `f64`, `i64` and
+//!   `bool`, stand before the tensors to fill.
 //! - **The signature** is that of NumPy's generalised ufuncs. It names the axes that the function sees; axes in
 //!   front of them are broadcast, and the function is called for each of their indices. So every operator works on
-//!   batches, and the result's shape follows, also for the symbolic sizes of a compiler. `(...)` shows the
-//!   function whole arrays, broadcast to one shape.
+//!   batches, and the result's shape follows, also for the symbolic sizes of a compiler. With `(...)`, the function
+//!   gets whole arrays, broadcast to one shape.
 //! - **Gradients** are computed by another operator, `backward = NAME` behind the signature: from the gradients of
 //!   the results, the results if it asks for them, the inputs and the scalars, it fills the gradients of the inputs. Those
 //!   of a broadcast input are summed.
 //! - **Errors** of a `Result`, and panics, are exceptions of the framework.
-//! - Nothing is linked: PyTorch's functions are found in the library that is loaded (its stable C shim), NumPy's in its
-//!   table, and XLA brings its own. With an older PyTorch, the function works on tensors that need no gradient, without the operator.
-//!
+//! - **Nothing is linked**: PyTorch's functions are found in the loaded library (its stable C shim), NumPy's in its
+//!   table, and XLA passes its own. With an older PyTorch, the function works on tensors that need no gradient, without the operator.
 //! - **CUDA**: `cuda = NAME` names a function that queues the same work on the framework's stream ([`DeviceStream`]), for
 //!   tensors of PyTorch and JAX. It gets device memory ([`DeviceView`], [`DeviceViewMut`]) instead of views. The feature
 //!   `cudarc-0_19` makes the stream one of cudarc. Not yet tested on a GPU.

@@ -4,7 +4,7 @@
 ///
 /// The tensors of the caller come first: to read ([`View`](crate::View); `Option<View<T>>` if it may be absent), or to change
 /// ([`InPlace`](crate::InPlace)). Then come the scalars (`f64`, `i64`, `bool`), then the tensors to fill. The signature says which axes
-/// the function sees; axes in front of them are broadcast. `(...)` shows it whole arrays.
+/// the function sees; axes in front of them are broadcast. With `(...)`, it gets whole arrays.
 /// The function is not called where there is no element to write.
 ///
 /// `backward = NAME` and `cuda = NAME`, in this order, name the operator of the gradients and the function for CUDA. The operator of

@@ -62,7 +62,7 @@ impl Builder {
         self
     }
 
-    /// Adds a text that travels with the tensors.
+    /// Adds metadata: a string under a key.
     pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.insert(key.into(), value.into());
         self
@@ -86,15 +86,15 @@ impl Builder {
 
 /// Tensors in a memory file that is not sealed yet, made by [`Builder::allocate`].
 ///
-/// No other process has the memory: no call returns the descriptor before it is sealed. A child that
-/// is forked before that is the exception: it inherits the file and its mapping. A mapping, which there
-/// is from the first tensor that is [taken out](Self::tensor) on, delays sealing.
+/// No other process has the memory, because no call returns the descriptor before it is sealed. The
+/// exception is a child that is forked meanwhile: it inherits the file, and its writable mapping if a
+/// tensor was [taken out](Self::tensor). [`seal`](Self::seal) then fails until the child has ended.
 #[derive(Debug)]
 pub struct Filling {
     /// `None` after it was sealed.
     file: Option<NewFile>,
     contents: Contents,
-    /// `None` before a tensor is taken, and from the first attempt to seal on that no tensor prevented.
+    /// `None` before a tensor is taken, and after an attempt to seal while no tensor was alive.
     mapped: Option<Unsplit>,
     /// Empty before a tensor is taken: until then, the file is written. `None` where a tensor has it.
     regions: Vec<Option<Region>>,
@@ -107,8 +107,8 @@ impl Filling {
         self.contents.names()
     }
 
-    /// Takes a tensor out to be filled, once: class [`Exclusive`](dlbridge::Access::Exclusive). Dropping
-    /// it leaves what was written in the file.
+    /// Takes a tensor out to be filled, once: class [`Exclusive`](dlbridge::Access::Exclusive). The file
+    /// keeps what was written when the tensor is dropped.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl Filling {
     }
 
     /// Fills a tensor with the bytes of its elements, in the machine's byte order, from a socket for
-    /// instance. If no tensor was [taken out](Self::tensor), they go to the file by system calls,
+    /// instance. If no tensor was [taken out](Self::tensor), system calls write them to the file,
     /// which is quicker than writing to new memory.
     ///
     /// ```
@@ -229,8 +229,8 @@ impl Filling {
     /// # Errors
     ///
     /// [`Refused`](Error::Refused) while a tensor of [`tensor`](Self::tensor) is alive, while a
-    /// forked child still has the memory, and after a success. What was filled is kept: drop the
-    /// tensors, then seal again.
+    /// forked child still has the memory, and if the file is sealed already. A failure keeps the
+    /// values: drop the tensors, then seal again.
     pub fn seal(&mut self) -> Result<SealedTensors, Error> {
         let alive = self.alive();
         if alive != 0 {

@@ -55,20 +55,20 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How often a [handle](SealedTensors::handle) opens its tensors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Opens {
-    /// As often as wanted, until the sealed tensors that it is of are dropped with their clones.
+    /// Any number of times, until the sealed tensors and their clones are dropped.
     Many,
     /// Once. The handle keeps the memory until then, or until its process ends.
     Once,
-    /// As [`Many`](Self::Many), but not before it was opened once for each call that returned it: for messages that
-    /// outlive their sender's tensors, as pickles do.
+    /// As [`Many`](Self::Many), but the memory is kept until the handle was opened once for each call that returned it:
+    /// for messages that outlive the sender's tensors, as pickles do.
     OnceAtLeast,
 }
 
 impl SealedTensors {
-    /// A handle: 84 bytes that travel in any message, and that [`open_handle`] opens in another process of the
-    /// same user on this machine. It holds a secret: whoever has it can open the tensors.
+    /// A handle: 84 bytes for any message, with which [`open_handle`] opens the tensors in another process of the
+    /// same user on this machine. It contains a secret: every such process that has the bytes can open the tensors.
     ///
-    /// A thread of this process serves the descriptors. With the process, all its handles end.
+    /// A thread of this process sends the descriptors, so all its handles end with the process.
     ///
     /// ```
     /// use dlbridge::Tensor;
@@ -114,8 +114,8 @@ impl SealedTensors {
     }
 }
 
-/// Opens sealed tensors by a [handle](SealedTensors::handle), from any message. They are checked like any
-/// others. Waits for the process that made it for ten seconds at most.
+/// Opens sealed tensors by a [handle](SealedTensors::handle), and checks them as
+/// [`try_from`](SealedTensors::try_from) does. Waits ten seconds at most for the process that made it.
 ///
 /// # Errors
 ///
@@ -130,7 +130,7 @@ pub fn open_handle(handle: &[u8]) -> Result<SealedTensors, Error> {
     }
 }
 
-/// Sealed tensors that are being opened by a handle, for a caller that has more to do while it waits.
+/// Sealed tensors that are being opened by a handle, for a caller that does other work while it waits.
 #[derive(Debug)]
 pub struct Opening {
     handle: [u8; LEN],
@@ -139,7 +139,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Checks a handle, and waits for nothing.
+    /// Checks a handle, without waiting.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl Opening {
         Ok(Self { handle, socket, is_asked: false })
     }
 
-    /// Opens the tensors, or waits at most so long. The next call waits on.
+    /// Opens the tensors. Waits for `timeout` at most; another call continues to wait.
     ///
     /// # Errors
     ///

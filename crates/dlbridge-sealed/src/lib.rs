@@ -7,7 +7,7 @@
 //!
 //! | I have | I want | call |
 //! | --- | --- | --- |
-//! | tensors to compute | them in a file from the start | [`Builder`], [`Filling::seal`] |
+//! | values to compute | a sealed file into which they are written | [`Builder`], [`Filling::seal`] |
 //! | a tensor, some tensors | a sealed copy | [`SealedTensors::try_from`], [`seal`] |
 //! | a safetensors file | a sealed copy | [`seal_file`] |
 //! | sealed tensors, a Unix socket | them in another process | `SealedTensors::send`, `receive` |
@@ -15,8 +15,8 @@
 //! | sealed tensors | their descriptor | `as_fd`, `OwnedFd::from` |
 //! | a descriptor that was received | its tensors, after a check | [`SealedTensors::try_from`] |
 //! | sealed tensors | a tensor to read | [`SealedTensors::tensor`] |
-//! | sealed tensors | a tensor to write, of my own | [`SealedTensors::private`] |
-//! | many sealed tensors | all of them to write | [`SealedTensors::private_tensors`] |
+//! | sealed tensors | a tensor to write, while the file keeps its values | [`SealedTensors::private`] |
+//! | many sealed tensors | the same for all of them | [`SealedTensors::private_tensors`] |
 //! | a stream of tensors, and a socket | memory to fill, and to use again | [`Channel::loan`], [`Loan::send`] |
 //! | the other end of that socket | the tensors | [`Channel::receive`] |
 //! | a message | a copy that outlives the stream | [`Message::to_owned`], [`Message::seal`] |
@@ -52,8 +52,8 @@
 //!
 //! The file has the safetensors layout, so that every reader of that format reads it. Dtypes that the format lacks,
 //! and on a big-endian machine all that are wider than a byte, are bytes to such a reader.
-//! `SAFETY.md` of the repository says why sealed memory is [`Frozen`](dlbridge::Access::Frozen), also from an untrusted
-//! sender.
+//! `SAFETY.md` of the repository explains why sealed memory is [`Frozen`](dlbridge::Access::Frozen), even from an
+//! untrusted sender.
 //! On systems other than Linux, every call is an error.
 
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "elsewhere.rs")]

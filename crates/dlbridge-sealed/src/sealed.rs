@@ -1,4 +1,4 @@
-//! `SealedTensors`: a file that the kernel keeps as it is, and its tensors.
+//! `SealedTensors`: a sealed file and its tensors.
 //! Invariant: the header is read from the mapping after the seals were checked.
 
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ impl SealedTensors {
         self.contents.names()
     }
 
-    /// The texts that travel with the tensors.
+    /// The metadata of the file: strings by their keys.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.contents.metadata
@@ -96,7 +96,7 @@ impl SealedTensors {
         self.contents.entries.iter().map(tensor).collect()
     }
 
-    /// The same tensors by a descriptor of their own, over the same memory.
+    /// The same tensors over the same memory, with a second descriptor.
     ///
     /// # Errors
     ///
@@ -138,8 +138,8 @@ impl TryFrom<OwnedFd> for SealedTensors {
     /// # Errors
     ///
     /// [`Refused`](Error::Refused) for anything but a memory file of ordinary pages that has the
-    /// seals `WRITE`, `SHRINK`, `GROW` and `SEAL`, for a header that does not fit the file, and for
-    /// tensors that overlap or begin elsewhere than at a multiple of 64 bytes; shapes that no tensor
+    /// seals `WRITE`, `SHRINK`, `GROW` and `SEAL`, for a header that does not fit the file, for
+    /// tensors that overlap or do not begin at a multiple of 64 bytes, and for shapes that no tensor
     /// can have.
     fn try_from(file: OwnedFd) -> Result<Self, Error> {
         Self::open(file)
@@ -186,7 +186,7 @@ impl TryFrom<&Tensor> for SealedTensors {
     }
 }
 
-/// Seals a copy of each tensor. A tensor that is still to be computed needs no copy: [`Builder`].
+/// Seals a copy of each tensor. A [`Builder`] avoids the copy of values that are still to be computed.
 ///
 /// ```
 /// # #[cfg(target_os = "linux")]
@@ -221,8 +221,8 @@ pub fn seal<'a, N: Into<String>>(
     filling.seal()
 }
 
-/// Seals a copy of a safetensors file, or of a sharded model by its index (`*.index.json`): one for all processes of
-/// the machine, which none of them can change, and which no change of the file reaches.
+/// Seals a copy of a safetensors file, or of a sharded model by its index (`*.index.json`): one copy for all processes
+/// of the machine. None of them can change it, and later changes of the file do not reach it.
 ///
 /// ```no_run
 /// # fn main() -> std::io::Result<()> {

@@ -23,7 +23,7 @@ const BYTE: [u8; 1] = [0];
 const MOST: usize = 4;
 
 impl SealedTensors {
-    /// Sends the descriptor over a Unix socket, beside one byte. `socket.recv_fds` in Python takes it.
+    /// Sends the descriptor over a Unix socket, with one byte. In Python, `socket.recv_fds` receives it.
     ///
     /// ```
     /// use std::os::unix::net::UnixStream;

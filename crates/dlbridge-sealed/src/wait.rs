@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 
 use dlbridge::Error;
 
-/// Why a call that waits at most so long has no result.
+/// Why a call with a timeout has no result.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The time is over. The same call can be made again.
+    /// The timeout is over. The call can be made again.
     Timeout,
-    /// Both ends send, and neither receives: so many messages wait here. The same call can be made again once they are
-    /// received.
+    /// Both ends send, and neither receives: this many messages wait here. Receive them, then make the call again.
     Stalled(usize),
     /// The call failed.
     Failed(Error),
@@ -50,7 +49,7 @@ impl From<WaitError> for Error {
     }
 }
 
-/// When a call ends that waits.
+/// When a call stops waiting.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline(Option<Instant>);
 

@@ -37,8 +37,8 @@ python_call(::Type, f, object) = f(object)
 """
     DLBridge.use_python(handle)
 
-Names the libpython whose functions are called, by its handle from `dlopen`. Needed where they are no
-global names of the process. The first one counts.
+Names the libpython whose functions are called, by its handle from `dlopen`. Needed where they are not
+global names of the process. Only the first call has an effect.
 """
 function use_python(handle::Ptr{Cvoid})
     lock(LOADING) do
@@ -81,7 +81,7 @@ is_for_device(info) =
 """
     DLBridge.device_array(Val(kind), A, tensor, info, request)
 
-An array of memory on a device of this kind, which owns the tensor.
+An array over memory on a device of this kind. It owns the tensor.
 """
 device_array(::Val, A, tensor, info, request) = throw_device(info)
 

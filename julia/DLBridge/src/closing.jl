@@ -88,8 +88,8 @@ end
 """
     DLBridge.close(x)
 
-Releases the memory of an imported array now, rather than when the garbage collector finds it. A
-`StridedTensor` refuses to be read afterwards; a plain `Array` cannot, and neither it nor a reshape of
+Releases the memory of an imported array now, rather than when the garbage collector finds it. Reading a
+`StridedTensor` afterwards is an error; a plain `Array` has no such check, so neither it nor a reshape of
 it may be used again. An `Array` that was not imported, and an array whose memory is shared at this
 moment, are `ArgumentError`s.
 """

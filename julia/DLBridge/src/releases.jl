@@ -134,8 +134,8 @@ end
 """
     DLBridge.drain()
 
-Releases Julia's arrays whose last user in Python or C is gone, and tensors whose Julia arrays are gone. It happens by
-itself; where Python runs, tensors are released only on a thread that holds the GIL.
+Releases Julia's arrays that Python and C no longer use, and tensors whose Julia arrays are gone. It also
+happens by itself; where Python runs, tensors are released only on a thread that holds the GIL.
 """
 function drain()
     is_loaded() || return nothing

@@ -16,8 +16,8 @@ that it takes: `share(A, PyObject, from_dlpack)`.
 A capsule, for one consumer: versioned (DLPack 1.x), or with `versioned = false` legacy, which has no
 read-only flag.
 
-On Julia up to 1.10, a `Vector` that was shared can never grow or shrink again. From 1.11 on it can, and then
-moves away from the memory that Python has.
+On Julia up to 1.10, a `Vector` that was shared can never grow or shrink again. From 1.11 on it can, and its
+elements then move: Python keeps the old memory.
 """
 share(A::AbstractArray, from_dlpack; kwargs...) =
     share(A, object_type(from_dlpack), from_dlpack; kwargs...)

@@ -42,7 +42,7 @@ const NULL_QUEUE: Error = Error::Invalid("queue: expected a queue, found a null 
 
 /// Makes a queue; null only if this library panics. `wake`, if it is not null, is called with
 /// `context` when the first token, and when the first tensor, comes to a queue that has none. Its
-/// answer is ignored; `uv_async_send` is such a function.
+/// result is ignored, so that it can be libuv's `uv_async_send`.
 ///
 /// After a fork, the child has a copy of the queue with its tokens and tensors.
 ///
@@ -63,8 +63,8 @@ pub unsafe extern "C" fn dlb_queue_new(
     })
 }
 
-/// Ends the calls of `wake`, after those that other threads are in; the queue works on. Does nothing
-/// for null.
+/// Ends the calls of `wake`, once those that other threads are in have returned; the queue still
+/// works. Does nothing for null.
 ///
 /// # Safety
 ///
@@ -145,8 +145,8 @@ pub unsafe extern "C" fn dlb_queue_take(
     })
 }
 
-/// Gives up a reference to a tensor, which `dlb_queue_drain` releases. It takes a lock for a moment
-/// and calls no deleter, so that a finalizer may call it. Null is a tensor that needs no release.
+/// Moves a reference to a tensor into the queue, for `dlb_queue_drain` to release. It takes a lock
+/// for a moment and calls no deleter, so that a finalizer may call it. A null tensor is ignored.
 ///
 /// # Safety
 ///
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn dlb_queue_release(
 ///
 /// While Python runs, a thread that is not attached releases none: a producer's deleter may wait
 /// for the GIL, whose holder may be waiting for this thread. Before Python is initialised and after
-/// it is shut down, any thread may; tensors of Python objects leak once it is.
+/// it is shut down, any thread may release them; after it, tensors of Python objects leak.
 ///
 /// # Safety
 ///

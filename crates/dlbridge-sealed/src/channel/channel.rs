@@ -20,12 +20,12 @@ use crate::wait::{Deadline, WaitError, for_ever};
 ///
 /// Both ends send and receive. [`loan`](Self::loan) gives memory, which is filled in place and sent; the receiver reads
 /// that memory, and it is used again once the tensors are dropped there. Small messages travel through the socket. Neither
-/// end has to trust the other. Clones are the same end.
+/// end has to trust the other. A clone is the same end.
 ///
 /// Dropping an end, with its clones and its loans, ends the stream; messages that were received stay valid.
 /// An end belongs to the process that uses it first: a child that is forked later has a copy, whose calls fail. Dropping
-/// an end there, or closing it, does not end the stream. An end that no process has used yet works in each process that
-/// has a copy of it, and mixes up the stream if two of them use it: use each end in one.
+/// an end there, or closing it, does not end the stream. An unused end works in each process that has a copy of it, but
+/// use it in one of them only: two would mix up the stream.
 ///
 /// ```
 /// # #[cfg(target_os = "linux")]
@@ -56,7 +56,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Both ends, for two threads, or for a process and its child.
+    /// Both ends of a stream, for two threads, or for a process and its child.
     ///
     /// # Errors
     ///
@@ -71,14 +71,14 @@ impl Channel {
         Ok((make(one), make(other)))
     }
 
-    /// An end that has a pool of 256 MiB.
+    /// An end over a connected socket, with a pool of 256 MiB.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     #[must_use]
     pub fn new(socket: UnixStream) -> Self {
         Self::with_pool(socket, &Pool::default(), usize::MAX, false)
     }
 
-    /// An end that shares a pool with others. `quota` is how many bytes its reader may keep before
+    /// An end that shares a pool with other ends. `quota` is how many bytes its reader may keep before
     /// [`send`](Self::send) fails, so that one reader that returns nothing does not block the others.
     /// `private` maps the slots of the other end copy-on-write: for consumers that ignore
     /// [`READ_ONLY`](dlbridge::Flags::READ_ONLY), whose writes end the process otherwise.
@@ -92,7 +92,7 @@ impl Channel {
     }
 
     /// Loans memory for tensors of these names, types and shapes, to be filled and sent. Waits while
-    /// readers, or loans of this process that are not sent, have all memory of the pool.
+    /// readers and unsent loans of this process have all memory of the pool.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl Channel {
         for_ever(|timeout| self.loan_timeout(tensors, timeout))
     }
 
-    /// As [`loan`](Self::loan), but waits at most so long.
+    /// As [`loan`](Self::loan), with a timeout.
     ///
     /// # Errors
     ///
@@ -115,18 +115,18 @@ impl Channel {
         self.pool.loan_for(Some(&self.end), tensors, timeout)
     }
 
-    /// Sends a message. Waits while the socket is full. That the other end is closed may be noticed some messages later.
+    /// Sends a message. Waits while the socket is full. The error for a closed end may come some messages later.
     ///
     /// # Errors
     ///
-    /// [`Refused`](Error::Refused) if the other end is closed, keeps more than its quota or has this message, in a
-    /// child that was forked after the first use of this end, and where both ends send and neither receives: this end keeps
-    /// 256 messages or 8 MiB of them, and for ten seconds no thread receives one and the other end takes nothing.
+    /// [`Refused`](Error::Refused) if the other end is closed, keeps more than its quota or has this message already, and
+    /// in a child that was forked after the first use of this end. The same if both ends send and neither receives: 256
+    /// messages or 8 MiB wait here, and for ten seconds no thread received one and the other end read nothing.
     pub fn send(&self, message: &Ready) -> Result<(), Error> {
         for_ever(|timeout| self.send_timeout(message, timeout))
     }
 
-    /// As [`send`](Self::send), but waits at most so long. A message that the socket has in part is sent: its rest
+    /// As [`send`](Self::send), with a timeout. A message of which the socket took a part counts as sent: the rest
     /// leaves with the next call of this end.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl Channel {
         message.send(&self.end, Deadline::after(timeout))
     }
 
-    /// Waits at most so long until the socket has all of the messages that were sent.
+    /// Waits until the socket has taken all messages that were sent, with a timeout.
     ///
     /// # Errors
     ///
@@ -172,13 +172,13 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// [`Refused`](Error::Refused) for anything but messages of a channel, which is closed then, and in a child that was
+    /// [`Refused`](Error::Refused) for bytes that are no message, which close the channel, and in a child that was
     /// forked after the first use of this end.
     pub fn receive(&self) -> Result<Option<Message>, Error> {
         for_ever(|timeout| self.receive_timeout(timeout))
     }
 
-    /// As [`receive`](Self::receive), but waits at most so long.
+    /// As [`receive`](Self::receive), with a timeout.
     ///
     /// # Errors
     ///
@@ -196,7 +196,7 @@ impl Channel {
         }
     }
 
-    /// Whether [`receive`](Self::receive) does not wait: a message has come, or the end. Waits for it at most so long.
+    /// Waits for a message or the end of the stream, with a timeout. Whether [`receive`](Self::receive) returns at once.
     ///
     /// # Errors
     ///
@@ -206,8 +206,8 @@ impl Channel {
         self.end.wait(Deadline::after(timeout))
     }
 
-    /// How many messages, and how many of their bytes, the other end has and has not returned. Those that were
-    /// sent inline are not counted.
+    /// The number of messages whose memory the other end has not returned, and their bytes. Small messages, which
+    /// travel through the socket, do not count.
     #[must_use]
     pub fn kept(&self) -> (usize, usize) {
         self.end.kept()
@@ -233,7 +233,8 @@ impl From<UnixStream> for Channel {
     }
 }
 
-/// The socket: it can be read when a message or the end has come that [`wait`](Channel::wait) has not found yet.
+/// The socket, for event loops: it can be read when a message or the end has come that [`wait`](Channel::wait) has not
+/// seen yet.
 #[cfg(unix)]
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {

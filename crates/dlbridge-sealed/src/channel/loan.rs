@@ -11,7 +11,7 @@ use crate::memfd::Region;
 use crate::refused;
 use crate::wait::{Deadline, WaitError, for_ever};
 
-/// Memory for the tensors of a message, to be filled and sent. Dropping it frees the memory.
+/// Memory for the tensors of a message, to be filled and sent. Dropping it returns the memory to the pool.
 #[derive(Debug)]
 pub struct Loan {
     /// Dropped before the slot, which is free again if there is none. `None` where a tensor has it.
@@ -38,8 +38,8 @@ impl Loan {
         self.slot.entries().iter().map(|entry| entry.name.as_str())
     }
 
-    /// Takes a tensor out to be filled, once: class [`Exclusive`](dlbridge::Access::Exclusive). It has values of
-    /// an earlier message until then. Dropping it leaves what was written in the message.
+    /// Takes a tensor out to be filled, once: class [`Exclusive`](dlbridge::Access::Exclusive). At first it has
+    /// values of an earlier message. The message keeps what was written when the tensor is dropped.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Loan {
         source.copy_to_bytes(part.as_mut())
     }
 
-    /// Adds a text that travels with the tensors.
+    /// Adds metadata: a string under a key.
     pub fn metadata(&mut self, key: impl Into<String>, value: impl Into<String>) {
         self.texts.insert(key.into(), value.into());
     }
@@ -73,7 +73,7 @@ impl Loan {
         self.slot.alive() - self.parts.iter().flatten().count()
     }
 
-    /// Ends filling: the message can be sent, by as many channels of the pool as there are.
+    /// Ends filling, so that any number of channels of the pool can send the message.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ fn taken(name: &str) -> Error {
     refused(format!("expected a tensor that is not taken out, found {name:?}"))
 }
 
-/// A message that is filled, for [`Channel::send`](crate::Channel::send). Clones are the same message.
+/// A filled message, for [`Channel::send`](crate::Channel::send). Clones are the same message.
 #[derive(Clone, Debug)]
 pub struct Ready {
     slot: Arc<UsedSlot>,
@@ -118,7 +118,7 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// The same message with other texts.
+    /// The same message with other metadata.
     ///
     /// # Errors
     ///

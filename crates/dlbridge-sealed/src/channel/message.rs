@@ -12,8 +12,8 @@ use crate::{SealedTensors, seal};
 /// Tensors that another process sent through a [`Channel`](super::Channel).
 ///
 /// Their memory is leased: it belongs to the sender, which uses it again once this message and all its tensors are
-/// dropped. Nothing is copied. A drop waits for nothing: if the socket is full then, because the sender reads nothing, the
-/// sender learns of it at the next call of this end, such as [`flush_timeout`](super::Channel::flush_timeout).
+/// dropped. Nothing is copied. A drop never waits: if the socket is full because the sender reads nothing, the sender
+/// learns of the drop at the next call of this end, such as [`flush_timeout`](super::Channel::flush_timeout).
 #[derive(Debug)]
 pub struct Message {
     entries: Arc<[Entry]>,
@@ -32,7 +32,7 @@ impl Message {
         self.entries.iter().map(|entry| entry.name.as_str())
     }
 
-    /// The texts that travel with the tensors.
+    /// The metadata of the message: strings by their keys.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.texts
@@ -44,8 +44,8 @@ impl Message {
         self.entries.iter().map(|entry| entry.len).sum()
     }
 
-    /// A tensor, read-only, without a copy: class [`Shared`](dlbridge::Access::Shared), because the sender is
-    /// not trusted to leave it as it is. Read it by [`Tensor::view`].
+    /// A tensor, read-only, without a copy: class [`Shared`](dlbridge::Access::Shared), because the sender
+    /// could still write to it. Read it by [`Tensor::view`].
     ///
     /// # Errors
     ///

@@ -38,7 +38,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// A pool of at most so many bytes. Memory is allocated when it is loaned first.
+    /// A pool of at most `limit` bytes, which are allocated when they are first loaned.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { slots: Arc::new(Slots::new(limit)), ends: Arc::default() }
@@ -55,8 +55,8 @@ impl Pool {
         self.slots.nbytes()
     }
 
-    /// How many messages have memory of this pool: those that other ends have, and those that this process has loaned
-    /// and not sent, or keeps to send them again. A loan waits until there is less of one or the other.
+    /// The number of messages in this pool's memory that other ends have, and of those that this process has loaned and
+    /// not sent, or keeps to send again.
     #[must_use]
     pub fn kept(&self) -> (usize, usize) {
         let sent: HashSet<u32> = self.ends().iter().flat_map(|end| end.sent_slots()).collect();
