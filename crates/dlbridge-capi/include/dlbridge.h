@@ -201,7 +201,8 @@ typedef struct dlb_memory {
     // Passed to `release`, or put into `queue`, once the memory is no longer used.
     void *token;
     // Called once, on any thread, with or without the GIL. It returns: it must not throw, call
-    // `longjmp`, or end the thread. Null, without a `queue`: the memory lives forever.
+    // `longjmp`, or end the thread. Within 16 of them, `dlb_release` leaves a tensor to the outermost, so that chains
+    // need little stack. Null, without a `queue`: the memory lives forever.
     void (*release)(void *token);
     // For owners that cannot be called on any thread. Not together with `release`.
     struct dlb_queue *queue;

@@ -150,6 +150,12 @@ inline result<void> done(dlb_status status) {
     return error::last(status);
 }
 
+// C reads a text to its first zero byte, which would be another name.
+inline result<void> check_text(const std::string &name) {
+    if (name.find('\0') == std::string::npos) return std::monostate();
+    return error(DLB_STATUS_INVALID, "name: expected a text without a zero byte, found one");
+}
+
 // `value` if a call succeeded, else its failure.
 template <class T, class U>
 result<T> made(dlb_status status, U &value) {
@@ -190,6 +196,7 @@ inline std::string name(dlb_device device) {
 
 // The type of a name.
 inline result<dlb_dtype> parse_dtype(const std::string &name) {
+    if (auto text = detail::check_text(name); !text) return text.error();
     dlb_dtype dtype{};
     dlb_status status = dlb_dtype_parse(name.c_str(), &dtype);
     return detail::made<dlb_dtype>(status, dtype);
@@ -336,12 +343,12 @@ result<tensor> zeros(const std::vector<std::int64_t> &shape) {
 }
 
 // A tensor over `memory`, which keeps `owner`. `struct_size`, `token` and `release` are filled in. The
-// owner is destroyed on any thread.
+// owner is destroyed on any thread; a destructor that throws ends the program.
 template <class Owner>
 result<tensor> share(std::unique_ptr<Owner> owner, dlb_memory memory) {
     memory.struct_size = sizeof memory;
     memory.token = owner.get();
-    memory.release = [](void *token) { delete static_cast<Owner *>(token); };
+    memory.release = [](void *token) noexcept { delete static_cast<Owner *>(token); };
     dlb_tensor *made = nullptr;
     dlb_status status = dlb_export(&memory, &made);
     if (status == DLB_STATUS_OK) static_cast<void>(owner.release());
@@ -424,6 +431,7 @@ public:
         std::vector<const char *> names;
         std::vector<const dlb_tensor *> handles;
         for (const auto &[name, tensor] : tensors) {
+            if (auto text = detail::check_text(name); !text) return text.error();
             names.push_back(name.c_str());
             handles.push_back(tensor.get());
         }
@@ -453,6 +461,7 @@ public:
 private:
     template <class Find>
     result<dlb::tensor> found(Find find, const std::string &name) const {
+        if (auto text = detail::check_text(name); !text) return text.error();
         dlb_tensor *tensor = nullptr;
         dlb_status status = find(get(), name.c_str(), &tensor);
         return detail::made<dlb::tensor>(status, tensor);

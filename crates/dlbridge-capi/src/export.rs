@@ -48,7 +48,8 @@ pub struct Memory {
     /// Passed to `release`, or put into `queue`, once the memory is no longer used.
     pub token: *mut c_void,
     /// Called once, on any thread, with or without the GIL. It returns: it must not throw, call
-    /// `longjmp`, or end the thread. Null, without a `queue`: the memory lives forever.
+    /// `longjmp`, or end the thread. Within 16 of them, `dlb_release` leaves a tensor to the outermost, so that chains
+    /// need little stack. Null, without a `queue`: the memory lives forever.
     pub release: Option<unsafe extern "C" fn(token: *mut c_void)>,
     /// For owners that cannot be called on any thread. Not together with `release`.
     pub queue: *mut ReleaseQueue,
@@ -95,7 +96,8 @@ impl Drop for Release {
 /// Validated memory, which can become a tensor.
 struct Validated {
     memory: Memory,
-    descriptor: DLTensor,
+    /// It has copies of the shape and the strides: Python code that runs before the export may change the caller's.
+    checked: Tensor,
 }
 
 impl Validated {
@@ -131,9 +133,10 @@ impl Validated {
             byte_offset: memory.byte_offset,
         };
         // An export without an owner runs every check, and releases nothing.
+        let flags = Flags(memory.flags);
         // SAFETY: lists of `rank` numbers (the caller's duty); nothing reads the elements.
-        unsafe { dlbridge::ffi::from_owner_raw((), &descriptor, Flags(memory.flags)) }?;
-        Ok(Self { memory, descriptor })
+        let checked = unsafe { dlbridge::ffi::from_owner_raw((), &descriptor, flags) }?;
+        Ok(Self { memory, checked })
     }
 
     /// The tensor, which has the owner from here on.
@@ -145,8 +148,10 @@ impl Validated {
         // SAFETY: the caller's duty.
         let release = unsafe { Release::new(&self.memory) };
         let flags = Flags(self.memory.flags);
-        // SAFETY: the caller's duty; an owner may be dropped on any thread.
-        let tensor = unsafe { dlbridge::ffi::from_owner_raw(release, &self.descriptor, flags) };
+        let descriptor = self.checked.as_raw();
+        // An owner may release tensors.
+        // SAFETY: lists that `checked` keeps; the rest is the caller's duty; an owner may be dropped on any thread.
+        let tensor = unsafe { dlbridge::ffi::from_holder_raw(release, &descriptor, flags) };
         tensor.expect("validated by `new`")
     }
 }

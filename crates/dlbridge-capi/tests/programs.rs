@@ -35,6 +35,13 @@ fn mistakes_of_a_c_program_are_named() {
     run(&compile("cc", "-std=c11", &source("mistakes.c"), "mistakes-c", &shared_library()));
 }
 
+/// On a thread with a stack that a recursive release does not fit into.
+#[test]
+fn chains_of_a_c_program_are_released_without_recursion() {
+    let program = compile("cc", "-std=c11", &source("chains.c"), "chains-c", &shared_library());
+    assert_eq!(succeed(&mut Command::new(program)), "ok\n");
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn c_program_with_sealed_tensors() {
@@ -63,6 +70,22 @@ fn cpp_program_with_the_wrapper() {
         let program = build("-std=c++17", &format!("wrapper{sanitizer}"), &[sanitizer]);
         assert_eq!(succeed(&mut Command::new(program)), "ok\n");
     }
+}
+
+/// It does not unwind through the library.
+#[test]
+fn a_cpp_owner_whose_destructor_throws_ends_the_program() {
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("throwing.cpp");
+    let code = "#include <dlbridge.hpp>\n#include <exception>\n\
+        struct Owner { float number = 1; ~Owner() noexcept(false) { throw 7; } };\n\
+        int main() {\n std::set_terminate([] { std::_Exit(3); });\n \
+        auto owner = std::make_unique<Owner>();\n dlb_memory memory{};\n memory.data = &owner->number;\n \
+        memory.device = {DLB_DEVICE_CPU, 0};\n memory.dtype = dlb::dtype_of<float>();\n \
+        dlb::share(std::move(owner), memory).value();\n return 0; }\n";
+    std::fs::write(&source, code).unwrap();
+    let program = compile("c++", "-std=c++17", &source, "throwing", &shared_library());
+    let mut command = Command::new(program);
+    assert_eq!(command.env_remove("LD_LIBRARY_PATH").status().unwrap().code(), Some(3));
 }
 
 /// A complex number without a type of DLPack does not compile.

@@ -63,6 +63,7 @@ fn python_objects_come_and_go() {
         Ok(host) => host,
         Err(reason) => return eprintln!("skipped: {reason}"),
     };
+    lists_that_change_during_an_export_are_read_once(&host);
     arrays_are_imported_and_released(&host);
     capsules_are_consumed_once(&host);
     producers_are_asked_once(&host);
@@ -71,6 +72,27 @@ fn python_objects_come_and_go() {
     an_unused_capsule_releases_its_tensor(&host);
     a_failed_call_consumes_nothing(&host);
     drains_wait_for_the_lock(&host);
+}
+
+/// The first export makes the class, and a collection of CPython 3.11 runs meanwhile.
+fn lists_that_change_during_an_export_are_read_once(host: &Host) {
+    static mut SHAPE: [i64; 1] = [2];
+    let shape = &raw mut SHAPE;
+    host.run(&format!(
+        "import ctypes, gc\nshape = ctypes.c_int64.from_address({})\n\
+         def change(phase, info): shape.value = -5\n\
+         gc.callbacks.append(change)\nold = gc.get_threshold()\ngc.set_threshold(1)\nshape.value = 2",
+        shape.addr()
+    ));
+    let memory =
+        Memory { shape: shape.cast(), rank: 1, ..host::memory(DLB_DEVICE_CPU, 0, Some(release)) };
+    let mut object = ptr::null_mut();
+    // SAFETY: static numbers, and a list that only this thread changes.
+    let status = unsafe { dlb_export_python(&memory, &mut object) };
+    host.run("gc.callbacks.clear()\ngc.set_threshold(*old)");
+    assert_eq!((status, released()), (Status::Ok, 0), "{}", last_error());
+    host.drop(object);
+    assert_eq!(RELEASED.swap(0, Ordering::SeqCst), 1);
 }
 
 fn arrays_are_imported_and_released(host: &Host) {

@@ -168,6 +168,34 @@ void exports_come_back() {
     CHECK(owners == 0);
 }
 
+void empty_owners_fail_or_do_nothing() {
+    dlb::tensor tensor = dlb::zeros<float>({3}).value();
+    dlb::tensor &same = tensor;
+    tensor = same;
+    tensor = std::move(same);
+    std::swap(tensor, same);
+    CHECK(tensor && tensor.size() == 3);
+    dlb::tensor moved = std::move(tensor);
+    dlb::tensor copy = tensor;
+    CHECK(!tensor && !copy && !tensor.copy() && !tensor.elements<float>() && !tensor.release());
+    CHECK(!tensor.expect(dlb::dtype_of<float>()) && !std::move(tensor).into_versioned());
+    CHECK(!std::move(tensor).into_legacy() && !std::move(tensor).into_python());
+    dlb::queue queue;
+    CHECK(queue.push(tensor) && queue.pending() == 0);
+    dlb::queue other = std::move(queue);
+    CHECK(!queue.push(moved) && !queue.descriptor() && queue.take().empty() && queue.drain() == 0);
+    queue.mute();
+    CHECK(!dlb::parse_dtype(std::string("float32\0", 8)));
+#if defined(__linux__)
+    CHECK(!dlb::sealed::copy({{"x", tensor}}));
+    CHECK(!dlb::sealed::copy({{std::string("x\0y", 3), moved}}));
+    dlb::sealed sealed = dlb::sealed::copy({{"x", moved}}).value();
+    CHECK(sealed.tensor("x") && !sealed.tensor(std::string("x\0y", 3)));
+    dlb::sealed kept = std::move(sealed);
+    CHECK(sealed.names().empty() && sealed.descriptor() == -1 && !sealed.tensor("x"));
+#endif
+}
+
 void queues_collect() {
     int wakes = 0;
     dlb::queue queue([](void *context) { return ++*static_cast<int *>(context); }, &wakes);
@@ -217,6 +245,7 @@ int main() {
     shared_owners_and_arrays_are_shared();
     sealed_files_are_opened();
     exports_come_back();
+    empty_owners_fail_or_do_nothing();
     queues_collect();
     failures_are_thrown();
     CHECK(owners == 0);

@@ -153,18 +153,18 @@ impl Host {
 }
 
 /// Two numbers, which no test writes.
-pub(crate) fn export(
+pub(crate) fn memory(
     device: i32,
     flags: u64,
     release: Option<unsafe extern "C" fn(*mut c_void)>,
-) -> *mut TensorHandle {
+) -> Memory {
     static NUMBERS: [f64; 2] = [1.0, 2.0];
-    let shape = [2];
-    let memory = Memory {
+    static SHAPE: [i64; 1] = [2];
+    Memory {
         struct_size: size_of::<Memory>(),
         data: NUMBERS.as_ptr().cast_mut().cast(),
         byte_offset: 0,
-        shape: shape.as_ptr(),
+        shape: SHAPE.as_ptr(),
         strides: ptr::null(),
         flags,
         device: DeviceId { kind: device, id: 0 },
@@ -173,7 +173,15 @@ pub(crate) fn export(
         token: ptr::null_mut(),
         release,
         queue: ptr::null_mut(),
-    };
+    }
+}
+
+pub(crate) fn export(
+    device: i32,
+    flags: u64,
+    release: Option<unsafe extern "C" fn(*mut c_void)>,
+) -> *mut TensorHandle {
+    let memory = memory(device, flags, release);
     let mut tensor = ptr::null_mut();
     // SAFETY: static numbers.
     assert_eq!(unsafe { dlb_export(&memory, &mut tensor) }, Status::Ok);

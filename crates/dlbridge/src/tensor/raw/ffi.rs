@@ -1,6 +1,5 @@
 //! Items that only language bindings need.
 
-use std::any::TypeId;
 use std::ptr::NonNull;
 
 use dlbridge_sys::{DLManagedTensorVersioned, DLTensor};
@@ -70,9 +69,10 @@ pub fn into_keeper(tensor: Tensor) -> *mut DLManagedTensorVersioned {
 }
 
 /// Exports memory that a plain descriptor describes and `owner` keeps alive. The shape and the
-/// strides are copied; the descriptor is not used again. The class is [`Shared`](Access::Shared). An owner
-/// that is no tensor is dropped in place: an object of another language, whose drop that language nests, or a
-/// callback. For a chosen shape, [`Builder::build_raw`](crate::Builder::build_raw) does the same.
+/// strides are copied; the descriptor is not used again. The class is [`Shared`](Access::Shared). The owner
+/// is dropped in place, as an object of another language is, whose drops that language nests: for one that may
+/// drop tensors, use [`from_holder_raw`]. For a chosen shape, [`Builder::build_raw`](crate::Builder::build_raw)
+/// does the same.
 ///
 /// # Safety
 ///
@@ -89,9 +89,39 @@ pub unsafe fn from_owner_raw<O: Send + 'static>(
     tensor: &DLTensor,
     flags: Flags,
 ) -> Result<Tensor, Error> {
-    let is_tensor =
-        [TypeId::of::<Tensor>(), TypeId::of::<ArcTensor>()].contains(&TypeId::of::<O>());
-    let owns = if is_tensor { Owns::Anything } else { Owns::Elements };
+    // SAFETY: the caller's duty.
+    unsafe { from_raw_of(owner, Owns::Elements, tensor, flags) }
+}
+
+/// As [`from_owner_raw`], for an owner that may drop tensors, which may be of such owners as well: a chain of
+/// them is dropped in a loop.
+///
+/// # Safety
+///
+/// As for [`from_owner_raw`].
+///
+/// # Errors
+///
+/// As for [`from_owner_raw`].
+pub unsafe fn from_holder_raw<O: Send + 'static>(
+    owner: O,
+    tensor: &DLTensor,
+    flags: Flags,
+) -> Result<Tensor, Error> {
+    // SAFETY: the caller's duty.
+    unsafe { from_raw_of(owner, Owns::Anything, tensor, flags) }
+}
+
+/// # Safety
+///
+/// As for [`from_owner_raw`].
+#[inline]
+unsafe fn from_raw_of<O: Send + 'static>(
+    owner: O,
+    owns: Owns,
+    tensor: &DLTensor,
+    flags: Flags,
+) -> Result<Tensor, Error> {
     // SAFETY: the caller's duty.
     let strides = unsafe { validate(tensor, flags) }?;
     // SAFETY: validated just now; the rest is the caller's duty.
