@@ -55,13 +55,13 @@ mod adapters;
 mod device;
 mod dtype;
 mod error;
-mod flags;
 #[doc(hidden)]
 pub mod layout;
 #[doc(hidden)]
 pub mod protocol;
 mod raw;
 
+pub use crate::access::Flags;
 pub use access::Access;
 #[allow(unreachable_pub, unused_imports, reason = "without a feature there is no adapter")]
 pub use adapters::*;
@@ -69,7 +69,6 @@ pub use device::{Device, DeviceKind};
 pub use dlbridge_sys as sys;
 pub use dtype::{DType, TypeCode};
 pub use error::{DescriptorError, Error, ErrorKind, ShapeField};
-pub use flags::Flags;
 pub use raw::handle::ManagedTensor;
 pub use raw::{Element, Iter, Plain, ReadCell};
 #[cfg(feature = "rayon")]

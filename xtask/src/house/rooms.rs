@@ -8,7 +8,7 @@ const PAGE: &str = "ARCHITECTURE.md";
 const HEADING: &str = "\n## Order of rooms\n";
 /// The rooms of each crate, the lowest first.
 const ROOMS: [(&str, &str); 7] = [
-    ("crates/dlbridge", "access device dtype error flags layout raw tensor protocol adapters"),
+    ("crates/dlbridge", "access device dtype error layout raw tensor protocol adapters"),
     (
         "crates/dlbridge-pyo3",
         "error interpreter release dtypes ffi stream types object export import class arguments framework",

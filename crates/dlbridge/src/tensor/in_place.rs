@@ -1,6 +1,6 @@
 //! Writing the elements of a `ViewMut` from another view, and its disjoint parts for many threads.
 
-use super::map::same_shape;
+use super::view::same_shape;
 use crate::{Element, Error, Parts, View, ViewMut};
 
 /// # From another view

@@ -6,8 +6,6 @@ mod owned;
 mod accessors;
 mod builder;
 mod in_place;
-mod indexed;
-mod map;
 #[cfg(feature = "rayon")]
 mod parallel;
 mod parts;
@@ -15,8 +13,8 @@ mod raw;
 mod rows;
 mod tensor_ref;
 mod view;
-mod view_part;
 
+pub use self::parts::ViewPart;
 pub use builder::Builder;
 pub use in_place::ChunksMut;
 pub use owned::Tensor;
@@ -28,4 +26,3 @@ pub use raw::{ArcTensor, TensorSlice, TensorSliceMut, ffi};
 pub use rows::{AxisIter, Indexed, Pieces, Rows, Zip};
 pub use tensor_ref::{TensorMut, TensorRef};
 pub use view::{View, ViewMut};
-pub use view_part::ViewPart;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::iter::plumbing::{Consumer, Producer, ProducerCallback, UnindexedConsumer, bridge};
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 
-use super::map::same_shape;
+use super::view::same_shape;
 use crate::raw::elements::Elements;
 use crate::raw::{Iter, RowElements};
 use crate::{Element, Error, Tensor, View, ViewMut};

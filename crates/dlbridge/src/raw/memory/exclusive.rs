@@ -1,5 +1,5 @@
 //! Mutable access to elements through a unique borrow of the handle or description that has them.
-//! Access to memory of another class belongs to `tensor/raw/assume.rs`.
+//! Access to memory of another class belongs to `tensor/raw/mod.rs`.
 
 use super::write::ElementsMut;
 use crate::Error;

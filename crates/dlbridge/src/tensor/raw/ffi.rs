@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use dlbridge_sys::{DLManagedTensorVersioned, DLTensor};
 
 pub use super::borrowed::BorrowedTensor;
-pub use super::row_layout::{RowLayout, TypedRow};
+pub use super::borrowed::{RowLayout, TypedRow};
 pub use crate::layout::{Bytes, Comb, Dims};
 use crate::raw::Handle;
 pub use crate::raw::cleanup::stopping_first;

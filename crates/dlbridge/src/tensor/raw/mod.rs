@@ -1,23 +1,16 @@
 //! Tensors from and to raw descriptors, in both ABIs.
 //! Invariant: R3: ownership moves with the pointer, once.
-
 #![allow(unsafe_code)]
 
 mod arc;
-mod assume;
 mod borrowed;
 pub mod ffi;
 mod guarded;
-mod legacy;
 mod owned_slice;
-mod row_layout;
 
 use std::ffi::c_void;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
-
-pub use arc::ArcTensor;
-pub use owned_slice::{TensorSlice, TensorSliceMut};
 
 use crate::raw::Handle;
 use crate::raw::borrowed::Borrowed;
@@ -25,7 +18,10 @@ use crate::raw::descriptor::checked::describe;
 use crate::raw::handle::ManagedTensor;
 use crate::raw::handle::abi::not_null;
 use crate::raw::handle::header::Owns;
-use crate::{Builder, DescriptorError, Device, Error, Flags, Tensor, TensorMut, TensorRef};
+use crate::{Access, Builder, DescriptorError, Device, Error, Flags, Tensor, TensorMut, TensorRef};
+
+pub use self::arc::ArcTensor;
+pub use self::owned_slice::{TensorSlice, TensorSliceMut};
 
 impl Tensor {
     /// Imports a managed tensor, in either ABI. A rejected tensor stays with the caller, unchanged: a Python
@@ -168,5 +164,108 @@ impl<O: Send + 'static> Builder<O> {
                 })
             }
         })
+    }
+}
+
+// Access to memory of any class, on the caller's promise. Type, device, layout and alignment are
+// checked as always.
+
+impl Tensor {
+    /// Borrows memory of any class as [`Frozen`](Access::Frozen), so that every conversion to a shared
+    /// borrow works.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let tensor = Tensor::from(vec![1, 2, 3]).into_shared();
+    /// // SAFETY: no other code has the tensor.
+    /// let numbers: &[i32] = unsafe { tensor.assume_frozen() }.into_as()?;
+    /// assert_eq!(numbers, [1, 2, 3]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// No code, in whatever language, writes the elements while the borrow lives.
+    #[must_use]
+    #[inline]
+    pub unsafe fn assume_frozen(&self) -> TensorRef<'_> {
+        let mut borrowed = Borrowed::from_checked(self.checked());
+        // SAFETY: the caller's duty (R4).
+        unsafe { borrowed.set_access(Access::Frozen) };
+        TensorRef::from_borrowed(borrowed)
+    }
+
+    /// Borrows memory of any class as [`Exclusive`](Access::Exclusive), so that every conversion to a
+    /// mutable borrow works.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let mut tensor = Tensor::from(Tensor::from(vec![1, 2, 3]).into_shared());
+    /// // SAFETY: no other code has the tensor.
+    /// let numbers: &mut [i32] = unsafe { tensor.assume_exclusive() }?.into_as()?;
+    /// numbers[0] = 10;
+    /// # assert_eq!(tensor.view::<i32>()?.to_vec(), [10, 2, 3]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// No other code, in whatever language, reads or writes the elements while the borrow lives.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadOnly`](Error::ReadOnly).
+    #[inline]
+    pub unsafe fn assume_exclusive(&mut self) -> Result<TensorMut<'_>, Error> {
+        self.checked().check_writable()?;
+        let mut borrowed = Borrowed::from_checked(self.checked());
+        // SAFETY: the caller's duty (R4).
+        unsafe { borrowed.set_access(Access::Exclusive) };
+        Ok(TensorMut(borrowed))
+    }
+}
+
+// Tensors that were imported by the legacy ABI, which has no read-only flag.
+// Invariant: such memory is read-only until the caller says otherwise; all handles that share it agree.
+
+impl Tensor {
+    /// Whether the memory is read-only only because it was imported by the legacy ABI, which has no
+    /// read-only flag. Tensors that share the memory agree. Such a tensor can still be exported by that
+    /// ABI ([`into_raw_legacy`](Self::into_raw_legacy)). To write to it, have the producer export DLPack
+    /// 1.x, copy ([`to_contiguous`](Self::to_contiguous)), or, if you know the producer, call
+    /// [`assume_writable`](Self::assume_writable).
+    #[must_use]
+    #[inline]
+    pub fn is_legacy_read_only(&self) -> bool {
+        self.0.is_legacy_read_only()
+    }
+
+    /// Makes memory writable that is read-only only because of the
+    /// [legacy ABI](Self::is_legacy_read_only). Any other tensor is left unchanged.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let raw = Tensor::from(vec![1.0_f32]).into_raw_legacy()?;
+    /// // SAFETY: exported just now, to no other consumer.
+    /// let tensor = unsafe { Tensor::from_raw(raw) }?;
+    /// assert!(tensor.is_read_only() && tensor.is_legacy_read_only());
+    /// // SAFETY: exported from a vector, which may be written.
+    /// let tensor = unsafe { tensor.assume_writable() };
+    /// assert!(!tensor.is_read_only());
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// The producer permits writing (`SAFETY.md`, T8), as MLX and older releases of PyTorch do. JAX and
+    /// TensorFlow do not: they export immutable arrays by that ABI.
+    #[must_use]
+    pub unsafe fn assume_writable(mut self) -> Self {
+        // SAFETY: the caller's duty (T8).
+        unsafe { self.0.assume_writable() };
+        self
     }
 }
