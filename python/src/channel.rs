@@ -79,12 +79,12 @@ impl ChannelObject {
         Ok(LoanObject::new(loan))
     }
 
-    /// Send a loan that was filled, or a dict of arrays, which are copied: to the other end of this one, and of `others`
-    /// that share its memory. `metadata`, a dict of str, travels beside the tensors.
+    /// Send a filled loan, or copies of a dict of arrays, to the other end, and to those of `others`, which share the memory
+    /// of this one. `metadata` is a dict of str beside the tensors.
     ///
     /// Delete the arrays of a loan first; while one exists, this raises `BufferError`. Wait while the other end does not read;
-    /// `TimeoutError` after `timeout` seconds, if an end was sent nothing of the message. A loan that not all ends took can be
-    /// sent again, which leaves out those that did.
+    /// `TimeoutError` after `timeout` seconds, if an end was sent nothing of the message. The loan can be sent again: ends
+    /// that have it are left out.
     #[pyo3(signature = (message, /, *others, timeout=None, metadata=None))]
     fn send(
         &self,

@@ -195,7 +195,7 @@ impl MessageObject {
         self.0.names().collect()
     }
 
-    /// The texts that travel with the tensors.
+    /// The metadata, a dict of str.
     #[getter]
     fn metadata(&self) -> BTreeMap<String, String> {
         self.0.metadata().clone()

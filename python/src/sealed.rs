@@ -57,7 +57,7 @@ impl SealedObject {
         self.0.names().collect()
     }
 
-    /// The texts that travel with the tensors.
+    /// The metadata, a dict of str.
     #[getter]
     fn metadata(&self) -> BTreeMap<String, String> {
         self.0.metadata().clone()
@@ -106,8 +106,8 @@ impl SealedObject {
 
     /// Bytes that open the tensors in another process of this user, for any message: `open_handle`.
     ///
-    /// They open them as often as wanted while this object exists, or with `once` one time, and keep
-    /// the memory until then. They hold a secret: whoever has them can read the tensors.
+    /// They open them any number of times while this object exists; with `once` one time, and they keep
+    /// the memory until then. They contain a secret: a process of this user that has them can read the tensors.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     #[pyo3(signature = (*, once=false))]
     fn handle<'py>(&self, py: Python<'py>, once: bool) -> Result<Bound<'py, PyBytes>> {
@@ -155,7 +155,7 @@ fn read_only(private: Tensor) -> Tensor {
     Tensor::from(private.into_shared()).into_frozen().into()
 }
 
-/// Tensors in a memory file that is to be sealed, writable until then.
+/// Tensors in a memory file, writable until it is sealed.
 #[pyclass(frozen, weakref, name = "UnsealedTensors", module = "dlbridge")]
 pub(crate) struct UnsealedObject(Mutex<Unsealed>);
 

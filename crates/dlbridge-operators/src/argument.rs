@@ -62,7 +62,7 @@ impl Parameter {
 /// A function that borrows an array of Python to write it.
 type Borrow = fn(&Bound<'_, PyAny>) -> PyResult<Writable>;
 
-/// What a parameter's type says of it.
+/// The facts that a parameter's type determines.
 #[derive(Debug, Clone, Copy)]
 pub struct Declared {
     kind: Kind,
@@ -86,12 +86,12 @@ mod sealed {
     note = "a function that is generic over its elements says which: `<T: f32 | f64>`"
 )]
 pub trait Argument: sealed::Sealed {
-    /// What the type says of the parameter.
+    /// The facts that the type determines.
     const DECLARED: Declared;
     /// The type of the argument of a call.
     type Item<'v>;
 
-    /// What a row has of the argument.
+    /// The argument's part of a row.
     type Row<'v>: Copy;
 
     /// The argument's rows, unless they are of another kind.

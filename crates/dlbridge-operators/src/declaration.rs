@@ -6,7 +6,7 @@ use dlbridge::DType;
 use crate::argument::{Instance, Parameter};
 use crate::kind::Kind;
 
-/// What an operator says of its parameters.
+/// An operator's declaration of its parameters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Declaration {
     signature: &'static [u8],
@@ -26,7 +26,7 @@ impl Declaration {
         Self { signature: signature.as_bytes(), instances }
     }
 
-    /// What is wrong, but for the operator of the gradients.
+    /// The problem of the declaration, except for the operator of the gradients.
     pub(crate) const fn problem(self, has_backward: bool) -> Option<&'static str> {
         let Some([inputs, outputs]) = lists(self.signature) else {
             return Some("expected a signature such as (n,d),(m,d)->(n,m)");

@@ -1,5 +1,5 @@
-//! What an operator is: the trait that [`operator!`](crate::operator!) implements. The compiler checks its declaration; the first use does
-//! so again, because the trait can be implemented by hand.
+//! The trait that [`operator!`](crate::operator!) implements. The compiler checks the declaration; the first use does so
+//! again, because the trait can be implemented by hand.
 //! Invariant: the instances of a `Checked` have the same parameters but for the dtypes, as many as the signature says.
 
 use std::any::TypeId;
@@ -34,7 +34,7 @@ pub trait Operator: 'static {
     /// The operator that computes the gradients of this one's inputs.
     #[doc(hidden)]
     const BACKWARD: Option<Backward>;
-    /// Where the operator is kept that was checked.
+    /// Where the checked operator is kept.
     #[doc(hidden)]
     fn definition() -> &'static Definition;
 }

@@ -1,4 +1,4 @@
-//! Whether a descriptor is of a memory file that keeps its size and its pages, whoever made it.
+//! Whether a descriptor of any origin is of a memory file that keeps its size and its pages.
 //! Invariant: a check touches no page, and allocates none.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,9 +15,9 @@ use crate::{refused, system};
 const TMPFS: u64 = 0x0102_1994;
 /// The largest file whose pages are looked at one by one, because counting them is not quicker.
 const SMALL: usize = 512 << 10;
-/// A maker can hide as many missing pages as the kernel allocates in this time.
+/// The longest time for a count of pages: a maker can hide as many missing pages as the kernel allocates in it.
 const WINDOW: Duration = Duration::from_micros(10);
-/// The first one takes longer in a new file.
+/// Counts of pages, because the first one takes longer in a new file.
 const ATTEMPTS: usize = 3;
 
 /// Whether a descriptor is of a memory file of ordinary pages that has these seals at least.
@@ -59,9 +59,9 @@ pub(crate) fn check_pages(file: &OwnedFd) -> Result<(usize, fs::Stat), Error> {
     Ok((size, found))
 }
 
-/// Whether the kernel counts as many pages as the file needs, which takes the same time for every size. `ftruncate` first cuts
-/// off pages beyond the end, and waits for a `fallocate`: the kernel takes its pages back where it is interrupted. Only
-/// the next one can still deceive, by the pages that it allocates in the `WINDOW`.
+/// Whether the kernel counts as many pages as the file needs, which takes the same time for every size. First, `ftruncate`
+/// cuts off pages beyond the end, and waits for a running `fallocate`, whose pages the kernel takes back if it is
+/// interrupted. Only a later `fallocate` can still hide missing pages: those that it allocates in the `WINDOW`.
 fn counts_pages(file: &OwnedFd, size: usize) -> bool {
     let start = Instant::now();
     // Fails for a read-only descriptor.
@@ -75,7 +75,7 @@ pub(crate) fn stat(file: &OwnedFd) -> Result<fs::Stat, Error> {
     fs::fstat(file).map_err(|error| system("fstat", error))
 }
 
-/// Says what was found where seals were asked for.
+/// The error for a descriptor that has no seals: it names the kind of file.
 fn not_a_memfd(file: impl AsFd, error: Errno) -> Error {
     let found = match fs::fstat(file).map(|found| FileType::from_raw_mode(found.st_mode)) {
         Ok(FileType::RegularFile) => "a file on disk".to_owned(),

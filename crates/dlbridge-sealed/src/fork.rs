@@ -1,6 +1,6 @@
-//! Which process this is, and what a child that is forked closes.
-//! Invariant: what runs in a child before `fork` returns there counts a number, and closes a descriptor that nothing else
-//! closes (F10).
+//! A number for this process, and the descriptor that a forked child closes.
+//! Invariant: the handler that runs in a forked child only increments a number, and closes a descriptor that no other
+//! code closes (F10).
 #![allow(unsafe_code)]
 
 use std::os::fd::AsRawFd;
@@ -12,7 +12,7 @@ static FORKS: AtomicU64 = AtomicU64::new(1);
 /// The descriptor of this process that its children close; -1 for none.
 static CLOSED: AtomicI32 = AtomicI32::new(-1);
 
-/// A number of this process that no process has which it was forked from.
+/// A number for this process, different from those of the processes that it was forked from.
 pub(crate) fn process() -> u64 {
     static COUNTS: OnceLock<()> = OnceLock::new();
     extern "C" fn forked() {
@@ -28,8 +28,7 @@ pub(crate) fn process() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Keeps a socket until the process ends. A child that is forked has no copy of it, which would let the names of sockets
-/// live on.
+/// Keeps a socket until the process ends. A forked child closes its copy, which would keep the socket's name in use.
 pub(crate) fn never_inherited(listener: UnixListener) -> &'static UnixListener {
     process();
     let listener: &'static _ = Box::leak(Box::new(listener));

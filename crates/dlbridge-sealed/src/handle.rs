@@ -1,4 +1,4 @@
-//! Handles: short byte strings that open sealed tensors in another process, whichever way they came.
+//! Handles: short byte strings that open sealed tensors in another process.
 //! Invariant: a file is sent only to a process of this user that knows a secret of it.
 
 use std::collections::{HashMap, VecDeque};
@@ -30,8 +30,8 @@ use crate::socket::{receive_file, send_file};
 use crate::wait::{Deadline, WaitError};
 use crate::{SealedTensors, lock, refused, system};
 
-/// A handle: this, the process that made it, the machine since it booted, the network namespace,
-/// the name of a socket, a secret.
+/// The first bytes of a handle. Then come the process that made it, the machine and its boot, the network namespace,
+/// the name of a socket, and a secret.
 const MAGIC: [u8; 4] = *b"dlb1";
 const PROCESS: usize = MAGIC.len();
 const BOOT: usize = PROCESS + size_of::<u32>();
@@ -44,7 +44,7 @@ type Key = [u8; 16];
 /// sockets are.
 type Machine = [u8; 44];
 
-/// For how many processes that open handles the maker waits at once, and how long for each.
+/// The most clients that the maker waits for at once, and how long it waits for each.
 const CLIENTS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a process that opens a handle waits for the maker.
@@ -258,14 +258,14 @@ impl Drop for Handles {
     }
 }
 
-/// What the thread of a process serves.
+/// The sealed files that the thread of a process sends, by their secrets.
 #[derive(Debug)]
 struct Server {
-    /// A child that is forked has this too, without its thread, and maybe with a lock that was held.
+    /// The process of the thread. A forked child has a copy of this struct without the thread, whose lock may be held.
     process: u32,
     name: Key,
     shared: Mutex<HashMap<Key, Shared>>,
-    /// The server of a child that was forked, or of its children.
+    /// The server of a forked child, or of a child of that.
     next: Next,
 }
 
@@ -275,9 +275,9 @@ type Next = OnceLock<Box<Server>>;
 struct Shared {
     file: OwnedFd,
     opens: Opens,
-    /// How often it is yet to be opened before it may go.
+    /// How often it must still be opened before it can be removed.
     expected: usize,
-    /// The sealed tensors are.
+    /// Whether the sealed tensors are dropped.
     is_dropped: bool,
 }
 
@@ -346,7 +346,7 @@ impl Server {
         }
     }
 
-    /// Whether the client is done; not before it has sent its secret.
+    /// Sends the file if the client has sent its secret. Whether the client is done.
     fn answer(&self, mut client: &UnixStream) -> Result<bool, Error> {
         let mut secret = Key::default();
         match client.read(&mut secret) {
@@ -371,7 +371,7 @@ impl Server {
         Ok(table.remove(secret).map(|shared| shared.file))
     }
 
-    /// The sealed tensors are dropped.
+    /// Called when the sealed tensors are dropped.
     fn revoke(&self, secret: &Key) {
         let mut table = lock(&self.shared);
         let Some(shared) = table.get_mut(secret) else { return };
@@ -382,7 +382,7 @@ impl Server {
     }
 }
 
-/// Whether a client is of this user. Its socket waits for nothing from here on.
+/// Whether a client is of this user. Makes its socket non-blocking.
 fn is_served(client: &UnixStream) -> bool {
     matches!(is_of_this_user(client), Ok(true)) && client.set_nonblocking(true).is_ok()
 }
@@ -402,7 +402,7 @@ fn wait(listener: &UnixListener, clients: &VecDeque<(UnixStream, Instant)>) {
     }
 }
 
-/// The name of a socket that is in no folder, and gone with its process.
+/// An abstract name of a socket: in no folder, and free again when the process ends.
 fn address(name: &[u8]) -> std::io::Result<SocketAddr> {
     SocketAddr::from_abstract_name([b"dlbridge-", name].concat())
 }

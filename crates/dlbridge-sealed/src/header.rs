@@ -13,13 +13,13 @@ pub(crate) use dlbridge::safetensors_0_8::header::{Contents, Entry};
 
 use crate::{ALIGN, refused};
 
-/// Tensors of this prefix fill gaps: the safetensors format has none. One that has a text of the prefix `TYPED` is a
-/// tensor of the caller.
+/// The prefix of padding tensors, because the safetensors format permits no gaps. A tensor with this prefix and metadata of
+/// the prefix `TYPED` is the caller's.
 const PADDING: &str = "__pad_";
-/// Metadata of this prefix names the type and shape of a tensor that is stored as bytes, because safetensors lacks its
-/// type, or whose name begins like that of a gap.
+/// The prefix of metadata with the type and shape of a tensor that is stored as bytes, because safetensors lacks its
+/// type, or whose name begins like that of padding.
 const TYPED: &str = "dlbridge:";
-/// Metadata of this prefix is the caller's, whose key begins with one of these prefixes.
+/// The prefix that is put before a key of the caller that begins with one of these prefixes.
 const ESCAPED: &str = "dlbridge-metadata:";
 
 /// Lays out a file of tensors: the bytes before the first tensor, and what the file contains.
@@ -82,7 +82,7 @@ pub(crate) fn plan(
     Ok((bytes, Contents::new(entries, metadata, size).map_err(refused)?))
 }
 
-/// Reads what any bytes say that they contain.
+/// Parses the header of a file of any origin.
 pub(crate) fn parse(file: &[u8]) -> Result<Contents, Error> {
     let Contents { entries: stored, metadata: words, size, .. } =
         header::parse(file).map_err(refused)?;

@@ -26,18 +26,18 @@ pub(crate) use std::os::fd::OwnedFd as Descriptor;
 /// A mapping that is only read.
 pub(crate) use memmap2::Mmap as Map;
 
-/// What a file needs, so that no process can ever change its bytes or its size.
+/// The seals of a file whose bytes and size no process can ever change.
 const SEALS: SealFlags =
     SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
 /// A call that takes longer was not refused for a mapping.
 const MAPPED: Duration = Duration::from_millis(50);
-/// What to do about the limit of mappings of a process, by default 65,530.
+/// Advice for a process that is at its limit of mappings, by default 65,530.
 const MAPPINGS: &str = "if the process is at its limit of mappings (vm.max_map_count), drop tensors, \
                         or take all tensors of a file by private_tensors, which maps it once";
 /// What pages that were never written are filled with.
 const ZEROS: [u8; 4096] = [0; 4096];
 
-/// A file of this process alone, not sealed yet. Its descriptor is given to no caller.
+/// A file that is not sealed yet. No caller gets its descriptor, so that only this process has it.
 #[derive(Debug)]
 pub(crate) struct NewFile {
     file: OwnedFd,
@@ -106,8 +106,8 @@ impl NewFile {
         }
     }
 
-    /// Maps the whole file, to be filled. It has all its pages then: one that it lacked would end the
-    /// process at the first access, where there is no memory for it.
+    /// Maps the whole file, to be filled, and allocates all its pages: the first access to a page for
+    /// which there is no memory would end the process.
     pub(crate) fn map(&self) -> Result<Unsplit, Error> {
         let map = MmapOptions::new().len(self.size).map_raw(&self.file);
         let map = map.map_err(|error| system("mmap", error))?;
@@ -125,8 +125,8 @@ impl NewFile {
         Ok(Unsplit { map: Arc::new(map), next: 0 })
     }
 
-    /// The kernel refuses a writable mapping at once. For pages in use, which may be by itself, it waits 150 ms; this
-    /// asks it some more times.
+    /// Adds the seals. The kernel refuses at once if there is a writable mapping. For pages in use, maybe by the kernel
+    /// itself, it waits 150 ms; this function then tries again some times.
     fn add_seals_patiently(&self) -> rustix::io::Result<()> {
         let mut left = 4;
         loop {
@@ -170,7 +170,7 @@ pub(crate) struct Unsplit {
 }
 
 impl Unsplit {
-    /// Splits the bytes of a range off. Ranges rise: a byte is in one region at most.
+    /// Splits the bytes of a range off. Ranges must ascend, so that a byte is in one region at most.
     pub(crate) fn split(&mut self, range: &Range<usize>) -> Result<Region, Error> {
         let Range { start, end } = *range;
         if start < self.next || end < start || end > self.map.len() {
@@ -185,7 +185,7 @@ impl Unsplit {
         Arc::strong_count(&self.map) - 1
     }
 
-    /// The whole mapping, to be split once more; `None` while there is a region.
+    /// The whole mapping, to be split again; `None` while a region is alive.
     pub(crate) fn restart(&mut self) -> Option<&mut [u8]> {
         let map = Arc::get_mut(&mut self.map)?;
         self.next = 0;
@@ -217,8 +217,8 @@ impl AsMut<[u8]> for Region {
 pub(crate) struct SealedFile {
     file: OwnedFd,
     size: usize,
-    /// The device and the number of the file. Code in another language can close the descriptor by its
-    /// number, which the next file then has.
+    /// The device and the number of the file, because code in another language can close the descriptor by its
+    /// number, which another file then gets.
     identity: (u64, u64),
 }
 
@@ -248,7 +248,7 @@ impl SealedFile {
         Ok((size, identity(&found), map))
     }
 
-    /// The descriptor, if it is still that of the file.
+    /// The descriptor, if it is still of this file.
     fn file(&self) -> Result<&OwnedFd, Error> {
         if identity(&stat(&self.file)?) == self.identity {
             return Ok(&self.file);

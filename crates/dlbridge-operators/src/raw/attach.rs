@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 
 /// Runs work that needs Python, inside an operator's function.
 ///
-/// PyTorch, JAX and NumPy release the GIL before they call the function. [`Python::attach`] does not see that where a
-/// function of PyO3 stands further up on the stack: it takes the thread for attached, and Python then crashes. This
+/// PyTorch, JAX and NumPy release the GIL before they call the function. [`Python::attach`] does not see this if a
+/// function of PyO3 is further up on the stack: it takes the thread for attached, and Python then crashes. This
 /// function asks Python itself.
 ///
 /// ```
@@ -26,7 +26,7 @@ use pyo3::prelude::*;
 /// }
 /// ```
 ///
-/// A thread that needs Python once that has ended stops, as it does in CPython 3.14.
+/// A thread that calls it after Python has ended stops, as in CPython 3.14.
 pub fn attach<R>(work: impl FnOnce(Python<'_>) -> R) -> R {
     let _attached = Attached::new();
     // CPython before 3.14 may end the thread in `work`. PyO3 counts this thread as attached as well, so that it drops

@@ -1,4 +1,4 @@
-//! Foreign things: tensors of a call, PyTorch's stable C shim, XLA's foreign function interface, NumPy's ufunc C API.
+//! Foreign interfaces: tensors of a call, PyTorch's stable C shim, XLA's foreign function interface, NumPy's ufunc C API.
 //! The only room of this crate with unsafe code.
 #![allow(unsafe_code)]
 

@@ -204,8 +204,8 @@ fn execute<const CUDA: bool>(operator: &'static Checked, frame: &Frame) -> Resul
                 Scalar::Bool(false) => Slot::Absent,
                 _ => Slot::Read(inputs.next().ok_or_else(missing)??),
             },
-            // XLA's arguments are constant. So the result has the new values, in the argument's memory if nobody
-            // else needs that.
+            // XLA's arguments are constant. So the result has the new values, in the argument's memory if no
+            // other code needs that.
             Kind::InPlace(_) => {
                 let (from, to) = (inputs.next(), outputs.next());
                 let (from, to) = (from.ok_or_else(missing)??, to.ok_or_else(missing)??);

@@ -1,4 +1,4 @@
-//! The fallback for systems that seal no memory: there is no end of a channel, and no slot.
+//! The fallback for systems without sealed memory: creating an end of a channel is an error.
 
 use std::convert::Infallible;
 #[cfg(unix)]

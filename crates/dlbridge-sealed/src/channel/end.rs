@@ -1,4 +1,4 @@
-//! An end of a channel: a transport, the slots that the other end has, and those that it gave.
+//! An end of a channel: a transport, the leases that the other end has, and those that it gave to this end.
 //! Invariant: no lock is held while a call waits, and a drop waits for nothing.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,9 +22,9 @@ use crate::socket::wait;
 use crate::wait::{Deadline, WaitError};
 use crate::{lock, refused, system};
 
-/// The longest sleep: another thread may have read what this one waits for, which no descriptor tells.
+/// The longest sleep, because no descriptor shows that another thread has read what this one waits for.
 const RECHECK: Duration = Duration::from_millis(20);
-/// How long nothing moves before both ends seem to send, and neither to receive.
+/// How long no byte is sent and no message received before both ends count as sending, and neither as receiving.
 const STALLED: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -36,11 +36,11 @@ pub(super) struct End {
     reader: Mutex<Reader>,
     writer: Mutex<Writer>,
     given: Mutex<Given>,
-    /// Leases that have ended, which the other end was not told.
+    /// Leases that have ended, of which the other end was not told yet.
     returns: Mutex<Vec<u64>>,
     /// Why this end closed the stream, if not for a frame.
     fault: OnceLock<Error>,
-    /// Since when no byte was sent and no message received, and how many were before.
+    /// Since when no byte was sent and no message received, and the numbers of both until then.
     still: Mutex<Option<(Instant, usize, usize)>>,
 }
 
@@ -83,7 +83,7 @@ impl End {
         }
     }
 
-    /// Sends a message. Where the time ends amid the message, its rest leaves with the next call.
+    /// Sends a message. If the time ends after a part of it, the rest leaves with the next call.
     pub(super) fn send(
         &self,
         slot: &Arc<UsedSlot>,
@@ -126,7 +126,7 @@ impl End {
         }
     }
 
-    /// Waits until the socket can be written, or may be. The other end may wait for this one to read.
+    /// Waits until the socket can be written, or for `RECHECK`. Reads meanwhile, because the other end may wait for that.
     fn wait_to_write(&self, deadline: Deadline) -> Result<(), WaitError> {
         let left = deadline.left(RECHECK);
         if left.is_zero() {
@@ -136,8 +136,8 @@ impl End {
         self.check_movement()
     }
 
-    /// Fails if this end has no room for messages, no thread has received one for long, and the other end has taken nothing:
-    /// two ends that send wait for each other.
+    /// Fails if two ends that send wait for each other: this end has no room for messages, and for long no thread has
+    /// received one and the other end has taken no byte.
     fn check_movement(&self) -> Result<(), WaitError> {
         let reader = lock(&self.reader);
         let (sent, received) = (self.transport.sent(), reader.received());
@@ -165,7 +165,7 @@ impl End {
         })
     }
 
-    /// The slot is dropped without the lock.
+    /// Ends a lease that the other end has. Whether it had it. The slot is dropped without the lock.
     fn take_back(&self, lease: u64) -> bool {
         let slot = lock(&self.given).take_back(lease);
         slot.is_some()
@@ -211,7 +211,7 @@ impl End {
             return self.tell();
         }
         drop(returns);
-        // An honest maker has no more slots, and uses one again once it knows that its lease has ended.
+        // An honest maker has no more slots, and uses one again only after it has read that its lease has ended.
         let _ =
             self.fault.set(broken(format!("{MOST_SLOTS} ends of leases that it does not read")));
         self.transport.close();
@@ -224,7 +224,7 @@ impl End {
         reader
     }
 
-    /// Waits until the socket can be read, or used for more events, or so long. What came is read before.
+    /// Reads, then waits until the socket can be read or has one of the events `more`, at most for `time`.
     fn wait_for(&self, more: PollFlags, time: Duration) -> Result<(), Error> {
         let mut events = more;
         events.set(PollFlags::IN, self.read().is_open());
@@ -235,7 +235,7 @@ impl End {
     pub(super) fn wait(&self, deadline: Deadline) -> Result<bool, Error> {
         self.use_here()?;
         loop {
-            // What the socket did not take before. An error is found by reading.
+            // Sends what the socket did not take before. Reading finds an error.
             let is_sent = self.write(|writer| self.flush(writer)).unwrap_or(true);
             let is_ready = self.read().is_ready();
             let left = deadline.left(RECHECK);
@@ -274,7 +274,7 @@ impl End {
         let reader = self.read();
         let is_open = reader.is_open();
         drop(reader);
-        // The returns of an end that is gone may be behind messages for which there is no room. All its leases have ended.
+        // All leases of an end that is gone have ended, although their returns may be behind messages without room here.
         if !is_open && self.transport.is_hung_up() {
             let slots = lock(&self.given).end();
             drop(slots);
@@ -292,7 +292,7 @@ impl End {
         if self.is_used_here() { lock(&self.given).slots().collect() } else { Vec::new() }
     }
 
-    /// Fails if returns of leases are behind messages that wait to be received.
+    /// Fails if this end must receive messages before it can read which leases were returned.
     pub(super) fn check_inbox(&self) -> Result<(), Error> {
         if !self.is_used_here() || self.leases() == 0 {
             return Ok(());
@@ -318,7 +318,7 @@ impl End {
         lock(&self.given).count()
     }
 
-    /// Ends the stream, if this process uses this end. Otherwise another one may.
+    /// Ends the stream, if this process uses this end. Otherwise another process may use it.
     pub(super) fn close(&self) {
         if self.is_used_here() {
             self.transport.close();
@@ -342,14 +342,14 @@ impl Drop for End {
     }
 }
 
-/// A message: its tensors, its metadata, and what keeps its memory.
+/// A message: its tensors, its metadata, and the lease of its memory.
 pub(super) type Taken = (Arc<[Entry]>, Texts, Lease);
 
-/// What keeps the memory of a message. The lease ends when the message and all its tensors are dropped.
+/// Keeps the memory of a message. It is dropped with the message and all its tensors, and the lease then ends.
 #[derive(Debug)]
 pub(super) struct Lease {
     memory: Memory,
-    /// Dropping the end ends the stream, whatever messages there are.
+    /// Weak, because dropping the end ends the stream even while messages are alive.
     end: Weak<End>,
     number: u64,
 }
@@ -372,7 +372,7 @@ impl Drop for Lease {
     }
 }
 
-/// Waits until one of the sockets can be read, or so long.
+/// Waits until one of the sockets can be read, at most for `time`.
 pub(super) fn readable(ends: &[&Arc<End>], time: Duration) -> Result<(), Error> {
     let sockets: Vec<_> = ends.iter().map(|end| (end.as_fd(), PollFlags::IN)).collect();
     wait(&sockets, time)

@@ -16,7 +16,7 @@ use crate::check::{check_pages, check_seals};
 use crate::fork::process;
 use crate::system;
 
-/// What keeps the size and the pages of a slot as they are, although its maker writes to it.
+/// The seals that keep the size and the pages of a slot, although its maker writes to it.
 pub(super) const SEALS: SealFlags =
     SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE);
 
@@ -33,7 +33,7 @@ pub(super) struct PeerSlot {
 }
 
 impl PeerSlot {
-    /// Maps a slot whose size and pages the kernel keeps (F10).
+    /// Maps a slot whose size and pages cannot change (F10).
     pub(super) fn open(file: &OwnedFd, is_private: bool) -> Result<Self, Error> {
         check_seals(file, SEALS)?;
         let (size, _) = check_pages(file)?;
@@ -66,8 +66,8 @@ impl PeerSlot {
         fresh.is_none_or(|done| done.is_ok())
     }
 
-    /// Whether a page of a private mapping is a copy, as the kernel's list of pages says: dropping all pages
-    /// makes the reader fault each one in again (50 us for 1 MiB). Where there is no list, there may be one.
+    /// Whether a page of a private mapping is a copy, by the kernel's list of pages; true where there is no list.
+    /// Otherwise each lease would drop all pages, which the reader faults in again (50 us for 1 MiB).
     fn has_copies(&self, pages: &mut Pages) -> bool {
         const PAGE: usize = 4096;
         const IN_MEMORY_OR_SWAP: u64 = 3 << 62;

@@ -13,11 +13,11 @@ use super::transport::{Incoming, READ, Read, Transport};
 use super::wire::{self, Entry, Frame, Head, Kind, Texts, broken};
 use crate::lock;
 
-/// Messages that wait to be received, and about how many bytes they need, before the socket is not read any more: the last
-/// look at it may bring as many more as 64 KiB have, about 2,000 at most.
+/// The limits of the inbox in messages and in bytes, above which the socket is not read. The last read may exceed them by
+/// the messages in 64 KiB, about 2,000 at most.
 const INBOX: usize = 256;
 const INBOX_BYTES: usize = 8 << 20;
-/// What a tensor of a message needs beside its values.
+/// The bytes that a tensor of a message needs beside its values, about.
 const ENTRY: usize = 160;
 /// The most bytes of the slots of the other end that this process maps.
 const MOST_MAPPED: usize = isize::MAX as usize >> 16;
@@ -36,14 +36,14 @@ pub(super) struct Reader {
     end: Option<Result<(), Error>>,
 }
 
-/// A message that came.
+/// A message that was read and not received yet.
 #[derive(Debug)]
 pub(super) struct Received {
     pub(super) entries: Arc<[Entry]>,
     pub(super) texts: Texts,
     pub(super) memory: Memory,
     pub(super) lease: u64,
-    /// About how many bytes it needs in the inbox.
+    /// The bytes that it needs in the inbox, about.
     nbytes: usize,
 }
 
@@ -55,7 +55,7 @@ struct Peers {
     /// The bytes of all slots.
     mapped: usize,
     pages: Pages,
-    /// The last description, the size that it was read for, and what it says.
+    /// The last description, the size of its message, and its tensors.
     last: Option<(Vec<u8>, usize, Arc<[Entry]>)>,
 }
 
@@ -153,7 +153,7 @@ fn take_back(given: &Mutex<Given>, lease: u64) -> Result<(), Error> {
 }
 
 impl Peers {
-    /// What a frame brings: a message, or nothing. Ends of leases are not for this type.
+    /// The message of a frame, if it has one. `take_back` handles frames that end leases.
     fn take(
         &mut self,
         frame: Frame<'_>,
@@ -215,7 +215,8 @@ impl Peers {
         Ok(Received { entries, texts, memory, lease, nbytes })
     }
 
-    /// What a description says of so many bytes. Most messages of a stream have that of the one before.
+    /// The tensors of a description, in a message of `size` bytes. The last ones are kept, because most messages of a
+    /// stream have the description of the one before.
     fn describe(&mut self, description: &[u8], size: usize) -> Result<Arc<[Entry]>, Error> {
         if let Some((last, enough, entries)) = &self.last {
             if last == description && *enough <= size {

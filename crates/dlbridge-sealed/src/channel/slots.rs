@@ -23,7 +23,7 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Slots {
     limit: usize,
-    /// The process that has the slots; 0 before there is one. Its forked children have them too, with the lock as it was.
+    /// The process that has the slots; 0 before the first use. A forked child has a copy, whose lock may be held for ever.
     owner: AtomicU64,
     state: Mutex<State>,
 }
@@ -36,15 +36,15 @@ struct State {
     count: usize,
     total: usize,
     next: u32,
-    /// That of the last message.
+    /// The plan of the last message.
     last: Option<Arc<Plan>>,
 }
 
-/// What a message consists of.
+/// The tensors of a message, and their places in a slot.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) entries: Vec<Entry>,
-    /// The entries as they travel, and the size of their values.
+    /// The entries as bytes of a frame, and the size of the values.
     pub(super) description: Vec<u8>,
     pub(super) len: usize,
     /// The size of its slot.
@@ -57,7 +57,7 @@ struct Slot {
     size: usize,
     file: NewFile,
     memory: Mutex<Unsplit>,
-    /// Dropped with the slot.
+    /// Shows a writer that the slot exists.
     alive: Arc<()>,
 }
 
@@ -75,7 +75,7 @@ impl Slots {
         self.state().map_or(0, |state| state.count - state.free.len())
     }
 
-    /// Where the tensors of a message are: as in the last one, if they are the same.
+    /// The plan of a message: that of the last one if the tensors are the same.
     pub(super) fn plan(&self, tensors: &[(&str, DType, &[i64])]) -> Result<Arc<Plan>, Error> {
         let is_same = |plan: &Arc<Plan>| {
             let found = plan.entries.iter();
@@ -99,7 +99,7 @@ impl Slots {
         Ok(found.map(|slot| UsedSlot::new(slot, self, plan)))
     }
 
-    /// A slot for a message; `None` while there is no free one, and no room for one more.
+    /// A slot for a message; `None` if none is free and the limits permit no new one.
     pub(super) fn take(self: &Arc<Self>, plan: &Arc<Plan>) -> Result<Option<UsedSlot>, Error> {
         let size = plan.size;
         let mut state = self.state()?;
@@ -143,7 +143,7 @@ impl Slots {
         }
     }
 
-    /// Counts a slot no more.
+    /// Removes a slot from the count.
     fn forget(&self, size: usize) {
         let mut state = lock(&self.state);
         state.total -= size;
@@ -174,7 +174,7 @@ impl Slot {
     }
 }
 
-/// The size of the slot for so many bytes: whole pages, or at most a quarter more.
+/// The size of the slot for `len` bytes: a multiple of pages, at most a quarter more than needed.
 fn class(len: usize) -> Option<usize> {
     let len = len.max(1);
     let unit = (len.checked_next_power_of_two()? / 8).max(PAGE);
@@ -187,7 +187,7 @@ pub(super) struct UsedSlot {
     slot: Option<Slot>,
     pub(super) plan: Arc<Plan>,
     slots: Arc<Slots>,
-    /// A reader may have it for ever: it is not used again.
+    /// Whether a reader may have it for ever, so that it is not used again.
     is_retired: AtomicBool,
 }
 
@@ -217,7 +217,7 @@ impl UsedSlot {
         self.slot().size
     }
 
-    /// Whether the slot exists, asked after it was dropped.
+    /// Tells whether the slot still exists.
     pub(super) fn existence(&self) -> Weak<()> {
         Arc::downgrade(&self.slot().alive)
     }
@@ -232,12 +232,12 @@ impl UsedSlot {
         work(&memory.restart().expect("no region is alive")[..self.plan.len])
     }
 
-    /// Whether the message is so small that its values travel, and no lease.
+    /// Whether the message is so small that its values travel in the frame, without a lease.
     pub(super) fn is_inline(&self) -> bool {
         self.plan.len <= INLINE
     }
 
-    /// The memory of each tensor, once.
+    /// The memory of each tensor, which can be taken once.
     pub(super) fn regions(&mut self) -> Result<Vec<Region>, Error> {
         let slot = self.slot.as_mut().expect("there until it is dropped");
         let memory = slot.memory.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -286,7 +286,7 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// The number of a lease of a slot.
+    /// Leases a slot to the other end, and returns the number of the lease.
     pub(super) fn give(&mut self, slot: &Arc<UsedSlot>, quota: usize) -> Result<u64, Error> {
         if self.slots().any(|given| given == slot.number()) {
             let reason =

@@ -1,5 +1,5 @@
-//! Frames and descriptors through a socket, which never waits.
-//! Invariant: what the socket took of a frame is followed by the rest of that frame, and by nothing else.
+//! Frames and descriptors through a socket, without waiting.
+//! Invariant: once the socket took a part of a frame, the rest of that frame follows before any other byte.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -17,17 +17,17 @@ use crate::system;
 
 /// How many bytes one call reads.
 pub(super) const READ: usize = 64 << 10;
-/// Descriptors that no frame has named yet.
+/// The most descriptors that no frame has named yet.
 const MOST_FILES: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Transport {
     socket: OwnedFd,
-    /// How many bytes it took.
+    /// How many bytes the socket took.
     sent: AtomicUsize,
 }
 
-/// What came, and is no whole frame yet.
+/// Bytes that were read and are no whole frame yet.
 #[derive(Default, Debug)]
 pub(super) struct Incoming {
     /// Its first `filled` bytes were read. The rest is not cleared again for each call.
@@ -36,7 +36,7 @@ pub(super) struct Incoming {
     files: VecDeque<OwnedFd>,
 }
 
-/// What the socket has not taken: of one frame, whose descriptor has gone, and of ends of leases.
+/// Bytes that the socket has not taken: the rest of a frame, whose descriptor is sent, then ends of leases.
 #[derive(Default, Debug)]
 pub(super) struct Outgoing(Vec<u8>);
 
@@ -50,7 +50,7 @@ impl Outgoing {
     }
 }
 
-/// What a look at the socket found.
+/// What one read found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Read {
     Nothing,
@@ -125,7 +125,7 @@ impl Transport {
         Ok(true)
     }
 
-    /// Sends a frame after all that was left of others, with a descriptor. Whether the socket took its first byte.
+    /// Sends the rest of earlier frames, then a frame with a descriptor. Whether the socket took its first byte.
     pub(super) fn send<const N: usize>(
         &self,
         outgoing: &mut Outgoing,
@@ -164,7 +164,7 @@ impl Transport {
         }
     }
 
-    /// Whether the other end is closed in both directions, as the kernel says, whatever there is to read.
+    /// Whether the other end is closed in both directions. Bytes of it may still be there to read.
     pub(super) fn is_hung_up(&self) -> bool {
         let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
         let _ = poll(&mut fds, Some(&Timespec::default()));

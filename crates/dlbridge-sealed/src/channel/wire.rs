@@ -1,5 +1,5 @@
 //! The bytes of a channel: frames of a head, a description of tensors, metadata, and the values of small messages.
-//! Invariant: what is decoded fits the size that it is decoded for, whoever sent it.
+//! Invariant: decoded tensors fit the size of their message, for bytes of any sender.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -115,7 +115,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Texts that travel with a message, by their keys.
+/// The metadata of a message: strings by their keys.
 pub(super) type Texts = BTreeMap<String, String>;
 
 /// The bytes of texts.
@@ -250,14 +250,14 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*first)
 }
 
-/// The error for a message that is larger than what its end allocates.
+/// The error for a message that is larger than the limit of its end.
 pub(super) fn too_large(limit: usize, found: usize) -> Error {
     refused(format!(
         "expected at most {limit} bytes, the limit of the pool, found {found}; make a larger pool"
     ))
 }
 
-/// The error for a peer that does not keep to the protocol.
+/// The error for a peer that violates the protocol.
 pub(super) fn broken(found: String) -> Error {
     Error::Refused {
         by: "channel",

@@ -22,7 +22,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Offers a message to the socket. Whether it took the first byte.
+    /// Offers a message to the socket. Whether the socket took its first byte, and so takes the rest.
     pub(super) fn offer(
         &mut self,
         transport: &Transport,
@@ -83,7 +83,7 @@ impl Writer {
         }
     }
 
-    /// Writes, unless that failed before.
+    /// Does work that writes, unless an earlier one failed.
     pub(super) fn unless_over(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<bool, Error>,
