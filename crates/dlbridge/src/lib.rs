@@ -61,8 +61,7 @@ pub mod layout;
 pub mod protocol;
 mod raw;
 
-pub use crate::access::Flags;
-pub use access::Access;
+pub use access::{Access, Flags};
 #[allow(unreachable_pub, unused_imports, reason = "without a feature there is no adapter")]
 pub use adapters::*;
 pub use device::{Device, DeviceKind};

@@ -8,7 +8,7 @@
 //! | a mutable tensor from a shared reference | here; `ui/aliases.rs::mutable_from_shared_view` |
 //! | `&self` gives `&mut [T]` | `ui/aliases.rs::written_through_shared_reference` |
 //! | a public field holds the invariant | here; `ui/bounds.rs::descriptor_is_private` |
-//! | foreign bytes become `bool` | `bool.rs`, `ui/bounds.rs::bool_slice` |
+//! | foreign bytes become `bool` | `elements.rs`, `ui/bounds.rs::bool_slice` |
 //! | a lie in a safe trait is unsound | `ui/element_is_unsafe.rs` |
 //! | a view outlives what it was made from | `ui/outlives.rs::view_outlives_tensor` |
 //! | an unknown code is undefined behaviour | `odd_but_legal.rs` |

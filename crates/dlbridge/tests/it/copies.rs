@@ -1,9 +1,13 @@
 //! Copies of strided memory, around the edges of the tiles that they are made in, and what is
 //! computed into new tensors.
+#![allow(unsafe_code, reason = "taking memory over is unsafe by nature")]
 
+use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 
-use dlbridge::{DType, Tensor};
+use dlbridge::{Access, DType, Device, Error, Flags, Parts, Tensor};
+use dlbridge_testing::CountingOwner;
 
 use crate::common::{indices, offset, other_extent};
 
@@ -129,4 +133,191 @@ fn views_of_two_shapes_are_refused() {
     let (a, b) = (a.view::<i32>().expect("i32"), b.view::<i32>().expect("i32"));
     let error = a.zip_to_tensor(&b, |a, b| a + b).expect_err("another shape");
     assert_eq!(error, other_extent(0, 3, 2));
+}
+
+// Views that are written from other views, and their disjoint parts.
+
+/// 0 to 23 in four layouts of shape 4 x 6.
+fn layouts() -> Vec<Tensor> {
+    let numbers = || Tensor::from((0..24).collect::<Vec<i32>>());
+    let with_gaps = || Tensor::from(vec![0; 96]).reshape(&[8, 12]).expect("as many");
+    let mut gaps = with_gaps().step_by(0, 2).and_then(|part| part.step_by(1, -2)).expect("parts");
+    gaps.view_mut::<i32>()
+        .and_then(|mut view| view.copy_from_slice(&(0..24).collect::<Vec<_>>()))
+        .expect("as many");
+    let columns = numbers().reshape(&[6, 4]).expect("as many").transpose();
+    vec![numbers().reshape(&[4, 6]).expect("as many"), columns, gaps]
+}
+
+fn values(tensor: &Tensor) -> Vec<i32> {
+    tensor.view::<i32>().expect("int32").to_vec()
+}
+
+#[test]
+fn every_layout_is_written_from_every_other_one() -> Result<(), Error> {
+    for (at, mut target) in layouts().into_iter().enumerate() {
+        for source in layouts() {
+            let (before, added) = (values(&target), values(&source));
+            let other = source.view::<i32>()?;
+            target.view_mut::<i32>()?.zip_inplace(&other, |x, y| 100 * x + y)?;
+            let expected: Vec<_> = before.iter().zip(&added).map(|(x, y)| 100 * x + y).collect();
+            assert_eq!(values(&target), expected, "layout {at}");
+            target.view_mut::<i32>()?.assign(&other)?;
+            assert_eq!(values(&target), added);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(feature = "rayon")]
+#[test]
+fn many_threads_write_the_same_as_one() -> Result<(), Error> {
+    for source in layouts() {
+        let row = source.as_tensor_ref().select(0, 1)?;
+        for other in [source.view::<i32>()?, row.view::<i32>()?] {
+            for (mut serial, mut parallel) in layouts().into_iter().zip(layouts()) {
+                serial.view_mut::<i32>()?.zip_inplace(&other, |x, y| 100 * x + y)?;
+                parallel.view_mut::<i32>()?.par_zip_inplace(&other, |x, y| 100 * x + y)?;
+                assert_eq!(values(&serial), values(&parallel));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_refused() -> Result<(), Error> {
+    let mut target = Tensor::from(vec![1; 6]).reshape(&[2, 3])?;
+    let two = Tensor::from([7, 8]);
+    for shape in [&[2][..], &[1, 2], &[2, 1, 1]] {
+        let other = two.as_tensor_ref().reshape(shape)?;
+        let error = target.view_mut::<i32>()?.assign(&other.view()?).unwrap_err();
+        assert!(matches!(error, Error::Part { .. }), "{error}");
+    }
+    target.view_mut::<i32>()?.assign(&two.as_tensor_ref().reshape(&[2, 1])?.view()?)?;
+    assert_eq!(values(&target), [7, 7, 7, 8, 8, 8]);
+    target.view_mut::<i32>()?.assign(&Tensor::scalar(5).view()?)?;
+    assert_eq!(values(&target), [5; 6]);
+    let nothing = Tensor::from(Vec::<i32>::new()).reshape(&[0, 3])?;
+    assert!(target.view_mut::<i32>()?.assign(&nothing.view()?).is_err());
+    Ok(())
+}
+
+#[test]
+fn chunks_are_all_elements_once() -> Result<(), Error> {
+    for mut tensor in layouts() {
+        let before = values(&tensor);
+        for (axis, size, count) in [(0, 1, 4), (0, 3, 2), (1, 4, 2), (1, 6, 1), (1, usize::MAX, 1)]
+        {
+            let view = tensor.view_mut::<i32>()?;
+            let chunks = view.into_chunks(axis, size)?;
+            assert_eq!(chunks.len(), count);
+            chunks.for_each(|mut chunk| {
+                let one = Tensor::scalar(1);
+                chunk
+                    .zip_inplace(&one.view().expect("int32"), |x, y: i32| x + y)
+                    .expect("a scalar");
+            });
+        }
+        assert_eq!(values(&tensor), before.iter().map(|value| value + 5).collect::<Vec<_>>());
+    }
+    Ok(())
+}
+
+#[test]
+fn chunks_of_nothing_and_of_what_overlaps() -> Result<(), Error> {
+    let mut tensor = Tensor::from(vec![1, 2]);
+    assert!(tensor.view_mut::<i32>()?.into_chunks(0, 0).is_err());
+    assert!(tensor.view_mut::<i32>()?.into_chunks(1, 1).is_err());
+    let mut empty = Tensor::from(Vec::<i32>::new());
+    assert_eq!(empty.view_mut::<i32>()?.into_chunks(0, 2)?.count(), 0);
+    // Lazily: there are 2^40 of them.
+    let mut long = Tensor::from(Vec::<i32>::new()).reshape(&[1 << 40, 0])?;
+    assert_eq!(long.view_mut::<i32>()?.into_chunks(0, 1)?.take(3).count(), 3);
+    let windows = Tensor::builder(vec![1, 2, 3]).shape(&[2, 2]).strides(&[1, 1]);
+    let mut windows = windows.build::<i32>()?;
+    let error = windows.view_mut::<i32>()?.into_chunks(0, 1).unwrap_err();
+    assert_eq!(error, Error::Overlapping);
+    Ok(())
+}
+
+// Memory that somebody else's allocator made: zeroed, and counted as ours alone.
+
+/// Memory that an allocator left as it was, and of which nobody else knows.
+fn fresh<T: Copy + Send + 'static>(
+    memory: &[T],
+    dtype: DType,
+    shape: &[i64],
+    strides: &[i64],
+    flags: Flags,
+) -> Tensor {
+    let mut owner = memory.to_vec();
+    let data = owner.as_mut_ptr();
+    let builder = Tensor::builder(owner).dtype(dtype).shape(shape).strides(strides);
+    // SAFETY: each test describes the memory of the vector, which does not move with it.
+    unsafe { builder.build_raw(data.cast(), Device::CPU, flags) }.expect("legal")
+}
+
+fn claim(tensor: Tensor) -> Result<Tensor, Error> {
+    // SAFETY: each test made the memory for this tensor alone.
+    unsafe { dlbridge::ffi::into_exclusive_zeroed(tensor) }
+}
+
+#[test]
+fn what_was_there_before_is_gone_and_what_is_written_stays() {
+    let tensor = fresh(&[7_u32; 6], DType::U32, &[2, 3], &[3, 1], Flags::NONE);
+    assert_eq!(tensor.access(), Access::Shared);
+    let mut tensor = claim(tensor).expect("contiguous and writable");
+    assert_eq!(tensor.access(), Access::Exclusive);
+    assert_eq!(tensor.as_slice::<u32>(), Ok(&[0; 6][..]));
+    tensor.as_slice_mut::<u32>().expect("nobody else has it")[5] = 9;
+    assert_eq!(tensor.view::<u32>().expect("u32").to_vec(), [0, 0, 0, 0, 0, 9]);
+}
+
+#[test]
+fn nothing_beside_the_elements_is_written() {
+    let packed = DType { bits: 4, ..DType::U8 };
+    let mut room = [0xff_u8; 4];
+    let data: *mut c_void = room.as_mut_ptr().cast();
+    let builder = Tensor::builder(()).dtype(packed).shape(&[3]);
+    // SAFETY: three elements take two bytes of the four, which outlive the tensor.
+    let tensor = unsafe { builder.build_raw(data, Device::CPU, Flags::NONE) }.expect("legal");
+    drop(claim(tensor).expect("contiguous and writable"));
+    assert_eq!(room, [0, 0, 0xff, 0xff]);
+}
+
+#[test]
+fn tensors_without_elements_have_nothing_to_zero() {
+    let builder = Tensor::builder(()).dtype(DType::F64).shape(&[0, 3]);
+    // SAFETY: there are no elements.
+    let tensor = unsafe { builder.build_raw(ptr::null_mut(), Device::CPU, Flags::NONE) };
+    let tensor = claim(tensor.expect("legal")).expect("contiguous and writable");
+    assert_eq!(tensor.as_slice::<f64>(), Ok(&[][..]));
+}
+
+#[test]
+fn memory_of_a_device_is_not_touched() {
+    let builder = Tensor::builder(()).dtype(DType::F32).shape(&[1 << 20]);
+    let nowhere = ptr::without_provenance_mut(0x7000);
+    // SAFETY: nobody reads or writes there.
+    let tensor = unsafe { builder.build_raw(nowhere, Device::cuda(0), Flags::NONE) };
+    let tensor = claim(tensor.expect("legal")).expect("contiguous and writable");
+    assert_eq!((tensor.access(), tensor.data_ptr()), (Access::Exclusive, nowhere));
+}
+
+#[test]
+fn what_is_refused_is_released_once() {
+    let refused = |strides: &[i64], flags| {
+        let owner = CountingOwner::new([7_u8; 8]);
+        let (drops, data) = (owner.drops(), owner.as_ptr().cast_mut().cast());
+        let builder = Tensor::builder(owner).dtype(DType::U8).shape(&[4]).strides(strides);
+        // SAFETY: the memory is the owner's.
+        let tensor = unsafe { builder.build_raw(data, Device::CPU, flags) }.expect("legal");
+        let error = claim(tensor).map(drop).expect_err("no memory to write to");
+        assert_eq!(drops.count(), 1);
+        error
+    };
+    assert_eq!(refused(&[1], Flags::READ_ONLY), Error::ReadOnly);
+    let wanted = Error::NotContiguous { axis: 0, stride: 2, expected: 1 };
+    assert_eq!(refused(&[2], Flags::NONE), wanted);
 }

@@ -6,18 +6,47 @@ mod access;
 mod aliasing;
 mod arc_tensor;
 #[cfg(feature = "arrow-60")]
-mod arrow;
+mod arrow {
+    //! `arrow` 60 for the tests that each of its versions runs.
+
+    pub(crate) use ::{arrow_array as array, arrow_buffer as buffer, arrow_schema as schema};
+    pub(crate) use dlbridge::arrow_60 as adapter;
+}
 #[cfg(feature = "arrow-58")]
-mod arrow_58;
+#[path = "."]
+mod arrow_58 {
+    //! `arrow` 58: the tests of 60 with its types.
+
+    mod arrow {
+        pub(crate) use ::{
+            arrow_array_58 as array, arrow_buffer_58 as buffer, arrow_schema_58 as schema,
+        };
+        pub(crate) use dlbridge::arrow_58 as adapter;
+    }
+
+    #[allow(clippy::duplicate_mod, reason = "one suite for every version of the crate")]
+    #[path = "arrow_60.rs"]
+    mod arrays;
+}
 #[cfg(feature = "arrow-59")]
-mod arrow_59;
+#[path = "."]
+mod arrow_59 {
+    //! `arrow` 59: the tests of 60 with its types.
+
+    mod arrow {
+        pub(crate) use ::{
+            arrow_array_59 as array, arrow_buffer_59 as buffer, arrow_schema_59 as schema,
+        };
+        pub(crate) use dlbridge::arrow_59 as adapter;
+    }
+
+    #[allow(clippy::duplicate_mod, reason = "one suite for every version of the crate")]
+    #[path = "arrow_60.rs"]
+    mod arrays;
+}
 #[cfg(feature = "arrow-60")]
 mod arrow_60;
-#[cfg(feature = "arrow-60")]
-mod arrow_60_lists;
-mod bool;
 mod borrowed;
-mod build_raw;
 mod builder;
 #[cfg(feature = "burn-0_22")]
 mod burn_0_22;
@@ -29,33 +58,47 @@ mod bytes_1;
 mod candle_core_0_11;
 mod conformance;
 mod copies;
-mod described;
 mod elements;
-mod errors;
 #[cfg(feature = "faer-0_24")]
 mod faer_0_24;
-mod fresh;
 #[cfg(target_pointer_width = "64")]
 mod huge_layouts;
 #[cfg(target_pointer_width = "32")]
 mod huge_layouts_32;
 #[cfg(feature = "image-0_25")]
 mod image_0_25;
-mod in_place;
-mod misaligned;
 #[cfg(feature = "nalgebra-0_35")]
 mod nalgebra_0_35;
 mod names;
 #[cfg(feature = "ndarray-0_17")]
 mod ndarray;
 #[cfg(feature = "ndarray-0_15")]
-mod ndarray_0_15;
+#[path = "."]
+mod ndarray_0_15 {
+    //! `ndarray` 0.15: the tests of 0.17 with its types.
+
+    mod ndarray {
+        pub(crate) use ::ndarray_0_15::*;
+
+        // This version has no type that all arrays dereference to.
+
+        pub(crate) fn by_ref<D: Dimension>(array: &Array<i32, D>) -> &Array<i32, D> {
+            array
+        }
+
+        pub(crate) fn by_mut<D: Dimension>(array: &mut Array<i32, D>) -> &mut Array<i32, D> {
+            array
+        }
+    }
+
+    #[allow(clippy::duplicate_mod, reason = "one suite for every version of the crate")]
+    #[path = "ndarray_0_17.rs"]
+    mod arrays;
+}
 #[cfg(feature = "ndarray-0_16")]
 mod ndarray_0_16;
 #[cfg(feature = "ndarray-0_17")]
 mod ndarray_0_17;
-#[cfg(feature = "ndarray-0_17")]
-mod ndarray_0_17_views;
 mod odd_but_legal;
 mod owned_slice;
 mod ownership;
@@ -65,9 +108,7 @@ mod parallel;
 mod parts;
 mod prop_parts;
 mod protocol;
-mod rank_0;
 mod releases;
-mod rights;
 mod rows;
 #[cfg(all(feature = "safetensors-0_8", target_endian = "little"))]
 mod safetensors_0_8;
@@ -76,7 +117,6 @@ mod safetensors_0_8_big_endian;
 #[cfg(all(feature = "float8-0_7", feature = "microfloat-0_1", feature = "float4-0_2"))]
 mod small_floats;
 mod strides;
-mod threads;
 mod validation;
 mod versions;
 mod zero_size;

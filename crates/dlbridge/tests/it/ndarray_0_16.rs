@@ -17,9 +17,6 @@ mod ndarray {
 #[allow(clippy::duplicate_mod, reason = "one suite for every version of the crate")]
 #[path = "ndarray_0_17.rs"]
 mod arrays;
-#[allow(clippy::duplicate_mod, reason = "one suite for every version of the crate")]
-#[path = "ndarray_0_17_views.rs"]
-mod views;
 
 #[cfg(feature = "ndarray-0_17")]
 #[test]
