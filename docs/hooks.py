@@ -14,8 +14,8 @@ from markdown import markdown
 BLOCK = re.compile(r"^(```+)(\w+)[^\n`]*\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 HIDDEN = re.compile(r"^#( .*)?\n", re.MULTILINE)
 TABLE = re.compile(r"(^\|.*\n)+", re.MULTILINE)
-# Comments behind code would make a page of two columns too wide.
-REMARK = re.compile(r" {2,}(//|#|/\*) .*$", re.MULTILINE)
+# Comments would make a page of two columns too wide.
+REMARK = re.compile(r"^ +(//|#) .*\n| {2,}(//|#|/\*) .*$", re.MULTILINE)
 # A link to another page, as the landing page has it in `html/`.
 LINK = re.compile(r'href="([\w/.-]+)\.md')
 # Such as `@code README.md#In Rust@`: what the landing page takes from a page, or from its part.
