@@ -63,7 +63,7 @@ pub(crate) enum Command {
     Outdated,
     /// Pack every crate and Python package, and use the packed files as a user does
     Package,
-    /// Rehearse a release: package, and the changelog
+    /// Rehearse a release: does what package does, and dates the changelog
     Release {
         /// Print the changelog instead of writing it
         #[arg(long)]
@@ -77,7 +77,7 @@ pub(crate) enum Command {
         #[arg(long)]
         operators: bool,
     },
-    /// Check the guide's examples and links, and render it into target/guide, behind a landing page
+    /// Check the guide's examples and links, and render it into target/guide, with a landing page
     Guide,
     /// Create .venv with the Python packages that the other commands need
     Setup(With),
