@@ -119,7 +119,7 @@ pub(crate) enum Suite {
     Pyo3,
     /// The tests of `dlbridge-operators` with the oldest PyTorch and JAX, and with the newest (several GB)
     Operators,
-    /// The core's tests on aarch64, 32-bit x86 and big-endian s390x, under QEMU
+    /// The core's tests on aarch64, 32-bit x86 and big-endian s390x under QEMU, and on Windows under Wine
     Cross,
     /// Only the Julia package; arguments are files of its folder `test`
     Julia,
