@@ -207,6 +207,19 @@ class TestImport:
         with pytest.raises(BufferError, match=found.replace("{", "[{]")):
             dlbridge.from_dlpack(source)
 
+    @pytest.mark.parametrize("rank", [0, 1, 63, 64, 65, 1000])
+    def test_ranks_at_the_limit(self, rank):
+        kind = ctypes.c_float
+        for _ in range(rank):
+            kind = kind * 1
+        if rank > 64:
+            with pytest.raises(BufferError, match=f"expected 64 axes or fewer, found {rank}"):
+                dlbridge.from_dlpack(kind())
+            return
+        tensor = dlbridge.from_dlpack(memoryview(np.full((1,) * rank, 3.0)))
+        assert (len(tensor.shape), memoryview(tensor).ndim) == (rank, rank)
+        assert np.from_dlpack(tensor).ravel().tolist() == [3]
+
     def test_strides_that_are_not_whole_elements_are_refused(self):
         class Odd:
             """Without DLPack, whose own refusal would come first."""

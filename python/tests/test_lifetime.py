@@ -296,3 +296,35 @@ def test_torch_may_hold_our_memory_at_the_interpreters_exit():
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
     assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("protocol", ["__array_interface__", "__dlpack__"])
+def test_a_producer_that_comes_back_to_life_is_imported_again(protocol):
+    kept = []
+
+    class Producer:
+        def __init__(self):
+            self.array = arange(5)
+
+        def __getattr__(self, name):
+            if name != protocol:
+                raise AttributeError(name)
+            return getattr(self.array, name)
+
+        def __del__(self):
+            kept.append((self, dlbridge.from_dlpack(self)))
+
+    if protocol == "__dlpack__":
+        Producer.__dlpack__ = lambda self, **options: self.array.__dlpack__(**options)
+        Producer.__dlpack_device__ = lambda self: self.array.__dlpack_device__()
+    first = dlbridge.from_dlpack(Producer())
+    values = np.from_dlpack(first).tolist()
+    del first
+    gc.collect()
+    ((producer, second),) = kept
+    alive = weakref.ref(producer)
+    assert values == np.from_dlpack(second).tolist() == arange(5).tolist()
+    kept.clear()
+    del producer, second
+    gc.collect()
+    assert alive() is None

@@ -376,3 +376,39 @@ def test_rounds_of_refusals_leave_no_descriptor_behind():
     # Those of clusters of earlier tests are closed late.
     assert descriptors() <= before
     os.close(unsealed)
+
+
+NAMESPACES = """
+import ctypes, os, sys
+import numpy as np, dlbridge
+
+def first_of_a_namespace():
+    # CLONE_NEWPID: the next child is process 1 of a namespace
+    if ctypes.CDLL(None).unshare(0x20000000):
+        print("no namespace")
+        sys.exit()
+    child = os.fork()
+    if child:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    assert os.getpid() == 1
+
+def opens(value):
+    sealed = dlbridge.seal(np.full(3, value))
+    assert dlbridge.open_handle(sealed.handle())["tensor"].tolist() == [value] * 3
+    return sealed
+
+first_of_a_namespace()
+parents = opens(1)
+first_of_a_namespace()
+opens(2)
+assert dlbridge.open_handle(parents.handle())["tensor"].tolist() == [1] * 3
+"""
+
+
+def test_a_child_with_the_number_of_its_parent_opens_handles_of_its_own():
+    done = subprocess.run(
+        [sys.executable, "-c", NAMESPACES], capture_output=True, text=True, timeout=60
+    )
+    if "no namespace" in done.stdout:
+        pytest.skip("this user makes no namespace of processes")
+    assert (done.returncode, done.stderr) == (0, "")

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Mutex, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use rustix::net::{
 };
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::fork::never_inherited;
+use crate::fork::{never_inherited, process};
 use crate::memfd::is_of_this_user;
 use crate::socket::{receive_file, send_file};
 use crate::wait::{Deadline, WaitError};
@@ -53,7 +53,7 @@ const TURN: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How often a [handle](SealedTensors::handle) opens its tensors.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Opens {
     /// Any number of times, until the sealed tensors and their clones are dropped.
     Many,
@@ -91,25 +91,8 @@ impl SealedTensors {
     /// [`Refused`](Error::Refused) with what the system says.
     pub fn handle(&self, opens: Opens) -> Result<Vec<u8>, Error> {
         let server = server()?;
-        let mut made = lock(&self.handles.0);
-        let before = made.iter().find(|made| made.0 == server.process && made.1 == opens);
-        let secret = match before {
-            Some((_, _, secret)) => {
-                lock(&server.shared).entry(*secret).and_modify(|shared| shared.expect(opens));
-                *secret
-            }
-            None => {
-                let (secret, file) = (random()?, self.try_clone()?.into());
-                let mut shared = Shared { file, opens, expected: 0, is_dropped: false };
-                shared.expect(opens);
-                lock(&server.shared).insert(secret, shared);
-                if opens != Opens::Once {
-                    made.push((server.process, opens, secret));
-                }
-                secret
-            }
-        };
-        let process = server.process.to_le_bytes();
+        let secret = lock(&server.served).share(&self.handles, opens, self)?;
+        let process = std::process::id().to_le_bytes();
         Ok([&MAGIC[..], &process, &machine()?, &server.name, &secret].concat())
     }
 }
@@ -171,14 +154,17 @@ impl Opening {
         let deadline = Deadline::after(timeout);
         loop {
             self.is_asked = self.is_asked || self.ask()?;
-            // A process whose queue of clients is full is asked once more after a pause.
-            let (events, most) =
-                if self.is_asked { (PollFlags::IN, TURN) } else { (PollFlags::empty(), PAUSE) };
-            let left = deadline.left(most);
-            let mut fds = [PollFd::new(&self.socket, events)];
-            let polled = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
-            if self.is_asked && polled.is_ok_and(|found| found > 0) {
-                return Ok(self.receive()?);
+            let left = deadline.left(if self.is_asked { TURN } else { PAUSE });
+            if self.is_asked {
+                let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+                let polled = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
+                if polled.is_ok_and(|found| found > 0) {
+                    return Ok(self.receive()?);
+                }
+            } else {
+                // A process whose queue of clients is full is asked once more. `poll` does not wait: the socket is not
+                // connected, which is an event.
+                thread::sleep(left);
             }
             if left.is_zero() {
                 return Err(WaitError::Timeout);
@@ -242,18 +228,25 @@ impl Opening {
     }
 }
 
-/// The handles of sealed tensors and their clones: the process, and the secret that its server knows.
+/// The handles of sealed tensors and their clones, which a server knows by its address.
 #[derive(Default, Debug)]
-pub(crate) struct Handles(Mutex<Vec<(u32, Opens, Key)>>);
+pub(crate) struct Handles(
+    /// Of a size, so that each has an address of its own.
+    #[allow(dead_code, reason = "not read")]
+    u8,
+);
+
+impl Handles {
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
 
 impl Drop for Handles {
     fn drop(&mut self) {
-        let made = std::mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner));
         // A child that is forked revokes no handle of its parent.
-        for (process, _, secret) in made {
-            if process == std::process::id() {
-                server().iter().for_each(|server| server.revoke(&secret));
-            }
+        if let Ok(server) = started() {
+            lock(&server.served).revoke(self);
         }
     }
 }
@@ -261,15 +254,23 @@ impl Drop for Handles {
 /// The sealed files that the thread of a process sends, by their secrets.
 #[derive(Debug)]
 struct Server {
-    /// The process of the thread. A forked child has a copy of this struct without the thread, whose lock may be held.
-    process: u32,
+    /// The process of the thread, by its [forks](process): a child in another namespace may have the number of its parent.
+    /// A forked child has a copy of this struct without the thread, whose lock may be held.
+    process: u64,
     name: Key,
-    shared: Mutex<HashMap<Key, Shared>>,
+    served: Mutex<Served>,
     /// The server of a forked child, or of a child of that.
     next: Next,
 }
 
 type Next = OnceLock<Box<Server>>;
+
+#[derive(Default, Debug)]
+struct Served {
+    shared: HashMap<Key, Shared>,
+    /// The secrets of sealed tensors, of which each call returns the same handle.
+    made: HashMap<(usize, Opens), Key>,
+}
 
 #[derive(Debug)]
 struct Shared {
@@ -287,21 +288,32 @@ impl Shared {
     }
 }
 
+static FIRST: Next = OnceLock::new();
+
+/// The server of this process, or the place for it.
+fn started() -> Result<&'static Server, &'static Next> {
+    let mut place = &FIRST;
+    while let Some(server) = place.get() {
+        if server.process == process() {
+            return Ok(server);
+        }
+        place = &server.next;
+    }
+    Err(place)
+}
+
 /// The server of this process, which is started by the first call.
 fn server() -> Result<&'static Server, Error> {
-    static FIRST: Next = OnceLock::new();
-    let (mut place, process) = (&FIRST, std::process::id());
     loop {
-        match place.get() {
-            Some(server) if server.process == process => return Ok(server),
-            Some(server) => place = &server.next,
-            None => start(place, process)?,
+        match started() {
+            Ok(server) => return Ok(server),
+            Err(place) => start(place)?,
         }
     }
 }
 
 /// Starts a server, unless another thread was quicker.
-fn start(place: &'static Next, process: u32) -> Result<(), Error> {
+fn start(place: &'static Next) -> Result<(), Error> {
     let name = random()?;
     let listener = address(&name).and_then(|name| UnixListener::bind_addr(&name));
     let listener = listener.map_err(|error| system("bind", error))?;
@@ -310,7 +322,8 @@ fn start(place: &'static Next, process: u32) -> Result<(), Error> {
     let serve = move || receiver.iter().for_each(|(server, listener)| server.serve(listener));
     let thread = thread::Builder::new().name("dlbridge-handles".into()).spawn(serve);
     thread.map_err(|error| system("pthread_create", error))?;
-    let server = Server { process, name, shared: Mutex::default(), next: OnceLock::new() };
+    let (process, served, next) = (process(), Mutex::default(), OnceLock::new());
+    let server = Server { process, name, served, next };
     if place.set(Box::new(server)).is_ok() {
         // The thread has the other end of this channel.
         let listener = never_inherited(listener);
@@ -353,31 +366,58 @@ impl Server {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
             // It is sent as one.
             Ok(read) if read == secret.len() => {
-                self.open(&secret)?.map_or(Ok(()), |file| send_file(client, &file))?;
+                lock(&self.served)
+                    .open(&secret)?
+                    .map_or(Ok(()), |file| send_file(client, &file))?;
             }
             _ => {}
         }
         Ok(true)
     }
+}
 
-    fn open(&self, secret: &Key) -> Result<Option<OwnedFd>, Error> {
-        let mut table = lock(&self.shared);
-        let Some(shared) = table.get_mut(secret) else { return Ok(None) };
+impl Served {
+    /// The secret of a handle.
+    fn share(
+        &mut self,
+        handles: &Handles,
+        opens: Opens,
+        sealed: &SealedTensors,
+    ) -> Result<Key, Error> {
+        let made = (handles.address(), opens);
+        if let Some(secret) = self.made.get(&made) {
+            self.shared.entry(*secret).and_modify(|shared| shared.expect(opens));
+            return Ok(*secret);
+        }
+        let (secret, file) = (random()?, sealed.try_clone()?.into());
+        let mut shared = Shared { file, opens, expected: 0, is_dropped: false };
+        shared.expect(opens);
+        self.shared.insert(secret, shared);
+        if opens != Opens::Once {
+            self.made.insert(made, secret);
+        }
+        Ok(secret)
+    }
+
+    fn open(&mut self, secret: &Key) -> Result<Option<OwnedFd>, Error> {
+        let Some(shared) = self.shared.get_mut(secret) else { return Ok(None) };
         shared.expected = shared.expected.saturating_sub(1);
         if shared.opens != Opens::Once && (!shared.is_dropped || shared.expected > 0) {
             let file = shared.file.try_clone().map_err(|error| system("dup", error))?;
             return Ok(Some(file));
         }
-        Ok(table.remove(secret).map(|shared| shared.file))
+        Ok(self.shared.remove(secret).map(|shared| shared.file))
     }
 
     /// Called when the sealed tensors are dropped.
-    fn revoke(&self, secret: &Key) {
-        let mut table = lock(&self.shared);
-        let Some(shared) = table.get_mut(secret) else { return };
-        shared.is_dropped = true;
-        if shared.expected == 0 {
-            table.remove(secret);
+    fn revoke(&mut self, handles: &Handles) {
+        for opens in [Opens::Many, Opens::OnceAtLeast] {
+            let Some(secret) = self.made.remove(&(handles.address(), opens)) else { continue };
+            let Some(shared) = self.shared.get_mut(&secret) else { continue };
+            shared.is_dropped = true;
+            if shared.expected == 0 {
+                self.shared.remove(&secret);
+            }
         }
     }
 }

@@ -95,6 +95,10 @@ impl Slots {
         0
     }
 
+    pub(super) fn is_elsewhere(&self) -> bool {
+        false
+    }
+
     pub(super) fn in_use(&self) -> usize {
         0
     }

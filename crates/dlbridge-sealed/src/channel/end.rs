@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use dlbridge::{Error, Tensor};
 use rustix::event::PollFlags;
+use rustix::net::SocketType;
+use rustix::net::sockopt::socket_type;
 
 use super::peer::Memory;
 use super::reading::{Reader, Received};
@@ -46,12 +48,17 @@ pub(super) struct End {
 
 impl End {
     pub(super) fn new(socket: OwnedFd, quota: usize, is_private: bool) -> Self {
+        // Datagrams are cut, and tell no end.
+        let is_stream = socket_type(&socket).is_ok_and(|found| found == SocketType::STREAM);
+        let fault = (!is_stream).then(|| {
+            refused("expected a stream (SOCK_STREAM), found a socket of another type".into())
+        });
         Self {
             transport: Transport::new(socket),
             quota,
             owner: AtomicU64::new(0),
-            reader: Mutex::new(Reader::new(is_private)),
-            writer: Mutex::default(),
+            reader: Mutex::new(Reader::new(is_private, fault.clone())),
+            writer: Mutex::new(Writer::new(fault)),
             given: Mutex::default(),
             returns: Mutex::default(),
             fault: OnceLock::new(),

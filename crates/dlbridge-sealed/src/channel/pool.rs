@@ -113,12 +113,19 @@ impl Pool {
         }
     }
 
-    /// The channels of the pool that are alive.
+    /// The channels of the pool that are alive; none in a child that was forked, where the lock may be held for ever.
     fn ends(&self) -> Vec<Arc<End>> {
+        if self.slots.is_elsewhere() {
+            return Vec::new();
+        }
         lock(&self.ends).iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// Adds a channel, whose loans fail where another process has the pool.
     pub(super) fn add(&self, end: &Arc<End>) {
+        if self.slots.is_elsewhere() {
+            return;
+        }
         let mut ends = lock(&self.ends);
         ends.retain(|end| end.strong_count() > 0);
         ends.push(Arc::downgrade(end));

@@ -60,10 +60,11 @@ struct Peers {
 }
 
 impl Reader {
-    pub(super) fn new(is_private: bool) -> Self {
+    /// Reads nothing if there is a fault.
+    pub(super) fn new(is_private: bool, fault: Option<Error>) -> Self {
         let (incoming, inbox) = (Incoming::default(), VecDeque::new());
         let peers = Peers { is_private, slots: HashMap::new(), mapped: 0, pages: None, last: None };
-        Self { incoming, peers, inbox, nbytes: 0, received: 0, end: None }
+        Self { incoming, peers, inbox, nbytes: 0, received: 0, end: fault.map(Err) }
     }
 
     pub(super) fn is_full(&self) -> bool {

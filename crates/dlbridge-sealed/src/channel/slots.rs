@@ -67,7 +67,12 @@ impl Slots {
     }
 
     pub(super) fn nbytes(&self) -> usize {
-        lock(&self.state).total
+        self.state().map_or(0, |state| state.total)
+    }
+
+    /// Whether another process has the slots, so that a lock may be held for ever.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        ![0, process()].contains(&self.owner.load(Ordering::Relaxed))
     }
 
     /// How many slots have messages or loans.
@@ -261,7 +266,7 @@ impl AsFd for UsedSlot {
 impl Drop for UsedSlot {
     fn drop(&mut self) {
         let Some(mut slot) = self.slot.take() else { return };
-        if self.slots.owner.load(Ordering::Relaxed) != process() {
+        if self.slots.is_elsewhere() {
             // The memory is the parent's, and the lock may be held for ever.
             return std::mem::forget(slot);
         }
@@ -376,6 +381,24 @@ mod tests {
         assert_eq!((slots.nbytes(), slots.in_use()), (3 * PAGE, 1));
         assert!(take(&small).is_none());
         drop(whole);
+    }
+
+    /// A child that is forked has a lock as another thread of its parent held it.
+    #[test]
+    fn what_another_process_has_is_not_waited_for() {
+        let slots = Slots::new(PAGE);
+        slots.owner.store(process() + 1, Ordering::Relaxed);
+        let held = lock(&slots.state);
+        let asked = std::thread::scope(|scope| {
+            let (sender, answer) = std::sync::mpsc::channel();
+            let slots = &slots;
+            scope
+                .spawn(move || sender.send((slots.nbytes(), slots.in_use(), slots.is_elsewhere())));
+            let answer = answer.recv_timeout(std::time::Duration::from_secs(5));
+            drop(held);
+            answer
+        });
+        assert_eq!(asked, Ok((0, 0, true)));
     }
 
     /// A size that the machine does not have is not counted any more once it was refused.

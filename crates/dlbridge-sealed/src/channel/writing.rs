@@ -22,6 +22,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
+    /// Sends nothing if there is a fault.
+    pub(super) fn new(fault: Option<Error>) -> Self {
+        Self { end: fault, ..Self::default() }
+    }
+
     /// Offers a message to the socket. Whether the socket took its first byte, and so takes the rest.
     pub(super) fn offer(
         &mut self,

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use dlbridge::{DType, Tensor};
+use dlbridge::{DType, Error, Tensor};
 use dlbridge_sealed::{Channel, Pool, WaitError};
 
 const NO_TIME: Duration = Duration::ZERO;
@@ -21,7 +21,7 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     receiver.recv_timeout(LONG).expect("a call that ends")
 }
 
-fn send(channel: &Channel, size: usize) -> Result<(), dlbridge::Error> {
+fn send(channel: &Channel, size: usize) -> Result<(), Error> {
     channel.send_copy(&[("x", &Tensor::from(vec![7_u8; size]))])
 }
 
@@ -281,5 +281,22 @@ fn a_socket_is_readable_when_a_message_came_after_a_look() {
         let mut poll = [rustix::event::PollFd::new(&other, rustix::event::PollFlags::IN)];
         let second = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
         assert_eq!(rustix::event::poll(&mut poll, Some(&second)), Ok(1), "message {value}");
+    }
+}
+
+/// A datagram that is longer than a read is cut, and no datagram tells that the other end is closed.
+#[test]
+fn a_socket_that_is_no_stream_is_refused() {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    for kind in [SocketType::DGRAM, SocketType::SEQPACKET] {
+        let ends = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
+        let (one, _other) = ends.expect("sockets");
+        let channel = Channel::from(UnixStream::from(one));
+        let expects = |error: Error| assert!(error.to_string().contains("SOCK_STREAM"), "{error}");
+        expects(channel.receive().map(drop).expect_err("no stream"));
+        expects(channel.send_copy(&[("x", &Tensor::from(vec![1_u8]))]).expect_err("no stream"));
+        expects(
+            channel.send_copy(&[("x", &Tensor::from(vec![1_u8; 1 << 16]))]).expect_err("no stream"),
+        );
     }
 }

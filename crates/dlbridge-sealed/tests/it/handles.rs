@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use dlbridge::Tensor;
 use dlbridge_sealed::{Opening, Opens, SealedTensors, WaitError, open_handle};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Where a handle has the name of its maker's socket, and where its secret.
 const NAME: usize = 52;
@@ -78,7 +79,14 @@ fn a_maker_that_is_silent_is_waited_for_as_long_as_told() {
         opening
     };
     let full: Vec<_> = (0..5000).map_while(|_| connect_now(&address)).collect();
+    let busy = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    };
+    let before = busy();
     wait();
+    let busy = busy() - before;
+    assert!(busy < Duration::from_millis(25), "it waits 100 ms, and is busy for {busy:?}");
     drop(full);
     let start = Instant::now();
     let error = open_handle(&handle).map(drop).expect_err("silence").to_string();

@@ -321,3 +321,17 @@ fn what_is_refused_is_released_once() {
     let wanted = Error::NotContiguous { axis: 0, stride: 2, expected: 1 };
     assert_eq!(refused(&[2], Flags::NONE), wanted);
 }
+
+/// Up to 960 bytes, memory is cleared by the library, and beyond by the allocator.
+#[test]
+fn zeros_of_each_size_are_zeros_where_other_values_were() {
+    for size in (0..80).chain(940..1040) {
+        let mut used = Tensor::zeros(DType::U8, &[size]).expect("memory");
+        used.as_slice_mut::<u8>().expect("exclusive").fill(7);
+        drop(used);
+        let tensor = Tensor::zeros(DType::U8, &[size]).expect("memory");
+        let bytes = tensor.as_slice::<u8>().expect("exclusive");
+        assert!(bytes.iter().all(|&byte| byte == 0) && bytes.len() as i64 == size, "{size}");
+        assert_eq!(tensor.data_ptr().addr() % 64, 0, "{size}");
+    }
+}

@@ -5,6 +5,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use dlbridge::layout::may_overlap;
 use dlbridge::{Access, DType, Error, ErrorKind, Tensor};
 use dlbridge_testing::Foreign;
 
@@ -291,6 +292,35 @@ fn a_panic_in_a_map_drops_what_was_made() {
         assert_eq!((made, Arc::strong_count(&owner)), (5, 1));
         assert_eq!(view.map(|_| Arc::clone(&owner)).len(), 6);
     }
+}
+
+/// Random layouts of few elements: `may_overlap` misses none that overlap, and suspects no array with its axes in any
+/// order, reversed, with gaps.
+#[test]
+fn elements_that_overlap_are_found_in_any_layout() {
+    let mut state = 1_u64;
+    let mut next = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as i64 % below as i64
+    };
+    let mut found = 0;
+    for _ in 0..20_000 {
+        let rank = next(5) as usize;
+        let shape: Vec<i64> = (0..rank).map(|_| next(5)).collect();
+        let strides: Vec<i64> = (0..rank).map(|_| next(25) - 12).collect();
+        if overlaps(&shape, &strides) {
+            found += 1;
+            assert!(may_overlap(&shape, &strides), "{shape:?} {strides:?}");
+        }
+        let (mut ordered, mut step) = (vec![0; rank], 1 + next(3));
+        let first = next(rank.max(1)) as usize;
+        for axis in (0..rank).map(|axis| (axis + first) % rank) {
+            ordered[axis] = if next(2) == 0 { step } else { -step };
+            step *= shape[axis].max(1) + next(3);
+        }
+        assert!(!may_overlap(&shape, &ordered), "{shape:?} {ordered:?}");
+    }
+    assert!(found > 1_000, "{found}");
 }
 
 // Data at an odd address: readable by value, never borrowed by reference.
