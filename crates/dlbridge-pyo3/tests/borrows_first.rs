@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dlbridge::Tensor;
 use dlbridge_pyo3::{TensorObject, import};
+use pyo3::Borrowed;
 use pyo3::prelude::*;
 
 /// The size of a table, and the place of the tree in it, in words (`ffi/borrow/shared.rs`).
@@ -30,8 +31,16 @@ fn what_a_detached_thread_keeps_first_is_in_the_table_of_the_process() {
         let capsule = unsafe { pyo3::ffi::PyCapsule_New(table, name.as_ptr(), None) };
         // SAFETY: a new reference, or null with an exception set.
         let capsule = unsafe { Bound::from_owned_ptr_or_err(py, capsule) }.expect("a capsule");
-        let sys = py.import("sys").expect("sys");
-        sys.setattr("_dlbridge_borrows_5", capsule).expect("a name");
+        // SAFETY: attached.
+        let interpreter = unsafe { pyo3::ffi::PyInterpreterState_Get() };
+        // SAFETY: the interpreter of this thread.
+        let names = unsafe { pyo3::ffi::PyInterpreterState_GetDict(interpreter) };
+        // SAFETY: a dict that lives as long as the interpreter.
+        let names = unsafe { Borrowed::from_ptr(py, names) };
+        names.set_item("dlbridge.borrows.5", capsule).expect("a dict");
+        // No module of Python's is asked.
+        let modules = py.import("sys").expect("sys").getattr("modules").expect("modules");
+        let sys = modules.call_method1("pop", ("sys",)).expect("sys");
         let (object, kept) = py.detach(|| {
             let kept = Tensor::from(vec![1_i64, 2]).into_shared();
             (TensorObject::new(Tensor::from(kept.clone())), kept)
@@ -39,6 +48,7 @@ fn what_a_detached_thread_keeps_first_is_in_the_table_of_the_process() {
         assert_eq!(OTHER.0[TREE].load(Ordering::Relaxed), 0, "no other module can have it");
         let object = Bound::new(py, object).expect("an object");
         assert_ne!(OTHER.0[TREE].load(Ordering::Relaxed), 0, "kept in Rust");
+        modules.set_item("sys", sys).expect("put back");
         let imported = import(object.as_any().as_borrowed(), Default::default()).expect("read");
         drop((imported, kept, object));
         assert_eq!(OTHER.0[TREE].load(Ordering::Relaxed), 0, "dropped");

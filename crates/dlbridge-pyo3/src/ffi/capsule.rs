@@ -33,7 +33,7 @@ const NUMPY_LEGACY: &CStr = c"numpy_dltensor";
 /// A capsule that owns a versioned tensor.
 pub(crate) fn versioned(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
     // SAFETY: exported in this call, and owned by it (R3).
-    unsafe { unused(py, give(tensor).into_raw()) }
+    unsafe { unused(py, give(py, tensor)?.into_raw()) }
 }
 
 /// A capsule that consumers do not accept. It keeps a tensor's memory alive.
@@ -42,13 +42,13 @@ pub(crate) fn keeper(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>>
     // Memory of Rust is released without running Python code.
     let release = if dlbridge::ffi::is_foreign(&tensor) { release_foreign } else { release_kept };
     // SAFETY: exported in this call, and owned by it (R3).
-    unsafe { owning(py, into_keeper(give(tensor)), KEEPER, release) }
+    unsafe { owning(py, into_keeper(give(py, tensor)?), KEEPER, release) }
 }
 
 /// A capsule that owns a legacy tensor.
 pub(crate) fn legacy(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
     // SAFETY: exported in this call, and owned by it (R3).
-    unsafe { unused(py, give(tensor).into_raw_legacy()?) }
+    unsafe { unused(py, give(py, tensor)?.into_raw_legacy()?) }
 }
 
 /// # Safety

@@ -70,7 +70,7 @@ pub fn defer_reference_counts(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Does the same for a class that PyO3 has just made, and for its methods. `made` is a new object
 /// of this thread.
 pub(crate) fn prepare_class(class: &Bound<'_, PyType>, made: &Bound<'_, PyAny>) -> PyResult<()> {
-    borrow::prepare();
+    borrow::prepare(class.py())?;
     // A copy: another thread that creates the class may add attributes during the loop.
     let names = class.getattr(intern!(class.py(), "__dict__"))?;
     let names = names.call_method0(intern!(class.py(), "copy"))?.cast_into::<PyDict>()?;

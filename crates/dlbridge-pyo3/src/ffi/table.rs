@@ -82,9 +82,9 @@ unsafe extern "C" fn from_object<T: Publish>(
     out: *mut *mut DLManagedTensorVersioned,
 ) -> c_int {
     let work = |object: &Bound<'_, T>| {
-        let tensor = T::exported(object)?;
+        let tensor = give(object.py(), T::exported(object)?)?;
         // SAFETY: the caller's duty is to give a place to write to.
-        unsafe { out.write(give(tensor).into_raw()) };
+        unsafe { out.write(tensor.into_raw()) };
         Ok(())
     };
     // SAFETY: called with the interpreter attached, and a Python object (DLPack 1.2; F1).

@@ -76,7 +76,7 @@ impl PyTensor {
                         check(object, &tensor)?;
                     }
                     before_table(published, &tensor)?;
-                    return makes.array(py, give(tensor));
+                    return makes.array(py, give(py, tensor)?);
                 }
             }
             None | Some(Path::Masked | Path::TorchSubclass | Path::Buffer | Path::Jax) => {}

@@ -81,6 +81,7 @@ pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result
 
 /// As [`import`], for a tensor that only Python gets.
 fn import_unread(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Imported> {
+    borrow::prepare(object.py())?;
     if let Some((tensor, protocol)) = copied_chunks(object, options)? {
         return Ok(Imported { tensor, protocol, stream: None });
     }
@@ -138,6 +139,7 @@ pub struct Imported {
 /// options, without asking for the stream.
 #[inline]
 pub(crate) fn import_tensor(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
+    borrow::prepare(object.py())?;
     import_shared(object).map(|(tensor, _)| tensor)
 }
 
@@ -151,6 +153,7 @@ pub fn import_as_consumer<R>(
     object: Borrowed<'_, '_, PyAny>,
     function: impl FnOnce(&Tensor, Protocol) -> Result<R>,
 ) -> Result<R> {
+    borrow::prepare(object.py())?;
     // Of JAX's arrays, the buffer says less than DLPack.
     let path = path_of(object)?.filter(|path| !matches!(path, Path::Jax));
     let (tensor, protocol) = import_by_path(object, path)?;

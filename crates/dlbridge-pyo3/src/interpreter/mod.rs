@@ -113,12 +113,35 @@ pub(crate) fn is_initialized() -> bool {
     unsafe { ffi::Py_IsInitialized() != 0 }
 }
 
-/// Whether this thread runs the main interpreter, not a sub-interpreter.
-pub(crate) fn is_main(_: Python<'_>) -> bool {
+/// The interpreter that this thread runs, which lives meanwhile.
+fn interpreter(_: Python<'_>) -> *mut ffi::PyInterpreterState {
     // SAFETY: attached (F1).
-    let current = unsafe { ffi::PyInterpreterState_Get() };
-    // SAFETY: the interpreter of this thread, which lives while it runs (F1, F2).
-    unsafe { ffi::PyInterpreterState_GetID(current) == 0 }
+    unsafe { ffi::PyInterpreterState_Get() }
+}
+
+/// Whether this thread runs the main interpreter, not a sub-interpreter.
+pub(crate) fn is_main(py: Python<'_>) -> bool {
+    // SAFETY: the interpreter of this thread (F1, F2).
+    unsafe { ffi::PyInterpreterState_GetID(interpreter(py)) == 0 }
+}
+
+/// The dict that this thread's interpreter keeps for extension modules; `None` without memory for one.
+pub(crate) fn module_state(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+    // SAFETY: the interpreter of this thread (F1, F2).
+    let dict = unsafe { ffi::PyInterpreterState_GetDict(interpreter(py)) };
+    // SAFETY: borrowed from the interpreter, or null without an exception (F3).
+    unsafe { Bound::from_borrowed_ptr_or_opt(py, dict) }
+}
+
+/// Runs work in the main interpreter, on a new thread, which has no other; `None` if it ends.
+#[cold]
+pub(crate) fn in_main<R: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(Python<'_>) -> Option<R> + Send,
+) -> Option<R> {
+    let attach = || through_pyo3(|| Python::try_attach(work)).flatten();
+    let detached = || thread::scope(|threads| threads.spawn(attach).join().ok()).flatten();
+    through_pyo3(|| py.detach(detached))
 }
 
 /// Asks the main thread to call `work` soon; `false` if there is no room.

@@ -10,6 +10,7 @@ use std::{ptr, slice};
 
 use dlbridge::ffi::{self, Bytes, Kept};
 use dlbridge::{Access, ArcTensor, Element, Plain, Tensor, TensorMut, TensorRef, ViewMut};
+use pyo3::prelude::*;
 
 use super::table::{Table, is_in_slot};
 use super::{Kind, shared};
@@ -292,21 +293,25 @@ pub(crate) fn copied(tensor: &Tensor) -> Result<Tensor> {
 
 /// The tensor for Python. Handles that Rust keeps of the memory borrow it to read.
 #[inline]
-pub(crate) fn give(tensor: Tensor) -> Tensor {
-    prepare();
-    ffi::give(tensor, enter)
+pub(crate) fn give(py: Python<'_>, tensor: Tensor) -> Result<Tensor> {
+    prepare(py)?;
+    Ok(ffi::give(tensor, enter))
 }
 
-/// As [`give`], for an object of Python.
+/// As [`give`], for an object of Python, whose class is prepared before the object is made.
 #[inline]
 pub(crate) fn give_shared(tensor: Tensor) -> ArcTensor {
     ffi::give_shared(tensor, enter)
 }
 
-/// Finds the table of the process, before Python code can have the memory of a tensor.
+/// Finds the table of the process, before memory comes from Python, or goes there.
+///
+/// # Errors
+///
+/// A `MemoryError`.
 #[inline]
-pub(crate) fn prepare() {
-    let _ = shared::table();
+pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
+    shared::find(py).map(drop)
 }
 
 fn enter(bytes: &Bytes) -> Kept {

@@ -1,5 +1,7 @@
-//! The table that all extension modules of the process share, by a capsule in `sys`.
-//! Invariant: a capsule of this name has a `Table` that lives as long as the process (F6).
+//! The table that all extension modules of the process share, by a capsule in the dict that the main interpreter
+//! keeps for them, which no Python code can name.
+//! Invariants: a capsule of this name has a `Table` that lives as long as the process (F6). Before a module has the
+//! table of the process, no memory has come to it from Python, nor gone there.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -9,24 +11,24 @@ use std::{ptr, thread};
 use dlbridge::Tensor;
 use dlbridge::ffi::Bytes;
 
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyMemoryError;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::{ffi, intern};
 
 use super::ordered::{NODE, Node, Ordered};
 use super::slot::Slot;
 use super::table::Table;
-use super::{Kind, Other, refusal};
-use crate::Error;
+use super::{Kind, refusal};
 use crate::error::error_of;
-use crate::interpreter::{attached, imported_module, is_main};
+use crate::ffi::capsule;
+use crate::interpreter::{in_main, is_main, module_state};
 
-/// The name says the layout of `Table` and how its words are used. A change of either changes the number here and in
-/// `KEY`, and then two versions in a process have a table each.
+/// The name says the layout of `Table` and how its words are used. A change of either changes the numbers here, and
+/// then two versions in a process have a table each.
 const NAME: &CStr = c"dlbridge.borrows.5";
 
-/// The name in the dict of `sys`.
-const KEY: &str = "_dlbridge_borrows_5";
+/// The name in the dict.
+const KEY: &str = "dlbridge.borrows.5";
 
 /// The layout of version 5. Whoever changes a number here changes `NAME` and `KEY`.
 #[cfg(target_pointer_width = "64")]
@@ -62,28 +64,39 @@ struct Module {
     early: AtomicU64,
 }
 
-/// The table of the process; `None` until a thread with the interpreter has asked for it. Memory that was borrowed
-/// before is known to this module alone: Python objects are made, and tensors exported, afterwards.
+/// The table of the process, if it is known.
 #[inline]
 pub(super) fn table() -> Option<&'static Table> {
-    MODULE.shared.get().copied().or_else(first_table)
+    MODULE.shared.get().copied()
+}
+
+/// The table of the process. Called before memory comes from Python, or goes there.
+///
+/// # Errors
+///
+/// A `MemoryError`.
+#[inline]
+pub(super) fn find(py: Python<'_>) -> PyResult<&'static Table> {
+    match table() {
+        Some(table) => Ok(table),
+        None => find_first(py),
+    }
 }
 
 #[cold]
-fn first_table() -> Option<&'static Table> {
+fn find_first(py: Python<'_>) -> PyResult<&'static Table> {
     // Before another module can find the table.
     #[cfg(unix)]
     forks::wait_for_the_lock();
-    // Only such a thread can ask for the table of other modules.
-    let py = attached()?;
-    match shared(py) {
-        Ok(table) => Some(MODULE.share(table)),
-        // Something else has the name, and has it in all modules.
-        Err(error) if error.is_instance_of::<PyValueError>(py) => Some(MODULE.share(&OWN)),
-        // Without memory for a capsule the table is not known yet. With one of its own, this module would never
-        // see what others borrow.
-        Err(_) => None,
-    }
+    // Each interpreter has a dict of its own, and one process would have several tables.
+    let found = if is_main(py) { shared(py).ok() } else { in_main(py, |py| shared(py).ok()) };
+    // With a table of its own, this module would never see what others borrow.
+    found.map(|table| MODULE.share(table)).ok_or_else(no_memory)
+}
+
+#[cold]
+fn no_memory() -> PyErr {
+    error_of::<PyMemoryError>("expected memory for the table of what Rust borrows, found none")
 }
 
 /// Borrows bytes of a tensor to read, and returns the number of the borrow, with its table if that is known.
@@ -94,55 +107,18 @@ pub(super) fn read<const STAYS: bool>(
 ) -> crate::Result<(u64, &'static Table)> {
     let found = match table() {
         Some(table) => table.read::<STAYS>(bytes).map(|number| (number, table)),
-        None => read_early(bytes)?,
+        None => match MODULE.borrow_early(Node::new(bytes, Kind::Read, false)) {
+            Ok(number) => Ok((number, &OWN)),
+            Err(table) => table.read::<true>(bytes).map(|number| (number, table)),
+        },
     };
     found.map_err(|other| refusal(tensor, other))
 }
 
-#[cold]
-fn read_early(bytes: &Bytes) -> crate::Result<Result<(u64, &'static Table), Other>> {
-    // Python code that this thread runs next could write the bytes by another module, which knows the table.
-    if attached().is_some() {
-        return Err(unknown());
-    }
-    Ok(match MODULE.borrow_early(Node::new(bytes, Kind::Read, false)) {
-        Ok(number) => Ok((number, &OWN)),
-        Err(table) => table.read::<true>(bytes).map(|number| (number, table)),
-    })
-}
-
 /// Borrows bytes of a tensor to write, and returns the number of the borrow.
 pub(super) fn write(bytes: &Bytes, tensor: &Tensor) -> crate::Result<u64> {
-    match table() {
-        Some(table) => table.write(bytes).map_err(|other| refusal(tensor, other)),
-        None => Err(unknown()),
-    }
-}
-
-/// Why the table of the process is not known, so that other modules may have borrowed anything.
-#[cold]
-fn unknown() -> Error {
-    match attached().map(shared) {
-        Some(Err(error)) => error.into(),
-        // Python 3.11 has no answer for threads of other interpreters.
-        Some(Ok(_)) | None => other_interpreter(),
-    }
-}
-
-#[cold]
-fn other_interpreter() -> Error {
-    Error::Python(error_of::<PyRuntimeError>(
-        "expected the main interpreter, where extension modules find what others borrow, found another one; \
-         call a function of this module there first",
-    ))
-}
-
-#[cold]
-fn no_sys() -> Error {
-    Error::Python(error_of::<PyRuntimeError>(
-        "expected Python's module sys in sys.modules, where extension modules find what others borrow, found \
-         another object or none; put it back",
-    ))
+    let table = table().expect("an import, from which shared memory to write comes, finds it");
+    table.write(bytes).map_err(|other| refusal(tensor, other))
 }
 
 /// Borrows bytes to read that Rust keeps and exports for the first time, so that they have no writers.
@@ -193,7 +169,10 @@ impl Module {
     }
 
     /// Borrows bytes in the tree of this module's table, or returns the table that is known by now.
+    #[cold]
     fn borrow_early(&self, node: Box<Node>) -> Result<u64, &'static Table> {
+        #[cfg(unix)]
+        forks::wait_for_the_lock();
         let result = self.own.locked(|early| match self.shared.get() {
             Some(table) => Err((*table, node)),
             None => {
@@ -255,31 +234,20 @@ mod forks {
     }
 }
 
-/// The table of the first extension module that asked, in the `sys` of the main interpreter.
+/// The table of the first extension module that asked, in the dict of this interpreter, which is the main one.
 fn shared(py: Python<'_>) -> PyResult<&'static Table> {
-    // Each interpreter has a `sys` of its own, and one process several tables.
-    if !is_main(py) {
-        return Err(other_interpreter().into());
-    }
+    let own = ptr::from_ref(&OWN).cast_mut().cast();
     // SAFETY: a pointer that is not null to a static table, a static name, and nothing to release (F2).
-    let own =
-        unsafe { ffi::PyCapsule_New(ptr::from_ref(&OWN).cast_mut().cast(), NAME.as_ptr(), None) };
-    // SAFETY: a new reference, or null with an exception set (F3).
-    let own = unsafe { Bound::from_owned_ptr_or_err(py, own) }?;
-    // Python's `__import__` may be replaced, and may be interrupted.
-    let module = imported_module(intern!(py, "sys"))?;
-    // No `ValueError`, which says that another object has the name.
-    let module = module.and_then(|module| module.cast_into::<PyModule>().ok());
-    let names = module.ok_or_else(no_sys)?.dict();
+    let own = unsafe { capsule::make(py, own, NAME, None) }?;
+    let names = module_state(py).ok_or_else(no_memory)?;
     let found = names.call_method1(intern!(py, "setdefault"), (intern!(py, KEY), own))?;
-    // SAFETY: attached; the function checks the type and the name (F1, F4).
-    let table = unsafe { ffi::PyCapsule_GetPointer(found.as_ptr(), NAME.as_ptr()) };
-    if table.is_null() {
-        return Err(PyErr::fetch(py));
-    }
-    // SAFETY: a table of this layout, static in the module that made the capsule, which is never
-    // unloaded (F6).
-    Ok(unsafe { &*table.cast::<Table>() })
+    // Another object under the name is one for all modules.
+    Ok(match capsule::content(found.as_borrowed(), NAME) {
+        // SAFETY: a table of this layout, static in the module that made the capsule, which is never
+        // unloaded (F6).
+        Some(table) => unsafe { table.cast::<Table>().as_ref() },
+        None => &OWN,
+    })
 }
 
 #[cfg(test)]
@@ -298,8 +266,7 @@ mod tests {
             safe fn _exit(status: c_int) -> !;
             safe fn waitpid(process: c_int, status: &mut c_int, options: c_int) -> c_int;
         }
-        table();
-        MODULE.share(&OWN);
+        forks::wait_for_the_lock();
         let (locked, is_locked) = std::sync::mpsc::channel();
         let holder = thread::spawn(move || {
             OWN.locked(|_| {
@@ -325,15 +292,16 @@ mod tests {
         Python::attach(|py| {
             let first = shared(py).expect("a table");
             assert!(ptr::eq(first, shared(py).expect("the same")));
+            // A thread that runs another interpreter.
+            assert!(in_main(py, |py| shared(py).ok()).is_some_and(|table| ptr::eq(table, first)));
             // A module that is loaded afterwards.
-            let names = py.import("sys").expect("sys").dict();
-            let capsule = names.get_item(KEY).expect("a dict").expect("set");
-            // SAFETY: attached; the function checks the type and the name (F1, F4).
-            let table = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), NAME.as_ptr()) };
-            assert!(ptr::eq(table.cast::<Table>(), first));
+            let names = module_state(py).expect("a dict");
+            let capsule = names.get_item(KEY).expect("set");
+            let table = capsule::content(capsule.as_borrowed(), NAME).expect("a capsule");
+            assert!(ptr::eq(table.as_ptr().cast::<Table>(), first));
             // Something else under the name is no table; each module then has its own.
             names.set_item(KEY, 1).expect("a dict");
-            assert!(shared(py).is_err());
+            assert!(ptr::eq(shared(py).expect("its own"), &OWN));
             names.set_item(KEY, capsule).expect("a dict");
         });
     }
