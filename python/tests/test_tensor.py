@@ -65,6 +65,10 @@ class TestParts:
         with pytest.raises(IndexError):
             array[index]
 
+    def test_the_error_names_the_axis_of_the_whole_tensor(self):
+        with pytest.raises(IndexError, match="from -3 to 2 on axis 1, found 7"):
+            cube()[1][0, 7]
+
     @pytest.mark.parametrize("index", [[0], True, np.array([0, 1]), "x", 1.5, (0, [1])])
     def test_another_index_is_a_type_error_that_says_what_to_do(self, index):
         with pytest.raises(TypeError, match=r"expected an int, a slice, .*numpy\.from_dlpack"):

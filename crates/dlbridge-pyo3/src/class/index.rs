@@ -2,29 +2,40 @@
 //! The layout of a part belongs to `dlbridge`.
 //! Invariant: the same elements as NumPy's basic indexing selects.
 
+use dlbridge::ffi::Place;
 use dlbridge::{ArcTensor, Parts};
+use pyo3::Borrowed;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
 
 use crate::Result;
 use crate::error::{error_of, unless_refused};
-use crate::interpreter::{made, through_pyo3};
+use crate::interpreter::through_pyo3;
+
+/// More places than this are in a vector.
+const FEW: usize = 8;
 
 /// The part of a tensor that an index selects: an int, a slice, `...`, None, or a tuple of them.
 pub(super) fn index(tensor: &ArcTensor, index: &Bound<'_, PyAny>) -> Result<ArcTensor> {
-    let single;
-    let items = match index.cast::<PyTuple>() {
-        Ok(items) => items,
-        Err(_) => {
-            single = made::tuple(index.py(), [Ok(index.clone())])?;
-            &single
-        }
+    let items = index.cast::<PyTuple>().ok();
+    let count = items.map_or(1, PyTupleMethods::len);
+    // The tuple keeps its items while Python code runs, and the caller the index.
+    let item = |at| match items {
+        Some(items) => items.get_borrowed_item(at),
+        None => Ok(index.as_borrowed()),
     };
-    let rank = tensor.rank();
     let is_ellipsis = |item: &Bound<'_, PyAny>| item.is_instance_of::<PyEllipsis>();
-    let ellipses = items.iter().filter(is_ellipsis).count();
-    let named = items.iter().filter(|item| !item.is_none() && !is_ellipsis(item)).count();
+    let (mut named, mut ellipses) = (0, 0);
+    for at in 0..count {
+        let item = item(at)?;
+        if is_ellipsis(&item) {
+            ellipses += 1;
+        } else if !item.is_none() {
+            named += 1;
+        }
+    }
+    let rank = tensor.rank();
     if ellipses > 1 {
         return Err(error_of::<PyIndexError>("expected one ellipsis at most, found more").into());
     }
@@ -32,21 +43,33 @@ pub(super) fn index(tensor: &ArcTensor, index: &Bound<'_, PyAny>) -> Result<ArcT
         let message = format!("expected {rank} indices at most, found {named}");
         return Err(error_of::<PyIndexError>(message).into());
     }
-    let (mut part, mut axis) = (tensor.clone(), 0);
-    for item in items {
-        if is_ellipsis(&item) {
-            axis += rank - named;
-        } else if item.is_none() {
-            part = part.unsqueeze(axis)?;
-            axis += 1;
-        } else if let Ok(slice) = item.cast::<PySlice>() {
-            part = sliced(part, axis, slice)?;
-            axis += 1;
-        } else {
-            part = part.select(axis, position(&item, axis, part.shape()[axis])?)?;
+    let (mut few, mut many) = ([Place::New; FEW], Vec::new());
+    let places = match few.get_mut(..count) {
+        Some(places) => places,
+        None => {
+            many.resize(count, Place::New);
+            &mut many
         }
+    };
+    let mut axis = 0;
+    for (at, place) in places.iter_mut().enumerate() {
+        let item = item(at)?;
+        if item.is_none() {
+            continue;
+        }
+        if is_ellipsis(&item) {
+            *place = Place::Whole(rank - named);
+            axis += rank - named;
+            continue;
+        }
+        let extent = tensor.shape()[axis];
+        *place = match item.cast::<PySlice>() {
+            Ok(slice) => range(slice.as_borrowed(), extent)?,
+            Err(_) => Place::At(position(item, axis, extent)?),
+        };
+        axis += 1;
     }
-    Ok(part)
+    Ok(tensor.index(places)?)
 }
 
 /// The positions of one element; `None` if the index has other items than one int for each axis.
@@ -56,28 +79,23 @@ pub(super) fn positions(shape: &[i64], index: &Bound<'_, PyTuple>) -> Result<Opt
         return Ok(None);
     }
     let axes = index.iter().zip(shape).enumerate();
-    axes.map(|(axis, (item, &extent))| position(&item, axis, extent))
+    axes.map(|(axis, (item, &extent))| position(item.as_borrowed(), axis, extent))
         .collect::<Result<_>>()
         .map(Some)
 }
 
-fn sliced(part: ArcTensor, axis: usize, slice: &Bound<'_, PySlice>) -> Result<ArcTensor> {
-    let extent = part.shape()[axis] as usize;
+fn range(slice: Borrowed<'_, '_, PySlice>, extent: i64) -> Result<Place> {
     let indices = through_pyo3(|| slice.indices(extent as isize))?;
     let (first, step, count) = (indices.start, indices.step, indices.slicelength);
-    if count == 0 {
-        return Ok(part.slice(axis, 0..0)?);
+    if step == 1 && count == extent as usize {
+        return Ok(Place::Whole(1));
     }
-    // Within the axis, as Python says.
-    let last = first + (count as isize - 1) * step;
-    let range = first.min(last) as usize..=first.max(last) as usize;
-    let is_whole = range == (0..=extent - 1);
-    let part = if is_whole { part } else { part.slice(axis, range)? };
-    Ok(if step == 1 { part } else { part.step_by(axis, step)? })
+    // Of no elements, the first may be one before the axis.
+    Ok(Place::Range { first: first.max(0) as usize, step, count })
 }
 
 /// An index of an axis, which counts from the end if it is negative.
-fn position(item: &Bound<'_, PyAny>, axis: usize, extent: i64) -> Result<usize> {
+fn position(item: Borrowed<'_, '_, PyAny>, axis: usize, extent: i64) -> Result<usize> {
     let py = item.py();
     let index = if item.is_exact_instance_of::<PyInt>() {
         item.extract::<i64>().ok()
@@ -97,6 +115,7 @@ fn position(item: &Bound<'_, PyAny>, axis: usize, extent: i64) -> Result<usize> 
     match from_start {
         Some(index @ 0..) if index < extent => Ok(index as usize),
         _ => {
+            let item = item.str()?;
             let message = if extent == 0 {
                 format!("expected no index on axis {axis}, which has no elements, found {item}")
             } else {

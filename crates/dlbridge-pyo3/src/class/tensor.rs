@@ -14,7 +14,7 @@ use crate::dtypes::names::name_of;
 use crate::error::error_of;
 use crate::export::numpy;
 use crate::ffi::table;
-use crate::interpreter::made::{self, Made};
+use crate::interpreter::made;
 use crate::interpreter::{module, through_pyo3};
 use crate::{Result, TensorObject};
 
@@ -50,13 +50,13 @@ impl TensorObject {
     /// The extents, outermost axis first.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        Ok(self.tensor.shape().made(py)?.cast_into()?)
+        made::numbers(py, self.tensor.shape())
     }
 
     /// The strides of the axes, in elements.
     #[getter]
     fn strides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        Ok(self.tensor.strides().made(py)?.cast_into()?)
+        made::numbers(py, self.tensor.strides())
     }
 
     /// The name of the element type.

@@ -21,7 +21,7 @@ const LINE: usize = 75;
 
 /// The value of an element. What is done with it is compiled once, not once for each type of elements.
 #[derive(Clone, Copy)]
-enum Number {
+pub(super) enum Number {
     Signed(i64),
     Unsigned(u64),
     Single(f32),
@@ -32,7 +32,19 @@ enum Number {
 }
 
 impl Number {
-    fn to_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    pub(super) fn is_truthy(self) -> bool {
+        match self {
+            Self::Signed(value) => value != 0,
+            Self::Unsigned(value) => value != 0,
+            Self::Single(value) => value != 0.0,
+            Self::Double(value) => value != 0.0,
+            Self::Bool(value) => value,
+            Self::SingleComplex(parts) => parts != [0.0; 2],
+            Self::DoubleComplex(parts) => parts != [0.0; 2],
+        }
+    }
+
+    pub(super) fn to_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         match self {
             Self::Signed(value) => value.made(py),
             Self::Unsigned(value) => value.made(py),
@@ -119,11 +131,11 @@ pub(super) fn to_list<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py
 }
 
 /// The number of a tensor of one element.
-pub(super) fn one<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>> {
+pub(super) fn one(tensor: &Tensor) -> Result<Number> {
     let number =
         with_value!(tensor, |T| first(&tensor.view::<T>()?), _ => return Err(no_numbers(tensor)));
     match number {
-        Some(number) if tensor.len() == 1 => Ok(number.to_python(py)?),
+        Some(number) if tensor.len() == 1 => Ok(number),
         _ => {
             let message = format!(
                 "item: expected a tensor of one element, found shape {:?}; use x.item(index)",

@@ -7,12 +7,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyIterator, PyTuple};
 
+use super::values::Number;
 use super::{index, values};
 use crate::dtypes::typestr;
 use crate::error::error_of;
 use crate::export::numpy;
 use crate::ffi::arrow;
-use crate::ffi::elements::{int_of, iterator, to_bytes};
+use crate::ffi::elements::{int_of, int_of_float, iterator, to_bytes};
 use crate::interpreter::made::Entries;
 use crate::interpreter::module;
 use crate::{Error, PyDevice, Result, TensorObject};
@@ -82,7 +83,7 @@ pub(super) fn item<'py>(
 ) -> Result<Bound<'py, PyAny>> {
     let tensor = object.reading(py)?;
     if index.is_empty() {
-        return values::one(py, &tensor);
+        return Ok(values::one(&tensor)?.to_python(py)?);
     }
     if let Some(positions) = index::positions(tensor.shape(), index)? {
         return values::at_index(py, &tensor, &positions);
@@ -104,19 +105,23 @@ pub(super) fn truth(py: Python<'_>, object: &TensorObject) -> Result<bool> {
         );
         return Err(error_of::<PyValueError>(message).into());
     }
-    Ok(values::one(py, &*object.reading(py)?)?.is_truthy()?)
+    Ok(values::one(&*object.reading(py)?)?.is_truthy())
 }
 
 pub(super) fn int<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bound<'py, PyAny>> {
-    Ok(int_of(&scalar(py, object, "int")?)?)
+    Ok(match scalar(py, object, "int")? {
+        number @ (Number::Signed(_) | Number::Unsigned(_)) => number.to_python(py)?,
+        Number::Single(value) => int_of_float(py, value.into())?,
+        Number::Double(value) => int_of_float(py, value)?,
+        number => int_of(&number.to_python(py)?)?,
+    })
 }
 
 pub(super) fn float<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bound<'py, PyAny>> {
-    let number = scalar(py, object, "float")?;
-    if number.is_exact_instance_of::<PyFloat>() {
-        return Ok(number);
-    }
-    Ok(py.get_type::<PyFloat>().call1((number,))?)
+    Ok(match scalar(py, object, "float")? {
+        number @ (Number::Single(_) | Number::Double(_)) => number.to_python(py)?,
+        number => py.get_type::<PyFloat>().call1((number.to_python(py)?,))?,
+    })
 }
 
 pub(super) fn as_index<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bound<'py, PyAny>> {
@@ -125,18 +130,18 @@ pub(super) fn as_index<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bo
         let message = format!("expected an integer as an index, found {dtype}; use int(x)");
         return Err(error_of::<PyTypeError>(message).into());
     }
-    scalar(py, object, "an index")
+    Ok(scalar(py, object, "an index")?.to_python(py)?)
 }
 
 /// The number of a tensor of rank 0.
-fn scalar<'py>(py: Python<'py>, object: &TensorObject, wanted: &str) -> Result<Bound<'py, PyAny>> {
+fn scalar(py: Python<'_>, object: &TensorObject, wanted: &str) -> Result<Number> {
     let shape = object.inner().shape();
     if !shape.is_empty() {
         let message =
             format!("{wanted}: expected a tensor of rank 0, found shape {shape:?}; use x.item()");
         return Err(error_of::<PyTypeError>(message).into());
     }
-    values::one(py, &*object.reading(py)?)
+    values::one(&*object.reading(py)?)
 }
 
 /// The dict for `__array_interface__` (version 3 of NumPy's array interface protocol).

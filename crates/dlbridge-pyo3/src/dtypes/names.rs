@@ -102,11 +102,31 @@ pub(crate) fn name_of(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyStri
     let name = |dtype: DType| made::text(py, &dtype.to_string());
     let make = || DType::NAMED.iter().map(|&dtype| name(dtype).map(Bound::unbind)).collect();
     let names = NAMES.get_or_make(py, make)?;
-    match DType::NAMED.iter().zip(names).find(|&(&named, _)| named == dtype) {
-        Some((_, name)) => Ok(name.bind(py).clone()),
-        None => name(dtype),
+    let place = usize::from(
+        PLACES[usize::from(dtype.code.0) % CODES][dtype.bits.trailing_zeros() as usize],
+    );
+    match (DType::NAMED.get(place), names.get(place)) {
+        (Some(&named), Some(name)) if named == dtype => Ok(name.bind(py).clone()),
+        _ => name(dtype),
     }
 }
+
+/// More than the codes of named types.
+const CODES: usize = 32;
+
+/// The places of the named types, by their codes and by how often two divides their bits.
+static PLACES: [[u8; 9]; CODES] = {
+    let mut places = [[u8::MAX; 9]; CODES];
+    let mut place = 0;
+    while place < DType::NAMED.len() {
+        let DType { code, bits, .. } = DType::NAMED[place];
+        let found = &mut places[code.0 as usize][bits.trailing_zeros() as usize];
+        assert!(*found == u8::MAX, "one type for each place");
+        *found = place as u8;
+        place += 1;
+    }
+    places
+};
 
 /// What a type of a framework calls itself.
 fn own_name(object: Borrowed<'_, '_, PyAny>) -> Result<Option<String>> {

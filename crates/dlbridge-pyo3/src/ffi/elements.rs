@@ -77,6 +77,18 @@ pub(crate) fn int_of<'py>(number: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyA
     unsafe { Bound::from_owned_ptr_or_err(number.py(), int) }
 }
 
+/// The same of a float.
+///
+/// # Errors
+///
+/// That of Python for infinity, and for what is no number.
+pub(crate) fn int_of_float(py: Python<'_>, number: f64) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: attached (F1).
+    let int = unsafe { ffi::PyLong_FromDouble(number) };
+    // SAFETY: a new reference, or null with an exception set (F3).
+    unsafe { Bound::from_owned_ptr_or_err(py, int) }
+}
+
 /// A float of 16 bits, which Rust has no type for.
 #[derive(Clone, Copy)]
 #[repr(transparent)]

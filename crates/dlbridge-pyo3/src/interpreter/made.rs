@@ -58,8 +58,13 @@ impl<'py> Made<'py> for &str {
 
 impl<'py> Made<'py> for &[i64] {
     fn made(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(tuple(py, self.iter().map(|&number| number.made(py)))?.into_any())
+        Ok(numbers(py, self)?.into_any())
     }
+}
+
+/// A tuple of ints.
+pub(crate) fn numbers<'py>(py: Python<'py>, numbers: &[i64]) -> PyResult<Bound<'py, PyTuple>> {
+    tuple(py, numbers.iter().map(|&number| number.made(py)))
 }
 
 impl<'py, T> Made<'py> for Bound<'py, T> {
@@ -97,7 +102,8 @@ where
         // SAFETY: a new tuple, which no other code has, a place in it, and a reference that is given up (F1, F3).
         unsafe { ffi::PyTuple_SetItem(made.as_ptr(), at as Py_ssize_t, object?.into_ptr()) };
     }
-    Ok(made.cast_into()?)
+    // SAFETY: a new tuple (F1).
+    Ok(unsafe { made.cast_into_unchecked() })
 }
 
 /// A list of objects.

@@ -2,7 +2,7 @@
 //! It is made only by measuring, or by `Layout::again` for a descriptor that was made from a `Layout`.
 
 use super::arithmetic::{self, Size, Span, Unit};
-use super::{Dims, small};
+use super::{Cut, Dims, small};
 use crate::{DType, DescriptorError, Error, Flags};
 
 /// A shape and strides that were measured: no extent is negative, and the element count, the size
@@ -128,8 +128,8 @@ fn padding(flags: Flags) -> Flags {
 
 /// Space for the shape and the strides of a layout, which are written first and then measured.
 pub(crate) struct Lists<'a> {
-    shape: &'a mut [i64],
-    strides: &'a mut [i64],
+    pub(super) shape: &'a mut [i64],
+    pub(super) strides: &'a mut [i64],
 }
 
 impl<'a> Lists<'a> {
@@ -160,6 +160,40 @@ impl<'a> Lists<'a> {
             *to_stride = stride.try_into().map_err(too_large)?;
         }
         Ok(())
+    }
+
+    /// Writes the extent and the stride of each axis.
+    ///
+    /// # Panics
+    ///
+    /// If there is space for fewer axes.
+    #[inline]
+    pub(super) fn fill(&mut self, axes: impl Iterator<Item = (i64, i64)>) {
+        for (axis, numbers) in axes.enumerate() {
+            (self.shape[axis], self.strides[axis]) = numbers;
+        }
+    }
+
+    /// Writes a part of a layout and measures it. Returns the offset of its first element in elements, 0 if
+    /// there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Part`] for an axis, index or shape that does not fit; those of [`Layout::measure`] if the
+    /// layout grows (a broadcast axis, a rank above the limit).
+    ///
+    /// # Panics
+    ///
+    /// If there is no space for as many axes as [`Cut::rank`] says.
+    pub(crate) fn part(
+        mut self,
+        whole: Layout<'_>,
+        cut: Cut<'_>,
+    ) -> Result<(Layout<'a>, isize), Error> {
+        let offset = whole.write_part(cut, &mut self)?;
+        let part = self.measure(whole.dtype, whole.padding)?;
+        // Where there is an element, its offset was measured.
+        Ok((part, if part.len() == 0 { 0 } else { offset }))
     }
 
     /// Writes a shape and its contiguous row-major strides, and measures them.
@@ -243,16 +277,17 @@ impl OwnedLayout {
         Ok(Self { shape, strides, dtype, padding })
     }
 
-    /// Measures lists.
-    #[inline]
-    pub(super) fn of(
-        shape: Dims,
-        strides: Dims,
-        dtype: DType,
-        padding: Flags,
-    ) -> Result<Self, Error> {
-        let padding = Layout::measure(&shape, &strides, dtype, padding)?.padding;
-        Ok(Self { shape, strides, dtype, padding })
+    /// A part of a layout, and the offset of its first element.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Lists::part`].
+    pub(crate) fn part(whole: Layout<'_>, cut: Cut<'_>) -> Result<(Self, isize), Error> {
+        let rank = cut.rank(whole.shape.len());
+        let (mut shape, mut strides) = (Dims::zeros(rank), Dims::zeros(rank));
+        let (part, offset) = Lists::new(&mut shape, &mut strides).part(whole, cut)?;
+        let Layout { dtype, padding, .. } = part;
+        Ok((Self { shape, strides, dtype, padding }, offset))
     }
 
     #[inline]

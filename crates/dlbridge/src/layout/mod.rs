@@ -21,6 +21,7 @@ pub use self::arithmetic::{
 };
 pub(crate) use self::blocks::{Axis, Blocks, by_stride};
 pub(crate) use self::measured::{Layout, Lists, OwnedLayout};
+pub use self::part::Place;
 pub(crate) use self::part::{Cut, Placement};
 pub use self::range::{Bytes, Comb};
 pub(crate) use self::runs::{Run, Runs};

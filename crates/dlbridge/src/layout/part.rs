@@ -2,12 +2,12 @@
 //! Invariant: each element of a part is an element of the whole, `offset` away from its first element.
 #![forbid(unsafe_code)]
 
-use super::{Dims, Layout, OwnedLayout, Span, contiguous_strides};
+use super::{Layout, Lists, Span, contiguous_strides};
 use crate::{DType, DescriptorError, Error, ErrorKind, Flags};
 
 /// One way to make a part of a tensor.
 ///
-/// A closed set: only [`Layout::part`] computes offsets from it. It cannot be named outside of this crate, so
+/// A closed set: only [`Layout::write_part`] computes offsets from it. It cannot be named outside of this crate, so
 /// that no other crate implements [`Parts`](crate::Parts).
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
@@ -30,54 +30,74 @@ pub enum Cut<'c> {
     Reshape(&'c [i64]),
     /// Repeats axes of extent 1, and inserts axes in front.
     Broadcast(&'c [i64]),
+    /// What Python's index says of the axes, one place after the other. Axes without a place are whole.
+    Index(&'c [Place]),
 }
 
-/// A part of a layout, measured.
-pub(crate) struct Part {
-    layout: OwnedLayout,
-    /// Of its element `[0, 0, ...]` from that of the whole, in elements; 0 if there are none.
-    offset: isize,
+/// A place of Python's index.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// One index of an axis; the axis is removed.
+    At(usize),
+    /// Elements of an axis, each a step behind the one before.
+    Range {
+        /// The index of the first one.
+        first: usize,
+        /// The step, which may be negative.
+        step: isize,
+        /// How many there are.
+        count: usize,
+    },
+    /// So many axes as they are.
+    Whole(usize),
+    /// A new axis of extent 1.
+    New,
 }
 
-impl Part {
-    /// The layout, and the offset of its first element in elements.
+impl Cut<'_> {
+    /// The rank of the part, if the axes that this names exist in a tensor of rank `whole`.
     #[inline]
-    pub(crate) fn into_inner(self) -> (OwnedLayout, isize) {
-        (self.layout, self.offset)
+    pub(crate) fn rank(&self, whole: usize) -> usize {
+        match *self {
+            Self::Select { .. } | Self::Squeeze { .. } => whole.saturating_sub(1),
+            Self::Unsqueeze { .. } => whole + 1,
+            Self::Reshape(shape) | Self::Broadcast(shape) => shape.len(),
+            Self::Index(places) => places.iter().fold(whole, |rank, place| match place {
+                Place::At(_) => rank.saturating_sub(1),
+                Place::New => rank + 1,
+                Place::Range { .. } | Place::Whole(_) => rank,
+            }),
+            Self::Slice { .. } | Self::Step { .. } | Self::Transpose | Self::Permute(_) => whole,
+        }
     }
 }
 
 impl Layout<'_> {
-    /// Makes a part of this layout, and measures it.
+    /// Writes the numbers of a part, which are not measured yet. Returns how many elements its element
+    /// `[0, 0, ...]` is away from that of the whole, if there is one.
     ///
     /// # Errors
     ///
-    /// [`Error::Part`] for an axis, index or shape that does not fit; those of [`Layout::measure`] if the
-    /// layout grows (a broadcast axis, a rank above the limit).
-    pub(crate) fn part(&self, cut: Cut<'_>) -> Result<Part, Error> {
+    /// [`Error::Part`] for an axis, index or shape that does not fit.
+    ///
+    /// # Panics
+    ///
+    /// If there is no space for as many axes as [`Cut::rank`] says.
+    pub(super) fn write_part(&self, cut: Cut<'_>, part: &mut Lists<'_>) -> Result<isize, Error> {
         let (shape, strides) = (self.shape(), self.strides());
         let rank = shape.len();
         let axis_at = |axis| match axis < rank {
             true => Ok((shape[axis], strides[axis])),
             false => Err(Error::axis(axis, rank)),
         };
-        let same = || (Dims::from(shape), Dims::from(strides));
+        let numbers = |axis: usize| (shape[axis], strides[axis]);
+        // Wraps only where there are no elements.
         let mut offset = 0_i64;
-        let (shape, strides) = match cut {
+        match cut {
             Cut::Select { axis, index } => {
-                let (extent, stride) = axis_at(axis)?;
-                let inside = i64::try_from(index).ok().filter(|&index| index < extent);
-                let Some(inside) = inside else {
-                    return Err(Error::part(
-                        ErrorKind::Index,
-                        format_args!(
-                            "expected an index below {extent} on axis {axis}, found {index}"
-                        ),
-                    ));
-                };
-                // Wraps only where there are no elements, as below; `finish` ignores it then.
-                offset = inside.wrapping_mul(stride);
-                (without(shape, axis), without(strides, axis))
+                let extent_and_stride = axis_at(axis)?;
+                offset = selected(axis, index, extent_and_stride)?;
+                part.fill((0..rank).filter(|&other| other != axis).map(numbers));
             }
             Cut::Slice { axis, start, end } => {
                 let (extent, stride) = axis_at(axis)?;
@@ -90,37 +110,22 @@ impl Layout<'_> {
                         ),
                     ));
                 }
-                let (mut shape, strides) = same();
-                shape[axis] = (end - start) as i64;
                 offset = (start as i64).wrapping_mul(stride);
-                (shape, strides)
+                part.fill((0..rank).map(numbers));
+                part.shape[axis] = (end - start) as i64;
             }
             Cut::Step { axis, step } => {
                 let (extent, stride) = axis_at(axis)?;
-                if step == 0 {
-                    return Err(Error::part(
-                        ErrorKind::Argument,
-                        format_args!("expected a step other than 0 on axis {axis}, found 0"),
-                    ));
-                }
-                let (mut shape, mut strides) = same();
+                check_step(axis, step)?;
+                part.fill((0..rank).map(numbers));
                 if extent > 0 {
                     let last = (extent - 1) as u64;
-                    shape[axis] = (last / step.unsigned_abs() as u64) as i64 + 1;
+                    part.shape[axis] = (last / step.unsigned_abs() as u64) as i64 + 1;
                     offset = if step < 0 { (last as i64).wrapping_mul(stride) } else { 0 };
                 }
-                // The stride of an axis of one element means nothing, and may be too large for this.
-                if shape[axis] > 1 {
-                    strides[axis] = stride.wrapping_mul(step as i64);
-                }
-                (shape, strides)
+                part.strides[axis] = stepped(stride, step, part.shape[axis]);
             }
-            Cut::Transpose => {
-                let (mut shape, mut strides) = same();
-                shape.reverse();
-                strides.reverse();
-                (shape, strides)
-            }
+            Cut::Transpose => part.fill((0..rank).rev().map(numbers)),
             Cut::Permute(axes) => {
                 let once = |axis| axes.iter().filter(|&&other| other == axis).count() == 1;
                 if axes.len() != rank || !(0..rank).all(once) {
@@ -129,7 +134,7 @@ impl Layout<'_> {
                         format_args!("expected each axis below {rank} once, found {axes:?}"),
                     ));
                 }
-                (permuted(shape, axes), permuted(strides, axes))
+                part.fill(axes.iter().map(|&axis| numbers(axis)));
             }
             Cut::Squeeze { axis } => {
                 let (extent, _) = axis_at(axis)?;
@@ -141,59 +146,117 @@ impl Layout<'_> {
                         ),
                     ));
                 }
-                (without(shape, axis), without(strides, axis))
+                part.fill((0..rank).filter(|&other| other != axis).map(numbers));
             }
             Cut::Unsqueeze { axis } => {
                 if axis > rank {
                     return Err(Error::axis(axis, rank + 1));
                 }
-                // As in a contiguous tensor, where this is one: some consumers compare the strides of
-                // all axes.
-                let stride = match shape.get(axis) {
-                    Some(&extent) => extent.max(1).wrapping_mul(strides[axis]),
-                    None => 1,
-                };
-                (with(shape, axis, 1), with(strides, axis, stride))
+                let new = self.new_axis(axis);
+                part.fill((0..axis).map(numbers).chain([new]).chain((axis..rank).map(numbers)));
             }
-            Cut::Reshape(expected) => reshaped(*self, expected)?,
-            Cut::Broadcast(expected) => broadcast(shape, strides, expected)?,
+            Cut::Reshape(expected) => reshape(*self, expected, part)?,
+            Cut::Broadcast(expected) => broadcast(shape, strides, expected, part)?,
+            Cut::Index(places) => offset = self.write_index(places, part)?,
+        }
+        Ok(offset as isize)
+    }
+
+    /// A new axis before this one. Its stride is that of a contiguous tensor, where this is one: some consumers
+    /// compare the strides of all axes.
+    fn new_axis(&self, axis: usize) -> (i64, i64) {
+        match self.shape.get(axis) {
+            Some(&extent) => (1, extent.max(1).wrapping_mul(self.strides[axis])),
+            None => (1, 1),
+        }
+    }
+
+    /// The same for the places of an index.
+    fn write_index(&self, places: &[Place], part: &mut Lists<'_>) -> Result<i64, Error> {
+        let (shape, strides) = (self.shape, self.strides);
+        let rank = shape.len();
+        let (mut axis, mut to, mut offset) = (0, 0, 0_i64);
+        let mut push = |(extent, stride)| {
+            // Without space there is an axis too many among the places, which is refused.
+            if let (Some(to_extent), Some(to_stride)) =
+                (part.shape.get_mut(to), part.strides.get_mut(to))
+            {
+                (*to_extent, *to_stride) = (extent, stride);
+            }
+            to += 1;
         };
-        self.finish(shape, strides, offset)
+        for place in places {
+            match *place {
+                Place::New => {
+                    push(self.new_axis(axis));
+                    continue;
+                }
+                Place::Whole(count) => {
+                    let end = axis.saturating_add(count).min(rank);
+                    (axis..end).for_each(|axis| push((shape[axis], strides[axis])));
+                    axis = end;
+                    continue;
+                }
+                _ if axis == rank => return Err(Error::axis(axis, rank)),
+                Place::At(index) => {
+                    let numbers = (shape[axis], strides[axis]);
+                    offset = offset.wrapping_add(selected(axis, index, numbers)?);
+                }
+                Place::Range { first, step, count } => {
+                    let (extent, stride) = (shape[axis], strides[axis]);
+                    if count > 0 {
+                        offset = offset.wrapping_add(selected(axis, first, (extent, stride))?);
+                        // With another step than 0, as many as the indices that exist, at most.
+                        let more = i64::try_from(count - 1).ok();
+                        let reach = more.and_then(|more| more.checked_mul(step as i64));
+                        let last = reach.and_then(|reach| reach.checked_add(first as i64));
+                        let last = last.and_then(|last| usize::try_from(last).ok());
+                        selected(axis, last.unwrap_or(usize::MAX), (extent, stride))?;
+                        check_step(axis, step)?;
+                    }
+                    push((count as i64, stepped(stride, step, count as i64)));
+                }
+            }
+            axis += 1;
+        }
+        (axis..rank).for_each(|axis| push((shape[axis], strides[axis])));
+        Ok(offset)
     }
+}
 
-    /// Measures the numbers of a part, for elements of this layout's type.
-    fn finish(&self, shape: Dims, strides: Dims, offset: i64) -> Result<Part, Error> {
-        let layout = OwnedLayout::of(shape, strides, self.dtype(), self.padding)?;
-        // Where there is an element, its offset was measured.
-        let offset = if layout.borrow().len() == 0 { 0 } else { offset as isize };
-        Ok(Part { layout, offset })
+/// The offset of an index of an axis.
+fn selected(axis: usize, index: usize, (extent, stride): (i64, i64)) -> Result<i64, Error> {
+    match i64::try_from(index) {
+        Ok(inside) if inside < extent => Ok(inside.wrapping_mul(stride)),
+        _ => Err(Error::part(
+            ErrorKind::Index,
+            format_args!("expected an index below {extent} on axis {axis}, found {index}"),
+        )),
     }
 }
 
-fn without(numbers: &[i64], axis: usize) -> Dims {
-    let mut left = Dims::zeros(numbers.len() - 1);
-    left[..axis].copy_from_slice(&numbers[..axis]);
-    left[axis..].copy_from_slice(&numbers[axis + 1..]);
-    left
-}
-
-fn with(numbers: &[i64], axis: usize, number: i64) -> Dims {
-    let mut all = Dims::zeros(numbers.len() + 1);
-    all[..axis].copy_from_slice(&numbers[..axis]);
-    all[axis] = number;
-    all[axis + 1..].copy_from_slice(&numbers[axis..]);
-    all
-}
-
-fn permuted(numbers: &[i64], axes: &[usize]) -> Dims {
-    let mut all = Dims::zeros(numbers.len());
-    for (to, &axis) in all.iter_mut().zip(axes) {
-        *to = numbers[axis];
+/// With a step of 0, several indices would reach one element.
+fn check_step(axis: usize, step: isize) -> Result<(), Error> {
+    if step != 0 {
+        return Ok(());
     }
-    all
+    Err(Error::part(
+        ErrorKind::Argument,
+        format_args!("expected a step other than 0 on axis {axis}, found 0"),
+    ))
 }
 
-fn broadcast(shape: &[i64], strides: &[i64], expected: &[i64]) -> Result<(Dims, Dims), Error> {
+/// The stride of every `step`-th element. That of an axis of one element means nothing, and may be too large for this.
+fn stepped(stride: i64, step: isize, extent: i64) -> i64 {
+    if extent > 1 { stride.wrapping_mul(step as i64) } else { stride }
+}
+
+fn broadcast(
+    shape: &[i64],
+    strides: &[i64],
+    expected: &[i64],
+    part: &mut Lists<'_>,
+) -> Result<(), Error> {
     let refused = || {
         Err(Error::part(
             ErrorKind::Shape,
@@ -201,45 +264,48 @@ fn broadcast(shape: &[i64], strides: &[i64], expected: &[i64]) -> Result<(Dims, 
         ))
     };
     let Some(front) = expected.len().checked_sub(shape.len()) else { return refused() };
-    let mut repeated = Dims::zeros(expected.len());
+    part.shape.copy_from_slice(expected);
+    part.strides[..front].fill(0);
     for (axis, (&extent, &stride)) in shape.iter().zip(strides).enumerate() {
-        repeated[front + axis] = match expected[front + axis] {
+        part.strides[front + axis] = match expected[front + axis] {
             same if same == extent => stride,
             _ if extent == 1 => 0,
             _ => return refused(),
         };
     }
-    Ok((expected.into(), repeated))
+    Ok(())
 }
 
 // Reshaping without a copy: strides for other extents over the same elements.
 // Invariant: element `i` in row-major order is the same before and after.
 
-/// The shape, with -1 resolved, and the strides with which it reaches the same elements.
-pub(super) fn reshaped(whole: Layout<'_>, expected: &[i64]) -> Result<(Dims, Dims), Error> {
-    let shape = resolved(whole, expected)?;
+/// Writes the shape, with -1 resolved, and the strides with which it reaches the same elements.
+fn reshape(
+    whole: Layout<'_>,
+    expected: &[i64],
+    Lists { shape, strides }: &mut Lists<'_>,
+) -> Result<(), Error> {
+    shape.copy_from_slice(expected);
+    resolve(whole, expected, shape)?;
     if shape.contains(&0) {
-        let mut strides = Dims::zeros(shape.len());
-        contiguous_strides(&shape, &mut strides);
-        return Ok((shape, strides));
+        contiguous_strides(shape, strides);
+        return Ok(());
     }
-    match regrouped(whole, &shape) {
-        Some(strides) => Ok((shape, strides)),
-        None => {
-            let (shape, strides) = (whole.shape(), whole.strides());
-            Err(Error::part(
-                ErrorKind::Layout,
-                format_args!(
-                    "expected strides that allow shape {expected:?} without a copy, found \
-                     {strides:?} for shape {shape:?}"
-                ),
-            ))
-        }
+    if regrouped(whole, shape, strides).is_some() {
+        return Ok(());
     }
+    let (shape, strides) = (whole.shape(), whole.strides());
+    Err(Error::part(
+        ErrorKind::Layout,
+        format_args!(
+            "expected strides that allow shape {expected:?} without a copy, found \
+             {strides:?} for shape {shape:?}"
+        ),
+    ))
 }
 
-/// The shape, in which -1 stands for what the other extents leave. It has as many elements as `whole`.
-fn resolved(whole: Layout<'_>, expected: &[i64]) -> Result<Dims, Error> {
+/// Writes into `shape`, the expected one, what the other extents leave for -1. It has as many elements as `whole`.
+fn resolve(whole: Layout<'_>, expected: &[i64], shape: &mut [i64]) -> Result<(), Error> {
     let refused = || {
         let shape = whole.shape();
         Err(Error::part(
@@ -247,7 +313,6 @@ fn resolved(whole: Layout<'_>, expected: &[i64]) -> Result<Dims, Error> {
             format_args!("expected a shape with the elements of {shape:?}, found {expected:?}"),
         ))
     };
-    let mut shape = Dims::from(expected);
     // Of extents that fit, or of none: what wraps is refused below, when the shape is measured.
     let known = expected.iter().filter(|&&extent| extent != -1);
     let known = if expected.contains(&0) {
@@ -272,18 +337,17 @@ fn resolved(whole: Layout<'_>, expected: &[i64]) -> Result<Dims, Error> {
     for extent in shape.iter_mut().filter(|extent| **extent == -1) {
         *extent = missing;
     }
-    Ok(shape)
+    Ok(())
 }
 
-/// Strides for a shape with as many elements as `whole`, at least one.
+/// Writes strides for a shape with as many elements as `whole`, at least one; `None` if there are none.
 ///
 /// Both lists of extents are cut into the shortest groups of equal products. The old axes of a group
 /// must step like one axis, which the new ones then divide.
-fn regrouped(whole: Layout<'_>, shape: &[i64]) -> Option<Dims> {
+fn regrouped(whole: Layout<'_>, shape: &[i64], strides: &mut [i64]) -> Option<()> {
     // Axes of extent 1 step like any other. From the innermost axis out.
     let axes = whole.shape().iter().zip(whole.strides()).rev();
     let mut old = axes.map(|(&extent, &stride)| (extent, stride)).filter(|axis| axis.0 != 1);
-    let mut strides = Dims::zeros(shape.len());
     let (mut new, mut next) = (shape.len(), 1_i64);
     while let Some((extent, stride)) = old.next() {
         let (mut before, mut after, mut outermost) = (extent, 1_i64, (extent, stride));
@@ -310,7 +374,7 @@ fn regrouped(whole: Layout<'_>, shape: &[i64]) -> Option<Dims> {
     for stride in &mut strides[..new] {
         *stride = next;
     }
-    Some(strides)
+    Some(())
 }
 
 // The location of a chosen shape within the memory of an owner: numbers only.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
-use crate::layout::Cut;
+use crate::layout::{Cut, Place};
 use crate::raw::borrowed::Borrowed;
 use crate::raw::elements::Elements;
 use crate::raw::{Iter, ReadCell};
@@ -50,6 +50,12 @@ pub trait Parts: Sized {
     /// All other methods call this one.
     #[doc(hidden)]
     fn cut(self, cut: Cut<'_>) -> Result<Self::Part, Error>;
+
+    /// What Python's index selects. An ellipsis is as many whole axes as the other places leave.
+    #[doc(hidden)]
+    fn index(self, places: &[Place]) -> Result<Self::Part, Error> {
+        self.cut(Cut::Index(places))
+    }
 
     /// The elements at one index of an axis; the part lacks that axis.
     ///

@@ -7,6 +7,7 @@ use std::ptr;
 use std::thread;
 
 use crate::common::{SIX, import, owned_and_imported, take_back, values};
+use dlbridge::ffi::Place;
 use dlbridge::{
     Access, DType, DescriptorError, Device, DeviceKind, Error, ErrorKind, Flags, Parts, Tensor,
     TensorMut, TensorRef,
@@ -18,6 +19,43 @@ fn refused<T>(part: Result<T, Error>) -> String {
         Ok(_) => panic!("expected an error"),
         Err(error) => error.to_string(),
     }
+}
+
+#[test]
+fn an_index_selects_what_one_part_after_the_other_does() -> Result<(), Error> {
+    let shared = Tensor::from((0..24).collect::<Vec<i32>>()).reshape(&[2, 3, 4])?.into_shared();
+    let back = Place::Range { first: 3, step: -2, count: 2 };
+    let part = shared.index(&[Place::At(1), Place::New, Place::Whole(1), back])?;
+    let same = shared.select(0, 1)?.unsqueeze(0)?.step_by(2, -2)?;
+    assert_eq!((part.shape(), part.strides()), (same.shape(), same.strides()));
+    assert_eq!(part.view::<i32>()?.to_vec(), same.view::<i32>()?.to_vec());
+    assert_eq!(shared.index(&[])?.shape(), [2, 3, 4]);
+    assert_eq!(shared.index(&[Place::Whole(9), Place::New])?.shape(), [2, 3, 4, 1]);
+    let nothing = Place::Range { first: usize::MAX, step: isize::MIN, count: 0 };
+    assert_eq!(shared.index(&[nothing])?.shape(), [0, 3, 4]);
+
+    let range = |first, step, count| Place::Range { first, step, count };
+    for place in [
+        Place::At(2),
+        Place::At(usize::MAX),
+        range(2, 1, 1),
+        range(0, 1, 3),
+        range(0, -1, 2),
+        range(1, isize::MIN, 2),
+        range(0, isize::MAX, usize::MAX),
+        range(usize::MAX, 1, 2),
+        range(1, 0, usize::MAX),
+    ] {
+        let kind = shared.index(&[place]).map_err(|error| error.kind()).err();
+        assert_eq!(kind, Some(ErrorKind::Index), "{place:?}");
+    }
+    // Two indices would reach one element.
+    let found = refused(shared.index(&[range(0, 0, 2)]));
+    assert_eq!(found, "expected a step other than 0 on axis 0, found 0");
+    let found = refused(shared.index(&[Place::Whole(2), Place::At(0), Place::At(0)]));
+    assert_eq!(found, "expected an axis below 3, found 3");
+    assert!(shared.index(&[Place::New; 65]).is_err());
+    Ok(())
 }
 
 #[test]

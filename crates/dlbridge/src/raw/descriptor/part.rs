@@ -2,7 +2,7 @@
 
 use super::borrowed::Borrowed;
 use super::checked::{Checked, Memory};
-use crate::layout::{self, Cut, OwnedLayout};
+use crate::layout::{self, Cut, Layout, Lists, OwnedLayout};
 use crate::{DescriptorError, Error, Flags};
 
 impl Checked<'_> {
@@ -12,16 +12,41 @@ impl Checked<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::part`](layout::Layout::part); [`Error::SubByte`] where the part begins inside
+    /// Those of [`Lists::part`]; [`Error::SubByte`] where the part begins inside
     /// a byte.
     pub(crate) fn part(&self, cut: Cut<'_>) -> Result<(OwnedLayout, Memory), Error> {
-        let (layout, offset) = self.layout().part(cut)?.into_inner();
+        let (layout, offset) = OwnedLayout::part(self.layout(), cut)?;
+        let memory = self.memory_of(cut, layout.borrow(), offset)?;
+        Ok((layout, memory))
+    }
+
+    /// The same, with the numbers in these lists.
+    ///
+    /// # Errors
+    ///
+    /// As for [`part`](Self::part).
+    ///
+    /// # Panics
+    ///
+    /// If there is no space for as many axes as [`Cut::rank`] says.
+    #[inline]
+    pub(crate) fn part_in<'l>(
+        &self,
+        lists: Lists<'l>,
+        cut: Cut<'_>,
+    ) -> Result<(Layout<'l>, Memory), Error> {
+        let (layout, offset) = lists.part(self.layout(), cut)?;
+        Ok((layout, self.memory_of(cut, layout, offset)?))
+    }
+
+    /// The location of a part, `offset` elements away.
+    fn memory_of(&self, cut: Cut<'_>, part: Layout<'_>, offset: isize) -> Result<Memory, Error> {
         let Checked { data, byte_offset, device, mut flags, mut access, .. } = *self;
         if let Cut::Broadcast(_) = cut {
             flags |= Flags::READ_ONLY;
             access = access.to_read();
         }
-        let bytes = layout.borrow().unit().offset(offset);
+        let bytes = part.unit().offset(offset);
         let bytes = bytes.ok_or(Error::SubByte { padded: false, dtype: self.dtype() })?;
         let (data, byte_offset) = if device.kind.has_addresses() {
             (data.wrapping_offset(bytes), byte_offset)
@@ -29,7 +54,7 @@ impl Checked<'_> {
             let moved = byte_offset.checked_add_signed(bytes as i64);
             (data, moved.ok_or(DescriptorError::AddressOverflow { byte_offset })?)
         };
-        Ok((layout, Memory { data, byte_offset, device, flags, access }))
+        Ok(Memory { data, byte_offset, device, flags, access })
     }
 
     /// Whether elements under different indices have no byte in common.

@@ -1,6 +1,7 @@
 //! Parts of tensors that own their memory (R1 to R4).
 
 use super::Handle;
+use super::header::Owns;
 use super::metadata::Origin;
 use crate::layout::Cut;
 use crate::raw::descriptor::Checked;
@@ -38,16 +39,19 @@ impl Handle {
     ///
     /// There is a header, and the class is not exclusive.
     pub(crate) unsafe fn shared_part(&self, cut: Cut<'_>) -> Result<Self, Error> {
-        let (layout, memory) = self.checked().part(cut)?;
+        let checked = self.checked();
         let inner = self.inner();
         let is_shared =
             |it: &&Self| it.origin() == Origin::Header && it.access() != Access::Exclusive;
         let whole = inner.filter(is_shared).unwrap_or(self);
         // SAFETY: with a header, and not exclusive (asked just now, or the caller's duty; R3).
         let whole = unsafe { whole.another() };
+        let rank = cut.rank(checked.shape().len());
         // SAFETY: elements of this handle's (R1), of their class (R4), kept alive by `whole` (R2).
-        let checked = unsafe { Checked::new(layout.borrow(), memory) };
-        // SAFETY: the same.
-        Ok(unsafe { Self::with_owner(whole, checked, self.metadata) })
+        let mut part = unsafe {
+            Self::export(whole, Owns::Anything, rank, |_, lists| checked.part_in(lists, cut))
+        }?;
+        part.metadata = part.metadata.with_memory_of(self.metadata);
+        Ok(part)
     }
 }

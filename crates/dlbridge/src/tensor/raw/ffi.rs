@@ -6,7 +6,7 @@ use dlbridge_sys::{DLManagedTensorVersioned, DLTensor};
 
 pub use super::borrowed::BorrowedTensor;
 pub use super::borrowed::{RowLayout, TypedRow};
-pub use crate::layout::{Bytes, Comb, Dims};
+pub use crate::layout::{Bytes, Comb, Dims, Place};
 use crate::raw::Handle;
 pub use crate::raw::cleanup::stopping_first;
 use crate::raw::descriptor::validate::{checked_with, validate};
