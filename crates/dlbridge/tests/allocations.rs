@@ -73,6 +73,19 @@ fn what_keeps_a_shared_tensor_has_its_header() {
 }
 
 #[test]
+fn a_shared_tensor_is_lent_by_its_header_and_allocates_for_other_consumers() {
+    let shared = Tensor::from(vec![1_u8, 2, 3]).into_shared();
+    let export = || Tensor::from(shared.clone()).into_raw();
+    let (lent, counts) = counted(export);
+    assert_eq!(counts, NONE);
+    let (other, counts) = counted(export);
+    assert_eq!(counts, (1, 0));
+    assert_eq!(counted(|| delete(lent)).1, NONE);
+    assert_eq!(counted(|| delete(other)).1, (0, 1));
+    assert_eq!(counted(|| delete(export())).1, NONE);
+}
+
+#[test]
 fn an_owner_becomes_a_tensor_with_one_allocation() {
     let vector = vec![1_u8, 2, 3];
     let (tensor, counts) = counted(|| Tensor::from(vector));
@@ -284,9 +297,9 @@ fn a_clone_of_our_own_memory_is_no_allocation() {
         let (clone, counts) = counted(|| Tensor::from(tensor.clone()));
         assert_eq!(counts, (0, 0));
         let (managed, counts) = counted(|| clone.into_raw());
-        assert_eq!(counts, (1, 0), "a header of its own");
+        assert_eq!(counts, NONE, "lent by the header");
         assert_eq!(counted(|| drop(tensor)).1, (0, headers), "the consumer is left");
-        assert_eq!(counted(|| delete(managed)).1, (0, 2));
+        assert_eq!(counted(|| delete(managed)).1, (0, 1));
     }
 }
 

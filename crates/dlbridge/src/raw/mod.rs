@@ -11,15 +11,17 @@
 //!   borrowed for `'a`, so that none of them is freed or moved.
 //! - **R3, once.** A producer's managed descriptor is owned by at most one [`Handle`], which calls
 //!   its deleter once, or exports it and forgets it. A header counts its handles: the last one
-//!   frees it, and only a unique one writes it, exports it to a consumer or takes its owner out.
+//!   frees it, and only a unique one writes it, exports it to a consumer or takes its owner out. A
+//!   header that is shared lends its second descriptor, to one consumer at a time, which counts as a
+//!   handle.
 //! - **R4, class.** Elements of class [`Access::Exclusive`](crate::Access) are reachable by no other
 //!   code; elements of class `Frozen` are written by no code, consumers included (C1). Gaps between
 //!   elements may belong to other code: no reference ever covers one.
 //! - **R5, references.** `&[T]` and `&mut [T]` are formed only over memory of class `Exclusive`
 //!   or `Frozen` (or by a caller's promise), for [`Plain`] types, aligned, of the same dtype.
 //!   All other memory is read through raw pointers or [`ReadCell`].
-//! - **R6, header.** The header of an export is one allocation; the fields that freeing it needs are
-//!   outside the part that a consumer can reach.
+//! - **R6, header.** The header of an export is one allocation; the fields that freeing it needs, and
+//!   the mark of what is lent, are outside the part that a consumer can reach.
 //! - **R7, own.** A resource that this library allocated, counted or locked (a header, a buffer, a
 //!   reference) belongs to this library until it exports or frees it: once, with the layout that it
 //!   was allocated with.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use dlbridge::{
-    Access, DType, Device, Error, Flags, Iter, ReadCell, Tensor, TensorMut, TensorRef, View,
+    Access, DType, Device, Error, Flags, Iter, Parts, ReadCell, Tensor, TensorMut, TensorRef, View,
     ViewMut,
 };
 use dlbridge_testing::{CountingOwner, Foreign};
@@ -74,6 +74,68 @@ fn each_export_has_its_own_descriptor() {
         releases.expect(0, "the other is left");
         delete_legacy(legacy);
         releases.expect(1, "none is left");
+    }
+}
+
+#[test]
+fn one_consumer_at_a_time_is_lent_the_second_descriptor_of_the_header() {
+    for (tensor, releases) in owned_and_imported() {
+        let tensor = tensor.into_shared();
+        let export = || Tensor::from(tensor.clone()).into_raw();
+        let (first, second) = (export(), export());
+        assert_ne!(first, second);
+        for managed in [first, second] {
+            // What a consumer may do with what it was given.
+            // SAFETY: exported just now.
+            let fields = unsafe { &mut (*managed).dl_tensor };
+            // SAFETY: of two axes.
+            let shape = unsafe { std::slice::from_raw_parts_mut(fields.shape, 2) };
+            // SAFETY: the same.
+            let strides = unsafe { std::slice::from_raw_parts_mut(fields.strides, 2) };
+            assert_eq!((&*shape, &*strides), (&[2, 3][..], &[3, 1][..]));
+            shape.fill(-1);
+            strides.fill(-1);
+            fields.dtype.lanes = 9;
+            assert_eq!((tensor.shape(), values(&tensor)), (&[2, 3][..], SIX.to_vec()));
+        }
+        delete(first);
+        let third = export();
+        assert_eq!(third, first, "lent again");
+        assert_eq!(values(&take_back(third)), SIX);
+        drop(tensor);
+        releases.expect(0, "the second is left");
+        delete(second);
+        releases.expect(1, "none is left");
+    }
+}
+
+#[test]
+fn a_lent_descriptor_outlives_the_other_handles_and_comes_back() {
+    for (tensor, releases) in owned_and_imported() {
+        let tensor = tensor.into_shared();
+        let managed = Tensor::from(tensor.clone()).into_raw();
+        drop(tensor);
+        let back = take_back(managed).into_shared();
+        // Kept without the descriptor, which is lent no more, and by a header of its own.
+        let again = Tensor::from(back.clone()).into_raw();
+        assert_ne!(again, managed);
+        drop(back);
+        releases.expect(0, "exported");
+        assert_eq!(values(&take_back(again)), SIX);
+        releases.expect(1, "none is left");
+    }
+}
+
+#[test]
+fn every_rank_is_exported_while_it_is_shared() {
+    for rank in 0..7 {
+        let shape = [&vec![1; rank][..], &[6]].concat();
+        let tensor = Tensor::from(SIX.to_vec()).reshape(&shape).expect("six elements");
+        let tensor = tensor.into_shared();
+        let managed = Tensor::from(tensor.clone()).into_raw();
+        drop(tensor);
+        let back = take_back(managed);
+        assert_eq!((back.shape(), values(&back)), (&shape[..], SIX.to_vec()));
     }
 }
 

@@ -10,7 +10,7 @@ use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
 use super::Handle;
 use super::abi::{ManagedTensor, not_null};
 use super::header::{self, Header};
-use super::metadata::Origin;
+use super::metadata::{Metadata, Origin};
 use crate::Access;
 use crate::raw::descriptor::borrowed::Borrowed;
 
@@ -48,7 +48,7 @@ impl Handle {
         if !self.is_returned() {
             return self;
         }
-        let Some(header) = self.own_header() else { return self };
+        let Some((header, _)) = self.own_header() else { return self };
         // A `KeepAlive` may count as a handle of a header that left Rust.
         // SAFETY: alive as long as `self`, which owns it (R2).
         if !unsafe { header::is_unique(header) } {
@@ -83,22 +83,31 @@ impl Handle {
         let (mut at, mut found) = (self, None);
         // An exclusive tensor is kept itself, which keeps other code from writing.
         while at.access() != Access::Exclusive {
-            let Some(header) = at.own_header() else { break };
+            let Some((header, is_lent)) = at.own_header() else { break };
+            if is_lent {
+                // Other handles shared it, so its class is not exclusive.
+                let metadata = Metadata::new(at.metadata.flags(), at.access());
+                let metadata = metadata.with_origin(Origin::Header);
+                found = Some((header::tensor_of(header), metadata));
+            }
             // SAFETY: alive as long as `self`, which owns it directly or not (R2).
             let Some(inner) = (unsafe { header::owner::<Self>(header) }) else { break };
             if inner.origin() == Origin::Header && inner.access() != Access::Exclusive {
-                found = Some(inner);
+                found = Some((inner.tensor, inner.metadata));
             }
             at = inner;
         }
+        let (tensor, metadata) = found?;
+        let end = ManuallyDrop::new(Self { tensor, metadata });
         // SAFETY: it has a header, and its class is not exclusive (asked above; R3).
-        found.map(|inner| unsafe { inner.another() })
+        Some(unsafe { end.another() })
     }
 
-    /// The header of an export of this library, even if it left Rust and came back.
-    fn own_header(&self) -> Option<NonNull<Header>> {
+    /// The header of an export of this library, even if it left Rust and came back, and whether that was
+    /// lent.
+    fn own_header(&self) -> Option<(NonNull<Header>, bool)> {
         match self.origin() {
-            Origin::Header => Some(self.managed()),
+            Origin::Header => Some((self.managed(), false)),
             // SAFETY: of the ABI of the origin, owned, and alive as long as the handle (R2).
             Origin::Versioned => unsafe {
                 header::of_export(self.managed::<DLManagedTensorVersioned>())
@@ -132,7 +141,7 @@ impl KeepAlive {
     #[must_use]
     pub unsafe fn of_raw<A: ManagedTensor>(tensor: *mut A) -> Option<Self> {
         // SAFETY: the caller's duty.
-        let outer = unsafe { header::of_export(not_null(tensor).ok()?) }?;
+        let (outer, _) = unsafe { header::of_export(not_null(tensor).ok()?) }?;
         // SAFETY: alive, since its deleter was not called (the caller's duty).
         let first = unsafe { end_of_chain(outer) };
         // SAFETY: the same: `outer` keeps it alive (R3).

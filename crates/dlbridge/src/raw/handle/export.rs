@@ -7,6 +7,7 @@ use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned};
 
 use super::Handle;
 use super::header::{self, Owns};
+use super::lent;
 use super::metadata::{Metadata, Origin};
 use crate::layout::{Layout, Lists};
 use crate::raw::descriptor::checked::{Checked, Memory};
@@ -59,6 +60,13 @@ impl Handle {
         let this = self.given(None);
         if this.origin() == Origin::Versioned && this.is_plain() {
             return ManuallyDrop::new(this).managed();
+        }
+        if let (Some(header), false) = (this.header(), this.is_unique()) {
+            // SAFETY: this is a handle of the header, and is forgotten if that is lent (R3).
+            if let Some(lent) = unsafe { lent::lend(header, &this.checked()) } {
+                std::mem::forget(this);
+                return lent;
+            }
         }
         let handle = this.into_header();
         // SAFETY: the handle owned the header and is forgotten (R3).

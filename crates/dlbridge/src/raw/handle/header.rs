@@ -2,16 +2,18 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::any::{Any, TypeId};
+use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::io::Write;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
 use super::abi::{Abi, Own};
+use super::lent::{LENT, LENT_AT, Lent};
 use super::metadata::{Metadata, Origin};
 use super::release;
 use crate::layout::{Layout as Measured, Lists};
@@ -27,12 +29,17 @@ pub(crate) struct Header {
     /// Initialised as versioned; exported in place, where only `flags` is updated, or rewritten for the
     /// legacy ABI. After an export nothing relies on it, since a consumer may change it.
     descriptor: MaybeUninit<Descriptor>,
+    /// The export of a header that other handles share, for one consumer at a time: only [`lend`](super::lent::lend)
+    /// writes it, and only the consumer uses it.
+    pub(super) lent: UnsafeCell<MaybeUninit<Lent>>,
     /// Drops the owner and frees the header.
     destroy: DestroyFn,
     owner_type: TypeId,
     rank: u32,
     /// The number of handles. An exported one counts until its deleter is called.
     handles: AtomicU32,
+    /// Whether a consumer has `lent`.
+    pub(super) is_lent: AtomicBool,
 }
 
 type DestroyFn = unsafe fn(NonNull<u8>);
@@ -136,10 +143,12 @@ unsafe fn fill<O: Send + 'static>(
     let content = Owned {
         header: Header {
             descriptor: MaybeUninit::uninit(),
+            lent: UnsafeCell::new(MaybeUninit::uninit()),
             destroy,
             owner_type: TypeId::of::<O>(),
             rank: rank as u32,
             handles: AtomicU32::new(1),
+            is_lent: AtomicBool::new(false),
         },
         owner,
     };
@@ -335,7 +344,7 @@ pub(crate) unsafe fn take_owner<O: Any>(header: NonNull<Header>) -> Result<O, No
 }
 
 /// A static: a generic function may have an address in each crate, and exports are recognised by it.
-static OWN: Own = (delete::<DLManagedTensorVersioned>, delete::<DLManagedTensor>);
+pub(super) static OWN: Own = (delete::<DLManagedTensorVersioned>, delete::<DLManagedTensor>);
 
 /// Exports the header as a versioned managed tensor, which it was initialised as.
 ///
@@ -382,15 +391,21 @@ unsafe fn write<A: Abi>(header: NonNull<Header>, checked: &Checked<'_>) -> NonNu
     descriptor
 }
 
-/// The header of a managed tensor that this library exported, recognised by its deleter.
+/// The header of a managed tensor that this library exported, recognised by its deleter, and whether
+/// the tensor was lent.
 ///
 /// # Safety
 ///
 /// `tensor` is valid.
-pub(crate) unsafe fn of_export<A: Abi>(tensor: NonNull<A>) -> Option<NonNull<Header>> {
+pub(crate) unsafe fn of_export<A: Abi>(tensor: NonNull<A>) -> Option<(NonNull<Header>, bool)> {
     // SAFETY: valid (the caller's duty).
     let found = unsafe { A::deleter(tensor) }?;
-    std::ptr::fn_addr_eq(found, A::own_deleter(OWN)).then(|| tensor.cast())
+    let is = |own| std::ptr::fn_addr_eq(found, A::own_deleter(own));
+    if is(OWN) {
+        return Some((tensor.cast(), false));
+    }
+    // SAFETY: a field of a header, as its deleter says (R3).
+    is(LENT).then(|| (unsafe { tensor.byte_sub(LENT_AT) }.cast(), true))
 }
 
 /// The deleter of every export, in either ABI. A panic in the drop of the owner stops here: it must
@@ -399,7 +414,7 @@ pub(crate) unsafe fn of_export<A: Abi>(tensor: NonNull<A>) -> Option<NonNull<Hea
 /// # Safety
 ///
 /// `tensor` came from [`expose`] or [`expose_legacy`] and is deleted once.
-unsafe extern "C" fn delete<A: Abi>(tensor: *mut A) {
+pub(super) unsafe extern "C" fn delete<A: Abi>(tensor: *mut A) {
     let Some(header) = NonNull::new(tensor.cast::<Header>()) else { return };
     // SAFETY: `expose` returned the header's own address, and the consumer, which calls this once, owned
     // a handle (R3, C2).

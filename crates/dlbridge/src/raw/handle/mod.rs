@@ -6,6 +6,7 @@ pub(crate) mod deferred;
 mod export;
 pub(crate) mod header;
 pub(crate) mod lease;
+mod lent;
 pub(crate) mod metadata;
 mod part;
 pub(crate) mod release;
