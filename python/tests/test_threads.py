@@ -6,6 +6,7 @@ On a free-threaded build they really run at once; elsewhere this shows less, but
 from __future__ import annotations
 
 import ctypes
+import itertools
 import subprocess
 import sys
 import sysconfig
@@ -255,3 +256,33 @@ def test_threads_that_are_at_work_at_the_interpreters_exit_do_no_harm():
             [sys.executable, "-c", BUSY], capture_output=True, text=True, timeout=60, check=False
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_threads_that_write_and_export_the_same_array_do_not_meet():
+    """Each element is divided by the same number, so that a copy of other elements met a writer."""
+    example = pytest.importorskip(
+        "dlbridge_example", reason="the example extension is not installed"
+    )
+    array = np.full(5_000, 2, "float32")
+    tensor, numbers = dlbridge.from_dlpack(array), itertools.count()
+    outcomes = {"written": 0, "refused": 0, "read": 0}
+
+    def work():
+        for turn in range(200):
+            source = (array, tensor, memoryview(array))[turn % 3]
+            try:
+                if next(numbers) % 2:
+                    example.normalise(source)
+                    outcomes["written"] += 1
+                else:
+                    copy = example.scale(source, 1.0)
+                    first = np.from_dlpack(dlbridge.from_dlpack(copy))
+                    assert (first == first[0]).all()
+                    outcomes["read"] += 1
+            except TypeError as error:
+                assert "another" in str(error)
+                outcomes["refused"] += 1
+
+    assert failures_in_threads(THREADS, work) == []
+    assert outcomes["written"] > 0 and outcomes["read"] > 0
+    assert (array == array[0]).all()

@@ -27,7 +27,7 @@ const CAPI: &str = "--package dlbridge-capi --lib";
 /// The Python tests of everything that holds memory, with NumPy as the only framework.
 const PYTHON_TESTS: &str = "capsules hostile producers exchange_api negotiation create \
     copy_and_device inspect buffer buffer_export array_interface cuda_array_interface host_memory \
-    lifetime numpy stream_order streams channel channel_sends reentry release passing patched";
+    lifetime numpy stream_order streams channel channel_sends reentry release passing patched operators threads";
 /// Not those that measure the process's size or use an address twice, which a sanitizer changes, or take too long.
 const PYTHON_CHOICE: &str = "not nothing_behind and not twenty_thousand and not exit and not address and not constant_memory";
 /// Runs pytest without the frameworks: they are not built for sanitizers.
@@ -179,7 +179,9 @@ fn python() -> Result<()> {
     let runtime = runtime.filter(|path| cfg!(target_os = "linux") && path.is_absolute());
     let Some(runtime) = runtime else { return skip("the C compiler has no libasan.so") };
     let (sh, folder, host) = (&venv.sh, target().join("sanitize"), workspace::host()?);
-    let words = "build --features testing --package dlbridge-python --target".split(' ');
+    let words = "build --features dlbridge-python/testing --package dlbridge-python \
+                 --package dlbridge-example-extension --target";
+    let words = words.split_whitespace();
     let build = workspace::cargo(sh, Some(nightly)).args(words);
     let build = build.args([&host, "--target-dir"]).arg(&folder);
     build.env("RUSTFLAGS", "-Zsanitizer=address").run()?;
@@ -189,8 +191,13 @@ fn python() -> Result<()> {
     for name in files()?.iter().filter(|name| name.starts_with("python/dlbridge/")) {
         sh.write_file(package.join(&name["python/".len()..]), sh.read_binary_file(name)?)?;
     }
-    let module = folder.join(host).join("debug/lib_native.so");
-    sh.copy_file(module, package.join("dlbridge/_native.abi3.so"))?;
+    let built = folder.join(host).join("debug");
+    sh.copy_file(built.join("lib_native.so"), package.join("dlbridge/_native.abi3.so"))?;
+    // Operators and functions of arrays.
+    let example = package.join("dlbridge_example");
+    sh.write_file(example.join("__init__.py"), "from .dlbridge_example import *\n")?;
+    let module = example.join("dlbridge_example.abi3.so");
+    sh.copy_file(built.join("libdlbridge_example.so"), module)?;
     let logs = folder.join("logs");
     sh.remove_path(&logs)?;
     sh.create_dir(&logs)?;
@@ -222,7 +229,10 @@ fn of_log(text: &str) -> Vec<String> {
         return vec![text.to_owned()];
     }
     let leaks = text.split("\n\n").filter(|part| part.contains(" leak of "));
-    let is_ours = |leak: &&str| leak.contains("_native") && !leak.contains("create_type_object");
+    let is_ours = |leak: &&str| {
+        let has_our_frame = leak.contains("_native") || leak.contains("dlbridge_example");
+        has_our_frame && !leak.contains("create_type_object")
+    };
     leaks.filter(is_ours).map(str::to_owned).collect()
 }
 
