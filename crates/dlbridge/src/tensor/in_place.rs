@@ -45,10 +45,10 @@ impl<'a, T: Element> ViewMut<'a, T> {
         other: &View<'_, U>,
         mut function: impl FnMut(T, U) -> T,
     ) -> Result<(), Error> {
-        if self.elements_mut().replace_line(&other.elements, &mut function) {
-            return Ok(());
+        match self.elements_mut().replace_line(&other.elements, &mut function) {
+            Ok(()) => Ok(()),
+            Err(elements) => Self::zip_any((ViewMut::from_elements(elements), *other), function),
         }
-        Self::zip_any((self.reborrow(), *other), function)
     }
 
     /// Both views in one argument: of two, LLVM passes the address of the caller's own, which then leave the registers.

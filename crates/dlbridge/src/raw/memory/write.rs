@@ -18,11 +18,12 @@ pub(crate) struct ElementsMut<'a, T> {
 }
 
 /// Elements whose type and device were checked. The tag is a word, so that moves are of words: those of a byte and of
-/// the bytes behind it stall the loads that follow.
+/// the bytes behind it stall the loads that follow. No function gets the address of a part, so that the compiler keeps
+/// an `ElementsMut` in registers.
 #[repr(u64)]
 pub(super) enum Described<'a, T> {
     Whole(Elements<'a, T>),
-    Part(Borrowed<'a>),
+    Part(Box<Borrowed<'a>>),
 }
 
 // SAFETY: it gives the access of a `&mut [T]` (R9).
@@ -74,7 +75,7 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     ///
     /// As for [`Borrowed::part`].
     pub(crate) fn into_part(self, cut: Cut<'_>) -> Result<Self, Error> {
-        Ok(Self::over(Described::Part(self.borrowed().part(cut)?)))
+        Ok(Self::part_of(self.borrowed().part(cut)?))
     }
 
     /// Two parts without common elements.
@@ -84,7 +85,7 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     /// As for [`Borrowed::split`].
     pub(crate) fn split(self, axis: usize, index: usize) -> Result<(Self, Self), Error> {
         let (front, back) = self.borrowed().split(axis, index)?;
-        Ok((Self::over(Described::Part(front)), Self::over(Described::Part(back))))
+        Ok((Self::part_of(front), Self::part_of(back)))
     }
 
     /// Calls `function` with each row, one after the other.
@@ -94,10 +95,14 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         }
     }
 
+    fn part_of(part: Borrowed<'a>) -> Self {
+        Self::over(Described::Part(Box::new(part)))
+    }
+
     fn borrowed(self) -> Borrowed<'a> {
         match self.described {
             Described::Whole(elements) => Borrowed::from_checked(*elements.checked()),
-            Described::Part(part) => part,
+            Described::Part(part) => *part,
         }
     }
 
@@ -174,30 +179,33 @@ impl<'a, T: Element> ElementsMut<'a, T> {
     }
 
     /// The same as [`replace_zipped`](Self::replace_zipped), if both are one axis of contiguous elements: without a loop
-    /// over axes, and small enough to be compiled into its caller. Returns whether they are.
+    /// over axes, and small enough to be compiled into its caller. Otherwise returns the elements: asked for again, they
+    /// would be kept in memory, not in registers.
     #[inline(always)]
     pub(crate) fn replace_line<U: Element>(
         &mut self,
         others: &Elements<'_, U>,
         mut value: impl FnMut(T, U) -> T,
-    ) -> bool {
+    ) -> Result<(), ElementsMut<'_, T>> {
         let elements = self.elements();
-        let (&[len], &[1], &[1]) =
-            (elements.checked().shape(), elements.checked().strides(), others.checked().strides())
+        let other = || Err(ElementsMut::over(Described::Whole(elements)));
+        let (own, found) = (elements.checked(), others.checked());
+        let (&[len], &[1], &[1], &[found]) =
+            (own.shape(), own.strides(), found.strides(), found.shape())
         else {
-            return false;
+            return other();
         };
-        if others.checked().shape() != [len] {
-            return false;
+        if found != len {
+            return other();
         }
-        let Some(cells) = others.cells() else { return false };
+        let Some(cells) = others.cells() else { return other() };
         // SAFETY: all of these elements, which are exclusive (R4, this type's invariant).
         unsafe {
             write_run(&elements, Run { start: 0, len: cells.len(), step: 1 }, |i, old| {
                 value(old, cells[i].get())
             });
         }
-        true
+        Ok(())
     }
 
     /// Replaces each element by `value` of it and of another tensor's element, in row-major order.
