@@ -14,11 +14,11 @@ use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple};
 
 use crate::Failure;
 use crate::argument::Instance;
+use crate::argument::operand::{Operand, Slot, Written};
 use crate::call::Plan;
 use crate::definition::{Checked, Operator, checked};
 use crate::kind::{Kind, Scalar};
 use crate::raw::attach::is_main_interpreter;
-use crate::raw::operand::{Operand, Slot, Written};
 use crate::raw::{numpy, torch, xla};
 use crate::signature::Axis;
 use crate::writable::Writable;
@@ -113,10 +113,11 @@ fn add<O: Operator>(target: &Bound<'_, PyModule>) -> PyResult<()> {
         torch::keep(arguments.get_item(0)?.extract()?);
         PyResult::Ok(())
     })?;
-    let frameworks = PyCFunction::new_closure(py, None, None, |arguments, _| {
-        frameworks(arguments.py()).map(|module| module.clone().unbind())
+    let framework = PyCFunction::new_closure(py, None, None, |arguments, _| {
+        let name: String = arguments.get_item(0)?.extract()?;
+        framework(arguments.py(), &name)?.getattr(format!("make_{name}")).map(Bound::unbind)
     })?;
-    let ways = (eager, register, keep, targets, ufunc, frameworks);
+    let ways = (eager, register, keep, targets, ufunc, framework);
     let function = class(py)?.getattr("make")?.call1((about, ways, target))?;
     target.add(O::NAME, function)?;
     // That of the gradients as well, so that it is there when they are asked for.
@@ -133,12 +134,17 @@ fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     module(py, &CLASS, include_str!("operator.py"), c"dlbridge_operators.py")
 }
 
-/// The Python half: it calls PyTorch's and JAX's own functions for operators.
-fn frameworks(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
-    static GLUE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let code =
-        concat!(include_str!("shapes.py"), include_str!("glue.py"), include_str!("autograd.py"));
-    module(py, &GLUE, code, c"dlbridge_operators_glue.py")
+/// The half for a framework of an operator in Python. It is compiled when it is needed: that takes milliseconds.
+fn framework<'py>(py: Python<'py>, name: &str) -> PyResult<&'py Bound<'py, PyModule>> {
+    static TORCH: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    static JAX: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    if name == "torch" {
+        let code = concat!(include_str!("shapes.py"), include_str!("in_torch.py"));
+        module(py, &TORCH, code, c"dlbridge_operators_torch.py")
+    } else {
+        let code = concat!(include_str!("shapes.py"), include_str!("in_jax.py"));
+        module(py, &JAX, code, c"dlbridge_operators_jax.py")
+    }
 }
 
 fn module<'py>(
@@ -154,7 +160,7 @@ fn module<'py>(
         // Another thread may have been quicker.
         let _ = kept.set(py, made.unbind());
     }
-    kept.get(py).map(|kept| kept.bind(py)).ok_or_else(|| error_of::<PyRuntimeError>("no glue"))
+    kept.get(py).map(|kept| kept.bind(py)).ok_or_else(|| error_of::<PyRuntimeError>("no module"))
 }
 
 /// The names of the arguments that a caller may leave out.
