@@ -5,11 +5,11 @@ use dlbridge::DType;
 use dlbridge::ffi::{Dims, catch};
 
 use crate::argument::Instance;
+use crate::argument::device_call::call_on_device;
+use crate::argument::operand::{Slot, Written};
+use crate::argument::rows::Rows;
 use crate::definition::{Checked, named};
 use crate::kind::Kind;
-use crate::raw::device_call::call_on_device;
-use crate::raw::operand::{Slot, Written};
-use crate::raw::rows::Rows;
 use crate::signature::Resolved;
 use crate::{DeviceStream, Failure};
 
@@ -54,11 +54,11 @@ impl<'a> Plan<'a> {
             // The function sees all axes, so there is one row.
             let is_whole = self.operator.signature.is_whole;
             let leading = if is_whole { &[][..] } else { &self.resolved.leading[..] };
-            let mut rows = Rows::new(leading, self.instance.parameters);
+            let mut rows = Rows::new(leading);
             for (parameter, slot) in self.instance.parameters.iter().zip(&self.slots) {
                 rows.add(slot).map_err(|error| named(parameter.name, &error))?;
             }
-            (self.instance.call)(rows)
+            (self.instance.call)(&mut rows)
         })
     }
 

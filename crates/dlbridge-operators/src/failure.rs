@@ -3,14 +3,15 @@
 use std::fmt;
 
 /// Why a call failed: the message of the exception that the framework raises.
+// As small as this, a `Result` of a call is returned in registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure(String);
+pub struct Failure(Box<str>);
 
 impl Failure {
     /// A failure with a message.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
-        Self(message.into())
+        Self(message.into().into())
     }
 
     /// The failure for an argument that is of another kind than its parameter.
@@ -18,12 +19,14 @@ impl Failure {
     #[cold]
     #[must_use]
     pub fn of_kind(name: &str) -> Self {
-        Self(format!("{name}: expected what the parameter says, found an argument of another kind"))
+        Self::new(format!(
+            "{name}: expected what the parameter says, found an argument of another kind"
+        ))
     }
 
     #[cold]
     pub(crate) fn of_count() -> Self {
-        Self("called with another number of arguments".to_owned())
+        Self("called with another number of arguments".into())
     }
 }
 
@@ -39,26 +42,26 @@ impl From<dlbridge::Error> for Failure {
     #[cold]
     #[inline(never)]
     fn from(error: dlbridge::Error) -> Self {
-        Self(error.to_string())
+        Self::new(error.to_string())
     }
 }
 
 #[cfg(feature = "cudarc-0_19")]
 impl From<cudarc::driver::DriverError> for Failure {
     fn from(error: cudarc::driver::DriverError) -> Self {
-        Self(format!("driver: {error}"))
+        Self::new(format!("driver: {error}"))
     }
 }
 
 impl From<String> for Failure {
     fn from(message: String) -> Self {
-        Self(message)
+        Self::new(message)
     }
 }
 
 impl From<&str> for Failure {
     fn from(message: &str) -> Self {
-        Self(message.to_owned())
+        Self(message.into())
     }
 }
 

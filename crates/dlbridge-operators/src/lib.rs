@@ -74,6 +74,9 @@ mod writable;
 
 pub use argument::InPlace;
 #[doc(hidden)]
+pub use argument::rows::Rows;
+pub use argument::stream::DeviceStream;
+#[doc(hidden)]
 pub use argument::{Argument, Instance, Launch, Parameter};
 pub use definition::Operator;
 #[doc(hidden)]
@@ -87,6 +90,3 @@ pub use failure::Failure;
 pub use failure::Outcome;
 pub use python::AddOperator;
 pub use raw::attach::attach;
-#[doc(hidden)]
-pub use raw::rows::Rows;
-pub use raw::stream::DeviceStream;

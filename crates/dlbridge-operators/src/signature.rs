@@ -24,6 +24,8 @@ pub(crate) struct Signature {
     pub(crate) inputs: Vec<Vec<usize>>,
     /// The same for each tensor that is a result.
     pub(crate) outputs: Vec<Vec<usize>>,
+    /// The number of core axes of all operands.
+    pub(crate) core_axes: usize,
     /// `(...)`: the function sees whole arrays, which are broadcast to one shape.
     pub(crate) is_whole: bool,
 }
@@ -71,7 +73,8 @@ impl Signature {
         let mut list = |side: &str| operands(&side.replace("...", ""), &mut axes).ok_or_else(wrong);
         let inputs = list(inputs)?;
         let outputs = if outputs.is_empty() { Vec::new() } else { list(outputs)? };
-        Ok(Self { axes, inputs, outputs, is_whole })
+        let core_axes = inputs.iter().chain(&outputs).map(Vec::len).sum();
+        Ok(Self { axes, inputs, outputs, core_axes, is_whole })
     }
 
     /// The extents of a call with tensors of these names and shapes; an optional one may be absent.

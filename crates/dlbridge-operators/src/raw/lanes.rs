@@ -15,10 +15,6 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Room for one.
-    pub(crate) const NONE: Self =
-        Self { data: std::ptr::null_mut(), step: 0, itemsize: 0, is_written: false };
-
     fn at(self, index: isize) -> Self {
         Self { data: self.data.wrapping_byte_offset(self.step.wrapping_mul(index)), ..self }
     }

@@ -14,8 +14,9 @@ use pyo3::types::PyCapsule;
 
 use super::attach::{is_error_set, set_error};
 use super::lanes::{Lane, apart, copied, zero};
-use super::rows::Rows;
 use crate::Failure;
+use crate::argument::few::Few;
+use crate::argument::rows::Rows;
 use crate::argument::{Instance, Parameter};
 use crate::call::guarded;
 use crate::definition::{Checked, Operator, checked};
@@ -44,8 +45,6 @@ type Make = unsafe extern "C" fn(
 const MAKE: usize = 31;
 /// So many extents and strides need no heap.
 const FEW: usize = 32;
-/// So many arguments need none.
-const FEW_LANES: usize = 8;
 /// `PyUFunc_None`: no identity, so that a reduction needs an element.
 const NO_IDENTITY: c_int = -1;
 
@@ -171,12 +170,12 @@ unsafe extern "C" fn inner<O: Operator>(
             // SAFETY: the instance that `ufunc` gave NumPy with this loop, a static (F5).
             let instance = unsafe { &*instance.cast::<Instance>() };
             let (signature, parameters) = (&operator.signature, instance.parameters);
-            let cores: usize = signature.cores().sum();
+            let count = parameters.len() + signature.core_axes;
             // SAFETY: the number of calls, then the extent of each axis (F5).
             let dimensions =
                 unsafe { std::slice::from_raw_parts(dimensions, 1 + signature.axes.len()) };
             // SAFETY: the step of each argument, then the stride of each core axis (F5).
-            let steps = unsafe { std::slice::from_raw_parts(steps, parameters.len() + cores) };
+            let steps = unsafe { std::slice::from_raw_parts(steps, count) };
             // SAFETY: the address of each argument (F5).
             let arguments = unsafe { std::slice::from_raw_parts(arguments, parameters.len()) };
             let lane = |((parameter, &data), &step): ((&Parameter, &*mut c_void), &isize)| Lane {
@@ -185,16 +184,10 @@ unsafe extern "C" fn inner<O: Operator>(
                 itemsize: parameter.kind.dtype().itemsize().unwrap_or(0),
                 is_written: parameter.kind.output().is_some(),
             };
+            let mut lanes = Few::<Lane, 8>::new();
             let all = parameters.iter().zip(arguments).zip(steps).map(lane);
-            let (mut few, many);
-            let lanes = if parameters.len() <= FEW_LANES {
-                few = [Lane::NONE; FEW_LANES];
-                few.iter_mut().zip(all).for_each(|(place, lane)| *place = lane);
-                &few[..parameters.len()]
-            } else {
-                many = all.collect::<Vec<_>>();
-                &many[..]
-            };
+            all.for_each(|lane| lanes.push(lane));
+            let lanes = &lanes[..];
             if !signature.axes.is_empty() {
                 let strides = &steps[parameters.len()..];
                 // SAFETY: NumPy's arrays (T13).
@@ -240,7 +233,7 @@ unsafe fn call(
         many.resize(len, 0_i64);
         &mut many[..]
     };
-    let mut rows = Rows::new(leading, instance.parameters);
+    let mut rows = Rows::new(leading);
     let (mut cores, mut copies) = (operator.signature.operands(), Vec::new());
     for (parameter, lane) in instance.parameters.iter().zip(lanes) {
         let is_scalar = parameter.kind.is_scalar();
@@ -295,5 +288,5 @@ unsafe fn call(
         // this loop alone (T10, T13).
         unsafe { rows.add_raw(data, dtype, (shape, strides), step, lane.is_written) }?;
     }
-    (instance.call)(rows)
+    (instance.call)(&mut rows)
 }

@@ -13,7 +13,7 @@ use dlbridge::{DType, Device};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::operand::{Operand, Slot, Written};
+use crate::argument::operand::{Operand, Slot, Written};
 use crate::call::Plan;
 use crate::definition::{Checked, Operator, checked};
 use crate::kind::{Kind, Scalar};

@@ -9,10 +9,10 @@ use dlbridge::{DType, Device, layout};
 use super::cuda;
 use super::shim::{self, CPU, CUDA, DTYPES, Handle, Owned, Shim, check, handle, raise};
 use crate::Failure;
+use crate::argument::operand::{Operand, Slot, Written};
 use crate::call::Plan;
 use crate::definition::{Checked, Operator, checked};
 use crate::kind::{Kind, Scalar};
-use crate::raw::operand::{Operand, Slot, Written};
 
 /// The kernel for the CPU, or for CUDA. On the stack are the arguments, a tensor as a handle that is owned; the results
 /// take their place.

@@ -7,8 +7,8 @@ use std::ptr;
 use dlbridge::Device;
 
 use super::{Api, Extension, Frame};
+use crate::argument::operand::Operand;
 use crate::definition::Checked;
-use crate::raw::operand::Operand;
 use crate::{DeviceStream, Failure};
 
 #[repr(C)]

@@ -3,15 +3,15 @@
 
 use std::mem::take;
 
-use dlbridge::{Flags, layout};
+use dlbridge::layout;
 
 use super::{Frame, buffers, check_own, dtype, number};
 use crate::Failure;
 use crate::argument::Instance;
+use crate::argument::rows::Rows;
 use crate::call::guarded;
 use crate::definition::Checked;
 use crate::kind::Kind;
-use crate::raw::rows::Rows;
 use crate::signature::Axis;
 
 /// So many axes of a signature, and of all tensors, need no plan.
@@ -25,13 +25,12 @@ pub(super) fn call(operator: &'static Checked, frame: &Frame) -> Option<Result<(
     let (mut arguments, mut results) = (buffers(&frame.arguments), buffers(&frame.results));
     let first = buffers(&frame.arguments).next()?.shape();
     let leading = first.get(..first.len().checked_sub(signature.inputs.first()?.len())?)?;
-    // Does not wrap where the sizes of the tensors, which are checked below, do not.
-    let count = [leading.iter().fold(1_i64, |count, &extent| count.wrapping_mul(extent))];
-    let (outer, front) =
-        if signature.is_whole { (&[][..], 0) } else { (&count[..], leading.len()) };
+    let is_whole = signature.is_whole;
+    let count = [if is_whole { 1 } else { product(1, leading)? }];
+    let outer = if is_whole { &[][..] } else { &count };
     let (mut extents, mut room) = ([None; AXES], [0; ALL_AXES]);
     let mut room = &mut room[..];
-    let mut rows = Rows::new(outer, instance.parameters);
+    let mut rows = Rows::new(outer);
     let mut cores = signature.operands();
     for parameter in instance.parameters {
         if parameter.kind.is_scalar() {
@@ -51,27 +50,31 @@ pub(super) fn call(operator: &'static Checked, frame: &Frame) -> Option<Result<(
             };
             (expected == found).then_some(())?;
         }
-        let (strides, rest) = take(&mut room).split_at_mut_checked(shape.len())?;
+        let row = if is_whole { shape } else { core };
+        let (strides, rest) = take(&mut room).split_at_mut_checked(row.len())?;
         room = rest;
-        layout::contiguous_strides(shape, strides);
+        layout::contiguous_strides(row, strides);
         let dtype = parameter.kind.dtype();
-        let elements = layout::span(shape, strides).ok()?.len;
-        let bytes = layout::nbytes(elements, dtype, Flags::NONE).ok()?;
+        let step = product(dtype.itemsize()? as i64, row)?;
+        let bytes = usize::try_from(product(step, outer)?).ok()?;
         (bytes == 0 || !buffer.data.is_null()).then_some(())?;
         if is_written {
             check_own(&frame.arguments, buffer.data.addr(), shape).ok()?;
             // SAFETY: the buffer of a result, which XLA made for this call (R1, T10).
             unsafe { buffer.data.cast::<u8>().write_bytes(0, bytes) };
         }
-        let of_row = strides[..front].last().map_or(0, |&elements| elements as isize);
-        let step = of_row.wrapping_mul(dtype.itemsize()? as isize);
-        let lists = (&shape[front..], &strides[front..]);
         // SAFETY: XLA's buffers are dense, and each row is behind another; a result is written by this call alone
         // (R1, T10, T13).
-        unsafe { rows.add_raw(buffer.data, dtype, lists, step, is_written) }.ok()?;
+        unsafe { rows.add_raw(buffer.data, dtype, (row, strides), step as isize, is_written) }
+            .ok()?;
     }
     (arguments.next().is_none() && results.next().is_none()).then_some(())?;
-    Some(guarded(operator, || (instance.call)(rows)))
+    Some(guarded(operator, || (instance.call)(&mut rows)))
+}
+
+/// A number times extents, if none is negative and it fits.
+fn product(first: i64, extents: &[i64]) -> Option<i64> {
+    extents.iter().try_fold(first, |all, &extent| all.checked_mul(extent).filter(|_| extent >= 0))
 }
 
 /// Whether the buffers have the dtypes of an instance that takes tensors to read and to fill.

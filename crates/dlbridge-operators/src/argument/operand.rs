@@ -1,6 +1,7 @@
 //! The tensors of a call: memory that a framework describes.
 //! Invariant: an `Operand`'s elements are alive for its lifetime. Those of a `Written` have values, may be written, and
 //! no other code accesses them.
+#![allow(unsafe_code)]
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -51,7 +52,7 @@ impl<'a> Slot<'a> {
 /// A tensor of a call.
 #[derive(Debug)]
 pub(crate) struct Operand<'a> {
-    pub(super) data: *mut c_void,
+    pub(crate) data: *mut c_void,
     pub(crate) dtype: DType,
     pub(crate) device: Device,
     /// The extents, then the strides, which count elements.

@@ -1,4 +1,5 @@
 //! A call of an operator's CUDA function: tensors that only the device accesses, with all axes.
+#![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
 

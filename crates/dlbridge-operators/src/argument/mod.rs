@@ -1,14 +1,21 @@
 //! The parameters of an operator's function: which types they have, and how each gets its value.
 
+pub(crate) mod device_call;
+pub(crate) mod few;
+mod lines;
+pub(crate) mod operand;
+pub(crate) mod rows;
+pub(crate) mod stream;
+
 use std::ops::{Deref, DerefMut};
 
 use dlbridge::{Element, View, ViewMut};
 use dlbridge_pyo3::PyTensorMut;
 use pyo3::prelude::*;
 
+use self::rows::{Number, Part, Read, Rows, Value, Write};
 use crate::device::{DeviceValue, DeviceValues, DeviceView, DeviceViewMut};
 use crate::kind::{Kind, Scalar};
-use crate::raw::rows::{Number, Part, Read, Rows, Value, Write};
 use crate::writable::Writable;
 use crate::{DeviceStream, Failure};
 
@@ -23,7 +30,7 @@ pub struct Instance {
 }
 
 /// An operator's function over the rows of a call.
-pub(crate) type Call = fn(Rows<'_>) -> Result<(), Failure>;
+pub(crate) type Call = fn(&mut Rows<'_>) -> Result<(), Failure>;
 
 /// An operator's function for CUDA memory.
 pub type Launch = fn(&DeviceStream<'_>, DeviceValues<'_>) -> Result<(), Failure>;

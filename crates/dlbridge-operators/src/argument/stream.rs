@@ -1,5 +1,6 @@
 //! The stream on which a framework runs an operator.
 //! Invariant: the stream exists for the lifetime, on the device.
+#![allow(unsafe_code)]
 
 #[cfg(feature = "cudarc-0_19")]
 use std::cell::OnceCell;

@@ -1,0 +1,70 @@
+//! `Few`: a list without the heap, unless it is long.
+//! Invariant: the list is in `many` if that is not empty, else in the first `len` places of `few`, which are initialised.
+#![allow(unsafe_code)]
+
+use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
+
+/// A list that needs no heap up to `N` values.
+#[derive(Debug)]
+pub(crate) struct Few<T, const N: usize> {
+    few: [MaybeUninit<T>; N],
+    len: usize,
+    many: Vec<T>,
+}
+
+impl<T: Copy, const N: usize> Few<T, N> {
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        Self { few: [const { MaybeUninit::uninit() }; N], len: 0, many: Vec::new() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn push(&mut self, value: T) {
+        match self.few.get_mut(self.len) {
+            Some(place) => {
+                place.write(value);
+                self.len += 1;
+            }
+            // Without the value, which would go through memory.
+            None => *self.longer() = value,
+        }
+    }
+
+    /// One place more, in `many`.
+    #[cold]
+    fn longer(&mut self) -> &mut T {
+        const { assert!(N > 0) };
+        let last = self[self.deref().len() - 1];
+        if self.many.is_empty() {
+            self.many = self.to_vec();
+        }
+        self.many.push(last);
+        let end = self.many.len() - 1;
+        &mut self.many[end]
+    }
+}
+
+impl<T: Copy, const N: usize> Deref for Few<T, N> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        if !self.many.is_empty() {
+            return &self.many;
+        }
+        // SAFETY: so many places are initialised (the invariant; R8).
+        unsafe { std::slice::from_raw_parts(self.few.as_ptr().cast(), self.len) }
+    }
+}
+
+impl<T: Copy, const N: usize> DerefMut for Few<T, N> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        if !self.many.is_empty() {
+            return &mut self.many;
+        }
+        // SAFETY: so many places are initialised (the invariant; R8).
+        unsafe { std::slice::from_raw_parts_mut(self.few.as_mut_ptr().cast(), self.len) }
+    }
+}
