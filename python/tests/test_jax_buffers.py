@@ -107,3 +107,18 @@ def test_an_array_goes_back_to_a_consumer_of_legacy_capsules():
     tensor = dlbridge.from_dlpack(array)
     assert jax.dlpack.from_dlpack(tensor).tolist() == [0, 1, 2]
     assert '"dltensor"' in repr(tensor.__dlpack__())
+
+
+def test_the_error_of_a_write_says_what_it_is():
+    example = pytest.importorskip("dlbridge_example", reason="the example is not installed")
+    array = host(np.ones(3, "float32"))
+    with pytest.raises(TypeError, match="read-only, as legacy capsules and arrays of JAX are"):
+        example.normalise(array)
+
+
+def test_a_class_of_its_name_does_not_lose_the_flag():
+    fake = type("ArrayImpl", (bytes,), {"__module__": type(host(np.ones(3))).__module__})
+    tensor = dlbridge.from_dlpack(fake(b"abc"))
+    assert tensor.readonly and tensor.tolist() == [*b"abc"]
+    with pytest.raises(BufferError, match="read-only"):
+        tensor.__dlpack__()

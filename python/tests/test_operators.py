@@ -285,8 +285,12 @@ class TestTorch:
         ):
             self.refused("misused_operators", my.same, tensor)
         self.refused("misused_operators", my.weighted, x, x.to_mkldnn())
-        for dtype in (torch.bfloat16, torch.complex64, torch.float8_e4m3fn):
-            self.refused("expected", my.same, x.to(dtype))
+        names = "bfloat16 complex64 uint16 uint32 uint64 float8_e4m3fn float8_e4m3fnuz float8_e5m2 "
+        for name in (names + "float8_e5m2fnuz float8_e8m0fnu").split():
+            array = torch.empty(4, dtype=getattr(torch, name))
+            self.refused(f"found {name}; convert with x.to", my.same, array)
+        array = torch.empty(4, dtype=torch.bits8)
+        self.refused(r"dtype of numbers.* x\.to\(torch\.float32\)", my.same, array)
         self.refused("ndim: expected 0 to 64, found 65", my.same, x[0, 0].expand([1] * 65))
 
     def test_lazy_values(self):

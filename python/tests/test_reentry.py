@@ -86,3 +86,39 @@ for _ in range(30):
 assert dlbridge.from_dlpack(chain).tolist() == [1, 1, 1]
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("protocol", ["__dlpack__", "__array_interface__"])
+def test_a_python_class_that_imports_itself_raises_a_recursion_error(protocol):
+    """Python's limit let 1,000 imports overflow the stack of a thread."""
+    program = f"""
+import threading
+import dlbridge
+
+class Itself:
+    def {protocol}(self, **_):
+        return dlbridge.from_dlpack(self).{protocol}
+
+    if "{protocol}" == "__dlpack__":
+        __dlpack_device__ = lambda self: (1, 0)
+    else:
+        {protocol} = property({protocol})
+
+caught = []
+
+def call():
+    try:
+        dlbridge.from_dlpack(Itself())
+    except RecursionError as error:
+        caught.append(str(error))
+
+threading.stack_size(768 << 10)
+thread = threading.Thread(target=call)
+thread.start()
+thread.join()
+assert "inside one another" in caught[0], caught
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr

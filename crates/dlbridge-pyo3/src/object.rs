@@ -179,9 +179,9 @@ impl TensorObject {
         }
         if self.tensor.is_legacy_read_only() {
             return Err(Error::buffer(
-                "expected memory to write to, found a tensor from a legacy capsule, which cannot say \
-                 that it may be written: copy it, dlbridge.from_dlpack(x, copy=True), or ask its producer \
-                 for a versioned capsule",
+                "expected memory to write to, found a tensor of JAX or from a legacy capsule, which \
+                 cannot say that it may be written: copy it, dlbridge.from_dlpack(x, copy=True), or ask \
+                 its producer for a versioned capsule",
             ));
         }
         if self.tensor.is_read_only() {

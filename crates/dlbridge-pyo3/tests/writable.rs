@@ -203,7 +203,7 @@ fn an_object_says_whether_python_may_write_to_its_memory() {
                 c"m.broadcast_to(m.ones(()), 3)",
                 Some("expected writable memory, found read-only"),
             ),
-            ("numpy", c"m.ones(3).__dlpack__()", Some("found a tensor from a legacy capsule")),
+            ("numpy", c"m.ones(3).__dlpack__()", Some("JAX or from a legacy capsule")),
             ("torch", c"m.ones(3, requires_grad=True)", Some("requires grad: pass x.detach()")),
         ];
         for (framework, source, expected) in cases {

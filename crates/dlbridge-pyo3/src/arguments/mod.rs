@@ -76,7 +76,7 @@ impl Wanted {
         }
         // A function that only reads need not know.
         if self.writable && tensor.is_legacy_read_only() {
-            found.push_str(", from a legacy capsule, which cannot say that it may be written");
+            found.push_str(", read-only, as legacy capsules and arrays of JAX are");
         } else if self.writable && tensor.is_read_only() {
             found.push_str(", read-only");
         }

@@ -89,8 +89,17 @@ const DEPTH: u32 = 32;
 ///
 /// # Errors
 ///
-/// A `RecursionError`, which ends each import on the way back, inside too many others.
+/// Those of [`nesting`].
 pub(crate) fn exporting<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
+    nesting(|| through_pyo3(work))
+}
+
+/// Runs code of an object, in Rust or in Python, which may import the object.
+///
+/// # Errors
+///
+/// A `RecursionError`, which ends each import on the way back, inside too many others.
+pub(crate) fn nesting<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
     thread_local! {
         static NESTED: Cell<u32> = const { Cell::new(0) };
     }
@@ -107,7 +116,7 @@ pub(crate) fn exporting<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
     }
     NESTED.set(depth + 1);
     let _nested = Nested;
-    through_pyo3(work)
+    work()
 }
 
 #[cold]

@@ -305,6 +305,12 @@ pub(crate) fn is_named(
     }
 }
 
+/// Whether no class derives from a type, as none of the `class` statement is.
+pub(crate) fn is_final(kind: &Bound<'_, PyType>) -> bool {
+    const BASE: c_ulong = 1 << 10;
+    flags(kind) & BASE == 0
+}
+
 /// Whether a type does not change.
 pub(crate) fn is_immutable(kind: &Bound<'_, PyType>) -> bool {
     const IMMUTABLE: c_ulong = 1 << 8;

@@ -169,7 +169,11 @@ fn check(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Result<()> {
 #[cold]
 fn forgets_read_only(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Error {
     let kind = name_of(&object.get_type());
-    let why = if tensor.is_legacy_read_only() { " (it came by a legacy capsule)" } else { "" };
+    let why = if tensor.is_legacy_read_only() {
+        " (as legacy capsules and arrays of JAX are)"
+    } else {
+        ""
+    };
     Error::buffer(format!(
         "access: expected writable memory, found read-only memory{why}, which {kind} may \
          forget; pass a copy: np.array(x), or bytearray(x) of bytes"

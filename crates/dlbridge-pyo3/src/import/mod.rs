@@ -36,6 +36,7 @@ pub use options::{ImportOptions, Protocol};
 use shared::{import_by_path, import_shared};
 
 use crate::ffi::borrow::{self, Reading};
+use crate::ffi::callbacks::exporting;
 use crate::interpreter::through_pyo3;
 use crate::stream::Stream;
 use crate::types::{Path, path_of};
@@ -87,7 +88,7 @@ fn import_unread(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Res
     }
     let (tensor, protocol) = match options.stream {
         None => import_shared(object)?,
-        Some(stream) => through_pyo3(|| on_stream::import_on_stream(object, stream))?,
+        Some(stream) => exporting(|| on_stream::import_on_stream(object, stream))?,
     };
     let stream = on_stream::stream_after(object, &tensor, protocol, options.stream)?;
     if options == ImportOptions::default() {

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use super::options::Protocol;
 use super::{advice, dlpack, exchange, fallback};
 use crate::ffi::buffer;
+use crate::ffi::callbacks::nesting;
 use crate::interpreter::through_pyo3;
 use crate::types::{Path, path_of};
 use crate::{Result, TensorObject, release};
@@ -51,5 +52,5 @@ pub(super) fn import_by_path(
             }
         }
     }
-    dlpack::import_by_dlpack(object)
+    nesting(|| dlpack::import_by_dlpack(object))
 }

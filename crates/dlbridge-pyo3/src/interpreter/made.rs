@@ -1,7 +1,7 @@
 //! Python objects of Rust's values. PyO3's own conversions panic where Python has no memory; these raise its
 //! `MemoryError`.
 
-use std::ffi::{c_double, c_longlong};
+use std::ffi::{c_double, c_int, c_longlong};
 
 use pyo3::ffi::{self, Py_ssize_t, PyObject};
 use pyo3::prelude::*;
@@ -99,11 +99,17 @@ where
     // SAFETY: attached (F1).
     let made = owned(py, unsafe { ffi::PyTuple_New(objects.len() as Py_ssize_t) })?;
     for (at, object) in objects.enumerate() {
-        // SAFETY: a new tuple, which no other code has, a place in it, and a reference that is given up (F1, F3).
-        unsafe { ffi::PyTuple_SetItem(made.as_ptr(), at as Py_ssize_t, object?.into_ptr()) };
+        let object = object?.into_ptr();
+        // SAFETY: a new tuple, a place in it, and a reference that is given up (F1, F3).
+        set(py, unsafe { ffi::PyTuple_SetItem(made.as_ptr(), at as Py_ssize_t, object) })?;
     }
     // SAFETY: a new tuple (F1).
     Ok(unsafe { made.cast_into_unchecked() })
+}
+
+/// The outcome of setting an item. Python refuses it in a tuple that other code has found meanwhile.
+fn set(py: Python<'_>, status: c_int) -> PyResult<()> {
+    if status == 0 { Ok(()) } else { Err(PyErr::fetch(py)) }
 }
 
 /// A list of objects.
@@ -115,8 +121,9 @@ pub(crate) fn list<'py>(
     // SAFETY: attached (F1).
     let made = owned(py, unsafe { ffi::PyList_New(objects.len() as Py_ssize_t) })?;
     for (at, object) in objects.into_iter().enumerate() {
-        // SAFETY: a new list, which no other code has, a place in it, and a reference that is given up (F1, F3).
-        unsafe { ffi::PyList_SetItem(made.as_ptr(), at as Py_ssize_t, object.into_ptr()) };
+        let object = object.into_ptr();
+        // SAFETY: a new list, a place in it, and a reference that is given up (F1, F3).
+        set(py, unsafe { ffi::PyList_SetItem(made.as_ptr(), at as Py_ssize_t, object) })?;
     }
     Ok(made.cast_into()?)
 }
@@ -149,5 +156,28 @@ impl<'py> Entries<'py> {
     #[must_use]
     pub fn into_dict(self) -> Bound<'py, PyDict> {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tuple_that_other_code_finds_while_it_is_made_is_an_error() {
+        Python::attach(|py| {
+            let code = c"[x for x in __import__('gc').get_objects() if type(x) is tuple and len(x) == 54321]";
+            let mut found = None;
+            let objects = (0..54_321_usize).map(|at| {
+                if at == 1 {
+                    found = Some(py.eval(code, None, None)?);
+                }
+                at.made(py)
+            });
+            let error = tuple(py, objects).expect_err("no tuple with places that nothing fills");
+            assert!(error.to_string().contains("SystemError"), "{error}");
+            assert!(PyErr::take(py).is_none(), "returned, not left set");
+            assert_eq!(found.expect("called").len().expect("a list"), 1);
+        });
     }
 }

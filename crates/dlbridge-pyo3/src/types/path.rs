@@ -14,7 +14,7 @@ use super::loaded;
 use crate::error::unless_refused;
 use crate::ffi::buffer;
 use crate::ffi::class::{
-    inherited, is_immutable, is_named, kept_of, looks_up_plainly, mro_of, names_of, own,
+    inherited, is_final, is_immutable, is_named, kept_of, looks_up_plainly, mro_of, names_of, own,
 };
 use crate::ffi::numpy::{self, Array};
 use crate::ffi::published::{self, Published};
@@ -146,10 +146,10 @@ fn is_masked(kind: &Bound<'_, PyType>) -> PyResult<bool> {
     any(&mro_of(kind)?, |class| is_named(class, is_module, "MaskedArray"))
 }
 
-/// Whether a type is that of JAX's arrays, not one derived from it.
+/// Whether a type is that of JAX's arrays, not a class in Python of that name.
 fn is_jax(kind: &Bound<'_, PyType>) -> PyResult<bool> {
     let is_named = is_named(kind, |module| module.starts_with("jaxlib."), "ArrayImpl")?;
-    Ok(is_named && buffer::has_buffer(kind))
+    Ok(is_named && is_final(kind) && buffer::has_buffer(kind))
 }
 
 /// Whether objects of a type have the buffer protocol, and cannot have an attribute of a protocol

@@ -129,7 +129,10 @@ impl Shim {
         check(unsafe { (self.aoti_torch_get_dtype)(handle, &mut dtype) })?;
         let known = DTYPES.iter().find(|(code, _)| *code == dtype);
         let (_, dtype) = known.ok_or_else(|| {
-            Failure::new(format!("expected a dtype with elements, found PyTorch's number {dtype}"))
+            Failure::new(format!(
+                "expected a dtype of numbers, found another one, PyTorch's number {dtype}; \
+                 convert with x.to(torch.float32)"
+            ))
         })?;
         let list = |numbers: *const i64| match rank {
             0 => &[][..],

@@ -82,7 +82,7 @@ pub(super) const CUDA: i32 = 1;
 static SHIM: OnceLock<Shim> = OnceLock::new();
 
 /// PyTorch's codes of dtypes.
-pub(super) const DTYPES: [(i32, DType); 12] = [
+pub(super) const DTYPES: [(i32, DType); 20] = [
     (0, DType::U8),
     (1, DType::I8),
     (2, DType::I16),
@@ -95,6 +95,14 @@ pub(super) const DTYPES: [(i32, DType); 12] = [
     (10, DType::COMPLEX128),
     (11, DType::BOOL),
     (15, DType::BF16),
+    (23, DType::FLOAT8_E5M2),
+    (24, DType::FLOAT8_E4M3FN),
+    (25, DType::FLOAT8_E5M2FNUZ),
+    (26, DType::FLOAT8_E4M3FNUZ),
+    (27, DType::U16),
+    (28, DType::U32),
+    (29, DType::U64),
+    (44, DType::FLOAT8_E8M0FNU),
 ];
 
 /// Finds the functions in PyTorch's library, whose path this is.
