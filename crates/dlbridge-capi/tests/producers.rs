@@ -252,6 +252,20 @@ fn tables_are_called_for_their_own_class_only(host: &Host) {
             assert_eq!(refusal(host, code), refused, "{code}");
         }
     }
+    // A method that is patched after the first import, in the class or in its base, then put back.
+    host.run(
+        "def patched(self, **k): return np.ones(1).__dlpack__(**k)\noriginal = Base.__dlpack__",
+    );
+    for (patch, put_back) in [
+        ("Inherits.__dlpack__ = patched", "del Inherits.__dlpack__"),
+        ("Base.__dlpack__ = patched", "Base.__dlpack__ = original"),
+    ] {
+        assert_eq!(import(host, "Inherits()", request()), Ok(Some(5)), "first");
+        host.run(patch);
+        assert_eq!(import(host, "Inherits()", request()), Ok(None), "{patch}");
+        host.run(put_back);
+        assert_eq!(import(host, "Inherits()", request()), Ok(Some(5)), "{put_back}");
+    }
 }
 
 fn types_are_forgotten_when_they_are_freed(host: &Host) {

@@ -50,9 +50,16 @@ struct Remembered {
     table: Option<Table>,
     /// For a type that can be freed: a weak reference whose callback empties the slot.
     watch: Pointer,
+    /// For a type with a table: the `__dlpack__` that it had. While it has another one, that one is called.
+    method: Pointer,
 }
 
-const EMPTY: Remembered = Remembered { kind: ptr::null_mut(), table: None, watch: ptr::null_mut() };
+const EMPTY: Remembered = Remembered {
+    kind: ptr::null_mut(),
+    table: None,
+    watch: ptr::null_mut(),
+    method: ptr::null_mut(),
+};
 
 // SAFETY: addresses; what they lead to is used where a thread is attached (F1, R9).
 unsafe impl Send for Remembered {}
@@ -75,14 +82,25 @@ fn slot(kind: Pointer) -> usize {
 #[inline]
 pub(super) fn of(kind: &Object) -> Option<Table> {
     let entry = entries()[slot(kind.as_ptr())];
-    if entry.kind == kind.as_ptr() { entry.table } else { look_up(kind) }
+    if entry.kind != kind.as_ptr() {
+        return look_up(kind);
+    }
+    let table = entry.table?;
+    let is_patched = || method(kind).is_none_or(|found| found.as_ptr() != entry.method);
+    Some(if table.api.is_some() && is_patched() { Table { api: None, ..table } } else { table })
+}
+
+/// The `__dlpack__` of a type.
+fn method(kind: &Object) -> Option<Object> {
+    let constants = Constants::get(kind.python).ok()?;
+    kind.attribute(constants.dlpack).ok()
 }
 
 /// Asks the type, and remembers the answer.
 #[cold]
 fn look_up(kind: &Object) -> Option<Table> {
     let table = ask(kind).unwrap_or(None);
-    let mut entry = Remembered { kind: kind.as_ptr(), table, watch: ptr::null_mut() };
+    let mut entry = Remembered { kind: kind.as_ptr(), table, ..EMPTY };
     // SAFETY: a type, attached (F1).
     let flags = unsafe { kind.python.api.PyType_GetFlags(kind.as_ptr()) };
     if flags & HEAP_TYPE != 0 {
@@ -91,17 +109,22 @@ fn look_up(kind: &Object) -> Option<Table> {
             Err(_) => return table,
         }
     }
+    if table.is_some_and(|table| table.api.is_some()) {
+        entry.method = method(kind).map_or(ptr::null_mut(), Object::into_raw);
+    }
     let replaced = mem::replace(&mut entries()[slot(kind.as_ptr())], entry);
-    drop(replaced.into_watch(kind.python));
+    drop(replaced.into_objects(kind.python));
     table
 }
 
 impl Remembered {
-    /// The reference to the weak reference, which the entry held.
-    fn into_watch(self, python: Python) -> Option<Object> {
-        let watch = (!self.watch.is_null()).then_some(self.watch)?;
-        // SAFETY: the entry's own reference, which it held until it left its slot (F3).
-        unsafe { python.own(watch) }.ok()
+    /// The references that the entry held.
+    fn into_objects(self, python: Python) -> [Option<Object>; 2] {
+        [self.watch, self.method].map(|held| {
+            let held = (!held.is_null()).then_some(held)?;
+            // SAFETY: the entry's own reference, which it held until it left its slot (F3).
+            unsafe { python.own(held) }.ok()
+        })
     }
 }
 
@@ -159,7 +182,7 @@ unsafe extern "C" fn freed(_: Pointer, watch: Pointer) -> Pointer {
         let found = entries.iter_mut().find(|entry| entry.watch == watch);
         let found = found.map(|entry| mem::replace(entry, EMPTY));
         drop(entries);
-        drop(found.and_then(|entry| entry.into_watch(python)));
+        drop(found.map(|entry| entry.into_objects(python)));
     });
     // SAFETY: `None` lives as long as Python (F6).
     let none = unsafe { python.borrow(python.api.none) };
