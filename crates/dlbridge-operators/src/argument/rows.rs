@@ -126,6 +126,7 @@ impl<'a> Rows<'a> {
         Ok(Part(if is_written { Kept::Write(layout) } else { Kept::Read(layout) }))
     }
 
+    #[inline(always)]
     fn push(&mut self, data: *mut c_void, step: isize, part: Part<'a>) {
         self.places.push(Place { data, step, outer: &[], unit: 0, part });
     }
