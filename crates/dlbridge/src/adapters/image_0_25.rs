@@ -33,7 +33,7 @@ use std::sync::Arc;
 use image::{DynamicImage, ImageBuffer, Pixel};
 
 use crate::layout::{Placement, contiguous_strides};
-use crate::raw::borrowed::Borrowed;
+use crate::raw::descriptor::Borrowed;
 use crate::raw::owner::{
     OtherWriters, borrow_mut_within, borrow_within, export_slice, export_slice_mut,
 };

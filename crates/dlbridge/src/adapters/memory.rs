@@ -46,8 +46,8 @@ macro_rules! owner_of_array_mut {
 
 use super::describable;
 use crate::layout::{Lists, OwnedLayout};
-use crate::raw::borrowed::Borrowed;
 use crate::raw::checked::Memory;
+use crate::raw::descriptor::Borrowed;
 use crate::raw::handle::header::Owns;
 use crate::raw::{Checked, Handle, Plain};
 use crate::{Access, Device, Element, Error, Flags, Tensor, TensorMut, TensorRef, View};

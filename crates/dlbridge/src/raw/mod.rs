@@ -33,15 +33,14 @@
 //!   in place, initialised, until it is used again.
 #![allow(unsafe_code)]
 
-pub(crate) mod cleanup;
 pub(crate) mod descriptor;
 pub(crate) mod element;
 pub(crate) mod handle;
 pub(crate) mod memory;
 pub(crate) mod unwind;
 
-pub(crate) use descriptor::{Checked, borrowed, checked};
+pub(crate) use descriptor::{Checked, checked};
 pub use element::{Element, Plain};
 pub(crate) use handle::Handle;
 pub use memory::{Iter, ReadCell};
-pub(crate) use memory::{RowElements, buffer, elements, exclusive, owner, write};
+pub(crate) use memory::{RowElements, buffer, elements, owner, slice, write};

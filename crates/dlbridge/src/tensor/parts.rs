@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
 use crate::layout::{Cut, Place};
-use crate::raw::borrowed::Borrowed;
+use crate::raw::descriptor::Borrowed;
 use crate::raw::elements::Elements;
 use crate::raw::{Iter, ReadCell};
 use crate::{ArcTensor, Element, Error, Tensor, TensorMut, TensorRef, View, ViewMut};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::accessors::{metadata, reading, writing};
 use crate::raw::Checked;
-use crate::raw::borrowed::Borrowed;
+use crate::raw::descriptor::Borrowed;
 
 /// A borrowed tensor, for reading: a C function gets it as `const DLTensor *`.
 ///

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
 use super::abi::{Abi, Own};
+use super::chain;
 use super::lent::{LENT, LENT_AT, Lent};
 use super::metadata::{Metadata, Origin};
-use super::release;
 use crate::layout::{Layout as Measured, Lists};
 use crate::raw::descriptor::checked::{Checked, Memory, describe};
 use crate::raw::unwind::catch;
@@ -49,7 +49,7 @@ type DestroyFn = unsafe fn(NonNull<u8>);
 pub(crate) enum Owns {
     /// No tensor, for all that Rust knows: it is dropped in place.
     Elements,
-    /// Anything, so also tensors whose owners own tensors: it is dropped in [turn](super::release).
+    /// Anything, so also tensors whose owners own tensors: it is dropped in [turn](super::chain).
     Anything,
 }
 
@@ -215,7 +215,7 @@ unsafe fn destroy<O: 'static>(header: NonNull<u8>) {
 #[inline(never)]
 unsafe fn destroy_in_turn<O: 'static>(header: NonNull<u8>) {
     // SAFETY: the caller's duty; it is called once (R3).
-    unsafe { release::in_turn(header, destroy::<O>) };
+    unsafe { chain::in_turn(header, destroy::<O>) };
 }
 
 /// # Safety

@@ -1,15 +1,18 @@
 //! Typed reading of host memory that other code may write. Values are copied out, never referenced.
 //! Invariant: the memory is host memory of `T`'s dtype; offsets come from a measured layout (R1).
 
+use std::cell::UnsafeCell;
+use std::fmt;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
+use super::Iter;
 use super::buffer::Buffer;
 use super::strided::copy_strided;
-use super::{Iter, ReadCell};
-use crate::layout::{self, Blocks, Layout, Runs};
+use crate::layout::{Blocks, Layout, Runs};
 use crate::raw::Checked;
 use crate::raw::checked::Memory;
-use crate::{Element, Error, Flags, ShapeField};
+use crate::{Element, Error, Flags, ShapeField, layout};
 
 /// Elements of one type, read by value. The address may be unaligned.
 #[derive(Clone, Copy, Debug)]
@@ -297,5 +300,35 @@ impl<U> Drop for Filled<'_, U> {
     fn drop(&mut self) {
         // SAFETY: `len` elements were written, inside the vector's capacity (`map`; R7).
         unsafe { self.values.set_len(self.len) };
+    }
+}
+
+// `ReadCell`: an element that another language may write at any time.
+// Invariant: no `&T` to such memory is ever formed, only copies of its value.
+
+/// One element of memory that another language may change between two reads.
+///
+/// [`View::as_cells`](crate::View::as_cells) borrows it in place of `&T`: reading copies the value
+/// out. A loop over `&[ReadCell<T>]` vectorises like one over `&[T]`.
+#[repr(transparent)]
+pub struct ReadCell<T>(UnsafeCell<MaybeUninit<T>>);
+
+// SAFETY: a cell can only be read through, so sharing one between threads adds no write; that
+// foreign code on another thread does not write is trust T6 of SAFETY.md.
+unsafe impl<T: Sync> Sync for ReadCell<T> {}
+
+impl<T: Element> ReadCell<T> {
+    /// The current value of the element.
+    #[inline(always)]
+    #[must_use]
+    pub fn get(&self) -> T {
+        // SAFETY: a cell exists only over an element of a `Checked` (R1, R2).
+        unsafe { T::read(self.0.get().cast()) }
+    }
+}
+
+impl<T: Element + fmt::Debug> fmt::Debug for ReadCell<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
     }
 }

@@ -4,9 +4,9 @@ use std::ffi::c_void;
 
 use crate::layout::Placement;
 use crate::raw::Handle;
-#[cfg(feature = "image-0_25")]
-use crate::raw::borrowed::Borrowed;
 use crate::raw::checked::Memory;
+#[cfg(feature = "image-0_25")]
+use crate::raw::descriptor::Borrowed;
 use crate::raw::handle::header::Owns;
 use crate::{Access, DescriptorError, Device, Element, Error, Flags, Plain};
 

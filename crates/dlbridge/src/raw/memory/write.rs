@@ -8,7 +8,7 @@ use super::elements::Elements;
 use super::{Iter, ReadCell, RowElements};
 use crate::layout::{self, Cut, Run, Runs};
 use crate::raw::Checked;
-use crate::raw::borrowed::Borrowed;
+use crate::raw::descriptor::Borrowed;
 use crate::{Element, Error};
 
 /// Elements of one type with exclusive access. They may overlap, since no reference is formed.

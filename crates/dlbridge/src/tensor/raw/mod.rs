@@ -13,7 +13,7 @@ use std::ffi::c_void;
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
 use crate::raw::Handle;
-use crate::raw::borrowed::Borrowed;
+use crate::raw::descriptor::Borrowed;
 use crate::raw::descriptor::checked::describe;
 use crate::raw::handle::ManagedTensor;
 use crate::raw::handle::abi::not_null;
