@@ -28,8 +28,9 @@ const CAPI: &str = "--package dlbridge-capi --lib";
 const PYTHON_TESTS: &str = "capsules hostile producers exchange_api negotiation create \
     copy_and_device inspect buffer buffer_export array_interface cuda_array_interface host_memory \
     lifetime numpy stream_order streams channel channel_sends reentry release passing patched operators threads";
-/// Not those that measure the process's size or use an address twice, which a sanitizer changes, or take too long.
-const PYTHON_CHOICE: &str = "not nothing_behind and not twenty_thousand and not exit and not address and not constant_memory";
+/// Not those that measure the process's size or a stack, or use an address twice, which a sanitizer changes, or take too long.
+const PYTHON_CHOICE: &str = "not nothing_behind and not twenty_thousand and not exit and not address and not constant_memory \
+    and not imports_itself";
 /// Runs pytest without the frameworks: they are not built for sanitizers.
 const PYTEST: &str = "\
 import sys
