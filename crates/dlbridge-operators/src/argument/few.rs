@@ -68,3 +68,20 @@ impl<T: Copy, const N: usize> DerefMut for Few<T, N> {
         unsafe { std::slice::from_raw_parts_mut(self.few.as_mut_ptr().cast(), self.len) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Few;
+
+    #[test]
+    fn a_list_of_any_length_keeps_its_order_and_can_be_changed() {
+        let mut list = Few::<usize, 3>::new();
+        assert!(list.is_empty());
+        for count in 1..9 {
+            list.push(count);
+            list.iter_mut().for_each(|value| *value += 10);
+            let expected: Vec<_> = (1..=count).map(|at| at + 10 * (count - at + 1)).collect();
+            assert_eq!(*list, expected[..]);
+        }
+    }
+}
