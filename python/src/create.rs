@@ -15,7 +15,7 @@ use crate::arguments::Shape;
 pub(crate) fn bad_argument(error: dlbridge::Error) -> Error {
     match error.kind() {
         ErrorKind::OutOfMemory => error.into(),
-        _ => Error::Python(error_of::<PyValueError>(error.to_string())),
+        _ => Error::from(error_of::<PyValueError>(error.to_string())),
     }
 }
 
@@ -81,7 +81,7 @@ fn copy_of_buffer(
 }
 
 fn bad_value<T>(message: String) -> Result<T> {
-    Err(Error::Python(error_of::<PyValueError>(message)))
+    Err(Error::from(error_of::<PyValueError>(message)))
 }
 
 /// The extents, with the number that these bytes have elements for in place of one -1.

@@ -224,7 +224,7 @@ fn gone() -> PyErr {
 
 fn unknown(error: dlbridge::Error) -> Error {
     match error {
-        dlbridge::Error::UnknownName { name, .. } => Error::Python(error_of::<PyKeyError>(name)),
+        dlbridge::Error::UnknownName { name, .. } => Error::from(error_of::<PyKeyError>(name)),
         error => exception(error),
     }
 }

@@ -78,9 +78,7 @@ impl SealedObject {
     /// One of `tensors()`.
     fn __getitem__(&self, name: &str) -> Result<TensorObject> {
         let private = self.0.private(name).map_err(|error| match error {
-            dlbridge::Error::UnknownName { name, .. } => {
-                Error::Python(error_of::<PyKeyError>(name))
-            }
+            dlbridge::Error::UnknownName { name, .. } => Error::from(error_of::<PyKeyError>(name)),
             error => exception(error),
         })?;
         Ok(TensorObject::new(read_only(private)))
@@ -400,7 +398,7 @@ pub(crate) fn supported() -> Result<()> {
     if cfg!(any(target_os = "linux", target_os = "android")) {
         return Ok(());
     }
-    Err(Error::Python(error_of::<PyOSError>(format!(
+    Err(Error::from(error_of::<PyOSError>(format!(
         "sealed memory: expected Linux, found {}; pickle the tensor, which copies it",
         std::env::consts::OS
     ))))

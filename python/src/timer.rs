@@ -64,7 +64,7 @@ pub(crate) fn exception(error: dlbridge::Error) -> Error {
     match &error {
         dlbridge::Error::Refused { by, .. } if *by != "sealed tensors" => {
             let text = error.to_string().replace("private_tensors", "tensors() or private()");
-            Error::Python(error_of::<PyOSError>(text))
+            Error::from(error_of::<PyOSError>(text))
         }
         _ => bad_argument(error),
     }

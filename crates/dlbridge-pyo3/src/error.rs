@@ -13,19 +13,19 @@ use pyo3::exceptions::{
 use pyo3::types::PyString;
 use pyo3::{Py, PyAny, PyErr, PyErrArguments, PyTypeInfo, Python};
 
-/// The error of a function that handles tensors and Python objects.
+/// The error of a function that handles tensors and Python objects: small, so that a result is.
 ///
 /// A `#[pyfunction]` can return it: PyO3 converts it to the exception.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// A tensor was rejected, or cannot be used as requested.
-    Tensor(dlbridge::Error),
+    Tensor(Box<dlbridge::Error>),
     /// A Python exception.
-    Python(PyErr),
+    Python(Box<PyErr>),
     /// The exception for an object that has no protocol, or whose elements have no dtype of DLPack:
     /// [`PyTensorLike`](crate::PyTensorLike) has NumPy convert it.
-    Unsupported(PyErr),
+    Unsupported(Box<PyErr>),
 }
 
 /// The result of a function that handles tensors and Python objects.
@@ -34,8 +34,16 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// An exception with a text. PyO3's own makes the text when it is raised, and without memory for it ends the process:
 /// this one then has none.
 #[doc(hidden)]
+#[inline]
 pub fn error_of<E: PyTypeInfo>(text: impl Into<Cow<'static, str>>) -> PyErr {
-    PyErr::new::<E, _>(Text(text.into()))
+    exception::<E>(text.into())
+}
+
+/// Out of line, because errors are made in many places.
+#[cold]
+#[inline(never)]
+fn exception<E: PyTypeInfo>(text: Cow<'static, str>) -> PyErr {
+    PyErr::new::<E, _>(Text(text))
 }
 
 struct Text(Cow<'static, str>);
@@ -49,7 +57,13 @@ impl PyErrArguments for Text {
 
 impl Error {
     pub(crate) fn buffer(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::Python(error_of::<PyBufferError>(message))
+        error_of::<PyBufferError>(message).into()
+    }
+
+    /// Panics for an error that checks made before exclude.
+    #[cold]
+    pub(crate) fn impossible(self) -> ! {
+        panic!("checked before, but {self}")
     }
 
     /// The error of a tensor that cannot be written as requested.
@@ -62,7 +76,13 @@ impl Error {
 
     /// Rejects elements that have no dtype of DLPack.
     pub(crate) fn dtype(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::Unsupported(error_of::<PyBufferError>(message))
+        Self::unsupported(error_of::<PyBufferError>(message))
+    }
+
+    /// An error after which NumPy may convert the object.
+    #[cold]
+    pub(crate) fn unsupported(error: PyErr) -> Self {
+        Self::Unsupported(Box::new(error))
     }
 
     /// Whether it says that an object cannot do what was asked of it, so that another way may be tried. Interrupts
@@ -113,15 +133,16 @@ impl std::fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Tensor(error) => Some(error),
-            Self::Python(error) | Self::Unsupported(error) => Some(error),
+            Self::Tensor(error) => Some(&**error),
+            Self::Python(error) | Self::Unsupported(error) => Some(&**error),
         }
     }
 }
 
 impl From<dlbridge::Error> for Error {
+    #[cold]
     fn from(error: dlbridge::Error) -> Self {
-        Self::Tensor(error)
+        Self::Tensor(Box::new(error))
     }
 }
 
@@ -132,8 +153,9 @@ impl From<Refusal> for Error {
 }
 
 impl From<PyErr> for Error {
+    #[cold]
     fn from(error: PyErr) -> Self {
-        Self::Python(error)
+        Self::Python(Box::new(error))
     }
 }
 
@@ -191,7 +213,7 @@ fn help(error: &dlbridge::Error) -> &'static str {
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         let error = match error {
-            Error::Python(error) | Error::Unsupported(error) => return error,
+            Error::Python(error) | Error::Unsupported(error) => return *error,
             Error::Tensor(error) => error,
         };
         let message = in_python(&error);
@@ -204,7 +226,7 @@ impl From<Error> for PyErr {
             | ErrorKind::UnknownName
             | ErrorKind::Argument => error_of::<PyValueError>(message),
             // The array API asks for it where a reshape needs a copy.
-            ErrorKind::Layout if matches!(error, dlbridge::Error::Part { .. }) => {
+            ErrorKind::Layout if matches!(*error, dlbridge::Error::Part { .. }) => {
                 error_of::<PyValueError>(message)
             }
             _ => error_of::<PyBufferError>(message),

@@ -234,8 +234,7 @@ fn a_panic_is_an_ordinary_exception() {
 #[test]
 fn an_error_is_the_exception_that_the_class_chose() {
     Python::attach(|py| {
-        let object =
-            Odd::object(py, |_| Err(Error::Python(PyValueError::new_err("closed already"))));
+        let object = Odd::object(py, |_| Err(Error::from(PyValueError::new_err("closed already"))));
         for outcome in all_ways(object.as_any()) {
             let error = outcome.expect_err("it is closed");
             assert_eq!(error.to_string(), "ValueError: closed already");

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 fn failed(error: impl ToString) -> Error {
-    Error::Python(PyRuntimeError::new_err(error.to_string()))
+    Error::from(PyRuntimeError::new_err(error.to_string()))
 }
 
 /// A new vector in GPU memory, filled with `value` on a stream of its own. The stream may still be

@@ -96,13 +96,13 @@ fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
     if !(are_integers || is_empty) {
         let fits = numpy.call_method1(intern!(py, "can_cast"), (found, &wanted, "same_kind"))?;
         if !matches!(&*kind, "b" | "i" | "u" | "f" | "c") {
-            return Err(Error::Python(error_of::<PyTypeError>(format!(
+            return Err(Error::from(error_of::<PyTypeError>(format!(
                 "expected {wanted}, found {}, which NumPy reads as {name}; pass numbers",
                 object.get_type().name()?,
             ))));
         }
         if !fits.is_truthy()? {
-            return Err(Error::Python(error_of::<PyTypeError>(format!(
+            return Err(Error::from(error_of::<PyTypeError>(format!(
                 "expected {wanted}, found {name}, which is another kind of number; convert it with \
                  numpy.asarray(x, \"{wanted}\")"
             ))));
@@ -113,7 +113,7 @@ fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
         let is_same = numpy.call_method1(intern!(py, "array_equal"), (&array, &converted))?;
         if !is_same.is_truthy()? {
             let message = format!("expected numbers within {wanted}, found others in {name}");
-            return Err(Error::Python(error_of::<PyOverflowError>(message)));
+            return Err(Error::from(error_of::<PyOverflowError>(message)));
         }
     }
     import_tensor(converted.as_borrowed())

@@ -87,7 +87,7 @@ impl Wanted {
             help if help.is_empty() => String::new(),
             help => format!("; pass {help}{}", self.result_in_copy(tensor)),
         };
-        Error::Python(error_of::<PyTypeError>(format!("expected {wanted}, found {found}{help}")))
+        Error::from(error_of::<PyTypeError>(format!("expected {wanted}, found {found}{help}")))
     }
 
     /// Where the result is, unless what helps is a view of the same memory.

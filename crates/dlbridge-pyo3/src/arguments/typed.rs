@@ -257,7 +257,7 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     /// A `TypeError` that names what was expected and what was found.
     pub fn new(tensor: Tensor) -> Result<Self> {
         if C::WRITABLE && tensor.access() == Access::Shared {
-            return Err(Error::Python(error_of::<PyTypeError>(
+            return Err(Error::from(error_of::<PyTypeError>(
                 "expected memory that no other tensor has, found shared memory; extract the \
                  `PyTensorMut` from the Python object",
             )));
@@ -348,7 +348,6 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     /// }
     /// ```
     #[must_use]
-    #[expect(clippy::missing_panics_doc, reason = "the type, device and flag were checked")]
     pub fn view_mut(&mut self) -> ViewMut<'_, T> {
         const {
             assert!(
@@ -356,7 +355,7 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
                 "`view_mut()` needs the constraint `Writable`: take a `PyTensorMut<T, N>`"
             );
         }
-        self.memory.view_mut().expect("checked on the way in")
+        self.memory.view_mut().unwrap_or_else(|error| error.impossible())
     }
 
     /// The extents, outermost axis first. Does not compile for [`ANY_RANK`]; use
@@ -388,12 +387,11 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
 impl<T, const N: usize, C> PyTensorOf<T, N, C> {
     /// A view of the elements, which are read by value.
     #[must_use]
-    #[expect(clippy::missing_panics_doc, reason = "the type and the device were checked")]
     pub fn view(&self) -> View<'_, T>
     where
         T: Element,
     {
-        self.memory.tensor().view().expect("checked on the way in")
+        self.memory.tensor().view().unwrap_or_else(|error| Error::from(error).impossible())
     }
 }
 

@@ -164,7 +164,7 @@ pub(super) fn rebuild(
     shape: &[i64],
     flags: u64,
 ) -> Result<Tensor> {
-    let wrong = |message: String| Error::Python(error_of::<PyValueError>(message));
+    let wrong = |message: String| Error::from(error_of::<PyValueError>(message));
     if flags & !KEPT.0 != 0 {
         return Err(wrong(format!("flags: expected read-only or padded, found {flags:#x}")));
     }

@@ -41,26 +41,29 @@ pub(super) fn guarded<T: PyTypeInfo, R>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<R>,
 ) -> Option<R> {
-    let outcome = match catch(work) {
+    let error = match catch(work) {
         Ok(Ok(value)) => return Some(value),
-        outcome => outcome,
+        Ok(Err(error)) => Ok(error),
+        Err(panic) => Err(panic),
     };
+    raise(py, error, class_name::<T>);
+    None
+}
+
+/// Sets the exception of an error, or of a panic in a function of the class that `name` names.
+#[cold]
+fn raise(py: Python<'_>, error: std::result::Result<Error, Panic>, name: fn(Python<'_>) -> String) {
     let raise = || {
         counted(|| {
-            let error = match outcome {
-                Ok(result) => PyErr::from(result.err()?),
-                Err(panic) => raised::<T>(py, "its export", &panic).into(),
-            };
-            error.restore(py);
-            Some(())
-        })
+            let error = error.unwrap_or_else(|panic| raised(&name(py), "its export", &panic));
+            PyErr::from(error).restore(py);
+        });
     };
     if catch(raise).is_err() {
         // PyO3 panics where Python has no memory for the exception. This one is allocated beforehand.
         // SAFETY: attached (F1).
         unsafe { ffi::PyErr_NoMemory() };
     }
-    None
 }
 
 /// Runs a function of a class with an object. Returns its result, or `None` with an exception set.
@@ -121,7 +124,7 @@ pub(crate) fn nesting<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
 
 #[cold]
 fn too_deep() -> Error {
-    Error::Python(error_of::<PyRecursionError>(format!(
+    Error::from(error_of::<PyRecursionError>(format!(
         "tensor: expected at most {DEPTH} exports inside one another, found more: a class imports itself"
     )))
 }
@@ -132,15 +135,15 @@ pub(crate) fn caught<T: PyTypeInfo, R>(
     function: &str,
     work: impl FnOnce() -> Result<R>,
 ) -> Result<R> {
-    catch(|| through_pyo3(work)).unwrap_or_else(|panic| Err(raised::<T>(py, function, &panic)))
+    catch(|| through_pyo3(work))
+        .unwrap_or_else(|panic| Err(raised(&class_name::<T>(py), function, &panic)))
 }
 
 /// A panic in a function of a class as a `RuntimeError`, not PyO3's `PanicException`, which
 /// `except Exception` does not catch.
 #[cold]
-fn raised<T: PyTypeInfo>(py: Python<'_>, function: &str, panic: &Panic) -> Error {
-    let message = panicked(&class_name::<T>(py), function, panic);
-    Error::Python(error_of::<PyRuntimeError>(message))
+fn raised(class: &str, function: &str, panic: &Panic) -> Error {
+    Error::from(error_of::<PyRuntimeError>(panicked(class, function, panic)))
 }
 
 /// The message of a panic in a function of a class.

@@ -162,7 +162,7 @@ fn refusal(object: Borrowed<'_, '_, PyAny>) -> Error {
         },
         Err(_) => object.get_type().to_string(),
     };
-    Error::Python(error_of::<PyTypeError>(expected(&found)))
+    Error::from(error_of::<PyTypeError>(expected(&found)))
 }
 
 /// Imports a producer's tensor as [`Tensor::from_raw`] does. Its deleter, which may need the

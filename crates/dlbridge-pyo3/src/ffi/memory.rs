@@ -56,7 +56,7 @@ impl ForeignMemory {
             return Err(Error::buffer(format!("strides: expected {rank} of them, found {found}")));
         }
         let itemsize = self.itemsize();
-        let is_empty = self.shape.contains(&0);
+        let is_empty = layout::is_empty(&self.shape);
         for (axis, (step, &bytes)) in steps.iter_mut().zip(strides).enumerate() {
             if bytes % itemsize == 0 {
                 *step = bytes / itemsize;
@@ -173,7 +173,7 @@ pub(crate) fn reinterpret(
     shape: &[i64],
     flags: Flags,
 ) -> Result<Tensor> {
-    let wrong = |message: String| Error::Python(error_of::<PyValueError>(message));
+    let wrong = |message: String| Error::from(error_of::<PyValueError>(message));
     if !bytes.device().is_host_accessible() || !bytes.is_contiguous() {
         return Err(wrong(format!(
             "data: expected contiguous bytes in host memory, found strides {:?} on {}",

@@ -101,7 +101,7 @@ impl<'py, T, const N: usize, C> CallerArray<'py, T, N, C> {
             Some(out) if out.shape() == shape => Ok(Output(Place::Caller(out))),
             Some(out) => {
                 let message = format!("out: expected shape {shape:?}, found {:?}", out.shape());
-                Err(Error::Python(error_of::<PyValueError>(message)))
+                Err(Error::from(error_of::<PyValueError>(message)))
             }
         }
     }

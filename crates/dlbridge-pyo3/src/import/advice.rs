@@ -32,7 +32,7 @@ pub(super) fn no_array(object: Borrowed<'_, '_, PyAny>) -> Error {
         Err(error) => return error.into(),
     };
     let message = format!("expected an array (NumPy, PyTorch, JAX, a buffer, ...), found {found}");
-    Error::Unsupported(error_of::<PyTypeError>(message + help))
+    Error::unsupported(error_of::<PyTypeError>(message + help))
 }
 
 /// The call that makes an array of an object.
@@ -144,8 +144,8 @@ pub(super) fn explained(object: Borrowed<'_, '_, PyAny>, exception: PyErr) -> Er
         Err(error) => return error,
     }
     let (kind, problem): (fn(PyErr) -> Error, _) = match problem_of_dtype(object) {
-        Ok(None) => (Error::Python, problem_of_strides(object)),
-        problem => (Error::Unsupported, problem),
+        Ok(None) => (Error::from, problem_of_strides(object)),
+        problem => (Error::unsupported, problem),
     };
     match problem {
         Ok(Some(problem)) => {

@@ -38,7 +38,7 @@ pub(super) struct Failure {
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
-        Self::Python(failure.exception)
+        failure.exception.into()
     }
 }
 

@@ -46,7 +46,7 @@ fn device_of(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Device>> {
     let pair = answer.cast::<PyTuple>().map_err(PyErr::from).and_then(|pair| pair.extract());
     let Some((kind, id)) = unless_refused(py, pair)? else {
         let message = format!("__dlpack_device__: expected two numbers, found {}", answer.repr()?);
-        return Err(Error::Python(error_of::<PyTypeError>(message)));
+        return Err(Error::from(error_of::<PyTypeError>(message)));
     };
     Ok(Some(protocol::device(kind, id)))
 }

@@ -63,7 +63,7 @@ pub(super) fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
             "{kind}: expected a tensor, but its exchange table failed without a reason"
         ))
     });
-    Error::Python(error)
+    Error::from(error)
 }
 
 /// Whether PyTorch's table fails for a tensor; `false` for an object without these properties.

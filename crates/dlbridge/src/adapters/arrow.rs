@@ -26,21 +26,18 @@ use crate::layout::{contiguous_strides, extent};
 use crate::raw::owner::{OtherWriters, export_slice};
 use crate::{DType, DescriptorError, Element, Error, Plain, Tensor, TensorRef};
 
-/// Why exporting a buffer cannot fail.
-const ONE_AXIS: &str = "one axis is never too many";
-
 /// A buffer becomes a read-only tensor of bytes, without a copy. [`Tensor::builder`] gives its
 /// bytes another type and shape.
 impl From<Buffer> for Tensor {
     fn from(buffer: Buffer) -> Self {
-        Self(export_frozen(buffer).expect(ONE_AXIS))
+        Self(export_frozen(buffer).unwrap_or_else(|error| error.impossible()))
     }
 }
 
 /// A buffer of numbers becomes a read-only tensor of one axis, without a copy.
 impl<T: ArrowNativeType + Element> From<ScalarBuffer<T>> for Tensor {
     fn from(buffer: ScalarBuffer<T>) -> Self {
-        Self(export_frozen(buffer).expect(ONE_AXIS))
+        Self(export_frozen(buffer).unwrap_or_else(|error| error.impossible()))
     }
 }
 

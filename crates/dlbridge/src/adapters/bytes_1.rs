@@ -7,9 +7,6 @@ use bytes::{Bytes, BytesMut};
 
 use crate::{Error, Tensor};
 
-/// Why exporting bytes cannot fail.
-const ONE_AXIS: &str = "one axis is never too many";
-
 /// Bytes become a read-only tensor of one axis, without a copy.
 ///
 /// ```
@@ -27,14 +24,14 @@ const ONE_AXIS: &str = "one axis is never too many";
 /// ```
 impl From<Bytes> for Tensor {
     fn from(bytes: Bytes) -> Self {
-        Self::builder(bytes).build_read_only::<u8>().expect(ONE_AXIS)
+        Self::builder(bytes).build_read_only::<u8>().unwrap_or_else(|error| error.impossible())
     }
 }
 
 /// Unique bytes become a writable tensor of one axis, without a copy.
 impl From<BytesMut> for Tensor {
     fn from(bytes: BytesMut) -> Self {
-        Self::builder(bytes).build::<u8>().expect(ONE_AXIS)
+        Self::builder(bytes).build::<u8>().unwrap_or_else(|error| error.impossible())
     }
 }
 

@@ -7,9 +7,6 @@ use super::memory::{borrow, borrow_mut, export, export_frozen};
 use super::std_owners_memory::Scalar;
 use crate::{Element, Error, Plain, Tensor, TensorMut, TensorRef, View};
 
-/// Why exporting a list cannot fail.
-const ONE_AXIS: &str = "one axis is never too many";
-
 impl Tensor {
     /// A tensor of rank 0 with one value.
     ///
@@ -20,30 +17,29 @@ impl Tensor {
     /// assert_eq!((tensor.rank(), tensor.len()), (0, 1));
     /// ```
     #[must_use]
-    #[expect(clippy::missing_panics_doc, reason = "no rank is too high")]
     pub fn scalar<T: Element>(value: T) -> Self {
-        Self(export(Scalar(value)).expect(ONE_AXIS))
+        Self(export(Scalar(value)).unwrap_or_else(|error| error.impossible()))
     }
 }
 
 /// A vector becomes a tensor of one axis, without a copy.
 impl<T: Element> From<Vec<T>> for Tensor {
     fn from(values: Vec<T>) -> Self {
-        Self(export(values).expect(ONE_AXIS))
+        Self(export(values).unwrap_or_else(|error| error.impossible()))
     }
 }
 
 /// A boxed slice becomes a tensor of one axis, without a copy.
 impl<T: Element> From<Box<[T]>> for Tensor {
     fn from(values: Box<[T]>) -> Self {
-        Self(export(values).expect(ONE_AXIS))
+        Self(export(values).unwrap_or_else(|error| error.impossible()))
     }
 }
 
 /// An array becomes a tensor of one axis; its elements move into the tensor's own allocation.
 impl<T: Element, const N: usize> From<[T; N]> for Tensor {
     fn from(values: [T; N]) -> Self {
-        Self(export(values).expect(ONE_AXIS))
+        Self(export(values).unwrap_or_else(|error| error.impossible()))
     }
 }
 
@@ -72,14 +68,14 @@ impl<T: Element, const N: usize, const M: usize> From<[[T; N]; M]> for Tensor {
 /// A shared slice becomes a read-only tensor of one axis, without a copy.
 impl<T: Element> From<Arc<[T]>> for Tensor {
     fn from(values: Arc<[T]>) -> Self {
-        Self(export_frozen(values).expect(ONE_AXIS))
+        Self(export_frozen(values).unwrap_or_else(|error| error.impossible()))
     }
 }
 
 /// A static slice becomes a read-only tensor of one axis, without a copy.
 impl<T: Element> From<&'static [T]> for Tensor {
     fn from(values: &'static [T]) -> Self {
-        Self(export_frozen(values).expect(ONE_AXIS))
+        Self(export_frozen(values).unwrap_or_else(|error| error.impossible()))
     }
 }
 

@@ -246,6 +246,12 @@ impl Error {
         })
     }
 
+    /// Panics for an error that checks made before exclude. (`expect` would compile `Debug` of every variant.)
+    #[cold]
+    pub(crate) fn impossible(self) -> ! {
+        panic!("checked before, but {self}")
+    }
+
     /// There is no such part.
     #[cold]
     pub(crate) fn part(kind: ErrorKind, message: fmt::Arguments<'_>) -> Self {

@@ -29,6 +29,14 @@ pub(crate) fn count(shape: &[i64]) -> usize {
     shape.iter().fold(1, |count, &extent| count * extent as usize)
 }
 
+/// Whether an axis has no elements. Out of line, because the compiler makes a long loop of it, and few layouts ask.
+#[cold]
+#[inline(never)]
+#[must_use]
+pub fn is_empty(shape: &[i64]) -> bool {
+    shape.contains(&0)
+}
+
 /// The span of a shape and strides that were measured: nothing in it overflows.
 #[inline]
 pub(crate) fn measured_span(shape: &[i64], strides: &[i64]) -> Span {
@@ -174,7 +182,7 @@ fn odd_span(shape: &[i64], strides: &[i64]) -> Result<Span, Error> {
     if shape.iter().filter(|&&extent| extent != 0).try_fold(1, multiply).is_none() {
         return too_large("element count");
     }
-    if shape.contains(&0) {
+    if is_empty(shape) {
         return Ok(Span { len: 0, low: 0, high: 0 });
     }
     // The checks above exclude every other reason to be here.
@@ -323,7 +331,7 @@ fn has_no_gaps<'a>(axes: impl Iterator<Item = (&'a i64, &'a i64)>, shape: &[i64]
     let mut next = 1_i64;
     for (&extent, &stride) in axes {
         if extent != 1 && stride != next {
-            return shape.contains(&0);
+            return is_empty(shape);
         }
         next = next.wrapping_mul(extent);
     }
@@ -374,7 +382,7 @@ pub fn may_overlap(shape: &[i64], strides: &[i64]) -> bool {
 }
 
 fn may_overlap_with_gaps(shape: &[i64], strides: &[i64]) -> bool {
-    if shape.contains(&0) {
+    if is_empty(shape) {
         return false;
     }
     let wide = |&axis: &usize| shape[axis] > 1;

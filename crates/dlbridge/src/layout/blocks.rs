@@ -34,7 +34,7 @@ pub(crate) struct Blocks {
 impl Blocks {
     /// The layout must have been measured.
     pub(crate) fn new(shape: &[i64], strides: &[i64]) -> Self {
-        let is_empty = shape.contains(&0);
+        let is_empty = super::is_empty(shape);
         let mut blocks = Self {
             rows: Axis::SINGLE,
             columns: Axis::SINGLE,
@@ -97,7 +97,8 @@ impl Blocks {
     }
 
     /// Calls `copy` with the source's and the target's offset of each block.
-    pub(crate) fn for_each(&self, mut copy: impl FnMut(isize, isize)) {
+    #[inline(never)]
+    pub(crate) fn for_each(&self, copy: &mut dyn FnMut(isize, isize)) {
         if self.is_empty {
             return;
         }
@@ -153,7 +154,7 @@ mod tests {
     fn by_blocks(shape: &[i64], strides: &[i64]) -> Vec<isize> {
         let blocks = Blocks::new(shape, strides);
         let mut found = vec![isize::MIN; shape.iter().product::<i64>() as usize];
-        blocks.for_each(|source, target| {
+        blocks.for_each(&mut |source, target| {
             for row in 0..blocks.rows.extent as isize {
                 for column in 0..blocks.columns.extent as isize {
                     let of = |source, rows, columns| source + row * rows + column * columns;

@@ -17,7 +17,7 @@ pub(crate) use self::arithmetic::extent;
 pub(crate) use self::arithmetic::extents;
 pub use self::arithmetic::{
     Span, contiguous_nbytes, contiguous_strides, first_gap, is_column_major, is_contiguous,
-    may_overlap, nbytes, span,
+    is_empty, may_overlap, nbytes, span,
 };
 pub(crate) use self::blocks::{Axis, Blocks, by_stride};
 pub(crate) use self::measured::{Layout, Lists, OwnedLayout};

@@ -69,7 +69,7 @@ fn refusal(tensor: &Tensor, other: Other) -> Error {
         true => ("a tensor that Rust keeps", "delete the object that keeps it, or "),
         false => ("another argument", ""),
     };
-    Error::Python(error_of::<PyTypeError>(format!(
+    Error::from(error_of::<PyTypeError>(format!(
         "expected {expected}, found {found}, of which {user}, {} bytes at {start:#x}, {verb} a part; \
          {help}pass a copy: np.array(x), in PyTorch x.clone()",
         end - start,

@@ -153,7 +153,7 @@ impl Handle {
     ) -> Self {
         // SAFETY: the caller's duty; the handle keeps what it describes alive (R2, R4).
         let header = unsafe { Self::of_owner(handle, Owns::Anything, checked) };
-        let mut header = header.expect("nothing in it fails");
+        let mut header = header.unwrap_or_else(|error| error.impossible());
         header.metadata = header.metadata.with_memory_of(metadata);
         header
     }

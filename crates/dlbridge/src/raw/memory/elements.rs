@@ -51,7 +51,7 @@ impl<'a, T: Element> Elements<'a, T> {
     /// If they were not.
     #[inline]
     pub(crate) fn of_checked(checked: Checked<'a>) -> Self {
-        Self::new(checked).expect("checked before")
+        Self::new(checked).unwrap_or_else(|error| error.impossible())
     }
 
     /// A part of the elements, with another layout.

@@ -29,7 +29,7 @@ pub(crate) unsafe fn copy_strided<T: Element>(
     let Blocks { rows, columns, .. } = blocks;
     let mut copied = 0;
     let (source, target) = (source.cast::<T>(), target.cast::<T>());
-    blocks.for_each(|from, to| {
+    blocks.for_each(&mut |from, to| {
         let (source, target) = (source.wrapping_offset(from), target.wrapping_offset(to));
         if columns.source == 1 {
             // SAFETY: a block's elements (the caller's duty), contiguous along its rows.
@@ -59,7 +59,7 @@ pub(crate) unsafe fn copy_strided_bytes(
 ) {
     let Blocks { rows, columns, .. } = blocks;
     let bytes = |offset: isize| offset * size as isize;
-    blocks.for_each(|from, to| {
+    blocks.for_each(&mut |from, to| {
         for row in 0..rows.extent as isize {
             for column in 0..columns.extent as isize {
                 let from = bytes(from + row * rows.source + column * columns.source);
