@@ -35,3 +35,27 @@ pub(crate) fn never_inherited(listener: UnixListener) -> &'static UnixListener {
     CLOSED.store(listener.as_raw_fd(), Ordering::Relaxed);
     listener
 }
+
+/// The process that uses a value, the first that does. A forked child has a copy of the value, with its locks as they were.
+#[derive(Default, Debug)]
+pub(crate) struct Owner(pub(crate) AtomicU64);
+
+impl Owner {
+    /// Whether this process uses the value.
+    pub(crate) fn is_here(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == process()
+    }
+
+    /// Whether another process uses the value, so that a lock of it may be held for ever.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        ![0, process()].contains(&self.0.load(Ordering::Relaxed))
+    }
+
+    /// Uses the value in this process, and in no other one from here on. `false` if another one does.
+    pub(crate) fn claim(&self) -> bool {
+        let (process, order) = (process(), Ordering::Relaxed);
+        self.0
+            .compare_exchange(0, process, order, order)
+            .map_or_else(|owner| owner == process, |_| true)
+    }
+}

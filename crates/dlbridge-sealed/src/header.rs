@@ -2,6 +2,7 @@
 //! Invariant: every range lies within the file, and ranges of two tensors do not overlap.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 use dlbridge::layout::contiguous_nbytes as nbytes;
 use dlbridge::safetensors_0_8::header::{self, SIZE, check_length};
@@ -46,13 +47,12 @@ pub(crate) fn plan(
     let (mut infos, mut entries) = (Vec::new(), Vec::new());
     let mut end = 0_usize;
     for (name, dtype, shape) in declared {
-        let too_large = || Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" });
-        let start = end.checked_next_multiple_of(ALIGN).ok_or_else(too_large)?;
+        let range = place(end, dtype, &shape)?;
+        let (start, size) = (range.start, range.len());
         if start != end {
             infos.push((padding(), Dtype::U8, vec![(start - end) as i64], end..start));
         }
-        let size = nbytes(dtype, &shape)?;
-        end = start.checked_add(size).ok_or_else(too_large)?;
+        end = range.end;
         let is_of_format = header::size(dtype, &shape).as_ref() == Ok(&size);
         let stored = Dtype::try_from(dtype).ok().filter(|_| is_of_format);
         if stored.is_none() || name.starts_with(PADDING) {
@@ -80,6 +80,14 @@ pub(crate) fn plan(
         entry.range = start + entry.range.start..start + entry.range.end;
     }
     Ok((bytes, Contents::new(entries, metadata, size).map_err(refused)?))
+}
+
+/// The place of a tensor behind others, which end at `end`.
+pub(crate) fn place(end: usize, dtype: DType, shape: &[i64]) -> Result<Range<usize>, Error> {
+    let start = end.checked_next_multiple_of(ALIGN);
+    let size = nbytes(dtype, shape)?;
+    let range = start.and_then(|start| Some(start..start.checked_add(size)?));
+    range.ok_or(Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" }))
 }
 
 /// Parses the header of a file of any origin.

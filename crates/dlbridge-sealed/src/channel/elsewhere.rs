@@ -1,4 +1,4 @@
-//! The fallback for systems without sealed memory: creating an end of a channel is an error.
+//! The fallback for systems that seal no memory: there is no end of a channel, and no slot.
 
 use std::convert::Infallible;
 #[cfg(unix)]
@@ -9,57 +9,24 @@ use std::time::Duration;
 use dlbridge::{DType, Error, Tensor};
 
 use super::wire::{Entry, Texts};
-use crate::memfd::{Region, unsupported};
+use crate::memfd::{Region, absent, unsupported};
 use crate::wait::{Deadline, WaitError};
 
-#[derive(Debug)]
-pub(super) struct End(Infallible);
-
 pub(super) type Taken = (Arc<[Entry]>, Texts, Lease);
+
+absent! {
+    End: send(&Arc<UsedSlot>, &[u8], Deadline) -> Result<(), WaitError>, flush_until(Deadline) -> Result<(), WaitError>,
+        wait(Deadline) -> Result<bool, Error>, take() -> Option<Result<Option<Taken>, Error>>, collect() -> bool,
+        leases() -> usize, sent_slots() -> Vec<u32>, check_inbox() -> Result<(), Error>, kept() -> (usize, usize),
+        close() -> ();
+    Lease: tensor(&Entry) -> Result<Tensor, Error>;
+    UsedSlot: is_of(&Arc<Slots>) -> bool, entries() -> &[Entry], regions() -> Result<Vec<Region>, Error>,
+        alive() -> usize;
+}
 
 impl End {
     pub(super) fn pair() -> Result<(Self, Self), Error> {
         unsupported()
-    }
-
-    pub(super) fn send(&self, _: &Arc<UsedSlot>, _: &[u8], _: Deadline) -> Result<(), WaitError> {
-        match self.0 {}
-    }
-
-    pub(super) fn flush_until(&self, _: Deadline) -> Result<(), WaitError> {
-        match self.0 {}
-    }
-
-    pub(super) fn wait(&self, _: Deadline) -> Result<bool, Error> {
-        match self.0 {}
-    }
-
-    pub(super) fn take(self: &Arc<Self>) -> Option<Result<Option<Taken>, Error>> {
-        match self.0 {}
-    }
-
-    pub(super) fn collect(&self) -> bool {
-        match self.0 {}
-    }
-
-    pub(super) fn leases(&self) -> usize {
-        match self.0 {}
-    }
-
-    pub(super) fn sent_slots(&self) -> Vec<u32> {
-        match self.0 {}
-    }
-
-    pub(super) fn check_inbox(&self) -> Result<(), Error> {
-        match self.0 {}
-    }
-
-    pub(super) fn kept(&self) -> (usize, usize) {
-        match self.0 {}
-    }
-
-    pub(super) fn close(&self) {
-        match self.0 {}
     }
 }
 
@@ -72,15 +39,6 @@ impl AsFd for End {
 
 pub(super) fn readable(_: &[&Arc<End>], _: Duration) -> Result<(), Error> {
     unsupported()
-}
-
-#[derive(Debug)]
-pub(super) struct Lease(Infallible);
-
-impl Lease {
-    pub(super) fn tensor(self: &Arc<Self>, _: &Entry) -> Result<Tensor, Error> {
-        match self.0 {}
-    }
 }
 
 #[derive(Debug)]
@@ -113,26 +71,5 @@ impl Slots {
 
     pub(super) fn take(&self, plan: &Infallible) -> Result<Option<UsedSlot>, Error> {
         match *plan {}
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct UsedSlot(Infallible);
-
-impl UsedSlot {
-    pub(super) fn is_of(&self, _: &Arc<Slots>) -> bool {
-        match self.0 {}
-    }
-
-    pub(super) fn entries(&self) -> &[Entry] {
-        match self.0 {}
-    }
-
-    pub(super) fn regions(&mut self) -> Result<Vec<Region>, Error> {
-        match self.0 {}
-    }
-
-    pub(super) fn alive(&self) -> usize {
-        match self.0 {}
     }
 }

@@ -3,7 +3,6 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
@@ -19,7 +18,7 @@ pub(super) use super::slots::{Slots, UsedSlot};
 use super::transport::Transport;
 use super::wire::{Entry, Texts, broken};
 use super::writing::Writer;
-use crate::fork::process;
+use crate::fork::Owner;
 use crate::socket::wait;
 use crate::wait::{Deadline, WaitError};
 use crate::{lock, refused, system};
@@ -34,7 +33,7 @@ pub(super) struct End {
     transport: Transport,
     quota: usize,
     /// The process that uses this end; 0 before its first use. A forked child has a copy of it.
-    owner: AtomicU64,
+    owner: Owner,
     reader: Mutex<Reader>,
     writer: Mutex<Writer>,
     given: Mutex<Given>,
@@ -56,7 +55,7 @@ impl End {
         Self {
             transport: Transport::new(socket),
             quota,
-            owner: AtomicU64::new(0),
+            owner: Owner::default(),
             reader: Mutex::new(Reader::new(is_private, fault.clone())),
             writer: Mutex::new(Writer::new(fault)),
             given: Mutex::default(),
@@ -74,20 +73,19 @@ impl End {
     }
 
     fn is_used_here(&self) -> bool {
-        self.owner.load(Ordering::Relaxed) == process()
+        self.owner.is_here()
     }
 
     /// Uses this end in this process, and in no other one from here on.
     fn use_here(&self) -> Result<(), Error> {
-        let (process, order) = (process(), Ordering::Relaxed);
-        match self.owner.compare_exchange(0, process, order, order) {
-            Err(owner) if owner != process => Err(refused(
-                "expected the process that uses this end of the channel, found a child that was forked later; make a \
-                 channel for the child before it starts, and use one end of it there alone"
-                    .into(),
-            )),
-            _ => Ok(()),
+        if self.owner.claim() {
+            return Ok(());
         }
+        Err(refused(
+            "expected the process that uses this end of the channel, found a child that was forked later; make a \
+             channel for the child before it starts, and use one end of it there alone"
+                .into(),
+        ))
     }
 
     /// Sends a message. If the time ends after a part of it, the rest leaves with the next call.
@@ -117,7 +115,8 @@ impl End {
             }
         };
         if let (false, Some(lease)) = (is_taken, lease) {
-            self.take_back(lease);
+            let slot = lock(&self.given).take_back(lease);
+            drop(slot);
         }
         sent
     }
@@ -170,12 +169,6 @@ impl End {
             drop(self.read());
             lock(&self.given).give(slot, self.quota)
         })
-    }
-
-    /// Ends a lease that the other end has. Whether it had it. The slot is dropped without the lock.
-    fn take_back(&self, lease: u64) -> bool {
-        let slot = lock(&self.given).take_back(lease);
-        slot.is_some()
     }
 
     fn flush(&self, writer: &mut Writer) -> Result<bool, Error> {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use dlbridge::{DType, Error};
@@ -11,7 +11,7 @@ use dlbridge::{DType, Error};
 use super::peer::SEALS;
 use super::wire::{self, Entry, INLINE};
 use crate::check::check_seals;
-use crate::fork::process;
+use crate::fork::Owner;
 use crate::memfd::{NewFile, Region, Unsplit};
 use crate::{lock, refused};
 
@@ -24,7 +24,7 @@ const PAGE: usize = 4096;
 pub(super) struct Slots {
     limit: usize,
     /// The process that has the slots; 0 before the first use. A forked child has a copy, whose lock may be held for ever.
-    owner: AtomicU64,
+    owner: Owner,
     state: Mutex<State>,
 }
 
@@ -63,7 +63,7 @@ struct Slot {
 
 impl Slots {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, owner: AtomicU64::new(0), state: Mutex::default() }
+        Self { limit, owner: Owner::default(), state: Mutex::default() }
     }
 
     pub(super) fn nbytes(&self) -> usize {
@@ -72,7 +72,7 @@ impl Slots {
 
     /// Whether another process has the slots, so that a lock may be held for ever.
     pub(super) fn is_elsewhere(&self) -> bool {
-        ![0, process()].contains(&self.owner.load(Ordering::Relaxed))
+        self.owner.is_elsewhere()
     }
 
     /// How many slots have messages or loans.
@@ -137,15 +137,13 @@ impl Slots {
 
     /// The slots, in the process that has them.
     fn state(&self) -> Result<MutexGuard<'_, State>, Error> {
-        let (process, order) = (process(), Ordering::Relaxed);
-        match self.owner.compare_exchange(0, process, order, order) {
-            Err(owner) if owner != process => Err(refused(
-                "expected the process that filled the pool, found a child that was forked later; make a \
-                 channel in the child"
-                    .into(),
-            )),
-            _ => Ok(lock(&self.state)),
+        if self.owner.claim() {
+            return Ok(lock(&self.state));
         }
+        Err(refused(
+            "expected the process that filled the pool, found a child that was forked later; make a channel in the child"
+                .into(),
+        ))
     }
 
     /// Removes a slot from the count.
@@ -349,6 +347,7 @@ impl Given {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fork::process;
 
     fn plan_of(slots: &Slots, size: i64) -> Arc<Plan> {
         slots.plan(&[("x", DType::U8, &[size])]).expect("below the limit")
@@ -387,7 +386,7 @@ mod tests {
     #[test]
     fn what_another_process_has_is_not_waited_for() {
         let slots = Slots::new(PAGE);
-        slots.owner.store(process() + 1, Ordering::Relaxed);
+        slots.owner.0.store(process() + 1, Ordering::Relaxed);
         let held = lock(&slots.state);
         let asked = std::thread::scope(|scope| {
             let (sender, answer) = std::sync::mpsc::channel();

@@ -37,18 +37,7 @@ pub(super) struct Incoming {
 }
 
 /// Bytes that the socket has not taken: the rest of a frame, whose descriptor is sent, then ends of leases.
-#[derive(Default, Debug)]
-pub(super) struct Outgoing(Vec<u8>);
-
-impl Outgoing {
-    pub(super) fn push(&mut self, frame: &[u8]) {
-        self.0.extend(frame);
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
+pub(super) type Outgoing = Vec<u8>;
 
 /// What one read found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,10 +106,10 @@ impl Transport {
     /// Sends what is left of earlier frames. Whether nothing is left.
     pub(super) fn flush(&self, outgoing: &mut Outgoing) -> Result<bool, Error> {
         while !outgoing.is_empty() {
-            let Some(written) = self.write(&[IoSlice::new(&outgoing.0)], None)? else {
+            let Some(written) = self.write(&[IoSlice::new(outgoing)], None)? else {
                 return Ok(false);
             };
-            outgoing.0.drain(..written);
+            outgoing.drain(..written);
         }
         Ok(true)
     }
@@ -139,7 +128,7 @@ impl Transport {
             return Ok(false);
         };
         for part in parts {
-            outgoing.push(&part[written.min(part.len())..]);
+            outgoing.extend(&part[written.min(part.len())..]);
             written = written.saturating_sub(part.len());
         }
         Ok(true)

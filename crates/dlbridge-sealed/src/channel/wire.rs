@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use dlbridge::layout::contiguous_nbytes;
-use dlbridge::{DType, DescriptorError, Error, TypeCode};
+use dlbridge::{DType, Error, TypeCode};
 
+use crate::header::place;
 use crate::{ALIGN, refused};
 
 /// The size of the head of a frame in bytes.
@@ -187,10 +188,9 @@ pub(super) fn plan(
     let (mut entries, mut end) = (Vec::with_capacity(declared.len()), 0_usize);
     let mut bytes = Vec::with_capacity(found);
     for &(name, dtype, shape) in declared {
-        let len = contiguous_nbytes(dtype, shape)?;
-        let too_large = || Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" });
-        let offset = end.checked_next_multiple_of(ALIGN).ok_or_else(too_large)?;
-        end = offset.checked_add(len).ok_or_else(too_large)?;
+        let range = place(end, dtype, shape)?;
+        let (offset, len) = (range.start, range.len());
+        end = range.end;
         bytes.extend((name.len() as u32).to_ne_bytes());
         bytes.extend(name.bytes());
         bytes.extend([dtype.code.0, dtype.bits]);

@@ -83,7 +83,7 @@ impl Writer {
                 return Ok(true);
             }
             for lease in returns {
-                self.outgoing.push(&Head::new(Kind::Return, 0, lease).encode());
+                self.outgoing.extend(Head::new(Kind::Return, 0, lease).encode());
             }
         }
     }
