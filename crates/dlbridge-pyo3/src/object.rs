@@ -96,6 +96,7 @@ impl TensorObject {
     }
 
     /// An object over a tensor that is already shared, without a lease.
+    #[inline]
     pub(crate) fn sharing(tensor: ArcTensor) -> Self {
         let ready = Ready::for_tensor(&tensor).map(Arc::new);
         Self {

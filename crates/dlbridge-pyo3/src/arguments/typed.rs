@@ -110,6 +110,7 @@ macro_rules! markers {
         pub struct $name;
 
         impl Constraint for $name {
+            #[inline]
             fn is_met($found: Metadata<'_>) -> bool {
                 $check
             }
@@ -386,6 +387,7 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
 // forgets it.
 impl<T, const N: usize, C> PyTensorOf<T, N, C> {
     /// A view of the elements, which are read by value.
+    #[inline]
     #[must_use]
     pub fn view(&self) -> View<'_, T>
     where

@@ -174,7 +174,7 @@ mod glibc {
     pub(super) struct Handler;
 
     impl Handler {
-        #[inline(never)]
+        #[inline]
         pub(super) fn push() -> Option<Self> {
             // None while the thread's own values are dropped.
             let pushed = HANDLERS.try_with(|handlers| {
@@ -196,7 +196,7 @@ mod glibc {
     }
 
     impl Drop for Handler {
-        #[inline(never)]
+        #[inline]
         fn drop(&mut self) {
             let _ = HANDLERS.try_with(|handlers| {
                 let count = handlers.count.get() - 1;

@@ -83,7 +83,7 @@ impl<'a> Checked<'a> {
         let shape = unsafe { list(tensor.shape, rank(tensor)) };
         let (data, byte_offset) = match tensor.byte_offset {
             0 => (tensor.data.cast(), 0),
-            _ => first_element(tensor, device, shape),
+            _ => first_element(tensor, device, layout::count(shape)),
         };
         // SAFETY: measured by validation, or before the descriptor was written (the caller's duty; R1).
         let layout = unsafe { Layout::again(shape, strides, dtype(tensor), flags) };
@@ -238,14 +238,15 @@ pub(crate) unsafe fn list<'a>(numbers: *const i64, rank: usize) -> &'a [i64] {
     unsafe { slice::from_raw_parts(numbers, rank) }
 }
 
-/// The address of element `[0, 0, ...]`, and the rest of the byte offset.
+/// The address of element `[0, 0, ...]`, and the rest of the byte offset. Without a loop, so that the compiler leaves out
+/// a call whose result is not used.
 #[cold]
 #[inline(never)]
-fn first_element(tensor: &DLTensor, device: Device, shape: &[i64]) -> (*mut u8, u64) {
+fn first_element(tensor: &DLTensor, device: Device, len: usize) -> (*mut u8, u64) {
     let data = tensor.data.cast::<u8>();
-    match (layout::is_empty(shape), device.kind.has_addresses()) {
+    match (len, device.kind.has_addresses()) {
         // No element will be read: the pointer is only carried.
-        (true, _) => (data, 0),
+        (0, _) => (data, 0),
         // Validated to stay in the address space.
         (_, true) => (data.wrapping_add(tensor.byte_offset as usize), 0),
         (_, false) => (data, tensor.byte_offset),
