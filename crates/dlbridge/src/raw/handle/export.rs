@@ -92,7 +92,7 @@ impl Handle {
         }
         let handle = this.into_header();
         // SAFETY: the handle owned the header and is forgotten (R3).
-        unsafe { header::expose_legacy(handle.managed(), &handle.checked()) }
+        unsafe { header::expose_legacy(handle.managed()) }
     }
 
     /// Whether the producer's own descriptor can be exported: it says what this handle says, and has what real

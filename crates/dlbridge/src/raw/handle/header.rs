@@ -17,7 +17,7 @@ use super::chain;
 use super::lent::{LENT, LENT_AT, Lent};
 use super::metadata::{Metadata, Origin};
 use crate::layout::{Layout as Measured, Lists};
-use crate::raw::descriptor::checked::{Checked, Memory, describe};
+use crate::raw::descriptor::checked::{self, Checked, Memory};
 use crate::raw::unwind::catch;
 use crate::{Error, Flags};
 
@@ -158,20 +158,26 @@ unsafe fn fill<O: Send + 'static>(
     // From here on, an error or a panic drops the owner and frees the header.
     let guard = Guard(header);
     // SAFETY: the lists' place within the allocation, as `allocation` laid it out (R7).
-    let numbers = unsafe { start.add(numbers_at) }.cast::<i64>();
+    let shape_at = unsafe { start.add(numbers_at) }.cast::<i64>();
     // SAFETY: `2 * rank` numbers fit there (R7).
-    unsafe { numbers.write_bytes(0, 2 * rank) };
+    unsafe { shape_at.write_bytes(0, 2 * rank) };
+    // SAFETY: the same.
+    let strides_at = unsafe { shape_at.add(rank) };
     // SAFETY: written just now, and not shared (R7).
-    let numbers = unsafe { slice::from_raw_parts_mut(numbers, 2 * rank) };
+    let numbers = unsafe { slice::from_raw_parts_mut(shape_at, 2 * rank) };
     let (shape, strides) = numbers.split_at_mut(rank);
     // SAFETY: written above; this borrow is the only one (R7).
     let owner = unsafe { &mut *owner_of::<O>(header) };
     let (measured, memory) = describe(owner, Lists::new(shape, strides))?;
     std::mem::forget(guard);
-    // SAFETY: the caller's duty. The lists are the header's own, or static.
+    // SAFETY: the caller's duty. The lists are the header's own.
     let checked = unsafe { Checked::new(measured, memory) };
+    debug_assert_eq!(checked.shape().as_ptr(), shape_at, "measured in the header");
+    debug_assert_eq!(checked.strides().as_ptr(), strides_at, "measured in the header");
+    // A consumer may write the lists: by these pointers, and not by the references that were measured.
+    let tensor = DLTensor { shape: shape_at, strides: strides_at, ..checked::describe(&checked) };
     // SAFETY: the header was not exported, and this is what it exports (R3).
-    unsafe { write::<DLManagedTensorVersioned>(header, &checked) };
+    unsafe { write::<DLManagedTensorVersioned>(header, checked.flags, tensor) };
     Ok((header, Metadata::new(checked.flags, checked.access).with_origin(Origin::Header)))
 }
 
@@ -318,8 +324,8 @@ unsafe fn drop_owner(header: NonNull<Header>) {
 ///
 /// The header is alive for `'a`, and its owner is only read as long.
 pub(crate) unsafe fn owner<'a, O: Any>(header: NonNull<Header>) -> Option<&'a O> {
-    // SAFETY: alive, by the caller's duty.
-    if unsafe { header.as_ref() }.owner_type != TypeId::of::<O>() {
+    // SAFETY: alive, by the caller's duty; no reference to the descriptor, which a consumer may write (R6).
+    if unsafe { (*header.as_ptr()).owner_type } != TypeId::of::<O>() {
         return None;
     }
     // SAFETY: the owner is of this type, and no code writes it (the caller's duty).
@@ -366,28 +372,27 @@ pub(crate) unsafe fn expose(
 ///
 /// # Safety
 ///
-/// The header is owned by the caller; `checked` is what it was made with.
-pub(crate) unsafe fn expose_legacy(
-    header: NonNull<Header>,
-    checked: &Checked<'_>,
-) -> NonNull<DLManagedTensor> {
+/// The header is owned by the caller.
+pub(crate) unsafe fn expose_legacy(header: NonNull<Header>) -> NonNull<DLManagedTensor> {
+    // SAFETY: written by `allocate`, and not exported (R6).
+    let tensor = unsafe { tensor_of(header).read() };
     // SAFETY: the caller's duty.
-    unsafe { write(header, checked) }
+    unsafe { write(header, Flags::NONE, tensor) }
 }
 
 /// Writes the managed tensor, in one of the ABIs, and returns its address.
 ///
 /// # Safety
 ///
-/// The header is owned by the caller; `checked` is what it was made with.
+/// The header is owned by the caller; `tensor` is what it was made with.
 #[inline]
-unsafe fn write<A: Abi>(header: NonNull<Header>, checked: &Checked<'_>) -> NonNull<A> {
+unsafe fn write<A: Abi>(header: NonNull<Header>, flags: Flags, tensor: DLTensor) -> NonNull<A> {
     const { assert!(size_of::<A>() <= size_of::<Descriptor>()) };
     const { assert!(std::mem::offset_of!(Header, descriptor) == 0) };
     let context = header.as_ptr().cast::<c_void>();
     let descriptor = header.cast::<A>();
     // SAFETY: the descriptor is a header's first field, and large enough for either ABI (R6).
-    unsafe { descriptor.write(A::new(context, OWN, checked.flags, describe(checked))) };
+    unsafe { descriptor.write(A::new(context, OWN, flags, tensor)) };
     descriptor
 }
 
