@@ -6,6 +6,7 @@ The stub of a third module is memory of this program, with the layout of a table
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -178,3 +179,57 @@ def test_modules_share_the_table_of_their_version_alone(program):
     command = [sys.executable, "-c", PROGRAM + program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+# A stack of this size does not exist, so no thread starts.
+NO_THREAD = """
+import _testcapi
+
+OTHER = '''
+try:
+    import dlbridge_example
+except Exception as error:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    assert type(error) is MemoryError and "a thread" in str(error), error
+    print("refused")
+'''
+assert _testcapi.run_in_subinterp(OTHER) == 0
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it reserves the stack later")
+def test_a_sub_interpreter_without_a_thread_for_the_table_raises():
+    pytest.importorskip("_testcapi", reason="this Python has no _testcapi")
+    command = [sys.executable, "-c", NO_THREAD]
+    variables = {**os.environ, "RUST_MIN_STACK": str(1 << 50)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=variables)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "refused\n", "")
+
+
+# What C calls there, without a function of PyO3 in between, waits for no other interpreter.
+CALLED_BY_C = """
+import _testcapi
+
+OTHER = '''
+import dlbridge
+import dlbridge_example
+
+image = dlbridge_example.Image(2, 2)
+assert memoryview(image).nbytes == 12
+assert dlbridge.from_dlpack(image).shape == (2, 2, 3)
+image.__arrow_c_array__()
+try:
+    image.__dlpack__(other=1)
+except TypeError:
+    print("raised")
+'''
+assert _testcapi.run_in_subinterp(OTHER) == 0
+"""
+
+
+def test_a_class_in_a_sub_interpreter_waits_for_no_other():
+    pytest.importorskip("_testcapi", reason="this Python has no _testcapi")
+    command = [sys.executable, "-c", CALLED_BY_C]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stdout) == (0, "raised\n"), done.stderr

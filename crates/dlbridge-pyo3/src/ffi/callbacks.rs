@@ -17,14 +17,19 @@ use pyo3::{Borrowed, PyClass, PyTypeInfo};
 
 use super::versions::class_name;
 use crate::error::error_of;
-use crate::interpreter::through_pyo3;
+use crate::interpreter::{is_main, through_pyo3};
 use crate::{Error, Result};
 
 /// Runs `work` as a function of PyO3 runs, which releases a dropped `Py` at once. PyO3 counts only the
 /// threads that it attached itself. On others it keeps the object until one of its functions runs
 /// there, as this one does first.
 #[inline(never)]
-fn counted<R>(work: impl FnOnce() -> R) -> R {
+fn counted<R>(py: Python<'_>, work: impl FnOnce() -> R) -> R {
+    // PyO3 attaches this thread to the main interpreter. Until Python 3.12, it would wait there for the GIL
+    // that it holds in another one.
+    if !is_main(py) {
+        return work();
+    }
     let mut work = Some(work);
     let mut run = || work.take().map(|work| work());
     // PyO3 attaches no thread while the interpreter ends; objects may stay then.
@@ -54,7 +59,7 @@ pub(super) fn guarded<T: PyTypeInfo, R>(
 #[cold]
 fn raise(py: Python<'_>, error: std::result::Result<Error, Panic>, name: fn(Python<'_>) -> String) {
     let raise = || {
-        counted(|| {
+        counted(py, || {
             let error = error.unwrap_or_else(|panic| raised(&name(py), "its export", &panic));
             PyErr::from(error).restore(py);
         });
@@ -81,7 +86,7 @@ pub(super) unsafe fn with_object<T: Publish, R>(
     // SAFETY: the caller's duty.
     let object = unsafe { Borrowed::from_ptr(py, object) };
     let work = || guarded::<T, _>(py, || work(&*object.cast::<T>().map_err(PyErr::from)?));
-    if T::drops_objects() { counted(work) } else { work() }
+    if T::drops_objects() { counted(py, work) } else { work() }
 }
 
 /// How many exports of classes may run inside one another. Python's own limit counts no frames of Rust, of which one

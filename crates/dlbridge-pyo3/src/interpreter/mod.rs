@@ -26,6 +26,8 @@ use pyo3::types::PyString;
 #[cfg(not(windows))]
 use pyo3::{Borrowed, types::PyTuple};
 
+use crate::ffi::versions::with_critical_section;
+
 /// A function that returns a state of a thread.
 type State = unsafe extern "C" fn() -> *mut c_void;
 
@@ -127,21 +129,32 @@ pub(crate) fn is_main(py: Python<'_>) -> bool {
 
 /// The dict that this thread's interpreter keeps for extension modules; `None` without memory for one.
 pub(crate) fn module_state(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
-    // SAFETY: the interpreter of this thread (F1, F2).
-    let dict = unsafe { ffi::PyInterpreterState_GetDict(interpreter(py)) };
+    // Python makes the dict without a lock: two threads that ask first would have one each. All modules
+    // of this library lock the same object.
+    let dict = with_critical_section(&py.None().into_bound(py), || {
+        // SAFETY: the interpreter of this thread (F1, F2).
+        unsafe { ffi::PyInterpreterState_GetDict(interpreter(py)) }
+    });
     // SAFETY: borrowed from the interpreter, or null without an exception (F3).
     unsafe { Bound::from_borrowed_ptr_or_opt(py, dict) }
 }
 
-/// Runs work in the main interpreter, on a new thread, which has no other; `None` if it ends.
+/// Runs work in the main interpreter, on a new thread, which has no other; `None` if it ends, or
+/// without a thread.
 #[cold]
 pub(crate) fn in_main<R: Send>(
     py: Python<'_>,
     work: impl FnOnce(Python<'_>) -> Option<R> + Send,
 ) -> Option<R> {
     let attach = || through_pyo3(|| Python::try_attach(work)).flatten();
-    let detached = || thread::scope(|threads| threads.spawn(attach).join().ok()).flatten();
-    through_pyo3(|| py.detach(detached))
+    through_pyo3(|| {
+        py.detach(|| {
+            thread::scope(|threads| {
+                let thread = thread::Builder::new().spawn_scoped(threads, attach).ok()?;
+                thread.join().ok().flatten()
+            })
+        })
+    })
 }
 
 /// Asks the main thread to call `work` soon; `false` if there is no room.

@@ -96,7 +96,9 @@ fn find_first(py: Python<'_>) -> PyResult<&'static Table> {
 
 #[cold]
 fn no_memory() -> PyErr {
-    error_of::<PyMemoryError>("expected memory for the table of what Rust borrows, found none")
+    error_of::<PyMemoryError>(
+        "expected memory for the table of what Rust borrows, and in a sub-interpreter a thread, found none",
+    )
 }
 
 /// Borrows bytes of a tensor to read, and returns the number of the borrow, with its table if that is known.
