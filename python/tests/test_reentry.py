@@ -122,3 +122,62 @@ assert "inside one another" in caught[0], caught
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
+
+
+CHUNKS = """
+class Itself:
+    def __arrow_c_stream__(self, requested_schema=None):
+        return again(self)
+"""
+
+GRADIENTS = """
+class Itself:
+    __dlpack_c_exchange_api__ = dlbridge.Tensor.__dlpack_c_exchange_api__
+    requires_grad = property(again)
+"""
+
+MASKED = """
+import numpy as np
+
+class Masked(np.ma.MaskedArray):
+    dtype = property(again)
+
+Itself = lambda: np.arange(3).view(Masked)
+"""
+
+
+@pytest.mark.parametrize(
+    "itself",
+    [
+        pytest.param(CHUNKS, id="chunks"),
+        pytest.param(GRADIENTS, id="requires_grad"),
+        pytest.param(MASKED, id="masked"),
+    ],
+)
+def test_an_object_that_is_asked_and_imports_itself_raises_a_recursion_error(itself):
+    program = f"""
+import threading
+import dlbridge
+
+def again(x):
+    return dlbridge.from_dlpack(x, copy=True)
+
+{itself}
+caught = []
+
+def call():
+    try:
+        again(Itself())
+    except RecursionError as error:
+        caught.append(str(error))
+
+threading.stack_size(768 << 10)
+thread = threading.Thread(target=call)
+thread.start()
+thread.join()
+assert "inside one another" in caught[0], caught
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr)

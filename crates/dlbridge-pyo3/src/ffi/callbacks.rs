@@ -93,7 +93,7 @@ pub(super) unsafe fn with_object<T: Publish, R>(
 /// export has up to 14 KiB in a debug build: 100 of them overflowed the stack of a thread with 1 MiB.
 const DEPTH: u32 = 32;
 
-/// Runs the `tensor` of a user's class, which may call Python, and so itself.
+/// Runs the `tensor` of a user's class, or asks an object, through PyO3. Both may call Python, and so themselves.
 ///
 /// # Errors
 ///

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
 use crate::error::unless_refused;
-use crate::interpreter::through_pyo3;
+use crate::ffi::callbacks::exporting;
 use crate::object::TensorObject;
 use crate::types::{name_of, table_of};
 use crate::{Error, Result};
@@ -21,13 +21,13 @@ pub(crate) fn requires_grad(object: Borrowed<'_, '_, PyAny>) -> Result<bool> {
         return Ok(own.get().requires_grad);
     }
     // Some types refuse every question.
-    Ok(unless_refused(object.py(), through_pyo3(|| ask(object)))?.unwrap_or(false))
+    Ok(unless_refused(object.py(), exporting(|| ask(object)))?.unwrap_or(false))
 }
 
-fn ask(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
+fn ask(object: Borrowed<'_, '_, PyAny>) -> Result<bool> {
     let py = object.py();
     if let Some(answer) = object.getattr_opt(intern!(py, "requires_grad"))? {
-        return answer.is_truthy();
+        return Ok(answer.is_truthy()?);
     }
     match object.getattr_opt(intern!(py, "stop_gradient"))? {
         Some(stops) => Ok(!stops.is_truthy()?),

@@ -171,5 +171,5 @@ fn copied_chunks(
         && options.stream.is_none()
         && path_of(object)?.is_none()
         && options.device.is_none_or(|device| device == Device::CPU);
-    if is_asked { through_pyo3(|| fallback::copy_chunks(object)) } else { Ok(None) }
+    if is_asked { exporting(|| fallback::copy_chunks(object)) } else { Ok(None) }
 }

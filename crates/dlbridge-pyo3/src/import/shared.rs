@@ -7,8 +7,7 @@ use pyo3::prelude::*;
 use super::options::Protocol;
 use super::{advice, dlpack, exchange, fallback};
 use crate::ffi::buffer;
-use crate::ffi::callbacks::nesting;
-use crate::interpreter::through_pyo3;
+use crate::ffi::callbacks::{exporting, nesting};
 use crate::types::{Path, path_of};
 use crate::{Result, TensorObject, release};
 
@@ -44,8 +43,8 @@ pub(super) fn import_by_path(
                 return Ok(found);
             }
         }
-        Some(Path::Masked) => through_pyo3(|| advice::refuse_mask(object))?,
-        Some(Path::TorchSubclass) => through_pyo3(|| advice::refuse_without_values(object))?,
+        Some(Path::Masked) => exporting(|| advice::refuse_mask(object))?,
+        Some(Path::TorchSubclass) => exporting(|| advice::refuse_without_values(object))?,
         Some(Path::Own(published) | Path::Table(published)) => {
             if let Some(tensor) = exchange::import_by_table(published)? {
                 return Ok((tensor, Protocol::ExchangeApi));
