@@ -26,8 +26,6 @@ use pyo3::types::PyString;
 #[cfg(not(windows))]
 use pyo3::{Borrowed, types::PyTuple};
 
-use crate::ffi::versions::with_critical_section;
-
 /// A function that returns a state of a thread.
 type State = unsafe extern "C" fn() -> *mut c_void;
 
@@ -129,12 +127,8 @@ pub(crate) fn is_main(py: Python<'_>) -> bool {
 
 /// The dict that this thread's interpreter keeps for extension modules; `None` without memory for one.
 pub(crate) fn module_state(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
-    // Python makes the dict without a lock: two threads that ask first would have one each. All modules
-    // of this library lock the same object.
-    let dict = with_critical_section(&py.None().into_bound(py), || {
-        // SAFETY: the interpreter of this thread (F1, F2).
-        unsafe { ffi::PyInterpreterState_GetDict(interpreter(py)) }
-    });
+    // SAFETY: the interpreter of this thread (F1, F2).
+    let dict = unsafe { ffi::PyInterpreterState_GetDict(interpreter(py)) };
     // SAFETY: borrowed from the interpreter, or null without an exception (F3).
     unsafe { Bound::from_borrowed_ptr_or_opt(py, dict) }
 }

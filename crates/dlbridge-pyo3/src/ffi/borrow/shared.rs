@@ -21,6 +21,7 @@ use super::table::Table;
 use super::{Kind, refusal};
 use crate::error::error_of;
 use crate::ffi::capsule;
+use crate::ffi::versions::with_critical_section;
 use crate::interpreter::{in_main, is_main, module_state};
 
 /// The name says the layout of `Table` and how its words are used. A change of either changes the numbers here, and
@@ -241,7 +242,10 @@ fn shared(py: Python<'_>) -> PyResult<&'static Table> {
     let own = ptr::from_ref(&OWN).cast_mut().cast();
     // SAFETY: a pointer that is not null to a static table, a static name, and nothing to release (F2).
     let own = unsafe { capsule::make(py, own, NAME, None) }?;
-    let names = module_state(py).ok_or_else(no_memory)?;
+    // Python makes the dict without a lock: two threads that ask first would have one each. All modules of this
+    // library lock the same object.
+    let names = with_critical_section(&py.None().into_bound(py), || module_state(py));
+    let names = names.ok_or_else(no_memory)?;
     let found = names.call_method1(intern!(py, "setdefault"), (intern!(py, KEY), own))?;
     // Another object under the name is one for all modules.
     Ok(match capsule::content(found.as_borrowed(), NAME) {
