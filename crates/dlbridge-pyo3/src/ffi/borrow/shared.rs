@@ -1,5 +1,5 @@
 //! The table that all extension modules of the process share, by a capsule in the dict that the main interpreter
-//! keeps for them, which no Python code can name.
+//! keeps for them, which no name of Python leads to.
 //! Invariants: a capsule of this name has a `Table` that lives as long as the process (F6). Before a module has the
 //! table of the process, no memory has come to it from Python, nor gone there.
 
