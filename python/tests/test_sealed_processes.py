@@ -406,9 +406,9 @@ assert dlbridge.open_handle(parents.handle())["tensor"].tolist() == [1] * 3
 
 
 def test_a_child_with_the_number_of_its_parent_opens_handles_of_its_own():
-    done = subprocess.run(
-        [sys.executable, "-c", NAMESPACES], capture_output=True, text=True, timeout=60
-    )
+    # From 3.12 on, Python warns of a fork beside a thread.
+    words = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", NAMESPACES]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     if "no namespace" in done.stdout:
         pytest.skip("this user makes no namespace of processes")
     assert (done.returncode, done.stderr) == (0, "")
