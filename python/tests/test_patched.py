@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -61,6 +63,35 @@ def test_a_patched_method_is_called_until_it_is_put_back():
         with mock.patch.object(kind, "__dlpack__", exported(7.0)):
             assert numbers_of(x) == [7]
         assert numbers_of(x) == [0, 1, 2, 3]
+
+
+CROWD = """
+import numpy as np
+import dlbridge, test_patched
+from unittest import mock
+
+kinds = [test_patched.published() for _ in range(8)]
+for kind in kinds:
+    assert test_patched.numbers_of(kind()) == [0, 1, 2, 3]
+plain = {"__dlpack__": test_patched.exported(1.0), "__dlpack_device__": lambda self: (1, 0)}
+crowd = [type("Plain", (), plain) for _ in range(2000)]
+for kind in crowd:
+    assert test_patched.numbers_of(kind()) == [1]
+
+def notices(kind):
+    with mock.patch.object(kind, "__dlpack__", test_patched.exported(7.0)):
+        return test_patched.numbers_of(kind()) == [7]
+
+print(sum(map(notices, kinds)))
+"""
+
+
+def test_a_patch_is_noticed_after_a_crowd_of_other_classes():
+    words = [sys.executable, "-c", CROWD]
+    tests = Path(__file__).parent
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=tests)
+    # Of more than two classes with a table that share two places, one leaves.
+    assert (done.stderr, int(done.stdout) >= 4) == ("", True)
 
 
 def test_a_method_that_is_patched_in_a_base_is_called():
